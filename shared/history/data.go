@@ -1,0 +1,312 @@
+package history
+
+import "encoding/json"
+
+// Payload members named result, output, arguments, input and value are the bare base64 blob; PayloadCodec beside them is "avro" or absent, never null.
+
+// WorkflowStarted is event 1 of a run.
+type WorkflowStarted struct {
+	WorkflowType      string          `json:"workflow_type"`
+	WorkflowID        string          `json:"workflow_id,omitempty"`
+	RunID             string          `json:"run_id,omitempty"`
+	RunNumber         int64           `json:"run_number,omitempty"`
+	TaskQueue         string          `json:"task_queue,omitempty"`
+	Arguments         string          `json:"arguments,omitempty"`
+	PayloadCodec      string          `json:"payload_codec,omitempty"`
+	ContinuedFrom     string          `json:"continued_from_run_id,omitempty"`
+	ParentRunID       string          `json:"parent_run_id,omitempty"`
+	ParentWorkflowID  string          `json:"parent_workflow_id,omitempty"`
+	ParentSequence    int64           `json:"parent_command_sequence,omitempty"`
+	RunTimeout        int64           `json:"run_timeout_seconds,omitempty"`
+	ExecutionTimeout  int64           `json:"execution_timeout_seconds,omitempty"`
+	ExecutionDeadline Time            `json:"execution_deadline_at,omitzero"`
+	RunDeadline       Time            `json:"run_deadline_at,omitzero"`
+	BusinessKey       string          `json:"business_key,omitempty"`
+	Priority          int             `json:"priority,omitempty"`
+	FairnessKey       string          `json:"fairness_key,omitempty"`
+	FairnessWeight    int             `json:"fairness_weight,omitempty"`
+	Memo              json.RawMessage `json:"memo,omitempty"`
+	SearchAttributes  json.RawMessage `json:"search_attributes,omitempty"`
+	BuildID           string          `json:"build_id,omitempty"`
+	DelayUntil        Time            `json:"delay_until,omitzero"`
+	CarriedSignals    int             `json:"carried_signals,omitempty"`
+	Identity          string          `json:"identity,omitempty"`
+}
+
+// ActivitySnapshot is what an activity was scheduled with, as replayers compare it with the command.
+type ActivitySnapshot struct {
+	Queue       string       `json:"queue"`
+	RetryPolicy *RetryPolicy `json:"retry_policy,omitempty"`
+}
+
+// RetryPolicy keeps the commanded members unchanged; MaxAttempts nil means unlimited.
+type RetryPolicy struct {
+	MaxAttempts  *int     `json:"max_attempts"`
+	Backoff      []int    `json:"backoff_seconds"`
+	NonRetryable []string `json:"non_retryable_error_types"`
+}
+
+// ActivityScheduled opens an activity. Session, when set, is the worker_session object of the command, or {"session_id": …} for the implicit and explicit doors.
+type ActivityScheduled struct {
+	Sequence        int64             `json:"sequence"`
+	ExecutionID     string            `json:"activity_execution_id"`
+	ActivityType    string            `json:"activity_type"`
+	Arguments       string            `json:"arguments,omitempty"`
+	PayloadCodec    string            `json:"payload_codec,omitempty"`
+	Activity        *ActivitySnapshot `json:"activity,omitempty"`
+	SessionID       string            `json:"session_id,omitempty"`
+	Session         json.RawMessage   `json:"worker_session,omitempty"`
+	Requirements    []string          `json:"requirements,omitempty"`
+	Priority        int               `json:"priority,omitempty"`
+	StartToClose    int64             `json:"start_to_close_timeout,omitempty"`
+	ScheduleToStart int64             `json:"schedule_to_start_timeout,omitempty"`
+	ScheduleToClose int64             `json:"schedule_to_close_timeout,omitempty"`
+	Heartbeat       int64             `json:"heartbeat_timeout,omitempty"`
+	Parallel
+}
+
+// ActivityRetryScheduled says that an attempt ended and another will follow.
+type ActivityRetryScheduled struct {
+	Sequence     int64  `json:"sequence"`
+	ExecutionID  string `json:"activity_execution_id"`
+	ActivityType string `json:"activity_type"`
+	AvailableAt  Time   `json:"retry_available_at"`
+	TimeoutKind  string `json:"timeout_kind,omitempty"`
+	Attempt
+	Failure
+	Parallel
+}
+
+// ActivityCompleted resolves an activity with its result.
+type ActivityCompleted struct {
+	Sequence     int64  `json:"sequence"`
+	ExecutionID  string `json:"activity_execution_id"`
+	ActivityType string `json:"activity_type"`
+	Result       string `json:"result,omitempty"`
+	PayloadCodec string `json:"payload_codec,omitempty"`
+	BodyHash     string `json:"body_hash,omitempty"` // of the accepted completion, so that the same one again gets the first answer
+	Recovered    int    `json:"recovered,omitempty"` // rebuilds that ran inside this attempt
+	Attempt
+	Parallel
+}
+
+// ActivityFailed ends an activity with a failure that the workflow may catch.
+type ActivityFailed struct {
+	Sequence     int64  `json:"sequence"`
+	ExecutionID  string `json:"activity_execution_id"`
+	ActivityType string `json:"activity_type"`
+	BodyHash     string `json:"body_hash,omitempty"`
+	Attempt
+	Failure
+	Parallel
+}
+
+// ActivityTimedOut ends an activity by one of its timeouts: schedule_to_start, start_to_close, schedule_to_close or heartbeat.
+type ActivityTimedOut struct {
+	Sequence     int64  `json:"sequence"`
+	ExecutionID  string `json:"activity_execution_id"`
+	ActivityType string `json:"activity_type"`
+	TimeoutKind  string `json:"timeout_kind"`
+	Attempt
+	Failure
+	Parallel
+}
+
+// ActivityCancelled ends an activity because its run closed or the workflow cancelled it.
+type ActivityCancelled struct {
+	Sequence     int64  `json:"sequence"`
+	ExecutionID  string `json:"activity_execution_id"`
+	ActivityType string `json:"activity_type"`
+	Reason       string `json:"reason,omitempty"`
+	Attempt
+	Parallel
+}
+
+// ActivityCancelRequested records a cancel_activity command; Effect is "cancelled", or "too_late" when the activity had already ended.
+type ActivityCancelRequested struct {
+	CommandSequence int64  `json:"command_sequence"`
+	Target          int64  `json:"target"`
+	Effect          string `json:"effect"`
+}
+
+// TimerScheduled opens a durable timer; Kind is empty for one the workflow asked for, condition_timeout or signal_timeout for a wait's own.
+type TimerScheduled struct {
+	Sequence        int64  `json:"sequence"`
+	TimerID         string `json:"timer_id"`
+	Delay           int64  `json:"delay_seconds"`
+	DelayMicros     int64  `json:"delay_micros,omitempty"` // the exact length when it is no whole number of seconds
+	FireAt          Time   `json:"fire_at"`
+	Kind            string `json:"timer_kind,omitempty"`
+	ConditionWaitID string `json:"condition_wait_id,omitempty"`
+	SignalWaitID    string `json:"signal_wait_id,omitempty"`
+	Parallel
+}
+
+// TimerFired resolves a timer.
+type TimerFired struct {
+	Sequence int64  `json:"sequence"`
+	TimerID  string `json:"timer_id"`
+	Delay    int64  `json:"delay_seconds"`
+	Kind     string `json:"timer_kind,omitempty"`
+	Parallel
+}
+
+// TimerCancelled ends a timer without firing.
+type TimerCancelled struct {
+	Sequence int64  `json:"sequence"`
+	TimerID  string `json:"timer_id"`
+	Kind     string `json:"timer_kind,omitempty"`
+	Parallel
+}
+
+// TimerCancelRequested records a cancel_timer command; Effect is "cancelled" or "too_late".
+type TimerCancelRequested struct {
+	CommandSequence int64  `json:"command_sequence"`
+	Target          int64  `json:"target"`
+	Effect          string `json:"effect"`
+}
+
+// SignalReceived records a signal; Value is the argument-array blob exactly as the caller sent it.
+type SignalReceived struct {
+	SignalName   string `json:"signal_name"`
+	SignalID     string `json:"workflow_signal_id,omitempty"`
+	Value        string `json:"value,omitempty"`
+	PayloadCodec string `json:"payload_codec,omitempty"`
+	RequestID    string `json:"request_id,omitempty"`
+	Identity     string `json:"identity,omitempty"`
+}
+
+// SignalWaitOpened says the workflow is blocked on a signal name.
+type SignalWaitOpened struct {
+	Sequence     int64  `json:"sequence"`
+	SignalName   string `json:"signal_name"`
+	SignalWaitID string `json:"signal_wait_id"`
+	Timeout      int64  `json:"timeout_seconds,omitempty"`
+	Parallel
+}
+
+// SignalApplied says that a signal resolved the wait of Sequence; it is written when the task woken by it completes.
+type SignalApplied struct {
+	Sequence     int64  `json:"sequence,omitempty"`
+	SignalName   string `json:"signal_name"`
+	SignalWaitID string `json:"signal_wait_id,omitempty"`
+	SignalID     string `json:"workflow_signal_id,omitempty"`
+	Value        string `json:"value,omitempty"`
+	PayloadCodec string `json:"payload_codec,omitempty"`
+}
+
+// SideEffectRecorded keeps a value the workflow computed once.
+type SideEffectRecorded struct {
+	Sequence     int64  `json:"sequence"`
+	Result       string `json:"result,omitempty"`
+	PayloadCodec string `json:"payload_codec,omitempty"`
+}
+
+// VersionMarkerRecorded keeps which version of a change a run goes by.
+type VersionMarkerRecorded struct {
+	Sequence     int64  `json:"sequence"`
+	ChangeID     string `json:"change_id"`
+	Version      int    `json:"version"`
+	MinSupported int    `json:"min_supported"`
+	MaxSupported int    `json:"max_supported"`
+}
+
+// SignalSent records a signal_workflow command.
+type SignalSent struct {
+	CommandSequence int64  `json:"command_sequence"`
+	WorkflowID      string `json:"workflow_id"`
+	SignalName      string `json:"signal_name"`
+}
+
+// SessionStarted records a start_session command: a workflow-scoped session nobody holds yet.
+type SessionStarted struct {
+	CommandSequence int64           `json:"command_sequence"`
+	SessionID       string          `json:"session_id"`
+	Options         json.RawMessage `json:"options,omitempty"`
+}
+
+// SessionEnded records an end_session command; Effect is "ended", or "already_ended" the second time.
+type SessionEnded struct {
+	CommandSequence int64  `json:"command_sequence,omitempty"`
+	SessionID       string `json:"session_id"`
+	Effect          string `json:"effect"`
+}
+
+// SessionRecovered says that inside one attempt of an activity the session's state was rebuilt and the activity tried again.
+type SessionRecovered struct {
+	CommandSequence int64  `json:"command_sequence"` // of the activity
+	SessionID       string `json:"session_id"`
+	Epoch           int64  `json:"epoch"`
+	Rebuild         string `json:"rebuild_activity"`
+	Cause           string `json:"cause,omitempty"`
+	Retries         int    `json:"retries"`
+}
+
+// WorkflowContinuedAsNew closes a run whose work goes on in another run of the same workflow id.
+type WorkflowContinuedAsNew struct {
+	Sequence     int64  `json:"sequence"`
+	NewRunID     string `json:"continued_to_run_id"`
+	NewRunNumber int64  `json:"continued_to_run_number"`
+	ClosedReason string `json:"closed_reason"`
+}
+
+// WorkflowCompleted closes a run with its result.
+type WorkflowCompleted struct {
+	Output       string `json:"output,omitempty"`
+	PayloadCodec string `json:"payload_codec,omitempty"`
+}
+
+// WorkflowFailed closes a run with a failure.
+type WorkflowFailed struct {
+	SourceKind string `json:"source_kind,omitempty"`
+	SourceID   string `json:"source_id,omitempty"`
+	Failure
+}
+
+// WorkflowCancelled closes a run at an operator's word.
+type WorkflowCancelled struct {
+	Reason       string `json:"reason,omitempty"`
+	ClosedReason string `json:"closed_reason"`
+	Failure
+}
+
+// WorkflowTerminated closes a run at an operator's word.
+type WorkflowTerminated struct {
+	Reason       string `json:"reason,omitempty"`
+	ClosedReason string `json:"closed_reason"`
+	Failure
+}
+
+// WorkflowTimedOut closes a run whose run or execution deadline passed.
+type WorkflowTimedOut struct {
+	TimeoutKind       string `json:"timeout_kind"` // run_timeout, execution_timeout
+	RunDeadline       Time   `json:"run_deadline_at,omitzero"`
+	ExecutionDeadline Time   `json:"execution_deadline_at,omitzero"`
+	Failure
+}
+
+// CancelRequested comes before WorkflowCancelled and names who asked.
+type CancelRequested struct {
+	CommandID string `json:"workflow_command_id,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	Identity  string `json:"identity,omitempty"`
+}
+
+// TerminateRequested comes before WorkflowTerminated and names who asked.
+type TerminateRequested struct {
+	CommandID string `json:"workflow_command_id,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	Identity  string `json:"identity,omitempty"`
+}
+
+// WorkflowCancellationRequested asks the workflow's code to come to an end by itself: its root context is cancelled.
+type WorkflowCancellationRequested struct {
+	Reason   string `json:"reason,omitempty"`
+	Identity string `json:"identity,omitempty"`
+}
+
+// RepairRequested takes a run out of quarantine.
+type RepairRequested struct {
+	Identity string `json:"identity,omitempty"`
+	Was      string `json:"was,omitempty"` // why the run was quarantined
+}

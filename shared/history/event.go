@@ -1,0 +1,167 @@
+// Package history is what a run remembers: the events of its past, in the names and shapes that every worker, store, API and export shares.
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Event is one entry of a run's history. Seq counts 1, 2, 3 … without gaps; it is the event's own number and never the replay key, which is the
+// command sequence inside the payload.
+type Event struct {
+	Seq  int64
+	At   Time
+	Data Data
+
+	// TaskID names the workflow task whose completion made this event, and SeenThrough the last Seq that task had been shown; both are zero for
+	// events that arrived from outside. A follow-up task is owed when something outside lies between SeenThrough and the completion.
+	TaskID      string
+	SeenThrough int64
+}
+
+// Data is the payload of an event: one struct per event type, always used as a pointer.
+type Data interface {
+	// Type is the event's wire name, like "ActivityScheduled".
+	Type() string
+}
+
+// Type is the wire name of the event.
+func (e Event) Type() string {
+	if e.Data == nil {
+		return ""
+	}
+	return e.Data.Type()
+}
+
+// Unknown carries an event type this build does not know, so that a newer history still pages, exports and replays past it.
+type Unknown struct {
+	Name string
+	Raw  json.RawMessage
+}
+
+// Type is the name the event was recorded under.
+func (u *Unknown) Type() string { return u.Name }
+
+// MarshalJSON returns the payload as it was read.
+func (u *Unknown) MarshalJSON() ([]byte, error) { return u.Raw, nil }
+
+// frame is the wire form of an event. It says event_type and never type beside it: some clients refuse the pair as a duplicate.
+type frame struct {
+	ID          string          `json:"id,omitempty"`
+	Seq         int64           `json:"sequence"`
+	Type        string          `json:"event_type,omitempty"`
+	Alias       string          `json:"type,omitempty"`
+	At          Time            `json:"recorded_at"`
+	TaskID      string          `json:"workflow_task_id,omitempty"`
+	SeenThrough int64           `json:"seen_through,omitempty"`
+	Payload     json.RawMessage `json:"payload"`
+}
+
+// MarshalJSON writes {id, sequence, event_type, recorded_at, workflow_task_id?, seen_through?, payload}.
+func (e Event) MarshalJSON() ([]byte, error) {
+	body, err := EncodeData(e.Data)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(frame{
+		ID: fmt.Sprintf("e%d", e.Seq), Seq: e.Seq, Type: e.Type(), At: e.At,
+		TaskID: e.TaskID, SeenThrough: e.SeenThrough, Payload: body,
+	})
+}
+
+// UnmarshalJSON reads the form MarshalJSON writes; "type" is accepted for "event_type", as history exports have it.
+func (e *Event) UnmarshalJSON(raw []byte) error {
+	var f frame
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return err
+	}
+	if f.Type == "" {
+		f.Type = f.Alias
+	}
+	data, err := DecodeData(f.Type, f.Payload)
+	if err != nil {
+		return fmt.Errorf("event %d: %w", f.Seq, err)
+	}
+	*e = Event{Seq: f.Seq, At: f.At, Data: data, TaskID: f.TaskID, SeenThrough: f.SeenThrough}
+	return nil
+}
+
+// EncodeData returns the payload object of an event.
+func EncodeData(d Data) ([]byte, error) {
+	if d == nil {
+		return []byte("{}"), nil
+	}
+	return json.Marshal(d)
+}
+
+// DecodeData reads the payload of an event of the named type. A name this build does not know gives *Unknown, never an error.
+func DecodeData(name string, raw []byte) (Data, error) {
+	make, ok := kinds[name]
+	if !ok {
+		return &Unknown{Name: name, Raw: append(json.RawMessage(nil), raw...)}, nil
+	}
+	d := make()
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		return d, nil
+	}
+	if err := json.Unmarshal(raw, d); err != nil {
+		return nil, fmt.Errorf("payload of %s: %w", name, err)
+	}
+	return d, nil
+}
+
+// Time is an instant in UTC with microseconds, the precision every store keeps. JSON: "2026-04-18T12:00:00.000000Z", and null when zero.
+type Time struct{ time.Time }
+
+// At cuts t to the precision of a Time.
+func At(t time.Time) Time {
+	if t.IsZero() {
+		return Time{}
+	}
+	return Time{t.UTC().Truncate(time.Microsecond)}
+}
+
+// Micros is the time d microseconds after the epoch; 0 is the zero Time.
+func Micros(d int64) Time {
+	if d == 0 {
+		return Time{}
+	}
+	return Time{time.UnixMicro(d).UTC()}
+}
+
+// Micros is the number of microseconds since the epoch, 0 for the zero Time.
+func (t Time) Micros() int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+const timeLayout = "2006-01-02T15:04:05.000000Z"
+
+// MarshalJSON writes the fixed-width form.
+func (t Time) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	b := make([]byte, 0, len(timeLayout)+2)
+	b = append(b, '"')
+	b = t.UTC().AppendFormat(b, timeLayout)
+	return append(b, '"'), nil
+}
+
+// UnmarshalJSON reads any RFC 3339 time, "" and null.
+func (t *Time) UnmarshalJSON(raw []byte) error {
+	if bytes.Equal(raw, []byte("null")) || bytes.Equal(raw, []byte(`""`)) {
+		*t = Time{}
+		return nil
+	}
+	var v time.Time
+	if err := v.UnmarshalJSON(raw); err != nil {
+		return err
+	}
+	*t = At(v)
+	return nil
+}

@@ -1,0 +1,129 @@
+package history
+
+// kinds makes the payload struct of each event type this build knows.
+var kinds = map[string]func() Data{
+	"WorkflowStarted":               func() Data { return &WorkflowStarted{} },
+	"ActivityScheduled":             func() Data { return &ActivityScheduled{} },
+	"ActivityRetryScheduled":        func() Data { return &ActivityRetryScheduled{} },
+	"ActivityCompleted":             func() Data { return &ActivityCompleted{} },
+	"ActivityFailed":                func() Data { return &ActivityFailed{} },
+	"ActivityTimedOut":              func() Data { return &ActivityTimedOut{} },
+	"ActivityCancelled":             func() Data { return &ActivityCancelled{} },
+	"ActivityCancelRequested":       func() Data { return &ActivityCancelRequested{} },
+	"TimerScheduled":                func() Data { return &TimerScheduled{} },
+	"TimerFired":                    func() Data { return &TimerFired{} },
+	"TimerCancelled":                func() Data { return &TimerCancelled{} },
+	"TimerCancelRequested":          func() Data { return &TimerCancelRequested{} },
+	"SignalReceived":                func() Data { return &SignalReceived{} },
+	"SignalWaitOpened":              func() Data { return &SignalWaitOpened{} },
+	"SignalApplied":                 func() Data { return &SignalApplied{} },
+	"SideEffectRecorded":            func() Data { return &SideEffectRecorded{} },
+	"VersionMarkerRecorded":         func() Data { return &VersionMarkerRecorded{} },
+	"SignalSent":                    func() Data { return &SignalSent{} },
+	"SessionStarted":                func() Data { return &SessionStarted{} },
+	"SessionEnded":                  func() Data { return &SessionEnded{} },
+	"SessionRecovered":              func() Data { return &SessionRecovered{} },
+	"WorkflowContinuedAsNew":        func() Data { return &WorkflowContinuedAsNew{} },
+	"WorkflowCompleted":             func() Data { return &WorkflowCompleted{} },
+	"WorkflowFailed":                func() Data { return &WorkflowFailed{} },
+	"WorkflowCancelled":             func() Data { return &WorkflowCancelled{} },
+	"WorkflowTerminated":            func() Data { return &WorkflowTerminated{} },
+	"WorkflowTimedOut":              func() Data { return &WorkflowTimedOut{} },
+	"CancelRequested":               func() Data { return &CancelRequested{} },
+	"TerminateRequested":            func() Data { return &TerminateRequested{} },
+	"WorkflowCancellationRequested": func() Data { return &WorkflowCancellationRequested{} },
+	"RepairRequested":               func() Data { return &RepairRequested{} },
+}
+
+// Type is "WorkflowStarted".
+func (*WorkflowStarted) Type() string { return "WorkflowStarted" }
+
+// Type is "ActivityScheduled".
+func (*ActivityScheduled) Type() string { return "ActivityScheduled" }
+
+// Type is "ActivityRetryScheduled".
+func (*ActivityRetryScheduled) Type() string { return "ActivityRetryScheduled" }
+
+// Type is "ActivityCompleted".
+func (*ActivityCompleted) Type() string { return "ActivityCompleted" }
+
+// Type is "ActivityFailed".
+func (*ActivityFailed) Type() string { return "ActivityFailed" }
+
+// Type is "ActivityTimedOut".
+func (*ActivityTimedOut) Type() string { return "ActivityTimedOut" }
+
+// Type is "ActivityCancelled".
+func (*ActivityCancelled) Type() string { return "ActivityCancelled" }
+
+// Type is "ActivityCancelRequested".
+func (*ActivityCancelRequested) Type() string { return "ActivityCancelRequested" }
+
+// Type is "TimerScheduled".
+func (*TimerScheduled) Type() string { return "TimerScheduled" }
+
+// Type is "TimerFired".
+func (*TimerFired) Type() string { return "TimerFired" }
+
+// Type is "TimerCancelled".
+func (*TimerCancelled) Type() string { return "TimerCancelled" }
+
+// Type is "TimerCancelRequested".
+func (*TimerCancelRequested) Type() string { return "TimerCancelRequested" }
+
+// Type is "SignalReceived".
+func (*SignalReceived) Type() string { return "SignalReceived" }
+
+// Type is "SignalWaitOpened".
+func (*SignalWaitOpened) Type() string { return "SignalWaitOpened" }
+
+// Type is "SignalApplied".
+func (*SignalApplied) Type() string { return "SignalApplied" }
+
+// Type is "SideEffectRecorded".
+func (*SideEffectRecorded) Type() string { return "SideEffectRecorded" }
+
+// Type is "VersionMarkerRecorded".
+func (*VersionMarkerRecorded) Type() string { return "VersionMarkerRecorded" }
+
+// Type is "SignalSent".
+func (*SignalSent) Type() string { return "SignalSent" }
+
+// Type is "SessionStarted".
+func (*SessionStarted) Type() string { return "SessionStarted" }
+
+// Type is "SessionEnded".
+func (*SessionEnded) Type() string { return "SessionEnded" }
+
+// Type is "SessionRecovered".
+func (*SessionRecovered) Type() string { return "SessionRecovered" }
+
+// Type is "WorkflowContinuedAsNew".
+func (*WorkflowContinuedAsNew) Type() string { return "WorkflowContinuedAsNew" }
+
+// Type is "WorkflowCompleted".
+func (*WorkflowCompleted) Type() string { return "WorkflowCompleted" }
+
+// Type is "WorkflowFailed".
+func (*WorkflowFailed) Type() string { return "WorkflowFailed" }
+
+// Type is "WorkflowCancelled".
+func (*WorkflowCancelled) Type() string { return "WorkflowCancelled" }
+
+// Type is "WorkflowTerminated".
+func (*WorkflowTerminated) Type() string { return "WorkflowTerminated" }
+
+// Type is "WorkflowTimedOut".
+func (*WorkflowTimedOut) Type() string { return "WorkflowTimedOut" }
+
+// Type is "CancelRequested".
+func (*CancelRequested) Type() string { return "CancelRequested" }
+
+// Type is "TerminateRequested".
+func (*TerminateRequested) Type() string { return "TerminateRequested" }
+
+// Type is "WorkflowCancellationRequested".
+func (*WorkflowCancellationRequested) Type() string { return "WorkflowCancellationRequested" }
+
+// Type is "RepairRequested".
+func (*RepairRequested) Type() string { return "RepairRequested" }

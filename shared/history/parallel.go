@@ -1,0 +1,46 @@
+package history
+
+import "encoding/json"
+
+// Parallel is the place of a command in a parallel group: it comes with the command and stands unchanged on its scheduled event and on every
+// terminal one, since replayers match members by it.
+type Parallel struct {
+	GroupID    string          `json:"parallel_group_id,omitempty"`
+	GroupKind  string          `json:"parallel_group_kind,omitempty"`
+	GroupBase  int64           `json:"parallel_group_base_sequence,omitempty"`
+	GroupSize  int             `json:"parallel_group_size,omitempty"`
+	GroupIndex *int            `json:"parallel_group_index,omitempty"`
+	GroupPath  json.RawMessage `json:"parallel_group_path,omitempty"`
+}
+
+// Lost is one delivery of an attempt that ended without an outcome.
+type Lost struct {
+	Delivery int64  `json:"delivery"`
+	Worker   string `json:"worker_id"`
+	Epoch    int64  `json:"session_epoch,omitempty"`
+	At       Time   `json:"at"`
+	Why      string `json:"why"` // lease_expired, worker_restarted, worker_error, returned: …
+}
+
+// Attempt says who ended an activity's attempt; it stands on retry and terminal events.
+type Attempt struct {
+	AttemptID    string `json:"activity_attempt_id,omitempty"`
+	Number       int    `json:"attempt_number,omitempty"`
+	Worker       string `json:"worker_id,omitempty"`
+	Release      string `json:"release,omitempty"`
+	SessionEpoch int64  `json:"session_epoch,omitempty"`
+	StartedAt    Time   `json:"started_at,omitzero"`
+	Lost         []Lost `json:"lost_deliveries,omitempty"`
+}
+
+// Failure is why something failed, as every failing event shows it.
+type Failure struct {
+	ID            string          `json:"failure_id,omitempty"`
+	Category      string          `json:"failure_category,omitempty"` // application, timeout, cancelled, poison, session_lost, …
+	Message       string          `json:"message,omitempty"`
+	ExceptionType string          `json:"exception_type,omitempty"`
+	ExceptionCls  string          `json:"exception_class,omitempty"`
+	Code          json.RawMessage `json:"code,omitempty"`
+	NonRetryable  bool            `json:"non_retryable,omitempty"`
+	Exception     json.RawMessage `json:"exception,omitempty"` // {type, class, message, details, details_payload_codec, …}
+}
