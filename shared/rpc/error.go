@@ -1,0 +1,72 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Codes this package gives by itself. Every other code is the handler's.
+const (
+	CodeUnknownMethod    = "unknown_method"    // no handler of that name
+	CodeMalformedPayload = "malformed_payload" // the payload is not what the method takes
+	CodeMalformedAnswer  = "malformed_answer"  // the answer is not what the caller asked for
+	CodeInternal         = "internal"          // the handler failed in a way it did not name, or panicked
+	CodeDeadlineExceeded = "deadline_exceeded" // the time for the call is over
+	CodeCancelled        = "cancelled"         // the caller gave up or its connection ended
+)
+
+// statusClientClosed is what proxies write for a caller that went away; net/http has no name for it.
+const statusClientClosed = 499
+
+// Error is a refusal that programs can read.
+type Error struct {
+	Code    string         // the reason, snake_case, from a closed list; what programs branch on
+	Message string         // for people
+	Status  int            // the HTTP status that says the same; 0 when the sender did not say
+	Details map[string]any // further members beside the code; never "code" or "status"
+
+	cause error // stays on this side of the wire
+}
+
+// Errorf returns an Error with a formatted message. A %w in format is kept as the cause on this side and is part of the message.
+func Errorf(code string, status int, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: code, Message: err.Error(), Status: status, cause: errors.Unwrap(err)}
+}
+
+// Error returns code and message.
+func (e *Error) Error() string {
+	if e.Message == "" {
+		return e.Code
+	}
+	return e.Code + ": " + e.Message
+}
+
+// Unwrap returns what caused the refusal. It is known only in the process where the refusal was made.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Is reports whether target is an Error of the same code, so errors.Is(err, &rpc.Error{Code: "lease_lost"}) works.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code && t.Message == "" && t.Status == 0 && t.Details == nil
+}
+
+// AsError gives every error a code: an Error anywhere in the chain stays what it is, an ended context becomes
+// [CodeDeadlineExceeded] or [CodeCancelled], and anything else becomes [CodeInternal], whose message says nothing of the cause.
+// The cause stays reachable with errors.Unwrap for the log. It returns nil for nil.
+func AsError(err error) *Error {
+	var known *Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Code: CodeDeadlineExceeded, Message: "the deadline of the call passed", Status: http.StatusGatewayTimeout, cause: err}
+	case errors.Is(err, context.Canceled):
+		return &Error{Code: CodeCancelled, Message: "the caller went away", Status: statusClientClosed, cause: err}
+	}
+	return &Error{Code: CodeInternal, Message: "internal error", Status: http.StatusInternalServerError, cause: err}
+}

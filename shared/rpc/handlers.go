@@ -1,0 +1,98 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+)
+
+// Handlers is the table of methods one side answers. Fill it with [Handle] before the first call; reading it is safe from many
+// goroutines, changing it while it is served is not.
+type Handlers map[string]Handler
+
+// Handler is one typed method, callable with JSON or with a Go value.
+type Handler struct {
+	fromJSON  func(ctx context.Context, payload json.RawMessage) (any, error)
+	fromValue func(ctx context.Context, in any) (any, error)
+}
+
+// Handle enters fn as method. In is what the payload is decoded into; a missing or null payload is the zero In. Out is acked as it
+// marshals: use a pointer for an answer that may be null, and [None] for no answer. A method that is already there panics: two
+// handlers for one method would be a mistake of ours.
+func Handle[In, Out any](h Handlers, method string, fn func(ctx context.Context, in In) (Out, error)) {
+	if _, taken := h[method]; taken {
+		panic("rpc: method " + method + " has a handler already")
+	}
+	h[method] = Handler{
+		fromJSON: func(ctx context.Context, payload json.RawMessage) (any, error) {
+			var in In
+			if err := decode(payload, &in); err != nil {
+				return nil, malformed(method, err)
+			}
+			return guard(ctx, method, in, fn)
+		},
+		fromValue: func(ctx context.Context, value any) (any, error) {
+			in, err := convert[In](value)
+			if err != nil {
+				return nil, malformed(method, err)
+			}
+			return guard(ctx, method, in, fn)
+		},
+	}
+}
+
+// Serve answers one call whose payload came over a wire. The error is always an [*Error] or nil, and a panic of the handler is
+// one with [CodeInternal]. The context may carry a principal and a Delivery; Serve adds neither.
+func (h Handlers) Serve(ctx context.Context, method string, payload json.RawMessage) (any, error) {
+	handler, err := h.find(method)
+	if err != nil {
+		return nil, err
+	}
+	out, err := handler.fromJSON(ctx, payload)
+	if err != nil {
+		return nil, AsError(err)
+	}
+	return out, nil
+}
+
+// find returns the handler of method, or a refusal.
+func (h Handlers) find(method string) (Handler, error) {
+	handler, ok := h[method]
+	if !ok {
+		if len(method) > 64 {
+			method = method[:64] + "…"
+		}
+		return Handler{}, Errorf(CodeUnknownMethod, http.StatusNotFound, "no method %q", method)
+	}
+	return handler, nil
+}
+
+// guard runs fn and turns a panic into an error that keeps the stack for the log.
+func guard[In, Out any](ctx context.Context, method string, in In, fn func(context.Context, In) (Out, error)) (out any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			cause := fmt.Errorf("panic in method %s: %v\n%s", method, p, debug.Stack())
+			out, err = nil, &Error{Code: CodeInternal, Message: "internal error", Status: http.StatusInternalServerError, cause: cause}
+		}
+	}()
+	answer, err := fn(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+func malformed(method string, err error) *Error {
+	return Errorf(CodeMalformedPayload, http.StatusBadRequest, "payload of %s: %w", method, err)
+}
+
+func decode(payload json.RawMessage, into any) error {
+	payload = bytes.TrimSpace(payload)
+	if len(payload) == 0 || bytes.Equal(payload, []byte("null")) {
+		return nil
+	}
+	return json.Unmarshal(payload, into)
+}
