@@ -1,0 +1,277 @@
+package sojourn_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/sojourn-run/sojourn"
+
+type direction struct {
+	packages string   // a path inside the module, or a tree of them
+	may      []string // what they may import of ours
+}
+
+// directions says, for every package of the module, which packages of ours its code may import. An entry "x/..." means x
+// and everything below it. Tests may import what they like: they are where the parts meet. A package that is not listed
+// fails the test, so that a new package, or a new arrow between two, is a line somebody reads in review.
+//
+// The order is that of the house: what stands further up never imports what stands further down.
+var directions = []direction{
+	// Contracts that both processes compile against.
+	{"shared/...", []string{"shared/..."}},
+	{"sandbox/...", []string{"sandbox/...", "shared/payload"}},
+	{"web", nil},
+
+	// The control plane, from the pure core outwards.
+	{"app/engine", []string{"shared/..."}},
+	{"app/store", []string{"app/engine", "shared/..."}},
+	{"app/store/sqldb", []string{"app/store", "app/engine", "shared/..."}},
+	{"app/store/sqlite", []string{"app/store/sqldb", "app/store", "app/engine", "shared/..."}},
+	{"app/store/postgres", []string{"app/store/sqldb", "app/store", "app/engine", "shared/..."}},
+	{"app/store/storetest", []string{"app/store", "app/engine", "shared/..."}},
+	{"app/dispatch", []string{"app/store", "app/engine", "shared/..."}},
+	{"app/auth", []string{"app/store", "shared/..."}},
+	{"app/broker", []string{"app/dispatch", "app/auth", "app/store", "app/engine", "shared/..."}},
+	{"app/sweep", []string{"app/broker", "app/dispatch", "app/store", "app/engine", "shared/..."}},
+	{"app/httpapi", []string{"app/broker", "app/auth", "app/dispatch", "app/store", "app/engine", "web", "shared/..."}},
+	{"app/workerapi", []string{"app/broker", "app/auth", "app/dispatch", "app/store", "app/engine", "shared/..."}},
+	{"app/channel", []string{"app/broker", "app/auth", "app/dispatch", "app/store", "app/engine", "shared/..."}},
+	{"app", []string{
+		"app/httpapi", "app/workerapi", "app/channel", "app/sweep", "app/broker", "app/dispatch", "app/auth", "app/store",
+		"app/engine", "cli/config", "web", "shared/...",
+	}},
+	{"app/apptest", []string{"app/...", "worker/...", "sandbox/...", "cli/config", "shared/..."}},
+
+	// The worker process, and what its users import.
+	{"worker/activity", []string{"shared/..."}},
+	{"worker/workflow", []string{"worker/activity", "shared/..."}},
+	{"worker/link", []string{"shared/..."}},
+	{"worker/session", []string{"worker/link", "sandbox/...", "shared/..."}},
+	{"worker/runner", []string{
+		"worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox/...", "shared/...",
+	}},
+	{"worker", []string{
+		"worker/runner", "worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox/...", "cli/config",
+		"shared/...",
+	}},
+
+	// Where app and worker meet.
+	{"cli/config", []string{"shared/release"}},
+	{"cli", []string{"cli/config", "app/...", "worker/...", "sandbox/...", "web", "examples/...", "shared/..."}},
+	{"", []string{"cli/...", "worker/...", "shared/release"}},
+	{"cmd/sojourn", []string{"", "examples/..."}},
+	{"examples/...", []string{"", "worker/...", "examples/..."}},
+}
+
+// pure packages decide and never act: the same arguments give the same answer, today and in a replay.
+var pure = []string{"app/engine", "shared/history"}
+
+// impure lists what a pure package must not import; an entry covers the packages below it.
+var impure = []string{
+	"context", "net", "os", "sync", "database", "log", "io/ioutil", "math/rand", "crypto/rand", "syscall", "runtime",
+	"github.com/rs/zerolog", "go.opentelemetry.io", "github.com/prometheus", "gorm.io", "github.com/jackc", "modernc.org",
+}
+
+// clocks are the names of package time that read the clock or wait for it.
+var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep"}
+
+// databases may be opened by the command line and by tests alone; everyone else knows only the store's contract.
+var databases = []string{"app/store/sqlite", "app/store/postgres"}
+
+type pkg struct {
+	ImportPath string
+	Dir        string
+	GoFiles    []string
+	CgoFiles   []string
+	Imports    []string
+}
+
+func (p pkg) name() string { return short(p.ImportPath) }
+
+// short is a package's path inside the module; the module's root is "".
+func short(path string) string { return strings.TrimPrefix(strings.TrimPrefix(path, module), "/") }
+
+func ours(path string) bool { return path == module || strings.HasPrefix(path, module+"/") }
+
+// covers reports whether name is what pattern means.
+func covers(pattern, name string) bool {
+	if base, tree := strings.CutSuffix(pattern, "/..."); tree {
+		return name == base || strings.HasPrefix(name, base+"/")
+	}
+	return pattern == name
+}
+
+func coveredBy(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return covers(p, name) })
+}
+
+func list(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,CgoFiles,Imports", "./...").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+		}
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		if strings.Contains(p.ImportPath, "/node_modules/") { // some npm packages carry Go files
+			continue
+		}
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		t.Fatal("go list found no package")
+	}
+	return all
+}
+
+// violations names every arrow of p that the table does not draw.
+func violations(p pkg) []string {
+	row := slices.IndexFunc(directions, func(d direction) bool { return covers(d.packages, p.name()) })
+	if row < 0 {
+		return []string{fmt.Sprintf("package %s is not in the table of arch_test.go: say there what it may import", p.ImportPath)}
+	}
+	var found []string
+	for _, path := range p.Imports {
+		if ours(path) && !coveredBy(directions[row].may, short(path)) {
+			found = append(found, fmt.Sprintf("%s imports %s, which arch_test.go does not allow", p.ImportPath, path))
+		}
+		if ours(path) && slices.Contains(databases, short(path)) && !covers("cli/...", p.name()) && p.name() != "app/apptest" {
+			found = append(found, fmt.Sprintf("%s imports %s: only cli and tests open a database", p.ImportPath, path))
+		}
+		if slices.Contains(pure, p.name()) && slices.ContainsFunc(impure, func(i string) bool { return covers(i+"/...", path) }) {
+			found = append(found, fmt.Sprintf("%s imports %s: it must stay pure", p.ImportPath, path))
+		}
+	}
+	return found
+}
+
+// clockReads names every use of the clock in a Go source, whatever name package time was imported under.
+func clockReads(name string, src any) ([]string, error) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	alias := ""
+	for _, i := range file.Imports {
+		if path, _ := strconv.Unquote(i.Path.Value); path == "time" {
+			alias = "time"
+			if i.Name != nil {
+				alias = i.Name.Name
+			}
+		}
+	}
+	if alias == "" {
+		return nil, nil
+	}
+	if alias == "." {
+		return []string{fmt.Sprintf("%s: package time is imported with a dot", name)}, nil
+	}
+	var found []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok || !slices.Contains(clocks, sel.Sel.Name) {
+			return true
+		}
+		if x, ok := sel.X.(*ast.Ident); ok && x.Name == alias {
+			found = append(found, fmt.Sprintf("%s: %s.%s", fset.Position(sel.Pos()), alias, sel.Sel.Name))
+		}
+		return true
+	})
+	return found, nil
+}
+
+func TestPackagesImportOnlyInTheDirectionOfTheHouse(t *testing.T) {
+	for _, p := range list(t) {
+		for _, v := range violations(p) {
+			t.Error(v)
+		}
+	}
+}
+
+func TestPurePackagesNeverReadTheClock(t *testing.T) {
+	for _, p := range list(t) {
+		if !slices.Contains(pure, p.name()) {
+			continue
+		}
+		for _, f := range append(slices.Clone(p.GoFiles), p.CgoFiles...) {
+			reads, err := clockReads(filepath.Join(p.Dir, f), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, r := range reads {
+				t.Errorf("%s: a pure package takes the time as an argument", r)
+			}
+		}
+	}
+}
+
+// The checks above pass silently on a clean tree, so they are shown here to fail on a bad one.
+func TestArchitectureChecksCatchWhatTheyAreFor(t *testing.T) {
+	at := func(name string, imports ...string) pkg {
+		path := module
+		if name != "" {
+			path += "/" + name
+		}
+		return pkg{ImportPath: path, Imports: imports}
+	}
+	for _, c := range []struct {
+		p    pkg
+		want int
+	}{
+		{at("app/engine", "time", "sort", module+"/shared/history"), 0},
+		{at("app/engine", "context"), 1},
+		{at("app/engine", "net/http", "sync/atomic", "log/slog", "math/rand/v2", "os/exec"), 5},
+		{at("shared/history", "sync"), 1},
+		{at("shared/protocol", module+"/app/engine"), 1},
+		{at("sandbox/process", module+"/shared/payload"), 0},
+		{at("sandbox", module+"/shared/history"), 1},
+		{at("app/broker", module+"/worker"), 1},
+		{at("worker/runner", module+"/app/broker"), 1},
+		{at("app", module+"/app/store/sqlite"), 2},
+		{at("cli", module+"/app/store/sqlite", module+"/worker"), 0},
+		{at("app/novelty"), 1},
+		{at("", module+"/cli"), 0},
+		{at("worker", module+"/app/store/postgres"), 2},
+	} {
+		if got := violations(c.p); len(got) != c.want {
+			t.Errorf("%s importing %v: got %d violations %q, want %d", c.p.name(), c.p.Imports, len(got), got, c.want)
+		}
+	}
+	for src, want := range map[string]int{
+		"package p\nimport \"time\"\nvar x = time.Now()":                       1,
+		"package p\nimport clock \"time\"\nvar x, y = clock.Now, clock.Since":  2,
+		"package p\nimport . \"time\"\nvar x = Now()":                          1,
+		"package p\nimport \"time\"\nvar d = time.Second":                      0,
+		"package p\ntype t struct{}\nfunc (t) Now() {}\nvar _ = t{}.Now":       0,
+		"package p\nimport \"time\"\nfunc f() { time.AfterFunc(1, func(){}) }": 1,
+	} {
+		got, err := clockReads("p.go", src)
+		if err != nil || len(got) != want {
+			t.Errorf("clock reads of %q: got %q, %v; want %d", src, got, err, want)
+		}
+	}
+}
