@@ -1,0 +1,124 @@
+// Summary reads what "go test -json" prints, several runs of it if need be, and says it in the lines of plain "go test": one
+// line a package, and of a failed test all it wrote. At the end stand the skipped tests with their reasons, the ten slowest
+// tests and one closing line with the counts. It exits 1 when a test or a build failed.
+//
+// SOJOURN_TEST_REQUIRE lists, comma separated, what must be here ("postgres,chromium,node"): a test that skips and names
+// one of these in its reason has failed.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+type event struct {
+	Action, Package, ImportPath, Test, Output string
+	Elapsed                                   float64
+}
+
+type result struct {
+	name    string
+	elapsed float64
+	output  []string
+}
+
+func main() {
+	var (
+		output         = map[string][]string{} // by package and test, until its end is known
+		failures       = map[string]int{}      // failed tests by package
+		slow, skipped  []result
+		passed, failed int
+		required       = strings.FieldsFunc(os.Getenv("SOJOURN_TEST_REQUIRE"), func(r rune) bool { return r == ',' || r == ' ' })
+	)
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 64<<20)
+	for in.Scan() {
+		var e event
+		if json.Unmarshal(in.Bytes(), &e) != nil || e.Action == "" {
+			fmt.Println(in.Text())
+			continue
+		}
+		key := e.Package + e.ImportPath + " " + e.Test
+		if e.Action == "output" || e.Action == "build-output" {
+			if !strings.HasPrefix(e.Output, "=== ") {
+				output[key] = append(output[key], e.Output)
+			}
+			continue
+		}
+		r := result{strings.TrimSpace(e.Package + " " + e.Test), e.Elapsed, output[key]}
+		switch {
+		case e.Action == "build-fail":
+			fmt.Print(strings.Join(r.output, ""))
+		case e.Test == "" && (e.Action == "pass" || e.Action == "fail" || e.Action == "skip"):
+			fmt.Print(strings.Join(lines(r.output, e.Action == "fail"), ""))
+			if e.Action == "fail" {
+				for key, rest := range output { // a test that never ended: its process died
+					if test, ok := strings.CutPrefix(key, e.Package+" "); ok && test != "" {
+						fmt.Printf("--- DIED: %s\n%s", test, strings.Join(rest, ""))
+						failures[e.Package]++
+						delete(output, key)
+					}
+				}
+				failed += max(1, failures[e.Package]) // a build or a TestMain fails without any test
+			}
+		case e.Action == "pass":
+			passed++
+			slow = append(slow, r)
+		case e.Action == "skip":
+			reason := strings.ToLower(strings.Join(r.output, ""))
+			if slices.ContainsFunc(required, func(word string) bool { return strings.Contains(reason, strings.ToLower(word)) }) {
+				failed++
+				fmt.Printf("%s    skipped, though SOJOURN_TEST_REQUIRE is %s\n", strings.Join(r.output, ""), strings.Join(required, ","))
+			} else {
+				skipped = append(skipped, r)
+			}
+		case e.Action == "fail":
+			failures[e.Package]++
+			slow = append(slow, r)
+			fmt.Print(strings.Join(r.output, ""))
+		default:
+			continue // run, pause, cont, start: the test goes on
+		}
+		delete(output, key)
+	}
+	if err := in.Err(); err != nil {
+		fmt.Println("summary:", err)
+		failed++
+	}
+	report(slow, skipped)
+	fmt.Printf("\n%d passed, %d failed, %d skipped\n", passed, failed, len(skipped))
+	if failed > 0 || passed == 0 {
+		os.Exit(1)
+	}
+}
+
+// lines keeps of a package's own output what plain "go test" shows: its closing line, and all of it when it failed.
+func lines(out []string, all bool) []string {
+	if all {
+		return out
+	}
+	return slices.DeleteFunc(out, func(l string) bool {
+		return l == "PASS\n" || strings.HasPrefix(l, "coverage:") || strings.Contains(l, "[no test files]")
+	})
+}
+
+func report(slow, skipped []result) {
+	for _, r := range skipped {
+		reason := ""
+		for _, l := range r.output {
+			if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "---") {
+				reason = l
+			}
+		}
+		fmt.Printf("skipped %s: %s\n", r.name, reason)
+	}
+	slices.SortStableFunc(slow, func(a, b result) int { return int(1000 * (b.elapsed - a.elapsed)) })
+	fmt.Println("\nthe ten slowest tests:")
+	for _, r := range slow[:min(10, len(slow))] {
+		fmt.Printf("%8.2fs  %s\n", r.elapsed, strings.ReplaceAll(r.name, "github.com/sojourn-run/sojourn", "."))
+	}
+}

@@ -1,0 +1,103 @@
+# Every target says what it does in the comment behind its name; "make" alone prints them.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+BIN     := bin/sojourn
+VERSION := $(shell cat VERSION)
+LDFLAGS := -s -w -X github.com/sojourn-run/sojourn/shared/release.Stamp=$(VERSION)
+GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)"
+TOOLS   := bin/tools
+# Directories with npm packages, by their lock files: the dashboard, and the foreign peers some tests talk to.
+NPM     := $(patsubst %/package-lock.json,%,$(shell find * -name node_modules -prune -o -name package-lock.json -print))
+WEB     := $(shell find web -name node_modules -prune -o -name dist -prune -o -type f ! -name '*.go' ! -name '*.md' -print 2>/dev/null)
+SOURCES := find * -name node_modules -prune -o -name '*.go' -print
+PACKAGE ?= ./...
+SCENARIOS ?= P1 P4 P5 P6
+RUNS    ?= 5
+
+.PHONY: help run dev test race postgres e2e fuzz crash lint fmt generate verify web bench build tools clean
+.DELETE_ON_ERROR:
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## build everything, start app and worker on SQLite, start a sample run
+	$(BIN) dev
+
+dev: ## the same without building the dashboard (for work on the Go side)
+	$(GOBUILD) -o $(BIN) ./cmd/sojourn
+	$(BIN) dev
+
+build: web ## build the dashboard and the binary, print its size
+	$(GOBUILD) -o $(BIN) ./cmd/sojourn
+	@du --apparent-size --block-size=1 $(BIN) | awk '{ printf "$(BIN) %.1f MB\n", $$1 / 1e6 }'
+
+test: deps build npm ## run all tests: Go on SQLite and PostgreSQL, dashboard units, dashboard in Chromium
+	.ci/postgres .ci/test
+
+race: deps ## run the Go tests under the race detector (PACKAGE=./app/... for a part)
+	.ci/deps compiler
+	.ci/postgres env CGO_ENABLED=1 go test -race -count=1 -timeout 30m $(PACKAGE)
+
+postgres: ## run the tests of the stores and the app on a private PostgreSQL
+	.ci/deps postgres
+	.ci/postgres env SOJOURN_TEST_REQUIRE=postgres go test -count=1 -timeout 15m ./app/...
+
+e2e: build npm ## run the dashboard's tests in Chromium
+	.ci/deps chromium
+	SOJOURN_TEST_CHROMIUM=$${SOJOURN_TEST_CHROMIUM:-$$(command -v chromium || command -v google-chrome)} npm --prefix web run e2e
+
+fuzz: ## run every fuzz test for FUZZTIME (20s each)
+	.ci/fuzz
+
+crash: ## kill the process at 100 random points under load, check that nothing acknowledged is lost
+	.ci/deps postgres
+	SOJOURN_TEST_CRASHES=100 .ci/postgres go test -count=1 -timeout 120m -v -run 'Crash|Kill' ./...
+
+lint: tools ## golangci-lint and known vulnerabilities
+	$(TOOLS)/golangci-lint run ./...
+	$(TOOLS)/govulncheck ./...
+
+fmt: tools ## format the Go sources
+	$(SOURCES) | xargs $(TOOLS)/gofumpt -w
+
+generate: ## write generated files anew
+	go generate ./...
+
+verify: ## quick checks: format, vet, generated files, direction of imports
+	@unformatted=$$($(SOURCES) | xargs gofmt -l); \
+	  [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	.ci/generated
+	go test -count=1 .
+
+web: web/dist/index.html ## build the dashboard, if it changed
+
+bench: build ## measure: P1 P4 P5 P6 on SQLite and PostgreSQL (SCENARIOS="P5" RUNS=5)
+	.ci/deps postgres
+	SOJOURN_POSTGRES_DURABLE=1 .ci/postgres $(BIN) bench $(SCENARIOS) --store sqlite,postgres --runs $(RUNS)
+
+tools: $(TOOLS)/.stamp
+
+clean: ## remove what was built
+	rm -rf bin web/dist
+
+.PHONY: deps npm
+deps:
+	@.ci/deps
+
+INSTALLED := $(addsuffix /node_modules/.installed,$(NPM))
+npm: $(INSTALLED)
+$(INSTALLED): %/node_modules/.installed: %/package-lock.json
+	@command -v npm >/dev/null || { echo "please install Node 20 or newer"; exit 1; }
+	npm --prefix $* ci --no-audit --no-fund
+	@mkdir -p $(@D) && touch $@
+
+web/dist/index.html: $(WEB) web/node_modules/.installed
+	npm --prefix web run build
+	@touch $@
+
+$(TOOLS)/.stamp: tools/go.mod tools/go.sum
+	go -C tools build -o ../$(TOOLS)/ tool
+	@touch $@
