@@ -1,0 +1,150 @@
+// Package frame is what a worker and an executor say to each other: length-prefixed frames of a JSON header and an opaque body.
+//
+// A frame is `u32le headerLen | u32le bodyLen | header (UTF-8 JSON) | body`. Both lengths are checked against [Limits] before
+// anything is allocated, because the other side runs user code and can write whatever it likes.
+package frame
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+)
+
+// prefix is the size of the two lengths in front of every frame, in bytes.
+const prefix = 8
+
+// Limits bound one frame, in bytes.
+type Limits struct {
+	Header int // of the JSON header
+	Body   int // of the opaque body
+}
+
+// DefaultLimits are those of protocol version 1: 64 KiB of header, and a payload of 2 MiB with 64 KiB to spare.
+var DefaultLimits = Limits{Header: 64 << 10, Body: 2<<20 + 64<<10}
+
+// Deadline is how long a frame may take from its first byte to its last.
+const Deadline = 10 * time.Second
+
+// ErrMalformed is wrapped by every error that says the peer broke the protocol, as opposed to having gone away.
+var ErrMalformed = errors.New("malformed frame")
+
+// Frame is one message: its header and the body that goes with it.
+type Frame struct {
+	Header
+	Body []byte
+}
+
+// Append encodes f at the end of dst. It fails when f is larger than l allows, so a sender learns of it before the receiver does.
+func Append(dst []byte, f Frame, l Limits) ([]byte, error) {
+	if len(f.Body) > l.Body {
+		return dst, fmt.Errorf("body of %d bytes exceeds %d: %w", len(f.Body), l.Body, ErrMalformed)
+	}
+	start := len(dst)
+	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, 0)
+	header, err := json.Marshal(&f.Header)
+	if err != nil {
+		return dst[:start], fmt.Errorf("header: %w", err)
+	}
+	if len(header) > l.Header {
+		return dst[:start], fmt.Errorf("header of %d bytes exceeds %d: %w", len(header), l.Header, ErrMalformed)
+	}
+	binary.LittleEndian.PutUint32(dst[start:], uint32(len(header)))
+	binary.LittleEndian.PutUint32(dst[start+4:], uint32(len(f.Body)))
+	dst = append(dst, header...)
+	return append(dst, f.Body...), nil
+}
+
+// Reader takes frames from a byte stream. It is not safe for concurrent use.
+type Reader struct {
+	r      *bufio.Reader
+	limits Limits
+	// deadline arms (or, with the zero time, clears) a read deadline on the stream; nil when the stream has none.
+	deadline func(time.Time) error
+	patience time.Duration
+}
+
+// NewReader reads frames within l from r. When deadline is not nil it is called with the moment by which a frame that has begun
+// must be complete, and with the zero time once it is.
+func NewReader(r io.Reader, l Limits, deadline func(time.Time) error) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 16<<10), limits: l, deadline: deadline, patience: Deadline}
+}
+
+// SetPatience replaces [Deadline] for the frames read from now on.
+func (r *Reader) SetPatience(d time.Duration) { r.patience = d }
+
+// Read returns the next frame; its body is the caller's to keep. It returns io.EOF only between frames. Errors that wrap
+// [ErrMalformed] mean the peer broke the protocol: a length over the limit, a header that is not a JSON object in UTF-8, a
+// frame cut short, or one that took longer than the deadline.
+func (r *Reader) Read() (Frame, error) {
+	if _, err := r.r.Peek(1); err != nil {
+		return Frame{}, err
+	}
+	armed := false
+	arm := func(need int) error {
+		if armed || r.deadline == nil || r.r.Buffered() >= need {
+			return nil
+		}
+		armed = true
+		return r.deadline(time.Now().Add(r.patience))
+	}
+	if err := arm(prefix); err != nil {
+		return Frame{}, err
+	}
+	var lengths [prefix]byte
+	if _, err := io.ReadFull(r.r, lengths[:]); err != nil {
+		return Frame{}, cut(err)
+	}
+	headerLen, bodyLen := binary.LittleEndian.Uint32(lengths[:4]), binary.LittleEndian.Uint32(lengths[4:])
+	if uint64(headerLen) > uint64(r.limits.Header) {
+		return Frame{}, fmt.Errorf("header of %d bytes exceeds %d: %w", headerLen, r.limits.Header, ErrMalformed)
+	}
+	if uint64(bodyLen) > uint64(r.limits.Body) {
+		return Frame{}, fmt.Errorf("body of %d bytes exceeds %d: %w", bodyLen, r.limits.Body, ErrMalformed)
+	}
+	if err := arm(int(headerLen) + int(bodyLen)); err != nil {
+		return Frame{}, err
+	}
+	var f Frame
+	header := make([]byte, headerLen)
+	if _, err := io.ReadFull(r.r, header); err != nil {
+		return Frame{}, cut(err)
+	}
+	if bodyLen > 0 {
+		f.Body = make([]byte, bodyLen)
+		if _, err := io.ReadFull(r.r, f.Body); err != nil {
+			return Frame{}, cut(err)
+		}
+	}
+	if armed {
+		if err := r.deadline(time.Time{}); err != nil {
+			return Frame{}, err
+		}
+	}
+	if !utf8.Valid(header) {
+		return Frame{}, fmt.Errorf("header is not UTF-8: %w", ErrMalformed)
+	}
+	if err := json.Unmarshal(header, &f.Header); err != nil {
+		return Frame{}, fmt.Errorf("header: %w: %w", err, ErrMalformed)
+	}
+	if f.T == "" {
+		return Frame{}, fmt.Errorf("header without a type: %w", ErrMalformed)
+	}
+	return f, nil
+}
+
+// cut turns the end of the stream, or of patience, inside a frame into a broken protocol.
+func cut(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("frame cut short: %w", ErrMalformed)
+	}
+	var late interface{ Timeout() bool }
+	if errors.As(err, &late) && late.Timeout() {
+		return fmt.Errorf("frame not complete in time: %w", ErrMalformed)
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package frame
+
+import "encoding/json"
+
+// Proto is the protocol version both sides name in init and ready.
+const Proto = 1
+
+// Types of frames, worker to executor.
+const (
+	Init     = "init"     // proto, limits, level, scratch: answered by Ready
+	Load     = "load"     // hash, format, path; body = code
+	Open     = "open"     // session, epoch: binds a blank executor for ever
+	Invoke   = "invoke"   // id, activity, entry, hash, deadline, attempt, keys; body = input
+	Cancel   = "cancel"   // id, reason, grace_ms
+	Close    = "close"    // session, reason: runs close hooks, answered by Closed
+	Ping     = "ping"     // answered by Pong
+	Shutdown = "shutdown" // the executor exits
+)
+
+// Types of frames, executor to worker.
+const (
+	Ready     = "ready"     // proto, runtime, features
+	Result    = "result"    // id, usage; body = output
+	Error     = "error"     // id, type, message, stack, retryable, details
+	Progress  = "progress"  // id; body
+	Heartbeat = "heartbeat" // id
+	Log       = "log"       // id?, level; body = text
+	Pong      = "pong"
+	Closed    = "closed"
+)
+
+// Header is the JSON part of a frame. Which members a type uses stands beside the type's constant; the others stay empty and
+// are not sent. Members this version does not know are ignored.
+type Header struct {
+	T  string `json:"t"`
+	ID string `json:"id,omitempty"`
+
+	Proto     int      `json:"proto,omitempty"`
+	Runtime   string   `json:"runtime,omitempty"`
+	Features  []string `json:"features,omitempty"`
+	Level     string   `json:"level,omitempty"`
+	Scratch   string   `json:"scratch,omitempty"`
+	MaxHeader int      `json:"max_header,omitempty"`
+	MaxBody   int      `json:"max_body,omitempty"`
+
+	Hash   string `json:"hash,omitempty"`
+	Format string `json:"format,omitempty"`
+	Path   string `json:"path,omitempty"`
+
+	Session string `json:"session,omitempty"`
+	Epoch   int64  `json:"epoch,omitempty"`
+
+	Activity   string            `json:"activity,omitempty"`
+	Entry      string            `json:"entry,omitempty"`
+	Attempt    int               `json:"attempt,omitempty"`
+	DeadlineMS int64             `json:"deadline_ms,omitempty"` // Unix milliseconds; 0 when there is none
+	Keys       map[string]string `json:"keys,omitempty"`
+	IsNew      bool              `json:"is_new,omitempty"`
+
+	Reason  string `json:"reason,omitempty"`
+	GraceMS int64  `json:"grace_ms,omitempty"`
+
+	Usage *Usage `json:"usage,omitempty"`
+
+	Type      string          `json:"type,omitempty"`
+	Message   string          `json:"message,omitempty"`
+	Stack     string          `json:"stack,omitempty"`
+	Retryable *bool           `json:"retryable,omitempty"` // absent means yes
+	Details   json.RawMessage `json:"details,omitempty"`
+}
+
+// Usage is what one call cost, as its executor measured it.
+type Usage struct {
+	CPUMS float64 `json:"cpu_ms,omitempty"` // processor time, milliseconds
+	RSS   int64   `json:"rss,omitempty"`    // resident bytes of the executor when the call ended
+}
