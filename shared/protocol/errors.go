@@ -1,0 +1,139 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Reason is why a request was refused, from this closed list; programs read it, people read the message.
+type Reason string
+
+// The reasons, with the HTTP status each is answered with.
+const (
+	ReasonMalformedJSON         Reason = "malformed_json"
+	ReasonMalformedPayload      Reason = "malformed_payload"
+	ReasonValidation            Reason = "validation_failed"
+	ReasonUnauthorized          Reason = "unauthorized"
+	ReasonForbidden             Reason = "forbidden"
+	ReasonNotFound              Reason = "not_found"
+	ReasonMethodNotAllowed      Reason = "method_not_allowed"
+	ReasonUnsupportedMediaType  Reason = "unsupported_media_type"
+	ReasonPayloadTooLarge       Reason = "payload_too_large"
+	ReasonUnsupportedCodec      Reason = "unsupported_payload_codec"
+	ReasonUnknownMethod         Reason = "unknown_method"
+	ReasonInternal              Reason = "internal"
+	ReasonStoreUnavailable      Reason = "store_unavailable"
+	ReasonThrottled             Reason = "throttled"
+	ReasonMissingVersion        Reason = "missing_protocol_version"
+	ReasonUnsupportedVersion    Reason = "unsupported_protocol_version"
+	ReasonMissingControl        Reason = "missing_control_plane_version"
+	ReasonUnsupportedControl    Reason = "unsupported_control_plane_version"
+	ReasonNamespaceNotFound     Reason = "namespace_not_found"
+	ReasonInstanceNotFound      Reason = "instance_not_found"
+	ReasonRunNotFound           Reason = "run_not_found"
+	ReasonRunNotActive          Reason = "run_not_active"
+	ReasonHistoricalRun         Reason = "historical_run_command_rejected"
+	ReasonAlreadyStarted        Reason = "instance_already_started"
+	ReasonRequestConflict       Reason = "request_id_conflict"
+	ReasonCancelNotSupported    Reason = "cancellation_not_supported"
+	ReasonTaskNotFound          Reason = "task_not_found"
+	ReasonTaskNotLeased         Reason = "task_not_leased"
+	ReasonLeaseOwnerMismatch    Reason = "lease_owner_mismatch"
+	ReasonAttemptMismatch       Reason = "workflow_task_attempt_mismatch"
+	ReasonLeaseExpired          Reason = "lease_expired"
+	ReasonRunClosed             Reason = "run_closed"
+	ReasonRunCancelled          Reason = "run_cancelled"
+	ReasonRunTerminated         Reason = "run_terminated"
+	ReasonRunTimedOut           Reason = "run_timed_out"
+	ReasonStaleAttempt          Reason = "stale_attempt"
+	ReasonStaleSessionEpoch     Reason = "stale_session_epoch"
+	ReasonConflictingCompletion Reason = "conflicting_completion"
+	ReasonAlreadyCompleted      Reason = "already_completed"
+	ReasonInvalidCommands       Reason = "invalid_commands"
+	ReasonStructuralLimit       Reason = "structural_limit_exceeded"
+	ReasonInvalidPageToken      Reason = "invalid_page_token"
+	ReasonWorkerNotRegistered   Reason = "worker_not_registered"
+	ReasonWorkerNotFound        Reason = "worker_not_found"
+	ReasonStaleRegistration     Reason = "stale_worker_registration"
+	ReasonWorkerDraining        Reason = "worker_draining"
+	ReasonQueueMismatch         Reason = "task_queue_mismatch"
+	ReasonVersionMismatch       Reason = "version_mismatch"
+	ReasonInvalidSession        Reason = "invalid_worker_session"
+	ReasonSessionNotFound       Reason = "session_not_found"
+	ReasonWorkerSessionNotFound Reason = "worker_session_not_found"
+	ReasonSessionMissing        Reason = "session_missing"
+	ReasonSessionClosed         Reason = "session_closed"
+	ReasonSessionNotActive      Reason = "session_not_active"
+	ReasonSessionOwner          Reason = "session_owner_mismatch"
+	ReasonSessionOwned          Reason = "session_owned_by_another_worker"
+	ReasonSessionRequirements   Reason = "session_requirements_not_met"
+	ReasonSessionLimit          Reason = "worker_session_limit_exceeded"
+	ReasonSessionActivityLimit  Reason = "session_activity_limit_exceeded"
+	ReasonSessionReacquire      Reason = "session_reacquire_disallowed"
+	ReasonSessionQueue          Reason = "session_queue_mismatch"
+	ReasonTokenNotFound         Reason = "token_not_found"
+)
+
+var statuses = map[Reason]int{
+	ReasonMalformedJSON: 400, ReasonMalformedPayload: 400, ReasonMissingVersion: 400, ReasonUnsupportedVersion: 400,
+	ReasonMissingControl: 400, ReasonUnsupportedControl: 400, ReasonInvalidPageToken: 400, ReasonUnknownMethod: 404,
+	ReasonUnauthorized: 401, ReasonForbidden: 403, ReasonNotFound: 404, ReasonNamespaceNotFound: 404, ReasonInstanceNotFound: 404,
+	ReasonRunNotFound: 404, ReasonTaskNotFound: 404, ReasonWorkerNotFound: 404, ReasonSessionNotFound: 404, ReasonWorkerSessionNotFound: 404,
+	ReasonTokenNotFound: 404, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,
+	ReasonUnsupportedMediaType: 415, ReasonValidation: 422, ReasonInvalidSession: 422, ReasonStructuralLimit: 422, ReasonUnsupportedCodec: 422,
+	ReasonThrottled: 429, ReasonInternal: 500, ReasonStoreUnavailable: 503,
+}
+
+// Status is the HTTP status a refusal with this reason is answered with; 409 unless the reason says otherwise.
+func (r Reason) Status() int {
+	if s, ok := statuses[r]; ok {
+		return s
+	}
+	return http.StatusConflict
+}
+
+// Error is a typed refusal. Details are further members of the answer, by their wire names; Fields maps a field path to what is wrong with it.
+type Error struct {
+	Reason  Reason
+	Message string
+	Details map[string]any
+	Fields  map[string][]string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Reason, e.Message) }
+
+// Is matches a target *Error of the same reason, so that errors.Is(err, &Error{Reason: r}) works.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Reason == e.Reason
+}
+
+// Refuse makes a refusal with a message for people.
+func Refuse(r Reason, format string, args ...any) *Error {
+	return &Error{Reason: r, Message: fmt.Sprintf(format, args...)}
+}
+
+// With adds a member to the answer.
+func (e *Error) With(name string, value any) *Error {
+	if e.Details == nil {
+		e.Details = map[string]any{}
+	}
+	e.Details[name] = value
+	return e
+}
+
+// Invalid is the refusal of one field.
+func Invalid(field, format string, args ...any) *Error {
+	text := fmt.Sprintf(format, args...)
+	return &Error{Reason: ReasonValidation, Message: field + ": " + text, Fields: map[string][]string{field: {text}}}
+}
+
+// ReasonOf is the reason of a refusal anywhere in err's chain, or "".
+func ReasonOf(err error) Reason {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return ""
+}

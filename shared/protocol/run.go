@@ -1,0 +1,238 @@
+package protocol
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+)
+
+// StartRequest starts a workflow. Input is an envelope, or a plain JSON array of arguments that the app encodes.
+type StartRequest struct {
+	Namespace        string          `json:"namespace,omitempty"`
+	WorkflowID       string          `json:"workflow_id,omitempty"` // made when empty
+	WorkflowType     string          `json:"workflow_type"`
+	TaskQueue        string          `json:"task_queue,omitempty"` // "default"
+	Input            json.RawMessage `json:"input,omitempty"`
+	BusinessKey      string          `json:"business_key,omitempty"`
+	Memo             json.RawMessage `json:"memo,omitempty"`
+	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
+	DuplicatePolicy  string          `json:"duplicate_policy,omitempty"` // fail (default), use-existing
+	ExecutionTimeout int64           `json:"execution_timeout_seconds,omitempty"`
+	RunTimeout       int64           `json:"run_timeout_seconds,omitempty"`
+	PayloadCodec     string          `json:"payload_codec,omitempty"`
+	Priority         *int            `json:"priority,omitempty"` // 0 first … 9 last, default 5
+	FairnessKey      string          `json:"fairness_key,omitempty"`
+	FairnessWeight   int             `json:"fairness_weight,omitempty"`
+	StartDelay       int64           `json:"start_delay_seconds,omitempty"`
+	Identity         string          `json:"-"`
+}
+
+// StartAnswer tells which run stands for the request.
+type StartAnswer struct {
+	WorkflowID   string `json:"workflow_id"`
+	RunID        string `json:"run_id"`
+	WorkflowType string `json:"workflow_type"`
+	Namespace    string `json:"namespace"`
+	Status       string `json:"status"`
+	BusinessKey  string `json:"business_key,omitempty"`
+	PayloadCodec string `json:"payload_codec"`
+	Outcome      string `json:"outcome"` // started_new, returned_existing_active
+	New          bool   `json:"-"`
+}
+
+// Target names a workflow's current run, or one run of it.
+type Target struct {
+	Namespace  string `json:"namespace,omitempty"`
+	WorkflowID string `json:"workflow_id"`
+	RunID      string `json:"run_id,omitempty"`
+}
+
+// SignalRequest sends a signal. The same RequestID again is answered with the first receipt; with other content it is refused.
+type SignalRequest struct {
+	Target
+	SignalName string          `json:"signal_name"`
+	Input      json.RawMessage `json:"input,omitempty"`
+	RequestID  string          `json:"request_id,omitempty"`
+	Identity   string          `json:"-"`
+}
+
+// EndRequest cancels, terminates, repairs or asks for the cancellation of a run.
+type EndRequest struct {
+	Target
+	Reason    string `json:"reason,omitempty"` // at most 1000 characters
+	RequestID string `json:"request_id,omitempty"`
+	Identity  string `json:"-"`
+}
+
+// CommandReceipt answers signal, cancel, terminate, request-cancellation and repair.
+type CommandReceipt struct {
+	Outcome      string `json:"outcome"` // signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed
+	WorkflowID   string `json:"workflow_id"`
+	RunID        string `json:"run_id"`
+	WorkflowType string `json:"workflow_type"`
+	CommandID    string `json:"command_id"`
+	Status       string `json:"command_status"` // accepted
+	SignalName   string `json:"signal_name,omitempty"`
+	Retained     bool   `json:"retained,omitempty"` // the first receipt, again
+}
+
+// RunView is a run as describe and listings show it.
+type RunView struct {
+	WorkflowID        string           `json:"workflow_id"`
+	RunID             string           `json:"run_id"`
+	Namespace         string           `json:"namespace"`
+	WorkflowType      string           `json:"workflow_type"`
+	BusinessKey       *string          `json:"business_key"`
+	Status            string           `json:"status"`
+	StatusBucket      string           `json:"status_bucket"`
+	Terminal          bool             `json:"is_terminal"`
+	ClosedReason      *string          `json:"closed_reason"`
+	TaskQueue         string           `json:"task_queue"`
+	RunNumber         int64            `json:"run_number"`
+	RunCount          int64            `json:"run_count"`
+	Current           bool             `json:"is_current_run"`
+	PayloadCodec      string           `json:"payload_codec"`
+	ExecutionTimeout  *int64           `json:"execution_timeout_seconds"`
+	RunTimeout        *int64           `json:"run_timeout_seconds"`
+	ExecutionDeadline history.Time     `json:"execution_deadline_at"`
+	RunDeadline       history.Time     `json:"run_deadline_at"`
+	Input             json.RawMessage  `json:"input,omitempty"`
+	Output            json.RawMessage  `json:"output,omitempty"`
+	InputEnvelope     *payload.Payload `json:"input_envelope,omitempty"`
+	OutputEnvelope    *payload.Payload `json:"output_envelope"`
+	StartedAt         history.Time     `json:"started_at"`
+	ClosedAt          history.Time     `json:"closed_at"`
+	LastProgressAt    history.Time     `json:"last_progress_at"`
+	WaitKind          *string          `json:"wait_kind"`
+	WaitReason        *string          `json:"wait_reason"` // why this run waits, for people
+	Memo              json.RawMessage  `json:"memo"`
+	SearchAttributes  json.RawMessage  `json:"search_attributes"`
+	HistoryLength     int64            `json:"history_length"`
+	Failure           json.RawMessage  `json:"failure,omitempty"`
+	Error             *string          `json:"error,omitempty"`
+	Quarantined       *string          `json:"blocked_reason,omitempty"`
+	Actions           *RunActions      `json:"actions,omitempty"`
+	Pending           *Pending         `json:"pending,omitempty"`
+}
+
+// RunActions says what may be done with a run now.
+type RunActions struct {
+	Signal    bool `json:"can_signal"`
+	Query     bool `json:"can_query"`
+	Update    bool `json:"can_update"`
+	Cancel    bool `json:"can_cancel"`
+	Terminate bool `json:"can_terminate"`
+	Repair    bool `json:"can_repair"`
+	Archive   bool `json:"can_archive"`
+}
+
+// Pending is what is open in a run, each with why it waits.
+type Pending struct {
+	Activities []PendingActivity `json:"activities"`
+	Timers     []PendingTimer    `json:"timers"`
+	Waits      []PendingWait     `json:"waits"`
+	Sessions   []string          `json:"sessions"`
+	Task       *PendingTask      `json:"workflow_task"`
+}
+
+// PendingActivity is an open activity.
+type PendingActivity struct {
+	Sequence     int64           `json:"sequence"`
+	ExecutionID  string          `json:"activity_execution_id"`
+	ActivityType string          `json:"activity_type"`
+	TaskQueue    string          `json:"task_queue"`
+	State        string          `json:"state"` // ready, delayed, leased
+	Attempt      int             `json:"attempt_number"`
+	Worker       string          `json:"worker_id,omitempty"`
+	SessionID    string          `json:"session_id,omitempty"`
+	Epoch        int64           `json:"session_epoch,omitempty"`
+	ScheduledAt  history.Time    `json:"scheduled_at"`
+	StartedAt    history.Time    `json:"started_at"`
+	NextAt       history.Time    `json:"next_attempt_at"`
+	LeaseUntil   history.Time    `json:"lease_expires_at"`
+	Heartbeat    history.Time    `json:"last_heartbeat_at"`
+	Progress     json.RawMessage `json:"progress,omitempty"`
+	LastFailure  string          `json:"last_failure,omitempty"`
+	Why          string          `json:"why,omitempty"`
+}
+
+// PendingTimer is an open timer.
+type PendingTimer struct {
+	Sequence int64        `json:"sequence"`
+	TimerID  string       `json:"timer_id"`
+	FireAt   history.Time `json:"fire_at"`
+}
+
+// PendingWait is a signal the run is blocked on.
+type PendingWait struct {
+	Sequence   int64  `json:"sequence"`
+	SignalName string `json:"signal_name"`
+}
+
+// PendingTask is the open workflow task.
+type PendingTask struct {
+	TaskID     string       `json:"task_id"`
+	State      string       `json:"state"` // ready, leased, quarantined
+	Attempt    int64        `json:"workflow_task_attempt"`
+	Worker     string       `json:"worker_id,omitempty"`
+	LeaseUntil history.Time `json:"lease_expires_at"`
+	Why        string       `json:"why,omitempty"`
+}
+
+// ListRequest pages through runs, newest start first.
+type ListRequest struct {
+	Namespace    string `json:"namespace,omitempty"`
+	WorkflowType string `json:"workflow_type,omitempty"`
+	Status       string `json:"status,omitempty"` // a bucket, running completed failed, or a stored status
+	Query        string `json:"query,omitempty"`  // substring of workflow id or business key
+	PageSize     int    `json:"page_size,omitempty"`
+	PageToken    string `json:"next_page_token,omitempty"`
+}
+
+// ListAnswer is one page of runs.
+type ListAnswer struct {
+	Workflows     []RunView `json:"workflows"`
+	Count         int       `json:"workflow_count"`
+	NextPageToken *string   `json:"next_page_token"`
+}
+
+// HistoryQuery reads a run's history. Wait holds the request until an event after the token exists, at most 30 s.
+type HistoryQuery struct {
+	Target
+	PageSize  int    `json:"page_size,omitempty"` // default and most 1000
+	PageToken string `json:"next_page_token,omitempty"`
+	Wait      bool   `json:"wait_new_event,omitempty"`
+}
+
+// WorkerView is a worker as listings show it.
+type WorkerView struct {
+	WorkerID          string           `json:"worker_id"`
+	Namespace         string           `json:"namespace"`
+	TaskQueue         string           `json:"task_queue"`
+	TaskQueues        []string         `json:"task_queues"`
+	Runtime           string           `json:"runtime"`
+	SDKVersion        string           `json:"sdk_version,omitempty"`
+	BuildID           *string          `json:"build_id"`
+	Release           string           `json:"release,omitempty"`
+	Incarnation       string           `json:"incarnation,omitempty"`
+	Status            WorkerStatus     `json:"status"`
+	Gate              string           `json:"gate,omitempty"` // why the release gate holds it, when it does
+	Capabilities      []string         `json:"capabilities"`
+	WorkflowTypes     []string         `json:"supported_workflow_types"`
+	ActivityTypes     []string         `json:"supported_activity_types"`
+	WorkflowSlots     int              `json:"max_concurrent_workflow_tasks"`
+	ActivitySlots     int              `json:"max_concurrent_activity_tasks"`
+	MaxSessions       int              `json:"max_concurrent_worker_sessions"`
+	Session           *SessionSettings `json:"session_settings,omitempty"`
+	HeartbeatInterval int64            `json:"heartbeat_interval_seconds"`
+	LastHeartbeatAt   history.Time     `json:"last_heartbeat_at"`
+	RegisteredAt      history.Time     `json:"registered_at"`
+	UpdatedAt         history.Time     `json:"updated_at"`
+	Machine           json.RawMessage  `json:"machine,omitempty"`
+	Isolation         json.RawMessage  `json:"isolation,omitempty"`
+	Slots             json.RawMessage  `json:"task_slots,omitempty"`
+	Process           json.RawMessage  `json:"process_metrics,omitempty"`
+	Leases            int              `json:"active_leases"`
+	Sessions          int              `json:"held_sessions"`
+}

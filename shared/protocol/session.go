@@ -1,0 +1,86 @@
+package protocol
+
+import "github.com/sojourn-run/sojourn/shared/history"
+
+// SessionCreate claims a session by verb, before any activity of it.
+type SessionCreate struct {
+	WorkerID    string `json:"worker_id"`
+	Namespace   string `json:"namespace,omitempty"`
+	Incarnation string `json:"incarnation,omitempty"`
+	SessionOptions
+}
+
+// SessionVerb renews, releases or closes a session its caller holds. Epoch is optional; one that is sent must be the row's.
+type SessionVerb struct {
+	WorkerID  string `json:"worker_id"`
+	Namespace string `json:"namespace,omitempty"`
+	SessionID string `json:"session_id"`
+	Epoch     int64  `json:"epoch,omitempty"`
+	Lease     int64  `json:"lease_seconds,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	Failed    string `json:"failed,omitempty"` // release: the executor ended uncleanly, with this cause
+}
+
+// SessionAnswer is the receipt of every session verb.
+type SessionAnswer struct {
+	Admitted bool         `json:"admitted"`
+	Outcome  string       `json:"outcome,omitempty"` // created, reused, reacquired, heartbeat_recorded, released, closed, already_closed
+	TaskID   *string      `json:"activity_task_id"`
+	Status   int          `json:"status"`
+	Reason   *string      `json:"reason"`
+	Session  *SessionView `json:"session,omitempty"`
+}
+
+// SessionView is a session as receipts, listings and the detail route show it.
+type SessionView struct {
+	SessionID       string         `json:"session_id"`
+	Namespace       string         `json:"namespace"`
+	Door            string         `json:"door"`  // implicit, worker, workflow
+	Scope           string         `json:"scope"` // namespace, workflow
+	WorkflowID      string         `json:"workflow_id,omitempty"`
+	Connection      *string        `json:"connection"`
+	Queue           string         `json:"queue"`
+	Requirements    []string       `json:"requirements"`
+	Status          SessionStatus  `json:"status"`
+	Epoch           int64          `json:"epoch"`
+	LeaseOwner      *string        `json:"lease_owner"`
+	Holder          *SessionHolder `json:"holder"`
+	LeaseExpiresAt  history.Time   `json:"lease_expires_at"`
+	TTLExpiresAt    history.Time   `json:"ttl_expires_at"`
+	IdleSeconds     int64          `json:"idle_seconds,omitempty"`
+	ClosedAt        history.Time   `json:"closed_at"`
+	FailureReason   *string        `json:"failure_reason"`
+	Lease           int64          `json:"lease_seconds"`
+	TTL             int64          `json:"ttl_seconds,omitempty"`
+	MaxActivities   int            `json:"max_concurrent_activities"`
+	Create          bool           `json:"create_if_missing"`
+	Reacquire       bool           `json:"allow_reacquire_after_failure"`
+	Active          int            `json:"active_activity_count"`
+	Ready           int            `json:"ready_activity_count"`
+	Release         string         `json:"release,omitempty"`
+	LastActivityAt  history.Time   `json:"last_activity_at"`
+	LastHeartbeatAt history.Time   `json:"last_heartbeat_at"`
+	CreatedAt       history.Time   `json:"created_at"`
+	UpdatedAt       history.Time   `json:"updated_at"`
+	Waiting         string         `json:"waiting,omitempty"` // why its tasks wait, for people
+	Timeline        []SessionEvent `json:"timeline,omitempty"`
+}
+
+// SessionHolder is the worker that owns a session.
+type SessionHolder struct {
+	WorkerID        string       `json:"worker_id"`
+	TaskQueue       string       `json:"task_queue"`
+	Status          WorkerStatus `json:"status"`
+	LastHeartbeatAt history.Time `json:"last_heartbeat_at"`
+	Stale           bool         `json:"is_stale"`
+}
+
+// SessionEvent is one entry of a session's ownership timeline.
+type SessionEvent struct {
+	At     history.Time `json:"at"`
+	What   string       `json:"what"` // started, claimed, reclaimed, released, expired, idle_unpinned, orphaned, failed, closed, cleaned_up
+	Worker string       `json:"worker_id,omitempty"`
+	Epoch  int64        `json:"epoch,omitempty"`
+	Why    string       `json:"why,omitempty"`
+	Task   string       `json:"task_id,omitempty"`
+}

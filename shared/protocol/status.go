@@ -1,0 +1,74 @@
+package protocol
+
+// RunStatus is the stored state of a run, spelled the same in Go, SQL and JSON.
+type RunStatus string
+
+// The statuses of a run; all but running are final.
+const (
+	RunRunning    RunStatus = "running"
+	RunCompleted  RunStatus = "completed"
+	RunFailed     RunStatus = "failed"
+	RunCancelled  RunStatus = "cancelled"
+	RunTerminated RunStatus = "terminated"
+	RunTimedOut   RunStatus = "timed_out"
+	RunContinued  RunStatus = "continued"
+)
+
+// Open says whether the run can still change.
+func (s RunStatus) Open() bool { return s == RunRunning }
+
+// SessionStatus is the stored state of a session.
+type SessionStatus string
+
+// The statuses of a session. Closed is terminal, and so is expired when the TTL passed; the others may be claimed again.
+const (
+	SessionActive   SessionStatus = "active"
+	SessionClosed   SessionStatus = "closed"
+	SessionExpired  SessionStatus = "expired"
+	SessionFailed   SessionStatus = "failed"
+	SessionOrphaned SessionStatus = "orphaned"
+)
+
+// WorkerStatus is the state of a worker's registration as listings show it.
+type WorkerStatus string
+
+// The statuses of a worker.
+const (
+	WorkerActive     WorkerStatus = "active"
+	WorkerDraining   WorkerStatus = "draining"
+	WorkerMismatched WorkerStatus = "mismatched"
+	WorkerStale      WorkerStatus = "stale"
+)
+
+// TaskKind tells the three kinds of tasks apart.
+type TaskKind string
+
+// The kinds of tasks.
+const (
+	KindWorkflow TaskKind = "workflow"
+	KindActivity TaskKind = "activity"
+	KindQuery    TaskKind = "query"
+)
+
+// PublicRun is what the control plane's routes call a run: its status, bucket and closed reason. leasedEver says whether any of its tasks was ever
+// leased, busy whether one is ready or leased now.
+func PublicRun(s RunStatus, leasedEver, busy bool) (status, bucket, closedReason string) {
+	switch s {
+	case RunRunning:
+		switch {
+		case !leasedEver:
+			return "pending", "running", ""
+		case !busy:
+			return "waiting", "running", ""
+		}
+		return "running", "running", ""
+	case RunTimedOut:
+		return "failed", "failed", "timed_out"
+	case RunContinued:
+		return "completed", "completed", "continued"
+	case RunCompleted:
+		return "completed", "completed", "completed"
+	default:
+		return string(s), "failed", string(s)
+	}
+}

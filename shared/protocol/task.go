@@ -1,0 +1,153 @@
+package protocol
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+)
+
+// Task is what a poll hands out. Exactly one of Workflow, Activity and Query is set, by Kind.
+type Task struct {
+	Kind     TaskKind      `json:"kind"`
+	Workflow *WorkflowTask `json:"workflow,omitempty"`
+	Activity *ActivityTask `json:"activity,omitempty"`
+	Query    *QueryTask    `json:"query,omitempty"`
+}
+
+// WorkflowTask is one decision a workflow is asked for. The history it carries may be the first page only.
+type WorkflowTask struct {
+	TaskID         string          `json:"task_id"`
+	WorkflowID     string          `json:"workflow_id"`
+	RunID          string          `json:"run_id"`
+	Namespace      string          `json:"namespace,omitempty"`
+	Attempt        int64           `json:"workflow_task_attempt"` // the delivery: the fence
+	WorkflowType   string          `json:"workflow_type"`
+	PayloadCodec   string          `json:"payload_codec"` // always "avro"
+	Arguments      payload.Payload `json:"arguments"`
+	RunStatus      string          `json:"run_status"`
+	RunNumber      int64           `json:"run_number,omitempty"`
+	LastSequence   int64           `json:"last_history_sequence"`
+	Events         []history.Event `json:"history_events"`
+	TotalEvents    int64           `json:"total_history_events"`
+	NextPageToken  *string         `json:"next_history_page_token"`
+	TaskQueue      string          `json:"task_queue"`
+	LeaseOwner     string          `json:"lease_owner"`
+	LeaseExpiresAt history.Time    `json:"lease_expires_at"`
+	Release        string          `json:"release,omitempty"`
+	Resume
+}
+
+// Resume says what woke the run; members are null where they do not apply.
+type Resume struct {
+	WaitKind          *string          `json:"workflow_wait_kind"`
+	OpenWaitID        *string          `json:"open_wait_id"`
+	SourceKind        *string          `json:"resume_source_kind"`
+	SourceID          *string          `json:"resume_source_id"`
+	UpdateID          *string          `json:"workflow_update_id"`
+	SignalID          *string          `json:"workflow_signal_id"`
+	SignalName        *string          `json:"signal_name"`
+	SignalWaitID      *string          `json:"signal_wait_id"`
+	SignalArguments   *payload.Payload `json:"signal_arguments,omitempty"`
+	CommandID         *string          `json:"workflow_command_id"`
+	ActivityID        *string          `json:"activity_execution_id"`
+	ActivityAttemptID *string          `json:"activity_attempt_id"`
+	ActivityType      *string          `json:"activity_type"`
+	ChildCallID       *string          `json:"child_call_id"`
+	ChildRunID        *string          `json:"child_workflow_run_id"`
+	TimerID           *string          `json:"timer_id"`
+	ConditionWaitID   *string          `json:"condition_wait_id"`
+	Sequence          *int64           `json:"workflow_sequence"`
+	EventType         *string          `json:"workflow_event_type"`
+}
+
+// ActivityTask is one attempt of an activity. ExecutionID is the idempotency key offered to user code, AttemptID names this try.
+type ActivityTask struct {
+	TaskID         string               `json:"task_id"`
+	WorkflowID     string               `json:"workflow_id"`
+	RunID          string               `json:"run_id"`
+	Namespace      string               `json:"namespace,omitempty"`
+	ExecutionID    string               `json:"activity_execution_id"`
+	AttemptID      string               `json:"activity_attempt_id"`
+	IdempotencyKey string               `json:"idempotency_key"`
+	Attempt        int                  `json:"attempt_number"`
+	ActivityType   string               `json:"activity_type"`
+	PayloadCodec   string               `json:"payload_codec"`
+	Arguments      payload.Payload      `json:"arguments"`
+	RetryPolicy    *history.RetryPolicy `json:"retry_policy,omitempty"`
+	TaskQueue      string               `json:"task_queue"`
+	LeaseOwner     string               `json:"lease_owner"`
+	LeaseExpiresAt history.Time         `json:"lease_expires_at"`
+	Release        string               `json:"release,omitempty"`
+	Deadlines      Deadlines            `json:"deadlines"`
+	HeartbeatEvery int64                `json:"heartbeat_timeout,omitempty"` // seconds; 0: none
+	Session        *SessionAffinity     `json:"worker_session,omitempty"`
+}
+
+// Deadlines of an attempt; null where there is none.
+type Deadlines struct {
+	ScheduleToStart history.Time `json:"schedule_to_start"`
+	StartToClose    history.Time `json:"start_to_close"`
+	ScheduleToClose history.Time `json:"schedule_to_close"`
+	Heartbeat       history.Time `json:"heartbeat"`
+}
+
+// SessionAffinity is the session an attempt runs in. Epoch is the fencing token: it rises whenever the session changes hands. IsNew is true for the
+// first task of an epoch.
+type SessionAffinity struct {
+	SessionID      string       `json:"session_id"`
+	Epoch          int64        `json:"epoch"`
+	IsNew          bool         `json:"is_new"`
+	Door           string       `json:"door,omitempty"`
+	Queue          string       `json:"queue,omitempty"`
+	Requirements   []string     `json:"requirements"`
+	Lease          int64        `json:"lease_seconds"`
+	TTL            int64        `json:"ttl_seconds,omitempty"`
+	MaxActivities  int          `json:"max_concurrent_activities"`
+	Create         bool         `json:"create_if_missing"`
+	Reacquire      bool         `json:"allow_reacquire_after_failure"`
+	Status         string       `json:"status"`
+	LeaseOwner     string       `json:"lease_owner"`
+	LeaseExpiresAt history.Time `json:"lease_expires_at"`
+	TTLExpiresAt   history.Time `json:"ttl_expires_at"`
+}
+
+// QueryTask asks a worker to read a run's state without changing it.
+type QueryTask struct {
+	TaskID            string          `json:"query_task_id"`
+	Attempt           int64           `json:"query_task_attempt"`
+	WorkflowID        string          `json:"workflow_id"`
+	RunID             string          `json:"run_id"`
+	WorkflowType      string          `json:"workflow_type"`
+	QueryName         string          `json:"query_name"`
+	PayloadCodec      string          `json:"payload_codec"`
+	WorkflowArguments payload.Payload `json:"workflow_arguments"`
+	QueryArguments    payload.Payload `json:"query_arguments"`
+	Events            []history.Event `json:"history_events"`
+	TotalEvents       int64           `json:"total_history_events"`
+	RunStatus         string          `json:"run_status"`
+	TaskQueue         string          `json:"task_queue"`
+	LeaseOwner        string          `json:"lease_owner"`
+	LeaseExpiresAt    history.Time    `json:"lease_expires_at"`
+}
+
+// Failure is why an activity attempt or a workflow task failed, as workers report it.
+type Failure struct {
+	Message      string          `json:"message"`
+	Type         string          `json:"type,omitempty"`
+	Class        string          `json:"class,omitempty"`
+	Code         json.RawMessage `json:"code,omitempty"`
+	Kind         string          `json:"kind,omitempty"` // timeout, session_lost, …
+	TimeoutType  string          `json:"timeout_type,omitempty"`
+	Reason       string          `json:"reason,omitempty"`
+	StackTrace   string          `json:"stack_trace,omitempty"`
+	NonRetryable bool            `json:"non_retryable,omitempty"`
+	Retryable    *bool           `json:"retryable,omitempty"`
+	Cancelled    bool            `json:"cancelled,omitempty"`
+	Sequence     int64           `json:"sequence,omitempty"`
+	Details      json.RawMessage `json:"details,omitempty"` // an envelope, kept verbatim
+	Diagnostics  json.RawMessage `json:"diagnostics,omitempty"`
+}
+
+// FailureWaiting is the type of a workflow-task failure that is none: the task gave the workflow nothing new to decide on.
+const FailureWaiting = "WorkflowTaskWaitingForHistory"

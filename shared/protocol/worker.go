@@ -1,0 +1,268 @@
+package protocol
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+)
+
+// RegisterRequest announces a worker process. Incarnation, queues and session settings are ours; a client of the HTTP contract sends none, and each
+// of its registrations is a new incarnation.
+type RegisterRequest struct {
+	WorkerID      string           `json:"worker_id,omitempty"` // made when empty
+	Namespace     string           `json:"namespace,omitempty"`
+	Incarnation   string           `json:"incarnation,omitempty"`
+	TaskQueue     string           `json:"task_queue,omitempty"`
+	TaskQueues    []string         `json:"task_queues,omitempty"`
+	Runtime       string           `json:"runtime,omitempty"`
+	SDKVersion    string           `json:"sdk_version,omitempty"`
+	BuildID       string           `json:"build_id,omitempty"`
+	Release       string           `json:"release,omitempty"`
+	WorkflowTypes []string         `json:"supported_workflow_types,omitempty"`
+	ActivityTypes []string         `json:"supported_activity_types,omitempty"`
+	AnyActivity   bool             `json:"any_activity_type,omitempty"` // takes activities of every type of its queues
+	Capabilities  []string         `json:"capabilities,omitempty"`
+	Contracts     json.RawMessage  `json:"workflow_command_contracts,omitempty"`
+	Fingerprints  json.RawMessage  `json:"workflow_definition_fingerprints,omitempty"`
+	Manifest      json.RawMessage  `json:"capability_manifest,omitempty"`
+	WorkflowSlots *int             `json:"max_concurrent_workflow_tasks,omitempty"`
+	ActivitySlots *int             `json:"max_concurrent_activity_tasks,omitempty"`
+	MaxSessions   *int             `json:"max_concurrent_worker_sessions,omitempty"`
+	Session       *SessionSettings `json:"session_settings,omitempty"`
+	AttemptLease  int64            `json:"attempt_lease_seconds,omitempty"`
+	Slots         json.RawMessage  `json:"task_slots,omitempty"`
+	Process       json.RawMessage  `json:"process_metrics,omitempty"`
+	Isolation     json.RawMessage  `json:"isolation,omitempty"` // the worker's own report of what its sandbox holds
+	Identity      string           `json:"-"`
+}
+
+// SessionSettings are a worker's own settings for sessions it holds through the implicit and explicit doors, in milliseconds.
+type SessionSettings struct {
+	LeaseMS  int64 `json:"lease_ms"`
+	BufferMS int64 `json:"buffer_ms"`
+	IdleMS   int64 `json:"idle_ms"`
+}
+
+// RegisterAnswer echoes the registration.
+type RegisterAnswer struct {
+	WorkerID          string          `json:"worker_id"`
+	Registered        bool            `json:"registered"`
+	Namespace         string          `json:"namespace"`
+	TaskQueue         string          `json:"task_queue"`
+	Runtime           string          `json:"runtime"`
+	BuildID           *string         `json:"build_id"`
+	Capabilities      []string        `json:"capabilities"`
+	Manifest          json.RawMessage `json:"capability_manifest"`
+	Status            string          `json:"status"`
+	Incarnation       string          `json:"incarnation"`
+	HeartbeatInterval int64           `json:"heartbeat_interval_seconds"`
+	Redelivered       int             `json:"redelivered_task_count"`
+}
+
+// PollRequest asks for work. Kinds and Queues empty mean all the worker registered. Free limits what is handed out per kind; Max over all.
+type PollRequest struct {
+	WorkerID    string           `json:"worker_id"`
+	Namespace   string           `json:"namespace,omitempty"`
+	Incarnation string           `json:"incarnation,omitempty"`
+	Release     string           `json:"release,omitempty"` // workers of ours say theirs; the gate compares
+	Gated       bool             `json:"-"`                 // set by transports whose workers the gate binds
+	TaskQueue   string           `json:"task_queue,omitempty"`
+	Queues      []string         `json:"queues,omitempty"`
+	Kinds       []TaskKind       `json:"kinds,omitempty"`
+	Free        map[TaskKind]int `json:"free,omitempty"`
+	Max         int              `json:"max,omitempty"` // default 1
+	BuildID     string           `json:"build_id,omitempty"`
+	PollID      string           `json:"poll_request_id,omitempty"`
+	Timeout     *int64           `json:"timeout_seconds,omitempty"` // default 30, 0 answers at once, at most 60
+	PageSize    int              `json:"history_page_size,omitempty"`
+	Cached      map[string]int64 `json:"cached_runs,omitempty"` // runs this worker holds in memory, with the last sequence it has seen
+}
+
+// PollStatus says how a poll ended.
+type PollStatus string
+
+// The ways a poll ends. Only leased carries tasks; throttled and unavailable mean work may be there.
+const (
+	PollLeased      PollStatus = "leased"
+	PollEmpty       PollStatus = "empty"
+	PollThrottled   PollStatus = "throttled"
+	PollUnavailable PollStatus = "unavailable"
+	PollDraining    PollStatus = "draining"
+	PollMismatch    PollStatus = "version_mismatch"
+)
+
+// PollAnswer is what a poll gives.
+type PollAnswer struct {
+	Status     PollStatus `json:"poll_status"`
+	Tasks      []Task     `json:"tasks"`
+	Reason     string     `json:"reason,omitempty"`
+	RetryAfter int64      `json:"retry_after_ms,omitempty"`
+	AppRelease string     `json:"app_release,omitempty"`
+	// Undo gives the tasks back because the answer could not be delivered; it is never nil and may be called once instead of using the answer.
+	Undo func() `json:"-"`
+}
+
+// HistoryRequest asks for a further page of a leased workflow task's history.
+type HistoryRequest struct {
+	TaskID    string `json:"task_id"`
+	Owner     string `json:"lease_owner"`
+	Attempt   int64  `json:"workflow_task_attempt"`
+	PageToken string `json:"next_history_page_token"`
+	PageSize  int    `json:"page_size,omitempty"`
+}
+
+// HistoryPage is one page of history.
+type HistoryPage struct {
+	TaskID        string          `json:"task_id,omitempty"`
+	Attempt       int64           `json:"workflow_task_attempt,omitempty"`
+	Events        []history.Event `json:"history_events"`
+	TotalEvents   int64           `json:"total_history_events"`
+	NextPageToken *string         `json:"next_history_page_token"`
+}
+
+// CompleteItem is the outcome of one task: a workflow task with commands, an activity with result or failure.
+type CompleteItem struct {
+	Kind        TaskKind        `json:"kind"`
+	TaskID      string          `json:"task_id"`
+	Owner       string          `json:"lease_owner"`
+	Incarnation string          `json:"incarnation,omitempty"`
+	Attempt     int64           `json:"workflow_task_attempt,omitempty"`
+	AttemptID   string          `json:"activity_attempt_id,omitempty"`
+	Epoch       int64           `json:"session_epoch,omitempty"` // optional; one that is sent must match
+	Commands    []Command       `json:"commands,omitempty"`
+	Result      payload.Payload `json:"result,omitzero"`
+	Failure     *Failure        `json:"failure,omitempty"`
+	Returned    string          `json:"returned,omitempty"`  // hands the task back, for this reason; neither result nor failure
+	LostCount   bool            `json:"lost,omitempty"`      // with Returned: counted as lost, like a worker that died
+	Recovered   *Recovered      `json:"recovered,omitempty"` // the session's state was rebuilt inside this attempt
+	WaitFor     bool            `json:"-"`
+}
+
+// Recovered tells of a rebuild that ran inside an attempt.
+type Recovered struct {
+	Rebuild string `json:"rebuild_activity"`
+	Cause   string `json:"cause,omitempty"`
+	Retries int    `json:"retries"`
+}
+
+// CompleteAnswer is the answer to one item.
+type CompleteAnswer struct {
+	TaskID         string     `json:"task_id"`
+	Attempt        int64      `json:"workflow_task_attempt,omitempty"`
+	AttemptID      string     `json:"activity_attempt_id,omitempty"`
+	RunID          string     `json:"run_id,omitempty"`
+	Outcome        string     `json:"outcome"` // completed, failed, waiting_for_history, returned, rejected
+	Recorded       bool       `json:"recorded"`
+	RunStatus      string     `json:"run_status,omitempty"`
+	CreatedTaskIDs []string   `json:"created_task_ids,omitempty"`
+	NextTaskID     *string    `json:"next_task_id,omitempty"`
+	Reason         *string    `json:"reason"`
+	Error          *ErrorBody `json:"error,omitempty"` // in a batch: this item's refusal, the others stand
+	Err            error      `json:"-"`
+}
+
+// ErrorBody is a refusal inside a batch answer and in every HTTP error.
+type ErrorBody struct {
+	Reason  Reason              `json:"reason"`
+	Message string              `json:"message"`
+	Details map[string]any      `json:"details,omitempty"`
+	Fields  map[string][]string `json:"errors,omitempty"`
+}
+
+// CompleteRequest completes many tasks at once and may carry the next poll, which enters the lines before the items are submitted: the tasks they
+// make can come back in the same answer, which is never held.
+type CompleteRequest struct {
+	Items []CompleteItem `json:"items"`
+	Next  *PollRequest   `json:"next,omitempty"`
+}
+
+// CompleteBatchAnswer answers the items in order, and with what the next poll got.
+type CompleteBatchAnswer struct {
+	Items []CompleteAnswer `json:"items"`
+	Next  *PollAnswer      `json:"next,omitempty"`
+}
+
+// HeartbeatRequest renews the lease of one attempt.
+type HeartbeatRequest struct {
+	Kind      TaskKind        `json:"kind,omitempty"` // activity by default
+	TaskID    string          `json:"task_id"`
+	Owner     string          `json:"lease_owner"`
+	AttemptID string          `json:"activity_attempt_id,omitempty"`
+	Attempt   int64           `json:"workflow_task_attempt,omitempty"`
+	Epoch     int64           `json:"session_epoch,omitempty"`
+	Progress  json.RawMessage `json:"progress,omitempty"` // plain JSON {message?, current?, total?, unit?, details?}
+	Beat      bool            `json:"-"`                  // user code's sign of life, as opposed to the worker renewing by itself
+}
+
+// HeartbeatAnswer says whether to go on. An expiry is never later than the stored one.
+type HeartbeatAnswer struct {
+	TaskID          string           `json:"task_id"`
+	AttemptID       string           `json:"activity_attempt_id,omitempty"`
+	Attempt         int64            `json:"workflow_task_attempt,omitempty"`
+	Owner           string           `json:"lease_owner"`
+	Renewed         bool             `json:"heartbeat_recorded"`
+	CancelRequested bool             `json:"cancel_requested"`
+	CanContinue     bool             `json:"can_continue"`
+	Reason          *string          `json:"reason"`
+	LeaseExpiresAt  history.Time     `json:"lease_expires_at"`
+	LastHeartbeatAt history.Time     `json:"last_heartbeat_at"`
+	RunClosedReason *string          `json:"run_closed_reason"`
+	RunClosedAt     history.Time     `json:"run_closed_at"`
+	RunStatus       string           `json:"run_status,omitempty"`
+	Session         *SessionAffinity `json:"worker_session,omitempty"`
+}
+
+// WorkerHeartbeat is a worker's sign of life: independent of polls and jobs, it renews everything the worker holds in one call.
+type WorkerHeartbeat struct {
+	WorkerID    string             `json:"worker_id"`
+	Namespace   string             `json:"namespace,omitempty"`
+	Incarnation string             `json:"incarnation,omitempty"`
+	Leases      []HeartbeatRequest `json:"leases,omitempty"`
+	Sessions    []SessionRenewal   `json:"sessions,omitempty"`
+	Machine     json.RawMessage    `json:"machine,omitempty"`
+	Slots       json.RawMessage    `json:"task_slots,omitempty"`
+	Process     json.RawMessage    `json:"process_metrics,omitempty"`
+	Draining    bool               `json:"draining,omitempty"`
+}
+
+// SessionRenewal names a session the worker holds and wants to keep. Idle sessions are left out: they expire by themselves.
+type SessionRenewal struct {
+	SessionID string `json:"session_id"`
+	Epoch     int64  `json:"epoch"`
+}
+
+// WorkerHeartbeatAnswer carries what was renewed and what the worker should do.
+type WorkerHeartbeatAnswer struct {
+	WorkerID          string            `json:"worker_id"`
+	Acknowledged      bool              `json:"acknowledged"`
+	HeartbeatInterval int64             `json:"heartbeat_interval_seconds"`
+	StaleAfter        int64             `json:"stale_after_seconds"`
+	Leases            []HeartbeatAnswer `json:"leases,omitempty"`
+	Sessions          []SessionState    `json:"sessions,omitempty"`
+	Drain             bool              `json:"drain,omitempty"`
+	AppRelease        string            `json:"app_release,omitempty"`
+}
+
+// SessionState is what the store says of a session a worker believes it holds.
+type SessionState struct {
+	SessionID      string       `json:"session_id"`
+	Epoch          int64        `json:"epoch"`
+	Held           bool         `json:"held"` // false: lost, ended or superseded; drop its executor
+	Reason         string       `json:"reason,omitempty"`
+	LeaseExpiresAt history.Time `json:"lease_expires_at"`
+}
+
+// DeregisterRequest takes a worker's registration away; its leases end and its sessions are released.
+type DeregisterRequest struct {
+	WorkerID    string `json:"worker_id"`
+	Namespace   string `json:"namespace,omitempty"`
+	Incarnation string `json:"incarnation,omitempty"`
+}
+
+// DeregisterAnswer has exactly these members: clients check them all.
+type DeregisterAnswer struct {
+	WorkerID  string `json:"worker_id"`
+	Outcome   string `json:"outcome"` // deregistered
+	Recovered int    `json:"recovered_workflow_task_count"`
+}
