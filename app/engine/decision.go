@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Decision is everything one step changes: one run, the tasks it owns, and the sessions its commands name. A store applies it whole or not at all.
+type Decision struct {
+	After    int64           // sequence of the last event this was decided on: the fence
+	Next     *Run            // a fork of the run with the step taken; its tables hold the changed rows
+	Events   []history.Event // what is appended, in order
+	Sessions []SessionChange // sessions that the step started, ended, touched or scheduled on
+	Continue *Start          // the run that goes on in this one's place, when it continued as new
+	Outbox   []Message       // what is owed to other runs
+	Answer   Answer          // what the caller is told
+}
+
+// Answer is what a decision tells its caller.
+type Answer struct {
+	Outcome  string
+	Recorded bool
+	Created  []string // ids of the tasks this made
+	NextTask string   // the task that will be tried again
+}
+
+// SessionChange is what becomes of one session, with what its timeline says of it.
+type SessionChange struct {
+	Session  Session // the row after
+	Timeline []protocol.SessionEvent
+	Delete   bool // cleaned up: the row goes, its epoch is remembered
+}
+
+// Message is what one run owes another; it is stored in the transaction that made it and applied as an ordinary change.
+type Message struct {
+	Kind       string `json:"kind"` // signal
+	Namespace  string `json:"namespace"`
+	WorkflowID string `json:"workflow_id"`
+	FromRun    string `json:"from_run"`
+	FromSeq    int64  `json:"from_seq"`
+	Name       string `json:"name,omitempty"`
+	Value      string `json:"value,omitempty"`
+}
+
+// Start is a run that is to be.
+type Start struct {
+	RunID         string
+	Number        int64
+	Request       protocol.StartRequest
+	Arguments     string // blob of the argument array, may be empty
+	ContinuedFrom *Run
+}

@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Lessee is a worker about to be given a task, as it was when it polled.
+type Lessee struct {
+	Worker  *Worker
+	PollID  string
+	BuildID string
+	// Sessions is how many sessions the worker holds; only a claim that counted them under the worker's lock sets it, and only such a claim may
+	// give it a session it does not hold yet.
+	Sessions int
+	Counted  bool
+}
+
+// WorkflowLease is how long a workflow task is leased.
+const WorkflowLease = 300 * time.Second
+
+// Leased returns the run with its ready workflow task leased: a fork of s.
+func (s *Run) Leased(l Lessee, now time.Time) *Run {
+	f := s.Fork()
+	t := f.Task
+	t.State = LeasedState
+	t.Delivery++
+	t.Attempt++
+	t.Shown = f.LastSeq
+	t.Lease = l.lease(WorkflowLease, now)
+	f.LeasedEver = true
+	return f
+}
+
+// LeaseActivity leases a ready activity, claiming or touching its session in the same step. sess is nil for a plain activity. floor is the highest
+// epoch clean-up removed. The caller has asked Admit.
+func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Time) (Activity, *SessionChange, bool) {
+	a.State = LeasedState
+	a.Delivery++
+	a.Attempt++
+	a.Cancel = false
+	a.HeartbeatAt, a.Progress = history.Time{}, nil
+	a.Lease = l.lease(time.Duration(l.Worker.AttemptLease)*time.Microsecond, now)
+	if sess == nil {
+		return a, nil, false
+	}
+	c := SessionChange{Session: *sess}
+	s := &c.Session
+	claimed := !sess.HeldBy(l.Worker.ID, now) || sess.Incarnation != l.Worker.Incarnation
+	if claimed {
+		c.Timeline = append(c.Timeline, s.claim(l, floor, now, StepID(a.RunID, a.Seq)))
+	}
+	s.touch(now)
+	s.Active++
+	s.Ready = max(0, s.Ready-1)
+	a.Epoch = s.Epoch
+	return a, &c, claimed
+}
+
+// claim makes the worker the owner under a higher epoch.
+func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) protocol.SessionEvent {
+	what := "claimed"
+	if s.Claimed {
+		what = "reclaimed"
+	}
+	s.Epoch = max(s.Epoch+1, floor+1, now.UnixMicro())
+	s.Status = protocol.SessionActive
+	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
+	s.Active, s.Reason, s.Claimed = 0, "", true
+	if s.Door != DoorWorker {
+		s.Lease = l.Worker.SessionLease
+	}
+	if s.Door == DoorImplicit {
+		s.Idle = l.Worker.SessionIdle
+	}
+	if s.TTL > 0 && s.TTLUntil.IsZero() {
+		s.TTLUntil = plus(history.At(now), seconds(s.TTL))
+	}
+	return protocol.SessionEvent{At: history.At(now), What: what, Worker: s.Owner, Epoch: s.Epoch, Task: task}
+}
+
+// touch moves the idle clock and renews the lease.
+func (s *Session) touch(now time.Time) {
+	s.LastActivity = history.At(now)
+	s.renew(now)
+}
+
+// renew moves the lease forward, never beyond the TTL.
+func (s *Session) renew(now time.Time) {
+	at := history.At(now)
+	s.RenewedAt = at
+	s.LeaseUntil = plus(at, time.Duration(s.Lease)*time.Microsecond)
+	if !s.TTLUntil.IsZero() {
+		s.LeaseUntil = earliest(s.LeaseUntil, s.TTLUntil)
+	}
+	s.UpdatedAt = at
+}
+
+func (l Lessee) lease(length time.Duration, now time.Time) Lease {
+	at := history.At(now)
+	return Lease{
+		Owner: l.Worker.ID, Incarnation: l.Worker.Incarnation, Release: l.Worker.Release, BuildID: l.BuildID, PollID: l.PollID,
+		LeasedAt: at, Until: plus(at, length), Length: length.Microseconds(),
+	}
+}
+
+// Runs says whether the worker registered this type of task.
+func (w *Worker) Runs(kind protocol.TaskKind, typ string) bool {
+	if kind == protocol.KindActivity {
+		return w.AnyActivity || slices.Contains(w.ActivityTypes, typ)
+	}
+	return slices.Contains(w.WorkflowTypes, typ)
+}

@@ -1,0 +1,301 @@
+// Package engine decides. Given a run, session or worker as it stands, an input and the time, it returns what changes, and does nothing else: no
+// clock, no chance, no IO. Given the same, it returns the same.
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Run is what is open in a run, never what has happened: payloads and the past stay in its events. The embedded Head is one row; every entry of the
+// tables is a row of its own, written only when it changes.
+type Run struct {
+	Head
+	Activities Table[int64, Activity] // by command sequence
+	Timers     Table[int64, Timer]    // by command sequence; a wait's own timer under the wait's key
+	Waits      Table[int64, Wait]     // by command sequence
+	Signals    Table[int64, Signal]   // by event sequence: received, and not yet seen by a completed workflow task
+}
+
+// Head is a run's own row.
+type Head struct {
+	ID         string             `json:"-"`
+	Namespace  string             `json:"-"`
+	WorkflowID string             `json:"-"`
+	Type       string             `json:"-"`
+	Number     int64              `json:"-"`
+	Status     protocol.RunStatus `json:"-"`
+	Queue      string             `json:"-"`
+	StartedAt  history.Time       `json:"-"`
+	ClosedAt   history.Time       `json:"-"`
+	LastSeq    int64              `json:"-"` // of its last event: the fence of every decision
+
+	BusinessKey string       `json:"business_key,omitempty"`
+	Priority    int          `json:"priority"`
+	BuildID     string       `json:"build_id,omitempty"`
+	CommandSeq  int64        `json:"command_seq,omitempty"` // of its last command
+	Tasks       int64        `json:"tasks,omitempty"`       // workflow tasks made so far
+	Task        *Task        `json:"task,omitempty"`        // the open workflow task; at most one
+	Wake        int64        `json:"wake,omitempty"`        // last event that wants a workflow task; a task that was shown less owes another
+	WakeFor     *Cause       `json:"wake_for,omitempty"`    // what that event was
+	Last        *Completed   `json:"last,omitempty"`        // the last accepted completion of a workflow task
+	LeasedEver  bool         `json:"leased_ever,omitempty"`
+	ProgressAt  history.Time `json:"progress_at,omitzero"`
+
+	RunTimeout        int64        `json:"run_timeout,omitempty"` // seconds
+	ExecutionTimeout  int64        `json:"execution_timeout,omitempty"`
+	RunDeadline       history.Time `json:"run_deadline,omitzero"`
+	ExecutionDeadline history.Time `json:"execution_deadline,omitzero"`
+
+	Memo             json.RawMessage `json:"memo,omitempty"`
+	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
+
+	ContinuedFrom string `json:"continued_from,omitempty"`
+	ContinuedTo   string `json:"continued_to,omitempty"`
+	Failure       string `json:"failure,omitempty"` // message of the failure it closed with
+	HasSessions   bool   `json:"has_sessions,omitempty"`
+}
+
+// Cause is why a workflow task exists.
+type Cause struct {
+	Kind     string `json:"kind"` // start, activity, timer, workflow_signal, cancellation, …
+	Sequence int64  `json:"sequence,omitempty"`
+	Event    int64  `json:"event,omitempty"` // sequence of the event
+	Type     string `json:"type,omitempty"`  // its type
+	Name     string `json:"name,omitempty"`  // the signal's name, the activity's type
+	ID       string `json:"id,omitempty"`    // signal id, attempt id
+}
+
+// TaskState is where a task stands.
+type TaskState string
+
+// The states of a task. Quarantined is a workflow task that was lost or failed too often and waits for a repair.
+const (
+	Ready       TaskState = "ready"
+	Delayed     TaskState = "delayed"
+	LeasedState TaskState = "leased"
+	Quarantined TaskState = "quarantined"
+)
+
+// Lease is who works on a task, until when. Delivery is the fence and part of every attempt id: +1 at each lease, never reused.
+type Lease struct {
+	Owner       string       `json:"owner,omitempty"`
+	Incarnation string       `json:"incarnation,omitempty"`
+	Release     string       `json:"release,omitempty"`
+	BuildID     string       `json:"build,omitempty"`
+	PollID      string       `json:"poll,omitempty"`
+	LeasedAt    history.Time `json:"leased_at,omitzero"`
+	Until       history.Time `json:"until,omitzero"`
+	Length      int64        `json:"length,omitempty"` // microseconds; what one renewal gives
+}
+
+// Task is the open workflow task of a run.
+type Task struct {
+	Number   int64          `json:"n"` // its count in the run, kept when it is retried
+	State    TaskState      `json:"state"`
+	ReadyAt  history.Time   `json:"ready_at,omitzero"`
+	Delivery int64          `json:"delivery,omitempty"`
+	Attempt  int            `json:"attempt,omitempty"`
+	Losses   int            `json:"losses,omitempty"` // workers that died with it
+	Shown    int64          `json:"shown,omitempty"`  // last event the leaseholder has been shown
+	Cause    Cause          `json:"cause,omitzero"`
+	Problem  string         `json:"problem,omitempty"` // why it was quarantined
+	Lost     []history.Lost `json:"lost,omitempty"`
+	Lease
+}
+
+// Completed remembers the last accepted completion of a workflow task, so that the same one again gets the same answer.
+type Completed struct {
+	Number   int64    `json:"n"`
+	Delivery int64    `json:"d"`
+	Owner    string   `json:"owner"`
+	Hash     string   `json:"hash"`
+	Created  []string `json:"created,omitempty"`
+}
+
+// Activity is an open activity: what it was scheduled with, and its live attempt.
+type Activity struct {
+	Seq       int64  `json:"-"` // its command sequence
+	RunID     string `json:"-"`
+	Namespace string `json:"-"`
+
+	Type         string               `json:"type"`
+	Queue        string               `json:"queue"`
+	Event        int64                `json:"event"` // sequence of its ActivityScheduled, which holds the arguments
+	Priority     int                  `json:"priority,omitempty"`
+	Requirements []string             `json:"requirements,omitempty"`
+	SessionID    string               `json:"session,omitempty"`
+	Options      json.RawMessage      `json:"options,omitempty"` // the worker_session object of the command
+	Retry        *history.RetryPolicy `json:"retry,omitempty"`   // nil: one attempt
+	StartToClose int64                `json:"stc,omitempty"`     // seconds, 0: none
+	SchedToStart int64                `json:"sts,omitempty"`
+	SchedToClose int64                `json:"sc,omitempty"`
+	HeartbeatTO  int64                `json:"hb,omitempty"`
+	ScheduledAt  history.Time         `json:"scheduled_at"`
+	history.Parallel
+
+	State       TaskState       `json:"state"`
+	ReadyAt     history.Time    `json:"ready_at,omitzero"` // ready or delayed: since, or until, when
+	Delivery    int64           `json:"delivery,omitempty"`
+	Attempt     int             `json:"attempt,omitempty"` // what users see
+	Failures    int             `json:"failures,omitempty"`
+	Losses      int             `json:"losses,omitempty"`
+	Returns     int             `json:"returns,omitempty"` // deliveries handed back
+	Epoch       int64           `json:"epoch,omitempty"`   // of the session, when leased
+	HeartbeatAt history.Time    `json:"heartbeat_at,omitzero"`
+	Progress    json.RawMessage `json:"progress,omitempty"`
+	Cancel      bool            `json:"cancel,omitempty"` // the holder was asked to stop
+	LastFailure string          `json:"last_failure,omitempty"`
+	Lost        []history.Lost  `json:"lost,omitempty"` // at most 10
+	Lease
+}
+
+// Timer is an open timer.
+type Timer struct {
+	FireAt history.Time `json:"fire_at"`
+	Delay  int64        `json:"delay"`
+	Kind   string       `json:"kind,omitempty"`
+	history.Parallel
+}
+
+// Wait is an open signal wait. Signal is the event sequence of the signal that resolved it, 0 while none did; it closes when the task woken by that
+// signal completes.
+type Wait struct {
+	Name   string `json:"name"`
+	Signal int64  `json:"signal,omitempty"`
+}
+
+// Signal is one the workflow's code has not seen yet.
+type Signal struct {
+	Name  string `json:"name"`
+	ID    string `json:"id,omitempty"`
+	Value string `json:"value,omitempty"`
+}
+
+// Fork returns a run that starts as s and leaves s as it is.
+func (s *Run) Fork() *Run {
+	f := &Run{Head: s.Head}
+	if s.Task != nil {
+		t := *s.Task
+		f.Task = &t
+	}
+	f.Activities, f.Timers = s.Activities.Fork(), s.Timers.Fork()
+	f.Waits, f.Signals = s.Waits.Fork(), s.Signals.Fork()
+	return f
+}
+
+// Merge takes over what a fork of s changed.
+func (s *Run) Merge(f *Run) {
+	s.Head = f.Head
+	s.Activities.Merge(&f.Activities)
+	s.Timers.Merge(&f.Timers)
+	s.Waits.Merge(&f.Waits)
+	s.Signals.Merge(&f.Signals)
+}
+
+// TaskID is the id of the run's nth workflow task.
+func TaskID(run string, n int64) string { return run + "-" + strconv.FormatInt(n, 10) + "-workflow" }
+
+// StepID is the id of what the command with this sequence opened: activity execution, timer, wait or session.
+func StepID(run string, seq int64) string { return run + "-" + strconv.FormatInt(seq, 10) }
+
+// AttemptID is the id of one delivery of an activity.
+func AttemptID(run string, seq, delivery int64) string {
+	return StepID(run, seq) + "-" + strconv.FormatInt(delivery, 10)
+}
+
+// ParseStepID takes RUN-seq apart; ok is false for anything else.
+func ParseStepID(id string) (run string, seq int64, ok bool) {
+	i := strings.LastIndexByte(id, '-')
+	if i != 26 {
+		return "", 0, false
+	}
+	seq, err := strconv.ParseInt(id[i+1:], 10, 64)
+	return id[:i], seq, err == nil && seq > 0
+}
+
+// ParseTaskID takes RUN-n-workflow apart; ok is false for anything else.
+func ParseTaskID(id string) (run string, n int64, ok bool) {
+	rest, found := strings.CutSuffix(id, "-workflow")
+	if !found {
+		return "", 0, false
+	}
+	return ParseStepID(rest)
+}
+
+// DueAt is the earliest time at which the run's own row needs the sweeper: its task's lease, its deadlines.
+func (h *Head) DueAt() history.Time {
+	if !h.Status.Open() {
+		return history.Time{}
+	}
+	due := earliest(h.RunDeadline, h.ExecutionDeadline)
+	if h.Task != nil && h.Task.State == LeasedState {
+		due = earliest(due, h.Task.Until)
+	}
+	if h.Task != nil && h.Task.State == Delayed {
+		due = earliest(due, h.Task.ReadyAt)
+	}
+	return due
+}
+
+// DueAt is the earliest time at which the activity needs the sweeper: back-off, lease, the four timeouts.
+func (a *Activity) DueAt() history.Time {
+	due, _ := a.due()
+	return due
+}
+
+// due also says what is due: retry, lease, or the kind of a timeout. Ties go to the timeout that would end the activity.
+func (a *Activity) due() (at history.Time, what string) {
+	consider := func(t history.Time, name string) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at.Time)) {
+			at, what = t, name
+		}
+	}
+	if a.SchedToClose > 0 {
+		consider(plus(a.ScheduledAt, seconds(a.SchedToClose)), "schedule_to_close")
+	}
+	switch a.State {
+	case Ready:
+		if a.SchedToStart > 0 {
+			consider(plus(a.ReadyAt, seconds(a.SchedToStart)), "schedule_to_start")
+		}
+	case Delayed:
+		consider(a.ReadyAt, "retry")
+	case LeasedState:
+		if a.StartToClose > 0 {
+			consider(plus(a.LeasedAt, seconds(a.StartToClose)), "start_to_close")
+		}
+		if a.HeartbeatTO > 0 {
+			consider(plus(latest(a.LeasedAt, a.HeartbeatAt), seconds(a.HeartbeatTO)), "heartbeat")
+		}
+		consider(a.Until, "lease")
+	}
+	return at, what
+}
+
+func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
+
+func plus(t history.Time, d time.Duration) history.Time { return history.At(t.Add(d)) }
+
+func earliest(a, b history.Time) history.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a.Time)) {
+		return b
+	}
+	return a
+}
+
+func latest(a, b history.Time) history.Time {
+	if b.After(a.Time) {
+		return b
+	}
+	return a
+}
+
+// String names the run for errors and logs.
+func (s *Run) String() string { return fmt.Sprintf("run %s (%s %s)", s.ID, s.Type, s.WorkflowID) }

@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+)
+
+// Table is a set of open rows of a run by key. A table made by fork sees its parent's rows and keeps its own changes apart, so that a decision can
+// be tried and thrown away; what a fork holds is exactly what the decision changed. Rows are values: Get returns a copy and Put replaces.
+type Table[K cmp.Ordered, V any] struct {
+	rows  map[K]*V // nil: deleted here
+	under *Table[K, V]
+	size  int
+}
+
+// Get returns the row of a key.
+func (t *Table[K, V]) Get(k K) (V, bool) {
+	for l := t; l != nil; l = l.under {
+		if v, ok := l.rows[k]; ok {
+			if v == nil {
+				break
+			}
+			return *v, true
+		}
+	}
+	var zero V
+	return zero, false
+}
+
+// Put sets the row of a key.
+func (t *Table[K, V]) Put(k K, v V) {
+	if _, ok := t.Get(k); !ok {
+		t.size++
+	}
+	if t.rows == nil {
+		t.rows = map[K]*V{}
+	}
+	t.rows[k] = &v
+}
+
+// Delete removes the row of a key, if there is one.
+func (t *Table[K, V]) Delete(k K) {
+	if _, ok := t.Get(k); !ok {
+		return
+	}
+	t.size--
+	if t.under == nil {
+		delete(t.rows, k)
+		return
+	}
+	if t.rows == nil {
+		t.rows = map[K]*V{}
+	}
+	t.rows[k] = nil
+}
+
+// Len is the number of rows.
+func (t *Table[K, V]) Len() int { return t.size }
+
+// All walks the rows in the order of their keys.
+func (t *Table[K, V]) All() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, k := range t.keys() {
+			if v, ok := t.Get(k); ok && !yield(k, v) {
+				return
+			}
+		}
+	}
+}
+
+func (t *Table[K, V]) keys() []K {
+	keys := make([]K, 0, t.size)
+	for l := t; l != nil; l = l.under {
+		for k := range l.rows {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// Fork returns a table that starts with t's rows and leaves t as it is.
+func (t *Table[K, V]) Fork() Table[K, V] { return Table[K, V]{under: t, size: t.size} }
+
+// Changes walks what a fork changed, in no order: the row, or nil for one that is gone.
+func (t *Table[K, V]) Changes() iter.Seq2[K, *V] {
+	return func(yield func(K, *V) bool) {
+		for k, v := range t.rows {
+			if !yield(k, v) {
+				return
+			}
+		}
+	}
+}
+
+// Merge takes over what a fork of t changed.
+func (t *Table[K, V]) Merge(fork *Table[K, V]) {
+	for k, v := range fork.rows {
+		if v == nil {
+			t.Delete(k)
+		} else {
+			t.Put(k, *v)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Reader answers questions about what is committed. A lookup of one thing that does not exist returns ErrNotFound.
+type Reader interface {
+	Workflow(ctx context.Context, k engine.WorkflowKey) (engine.Workflow, error)
+	Run(ctx context.Context, id string) (*engine.Run, error) // with all that is open in it
+	// Events returns the run's events after a sequence, up to and including through (0: the last), at most limit of them and about maxBytes of payload.
+	Events(ctx context.Context, run string, after, through int64, limit, maxBytes int) ([]history.Event, error)
+	// Arguments returns, by step, the argument blobs recorded in these ActivityScheduled or WorkflowStarted events.
+	Arguments(ctx context.Context, at []EventKey) (map[EventKey]string, error)
+	// Completion finds the terminal event of an activity, walking the run's events backwards.
+	Completion(ctx context.Context, run string, seq int64) (history.Event, error)
+	// LastEvent is the run's last event, its terminal one when it is closed.
+	LastEvent(ctx context.Context, run string) (history.Event, error)
+
+	Runs(ctx context.Context, q RunQuery) ([]engine.Head, error) // newest start first
+	RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error)
+
+	Session(ctx context.Context, k engine.SessionKey) (engine.Session, error)
+	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
+	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)
+	Timeline(ctx context.Context, k engine.SessionKey, limit int) ([]protocol.SessionEvent, error) // oldest first
+	SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error)   // open ones, leased first
+
+	Worker(ctx context.Context, k engine.WorkerKey) (engine.Worker, error)
+	Workers(ctx context.Context, q WorkerQuery) ([]engine.Worker, error)
+	// Owned lists what is leased to a worker, of one incarnation or of all when that is empty.
+	Owned(ctx context.Context, k engine.WorkerKey, incarnation string) ([]TaskRef, error)
+	// Holdings counts, per worker of the namespace, leased tasks and held sessions.
+	Holdings(ctx context.Context, namespace string) (map[string]Holding, error)
+
+	// Due lists what is due at or before now, oldest first, at most limit; Next is the earliest due time after now, zero when there is none.
+	Due(ctx context.Context, now time.Time, limit int) ([]Due, error)
+	NextDue(ctx context.Context, after time.Time) (time.Time, error)
+	// Removable lists ended sessions that clean-up may remove: without open tasks, out of their lease, terminal ones last touched before kept.
+	Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error)
+
+	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
+	Token(ctx context.Context, id string) (Token, error)
+	Tokens(ctx context.Context) ([]Token, error)
+	Audits(ctx context.Context, namespace string, limit int) ([]Audit, error)
+	Ping(ctx context.Context) error
+}
+
+// EventKey names one event of a run.
+type EventKey struct {
+	Run string
+	Seq int64
+}
+
+// RunQuery filters and pages runs. After is the position behind which the page begins: a start time and run id of the last item seen.
+type RunQuery struct {
+	Namespace  string
+	Type       string
+	Statuses   []protocol.RunStatus // empty: all
+	Text       string               // substring of workflow id or business key
+	AfterStart history.Time
+	AfterRun   string
+	Limit      int
+}
+
+// SessionQuery filters and pages sessions, last updated first. Sessions never claimed are left out unless they were started by a workflow.
+type SessionQuery struct {
+	Namespace    string
+	Statuses     []protocol.SessionStatus
+	Owner        string
+	Queue        string
+	Workflow     string
+	Text         string // substring of the id
+	AfterUpdated history.Time
+	AfterID      string
+	Limit        int
+}
+
+// WorkerQuery filters workers, by id.
+type WorkerQuery struct {
+	Namespace string
+	Queue     string
+	AfterID   string
+	Limit     int
+}
+
+// TaskRef names a leased task.
+type TaskRef struct {
+	Kind     protocol.TaskKind
+	Run      string
+	Seq      int64 // activity: its command sequence; workflow task: its number
+	Delivery int64
+	Session  string
+}
+
+// Holding counts what a worker has.
+type Holding struct{ Leases, Sessions int }
+
+// DueKind tells what is due.
+type DueKind string
+
+// The kinds of due things: a run's own row, an activity, a timer, a session.
+const (
+	DueRun      DueKind = "run"
+	DueActivity DueKind = "activity"
+	DueTimer    DueKind = "timer"
+	DueSession  DueKind = "session"
+)
+
+// Due is one thing whose time has come.
+type Due struct {
+	Kind    DueKind
+	At      time.Time
+	Run     string
+	Seq     int64
+	Session engine.SessionKey
+}
+
+// QueueStats is one queue's backlog.
+type QueueStats struct {
+	Namespace, Queue string
+	Kind             protocol.TaskKind
+	Ready            int
+	Delayed          int
+	Leased           int
+	OldestReady      history.Time
+}

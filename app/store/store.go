@@ -1,0 +1,201 @@
+// Package store is the contract of durable storage: changes as data, committed in groups, and reads beside them.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The sentinels of every store.
+var (
+	ErrNotFound    = errors.New("not found")
+	ErrUnavailable = errors.New("store unavailable") // nothing was written; writes answer this until one succeeds
+	ErrClosed      = errors.New("store closed")
+	ErrBusy        = errors.New("database in use") // another process holds the file; the message names it
+)
+
+// Store keeps everything durable. All methods may be called from any goroutine.
+type Store interface {
+	// Commit runs one change in the next batch and returns the Answer of the Decide whose writes were stored: durable when the error is nil. An
+	// error of Decide is returned as it is and leaves nothing behind. A cancelled ctx ends the waiting, never the change.
+	Commit(ctx context.Context, c Change) (any, error)
+	// Claim leases ready tasks from the backlog, after the writes of the batch it travels in. It may return fewer than asked, or none.
+	Claim(ctx context.Context, r ClaimRequest) ([]Leased, error)
+	// View reads on connections of its own; what it sees is committed.
+	View(ctx context.Context, fn func(Reader) error) error
+	// Now is the store's clock: the only one leases are judged by.
+	Now(ctx context.Context) (time.Time, error)
+	// Stats counts what was sent to the database since it was opened.
+	Stats() Stats
+	Close() error
+}
+
+// Stats counts statements beside BEGIN and COMMIT, commits of batches, changes in them, and rows written.
+type Stats struct{ Statements, Commits, Changes, Rows, Reads int64 }
+
+// Change is one verb's write, as data. Decide is pure: it only reads rows and now, and may be called again with fresher rows when a batch is retried.
+type Change struct {
+	Needs  Keys
+	Decide func(Rows, time.Time) (Writes, error)
+}
+
+// Keys are the rows a change wants loaded (and, where several apps share the database, locked). What does not exist is nil in Rows, and stays
+// locked against being made by somebody else.
+type Keys struct {
+	Workflows []engine.WorkflowKey
+	Current   bool     // also the current run of each workflow named
+	Runs      []string // each with all that is open in it
+	Chain     bool     // also the workflow-scoped sessions of each run's workflow id, and its workflow row
+	// Activities names activities of Runs whose sessions are wanted too.
+	Activities []int64
+	AllTasks   bool // the sessions of all open activities of Runs: for a step that may end them all
+	Sessions   []engine.SessionKey
+	Workers    []engine.WorkerKey
+	Receipts   []ReceiptKey
+	Tokens     []string
+}
+
+// Rows are what Decide sees: the committed rows with the writes of the changes before it in the batch. Nothing in them may be changed; a decision
+// works on a Fork. A row that does not exist is nil.
+type Rows interface {
+	Workflow(engine.WorkflowKey) *engine.Workflow
+	Run(id string) *engine.Run
+	Session(engine.SessionKey) *engine.Session
+	// ChainSessions are the loaded workflow-scoped sessions of a workflow id that are not terminal.
+	ChainSessions(engine.WorkflowKey) []*engine.Session
+	Worker(engine.WorkerKey) *engine.Worker
+	Receipt(ReceiptKey) *Receipt
+	Token(id string) *Token
+	// EpochFloor is the highest epoch clean-up ever removed in the namespace; a claim goes above it.
+	EpochFloor(namespace string) int64
+}
+
+// Writes is all a change changes. Answer goes back to the caller of Commit.
+type Writes struct {
+	Runs        []engine.Decision // a run that was not loaded is inserted
+	Workflows   []engine.Workflow
+	Sessions    []engine.SessionChange
+	Workers     []engine.Worker
+	DropWorkers []engine.WorkerKey
+	Receipts    []Receipt
+	Tokens      []Token
+	DropTokens  []string
+	Audit       []Audit
+	Answer      any
+}
+
+// ReceiptKey names the answer to a client's request id on a workflow.
+type ReceiptKey struct{ Namespace, WorkflowID, RequestID string }
+
+// Receipt remembers the answer to a request id, with a hash of what was asked, for as long as the workflow is kept.
+type Receipt struct {
+	ReceiptKey
+	Hash string
+	Body []byte // JSON
+	At   history.Time
+}
+
+// Token is a stored credential: the secret itself is never kept.
+type Token struct {
+	ID         string
+	Hash       []byte // SHA-256 of the secret
+	Name       string
+	Roles      []string
+	Namespaces []string // empty: all
+	Queues     []string // for workers; empty: all
+	Group      string
+	CreatedAt  history.Time
+	ExpiresAt  history.Time // zero: never
+	RevokedAt  history.Time
+}
+
+// Audit is one operator action.
+type Audit struct {
+	At        history.Time
+	Identity  string
+	Action    string
+	Namespace string
+	Target    string
+	Detail    string
+}
+
+// ClaimRequest asks for ready tasks of one queue and kind for pollers that wait, first come first served.
+type ClaimRequest struct {
+	Namespace string
+	Queue     string
+	Kind      protocol.TaskKind
+	Pollers   []Poller
+}
+
+// Poller is one waiting poller of a claim: what it may be given, and how many.
+type Poller struct {
+	Lessee engine.Lessee
+	Max    int
+}
+
+// Leased is a task in the hands of a worker, with what was in memory when it was leased.
+type Leased struct {
+	Kind      protocol.TaskKind
+	Head      engine.Head      // of its run, after the lease
+	Activity  *engine.Activity // kind activity
+	Session   *engine.Session  // when the activity runs in one, after the lease
+	IsNew     bool             // the lease claimed the session: the first task of its epoch
+	Poller    int              // index into ClaimRequest.Pollers; of no meaning for a hand-over
+	Arguments string           // blob; only when Known
+	Known     bool             // Arguments is filled, and Events where the cache holds the history
+	Events    []history.Event  // the history 1 … Head.LastSeq, when the cache holds it; nil: read it
+}
+
+// Dispatcher is asked and told by the committer, on its own goroutine: nothing here may block.
+type Dispatcher interface {
+	// Reserve picks the longest-waiting suitable poller of this process for a task about to become ready, or nil.
+	Reserve(o Offer) Reservation
+	// Backlog says that ready tasks of this queue were committed with nobody to take them, or may have been left by others.
+	Backlog(namespace, queue string, kind protocol.TaskKind)
+	// Due says that something committed wants the sweeper at this time.
+	Due(at time.Time)
+	// Changed tells, after the commit, which runs got events and which sessions moved: hints for long polls and dashboards.
+	Changed(c Changed)
+}
+
+// Changed is what a batch touched.
+type Changed struct {
+	Runs     []RunChange
+	Sessions []engine.SessionKey
+	Workers  []engine.WorkerKey
+}
+
+// RunChange is a run that got events.
+type RunChange struct {
+	Namespace, WorkflowID, RunID string
+	LastSeq                      int64
+	Closed                       bool
+	Cancelled                    []CancelledAttempt // leased attempts that were cancelled or whose run closed
+}
+
+// CancelledAttempt tells a worker to stop.
+type CancelledAttempt struct{ Worker, TaskID, AttemptID string }
+
+// Offer is a task about to become ready. Session is the row as it will be, nil for a plain task.
+type Offer struct {
+	Kind         protocol.TaskKind
+	Namespace    string
+	Queue        string
+	Type         string
+	BuildID      string
+	Requirements []string
+	Session      *engine.Session
+	Now          time.Time
+}
+
+// Reservation is a poller taken out of its lines for a task. Exactly one of Deliver and Undo is called, after the outcome of the commit is known.
+type Reservation interface {
+	Lessee() engine.Lessee
+	Deliver(Leased)
+	Undo()
+}
