@@ -63,6 +63,7 @@ type Header struct {
 	Usage *Usage `json:"usage,omitempty"`
 
 	Type      string          `json:"type,omitempty"`
+	Class     string          `json:"class,omitempty"`
 	Message   string          `json:"message,omitempty"`
 	Stack     string          `json:"stack,omitempty"`
 	Retryable *bool           `json:"retryable,omitempty"` // absent means yes

@@ -1,0 +1,80 @@
+package executor
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// ErrorType says what kind of end a call had when it did not end with a result.
+type ErrorType string
+
+// The types of [Error].
+const (
+	UserError        ErrorType = "UserError"        // the handler failed
+	Cancelled        ErrorType = "Cancelled"        // the call was cancelled and the handler, or its process, gave in
+	DeadlineExceeded ErrorType = "DeadlineExceeded" // the call's deadline passed
+	OutOfMemory      ErrorType = "OutOfMemory"      // the executor went over its memory limit
+	QuotaExceeded    ErrorType = "QuotaExceeded"    // the executor went over its limit of files, bytes or processes
+	ForbiddenSyscall ErrorType = "ForbiddenSyscall" // the kernel refused what the handler tried
+	Crashed          ErrorType = "Crashed"          // the executor ended by itself
+	ProtocolError    ErrorType = "ProtocolError"    // the executor broke the protocol and was killed
+	NeedCode         ErrorType = "NeedCode"         // the executor no longer has the code; the pool sends it again, callers never see this
+	Unavailable      ErrorType = "Unavailable"      // no executor could be had: at capacity, draining, no such runtime or handler
+	Lost             ErrorType = "SessionLost"      // on the wire only: Go callers get a [*SessionLost]
+)
+
+// Error is the typed failure of one call.
+type Error struct {
+	Type      ErrorType       `json:"type"`
+	Class     string          `json:"class,omitempty"` // of a UserError: the exception's own name, such as TypeError
+	Message   string          `json:"message"`
+	Stack     string          `json:"stack,omitempty"`
+	Retryable bool            `json:"retryable"`
+	Details   json.RawMessage `json:"details,omitempty"` // what the handler attached, or facts such as {"exit_code":3}
+}
+
+func (e *Error) Error() string {
+	if e.Class != "" {
+		return fmt.Sprintf("%s: %s: %s", e.Type, e.Class, e.Message)
+	}
+	return fmt.Sprintf("%s: %s", e.Type, e.Message)
+}
+
+// Cause says why a session's state is gone.
+type Cause string
+
+// The causes of [SessionLost].
+const (
+	CauseCrash           Cause = "crash"
+	CauseOutOfMemory     Cause = "out_of_memory"
+	CauseQuota           Cause = "quota"
+	CauseDeadline        Cause = "deadline" // a call ran over its deadline, or ignored its cancellation, and the process was killed
+	CauseProtocolError   Cause = "protocol_error"
+	CauseEvictedIdle     Cause = "evicted_idle"
+	CauseEvictedTTL      Cause = "evicted_ttl"
+	CauseEvictedPressure Cause = "evicted_pressure"
+	CauseDrained         Cause = "drained"
+	CauseClosed          Cause = "closed"
+	CauseWorkerLost      Cause = "worker_lost"
+	CauseNeverHere       Cause = "never_here"
+	CauseDeclared        Cause = "declared" // the handler itself found that its state is not there
+)
+
+// SessionLost says that the state of a session is not where a call looked for it.
+type SessionLost struct {
+	Session     string
+	EpochWanted int64     // the epoch the call came with
+	EpochNow    int64     // the epoch held now; 0 when none is
+	Cause       Cause     // why
+	When        time.Time // when the state was lost
+	Message     string    // for people: the crash's exit, the missing key; may be empty
+}
+
+func (e *SessionLost) Error() string {
+	s := fmt.Sprintf("session %s epoch %d lost: %s", e.Session, e.EpochWanted, e.Cause)
+	if e.Message != "" {
+		s += ": " + e.Message
+	}
+	return s
+}

@@ -1,0 +1,203 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/frame"
+)
+
+// ControlFD is the descriptor on which an executor finds its control socket.
+const ControlFD = 3
+
+// closeTime is what all close hooks of a session have together.
+const closeTime = 5 * time.Second
+
+// Serve answers the worker's calls on descriptor 3 until the worker shuts the executor down or goes away; then it returns nil.
+func Serve(handlers Handlers) error {
+	file := os.NewFile(ControlFD, "control")
+	if file == nil {
+		return errors.New("descriptor 3 is not open: an executor is started by a worker")
+	}
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return fmt.Errorf("control socket on descriptor 3: %w", err)
+	}
+	_ = file.Close()
+	return ServeConn(conn, handlers)
+}
+
+// ServeConn is [Serve] on a connection that is already there; it closes it.
+func ServeConn(conn net.Conn, handlers Handlers) error {
+	defer conn.Close()
+	s := &server{conn: conn, handlers: handlers, calls: map[string]*Call{}}
+	defer s.running.Wait()
+	defer s.cancelAll(errors.New("executor shuts down"))
+	r := frame.NewReader(conn, frame.DefaultLimits, conn.SetReadDeadline)
+	for {
+		f, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("control socket: %w", err)
+		}
+		if f.T == frame.Shutdown {
+			return nil
+		}
+		s.handle(f)
+	}
+}
+
+// server is one connection to a worker.
+type server struct {
+	conn     net.Conn
+	handlers Handlers
+	scratch  string
+	state    *State
+	running  sync.WaitGroup
+
+	out sync.Mutex // one frame at a time; guards buf
+	buf []byte
+
+	mu    sync.Mutex // guards calls
+	calls map[string]*Call
+}
+
+func (s *server) send(f frame.Frame) error {
+	s.out.Lock()
+	defer s.out.Unlock()
+	buf, err := frame.Append(s.buf[:0], f, frame.DefaultLimits)
+	if err != nil {
+		return err
+	}
+	if cap(buf) <= 64<<10 { // do not hold on to the buffer of one large result
+		s.buf = buf
+	}
+	_, _ = s.conn.Write(buf) // a worker that is gone shows on the reading side
+	return nil
+}
+
+func (s *server) handle(f frame.Frame) {
+	switch f.T {
+	case frame.Init:
+		s.scratch = f.Scratch
+		s.send(frame.Frame{Header: frame.Header{T: frame.Ready, Proto: frame.Proto, Runtime: "go", Features: []string{"overlap"}}})
+	case frame.Open:
+		s.state = &State{ID: f.Session, Epoch: f.Epoch, Dir: s.scratch}
+	case frame.Invoke:
+		s.invoke(f)
+	case frame.Cancel:
+		s.mu.Lock()
+		c := s.calls[f.ID]
+		s.mu.Unlock()
+		if c != nil {
+			c.cancel(errors.New(f.Reason))
+		}
+	case frame.Close:
+		s.running.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+			defer cancel()
+			if s.state != nil {
+				s.state.close(ctx)
+			}
+			s.send(frame.Frame{Header: frame.Header{T: frame.Closed}})
+		})
+	case frame.Ping:
+		s.send(frame.Frame{Header: frame.Header{T: frame.Pong}})
+	}
+}
+
+func (s *server) cancelAll(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		c.cancel(cause)
+	}
+}
+
+func (s *server) invoke(f frame.Frame) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c := &Call{IsNew: f.IsNew, id: f.ID, server: s, cancel: cancel}
+	inv := Invocation{ID: f.ID, Activity: f.Activity, Entry: f.Entry, Hash: f.Hash, Attempt: f.Attempt, Keys: f.Keys, Input: f.Body}
+	stop := func() {}
+	if f.DeadlineMS != 0 {
+		inv.Deadline = time.UnixMilli(f.DeadlineMS)
+		ctx, stop = context.WithDeadline(ctx, inv.Deadline)
+	}
+	if s.state != nil {
+		c.state = s.state
+		inv.Session = &Session{ID: s.state.ID, Epoch: s.state.Epoch}
+	}
+	s.mu.Lock()
+	s.calls[f.ID] = c
+	s.mu.Unlock()
+	s.running.Go(func() {
+		defer cancel(nil)
+		defer stop()
+		before, _ := spent()
+		output, err := s.run(context.WithValue(ctx, callKey{}, c), inv)
+		s.mu.Lock()
+		delete(s.calls, f.ID)
+		s.mu.Unlock()
+		if err != nil {
+			c.finish(failure(ctx, f.ID, err))
+			return
+		}
+		c.finish(frame.Frame{Header: frame.Header{T: frame.Result, ID: f.ID, Usage: usageSince(before)}, Body: output})
+	})
+}
+
+// run calls the handler and turns a panic into its error.
+func (s *server) run(ctx context.Context, inv Invocation) (output []byte, err error) {
+	h := s.handlers[inv.Activity]
+	if h == nil {
+		return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("no native handler %q", inv.Activity), Retryable: true}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = &Error{Type: UserError, Class: "panic", Message: fmt.Sprint(p), Stack: string(debug.Stack()), Retryable: true}
+		}
+	}()
+	return h(ctx, inv)
+}
+
+// failure is the frame that tells err. An error that only passes on the end of ctx is a cancellation or a deadline.
+func failure(ctx context.Context, id string, err error) frame.Frame {
+	var typed *Error
+	var lost *SessionLost
+	switch {
+	case errors.As(err, &typed):
+	case errors.As(err, &lost):
+		details, _ := json.Marshal(map[string]string{"cause": string(lost.Cause)})
+		typed = &Error{Type: Lost, Message: lost.Message, Retryable: true, Details: details}
+	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		typed = &Error{Type: DeadlineExceeded, Message: err.Error(), Retryable: true}
+	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
+		typed = &Error{Type: Cancelled, Message: err.Error()}
+	default:
+		typed = &Error{Type: UserError, Class: fmt.Sprintf("%T", err), Message: err.Error(), Retryable: true}
+	}
+	h := frame.Header{T: frame.Error, ID: id, Type: string(typed.Type), Class: clip(typed.Class, 256), Message: clip(typed.Message, 16<<10),
+		Stack: clip(typed.Stack, 16<<10), Retryable: &typed.Retryable}
+	if len(typed.Details) <= 16<<10 && json.Valid(typed.Details) {
+		h.Details = typed.Details
+	}
+	return frame.Frame{Header: h}
+}
+
+// clip bounds what goes into a header.
+func clip(s string, n int) string {
+	if len(s) > n {
+		return s[:n] + "…"
+	}
+	return s
+}

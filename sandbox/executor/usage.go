@@ -1,0 +1,28 @@
+package executor
+
+import (
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/frame"
+)
+
+// spent returns the processor time the whole process has used and the most memory it ever had resident, in bytes.
+func spent() (cpu time.Duration, rss int64) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, 0
+	}
+	rss = int64(u.Maxrss)
+	if runtime.GOOS != "darwin" { // kilobytes everywhere else
+		rss <<= 10
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), rss
+}
+
+// usageSince is what the process used since cpu; calls that overlap each count the whole of it.
+func usageSince(cpu time.Duration) *frame.Usage {
+	now, rss := spent()
+	return &frame.Usage{CPUMS: float64((now - cpu).Microseconds()) / 1000, RSS: rss}
+}

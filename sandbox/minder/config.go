@@ -1,0 +1,64 @@
+// Package minder watches over one executor process and everything it starts, and leaves nothing behind when the worker is gone.
+//
+// A minder is the worker's own binary, started again: it holds no secrets and an empty environment. It starts the executor with
+// the control socket on descriptor 3, is the subreaper of all its descendants, and holds a lifeline to the worker on descriptor 4.
+// When the lifeline breaks, whatever way the worker ended, the minder kills every descendant until none is left, wipes the
+// scratch folder and exits.
+package minder
+
+// Name is the first argument by which a process knows that it is a minder.
+const Name = "sojourn-minder"
+
+// Descriptors of a minder beside the standard three.
+const (
+	controlFD  = 3 // the executor's control socket, passed on
+	lifelineFD = 4 // stream socket to the worker: configuration and orders down, facts up
+)
+
+// Config is the first line the worker writes on the lifeline, in JSON.
+type Config struct {
+	Path string   `json:"path"` // program to start
+	Args []string `json:"args"` // its arguments, the program's name first
+	Env  []string `json:"env"`  // its whole environment
+	Dir  string   `json:"dir"`  // scratch folder: working directory of the executor, wiped at the end
+
+	Memory       int64 `json:"memory"`        // resident bytes of the executor and its descendants together; 0 for no limit
+	Data         int64 `json:"data"`          // RLIMIT_DATA of each process, bytes; 0 for no limit
+	FileSize     int64 `json:"file_size"`     // RLIMIT_FSIZE, bytes; 0 for no limit
+	Files        int64 `json:"files"`         // RLIMIT_NOFILE; 0 for no limit
+	Processes    int   `json:"processes"`     // descendants at once; 0 for no limit
+	ScratchBytes int64 `json:"scratch_bytes"` // bytes in Dir; 0 for no limit
+	ScratchFiles int   `json:"scratch_files"` // files and folders in Dir; 0 for no limit
+}
+
+// Orders the worker writes on the lifeline after the configuration, one byte each.
+const (
+	OrderBusy  = 'b' // a call runs: watch closely
+	OrderIdle  = 'i' // none runs
+	OrderTerm  = 't' // SIGTERM to the executor's process group
+	OrderKill  = 'k' // kill everything and end
+	OrderCount = 'n' // answer with a count fact
+)
+
+// Kinds of [Fact].
+const (
+	FactStarted = "started" // PID; or Error when the program could not be started
+	FactMemory  = "memory"  // Bytes: resident memory moved
+	FactCount   = "count"   // Count: live descendants, the executor included
+	FactOOM     = "oom"     // Bytes: over the memory limit; everything is being killed
+	FactQuota   = "quota"   // Error names the limit; everything is being killed
+	FactEnd     = "end"     // the executor is gone, and every descendant; the last fact
+)
+
+// Fact is one line the minder writes on the lifeline, in JSON.
+type Fact struct {
+	T      string `json:"t"`
+	PID    int    `json:"pid,omitempty"`
+	Bytes  int64  `json:"bytes,omitempty"`
+	Count  int    `json:"count,omitempty"`
+	Error  string `json:"error,omitempty"`
+	Exit   int    `json:"exit"`             // of the executor, with end; -1 when a signal ended it
+	Signal int    `json:"signal,omitempty"` // that ended the executor
+	Peak   int64  `json:"peak,omitempty"`   // most resident bytes seen, with end
+	Extra  int    `json:"extra,omitempty"`  // descendants that outlived the executor and were killed or reaped, with end
+}

@@ -1,0 +1,211 @@
+//go:build unix
+
+package minder
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Is says whether this process was started as a minder.
+func Is() bool { return len(os.Args) > 0 && os.Args[0] == Name }
+
+// Run is the whole life of a minder; it never returns. The calling goroutine must be the program's main one: the executor is tied to
+// the thread that forks it, and that thread must live as long as the minder.
+func Run() {
+	runtime.LockOSThread()
+	closeInherited(lifelineFD)
+	syscall.CloseOnExec(lifelineFD)
+	_ = syscall.SetNonblock(lifelineFD, true)
+	m := &minder{line: os.NewFile(lifelineFD, "lifeline"), poke: make(chan struct{}, 1), killed: make(chan struct{})}
+	in := bufio.NewReader(m.line)
+	first, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(first, &m.Config)
+	}
+	if err != nil {
+		os.Exit(2) // the worker is gone, or is not one of ours
+	}
+	err = m.start()
+	_ = syscall.Close(controlFD)
+	detach()
+	if err != nil {
+		m.tell(Fact{T: FactStarted, Error: err.Error()})
+		m.end(Fact{T: FactEnd, Exit: -1, Error: err.Error()})
+	}
+	m.tell(Fact{T: FactStarted, PID: m.pid})
+	go m.obey(in)
+	go m.watch()
+	m.end(m.reap())
+}
+
+type minder struct {
+	Config
+	line *os.File // the lifeline; os.File serializes its writes
+	pid  int      // of the executor
+
+	busy   atomic.Bool
+	poke   chan struct{} // wakes the watchdog when a call begins
+	peak   atomic.Int64
+	once   sync.Once
+	killed chan struct{} // closed when everything is to be killed
+}
+
+// start prepares this thread, whose attributes the child inherits, and starts the executor from it.
+func (m *minder) start() error {
+	if err := adopt(); err != nil {
+		return err
+	}
+	for _, l := range []struct {
+		name  string
+		which int
+		value int64
+	}{
+		{"core size", syscall.RLIMIT_CORE, 0},
+		{"data", syscall.RLIMIT_DATA, orNone(m.Data)},
+		{"file size", syscall.RLIMIT_FSIZE, orNone(m.FileSize)},
+		{"open files", syscall.RLIMIT_NOFILE, orNone(m.Files)},
+	} {
+		if err := lower(l.which, l.value); err != nil {
+			return fmt.Errorf("limit of %s: %w", l.name, err)
+		}
+	}
+	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", os.DevNull, err)
+	}
+	defer syscall.Close(null)
+	if err := confine(); err != nil {
+		return err
+	}
+	m.pid, err = syscall.ForkExec(m.Path, m.Args, &syscall.ProcAttr{
+		Dir: m.Dir, Env: m.Env, Files: []uintptr{uintptr(null), 1, 2, controlFD}, Sys: childAttr(),
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w", m.Path, err)
+	}
+	sacrifice(m.pid)
+	return nil
+}
+
+// orNone reads 0 as no limit.
+func orNone(n int64) int64 {
+	if n <= 0 {
+		return -1
+	}
+	return n
+}
+
+// lower sets soft and hard limit to n, or to the hard limit there is when that is less; -1 leaves all as it is.
+func lower(which int, n int64) error {
+	if n < 0 {
+		return nil
+	}
+	var now syscall.Rlimit
+	if err := syscall.Getrlimit(which, &now); err != nil {
+		return err
+	}
+	limit := uint64(n)
+	if limit > now.Max {
+		limit = now.Max
+	}
+	return syscall.Setrlimit(which, &syscall.Rlimit{Cur: limit, Max: limit})
+}
+
+// detach lets go of the executor's output, so that its end is the end of those who write it.
+func detach() {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	defer null.Close()
+	for fd := range 3 {
+		_ = dup(int(null.Fd()), fd)
+	}
+}
+
+func (m *minder) tell(f Fact) {
+	line, _ := json.Marshal(f)
+	_ = m.line.SetWriteDeadline(time.Now().Add(time.Second)) // a worker that does not read must not keep anything alive
+	_, _ = m.line.Write(append(line, '\n'))
+}
+
+// obey carries out the worker's orders until the lifeline breaks, which is the order to kill.
+func (m *minder) obey(in *bufio.Reader) {
+	for {
+		order, err := in.ReadByte()
+		if err != nil {
+			m.kill()
+			return
+		}
+		switch order {
+		case OrderBusy, OrderIdle:
+			m.busy.Store(order == OrderBusy)
+			select {
+			case m.poke <- struct{}{}:
+			default:
+			}
+		case OrderTerm:
+			_ = syscall.Kill(-m.pid, syscall.SIGTERM)
+		case OrderCount:
+			m.tell(Fact{T: FactCount, Count: len(descendants(m.pid))})
+		case OrderKill:
+			m.kill()
+		}
+	}
+}
+
+// kill starts killing every descendant and goes on until the process ends.
+func (m *minder) kill() {
+	m.once.Do(func() {
+		close(m.killed)
+		go func() {
+			for pause := time.Duration(0); ; pause = min(pause+time.Millisecond, 20*time.Millisecond) {
+				_ = syscall.Kill(-m.pid, syscall.SIGKILL)
+				for _, pid := range descendants(m.pid) {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+				time.Sleep(pause)
+			}
+		}()
+	})
+}
+
+// reap waits for children, its own and those it was given, until none is left. The end of the executor is the end of all.
+func (m *minder) reap() Fact {
+	end := Fact{T: FactEnd, Exit: -1}
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil: // ECHILD: none is left
+			end.Peak = m.peak.Load()
+			return end
+		case pid == m.pid:
+			if end.Exit = status.ExitStatus(); status.Signaled() {
+				end.Signal = int(status.Signal())
+			}
+			m.kill()
+		case end.Signal != 0 || end.Exit >= 0:
+			end.Extra++
+		}
+	}
+}
+
+// end wipes the scratch folder, tells the last fact and exits.
+func (m *minder) end(last Fact) {
+	if m.Dir != "" {
+		Wipe(m.Dir)
+	}
+	m.tell(last)
+	os.Exit(0)
+}

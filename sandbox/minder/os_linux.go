@@ -1,0 +1,176 @@
+package minder
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// closeInherited closes what the worker leaked above keep. What this process opened itself is marked close-on-exec; a descriptor that
+// came through exec is not.
+func closeInherited(keep int) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil { // no /proc: mark all, so that at least the executor gets none
+		_ = unix.CloseRange(uint(keep+1), ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= keep {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// adopt makes every orphan among the descendants a child of this process.
+func adopt() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("subreaper: %w", err)
+	}
+	return nil
+}
+
+// confine takes from this thread, and so from the executor, all ways to gain privileges and all that it has.
+func confine() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no new privileges: %w", err)
+	}
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		// Refused when this process may not, and then it has nothing to pass on.
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+	}
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	return nil
+}
+
+// childAttr makes the executor a session leader that does not outlive this process.
+func childAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// sacrifice makes the kernel prefer pid when memory runs out.
+func sacrifice(pid int) {
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("800"), 0)
+}
+
+func dup(from, to int) error { return unix.Dup3(from, to, 0) }
+
+// hasChildren says whether the kernel lists the children of a thread.
+var hasChildren = func() bool {
+	_, err := os.Stat("/proc/thread-self/children")
+	return err == nil
+}()
+
+// descendants returns the live processes under this one; the executor, if it lives, is among them.
+func descendants(int) []int {
+	if !hasChildren {
+		return descendantsByParent()
+	}
+	var all []int
+	next := childrenOf(nil, os.Getpid())
+	for len(next) > 0 {
+		all = append(all, next...)
+		var below []int
+		for _, pid := range next {
+			below = childrenOf(below, pid)
+		}
+		next = below
+	}
+	return all
+}
+
+func childrenOf(dst []int, pid int) []int {
+	base := fmt.Sprintf("/proc/%d/task/", pid)
+	dir, err := os.Open(base)
+	if err != nil {
+		return dst
+	}
+	threads, _ := dir.Readdirnames(-1)
+	_ = dir.Close()
+	for _, tid := range threads {
+		list, err := os.ReadFile(base + tid + "/children")
+		if err != nil {
+			continue
+		}
+		for _, f := range bytes.Fields(list) {
+			if child, err := strconv.Atoi(string(f)); err == nil {
+				dst = append(dst, child)
+			}
+		}
+	}
+	return dst
+}
+
+// descendantsByParent finds them by the parent that every process names.
+func descendantsByParent() []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	children := map[int][]int{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		// The name in parentheses may hold anything; after it come state and parent.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(fields) > 1 {
+			if parent, err := strconv.Atoi(fields[1]); err == nil {
+				children[parent] = append(children[parent], pid)
+			}
+		}
+	}
+	var all []int
+	next := children[os.Getpid()]
+	for len(next) > 0 {
+		all = append(all, next...)
+		var below []int
+		for _, pid := range next {
+			below = append(below, children[pid]...)
+		}
+		next = below
+	}
+	return all
+}
+
+var pageSize = int64(os.Getpagesize())
+
+func residentBytes(pid int) int64 {
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(statm)
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(string(fields[1]), 10, 64)
+	return pages * pageSize
+}
+
+// allocated is what a file takes on disk: a sparse file is not what it says it is.
+func allocated(info fs.FileInfo) int64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Blocks * 512
+	}
+	return info.Size()
+}

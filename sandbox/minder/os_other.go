@@ -1,0 +1,35 @@
+//go:build unix && !linux
+
+package minder
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// Without Linux there is no subreaper and no list of descendants: what the executor starts is reached by its process group, and what
+// leaves the group is not. The worker's report says so.
+
+func closeInherited(int) {}
+
+func adopt() error { return nil }
+
+func confine() error { return nil }
+
+func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+func sacrifice(int) {}
+
+func dup(from, to int) error { return syscall.Dup2(from, to) }
+
+// descendants returns the executor when it still lives.
+func descendants(pid int) []int {
+	if syscall.Kill(pid, 0) == nil {
+		return []int{pid}
+	}
+	return nil
+}
+
+func residentBytes(int) int64 { return 0 }
+
+func allocated(info fs.FileInfo) int64 { return info.Size() }

@@ -1,0 +1,98 @@
+//go:build unix
+
+package minder
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+)
+
+// How often the watchdog looks.
+const (
+	closely = 50 * time.Millisecond  // while a call runs and memory is above half its limit
+	awake   = 100 * time.Millisecond // while a call runs
+	asleep  = 500 * time.Millisecond // else
+)
+
+// watch ends everything when a limit is passed, having told the worker which.
+func (m *minder) watch() {
+	var told int64
+	var scratch time.Time
+	pause := awake
+	for {
+		select {
+		case <-m.killed:
+			return
+		case <-m.poke:
+		case <-time.After(pause):
+		}
+		pids := descendants(m.pid)
+		var resident int64
+		for _, pid := range pids {
+			resident += residentBytes(pid)
+		}
+		if resident > m.peak.Load() {
+			m.peak.Store(resident)
+		}
+		if m.Memory > 0 && resident > m.Memory {
+			m.tell(Fact{T: FactOOM, Bytes: resident})
+			m.kill()
+			return
+		}
+		if m.Processes > 0 && len(pids) > m.Processes {
+			m.tell(Fact{T: FactQuota, Error: fmt.Sprintf("%d processes exceed %d", len(pids), m.Processes)})
+			m.kill()
+			return
+		}
+		if d := resident - told; d > 1<<20 || d < -1<<20 {
+			told = resident
+			m.tell(Fact{T: FactMemory, Bytes: resident})
+		}
+		if now := time.Now(); m.busy.Load() && now.Sub(scratch) >= asleep {
+			scratch = now
+			if over := m.overScratch(); over != "" {
+				m.tell(Fact{T: FactQuota, Error: over})
+				m.kill()
+				return
+			}
+		}
+		switch {
+		case !m.busy.Load():
+			pause = asleep
+		case resident > m.Memory/2:
+			pause = closely
+		default:
+			pause = awake
+		}
+	}
+}
+
+// overScratch says how the scratch folder is over its limits, or nothing. It stops looking when it knows.
+func (m *minder) overScratch() (over string) {
+	if m.ScratchBytes <= 0 && m.ScratchFiles <= 0 {
+		return ""
+	}
+	var bytes int64
+	var files int
+	_ = filepath.WalkDir(m.Dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // gone, or closed to us: neither grows
+		}
+		files++
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			bytes += allocated(info)
+		}
+		switch {
+		case m.ScratchBytes > 0 && bytes > m.ScratchBytes:
+			over = fmt.Sprintf("more than %d bytes in the scratch folder", m.ScratchBytes)
+		case m.ScratchFiles > 0 && files > m.ScratchFiles:
+			over = fmt.Sprintf("more than %d files in the scratch folder", m.ScratchFiles)
+		default:
+			return nil
+		}
+		return fs.SkipAll
+	})
+	return over
+}

@@ -1,0 +1,21 @@
+package minder
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Wipe removes dir and all below it, also what was made unreadable, without following links.
+func Wipe(dir string) {
+	if os.RemoveAll(dir) == nil {
+		return
+	}
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700) // WalkDir tells of a folder before it reads it
+		}
+		return nil
+	})
+	_ = os.RemoveAll(dir)
+}

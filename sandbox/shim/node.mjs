@@ -1,0 +1,302 @@
+// The executor for JavaScript: frames on descriptor 3, one handler module per content hash, state kept in this process.
+import { createHash } from 'node:crypto';
+import { readFileSync, writeFileSync, mkdirSync } from 'node:fs';
+import Module, { createRequire } from 'node:module';
+import net from 'node:net';
+import { dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const LIMIT_HEADER = 64 * 1024;
+const THROTTLE_MS = 100;
+const socket = new net.Socket({ fd: 3, readable: true, writable: true });
+const modules = new Map(); // content hash -> promise of the module
+const calls = new Map(); // call id -> AbortController
+let scratch = process.cwd();
+let limitBody = 2 * 1024 * 1024 + 64 * 1024;
+let session = null;
+
+function send(header, body) {
+  const head = Buffer.from(JSON.stringify(header));
+  const size = body ? body.length : 0;
+  if (head.length > LIMIT_HEADER || size > limitBody) return false;
+  const frame = Buffer.allocUnsafe(8 + head.length + size);
+  frame.writeUInt32LE(head.length, 0);
+  frame.writeUInt32LE(size, 4);
+  head.copy(frame, 8);
+  if (size) body.copy(frame, 8 + head.length);
+  socket.write(frame);
+  return true;
+}
+
+class SessionLost extends Error {
+  constructor(message) {
+    super(message);
+    this.name = 'SessionLost';
+  }
+}
+
+class Session {
+  constructor(id, epoch) {
+    this.id = id;
+    this.epoch = epoch;
+    this.state = {};
+    this.dir = scratch;
+    this.making = new Map();
+    this.closers = [];
+  }
+  require(key) {
+    if (!(key in this.state)) throw new SessionLost(`state ${JSON.stringify(key)} is not there`);
+    return this.state[key];
+  }
+  async getOrCreate(key, fn) {
+    if (key in this.state) return this.state[key];
+    let making = this.making.get(key);
+    if (!making) {
+      making = (async () => (this.state[key] = await fn()))().finally(() => this.making.delete(key));
+      this.making.set(key, making);
+    }
+    return making;
+  }
+  onClose(fn) {
+    this.closers.push(fn);
+  }
+  async close() {
+    const closers = this.closers.reverse();
+    this.closers = [];
+    for (const fn of closers) {
+      try {
+        await fn();
+      } catch (err) {
+        console.error('close hook:', err);
+      }
+    }
+  }
+}
+
+// A context is what one call's handler gets as its second argument.
+function context(header, controller) {
+  const id = header.id;
+  const keys = header.keys ?? {};
+  let open = true;
+  let beat = 0;
+  let shown = 0;
+  let pending = null;
+  const log = (level, args) => {
+    if (!open) return;
+    const text = args.map((a) => (typeof a === 'string' ? a : JSON.stringify(a) ?? String(a))).join(' ');
+    send({ t: 'log', id, level }, Buffer.from(text).subarray(0, 64 * 1024));
+  };
+  const ctx = {
+    activity: header.activity,
+    attempt: header.attempt ?? 1,
+    keys,
+    idempotencyKey: keys.activity_execution_id ?? '',
+    deadline: header.deadline_ms ? new Date(header.deadline_ms) : null,
+    session: session && Object.assign(Object.create(session), { isNew: header.is_new === true }),
+    signal: controller.signal,
+    get cancelled() {
+      return controller.signal.aborted;
+    },
+    heartbeat() {
+      const now = performance.now();
+      if (!open || now - beat < THROTTLE_MS) return;
+      beat = now;
+      send({ t: 'heartbeat', id });
+    },
+    progress(value) {
+      const now = performance.now();
+      if (!open) return;
+      const body = Buffer.from(JSON.stringify(value) ?? 'null');
+      if (now - shown < THROTTLE_MS) {
+        pending = body;
+        return;
+      }
+      shown = now;
+      pending = null;
+      send({ t: 'progress', id }, body);
+    },
+    log: Object.assign((...args) => log('info', args), {
+      debug: (...args) => log('debug', args),
+      info: (...args) => log('info', args),
+      warn: (...args) => log('warn', args),
+      error: (...args) => log('error', args),
+    }),
+  };
+  const finish = () => {
+    open = false;
+    if (pending) send({ t: 'progress', id }, pending);
+  };
+  return { ctx, finish };
+}
+
+function isModuleSyntax(code) {
+  return /^\s*(?:export|import)[\s{*'"]/m.test(code);
+}
+
+// load makes a module of the code under its own path, so that what it imports is found beside it. A module is cached by hash: new code is
+// a new module.
+async function load({ hash, format, path }, code) {
+  if (format === 'js') format = isModuleSyntax(code) ? 'mjs' : 'cjs';
+  if (format === 'cjs') {
+    const module = new Module(path, null);
+    module.filename = path;
+    module.paths = Module._nodeModulePaths(dirname(path));
+    module._compile(code, path);
+    const made = module.exports;
+    return typeof made === 'function' ? Object.assign((...args) => made(...args), made, { main: made }) : made;
+  }
+  let file = path;
+  let there = false;
+  try {
+    there = path.endsWith('.mjs') && createHash('sha256').update(readFileSync(path)).digest('hex').startsWith(hash);
+  } catch {
+    // The worker's copy is what counts.
+  }
+  if (!there) {
+    // Either the file has changed since, or its name does not make it a module: run the worker's copy, with the imports
+    // that name a file or a package resolved from the original place.
+    const require = createRequire(path);
+    const resolved = code.replace(/(\bfrom\s*|\bimport\s*\(?\s*)(['"])([^'"\n]+)\2/g, (all, before, quote, name) => {
+      if (/^(node:|data:|https?:|file:)/.test(name)) return all;
+      try {
+        const target = name.startsWith('.') ? join(dirname(path), name) : require.resolve(name);
+        return target === name ? all : before + quote + pathToFileURL(target).href + quote;
+      } catch {
+        return all;
+      }
+    });
+    const dir = join(scratch, '.code');
+    mkdirSync(dir, { recursive: true });
+    file = join(dir, `${hash}.mjs`);
+    writeFileSync(file, resolved);
+  }
+  return import(`${pathToFileURL(file).href}?hash=${hash}`);
+}
+
+function failure(id, err, controller) {
+  const error = err instanceof Error ? err : new Error(typeof err === 'string' ? err : JSON.stringify(err) ?? String(err));
+  const aborted = controller?.signal.aborted && (err === controller.signal.reason || error.name === 'AbortError');
+  const header = {
+    t: 'error',
+    id,
+    type: 'UserError',
+    class: String(error.name || error.constructor?.name || 'Error').slice(0, 256),
+    message: String(error.message).slice(0, 8192),
+    stack: String(error.stack ?? '').slice(0, 8192),
+    retryable: err?.retryable !== false && err?.nonRetryable !== true,
+  };
+  if (err instanceof SessionLost) Object.assign(header, { type: 'SessionLost', details: { cause: 'declared' } });
+  else if (aborted) header.type = 'Cancelled';
+  else if (err?.details !== undefined) {
+    try {
+      const details = JSON.stringify(err.details);
+      if (details !== undefined && details.length <= 8192) header.details = JSON.parse(details);
+    } catch {
+      // Details that are not JSON are left out; the message stands.
+    }
+  }
+  send(header);
+}
+
+async function invoke(header, body) {
+  const { id } = header;
+  const controller = new AbortController();
+  calls.set(id, controller);
+  const { ctx, finish } = context(header, controller);
+  const before = process.resourceUsage();
+  try {
+    const loading = modules.get(header.hash);
+    if (!loading) {
+      send({ t: 'error', id, type: 'NeedCode', message: `code ${header.hash} is not loaded` });
+      return;
+    }
+    const module = await loading;
+    const entry = header.entry || 'main';
+    const fn = module[entry] ?? (entry === 'main' ? module.default : undefined);
+    if (typeof fn !== 'function') {
+      const missing = new Error(`${header.activity} exports no function ${JSON.stringify(entry)}`);
+      missing.retryable = false;
+      throw missing;
+    }
+    const args = body.length ? JSON.parse(body.toString('utf8')) : [];
+    const input = Array.isArray(args) ? (args.length === 1 ? args[0] : args.length === 0 ? null : args) : args;
+    const value = await fn(input, ctx);
+    const output = Buffer.from(JSON.stringify(value) ?? 'null');
+    finish();
+    const after = process.resourceUsage();
+    const cpu = after.userCPUTime + after.systemCPUTime - before.userCPUTime - before.systemCPUTime;
+    if (!send({ t: 'result', id, usage: { cpu_ms: cpu / 1000, rss: after.maxRSS * 1024 } }, output)) {
+      const large = new RangeError(`result of ${output.length} bytes exceeds ${limitBody}`);
+      large.retryable = false;
+      throw large;
+    }
+  } catch (err) {
+    finish();
+    failure(id, err, controller);
+  } finally {
+    calls.delete(id);
+  }
+}
+
+function handle(header, body) {
+  switch (header.t) {
+    case 'init':
+      scratch = header.scratch || scratch;
+      limitBody = header.max_body || limitBody;
+      send({ t: 'ready', proto: 1, runtime: `node ${process.versions.node}`, features: ['overlap'] });
+      break;
+    case 'load': {
+      const loading = load(header, body.toString('utf8'));
+      loading.catch(() => {}); // told to each call that needs it
+      modules.set(header.hash, loading);
+      break;
+    }
+    case 'open':
+      session = new Session(header.session, header.epoch);
+      break;
+    case 'invoke':
+      invoke(header, body);
+      break;
+    case 'cancel': {
+      const controller = calls.get(header.id);
+      if (controller) controller.abort(Object.assign(new Error(header.reason || 'cancelled'), { name: 'AbortError' }));
+      break;
+    }
+    case 'close':
+      Promise.resolve(session?.close()).finally(() => send({ t: 'closed' }));
+      break;
+    case 'ping':
+      send({ t: 'pong' });
+      break;
+    case 'shutdown':
+      process.exit(0);
+  }
+}
+
+let chunks = [];
+let have = 0;
+let need = 8;
+
+socket.on('data', (chunk) => {
+  chunks.push(chunk);
+  have += chunk.length;
+  while (have >= need) {
+    let buffer = chunks.length === 1 ? chunks[0] : Buffer.concat(chunks, have);
+    const head = buffer.readUInt32LE(0);
+    const size = 8 + head + buffer.readUInt32LE(4);
+    if (have < size) {
+      chunks = [buffer];
+      need = size;
+      return;
+    }
+    const header = JSON.parse(buffer.toString('utf8', 8, 8 + head));
+    const body = buffer.subarray(8 + head, size);
+    buffer = buffer.subarray(size);
+    chunks = buffer.length ? [buffer] : [];
+    have = buffer.length;
+    need = 8;
+    handle(header, body);
+  }
+});
+socket.on('end', () => process.exit(0));
+socket.on('error', () => process.exit(0));

@@ -1,0 +1,405 @@
+"""The executor for Python: frames on descriptor 3, one handler module per content hash, state kept in this process.
+
+The reader is a thread of its own. A call runs on the main thread when that is free, else on a thread made for it; coroutines of
+all calls share one event loop, so what one call keeps in the state another can await. Modules that take long to import are
+imported when they are first needed.
+"""
+
+import json
+import os
+import resource
+import socket
+import struct
+import sys
+import threading
+import types
+from _queue import SimpleQueue
+
+LIMIT_HEADER = 64 * 1024
+THROTTLE = 0.1
+LENGTHS = struct.Struct("<II")
+
+sock = socket.socket(fileno=3)
+sock.set_inheritable(False)
+stream = sock.makefile("rb", buffering=65536)
+sending = threading.Lock()
+limit_body = 2 * 1024 * 1024 + 64 * 1024
+scratch = os.getcwd()
+session = None
+calls = {}  # call id -> Call
+code = {}  # content hash -> Code
+jobs = SimpleQueue()  # for the main thread
+main_busy = threading.Lock()  # held from handing a job to the main thread until it is done
+loop = None
+loop_lock = threading.Lock()
+
+
+def send(header, body=b""):
+    head = json.dumps(header, separators=(",", ":")).encode()
+    if len(head) > LIMIT_HEADER or len(body) > limit_body:
+        return False
+    with sending:
+        try:
+            sock.sendall(LENGTHS.pack(len(head), len(body)) + head + body)
+        except OSError:
+            os._exit(0)
+    return True
+
+
+def event_loop():
+    """The one event loop, running in a thread of its own."""
+    global loop
+    with loop_lock:
+        if loop is None:
+            import asyncio
+
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, daemon=True, name="sojourn-loop").start()
+    return loop
+
+
+def await_in_loop(value, done):
+    """Runs an awaitable in the event loop; done gets its future when it has ended. Returns that future."""
+    import asyncio
+
+    async def run():
+        return await value
+
+    future = asyncio.run_coroutine_threadsafe(run(), event_loop())
+    future.add_done_callback(done)
+    return future
+
+
+class SessionLost(Exception):
+    """The state a handler needs is not there; raised by Session.require."""
+
+
+class Flag(threading.Event):
+    """An event that is true when it is set."""
+
+    def __bool__(self):
+        return self.is_set()
+
+
+class Session:
+    """What stays between the calls of one session."""
+
+    def __init__(self, id, epoch):
+        self.id = id
+        self.epoch = epoch
+        self.state = types.SimpleNamespace()
+        self.dir = scratch
+        self._lock = threading.Lock()
+        self._making = {}
+        self._closers = []
+
+    def require(self, key):
+        try:
+            return getattr(self.state, key)
+        except AttributeError:
+            raise SessionLost("state %r is not there" % key) from None
+
+    def get_or_create(self, key, fn):
+        """The value kept under key, made by fn when there is none; calls at the same time share one fn."""
+        with self._lock:
+            if hasattr(self.state, key):
+                return getattr(self.state, key)
+            lock = self._making.setdefault(key, threading.Lock())
+        with lock:
+            if not hasattr(self.state, key):
+                setattr(self.state, key, fn())
+            return getattr(self.state, key)
+
+    getOrCreate = get_or_create
+
+    def on_close(self, fn):
+        self._closers.append(fn)
+
+    onClose = on_close
+
+    def _close(self):
+        closers, self._closers = self._closers, []
+        for fn in reversed(closers):
+            try:
+                value = fn()
+                if hasattr(value, "__await__"):
+                    await_in_loop(value, lambda _: None).result()
+            except Exception as err:
+                print("close hook: %r" % err, file=sys.stderr)
+
+
+class SessionOfCall:
+    """A session as one call sees it: the same state, and whether this is its first call."""
+
+    def __init__(self, session, is_new):
+        self._session = session
+        self.is_new = self.isNew = is_new
+
+    def __getattr__(self, name):
+        return getattr(self._session, name)
+
+
+class Log:
+    def __init__(self, call):
+        self._call = call
+
+    def __call__(self, *args, level="info"):
+        self._call.log(level, args)
+
+    def debug(self, *args):
+        self._call.log("debug", args)
+
+    def info(self, *args):
+        self._call.log("info", args)
+
+    def warning(self, *args):
+        self._call.log("warn", args)
+
+    warn = warning
+
+    def error(self, *args):
+        self._call.log("error", args)
+
+
+class Context:
+    """The second argument of a handler."""
+
+    def __init__(self, header, call):
+        self.activity = header.get("activity", "")
+        self.attempt = header.get("attempt", 1)
+        self.keys = header.get("keys") or {}
+        self.idempotency_key = self.keys.get("activity_execution_id", "")
+        self.deadline = header["deadline_ms"] / 1000 if header.get("deadline_ms") else None
+        self.session = SessionOfCall(session, header.get("is_new", False)) if session else None
+        self.cancelled = self.signal = call.cancelled
+        self.log = Log(call)
+        self.heartbeat = call.heartbeat
+        self.progress = call.progress
+
+
+class Code:
+    """A handler's source, made a module at the first call that needs it."""
+
+    def __init__(self, header, source):
+        self.hash = header["hash"]
+        self.path = header.get("path") or "<handler>"
+        self.source = source
+        self.module = None
+        self.lock = threading.Lock()
+
+    def load(self):
+        if self.module is not None:
+            return self.module
+        with self.lock:
+            if self.module is None:
+                beside = os.path.dirname(self.path)
+                if beside and beside not in sys.path:
+                    sys.path.insert(0, beside)
+                name = os.path.splitext(os.path.basename(self.path))[0]
+                module = types.ModuleType("sojourn_handler_%s_%s" % ("".join(c if c.isalnum() else "_" for c in name), self.hash[:8]))
+                module.__file__ = self.path
+                sys.modules[module.__name__] = module
+                exec(compile(self.source, self.path, "exec"), module.__dict__)
+                self.module = module
+            return self.module
+
+
+class Call:
+    def __init__(self, header, body):
+        self.header = header
+        self.body = body
+        self.id = header["id"]
+        self.cancelled = Flag()
+        self.future = None
+        self.lock = threading.Lock()
+        self.open = True
+        self.beat = self.shown = 0.0
+        self.pending = None
+        self.before = 0.0
+
+    def log(self, level, args):
+        text = " ".join(a if isinstance(a, str) else repr(a) for a in args).encode("utf-8", "replace")[: 64 * 1024]
+        with self.lock:
+            if self.open:
+                send({"t": "log", "id": self.id, "level": level}, text)
+
+    def heartbeat(self):
+        now = monotonic()
+        with self.lock:
+            if self.open and now - self.beat >= THROTTLE:
+                self.beat = now
+                send({"t": "heartbeat", "id": self.id})
+
+    def progress(self, value):
+        body = json.dumps(value).encode()
+        now = monotonic()
+        with self.lock:
+            if not self.open:
+                return
+            if now - self.shown < THROTTLE:
+                self.pending = body
+                return
+            self.shown = now
+            self.pending = None
+            send({"t": "progress", "id": self.id}, body)
+
+    def cancel(self, reason):
+        self.cancelled.set()
+        if self.future is not None:
+            self.future.cancel()
+
+    def run(self):
+        """Calls the handler. A coroutine goes on in the event loop and this returns."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        self.before = usage.ru_utime + usage.ru_stime
+        try:
+            known = code.get(self.header.get("hash", ""))
+            if known is None:
+                self.end({"t": "error", "id": self.id, "type": "NeedCode", "message": "code is not loaded"})
+                return
+            entry = self.header.get("entry") or "main"
+            fn = getattr(known.load(), entry, None)
+            if not callable(fn):
+                missing = LookupError("%s has no function %r" % (self.header.get("activity"), entry))
+                missing.retryable = False
+                raise missing
+            args = json.loads(self.body) if self.body else []
+            self.body = b""
+            if isinstance(args, list):
+                args = args[0] if len(args) == 1 else args or None
+            value = fn(args, Context(self.header, self))
+            if hasattr(value, "__await__"):
+                self.future = await_in_loop(value, self.settle)
+                if self.cancelled:
+                    self.future.cancel()
+                return
+            self.result(value)
+        except BaseException as err:
+            self.fail(err)
+
+    def settle(self, future):
+        try:
+            if future.cancelled():
+                self.end({"t": "error", "id": self.id, "type": "Cancelled", "message": "cancelled", "retryable": False})
+            elif future.exception() is not None:
+                self.fail(future.exception())
+            else:
+                self.result(future.result())
+        except BaseException as err:
+            self.fail(err)
+
+    def result(self, value):
+        body = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        if len(body) > limit_body:
+            large = OverflowError("result of %d bytes exceeds %d" % (len(body), limit_body))
+            large.retryable = False
+            raise large
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        peak = usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
+        cost = {"cpu_ms": (usage.ru_utime + usage.ru_stime - self.before) * 1000, "rss": peak}
+        self.end({"t": "result", "id": self.id, "usage": cost}, body)
+
+    def fail(self, err):
+        import traceback
+
+        header = {
+            "t": "error",
+            "id": self.id,
+            "type": "UserError",
+            "class": type(err).__name__[:256],
+            "message": str(err)[:8192],
+            "stack": "".join(traceback.format_exception(type(err), err, err.__traceback__))[-8192:],
+            "retryable": getattr(err, "retryable", True) is not False,
+        }
+        if isinstance(err, SessionLost):
+            header["type"], header["details"] = "SessionLost", {"cause": "declared"}
+        elif isinstance(err, MemoryError):
+            header["type"] = "OutOfMemory"
+        elif self.cancelled and type(err).__name__ in ("CancelledError", "KeyboardInterrupt"):
+            header["type"] = "Cancelled"
+        else:
+            try:
+                details = json.dumps(getattr(err, "details"), allow_nan=False)
+                if len(details) <= 8192:
+                    header["details"] = json.loads(details)
+            except Exception:
+                pass  # none, or not JSON: the message stands
+        self.end(header)
+
+    def end(self, header, body=b""):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with self.lock:
+            self.open = False
+            if self.pending is not None:
+                send({"t": "progress", "id": self.id}, self.pending)
+        calls.pop(self.id, None)
+        send(header, body)
+
+
+def close():
+    if session is not None:
+        session._close()
+    sys.stdout.flush()
+    send({"t": "closed"})
+
+
+def submit(job):
+    """Runs job on the main thread when that is free, else on its own."""
+    if main_busy.acquire(blocking=False):
+        jobs.put(job)
+    else:
+        threading.Thread(target=job, daemon=True).start()
+
+
+def handle(header, body):
+    global scratch, limit_body, session
+    kind = header["t"]
+    if kind == "invoke":
+        call = calls[header["id"]] = Call(header, body)
+        submit(call.run)
+    elif kind == "init":
+        scratch = header.get("scratch") or scratch
+        limit_body = header.get("max_body") or limit_body
+        send({"t": "ready", "proto": 1, "runtime": "python %d.%d.%d" % sys.version_info[:3], "features": ["overlap"]})
+    elif kind == "load":
+        code[header["hash"]] = Code(header, body)
+    elif kind == "open":
+        session = Session(header["session"], header.get("epoch", 0))
+    elif kind == "cancel":
+        call = calls.get(header["id"])
+        if call is not None:
+            call.cancel(header.get("reason", ""))
+    elif kind == "close":
+        submit(close)
+    elif kind == "ping":
+        send({"t": "pong"})
+    elif kind == "shutdown":
+        os._exit(0)
+
+
+def read():
+    try:
+        while True:
+            lengths = stream.read(8)
+            if len(lengths) < 8:
+                break
+            head, size = LENGTHS.unpack(lengths)
+            header = json.loads(stream.read(head))
+            handle(header, stream.read(size) if size else b"")
+    finally:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    from time import monotonic
+
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)
+    sys.stderr.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)
+    threading.Thread(target=read, daemon=True, name="sojourn-frames").start()
+    while True:
+        job = jobs.get()
+        try:
+            job()
+        finally:
+            main_busy.release()

@@ -1,0 +1,15 @@
+// Package shim holds the programs that run inside Node and Python executors: they speak the frame protocol on descriptor 3 and call
+// the handler.
+package shim
+
+import _ "embed"
+
+// Node is an ES module for Node 18 or later.
+//
+//go:embed node.mjs
+var Node []byte
+
+// Python is a script for Python 3.9 or later.
+//
+//go:embed python.py
+var Python []byte
