@@ -76,7 +76,7 @@ web: web/dist/index.html ## build the dashboard, if it changed
 
 bench: build ## measure: P1 P4 P5 P6 on SQLite and PostgreSQL (SCENARIOS="P5" RUNS=5)
 	.ci/deps postgres
-	SOJOURN_POSTGRES_DURABLE=1 .ci/postgres $(BIN) bench $(SCENARIOS) --store sqlite,postgres --runs $(RUNS)
+	SOJOURN_TEST_DURABLE=1 .ci/postgres $(BIN) bench $(SCENARIOS) --store sqlite,postgres --runs $(RUNS)
 
 tools: $(TOOLS)/.stamp
 
