@@ -1,0 +1,30 @@
+// PM2: `pm2 start ecosystem.config.js` runs this directory's binary as app, as worker, or as both, each a process of its own.
+// SOJOURN_CONTAINER_TYPE says which: APP, WORKER or WORKER_AND_APP (the default). They may start in either order.
+const fs = require('node:fs');
+const path = require('node:path');
+
+const type = process.env.SOJOURN_CONTAINER_TYPE || 'WORKER_AND_APP';
+const roles = { APP: ['app'], WORKER: ['worker'], WORKER_AND_APP: ['app', 'worker'] }[type];
+if (!roles) {
+  throw new Error(`SOJOURN_CONTAINER_TYPE is "${type}": must be APP, WORKER or WORKER_AND_APP`);
+}
+
+// A release unpacked here carries the binary beside this file; a checkout has built it into bin/.
+const binary = [path.join(__dirname, 'sojourn'), path.join(__dirname, 'bin', 'sojourn')].find((file) => fs.existsSync(file)) || 'sojourn';
+
+module.exports = {
+  apps: roles.map((role) => ({
+    name: `sojourn-${role}`,
+    script: binary,
+    args: [role],
+    interpreter: 'none',
+    cwd: __dirname,
+    // The whole drain takes at most 25 s; killed earlier, work would have to wait for its leases.
+    kill_timeout: 40000,
+    // A settings mistake exits with 2 and stays down; everything else comes back, each time a little later.
+    stop_exit_codes: [0, 2],
+    exp_backoff_restart_delay: 200,
+    max_restarts: 1000,
+    merge_logs: true,
+  })),
+};
