@@ -1,0 +1,94 @@
+package payload
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// DecodeArgs reads an argument array into the pointers outs, by position. Fewer stored than outs leaves the others as
+// they are; more stored is ErrArgumentCount, naming both numbers. None counts as no arguments.
+func DecodeArgs(p Payload, outs ...any) error {
+	if p.IsZero() {
+		return nil
+	}
+	b := buffers.Get().(*buffer)
+	defer b.release()
+	r, err := b.open(p.Blob)
+	if err != nil {
+		return err
+	}
+	items, err := r.arguments()
+	if err != nil {
+		return err
+	}
+	n := 0
+	for ; ; n++ {
+		more, err := r.next(&items)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		if n < len(outs) {
+			err = r.into(outs[n])
+		} else {
+			err = r.skip() // only counted
+		}
+		if err != nil {
+			return at(err, "["+strconv.Itoa(n)+"]")
+		}
+	}
+	if err := r.end(); err != nil {
+		return err
+	}
+	if n > len(outs) {
+		return fmt.Errorf("%w: %d stored, %d wanted", ErrArgumentCount, n, len(outs))
+	}
+	return nil
+}
+
+// Args splits an argument array into one payload for each element; none has no elements. What is not an array is
+// ErrArgumentCount.
+func Args(p Payload) ([]Payload, error) {
+	if p.IsZero() {
+		return nil, nil
+	}
+	b := buffers.Get().(*buffer)
+	defer b.release()
+	r, err := b.open(p.Blob)
+	if err != nil {
+		return nil, err
+	}
+	items, err := r.arguments()
+	if err != nil {
+		return nil, err
+	}
+	out := []Payload{}
+	for {
+		more, err := r.next(&items)
+		if err != nil {
+			return nil, err
+		}
+		if !more {
+			return out, r.end()
+		}
+		var arg Payload
+		if err := r.payload(&arg); err != nil {
+			return nil, at(err, "["+strconv.Itoa(len(out))+"]")
+		}
+		out = append(out, arg)
+	}
+}
+
+// arguments enters the array of an argument list.
+func (r *reader) arguments() (blocks, error) {
+	tag, err := r.tag()
+	if err != nil {
+		return blocks{}, err
+	}
+	if tag != tagArray {
+		return blocks{}, fmt.Errorf("%w: arguments are not an array", ErrArgumentCount)
+	}
+	return r.enter(1)
+}

@@ -1,0 +1,131 @@
+package payload
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// Decode reads the value of p into what out points to, under the names and types of encoding/json: unknown keys are
+// ignored, keys match field names exactly or, failing that, in another case, null leaves anything but pointers, maps,
+// slices and interfaces as it is, and types with json.Unmarshaler or encoding.TextUnmarshaler read themselves. None
+// counts as null. An *any receives nil, bool, int64, float64, []byte, string, []any or map[string]any; a *Payload the
+// value undecoded. A []byte takes bytes, or a string of base64.
+//
+// A value that does not fit is ErrTypeMismatch or ErrIntegerOverflow, with its place; a double never becomes an integer.
+// On an error what out points to may be partly filled.
+func Decode(p Payload, out any) error {
+	if p.IsZero() {
+		return decodeNull(out)
+	}
+	b := buffers.Get().(*buffer)
+	defer b.release()
+	r, err := b.open(p.Blob)
+	if err != nil {
+		return err
+	}
+	if err := r.into(out); err != nil {
+		return err
+	}
+	return r.end()
+}
+
+// target returns what out points to.
+func target(out any) (reflect.Value, error) {
+	v := reflect.ValueOf(out)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return v, fmt.Errorf("%w: decode needs a non-nil pointer, not %T", ErrUnsupportedType, out)
+	}
+	return v.Elem(), nil
+}
+
+func decodeNull(out any) error {
+	r := reader{buf: []byte{tagNull}}
+	return r.into(out)
+}
+
+// into reads one value into what out points to; the common types by hand.
+func (r *reader) into(out any) error {
+	switch out := out.(type) {
+	case *any:
+		if out == nil {
+			break
+		}
+		if *out != nil { // it may hold a pointer to fill
+			return r.value(reflect.ValueOf(out).Elem())
+		}
+		v, err := r.any()
+		if err == nil {
+			*out = v
+		}
+		return err
+	case *string:
+		if out != nil && r.at(tagString) {
+			s, err := r.text()
+			*out = string(s)
+			return err
+		}
+	case *int64:
+		if out != nil && r.at(tagLong) {
+			n, err := r.long()
+			*out = n
+			return err
+		}
+	case *float64:
+		if out != nil && r.at(tagDouble) {
+			f, err := r.double()
+			*out = f
+			return err
+		}
+	case *bool:
+		if out != nil && r.at(tagBool) {
+			b, err := r.bool()
+			*out = b
+			return err
+		}
+	case *Payload:
+		if out != nil {
+			return r.payload(out)
+		}
+	}
+	v, err := target(out)
+	if err != nil {
+		return err
+	}
+	return r.value(v)
+}
+
+// at moves past the branch of the next value if it is tag.
+func (r *reader) at(tag byte) bool {
+	if r.pos < len(r.buf) && r.buf[r.pos] == tag {
+		r.pos++
+		return true
+	}
+	return false
+}
+
+// value reads one value into v, which must be settable.
+func (r *reader) value(v reflect.Value) error {
+	return decoderOf(v.Type())(r, v)
+}
+
+// payload takes the next value out as a payload of its own.
+func (r *reader) payload(out *Payload) error {
+	start := r.pos
+	if err := r.skip(); err != nil {
+		return err
+	}
+	b := buffers.Get().(*buffer)
+	defer b.release()
+	b.bin = append(append(b.bin[:0], header...), r.buf[start:r.pos]...)
+	p, err := b.seal()
+	if err == nil {
+		*out = p
+	}
+	return err
+}
+
+// mismatch says that a value of branch tag cannot go into a t.
+func mismatch(tag byte, t reflect.Type) error {
+	names := [...]string{"null", "boolean", "integer", "double", "bytes", "string", "array", "map"}
+	return fmt.Errorf("%w: %s into %s", ErrTypeMismatch, names[tag>>1], t)
+}

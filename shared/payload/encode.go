@@ -1,0 +1,279 @@
+package payload
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Encode turns a Go value into a payload. Names and shapes are those of encoding/json: struct tags with omitempty,
+// omitzero and string, embedded structs, string, integer and text map keys, json.Marshaler and encoding.TextMarshaler,
+// json.Number, json.RawMessage. Then the value keeps its kind: integers are longs (outside int64: ErrIntegerOverflow),
+// floats doubles (NaN and infinities: ErrNonFinite), []byte bytes, time.Time RFC 3339 text, and a Payload the value it
+// holds. Strings must be UTF-8 (ErrInvalidUTF8).
+//
+// Equal values give equal bytes: struct fields are written in declaration order, map keys sorted.
+func Encode(v any) (Payload, error) {
+	if p, ok := v.(Payload); ok && !p.IsZero() {
+		if err := Valid(p.Blob); err != nil {
+			return Payload{}, err
+		}
+		return p, nil
+	}
+	b := buffers.Get().(*buffer)
+	defer b.release()
+	w := writer{buf: append(b.bin[:0], header...)}
+	err := w.any(v)
+	b.bin = w.buf
+	if err != nil {
+		return Payload{}, err
+	}
+	return b.seal()
+}
+
+// EncodeArgs encodes positional arguments as one array; no arguments give the empty array.
+func EncodeArgs(args ...any) (Payload, error) {
+	b := buffers.Get().(*buffer)
+	defer b.release()
+	w := writer{buf: append(b.bin[:0], header...)}
+	err := w.args(args)
+	b.bin = w.buf
+	if err != nil {
+		return Payload{}, err
+	}
+	return b.seal()
+}
+
+// writer appends a datum to buf.
+type writer struct {
+	buf   []byte
+	depth int
+}
+
+func (w *writer) enter() error {
+	if w.depth++; w.depth > MaxDepth {
+		return fmt.Errorf("%w: more than %d levels, or a value that contains itself", ErrTooDeep, MaxDepth)
+	}
+	if len(w.buf) > MaxBytes { // stop early rather than build something huge only to refuse it
+		return fmt.Errorf("%w: the limit is %d bytes encoded", ErrTooLarge, MaxBytes)
+	}
+	return nil
+}
+
+func (w *writer) number(n int64) { w.buf = binary.AppendVarint(w.buf, n) }
+
+func (w *writer) null() { w.buf = append(w.buf, tagNull) }
+
+func (w *writer) bool(b bool) {
+	if b {
+		w.buf = append(w.buf, tagBool, 1)
+	} else {
+		w.buf = append(w.buf, tagBool, 0)
+	}
+}
+
+func (w *writer) long(n int64) {
+	w.buf = append(w.buf, tagLong)
+	w.number(n)
+}
+
+func (w *writer) ulong(n uint64) error {
+	if n > math.MaxInt64 {
+		return fmt.Errorf("%w: %d is outside signed 64 bit", ErrIntegerOverflow, n)
+	}
+	w.long(int64(n))
+	return nil
+}
+
+func (w *writer) double(f float64) error {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return fmt.Errorf("%w: %v", ErrNonFinite, f)
+	}
+	w.buf = append(w.buf, tagDouble)
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, math.Float64bits(f))
+	return nil
+}
+
+func (w *writer) bytes(b []byte) {
+	w.buf = append(w.buf, tagBytes)
+	w.number(int64(len(b)))
+	w.buf = append(w.buf, b...)
+}
+
+func (w *writer) string(s string) error {
+	w.buf = append(w.buf, tagString)
+	return w.text(s)
+}
+
+// text writes a map key, or a string whose branch is written.
+func (w *writer) text(s string) error {
+	if !utf8.ValidString(s) {
+		return fmt.Errorf("%w: %.40q", ErrInvalidUTF8, s)
+	}
+	w.number(int64(len(s)))
+	w.buf = append(w.buf, s...)
+	return nil
+}
+
+// jsonNumber writes integer syntax as a long, anything with a fraction or exponent as a double.
+func (w *writer) jsonNumber(s string) error {
+	if s == "" {
+		s = "0" // as encoding/json has it
+	}
+	if !json.Valid([]byte(s)) { // strconv takes more: signs, hexadecimal, leading zeros
+		return fmt.Errorf("%w: number %.40q", ErrInvalidJSON, s)
+	}
+	if !strings.ContainsAny(s, ".eE") {
+		n, err := strconv.ParseInt(s, 10, 64)
+		switch {
+		case errors.Is(err, strconv.ErrRange):
+			return fmt.Errorf("%w: %.40s is outside signed 64 bit", ErrIntegerOverflow, s)
+		case err != nil:
+			return fmt.Errorf("%w: number %.40q", ErrInvalidJSON, s)
+		}
+		w.long(n)
+		return nil
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%w: %.40s", ErrNonFinite, s)
+	case err != nil:
+		return fmt.Errorf("%w: number %.40q", ErrInvalidJSON, s)
+	}
+	return w.double(f)
+}
+
+func (w *writer) time(t time.Time) error {
+	text, err := t.MarshalText() // refuses years and zone offsets RFC 3339 cannot write
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsupportedType, err)
+	}
+	return w.string(string(text))
+}
+
+// payload writes the value p holds in place.
+func (w *writer) payload(p Payload) error {
+	if p.IsZero() {
+		w.null()
+		return nil
+	}
+	b := buffers.Get().(*buffer)
+	defer b.release()
+	r, err := b.open(p.Blob)
+	if err != nil {
+		return err
+	}
+	r.depth = w.depth
+	start := r.pos
+	if err := r.skip(); err != nil {
+		return err
+	}
+	if err := r.end(); err != nil {
+		return err
+	}
+	w.buf = append(w.buf, r.buf[start:]...)
+	return nil
+}
+
+// any has the common types by hand and leaves the rest to reflection.
+func (w *writer) any(v any) error {
+	switch v := v.(type) {
+	case nil:
+		w.null()
+	case bool:
+		w.bool(v)
+	case int:
+		w.long(int64(v))
+	case int64:
+		w.long(v)
+	case int32:
+		w.long(int64(v))
+	case float64:
+		return w.double(v)
+	case string:
+		return w.string(v)
+	case []byte:
+		if v == nil {
+			w.null()
+		} else {
+			w.bytes(v)
+		}
+	case []any:
+		if v == nil {
+			w.null()
+			return nil
+		}
+		return w.args(v)
+	case map[string]any:
+		return w.anyMap(v)
+	case json.Number:
+		return w.jsonNumber(string(v))
+	case time.Time:
+		return w.time(v)
+	case Payload:
+		return w.payload(v)
+	default:
+		rv := reflect.ValueOf(v)
+		return encoderOf(rv.Type())(w, rv)
+	}
+	return nil
+}
+
+// args writes an array; a nil slice is an empty one here.
+func (w *writer) args(items []any) error {
+	if err := w.enter(); err != nil {
+		return err
+	}
+	w.buf = append(w.buf, tagArray)
+	if len(items) > 0 {
+		w.number(int64(len(items)))
+		for i, item := range items {
+			if err := w.any(item); err != nil {
+				return at(err, "["+strconv.Itoa(i)+"]")
+			}
+		}
+	}
+	w.buf = append(w.buf, 0)
+	w.depth--
+	return nil
+}
+
+func (w *writer) anyMap(m map[string]any) error {
+	if m == nil {
+		w.null()
+		return nil
+	}
+	if err := w.enter(); err != nil {
+		return err
+	}
+	w.buf = append(w.buf, tagMap)
+	if len(m) > 0 {
+		var few [16]string
+		keys := few[:0]
+		for key := range m {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		w.number(int64(len(keys)))
+		for _, key := range keys {
+			if err := w.text(key); err != nil {
+				return err
+			}
+			if err := w.any(m[key]); err != nil {
+				return at(err, "."+key)
+			}
+		}
+	}
+	w.buf = append(w.buf, 0)
+	w.depth--
+	return nil
+}

@@ -1,0 +1,107 @@
+package payload
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// Schema is the canonical text of the one schema: a record of a union of null and seven one-field records, recursive
+// through arrays and maps.
+const Schema = `{"name":"durable_workflow.protocol.Value","type":"record","fields":[{"name":"value","type":["null",` +
+	`{"name":"durable_workflow.protocol.BooleanValue","type":"record","fields":[{"name":"boolean","type":"boolean"}]},` +
+	`{"name":"durable_workflow.protocol.LongValue","type":"record","fields":[{"name":"long","type":"long"}]},` +
+	`{"name":"durable_workflow.protocol.DoubleValue","type":"record","fields":[{"name":"double","type":"double"}]},` +
+	`{"name":"durable_workflow.protocol.BytesValue","type":"record","fields":[{"name":"bytes","type":"bytes"}]},` +
+	`{"name":"durable_workflow.protocol.StringValue","type":"record","fields":[{"name":"string","type":"string"}]},` +
+	`{"name":"durable_workflow.protocol.ArrayValue","type":"record","fields":[{"name":"items",` +
+	`"type":{"type":"array","items":"durable_workflow.protocol.Value"}}]},` +
+	`{"name":"durable_workflow.protocol.MapValue","type":"record","fields":[{"name":"entries",` +
+	`"type":{"type":"map","values":"durable_workflow.protocol.Value"}}]}]}]}`
+
+// header is the single-object magic C3 01 and the CRC-64-AVRO fingerprint of Schema, least significant byte first.
+const header = "\xC3\x01\xE2\xA3\x3D\xFF\x55\x80\x22\x37"
+
+// The zig-zag coded union branches, each the first byte of a datum.
+const (
+	tagNull   = 0x00
+	tagBool   = 0x02
+	tagLong   = 0x04
+	tagDouble = 0x06
+	tagBytes  = 0x08
+	tagString = 0x0a
+	tagArray  = 0x0c
+	tagMap    = 0x0e
+)
+
+var strict64 = base64.StdEncoding.Strict()
+
+// buffer is scratch space for one encoding or decoding: bin holds the frame, text its base64.
+type buffer struct{ bin, text []byte }
+
+var buffers = sync.Pool{New: func() any { return new(buffer) }}
+
+// release puts b back unless one large payload made it grow beyond what most need.
+func (b *buffer) release() {
+	if cap(b.bin) <= 64<<10 && cap(b.text) <= 64<<10 {
+		buffers.Put(b)
+	}
+}
+
+// seal turns the finished frame in b.bin into a payload.
+func (b *buffer) seal() (Payload, error) {
+	size := strict64.EncodedLen(len(b.bin))
+	if size > MaxBytes {
+		return Payload{}, fmt.Errorf("%w: %d bytes encoded, the limit is %d", ErrTooLarge, size, MaxBytes)
+	}
+	b.text = strict64.AppendEncode(b.text[:0], b.bin)
+	return Payload{Blob: string(b.text)}, nil
+}
+
+// open checks text and frame of blob and returns a reader at its datum, which lives in b.
+func (b *buffer) open(blob string) (reader, error) {
+	if len(blob) > MaxBytes {
+		return reader{}, fmt.Errorf("%w: %d bytes encoded, the limit is %d", ErrTooLarge, len(blob), MaxBytes)
+	}
+	// The standard decoder skips line breaks; the other clients refuse them.
+	if strings.IndexByte(blob, '\n') >= 0 || strings.IndexByte(blob, '\r') >= 0 {
+		return reader{}, fmt.Errorf("%w: line break in base64", ErrInvalidFraming)
+	}
+	b.text = append(b.text[:0], blob...)
+	bin, err := strict64.AppendDecode(b.bin[:0], b.text)
+	b.bin = bin
+	if err != nil {
+		return reader{}, fmt.Errorf("%w: not standard base64%s: %w", ErrInvalidFraming, jsonHint(blob), err)
+	}
+	switch {
+	case len(bin) < len(header) || string(bin[:2]) != header[:2]:
+		return reader{}, fmt.Errorf("%w: no single-object frame", ErrInvalidFraming)
+	case string(bin[:len(header)]) != header:
+		return reader{}, fmt.Errorf("%w: fingerprint %x", ErrUnsupportedSchema, bin[2:len(header)])
+	}
+	return reader{buf: bin, pos: len(header)}, nil
+}
+
+// jsonHint names the usual mistake: JSON text where a blob belongs.
+func jsonHint(blob string) string {
+	if text := strings.TrimLeft(blob, " \t"); text != "" && strings.IndexByte(`{["`, text[0]) >= 0 {
+		return " (it looks like JSON)"
+	}
+	return ""
+}
+
+// Valid checks a blob that came from outside, text, frame and datum to the last byte, without decoding it. Errors are
+// ErrInvalidFraming, ErrUnsupportedSchema and ErrTooLarge; nesting beyond MaxDepth is ErrInvalidFraming and ErrTooDeep.
+func Valid(blob string) error {
+	b := buffers.Get().(*buffer)
+	defer b.release()
+	r, err := b.open(blob)
+	if err != nil {
+		return err
+	}
+	if err := r.skip(); err != nil {
+		return err
+	}
+	return r.end()
+}

@@ -1,0 +1,140 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// FromJSON encodes one plain JSON value: 1 becomes a long, 1.0 and 1e0 doubles; an integer outside signed 64 bit is
+// ErrIntegerOverflow, anything that is not exactly one JSON value ErrInvalidJSON. Object keys are sorted; of equal keys
+// the last counts.
+func FromJSON(raw []byte) (Payload, error) {
+	b := buffers.Get().(*buffer)
+	defer b.release()
+	w := writer{buf: append(b.bin[:0], header...)}
+	err := w.json(raw)
+	b.bin = w.buf
+	if err != nil {
+		return Payload{}, err
+	}
+	return b.seal()
+}
+
+// json writes the value a JSON text stands for; no text is null, as a nil json.RawMessage is.
+func (w *writer) json(raw []byte) error {
+	if len(raw) == 0 {
+		return fmt.Errorf("%w: empty text", ErrInvalidJSON)
+	}
+	if !utf8.Valid(raw) {
+		return fmt.Errorf("%w: JSON text", ErrInvalidUTF8)
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidJSON, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("%w: more than one value", ErrInvalidJSON)
+	}
+	return w.any(v)
+}
+
+// ToJSON is the decoded view for people and APIs: keys sorted, integers and doubles distinct (7 and 7.0), bytes as
+// {"$type":"bytes","base64":"…"}; none is null.
+func ToJSON(p Payload) (json.RawMessage, error) {
+	var v any
+	if err := Decode(p, &v); err != nil {
+		return nil, err
+	}
+	return appendJSON(nil, v, true), nil
+}
+
+// appendJSON writes a plain value as read by reader.any. Bytes are a tagged object or, as encoding/json has it, their
+// base64 text.
+func appendJSON(out []byte, v any, tagged bool) []byte {
+	switch v := v.(type) {
+	case bool:
+		return strconv.AppendBool(out, v)
+	case int64:
+		return strconv.AppendInt(out, v, 10)
+	case float64:
+		return appendDouble(out, v)
+	case string:
+		return appendQuoted(out, v)
+	case []byte:
+		if tagged {
+			out = append(out, `{"$type":"bytes","base64":`...)
+		}
+		out = append(out, '"')
+		out = base64.StdEncoding.AppendEncode(out, v)
+		out = append(out, '"')
+		if tagged {
+			out = append(out, '}')
+		}
+		return out
+	case []any:
+		out = append(out, '[')
+		for i, item := range v {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendJSON(out, item, tagged)
+		}
+		return append(out, ']')
+	case map[string]any:
+		out = append(out, '{')
+		for i, key := range slices.Sorted(maps.Keys(v)) {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = append(appendQuoted(out, key), ':')
+			out = appendJSON(out, v[key], tagged)
+		}
+		return append(out, '}')
+	}
+	return append(out, "null"...)
+}
+
+// appendDouble keeps a fraction or exponent in the text, so that FromJSON makes a double of it again.
+func appendDouble(out []byte, f float64) []byte {
+	start := len(out)
+	format := byte('f')
+	if abs := max(f, -f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	out = strconv.AppendFloat(out, f, format, -1, 64)
+	if bytes.IndexByte(out[start:], '.') < 0 && bytes.IndexByte(out[start:], 'e') < 0 {
+		out = append(out, ".0"...)
+	}
+	return out
+}
+
+func appendQuoted(out []byte, s string) []byte {
+	if strings.IndexFunc(s, needsEscape) < 0 {
+		out = append(out, '"')
+		out = append(out, s...)
+		return append(out, '"')
+	}
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		panic("payload: a string has no JSON form: " + err.Error())
+	}
+	return append(out, quoted...)
+}
+
+func needsEscape(c rune) bool {
+	switch c {
+	case '"', '\\', '<', '>', '&', '\u2028', '\u2029', utf8.RuneError:
+		return true
+	}
+	return c < ' '
+}

@@ -1,0 +1,126 @@
+// Package payload turns Go values into the one stored value encoding, the avro envelope, and back.
+//
+// Every input, argument list, result and failure detail is kept as the standard base64 text of an Avro single-object
+// frame with one fixed recursive schema (Schema), so that Go, Python, Rust and JavaScript meet in the same bytes.
+package payload
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// Codec is the only codec of an envelope.
+const Codec = "avro"
+
+// MaxBytes is the longest blob accepted or produced, in bytes of base64 text, which is what is stored and transported.
+const MaxBytes = 2 << 20
+
+// MaxDepth is how many arrays and maps may lie inside one another.
+const MaxDepth = 512
+
+// Payload is an encoded value: the base64 text of the frame, or empty for "none". It is immutable. A Payload that came
+// from outside is only as good as its text: check it once with Valid before storing it.
+//
+// Inside Go values a Payload stands for the value it holds: Encode and EncodeArgs put its content in place, and decoding
+// into a Payload takes the element out undecoded.
+type Payload struct{ Blob string }
+
+// IsZero reports whether there is no value at all; an encoded null is a value.
+func (p Payload) IsZero() bool { return p.Blob == "" }
+
+const (
+	envelopeHead = `{"codec":"` + Codec + `","blob":"`
+	envelopeTail = `"}`
+)
+
+// MarshalJSON gives {"codec":"avro","blob":"…"}, or null for none.
+func (p Payload) MarshalJSON() ([]byte, error) {
+	if p.IsZero() {
+		return []byte("null"), nil
+	}
+	out := make([]byte, 0, len(envelopeHead)+len(p.Blob)+len(envelopeTail))
+	out = append(out, envelopeHead...)
+	if plainText(p.Blob) {
+		out = append(out, p.Blob...)
+		return append(out, envelopeTail...), nil
+	}
+	quoted, err := json.Marshal(p.Blob) // not base64, but still only text: never let it close the string
+	if err != nil {
+		return nil, err
+	}
+	out = append(out[:len(out)-1], quoted...)
+	return append(out, '}'), nil
+}
+
+// UnmarshalJSON takes an envelope object, a bare string (the blob alone, as history events carry it) or null. Any other
+// codec is ErrUnsupportedCodec, any other shape ErrInvalidFraming. The blob itself is not looked into: see Valid.
+func (p *Payload) UnmarshalJSON(raw []byte) error {
+	if len(raw) > len(envelopeHead)+len(envelopeTail) && string(raw[:len(envelopeHead)]) == envelopeHead {
+		blob := raw[len(envelopeHead) : len(raw)-len(envelopeTail)]
+		if string(raw[len(raw)-len(envelopeTail):]) == envelopeTail && plainText(blob) {
+			p.Blob = string(blob)
+			return nil
+		}
+	}
+	raw = bytes.TrimSpace(raw)
+	if string(raw) == "null" {
+		p.Blob = ""
+		return nil
+	}
+	if len(raw) == 0 {
+		return fmt.Errorf("%w: no JSON value", ErrInvalidFraming)
+	}
+	switch raw[0] {
+	case '"':
+		var blob string
+		if err := json.Unmarshal(raw, &blob); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalidFraming, err)
+		}
+		return p.set(blob)
+	case '{':
+		var envelope struct {
+			Codec *string `json:"codec"`
+			Blob  *string `json:"blob"`
+		}
+		if err := json.Unmarshal(raw, &envelope); err != nil {
+			return fmt.Errorf("%w: envelope: %w", ErrInvalidFraming, err)
+		}
+		if envelope.Codec == nil {
+			return fmt.Errorf("%w: envelope names no codec", ErrUnsupportedCodec)
+		}
+		if *envelope.Codec != Codec {
+			return fmt.Errorf("%w: %.40q", ErrUnsupportedCodec, *envelope.Codec)
+		}
+		if envelope.Blob == nil {
+			return fmt.Errorf("%w: envelope without blob", ErrInvalidFraming)
+		}
+		return p.set(*envelope.Blob)
+	}
+	return fmt.Errorf("%w: want an envelope, a base64 string or null", ErrInvalidFraming)
+}
+
+func (p *Payload) set(blob string) error {
+	if blob == "" {
+		return fmt.Errorf("%w: empty blob", ErrInvalidFraming)
+	}
+	p.Blob = blob
+	return nil
+}
+
+// plainText reports whether s is made of the base64 alphabet alone, and so needs no escaping in JSON.
+func plainText[T string | []byte](s T) bool {
+	for i := range len(s) {
+		if !base64Byte[s[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+var base64Byte = func() (t [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") {
+		t[c] = true
+	}
+	return t
+}()
