@@ -99,5 +99,6 @@ web/dist/index.html: $(WEB) web/node_modules/.installed
 	@touch $@
 
 $(TOOLS)/.stamp: tools/go.mod tools/go.sum
+	@mkdir -p $(TOOLS)
 	go -C tools build -o ../$(TOOLS)/ tool
 	@touch $@

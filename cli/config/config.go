@@ -6,14 +6,14 @@ import "time"
 // Role is what a process is. It decides which flags a subcommand takes, some defaults, and what is checked.
 type Role string
 
+// The roles.
 const (
-	// Any is the bare binary without a subcommand: its role is read from the setting container-type.
-	Any    Role = ""
-	App    Role = "app"
-	Worker Role = "worker"
-	Both   Role = "both" // app and worker in one process
-	Dev    Role = "dev"  // both, on this machine alone: no tokens
-	Client Role = "client"
+	Any    Role = ""       // the bare binary without a subcommand: container-type says what it is
+	App    Role = "app"    // a control plane
+	Worker Role = "worker" // a worker that connects to an app
+	Both   Role = "both"   // app and worker in one process
+	Dev    Role = "dev"    // both, on this machine alone: no tokens
+	Client Role = "client" // a command that calls an app
 )
 
 // RunsApp reports whether a process of this role is a control plane.
