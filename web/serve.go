@@ -1,0 +1,170 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+const (
+	// Everything comes from the binary: no inline script, no other host. Sockets of the page's own origin count as 'self'.
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
+		"manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+	// The fallback is one file and brings its style along.
+	fallbackPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+	immutable  = "public, max-age=31536000, immutable" // names below assets/ carry a hash of what is in them
+	revalidate = "no-cache"
+	gzipFrom   = 1024 // bytes; below that the frame is larger than what it saves
+)
+
+// file is one servable body.
+type file struct {
+	body    []byte
+	kind    string // media type
+	cache   string
+	policy  string
+	etag    string
+	gzipped func() []byte // made at the first request that wants it; nil when it saves nothing
+}
+
+func newFile(name string, body []byte, csp string) *file {
+	f := &file{body: body, kind: mediaType(name), cache: revalidate, policy: csp}
+	if strings.HasPrefix(name, "assets/") {
+		f.cache = immutable
+	}
+	sum := sha256.Sum256(body)
+	f.etag = `"` + hex.EncodeToString(sum[:12]) + `"`
+	f.gzipped = sync.OnceValue(func() []byte { return squeeze(f.kind, body) })
+	return f
+}
+
+// mediaType does not ask the machine's own tables, so every host answers alike.
+func mediaType(name string) string {
+	switch ext := path.Ext(name); ext {
+	case ".js", ".mjs":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	case ".json", ".map":
+		return "application/json"
+	default:
+		if kind := mime.TypeByExtension(ext); kind != "" {
+			return kind
+		}
+		return "application/octet-stream"
+	}
+}
+
+func squeeze(kind string, body []byte) []byte {
+	text := strings.HasPrefix(kind, "text/") || strings.HasPrefix(kind, "application/json") || kind == "image/svg+xml"
+	if len(body) < gzipFrom || !text {
+		return nil
+	}
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil
+	}
+	if _, err := w.Write(body); err != nil {
+		return nil
+	}
+	if err := w.Close(); err != nil || b.Len() >= len(body) {
+		return nil
+	}
+	return b.Bytes()
+}
+
+// serve reads the files of dist once; they never change while the binary runs.
+func serve(dist fs.FS) http.Handler {
+	files := map[string]*file{}
+	_ = fs.WalkDir(dist, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), ".") {
+			return nil
+		}
+		if body, err := fs.ReadFile(dist, name); err == nil {
+			files[name] = newFile(name, body, policy)
+		}
+		return nil
+	})
+	index, ok := files["index.html"]
+	if !ok {
+		files, index = nil, newFile("index.html", fallback, fallbackPolicy)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		name := strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/")
+		f, ok := files[name]
+		switch {
+		case ok:
+		case missing(name):
+			http.NotFound(w, r)
+			return
+		default:
+			f = index
+		}
+		f.write(w, r)
+	})
+}
+
+// missing tells a file that does not exist from a route of the page: identifiers may hold dots, so only names at the root and
+// below assets/ are taken for files.
+func missing(name string) bool {
+	if strings.HasPrefix(name, "assets/") {
+		return true
+	}
+	return !strings.Contains(name, "/") && path.Ext(name) != "" && path.Ext(name) != ".html"
+}
+
+func (f *file) write(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", f.policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", f.cache)
+	h.Set("Content-Type", f.kind)
+	h.Set("Vary", "Accept-Encoding")
+	etag, body := f.etag, f.body
+	if small := f.gzipped(); small != nil && acceptsGzip(r) {
+		etag, body = strings.TrimSuffix(etag, `"`)+`-gz"`, small
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Etag", etag)
+	if strings.Contains(r.Header.Get("If-None-Match"), etag) {
+		h.Del("Content-Encoding")
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(body) // a browser that left is no error of ours
+	}
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for _, part := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
+		name, q, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if name == "gzip" && strings.ReplaceAll(q, " ", "") != "q=0" {
+			return true
+		}
+	}
+	return false
+}
