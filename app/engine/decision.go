@@ -22,6 +22,7 @@ type Answer struct {
 	Recorded bool
 	Created  []string // ids of the tasks this made
 	NextTask string   // the task that will be tried again
+	Refused  error    // the caller is refused, though something was written: a late result that sets its task free
 }
 
 // SessionChange is what becomes of one session, with what its timeline says of it.
@@ -49,4 +50,5 @@ type Start struct {
 	Request       protocol.StartRequest
 	Arguments     string // blob of the argument array, may be empty
 	ContinuedFrom *Run
+	Carry         []Signal // signals the run before had not seen
 }

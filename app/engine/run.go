@@ -42,6 +42,7 @@ type Head struct {
 	CommandSeq  int64        `json:"command_seq,omitempty"` // of its last command
 	Tasks       int64        `json:"tasks,omitempty"`       // workflow tasks made so far
 	Task        *Task        `json:"task,omitempty"`        // the open workflow task; at most one
+	Seen        int64        `json:"seen,omitempty"`        // last event a completed workflow task had been shown
 	Wake        int64        `json:"wake,omitempty"`        // last event that wants a workflow task; a task that was shown less owes another
 	WakeFor     *Cause       `json:"wake_for,omitempty"`    // what that event was
 	Last        *Completed   `json:"last,omitempty"`        // the last accepted completion of a workflow task

@@ -69,6 +69,21 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
+// Any says whether some row satisfies is. It walks in no order and stops at the first.
+func (t *Table[K, V]) Any(is func(V) bool) bool {
+	for l := t; l != nil; l = l.under {
+		for k, v := range l.rows {
+			if v == nil || !is(*v) {
+				continue
+			}
+			if now, ok := t.Get(k); ok && (l == t || is(now)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (t *Table[K, V]) keys() []K {
 	keys := make([]K, 0, t.size)
 	for l := t; l != nil; l = l.under {

@@ -1,0 +1,406 @@
+package engine
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// scheduleActivity opens an activity. One whose session has ended, or may not be made, fails in the same step: it would wait for ever.
+func (st *step) scheduleActivity(c protocol.Command, seq int64) {
+	d := &history.ActivityScheduled{
+		Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: c.ActivityType, Arguments: c.Arguments.Blob,
+		PayloadCodec: codecOf(c.Arguments.Blob), Requirements: c.Requirements, Priority: c.Priority,
+		Activity:     &history.ActivitySnapshot{Queue: c.Queue, RetryPolicy: c.RetryPolicy},
+		StartToClose: c.StartToClose, ScheduleToStart: c.ScheduleToStart, ScheduleToClose: c.ScheduleToClose, Heartbeat: c.Heartbeat,
+		Parallel: c.Parallel, SessionID: c.SessionID,
+	}
+	if d.Activity.Queue == "" {
+		d.Activity.Queue = st.Queue
+		if c.WorkerSession != nil && c.WorkerSession.Queue != "" {
+			d.Activity.Queue = c.WorkerSession.Queue
+		}
+	}
+	if d.Priority == 0 {
+		d.Priority = st.Priority
+	}
+	if c.WorkerSession != nil {
+		d.SessionID, d.Session = c.WorkerSession.SessionID, raw(c.WorkerSession)
+	}
+	st.emit(d)
+	if d.SessionID == "" {
+		return
+	}
+	sess, refused := st.sessionFor(d.SessionID, c.WorkerSession)
+	if refused != nil {
+		a, _ := st.Activities.Get(seq)
+		st.fail(a, history.Failure{
+			Category: "session", Message: refused.Message, ExceptionType: string(refused.Reason), NonRetryable: true,
+		}, "")
+		return
+	}
+	sess.Ready++
+	st.keep(sess)
+}
+
+// outcome says who ended the activity's attempt, if one is under way.
+func (a *Activity) outcome() history.Attempt {
+	t := history.Attempt{Number: a.Attempt, Lost: a.Lost}
+	if a.State == LeasedState {
+		t.AttemptID, t.Worker, t.Release = AttemptID(a.RunID, a.Seq, a.Delivery), a.Owner, a.Lease.Release
+		t.SessionEpoch, t.StartedAt = a.Epoch, a.LeasedAt
+	}
+	return t
+}
+
+// endActivity takes the activity out of its session's counts: it is about to end or to be tried again. by says that its holder reported, which
+// moves the session's idle clock as long as the holder still owns it under the same epoch and its lease lives.
+func (st *step) endActivity(a Activity, by bool) {
+	if a.SessionID == "" {
+		return
+	}
+	s, ok := st.session(a.SessionID)
+	if !ok {
+		return
+	}
+	switch {
+	case a.State == Ready:
+		s.Ready = max(0, s.Ready-1)
+	case a.State == LeasedState && a.Epoch == s.Epoch:
+		s.Active = max(0, s.Active-1)
+		if by && s.HeldBy(a.Owner, st.now.Time) {
+			s.touch(st.now.Time)
+		}
+	default:
+		return
+	}
+	st.keep(s)
+}
+
+// readyAgain counts the activity as ready in its session.
+func (st *step) readyAgain(a Activity) {
+	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" {
+		s.Ready++
+		st.keep(s)
+	}
+}
+
+// holdsActivity checks a report about an attempt, in the order callers rely on.
+func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error) {
+	id := StepID(st.ID, seq)
+	if seq > st.CommandSeq {
+		return Activity{}, protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id)
+	}
+	if !st.Status.Open() {
+		err := runClosed(&st.Head)
+		switch st.Status {
+		case protocol.RunCancelled:
+			err.Reason = protocol.ReasonRunCancelled
+		case protocol.RunTerminated:
+			err.Reason = protocol.ReasonRunTerminated
+		}
+		return Activity{}, err.With("cancel_requested", true)
+	}
+	a, ok := st.Activities.Get(seq)
+	if !ok || a.State != LeasedState || a.Delivery != h.Delivery {
+		return Activity{}, protocol.Refuse(protocol.ReasonStaleAttempt, "attempt %s is over", AttemptID(st.ID, seq, h.Delivery)).
+			With("can_continue", false).With("cancel_requested", !ok)
+	}
+	if a.Owner != h.Owner || h.Incarnation != "" && h.Incarnation != a.Incarnation {
+		return Activity{}, protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", id, a.Owner).With("lease_owner", a.Owner)
+	}
+	if !a.Until.After(st.now.Time) {
+		return Activity{}, protocol.Refuse(protocol.ReasonStaleAttempt, "the lease of attempt %s ended at %s", AttemptID(st.ID, seq, h.Delivery),
+			a.Until.Format(time.RFC3339)).With("can_continue", false)
+	}
+	if epoch != 0 && epoch != a.Epoch {
+		return Activity{}, protocol.Refuse(protocol.ReasonStaleSessionEpoch, "the attempt runs under epoch %d, not %d", a.Epoch, epoch)
+	}
+	return a, nil
+}
+
+// superseded says whether a workflow-scoped session went to another epoch under the attempt: its result must not count.
+func (st *step) superseded(a Activity) bool {
+	s, ok := st.session(a.SessionID)
+	return a.SessionID != "" && ok && s.Door == DoorWorkflow && s.Epoch != a.Epoch
+}
+
+// refuseSuperseded sets the task free and refuses its late result.
+func (st *step) refuseSuperseded(a Activity) {
+	s, _ := st.session(a.SessionID)
+	st.release(a, "stale_session_epoch", false, false)
+	st.d.Answer.Refused = protocol.Refuse(protocol.ReasonStaleSessionEpoch, "session %s went from epoch %d to %d", s.ID, a.Epoch, s.Epoch).
+		With("session_epoch", s.Epoch).With("can_continue", false)
+}
+
+// CompleteActivity is an attempt that gave a result. Hash is of the result.
+type CompleteActivity struct {
+	Seq int64
+	Holder
+	Epoch     int64 // 0: the client did not say
+	Result    string
+	Hash      string
+	Recovered *protocol.Recovered
+}
+
+func (in CompleteActivity) decide(st *step) error {
+	a, err := st.holdsActivity(in.Seq, in.Holder, in.Epoch)
+	if err != nil {
+		return err
+	}
+	if st.superseded(a) {
+		st.refuseSuperseded(a)
+		return nil
+	}
+	rebuilt := st.recovered(a, in.Recovered)
+	st.endActivity(a, true)
+	st.emit(&history.ActivityCompleted{
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Result: in.Result, PayloadCodec: codecOf(in.Result),
+		BodyHash: in.Hash, Recovered: rebuilt, Attempt: a.outcome(), Parallel: a.Parallel,
+	})
+	st.d.Answer.Outcome, st.d.Answer.Recorded = "completed", true
+	return nil
+}
+
+func (st *step) recovered(a Activity, r *protocol.Recovered) int {
+	if r == nil {
+		return 0
+	}
+	st.emit(&history.SessionRecovered{
+		CommandSequence: a.Seq, SessionID: a.SessionID, Epoch: a.Epoch, Rebuild: r.Rebuild, Cause: r.Cause, Retries: r.Retries,
+	})
+	return r.Retries
+}
+
+// FailActivity is an attempt that failed; whether another follows is the retry policy's to say.
+type FailActivity struct {
+	Seq int64
+	Holder
+	Epoch     int64
+	Failure   protocol.Failure
+	Hash      string
+	Recovered *protocol.Recovered
+}
+
+func (in FailActivity) decide(st *step) error {
+	a, err := st.holdsActivity(in.Seq, in.Holder, in.Epoch)
+	if err != nil {
+		return err
+	}
+	if st.superseded(a) {
+		st.refuseSuperseded(a)
+		return nil
+	}
+	st.recovered(a, in.Recovered)
+	st.endActivity(a, true)
+	if in.Failure.Cancelled && a.Cancel {
+		st.emit(&history.ActivityCancelled{
+			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: in.Failure.Message, Attempt: a.outcome(), Parallel: a.Parallel,
+		})
+		st.d.Answer = Answer{Outcome: "cancelled", Recorded: true}
+		return nil
+	}
+	st.tryAgain(a, reported(in.Failure), "", in.Hash)
+	st.d.Answer.Outcome, st.d.Answer.Recorded = "failed", true
+	return nil
+}
+
+// reported is a worker's failure as history keeps it.
+func reported(f protocol.Failure) history.Failure {
+	category := "application"
+	switch {
+	case f.Kind != "":
+		category = f.Kind
+	case f.Cancelled:
+		category = "cancelled"
+	}
+	return history.Failure{
+		Category: category, Message: f.Message, ExceptionType: f.Type, ExceptionCls: f.Class, Code: f.Code,
+		NonRetryable: f.NonRetryable || f.Retryable != nil && !*f.Retryable, Exception: exception(f),
+	}
+}
+
+// exception is the object a workflow's own language reads a failure from.
+func exception(f protocol.Failure) json.RawMessage {
+	e := struct {
+		Type         string          `json:"type,omitempty"`
+		Class        string          `json:"class,omitempty"`
+		Message      string          `json:"message"`
+		Code         json.RawMessage `json:"code,omitempty"`
+		NonRetryable bool            `json:"non_retryable,omitempty"`
+		Details      json.RawMessage `json:"details,omitempty"`
+		Codec        string          `json:"details_payload_codec,omitempty"`
+	}{Type: f.Type, Class: f.Class, Message: f.Message, Code: f.Code, NonRetryable: f.NonRetryable, Details: f.Details}
+	if len(f.Details) > 0 {
+		e.Codec = payload.Codec
+	}
+	return raw(e)
+}
+
+// tryAgain ends an attempt with a failure or a timeout: another follows when the policy says so, else the activity ends.
+func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
+	delay, again := retries(a.Retry, a.Failures+1, f.ExceptionType, f.NonRetryable)
+	if !again {
+		if timeout != "" {
+			st.timedOut(a, f, timeout)
+			return
+		}
+		st.fail(a, f, hash)
+		return
+	}
+	at := plus(st.now, delay)
+	st.emit(&history.ActivityRetryScheduled{
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, AvailableAt: at, TimeoutKind: timeout,
+		Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
+	})
+	st.d.Answer.NextTask = StepID(st.ID, a.Seq)
+	if n, _ := st.Activities.Get(a.Seq); n.State == Ready {
+		st.readyAgain(n)
+	}
+}
+
+func (st *step) fail(a Activity, f history.Failure, hash string) {
+	f.ID = st.failureID()
+	st.emit(&history.ActivityFailed{
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, BodyHash: hash, Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
+	})
+}
+
+func (st *step) timedOut(a Activity, f history.Failure, kind string) {
+	f.ID = st.failureID()
+	st.emit(&history.ActivityTimedOut{
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, TimeoutKind: kind, Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
+	})
+}
+
+// HeartbeatActivity renews the lease of an attempt, and the session it runs in. Beat is a sign of life of the activity's own code.
+type HeartbeatActivity struct {
+	Seq int64
+	Holder
+	Epoch    int64
+	Beat     bool
+	Progress json.RawMessage
+}
+
+func (in HeartbeatActivity) decide(st *step) error {
+	a, err := st.holdsActivity(in.Seq, in.Holder, in.Epoch)
+	if err != nil {
+		return err
+	}
+	a.Until = plus(st.now, time.Duration(a.Length)*time.Microsecond)
+	if in.Beat {
+		a.HeartbeatAt = st.now
+	}
+	if len(in.Progress) > 0 {
+		a.Progress = in.Progress
+	}
+	st.Activities.Put(a.Seq, a)
+	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && s.HeldBy(a.Owner, st.now.Time) {
+		s.touch(st.now.Time)
+		st.keep(s)
+	}
+	st.d.Answer = Answer{Outcome: "heartbeat_recorded", Recorded: true}
+	return nil
+}
+
+// ReleaseActivity ends a delivery without an outcome: undone (it never reached the worker), lost (the worker died with it), or handed back.
+type ReleaseActivity struct {
+	Seq      int64
+	Delivery int64
+	Why      string
+	Undone   bool
+	Lost     bool
+}
+
+func (in ReleaseActivity) decide(st *step) error {
+	a, ok := st.Activities.Get(in.Seq)
+	if !ok || a.State != LeasedState || a.Delivery != in.Delivery {
+		return protocol.Refuse(protocol.ReasonStaleAttempt, "attempt %s is over", AttemptID(st.ID, in.Seq, in.Delivery))
+	}
+	st.release(a, in.Why, in.Undone, in.Lost)
+	st.d.Answer = Answer{Outcome: "returned", Recorded: true}
+	return nil
+}
+
+// release makes a leased activity ready again, or fails it as poison when its workers died too often.
+func (st *step) release(a Activity, why string, undone, lost bool) {
+	st.endActivity(a, false)
+	if undone {
+		a.Attempt--
+	} else {
+		a.Lost = appendLost(slices.Clone(a.Lost), history.Lost{Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: st.now, Why: why})
+		if lost {
+			a.Losses++
+		} else if why != ReturnedDraining {
+			a.Returns++
+		}
+	}
+	if a.Losses >= MaxLosses || a.Losses+a.Returns >= MaxDeliveries {
+		st.fail(a, history.Failure{
+			Category: "poison", ExceptionType: "poison", NonRetryable: true,
+			Message: "given up after " + count(a.Losses, "lost worker") + " and " + count(a.Returns, "hand-back") + ": " + why,
+		}, "")
+		return
+	}
+	a.Lease, a.Epoch, a.Progress, a.HeartbeatAt, a.Cancel = Lease{}, 0, nil, history.Time{}, false
+	a.State, a.ReadyAt = Ready, st.now
+	st.Activities.Put(a.Seq, a)
+	st.readyAgain(a)
+}
+
+// ReturnedDraining is the reason of a hand-back that says nothing about the task.
+const ReturnedDraining = "draining"
+
+// DueActivity moves an activity forward in time: back-off, lease, the four timeouts.
+type DueActivity struct{ Seq int64 }
+
+func (in DueActivity) decide(st *step) error {
+	if err := st.open(); err != nil {
+		return err
+	}
+	a, ok := st.Activities.Get(in.Seq)
+	if !ok {
+		return errNotDue
+	}
+	at, what := a.due()
+	if at.IsZero() || at.After(st.now.Time) {
+		return errNotDue
+	}
+	switch what {
+	case "retry":
+		a.State, a.ReadyAt = Ready, st.now
+		st.Activities.Put(a.Seq, a)
+		st.readyAgain(a)
+	case "lease":
+		st.release(a, "lease_expired", false, true)
+	case "schedule_to_close":
+		st.endActivity(a, false)
+		st.timedOut(a, timeout(what), what)
+	default:
+		st.endActivity(a, false)
+		st.tryAgain(a, timeout(what), what, "")
+	}
+	return nil
+}
+
+func timeout(kind string) history.Failure {
+	return history.Failure{Category: "timeout", Message: "activity timed out: " + kind, ExceptionType: "ActivityTimeout"}
+}
+
+// cancelActivity ends an activity at the workflow's word: at once, whoever works on it is told to stop.
+func (st *step) cancelActivity(target, seq int64) {
+	a, ok := st.Activities.Get(target)
+	st.emit(&history.ActivityCancelRequested{CommandSequence: seq, Target: target, Effect: effect(ok)})
+	if !ok {
+		return
+	}
+	st.endActivity(a, false)
+	st.emit(&history.ActivityCancelled{
+		Sequence: target, ExecutionID: StepID(st.ID, target), ActivityType: a.Type, Reason: "cancelled by the workflow",
+		Attempt: a.outcome(), Parallel: a.Parallel,
+	})
+}

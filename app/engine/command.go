@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// command applies one command of an accepted completion. Each leaves at least one event and takes the next command sequence.
+func (st *step) command(c protocol.Command) error {
+	seq := st.CommandSeq + 1
+	switch c.Type {
+	case protocol.ScheduleActivity:
+		st.scheduleActivity(c, seq)
+	case protocol.StartTimer:
+		st.startTimer(c, seq)
+	case protocol.OpenSignalWait:
+		st.openWait(c, seq)
+	case protocol.RecordSideEffect:
+		st.emit(&history.SideEffectRecorded{Sequence: seq, Result: c.Result.Blob, PayloadCodec: codecOf(c.Result.Blob)})
+	case protocol.RecordVersionMarker:
+		st.emit(&history.VersionMarkerRecorded{
+			Sequence: seq, ChangeID: c.ChangeID, Version: c.Version, MinSupported: c.MinSupported, MaxSupported: c.MaxSupported,
+		})
+	case protocol.StartSession:
+		st.startSession(c, seq)
+	case protocol.EndSession:
+		st.endSession(c, seq)
+	case protocol.CancelActivity:
+		st.cancelActivity(c.Target, seq)
+	case protocol.CancelTimer:
+		st.cancelTimer(c.Target, seq)
+	case protocol.SignalWorkflow:
+		st.sendSignal(c, seq)
+	case protocol.CompleteWorkflow:
+		st.closeOpen("workflow completed")
+		st.endChain("workflow completed")
+		st.emit(&history.WorkflowCompleted{Output: c.Result.Blob, PayloadCodec: codecOf(c.Result.Blob)})
+	case protocol.FailWorkflow:
+		st.failRun(c)
+	case protocol.ContinueAsNew:
+		st.continueAsNew(c, seq)
+	default:
+		return protocol.Invalid("type", "unknown command %q", c.Type)
+	}
+	return nil
+}
+
+func (st *step) failRun(c protocol.Command) {
+	st.closeOpen("workflow failed")
+	st.endChain("workflow failed")
+	f := &history.WorkflowFailed{SourceKind: "workflow_run", SourceID: st.ID, Failure: history.Failure{
+		ID: st.failureID(), Category: "application", Message: c.Message, ExceptionType: c.ExceptionType, ExceptionCls: c.ExceptionClass,
+		NonRetryable: c.NonRetryable, Exception: c.Exception,
+	}}
+	if c.FailedActivityID != "" {
+		f.SourceKind, f.SourceID, f.Category = "activity_execution", c.FailedActivityID, "activity"
+	}
+	st.emit(f)
+}
+
+// continueAsNew closes the run and says which run goes on; signals the workflow has not seen go with it, sessions of the workflow id stay.
+func (st *step) continueAsNew(c protocol.Command, seq int64) {
+	was := *st.Run
+	next := Start{
+		RunID: DerivedRunID(st.ID, seq, st.now.Time), Number: st.Number + 1, Arguments: c.Arguments.Blob, ContinuedFrom: &was,
+		Request: protocol.StartRequest{
+			Namespace: st.Namespace, WorkflowID: st.WorkflowID, WorkflowType: st.Type, TaskQueue: st.Queue, BusinessKey: st.BusinessKey,
+			Memo: st.Memo, SearchAttributes: st.SearchAttributes, RunTimeout: st.RunTimeout, Priority: &was.Priority,
+		},
+	}
+	if c.WorkflowType != "" {
+		next.Request.WorkflowType = c.WorkflowType
+	}
+	if c.Queue != "" {
+		next.Request.TaskQueue = c.Queue
+	}
+	for _, s := range st.Signals.All() {
+		next.Carry = append(next.Carry, s)
+	}
+	st.closeOpen("workflow continued as new")
+	st.emit(&history.WorkflowContinuedAsNew{Sequence: seq, NewRunID: next.RunID, NewRunNumber: next.Number, ClosedReason: "continued"})
+	st.d.Continue = &next
+}
+
+// closeOpen ends everything open in the run, with its events, before the event that closes it.
+func (st *step) closeOpen(why string) {
+	for k, a := range st.Activities.All() {
+		st.endActivity(a, false)
+		st.emit(&history.ActivityCancelled{
+			Sequence: k, ExecutionID: StepID(st.ID, k), ActivityType: a.Type, Reason: why, Attempt: a.outcome(), Parallel: a.Parallel,
+		})
+	}
+	for k, t := range st.Timers.All() {
+		st.emit(&history.TimerCancelled{Sequence: k, TimerID: StepID(st.ID, k), Kind: t.Kind, Parallel: t.Parallel})
+	}
+}
+
+// EndRun closes a run at somebody's word: cancel, or terminate.
+type EndRun struct {
+	Terminate bool
+	Reason    string
+	Identity  string
+}
+
+func (in EndRun) decide(st *step) error {
+	if err := st.notActive(); err != nil {
+		return err
+	}
+	id := st.eventID("c")
+	if in.Terminate {
+		st.emit(&history.TerminateRequested{CommandID: id, Reason: in.Reason, Identity: in.Identity})
+		st.closeOpen("workflow terminated")
+		st.endChain("workflow terminated")
+		st.emit(&history.WorkflowTerminated{Reason: in.Reason, ClosedReason: "terminated", Failure: st.ended("terminated", in.Reason)})
+		st.d.Answer.Outcome = "terminated"
+		return nil
+	}
+	st.emit(&history.CancelRequested{CommandID: id, Reason: in.Reason, Identity: in.Identity})
+	st.closeOpen("workflow cancelled")
+	st.endChain("workflow cancelled")
+	st.emit(&history.WorkflowCancelled{Reason: in.Reason, ClosedReason: "cancelled", Failure: st.ended("cancelled", in.Reason)})
+	st.d.Answer.Outcome = "cancelled"
+	return nil
+}
+
+func (st *step) ended(how, reason string) history.Failure {
+	text := "workflow " + how
+	if reason != "" {
+		text += ": " + reason
+	}
+	return history.Failure{ID: st.failureID(), Category: how, Message: text, ExceptionCls: "Workflow" + string(how[0]-32) + how[1:]}
+}
+
+// RequestCancellation asks the workflow's code to come to an end by itself.
+type RequestCancellation struct{ Reason, Identity string }
+
+func (in RequestCancellation) decide(st *step) error {
+	if err := st.notActive(); err != nil {
+		return err
+	}
+	st.emit(&history.WorkflowCancellationRequested{Reason: in.Reason, Identity: in.Identity})
+	st.d.Answer.Outcome = "cancellation_requested"
+	return nil
+}
+
+func (st *step) timeOut(kind string) {
+	st.closeOpen("workflow timed out")
+	st.endChain("workflow timed out")
+	f := st.ended("timed out", kind)
+	f.Category, f.ExceptionCls = "timeout", "WorkflowTimedOut"
+	st.emit(&history.WorkflowTimedOut{TimeoutKind: kind, RunDeadline: st.RunDeadline, ExecutionDeadline: st.ExecutionDeadline, Failure: f})
+}
+
+// notActive refuses what only an open run can take.
+func (st *step) notActive() error {
+	if st.Status.Open() {
+		return nil
+	}
+	status, _, closed := protocol.PublicRun(st.Status, true, false)
+	return protocol.Refuse(protocol.ReasonRunNotActive, "run %s is %s", st.ID, st.Status).
+		With("run_id", st.ID).With("run_status", status).With("rejection_reason", "run_not_active").With("command_status", "rejected").
+		With("outcome", "rejected_not_active").With("run_closed_reason", closed).With("run_closed_at", st.ClosedAt)
+}
+
+// eventID is the derived id of what the next event brings.
+func (st *step) eventID(kind string) string { return fmt.Sprintf("%s-%s%d", st.ID, kind, st.LastSeq+1) }
+
+func raw(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return b
+}

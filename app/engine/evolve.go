@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Evolve folds one event into s, in place. History is already true, so it cannot fail. Leases are not history: folding gives every open task as
+// ready or delayed.
+func (s *Run) Evolve(e history.Event) {
+	s.LastSeq, s.ProgressAt = e.Seq, e.At
+	if e.SeenThrough > 0 {
+		s.saw(e.SeenThrough)
+	}
+	switch d := e.Data.(type) {
+	case *history.WorkflowStarted:
+		s.started(d, e)
+	case *history.ActivityScheduled:
+		s.authored(d.Sequence)
+		s.Activities.Put(d.Sequence, scheduled(s, d, e))
+	case *history.ActivityRetryScheduled:
+		s.retrying(d, e)
+	case *history.ActivityCompleted:
+		s.activityEnded(d.Sequence, e, d.ActivityType, d.AttemptID, d.GroupID)
+	case *history.ActivityFailed:
+		s.activityEnded(d.Sequence, e, d.ActivityType, d.AttemptID, d.GroupID)
+	case *history.ActivityTimedOut:
+		s.activityEnded(d.Sequence, e, d.ActivityType, d.AttemptID, d.GroupID)
+	case *history.ActivityCancelled:
+		s.activityEnded(d.Sequence, e, d.ActivityType, d.AttemptID, d.GroupID)
+	case *history.ActivityCancelRequested:
+		s.authored(d.CommandSequence)
+	case *history.TimerScheduled:
+		s.authored(d.Sequence)
+		s.Timers.Put(d.Sequence, Timer{FireAt: d.FireAt, Delay: d.Delay, Kind: d.Kind, Parallel: d.Parallel})
+	case *history.TimerFired:
+		s.timerEnded(d.Sequence, e, d.TimerID, d.GroupID)
+	case *history.TimerCancelled:
+		s.timerEnded(d.Sequence, e, d.TimerID, d.GroupID)
+	case *history.TimerCancelRequested:
+		s.authored(d.CommandSequence)
+	case *history.SignalReceived:
+		s.signalled(d, e)
+	case *history.SignalWaitOpened:
+		s.authored(d.Sequence)
+		s.waiting(d)
+	case *history.SignalApplied:
+		s.Waits.Delete(d.Sequence)
+	case *history.SideEffectRecorded:
+		s.authored(d.Sequence)
+	case *history.VersionMarkerRecorded:
+		s.authored(d.Sequence)
+	case *history.SignalSent:
+		s.authored(d.CommandSequence)
+	case *history.SessionStarted:
+		s.authored(d.CommandSequence)
+		s.HasSessions = true
+	case *history.SessionEnded:
+		s.authored(d.CommandSequence)
+	case *history.WorkflowCancellationRequested:
+		s.wake(e, Cause{Kind: "cancellation"})
+	case *history.WorkflowContinuedAsNew:
+		s.authored(d.Sequence)
+		s.ContinuedTo = d.NewRunID
+		s.closed(protocol.RunContinued, e, "")
+	case *history.WorkflowCompleted:
+		s.closed(protocol.RunCompleted, e, "")
+	case *history.WorkflowFailed:
+		s.closed(protocol.RunFailed, e, d.Message)
+	case *history.WorkflowCancelled:
+		s.closed(protocol.RunCancelled, e, d.Message)
+	case *history.WorkflowTerminated:
+		s.closed(protocol.RunTerminated, e, d.Message)
+	case *history.WorkflowTimedOut:
+		s.closed(protocol.RunTimedOut, e, d.Message)
+	}
+}
+
+// authored notes the sequence of a command.
+func (s *Run) authored(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
+
+// saw notes that a completed workflow task had been shown the history through this event.
+func (s *Run) saw(through int64) {
+	if through <= s.Seen {
+		return
+	}
+	s.Seen = through
+	for k := range s.Signals.All() {
+		if k <= through {
+			s.Signals.Delete(k)
+		}
+	}
+}
+
+// wake notes that the run should be asked what it does now.
+func (s *Run) wake(e history.Event, c Cause) {
+	c.Event, c.Type = e.Seq, e.Type()
+	s.Wake, s.WakeFor = e.Seq, &c
+}
+
+func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
+	s.ID, s.WorkflowID, s.Type, s.Number = d.RunID, d.WorkflowID, d.WorkflowType, d.RunNumber
+	s.Status, s.Queue, s.StartedAt = protocol.RunRunning, d.TaskQueue, e.At
+	s.BusinessKey, s.Priority, s.BuildID = d.BusinessKey, d.Priority, d.BuildID
+	s.RunTimeout, s.ExecutionTimeout = d.RunTimeout, d.ExecutionTimeout
+	s.RunDeadline, s.ExecutionDeadline = d.RunDeadline, d.ExecutionDeadline
+	s.Memo, s.SearchAttributes, s.ContinuedFrom = d.Memo, d.SearchAttributes, d.ContinuedFrom
+	s.wake(e, Cause{Kind: "start"})
+}
+
+func (s *Run) closed(status protocol.RunStatus, e history.Event, why string) {
+	s.Status, s.ClosedAt, s.Failure = status, e.At, why
+	s.Task, s.Wake, s.WakeFor = nil, 0, nil
+	for k := range s.Activities.All() {
+		s.Activities.Delete(k)
+	}
+	for k := range s.Timers.All() {
+		s.Timers.Delete(k)
+	}
+	for k := range s.Waits.All() {
+		s.Waits.Delete(k)
+	}
+	for k := range s.Signals.All() {
+		s.Signals.Delete(k)
+	}
+}
+
+// resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a replayer woken inside a group would
+// emit the whole group again.
+func (s *Run) resolved(e history.Event, group string, c Cause) {
+	if group != "" {
+		if s.Activities.Any(func(a Activity) bool { return a.GroupID == group }) || s.Timers.Any(func(t Timer) bool { return t.GroupID == group }) {
+			return
+		}
+	}
+	s.wake(e, c)
+}
+
+func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
+	a := Activity{
+		Seq: d.Sequence, RunID: s.ID, Namespace: s.Namespace, Type: d.ActivityType, Queue: s.Queue, Event: e.Seq, Priority: d.Priority,
+		Requirements: d.Requirements, SessionID: d.SessionID, Options: d.Session, StartToClose: d.StartToClose,
+		SchedToStart: d.ScheduleToStart, SchedToClose: d.ScheduleToClose, HeartbeatTO: d.Heartbeat, ScheduledAt: e.At,
+		Parallel: d.Parallel, State: Ready, ReadyAt: e.At,
+	}
+	if d.Activity != nil {
+		a.Queue, a.Retry = d.Activity.Queue, d.Activity.RetryPolicy
+	}
+	return a
+}
+
+func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
+	a, ok := s.Activities.Get(d.Sequence)
+	if !ok {
+		return
+	}
+	a.Failures++
+	a.LastFailure = d.Message
+	a.Attempt = d.Number
+	a.Lease, a.Progress, a.HeartbeatAt, a.Cancel, a.Epoch = Lease{}, nil, history.Time{}, false, 0
+	a.State, a.ReadyAt = Delayed, d.AvailableAt
+	if !d.AvailableAt.After(e.At.Time) {
+		a.State, a.ReadyAt = Ready, e.At
+	}
+	s.Activities.Put(d.Sequence, a)
+}
+
+func (s *Run) activityEnded(seq int64, e history.Event, typ, attempt, group string) {
+	s.Activities.Delete(seq)
+	s.resolved(e, group, Cause{Kind: "activity", Sequence: seq, Name: typ, ID: attempt})
+}
+
+func (s *Run) timerEnded(seq int64, e history.Event, id, group string) {
+	s.Timers.Delete(seq)
+	s.resolved(e, group, Cause{Kind: "timer", Sequence: seq, ID: id})
+}
+
+func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
+	s.Signals.Put(e.Seq, Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value})
+	for k, w := range s.Waits.All() {
+		if w.Name == d.SignalName && w.Signal == 0 {
+			w.Signal = e.Seq
+			s.Waits.Put(k, w)
+			s.wake(e, Cause{Kind: "workflow_signal", Sequence: k, Name: d.SignalName, ID: d.SignalID})
+			return
+		}
+	}
+}
+
+// waiting opens a wait; a signal of that name that arrived behind the back of the task that asked resolves it at once.
+func (s *Run) waiting(d *history.SignalWaitOpened) {
+	w := Wait{Name: d.SignalName}
+	for k, sig := range s.Signals.All() {
+		taken := s.Waits.Any(func(o Wait) bool { return o.Signal == k })
+		if sig.Name == d.SignalName && !taken {
+			w.Signal = k
+			s.Wake = max(s.Wake, k)
+			s.WakeFor = &Cause{Kind: "workflow_signal", Sequence: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived"}
+			break
+		}
+	}
+	s.Waits.Put(d.Sequence, w)
+}

@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// MaxSignals is the most signals a run may have unseen.
+const MaxSignals = 5000
+
+// SignalRun delivers a signal to the run. Value is the argument-array blob, or empty.
+type SignalRun struct {
+	Name      string
+	Value     string
+	RequestID string
+	Identity  string
+}
+
+func (in SignalRun) decide(st *step) error {
+	if err := st.notActive(); err != nil {
+		return err
+	}
+	if st.Signals.Len() >= MaxSignals {
+		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run has %d unseen signals", st.Signals.Len()).
+			With("limit_kind", "pending_signal_count").With("current_value", st.Signals.Len()).With("configured_limit", MaxSignals)
+	}
+	st.receive(in)
+	st.d.Answer.Outcome = "signal_received"
+	return nil
+}
+
+func (st *step) receive(in SignalRun) {
+	st.emit(&history.SignalReceived{
+		SignalName: in.Name, SignalID: st.eventID("s"), Value: in.Value, PayloadCodec: codecOf(in.Value), RequestID: in.RequestID, Identity: in.Identity,
+	})
+}
+
+func (st *step) openWait(c protocol.Command, seq int64) {
+	st.emit(&history.SignalWaitOpened{Sequence: seq, SignalName: c.SignalName, SignalWaitID: StepID(st.ID, seq), Timeout: c.Timeout, Parallel: c.Parallel})
+}
+
+// sendSignal owes another workflow a signal; one to itself is received at once.
+func (st *step) sendSignal(c protocol.Command, seq int64) {
+	st.emit(&history.SignalSent{CommandSequence: seq, WorkflowID: c.WorkflowID, SignalName: c.SignalName})
+	if c.WorkflowID == st.WorkflowID {
+		task, seen := st.task, st.seen
+		st.task, st.seen = "", 0
+		st.receive(SignalRun{Name: c.SignalName, Value: c.Arguments.Blob, Identity: "workflow " + st.WorkflowID})
+		st.task, st.seen = task, seen
+		return
+	}
+	st.d.Outbox = append(st.d.Outbox, Message{
+		Kind: "signal", Namespace: st.Namespace, WorkflowID: c.WorkflowID, FromRun: st.ID, FromSeq: seq, Name: c.SignalName, Value: c.Arguments.Blob,
+	})
+}

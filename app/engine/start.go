@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+)
+
+// DefaultPriority is in the middle of 0, first, and 9, last.
+const DefaultPriority = 5
+
+// DecideStart makes a run: its first events and its first workflow task.
+func DecideStart(in Start, now time.Time) Decision {
+	r := in.Request
+	run := &Run{Head: Head{Namespace: r.Namespace}}
+	st := &step{Run: run, now: history.At(now)}
+	started := &history.WorkflowStarted{
+		WorkflowType: r.WorkflowType, WorkflowID: r.WorkflowID, RunID: in.RunID, RunNumber: in.Number, TaskQueue: r.TaskQueue,
+		Arguments: in.Arguments, BusinessKey: r.BusinessKey, Priority: DefaultPriority, FairnessKey: r.FairnessKey,
+		FairnessWeight: r.FairnessWeight, Memo: r.Memo, SearchAttributes: r.SearchAttributes, Identity: r.Identity,
+		RunTimeout: r.RunTimeout, ExecutionTimeout: r.ExecutionTimeout,
+	}
+	if started.Arguments != "" {
+		started.PayloadCodec = payload.Codec
+	}
+	if r.Priority != nil {
+		started.Priority = *r.Priority
+	}
+	if r.RunTimeout > 0 {
+		started.RunDeadline = plus(st.now, seconds(r.RunTimeout))
+	}
+	if r.ExecutionTimeout > 0 {
+		started.ExecutionDeadline = plus(st.now, seconds(r.ExecutionTimeout))
+	}
+	if p := in.ContinuedFrom; p != nil {
+		started.ContinuedFrom, started.ExecutionTimeout, started.ExecutionDeadline = p.ID, p.ExecutionTimeout, p.ExecutionDeadline
+		started.CarriedSignals = len(in.Carry)
+	}
+	st.emit(started)
+	run.HasSessions = in.ContinuedFrom != nil && in.ContinuedFrom.HasSessions
+	for _, s := range in.Carry {
+		st.emit(&history.SignalReceived{SignalName: s.Name, SignalID: s.ID, Value: s.Value, PayloadCodec: codecOf(s.Value)})
+	}
+	st.wakeUp()
+	if r.StartDelay > 0 {
+		run.Task.State, run.Task.ReadyAt = Delayed, plus(st.now, seconds(r.StartDelay))
+	}
+	st.d.Next = run
+	return st.d
+}
+
+// DerivedRunID is the id of a run that another one makes with its command seq: the time of the decision first, so that ids stay ordered by time,
+// then a hash of where it comes from, so that deciding again gives the same.
+func DerivedRunID(parent string, seq int64, now time.Time) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(seq))
+	sum := sha256.Sum256(append([]byte(parent), b[:]...))
+	var id ulid.ULID
+	_ = id.SetTime(uint64(now.UnixMilli()))
+	_ = id.SetEntropy(sum[:10])
+	return id.String()
+}
+
+// codecOf is the payload_codec that stands beside a blob: absent without one.
+func codecOf(blob string) string {
+	if blob == "" {
+		return ""
+	}
+	return payload.Codec
+}

@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Input is something that happens to a run. The set is closed: one type per file and noun.
+type Input interface {
+	decide(*step) error
+}
+
+// World is what a decision on a run may look at beside the run.
+type World struct {
+	Session func(id string) *Session // of the run's namespace; nil when there is no row
+	Chain   []*Session               // the live workflow-scoped sessions of the run's workflow id
+}
+
+// DecideRun says what in does to the run s at now. It only reads s. A refusal is a *protocol.Error and changes nothing.
+func DecideRun(s *Run, w World, in Input, now time.Time) (Decision, error) {
+	if w.Session == nil {
+		w.Session = func(string) *Session { return nil }
+	}
+	st := &step{Run: s.Fork(), world: w, now: history.At(now), d: Decision{After: s.LastSeq}}
+	if err := in.decide(st); err != nil {
+		return Decision{}, err
+	}
+	st.wakeUp()
+	st.d.Next = st.Run
+	return st.d, nil
+}
+
+// step is one decision in the making, on a fork of the run.
+type step struct {
+	*Run
+	world World
+	now   history.Time
+	d     Decision
+	task  string // id of the workflow task being completed
+	seen  int64
+}
+
+// emit appends an event and folds it into the fork.
+func (st *step) emit(d history.Data) history.Event {
+	e := history.Event{Seq: st.LastSeq + 1, At: st.now, Data: d, TaskID: st.task, SeenThrough: st.seen}
+	st.Evolve(e)
+	st.d.Events = append(st.d.Events, e)
+	return e
+}
+
+// wakeUp makes a workflow task when something happened that the run has not been shown and none is open.
+func (st *step) wakeUp() {
+	if !st.Status.Open() || st.Task != nil || st.Wake <= st.Seen {
+		return
+	}
+	st.Tasks++
+	st.Task = &Task{Number: st.Tasks, State: Ready, ReadyAt: st.now}
+	if st.WakeFor != nil {
+		st.Task.Cause = *st.WakeFor
+	}
+	st.d.Answer.Created = append(st.d.Answer.Created, TaskID(st.ID, st.Tasks))
+}
+
+// session is the row of an id as this step has left it so far, and whether there is one.
+func (st *step) session(id string) (Session, bool) {
+	for _, c := range st.d.Sessions {
+		if c.Session.ID == id {
+			return c.Session, true
+		}
+	}
+	if s := st.world.Session(id); s != nil {
+		return *s, true
+	}
+	return Session{}, false
+}
+
+// keep puts a session back, with what its timeline shall say.
+func (st *step) keep(s Session, timeline ...protocol.SessionEvent) {
+	for i, c := range st.d.Sessions {
+		if c.Session.ID == s.ID {
+			st.d.Sessions[i].Session = s
+			st.d.Sessions[i].Timeline = append(c.Timeline, timeline...)
+			return
+		}
+	}
+	st.d.Sessions = append(st.d.Sessions, SessionChange{Session: s, Timeline: timeline})
+}
+
+// open refuses what needs an open run.
+func (st *step) open() error {
+	if st.Status.Open() {
+		return nil
+	}
+	return runClosed(&st.Head)
+}
+
+// runClosed is what a worker that comes late is told.
+func runClosed(h *Head) *protocol.Error {
+	reason := protocol.ReasonRunClosed
+	_, _, closed := protocol.PublicRun(h.Status, true, false)
+	stop := map[protocol.RunStatus]string{
+		protocol.RunCancelled: "run_cancelled", protocol.RunTerminated: "run_terminated", protocol.RunCompleted: "run_completed",
+		protocol.RunFailed: "run_failed", protocol.RunTimedOut: "run_timed_out", protocol.RunContinued: "run_completed",
+	}[h.Status]
+	return protocol.Refuse(reason, "run %s is %s", h.ID, h.Status).
+		With("run_id", h.ID).With("run_status", h.Status).With("can_continue", false).With("stop_reason", stop).
+		With("cancel_requested", h.Status == protocol.RunCancelled || h.Status == protocol.RunTerminated).
+		With("run_closed_reason", closed).With("run_closed_at", h.ClosedAt)
+}
+
+// failureID is derived, so that deciding twice gives the same.
+func (st *step) failureID() string { return fmt.Sprintf("%s-f%d", st.ID, st.LastSeq+1) }

@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func (st *step) startTimer(c protocol.Command, seq int64) {
+	delay := seconds(c.Delay)
+	if c.DelayMicros > 0 {
+		delay = time.Duration(c.DelayMicros) * time.Microsecond
+	}
+	st.emit(&history.TimerScheduled{
+		Sequence: seq, TimerID: StepID(st.ID, seq), Delay: c.Delay, DelayMicros: c.DelayMicros, FireAt: plus(st.now, delay), Parallel: c.Parallel,
+	})
+}
+
+func (st *step) cancelTimer(target, seq int64) {
+	t, ok := st.Timers.Get(target)
+	st.emit(&history.TimerCancelRequested{CommandSequence: seq, Target: target, Effect: effect(ok)})
+	if ok {
+		st.emit(&history.TimerCancelled{Sequence: target, TimerID: StepID(st.ID, target), Kind: t.Kind, Parallel: t.Parallel})
+	}
+}
+
+func effect(open bool) string {
+	if open {
+		return "cancelled"
+	}
+	return "too_late"
+}
+
+// FireTimer is a timer whose time has come.
+type FireTimer struct{ Seq int64 }
+
+func (in FireTimer) decide(st *step) error {
+	if err := st.open(); err != nil {
+		return err
+	}
+	t, ok := st.Timers.Get(in.Seq)
+	if !ok || t.FireAt.After(st.now.Time) {
+		return errNotDue
+	}
+	st.emit(&history.TimerFired{Sequence: in.Seq, TimerID: StepID(st.ID, in.Seq), Delay: t.Delay, Kind: t.Kind, Parallel: t.Parallel})
+	return nil
+}

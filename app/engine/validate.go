@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// MaxCommands is the most one completion may carry; MaxPending the most activities or timers a run may have open.
+const (
+	MaxCommands = 1000
+	MaxPending  = 2000
+)
+
+// Supported lists the commands this engine takes, terminal ones first, as the capability list announces them.
+var Supported = []protocol.CommandType{
+	protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.ScheduleActivity, protocol.StartTimer,
+	protocol.OpenSignalWait, protocol.RecordSideEffect, protocol.RecordVersionMarker, protocol.StartSession, protocol.EndSession,
+	protocol.CancelActivity, protocol.CancelTimer, protocol.SignalWorkflow,
+}
+
+// Validate checks a whole batch of commands before anything is written; the error names the field of the first wrong one, like
+// commands.3.activity_type.
+func Validate(s *Run, commands []protocol.Command) error {
+	if len(commands) == 0 {
+		return protocol.Invalid("commands", "at least one command is needed; answer fail with type %s when there is none", protocol.FailureWaiting)
+	}
+	if len(commands) > MaxCommands {
+		return protocol.Refuse(protocol.ReasonStructuralLimit, "%d commands in one completion", len(commands)).
+			With("limit_kind", "command_batch_size").With("current_value", len(commands)).With("configured_limit", MaxCommands)
+	}
+	activities, timers := s.Activities.Len(), s.Timers.Len()
+	for i, c := range commands {
+		at := func(field string) string { return fmt.Sprintf("commands.%d.%s", i, field) }
+		if c.Type.Terminal() && i != len(commands)-1 {
+			return protocol.Invalid(at("type"), "%s ends the run and must be the last command", c.Type)
+		}
+		if err := validate(c, at); err != nil {
+			return err
+		}
+		if err := grouped(c, s.CommandSeq+int64(i)+1, at); err != nil {
+			return err
+		}
+		switch c.Type {
+		case protocol.ScheduleActivity:
+			activities++
+		case protocol.StartTimer:
+			timers++
+		}
+	}
+	if n := max(activities, timers); n > MaxPending {
+		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run would have %d open activities or timers", n).
+			With("limit_kind", "pending_activity_count").With("current_value", n).With("configured_limit", MaxPending)
+	}
+	return nil
+}
+
+func validate(c protocol.Command, at func(string) string) error {
+	for _, d := range []struct {
+		field string
+		value int64
+	}{
+		{"start_to_close_timeout", c.StartToClose}, {"schedule_to_start_timeout", c.ScheduleToStart}, {"schedule_to_close_timeout", c.ScheduleToClose},
+		{"heartbeat_timeout", c.Heartbeat}, {"delay_seconds", c.Delay}, {"delay_micros", c.DelayMicros}, {"timeout_seconds", c.Timeout},
+		{"execution_timeout_seconds", c.ExecutionTimeout}, {"run_timeout_seconds", c.RunTimeout},
+	} {
+		if d.value < 0 {
+			return protocol.Invalid(at(d.field), "must not be negative")
+		}
+		if d.value > 10*365*24*3600 && d.field != "delay_micros" {
+			return protocol.Invalid(at(d.field), "must not be longer than ten years")
+		}
+	}
+	need := func(field, value string) error {
+		switch {
+		case value == "":
+			return protocol.Invalid(at(field), "is needed")
+		case len(value) > 255:
+			return protocol.Invalid(at(field), "is longer than 255 bytes")
+		}
+		return nil
+	}
+	switch c.Type {
+	case protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.RecordSideEffect, protocol.StartTimer, protocol.StartSession:
+		return nil
+	case protocol.ScheduleActivity:
+		if c.WorkerSession != nil {
+			if err := need("worker_session.session_id", c.WorkerSession.SessionID); err != nil {
+				return err
+			}
+		}
+		if p := c.RetryPolicy; p != nil {
+			if p.MaxAttempts != nil && *p.MaxAttempts < 1 {
+				return protocol.Invalid(at("retry_policy.max_attempts"), "must be at least 1")
+			}
+			for _, b := range p.Backoff {
+				if b < 0 {
+					return protocol.Invalid(at("retry_policy.backoff_seconds"), "must not be negative")
+				}
+			}
+		}
+		if len(c.SessionID) > 255 {
+			return protocol.Invalid(at("session_id"), "is longer than 255 bytes")
+		}
+		if c.Priority < 0 || c.Priority > 9 {
+			return protocol.Invalid(at("priority"), "must be between 0 and 9")
+		}
+		return need("activity_type", c.ActivityType)
+	case protocol.OpenSignalWait:
+		return need("signal_name", c.SignalName)
+	case protocol.RecordVersionMarker:
+		return need("change_id", c.ChangeID)
+	case protocol.EndSession:
+		return need("session_id", c.SessionID)
+	case protocol.CancelActivity, protocol.CancelTimer:
+		if c.Target < 1 {
+			return protocol.Invalid(at("target"), "must be the command sequence of what is cancelled")
+		}
+		return nil
+	case protocol.SignalWorkflow:
+		if err := need("workflow_id", c.WorkflowID); err != nil {
+			return err
+		}
+		return need("signal_name", c.SignalName)
+	case "":
+		return protocol.Invalid(at("type"), "is needed")
+	default:
+		return protocol.Invalid(at("type"), "unknown command %q", c.Type)
+	}
+}
+
+// grouped checks the innermost parallel group: replayers match members by base and index, so a wrong one would lose the run later.
+func grouped(c protocol.Command, seq int64, at func(string) string) error {
+	switch {
+	case c.GroupID == "" && c.GroupIndex == nil:
+		return nil
+	case c.GroupID == "" || c.GroupIndex == nil || c.GroupBase < 1 || c.GroupSize < 1:
+		return protocol.Invalid(at("parallel_group_id"), "a parallel group needs id, base, size and index")
+	case c.GroupBase+int64(*c.GroupIndex) != seq:
+		return protocol.Invalid(at("parallel_group_index"), "base %d + index %d is not this command's sequence %d", c.GroupBase, *c.GroupIndex, seq)
+	}
+	return nil
+}

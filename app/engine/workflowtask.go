@@ -1,0 +1,258 @@
+package engine
+
+import (
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A task whose worker died this often, or that was delivered this often without an outcome, is not tried again by itself.
+const (
+	MaxLosses     = 3
+	MaxDeliveries = 10
+)
+
+// Holder is who claims to hold a task: what every report about it carries.
+type Holder struct {
+	Owner       string
+	Incarnation string // empty: the client did not say
+	Delivery    int64
+}
+
+// CompleteTask is the outcome of a workflow task: what the workflow wants next. Hash is of the commands.
+type CompleteTask struct {
+	Number int64
+	Holder
+	Commands []protocol.Command
+	Hash     string
+}
+
+func (in CompleteTask) decide(st *step) error {
+	if err := st.holdsTask(in.Number, in.Holder, in.Hash); err != nil {
+		return err
+	}
+	if err := Validate(st.Run, in.Commands); err != nil {
+		return err
+	}
+	st.task, st.seen = TaskID(st.ID, in.Number), st.Task.Shown
+	st.Task = nil
+	st.saw(st.seen)
+	for k, w := range st.Waits.All() {
+		if w.Signal > 0 && w.Signal <= st.seen {
+			st.emit(&history.SignalApplied{Sequence: k, SignalName: w.Name, SignalWaitID: StepID(st.ID, k)})
+		}
+	}
+	for _, c := range in.Commands {
+		if err := st.command(c); err != nil {
+			return err
+		}
+	}
+	st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash}
+	st.wakeUp()
+	st.Last.Created = st.d.Answer.Created
+	st.d.Answer.Outcome, st.d.Answer.Recorded = "completed", true
+	return nil
+}
+
+// FailTask is a workflow task that gave no commands. Waiting is no failure: the task showed the workflow nothing new.
+type FailTask struct {
+	Number int64
+	Holder
+	Failure protocol.Failure
+	Hash    string
+}
+
+func (in FailTask) decide(st *step) error {
+	if err := st.holdsTask(in.Number, in.Holder, in.Hash); err != nil {
+		return err
+	}
+	t := st.Task
+	if waiting(in.Failure) {
+		st.saw(t.Shown)
+		st.Task = nil
+		st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash}
+		st.d.Answer = Answer{Outcome: "waiting_for_history", Recorded: true}
+		return nil
+	}
+	t.Lease = Lease{}
+	st.d.Answer = Answer{Outcome: "failed", Recorded: true, NextTask: TaskID(st.ID, t.Number)}
+	if blocks(in.Failure) {
+		t.State, t.Problem = Quarantined, in.Failure.Message
+		st.d.Answer.NextTask = ""
+		return nil
+	}
+	t.Problem = in.Failure.Message
+	t.State, t.ReadyAt = Ready, st.now
+	if t.Attempt > 1 {
+		t.State, t.ReadyAt = Delayed, plus(st.now, min(time.Minute, time.Second<<min(t.Attempt-2, 6)))
+	}
+	return nil
+}
+
+func waiting(f protocol.Failure) bool {
+	return strings.EqualFold(strings.TrimSpace(f.Type), protocol.FailureWaiting) ||
+		strings.HasPrefix(strings.ToLower(f.Message), "workflow task waiting for scheduled history:")
+}
+
+// blocks says whether trying again cannot help: the code and the history do not fit, and somebody has to look.
+func blocks(f protocol.Failure) bool {
+	text := strings.ToLower(f.Type + " " + f.Message)
+	for _, s := range []string{
+		"nondeterminis", "non-determinis", "replay failed", "cannot decode start input", "unsupported codec", "no workflow registered",
+		"workflow task completion failed after commands were produced",
+	} {
+		if strings.Contains(text, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// HeartbeatTask extends the lease of a workflow task.
+type HeartbeatTask struct {
+	Number int64
+	Holder
+}
+
+func (in HeartbeatTask) decide(st *step) error {
+	if err := st.holdsTask(in.Number, in.Holder, ""); err != nil {
+		return err
+	}
+	st.Task.Until = plus(st.now, time.Duration(st.Task.Length)*time.Microsecond)
+	st.d.Answer = Answer{Outcome: "renewed", Recorded: true}
+	return nil
+}
+
+// ReleaseTask ends a delivery of a workflow task without an outcome. Undone: it never reached the worker and counts for nothing; lost: the worker
+// died with it. Otherwise it was handed back.
+type ReleaseTask struct {
+	Number   int64
+	Delivery int64
+	Why      string
+	Undone   bool
+	Lost     bool
+}
+
+func (in ReleaseTask) decide(st *step) error {
+	t := st.Task
+	if t == nil || t.Number != in.Number || t.State != LeasedState || t.Delivery != in.Delivery {
+		return protocol.Refuse(protocol.ReasonTaskNotLeased, "delivery %d of task %s is over", in.Delivery, TaskID(st.ID, in.Number))
+	}
+	t.release(st.now, in.Why, in.Undone, in.Lost)
+	return nil
+}
+
+func (t *Task) release(now history.Time, why string, undone, lost bool) {
+	if undone {
+		t.Attempt--
+	} else {
+		t.Lost = appendLost(t.Lost, history.Lost{Delivery: t.Delivery, Worker: t.Owner, At: now, Why: why})
+	}
+	if lost {
+		t.Losses++
+	}
+	t.Lease = Lease{}
+	t.State, t.ReadyAt = Ready, now
+	if t.Losses >= MaxLosses || t.Attempt >= MaxDeliveries && lost {
+		t.State, t.Problem = Quarantined, "workers that took it died: "+why
+	}
+}
+
+func appendLost(l []history.Lost, one history.Lost) []history.Lost {
+	l = append(l[:len(l):len(l)], one)
+	return l[max(0, len(l)-MaxDeliveries):]
+}
+
+// Due moves the run's own row forward in time: its deadlines, its task's lease and back-off.
+type Due struct{}
+
+func (Due) decide(st *step) error {
+	if err := st.open(); err != nil {
+		return err
+	}
+	for _, l := range []struct {
+		at   history.Time
+		kind string
+	}{{st.ExecutionDeadline, "execution_timeout"}, {st.RunDeadline, "run_timeout"}} {
+		if !l.at.IsZero() && !l.at.After(st.now.Time) {
+			st.timeOut(l.kind)
+			return nil
+		}
+	}
+	t := st.Task
+	switch {
+	case t != nil && t.State == LeasedState && !t.Until.After(st.now.Time):
+		t.release(st.now, "lease_expired", false, true)
+	case t != nil && t.State == Delayed && !t.ReadyAt.After(st.now.Time):
+		t.State, t.ReadyAt = Ready, st.now
+	default:
+		return errNotDue
+	}
+	return nil
+}
+
+// errNotDue says that somebody else was faster; nothing is written.
+var errNotDue = protocol.Refuse(protocol.ReasonTaskNotLeased, "nothing is due")
+
+// IsNotDue says whether a decision found nothing due, because another sweeper or a report came first.
+func IsNotDue(err error) bool { return err == error(errNotDue) }
+
+// Repair takes a run out of quarantine.
+type Repair struct{ Identity string }
+
+func (in Repair) decide(st *step) error {
+	if err := st.notActive(); err != nil {
+		return err
+	}
+	t := st.Task
+	if t == nil || t.State != Quarantined {
+		st.d.Answer.Outcome = "repair_not_needed"
+		return nil
+	}
+	st.emit(&history.RepairRequested{Identity: in.Identity, Was: t.Problem})
+	t.State, t.ReadyAt, t.Losses, t.Attempt, t.Problem = Ready, st.now, 0, 0, ""
+	st.d.Answer.Outcome = "repair_dispatched"
+	return nil
+}
+
+// holdsTask checks a report about workflow task n in the order callers rely on; see the glossary of refusals in protocol.
+func (st *step) holdsTask(n int64, h Holder, hash string) error {
+	id := TaskID(st.ID, n)
+	if n > st.Tasks {
+		return protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id)
+	}
+	if l := st.Last; hash != "" && l != nil && l.Number == n && l.Delivery == h.Delivery && l.Owner == h.Owner {
+		if l.Hash == hash {
+			return protocol.Refuse(protocol.ReasonAlreadyCompleted, "task %s was completed by this very report", id).
+				With("created_task_ids", l.Created).With("run_id", st.ID)
+		}
+		return protocol.Refuse(protocol.ReasonConflictingCompletion, "task %s was completed with other commands", id)
+	}
+	if err := st.open(); err != nil {
+		return err
+	}
+	t := st.Task
+	if t == nil || t.Number != n || t.State != LeasedState {
+		return protocol.Refuse(protocol.ReasonTaskNotLeased, "task %s is leased to nobody", id).With("task_status", taskStatus(t, n))
+	}
+	if t.Owner != h.Owner || h.Incarnation != "" && h.Incarnation != t.Incarnation {
+		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", id, t.Owner).With("lease_owner", t.Owner)
+	}
+	if t.Delivery != h.Delivery {
+		return protocol.Refuse(protocol.ReasonAttemptMismatch, "task %s is at attempt %d", id, t.Delivery).With("current_attempt", t.Delivery)
+	}
+	if !t.Until.After(st.now.Time) {
+		return protocol.Refuse(protocol.ReasonLeaseExpired, "the lease of task %s ended at %s", id, t.Until.Format(time.RFC3339)).
+			With("task_status", "leased").With("lease_owner", t.Owner).With("lease_expires_at", t.Until)
+	}
+	return nil
+}
+
+func taskStatus(t *Task, n int64) string {
+	if t == nil || t.Number != n {
+		return "completed"
+	}
+	return string(t.State)
+}
