@@ -1,0 +1,141 @@
+// Package retry says when something that failed is tried again: by a policy that is stored and sent with an activity,
+// or by a randomised back-off in a loop that must reconnect.
+package retry
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// MaxBackoffSeconds bounds one delay: ten years, far from where durations overflow.
+const MaxBackoffSeconds = 10 * 365 * 24 * 3600
+
+// MaxBackoffEntries and MaxErrorTypes bound the lists of a policy.
+const (
+	MaxBackoffEntries = 1000
+	MaxErrorTypes     = 1000
+)
+
+// Policy is the retry policy of an activity, child or schedule, as it crosses the wire and as it is kept. It is never
+// changed once it is in use: replayers compare the recorded one with their own.
+type Policy struct {
+	// MaxAttempts counts the first attempt too; nil means unlimited.
+	MaxAttempts *int `json:"max_attempts"`
+	// BackoffSeconds are the delays before the second, third, … attempt; the last one repeats, none means no delay.
+	BackoffSeconds []int `json:"backoff_seconds"`
+	// NonRetryableErrorTypes are error types that end it at once, compared as exact strings.
+	NonRetryableErrorTypes []string `json:"non_retryable_error_types"`
+}
+
+// Next says whether another attempt follows after attemptsUsed attempts (1 after the first), the last of which failed
+// with errType, and how long to wait before it. nonRetryable is the failure's own word that trying again is useless. A
+// nil policy allows one attempt.
+func (p *Policy) Next(attemptsUsed int, errType string, nonRetryable bool) (delay time.Duration, again bool) {
+	if p == nil || nonRetryable || slices.Contains(p.NonRetryableErrorTypes, errType) {
+		return 0, false
+	}
+	if p.MaxAttempts != nil && attemptsUsed >= *p.MaxAttempts {
+		return 0, false
+	}
+	if len(p.BackoffSeconds) == 0 {
+		return 0, true
+	}
+	i := min(max(attemptsUsed-1, 0), len(p.BackoffSeconds)-1)
+	return time.Duration(p.BackoffSeconds[i]) * time.Second, true
+}
+
+// FieldError names the member of a policy that is wrong, in the spelling of the wire: "backoff_seconds[1]".
+type FieldError struct {
+	Field  string
+	Reason string
+}
+
+func (e *FieldError) Error() string { return e.Field + " " + e.Reason }
+
+// Validate checks a policy from outside; a nil policy is valid. The error is a *FieldError whose field begins with
+// path, the place of the policy in its document ("retry_policy", or "" for none).
+func (p *Policy) Validate(path string) error {
+	if p == nil {
+		return nil
+	}
+	if path != "" {
+		path += "."
+	}
+	if p.MaxAttempts != nil && *p.MaxAttempts < 1 {
+		return &FieldError{path + "max_attempts", fmt.Sprintf("must be at least 1, got %d", *p.MaxAttempts)}
+	}
+	if len(p.BackoffSeconds) > MaxBackoffEntries {
+		return &FieldError{path + "backoff_seconds", fmt.Sprintf("must have at most %d entries", MaxBackoffEntries)}
+	}
+	for i, s := range p.BackoffSeconds {
+		if s < 0 || s > MaxBackoffSeconds {
+			return &FieldError{fmt.Sprintf("%sbackoff_seconds[%d]", path, i), fmt.Sprintf("must be 0 to %d, got %d", MaxBackoffSeconds, s)}
+		}
+	}
+	if len(p.NonRetryableErrorTypes) > MaxErrorTypes {
+		return &FieldError{path + "non_retryable_error_types", fmt.Sprintf("must have at most %d entries", MaxErrorTypes)}
+	}
+	for i, name := range p.NonRetryableErrorTypes {
+		if name == "" {
+			return &FieldError{fmt.Sprintf("%snon_retryable_error_types[%d]", path, i), "must not be empty"}
+		}
+	}
+	return nil
+}
+
+// Exponential describes a policy by its growth. The zero value of a field takes the default beside it.
+type Exponential struct {
+	Initial     time.Duration // delay before the second attempt; 1 s
+	Coefficient float64       // growth per attempt, at least 1; 2
+	MaxInterval time.Duration // longest delay; 100 × Initial
+	MaxAttempts int           // the first one included; 0 means unlimited
+	// NonRetryableErrorTypes are taken over as they are.
+	NonRetryableErrorTypes []string
+}
+
+// Policy spells the growth out as a list of whole seconds, rounded up: one entry less than the attempts, and for many
+// or unlimited attempts only up to the first entry that the following ones would repeat. A negative or impossible
+// setting is a *FieldError.
+func (e Exponential) Policy() (*Policy, error) {
+	if e.Initial == 0 {
+		e.Initial = time.Second
+	}
+	if e.Coefficient == 0 {
+		e.Coefficient = 2
+	}
+	longest := time.Duration(MaxBackoffSeconds) * time.Second
+	if e.MaxInterval == 0 {
+		e.MaxInterval = longest
+		if e.Initial <= longest/100 {
+			e.MaxInterval = 100 * e.Initial
+		}
+	}
+	switch {
+	case e.Initial < 0 || e.Initial > longest:
+		return nil, &FieldError{"initial", fmt.Sprintf("must be 0 to %s, got %s", longest, e.Initial)}
+	case !(e.Coefficient >= 1) || math.IsInf(e.Coefficient, 1):
+		return nil, &FieldError{"coefficient", fmt.Sprintf("must be finite and at least 1, got %v", e.Coefficient)}
+	case e.MaxInterval < e.Initial || e.MaxInterval > longest:
+		return nil, &FieldError{"max_interval", fmt.Sprintf("must be %s to %s, got %s", e.Initial, longest, e.MaxInterval)}
+	case e.MaxAttempts < 0:
+		return nil, &FieldError{"max_attempts", fmt.Sprintf("must not be negative, got %d", e.MaxAttempts)}
+	}
+	p := &Policy{BackoffSeconds: []int{}, NonRetryableErrorTypes: append([]string{}, e.NonRetryableErrorTypes...)}
+	entries := MaxBackoffEntries
+	if e.MaxAttempts > 0 {
+		p.MaxAttempts = &e.MaxAttempts
+		entries = min(entries, e.MaxAttempts-1)
+	}
+	delay, ceiling := e.Initial.Seconds(), e.MaxInterval.Seconds()
+	for len(p.BackoffSeconds) < entries {
+		p.BackoffSeconds = append(p.BackoffSeconds, int(math.Ceil(min(delay, ceiling))))
+		flat := delay >= ceiling || e.Coefficient == 1
+		if flat && (e.MaxAttempts == 0 || e.MaxAttempts > MaxBackoffEntries) {
+			break // Next repeats the last entry for ever
+		}
+		delay = min(delay*e.Coefficient, ceiling)
+	}
+	return p, p.Validate("")
+}
