@@ -1,0 +1,65 @@
+// Package release knows which release this program is and decides whether an app may hand work to a worker of another.
+package release
+
+import "fmt"
+
+// Unreadable is the release of a program whose release could not be found.
+const Unreadable = "0.0.0"
+
+// The reasons of a verdict that withholds work; programs and metrics read them.
+const (
+	ReasonMismatch   = "version_mismatch"   // the two releases differ, in whatever part
+	ReasonUnreadable = "version_unreadable" // neither release could be read, and the gate is strict
+)
+
+// Verdict is what Gate says.
+type Verdict struct {
+	Allowed bool
+	Reason  string // empty when allowed
+	Message string // for people, with both releases; empty when allowed and in order
+	// Unreadable marks a pair that agrees only because neither release could be read. Whether allowed or not, it is to
+	// be logged as an error and shown.
+	Unreadable bool
+}
+
+// Gate says whether a worker of one release may poll and claim work of an app of another: only if the strings are
+// equal. A pair of unreadable releases (Unreadable, or empty) is equal too, unless strict. The gate stands before poll
+// and claim alone; completing, extending and handing back are taken from any release, so that a worker can drain.
+func Gate(app, worker string, strict bool) Verdict {
+	app, worker = orUnreadable(app), orUnreadable(worker)
+	switch {
+	case app != worker:
+		return Verdict{
+			Reason:  ReasonMismatch,
+			Message: fmt.Sprintf("app release %s, worker release %s: no work until they are the same", name(app), name(worker)),
+		}
+	case app != Unreadable:
+		return Verdict{Allowed: true}
+	case strict:
+		return Verdict{
+			Reason:     ReasonUnreadable,
+			Message:    fmt.Sprintf("app release %s, worker release %s: set SOJOURN_RELEASE on both", name(app), name(worker)),
+			Unreadable: true,
+		}
+	}
+	return Verdict{
+		Allowed:    true,
+		Message:    fmt.Sprintf("app release %s, worker release %s: taken as equal without proof", name(app), name(worker)),
+		Unreadable: true,
+	}
+}
+
+func orUnreadable(release string) string {
+	if release == "" {
+		return Unreadable
+	}
+	return release
+}
+
+// name quotes a release, which may come from the other side, and says when it is none.
+func name(release string) string {
+	if release == Unreadable {
+		return `"` + Unreadable + `" (unreadable)`
+	}
+	return fmt.Sprintf("%.100q", release)
+}
