@@ -81,7 +81,8 @@ bench: build ## measure: P1 P4 P5 P6 on SQLite and PostgreSQL (SCENARIOS="P5" RU
 tools: $(TOOLS)/.stamp
 
 clean: ## remove what was built
-	rm -rf bin web/dist
+	rm -rf bin
+	find web/dist -mindepth 1 ! -name .gitkeep -delete
 
 .PHONY: deps npm
 deps:
