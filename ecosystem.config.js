@@ -21,7 +21,8 @@ module.exports = {
     cwd: __dirname,
     // The whole drain takes at most 25 s; killed earlier, work would have to wait for its leases.
     kill_timeout: 40000,
-    // A settings mistake exits with 2 and stays down; everything else comes back, each time a little later.
+    // A settings mistake exits with 2 and stays down (PM2 goes on to show it as waiting for its restart); everything else comes
+    // back, each time a little later.
     stop_exit_codes: [0, 2],
     exp_backoff_restart_delay: 200,
     max_restarts: 1000,
