@@ -9,7 +9,7 @@ import (
 // ignored, keys match field names exactly or, failing that, in another case, null leaves anything but pointers, maps,
 // slices and interfaces as it is, and types with json.Unmarshaler or encoding.TextUnmarshaler read themselves. None
 // counts as null. An *any receives nil, bool, int64, float64, []byte, string, []any or map[string]any; a *Payload the
-// value undecoded. A []byte takes bytes, or a string of base64.
+// value undecoded. A []byte takes bytes, a string of base64 or an array of numbers.
 //
 // A value that does not fit is ErrTypeMismatch or ErrIntegerOverflow, with its place; a double never becomes an integer.
 // On an error what out points to may be partly filled.

@@ -74,7 +74,7 @@ func newDecoder(t reflect.Type) decoder {
 		return decodeString
 	case reflect.Slice:
 		if byteSlice(t.Elem()) {
-			return decodeBytes
+			return bytesDecoder(t)
 		}
 		return sliceDecoder(t)
 	case reflect.Array:
@@ -195,32 +195,40 @@ func decodeNumber(r *reader, v reflect.Value) error {
 	return mismatch(tag, v.Type())
 }
 
-func decodeBytes(r *reader, v reflect.Value) error {
-	tag, err := r.tag()
-	if err != nil {
-		return err
-	}
-	switch tag {
-	case tagNull:
-		v.SetZero()
-		return nil
-	case tagBytes:
-		b, err := r.bytes()
-		v.SetBytes(append(make([]byte, 0, len(b)), b...))
-		return err
-	case tagString:
-		s, err := r.text()
+// bytesDecoder takes bytes, a string of base64 or an array of numbers.
+func bytesDecoder(t reflect.Type) decoder {
+	numbers := sliceDecoder(t)
+	return func(r *reader, v reflect.Value) error {
+		tag, err := r.peek()
 		if err != nil {
 			return err
 		}
-		b, err := base64.StdEncoding.AppendDecode(nil, s)
-		if err != nil {
-			return fmt.Errorf("%w: string into %s: %w", ErrTypeMismatch, v.Type(), err)
+		if tag == tagArray {
+			return numbers(r, v)
 		}
-		v.SetBytes(append([]byte{}, b...))
-		return nil
+		r.pos++
+		switch tag {
+		case tagNull:
+			v.SetZero()
+			return nil
+		case tagBytes:
+			b, err := r.bytes()
+			v.SetBytes(append(make([]byte, 0, len(b)), b...))
+			return err
+		case tagString:
+			s, err := r.text()
+			if err != nil {
+				return err
+			}
+			b, err := base64.StdEncoding.AppendDecode(make([]byte, 0, base64.StdEncoding.DecodedLen(len(s))), s)
+			if err != nil {
+				return fmt.Errorf("%w: string into %s: %w", ErrTypeMismatch, t, err)
+			}
+			v.SetBytes(b)
+			return nil
+		}
+		return mismatch(tag, t)
 	}
-	return mismatch(tag, v.Type())
 }
 
 // decodeText reads a type that reads its own text, time.Time among them.

@@ -28,7 +28,7 @@ func FromJSON(raw []byte) (Payload, error) {
 	return b.seal()
 }
 
-// json writes the value a JSON text stands for; no text is null, as a nil json.RawMessage is.
+// json writes the value a JSON text stands for.
 func (w *writer) json(raw []byte) error {
 	if len(raw) == 0 {
 		return fmt.Errorf("%w: empty text", ErrInvalidJSON)
