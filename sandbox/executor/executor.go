@@ -20,6 +20,7 @@ type Invocation struct {
 	Deadline time.Time         // when the call must have ended; zero for none
 	Keys     map[string]string // activity_execution_id, attempt_id, run_id, workflow_id: what a handler makes idempotency keys of
 	Input    []byte            // the arguments: one encoded array. Native handlers get the bytes as they are, others JSON
+	Fresh    bool              // outside sessions: in a process that no call ran in before
 	Rebuild  bool              // start anew on an epoch whose state was lost: the recovery policy's call, never an ordinary one
 }
 

@@ -73,6 +73,14 @@ class Session {
   }
 }
 
+// What one call sees of the session: the same state, also when the handler replaces it, and whether this is the first call.
+function sessionOfCall(isNew) {
+  return Object.create(session, {
+    isNew: { value: isNew, enumerable: true },
+    state: { get: () => session.state, set: (value) => (session.state = value), enumerable: true },
+  });
+}
+
 // A context is what one call's handler gets as its second argument.
 function context(header, controller) {
   const id = header.id;
@@ -92,7 +100,7 @@ function context(header, controller) {
     keys,
     idempotencyKey: keys.activity_execution_id ?? '',
     deadline: header.deadline_ms ? new Date(header.deadline_ms) : null,
-    session: session && Object.assign(Object.create(session), { isNew: header.is_new === true }),
+    session: session && sessionOfCall(header.is_new === true),
     signal: controller.signal,
     get cancelled() {
       return controller.signal.aborted;

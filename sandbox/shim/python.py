@@ -135,6 +135,14 @@ class SessionOfCall:
         self._session = session
         self.is_new = self.isNew = is_new
 
+    @property
+    def state(self):
+        return self._session.state
+
+    @state.setter
+    def state(self, value):
+        self._session.state = value
+
     def __getattr__(self, name):
         return getattr(self._session, name)
 

@@ -1,0 +1,110 @@
+package sandbox
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/frame"
+)
+
+// call is one invocation in flight in an executor.
+type call struct {
+	id    string
+	seq   uint64
+	hooks Hooks
+	done  chan struct{} // closed when the outcome is there
+
+	mu       sync.Mutex // held while a hook runs; guards what follows until done is closed
+	finished bool
+	output   []byte
+	usage    Usage
+	err      error
+	logs     []LogLine
+	logBytes int
+	dropped  int
+	beats    pace
+	shows    pace
+}
+
+// pace lets a few through at once and ten a second after that.
+type pace struct {
+	credit float64
+	last   time.Time
+}
+
+func (p *pace) ok() bool {
+	const most, perSecond = 5, 10.5 // a little more than the executors' own ten
+	now := time.Now()
+	if p.last.IsZero() {
+		p.credit = most
+	} else {
+		p.credit = min(most, p.credit+now.Sub(p.last).Seconds()*perSecond)
+	}
+	p.last = now
+	if p.credit < 1 {
+		return false
+	}
+	p.credit--
+	return true
+}
+
+// heartbeat tells that the call lives; false when it does not any more.
+func (c *call) heartbeat() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.finished && c.hooks.OnHeartbeat != nil && c.beats.ok() {
+		c.hooks.OnHeartbeat()
+	}
+	return !c.finished
+}
+
+func (c *call) progress(value []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.finished && c.hooks.OnProgress != nil && c.shows.ok() {
+		c.hooks.OnProgress(value)
+	}
+	return !c.finished
+}
+
+// log keeps a line while there is room.
+func (c *call) log(level, source string, text []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.finished {
+		return false
+	}
+	if c.logBytes+len(text) > maxLogBytes {
+		c.dropped += len(text) + 1
+		c.logBytes = maxLogBytes // nothing after a gap, or the log would read as if nothing were missing
+		return true
+	}
+	c.logBytes += len(text) + 64 // a flood of empty lines is a flood
+	line := LogLine{Time: time.Now(), Level: level, Source: source, Text: clean(text)}
+	c.logs = append(c.logs, line)
+	if c.hooks.OnLog != nil {
+		c.hooks.OnLog(line)
+	}
+	return true
+}
+
+// finish sets the outcome; the first counts.
+func (c *call) finish(output []byte, usage *frame.Usage, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.finished {
+		return false
+	}
+	c.finished, c.output, c.err = true, output, err
+	if usage != nil {
+		c.usage.CPU = time.Duration(max(0, usage.CPUMS) * float64(time.Millisecond))
+		c.usage.RSS = max(0, usage.RSS)
+	}
+	close(c.done)
+	return true
+}
+
+// result is what the call left; only after done.
+func (c *call) result() Result {
+	return Result{Output: c.output, Usage: c.usage, Logs: c.logs, LogsTruncated: c.dropped}
+}

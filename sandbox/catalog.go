@@ -1,0 +1,167 @@
+package sandbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ErrNotFound is wrapped when there is no handler of a name.
+var ErrNotFound = errors.New("no such handler")
+
+// Definition is one handler found in a folder.
+type Definition struct {
+	Name    string `json:"name"` // of the activity
+	Path    string `json:"path"`
+	Runtime string `json:"runtime"`
+	Format  string `json:"format"` // js, mjs, cjs, py
+	Hash    string `json:"hash"`   // of the file's content
+}
+
+// maxCode is the most bytes of a handler's file; it travels in one frame.
+const maxCode = 2 << 20
+
+var handlerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
+
+var runtimeOf = map[string]string{"js": RuntimeNode, "mjs": RuntimeNode, "cjs": RuntimeNode, "py": RuntimePython}
+
+// Discover lists the handlers in dir, sorted by name. A file NAME.js, .mjs, .cjs or .py is the activity NAME, one in a folder the
+// activity FOLDER.NAME. What begins with a dot or an underscore, node_modules and files that are not named like an activity are
+// left out, so code that handlers share has a place. Two files of one name are an error.
+func Discover(dir string) ([]Definition, error) {
+	var all []Definition
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if path != dir && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "node_modules") {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if d.IsDir() {
+			return nil
+		}
+		def, ok := define(dir, path)
+		if !ok {
+			return nil
+		}
+		code, err := readCode(path)
+		if err != nil {
+			return err
+		}
+		def.Hash = hashOf(code)
+		all = append(all, def)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("handlers in %s: %w", dir, err)
+	}
+	slices.SortFunc(all, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+	for i := 1; i < len(all); i++ {
+		if all[i].Name == all[i-1].Name {
+			return nil, fmt.Errorf("handlers in %s: %s and %s are both named %s", dir, all[i-1].Path, all[i].Path, all[i].Name)
+		}
+	}
+	return all, nil
+}
+
+// define names the handler a file is, without reading it.
+func define(dir, path string) (Definition, bool) {
+	ext := strings.TrimPrefix(filepath.Ext(path), ".")
+	rel, err := filepath.Rel(dir, path)
+	if err != nil || runtimeOf[ext] == "" {
+		return Definition{}, false
+	}
+	parts := strings.Split(strings.TrimSuffix(filepath.ToSlash(rel), "."+ext), "/")
+	for _, p := range parts {
+		if !handlerName.MatchString(p) {
+			return Definition{}, false
+		}
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return Definition{}, false
+	}
+	return Definition{Name: strings.Join(parts, "."), Path: absolute, Runtime: runtimeOf[ext], Format: ext}, true
+}
+
+func readCode(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxCode {
+		return nil, fmt.Errorf("%s: %d bytes of code exceed %d", path, info.Size(), maxCode)
+	}
+	return os.ReadFile(path)
+}
+
+// hashOf is the first half of the SHA-256 of code, in hexadecimal.
+func hashOf(code []byte) string {
+	sum := sha256.Sum256(code)
+	return hex.EncodeToString(sum[:16])
+}
+
+// bundle is a handler with its code.
+type bundle struct {
+	Definition
+	code    []byte
+	size    int64
+	changed time.Time
+}
+
+// catalog finds handlers by name and notices when their files change.
+type catalog struct {
+	dir string
+
+	mu    sync.Mutex // guards known
+	known map[string]*bundle
+}
+
+// find returns the handler as its file is now. A call costs one stat while nothing changes.
+func (c *catalog) find(name string) (*bundle, error) {
+	if c.dir == "" {
+		return nil, fmt.Errorf("%q: %w", name, ErrNotFound)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b := c.known[name]; b != nil {
+		info, err := os.Stat(b.Path)
+		if err == nil && info.Size() == b.size && info.ModTime().Equal(b.changed) {
+			return b, nil
+		}
+		delete(c.known, name)
+	}
+	base := filepath.Join(append([]string{c.dir}, strings.Split(name, ".")...)...)
+	for _, ext := range []string{"mjs", "js", "cjs", "py"} {
+		def, ok := define(c.dir, base+"."+ext)
+		if !ok || def.Name != name {
+			continue
+		}
+		info, err := os.Stat(def.Path)
+		if err != nil {
+			continue
+		}
+		code, err := readCode(def.Path)
+		if err != nil {
+			return nil, fmt.Errorf("handler %s: %w", name, err)
+		}
+		def.Hash = hashOf(code)
+		b := &bundle{Definition: def, code: code, size: info.Size(), changed: info.ModTime()}
+		c.known[name] = b
+		return b, nil
+	}
+	return nil, fmt.Errorf("%q in %s: %w", name, c.dir, ErrNotFound)
+}

@@ -1,0 +1,73 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/sojourn-run/sojourn/sandbox/minder"
+)
+
+// ending says why an executor is no more: the cause its session is told, and the type and words its calls in flight are.
+type ending struct {
+	cause   Cause
+	kind    ErrorType
+	message string
+	stack   string
+	details json.RawMessage
+}
+
+// err is the error of a call that was in flight.
+func (e ending) err() *Error {
+	return &Error{Type: e.kind, Message: e.message, Stack: e.stack, Retryable: true, Details: e.details}
+}
+
+// explain says what the end of a process means that nobody asked for. Printed is the last of its stderr.
+func explain(end minder.Fact, printed string) ending {
+	details, _ := json.Marshal(struct {
+		Exit   int   `json:"exit"`
+		Signal int   `json:"signal,omitempty"`
+		Peak   int64 `json:"peak_bytes,omitempty"`
+	}{end.Exit, end.Signal, end.Peak})
+	e := ending{cause: CauseCrash, kind: Crashed, stack: printed, details: details}
+	signal := syscall.Signal(end.Signal)
+	switch {
+	case end.Error != "":
+		e.kind, e.message = Unavailable, end.Error
+	case saysOutOfMemory(end, printed):
+		e.cause, e.kind, e.message = CauseOutOfMemory, OutOfMemory, "the executor ran out of memory"
+	case signal == syscall.SIGXCPU:
+		e.cause, e.kind, e.message = CauseDeadline, DeadlineExceeded, "the executor used up its processor time"
+	case signal == syscall.SIGXFSZ:
+		e.cause, e.kind, e.message = CauseQuota, QuotaExceeded, "the executor wrote a file over the limit"
+	case signal == syscall.SIGSYS:
+		e.kind, e.message = ForbiddenSyscall, "the executor made a forbidden system call"
+	case end.Signal != 0:
+		e.message = fmt.Sprintf("the executor was ended by signal %d (%s)", end.Signal, signal)
+	default:
+		e.message = fmt.Sprintf("the executor exited with status %d", end.Exit)
+	}
+	return e
+}
+
+// saysOutOfMemory knows the last words of the runtimes, which is all there is when a process hits the limit on its own heap.
+func saysOutOfMemory(end minder.Fact, printed string) bool {
+	aborted := end.Signal != 0 || end.Exit > 128
+	for _, w := range []struct {
+		words string
+		fits  bool
+	}{
+		{"JavaScript heap out of memory", aborted},
+		{"Allocation failed", aborted},
+		{"std::bad_alloc", aborted},
+		{"RangeError: Array buffer allocation failed", end.Exit != 0},
+		{"runtime: out of memory", end.Exit == 2},
+		{"cannot allocate memory", end.Exit == 2}, // Go
+	} {
+		if w.fits && strings.Contains(printed, w.words) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,417 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/frame"
+	"github.com/sojourn-run/sojourn/sandbox/minder"
+)
+
+// errGone says that an executor ended before a call could begin in it.
+var errGone = errors.New("the executor is gone")
+
+// executor is one process that handlers run in, from its start to its end.
+type executor struct {
+	id      string
+	scratch string
+	lang    *language
+	born    time.Time
+	proc    *process
+	pid     int                     // of the program; 0 until started
+	session atomic.Pointer[session] // nil outside sessions; set once, before the first call
+
+	onEnd  func(*executor, ending) // tells the pool, before any call in flight is told
+	ready  chan frame.Header       // the answer to init
+	shut   chan struct{}           // closed by the answer to close
+	done   chan struct{}           // closed when process, descendants and scratch folder are gone
+	counts chan int                // answers to a count
+
+	stdout, stderr *output
+	out            sync.Mutex // one frame at a time; guards frameBuf
+	frameBuf       []byte
+
+	loading  sync.Mutex     // one piece of code at a time, and before the call that needs it
+	sends    sync.WaitGroup // frames that are sent aside; added to under mu while not ended
+	resident atomic.Int64   // bytes, as the minder said last
+	tainted  atomic.Bool    // what happened here forbids using it for another tenant
+
+	mu       sync.Mutex // guards what follows
+	calls    map[string]*call
+	loaded   map[string]bool // content hashes the executor was sent
+	seq      uint64          // of the last call
+	served   int
+	strays   int
+	toldBusy bool
+	idle     *time.Timer
+	doom     *ending // why we are ending it; nil as long as we are not
+	asked    *ending // why it was sent SIGTERM; counts if it ends by that
+	ended    bool
+	shutOnce sync.Once
+}
+
+// launch starts an executor and waits until it is ready to take calls.
+func launch(l *language, o Options, id, scratch string, onEnd func(*executor, ending)) (*executor, error) {
+	ex := &executor{id: id, scratch: scratch, lang: l, born: time.Now(), onEnd: onEnd, ready: make(chan frame.Header, 1),
+		shut: make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), calls: map[string]*call{}, loaded: map[string]bool{}}
+	var err error
+	ex.proc, err = startProcess(minder.Config{
+		Path: l.program, Args: l.args, Env: l.environment(o, scratch), Dir: scratch,
+		Memory: l.limits.Memory, Data: l.limits.Data, FileSize: l.limits.FileSize, Files: int64(l.limits.OpenFiles),
+		Processes: l.limits.Processes, ScratchBytes: l.limits.ScratchBytes, ScratchFiles: l.limits.ScratchFiles,
+	})
+	if err != nil {
+		minder.Wipe(scratch)
+		return nil, err
+	}
+	ex.stdout = &output{file: ex.proc.stdout, line: func(text []byte) { ex.printed("info", "stdout", text) }}
+	ex.stderr = &output{file: ex.proc.stderr, line: func(text []byte) { ex.printed("warn", "stderr", text) }}
+	ex.idle = time.AfterFunc(idleAfter, ex.fellIdle)
+	go ex.run()
+	if err := ex.send(frame.Frame{Header: frame.Header{T: frame.Init, Proto: frame.Proto, Level: string(LevelProcess), Scratch: scratch,
+		MaxHeader: frame.DefaultLimits.Header, MaxBody: frame.DefaultLimits.Body}}); err != nil {
+		ex.kill(ending{cause: CauseCrash, kind: Unavailable, message: err.Error()})
+	}
+	boot := time.NewTimer(bootTime)
+	defer boot.Stop()
+	select {
+	case <-ex.ready:
+		return ex, nil
+	case <-boot.C:
+		ex.kill(ending{cause: CauseProtocolError, kind: Unavailable, message: fmt.Sprintf("not ready after %s", bootTime)})
+		<-ex.done
+	case <-ex.done:
+	}
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("start %s executor: %s", l.name, ex.doom.message), Stack: ex.doom.stack, Retryable: true}
+}
+
+// run follows the process to its end: frames, facts and output until each stops, then what it all meant.
+func (ex *executor) run() {
+	var printing sync.WaitGroup
+	printing.Go(ex.stdout.run)
+	printing.Go(ex.stderr.run)
+	last := make(chan minder.Fact, 1)
+	go ex.follow(last)
+
+	r := frame.NewReader(ex.proc.control, frame.DefaultLimits, ex.proc.control.SetReadDeadline)
+	for {
+		f, err := r.Read()
+		if err == nil {
+			err = ex.take(f)
+		}
+		if err != nil {
+			// Malformed is the executor's doing; every other error is how the end of the process looks from here.
+			if errors.Is(err, frame.ErrMalformed) {
+				ex.kill(ending{cause: CauseProtocolError, kind: ProtocolError, message: err.Error()})
+			}
+			break
+		}
+	}
+	ex.proc.order(minder.OrderKill) // also when only the socket was closed
+	var end minder.Fact
+	patience := time.NewTimer(endTime)
+	select {
+	case end = <-last:
+		patience.Stop()
+	case <-patience.C: // the minder was stopped or killed by what it watches
+		_ = ex.proc.cmd.Process.Kill()
+		ex.mu.Lock()
+		pid := ex.pid
+		ex.mu.Unlock()
+		if pid > 0 {
+			_ = syscall.Kill(-pid, syscall.SIGKILL)
+		}
+		end = minder.Fact{T: minder.FactEnd, Exit: -1, Signal: int(syscall.SIGKILL)}
+	}
+	for _, f := range []*output{ex.stdout, ex.stderr} {
+		_ = f.file.SetReadDeadline(time.Now().Add(endTime)) // who still holds the pipe is not ours any more
+	}
+	printing.Wait()
+	_ = ex.proc.cmd.Wait()
+	ex.proc.release()
+	minder.Wipe(ex.scratch) // the minder did, if it lived
+
+	ex.mu.Lock()
+	if ex.doom == nil && ex.asked != nil && end.Signal == int(syscall.SIGTERM) {
+		ex.doom = ex.asked
+	}
+	if ex.doom == nil {
+		e := explain(end, ex.stderr.last())
+		ex.doom = &e
+	}
+	ex.ended = true
+	ex.idle.Stop()
+	doom, calls := *ex.doom, ex.calls
+	ex.calls = map[string]*call{}
+	ex.mu.Unlock()
+	ex.sends.Wait()
+	ex.onEnd(ex, doom)
+	for _, c := range calls {
+		c.finish(nil, nil, doom.err())
+	}
+	close(ex.done)
+}
+
+// follow takes the minder's facts until it has no more.
+func (ex *executor) follow(last chan<- minder.Fact) {
+	for {
+		f, err := ex.proc.fact()
+		if err != nil {
+			last <- minder.Fact{T: minder.FactEnd, Exit: -1, Signal: int(syscall.SIGKILL)}
+			return
+		}
+		switch f.T {
+		case minder.FactStarted:
+			ex.mu.Lock()
+			ex.pid = f.PID
+			ex.mu.Unlock()
+		case minder.FactMemory:
+			ex.resident.Store(f.Bytes)
+		case minder.FactCount:
+			select {
+			case ex.counts <- f.Count:
+			default:
+			}
+		case minder.FactOOM:
+			ex.doomed(ending{cause: CauseOutOfMemory, kind: OutOfMemory,
+				message: fmt.Sprintf("%d MiB resident exceed the limit of %d MiB", f.Bytes>>20, ex.lang.limits.Memory>>20),
+				details: fmt.Appendf(nil, `{"peak_bytes":%d,"limit_bytes":%d}`, f.Bytes, ex.lang.limits.Memory)})
+		case minder.FactQuota:
+			ex.doomed(ending{cause: CauseQuota, kind: QuotaExceeded, message: f.Error})
+		case minder.FactEnd:
+			last <- f
+			return
+		}
+	}
+}
+
+// take handles one frame of the executor. All of it is hostile input: an error ends the executor.
+func (ex *executor) take(f frame.Frame) error {
+	var known bool
+	switch f.T {
+	case frame.Ready:
+		select {
+		case ex.ready <- f.Header:
+			known = f.Proto == frame.Proto
+		default:
+		}
+	case frame.Result, frame.Error:
+		known = ex.settle(f)
+	case frame.Heartbeat:
+		c := ex.call(f.ID)
+		known = c != nil && c.heartbeat()
+	case frame.Progress:
+		c := ex.call(f.ID)
+		known = c != nil && c.progress(f.Body)
+	case frame.Log:
+		c := ex.call(f.ID)
+		known = c != nil && c.log(logLevel(f.Level), "log", f.Body[:min(len(f.Body), 4*maxLogLine)])
+	case frame.Closed:
+		ex.shutOnce.Do(func() { close(ex.shut); known = true })
+	case frame.Pong:
+		known = true
+	}
+	if known {
+		return nil
+	}
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.strays++; ex.strays >= maxStrays {
+		return fmt.Errorf("%d frames that belong to no call: %w", ex.strays, frame.ErrMalformed)
+	}
+	return nil
+}
+
+func logLevel(s string) string {
+	switch s {
+	case "debug", "warn", "error":
+		return s
+	}
+	return "info"
+}
+
+// call returns the call in flight of that id, or nil.
+func (ex *executor) call(id string) *call {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	return ex.calls[id]
+}
+
+// settle ends a call by its result or error. What was printed before it is taken first.
+func (ex *executor) settle(f frame.Frame) bool {
+	c := ex.call(f.ID)
+	if c == nil {
+		return false
+	}
+	ex.stdout.catchUp()
+	ex.stderr.catchUp()
+	ex.mu.Lock()
+	delete(ex.calls, f.ID)
+	ex.served++
+	if len(ex.calls) == 0 {
+		ex.idle.Reset(idleAfter)
+	}
+	ex.mu.Unlock()
+	if f.T == frame.Result {
+		return c.finish(f.Body, f.Usage, nil)
+	}
+	return c.finish(nil, f.Usage, ex.failed(f.Header))
+}
+
+// failed is the error an executor told. It may only tell types that end a call, not those that end the executor.
+func (ex *executor) failed(h frame.Header) error {
+	e := &Error{Type: UserError, Class: h.Class, Message: h.Message, Stack: h.Stack, Retryable: h.Retryable == nil || *h.Retryable, Details: h.Details}
+	switch t := ErrorType(h.Type); t {
+	case Cancelled, DeadlineExceeded, Unavailable, needCode:
+		e.Type = t
+	case OutOfMemory:
+		e.Type = t
+		ex.tainted.Store(true)
+	case sessionLost:
+		if s := ex.session.Load(); s != nil {
+			return &SessionLost{Session: s.id, EpochWanted: s.epoch, EpochNow: s.epoch, Cause: CauseDeclared, When: time.Now(), Message: h.Message}
+		}
+	}
+	return e
+}
+
+// printed gives a line of output to the call that most likely wrote it: the one that began last.
+func (ex *executor) printed(level, source string, text []byte) {
+	ex.mu.Lock()
+	var c *call
+	for _, other := range ex.calls {
+		if c == nil || other.seq > c.seq {
+			c = other
+		}
+	}
+	ex.mu.Unlock()
+	if c != nil {
+		c.log(level, source, text)
+	}
+}
+
+// send writes one frame. It gives up on an executor that does not read.
+func (ex *executor) send(f frame.Frame) error {
+	ex.out.Lock()
+	defer ex.out.Unlock()
+	buf, err := frame.Append(ex.frameBuf[:0], f, frame.DefaultLimits)
+	if err != nil {
+		return err
+	}
+	if cap(buf) <= 64<<10 {
+		ex.frameBuf = buf
+	}
+	_ = ex.proc.control.SetWriteDeadline(time.Now().Add(writeTime))
+	_, err = ex.proc.control.Write(buf)
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		ex.kill(ending{cause: CauseProtocolError, kind: ProtocolError, message: "the executor does not read its calls"})
+	}
+	return err
+}
+
+// doomed notes why the executor ends; the first reason counts.
+func (ex *executor) doomed(why ending) {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.doom == nil {
+		ex.doom = &why
+	}
+}
+
+// kill ends the executor and everything it started. It does not wait: done tells.
+func (ex *executor) kill(why ending) {
+	ex.doomed(why)
+	ex.proc.order(minder.OrderKill)
+}
+
+// terminate asks the process to end, the way any process is asked.
+func (ex *executor) terminate(why ending) {
+	ex.mu.Lock()
+	ex.asked = &why
+	ex.mu.Unlock()
+	ex.proc.order(minder.OrderTerm)
+}
+
+// aside runs fn, which may have to wait for the executor to read, on a goroutine of its own.
+func (ex *executor) aside(fn func()) {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if !ex.ended {
+		ex.sends.Go(fn)
+	}
+}
+
+// fellIdle lets the minder look less often.
+func (ex *executor) fellIdle() {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if len(ex.calls) == 0 && ex.toldBusy && !ex.ended {
+		ex.toldBusy = false
+		ex.proc.order(minder.OrderIdle)
+	}
+}
+
+// close ends the executor in good order: its close hooks run, within ctx and five seconds. It returns when everything is gone.
+func (ex *executor) close(ctx context.Context, why ending) {
+	if s := ex.session.Load(); s != nil {
+		if err := ex.send(frame.Frame{Header: frame.Header{T: frame.Close, Session: s.id, Reason: string(why.cause)}}); err == nil {
+			hooks := time.NewTimer(closeTime)
+			select {
+			case <-ex.shut:
+			case <-ex.done:
+			case <-hooks.C:
+			case <-ctx.Done():
+			}
+			hooks.Stop()
+		}
+	}
+	ex.doomed(why)
+	_ = ex.send(frame.Frame{Header: frame.Header{T: frame.Shutdown}})
+	leave := time.NewTimer(100 * time.Millisecond)
+	defer leave.Stop()
+	select {
+	case <-ex.done:
+		return
+	case <-leave.C:
+	}
+	ex.kill(why)
+	<-ex.done
+}
+
+// alone says whether the executor has no descendants.
+func (ex *executor) alone() bool {
+	select {
+	case <-ex.counts: // of a question given up on
+	default:
+	}
+	ex.proc.order(minder.OrderCount)
+	answer := time.NewTimer(time.Second)
+	defer answer.Stop()
+	select {
+	case n := <-ex.counts:
+		return n == 1
+	case <-ex.done:
+	case <-answer.C:
+	}
+	return false
+}
+
+func (ex *executor) info() ExecutorInfo {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	i := ExecutorInfo{SandboxID: ex.id, Busy: len(ex.calls) > 0, Calls: ex.served, MemoryUsageBytes: ex.resident.Load(), Runtime: ex.lang.name,
+		Level: LevelProcess, Since: ex.born, PID: ex.pid}
+	if s := ex.session.Load(); s != nil {
+		i.SessionID, i.Epoch = s.id, s.epoch
+	}
+	return i
+}

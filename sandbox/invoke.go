@@ -1,0 +1,100 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Invoke runs one call and returns when it has ended, in whatever way. The error is an [*Error] or a [*SessionLost]; usage and logs of the
+// result are there in both cases.
+//
+// A call with a session runs in the session's executor, which is started by the session's first call. Calls of one session may run at the
+// same time; how many is the caller's affair. When ctx ends the handler is asked to stop, then sent SIGTERM, then killed; at the
+// deadline it is killed after a short grace. Killing costs the session its state, and the calls beside it.
+func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result, error) {
+	began := time.Now()
+	l, b, err := p.find(inv.Activity, inv.Hash)
+	if err != nil {
+		return Result{}, err
+	}
+	input, err := l.inputFor(inv.Input)
+	if err != nil {
+		return Result{}, err
+	}
+	if !inv.Deadline.IsZero() && !began.Before(inv.Deadline) {
+		return Result{}, &Error{Type: DeadlineExceeded, Message: "the deadline had passed before the call began", Retryable: true}
+	}
+	if ctx.Err() != nil {
+		return Result{}, &Error{Type: Cancelled, Message: context.Cause(ctx).Error()}
+	}
+	if err := p.enter(); err != nil {
+		return Result{}, err
+	}
+	defer p.leave()
+	for try := 1; ; try++ {
+		res, err := p.once(ctx, inv, l, b, input, hooks)
+		var e *Error
+		again := errors.Is(err, errGone) || errors.As(err, &e) && e.Type == needCode
+		if again && try < 3 {
+			continue // the executor ended just before the call, which never began
+		}
+		if errors.Is(err, errGone) {
+			err = &Error{Type: Unavailable, Message: err.Error(), Retryable: true}
+		}
+		if err == nil {
+			res.Output, err = l.outputFrom(res.Output)
+		}
+		res.Usage.Wall = time.Since(began)
+		return res, err
+	}
+}
+
+// once finds an executor for the call and runs it there.
+func (p *Pool) once(ctx context.Context, inv Invocation, l *language, b *bundle, input []byte, hooks Hooks) (Result, error) {
+	var ex *executor
+	var done func()
+	var err error
+	if inv.Session != nil {
+		ex, done, err = p.join(ctx, inv, l)
+	} else {
+		ex, done, err = p.borrow(ctx, inv, l, b)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	defer done()
+	c, err := ex.begin(inv, b, input, hooks)
+	if err != nil {
+		<-ex.done // soon: it is ending, and then the pool knows why
+		return Result{}, err
+	}
+	err = ex.await(ctx, inv, c, p.opt)
+	var e *Error
+	if errors.As(err, &e) && e.Type == needCode && b != nil {
+		ex.mu.Lock()
+		delete(ex.loaded, b.Hash)
+		ex.mu.Unlock()
+	}
+	return c.result(), err
+}
+
+// enter counts a call in, while the pool takes calls.
+func (p *Pool) enter() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.draining {
+		return &Error{Type: Unavailable, Message: "the worker is draining", Retryable: true}
+	}
+	p.inflight++
+	return nil
+}
+
+func (p *Pool) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inflight--
+	if p.inflight == 0 && p.quiet != nil {
+		close(p.quiet)
+	}
+}

@@ -1,0 +1,37 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+
+	lib "github.com/sojourn-run/sojourn/sandbox/executor"
+	"github.com/sojourn-run/sojourn/sandbox/minder"
+)
+
+// nativeName is the first argument by which a process knows that it serves [Native].
+const nativeName = "sojourn-native"
+
+// hooked says that Main ran, so that starting this binary again makes an executor and not a second worker.
+var hooked bool
+
+// Main turns this process into a minder or an executor when it was started as one, and then never returns; else it does nothing. Call
+// it first in main and in TestMain. The functions given fill [Native]; a minder does not call them.
+func Main(fill ...func(Handlers)) {
+	if minder.Is() {
+		minder.Run()
+	}
+	for _, f := range fill {
+		f(Native)
+	}
+	if IsExecutor() {
+		if err := lib.Serve(Native); err != nil {
+			fmt.Fprintln(os.Stderr, "executor:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	hooked = true
+}
+
+// IsExecutor says whether this process was started to serve [Native].
+func IsExecutor() bool { return len(os.Args) > 0 && os.Args[0] == nativeName }

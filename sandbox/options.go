@@ -1,0 +1,111 @@
+package sandbox
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Options set up a [Pool]. The zero value works: native handlers and whatever interpreters are in PATH, at level process.
+type Options struct {
+	Dir         string   // folder for scratch folders, best on a disk with room; empty for one in the system's temporary folder
+	Handlers    string   // folder of handlers in other languages; empty for none
+	Instance    string   // names this worker among those that share Dir; empty for a random name
+	Environment []string // extra NAME=value of every executor: never secrets, all code sees them
+
+	Node, Python string // programs; empty looks for node and python3 in PATH
+
+	Level       Level // wanted; empty takes the strongest there is
+	MinLevel    Level // NewPool refuses to go under it; empty for no floor
+	AllowWeaker bool  // go under MinLevel all the same
+
+	MaxExecutors int               // most executors at once, blanks included; 0 for what memory allows, at most 64
+	Blank        int               // booted executors kept ready per runtime in use; 0 for one, negative for none
+	Limits       map[string]Limits // per runtime; what is left 0 takes the default
+
+	CancelTerm    time.Duration // from a cancel to SIGTERM; 0 for 2 s
+	CancelKill    time.Duration // from a cancel to SIGKILL; 0 for 5 s
+	DeadlineGrace time.Duration // from a deadline to SIGKILL; 0 for 250 ms
+	IdleEvictable time.Duration // idle for so long a session may be evicted when executors run out; 0 for 60 s
+
+	// OnLost is told of every session whose state is gone other than by CloseSession: before an eviction, and after any other
+	// end. It is called on a goroutine of its own, never twice for an epoch unless that was rebuilt.
+	OnLost func(SessionLost)
+	Logger zerolog.Logger
+}
+
+// Limits bound one executor and what it starts.
+type Limits struct {
+	Memory       int64 // resident bytes of all its processes together
+	Data         int64 // heap bytes of each process; 0 for Memory and 64 MiB, negative for no limit
+	FileSize     int64 // bytes of one file
+	OpenFiles    int   // descriptors of each process
+	Processes    int   // processes at once
+	ScratchBytes int64 // bytes in the scratch folder
+	ScratchFiles int   // files in the scratch folder
+}
+
+// Fixed times and sizes.
+const (
+	bootTime      = 10 * time.Second // from start to ready
+	closeTime     = 5 * time.Second  // for all close hooks
+	endTime       = 2 * time.Second  // from a kill to the minder's last word
+	writeTime     = 30 * time.Second // for one frame to be taken
+	tombstoneTime = time.Hour        // for which the end of a session is remembered
+	idleAfter     = time.Second      // without a call until the minder is told
+	reuseCalls    = 100              // of one executor outside sessions
+	reuseAge      = 10 * time.Minute
+	maxStrays     = 100     // frames about calls that are not there, until the executor is killed
+	maxLogBytes   = 1 << 20 // kept of one call
+	maxLogLine    = 16 << 10
+	workerReserve = 256 << 20 // of memory, not given to executors
+)
+
+func (o Options) withDefaults() Options {
+	if o.Blank == 0 {
+		o.Blank = 1
+	}
+	o.Blank = max(o.Blank, 0)
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	set(&o.CancelTerm, 2*time.Second)
+	set(&o.CancelKill, 5*time.Second)
+	set(&o.DeadlineGrace, 250*time.Millisecond)
+	set(&o.IdleEvictable, time.Minute)
+	if o.OnLost == nil {
+		o.OnLost = func(SessionLost) {}
+	}
+	return o
+}
+
+// or fills what is left 0 from d.
+func (l Limits) or(d Limits) Limits {
+	fill(&l.Memory, d.Memory)
+	fill(&l.FileSize, d.FileSize)
+	fill(&l.OpenFiles, d.OpenFiles)
+	fill(&l.Processes, d.Processes)
+	fill(&l.ScratchBytes, d.ScratchBytes)
+	fill(&l.ScratchFiles, d.ScratchFiles)
+	fill(&l.Data, l.Memory+64<<20)
+	return l
+}
+
+func fill[T int | int64](p *T, d T) {
+	if *p == 0 {
+		*p = d
+	}
+}
+
+func defaultLimits(memory int64) Limits {
+	return Limits{Memory: memory, FileSize: 256 << 20, OpenFiles: 256, Processes: 64, ScratchBytes: 512 << 20, ScratchFiles: 20_000}
+}
+
+// capacity is how many executors of up to limit bytes total bytes of memory carry: most use far less than their limit.
+func capacity(total, limit int64) int {
+	n := int(float64(total-workerReserve) / float64(limit) * 1.5)
+	return min(max(n, runtime.NumCPU(), 4), 64)
+}

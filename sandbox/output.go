@@ -1,0 +1,167 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"unicode"
+)
+
+// output takes one stream of what an executor prints apart into lines. However much comes, it holds one line and a tail.
+type output struct {
+	file *os.File
+	line func(text []byte) // gets each line, without its end
+
+	mu      sync.Mutex // held from reading to having told; guards what follows
+	buf     [32 << 10]byte
+	partial []byte
+	tail    []byte // the last of it, for the story of a crash
+	ended   bool
+}
+
+// maxTail is how much of what was printed last is kept, in bytes.
+const maxTail = 4 << 10
+
+// run reads until the stream ends.
+func (o *output) run() {
+	conn, err := o.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = conn.Read(func(fd uintptr) bool {
+		for o.take(fd) {
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.ended
+	})
+	o.flush()
+}
+
+// catchUp takes what is already there, so that what was printed before a result is told before it.
+func (o *output) catchUp() {
+	conn, err := o.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = conn.Control(func(fd uintptr) {
+		for range 4 << 20 / len(o.buf) { // one that never stops printing must not hold up its own result
+			if !o.take(fd) {
+				break
+			}
+		}
+	})
+	o.flush()
+}
+
+// take reads once; false when there is nothing now, or never again.
+func (o *output) take(fd uintptr) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return false
+	}
+	n, err := syscall.Read(int(fd), o.buf[:])
+	switch {
+	case n > 0:
+		o.split(o.buf[:n])
+		return true
+	case errors.Is(err, syscall.EINTR):
+		return true
+	case errors.Is(err, syscall.EAGAIN):
+		return false
+	}
+	o.ended = true
+	return false
+}
+
+func (o *output) split(b []byte) {
+	if len(b) >= maxTail {
+		o.tail = append(o.tail[:0], b[len(b)-maxTail:]...)
+	} else {
+		if over := len(o.tail) + len(b) - maxTail; over > 0 {
+			o.tail = append(o.tail[:0], o.tail[over:]...)
+		}
+		o.tail = append(o.tail, b...)
+	}
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			room := min(maxLogLine-len(o.partial), len(b))
+			o.partial = append(o.partial, b[:room]...)
+			if b = b[room:]; len(b) == 0 {
+				return
+			}
+			o.line(o.partial)
+			o.partial = o.partial[:0]
+			continue
+		}
+		if len(o.partial) > 0 {
+			room := min(maxLogLine-len(o.partial), i)
+			o.partial = append(o.partial, b[:room]...)
+			o.line(o.partial)
+			o.partial = o.partial[:0]
+			if room < i {
+				b = b[room:]
+				continue
+			}
+		} else {
+			for j := 0; ; j += maxLogLine {
+				o.line(b[j:min(j+maxLogLine, i)])
+				if j+maxLogLine >= i {
+					break
+				}
+			}
+		}
+		b = b[i+1:]
+	}
+}
+
+// flush tells a last line that has no end.
+func (o *output) flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.partial) > 0 {
+		o.line(o.partial)
+		o.partial = o.partial[:0]
+	}
+}
+
+func (o *output) last() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return clean(o.tail)
+}
+
+// clean makes text of what a process printed: valid UTF-8, without control characters and terminal sequences.
+func clean(b []byte) string {
+	plain := true
+	for _, c := range b {
+		if c < ' ' && c != '\t' && c != '\n' || c >= 0x7f {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return string(b)
+	}
+	var out strings.Builder
+	escape := false
+	for i, r := range []rune(strings.ToValidUTF8(string(b), "\uFFFD")) {
+		switch {
+		case escape:
+			// ESC [ parameters letter, or ESC and one character.
+			escape = r == '[' || r >= '0' && r <= '?'
+		case r == 0x1b:
+			escape = true
+		case r == '\t' || r == '\n' || !unicode.IsControl(r):
+			out.WriteRune(r)
+		case r == '\r' && i < len(b)-1:
+			out.WriteByte(' ')
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,253 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/minder"
+)
+
+// ErrTooWeak is wrapped by NewPool when the isolation this machine holds is under the least that was asked for.
+var ErrTooWeak = errors.New("isolation is too weak")
+
+// Pool keeps executors: one per session and runtime, some for calls outside sessions, and a few that are booted and wait. It is safe for
+// concurrent use.
+type Pool struct {
+	opt       Options
+	report    Report
+	languages map[string]*language
+	catalog   catalog
+	dir       string   // of this pool: scratch folders and shims
+	lock      *os.File // says that dir is in use
+	capacity  int
+	starts    chan struct{}  // one token per executor that boots right now
+	work      sync.WaitGroup // goroutines of the pool, and executors
+
+	mu       sync.Mutex // guards what follows
+	all      map[*executor]struct{}
+	reserved int // executors that are there or about to be
+	blanks   map[string][]*executor
+	booting  map[string]int // blanks on their way, by runtime
+	idle     map[reuse][]*executor
+	sessions map[string]*session
+	tombs    map[string]tombstone
+	swept    time.Time     // when old tombstones were removed
+	inflight int           // calls
+	quiet    chan struct{} // closed when inflight falls to 0 while draining; nil unless waited for
+	draining bool
+	closed   bool
+}
+
+// NewPool sets up a pool. No executor runs until the first call. It fails when this machine cannot hold the level asked for, when an
+// interpreter that was named is not there, and when [Main] was not called.
+func NewPool(o Options) (*Pool, error) {
+	if !hooked {
+		return nil, errors.New("sandbox.Main must be called first in main: executors are started from this program")
+	}
+	o = o.withDefaults()
+	p := &Pool{opt: o, report: hold(), starts: make(chan struct{}, runtime.NumCPU()), all: map[*executor]struct{}{}, blanks: map[string][]*executor{},
+		booting: map[string]int{}, idle: map[reuse][]*executor{}, sessions: map[string]*session{}, tombs: map[string]tombstone{},
+		catalog: catalog{dir: o.Handlers, known: map[string]*bundle{}}}
+	if o.Level != "" && o.Level != p.report.Level {
+		return nil, fmt.Errorf("level %s cannot be had here, only %s: %w", o.Level, p.report.Level, ErrTooWeak)
+	}
+	if o.MinLevel != "" && !p.report.Level.AtLeast(o.MinLevel) && !o.AllowWeaker {
+		return nil, fmt.Errorf("level %s is under the least allowed, %s (%s): %w", p.report.Level, o.MinLevel, strings.Join(p.report.Missing, "; "), ErrTooWeak)
+	}
+	if err := harden(); err != nil {
+		p.report.Missing = append(p.report.Missing, "code of the same user can read this process: "+err.Error())
+	}
+	if err := p.claimDir(); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.languages, err = languages(o, p.dir); err != nil {
+		p.releaseDir()
+		return nil, err
+	}
+	p.report.Runtimes = map[string]string{}
+	largest := int64(1)
+	for name, l := range p.languages {
+		p.report.Runtimes[name] = l.program
+		largest = max(largest, l.limits.Memory)
+	}
+	if p.capacity = o.MaxExecutors; p.capacity <= 0 {
+		p.capacity = capacity(machineMemory(), largest)
+	}
+	if len(p.report.Missing) > 0 {
+		o.Logger.Warn().Str("level", string(p.report.Level)).Strs("missing", p.report.Missing).Msg("sandbox isolation is partial")
+	}
+	return p, nil
+}
+
+// claimDir makes the folder of this pool and removes those of pools that are gone.
+func (p *Pool) claimDir() error {
+	base := p.opt.Dir
+	if base == "" {
+		base = filepath.Join(os.TempDir(), fmt.Sprintf("sojourn-sandbox-%d", os.Getuid()))
+	}
+	base, err := filepath.Abs(base)
+	if err != nil {
+		return fmt.Errorf("sandbox folder: %w", err)
+	}
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		return fmt.Errorf("sandbox folder: %w", err)
+	}
+	old, err := os.ReadDir(base)
+	if err != nil {
+		return fmt.Errorf("sandbox folder: %w", err)
+	}
+	for _, e := range old {
+		if dir := filepath.Join(base, e.Name()); e.IsDir() && strings.HasPrefix(e.Name(), "pool-") {
+			if lock, err := lockFile(filepath.Join(dir, "lock"), false); err == nil {
+				minder.Wipe(dir)
+				_ = lock.Close()
+			}
+		}
+	}
+	name := p.opt.Instance
+	if name == "" {
+		name = rand.Text()[:12]
+	}
+	p.dir = filepath.Join(base, "pool-"+name)
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return fmt.Errorf("sandbox folder: %w", err)
+	}
+	if p.lock, err = lockFile(filepath.Join(p.dir, "lock"), true); err != nil {
+		return fmt.Errorf("sandbox folder %s is another worker's: %w", p.dir, err)
+	}
+	return nil
+}
+
+func (p *Pool) releaseDir() {
+	minder.Wipe(p.dir)
+	_ = p.lock.Close()
+}
+
+// Report says what isolation this pool holds.
+func (p *Pool) Report() Report { return p.report }
+
+// Has says whether there is a handler for the activity, and in which runtime.
+func (p *Pool) Has(activity string) (runtime string, ok bool) {
+	l, _, err := p.find(activity, "")
+	if err != nil {
+		return "", false
+	}
+	return l.name, true
+}
+
+// find returns the runtime of an activity and, for those in files, its code.
+func (p *Pool) find(activity, hash string) (*language, *bundle, error) {
+	if _, ok := Native[activity]; ok {
+		return p.languages[RuntimeNative], nil, nil
+	}
+	b, err := p.catalog.find(activity)
+	if err != nil {
+		return nil, nil, &Error{Type: Unavailable, Message: err.Error(), Retryable: true}
+	}
+	if hash != "" && hash != b.Hash {
+		return nil, nil, &Error{Type: Unavailable, Message: fmt.Sprintf("handler %s is now %s, not %s", activity, b.Hash, hash), Retryable: true}
+	}
+	l := p.languages[b.Runtime]
+	if l == nil {
+		return nil, nil, &Error{Type: Unavailable, Message: fmt.Sprintf("handler %s needs %s, which is not here", activity, b.Runtime), Retryable: true}
+	}
+	return l, b, nil
+}
+
+// Snapshot lists the executors there are now, oldest first.
+func (p *Pool) Snapshot() []ExecutorInfo {
+	p.mu.Lock()
+	all := make([]*executor, 0, len(p.all))
+	for ex := range p.all {
+		all = append(all, ex)
+	}
+	p.mu.Unlock()
+	infos := make([]ExecutorInfo, len(all))
+	for i, ex := range all {
+		infos[i] = ex.info()
+	}
+	slices.SortFunc(infos, func(a, b ExecutorInfo) int { return a.Since.Compare(b.Since) })
+	return infos
+}
+
+// Drain takes no new calls, waits for those in flight until ctx ends, and closes every session in good order. What is still running when
+// ctx ends goes on until [Pool.Close].
+func (p *Pool) Drain(ctx context.Context) error {
+	p.mu.Lock()
+	quiet := p.refuse()
+	p.mu.Unlock()
+	select {
+	case <-quiet:
+	case <-ctx.Done():
+		return fmt.Errorf("drain: calls still run: %w", context.Cause(ctx))
+	}
+	p.mu.Lock()
+	var open []Session
+	for _, s := range p.sessions {
+		open = append(open, Session{ID: s.id, Epoch: s.epoch})
+	}
+	p.mu.Unlock()
+	var closing sync.WaitGroup
+	for _, s := range open {
+		closing.Go(func() { _ = p.CloseSession(ctx, s, string(CauseDrained)) })
+	}
+	closing.Wait()
+	return nil
+}
+
+// refuse takes no new calls from now on and returns what is closed when none is in flight. The mutex is held.
+func (p *Pool) refuse() <-chan struct{} {
+	p.draining = true
+	if p.quiet == nil {
+		p.quiet = make(chan struct{})
+		if p.inflight == 0 {
+			close(p.quiet)
+		}
+	}
+	return p.quiet
+}
+
+// Close kills every executor and returns when nothing is left of them. Calls in flight end with Unavailable. The second call does nothing.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		p.work.Wait()
+		return
+	}
+	p.closed = true
+	quiet := p.refuse()
+	all := make([]*executor, 0, len(p.all))
+	for ex := range p.all {
+		all = append(all, ex)
+	}
+	p.mu.Unlock()
+	for _, ex := range all {
+		ex.kill(ending{cause: CauseDrained, kind: Unavailable, message: "the worker stops"})
+	}
+	for _, ex := range all {
+		<-ex.done
+	}
+	<-quiet
+	p.work.Wait()
+	p.releaseDir()
+}
+
+// background runs fn as work of the pool, unless that is closed.
+func (p *Pool) background(fn func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.work.Go(fn)
+	}
+}

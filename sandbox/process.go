@@ -1,0 +1,123 @@
+package sandbox
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/sojourn-run/sojourn/sandbox/minder"
+)
+
+// process is an executor's process as the worker holds it: the minder, and the ends of what leads to it.
+type process struct {
+	cmd            *exec.Cmd // the minder
+	control        net.Conn  // frames
+	line           net.Conn  // the lifeline: closing it kills all
+	facts          *bufio.Reader
+	stdout, stderr *os.File
+}
+
+// startProcess starts a minder that starts the program c says.
+func startProcess(c minder.Config) (_ *process, err error) {
+	p := &process{}
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			_ = f.Close()
+		}
+		if err != nil {
+			p.release()
+		}
+	}()
+	control, err := pair(&p.control, "control")
+	if err != nil {
+		return nil, err
+	}
+	theirs = append(theirs, control)
+	line, err := pair(&p.line, "lifeline")
+	if err != nil {
+		return nil, err
+	}
+	theirs = append(theirs, line)
+	var out, errs *os.File
+	if p.stdout, out, err = os.Pipe(); err != nil {
+		return nil, fmt.Errorf("output pipe: %w", err)
+	}
+	theirs = append(theirs, out)
+	if p.stderr, errs, err = os.Pipe(); err != nil {
+		return nil, fmt.Errorf("output pipe: %w", err)
+	}
+	theirs = append(theirs, errs)
+	program, err := self()
+	if err != nil {
+		return nil, fmt.Errorf("own program: %w", err)
+	}
+	p.cmd = &exec.Cmd{Path: program, Args: []string{minder.Name}, Env: []string{}, Dir: "/", Stdout: out, Stderr: errs,
+		ExtraFiles: []*os.File{control, line}, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start minder: %w", err)
+	}
+	config, err := json.Marshal(c)
+	if err == nil {
+		_, err = p.line.Write(append(config, '\n'))
+	}
+	if err != nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		return nil, fmt.Errorf("configure minder: %w", err)
+	}
+	p.facts = bufio.NewReader(p.line)
+	return p, nil
+}
+
+// order tells the minder what to do. A minder that is gone has nothing left to do.
+func (p *process) order(o byte) { _, _ = p.line.Write([]byte{o}) }
+
+// fact waits for the next thing the minder has to say.
+func (p *process) fact() (minder.Fact, error) {
+	var f minder.Fact
+	line, err := p.facts.ReadSlice('\n')
+	if err != nil {
+		return f, err
+	}
+	return f, json.Unmarshal(line, &f)
+}
+
+// release closes the worker's ends.
+func (p *process) release() {
+	for _, c := range []net.Conn{p.control, p.line} {
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+	for _, f := range []*os.File{p.stdout, p.stderr} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// pair makes a connected pair of sockets: ours as a connection, theirs as a file to pass on.
+func pair(ours *net.Conn, name string) (theirs *os.File, err error) {
+	syscall.ForkLock.RLock()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, fmt.Errorf("%s socket: %w", name, err)
+	}
+	file, theirs := os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name)
+	defer file.Close()
+	if *ours, err = net.FileConn(file); err != nil {
+		_ = theirs.Close()
+		return nil, fmt.Errorf("%s socket: %w", name, err)
+	}
+	return theirs, nil
+}

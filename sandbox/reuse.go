@@ -1,0 +1,71 @@
+package sandbox
+
+import (
+	"context"
+	"time"
+)
+
+// reuse is what calls outside sessions must have in common to run in one executor, one after another.
+type reuse struct {
+	runtime string
+	hash    string // of the handler's code; empty for native handlers, which are one bundle
+}
+
+// borrow returns an executor for one call outside sessions. Done gives it back, or ends it when it must not be used again.
+func (p *Pool) borrow(ctx context.Context, inv Invocation, l *language, b *bundle) (ex *executor, done func(), err error) {
+	key := reuse{runtime: l.name}
+	if b != nil {
+		key.hash = b.Hash
+	}
+	if !inv.Fresh {
+		p.mu.Lock()
+		for list := p.idle[key]; len(list) > 0 && ex == nil; list = p.idle[key] {
+			last := list[len(list)-1]
+			p.idle[key] = list[:len(list)-1]
+			if time.Since(last.born) < reuseAge {
+				ex = last
+			} else {
+				p.work.Go(func() { p.retire(last) })
+			}
+		}
+		p.mu.Unlock()
+	}
+	if ex == nil {
+		if ex, err = p.blank(l); err != nil {
+			return nil, nil, err
+		}
+	}
+	return ex, func() {
+		p.background(func() {
+			if inv.Fresh || !p.keep(ex, key) {
+				p.retire(ex)
+			}
+		})
+	}, nil
+}
+
+// keep makes an executor ready for the next call, when it is fit for one.
+func (p *Pool) keep(ex *executor, key reuse) bool {
+	ex.mu.Lock()
+	fit := !ex.ended && ex.doom == nil && ex.strays == 0 && ex.served < reuseCalls && len(ex.calls) == 0
+	ex.mu.Unlock()
+	limit := ex.lang.limits.Memory
+	if !fit || ex.tainted.Load() || limit > 0 && ex.resident.Load() > limit/10*7 || time.Since(ex.born) >= reuseAge || !ex.alone() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	if _, there := p.all[ex]; !there {
+		return true // it has ended meanwhile; nothing is left to retire
+	}
+	p.idle[key] = append(p.idle[key], ex)
+	return true
+}
+
+// retire ends an executor that is in no list.
+func (p *Pool) retire(ex *executor) {
+	ex.close(context.Background(), ending{cause: CauseEvictedIdle, kind: Unavailable, message: "the executor had served its time"})
+}

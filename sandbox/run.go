@@ -1,0 +1,179 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/frame"
+	"github.com/sojourn-run/sojourn/sandbox/minder"
+)
+
+// bigFrame is from where on writing a frame may wait for the executor to read.
+const bigFrame = 32 << 10
+
+// begin registers a call and sends it, with its code when the executor does not have that. It returns errGone when there is no executor to
+// send it to any more.
+func (ex *executor) begin(inv Invocation, b *bundle, input []byte, hooks Hooks) (*call, error) {
+	c := &call{hooks: hooks, done: make(chan struct{})}
+	h := frame.Header{T: frame.Invoke, Activity: inv.Activity, Entry: inv.Entry, Attempt: inv.Attempt, Keys: inv.Keys}
+	if !inv.Deadline.IsZero() {
+		h.DeadlineMS = inv.Deadline.UnixMilli()
+	}
+	if inv.Session != nil {
+		h.Session, h.Epoch = inv.Session.ID, inv.Session.Epoch
+	}
+	ex.mu.Lock()
+	if ex.ended || ex.doom != nil {
+		ex.mu.Unlock()
+		return nil, errGone
+	}
+	ex.seq++
+	c.seq, c.id = ex.seq, strconv.FormatUint(ex.seq, 36)
+	h.ID, h.IsNew = c.id, ex.seq == 1
+	ex.calls[c.id] = c
+	others := len(ex.calls) > 1
+	needs := false
+	if b != nil {
+		h.Hash = b.Hash
+		needs = !ex.loaded[b.Hash]
+	}
+	if !ex.toldBusy {
+		ex.toldBusy = true
+		ex.proc.order(minder.OrderBusy)
+	}
+	ex.mu.Unlock()
+	if needs || others || len(input) > bigFrame {
+		ex.aside(func() { ex.deliver(c, h, b, input) }) // may wait, and the caller has its own deadline to watch
+	} else {
+		ex.deliver(c, h, b, input)
+	}
+	return c, nil
+}
+
+// deliver sends a call, after the code it needs.
+func (ex *executor) deliver(c *call, h frame.Header, b *bundle, input []byte) {
+	err := ex.load(b)
+	if err == nil {
+		err = ex.send(frame.Frame{Header: h, Body: input})
+	}
+	if errors.Is(err, frame.ErrMalformed) { // too large: nothing was sent
+		ex.drop(c, &Error{Type: UserError, Class: "InputTooLarge", Message: err.Error()})
+	}
+}
+
+func (ex *executor) load(b *bundle) error {
+	if b == nil {
+		return nil
+	}
+	ex.mu.Lock()
+	loaded := ex.loaded[b.Hash]
+	ex.mu.Unlock()
+	if loaded {
+		return nil
+	}
+	ex.loading.Lock()
+	defer ex.loading.Unlock()
+	err := ex.send(frame.Frame{Header: frame.Header{T: frame.Load, Hash: b.Hash, Format: b.Format, Path: b.Path}, Body: b.code})
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	ex.loaded[b.Hash] = err == nil
+	return err
+}
+
+// drop ends a call that the executor never saw.
+func (ex *executor) drop(c *call, err error) {
+	ex.mu.Lock()
+	delete(ex.calls, c.id)
+	if len(ex.calls) == 0 {
+		ex.idle.Reset(idleAfter)
+	}
+	ex.mu.Unlock()
+	c.finish(nil, nil, err)
+}
+
+// await waits for the call's end and sees to it that there is one: at its deadline, and after ctx was cancelled, the executor is
+// asked first and killed then.
+func (ex *executor) await(ctx context.Context, inv Invocation, c *call, o Options) error {
+	var deadline <-chan time.Time
+	if !inv.Deadline.IsZero() {
+		timer := time.NewTimer(time.Until(inv.Deadline))
+		defer timer.Stop()
+		deadline = timer.C
+	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-deadline:
+		return ex.expire(inv, c, o)
+	case <-ctx.Done():
+	}
+	reason := "cancelled"
+	if cause := context.Cause(ctx); cause != nil {
+		reason = cause.Error()
+	}
+	ex.cancel(c, reason, o.CancelKill)
+	forced := ending{cause: CauseDeadline, kind: Crashed, message: fmt.Sprintf("the executor was killed because %s ignored its cancellation", inv.Activity)}
+	for _, step := range []struct {
+		after time.Duration
+		do    func()
+	}{
+		{o.CancelTerm, func() { ex.terminate(forced) }},
+		{o.CancelKill - o.CancelTerm, func() { ex.kill(forced) }},
+	} {
+		timer := time.NewTimer(step.after)
+		select {
+		case <-c.done:
+			timer.Stop()
+			return cancelled(c.err, reason)
+		case <-deadline:
+			timer.Stop()
+			return ex.expire(inv, c, o)
+		case <-timer.C:
+			step.do()
+		}
+	}
+	<-c.done
+	return cancelled(c.err, reason)
+}
+
+// cancelled is the error of a call that had been cancelled: one that gave a result all the same has it.
+func cancelled(err error, reason string) error {
+	var lost *SessionLost
+	if err == nil || errors.As(err, &lost) {
+		return err
+	}
+	e := &Error{Type: Cancelled, Message: reason}
+	var told *Error
+	if errors.As(err, &told) {
+		e.Class, e.Stack, e.Details = told.Class, told.Stack, told.Details
+		if told.Message != reason {
+			e.Message += ": " + told.Message
+		}
+	}
+	return e
+}
+
+// expire ends a call at its deadline.
+func (ex *executor) expire(inv Invocation, c *call, o Options) error {
+	ex.cancel(c, "deadline", o.DeadlineGrace)
+	grace := time.NewTimer(o.DeadlineGrace)
+	defer grace.Stop()
+	select {
+	case <-c.done:
+	case <-grace.C:
+		ex.kill(ending{cause: CauseDeadline, kind: Crashed, message: fmt.Sprintf("the executor was killed because %s ran over its deadline", inv.Activity)})
+		<-c.done
+	}
+	ex.tainted.Store(true)
+	return &Error{Type: DeadlineExceeded, Message: fmt.Sprintf("%s did not end by %s", inv.Activity, inv.Deadline.UTC().Format(time.RFC3339Nano)), Retryable: true}
+}
+
+// cancel asks the executor to end a call; it does not wait for that to be read.
+func (ex *executor) cancel(c *call, reason string, grace time.Duration) {
+	ex.tainted.Store(true)
+	h := frame.Header{T: frame.Cancel, ID: c.id, Reason: reason[:min(len(reason), 1024)], GraceMS: grace.Milliseconds()}
+	ex.aside(func() { _ = ex.send(frame.Frame{Header: h}) })
+}

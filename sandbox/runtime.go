@@ -1,0 +1,101 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/sojourn-run/sojourn/sandbox/shim"
+)
+
+// Names of the runtimes.
+const (
+	RuntimeNative = "native"
+	RuntimeNode   = "node"
+	RuntimePython = "python"
+)
+
+// language is one way to run handlers: a program, and how it is told what it may use.
+type language struct {
+	name    string
+	program string
+	args    []string // the program's own name first
+	env     []string
+	limits  Limits
+	json    bool // handlers take and give JSON instead of the stored encoding
+}
+
+// self is the path of this very binary, also after the file was replaced.
+func self() (string, error) {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe", nil
+	}
+	return os.Executable()
+}
+
+// languages returns what can run here. An interpreter that was asked for by path must be there; one that was not may be missing.
+func languages(o Options, shims string) (map[string]*language, error) {
+	all := map[string]*language{}
+	if len(Native) > 0 {
+		program, err := self()
+		if err != nil {
+			return nil, fmt.Errorf("own program: %w", err)
+		}
+		l := o.Limits[RuntimeNative].or(defaultLimits(128 << 20))
+		all[RuntimeNative] = &language{name: RuntimeNative, program: program, args: []string{nativeName}, limits: l,
+			env: []string{fmt.Sprintf("GOMEMLIMIT=%d", l.Memory/10*8)}}
+	}
+	if program, err := look(o.Node, "node"); err != nil {
+		return nil, err
+	} else if program != "" {
+		script := filepath.Join(shims, "node.mjs")
+		if err := os.WriteFile(script, shim.Node, 0o644); err != nil {
+			return nil, fmt.Errorf("shim of node: %w", err)
+		}
+		l := o.Limits[RuntimeNode].or(defaultLimits(256 << 20))
+		// V8's own ceiling is below ours, so that it can say what happened.
+		heap := fmt.Sprintf("--max-old-space-size=%d", l.Memory/10*6>>20)
+		all[RuntimeNode] = &language{name: RuntimeNode, program: program, args: []string{"node", heap, script}, limits: l, json: true}
+	}
+	if program, err := look(o.Python, "python3"); err != nil {
+		return nil, err
+	} else if program != "" {
+		script := filepath.Join(shims, "python.py")
+		if err := os.WriteFile(script, shim.Python, 0o644); err != nil {
+			return nil, fmt.Errorf("shim of python: %w", err)
+		}
+		all[RuntimePython] = &language{name: RuntimePython, program: program, args: []string{program, "-I", "-B", script},
+			limits: o.Limits[RuntimePython].or(defaultLimits(256 << 20)), json: true}
+	}
+	return all, nil
+}
+
+// look finds a program; empty when name is not in PATH and no path was given.
+func look(path, name string) (string, error) {
+	if path == "" {
+		found, err := exec.LookPath(name)
+		if err != nil {
+			return "", nil
+		}
+		return filepath.Abs(found)
+	}
+	found, err := exec.LookPath(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return filepath.Abs(found)
+}
+
+// environment is all an executor gets to see of one.
+func (l *language) environment(o Options, scratch string) []string {
+	env := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=" + scratch, "TMPDIR=" + scratch, "LANG=C.UTF-8",
+	}
+	if zone, ok := os.LookupEnv("TZ"); ok {
+		env = append(env, "TZ="+zone)
+	}
+	return append(append(env, l.env...), o.Environment...)
+}

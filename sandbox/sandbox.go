@@ -1,0 +1,110 @@
+// Package sandbox runs activities in child processes of their own and keeps one warm executor per session.
+//
+// A [Pool] belongs to a worker. Code in another language, and Go handlers of the [Native] registry, run in executors: processes
+// without the worker's secrets, watched by a minder that leaves nothing behind however the worker ends. A session's state is its
+// executor: as long as the process lives the next call of the session finds what the last one left in memory, and every other
+// end is a typed [SessionLost] that says why.
+//
+// Executors are started from the program's own binary, so main (and TestMain) must call [Main] before anything else.
+package sandbox
+
+import (
+	"time"
+
+	lib "github.com/sojourn-run/sojourn/sandbox/executor"
+)
+
+// The words executors and workers share.
+type (
+	Invocation  = lib.Invocation
+	Session     = lib.Session
+	Handler     = lib.Handler
+	Handlers    = lib.Handlers
+	Error       = lib.Error
+	ErrorType   = lib.ErrorType
+	SessionLost = lib.SessionLost
+	Cause       = lib.Cause
+)
+
+// The types of [Error]; package executor says what each means.
+const (
+	UserError        = lib.UserError
+	Cancelled        = lib.Cancelled
+	DeadlineExceeded = lib.DeadlineExceeded
+	OutOfMemory      = lib.OutOfMemory
+	QuotaExceeded    = lib.QuotaExceeded
+	ForbiddenSyscall = lib.ForbiddenSyscall
+	Crashed          = lib.Crashed
+	ProtocolError    = lib.ProtocolError
+	Unavailable      = lib.Unavailable
+
+	// Callers of Invoke never see these: the first is answered with the code, the second is a [*SessionLost].
+	needCode    = lib.NeedCode
+	sessionLost = lib.Lost
+)
+
+// The causes of [SessionLost].
+const (
+	CauseCrash           = lib.CauseCrash
+	CauseOutOfMemory     = lib.CauseOutOfMemory
+	CauseQuota           = lib.CauseQuota
+	CauseDeadline        = lib.CauseDeadline
+	CauseProtocolError   = lib.CauseProtocolError
+	CauseEvictedIdle     = lib.CauseEvictedIdle
+	CauseEvictedTTL      = lib.CauseEvictedTTL
+	CauseEvictedPressure = lib.CauseEvictedPressure
+	CauseDrained         = lib.CauseDrained
+	CauseClosed          = lib.CauseClosed
+	CauseWorkerLost      = lib.CauseWorkerLost
+	CauseNeverHere       = lib.CauseNeverHere
+	CauseDeclared        = lib.CauseDeclared
+)
+
+// Native are the Go handlers that may run in an executor of this very binary, by activity name. Fill it before [Main] is called and
+// leave it alone afterwards; worker and executor must see the same.
+var Native = Handlers{}
+
+// Result is what a call left behind. Usage and logs are there also when the call failed.
+type Result struct {
+	Output        []byte // the encoded result
+	Usage         Usage
+	Logs          []LogLine
+	LogsTruncated int // bytes of log that were dropped over the limit
+}
+
+// Usage is what a call cost, as far as it is known. Calls that overlap in one executor each count what all of them used.
+type Usage struct {
+	CPU  time.Duration // processor time
+	RSS  int64         // most resident bytes of the executor so far
+	Wall time.Duration // from the executor being claimed to the call's end
+}
+
+// LogLine is one line a handler logged or printed. Text is valid UTF-8 without control characters.
+type LogLine struct {
+	Time   time.Time `json:"time"`
+	Level  string    `json:"level"`  // debug, info, warn, error
+	Source string    `json:"source"` // log, stdout, stderr
+	Text   string    `json:"text"`
+}
+
+// Hooks are told what a running call says. They are called one after another from the executor's reading goroutine, so they must be
+// quick and must not call the pool. Any may be nil.
+type Hooks struct {
+	OnHeartbeat func()            // at most about ten a second
+	OnProgress  func(json []byte) // at most about ten a second
+	OnLog       func(LogLine)
+}
+
+// ExecutorInfo describes one executor for people.
+type ExecutorInfo struct {
+	SandboxID        string    `json:"sandbox_id"`
+	SessionID        string    `json:"session_id,omitempty"`
+	Epoch            int64     `json:"epoch,omitempty"`
+	Busy             bool      `json:"busy"`
+	Calls            int       `json:"calls"` // served so far
+	MemoryUsageBytes int64     `json:"memory_usage_bytes"`
+	Runtime          string    `json:"runtime"`
+	Level            Level     `json:"level"`
+	Since            time.Time `json:"since"`
+	PID              int       `json:"pid"`
+}

@@ -1,0 +1,272 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/frame"
+)
+
+// session is one holding of a session: its executors, one per runtime, for one epoch. The pool's mutex guards it.
+type session struct {
+	id       string
+	epoch    int64
+	pinned   bool
+	slots    map[string]*slot
+	inflight int
+	used     time.Time     // when the last call ended
+	quiet    chan struct{} // closed when inflight falls to 0; nil unless waited for
+}
+
+// slot is the place of one executor in a session, from the first call that wants it.
+type slot struct {
+	ready chan struct{} // closed when ex or err is there
+	ex    *executor
+	err   error
+}
+
+// tombstone remembers the end of a holding, so that the next call learns why its state is gone.
+type tombstone struct {
+	epoch   int64
+	cause   Cause
+	when    time.Time
+	message string
+}
+
+// lost is what a call of epoch wanted learns from it.
+func (t tombstone) lost(id string, wanted, now int64) *SessionLost {
+	return &SessionLost{Session: id, EpochWanted: wanted, EpochNow: now, Cause: t.cause, When: t.when, Message: t.message}
+}
+
+// join returns the executor of a session and runtime, starting it for the first call. Done must be called when the call has ended.
+func (p *Pool) join(ctx context.Context, inv Invocation, l *language) (ex *executor, done func(), err error) {
+	p.mu.Lock()
+	s, replaced, err := p.hold(inv)
+	if err != nil {
+		p.mu.Unlock()
+		return nil, nil, err
+	}
+	s.inflight++
+	done = func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		s.used = time.Now()
+		if s.inflight--; s.inflight == 0 && s.quiet != nil {
+			close(s.quiet)
+			s.quiet = nil
+		}
+	}
+	place := s.slots[l.name]
+	mine := place == nil
+	if mine {
+		place = &slot{ready: make(chan struct{})}
+		s.slots[l.name] = place
+	}
+	p.mu.Unlock()
+	if replaced != nil {
+		p.background(func() {
+			p.finish(context.Background(), replaced, ending{cause: CauseClosed, kind: Unavailable, message: "a later holding of the session took its place"})
+		})
+	}
+	if mine {
+		p.fill(s, place, l)
+	} else {
+		select {
+		case <-place.ready:
+		case <-ctx.Done():
+			done()
+			return nil, nil, &Error{Type: Cancelled, Message: context.Cause(ctx).Error()}
+		}
+	}
+	if place.err != nil {
+		done()
+		return nil, nil, place.err
+	}
+	return place.ex, done, nil
+}
+
+// hold finds or makes the holding a call belongs to; replaced is an older one that has to be closed. The mutex is held.
+func (p *Pool) hold(inv Invocation) (s, replaced *session, err error) {
+	id, epoch := inv.Session.ID, inv.Session.Epoch
+	s = p.sessions[id]
+	if s != nil && s.epoch == epoch {
+		s.pinned = s.pinned || inv.Session.Pinned
+		return s, nil, nil
+	}
+	grave, buried := p.tombs[id]
+	if s != nil && s.epoch > epoch {
+		if !buried || grave.epoch != epoch {
+			grave = tombstone{cause: CauseNeverHere, when: time.Now()}
+		}
+		return nil, nil, grave.lost(id, epoch, s.epoch)
+	}
+	if buried && time.Since(grave.when) < tombstoneTime {
+		switch {
+		case grave.epoch == epoch && !inv.Rebuild:
+			return nil, nil, grave.lost(id, epoch, 0)
+		case grave.epoch > epoch:
+			return nil, nil, tombstone{cause: CauseNeverHere, when: time.Now()}.lost(id, epoch, 0)
+		}
+	}
+	if s != nil {
+		replaced = s
+		p.bury(s, tombstone{epoch: s.epoch, cause: CauseClosed, when: time.Now(), message: "held again under a later epoch"})
+	} else if buried && grave.epoch == epoch {
+		delete(p.tombs, id)
+	}
+	s = &session{id: id, epoch: epoch, pinned: inv.Session.Pinned, slots: map[string]*slot{}, used: time.Now()}
+	p.sessions[id] = s
+	return s, replaced, nil
+}
+
+// bury ends a holding for the calls to come; its executors are the caller's to end. The mutex is held.
+func (p *Pool) bury(s *session, t tombstone) {
+	if p.sessions[s.id] == s {
+		delete(p.sessions, s.id)
+	}
+	if old, ok := p.tombs[s.id]; !ok || old.epoch <= t.epoch {
+		p.tombs[s.id] = t
+	}
+	if now := time.Now(); now.Sub(p.swept) > time.Minute {
+		p.swept = now
+		for id, t := range p.tombs {
+			if now.Sub(t.when) >= tombstoneTime {
+				delete(p.tombs, id)
+			}
+		}
+	}
+}
+
+// fill puts an executor into a slot and binds it to the session. It does not end with the call that wanted it first: others wait too.
+func (p *Pool) fill(s *session, place *slot, l *language) {
+	defer close(place.ready)
+	ex, err := p.blank(l)
+	p.mu.Lock()
+	gone := p.sessions[s.id] != s
+	alive := false
+	if err == nil {
+		_, alive = p.all[ex] // once it is bound, its end is the session's
+	}
+	if alive && !gone {
+		ex.session.Store(s)
+		place.ex = ex
+		p.mu.Unlock()
+		if ex.send(frame.Frame{Header: frame.Header{T: frame.Open, Session: s.id, Epoch: s.epoch}}) != nil {
+			<-ex.done // and then begin says so
+		}
+		return
+	}
+	if err == nil {
+		err = errGone // closed, or crashed, before it was bound: asking again tells why
+	}
+	place.err = err
+	delete(s.slots, l.name)
+	if len(s.slots) == 0 && !gone {
+		delete(p.sessions, s.id) // it never was
+	}
+	p.mu.Unlock()
+	if ex != nil {
+		p.background(func() {
+			ex.close(context.Background(), ending{cause: CauseClosed, kind: Unavailable, message: "the session closed"})
+		})
+	}
+}
+
+// CloseSession ends a holding in good order: calls in flight end first (or ctx, and then they are killed), close hooks run for up to five
+// seconds, scratch folders are wiped. The next call of that epoch gets a [*SessionLost] with cause closed, or drained when that is the
+// reason. Epoch 0 means whichever is held. A session that is not here is closed already.
+func (p *Pool) CloseSession(ctx context.Context, which Session, reason string) error {
+	cause := CauseClosed
+	switch c := Cause(reason); c {
+	case CauseDrained, CauseEvictedIdle, CauseEvictedTTL, CauseWorkerLost:
+		cause = c
+	}
+	p.mu.Lock()
+	s := p.sessions[which.ID]
+	if s == nil || which.Epoch != 0 && s.epoch != which.Epoch {
+		p.mu.Unlock()
+		return nil
+	}
+	p.bury(s, tombstone{epoch: s.epoch, cause: cause, when: time.Now(), message: reason})
+	p.mu.Unlock()
+	p.finish(ctx, s, ending{cause: cause, kind: Cancelled, message: "the session was closed: " + reason})
+	return nil
+}
+
+// finish waits for the calls of a buried session and ends its executors.
+func (p *Pool) finish(ctx context.Context, s *session, why ending) {
+	p.mu.Lock()
+	quiet := s.quiet
+	if s.inflight > 0 && quiet == nil {
+		quiet = make(chan struct{})
+		s.quiet = quiet
+	}
+	p.mu.Unlock()
+	if quiet != nil {
+		select {
+		case <-quiet:
+		case <-ctx.Done():
+		}
+	}
+	p.mu.Lock()
+	var open []*executor
+	for _, place := range s.slots {
+		if place.ex != nil {
+			open = append(open, place.ex)
+		}
+	}
+	p.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, ex := range open {
+		ending.Go(func() { ex.close(ctx, why) })
+	}
+	ending.Wait()
+}
+
+// ended learns that an executor is no more, before the calls in it do: the next call must find the tombstone.
+func (p *Pool) ended(ex *executor, why ending) {
+	p.mu.Lock()
+	delete(p.all, ex)
+	p.reserved--
+	p.blanks[ex.lang.name] = without(p.blanks[ex.lang.name], ex)
+	for key, list := range p.idle {
+		if p.idle[key] = without(list, ex); len(p.idle[key]) == 0 {
+			delete(p.idle, key)
+		}
+	}
+	s := ex.session.Load()
+	if s == nil || p.sessions[s.id] != s {
+		p.mu.Unlock()
+		return
+	}
+	t := tombstone{epoch: s.epoch, cause: why.cause, when: time.Now(), message: why.message}
+	p.bury(s, t)
+	tell := !p.closed
+	p.mu.Unlock()
+	p.opt.Logger.Warn().Str("session_id", s.id).Int64("epoch", s.epoch).Str("cause", string(why.cause)).Str("sandbox_id", ex.id).
+		Msg("session state is lost")
+	if tell {
+		p.background(func() { p.opt.OnLost(*t.lost(s.id, s.epoch, 0)) })
+	}
+	// The state was spread over the executors of the session: without one of them it is lost as a whole.
+	p.background(func() {
+		p.finish(context.Background(), s, ending{cause: why.cause, kind: Crashed, message: "another executor of the session ended: " + why.message})
+	})
+}
+
+func without(list []*executor, ex *executor) []*executor {
+	for i, other := range list {
+		if other == ex {
+			return append(list[:i:i], list[i+1:]...)
+		}
+	}
+	return list
+}
+
+// isType says whether err is an [*Error] of type t.
+func isType(err error, t ErrorType) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Type == t
+}

@@ -1,0 +1,153 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// blank returns an executor that nothing ran in, from those that wait or a new one, and sees to it that another one waits.
+func (p *Pool) blank(l *language) (*executor, error) {
+	p.mu.Lock()
+	var ex *executor
+	if list := p.blanks[l.name]; len(list) > 0 {
+		ex = list[0]
+		p.blanks[l.name] = append([]*executor(nil), list[1:]...)
+	}
+	p.mu.Unlock()
+	var err error
+	if ex == nil {
+		if err = p.reserve(); err == nil {
+			ex, err = p.start(l)
+		}
+	}
+	if err == nil {
+		p.refill(l)
+	}
+	return ex, err
+}
+
+// refill boots a blank executor in the background, when one is missing and there is room without ending another.
+func (p *Pool) refill(l *language) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.draining || p.closed || p.reserved >= p.capacity || len(p.blanks[l.name])+p.booting[l.name] >= p.opt.Blank {
+		return
+	}
+	p.reserved++
+	p.booting[l.name]++
+	p.work.Go(func() {
+		ex, err := p.start(l)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.booting[l.name]--
+		if err != nil {
+			p.opt.Logger.Warn().Err(err).Str("runtime", l.name).Msg("no executor in reserve")
+			return
+		}
+		if _, there := p.all[ex]; there {
+			p.blanks[l.name] = append(p.blanks[l.name], ex)
+		}
+	})
+}
+
+// start boots an executor whose place is reserved. As many boot at once as there are processors.
+func (p *Pool) start(l *language) (*executor, error) {
+	p.starts <- struct{}{}
+	defer func() { <-p.starts }()
+	id := "sb-" + rand.Text()[:10]
+	scratch := filepath.Join(p.dir, id)
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		p.unreserve()
+		return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("scratch folder: %v", err), Retryable: true}
+	}
+	ex, err := launch(l, p.opt, id, scratch, p.ended)
+	if err != nil {
+		if ex == nil && !isType(err, Unavailable) { // no process was there to end
+			p.unreserve()
+			err = &Error{Type: Unavailable, Message: err.Error(), Retryable: true}
+		}
+		return nil, err
+	}
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		ex.mu.Lock()
+		if !ex.ended {
+			p.all[ex] = struct{}{}
+		}
+		ex.mu.Unlock()
+	}
+	p.mu.Unlock()
+	if closed {
+		ex.kill(ending{cause: CauseDrained, kind: Unavailable, message: "the worker stops"})
+		<-ex.done
+		return nil, &Error{Type: Unavailable, Message: "the worker stops", Retryable: true}
+	}
+	return ex, nil
+}
+
+// reserve makes room for one more executor: it ends what is idle outside sessions, then reserves of other runtimes, then the session
+// that has been idle the longest. It does not wait for room: the caller's task is better off with another worker.
+func (p *Pool) reserve() error {
+	for {
+		p.mu.Lock()
+		if p.closed {
+			p.mu.Unlock()
+			return &Error{Type: Unavailable, Message: "the worker stops", Retryable: true}
+		}
+		if p.reserved < p.capacity {
+			p.reserved++
+			p.mu.Unlock()
+			return nil
+		}
+		end := p.victim()
+		p.mu.Unlock()
+		if end == nil {
+			return &Error{Type: Unavailable, Message: fmt.Sprintf("all %d executors are in use", p.capacity), Retryable: true, Details: []byte(`{"throttled":true}`)}
+		}
+		end()
+	}
+}
+
+func (p *Pool) unreserve() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reserved--
+}
+
+// victim picks what may be ended for another executor and returns how; nil when there is nothing. The mutex is held.
+func (p *Pool) victim() func() {
+	for key, list := range p.idle {
+		if len(list) > 0 {
+			ex := list[0]
+			p.idle[key] = append([]*executor(nil), list[1:]...)
+			return func() { p.retire(ex) }
+		}
+	}
+	for name, list := range p.blanks {
+		if len(list) > 0 {
+			ex := list[0]
+			p.blanks[name] = append([]*executor(nil), list[1:]...)
+			return func() { p.retire(ex) }
+		}
+	}
+	var oldest *session
+	for _, s := range p.sessions {
+		if !s.pinned && s.inflight == 0 && time.Since(s.used) >= p.opt.IdleEvictable && (oldest == nil || s.used.Before(oldest.used)) {
+			oldest = s
+		}
+	}
+	if oldest == nil {
+		return nil
+	}
+	t := tombstone{epoch: oldest.epoch, cause: CauseEvictedPressure, when: time.Now(), message: "executors ran out"}
+	p.bury(oldest, t)
+	return func() {
+		p.opt.OnLost(*t.lost(oldest.id, oldest.epoch, 0)) // before it is killed
+		p.finish(context.Background(), oldest, ending{cause: CauseEvictedPressure, kind: Unavailable, message: t.message})
+	}
+}
