@@ -84,3 +84,23 @@ type SessionEvent struct {
 	Why    string       `json:"why,omitempty"`
 	Task   string       `json:"task_id,omitempty"`
 }
+
+// SessionList filters and pages sessions, last updated first.
+type SessionList struct {
+	Namespace string `json:"namespace,omitempty"`
+	Status    string `json:"status,omitempty"`
+	Owner     string `json:"owner,omitempty"`
+	Queue     string `json:"queue,omitempty"`
+	Workflow  string `json:"workflow_id,omitempty"`
+	Query     string `json:"query,omitempty"` // substring of the id
+	PageSize  int    `json:"page_size,omitempty"`
+	PageToken string `json:"next_page_token,omitempty"`
+}
+
+// SessionPage is one page of sessions, with counts over all of the namespace.
+type SessionPage struct {
+	Namespace     string         `json:"namespace"`
+	Metrics       map[string]int `json:"metrics"` // total and one per status
+	Sessions      []SessionView  `json:"sessions"`
+	NextPageToken *string        `json:"next_page_token"`
+}

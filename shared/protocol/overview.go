@@ -1,0 +1,25 @@
+package protocol
+
+import "github.com/sojourn-run/sojourn/shared/history"
+
+// Overview is the state of one app and of what it sees, for the dashboard's first glance.
+type Overview struct {
+	Release    string                    `json:"release"`
+	Unreadable bool                      `json:"release_unreadable,omitempty"` // no release could be read: 0.0.0
+	App        string                    `json:"app_id"`
+	Store      string                    `json:"store"`
+	Uptime     int64                     `json:"uptime_seconds"`
+	Counts     map[string]map[string]int `json:"counts"` // runs, sessions, workers, each by status
+	Queues     []QueueView               `json:"queues"`
+}
+
+// QueueView is the backlog of one queue and kind of task.
+type QueueView struct {
+	Namespace   string       `json:"namespace"`
+	Queue       string       `json:"queue"`
+	Kind        TaskKind     `json:"kind"`
+	Ready       int          `json:"ready"`
+	Leased      int          `json:"leased"`
+	Delayed     int          `json:"delayed"`
+	OldestReady history.Time `json:"oldest_ready"`
+}
