@@ -15,7 +15,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	d := &history.ActivityScheduled{
 		Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: c.ActivityType, Arguments: c.Arguments.Blob,
 		PayloadCodec: codecOf(c.Arguments.Blob), Requirements: c.Requirements, Priority: c.Priority,
-		Activity:     &history.ActivitySnapshot{Queue: c.Queue, RetryPolicy: c.RetryPolicy},
+		Activity:     &history.ActivitySnapshot{Queue: c.Queue, RetryPolicy: recorded(c.RetryPolicy)},
 		StartToClose: c.StartToClose, ScheduleToStart: c.ScheduleToStart, ScheduleToClose: c.ScheduleToClose, Heartbeat: c.Heartbeat,
 		Parallel: c.Parallel, SessionID: c.SessionID,
 	}

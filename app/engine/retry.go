@@ -20,6 +20,16 @@ func retries(p *history.RetryPolicy, used int, errType string, nonRetryable bool
 	return seconds(int64(p.Backoff[min(used-1, len(p.Backoff)-1)])), true
 }
 
+// recorded is a commanded policy as history keeps it: a command without max_attempts asks for one attempt, and replayers compare what is recorded.
+func recorded(p *history.RetryPolicy) *history.RetryPolicy {
+	if p == nil || p.MaxAttempts != nil {
+		return p
+	}
+	one, r := 1, *p
+	r.MaxAttempts = &one
+	return &r
+}
+
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
