@@ -1,0 +1,118 @@
+// Package activity is what the code of an activity imports: who it is, signs of life, its session and its errors.
+package activity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// AttemptInfo says which attempt of which activity is running.
+type AttemptInfo struct {
+	Namespace    string
+	WorkflowID   string
+	RunID        string
+	TaskID       string
+	ActivityType string
+	Queue        string
+	// ExecutionID names the activity; it stays the same over all its attempts. AttemptID names this try.
+	ExecutionID string
+	AttemptID   string
+	// IdempotencyKey stays the same over all attempts: give it to an outside service that refuses the second of two equal requests.
+	IdempotencyKey string
+	Attempt        int // 1 for the first
+	WorkerID       string
+	Release        string
+	Deadline       time.Time     // of this attempt; zero when there is none
+	HeartbeatEvery time.Duration // a Heartbeat is due within this time; 0 when none is asked for
+}
+
+// InfoOf reads the AttemptInfo of a task.
+func InfoOf(t *protocol.ActivityTask) AttemptInfo {
+	deadline := t.Deadlines.StartToClose.Time
+	if d := t.Deadlines.ScheduleToClose.Time; !d.IsZero() && (deadline.IsZero() || d.Before(deadline)) {
+		deadline = d
+	}
+	return AttemptInfo{
+		Namespace: t.Namespace, WorkflowID: t.WorkflowID, RunID: t.RunID, TaskID: t.TaskID, ActivityType: t.ActivityType, Queue: t.TaskQueue,
+		ExecutionID: t.ExecutionID, AttemptID: t.AttemptID, IdempotencyKey: t.IdempotencyKey, Attempt: t.Attempt, WorkerID: t.LeaseOwner,
+		Release: t.Release, Deadline: deadline, HeartbeatEvery: time.Duration(t.HeartbeatEvery) * time.Second,
+	}
+}
+
+// Runtime is what runs an attempt, as its code reaches it through the context. All methods may be called from any goroutine.
+type Runtime interface {
+	Info() AttemptInfo
+	// Session is nil for an activity outside any session.
+	Session() *SessionInfo
+	// State is the store of the attempt's session and epoch; nil outside a session.
+	State() *State
+	// Heartbeat sends a sign of life with progress, one JSON object or nil. It must not block on the network.
+	Heartbeat(progress json.RawMessage)
+}
+
+type runtimeKey struct{}
+
+// NewContext returns a context in which the functions of this package speak of rt.
+func NewContext(ctx context.Context, rt Runtime) context.Context {
+	return context.WithValue(ctx, runtimeKey{}, rt)
+}
+
+// FromContext is the attempt the context belongs to, and whether there is one.
+func FromContext(ctx context.Context) (Runtime, bool) {
+	rt, ok := ctx.Value(runtimeKey{}).(Runtime)
+	return rt, ok
+}
+
+// Info says which attempt ctx belongs to; it is zero outside an activity.
+func Info(ctx context.Context) AttemptInfo {
+	if rt, ok := FromContext(ctx); ok {
+		return rt.Info()
+	}
+	return AttemptInfo{}
+}
+
+// Progress is what a heartbeat may tell people; every member is optional.
+type Progress struct {
+	Message string  `json:"message,omitempty"`
+	Current float64 `json:"current,omitempty"`
+	Total   float64 `json:"total,omitempty"`
+	Unit    string  `json:"unit,omitempty"`
+	Details any     `json:"details,omitempty"`
+}
+
+// Heartbeat says that the attempt is alive and how far it is. progress is nil, a Progress, or any value with a JSON form, which is then shown as
+// the details. It returns the cause once the attempt should stop: it was cancelled, its lease was lost, or the worker drains.
+//
+// The worker renews the attempt's lease by itself; only an activity with a heartbeat timeout must call this, more often than that.
+func Heartbeat(ctx context.Context, progress any) error {
+	rt, ok := FromContext(ctx)
+	if !ok {
+		return errors.New("activity: heartbeat outside an activity")
+	}
+	raw, err := encodeProgress(progress)
+	if err != nil {
+		return err
+	}
+	rt.Heartbeat(raw)
+	return context.Cause(ctx)
+}
+
+func encodeProgress(progress any) (json.RawMessage, error) {
+	switch p := progress.(type) {
+	case nil:
+		return nil, nil
+	case Progress, *Progress:
+	default:
+		progress = Progress{Details: p}
+	}
+	raw, err := json.Marshal(progress)
+	if err != nil {
+		return nil, fmt.Errorf("heartbeat progress: %w", err)
+	}
+	return raw, nil
+}

@@ -1,0 +1,122 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+)
+
+// Definition is a registered activity.
+type Definition struct {
+	Name    string
+	Options Options
+	fn      *Func
+}
+
+// NewDefinition makes an activity of func(context.Context, args…) (result, error), or error alone. Another shape is an error that says what is wrong.
+func NewDefinition(name string, fn any, opts ...Options) (*Definition, error) {
+	if name == "" {
+		return nil, fmt.Errorf("activity %T has no name", fn)
+	}
+	f, err := NewFunc(fn, reflect.TypeFor[context.Context]())
+	if err != nil {
+		return nil, fmt.Errorf("activity %q: %w", name, err)
+	}
+	d := &Definition{Name: name, Options: Merge(opts...), fn: f}
+	if r := d.Options.Recovery; r != nil {
+		if err := r.Check(); err != nil {
+			return nil, fmt.Errorf("activity %q: %w", name, err)
+		}
+		if r.RebuildActivity == name {
+			return nil, fmt.Errorf("activity %q: recovery policy: an activity cannot rebuild for itself", name)
+		}
+	}
+	return d, nil
+}
+
+// Invoke runs the activity on an encoded argument list. A panic becomes an *Error of TypePanic with the stack, arguments that do not fit one of
+// TypeArguments, which is not retried.
+func (d *Definition) Invoke(ctx context.Context, args payload.Payload) (result payload.Payload, err error) {
+	in, err := d.fn.Decode(args)
+	if err != nil {
+		return payload.Payload{}, NewError(TypeArguments, "activity "+d.Name, NonRetryable, CausedBy(err))
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			cause, _ := r.(error)
+			result, err = payload.Payload{}, &Error{Type: TypePanic, Message: fmt.Sprint(r), Stack: string(debug.Stack())}
+			if cause != nil {
+				err.(*Error).Message, err.(*Error).Cause = "activity "+d.Name, cause
+			}
+		}
+	}()
+	return d.fn.Call(ctx, in)
+}
+
+// Func is a user's function, called with encoded arguments.
+type Func struct {
+	fn        reflect.Value
+	in        []reflect.Type
+	hasResult bool
+}
+
+// NewFunc checks that fn is func(first, args…) (result, error), or with error alone.
+func NewFunc(fn any, first reflect.Type) (*Func, error) {
+	v := reflect.ValueOf(fn)
+	want := fmt.Sprintf("want func(%s, args…) (result, error) or func(%s, args…) error", first, first)
+	if v.Kind() != reflect.Func {
+		return nil, fmt.Errorf("%T is no function; %s", fn, want)
+	}
+	t := v.Type()
+	switch {
+	case v.IsNil():
+		return nil, fmt.Errorf("the function is nil; %s", want)
+	case t.NumIn() == 0 || t.In(0) != first:
+		return nil, fmt.Errorf("%s does not take a %s first; %s", t, first, want)
+	case t.IsVariadic():
+		return nil, fmt.Errorf("%s is variadic, take a slice instead; %s", t, want)
+	case t.NumOut() == 0 || t.NumOut() > 2:
+		return nil, fmt.Errorf("%s returns %d values; %s", t, t.NumOut(), want)
+	case t.Out(t.NumOut()-1) != reflect.TypeFor[error]():
+		return nil, fmt.Errorf("%s does not return an error last; %s", t, want)
+	}
+	f := &Func{fn: v, hasResult: t.NumOut() == 2}
+	for i := 1; i < t.NumIn(); i++ {
+		f.in = append(f.in, t.In(i))
+	}
+	return f, nil
+}
+
+// Decode makes Go values of an argument list. Arguments that were left out are zero values; too many are an error.
+func (f *Func) Decode(args payload.Payload) ([]reflect.Value, error) {
+	in := make([]reflect.Value, len(f.in)+1)
+	outs := make([]any, len(f.in))
+	for i, t := range f.in {
+		p := reflect.New(t)
+		outs[i], in[i+1] = p.Interface(), p.Elem()
+	}
+	if err := payload.DecodeArgs(args, outs...); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// Call runs the function on what Decode gave and encodes its result; null for a function without one.
+func (f *Func) Call(first any, in []reflect.Value) (payload.Payload, error) {
+	in[0] = reflect.ValueOf(first)
+	out := f.fn.Call(in)
+	if err, _ := out[len(out)-1].Interface().(error); err != nil {
+		return payload.Payload{}, err
+	}
+	if !f.hasResult {
+		return payload.Encode(nil)
+	}
+	p, err := payload.Encode(out[0].Interface())
+	if err != nil {
+		return payload.Payload{}, fmt.Errorf("result: %w", err)
+	}
+	return p, nil
+}

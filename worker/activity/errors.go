@@ -1,0 +1,142 @@
+package activity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Types of failures that Sojourn itself gives an activity; a retry policy may name them.
+const (
+	TypeSessionLost = "SessionLost"
+	TypePanic       = "Panic"
+	TypeCancelled   = "Cancelled"
+	TypeArguments   = "InvalidArguments"
+)
+
+// KindSessionLost marks a failure as lost session state.
+const KindSessionLost = "session_lost"
+
+// ErrSessionLost is, for errors.Is, every error that says the session's state is not in this process: the session moved here, or its executor died.
+var ErrSessionLost = errors.New("session state is lost")
+
+// Error is a failure with a type that workflow code and retry policies can tell apart.
+type Error struct {
+	Type         string
+	Message      string
+	NonRetryable bool // no further attempt, whatever the policy says
+	Details      any  // any value with an encoding; the workflow decodes it
+	Stack        string
+	Cause        error
+	lost         bool
+}
+
+// NewError returns a failure of a type, like activity.NewError("card_declined", "no credit", activity.NonRetryable, activity.Details(v)).
+func NewError(typ, message string, opts ...ErrorOption) *Error {
+	e := &Error{Type: typ, Message: message}
+	for _, o := range opts {
+		o(e)
+	}
+	return e
+}
+
+// ErrorOption adds to an Error.
+type ErrorOption func(*Error)
+
+// NonRetryable says that trying again cannot help.
+func NonRetryable(e *Error) { e.NonRetryable = true }
+
+// Details attaches a value for the workflow to decode.
+func Details(v any) ErrorOption { return func(e *Error) { e.Details = v } }
+
+// CausedBy keeps the error below for errors.Is and errors.As on this side of the wire; its text is appended to the message.
+func CausedBy(err error) ErrorOption { return func(e *Error) { e.Cause = err } }
+
+// SessionLost says that the state this activity needs is not in this process, and why. It is ErrSessionLost.
+func SessionLost(cause string) *Error {
+	return &Error{Type: TypeSessionLost, Message: cause, lost: true}
+}
+
+func (e *Error) Error() string {
+	s := e.Message
+	if e.Type != "" {
+		s = e.Type + ": " + s
+	}
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is says whether e is lost session state.
+func (e *Error) Is(target error) bool { return target == ErrSessionLost && e.lost }
+
+// FailureOf is how an error of an activity is reported. It never fails: details that cannot be encoded are left out, with a word in the message.
+func FailureOf(err error) *protocol.Failure {
+	f := &protocol.Failure{Message: err.Error(), Type: TypeOf(err), Class: fmt.Sprintf("%T", err)}
+	if typed, ok := errors.AsType[*Error](err); ok {
+		f.NonRetryable, f.StackTrace = typed.NonRetryable, typed.Stack
+		if err == error(typed) { // the type has its own member
+			f.Message = strings.TrimPrefix(f.Message, typed.Type+": ")
+		}
+		if details, bad := EncodeDetails(typed.Details); bad != nil {
+			f.Message += fmt.Sprintf(" (details left out: %v)", bad)
+		} else {
+			f.Details = details
+		}
+	}
+	switch {
+	case errors.Is(err, ErrSessionLost):
+		f.Kind, f.Type = KindSessionLost, TypeSessionLost
+	case errors.Is(err, context.Canceled):
+		f.Cancelled = true
+	case errors.Is(err, payload.ErrTooLarge):
+		f.NonRetryable = true
+	}
+	return f
+}
+
+// EncodeDetails is the envelope of a failure's details; nil for nil.
+func EncodeDetails(details any) (json.RawMessage, error) {
+	if details == nil {
+		return nil, nil
+	}
+	p, err := payload.Encode(details)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(p)
+}
+
+// TypeOf is the failure type an error is reported under: that of an *Error in its chain, the reason of a payload error, Cancelled, the name of its
+// own Go type, or plain Error.
+func TypeOf(err error) string {
+	if typed, ok := errors.AsType[*Error](err); ok && typed.Type != "" {
+		return typed.Type
+	}
+	if reason := payload.Reason(err); reason != "" {
+		return reason
+	}
+	if errors.Is(err, context.Canceled) {
+		return TypeCancelled
+	}
+	for ; err != nil; err = errors.Unwrap(err) {
+		t := reflect.TypeOf(err)
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t.Name() != "" && t.PkgPath() != "errors" && t.PkgPath() != "fmt" {
+			return t.Name()
+		}
+	}
+	return "Error"
+}

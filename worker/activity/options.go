@@ -1,0 +1,57 @@
+package activity
+
+import "errors"
+
+// Options say how an activity is run. The zero value runs it in the worker's process, and hands its errors on.
+type Options struct {
+	// Isolated runs the activity in a sandbox executor instead of the worker's own process.
+	Isolated bool
+	// Recovery rebuilds lost session state inside the attempt; nil reports it to the workflow like any error.
+	Recovery *SessionRecoveryPolicy
+}
+
+// Isolated are the options of an activity that runs in a sandbox executor.
+var Isolated = Options{Isolated: true}
+
+// SessionErrorKind is what a recovery policy reacts to.
+type SessionErrorKind string
+
+// Lost is the only kind: an error that is ErrSessionLost.
+const Lost SessionErrorKind = "lost"
+
+// SessionRecoveryPolicy makes the worker rebuild a session's state and try again, inside the same attempt, session and epoch, when an activity says
+// that the state is lost. The rebuild activity is never itself recovered.
+type SessionRecoveryPolicy struct {
+	OnError                SessionErrorKind // Lost when empty
+	RebuildActivity        string           // its registered name
+	MaxAutoRetries         int              // of the activity after a rebuild; 1 when 0
+	SingleflightPerSession bool             // activities of one session that are cold at once share one rebuild
+}
+
+// Check says what is wrong with a policy.
+func (p SessionRecoveryPolicy) Check() error {
+	switch {
+	case p.OnError != "" && p.OnError != Lost:
+		return errors.New("recovery policy: OnError is " + string(p.OnError) + ", want " + string(Lost))
+	case p.RebuildActivity == "":
+		return errors.New("recovery policy: RebuildActivity is empty")
+	case p.MaxAutoRetries < 0:
+		return errors.New("recovery policy: MaxAutoRetries is negative")
+	}
+	return nil
+}
+
+// Retries is how often the activity is tried again after a rebuild.
+func (p SessionRecoveryPolicy) Retries() int { return max(1, p.MaxAutoRetries) }
+
+// Merge lays the options that were given over one another, the last one on top.
+func Merge(opts ...Options) Options {
+	var all Options
+	for _, o := range opts {
+		all.Isolated = all.Isolated || o.Isolated
+		if o.Recovery != nil {
+			all.Recovery = o.Recovery
+		}
+	}
+	return all
+}

@@ -1,0 +1,72 @@
+package activity
+
+import "context"
+
+// SessionInfo is the session an attempt runs in, as its worker holds it.
+type SessionInfo struct {
+	ID string
+	// Epoch rises whenever the session changes hands: state kept under an older epoch belongs to somebody else's past.
+	Epoch int64
+	// IsNew is true for the first task of an epoch: nothing has been built here yet.
+	IsNew bool
+}
+
+// Session is the session of the attempt; false for a plain activity.
+func Session(ctx context.Context) (SessionInfo, bool) {
+	if rt, ok := FromContext(ctx); ok {
+		if s := rt.Session(); s != nil {
+			return *s, true
+		}
+	}
+	return SessionInfo{}, false
+}
+
+// SessionID is the id of the attempt's session, exactly as the workflow gave it, or "".
+func SessionID(ctx context.Context) string {
+	s, _ := Session(ctx)
+	return s.ID
+}
+
+// SessionEpoch is the epoch under which the worker holds the attempt's session, or 0.
+func SessionEpoch(ctx context.Context) int64 {
+	s, _ := Session(ctx)
+	return s.Epoch
+}
+
+// SessionState is what activities of one session keep in this process: it lives as long as the worker holds the session under one epoch. Outside a
+// session it is nil, which keeps nothing and may be used all the same.
+func SessionState(ctx context.Context) *State {
+	if rt, ok := FromContext(ctx); ok {
+		return rt.State()
+	}
+	return nil
+}
+
+// GetOrCreate is State.GetOrCreate of the attempt's session with a type: the value kept under key, made by create if there is none.
+func GetOrCreate[T any](ctx context.Context, key string, create func(context.Context) (T, error)) (T, error) {
+	v, err := SessionState(ctx).GetOrCreate(ctx, key, func(ctx context.Context) (any, error) { return create(ctx) })
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	t, ok := v.(T)
+	if !ok {
+		return t, mistyped(key, v, t)
+	}
+	return t, nil
+}
+
+// Get is the value kept in the attempt's session under key. One that is missing, or of another type, is an error that is ErrSessionLost, which an
+// activity may return as it is: a recovery policy then rebuilds the state.
+func Get[T any](ctx context.Context, key string) (T, error) {
+	v, ok := SessionState(ctx).Get(key)
+	if !ok {
+		var zero T
+		return zero, SessionLost("no " + key + " in this session")
+	}
+	t, ok := v.(T)
+	if !ok {
+		return t, mistyped(key, v, t)
+	}
+	return t, nil
+}

@@ -1,0 +1,139 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrStateClosed is returned by a State whose session was given up.
+var ErrStateClosed = errors.New("session state is closed")
+
+// State keeps values for the activities of one session. Its owner, the worker or an executor, makes one per (session, epoch) and closes it when the
+// session goes. All methods may be called from any goroutine, and on nil, which keeps nothing.
+type State struct {
+	mu      sync.Mutex
+	values  map[string]any     // guarded by mu
+	making  map[string]*making // guarded by mu
+	onClose []func()           // guarded by mu
+	closed  bool               // guarded by mu
+}
+
+// making is a value somebody is about to create; done is closed when it is there or has failed.
+type making struct {
+	done  chan struct{}
+	value any
+	err   error
+}
+
+// NewState returns an empty store.
+func NewState() *State {
+	return &State{values: map[string]any{}, making: map[string]*making{}}
+}
+
+// Get is the value kept under key.
+func (s *State) Get(key string) (any, bool) {
+	if s == nil {
+		return nil, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, ok := s.values[key]
+	return v, ok
+}
+
+// Set keeps value under key. After Close it keeps nothing.
+func (s *State) Set(key string, value any) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.values[key] = value
+	}
+}
+
+// Delete forgets the value under key.
+func (s *State) Delete(key string) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.values, key)
+}
+
+// GetOrCreate is the value kept under key, or what create makes of it. Of many callers one creates and the others wait for it, or for their own ctx;
+// when it fails they all get its error, nothing is kept, and the next caller tries again.
+func (s *State) GetOrCreate(ctx context.Context, key string, create func(context.Context) (any, error)) (any, error) {
+	if s == nil {
+		return create(ctx)
+	}
+	s.mu.Lock()
+	if v, ok := s.values[key]; ok {
+		s.mu.Unlock()
+		return v, nil
+	}
+	if s.closed {
+		s.mu.Unlock()
+		return nil, ErrStateClosed
+	}
+	if m, ok := s.making[key]; ok {
+		s.mu.Unlock()
+		select {
+		case <-m.done:
+			return m.value, m.err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	m := &making{done: make(chan struct{}), err: fmt.Errorf("creating %q ended without a value", key)} // stands if create panics
+	s.making[key] = m
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.making, key)
+		if m.err == nil && !s.closed {
+			s.values[key] = m.value
+		}
+		s.mu.Unlock()
+		close(m.done)
+	}()
+	m.value, m.err = create(ctx)
+	return m.value, m.err
+}
+
+// OnClose has fn called when the state is closed, last registered first; at once if it is closed already.
+func (s *State) OnClose(fn func()) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	if !s.closed {
+		s.onClose = append(s.onClose, fn)
+		s.mu.Unlock()
+		return
+	}
+	s.mu.Unlock()
+	fn()
+}
+
+// Close forgets everything and runs what OnClose registered. The second call does nothing. The owner calls it when no attempt of the session runs.
+func (s *State) Close() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	fns := s.onClose
+	s.closed, s.onClose, s.values = true, nil, nil
+	s.mu.Unlock()
+	for i := len(fns) - 1; i >= 0; i-- {
+		fns[i]()
+	}
+}
+
+func mistyped(key string, got, want any) error {
+	return SessionLost(fmt.Sprintf("%s in this session is %T, not %T", key, got, want))
+}
