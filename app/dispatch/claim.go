@@ -1,0 +1,174 @@
+package dispatch
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// part is what a claim asks for on behalf of one waiter.
+type part struct {
+	entry *entry
+	asked int
+	got   int
+	age   uint64 // of the waiter's class when the claim was sent
+}
+
+// kick sends the claims a waiter needs, of the line that was asked longest ago first, so that no kind or queue starves another. The caller holds mu.
+func (d *Dispatch) kick(w *Waiter) {
+	for {
+		var next *line
+		for i := range w.entries {
+			e := &w.entries[i]
+			if e.linked && !e.line.claiming && e.line.pause == nil && !w.class.clear(e.line) && (next == nil || e.line.lastClaim < next.lastClaim) {
+				next = e.line
+			}
+		}
+		if next == nil || !d.start(next) {
+			return
+		}
+	}
+}
+
+// start sends one claim for all pollers of the line that may find something there, in their order, with their free slots set aside until the answer
+// is here. It says whether it sent one. The caller holds mu.
+func (d *Dispatch) start(l *line) bool {
+	if d.claimer == nil || d.closed || l.claiming || l.pause != nil {
+		return false
+	}
+	r := store.ClaimRequest{Namespace: l.key.namespace, Queue: l.key.queue, Kind: kindNames[l.key.kind]}
+	var parts []part
+	budget := d.opt.MaxClaim
+	for e := l.first; e != nil && budget > 0; {
+		w, at := e.waiter, e
+		e = e.next
+		if w.class.clear(l) {
+			continue
+		}
+		n := min(w.room(l.key.kind), budget)
+		budget -= n
+		r.Pollers = append(r.Pollers, store.Poller{Lessee: w.spec.Lessee, Max: n})
+		parts = append(parts, part{entry: at, asked: n, age: w.class.age})
+		w.hold(l.key.kind, n)
+	}
+	if len(parts) == 0 {
+		return false
+	}
+	d.claims++
+	l.claiming, l.lastClaim = true, d.claims
+	d.count.Claims++
+	d.open()
+	go d.claim(l, l.gen, r, parts)
+	return true
+}
+
+// claim asks the store and deals out what it gave.
+func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part) {
+	tasks, err := d.claimer.Claim(d.life, r)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.settle()
+	l.claiming = false
+	d.judge(l, len(tasks), err)
+	d.deal(l, tasks, parts)
+	for i := range parts {
+		p := &parts[i]
+		w := p.entry.waiter
+		p.entry.tried = true
+		if !w.closing {
+			w.err = err
+		}
+		w.class.short += p.asked - p.got
+		w.release(l.key.kind, p.asked-p.got)
+	}
+	for i := range parts {
+		c := parts[i].entry.waiter.class
+		if err == nil && c.short > 0 && c.age == parts[i].age {
+			c.empty[l] = gen
+		}
+		c.short = 0
+	}
+	for i := range parts {
+		d.kick(parts[i].entry.waiter)
+	}
+	d.start(l)
+	for e := l.first; e != nil; e = e.next {
+		if e.waiter.once {
+			e.waiter.signal() // it may have waited for this claim to begin its own, which is not needed any more or has to wait
+		}
+	}
+}
+
+// deal gives each task to the poller it was leased for. What is nobody's is given back.
+func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []part) {
+	if len(tasks) == 0 {
+		d.count.EmptyClaims++
+	}
+	var lost []store.Leased
+	for _, t := range tasks {
+		if t.Poller < 0 || t.Poller >= len(parts) || parts[t.Poller].got == parts[t.Poller].asked {
+			d.opt.Log.Error().Str("queue", l.key.queue).Int("poller", t.Poller).Msg("claim leased a task nobody asked for")
+			lost = append(lost, t)
+			continue
+		}
+		p := &parts[t.Poller]
+		p.got++
+		if w := p.entry.waiter; w.left {
+			lost = append(lost, t)
+		} else {
+			w.got = append(w.got, t)
+			d.count.Claimed++
+		}
+	}
+	d.giveBack(lost)
+}
+
+// A line whose claims find nothing, although each time a backlog was told again, rests between them: tasks that none of its pollers may have are no
+// reason to keep the store busy.
+const (
+	vainClaims = 16 // empty claims in a row before the first rest
+	vainRest   = 10 * time.Millisecond
+)
+
+// judge keeps the line from asking in vain again and again.
+func (d *Dispatch) judge(l *line, found int, err error) {
+	l.err = err
+	switch {
+	case err != nil:
+		d.count.FailedClaims++
+		if l.failures == 0 && !d.closed {
+			d.opt.Log.Warn().Err(err).Str("queue", l.key.queue).Msg("claim failed, trying again while somebody waits")
+		}
+		l.failures++
+		wait := d.opt.BackoffMax
+		if shift := l.failures - 1; shift < 16 {
+			wait = min(wait, d.opt.Backoff<<shift)
+		}
+		d.rest(l, wait-rand.N(wait/2+1))
+	case found > 0:
+		l.failures, l.vain = 0, 0
+	default:
+		l.failures = 0
+		if l.vain++; l.vain > vainClaims {
+			d.rest(l, vainRest)
+		}
+	}
+}
+
+// rest sends no claim of the line for a while.
+func (d *Dispatch) rest(l *line, wait time.Duration) {
+	if d.closed {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(wait, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if l.pause == timer {
+			l.pause = nil
+			d.start(l)
+		}
+	})
+	l.pause = timer
+}

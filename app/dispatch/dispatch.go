@@ -1,0 +1,246 @@
+// Package dispatch knows which pollers of this process wait for which queue, and hands them tasks the moment these exist.
+//
+// A task reaches a poller in one of two ways. The committer reserves a poller for a task it is about to write and delivers it after the commit: no
+// claim and no scan. Or the task was ready before anybody asked: then one claim per queue and kind is sent for all pollers that wait. What a worker's
+// last claim found to be empty stays known to be empty until the store says that something was left behind, so waiting costs no statements.
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The ways a wait ends without a task, other than that there was none.
+var (
+	ErrDraining = errors.New("app is draining")
+	ErrDropped  = errors.New("poller was dropped") // wrapped by the cause given to Drop, when that has none of its own
+)
+
+// Claimer is the part of a store that claims are sent to.
+type Claimer interface {
+	Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error)
+}
+
+// Options tunes a Dispatch. The zero value works.
+type Options struct {
+	MaxClaim int           // most tasks one claim asks for; 256
+	Backoff  time.Duration // wait after a first failed claim, doubled with each further one up to BackoffMax; 50 ms
+	// BackoffMax is the longest wait between claims of a store that fails; 5 s.
+	BackoffMax time.Duration
+	// Settle is how long a poller whose time is over still waits for a commit or claim that already counts on it; 2 s. What arrives later is given back.
+	Settle time.Duration
+	Log    zerolog.Logger
+}
+
+func (o Options) defaults() Options {
+	if o.MaxClaim <= 0 {
+		o.MaxClaim = 256
+	}
+	if o.Backoff <= 0 {
+		o.Backoff = 50 * time.Millisecond
+	}
+	if o.BackoffMax <= 0 {
+		o.BackoffMax = 5 * time.Second
+	}
+	if o.Settle <= 0 {
+		o.Settle = 2 * time.Second
+	}
+	return o
+}
+
+// Dispatch is the store.Dispatcher of one process. All methods may be called from any goroutine; those of store.Dispatcher never block.
+type Dispatch struct {
+	Hub
+	opt  Options
+	life context.Context // of claims: ends when Close gives up waiting for them
+	stop context.CancelFunc
+
+	mu       sync.Mutex // guards all below, and everything in lines, waiters and classes
+	claimer  Claimer
+	back     func([]store.Leased)
+	pulse    func(time.Time)
+	due      time.Time // earliest Due told before Bind
+	lines    map[lineKey]*line
+	classes  map[engine.WorkerKey]*class
+	waiters  map[*Waiter]struct{}
+	pruneAt  int    // number of lines and classes at which old ones are forgotten
+	arrivals uint64 // gives every waiter its place
+	claims   uint64 // gives every claim its number
+	draining bool
+	closed   bool
+	busy     int           // reservations and claims whose outcome is open, and hand-backs under way
+	quiet    chan struct{} // closed when busy falls to 0 after Close
+	count    Counts
+}
+
+var _ store.Dispatcher = (*Dispatch)(nil)
+
+// New makes a Dispatch. Pollers may enter at once; claims begin with Bind.
+func New(o Options) *Dispatch {
+	d := &Dispatch{
+		opt:     o.defaults(),
+		lines:   map[lineKey]*line{},
+		classes: map[engine.WorkerKey]*class{},
+		waiters: map[*Waiter]struct{}{},
+		pruneAt: pruneFloor,
+		quiet:   make(chan struct{}),
+	}
+	d.life, d.stop = context.WithCancel(context.Background())
+	return d
+}
+
+// Bind joins the store, which needs its dispatcher before it can be opened. back hands leased tasks back that no poller waits for any more; it runs on
+// a goroutine of its own, must end by itself and must not count the delivery as an attempt. pulse tells the sweeper when something will be due; it must
+// not block. Both may be nil.
+func (d *Dispatch) Bind(c Claimer, back func([]store.Leased), pulse func(time.Time)) {
+	d.mu.Lock()
+	d.claimer, d.back, d.pulse = c, back, pulse
+	due := d.due
+	d.due = time.Time{}
+	for _, l := range d.lines {
+		d.start(l)
+	}
+	d.mu.Unlock()
+	if pulse != nil && !due.IsZero() {
+		pulse(due)
+	}
+}
+
+// Backlog says that ready tasks of this queue were left to be claimed: what was known about it to be empty is no longer known.
+func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind) {
+	k := kindOf(kind)
+	if k < 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.lines[lineKey{namespace, queue, k}]; l != nil { // without a line nobody has asked, and nothing is believed
+		l.gen++
+		d.start(l)
+	}
+}
+
+// Due passes on to the sweeper when something wants it.
+func (d *Dispatch) Due(at time.Time) {
+	if at.IsZero() {
+		return
+	}
+	d.mu.Lock()
+	pulse := d.pulse
+	if pulse == nil && (d.due.IsZero() || at.Before(d.due)) {
+		d.due = at
+	}
+	d.mu.Unlock()
+	if pulse != nil {
+		pulse(at)
+	}
+}
+
+// Recheck forgets that queues were found empty for a worker. It is for changes that let the worker take tasks that lay there already and that no
+// Backlog is told for: a session it held ended, so that it has room for another.
+func (d *Dispatch) Recheck(k engine.WorkerKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c := d.classes[k]; c != nil {
+		c.forget()
+	}
+	for w := range d.waiters {
+		if w.spec.Lessee.Worker.Key() == k {
+			w.class.forget()
+			d.kick(w)
+		}
+	}
+}
+
+// Drop ends the waits of a worker's pollers with err, but for those of the incarnation keep: its registration was superseded or taken away, or it
+// drains. What is on its way to them is still delivered.
+func (d *Dispatch) Drop(k engine.WorkerKey, keep string, err error) {
+	if err == nil {
+		err = ErrDropped
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for w := range d.waiters {
+		if worker := w.spec.Lessee.Worker; worker.Key() == k && (keep == "" || worker.Incarnation != keep) {
+			d.end(w, err)
+		}
+	}
+}
+
+// Drain answers all pollers with ErrDraining, now and from now on. What is on its way to them is still delivered.
+func (d *Dispatch) Drain() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.drain()
+}
+
+func (d *Dispatch) drain() {
+	d.draining = true
+	for w := range d.waiters {
+		d.end(w, ErrDraining)
+	}
+}
+
+// Close drains and waits until no reservation, claim or hand-back is open; when ctx ends first it cancels the claims and reports that. The store must
+// still run.
+func (d *Dispatch) Close(ctx context.Context) error {
+	d.mu.Lock()
+	if !d.closed {
+		d.closed = true
+		d.drain()
+		for _, l := range d.lines {
+			l.resume()
+		}
+		if d.busy == 0 {
+			close(d.quiet)
+		}
+	}
+	d.mu.Unlock()
+	defer d.stop()
+	select {
+	case <-d.quiet:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// open and settle count what Close waits for. The caller holds mu.
+func (d *Dispatch) open() { d.busy++ }
+
+func (d *Dispatch) settle() {
+	if d.busy--; d.busy == 0 && d.closed {
+		select {
+		case <-d.quiet: // the wait is over already
+		default:
+			close(d.quiet)
+		}
+	}
+}
+
+// giveBack hands tasks back that were leased for a poller that is gone. The caller holds mu.
+func (d *Dispatch) giveBack(tasks []store.Leased) {
+	if len(tasks) == 0 {
+		return
+	}
+	d.count.Returned += int64(len(tasks))
+	back := d.back
+	if back == nil {
+		return // their leases run out
+	}
+	d.open()
+	go func() {
+		back(tasks)
+		d.mu.Lock()
+		d.settle()
+		d.mu.Unlock()
+	}()
+}

@@ -1,0 +1,200 @@
+package dispatch
+
+import (
+	"sync"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// Hub spreads what commits touched. All of it is hints: telling never blocks, what is not fetched is merged, and what is too much is dropped and
+// said to be.
+type Hub struct {
+	mu      sync.Mutex // guards all below and what Watches hold
+	runs    map[string]map[chan struct{}]struct{}
+	watches map[*Watch]struct{}
+}
+
+// WatchRun returns a channel that receives when the run got events since the last receive, and a function that ends it. Start to watch before
+// looking, and nothing is missed.
+func (h *Hub) WatchRun(id string) (<-chan struct{}, func()) {
+	c := make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.runs == nil {
+		h.runs = map[string]map[chan struct{}]struct{}{}
+	}
+	if h.runs[id] == nil {
+		h.runs[id] = map[chan struct{}]struct{}{}
+	}
+	h.runs[id][c] = struct{}{}
+	return c, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.runs[id], c)
+		if len(h.runs[id]) == 0 {
+			delete(h.runs, id)
+		}
+	}
+}
+
+// Topics chooses what a Watch is told of.
+type Topics uint8
+
+// The topics.
+const (
+	TopicRuns     Topics = 1 << iota // runs that got events, without their cancelled attempts
+	TopicCancels                     // runs with attempts that were cancelled, and those attempts
+	TopicSessions                    // sessions that moved
+	TopicWorkers                     // workers whose registration changed
+)
+
+// watchLimit is how many hints a Watch keeps until they are taken.
+const watchLimit = 10_000
+
+// Watch gathers hints until they are taken.
+type Watch struct {
+	// C receives when there is something to take.
+	C <-chan struct{}
+
+	hub    *Hub
+	topics Topics
+	c      chan struct{}
+	// The rest is guarded by hub.mu.
+	runs     map[string]*store.RunChange
+	order    []string // of runs, by first mention
+	sessions map[engine.SessionKey]struct{}
+	workers  map[engine.WorkerKey]struct{}
+	size     int
+	overflow bool
+}
+
+// Watch begins to gather hints of the topics.
+func (h *Hub) Watch(t Topics) *Watch {
+	c := make(chan struct{}, 1)
+	w := &Watch{C: c, c: c, hub: h, topics: t}
+	w.reset()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watches == nil {
+		h.watches = map[*Watch]struct{}{}
+	}
+	h.watches[w] = struct{}{}
+	return w
+}
+
+// Close ends the gathering.
+func (w *Watch) Close() {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	delete(w.hub.watches, w)
+}
+
+// Take returns what was gathered since the last Take: each run once with its latest sequence, each session and worker once. overflow says that there
+// was more than could be kept, so that anything may have changed.
+func (w *Watch) Take() (c store.Changed, overflow bool) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	for _, id := range w.order {
+		c.Runs = append(c.Runs, *w.runs[id])
+	}
+	for k := range w.sessions {
+		c.Sessions = append(c.Sessions, k)
+	}
+	for k := range w.workers {
+		c.Workers = append(c.Workers, k)
+	}
+	overflow = w.overflow
+	w.reset()
+	return c, overflow
+}
+
+func (w *Watch) reset() {
+	w.runs, w.order = map[string]*store.RunChange{}, nil
+	w.sessions, w.workers = map[engine.SessionKey]struct{}{}, map[engine.WorkerKey]struct{}{}
+	w.size, w.overflow = 0, false
+}
+
+// Changed tells everybody who watches what a batch touched.
+func (h *Hub) Changed(c store.Changed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.runs) > 0 {
+		for i := range c.Runs {
+			for watcher := range h.runs[c.Runs[i].RunID] {
+				nudge(watcher)
+			}
+		}
+	}
+	for w := range h.watches {
+		if w.add(c) {
+			nudge(w.c)
+		}
+	}
+}
+
+// add gathers what the watch wants and says whether there was any.
+func (w *Watch) add(c store.Changed) bool {
+	some := false
+	for i := range c.Runs {
+		r := &c.Runs[i]
+		if w.topics&TopicRuns == 0 && (w.topics&TopicCancels == 0 || len(r.Cancelled) == 0) {
+			continue
+		}
+		some = true
+		w.addRun(r)
+	}
+	if w.topics&TopicSessions != 0 {
+		some = some || len(c.Sessions) > 0
+		for _, k := range c.Sessions {
+			if _, ok := w.sessions[k]; !ok && w.grow(1) {
+				w.sessions[k] = struct{}{}
+			}
+		}
+	}
+	if w.topics&TopicWorkers != 0 {
+		some = some || len(c.Workers) > 0
+		for _, k := range c.Workers {
+			if _, ok := w.workers[k]; !ok && w.grow(1) {
+				w.workers[k] = struct{}{}
+			}
+		}
+	}
+	return some
+}
+
+func (w *Watch) addRun(r *store.RunChange) {
+	known := w.runs[r.RunID]
+	if known == nil {
+		if !w.grow(1) {
+			return
+		}
+		fresh := *r
+		fresh.Cancelled = nil
+		known = &fresh
+		w.runs[r.RunID] = known
+		w.order = append(w.order, r.RunID)
+	}
+	known.LastSeq = max(known.LastSeq, r.LastSeq)
+	known.Closed = known.Closed || r.Closed
+	if w.topics&TopicCancels != 0 && len(r.Cancelled) > 0 && w.grow(len(r.Cancelled)) {
+		known.Cancelled = append(known.Cancelled, r.Cancelled...)
+	}
+}
+
+// grow makes room for n more hints, or notes that there is none.
+func (w *Watch) grow(n int) bool {
+	if w.size+n > watchLimit {
+		w.overflow = true
+		return false
+	}
+	w.size += n
+	return true
+}
+
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,53 @@
+package dispatch
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Counts are totals since the start, for metrics.
+type Counts struct {
+	Handovers    int64 // tasks delivered by reservation
+	Undone       int64 // reservations whose commit failed
+	Claims       int64 // claims sent
+	Claimed      int64 // tasks they delivered
+	EmptyClaims  int64 // of them, without a task; failed ones included
+	FailedClaims int64
+	EmptyPolls   int64 // polls that ended without a task
+	Returned     int64 // tasks given back because their poller was gone
+	Waiting      int   // pollers now
+}
+
+// Counts returns the totals.
+func (d *Dispatch) Counts() Counts {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.count
+	c.Waiting = len(d.waiters)
+	return c
+}
+
+// QueueWaiters is who waits for one kind of task of one queue.
+type QueueWaiters struct {
+	Namespace, Queue string
+	Kind             protocol.TaskKind
+	Waiting          int
+}
+
+// Queues lists the queues somebody waits for, by name and kind.
+func (d *Dispatch) Queues() []QueueWaiters {
+	d.mu.Lock()
+	var all []QueueWaiters
+	for k, l := range d.lines {
+		if l.size > 0 {
+			all = append(all, QueueWaiters{k.namespace, k.queue, kindNames[k.kind], l.size})
+		}
+	}
+	d.mu.Unlock()
+	slices.SortFunc(all, func(a, b QueueWaiters) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind))
+	})
+	return all
+}

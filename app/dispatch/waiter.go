@@ -1,0 +1,264 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Spec is what a poller waits for. Its Lessee must not be changed afterwards; Sessions and Counted of it are left alone: only claims count.
+type Spec struct {
+	Namespace string
+	Queues    []string
+	Kinds     []protocol.TaskKind
+	Free      map[protocol.TaskKind]int // free slots per kind; a kind without one is not waited for
+	Max       int                       // most tasks over all kinds; less than 1 means 1
+	Lessee    engine.Lessee
+}
+
+// Waiter is one poller in its lines. Exactly one of Wait and Collect may be called, and ends it; Leave may be called at any time and again.
+type Waiter struct {
+	d    *Dispatch
+	spec Spec
+	wake chan struct{} // something changed that may end the wait
+
+	// The rest is guarded by d.mu.
+	class   *class
+	place   uint64 // arrivals before it, and itself
+	free    [kinds]int
+	max     int
+	entries []entry
+	pending int // reservations and claims that count on it
+	got     []store.Leased
+	once    bool  // it does not wait: one claim of each line that may hold something, no more
+	closing bool  // takes nothing new
+	left    bool  // is in no line; what still arrives is given back
+	err     error // why it was ended, or what its latest claim failed with
+}
+
+// Enter puts a poller into the line of every queue and kind it asks for, behind all who wait there.
+func (d *Dispatch) Enter(s Spec) *Waiter {
+	w := &Waiter{d: d, spec: s, wake: make(chan struct{}, 1), max: max(s.Max, 1)}
+	w.spec.Lessee.Counted, w.spec.Lessee.Sessions = false, 0
+	w.entries = make([]entry, 0, len(s.Queues)*len(s.Kinds))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.arrivals++
+	w.place = d.arrivals
+	w.class = d.class(s.Lessee.Worker)
+	w.class.size++
+	d.waiters[w] = struct{}{}
+	for _, kind := range s.Kinds {
+		k := kindOf(kind)
+		if k < 0 || s.Free[kind] <= 0 {
+			continue
+		}
+		w.free[k] = s.Free[kind]
+		for _, queue := range s.Queues {
+			w.enter(d.line(lineKey{s.Namespace, queue, k}))
+		}
+	}
+	if d.draining {
+		d.end(w, ErrDraining)
+		return w
+	}
+	w.relink()
+	d.kick(w)
+	return w
+}
+
+func (w *Waiter) enter(l *line) {
+	for i := range w.entries {
+		if w.entries[i].line == l {
+			return // the same queue or kind named twice
+		}
+	}
+	l.size++
+	w.entries = append(w.entries, entry{line: l, waiter: w})
+}
+
+// Wait holds the poller until something was delivered, for at most hold; with a hold of 0 it only waits for the claims that find out whether there is
+// a backlog. It returns tasks or an error or, when there was nothing, neither. Tasks that it returned after ctx ended are the caller's to give back;
+// tasks that come later are given back by the dispatch.
+//
+// The error is ErrDraining, the cause given to Drop, what the latest claim failed with when the time ran out, or the cause of ctx.
+func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, error) {
+	d := w.d
+	d.mu.Lock()
+	w.once = hold <= 0
+	d.mu.Unlock()
+	if hold > 0 {
+		timer := time.NewTimer(hold)
+		defer timer.Stop()
+		if w.until(ctx, timer.C) {
+			return w.take(ctx)
+		}
+		d.mu.Lock()
+		d.shut(w)
+		d.mu.Unlock()
+	}
+	timer := time.NewTimer(d.opt.Settle)
+	defer timer.Stop()
+	w.until(ctx, timer.C)
+	return w.take(ctx)
+}
+
+// Collect takes the poller out of its lines and returns what was delivered to it. It is never held for work to appear, but a commit or claim that
+// already counts on the poller is awaited, since its tasks would have to be taken back otherwise.
+func (w *Waiter) Collect(ctx context.Context) []store.Leased {
+	w.d.mu.Lock()
+	w.d.shut(w)
+	w.d.mu.Unlock()
+	timer := time.NewTimer(w.d.opt.Settle)
+	defer timer.Stop()
+	w.until(ctx, timer.C)
+	tasks, _ := w.take(ctx)
+	return tasks
+}
+
+// Leave takes the poller out of its lines and gives back what was delivered and not yet returned.
+func (w *Waiter) Leave() {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	w.d.giveBack(w.leave())
+}
+
+// until blocks until the wait is over and says true, or until timeout or the end of ctx.
+func (w *Waiter) until(ctx context.Context, timeout <-chan time.Time) bool {
+	for {
+		w.d.mu.Lock()
+		over := w.over()
+		w.d.mu.Unlock()
+		if over {
+			return true
+		}
+		select {
+		case <-w.wake:
+		case <-timeout:
+			return false
+		case <-ctx.Done():
+			return true
+		}
+	}
+}
+
+// over says that nothing more is to be waited for. The caller holds d.mu, as in all that follow.
+func (w *Waiter) over() bool {
+	if w.left {
+		return true
+	}
+	return w.pending == 0 && (len(w.got) > 0 || w.closing || (w.once && !w.asking()))
+}
+
+// asking says that a claim is still to be sent for the waiter in a line that was never asked.
+func (w *Waiter) asking() bool {
+	if w.d.claimer == nil || w.d.closed {
+		return false
+	}
+	for i := range w.entries {
+		e := &w.entries[i]
+		if !e.tried && !w.class.clear(e.line) {
+			if e.line.pause == nil {
+				return true
+			}
+			w.err = e.line.err
+		}
+	}
+	return false
+}
+
+// take ends the wait with its outcome.
+func (w *Waiter) take(ctx context.Context) ([]store.Leased, error) {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	if w.left {
+		return nil, w.err
+	}
+	tasks := w.leave()
+	if len(tasks) > 0 {
+		return tasks, nil
+	}
+	w.d.count.EmptyPolls++
+	if w.err == nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, w.err
+}
+
+// leave ends the waiter and returns what it holds.
+func (w *Waiter) leave() []store.Leased {
+	if w.left {
+		return nil
+	}
+	w.left = true
+	w.relink()
+	w.class.size--
+	for i := range w.entries {
+		w.entries[i].line.size--
+	}
+	delete(w.d.waiters, w)
+	tasks := w.got
+	w.got = nil
+	w.signal()
+	return tasks
+}
+
+// shut keeps anything new from a waiter; what is on its way still arrives.
+func (d *Dispatch) shut(w *Waiter) {
+	w.closing = true
+	w.relink()
+	w.signal()
+}
+
+func (d *Dispatch) end(w *Waiter, err error) {
+	w.err = err
+	d.shut(w)
+}
+
+// room is how many tasks of a kind the waiter can take.
+func (w *Waiter) room(kind int) int {
+	if w.left || w.closing || len(w.got) > 0 {
+		return 0
+	}
+	return min(w.free[kind], w.max)
+}
+
+// hold sets n slots aside for one reservation or claim; release gives back those that were not used.
+func (w *Waiter) hold(kind, n int) {
+	w.pending++
+	w.free[kind] -= n
+	w.max -= n
+	w.relink()
+}
+
+func (w *Waiter) release(kind, n int) {
+	w.pending--
+	w.free[kind] += n
+	w.max += n
+	w.relink()
+	if w.pending == 0 {
+		w.signal()
+	}
+}
+
+// relink puts the waiter into the lines in which it can take a task, at its old place, and out of the others.
+func (w *Waiter) relink() {
+	for i := range w.entries {
+		e := &w.entries[i]
+		if w.room(e.line.key.kind) > 0 {
+			e.line.link(e)
+		} else {
+			e.line.unlink(e)
+		}
+	}
+}
+
+func (w *Waiter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
