@@ -1,0 +1,164 @@
+package socketio
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+)
+
+// ConnectRequest is a client's wish to join a namespace.
+type ConnectRequest struct {
+	Namespace string
+	Auth      json.RawMessage // the auth object as sent, or empty; a secret: never log it
+	HTTP      *http.Request   // the request that opened the connection, without a body
+}
+
+// String names the namespace and leaves out the secret.
+func (r *ConnectRequest) String() string { return "CONNECT " + r.Namespace }
+
+// GoString is String, so that no formatting verb shows the secret.
+func (r *ConnectRequest) GoString() string { return r.String() }
+
+// Namespace is one of the rooms-with-a-door of a Server: who joins passes OnConnect and becomes a Socket.
+type Namespace struct {
+	server  *Server
+	name    string
+	connect func(context.Context, *ConnectRequest) (any, error)
+	open    func(*Socket)
+
+	mu      sync.Mutex // guards what follows, and the rooms of every socket here
+	sockets map[string]*Socket
+	rooms   map[string]map[*Socket]struct{}
+}
+
+// OnConnect decides who may join. It returns the principal of the new socket, or an error: a [*ConnectError] is told to the client,
+// any other becomes one with the reason "internal" and goes to Options.Failed. ctx ends with the connection and with its connect
+// deadline. Without OnConnect everybody may join.
+func (n *Namespace) OnConnect(decide func(ctx context.Context, r *ConnectRequest) (principal any, err error)) {
+	n.connect = decide
+}
+
+// OnSocket gets every new socket, on a goroutine of its own, to register handlers and join rooms. Events that arrive meanwhile
+// wait for it to return.
+func (n *Namespace) OnSocket(open func(s *Socket)) { n.open = open }
+
+// Name returns the name, beginning with a slash.
+func (n *Namespace) Name() string { return n.name }
+
+// Sockets returns the sockets joined now that are in one of rooms, or all without rooms.
+func (n *Namespace) Sockets(rooms ...string) []*Socket {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(rooms) == 1 {
+		found := make([]*Socket, 0, len(n.rooms[rooms[0]]))
+		for s := range n.rooms[rooms[0]] {
+			found = append(found, s)
+		}
+		return found
+	}
+	found := make([]*Socket, 0, len(n.sockets))
+	for _, s := range n.sockets {
+		if len(rooms) == 0 || inAny(s, rooms) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func inAny(s *Socket, rooms []string) bool {
+	for _, room := range rooms {
+		if _, in := s.rooms[room]; in {
+			return true
+		}
+	}
+	return false
+}
+
+// Room is where a broadcast goes.
+type Room struct {
+	namespace *Namespace
+	names     []string
+}
+
+// To names the rooms of this server a broadcast goes to; a socket in several gets it once.
+func (n *Namespace) To(rooms ...string) Room { return Room{namespace: n, names: rooms} }
+
+// Emit sends an event to every socket of the rooms. It is encoded once; peers whose queue is full hold it up for one second in
+// all and are cut. The error says only that args cannot be written.
+func (r Room) Emit(event string, args ...any) error {
+	if len(r.names) == 0 {
+		return nil
+	}
+	return r.namespace.broadcast(r.namespace.Sockets(r.names...), event, args)
+}
+
+// Emit sends an event to every socket of the namespace.
+func (n *Namespace) Emit(event string, args ...any) error {
+	return n.broadcast(n.Sockets(), event, args)
+}
+
+func (n *Namespace) broadcast(to []*Socket, event string, args []any) error {
+	if len(to) == 0 {
+		return nil
+	}
+	frames, err := encodeArgs(packetEvent, n.name, 0, false, &event, args)
+	if err != nil {
+		return err
+	}
+	if size(frames) > n.server.options.MaxPayload {
+		return ErrPayloadTooLarge
+	}
+	until := soon() // for all together, so that many peers that do not read hold it up no longer than one
+	for _, s := range to {
+		// A socket that ended meanwhile misses it, as one that ended before.
+		_ = s.put(frames, until)
+	}
+	return nil
+}
+
+func (n *Namespace) add(s *Socket) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s.over.Load() {
+		return
+	}
+	n.sockets[s.id] = s
+}
+
+func (n *Namespace) remove(s *Socket) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.sockets, s.id)
+	for room := range s.rooms {
+		n.leave(s, room)
+	}
+}
+
+// join puts s into rooms, unless it has ended.
+func (n *Namespace) join(s *Socket, rooms []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s.over.Load() {
+		return
+	}
+	if s.rooms == nil {
+		s.rooms = map[string]struct{}{}
+	}
+	for _, room := range rooms {
+		s.rooms[room] = struct{}{}
+		if n.rooms[room] == nil {
+			n.rooms[room] = map[*Socket]struct{}{}
+		}
+		n.rooms[room][s] = struct{}{}
+	}
+}
+
+// leave takes s out of room; mu is held.
+func (n *Namespace) leave(s *Socket, room string) {
+	delete(s.rooms, room)
+	delete(n.rooms[room], s)
+	if len(n.rooms[room]) == 0 {
+		delete(n.rooms, room)
+	}
+}

@@ -1,0 +1,278 @@
+package socketio
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// Engine.IO packet types, the first byte of every text frame.
+const (
+	engineOpen    = '0'
+	engineClose   = '1'
+	enginePing    = '2'
+	enginePong    = '3'
+	engineMessage = '4'
+	engineUpgrade = '5'
+	engineNoop    = '6'
+)
+
+// Socket.IO packet types.
+const (
+	packetConnect      = '0'
+	packetDisconnect   = '1'
+	packetEvent        = '2'
+	packetAck          = '3'
+	packetConnectError = '4'
+	packetBinaryEvent  = '5'
+	packetBinaryAck    = '6'
+)
+
+const (
+	maxNamespaceLength = 128
+	maxAckDigits       = 15 // 10^15 is below 2^53, so every peer can count there
+)
+
+// frame is one Engine.IO packet on its way: text begins with its type, binary is the bare attachment.
+type frame struct {
+	binary bool
+	data   []byte
+}
+
+// packet is one decoded Socket.IO packet. Its binary forms have become the plain ones once their attachments are in.
+type packet struct {
+	kind        byte
+	namespace   string
+	id          uint64
+	hasID       bool
+	attachments int
+	data        []byte // JSON or empty; aliases the frame it came in
+}
+
+// parsePacket reads the text of a Socket.IO packet: <type>[<attachments>-][<namespace>,][<ack id>][JSON]. It checks the shape the
+// type demands, but leaves the JSON to whoever decodes it.
+func parsePacket(text []byte, maxAttachments int) (packet, error) {
+	p := packet{namespace: "/"}
+	if len(text) == 0 || text[0] < packetConnect || text[0] > packetBinaryAck {
+		return p, fmt.Errorf("%w: unknown packet type", ErrProtocol)
+	}
+	p.kind, text = text[0], text[1:]
+	if p.kind == packetBinaryEvent || p.kind == packetBinaryAck {
+		n, rest, ok := leadingNumber(text, 4)
+		if !ok || len(rest) == 0 || rest[0] != '-' {
+			return p, fmt.Errorf("%w: no number of attachments", ErrProtocol)
+		}
+		if n > uint64(maxAttachments) {
+			return p, fmt.Errorf("%w: %d attachments, at most %d are taken", ErrPayloadTooLarge, n, maxAttachments)
+		}
+		p.attachments, text = int(n), rest[1:]
+	}
+	if len(text) > 0 && text[0] == '/' {
+		name, rest, found := bytes.Cut(text, []byte{','})
+		if !found {
+			rest = nil
+		}
+		if len(name) > maxNamespaceLength {
+			return p, fmt.Errorf("%w: namespace too long", ErrProtocol)
+		}
+		p.namespace, text = string(name), rest
+	}
+	if len(text) > 0 && text[0] >= '0' && text[0] <= '9' {
+		id, rest, ok := leadingNumber(text, maxAckDigits)
+		if !ok {
+			return p, fmt.Errorf("%w: ack id too long", ErrProtocol)
+		}
+		p.id, p.hasID, text = id, true, rest
+	}
+	p.data = text
+	return p, p.check()
+}
+
+// check refuses what no packet of this type looks like.
+func (p *packet) check() error {
+	var first byte
+	if len(p.data) > 0 {
+		first = p.data[0]
+	}
+	ok := false
+	switch p.kind {
+	case packetConnect:
+		ok = !p.hasID && (first == 0 || first == '{')
+	case packetDisconnect:
+		ok = !p.hasID && first == 0
+	case packetConnectError:
+		ok = first == '{' || first == '"'
+	case packetEvent, packetBinaryEvent:
+		ok = first == '['
+	case packetAck, packetBinaryAck:
+		ok = first == '[' && p.hasID
+	}
+	if !ok {
+		return fmt.Errorf("%w: packet of type %c has the wrong form", ErrProtocol, p.kind)
+	}
+	return nil
+}
+
+// leadingNumber reads at most digits decimal digits; more than that is not a number.
+func leadingNumber(text []byte, digits int) (n uint64, rest []byte, ok bool) {
+	i := 0
+	for ; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
+		if i == digits {
+			return 0, text, false
+		}
+		n = n*10 + uint64(text[i]-'0')
+	}
+	return n, text[i:], i > 0
+}
+
+// splitArray cuts a JSON array into its elements without decoding them, in one pass that looks at strings and brackets only: each
+// element is checked by whoever decodes it.
+func splitArray(data []byte) ([]json.RawMessage, error) {
+	broken := fmt.Errorf("%w: payload is not an array", ErrProtocol)
+	data = bytes.TrimSpace(data)
+	if len(data) < 2 || data[0] != '[' || data[len(data)-1] != ']' {
+		return nil, broken
+	}
+	items := []json.RawMessage{}
+	depth, start := 0, 1
+	end := len(data) - 1
+	for i := 1; i < end; i++ {
+		switch data[i] {
+		case '"':
+			n := stringLength(data[i:end])
+			if n == 0 {
+				return nil, broken
+			}
+			i += n - 1
+		case '[', '{':
+			depth++
+		case ']', '}':
+			if depth--; depth < 0 {
+				return nil, broken
+			}
+		case ',':
+			if depth > 0 {
+				continue
+			}
+			item := bytes.TrimSpace(data[start:i])
+			if len(item) == 0 {
+				return nil, broken
+			}
+			items = append(items, item)
+			start = i + 1
+		}
+	}
+	last := bytes.TrimSpace(data[start:end])
+	if depth != 0 || (len(last) == 0 && len(items) > 0) {
+		return nil, broken
+	}
+	if len(last) > 0 {
+		items = append(items, last)
+	}
+	return items, nil
+}
+
+// stringLength returns the length of the JSON string data begins with, quotes included, or 0 when it does not end.
+func stringLength(data []byte) int {
+	for i := 1; i < len(data); {
+		n := bytes.IndexByte(data[i:], '"')
+		if n < 0 {
+			return 0
+		}
+		i += n
+		escapes := 0
+		for j := i - 1; j > 0 && data[j] == '\\'; j-- {
+			escapes++
+		}
+		i++
+		if escapes%2 == 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// appendHead writes everything of a packet that stands before its JSON, the Engine.IO type included.
+func appendHead(buf []byte, kind byte, attachments int, namespace string, id uint64, hasID bool) []byte {
+	buf = append(buf, engineMessage, kind)
+	if kind == packetBinaryEvent || kind == packetBinaryAck {
+		buf = strconv.AppendInt(buf, int64(attachments), 10)
+		buf = append(buf, '-')
+	}
+	if namespace != "/" {
+		buf = append(buf, namespace...)
+		buf = append(buf, ',')
+	}
+	if hasID {
+		buf = strconv.AppendUint(buf, id, 10)
+	}
+	return buf
+}
+
+// encodeObject returns a packet whose JSON is one value, or nothing when value is nil: CONNECT, CONNECT_ERROR, DISCONNECT.
+func encodeObject(kind byte, namespace string, value any) ([]frame, error) {
+	buf := bytes.NewBuffer(appendHead(nil, kind, 0, namespace, 0, false))
+	if value != nil {
+		if err := appendJSON(buf, value); err != nil {
+			return nil, err
+		}
+	}
+	return []frame{{data: buf.Bytes()}}, nil
+}
+
+// encodeArgs returns an EVENT or ACK with its attachments, as binary packet when there are some. event is nil for an ack.
+func encodeArgs(kind byte, namespace string, id uint64, hasID bool, event *string, args []any) ([]frame, error) {
+	attachments := 0
+	for _, arg := range args {
+		if _, ok := arg.(Binary); ok {
+			attachments++
+		}
+	}
+	if attachments > 0 {
+		kind += packetBinaryEvent - packetEvent
+	}
+	buf := bytes.NewBuffer(appendHead(make([]byte, 0, 256), kind, attachments, namespace, id, hasID))
+	frames := make([]frame, 1, 1+attachments)
+	buf.WriteByte('[')
+	if event != nil {
+		if err := appendJSON(buf, *event); err != nil {
+			return nil, err
+		}
+	}
+	for i, arg := range args {
+		if i > 0 || event != nil {
+			buf.WriteByte(',')
+		}
+		if blob, ok := arg.(Binary); ok {
+			fmt.Fprintf(buf, `{"_placeholder":true,"num":%d}`, len(frames)-1)
+			frames = append(frames, frame{binary: true, data: blob})
+			continue
+		}
+		if err := appendJSON(buf, arg); err != nil {
+			return nil, err
+		}
+	}
+	buf.WriteByte(']')
+	frames[0].data = buf.Bytes()
+	return frames, nil
+}
+
+// appendJSON writes value without escaping <, > and &, and without the newline an Encoder ends with.
+func appendJSON(buf *bytes.Buffer, value any) error {
+	enc := json.NewEncoder(buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return err
+	}
+	buf.Truncate(buf.Len() - 1)
+	return nil
+}
+
+func size(frames []frame) int {
+	n := 0
+	for _, f := range frames {
+		n += len(f.data)
+	}
+	return n
+}

@@ -1,0 +1,154 @@
+package socketio
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// separator stands between the packets of one polling body.
+const separator = '\x1e'
+
+// poll answers a GET with what is queued, waiting until there is something.
+func (s *session) poll(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	switch {
+	case s.onSocket:
+		s.mu.Unlock()
+		refuse(w, http.StatusBadRequest, errorBadRequest)
+		return
+	case s.polling:
+		s.mu.Unlock()
+		s.end(fmt.Errorf("%w: two polls at once", ErrProtocol))
+		refuse(w, http.StatusBadRequest, errorBadRequest)
+		return
+	}
+	s.polling = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.polling = false
+		s.mu.Unlock()
+	}()
+	// A poll is held longer than other answers, so a write timeout of the server must not count here. Servers that cannot change
+	// it have none either.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	for {
+		s.mu.Lock()
+		moved, probed := s.onSocket, s.probed
+		s.mu.Unlock()
+		if moved {
+			writePoll(w, []frame{{data: []byte{engineNoop}}})
+			return
+		}
+		if frames := s.out.take(s.server.options.MaxPayload); len(frames) > 0 {
+			writePoll(w, frames)
+			return
+		}
+		if probed {
+			writePoll(w, []frame{{data: []byte{engineNoop}}})
+			return
+		}
+		select {
+		case <-s.out.wake:
+		case <-s.ctx.Done():
+			farewell := byte(engineClose)
+			if errors.Is(context.Cause(s.ctx), ErrPeerClosed) {
+				farewell = engineNoop
+			}
+			writePoll(w, []frame{{data: []byte{farewell}}})
+			return
+		case <-r.Context().Done():
+			s.end(fmt.Errorf("%w: poll cancelled", ErrPeerClosed))
+			return
+		}
+	}
+}
+
+// post takes the packets of a body.
+func (s *session) post(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	if s.onSocket || s.posting {
+		twice := s.posting
+		s.mu.Unlock()
+		if twice {
+			s.end(fmt.Errorf("%w: two posts at once", ErrProtocol))
+		}
+		refuse(w, http.StatusBadRequest, errorBadRequest)
+		return
+	}
+	s.posting = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.posting = false
+		s.mu.Unlock()
+	}()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.server.options.MaxPayload)))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			s.end(ErrPayloadTooLarge)
+			refuse(w, http.StatusRequestEntityTooLarge, errorBadRequest)
+			return
+		}
+		s.end(fmt.Errorf("%w: %w", ErrPeerClosed, err))
+		return
+	}
+	for more := true; more; {
+		var part []byte
+		part, body, more = bytes.Cut(body, []byte{separator})
+		f, err := decodePolled(part)
+		if err == nil {
+			err = s.receive(f)
+		}
+		if err != nil {
+			s.end(err)
+			if errors.Is(err, ErrPeerClosed) {
+				break
+			}
+			refuse(w, http.StatusBadRequest, errorBadRequest)
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "text/html")
+	_, _ = w.Write([]byte("ok")) // a client that has gone is seen by its next poll
+}
+
+// decodePolled reads one packet of a polling body, where binary is base64 behind a b.
+func decodePolled(part []byte) (frame, error) {
+	if len(part) == 0 || part[0] != 'b' {
+		return frame{data: part}, nil
+	}
+	data := make([]byte, base64.StdEncoding.DecodedLen(len(part)-1))
+	n, err := base64.StdEncoding.Decode(data, part[1:])
+	if err != nil {
+		return frame{}, fmt.Errorf("%w: attachment: %w", ErrProtocol, err)
+	}
+	return frame{binary: true, data: data[:n]}, nil
+}
+
+func writePoll(w http.ResponseWriter, frames []frame) {
+	var body []byte
+	for i, f := range frames {
+		if i > 0 {
+			body = append(body, separator)
+		}
+		if f.binary {
+			body = append(body, 'b')
+			body = base64.StdEncoding.AppendEncode(body, f.data)
+		} else {
+			body = append(body, f.data...)
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // a client that has gone is seen by its next poll
+}

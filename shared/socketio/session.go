@@ -1,0 +1,162 @@
+package socketio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"golang.org/x/time/rate"
+)
+
+// sink is what an Engine.IO session carries messages for. text and binary are called one at a time, ended exactly once and perhaps
+// beside them.
+type sink interface {
+	text(data []byte) error
+	binary(data []byte) error
+	ended(cause error)
+}
+
+// session is one Engine.IO connection of the server, over long polling, a websocket, or the one after the other.
+type session struct {
+	server  *Server
+	id      string
+	request *http.Request // of the handshake, without its body
+	sink    sink
+	ctx     context.Context // its cause is why the session ended
+	cancel  context.CancelCauseFunc
+	limiter *rate.Limiter
+	out     outbox
+	over    atomic.Bool
+
+	readMu sync.Mutex // held while the sink takes a packet
+
+	mu        sync.Mutex // guards what follows
+	beat      *time.Timer
+	pinged    bool // a ping waits for its pong
+	heard     bool // something came since that ping
+	polling   bool // a GET is waiting
+	posting   bool // a POST is being read
+	upgrading bool // a websocket is there
+	probed    bool // it works, so polls are released
+	onSocket  bool // the websocket has taken over
+}
+
+func newSession(server *Server, request *http.Request) *session {
+	o := &server.options
+	s := &session{server: server, id: randomID(), limiter: rate.NewLimiter(rate.Limit(o.Rate), o.Burst)}
+	s.request = request.Clone(context.Background())
+	s.request.Body = nil
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.out = outbox{
+		maxPackets: o.MaxQueue, maxBytes: o.MaxQueueBytes, writeTimeout: o.WriteTimeout,
+		run: server.group.run, failed: s.end, wake: make(chan struct{}, 1),
+	}
+	s.sink = server.newSink(s)
+	s.mu.Lock()
+	s.beat = time.AfterFunc(o.PingInterval, s.heartbeat)
+	s.mu.Unlock()
+	return s
+}
+
+// heartbeat sends a ping, or ends the session when the last one went unanswered and nothing else came either.
+func (s *session) heartbeat() {
+	s.mu.Lock()
+	if s.pinged && !s.heard {
+		s.mu.Unlock()
+		s.end(ErrPingTimeout)
+		return
+	}
+	s.pinged, s.heard = true, false
+	s.beat.Reset(s.server.options.PingTimeout)
+	s.mu.Unlock()
+	// When it cannot be queued, the session has ended already.
+	_ = s.out.put([]frame{{data: []byte{enginePing}}}, soon())
+}
+
+// alive notes that the peer sent something. Only a pong starts the next interval, since clients count on regular pings.
+func (s *session) alive(pong bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = true
+	if pong && s.pinged && !s.over.Load() {
+		s.pinged = false
+		s.beat.Reset(s.server.options.PingInterval)
+	}
+}
+
+// receive takes one Engine.IO packet; its error ends the session. A peer above its rate waits here, which stops the reading.
+func (s *session) receive(f frame) error {
+	if err := s.limiter.Wait(s.ctx); err != nil {
+		return context.Cause(s.ctx)
+	}
+	s.readMu.Lock()
+	defer s.readMu.Unlock()
+	if s.over.Load() {
+		return context.Cause(s.ctx)
+	}
+	if f.binary {
+		s.alive(false)
+		return s.sink.binary(f.data)
+	}
+	if len(f.data) == 0 {
+		return fmt.Errorf("%w: empty frame", ErrProtocol)
+	}
+	s.alive(f.data[0] == enginePong)
+	switch f.data[0] {
+	case engineMessage:
+		return s.sink.text(f.data[1:])
+	case enginePong, enginePing, engineNoop, engineUpgrade:
+		return nil
+	case engineClose:
+		return ErrPeerClosed
+	}
+	return fmt.Errorf("%w: unknown Engine.IO packet", ErrProtocol)
+}
+
+// serve attaches ws as the session's transport and starts reading it.
+func (s *session) serve(ws *websocket.Conn) {
+	if !s.out.attach(ws) {
+		closeWebsocket(ws, true, context.Cause(s.ctx))
+		return
+	}
+	s.server.group.run(func() { s.read(ws) })
+}
+
+func (s *session) read(ws *websocket.Conn) {
+	for {
+		kind, data, err := ws.ReadMessage()
+		if err != nil {
+			if errors.Is(err, websocket.ErrReadLimit) {
+				linger(ws, s.server.options.MaxPayload)
+			}
+			s.end(readCause(err))
+			return
+		}
+		if err := s.receive(frame{binary: kind == websocket.BinaryMessage, data: data}); err != nil {
+			s.end(err)
+			return
+		}
+	}
+}
+
+// end is how every session ends; only the first call counts. It never waits for the peer.
+func (s *session) end(cause error) {
+	if !s.over.CompareAndSwap(false, true) {
+		return
+	}
+	s.cancel(cause)
+	s.mu.Lock()
+	s.beat.Stop()
+	s.mu.Unlock()
+	s.server.forget(s, cause)
+	ws, quiet := s.out.close()
+	s.sink.ended(cause)
+	if ws != nil {
+		closeWebsocket(ws, quiet, cause)
+	}
+}

@@ -1,0 +1,387 @@
+package socketio
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// wire is the connection under a Socket, of the server or of the client.
+type wire interface {
+	put(frames []frame, until time.Time) error
+	run(fn func())               // starts a counted goroutine
+	gone(s *Socket, cause error) // s has ended; called once
+	failed(s *Socket, err error) // a handler panicked
+	busy()                       // an event was refused
+}
+
+// Socket is one client in one namespace, seen from the server or from the client. All methods may be called from anywhere, also
+// after it has ended.
+type Socket struct {
+	id, namespace string
+	wire          wire
+	principal     any
+	request       *http.Request
+	space         *Namespace // nil on the client
+	release       func()     // gives the place under the principal's cap back; nil on the client
+	ctx           context.Context
+	cancel        context.CancelCauseFunc
+	over          atomic.Bool
+	running       atomic.Int64 // handlers
+	maxHandlers   int64
+	maxPayload    int                 // bytes the peer takes in one packet
+	rooms         map[string]struct{} // guarded by space.mu
+
+	mu       sync.Mutex // guards what follows
+	handlers map[string]Handler
+	fallback func(ctx context.Context, event string, args []json.RawMessage) ([]any, error)
+	acks     map[uint64]chan []json.RawMessage
+	lastAck  uint64
+
+	startMu sync.Mutex    // held while handlers are started, which is what keeps them in order
+	started chan struct{} // each handler's goroutine says here that it runs
+	ready   bool
+	waiting []incoming // events from before ready
+}
+
+// incoming is an event that wants its handler.
+type incoming struct {
+	event string
+	args  []json.RawMessage
+	id    uint64
+	hasID bool
+}
+
+func newSocket(id, namespace string, w wire, maxHandlers, maxPayload int) *Socket {
+	s := &Socket{
+		id: id, namespace: namespace, wire: w, maxHandlers: int64(maxHandlers), maxPayload: maxPayload, started: make(chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	return s
+}
+
+// ID is the socket's random id, the same on both sides; a reconnect has another.
+func (s *Socket) ID() string { return s.id }
+
+// Namespace is the name of the namespace it is in.
+func (s *Socket) Namespace() string { return s.namespace }
+
+// Principal is what OnConnect returned; nil on the client.
+func (s *Socket) Principal() any { return s.principal }
+
+// Request is the HTTP request that opened the connection, without its body; nil on the client.
+func (s *Socket) Request() *http.Request { return s.request }
+
+// Context ends when the socket does, its cause saying why. Use context.AfterFunc to clean up, exactly once.
+func (s *Socket) Context() context.Context { return s.ctx }
+
+// Done is closed when the socket has ended.
+func (s *Socket) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Err is why the socket ended, or nil while it lives.
+func (s *Socket) Err() error { return context.Cause(s.ctx) }
+
+// On makes handler the one for event, in place of any before.
+func (s *Socket) On(event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handlers == nil {
+		s.handlers = map[string]Handler{}
+	}
+	s.handlers[event] = handler
+}
+
+// OnOther makes handler the one for all events without their own. Without it those are acked an error with the code
+// "unknown_event".
+func (s *Socket) OnOther(handler func(ctx context.Context, event string, args []json.RawMessage) (ack []any, err error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fallback = handler
+}
+
+func (s *Socket) handler(event string) Handler {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.handlers[event]; h != nil {
+		return h
+	}
+	if fallback := s.fallback; fallback != nil {
+		return func(ctx context.Context, args []json.RawMessage) ([]any, error) { return fallback(ctx, event, args) }
+	}
+	return nil
+}
+
+// Emit queues an event. nil means it was queued, not that it arrived. With a full queue it waits up to a second for room; a peer
+// that has made none by then does not read, and is cut.
+func (s *Socket) Emit(event string, args ...any) error {
+	frames, err := encodeArgs(packetEvent, s.namespace, 0, false, &event, args)
+	if err != nil {
+		return fmt.Errorf("event %s: %w", event, err)
+	}
+	return s.send(event, frames)
+}
+
+// EmitWithAck queues an event and waits for the peer's ack: until it comes, ctx ends or the socket does.
+func (s *Socket) EmitWithAck(ctx context.Context, event string, args ...any) ([]json.RawMessage, error) {
+	ack := make(chan []json.RawMessage, 1)
+	s.mu.Lock()
+	s.lastAck++
+	id := s.lastAck
+	if s.acks == nil {
+		s.acks = map[uint64]chan []json.RawMessage{}
+	}
+	s.acks[id] = ack
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.acks, id)
+		s.mu.Unlock()
+	}()
+	frames, err := encodeArgs(packetEvent, s.namespace, id, true, &event, args)
+	if err != nil {
+		return nil, fmt.Errorf("event %s: %w", event, err)
+	}
+	if err := s.send(event, frames); err != nil {
+		return nil, err
+	}
+	select {
+	case args := <-ack:
+		return args, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("ack of %s: %w", event, ctx.Err())
+	case <-s.ctx.Done():
+		select {
+		case args := <-ack:
+			return args, nil
+		default:
+			return nil, fmt.Errorf("ack of %s: %w", event, context.Cause(s.ctx))
+		}
+	}
+}
+
+func (s *Socket) send(event string, frames []frame) error {
+	if n := size(frames); n > s.maxPayload {
+		return fmt.Errorf("event %s of %d bytes: %w", event, n, ErrPayloadTooLarge)
+	}
+	if err := s.put(frames, soon()); err != nil {
+		return fmt.Errorf("event %s: %w", event, err)
+	}
+	return nil
+}
+
+func (s *Socket) put(frames []frame, until time.Time) error {
+	if s.over.Load() {
+		return s.ended()
+	}
+	if err := s.wire.put(frames, until); err != nil {
+		if s.over.Load() {
+			return s.ended()
+		}
+		return err
+	}
+	return nil
+}
+
+// ended is the error of using a socket that has ended, once its cause is known.
+func (s *Socket) ended() error {
+	<-s.ctx.Done()
+	return context.Cause(s.ctx)
+}
+
+// Join puts the socket into rooms of its namespace. On the client it does nothing.
+func (s *Socket) Join(rooms ...string) {
+	if s.space != nil {
+		s.space.join(s, rooms)
+	}
+}
+
+// Leave takes it out again.
+func (s *Socket) Leave(rooms ...string) {
+	if s.space == nil {
+		return
+	}
+	s.space.mu.Lock()
+	defer s.space.mu.Unlock()
+	for _, room := range rooms {
+		s.space.leave(s, room)
+	}
+}
+
+// Close leaves the namespace, telling the peer, with cause as the cause of the context; nil is [ErrClosed]. It does not wait.
+// Only the first end of a socket counts.
+func (s *Socket) Close(cause error) {
+	if cause == nil {
+		cause = ErrClosed
+	}
+	s.end(cause, true)
+}
+
+// end is how every socket ends; only the first call counts.
+func (s *Socket) end(cause error, tell bool) {
+	if !s.over.CompareAndSwap(false, true) {
+		return
+	}
+	if tell {
+		if frames, err := encodeObject(packetDisconnect, s.namespace, nil); err == nil {
+			_ = s.wire.put(frames, soon()) // a connection that cannot take it is ending anyway
+		}
+	}
+	s.cancel(cause)
+	if s.space != nil {
+		s.space.remove(s)
+	}
+	if s.release != nil {
+		s.release()
+	}
+	s.wire.gone(s, cause)
+}
+
+// handle takes a packet of this socket's namespace; its error ends the connection.
+func (s *Socket) handle(p *packet) error {
+	switch p.kind {
+	case packetDisconnect:
+		s.end(ErrPeerClosed, false)
+		return nil
+	case packetConnectError:
+		return fmt.Errorf("%w: CONNECT_ERROR after CONNECT", ErrProtocol)
+	}
+	items, err := splitArray(p.data)
+	if err != nil {
+		return err
+	}
+	if p.kind == packetAck {
+		s.mu.Lock()
+		ack := s.acks[p.id]
+		delete(s.acks, p.id)
+		s.mu.Unlock()
+		if ack != nil {
+			ack <- items
+		}
+		return nil
+	}
+	in := incoming{id: p.id, hasID: p.hasID}
+	if len(items) == 0 || items[0][0] != '"' || json.Unmarshal(items[0], &in.event) != nil {
+		return fmt.Errorf("%w: event without a name", ErrProtocol)
+	}
+	in.args = items[1:]
+	s.startMu.Lock()
+	defer s.startMu.Unlock()
+	switch {
+	case s.ready:
+		s.start(in)
+	case int64(len(s.waiting)) >= s.maxHandlers:
+		s.refuse(in)
+	default:
+		s.waiting = append(s.waiting, in)
+	}
+	return nil
+}
+
+// open runs the hook that registers handlers, then lets events in.
+func (s *Socket) open(hook func(*Socket)) {
+	if hook != nil {
+		s.guard(func() { hook(s) })
+	}
+	s.startMu.Lock()
+	defer s.startMu.Unlock()
+	for _, in := range s.waiting {
+		s.start(in)
+	}
+	s.ready, s.waiting = true, nil
+}
+
+// start runs the handler of in on a goroutine of its own, and returns when that goroutine runs; startMu is held.
+func (s *Socket) start(in incoming) {
+	if s.running.Add(1) > s.maxHandlers {
+		s.running.Add(-1)
+		s.refuse(in)
+		return
+	}
+	s.wire.run(func() {
+		s.started <- struct{}{}
+		s.serve(in)
+	})
+	<-s.started
+}
+
+func (s *Socket) refuse(in incoming) {
+	s.wire.busy()
+	if in.hasID {
+		s.ack(in.id, []any{errorAck(errBusy)})
+	}
+}
+
+// serve runs one handler and acks what it says.
+func (s *Socket) serve(in incoming) {
+	handler := s.handler(in.event)
+	var (
+		values []any
+		err    error = errNoHandler
+	)
+	if handler != nil {
+		err = errPanic
+		s.guard(func() { values, err = handler(s.ctx, in.args) })
+	}
+	s.running.Add(-1)
+	if err != nil {
+		settle(values, false)
+		values = []any{errorAck(err)}
+	}
+	if !in.hasID {
+		settle(values, false)
+		return
+	}
+	s.ack(in.id, values)
+}
+
+// guard runs fn and reports its panic.
+func (s *Socket) guard(fn func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.wire.failed(s, fmt.Errorf("panic in a handler: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	fn()
+}
+
+// ack queues an ack and tells the values that asked whether it could be. An ack that cannot be written or is too large for the
+// peer becomes an error, so that the peer does not wait for nothing.
+func (s *Socket) ack(id uint64, values []any) {
+	plain := make([]any, len(values))
+	for i, v := range values {
+		plain[i] = v
+		if t, ok := v.(Tracked); ok {
+			plain[i] = t.Value()
+		}
+	}
+	frames, err := encodeArgs(packetAck, s.namespace, id, true, nil, plain)
+	var refusal error
+	switch {
+	case err != nil:
+		s.wire.failed(s, fmt.Errorf("ack: %w", err))
+		refusal = errEncoding
+	case size(frames) > s.maxPayload:
+		refusal = errTooLarge
+	}
+	if refusal != nil {
+		settle(values, false)
+		if frames, err = encodeArgs(packetAck, s.namespace, id, true, nil, []any{errorAck(refusal)}); err == nil {
+			_ = s.put(frames, soon()) // a socket that ended needs no ack
+		}
+		return
+	}
+	settle(values, s.put(frames, soon()) == nil)
+}
+
+func settle(values []any, ok bool) {
+	for _, v := range values {
+		if t, tracked := v.(Tracked); tracked {
+			t.Sent(ok)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package socketio
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// upgrade lets a websocket take over a polling session: the client probes it, the pending poll is released, and only the client's
+// word "5" moves the session. A probe that fails leaves the session polling.
+func (s *session) upgrade(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	if s.onSocket || s.upgrading || s.over.Load() {
+		s.mu.Unlock()
+		refuse(w, http.StatusBadRequest, errorBadRequest)
+		return
+	}
+	s.upgrading = true
+	s.mu.Unlock()
+	ws, err := s.server.accept(w, r)
+	if err != nil {
+		s.stayPolling() // accept has answered
+		return
+	}
+	s.server.group.run(func() {
+		if !s.probe(ws) {
+			s.stayPolling()
+			closeWebsocket(ws, true, ErrClosed)
+			return
+		}
+		s.serve(ws)
+	})
+}
+
+// probe does the exchange on ws and reports whether the session has moved.
+func (s *session) probe(ws *websocket.Conn) bool {
+	stop := context.AfterFunc(s.ctx, func() { _ = ws.Close() })
+	defer stop()
+	if ws.SetReadDeadline(time.Now().Add(s.server.options.ConnectTimeout)) != nil {
+		return false
+	}
+	if !expect(ws, "2probe") {
+		return false
+	}
+	if writeFrames(ws, []frame{{data: []byte("3probe")}}, s.server.options.WriteTimeout) != nil {
+		return false
+	}
+	s.mu.Lock()
+	s.probed = true
+	s.mu.Unlock()
+	s.out.nudge()
+	if !expect(ws, "5") || ws.SetReadDeadline(time.Time{}) != nil {
+		return false
+	}
+	s.mu.Lock()
+	s.onSocket, s.upgrading, s.probed = true, false, false
+	s.mu.Unlock()
+	s.out.nudge()
+	return true
+}
+
+func expect(ws *websocket.Conn, want string) bool {
+	kind, data, err := ws.ReadMessage()
+	return err == nil && kind == websocket.TextMessage && string(data) == want
+}
+
+func (s *session) stayPolling() {
+	s.mu.Lock()
+	s.upgrading, s.probed = false, false
+	s.mu.Unlock()
+}

@@ -1,0 +1,53 @@
+package socketio
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// closeWebsocket says goodbye when that cannot block, and closes.
+func closeWebsocket(ws *websocket.Conn, quiet bool, cause error) {
+	if quiet && !errors.Is(cause, ErrSlowPeer) && !errors.Is(cause, ErrPingTimeout) {
+		code := websocket.CloseNormalClosure
+		switch {
+		case errors.Is(cause, ErrServerClosed):
+			code = websocket.CloseGoingAway
+		case errors.Is(cause, ErrPayloadTooLarge):
+			code = websocket.CloseMessageTooBig
+		case errors.Is(cause, ErrProtocol):
+			code = websocket.CloseProtocolError
+		}
+		// The connection is closed next, so nothing is lost when this fails.
+		_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""), time.Now().Add(time.Second))
+	}
+	_ = ws.Close()
+}
+
+// readCause turns what ended a read into why the connection ended.
+func readCause(err error) error {
+	var closed *websocket.CloseError
+	switch {
+	case errors.Is(err, websocket.ErrReadLimit):
+		return ErrPayloadTooLarge
+	case errors.As(err, &closed) && closed.Code == websocket.CloseMessageTooBig:
+		return fmt.Errorf("%w for the peer: %w", ErrPayloadTooLarge, err)
+	}
+	return fmt.Errorf("%w: %w", ErrPeerClosed, err)
+}
+
+// linger lets a peer that is still sending see the close frame it was sent: closing at once, with its bytes unread, would reset
+// the connection and take the frame with it.
+func linger(ws *websocket.Conn, max int) {
+	half, ok := ws.NetConn().(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	if ws.NetConn().SetReadDeadline(time.Now().Add(2*time.Second)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, ws.NetConn(), int64(2*max))
+}
