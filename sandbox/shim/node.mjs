@@ -86,8 +86,8 @@ function context(header, controller) {
   const id = header.id;
   const keys = header.keys ?? {};
   let open = true;
-  let beat = 0;
-  let shown = 0;
+  let beat = -Infinity;
+  let shown = -Infinity;
   let pending = null;
   const log = (level, args) => {
     if (!open) return;

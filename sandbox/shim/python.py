@@ -221,7 +221,7 @@ class Call:
         self.future = None
         self.lock = threading.Lock()
         self.open = True
-        self.beat = self.shown = 0.0
+        self.beat = self.shown = float("-inf")
         self.pending = None
         self.before = 0.0
 

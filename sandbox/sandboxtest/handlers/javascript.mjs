@@ -1,0 +1,112 @@
+// The behaviours of the suite in JavaScript, one function each.
+import { spawn } from 'node:child_process';
+import { readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
+
+export const main = (input) => input;
+export const count = (_, ctx) => (ctx.session.state.n = (ctx.session.state.n ?? 0) + 1);
+export const about = (_, ctx) => ({
+  id: ctx.session.id,
+  epoch: ctx.session.epoch,
+  is_new: ctx.session.isNew,
+  dir: ctx.session.dir,
+  pid: process.pid,
+  attempt: ctx.attempt,
+  key: ctx.idempotencyKey,
+});
+export const pid = () => process.pid;
+export const require_model = (_, ctx) => ctx.session.require('model');
+export const set_model = (value, ctx) => (ctx.session.state.model = value);
+export const once = async (_, ctx) => {
+  const made = await ctx.session.getOrCreate('made', async () => {
+    await new Promise((done) => setTimeout(done, 20));
+    ctx.session.state.makings = (ctx.session.state.makings ?? 0) + 1;
+    return 'made';
+  });
+  return [made, ctx.session.state.makings];
+};
+export const fail = () => {
+  throw Object.assign(new TypeError('this is wrong'), { retryable: false, details: { code: 7 } });
+};
+export const wait = (_, ctx) =>
+  new Promise((_, reject) => {
+    const held = setInterval(() => ctx.heartbeat(), 10);
+    ctx.progress('waiting');
+    ctx.signal.addEventListener('abort', () => {
+      clearInterval(held);
+      reject(ctx.signal.reason);
+    });
+  });
+// meet waits until as many calls as it is told are in it.
+export const meet = async (n, ctx) => {
+  const { state } = ctx.session;
+  state.here = (state.here ?? 0) + 1;
+  while (state.here < n) await new Promise((done) => setTimeout(done, 1));
+  return state.here;
+};
+export const spin = (_, ctx) => {
+  ctx.progress('spinning');
+  for (;;);
+};
+export const stubborn = (_, ctx) => {
+  process.on('SIGTERM', () => {});
+  ctx.progress('deaf');
+  for (;;);
+};
+export const crash = () => {
+  console.error('last words');
+  process.kill(process.pid, 'SIGSEGV');
+  for (;;);
+};
+export const exit = () => process.exit(3);
+export const hog = () => {
+  const held = [];
+  for (;;) held.push(Buffer.alloc(4 << 20, 1));
+};
+export const say = (_, ctx) => {
+  console.log('to stdout');
+  console.error('to stderr');
+  ctx.log.warn('to the log');
+  return null;
+};
+export const flood = (megabytes) => {
+  const chunk = Buffer.alloc(1 << 20, 'x\x1b[31m\0\xff');
+  for (let i = 0; i < megabytes; i++) {
+    for (let at = 0; at < chunk.length; ) {
+      try {
+        at += writeSync(1, chunk, at);
+      } catch (err) {
+        if (err.code !== 'EAGAIN') throw err;
+      }
+    }
+  }
+  return megabytes;
+};
+export const environ = () => process.env;
+export const limits = () => ({
+  status: readFileSync('/proc/self/status', 'utf8'),
+  limits: readFileSync('/proc/self/limits', 'utf8'),
+  score: readFileSync('/proc/self/oom_score_adj', 'utf8').trim(),
+});
+export const descriptors = () => readdirSync('/proc/self/fd').map(Number);
+export const write = (name, ctx) => {
+  writeFileSync(`${ctx.session.dir}/${name}`, 'kept');
+  return readFileSync(`${ctx.session.dir}/${name}`, 'utf8') + ' ' + readdirSync(ctx.session.dir).join();
+};
+export const on_close = (path, ctx) => ctx.session.onClose(async () => writeFileSync(path, 'closed'));
+// daemon leaves a process that has left the session, and returns its pid.
+export const daemon = (seconds, ctx) =>
+  new Promise((done) => {
+    const shell = spawn('sh', ['-c', `setsid sh -c 'echo $$; exec sleep ${seconds}' & exit`], { stdio: ['ignore', 'pipe', 'ignore'], detached: true });
+    shell.stdout.once('data', (text) => done(Number(text)));
+  });
+export const raw = (base64, ctx) => {
+  const bytes = Buffer.from(base64, 'base64');
+  for (let at = 0; at < bytes.length; ) {
+    try {
+      at += writeSync(3, bytes, at);
+    } catch (err) {
+      if (err.code !== 'EAGAIN') throw err;
+    }
+  }
+  return new Promise((done) => setTimeout(done, 100, null));
+};

@@ -1,0 +1,206 @@
+package sandboxtest
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/payload"
+)
+
+// Ceiling is how long the suite waits for what must happen.
+const Ceiling = 30 * time.Second
+
+//go:embed handlers
+var handlers embed.FS
+
+// HandlersDir writes the suite's handlers in other languages into a folder of the test and returns it. The activities are
+// "javascript" and "python".
+func HandlersDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	sub, err := fs.Sub(handlers, "handlers")
+	if err == nil {
+		err = os.CopyFS(dir, sub)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Target is what the suite runs against: an activity that has its behaviours as entries.
+type Target struct {
+	Activity string
+	Runtime  string
+}
+
+// Targets are all three, of which a machine may lack some.
+var Targets = []Target{
+	{NativeActivity, sandbox.RuntimeNative},
+	{"javascript", sandbox.RuntimeNode},
+	{"python", sandbox.RuntimePython},
+}
+
+// Bench is a pool with the suite's handlers, and what a test does with it.
+type Bench struct {
+	*sandbox.Pool
+	Target
+	Lost chan sandbox.SessionLost // what the pool told of lost sessions
+	t    testing.TB
+	next atomic.Int64
+}
+
+// Open makes a pool for a test; it is closed when the test ends, and must then have left nothing in its folder. The test is skipped
+// when the target's runtime is not on this machine.
+func Open(t testing.TB, target Target, o sandbox.Options) *Bench {
+	t.Helper()
+	b := &Bench{Target: target, Lost: make(chan sandbox.SessionLost, 100), t: t}
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	if o.Handlers == "" {
+		o.Handlers = HandlersDir(t)
+	}
+	o.OnLost = func(l sandbox.SessionLost) { b.Lost <- l }
+	if raceEnabled { // the detector's own memory goes over every limit on the heap
+		limits := map[string]sandbox.Limits{}
+		for k, v := range o.Limits {
+			limits[k] = v
+		}
+		native := limits[sandbox.RuntimeNative]
+		native.Data = -1
+		limits[sandbox.RuntimeNative] = native
+		o.Limits = limits
+	}
+	pool, err := sandbox.NewPool(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Pool = pool
+	t.Cleanup(func() {
+		pool.Close()
+		if left, err := os.ReadDir(o.Dir); err != nil || len(left) > 0 {
+			t.Errorf("left in the pool's folder: %v, %v", left, err)
+		}
+	})
+	if _, there := pool.Report().Runtimes[target.Runtime]; !there {
+		t.Skipf("%s is not on this machine", target.Runtime)
+	}
+	return b
+}
+
+// Call is an invocation of the behaviour named entry, with its arguments.
+func (b *Bench) Call(entry string, args ...any) sandbox.Invocation {
+	b.t.Helper()
+	input, err := payload.EncodeArgs(args...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return sandbox.Invocation{ID: string(rune('a' + b.next.Add(1)%26)), Activity: b.Activity, Entry: entry, Attempt: 1, Input: []byte(input.Blob),
+		Keys: map[string]string{"activity_execution_id": "R-1"}}
+}
+
+// In puts an invocation into a session.
+func In(id string, epoch int64, inv sandbox.Invocation) sandbox.Invocation {
+	inv.Session = &sandbox.Session{ID: id, Epoch: epoch}
+	return inv
+}
+
+// Run invokes and fails the test on an error.
+func (b *Bench) Run(inv sandbox.Invocation) sandbox.Result {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Ceiling)
+	defer cancel()
+	res, err := b.Invoke(ctx, inv, sandbox.Hooks{})
+	if err != nil {
+		b.t.Fatalf("%s: %v%s", inv.Entry, err, stack(err))
+	}
+	return res
+}
+
+// Fail invokes and returns the error there must be.
+func (b *Bench) Fail(inv sandbox.Invocation) error {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Ceiling)
+	defer cancel()
+	res, err := b.Invoke(ctx, inv, sandbox.Hooks{})
+	if err == nil {
+		b.t.Fatalf("%s gave %s, want an error", inv.Entry, res.Output)
+	}
+	return err
+}
+
+func stack(err error) string {
+	var e *sandbox.Error
+	if errors.As(err, &e) && e.Stack != "" {
+		return "\n" + e.Stack
+	}
+	return ""
+}
+
+// Got decodes a result.
+func Got[T any](t testing.TB, res sandbox.Result) T {
+	t.Helper()
+	var v T
+	if err := payload.Decode(payload.Payload{Blob: string(res.Output)}, &v); err != nil {
+		t.Fatalf("result %s: %v", res.Output, err)
+	}
+	return v
+}
+
+// WantType fails the test unless err is an Error of type want.
+func WantType(t testing.TB, err error, want sandbox.ErrorType) *sandbox.Error {
+	t.Helper()
+	var e *sandbox.Error
+	if !errors.As(err, &e) || e.Type != want {
+		t.Fatalf("got %v, want %s", err, want)
+	}
+	return e
+}
+
+// WantLost fails the test unless err is a SessionLost with that cause.
+func WantLost(t testing.TB, err error, want sandbox.Cause) *sandbox.SessionLost {
+	t.Helper()
+	var lost *sandbox.SessionLost
+	if !errors.As(err, &lost) || lost.Cause != want {
+		t.Fatalf("got %v, want a lost session: %s", err, want)
+	}
+	return lost
+}
+
+// Eventually waits until cond holds.
+func Eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Ceiling); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", Ceiling, what)
+		}
+	}
+}
+
+// Receive waits for something from c.
+func Receive[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(Ceiling):
+		t.Fatalf("not within %s: %s", Ceiling, what)
+		panic("not reached")
+	}
+}
+
+// Gone says whether no process has that pid, a zombie included.
+func Gone(pid int) bool {
+	_, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid)))
+	return errors.Is(err, fs.ErrNotExist)
+}
