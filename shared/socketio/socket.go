@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -38,15 +39,20 @@ type Socket struct {
 	rooms         map[string]struct{} // guarded by space.mu
 
 	mu       sync.Mutex // guards what follows
-	handlers map[string]Handler
+	handlers map[string]entry
 	fallback func(ctx context.Context, event string, args []json.RawMessage) ([]any, error)
 	acks     map[uint64]chan []json.RawMessage
 	lastAck  uint64
 
-	startMu sync.Mutex    // held while handlers are started, which is what keeps them in order
-	started chan struct{} // each handler's goroutine says here that it runs
+	startMu sync.Mutex // held while handlers are started, which is what keeps them in order
 	ready   bool
 	waiting []incoming // events from before ready
+}
+
+// entry is a registered handler.
+type entry struct {
+	handler Handler
+	inline  bool // runs on the reading goroutine
 }
 
 // incoming is an event that wants its handler.
@@ -59,7 +65,7 @@ type incoming struct {
 
 func newSocket(id, namespace string, w wire, maxHandlers, maxPayload int) *Socket {
 	s := &Socket{
-		id: id, namespace: namespace, wire: w, maxHandlers: int64(maxHandlers), maxPayload: maxPayload, started: make(chan struct{}),
+		id: id, namespace: namespace, wire: w, maxHandlers: int64(maxHandlers), maxPayload: maxPayload,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
@@ -86,14 +92,16 @@ func (s *Socket) Done() <-chan struct{} { return s.ctx.Done() }
 // Err is why the socket ended, or nil while it lives.
 func (s *Socket) Err() error { return context.Cause(s.ctx) }
 
-// On makes handler the one for event, in place of any before.
+// On makes handler the one for event, in place of any before. Handlers run each on a goroutine of its own, and those goroutines
+// are started one after the other in the order their events arrived, so a handler that waits holds up nothing.
 func (s *Socket) On(event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.handlers == nil {
-		s.handlers = map[string]Handler{}
-	}
-	s.handlers[event] = handler
+	s.register(event, entry{handler: handler})
+}
+
+// OnInOrder is On for a handler that is quick and whose order matters: it runs where the connection is read, so it has returned
+// before anything later is looked at, and must never wait, least of all for an ack.
+func (s *Socket) OnInOrder(event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error)) {
+	s.register(event, entry{handler: handler, inline: true})
 }
 
 // OnOther makes handler the one for all events without their own. Without it those are acked an error with the code
@@ -104,16 +112,25 @@ func (s *Socket) OnOther(handler func(ctx context.Context, event string, args []
 	s.fallback = handler
 }
 
-func (s *Socket) handler(event string) Handler {
+func (s *Socket) register(event string, e entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.handlers[event]; h != nil {
-		return h
+	if s.handlers == nil {
+		s.handlers = map[string]entry{}
+	}
+	s.handlers[event] = e
+}
+
+func (s *Socket) lookup(event string) entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.handlers[event]; ok {
+		return e
 	}
 	if fallback := s.fallback; fallback != nil {
-		return func(ctx context.Context, args []json.RawMessage) ([]any, error) { return fallback(ctx, event, args) }
+		return entry{handler: func(ctx context.Context, args []json.RawMessage) ([]any, error) { return fallback(ctx, event, args) }}
 	}
-	return nil
+	return entry{handler: func(context.Context, []json.RawMessage) ([]any, error) { return nil, errNoHandler }, inline: true}
 }
 
 // Emit queues an event. nil means it was queued, not that it arrived. With a full queue it waits up to a second for room; a peer
@@ -295,18 +312,25 @@ func (s *Socket) open(hook func(*Socket)) {
 	s.ready, s.waiting = true, nil
 }
 
-// start runs the handler of in on a goroutine of its own, and returns when that goroutine runs; startMu is held.
+// start runs the handler of in, on a goroutine of its own unless it was registered otherwise. It returns when that goroutine runs;
+// startMu is held.
 func (s *Socket) start(in incoming) {
+	e := s.lookup(in.event)
+	if e.inline {
+		s.serve(in, e.handler, nil)
+		return
+	}
 	if s.running.Add(1) > s.maxHandlers {
 		s.running.Add(-1)
 		s.refuse(in)
 		return
 	}
-	s.wire.run(func() {
-		s.started <- struct{}{}
-		s.serve(in)
-	})
-	<-s.started
+	var runs atomic.Bool
+	s.wire.run(func() { s.serve(in, e.handler, &runs) })
+	// A channel would let the reader overtake the handler while the handler's thread still wakes the reader's.
+	for !runs.Load() {
+		runtime.Gosched()
+	}
 }
 
 func (s *Socket) refuse(in incoming) {
@@ -316,18 +340,17 @@ func (s *Socket) refuse(in incoming) {
 	}
 }
 
-// serve runs one handler and acks what it says.
-func (s *Socket) serve(in incoming) {
-	handler := s.handler(in.event)
-	var (
-		values []any
-		err    error = errNoHandler
-	)
-	if handler != nil {
-		err = errPanic
-		s.guard(func() { values, err = handler(s.ctx, in.args) })
-	}
-	s.running.Add(-1)
+// serve runs one handler and acks what it says. runs is nil when nobody waits for it to run.
+func (s *Socket) serve(in incoming, handler Handler, runs *atomic.Bool) {
+	var values []any
+	var err error = errPanic
+	s.guard(func() {
+		if runs != nil {
+			defer s.running.Add(-1)
+			runs.Store(true)
+		}
+		values, err = handler(s.ctx, in.args)
+	})
 	if err != nil {
 		settle(values, false)
 		values = []any{errorAck(err)}

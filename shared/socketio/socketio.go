@@ -44,8 +44,6 @@ var (
 // Handler answers one event. What it returns is acked when the peer asked for an ack: the values as they marshal, or for an error
 // an object {"__rpcError": message, "__rpcApError": {"code": …}}. An error with a method ErrorAck() any is acked as that. A value
 // with the methods of [Tracked] hears whether its ack could be queued. ctx ends with the socket, its cause being the socket's.
-//
-// Handlers of one socket run concurrently and are started in the order their events arrived.
 type Handler = func(ctx context.Context, args []json.RawMessage) (ack []any, err error)
 
 // Tracked is an ack value whose owner wants to know its fate. Sent is called exactly once: with true when the ack was put into
