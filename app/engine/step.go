@@ -113,3 +113,6 @@ func runClosed(h *Head) *protocol.Error {
 
 // failureID is derived, so that deciding twice gives the same.
 func (st *step) failureID() string { return fmt.Sprintf("%s-f%d", st.ID, st.LastSeq+1) }
+
+// IsClosed says whether a decision was refused because the run has closed.
+func IsClosed(err error) bool { return protocol.ReasonOf(err) == protocol.ReasonRunClosed }

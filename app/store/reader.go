@@ -23,6 +23,7 @@ type Reader interface {
 	LastEvent(ctx context.Context, run string) (history.Event, error)
 
 	Runs(ctx context.Context, q RunQuery) ([]engine.Head, error) // newest start first
+	RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error)
 	RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error)
 
 	Session(ctx context.Context, k engine.SessionKey) (engine.Session, error)

@@ -105,6 +105,7 @@ type PollAnswer struct {
 
 // HistoryRequest asks for a further page of a leased workflow task's history.
 type HistoryRequest struct {
+	Namespace string `json:"namespace,omitempty"`
 	TaskID    string `json:"task_id"`
 	Owner     string `json:"lease_owner"`
 	Attempt   int64  `json:"workflow_task_attempt"`
@@ -123,6 +124,7 @@ type HistoryPage struct {
 
 // CompleteItem is the outcome of one task: a workflow task with commands, an activity with result or failure.
 type CompleteItem struct {
+	Namespace   string          `json:"namespace,omitempty"` // set by the transport from the caller; tasks of others do not exist for it
 	Kind        TaskKind        `json:"kind"`
 	TaskID      string          `json:"task_id"`
 	Owner       string          `json:"lease_owner"`
@@ -185,6 +187,7 @@ type CompleteBatchAnswer struct {
 
 // HeartbeatRequest renews the lease of one attempt.
 type HeartbeatRequest struct {
+	Namespace string          `json:"namespace,omitempty"`
 	Kind      TaskKind        `json:"kind,omitempty"` // activity by default
 	TaskID    string          `json:"task_id"`
 	Owner     string          `json:"lease_owner"`

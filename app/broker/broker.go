@@ -1,0 +1,197 @@
+// Package broker is the shell around the engine: one method per verb, which loads what the verb needs, asks the decider, commits and answers.
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Options of a broker. Zero values mean the defaults named beside them.
+type Options struct {
+	Release       string
+	StrictRelease bool
+	App           string        // id of this process
+	Shared        bool          // other apps use the same database
+	Alive         time.Duration // a worker is alive this long after it was heard: 60 s
+	StoreAlive    time.Duration // how often its liveness is stored when the database is shared: 30 s
+	Heartbeat     time.Duration // what workers are told: 15 s
+	AttemptLease  time.Duration // of workers that renew by themselves: 120 s
+	HTTPLease     time.Duration // of clients of the HTTP contract: 300 s
+	Retention     time.Duration // of ended sessions: 30 days
+	Log           zerolog.Logger
+	Metrics       *Metrics // nil: none
+}
+
+func (o Options) defaults() Options {
+	or := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	or(&o.Alive, 60*time.Second)
+	or(&o.StoreAlive, 30*time.Second)
+	or(&o.Heartbeat, 15*time.Second)
+	or(&o.AttemptLease, 120*time.Second)
+	or(&o.HTTPLease, 300*time.Second)
+	or(&o.Retention, 30*24*time.Hour)
+	return o
+}
+
+// Broker serves every verb. All methods may be called from any goroutine.
+type Broker struct {
+	store    store.Store
+	dispatch *dispatch.Dispatch
+	opt      Options
+	log      zerolog.Logger
+	started  time.Time
+
+	workers registry
+	polls   pollMemory
+
+	background sync.WaitGroup
+	mu         sync.Mutex // guards draining and closing
+	draining   bool
+	life       context.Context
+	end        context.CancelCauseFunc
+}
+
+// New makes a broker over a store that was opened with d as its dispatcher.
+func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
+	b := &Broker{store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now()}
+	b.life, b.end = context.WithCancelCause(context.Background())
+	return b
+}
+
+// Drain makes every poll answer draining and hands out nothing more.
+func (b *Broker) Drain() {
+	b.mu.Lock()
+	b.draining = true
+	b.mu.Unlock()
+	b.dispatch.Drain()
+}
+
+func (b *Broker) isDraining() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.draining
+}
+
+// Close ends what the broker started by itself and waits for it.
+func (b *Broker) Close() {
+	b.end(store.ErrClosed)
+	b.background.Wait()
+}
+
+// Release is the release of this app.
+func (b *Broker) Release() string { return b.opt.Release }
+
+// Dispatch is where polls wait and hints come from.
+func (b *Broker) Dispatch() *dispatch.Dispatch { return b.dispatch }
+
+// Store is the storage under the broker, for what reads beside it.
+func (b *Broker) Store() store.Store { return b.store }
+
+// Ready says whether the app can serve: its store answers.
+func (b *Broker) Ready(ctx context.Context) error {
+	return b.store.View(ctx, func(r store.Reader) error { return r.Ping(ctx) })
+}
+
+// commit runs one change whose answer is a T.
+func commit[T any](ctx context.Context, b *Broker, c store.Change) (T, error) {
+	a, err := b.store.Commit(ctx, c)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return a.(T), nil
+}
+
+// async runs work that outlives its caller, until Close.
+func (b *Broker) async(work func(context.Context)) {
+	b.background.Add(1)
+	go func() {
+		defer b.background.Done()
+		ctx, cancel := context.WithTimeout(b.life, 30*time.Second)
+		defer cancel()
+		work(ctx)
+	}()
+}
+
+// world is what a decision on a run may look at.
+func world(rows store.Rows, run *engine.Run) engine.World {
+	return engine.World{
+		Session: func(id string) *engine.Session {
+			return rows.Session(engine.SessionKey{Namespace: run.Namespace, ID: id})
+		},
+		Chain: rows.ChainSessions(engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}),
+	}
+}
+
+// decide asks the engine about a run and gathers what the decision writes: the run, the run that goes on in its place, signals to other runs.
+func decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (store.Writes, engine.Decision, error) {
+	d, err := engine.DecideRun(run, world(rows, run), in, now)
+	if err != nil {
+		return store.Writes{}, d, err
+	}
+	w := store.Writes{Runs: []engine.Decision{d}}
+	if d.Continue != nil {
+		key := engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}
+		next := engine.DecideStart(*d.Continue, now)
+		w.Runs = append(w.Runs, next)
+		flow := engine.Workflow{Namespace: run.Namespace, ID: run.WorkflowID}
+		if f := rows.Workflow(key); f != nil {
+			flow = *f
+		}
+		flow.RunID, flow.Runs = d.Continue.RunID, flow.Runs+1
+		w.Workflows = append(w.Workflows, flow)
+	}
+	deliver(rows, d.Outbox, now, &w)
+	return w, d, nil
+}
+
+// deliver applies what the run owes others in the same step, one decision a target. A target that is gone or closed gets nothing.
+func deliver(rows store.Rows, owed []engine.Message, now time.Time, w *store.Writes) {
+	at := map[string]int{} // run id → its decision in w
+	for _, m := range owed {
+		flow := rows.Workflow(engine.WorkflowKey{Namespace: m.Namespace, ID: m.WorkflowID})
+		if flow == nil {
+			continue
+		}
+		target := rows.Run(flow.RunID)
+		i, again := at[flow.RunID]
+		if again {
+			target = w.Runs[i].Next
+		}
+		if target == nil {
+			continue
+		}
+		d, err := engine.DecideRun(target, world(rows, target), engine.SignalRun{
+			Name: m.Name, Value: m.Value, RequestID: engine.StepID(m.FromRun, m.FromSeq), Identity: "run " + m.FromRun,
+		}, now)
+		if err != nil {
+			continue
+		}
+		if !again {
+			at[flow.RunID] = len(w.Runs)
+			w.Runs = append(w.Runs, d)
+			continue
+		}
+		merged := rows.Run(flow.RunID).Fork()
+		merged.Merge(w.Runs[i].Next)
+		merged.Merge(d.Next)
+		w.Runs[i].Next, w.Runs[i].Events = merged, append(w.Runs[i].Events, d.Events...)
+	}
+}
+
+// noRun is the refusal of a run id nobody knows.
+func noRun(id string) error {
+	return protocol.Refuse(protocol.ReasonRunNotFound, "there is no run %s", id)
+}

@@ -1,0 +1,133 @@
+package broker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Signal sends a signal to the current run of a workflow, or to the one the target names as long as that is current.
+func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protocol.CommandReceipt, error) {
+	if in.SignalName == "" || len(in.SignalName) > 255 {
+		return protocol.CommandReceipt{}, protocol.Invalid("signal_name", "must be 1 to 255 bytes")
+	}
+	value, err := Arguments("input", in.Input)
+	if err != nil {
+		return protocol.CommandReceipt{}, err
+	}
+	return b.command(ctx, in.Target, in.RequestID, "signal "+in.SignalName+" "+value, false,
+		engine.SignalRun{Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
+		func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName })
+}
+
+// Cancel closes a run at once; its code does not run again.
+func (b *Broker) Cancel(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return b.end1(ctx, in, "cancel", func(reason string) engine.Input {
+		return engine.EndRun{Reason: reason, Identity: in.Identity}
+	})
+}
+
+// Terminate closes a run at once, as a last resort by name only: it does what Cancel does and says so in history.
+func (b *Broker) Terminate(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return b.end1(ctx, in, "terminate", func(reason string) engine.Input {
+		return engine.EndRun{Terminate: true, Reason: reason, Identity: in.Identity}
+	})
+}
+
+// RequestCancellation cancels the root context of the workflow's code, which may clean up. Only workflows of our Go workers understand it.
+func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return b.end1(ctx, in, "request-cancellation", func(reason string) engine.Input {
+		return engine.RequestCancellation{Reason: reason, Identity: in.Identity}
+	})
+}
+
+// Repair takes a run out of quarantine.
+func (b *Broker) Repair(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return b.end1(ctx, in, "repair", func(string) engine.Input { return engine.Repair{Identity: in.Identity} })
+}
+
+func (b *Broker) end1(ctx context.Context, in protocol.EndRequest, verb string, make func(reason string) engine.Input) (protocol.CommandReceipt, error) {
+	reason := strings.TrimSpace(in.Reason)
+	if len(reason) > 1000 {
+		return protocol.CommandReceipt{}, protocol.Invalid("reason", "is longer than 1000 bytes")
+	}
+	return b.command(ctx, in.Target, in.RequestID, verb+" "+reason, true, make(reason), nil)
+}
+
+// command runs one operator's command on a workflow's current run, once per request id. closes: it may end everything open in the run.
+func (b *Broker) command(
+	ctx context.Context, t protocol.Target, request, what string, closes bool, in engine.Input, fill func(*protocol.CommandReceipt),
+) (protocol.CommandReceipt, error) {
+	t.Namespace = namespace(t.Namespace)
+	if len(request) > 255 {
+		return protocol.CommandReceipt{}, protocol.Invalid("request_id", "is longer than 255 bytes")
+	}
+	key := engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID}
+	needs := store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, AllTasks: closes, Chain: closes}
+	rk := store.ReceiptKey{Namespace: t.Namespace, WorkflowID: t.WorkflowID, RequestID: request}
+	sum := sha256.Sum256([]byte(t.RunID + " " + what))
+	hash := hex.EncodeToString(sum[:])
+	if request != "" {
+		needs.Receipts = []store.ReceiptKey{rk}
+	}
+	return commit[protocol.CommandReceipt](ctx, b, store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+		if request != "" {
+			if r := rows.Receipt(rk); r != nil {
+				return retained(r, hash)
+			}
+		}
+		flow := rows.Workflow(key)
+		if flow == nil {
+			return store.Writes{}, protocol.Refuse(protocol.ReasonInstanceNotFound, "there is no workflow %s", t.WorkflowID)
+		}
+		run := rows.Run(flow.RunID)
+		if run == nil {
+			return store.Writes{}, noRun(flow.RunID)
+		}
+		if t.RunID != "" && t.RunID != flow.RunID {
+			return store.Writes{}, protocol.Refuse(protocol.ReasonHistoricalRun, "run %s is not the current run of %s", t.RunID, t.WorkflowID).
+				With("current_run_id", flow.RunID).With("target_scope", "run")
+		}
+		w, d, err := decide(rows, run, in, now)
+		if err != nil {
+			return store.Writes{}, err
+		}
+		receipt := protocol.CommandReceipt{
+			Outcome: d.Answer.Outcome, WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, Status: "accepted",
+			CommandID: engine.StepID(run.ID, run.LastSeq+1),
+		}
+		if fill != nil {
+			fill(&receipt)
+		}
+		w.Answer = receipt
+		if request != "" {
+			body, err := json.Marshal(receipt)
+			if err != nil {
+				return store.Writes{}, err
+			}
+			w.Receipts = append(w.Receipts, store.Receipt{ReceiptKey: rk, Hash: hash, Body: body, At: history.At(now)})
+		}
+		return w, nil
+	}})
+}
+
+// retained answers a request id that was seen before: with the first receipt, unless something else was asked.
+func retained(r *store.Receipt, hash string) (store.Writes, error) {
+	if r.Hash != hash {
+		return store.Writes{}, protocol.Refuse(protocol.ReasonRequestConflict, "request id %s was used for something else", r.RequestID)
+	}
+	var receipt protocol.CommandReceipt
+	if err := json.Unmarshal(r.Body, &receipt); err != nil {
+		return store.Writes{}, err
+	}
+	receipt.Retained = true
+	return store.Writes{Answer: receipt}, nil
+}

@@ -1,0 +1,247 @@
+package broker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// maxItems is the most outcomes one request may carry.
+const maxItems = 1000
+
+// Complete takes the outcomes of tasks, each on its own: one refused leaves the others standing. A next poll enters the lines before the items are
+// submitted and is answered, never held, with what they and the backlog gave.
+func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
+	if len(in.Items) == 0 || len(in.Items) > maxItems {
+		return protocol.CompleteBatchAnswer{}, protocol.Invalid("items", "must be 1 to %d outcomes", maxItems)
+	}
+	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
+	collect := func() error { return nil }
+	if in.Next != nil {
+		w, empty, err := b.admitPoll(ctx, in.Next)
+		switch {
+		case err != nil:
+			return out, err
+		case empty != nil:
+			out.Next = empty
+		default:
+			waiter := b.dispatch.Enter(b.spec(*in.Next, w))
+			collect = func() error {
+				a, err := b.answer(ctx, *in.Next, waiter.Collect(ctx))
+				out.Next = &a
+				return err
+			}
+		}
+	}
+	if len(in.Items) == 1 {
+		out.Items[0] = b.complete(ctx, in.Items[0])
+	} else {
+		var wait sync.WaitGroup
+		for i, item := range in.Items {
+			wait.Go(func() { out.Items[i] = b.complete(ctx, item) })
+		}
+		wait.Wait()
+	}
+	return out, collect()
+}
+
+// complete takes one outcome; a refusal stands in the answer.
+func (b *Broker) complete(ctx context.Context, in protocol.CompleteItem) protocol.CompleteAnswer {
+	a := protocol.CompleteAnswer{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "rejected"}
+	c, hash, err := b.completion(in)
+	if err == nil {
+		var o outcome
+		if o, err = commit[outcome](ctx, b, c); err == nil {
+			err = o.Refused
+			b.freed(o.Freed)
+		}
+		if err == nil {
+			a.RunID, a.Outcome, a.Recorded, a.CreatedTaskIDs, a.NextTaskID = o.Run.ID, o.Outcome, o.Recorded, o.Created, orNil(o.NextTask)
+			a.RunStatus, _, _ = protocol.PublicRun(o.Run.Status, true, o.Run.Task != nil)
+			b.opt.Metrics.completed(in.Kind, o.Outcome)
+			return a
+		}
+	}
+	if repeated, ok := b.repeated(ctx, in, hash, err); ok {
+		return repeated
+	}
+	a.Err = err
+	var refusal *protocol.Error
+	if errors.As(err, &refusal) {
+		reason := string(refusal.Reason)
+		a.Reason = &reason
+		a.Error = &protocol.ErrorBody{Reason: refusal.Reason, Message: refusal.Message, Details: refusal.Details, Fields: refusal.Fields}
+		b.opt.Metrics.refused(reason)
+	} else {
+		a.Error = &protocol.ErrorBody{Reason: protocol.ReasonStoreUnavailable, Message: err.Error()}
+	}
+	return a
+}
+
+// completion makes the change of one outcome, and the hash of what it says.
+func (b *Broker) completion(in protocol.CompleteItem) (store.Change, string, error) {
+	in.Namespace = namespace(in.Namespace)
+	if in.Kind == protocol.KindWorkflow {
+		return b.workflowOutcome(in)
+	}
+	return b.activityOutcome(in)
+}
+
+func (b *Broker) workflowOutcome(in protocol.CompleteItem) (store.Change, string, error) {
+	run, n, ok := engine.ParseTaskID(in.TaskID)
+	if !ok {
+		return store.Change{}, "", noTask(in.TaskID)
+	}
+	h := engine.Holder{Owner: in.Owner, Incarnation: in.Incarnation, Delivery: in.Attempt}
+	needs := store.Keys{Runs: []string{run}}
+	switch {
+	case in.Returned != "":
+		return b.step(in.Namespace, run, needs, engine.ReleaseTask{Number: n, Delivery: in.Attempt, Why: in.Returned, Lost: in.LostCount}), "", nil
+	case in.Failure != nil:
+		hash := hashOf(in.Failure)
+		return b.step(in.Namespace, run, needs, engine.FailTask{Number: n, Holder: h, Failure: *in.Failure, Hash: hash}), hash, nil
+	}
+	for i, c := range in.Commands {
+		if err := b.commandNeeds(in.Namespace, c, i, &needs); err != nil {
+			return store.Change{}, "", err
+		}
+	}
+	hash := hashOf(in.Commands)
+	return b.step(in.Namespace, run, needs, engine.CompleteTask{Number: n, Holder: h, Commands: in.Commands, Hash: hash}), hash, nil
+}
+
+// commandNeeds adds the rows a command wants, and refuses payloads that are none.
+func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store.Keys) error {
+	for field, p := range map[string]payload.Payload{"arguments": c.Arguments, "result": c.Result, "entries": c.Entries} {
+		if p.Blob == "" {
+			continue
+		}
+		if err := Blob(fmt.Sprintf("commands.%d.%s", i, field), p.Blob); err != nil {
+			return err
+		}
+	}
+	id := c.SessionID
+	if c.WorkerSession != nil {
+		id = c.WorkerSession.SessionID
+	}
+	if id != "" {
+		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: ns, ID: id})
+	}
+	switch {
+	case c.Type.Terminal():
+		needs.AllTasks, needs.Chain = true, true
+	case c.Type == protocol.EndSession:
+		needs.AllTasks = true
+	case c.Type == protocol.CancelActivity:
+		needs.Activities = append(needs.Activities, c.Target)
+	case c.Type == protocol.SignalWorkflow:
+		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true
+	}
+	return nil
+}
+
+func (b *Broker) activityOutcome(in protocol.CompleteItem) (store.Change, string, error) {
+	run, seq, ok := engine.ParseStepID(in.TaskID)
+	if !ok {
+		return store.Change{}, "", noTask(in.TaskID)
+	}
+	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
+	if !ok {
+		return store.Change{}, "", protocol.Refuse(protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID).With("can_continue", false)
+	}
+	h := engine.Holder{Owner: in.Owner, Incarnation: in.Incarnation, Delivery: delivery}
+	needs := store.Keys{Runs: []string{run}, Activities: []int64{seq}}
+	switch {
+	case in.Returned != "":
+		return b.step(in.Namespace, run, needs, engine.ReleaseActivity{Seq: seq, Delivery: delivery, Why: in.Returned, Lost: in.LostCount}), "", nil
+	case in.Failure != nil:
+		hash := hashOf(in.Failure)
+		return b.step(in.Namespace, run, needs, engine.FailActivity{
+			Seq: seq, Holder: h, Epoch: in.Epoch, Failure: *in.Failure, Hash: hash, Recovered: in.Recovered,
+		}), hash, nil
+	}
+	if err := Blob("result", in.Result.Blob); err != nil {
+		return store.Change{}, "", err
+	}
+	hash := hashOf(in.Result.Blob)
+	return b.step(in.Namespace, run, needs, engine.CompleteActivity{
+		Seq: seq, Holder: h, Epoch: in.Epoch, Result: in.Result.Blob, Hash: hash, Recovered: in.Recovered,
+	}), hash, nil
+}
+
+// deliveryOf takes the delivery out of an attempt id, if it is one of this task's.
+func deliveryOf(task, attempt string) (int64, bool) {
+	rest, ok := strings.CutPrefix(attempt, task+"-")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(rest, 10, 64)
+	return n, err == nil && n > 0
+}
+
+// hashOf tells outcomes apart, so that a repeated one is known.
+func hashOf(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:12])
+}
+
+// repeated answers an outcome that was accepted before, whose answer was lost on the way: the first answer again.
+func (b *Broker) repeated(ctx context.Context, in protocol.CompleteItem, hash string, refusal error) (protocol.CompleteAnswer, bool) {
+	a := protocol.CompleteAnswer{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "completed"}
+	reason := string(protocol.ReasonAlreadyCompleted)
+	a.Reason = &reason
+	var e *protocol.Error
+	if !errors.As(refusal, &e) {
+		return a, false
+	}
+	if in.Kind == protocol.KindWorkflow {
+		if e.Reason != protocol.ReasonAlreadyCompleted {
+			return a, false
+		}
+		a.RunID, _ = e.Details["run_id"].(string)
+		a.CreatedTaskIDs, _ = e.Details["created_task_ids"].([]string)
+		return a, true
+	}
+	switch e.Reason {
+	case protocol.ReasonStaleAttempt, protocol.ReasonRunClosed, protocol.ReasonRunCancelled, protocol.ReasonRunTerminated:
+	default:
+		return a, false
+	}
+	run, seq, _ := engine.ParseStepID(in.TaskID)
+	var ended history.Event
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		ended, err = r.Completion(ctx, run, seq)
+		return err
+	})
+	if err != nil || hash == "" {
+		return a, false
+	}
+	a.RunID = run
+	switch d := ended.Data.(type) {
+	case *history.ActivityCompleted:
+		return a, d.BodyHash == hash && d.AttemptID == in.AttemptID && d.Worker == in.Owner
+	case *history.ActivityFailed:
+		a.Outcome = "failed"
+		return a, d.BodyHash == hash && d.AttemptID == in.AttemptID && d.Worker == in.Owner
+	}
+	return a, false
+}
+
+func secs(n int64) time.Duration { return time.Duration(n) * time.Second }

@@ -1,0 +1,37 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// Due moves one due thing forward in time. Its decision looks again whether the time has come, so that several sweepers at the same work do no harm.
+func (b *Broker) Due(ctx context.Context, d store.Due) error {
+	var err error
+	switch d.Kind {
+	case store.DueRun:
+		_, err = b.store.Commit(ctx, b.step("", d.Run, store.Keys{Runs: []string{d.Run}, AllTasks: true, Chain: true}, engine.Due{}))
+	case store.DueActivity:
+		_, err = b.store.Commit(ctx, b.step("", d.Run, store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}, engine.DueActivity{Seq: d.Seq}))
+	case store.DueTimer:
+		_, err = b.store.Commit(ctx, b.step("", d.Run, store.Keys{Runs: []string{d.Run}}, engine.FireTimer{Seq: d.Seq}))
+	case store.DueSession:
+		_, err = b.session(ctx, d.Session, engine.DueSession{})
+	}
+	if engine.IsNotDue(err) || engine.IsClosed(err) {
+		return nil
+	}
+	return err
+}
+
+// CleanUp removes a session that ended or lapsed and has no work.
+func (b *Broker) CleanUp(ctx context.Context, k engine.SessionKey) error {
+	_, err := b.session(ctx, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)})
+	if engine.IsNotDue(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,118 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// HeartbeatTask renews the lease of one attempt, stored before it is answered, and says whether to go on. An attempt that is over is told so in the
+// answer; an id that never was, and a task somebody else holds, are errors.
+func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
+	in.Namespace = namespace(in.Namespace)
+	a := protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
+	if in.Kind == protocol.KindWorkflow {
+		return b.heartbeatWorkflow(ctx, in, a)
+	}
+	run, seq, ok := engine.ParseStepID(in.TaskID)
+	if !ok {
+		return a, noTask(in.TaskID)
+	}
+	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
+	if !ok {
+		return over(a, protocol.Refuse(protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID))
+	}
+	beat := engine.HeartbeatActivity{
+		Seq: seq, Holder: engine.Holder{Owner: in.Owner, Delivery: delivery}, Epoch: in.Epoch, Beat: in.Beat, Progress: in.Progress,
+	}
+	needs := store.Keys{Runs: []string{run}, Activities: []int64{seq}}
+	type renewed struct {
+		act  engine.Activity
+		sess *engine.Session
+	}
+	change := b.step(in.Namespace, run, needs, beat)
+	decideStep := change.Decide
+	change.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+		w, err := decideStep(rows, now)
+		if err != nil {
+			return w, err
+		}
+		d := w.Runs[0]
+		r := renewed{}
+		r.act, _ = d.Next.Activities.Get(seq)
+		if r.act.SessionID != "" {
+			r.sess = rows.Session(engine.SessionKey{Namespace: in.Namespace, ID: r.act.SessionID})
+			for i := range d.Sessions {
+				r.sess = &d.Sessions[i].Session
+			}
+		}
+		w.Answer = r
+		return w, nil
+	}
+	r, err := commit[renewed](ctx, b, change)
+	if err != nil {
+		return over(a, err)
+	}
+	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.LastHeartbeatAt = true, !r.act.Cancel, r.act.Until, r.act.HeartbeatAt
+	a.CancelRequested = r.act.Cancel
+	if r.sess != nil {
+		a.Session = affinity(r.sess, false)
+	}
+	return a, nil
+}
+
+func (b *Broker) heartbeatWorkflow(ctx context.Context, in protocol.HeartbeatRequest, a protocol.HeartbeatAnswer) (protocol.HeartbeatAnswer, error) {
+	run, n, ok := engine.ParseTaskID(in.TaskID)
+	if !ok {
+		return a, noTask(in.TaskID)
+	}
+	o, err := commit[outcome](ctx, b, b.step(in.Namespace, run, store.Keys{Runs: []string{run}}, engine.HeartbeatTask{
+		Number: n, Holder: engine.Holder{Owner: in.Owner, Delivery: in.Attempt},
+	}))
+	if err != nil {
+		return a, err
+	}
+	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.RunStatus = true, true, o.Run.Task.Until, "running"
+	return a, nil
+}
+
+// over turns the refusals that mean "stop" into an answer that says so.
+func over(a protocol.HeartbeatAnswer, err error) (protocol.HeartbeatAnswer, error) {
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		return a, err
+	}
+	switch e.Reason {
+	case protocol.ReasonTaskNotFound, protocol.ReasonLeaseOwnerMismatch:
+		return a, err
+	}
+	reason := string(e.Reason)
+	a.Reason = &reason
+	a.CancelRequested, _ = e.Details["cancel_requested"].(bool)
+	if closed, ok := e.Details["run_closed_reason"].(string); ok {
+		a.RunClosedReason = &closed
+	}
+	if at, ok := e.Details["run_closed_at"].(history.Time); ok {
+		a.RunClosedAt = at
+	}
+	return a, nil
+}
+
+// renewLease renews one of the leases a worker's heartbeat names; what is wrong with it stands in the answer.
+func (b *Broker) renewLease(ctx context.Context, in protocol.HeartbeatRequest) protocol.HeartbeatAnswer {
+	a, err := b.HeartbeatTask(ctx, in)
+	if err != nil {
+		reason := string(protocol.ReasonOf(err))
+		if reason == "" {
+			reason = string(protocol.ReasonStoreUnavailable)
+			a.CanContinue = true
+		}
+		a.Reason = &reason
+	}
+	return a
+}

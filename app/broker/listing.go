@@ -1,0 +1,292 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/release"
+)
+
+// Workers lists registrations by id, each with how it stands now.
+func (b *Broker) Workers(ctx context.Context, ns, queue, status string) ([]protocol.WorkerView, error) {
+	ns = namespace(ns)
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	views := []protocol.WorkerView{}
+	err = b.store.View(ctx, func(r store.Reader) error {
+		rows, err := r.Workers(ctx, store.WorkerQuery{Namespace: ns, Queue: queue, Limit: 10_000})
+		if err != nil {
+			return err
+		}
+		held, err := r.Holdings(ctx, ns)
+		if err != nil {
+			return err
+		}
+		known := b.workers.all(ns)
+		for i := range rows {
+			h, ok := known[rows[i].Key()]
+			if !ok {
+				h = heard{worker: &rows[i]}
+			}
+			v := b.workerView(&rows[i], h, held[rows[i].ID], now)
+			if status == "" || string(v.Status) == status {
+				views = append(views, v)
+			}
+		}
+		return nil
+	})
+	return views, err
+}
+
+// Worker shows one registration.
+func (b *Broker) Worker(ctx context.Context, ns, id string) (protocol.WorkerView, error) {
+	all, err := b.Workers(ctx, ns, "", "")
+	for _, v := range all {
+		if v.WorkerID == id {
+			return v, nil
+		}
+	}
+	if err == nil {
+		err = protocol.Refuse(protocol.ReasonWorkerNotFound, "there is no worker %s", id)
+	}
+	return protocol.WorkerView{}, err
+}
+
+func (b *Broker) workerView(w *engine.Worker, h heard, held store.Holding, now time.Time) protocol.WorkerView {
+	v := protocol.WorkerView{
+		WorkerID: w.ID, Namespace: w.Namespace, TaskQueue: w.Queues[0], TaskQueues: w.Queues, Runtime: w.Runtime, SDKVersion: w.SDKVersion,
+		BuildID: orNil(w.BuildID), Release: w.Release, Incarnation: w.Incarnation, Status: b.status(h, now), Gate: h.gate,
+		Capabilities: orEmpty(w.Capabilities), WorkflowTypes: orEmpty(w.WorkflowTypes), ActivityTypes: orEmpty(w.ActivityTypes),
+		WorkflowSlots: w.WorkflowSlots, ActivitySlots: w.ActivitySlots, MaxSessions: w.MaxSessions,
+		Session:           &protocol.SessionSettings{LeaseMS: w.SessionLease / 1000, IdleMS: w.SessionIdle / 1000},
+		HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()), LastHeartbeatAt: w.HeartbeatAt, RegisteredAt: w.RegisteredAt, UpdatedAt: w.UpdatedAt,
+		Machine: h.machine, Isolation: w.Isolation, Slots: w.Slots, Process: w.Process, Leases: held.Leases, Sessions: held.Sessions,
+	}
+	if !h.at.IsZero() {
+		v.LastHeartbeatAt = history.At(now.Add(-time.Since(h.at)))
+	}
+	if len(h.slots) > 0 {
+		v.Slots = h.slots
+	}
+	if len(h.process) > 0 {
+		v.Process = h.process
+	}
+	return v
+}
+
+// Sessions lists sessions, last updated first, with counts over the whole namespace.
+func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protocol.SessionPage, error) {
+	ns := namespace(in.Namespace)
+	q := store.SessionQuery{
+		Namespace: ns, Owner: in.Owner, Queue: in.Queue, Workflow: in.Workflow, Text: in.Query, Limit: pageSize(in.PageSize, 50, 200) + 1,
+	}
+	if in.Status != "" {
+		q.Statuses = []protocol.SessionStatus{protocol.SessionStatus(in.Status)}
+	}
+	var err error
+	if q.AfterUpdated, q.AfterID, err = parseCursor(in.PageToken); err != nil {
+		return protocol.SessionPage{}, err
+	}
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return protocol.SessionPage{}, err
+	}
+	p := protocol.SessionPage{Namespace: ns, Sessions: []protocol.SessionView{}, Metrics: map[string]int{"total": 0}}
+	for _, s := range []protocol.SessionStatus{
+		protocol.SessionActive, protocol.SessionClosed, protocol.SessionExpired, protocol.SessionFailed, protocol.SessionOrphaned,
+	} {
+		p.Metrics[string(s)] = 0
+	}
+	err = b.store.View(ctx, func(r store.Reader) error {
+		rows, err := r.Sessions(ctx, q)
+		if err != nil {
+			return err
+		}
+		if len(rows) == q.Limit {
+			rows = rows[:q.Limit-1]
+			last := rows[len(rows)-1]
+			p.NextPageToken = cursor(last.UpdatedAt, last.ID)
+		}
+		for _, s := range rows {
+			p.Sessions = append(p.Sessions, b.sessionView(s, now))
+		}
+		counts, err := r.SessionCounts(ctx, ns)
+		for s, n := range counts {
+			p.Metrics[string(s)] = n
+			p.Metrics["total"] += n
+		}
+		return err
+	})
+	return p, err
+}
+
+// timelineShown is how many entries of a session's timeline the detail shows.
+const timelineShown = 500
+
+// Session shows one session with its ownership timeline.
+func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionView, error) {
+	key := engine.SessionKey{Namespace: namespace(ns), ID: id}
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return protocol.SessionView{}, err
+	}
+	var v protocol.SessionView
+	err = b.store.View(ctx, func(r store.Reader) error {
+		s, err := r.Session(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", id)
+		}
+		if err != nil {
+			return err
+		}
+		v = b.sessionView(s, now)
+		v.Timeline, err = r.Timeline(ctx, key, timelineShown)
+		if err != nil || s.Ready == 0 {
+			return err
+		}
+		tasks, err := r.SessionTasks(ctx, key, 100)
+		for _, a := range tasks {
+			if a.State == engine.Ready {
+				v.Waiting = b.activityWhy(ctx, r, key.Namespace, a, now)
+				break
+			}
+		}
+		return err
+	})
+	return v, err
+}
+
+func (b *Broker) sessionView(s engine.Session, now time.Time) protocol.SessionView {
+	v := protocol.SessionView{
+		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID, Connection: orNil(s.Connection),
+		Queue: s.Queue, Requirements: orEmpty(s.Requirements), Status: s.Status, Epoch: s.Epoch, LeaseOwner: orNil(s.Owner),
+		LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: s.TTLUntil, IdleSeconds: s.Idle / 1_000_000, ClosedAt: s.ClosedAt,
+		FailureReason: orNil(s.Reason), Lease: s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
+		Reacquire: !s.NoReacquire, Active: s.Active, Ready: s.Ready, Release: s.Release, LastActivityAt: s.LastActivity,
+		LastHeartbeatAt: s.RenewedAt, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+	}
+	if s.Door == engine.DoorWorkflow {
+		v.Scope = "workflow"
+	}
+	switch s.Reason { // receipts know these reasons of failure only; the others are no failures
+	case engine.ReasonReleased, engine.ReasonClosed:
+		v.FailureReason = nil
+	}
+	if s.Owner == "" {
+		return v
+	}
+	if h, ok := b.workers.all(s.Namespace)[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]; ok {
+		w := b.workerView(h.worker, h, store.Holding{}, now)
+		v.Holder = &protocol.SessionHolder{
+			WorkerID: w.WorkerID, TaskQueue: w.TaskQueue, Status: w.Status, LastHeartbeatAt: w.LastHeartbeatAt, Stale: w.Status == protocol.WorkerStale,
+		}
+		return v
+	}
+	v.Holder = &protocol.SessionHolder{WorkerID: s.Owner, Status: protocol.WorkerStale, Stale: true}
+	return v
+}
+
+// OperateSession closes a session at an operator's word, or makes its holder give it up so that another worker takes it: migrate. Both are audited.
+func (b *Broker) OperateSession(ctx context.Context, ns, id, verb, identity, reason string) (protocol.SessionView, error) {
+	key := engine.SessionKey{Namespace: namespace(ns), ID: id}
+	_, err := b.store.Commit(ctx, store.Change{
+		Needs: store.Keys{Sessions: []engine.SessionKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			s := rows.Session(key)
+			var in engine.SessionInput
+			switch verb {
+			case "close":
+				in = engine.CloseSession{Why: reason, Operator: identity}
+			case "migrate":
+				if s == nil {
+					return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", id)
+				}
+				in = engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: s.Owner}, Why: "migrated by " + identity}
+			default:
+				return store.Writes{}, protocol.Invalid("verb", "must be close or migrate")
+			}
+			c, err := engine.DecideSession(s, in, now)
+			return store.Writes{
+				Sessions: []engine.SessionChange{c},
+				Audit: []store.Audit{{
+					At: history.At(now), Identity: identity, Action: "session." + verb, Namespace: key.Namespace, Target: id, Detail: reason,
+				}},
+			}, err
+		},
+	})
+	if err != nil {
+		return protocol.SessionView{}, err
+	}
+	return b.Session(ctx, ns, id)
+}
+
+// Audit records an operator's action that no other write carries.
+func (b *Broker) Audit(ctx context.Context, a store.Audit) error {
+	_, err := b.store.Commit(ctx, store.Change{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
+		a.At = history.At(now)
+		return store.Writes{Audit: []store.Audit{a}}, nil
+	}})
+	return err
+}
+
+// Audits lists operators' actions, newest first.
+func (b *Broker) Audits(ctx context.Context, ns string, limit int) (list []store.Audit, err error) {
+	err = b.store.View(ctx, func(r store.Reader) error {
+		list, err = r.Audits(ctx, namespace(ns), pageSize(limit, 100, 1000))
+		return err
+	})
+	return list, err
+}
+
+// Overview is one glance at this app and what it sees.
+func (b *Broker) Overview(ctx context.Context, ns string) (protocol.Overview, error) {
+	ns = namespace(ns)
+	o := protocol.Overview{
+		Release: b.opt.Release, Unreadable: b.opt.Release == release.Unreadable, App: b.opt.App, Store: "sqlite",
+		Uptime: int64(time.Since(b.started).Seconds()), Counts: map[string]map[string]int{}, Queues: []protocol.QueueView{},
+	}
+	if b.opt.Shared {
+		o.Store = "postgres"
+	}
+	workers, err := b.Workers(ctx, ns, "", "")
+	if err != nil {
+		return o, err
+	}
+	o.Counts["workers"] = map[string]int{}
+	for _, w := range workers {
+		o.Counts["workers"][string(w.Status)]++
+	}
+	err = b.store.View(ctx, func(r store.Reader) error {
+		sessions, err := r.SessionCounts(ctx, ns)
+		if err != nil {
+			return err
+		}
+		o.Counts["sessions"] = map[string]int{}
+		for s, n := range sessions {
+			o.Counts["sessions"][string(s)] = n
+		}
+		runs, err := r.RunCounts(ctx, ns)
+		if err != nil {
+			return err
+		}
+		o.Counts["runs"] = map[string]int{}
+		for s, n := range runs {
+			o.Counts["runs"][string(s)] = n
+		}
+		queues, err := r.Queues(ctx, ns)
+		for _, q := range queues {
+			o.Queues = append(o.Queues, protocol.QueueView{
+				Namespace: q.Namespace, Queue: q.Queue, Kind: q.Kind, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, OldestReady: q.OldestReady,
+			})
+		}
+		return err
+	})
+	return o, err
+}

@@ -1,0 +1,230 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// registry is this app's memory of the workers it hears. Rows in it are snapshots: never changed, only replaced.
+type registry struct {
+	mu    sync.Mutex // guards known
+	known map[engine.WorkerKey]*heard
+}
+
+// heard is one worker, and what is known of it beside its row.
+type heard struct {
+	worker   *engine.Worker
+	at       time.Time // last sign of life at this app; zero: only read from the store
+	storedAt time.Time
+	machine  json.RawMessage
+	slots    json.RawMessage
+	process  json.RawMessage
+	gate     string // why the release gate holds it
+	draining bool
+}
+
+func (r *registry) put(w *engine.Worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known == nil {
+		r.known = map[engine.WorkerKey]*heard{}
+	}
+	h := r.known[w.Key()]
+	if h == nil {
+		h = &heard{}
+		r.known[w.Key()] = h
+	}
+	h.worker = w
+	h.storedAt = time.Now()
+}
+
+func (r *registry) get(k engine.WorkerKey) *engine.Worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[k]; h != nil {
+		return h.worker
+	}
+	return nil
+}
+
+func (r *registry) drop(k engine.WorkerKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, k)
+}
+
+// with runs fn on what is known of a worker, if anything is.
+func (r *registry) with(k engine.WorkerKey, fn func(*heard)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[k]; h != nil {
+		fn(h)
+	}
+}
+
+// all lists what is known of the workers of a namespace; "" means all.
+func (r *registry) all(namespace string) map[engine.WorkerKey]heard {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := make(map[engine.WorkerKey]heard, len(r.known))
+	for k, h := range r.known {
+		if namespace == "" || k.Namespace == namespace {
+			m[k] = *h
+		}
+	}
+	return m
+}
+
+// hear notes a sign of life; polls count as well as heartbeats.
+func (b *Broker) hear(k engine.WorkerKey) {
+	b.workers.with(k, func(h *heard) { h.at = time.Now() })
+}
+
+// alive says whether a worker can be believed to live at now: heard here within the window, or by its stored time.
+func (b *Broker) alive(h heard, now time.Time) bool {
+	if !h.at.IsZero() && time.Since(h.at) <= b.opt.Alive {
+		return true
+	}
+	return b.opt.Shared && h.at.IsZero() && h.worker.AliveUntil.After(now)
+}
+
+// WorkerHeartbeat takes a worker's sign of life, renews every attempt and session it names, and says what the worker should do. One statement a
+// table stores all of it, whatever the number.
+func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error) {
+	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
+	w, err := b.current(ctx, key, in.Incarnation)
+	if err != nil {
+		return protocol.WorkerHeartbeatAnswer{}, err
+	}
+	store := false
+	b.workers.with(key, func(h *heard) {
+		h.at, h.draining = time.Now(), in.Draining
+		if len(in.Machine) > 0 {
+			h.machine = in.Machine
+		}
+		if len(in.Slots) > 0 {
+			h.slots = in.Slots
+		}
+		if len(in.Process) > 0 {
+			h.process = in.Process
+		}
+		if b.opt.Shared && time.Since(h.storedAt) >= b.opt.StoreAlive {
+			h.storedAt, store = time.Now(), true
+		}
+	})
+	if store {
+		if err := b.storeAlive(ctx, key); err != nil {
+			return protocol.WorkerHeartbeatAnswer{}, err
+		}
+	}
+	a := protocol.WorkerHeartbeatAnswer{
+		WorkerID: w.ID, Acknowledged: true, HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()), StaleAfter: int64(b.opt.Alive.Seconds()),
+		Drain: b.isDraining(), AppRelease: b.opt.Release,
+		Leases: make([]protocol.HeartbeatAnswer, len(in.Leases)), Sessions: make([]protocol.SessionState, len(in.Sessions)),
+	}
+	var wait sync.WaitGroup
+	for i, l := range in.Leases {
+		l.Owner = w.ID
+		wait.Go(func() { a.Leases[i] = b.renewLease(ctx, l) })
+	}
+	for i, s := range in.Sessions {
+		wait.Go(func() { a.Sessions[i] = b.renewSession(ctx, key, s) })
+	}
+	wait.Wait()
+	return a, nil
+}
+
+func (b *Broker) storeAlive(ctx context.Context, key engine.WorkerKey) error {
+	_, err := b.store.Commit(ctx, store.Change{
+		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			old := rows.Worker(key)
+			if old == nil {
+				return store.Writes{}, nil
+			}
+			next := *old
+			next.AliveUntil, next.HeartbeatAt = history.At(now.Add(b.opt.Alive+b.opt.StoreAlive)), history.At(now)
+			return store.Writes{Workers: []engine.Worker{next}}, nil
+		},
+	})
+	return err
+}
+
+// current is the registration of a worker, refused when the caller is an older process of that name.
+func (b *Broker) current(ctx context.Context, key engine.WorkerKey, incarnation string) (*engine.Worker, error) {
+	w, err := b.worker(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if incarnation == "" || incarnation == w.Incarnation {
+		return w, nil
+	}
+	// Another app may have taken the newer registration: look before refusing.
+	b.workers.drop(key)
+	if w, err = b.worker(ctx, key); err != nil {
+		return nil, err
+	}
+	if incarnation != w.Incarnation {
+		return nil, stale(key.ID)
+	}
+	return w, nil
+}
+
+// Watch looks after the holders of sessions until ctx ends: when a worker this app used to hear falls silent, what it held is set free and its
+// sessions are orphaned. It costs no statement while everybody is heard.
+func (b *Broker) Watch(ctx context.Context) error {
+	tick := time.NewTicker(max(b.opt.Alive/12, 100*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+			for k, h := range b.workers.all("") {
+				if h.at.IsZero() || time.Since(h.at) <= b.opt.Alive {
+					continue
+				}
+				b.log.Warn().Str("worker_id", k.ID).Dur("silent", time.Since(h.at)).Msg("worker fell silent")
+				b.workers.drop(k)
+				if err := b.orphan(ctx, k, h.worker.Incarnation); err != nil && ctx.Err() == nil {
+					b.log.Error().Err(err).Str("worker_id", k.ID).Msg("orphan sessions")
+				}
+			}
+		}
+	}
+}
+
+// orphan takes the sessions of a silent worker away. Its attempts have leases of their own.
+func (b *Broker) orphan(ctx context.Context, k engine.WorkerKey, incarnation string) error {
+	held, err := b.heldBy(ctx, k)
+	if err != nil {
+		return err
+	}
+	for _, s := range held {
+		_, err := b.session(ctx, s.Key(), engine.OrphanSession{Worker: k.ID, Incarnation: incarnation})
+		if err != nil && !engine.IsNotDue(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Status is what listings call a worker.
+func (b *Broker) status(h heard, now time.Time) protocol.WorkerStatus {
+	switch {
+	case !b.alive(h, now):
+		return protocol.WorkerStale
+	case h.gate != "":
+		return protocol.WorkerMismatched
+	case h.draining:
+		return protocol.WorkerDraining
+	}
+	return h.worker.Status
+}

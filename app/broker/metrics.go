@@ -1,0 +1,39 @@
+package broker
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Metrics counts what the verbs did. A nil *Metrics counts nothing.
+type Metrics struct {
+	outcomes *prometheus.CounterVec
+	refusals *prometheus.CounterVec
+}
+
+// NewMetrics registers the broker's counters.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sojourn_task_outcomes_total", Help: "Outcomes of tasks that were recorded, by kind and outcome.",
+		}, []string{"kind", "outcome"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sojourn_refusals_total", Help: "Reports and polls that were refused and changed nothing, by reason.",
+		}, []string{"reason"}),
+	}
+	r.MustRegister(m.outcomes, m.refusals)
+	return m
+}
+
+func (m *Metrics) completed(kind protocol.TaskKind, outcome string) {
+	if m != nil {
+		m.outcomes.WithLabelValues(string(kind), outcome).Inc()
+	}
+}
+
+func (m *Metrics) refused(reason string) {
+	if m != nil {
+		m.refusals.WithLabelValues(reason).Inc()
+	}
+}

@@ -1,0 +1,202 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/release"
+)
+
+// How long a poll is held when the request does not say, and at most.
+const (
+	defaultPoll = 30 * time.Second
+	maxPoll     = 60 * time.Second
+	mismatchMS  = 10_000
+)
+
+// Poll hands out work: held until there is some or the time is up, first come first served among the workers of a queue. The same poll_request_id
+// again, within two minutes, gives the same tasks as long as they are still leased.
+func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+	w, empty, err := b.admitPoll(ctx, &in)
+	if err != nil || empty != nil {
+		return orZero(empty), err
+	}
+	wait := defaultPoll
+	if in.Timeout != nil {
+		wait = min(max(0, time.Duration(*in.Timeout)*time.Second), maxPoll)
+	}
+	poll := func() (protocol.PollAnswer, error) {
+		waiter := b.dispatch.Enter(b.spec(in, w))
+		leased, err := waiter.Wait(ctx, wait)
+		if errors.Is(err, dispatch.ErrDraining) {
+			return drainingAnswer(), nil
+		}
+		if err != nil {
+			return protocol.PollAnswer{}, err
+		}
+		return b.answer(ctx, in, leased)
+	}
+	if in.PollID == "" {
+		return poll()
+	}
+	return b.polls.once(ctx, pollKey{w.Key(), in.PollID, kindsKey(in.Kinds)}, poll, func(a protocol.PollAnswer) bool { return b.stillLeased(ctx, w, a) })
+}
+
+// admitPoll checks who polls. A non-nil answer ends the poll without work and without an error.
+func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engine.Worker, *protocol.PollAnswer, error) {
+	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
+	w, err := b.current(ctx, key, in.Incarnation)
+	if err != nil {
+		return nil, nil, err
+	}
+	b.hear(key)
+	if in.Gated {
+		v := release.Gate(b.opt.Release, in.Release, b.opt.StrictRelease)
+		b.gate(key, v)
+		if !v.Allowed {
+			return nil, &protocol.PollAnswer{
+				Status: protocol.PollMismatch, Reason: v.Message, RetryAfter: mismatchMS, AppRelease: b.opt.Release, Tasks: []protocol.Task{}, Undo: func() {},
+			}, nil
+		}
+	}
+	if b.isDraining() || w.Status == protocol.WorkerDraining {
+		a := drainingAnswer()
+		return nil, &a, nil
+	}
+	if len(in.Queues) == 0 {
+		in.Queues = w.Queues
+		if in.TaskQueue != "" {
+			in.Queues = []string{in.TaskQueue}
+		}
+	}
+	for _, q := range in.Queues {
+		if !slices.Contains(w.Queues, q) {
+			return nil, nil, protocol.Refuse(protocol.ReasonQueueMismatch, "worker %s does not serve queue %s", w.ID, q).
+				With("registered_task_queue", w.Queues[0]).With("requested_task_queue", q)
+		}
+	}
+	if len(in.Kinds) == 0 {
+		in.Kinds = []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}
+	}
+	if in.Max < 0 || in.Max > 1000 {
+		return nil, nil, protocol.Invalid("max", "must be between 1 and 1000")
+	}
+	in.Max = max(1, in.Max)
+	return w, nil, nil
+}
+
+func drainingAnswer() protocol.PollAnswer {
+	return protocol.PollAnswer{
+		Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: 1000, Tasks: []protocol.Task{}, Undo: func() {},
+	}
+}
+
+// gate remembers why the release gate holds a worker, and says so once per change.
+func (b *Broker) gate(key engine.WorkerKey, v release.Verdict) {
+	why := ""
+	if !v.Allowed {
+		why = v.Message
+	}
+	changed := false
+	b.workers.with(key, func(h *heard) { changed, h.gate = h.gate != why, why })
+	if changed && why != "" {
+		b.log.Warn().Str("worker_id", key.ID).Str("reason", v.Reason).Msg(why)
+		b.opt.Metrics.refused(v.Reason)
+	}
+	if changed && why == "" {
+		b.log.Info().Str("worker_id", key.ID).Msg("releases match, work flows")
+	}
+}
+
+func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
+	free := map[protocol.TaskKind]int{}
+	for _, k := range in.Kinds {
+		free[k] = in.Max
+		if n, ok := in.Free[k]; ok {
+			free[k] = min(max(0, n), in.Max)
+		}
+	}
+	build := in.BuildID
+	if build == "" {
+		build = w.BuildID
+	}
+	return dispatch.Spec{
+		Namespace: w.Namespace, Queues: in.Queues, Kinds: in.Kinds, Free: free, Max: in.Max,
+		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build},
+	}
+}
+
+// answer makes tasks of what was leased. When that is impossible the tasks go back at once.
+func (b *Broker) answer(ctx context.Context, in protocol.PollRequest, leased []store.Leased) (protocol.PollAnswer, error) {
+	a := protocol.PollAnswer{Status: protocol.PollEmpty, Tasks: []protocol.Task{}, AppRelease: b.opt.Release, Undo: func() {}}
+	if len(leased) == 0 {
+		return a, nil
+	}
+	undo := sync.OnceFunc(func() {
+		for _, l := range leased {
+			b.Return(l)
+		}
+	})
+	tasks, err := b.tasks(ctx, in, leased)
+	if err != nil {
+		undo()
+		return protocol.PollAnswer{}, err
+	}
+	a.Status, a.Tasks, a.Undo = protocol.PollLeased, tasks, undo
+	return a, nil
+}
+
+// Return undoes a lease whose task never reached a worker: it counts for nothing, and the task is ready again.
+func (b *Broker) Return(l store.Leased) {
+	ref := store.TaskRef{Kind: l.Kind, Run: l.Head.ID}
+	if l.Kind == protocol.KindWorkflow {
+		ref.Seq, ref.Delivery = l.Head.Task.Number, l.Head.Task.Delivery
+	} else {
+		ref.Seq, ref.Delivery = l.Activity.Seq, l.Activity.Delivery
+	}
+	b.async(func(ctx context.Context) {
+		if err := b.release(ctx, ref, "undelivered", true, false); err != nil && protocol.ReasonOf(err) == "" {
+			b.log.Error().Err(err).Str("run_id", ref.Run).Msg("undo a lease")
+		}
+	})
+}
+
+// stillLeased says whether the tasks of an earlier answer are all in the worker's hands still.
+func (b *Broker) stillLeased(ctx context.Context, w *engine.Worker, a protocol.PollAnswer) bool {
+	var refs []store.TaskRef
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		refs, err = r.Owned(ctx, w.Key(), w.Incarnation)
+		return err
+	})
+	if err != nil {
+		return false
+	}
+	held := map[string]bool{}
+	for _, r := range refs {
+		if r.Kind == protocol.KindWorkflow {
+			held[engine.TaskID(r.Run, r.Seq)] = true
+		} else {
+			held[engine.AttemptID(r.Run, r.Seq, r.Delivery)] = true
+		}
+	}
+	for _, t := range a.Tasks {
+		if t.Workflow != nil && !held[t.Workflow.TaskID] || t.Activity != nil && !held[t.Activity.AttemptID] {
+			return false
+		}
+	}
+	return true
+}
+
+func orZero(a *protocol.PollAnswer) protocol.PollAnswer {
+	if a == nil {
+		return protocol.PollAnswer{}
+	}
+	return *a
+}

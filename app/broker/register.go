@@ -1,0 +1,310 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// CapSessions is the capability a worker declares to be given sessions at all.
+const CapSessions = "worker_sessions"
+
+// What a registration may leave out.
+const (
+	defaultSlots        = 100
+	defaultSessions     = 10
+	defaultSessionLease = 30 * time.Second
+	defaultSessionIdle  = 5 * time.Minute
+	maxNames            = 10_000
+)
+
+// Register announces a worker. The same incarnation again is a refresh; another one supersedes: what the older had leased is redelivered at once,
+// and its calls are refused from then on.
+func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+	w, err := b.registration(in)
+	if err != nil {
+		return protocol.RegisterAnswer{}, err
+	}
+	key := w.Key()
+	superseded := false
+	stored, err := commit[*engine.Worker](ctx, b, store.Change{
+		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			next := *w
+			next.AliveUntil = history.At(now.Add(b.opt.Alive + b.opt.StoreAlive))
+			next.HeartbeatAt, next.UpdatedAt, next.RegisteredAt = history.At(now), history.At(now), history.At(now)
+			old := rows.Worker(key)
+			superseded = false
+			if old != nil {
+				if slices.Contains(old.Superseded, next.Incarnation) {
+					return store.Writes{}, stale(key.ID)
+				}
+				next.Superseded = old.Superseded
+				if old.Incarnation == next.Incarnation {
+					next.RegisteredAt = old.RegisteredAt
+				} else {
+					superseded = true
+					next.Superseded = append(slices.Clone(old.Superseded), old.Incarnation)
+					next.Superseded = next.Superseded[max(0, len(next.Superseded)-16):]
+				}
+			}
+			return store.Writes{Workers: []engine.Worker{next}, Answer: &next}, nil
+		},
+	})
+	if err != nil {
+		return protocol.RegisterAnswer{}, err
+	}
+	b.workers.put(stored)
+	a := protocol.RegisterAnswer{
+		WorkerID: stored.ID, Registered: true, Namespace: stored.Namespace, TaskQueue: stored.Queues[0], Runtime: stored.Runtime,
+		BuildID: orNil(stored.BuildID), Capabilities: orEmpty(stored.Capabilities), Manifest: stored.Manifest,
+		Status: string(stored.Status), Incarnation: stored.Incarnation, HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()),
+	}
+	if superseded {
+		b.dispatch.Drop(key, stored.Incarnation, stale(key.ID))
+		a.Redelivered, _, err = b.freeLeases(ctx, key, "worker_restarted", true)
+	}
+	return a, err
+}
+
+func stale(worker string) error {
+	return protocol.Refuse(protocol.ReasonStaleRegistration, "another process registered as worker %s after this one", worker).
+		With("poll_status", string(protocol.ReasonStaleRegistration))
+}
+
+// registration checks a request and makes the row of it.
+func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, error) {
+	queues := in.TaskQueues
+	if len(queues) == 0 {
+		queues = []string{in.TaskQueue}
+	}
+	w := &engine.Worker{
+		Namespace: namespace(in.Namespace), ID: in.WorkerID, Incarnation: in.Incarnation, Status: protocol.WorkerActive, Queues: queues,
+		Runtime: in.Runtime, SDKVersion: in.SDKVersion, BuildID: in.BuildID, Release: in.Release, WorkflowTypes: in.WorkflowTypes,
+		ActivityTypes: in.ActivityTypes, AnyActivity: in.AnyActivity, Capabilities: in.Capabilities,
+		WorkflowSlots: defaultSlots, ActivitySlots: defaultSlots, SessionLease: defaultSessionLease.Microseconds(),
+		SessionIdle: defaultSessionIdle.Microseconds(), AttemptLease: b.opt.HTTPLease.Microseconds(), Explicit: in.Incarnation != "",
+		Contracts: in.Contracts, Manifest: in.Manifest, Isolation: in.Isolation, Slots: in.Slots, Process: in.Process,
+	}
+	if w.ID == "" {
+		w.ID = ulid.Make().String()
+	}
+	if w.Explicit {
+		w.AttemptLease = b.opt.AttemptLease.Microseconds()
+	} else {
+		w.Incarnation = ulid.Make().String()
+	}
+	if in.AttemptLease > 0 {
+		w.AttemptLease = in.AttemptLease * 1_000_000
+	}
+	if slices.Contains(in.Capabilities, CapSessions) {
+		w.MaxSessions = defaultSessions
+		if in.MaxSessions != nil {
+			w.MaxSessions = *in.MaxSessions
+		}
+	}
+	if s := in.Session; s != nil {
+		w.SessionLease, w.SessionIdle = s.LeaseMS*1000, s.IdleMS*1000
+	}
+	if in.WorkflowSlots != nil {
+		w.WorkflowSlots = *in.WorkflowSlots
+	}
+	if in.ActivitySlots != nil {
+		w.ActivitySlots = *in.ActivitySlots
+	}
+	return w, checkRegistration(in, w)
+}
+
+func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
+	for _, q := range w.Queues {
+		if q == "" || len(q) > 255 {
+			return protocol.Invalid("task_queue", "must be 1 to 255 bytes")
+		}
+	}
+	for _, l := range []struct {
+		field string
+		names []string
+	}{
+		{"supported_workflow_types", in.WorkflowTypes}, {"supported_activity_types", in.ActivityTypes},
+		{"capabilities", in.Capabilities}, {"task_queues", in.TaskQueues},
+	} {
+		if len(l.names) > maxNames {
+			return protocol.Invalid(l.field, "more than %d names", maxNames)
+		}
+		for _, n := range l.names {
+			if n == "" || len(n) > 255 {
+				return protocol.Invalid(l.field, "each name must be 1 to 255 bytes")
+			}
+		}
+	}
+	switch {
+	case len(w.ID) > 255:
+		return protocol.Invalid("worker_id", "is longer than 255 bytes")
+	case w.WorkflowSlots < 0 || w.ActivitySlots < 0 || w.WorkflowSlots+w.ActivitySlots == 0:
+		return protocol.Invalid("max_concurrent_activity_tasks", "slots must not be negative, nor both 0")
+	case w.MaxSessions < 0:
+		return protocol.Invalid("max_concurrent_worker_sessions", "must not be negative")
+	case w.AttemptLease < int64(time.Millisecond/time.Microsecond) || w.AttemptLease > maxSeconds*1_000_000:
+		return protocol.Invalid("attempt_lease_seconds", "must be between 1 and %d", maxSeconds)
+	case w.SessionLease <= 0 || w.SessionIdle < 0:
+		return protocol.Invalid("session_settings", "the lease must be above 0 and the idle time not below")
+	}
+	return nil
+}
+
+// Deregister takes a worker's registration away: its leases end and its sessions are released, so that others go on at once.
+func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
+	w, err := b.worker(ctx, key)
+	if err != nil {
+		return protocol.DeregisterAnswer{}, protocol.Refuse(protocol.ReasonWorkerNotFound, "there is no worker %s", in.WorkerID)
+	}
+	if in.Incarnation != "" && in.Incarnation != w.Incarnation {
+		return protocol.DeregisterAnswer{}, stale(in.WorkerID)
+	}
+	_, flows, err := b.freeLeases(ctx, key, engine.ReturnedDraining, false)
+	if err != nil {
+		return protocol.DeregisterAnswer{}, err
+	}
+	if err := b.releaseSessions(ctx, key, "shutdown"); err != nil {
+		return protocol.DeregisterAnswer{}, err
+	}
+	b.workers.drop(key)
+	_, err = b.store.Commit(ctx, store.Change{
+		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
+		Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			return store.Writes{DropWorkers: []engine.WorkerKey{key}}, nil
+		},
+	})
+	return protocol.DeregisterAnswer{WorkerID: in.WorkerID, Outcome: "deregistered", Recovered: flows}, err
+}
+
+// freeLeases ends everything leased to a worker; it says how many tasks that were, and how many of them workflow tasks.
+func (b *Broker) freeLeases(ctx context.Context, key engine.WorkerKey, why string, lost bool) (all, flows int, err error) {
+	var refs []store.TaskRef
+	err = b.store.View(ctx, func(r store.Reader) error {
+		refs, err = r.Owned(ctx, key, "")
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, ref := range refs {
+		err := b.release(ctx, ref, why, false, lost)
+		if protocol.ReasonOf(err) != "" { // somebody else ended it meanwhile
+			continue
+		}
+		if err != nil {
+			return all, flows, err
+		}
+		all++
+		if ref.Kind == protocol.KindWorkflow {
+			flows++
+		}
+	}
+	return all, flows, nil
+}
+
+// release ends one delivery of a task without an outcome.
+func (b *Broker) release(ctx context.Context, ref store.TaskRef, why string, undone, lost bool) error {
+	var in engine.Input = engine.ReleaseActivity{Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost}
+	needs := store.Keys{Runs: []string{ref.Run}, Activities: []int64{ref.Seq}}
+	if ref.Kind == protocol.KindWorkflow {
+		in = engine.ReleaseTask{Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost}
+		needs.Activities = nil
+	}
+	_, err := b.store.Commit(ctx, b.step("", ref.Run, needs, in))
+	return err
+}
+
+// step is a change that asks the engine about one run and answers with its decision. A run of another namespace than ns does not exist for the
+// caller; "" is us, who may touch all.
+func (b *Broker) step(ns, run string, needs store.Keys, in engine.Input) store.Change {
+	return store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+		s := rows.Run(run)
+		if s == nil || ns != "" && s.Namespace != ns {
+			return store.Writes{}, noTask(run)
+		}
+		w, d, err := decide(rows, s, in, now)
+		w.Answer = outcome{Answer: d.Answer, Run: headOf(d, s), Freed: freedBy(d.Sessions)}
+		return w, err
+	}}
+}
+
+// outcome is what a step gives back: the engine's answer and the run's row after it.
+type outcome struct {
+	engine.Answer
+	Run   engine.Head
+	Freed []engine.WorkerKey // workers with room for another session now
+}
+
+// freedBy lists the holders of sessions that a change ended.
+func freedBy(changes []engine.SessionChange) (keys []engine.WorkerKey) {
+	for _, c := range changes {
+		for _, e := range c.Timeline {
+			switch e.What {
+			case "closed", "released", "expired", "idle_unpinned", "orphaned", "failed":
+				if e.Worker != "" {
+					keys = append(keys, engine.WorkerKey{Namespace: c.Session.Namespace, ID: e.Worker})
+				}
+			}
+		}
+	}
+	return keys
+}
+
+// freed lets workers that have room for another session look at the backlog again.
+func (b *Broker) freed(keys []engine.WorkerKey) {
+	for _, k := range keys {
+		b.dispatch.Recheck(k)
+	}
+}
+
+func headOf(d engine.Decision, s *engine.Run) engine.Head {
+	if d.Next != nil {
+		return d.Next.Head
+	}
+	return s.Head
+}
+
+// worker finds a registration: in memory, else as it is stored.
+func (b *Broker) worker(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
+	if w := b.workers.get(key); w != nil {
+		return w, nil
+	}
+	var w engine.Worker
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		w, err = r.Worker(ctx, key)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, protocol.Refuse(protocol.ReasonWorkerNotRegistered, "worker %s is not registered", key.ID).With("worker_id", key.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.workers.put(&w)
+	return &w, nil
+}
+
+func orNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}

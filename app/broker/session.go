@@ -1,0 +1,187 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// CreateSession claims a session for a worker before any activity of it. It is how external workers take one on purpose.
+func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
+	w, err := b.current(ctx, key, in.Incarnation)
+	if err != nil {
+		return protocol.SessionAnswer{}, err
+	}
+	if err := checkSession(in.SessionOptions, w); err != nil {
+		return protocol.SessionAnswer{}, err
+	}
+	if in.Queue == "" {
+		in.Queue = w.Queues[0]
+	}
+	sk := engine.SessionKey{Namespace: key.Namespace, ID: in.SessionID}
+	held, err := b.heldBy(ctx, key)
+	if err != nil {
+		return protocol.SessionAnswer{}, err
+	}
+	// What the worker holds is counted beside the batch, so each held session is loaded with it, and counted again under the worker's lock.
+	needs := store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}}
+	for _, s := range held {
+		needs.Sessions = append(needs.Sessions, s.Key())
+	}
+	outcome := ""
+	s, err := commit[engine.Session](ctx, b, store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+		holding := 0
+		for _, k := range needs.Sessions[1:] {
+			if s := rows.Session(k); s != nil && s.HeldBy(w.ID, now) {
+				holding++
+			}
+		}
+		c, err := engine.DecideSession(rows.Session(sk), engine.CreateSession{
+			Namespace: key.Namespace, Options: in.SessionOptions, Floor: rows.EpochFloor(key.Namespace), Outcome: &outcome,
+			Lessee: engine.Lessee{Worker: w, Sessions: holding, Counted: true},
+		}, now)
+		return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c.Session}, err
+	}})
+	if err != nil {
+		return protocol.SessionAnswer{}, b.withSession(ctx, sk, err)
+	}
+	status := 200
+	if outcome == "created" {
+		status = 201
+	}
+	return b.receipt(ctx, s, outcome, status)
+}
+
+func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
+	switch {
+	case o.SessionID == "" || len(o.SessionID) > 255:
+		return protocol.Refuse(protocol.ReasonInvalidSession, "session_id must be 1 to 255 bytes")
+	case o.Lease < 0 || o.TTL < 0 || o.MaxActivities < 0 || o.Idle < 0 || o.Lease > maxSeconds || o.TTL > maxSeconds:
+		return protocol.Invalid("lease_seconds", "lease, TTL, idle time and activity cap must be positive and at most ten years")
+	case o.Queue != "" && o.Queue != w.Queues[0] && !contains(w.Queues, o.Queue):
+		return protocol.Refuse(protocol.ReasonSessionQueue, "worker %s does not serve queue %s", w.ID, o.Queue).
+			With("registered_task_queue", w.Queues[0]).With("requested_session_queue", o.Queue)
+	}
+	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return true
+		}
+	}
+	return false
+}
+
+// HeartbeatSession renews a session its caller holds, and counts as activity.
+func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return b.sessionVerb(ctx, in, "heartbeat_recorded", engine.RenewSession{SessionHolder: holder(in), Lease: in.Lease, Touch: true})
+}
+
+// ReleaseSession gives a session up without ending it: another worker may claim it at once.
+func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return b.sessionVerb(ctx, in, "released", engine.ReleaseSession{SessionHolder: holder(in), Why: in.Reason, Failed: in.Failed})
+}
+
+// CloseSession ends a session for good; twice is no error.
+func (b *Broker) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return b.sessionVerb(ctx, in, "closed", engine.CloseSession{SessionHolder: holder(in), Why: in.Reason})
+}
+
+func holder(in protocol.SessionVerb) engine.SessionHolder {
+	return engine.SessionHolder{Worker: in.WorkerID, Epoch: in.Epoch}
+}
+
+func (b *Broker) sessionVerb(ctx context.Context, in protocol.SessionVerb, outcome string, verb engine.SessionInput) (protocol.SessionAnswer, error) {
+	if in.Lease < 0 || in.Lease > maxSeconds {
+		return protocol.SessionAnswer{}, protocol.Invalid("lease_seconds", "must be between 1 and %d", maxSeconds)
+	}
+	key := engine.SessionKey{Namespace: namespace(in.Namespace), ID: in.SessionID}
+	c, err := b.session(ctx, key, verb)
+	if err != nil {
+		return protocol.SessionAnswer{}, b.withSession(ctx, key, err)
+	}
+	if outcome == "closed" && len(c.Timeline) == 0 {
+		outcome = "already_closed"
+	}
+	return b.receipt(ctx, c.Session, outcome, 200)
+}
+
+// session runs one input on one session.
+func (b *Broker) session(ctx context.Context, key engine.SessionKey, in engine.SessionInput) (engine.SessionChange, error) {
+	c, err := commit[engine.SessionChange](ctx, b, store.Change{
+		Needs: store.Keys{Sessions: []engine.SessionKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			c, err := engine.DecideSession(rows.Session(key), in, now)
+			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c}, err
+		},
+	})
+	if err == nil {
+		b.freed(freedBy([]engine.SessionChange{c}))
+	}
+	return c, err
+}
+
+// renewSession renews one of the sessions a heartbeat names.
+func (b *Broker) renewSession(ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal) protocol.SessionState {
+	c, err := b.session(ctx, engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID},
+		engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}})
+	if err != nil {
+		return protocol.SessionState{SessionID: r.SessionID, Epoch: r.Epoch, Held: protocol.ReasonOf(err) == "", Reason: err.Error()}
+	}
+	return protocol.SessionState{SessionID: r.SessionID, Epoch: c.Session.Epoch, Held: true, LeaseExpiresAt: c.Session.LeaseUntil}
+}
+
+// releaseSessions gives up everything a worker holds.
+func (b *Broker) releaseSessions(ctx context.Context, w engine.WorkerKey, why string) error {
+	held, err := b.heldBy(ctx, w)
+	if err != nil {
+		return err
+	}
+	for _, s := range held {
+		_, err := b.session(ctx, s.Key(), engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why})
+		if err != nil && protocol.ReasonOf(err) == "" {
+			return err
+		}
+	}
+	return nil
+}
+
+// heldBy lists the sessions a worker owns.
+func (b *Broker) heldBy(ctx context.Context, w engine.WorkerKey) (held []engine.Session, err error) {
+	err = b.store.View(ctx, func(r store.Reader) error {
+		held, err = r.Sessions(ctx, store.SessionQuery{
+			Namespace: w.Namespace, Owner: w.ID, Statuses: []protocol.SessionStatus{protocol.SessionActive}, Limit: 10_000,
+		})
+		return err
+	})
+	return held, err
+}
+
+// withSession adds the session as it stands to a refusal, since callers show it.
+func (b *Broker) withSession(ctx context.Context, key engine.SessionKey, err error) error {
+	var refusal *protocol.Error
+	if !errors.As(err, &refusal) || refusal.Reason == protocol.ReasonSessionNotFound {
+		return err
+	}
+	if v, found := b.Session(ctx, key.Namespace, key.ID); found == nil {
+		v.Timeline = nil
+		refusal.With("session", v)
+	}
+	return refusal
+}
+
+func (b *Broker) receipt(ctx context.Context, s engine.Session, outcome string, status int) (protocol.SessionAnswer, error) {
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return protocol.SessionAnswer{}, err
+	}
+	v := b.sessionView(s, now)
+	return protocol.SessionAnswer{Admitted: true, Outcome: outcome, Status: status, Session: &v}, nil
+}

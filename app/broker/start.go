@@ -1,0 +1,157 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+var workflowID = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,128}$`)
+
+// maxSeconds is the longest timeout: ten years.
+const maxSeconds = 10 * 365 * 24 * 3600
+
+// Start starts a workflow. A workflow id is used once while a run of it is kept: a second start is refused, or, with use-existing, answered with the
+// run that is open.
+func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
+	in, args, err := b.startRequest(in)
+	if err != nil {
+		return protocol.StartAnswer{}, err
+	}
+	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
+	runID := ulid.Make().String()
+	return commit[protocol.StartAnswer](ctx, b, store.Change{
+		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			if flow := rows.Workflow(key); flow != nil {
+				return existing(in, flow, rows.Run(flow.RunID))
+			}
+			d := engine.DecideStart(engine.Start{RunID: runID, Number: 1, Request: in, Arguments: args}, now)
+			return store.Writes{
+				Runs:      []engine.Decision{d},
+				Workflows: []engine.Workflow{{Namespace: in.Namespace, ID: in.WorkflowID, RunID: runID, Runs: 1}},
+				Answer:    started(in, d.Next, "started_new"),
+			}, nil
+		},
+	})
+}
+
+// existing answers a start whose id is taken.
+func existing(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) (store.Writes, error) {
+	if in.DuplicatePolicy == "use-existing" && run != nil && run.Status.Open() {
+		return store.Writes{Answer: started(in, run, "returned_existing_active")}, nil
+	}
+	return store.Writes{}, protocol.Refuse(protocol.ReasonAlreadyStarted, "workflow id %s is taken by run %s", flow.ID, flow.RunID).
+		With("workflow_id", flow.ID).With("run_id", flow.RunID).With("outcome", "rejected_duplicate")
+}
+
+func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol.StartAnswer {
+	status, _, _ := protocol.PublicRun(run.Status, run.LeasedEver, run.Task != nil)
+	return protocol.StartAnswer{
+		WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, Namespace: in.Namespace, Status: status,
+		BusinessKey: run.BusinessKey, PayloadCodec: payload.Codec, Outcome: outcome, New: outcome == "started_new",
+	}
+}
+
+// startRequest checks a start and fills in what was left out; it also gives the blob of the arguments.
+func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, string, error) {
+	in.Namespace = namespace(in.Namespace)
+	if in.WorkflowID == "" {
+		in.WorkflowID = ulid.Make().String()
+	}
+	if in.TaskQueue == "" {
+		in.TaskQueue = "default"
+	}
+	switch {
+	case !workflowID.MatchString(in.WorkflowID):
+		return in, "", protocol.Invalid("workflow_id", "must be 1 to 128 of letters, digits and . _ : -")
+	case in.WorkflowType == "" || len(in.WorkflowType) > 255:
+		return in, "", protocol.Invalid("workflow_type", "must be 1 to 255 bytes")
+	case len(in.TaskQueue) > 255:
+		return in, "", protocol.Invalid("task_queue", "is longer than 255 bytes")
+	case in.ExecutionTimeout < 0 || in.ExecutionTimeout > maxSeconds:
+		return in, "", protocol.Invalid("execution_timeout_seconds", "must be between 1 and %d", maxSeconds)
+	case in.RunTimeout < 0 || in.RunTimeout > maxSeconds:
+		return in, "", protocol.Invalid("run_timeout_seconds", "must be between 1 and %d", maxSeconds)
+	case in.StartDelay < 0 || in.StartDelay > maxSeconds:
+		return in, "", protocol.Invalid("start_delay_seconds", "must be between 0 and %d", maxSeconds)
+	case in.Priority != nil && (*in.Priority < 0 || *in.Priority > 9):
+		return in, "", protocol.Invalid("priority", "must be between 0 and 9")
+	case in.DuplicatePolicy != "" && in.DuplicatePolicy != "fail" && in.DuplicatePolicy != "use-existing":
+		return in, "", protocol.Invalid("duplicate_policy", "must be fail or use-existing")
+	case in.PayloadCodec != "" && in.PayloadCodec != payload.Codec:
+		return in, "", protocol.Refuse(protocol.ReasonUnsupportedCodec, "codec %q is not supported; use %s", in.PayloadCodec, payload.Codec)
+	case len(in.BusinessKey) > 255:
+		return in, "", protocol.Invalid("business_key", "is longer than 255 bytes")
+	case len(in.Memo) > 256<<10:
+		return in, "", protocol.Invalid("memo", "is larger than 256 KiB")
+	}
+	args, err := Arguments("input", in.Input)
+	return in, args, err
+}
+
+// Arguments reads the input of a start, signal, query or update: an envelope, a plain JSON array of arguments which is encoded here, or nothing. The
+// answer is the blob of an argument array, empty for none.
+func Arguments(field string, raw json.RawMessage) (string, error) {
+	trimmed := bytes.TrimSpace(raw)
+	switch {
+	case len(trimmed) == 0 || bytes.Equal(trimmed, []byte("null")):
+		return "", nil
+	case trimmed[0] == '[':
+		p, err := payload.FromJSON(trimmed)
+		if err != nil {
+			return "", badPayload(field, err)
+		}
+		return p.Blob, nil
+	case trimmed[0] == '{':
+		var p payload.Payload
+		if err := json.Unmarshal(trimmed, &p); err != nil {
+			return "", badPayload(field, err)
+		}
+		return p.Blob, Blob(field, p.Blob)
+	}
+	return "", protocol.Invalid(field, "must be an array of arguments or an envelope {codec, blob}")
+}
+
+// Blob refuses what is no payload.
+func Blob(field, blob string) error {
+	if blob == "" {
+		return nil
+	}
+	if err := payload.Valid(blob); err != nil {
+		return badPayload(field, err)
+	}
+	return nil
+}
+
+func badPayload(field string, err error) error {
+	switch {
+	case errors.Is(err, payload.ErrTooLarge):
+		return protocol.Refuse(protocol.ReasonPayloadTooLarge, "%s: %v", field, err).With("limit", payload.MaxBytes)
+	case errors.Is(err, payload.ErrUnsupportedCodec):
+		return protocol.Refuse(protocol.ReasonUnsupportedCodec, "%s: %v", field, err)
+	}
+	e := protocol.Invalid(field, "%v", err)
+	if r := payload.Reason(err); r != "" {
+		e.With("payload_reason", r)
+	}
+	return e
+}
+
+// namespace is the namespace a request means.
+func namespace(n string) string {
+	if n == "" {
+		return "default"
+	}
+	return n
+}

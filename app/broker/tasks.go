@@ -1,0 +1,246 @@
+package broker
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strconv"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Pages of history: how many events when the request does not say, at most, and about how many bytes.
+const (
+	defaultPage = 500
+	maxPage     = 1000
+	maxPageSize = 4 << 20
+)
+
+// tasks turns leases into what workers are given. What the batch had in memory is used as it is; the rest is read in one statement for all
+// activities and one per workflow task.
+func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []store.Leased) ([]protocol.Task, error) {
+	args, err := b.arguments(ctx, leased)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]protocol.Task, len(leased))
+	for i, l := range leased {
+		if l.Kind == protocol.KindActivity {
+			out[i] = protocol.Task{Kind: l.Kind, Activity: activityTask(l, args[i])}
+			continue
+		}
+		t, err := b.workflowTask(ctx, in, l)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = protocol.Task{Kind: l.Kind, Workflow: t}
+	}
+	return out, nil
+}
+
+// arguments gives the argument blob of each leased activity.
+func (b *Broker) arguments(ctx context.Context, leased []store.Leased) ([]string, error) {
+	args := make([]string, len(leased))
+	var missing []store.EventKey
+	for i, l := range leased {
+		switch {
+		case l.Kind != protocol.KindActivity:
+		case l.Known:
+			args[i] = l.Arguments
+		default:
+			missing = append(missing, store.EventKey{Run: l.Head.ID, Seq: l.Activity.Event})
+		}
+	}
+	if len(missing) == 0 {
+		return args, nil
+	}
+	err := b.store.View(ctx, func(r store.Reader) error {
+		found, err := r.Arguments(ctx, missing)
+		for i, l := range leased {
+			if l.Kind == protocol.KindActivity && !l.Known {
+				args[i] = found[store.EventKey{Run: l.Head.ID, Seq: l.Activity.Event}]
+			}
+		}
+		return err
+	})
+	return args, err
+}
+
+func activityTask(l store.Leased, args string) *protocol.ActivityTask {
+	a := l.Activity
+	t := &protocol.ActivityTask{
+		TaskID: engine.StepID(l.Head.ID, a.Seq), WorkflowID: l.Head.WorkflowID, RunID: l.Head.ID, Namespace: l.Head.Namespace,
+		ExecutionID: engine.StepID(l.Head.ID, a.Seq), AttemptID: engine.AttemptID(l.Head.ID, a.Seq, a.Delivery),
+		IdempotencyKey: engine.StepID(l.Head.ID, a.Seq), Attempt: a.Attempt, ActivityType: a.Type, PayloadCodec: payload.Codec,
+		Arguments: payload.Payload{Blob: args}, RetryPolicy: a.Retry, TaskQueue: a.Queue, LeaseOwner: a.Owner, LeaseExpiresAt: a.Until,
+		Release: a.Lease.Release, HeartbeatEvery: a.HeartbeatTO,
+	}
+	if a.StartToClose > 0 {
+		t.Deadlines.StartToClose = history.At(a.LeasedAt.Add(secs(a.StartToClose)))
+	}
+	if a.SchedToClose > 0 {
+		t.Deadlines.ScheduleToClose = history.At(a.ScheduledAt.Add(secs(a.SchedToClose)))
+	}
+	if a.HeartbeatTO > 0 {
+		t.Deadlines.Heartbeat = history.At(a.LeasedAt.Add(secs(a.HeartbeatTO)))
+	}
+	if l.Session != nil {
+		t.Session = affinity(l.Session, l.IsNew)
+	}
+	return t
+}
+
+func affinity(s *engine.Session, isNew bool) *protocol.SessionAffinity {
+	return &protocol.SessionAffinity{
+		SessionID: s.ID, Epoch: s.Epoch, IsNew: isNew, Door: string(s.Door), Queue: s.Queue, Requirements: orEmpty(s.Requirements),
+		Lease: s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate, Reacquire: !s.NoReacquire,
+		Status: string(s.Status), LeaseOwner: s.Owner, LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: s.TTLUntil,
+	}
+}
+
+func (b *Broker) workflowTask(ctx context.Context, in protocol.PollRequest, l store.Leased) (*protocol.WorkflowTask, error) {
+	h := l.Head
+	t := &protocol.WorkflowTask{
+		TaskID: engine.TaskID(h.ID, h.Task.Number), WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace, Attempt: h.Task.Delivery,
+		WorkflowType: h.Type, PayloadCodec: payload.Codec, RunStatus: "running", RunNumber: h.Number, LastSequence: h.Task.Shown,
+		TotalEvents: h.Task.Shown, TaskQueue: h.Queue, LeaseOwner: h.Task.Owner, LeaseExpiresAt: h.Task.Until, Release: h.Task.Release,
+	}
+	seen := min(in.Cached[h.ID], h.Task.Shown)
+	size := in.PageSize
+	if size <= 0 {
+		size = defaultPage
+	}
+	all := l.Events
+	if l.Events != nil && int64(len(l.Events)) >= h.Task.Shown {
+		t.Events = l.Events[seen:h.Task.Shown]
+		if len(t.Events) > min(size, maxPage) {
+			t.Events = t.Events[:min(size, maxPage)]
+			t.NextPageToken = pageToken(t.Events[len(t.Events)-1].Seq)
+		}
+	} else {
+		page, err := b.page(ctx, h.ID, seen, h.Task.Shown, size)
+		if err != nil {
+			return nil, err
+		}
+		t.Events, t.NextPageToken, all = page.Events, page.NextPageToken, page.Events
+	}
+	if len(all) > 0 && all[0].Seq == 1 {
+		if s, ok := all[0].Data.(*history.WorkflowStarted); ok {
+			t.Arguments = payload.Payload{Blob: s.Arguments}
+		}
+	}
+	resume(t, h.Task.Cause, all)
+	return t, nil
+}
+
+// resume fills in what woke the run.
+func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
+	if c.Kind == "" || c.Kind == "start" {
+		return
+	}
+	r := &t.Resume
+	r.SourceKind, r.SourceID, r.EventType = &c.Kind, orNil(c.ID), orNil(c.Type)
+	if c.Sequence > 0 {
+		r.Sequence = &c.Sequence
+	}
+	id := engine.StepID(t.RunID, c.Sequence)
+	switch c.Kind {
+	case "workflow_signal":
+		r.SignalName, r.SignalID, r.SignalWaitID = &c.Name, orNil(c.ID), &id
+		for _, e := range events {
+			if s, ok := e.Data.(*history.SignalReceived); ok && e.Seq == c.Event {
+				r.SignalArguments = &payload.Payload{Blob: s.Value}
+			}
+		}
+	case "activity":
+		r.ActivityID, r.ActivityType, r.ActivityAttemptID = &id, &c.Name, orNil(c.ID)
+	case "timer":
+		r.TimerID = &id
+	}
+}
+
+// page reads one page of a run's history.
+func (b *Broker) page(ctx context.Context, run string, after, through int64, size int) (protocol.HistoryPage, error) {
+	p := protocol.HistoryPage{TotalEvents: through}
+	size = min(max(1, size), maxPage)
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		p.Events, err = r.Events(ctx, run, after, through, size, maxPageSize)
+		return err
+	})
+	if n := len(p.Events); n > 0 && (through == 0 && n == size || p.Events[n-1].Seq < through) {
+		p.NextPageToken = pageToken(p.Events[n-1].Seq)
+	}
+	if p.Events == nil {
+		p.Events = []history.Event{}
+	}
+	return p, err
+}
+
+// HistoryPage is a further page of a leased workflow task's history; pages end at what the task was shown at first.
+func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
+	run, n, ok := engine.ParseTaskID(in.TaskID)
+	if !ok {
+		return protocol.HistoryPage{}, noTask(in.TaskID)
+	}
+	after, err := parsePage(in.PageToken)
+	if err != nil {
+		return protocol.HistoryPage{}, err
+	}
+	var through int64
+	err = b.store.View(ctx, func(r store.Reader) error {
+		s, err := r.Run(ctx, run)
+		if errors.Is(err, store.ErrNotFound) || err == nil && s.Namespace != namespace(in.Namespace) {
+			return noTask(in.TaskID)
+		}
+		if err != nil {
+			return err
+		}
+		t := s.Task
+		switch {
+		case t == nil || t.Number != n || t.State != engine.LeasedState:
+			return protocol.Refuse(protocol.ReasonTaskNotLeased, "task %s is leased to nobody", in.TaskID)
+		case t.Owner != in.Owner:
+			return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", in.TaskID, t.Owner).With("lease_owner", t.Owner)
+		case t.Delivery != in.Attempt:
+			return protocol.Refuse(protocol.ReasonAttemptMismatch, "task %s is at attempt %d", in.TaskID, t.Delivery).With("current_attempt", t.Delivery)
+		}
+		through = t.Shown
+		return nil
+	})
+	if err != nil {
+		return protocol.HistoryPage{}, err
+	}
+	size := in.PageSize
+	if size <= 0 {
+		size = defaultPage
+	}
+	p, err := b.page(ctx, run, after, through, size)
+	p.TaskID, p.Attempt = in.TaskID, in.Attempt
+	return p, err
+}
+
+func noTask(id string) error {
+	return protocol.Refuse(protocol.ReasonTaskNotFound, "there is no task %s", id)
+}
+
+func pageToken(seq int64) *string {
+	t := base64.StdEncoding.EncodeToString(strconv.AppendInt(nil, seq, 10))
+	return &t
+}
+
+func parsePage(token string) (int64, error) {
+	if token == "" {
+		return 0, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(token)
+	if err == nil {
+		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n >= 0 {
+			return n, nil
+		}
+	}
+	return 0, protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", token)
+}

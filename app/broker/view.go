@@ -1,0 +1,279 @@
+package broker
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Describe shows one run with all that is open in it, and why it waits. Without a run id it is the current run; without a workflow id the run id
+// alone says which.
+func (b *Broker) Describe(ctx context.Context, t protocol.Target) (protocol.RunView, error) {
+	t.Namespace = namespace(t.Namespace)
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return protocol.RunView{}, err
+	}
+	var v protocol.RunView
+	err = b.store.View(ctx, func(r store.Reader) error {
+		run, flow, err := find(ctx, r, t)
+		if err != nil {
+			return err
+		}
+		v = runView(&run.Head)
+		v.RunCount, v.Current = flow.Runs, flow.RunID == run.ID
+		first, err := r.Events(ctx, run.ID, 0, 1, 1, maxPageSize)
+		if err != nil {
+			return err
+		}
+		if len(first) > 0 {
+			if s, ok := first[0].Data.(*history.WorkflowStarted); ok && s.Arguments != "" {
+				v.InputEnvelope, v.Input = envelope(s.Arguments)
+			}
+		}
+		if run.Status.Open() {
+			v.Pending = b.pending(ctx, r, run, now)
+			v.WaitKind, v.WaitReason = waitsFor(v.Pending, now)
+			v.Actions = &protocol.RunActions{Signal: true, Cancel: true, Terminate: true, Repair: v.Quarantined != nil}
+			return nil
+		}
+		v.Actions = &protocol.RunActions{}
+		return closing(ctx, r, run, &v)
+	})
+	return v, err
+}
+
+// find is the run a target means.
+func find(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, engine.Workflow, error) {
+	var flow engine.Workflow
+	id := t.RunID
+	if t.WorkflowID != "" {
+		f, err := r.Workflow(ctx, engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID})
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, flow, protocol.Refuse(protocol.ReasonInstanceNotFound, "there is no workflow %s", t.WorkflowID)
+		}
+		if err != nil {
+			return nil, flow, err
+		}
+		flow = f
+		if id == "" {
+			id = f.RunID
+		}
+	}
+	run, err := r.Run(ctx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (run.Namespace != t.Namespace || t.WorkflowID != "" && run.WorkflowID != t.WorkflowID) {
+		return nil, flow, noRun(id)
+	}
+	if err != nil {
+		return nil, flow, err
+	}
+	if t.WorkflowID == "" {
+		flow, err = r.Workflow(ctx, engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID})
+	}
+	return run, flow, err
+}
+
+// runView is what listings show of a run's row.
+func runView(h *engine.Head) protocol.RunView {
+	busy := h.Task != nil && (h.Task.State == engine.Ready || h.Task.State == engine.LeasedState)
+	status, bucket, closed := protocol.PublicRun(h.Status, h.LeasedEver, busy)
+	v := protocol.RunView{
+		WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace, WorkflowType: h.Type, BusinessKey: orNil(h.BusinessKey),
+		Status: status, StatusBucket: bucket, Terminal: !h.Status.Open(), ClosedReason: orNil(closed), TaskQueue: h.Queue, RunNumber: h.Number,
+		PayloadCodec: payload.Codec, ExecutionTimeout: orNoInt(h.ExecutionTimeout), RunTimeout: orNoInt(h.RunTimeout),
+		ExecutionDeadline: h.ExecutionDeadline, RunDeadline: h.RunDeadline, StartedAt: h.StartedAt, ClosedAt: h.ClosedAt,
+		LastProgressAt: h.ProgressAt, Memo: h.Memo, SearchAttributes: h.SearchAttributes, HistoryLength: h.LastSeq, Error: orNil(h.Failure),
+	}
+	if h.Task != nil && h.Task.State == engine.Quarantined {
+		v.Quarantined = &h.Task.Problem
+	}
+	return v
+}
+
+func orNoInt(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// envelope shows a blob both ways: as stored, and decoded.
+func envelope(blob string) (*payload.Payload, json.RawMessage) {
+	p := payload.Payload{Blob: blob}
+	decoded, err := payload.ToJSON(p)
+	if err != nil {
+		return &p, nil
+	}
+	return &p, decoded
+}
+
+// closing adds how a closed run ended.
+func closing(ctx context.Context, r store.Reader, run *engine.Run, v *protocol.RunView) error {
+	e, err := r.LastEvent(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	switch d := e.Data.(type) {
+	case *history.WorkflowCompleted:
+		if d.Output != "" {
+			v.OutputEnvelope, v.Output = envelope(d.Output)
+		}
+	case *history.WorkflowFailed:
+		v.Failure, err = json.Marshal(d)
+	case *history.WorkflowCancelled:
+		v.Failure, err = json.Marshal(d)
+	case *history.WorkflowTerminated:
+		v.Failure, err = json.Marshal(d)
+	case *history.WorkflowTimedOut:
+		v.Failure, err = json.Marshal(d)
+	}
+	return err
+}
+
+// List pages through runs.
+func (b *Broker) List(ctx context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
+	q := store.RunQuery{Namespace: namespace(in.Namespace), Type: in.WorkflowType, Text: in.Query, Limit: pageSize(in.PageSize, 50, 200) + 1}
+	var err error
+	if q.Statuses, err = runStatuses(in.Status); err != nil {
+		return protocol.ListAnswer{}, err
+	}
+	if q.AfterStart, q.AfterRun, err = parseCursor(in.PageToken); err != nil {
+		return protocol.ListAnswer{}, err
+	}
+	a := protocol.ListAnswer{Workflows: []protocol.RunView{}}
+	err = b.store.View(ctx, func(r store.Reader) error {
+		heads, err := r.Runs(ctx, q)
+		if len(heads) == q.Limit {
+			heads = heads[:q.Limit-1]
+			last := heads[len(heads)-1]
+			a.NextPageToken = cursor(last.StartedAt, last.ID)
+		}
+		for i := range heads {
+			a.Workflows = append(a.Workflows, runView(&heads[i]))
+		}
+		return err
+	})
+	a.Count = len(a.Workflows)
+	return a, err
+}
+
+func runStatuses(s string) ([]protocol.RunStatus, error) {
+	switch s {
+	case "":
+		return nil, nil
+	case "failed":
+		return []protocol.RunStatus{protocol.RunFailed, protocol.RunTimedOut, protocol.RunCancelled, protocol.RunTerminated}, nil
+	case "completed":
+		return []protocol.RunStatus{protocol.RunCompleted, protocol.RunContinued}, nil
+	case "running", "cancelled", "terminated", "timed_out", "continued":
+		return []protocol.RunStatus{protocol.RunStatus(s)}, nil
+	}
+	return nil, protocol.Invalid("status", "must be running, completed, failed, cancelled, terminated, timed_out or continued, not %q", s)
+}
+
+// Runs lists the runs of a workflow id, newest first.
+func (b *Broker) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView, error) {
+	key := engine.WorkflowKey{Namespace: namespace(t.Namespace), ID: t.WorkflowID}
+	views := []protocol.RunView{}
+	err := b.store.View(ctx, func(r store.Reader) error {
+		flow, err := r.Workflow(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return protocol.Refuse(protocol.ReasonInstanceNotFound, "there is no workflow %s", t.WorkflowID)
+		}
+		if err != nil {
+			return err
+		}
+		heads, err := r.RunsOf(ctx, key)
+		for i := range heads {
+			v := runView(&heads[i])
+			v.RunCount, v.Current = flow.Runs, flow.RunID == v.RunID
+			views = append(views, v)
+		}
+		return err
+	})
+	return views, err
+}
+
+// maxHistoryWait is how long a history request waits for a new event.
+const maxHistoryWait = 30 * time.Second
+
+// History reads a page of a run's history; with Wait it is held until there is an event after the token.
+func (b *Broker) History(ctx context.Context, in protocol.HistoryQuery) (protocol.HistoryPage, error) {
+	in.Namespace = namespace(in.Namespace)
+	after, err := parsePage(in.PageToken)
+	if err != nil {
+		return protocol.HistoryPage{}, err
+	}
+	var run *engine.Run
+	look := func() (protocol.HistoryPage, error) {
+		err := b.store.View(ctx, func(r store.Reader) error {
+			run, _, err = find(ctx, r, in.Target)
+			return err
+		})
+		if err != nil {
+			return protocol.HistoryPage{}, err
+		}
+		p, err := b.page(ctx, run.ID, after, run.LastSeq, pageSize(in.PageSize, maxPage, maxPage))
+		return p, err
+	}
+	p, err := look()
+	if err != nil || !in.Wait || len(p.Events) > 0 || !run.Status.Open() {
+		return p, err
+	}
+	changed, stop := b.dispatch.WatchRun(run.ID)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, maxHistoryWait)
+	defer cancel()
+	for {
+		if p, err = look(); err != nil || len(p.Events) > 0 || !run.Status.Open() {
+			return p, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if p.NextPageToken == nil && after > 0 {
+				p.NextPageToken = pageToken(after)
+			}
+			return p, nil
+		}
+	}
+}
+
+func pageSize(n, def, most int) int {
+	if n <= 0 {
+		return def
+	}
+	return min(n, most)
+}
+
+// cursor is the opaque position behind an item of a listing: its time and id.
+func cursor(at history.Time, id string) *string {
+	c := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", at.Micros(), id))
+	return &c
+}
+
+func parseCursor(token string) (history.Time, string, error) {
+	if token == "" {
+		return history.Time{}, "", nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	at, id, ok := strings.Cut(string(raw), " ")
+	var micros int64
+	if err == nil && ok {
+		_, err = fmt.Sscan(at, &micros)
+	}
+	if err != nil || !ok || id == "" {
+		return history.Time{}, "", protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", token)
+	}
+	return history.Micros(micros), id, nil
+}
