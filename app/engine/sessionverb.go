@@ -98,7 +98,7 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 		return SessionChange{}, err
 	}
 	if !s.Held(now.Time) {
-		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s is %s", s.ID, s.Reason)
+		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s lost its lease at %s", s.ID, s.LeaseUntil.Format(time.RFC3339))
 	}
 	if s.Idle > 0 && !in.Touch && now.Sub(s.LastActivity.Time) >= time.Duration(s.Idle)*time.Microsecond {
 		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s has been idle since %s", s.ID, s.LastActivity.Format(time.RFC3339))

@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// Whatever happens in whatever order: folding the history gives the state, the numbers have no gaps, nothing follows a terminal event, deciding twice
+// is equal, a decision leaves its run alone, and a session's counts are those of the tasks in it.
+func TestAnythingInAnyOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := newStage()
+		s.play(t, &datadriven.TestData{Cmd: "start"})
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			d := anything(rt, s)
+			out := s.play(t, d)
+			if strings.Contains(out, "DIFFERS") || strings.Contains(out, "CHANGED") {
+				rt.Fatalf("%s: %s", d.Cmd, out)
+			}
+			s.check(t)
+			s.checkSessions(rt)
+		}
+		for i, e := range s.history[:len(s.history)-1] {
+			switch e.Data.(type) {
+			case *history.WorkflowCompleted, *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated, *history.WorkflowTimedOut:
+				rt.Fatalf("event %d follows %s", i+2, e.Type())
+			}
+		}
+	})
+}
+
+func anything(rt *rapid.T, s *stage) *datadriven.TestData {
+	d := &datadriven.TestData{Pos: "property"}
+	arg := func(k string, v ...any) {
+		a := datadriven.CmdArg{Key: k}
+		for _, x := range v {
+			a.Vals = append(a.Vals, fmt.Sprint(x))
+		}
+		d.CmdArgs = append(d.CmdArgs, a)
+	}
+	seq := rapid.IntRange(1, 6).Draw(rt, "seq")
+	by := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "by")
+	d.Cmd = rapid.SampledFrom([]string{
+		"lease", "lease", "do", "do", "do", "take", "take", "complete", "complete", "fail", "beat", "return", "due", "due-seq", "due-timer", "signal",
+		"advance", "fail-task", "release-task", "session", "repair", "cancel",
+	}).Draw(rt, "what")
+	switch d.Cmd {
+	case "lease":
+		if s.run.Task == nil || s.run.Task.State != Ready {
+			d.Cmd = "show"
+		}
+		arg("by", by)
+	case "do":
+		arg("by", by)
+		d.Input = someCommands(rt, seq)
+	case "take", "complete", "fail", "beat":
+		arg("seq", seq)
+		arg("by", by)
+	case "return":
+		arg("seq", seq)
+		arg(rapid.SampledFrom([]string{"lost", "undone", "plain"}).Draw(rt, "how"))
+	case "due-seq":
+		d.Cmd = "due"
+		arg("seq", seq)
+	case "due-timer":
+		d.Cmd = "due"
+		arg("timer", seq)
+	case "advance":
+		arg(rapid.SampledFrom([]string{"1s", "10s", "31s", "121s", "301s"}).Draw(rt, "by"))
+	case "signal":
+		arg("name", rapid.SampledFrom([]string{"x", "y"}).Draw(rt, "name"))
+	case "fail-task":
+		arg("by", by)
+		arg("type", rapid.SampledFrom([]string{"WorkflowTaskWaitingForHistory", "Panic"}).Draw(rt, "type"))
+	case "session":
+		arg(rapid.SampledFrom([]string{"renew", "release", "due", "close", "heartbeat"}).Draw(rt, "verb"))
+		arg("id", rapid.SampledFrom([]string{"s", "#1"}).Draw(rt, "id"))
+		arg("by", by)
+	}
+	return d
+}
+
+func someCommands(rt *rapid.T, seq int) string {
+	lines := rapid.SliceOfN(rapid.SampledFrom([]string{
+		"schedule_activity activity_type=a", "schedule_activity activity_type=a session_id=s", "schedule_activity activity_type=a session_id=RUN-1",
+		`schedule_activity activity_type=a session_id=s retry_policy={"max_attempts":3,"backoff_seconds":[1]} start_to_close_timeout=10`,
+		"start_timer delay_seconds=5", "open_signal_wait signal_name=x", "start_session", "end_session session_id=RUN-1",
+		fmt.Sprintf("cancel_activity target=%d", seq), fmt.Sprintf("cancel_timer target=%d", seq), "record_version_marker change_id=c version=1",
+		"signal_workflow workflow_id=wf signal_name=x",
+	}), 1, 4).Draw(rt, "commands")
+	switch rapid.IntRange(0, 20).Draw(rt, "end") {
+	case 0:
+		lines = append(lines, "complete_workflow")
+	case 1:
+		lines = append(lines, "continue_as_new")
+	case 2:
+		lines = append(lines, "fail_workflow message=no")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// checkSessions compares what each session counts with the open activities, which are all of this one run.
+func (s *stage) checkSessions(rt *rapid.T) {
+	for id, sess := range s.sessions {
+		ready, active := 0, 0
+		for _, a := range s.run.Activities.All() {
+			if a.SessionID != id {
+				continue
+			}
+			if a.State == Ready {
+				ready++
+			}
+			if a.State == LeasedState && a.Epoch == sess.Epoch {
+				active++
+			}
+		}
+		if sess.Ready != ready {
+			rt.Fatalf("session %s counts %d ready tasks, the run has %d", id, sess.Ready, ready)
+		}
+		if sess.Held(s.now) && sess.Active != active {
+			rt.Fatalf("session %s counts %d leased tasks, the run has %d", id, sess.Active, active)
+		}
+	}
+}

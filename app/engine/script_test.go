@@ -1,0 +1,444 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The scripts in testdata tell what happens to one run and its sessions, and what the engine decides. Every command prints the events it made, or
+// the refusal; "show" prints what is open. Ids are printed without the run's.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := newStage()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			out := s.play(t, d)
+			s.check(t)
+			return out
+		})
+	})
+}
+
+const testRun = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+// stage is a world of one workflow: its runs, its sessions, the workers and the clock.
+type stage struct {
+	run      *Run
+	runs     int
+	sessions map[string]*Session
+	workers  map[string]*Worker
+	now      time.Time
+	history  []history.Event
+}
+
+func newStage() *stage {
+	return &stage{
+		sessions: map[string]*Session{}, workers: map[string]*Worker{},
+		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+}
+
+func (s *stage) worker(id string) *Worker {
+	if s.workers[id] == nil {
+		s.workers[id] = &Worker{
+			Namespace: "default", ID: id, Incarnation: id + "-1", Queues: []string{"default"}, AnyActivity: true, MaxSessions: 10,
+			AttemptLease: 120e6, SessionLease: 30e6, SessionIdle: 300e6,
+		}
+	}
+	return s.workers[id]
+}
+
+func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
+	arg := func(name, other string) string {
+		if d.HasArg(name) {
+			d.ScanArgs(t, name, &other)
+		}
+		return other
+	}
+	num := func(name string, other int64) int64 {
+		n, err := strconv.ParseInt(arg(name, fmt.Sprint(other)), 10, 64)
+		if err != nil {
+			d.Fatalf(t, "%s: %v", name, err)
+		}
+		return n
+	}
+	by := arg("by", "a")
+	switch d.Cmd {
+	case "start":
+		dec := DecideStart(Start{RunID: testRun, Number: 1, Request: protocol.StartRequest{
+			Namespace: "default", WorkflowID: "wf", WorkflowType: arg("type", "sample"), TaskQueue: "default",
+			RunTimeout: num("run-timeout", 0), StartDelay: num("delay", 0),
+		}}, s.now)
+		return s.take(dec)
+	case "lease":
+		s.run = merged(s.run, s.run.Leased(Lessee{Worker: s.worker(by)}, s.now))
+		return fmt.Sprintf("task %d delivery %d, shown %d\n", s.run.Task.Number, s.run.Task.Delivery, s.run.Task.Shown)
+	case "do":
+		return s.apply(CompleteTask{Number: num("n", s.run.Tasks), Holder: s.holder(by, num("delivery", s.taskDelivery())), Commands: commands(t, d), Hash: hash(d)})
+	case "fail-task":
+		return s.apply(FailTask{
+			Number: num("n", s.run.Tasks), Holder: s.holder(by, num("delivery", s.taskDelivery())), Hash: "f" + d.Input,
+			Failure: protocol.Failure{Type: arg("type", ""), Message: strings.TrimSpace(d.Input)},
+		})
+	case "release-task":
+		return s.apply(ReleaseTask{Number: s.run.Tasks, Delivery: num("delivery", s.taskDelivery()), Why: arg("why", "x"), Undone: d.HasArg("undone"), Lost: d.HasArg("lost")})
+	case "take":
+		return s.takeActivity(t, d, num("seq", 1), by)
+	case "complete":
+		seq := num("seq", 1)
+		return s.apply(CompleteActivity{Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Epoch: num("epoch", 0), Result: arg("result", ""), Hash: "h"})
+	case "fail":
+		seq := num("seq", 1)
+		return s.apply(FailActivity{Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Failure: protocol.Failure{
+			Type: arg("type", "Oops"), Message: strings.TrimSpace(d.Input), NonRetryable: d.HasArg("non-retryable"),
+		}})
+	case "beat":
+		seq := num("seq", 1)
+		return s.apply(HeartbeatActivity{Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Beat: d.HasArg("user")})
+	case "return":
+		seq := num("seq", 1)
+		return s.apply(ReleaseActivity{Seq: seq, Delivery: num("delivery", s.delivery(seq)), Why: arg("why", "x"), Undone: d.HasArg("undone"), Lost: d.HasArg("lost")})
+	case "due":
+		if d.HasArg("seq") {
+			return s.apply(DueActivity{Seq: num("seq", 1)})
+		}
+		if d.HasArg("timer") {
+			return s.apply(FireTimer{Seq: num("timer", 1)})
+		}
+		return s.apply(Due{})
+	case "signal":
+		return s.apply(SignalRun{Name: arg("name", "go"), Value: arg("value", "")})
+	case "cancel":
+		return s.apply(EndRun{Reason: strings.TrimSpace(d.Input)})
+	case "terminate":
+		return s.apply(EndRun{Terminate: true, Reason: strings.TrimSpace(d.Input)})
+	case "request-cancellation":
+		return s.apply(RequestCancellation{})
+	case "repair":
+		return s.apply(Repair{})
+	case "advance":
+		by, err := time.ParseDuration(d.CmdArgs[0].Key)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		s.now = s.now.Add(by)
+		return ""
+	case "session":
+		return s.session(t, d, arg("id", ""), by, num("epoch", 0))
+	case "show":
+		return s.show()
+	}
+	d.Fatalf(t, "unknown command %s", d.Cmd)
+	return ""
+}
+
+func (s *stage) holder(by string, delivery int64) Holder {
+	return Holder{Owner: by, Delivery: delivery}
+}
+
+func (s *stage) taskDelivery() int64 {
+	if s.run.Task == nil {
+		return 1
+	}
+	return s.run.Task.Delivery
+}
+
+func (s *stage) delivery(seq int64) int64 {
+	a, _ := s.run.Activities.Get(seq)
+	return a.Delivery
+}
+
+func (s *stage) world() World {
+	w := World{Session: func(id string) *Session { return s.sessions[id] }}
+	for _, sess := range s.sessions {
+		if sess.WorkflowID == "wf" && !sess.Terminal {
+			w.Chain = append(w.Chain, sess)
+		}
+	}
+	return w
+}
+
+func (s *stage) apply(in Input) string {
+	before := s.run.Fork()
+	d, err := DecideRun(s.run, s.world(), in, s.now)
+	again, errAgain := DecideRun(s.run, s.world(), in, s.now)
+	if fmt.Sprint(err) != fmt.Sprint(errAgain) || short(d.Events) != short(again.Events) {
+		return "DECIDING TWICE DIFFERS\n"
+	}
+	if before.show() != s.run.show() {
+		return "THE DECISION CHANGED ITS RUN\n"
+	}
+	if err != nil {
+		return "refused: " + strings.ReplaceAll(err.Error(), testRun, "RUN") + "\n"
+	}
+	out := s.take(d)
+	if d.Answer.Refused != nil {
+		out += "refused: " + strings.ReplaceAll(d.Answer.Refused.Error(), testRun, "RUN") + "\n"
+	}
+	return out
+}
+
+func (s *stage) take(d Decision) string {
+	if s.run == nil || d.After == 0 {
+		s.run, s.history = d.Next, nil
+	} else {
+		s.run = merged(s.run, d.Next)
+	}
+	s.history = append(s.history, d.Events...)
+	out := short(d.Events)
+	for _, c := range d.Sessions {
+		sess := c.Session
+		s.sessions[sess.ID] = &sess
+		out += timeline(c)
+	}
+	if d.Continue != nil {
+		s.runs++
+		out += fmt.Sprintf("continues as run %d of %s, carrying %d signals\n", d.Continue.Number, d.Continue.Request.WorkflowType, len(d.Continue.Carry))
+		next := *d.Continue
+		next.RunID = testRun
+		out += s.take(DecideStart(next, s.now))
+	}
+	return out
+}
+
+func merged(base, fork *Run) *Run {
+	base.Merge(fork)
+	return base
+}
+
+func (s *stage) takeActivity(t *testing.T, d *datadriven.TestData, seq int64, by string) string {
+	a, ok := s.run.Activities.Get(seq)
+	if !ok || a.State != Ready {
+		return "not ready\n"
+	}
+	l := Lessee{Worker: s.worker(by), Counted: true}
+	for _, sess := range s.sessions {
+		if sess.HeldBy(by, s.now) {
+			l.Sessions++
+		}
+	}
+	if d.HasArg("incarnation") {
+		d.ScanArgs(t, "incarnation", &l.Worker.Incarnation)
+	}
+	sess := s.sessions[a.SessionID]
+	if v := Admit(Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess}, l, s.now); !v.OK {
+		return fmt.Sprintf("not admitted: %s: %s\n", v.Reason, v.Text)
+	}
+	leased, c, isNew := LeaseActivity(a, sess, l, 0, s.now)
+	s.run.Activities.Put(seq, leased)
+	out := fmt.Sprintf("attempt %d delivery %d", leased.Attempt, leased.Delivery)
+	if c != nil {
+		s.sessions[c.Session.ID] = &c.Session
+		out += fmt.Sprintf(" in session %s", shortID(c.Session.ID))
+		if isNew {
+			out += ", new"
+		}
+		return out + "\n" + timeline(*c)
+	}
+	return out + "\n"
+}
+
+func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epoch int64) string {
+	var in SessionInput
+	h := SessionHolder{Worker: by, Epoch: epoch}
+	outcome := ""
+	switch verb := d.CmdArgs[0].Key; verb {
+	case "create":
+		l := Lessee{Worker: s.worker(by), Counted: true}
+		in = CreateSession{Namespace: "default", Options: protocol.SessionOptions{SessionID: id}, Lessee: l, Outcome: &outcome}
+	case "renew":
+		in = RenewSession{SessionHolder: h}
+	case "heartbeat":
+		in = RenewSession{SessionHolder: h, Touch: true}
+	case "release":
+		in = ReleaseSession{SessionHolder: h, Why: "test"}
+	case "close":
+		in = CloseSession{SessionHolder: h}
+	case "due":
+		in = DueSession{}
+	case "cleanup":
+		in = CleanUp{Kept: s.now}
+	default:
+		d.Fatalf(t, "unknown session verb %s", verb)
+	}
+	if strings.HasPrefix(id, "#") {
+		id = testRun + "-" + id[1:]
+	}
+	c, err := DecideSession(s.sessions[id], in, s.now)
+	if err != nil {
+		return "refused: " + strings.ReplaceAll(err.Error(), testRun, "RUN") + "\n"
+	}
+	if c.Delete {
+		delete(s.sessions, id)
+	} else {
+		s.sessions[id] = &c.Session
+	}
+	out := outcome
+	if out != "" {
+		out += "\n"
+	}
+	return out + timeline(c) + describe(&c.Session, s.now)
+}
+
+func timeline(c SessionChange) string {
+	out := ""
+	for _, e := range c.Timeline {
+		out += fmt.Sprintf("  session %s %s", shortID(c.Session.ID), e.What)
+		if e.Worker != "" {
+			out += " by " + e.Worker
+		}
+		if e.Why != "" {
+			out += ": " + e.Why
+		}
+		out += "\n"
+	}
+	return out
+}
+
+func describe(s *Session, now time.Time) string {
+	out := fmt.Sprintf("session %s %s", shortID(s.ID), s.Status)
+	if s.Owner != "" {
+		out += " owner " + s.Owner
+	}
+	if s.Held(now) {
+		out += fmt.Sprintf(" until +%s", s.LeaseUntil.Sub(now))
+	}
+	return out + fmt.Sprintf(" active %d ready %d word %s\n", s.Active, s.Ready, s.Word(now))
+}
+
+func (s *stage) show() string {
+	out := s.run.show()
+	for _, id := range sortedKeys(s.sessions) {
+		out += describe(s.sessions[id], s.now)
+	}
+	return out
+}
+
+func (s *Run) show() string {
+	out := fmt.Sprintf("%s, %d events, command %d\n", s.Status, s.LastSeq, s.CommandSeq)
+	if t := s.Task; t != nil {
+		out += fmt.Sprintf("task %d %s delivery %d attempt %d for %s", t.Number, t.State, t.Delivery, t.Attempt, t.Cause.Kind)
+		if t.Problem != "" {
+			out += ": " + t.Problem
+		}
+		out += "\n"
+	}
+	for k, a := range s.Activities.All() {
+		out += fmt.Sprintf("activity %d %s %s delivery %d attempt %d", k, a.Type, a.State, a.Delivery, a.Attempt)
+		if a.Owner != "" {
+			out += " by " + a.Owner
+		}
+		out += "\n"
+	}
+	for k, t := range s.Timers.All() {
+		out += fmt.Sprintf("timer %d at %s\n", k, t.FireAt.Format("15:04:05"))
+	}
+	for k, w := range s.Waits.All() {
+		out += fmt.Sprintf("wait %d for %s, signal %d\n", k, w.Name, w.Signal)
+	}
+	for k, sig := range s.Signals.All() {
+		out += fmt.Sprintf("unseen signal %d %s\n", k, sig.Name)
+	}
+	return out
+}
+
+// check holds after every command: what folding the history gives is what the steps gave, but for leases.
+func (s *stage) check(t *testing.T) {
+	t.Helper()
+	if s.run == nil {
+		return
+	}
+	folded := &Run{Head: Head{Namespace: "default"}}
+	for i, e := range s.history {
+		if e.Seq != int64(i+1) {
+			t.Fatalf("event %d stands at place %d", e.Seq, i+1)
+		}
+		folded.Evolve(e)
+	}
+	got, want := folded.open(), s.run.open()
+	if got != want {
+		t.Fatalf("folding the history gives\n%s\nthe steps gave\n%s", got, want)
+	}
+}
+
+// open is what is open, without leases and tasks, which are not history.
+func (s *Run) open() string {
+	out := fmt.Sprintf("%s %d %d\n", s.Status, s.LastSeq, s.CommandSeq)
+	for k, a := range s.Activities.All() {
+		out += fmt.Sprintln("activity", k, a.Type, a.SessionID, a.Failures)
+	}
+	for k, tm := range s.Timers.All() {
+		out += fmt.Sprintln("timer", k, tm.FireAt)
+	}
+	for k, w := range s.Waits.All() {
+		out += fmt.Sprintln("wait", k, w.Name, w.Signal)
+	}
+	return out
+}
+
+func short(events []history.Event) string {
+	out := ""
+	for _, e := range events {
+		raw, _ := json.Marshal(e.Data)
+		var m map[string]any
+		_ = json.Unmarshal(raw, &m)
+		out += fmt.Sprintf("%d %s", e.Seq, e.Type())
+		for _, k := range []string{
+			"sequence", "command_sequence", "activity_type", "signal_name", "session_id", "target", "effect", "timeout_kind", "attempt_number",
+			"failure_category", "exception_type", "message", "reason", "closed_reason",
+		} {
+			if v, ok := m[k]; ok {
+				out += fmt.Sprintf(" %s=%v", k, v)
+			}
+		}
+		out += "\n"
+	}
+	return strings.ReplaceAll(out, testRun, "RUN")
+}
+
+func shortID(id string) string { return strings.ReplaceAll(id, testRun, "RUN") }
+
+func hash(d *datadriven.TestData) string { return "h" + d.Input }
+
+// commands reads one command a line: its type, then member=value pairs, values JSON or plain words.
+func commands(t *testing.T, d *datadriven.TestData) []protocol.Command {
+	var list []protocol.Command
+	for line := range strings.Lines(d.Input) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		m := map[string]any{"type": fields[0]}
+		for _, f := range fields[1:] {
+			k, v, _ := strings.Cut(f, "=")
+			var parsed any
+			if json.Unmarshal([]byte(v), &parsed) != nil {
+				parsed = strings.ReplaceAll(v, "RUN", testRun)
+			}
+			m[k] = parsed
+		}
+		raw, _ := json.Marshal(m)
+		var c protocol.Command
+		if err := json.Unmarshal(raw, &c); err != nil {
+			d.Fatalf(t, "%s: %v", line, err)
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+func sortedKeys(m map[string]*Session) []string {
+	var t Table[string, bool]
+	for k := range m {
+		t.Put(k, true)
+	}
+	return t.keys()
+}
