@@ -1,0 +1,136 @@
+import type { QueryClient } from "@tanstack/react-query";
+import { useSyncExternalStore } from "react";
+import { io, type Socket } from "socket.io-client";
+import type { History } from "./client";
+import { keys } from "./queries";
+import type { Hint } from "./types";
+
+export type LiveState = "connecting" | "live" | "reconnecting";
+
+/** How long hints gather before what they name is fetched again, so that a burst costs one request. */
+export const gatherMs = 250;
+/** How often pages are fetched again while there is no connection. */
+export const fallbackMs = 5000;
+
+/** The query keys a hint makes stale. A hint is only a hint: it may come twice, late or never. */
+export function staleKeys(hint: Hint): (readonly unknown[])[] {
+  switch (hint.kind) {
+    case "run": {
+      const of = hint.workflow_id ? [keys.runsOf(hint.workflow_id)] : [];
+      return [keys.run(hint.id), keys.runs, keys.overview, ...of];
+    }
+    case "session":
+      return [keys.session(hint.id), keys.sessions, keys.overview];
+    case "worker":
+      return [keys.workers, keys.overview];
+    default:
+      return []; // a newer app may hint at what this page does not show
+  }
+}
+
+/** Collects hints and invalidates what they name, each key once a gathering. */
+export class Gatherer {
+  private stale = new Map<string, readonly unknown[]>();
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    private readonly client: QueryClient,
+    private readonly wait = gatherMs,
+  ) {}
+
+  take(hint: Hint): void {
+    if (!hint || typeof hint.id !== "string") return;
+    for (const key of staleKeys(hint)) this.stale.set(JSON.stringify(key), key);
+    if (hint.kind === "run" && hint.last_seq !== undefined) {
+      const seen = this.client.getQueryData<History>(keys.history(hint.id))?.events.at(-1)?.sequence ?? 0;
+      if (hint.last_seq <= seen) {
+        // Something moved that leaves no event, like a lease: the view is stale, the history is not.
+        this.stale.delete(JSON.stringify(keys.run(hint.id)));
+        const view = [...keys.run(hint.id), "view"];
+        this.stale.set(JSON.stringify(view), view);
+      }
+    }
+    this.timer ??= setTimeout(() => this.flush(), this.wait);
+  }
+
+  flush(): void {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    const stale = [...this.stale.values()];
+    this.stale.clear();
+    for (const queryKey of stale) void this.client.invalidateQueries({ queryKey });
+  }
+}
+
+class Live {
+  private socket: Socket | undefined;
+  private retry: ReturnType<typeof setTimeout> | undefined;
+  private refusals = 0;
+  private listeners = new Set<() => void>();
+  state: LiveState = "connecting";
+
+  start(client: QueryClient): () => void {
+    const gatherer = new Gatherer(client);
+    const socket = io("/dashboard", {
+      path: "/api/socket.io",
+      transports: ["websocket", "polling"],
+      withCredentials: true,
+      reconnectionDelay: 500,
+      reconnectionDelayMax: 8000,
+    });
+    this.socket = socket;
+    let before = false;
+    socket.on("connect", () => {
+      this.refusals = 0;
+      this.set("live");
+      // What changed while nobody listened is unknown, so everything shown is fetched once.
+      if (before) void client.invalidateQueries();
+      before = true;
+    });
+    socket.on("disconnect", () => {
+      this.set("reconnecting");
+      this.again();
+    });
+    socket.on("connect_error", () => {
+      this.set(before ? "reconnecting" : "connecting");
+      this.again();
+    });
+    socket.on("hint", (hint: Hint) => gatherer.take(hint));
+    const poll = setInterval(() => {
+      if (this.state !== "live" && !document.hidden) void client.invalidateQueries({ predicate: (q) => q.queryKey[0] !== "me" });
+    }, fallbackMs);
+    return () => {
+      clearInterval(poll);
+      clearTimeout(this.retry);
+      socket.close();
+      this.socket = undefined;
+      this.set("connecting");
+    };
+  }
+
+  /** The library retries lost transports by itself, but not a refusal or a goodbye of the server: those are ours. */
+  private again(): void {
+    clearTimeout(this.retry);
+    const socket = this.socket;
+    if (!socket || socket.active) return;
+    const wait = Math.min(30_000, 1000 * 2 ** this.refusals++);
+    this.retry = setTimeout(() => socket.connect(), wait * (0.75 + Math.random() / 2));
+  }
+
+  private set(state: LiveState): void {
+    if (state === this.state) return;
+    this.state = state;
+    for (const fn of this.listeners) fn();
+  }
+
+  subscribe = (fn: () => void): (() => void) => {
+    this.listeners.add(fn);
+    return () => this.listeners.delete(fn);
+  };
+}
+
+export const live = new Live();
+
+export function useLive(): LiveState {
+  return useSyncExternalStore(live.subscribe, () => live.state);
+}

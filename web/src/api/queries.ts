@@ -1,0 +1,49 @@
+import { queryOptions } from "@tanstack/react-query";
+import { api, readHistory, type History, type RunFilter, type RunKey } from "./client";
+
+// Every key starts with what hints name, so that a hint invalidates by prefix.
+export const keys = {
+  me: ["me"] as const,
+  overview: ["overview"] as const,
+  runs: ["runs"] as const,
+  run: (id: string) => ["run", id] as const,
+  history: (id: string) => ["run", id, "history"] as const,
+  runsOf: (workflowId: string) => ["runs-of", workflowId] as const,
+  workers: ["workers"] as const,
+  sessions: ["sessions"] as const,
+  session: (id: string) => ["session", id] as const,
+};
+
+export const meQuery = queryOptions({ queryKey: keys.me, queryFn: api.me, retry: false, staleTime: Infinity });
+
+export const overviewQuery = queryOptions({ queryKey: keys.overview, queryFn: api.overview });
+
+export const runsQuery = (f: RunFilter) =>
+  queryOptions({ queryKey: [...keys.runs, f], queryFn: ({ signal }) => api.runs(f, signal), placeholderData: (before) => before });
+
+export const runQuery = (id: string) => queryOptions({ queryKey: [...keys.run(id), "view"], queryFn: ({ signal }) => api.run(id, signal) });
+
+export const historyQuery = (k: RunKey | undefined) =>
+  queryOptions({
+    queryKey: keys.history(k?.run_id ?? ""),
+    enabled: k !== undefined,
+    structuralSharing: false, // readHistory returns the very same value when nothing is new
+    queryFn: ({ client, queryKey, signal }) => {
+      const before = client.getQueryData<History>(queryKey);
+      return readHistory((token) => api.history(k!, token, signal), before);
+    },
+  });
+
+export const runsOfQuery = (k: RunKey | undefined) =>
+  queryOptions({ queryKey: keys.runsOf(k?.workflow_id ?? ""), enabled: k !== undefined, queryFn: () => api.runsOf(k!) });
+
+export const workersQuery = queryOptions({ queryKey: keys.workers, queryFn: api.workers });
+
+export const sessionsQuery = (status: string | undefined, after: string | undefined) =>
+  queryOptions({
+    queryKey: [...keys.sessions, { status, after }],
+    queryFn: () => api.sessions(status, after),
+    placeholderData: (before) => before,
+  });
+
+export const sessionQuery = (id: string) => queryOptions({ queryKey: keys.session(id), queryFn: () => api.session(id) });

@@ -1,0 +1,226 @@
+// Shapes of the API, as far as the dashboard reads them. Times are RFC 3339 in UTC with microseconds, or null.
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type Time = string | null;
+
+export interface RunView {
+  workflow_id: string;
+  run_id: string;
+  namespace: string;
+  workflow_type: string;
+  business_key: string | null;
+  status: string;
+  status_bucket: string;
+  is_terminal: boolean;
+  closed_reason: string | null;
+  task_queue: string;
+  run_number: number;
+  run_count: number;
+  is_current_run: boolean;
+  input?: Json;
+  output?: Json;
+  started_at: Time;
+  closed_at: Time;
+  last_progress_at: Time;
+  run_deadline_at?: Time;
+  execution_deadline_at?: Time;
+  wait_kind: string | null;
+  wait_reason: string | null;
+  memo?: Json;
+  search_attributes?: Json;
+  history_length: number;
+  failure?: Json;
+  error?: string | null;
+  blocked_reason?: string | null;
+  actions?: { can_signal: boolean; can_cancel: boolean; can_terminate: boolean };
+  pending?: Pending | null;
+}
+
+export interface Pending {
+  activities: PendingActivity[] | null;
+  timers: PendingTimer[] | null;
+  waits: PendingWait[] | null;
+  sessions: string[] | null;
+  workflow_task: PendingTask | null;
+}
+
+export interface PendingActivity {
+  sequence: number;
+  activity_execution_id: string;
+  activity_type: string;
+  task_queue: string;
+  state: "ready" | "delayed" | "leased";
+  attempt_number: number;
+  worker_id?: string;
+  session_id?: string;
+  session_epoch?: number;
+  scheduled_at: Time;
+  started_at: Time;
+  next_attempt_at: Time;
+  lease_expires_at: Time;
+  last_heartbeat_at: Time;
+  progress?: Json;
+  last_failure?: string;
+  why?: string;
+}
+
+export interface PendingTimer {
+  sequence: number;
+  timer_id: string;
+  fire_at: Time;
+}
+
+export interface PendingWait {
+  sequence: number;
+  signal_name: string;
+}
+
+export interface PendingTask {
+  task_id: string;
+  state: "ready" | "leased" | "quarantined";
+  workflow_task_attempt: number;
+  worker_id?: string;
+  lease_expires_at: Time;
+  why?: string;
+}
+
+export interface RunList {
+  workflows: RunView[] | null;
+  workflow_count: number;
+  next_page_token: string | null;
+}
+
+/** One run of a workflow id, as the list of its runs shows it. */
+export interface RunOfWorkflow {
+  run_id: string;
+  run_number: number;
+  workflow_type: string;
+  status: string;
+  closed_reason?: string | null;
+  started_at: Time;
+  closed_at: Time;
+}
+
+/** Payload members named arguments, result, output and value are base64; decoded holds the same members as plain JSON. */
+export interface HistoryEvent {
+  sequence: number;
+  event_type: string;
+  recorded_at?: Time;
+  timestamp?: Time;
+  workflow_task_id?: string;
+  payload: Record<string, Json> | null;
+  decoded?: Record<string, Json>;
+}
+
+export interface HistoryPage {
+  events: HistoryEvent[] | null;
+  next_page_token: string | null;
+}
+
+export interface WorkerView {
+  worker_id: string;
+  namespace: string;
+  task_queue: string;
+  task_queues: string[] | null;
+  runtime: string;
+  sdk_version?: string;
+  build_id: string | null;
+  release?: string;
+  incarnation?: string;
+  status: string;
+  gate?: string;
+  capabilities: string[] | null;
+  supported_workflow_types: string[] | null;
+  supported_activity_types: string[] | null;
+  max_concurrent_workflow_tasks: number;
+  max_concurrent_activity_tasks: number;
+  max_concurrent_worker_sessions: number;
+  session_settings?: { lease_ms: number; buffer_ms: number; idle_ms: number } | null;
+  last_heartbeat_at: Time;
+  registered_at: Time;
+  machine?: Record<string, Json> | null;
+  isolation?: Record<string, Json> | null;
+  task_slots?: Record<string, Json> | null;
+  active_leases: number;
+  held_sessions: number;
+}
+
+export interface SessionView {
+  session_id: string;
+  namespace: string;
+  door: string;
+  scope: string;
+  workflow_id?: string;
+  queue: string;
+  requirements: string[] | null;
+  status: string;
+  epoch: number;
+  lease_owner: string | null;
+  holder: { worker_id: string; status: string; last_heartbeat_at: Time; is_stale: boolean } | null;
+  lease_expires_at: Time;
+  ttl_expires_at: Time;
+  idle_seconds?: number;
+  closed_at: Time;
+  failure_reason: string | null;
+  lease_seconds: number;
+  max_concurrent_activities: number;
+  active_activity_count: number;
+  ready_activity_count: number;
+  release?: string;
+  last_activity_at: Time;
+  last_heartbeat_at: Time;
+  created_at: Time;
+  updated_at: Time;
+  waiting?: string;
+  timeline?: SessionEvent[] | null;
+}
+
+export interface SessionEvent {
+  at: Time;
+  what: string;
+  worker_id?: string;
+  epoch?: number;
+  why?: string;
+  task_id?: string;
+}
+
+export interface SessionList {
+  sessions: SessionView[] | null;
+  metrics?: Record<string, number>;
+  next_page_token?: string | null;
+}
+
+export interface Overview {
+  release: string;
+  app_id: string;
+  store: string;
+  uptime_seconds: number;
+  counts: {
+    runs: Record<string, number>;
+    sessions: Record<string, number>;
+    workers: Record<string, number>;
+  };
+  queues: QueueCount[] | null;
+}
+
+export interface QueueCount {
+  namespace: string;
+  queue: string;
+  kind: string;
+  ready: number;
+  leased: number;
+  delayed: number;
+  oldest_ready: Time;
+}
+
+export interface Me {
+  identity: string;
+  roles: string[] | null;
+}
+
+export interface Hint {
+  kind: "run" | "session" | "worker";
+  id: string;
+  workflow_id?: string;
+  last_seq?: number;
+}

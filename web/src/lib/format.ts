@@ -1,0 +1,57 @@
+import type { Json } from "../api/types";
+
+/** "1.4 GB", with decimal units as disks and invoices have them. */
+export function bytes(n: number): string {
+  if (!Number.isFinite(n) || n < 0) return "–";
+  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  let i = 0;
+  while (n >= 999.5 && i < units.length - 1) {
+    n /= 1000;
+    i++;
+  }
+  return `${i === 0 || n >= 99.5 ? Math.round(n) : n.toFixed(1)} ${units[i]}`;
+}
+
+/** "12,345". */
+export const count = (n: number): string => n.toLocaleString("en-US");
+
+/** An id whose middle may go: "01K9…4QZ-3". */
+export function shorten(id: string, most = 18): string {
+  if (id.length <= most) return id;
+  const head = Math.ceil((most - 1) / 2);
+  return `${id.slice(0, head)}…${id.slice(id.length - (most - 1 - head))}`;
+}
+
+/** A value on one line, cut after most characters. */
+export function preview(value: Json | undefined, most = 80): string {
+  if (value === undefined) return "";
+  const text = JSON.stringify(value);
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+export interface Piece {
+  kind: "key" | "string" | "number" | "word" | "plain";
+  text: string;
+}
+
+/** Cuts printed JSON into pieces to colour. Joined, they are the input again. */
+export function pieces(json: string): Piece[] {
+  const out: Piece[] = [];
+  const pattern = /("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|\b(true|false|null)\b/g;
+  let at = 0;
+  for (const m of json.matchAll(pattern)) {
+    if (m.index > at) out.push({ kind: "plain", text: json.slice(at, m.index) });
+    if (m[1] !== undefined) {
+      out.push({ kind: m[2] === undefined ? "string" : "key", text: m[1] });
+      if (m[2] !== undefined) out.push({ kind: "plain", text: m[2] });
+    } else out.push({ kind: m[3] !== undefined ? "number" : "word", text: m[0] });
+    at = m.index + m[0].length;
+  }
+  if (at < json.length) out.push({ kind: "plain", text: json.slice(at) });
+  return out;
+}
+
+/** The members of an object but for the named ones. */
+export function without<T extends object, K extends string>(from: T, ...names: K[]): Omit<T, K> {
+  return Object.fromEntries(Object.entries(from).filter(([n]) => !names.includes(n as K))) as Omit<T, K>;
+}

@@ -1,0 +1,62 @@
+import { useSyncExternalStore } from "react";
+import type { Zone } from "./time";
+
+// The reader's choices, kept in this browser.
+
+export type Theme = "light" | "dark" | "system";
+
+function read(name: string): string | null {
+  try {
+    return localStorage.getItem(`sojourn.${name}`);
+  } catch {
+    return null;
+  }
+}
+
+function write(name: string, value: string | null): void {
+  try {
+    if (value === null) localStorage.removeItem(`sojourn.${name}`);
+    else localStorage.setItem(`sojourn.${name}`, value);
+  } catch {
+    // Without storage a choice lasts until the page is left.
+  }
+}
+
+const listeners = new Set<() => void>();
+const subscribe = (fn: () => void) => {
+  listeners.add(fn);
+  return () => listeners.delete(fn);
+};
+const tell = () => listeners.forEach((fn) => fn());
+
+let zone: Zone = read("zone") === "utc" ? "utc" : "local";
+const chosen = read("theme");
+let theme: Theme = chosen === "dark" || chosen === "light" ? chosen : "system";
+
+const system = typeof matchMedia === "function" ? matchMedia("(prefers-color-scheme: dark)") : undefined;
+system?.addEventListener?.("change", apply);
+
+function apply(): void {
+  const dark = theme === "dark" || (theme === "system" && system?.matches === true);
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+  tell();
+}
+
+export function setZone(to: Zone): void {
+  zone = to;
+  write("zone", to);
+  tell();
+}
+
+export function toggleZone(): void {
+  setZone(zone === "utc" ? "local" : "utc");
+}
+
+export function setTheme(to: Theme): void {
+  theme = to;
+  write("theme", to === "system" ? null : to);
+  apply();
+}
+
+export const useZone = (): Zone => useSyncExternalStore(subscribe, () => zone);
+export const useTheme = (): Theme => useSyncExternalStore(subscribe, () => theme);

@@ -1,0 +1,52 @@
+import type { RunView } from "../api/types";
+
+export type Tone = "run" | "good" | "bad" | "warn" | "idle" | "stay";
+
+const tones: Record<string, Tone> = {
+  running: "run",
+  pending: "run",
+  waiting: "warn",
+  completed: "good",
+  continued: "good",
+  failed: "bad",
+  timed_out: "bad",
+  cancelled: "idle",
+  terminated: "idle",
+  active: "good",
+  draining: "warn",
+  mismatched: "bad",
+  stale: "idle",
+  closed: "idle",
+  expired: "warn",
+  orphaned: "warn",
+  unowned: "idle",
+  queued: "idle",
+  backoff: "warn",
+  held: "stay",
+  ended: "idle",
+};
+
+export const tone = (status: string): Tone => tones[status] ?? "idle";
+
+/** "timed_out" for people: "timed out". */
+export const words = (status: string): string => status.replaceAll("_", " ");
+
+/** The stored status of a run, from what the contract's routes make of it. */
+export function runStatus(r: { status: string; closed_reason?: string | null }): string {
+  if (r.closed_reason === "timed_out" || r.closed_reason === "continued") return r.closed_reason;
+  return r.status === "pending" || r.status === "waiting" ? "running" : r.status;
+}
+
+export const isOpen = (r: { status: string; closed_reason?: string | null }): boolean => runStatus(r) === "running";
+
+/** Why an open run does not move, in a few words, or "" while it does. */
+export function whyWaiting(r: RunView): string {
+  if (!isOpen(r)) return "";
+  if (r.blocked_reason) return r.blocked_reason;
+  if (r.wait_reason) return r.wait_reason;
+  if (r.status === "pending") return "waits for a worker to take it for the first time";
+  return r.wait_kind ? `waits for ${words(r.wait_kind)}` : "";
+}
+
+export const runStatuses = ["running", "completed", "failed", "timed_out", "cancelled", "terminated", "continued"];
+export const sessionStatuses = ["active", "expired", "orphaned", "failed", "closed"];

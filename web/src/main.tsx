@@ -1,0 +1,32 @@
+import "./app.css";
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { ApiError } from "./api/client";
+import { router } from "./router";
+import { Gate } from "./shell/Gate";
+import { TipProvider } from "./ui/Tip";
+
+const client = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 10_000,
+      // A refusal stays one however often it is asked; a lost connection may come back.
+      retry: (failures, error) => failures < 2 && (!(error instanceof ApiError) || error.status === 0 || error.status >= 500),
+      retryDelay: (n) => 400 * 2 ** n,
+    },
+  },
+});
+
+createRoot(document.getElementById("root")!).render(
+  <StrictMode>
+    <QueryClientProvider client={client}>
+      <TipProvider delay={120} closeDelay={0}>
+        <Gate>
+          <RouterProvider router={router} />
+        </Gate>
+      </TipProvider>
+    </QueryClientProvider>
+  </StrictMode>,
+);

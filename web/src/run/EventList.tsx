@@ -1,0 +1,148 @@
+import { useWindowVirtualizer } from "@tanstack/react-virtual";
+import { useLayoutEffect, useRef, useState } from "react";
+import type { HistoryEvent } from "../api/types";
+import { count } from "../lib/format";
+import { useZone } from "../lib/prefs";
+import type { Tone } from "../lib/status";
+import { clockTime, precise } from "../lib/time";
+import { Icon } from "../ui/Icon";
+import { JsonView } from "../ui/JsonView";
+import { Empty, Section } from "../ui/Page";
+import { eventName, eventTone, readable, since, summary } from "./summary";
+import { eventTime } from "./timeline";
+
+interface Props {
+  events: HistoryEvent[];
+  start: number;
+  total: number;
+  of: string | null; // the lane whose events alone are shown
+  onAll: () => void;
+  complete: boolean;
+}
+
+/** The history, one event a row, each opening to its payload. Only rows in sight are in the page. */
+export function EventList({ events, start, total, of, onAll, complete }: Props) {
+  const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
+  const list = useRef<HTMLDivElement>(null);
+  const [top, setTop] = useState(0);
+  useLayoutEffect(() => {
+    const measure = () => {
+      if (list.current) setTop(list.current.getBoundingClientRect().top + window.scrollY);
+    };
+    measure();
+    // Whatever grows above moves the list: the parts above it are in the same body.
+    const watch = typeof ResizeObserver === "undefined" ? undefined : new ResizeObserver(measure);
+    watch?.observe(document.body);
+    return () => watch?.disconnect();
+  }, []);
+  const rows = useWindowVirtualizer({
+    count: events.length,
+    estimateSize: () => 41,
+    getItemKey: (i) => events[i]!.sequence,
+    overscan: 16,
+    scrollMargin: top,
+  });
+  const toggle = (seq: number) => {
+    const next = new Set(open);
+    if (!next.delete(seq)) next.add(seq);
+    setOpen(next);
+  };
+  return (
+    <Section
+      title="Events"
+      aside={
+        <span className="flex min-h-7 items-center gap-2 text-[13px] text-soft">
+          {of === null ? (
+            count(total)
+          ) : (
+            <>
+              {count(events.length)} of {count(total)}, of {of}
+              <button type="button" className="btn h-7 px-2.5 text-[13px]" onClick={onAll}>
+                Show all
+              </button>
+            </>
+          )}
+        </span>
+      }
+    >
+      {events.length === 0 ? (
+        <Empty title="No events" />
+      ) : (
+        <div className="card overflow-hidden" data-events>
+          <div ref={list} className="relative" style={{ height: rows.getTotalSize() }} role="list" aria-label="Events of the history">
+            {rows.getVirtualItems().map((v) => {
+              const e = events[v.index]!;
+              return (
+                <div
+                  key={v.key}
+                  ref={rows.measureElement}
+                  data-index={v.index}
+                  role="listitem"
+                  className="absolute inset-x-0 top-0"
+                  style={{ transform: `translateY(${v.start - top}px)` }}
+                >
+                  <Row event={e} start={start} open={open.has(e.sequence)} onToggle={() => toggle(e.sequence)} first={v.index === 0} />
+                </div>
+              );
+            })}
+          </div>
+          {!complete && <p className="border-t border-line px-4 py-3 text-soft">The history is longer; its first {count(events.length)} events are shown.</p>}
+        </div>
+      )}
+    </Section>
+  );
+}
+
+const dots: Record<Tone, string> = {
+  run: "bg-run",
+  good: "bg-good",
+  bad: "bg-bad",
+  warn: "bg-warn",
+  idle: "bg-line-strong",
+  stay: "bg-stay",
+};
+
+interface RowProps {
+  event: HistoryEvent;
+  start: number;
+  open: boolean;
+  first: boolean;
+  onToggle: () => void;
+}
+
+function Row({ event: e, start, open, first, onToggle }: RowProps) {
+  const zone = useZone();
+  const stamp = e.recorded_at ?? e.timestamp ?? "";
+  return (
+    <div className={first ? "" : "border-t border-line"} data-event={e.event_type}>
+      <button
+        type="button"
+        data-nav
+        aria-expanded={open}
+        onClick={onToggle}
+        className="flex min-h-10 w-full items-center gap-3 px-3 py-1.5 text-left outline-none hover:bg-sunken focus-visible:outline-2 focus-visible:-outline-offset-2 focus-visible:outline-accent sm:px-4"
+      >
+        <span className={`text-faint transition-transform ${open ? "" : "-rotate-90"}`}>
+          <Icon name="down" size={14} />
+        </span>
+        <span className="w-7 shrink-0 text-right text-xs text-faint">{e.sequence}</span>
+        <span className={`size-2 shrink-0 rounded-full ${dots[eventTone(e.event_type)]}`} aria-hidden />
+        <span className="min-w-0 flex-1 sm:flex sm:items-baseline sm:gap-3">
+          <span className="block truncate font-medium sm:w-52 sm:shrink-0" title={e.event_type}>
+            {eventName(e.event_type)}
+          </span>
+          <span className="block min-w-0 flex-1 truncate text-soft">{summary(e)}</span>
+        </span>
+        <time className="shrink-0 text-right text-xs text-faint" dateTime={stamp} title={precise(stamp, zone)}>
+          <span className="hidden sm:inline">{clockTime(eventTime(e), zone)}</span>
+          <span className="inline-block w-16 text-right">{since(e, start)}</span>
+        </time>
+      </button>
+      {open && (
+        <div className="px-3 pb-3 sm:pl-20">
+          <JsonView value={readable(e)} what={`payload of event ${e.sequence}`} tall />
+        </div>
+      )}
+    </div>
+  );
+}

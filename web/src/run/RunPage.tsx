@@ -1,0 +1,200 @@
+import { useQueries, useQuery } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import type { Json, RunView, SessionEvent } from "../api/types";
+import { historyQuery, runQuery, runsOfQuery, sessionQuery } from "../api/queries";
+import { Length } from "../runs/RunsPage";
+import { isOpen, runStatus, words } from "../lib/status";
+import { count } from "../lib/format";
+import { Id } from "../ui/Copy";
+import { JsonView } from "../ui/JsonView";
+import { Fact, Failed, useTitle, Waiting } from "../ui/Page";
+import { Status } from "../ui/Status";
+import { When } from "../ui/When";
+import { Actions } from "./Actions";
+import { EventList } from "./EventList";
+import { buildTimeline, type Timeline } from "./timeline";
+import { TimelineView } from "./TimelineView";
+import { WhyWaiting } from "./WhyWaiting";
+
+const sessionsAsked = 8; // whose ownership is read beside the run; the others show what the history tells
+
+export function RunPage() {
+  const { runId } = useParams({ from: "/runs/$runId" });
+  const run = useQuery(runQuery(runId));
+  useTitle(run.data ? `${run.data.workflow_type} ${run.data.workflow_id}` : "Run");
+  if (run.isPending) return <Waiting rows={9} height={56} />;
+  if (!run.data) return <Failed error={run.error} retry={() => void run.refetch()} what="run" />;
+  return <Run key={runId} run={run.data} />;
+}
+
+function Run({ run }: { run: RunView }) {
+  const history = useQuery(historyQuery(run));
+  const [picked, setPicked] = useState<string | null>(null);
+  const events = useMemo(() => history.data?.events ?? [], [history.data]);
+  const timeline = useTimeline(run, events);
+  const lane = timeline.lanes.find((l) => l.id === picked);
+  const shown = useMemo(() => (lane ? events.filter((e) => lane.events.includes(e.sequence)) : events), [events, lane]);
+
+  return (
+    <>
+      <Header run={run} />
+      {isOpen(run) && <WhyWaiting run={run} />}
+      <Failure run={run} />
+      <Values run={run} />
+      {history.isPending ? (
+        <div className="mt-6">
+          <Waiting rows={5} height={32} />
+        </div>
+      ) : history.isError && !history.data ? (
+        <div className="mt-6">
+          <Failed error={history.error} retry={() => void history.refetch()} what="history" />
+        </div>
+      ) : (
+        <>
+          <TimelineView timeline={timeline} picked={picked} onPick={setPicked} />
+          <EventList
+            events={shown}
+            start={timeline.from}
+            total={Math.max(events.length, run.history_length ?? 0)}
+            of={lane ? lane.title : null}
+            onAll={() => setPicked(null)}
+            complete={history.data?.complete ?? true}
+          />
+        </>
+      )}
+    </>
+  );
+}
+
+function useTimeline(run: RunView, events: Parameters<typeof buildTimeline>[0]): Timeline {
+  const plain = useMemo(() => buildTimeline(events, run.pending), [events, run.pending]);
+  const ids = plain.lanes.filter((l) => l.kind === "session").map((l) => l.title);
+  const answers = useQueries({
+    queries: ids.slice(0, sessionsAsked).map((id) => ({ ...sessionQuery(id), retry: false })),
+    combine: (all) => all.map((a) => a.data?.session.timeline ?? null),
+  });
+  return useMemo(() => {
+    const ownership: Record<string, SessionEvent[]> = {};
+    answers.forEach((timeline, i) => {
+      const id = ids[i];
+      if (id && timeline) ownership[id] = timeline;
+    });
+    return Object.keys(ownership).length > 0 ? buildTimeline(events, run.pending, ownership) : plain;
+    // The ids follow from the events.
+  }, [answers, events, plain, run.pending]);
+}
+
+function Header({ run }: { run: RunView }) {
+  return (
+    <>
+      <nav aria-label="Breadcrumb" className="mb-2 text-[13px] text-faint">
+        <Link to="/" className="quiet text-soft">
+          Runs
+        </Link>{" "}
+        / <Link to="/" search={{ type: run.workflow_type }} className="quiet text-soft">{run.workflow_type}</Link>
+      </nav>
+      <div className="flex flex-wrap items-center gap-x-3 gap-y-2">
+        <h1 className="min-w-0 text-xl font-semibold tracking-tight break-words">{run.workflow_type}</h1>
+        <Status status={runStatus(run)} large />
+        <div className="ml-auto">
+          <Actions run={run} />
+        </div>
+      </div>
+      <dl className="card mt-4 grid grid-cols-2 gap-x-6 gap-y-4 p-4 md:grid-cols-4 xl:grid-cols-[repeat(2,minmax(0,1.6fr))_repeat(4,minmax(0,1fr))]">
+        <Fact name="Workflow id" wide>
+          <Id id={run.workflow_id} what="workflow id" />
+        </Fact>
+        <Fact name="Run id" wide>
+          <Id id={run.run_id} what="run id" />
+        </Fact>
+        <Fact name="Started">
+          <When value={run.started_at} form="both" />
+        </Fact>
+        <Fact name="Closed">
+          <When value={run.closed_at} form="both" />
+        </Fact>
+        <Fact name="Duration">
+          <Length run={run} />
+        </Fact>
+        <Fact name="Queue">
+          {run.task_queue}
+          {run.namespace && run.namespace !== "default" && <span className="text-faint"> in {run.namespace}</span>}
+        </Fact>
+        {run.business_key && (
+          <Fact name="Business key" wide>
+            <Id id={run.business_key} what="business key" />
+          </Fact>
+        )}
+      </dl>
+      {run.run_count > 1 && <Chain run={run} />}
+    </>
+  );
+}
+
+/** The runs of one workflow id, which continue one another. */
+function Chain({ run }: { run: RunView }) {
+  const runs = useQuery(runsOfQuery(run));
+  return (
+    <nav aria-label="Runs of this workflow" className="mt-3 flex items-center gap-1.5 overflow-x-auto text-[13px]">
+      <span className="mr-1 shrink-0 text-faint">
+        Run {run.run_number} of {count(run.run_count)}
+      </span>
+      {(runs.data?.runs ?? []).slice(0, 30).map((r) => (
+        <Link
+          key={r.run_id}
+          to="/runs/$runId"
+          params={{ runId: r.run_id }}
+          title={`${words(runStatus(r))}, ${r.run_id}`}
+          className={`grid h-7 min-w-7 shrink-0 place-items-center rounded-md border px-1.5 ${
+            r.run_id === run.run_id ? "border-accent bg-accent-soft text-accent" : "border-line text-soft hover:bg-card"
+          }`}
+        >
+          {r.run_number}
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+function Failure({ run }: { run: RunView }) {
+  if (isOpen(run)) return null;
+  const f = run.failure;
+  const message = run.error || (f && typeof f === "object" && !Array.isArray(f) && typeof f.message === "string" ? f.message : "");
+  if (!message && !f) return null;
+  const bad = run.status_bucket === "failed";
+  return (
+    <div className={`card mt-3 border-l-3 p-4 ${bad ? "border-l-bad" : "border-l-idle"}`}>
+      <p className={`font-medium break-words ${bad ? "text-bad" : ""}`}>{message || words(runStatus(run))}</p>
+      {f && (
+        <details className="mt-2">
+          <summary className="text-[13px] text-soft">Details</summary>
+          <div className="mt-2">
+            <JsonView value={f} what="failure" />
+          </div>
+        </details>
+      )}
+    </div>
+  );
+}
+
+function Values({ run }: { run: RunView }) {
+  const result = run.status === "completed" && run.closed_reason !== "continued";
+  return (
+    <div className="mt-3 grid gap-3 md:grid-cols-2">
+      <Value name="Input" value={run.input} none="No arguments" />
+      <Value name="Result" value={result ? run.output : undefined} none={isOpen(run) ? "Not yet" : "None"} />
+    </div>
+  );
+}
+
+function Value({ name, value, none }: { name: string; value: Json | undefined; none: string }) {
+  const empty = value === undefined || (name === "Input" && (value === null || (Array.isArray(value) && value.length === 0)));
+  return (
+    <section aria-label={name} className="card min-w-0 p-4">
+      <h2 className="label mb-1.5">{name}</h2>
+      {empty ? <p className="flex h-11 items-center text-soft">{none}</p> : <JsonView value={value} what={name.toLowerCase()} />}
+    </section>
+  );
+}
+

@@ -1,0 +1,114 @@
+import { duration, tickLabel, tickStep } from "../lib/time";
+import type { Timeline } from "./timeline";
+
+/** A stretch of the axis. Within one, time is even; a folded one stands for a long time in which nothing happened. */
+export interface Region {
+  from: number;
+  to: number;
+  x0: number; // 0 … 1
+  x1: number;
+  folded: boolean;
+}
+
+export interface Scale {
+  at: (t: number) => number; // 0 … 1, clamped
+  regions: Region[];
+  ticks: { x: number; label: string }[];
+}
+
+const foldedShare = 0.11; // of the width, for one folded stretch
+const foldedMost = 0.45; // for all of them together
+
+/** Where something begins or ends, in order. */
+function moments(t: Timeline, end: number): number[] {
+  const all = new Set([t.from, end]);
+  for (const l of t.lanes) {
+    for (const b of l.bars) {
+      all.add(b.from);
+      all.add(b.to ?? end);
+    }
+    for (const m of l.marks) all.add(m.at);
+  }
+  return [...all].filter((x) => x >= t.from && x <= end).sort((a, b) => a - b);
+}
+
+/** The length from which on a stretch dwarfs all shorter ones together, or Infinity. */
+function foldFrom(gaps: number[]): number {
+  let sum = 0;
+  for (const [i, g] of [...gaps].sort((a, b) => a - b).entries()) {
+    if (i >= 2 && g > 5 * sum && g >= 1000) return g;
+    sum += g;
+  }
+  return Infinity;
+}
+
+/** Whether folding would change how the timeline looks. */
+export function canFold(t: Timeline, now: number): boolean {
+  const points = moments(t, Math.max(t.to ?? now, t.from));
+  return foldFrom(points.slice(1).map((p, i) => p - points[i]!)) < Infinity;
+}
+
+/** Maps time to the width, evenly or with long idle stretches folded. marks is about how many ticks there is room for. */
+export function makeScale(t: Timeline, now: number, fold: boolean, marks: number): Scale {
+  const end = Math.max(t.to ?? now, t.from + 0.001);
+  const points = fold ? moments(t, end) : [t.from, end];
+  const limit = fold ? foldFrom(points.slice(1).map((p, i) => p - points[i]!)) : Infinity;
+  const spans: { from: number; to: number; folded: boolean }[] = [];
+  for (let i = 1; i < points.length; i++) {
+    const from = points[i - 1]!;
+    const to = points[i]!;
+    const folded = to - from >= limit;
+    const last = spans.at(-1);
+    if (last && !folded && !last.folded) last.to = to;
+    else spans.push({ from, to, folded });
+  }
+  const foldedCount = spans.filter((s) => s.folded).length;
+  const even = spans.filter((s) => !s.folded).reduce((sum, s) => sum + s.to - s.from, 0);
+  const share = foldedCount === 0 ? 0 : even === 0 ? 1 / foldedCount : Math.min(foldedShare, foldedMost / foldedCount);
+  const perMs = even === 0 ? 0 : (1 - share * foldedCount) / even;
+  let x = 0;
+  const regions = spans.map((s): Region => {
+    const x0 = x;
+    x += s.folded ? share : (s.to - s.from) * perMs;
+    return { ...s, x0, x1: x };
+  });
+  const last = regions.at(-1);
+  if (last) last.x1 = 1;
+  return { at: (time) => place(regions, time), regions, ticks: ticks(regions, t.from, marks) };
+}
+
+function place(regions: Region[], t: number): number {
+  let low = 0;
+  let high = regions.length - 1;
+  while (low < high) {
+    const mid = (low + high) >> 1;
+    if (t > regions[mid]!.to) low = mid + 1;
+    else high = mid;
+  }
+  const r = regions[low];
+  if (!r) return 0;
+  const f = r.to > r.from ? (t - r.from) / (r.to - r.from) : 0;
+  return r.x0 + Math.min(1, Math.max(0, f)) * (r.x1 - r.x0);
+}
+
+function ticks(regions: Region[], zero: number, marks: number): { x: number; label: string }[] {
+  const out: { x: number; label: string }[] = [];
+  for (const r of regions) {
+    if (r.folded) continue;
+    const width = r.x1 - r.x0;
+    const room = Math.floor(width * marks);
+    if (room < 1 && r !== regions[0]) continue;
+    const step = tickStep(r.to - r.from, Math.max(1, room));
+    for (let t = Math.ceil((r.from - zero) / step) * step; t <= r.to - zero; t += step) {
+      const at = place(regions, zero + t);
+      const before = out.at(-1);
+      // The last label would hang over the edge, and no two may touch.
+      if (at > 0.97 || (before && at - before.x < 0.7 / marks)) continue;
+      out.push({ x: at, label: tickLabel(t, step) });
+    }
+  }
+  return out;
+}
+
+/** What a folded stretch says of itself. */
+export const foldedLabel = (r: Region): string => duration(r.to - r.from);

@@ -1,0 +1,96 @@
+import type { HistoryEvent, Json } from "../api/types";
+import { preview } from "../lib/format";
+import type { Tone } from "../lib/status";
+import { duration, parseTime } from "../lib/time";
+
+const blobs = ["arguments", "result", "output", "value", "input"];
+
+/** The payload of an event for people: values as plain JSON in the place of their encoded form. */
+export function readable(e: HistoryEvent): Json {
+  const out: Record<string, Json> = {};
+  const decoded = e.decoded ?? {};
+  for (const [name, value] of Object.entries(e.payload ?? {})) {
+    if (name === "payload_codec" && Object.keys(decoded).length > 0) continue;
+    out[name] = blobs.includes(name) && name in decoded ? decoded[name]! : value;
+  }
+  for (const [name, value] of Object.entries(decoded)) if (!(name in out)) out[name] = value;
+  return out;
+}
+
+const bad = /(Failed|TimedOut)$/;
+const good = /(Completed|Fired|Applied)$/;
+
+export function eventTone(type: string): Tone {
+  if (bad.test(type)) return "bad";
+  if (good.test(type)) return "good";
+  if (/(Cancel|Terminat)/.test(type)) return "warn";
+  if (type.startsWith("Session")) return "stay";
+  if (type === "ActivityRetryScheduled") return "warn";
+  if (type.endsWith("Received") || type === "WorkflowStarted") return "run";
+  return "idle";
+}
+
+/** "ActivityRetryScheduled" as words: "Activity retry scheduled". */
+export function eventName(type: string): string {
+  const split = type.replace(/([a-z])([A-Z])/g, "$1 $2");
+  return split.charAt(0) + split.slice(1).toLowerCase();
+}
+
+/** What an event says, on one line. */
+export function summary(e: HistoryEvent): string {
+  const p = e.payload ?? {};
+  const d = e.decoded ?? {};
+  const s = (name: string) => (typeof p[name] === "string" ? (p[name] as string) : "");
+  const n = (name: string) => (typeof p[name] === "number" ? (p[name] as number) : 0);
+  const by = s("worker_id") ? ` on ${s("worker_id")}` : "";
+  const again = n("attempt_number") > 1 ? `, attempt ${n("attempt_number")}` : "";
+  const why = s("message") || s("reason") || s("timeout_kind").replaceAll("_", " ");
+  switch (e.event_type) {
+    case "WorkflowStarted":
+      return `${s("workflow_type")}${preview(d.arguments).replace(/^\[(.*)\]$/s, "($1)")}`;
+    case "ActivityScheduled":
+      return `${s("activity_type")}${preview(d.arguments).replace(/^\[(.*)\]$/s, "($1)")}${s("session_id") ? ` in session ${s("session_id")}` : ""}`;
+    case "ActivityCompleted":
+      return `${s("activity_type")}${by}${again}${"result" in d ? ` → ${preview(d.result)}` : ""}`;
+    case "ActivityRetryScheduled":
+      return `${s("activity_type")}${by}${again}: ${why}`;
+    case "ActivityFailed":
+    case "ActivityTimedOut":
+    case "ActivityCancelled":
+      return `${s("activity_type")}${by}${again}${why && `: ${why}`}`;
+    case "TimerScheduled":
+      return `${duration(n("delay_micros") ? n("delay_micros") / 1000 : n("delay_seconds") * 1000)}`;
+    case "TimerFired":
+    case "TimerCancelled":
+      return s("timer_id");
+    case "SignalReceived":
+    case "SignalApplied":
+      return `${s("signal_name")}${preview(d.value).replace(/^\[(.*)\]$/s, "($1)")}`;
+    case "SignalWaitOpened":
+      return s("signal_name");
+    case "SignalSent":
+      return `${s("signal_name")} to ${s("workflow_id")}`;
+    case "SideEffectRecorded":
+      return preview(d.result);
+    case "VersionMarkerRecorded":
+      return `${s("change_id")} → ${n("version")}`;
+    case "SessionStarted":
+      return s("session_id");
+    case "SessionEnded":
+      return `${s("session_id")} ${s("effect").replaceAll("_", " ")}`;
+    case "SessionRecovered":
+      return `${s("session_id")} by ${s("rebuild_activity")}`;
+    case "WorkflowCompleted":
+      return "output" in d ? `→ ${preview(d.output, 120)}` : "";
+    case "WorkflowContinuedAsNew":
+      return `in run ${n("continued_to_run_number")}`;
+    default:
+      return why || s("identity");
+  }
+}
+
+/** How long after the start an event was recorded: "+1.2 s". */
+export function since(e: HistoryEvent, start: number): string {
+  const at = parseTime(e.recorded_at ?? e.timestamp);
+  return at === null ? "" : `+${duration(Math.max(0, at - start))}`;
+}

@@ -1,0 +1,412 @@
+import type { HistoryEvent, Json, Pending, PendingActivity, SessionEvent } from "../api/types";
+import { parseTime } from "../lib/time";
+import { holds, type Hold } from "../sessions/ownership";
+
+// The timeline of a run, as data: lanes with bars and marks, made from history events and what is open now. Times are
+// milliseconds since the epoch. Nothing here draws.
+
+export type LaneKind = "run" | "session" | "activity" | "timer" | "wait";
+export type LaneState = "queued" | "running" | "backoff" | "waiting" | "held" | "completed" | "failed" | "timed_out" | "cancelled" | "ended";
+
+export interface Bar {
+  kind: "run" | "queued" | "attempt" | "backoff" | "timer" | "wait" | "hold";
+  from: number;
+  to: number | null; // null: still going on
+  outcome?: "completed" | "failed" | "timed_out" | "cancelled" | "lost";
+  attempt?: number;
+  worker?: string;
+  epoch?: number;
+  note?: string;
+}
+
+export interface Mark {
+  kind: "signal" | "lost" | "recovered" | "cancel" | "effect" | "version" | "repair";
+  at: number;
+  label: string;
+}
+
+export interface Lane {
+  id: string;
+  kind: LaneKind;
+  title: string;
+  detail: string;
+  depth: 0 | 1; // 1: an activity under its session
+  sequence: number;
+  state: LaneState;
+  from: number;
+  to: number | null;
+  bars: Bar[];
+  marks: Mark[];
+  events: number[]; // sequences of the events it was made of
+  attempts: number;
+  sessionId?: string;
+  worker?: string;
+  epoch?: number;
+  failure?: string;
+}
+
+export interface Timeline {
+  lanes: Lane[];
+  from: number;
+  to: number | null;
+}
+
+type Payload = Record<string, Json>;
+
+const text = (p: Payload, name: string): string => (typeof p[name] === "string" ? (p[name] as string) : "");
+const number = (p: Payload, name: string): number => (typeof p[name] === "number" ? (p[name] as number) : 0);
+
+/** When an event was recorded, whichever of its two names the answer used. */
+export function eventTime(e: HistoryEvent): number {
+  return parseTime(e.recorded_at ?? e.timestamp) ?? 0;
+}
+
+function sessionOf(p: Payload): string {
+  const options = p.worker_session;
+  const named = options && typeof options === "object" && !Array.isArray(options) ? text(options, "session_id") : "";
+  return text(p, "session_id") || named;
+}
+
+function lane(kind: LaneKind, id: string, title: string, at: number, sequence: number, state: LaneState): Lane {
+  return { id, kind, title, detail: "", depth: 0, sequence, state, from: at, to: null, bars: [], marks: [], events: [], attempts: 0 };
+}
+
+const terminals: Record<string, { state: LaneState; outcome: NonNullable<Bar["outcome"]> }> = {
+  ActivityCompleted: { state: "completed", outcome: "completed" },
+  ActivityFailed: { state: "failed", outcome: "failed" },
+  ActivityTimedOut: { state: "timed_out", outcome: "timed_out" },
+  ActivityCancelled: { state: "cancelled", outcome: "cancelled" },
+};
+
+const closings: Record<string, LaneState> = {
+  WorkflowCompleted: "completed",
+  WorkflowContinuedAsNew: "completed",
+  WorkflowFailed: "failed",
+  WorkflowTimedOut: "timed_out",
+  WorkflowCancelled: "cancelled",
+  WorkflowTerminated: "cancelled",
+};
+
+/** Builds the lanes of a run. ownership holds the ownership timelines of its sessions, as far as they are known. */
+export function buildTimeline(
+  events: HistoryEvent[],
+  pending: Pending | null | undefined,
+  ownership: Record<string, SessionEvent[]> = {},
+): Timeline {
+  const b = new Builder();
+  for (const e of events) b.event(e);
+  b.pending(pending);
+  return b.finish(ownership);
+}
+
+class Builder {
+  private readonly run = lane("run", "run", "run", 0, 0, "running");
+  private readonly lanes = new Map<string, Lane>();
+  private readonly sessions = new Map<string, Lane>();
+  private readonly ready = new Map<string, number>(); // since when an open activity waits for a worker
+
+  event(e: HistoryEvent): void {
+    const p = e.payload ?? {};
+    const at = eventTime(e);
+    const type = e.event_type;
+    if (this.run.from === 0) this.run.from = at;
+    if (type === "WorkflowStarted") {
+      this.run.title = text(p, "workflow_type") || "run";
+      this.run.events.push(e.sequence);
+    } else if (type in closings) {
+      this.run.state = closings[type]!;
+      this.run.to = at;
+      this.run.failure = text(p, "message") || text(p, "reason");
+      this.run.events.push(e.sequence);
+    } else if (type.startsWith("Activity")) this.activity(e, p, at);
+    else if (type.startsWith("Timer")) this.timer(e, p, at);
+    else if (type.startsWith("Session")) this.session(e, p, at);
+    else if (type.startsWith("Signal")) this.signal(e, p, at);
+    else this.note(e, p, at);
+  }
+
+  private activity(e: HistoryEvent, p: Payload, at: number): void {
+    if (e.event_type === "ActivityCancelRequested") {
+      const target = this.lanes.get(`activity ${number(p, "target")}`);
+      target?.marks.push({ kind: "cancel", at, label: `cancel asked: ${text(p, "effect")}` });
+      target?.events.push(e.sequence);
+      return;
+    }
+    const id = `activity ${number(p, "sequence")}`;
+    if (e.event_type === "ActivityScheduled") {
+      const l = lane("activity", id, text(p, "activity_type"), at, number(p, "sequence"), "queued");
+      const session = sessionOf(p);
+      if (session) {
+        l.sessionId = session;
+        l.depth = 1;
+        this.sessionLane(session, at, number(p, "sequence"));
+      }
+      l.events.push(e.sequence);
+      this.ready.set(id, at);
+      this.lanes.set(id, l);
+      return;
+    }
+    const l = this.lanes.get(id);
+    if (!l) return; // its beginning is on a page that was not read
+    l.events.push(e.sequence);
+    const started = parseTime(text(p, "started_at"));
+    const since = this.ready.get(id) ?? l.from;
+    l.attempts = Math.max(l.attempts, number(p, "attempt_number"));
+    this.lost(l, p);
+    const terminal = terminals[e.event_type];
+    const retry = e.event_type === "ActivityRetryScheduled";
+    if (!terminal && !retry) return;
+    if (started !== null) {
+      if (started > since) l.bars.push({ kind: "queued", from: since, to: started });
+      const outcome = terminal ? terminal.outcome : text(p, "timeout_kind") ? "timed_out" : "failed";
+      l.bars.push(attempt(p, Math.max(since, started), at, outcome));
+      if (text(p, "worker_id")) l.worker = text(p, "worker_id");
+      if (number(p, "session_epoch")) l.epoch = number(p, "session_epoch");
+    } else {
+      l.bars.push({ kind: "queued", from: since, to: at });
+    }
+    if (retry) {
+      const next = parseTime(text(p, "retry_available_at")) ?? at;
+      if (next > at) l.bars.push({ kind: "backoff", from: at, to: next, note: text(p, "message") });
+      this.ready.set(id, Math.max(at, next));
+      l.failure = text(p, "message");
+      l.state = "backoff";
+    } else if (terminal) {
+      l.state = terminal.state;
+      l.to = at;
+      if (terminal.state === "completed") delete l.failure;
+      else l.failure = text(p, "message") || text(p, "reason") || text(p, "timeout_kind") || l.failure || "";
+    }
+  }
+
+  private lost(l: Lane, p: Payload): void {
+    const all = Array.isArray(p.lost_deliveries) ? p.lost_deliveries : [];
+    for (const one of all) {
+      if (!one || typeof one !== "object" || Array.isArray(one)) continue;
+      const at = parseTime(text(one, "at"));
+      if (at === null) continue;
+      const label = `delivery ${number(one, "delivery")} lost by ${text(one, "worker_id") || "a worker"}: ${text(one, "why").replaceAll("_", " ")}`;
+      if (!l.marks.some((m) => m.kind === "lost" && m.at === at)) l.marks.push({ kind: "lost", at, label });
+    }
+  }
+
+  private timer(e: HistoryEvent, p: Payload, at: number): void {
+    if (e.event_type === "TimerCancelRequested") {
+      this.lanes.get(`timer ${number(p, "target")}`)?.events.push(e.sequence);
+      return;
+    }
+    // A wait's own time-out shares the wait's sequence; it is no lane of its own.
+    if (text(p, "timer_kind")) return;
+    const id = `timer ${number(p, "sequence")}`;
+    if (e.event_type === "TimerScheduled") {
+      const l = lane("timer", id, "timer", at, number(p, "sequence"), "waiting");
+      const micros = number(p, "delay_micros");
+      l.detail = String(micros ? micros / 1000 : number(p, "delay_seconds") * 1000);
+      l.events.push(e.sequence);
+      l.bars.push({ kind: "timer", from: at, to: null });
+      this.lanes.set(id, l);
+      return;
+    }
+    const l = this.lanes.get(id);
+    if (!l) return;
+    const fired = e.event_type === "TimerFired";
+    l.events.push(e.sequence);
+    l.state = fired ? "completed" : "cancelled";
+    l.to = at;
+    const bar = l.bars[0];
+    if (bar) Object.assign(bar, { to: at, outcome: fired ? "completed" : "cancelled" });
+  }
+
+  private signal(e: HistoryEvent, p: Payload, at: number): void {
+    const name = text(p, "signal_name");
+    const id = `wait ${number(p, "sequence")}`;
+    switch (e.event_type) {
+      case "SignalWaitOpened": {
+        const l = lane("wait", id, name, at, number(p, "sequence"), "waiting");
+        l.events.push(e.sequence);
+        l.bars.push({ kind: "wait", from: at, to: null });
+        this.lanes.set(id, l);
+        return;
+      }
+      case "SignalReceived": {
+        const waiting = [...this.lanes.values()].find((l) => l.kind === "wait" && l.to === null && l.title === name && !l.marks.length);
+        const mark: Mark = { kind: "signal", at, label: `signal ${name} received` };
+        (waiting ?? this.run).marks.push(mark);
+        (waiting ?? this.run).events.push(e.sequence);
+        return;
+      }
+      case "SignalApplied": {
+        const l = this.lanes.get(id);
+        if (!l) return;
+        // The wait ended when its signal came; the event is written once the code has seen it.
+        const came = l.marks.find((m) => m.kind === "signal")?.at ?? at;
+        l.events.push(e.sequence);
+        l.state = "completed";
+        l.to = came;
+        const bar = l.bars[0];
+        if (bar) Object.assign(bar, { to: came, outcome: "completed" });
+        return;
+      }
+      default:
+        this.run.marks.push({ kind: "signal", at, label: `signal ${name} sent to ${text(p, "workflow_id")}` });
+        this.run.events.push(e.sequence);
+    }
+  }
+
+  private session(e: HistoryEvent, p: Payload, at: number): void {
+    const l = this.sessionLane(text(p, "session_id"), at, number(p, "command_sequence"));
+    l.events.push(e.sequence);
+    if (e.event_type === "SessionEnded" && l.to === null) {
+      l.to = at;
+      l.state = "ended";
+    }
+    if (e.event_type === "SessionRecovered") {
+      const label = `state rebuilt by ${text(p, "rebuild_activity")}${text(p, "cause") ? `: ${text(p, "cause")}` : ""}`;
+      l.marks.push({ kind: "recovered", at, label });
+      this.lanes.get(`activity ${number(p, "command_sequence")}`)?.marks.push({ kind: "recovered", at, label });
+    }
+  }
+
+  private sessionLane(id: string, at: number, sequence: number): Lane {
+    let l = this.sessions.get(id);
+    if (!l) {
+      l = lane("session", `session ${id}`, id, at, sequence, "held");
+      l.sessionId = id;
+      this.sessions.set(id, l);
+    }
+    return l;
+  }
+
+  private note(e: HistoryEvent, p: Payload, at: number): void {
+    const notes: Record<string, [Mark["kind"], string]> = {
+      SideEffectRecorded: ["effect", "value recorded"],
+      VersionMarkerRecorded: ["version", `${text(p, "change_id")} goes by version ${number(p, "version")}`],
+      CancelRequested: ["cancel", `cancelled by ${text(p, "identity") || "an operator"}`],
+      TerminateRequested: ["cancel", `terminated by ${text(p, "identity") || "an operator"}`],
+      WorkflowCancellationRequested: ["cancel", "asked to come to an end"],
+      RepairRequested: ["repair", "repaired"],
+    };
+    const found = notes[e.event_type];
+    if (!found) return;
+    this.run.marks.push({ kind: found[0], at, label: found[1] });
+    this.run.events.push(e.sequence);
+  }
+
+  /** What is open now has no events yet beyond its beginning: the live attempt, the back-off it waits for. */
+  pending(p: Pending | null | undefined): void {
+    for (const a of p?.activities ?? []) this.open(a);
+    for (const t of p?.timers ?? []) {
+      const l = this.lanes.get(`timer ${t.sequence}`);
+      const bar = l?.bars[0];
+      if (bar && bar.to === null && t.fire_at) bar.note = t.fire_at;
+    }
+  }
+
+  private open(a: PendingActivity): void {
+    const id = `activity ${a.sequence}`;
+    const l = this.lanes.get(id);
+    if (!l || l.to !== null) return;
+    const since = this.ready.get(id) ?? l.from;
+    const started = parseTime(a.started_at);
+    l.attempts = Math.max(l.attempts, a.attempt_number);
+    if (a.last_failure) l.failure = a.last_failure;
+    if (a.state === "leased" && started !== null) {
+      if (started > since) l.bars.push({ kind: "queued", from: since, to: started });
+      const bar: Bar = { kind: "attempt", from: Math.max(started, since), to: null, attempt: a.attempt_number };
+      if (a.worker_id) bar.worker = l.worker = a.worker_id;
+      if (a.session_epoch) bar.epoch = l.epoch = a.session_epoch;
+      l.bars.push(bar);
+      l.state = "running";
+      return;
+    }
+    this.ready.delete(id);
+    if (a.state !== "delayed") l.bars.push(bare(a.why, since));
+    l.state = a.state === "delayed" ? "backoff" : "queued";
+    if (a.why) l.detail = a.why;
+  }
+
+  finish(ownership: Record<string, SessionEvent[]>): Timeline {
+    const end = this.run.to;
+    this.run.bars.push({ kind: "run", from: this.run.from, to: end, ...(end !== null && { outcome: outcomeOf(this.run.state) }) });
+    for (const l of this.lanes.values()) {
+      // An open activity nobody told us more about waits; whatever a closed run left open ended with it.
+      if (l.to === null && l.kind === "activity" && !l.bars.some((b) => b.to === null) && this.ready.has(l.id)) {
+        l.bars.push({ kind: "queued", from: this.ready.get(l.id)!, to: null });
+      }
+      if (end !== null && l.to === null) {
+        l.to = end;
+        l.state = "cancelled";
+        for (const b of l.bars) if (b.to === null) b.to = end;
+      }
+    }
+    for (const s of this.sessions.values()) this.hold(s, ownership[s.title] ?? [], end);
+    return { lanes: this.order(), from: this.run.from, to: end };
+  }
+
+  private hold(s: Lane, timeline: SessionEvent[], end: number | null): void {
+    const members = [...this.lanes.values()].filter((l) => l.sessionId === s.title);
+    if (s.to === null && end !== null) {
+      s.to = Math.max(s.from, end);
+      s.state = "ended";
+    }
+    const attempts = members.flatMap((l) => l.bars).filter((b) => b.kind === "attempt");
+    const known = holds(timeline);
+    const spans = known.length > 0 ? known : guess(attempts, s.to);
+    for (const h of spans) {
+      const from = Math.max(h.from, s.from);
+      const to = h.to === null ? s.to : s.to === null ? h.to : Math.min(h.to, s.to);
+      if (to !== null && to < from) continue;
+      const bar: Bar = { kind: "hold", from, to, worker: h.worker, epoch: h.epoch };
+      if (h.ended) bar.note = h.ended.replaceAll("_", " ");
+      s.bars.push(bar);
+    }
+    const last = s.bars.at(-1);
+    if (last?.worker) s.worker = last.worker;
+    if (last?.epoch) s.epoch = last.epoch;
+    if (s.to === null) s.state = last && last.to === null ? "held" : "waiting";
+  }
+
+  /** By first event, activities of a session right under it. */
+  private order(): Lane[] {
+    const tops = [...this.lanes.values()].filter((l) => l.depth === 0);
+    const all = [...tops, ...this.sessions.values()].sort((a, b) => a.from - b.from || a.sequence - b.sequence || rank(a) - rank(b));
+    const out: Lane[] = [this.run];
+    for (const l of all) {
+      out.push(l);
+      if (l.kind === "session") out.push(...[...this.lanes.values()].filter((m) => m.depth === 1 && m.sessionId === l.title));
+    }
+    for (const l of out) l.bars.sort((a, b) => a.from - b.from);
+    return out;
+  }
+}
+
+const rank = (l: Lane) => (l.kind === "session" ? 0 : 1);
+
+function bare(why: string | undefined, from: number): Bar {
+  return why ? { kind: "queued", from, to: null, note: why } : { kind: "queued", from, to: null };
+}
+
+function outcomeOf(s: LaneState): NonNullable<Bar["outcome"]> {
+  return s === "failed" || s === "timed_out" || s === "cancelled" ? s : "completed";
+}
+
+function attempt(p: Payload, from: number, to: number, outcome: NonNullable<Bar["outcome"]>): Bar {
+  const bar: Bar = { kind: "attempt", from, to: Math.max(from, to), outcome, attempt: number(p, "attempt_number") || 1 };
+  if (text(p, "worker_id")) bar.worker = text(p, "worker_id");
+  if (number(p, "session_epoch")) bar.epoch = number(p, "session_epoch");
+  if (outcome !== "completed" && text(p, "message")) bar.note = text(p, "message");
+  return bar;
+}
+
+/** Without an ownership timeline: a worker holds a session from its first attempt under an epoch until the next epoch begins. */
+function guess(attempts: Bar[], end: number | null): Hold[] {
+  const out: Hold[] = [];
+  for (const a of [...attempts].sort((x, y) => x.from - y.from)) {
+    const last = out.at(-1);
+    const epoch = a.epoch ?? last?.epoch ?? 0;
+    if (last && last.worker === (a.worker ?? "") && last.epoch === epoch) continue;
+    if (last) last.to = Math.max(last.from, a.from);
+    out.push({ worker: a.worker ?? "", epoch, from: a.from, to: end });
+  }
+  return out;
+}

@@ -1,0 +1,226 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useEffect, useRef, useState } from "react";
+import { overviewQuery, runsQuery, workersQuery } from "../api/queries";
+import type { RunView } from "../api/types";
+import { useNow } from "../lib/clock";
+import { count, without } from "../lib/format";
+import { isOpen, runStatus, runStatuses, whyWaiting, words } from "../lib/status";
+import { duration, parseTime } from "../lib/time";
+import { Icon } from "../ui/Icon";
+import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
+import { Pager } from "../ui/Pager";
+import { Status } from "../ui/Status";
+import { When } from "../ui/When";
+
+export function RunsPage() {
+  useTitle("Runs");
+  const search = useSearch({ from: "/" });
+  const runs = useQuery(runsQuery(search));
+  const rows = runs.data?.workflows ?? [];
+  const filtered = Boolean(search.status || search.type || search.q);
+  return (
+    <>
+      <Heading title="Runs">
+        <Filters types={typesOf(rows)} />
+      </Heading>
+      <StatusTabs current={search.status} />
+      <div className="mt-3" aria-busy={runs.isFetching}>
+        {runs.isPending ? (
+          <Waiting rows={10} height={57} />
+        ) : runs.isError && !runs.data ? (
+          <Failed error={runs.error} retry={() => void runs.refetch()} what="list of runs" />
+        ) : rows.length === 0 ? (
+          filtered ? (
+            <Empty title="No run matches">
+              <Link to="/" className="btn mt-4">
+                Show all runs
+              </Link>
+            </Empty>
+          ) : (
+            <Empty title="No runs yet">
+              Start a workflow with the client library, the API or <code className="font-mono text-[13px]">sojourn dev</code>, and it appears here.
+            </Empty>
+          )
+        ) : (
+          <Table rows={rows} />
+        )}
+      </div>
+      <Pager next={runs.data?.next_page_token ?? null} after={search.after} />
+    </>
+  );
+}
+
+const typesOf = (rows: RunView[]) => rows.map((r) => r.workflow_type);
+
+function Table({ rows }: { rows: RunView[] }) {
+  return (
+    <div className="card overflow-hidden">
+      <table className="w-full table-fixed text-left">
+        <thead>
+          <tr className="border-b border-line text-xs text-faint [&>th]:px-3 [&>th]:py-2 [&>th]:font-normal sm:[&>th]:px-4">
+            <th className="w-30 sm:w-36">Status</th>
+            <th>Workflow</th>
+            <th className="hidden w-36 lg:table-cell">Queue</th>
+            <th className="hidden w-28 text-right sm:table-cell">Duration</th>
+            <th className="w-26 sm:w-40">Started</th>
+          </tr>
+        </thead>
+        <tbody className="divide-y divide-line">
+          {rows.map((r) => (
+            <Row key={r.run_id} run={r} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Row({ run: r }: { run: RunView }) {
+  const why = whyWaiting(r);
+  return (
+    <tr className="relative h-[57px] hover:bg-sunken [&>td]:px-3 [&>td]:py-2 sm:[&>td]:px-4">
+      <td>
+        <Status status={runStatus(r)} />
+      </td>
+      <td className="min-w-0">
+        <Link
+          to="/runs/$runId"
+          params={{ runId: r.run_id }}
+          data-nav
+          data-run={r.run_id}
+          className="block truncate font-medium outline-none after:absolute after:inset-0 focus-visible:after:rounded-lg focus-visible:after:outline-2 focus-visible:after:-outline-offset-2 focus-visible:after:outline-accent"
+        >
+          {r.workflow_type}
+          {r.run_number > 1 && <span className="ml-2 text-xs font-normal text-faint">run {r.run_number}</span>}
+        </Link>
+        <div className="flex min-w-0 gap-2 text-xs text-faint">
+          <code className="truncate font-mono" title={r.workflow_id}>
+            {r.workflow_id}
+          </code>
+          {why && (
+            <span className="hidden min-w-0 flex-1 truncate text-warn md:inline" title={why}>
+              {why}
+            </span>
+          )}
+        </div>
+      </td>
+      <td className="hidden truncate text-soft lg:table-cell">{r.task_queue}</td>
+      <td className="hidden text-right text-soft sm:table-cell">
+        <Length run={r} />
+      </td>
+      <td>
+        <When value={r.started_at} form="both" />
+      </td>
+    </tr>
+  );
+}
+
+/** How long a run took, or takes by now. */
+export function Length({ run: r }: { run: RunView }) {
+  const now = useNow(isOpen(r));
+  const from = parseTime(r.started_at);
+  const to = parseTime(r.closed_at) ?? (isOpen(r) ? now : null);
+  if (from === null || to === null) return <>–</>;
+  return <span className="whitespace-nowrap">{duration(Math.max(0, to - from))}</span>;
+}
+
+function StatusTabs({ current }: { current: string | undefined }) {
+  const search = useSearch({ from: "/" });
+  const overview = useQuery(overviewQuery);
+  const counts = overview.data?.counts.runs;
+  const total = counts && Object.values(counts).reduce((a, b) => a + b, 0);
+  const tab = (status: string | undefined, n: number | undefined) => {
+    const on = current === status;
+    return (
+      <Link
+        key={status ?? "all"}
+        to="/"
+        search={{ ...without(search, "after", "status"), ...(status && { status }) }}
+        aria-current={on ? "true" : undefined}
+        className={`flex h-8 shrink-0 items-center gap-2 rounded-full border px-3 text-[13px] ${
+          on ? "border-accent bg-accent-soft font-medium text-accent" : "border-line text-soft hover:bg-card hover:text-ink"
+        }`}
+      >
+        {status ? words(status) : "all"}
+        <span className={`min-w-4 text-right text-xs ${on ? "" : "text-faint"}`}>{n === undefined ? "" : count(n)}</span>
+      </Link>
+    );
+  };
+  return (
+    <nav aria-label="Status" className="-mx-1 flex gap-1.5 overflow-x-auto px-1 py-1">
+      {tab(undefined, total)}
+      {runStatuses.map((s) => tab(s, counts && (counts[s] ?? 0)))}
+    </nav>
+  );
+}
+
+function Filters({ types }: { types: string[] }) {
+  const search = useSearch({ from: "/" });
+  const workers = useQuery(workersQuery);
+  const known = [...new Set([...(workers.data?.workers ?? []).flatMap((w) => w.supported_workflow_types ?? []), ...types])].sort();
+  return (
+    <div className="flex w-full flex-wrap gap-2 sm:w-auto">
+      <FilterField name="type" label="Workflow type" placeholder="Any type" value={search.type} options={known} className="w-36 flex-1 sm:w-44 sm:flex-none" />
+      <FilterField name="q" label="Search workflow ids and business keys" placeholder="Search ids" value={search.q} className="w-44 flex-1 sm:w-64 sm:flex-none" />
+    </div>
+  );
+}
+
+interface FieldProps {
+  name: "type" | "q";
+  label: string;
+  placeholder: string;
+  value: string | undefined;
+  options?: string[];
+  className: string;
+}
+
+/** A filter that applies shortly after the typing stops. */
+function FilterField({ name, label, placeholder, value, options, className }: FieldProps) {
+  const navigate = useNavigate({ from: "/" });
+  const search = useSearch({ from: "/" });
+  const [draft, setDraft] = useState(value ?? "");
+  const typed = useRef(false);
+  useEffect(() => {
+    if (!typed.current) setDraft(value ?? "");
+  }, [value]);
+  useEffect(() => {
+    if (!typed.current) return;
+    const t = setTimeout(() => {
+      typed.current = false;
+      const text = draft.trim();
+      void navigate({ search: { ...without(search, "after", name), ...(text && { [name]: text }) }, replace: true });
+    }, 250);
+    return () => clearTimeout(t);
+  }, [draft, name, navigate, search]);
+  return (
+    <div className={`relative ${className}`}>
+      {name === "q" && (
+        <span className="pointer-events-none absolute top-1/2 left-2.5 -translate-y-1/2 text-faint">
+          <Icon name="search" size={15} />
+        </span>
+      )}
+      <input
+        type="search"
+        aria-label={label}
+        placeholder={placeholder}
+        value={draft}
+        list={options ? `known-${name}` : undefined}
+        {...(name === "q" && { "data-search": true })}
+        onChange={(e) => {
+          typed.current = true;
+          setDraft(e.target.value);
+        }}
+        className={`field ${name === "q" ? "pl-8" : ""}`}
+      />
+      {options && (
+        <datalist id={`known-${name}`}>
+          {options.map((o) => (
+            <option key={o} value={o} />
+          ))}
+        </datalist>
+      )}
+    </div>
+  );
+}

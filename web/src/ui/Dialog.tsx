@@ -1,0 +1,32 @@
+import { Dialog as Base } from "@base-ui/react/dialog";
+import type { ReactNode } from "react";
+import { Icon } from "./Icon";
+
+interface Props {
+  open: boolean;
+  onClose: () => void;
+  title: string;
+  description?: string;
+  children: ReactNode;
+}
+
+/** A dialog over the page; it keeps the focus and gives it back, Escape closes it. */
+export function Dialog({ open, onClose, title, description, children }: Props) {
+  return (
+    <Base.Root open={open} onOpenChange={(now) => !now && onClose()}>
+      <Base.Portal>
+        <Base.Backdrop className="fixed inset-0 z-40 bg-black/35 backdrop-blur-[1px] dark:bg-black/60" />
+        <Base.Popup className="fixed top-[12vh] left-1/2 z-50 max-h-[80vh] w-[min(30rem,calc(100vw-2rem))] -translate-x-1/2 overflow-y-auto rounded-xl border border-line bg-raised p-5 shadow-card">
+          <div className="flex items-start justify-between gap-4">
+            <Base.Title className="text-base font-semibold">{title}</Base.Title>
+            <Base.Close aria-label="Close" className="-mt-1 -mr-1 grid size-7 place-items-center rounded-md text-faint hover:bg-sunken hover:text-ink">
+              <Icon name="close" />
+            </Base.Close>
+          </div>
+          {description && <Base.Description className="mt-1 text-soft">{description}</Base.Description>}
+          <div className="mt-4">{children}</div>
+        </Base.Popup>
+      </Base.Portal>
+    </Base.Root>
+  );
+}

@@ -1,0 +1,43 @@
+import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { without } from "../lib/format";
+import { Icon } from "./Icon";
+
+/** Newer and older pages of a list whose page token lives in the address as "after". */
+export function Pager({ next, after }: { next: string | null; after: string | undefined }) {
+  const navigate = useNavigate();
+  // Tokens only lead onwards, so the way back is what we came by. After a reload it is short: back means the newest page.
+  const [way, setWay] = useState<(string | undefined)[]>([]);
+  const go = (token: string | undefined) =>
+    void navigate({
+      to: ".",
+      search: ((before: Record<string, unknown>) => ({ ...without(before, "after"), ...(token && { after: token }) })) as never,
+    });
+  if (!next && !after) return <div className="h-14" />;
+  return (
+    <nav aria-label="Pages of the list" className="flex h-14 items-center justify-end gap-2">
+      <button
+        type="button"
+        className="btn"
+        disabled={!after}
+        onClick={() => {
+          go(way.at(-1));
+          setWay(way.slice(0, -1));
+        }}
+      >
+        <Icon name="left" /> Newer
+      </button>
+      <button
+        type="button"
+        className="btn"
+        disabled={!next}
+        onClick={() => {
+          setWay([...way, after]);
+          go(next ?? undefined);
+        }}
+      >
+        Older <Icon name="right" />
+      </button>
+    </nav>
+  );
+}

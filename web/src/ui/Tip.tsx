@@ -1,0 +1,25 @@
+import { Tooltip } from "@base-ui/react/tooltip";
+import type { CSSProperties, ReactNode } from "react";
+
+export const TipProvider = Tooltip.Provider;
+
+interface Props {
+  content: ReactNode;
+  className?: string;
+  style?: CSSProperties;
+  children?: ReactNode;
+}
+
+/** A mark that explains itself under the pointer. What it says must also stand somewhere a keyboard reaches. */
+export function Tip({ content, className, style, children }: Props) {
+  return (
+    <Tooltip.Root>
+      <Tooltip.Trigger render={<span className={className} style={style} />}>{children}</Tooltip.Trigger>
+      <Tooltip.Portal>
+        <Tooltip.Positioner sideOffset={8} className="z-50">
+          <Tooltip.Popup className="max-w-80 rounded-lg border border-line bg-raised px-3 py-2 text-[12.5px] break-words shadow-card">{content}</Tooltip.Popup>
+        </Tooltip.Positioner>
+      </Tooltip.Portal>
+    </Tooltip.Root>
+  );
+}

@@ -1,0 +1,158 @@
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { overviewQuery, workersQuery } from "../api/queries";
+import type { WorkerView } from "../api/types";
+import { Id } from "../ui/Copy";
+import { JsonView } from "../ui/JsonView";
+import { Empty, Fact, Failed, Heading, useTitle, Waiting } from "../ui/Page";
+import { Status } from "../ui/Status";
+import { When } from "../ui/When";
+import { isolation, machine, slots, type Meter } from "./facts";
+
+const order = ["mismatched", "draining", "active", "stale"];
+
+export function WorkersPage() {
+  useTitle("Workers");
+  const workers = useQuery(workersQuery);
+  const overview = useQuery(overviewQuery);
+  const rows = [...(workers.data?.workers ?? [])].sort(
+    (a, b) => order.indexOf(a.status) - order.indexOf(b.status) || a.worker_id.localeCompare(b.worker_id),
+  );
+  return (
+    <>
+      <Heading title="Workers">{overview.data && <span className="text-[13px] text-soft">The app runs release {overview.data.release}</span>}</Heading>
+      {workers.isPending ? (
+        <Waiting rows={4} height={90} />
+      ) : workers.isError && !workers.data ? (
+        <Failed error={workers.error} retry={() => void workers.refetch()} what="list of workers" />
+      ) : rows.length === 0 ? (
+        <Empty title="No workers">
+          Start one with <code className="font-mono text-[13px]">sojourn worker</code>; it appears as soon as it has registered.
+        </Empty>
+      ) : (
+        <div className="grid gap-3 lg:grid-cols-2">
+          {rows.map((w) => (
+            <Worker key={`${w.namespace}/${w.worker_id}`} worker={w} />
+          ))}
+        </div>
+      )}
+    </>
+  );
+}
+
+function Worker({ worker: w }: { worker: WorkerView }) {
+  const [open, setOpen] = useState(false);
+  const box = isolation(w.isolation);
+  const box2 = machine(w.machine);
+  return (
+    <article className="card flex min-w-0 flex-col p-4" aria-label={`Worker ${w.worker_id}`} data-worker={w.worker_id}>
+      <div className="flex items-center justify-between gap-3">
+        <h2 className="min-w-0 font-medium">
+          <Id id={w.worker_id} what="worker id" />
+        </h2>
+        <Status status={w.status} />
+      </div>
+      {w.gate && <p className="mt-2 rounded-lg bg-bad-soft px-3 py-2 text-bad">{w.gate}</p>}
+      <div className="mt-3 grid gap-x-6 gap-y-2 sm:grid-cols-3">
+        {slots(w).map((m) => (
+          <MeterView key={m.name} meter={m} />
+        ))}
+      </div>
+      <dl className="mt-4 grid grid-cols-2 gap-x-6 gap-y-3 sm:grid-cols-3">
+        <Fact name="Release">{w.release || w.build_id || <None />}</Fact>
+        <Fact name="Queues">{(w.task_queues?.length ? w.task_queues : [w.task_queue]).join(", ")}</Fact>
+        <Fact name="Last heartbeat">
+          <When value={w.last_heartbeat_at} />
+        </Fact>
+        <Fact name="Runtime">
+          {w.runtime || <None />}
+          {w.sdk_version && <span className="text-faint"> {w.sdk_version}</span>}
+        </Fact>
+        <Fact name="Sandbox">
+          {box ? (
+            <>
+              {box.level}
+              {box.limits && <span className="block text-xs text-faint">{box.limits}</span>}
+            </>
+          ) : (
+            <None />
+          )}
+        </Fact>
+        <Fact name="Machine">
+          {box2 ? (
+            <>
+              {box2.size || box2.address}
+              {box2.load && <span className="block text-xs text-faint">{box2.load}</span>}
+            </>
+          ) : (
+            <None />
+          )}
+        </Fact>
+      </dl>
+      {box && box.missing.length > 0 && (
+        <details className="mt-3 text-[13px]">
+          <summary className="text-warn">
+            Code in the sandbox could still do {box.missing.length === 1 ? "one thing" : `${box.missing.length} things`}
+          </summary>
+          <ul className="mt-1.5 list-disc pl-5 text-soft">
+            {box.missing.map((m) => (
+              <li key={m}>{m}</li>
+            ))}
+          </ul>
+        </details>
+      )}
+      <div className="mt-auto pt-3">
+        <button type="button" data-nav className="quiet text-[13px] text-soft" aria-expanded={open} onClick={() => setOpen(!open)}>
+          {open ? "Less" : "More"}
+        </button>
+        {open && <More worker={w} />}
+      </div>
+    </article>
+  );
+}
+
+const None = () => <span className="text-faint">–</span>;
+
+function MeterView({ meter: m }: { meter: Meter }) {
+  const share = m.most > 0 ? Math.min(1, (m.used ?? 0) / m.most) : 0;
+  return (
+    <div>
+      <div className="flex justify-between text-xs">
+        <span className="text-faint">{m.name}</span>
+        <span className="text-soft">{m.used === null ? m.most : `${m.used} of ${m.most}`}</span>
+      </div>
+      <div className="mt-1 h-1.5 overflow-hidden rounded-full bg-idle-soft" aria-hidden>
+        <div className={`h-full rounded-full ${share >= 1 ? "bg-warn" : m.name === "Sessions" ? "bg-stay" : "bg-run"}`} style={{ width: `${share * 100}%` }} />
+      </div>
+    </div>
+  );
+}
+
+function More({ worker: w }: { worker: WorkerView }) {
+  const list = (names: string[] | null) => (names?.length ? names.join(", ") : <None />);
+  const s = w.session_settings;
+  return (
+    <div className="mt-3 grid gap-3">
+      <dl className="grid grid-cols-2 gap-x-6 gap-y-3">
+        <Fact name="Workflows">{list(w.supported_workflow_types)}</Fact>
+        <Fact name="Activities">{list(w.supported_activity_types)}</Fact>
+        <Fact name="Capabilities">{list(w.capabilities)}</Fact>
+        <Fact name="Registered">
+          <When value={w.registered_at} />
+        </Fact>
+        {w.incarnation && (
+          <Fact name="Incarnation">
+            <Id id={w.incarnation} what="incarnation" />
+          </Fact>
+        )}
+        {s && (
+          <Fact name="Session lease, buffer, idle">
+            {s.lease_ms / 1000} s, {s.buffer_ms / 1000} s, {s.idle_ms / 1000} s
+          </Fact>
+        )}
+      </dl>
+      {w.isolation && <JsonView value={w.isolation} what="sandbox report" />}
+      {w.machine && <JsonView value={w.machine} what="machine report" />}
+    </div>
+  );
+}

@@ -1,0 +1,57 @@
+import type { Json, WorkerView } from "../api/types";
+import { bytes } from "../lib/format";
+
+// What a worker reports of itself comes in objects of its own making; these read the members we know and pass over the rest.
+
+type Report = Record<string, Json> | null | undefined;
+
+const num = (r: Report, ...names: string[]): number | null => {
+  for (const n of names) if (typeof r?.[n] === "number") return r[n] as number;
+  return null;
+};
+const str = (r: Report, name: string): string => (typeof r?.[name] === "string" ? (r[name] as string) : "");
+
+export interface Meter {
+  name: string;
+  used: number | null; // null: not reported
+  most: number;
+}
+
+/** How full a worker is, by kind of slot. */
+export function slots(w: WorkerView): Meter[] {
+  const used = (most: number, free: number | null) => (free === null ? null : Math.max(0, most - free));
+  return [
+    { name: "Workflow slots", most: w.max_concurrent_workflow_tasks, used: used(w.max_concurrent_workflow_tasks, num(w.task_slots, "workflow_available")) },
+    { name: "Activity slots", most: w.max_concurrent_activity_tasks, used: used(w.max_concurrent_activity_tasks, num(w.task_slots, "activity_available")) },
+    { name: "Sessions", most: w.max_concurrent_worker_sessions, used: w.held_sessions ?? 0 },
+  ];
+}
+
+/** The isolation a worker's sandbox really gives, in words. */
+export function isolation(r: Report): { level: string; limits: string; missing: string[] } | null {
+  const level = str(r, "level");
+  if (!level) return null;
+  const limits = [
+    str(r, "memory") && `memory by ${str(r, "memory")}`,
+    str(r, "disk") && `disk by ${str(r, "disk")}`,
+    str(r, "egress") && `network ${str(r, "egress")}`,
+  ].filter(Boolean);
+  const missing = Array.isArray(r?.missing) ? r.missing.filter((m): m is string => typeof m === "string") : [];
+  return { level, limits: limits.join(", "), missing };
+}
+
+/** The machine a worker runs on, in words. */
+export function machine(r: Report): { size: string; load: string; address: string } | null {
+  if (!r) return null;
+  const cores = num(r, "totalCpuCores");
+  const ram = num(r, "totalAvailableRamInBytes");
+  const cpu = num(r, "cpuUsagePercentage");
+  const used = num(r, "ramUsagePercentage");
+  const disk = num(r.diskInfo && typeof r.diskInfo === "object" && !Array.isArray(r.diskInfo) ? r.diskInfo : null, "percentage");
+  const size = [cores !== null && `${cores} ${cores === 1 ? "core" : "cores"}`, ram !== null && bytes(ram)].filter(Boolean).join(", ");
+  const load = [cpu !== null && `cpu ${Math.round(cpu)} %`, used !== null && `memory ${Math.round(used)} %`, disk !== null && `disk ${Math.round(disk)} %`]
+    .filter(Boolean)
+    .join(", ");
+  const address = str(r, "ip");
+  return size || load || address ? { size, load, address } : null;
+}

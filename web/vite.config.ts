@@ -1,0 +1,27 @@
+import { writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import tailwindcss from "@tailwindcss/vite";
+import react from "@vitejs/plugin-react";
+import type { Plugin } from "vite";
+import { defineConfig } from "vitest/config";
+
+// Emptying dist takes the committed .gitkeep away, without which the Go package does not compile; it comes back after each build.
+function keepDist(): Plugin {
+  return {
+    name: "keep-dist",
+    apply: "build",
+    closeBundle() {
+      const keep = fileURLToPath(new URL("dist/.gitkeep", import.meta.url));
+      writeFileSync(keep, "Kept so that the Go package compiles before the dashboard is built.\n");
+    },
+  };
+}
+
+const app = process.env.SOJOURN_APP_URL ?? "http://127.0.0.1:7700";
+
+export default defineConfig({
+  plugins: [react(), tailwindcss(), keepDist()],
+  build: { target: "es2022", sourcemap: false, chunkSizeWarningLimit: 700, assetsInlineLimit: 0, modulePreload: { polyfill: false } },
+  server: { proxy: { "/api": { target: app, ws: true } } },
+  test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"], env: { TZ: "Europe/Berlin" } },
+});
