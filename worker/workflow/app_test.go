@@ -1,0 +1,336 @@
+package workflow_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// app is one run under the real engine, without a store: what happens to it is said step by step.
+type app struct {
+	t        testing.TB
+	def      *workflow.Definition
+	options  workflow.Options
+	run      *engine.Run
+	events   []history.Event
+	sessions map[string]engine.Session
+	next     *engine.Start // set once the run continued as new
+	now      time.Time
+	batches  []batch
+}
+
+// batch is one answered workflow task: what it had been shown, and the commands it gave.
+type batch struct {
+	shown    int64
+	commands []protocol.Command
+}
+
+var lessee = engine.Lessee{Worker: &engine.Worker{ID: "w", Incarnation: "i", AttemptLease: 3600e6, SessionLease: 3600e6, MaxSessions: 100}}
+
+func define(t testing.TB, fn any) *workflow.Definition {
+	t.Helper()
+	d, err := workflow.NewDefinition("flow", fn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func start(t testing.TB, fn any, args ...any) *app {
+	t.Helper()
+	p, err := payload.EncodeArgs(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startRun(t, define(t, fn), engine.Start{
+		RunID: "RUN", Number: 1, Arguments: p.Blob,
+		Request: protocol.StartRequest{Namespace: "default", WorkflowID: "wf", WorkflowType: "flow", TaskQueue: "default"},
+	})
+}
+
+func startRun(t testing.TB, def *workflow.Definition, in engine.Start) *app {
+	a := &app{t: t, def: def, sessions: map[string]engine.Session{}, now: epoch}
+	a.take(engine.DecideStart(in, a.now))
+	return a
+}
+
+func (a *app) take(d engine.Decision) {
+	if a.run == nil {
+		a.run = d.Next
+	} else {
+		a.run.Merge(d.Next)
+	}
+	a.events = append(a.events, d.Events...)
+	for _, c := range d.Sessions {
+		a.sessions[c.Session.ID] = c.Session
+	}
+	if d.Continue != nil {
+		a.next = d.Continue
+	}
+}
+
+func (a *app) decide(in engine.Input) {
+	a.t.Helper()
+	a.now = a.now.Add(time.Millisecond)
+	d, err := engine.DecideRun(a.run, engine.World{Session: func(id string) *engine.Session {
+		if s, ok := a.sessions[id]; ok {
+			return &s
+		}
+		return nil
+	}}, in, a.now)
+	if err != nil {
+		a.t.Fatalf("%T: %v", in, err)
+	}
+	a.take(d)
+}
+
+// lease leases the ready workflow task, if there is one.
+func (a *app) lease() (*protocol.WorkflowTask, bool) {
+	t := a.run.Task
+	if t == nil || t.State != engine.Ready {
+		return nil, false
+	}
+	a.run.Merge(a.run.Leased(lessee, a.now))
+	return a.task(len(a.events)), true
+}
+
+// task is a task that shows the first n events.
+func (a *app) task(n int) *protocol.WorkflowTask {
+	return &protocol.WorkflowTask{
+		RunID: a.run.ID, WorkflowID: "wf", Namespace: "default", WorkflowType: "flow", TaskQueue: "default",
+		Events: a.events[:n:n], LastSequence: int64(n), Arguments: payload.Payload{Blob: a.events[0].Data.(*history.WorkflowStarted).Arguments},
+	}
+}
+
+// answer completes the leased task, or says that it waits.
+func (a *app) answer(shown int64, commands []protocol.Command) {
+	a.t.Helper()
+	h := engine.Holder{Owner: "w", Incarnation: "i", Delivery: a.run.Task.Delivery}
+	a.batches = append(a.batches, batch{shown, commands})
+	if len(commands) == 0 {
+		a.decide(engine.FailTask{Number: a.run.Task.Number, Holder: h, Failure: *workflow.Waiting()})
+		return
+	}
+	var wire []protocol.Command // through its JSON, as over the network
+	raw, err := json.Marshal(commands)
+	if err == nil {
+		err = json.Unmarshal(raw, &wire)
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.decide(engine.CompleteTask{Number: a.run.Task.Number, Holder: h, Commands: wire})
+}
+
+// drain answers workflow tasks until there is none, each with the machine given, or a new one when it is nil, and says how many.
+func (a *app) drain(kept *workflow.Machine) int {
+	a.t.Helper()
+	n := 0
+	for ; ; n++ {
+		task, ok := a.lease()
+		if !ok {
+			return n
+		}
+		m := kept
+		if m == nil {
+			m = workflow.NewMachine(a.def, a.options)
+		}
+		commands, err := m.Apply(task, task.Events)
+		if kept == nil {
+			m.Close()
+		}
+		if err != nil {
+			a.t.Fatalf("task at event %d: %v", len(task.Events), err)
+		}
+		a.answer(task.LastSequence, commands)
+	}
+}
+
+// leaseActivity leases the activity of a command.
+func (a *app) leaseActivity(seq int64) engine.Holder {
+	a.t.Helper()
+	act, ok := a.run.Activities.Get(seq)
+	if !ok {
+		a.t.Fatalf("no open activity %d", seq)
+	}
+	var sess *engine.Session
+	if s, ok := a.sessions[act.SessionID]; ok && act.SessionID != "" {
+		sess = &s
+	}
+	leased, change, _ := engine.LeaseActivity(act, sess, lessee, 0, a.now)
+	if change != nil {
+		a.sessions[act.SessionID] = change.Session
+	}
+	f := a.run.Fork()
+	f.Activities.Put(seq, leased)
+	a.run.Merge(f)
+	return engine.Holder{Owner: "w", Incarnation: "i", Delivery: leased.Delivery}
+}
+
+// complete finishes an activity with a result.
+func (a *app) complete(seq int64, result any) {
+	a.t.Helper()
+	p, err := payload.Encode(result)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.decide(engine.CompleteActivity{Seq: seq, Holder: a.leaseActivity(seq), Result: p.Blob})
+}
+
+func (a *app) failActivity(seq int64, f *protocol.Failure) {
+	a.t.Helper()
+	a.decide(engine.FailActivity{Seq: seq, Holder: a.leaseActivity(seq), Failure: *f})
+}
+
+func (a *app) fire(seq int64) {
+	a.t.Helper()
+	timer, ok := a.run.Timers.Get(seq)
+	if !ok {
+		a.t.Fatalf("no open timer %d", seq)
+	}
+	if timer.FireAt.After(a.now) {
+		a.now = timer.FireAt.Time
+	}
+	a.decide(engine.FireTimer{Seq: seq})
+}
+
+func (a *app) signal(name string, args ...any) {
+	a.t.Helper()
+	p, err := payload.EncodeArgs(args...)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.decide(engine.SignalRun{Name: name, Value: p.Blob})
+}
+
+// output is the decoded result of the run.
+func (a *app) output() any {
+	a.t.Helper()
+	last, ok := a.events[len(a.events)-1].Data.(*history.WorkflowCompleted)
+	if !ok {
+		raw, _ := json.Marshal(a.events[len(a.events)-1])
+		a.t.Fatalf("the run ended with %s", raw)
+	}
+	var v any
+	if err := payload.Decode(payload.Payload{Blob: last.Output}, &v); err != nil {
+		a.t.Fatal(err)
+	}
+	return v
+}
+
+func (a *app) failure() *history.WorkflowFailed {
+	a.t.Helper()
+	last, ok := a.events[len(a.events)-1].Data.(*history.WorkflowFailed)
+	if !ok {
+		a.t.Fatalf("the run ended with %s", a.events[len(a.events)-1].Type())
+	}
+	return last
+}
+
+// commandsAt replays the first n events in one go.
+func (a *app) commandsAt(n int) []protocol.Command {
+	a.t.Helper()
+	m := workflow.NewMachine(a.def, a.options)
+	defer m.Close()
+	commands, err := m.Apply(a.task(n), a.events[:n])
+	if err != nil {
+		a.t.Fatalf("replay of %d events: %v", n, err)
+	}
+	return commands
+}
+
+// replays checks that every prefix of the history leads to the same commands, in one go and event by event, and to what the run really did wherever
+// a task had been shown just that.
+func (a *app) replays() {
+	a.t.Helper()
+	kept := workflow.NewMachine(a.def, a.options)
+	defer kept.Close()
+	for n := 1; n <= len(a.events); n++ {
+		at := a.commandsAt(n)
+		step, err := kept.Apply(a.task(n), a.events[n-1:n])
+		if err != nil {
+			a.t.Fatalf("event %d: %v", n, err)
+		}
+		if d := cmp.Diff(at, step, ungrouped); d != "" {
+			a.t.Fatalf("after event %d: replayed in one go (-) and step by step (+) differ:\n%s", n, d)
+		}
+		for _, b := range a.batches {
+			if b.shown == int64(n) {
+				if d := cmp.Diff(b.commands, at); d != "" {
+					a.t.Fatalf("after event %d: the run (-) and its replay (+) differ:\n%s", n, d)
+				}
+			}
+		}
+	}
+}
+
+// ungrouped leaves out which steps wake the run together, which depends on what leaves in one batch.
+var ungrouped = cmp.Transformer("ungrouped", func(c protocol.Command) string {
+	c.Parallel = history.Parallel{}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+})
+
+// golden compares with a file of testdata; UPDATE=1 writes it.
+func golden(t *testing.T, name string, events []history.Event) []history.Event {
+	t.Helper()
+	path := "testdata/" + name
+	if os.Getenv("UPDATE") != "" {
+		text := "[\n"
+		for i, e := range events {
+			raw, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += string(raw)
+			if i < len(events)-1 {
+				text += ","
+			}
+			text += "\n"
+		}
+		if err := os.WriteFile(path, []byte(text+"]\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []history.Event
+	if err := json.Unmarshal(raw, &kept); err != nil {
+		t.Fatal(err)
+	}
+	return kept
+}
+
+func types(commands []protocol.Command) []string {
+	var all []string
+	for _, c := range commands {
+		all = append(all, string(c.Type))
+	}
+	return all
+}
+
+func want[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}

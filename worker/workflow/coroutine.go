@@ -1,0 +1,184 @@
+package workflow
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// coroutine is one branch of the workflow's code: a goroutine that runs only while the machine has handed it the turn.
+type coroutine struct {
+	m      *Machine
+	resume chan struct{} // the turn; holds one
+	yield  chan struct{} // the turn given back; holds one, so that giving it back never blocks
+	queued bool
+	done   bool
+	wait   *waiter // what it waits for, while it does
+}
+
+// spawn starts a branch that gets its first turn after those that are ready already.
+func (m *Machine) spawn(fn func()) {
+	co := &coroutine{m: m, resume: make(chan struct{}, 1), yield: make(chan struct{}, 1)}
+	m.live = append(m.live, co)
+	go co.run(fn)
+	m.ready(co)
+}
+
+func (co *coroutine) run(fn func()) {
+	returned := false
+	defer func() {
+		if !co.m.closing.Load() {
+			if r := recover(); r != nil {
+				co.m.fault = panicked(r)
+			} else if !returned {
+				co.m.fault = &PanicError{Value: errors.New("the code ended its goroutine with runtime.Goexit"), Stack: string(debug.Stack())}
+			}
+		} else {
+			_ = recover() // a deferred function of code that is being given up
+		}
+		co.done = true
+		select {
+		case co.yield <- struct{}{}:
+		default: // nobody waits for a branch that overstayed its turn
+		}
+	}()
+	<-co.resume
+	if !co.m.closing.Load() {
+		fn()
+	}
+	returned = true
+}
+
+func panicked(r any) error {
+	if err, ok := r.(error); ok {
+		if fault, ok := errors.AsType[*NonDeterminismError](err); ok {
+			return fault
+		}
+	}
+	return &PanicError{Value: r, Stack: string(debug.Stack())}
+}
+
+// ready gives the branch a turn after those that are ready already.
+func (m *Machine) ready(co *coroutine) {
+	if !co.queued && !co.done {
+		co.queued = true
+		m.turns = append(m.turns, co)
+	}
+}
+
+// park gives the turn back and returns with the next one.
+func (co *coroutine) park() {
+	co.yield <- struct{}{}
+	<-co.resume
+	if co.m.closing.Load() {
+		runtime.Goexit()
+	}
+}
+
+// stop never returns: the machine has found a fault and gives no turn any more.
+func (co *coroutine) stop(fault error) {
+	co.m.fault = fault
+	for {
+		co.park()
+	}
+}
+
+// settle gives turns until no branch can go on.
+func (m *Machine) settle() {
+	if len(m.turns) == 0 {
+		return
+	}
+	m.watch.Reset(m.patience)
+	for i := 0; i < len(m.turns); i++ {
+		if m.fault != nil || m.finished {
+			break
+		}
+		co := m.turns[i]
+		co.queued = false
+		m.current = co
+		co.resume <- struct{}{}
+		select {
+		case <-co.yield:
+		case <-m.watch.C:
+			m.overstayed(co)
+			return
+		}
+		m.current = nil
+		if co.done {
+			m.gone++
+		}
+	}
+	for i, co := range m.turns {
+		co.queued, m.turns[i] = false, nil
+	}
+	m.turns = m.turns[:0]
+	if m.gone > len(m.live)/2 {
+		kept := m.live[:0]
+		for _, co := range m.live {
+			if !co.done {
+				kept = append(kept, co)
+			}
+		}
+		clear(m.live[len(kept):])
+		m.live, m.gone = kept, 0
+	}
+}
+
+// overstayed gives up on a branch that blocks outside the machine. Go cannot end it; it ends by itself at its next call into this package.
+func (m *Machine) overstayed(co *coroutine) {
+	m.fault = &DeadlockError{After: m.patience, Stack: stackOf(co)}
+	m.runaway = co
+	m.closing.Store(true)
+}
+
+// Close ends the machine and every branch of its code; deferred functions of the code run, but cannot wait any more. It must be called once a
+// machine is no longer needed, since its branches are goroutines. It may be called twice.
+func (m *Machine) Close() {
+	if m.closed {
+		return
+	}
+	m.closed = true
+	m.closing.Store(true)
+	if m.fault == nil {
+		m.fault = errClosed
+	}
+	if m.runaway != nil {
+		close(m.runaway.resume)
+	}
+	var watch *time.Timer
+	for _, co := range m.live {
+		if co == m.runaway || co.done {
+			continue
+		}
+		if watch == nil {
+			watch = time.NewTimer(m.patience)
+			defer watch.Stop()
+		}
+		co.resume <- struct{}{}
+		select {
+		case <-co.yield:
+		case <-watch.C: // a deferred function blocks: it is left to itself
+			watch.Reset(m.patience)
+		}
+	}
+	m.live, m.turns, m.steps, m.queue, m.signals, m.recorded = nil, nil, nil, nil, nil, nil
+}
+
+var errClosed = errors.New("the workflow machine is closed")
+
+// stackOf finds the stack of a branch among all goroutines, by the address of its coroutine. It is for people, and "" when not found.
+func stackOf(co *coroutine) string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	mark := fmt.Sprintf("(*coroutine).run(%p", co)
+	for _, one := range bytes.Split(buf, []byte("\n\n")) {
+		if bytes.Contains(one, []byte(mark)) {
+			return strings.TrimSpace(string(one))
+		}
+	}
+	return ""
+}

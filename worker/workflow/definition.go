@@ -1,0 +1,88 @@
+package workflow
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/worker/activity"
+)
+
+// Definition is a registered workflow, in one version or several.
+type Definition struct {
+	Name     string
+	versions map[int]*activity.Func
+}
+
+// NewDefinition makes a workflow of func(workflow.Context, args…) (result, error), or error alone, as its version 1. Another shape is an error that
+// says what is wrong.
+func NewDefinition(name string, fn any) (*Definition, error) {
+	d := &Definition{Name: name}
+	return d, d.Add(1, fn)
+}
+
+// Add adds a version of the workflow's code. A new run goes by the highest one and keeps it for its life; runs that were begun before there were
+// several go by the lowest.
+func (d *Definition) Add(version int, fn any) error {
+	if d.Name == "" {
+		return fmt.Errorf("workflow %T has no name", fn)
+	}
+	if version < 1 {
+		return fmt.Errorf("workflow %q: version %d: versions count from 1", d.Name, version)
+	}
+	if _, ok := d.versions[version]; ok {
+		return fmt.Errorf("workflow %q: version %d is registered twice", d.Name, version)
+	}
+	f, err := activity.NewFunc(fn, reflect.TypeFor[Context]())
+	if err != nil {
+		return fmt.Errorf("workflow %q: %w", d.Name, err)
+	}
+	if d.versions == nil {
+		d.versions = map[int]*activity.Func{}
+	}
+	d.versions[version] = f
+	return nil
+}
+
+// Versions are the registered versions, lowest first.
+func (d *Definition) Versions() []int { return slices.Sorted(maps.Keys(d.versions)) }
+
+// codeVersion is the change id under which a run records its workflow's version.
+const codeVersion = "sojourn.workflow"
+
+// code is the function this run goes by.
+func (m *Machine) code() (*activity.Func, error) {
+	all := m.def.Versions()
+	marked := false
+	if e := m.recorded[1]; e != nil {
+		d, ok := e.Data.(*history.VersionMarkerRecorded)
+		marked = ok && d.ChangeID == codeVersion
+	}
+	v := all[0]
+	if marked || len(all) > 1 || v > 1 {
+		if v = m.version(codeVersion, all[0], all[len(all)-1]); v == DefaultVersion {
+			v = all[0]
+		}
+	}
+	f, ok := m.def.versions[v]
+	if !ok {
+		return nil, &VersionError{WorkflowType: m.def.Name, Version: v, Registered: all}
+	}
+	return f, nil
+}
+
+// main is the workflow's first branch.
+func (m *Machine) main(ctx Context, args payload.Payload) {
+	f, err := m.code()
+	if err != nil {
+		m.current.stop(err)
+	}
+	in, err := f.Decode(args)
+	if err != nil {
+		m.current.stop(&InputError{WorkflowType: m.def.Name, Err: err})
+	}
+	m.finish(f.Call(ctx, in))
+}

@@ -1,0 +1,225 @@
+package workflow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/activity"
+)
+
+// What errors of this package are, for errors.Is.
+var (
+	// ErrCancelled: the context was cancelled, and with it an activity, a timer or a wait.
+	ErrCancelled = errors.New("cancelled")
+	// ErrTimedOut: an activity ended by one of its timeouts.
+	ErrTimedOut = errors.New("activity timed out")
+	// ErrSessionLost: an activity missed the state of its session.
+	ErrSessionLost = activity.ErrSessionLost
+	// ErrSessionClosed: the activity's session has ended.
+	ErrSessionClosed = errors.New("session has ended")
+	// ErrSessionMissing: the activity's session was never started.
+	ErrSessionMissing = errors.New("session does not exist")
+	// ErrPoison: the activity's worker died with it again and again.
+	ErrPoison = errors.New("activity is poison: its worker died or vanished too often")
+	// ErrInvalidOptions: what the code asked for cannot be.
+	ErrInvalidOptions = errors.New("invalid options")
+)
+
+const typeCancelled = activity.TypeCancelled
+
+// Categories and types of failures as history names them.
+const (
+	categoryPoison      = "poison"
+	categorySessionLost = "session_lost"
+)
+
+// ActivityError is why an activity has no result.
+type ActivityError struct {
+	ActivityType string
+	ExecutionID  string
+	Sequence     int64  // of the command that scheduled it
+	Type         string // as the activity's error was typed
+	Message      string
+	Details      payload.Payload
+	Attempts     int    // the number of the last one
+	TimeoutKind  string // schedule_to_start, start_to_close, schedule_to_close, heartbeat
+
+	Cancelled      bool
+	TimedOut       bool
+	NonRetryable   bool
+	SessionLost    bool
+	SessionClosed  bool
+	SessionMissing bool
+	Poison         bool
+}
+
+func (e *ActivityError) Error() string {
+	s := fmt.Sprintf("activity %q: ", e.ActivityType)
+	if e.Type != "" && !strings.HasPrefix(e.Message, e.Type) {
+		s += e.Type + ": "
+	}
+	return s + e.Message
+}
+
+// Is matches the Err values of this package.
+func (e *ActivityError) Is(target error) bool {
+	switch target {
+	case ErrCancelled:
+		return e.Cancelled
+	case ErrTimedOut:
+		return e.TimedOut
+	case ErrSessionLost:
+		return e.SessionLost
+	case ErrSessionClosed:
+		return e.SessionClosed
+	case ErrSessionMissing:
+		return e.SessionMissing
+	case ErrPoison:
+		return e.Poison
+	}
+	return false
+}
+
+// DecodeDetails reads what activity.Details attached; out stays as it is when there is nothing.
+func (e *ActivityError) DecodeDetails(out any) error {
+	if e.Details.IsZero() {
+		return nil
+	}
+	return payload.Decode(e.Details, out)
+}
+
+// activityError reads the failure of a terminal event.
+func activityError(f *future, execution string, a history.Attempt, d history.Failure) *ActivityError {
+	e := &ActivityError{
+		ActivityType: f.name, ExecutionID: execution, Sequence: f.seq, Type: d.ExceptionType, Message: d.Message, Attempts: a.Number,
+		NonRetryable: d.NonRetryable,
+	}
+	var ex struct {
+		Type    string          `json:"type"`
+		Message string          `json:"message"`
+		Kind    string          `json:"kind"`
+		Details payload.Payload `json:"details"`
+	}
+	if len(d.Exception) > 0 && json.Unmarshal(d.Exception, &ex) == nil {
+		if e.Type == "" {
+			e.Type = ex.Type
+		}
+		if e.Message == "" {
+			e.Message = ex.Message
+		}
+		e.Details = ex.Details
+	}
+	e.Poison = d.Category == categoryPoison || e.Type == categoryPoison
+	e.SessionLost = d.Category == categorySessionLost || ex.Kind == activity.KindSessionLost || e.Type == activity.TypeSessionLost
+	e.SessionClosed = e.Type == string(protocol.ReasonSessionClosed)
+	e.SessionMissing = e.Type == string(protocol.ReasonSessionMissing)
+	e.Cancelled = d.Category == "cancelled"
+	return e
+}
+
+// NonDeterminismError says that the code, replayed, does not do what history says it did.
+type NonDeterminismError struct {
+	RunID     string
+	EventSeq  int64 // 0 when there is none to point at
+	EventType string
+	Command   int64  // sequence of the command
+	Recorded  string // what history has
+	Issued    string // what the code asked for
+}
+
+func (e *NonDeterminismError) Error() string {
+	where := ""
+	if e.EventSeq > 0 {
+		where = fmt.Sprintf(" at event %d (%s, command %d)", e.EventSeq, e.EventType, e.Command)
+	}
+	return fmt.Sprintf("nondeterministic workflow code%s: history has %s, the code has %s", where, e.Recorded, e.Issued)
+}
+
+// PanicError is a panic of workflow code. It fails the workflow task, not the run: with corrected code the run goes on.
+type PanicError struct {
+	Value any
+	Stack string
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("workflow code panicked: %v", e.Value) }
+
+// Unwrap gives the panic's value when it was an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// DeadlockError says that workflow code did not come to rest: it blocks outside this package, or loops.
+type DeadlockError struct {
+	After time.Duration
+	Stack string
+}
+
+func (e *DeadlockError) Error() string {
+	return fmt.Sprintf("workflow code was still running after %s: it loops, or waits for something outside package workflow", e.After)
+}
+
+// InputError says that the run's arguments do not fit the workflow function.
+type InputError struct {
+	WorkflowType string
+	Err          error
+}
+
+func (e *InputError) Error() string {
+	return fmt.Sprintf("cannot decode start input of workflow %q: %v", e.WorkflowType, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *InputError) Unwrap() error { return e.Err }
+
+// VersionError says that a run goes by a version of its workflow that this worker does not have.
+type VersionError struct {
+	WorkflowType string
+	Version      int
+	Registered   []int
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the run goes by version %d of workflow %q; registered here: %v", e.Version, e.WorkflowType, e.Registered)
+}
+
+// Waiting is the answer to a task that gave the workflow nothing new to decide on.
+func Waiting() *protocol.Failure {
+	return &protocol.Failure{Type: protocol.FailureWaiting, Message: "Workflow task waiting for scheduled history."}
+}
+
+// TaskFailure is the answer to a task whose code failed with an error of Machine.Apply.
+func TaskFailure(err error) *protocol.Failure {
+	f := &protocol.Failure{Message: err.Error(), Type: "WorkflowTaskFailed"}
+	var (
+		mismatch *NonDeterminismError
+		panicked *PanicError
+		stuck    *DeadlockError
+		input    *InputError
+		version  *VersionError
+	)
+	switch {
+	case errors.As(err, &mismatch):
+		f.Type, f.Sequence = "NonDeterminism", mismatch.Command
+	case errors.As(err, &panicked):
+		f.Type, f.StackTrace = "WorkflowPanic", panicked.Stack
+	case errors.As(err, &stuck):
+		f.Type, f.StackTrace = "WorkflowDeadlock", stuck.Stack
+	case errors.As(err, &input):
+		f.Type = "WorkflowInput"
+	case errors.As(err, &version):
+		f.Type = "WorkflowVersion"
+	}
+	return f
+}
+
+// continuation is what ContinueAsNew returns.
+type continuation struct{ command *protocol.Command }
+
+func (*continuation) Error() string { return "continue as new" }

@@ -1,0 +1,227 @@
+package workflow
+
+import (
+	"errors"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Awaitable is what Select can wait for: a Future, or a SignalChannel with a signal to receive.
+type Awaitable interface {
+	attach(w *waiter)
+	detach(w *waiter)
+	isReady() bool
+}
+
+// Future is a result that will be there: of an activity, a timer, a branch.
+type Future interface {
+	Awaitable
+	// Get waits for the result and decodes it into what out points to; nil discards it. The error is that of the activity (an *ActivityError), a
+	// result that does not fit out, or ErrCancelled when ctx is cancelled first. It may be called many times.
+	Get(ctx Context, out any) error
+	// Ready says whether Get returns at once.
+	Ready() bool
+}
+
+type kind int
+
+const (
+	activityStep kind = iota
+	timerStep
+	branchStep
+)
+
+type future struct {
+	m       *Machine
+	kind    kind
+	seq     int64 // of the command; 0: never issued
+	name    string
+	scope   *scope
+	done    bool
+	value   payload.Payload
+	err     error
+	waiters []*waiter
+}
+
+// waiter is a branch that waits for some of several things.
+type waiter struct {
+	co    *coroutine
+	need  int  // how many more have to come
+	join  bool // of Join
+	items []*future
+}
+
+func (w *waiter) notify() {
+	if w.need--; w.need <= 0 {
+		w.co.m.ready(w.co)
+	}
+}
+
+func (f *future) attach(w *waiter) { f.waiters = append(f.waiters, w) }
+func (f *future) detach(w *waiter) { f.waiters = without(f.waiters, w) }
+func (f *future) isReady() bool    { return f.done }
+func (f *future) Ready() bool      { return f.done }
+
+// settled returns a future that is resolved already.
+func (m *Machine) settled(err error) *future { return &future{m: m, done: true, err: err} }
+
+// resolve may come twice: a cancelled activity may have completed all the same, and the first word stands.
+func (f *future) resolve(value payload.Payload, err error) {
+	if f.done {
+		return
+	}
+	f.done, f.value, f.err = true, value, err
+	if f.scope != nil {
+		delete(f.scope.open, f.seq)
+	}
+	delete(f.m.steps, f.seq)
+	for _, w := range f.waiters {
+		w.notify()
+	}
+	f.waiters = nil
+}
+
+// cancel asks for the end of what the future stands for and resolves it at once: nobody has to wait for the confirmation.
+func (f *future) cancel() {
+	if f.done {
+		return
+	}
+	c := &protocol.Command{Target: f.seq}
+	err := ErrCancelled
+	switch f.kind {
+	case activityStep:
+		c.Type = protocol.CancelActivity
+		err = &ActivityError{ActivityType: f.name, Sequence: f.seq, Type: typeCancelled, Message: "cancelled by the workflow", Cancelled: true}
+	case timerStep:
+		c.Type = protocol.CancelTimer
+	}
+	f.m.issue(c)
+	f.resolve(payload.Payload{}, err)
+}
+
+func (f *future) Get(ctx Context, out any) error {
+	if !f.done {
+		w := &waiter{need: 1, items: []*future{f}}
+		if err := wait(ctx, w, func() bool { return f.done }, f); err != nil {
+			return err
+		}
+	}
+	if f.err != nil || out == nil {
+		return f.err
+	}
+	return payload.Decode(f.value, out)
+}
+
+// wait parks the running branch until done says so, or the context is cancelled.
+func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
+	c := ctx.inner()
+	w.co = c.m.here()
+	if c.scope.cancelled {
+		return ErrCancelled
+	}
+	for _, item := range items {
+		item.attach(w)
+	}
+	c.scope.waiters = append(c.scope.waiters, w)
+	w.co.wait = w
+	for !done() && !c.scope.cancelled {
+		w.co.park()
+	}
+	w.co.wait = nil
+	c.scope.waiters = without(c.scope.waiters, w)
+	for _, item := range items {
+		item.detach(w)
+	}
+	if !done() {
+		return ErrCancelled
+	}
+	return nil
+}
+
+// Select waits until one of the items is ready and returns its index, the lowest if several are. The error is ErrCancelled, or that nothing was
+// given; a failed activity is ready like any other, and its error comes from Get. What lost goes on: to end it, start it under a context of its own
+// and cancel that.
+func Select(ctx Context, items ...Awaitable) (int, error) {
+	if len(items) == 0 {
+		return -1, errors.New("select among nothing would never end")
+	}
+	won := func() int {
+		for i, item := range items {
+			if item.isReady() {
+				return i
+			}
+		}
+		return -1
+	}
+	if won() < 0 {
+		w := &waiter{}
+		err := wait(ctx, w, func() bool {
+			if won() >= 0 {
+				return true
+			}
+			w.need = 1
+			for _, item := range items {
+				if s, ok := item.(*SignalChannel); ok {
+					s.open()
+				}
+			}
+			return false
+		}, items...)
+		if err != nil {
+			return -1, err
+		}
+	}
+	return won(), nil
+}
+
+// Join waits for all the futures and returns the first error in their order. The run is woken once, when the last of those that only this Join
+// waits for and that were started together is there.
+func Join(ctx Context, futures ...Future) error {
+	w := &waiter{join: true}
+	var open []Awaitable
+	seen := map[*future]bool{}
+	for _, one := range futures {
+		f, ok := one.(*future)
+		if !ok {
+			return errors.New("join takes the futures of this package")
+		}
+		if !f.done && !seen[f] {
+			seen[f] = true
+			open = append(open, f)
+			w.items = append(w.items, f)
+		}
+	}
+	if w.need = len(open); w.need > 0 {
+		if err := wait(ctx, w, func() bool { return w.need <= 0 }, open...); err != nil {
+			return err
+		}
+	}
+	for _, f := range futures {
+		if err := f.Get(ctx, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Await is Get with a type.
+func Await[T any](ctx Context, f Future) (T, error) {
+	var v T
+	err := f.Get(ctx, &v)
+	return v, err
+}
+
+// NewFuture returns a future for branches to wait on, and the function that resolves it with a value or an error; later calls do nothing.
+func NewFuture(ctx Context) (Future, func(value any, err error)) {
+	m := ctx.inner().m
+	f := &future{m: m, kind: branchStep}
+	return f, func(value any, err error) {
+		m.here()
+		var p payload.Payload
+		if err == nil {
+			p, err = payload.Encode(value)
+		}
+		f.resolve(p, err)
+	}
+}

@@ -1,0 +1,77 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// commands are those that no event confirms, marked with the parallel groups they form now.
+func (m *Machine) commands() []protocol.Command {
+	open := m.queue[m.head:]
+	if len(open) == 0 {
+		return nil
+	}
+	at := make(map[int64]*protocol.Command, len(open))
+	for _, p := range open {
+		p.command.Parallel = history.Parallel{}
+		if p.seq > 0 {
+			at[p.seq] = p.command
+		}
+	}
+	if !m.finished {
+		for _, co := range m.live {
+			if co.wait != nil && co.wait.join {
+				group(co.wait, at)
+			}
+		}
+	}
+	out := make([]protocol.Command, len(open))
+	for i, p := range open {
+		out[i] = *p.command
+	}
+	return out
+}
+
+// group marks the steps that leave with this batch and that only one Join waits for, so that the run is woken once, by the last of them. Everything
+// else wakes on its own. Members of a group follow one another, since a group is named by its first member and its size.
+func group(join *waiter, at map[int64]*protocol.Command) {
+	var members []int64
+	kinds := [branchStep]int{}
+	for _, f := range join.items {
+		if f.done || f.seq == 0 || at[f.seq] == nil {
+			continue
+		}
+		if len(f.waiters) != 1 {
+			return
+		}
+		members = append(members, f.seq)
+		kinds[f.kind]++
+	}
+	slices.Sort(members)
+	size := len(members)
+	if size < 2 || members[size-1]-members[0] != int64(size-1) {
+		return
+	}
+	prefix, kind := "parallel-calls", "mixed"
+	switch size {
+	case kinds[activityStep]:
+		prefix, kind = "parallel-activities", "activity"
+	case kinds[timerStep]:
+		prefix, kind = "parallel-timers", "timer"
+	}
+	for i, seq := range members {
+		p := history.Parallel{
+			GroupID: fmt.Sprintf("%s:%d:%d", prefix, members[0], size), GroupKind: kind, GroupBase: members[0], GroupSize: size, GroupIndex: &i,
+		}
+		path, err := json.Marshal([]history.Parallel{p})
+		if err != nil {
+			panic("workflow: a parallel group has no JSON form: " + err.Error())
+		}
+		p.GroupPath = path
+		at[seq].Parallel = p
+	}
+}

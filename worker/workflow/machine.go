@@ -1,0 +1,339 @@
+package workflow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/activity"
+)
+
+// Names finds the registered name of an activity function.
+type Names interface {
+	ActivityName(fn any) (string, error)
+}
+
+// Options of a machine. The zero value works.
+type Options struct {
+	Names  Names          // without it activities are called by name only
+	Logger zerolog.Logger // what Logger writes to, with run_id and workflow_type added
+	// Patience is how long the code may run without coming to rest; 5 s by default. Beyond it the code is taken to block outside the machine.
+	Patience time.Duration
+}
+
+// Machine runs the code of one run against its history. It may be kept between the workflow tasks of the run. It is not safe for concurrent use, and
+// must be closed.
+type Machine struct {
+	def      *Definition
+	names    Names
+	log      zerolog.Logger
+	patience time.Duration
+
+	info     RunInfo
+	root     *scope
+	steps    map[int64]*future // open activities and timers by command sequence
+	signals  map[string]*SignalChannel
+	versions map[string]int
+	ids      int64
+	sequence int64 // of the last command the code issued
+
+	queue []issued // in the order they left the code, not yet confirmed by their event; from head on
+	head  int
+
+	recorded     map[int64]*history.Event // of the events being applied, those that record a command
+	recordedUpTo int64                    // the highest command sequence in the history so far
+
+	seen     int64     // last event applied
+	at       int64     // the event that woke the code
+	now      time.Time // its time
+	replayed int64     // events up to here had been shown to a completed task
+	finished bool      // the workflow has returned, or its run was closed
+	carried  int       // signals of the run before that come ahead of the code
+	begin    func()    // starts the code, once they are there
+	fault    error
+
+	live    []*coroutine
+	gone    int // of live, those that have ended
+	turns   []*coroutine
+	current *coroutine
+	watch   *time.Timer
+	runaway *coroutine
+	closing atomic.Bool // read by branches that are given up
+	closed  bool
+}
+
+// issued is a command the code has issued and history has not confirmed.
+type issued struct {
+	command *protocol.Command
+	seq     int64 // 0 for a terminal command
+	known   bool  // it was issued when its event was at hand, and agrees with it
+}
+
+// ErrGap says that events between what the machine has seen and what it was given are missing.
+var ErrGap = errors.New("history has a gap")
+
+// ErrStale says that a kept machine remembers a value that another worker's completion recorded otherwise: a new machine, given the whole history,
+// goes on.
+var ErrStale = errors.New("the kept workflow machine is not what history recorded")
+
+// NewMachine returns a machine for a run that has seen nothing yet.
+func NewMachine(def *Definition, o Options) *Machine {
+	m := &Machine{
+		def: def, names: o.Names, log: o.Logger, patience: o.Patience, steps: map[int64]*future{}, signals: map[string]*SignalChannel{},
+		versions: map[string]int{},
+	}
+	if m.names == nil {
+		m.names = noNames{}
+	}
+	if m.patience <= 0 {
+		m.patience = 5 * time.Second
+	}
+	m.root = &scope{m: m}
+	return m
+}
+
+type noNames struct{}
+
+func (noNames) ActivityName(fn any) (string, error) {
+	return "", fmt.Errorf("%T is not registered here; call the activity by its name", fn)
+}
+
+// Seen is the sequence of the last event the machine was given: the next task may begin after it.
+func (m *Machine) Seen() int64 { return m.seen }
+
+// Unconfirmed is how many commands the machine has returned, or would return now, that no event of the history it was given records yet. It is 0
+// again once a task has shown it what became of its last completion.
+func (m *Machine) Unconfirmed() int { return len(m.queue) - m.head }
+
+// Finished says that the workflow has returned or its run is closed.
+func (m *Machine) Finished() bool { return m.finished }
+
+// Apply gives the machine the history of a task, from event 1 or from the one after Seen, and returns the commands the task is to be completed with.
+// No commands and no error means that the code waits: see Waiting. Commands that were returned before and that the history does not show, because
+// their completion was refused, are returned again.
+//
+// An error means that the task fails (see TaskFailure) and nothing is applied. After one that is not ErrGap the machine is broken: close it. If it
+// was a kept one, give a new machine the whole history before reporting the error.
+func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]protocol.Command, error) {
+	if m.fault != nil {
+		return nil, m.fault
+	}
+	if m.info.RunID != "" && m.info.RunID != task.RunID {
+		return nil, fmt.Errorf("the machine of run %s was given a task of run %s", m.info.RunID, task.RunID)
+	}
+	for len(events) > 0 && events[0].Seq <= m.seen {
+		events = events[1:]
+	}
+	for i := range events {
+		if want := m.seen + 1 + int64(i); events[i].Seq != want {
+			return nil, fmt.Errorf("%w: run %s: want event %d, got %d", ErrGap, task.RunID, want, events[i].Seq)
+		}
+	}
+	if m.watch == nil {
+		m.watch = time.NewTimer(m.patience)
+	}
+	defer m.watch.Stop()
+	m.look(events)
+	for i := range events {
+		m.seen = events[i].Seq
+		m.apply(task, &events[i])
+		if m.fault != nil {
+			return nil, m.fault
+		}
+	}
+	m.recorded = nil
+	return m.commands(), nil
+}
+
+// look notes which commands the events record, so that the code, when it issues one, is given what it was given then.
+func (m *Machine) look(events []history.Event) {
+	m.recorded = make(map[int64]*history.Event, len(events)/2)
+	for i := range events {
+		e := &events[i]
+		if seq := commandOf(e.Data); seq > 0 {
+			m.recorded[seq] = e
+			m.recordedUpTo = max(m.recordedUpTo, seq)
+		}
+		m.replayed = max(m.replayed, e.SeenThrough)
+	}
+}
+
+// apply takes one event. One that resolves something moves the clock and runs the code to rest.
+func (m *Machine) apply(task *protocol.WorkflowTask, e *history.Event) {
+	if seq := commandOf(e.Data); seq > 0 {
+		m.confirm(seq, e)
+		return
+	}
+	switch d := e.Data.(type) {
+	case *history.WorkflowStarted:
+		m.start(task, d, e)
+	case *history.ActivityCompleted:
+		m.resolve(d.Sequence, activityStep, e, func(*future) (payload.Payload, error) { return payload.Payload{Blob: d.Result}, nil })
+	case *history.ActivityFailed:
+		m.resolve(d.Sequence, activityStep, e, func(f *future) (payload.Payload, error) {
+			return payload.Payload{}, activityError(f, d.ExecutionID, d.Attempt, d.Failure)
+		})
+	case *history.ActivityTimedOut:
+		m.resolve(d.Sequence, activityStep, e, func(f *future) (payload.Payload, error) {
+			err := activityError(f, d.ExecutionID, d.Attempt, d.Failure)
+			err.TimedOut, err.TimeoutKind = true, d.TimeoutKind
+			if err.Message == "" {
+				err.Message = "timed out: " + d.TimeoutKind
+			}
+			return payload.Payload{}, err
+		})
+	case *history.ActivityCancelled:
+		m.resolve(d.Sequence, activityStep, e, func(f *future) (payload.Payload, error) {
+			err := activityError(f, d.ExecutionID, d.Attempt, history.Failure{Message: d.Reason, ExceptionType: typeCancelled})
+			err.Cancelled = true
+			return payload.Payload{}, err
+		})
+	case *history.TimerFired:
+		if d.Kind == "" {
+			m.resolve(d.Sequence, timerStep, e, func(*future) (payload.Payload, error) { return payload.Payload{}, nil })
+		}
+	case *history.SignalReceived:
+		m.signalled(d, e)
+	case *history.WorkflowCancellationRequested:
+		if !m.finished {
+			m.wake(e, m.root.cancel)
+		}
+	case *history.WorkflowCompleted, *history.WorkflowContinuedAsNew:
+		m.conclude(e)
+	case *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated, *history.WorkflowTimedOut:
+		m.finished, m.queue, m.head = true, nil, 0
+	}
+}
+
+// wake runs the code to rest after what happened at e.
+func (m *Machine) wake(e *history.Event, happened func()) {
+	m.now, m.at = e.At.Time, e.Seq
+	happened()
+	if m.fault == nil {
+		m.settle()
+	}
+}
+
+func (m *Machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted, e *history.Event) {
+	m.info = RunInfo{
+		Namespace: task.Namespace, WorkflowID: task.WorkflowID, RunID: task.RunID, WorkflowType: d.WorkflowType, Queue: d.TaskQueue,
+		RunNumber: max(1, d.RunNumber), ContinuedFrom: d.ContinuedFrom, StartedAt: e.At.Time,
+	}
+	if m.info.Queue == "" {
+		m.info.Queue = task.TaskQueue
+	}
+	if m.info.WorkflowType == "" {
+		m.info.WorkflowType = task.WorkflowType
+	}
+	m.log = m.log.With().Str("run_id", task.RunID).Str("workflow_type", m.info.WorkflowType).Logger()
+	args := task.Arguments
+	if args.IsZero() {
+		args = payload.Payload{Blob: d.Arguments}
+	}
+	ctx := &flow{m: m, scope: m.root}
+	m.begin = func() { m.spawn(func() { m.main(ctx, args) }) }
+	if m.carried = d.CarriedSignals; m.carried == 0 {
+		m.wake(e, m.begin)
+	}
+}
+
+// signalled keeps a signal for the code. Those a run inherits come before its code starts: they were there first.
+func (m *Machine) signalled(d *history.SignalReceived, e *history.Event) {
+	if m.finished {
+		return
+	}
+	arrive := func() { m.signal(d.SignalName).arrive(payload.Payload{Blob: d.Value}) }
+	if m.carried == 0 {
+		m.wake(e, arrive)
+		return
+	}
+	arrive()
+	if m.carried--; m.carried == 0 {
+		m.wake(e, m.begin)
+	}
+}
+
+// resolve gives an activity or timer its end. One that was cancelled here has it already; one the code never asked for is somebody else's.
+func (m *Machine) resolve(seq int64, k kind, e *history.Event, with func(*future) (payload.Payload, error)) {
+	if m.finished {
+		return
+	}
+	f := m.steps[seq]
+	switch {
+	case f == nil && seq > m.sequence:
+		m.fault = m.mismatch(seq, e, e.Type(), fmt.Sprintf("issued %d commands only", m.sequence))
+	case f != nil && f.kind != k:
+		m.fault = m.mismatch(seq, e, e.Type(), "something else under that command")
+	case f != nil:
+		m.wake(e, func() { f.resolve(with(f)) })
+	}
+}
+
+// finish is called when the workflow function has returned.
+func (m *Machine) finish(result payload.Payload, err error) {
+	c := &protocol.Command{Type: protocol.CompleteWorkflow, Result: result}
+	if err != nil {
+		if next, ok := errors.AsType[*continuation](err); ok {
+			c = next.command
+		} else {
+			c = failure(err)
+		}
+	}
+	m.finished = true
+	m.queue = append(m.queue, issued{command: c})
+}
+
+// failure is the command for an error the workflow returned.
+func failure(err error) *protocol.Command {
+	c := &protocol.Command{
+		Type: protocol.FailWorkflow, Message: err.Error(), ExceptionType: activity.TypeOf(err), ExceptionClass: fmt.Sprintf("%T", err),
+	}
+	type exception struct {
+		Type    string          `json:"type"`
+		Class   string          `json:"class"`
+		Message string          `json:"message"`
+		Details json.RawMessage `json:"details,omitempty"`
+	}
+	ex := exception{Class: c.ExceptionClass, Message: c.Message}
+	if errors.Is(err, ErrCancelled) {
+		c.ExceptionType = typeCancelled
+	}
+	if failed, ok := errors.AsType[*ActivityError](err); ok {
+		if failed.Type != "" {
+			c.ExceptionType = failed.Type
+		}
+		c.NonRetryable = failed.NonRetryable
+		if failed.ExecutionID != "" {
+			c.FailedSequence, c.FailedActivityID = failed.Sequence, failed.ExecutionID
+		}
+		if !failed.Details.IsZero() {
+			ex.Details, _ = json.Marshal(failed.Details)
+		}
+	} else if typed, ok := errors.AsType[*activity.Error](err); ok {
+		c.NonRetryable = typed.NonRetryable
+		var bad error
+		if ex.Details, bad = activity.EncodeDetails(typed.Details); bad != nil {
+			c.Message += fmt.Sprintf(" (details left out: %v)", bad)
+		}
+	}
+	ex.Type = c.ExceptionType
+	c.Exception, _ = json.Marshal(ex)
+	return c
+}
+
+// ContinueAsNew is returned by a workflow to go on as a new run of the same id, with these arguments and an empty history. Signals nobody received
+// and sessions go with it.
+func ContinueAsNew(ctx Context, args ...any) error {
+	p, err := payload.EncodeArgs(args...)
+	if err != nil {
+		return fmt.Errorf("continue as new: %w", err)
+	}
+	return &continuation{&protocol.Command{Type: protocol.ContinueAsNew, Arguments: p, Queue: ctx.inner().m.info.Queue}}
+}

@@ -1,0 +1,96 @@
+package workflow
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// SideEffect runs fn once in the life of the run and returns its value, in every replay the recorded one. It is for small things like a random
+// number; what can fail or takes time belongs into an activity. If the worker dies before the value is recorded, fn runs again.
+func SideEffect[T any](ctx Context, fn func() T) (T, error) {
+	var v T
+	p, err := ctx.inner().m.sideEffect(func() any { return fn() })
+	if err == nil {
+		err = payload.Decode(p, &v)
+	}
+	return v, err
+}
+
+func (m *Machine) sideEffect(fn func() any) (payload.Payload, error) {
+	m.here()
+	c := &protocol.Command{Type: protocol.RecordSideEffect}
+	if e := m.recorded[m.sequence+1]; e != nil {
+		if d, ok := e.Data.(*history.SideEffectRecorded); ok {
+			c.Result = payload.Payload{Blob: d.Result}
+		}
+		m.issue(c) // stops here if history has something else
+		return c.Result, nil
+	}
+	p, err := payload.Encode(fn())
+	if err != nil {
+		return p, fmt.Errorf("side effect: %w", err)
+	}
+	c.Result = p
+	m.issue(c)
+	return p, nil
+}
+
+// DefaultVersion is the version of a change for runs that passed its place before it was made.
+const DefaultVersion = -1
+
+// Version says which version of a change this run goes by, so that its code can be changed while runs are under way: latest for a run that comes
+// here first now, the recorded one in its replays, and DefaultVersion for a run that came by before the change was there. A run that goes by a
+// version outside oldest … latest cannot be continued by this code: its workflow task fails.
+//
+//	if workflow.Version(ctx, "two-step approval", workflow.DefaultVersion, 1) >= 1 { … } else { … }
+func Version(ctx Context, changeID string, oldest, latest int) int {
+	m := ctx.inner().m
+	co := m.here()
+	v := m.version(changeID, oldest, latest)
+	if v < oldest || v > latest {
+		co.stop(&NonDeterminismError{
+			RunID: m.info.RunID, Recorded: fmt.Sprintf("version %d of change %q", v, changeID), Issued: fmt.Sprintf("versions %d to %d", oldest, latest),
+		})
+	}
+	return v
+}
+
+func (m *Machine) version(changeID string, oldest, latest int) int {
+	if v, ok := m.versions[changeID]; ok {
+		return v
+	}
+	v := latest
+	next := m.sequence + 1
+	marker := false
+	if e := m.recorded[next]; e != nil {
+		var d *history.VersionMarkerRecorded
+		if d, marker = e.Data.(*history.VersionMarkerRecorded); marker && d.ChangeID == changeID {
+			v = d.Version
+		}
+		marker = marker && d.ChangeID == changeID
+	}
+	if !marker && m.recordedUpTo >= next {
+		v = DefaultVersion // the run came by here without a marker
+	} else {
+		m.issue(&protocol.Command{
+			Type: protocol.RecordVersionMarker, ChangeID: changeID, Version: v, MinSupported: oldest, MaxSupported: latest,
+		})
+	}
+	m.versions[changeID] = v
+	return v
+}
+
+// newID hashes the run and a counter.
+func (m *Machine) newID() string {
+	m.here()
+	m.ids++
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/id/%d", m.info.RunID, m.ids))
+	return ids.EncodeToString(sum[:16])
+}
+
+var ids = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)

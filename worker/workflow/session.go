@@ -1,0 +1,64 @@
+package workflow
+
+import (
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// SessionOptions of a session that a workflow starts. The zero value is a session of the run's own queue, with as many activities at once as its
+// worker has slots.
+type SessionOptions struct {
+	Queue         string
+	Requirements  []string // capabilities the worker must have
+	MaxActivities int      // at once; 0: the worker's slots
+	// ReleasePolicy says what happens when the holder's release is replaced: "migrate" (the default), "finish" or "fail".
+	ReleasePolicy string
+}
+
+// Session is a handle of a session: data, which may be an input, also of the run that this one continues as. A session belongs to its workflow id
+// and lives until it is ended or the last run of that id closes; it stays with one worker, and moves only when that worker is gone.
+type Session struct {
+	ID string `json:"session_id"`
+}
+
+// StartSession starts a session. Which worker holds it is decided when its first activity runs.
+func StartSession(ctx Context, o SessionOptions) (*Session, error) {
+	c := ctx.inner()
+	c.m.here()
+	if c.scope.cancelled {
+		return nil, ErrCancelled
+	}
+	switch {
+	case o.MaxActivities < 0:
+		return nil, fmt.Errorf("%w: MaxActivities is negative", ErrInvalidOptions)
+	case o.ReleasePolicy != "" && o.ReleasePolicy != "migrate" && o.ReleasePolicy != "finish" && o.ReleasePolicy != "fail":
+		return nil, fmt.Errorf("%w: unknown release policy %q", ErrInvalidOptions, o.ReleasePolicy)
+	}
+	id := fmt.Sprintf("%s-%d", c.m.info.RunID, c.m.sequence+1)
+	cmd := &protocol.Command{Type: protocol.StartSession, SessionID: id, Requirements: o.Requirements}
+	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" {
+		cmd.WorkerSession = &protocol.SessionOptions{
+			SessionID: id, Queue: o.Queue, MaxActivities: o.MaxActivities, ReleasePolicy: o.ReleasePolicy,
+		}
+	}
+	c.m.issue(cmd)
+	return &Session{ID: id}, nil
+}
+
+// Execute schedules an activity in the session.
+func (s *Session) Execute(ctx Context, nameOrFunc any, args ...any) Future {
+	return ExecuteActivity(InSession(ctx, s.ID), nameOrFunc, args...)
+}
+
+// End ends the session: its running activities are cancelled and late results of them refused, what is scheduled in it later fails. Ending it twice
+// does nothing, and a cancelled context is no hindrance.
+func (s *Session) End(ctx Context) error {
+	m := ctx.inner().m
+	m.here()
+	if s.ID == "" {
+		return fmt.Errorf("%w: the session has no id", ErrInvalidOptions)
+	}
+	m.issue(&protocol.Command{Type: protocol.EndSession, SessionID: s.ID})
+	return nil
+}

@@ -1,0 +1,127 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// SignalChannel holds the signals of one name that the run has got and not received yet.
+type SignalChannel struct {
+	m       *Machine
+	name    string
+	values  []payload.Payload // argument lists
+	waiting bool              // the run has told that it is blocked on the name, and no signal of it came since
+	waiters []*waiter
+}
+
+// Signal is the channel of the signals of a name.
+func Signal(ctx Context, name string) *SignalChannel { return ctx.inner().m.signal(name) }
+
+func (m *Machine) signal(name string) *SignalChannel {
+	s, ok := m.signals[name]
+	if !ok {
+		s = &SignalChannel{m: m, name: name}
+		m.signals[name] = s
+	}
+	return s
+}
+
+func (s *SignalChannel) isReady() bool    { return len(s.values) > 0 }
+func (s *SignalChannel) attach(w *waiter) { s.waiters = append(s.waiters, w) }
+func (s *SignalChannel) detach(w *waiter) { s.waiters = without(s.waiters, w) }
+
+// open tells that the run is blocked on the name, unless it has.
+func (s *SignalChannel) open() {
+	if !s.waiting {
+		s.waiting = true
+		s.m.issue(&protocol.Command{Type: protocol.OpenSignalWait, SignalName: s.name})
+	}
+}
+
+// arrive keeps a signal and wakes everybody who waits for one, in the order they came; whoever finds none left waits on.
+func (s *SignalChannel) arrive(value payload.Payload) {
+	s.values = append(s.values, value)
+	s.waiting = false
+	for _, w := range s.waiters {
+		w.notify()
+	}
+}
+
+// Receive waits for the next signal of the name and decodes its arguments into outs, by position; a nil discards one. A signal that does not fit is
+// used up all the same, and the error says why.
+func (s *SignalChannel) Receive(ctx Context, outs ...any) error {
+	if s.name == "" {
+		return fmt.Errorf("%w: the signal has no name", ErrInvalidOptions)
+	}
+	if !s.isReady() {
+		w := &waiter{need: 1}
+		err := wait(ctx, w, func() bool {
+			if s.isReady() {
+				return true
+			}
+			w.need = 1
+			s.open()
+			return false
+		}, s)
+		if err != nil {
+			return err
+		}
+	}
+	return s.take(outs)
+}
+
+// ReceiveAsync takes a signal that is there, without waiting; false when there is none.
+func (s *SignalChannel) ReceiveAsync(outs ...any) (bool, error) {
+	s.m.here()
+	if !s.isReady() {
+		return false, nil
+	}
+	return true, s.take(outs)
+}
+
+// ReceiveSignal waits for the next signal of a name with one argument.
+func ReceiveSignal[T any](ctx Context, name string) (T, error) {
+	var v T
+	err := Signal(ctx, name).Receive(ctx, &v)
+	return v, err
+}
+
+func (s *SignalChannel) take(outs []any) error {
+	value := s.values[0]
+	s.values[0] = payload.Payload{}
+	s.values = s.values[1:]
+	if len(outs) == 0 {
+		return nil
+	}
+	into := make([]any, len(outs))
+	for i, out := range outs {
+		if into[i] = out; out == nil {
+			into[i] = new(any)
+		}
+	}
+	if err := payload.DecodeArgs(value, into...); err != nil {
+		return fmt.Errorf("signal %q: %w", s.name, err)
+	}
+	return nil
+}
+
+// SignalWorkflow sends a signal to the current run of another workflow id, once; it does not wait for it to be received.
+func SignalWorkflow(ctx Context, workflowID, name string, args ...any) error {
+	m := ctx.inner().m
+	m.here()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if workflowID == "" || name == "" {
+		return errors.Join(ErrInvalidOptions, errors.New("a signal needs a workflow id and a name"))
+	}
+	p, err := payload.EncodeArgs(args...)
+	if err != nil {
+		return fmt.Errorf("signal %q: %w", name, err)
+	}
+	m.issue(&protocol.Command{Type: protocol.SignalWorkflow, WorkflowID: workflowID, SignalName: name, Arguments: p})
+	return nil
+}

@@ -1,0 +1,18 @@
+package workflow
+
+import (
+	"maps"
+	"slices"
+)
+
+// without removes v, keeping the order; the common case is that v stands alone or last.
+func without[T comparable](s []T, v T) []T {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] == v {
+			return slices.Delete(s, i, i+1)
+		}
+	}
+	return s
+}
+
+func sortedKeys[V any](m map[int64]V) []int64 { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,252 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// ActivityOptions say how activities are run. Durations count in whole seconds, rounded up; zero means none.
+type ActivityOptions struct {
+	Queue string // the run's own when empty
+	Retry *RetryPolicy
+
+	StartToClose    time.Duration // one attempt
+	ScheduleToClose time.Duration // all attempts together
+	ScheduleToStart time.Duration // waiting for a worker
+	Heartbeat       time.Duration // between two signs of life of the activity's code
+
+	Session       string         // keep the activity with the worker that holds the session of this id; InSession says the same
+	WorkerSession *WorkerSession // as Session, with options of the session's own
+	Requirements  []string       // capabilities its worker must have
+	Priority      int            // 0 the run's own, 1 first … 9 last
+}
+
+// RetryPolicy says how often an activity is tried. Without a policy that is once.
+type RetryPolicy struct {
+	MaxAttempts  int             // 0: without end
+	Backoff      []time.Duration // before attempt 2, 3, …; the last one repeats; whole seconds, rounded up
+	NonRetryable []string        // types of failures that end the activity at once
+}
+
+// ExponentialBackoff is a Backoff that starts with first and doubles up to limit.
+func ExponentialBackoff(first, limit time.Duration) []time.Duration {
+	var all []time.Duration
+	for d := max(first, time.Second); d < limit && len(all) < 32; d *= 2 {
+		all = append(all, d)
+	}
+	return append(all, limit)
+}
+
+// WorkerSession are options of a session that is shared by id in the whole namespace. Zero values mean the defaults.
+type WorkerSession struct {
+	ID            string
+	Queue         string
+	Requirements  []string
+	Lease         time.Duration // 120 s
+	TTL           time.Duration // 30 min
+	MaxActivities int           // at once; 1
+	MustExist     bool          // do not make it
+	NoReacquire   bool          // nobody takes it over after its lease was lost
+}
+
+// WithActivity returns a context whose activities are run with these options. Members left zero keep what ctx has.
+func WithActivity(ctx Context, o ActivityOptions) Context {
+	c := *ctx.inner()
+	to, from := reflect.ValueOf(&c.options).Elem(), reflect.ValueOf(o)
+	for i := range from.NumField() {
+		if !from.Field(i).IsZero() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	if o.Session != "" && o.WorkerSession == nil {
+		c.options.WorkerSession = nil
+	}
+	if o.WorkerSession != nil && o.Session == "" {
+		c.options.Session = ""
+	}
+	return &c
+}
+
+// InSession returns a context whose activities stay with the worker that holds the session of this id; "" leaves the session. Sessions of an id
+// need no start and no end.
+func InSession(ctx Context, id string) Context {
+	c := *ctx.inner()
+	c.options.Session, c.options.WorkerSession = id, nil
+	return &c
+}
+
+// ExecuteActivity schedules an activity, by its registered name or the registered function, and returns its result to come.
+func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
+	c := ctx.inner()
+	c.m.here()
+	if c.scope.cancelled {
+		return c.m.settled(ErrCancelled)
+	}
+	name, err := c.m.nameOf(nameOrFunc, c.m.names.ActivityName)
+	if err != nil {
+		return c.m.settled(err)
+	}
+	cmd, err := c.options.command()
+	if err != nil {
+		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
+	}
+	if cmd.Arguments, err = payload.EncodeArgs(args...); err != nil {
+		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
+	}
+	cmd.ActivityType = name
+	return c.open(activityStep, name, cmd)
+}
+
+// Execute runs an activity and waits for its result.
+func Execute[T any](ctx Context, nameOrFunc any, args ...any) (T, error) {
+	return Await[T](ctx, ExecuteActivity(ctx, nameOrFunc, args...))
+}
+
+// open issues a command whose end will resolve a future.
+func (c *flow) open(k kind, name string, cmd *protocol.Command) *future {
+	f := &future{m: c.m, kind: k, name: name, scope: c.scope}
+	f.seq = c.m.issue(cmd)
+	c.m.steps[f.seq] = f
+	c.scope.add(f)
+	return f
+}
+
+func (o *ActivityOptions) command() (*protocol.Command, error) {
+	c := &protocol.Command{Type: protocol.ScheduleActivity, Queue: o.Queue, SessionID: o.Session, Requirements: o.Requirements, Priority: o.Priority}
+	var err error
+	for _, d := range []struct {
+		name string
+		from time.Duration
+		to   *int64
+	}{
+		{"StartToClose", o.StartToClose, &c.StartToClose}, {"ScheduleToClose", o.ScheduleToClose, &c.ScheduleToClose},
+		{"ScheduleToStart", o.ScheduleToStart, &c.ScheduleToStart}, {"Heartbeat", o.Heartbeat, &c.Heartbeat},
+	} {
+		if *d.to, err = wholeSeconds(d.name, d.from); err != nil {
+			return nil, err
+		}
+	}
+	if p := o.Retry; p != nil {
+		if c.RetryPolicy, err = p.wire(); err != nil {
+			return nil, err
+		}
+	}
+	if s := o.WorkerSession; s != nil {
+		if c.WorkerSession, err = s.wire(); err != nil {
+			return nil, err
+		}
+	}
+	if o.Priority < 0 || o.Priority > 9 {
+		return nil, fmt.Errorf("%w: priority %d is not between 0 and 9", ErrInvalidOptions, o.Priority)
+	}
+	return c, nil
+}
+
+func (p *RetryPolicy) wire() (*history.RetryPolicy, error) {
+	if p.MaxAttempts < 0 {
+		return nil, fmt.Errorf("%w: MaxAttempts is negative", ErrInvalidOptions)
+	}
+	n := p.MaxAttempts
+	if n == 0 {
+		n = math.MaxInt32
+	}
+	w := &history.RetryPolicy{MaxAttempts: &n, Backoff: make([]int, len(p.Backoff)), NonRetryable: append([]string{}, p.NonRetryable...)}
+	for i, d := range p.Backoff {
+		s, err := wholeSeconds("Backoff", d)
+		if err != nil {
+			return nil, err
+		}
+		w.Backoff[i] = int(s)
+	}
+	return w, nil
+}
+
+func (s *WorkerSession) wire() (*protocol.SessionOptions, error) {
+	if s.ID == "" {
+		return nil, fmt.Errorf("%w: a worker session needs an id", ErrInvalidOptions)
+	}
+	lease, err := wholeSeconds("Lease", s.Lease)
+	if err != nil {
+		return nil, err
+	}
+	ttl, err := wholeSeconds("TTL", s.TTL)
+	if err != nil {
+		return nil, err
+	}
+	o := &protocol.SessionOptions{
+		SessionID: s.ID, Queue: s.Queue, Requirements: s.Requirements, Lease: lease, TTL: ttl, MaxActivities: s.MaxActivities,
+	}
+	if s.MustExist {
+		o.Create = new(bool)
+	}
+	if s.NoReacquire {
+		o.Reacquire = new(bool)
+	}
+	return o, nil
+}
+
+func wholeSeconds(name string, d time.Duration) (int64, error) {
+	if d < 0 {
+		return 0, fmt.Errorf("%w: %s is negative: %s", ErrInvalidOptions, name, d)
+	}
+	return ceil(d, time.Second), nil
+}
+
+func ceil(d, unit time.Duration) int64 {
+	n := int64(d / unit)
+	if d%unit > 0 {
+		n++
+	}
+	return n
+}
+
+// NewTimer returns a future that is ready when d has passed, at once if d is not positive. It is durable: d counts although no worker runs.
+// Cancelling ctx ends it with ErrCancelled.
+func NewTimer(ctx Context, d time.Duration) Future {
+	c := ctx.inner()
+	c.m.here()
+	switch {
+	case c.scope.cancelled:
+		return c.m.settled(ErrCancelled)
+	case d <= 0:
+		return c.m.settled(nil)
+	}
+	cmd := &protocol.Command{Type: protocol.StartTimer, Delay: ceil(d, time.Second)}
+	if d%time.Second != 0 {
+		cmd.DelayMicros = ceil(d, time.Microsecond)
+	}
+	return c.open(timerStep, "", cmd)
+}
+
+// Sleep waits for d; the error is ErrCancelled.
+func Sleep(ctx Context, d time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return NewTimer(ctx, d).Get(ctx, nil)
+}
+
+// nameOf is the registered name of what a workflow calls by name or function.
+func (m *Machine) nameOf(nameOrFunc any, lookup func(fn any) (string, error)) (string, error) {
+	if name, ok := nameOrFunc.(string); ok {
+		if name == "" {
+			return "", fmt.Errorf("%w: the activity has no name", ErrInvalidOptions)
+		}
+		return name, nil
+	}
+	if reflect.ValueOf(nameOrFunc).Kind() != reflect.Func {
+		return "", fmt.Errorf("%w: want a name or a registered function, not %T", ErrInvalidOptions, nameOrFunc)
+	}
+	name, err := lookup(nameOrFunc)
+	if err != nil {
+		return "", errors.Join(ErrInvalidOptions, err)
+	}
+	return name, nil
+}

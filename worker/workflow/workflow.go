@@ -1,0 +1,187 @@
+// Package workflow is what workflow code imports, and the machine that runs it: the same history always leads to the same commands.
+//
+// Workflow code must be deterministic. It waits only through this package, takes the time from Now, identifiers from NewID, starts concurrent
+// branches with Go, and leaves everything that touches the world to activities. Only one branch of a workflow runs at a time, so its variables need
+// no locks.
+package workflow
+
+import (
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Context belongs to one run of a workflow. It carries what applies to a branch of the code: cancellation, activity options, values. It is no
+// context.Context, since workflow code must not wait for anything outside its history.
+type Context interface {
+	// Err is ErrCancelled once the context is cancelled.
+	Err() error
+	// Value is what WithValue set under key, or nil.
+	Value(key any) any
+
+	inner() *flow
+}
+
+// flow is the only Context.
+type flow struct {
+	m       *Machine
+	scope   *scope
+	options ActivityOptions
+	parent  *flow // of WithValue
+	key     any
+	value   any
+}
+
+func (c *flow) inner() *flow { return c }
+
+func (c *flow) Err() error {
+	if c.scope.cancelled {
+		return ErrCancelled
+	}
+	return nil
+}
+
+func (c *flow) Value(key any) any {
+	for ; c != nil; c = c.parent {
+		if c.key != nil && c.key == key {
+			return c.value
+		}
+	}
+	return nil
+}
+
+// WithValue returns a context that also carries value under key.
+func WithValue(ctx Context, key, value any) Context {
+	c := *ctx.inner()
+	c.parent, c.key, c.value = ctx.inner(), key, value
+	return &c
+}
+
+// RunInfo says which run this is.
+type RunInfo struct {
+	Namespace     string
+	WorkflowID    string
+	RunID         string
+	WorkflowType  string
+	Queue         string
+	RunNumber     int64 // 1, and one more after each ContinueAsNew
+	ContinuedFrom string
+	StartedAt     time.Time
+	// HistoryLength is how many events had happened when the code was woken. A workflow without an end continues as new when this grows large.
+	HistoryLength int64
+}
+
+// Info says which run this is.
+func Info(ctx Context) RunInfo {
+	m := ctx.inner().m
+	info := m.info
+	info.HistoryLength = m.at
+	return info
+}
+
+// Now is the time of the event that woke the code; it stands still while the code runs and is the same in every replay.
+func Now(ctx Context) time.Time { return ctx.inner().m.now }
+
+// NewID returns an identifier that is new in the world and the same in every replay: 26 letters and digits.
+func NewID(ctx Context) string { return ctx.inner().m.newID() }
+
+// Logger returns a logger that is silent while the code is replayed, so that a line is written once.
+func Logger(ctx Context) *zerolog.Logger {
+	m := ctx.inner().m
+	if m.at <= m.replayed {
+		return &silent
+	}
+	return &m.log
+}
+
+var silent = zerolog.Nop()
+
+// Go starts a concurrent branch. It first runs when the branch that started it waits. Branches that are still running when the workflow returns are
+// given up.
+func Go(ctx Context, fn func(ctx Context)) {
+	c := ctx.inner()
+	c.m.here()
+	c.m.spawn(func() { fn(ctx) })
+}
+
+// scope is a tree of cancellation: what was started under it, and who waits under it.
+type scope struct {
+	m         *Machine
+	parent    *scope
+	children  []*scope
+	cancelled bool
+	open      map[int64]*future // activities and timers by command sequence
+	waiters   []*waiter
+}
+
+func (s *scope) child() *scope {
+	c := &scope{m: s.m, parent: s, cancelled: s.cancelled}
+	if !s.cancelled {
+		s.children = append(s.children, c)
+	}
+	return c
+}
+
+// CancelFunc cancels a context. The second call does nothing.
+type CancelFunc func()
+
+// WithCancel returns a context that can be cancelled: the activities and timers started under it are cancelled, and whoever waits under it goes on
+// with ErrCancelled. It is cancelled with its parent, too; the parent of all is cancelled when somebody asks the run to end.
+func WithCancel(ctx Context) (Context, CancelFunc) {
+	c := *ctx.inner()
+	c.scope = c.scope.child()
+	return &c, func() {
+		c.m.here()
+		c.scope.cancel()
+	}
+}
+
+// WithoutCancel returns a context that is not cancelled with ctx: for cleaning up after a cancellation.
+func WithoutCancel(ctx Context) Context {
+	c := *ctx.inner()
+	c.scope = &scope{m: c.m}
+	return &c
+}
+
+// cancel goes through what is open in the order it was started, then through the scopes below in the order they were made.
+func (s *scope) cancel() {
+	if s.cancelled {
+		return
+	}
+	s.cancelled = true
+	for _, seq := range sortedKeys(s.open) {
+		s.open[seq].cancel()
+	}
+	s.open = nil
+	for _, w := range s.waiters {
+		s.m.ready(w.co)
+	}
+	children := s.children
+	s.children = nil
+	for _, c := range children {
+		c.cancel()
+	}
+	if s.parent != nil {
+		s.parent.children = without(s.parent.children, s)
+	}
+}
+
+func (s *scope) add(f *future) {
+	if s.open == nil {
+		s.open = map[int64]*future{}
+	}
+	s.open[f.seq] = f
+}
+
+// here is the branch that is running now. Everything that changes the machine passes through it.
+func (m *Machine) here() *coroutine {
+	if m.closing.Load() { // cleaning up after the machine was closed
+		runtime.Goexit()
+	}
+	if m.current == nil {
+		panic(errors.New("workflow: called outside the workflow's own code; start branches with workflow.Go, not with go"))
+	}
+	return m.current
+}
