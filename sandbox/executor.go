@@ -27,11 +27,12 @@ type executor struct {
 	pid     int                     // of the program; 0 until started
 	session atomic.Pointer[session] // nil outside sessions; set once, before the first call
 
-	onEnd  func(*executor, ending) // tells the pool, before any call in flight is told
-	ready  chan frame.Header       // the answer to init
-	shut   chan struct{}           // closed by the answer to close
-	done   chan struct{}           // closed when process, descendants and scratch folder are gone
-	counts chan int                // answers to a count
+	patience time.Duration           // with a frame that has begun; 0 for the frame package's
+	onEnd    func(*executor, ending) // tells the pool, before any call in flight is told
+	ready    chan frame.Header       // the answer to init
+	shut     chan struct{}           // closed by the answer to close
+	done     chan struct{}           // closed when process, descendants and scratch folder are gone
+	counts   chan int                // answers to a count
 
 	stdout, stderr *output
 	out            sync.Mutex // one frame at a time; guards frameBuf
@@ -58,7 +59,7 @@ type executor struct {
 
 // launch starts an executor and waits until it is ready to take calls.
 func launch(l *language, o Options, id, scratch string, onEnd func(*executor, ending)) (*executor, error) {
-	ex := &executor{id: id, scratch: scratch, lang: l, born: time.Now(), onEnd: onEnd, ready: make(chan frame.Header, 1),
+	ex := &executor{id: id, scratch: scratch, lang: l, born: time.Now(), patience: o.patience, onEnd: onEnd, ready: make(chan frame.Header, 1),
 		shut: make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), calls: map[string]*call{}, loaded: map[string]bool{}}
 	var err error
 	ex.proc, err = startProcess(minder.Config{
@@ -102,6 +103,9 @@ func (ex *executor) run() {
 	go ex.follow(last)
 
 	r := frame.NewReader(ex.proc.control, frame.DefaultLimits, ex.proc.control.SetReadDeadline)
+	if ex.patience > 0 {
+		r.SetPatience(ex.patience)
+	}
 	for {
 		f, err := r.Read()
 		if err == nil {

@@ -1,6 +1,10 @@
 package sandbox
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 // hold says what level process holds on this kernel.
 func hold() Report {
@@ -11,6 +15,9 @@ func hold() Report {
 		"code can leave files in /tmp, /var/tmp and /dev/shm",
 		"memory is watched, not capped by the kernel",
 	}}
+	if os.Geteuid() == 0 {
+		r.Missing = append(r.Missing, "code runs as root, though without capabilities: it can change root's files and kernel settings")
+	}
 	const askVersion = 1 // LANDLOCK_CREATE_RULESET_VERSION
 	if abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, askVersion); errno == 0 {
 		r.LandlockABI = int(abi)

@@ -29,10 +29,13 @@ type Options struct {
 	DeadlineGrace time.Duration // from a deadline to SIGKILL; 0 for 250 ms
 	IdleEvictable time.Duration // idle for so long a session may be evicted when executors run out; 0 for 60 s
 
+	Logger zerolog.Logger
+
 	// OnLost is told of every session whose state is gone other than by CloseSession: before an eviction, and after any other
 	// end. It is called on a goroutine of its own, never twice for an epoch unless that was rebuilt.
 	OnLost func(SessionLost)
-	Logger zerolog.Logger
+
+	patience time.Duration // with a frame that has begun; 0 for frame.Deadline
 }
 
 // Limits bound one executor and what it starts.

@@ -1,11 +1,14 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/sandbox/shim"
 )
@@ -47,7 +50,7 @@ func languages(o Options, shims string) (map[string]*language, error) {
 		all[RuntimeNative] = &language{name: RuntimeNative, program: program, args: []string{nativeName}, limits: l,
 			env: []string{fmt.Sprintf("GOMEMLIMIT=%d", l.Memory/10*8)}}
 	}
-	if program, err := look(o.Node, "node"); err != nil {
+	if program, err := look(o.Node, "node", "-p", "process.execPath"); err != nil {
 		return nil, err
 	} else if program != "" {
 		script := filepath.Join(shims, "node.mjs")
@@ -59,7 +62,7 @@ func languages(o Options, shims string) (map[string]*language, error) {
 		heap := fmt.Sprintf("--max-old-space-size=%d", l.Memory/10*6>>20)
 		all[RuntimeNode] = &language{name: RuntimeNode, program: program, args: []string{"node", heap, script}, limits: l, json: true}
 	}
-	if program, err := look(o.Python, "python3"); err != nil {
+	if program, err := look(o.Python, "python3", "-c", "import sys; print(sys.executable)"); err != nil {
 		return nil, err
 	} else if program != "" {
 		script := filepath.Join(shims, "python.py")
@@ -72,20 +75,50 @@ func languages(o Options, shims string) (map[string]*language, error) {
 	return all, nil
 }
 
-// look finds a program; empty when name is not in PATH and no path was given.
-func look(path, name string) (string, error) {
-	if path == "" {
-		found, err := exec.LookPath(name)
-		if err != nil {
+// look finds a program; empty when name is not in PATH and no path was given. What is found may be a script of a version manager, which
+// takes longer than the interpreter itself: ask makes that one print where it is.
+func look(path, name string, ask ...string) (string, error) {
+	wanted := path
+	if wanted == "" {
+		wanted = name
+	}
+	found, err := exec.LookPath(wanted)
+	if err != nil {
+		if path == "" {
 			return "", nil
 		}
-		return filepath.Abs(found)
-	}
-	found, err := exec.LookPath(path)
-	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
-	return filepath.Abs(found)
+	if found, err = filepath.Abs(found); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	if !isScript(found) {
+		return found, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bootTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, found, ask...).Output()
+	if err != nil {
+		if path == "" {
+			return "", nil // a script for a version that is not installed
+		}
+		return "", fmt.Errorf("%s: ask %s where it is: %w", name, found, err)
+	}
+	if real := strings.TrimSpace(string(out)); filepath.IsAbs(real) {
+		return real, nil
+	}
+	return found, nil
+}
+
+func isScript(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var start [2]byte
+	_, err = io.ReadFull(f, start[:])
+	return err == nil && string(start[:]) == "#!"
 }
 
 // environment is all an executor gets to see of one.

@@ -174,12 +174,13 @@ var behaviours = map[string]behaviour{
 	},
 	"descriptors": func(context.Context, *executor.Call, executor.Invocation, payload.Payload) (any, error) {
 		entries, err := os.ReadDir("/proc/self/fd")
-		var fds []int
+		var found []string
 		for _, e := range entries {
-			n, _ := strconv.Atoi(e.Name())
-			fds = append(fds, n)
+			if link, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
+				found = append(found, e.Name()+" "+link)
+			}
 		}
-		return fds, err
+		return found, err
 	},
 	"write": func(_ context.Context, c *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
 		path := filepath.Join(c.Session().Dir, decoded[string](arg))
@@ -203,6 +204,11 @@ var behaviours = map[string]behaviour{
 		return nil, nil
 	},
 	"daemon": daemon,
+	"leave_links": func(_ context.Context, c *executor.Call, _ executor.Invocation, _ payload.Payload) (any, error) {
+		in := func(name string) string { return filepath.Join(c.Session().Dir, name) }
+		return nil, errors.Join(os.Symlink("/etc/passwd", in("result.txt")), os.Symlink("/", in("root")),
+			os.WriteFile(in("plain.txt"), []byte("plain"), 0o600))
+	},
 	"raw": func(_ context.Context, _ *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
 		return nil, errors.Join(rawWrite(decoded[string](arg)), wait(100*time.Millisecond))
 	},

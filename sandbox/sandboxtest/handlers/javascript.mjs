@@ -1,6 +1,6 @@
 // The behaviours of the suite in JavaScript, one function each.
 import { spawn } from 'node:child_process';
-import { readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync, writeSync } from 'node:fs';
 
 export const main = (input) => input;
 export const count = (_, ctx) => (ctx.session.state.n = (ctx.session.state.n ?? 0) + 1);
@@ -87,7 +87,14 @@ export const limits = () => ({
   limits: readFileSync('/proc/self/limits', 'utf8'),
   score: readFileSync('/proc/self/oom_score_adj', 'utf8').trim(),
 });
-export const descriptors = () => readdirSync('/proc/self/fd').map(Number);
+export const descriptors = () =>
+  readdirSync('/proc/self/fd').flatMap((fd) => {
+    try {
+      return [`${fd} ${readlinkSync(`/proc/self/fd/${fd}`)}`];
+    } catch {
+      return []; // the one that listed them
+    }
+  });
 export const write = (name, ctx) => {
   writeFileSync(`${ctx.session.dir}/${name}`, 'kept');
   return readFileSync(`${ctx.session.dir}/${name}`, 'utf8') + ' ' + readdirSync(ctx.session.dir).join();
@@ -109,4 +116,14 @@ export const raw = (base64, ctx) => {
     }
   }
   return new Promise((done) => setTimeout(done, 100, null));
+};
+export const nested = (depth) => {
+  let value = [];
+  for (let i = 1; i < depth; i++) value = [value];
+  return value;
+};
+export const leave_links = (_, ctx) => {
+  symlinkSync('/etc/passwd', `${ctx.session.dir}/result.txt`);
+  symlinkSync('/', `${ctx.session.dir}/root`);
+  writeFileSync(`${ctx.session.dir}/plain.txt`, 'plain');
 };

@@ -3,6 +3,7 @@
 import base64
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -126,7 +127,13 @@ def limits(_, ctx):
 
 
 def descriptors(_, ctx):
-    return [int(fd) for fd in os.listdir("/proc/self/fd")]
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.append(fd + " " + os.readlink("/proc/self/fd/" + fd))
+        except OSError:
+            pass  # the one that listed them
+    return found
 
 
 def write(name, ctx):
@@ -156,3 +163,93 @@ def raw(text, ctx):
         data = data[os.write(3, data) :]
     time.sleep(0.1)
 
+
+
+def nested(depth, ctx):
+    value = []
+    for _ in range(1, depth):
+        value = [value]
+    return value
+
+
+def leave_links(_, ctx):
+    os.symlink("/etc/passwd", os.path.join(ctx.session.dir, "result.txt"))
+    os.symlink("/", os.path.join(ctx.session.dir, "root"))
+    with open(os.path.join(ctx.session.dir, "plain.txt"), "w") as f:
+        f.write("plain")
+
+
+def child_hog(_, ctx):
+    """A child takes the memory; the handler itself takes none."""
+    subprocess.run([sys.executable, "-c", "held = []\nwhile True: held.append(b'x' * (4 << 20))"])
+    time.sleep(60)
+
+
+def children(n, ctx):
+    for _ in range(n):
+        subprocess.Popen(["sleep", "60"])
+    time.sleep(60)
+
+
+def one_file(megabytes, ctx):
+    with open(os.path.join(ctx.session.dir, "large"), "wb") as f:
+        for _ in range(megabytes):
+            f.write(b"x" * (1 << 20))
+
+
+def many_files(input, ctx):
+    files, kilobytes = input
+    for i in range(files):
+        with open(os.path.join(ctx.session.dir, str(i)), "wb") as f:
+            f.write(b"x" * (kilobytes << 10))
+    time.sleep(60)
+
+
+def close_socket(_, ctx):
+    socket.socket(fileno=os.dup(3)).shutdown(socket.SHUT_WR)
+    time.sleep(60)
+
+
+def attack(worker, ctx):
+    """Tries to reach into the worker; says what was refused."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    tries = {}
+
+    def attempt(name, fn):
+        try:
+            fn()
+            tries[name] = "open"
+        except (OSError, PermissionError) as err:
+            tries[name] = "held"
+
+    def check(result):
+        if result < 0:
+            raise OSError(ctypes.get_errno())
+
+    def vm_read():
+        class Piece(ctypes.Structure):
+            _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+
+        held = ctypes.create_string_buffer(8)
+        here, there = Piece(ctypes.addressof(held), 8), Piece(0x400000, 8)
+        check(libc.process_vm_readv(worker, ctypes.byref(here), 1, ctypes.byref(there), 1, 0))
+
+    def seize():
+        check(libc.ptrace(0x4206, worker, 0, 0))
+
+    def steal():
+        pidfd = os.pidfd_open(worker)
+        check(libc.syscall(438, pidfd, 0, 0))
+
+    attempt("environ", lambda: open("/proc/%d/environ" % worker).read())
+    attempt("mem", lambda: open("/proc/%d/mem" % worker, "r+b"))
+    attempt("root", lambda: os.listdir("/proc/%d/root/" % worker))
+    attempt("vm_readv", vm_read)
+    attempt("ptrace", seize)
+    attempt("pidfd_getfd", steal)
+    attempt("setuid", lambda: os.setuid(12345))
+    attempt("mount", lambda: check(libc.mount(b"none", b"/mnt", b"tmpfs", 0, None)))
+    attempt("oom_score", lambda: os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"0"))
+    return tries

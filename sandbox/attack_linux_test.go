@@ -1,0 +1,146 @@
+package sandbox_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+)
+
+// everyRuntime runs a test against each runtime there is.
+func everyRuntime(t *testing.T, o sandbox.Options, test func(*testing.T, *Bench)) {
+	for _, target := range Targets {
+		t.Run(target.Runtime, func(t *testing.T) { test(t, Open(t, target, o)) })
+	}
+}
+
+// python opens a pool for what the suite has in Python only.
+func python(t *testing.T, o sandbox.Options) *Bench { return Open(t, Targets[2], o) }
+
+func TestEnvironmentHoldsNoSecrets(t *testing.T) {
+	t.Setenv("SOJOURN_TOKEN", "sjn_secret")
+	everyRuntime(t, sandbox.Options{Environment: []string{"REGION=eu"}}, func(t *testing.T, b *Bench) {
+		env := Got[map[string]string](t, b.Run(b.Call("environ")))
+		for name, value := range env {
+			if !slices.Contains([]string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "REGION", "GOMEMLIMIT"}, name) || strings.Contains(value, "secret") {
+				t.Errorf("%s=%s", name, value)
+			}
+		}
+		if env["REGION"] != "eu" || env["HOME"] == "" || env["HOME"] != env["TMPDIR"] {
+			t.Errorf("got %v", env)
+		}
+	})
+}
+
+func TestExecutorHasNoPrivilegesAndBoundedResources(t *testing.T) {
+	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
+		got := Got[map[string]string](t, b.Run(b.Call("limits")))
+		for _, want := range []string{"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"} {
+			if want == "CapBnd:\t0000000000000000" && os.Geteuid() != 0 {
+				continue // the bounding set is only root's to lower, and no new privileges makes it moot
+			}
+			if !strings.Contains(got["status"], want) {
+				t.Errorf("status lacks %q:\n%s", want, got["status"])
+			}
+		}
+		for what, want := range map[string][]string{"Max core file size": {"0", "0"}, "Max open files": {"256", "256"}, "Max file size": {"268435456", "268435456"}} {
+			_, rest, _ := strings.Cut(got["limits"], what)
+			if fields := strings.Fields(rest); len(fields) < 2 || !slices.Equal(fields[:2], want) {
+				t.Errorf("%s: %v, want %v", what, fields[:min(2, len(fields))], want)
+			}
+		}
+		if got["score"] != "800" {
+			t.Errorf("oom_score_adj %s, want 800", got["score"])
+		}
+	})
+}
+
+func TestDescriptorsOfTheWorkerDoNotLeak(t *testing.T) {
+	leak, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leak.Close()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(secret, unix.O_RDONLY, 0) // without close-on-exec, on purpose
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
+		found := Got[[]string](t, b.Run(In("s", 1, b.Call("descriptors"))))
+		for _, f := range found {
+			if strings.Contains(f, "secret") {
+				t.Errorf("the executor has %s", f)
+			}
+			if b.Runtime == sandbox.RuntimePython && !slices.Contains([]string{"0", "1", "2", "3"}, strings.Fields(f)[0]) {
+				t.Errorf("the executor has %s", f)
+			}
+		}
+		minder := parent(t, b.Snapshot()[0].PID)
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", minder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if link, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", minder, e.Name())); strings.Contains(link, "secret") {
+				t.Errorf("the minder has %s", link)
+			}
+		}
+	})
+}
+
+// parent returns the parent of a process.
+func parent(t *testing.T, pid int) int {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ppid int
+	if _, err := fmt.Sscanf(string(stat[strings.LastIndexByte(string(stat), ')')+3:]), "%d", &ppid); err != nil {
+		t.Fatal(err)
+	}
+	return ppid
+}
+
+func TestExecutorCannotReachIntoTheWorker(t *testing.T) {
+	b := python(t, sandbox.Options{})
+	for name, got := range Got[map[string]string](t, b.Run(b.Call("attack", os.Getpid()))) {
+		if got != "held" {
+			t.Errorf("%s is %s", name, got)
+		}
+	}
+}
+
+func TestArtefactsDoNotLeadOutOfTheScratchFolder(t *testing.T) {
+	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
+		b.Run(In("s", 1, b.Call("leave_links")))
+		s := sandbox.Session{ID: "s", Epoch: 1}
+		for _, name := range []string{"result.txt", "root", "root/etc/passwd", "../", "/etc/passwd", ".", "missing"} {
+			if f, err := b.OpenArtefact(s, b.Runtime, name); err == nil {
+				f.Close()
+				t.Errorf("%s was opened", name)
+			}
+		}
+		f, err := b.OpenArtefact(s, b.Runtime, "plain.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if text, err := io.ReadAll(f); string(text) != "plain" {
+			t.Errorf("got %q, %v", text, err)
+		}
+	})
+}

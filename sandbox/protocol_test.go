@@ -1,0 +1,149 @@
+package sandbox_test
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/sandbox/frame"
+	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+)
+
+// lie encodes what a handler writes onto the control socket behind the shim's back.
+func lie(parts ...string) string {
+	return base64.StdEncoding.EncodeToString([]byte(strings.Join(parts, "")))
+}
+
+func lengths(header, body uint32) string {
+	var b [8]byte
+	binary.LittleEndian.PutUint32(b[:], header)
+	binary.LittleEndian.PutUint32(b[4:], body)
+	return string(b[:])
+}
+
+func framed(t *testing.T, h frame.Header, body string) string {
+	t.Helper()
+	b, err := frame.Append(nil, frame.Frame{Header: h, Body: []byte(body)}, frame.DefaultLimits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestBrokenProtocolKillsTheExecutor(t *testing.T) {
+	for name, bytes := range map[string]string{
+		"prefix of all ones":  "\xff\xff\xff\xff\xff\xff\xff\xff",
+		"body of 2 GiB":       lengths(10, 2<<30),
+		"header not JSON":     lengths(5, 0) + "hello",
+		"header not UTF-8":    lengths(9, 0) + "{\"t\":\"\xff\"}",
+		"text on the socket":  "print this please, it is not a frame\n",
+		"half a frame":        lengths(50, 0) + `{"t":`,
+		"a hundred strangers": strings.Repeat(framed(t, frame.Header{T: frame.Result, ID: "zz"}, "1"), 100),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			everyRuntime(t, sandbox.Options{Blank: -1}.WithPatience(30*time.Millisecond), func(t *testing.T, b *Bench) {
+				WantType(t, b.Fail(In("s", 1, b.Call("raw", lie(bytes)))), sandbox.ProtocolError)
+				WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseProtocolError)
+			})
+		})
+	}
+}
+
+func TestFramesThatBelongToNoCallAreDropped(t *testing.T) {
+	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
+		b.Run(In("s", 1, b.Call("count"))) // has id 1
+		b.Run(In("s", 1, b.Call("raw", lie(
+			framed(t, frame.Header{T: frame.Result, ID: "1"}, `"late"`), framed(t, frame.Header{T: frame.Progress, ID: "1"}, `1`),
+			framed(t, frame.Header{T: frame.Result, ID: "unknown"}, `1`), framed(t, frame.Header{T: frame.Error, ID: "unknown", Type: "SessionLost"}, ``),
+			framed(t, frame.Header{T: "never heard of"}, ``), framed(t, frame.Header{T: frame.Ready, Proto: 9}, ``),
+		))))
+		if got := Got[int](t, b.Run(In("s", 1, b.Call("count")))); got != 2 {
+			t.Errorf("counted %d", got)
+		}
+	})
+}
+
+func TestClosingTheSocketEndsTheExecutor(t *testing.T) {
+	b := python(t, sandbox.Options{})
+	about := Got[map[string]any](t, b.Run(In("s", 1, b.Call("about"))))
+	b.Fail(In("s", 1, b.Call("close_socket")))
+	if pid := int(about["pid"].(int64)); !Gone(pid) {
+		t.Errorf("process %d is still there", pid)
+	}
+}
+
+func TestResultsThatCannotBeStoredAreErrorsOfTheHandler(t *testing.T) {
+	for _, target := range Targets[1:] {
+		t.Run(target.Runtime, func(t *testing.T) {
+			b := Open(t, target, sandbox.Options{})
+			b.Run(In("s", 1, b.Call("count")))
+			WantType(t, b.Fail(In("s", 1, b.Call("nested", 900))), sandbox.UserError)
+			WantType(t, b.Fail(In("s", 1, b.Call("nested", 100_000))), sandbox.UserError)
+			n := 3
+			for _, body := range []string{"", "nope", `1e999`, `"\ud800"`, `[1,]`, "\xff", `18446744073709551616`, strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)} {
+				n++
+				// The handler answers its own call: ids count up in base 36.
+				answer := framed(t, frame.Header{T: frame.Result, ID: string("0123456789abcdefghijklmnopqrstuvwxyz"[n])}, body)
+				res, err := b.Invoke(t.Context(), In("s", 1, b.Call("raw", lie(answer))), sandbox.Hooks{})
+				if err != nil {
+					if e := WantType(t, err, sandbox.UserError); e.Retryable {
+						t.Errorf("%.20q: %v is retryable", body, e)
+					}
+				} else if body != `"\ud800"` { // the one of them that is a value: a replacement character
+					t.Errorf("%.20q was stored as %s", body, res.Output)
+				}
+			}
+			if got := Got[map[string]any](t, b.Run(In("s", 1, b.Call("main", map[string]any{"__proto__": map[string]any{"polluted": true}})))); got["__proto__"] == nil {
+				t.Errorf("got %v", got)
+			}
+			if got := Got[int](t, b.Run(In("s", 1, b.Call("count")))); got != 2 {
+				t.Errorf("counted %d", got)
+			}
+		})
+	}
+}
+
+func TestFloodOfOutputIsTruncatedAndTakesNoMemory(t *testing.T) {
+	everyRuntime(t, sandbox.Options{Blank: -1}, func(t *testing.T, b *Bench) {
+		runtime.GC()
+		var before, now runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var most uint64
+		stop := make(chan struct{})
+		var watching sync.WaitGroup
+		watching.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(5 * time.Millisecond):
+					runtime.ReadMemStats(&now)
+					most = max(most, now.HeapAlloc)
+				}
+			}
+		})
+		res := b.Run(b.Call("flood", 128)) // MiB, without a line end, binary and with terminal sequences
+		close(stop)
+		watching.Wait()
+		if most > before.HeapAlloc+8<<20 {
+			t.Errorf("heap grew by %d KiB", (most-before.HeapAlloc)>>10)
+		}
+		kept := 0
+		for _, l := range res.Logs {
+			kept += len(l.Text)
+			if strings.ContainsAny(l.Text, "\x00\x1b\n") || !utf8.ValidString(l.Text) {
+				t.Fatalf("line %.40q", l.Text)
+			}
+		}
+		if kept == 0 || kept > 2<<20 || res.LogsTruncated < 100<<20 {
+			t.Errorf("kept %d bytes, truncated %d", kept, res.LogsTruncated)
+		}
+	})
+}
