@@ -1,0 +1,159 @@
+package channel
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// completeJob ends one job or many and may hand over the next.
+func (c *Channel) completeJob(ctx context.Context, p *Peer, in protocol.ChannelComplete) (protocol.ChannelCompleteAnswer, error) {
+	many := in.Items != nil
+	outcomes := in.Items
+	if !many {
+		outcomes = []protocol.JobOutcome{in.JobOutcome}
+	}
+	out := protocol.ChannelCompleteAnswer{Many: many, Items: make([]protocol.JobReceipt, len(outcomes))}
+	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(outcomes))}
+	places := make([]int, 0, len(outcomes)) // of each item among the outcomes
+	for i, o := range outcomes {
+		item, err := c.item(p, o)
+		if err != nil {
+			if !many {
+				return out, err
+			}
+			out.Items[i] = protocol.JobReceipt{ID: o.ID, Outcome: "rejected", Reason: string(protocol.ReasonOf(err)), Error: errorBody(err)}
+			continue
+		}
+		req.Items, places = append(req.Items, item), append(places, i)
+	}
+	if in.Next != nil {
+		next, err := c.pollRequest(ctx, p, *in.Next)
+		if err != nil {
+			return out, err
+		}
+		req.Next = &next
+	}
+	if len(req.Items) == 0 {
+		// All were refused above: nothing reaches the app, and an empty answer tells the worker to poll.
+		return out, nil
+	}
+	a, err := c.verbs.Complete(ctx, req)
+	if err != nil {
+		return out, err
+	}
+	if a.Next != nil {
+		next := c.handOver(ctx, *a.Next, in.Next.Max > 0)
+		out.Next = &next
+	}
+	for i, r := range a.Items {
+		if r.Error != nil {
+			c.counts.staleCompletions.Add(1)
+		}
+		out.Items[places[i]] = receipt(req.Items[i].TaskID, r)
+	}
+	if !many && a.Items[0].Err != nil {
+		return out, a.Items[0].Err
+	}
+	return out, nil
+}
+
+func receipt(id string, r protocol.CompleteAnswer) protocol.JobReceipt {
+	out := protocol.JobReceipt{ID: id, Outcome: r.Outcome, Recorded: r.Recorded, Created: r.CreatedTaskIDs, Error: r.Error}
+	if r.Reason != nil {
+		out.Reason = *r.Reason
+	}
+	return out
+}
+
+func errorBody(err error) *protocol.ErrorBody {
+	return &protocol.ErrorBody{Reason: protocol.ReasonOf(err), Message: err.Error()}
+}
+
+// item is an outcome in the app's words.
+func (c *Channel) item(p *Peer, o protocol.JobOutcome) (protocol.CompleteItem, error) {
+	g, err := parseToken(p, o.Token)
+	if err != nil {
+		return protocol.CompleteItem{}, err
+	}
+	if o.ID == "" {
+		return protocol.CompleteItem{}, protocol.Invalid("jobId", "is missing")
+	}
+	item := protocol.CompleteItem{
+		Namespace: p.Namespace, Kind: g.kind, TaskID: o.ID, Owner: g.owner, Incarnation: p.currentIncarnation(), Attempt: g.attempt(),
+		AttemptID: g.attemptID(o.ID),
+	}
+	if o.Returned != "" {
+		item.Returned = o.Returned
+		return item, nil
+	}
+	r := o.Response
+	if r == nil {
+		r = &protocol.JobResponse{}
+	}
+	item.Epoch, item.Recovered = r.Epoch, r.Recovered
+	switch o.Status {
+	case protocol.JobOK, protocol.JobUserFailure:
+		if r.Failure == nil && o.Status == protocol.JobUserFailure {
+			item.Failure = &protocol.Failure{Message: message(o, "the job failed")}
+			return item, nil
+		}
+		item.Failure, item.Commands, item.Result = r.Failure, r.Commands, r.Result
+		if g.kind == protocol.KindQuery {
+			item.Result = r.ResultEnvelope
+		}
+		return item, fits(r)
+	case protocol.JobTimeout:
+		item.Failure = &protocol.Failure{Message: message(o, "the job ran out of time"), Type: "timeout", Kind: "timeout"}
+	case protocol.JobMemoryIssue:
+		item.Failure = &protocol.Failure{Message: message(o, "the job ran out of memory"), Type: "out_of_memory"}
+	case protocol.JobLogSizeExceeded:
+		item.Failure = &protocol.Failure{Message: message(o, "the job logged too much"), Type: "log_size_exceeded", NonRetryable: true}
+	case protocol.JobInternalError:
+		item.Returned, item.LostCount = message(o, "internal_error"), true
+	default:
+		return item, protocol.Invalid("status", "must be OK, USER_FAILURE, TIMEOUT, MEMORY_ISSUE, LOG_SIZE_EXCEEDED or INTERNAL_ERROR, not %.40q", o.Status)
+	}
+	return item, nil
+}
+
+func message(o protocol.JobOutcome, otherwise string) string {
+	if o.ErrorMessage != "" {
+		return o.ErrorMessage
+	}
+	return otherwise
+}
+
+// fits refuses values that are too large to be kept.
+func fits(r *protocol.JobResponse) error {
+	tooLarge := func(field string, n int) error {
+		if n <= payload.MaxBytes {
+			return nil
+		}
+		return protocol.Refuse(protocol.ReasonPayloadTooLarge, "%s of %d bytes: one value may have %d", field, n, payload.MaxBytes)
+	}
+	if err := tooLarge("result", max(len(r.Result.Blob), len(r.ResultEnvelope.Blob))); err != nil {
+		return err
+	}
+	if r.Failure != nil {
+		if err := tooLarge("failure.details", len(r.Failure.Details)); err != nil {
+			return err
+		}
+	}
+	for _, cmd := range r.Commands {
+		if err := tooLarge(string(cmd.Type), max(len(cmd.Arguments.Blob), len(cmd.Result.Blob), len(cmd.Entries.Blob))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// returnJob hands a job back.
+func (c *Channel) returnJob(ctx context.Context, p *Peer, in protocol.JobReturn) (*protocol.JobReceipt, error) {
+	if in.Reason == "" {
+		in.Reason = "returned"
+	}
+	_, err := c.completeJob(ctx, p, protocol.ChannelComplete{JobOutcome: protocol.JobOutcome{JobRef: in.JobRef, Returned: in.Reason}})
+	return nil, err
+}

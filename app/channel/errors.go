@@ -1,0 +1,26 @@
+package channel
+
+import (
+	"errors"
+	"maps"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+)
+
+// refusal puts a refusal of the app into the words of the wire. Other errors stay as they are: the caller learns no more than that something failed.
+func refusal(err error) error {
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	r := rpc.Errorf(string(e.Reason), e.Reason.Status(), "%s", e.Message)
+	r.Details = maps.Clone(e.Details)
+	if len(e.Fields) > 0 {
+		if r.Details == nil {
+			r.Details = map[string]any{}
+		}
+		r.Details["errors"] = e.Fields
+	}
+	return r
+}

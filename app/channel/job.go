@@ -1,0 +1,71 @@
+package channel
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+)
+
+// extendLock renews the lock of one job.
+func (c *Channel) extendLock(ctx context.Context, p *Peer, in protocol.JobRef) (protocol.JobLock, error) {
+	return c.beat(ctx, p, protocol.JobProgress{JobRef: in}, false)
+}
+
+// reportProgress does too, and is a sign of life of the job's own code.
+func (c *Channel) reportProgress(ctx context.Context, p *Peer, in protocol.JobProgress) (protocol.JobLock, error) {
+	return c.beat(ctx, p, in, true)
+}
+
+func (c *Channel) beat(ctx context.Context, p *Peer, in protocol.JobProgress, alive bool) (protocol.JobLock, error) {
+	g, err := parseToken(p, in.Token)
+	if err != nil {
+		return protocol.JobLock{}, err
+	}
+	a, err := c.verbs.HeartbeatTask(ctx, protocol.HeartbeatRequest{
+		Namespace: p.Namespace, Kind: g.kind, TaskID: in.ID, Owner: g.owner, Attempt: g.attempt(), AttemptID: g.attemptID(in.ID),
+		Progress: in.Progress, Beat: alive,
+	})
+	if err != nil {
+		return protocol.JobLock{}, err
+	}
+	if !a.Renewed {
+		// The job is no longer this worker's: an answer a worker might overlook would let it go on.
+		reason := protocol.ReasonStaleAttempt
+		if a.Reason != nil {
+			reason = protocol.Reason(*a.Reason)
+		}
+		return protocol.JobLock{}, protocol.Refuse(reason, "the lock of job %s is lost", in.ID).With("cancelRequested", a.CancelRequested)
+	}
+	return protocol.JobLock{LockExpiresAt: a.LeaseExpiresAt, CancelRequested: a.CancelRequested || !a.CanContinue}, nil
+}
+
+func (c *Channel) fetchHistory(ctx context.Context, p *Peer, in protocol.JobHistory) (protocol.HistoryPage, error) {
+	g, err := parseToken(p, in.Token)
+	if err != nil {
+		return protocol.HistoryPage{}, err
+	}
+	return c.verbs.HistoryPage(ctx, protocol.HistoryRequest{
+		Namespace: p.Namespace, TaskID: in.ID, Owner: g.owner, Attempt: g.attempt(), PageToken: in.PageToken, PageSize: in.PageSize,
+	})
+}
+
+// maxLogLines is how many lines one call may bring.
+const maxLogLines = 10_000
+
+func (c *Channel) uploadLogs(ctx context.Context, p *Peer, in protocol.JobLogs) (rpc.None, error) {
+	if _, err := parseToken(p, in.Token); err != nil {
+		return rpc.None{}, err
+	}
+	if len(in.Lines) > maxLogLines {
+		return rpc.None{}, protocol.Invalid("lines", "at most %d in one call", maxLogLines)
+	}
+	if c.opt.Logs != nil {
+		c.opt.Logs(ctx, p.WorkerID, in)
+		return rpc.None{}, nil
+	}
+	for _, l := range in.Lines {
+		c.log.Debug().Str("worker_id", p.WorkerID).Str("task_id", in.ID).Str("level", l.Level).Msg(l.Text)
+	}
+	return rpc.None{}, nil
+}

@@ -1,0 +1,96 @@
+package channel
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+	"github.com/sojourn-run/sojourn/shared/socketio"
+)
+
+// noticeTime is how long a worker has to confirm a notice.
+const noticeTime = 5 * time.Second
+
+// notice is the argument of an rpc-notify event.
+type notice struct {
+	Method  string `json:"method"`
+	Payload any    `json:"payload,omitempty"`
+}
+
+// Cancel tells a worker to stop an attempt. Like every notice it does not block and may be lost: the next heartbeat says the same.
+func (c *Channel) Cancel(namespace, worker string, n protocol.CancelNotice) {
+	c.notify(namespace, worker, protocol.NoticeCancel, n)
+}
+
+// DrainWorkers tells every connected worker to finish and leave.
+func (c *Channel) DrainWorkers() { c.notify("", "", protocol.NoticeDrain, struct{}{}) }
+
+// SettingsChanged tells every connected worker to fetch its settings again.
+func (c *Channel) SettingsChanged() { c.notify("", "", protocol.NoticeSettings, struct{}{}) }
+
+// notify sends a notice to a worker, or with an empty id to all of them.
+func (c *Channel) notify(namespace, worker, method string, body any) {
+	room := worker
+	if worker == "" {
+		room = protocol.RoomWorkers
+	}
+	for _, s := range c.workers.Sockets(room) {
+		if p, ok := s.Principal().(*Peer); ok && (namespace == "" || p.Namespace == namespace) {
+			c.spawn(func() { c.emit(s, p, method, body) })
+		}
+	}
+	c.mu.Lock()
+	local := maps.Clone(c.local)
+	c.mu.Unlock()
+	for p, handlers := range local {
+		if worker != "" && p.WorkerID != worker || namespace != "" && p.Namespace != namespace {
+			continue
+		}
+		c.spawn(func() {
+			if err := (rpc.Local{Handlers: handlers, Timeout: noticeTime}).Notify(c.life, method, body); err != nil {
+				c.counts.unacked.Add(1)
+			}
+		})
+	}
+}
+
+// emit sends one notice and waits for the worker to confirm it.
+func (c *Channel) emit(s *socketio.Socket, p *Peer, method string, body any) {
+	ctx, cancel := context.WithTimeout(c.life, noticeTime)
+	defer cancel()
+	if _, err := s.EmitWithAck(ctx, rpc.EventNotify, notice{method, body}); err != nil {
+		c.counts.unacked.Add(1)
+		c.log.Debug().Str("worker_id", p.WorkerID).Str("method", method).Err(err).Msg("notice not confirmed")
+	}
+}
+
+// spawn runs fn unless the channel is closing.
+func (c *Channel) spawn(fn func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closing {
+		c.tasks.Go(fn)
+	}
+}
+
+// spreadCancels tells workers which of their attempts are over.
+func (c *Channel) spreadCancels() {
+	w := c.opt.Hub.Watch(dispatch.TopicCancels)
+	defer w.Close()
+	for {
+		select {
+		case <-c.life.Done():
+			return
+		case <-w.C:
+		}
+		changed, _ := w.Take() // what is too much the heartbeats say
+		for _, r := range changed.Runs {
+			for _, a := range r.Cancelled {
+				c.Cancel(r.Namespace, a.Worker, protocol.CancelNotice{TaskID: a.TaskID, AttemptID: a.AttemptID})
+			}
+		}
+	}
+}

@@ -1,0 +1,402 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+)
+
+// ChannelVersion is what a worker says in the member protocol of its CONNECT.
+const ChannelVersion = 1
+
+// Names of the worker channel: its path, namespaces, rooms and events.
+const (
+	ChannelPath        = "/api/socket.io"
+	NamespaceWorkers   = "/"
+	NamespaceDashboard = "/dashboard"
+	RoomWorkers        = "WORKERS" // every worker; beside it each worker is in a room of its own id
+	EventFetchSettings = "FETCH_WORKER_SETTINGS"
+	EventHint          = "hint"
+)
+
+// Methods a worker calls on the app. Those that are not explained elsewhere take and give what the HTTP routes of the same name do.
+const (
+	MethodSettings         = "fetchSettings" // what EventFetchSettings is on a socket, for carriers without events
+	MethodRegister         = "register"
+	MethodDeregister       = "deregister"
+	MethodPoll             = "poll"
+	MethodExtendLock       = "extendLock"
+	MethodCompleteJob      = "completeJob"
+	MethodReturnJob        = "returnJob"
+	MethodFetchHistory     = "fetchHistory"
+	MethodHeartbeat        = "heartbeat"
+	MethodReportProgress   = "reportProgress"
+	MethodUploadLogs       = "uploadLogs"
+	MethodCreateSession    = "createSession"
+	MethodHeartbeatSession = "heartbeatSession"
+	MethodReleaseSession   = "releaseSession"
+	MethodCloseSession     = "closeSession"
+)
+
+// Notices of the app to a worker. They are hints: what matters in them also stands in the next heartbeat's answer.
+const (
+	NoticeCancel   = "cancel"   // CancelNotice: stop this attempt
+	NoticeDrain    = "drain"    // finish and leave
+	NoticeSettings = "settings" // fetch the settings again
+)
+
+// ChannelAuth is the auth object of a worker's CONNECT. Which group a worker belongs to its token says; the member is read for nobody's benefit.
+type ChannelAuth struct {
+	Token     string `json:"token,omitempty"`
+	WorkerID  string `json:"workerId"`
+	GroupID   string `json:"workerGroupId,omitempty"`
+	Protocol  int    `json:"protocol"`
+	Namespace string `json:"namespace,omitempty"` // ours; empty: default
+}
+
+// MachineInformation is what a worker tells of its machine and of itself.
+type MachineInformation struct {
+	WorkerID  string        `json:"workerId,omitempty"`
+	IP        string        `json:"ip,omitempty"`
+	CPU       float64       `json:"cpuUsagePercentage"`
+	RAM       float64       `json:"ramUsagePercentage"`
+	TotalRAM  uint64        `json:"totalAvailableRamInBytes"`
+	Cores     int           `json:"totalCpuCores"`
+	Disk      *DiskInfo     `json:"diskInfo,omitempty"`
+	Props     *WorkerProps  `json:"workerProps,omitempty"`
+	Sandboxes []SandboxInfo `json:"sandboxes,omitempty"`
+}
+
+// DiskInfo is the disk a worker's data lies on, in bytes.
+type DiskInfo struct {
+	Total      uint64  `json:"total"`
+	Free       uint64  `json:"free"`
+	Used       uint64  `json:"used"`
+	Percentage float64 `json:"percentage"`
+}
+
+// WorkerProps are a worker's identity. Version is its release, which the gate compares.
+type WorkerProps struct {
+	ExecutionMode string `json:"EXECUTION_MODE,omitempty"`
+	Concurrency   Text   `json:"WORKER_CONCURRENCY,omitempty"`
+	MemoryLimit   Text   `json:"SANDBOX_MEMORY_LIMIT,omitempty"`
+	ReuseSandbox  Text   `json:"REUSE_SANDBOX,omitempty"`
+	Version       string `json:"version,omitempty"`
+}
+
+// SandboxInfo is one executor of a worker.
+type SandboxInfo struct {
+	SandboxID string `json:"sandboxId"`
+	SessionID string `json:"sessionId,omitempty"`
+	Busy      bool   `json:"busy"`
+	Memory    int64  `json:"memoryUsageBytes"`
+}
+
+// Text is a string that is also read from a JSON number or truth value, since workers of different languages send either.
+type Text string
+
+// UnmarshalJSON takes a string, a number, true or false, and null for "".
+func (t *Text) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '"' {
+		return json.Unmarshal(raw, (*string)(t))
+	}
+	if bytes.ContainsAny(raw, "{[") {
+		return fmt.Errorf("want a string, a number or a truth value, not %.20s", raw)
+	}
+	*t = Text(raw)
+	if string(raw) == "null" {
+		*t = ""
+	}
+	return nil
+}
+
+// WorkerSettings is what an app hands a worker when it connects. It holds no secrets. Times are seconds.
+type WorkerSettings struct {
+	Release       string `json:"APP_VERSION"`
+	Strict        bool   `json:"RELEASE_STRICT"`
+	ExecutionMode string `json:"EXECUTION_MODE"`
+	MemoryLimit   int64  `json:"SANDBOX_MEMORY_LIMIT,omitempty"` // bytes; 0: the worker's own
+	LogLevel      string `json:"LOG_LEVEL,omitempty"`            // empty: the worker's own
+	PublicURL     string `json:"PUBLIC_URL,omitempty"`
+	PollSeconds   int64  `json:"POLL_TIMEOUT_SECONDS"`        // the longest poll
+	LockSeconds   int64  `json:"JOB_LOCK_SECONDS"`            // of a job, when the worker named none
+	ExtendSeconds int64  `json:"JOB_LOCK_EXTEND_SECONDS"`     // how often to extend it
+	BeatSeconds   int64  `json:"WORKER_HEARTBEAT_SECONDS"`    // how often to send a heartbeat
+	DrainSeconds  int64  `json:"WORKER_DRAIN_SECONDS"`        // how long a shutdown may take
+	MaxPayload    int    `json:"MAX_PAYLOAD_BYTES,omitempty"` // of one value
+}
+
+// ChannelPoll asks for jobs. Without Max the answer is one job or null. The machine may be left out.
+type ChannelPoll struct {
+	*MachineInformation
+	Queues    []string         `json:"queues,omitempty"`
+	Kinds     []TaskKind       `json:"kinds,omitempty"`
+	Free      map[TaskKind]int `json:"free,omitempty"` // slots per kind
+	Max       int              `json:"max,omitempty"`
+	PollID    string           `json:"pollRequestId,omitempty"`
+	TimeoutMS *int64           `json:"timeoutMs,omitempty"` // how long to wait for work; at most, and by default, 50 s
+	Release   string           `json:"release,omitempty"`   // instead of workerProps.version
+	BuildID   string           `json:"buildId,omitempty"`
+	Cached    map[string]int64 `json:"cachedRuns,omitempty"` // runs held in memory, with the last sequence seen
+	PageSize  int              `json:"historyPageSize,omitempty"`
+}
+
+// Job is a task in the words of the channel. Task is the object an HTTP poll gives, untouched.
+type Job struct {
+	ID            string
+	Kind          TaskKind
+	Queue         string
+	Token         string // opaque; every later call about the job carries it
+	LockExpiresAt history.Time
+	Release       string
+	Session       *JobSession
+	Task          Task
+}
+
+// JobSession is the session a job runs in.
+type JobSession struct {
+	SessionID string `json:"sessionId"`
+	Epoch     int64  `json:"epoch"`
+	IsNew     bool   `json:"isNew"`
+}
+
+type jobFrame[T any] struct {
+	ID            string       `json:"jobId"`
+	Kind          TaskKind     `json:"kind"`
+	Queue         string       `json:"queue"`
+	Token         string       `json:"token"`
+	LockExpiresAt history.Time `json:"lockExpiresAt"`
+	Release       string       `json:"release"`
+	Session       *JobSession  `json:"session,omitempty"`
+	Task          T            `json:"task"`
+}
+
+// MarshalJSON writes {jobId, kind, queue, token, lockExpiresAt, release, session?, task}.
+func (j Job) MarshalJSON() ([]byte, error) {
+	f := jobFrame[any]{ID: j.ID, Kind: j.Kind, Queue: j.Queue, Token: j.Token, LockExpiresAt: j.LockExpiresAt, Release: j.Release, Session: j.Session}
+	switch j.Kind {
+	case KindWorkflow:
+		f.Task = j.Task.Workflow
+	case KindActivity:
+		f.Task = j.Task.Activity
+	case KindQuery:
+		f.Task = j.Task.Query
+	}
+	return json.Marshal(f)
+}
+
+// UnmarshalJSON reads that form.
+func (j *Job) UnmarshalJSON(raw []byte) error {
+	var f jobFrame[json.RawMessage]
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return err
+	}
+	*j = Job{ID: f.ID, Kind: f.Kind, Queue: f.Queue, Token: f.Token, LockExpiresAt: f.LockExpiresAt, Release: f.Release, Session: f.Session}
+	j.Task.Kind = f.Kind
+	switch f.Kind {
+	case KindWorkflow:
+		return json.Unmarshal(f.Task, &j.Task.Workflow)
+	case KindActivity:
+		return json.Unmarshal(f.Task, &j.Task.Activity)
+	case KindQuery:
+		return json.Unmarshal(f.Task, &j.Task.Query)
+	}
+	return fmt.Errorf("job %s is of the unknown kind %q", f.ID, f.Kind)
+}
+
+// ChannelPollAnswer is what a poll gives: on the wire one job or null, or with Many, when the poll named a max, the whole object.
+type ChannelPollAnswer struct {
+	Many       bool       `json:"-"`
+	Jobs       []Job      `json:"jobs"`
+	Status     PollStatus `json:"pollStatus"`
+	Reason     string     `json:"reason,omitempty"`
+	RetryAfter int64      `json:"retryAfterMs,omitempty"`
+	AppRelease string     `json:"appRelease,omitempty"`
+}
+
+type pollAnswerFrame ChannelPollAnswer
+
+// MarshalJSON writes null, a job, or {jobs, pollStatus, reason?, retryAfterMs?, appRelease?}.
+func (a ChannelPollAnswer) MarshalJSON() ([]byte, error) {
+	switch {
+	case a.Many:
+		if a.Jobs == nil {
+			a.Jobs = []Job{}
+		}
+		return json.Marshal(pollAnswerFrame(a))
+	case len(a.Jobs) == 0:
+		return []byte("null"), nil
+	}
+	return json.Marshal(a.Jobs[0])
+}
+
+// UnmarshalJSON reads each of the three forms.
+func (a *ChannelPollAnswer) UnmarshalJSON(raw []byte) error {
+	var probe struct {
+		Status *PollStatus `json:"pollStatus"`
+		Job    *string     `json:"jobId"`
+	}
+	if err := json.Unmarshal(raw, &probe); err != nil {
+		return err
+	}
+	*a = ChannelPollAnswer{Status: PollEmpty}
+	switch {
+	case probe.Status != nil:
+		a.Many = true
+		return json.Unmarshal(raw, (*pollAnswerFrame)(a))
+	case probe.Job != nil:
+		a.Status, a.Jobs = PollLeased, make([]Job, 1)
+		return json.Unmarshal(raw, &a.Jobs[0])
+	}
+	return nil
+}
+
+// JobStatus is how a job ended.
+type JobStatus string
+
+// The ways a job ends. Only the first two carry a response.
+const (
+	JobOK              JobStatus = "OK"
+	JobUserFailure     JobStatus = "USER_FAILURE"
+	JobTimeout         JobStatus = "TIMEOUT"
+	JobMemoryIssue     JobStatus = "MEMORY_ISSUE"
+	JobLogSizeExceeded JobStatus = "LOG_SIZE_EXCEEDED"
+	JobInternalError   JobStatus = "INTERNAL_ERROR" // the worker's own fault: handed back, counted as lost
+)
+
+// JobRef names a job and proves that the caller holds it.
+type JobRef struct {
+	ID    string `json:"jobId,omitempty"`
+	Token string `json:"token,omitempty"`
+}
+
+// JobOutcome is the end of one job.
+type JobOutcome struct {
+	JobRef
+	Status       JobStatus       `json:"status,omitempty"`
+	ErrorMessage string          `json:"errorMessage,omitempty"`
+	Logs         json.RawMessage `json:"logs,omitempty"`
+	Response     *JobResponse    `json:"response,omitempty"`
+	Returned     string          `json:"returned,omitempty"` // hands the job back for this reason, as returnJob does; no status then
+}
+
+// JobResponse is what a job gave, in the members of the HTTP contract: workflow {commands}, activity {result} or {failure}, query {result_envelope}
+// or {failure}.
+type JobResponse struct {
+	Commands       []Command       `json:"commands,omitempty"`
+	Result         payload.Payload `json:"result,omitzero"`
+	ResultEnvelope payload.Payload `json:"result_envelope,omitzero"`
+	Failure        *Failure        `json:"failure,omitempty"`
+	Epoch          int64           `json:"session_epoch,omitempty"`
+	Recovered      *Recovered      `json:"recovered,omitempty"`
+}
+
+// ChannelComplete ends one job, or with Items many, and may carry the next poll.
+type ChannelComplete struct {
+	JobOutcome
+	Items []JobOutcome `json:"items,omitempty"`
+	Next  *ChannelPoll `json:"next,omitempty"`
+}
+
+// JobReceipt says what became of one outcome.
+type JobReceipt struct {
+	ID       string     `json:"jobId"`
+	Outcome  string     `json:"outcome"`
+	Recorded bool       `json:"recorded"`
+	Reason   string     `json:"reason,omitempty"`
+	Created  []string   `json:"createdJobIds,omitempty"`
+	Error    *ErrorBody `json:"error,omitempty"`
+}
+
+// ChannelCompleteAnswer is on the wire null or the next job, or with Many, for items, {items, next?}.
+type ChannelCompleteAnswer struct {
+	Many  bool               `json:"-"`
+	Items []JobReceipt       `json:"items"`
+	Next  *ChannelPollAnswer `json:"next,omitempty"`
+}
+
+type completeAnswerFrame ChannelCompleteAnswer
+
+// MarshalJSON writes what the next poll gave, or with Many {items, next?}.
+func (a ChannelCompleteAnswer) MarshalJSON() ([]byte, error) {
+	switch {
+	case a.Many:
+		return json.Marshal(completeAnswerFrame(a))
+	case a.Next == nil:
+		return []byte("null"), nil
+	}
+	return json.Marshal(*a.Next)
+}
+
+// UnmarshalJSON reads both forms.
+func (a *ChannelCompleteAnswer) UnmarshalJSON(raw []byte) error {
+	var probe struct {
+		Items json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(raw, &probe); err != nil {
+		return err
+	}
+	*a = ChannelCompleteAnswer{}
+	if probe.Items != nil {
+		a.Many = true
+		return json.Unmarshal(raw, (*completeAnswerFrame)(a))
+	}
+	a.Next = &ChannelPollAnswer{}
+	return a.Next.UnmarshalJSON(raw)
+}
+
+// JobLock is the lock of a job after it was extended.
+type JobLock struct {
+	LockExpiresAt   history.Time `json:"lockExpiresAt"`
+	CancelRequested bool         `json:"cancelRequested"`
+}
+
+// JobReturn hands a job back: ready again at once, counted as a delivery and not as a failure.
+type JobReturn struct {
+	JobRef
+	Reason string `json:"reason,omitempty"`
+}
+
+// JobHistory asks for a page of the history behind a workflow job. An empty token is the first page.
+type JobHistory struct {
+	JobRef
+	PageToken string `json:"pageToken,omitempty"`
+	PageSize  int    `json:"pageSize,omitempty"`
+}
+
+// JobProgress is a sign of life of a job's own code. Progress is plain JSON {message?, current?, total?, unit?, details?}.
+type JobProgress struct {
+	JobRef
+	Progress json.RawMessage `json:"progress,omitempty"`
+}
+
+// JobLogs are lines that a job's code logged.
+type JobLogs struct {
+	JobRef
+	Lines []JobLogLine `json:"lines"`
+}
+
+// JobLogLine is one of them.
+type JobLogLine struct {
+	At    history.Time `json:"at,omitzero"`
+	Level string       `json:"level,omitempty"`
+	Text  string       `json:"text"`
+}
+
+// CancelNotice tells a worker to stop an attempt.
+type CancelNotice struct {
+	TaskID    string `json:"taskId"`
+	AttemptID string `json:"attemptId"`
+}
+
+// Hint tells a dashboard that something changed. It may come twice, late or never.
+type Hint struct {
+	Kind       string `json:"kind"` // run, session, worker
+	ID         string `json:"id"`   // empty: many of the kind
+	Namespace  string `json:"namespace,omitempty"`
+	WorkflowID string `json:"workflow_id,omitempty"`
+	LastSeq    int64  `json:"last_seq,omitempty"`
+}
