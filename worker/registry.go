@@ -1,0 +1,121 @@
+// Package worker is the worker process, and what its users import to run their workflows and activities in one.
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"runtime"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// Registry holds the workflows and activities of a worker, by the names that cross the wire. It is filled before the worker starts and only read
+// after that. A name that is registered twice, or a function of the wrong shape, panics at once, since no such worker should start.
+type Registry struct {
+	workflows  map[string]*workflow.Definition
+	activities map[string]*activity.Definition
+	names      map[uintptr][]string // of activity functions, by their code
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry() *Registry {
+	return &Registry{workflows: map[string]*workflow.Definition{}, activities: map[string]*activity.Definition{}, names: map[uintptr][]string{}}
+}
+
+// Workflow registers func(workflow.Context, args…) (result, error), or error alone, as the workflow's version 1.
+func (r *Registry) Workflow(name string, fn any) { r.WorkflowVersion(name, 1, fn) }
+
+// WorkflowVersion registers a version of a workflow. Several can stand beside one another: a new run goes by the highest and keeps it for its life,
+// and runs begun when there was one version only go by the lowest. A run that continues as new is a new run.
+func (r *Registry) WorkflowVersion(name string, version int, fn any) {
+	d, ok := r.workflows[name]
+	if !ok {
+		d = &workflow.Definition{Name: name}
+	}
+	if err := d.Add(version, fn); err != nil {
+		panic(fmt.Sprintf("register: %v (%s)", err, where(fn)))
+	}
+	r.workflows[name] = d
+}
+
+// Activity registers func(context.Context, args…) (result, error), or error alone.
+func (r *Registry) Activity(name string, fn any, opts ...activity.Options) {
+	d, err := activity.NewDefinition(name, fn, opts...)
+	if err == nil && r.activities[name] != nil {
+		err = fmt.Errorf("activity %q is registered twice", name)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("register: %v (%s)", err, where(fn)))
+	}
+	r.activities[name] = d
+	code := reflect.ValueOf(fn).Pointer()
+	r.names[code] = append(r.names[code], name)
+}
+
+// Check says what is wrong with the registry as a whole: a recovery policy whose rebuild activity is missing, or runs elsewhere.
+func (r *Registry) Check() error {
+	var all []error
+	for _, name := range r.ActivityTypes() {
+		p := r.activities[name].Options.Recovery
+		if p == nil {
+			continue
+		}
+		if rebuild, ok := r.activities[p.RebuildActivity]; !ok {
+			all = append(all, fmt.Errorf("activity %q: its rebuild activity %q is not registered", name, p.RebuildActivity))
+		} else if rebuild.Options.Isolated != r.activities[name].Options.Isolated {
+			all = append(all, fmt.Errorf("activity %q and its rebuild activity %q must both be isolated, or neither", name, p.RebuildActivity))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// FindWorkflow is the workflow of a name.
+func (r *Registry) FindWorkflow(name string) (*workflow.Definition, bool) {
+	d, ok := r.workflows[name]
+	return d, ok
+}
+
+// FindActivity is the activity of a name.
+func (r *Registry) FindActivity(name string) (*activity.Definition, bool) {
+	d, ok := r.activities[name]
+	return d, ok
+}
+
+// WorkflowTypes are the names of the workflows, sorted.
+func (r *Registry) WorkflowTypes() []string { return slices.Sorted(maps.Keys(r.workflows)) }
+
+// ActivityTypes are the names of the activities, sorted.
+func (r *Registry) ActivityTypes() []string { return slices.Sorted(maps.Keys(r.activities)) }
+
+// ActivityName is the name an activity function is registered under. One that is registered under several names, as closures made by one function
+// and methods of several values are, can only be called by name.
+func (r *Registry) ActivityName(fn any) (string, error) {
+	v := reflect.ValueOf(fn)
+	if v.Kind() != reflect.Func || v.IsNil() {
+		return "", fmt.Errorf("%T is no function", fn)
+	}
+	switch names := r.names[v.Pointer()]; len(names) {
+	case 1:
+		return names[0], nil
+	case 0:
+		return "", fmt.Errorf("%s is not registered as an activity", where(fn))
+	default:
+		return "", fmt.Errorf("%s is registered as %q: call it by name", where(fn), names)
+	}
+}
+
+// where names a function for people.
+func where(fn any) string {
+	v := reflect.ValueOf(fn)
+	if v.Kind() != reflect.Func || v.IsNil() {
+		return fmt.Sprintf("%T", fn)
+	}
+	if f := runtime.FuncForPC(v.Pointer()); f != nil {
+		return f.Name()
+	}
+	return fmt.Sprintf("%T", fn)
+}
