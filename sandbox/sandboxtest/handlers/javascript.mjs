@@ -127,3 +127,7 @@ export const leave_links = (_, ctx) => {
   symlinkSync('/', `${ctx.session.dir}/root`);
   writeFileSync(`${ctx.session.dir}/plain.txt`, 'plain');
 };
+export const heap = () => {
+  const held = [];
+  for (;;) held.push({ more: new Array(100).fill(held.length) });
+};

@@ -1,0 +1,225 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+)
+
+func TestNothingSurvivesAKilledWorker(t *testing.T) {
+	dir := t.TempDir()
+	worker := &exec.Cmd{Path: "/proc/self/exe", Args: []string{helperName, dir, HandlersDir(t)}, Stderr: os.Stderr, Env: os.Environ()}
+	out, err := worker.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer worker.Wait()
+	defer worker.Process.Kill()
+	type held struct {
+		what    string
+		pid     int
+		daemon  int
+		scratch string
+	}
+	var all []held
+	for {
+		var word, name, scratch string
+		var pid, daemon int
+		if _, err := fmt.Fscan(out, &word, &name, &pid, &daemon, &scratch); err != nil {
+			t.Fatalf("the worker said nothing more: %v", err)
+		}
+		if word == "ready" {
+			break
+		}
+		if word != "held" || Gone(pid) || Gone(daemon) {
+			t.Fatalf("%s %s %d %d %s", word, name, pid, daemon, scratch)
+		}
+		all = append(all, held{name, pid, daemon, scratch}, held{what: name + " minder", pid: parent(t, pid), daemon: pid, scratch: scratch})
+	}
+	killed := time.Now()
+	if err := worker.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range all {
+		Eventually(t, h.what+" is gone", func() bool { return dead(h.pid) && dead(h.daemon) })
+		Eventually(t, h.what+"'s scratch folder is wiped", func() bool {
+			_, err := os.Stat(h.scratch)
+			return errors.Is(err, fs.ErrNotExist)
+		})
+	}
+	t.Logf("nothing left %s after the kill", time.Since(killed).Round(time.Millisecond))
+
+	// The next worker sweeps what is left of the folder itself.
+	Open(t, Targets[0], sandbox.Options{Dir: dir})
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("beside the new pool's folder: %v, %v", left, err)
+	}
+}
+
+// dead says whether a process has ended; one nobody has reaped yet counts.
+func dead(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := bytes.Cut(stat, []byte(") "))
+	return bytes.HasPrefix(rest, []byte("Z")) || bytes.HasPrefix(rest, []byte("X"))
+}
+
+func TestDaemonsDieWithTheirExecutor(t *testing.T) {
+	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
+		daemon := Got[int](t, b.Run(In("s", 1, b.Call("daemon", 300))))
+		if Gone(daemon) {
+			t.Fatal("there is no daemon")
+		}
+		about := Got[map[string]any](t, b.Run(In("s", 1, b.Call("about"))))
+		if err := syscall.Kill(int(about["pid"].(int64)), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if lost := Receive(t, "OnLost", b.Lost); lost.Cause != sandbox.CauseCrash {
+			t.Errorf("told %+v", lost)
+		}
+		if !Gone(daemon) {
+			t.Error("the daemon outlived its executor")
+		}
+		if _, err := os.Stat(about["dir"].(string)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("scratch folder: %v", err)
+		}
+	})
+}
+
+func TestLeftoverChildrenForbidReuse(t *testing.T) {
+	everyRuntime(t, sandbox.Options{Blank: -1}, func(t *testing.T, b *Bench) {
+		daemon := Got[int](t, b.Run(b.Call("daemon", 300)))
+		Eventually(t, "the executor is retired with its daemon", func() bool { return Gone(daemon) && len(b.Snapshot()) == 0 })
+	})
+}
+
+func TestOrphansAreReaped(t *testing.T) {
+	b := Open(t, Targets[0], sandbox.Options{})
+	for range 20 {
+		b.Run(In("s", 1, b.Call("daemon", 0)))
+	}
+	minder := 0
+	for _, e := range b.Snapshot() {
+		if e.SessionID == "s" {
+			minder = parent(t, e.PID)
+		}
+	}
+	Eventually(t, "the minder has one child, the executor", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", minder))
+		if err != nil || len(threads) == 0 {
+			t.Skip("this kernel does not list children")
+		}
+		n := 0
+		for _, f := range threads {
+			list, _ := os.ReadFile(f)
+			n += len(strings.Fields(string(list)))
+		}
+		return n == 1
+	})
+}
+
+func TestKilledMinderIsACrashAndTakesItsExecutorAlong(t *testing.T) {
+	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
+		about := Got[map[string]any](t, b.Run(In("s", 1, b.Call("about"))))
+		pid := int(about["pid"].(int64))
+		if err := syscall.Kill(parent(t, pid), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		Receive(t, "OnLost", b.Lost)
+		Eventually(t, "the executor is gone", func() bool { return dead(pid) })
+		WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseCrash)
+	})
+}
+
+func TestLimitsAreToldApart(t *testing.T) {
+	limits := func(l sandbox.Limits) sandbox.Options {
+		return sandbox.Options{Blank: -1, Limits: map[string]sandbox.Limits{sandbox.RuntimePython: l}}
+	}
+	for _, c := range []struct {
+		name  string
+		o     sandbox.Options
+		entry string
+		arg   any
+		want  sandbox.ErrorType
+		cause sandbox.Cause // empty when the executor lives on
+	}{
+		{"a child takes the memory", limits(sandbox.Limits{Memory: 128 << 20, Data: -1}), "child_hog", nil, sandbox.OutOfMemory, sandbox.CauseOutOfMemory},
+		{"the heap limit is an exception in Python", limits(sandbox.Limits{Memory: 1 << 30, Data: 128 << 20}), "hog", nil, sandbox.OutOfMemory, ""},
+		{"too many processes", limits(sandbox.Limits{Processes: 10}), "children", 40, sandbox.QuotaExceeded, sandbox.CauseQuota},
+		{"one large file", limits(sandbox.Limits{FileSize: 8 << 20}), "one_file", 16, sandbox.UserError, ""},
+		{"many files", limits(sandbox.Limits{ScratchFiles: 100}), "many_files", []int{200, 1}, sandbox.QuotaExceeded, sandbox.CauseQuota},
+		{"many bytes", limits(sandbox.Limits{ScratchBytes: 8 << 20}), "many_files", []int{20, 1024}, sandbox.QuotaExceeded, sandbox.CauseQuota},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := python(t, c.o)
+			WantType(t, b.Fail(In("s", 1, b.Call(c.entry, c.arg))), c.want)
+			if c.cause != "" {
+				WantLost(t, b.Fail(In("s", 1, b.Call("count"))), c.cause)
+			} else {
+				b.Run(In("s", 1, b.Call("count")))
+			}
+		})
+	}
+}
+
+func TestV8SaysItselfThatItsHeapIsFull(t *testing.T) {
+	b := Open(t, Targets[1], sandbox.Options{Limits: map[string]sandbox.Limits{sandbox.RuntimeNode: {Memory: 256 << 20, Data: 160 << 20}}})
+	e := WantType(t, b.Fail(In("s", 1, b.Call("heap"))), sandbox.OutOfMemory)
+	t.Log(e.Message)
+	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseOutOfMemory)
+}
+
+func TestCreatingAndKillingLeavesNothingInTheWorker(t *testing.T) {
+	b := Open(t, Targets[0], sandbox.Options{Blank: -1})
+	count := func() (fds, threads int) {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries), len(tasks)
+	}
+	cycle := func(epoch int64) {
+		b.Run(In("s", epoch, b.Call("count")))
+		if epoch%2 == 0 {
+			b.Fail(In("s", epoch, b.Call("crash")))
+			Receive(t, "OnLost", b.Lost)
+		} else if err := b.CloseSession(t.Context(), sandbox.Session{ID: "s", Epoch: epoch}, "done"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for epoch := range int64(10) {
+		cycle(epoch + 1)
+	}
+	fds, threads := count()
+	routines := runtime.NumGoroutine()
+	for epoch := range int64(60) {
+		cycle(epoch + 11)
+	}
+	Eventually(t, "descriptors, threads and goroutines are what they were", func() bool {
+		f, th := count()
+		return f <= fds+2 && th <= threads+4 && runtime.NumGoroutine() <= routines+2
+	})
+}
