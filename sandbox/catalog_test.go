@@ -1,0 +1,154 @@
+package sandbox_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+)
+
+// files writes a folder of handlers.
+func files(t *testing.T, content map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range content {
+		put(t, filepath.Join(dir, name), text)
+	}
+	return dir
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDiscoverNamesHandlersByTheirFiles(t *testing.T) {
+	dir := files(t, map[string]string{
+		"index.py": "a", "search.mjs": "b", "text/clean.js": "c", "text/deep/er.cjs": "d", "README.md": "", "_shared/lib.py": "", "_lib.js": "",
+		".hidden.py": "", "node_modules/x/index.js": "", "bad name.py": "", "__pycache__/x.py": "",
+	})
+	found, err := sandbox.Discover(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, d := range found {
+		got[d.Name] = d.Runtime + " " + d.Format
+		if len(d.Hash) != 32 {
+			t.Errorf("%s has the hash %q", d.Name, d.Hash)
+		}
+	}
+	if d := cmp.Diff(got, map[string]string{"index": "python py", "search": "node mjs", "text.clean": "node js", "text.deep.er": "node cjs"}); d != "" {
+		t.Errorf("(-got +want)\n%s", d)
+	}
+	put(t, filepath.Join(dir, "index.js"), "")
+	if _, err := sandbox.Discover(dir); err == nil || !strings.Contains(err.Error(), "both named index") {
+		t.Errorf("two files of one name: %v", err)
+	}
+	if _, err := sandbox.Discover(filepath.Join(dir, "missing")); err == nil {
+		t.Error("a folder that is not there was read")
+	}
+}
+
+func TestEveryFormOfModuleRunsWithItsImports(t *testing.T) {
+	dir := files(t, map[string]string{
+		"esm.mjs":      "import { twice } from './_lib.mjs';\nexport async function main(n) { return twice(n); }",
+		"syntax.js":    "import { twice } from './_lib.mjs';\nexport async function main(n) { return twice(n); }",
+		"default.mjs":  "export default (n) => n * 2;",
+		"cjs.cjs":      "const { twice } = require('./_lib.cjs');\nmodule.exports = { main: twice };",
+		"function.js":  "const { twice } = require('./_lib.cjs');\nmodule.exports = async (n) => twice(n);",
+		"exports.js":   "exports.main = async (n) => n * 2;",
+		"deep/er.mjs":  "import { twice } from '../_lib.mjs';\nexport const main = twice;",
+		"_lib.mjs":     "export const twice = (n) => n * 2;",
+		"_lib.cjs":     "exports.twice = (n) => n * 2;",
+		"snake.py":     "from _lib import twice\ndef main(n, ctx):\n    return twice(n)",
+		"coroutine.py": "import asyncio\nasync def main(n, ctx):\n    await asyncio.sleep(0)\n    return n * 2",
+		"_lib.py":      "def twice(n):\n    return n * 2",
+	})
+	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
+	found, err := sandbox.Discover(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 9 {
+		t.Errorf("found %d handlers", len(found))
+	}
+	for _, d := range found {
+		if b.Report().Runtimes[d.Runtime] == "" {
+			continue
+		}
+		inv := b.Call("", 21)
+		inv.Activity = d.Name
+		if got := Got[int](t, b.Run(In("s", 1, inv))); got != 42 {
+			t.Errorf("%s gave %d", d.Name, got)
+		}
+	}
+}
+
+func TestChangedCodeRunsAtTheNextCallAndStateStays(t *testing.T) {
+	for _, c := range []struct {
+		target      Target
+		file, first string
+		second      string
+	}{
+		{Targets[1], "h.mjs", "export const main = (_, ctx) => { ctx.session.state.a = 1; return 'first'; }",
+			"export const main = (_, ctx) => `second ${ctx.session.state.a}`"},
+		{Targets[2], "h.py", "def main(_, ctx):\n    ctx.session.state.a = 1\n    return 'first'",
+			"def main(_, ctx):\n    return 'second %d' % ctx.session.state.a"},
+	} {
+		t.Run(c.target.Runtime, func(t *testing.T) {
+			dir := files(t, map[string]string{c.file: c.first})
+			b := Open(t, c.target, sandbox.Options{Handlers: dir})
+			inv := b.Call("main")
+			inv.Activity = "h"
+			if got := Got[string](t, b.Run(In("s", 1, inv))); got != "first" {
+				t.Errorf("got %q", got)
+			}
+			found, err := sandbox.Discover(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, filepath.Join(dir, c.file), c.second)
+			if got := Got[string](t, b.Run(In("s", 1, inv))); got != "second 1" {
+				t.Errorf("got %q", got)
+			}
+			inv.Hash = found[0].Hash
+			WantType(t, b.Fail(In("s", 1, inv)), sandbox.Unavailable)
+			if err := os.Remove(filepath.Join(dir, c.file)); err != nil {
+				t.Fatal(err)
+			}
+			inv.Hash = ""
+			WantType(t, b.Fail(In("s", 1, inv)), sandbox.Unavailable)
+		})
+	}
+}
+
+func TestHandlersThatCannotRunSayWhy(t *testing.T) {
+	dir := files(t, map[string]string{
+		"syntax.mjs": "export const main = (", "throws.mjs": "throw new Error('at the top');", "empty.mjs": "export const other = 1;",
+		"wrong.py": "def main(", "raises.py": "raise ValueError('at the top')", "none.py": "other = 1",
+	})
+	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
+	for activity, want := range map[string]string{
+		"syntax": "SyntaxError", "throws": "at the top", "empty": `no function "main"`, "wrong": "SyntaxError", "raises": "at the top", "none": "no function 'main'",
+	} {
+		if runtime, _ := b.Has(activity); runtime == "" {
+			continue
+		}
+		inv := b.Call("main")
+		inv.Activity = activity
+		if e := WantType(t, b.Fail(In("s", 1, inv)), sandbox.UserError); !strings.Contains(e.Error(), want) {
+			t.Errorf("%s: %v", activity, e)
+		}
+	}
+}
