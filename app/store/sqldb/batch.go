@@ -1,0 +1,197 @@
+package sqldb
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// batch is one transaction in the making: the rows it loaded with the writes of its changes on top, and what of that has to be written.
+type batch struct {
+	s      *Store
+	number int64
+	now    time.Time
+	begun  bool
+	sealed bool // COMMIT was sent
+
+	runs      map[string]*run
+	sessions  map[engine.SessionKey]*session
+	workflows map[engine.WorkflowKey]*workflow
+	workers   map[engine.WorkerKey]*worker
+	receipts  map[store.ReceiptKey]*store.Receipt
+	tokens    map[string]*store.Token
+	floors    map[string]int64
+
+	events map[string]appended // by run: what this batch adds
+	flush  *flush              // rows to be written next
+	bytes  int                 // payload of events
+	ready  []taskKey           // tasks that became ready, in that order
+	handed []handed
+	lanes  map[laneKey]bool // first seen in this batch; true while not written
+
+	backlog map[QueueKey]bool
+	touched map[string]*store.RunChange
+	due     history.Time
+	dirty   bool // something was or will be written
+	raised  bool // an epoch floor rose
+}
+
+// run is a run in a batch. Run is nil when there is none of that id.
+type run struct {
+	*engine.Run
+	partial bool // only its head and what the batch itself leases: the open rows were not loaded
+	changed bool // the head has to be written
+	stored  readyRow
+	// What has to be written, and whether the row was stored before.
+	activities, timers, waits, signals map[int64]bool
+}
+
+// readyRow is the stored row of a ready workflow task; zero when there is none.
+type readyRow struct {
+	route    string
+	priority int
+	at       int64
+}
+
+type session struct {
+	*engine.Session
+	stored  bool   // it has a row
+	word    string // stored routing word
+	dirty   bool
+	touched bool // by this batch
+	deleted bool
+}
+
+type workflow struct {
+	*engine.Workflow
+	dirty bool
+}
+
+type worker struct {
+	*engine.Worker
+	stored  bool
+	dirty   bool
+	touched bool
+}
+
+type taskKey struct {
+	run string
+	seq int64 // 0: the workflow task
+}
+
+type appended struct {
+	list  []history.Event
+	bytes int
+}
+
+// handed is a task given to a waiting poller, with the reservation to settle once the outcome is known.
+type handed struct {
+	r      store.Reservation
+	run    *run
+	leased store.Leased
+}
+
+func (s *Store) newBatch() *batch {
+	return &batch{
+		s: s, number: s.batch,
+		runs: map[string]*run{}, sessions: map[engine.SessionKey]*session{}, workflows: map[engine.WorkflowKey]*workflow{},
+		workers: map[engine.WorkerKey]*worker{}, receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{},
+		events: map[string]appended{}, flush: newFlush(),
+		lanes: map[laneKey]bool{}, backlog: map[QueueKey]bool{}, touched: map[string]*store.RunChange{},
+	}
+}
+
+// settle forgets what had to be written: it is.
+func (r *run) settle() {
+	r.changed = false
+	clear(r.activities)
+	clear(r.timers)
+	clear(r.waits)
+	clear(r.signals)
+}
+
+// mark notes that a row changed; had says whether it is stored, and only the first mark knows.
+func mark(m *map[int64]bool, seq int64, had bool) {
+	if *m == nil {
+		*m = map[int64]bool{}
+	}
+	if _, ok := (*m)[seq]; !ok {
+		(*m)[seq] = had
+	}
+}
+
+// send runs calls on the committer's connection, opening the transaction first when that is still to be done.
+func (b *batch) send(calls ...*Call) error {
+	if len(calls) == 0 {
+		return nil
+	}
+	for _, c := range calls {
+		if !c.Stmt.Control {
+			b.s.statements.Add(1)
+		}
+	}
+	err := b.s.cfg.Conn.Send(context.Background(), calls)
+	for _, c := range calls {
+		b.s.rows.Add(c.Affected)
+	}
+	return err
+}
+
+// opening is the call that opens the transaction, once.
+func (b *batch) opening() []*Call {
+	if b.begun {
+		return nil
+	}
+	b.begun = true
+	return []*Call{{Stmt: b.s.st.begin}}
+}
+
+// Workflow, Run, Session, ChainSessions, Worker, Receipt, Token and EpochFloor make a batch the store.Rows of its changes.
+
+func (b *batch) Workflow(k engine.WorkflowKey) *engine.Workflow {
+	if w := b.workflows[k]; w != nil {
+		return w.Workflow
+	}
+	return nil
+}
+
+func (b *batch) Run(id string) *engine.Run {
+	if r := b.runs[id]; r != nil && !r.partial {
+		return r.Run
+	}
+	return nil
+}
+
+func (b *batch) Session(k engine.SessionKey) *engine.Session {
+	if s := b.sessions[k]; s != nil && !s.deleted {
+		return s.Session
+	}
+	return nil
+}
+
+func (b *batch) ChainSessions(k engine.WorkflowKey) []*engine.Session {
+	var list []*engine.Session
+	for _, s := range b.sessions {
+		if s.Session != nil && !s.deleted && s.WorkflowID == k.ID && s.Namespace == k.Namespace && !s.Terminal {
+			list = append(list, s.Session)
+		}
+	}
+	sortSessions(list)
+	return list
+}
+
+func (b *batch) Worker(k engine.WorkerKey) *engine.Worker {
+	if w := b.workers[k]; w != nil {
+		return w.Worker
+	}
+	return nil
+}
+
+func (b *batch) Receipt(k store.ReceiptKey) *store.Receipt { return b.receipts[k] }
+
+func (b *batch) Token(id string) *store.Token { return b.tokens[id] }
+
+func (b *batch) EpochFloor(namespace string) int64 { return b.floors[namespace] }

@@ -1,0 +1,270 @@
+package sqldb
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// mostClaimed is the most tasks one claim leases.
+const mostClaimed = 256
+
+// pick is a ready task that a claim found, and may lease.
+type pick struct {
+	taskKey
+	priority, readyAt int64
+	activity          *engine.Activity
+}
+
+// claim leases ready tasks to the pollers of p, oldest of the most urgent first, and the first poller that may have a task gets it. It reads only
+// the ranges that hold what these workers may serve. On a shared database everything it locks is skipped when somebody else has it, so it never
+// waits; what was skipped is somebody else's, or is told again by who held it.
+func (b *batch) claim(p *pending) error {
+	r := p.claim
+	q := QueueKey{r.Namespace, r.Queue, r.Kind}
+	if err := b.send(b.freshLanes()...); err != nil {
+		return err
+	}
+	room := make([]int, len(r.Pollers))
+	total := 0
+	for i, poller := range r.Pollers {
+		room[i] = max(0, poller.Max)
+		total += room[i]
+	}
+	total = min(total, mostClaimed)
+	if total == 0 {
+		return nil
+	}
+	held, err := b.holdings(q, r.Pollers)
+	if err != nil {
+		return err
+	}
+	picks, err := b.picks(b.ranges(q, r.Pollers, held), total, r.Namespace)
+	if err != nil {
+		return err
+	}
+	if err := b.complete(picks, r.Namespace); err != nil {
+		return err
+	}
+	left := 0
+	for _, t := range picks {
+		if total == 0 {
+			left++
+			continue
+		}
+		if i, ok := b.give(t, r, room, held); ok {
+			room[i]--
+			total--
+			l := b.lease(b.runs[t.run], t.seq, b.lessee(r, i, held))
+			if l.IsNew {
+				held[r.Pollers[i].Lessee.Worker.Key()]++
+			}
+			l.Poller = i
+			p.leased = append(p.leased, l)
+			p.runs = append(p.runs, b.runs[t.run])
+		}
+	}
+	if left > 0 {
+		b.backlog[q] = true
+	}
+	return nil
+}
+
+// holdings counts, under the lock of each worker's row, the sessions it holds: what its cap of sessions is judged by. A worker whose row is locked by
+// somebody else, or that has none, is missing, and gets no new session here. Queues without session tasks need no count.
+func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[engine.WorkerKey]int, error) {
+	if !slices.ContainsFunc(b.lanesOf(q), func(l lane) bool { return l.session }) {
+		return nil, nil
+	}
+	held := map[engine.WorkerKey]int{}
+	keys := newRowset(workersTable.key())
+	for _, p := range pollers {
+		if k := p.Lessee.Worker.Key(); p.Lessee.Worker.MaxSessions > 0 && p.Max > 0 {
+			if _, ok := held[k]; !ok {
+				held[k] = 0
+				keys.s(k.Namespace).s(k.ID)
+			}
+		}
+	}
+	if keys.empty() {
+		return held, nil
+	}
+	if err := b.loadFloors(true); err != nil {
+		return nil, err
+	}
+	var calls []*Call
+	args := []any{keys.json()}
+	if b.s.cfg.Dialect.Shared {
+		args = keys.arrays()
+		clear(held)
+		calls = append(calls, &Call{Stmt: b.s.st.lockWorkers.stmt, Args: args, Row: func(v []any) error {
+			held[engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}] = 0
+			return nil
+		}})
+	}
+	count := &Call{Stmt: b.s.st.held, Args: append(slices.Clip(args), b.now.UnixMicro()), Row: func(v []any) error {
+		if k := (engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}); b.s.cfg.Dialect.Shared {
+			if _, ok := held[k]; ok {
+				held[k] = int(integer(v[2]))
+			}
+		} else {
+			held[k] = int(integer(v[2]))
+		}
+		return nil
+	}}
+	return held, b.send(append(calls, count)...)
+}
+
+// ranges are the routes to read: for each lane a poller may serve "*", or what its worker holds and, below its cap, what nobody holds.
+func (b *batch) ranges(q QueueKey, pollers []store.Poller, held map[engine.WorkerKey]int) []string {
+	routes := map[string]bool{}
+	for _, l := range b.lanesOf(q) {
+		name := l.String()
+		for i := range pollers {
+			e := &pollers[i].Lessee
+			if pollers[i].Max <= 0 || !l.fits(q.Kind, e) {
+				continue
+			}
+			if !l.session {
+				routes[route(q, name, "*")] = true
+				continue
+			}
+			routes[route(q, name, "="+e.Worker.ID)] = true
+			if n, ok := held[e.Worker.Key()]; ok && n < e.Worker.MaxSessions {
+				routes[route(q, name, "+")] = true
+			}
+		}
+	}
+	return sorted(routes)
+}
+
+// lanesOf are the lanes of a queue, those of this batch included.
+func (b *batch) lanesOf(q QueueKey) []lane {
+	var list []lane
+	for _, l := range b.s.lanes.known[q] {
+		list = append(list, l)
+	}
+	for k := range b.lanes {
+		if l, ok := parseLane(k.lane); ok && k.QueueKey == q {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// picks reads the first n ready tasks of each range and merges them.
+func (b *batch) picks(routes []string, n int, namespace string) ([]pick, error) {
+	var picks []pick
+	row := func(v []any) error {
+		t := pick{taskKey: taskKey{str(v[3]), integer(v[4])}, priority: integer(v[1]), readyAt: integer(v[2])}
+		if t.seq > 0 {
+			if r, ok := b.s.cache.runs.get(t.run); !ok || r.partial {
+				a, err := readActivity(t.run, namespace, t.seq, str(v[5]))
+				if err != nil {
+					return err
+				}
+				t.activity = &a
+			}
+		}
+		picks = append(picks, t)
+		return nil
+	}
+	for len(routes) > 0 {
+		stmt, size := b.s.st.pick(b.s.cfg.Dialect, len(routes))
+		some := routes[:min(size, len(routes))]
+		routes = routes[len(some):]
+		args := []any{some, int64(n)}
+		if !b.s.cfg.Dialect.Shared {
+			args = args[:0]
+			for i := range size {
+				if i < len(some) {
+					args = append(args, some[i], int64(n))
+				} else {
+					args = append(args, "", int64(0))
+				}
+			}
+		}
+		if err := b.send(&Call{Stmt: stmt, Args: args, Row: row}); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(picks, func(x, y pick) int {
+		return cmp.Or(cmp.Compare(x.priority, y.priority), cmp.Compare(x.readyAt, y.readyAt), cmp.Compare(x.run, y.run), cmp.Compare(x.seq, y.seq))
+	})
+	return picks, nil
+}
+
+// complete brings the runs and sessions of the picks into the batch: heads only, and with them the picked activities.
+func (b *batch) complete(picks []pick, namespace string) error {
+	runs := map[string]bool{}
+	for _, t := range picks {
+		runs[t.run] = true
+	}
+	calls := b.loadRuns(sorted(runs), false)
+	if len(calls) > 0 {
+		if err := b.send(calls...); err != nil {
+			return err
+		}
+	}
+	sessions := map[engine.SessionKey]bool{}
+	for _, t := range picks {
+		r := b.runs[t.run]
+		if r.Run == nil || t.seq == 0 {
+			continue
+		}
+		a, ok := r.Activities.Get(t.seq)
+		if !ok && r.partial && t.activity != nil {
+			a = *t.activity
+			r.Activities.Put(t.seq, a)
+		}
+		if a.SessionID != "" {
+			sessions[engine.SessionKey{Namespace: namespace, ID: a.SessionID}] = true
+		}
+	}
+	return b.send(b.loadSessions(sessions)...)
+}
+
+// give says which poller gets a task: the first that has room and may have it.
+func (b *batch) give(t pick, r *store.ClaimRequest, room []int, held map[engine.WorkerKey]int) (int, bool) {
+	row := b.runs[t.run]
+	if row.Run == nil || !row.Status.Open() {
+		return 0, false
+	}
+	var want engine.Wanted
+	if t.seq == 0 {
+		if row.readyRow() == (readyRow{}) {
+			return 0, false
+		}
+		want = engine.Wanted{Kind: protocol.KindWorkflow, Type: row.Type, BuildID: row.BuildID}
+	} else {
+		a, ok := row.Activities.Get(t.seq)
+		if !ok || a.State != engine.Ready {
+			return 0, false
+		}
+		want = engine.Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements}
+		if a.SessionID != "" {
+			s := b.sessions[engine.SessionKey{Namespace: row.Namespace, ID: a.SessionID}]
+			if s == nil || s.Session == nil || s.deleted {
+				return 0, false
+			}
+			want.Session = s.Session
+		}
+	}
+	for i := range r.Pollers {
+		if room[i] > 0 && engine.Admit(want, *b.lessee(r, i, held), b.now).OK {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// lessee is a poller's worker with the count of its sessions, when that was taken under its lock.
+func (b *batch) lessee(r *store.ClaimRequest, i int, held map[engine.WorkerKey]int) *engine.Lessee {
+	l := r.Pollers[i].Lessee
+	l.Sessions, l.Counted = held[l.Worker.Key()], false
+	_, l.Counted = held[l.Worker.Key()]
+	return &l
+}

@@ -1,0 +1,49 @@
+package sqldb
+
+import "context"
+
+// Stmt is a statement of the committer, prepared once per connection; it is known by its address.
+type Stmt struct {
+	SQL     string
+	Control bool // BEGIN, COMMIT, ROLLBACK: not counted as a statement
+}
+
+// Call is one statement on its way to the database. Row is called for every row it returns, with values that are string, int64 or nil, valid until
+// Row returns; without Row the statement returns none.
+type Call struct {
+	Stmt     *Stmt
+	Args     []any
+	Row      func(v []any) error
+	Affected int64 // set by Send: rows written
+}
+
+// Conn is the committer's connection: one goroutine uses it.
+type Conn interface {
+	// Send runs the calls in order, in one round trip where the database can; the first error ends it.
+	Send(ctx context.Context, calls []*Call) error
+	// Reset ends the open transaction without a trace, on a new connection when the old one is gone.
+	Reset(ctx context.Context) error
+	Close(ctx context.Context) error
+}
+
+// Class says what an error of the database calls for.
+type Class int
+
+// The classes: the statement or its data are at fault; the transaction lost a race and is run again; the connection was lost; the database cannot
+// write at all.
+const (
+	Guilty Class = iota
+	Again
+	Lost
+	Unavailable
+)
+
+func str(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func integer(v any) int64 {
+	i, _ := v.(int64)
+	return i
+}

@@ -1,0 +1,247 @@
+package sqldb
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// decide runs every change in order over the batch's rows and returns how many it took: fewer than all when their events grow too large.
+func (b *batch) decide(items []*pending) int {
+	for i, p := range items {
+		if p.change == nil {
+			continue
+		}
+		if b.bytes > mostBytes {
+			return i
+		}
+		w, err := decideOne(p.change, b)
+		if err != nil {
+			p.err = err
+			continue
+		}
+		payloads, err := b.check(&w)
+		if err != nil {
+			p.err = err
+			continue
+		}
+		b.apply(&w, payloads)
+		p.answer = w.Answer
+	}
+	return len(items)
+}
+
+// decideOne calls Decide; its panic fails this change alone.
+func decideOne(c *store.Change, b *batch) (w store.Writes, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("decide: panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return c.Decide(b, b.now)
+}
+
+// check looks at everything in w before any of it is applied, and returns the encoded payloads of its events, decision by decision. A decision made
+// on another state than the batch's is a fault of ours.
+func (b *batch) check(w *store.Writes) ([][]string, error) {
+	last := map[string]int64{}
+	all := make([][]string, len(w.Runs))
+	for i := range w.Runs {
+		d := &w.Runs[i]
+		id := d.Next.ID
+		at, seen := last[id]
+		if r := b.runs[id]; !seen && r != nil && r.Run != nil {
+			at = r.LastSeq
+		}
+		if d.After != at {
+			return nil, fmt.Errorf("run %s: decided on event %d, but %d is the last", id, d.After, at)
+		}
+		for k := range d.Events {
+			e := &d.Events[k]
+			at++
+			if e.Seq != at {
+				return nil, fmt.Errorf("run %s: event %d (%s) where %d is due", id, e.Seq, e.Type(), at)
+			}
+			body, err := history.EncodeData(e.Data)
+			if err != nil {
+				return nil, fmt.Errorf("run %s: event %d (%s): %w", id, e.Seq, e.Type(), err)
+			}
+			all[i] = append(all[i], string(body))
+		}
+		if d.Next.LastSeq != at {
+			return nil, fmt.Errorf("run %s: last sequence %d with event %d as the last", id, d.Next.LastSeq, at)
+		}
+		last[id] = at
+	}
+	return all, nil
+}
+
+// apply puts w on top of the batch's rows.
+func (b *batch) apply(w *store.Writes, payloads [][]string) {
+	for i := range w.Runs {
+		b.applyRun(&w.Runs[i], payloads[i])
+	}
+	for i := range w.Sessions {
+		b.applySession(&w.Sessions[i])
+	}
+	for _, f := range w.Workflows {
+		b.workflows[f.Key()] = &workflow{Workflow: &f, dirty: true}
+		b.dirty = true
+	}
+	for _, n := range w.Workers {
+		had := b.workers[n.Key()]
+		b.workers[n.Key()] = &worker{Worker: &n, stored: had != nil && had.stored, dirty: true, touched: true}
+		b.dirty = true
+	}
+	for _, k := range w.DropWorkers {
+		had := b.workers[k]
+		b.workers[k] = &worker{stored: had == nil || had.stored, dirty: true, touched: true}
+		b.dirty = true
+	}
+	for _, c := range w.Receipts {
+		b.receipts[c.ReceiptKey] = &c
+		b.flush.receipts[c.ReceiptKey] = &c
+	}
+	for _, t := range w.Tokens {
+		b.tokens[t.ID] = &t
+		b.flush.tokens[t.ID] = &t
+	}
+	for _, id := range w.DropTokens {
+		b.tokens[id] = nil
+		b.flush.tokens[id] = nil
+	}
+	for _, a := range w.Audit {
+		b.flush.audit.i(a.At.Micros()).s(a.Identity).s(a.Action).s(a.Namespace).s(a.Target).s(a.Detail)
+	}
+}
+
+func (b *batch) applyRun(d *engine.Decision, payloads []string) {
+	id := d.Next.ID
+	r := b.runs[id]
+	if r == nil || r.Run == nil {
+		r = &run{Run: &engine.Run{}}
+		b.runs[id] = r
+	}
+	b.dirty = true
+	r.changed = true
+	hint := b.touch(&d.Next.Head)
+	ended := outcomes(d.Events)
+	for seq, a := range d.Next.Activities.Changes() {
+		old, had := r.Activities.Get(seq)
+		mark(&r.activities, seq, had)
+		if a != nil && a.State == engine.Ready && (!had || old.State != engine.Ready || old.Delivery != a.Delivery) {
+			b.ready = append(b.ready, taskKey{id, seq})
+		}
+		lost := a == nil && !ended[seq] || a != nil && a.Cancel && !old.Cancel
+		if had && old.State == engine.LeasedState && lost {
+			hint.Cancelled = append(hint.Cancelled, store.CancelledAttempt{
+				Worker: old.Owner, TaskID: engine.StepID(id, seq), AttemptID: engine.AttemptID(id, seq, old.Delivery),
+			})
+		}
+	}
+	markAll(&r.timers, &r.Timers, &d.Next.Timers)
+	markAll(&r.waits, &r.Waits, &d.Next.Waits)
+	markAll(&r.signals, &r.Signals, &d.Next.Signals)
+	old := r.Task
+	r.Run.Merge(d.Next)
+	if t := r.Task; t != nil && t.State == engine.Ready && (old == nil || old.State != engine.Ready || old.Number != t.Number) {
+		b.ready = append(b.ready, taskKey{id, 0})
+	}
+	if old != nil && old.State == engine.LeasedState && !r.Status.Open() && !endedBy(d.Events, engine.TaskID(id, old.Number)) {
+		hint.Cancelled = append(hint.Cancelled, store.CancelledAttempt{Worker: old.Owner, TaskID: engine.TaskID(id, old.Number)})
+	}
+	hint.LastSeq, hint.Closed = r.LastSeq, !r.Status.Open()
+	evs := b.events[id]
+	for k := range d.Events {
+		addEvent(b.flush.events, id, &d.Events[k], payloads[k])
+		evs.bytes += len(payloads[k]) + 128
+	}
+	if len(d.Events) > 0 {
+		evs.list = append(evs.list, d.Events...)
+		b.bytes += evs.bytes - b.events[id].bytes
+		b.events[id] = evs
+	}
+	for i := range d.Sessions {
+		b.applySession(&d.Sessions[i])
+	}
+}
+
+// touch is what the batch will tell of a run.
+func (b *batch) touch(h *engine.Head) *store.RunChange {
+	c := b.touched[h.ID]
+	if c == nil {
+		c = &store.RunChange{Namespace: h.Namespace, WorkflowID: h.WorkflowID, RunID: h.ID}
+		b.touched[h.ID] = c
+	}
+	return c
+}
+
+func markAll[V any](m *map[int64]bool, stored, next *engine.Table[int64, V]) {
+	for seq := range next.Changes() {
+		_, had := stored.Get(seq)
+		mark(m, seq, had)
+	}
+}
+
+// outcomes are the activities whose attempt was ended by its own worker in these events: nobody has to tell it.
+func outcomes(events []history.Event) map[int64]bool {
+	var m map[int64]bool
+	note := func(seq int64) {
+		if m == nil {
+			m = map[int64]bool{}
+		}
+		m[seq] = true
+	}
+	for _, e := range events {
+		switch d := e.Data.(type) {
+		case *history.ActivityCompleted:
+			note(d.Sequence)
+		case *history.ActivityFailed:
+			note(d.Sequence)
+		}
+	}
+	return m
+}
+
+// endedBy says whether these events were made by the completion of this workflow task.
+func endedBy(events []history.Event, task string) bool {
+	return len(events) > 0 && events[len(events)-1].TaskID == task
+}
+
+func (b *batch) applySession(c *engine.SessionChange) {
+	k := c.Session.Key()
+	s := b.sessions[k]
+	if s == nil {
+		s = &session{}
+		b.sessions[k] = s
+	}
+	row := c.Session
+	s.Session, s.dirty, s.touched, s.deleted = &row, true, true, c.Delete
+	b.dirty = true
+	for i := range c.Timeline {
+		if body, err := document(&c.Timeline[i]); err == nil {
+			b.flush.timeline.s(k.Namespace).s(k.ID).i(c.Timeline[i].At.Micros()).s(body)
+		}
+	}
+	if c.Delete {
+		b.raise(k.Namespace, c.Session.Epoch)
+	}
+}
+
+// raise keeps the highest epoch that clean-up removed.
+func (b *batch) raise(namespace string, epoch int64) {
+	b.flush.floors[namespace] = max(b.flush.floors[namespace], epoch)
+	b.raised = true
+	if b.floors == nil {
+		return
+	}
+	floors := map[string]int64{namespace: 0}
+	for k, v := range b.floors {
+		floors[k] = v
+	}
+	floors[namespace] = max(floors[namespace], epoch)
+	b.floors = floors
+}

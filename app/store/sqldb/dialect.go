@@ -1,0 +1,185 @@
+package sqldb
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+)
+
+// Dialect is the handful of words in which two databases differ.
+type Dialect struct {
+	// Shared says that other processes write the same database: rows are locked when they are read, and no cache is trusted. Such a database takes
+	// arrays as parameters; the other kind takes rows of values and lists of keys as JSON.
+	Shared   bool
+	Begin    string
+	Classify func(error) Class
+}
+
+// largest is the most rows one statement of a database without array parameters writes; the prepared sizes are the powers of two up to it.
+const largest = 32
+
+// writer is a prepared way to write rows: one statement for arrays, or one for each chunk size.
+type writer struct {
+	stmts   []*Stmt // [0] for arrays; by power of two for chunks
+	columns []column
+	shared  bool
+}
+
+// calls returns what writes all rows, in order.
+func (w *writer) calls(r *rowset) []*Call {
+	if r.n == 0 {
+		return nil
+	}
+	if w.shared {
+		return []*Call{{Stmt: w.stmts[0], Args: r.arrays()}}
+	}
+	var calls []*Call
+	for from := 0; from < r.n; {
+		size := min(largest, 1<<(bits.Len(uint(r.n-from))-1))
+		args := make([]any, 0, size*len(w.columns))
+		for k := from; k < from+size; k++ {
+			args = r.row(args, k)
+		}
+		calls = append(calls, &Call{Stmt: w.stmts[bits.Len(uint(size))-1], Args: args})
+		from += size
+	}
+	return calls
+}
+
+// writer makes a writer from the head and the tail of a statement around its rows.
+func (d Dialect) writer(columns []column, make func(rows string) string) *writer {
+	w := &writer{columns: columns, shared: d.Shared}
+	if d.Shared {
+		w.stmts = []*Stmt{{SQL: make(unnest(columns))}}
+		return w
+	}
+	for size := 1; size <= largest; size *= 2 {
+		w.stmts = append(w.stmts, &Stmt{SQL: make(values(len(columns), size))})
+	}
+	return w
+}
+
+// unnest is a SELECT of the columns from array parameters $1…; zero values of optional columns become NULL.
+func unnest(columns []column) string {
+	var list, arrays, names []string
+	for i, c := range columns {
+		typ, zero := "text", "''"
+		if c.num {
+			typ, zero = "bigint", "0"
+		}
+		v := "u." + c.name
+		if c.null {
+			v = fmt.Sprintf("NULLIF(u.%s, %s)", c.name, zero)
+		}
+		list = append(list, v)
+		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, typ))
+		names = append(names, c.name)
+	}
+	return fmt.Sprintf("SELECT %s FROM unnest(%s) AS u(%s)", strings.Join(list, ", "), strings.Join(arrays, ", "), strings.Join(names, ", "))
+}
+
+func values(columns, rows int) string {
+	row := "(?" + strings.Repeat(", ?", columns-1) + ")"
+	return "VALUES " + row + strings.Repeat(", "+row, rows-1)
+}
+
+// insert writes new rows.
+func (d Dialect) insert(t *table) *writer {
+	return d.writer(t.columns, func(rows string) string {
+		return fmt.Sprintf("INSERT INTO %s (%s) %s", t.name, strings.Join(t.names(), ", "), rows)
+	})
+}
+
+// ensure writes rows that are not there yet.
+func (d Dialect) ensure(t *table) *writer {
+	return d.writer(t.columns, func(rows string) string {
+		return fmt.Sprintf("INSERT INTO %s (%s) %s ON CONFLICT DO NOTHING", t.name, strings.Join(t.names(), ", "), rows)
+	})
+}
+
+// upsert writes rows whether they are there or not, leaving fixed columns as they are.
+func (d Dialect) upsert(t *table) *writer {
+	var key, set []string
+	for _, c := range t.key() {
+		key = append(key, c.name)
+	}
+	for _, c := range t.columns[t.keys:] {
+		if !c.fixed {
+			set = append(set, c.name+" = excluded."+c.name)
+		}
+	}
+	return d.writer(t.columns, func(rows string) string {
+		return fmt.Sprintf("INSERT INTO %s (%s) %s ON CONFLICT (%s) DO UPDATE SET %s",
+			t.name, strings.Join(t.names(), ", "), rows, strings.Join(key, ", "), strings.Join(set, ", "))
+	})
+}
+
+// raise writes a row of one key and one number that never falls.
+func (d Dialect) raise(t *table) *writer {
+	k, v := t.columns[0].name, t.columns[1].name
+	return d.writer(t.columns, func(rows string) string {
+		return fmt.Sprintf("INSERT INTO %s (%s, %s) %s ON CONFLICT (%s) DO UPDATE SET %s = excluded.%s WHERE excluded.%s > %s.%s",
+			t.name, k, v, rows, k, v, v, v, t.name, v)
+	})
+}
+
+// remove deletes rows by key.
+func (d Dialect) remove(t *table) *writer {
+	var key []string
+	for _, c := range t.key() {
+		key = append(key, c.name)
+	}
+	return d.writer(t.key(), func(rows string) string {
+		return fmt.Sprintf("DELETE FROM %s WHERE (%s) IN (%s)", t.name, strings.Join(key, ", "), rows)
+	})
+}
+
+// loader is a prepared way to read rows by a list of keys.
+type loader struct {
+	stmt *Stmt
+	keys []column
+}
+
+// call reads the rows of these keys.
+func (d Dialect) call(l *loader, keys *rowset, row func(v []any) error) *Call {
+	if d.Shared {
+		return &Call{Stmt: l.stmt, Args: keys.arrays(), Row: row}
+	}
+	return &Call{Stmt: l.stmt, Args: []any{keys.json()}, Row: row}
+}
+
+// load makes a loader: columns of a table by all of the key columns. On a shared database the rows come locked, in the order of their keys.
+func (d Dialect) load(t *table, key []column, where string) *loader {
+	var on, order []string
+	for _, c := range key {
+		on = append(on, fmt.Sprintf("t.%s = k.%s", c.name, c.name))
+	}
+	for _, c := range t.key() {
+		order = append(order, "t."+c.name)
+	}
+	join := "CROSS JOIN" // with this word SQLite keeps the order: a probe for every key
+	if d.Shared {
+		join = "JOIN"
+	}
+	sql := fmt.Sprintf("SELECT t.%s FROM %s AS k %s %s AS t ON %s",
+		strings.Join(t.names(), ", t."), d.list(key), join, t.name, strings.Join(on, " AND "))
+	if where != "" {
+		sql += " WHERE " + where
+	}
+	if d.Shared {
+		sql += " ORDER BY " + strings.Join(order, ", ") + " FOR UPDATE OF t"
+	}
+	return &loader{stmt: &Stmt{SQL: sql}, keys: key}
+}
+
+// list is a table expression of the keys given as parameters: arrays, or one JSON array of arrays.
+func (d Dialect) list(key []column) string {
+	if d.Shared {
+		return "(" + unnest(key) + ")"
+	}
+	var cols []string
+	for i, c := range key {
+		cols = append(cols, fmt.Sprintf("json_extract(value, '$[%d]') AS %s", i, c.name))
+	}
+	return "(SELECT " + strings.Join(cols, ", ") + " FROM json_each(?))"
+}

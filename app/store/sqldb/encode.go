@@ -1,0 +1,198 @@
+package sqldb
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// document encodes a row's JSON part. These are structs of ours, whose encoding fails only when raw JSON inside them is none.
+func document(v any) (string, error) {
+	b, err := json.Marshal(v)
+	return string(b), err
+}
+
+func addRun(r *rowset, h *engine.Head) error {
+	state, err := document(h)
+	if err != nil {
+		return fmt.Errorf("state of run %s: %w", h.ID, err)
+	}
+	owner := ""
+	if h.Status.Open() && h.Task != nil && h.Task.State == engine.LeasedState {
+		owner = h.Task.Owner
+	}
+	r.s(h.ID).s(h.Namespace).s(h.WorkflowID).s(h.Type).i(h.Number).s(string(h.Status))
+	r.s(h.Queue).i(h.StartedAt.Micros()).i(h.ClosedAt.Micros()).i(h.LastSeq).i(h.DueAt().Micros()).s(owner)
+	r.s(h.BusinessKey).s(state)
+	return nil
+}
+
+func readHead(v []any) (engine.Head, error) {
+	var h engine.Head
+	if err := json.Unmarshal([]byte(str(v[13])), &h); err != nil {
+		return h, fmt.Errorf("state of run %s: %w", str(v[0]), err)
+	}
+	h.ID, h.Namespace, h.WorkflowID, h.Type, h.Number = str(v[0]), str(v[1]), str(v[2]), str(v[3]), integer(v[4])
+	h.Status, h.Queue = protocol.RunStatus(str(v[5])), str(v[6])
+	h.StartedAt, h.ClosedAt, h.LastSeq = history.Micros(integer(v[7])), history.Micros(integer(v[8])), integer(v[9])
+	return h, nil
+}
+
+func addEvent(r *rowset, run string, e *history.Event, payload string) {
+	r.s(run).i(e.Seq).i(e.At.Micros()).s(e.Type()).s(e.TaskID).i(e.SeenThrough).s(payload)
+}
+
+// readEvent reads seq, at, type, task_id, seen_through, payload.
+func readEvent(v []any) (history.Event, error) {
+	data, err := history.DecodeData(str(v[2]), []byte(str(v[5])))
+	return history.Event{
+		Seq: integer(v[0]), At: history.Micros(integer(v[1])), Data: data, TaskID: str(v[3]), SeenThrough: integer(v[4]),
+	}, err
+}
+
+// addActivity adds the row of an open activity; route is empty unless it is ready.
+func addActivity(r *rowset, run *engine.Head, a *engine.Activity, route string) error {
+	body, err := document(a)
+	if err != nil {
+		return fmt.Errorf("activity %s: %w", engine.StepID(run.ID, a.Seq), err)
+	}
+	owner := ""
+	if a.State == engine.LeasedState {
+		owner = a.Owner
+	}
+	r.s(run.ID).i(a.Seq).s(run.Namespace).s(a.Queue).s(string(protocol.KindActivity)).s(string(a.State)).s(route)
+	r.i(int64(a.Priority)).i(a.ReadyAt.Micros()).i(a.DueAt().Micros()).s(owner).s(a.SessionID).s(body)
+	return nil
+}
+
+// addReady adds the row of a ready workflow task: all that is known of it stands in its run's row.
+func addReady(r *rowset, run *engine.Head, route string) {
+	r.s(run.ID).i(0).s(run.Namespace).s(run.Queue).s(string(protocol.KindWorkflow)).s(string(engine.Ready)).s(route)
+	r.i(int64(run.Priority)).i(run.Task.ReadyAt.Micros()).i(0).s("").s("").s("")
+}
+
+func readActivity(run, namespace string, seq int64, body string) (engine.Activity, error) {
+	a := engine.Activity{}
+	if err := json.Unmarshal([]byte(body), &a); err != nil {
+		return a, fmt.Errorf("activity %s: %w", engine.StepID(run, seq), err)
+	}
+	a.RunID, a.Namespace, a.Seq = run, namespace, seq
+	return a, nil
+}
+
+// The kinds of items.
+const (
+	timerItem  = "timer"
+	waitItem   = "wait"
+	signalItem = "signal"
+)
+
+func addItem(r *rowset, run, kind string, seq int64, due history.Time, v any) error {
+	body, err := document(v)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", kind, engine.StepID(run, seq), err)
+	}
+	r.s(run).s(kind).i(seq).i(due.Micros()).s(body)
+	return nil
+}
+
+// readOpen puts one open row, as run_id, kind, seq, body, into its run.
+func readOpen(run *engine.Run, v []any) error {
+	kind, seq, body := str(v[1]), integer(v[2]), str(v[3])
+	switch kind {
+	case string(protocol.KindActivity):
+		a, err := readActivity(run.ID, run.Namespace, seq, body)
+		if err != nil {
+			return err
+		}
+		run.Activities.Put(seq, a)
+		return nil
+	case timerItem:
+		return readItem(&run.Timers, run.ID, kind, seq, body)
+	case waitItem:
+		return readItem(&run.Waits, run.ID, kind, seq, body)
+	case signalItem:
+		return readItem(&run.Signals, run.ID, kind, seq, body)
+	}
+	return nil // a ready workflow task: its run's row has it
+}
+
+func readItem[V any](t *engine.Table[int64, V], run, kind string, seq int64, body string) error {
+	var v V
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		return fmt.Errorf("%s %s: %w", kind, engine.StepID(run, seq), err)
+	}
+	t.Put(seq, v)
+	return nil
+}
+
+func addSession(r *rowset, s *engine.Session, word string) error {
+	body, err := document(s)
+	if err != nil {
+		return fmt.Errorf("session %s: %w", s.ID, err)
+	}
+	r.s(s.Namespace).s(s.ID).s(string(s.Door)).s(s.WorkflowID).s(string(s.Status)).s(s.Owner).i(s.Epoch)
+	r.i(s.LeaseUntil.Micros()).i(s.DueAt().Micros()).i(s.UpdatedAt.Micros()).s(s.Queue).i(flag(s.Claimed)).i(flag(s.Terminal)).s(word).s(body)
+	return nil
+}
+
+func readSession(v []any) (engine.Session, string, error) {
+	var s engine.Session
+	if err := json.Unmarshal([]byte(str(v[14])), &s); err != nil {
+		return s, "", fmt.Errorf("session %s: %w", str(v[1]), err)
+	}
+	s.Namespace, s.ID, s.Door, s.WorkflowID = str(v[0]), str(v[1]), engine.Door(str(v[2])), str(v[3])
+	s.Status, s.Owner, s.Epoch = protocol.SessionStatus(str(v[4])), str(v[5]), integer(v[6])
+	s.LeaseUntil, s.UpdatedAt = history.Micros(integer(v[7])), history.Micros(integer(v[9]))
+	return s, str(v[13]), nil
+}
+
+func addWorker(r *rowset, w *engine.Worker) error {
+	body, err := document(w)
+	if err != nil {
+		return fmt.Errorf("worker %s: %w", w.ID, err)
+	}
+	r.s(w.Namespace).s(w.ID).s(w.Incarnation).s(string(w.Status)).i(w.AliveUntil.Micros()).i(w.UpdatedAt.Micros()).s(body)
+	return nil
+}
+
+func readWorker(v []any) (engine.Worker, error) {
+	var w engine.Worker
+	if err := json.Unmarshal([]byte(str(v[6])), &w); err != nil {
+		return w, fmt.Errorf("worker %s: %w", str(v[1]), err)
+	}
+	w.Namespace, w.ID, w.Incarnation, w.Status = str(v[0]), str(v[1]), str(v[2]), protocol.WorkerStatus(str(v[3]))
+	w.AliveUntil, w.UpdatedAt = history.Micros(integer(v[4])), history.Micros(integer(v[5]))
+	return w, nil
+}
+
+func readWorkflow(v []any) engine.Workflow {
+	return engine.Workflow{Namespace: str(v[0]), ID: str(v[1]), RunID: str(v[2]), Runs: integer(v[3])}
+}
+
+func addReceipt(r *rowset, c *store.Receipt) {
+	r.s(c.Namespace).s(c.WorkflowID).s(c.RequestID).s(c.Hash).s(string(c.Body)).i(c.At.Micros())
+}
+
+func readReceipt(v []any) store.Receipt {
+	return store.Receipt{
+		ReceiptKey: store.ReceiptKey{Namespace: str(v[0]), WorkflowID: str(v[1]), RequestID: str(v[2])},
+		Hash:       str(v[3]), Body: []byte(str(v[4])), At: history.Micros(integer(v[5])),
+	}
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func undocument[V any](body string) (v V, err error) {
+	err = json.Unmarshal([]byte(body), &v)
+	return v, err
+}

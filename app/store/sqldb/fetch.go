@@ -1,0 +1,175 @@
+package sqldb
+
+import (
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// loadWorkflows returns the call that loads key rows the batch has not got.
+func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*Call {
+	missing := newRowset(workflowsTable.key())
+	for k := range keys {
+		if b.workflows[k] != nil {
+			continue
+		}
+		b.workflows[k] = &workflow{}
+		if f, ok := b.s.cache.workflows.get(k); ok {
+			b.workflows[k].Workflow = f
+			continue
+		}
+		missing.s(k.Namespace).s(k.ID)
+	}
+	return b.fetch(b.s.st.workflows, missing, func(v []any) error {
+		f := readWorkflow(v)
+		b.workflows[f.Key()].Workflow = &f
+		return nil
+	})
+}
+
+// loadRuns returns the calls that load runs the batch has not got: their heads, and their open rows when open is set.
+func (b *batch) loadRuns(ids []string, open bool) []*Call {
+	missing := newRowset(runsTable.key())
+	for _, id := range ids {
+		if b.runs[id] != nil {
+			continue
+		}
+		if r, ok := b.s.cache.runs.get(id); ok {
+			b.runs[id] = r
+			continue
+		}
+		b.runs[id] = &run{partial: !open}
+		missing.s(id)
+	}
+	calls := b.fetch(b.s.st.runs, missing, func(v []any) error {
+		h, err := readHead(v)
+		if err != nil {
+			return err
+		}
+		r := b.runs[h.ID]
+		r.Run = &engine.Run{Head: h}
+		r.stored = r.readyRow()
+		b.s.cache.owners.put(h.ID, engine.WorkflowKey{Namespace: h.Namespace, ID: h.WorkflowID}, 1)
+		return nil
+	})
+	if !open {
+		return calls
+	}
+	return append(calls, b.fetch(&loader{stmt: b.s.st.opens}, missing, func(v []any) error {
+		if r := b.runs[str(v[0])]; r.Run != nil {
+			return readOpen(r.Run, v)
+		}
+		return nil
+	})...)
+}
+
+func (b *batch) loadSessions(keys map[engine.SessionKey]bool) []*Call {
+	missing := newRowset(sessionsTable.key())
+	for k := range keys {
+		if b.sessions[k] != nil {
+			continue
+		}
+		if s, ok := b.s.cache.sessions.get(k); ok {
+			b.sessions[k] = s
+			continue
+		}
+		b.sessions[k] = &session{}
+		missing.s(k.Namespace).s(k.ID)
+	}
+	return b.fetch(b.s.st.sessions, missing, b.readSession)
+}
+
+// loadChains loads the sessions of workflow ids. They are read even when the cache is trusted: it does not know whether it has all of them.
+func (b *batch) loadChains(keys map[engine.WorkflowKey]bool) []*Call {
+	missing := newRowset([]column{text("namespace"), text("workflow_id")})
+	for k := range keys {
+		missing.s(k.Namespace).s(k.ID)
+	}
+	return b.fetch(b.s.st.chains, missing, b.readSession)
+}
+
+func (b *batch) readSession(v []any) error {
+	s, word, err := readSession(v)
+	if err != nil {
+		return err
+	}
+	if had := b.sessions[s.Key()]; had != nil && had.stored {
+		return nil
+	}
+	if had, ok := b.s.cache.sessions.get(s.Key()); ok {
+		b.sessions[s.Key()] = had
+		return nil
+	}
+	b.sessions[s.Key()] = &session{Session: &s, stored: true, word: word}
+	return nil
+}
+
+func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*Call {
+	missing := newRowset(workersTable.key())
+	for k := range keys {
+		if b.workers[k] != nil {
+			continue
+		}
+		b.workers[k] = &worker{}
+		if w, ok := b.s.cache.workers.get(k); ok {
+			b.workers[k] = &worker{Worker: w, stored: true}
+			continue
+		}
+		missing.s(k.Namespace).s(k.ID)
+	}
+	return b.fetch(b.s.st.workers, missing, func(v []any) error {
+		w, err := readWorker(v)
+		if err != nil {
+			return err
+		}
+		*b.workers[w.Key()] = worker{Worker: &w, stored: true}
+		return nil
+	})
+}
+
+func (b *batch) loadReceipts(keys map[store.ReceiptKey]bool) []*Call {
+	missing := newRowset(receiptsTable.key())
+	for k := range keys {
+		missing.s(k.Namespace).s(k.WorkflowID).s(k.RequestID)
+	}
+	return b.fetch(b.s.st.receipts, missing, func(v []any) error {
+		c := readReceipt(v)
+		b.receipts[c.ReceiptKey] = &c
+		return nil
+	})
+}
+
+func (b *batch) loadTokens(keys map[string]bool) []*Call {
+	missing := newRowset(tokensTable.key())
+	for k := range keys {
+		missing.s(k)
+	}
+	return b.fetch(b.s.st.tokens, missing, func(v []any) error {
+		t, err := readToken(v)
+		b.tokens[t.ID] = &t
+		return err
+	})
+}
+
+// loadFloors reads the highest epochs that clean-up removed, a row a namespace, unless they are known.
+func (b *batch) loadFloors(wanted bool) error {
+	if !wanted || b.floors != nil {
+		return nil
+	}
+	if !b.s.cfg.Dialect.Shared && b.s.cache.floors != nil {
+		b.floors = b.s.cache.floors
+		return nil
+	}
+	b.floors = map[string]int64{}
+	return b.send(&Call{Stmt: b.s.st.floors, Row: func(v []any) error {
+		b.floors[str(v[0])] = integer(v[1])
+		return nil
+	}})
+}
+
+// fetch is the call that loads these keys, none when there are none.
+func (b *batch) fetch(l *loader, keys *rowset, row func(v []any) error) []*Call {
+	if keys.empty() {
+		return nil
+	}
+	return []*Call{b.s.cfg.Dialect.call(l, keys, row)}
+}

@@ -1,0 +1,94 @@
+package sqldb
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// finish is what follows a commit: the caches take over what the batch left, reserved pollers get their tasks, callers their answers, and everybody
+// who may care a hint.
+func (b *batch) finish(items []*pending) {
+	s := b.s
+	for k := range b.lanes {
+		s.lanes.learn(k)
+	}
+	changed := b.changed()
+	s.cache.remember(b, !s.cfg.Dialect.Shared)
+	for i := range b.handed {
+		b.arguments(b.handed[i].run, &b.handed[i].leased)
+		b.handed[i].r.Deliver(b.handed[i].leased)
+	}
+	n := int64(0)
+	for _, p := range items {
+		for i := range p.leased {
+			b.arguments(p.runs[i], &p.leased[i])
+		}
+		if p.change != nil {
+			n++
+		}
+		close(p.done)
+	}
+	s.changes.Add(n)
+	if b.sealed {
+		s.commits.Add(1)
+	}
+	b.tell(changed)
+}
+
+// changed is what the batch touched, as hints will say it.
+func (b *batch) changed() store.Changed {
+	var c store.Changed
+	for _, id := range slices.Sorted(maps.Keys(b.touched)) {
+		c.Runs = append(c.Runs, *b.touched[id])
+	}
+	for k, s := range b.sessions {
+		if s.touched {
+			c.Sessions = append(c.Sessions, k)
+			s.touched = false
+		}
+	}
+	for k, w := range b.workers {
+		if w.touched {
+			c.Workers = append(c.Workers, k)
+		}
+	}
+	return c
+}
+
+// tell gives the hints: in this process through the dispatcher, to others as a notice.
+func (b *batch) tell(c store.Changed) {
+	d := b.s.cfg.Dispatch
+	if d != nil {
+		if !b.due.IsZero() {
+			d.Due(b.due.Time)
+		}
+		for q, on := range b.backlog {
+			if on {
+				d.Backlog(q.Namespace, q.Queue, q.Kind)
+			}
+		}
+		if len(c.Runs)+len(c.Sessions)+len(c.Workers) > 0 {
+			d.Changed(c)
+		}
+	}
+	if b.s.cfg.Notify != nil && (len(c.Runs) > 0 || len(b.backlog) > 0) {
+		n := Notice{Runs: c.Runs}
+		n.Queues = slices.SortedFunc(maps.Keys(b.backlog), func(x, y QueueKey) int {
+			return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Queue, y.Queue), cmp.Compare(x.Kind, y.Kind))
+		})
+		b.s.cfg.Notify(n)
+	}
+}
+
+// dueAt notes a time that was written, at which the sweeper is wanted.
+func (b *batch) dueAt(t history.Time) {
+	if !t.IsZero() && (b.due.IsZero() || t.Before(b.due.Time)) {
+		b.due = t
+	}
+}
+
+var _ store.Rows = (*batch)(nil)

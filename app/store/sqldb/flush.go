@@ -1,0 +1,285 @@
+package sqldb
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// flush is rows gathered while the changes are applied; the others are found by what is marked as changed.
+type flush struct {
+	events, timeline, audit *rowset
+	receipts                map[store.ReceiptKey]*store.Receipt
+	tokens                  map[string]*store.Token // nil: dropped
+	floors                  map[string]int64
+}
+
+func newFlush() *flush {
+	return &flush{
+		events: newRowset(eventsTable.columns), timeline: newRowset(timelineTable.columns), audit: newRowset(auditTable.columns),
+		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{}, floors: map[string]int64{},
+	}
+}
+
+// write sends everything that changed since the last write, one statement a table, and with last COMMIT behind it. A batch that changed nothing
+// writes nothing.
+func (b *batch) write(last bool) error {
+	calls, err := b.gather()
+	if err != nil {
+		return err
+	}
+	changed := b.dirty || len(calls) > 0
+	switch {
+	case changed && !b.s.cfg.Dialect.Shared && !b.begun:
+		stamp := &Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number, b.now.UnixMicro()}}
+		calls = append(append(b.opening(), stamp), calls...)
+	case last && !changed && b.begun:
+		return b.s.cfg.Conn.Reset(context.Background())
+	}
+	b.dirty = b.dirty || changed
+	if last && b.begun {
+		calls = append(calls, &Call{Stmt: b.s.st.commit})
+		b.sealed = true
+	}
+	return b.send(calls...)
+}
+
+// gather makes the calls for what changed, and notes it as written.
+func (b *batch) gather() ([]*Call, error) {
+	st := b.s.st
+	runs, tasks, gone := newRowset(runsTable.columns), newRowset(tasksTable.columns), newRowset(tasksTable.key())
+	items, goneItems := newRowset(itemsTable.columns), newRowset(itemsTable.key())
+	for _, id := range slices.Sorted(maps.Keys(b.runs)) {
+		r := b.runs[id]
+		if r.Run == nil {
+			continue
+		}
+		if err := b.gatherRun(r, runs, tasks, gone); err != nil {
+			return nil, err
+		}
+		if err := b.gatherItems(r, items, goneItems); err != nil {
+			return nil, err
+		}
+		r.settle()
+	}
+	calls := st.addEvents.calls(b.flush.events)
+	calls = append(calls, st.putRuns.calls(runs)...)
+	sessions, err := b.gatherSessions() // before the tasks: these are written with the new words already
+	if err != nil {
+		return nil, err
+	}
+	calls = append(calls, sessions...)
+	calls = append(calls, st.dropTasks.calls(gone)...)
+	calls = append(calls, st.putTasks.calls(tasks)...)
+	calls = append(calls, st.dropItems.calls(goneItems)...)
+	calls = append(calls, st.putItems.calls(items)...)
+	rest, err := b.gatherRest()
+	b.flush = newFlush()
+	return append(calls, rest...), err
+}
+
+func (b *batch) gatherRun(r *run, runs, tasks, gone *rowset) error {
+	if r.changed {
+		if err := addRun(runs, &r.Head); err != nil {
+			return err
+		}
+		b.dueAt(r.Head.DueAt())
+		switch want := r.readyRow(); {
+		case want == r.stored:
+		case want == readyRow{}:
+			gone.s(r.ID).i(0)
+			r.stored = want
+		default:
+			addReady(tasks, &r.Head, want.route)
+			b.lane(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, r.workflowLane().String())
+			r.stored = want
+		}
+	}
+	for seq, had := range r.activities {
+		a, ok := r.Activities.Get(seq)
+		if !ok {
+			if had {
+				gone.s(r.ID).i(seq)
+			}
+			continue
+		}
+		where := ""
+		if a.State == engine.Ready {
+			where = b.routeOf(r, &a)
+		}
+		if err := addActivity(tasks, &r.Head, &a, where); err != nil {
+			return err
+		}
+		b.dueAt(a.DueAt())
+	}
+	return nil
+}
+
+// routeOf is the route of a ready activity, by the word of its session as the batch leaves it.
+func (b *batch) routeOf(r *run, a *engine.Activity) string {
+	w := "*"
+	var s *engine.Session
+	if a.SessionID != "" {
+		w = "+"
+		if row := b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}]; row != nil && row.Session != nil {
+			s, w = row.Session, word(row.Session, b.now)
+		}
+	}
+	q := QueueKey{r.Namespace, a.Queue, protocol.KindActivity}
+	l := activityLane(a, s).String()
+	b.lane(q, l)
+	return route(q, l, w)
+}
+
+// lane notes a lane nobody has seen before.
+func (b *batch) lane(q QueueKey, l string) {
+	if _, ok := b.s.lanes.known[q][l]; ok {
+		return
+	}
+	if _, ok := b.lanes[laneKey{q, l}]; !ok {
+		b.lanes[laneKey{q, l}] = true
+	}
+}
+
+func (b *batch) gatherItems(r *run, items, gone *rowset) error {
+	for seq, had := range r.timers {
+		if t, ok := r.Timers.Get(seq); ok {
+			if err := addItem(items, r.ID, timerItem, seq, t.FireAt, &t); err != nil {
+				return err
+			}
+			b.dueAt(t.FireAt)
+		} else if had {
+			gone.s(r.ID).s(timerItem).i(seq)
+		}
+	}
+	if err := gatherTable(r.ID, waitItem, r.waits, &r.Waits, items, gone); err != nil {
+		return err
+	}
+	return gatherTable(r.ID, signalItem, r.signals, &r.Signals, items, gone)
+}
+
+func gatherTable[V any](run, kind string, changed map[int64]bool, t *engine.Table[int64, V], items, gone *rowset) error {
+	for seq, had := range changed {
+		if v, ok := t.Get(seq); ok {
+			if err := addItem(items, run, kind, seq, history.Time{}, &v); err != nil {
+				return err
+			}
+		} else if had {
+			gone.s(run).s(kind).i(seq)
+		}
+	}
+	return nil
+}
+
+// gatherSessions writes changed sessions, and moves the ready tasks of those whose routing word changed.
+func (b *batch) gatherSessions() ([]*Call, error) {
+	rows, gone := newRowset(sessionsTable.columns), newRowset(sessionsTable.key())
+	moved := newRowset([]column{text("namespace"), text("session_id"), text("word")})
+	keys := slices.SortedFunc(maps.Keys(b.sessions), func(x, y engine.SessionKey) int {
+		if x.Namespace != y.Namespace {
+			return cmp.Compare(x.Namespace, y.Namespace)
+		}
+		return cmp.Compare(x.ID, y.ID)
+	})
+	for _, k := range keys {
+		s := b.sessions[k]
+		switch {
+		case s.Session == nil:
+		case s.deleted:
+			if s.dirty && s.stored {
+				gone.s(k.Namespace).s(k.ID)
+			}
+			s.dirty, s.stored = false, false
+		default:
+			w := word(s.Session, b.now)
+			if s.stored && w != s.word && (s.Ready > 0 || (w[0] != '-' && s.word[0] != '-')) {
+				moved.s(k.Namespace).s(k.ID).s(w)
+			}
+			if s.dirty || w != s.word {
+				if err := addSession(rows, s.Session, w); err != nil {
+					return nil, err
+				}
+				b.dueAt(s.DueAt())
+			}
+			s.dirty, s.stored, s.word = false, true, w
+		}
+	}
+	calls := b.s.st.putSessions.calls(rows)
+	calls = append(calls, b.s.st.dropSessions.calls(gone)...)
+	if !moved.empty() {
+		args := []any{moved.json()}
+		if b.s.cfg.Dialect.Shared {
+			args = moved.arrays()
+		}
+		calls = append(calls, &Call{Stmt: b.s.st.reroute, Args: args, Row: func(v []any) error {
+			b.backlog[QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}] = true
+			return nil
+		}})
+	}
+	return append(calls, b.s.st.addTimeline.calls(b.flush.timeline)...), nil
+}
+
+// gatherRest writes the tables that change seldom.
+func (b *batch) gatherRest() ([]*Call, error) {
+	st := b.s.st
+	workflows, workers, goneWorkers := newRowset(workflowsTable.columns), newRowset(workersTable.columns), newRowset(workersTable.key())
+	tokens, goneTokens, floors := newRowset(tokensTable.columns), newRowset(tokensTable.key()), newRowset(epochsTable.columns)
+	lanes := newRowset(lanesTable.columns)
+	for _, f := range b.workflows {
+		if f.dirty {
+			workflows.s(f.Namespace).s(f.ID).s(f.RunID).i(f.Runs)
+			f.dirty = false
+		}
+	}
+	for k, w := range b.workers {
+		switch {
+		case !w.dirty:
+		case w.Worker != nil:
+			if err := addWorker(workers, w.Worker); err != nil {
+				return nil, err
+			}
+			w.stored = true
+		case w.stored:
+			goneWorkers.s(k.Namespace).s(k.ID)
+			w.stored = false
+		}
+		w.dirty = false
+	}
+	for id, t := range b.flush.tokens {
+		if t == nil {
+			goneTokens.s(id)
+		} else if err := addToken(tokens, t); err != nil {
+			return nil, err
+		}
+	}
+	receipts := newRowset(receiptsTable.columns)
+	for _, c := range b.flush.receipts {
+		addReceipt(receipts, c)
+	}
+	for ns, floor := range b.flush.floors {
+		floors.s(ns).i(floor)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(b.lanes), func(x, y laneKey) int { return cmp.Compare(x.lane, y.lane) }) {
+		if b.lanes[k] {
+			lanes.s(k.Namespace).s(k.Queue).s(string(k.Kind)).s(k.lane)
+			b.lanes[k] = false
+		}
+	}
+	var calls []*Call
+	for _, w := range []struct {
+		w *writer
+		r *rowset
+	}{
+		{st.putWorkflows, workflows}, {st.putWorkers, workers}, {st.dropWorkers, goneWorkers}, {st.putReceipts, receipts},
+		{st.putTokens, tokens}, {st.dropTokens, goneTokens}, {st.putEpochs, floors}, {st.addAudit, b.flush.audit}, {st.addLanes, lanes},
+	} {
+		calls = append(calls, w.w.calls(w.r)...)
+	}
+	return calls, nil
+}

@@ -1,0 +1,143 @@
+package sqldb
+
+import (
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// route makes sure that the sessions of all tasks that became ready are in the batch; one that has no row yet gets one, held by nobody, so that no
+// task waits outside of the row that routes it.
+func (b *batch) route() error {
+	keys := map[engine.SessionKey]bool{}
+	for _, t := range b.ready {
+		if r := b.runs[t.run]; t.seq > 0 {
+			if a, ok := r.Activities.Get(t.seq); ok && a.SessionID != "" {
+				keys[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}] = true
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := b.send(b.loadSessions(keys)...); err != nil {
+		return err
+	}
+	at := history.At(b.now)
+	for k := range keys {
+		if s := b.sessions[k]; s.Session == nil || s.deleted {
+			b.applySession(&engine.SessionChange{Session: engine.Session{
+				Namespace: k.Namespace, ID: k.ID, Door: engine.DoorImplicit, Status: protocol.SessionActive, UpdatedAt: at, CreatedAt: at,
+			}})
+		}
+	}
+	return nil
+}
+
+// handOver offers every task that became ready to the pollers that wait in this process, and leases it to the one that is reserved for it. Who gets
+// none stays ready, and its queue has a backlog.
+func (b *batch) handOver() {
+	type candidate struct {
+		taskKey
+		priority int
+	}
+	var list []candidate
+	seen := map[taskKey]bool{}
+	for _, t := range b.ready {
+		if seen[t] {
+			continue
+		}
+		seen[t] = true
+		r := b.runs[t.run]
+		if t.seq == 0 {
+			if r.readyRow() != (readyRow{}) {
+				list = append(list, candidate{t, r.Priority})
+			}
+		} else if a, ok := r.Activities.Get(t.seq); ok && a.State == engine.Ready {
+			list = append(list, candidate{t, a.Priority})
+		}
+	}
+	slices.SortStableFunc(list, func(x, y candidate) int { return x.priority - y.priority })
+	for _, t := range list {
+		r := b.runs[t.run]
+		o := b.offer(r, t.seq)
+		var res store.Reservation
+		if b.s.cfg.Dispatch != nil {
+			res = b.s.cfg.Dispatch.Reserve(o)
+		}
+		if res == nil {
+			b.backlog[QueueKey{o.Namespace, o.Queue, o.Kind}] = true
+			continue
+		}
+		l := res.Lessee()
+		b.handed = append(b.handed, handed{res, r, b.lease(r, t.seq, &l)})
+	}
+	b.ready = nil
+}
+
+func (b *batch) offer(r *run, seq int64) store.Offer {
+	if seq == 0 {
+		return store.Offer{
+			Kind: protocol.KindWorkflow, Namespace: r.Namespace, Queue: r.Queue, Type: r.Type, BuildID: r.BuildID, Now: b.now,
+		}
+	}
+	a, _ := r.Activities.Get(seq)
+	o := store.Offer{
+		Kind: protocol.KindActivity, Namespace: r.Namespace, Queue: a.Queue, Type: a.Type, Requirements: a.Requirements, Now: b.now,
+	}
+	if a.SessionID != "" {
+		o.Session = b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}].Session
+	}
+	return o
+}
+
+// lease gives a ready task to a worker, in the batch's rows. The caller has asked Admit.
+func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
+	b.dirty = true
+	if seq == 0 {
+		r.Run.Merge(r.Run.Leased(*l, b.now))
+		r.changed = true
+		return store.Leased{Kind: protocol.KindWorkflow}
+	}
+	a, _ := r.Activities.Get(seq)
+	var sess *engine.Session
+	if a.SessionID != "" {
+		sess = b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}].Session
+	}
+	a, change, isNew := engine.LeaseActivity(a, sess, *l, b.floors[r.Namespace], b.now)
+	r.Activities.Put(seq, a)
+	mark(&r.activities, seq, true)
+	out := store.Leased{Kind: protocol.KindActivity, Activity: &a, IsNew: isNew}
+	if change != nil {
+		b.applySession(change)
+		out.Session = &change.Session
+	}
+	return out
+}
+
+// arguments fills what the cache knows of a leased task, so that nobody has to read it.
+func (b *batch) arguments(r *run, l *store.Leased) {
+	l.Head = r.Head
+	if l.Kind == protocol.KindWorkflow {
+		if l.Events = b.s.cache.events(r.ID, r.LastSeq); len(l.Events) > 0 {
+			if d, ok := l.Events[0].Data.(*history.WorkflowStarted); ok {
+				l.Arguments, l.Known = d.Arguments, true
+			}
+		}
+		return
+	}
+	var e *history.Event
+	if evs := b.events[r.ID].list; len(evs) > 0 && l.Activity.Event >= evs[0].Seq && l.Activity.Event <= evs[len(evs)-1].Seq {
+		e = &evs[l.Activity.Event-evs[0].Seq]
+	} else if p, ok := b.s.cache.history.get(r.ID); ok && l.Activity.Event >= 1 && l.Activity.Event <= int64(len(p.events)) {
+		e = &p.events[l.Activity.Event-1]
+	}
+	if e != nil {
+		if d, ok := e.Data.(*history.ActivityScheduled); ok {
+			l.Arguments, l.Known = d.Arguments, true
+		}
+	}
+}

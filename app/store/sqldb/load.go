@@ -1,0 +1,222 @@
+package sqldb
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// wants are the rows a batch still has to load, each once.
+type wants struct {
+	workflows map[engine.WorkflowKey]bool
+	runs      map[string]bool
+	sessions  map[engine.SessionKey]bool
+	chains    map[engine.WorkflowKey]bool
+	workers   map[engine.WorkerKey]bool
+	receipts  map[store.ReceiptKey]bool
+	tokens    map[string]bool
+}
+
+// load reads, and on a shared database locks, what the changes need, always in the order workflows, runs, sessions, workers: so that no two batches
+// wait for each other. What the trusted cache has is not read.
+func (b *batch) load(items []*pending) error {
+	w := wants{
+		map[engine.WorkflowKey]bool{}, map[string]bool{}, map[engine.SessionKey]bool{}, map[engine.WorkflowKey]bool{},
+		map[engine.WorkerKey]bool{}, map[store.ReceiptKey]bool{}, map[string]bool{},
+	}
+	if !b.s.cfg.Dialect.Shared {
+		b.now = b.s.clock.now()
+	}
+	var current []engine.WorkflowKey
+	var chain []string
+	for _, p := range items {
+		if p.change == nil {
+			continue
+		}
+		n := &p.change.Needs
+		for _, k := range n.Workflows {
+			w.workflows[k] = true
+			if n.Current {
+				current = append(current, k)
+			}
+		}
+		for _, id := range n.Runs {
+			w.runs[id] = true
+			if n.Chain {
+				chain = append(chain, id)
+			}
+		}
+		add(w.sessions, n.Sessions)
+		add(w.workers, n.Workers)
+		add(w.receipts, n.Receipts)
+		add(w.tokens, n.Tokens)
+	}
+	locks := advisory(&w)
+	keys, err := b.owners(chain)
+	if err != nil {
+		return err
+	}
+	add(w.workflows, keys)
+	if err := b.first(&w, locks, current); err != nil {
+		return err
+	}
+	b.sessionsOf(items, &w)
+	return b.second(&w)
+}
+
+func add[K comparable](set map[K]bool, keys []K) {
+	for _, k := range keys {
+		set[k] = true
+	}
+}
+
+// owners returns the workflow ids that runs belong to; that never changes, so it is read without a lock.
+func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
+	var keys []engine.WorkflowKey
+	missing := newRowset(runsTable.key())
+	for _, id := range ids {
+		if k, ok := b.s.cache.owners.get(id); ok {
+			keys = append(keys, k)
+		} else if r, ok := b.s.cache.runs.get(id); ok {
+			keys = append(keys, engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID})
+		} else {
+			missing.s(id)
+		}
+	}
+	if missing.empty() {
+		return keys, nil
+	}
+	args := []any{missing.json()}
+	if b.s.cfg.Dialect.Shared {
+		args = missing.arrays()
+	}
+	return keys, b.send(&Call{Stmt: b.s.st.owners, Args: args, Row: func(v []any) error {
+		k := engine.WorkflowKey{Namespace: str(v[1]), ID: str(v[2])}
+		b.s.cache.owners.put(str(v[0]), k, 1)
+		keys = append(keys, k)
+		return nil
+	}})
+}
+
+// first opens the transaction of a shared database and loads workflows, then runs with their open rows.
+func (b *batch) first(w *wants, locks []int64, current []engine.WorkflowKey) error {
+	var calls []*Call
+	if b.s.cfg.Dialect.Shared {
+		calls = append(b.opening(), &Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: func(v []any) error {
+			b.now = b.s.clock.at(integer(v[0]))
+			return nil
+		}})
+		if len(locks) > 0 {
+			calls = append(calls, &Call{Stmt: b.s.st.advisory, Args: []any{locks}, Row: func([]any) error { return nil }})
+		}
+	}
+	calls = append(calls, b.loadWorkflows(w.workflows)...)
+	if len(current) > 0 {
+		if err := b.send(calls...); err != nil {
+			return err
+		}
+		calls = nil
+		for _, k := range current {
+			if f := b.workflows[k]; f != nil && f.Workflow != nil && f.RunID != "" {
+				w.runs[f.RunID] = true
+			}
+		}
+	}
+	calls = append(calls, b.loadRuns(sorted(w.runs), true)...)
+	return b.send(calls...)
+}
+
+// second loads everything else.
+func (b *batch) second(w *wants) error {
+	if err := b.loadFloors(len(w.sessions) > 0 || len(w.chains) > 0); err != nil {
+		return err
+	}
+	calls := b.loadSessions(w.sessions)
+	calls = append(calls, b.loadChains(w.chains)...)
+	calls = append(calls, b.loadWorkers(w.workers)...)
+	calls = append(calls, b.loadReceipts(w.receipts)...)
+	calls = append(calls, b.loadTokens(w.tokens)...)
+	return b.send(calls...)
+}
+
+// sessionsOf adds the sessions of the activities that the changes name, and those of the workflow ids whose chains they ask for.
+func (b *batch) sessionsOf(items []*pending, w *wants) {
+	want := func(a *engine.Activity, namespace string) {
+		if a.SessionID != "" {
+			w.sessions[engine.SessionKey{Namespace: namespace, ID: a.SessionID}] = true
+		}
+	}
+	for _, p := range items {
+		if p.change == nil {
+			continue
+		}
+		n := &p.change.Needs
+		runs := n.Runs
+		if n.Current {
+			for _, k := range n.Workflows {
+				if f := b.workflows[k]; f != nil && f.Workflow != nil && f.RunID != "" {
+					runs = append(slices.Clip(runs), f.RunID)
+				}
+			}
+		}
+		for _, id := range runs {
+			r := b.runs[id]
+			if r == nil || r.Run == nil {
+				continue
+			}
+			if n.Chain && r.HasSessions {
+				w.chains[engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID}] = true
+			}
+			for _, seq := range n.Activities {
+				if a, ok := r.Activities.Get(seq); ok {
+					want(&a, r.Namespace)
+				}
+			}
+			if n.AllTasks {
+				for _, a := range r.Activities.All() {
+					want(&a, r.Namespace)
+				}
+			}
+		}
+	}
+}
+
+// advisory returns locks for every named key that may not have a row yet: what does not exist cannot be locked, and still nobody else may make it.
+func advisory(w *wants) []int64 {
+	var locks []int64
+	lock := func(parts ...string) {
+		h := fnv.New64a()
+		for _, p := range parts {
+			_, _ = h.Write([]byte(p))
+			_, _ = h.Write([]byte{0})
+		}
+		locks = append(locks, int64(h.Sum64()))
+	}
+	for k := range w.workflows {
+		lock("workflow", k.Namespace, k.ID)
+	}
+	for k := range w.sessions {
+		lock("session", k.Namespace, k.ID)
+	}
+	for k := range w.workers {
+		lock("worker", k.Namespace, k.ID)
+	}
+	slices.Sort(locks)
+	return slices.Compact(locks)
+}
+
+func sorted[K cmp.Ordered](set map[K]bool) []K {
+	keys := make([]K, 0, len(set))
+	for k := range set {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func sortSessions(list []*engine.Session) {
+	slices.SortFunc(list, func(a, b *engine.Session) int { return cmp.Compare(a.ID, b.ID) })
+}

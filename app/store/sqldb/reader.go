@@ -1,0 +1,294 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// View reads on connections of its own.
+func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
+	select {
+	case <-s.quit:
+		return store.ErrClosed
+	default:
+	}
+	return fn(&reader{s: s, q: s.cfg.Reads})
+}
+
+// querier is a pool or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+type reader struct {
+	s *Store
+	q querier
+}
+
+var _ store.Reader = (*reader)(nil)
+
+// query runs one statement and calls row for each row; row may return errDone to end it early.
+func (r *reader) query(ctx context.Context, query string, args []any, row func(v []any) error) error {
+	r.s.reads.Add(1)
+	rows, err := r.q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	v := make([]any, len(columns))
+	into := make([]any, len(columns))
+	for i := range v {
+		into[i] = &v[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if err := row(v); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// one runs a statement that returns at most one row, and ErrNotFound when it returns none.
+func (r *reader) one(ctx context.Context, query string, args []any, row func(v []any) error) error {
+	found := false
+	err := r.query(ctx, query, args, func(v []any) error {
+		found = true
+		return row(v)
+	})
+	if err == nil && !found {
+		return store.ErrNotFound
+	}
+	return err
+}
+
+// selects is "SELECT all columns FROM table".
+func selects(t *table) string { return "SELECT " + strings.Join(t.names(), ", ") + " FROM " + t.name }
+
+func (r *reader) Workflow(ctx context.Context, k engine.WorkflowKey) (f engine.Workflow, err error) {
+	err = r.one(ctx, selects(workflowsTable)+" WHERE namespace = $1 AND workflow_id = $2", []any{k.Namespace, k.ID}, func(v []any) error {
+		f = readWorkflow(v)
+		return nil
+	})
+	return f, wrap(err, "workflow %s", k.ID)
+}
+
+// Run reads the head and the open rows as of one moment.
+func (r *reader) Run(ctx context.Context, id string) (*engine.Run, error) {
+	tx, err := r.s.cfg.Reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: r.s.snapshot()})
+	if err != nil {
+		return nil, wrap(err, "run %s", id)
+	}
+	defer func() { _ = tx.Rollback() }()
+	in := &reader{s: r.s, q: tx}
+	h, err := in.head(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	run := &engine.Run{Head: h}
+	const opens = "SELECT run_id, kind, seq, body FROM tasks WHERE run_id = $1 AND seq > 0" +
+		" UNION ALL SELECT run_id, kind, seq, body FROM items WHERE run_id = $1"
+	err = in.query(ctx, opens, []any{id}, func(v []any) error { return readOpen(run, v) })
+	return run, wrap(err, "open rows of run %s", id)
+}
+
+// snapshot is the isolation under which two reads see the same.
+func (s *Store) snapshot() sql.IsolationLevel {
+	if s.cfg.Dialect.Shared {
+		return sql.LevelRepeatableRead
+	}
+	return sql.LevelDefault // a read transaction of SQLite is one already
+}
+
+func (r *reader) head(ctx context.Context, id string) (h engine.Head, err error) {
+	err = r.one(ctx, selects(runsTable)+" WHERE run_id = $1", []any{id}, func(v []any) (err error) {
+		h, err = readHead(v)
+		return err
+	})
+	return h, wrap(err, "run %s", id)
+}
+
+const eventColumns = "SELECT seq, at, type, task_id, seen_through, payload FROM events"
+
+func (r *reader) Events(ctx context.Context, run string, after, through int64, limit, maxBytes int) ([]history.Event, error) {
+	if through == 0 {
+		through = 1 << 62
+	}
+	var list []history.Event
+	bytes := 0
+	query := eventColumns + " WHERE run_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4"
+	err := r.query(ctx, query, []any{run, after, through, int64(limit)}, func(v []any) error {
+		if bytes > 0 && bytes >= maxBytes && maxBytes > 0 {
+			return nil
+		}
+		bytes += len(str(v[5]))
+		e, err := readEvent(v)
+		list = append(list, e)
+		return err
+	})
+	return list, wrap(err, "history of run %s", run)
+}
+
+func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.EventKey]string, error) {
+	found := make(map[store.EventKey]string, len(at))
+	if len(at) == 0 {
+		return found, nil
+	}
+	keys := newRowset(eventsTable.key())
+	for _, k := range at {
+		keys.s(k.Run).i(k.Seq)
+	}
+	args := []any{keys.json()}
+	if r.s.cfg.Dialect.Shared {
+		args = keys.arrays()
+	}
+	err := r.query(ctx, r.s.st.arguments.SQL, args, func(v []any) error {
+		data, err := history.DecodeData(str(v[2]), []byte(str(v[3])))
+		if err != nil {
+			return err
+		}
+		k := store.EventKey{Run: str(v[0]), Seq: integer(v[1])}
+		switch d := data.(type) {
+		case *history.ActivityScheduled:
+			found[k] = d.Arguments
+		case *history.WorkflowStarted:
+			found[k] = d.Arguments
+		}
+		return nil
+	})
+	return found, wrap(err, "arguments")
+}
+
+func (r *reader) Completion(ctx context.Context, run string, seq int64) (history.Event, error) {
+	before := int64(1) << 62
+	for {
+		var page []history.Event
+		query := eventColumns + " WHERE run_id = $1 AND seq < $2 ORDER BY seq DESC LIMIT 100"
+		err := r.query(ctx, query, []any{run, before}, func(v []any) error {
+			e, err := readEvent(v)
+			page = append(page, e)
+			return err
+		})
+		if err != nil {
+			return history.Event{}, wrap(err, "history of run %s", run)
+		}
+		for _, e := range page {
+			if terminalOf(e.Data) == seq {
+				return e, nil
+			}
+		}
+		if len(page) < 100 {
+			return history.Event{}, fmt.Errorf("outcome of %s: %w", engine.StepID(run, seq), store.ErrNotFound)
+		}
+		before = page[len(page)-1].Seq
+	}
+}
+
+// terminalOf is the activity whose end an event is, else 0.
+func terminalOf(d history.Data) int64 {
+	switch d := d.(type) {
+	case *history.ActivityCompleted:
+		return d.Sequence
+	case *history.ActivityFailed:
+		return d.Sequence
+	case *history.ActivityTimedOut:
+		return d.Sequence
+	case *history.ActivityCancelled:
+		return d.Sequence
+	}
+	return 0
+}
+
+func (r *reader) LastEvent(ctx context.Context, run string) (e history.Event, err error) {
+	err = r.one(ctx, eventColumns+" WHERE run_id = $1 ORDER BY seq DESC LIMIT 1", []any{run}, func(v []any) (err error) {
+		e, err = readEvent(v)
+		return err
+	})
+	return e, wrap(err, "last event of run %s", run)
+}
+
+func (r *reader) RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error) {
+	var list []engine.Head
+	query := selects(runsTable) + " WHERE namespace = $1 AND workflow_id = $2 ORDER BY number"
+	err := r.query(ctx, query, []any{k.Namespace, k.ID}, func(v []any) error {
+		h, err := readHead(v)
+		list = append(list, h)
+		return err
+	})
+	return list, wrap(err, "runs of workflow %s", k.ID)
+}
+
+func (r *reader) Session(ctx context.Context, k engine.SessionKey) (s engine.Session, err error) {
+	err = r.one(ctx, selects(sessionsTable)+" WHERE namespace = $1 AND session_id = $2", []any{k.Namespace, k.ID}, func(v []any) (err error) {
+		s, _, err = readSession(v)
+		return err
+	})
+	return s, wrap(err, "session %s", k.ID)
+}
+
+func (r *reader) Worker(ctx context.Context, k engine.WorkerKey) (w engine.Worker, err error) {
+	err = r.one(ctx, selects(workersTable)+" WHERE namespace = $1 AND worker_id = $2", []any{k.Namespace, k.ID}, func(v []any) (err error) {
+		w, err = readWorker(v)
+		return err
+	})
+	return w, wrap(err, "worker %s", k.ID)
+}
+
+func (r *reader) Token(ctx context.Context, id string) (t store.Token, err error) {
+	err = r.one(ctx, selects(tokensTable)+" WHERE token_id = $1", []any{id}, func(v []any) (err error) {
+		t, err = readToken(v)
+		return err
+	})
+	return t, wrap(err, "token %s", id)
+}
+
+func (r *reader) Tokens(ctx context.Context) ([]store.Token, error) {
+	var list []store.Token
+	err := r.query(ctx, selects(tokensTable)+" ORDER BY created_at, token_id", nil, func(v []any) error {
+		t, err := readToken(v)
+		list = append(list, t)
+		return err
+	})
+	return list, wrap(err, "tokens")
+}
+
+// Audits returns the newest actions first.
+func (r *reader) Audits(ctx context.Context, namespace string, limit int) ([]store.Audit, error) {
+	var list []store.Audit
+	query := selects(auditTable) + " WHERE namespace = $1 OR $1 = '' ORDER BY id DESC LIMIT $2"
+	err := r.query(ctx, query, []any{namespace, int64(limit)}, func(v []any) error {
+		list = append(list, store.Audit{
+			At: history.Micros(integer(v[0])), Identity: str(v[1]), Action: str(v[2]), Namespace: str(v[3]), Target: str(v[4]), Detail: str(v[5]),
+		})
+		return nil
+	})
+	return list, wrap(err, "audit")
+}
+
+func (r *reader) Ping(ctx context.Context) error {
+	return r.one(ctx, "SELECT 1", nil, func([]any) error { return nil })
+}
+
+// wrap says what was read when err happened; nil stays nil.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(slices.Clip(args), err)...)
+}
+
+func micros(t time.Time) int64 { return history.At(t).Micros() }

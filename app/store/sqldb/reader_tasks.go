@@ -1,0 +1,165 @@
+package sqldb
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error) {
+	counts := map[protocol.SessionStatus]int{}
+	const query = "SELECT status, count(*) FROM sessions WHERE (namespace = $1 OR $1 = '') AND (claimed = 1 OR door = 'workflow') GROUP BY status"
+	err := r.query(ctx, query, []any{namespace}, func(v []any) error {
+		counts[protocol.SessionStatus(str(v[0]))] = int(integer(v[1]))
+		return nil
+	})
+	return counts, wrap(err, "counts of sessions")
+}
+
+// Timeline returns the newest limit entries, oldest first.
+func (r *reader) Timeline(ctx context.Context, k engine.SessionKey, limit int) ([]protocol.SessionEvent, error) {
+	var list []protocol.SessionEvent
+	const query = "SELECT body FROM session_events WHERE namespace = $1 AND session_id = $2 ORDER BY id DESC LIMIT $3"
+	err := r.query(ctx, query, []any{k.Namespace, k.ID, int64(limit)}, func(v []any) error {
+		e, err := undocument[protocol.SessionEvent](str(v[0]))
+		list = append(list, e)
+		return err
+	})
+	slices.Reverse(list)
+	return list, wrap(err, "timeline of session %s", k.ID)
+}
+
+func (r *reader) SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) {
+	var list []engine.Activity
+	const query = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND session_id = $2" +
+		" ORDER BY CASE WHEN owner IS NULL THEN 1 ELSE 0 END, priority, ready_at, run_id, seq LIMIT $3"
+	err := r.query(ctx, query, []any{k.Namespace, k.ID, int64(limit)}, func(v []any) error {
+		a, err := readActivity(str(v[0]), k.Namespace, integer(v[1]), str(v[2]))
+		list = append(list, a)
+		return err
+	})
+	return list, wrap(err, "tasks of session %s", k.ID)
+}
+
+func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation string) ([]store.TaskRef, error) {
+	var list []store.TaskRef
+	const tasks = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND owner = $2 ORDER BY run_id, seq"
+	err := r.query(ctx, tasks, []any{k.Namespace, k.ID}, func(v []any) error {
+		a, err := readActivity(str(v[0]), k.Namespace, integer(v[1]), str(v[2]))
+		if err == nil && (incarnation == "" || a.Incarnation == incarnation) {
+			list = append(list, store.TaskRef{Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery, Session: a.SessionID})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, wrap(err, "activities of worker %s", k.ID)
+	}
+	runs := selects(runsTable) + " WHERE namespace = $1 AND owner = $2 ORDER BY run_id"
+	err = r.query(ctx, runs, []any{k.Namespace, k.ID}, func(v []any) error {
+		h, err := readHead(v)
+		if err == nil && h.Task != nil && (incarnation == "" || h.Task.Incarnation == incarnation) {
+			list = append(list, store.TaskRef{Kind: protocol.KindWorkflow, Run: h.ID, Seq: h.Task.Number, Delivery: h.Task.Delivery})
+		}
+		return err
+	})
+	return list, wrap(err, "workflow tasks of worker %s", k.ID)
+}
+
+func (r *reader) Holdings(ctx context.Context, namespace string) (map[string]store.Holding, error) {
+	now, err := r.s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]store.Holding{}
+	const query = "SELECT owner, count(*), 0 FROM tasks WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
+		" UNION ALL SELECT owner, count(*), 0 FROM runs WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
+		" UNION ALL SELECT owner, 0, count(*) FROM sessions WHERE namespace = $1 AND owner IS NOT NULL AND status = 'active' AND lease_until > $2 GROUP BY owner"
+	err = r.query(ctx, query, []any{namespace, micros(now)}, func(v []any) error {
+		h := all[str(v[0])]
+		h.Leases += int(integer(v[1]))
+		h.Sessions += int(integer(v[2]))
+		all[str(v[0])] = h
+		return nil
+	})
+	return all, wrap(err, "holdings")
+}
+
+func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due, error) {
+	var list []store.Due
+	const query = "SELECT * FROM (SELECT 'run' AS kind, due_at, run_id, 0 AS seq, '' AS namespace, '' AS session FROM runs" +
+		" WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS r" +
+		" UNION ALL SELECT * FROM (SELECT 'activity', due_at, run_id, seq, '', '' FROM tasks WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS t" +
+		" UNION ALL SELECT * FROM (SELECT kind, due_at, run_id, seq, '', '' FROM items WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS i" +
+		" UNION ALL SELECT * FROM (SELECT 'session', due_at, '', 0, namespace, session_id FROM sessions WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS s" +
+		" ORDER BY 2 LIMIT $2"
+	err := r.query(ctx, query, []any{micros(now), int64(limit)}, func(v []any) error {
+		list = append(list, store.Due{
+			Kind: store.DueKind(str(v[0])), At: time.UnixMicro(integer(v[1])).UTC(), Run: str(v[2]), Seq: integer(v[3]),
+			Session: engine.SessionKey{Namespace: str(v[4]), ID: str(v[5])},
+		})
+		return nil
+	})
+	return list, wrap(err, "what is due")
+}
+
+func (r *reader) NextDue(ctx context.Context, after time.Time) (next time.Time, err error) {
+	const query = "SELECT min(due_at) FROM runs WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM tasks WHERE due_at > $1" +
+		" UNION ALL SELECT min(due_at) FROM items WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM sessions WHERE due_at > $1"
+	least := int64(0)
+	err = r.query(ctx, query, []any{micros(after)}, func(v []any) error {
+		if at := integer(v[0]); at > 0 && (least == 0 || at < least) {
+			least = at
+		}
+		return nil
+	})
+	if least > 0 {
+		next = time.UnixMicro(least).UTC()
+	}
+	return next, wrap(err, "next due time")
+}
+
+// Removable leaves out sessions of the workflow door that have not ended: they live as long as their workflow.
+func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error) {
+	var list []engine.SessionKey
+	const query = "SELECT namespace, session_id FROM sessions AS s WHERE (lease_until IS NULL OR lease_until <= $1)" +
+		" AND (terminal = 1 AND updated_at < $2 OR terminal = 0 AND door <> 'workflow')" +
+		" AND NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.namespace = s.namespace AND t.session_id = s.session_id)" +
+		" ORDER BY updated_at, namespace, session_id LIMIT $3"
+	err := r.query(ctx, query, []any{micros(now), micros(kept), int64(limit)}, func(v []any) error {
+		list = append(list, engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])})
+		return nil
+	})
+	return list, wrap(err, "removable sessions")
+}
+
+func (r *reader) Queues(ctx context.Context, namespace string) ([]store.QueueStats, error) {
+	var list []store.QueueStats
+	const query = "SELECT namespace, queue, kind, sum(CASE WHEN state = 'ready' THEN 1 ELSE 0 END), sum(CASE WHEN state = 'delayed' THEN 1 ELSE 0 END)," +
+		" sum(CASE WHEN state = 'leased' THEN 1 ELSE 0 END), min(CASE WHEN state = 'ready' THEN ready_at END) FROM (" +
+		"SELECT namespace, queue, kind, state, ready_at FROM tasks WHERE namespace = $1 OR $1 = ''" +
+		" UNION ALL SELECT namespace, queue, 'workflow', 'leased', NULL FROM runs WHERE (namespace = $1 OR $1 = '') AND owner IS NOT NULL) AS q" +
+		" GROUP BY namespace, queue, kind ORDER BY namespace, queue, kind"
+	err := r.query(ctx, query, []any{namespace}, func(v []any) error {
+		list = append(list, store.QueueStats{
+			Namespace: str(v[0]), Queue: str(v[1]), Kind: protocol.TaskKind(str(v[2])),
+			Ready: int(integer(v[3])), Delayed: int(integer(v[4])), Leased: int(integer(v[5])), OldestReady: history.Micros(integer(v[6])),
+		})
+		return nil
+	})
+	return list, wrap(err, "queues")
+}
+
+func (r *reader) RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error) {
+	counts := map[protocol.RunStatus]int{}
+	const query = "SELECT status, count(*) FROM runs WHERE namespace = $1 OR $1 = '' GROUP BY status"
+	err := r.query(ctx, query, []any{namespace}, func(v []any) error {
+		counts[protocol.RunStatus(str(v[0]))] = int(integer(v[1]))
+		return nil
+	})
+	return counts, wrap(err, "counts of runs")
+}

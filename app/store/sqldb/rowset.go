@@ -1,0 +1,96 @@
+package sqldb
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// rowset is rows of one table on their way into a statement, column by column: PostgreSQL takes the columns as arrays, SQLite takes the rows apart
+// again. A row is added by giving its columns in the table's order.
+type rowset struct {
+	columns []column
+	text    [][]string
+	ints    [][]int64
+	n, at   int
+}
+
+func newRowset(columns []column) *rowset {
+	return &rowset{columns: columns, text: make([][]string, len(columns)), ints: make([][]int64, len(columns))}
+}
+
+// s adds a text to the row being filled.
+func (r *rowset) s(v string) *rowset {
+	r.text[r.at] = append(r.text[r.at], v)
+	return r.next()
+}
+
+// i adds an integer.
+func (r *rowset) i(v int64) *rowset {
+	r.ints[r.at] = append(r.ints[r.at], v)
+	return r.next()
+}
+
+func (r *rowset) next() *rowset {
+	if r.at++; r.at == len(r.columns) {
+		r.at = 0
+		r.n++
+	}
+	return r
+}
+
+func (r *rowset) empty() bool { return r.n == 0 }
+
+// row appends the values of row k to args, zero values of optional columns as nil.
+func (r *rowset) row(args []any, k int) []any {
+	for c, column := range r.columns {
+		switch {
+		case column.num && column.null && r.ints[c][k] == 0:
+			args = append(args, nil)
+		case column.num:
+			args = append(args, r.ints[c][k])
+		case column.null && r.text[c][k] == "":
+			args = append(args, nil)
+		default:
+			args = append(args, r.text[c][k])
+		}
+	}
+	return args
+}
+
+// arrays returns the columns whole.
+func (r *rowset) arrays() []any {
+	args := make([]any, len(r.columns))
+	for c, column := range r.columns {
+		if column.num {
+			args[c] = r.ints[c]
+		} else {
+			args[c] = r.text[c]
+		}
+	}
+	return args
+}
+
+// json returns the rows as an array of arrays: how keys are given to a database without array parameters.
+func (r *rowset) json() string {
+	b := []byte{'['}
+	for k := range r.n {
+		if k > 0 {
+			b = append(b, ',')
+		}
+		for c, column := range r.columns {
+			if c == 0 {
+				b = append(b, '[')
+			} else {
+				b = append(b, ',')
+			}
+			if column.num {
+				b = strconv.AppendInt(b, r.ints[c][k], 10)
+			} else {
+				q, _ := json.Marshal(r.text[c][k])
+				b = append(b, q...)
+			}
+		}
+		b = append(b, ']')
+	}
+	return string(append(b, ']'))
+}

@@ -1,0 +1,113 @@
+package sqldb
+
+import "strings"
+
+// statements are all statements of the committer for one dialect, made once.
+type statements struct {
+	begin, commit *Stmt
+	batch         *Stmt // writes (app, batch); on a shared database it also reads the clock
+	advisory      *Stmt
+	reroute       *Stmt
+	owners        *Stmt // of runs: workflow keys by run id, unlocked
+	opens         *Stmt // open rows of runs
+	held          *Stmt // sessions held, by worker
+	floors        *Stmt
+	lanes         *Stmt
+	arguments     *Stmt         // of events, for readers
+	picks         map[int]*Stmt // candidates of a claim by number of ranges; 0 for arrays
+
+	workflows, runs, sessions, chains, workers, receipts, tokens *loader
+	lockWorkers                                                  *loader
+
+	putWorkflows, putRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions   *writer
+	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes *writer
+}
+
+// separator stands between the parts of a route, the word last.
+const separator = "\x1f"
+
+func newStatements(d Dialect) *statements {
+	ids := d.list(runsTable.key())
+	s := &statements{
+		begin:  &Stmt{SQL: d.Begin, Control: true},
+		commit: &Stmt{SQL: "COMMIT", Control: true},
+		owners: &Stmt{SQL: "SELECT run_id, namespace, workflow_id FROM runs WHERE run_id IN " + ids},
+		opens: &Stmt{SQL: "SELECT t.run_id, t.kind, t.seq, t.body FROM " + ids + " AS k JOIN tasks AS t ON t.run_id = k.run_id AND t.seq > 0" +
+			" UNION ALL SELECT i.run_id, i.kind, i.seq, i.body FROM " + ids + " AS k JOIN items AS i ON i.run_id = k.run_id"},
+		floors: &Stmt{SQL: "SELECT namespace, floor FROM epochs"},
+		lanes:  &Stmt{SQL: "SELECT namespace, queue, kind, lane FROM lanes"},
+		arguments: &Stmt{SQL: "SELECT e.run_id, e.seq, e.type, e.payload FROM " + d.list(eventsTable.key()) +
+			" AS k JOIN events AS e ON e.run_id = k.run_id AND e.seq = k.seq"},
+		picks: map[int]*Stmt{},
+
+		workflows: d.load(workflowsTable, workflowsTable.key(), ""),
+		runs:      d.load(runsTable, runsTable.key(), ""),
+		sessions:  d.load(sessionsTable, sessionsTable.key(), ""),
+		chains:    d.load(sessionsTable, []column{text("namespace"), text("workflow_id")}, "t.workflow_id IS NOT NULL"),
+		workers:   d.load(workersTable, workersTable.key(), ""),
+		receipts:  d.load(receiptsTable, receiptsTable.key(), ""),
+		tokens:    d.load(tokensTable, tokensTable.key(), ""),
+
+		putWorkflows: d.upsert(workflowsTable),
+		putRuns:      d.upsert(runsTable),
+		addEvents:    d.insert(eventsTable),
+		putTasks:     d.upsert(tasksTable),
+		dropTasks:    d.remove(tasksTable),
+		putItems:     d.upsert(itemsTable),
+		dropItems:    d.remove(itemsTable),
+		putSessions:  d.upsert(sessionsTable),
+		dropSessions: d.remove(sessionsTable),
+		addTimeline:  d.insert(timelineTable),
+		putEpochs:    d.raise(epochsTable),
+		putWorkers:   d.upsert(workersTable),
+		dropWorkers:  d.remove(workersTable),
+		putReceipts:  d.upsert(receiptsTable),
+		putTokens:    d.upsert(tokensTable),
+		dropTokens:   d.remove(tokensTable),
+		addAudit:     d.insert(auditTable),
+		addLanes:     d.ensure(lanesTable),
+	}
+	// The word of a route is what follows its last separator: trimming every other character from the right leaves the rest.
+	words := []column{text("namespace"), text("session_id"), text("word")}
+	s.reroute = &Stmt{SQL: "UPDATE tasks SET route = rtrim(route, replace(route, '" + separator + "', '')) || k.word FROM " + d.list(words) +
+		" AS k WHERE tasks.namespace = k.namespace AND tasks.session_id = k.session_id AND tasks.route IS NOT NULL" +
+		" RETURNING tasks.namespace, tasks.queue, tasks.kind"}
+	held := "SELECT s.namespace, s.owner, count(*) FROM " + d.list(workersTable.key()) + " AS k JOIN sessions AS s" +
+		" ON s.namespace = k.namespace AND s.owner = k.worker_id WHERE s.status = 'active' AND s.lease_until > "
+	const group = " GROUP BY s.namespace, s.owner"
+	if !d.Shared {
+		s.opens.SQL = strings.ReplaceAll(s.opens.SQL, "?", "?1")
+		s.held = &Stmt{SQL: held + "?" + group}
+		s.batch = &Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES (?, ?, ?) ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at"}
+		return s
+	}
+	s.held = &Stmt{SQL: held + "$3" + group}
+	s.lockWorkers = d.load(workersTable, workersTable.key(), "")
+	s.lockWorkers.stmt.SQL += " SKIP LOCKED"
+	s.advisory = &Stmt{SQL: "SELECT pg_advisory_xact_lock(k.h) FROM (SELECT h FROM unnest($1::bigint[]) AS u(h) ORDER BY h) AS k"}
+	s.batch = &Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)" +
+		" ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at RETURNING at"}
+	return s
+}
+
+// pick returns the statement that reads the first ready tasks of each of n ranges, and how many ranges it takes.
+func (s *statements) pick(d Dialect, n int) (*Stmt, int) {
+	const columns = "route, priority, ready_at, run_id, seq, body"
+	if d.Shared {
+		if s.picks[0] == nil {
+			s.picks[0] = &Stmt{SQL: "SELECT c.* FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT t.route, t.priority, t.ready_at, t.run_id," +
+				" t.seq, t.body FROM tasks AS t JOIN runs AS r ON r.run_id = t.run_id WHERE t.route = k.route" +
+				" ORDER BY t.priority, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t, r SKIP LOCKED) AS c"}
+		}
+		return s.picks[0], n
+	}
+	size := 1
+	for size < n && size < 64 {
+		size *= 2
+	}
+	if s.picks[size] == nil {
+		one := "SELECT * FROM (SELECT " + columns + " FROM tasks WHERE route = ? ORDER BY priority, ready_at, run_id, seq LIMIT ?)"
+		s.picks[size] = &Stmt{SQL: one + strings.Repeat(" UNION ALL "+one, size-1)}
+	}
+	return s.picks[size], size
+}

@@ -1,0 +1,185 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Options are what an app says when it opens a store; the zero value works for tools that only look.
+type Options struct {
+	App      string               // this process among those that share the database; default "app"
+	Dispatch store.Dispatcher     // nil: nobody waits for tasks in this process
+	Shift    func() time.Duration // tests only: added to the store's clock
+}
+
+// Config is what a database gives its store.
+type Config struct {
+	Options
+	Dialect Dialect
+	Conn    Conn    // the committer's
+	Reads   *sql.DB // for View
+	Gorm    gorm.Dialector
+	// Notify is called after a commit, on the committer's goroutine, with what other processes may want to know; nil when there are none.
+	Notify func(Notice)
+	// Release is called last by Close.
+	Release func() error
+}
+
+// QueueKey names the tasks of one kind in one queue.
+type QueueKey struct {
+	Namespace, Queue string
+	Kind             protocol.TaskKind
+}
+
+// Notice is what a commit means for other processes on the database: queues with new ready tasks, runs with new events.
+type Notice struct {
+	Queues []QueueKey
+	Runs   []store.RunChange
+}
+
+// Store is a store.Store over one connection that writes and a pool that reads.
+type Store struct {
+	cfg   Config
+	st    *statements
+	read  *gorm.DB
+	cache *cache // of the committer's goroutine
+	clock clock
+	in    chan *pending
+	quit  chan struct{}
+	done  chan struct{}
+	close sync.Once
+	ended error // of Close; set before done is closed
+	batch int64 // number of the last batch that was tried
+
+	statements, commits, changes, rows, reads atomic.Int64
+	lanes                                     lanes
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New makes a store over an open and migrated database and starts its committer.
+func New(ctx context.Context, cfg Config) (*Store, error) {
+	if cfg.App == "" {
+		cfg.App = "app"
+	}
+	s := &Store{
+		cfg: cfg, st: newStatements(cfg.Dialect), cache: newCache(),
+		in: make(chan *pending, 1024), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	s.lanes.known = map[QueueKey]map[string]lane{}
+	s.clock.shift = cfg.Shift
+	var err error
+	if s.read, err = gorm.Open(cfg.Gorm, gormConfig()); err != nil {
+		return nil, fmt.Errorf("listings: %w", err)
+	}
+	var last sql.NullInt64
+	if err := cfg.Reads.QueryRowContext(ctx, "SELECT max(at) FROM batches").Scan(&last); err != nil {
+		return nil, fmt.Errorf("last batch: %w", err)
+	}
+	s.clock.last = last.Int64
+	if err := cfg.Reads.QueryRowContext(ctx, "SELECT max(batch) FROM batches WHERE app = $1", cfg.App).Scan(&last); err != nil {
+		return nil, fmt.Errorf("last batch of %s: %w", cfg.App, err)
+	}
+	s.batch = last.Int64
+	if err := s.refreshLanes(ctx); err != nil {
+		return nil, err
+	}
+	go s.loop()
+	return s, nil
+}
+
+// pending is a change or a claim on its way through a batch.
+type pending struct {
+	change *store.Change
+	claim  *store.ClaimRequest
+	done   chan struct{} // closed when the fields below are final
+
+	answer any
+	leased []store.Leased
+	runs   []*run // of leased
+	err    error
+}
+
+// Commit runs one change in the next batch.
+func (s *Store) Commit(ctx context.Context, c store.Change) (any, error) {
+	p := &pending{change: &c, done: make(chan struct{})}
+	if err := s.submit(ctx, p); err != nil {
+		return nil, err
+	}
+	return p.answer, p.err
+}
+
+// Claim leases ready tasks from the backlog.
+func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
+	p := &pending{claim: &r, done: make(chan struct{})}
+	if err := s.submit(ctx, p); err != nil {
+		return nil, err
+	}
+	return p.leased, p.err
+}
+
+// submit hands p to the committer and waits for its outcome.
+func (s *Store) submit(ctx context.Context, p *pending) error {
+	select {
+	case <-s.quit:
+		return store.ErrClosed
+	default:
+	}
+	select {
+	case s.in <- p:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.quit:
+		return store.ErrClosed
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.done:
+	}
+	select {
+	case <-p.done: // it was in the last batch
+		return nil
+	default:
+		return store.ErrClosed
+	}
+}
+
+// Now is the store's clock.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	if !s.cfg.Dialect.Shared {
+		return s.clock.now(), nil
+	}
+	s.reads.Add(1)
+	var at int64
+	err := s.cfg.Reads.QueryRowContext(ctx, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").Scan(&at)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("store's clock: %w", err)
+	}
+	return s.clock.at(at), nil
+}
+
+// Stats counts what was sent since the store was opened.
+func (s *Store) Stats() store.Stats {
+	return store.Stats{
+		Statements: s.statements.Load(), Commits: s.commits.Load(), Changes: s.changes.Load(), Rows: s.rows.Load(), Reads: s.reads.Load(),
+	}
+}
+
+// Close commits what was submitted, then closes the connections. Later writes answer store.ErrClosed.
+func (s *Store) Close() error {
+	s.close.Do(func() { close(s.quit) })
+	<-s.done
+	return s.ended
+}

@@ -1,0 +1,143 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+
+	sqlite "modernc.org/sqlite"
+
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+)
+
+// conn is the committer's connection: the driver's own, without database/sql around it, and every statement prepared once.
+type conn struct {
+	dsn   string
+	c     driver.Conn
+	stmts map[*sqldb.Stmt]*prepared
+	args  []driver.NamedValue // reused from call to call
+	inTx  bool
+}
+
+type prepared struct {
+	driver.Stmt
+	exec  driver.StmtExecContext
+	query driver.StmtQueryContext
+}
+
+func (c *conn) open() error {
+	raw, err := (&sqlite.Driver{}).Open(c.dsn)
+	if err != nil {
+		return err
+	}
+	c.c, c.stmts, c.inTx = raw, map[*sqldb.Stmt]*prepared{}, false
+	return nil
+}
+
+// Send runs the calls one after the other.
+func (c *conn) Send(_ context.Context, calls []*sqldb.Call) error {
+	for _, call := range calls {
+		if err := c.run(call); err != nil {
+			return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
+		}
+	}
+	return nil
+}
+
+// run executes one call. The context is one that is never cancelled: a statement that was begun is finished.
+func (c *conn) run(call *sqldb.Call) error {
+	p, err := c.prepare(call.Stmt)
+	if err != nil {
+		return err
+	}
+	c.args = c.args[:0]
+	for i, a := range call.Args {
+		c.args = append(c.args, driver.NamedValue{Ordinal: i + 1, Value: a})
+	}
+	if call.Row == nil {
+		res, err := p.exec.ExecContext(context.Background(), c.args)
+		if err != nil {
+			return err
+		}
+		switch {
+		case call.Stmt.Control:
+			c.inTx = call.Stmt.SQL != "COMMIT" && call.Stmt.SQL != "ROLLBACK"
+		default:
+			call.Affected, err = res.RowsAffected()
+		}
+		return err
+	}
+	rows, err := p.query.QueryContext(context.Background(), c.args)
+	if err != nil {
+		return err
+	}
+	v := make([]driver.Value, len(rows.Columns()))
+	dest := make([]any, len(v))
+	for {
+		if err = rows.Next(v); err != nil {
+			break
+		}
+		for i := range v {
+			dest[i] = v[i]
+		}
+		if err = call.Row(dest); err != nil {
+			break
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return errors.Join(err, rows.Close())
+}
+
+func (c *conn) prepare(s *sqldb.Stmt) (*prepared, error) {
+	if p := c.stmts[s]; p != nil {
+		return p, nil
+	}
+	raw, err := c.c.(driver.ConnPrepareContext).PrepareContext(context.Background(), s.SQL)
+	if err != nil {
+		return nil, err
+	}
+	p := &prepared{Stmt: raw, exec: raw.(driver.StmtExecContext), query: raw.(driver.StmtQueryContext)}
+	c.stmts[s] = p
+	return p, nil
+}
+
+var rollback = &sqldb.Stmt{SQL: "ROLLBACK", Control: true}
+
+// Reset rolls back, and opens a new connection when even that does not work.
+func (c *conn) Reset(context.Context) error {
+	if !c.inTx {
+		return nil
+	}
+	if err := c.run(&sqldb.Call{Stmt: rollback}); err == nil {
+		return nil
+	}
+	c.shut()
+	if err := c.open(); err != nil {
+		return fmt.Errorf("reopen: %w", err)
+	}
+	return nil
+}
+
+func (c *conn) shut() {
+	for _, p := range c.stmts {
+		_ = p.Close()
+	}
+	_ = c.c.Close()
+}
+
+func (c *conn) Close(context.Context) error {
+	c.shut()
+	return nil
+}
+
+// head is enough of a statement to know it by.
+func head(sql string) string {
+	if len(sql) > 60 {
+		return sql[:60] + "…"
+	}
+	return sql
+}

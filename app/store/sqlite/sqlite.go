@@ -1,0 +1,107 @@
+// Package sqlite opens a store in one SQLite file, which this process then has to itself.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/pressly/goose/v3"
+	gormsqlite "gorm.io/driver/sqlite"
+	driver "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Pragmas of every connection. Full synchrony is what makes an acknowledged commit survive a power cut; checkpoints are kept small, since large ones
+// stall everybody.
+var pragmas = []string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(0)", "wal_autocheckpoint(1000)", "cache_size(-32768)"}
+
+// readers is the most connections that read.
+const readers = 4
+
+// Open opens the file at path, made if missing, and migrates it. Until it is closed no other process can open it: who tries gets store.ErrBusy with
+// the holder's process id.
+func Open(ctx context.Context, path string, opts sqldb.Options) (*sqldb.Store, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("sqlite %s: %w", path, err)
+	}
+	lock, err := acquire(path + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("sqlite %s: %w", path, err)
+	}
+	s, err := open(ctx, path, opts, lock)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("sqlite %s: %w", path, err), lock.release())
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, path string, opts sqldb.Options, lock *lock) (*sqldb.Store, error) {
+	reads, err := sql.Open("sqlite", dsn(path))
+	if err != nil {
+		return nil, err
+	}
+	reads.SetMaxOpenConns(readers)
+	reads.SetMaxIdleConns(readers)
+	if err := migrate(ctx, reads); err != nil {
+		return nil, errors.Join(err, reads.Close())
+	}
+	c := &conn{dsn: dsn(path)}
+	if err := c.open(); err != nil {
+		return nil, errors.Join(err, reads.Close())
+	}
+	s, err := sqldb.New(ctx, sqldb.Config{
+		Options: opts, Dialect: sqldb.Dialect{Begin: "BEGIN IMMEDIATE", Classify: classify},
+		Conn: c, Reads: reads, Gorm: gormsqlite.New(gormsqlite.Config{Conn: reads}), Release: lock.release,
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.Close(ctx), reads.Close())
+	}
+	return s, nil
+}
+
+func dsn(path string) string {
+	q := url.Values{"_pragma": pragmas}
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+}
+
+func migrate(ctx context.Context, db *sql.DB) error {
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
+}
+
+// classify tells a disk that cannot take anything from a statement that is at fault.
+func classify(err error) sqldb.Class {
+	var e *driver.Error
+	if !errors.As(err, &e) {
+		return sqldb.Guilty
+	}
+	switch e.Code() & 0xff {
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
+		return sqldb.Again
+	case lib.SQLITE_FULL, lib.SQLITE_IOERR, lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_NOTADB, lib.SQLITE_CORRUPT, lib.SQLITE_NOMEM:
+		return sqldb.Unavailable
+	}
+	return sqldb.Guilty
+}

@@ -1,0 +1,348 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// World is a store with the steps of a test: what the control plane does, in a line each. Everything happens in one namespace and one queue.
+type World struct {
+	T     testing.TB
+	S     store.Store
+	shift atomic.Int64
+	ids   atomic.Int64
+}
+
+// Namespace and Queue are where a World lives.
+const (
+	Namespace = "default"
+	Queue     = "default"
+)
+
+// New opens a world over a fresh database.
+func (s Suite) New(t testing.TB) *World { return s.World(t, "a", Options{}) }
+
+// World opens a store as part of a world.
+func (s Suite) World(t testing.TB, name string, o Options) *World {
+	w := &World{T: t}
+	if o.Shift == nil {
+		o.Shift = func() time.Duration { return time.Duration(w.shift.Load()) }
+	}
+	w.S = s.Open(t, name, o)
+	return w
+}
+
+// Pass moves the store's clock forward.
+func (w *World) Pass(d time.Duration) { w.shift.Add(int64(d)) }
+
+// Commit commits a change that must succeed.
+func (w *World) Commit(c store.Change) any {
+	w.T.Helper()
+	a, err := w.S.Commit(w.T.Context(), c)
+	if err != nil {
+		w.T.Fatalf("commit: %v", err)
+	}
+	return a
+}
+
+// ID is a run id: distinct, and in the order of asking.
+func (w *World) ID() string { return fmt.Sprintf("%026d", w.ids.Add(1)) }
+
+// Start starts a run of type "flow" under a workflow id and returns its id.
+func (w *World) Start(workflow string) string {
+	w.T.Helper()
+	return w.StartAs(engine.Start{RunID: w.ID(), Number: 1, Request: protocol.StartRequest{
+		Namespace: Namespace, WorkflowID: workflow, WorkflowType: "flow", TaskQueue: Queue,
+	}})
+}
+
+// StartAs starts the run that in describes.
+func (w *World) StartAs(in engine.Start) string {
+	w.T.Helper()
+	w.Commit(StartChange(in))
+	return in.RunID
+}
+
+// ErrExists is what StartChange answers when the workflow id is taken.
+var ErrExists = errors.New("workflow id is taken")
+
+// StartChange starts a run under a workflow id that has none.
+func StartChange(in engine.Start) store.Change {
+	k := engine.WorkflowKey{Namespace: in.Request.Namespace, ID: in.Request.WorkflowID}
+	return store.Change{
+		Needs: store.Keys{Workflows: []engine.WorkflowKey{k}},
+		Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+			if r.Workflow(k) != nil {
+				return store.Writes{}, ErrExists
+			}
+			return store.Writes{
+				Runs:      []engine.Decision{engine.DecideStart(in, now)},
+				Workflows: []engine.Workflow{{Namespace: k.Namespace, ID: k.ID, RunID: in.RunID, Runs: 1}},
+				Answer:    in.RunID,
+			}, nil
+		},
+	}
+}
+
+// Step is a change that gives one input to one run.
+func Step(run string, in engine.Input, needs store.Keys) store.Change {
+	needs.Runs = []string{run}
+	return store.Change{Needs: needs, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+		s := r.Run(run)
+		if s == nil {
+			return store.Writes{}, store.ErrNotFound
+		}
+		d, err := engine.DecideRun(s, engine.World{
+			Session: func(id string) *engine.Session { return r.Session(engine.SessionKey{Namespace: s.Namespace, ID: id}) },
+			Chain:   r.ChainSessions(engine.WorkflowKey{Namespace: s.Namespace, ID: s.WorkflowID}),
+		}, in, now)
+		return store.Writes{Runs: []engine.Decision{d}, Answer: d.Answer}, err
+	}}
+}
+
+// Do gives one input to a run; it must be taken.
+func (w *World) Do(run string, in engine.Input) engine.Answer {
+	w.T.Helper()
+	a, _ := w.Commit(Step(run, in, store.Keys{AllTasks: true, Chain: true})).(engine.Answer)
+	return a
+}
+
+// Worker registers a worker of one process that runs everything and returns it.
+func (w *World) Worker(id string, change ...func(*engine.Worker)) *engine.Worker {
+	w.T.Helper()
+	row := NewWorker(id, change...)
+	w.Commit(store.Change{
+		Needs: store.Keys{Workers: []engine.WorkerKey{row.Key()}},
+		Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			return store.Writes{Workers: []engine.Worker{*row}}, nil
+		},
+	})
+	return row
+}
+
+// NewWorker is a worker that runs everything, with the default leases.
+func NewWorker(id string, change ...func(*engine.Worker)) *engine.Worker {
+	w := &engine.Worker{
+		Namespace: Namespace, ID: id, Incarnation: "1", Status: protocol.WorkerActive, Queues: []string{Queue}, WorkflowTypes: []string{"flow"},
+		AnyActivity: true, WorkflowSlots: 4, ActivitySlots: 4, MaxSessions: 10, SessionLease: (30 * time.Second).Microseconds(),
+		SessionIdle: (5 * time.Minute).Microseconds(), AttemptLease: (120 * time.Second).Microseconds(),
+	}
+	for _, c := range change {
+		c(w)
+	}
+	return w
+}
+
+// Sessions sets a worker's cap, and how long its sessions are leased.
+func Sessions(most int, lease time.Duration) func(*engine.Worker) {
+	return func(w *engine.Worker) { w.MaxSessions, w.SessionLease = most, lease.Microseconds() }
+}
+
+// Claim is one poll of a worker against the backlog.
+func (w *World) Claim(kind protocol.TaskKind, worker *engine.Worker, most int) []store.Leased {
+	w.T.Helper()
+	l, err := w.S.Claim(w.T.Context(), store.ClaimRequest{
+		Namespace: Namespace, Queue: Queue, Kind: kind, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker, BuildID: worker.BuildID}, Max: most}},
+	})
+	if err != nil {
+		w.T.Fatalf("claim: %v", err)
+	}
+	return l
+}
+
+// One claims one task, which must be there.
+func (w *World) One(kind protocol.TaskKind, worker *engine.Worker) store.Leased {
+	w.T.Helper()
+	l := w.Claim(kind, worker, 1)
+	if len(l) != 1 {
+		w.T.Fatalf("worker %s claimed %d %s tasks, want 1", worker.ID, len(l), kind)
+	}
+	return l[0]
+}
+
+// None claims, and must get nothing.
+func (w *World) None(kind protocol.TaskKind, worker *engine.Worker) {
+	w.T.Helper()
+	if l := w.Claim(kind, worker, 1); len(l) != 0 {
+		w.T.Fatalf("worker %s claimed %s, want nothing", worker.ID, Name(l[0]))
+	}
+}
+
+// Name is the id of a leased task's delivery.
+func Name(l store.Leased) string {
+	if l.Kind == protocol.KindWorkflow {
+		return engine.TaskID(l.Head.ID, l.Head.Task.Number)
+	}
+	return engine.AttemptID(l.Head.ID, l.Activity.Seq, l.Activity.Delivery)
+}
+
+// Finish completes a leased activity with a result.
+func (w *World) Finish(l store.Leased) {
+	w.T.Helper()
+	w.Commit(Finishing(l))
+}
+
+// Finishing is the change that completes a leased activity.
+func Finishing(l store.Leased) store.Change {
+	return Step(l.Head.ID, engine.CompleteActivity{
+		Seq: l.Activity.Seq, Holder: engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery}, Result: "cmVzdWx0", Hash: "h",
+	}, store.Keys{Activities: []int64{l.Activity.Seq}})
+}
+
+// Answering is the change that completes a leased workflow task with commands.
+func Answering(l store.Leased, commands ...protocol.Command) store.Change {
+	needs := store.Keys{Chain: true, AllTasks: true}
+	for _, c := range commands {
+		for _, id := range []string{c.SessionID, optioned(c)} {
+			if id != "" {
+				needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: Namespace, ID: id})
+			}
+		}
+	}
+	return Step(l.Head.ID, engine.CompleteTask{
+		Number: l.Head.Task.Number, Holder: engine.Holder{Owner: l.Head.Task.Owner, Delivery: l.Head.Task.Delivery}, Commands: commands, Hash: "h",
+	}, needs)
+}
+
+func optioned(c protocol.Command) string {
+	if c.WorkerSession == nil {
+		return ""
+	}
+	return c.WorkerSession.SessionID
+}
+
+// Decide completes a leased workflow task with commands.
+func (w *World) Decide(l store.Leased, commands ...protocol.Command) engine.Answer {
+	w.T.Helper()
+	a, _ := w.Commit(Answering(l, commands...)).(engine.Answer)
+	return a
+}
+
+// Activity is a command to run an activity, in a session unless that is empty.
+func Activity(typ, session string) protocol.Command {
+	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: typ, SessionID: session}
+}
+
+// Begun starts a run whose first workflow task was completed with these commands.
+func (w *World) Begun(workflow string, commands ...protocol.Command) string {
+	w.T.Helper()
+	run := w.Start(workflow)
+	w.Decide(w.One(protocol.KindWorkflow, NewWorker("starter")), commands...)
+	return run
+}
+
+// Run reads a run.
+func (w *World) Run(id string) *engine.Run {
+	w.T.Helper()
+	var run *engine.Run
+	w.View(func(r store.Reader) (err error) {
+		run, err = r.Run(w.T.Context(), id)
+		return err
+	})
+	return run
+}
+
+// History reads a run's events.
+func (w *World) History(id string) []history.Event {
+	w.T.Helper()
+	var list []history.Event
+	w.View(func(r store.Reader) (err error) {
+		list, err = r.Events(w.T.Context(), id, 0, 0, 100_000, 0)
+		return err
+	})
+	return list
+}
+
+// Session reads a session.
+func (w *World) Session(id string) (engine.Session, error) {
+	var row engine.Session
+	err := w.S.View(w.T.Context(), func(r store.Reader) (err error) {
+		row, err = r.Session(w.T.Context(), engine.SessionKey{Namespace: Namespace, ID: id})
+		return err
+	})
+	return row, err
+}
+
+// View reads; it must succeed.
+func (w *World) View(fn func(store.Reader) error) {
+	w.T.Helper()
+	if err := w.S.View(w.T.Context(), fn); err != nil {
+		w.T.Fatalf("view: %v", err)
+	}
+}
+
+// Sweep moves forward everything that is due, as the sweeper does, and returns what it was.
+func (w *World) Sweep() []store.DueKind {
+	w.T.Helper()
+	var done []store.DueKind
+	for {
+		now, err := w.S.Now(w.T.Context())
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		var due []store.Due
+		w.View(func(r store.Reader) (err error) {
+			due, err = r.Due(w.T.Context(), now, 100)
+			return err
+		})
+		for _, d := range due {
+			if err := w.advance(d); err != nil {
+				w.T.Fatalf("sweep %v: %v", d, err)
+			}
+			done = append(done, d.Kind)
+		}
+		if len(due) == 0 {
+			slices.Sort(done)
+			return done
+		}
+	}
+}
+
+func (w *World) advance(d store.Due) error {
+	var c store.Change
+	switch d.Kind {
+	case store.DueRun:
+		c = Step(d.Run, engine.Due{}, store.Keys{AllTasks: true, Chain: true})
+	case store.DueActivity:
+		c = Step(d.Run, engine.DueActivity{Seq: d.Seq}, store.Keys{Activities: []int64{d.Seq}})
+	case store.DueTimer:
+		c = Step(d.Run, engine.FireTimer{Seq: d.Seq}, store.Keys{})
+	case store.DueSession:
+		c = SessionStep(d.Session.ID, engine.DueSession{})
+	}
+	_, err := w.S.Commit(context.WithoutCancel(w.T.Context()), c)
+	return err
+}
+
+// SessionStep is a change that gives one input to a session.
+func SessionStep(id string, in engine.SessionInput) store.Change {
+	k := engine.SessionKey{Namespace: Namespace, ID: id}
+	return store.Change{Needs: store.Keys{Sessions: []engine.SessionKey{k}}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+		c, err := engine.DecideSession(r.Session(k), in, now)
+		if err != nil {
+			return store.Writes{}, err
+		}
+		return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c.Session}, nil
+	}}
+}
+
+// Renew renews sessions a worker believes it holds and counts those that were.
+func (w *World) Renew(worker string, ids ...string) int {
+	n := 0
+	for _, id := range ids {
+		if _, err := w.S.Commit(w.T.Context(), SessionStep(id, engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: worker}})); err == nil {
+			n++
+		}
+	}
+	return n
+}
