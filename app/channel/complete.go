@@ -73,7 +73,7 @@ func errorBody(err error) *protocol.ErrorBody {
 
 // item is an outcome in the app's words.
 func (c *Channel) item(p *Peer, o protocol.JobOutcome) (protocol.CompleteItem, error) {
-	g, err := parseToken(p, o.Token)
+	g, err := grip(p, o.Token)
 	if err != nil {
 		return protocol.CompleteItem{}, err
 	}
@@ -81,8 +81,8 @@ func (c *Channel) item(p *Peer, o protocol.JobOutcome) (protocol.CompleteItem, e
 		return protocol.CompleteItem{}, protocol.Invalid("jobId", "is missing")
 	}
 	item := protocol.CompleteItem{
-		Namespace: p.Namespace, Kind: g.kind, TaskID: o.ID, Owner: g.owner, Incarnation: p.currentIncarnation(), Attempt: g.attempt(),
-		AttemptID: g.attemptID(o.ID),
+		Namespace: p.Namespace, Kind: g.Kind, TaskID: o.ID, Owner: g.Owner, Incarnation: p.currentIncarnation(), Attempt: g.Attempt(),
+		AttemptID: g.AttemptID(o.ID),
 	}
 	if o.Returned != "" {
 		item.Returned = o.Returned
@@ -100,7 +100,7 @@ func (c *Channel) item(p *Peer, o protocol.JobOutcome) (protocol.CompleteItem, e
 			return item, nil
 		}
 		item.Failure, item.Commands, item.Result = r.Failure, r.Commands, r.Result
-		if g.kind == protocol.KindQuery {
+		if g.Kind == protocol.KindQuery {
 			item.Result = r.ResultEnvelope
 		}
 		return item, fits(r)

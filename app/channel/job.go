@@ -18,12 +18,12 @@ func (c *Channel) reportProgress(ctx context.Context, p *Peer, in protocol.JobPr
 }
 
 func (c *Channel) beat(ctx context.Context, p *Peer, in protocol.JobProgress, alive bool) (protocol.JobLock, error) {
-	g, err := parseToken(p, in.Token)
+	g, err := grip(p, in.Token)
 	if err != nil {
 		return protocol.JobLock{}, err
 	}
 	a, err := c.verbs.HeartbeatTask(ctx, protocol.HeartbeatRequest{
-		Namespace: p.Namespace, Kind: g.kind, TaskID: in.ID, Owner: g.owner, Attempt: g.attempt(), AttemptID: g.attemptID(in.ID),
+		Namespace: p.Namespace, Kind: g.Kind, TaskID: in.ID, Owner: g.Owner, Attempt: g.Attempt(), AttemptID: g.AttemptID(in.ID),
 		Progress: in.Progress, Beat: alive,
 	})
 	if err != nil {
@@ -41,12 +41,12 @@ func (c *Channel) beat(ctx context.Context, p *Peer, in protocol.JobProgress, al
 }
 
 func (c *Channel) fetchHistory(ctx context.Context, p *Peer, in protocol.JobHistory) (protocol.HistoryPage, error) {
-	g, err := parseToken(p, in.Token)
+	g, err := grip(p, in.Token)
 	if err != nil {
 		return protocol.HistoryPage{}, err
 	}
 	return c.verbs.HistoryPage(ctx, protocol.HistoryRequest{
-		Namespace: p.Namespace, TaskID: in.ID, Owner: g.owner, Attempt: g.attempt(), PageToken: in.PageToken, PageSize: in.PageSize,
+		Namespace: p.Namespace, TaskID: in.ID, Owner: g.Owner, Attempt: g.Attempt(), PageToken: in.PageToken, PageSize: in.PageSize,
 	})
 }
 
@@ -54,7 +54,7 @@ func (c *Channel) fetchHistory(ctx context.Context, p *Peer, in protocol.JobHist
 const maxLogLines = 10_000
 
 func (c *Channel) uploadLogs(ctx context.Context, p *Peer, in protocol.JobLogs) (rpc.None, error) {
-	if _, err := parseToken(p, in.Token); err != nil {
+	if _, err := grip(p, in.Token); err != nil {
 		return rpc.None{}, err
 	}
 	if len(in.Lines) > maxLogLines {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -271,6 +273,60 @@ const (
 type JobRef struct {
 	ID    string `json:"jobId,omitempty"`
 	Token string `json:"token,omitempty"`
+}
+
+// Grip is what a job's token says: which delivery of what kind of task was given to whom. To the world outside the token is opaque; app and worker of
+// this repository make it in one way, over all releases.
+type Grip struct {
+	Kind     TaskKind
+	Delivery int64
+	Owner    string
+}
+
+// GripOf names the attempt of an activity by its id, another task by its delivery.
+func GripOf(kind TaskKind, taskID, attemptID string, attempt int64, owner string) Grip {
+	if kind == KindActivity {
+		// The delivery is the last part of the attempt's id.
+		attempt, _ = strconv.ParseInt(strings.TrimPrefix(attemptID, taskID+"-"), 10, 64)
+	}
+	return Grip{kind, attempt, owner}
+}
+
+// Token is the grip as jobs carry it.
+func (g Grip) Token() string {
+	return string(g.Kind[:1]) + strconv.FormatInt(g.Delivery, 36) + "." + g.Owner
+}
+
+// ParseToken reads a token; false for one that Token did not make.
+func ParseToken(token string) (g Grip, ok bool) {
+	head, owner, ok := strings.Cut(token, ".")
+	if !ok || len(head) < 2 {
+		return g, false
+	}
+	for _, k := range []TaskKind{KindWorkflow, KindActivity, KindQuery} {
+		if head[0] == k[0] {
+			g.Kind = k
+		}
+	}
+	n, err := strconv.ParseInt(head[1:], 36, 64)
+	g.Delivery, g.Owner = n, owner
+	return g, err == nil && n > 0 && g.Kind != ""
+}
+
+// AttemptID names the attempt of an activity; empty for other tasks.
+func (g Grip) AttemptID(taskID string) string {
+	if g.Kind != KindActivity {
+		return ""
+	}
+	return taskID + "-" + strconv.FormatInt(g.Delivery, 10)
+}
+
+// Attempt is the delivery of a workflow or query task, 0 for an activity.
+func (g Grip) Attempt() int64 {
+	if g.Kind == KindActivity {
+		return 0
+	}
+	return g.Delivery
 }
 
 // JobOutcome is the end of one job.

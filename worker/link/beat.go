@@ -1,0 +1,138 @@
+package link
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+)
+
+// beatTimeout bounds one heartbeat: a later one says the same.
+const beatTimeout = 15 * time.Second
+
+// Beat asks for a heartbeat now. Many at once are one.
+func (l *Link) Beat() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Drain makes heartbeats say that the worker drains.
+func (l *Link) Drain() {
+	l.mu.Lock()
+	l.draining = true
+	l.mu.Unlock()
+	l.Beat()
+}
+
+// beat is the worker's heartbeat: on its own, apart from polls and jobs, every Heartbeat and whenever something it holds is due for renewal. One
+// call carries all of it.
+func (l *Link) beat(ctx context.Context) {
+	timer := time.NewTimer(l.opt.Heartbeat)
+	defer timer.Stop()
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-l.kick:
+		}
+		if !l.Connected() {
+			// What is held may not be renewed in time, and its holder must learn of that.
+			next := l.due(ctx, false)
+			timer.Reset(until(next, time.Now().Add(time.Second)))
+			continue
+		}
+		next := l.due(ctx, true)
+		last = time.Now()
+		timer.Reset(until(next, last.Add(l.opt.Heartbeat)))
+	}
+}
+
+// until is the time to the earlier of the two, a little at least.
+func until(next, latest time.Time) time.Duration {
+	if next.IsZero() || next.After(latest) {
+		next = latest
+	}
+	return max(time.Until(next), 10*time.Millisecond)
+}
+
+// due sends one heartbeat with what is to be renewed, and returns when the next renewal is due.
+func (l *Link) due(ctx context.Context, connected bool) time.Time {
+	in := protocol.WorkerHeartbeat{}
+	sent := time.Now()
+	if l.opt.Holdings != nil {
+		in.Leases, in.Sessions, _ = l.opt.Holdings.Due(sent)
+	}
+	var out protocol.WorkerHeartbeatAnswer
+	err := error(ErrNotConnected)
+	if connected {
+		l.mu.Lock()
+		in.Draining = l.draining
+		l.mu.Unlock()
+		in.Machine, _ = json.Marshal(l.machine()) // numbers and text always marshal
+		call, cancel := context.WithTimeout(ctx, beatTimeout)
+		err = l.ask(call, protocol.MethodHeartbeat, in, &out)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			l.log.Warn().Err(err).Int("leases", len(in.Leases)).Int("sessions", len(in.Sessions)).Msg("heartbeat failed")
+		}
+	}
+	if l.opt.Holdings == nil {
+		return time.Time{}
+	}
+	l.opt.Holdings.Renewed(sent, in.Leases, in.Sessions, out, err)
+	if err == nil && out.Drain && l.opt.OnDrain != nil {
+		l.opt.OnDrain()
+	}
+	_, _, next := l.opt.Holdings.Due(time.Now())
+	return next
+}
+
+// notices is what the app may tell the worker.
+func (l *Link) notices() rpc.Handlers {
+	h := rpc.Handlers{}
+	rpc.Handle(h, protocol.NoticeCancel, func(_ context.Context, n protocol.CancelNotice) (rpc.None, error) {
+		if l.opt.OnCancel != nil {
+			l.opt.OnCancel(n)
+		}
+		return rpc.None{}, nil
+	})
+	rpc.Handle(h, protocol.NoticeDrain, func(context.Context, rpc.None) (rpc.None, error) {
+		if l.opt.OnDrain != nil {
+			l.opt.OnDrain()
+		}
+		return rpc.None{}, nil
+	})
+	rpc.Handle(h, protocol.NoticeSettings, func(ctx context.Context, _ rpc.None) (rpc.None, error) {
+		return rpc.None{}, l.refresh(ctx)
+	})
+	return h
+}
+
+// refresh fetches the settings again over the connection there is.
+func (l *Link) refresh(ctx context.Context) error {
+	lv, err := l.wait(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := l.fetch(ctx, lv.conn)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	if l.live == lv {
+		fresh := &live{conn: lv.conn, ctx: lv.ctx, end: lv.end, generation: lv.generation, settings: s}
+		l.live = fresh
+	}
+	l.mu.Unlock()
+	l.judge(s.Release, s.Strict)
+	if l.opt.OnSettings != nil {
+		l.opt.OnSettings(s)
+	}
+	return nil
+}

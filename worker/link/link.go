@@ -1,0 +1,365 @@
+// Package link is a worker's connection to the app: it dials, registers, reconnects, obeys the release gate and keeps the worker's heartbeat.
+//
+// A carrier, [Socket] or [Local], makes connections; everything above calls the typed methods of a [Link] and never sees which one it is.
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/release"
+	"github.com/sojourn-run/sojourn/shared/retry"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+)
+
+// Carrier makes connections to the app.
+type Carrier interface {
+	// Dial connects and says hello. notices answers what the app tells the worker.
+	Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (Conn, error)
+}
+
+// Conn is one connection. It does not come back by itself.
+type Conn interface {
+	rpc.Caller
+	// Settings asks for the worker's settings, telling of its machine; it must be the first call.
+	Settings(ctx context.Context, m protocol.MachineInformation) (protocol.WorkerSettings, error)
+	Done() <-chan struct{} // closed when the connection has ended
+	Err() error            // why it ended
+	// Close ends the connection and waits for what it runs.
+	Close()
+	String() string // where it leads, for logs
+}
+
+// Holdings are what the worker holds and wants to keep. The link asks before each heartbeat and passes on what the app answered.
+type Holdings interface {
+	// Due returns what must be renewed by a heartbeat sent at now, and when the next renewal is due (zero: none).
+	Due(now time.Time) (leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal, next time.Time)
+	// Renewed takes the answer to what Due gave for a heartbeat sent at sent, or its error.
+	Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal, a protocol.WorkerHeartbeatAnswer, err error)
+}
+
+// Options of a link. Carrier, WorkerID and Register are required.
+type Options struct {
+	Carrier     Carrier
+	WorkerID    string
+	Namespace   string
+	Group       string
+	Token       string
+	Incarnation string
+	Release     string
+	Strict      bool
+
+	// Register says what to register with; it is asked at each connection.
+	Register func() protocol.RegisterRequest
+	// Machine tells of the machine; it must not block. nil: nothing is told but the release.
+	Machine  func() protocol.MachineInformation
+	Holdings Holdings // nil: none
+	// OnCancel, OnDrain and OnSettings hear the app's notices, and OnDrain also a heartbeat's answer that says so. They must be quick; any may be nil.
+	OnCancel   func(protocol.CancelNotice)
+	OnDrain    func()
+	OnSettings func(protocol.WorkerSettings)
+
+	Heartbeat      time.Duration // between heartbeats: 10 s
+	SettingsWait   time.Duration // for the settings to be answered: 10 s
+	SettingsTries  int           // 3
+	CallTimeout    time.Duration // of a call without a deadline: 60 s
+	BackoffMin     time.Duration // between tries to connect: 100 ms …
+	BackoffMax     time.Duration // … 10 s
+	MismatchPause  time.Duration // polls pause for so long while the releases differ: 10 s
+	ConnectTimeout time.Duration // of one dialling with its handshake: 10 s
+	Log            zerolog.Logger
+}
+
+func (o Options) defaults() Options {
+	or := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	or(&o.Heartbeat, 10*time.Second)
+	or(&o.SettingsWait, 10*time.Second)
+	or(&o.CallTimeout, rpc.DefaultTimeout)
+	or(&o.BackoffMin, 100*time.Millisecond)
+	or(&o.BackoffMax, 10*time.Second)
+	or(&o.MismatchPause, 10*time.Second)
+	or(&o.ConnectTimeout, 10*time.Second)
+	if o.SettingsTries <= 0 {
+		o.SettingsTries = 3
+	}
+	if o.Namespace == "" {
+		o.Namespace = "default"
+	}
+	return o
+}
+
+// Link keeps one connection to the app alive. All methods may be called from any goroutine; Run once.
+type Link struct {
+	opt  Options
+	log  zerolog.Logger
+	kick chan struct{} // asks for a heartbeat now
+
+	mu         sync.Mutex // guards what follows
+	live       *live
+	generation uint64        // of connections; +1 at every disconnect
+	changed    chan struct{} // closed and replaced when live changes
+	fatal      error
+	draining   bool
+	verdict    string // what the gate said last, so that it is logged once per change
+}
+
+// live is a connection that is registered.
+type live struct {
+	conn       Conn
+	generation uint64
+	ctx        context.Context // ends with the connection
+	end        context.CancelCauseFunc
+	settings   protocol.WorkerSettings
+
+	again sync.Mutex // held while the worker registers again
+}
+
+// ErrNotConnected is wrapped by calls that found no connection, and whose time ran out before there was one.
+var ErrNotConnected = errors.New("not connected to the app")
+
+// ErrSuperseded says that another process registered under this worker's id: this one must stop.
+var ErrSuperseded = errors.New("another process registered under this worker id")
+
+// New makes a link; Run connects it.
+func New(o Options) (*Link, error) {
+	if o.Carrier == nil || o.WorkerID == "" || o.Register == nil {
+		return nil, errors.New("link: carrier, worker id and registration are required")
+	}
+	o = o.defaults()
+	return &Link{opt: o, log: o.Log.With().Str("worker_id", o.WorkerID).Logger(), kick: make(chan struct{}, 1), changed: make(chan struct{})}, nil
+}
+
+// Run connects, and connects again whenever the connection is lost, until ctx ends; then it leaves. It returns nil then, or ErrSuperseded, or why
+// the app will never let this worker in.
+func (l *Link) Run(ctx context.Context) error {
+	back := retry.Backoff{Min: l.opt.BackoffMin, Max: l.opt.BackoffMax}
+	beats := make(chan struct{})
+	beatCtx, stop := context.WithCancel(ctx)
+	go func() { defer close(beats); l.beat(beatCtx) }()
+	defer func() { stop(); <-beats }()
+	last := ""
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := l.once(ctx)
+		if fatal := l.failure(); fatal != nil {
+			return fatal
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(began) > l.opt.BackoffMax {
+			back.Reset() // it lived
+		}
+		wait := back.Next()
+		if text := err.Error(); text != last {
+			l.log.Warn().Err(err).Msg("connection to the app lost")
+			last = text
+		} else {
+			l.log.Debug().Err(err).Dur("wait", wait).Msg("not connected")
+		}
+		sleep(ctx, wait)
+	}
+	return nil
+}
+
+// once is the life of one connection.
+func (l *Link) once(ctx context.Context) error {
+	dial, cancel := context.WithTimeout(ctx, l.opt.ConnectTimeout)
+	conn, err := l.opt.Carrier.Dial(dial, protocol.ChannelAuth{
+		Token: l.opt.Token, WorkerID: l.opt.WorkerID, GroupID: l.opt.Group, Protocol: protocol.ChannelVersion, Namespace: l.opt.Namespace,
+	}, l.notices())
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	connCtx, end := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-conn.Done():
+			end(conn.Err())
+		case <-connCtx.Done():
+		}
+	})
+	defer watch.Wait()
+	defer end(nil)
+	settings, err := l.fetch(connCtx, conn)
+	if err != nil {
+		return fmt.Errorf("fetch settings from %s: %w", conn, err)
+	}
+	lv := &live{conn: conn, ctx: connCtx, end: end, settings: settings}
+	if err := l.register(connCtx, lv); err != nil {
+		return fmt.Errorf("register at %s: %w", conn, err)
+	}
+	l.log.Info().Str("app", conn.String()).Str("app_release", settings.Release).Msg("connected")
+	l.publish(lv)
+	defer l.publish(nil)
+	l.judge(settings.Release, settings.Strict)
+	if l.opt.OnSettings != nil {
+		l.opt.OnSettings(settings)
+	}
+	l.Beat()
+	<-connCtx.Done()
+	return context.Cause(connCtx)
+}
+
+// fetch asks for the settings until they come: an app under load may lose the first answer.
+func (l *Link) fetch(ctx context.Context, conn Conn) (s protocol.WorkerSettings, err error) {
+	for range l.opt.SettingsTries {
+		try, cancel := context.WithTimeout(ctx, l.opt.SettingsWait)
+		s, err = conn.Settings(try, l.machine())
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return s, err
+		}
+	}
+	return s, err
+}
+
+func (l *Link) machine() protocol.MachineInformation {
+	var m protocol.MachineInformation
+	if l.opt.Machine != nil {
+		m = l.opt.Machine()
+	}
+	m.WorkerID = l.opt.WorkerID
+	if m.Props == nil {
+		m.Props = &protocol.WorkerProps{}
+	}
+	m.Props.Version = l.opt.Release
+	return m
+}
+
+// register announces this process; the same incarnation again is a refresh.
+func (l *Link) register(ctx context.Context, lv *live) error {
+	in := l.opt.Register()
+	in.WorkerID, in.Namespace, in.Incarnation, in.Release = l.opt.WorkerID, l.opt.Namespace, l.opt.Incarnation, l.opt.Release
+	var out protocol.RegisterAnswer
+	return l.call(ctx, lv.conn, protocol.MethodRegister, in, &out)
+}
+
+// publish makes lv the connection calls go over; nil: there is none.
+func (l *Link) publish(lv *live) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if lv == nil {
+		l.generation++
+	} else {
+		lv.generation = l.generation
+	}
+	l.live = lv
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// Generation counts disconnects: work that began under an older one does not ask for more.
+func (l *Link) Generation() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.generation
+}
+
+// Connected says whether there is a registered connection now.
+func (l *Link) Connected() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.live != nil
+}
+
+// Settings are those of the current connection, or the zero value.
+func (l *Link) Settings() protocol.WorkerSettings {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.live == nil {
+		return protocol.WorkerSettings{}
+	}
+	return l.live.settings
+}
+
+// Ready waits until there is a connection.
+func (l *Link) Ready(ctx context.Context) error {
+	_, err := l.wait(ctx)
+	return err
+}
+
+func (l *Link) wait(ctx context.Context) (*live, error) {
+	for {
+		l.mu.Lock()
+		lv, changed, fatal := l.live, l.changed, l.fatal
+		l.mu.Unlock()
+		switch {
+		case fatal != nil:
+			return nil, fatal
+		case lv != nil && lv.ctx.Err() == nil:
+			return lv, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ErrNotConnected, context.Cause(ctx))
+		}
+		if lv != nil {
+			continue // it was about to be taken away
+		}
+	}
+}
+
+// fail ends the link for good.
+func (l *Link) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fatal != nil {
+		return
+	}
+	l.fatal = err
+	if l.live != nil {
+		l.live.end(err)
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *Link) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fatal
+}
+
+// judge holds the app's release against ours and says so once per change.
+func (l *Link) judge(app string, strict bool) release.Verdict {
+	v := release.Gate(app, l.opt.Release, strict || l.opt.Strict)
+	l.mu.Lock()
+	changed := l.verdict != v.Reason+v.Message
+	l.verdict = v.Reason + v.Message
+	l.mu.Unlock()
+	switch {
+	case !changed:
+	case !v.Allowed:
+		l.log.Warn().Str("reason", v.Reason).Msg(v.Message)
+	case v.Unreadable:
+		l.log.Error().Msg(v.Message)
+	default:
+		l.log.Info().Str("release", app).Msg("releases match, work flows")
+	}
+	return v
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
