@@ -1,0 +1,170 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Store is what of the store authentication needs.
+type Store interface {
+	Commit(ctx context.Context, c store.Change) (any, error)
+	View(ctx context.Context, fn func(store.Reader) error) error
+}
+
+// Options of authentication.
+type Options struct {
+	Store     Store
+	Bootstrap string        // the token with every role; see Bootstrap
+	None      bool          // no token is asked for: every caller is Local. The app must listen on loopback only.
+	CacheFor  time.Duration // how long a looked-up token is believed: 10 s
+	CookieFor time.Duration // how long a sign-in to the dashboard lasts: 24 h
+}
+
+// Auth knows callers. All methods may be called from any goroutine.
+type Auth struct {
+	opt       Options
+	bootstrap [sha256.Size]byte
+	cookieKey [sha256.Size]byte
+
+	mu     sync.Mutex // guards known and signed
+	known  map[string]lookup
+	signed map[string]time.Time // cookies signed out before their end, until that end
+}
+
+type lookup struct {
+	token store.Token
+	found bool
+	until time.Time
+}
+
+// maxKnown bounds the memory of look-ups; when it is reached all are forgotten.
+const maxKnown = 10_000
+
+// New makes an Auth. Without a bootstrap token only stored tokens are good.
+func New(o Options) *Auth {
+	if o.CacheFor == 0 {
+		o.CacheFor = 10 * time.Second
+	}
+	if o.CookieFor == 0 {
+		o.CookieFor = 24 * time.Hour
+	}
+	a := &Auth{opt: o, known: map[string]lookup{}, signed: map[string]time.Time{}}
+	a.bootstrap = sha256.Sum256([]byte(o.Bootstrap))
+	// All apps of a deployment have one bootstrap token, so a cookie made by one is good at all, and after a restart.
+	a.cookieKey = sha256.Sum256([]byte("sojourn dashboard cookie\x00" + o.Bootstrap))
+	if o.Bootstrap == "" {
+		_, _ = rand.Read(a.cookieKey[:]) // never fails
+	}
+	return a
+}
+
+// None says that no token is asked for.
+func (a *Auth) None() bool { return a.opt.None }
+
+// Authenticate says who presents a token. The refusal never says what is wrong with it.
+func (a *Auth) Authenticate(ctx context.Context, bearer string) (*Principal, error) {
+	if a.opt.None {
+		return Local(), nil
+	}
+	if bearer == "" {
+		return nil, protocol.Refuse(protocol.ReasonUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
+	}
+	sum := sha256.Sum256([]byte(bearer))
+	if subtle.ConstantTimeCompare(sum[:], a.bootstrap[:]) == 1 && a.opt.Bootstrap != "" {
+		return a.root(ByToken), nil
+	}
+	id, secret, ok := split(bearer)
+	if !ok {
+		return nil, unknown()
+	}
+	t, found, err := a.lookup(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	given := sha256.Sum256([]byte(secret))
+	if subtle.ConstantTimeCompare(given[:], t.Hash) != 1 || !found {
+		return nil, unknown()
+	}
+	return good(t, ByToken, time.Now())
+}
+
+func unknown() error {
+	return protocol.Refuse(protocol.ReasonUnauthorized, "the token is unknown, expired or revoked")
+}
+
+func (a *Auth) root(m Method) *Principal {
+	return &Principal{Name: "bootstrap", Roles: Roles, Method: m}
+}
+
+// good makes the principal of a stored token that may be used now.
+func good(t store.Token, m Method, now time.Time) (*Principal, error) {
+	if !t.RevokedAt.IsZero() || !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt.Time) {
+		return nil, unknown()
+	}
+	p := &Principal{TokenID: t.ID, Name: t.Name, Namespaces: t.Namespaces, Queues: t.Queues, Group: t.Group, Method: m}
+	if p.Name == "" {
+		p.Name = t.ID
+	}
+	for _, r := range t.Roles {
+		p.Roles = append(p.Roles, Role(r))
+	}
+	return p, nil
+}
+
+func (a *Auth) lookup(ctx context.Context, id string) (store.Token, bool, error) {
+	now := time.Now()
+	a.mu.Lock()
+	l, ok := a.known[id]
+	a.mu.Unlock()
+	if ok && now.Before(l.until) {
+		return l.token, l.found, nil
+	}
+	l = lookup{until: now.Add(a.opt.CacheFor)}
+	err := a.opt.Store.View(ctx, func(r store.Reader) (err error) {
+		l.token, err = r.Token(ctx, id)
+		return err
+	})
+	switch {
+	case err == nil:
+		l.found = true
+	case !errors.Is(err, store.ErrNotFound):
+		return store.Token{}, false, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.known) >= maxKnown {
+		clear(a.known)
+	}
+	a.known[id] = l
+	return l.token, l.found, nil
+}
+
+func (a *Auth) forget(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.known, id)
+}
+
+const prefix = "sjn_"
+
+// split takes sjn_ID_SECRET apart.
+func split(bearer string) (id, secret string, ok bool) {
+	rest, ok := strings.CutPrefix(bearer, prefix)
+	if !ok || len(rest) > 255 {
+		return "", "", false
+	}
+	id, secret, ok = strings.Cut(rest, "_")
+	for _, c := range id {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9')
+	}
+	return id, secret, ok && id != "" && secret != ""
+}

@@ -1,0 +1,122 @@
+// Package auth says who a caller is and what it may do: principals, roles, opaque tokens and the dashboard's cookie.
+package auth
+
+import (
+	"context"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Role is what a token may be used for. Admin contains operator, operator writer, writer viewer; worker stands beside them.
+type Role string
+
+// The roles.
+const (
+	Viewer   Role = "viewer"   // reads
+	Writer   Role = "writer"   // starts, signals and ends workflows
+	Operator Role = "operator" // also operates sessions, queues and builds
+	Admin    Role = "admin"    // also tokens and other workers' registrations
+	Worker   Role = "worker"   // polls and completes tasks
+)
+
+var ladder = []Role{Viewer, Writer, Operator, Admin}
+
+// Roles are all roles there are.
+var Roles = []Role{Viewer, Writer, Operator, Admin, Worker}
+
+// Contains says whether having r is also having other.
+func (r Role) Contains(other Role) bool {
+	return r == other || slices.Contains(ladder, other) && slices.Index(ladder, r) > slices.Index(ladder, other)
+}
+
+// Holders are the roles that satisfy any of the given ones.
+func Holders(any []Role) []Role {
+	return slices.DeleteFunc(slices.Clone(Roles), func(r Role) bool {
+		return !slices.ContainsFunc(any, r.Contains)
+	})
+}
+
+// Method is how a caller showed who it is.
+type Method string
+
+// The methods.
+const (
+	ByToken   Method = "token"
+	ByCookie  Method = "cookie"
+	Unchecked Method = "none" // authentication is off, or the caller is part of this process
+)
+
+// Principal is a caller: what it is called in history and audit, and what it may do. It is never changed after it was made.
+type Principal struct {
+	TokenID    string // empty without a stored token
+	Name       string
+	Roles      []Role
+	Namespaces []string // empty: all
+	Queues     []string // of a worker; empty: all
+	Group      string   // of a worker
+	Method     Method
+}
+
+// Local is the principal of this process itself, and of every caller when authentication is off.
+func Local() *Principal { return &Principal{Name: "local", Roles: Roles, Method: Unchecked} }
+
+// Has says whether the principal has one of the roles, or one that contains it.
+func (p *Principal) Has(roles ...Role) bool {
+	return slices.ContainsFunc(p.Roles, func(have Role) bool { return slices.ContainsFunc(roles, have.Contains) })
+}
+
+// In says whether the principal may touch a namespace.
+func (p *Principal) In(namespace string) bool {
+	return len(p.Namespaces) == 0 || slices.Contains(p.Namespaces, namespace)
+}
+
+// Serves says whether a worker's token is good for a task queue.
+func (p *Principal) Serves(queue string) bool {
+	return len(p.Queues) == 0 || slices.Contains(p.Queues, queue)
+}
+
+// Allows says whether the principal has one of the roles in a namespace.
+func (p *Principal) Allows(namespace string, roles ...Role) bool {
+	return p.Has(roles...) && p.In(namespace)
+}
+
+// CheckQueues refuses queues the principal's token is not good for. A token that is bound to queues must name them: what a registration says may have
+// been said by another.
+func (p *Principal) CheckQueues(queues ...string) error {
+	if len(p.Queues) == 0 {
+		return nil
+	}
+	named := slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return q == "" })
+	if len(named) == 0 {
+		return protocol.Refuse(protocol.ReasonForbidden, "this token is bound to queues: name those that are meant").With("queues", p.Queues)
+	}
+	for _, q := range named {
+		if !p.Serves(q) {
+			return protocol.Refuse(protocol.ReasonForbidden, "this token is not good for queue %s", q).With("queues", p.Queues)
+		}
+	}
+	return nil
+}
+
+// Forbidden is the refusal of a caller that has none of the roles a route asks for.
+func (p *Principal) Forbidden(roles []Role) error {
+	role := Role("none")
+	if len(p.Roles) > 0 {
+		role = p.Roles[0]
+	}
+	return protocol.Refuse(protocol.ReasonForbidden, "the role %s may not do this", role).With("role", role).With("allowed_roles", Holders(roles))
+}
+
+type contextKey struct{}
+
+// With gives a context that carries the caller.
+func With(ctx context.Context, p *Principal) context.Context {
+	return context.WithValue(ctx, contextKey{}, p)
+}
+
+// From is the caller a context carries, or nil.
+func From(ctx context.Context) *Principal {
+	p, _ := ctx.Value(contextKey{}).(*Principal)
+	return p
+}

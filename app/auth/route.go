@@ -1,0 +1,67 @@
+package auth
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Plane is the family a route belongs to, which decides about version headers and the shape of errors.
+type Plane string
+
+// The planes.
+const (
+	Control Plane = "control" // the contract's control plane
+	Work    Plane = "worker"  // the contract's worker protocol
+	Own     Plane = "sojourn" // routes of ours, beside the contract
+)
+
+// Route is one line of a transport's table: which request it is, and who may make it.
+type Route struct {
+	Method    string
+	Pattern   string // as net/http has it, with {name} for a part of the path
+	Operation string
+	Plane     Plane
+	Roles     []Role // any of them, or one that contains it; empty: everybody, without a token
+	Sojourn   bool   // not of the contract, whatever plane it is on: no version header is asked for
+}
+
+// Open says that no token is asked for.
+func (t Route) Open() bool { return len(t.Roles) == 0 }
+
+// Admit says who makes a request, when a caller of that kind may make it.
+func (a *Auth) Admit(r *http.Request, t Route) (*Principal, error) {
+	if t.Open() {
+		return nil, nil
+	}
+	p, err := a.Request(r)
+	if err != nil {
+		return nil, err
+	}
+	if !p.Has(t.Roles...) {
+		return nil, p.Forbidden(t.Roles)
+	}
+	return p, nil
+}
+
+var namespaceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
+
+// Namespace is the namespace a request is about, when its caller may touch it: header X-Namespace, else the query's namespace, else "default".
+func Namespace(r *http.Request, p *Principal) (string, error) {
+	name := r.Header.Get("X-Namespace")
+	if name == "" {
+		name = r.URL.Query().Get("namespace")
+	}
+	if name = strings.ToLower(strings.TrimSpace(name)); name == "" {
+		name = "default"
+	}
+	if !namespaceName.MatchString(name) {
+		return "", protocol.Invalid("namespace", "must be 1 to 128 of lower-case letters, digits and . _ -")
+	}
+	if p != nil && !p.In(name) {
+		return "", protocol.Refuse(protocol.ReasonForbidden, "this token is not good for namespace %s", name).With("namespace", name)
+	}
+	return name, nil
+}

@@ -1,0 +1,226 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// TokenRequest asks for a new token.
+type TokenRequest struct {
+	Name       string       `json:"name"`
+	Roles      []Role       `json:"roles"`
+	Namespaces []string     `json:"namespaces,omitempty"` // empty: all
+	Queues     []string     `json:"queues,omitempty"`     // of a worker; empty: all
+	Group      string       `json:"group,omitempty"`
+	ExpiresIn  int64        `json:"expires_in_seconds,omitempty"` // 0: see ExpiresAt
+	ExpiresAt  history.Time `json:"expires_at,omitzero"`          // zero: never
+}
+
+// TokenView is a token as listings show it: never its secret.
+type TokenView struct {
+	ID         string       `json:"id"`
+	Name       string       `json:"name"`
+	Roles      []string     `json:"roles"`
+	Namespaces []string     `json:"namespaces"`
+	Queues     []string     `json:"queues"`
+	Group      string       `json:"group,omitempty"`
+	Status     string       `json:"status"` // active, expired, revoked
+	CreatedAt  history.Time `json:"created_at"`
+	ExpiresAt  history.Time `json:"expires_at"`
+	RevokedAt  history.Time `json:"revoked_at"`
+}
+
+// NewToken is the answer to a TokenRequest. Token is shown this once: only a hash of it is kept.
+type NewToken struct {
+	TokenView
+	Token string `json:"token"`
+}
+
+const (
+	maxTokenYears = 10
+	maxScope      = 1000 // names in one scope
+)
+
+// Create makes a token in the name of a caller, who can give away no namespace it may not touch itself.
+func (a *Auth) Create(ctx context.Context, by *Principal, in TokenRequest) (NewToken, error) {
+	if err := check(in, by); err != nil {
+		return NewToken{}, err
+	}
+	id, secret := text(8), text(32)
+	hash := sha256.Sum256([]byte(secret))
+	made, err := a.opt.Store.Commit(ctx, store.Change{
+		Needs: store.Keys{Tokens: []string{id}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			if rows.Token(id) != nil {
+				return store.Writes{}, fmt.Errorf("token id %s is taken", id)
+			}
+			t := store.Token{
+				ID: id, Hash: hash[:], Name: strings.TrimSpace(in.Name), Namespaces: in.Namespaces, Queues: in.Queues, Group: in.Group,
+				CreatedAt: history.At(now), ExpiresAt: in.ExpiresAt,
+			}
+			for _, r := range in.Roles {
+				t.Roles = append(t.Roles, string(r))
+			}
+			if in.ExpiresIn > 0 {
+				t.ExpiresAt = history.At(now.Add(time.Duration(in.ExpiresIn) * time.Second))
+			}
+			return store.Writes{Tokens: []store.Token{t}, Audit: audited(now, by, "token.create", t), Answer: t}, nil
+		},
+	})
+	if err != nil {
+		return NewToken{}, err
+	}
+	return NewToken{TokenView: view(made.(store.Token), time.Now()), Token: prefix + id + "_" + secret}, nil
+}
+
+func check(in TokenRequest, by *Principal) error {
+	if len(in.Roles) == 0 {
+		return protocol.Invalid("roles", "at least one of %v is needed", Roles)
+	}
+	for i, r := range in.Roles {
+		if !slices.Contains(Roles, r) {
+			return protocol.Invalid(fmt.Sprintf("roles.%d", i), "must be one of %v", Roles)
+		}
+	}
+	if len(by.Namespaces) > 0 && len(in.Namespaces) == 0 {
+		return protocol.Refuse(protocol.ReasonForbidden, "this caller may only make tokens for namespaces of its own").With("namespaces", by.Namespaces)
+	}
+	for i, n := range in.Namespaces {
+		if !by.In(n) {
+			return protocol.Refuse(protocol.ReasonForbidden, "this caller may not make tokens for namespace %s", n).With("namespaces", by.Namespaces)
+		}
+		if n == "" || len(n) > 128 {
+			return protocol.Invalid(fmt.Sprintf("namespaces.%d", i), "must be 1 to 128 bytes")
+		}
+	}
+	for i, q := range in.Queues {
+		if q == "" || len(q) > 255 {
+			return protocol.Invalid(fmt.Sprintf("queues.%d", i), "must be 1 to 255 bytes")
+		}
+	}
+	const longest = maxTokenYears * 365 * 24 * 3600
+	switch {
+	case len(in.Name) > 255:
+		return protocol.Invalid("name", "is longer than 255 bytes")
+	case len(in.Group) > 255:
+		return protocol.Invalid("group", "is longer than 255 bytes")
+	case len(in.Namespaces) > maxScope || len(in.Queues) > maxScope || len(in.Roles) > len(Roles):
+		return protocol.Invalid("roles", "a scope has at most %d names, and each role once", maxScope)
+	case in.ExpiresIn < 0 || in.ExpiresIn > longest:
+		return protocol.Invalid("expires_in_seconds", "must be between 1 and %d", int64(longest))
+	}
+	return nil
+}
+
+// List shows the tokens a caller may see, oldest first.
+func (a *Auth) List(ctx context.Context, by *Principal) ([]TokenView, error) {
+	var stored []store.Token
+	err := a.opt.Store.View(ctx, func(r store.Reader) (err error) {
+		stored, err = r.Tokens(ctx)
+		return err
+	})
+	views, now := []TokenView{}, time.Now()
+	for _, t := range stored {
+		if sees(by, &t) {
+			views = append(views, view(t, now))
+		}
+	}
+	slices.SortFunc(views, func(x, y TokenView) int {
+		if c := x.CreatedAt.Compare(y.CreatedAt.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(x.ID, y.ID)
+	})
+	return views, err
+}
+
+// Revoke makes a token useless: at once at this app, within seconds at others. Revoking it again changes nothing. drop also removes it from listings.
+func (a *Auth) Revoke(ctx context.Context, by *Principal, id string, drop bool) (TokenView, error) {
+	done, err := a.opt.Store.Commit(ctx, store.Change{
+		Needs: store.Keys{Tokens: []string{id}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			old := rows.Token(id)
+			if old == nil || !sees(by, old) {
+				return store.Writes{}, protocol.Refuse(protocol.ReasonTokenNotFound, "there is no token %s", id)
+			}
+			t, fresh := *old, old.RevokedAt.IsZero()
+			w := store.Writes{}
+			if fresh {
+				t.RevokedAt = history.At(now)
+				w.Audit = audited(now, by, "token.revoke", t)
+			}
+			switch {
+			case drop:
+				w.DropTokens = []string{id}
+			case fresh:
+				w.Tokens = []store.Token{t}
+			}
+			w.Answer = t
+			return w, nil
+		},
+	})
+	a.forget(id)
+	if err != nil {
+		return TokenView{}, err
+	}
+	return view(done.(store.Token), time.Now()), nil
+}
+
+// sees says whether a caller may know of a token: one that is good beyond the caller's own namespaces is not its business.
+func sees(by *Principal, t *store.Token) bool {
+	if len(by.Namespaces) == 0 {
+		return true
+	}
+	return len(t.Namespaces) > 0 && !slices.ContainsFunc(t.Namespaces, func(n string) bool { return !by.In(n) })
+}
+
+func audited(now time.Time, by *Principal, action string, t store.Token) []store.Audit {
+	namespace := ""
+	if len(t.Namespaces) == 1 {
+		namespace = t.Namespaces[0]
+	}
+	return []store.Audit{{
+		At: history.At(now), Identity: by.Name, Action: action, Namespace: namespace, Target: t.ID,
+		Detail: strings.TrimSpace(t.Name + " " + strings.Join(t.Roles, ",")),
+	}}
+}
+
+func view(t store.Token, now time.Time) TokenView {
+	v := TokenView{
+		ID: t.ID, Name: t.Name, Roles: t.Roles, Namespaces: orEmpty(t.Namespaces), Queues: orEmpty(t.Queues), Group: t.Group, Status: "active",
+		CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt,
+	}
+	switch {
+	case !t.RevokedAt.IsZero():
+		v.Status = "revoked"
+	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt.Time):
+		v.Status = "expired"
+	}
+	return v
+}
+
+func orEmpty(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// text is n random bytes in letters and digits.
+func text(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return lower.EncodeToString(b)
+}

@@ -1,0 +1,94 @@
+package workerapi
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+)
+
+type object = map[string]any
+
+// capabilities is what the server says it can do: a flag is there, and true, only for what works. Clients switch features on by it, and refuse to start
+// when they were asked for one that is missing.
+func capabilities() json.RawMessage {
+	raw, err := json.Marshal(object{
+		"long_poll_timeout":                      30,
+		"supported_workflow_task_commands":       engine.Supported,
+		"workflow_task_poll_request_idempotency": true,
+		"poll_status":                            true,
+		"history_page_size_default":              500,
+		"history_page_size_max":                  maxHistoryPage,
+		"query_tasks":                            false,
+		"update_validation_tasks":                false,
+		"synchronous_update_validation":          object{"supported": false},
+		"activity_retry_policy":                  true,
+		"activity_timeouts":                      true,
+		"child_workflow_retry_policy":            false,
+		"child_workflow_timeouts":                false,
+		"parent_close_policy":                    false,
+		"non_retryable_failures":                 true,
+		"response_compression":                   []string{"gzip"},
+		"history_compression":                    object{"supported_encodings": []string{"gzip", "deflate"}, "compression_threshold": compressHistory},
+		"worker_status":                          workerStatus,
+		"task_queue_priority_fairness":           object{"priority": object{"min": 0, "max": 9, "default": 5, "lower_first": true}},
+		"worker_session_verbs":                   []string{"create", "heartbeat", "close"},
+		"worker_sessions":                        sessions,
+		"batch_tasks":                            object{"poll": "/worker/tasks/poll", "complete": "/worker/tasks/complete"},
+	})
+	if err != nil {
+		panic("workerapi: capabilities: " + err.Error())
+	}
+	return raw
+}
+
+var workerStatus = object{
+	"supported": true, "heartbeat_interval_seconds": 15, "stale_after_seconds": 60,
+	"fields": object{
+		"task_slots":      []string{"workflow_available", "activity_available", "session_available"},
+		"process_metrics": []string{"process_id", "process_uptime_seconds"},
+	},
+}
+
+// sessions is the contract of worker sessions, as clients' schemas have it.
+var sessions = object{
+	"supported": true, "feature": "worker_sessions", "contract_version": "1.0",
+	"command_field": "worker_session", "activity_options_field": "worker_session",
+	"verbs": []string{"create", "heartbeat", "close"},
+	"lifecycle": object{
+		"creation":     "lazy_create_on_first_admitted_activity_or_explicit_worker_create",
+		"renewal":      "activity_heartbeat_or_explicit_session_heartbeat",
+		"close":        "explicit_holder_close",
+		"lease_expiry": "session_expires_when_lease_is_not_renewed",
+		"ttl_expiry":   "absolute_session_ttl_is_terminal_for_that_session_id",
+	},
+	"ownership": "single_worker_lease_owner",
+	"lease": object{
+		"scope": "namespace_session_id", "owner": "registered_worker_id", "activity_attempt_leases_remain_independent": true,
+	},
+	"admission": object{
+		"queue_routing_first": true, "requires_registered_worker": true, "requires_capabilities": true,
+		"create_if_missing_default": true, "allow_reacquire_after_failure_default": true,
+	},
+	"limits":                            object{"max_concurrent_worker_sessions": "worker_registration", "max_concurrent_activities": "session"},
+	"default_max_concurrent_activities": 1,
+	"renewal":                           object{"activity_heartbeat_renews_session": true, "explicit_session_heartbeat": true},
+	"failure_detection":                 []string{"lease_expiry", "registered_worker_heartbeat_staleness"},
+	"holder_loss": object{
+		"in_flight_activities_keep_at_least_once_attempt_semantics": true, "replacement_worker_must_reacquire_session": true,
+		"process_local_state_must_be_rebuilt_after_reacquire": true,
+	},
+	"cancellation": object{
+		"workflow_cancellation_observed_through_activity_heartbeat": true,
+		"session_lease_does_not_override_activity_cancel_requested": true,
+		"planned_shutdown_should_close_sessions":                    true,
+	},
+	"routing":             []string{"queue", "connection", "requirements"},
+	"visibility":          []string{"active", "closed", "expired", "failed", "orphaned"},
+	"statuses":            []string{"active", "closed", "expired", "failed", "orphaned"},
+	"terminal_statuses":   []string{"closed"},
+	"terminal_conditions": []string{"explicit_close", "ttl_expired", "allow_reacquire_after_failure_false"},
+	"authoring_guidance": []string{
+		"Keep nothing in process memory that cannot be rebuilt: another worker may take the session over.",
+		"Close a session when its work is done; an abandoned one holds its slot until the lease ends.",
+	},
+}

@@ -1,0 +1,86 @@
+package workerapi
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func heartbeatWorkflow(a *API, c *call) (answer, error) {
+	var in struct{ holder }
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	id := c.PathValue("task")
+	c.tell("task_id", id)
+	c.tell("workflow_task_attempt", in.Attempt)
+	c.tell("renewed", false)
+	out, err := a.opt.Broker.HeartbeatTask(c.ctx, protocol.HeartbeatRequest{
+		Namespace: c.ns, Kind: protocol.KindWorkflow, TaskID: id, Owner: in.Owner, Attempt: in.Attempt,
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{http.StatusOK, struct {
+		TaskID    string       `json:"task_id"`
+		Attempt   int64        `json:"workflow_task_attempt"`
+		Owner     string       `json:"lease_owner"`
+		Renewed   bool         `json:"renewed"`
+		Until     history.Time `json:"lease_expires_at"`
+		RunStatus string       `json:"run_status"`
+		Status    string       `json:"task_status"`
+		Reason    *string      `json:"reason"`
+	}{id, in.Attempt, in.Owner, out.Renewed, out.LeaseExpiresAt, out.RunStatus, "leased", out.Reason}}, nil
+}
+
+// beat is an activity's sign of life with what it has to tell; Progress, ours, holds the same members in one object.
+type beat struct {
+	holder
+	Progress json.RawMessage `json:"progress"`
+	Message  json.RawMessage `json:"message"`
+	Current  json.RawMessage `json:"current"`
+	Total    json.RawMessage `json:"total"`
+	Unit     json.RawMessage `json:"unit"`
+	Details  json.RawMessage `json:"details"`
+}
+
+func (b beat) progress() (json.RawMessage, error) {
+	if len(b.Progress) > 0 {
+		return b.Progress, nil
+	}
+	said := map[string]json.RawMessage{}
+	for name, v := range map[string]json.RawMessage{
+		"message": b.Message, "current": b.Current, "total": b.Total, "unit": b.Unit, "details": b.Details,
+	} {
+		if len(v) > 0 && string(v) != "null" {
+			said[name] = v
+		}
+	}
+	if len(said) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(said)
+}
+
+func heartbeatActivity(a *API, c *call) (answer, error) {
+	var in beat
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	progress, err := in.progress()
+	if err != nil {
+		return answer{}, err
+	}
+	id := c.PathValue("task")
+	c.tell("task_id", id)
+	c.tell("activity_attempt_id", in.attemptID())
+	c.tell("heartbeat_recorded", false)
+	c.tell("can_continue", false)
+	out, err := a.opt.Broker.HeartbeatTask(c.ctx, protocol.HeartbeatRequest{
+		Namespace: c.ns, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch, Progress: progress,
+		Beat: true,
+	})
+	return answer{http.StatusOK, out}, err
+}

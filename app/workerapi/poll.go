@@ -1,0 +1,180 @@
+package workerapi
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// ReleaseHeader is sent by workers of ours; the release gate binds whoever sends it.
+const ReleaseHeader = "X-Sojourn-Release"
+
+// What a poll may ask for.
+const (
+	maxWait         = 60
+	maxHistoryPage  = 1000
+	compressHistory = 50 // events
+)
+
+// pollBody is the request of the contract's polls, which ask for one task of one kind.
+type pollBody struct {
+	WorkerID    string `json:"worker_id"`
+	Namespace   string `json:"namespace"`
+	Incarnation string `json:"incarnation"`
+	TaskQueue   string `json:"task_queue"`
+	BuildID     string `json:"build_id"`
+	PollID      string `json:"poll_request_id"`
+	Timeout     *int64 `json:"timeout_seconds"`
+	PageSize    int    `json:"history_page_size"`
+	Encoding    string `json:"accept_history_encoding"`
+}
+
+func pollWorkflow(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindWorkflow) }
+
+func pollActivity(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindActivity) }
+
+func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
+	var body pollBody
+	if err := c.read(&body); err != nil {
+		return answer{}, err
+	}
+	in := protocol.PollRequest{
+		WorkerID: body.WorkerID, Namespace: body.Namespace, Incarnation: body.Incarnation, TaskQueue: body.TaskQueue, BuildID: body.BuildID,
+		PollID: body.PollID, Timeout: body.Timeout, PageSize: body.PageSize, Kinds: []protocol.TaskKind{kind}, Max: 1,
+	}
+	c.tell("task", nil)
+	out, err := a.poll(c, &in)
+	if err != nil {
+		return answer{}, pollRefused(c, err)
+	}
+	said := map[string]any{"poll_status": out.Status, "task": nil}
+	for _, t := range out.Tasks { // at most one
+		if t.Workflow != nil {
+			said["task"], err = withHistory(t.Workflow, body.Encoding)
+		} else {
+			said["task"] = t.Activity
+		}
+	}
+	if out.Reason != "" {
+		said["reason"] = out.Reason
+	}
+	if out.RetryAfter > 0 {
+		said["retry_after_ms"] = out.RetryAfter
+	}
+	status := http.StatusOK
+	switch out.Status {
+	case protocol.PollUnavailable:
+		status = http.StatusServiceUnavailable
+	case protocol.PollDraining:
+		status = http.StatusConflict
+		said["reason"], said["worker_status"] = protocol.ReasonWorkerDraining, protocol.WorkerDraining
+		said["error"], said["worker_id"] = "the worker is draining", in.WorkerID
+	case protocol.PollMismatch:
+		status = http.StatusConflict
+		said["reason"], said["error"], said["app_release"] = protocol.ReasonVersionMismatch, out.Reason, out.AppRelease
+	}
+	return answer{status, said}, err
+}
+
+// poll checks and makes a poll; the tasks it gives go back when they cannot be delivered.
+func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, error) {
+	if err := a.prepare(c, in); err != nil {
+		return protocol.PollAnswer{}, err
+	}
+	out, err := a.opt.Broker.Poll(c.ctx, *in)
+	if err == nil && len(out.Tasks) > 0 {
+		c.undelivered = out.Undo
+	}
+	return out, err
+}
+
+// prepare checks what the shape of a poll cannot say, and fills in what the request around it says.
+func (a *API) prepare(c *call, in *protocol.PollRequest) error {
+	if err := c.namespace(&in.Namespace); err != nil {
+		return err
+	}
+	if in.Timeout != nil && (*in.Timeout < 0 || *in.Timeout > maxWait) {
+		return protocol.Invalid("timeout_seconds", "must be between 0 and %d", maxWait)
+	}
+	if in.PageSize < 0 || in.PageSize > maxHistoryPage {
+		return protocol.Invalid("history_page_size", "must be between 1 and %d", maxHistoryPage)
+	}
+	if len(in.PollID) > 255 {
+		return protocol.Invalid("poll_request_id", "is longer than 255 bytes")
+	}
+	if release, sent := c.Header[http.CanonicalHeaderKey(ReleaseHeader)]; sent {
+		in.Release = release[0]
+		in.Gated = true
+	}
+	in.Gated = in.Gated || in.Release != ""
+	return c.who.CheckQueues(append([]string{in.TaskQueue}, in.Queues...)...)
+}
+
+// pollRefused adds the poll_status that clients read beside the reason.
+func pollRefused(c *call, err error) error {
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Reason {
+	case protocol.ReasonWorkerDraining:
+		c.tell("poll_status", protocol.PollDraining)
+		c.tell("worker_status", protocol.WorkerDraining)
+	case protocol.ReasonStaleRegistration:
+		c.tell("poll_status", e.Reason)
+	case protocol.ReasonStoreUnavailable:
+		c.tell("poll_status", protocol.PollUnavailable)
+	case protocol.ReasonThrottled:
+		c.tell("poll_status", protocol.PollThrottled)
+	}
+	return err
+}
+
+// packed is a workflow task whose page of history travels compressed.
+type packed struct {
+	*protocol.WorkflowTask
+	Events     []history.Event `json:"history_events"`
+	Compressed string          `json:"history_events_compressed"`
+	Encoding   string          `json:"history_events_encoding"`
+}
+
+// withHistory compresses the history of a task for a client that asked for it, from 50 events on.
+func withHistory(t *protocol.WorkflowTask, accepts string) (any, error) {
+	encoding := ""
+	for e := range strings.SplitSeq(strings.ToLower(accepts), ",") {
+		if e = strings.TrimSpace(e); encoding == "" && (e == "gzip" || e == "deflate") {
+			encoding = e
+		}
+	}
+	if encoding == "" || len(t.Events) < compressHistory {
+		return t, nil
+	}
+	raw, err := json.Marshal(t.Events)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	var z io.WriteCloser = gzip.NewWriter(&b)
+	if encoding == "deflate" { // raw, without the zlib header
+		if z, err = flate.NewWriter(&b, flate.DefaultCompression); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := z.Write(raw); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return packed{WorkflowTask: t, Events: []history.Event{}, Compressed: base64.StdEncoding.EncodeToString(b.Bytes()), Encoding: encoding}, nil
+}

@@ -1,0 +1,50 @@
+package workerapi
+
+import (
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func register(a *API, c *call) (answer, error) {
+	var in protocol.RegisterRequest
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	if err := c.namespace(&in.Namespace); err != nil {
+		return answer{}, err
+	}
+	if err := c.who.CheckQueues(append([]string{in.TaskQueue}, in.TaskQueues...)...); err != nil {
+		return answer{}, err
+	}
+	c.tell("worker_id", in.WorkerID)
+	in.Identity = c.who.Name
+	out, err := a.opt.Broker.Register(c.ctx, in)
+	return answer{http.StatusCreated, out}, err
+}
+
+func deregister(a *API, c *call) (answer, error) {
+	in := protocol.DeregisterRequest{WorkerID: c.PathValue("worker"), Namespace: c.ns, Incarnation: c.URL.Query().Get("incarnation")}
+	c.tell("worker_id", in.WorkerID)
+	out, err := a.opt.Broker.Deregister(c.ctx, in)
+	return answer{http.StatusOK, out}, err
+}
+
+func workerHeartbeat(a *API, c *call) (answer, error) {
+	var in protocol.WorkerHeartbeat
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	if err := c.namespace(&in.Namespace); err != nil {
+		return answer{}, err
+	}
+	for i := range in.Leases {
+		if err := c.namespace(&in.Leases[i].Namespace); err != nil {
+			return answer{}, err
+		}
+	}
+	c.tell("worker_id", in.WorkerID)
+	c.statuses = map[protocol.Reason]int{protocol.ReasonWorkerNotRegistered: http.StatusNotFound} // elsewhere 412
+	out, err := a.opt.Broker.WorkerHeartbeat(c.ctx, in)
+	return answer{http.StatusOK, out}, err
+}

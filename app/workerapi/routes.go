@@ -1,0 +1,75 @@
+package workerapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+)
+
+// route is one line of the table: what the request is, who may make it, and the verb it calls.
+type route struct {
+	auth.Route
+	verb  func(*API, *call) (answer, error)
+	limit time.Duration // how long it may take; 0: 30 s
+}
+
+// held is how long a poll may take: the longest wait, and the time to answer.
+const held = 75 * time.Second
+
+// table is every route of the worker protocol.
+func table() []route {
+	worker := []auth.Role{auth.Worker}
+	line := func(method, path, operation string, verb func(*API, *call) (answer, error)) route {
+		return route{Route: auth.Route{Method: method, Pattern: "/api/worker" + path, Operation: operation, Plane: auth.Work, Roles: worker}, verb: verb}
+	}
+	ours := func(rt route) route { rt.Sojourn = true; return rt }
+	long := func(rt route) route { rt.limit = held; return rt }
+	also := func(rt route, roles ...auth.Role) route { rt.Roles = append(rt.Roles[:1:1], roles...); return rt }
+	const post, get, del = http.MethodPost, http.MethodGet, http.MethodDelete
+	return []route{
+		also(line(post, "/register", "register", register), auth.Operator),
+		line(del, "/registrations/{worker}", "deregister", deregister),
+		line(post, "/heartbeat", "worker_heartbeat", workerHeartbeat),
+		long(line(post, "/workflow-tasks/poll", "poll_workflow_task", pollWorkflow)),
+		line(post, "/workflow-tasks/{task}/history", "workflow_task_history", historyPage),
+		line(post, "/workflow-tasks/{task}/heartbeat", "heartbeat_workflow_task", heartbeatWorkflow),
+		line(post, "/workflow-tasks/{task}/complete", "complete_workflow_task", completeWorkflow),
+		line(post, "/workflow-tasks/{task}/fail", "fail_workflow_task", failWorkflow),
+		long(line(post, "/activity-tasks/poll", "poll_activity_task", pollActivity)),
+		line(post, "/activity-tasks/{task}/complete", "complete_activity_task", completeActivity),
+		line(post, "/activity-tasks/{task}/fail", "fail_activity_task", failActivity),
+		line(post, "/activity-tasks/{task}/heartbeat", "heartbeat_activity_task", heartbeatActivity),
+		line(post, "/sessions", "create_worker_session", createSession),
+		line(post, "/sessions/{session}/heartbeat", "heartbeat_worker_session", heartbeatSession),
+		ours(line(post, "/sessions/{session}/release", "release_worker_session", releaseSession)),
+		line(del, "/sessions/{session}", "close_worker_session", closeSession),
+		ours(long(line(post, "/tasks/poll", "poll_tasks", pollTasks))),
+		ours(line(post, "/tasks/complete", "complete_tasks", completeTasks)),
+		ours(also(line(get, "/protocol", "describe_protocol", describe), auth.Viewer)),
+	}
+}
+
+// Routes lists what this package serves.
+func Routes() []auth.Route {
+	var list []auth.Route
+	for _, rt := range table() {
+		list = append(list, rt.Route)
+	}
+	return list
+}
+
+// describe tells what the protocol is: its version, its features and its routes.
+func describe(a *API, _ *call) (answer, error) {
+	type line struct {
+		Method    string `json:"method"`
+		Path      string `json:"path"`
+		Operation string `json:"operation"`
+		Sojourn   bool   `json:"x-sojourn,omitempty"`
+	}
+	var list []line
+	for _, rt := range Routes() {
+		list = append(list, line{rt.Method, rt.Pattern, rt.Operation, rt.Sojourn})
+	}
+	return answer{http.StatusOK, map[string]any{"version": Version, "header": VersionHeader, "routes": list}}, nil
+}

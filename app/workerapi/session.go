@@ -1,0 +1,69 @@
+package workerapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// sessionRefused are the members of every refused session verb; the status is added when it is known.
+func sessionRefused(c *call) { c.tell("admitted", false) }
+
+func createSession(a *API, c *call) (answer, error) {
+	sessionRefused(c)
+	var in protocol.SessionCreate
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	if err := c.namespace(&in.Namespace); err != nil {
+		return answer{}, err
+	}
+	if in.Queue != "" {
+		if err := c.who.CheckQueues(in.Queue); err != nil {
+			return answer{}, err
+		}
+	}
+	c.tell("worker_id", in.WorkerID)
+	out, err := a.opt.Broker.CreateSession(c.ctx, in)
+	return receipt(out), err
+}
+
+func receipt(out protocol.SessionAnswer) answer {
+	status := out.Status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	return answer{status, out}
+}
+
+func heartbeatSession(a *API, c *call) (answer, error) {
+	return sessionVerb(c, a.opt.Broker.HeartbeatSession)
+}
+
+func releaseSession(a *API, c *call) (answer, error) {
+	return sessionVerb(c, a.opt.Broker.ReleaseSession)
+}
+
+func closeSession(a *API, c *call) (answer, error) { return sessionVerb(c, a.opt.Broker.CloseSession) }
+
+// sessionVerb runs a verb on a session its caller holds. A DELETE without a body says its worker_id in the query.
+func sessionVerb(c *call, verb func(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)) (answer, error) {
+	sessionRefused(c)
+	var in protocol.SessionVerb
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	if err := c.namespace(&in.Namespace); err != nil {
+		return answer{}, err
+	}
+	in.SessionID = c.PathValue("session")
+	if in.WorkerID == "" {
+		in.WorkerID = c.URL.Query().Get("worker_id")
+	}
+	if in.WorkerID == "" {
+		return answer{}, protocol.Invalid("worker_id", "is missing")
+	}
+	out, err := verb(c.ctx, in)
+	return receipt(out), err
+}

@@ -1,0 +1,176 @@
+package workerapi
+
+import (
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// holder is what every call about a leased task carries.
+type holder struct {
+	Owner       string `json:"lease_owner"`
+	Incarnation string `json:"incarnation"`
+	Attempt     int64  `json:"workflow_task_attempt"`
+	AttemptID   string `json:"activity_attempt_id"`
+	AttemptOld  string `json:"attempt_id"` // the name some clients use
+	Epoch       int64  `json:"session_epoch"`
+}
+
+func (h holder) attemptID() string {
+	if h.AttemptID != "" {
+		return h.AttemptID
+	}
+	return h.AttemptOld
+}
+
+// workflowItem begins the outcome of a workflow task; from here on a refusal says which task and attempt it is about.
+func workflowItem(c *call, h holder) protocol.CompleteItem {
+	id := c.PathValue("task")
+	c.tell("task_id", id)
+	c.tell("workflow_task_attempt", h.Attempt)
+	c.tell("recorded", false)
+	c.tell("outcome", "rejected")
+	return protocol.CompleteItem{
+		Namespace: c.ns, Kind: protocol.KindWorkflow, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation, Attempt: h.Attempt,
+	}
+}
+
+// activityItem begins the outcome of an activity attempt.
+func activityItem(c *call, h holder) protocol.CompleteItem {
+	id := c.PathValue("task")
+	c.tell("task_id", id)
+	c.tell("activity_attempt_id", h.attemptID())
+	c.tell("recorded", false)
+	c.tell("outcome", "rejected")
+	return protocol.CompleteItem{
+		Namespace: c.ns, Kind: protocol.KindActivity, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation, AttemptID: h.attemptID(), Epoch: h.Epoch,
+	}
+}
+
+// submit completes one item.
+func (a *API) submit(c *call, item protocol.CompleteItem) (protocol.CompleteAnswer, error) {
+	out, err := a.opt.Broker.Complete(c.ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})
+	if err != nil {
+		return protocol.CompleteAnswer{}, err
+	}
+	return out.Items[0], out.Items[0].Err
+}
+
+type workflowOutcome struct {
+	TaskID    string   `json:"task_id"`
+	Attempt   int64    `json:"workflow_task_attempt"`
+	Outcome   string   `json:"outcome"`
+	Recorded  bool     `json:"recorded"`
+	RunID     string   `json:"run_id,omitempty"`
+	RunStatus string   `json:"run_status,omitempty"`
+	Created   []string `json:"created_task_ids"`
+	Next      *string  `json:"next_task_id"`
+	Reason    *string  `json:"reason"`
+}
+
+func workflowSaid(a protocol.CompleteAnswer) answer {
+	created := a.CreatedTaskIDs
+	if created == nil {
+		created = []string{}
+	}
+	return answer{http.StatusOK, workflowOutcome{
+		TaskID: a.TaskID, Attempt: a.Attempt, Outcome: a.Outcome, Recorded: a.Recorded, RunID: a.RunID, RunStatus: a.RunStatus, Created: created,
+		Next: a.NextTaskID, Reason: a.Reason,
+	}}
+}
+
+func completeWorkflow(a *API, c *call) (answer, error) {
+	var in struct {
+		holder
+		Commands []protocol.Command `json:"commands"`
+	}
+	if err := c.read(&in); err != nil {
+		workflowItem(c, in.holder)
+		return answer{}, err
+	}
+	item := workflowItem(c, in.holder)
+	item.Commands = in.Commands
+	out, err := a.submit(c, item)
+	return workflowSaid(out), err
+}
+
+func failWorkflow(a *API, c *call) (answer, error) {
+	var in failing
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	item := workflowItem(c, in.holder)
+	var err error
+	if item.Failure, err = in.failure(); err != nil {
+		return answer{}, err
+	}
+	out, err := a.submit(c, item)
+	return workflowSaid(out), err
+}
+
+type activityOutcome struct {
+	TaskID    string  `json:"task_id"`
+	AttemptID string  `json:"activity_attempt_id"`
+	Outcome   string  `json:"outcome"`
+	Recorded  bool    `json:"recorded"`
+	RunID     string  `json:"run_id,omitempty"`
+	Next      *string `json:"next_task_id"`
+	Reason    *string `json:"reason"`
+}
+
+func activitySaid(a protocol.CompleteAnswer) answer {
+	return answer{http.StatusOK, activityOutcome{
+		TaskID: a.TaskID, AttemptID: a.AttemptID, Outcome: a.Outcome, Recorded: a.Recorded, RunID: a.RunID, Next: a.NextTaskID, Reason: a.Reason,
+	}}
+}
+
+func completeActivity(a *API, c *call) (answer, error) {
+	var in completing
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	item := activityItem(c, in.holder)
+	var err error
+	if item.Result, err = in.result(); err != nil {
+		return answer{}, err
+	}
+	out, err := a.submit(c, item)
+	return activitySaid(out), err
+}
+
+func failActivity(a *API, c *call) (answer, error) {
+	var in failing
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	item := activityItem(c, in.holder)
+	var err error
+	if item.Failure, err = in.failure(); err != nil {
+		return answer{}, err
+	}
+	out, err := a.submit(c, item)
+	return activitySaid(out), err
+}
+
+func historyPage(a *API, c *call) (answer, error) {
+	var in struct {
+		holder
+		PageToken string `json:"next_history_page_token"`
+		PageSize  int    `json:"page_size"`
+		Older     int    `json:"history_page_size"`
+	}
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	size := max(in.PageSize, in.Older)
+	if size < 0 || size > maxHistoryPage || in.PageSize < 0 {
+		return answer{}, protocol.Invalid("page_size", "must be between 1 and %d", maxHistoryPage)
+	}
+	id := c.PathValue("task")
+	c.tell("task_id", id)
+	c.tell("workflow_task_attempt", in.Attempt)
+	out, err := a.opt.Broker.HistoryPage(c.ctx, protocol.HistoryRequest{
+		Namespace: c.ns, TaskID: id, Owner: in.Owner, Attempt: in.Attempt, PageToken: in.PageToken, PageSize: size,
+	})
+	return answer{http.StatusOK, out}, err
+}

@@ -1,0 +1,35 @@
+package workerapi
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Version is the worker protocol advertised on every answer; requests of 1.0 up to it are taken.
+const Version = "1.20"
+
+const major, minor = 1, 20
+
+// VersionHeader names the protocol version of a request and of its answer.
+const VersionHeader = "X-Durable-Workflow-Protocol-Version"
+
+func checkVersion(said string) error {
+	said = strings.TrimSpace(said)
+	if said == "" {
+		return versionError(protocol.ReasonMissingVersion, nil, "the header %s is missing", VersionHeader)
+	}
+	m, n, ok := strings.Cut(said, ".")
+	have, err := strconv.ParseUint(m, 10, 16)
+	at, minorErr := strconv.ParseUint(n, 10, 16)
+	if !ok || err != nil || minorErr != nil || have != major || at > minor {
+		return versionError(protocol.ReasonUnsupportedVersion, said, "worker protocol %.40q is not supported", said)
+	}
+	return nil
+}
+
+func versionError(r protocol.Reason, said any, format string, args ...any) error {
+	return protocol.Refuse(r, format, args...).With("supported_version", Version).With("requested_version", said).
+		With("remediation", "send "+VersionHeader+": "+Version)
+}

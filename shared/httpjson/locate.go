@@ -1,0 +1,207 @@
+package httpjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+// wrongMember says which member of a sound JSON text does not fit v, like commands.3.activity_type, and why. It decodes member by member, which costs
+// only those who send what is wrong.
+func wrongMember(raw []byte, v any, whole error) error {
+	path, err := locate(raw, reflect.TypeOf(v).Elem())
+	if err == nil { // members fit one by one: say what the whole said
+		err = whole
+	}
+	if path == "" {
+		path = "body"
+	}
+	switch {
+	case errors.Is(err, payload.ErrUnsupportedCodec):
+		return protocol.Refuse(protocol.ReasonUnsupportedCodec, "%s: %v; use %s", path, err, payload.Codec).With("field", path)
+	case errors.Is(err, payload.ErrTooLarge):
+		return protocol.Refuse(protocol.ReasonPayloadTooLarge, "%s: %v", path, err).With("limit", payload.MaxBytes).With("field", path)
+	}
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return protocol.Invalid(path, "%v", err)
+	}
+	return protocol.Invalid(path, "must be %s, not %.60s", noun(wrong.Type), wrong.Value)
+}
+
+// noun is what people call a value of a type.
+func noun(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "an integer of " + strconv.Itoa(t.Bits()) + " bits"
+}
+
+// locate finds the innermost member of raw that does not decode into t.
+func locate(raw json.RawMessage, t reflect.Type) (string, error) {
+	err := json.Unmarshal(raw, reflect.New(t).Interface())
+	if err == nil {
+		return "", nil
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if reflect.PointerTo(t).Implements(unmarshaler) {
+		return "", err
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		var members map[string]json.RawMessage
+		if json.Unmarshal(raw, &members) != nil {
+			return "", err
+		}
+		types := memberTypes(t)
+		for name, m := range members {
+			at, known := types[strings.ToLower(name)]
+			if !known {
+				continue
+			}
+			if path, inner := locate(m, at); inner != nil {
+				return join(name, path), inner
+			}
+		}
+	case reflect.Map:
+		var members map[string]json.RawMessage
+		if json.Unmarshal(raw, &members) != nil {
+			return "", err
+		}
+		for name, m := range members {
+			if path, inner := locate(m, t.Elem()); inner != nil {
+				return join(name, path), inner
+			}
+		}
+	case reflect.Slice:
+		var items []json.RawMessage
+		if json.Unmarshal(raw, &items) != nil {
+			return "", err
+		}
+		for i, m := range items {
+			if path, inner := locate(m, t.Elem()); inner != nil {
+				return join(strconv.Itoa(i), path), inner
+			}
+		}
+	}
+	return "", err
+}
+
+func join(name, path string) string {
+	if path == "" {
+		return name
+	}
+	return name + "." + path
+}
+
+// memberTypes maps the members of an object, in lower case as they are matched, to their types.
+func memberTypes(t reflect.Type) map[string]reflect.Type {
+	types := map[string]reflect.Type{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case !f.IsExported() || name == "-", f.Anonymous && name == "":
+			continue
+		case name == "":
+			name = f.Name
+		}
+		types[strings.ToLower(name)] = f.Type
+	}
+	return types
+}
+
+// withoutNUL refuses strings that hold a NUL character, which a text column cannot. What a failing program printed may hold one by accident and is
+// cleaned instead: refusing it would lose the report.
+func withoutNUL(raw []byte, v any) error {
+	if !bytes.Contains(raw, []byte(`\u0000`)) {
+		return nil
+	}
+	if path := findNUL(reflect.ValueOf(v).Elem(), false); path != "" {
+		return protocol.Invalid(path, "must not contain the NUL character")
+	}
+	return nil
+}
+
+var (
+	failure    = reflect.TypeFor[protocol.Failure]()
+	rawMessage = reflect.TypeFor[json.RawMessage]()
+)
+
+func findNUL(v reflect.Value, clean bool) string {
+	switch v.Kind() {
+	case reflect.String:
+		if !strings.Contains(v.String(), "\x00") {
+			return ""
+		}
+		if clean && v.CanSet() {
+			v.SetString(strings.ReplaceAll(v.String(), "\x00", ""))
+			return ""
+		}
+		return "body"
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			return findNUL(v.Elem(), clean)
+		}
+	case reflect.Slice:
+		if v.Type() == rawMessage || v.Type().Elem().Kind() == reflect.Uint8 {
+			return ""
+		}
+		for i := range v.Len() {
+			if p := findNUL(v.Index(i), clean); p != "" {
+				return place(strconv.Itoa(i), p)
+			}
+		}
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			if p := findNUL(it.Value(), false); p != "" {
+				return place(it.Key().String(), p)
+			}
+			if p := findNUL(it.Key(), false); p != "" {
+				return p
+			}
+		}
+	case reflect.Struct:
+		clean = clean || v.Type() == failure
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if !f.IsExported() {
+				continue
+			}
+			if p := findNUL(v.Field(i), clean); p != "" {
+				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				if f.Anonymous && name == "" {
+					return p
+				}
+				return place(name, p)
+			}
+		}
+	}
+	return ""
+}
+
+// place puts a member's name before the path found below it; "body" stands for the value itself.
+func place(name, path string) string {
+	if path == "body" {
+		return name
+	}
+	return name + "." + path
+}

@@ -1,0 +1,115 @@
+// Package httpjson reads JSON bodies and writes JSON answers over HTTP, with a typed refusal for everything that can be wrong with one.
+package httpjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Limits of request bodies, in bytes: of one verb, and of the routes that carry many in one request.
+const (
+	MaxBody      = 2 << 20
+	MaxBatchBody = 8 << 20
+)
+
+// readTimeout is how long a body may take to arrive.
+const readTimeout = 30 * time.Second
+
+// Read reads r's body into v, which stays as it is when there is none. Unknown members are ignored. The error is a *protocol.Error: a media type other
+// than JSON, more than limit bytes, text that is not UTF-8 or not one JSON value, a member of the wrong type (with its path) or a string with a NUL,
+// which not every database can keep.
+func Read(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
+	raw, err := body(w, r, limit)
+	if err != nil {
+		return err
+	}
+	return Decode(raw, v)
+}
+
+func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+		return nil, nil
+	}
+	if r.ContentLength > limit {
+		w.Header().Set("Connection", "close") // the rest of the body is not waited for
+		return nil, tooLarge(limit)
+	}
+	if r.ContentLength > 0 {
+		if err := media(r); err != nil {
+			return nil, err
+		}
+	}
+	control := http.NewResponseController(w)
+	if control.SetReadDeadline(time.Now().Add(readTimeout)) == nil {
+		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	}
+	var b bytes.Buffer
+	b.Grow(int(min(max(r.ContentLength, 0), 64<<10)) + bytes.MinRead)
+	if _, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return nil, tooLarge(limit)
+		}
+		return nil, protocol.Refuse(protocol.ReasonMalformedJSON, "the body did not arrive whole: %v", err)
+	}
+	if r.ContentLength < 0 && b.Len() > 0 {
+		if err := media(r); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), nil
+}
+
+func tooLarge(limit int64) error {
+	return protocol.Refuse(protocol.ReasonPayloadTooLarge, "the body is larger than %d bytes", limit).With("limit", limit)
+}
+
+// media refuses bodies that do not say they are JSON, in one of the encodings this server reads: none.
+func media(r *http.Request) error {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
+	json := kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
+	switch {
+	case err != nil || !json:
+		return protocol.Refuse(protocol.ReasonUnsupportedMediaType, "the body must be sent with Content-Type: application/json").
+			With("accepted_content_types", []string{"application/json"})
+	case encoding != "" && encoding != "identity":
+		return protocol.Refuse(protocol.ReasonUnsupportedMediaType, "request bodies with Content-Encoding %.40q are not read", encoding).
+			With("accepted_content_types", []string{"application/json"})
+	}
+	return nil
+}
+
+// Decode is Read of a body that is at hand.
+func Decode(raw []byte, v any) error {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil
+	}
+	if !utf8.Valid(raw) {
+		return malformed("the body is not valid UTF-8")
+	}
+	err := json.Unmarshal(raw, v)
+	var syntax *json.SyntaxError
+	switch {
+	case err == nil:
+		return withoutNUL(raw, v)
+	case errors.As(err, &syntax):
+		return malformed(syntax.Error()).With("offset", syntax.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return malformed(err.Error())
+	}
+	return wrongMember(raw, v, err)
+}
+
+func malformed(what string) *protocol.Error {
+	return protocol.Refuse(protocol.ReasonMalformedJSON, "the body is not JSON: %s", what).With("json_error", what)
+}

@@ -1,0 +1,55 @@
+package httpjson
+
+import (
+	"net/http"
+	"path"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Unrouted says with which status a mux would turn a request away, and which methods it would take instead; status 0 means that a route serves it. Paths
+// that a mux would answer with a redirect are unknown here: no client means them.
+func Unrouted(mux *http.ServeMux, r *http.Request) (status int, allow string) {
+	if p := r.URL.EscapedPath(); p != path.Clean(p) {
+		return http.StatusNotFound, ""
+	}
+	h, pattern := mux.Handler(r)
+	if pattern != "" {
+		return 0, ""
+	}
+	probe := probe{header: http.Header{}, status: http.StatusOK}
+	h.ServeHTTP(&probe, r)
+	if probe.status != http.StatusMethodNotAllowed {
+		return http.StatusNotFound, ""
+	}
+	return probe.status, probe.header.Get("Allow")
+}
+
+// NoRoute is the refusal of what Unrouted turned away; it sets the Allow header.
+func NoRoute(w http.ResponseWriter, r *http.Request, status int, allow string) error {
+	if status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", allow)
+		return protocol.Refuse(protocol.ReasonMethodNotAllowed, "%s is not allowed here, only %s", r.Method, allow).With("allow", allow)
+	}
+	return protocol.Refuse(protocol.ReasonNotFound, "there is no route %s %.200s", r.Method, r.URL.Path)
+}
+
+// Hints sets the headers that go with a status: how to authenticate, when to try again.
+func Hints(w http.ResponseWriter, status int) {
+	switch status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "1")
+	}
+}
+
+// probe takes the answer of a mux that has no route.
+type probe struct {
+	header http.Header
+	status int
+}
+
+func (p *probe) Header() http.Header         { return p.header }
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+func (p *probe) WriteHeader(status int)      { p.status = status }
