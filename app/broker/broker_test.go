@@ -1,0 +1,192 @@
+package broker_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// bench is an app without transports: a broker over a real SQLite file, and calls that fail the test when they fail.
+type app struct {
+	*broker.Broker
+	store store.Store
+	t     testing.TB
+}
+
+func open(t testing.TB, path string, o broker.Options) *app {
+	t.Helper()
+	d := dispatch.New(dispatch.Options{})
+	s, err := sqlite.Open(t.Context(), path, sqldb.Options{App: "test", Dispatch: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := broker.New(s, d, o)
+	d.Bind(s, func(l []store.Leased) {
+		for _, one := range l {
+			b.Return(one)
+		}
+	}, func(time.Time) {})
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := d.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		b.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &app{b, s, t}
+}
+
+func newApp(t testing.TB) *app { return open(t, filepath.Join(t.TempDir(), "test.db"), broker.Options{Release: "1"}) }
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (a *app) register(id string, caps ...string) {
+	a.t.Helper()
+	caps = append(caps, broker.CapSessions)
+	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
+		WorkerID: id, TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true, Capabilities: caps,
+	}))
+}
+
+func (a *app) start(id string) protocol.StartAnswer {
+	a.t.Helper()
+	return must[protocol.StartAnswer](a.t)(a.Start(a.t.Context(), protocol.StartRequest{WorkflowID: id, WorkflowType: "wf", Input: []byte(`["x"]`)}))
+}
+
+func (a *app) poll(worker string, kind protocol.TaskKind, wait int64) *protocol.Task {
+	a.t.Helper()
+	p := must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{WorkerID: worker, Kinds: []protocol.TaskKind{kind}, Timeout: &wait}))
+	if len(p.Tasks) == 0 {
+		return nil
+	}
+	return &p.Tasks[0]
+}
+
+func (a *app) decide(t *protocol.Task, commands ...protocol.Command) protocol.CompleteAnswer {
+	a.t.Helper()
+	return a.complete(protocol.CompleteItem{
+		Kind: protocol.KindWorkflow, TaskID: t.Workflow.TaskID, Owner: t.Workflow.LeaseOwner, Attempt: t.Workflow.Attempt, Commands: commands,
+	})
+}
+
+func (a *app) result(t *protocol.Task, v any) protocol.CompleteAnswer {
+	a.t.Helper()
+	p, err := payload.Encode(v)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return a.complete(protocol.CompleteItem{
+		Kind: protocol.KindActivity, TaskID: t.Activity.TaskID, Owner: t.Activity.LeaseOwner, AttemptID: t.Activity.AttemptID, Result: p,
+	})
+}
+
+func (a *app) complete(item protocol.CompleteItem) protocol.CompleteAnswer {
+	a.t.Helper()
+	out := must[protocol.CompleteBatchAnswer](a.t)(a.Complete(a.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{item}}))
+	return out.Items[0]
+}
+
+func greet() protocol.Command {
+	p, _ := payload.EncodeArgs("Ada")
+	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "greet", Arguments: p}
+}
+
+func done() protocol.Command {
+	p, _ := payload.Encode("done")
+	return protocol.Command{Type: protocol.CompleteWorkflow, Result: p}
+}
+
+func TestARunFromStartToResult(t *testing.T) {
+	a := newApp(t)
+	a.register("w")
+	run := a.start("one")
+	wf := a.poll("w", protocol.KindWorkflow, 5)
+	if wf == nil || wf.Workflow.RunID != run.RunID || len(wf.Workflow.Events) != 1 || wf.Workflow.Arguments.Blob == "" {
+		t.Fatalf("first task: %+v", wf)
+	}
+	if c := a.decide(wf, greet()); c.Err != nil || !c.Recorded || c.RunStatus != "waiting" {
+		t.Fatalf("decision: %+v", c)
+	}
+	act := a.poll("w", protocol.KindActivity, 5)
+	var name string
+	if act == nil || payload.DecodeArgs(act.Activity.Arguments, &name) != nil || name != "Ada" {
+		t.Fatalf("activity: %+v", act)
+	}
+	if c := a.result(act, "hello Ada"); c.Err != nil || !c.Recorded {
+		t.Fatalf("result: %+v", c)
+	}
+	if c := a.result(act, "hello Ada"); c.Recorded || c.Reason == nil || *c.Reason != "already_completed" {
+		t.Fatalf("the same result again: %+v", c)
+	}
+	if c := a.result(act, "other"); protocol.ReasonOf(c.Err) != protocol.ReasonStaleAttempt {
+		t.Fatalf("another result: %+v", c)
+	}
+	wf = a.poll("w", protocol.KindWorkflow, 5)
+	if n := len(wf.Workflow.Events); n != 3 {
+		t.Fatalf("second task shows %d events", n)
+	}
+	if c := a.decide(wf, done()); c.Err != nil || c.RunStatus != "completed" {
+		t.Fatalf("decision: %+v", c)
+	}
+	v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))
+	if v.Status != "completed" || string(v.Output) != `"done"` || string(v.Input) != `["x"]` {
+		t.Fatalf("run: %+v", v)
+	}
+}
+
+// Counts: a chain of sequential activities costs at most two commits each, when a worker waits for what comes.
+func TestAStepCostsTwoCommits(t *testing.T) {
+	a := newApp(t)
+	a.register("w")
+	a.start("chain")
+	const steps = 20
+	both := []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}
+	wf := a.poll("w", protocol.KindWorkflow, 5)
+	before := a.store.Stats()
+	task := *wf
+	for range steps {
+		next := &protocol.PollRequest{WorkerID: "w", Kinds: both, Max: 1}
+		out := must[protocol.CompleteBatchAnswer](t)(a.Complete(t.Context(), protocol.CompleteRequest{Next: next, Items: []protocol.CompleteItem{{
+			Kind: protocol.KindWorkflow, TaskID: task.Workflow.TaskID, Owner: "w", Attempt: task.Workflow.Attempt, Commands: []protocol.Command{greet()},
+		}}}))
+		if out.Next == nil || len(out.Next.Tasks) != 1 || out.Next.Tasks[0].Activity == nil {
+			t.Fatalf("after the decision: %+v %+v", out.Items, out.Next)
+		}
+		act := out.Next.Tasks[0].Activity
+		out = must[protocol.CompleteBatchAnswer](t)(a.Complete(t.Context(), protocol.CompleteRequest{Next: next, Items: []protocol.CompleteItem{{
+			Kind: protocol.KindActivity, TaskID: act.TaskID, Owner: "w", AttemptID: act.AttemptID,
+		}}}))
+		if out.Next == nil || len(out.Next.Tasks) != 1 || out.Next.Tasks[0].Workflow == nil {
+			t.Fatalf("after the result: %+v %+v", out.Items, out.Next)
+		}
+		task = out.Next.Tasks[0]
+	}
+	after := a.store.Stats()
+	if commits := after.Commits - before.Commits; commits > 2*steps {
+		t.Errorf("%d activities took %d commits", steps, commits)
+	}
+	if reads := after.Reads - before.Reads; reads > 0 {
+		t.Errorf("%d activities took %d reads beside the batches", steps, reads)
+	}
+	t.Logf("per activity: %.1f statements, %.1f rows", float64(after.Statements-before.Statements)/steps, float64(after.Rows-before.Rows)/steps)
+}

@@ -1,0 +1,136 @@
+// Package cli is the command line: it turns arguments and settings into a running app, worker, or both, or into one call of an app.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/worker"
+)
+
+// Exit codes: 1 something failed, 2 it was asked for wrongly.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is what the caller got wrong: a setting, an argument.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// program is one run of the command line.
+type program struct {
+	register func(*worker.Registry)
+	environ  []string
+	out, err io.Writer
+	set      *settings
+}
+
+// Main runs the command line of this process and returns its exit code. A process that was started as an executor or its minder becomes that and
+// does not return.
+func Main(register func(*worker.Registry)) int {
+	sandbox.Main(func(h sandbox.Handlers) { worker.Isolated(register, h) })
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400) // few long-lived objects, many short-lived: a third more throughput for some memory
+	}
+	ctx, stop := interrupts()
+	defer stop()
+	p := &program{register: register, environ: os.Environ(), out: os.Stdout, err: os.Stderr}
+	return p.run(ctx, os.Args[1:])
+}
+
+// interrupts ends the context at the first SIGINT or SIGTERM, and the process at the second.
+func interrupts() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s, ok := <-c
+		if !ok {
+			return
+		}
+		cancel(fmt.Errorf("%w: %s", errStopped, s))
+		if _, ok := <-c; ok {
+			os.Exit(exitFailed)
+		}
+	}()
+	return ctx, func() { signal.Stop(c); close(c); cancel(nil) }
+}
+
+// errStopped is the cause of a stop that was asked for.
+var errStopped = errors.New("stopped")
+
+func (p *program) run(ctx context.Context, args []string) int {
+	root := p.root()
+	root.SetArgs(args)
+	root.SetOut(p.out)
+	root.SetErr(p.err)
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintln(p.err, "sojourn:", err)
+		return exitUsage
+	}
+	fmt.Fprintln(p.err, "sojourn:", err)
+	return exitFailed
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sojourn",
+		Short: "Durable workflows whose steps can stay with a worker",
+		Long: "Durable workflows whose steps can stay with a worker.\n\n" +
+			"Without a subcommand SOJOURN_CONTAINER_TYPE says what this process is: APP, WORKER or WORKER_AND_APP.",
+		SilenceUsage: true, SilenceErrors: true, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := p.settings(c)
+			if err != nil {
+				return err
+			}
+			return p.serve(c.Context(), s)
+		},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	config.Register(root.Flags(), config.Any)
+	root.AddCommand(
+		p.roleCommand("app", config.App, "Run a control plane: API, worker protocol, socket and dashboard"),
+		p.roleCommand("worker", config.Worker, "Run a worker that takes tasks from an app"),
+		p.devCommand(), p.migrateCommand(), p.configCommand(), p.versionCommand(), p.doctorCommand(), p.tokenCommand(), p.benchCommand(),
+	)
+	return root
+}
+
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown command or argument %q for %q", args[0], c.CommandPath())}
+	}
+	return nil
+}
+
+// roleCommand runs a process of one role.
+func (p *program) roleCommand(name string, role config.Role, short string) *cobra.Command {
+	c := &cobra.Command{Use: name, Short: short, Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
+		s, err := p.settings(c)
+		if err != nil {
+			return err
+		}
+		return p.serve(c.Context(), s)
+	}}
+	config.Register(c.Flags(), role)
+	return c
+}

@@ -1,0 +1,24 @@
+// Package sojourn is the whole platform as a library: Main makes a binary of it with your workflows and activities inside.
+package sojourn
+
+import (
+	_ "embed"
+	"os"
+
+	"github.com/sojourn-run/sojourn/cli"
+	"github.com/sojourn-run/sojourn/shared/release"
+	"github.com/sojourn-run/sojourn/worker"
+)
+
+//go:embed VERSION
+var version string
+
+// Main runs the sojourn command line with the workflows and activities that register offers, and exits. It is all a main function needs:
+//
+//	func main() { sojourn.Main(func(r *worker.Registry) { r.Workflow("research", Research) }) }
+//
+// The same binary is app, worker, both, and the executor of isolated activities; which, its arguments and SOJOURN_CONTAINER_TYPE say.
+func Main(register func(*worker.Registry)) {
+	release.Embedded = version
+	os.Exit(cli.Main(register))
+}
