@@ -124,14 +124,14 @@ func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []part) {
 	d.giveBack(lost)
 }
 
-// A line whose claims find nothing, although each time a backlog was told again, rests between them: tasks that none of its pollers may have are no
-// reason to keep the store busy.
+// A line whose claims find nothing time and again rests between them: tasks that none of its pollers may have are no reason to keep the store busy.
 const (
-	vainClaims = 16 // empty claims in a row before the first rest
+	vainClaims = 16                    // empty claims in a row before the first rest
+	vainApart  = 50 * time.Millisecond // a longer time between two of them ends the row
 	vainRest   = 10 * time.Millisecond
 )
 
-// judge keeps the line from asking in vain again and again.
+// judge keeps the line from asking a store that fails, or in vain, again and again.
 func (d *Dispatch) judge(l *line, found int, err error) {
 	l.err = err
 	switch {
@@ -150,7 +150,13 @@ func (d *Dispatch) judge(l *line, found int, err error) {
 		l.failures, l.vain = 0, 0
 	default:
 		l.failures = 0
-		if l.vain++; l.vain > vainClaims {
+		now := time.Now()
+		if now.Sub(l.vainAt) > vainApart {
+			l.vain = 0
+		}
+		l.vain++
+		l.vainAt = now
+		if l.vain > vainClaims {
 			d.rest(l, vainRest)
 		}
 	}

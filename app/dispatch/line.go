@@ -36,7 +36,8 @@ type line struct {
 	lastClaim   uint64 // number of its latest claim
 	failures    int    // failed claims in a row
 	vain        int    // empty claims in a row
-	err         error  // of the latest claim
+	vainAt      time.Time
+	err         error // of the latest claim
 	pause       *time.Timer
 	used        uint64 // arrival that asked for it last
 }

@@ -60,6 +60,7 @@ func (r *reservation) Deliver(t store.Leased) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r.finish()
+	defer d.settle()
 	if w.left {
 		w.pending--
 		d.giveBack([]store.Leased{t})
@@ -76,6 +77,7 @@ func (r *reservation) Undo() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r.finish()
+	defer d.settle()
 	d.count.Undone++
 	w.release(r.kind, 1)
 	d.kick(w)
@@ -86,5 +88,4 @@ func (r *reservation) finish() {
 		panic("dispatch: a reservation was ended twice")
 	}
 	r.over = true
-	r.waiter.d.settle()
 }

@@ -153,7 +153,7 @@ func (w *Waiter) over() bool {
 	return w.pending == 0 && (len(w.got) > 0 || w.closing || (w.once && !w.asking()))
 }
 
-// asking says that a claim is still to be sent for the waiter in a line that was never asked.
+// asking says that the claim of a line is still to be answered that was never asked for this waiter.
 func (w *Waiter) asking() bool {
 	if w.d.claimer == nil || w.d.closed {
 		return false
@@ -161,10 +161,10 @@ func (w *Waiter) asking() bool {
 	for i := range w.entries {
 		e := &w.entries[i]
 		if !e.tried && !w.class.clear(e.line) {
-			if e.line.pause == nil {
+			if e.line.pause == nil || e.line.err == nil {
 				return true
 			}
-			w.err = e.line.err
+			w.err = e.line.err // the store fails: the claim is not worth waiting for
 		}
 	}
 	return false

@@ -1,0 +1,433 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func bubble(t *testing.T, f func(t *testing.T, d *Dispatch, b *backlog)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d, b := newBacklog()
+		f(t, d, b)
+		closed(t, d)
+		synctest.Wait()
+	})
+}
+
+// rested lets the claims of everybody who entered come back.
+func rested() {
+	time.Sleep(20 * time.Millisecond)
+	synctest.Wait()
+}
+
+func TestLongestWaitingPollerIsHandedTheTask(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		first := waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute)
+		second := waitFor(t.Context(), d.Enter(spec(worker("b"), 1, oneActivity)), time.Minute)
+		rested()
+		x := mustReserve(t, d, activity("x"))
+		y := mustReserve(t, d, activity("y"))
+		if x.Lessee().Worker.ID != "a" || y.Lessee().Worker.ID != "b" {
+			t.Fatalf("x went to %s, y to %s", x.Lessee().Worker.ID, y.Lessee().Worker.ID)
+		}
+		if d.Reserve(activity("z")) != nil {
+			t.Fatal("a third task was handed to one of two pollers with a slot each")
+		}
+		x.Deliver(lease(activity("x"), 0))
+		y.Deliver(lease(activity("y"), 0))
+		wantTasks(t, first, "x")
+		wantTasks(t, second, "y")
+	})
+}
+
+func TestUndonePollerIsBackAtItsOldPlace(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		var answers []<-chan answer
+		for _, id := range []string{"a", "b", "c"} {
+			answers = append(answers, waitFor(t.Context(), d.Enter(spec(worker(id), 1, oneActivity)), time.Minute))
+		}
+		rested()
+		r := []store.Reservation{mustReserve(t, d, activity("x")), mustReserve(t, d, activity("y")), mustReserve(t, d, activity("z"))}
+		r[1].Undo()
+		r[0].Undo()
+		for i, want := range []string{"a", "b"} {
+			again := mustReserve(t, d, activity("again"))
+			if got := again.Lessee().Worker.ID; got != want {
+				t.Fatalf("reservation %d after the undo went to %s, want %s", i, got, want)
+			}
+			again.Deliver(lease(activity(want), 0))
+		}
+		r[2].Deliver(lease(activity("z"), 0))
+		wantTasks(t, answers[0], "a")
+		wantTasks(t, answers[1], "b")
+		wantTasks(t, answers[2], "z")
+	})
+}
+
+func TestOneBatchFillsAPollerWithMixedKindsUpToItsMax(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		w := worker("a")
+		w.WorkflowTypes = []string{"w"}
+		got := waitFor(t.Context(), d.Enter(spec(w, 3, map[protocol.TaskKind]int{protocol.KindActivity: 5, protocol.KindWorkflow: 1})), time.Minute)
+		rested()
+		offers := []store.Offer{activity("1"), workflow("w"), activity("2")}
+		var r []store.Reservation
+		for _, o := range offers {
+			r = append(r, mustReserve(t, d, o))
+			if o.Kind == protocol.KindWorkflow && d.Reserve(workflow("w")) != nil {
+				t.Fatal("a second workflow task was handed to a poller with one workflow slot")
+			}
+		}
+		if d.Reserve(activity("3")) != nil {
+			t.Fatal("a fourth task was handed to a poller that takes three")
+		}
+		r[0].Deliver(lease(offers[0], 0))
+		synctest.Wait()
+		if len(got) != 0 {
+			t.Fatal("the poller was answered before its batch was delivered")
+		}
+		r[1].Undo()
+		if d.Reserve(workflow("w")) != nil {
+			t.Fatal("a poller that was given a task is still in line")
+		}
+		r[2].Deliver(lease(offers[2], 0))
+		wantTasks(t, got, "1", "2")
+	})
+}
+
+func TestSessionTaskIsHandedOnlyToTheProcessThatHoldsIt(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		other, old, holder := worker("b"), worker("a"), worker("a")
+		holder.Incarnation = "a-2"
+		holder.MaxSessions, old.MaxSessions, other.MaxSessions = 1, 1, 1
+		for _, w := range []*engine.Worker{other, old} {
+			waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Second)
+		}
+		rested()
+		o := activity("x")
+		o.Session = held(holder, o.Now)
+		if d.Reserve(o) != nil {
+			t.Fatal("a session's task was handed past its holder")
+		}
+		got := waitFor(t.Context(), d.Enter(spec(holder, 1, oneActivity)), time.Second)
+		rested()
+		first := o
+		first.Session = &engine.Session{Namespace: "default", ID: "s"}
+		if d.Reserve(first) != nil {
+			t.Fatal("the first claim of a session was handed over")
+		}
+		mustReserve(t, d, o).Deliver(lease(o, 0))
+		wantTasks(t, got, "x")
+		time.Sleep(2 * time.Second)
+	})
+}
+
+func TestPollersThatWaitCostNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		w := worker("a")
+		for range 500 {
+			waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Hour)
+		}
+		rested()
+		before := b.sent()
+		time.Sleep(30 * time.Minute)
+		for range 10 { // polls that come and go cost nothing either
+			wantTasks(t, waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute))
+		}
+		if got := b.sent() - before; got != 0 || before > 2 {
+			t.Fatalf("%d claims at the start and %d while waiting, want at most 2 and none", before, got)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestTaskOneWorkerMayNotHaveIsFoundByTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		b.leave(activity("x"))
+		no := waitFor(t.Context(), d.Enter(spec(worker("a", "other"), 1, oneActivity)), time.Minute)
+		rested()
+		wantTasks(t, waitFor(t.Context(), d.Enter(spec(worker("b", "x"), 1, oneActivity)), time.Minute), "x")
+		if len(no) != 0 {
+			t.Fatal("the worker that does not run x was answered")
+		}
+		wantTasks(t, no)
+	})
+}
+
+func TestNewTaskDoesNotOvertakeAnOlderReadyOne(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		b.leave(activity("old"))
+		got := waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute)
+		if d.Reserve(activity("new")) != nil {
+			t.Fatal("handed over while an older task may be ready")
+		}
+		b.leave(activity("new"))
+		wantTasks(t, got, "old")
+		wantTasks(t, waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute), "new")
+	})
+}
+
+func TestOneClaimServesAllWhoWaitInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		w := worker("a")
+		var answers []<-chan answer
+		for range 5 {
+			answers = append(answers, waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute))
+		}
+		rested()
+		before := b.sent()
+		b.leave(activity("1"), activity("2"), activity("3"))
+		rested()
+		wantTasks(t, answers[0], "1")
+		wantTasks(t, answers[1], "2")
+		wantTasks(t, answers[2], "3")
+		b.mu.Lock()
+		claims := slices.Clone(b.claims[before:])
+		b.mu.Unlock()
+		if len(claims) != 2 || len(claims[0].Pollers) != 5 || len(claims[1].Pollers) != 2 {
+			t.Fatalf("claims %v, want one for all five and, as backlog was told while it ran, one for the two left", claims)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestSlotsOfAClaimAreNotReservedAsWell(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		a := worker("a")
+		a.WorkflowTypes = []string{"w"}
+		got := waitFor(t.Context(), d.Enter(spec(a, 1, map[protocol.TaskKind]int{protocol.KindActivity: 1, protocol.KindWorkflow: 1})), time.Minute)
+		rested()
+		b.leave(activity("x"))
+		if d.Reserve(workflow("w")) != nil {
+			t.Fatal("the only slot is asked for by a claim and was reserved")
+		}
+		wantTasks(t, got, "x")
+	})
+}
+
+func TestPollerThatLeftWhileReservedHasItsTaskGivenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gone := errors.New("connection lost")
+		got := waitFor(ctx, d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute)
+		rested()
+		r := mustReserve(t, d, activity("x"))
+		cancel(gone)
+		if a := <-got; !errors.Is(a.err, gone) {
+			t.Fatalf("got %v, want the cause of the context", a)
+		}
+		r.Deliver(lease(activity("x"), 0))
+		synctest.Wait()
+		if got := b.returned(); !slices.Equal(got, []string{"x"}) {
+			t.Fatalf("given back: %v, want x", got)
+		}
+	})
+}
+
+func TestClaimForAPollerThatLeftIsGivenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		b.leave(activity("x"))
+		w := d.Enter(spec(worker("a"), 1, oneActivity))
+		w.Leave()
+		rested()
+		if got := b.returned(); !slices.Equal(got, []string{"x"}) {
+			t.Fatalf("given back: %v, want x", got)
+		}
+		if tasks, err := w.Wait(t.Context(), time.Minute); tasks != nil || err != nil {
+			t.Fatalf("a poller that left got %v, %v", tasks, err)
+		}
+	})
+}
+
+func TestTimeoutWaitsForAClaimThatCountsOnThePoller(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		b.set(nil, 100*time.Millisecond)
+		b.leave(activity("x"))
+		wantTasks(t, waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), 50*time.Millisecond), "x")
+
+		b.set(nil, time.Minute) // but not for one that hangs
+		b.leave(activity("y"))
+		a := <-waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), 50*time.Millisecond)
+		if len(a.tasks) != 0 || a.took != 50*time.Millisecond+2*time.Second {
+			t.Fatalf("got %v after %v", a.tasks, a.took)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := b.returned(); !slices.Equal(got, []string{"y"}) {
+			t.Fatalf("given back: %v, want y", got)
+		}
+	})
+}
+
+func TestPollThatDoesNotWaitStillFindsTheBacklog(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		w := worker("a")
+		w.WorkflowTypes = []string{"w"}
+		s := spec(w, 1, map[protocol.TaskKind]int{protocol.KindActivity: 1, protocol.KindWorkflow: 1})
+		b.leave(activity("x"))
+		wantTasks(t, waitFor(t.Context(), d.Enter(s), 0), "x")
+		wantTasks(t, waitFor(t.Context(), d.Enter(s), 0))
+		before := b.sent()
+		a := <-waitFor(t.Context(), d.Enter(s), 0)
+		if len(a.tasks) != 0 || a.took != 0 || b.sent() != before {
+			t.Fatalf("a poll of empty queues took %v, %d claims and gave %v", a.took, b.sent()-before, a.tasks)
+		}
+		unavailable := waitFor(t.Context(), d.Enter(s), time.Second)
+		b.set(store.ErrUnavailable, time.Millisecond)
+		b.leave(activity("y"))
+		rested()
+		if a := <-waitFor(t.Context(), d.Enter(s), 0); !errors.Is(a.err, store.ErrUnavailable) {
+			t.Fatalf("got %v, want that the store is unavailable", a)
+		}
+		if a := <-unavailable; !errors.Is(a.err, store.ErrUnavailable) {
+			t.Fatalf("got %v, want that the store is unavailable", a)
+		}
+	})
+}
+
+func TestFailedClaimsAreRepeatedWithBackOffWhileSomebodyWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		b.set(store.ErrUnavailable, time.Millisecond)
+		got := waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), 10*time.Minute)
+		time.Sleep(time.Minute)
+		if n := b.sent(); n < 12 || n > 36 {
+			t.Fatalf("%d claims in a minute of a broken store", n)
+		}
+		b.set(nil, time.Millisecond)
+		b.leave(activity("x"))
+		wantTasks(t, got, "x")
+		b.set(store.ErrUnavailable, time.Millisecond)
+		b.leave(activity("y"))
+		before := b.sent()
+		time.Sleep(time.Hour)
+		if n := b.sent() - before; n != 0 {
+			t.Fatalf("%d claims although nobody waits", n)
+		}
+	})
+}
+
+func TestCollectTakesWhatTheBatchDeliveredAndNeverWaitsForMore(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		w := worker("a")
+		waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), 0)
+		rested()
+		next := d.Enter(spec(w, 2, map[protocol.TaskKind]int{protocol.KindActivity: 2}))
+		mustReserve(t, d, activity("x")).Deliver(lease(activity("x"), 0))
+		if got := names(next.Collect(t.Context())); !slices.Equal(got, []string{"x"}) {
+			t.Fatalf("got %v, want x", got)
+		}
+		start := time.Now()
+		if got := d.Enter(spec(w, 1, oneActivity)).Collect(t.Context()); got != nil || time.Since(start) != 0 {
+			t.Fatalf("got %v after %v, want nothing at once", got, time.Since(start))
+		}
+		if d.Reserve(activity("y")) != nil {
+			t.Fatal("a collected poller is still in line")
+		}
+		b.leave(activity("z"))
+		if got := names(d.Enter(spec(w, 1, oneActivity)).Collect(t.Context())); !slices.Equal(got, []string{"z"}) {
+			t.Fatalf("got %v, want z from the backlog", got)
+		}
+	})
+}
+
+func TestDrainAndDropAnswerWhoWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		old, fresh, other := worker("a"), worker("a"), worker("b")
+		fresh.Incarnation = "a-2"
+		var answers []<-chan answer
+		for _, w := range []*engine.Worker{old, fresh, other} {
+			answers = append(answers, waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute))
+		}
+		rested()
+		stale := errors.New("superseded")
+		d.Drop(fresh.Key(), fresh.Incarnation, stale)
+		if a := <-answers[0]; !errors.Is(a.err, stale) {
+			t.Fatalf("the superseded process got %v", a)
+		}
+		r := mustReserve(t, d, activity("x"))
+		d.Drain()
+		if a := <-answers[2]; !errors.Is(a.err, ErrDraining) {
+			t.Fatalf("got %v, want draining", a)
+		}
+		r.Deliver(lease(activity("x"), 0))
+		wantTasks(t, answers[1], "x")
+		if a := <-waitFor(t.Context(), d.Enter(spec(other, 1, oneActivity)), time.Minute); !errors.Is(a.err, ErrDraining) || a.took != 0 {
+			t.Fatalf("got %v, want draining at once", a)
+		}
+	})
+}
+
+func TestCloseWaitsForOpenReservations(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		ctx, cancel := context.WithCancel(t.Context())
+		got := waitFor(ctx, d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute)
+		rested()
+		r := mustReserve(t, d, activity("x"))
+		cancel()
+		<-got
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := d.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("closed with %v while a reservation was open", err)
+		}
+		r.Deliver(lease(activity("x"), 0))
+		closed(t, d)
+		if got := b.returned(); !slices.Equal(got, []string{"x"}) {
+			t.Fatalf("given back: %v, want x", got)
+		}
+	})
+}
+
+func TestRecheckFindsWhatAWorkerMayHaveNow(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		w := worker("a")
+		got := waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute)
+		rested()
+		b.mu.Lock()
+		b.ready = append(b.ready, activity("x")) // nobody was told
+		b.mu.Unlock()
+		d.Recheck(w.Key())
+		wantTasks(t, got, "x")
+	})
+}
+
+func TestBacklogNobodyMayHaveKeepsTheStoreAtRest(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		none := waitFor(t.Context(), d.Enter(spec(worker("a", "other"), 1, oneActivity)), time.Minute)
+		for range 1000 {
+			b.leave(activity("x"))
+			time.Sleep(time.Millisecond)
+		}
+		if n := b.sent(); n > 150 {
+			t.Fatalf("%d claims in vain within a second", n)
+		}
+		b.leave(activity("other"))
+		wantTasks(t, none, "other")
+	})
+}
+
+func TestDueBeforeBindIsToldAtBind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(Options{})
+		early := time.Now().Add(time.Hour)
+		d.Due(early.Add(time.Minute))
+		d.Due(early)
+		d.Due(time.Time{})
+		var told []time.Time
+		d.Bind(&backlog{d: d}, nil, func(at time.Time) { told = append(told, at) })
+		d.Due(early.Add(time.Second))
+		if want := []time.Time{early, early.Add(time.Second)}; !slices.Equal(told, want) {
+			t.Fatalf("told %v, want %v", told, want)
+		}
+		closed(t, d)
+	})
+}

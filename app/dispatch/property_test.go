@@ -1,0 +1,261 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// world drives a Dispatch with random polls, offers, failures and time, and keeps its own books: every task is in exactly one place.
+type world struct {
+	*rapid.T
+	d       *Dispatch
+	b       *backlog
+	workers []*engine.Worker
+	next    int
+	made    map[time.Time]store.Offer // by the time of the offer, which is its name
+	open    []promise
+	polls   []*poll
+	took    map[time.Time]int // task → how often a poller was given it
+}
+
+type promise struct {
+	r store.Reservation
+	o store.Offer
+}
+
+type poll struct {
+	spec   Spec
+	cancel context.CancelFunc
+	done   chan []store.Leased
+}
+
+// TestTasksAreNeitherLostNorDoubled is the property that matters: whatever happens, each task reaches one poller once, nobody gets more than it has
+// slots for, the longest wait is served first and no older task that the poller could have had is overtaken.
+func TestTasksAreNeitherLostNorDoubled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// A bubble has no deadline to tell, so rapid must not see that this is a *testing.T.
+		rapid.Check(struct{ *testing.T }{t}, func(r *rapid.T) {
+			d, b := newBacklog()
+			plain, picky, able := worker("plain", "t0", "t1"), worker("picky", "t0"), worker("able", "t0", "t1")
+			able.Capabilities = []string{"gpu"}
+			w := &world{T: r, d: d, b: b, workers: []*engine.Worker{plain, picky, able}, made: map[time.Time]store.Offer{}, took: map[time.Time]int{}}
+			w.Repeat(map[string]func(*rapid.T){
+				"":       func(*rapid.T) { w.settle() },
+				"poll":   func(*rapid.T) { w.poll() },
+				"batch":  func(*rapid.T) { w.batch() },
+				"commit": func(*rapid.T) { w.commit() },
+				"others": func(*rapid.T) { w.others() },
+				"leave":  func(*rapid.T) { w.leave() },
+				"break":  func(*rapid.T) { w.breakdown() },
+				"time":   func(*rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(r, "us")) * time.Microsecond) },
+			})
+			w.finish()
+		})
+	})
+}
+
+func (w *world) offer() store.Offer {
+	w.next++
+	o := store.Offer{Namespace: "default", Now: time.Unix(0, int64(w.next)), Kind: rapid.SampledFrom(kindNames[:2]).Draw(w.T, "kind")}
+	o.Queue = rapid.SampledFrom([]string{"q", "p"}).Draw(w.T, "queue")
+	o.Type = rapid.SampledFrom([]string{"t0", "t1"}).Draw(w.T, "type")
+	if rapid.IntRange(0, 4).Draw(w.T, "needs") == 0 {
+		o.Requirements = []string{"gpu"}
+	}
+	w.made[o.Now] = o
+	return o
+}
+
+func (w *world) poll() {
+	s := Spec{
+		Namespace: "default", Queues: []string{"q", "p"}[:rapid.IntRange(1, 2).Draw(w.T, "queues")], Kinds: kindNames[:],
+		Free: map[protocol.TaskKind]int{
+			protocol.KindActivity: rapid.IntRange(0, 3).Draw(w.T, "activity slots"),
+			protocol.KindWorkflow: rapid.IntRange(0, 2).Draw(w.T, "workflow slots"),
+		},
+		Max:    rapid.IntRange(1, 4).Draw(w.T, "max"),
+		Lessee: engine.Lessee{Worker: rapid.SampledFrom(w.workers).Draw(w.T, "worker")},
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &poll{spec: s, cancel: cancel, done: make(chan []store.Leased, 1)}
+	w.polls = append(w.polls, p)
+	waiter := w.d.Enter(s)
+	hold := time.Duration(rapid.IntRange(-1, 20).Draw(w.T, "hold")) * time.Millisecond
+	go func() {
+		if hold < 0 {
+			p.done <- waiter.Collect(ctx)
+			return
+		}
+		tasks, _ := waiter.Wait(ctx, hold)
+		p.done <- tasks
+	}()
+}
+
+// batch reserves pollers for new tasks; what nobody takes is written as ready. The outcome is known at a later commit.
+func (w *world) batch() {
+	for range rapid.IntRange(1, 5).Draw(w.T, "tasks") {
+		o := w.offer()
+		first := w.longest(o)
+		r := w.d.Reserve(o)
+		if r == nil {
+			if first != nil && first.class.clear(w.d.lines[keyOf(o)]) {
+				w.Fatalf("task %d was not handed to the poller that waits for it", o.Now.UnixNano())
+			}
+			w.open = append(w.open, promise{o: o})
+			continue
+		}
+		got := r.(*reservation).waiter //nolint:forcetypeassert // it is ours
+		if got != first {
+			w.Fatalf("task %d was handed to arrival %d, the longest wait is arrival %d", o.Now.UnixNano(), got.place, first.place)
+		}
+		w.b.mu.Lock()
+		for _, old := range w.b.ready {
+			if fits(old, store.ClaimRequest{Namespace: "default", Queue: o.Queue, Kind: o.Kind}, got.spec.Lessee) {
+				w.Fatalf("task %d was handed over past %d", o.Now.UnixNano(), old.Now.UnixNano())
+			}
+		}
+		w.b.mu.Unlock()
+		w.open = append(w.open, promise{r: r, o: o})
+	}
+}
+
+func keyOf(o store.Offer) lineKey { return lineKey{o.Namespace, o.Queue, kindOf(o.Kind)} }
+
+// longest finds by brute force who should get the task, were there no backlog.
+func (w *world) longest(o store.Offer) *Waiter {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	var first *Waiter
+	for c := range w.d.waiters {
+		asks := slices.Contains(c.spec.Queues, o.Queue) && slices.Contains(c.spec.Kinds, o.Kind)
+		if asks && c.room(kindOf(o.Kind)) > 0 && engine.Admit(want(o), c.spec.Lessee, o.Now).OK && (first == nil || c.place < first.place) {
+			first = c
+		}
+	}
+	return first
+}
+
+func (w *world) commit() {
+	fail := rapid.IntRange(0, 3).Draw(w.T, "fails") == 0
+	for _, p := range w.open {
+		switch {
+		case fail && p.r != nil:
+			p.r.Undo()
+			w.b.leave(p.o) // the change is tried again and finds nobody
+		case p.r != nil:
+			p.r.Deliver(lease(p.o, 0))
+		default:
+			w.b.leave(p.o)
+		}
+	}
+	w.open = nil
+}
+
+// others is another app writing a ready task, or a session's end routing it anew.
+func (w *world) others() { w.b.leave(w.offer()) }
+
+func (w *world) leave() {
+	if len(w.polls) > 0 {
+		rapid.SampledFrom(w.polls).Draw(w.T, "who").cancel()
+	}
+}
+
+func (w *world) breakdown() {
+	var fail error
+	if rapid.Bool().Draw(w.T, "broken") {
+		fail = store.ErrUnavailable
+	}
+	w.b.set(fail, time.Duration(rapid.IntRange(0, 5000).Draw(w.T, "took"))*time.Microsecond)
+}
+
+// settle checks the answers there are and puts tasks that were given back into the store again.
+func (w *world) settle() {
+	synctest.Wait()
+	w.polls = slices.DeleteFunc(w.polls, func(p *poll) bool {
+		select {
+		case tasks := <-p.done:
+			w.check(p.spec, tasks)
+			p.cancel()
+			return true
+		default:
+			return false
+		}
+	})
+	w.b.mu.Lock()
+	back := w.b.back
+	w.b.back = nil
+	w.b.mu.Unlock()
+	for _, t := range back {
+		w.b.leave(w.made[t.Head.ProgressAt.Time])
+	}
+}
+
+func (w *world) check(s Spec, tasks []store.Leased) {
+	count := map[protocol.TaskKind]int{}
+	for _, t := range tasks {
+		w.took[t.Head.ProgressAt.Time]++
+		count[t.Kind]++
+		if o := w.made[t.Head.ProgressAt.Time]; !slices.Contains(s.Queues, o.Queue) || !engine.Admit(want(o), s.Lessee, o.Now).OK {
+			w.Fatalf("worker %s was given task %+v", s.Lessee.Worker.ID, o)
+		}
+	}
+	for k, n := range count {
+		if n > s.Free[k] {
+			w.Fatalf("%d tasks of kind %s for %d slots", n, k, s.Free[k])
+		}
+	}
+	if len(tasks) > s.Max {
+		w.Fatalf("%d tasks for a poller that takes %d", len(tasks), s.Max)
+	}
+}
+
+// finish lets every worker take all that is left, and counts.
+func (w *world) finish() {
+	w.commit()
+	w.b.set(nil, time.Millisecond)
+	for _, p := range w.polls {
+		p.cancel()
+	}
+	time.Sleep(time.Minute) // long rests after failures are over, and claims that hung have come back
+	w.settle()
+	w.settle()
+	for _, worker := range w.workers {
+		for {
+			s := Spec{Namespace: "default", Queues: []string{"q", "p"}, Kinds: kindNames[:2], Max: 9, Lessee: engine.Lessee{Worker: worker}}
+			s.Free = map[protocol.TaskKind]int{protocol.KindActivity: 9, protocol.KindWorkflow: 9}
+			tasks, err := w.d.Enter(s).Wait(context.Background(), 0)
+			if err != nil {
+				w.Fatalf("the last poll of %s: %v", worker.ID, err)
+			}
+			if len(tasks) == 0 {
+				break
+			}
+			w.check(s, tasks)
+		}
+	}
+	if err := w.d.Close(context.Background()); err != nil {
+		w.Fatalf("close: %v", err)
+	}
+	for id := range w.made {
+		if n := w.took[id]; n != 1 {
+			w.Fatalf("task %d reached %d pollers", id.UnixNano(), n)
+		}
+	}
+	if c := w.d.Counts(); c.Waiting != 0 || w.d.busy != 0 {
+		w.Fatalf("%d pollers and %d open outcomes are left", c.Waiting, w.d.busy)
+	}
+	for k, l := range w.d.lines {
+		if l.size != 0 || l.first != nil || l.last != nil {
+			w.Fatalf("line %v is not empty", k)
+		}
+	}
+}
