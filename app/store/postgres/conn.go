@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+)
+
+// errLost says that the connection is gone, with what was under way on it.
+var errLost = errors.New("connection lost")
+
+// conn is the committer's connection. What is sent together goes out in one round trip.
+type conn struct {
+	cfg *pgx.ConnConfig
+	c   *pgx.Conn
+}
+
+// connectTimeout bounds one attempt to connect.
+const connectTimeout = 5 * time.Second
+
+func (c *conn) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	raw, err := pgx.ConnectConfig(ctx, c.cfg)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	c.c = raw
+	return nil
+}
+
+// Send runs the calls as one pipeline.
+func (c *conn) Send(ctx context.Context, calls []*sqldb.Call) error {
+	if c.c.IsClosed() {
+		return errLost
+	}
+	batch := &pgx.Batch{}
+	for _, call := range calls {
+		batch.Queue(call.Stmt.SQL, call.Args...)
+	}
+	results := c.c.SendBatch(ctx, batch)
+	err := receive(results, calls)
+	if e := results.Close(); err == nil && e != nil {
+		err = e
+	}
+	if err != nil && c.c.IsClosed() {
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
+	return err
+}
+
+func receive(results pgx.BatchResults, calls []*sqldb.Call) error {
+	for _, call := range calls {
+		if call.Row == nil {
+			tag, err := results.Exec()
+			if err != nil {
+				return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
+			}
+			if !call.Stmt.Control {
+				call.Affected = tag.RowsAffected()
+			} else if tag.String() == "ROLLBACK" { // COMMIT of a transaction that had failed
+				return fmt.Errorf("%s: rolled back", call.Stmt.SQL)
+			}
+			continue
+		}
+		rows, err := results.Query()
+		if err != nil {
+			return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
+		}
+		for rows.Next() {
+			v, err := rows.Values()
+			if err == nil {
+				err = call.Row(v)
+			}
+			if err != nil {
+				rows.Close()
+				return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
+		}
+		if tag := rows.CommandTag(); !tag.Select() {
+			call.Affected = tag.RowsAffected()
+		}
+	}
+	return nil
+}
+
+// Reset rolls back, and connects again when the connection is gone.
+func (c *conn) Reset(ctx context.Context) error {
+	if !c.c.IsClosed() {
+		if c.c.PgConn().TxStatus() == 'I' {
+			return nil
+		}
+		if _, err := c.c.Exec(ctx, "ROLLBACK"); err == nil {
+			return nil
+		}
+		_ = c.c.Close(ctx)
+	}
+	return c.connect(ctx)
+}
+
+func (c *conn) Close(ctx context.Context) error { return c.c.Close(ctx) }
+
+// head is enough of a statement to know it by.
+func head(sql string) string {
+	if len(sql) > 60 {
+		return sql[:60] + "…"
+	}
+	return sql
+}
