@@ -79,7 +79,8 @@ async function answer(req, url) {
     return { status: path[2] === "signal" ? 202 : 200, body: { outcome: "recorded", ...(await body(req)) } };
   }
   if (is("workers")) return { status: 200, body: { namespace: "default", workers: flags.empty ? [] : data.workers(born) } };
-  const sessions = flags.empty ? [] : data.sessions(born);
+  const renewed = new Date(Date.now() + 21_000).toISOString();
+  const sessions = flags.empty ? [] : data.sessions(born).map((s) => (s.status === "active" ? { ...s, lease_expires_at: renewed } : s));
   if (is("worker-sessions")) {
     const fits = sessions.filter((s) => !q.get("status") || s.status === q.get("status"));
     return { status: 200, body: { namespace: "default", metrics: { total: sessions.length, active: 1, closed: 1, orphaned: 1 }, sessions: fits.map(({ timeline, ...s }) => s), next_page_token: null } };

@@ -6,7 +6,6 @@ import { createRoot } from "react-dom/client";
 import { ApiError } from "./api/client";
 import { router } from "./router";
 import { Gate } from "./shell/Gate";
-import { TipProvider } from "./ui/Tip";
 
 const client = new QueryClient({
   defaultOptions: {
@@ -22,11 +21,9 @@ const client = new QueryClient({
 createRoot(document.getElementById("root")!).render(
   <StrictMode>
     <QueryClientProvider client={client}>
-      <TipProvider delay={120} closeDelay={0}>
-        <Gate>
-          <RouterProvider router={router} />
-        </Gate>
-      </TipProvider>
+      <Gate>
+        <RouterProvider router={router} />
+      </Gate>
     </QueryClientProvider>
   </StrictMode>,
 );

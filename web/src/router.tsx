@@ -1,8 +1,6 @@
-import { createRootRoute, createRoute, createRouter } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
 import { QueuesPage } from "./queues/QueuesPage";
-import { RunPage } from "./run/RunPage";
 import { RunsPage } from "./runs/RunsPage";
-import { SessionPage } from "./sessions/SessionPage";
 import { SessionsPage } from "./sessions/SessionsPage";
 import { NotFound, Shell } from "./shell/Shell";
 import { WorkersPage } from "./workers/WorkersPage";
@@ -21,18 +19,22 @@ const only =
     return out;
   };
 
+// The pages that draw timelines come in parts of their own, so that the list of runs is there first.
+const runPage = lazyRouteComponent(() => import("./run/RunPage"), "RunPage");
+const sessionPage = lazyRouteComponent(() => import("./sessions/SessionPage"), "SessionPage");
+
 const root = createRootRoute({ component: Shell, notFoundComponent: NotFound });
 
 const routes = root.addChildren([
   createRoute({ getParentRoute: () => root, path: "/", component: RunsPage, validateSearch: only("status", "type", "q", "after") }),
-  createRoute({ getParentRoute: () => root, path: "/runs/$runId", component: RunPage }),
+  createRoute({ getParentRoute: () => root, path: "/runs/$runId", component: runPage }),
   createRoute({ getParentRoute: () => root, path: "/workers", component: WorkersPage }),
   createRoute({ getParentRoute: () => root, path: "/sessions", component: SessionsPage, validateSearch: only("status", "after") }),
-  createRoute({ getParentRoute: () => root, path: "/sessions/$sessionId", component: SessionPage }),
+  createRoute({ getParentRoute: () => root, path: "/sessions/$sessionId", component: sessionPage }),
   createRoute({ getParentRoute: () => root, path: "/queues", component: QueuesPage }),
 ]);
 
-export const router = createRouter({ routeTree: routes, scrollRestoration: true, defaultPreload: false });
+export const router = createRouter({ routeTree: routes, scrollRestoration: true, defaultPreload: "intent" });
 
 declare module "@tanstack/react-router" {
   interface Register {

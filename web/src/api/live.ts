@@ -40,17 +40,18 @@ export class Gatherer {
 
   take(hint: Hint): void {
     if (!hint || typeof hint.id !== "string") return;
-    for (const key of staleKeys(hint)) this.stale.set(JSON.stringify(key), key);
-    if (hint.kind === "run" && hint.last_seq !== undefined) {
-      const seen = this.client.getQueryData<History>(keys.history(hint.id))?.events.at(-1)?.sequence ?? 0;
-      if (hint.last_seq <= seen) {
-        // Something moved that leaves no event, like a lease: the view is stale, the history is not.
-        this.stale.delete(JSON.stringify(keys.run(hint.id)));
-        const view = [...keys.run(hint.id), "view"];
-        this.stale.set(JSON.stringify(view), view);
-      }
+    for (const key of staleKeys(hint)) {
+      // When the history is known that far, what moved leaves no event, like a lease: the view is stale, the history is not.
+      const exact = key[0] === "run" && this.known(hint) ? [...key, "view"] : key;
+      this.stale.set(JSON.stringify(exact), exact);
     }
     this.timer ??= setTimeout(() => this.flush(), this.wait);
+  }
+
+  private known(hint: Hint): boolean {
+    if (hint.last_seq === undefined) return false;
+    const last = this.client.getQueryData<History>(keys.history(hint.id))?.events.at(-1)?.sequence ?? 0;
+    return hint.last_seq <= last;
   }
 
   flush(): void {

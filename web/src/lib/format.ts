@@ -29,6 +29,25 @@ export function preview(value: Json | undefined, most = 80): string {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
+/** Prints a value with what fits on a line on one line. */
+export function print(value: Json, width = 72, indent = ""): string {
+  const flat = oneLine(value);
+  if (flat.length + indent.length <= width || value === null || typeof value !== "object") return flat;
+  const deeper = `${indent}  `;
+  const [open, close] = Array.isArray(value) ? "[]" : "{}";
+  const parts = Array.isArray(value)
+    ? value.map((v) => deeper + print(v, width, deeper))
+    : Object.entries(value).map(([k, v]) => `${deeper}${JSON.stringify(k)}: ${print(v, width, deeper)}`);
+  return `${open}\n${parts.join(",\n")}\n${indent}${close}`;
+}
+
+function oneLine(value: Json): string {
+  if (Array.isArray(value)) return `[${value.map(oneLine).join(", ")}]`;
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  const parts = Object.entries(value).map(([k, v]) => `${JSON.stringify(k)}: ${oneLine(v)}`);
+  return parts.length === 0 ? "{}" : `{ ${parts.join(", ")} }`;
+}
+
 export interface Piece {
   kind: "key" | "string" | "number" | "word" | "plain";
   text: string;

@@ -101,7 +101,7 @@ function Header({ run }: { run: RunView }) {
           <Actions run={run} />
         </div>
       </div>
-      <dl className="card mt-4 grid grid-cols-2 gap-x-6 gap-y-4 p-4 md:grid-cols-4 xl:grid-cols-[repeat(2,minmax(0,1.6fr))_repeat(4,minmax(0,1fr))]">
+      <dl className="card mt-4 grid grid-cols-2 gap-x-6 gap-y-4 p-4 md:grid-cols-4 xl:grid-cols-8">
         <Fact name="Workflow id" wide>
           <Id id={run.workflow_id} what="workflow id" />
         </Fact>

@@ -5,7 +5,7 @@ import { useNow } from "../lib/clock";
 import { shorten } from "../lib/format";
 import { useZone } from "../lib/prefs";
 import { words } from "../lib/status";
-import { clockTime, duration, parseTime } from "../lib/time";
+import { clockTime, duration, parseTime, tickLabel } from "../lib/time";
 import { Icon, type IconName } from "../ui/Icon";
 import { Section } from "../ui/Page";
 import { Tip } from "../ui/Tip";
@@ -30,6 +30,7 @@ export function TimelineView({ timeline, picked, onPick }: Props) {
   const folding = fold && foldable;
   const [width, track] = useWidth();
   const scale = useMemo(() => makeScale(timeline, now, folding, Math.max(2, width / 84)), [timeline, now, folding, width]);
+  const repeated = useMemo(() => repeatedTitles(timeline), [timeline]);
   const scroller = useRef<HTMLDivElement>(null);
   const rows = useVirtualizer({ count: timeline.lanes.length, getScrollElement: () => scroller.current, estimateSize: () => laneHeight, overscan: 12 });
 
@@ -50,29 +51,29 @@ export function TimelineView({ timeline, picked, onPick }: Props) {
       }
     >
       <div className="card overflow-hidden" data-timeline>
-        <div className={`${columns} border-b border-line`}>
-          <div />
-          <div ref={track} className="relative mr-3 h-7 overflow-hidden text-[11px] text-faint sm:mr-0">
-            {scale.ticks.map((t) => (
-              <span key={t.x} className="absolute top-1.5 pl-1 whitespace-nowrap" style={{ left: `${t.x * 100}%` }}>
-                {t.label}
-              </span>
-            ))}
-            {scale.regions.filter((r) => r.folded).map((r) => (
-              <span key={r.from} className="absolute top-1.5 truncate text-center text-soft" style={box(r.x0, r.x1)} title={`${foldedLabel(r)} folded`}>
-                ⋯ {foldedLabel(r)} ⋯
-              </span>
-            ))}
+        <div ref={scroller} className="relative max-h-[32rem] overflow-y-auto">
+          <div className={`${columns} sticky top-0 z-10 border-b border-line bg-card`}>
+            <div />
+            <div ref={track} className="relative mr-3 h-7 overflow-hidden text-[11px] text-faint sm:mr-0">
+              {scale.ticks.map((t) => (
+                <span key={t.x} className="absolute top-1.5 pl-1 whitespace-nowrap" style={{ left: `${t.x * 100}%` }}>
+                  {t.label}
+                </span>
+              ))}
+              {scale.regions.filter((r) => r.folded).map((r) => (
+                <span key={r.from} className="absolute top-1.5 truncate text-center text-soft" style={box(r.x0, r.x1)} title={`${foldedLabel(r)} folded`}>
+                  ⋯ {foldedLabel(r)} ⋯
+                </span>
+              ))}
+            </div>
           </div>
-        </div>
-        <div ref={scroller} className="relative max-h-[30rem] overflow-y-auto">
           <div className="relative" style={{ height: rows.getTotalSize() }} role="list" aria-label="Steps of the run">
             <Backdrop scale={scale} />
             {rows.getVirtualItems().map((v) => {
               const lane = timeline.lanes[v.index]!;
               return (
                 <div key={lane.id} role="listitem" className="absolute inset-x-0" style={{ height: v.size, transform: `translateY(${v.start}px)` }}>
-                  <Row lane={lane} scale={scale} now={now} picked={picked === lane.id} onPick={() => onPick(picked === lane.id ? null : lane.id)} />
+                  <Row lane={lane} scale={scale} now={now} repeated={repeated.has(lane.title)} picked={picked === lane.id} onPick={() => onPick(picked === lane.id ? null : lane.id)} />
                 </div>
               );
             })}
@@ -82,6 +83,11 @@ export function TimelineView({ timeline, picked, onPick }: Props) {
       </div>
     </Section>
   );
+}
+
+function repeatedTitles(t: Timeline): Set<string> {
+  const seen = new Set<string>();
+  return new Set(t.lanes.map((l) => l.title).filter((title) => seen.has(title) || !seen.add(title)));
 }
 
 const box = (x0: number, x1: number) => ({ left: `${x0 * 100}%`, width: `${Math.max(0, x1 - x0) * 100}%` });
@@ -118,7 +124,16 @@ function Backdrop({ scale }: { scale: Scale }) {
 
 const icons: Record<Lane["kind"], IconName> = { run: "play", session: "anchor", activity: "bolt", timer: "hourglass", wait: "signal" };
 
-function Row({ lane, scale, now, picked, onPick }: { lane: Lane; scale: Scale; now: number; picked: boolean; onPick: () => void }) {
+interface RowProps {
+  lane: Lane;
+  scale: Scale;
+  now: number;
+  repeated: boolean; // other lanes have the same title
+  picked: boolean;
+  onPick: () => void;
+}
+
+function Row({ lane, scale, now, repeated, picked, onPick }: RowProps) {
   const to = lane.to ?? now;
   const stay = lane.kind === "session";
   return (
@@ -141,6 +156,7 @@ function Row({ lane, scale, now, picked, onPick }: { lane: Lane; scale: Scale; n
             <Icon name={icons[lane.kind]} size={14} />
           </span>
           <span className={`truncate ${lane.kind === "run" || stay ? "font-medium" : ""} ${stay ? "font-mono text-[12.5px]" : ""}`}>{titleOf(lane)}</span>
+          {repeated && lane.kind === "activity" && <span className="shrink-0 text-xs text-faint">{lane.sequence}</span>}
           {lane.attempts > 1 && (
             <span className="shrink-0 rounded bg-warn-soft px-1 text-[11px] text-warn" title={`${lane.attempts} attempts`}>
               ×{lane.attempts}
@@ -174,7 +190,7 @@ function Row({ lane, scale, now, picked, onPick }: { lane: Lane; scale: Scale; n
 
 function titleOf(l: Lane): string {
   if (l.kind === "session") return shorten(l.title, 20);
-  if (l.kind === "timer") return l.detail ? `timer ${duration(Number(l.detail))}` : "timer";
+  if (l.kind === "timer") return l.detail ? `timer ${tickLabel(Number(l.detail), Number(l.detail))}` : "timer";
   if (l.kind === "wait") return `signal ${l.title}`;
   return l.title;
 }

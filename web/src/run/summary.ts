@@ -1,7 +1,7 @@
 import type { HistoryEvent, Json } from "../api/types";
 import { preview } from "../lib/format";
 import type { Tone } from "../lib/status";
-import { duration, parseTime } from "../lib/time";
+import { duration, parseTime, tickLabel } from "../lib/time";
 
 const blobs = ["arguments", "result", "output", "value", "input"];
 
@@ -16,6 +16,8 @@ export function readable(e: HistoryEvent): Json {
   for (const [name, value] of Object.entries(decoded)) if (!(name in out)) out[name] = value;
   return out;
 }
+
+const delay = (p: Record<string, Json>) => (p.delay_micros ? Number(p.delay_micros) / 1000 : Number(p.delay_seconds ?? 0) * 1000);
 
 const bad = /(Failed|TimedOut)$/;
 const good = /(Completed|Fired|Applied)$/;
@@ -59,7 +61,7 @@ export function summary(e: HistoryEvent): string {
     case "ActivityCancelled":
       return `${s("activity_type")}${by}${again}${why && `: ${why}`}`;
     case "TimerScheduled":
-      return `${duration(n("delay_micros") ? n("delay_micros") / 1000 : n("delay_seconds") * 1000)}`;
+      return tickLabel(delay(p), delay(p));
     case "TimerFired":
     case "TimerCancelled":
       return s("timer_id");

@@ -59,7 +59,7 @@ function Session({ session: s }: { session: SessionView }) {
         </Fact>
         <Fact name="Epoch">{s.epoch > 0 ? <Id id={String(s.epoch)} what="epoch" /> : <Plain>never claimed</Plain>}</Fact>
         <Fact name="Lease left">
-          <LeaseLeft session={s} />
+          <LeaseLeft session={s} align="start" />
         </Fact>
         <Fact name="Activities">
           {s.active_activity_count} running, {s.ready_activity_count} ready

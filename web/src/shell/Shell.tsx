@@ -1,13 +1,12 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { api } from "../api/client";
 import { useLive, type LiveState } from "../api/live";
 import { meQuery, overviewQuery } from "../api/queries";
-import { Keys, shortcuts, step, typing } from "../lib/keyboard";
+import { Keys, step, typing } from "../lib/keyboard";
 import { setTheme, toggleZone, useTheme, useZone, type Theme } from "../lib/prefs";
 import { zoneName } from "../lib/time";
-import { Dialog } from "../ui/Dialog";
 import { Icon, type IconName } from "../ui/Icon";
 import { Empty, useTitle } from "../ui/Page";
 import { Logo } from "./Logo";
@@ -18,6 +17,8 @@ const pages = [
   { to: "/workers", name: "Workers" },
   { to: "/queues", name: "Queues" },
 ] as const;
+
+const Shortcuts = lazy(() => import("./Shortcuts"));
 
 export function Shell() {
   const [help, setHelp] = useState(false);
@@ -59,22 +60,7 @@ export function Shell() {
         <Outlet />
       </main>
       <Footer />
-      <Dialog open={help} onClose={() => setHelp(false)} title="Keyboard">
-        <ul className="grid gap-1.5">
-          {shortcuts.map(([keys, what]) => (
-            <li key={what} className="flex items-center justify-between gap-4">
-              <span className="text-soft">{what}</span>
-              <span className="flex gap-1">
-                {keys.map((k) => (
-                  <kbd key={k} className="min-w-6 rounded-md border border-line-strong bg-sunken px-1.5 py-0.5 text-center font-mono text-xs">
-                    {k}
-                  </kbd>
-                ))}
-              </span>
-            </li>
-          ))}
-        </ul>
-      </Dialog>
+      <Suspense>{help && <Shortcuts onClose={() => setHelp(false)} />}</Suspense>
     </>
   );
 }

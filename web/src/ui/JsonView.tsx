@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import type { Json } from "../api/types";
-import { bytes, pieces, type Piece } from "../lib/format";
+import { bytes, pieces, print, type Piece } from "../lib/format";
 import { CopyButton } from "./Copy";
 
 const looks: Record<Piece["kind"], string> = {
@@ -15,7 +15,7 @@ const most = 40_000; // characters that are shown; the copy has all
 
 /** A value as printed JSON. */
 export function JsonView({ value, what, tall = false }: { value: Json | undefined; what: string; tall?: boolean }) {
-  const text = useMemo(() => (value === undefined ? "" : JSON.stringify(value, null, 2)), [value]);
+  const text = useMemo(() => (value === undefined ? "" : print(value)), [value]);
   const parts = useMemo(() => pieces(text.slice(0, most)), [text]);
   return (
     <div className="relative">

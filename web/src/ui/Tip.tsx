@@ -1,8 +1,6 @@
 import { Tooltip } from "@base-ui/react/tooltip";
 import type { CSSProperties, ReactNode } from "react";
 
-export const TipProvider = Tooltip.Provider;
-
 interface Props {
   content: ReactNode;
   className?: string;
@@ -14,7 +12,7 @@ interface Props {
 export function Tip({ content, className, style, children }: Props) {
   return (
     <Tooltip.Root>
-      <Tooltip.Trigger render={<span className={className} style={style} />}>{children}</Tooltip.Trigger>
+      <Tooltip.Trigger delay={120} closeDelay={0} render={<span className={className} style={style} />}>{children}</Tooltip.Trigger>
       <Tooltip.Portal>
         <Tooltip.Positioner sideOffset={8} className="z-50">
           <Tooltip.Popup className="max-w-80 rounded-lg border border-line bg-raised px-3 py-2 text-[12.5px] break-words shadow-card">{content}</Tooltip.Popup>

@@ -1,0 +1,97 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { api, ApiError, learnSkew, pageLimit, query, readHistory, serverNow, whenUnauthorized } from "./client";
+import type { HistoryEvent, HistoryPage } from "./types";
+
+const answer = (status: number, body: unknown) => vi.fn(async (..._: Parameters<typeof fetch>) => new Response(JSON.stringify(body), { status }));
+
+afterEach(() => {
+  vi.unstubAllGlobals();
+  learnSkew(new Date().toUTCString());
+});
+
+describe("requests", () => {
+  it("carry the version header, the filters and escaped ids", async () => {
+    const fetch = answer(200, { workflows: [] });
+    vi.stubGlobal("fetch", fetch);
+    await api.runs({ status: "failed", q: "order 1&2" });
+    const [url, init] = fetch.mock.calls[0]!;
+    expect(url).toBe("/api/workflows?status=failed&query=order+1%262&page_size=50");
+    expect(new Headers(init?.headers).get("X-Durable-Workflow-Control-Plane-Version")).toBe("2");
+    await api.signal({ namespace: "team-a", workflow_id: "a/b", run_id: "r" }, "approve", [true]);
+    const [path, sent] = fetch.mock.calls[1]!;
+    expect(path).toBe("/api/workflows/a%2Fb/signal/approve");
+    expect([sent?.method, sent?.body, new Headers(sent?.headers).get("X-Namespace")]).toEqual(["POST", '{"input":[true]}', "team-a"]);
+  });
+  it("turn a refusal into its reason and message", async () => {
+    vi.stubGlobal("fetch", answer(409, { reason: "run_not_active", message: "the run is closed" }));
+    const err = await api.workers().catch((e: unknown) => e);
+    expect(err).toBeInstanceOf(ApiError);
+    expect(err).toMatchObject({ status: 409, reason: "run_not_active", message: "the run is closed" });
+  });
+  it("say so when no answer comes", async () => {
+    vi.stubGlobal("fetch", vi.fn(async () => Promise.reject(new TypeError("network"))));
+    await expect(api.workers()).rejects.toMatchObject({ status: 0, reason: "unreachable" });
+  });
+  it("tell the page about a lost sign-in", async () => {
+    vi.stubGlobal("fetch", answer(401, { reason: "unauthorized", message: "sign in" }));
+    const told = vi.fn();
+    const stop = whenUnauthorized(told);
+    await api.workers().catch(() => {});
+    stop();
+    await api.workers().catch(() => {});
+    expect(told).toHaveBeenCalledTimes(1);
+  });
+  it("leave empty members out of a query", () => {
+    expect(query({ a: undefined, b: "", c: null, d: 0, e: true })).toBe("?d=0&e=true");
+    expect(query({})).toBe("");
+  });
+});
+
+describe("the server's clock", () => {
+  it("is followed when this machine's is off by seconds", () => {
+    learnSkew(new Date(Date.now() + 60_000).toUTCString());
+    expect(serverNow() - Date.now()).toBeGreaterThan(58_000);
+    learnSkew(new Date(Date.now() - 700).toUTCString());
+    expect(Math.abs(serverNow() - Date.now())).toBeLessThan(50);
+  });
+});
+
+describe("reading a history", () => {
+  const event = (sequence: number): HistoryEvent => ({ sequence, event_type: "TimerFired", payload: {} });
+  /** A history of n events in pages of three, whose tokens are positions. */
+  const server = (n: { events: number }) =>
+    vi.fn(async (token: string | null): Promise<HistoryPage> => {
+      const from = Number(token ?? 0);
+      const to = Math.min(n.events, from + 3);
+      return { events: Array.from({ length: to - from }, (_, i) => event(from + i + 1)), next_page_token: to < n.events ? String(to) : null };
+    });
+
+  it("takes every page", async () => {
+    const h = await readHistory(server({ events: 8 }));
+    expect(h.events.map((e) => e.sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+    expect(h.complete).toBe(true);
+  });
+  it("reads on from the last page alone", async () => {
+    const n = { events: 8 };
+    const fetch = server(n);
+    const before = await readHistory(fetch);
+    fetch.mockClear();
+    n.events = 10;
+    const after = await readHistory(fetch, before);
+    expect(fetch.mock.calls.map(([token]) => token)).toEqual(["6", "9"]);
+    expect(after.events.map((e) => e.sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+  });
+  it("gives the very same value when nothing is new", async () => {
+    const fetch = server({ events: 4 });
+    const before = await readHistory(fetch);
+    expect(await readHistory(fetch, before)).toBe(before);
+  });
+  it("stops somewhere, and says that there is more", async () => {
+    const h = await readHistory(server({ events: 3 * pageLimit + 5 }));
+    expect(h.events).toHaveLength(3 * pageLimit);
+    expect(h.complete).toBe(false);
+    const again = await readHistory(server({ events: 3 * pageLimit + 5 }), h);
+    expect(again.events).toHaveLength(3 * pageLimit);
+    expect(again.complete).toBe(false);
+  });
+});

@@ -1,0 +1,69 @@
+import { QueryClient } from "@tanstack/react-query";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { History } from "./client";
+import { Gatherer, gatherMs, staleKeys } from "./live";
+import { keys } from "./queries";
+import type { Hint } from "./types";
+
+describe("a hint", () => {
+  it("makes stale what it names, and the lists it stands in", () => {
+    expect(staleKeys({ kind: "run", id: "r1", workflow_id: "w1" })).toEqual([["run", "r1"], ["runs"], ["overview"], ["runs-of", "w1"]]);
+    expect(staleKeys({ kind: "session", id: "s1" })).toEqual([["session", "s1"], ["sessions"], ["overview"]]);
+    expect(staleKeys({ kind: "worker", id: "local" })).toEqual([["workers"], ["overview"]]);
+  });
+  it("of a kind this page does not know changes nothing", () => {
+    expect(staleKeys({ kind: "schedule", id: "x" } as unknown as Hint)).toEqual([]);
+  });
+});
+
+describe("gathering", () => {
+  let client: QueryClient;
+  let gatherer: Gatherer;
+  const stale = (key: readonly unknown[]) => client.getQueryState(key)?.isInvalidated;
+
+  beforeEach(() => {
+    vi.useFakeTimers();
+    client = new QueryClient();
+    gatherer = new Gatherer(client);
+    const history: History = { events: [{ sequence: 9, event_type: "TimerFired", payload: {} }], pages: [], complete: true };
+    for (const k of [[...keys.run("r1"), "view"], [...keys.run("r2"), "view"], [...keys.runs, {}], keys.workers, keys.session("s1")]) client.setQueryData(k, {});
+    client.setQueryData(keys.history("r1"), history);
+  });
+  afterEach(() => vi.useRealTimers());
+
+  it("invalidates the named queries after a moment, and no others", () => {
+    gatherer.take({ kind: "run", id: "r1", last_seq: 10 });
+    expect(stale([...keys.run("r1"), "view"])).toBe(false);
+    vi.advanceTimersByTime(gatherMs);
+    expect(stale([...keys.run("r1"), "view"])).toBe(true);
+    expect(stale(keys.history("r1"))).toBe(true);
+    expect(stale([...keys.runs, {}])).toBe(true);
+    expect(stale([...keys.run("r2"), "view"])).toBe(false);
+    expect(stale(keys.workers)).toBe(false);
+    expect(stale(keys.session("s1"))).toBe(false);
+  });
+  it("leaves a history alone that already has the last event", () => {
+    gatherer.take({ kind: "run", id: "r1", last_seq: 9 });
+    vi.advanceTimersByTime(gatherMs);
+    expect(stale(keys.history("r1"))).toBe(false);
+    expect(stale([...keys.run("r1"), "view"])).toBe(true);
+  });
+  it("a later hint that knows of more makes up for an earlier one that did not", () => {
+    gatherer.take({ kind: "run", id: "r1", last_seq: 11 });
+    gatherer.take({ kind: "run", id: "r1", last_seq: 9 });
+    vi.advanceTimersByTime(gatherMs);
+    expect(stale(keys.history("r1"))).toBe(true);
+  });
+  it("asks once for a burst", () => {
+    const asked = vi.spyOn(client, "invalidateQueries");
+    for (let i = 0; i < 50; i++) gatherer.take({ kind: "worker", id: `w${i}` });
+    vi.advanceTimersByTime(gatherMs);
+    expect(asked.mock.calls.map(([f]) => f?.queryKey)).toEqual([["workers"], ["overview"]]);
+  });
+  it("survives what is no hint", () => {
+    const asked = vi.spyOn(client, "invalidateQueries");
+    for (const odd of [null, undefined, {}, { kind: "run" }]) gatherer.take(odd as unknown as Hint);
+    vi.advanceTimersByTime(gatherMs);
+    expect(asked).not.toHaveBeenCalled();
+  });
+});

@@ -1,0 +1,43 @@
+import { describe, expect, it } from "vitest";
+import type { HistoryEvent } from "../api/types";
+import { parseArguments } from "./Actions";
+import { eventName, readable, since, summary } from "./summary";
+
+const event = (event_type: string, payload: HistoryEvent["payload"], decoded?: HistoryEvent["decoded"]): HistoryEvent => ({
+  sequence: 1,
+  event_type,
+  recorded_at: "2026-11-21T12:00:01.500000Z",
+  payload,
+  ...(decoded && { decoded }),
+});
+
+describe("an event for people", () => {
+  it("shows values decoded in the place of their blobs", () => {
+    const e = event("ActivityCompleted", { sequence: 2, result: "wwHi", payload_codec: "avro" }, { result: { n: 1 } });
+    expect(readable(e)).toEqual({ sequence: 2, result: { n: 1 } });
+  });
+  it("shows the blob when nobody decoded it", () => {
+    expect(readable(event("ActivityCompleted", { result: "wwHi", payload_codec: "avro" }))).toEqual({ result: "wwHi", payload_codec: "avro" });
+  });
+  it("is told in one line", () => {
+    expect(summary(event("ActivityScheduled", { activity_type: "index", session_id: "s1" }, { arguments: ["a", 2] }))).toBe('index("a",2) in session s1');
+    expect(summary(event("ActivityCompleted", { activity_type: "index", worker_id: "w1", attempt_number: 2 }, { result: null }))).toBe("index on w1, attempt 2 → null");
+    expect(summary(event("ActivityTimedOut", { activity_type: "index", timeout_kind: "start_to_close" }))).toBe("index: start to close");
+    expect(summary(event("TimerScheduled", { delay_seconds: 90 }))).toBe("1.5 min");
+    expect(summary(event("SignalReceived", { signal_name: "approve" }, { value: [true] }))).toBe("approve(true)");
+    expect(summary(event("SomethingNew", null))).toBe("");
+  });
+  it("has a name in words, and its distance from the start", () => {
+    expect(eventName("ActivityRetryScheduled")).toBe("Activity retry scheduled");
+    expect(since(event("TimerFired", {}), Date.UTC(2026, 10, 21, 12))).toBe("+1.50 s");
+  });
+});
+
+describe("arguments as they are typed", () => {
+  it("are a list, one value, or none", () => {
+    expect(parseArguments("[1, 2]")).toEqual([1, 2]);
+    expect(parseArguments("true")).toEqual([true]);
+    expect(parseArguments("  ")).toEqual([]);
+    expect(() => parseArguments("{oops")).toThrow(SyntaxError);
+  });
+});

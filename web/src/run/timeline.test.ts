@@ -1,0 +1,160 @@
+import { describe, expect, it } from "vitest";
+import type { HistoryEvent, Json, Pending } from "../api/types";
+import { buildTimeline, type Bar, type Lane } from "./timeline";
+
+const zero = Date.UTC(2026, 10, 21, 12);
+const iso = (ms: number) => new Date(zero + ms).toISOString();
+
+/** Events from rows [ms after the start, type, payload]. */
+function history(...rows: [at: number, type: string, payload: Record<string, Json>][]): HistoryEvent[] {
+  return rows.map(([at, event_type, payload], i) => ({ sequence: i + 1, event_type, recorded_at: iso(at), payload }));
+}
+
+const started: [number, string, Record<string, Json>] = [0, "WorkflowStarted", { workflow_type: "research" }];
+const none: Pending = { activities: [], timers: [], waits: [], sessions: [], workflow_task: null };
+const bar = (b: Bar) => [b.kind, b.from - zero, b.to === null ? null : b.to - zero, ...(b.outcome ? [b.outcome] : [])];
+const bars = (l: Lane | undefined) => l?.bars.map(bar);
+const find = (lanes: Lane[], title: string) => lanes.find((l) => l.title === title);
+
+describe("an activity", () => {
+  it("waits from its schedule to its start and runs to its end", () => {
+    const t = buildTimeline(
+      history(started, [10, "ActivityScheduled", { sequence: 1, activity_type: "index" }], [90, "ActivityCompleted", { sequence: 1, activity_type: "index", attempt_number: 1, worker_id: "w1", started_at: iso(30) }]),
+      none,
+    );
+    const l = find(t.lanes, "index");
+    expect(bars(l)).toEqual([["queued", 10, 30], ["attempt", 30, 90, "completed"]]);
+    expect(l).toMatchObject({ state: "completed", worker: "w1", attempts: 1, events: [2, 3], depth: 0 });
+  });
+
+  it("shows every attempt, the back-off between them and what was lost", () => {
+    const t = buildTimeline(
+      history(
+        started,
+        [0, "ActivityScheduled", { sequence: 1, activity_type: "charge" }],
+        [100, "ActivityRetryScheduled", { sequence: 1, attempt_number: 1, started_at: iso(20), retry_available_at: iso(300), message: "503" }],
+        [500, "ActivityFailed", { sequence: 1, attempt_number: 2, started_at: iso(350), message: "declined", lost_deliveries: [{ delivery: 2, worker_id: "w9", at: iso(330), why: "lease_expired" }] }],
+      ),
+      none,
+    );
+    const l = find(t.lanes, "charge")!;
+    expect(bars(l)).toEqual([
+      ["queued", 0, 20], ["attempt", 20, 100, "failed"], ["backoff", 100, 300], ["queued", 300, 350], ["attempt", 350, 500, "failed"],
+    ]);
+    expect(l).toMatchObject({ state: "failed", attempts: 2, failure: "declined" });
+    expect(l.marks).toEqual([{ kind: "lost", at: zero + 330, label: "delivery 2 lost by w9: lease expired" }]);
+  });
+
+  it("that runs now goes on, as what is pending tells", () => {
+    const pending = { ...none, activities: [{ sequence: 1, state: "leased", attempt_number: 2, worker_id: "w2", session_epoch: 7, started_at: iso(40) }] } as unknown as Pending;
+    const t = buildTimeline(history(started, [10, "ActivityScheduled", { sequence: 1, activity_type: "index" }]), pending);
+    const l = find(t.lanes, "index")!;
+    expect(bars(l)).toEqual([["queued", 10, 40], ["attempt", 40, null]]);
+    expect(l).toMatchObject({ state: "running", worker: "w2", epoch: 7, attempts: 2, to: null });
+  });
+
+  it("that nobody takes waits, and says why", () => {
+    const pending = { ...none, activities: [{ sequence: 1, state: "ready", attempt_number: 1, started_at: null, why: "needs gpu:nvidia-l4" }] } as unknown as Pending;
+    const t = buildTimeline(history(started, [10, "ActivityScheduled", { sequence: 1, activity_type: "index" }]), pending);
+    expect(bars(find(t.lanes, "index"))).toEqual([["queued", 10, null]]);
+    expect(find(t.lanes, "index")).toMatchObject({ state: "queued", detail: "needs gpu:nvidia-l4" });
+  });
+
+  it("left open by a run that closed ends with it", () => {
+    const t = buildTimeline(history(started, [10, "ActivityScheduled", { sequence: 1, activity_type: "index" }], [50, "WorkflowTerminated", { reason: "enough" }]), null);
+    expect(find(t.lanes, "index")).toMatchObject({ state: "cancelled", to: zero + 50 });
+    expect(t.lanes[0]).toMatchObject({ kind: "run", state: "cancelled", failure: "enough", to: zero + 50 });
+    expect(t.lanes.flatMap((l) => l.bars).every((b) => b.to !== null)).toBe(true);
+  });
+});
+
+describe("a session", () => {
+  const inSession = (seq: number, name: string, from: number, to: number, worker: string, epoch: number): [number, string, Record<string, Json>][] => [
+    [from, "ActivityScheduled", { sequence: seq, activity_type: name, session_id: "r-1" }],
+    [to, "ActivityCompleted", { sequence: seq, activity_type: name, attempt_number: 1, worker_id: worker, session_epoch: epoch, started_at: iso(from + 5) }],
+  ];
+  const rows: [number, string, Record<string, Json>][] = [
+    started,
+    [2, "SessionStarted", { command_sequence: 1, session_id: "r-1" }],
+    ...inSession(2, "index", 10, 40, "w1", 100),
+    [42, "TimerScheduled", { sequence: 3, timer_id: "t", delay_seconds: 1 }],
+    ...inSession(4, "search", 50, 80, "w2", 200),
+    [90, "SessionEnded", { command_sequence: 5, session_id: "r-1", effect: "ended" }],
+  ];
+
+  it("gathers its activities under it, whatever came between", () => {
+    const t = buildTimeline(history(...rows), none);
+    expect(t.lanes.map((l) => [l.kind, l.title, l.depth])).toEqual([
+      ["run", "research", 0], ["session", "r-1", 0], ["activity", "index", 1], ["activity", "search", 1], ["timer", "timer", 0],
+    ]);
+  });
+  it("is held by the worker of each epoch, as far as attempts show it", () => {
+    const s = find(buildTimeline(history(...rows), none).lanes, "r-1")!;
+    expect(s.bars.map((b) => [b.worker, b.epoch, b.from - zero, (b.to ?? 0) - zero])).toEqual([["w1", 100, 15, 55], ["w2", 200, 55, 90]]);
+    expect(s).toMatchObject({ state: "ended", worker: "w2", epoch: 200, from: zero + 2, to: zero + 90 });
+  });
+  it("is held as its ownership timeline says, when that is known", () => {
+    const ownership = { "r-1": [{ at: iso(12), what: "claimed", worker_id: "w1", epoch: 100 }, { at: iso(44), what: "expired", worker_id: "w1" }, { at: iso(52), what: "claimed", worker_id: "w2", epoch: 200 }] };
+    const s = find(buildTimeline(history(...rows), none, ownership).lanes, "r-1")!;
+    expect(s.bars.map((b) => [b.worker, b.from - zero, (b.to ?? 0) - zero, b.note])).toEqual([["w1", 12, 44, "expired"], ["w2", 52, 90, undefined]]);
+  });
+  it("that no command started begins with its first activity, and is read from options too", () => {
+    const t = buildTimeline(history(started, [7, "ActivityScheduled", { sequence: 1, activity_type: "index", worker_session: { session_id: "gpu" } }]), none);
+    expect(t.lanes.map((l) => [l.kind, l.title, l.depth])).toEqual([["run", "research", 0], ["session", "gpu", 0], ["activity", "index", 1]]);
+    expect(find(t.lanes, "gpu")).toMatchObject({ from: zero + 7, to: null, state: "waiting" });
+  });
+  it("marks where its state was rebuilt, on the activity as well", () => {
+    const t = buildTimeline(history(...rows.slice(0, 3), [30, "SessionRecovered", { command_sequence: 2, session_id: "r-1", rebuild_activity: "load", cause: "worker_died" }]), none);
+    expect(find(t.lanes, "r-1")?.marks.map((m) => m.kind)).toEqual(["recovered"]);
+    expect(find(t.lanes, "index")?.marks.map((m) => m.label)).toEqual(["state rebuilt by load: worker_died"]);
+  });
+});
+
+describe("timers and signals", () => {
+  it("a timer lasts until it fires; a wait's own time-out is no lane", () => {
+    const t = buildTimeline(
+      history(
+        started,
+        [10, "TimerScheduled", { sequence: 1, timer_id: "a", delay_seconds: 2, delay_micros: 1_500_000 }],
+        [11, "TimerScheduled", { sequence: 2, timer_id: "b", delay_seconds: 9, timer_kind: "signal_timeout" }],
+        [1510, "TimerFired", { sequence: 1, timer_id: "a", delay_seconds: 2 }],
+      ),
+      none,
+    );
+    expect(t.lanes.map((l) => l.kind)).toEqual(["run", "timer"]);
+    expect(bars(t.lanes[1])).toEqual([["timer", 10, 1510, "completed"]]);
+    expect(t.lanes[1]?.detail).toBe("1500");
+  });
+  it("a wait ends when its signal came, not when the code had seen it", () => {
+    const t = buildTimeline(
+      history(
+        started,
+        [10, "SignalWaitOpened", { sequence: 1, signal_name: "approve", signal_wait_id: "w" }],
+        [400, "SignalReceived", { signal_name: "approve" }],
+        [450, "SignalApplied", { sequence: 1, signal_name: "approve" }],
+      ),
+      none,
+    );
+    const l = find(t.lanes, "approve")!;
+    expect(bars(l)).toEqual([["wait", 10, 400, "completed"]]);
+    expect(l).toMatchObject({ state: "completed", events: [2, 3, 4] });
+  });
+  it("a signal nobody waits for is a mark on the run", () => {
+    const t = buildTimeline(history(started, [5, "SignalReceived", { signal_name: "note" }]), none);
+    expect(t.lanes).toHaveLength(1);
+    expect(t.lanes[0]?.marks).toEqual([{ kind: "signal", at: zero + 5, label: "signal note received" }]);
+  });
+});
+
+describe("a history that is not as expected", () => {
+  it("passes over event types and steps it does not know", () => {
+    const t = buildTimeline(
+      history(started, [1, "SomethingNew", { sequence: 4 }], [2, "ActivityCompleted", { sequence: 9 }], [3, "TimerFired", { sequence: 8 }], [4, "SignalApplied", {}]),
+      undefined,
+    );
+    expect(t.lanes.map((l) => l.kind)).toEqual(["run"]);
+  });
+  it("may be empty", () => {
+    expect(buildTimeline([], null).lanes.map((l) => l.kind)).toEqual(["run"]);
+  });
+});

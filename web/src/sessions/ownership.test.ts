@@ -1,0 +1,37 @@
+import { describe, expect, it } from "vitest";
+import { holds } from "./ownership";
+
+const at = (s: number) => new Date(Date.UTC(2026, 10, 21, 12, 0, s)).toISOString();
+const ms = (s: number) => Date.UTC(2026, 10, 21, 12, 0, s);
+
+describe("holds", () => {
+  it("are the stretches between a claim and what ended it", () => {
+    const all = holds([
+      { at: at(0), what: "started" },
+      { at: at(1), what: "claimed", worker_id: "w1", epoch: 10 },
+      { at: at(9), what: "released", worker_id: "w1", why: "drained" },
+      { at: at(12), what: "claimed", worker_id: "w2", epoch: 20 },
+    ]);
+    expect(all).toEqual([
+      { worker: "w1", epoch: 10, from: ms(1), to: ms(9), ended: "released", why: "drained" },
+      { worker: "w2", epoch: 20, from: ms(12), to: null },
+    ]);
+  });
+  it("a claim ends the hold before it, the owner's own as well", () => {
+    const all = holds([
+      { at: at(1), what: "claimed", worker_id: "w1", epoch: 10 },
+      { at: at(5), what: "reclaimed", worker_id: "w1", epoch: 11 },
+      { at: at(8), what: "claimed", worker_id: "w2", epoch: 12 },
+    ]);
+    expect(all.map((h) => [h.worker, h.ended, h.to === null])).toEqual([["w1", "reclaimed", false], ["w1", "superseded", false], ["w2", undefined, true]]);
+  });
+  it("do not depend on the order of the answer, and an end without a hold is nothing", () => {
+    const all = holds([
+      { at: at(7), what: "expired" },
+      { at: at(2), what: "claimed", worker_id: "w1", epoch: 10 },
+      { at: at(9), what: "cleaned_up" },
+      { at: null, what: "claimed" },
+    ]);
+    expect(all).toEqual([{ worker: "w1", epoch: 10, from: ms(2), to: ms(7), ended: "expired" }]);
+  });
+});

@@ -1,0 +1,67 @@
+// @vitest-environment jsdom
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { act } from "react";
+import { createRoot, type Root } from "react-dom/client";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { live } from "../api/live";
+import { Gate } from "./Gate";
+
+let root: Root;
+let signedIn: boolean;
+const calls: string[] = [];
+
+beforeEach(() => {
+  (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
+  document.body.innerHTML = `<div id="root"></div>`;
+  signedIn = false;
+  calls.length = 0;
+  vi.spyOn(live, "start").mockReturnValue(() => {});
+  vi.stubGlobal("fetch", async (url: string, init: RequestInit) => {
+    calls.push(`${init.method} ${url} ${init.body ?? ""}`.trim());
+    if (url === "/api/sojourn/login") {
+      signedIn = init.body === '{"token":"sjn_good"}';
+      return new Response(signedIn ? "{}" : '{"reason":"unauthorized","message":"unknown token"}', { status: signedIn ? 200 : 401 });
+    }
+    return new Response(JSON.stringify(signedIn ? { identity: "me", roles: ["admin"] } : { reason: "unauthorized" }), { status: signedIn ? 200 : 401 });
+  });
+  root = createRoot(document.getElementById("root")!);
+});
+
+afterEach(() => {
+  act(() => root.unmount());
+  vi.unstubAllGlobals();
+  vi.restoreAllMocks();
+});
+
+const settled = (fit: () => boolean) => act(async () => void (await vi.waitFor(() => expect(fit()).toBe(true), { timeout: 30_000 })));
+const shown = (text: string) => document.body.textContent?.includes(text) ?? false;
+
+async function type(token: string): Promise<void> {
+  const field = document.querySelector("input")!;
+  await act(async () => {
+    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value")!.set!.call(field, token);
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+  await act(async () => document.querySelector("form")!.requestSubmit());
+}
+
+it("asks strangers for a token, says no to a wrong one, and opens for the right one", async () => {
+  const client = new QueryClient();
+  await act(async () =>
+    root.render(
+      <QueryClientProvider client={client}>
+        <Gate>
+          <p>the dashboard</p>
+        </Gate>
+      </QueryClientProvider>,
+    ),
+  );
+  await settled(() => shown("Sign in"));
+  expect(live.start).not.toHaveBeenCalled();
+  await type("sjn_bad");
+  await settled(() => shown("not accepted"));
+  await type("sjn_good");
+  await settled(() => shown("the dashboard"));
+  expect(live.start).toHaveBeenCalledTimes(1);
+  expect(calls).toContain('POST /api/sojourn/login {"token":"sjn_good"}');
+});

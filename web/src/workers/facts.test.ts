@@ -1,0 +1,23 @@
+import { describe, expect, it } from "vitest";
+import type { WorkerView } from "../api/types";
+import { isolation, machine, slots } from "./facts";
+
+describe("a worker's reports", () => {
+  it("tell how full it is, and nothing where it says nothing", () => {
+    const w = { max_concurrent_workflow_tasks: 4, max_concurrent_activity_tasks: 8, max_concurrent_worker_sessions: 10, held_sessions: 3, task_slots: { activity_available: 2 } };
+    expect(slots(w as unknown as WorkerView).map((m) => [m.used, m.most])).toEqual([[null, 4], [6, 8], [3, 10]]);
+  });
+  it("tell the isolation in words, with what is missing", () => {
+    expect(isolation({ level: "process", memory: "watchdog", disk: "none", egress: "open", missing: ["open network connections", 7] })).toEqual({
+      level: "process", limits: "memory by watchdog, disk by none, network open", missing: ["open network connections"],
+    });
+    expect(isolation({})).toBeNull();
+    expect(isolation(null)).toBeNull();
+  });
+  it("tell the machine in words, whatever part is there", () => {
+    expect(machine({ totalCpuCores: 1, totalAvailableRamInBytes: 8e9, cpuUsagePercentage: 7.6, diskInfo: { percentage: 30 } })).toEqual({
+      size: "1 core, 8.0 GB", load: "cpu 8 %, disk 30 %", address: "",
+    });
+    expect(machine({ workerId: "x" })).toBeNull();
+  });
+});
