@@ -30,12 +30,6 @@ type envelope struct {
 	DeadlineMS int64  `json:"deadlineMs,omitempty"` // how long the caller will wait
 }
 
-type envelopeIn struct {
-	Method     string          `json:"method"`
-	Payload    json.RawMessage `json:"payload"`
-	DeadlineMS int64           `json:"deadlineMs"`
-}
-
 // failure is the ack of a refused call.
 type failure struct {
 	Message *string        `json:"__rpcError"`
@@ -78,7 +72,7 @@ func (how Serving) serve(ctx context.Context, handlers Handlers, args []json.Raw
 	if len(args) != 1 {
 		return nil, Errorf(CodeMalformedPayload, http.StatusBadRequest, "want one argument {method, payload}, got %d", len(args))
 	}
-	if err := json.Unmarshal(args[0], &call); err != nil {
+	if err := call.read(args[0]); err != nil {
 		return nil, Errorf(CodeMalformedPayload, http.StatusBadRequest, "argument {method, payload}: %w", err)
 	}
 	timeout := how.Timeout

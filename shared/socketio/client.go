@@ -157,7 +157,7 @@ func (c *clientConn) join(namespace string, auth any, limits Options) (*Socket, 
 		PingTimeout  int `json:"pingTimeout"`
 		MaxPayload   int `json:"maxPayload"`
 	}
-	_, text, err := c.ws.ReadMessage()
+	_, text, err := readMessage(c.ws)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func connectError(data []byte) *ConnectError {
 
 // next reads one frame; the packet is nil when it was none, or not whole yet.
 func (c *clientConn) next() (*packet, error) {
-	kind, data, err := c.ws.ReadMessage()
+	kind, data, err := readMessage(c.ws)
 	if err != nil {
 		return nil, err
 	}
@@ -295,6 +295,12 @@ func (c *clientConn) end(cause error) {
 // What a Socket needs of its connection.
 
 func (c *clientConn) put(frames []frame, until time.Time) error { return c.out.put(frames, until) }
+
+func (c *clientConn) offer(frames []frame, until time.Time) (bool, error) {
+	return c.out.offer(frames, until)
+}
+
+func (c *clientConn) write() { c.out.write() }
 
 func (c *clientConn) run(fn func()) { c.group.run(fn) }
 

@@ -213,6 +213,12 @@ func (c *conn) ended(cause error) {
 
 func (c *conn) put(frames []frame, until time.Time) error { return c.session.out.put(frames, until) }
 
+func (c *conn) offer(frames []frame, until time.Time) (bool, error) {
+	return c.session.out.offer(frames, until)
+}
+
+func (c *conn) write() { c.session.out.write() }
+
 func (c *conn) run(fn func()) { c.server.group.run(fn) }
 
 func (c *conn) failed(s *Socket, err error) {

@@ -37,12 +37,21 @@ type outbox struct {
 // put queues one packet with its attachments, all or none. When the queue is full, as it is for a moment after a burst, put waits
 // for room until the given time; then the peer is cut.
 func (o *outbox) put(frames []frame, until time.Time) error {
+	start, err := o.offer(frames, until)
+	if start {
+		o.run(o.write)
+	}
+	return err
+}
+
+// offer is put for a goroutine that has nothing else to do: when it says start, the caller must call write.
+func (o *outbox) offer(frames []frame, until time.Time) (start bool, err error) {
 	n := size(frames)
 	for {
 		o.mu.Lock()
 		if o.closed || o.last != nil {
 			o.mu.Unlock()
-			return ErrClosed
+			return false, ErrClosed
 		}
 		waiting := len(o.queue) - o.head
 		if waiting < o.maxPackets && (waiting == 0 || o.bytes+n <= o.maxBytes) {
@@ -59,22 +68,20 @@ func (o *outbox) put(frames []frame, until time.Time) error {
 			timer.Stop()
 		case <-timer.C:
 			o.failed(ErrSlowPeer)
-			return ErrSlowPeer
+			return false, ErrSlowPeer
 		}
 	}
 	o.queue = append(o.queue, frames)
 	o.bytes += n
-	start := o.ws != nil && !o.busy
+	start = o.ws != nil && !o.busy
 	if start {
 		o.busy = true
 	}
 	o.mu.Unlock()
-	if start {
-		o.run(o.write)
-	} else {
+	if !start {
 		o.nudge()
 	}
-	return nil
+	return start, nil
 }
 
 // soon is until when a put outside a broadcast waits.

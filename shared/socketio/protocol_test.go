@@ -372,11 +372,14 @@ func TestEngineOverWebsocket(t *testing.T) {
 	t.Run("a frame above the limit is closed with 1009", func(t *testing.T) {
 		server, base := serve(t, quick, mirror)
 		ws := joined(t, base)
+		socket := server.Of("/").Sockets()[0]
 		// The close may come while this is still being written.
 		_ = ws.WriteMessage(websocket.TextMessage, bytes.Repeat([]byte("4"), 5_000_000))
 		if code := ws.wantClosed(); code != websocket.CloseMessageTooBig {
 			t.Errorf("closed with %d", code)
 		}
+		_ = ws.Close()
+		wantCause(t, socket, socketio.ErrPayloadTooLarge)
 		if n := server.Stats().CutTooLarge; n != 1 {
 			t.Errorf("counted %d", n)
 		}

@@ -129,7 +129,7 @@ func (s *session) serve(ws *websocket.Conn) {
 
 func (s *session) read(ws *websocket.Conn) {
 	for {
-		kind, data, err := ws.ReadMessage()
+		kind, data, err := readMessage(ws)
 		if err != nil {
 			if errors.Is(err, websocket.ErrReadLimit) {
 				linger(ws, s.server.options.MaxPayload)

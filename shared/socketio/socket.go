@@ -15,6 +15,8 @@ import (
 // wire is the connection under a Socket, of the server or of the client.
 type wire interface {
 	put(frames []frame, until time.Time) error
+	offer(frames []frame, until time.Time) (start bool, err error) // put, but the caller writes when told to start
+	write()
 	run(fn func())               // starts a counted goroutine
 	gone(s *Socket, cause error) // s has ended; called once
 	failed(s *Socket, err error) // a handler panicked
@@ -195,13 +197,15 @@ func (s *Socket) put(frames []frame, until time.Time) error {
 	if s.over.Load() {
 		return s.ended()
 	}
-	if err := s.wire.put(frames, until); err != nil {
-		if s.over.Load() {
-			return s.ended()
-		}
-		return err
+	return s.why(s.wire.put(frames, until))
+}
+
+// why puts the cause of the socket's end in place of the connection's error.
+func (s *Socket) why(err error) error {
+	if err != nil && s.over.Load() {
+		return s.ended()
 	}
-	return nil
+	return err
 }
 
 // ended is the error of using a socket that has ended, once its cause is known.
@@ -336,7 +340,7 @@ func (s *Socket) start(in incoming) {
 func (s *Socket) refuse(in incoming) {
 	s.wire.busy()
 	if in.hasID {
-		s.ack(in.id, []any{errorAck(errBusy)})
+		s.ack(in.id, []any{errorAck(errBusy)}, false)
 	}
 }
 
@@ -359,7 +363,7 @@ func (s *Socket) serve(in incoming, handler Handler, runs *atomic.Bool) {
 		settle(values, false)
 		return
 	}
-	s.ack(in.id, values)
+	s.ack(in.id, values, runs != nil)
 }
 
 // guard runs fn and reports its panic.
@@ -373,8 +377,8 @@ func (s *Socket) guard(fn func()) {
 }
 
 // ack queues an ack and tells the values that asked whether it could be. An ack that cannot be written or is too large for the
-// peer becomes an error, so that the peer does not wait for nothing.
-func (s *Socket) ack(id uint64, values []any) {
+// peer becomes an error, so that the peer does not wait for nothing. With idle the goroutine may do the writing itself.
+func (s *Socket) ack(id uint64, values []any, idle bool) {
 	plain := make([]any, len(values))
 	for i, v := range values {
 		plain[i] = v
@@ -398,7 +402,19 @@ func (s *Socket) ack(id uint64, values []any) {
 		}
 		return
 	}
-	settle(values, s.put(frames, soon()) == nil)
+	if !idle {
+		settle(values, s.put(frames, soon()) == nil)
+		return
+	}
+	if s.over.Load() {
+		settle(values, false)
+		return
+	}
+	start, err := s.wire.offer(frames, soon())
+	settle(values, err == nil)
+	if start {
+		s.wire.write()
+	}
 }
 
 func settle(values []any, ok bool) {

@@ -62,7 +62,7 @@ func (s *session) probe(ws *websocket.Conn) bool {
 }
 
 func expect(ws *websocket.Conn, want string) bool {
-	kind, data, err := ws.ReadMessage()
+	kind, data, err := readMessage(ws)
 	return err == nil && kind == websocket.TextMessage && string(data) == want
 }
 

@@ -1,13 +1,36 @@
 package socketio
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/gorilla/websocket"
 )
+
+// readBuffers are where messages are read into before their size is known. Idle connections hold none.
+var readBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// readMessage reads the next message into memory of exactly its size.
+func readMessage(ws *websocket.Conn) (kind int, data []byte, err error) {
+	kind, r, err := ws.NextReader()
+	if err != nil {
+		return 0, nil, err
+	}
+	buf := readBuffers.Get().(*bytes.Buffer)
+	buf.Reset()
+	if _, err := buf.ReadFrom(r); err != nil {
+		return 0, nil, err
+	}
+	data = bytes.Clone(buf.Bytes())
+	if buf.Cap() <= 1<<20 {
+		readBuffers.Put(buf)
+	}
+	return kind, data, nil
+}
 
 // closeWebsocket says goodbye when that cannot block, and closes.
 func closeWebsocket(ws *websocket.Conn, quiet bool, cause error) {
