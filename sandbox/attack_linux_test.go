@@ -118,6 +118,9 @@ func parent(t *testing.T, pid int) int {
 func TestExecutorCannotReachIntoTheWorker(t *testing.T) {
 	b := python(t, sandbox.Options{})
 	for name, got := range Got[map[string]string](t, b.Run(b.Call("attack", os.Getpid()))) {
+		if name == "oom_score" && os.Geteuid() != 0 {
+			continue // only root can say how far it may be lowered
+		}
 		if got != "held" {
 			t.Errorf("%s is %s", name, got)
 		}

@@ -92,7 +92,12 @@ func (m *minder) start() error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", m.Path, err)
 	}
-	sacrifice(m.pid)
+	told := make(chan struct{})
+	go func() { // on another thread: this one has given up the right to make it last
+		sacrifice(m.pid)
+		close(told)
+	}()
+	<-told
 	return nil
 }
 

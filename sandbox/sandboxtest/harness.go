@@ -76,9 +76,11 @@ func Open(t testing.TB, target Target, o sandbox.Options) *Bench {
 		for k, v := range o.Limits {
 			limits[k] = v
 		}
-		native := limits[sandbox.RuntimeNative]
-		native.Data = -1
-		limits[sandbox.RuntimeNative] = native
+		for _, target := range Targets { // a minder sets the limit before it starts the program
+			l := limits[target.Runtime]
+			l.Data = -1
+			limits[target.Runtime] = l
+		}
 		o.Limits = limits
 	}
 	pool, err := sandbox.NewPool(o)
