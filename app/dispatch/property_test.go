@@ -118,12 +118,13 @@ func (w *world) batch() {
 			w.Fatalf("task %d was handed to arrival %d, the longest wait is arrival %d", o.Now.UnixNano(), got.place, first.place)
 		}
 		w.b.mu.Lock()
-		for _, old := range w.b.ready {
+		ready := slices.Clone(w.b.ready)
+		w.b.mu.Unlock()
+		for _, old := range ready {
 			if fits(old, store.ClaimRequest{Namespace: "default", Queue: o.Queue, Kind: o.Kind}, got.spec.Lessee) {
 				w.Fatalf("task %d was handed over past %d", o.Now.UnixNano(), old.Now.UnixNano())
 			}
 		}
-		w.b.mu.Unlock()
 		w.open = append(w.open, promise{r: r, o: o})
 	}
 }

@@ -1,0 +1,197 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// key is what a due thing is, whenever it is due.
+type key struct {
+	kind    store.DueKind
+	run     string
+	seq     int64
+	session engine.SessionKey
+}
+
+func keyOf(d store.Due) key { return key{d.Kind, d.Run, d.Seq, d.Session} }
+
+// trial is how often a thing was applied without ceasing to be due, and when it may be tried again, by the store's clock. A thing keeps others
+// waiting no longer than itself.
+type trial struct {
+	at    time.Time // it was due at; another due time is another matter
+	times int
+	again time.Time
+}
+
+// maxStuck bounds how many things that do not cease to be due are read past.
+const maxStuck = 10_000
+
+// sweep applies what is due now and returns when to look again, zero for never.
+func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
+	now, err := s.store.Now(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	s.offset = time.Until(now)
+	s.forgetPulse()
+	limit := s.opt.Limit + min(s.stuck, maxStuck)
+	var due []store.Due
+	var next time.Time
+	err = s.store.View(ctx, func(r store.Reader) error {
+		var err error
+		if due, err = r.Due(ctx, now, limit); err != nil || len(due) > 0 {
+			return err
+		}
+		next, err = r.NextDue(ctx, now)
+		return err
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	stuck := s.stuck
+	ready, later := s.pick(due, now)
+	if len(due) == 0 {
+		s.failing = false
+		return next, nil
+	}
+	if err := s.applyAll(ctx, ready); err != nil {
+		return time.Time{}, err
+	}
+	if len(due) == limit && (len(ready) > 0 || s.stuck > stuck) {
+		return now, nil // there may be more behind these
+	}
+	return s.next(ctx, now, earliest(later, s.again(ready)))
+}
+
+// pick picks the things whose turn it is, and returns when that of the first other one comes. What was tried and is not listed any more is done: due
+// lists the oldest, and the limit leaves room for all that are stuck.
+func (s *Sweeper) pick(due []store.Due, now time.Time) (ready []store.Due, later time.Time) {
+	still := make(map[key]*trial, len(s.tried))
+	for _, d := range due {
+		k := keyOf(d)
+		t := s.tried[k]
+		if t == nil || !t.at.Equal(d.At) {
+			ready = append(ready, d)
+			continue
+		}
+		still[k] = t
+		if t.again.After(now) {
+			later = earliest(later, t.again)
+		} else {
+			ready = append(ready, d)
+		}
+	}
+	s.tried, s.stuck = still, len(still)
+	return ready, later
+}
+
+// next asks what will be due. retry is when things are tried again that may still be due now.
+func (s *Sweeper) next(ctx context.Context, now time.Time, retry time.Time) (time.Time, error) {
+	var next time.Time
+	err := s.store.View(ctx, func(r store.Reader) error {
+		var err error
+		if next, err = r.NextDue(ctx, time.Unix(0, 0)); err != nil || next.IsZero() || next.After(now) {
+			return err
+		}
+		if next, err = r.NextDue(ctx, now); err != nil {
+			return err
+		}
+		next = earliest(next, retry)
+		return nil
+	})
+	return next, err
+}
+
+// applyAll applies things, several at a time. Things that fail are noted; an error means that the store is not there.
+func (s *Sweeper) applyAll(ctx context.Context, ready []store.Due) error {
+	var (
+		wait  sync.WaitGroup
+		mu    sync.Mutex // guards first, away and at
+		first error
+		away  error
+		at    int
+	)
+	for range min(s.opt.Parallel, len(ready)) {
+		wait.Go(func() {
+			for {
+				mu.Lock()
+				i := at
+				at++
+				stop := away != nil || ctx.Err() != nil
+				mu.Unlock()
+				if stop || i >= len(ready) {
+					return
+				}
+				if err := s.apply(ctx, ready[i]); err != nil {
+					mu.Lock()
+					if first == nil {
+						first = err
+					}
+					if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrClosed) {
+						away = err
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if away != nil {
+		return away
+	}
+	for _, d := range ready {
+		if d.Kind == store.DueSession {
+			s.moved.Store(true)
+		}
+		s.note(d)
+	}
+	if first != nil {
+		s.complain(first, "something due could not be done, trying again")
+	} else if s.stuck == 0 {
+		s.failing = false
+	}
+	return nil
+}
+
+// note counts a try.
+func (s *Sweeper) note(d store.Due) {
+	k := keyOf(d)
+	t := s.tried[k]
+	if t == nil || !t.at.Equal(d.At) {
+		t = &trial{at: d.At}
+		s.tried[k] = t
+	}
+	t.times++
+	t.again = s.now().Add(s.opt.backoff(t.times))
+}
+
+// again is when the first of these may be tried again.
+func (s *Sweeper) again(ready []store.Due) time.Time {
+	var first time.Time
+	for _, d := range ready {
+		if t := s.tried[keyOf(d)]; t != nil {
+			first = earliest(first, t.again)
+		}
+	}
+	return first
+}
+
+// forgetPulse precedes a read of what is due: what was told before was committed before, so the read sees it.
+func (s *Sweeper) forgetPulse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pulse = time.Time{}
+}
+
+// earliest is the earlier of two times of which zero is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,199 @@
+// Package sweep moves time forward: it finds what is due, has it done, and sleeps until something is due again.
+//
+// It runs in every process of the control plane, without a leader. What it submits checks once more that it is due, so two sweepers at the same work
+// cost a refused change and nothing else. Alone on a database it sends no statement between one due time and the next.
+package sweep
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// Store is what a sweeper reads.
+type Store interface {
+	View(ctx context.Context, fn func(store.Reader) error) error
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Options tunes a Sweeper. The zero value works for a database of one's own.
+type Options struct {
+	Limit    int           // most due things read at once; 500
+	Parallel int           // of them applied at a time, so that they share commits; 64
+	Shared   bool          // other processes write to the same database: look at least every Rounds
+	Rounds   time.Duration // 30 s
+	// Backoff is the wait before something is tried again that failed or is still due after it was applied, doubled each time up to BackoffMax;
+	// 100 ms and 30 s.
+	Backoff, BackoffMax time.Duration
+	// Remove takes ended sessions away. Nil: no clean-up.
+	Remove  func(context.Context, []engine.SessionKey) error
+	Cleanup time.Duration // between two looks for them; 5 min
+	Keep    time.Duration // how long sessions that ended for good are kept; 24 h
+	Log     zerolog.Logger
+}
+
+func (o Options) defaults() Options {
+	number := func(n *int, standard int) {
+		if *n <= 0 {
+			*n = standard
+		}
+	}
+	length := func(d *time.Duration, standard time.Duration) {
+		if *d <= 0 {
+			*d = standard
+		}
+	}
+	number(&o.Limit, 500)
+	number(&o.Parallel, 64)
+	length(&o.Rounds, 30*time.Second)
+	length(&o.Backoff, 100*time.Millisecond)
+	length(&o.BackoffMax, 30*time.Second)
+	length(&o.Cleanup, 5*time.Minute)
+	length(&o.Keep, 24*time.Hour)
+	return o
+}
+
+// Sweeper moves time forward in one process.
+type Sweeper struct {
+	store Store
+	apply func(context.Context, store.Due) error
+	opt   Options
+	wake  chan struct{} // the wake-up moved
+	moved atomic.Bool   // sessions moved since the last clean-up
+
+	mu      sync.Mutex // guards pulse and planned
+	pulse   time.Time  // earliest told since the due times were read, by the store's clock; zero: none
+	planned time.Time  // wake-up, by the store's clock; zero: none
+
+	// The rest belongs to Run.
+	offset  time.Duration  // of the store's clock to ours
+	tried   map[key]*trial // due things that were applied and may still be due
+	stuck   int            // of them, those that were seen to be
+	broken  int            // rounds in a row that the store failed
+	failing bool           // said in the log, until a round without errors
+	clean   time.Time      // next clean-up, by our clock; zero: none
+	empty   bool           // no session has ended that clean-up would ever remove
+}
+
+// New makes a sweeper. apply does what a due thing asks for, if it still is due; several run at a time. An error is logged and the thing tried again.
+func New(s Store, apply func(context.Context, store.Due) error, o Options) *Sweeper {
+	return &Sweeper{store: s, apply: apply, opt: o.defaults(), wake: make(chan struct{}, 1), tried: map[key]*trial{}}
+}
+
+// Pulse says that something will be due at a time of the store's clock. It never blocks.
+func (s *Sweeper) Pulse(at time.Time) {
+	if at.IsZero() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pulse.IsZero() || at.Before(s.pulse) {
+		s.pulse = at
+		if s.planned.IsZero() || at.Before(s.planned) {
+			s.rouse()
+		}
+	}
+}
+
+// SessionsMoved says that sessions were changed, so that clean-up may have something to remove. It never blocks.
+func (s *Sweeper) SessionsMoved() {
+	if s.opt.Remove != nil && !s.moved.Swap(true) {
+		s.rouse()
+	}
+}
+
+func (s *Sweeper) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run sweeps until ctx ends. What is being applied is finished first.
+func (s *Sweeper) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.round(ctx)
+		s.sleep(ctx)
+	}
+}
+
+// round does what is due and plans the next wake-up.
+func (s *Sweeper) round(ctx context.Context) {
+	next, err := s.sweep(ctx)
+	if err != nil && ctx.Err() == nil {
+		s.broken++
+		wait := s.opt.backoff(s.broken)
+		s.complain(err, "sweep failed, trying again")
+		next = s.now().Add(wait)
+	} else {
+		s.broken = 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.planned = next
+	if s.broken > 0 {
+		s.pulse = time.Time{} // the next round reads everything: a pulse must not cut the back-off short
+	}
+}
+
+// sleep waits for the planned wake-up, an earlier pulse or the next clean-up, which it does.
+func (s *Sweeper) sleep(ctx context.Context) {
+	for ctx.Err() == nil {
+		cleanup := s.nextCleanup(ctx)
+		s.mu.Lock()
+		at := s.planned
+		if at.IsZero() || (!s.pulse.IsZero() && s.pulse.Before(at)) {
+			at = s.pulse
+		}
+		s.mu.Unlock()
+		wait := time.Duration(-1)
+		if !at.IsZero() {
+			wait = at.Sub(s.now())
+			if wait <= 0 {
+				return
+			}
+		}
+		if s.opt.Shared && (wait < 0 || wait > s.opt.Rounds) {
+			wait = s.opt.Rounds
+		}
+		var timer, tidy <-chan time.Time
+		if wait >= 0 {
+			timer = time.After(wait)
+		}
+		if !cleanup.IsZero() {
+			tidy = time.After(time.Until(cleanup))
+		}
+		select {
+		case <-timer:
+			return
+		case <-tidy:
+		case <-s.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// now is the store's time as far as we know it.
+func (s *Sweeper) now() time.Time { return time.Now().Add(s.offset) }
+
+func (o Options) backoff(n int) time.Duration {
+	if n > 16 {
+		return o.BackoffMax
+	}
+	return min(o.BackoffMax, o.Backoff<<(n-1))
+}
+
+// complain logs the first of a series of errors.
+func (s *Sweeper) complain(err error, what string) {
+	if !s.failing && !errors.Is(err, context.Canceled) {
+		s.failing = true
+		s.opt.Log.Warn().Err(err).Msg(what)
+	}
+}
