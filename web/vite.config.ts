@@ -23,5 +23,5 @@ export default defineConfig({
   plugins: [react(), tailwindcss(), keepDist()],
   build: { target: "es2022", sourcemap: false, chunkSizeWarningLimit: 700, assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   server: { proxy: { "/api": { target: app, ws: true } } },
-  test: { include: ["src/**/*.test.{ts,tsx}"], env: { TZ: "Europe/Berlin" } },
+  test: { testTimeout: 60_000, include: ["src/**/*.test.{ts,tsx}"], env: { TZ: "Europe/Berlin" } },
 });

@@ -54,7 +54,7 @@ async function answer(req, url) {
     const status = q.get("status");
     const fits = runs.filter(
       (r) =>
-        (!status || r.status === status || r.closed_reason === status) &&
+        (!status || r.closed_reason === status || r.status_bucket === status) &&
         (!q.get("workflow_type") || r.workflow_type === q.get("workflow_type")) &&
         (!q.get("query") || `${r.workflow_id} ${r.business_key ?? ""}`.includes(q.get("query"))),
     );

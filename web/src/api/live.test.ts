@@ -11,6 +11,10 @@ describe("a hint", () => {
     expect(staleKeys({ kind: "session", id: "s1" })).toEqual([["session", "s1"], ["sessions"], ["overview"]]);
     expect(staleKeys({ kind: "worker", id: "local" })).toEqual([["workers"], ["overview"]]);
   });
+  it("without an id stands for all of its kind", () => {
+    expect(staleKeys({ kind: "run" })).toEqual([["run"], ["runs"], ["overview"], ["runs-of"]]);
+    expect(staleKeys({ kind: "session" })).toEqual([["session"], ["sessions"], ["overview"]]);
+  });
   it("of a kind this page does not know changes nothing", () => {
     expect(staleKeys({ kind: "schedule", id: "x" } as unknown as Hint)).toEqual([]);
   });
@@ -62,7 +66,7 @@ describe("gathering", () => {
   });
   it("survives what is no hint", () => {
     const asked = vi.spyOn(client, "invalidateQueries");
-    for (const odd of [null, undefined, {}, { kind: "run" }]) gatherer.take(odd as unknown as Hint);
+    for (const odd of [null, undefined, {}, "run", { kind: "odd", id: 7 }]) gatherer.take(odd as unknown as Hint);
     vi.advanceTimersByTime(gatherMs);
     expect(asked).not.toHaveBeenCalled();
   });

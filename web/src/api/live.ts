@@ -16,11 +16,12 @@ export const fallbackMs = 5000;
 export function staleKeys(hint: Hint): (readonly unknown[])[] {
   switch (hint.kind) {
     case "run": {
+      if (!hint.id) return [["run"], keys.runs, keys.overview, ["runs-of"]];
       const of = hint.workflow_id ? [keys.runsOf(hint.workflow_id)] : [];
       return [keys.run(hint.id), keys.runs, keys.overview, ...of];
     }
     case "session":
-      return [keys.session(hint.id), keys.sessions, keys.overview];
+      return [hint.id ? keys.session(hint.id) : ["session"], keys.sessions, keys.overview];
     case "worker":
       return [keys.workers, keys.overview];
     default:
@@ -39,17 +40,17 @@ export class Gatherer {
   ) {}
 
   take(hint: Hint): void {
-    if (!hint || typeof hint.id !== "string") return;
+    if (!hint || typeof hint !== "object") return;
     for (const key of staleKeys(hint)) {
       // When the history is known that far, what moved leaves no event, like a lease: the view is stale, the history is not.
       const exact = key[0] === "run" && this.known(hint) ? [...key, "view"] : key;
       this.stale.set(JSON.stringify(exact), exact);
     }
-    this.timer ??= setTimeout(() => this.flush(), this.wait);
+    if (this.stale.size > 0) this.timer ??= setTimeout(() => this.flush(), this.wait);
   }
 
   private known(hint: Hint): boolean {
-    if (hint.last_seq === undefined) return false;
+    if (!hint.id || hint.last_seq === undefined) return false;
     const last = this.client.getQueryData<History>(keys.history(hint.id))?.events.at(-1)?.sequence ?? 0;
     return hint.last_seq <= last;
   }
@@ -63,16 +64,20 @@ export class Gatherer {
   }
 }
 
-class Live {
+/** The connection of one page: it gathers hints, says how it stands, and while it does not, has everything read again now and then. */
+export class Live {
   private socket: Socket | undefined;
   private retry: ReturnType<typeof setTimeout> | undefined;
   private refusals = 0;
   private listeners = new Set<() => void>();
   state: LiveState = "connecting";
 
-  start(client: QueryClient): () => void {
+  constructor(private readonly fallback = fallbackMs) {}
+
+  /** Connects to the app at origin, by default the page's own; gives the way to stop. */
+  start(client: QueryClient, origin = ""): () => void {
     const gatherer = new Gatherer(client);
-    const socket = io("/dashboard", {
+    const socket = io(`${origin}/dashboard`, {
       path: "/api/socket.io",
       transports: ["websocket", "polling"],
       withCredentials: true,
@@ -99,7 +104,7 @@ class Live {
     socket.on("hint", (hint: Hint) => gatherer.take(hint));
     const poll = setInterval(() => {
       if (this.state !== "live" && !document.hidden) void client.invalidateQueries({ predicate: (q) => q.queryKey[0] !== "me" });
-    }, fallbackMs);
+    }, this.fallback);
     return () => {
       clearInterval(poll);
       clearTimeout(this.retry);

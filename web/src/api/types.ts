@@ -192,6 +192,7 @@ export interface SessionList {
 
 export interface Overview {
   release: string;
+  release_unreadable?: boolean;
   app_id: string;
   store: string;
   uptime_seconds: number;
@@ -220,7 +221,8 @@ export interface Me {
 
 export interface Hint {
   kind: "run" | "session" | "worker";
-  id: string;
+  id?: string; // absent: so many of this kind changed that they are not named
+  namespace?: string;
   workflow_id?: string;
   last_seq?: number;
 }

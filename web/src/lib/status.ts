@@ -48,5 +48,11 @@ export function whyWaiting(r: RunView): string {
   return r.wait_kind ? `waits for ${words(r.wait_kind)}` : "";
 }
 
-export const runStatuses = ["running", "completed", "failed", "timed_out", "cancelled", "terminated", "continued"];
+/** How runs may be filtered. The first three are wide and together hold all runs; the rest are parts of them. */
+export const runFilters: { status: string; of: string[]; wide: boolean }[] = [
+  { status: "running", of: ["running"], wide: true },
+  { status: "completed", of: ["completed", "continued"], wide: true },
+  { status: "failed", of: ["failed", "timed_out", "cancelled", "terminated"], wide: true },
+  ...["timed_out", "cancelled", "terminated", "continued"].map((status) => ({ status, of: [status], wide: false })),
+];
 export const sessionStatuses = ["active", "expired", "orphaned", "failed", "closed"];

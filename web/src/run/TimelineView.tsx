@@ -2,7 +2,6 @@ import { Link } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { useNow } from "../lib/clock";
-import { shorten } from "../lib/format";
 import { useZone } from "../lib/prefs";
 import { words } from "../lib/status";
 import { clockTime, duration, parseTime, tickLabel } from "../lib/time";
@@ -149,7 +148,7 @@ function Row({ lane, scale, now, repeated, picked, onPick }: RowProps) {
           onClick={onPick}
           aria-pressed={picked}
           aria-label={describe(lane, now)}
-          title={lane.title}
+          title={titleOf(lane) === lane.title ? undefined : lane.title}
           className="flex h-7 min-w-0 flex-1 items-center gap-2 rounded-md text-left"
         >
           <span className={stay ? "text-stay" : stateInk(lane)}>
@@ -189,14 +188,14 @@ function Row({ lane, scale, now, repeated, picked, onPick }: RowProps) {
 }
 
 function titleOf(l: Lane): string {
-  if (l.kind === "session") return shorten(l.title, 20);
   if (l.kind === "timer") return l.detail ? `timer ${tickLabel(Number(l.detail), Number(l.detail))}` : "timer";
   if (l.kind === "wait") return `signal ${l.title}`;
   return l.title;
 }
 
 function describe(l: Lane, now: number): string {
-  const parts = [`${l.kind === "run" ? "run of" : l.kind} ${l.kind === "timer" ? duration(Number(l.detail)) : l.title}`, words(l.state)];
+  const name = l.kind === "timer" || l.kind === "wait" ? titleOf(l) : `${l.kind === "run" ? "run of" : l.kind} ${l.title}`;
+  const parts = [name, words(l.state)];
   if (l.worker) parts.push(`on ${l.worker}`);
   if (l.epoch) parts.push(`epoch ${l.epoch}`);
   if (l.attempts > 1) parts.push(`${l.attempts} attempts`);
@@ -265,7 +264,7 @@ function BarView({ bar, lane, scale, now }: { bar: Bar; lane: Lane; scale: Scale
       style={{ left: `min(${x0 * 100}%, calc(100% - ${least}px))`, width: `max(${least}px, ${(x1 - x0) * 100}%)` }}
     >
       {bar.kind === "hold" && x1 - x0 > 0.1 && bar.worker && (
-        <span className="flex h-full items-center truncate px-1.5 text-[11.5px] font-medium whitespace-nowrap">{bar.worker}</span>
+        <span className="flex h-full items-center truncate px-1.5 text-[11.5px] font-medium whitespace-nowrap text-ink">{bar.worker}</span>
       )}
     </Tip>
   );

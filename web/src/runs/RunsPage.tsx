@@ -5,7 +5,7 @@ import { overviewQuery, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
 import { useNow } from "../lib/clock";
 import { count, without } from "../lib/format";
-import { isOpen, runStatus, runStatuses, whyWaiting, words } from "../lib/status";
+import { isOpen, runFilters, runStatus, whyWaiting, words } from "../lib/status";
 import { duration, parseTime } from "../lib/time";
 import { Icon } from "../ui/Icon";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
@@ -130,6 +130,7 @@ function StatusTabs({ current }: { current: string | undefined }) {
   const overview = useQuery(overviewQuery);
   const counts = overview.data?.counts.runs;
   const total = counts && Object.values(counts).reduce((a, b) => a + b, 0);
+  const sum = (of: string[]) => counts && of.reduce((n, s) => n + (counts[s] ?? 0), 0);
   const tab = (status: string | undefined, n: number | undefined) => {
     const on = current === status;
     return (
@@ -150,7 +151,9 @@ function StatusTabs({ current }: { current: string | undefined }) {
   return (
     <nav aria-label="Status" className="-mx-1 flex gap-1.5 overflow-x-auto px-1 py-1">
       {tab(undefined, total)}
-      {runStatuses.map((s) => tab(s, counts && (counts[s] ?? 0)))}
+      {runFilters.filter((f) => f.wide).map((f) => tab(f.status, sum(f.of)))}
+      <span className="mx-1 h-8 w-px shrink-0 bg-line" aria-hidden />
+      {runFilters.filter((f) => !f.wide).map((f) => tab(f.status, sum(f.of)))}
     </nav>
   );
 }

@@ -56,6 +56,7 @@ export function Shell() {
           </div>
         </div>
       </header>
+      <ReleaseWarning />
       <main id="content" tabIndex={-1} className="mx-auto min-h-[calc(100dvh-9rem)] max-w-[84rem] px-4 py-6 outline-none sm:px-6">
         <Outlet />
       </main>
@@ -177,6 +178,17 @@ function SignOut() {
     >
       <Icon name="out" />
     </button>
+  );
+}
+
+/** A release nobody can read matches every other such one: work flows, and somebody should know. */
+function ReleaseWarning() {
+  const { data } = useQuery(overviewQuery);
+  if (!data?.release_unreadable) return null;
+  return (
+    <p role="alert" className="bg-bad-soft px-4 py-2 text-center text-bad">
+      No release could be read, so the app calls itself {data.release}; it takes every worker that could not read one either.
+    </p>
   );
 }
 

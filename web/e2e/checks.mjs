@@ -1,0 +1,219 @@
+// What a person would look for, page by page. What the pages should show is asked of the API, not known beforehand.
+import assert from "node:assert/strict";
+
+export const patience = 30_000;
+
+/** Waits until fn gives something true, and gives that. */
+export async function until(what, fn, ms = patience) {
+  const end = Date.now() + ms;
+  let last;
+  for (;;) {
+    try {
+      const got = await fn();
+      if (got) return got;
+      last = undefined;
+    } catch (err) {
+      last = err;
+    }
+    if (Date.now() > end) throw new Error(`${what}: not within ${ms / 1000} s${last ? ` (${last.message})` : ""}`);
+    await new Promise((r) => setTimeout(r, 100));
+  }
+}
+
+const shown = (locator) => locator.waitFor({ state: "visible", timeout: patience });
+
+/** The checks, as [name, async function(context)]. The context: page, base, run (its id), api(path), shot(name), axe(). */
+export const checks = [
+  ["a run page shows its run from its first event on", async ({ page, base, run, api, shot }) => {
+    const view = await api(`/api/runs/${run}`);
+    await page.goto(`${base}/runs/${run}`);
+    await shown(page.getByRole("heading", { level: 1, name: view.workflow_type }));
+    await shown(page.getByText(view.workflow_id, { exact: true }).first());
+    await shown(page.getByText(run, { exact: true }).first());
+    await shot("run-first");
+  }],
+  ["the page is live", async ({ page }) => {
+    await shown(page.locator('[data-live="Live"]'));
+  }],
+  ["the run's end appears without a reload", async ({ page, run, api }) => {
+    const closed = await until("the run's end", async () => {
+      const r = await api(`/api/runs/${run}`);
+      return r.is_terminal && r;
+    }, 120_000);
+    const status = ["timed_out", "continued"].includes(closed.closed_reason) ? closed.closed_reason : closed.status;
+    await shown(page.locator(`main [data-status="${status}"]`).first());
+  }],
+  ["the result is there, as the API gives it", async ({ page, run, api, shot }) => {
+    const view = await api(`/api/runs/${run}`);
+    const pre = page.getByRole("region", { name: "Result" }).locator("pre");
+    await shown(pre);
+    assert.deepEqual(JSON.parse(await pre.innerText()), view.output);
+    await shot("run", true);
+  }],
+  ["the timeline has a lane for every step, activities under their session", async ({ page, history }) => {
+    const events = await history();
+    const names = events.filter((e) => e.event_type === "ActivityScheduled").map((e) => e.payload.activity_type);
+    const sessions = events.filter((e) => e.event_type === "SessionStarted").map((e) => e.payload.session_id);
+    assert.ok(names.length > 0, "the run has no activity to look for");
+    for (const name of names) await shown(page.locator('[data-lane="activity"]').getByRole("button", { name: new RegExp(`^activity ${name}, completed`) }).first());
+    for (const id of sessions) await shown(page.locator('[data-lane="session"]').getByRole("button", { name: new RegExp(`^session ${id},`) }));
+    const timers = events.filter((e) => e.event_type === "TimerScheduled" && !e.payload.timer_kind).length;
+    const waits = events.filter((e) => e.event_type === "SignalWaitOpened").length;
+    assert.equal(await page.locator('[data-lane="timer"]').count(), timers, "lanes of timers");
+    assert.equal(await page.locator('[data-lane="wait"]').count(), waits, "lanes of signal waits");
+    if (sessions.length > 0) {
+      const order = await page.locator("[data-lane]").evaluateAll((all) => all.map((e) => e.dataset.lane));
+      const at = order.indexOf("session");
+      assert.equal(order[at + 1], "activity", `what follows the session: ${order}`);
+    }
+  }],
+  ["a lane tells its events, an event its payload", async ({ page, history }) => {
+    const first = (await history()).find((e) => e.event_type === "ActivityCompleted");
+    await page.locator('[data-lane="activity"] button').first().click();
+    await shown(page.getByRole("button", { name: "Show all" }));
+    const row = page.locator('[data-event="ActivityCompleted"]').first();
+    await row.getByRole("button").first().click();
+    const payload = JSON.parse(await row.locator("pre").innerText());
+    assert.equal(payload.activity_type, first.payload.activity_type);
+    assert.deepEqual(payload.result, first.decoded?.result, "the result, decoded");
+    await page.getByRole("button", { name: "Show all" }).click();
+    const last = (await history()).at(-1);
+    await page.locator(`[data-event="${last.event_type}"]`).last().scrollIntoViewIfNeeded();
+  }],
+  ["the list of runs has the run, and finds it by its id", async ({ page, base, run, api, shot }) => {
+    const view = await api(`/api/runs/${run}`);
+    await page.goto(base);
+    await shown(page.locator(`[data-run="${run}"]`));
+    await shot("runs");
+    await page.locator("[data-search]").fill(view.workflow_id);
+    await page.waitForURL((u) => u.searchParams.get("q") === view.workflow_id, { timeout: patience });
+    await shown(page.locator(`[data-run="${run}"]`));
+    await page.locator("[data-search]").fill("no-run-has-this-id");
+    await shown(page.getByText("No run matches"));
+    await page.getByRole("link", { name: "Show all runs" }).click();
+    await page.getByRole("navigation", { name: "Status" }).getByRole("link", { name: /^failed/ }).click();
+    const bad = ["failed", "timed_out", "cancelled", "terminated"];
+    await until("only runs that failed", async () => {
+      const statuses = await page.locator("tbody [data-status]").evaluateAll((all) => all.map((e) => e.dataset.status));
+      return page.url().includes("status=failed") && statuses.every((s) => bad.includes(s));
+    });
+  }],
+  ["the sessions have the run's, with who held it", async ({ page, base, history, shot }) => {
+    const started = (await history()).find((e) => e.event_type === "SessionStarted");
+    assert.ok(started, "the run has no session to look for");
+    const id = started.payload.session_id;
+    await page.goto(`${base}/sessions`);
+    await shown(page.locator(`[data-session="${id}"]`));
+    await shot("sessions");
+    await page.locator(`[data-session="${id}"]`).click();
+    await shown(page.getByRole("heading", { level: 1, name: id }));
+    await shown(page.locator('[data-owner-event="claimed"]').first());
+    await shot("session", true);
+  }],
+  ["the workers are all there, with release and slots", async ({ page, base, api, shot }) => {
+    const { workers } = await api("/api/workers");
+    assert.ok(workers.length > 0, "there is no worker to look for");
+    await page.goto(`${base}/workers`);
+    for (const w of workers) {
+      const card = page.locator(`[data-worker="${w.worker_id}"]`);
+      await shown(card);
+      await shown(card.locator(`[data-status="${w.status}"]`));
+      if (w.release) await shown(card.getByText(w.release, { exact: true }).first());
+    }
+    await page.getByRole("button", { name: "More" }).first().click();
+    await shot("workers", true);
+  }],
+  ["the queues are there", async ({ page, base, api, shot }) => {
+    const { queues } = await api("/api/sojourn/overview");
+    await page.goto(`${base}/queues`);
+    await shown(queues?.length ? page.getByRole("cell", { name: queues[0].queue }).first() : page.getByText("No queue holds a task"));
+    await shot("queues");
+  }],
+  ["the keyboard goes everywhere", async ({ page, base, run }) => {
+    await page.goto(base);
+    await shown(page.locator(`[data-run="${run}"]`));
+    await page.keyboard.press("g");
+    await page.keyboard.press("w");
+    await shown(page.getByRole("heading", { level: 1, name: "Workers" }));
+    await page.keyboard.press("g");
+    await page.keyboard.press("s");
+    await shown(page.getByRole("heading", { level: 1, name: "Sessions" }));
+    await page.keyboard.press("/");
+    await until("the search has the focus", () => page.evaluate(() => document.activeElement?.hasAttribute("data-search")));
+    await page.keyboard.type("gr");
+    assert.equal(await page.locator("[data-search]").inputValue(), "gr", "keys typed into a field stay there");
+    await page.keyboard.press("Escape");
+    await page.goto(base);
+    await shown(page.locator(`[data-run="${run}"]`));
+    await page.keyboard.press("j");
+    const first = await page.evaluate(() => document.activeElement?.getAttribute("data-run"));
+    assert.ok(first, "j goes to the first run");
+    await page.keyboard.press("j");
+    await page.keyboard.press("k");
+    assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("data-run")), first, "j and k lead back");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(`${base}/runs/${first}`, { timeout: patience });
+    await page.keyboard.press("?");
+    await shown(page.getByRole("dialog", { name: "Keyboard" }));
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached", timeout: patience });
+  }],
+  ["times are in the browser's zone, or in UTC", async ({ page, base, run }) => {
+    await page.goto(`${base}/runs/${run}`);
+    const stamp = page.locator("dl time").first();
+    await shown(stamp);
+    const local = await stamp.getAttribute("title");
+    await page.keyboard.press("u");
+    await until("the time in UTC", async () => (await stamp.getAttribute("title")).endsWith(" UTC"));
+    assert.notEqual(await stamp.getAttribute("title"), local, "the checks run in a zone that is not UTC");
+    await page.keyboard.press("u");
+    await until("the local time again", async () => (await stamp.getAttribute("title")) === local);
+  }],
+  ["dark follows the system, and a choice holds over a reload", async ({ page, base, run, shot }) => {
+    const theme = () => page.evaluate(() => [document.documentElement.dataset.theme, getComputedStyle(document.documentElement).backgroundColor]);
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.goto(`${base}/runs/${run}`);
+    const [, light] = await theme();
+    await page.emulateMedia({ colorScheme: "dark" });
+    await until("dark", async () => (await theme())[0] === "dark");
+    assert.notEqual((await theme())[1], light, "the ground changes");
+    await shown(page.getByRole("list", { name: "Events of the history" }));
+    await shot("run-dark", true);
+    await page.locator("[data-theme-toggle]").click();
+    await until("light by choice", async () => (await theme())[0] === "light");
+    await page.reload();
+    assert.equal((await theme())[0], "light", "after a reload");
+    await page.locator('[data-theme-toggle="light"]').click();
+    await page.locator('[data-theme-toggle="dark"]').click();
+    await page.emulateMedia({ colorScheme: "light" });
+  }],
+  ["no page is wider than a narrow screen", async ({ page, base, run, history, shot }) => {
+    const session = (await history()).find((e) => e.event_type === "SessionStarted")?.payload.session_id;
+    await page.setViewportSize({ width: 390, height: 844 });
+    for (const path of ["/", `/runs/${run}`, "/sessions", ...(session ? [`/sessions/${session}`] : []), "/workers", "/queues"]) {
+      await page.goto(base + path);
+      await shown(page.getByRole("heading", { level: 1 }));
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      assert.ok(over <= 0, `${path} is ${over} px too wide`);
+    }
+    await page.goto(`${base}/runs/${run}`);
+    await shown(page.getByRole("list", { name: "Events of the history" }));
+    await shot("run-narrow", true);
+    await page.setViewportSize({ width: 1280, height: 900 });
+  }],
+  ["nothing stands in the way of assistive technology", async ({ page, base, run, history, axe }) => {
+    const session = (await history()).find((e) => e.event_type === "SessionStarted")?.payload.session_id;
+    const found = [];
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+      for (const path of ["/", `/runs/${run}`, "/sessions", ...(session ? [`/sessions/${session}`] : []), "/workers", "/queues"]) {
+        await page.goto(base + path);
+        await shown(page.getByRole("heading", { level: 1 }));
+        await page.locator('[aria-label="Loading"]').waitFor({ state: "detached", timeout: patience });
+        found.push(...(await axe()).map((v) => `${colorScheme} ${path}: ${v}`));
+      }
+    }
+    await page.emulateMedia({ colorScheme: "light", reducedMotion: null });
+    assert.deepEqual(found, []);
+  }],
+];

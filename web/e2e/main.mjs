@@ -1,0 +1,129 @@
+// Opens a running server's dashboard in Chromium and checks what it shows.
+//   npm run e2e                                   starts bin/sojourn dev with a database of its own, and stops it
+//   npm run e2e -- --base URL --run RUN_ID        looks at a server that runs already (--token TOKEN when it asks for one)
+//   npm run e2e -- --mock                         looks at the recorded answers of dev/mock.mjs
+// Screenshots go to --shots DIR, by default a new temporary directory. SOJOURN_TEST_CHROMIUM names another browser.
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { chromium } from "playwright-core";
+import { checks } from "./checks.mjs";
+import { startApp, startMock } from "./server.mjs";
+
+const { values: flags } = parseArgs({
+  options: {
+    base: { type: "string" },
+    run: { type: "string" },
+    token: { type: "string" },
+    shots: { type: "string" },
+    mock: { type: "boolean", default: false },
+  },
+});
+
+function browserPath() {
+  const named = process.env.SOJOURN_TEST_CHROMIUM;
+  const found = [named, "/usr/bin/chromium", "/usr/bin/google-chrome", "/usr/bin/chromium-browser"].find((p) => p && existsSync(p));
+  if (!found) throw new Error("no Chromium here: install Debian's chromium, or name one in SOJOURN_TEST_CHROMIUM");
+  return found;
+}
+
+async function main() {
+  if (Boolean(flags.base) !== Boolean(flags.run)) throw new Error("--base and --run go together");
+  const executablePath = browserPath();
+  const server = flags.base ? { base: flags.base.replace(/\/$/, ""), run: flags.run, stop: async () => {} } : await (flags.mock ? startMock() : startApp());
+  const shots = flags.shots ?? (await mkdtemp(join(tmpdir(), "sojourn-shots-")));
+  await mkdir(shots, { recursive: true });
+  const profile = await mkdtemp(join(tmpdir(), "sojourn-chromium-"));
+  let browser;
+  try {
+    // A profile of its own, and a zone that is not UTC, so that a zone left out is seen.
+    browser = await chromium.launchPersistentContext(profile, {
+      executablePath,
+      headless: true,
+      viewport: { width: 1280, height: 900 },
+      timezoneId: "Asia/Kolkata",
+      colorScheme: "light",
+      args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"],
+    });
+    return await look(browser, server, shots);
+  } finally {
+    await browser?.close();
+    await server.stop();
+    await rm(profile, { recursive: true, force: true });
+  }
+}
+
+async function look(browser, { base, run }, shots) {
+  const page = browser.pages()[0] ?? (await browser.newPage());
+  const complaints = [];
+  page.on("console", (m) => ["error", "warning"].includes(m.type()) && complaints.push(`console ${m.type()}: ${m.text()}`));
+  page.on("pageerror", (e) => complaints.push(`page error: ${e.message}`));
+  page.on("request", (r) => !r.url().startsWith(base) && !/^(data|blob):/.test(r.url()) && complaints.push(`asked another host: ${r.url()}`));
+  page.on("response", (r) => r.status() >= 400 && complaints.push(`${r.status()} ${r.url()}`));
+
+  const headers = { "X-Durable-Workflow-Control-Plane-Version": "2", ...(flags.token && { Authorization: `Bearer ${flags.token}` }) };
+  const api = async (path) => {
+    const res = await fetch(base + path, { headers });
+    if (!res.ok) throw new Error(`GET ${path}: ${res.status} ${await res.text()}`);
+    return res.json();
+  };
+  const history = async () => {
+    const { workflow_id } = await api(`/api/runs/${run}`);
+    const events = [];
+    for (let token = ""; token !== null; ) {
+      const q = `decoded=true&page_size=500${token && `&next_page_token=${encodeURIComponent(token)}`}`;
+      const p = await api(`/api/workflows/${encodeURIComponent(workflow_id)}/runs/${run}/history?${q}`);
+      events.push(...p.events);
+      token = p.next_page_token ?? null;
+    }
+    return events;
+  };
+  if (flags.token) await signIn(page, base, complaints);
+  const source = await readFile(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
+  const axe = async () => {
+    await page.evaluate(source);
+    const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
+    const { violations } = await page.evaluate((values) => globalThis.axe.run(document, { runOnly: { type: "tag", values } }), tags);
+    return violations.flatMap((v) => v.nodes.slice(0, 3).map((n) => `${v.id}: ${n.target.join(" ")} (${n.any.map((a) => a.message).join("; ")})`));
+  };
+  const shot = (name, fullPage = false) => page.screenshot({ path: join(shots, `${name}.png`), fullPage });
+
+  const all = [...checks, ["no error in the console, no failed request, no other host", async () => {
+    if (complaints.length > 0) throw new Error([...new Set(complaints)].join("\n    "));
+  }]];
+  let failed = 0;
+  for (const [name, check] of all) {
+    const from = Date.now();
+    try {
+      await check({ page, base, run, api, history, shot, axe });
+      console.log(`ok    ${name} (${Date.now() - from} ms)`);
+    } catch (err) {
+      failed++;
+      await shot(`failed-${failed}`, true).catch(() => {});
+      console.log(`FAIL  ${name}\n    ${err.message}\n    at ${page.url()}, seen in failed-${failed}.png`);
+    }
+  }
+  console.log(`screenshots in ${shots}`);
+  console.log(`${all.length - failed} passed, ${failed} failed`);
+  return failed === 0 ? 0 : 1;
+}
+
+/** Signs in as a person would; the refusals before that are expected. */
+async function signIn(page, base, complaints) {
+  await page.goto(base);
+  await page.getByLabel("Token").fill(flags.token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { level: 1, name: "Runs" }).waitFor({ timeout: 30_000 });
+  complaints.length = 0;
+}
+
+main().then(
+  (code) => process.exit(code),
+  (err) => {
+    console.error(`e2e: ${err.message}`);
+    process.exit(1);
+  },
+);
