@@ -48,7 +48,9 @@ func open(t testing.TB, path string, o broker.Options) *app {
 	return &app{b, s, t}
 }
 
-func newApp(t testing.TB) *app { return open(t, filepath.Join(t.TempDir(), "test.db"), broker.Options{Release: "1"}) }
+func newApp(t testing.TB) *app {
+	return open(t, filepath.Join(t.TempDir(), "test.db"), broker.Options{Release: "1"})
+}
 
 func must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {

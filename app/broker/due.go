@@ -27,11 +27,16 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	return err
 }
 
-// CleanUp removes a session that ended or lapsed and has no work.
-func (b *Broker) CleanUp(ctx context.Context, k engine.SessionKey) error {
-	_, err := b.session(ctx, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)})
-	if engine.IsNotDue(err) {
-		return nil
+// CleanUp removes sessions that ended or lapsed and have no work. Those that got some meanwhile stay.
+func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
+	for _, k := range keys {
+		_, err := b.session(ctx, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)})
+		if err != nil && !engine.IsNotDue(err) {
+			return err
+		}
 	}
-	return err
+	if len(keys) > 0 {
+		b.log.Info().Int("sessions", len(keys)).Msg("cleaned up")
+	}
+	return nil
 }

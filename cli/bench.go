@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/cli/bench"
+)
+
+func (p *program) benchCommand() *cobra.Command {
+	var o bench.Options
+	asJSON := false
+	long := "Measure a whole Sojourn on this machine: client, server and database together, everything durable, payloads of 1 KB.\n\nScenarios:\n"
+	for _, s := range bench.Scenarios() {
+		long += fmt.Sprintf("  %-3s %s\n", s[0], s[1])
+	}
+	c := &cobra.Command{
+		Use: "bench [SCENARIO…]", Short: "Measure speed on this machine", Long: long,
+		Example: "  sojourn bench P1 P5\n  sojourn bench P4 P5 --store sqlite,postgres --runs 5 --json",
+		RunE: func(c *cobra.Command, args []string) error {
+			for _, a := range args {
+				o.Scenarios = append(o.Scenarios, strings.ToUpper(a))
+			}
+			if o.Postgres == "" {
+				o.Postgres = os.Getenv("SOJOURN_TEST_POSTGRES")
+			}
+			bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(p.err), progressbar.OptionSetVisibility(terminal(p.err)), progressbar.OptionClearOnFinish())
+			o.Progress = func(done, all int, what string) {
+				bar.ChangeMax(all)
+				bar.Describe(what)
+				_ = bar.Set(done) // a bar that cannot be drawn is no reason to stop
+			}
+			results, err := bench.Run(c.Context(), o)
+			_ = bar.Finish()
+			if asJSON {
+				return orFirst(err, p.writeJSON(results))
+			}
+			fmt.Fprintln(p.out, benchTable(results))
+			return err
+		},
+	}
+	c.Flags().StringSliceVar(&o.Stores, "store", []string{"sqlite"}, "databases: sqlite, postgres")
+	c.Flags().StringVar(&o.Postgres, "postgres", "", "URL of a PostgreSQL server where databases may be made; SOJOURN_TEST_POSTGRES when empty")
+	c.Flags().IntVar(&o.Runs, "runs", 5, "runs of each scenario; the median is shown")
+	c.Flags().BoolVar(&o.Quick, "quick", false, "one small run of each, within 40 s")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
+	return c
+}
+
+func orFirst(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func (p *program) writeJSON(v any) error {
+	e := json.NewEncoder(p.out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+func benchTable(results []bench.Result) string {
+	t := table.NewWriter()
+	t.AppendHeader(table.Row{"scenario", "store", "transport", "median", "min – max", "unit", "p50 ms", "p99 ms", "cpu ms/op", "commits/s limit", "of limit"})
+	for _, r := range results {
+		t.AppendRow(table.Row{
+			r.Scenario, r.Store, r.Transport, round(r.Median), round(r.Min) + " – " + round(r.Max), r.Unit, round(r.P50), round(r.P99),
+			round(r.CPU), round(r.Limit.Commits), fmt.Sprintf("%.2f", r.OfLimit),
+		})
+	}
+	right := []table.ColumnConfig{}
+	for _, n := range []int{4, 5, 7, 8, 9, 10, 11} {
+		right = append(right, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(right)
+	return t.Render()
+}
+
+// round shows a figure with about three digits.
+func round(v float64) string {
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}

@@ -1,0 +1,210 @@
+// Package bench measures a whole Sojourn on one machine: client, server and database together, everything durable, in the scenarios whose figures
+// the project promises.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Options of a run.
+type Options struct {
+	Scenarios []string // ids; empty: all
+	Stores    []string // sqlite, postgres
+	Postgres  string   // URL of a server where databases can be made
+	Runs      int      // of each; the median is reported
+	Quick     bool     // fewer operations and runs: a look, not a measurement
+	Progress  func(done, all int, what string)
+	Log       zerolog.Logger
+}
+
+// Result is one scenario on one store over one transport.
+type Result struct {
+	Scenario  string    `json:"scenario"`
+	Store     string    `json:"store"`
+	Transport string    `json:"transport"`
+	Unit      string    `json:"unit"`
+	N         int       `json:"n"` // operations in one run
+	Median    float64   `json:"median"`
+	Min       float64   `json:"min"`
+	Max       float64   `json:"max"`
+	P50       float64   `json:"p50_ms"`
+	P99       float64   `json:"p99_ms"`
+	CPU       float64   `json:"cpu_ms_per_op"`
+	Limit     Limit     `json:"limit"`
+	OfLimit   float64   `json:"of_limit"` // the part of what the limit that binds allows
+	Runs      []float64 `json:"runs"`
+	Cores     int       `json:"cores"`
+	Go        string    `json:"go"`
+}
+
+// Limit is what machine and store allow, measured in the same run.
+type Limit struct {
+	Fsyncs     float64 `json:"fsyncs_per_s"`
+	Commits    float64 `json:"commits_per_s"`
+	RoundTrips float64 `json:"round_trips_per_s,omitempty"`
+}
+
+// scenario is one thing to measure. measure does n operations on a fresh app and says how long each took; rate says which of the limits bind it.
+type scenario struct {
+	id, transport, unit string
+	n, quick            int
+	latency             bool // the figure is the median time of one operation, not operations a second
+	options             func(*nodeOptions)
+	measure             func(ctx context.Context, n *node, ops int) (sample, error)
+}
+
+// sample is one run of a scenario.
+type sample struct {
+	elapsed    time.Duration
+	each       []time.Duration
+	commits    int64
+	roundTrips int64
+}
+
+// Scenarios lists what can be measured, by id, with a line of explanation.
+func Scenarios() [][2]string {
+	return [][2]string{
+		{"P1", "durable completions of steps claimed in order, 128 in flight"},
+		{"P4", "workflows of five sequential activities, a worker over HTTP with 50 connections"},
+		{"P5", "the same with our Go worker: in the app's process, and over the socket"},
+		{"P6", "time of one such workflow on an idle server"},
+	}
+}
+
+// Run measures what the options ask for. Results come in the order of scenarios, stores and transports.
+func Run(ctx context.Context, o Options) ([]Result, error) {
+	if o.Runs <= 0 {
+		o.Runs = 5
+	}
+	if o.Quick {
+		o.Runs = 1
+	}
+	var todo []scenario
+	for _, s := range scenarios() {
+		if len(o.Scenarios) == 0 || slices.Contains(o.Scenarios, s.id) {
+			todo = append(todo, s)
+		}
+	}
+	if len(todo) == 0 {
+		return nil, fmt.Errorf("no scenario among %v; there are P1, P4, P5 and P6", o.Scenarios)
+	}
+	var results []Result
+	done, all := 0, len(todo)*len(o.Stores)*o.Runs
+	for _, s := range todo {
+		for _, kind := range o.Stores {
+			r, err := repeat(ctx, s, kind, o, func() { done++; o.progress(done, all, s.id+" "+kind+" "+s.transport) })
+			if err != nil {
+				return results, fmt.Errorf("%s on %s over %s: %w", s.id, kind, s.transport, err)
+			}
+			results = append(results, r)
+		}
+	}
+	return results, nil
+}
+
+func (o Options) progress(done, all int, what string) {
+	if o.Progress != nil {
+		o.Progress(done, all, what)
+	}
+}
+
+// repeat runs one scenario o.Runs times, each on a fresh database, after a short warm-up on each.
+func repeat(ctx context.Context, s scenario, kind string, o Options, step func()) (Result, error) {
+	ops := s.n
+	if o.Quick {
+		ops = s.quick
+	}
+	r := Result{
+		Scenario: s.id, Store: kind, Transport: s.transport, Unit: s.unit, N: ops, Cores: runtime.NumCPU(), Go: runtime.Version(),
+	}
+	var each []time.Duration
+	var cpu time.Duration
+	for range o.Runs {
+		one, used, limit, err := once(ctx, s, kind, o, ops)
+		if err != nil {
+			return r, err
+		}
+		value := float64(ops) / one.elapsed.Seconds()
+		if s.latency {
+			value = millis(percentile(one.each, 50))
+		}
+		r.Runs = append(r.Runs, value)
+		each, cpu = append(each, one.each...), cpu+used
+		r.Limit = limit
+		r.OfLimit = ofLimit(one, limit)
+		step()
+	}
+	sorted := slices.Sorted(slices.Values(r.Runs))
+	r.Median, r.Min, r.Max = sorted[len(sorted)/2], sorted[0], sorted[len(sorted)-1]
+	r.P50, r.P99 = millis(percentile(each, 50)), millis(percentile(each, 99))
+	r.CPU = millis(cpu) / float64(ops*o.Runs)
+	return r, nil
+}
+
+func once(ctx context.Context, s scenario, kind string, o Options, ops int) (one sample, used time.Duration, limit Limit, err error) {
+	no := nodeOptions{store: kind, postgres: o.Postgres, log: o.Log}
+	if s.options != nil {
+		s.options(&no)
+	}
+	n, err := openNode(ctx, no)
+	if err != nil {
+		return one, 0, limit, err
+	}
+	defer func() {
+		if e := n.close(); err == nil {
+			err = e
+		}
+	}()
+	if _, err := s.measure(ctx, n, max(1, ops/20)); err != nil { // warm-up
+		return one, 0, limit, err
+	}
+	if limit, err = n.limits(ctx); err != nil {
+		return one, 0, limit, err
+	}
+	runtime.GC()
+	before, stats, trips := cpuTime(), n.app.Store().Stats(), n.trips.Load()
+	one, err = s.measure(ctx, n, ops)
+	used = cpuTime() - before
+	one.commits = n.app.Store().Stats().Commits - stats.Commits
+	one.roundTrips = n.trips.Load() - trips
+	return one, used, limit, err
+}
+
+// ofLimit is how much of the binding limit was used: commits of the store, or round trips of the transport.
+func ofLimit(s sample, l Limit) float64 {
+	secs := s.elapsed.Seconds()
+	used := 0.0
+	if l.Commits > 0 {
+		used = float64(s.commits) / secs / l.Commits
+	}
+	if l.RoundTrips > 0 {
+		used = max(used, float64(s.roundTrips)/secs/l.RoundTrips)
+	}
+	return used
+}
+
+func percentile(all []time.Duration, p int) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// cpuTime is what this process has used of the processors, in user and system mode.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,186 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// kilobyte is the payload of every step, in and out.
+var kilobyte = strings.Repeat("x", 1000)
+
+// steps is how many activities the workflow of the scenarios has.
+const steps = 5
+
+func register(r *worker.Registry) {
+	r.Workflow("five", func(ctx workflow.Context, in string) (string, error) {
+		for range steps {
+			if err := workflow.ExecuteActivity(ctx, "echo", in).Get(ctx, &in); err != nil {
+				return "", err
+			}
+		}
+		return in, nil
+	})
+	r.Activity("echo", func(_ context.Context, in string) (string, error) { return in, nil })
+}
+
+func scenarios() []scenario {
+	inProcess := func(o *nodeOptions) { o.worker = "in-process" }
+	socket := func(o *nodeOptions) { o.worker = "socket" }
+	return []scenario{
+		{id: "P1", transport: "store", unit: "completions/s", n: 40_000, quick: 4_000, measure: completions},
+		{id: "P4", transport: "http", unit: "workflows/s", n: 1_500, quick: 200, measure: overHTTP},
+		{id: "P5", transport: "in-process", unit: "workflows/s", n: 4_000, quick: 400, options: inProcess, measure: together(128)},
+		{id: "P5", transport: "socket", unit: "workflows/s", n: 3_000, quick: 300, options: socket, measure: together(128)},
+		{id: "P6", transport: "in-process", unit: "ms", n: 200, quick: 30, latency: true, options: inProcess, measure: together(1)},
+	}
+}
+
+// input is the argument of each workflow, encoded once.
+func input() (json.RawMessage, error) {
+	p, err := payload.EncodeArgs(kilobyte)
+	if err != nil {
+		return nil, err
+	}
+	return p.MarshalJSON()
+}
+
+// together starts ops workflows, so many at once, and waits for each to close. Its worker is the node's.
+func together(atOnce int) func(context.Context, *node, int) (sample, error) {
+	return func(ctx context.Context, n *node, ops int) (sample, error) {
+		in, err := input()
+		if err != nil {
+			return sample{}, err
+		}
+		c := watch(&n.app.Dispatch().Hub)
+		defer c.stop()
+		s, err := many(ops, atOnce, func() error { return c.run(ctx, n.app.Broker(), in) })
+		if err != nil {
+			return s, err
+		}
+		return s, allCompleted(ctx, n.app.Broker())
+	}
+}
+
+// allCompleted refuses a measurement in which runs failed: they are quicker.
+func allCompleted(ctx context.Context, b *broker.Broker) error {
+	for _, status := range []string{"failed", "running"} {
+		l, err := b.List(ctx, protocol.ListRequest{Status: status, PageSize: 1})
+		if err != nil {
+			return err
+		}
+		if len(l.Workflows) > 0 {
+			return fmt.Errorf("run %s is %s", l.Workflows[0].RunID, l.Workflows[0].Status)
+		}
+	}
+	return nil
+}
+
+// closings tells callers when their workflows close, from the hints of the commits: no reads.
+type closings struct {
+	watch *dispatch.Watch
+	done  chan struct{}
+	mu    sync.Mutex // guards waits
+	waits map[string]chan struct{}
+}
+
+func watch(h *dispatch.Hub) *closings {
+	c := &closings{watch: h.Watch(dispatch.TopicRuns), done: make(chan struct{}), waits: map[string]chan struct{}{}}
+	go func() {
+		for {
+			select {
+			case <-c.watch.C:
+			case <-c.done:
+				return
+			}
+			changed, _ := c.watch.Take()
+			c.mu.Lock()
+			for _, r := range changed.Runs {
+				if wait, ok := c.waits[r.WorkflowID]; ok && r.Closed {
+					close(wait)
+					delete(c.waits, r.WorkflowID)
+				}
+			}
+			c.mu.Unlock()
+		}
+	}()
+	return c
+}
+
+func (c *closings) stop() {
+	close(c.done)
+	c.watch.Close()
+}
+
+// run runs one workflow to its end.
+func (c *closings) run(ctx context.Context, b *broker.Broker, in json.RawMessage) error {
+	return c.wait(ctx, func(id string) error {
+		_, err := b.Start(ctx, protocol.StartRequest{WorkflowID: id, WorkflowType: "five", Input: in})
+		return err
+	})
+}
+
+// wait starts a workflow under a new id and returns when it has closed.
+func (c *closings) wait(ctx context.Context, start func(id string) error) error {
+	id, closed := ulid.Make().String(), make(chan struct{})
+	c.mu.Lock()
+	c.waits[id] = closed
+	c.mu.Unlock()
+	if err := start(id); err != nil {
+		return err
+	}
+	timeout := time.NewTimer(time.Minute)
+	defer timeout.Stop()
+	select {
+	case <-closed:
+		return nil
+	case <-timeout.C:
+		return fmt.Errorf("workflow %s did not end within a minute", id)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// many does ops operations, atOnce at a time, and times each. The first error ends it.
+func many(ops, atOnce int, do func() error) (sample, error) {
+	s := sample{each: make([]time.Duration, ops)}
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var group sync.WaitGroup
+	start := time.Now()
+	for range min(atOnce, ops) {
+		group.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= ops || failed.Load() != nil {
+					return
+				}
+				began := time.Now()
+				if err := do(); err != nil {
+					failed.CompareAndSwap(nil, &err)
+					return
+				}
+				s.each[i] = time.Since(began)
+			}
+		})
+	}
+	group.Wait()
+	s.elapsed = time.Since(start)
+	if err := failed.Load(); err != nil {
+		return s, *err
+	}
+	return s, nil
+}

@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/postgres"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/worker"
+)
+
+// nodeOptions say what a scenario runs on.
+type nodeOptions struct {
+	store    string
+	postgres string
+	worker   string // "", in-process, socket
+	log      zerolog.Logger
+}
+
+// node is an app on a database of its own, with a worker if the scenario wants one.
+type node struct {
+	app   *app.App
+	dir   string
+	drop  func(context.Context) error // removes the database
+	stop  context.CancelFunc
+	ended chan error
+	parts int
+	trips atomic.Int64 // round trips the scenario made
+}
+
+func openNode(ctx context.Context, o nodeOptions) (*node, error) {
+	dir, err := os.MkdirTemp("", "sojourn-bench-*")
+	if err != nil {
+		return nil, err
+	}
+	n := &node{dir: dir, drop: func(context.Context) error { return nil }, ended: make(chan error, 2)}
+	open := func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+		return sqlite.Open(ctx, filepath.Join(dir, "bench.db"), sqldb.Options{App: id, Dispatch: d})
+	}
+	if o.store == "postgres" {
+		database, err := n.database(ctx, o.postgres)
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+		open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+			return postgres.Open(ctx, database, sqldb.Options{App: id, Dispatch: d})
+		}
+	}
+	n.app, err = app.New(ctx, app.Options{
+		Open: open, Shared: o.store == "postgres", Addr: "127.0.0.1:0", Release: "bench", NoAuth: true, Log: o.log.Level(zerolog.WarnLevel),
+	})
+	if err != nil {
+		return nil, errors.Join(err, n.drop(ctx), os.RemoveAll(dir))
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	n.stop = stop
+	n.run(func() error { return n.app.Run(serving) })
+	if o.worker != "" {
+		if err := n.work(serving, o); err != nil {
+			return nil, errors.Join(err, n.close())
+		}
+	}
+	return n, nil
+}
+
+func (n *node) run(fn func() error) {
+	n.parts++
+	go func() { n.ended <- fn() }()
+}
+
+// work starts our Go worker with the workflow of five activities.
+func (n *node) work(ctx context.Context, o nodeOptions) error {
+	registry := worker.NewRegistry()
+	register(registry)
+	wo := worker.Options{
+		Registry: registry, WorkerID: "bench", Queues: []string{"default"}, Concurrency: 64, MaxSessions: 10, DataDir: n.dir, Release: "bench",
+		AppURLs: []string{n.app.URL()}, Log: o.log.Level(zerolog.WarnLevel), Drain: 5 * time.Second,
+	}
+	if o.worker == "in-process" {
+		wo.Join = n.app.Channel().Join
+	}
+	w, err := worker.New(wo)
+	if err != nil {
+		return err
+	}
+	n.run(func() error { return w.Run(ctx) })
+	return nil
+}
+
+// database makes an empty database on the server and remembers to drop it.
+func (n *node) database(ctx context.Context, server string) (string, error) {
+	if server == "" {
+		return "", errors.New("postgres needs the URL of a server: --postgres or SOJOURN_TEST_POSTGRES")
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		return "", fmt.Errorf("postgres URL: %w", err)
+	}
+	name := "bench_" + strings.ToLower(ulid.Make().String())
+	do := func(ctx context.Context, statement string) error {
+		c, err := pgx.Connect(ctx, server)
+		if err != nil {
+			return err
+		}
+		_, err = c.Exec(ctx, statement)
+		return errors.Join(err, c.Close(ctx))
+	}
+	if err := do(ctx, "CREATE DATABASE "+name); err != nil {
+		return "", err
+	}
+	n.drop = func(ctx context.Context) error { return do(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") }
+	u.Path = "/" + name
+	return u.String(), nil
+}
+
+func (n *node) close() error {
+	n.stop()
+	var all []error
+	for range n.parts {
+		all = append(all, <-n.ended)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return errors.Join(append(all, n.drop(ctx), os.RemoveAll(n.dir))...)
+}
+
+// limits measures what this machine and store allow: syncs of a file, commits of next to nothing one after another, and round trips of next to
+// nothing over as many connections as the HTTP scenario has.
+func (n *node) limits(ctx context.Context) (l Limit, err error) {
+	const long = 300 * time.Millisecond
+	f, err := os.CreateTemp(n.dir, "sync-*")
+	if err != nil {
+		return l, err
+	}
+	defer f.Close()
+	l.Fsyncs, err = rate(long, func() error {
+		if _, err := f.WriteAt(make([]byte, 4096), 0); err != nil {
+			return err
+		}
+		return f.Sync()
+	})
+	if err != nil {
+		return l, err
+	}
+	l.Commits, err = rate(long, func() error { return n.app.Broker().Audit(ctx, store.Audit{Action: "bench"}) })
+	return l, err
+}
+
+// rate is how often fn can be done in a second, one after another.
+func rate(long time.Duration, fn func() error) (float64, error) {
+	start, times := time.Now(), 0
+	for time.Since(start) < long {
+		if err := fn(); err != nil {
+			return 0, err
+		}
+		times++
+	}
+	return float64(times) / time.Since(start).Seconds(), nil
+}
+
+// client is an HTTP client with as many kept connections as callers.
+func client(connections int) *http.Client {
+	return &http.Client{Timeout: 90 * time.Second, Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections}}
+}

@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/postgres"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+)
+
+// serve runs what the role says until ctx ends, and drains.
+func (p *program) serve(ctx context.Context, s *settings) error {
+	node, err := p.start(ctx, s)
+	if err != nil {
+		return err
+	}
+	return node.wait()
+}
+
+// node is the running parts of one process. The end of one ends the others.
+type node struct {
+	app    *app.App
+	worker *worker.Worker
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	parts  int
+	done   chan error
+}
+
+func (n *node) run(name string, fn func(context.Context) error) {
+	n.parts++
+	go func() {
+		err := fn(n.ctx)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+		n.cancel(err)
+		n.done <- err
+	}()
+}
+
+// wait returns when every part has ended.
+func (n *node) wait() error {
+	var all []error
+	for range n.parts {
+		all = append(all, <-n.done)
+	}
+	n.cancel(nil)
+	return errors.Join(all...)
+}
+
+// start starts the app, the worker or both. The app is started first and stopped last: a worker of the same process can hand back what it holds.
+func (p *program) start(ctx context.Context, s *settings) (*node, error) {
+	n := &node{done: make(chan error, 2)}
+	n.ctx, n.cancel = context.WithCancelCause(ctx)
+	registry := worker.NewRegistry()
+	p.register(registry)
+	if !s.Role.RunsApp() {
+		w, err := p.worker(s, registry, nil)
+		if err != nil {
+			return nil, err
+		}
+		n.worker = w
+		n.run("worker", w.Run)
+		return n, nil
+	}
+	a, err := p.app(n.ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	n.app = a
+	if !s.Role.RunsWorker() {
+		n.run("app", a.Run)
+		s.Log.Info().Str("release", s.Release).Str("url", a.URL()).Msg("app serves")
+		return n, nil
+	}
+	w, err := p.worker(s, registry, a)
+	if err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	n.worker = w
+	workerLeft := make(chan struct{})
+	n.run("app", func(ctx context.Context) error {
+		serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+		go func() {
+			<-ctx.Done()
+			select {
+			case <-workerLeft:
+			case <-time.After(s.DrainTimeout):
+			}
+			stop(context.Cause(ctx))
+		}()
+		return a.Run(serving)
+	})
+	n.run("worker", func(ctx context.Context) error {
+		defer close(workerLeft)
+		return w.Run(ctx)
+	})
+	return n, nil
+}
+
+// app opens the control plane.
+func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
+	token := ""
+	if s.Auth != config.AuthNone {
+		t, created, err := auth.Bootstrap(s.DataDir, s.Token)
+		if err != nil {
+			return nil, err
+		}
+		if token = t; created {
+			fmt.Fprintf(p.err, "made a bootstrap token, kept in %s:\n  %s\n", filepath.Join(s.DataDir, auth.TokenFile), token)
+		}
+	}
+	return app.New(ctx, app.Options{
+		Open: s.open, Shared: s.postgres(), Addr: s.Addr, Release: s.Release, Strict: s.ReleaseStrict, Token: token, NoAuth: s.Auth == config.AuthNone,
+		Transports: s.SocketTransports, Cleanup: s.SessionCleanup, AttemptLease: s.AttemptLease, Drain: s.DrainTimeout, Metrics: s.Metrics, Log: s.Log,
+		Settings: func() protocol.WorkerSettings {
+			return protocol.WorkerSettings{ExecutionMode: "SANDBOX_PROCESS", LogLevel: s.LogLevel, DrainSeconds: int64(s.DrainTimeout.Seconds())}
+		},
+	})
+}
+
+// postgres says whether the database is one that several apps may share.
+func (s *settings) postgres() bool { return !strings.HasPrefix(s.DatabaseURL, "sqlite:") }
+
+// open opens the store that the settings name.
+func (s *settings) open(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+	o := sqldb.Options{App: id, Dispatch: d}
+	if path, ok := strings.CutPrefix(s.DatabaseURL, "sqlite:"); ok {
+		o.App = "app" // the file has one app at a time: its row goes on
+		return sqlite.Open(ctx, path, o)
+	}
+	return postgres.Open(ctx, s.DatabaseURL, s.PostgresPool, o)
+}
+
+// worker makes the worker; with an app it joins that in process.
+func (p *program) worker(s *settings, registry *worker.Registry, a *app.App) (*worker.Worker, error) {
+	token := s.Token
+	if token == "" {
+		t, err := auth.ReadToken(s.DataDir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		token = t
+	}
+	level, err := sandbox.ParseLevel(s.Isolation)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	least, err := sandbox.ParseLevel(s.IsolationMin)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	o := worker.Options{
+		Registry: registry, AppURLs: s.AppURLs, Token: token, WorkerID: s.WorkerID, Namespace: s.Namespace, Queues: s.Queues,
+		Capabilities: s.Capabilities, Concurrency: s.WorkerConcurrency, MaxSessions: s.WorkerMaxSessions, Handlers: s.Handlers, DataDir: s.DataDir,
+		AttemptLease: s.AttemptLease, SessionLease: s.SessionLease, SessionBuffer: s.SessionBuffer, SessionIdle: s.SessionIdle,
+		Release: s.Release, Strict: s.ReleaseStrict, Isolation: level, IsolationMin: least, Drain: s.DrainTimeout, Log: s.Log,
+	}
+	if a != nil {
+		o.Join = a.Channel().Join
+	}
+	return worker.New(o)
+}
+
+// localURL is where a browser of this machine finds an app that listens on addr.
+func localURL(url string) string {
+	scheme, rest, _ := strings.Cut(url, "://")
+	host, port, err := net.SplitHostPort(rest)
+	if err == nil && (host == "" || host == "::" || host == "0.0.0.0") {
+		return scheme + "://" + net.JoinHostPort("127.0.0.1", port)
+	}
+	return url
+}

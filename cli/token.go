@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func (p *program) tokenCommand() *cobra.Command {
+	c := &cobra.Command{Use: "token", Short: "Create, list and revoke the tokens of an app", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	var in auth.TokenRequest
+	var roles []string
+	var lasts time.Duration
+	create := &cobra.Command{
+		Use: "create", Short: "Make a token; it is shown once", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			in.ExpiresIn = int64(lasts.Seconds())
+			for _, r := range roles {
+				in.Roles = append(in.Roles, auth.Role(r))
+			}
+			var out auth.NewToken
+			if err := p.call(c, http.MethodPost, "/api/tokens", in, &out); err != nil {
+				return err
+			}
+			fmt.Fprintln(p.out, out.Token)
+			return nil
+		},
+	}
+	create.Flags().StringVar(&in.Name, "name", "", "what it is for")
+	create.Flags().StringSliceVar(&roles, "role", []string{"worker"}, "admin, operator, writer, viewer, worker; several, comma separated")
+	create.Flags().StringSliceVar(&in.Namespaces, "for-namespace", nil, "only these namespaces")
+	create.Flags().StringSliceVar(&in.Queues, "for-queue", nil, "workers: only these queues")
+	create.Flags().StringVar(&in.Group, "group", "", "workers: the group they belong to")
+	create.Flags().DurationVar(&lasts, "lasts", 0, "how long it is good, like 720h; 0: until it is revoked")
+	list := &cobra.Command{
+		Use: "list", Short: "List the tokens, never their secrets", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var out struct {
+				Tokens []auth.TokenView `json:"tokens"`
+			}
+			if err := p.call(c, http.MethodGet, "/api/tokens", nil, &out); err != nil {
+				return err
+			}
+			t := table.NewWriter()
+			t.AppendHeader(table.Row{"id", "name", "roles", "namespaces", "status", "created"})
+			for _, v := range out.Tokens {
+				t.AppendRow(table.Row{v.ID, v.Name, strings.Join(v.Roles, " "), strings.Join(v.Namespaces, " "), v.Status, v.CreatedAt.Format(time.RFC3339)})
+			}
+			_, err := fmt.Fprintln(p.out, t.Render())
+			return err
+		},
+	}
+	revoke := &cobra.Command{
+		Use: "revoke ID", Short: "End a token at once", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := p.call(c, http.MethodDelete, "/api/tokens/"+url.PathEscape(args[0]), nil, nil); err != nil {
+				return err
+			}
+			fmt.Fprintln(p.out, "revoked", args[0])
+			return nil
+		},
+	}
+	for _, sub := range []*cobra.Command{create, list, revoke} {
+		config.Register(sub.Flags(), config.Client)
+		c.AddCommand(sub)
+	}
+	return c
+}
+
+// call asks the first app that answers.
+func (p *program) call(c *cobra.Command, method, path string, in, out any) error {
+	s, err := p.settings(c)
+	if err != nil {
+		return err
+	}
+	if s.Token == "" {
+		if s.Token, err = auth.ReadToken(s.DataDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	var failed error
+	for _, base := range s.AppURLs {
+		if failed = request(c.Context(), s, method, base+path, in, out); protocol.ReasonOf(failed) != "" || failed == nil {
+			return failed
+		}
+	}
+	return failed
+}
+
+func request(ctx context.Context, s *settings, method, to string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		raw, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(raw)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, to, body)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Durable-Workflow-Control-Plane-Version", "2")
+	r.Header.Set("X-Namespace", s.Namespace)
+	if s.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+s.Token)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode >= 300 {
+		refusal := protocol.ErrorBody{Reason: protocol.Reason(answer.Status), Message: strings.TrimSpace(string(raw))}
+		_ = json.Unmarshal(raw, &refusal) // an answer that is no JSON is shown as it is
+		return protocol.Refuse(refusal.Reason, "%s", refusal.Message)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(raw, out)
+}
