@@ -204,6 +204,9 @@ func (a *app) fire(seq int64) {
 	}
 	if timer.FireAt.After(a.now) {
 		a.now = timer.FireAt.Time
+		if t := a.run.Task; t != nil && t.State == engine.LeasedState {
+			t.Until = history.At(a.now.Add(engine.WorkflowLease)) // its worker has renewed it all along
+		}
 	}
 	a.decide(engine.FireTimer{Seq: seq})
 }

@@ -46,6 +46,16 @@ func TestPanicFailsTheTaskWithItsStack(t *testing.T) {
 	}
 }
 
+func TestSideEffectThatCallsTheWorkflowIsRefused(t *testing.T) {
+	_, err := once(t, func(ctx workflow.Context) error {
+		_, err := workflow.SideEffect(ctx, func() string { return workflow.NewID(ctx) })
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "side effect must not call") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestGoexitInWorkflowCodeFailsTheTask(t *testing.T) {
 	_, err := once(t, func(workflow.Context) error { runtime.Goexit(); return nil })
 	if _, ok := errors.AsType[*workflow.PanicError](err); !ok {

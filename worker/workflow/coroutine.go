@@ -165,7 +165,6 @@ func (m *Machine) Close() {
 			watch.Reset(m.patience)
 		}
 	}
-	m.live, m.turns, m.steps, m.queue, m.signals, m.recorded = nil, nil, nil, nil, nil, nil
 }
 
 var errClosed = errors.New("the workflow machine is closed")

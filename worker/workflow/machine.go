@@ -63,6 +63,7 @@ type Machine struct {
 	gone    int // of live, those that have ended
 	turns   []*coroutine
 	current *coroutine
+	effect  bool // a side effect is being computed
 	watch   *time.Timer
 	runaway *coroutine
 	closing atomic.Bool // read by branches that are given up
@@ -150,6 +151,22 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 	}
 	m.recorded = nil
 	return m.commands(), nil
+}
+
+// Replay runs a workflow against a recorded history, as an export or the history route gives it, and says whether the code still fits: nil, or why
+// not. It is for tests that keep histories of runs which new code must be able to go on with.
+func Replay(def *Definition, o Options, events []history.Event) error {
+	if len(events) == 0 {
+		return fmt.Errorf("%w: no events", ErrGap)
+	}
+	started, ok := events[0].Data.(*history.WorkflowStarted)
+	if !ok {
+		return fmt.Errorf("history begins with %s, not with WorkflowStarted", events[0].Type())
+	}
+	m := NewMachine(def, o)
+	defer m.Close()
+	_, err := m.Apply(&protocol.WorkflowTask{RunID: started.RunID, WorkflowID: started.WorkflowID, WorkflowType: started.WorkflowType}, events)
+	return err
 }
 
 // look notes which commands the events record, so that the code, when it issues one, is given what it was given then.

@@ -31,13 +31,19 @@ func (m *Machine) sideEffect(fn func() any) (payload.Payload, error) {
 		m.issue(c) // stops here if history has something else
 		return c.Result, nil
 	}
-	p, err := payload.Encode(fn())
+	p, err := m.compute(fn)
 	if err != nil {
 		return p, fmt.Errorf("side effect: %w", err)
 	}
 	c.Result = p
 	m.issue(c)
 	return p, nil
+}
+
+func (m *Machine) compute(fn func() any) (payload.Payload, error) {
+	m.effect = true
+	defer func() { m.effect = false }()
+	return payload.Encode(fn())
 }
 
 // DefaultVersion is the version of a change for runs that passed its place before it was made.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -123,6 +124,18 @@ func TestHistoryOfAnOlderBuildStillReplays(t *testing.T) {
 	a := playMixed(t, 3, false)
 	a.events = golden(t, "mixed.json", a.events)
 	a.replays()
+	if err := workflow.Replay(a.def, a.options, a.events); err != nil {
+		t.Error(err)
+	}
+	other := define(t, func(ctx workflow.Context) error { return workflow.Sleep(ctx, time.Second) })
+	if err := workflow.Replay(other, a.options, a.events); err == nil {
+		t.Error("other code fits the history")
+	}
+	for _, events := range [][]history.Event{nil, a.events[1:]} {
+		if err := workflow.Replay(a.def, a.options, events); err == nil {
+			t.Errorf("a history of %d events without its beginning was replayed", len(events))
+		}
+	}
 }
 
 func TestAnsweringAgainAfterARefusedCompletionGivesTheSameCommands(t *testing.T) {

@@ -18,7 +18,11 @@ type SignalChannel struct {
 }
 
 // Signal is the channel of the signals of a name.
-func Signal(ctx Context, name string) *SignalChannel { return ctx.inner().m.signal(name) }
+func Signal(ctx Context, name string) *SignalChannel {
+	m := ctx.inner().m
+	m.here()
+	return m.signal(name)
+}
 
 func (m *Machine) signal(name string) *SignalChannel {
 	s, ok := m.signals[name]

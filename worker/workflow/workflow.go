@@ -180,6 +180,9 @@ func (m *Machine) here() *coroutine {
 	if m.closing.Load() { // cleaning up after the machine was closed
 		runtime.Goexit()
 	}
+	if m.effect {
+		panic(errors.New("workflow: a side effect must not call package workflow"))
+	}
 	if m.current == nil {
 		panic(errors.New("workflow: called outside the workflow's own code; start branches with workflow.Go, not with go"))
 	}

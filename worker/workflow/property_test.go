@@ -1,0 +1,213 @@
+package workflow_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// stmt is one statement of a small language for workflows.
+type stmt struct {
+	Op   string
+	N    int
+	Body []stmt
+}
+
+var ops = []string{"activity", "activity", "sleep", "receive", "join", "race", "go", "effect", "version", "session", "begin", "await", "either", "scope", "id"}
+
+func programs(depth int) *rapid.Generator[[]stmt] {
+	return rapid.Custom(func(t *rapid.T) []stmt {
+		var all []stmt
+		for range rapid.IntRange(1, 5).Draw(t, "length") {
+			s := stmt{Op: rapid.SampledFrom(ops).Draw(t, "op"), N: rapid.IntRange(0, 3).Draw(t, "n")}
+			if s.Op == "go" || s.Op == "scope" {
+				if depth == 0 {
+					continue
+				}
+				s.Body = programs(depth-1).Draw(t, "body")
+			}
+			all = append(all, s)
+		}
+		return all
+	})
+}
+
+// state is what a running program keeps; all its branches share it.
+type state struct {
+	trace   []string
+	futures []workflow.Future
+}
+
+func (st *state) say(ctx workflow.Context, format string, args ...any) {
+	st.trace = append(st.trace, fmt.Sprintf("%d ", workflow.Now(ctx).Sub(epoch).Milliseconds())+fmt.Sprintf(format, args...))
+}
+
+func (st *state) begin(ctx workflow.Context, n int) workflow.Future {
+	if n%2 == 1 {
+		return workflow.NewTimer(ctx, time.Duration(n)*1500*time.Millisecond)
+	}
+	return workflow.ExecuteActivity(ctx, "work", n)
+}
+
+func (st *state) run(ctx workflow.Context, program []stmt) {
+	for _, s := range program {
+		switch s.Op {
+		case "activity":
+			v, err := workflow.Execute[int](workflow.InSession(ctx, []string{"", "s"}[s.N%2]), "work", s.N)
+			st.say(ctx, "activity %d %v", v, err)
+		case "sleep":
+			st.say(ctx, "sleep %v", workflow.Sleep(ctx, time.Duration(s.N)*time.Second))
+		case "receive":
+			v, err := workflow.ReceiveSignal[int](ctx, fmt.Sprint("signal", s.N%2))
+			st.say(ctx, "received %d %v", v, err)
+		case "join":
+			var all []workflow.Future
+			for i := range s.N + 1 {
+				all = append(all, st.begin(ctx, i*2+s.N%2))
+			}
+			st.say(ctx, "join %v", workflow.Join(ctx, all...))
+		case "race":
+			under, cancel := workflow.WithCancel(ctx)
+			f, g := st.begin(under, 0), st.begin(under, 1)
+			i, err := workflow.Select(ctx, f, g)
+			cancel()
+			st.say(ctx, "race %d %v %v", i, err, f.Get(ctx, nil))
+		case "go":
+			workflow.Go(ctx, func(ctx workflow.Context) { st.run(ctx, s.Body) })
+		case "effect":
+			v, err := workflow.SideEffect(ctx, func() int { return 100 + len(st.trace) })
+			st.say(ctx, "effect %d %v", v, err)
+		case "version":
+			st.say(ctx, "version %d", workflow.Version(ctx, fmt.Sprint("change", s.N), workflow.DefaultVersion, s.N))
+		case "session":
+			session, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+			if err != nil {
+				st.say(ctx, "session %v", err)
+				continue
+			}
+			f := session.Execute(ctx, "work", s.N)
+			if s.N == 0 {
+				_ = session.End(ctx)
+			}
+			st.say(ctx, "in session %v", f.Get(ctx, nil))
+			_ = session.End(ctx)
+		case "begin":
+			st.futures = append(st.futures, st.begin(ctx, s.N))
+		case "await":
+			if len(st.futures) > 0 {
+				st.say(ctx, "awaited %v", st.futures[s.N%len(st.futures)].Get(ctx, nil))
+			}
+		case "either":
+			ch := workflow.Signal(ctx, fmt.Sprint("signal", s.N%2))
+			i, err := workflow.Select(ctx, ch, workflow.NewTimer(ctx, time.Hour))
+			ok, _ := ch.ReceiveAsync(nil)
+			st.say(ctx, "either %d %v %v", i, ok, err)
+		case "scope":
+			under, cancel := workflow.WithCancel(ctx)
+			workflow.Go(under, func(ctx workflow.Context) { st.run(ctx, s.Body) })
+			st.say(ctx, "scope %v", workflow.Sleep(ctx, time.Duration(s.N)*time.Second))
+			cancel()
+		case "id":
+			st.say(ctx, "id %s", workflow.NewID(ctx))
+		}
+	}
+}
+
+func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		program := programs(2).Draw(rt, "program")
+		a := start(t, func(ctx workflow.Context) (string, error) {
+			st := &state{}
+			st.run(ctx, program)
+			st.say(ctx, "end %v", ctx.Err())
+			return strings.Join(st.trace, "\n"), nil
+		})
+		kept := workflow.NewMachine(a.def, a.options)
+		defer func() { kept.Close() }()
+		var task *protocol.WorkflowTask
+		cancelled := rapid.IntRange(0, 3).Draw(rt, "never cancelled") > 0
+		for steps := 0; a.run.Status == protocol.RunRunning; steps++ {
+			if steps > 2000 {
+				rt.Fatalf("no end in sight after %d events", len(a.events))
+			}
+			// Some things happen while a task is under way, and only then is it answered.
+			if task == nil {
+				task, _ = a.lease()
+			} else if rapid.IntRange(0, 2).Draw(rt, "answer") > 0 {
+				if rapid.IntRange(0, 4).Draw(rt, "machine") == 0 {
+					kept.Close()
+					kept = workflow.NewMachine(a.def, a.options)
+				}
+				commands, err := kept.Apply(task, a.events[:task.LastSequence])
+				if err != nil {
+					rt.Fatalf("task at event %d: %v", task.LastSequence, err)
+				}
+				a.answer(task.LastSequence, commands)
+				task = nil
+				continue
+			}
+			if !happen(rt, a, &cancelled) && task == nil && (a.run.Task == nil || a.run.Task.State != engine.Ready) {
+				rt.Fatalf("the run hangs after %d events: nothing is open", len(a.events))
+			}
+		}
+		regroup(rt, a)
+		a.replays()
+	})
+}
+
+// happen lets something outside happen that can, and says whether anything could.
+func happen(rt *rapid.T, a *app, cancelled *bool) bool {
+	var can []func()
+	for seq := range a.run.Activities.All() {
+		can = append(can, func() { a.complete(seq, int(seq)) }, func() { a.failActivity(seq, activity.FailureOf(errors.New("no luck"))) })
+	}
+	for seq := range a.run.Timers.All() {
+		can = append(can, func() { a.fire(seq) })
+	}
+	for _, w := range a.run.Waits.All() {
+		can = append(can, func() { a.signal(w.Name, len(a.events)) })
+	}
+	open := len(can) > 0
+	switch n := rapid.IntRange(0, 99).Draw(rt, "what"); {
+	case n == 99 && !*cancelled:
+		*cancelled = true
+		a.decide(engine.RequestCancellation{})
+	case n > 90:
+		a.signal(fmt.Sprint("signal", n%2), len(a.events))
+	case n > 10 && open:
+		can[n%len(can)]()
+	}
+	return open
+}
+
+// regroup replays the whole history in chunks of random length; the commands it asks for on the way are those of the history.
+func regroup(rt *rapid.T, a *app) {
+	m := workflow.NewMachine(a.def, a.options)
+	defer m.Close()
+	for from := 0; from < len(a.events); {
+		to := min(len(a.events), from+rapid.IntRange(1, 7).Draw(rt, "chunk"))
+		for to < len(a.events) && a.events[to].TaskID != "" { // what one completion wrote is read as one
+			to++
+		}
+		if _, err := m.Apply(a.task(to), a.events[from:to]); err != nil {
+			rt.Fatalf("events %d to %d: %v", from+1, to, err)
+		}
+		from = to
+	}
+	if !m.Finished() || m.Unconfirmed() != 0 {
+		rt.Fatalf("replayed to the end: finished %v, %d commands unconfirmed", m.Finished(), m.Unconfirmed())
+	}
+	if _, ok := a.events[len(a.events)-1].Data.(*history.WorkflowCompleted); !ok {
+		rt.Fatalf("the run ended with %s", a.events[len(a.events)-1].Type())
+	}
+}
