@@ -30,6 +30,7 @@ type clockwork struct {
 	skew     time.Duration
 	due      map[key]time.Time
 	ended    []engine.SessionKey
+	removed  [][]engine.SessionKey
 	reads    int
 	largest  int
 	down     error
@@ -128,12 +129,23 @@ func (c *clockwork) count() int {
 	return c.reads
 }
 
-// sweeping runs a sweeper over a clockwork in a bubble for the length of f.
+func (c *clockwork) remove(_ context.Context, keys []engine.SessionKey) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removed = append(c.removed, keys)
+	c.ended = slices.DeleteFunc(c.ended, func(k engine.SessionKey) bool { return slices.Contains(keys, k) })
+	return nil
+}
+
+// sweeping runs a sweeper over a clockwork in a bubble for the length of f; one with a clean-up interval removes sessions.
 func sweeping(t *testing.T, o Options, f func(c *clockwork, s *Sweeper)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := newClockwork()
 		c.skew = time.Hour
+		if o.Cleanup > 0 {
+			o.Remove = c.remove
+		}
 		s := New(c, c.apply, o)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -150,19 +162,20 @@ func sweeping(t *testing.T, o Options, f func(c *clockwork, s *Sweeper)) {
 
 func TestDueThingIsDoneWhenItIsDue(t *testing.T) {
 	sweeping(t, Options{}, func(c *clockwork, s *Sweeper) {
-		s.Pulse(c.set("late", 3*time.Minute))
-		s.Pulse(c.set("soon", time.Minute))
+		c.set("late", 3*time.Minute)
+		s.Pulse(c.set("first", 0)) // then it knows of the late one by reading
+		time.Sleep(time.Minute)
+		s.Pulse(c.set("soon", time.Minute)) // before what it sleeps for
 		s.Pulse(c.set("now", 0))
 		time.Sleep(10 * time.Minute)
-		if got, want := c.log(), []string{"now 0s", "soon 1m0s", "late 3m0s"}; !slices.Equal(got, want) {
+		if got, want := c.log(), []string{"first 0s", "now 1m0s", "soon 2m0s", "late 3m0s"}; !slices.Equal(got, want) {
 			t.Fatalf("done: %v, want %v", got, want)
 		}
 	})
 }
 
 func TestSleepingSendsNothing(t *testing.T) {
-	remove := func(context.Context, []engine.SessionKey) error { return nil }
-	sweeping(t, Options{Remove: remove}, func(c *clockwork, s *Sweeper) {
+	sweeping(t, Options{Cleanup: 5 * time.Minute}, func(c *clockwork, s *Sweeper) {
 		s.Pulse(c.set("x", 24*time.Hour))
 		time.Sleep(6 * time.Minute) // the start, and one look for ended sessions
 		before := c.count()
@@ -208,8 +221,10 @@ func TestManyDueThingsAreDoneTogetherPageByPage(t *testing.T) {
 		if n := len(c.log()); n != 3000 {
 			t.Fatalf("%d of 3000 done", n)
 		}
-		if c.together != 64 || c.largest != 500 || c.count() > 20 {
-			t.Fatalf("%d at a time, %d read at once, %d reads", c.together, c.largest, c.count())
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.together != 64 || c.largest != 500 || c.reads > 20 {
+			t.Fatalf("%d at a time, %d read at once, %d reads", c.together, c.largest, c.reads)
 		}
 	})
 }
@@ -271,35 +286,32 @@ func TestStoreThatIsAwayIsAskedLessAndLess(t *testing.T) {
 		delete(c.refuse, k)
 		c.mu.Unlock()
 		time.Sleep(time.Minute)
-		if next, _ := c.NextDue(t.Context(), time.Time{}); !next.IsZero() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.due) != 0 {
 			t.Fatal("y is still due")
 		}
 	})
 }
 
 func TestEndedSessionsAreRemovedWhileThereAreAny(t *testing.T) {
-	var c *clockwork
-	var removed [][]engine.SessionKey
-	remove := func(_ context.Context, keys []engine.SessionKey) error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		removed = append(removed, keys)
-		c.ended = slices.DeleteFunc(c.ended, func(k engine.SessionKey) bool { return slices.Contains(keys, k) })
-		return nil
-	}
-	sweeping(t, Options{Remove: remove, Limit: 2}, func(clock *clockwork, s *Sweeper) {
-		c = clock
+	sweeping(t, Options{Cleanup: 5 * time.Minute, Limit: 2}, func(c *clockwork, s *Sweeper) {
 		c.mu.Lock()
 		for i := range 3 {
 			c.ended = append(c.ended, engine.SessionKey{Namespace: "n", ID: fmt.Sprint(i)})
 		}
 		c.mu.Unlock()
+		done := func() [][]engine.SessionKey {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return slices.Clone(c.removed)
+		}
 		time.Sleep(4 * time.Minute)
-		if len(removed) != 0 {
+		if len(done()) != 0 {
 			t.Fatal("removed before it was time")
 		}
 		time.Sleep(time.Hour)
-		if len(removed) != 2 || len(removed[0]) != 2 || len(removed[1]) != 1 {
+		if removed := done(); len(removed) != 2 || len(removed[0]) != 2 || len(removed[1]) != 1 {
 			t.Fatalf("removed %v, want two and then one", removed)
 		}
 		before := c.count()
@@ -312,7 +324,7 @@ func TestEndedSessionsAreRemovedWhileThereAreAny(t *testing.T) {
 		c.mu.Unlock()
 		s.SessionsMoved()
 		time.Sleep(6 * time.Minute)
-		if len(removed) != 3 {
+		if removed := done(); len(removed) != 3 {
 			t.Fatalf("removed %v, want the new one too", removed)
 		}
 	})
