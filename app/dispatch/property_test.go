@@ -113,7 +113,7 @@ func (w *world) batch() {
 			w.open = append(w.open, promise{o: o})
 			continue
 		}
-		got := r.(*reservation).waiter //nolint:forcetypeassert // it is ours
+		got := r.(*reservation).waiter
 		if got != first {
 			w.Fatalf("task %d was handed to arrival %d, the longest wait is arrival %d", o.Now.UnixNano(), got.place, first.place)
 		}
