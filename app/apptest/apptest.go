@@ -1,0 +1,126 @@
+// Package apptest runs a whole app inside a test: real store, real port, real transports.
+package apptest
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/postgres"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+)
+
+// Options change what Start starts; the zero value is an app of release "test" on a new SQLite file, without tokens.
+type Options struct {
+	Database string // sqlite:PATH or postgres://…; empty: a new SQLite file
+	Change   func(*app.Options)
+}
+
+// App is a running app. It ends with the test, or before by Stop.
+type App struct {
+	*app.App
+	t    testing.TB
+	stop context.CancelFunc
+	done chan error
+}
+
+// Start starts an app and returns when its port is open.
+func Start(t testing.TB, o Options) *App {
+	t.Helper()
+	if o.Database == "" {
+		o.Database = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+	}
+	ao := app.Options{
+		Shared: !strings.HasPrefix(o.Database, "sqlite:"), Addr: "127.0.0.1:0", Release: "test", NoAuth: true, Drain: 10 * time.Second,
+		Metrics: true, Log: Log(t),
+		Open: func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+			if path, ok := strings.CutPrefix(o.Database, "sqlite:"); ok {
+				return sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d})
+			}
+			return postgres.Open(ctx, o.Database, sqldb.Options{App: id, Dispatch: d})
+		},
+	}
+	if o.Change != nil {
+		o.Change(&ao)
+	}
+	a, err := app.New(t.Context(), ao)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	r := &App{App: a, t: t, stop: stop, done: make(chan error, 1)}
+	go func() { r.done <- a.Run(ctx) }()
+	t.Cleanup(r.Stop)
+	return r
+}
+
+// Stop drains the app and waits for its end; again it does nothing.
+func (a *App) Stop() {
+	a.stop()
+	select {
+	case err, running := <-a.done:
+		if running {
+			close(a.done)
+		}
+		if err != nil {
+			a.t.Errorf("the app ended with: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		a.t.Error("the app did not end within 30 s")
+	}
+}
+
+// Log writes to the test's log, warnings and worse.
+func Log(t testing.TB) zerolog.Logger {
+	return zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
+}
+
+// Databases are what a test of everything runs on: a new SQLite file, and a new PostgreSQL database where there is a server.
+func Databases(t *testing.T, test func(t *testing.T, database string)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db")) })
+	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
+}
+
+// Postgres makes a database of its own for a test, on the server of SOJOURN_TEST_POSTGRES.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	server := os.Getenv("SOJOURN_TEST_POSTGRES")
+	if server == "" {
+		if strings.Contains(os.Getenv("SOJOURN_TEST_REQUIRE"), "postgres") {
+			t.Fatal("SOJOURN_TEST_POSTGRES names no PostgreSQL server, and this run requires one")
+		}
+		t.Skip("no postgres: SOJOURN_TEST_POSTGRES names no server")
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "test_" + strings.ToLower(ulid.Make().String())
+	do := func(statement string) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+		defer cancel()
+		c, err := pgx.Connect(ctx, server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(ctx)
+		if _, err := c.Exec(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("CREATE DATABASE " + name)
+	t.Cleanup(func() { do("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)") })
+	u.Path = "/" + name
+	return u.String()
+}
