@@ -64,13 +64,13 @@ func convert[In any](value any) (In, error) {
 	switch v := value.(type) {
 	case nil:
 		return in, nil
-	case In:
-		return v, nil
 	case *In:
 		if v != nil {
 			in = *v
 		}
 		return in, nil
+	case In:
+		return v, nil
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -169,8 +169,8 @@ func failed(ack json.RawMessage) error {
 		return nil
 	}
 	var f failure
-	if json.Unmarshal(ack, &f) != nil || f.Message == nil {
-		return nil
+	if err := json.Unmarshal(ack, &f); err != nil || f.Message == nil {
+		return nil //nolint:nilerr // no refusal; as an answer it is decoded next, and the error is found there
 	}
 	e := &Error{Code: CodeInternal, Message: *f.Message}
 	if code, ok := f.Error["code"].(string); ok {

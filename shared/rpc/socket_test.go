@@ -91,8 +91,11 @@ func TestSocketRefusals(t *testing.T) {
 		code   string
 		status int
 	}{
-		{"nobody", nil, rpc.CodeUnknownMethod, 404}, {"echo", "no object", rpc.CodeMalformedPayload, 400},
-		{"break", nil, rpc.CodeInternal, 500}, {"panic", nil, rpc.CodeInternal, 500}, {"refuse", nil, "lease_lost", 409},
+		{"nobody", nil, rpc.CodeUnknownMethod, 404},
+		{"echo", "no object", rpc.CodeMalformedPayload, 400},
+		{"break", nil, rpc.CodeInternal, 500},
+		{"panic", nil, rpc.CodeInternal, 500},
+		{"refuse", nil, "lease_lost", 409},
 	} {
 		err := caller.Call(t.Context(), c.method, c.in, nil)
 		var e *rpc.Error

@@ -76,7 +76,7 @@ func Dial(ctx context.Context, base, namespace string, auth any, options DialOpt
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: options.TLS, NetDialContext: options.NetDial,
 		WriteBufferPool: &clientBuffers, WriteBufferSize: 4096,
 	}
-	ws, response, err := dialer.DialContext(ctx, target, options.Header)
+	ws, response, err := dialer.DialContext(ctx, target, options.Header) //nolint:bodyclose // the dialer has read it
 	if err != nil {
 		if response != nil {
 			return nil, fmt.Errorf("dial %s: %w (HTTP %d)", base, err, response.StatusCode)
@@ -284,11 +284,11 @@ func (c *clientConn) end(cause error) {
 	if !c.over.CompareAndSwap(false, true) {
 		return
 	}
-	_, quiet := c.out.close()
+	c.out.close()
 	if c.socket != nil {
 		c.socket.end(cause, false)
 	}
-	closeWebsocket(c.ws, quiet, cause)
+	closeWebsocket(c.ws, cause)
 	c.cancel(cause)
 }
 

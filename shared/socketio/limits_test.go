@@ -137,7 +137,7 @@ func TestRefusedConnectsAreCut(t *testing.T) {
 func TestOrigins(t *testing.T) {
 	_, base := serve(t, socketio.Options{Origins: []string{"https://good.example"}}, mirror)
 	for origin, want := range map[string]int{"": 200, base: 200, "https://good.example": 200, "https://evil.example": 403, "null": 403} {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", base+"/api/socket.io/?EIO=4&transport=polling", nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/api/socket.io/?EIO=4&transport=polling", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -205,8 +205,8 @@ func (o *outbox) finish(cause error) {
 	}
 }
 
-// close drops everything queued. It returns the websocket, and whether nobody is writing to it.
-func (o *outbox) close() (ws *websocket.Conn, quiet bool) {
+// close drops everything queued and returns the websocket, if there is one.
+func (o *outbox) close() *websocket.Conn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed, o.queue, o.head, o.bytes = true, nil, 0, 0
@@ -214,5 +214,5 @@ func (o *outbox) close() (ws *websocket.Conn, quiet bool) {
 	if o.grace != nil {
 		o.grace.Stop()
 	}
-	return o.ws, !o.busy
+	return o.ws
 }

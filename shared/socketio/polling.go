@@ -59,7 +59,7 @@ func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 		case <-s.out.wake:
 		case <-s.ctx.Done():
 			farewell := byte(engineClose)
-			if errors.Is(context.Cause(s.ctx), ErrPeerClosed) {
+			if errors.Is(context.Cause(s.ctx), ErrPeerClosed) { //nolint:contextcheck // the session's end, not the poll's
 				farewell = engineNoop
 			}
 			writePoll(w, []frame{{data: []byte{farewell}}})

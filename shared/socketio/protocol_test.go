@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -195,7 +196,8 @@ func (r raw) wantClosed() int {
 	}
 	for {
 		_, _, err := r.ReadMessage()
-		if closed, ok := err.(*websocket.CloseError); ok {
+		var closed *websocket.CloseError
+		if errors.As(err, &closed) {
 			return closed.Code
 		}
 		if err != nil {
@@ -228,7 +230,7 @@ func TestEngineHandshake(t *testing.T) {
 	}
 	for _, query := range []string{"transport=websocket", "EIO=3&transport=websocket", "EIO=4", "EIO=4&transport=polling"} {
 		_, response, err := websocket.DefaultDialer.Dial(strings.Replace(base, "http", "ws", 1)+"/api/socket.io/?"+query, nil)
-		if err == nil || response == nil || response.StatusCode != 400 {
+		if err == nil || response == nil || response.StatusCode != http.StatusBadRequest {
 			t.Errorf("websocket with %s: got %v, %v", query, response, err)
 		}
 	}
@@ -297,7 +299,7 @@ func TestEngineOverPolling(t *testing.T) {
 		socket := server.Of("/").Sockets()[0]
 		ctx, cancel := context.WithCancel(t.Context())
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { cancel() }})
-		r, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -404,7 +406,7 @@ func TestEngineUpgrade(t *testing.T) {
 		get(t, url, 400, "")
 		post(t, url, `42["message",1]`, 400)
 		_, response, err := websocket.DefaultDialer.Dial(strings.Replace(base, "http", "ws", 1)+"/api/socket.io/?"+query, nil)
-		if err == nil || response == nil || response.StatusCode != 400 {
+		if err == nil || response == nil || response.StatusCode != http.StatusBadRequest {
 			t.Errorf("a second websocket: %v, %v", response, err)
 		}
 		ws.send(`42["message",2]`)

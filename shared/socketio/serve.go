@@ -61,7 +61,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	id := query.Get("sid")
 	if id == "" {
-		s.handshake(w, r, isUpgrade)
+		s.handshake(w, r, isUpgrade) //nolint:contextcheck // the session outlives this request
 		return
 	}
 	session := s.find(id)
@@ -96,7 +96,7 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 	if !s.open(session) {
 		session.end(ErrServerClosed)
 		if ws != nil {
-			closeWebsocket(ws, true, ErrServerClosed)
+			closeWebsocket(ws, ErrServerClosed)
 			return
 		}
 		http.Error(w, "no room for another connection", http.StatusServiceUnavailable)
@@ -117,7 +117,7 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 	}
 	if err := writeFrames(ws, opening, s.options.WriteTimeout); err != nil {
 		session.end(err)
-		closeWebsocket(ws, false, err)
+		closeWebsocket(ws, err)
 		return
 	}
 	session.serve(ws)

@@ -162,8 +162,11 @@ func (s *Server) forget(session *session, cause error) {
 		cause error
 		count *atomic.Int64
 	}{
-		{ErrSlowPeer, &s.counts.slow}, {ErrPingTimeout, &s.counts.silent}, {ErrProtocol, &s.counts.protocol},
-		{ErrPayloadTooLarge, &s.counts.tooLarge}, {ErrConnectTimeout, &s.counts.late},
+		{ErrSlowPeer, &s.counts.slow},
+		{ErrPingTimeout, &s.counts.silent},
+		{ErrProtocol, &s.counts.protocol},
+		{ErrPayloadTooLarge, &s.counts.tooLarge},
+		{ErrConnectTimeout, &s.counts.late},
 	} {
 		if errors.Is(cause, c.cause) {
 			c.count.Add(1)

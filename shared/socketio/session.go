@@ -121,7 +121,7 @@ func (s *session) receive(f frame) error {
 // serve attaches ws as the session's transport and starts reading it.
 func (s *session) serve(ws *websocket.Conn) {
 	if !s.out.attach(ws) {
-		closeWebsocket(ws, true, context.Cause(s.ctx))
+		closeWebsocket(ws, context.Cause(s.ctx))
 		return
 	}
 	s.server.group.run(func() { s.read(ws) })
@@ -144,7 +144,8 @@ func (s *session) read(ws *websocket.Conn) {
 	}
 }
 
-// end is how every session ends; only the first call counts. It never waits for the peer.
+// end is how every session ends; only the first call counts. For a peer that is cut it waits for nothing, for others at most
+// a second to say goodbye.
 func (s *session) end(cause error) {
 	if !s.over.CompareAndSwap(false, true) {
 		return
@@ -154,9 +155,9 @@ func (s *session) end(cause error) {
 	s.beat.Stop()
 	s.mu.Unlock()
 	s.server.forget(s, cause)
-	ws, quiet := s.out.close()
+	ws := s.out.close()
 	s.sink.ended(cause)
 	if ws != nil {
-		closeWebsocket(ws, quiet, cause)
+		closeWebsocket(ws, cause)
 	}
 }

@@ -178,7 +178,7 @@ func (s *Socket) EmitWithAck(ctx context.Context, event string, args ...any) ([]
 		case args := <-ack:
 			return args, nil
 		default:
-			return nil, fmt.Errorf("ack of %s: %w", event, context.Cause(s.ctx))
+			return nil, fmt.Errorf("ack of %s: %w", event, context.Cause(s.ctx)) //nolint:contextcheck // the socket's end, not the caller's
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (s *session) upgrade(w http.ResponseWriter, r *http.Request) {
 	s.server.group.run(func() {
 		if !s.probe(ws) {
 			s.stayPolling()
-			closeWebsocket(ws, true, ErrClosed)
+			closeWebsocket(ws, ErrClosed)
 			return
 		}
 		s.serve(ws)

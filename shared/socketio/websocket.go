@@ -12,7 +12,7 @@ import (
 )
 
 // readBuffers are where messages are read into before their size is known. Idle connections hold none.
-var readBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+var readBuffers sync.Pool
 
 // readMessage reads the next message into memory of exactly its size.
 func readMessage(ws *websocket.Conn) (kind int, data []byte, err error) {
@@ -20,7 +20,10 @@ func readMessage(ws *websocket.Conn) (kind int, data []byte, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	buf := readBuffers.Get().(*bytes.Buffer)
+	buf, ok := readBuffers.Get().(*bytes.Buffer)
+	if !ok {
+		buf = new(bytes.Buffer)
+	}
 	buf.Reset()
 	if _, err := buf.ReadFrom(r); err != nil {
 		return 0, nil, err
@@ -32,9 +35,9 @@ func readMessage(ws *websocket.Conn) (kind int, data []byte, err error) {
 	return kind, data, nil
 }
 
-// closeWebsocket says goodbye when that cannot block, and closes.
-func closeWebsocket(ws *websocket.Conn, quiet bool, cause error) {
-	if quiet && !errors.Is(cause, ErrSlowPeer) && !errors.Is(cause, ErrPingTimeout) {
+// closeWebsocket says goodbye to a peer that reads, waiting a moment for a write that is under way, and closes.
+func closeWebsocket(ws *websocket.Conn, cause error) {
+	if !errors.Is(cause, ErrSlowPeer) && !errors.Is(cause, ErrPingTimeout) {
 		code := websocket.CloseNormalClosure
 		switch {
 		case errors.Is(cause, ErrServerClosed):
