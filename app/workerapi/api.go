@@ -151,6 +151,9 @@ func (a *API) run(c *call, rt route) (answer, error) {
 	if c.ns, err = auth.Namespace(c.Request, c.who); err != nil {
 		return answer{}, err
 	}
+	if err := httpjson.CheckPath(c.Request, rt.Pattern); err != nil {
+		return answer{}, err
+	}
 	limit := rt.limit
 	if limit == 0 {
 		limit = 30 * time.Second

@@ -12,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -92,6 +93,11 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, erro
 		return protocol.PollAnswer{}, err
 	}
 	out, err := a.opt.Broker.Poll(c.ctx, *in)
+	if errors.Is(err, dispatch.ErrDraining) {
+		return protocol.PollAnswer{
+			Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: 1000, Tasks: []protocol.Task{}, Undo: func() {},
+		}, nil
+	}
 	if err == nil && len(out.Tasks) > 0 {
 		c.undelivered = out.Undo
 	}

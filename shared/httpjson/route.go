@@ -3,6 +3,8 @@ package httpjson
 import (
 	"net/http"
 	"path"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -53,3 +55,32 @@ type probe struct {
 func (p *probe) Header() http.Header         { return p.header }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 func (p *probe) WriteHeader(status int)      { p.status = status }
+
+// maxText is how long a value in a path or query may be.
+const maxText = 4096
+
+// CheckText refuses a value of a path or query that no database could keep: not UTF-8, with a NUL, or endless.
+func CheckText(field, value string) error {
+	switch {
+	case !utf8.ValidString(value):
+		return protocol.Invalid(field, "is not valid UTF-8")
+	case strings.ContainsRune(value, 0):
+		return protocol.Invalid(field, "must not contain the NUL character")
+	case len(value) > maxText:
+		return protocol.Invalid(field, "is longer than %d bytes", maxText)
+	}
+	return nil
+}
+
+// CheckPath is CheckText of every part of the path that a pattern names.
+func CheckPath(r *http.Request, pattern string) error {
+	for part := range strings.SplitSeq(pattern, "/") {
+		if name, ok := strings.CutPrefix(part, "{"); ok {
+			name = strings.TrimSuffix(name, "}")
+			if err := CheckText(name, r.PathValue(name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

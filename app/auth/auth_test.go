@@ -1,0 +1,320 @@
+package auth_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// counted is a real store that counts how often it is read.
+type counted struct {
+	store.Store
+	reads atomic.Int64
+}
+
+func (c *counted) View(ctx context.Context, fn func(store.Reader) error) error {
+	c.reads.Add(1)
+	return c.Store.View(ctx, fn)
+}
+
+func open(t testing.TB) *counted {
+	t.Helper()
+	d := dispatch.New(dispatch.Options{})
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqldb.Options{App: "a", Dispatch: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &counted{Store: s}
+}
+
+const secret = "the-bootstrap-token"
+
+func admin(t *testing.T, a *auth.Auth) *auth.Principal {
+	t.Helper()
+	p, err := a.Authenticate(t.Context(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func create(t *testing.T, a *auth.Auth, by *auth.Principal, in auth.TokenRequest) auth.NewToken {
+	t.Helper()
+	n, err := a.Create(t.Context(), by, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func wantReason(t *testing.T, what string, err error, want protocol.Reason) {
+	t.Helper()
+	if got := protocol.ReasonOf(err); got != want {
+		t.Errorf("%s: got %v, want reason %s", what, err, want)
+	}
+}
+
+func TestARoleContainsThoseBelowAndWorkerStandsBeside(t *testing.T) {
+	contains := map[auth.Role][]auth.Role{
+		auth.Viewer: {auth.Viewer}, auth.Writer: {auth.Viewer, auth.Writer}, auth.Operator: {auth.Viewer, auth.Writer, auth.Operator},
+		auth.Admin: {auth.Viewer, auth.Writer, auth.Operator, auth.Admin}, auth.Worker: {auth.Worker},
+	}
+	for _, have := range auth.Roles {
+		for _, asked := range auth.Roles {
+			p := auth.Principal{Roles: []auth.Role{have}}
+			if got, want := p.Has(asked), slices.Contains(contains[have], asked); got != want {
+				t.Errorf("%s has %s: got %v, want %v", have, asked, got, want)
+			}
+		}
+	}
+	if got := auth.Holders([]auth.Role{auth.Writer}); !slices.Equal(got, []auth.Role{auth.Writer, auth.Operator, auth.Admin}) {
+		t.Errorf("holders of writer: got %v", got)
+	}
+}
+
+func TestATokenIsGoodForItsRolesAndScopeAlone(t *testing.T) {
+	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
+	n := create(t, a, admin(t, a), auth.TokenRequest{
+		Name: "ci", Roles: []auth.Role{auth.Writer, auth.Worker}, Namespaces: []string{"blue"}, Queues: []string{"q1"}, Group: "g",
+	})
+	if !strings.HasPrefix(n.Token, "sjn_"+n.ID+"_") || n.Status != "active" {
+		t.Fatalf("token: %+v", n)
+	}
+	p, err := a.Authenticate(t.Context(), n.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Name != "ci" || p.TokenID != n.ID || p.Group != "g" || p.Method != auth.ByToken {
+		t.Errorf("principal: %+v", p)
+	}
+	for _, c := range []struct {
+		namespace string
+		role      auth.Role
+		want      bool
+	}{
+		{"blue", auth.Viewer, true}, {"blue", auth.Worker, true}, {"blue", auth.Operator, false}, {"default", auth.Viewer, false},
+	} {
+		if got := p.Allows(c.namespace, c.role); got != c.want {
+			t.Errorf("allows %s in %s: got %v", c.role, c.namespace, got)
+		}
+	}
+	if err := p.CheckQueues("q1", ""); err != nil {
+		t.Error(err)
+	}
+	wantReason(t, "another queue", p.CheckQueues("q1", "q2"), protocol.ReasonForbidden)
+	wantReason(t, "no queue named", p.CheckQueues(""), protocol.ReasonForbidden)
+}
+
+func TestOnlyAHashOfTheSecretIsKept(t *testing.T) {
+	s := open(t)
+	a := auth.New(auth.Options{Store: s, Bootstrap: secret})
+	n := create(t, a, admin(t, a), auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
+	var stored store.Token
+	err := s.View(t.Context(), func(r store.Reader) (err error) {
+		stored, err = r.Token(t.Context(), n.ID)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sha256.Sum256([]byte(strings.TrimPrefix(n.Token, "sjn_"+n.ID+"_")))
+	if string(stored.Hash) != string(want[:]) {
+		t.Errorf("hash: got %x, want %x", stored.Hash, want)
+	}
+}
+
+func TestWhatIsNoTokenIsRefusedAlike(t *testing.T) {
+	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
+	n := create(t, a, admin(t, a), auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
+	_, unknown := a.Authenticate(t.Context(), "sjn_nobody_secret")
+	for _, bearer := range []string{
+		"x", "sjn_", "sjn__", "sjn_" + n.ID, "sjn_" + n.ID + "_", n.Token + "x", n.Token[:len(n.Token)-1], "sjn_../x_y", secret + "x",
+		"sjn_" + strings.Repeat("a", 300) + "_x", "sjn_\x00_x",
+	} {
+		_, err := a.Authenticate(t.Context(), bearer)
+		wantReason(t, bearer, err, protocol.ReasonUnauthorized)
+		if err != nil && err.Error() != unknown.Error() {
+			t.Errorf("%q: %v tells more than %v", bearer, err, unknown)
+		}
+	}
+	_, err := a.Authenticate(t.Context(), "")
+	wantReason(t, "none", err, protocol.ReasonUnauthorized)
+	without := auth.New(auth.Options{Store: open(t)})
+	_, err = without.Authenticate(t.Context(), "")
+	wantReason(t, "no bootstrap token configured, none sent", err, protocol.ReasonUnauthorized)
+}
+
+func TestALookUpIsRememberedAndARevocationIsNotWaitedFor(t *testing.T) {
+	s := open(t)
+	a := auth.New(auth.Options{Store: s, Bootstrap: secret})
+	by := admin(t, a)
+	n := create(t, a, by, auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
+	before := s.reads.Load()
+	for range 20 {
+		if _, err := a.Authenticate(t.Context(), n.Token); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = a.Authenticate(t.Context(), "sjn_nobody_secret")
+	}
+	if got := s.reads.Load() - before; got != 2 {
+		t.Errorf("reads: got %d, want one for each id", got)
+	}
+	v, err := a.Revoke(t.Context(), by, n.ID, false)
+	if err != nil || v.Status != "revoked" {
+		t.Fatalf("revoke: %+v, %v", v, err)
+	}
+	_, err = a.Authenticate(t.Context(), n.Token)
+	wantReason(t, "revoked", err, protocol.ReasonUnauthorized)
+	again, err := a.Revoke(t.Context(), by, n.ID, false)
+	if err != nil || again.RevokedAt != v.RevokedAt {
+		t.Errorf("revoked again: got %+v, %v, want the first time %v", again, err, v.RevokedAt)
+	}
+	if _, err := a.Revoke(t.Context(), by, n.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	list, err := a.List(t.Context(), by)
+	if err != nil || len(list) != 0 {
+		t.Errorf("after it was dropped: got %v, %v", list, err)
+	}
+	_, err = a.Revoke(t.Context(), by, n.ID, false)
+	wantReason(t, "dropped", err, protocol.ReasonTokenNotFound)
+}
+
+func TestATokenEndsAtItsTime(t *testing.T) {
+	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
+	n := create(t, a, admin(t, a), auth.TokenRequest{Roles: []auth.Role{auth.Viewer}, ExpiresAt: history.At(time.Now().Add(-time.Minute))})
+	if n.Status != "expired" {
+		t.Errorf("status: got %s", n.Status)
+	}
+	_, err := a.Authenticate(t.Context(), n.Token)
+	wantReason(t, "expired", err, protocol.ReasonUnauthorized)
+	n = create(t, a, admin(t, a), auth.TokenRequest{Roles: []auth.Role{auth.Viewer}, ExpiresIn: 3600})
+	if left := time.Until(n.ExpiresAt.Time); left < 59*time.Minute || left > time.Hour {
+		t.Errorf("expires in %v", left)
+	}
+	if _, err := a.Authenticate(t.Context(), n.Token); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACallerOfSomeNamespacesGivesAwayAndSeesNoOthers(t *testing.T) {
+	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
+	root := admin(t, a)
+	everywhere := create(t, a, root, auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
+	n := create(t, a, root, auth.TokenRequest{Roles: []auth.Role{auth.Admin}, Namespaces: []string{"blue"}})
+	blue, err := a.Authenticate(t.Context(), n.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spaces := range [][]string{nil, {"red"}, {"blue", "red"}} {
+		_, err := a.Create(t.Context(), blue, auth.TokenRequest{Roles: []auth.Role{auth.Viewer}, Namespaces: spaces})
+		wantReason(t, "scope", err, protocol.ReasonForbidden)
+	}
+	mine := create(t, a, blue, auth.TokenRequest{Roles: []auth.Role{auth.Viewer}, Namespaces: []string{"blue"}})
+	list, err := a.List(t.Context(), blue)
+	if err != nil || len(list) != 2 || list[0].ID != n.ID || list[1].ID != mine.ID {
+		t.Errorf("list: got %+v, %v", list, err)
+	}
+	_, err = a.Revoke(t.Context(), blue, everywhere.ID, false)
+	wantReason(t, "a token beyond its namespaces", err, protocol.ReasonTokenNotFound)
+}
+
+func TestWrongTokenRequestsAreRefusedByField(t *testing.T) {
+	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
+	viewer := []auth.Role{auth.Viewer}
+	for field, in := range map[string]auth.TokenRequest{
+		"roles":              {},
+		"roles.1":            {Roles: []auth.Role{auth.Viewer, "root"}},
+		"expires_in_seconds": {Roles: viewer, ExpiresIn: -1},
+		"name":               {Roles: viewer, Name: strings.Repeat("n", 256)},
+		"queues.0":           {Roles: viewer, Queues: []string{""}},
+		"namespaces.0":       {Roles: viewer, Namespaces: []string{strings.Repeat("n", 129)}},
+	} {
+		_, err := a.Create(t.Context(), admin(t, a), in)
+		e, ok := err.(*protocol.Error)
+		if !ok || e.Fields[field] == nil {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+}
+
+func TestMakingAndRevokingTokensIsAudited(t *testing.T) {
+	s := open(t)
+	a := auth.New(auth.Options{Store: s, Bootstrap: secret})
+	n := create(t, a, admin(t, a), auth.TokenRequest{Name: "ci", Roles: []auth.Role{auth.Viewer}, Namespaces: []string{"default"}})
+	if _, err := a.Revoke(t.Context(), admin(t, a), n.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	var list []store.Audit
+	err := s.View(t.Context(), func(r store.Reader) (err error) {
+		list, err = r.Audits(t.Context(), "default", 10)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var actions []string
+	for _, e := range list {
+		actions = append(actions, e.Identity+" "+e.Action+" "+e.Target)
+	}
+	slices.Sort(actions)
+	if want := []string{"bootstrap token.create " + n.ID, "bootstrap token.revoke " + n.ID}; !slices.Equal(actions, want) {
+		t.Errorf("audit: got %q, want %q", actions, want)
+	}
+}
+
+func TestTheBootstrapTokenIsMadeOnceAndKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if got, made, err := auth.Bootstrap(dir, " given \n"); got != "given" || made || err != nil {
+		t.Errorf("configured: got %q, %v, %v", got, made, err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("a configured token wrote to %s", dir)
+	}
+	first, made, err := auth.Bootstrap(dir, "")
+	if err != nil || !made || !strings.HasPrefix(first, "sjn_") {
+		t.Fatalf("first start: got %q, %v, %v", first, made, err)
+	}
+	info, err := os.Stat(filepath.Join(dir, auth.TokenFile))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("file: %v, %v", info.Mode(), err)
+	}
+	second, made, err := auth.Bootstrap(dir, "")
+	if second != first || made || err != nil {
+		t.Errorf("second start: got %q, %v, %v", second, made, err)
+	}
+	if left, _ := fs.Glob(os.DirFS(dir), "*"); !slices.Equal(left, []string{auth.TokenFile}) {
+		t.Errorf("left behind: %v", left)
+	}
+	a := auth.New(auth.Options{Store: open(t), Bootstrap: first})
+	p, err := a.Authenticate(t.Context(), first)
+	if err != nil || !slices.Equal(p.Roles, auth.Roles) {
+		t.Errorf("principal: %+v, %v", p, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, auth.TokenFile), []byte(" \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := auth.Bootstrap(dir, ""); err == nil {
+		t.Errorf("an empty file gave %q", got)
+	}
+}

@@ -1,0 +1,193 @@
+package httpapi
+
+import (
+	"bytes"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// projected are the members of an answer that its control_plane object repeats.
+var projected = []string{
+	"run_id", "workflow_type", "namespace", "business_key", "status", "status_bucket", "is_terminal", "task_queue", "run_number", "run_count",
+	"workflow_count", "is_current_run", "compatibility", "started_at", "closed_at", "last_progress_at", "wait_kind", "wait_reason",
+	"next_page_token", "command_id", "command_status", "command_source", "target_scope", "outcome", "reason", "rejection_reason",
+	"validation_errors", "result", "result_envelope", "update_id", "update_status", "wait_for", "wait_timed_out", "wait_timeout_seconds",
+	"blocked_reason", "message", "diagnostic_status",
+}
+
+// promise is what a caller may count on in the control_plane object of an operation: members that are always there, and those of a success.
+type promise struct{ always, success []string }
+
+var promises = map[string]promise{
+	"start":                {nil, []string{"workflow_id", "outcome"}},
+	"describe":             {[]string{"workflow_id"}, nil},
+	"list_runs":            {[]string{"workflow_id"}, nil},
+	"describe_run":         {[]string{"workflow_id"}, []string{"run_id"}},
+	"history":              {[]string{"workflow_id", "run_id"}, []string{"next_page_token"}},
+	"signal":               {[]string{"workflow_id", "operation_name", "operation_name_field"}, []string{"outcome"}},
+	"cancel":               {[]string{"workflow_id"}, []string{"outcome"}},
+	"terminate":            {[]string{"workflow_id"}, []string{"outcome"}},
+	"request_cancellation": {[]string{"workflow_id"}, []string{"outcome"}},
+	"repair":               {[]string{"workflow_id"}, []string{"outcome"}},
+}
+
+type contractNote struct {
+	Schema   string            `json:"schema"`
+	Version  int               `json:"version"`
+	Policy   string            `json:"legacy_field_policy"`
+	Legacy   map[string]string `json:"legacy_fields"`
+	Required []string          `json:"required_fields"`
+	Success  []string          `json:"success_fields"`
+}
+
+// controlPlane makes the object that tells a client what was asked and how it went, without reading the rest of the answer.
+func controlPlane(c *call, status int, body any) ([]byte, error) {
+	p := promises[c.rt.Operation]
+	member := membersOf(body)
+	var b bytes.Buffer
+	b.WriteString(`{"schema":"durable-workflow.v2.control-plane-response","version":1`)
+	add := func(name string, v any) error {
+		raw, err := httpjson.Encode(v)
+		if err == nil {
+			b.WriteByte(',')
+			b.Write(httpjson.Member(name, raw))
+		}
+		return err
+	}
+	if err := add("operation", c.rt.Operation); err != nil {
+		return nil, err
+	}
+	id := c.PathValue("workflow")
+	if id == "" && c.rt.Operation == "start" {
+		if said, ok := member("workflow_id"); ok {
+			id, _ = said.(string)
+		}
+	}
+	if id != "" {
+		if err := add("workflow_id", id); err != nil {
+			return nil, err
+		}
+	}
+	if c.rt.named != "" {
+		if err := add("operation_name", c.PathValue("name")); err != nil {
+			return nil, err
+		}
+		if err := add("operation_name_field", c.rt.named); err != nil {
+			return nil, err
+		}
+	}
+	note := contractNote{
+		"durable-workflow.v2.control-plane-response.contract", 1, "reject_non_canonical",
+		map[string]string{"query": "query_name", "signal": "signal_name", "update": "update_name", "wait_policy": "wait_for"},
+		orEmpty(p.always), orEmpty(p.success),
+	}
+	if err := add("contract", note); err != nil {
+		return nil, err
+	}
+	for _, name := range projected {
+		v, there := member(name)
+		if !there && name == "run_id" && c.PathValue("run") != "" {
+			v, there = c.PathValue("run"), true
+		}
+		if !there && !(status < http.StatusBadRequest && slices.Contains(p.success, name)) {
+			continue
+		}
+		if err := add(name, v); err != nil {
+			return nil, err
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+func orEmpty(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// rejected are the members a refusal on the workflow routes has beside its own: what was asked for, and the refusal in the words of commands.
+func rejected(c *call, e *protocol.Error) map[string]any {
+	m := map[string]any{}
+	if id := c.PathValue("workflow"); id != "" {
+		m["workflow_id"] = id
+	}
+	if id := c.PathValue("run"); id != "" {
+		m["run_id"] = id
+		m["target_scope"] = "run"
+	}
+	if c.rt.named != "" {
+		m[c.rt.named] = c.PathValue("name")
+	}
+	if c.Method != http.MethodPost || c.rt.Operation == "unknown" {
+		return m
+	}
+	m["command_status"], m["rejection_reason"] = "rejected", e.Reason
+	if _, said := e.Details["outcome"]; !said {
+		if o := outcomes[e.Reason]; o != "" {
+			m["outcome"] = o
+		}
+	}
+	return m
+}
+
+var outcomes = map[protocol.Reason]string{
+	protocol.ReasonAlreadyStarted:   "rejected_duplicate",
+	protocol.ReasonRunNotActive:     "rejected_not_active",
+	protocol.ReasonHistoricalRun:    "rejected_not_current",
+	protocol.ReasonInstanceNotFound: "rejected_not_started",
+	protocol.ReasonValidation:       "rejected_invalid_arguments",
+	protocol.ReasonUnsupportedCodec: "rejected_invalid_arguments",
+}
+
+// membersOf looks members of an answer up by their JSON names: of a map, or of a struct whose omitted members count as missing.
+func membersOf(body any) func(name string) (any, bool) {
+	if m, ok := body.(map[string]any); ok {
+		return func(name string) (any, bool) { v, ok := m[name]; return v, ok }
+	}
+	v := reflect.ValueOf(body)
+	index := indexOf(v.Type())
+	return func(name string) (any, bool) {
+		f, ok := index[name]
+		if !ok {
+			return nil, false
+		}
+		at := v.FieldByIndex(f.path)
+		if f.omits && at.IsZero() {
+			return nil, false
+		}
+		return at.Interface(), true
+	}
+}
+
+type place struct {
+	path  []int
+	omits bool
+}
+
+var indexes sync.Map // reflect.Type → map[string]place
+
+func indexOf(t reflect.Type) map[string]place {
+	if known, ok := indexes.Load(t); ok {
+		return known.(map[string]place)
+	}
+	index := map[string]place{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || name == "" || name == "-" {
+			continue
+		}
+		if old, taken := index[name]; !taken || len(old.path) > len(f.Index) {
+			index[name] = place{f.Index, strings.Contains(options, "omit")}
+		}
+	}
+	indexes.Store(t, index)
+	return index
+}

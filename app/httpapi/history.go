@@ -1,0 +1,80 @@
+package httpapi
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// event is an event as this route shows it; Decoded holds the payload members that are blobs, as plain JSON.
+type event struct {
+	Seq      int64                      `json:"sequence"`
+	Type     string                     `json:"event_type"`
+	At       history.Time               `json:"timestamp"`
+	Recorded history.Time               `json:"recorded_at"`
+	TaskID   string                     `json:"workflow_task_id,omitempty"`
+	Payload  json.RawMessage            `json:"payload"`
+	Decoded  map[string]json.RawMessage `json:"decoded,omitempty"`
+}
+
+type historyAnswer struct {
+	WorkflowID    string  `json:"workflow_id"`
+	RunID         string  `json:"run_id"`
+	Events        []event `json:"events"`
+	NextPageToken *string `json:"next_page_token"`
+}
+
+func readHistory(a *API, c *call) (answer, error) {
+	q := c.query()
+	in := protocol.HistoryQuery{
+		Target: c.target(), PageSize: q.number("page_size", 1, 1000), PageToken: q.text("next_page_token"), Wait: q.flag("wait_new_event"),
+	}
+	decoded := q.flag("decoded")
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	page, err := a.opt.Broker.History(c.ctx, in)
+	if err != nil {
+		return answer{}, err
+	}
+	out := historyAnswer{WorkflowID: in.WorkflowID, RunID: in.RunID, Events: make([]event, len(page.Events)), NextPageToken: page.NextPageToken}
+	for i, e := range page.Events {
+		body, err := history.EncodeData(e.Data)
+		if err != nil {
+			return answer{}, err
+		}
+		out.Events[i] = event{Seq: e.Seq, Type: e.Type(), At: e.At, Recorded: e.At, TaskID: e.TaskID, Payload: body}
+		if decoded {
+			out.Events[i].Decoded = decode(body)
+		}
+	}
+	return ok(out, nil)
+}
+
+// decode shows the blobs of an event's payload as values. One that cannot be read is left out: the blob itself still stands in the payload.
+func decode(body json.RawMessage) map[string]json.RawMessage {
+	var blobs struct {
+		Result    json.RawMessage `json:"result"`
+		Arguments json.RawMessage `json:"arguments"`
+		Output    json.RawMessage `json:"output"`
+		Value     json.RawMessage `json:"value"`
+	}
+	if json.Unmarshal(body, &blobs) != nil {
+		return nil
+	}
+	shown := map[string]json.RawMessage{}
+	for name, raw := range map[string]json.RawMessage{
+		"result": blobs.Result, "arguments": blobs.Arguments, "output": blobs.Output, "value": blobs.Value,
+	} {
+		var p payload.Payload
+		if len(raw) == 0 || json.Unmarshal(raw, &p) != nil || p.IsZero() {
+			continue
+		}
+		if v, err := payload.ToJSON(p); err == nil {
+			shown[name] = v
+		}
+	}
+	return shown
+}

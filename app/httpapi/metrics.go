@@ -1,0 +1,35 @@
+package httpapi
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts the answers of both HTTP transports.
+type Metrics struct {
+	answers *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+}
+
+// NewMetrics registers them.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sojourn_http_answers_total", Help: "Answers over HTTP, by operation and status.",
+		}, []string{"operation", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sojourn_http_seconds", Help: "How long requests took, in seconds; polls are held on purpose.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30},
+		}, []string{"operation"}),
+	}
+	r.MustRegister(m.answers, m.seconds)
+	return m
+}
+
+// Observe counts one answer; status 499 is a caller that hung up.
+func (m *Metrics) Observe(operation string, status int, took time.Duration) {
+	m.answers.WithLabelValues(operation, strconv.Itoa(status)).Inc()
+	m.seconds.WithLabelValues(operation).Observe(took.Seconds())
+}

@@ -1,0 +1,51 @@
+package httpapi
+
+import (
+	"net/url"
+	"strconv"
+
+	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// query reads the members of a query string; the first that is wrong is kept in err, and the rest read as nothing.
+type query struct {
+	values url.Values
+	err    error
+}
+
+func (c *call) query() *query { return &query{values: c.URL.Query()} }
+
+func (q *query) text(name string) string {
+	v := q.values.Get(name)
+	if err := httpjson.CheckText(name, v); err != nil && q.err == nil {
+		q.err = err
+	}
+	return v
+}
+
+// number is 0 when the query does not say it.
+func (q *query) number(name string, least, most int) int {
+	v := q.values.Get(name)
+	if v == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(v)
+	if (err != nil || n < least || n > most) && q.err == nil {
+		q.err = protocol.Invalid(name, "must be a number between %d and %d", least, most)
+	}
+	return n
+}
+
+func (q *query) flag(name string) bool {
+	switch v := q.values.Get(name); v {
+	case "", "0", "false", "False":
+	case "1", "true", "True":
+		return true
+	default:
+		if q.err == nil {
+			q.err = protocol.Invalid(name, "must be true or false")
+		}
+	}
+	return false
+}

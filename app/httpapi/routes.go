@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+)
+
+// route is one line of the table: what the request is, who may make it, and the verb it calls.
+type route struct {
+	auth.Route
+	verb  func(*API, *call) (answer, error)
+	flow  bool          // the answer carries the control_plane object, errors included
+	named string        // the member that holds the name at the end of the path
+	audit string        // the action noted when the verb succeeded
+	limit time.Duration // how long it may take; 0: 30 s
+}
+
+const (
+	get  = http.MethodGet
+	post = http.MethodPost
+	del  = http.MethodDelete
+)
+
+// table is every route of the control plane.
+func table() []route {
+	line := func(plane auth.Plane, method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route {
+		return route{Route: auth.Route{Method: method, Pattern: path, Operation: operation, Plane: plane, Roles: []auth.Role{role}}, verb: verb}
+	}
+	contract := func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route {
+		return line(auth.Control, method, "/api"+path, operation, role, verb)
+	}
+	ours := func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route {
+		rt := line(auth.Own, method, path, operation, role, verb)
+		rt.Sojourn = true
+		return rt
+	}
+	open := func(method, path, operation string, verb func(*API, *call) (answer, error)) route {
+		rt := ours(method, path, operation, "", verb)
+		rt.Roles = nil
+		return rt
+	}
+	routes := []route{
+		open(get, "/up", "up", up),
+		open(get, "/healthz", "healthz", up),
+		open(get, "/readyz", "readyz", ready),
+		open(get, "/api/health", "health", health),
+		open(get, "/api/ready", "ready", ready),
+		ours(get, "/metrics", "metrics", auth.Viewer, metrics),
+		info(ours(get, "/api/cluster/info", "cluster_info", "", clusterInfo)),
+
+		contract(get, "/workers", "list_workers", auth.Viewer, listWorkers),
+		contract(get, "/workers/{worker}", "describe_worker", auth.Viewer, describeWorker),
+		noted("worker.deregister", contract(del, "/workers/{worker}", "remove_worker", auth.Admin, removeWorker)),
+		contract(get, "/worker-sessions", "list_worker_sessions", auth.Viewer, listSessions),
+		contract(get, "/worker-sessions/{session}", "describe_worker_session", auth.Viewer, describeSession),
+		ours(post, "/api/worker-sessions/{session}/close", "operator_close_session", auth.Operator, closeSession),
+		ours(post, "/api/worker-sessions/{session}/migrate", "operator_migrate_session", auth.Operator, migrateSession),
+
+		ours(get, "/api/runs/{run}", "describe_run_by_id", auth.Viewer, describeRun),
+		ours(get, "/api/tokens", "list_tokens", auth.Admin, listTokens),
+		ours(post, "/api/tokens", "create_token", auth.Admin, createToken),
+		ours(del, "/api/tokens/{token}", "revoke_token", auth.Admin, revokeToken),
+		ours(get, "/api/audit", "list_audit", auth.Operator, listAudit),
+		ours(get, "/api/sojourn/overview", "overview", auth.Viewer, overview),
+		info(ours(get, "/api/sojourn/me", "me", "", me)),
+		open(post, "/api/sojourn/login", "sign_in", signIn),
+		open(del, "/api/sojourn/login", "sign_out", signOut),
+	}
+	return append(routes, flows(contract)...)
+}
+
+// info is for every caller that is known, whatever its role.
+func info(rt route) route {
+	rt.Roles = auth.Roles
+	return rt
+}
+
+func noted(action string, rt route) route {
+	rt.audit = action
+	return rt
+}
+
+type lineFunc func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route
+
+// flows are the routes below /api/workflows. Commands may name the workflow, or one run of it, which must be the current one.
+func flows(contract lineFunc) []route {
+	const one, run = "/workflows/{workflow}", "/workflows/{workflow}/runs/{run}"
+	list := []route{
+		contract(get, "/workflows", "list", auth.Viewer, listRuns),
+		contract(post, "/workflows", "start", auth.Writer, start),
+		contract(get, one, "describe", auth.Viewer, describeRun),
+		contract(get, one+"/runs", "list_runs", auth.Viewer, runsOf),
+		contract(get, run, "describe_run", auth.Viewer, describeRun),
+		contract(get, run+"/history", "history", auth.Viewer, readHistory),
+	}
+	for _, at := range []string{one, run} {
+		signalled := contract(post, at+"/signal/{name}", "signal", auth.Writer, signal)
+		signalled.named = "signal_name"
+		list = append(list, signalled,
+			noted("workflow.cancel", contract(post, at+"/cancel", "cancel", auth.Writer, cancel)),
+			noted("workflow.terminate", contract(post, at+"/terminate", "terminate", auth.Writer, terminate)),
+			contract(post, at+"/request-cancellation", "request_cancellation", auth.Writer, requestCancellation),
+			noted("workflow.repair", contract(post, at+"/repair", "repair", auth.Writer, repair)),
+		)
+	}
+	for i := range list {
+		list[i].flow = true
+	}
+	return list
+}
+
+// Routes lists what this package serves.
+func Routes() []auth.Route {
+	var list []auth.Route
+	for _, rt := range table() {
+		list = append(list, rt.Route)
+	}
+	return list
+}

@@ -1,0 +1,26 @@
+package httpapi
+
+import (
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Version is the control plane's version, on every answer; requests of the contract's routes must say it.
+const Version = "2"
+
+// VersionHeader names the control plane's version.
+const VersionHeader = "X-Durable-Workflow-Control-Plane-Version"
+
+func checkVersion(said string) error {
+	var e *protocol.Error
+	switch said = strings.TrimSpace(said); said {
+	case Version:
+		return nil
+	case "":
+		e = protocol.Refuse(protocol.ReasonMissingControl, "the header %s is missing", VersionHeader).With("requested_version", nil)
+	default:
+		e = protocol.Refuse(protocol.ReasonUnsupportedControl, "control plane version %.40q is not supported", said).With("requested_version", said)
+	}
+	return e.With("supported_version", Version).With("remediation", "send "+VersionHeader+": "+Version)
+}

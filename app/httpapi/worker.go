@@ -1,0 +1,63 @@
+package httpapi
+
+import (
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func listWorkers(a *API, c *call) (answer, error) {
+	q := c.query()
+	queue, status := q.text("task_queue"), q.text("status")
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	workers, err := a.opt.Broker.Workers(c.ctx, c.ns, queue, status)
+	if workers == nil {
+		workers = []protocol.WorkerView{}
+	}
+	return ok(map[string]any{"namespace": c.ns, "workers": workers}, err)
+}
+
+func describeWorker(a *API, c *call) (answer, error) {
+	return ok(a.opt.Broker.Worker(c.ctx, c.ns, c.PathValue("worker")))
+}
+
+func removeWorker(a *API, c *call) (answer, error) {
+	out, err := a.opt.Broker.Deregister(c.ctx, protocol.DeregisterRequest{WorkerID: c.PathValue("worker"), Namespace: c.ns})
+	return ok(map[string]any{"worker_id": out.WorkerID, "outcome": out.Outcome}, err)
+}
+
+func listSessions(a *API, c *call) (answer, error) {
+	q := c.query()
+	in := protocol.SessionList{
+		Namespace: c.ns, Status: q.text("status"), Owner: q.text("owner"), Queue: q.text("queue"), Workflow: q.text("workflow_id"),
+		Query: q.text("query"), PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
+	}
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	return ok(a.opt.Broker.Sessions(c.ctx, in))
+}
+
+func describeSession(a *API, c *call) (answer, error) {
+	out, err := a.opt.Broker.Session(c.ctx, c.ns, c.PathValue("session"))
+	return ok(map[string]any{"namespace": c.ns, "session": out}, err)
+}
+
+func closeSession(a *API, c *call) (answer, error) { return operate(a, c, "close", "closed") }
+
+func migrateSession(a *API, c *call) (answer, error) { return operate(a, c, "migrate", "migrated") }
+
+// operate runs an operator's verb on a session; the broker notes it.
+func operate(a *API, c *call, verb, outcome string) (answer, error) {
+	var in struct {
+		Reason string `json:"reason"`
+	}
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	if len(in.Reason) > 1000 {
+		return answer{}, protocol.Invalid("reason", "is longer than 1000 bytes")
+	}
+	out, err := a.opt.Broker.OperateSession(c.ctx, c.ns, c.PathValue("session"), verb, c.who.Name, in.Reason)
+	return ok(map[string]any{"namespace": c.ns, "outcome": outcome, "session": out}, err)
+}

@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// startBody is a start, and the members other systems have there and this one does not: ignoring them would break what their sender relies on.
+type startBody struct {
+	protocol.StartRequest
+	ExecutionTimeoutOld json.RawMessage `json:"workflow_execution_timeout"`
+	RunTimeoutOld       json.RawMessage `json:"workflow_run_timeout"`
+	TaskTimeout         json.RawMessage `json:"workflow_task_timeout"`
+	Retry               json.RawMessage `json:"retry_policy"`
+	Idempotency         json.RawMessage `json:"idempotency_key"`
+	RequestID           json.RawMessage `json:"request_id"`
+}
+
+func (b startBody) check() error {
+	refused := &protocol.Error{Reason: protocol.ReasonValidation, Fields: map[string][]string{}}
+	for _, f := range []struct {
+		name, instead string
+		value         json.RawMessage
+	}{
+		{"workflow_execution_timeout", "use execution_timeout_seconds", b.ExecutionTimeoutOld},
+		{"workflow_run_timeout", "use run_timeout_seconds", b.RunTimeoutOld},
+		{"workflow_task_timeout", "the lease of a workflow task is the server's", b.TaskTimeout},
+		{"retry_policy", "runs are not retried", b.Retry},
+		{"idempotency_key", "a workflow id is used once: use workflow_id and duplicate_policy", b.Idempotency},
+		{"request_id", "a workflow id is used once: use workflow_id and duplicate_policy", b.RequestID},
+	} {
+		if len(f.value) == 0 || string(f.value) == "null" {
+			continue
+		}
+		refused.Fields[f.name] = []string{"is not supported; " + f.instead}
+		if refused.Message == "" {
+			refused.Message = f.name + ": is not supported; " + f.instead
+		}
+	}
+	if len(refused.Fields) == 0 {
+		return nil
+	}
+	return refused
+}
+
+func start(a *API, c *call) (answer, error) {
+	var in startBody
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	if err := in.check(); err != nil {
+		return answer{}, err
+	}
+	if in.Namespace != "" && in.Namespace != c.ns {
+		return answer{}, protocol.Invalid("namespace", "the request is about namespace %s; send X-Namespace to change that", c.ns)
+	}
+	in.Namespace, in.Identity = c.ns, c.who.Name
+	out, err := a.opt.Broker.Start(c.ctx, in.StartRequest)
+	status := http.StatusOK
+	if out.New {
+		status = http.StatusCreated
+	}
+	return answer{status, out}, err
+}
+
+func listRuns(a *API, c *call) (answer, error) {
+	q := c.query()
+	in := protocol.ListRequest{
+		Namespace: c.ns, WorkflowType: q.text("workflow_type"), Status: q.text("status"), Query: q.text("query"),
+		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
+	}
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	return ok(a.opt.Broker.List(c.ctx, in))
+}
+
+// describeRun shows the run the path speaks of, by its workflow, by its own id, or both.
+func describeRun(a *API, c *call) (answer, error) {
+	return ok(a.opt.Broker.Describe(c.ctx, c.target()))
+}
+
+func runsOf(a *API, c *call) (answer, error) {
+	runs, err := a.opt.Broker.Runs(c.ctx, c.target())
+	if runs == nil {
+		runs = []protocol.RunView{}
+	}
+	type item struct {
+		RunID        string       `json:"run_id"`
+		RunNumber    int64        `json:"run_number"`
+		WorkflowType string       `json:"workflow_type"`
+		BusinessKey  *string      `json:"business_key"`
+		Status       string       `json:"status"`
+		StatusBucket string       `json:"status_bucket"`
+		ClosedReason *string      `json:"closed_reason"`
+		Current      bool         `json:"is_current_run"`
+		TaskQueue    string       `json:"task_queue"`
+		StartedAt    history.Time `json:"started_at"`
+		ClosedAt     history.Time `json:"closed_at"`
+	}
+	items := make([]item, len(runs))
+	for i, r := range runs {
+		items[i] = item{
+			r.RunID, r.RunNumber, r.WorkflowType, r.BusinessKey, r.Status, r.StatusBucket, r.ClosedReason, r.Current, r.TaskQueue, r.StartedAt, r.ClosedAt,
+		}
+	}
+	return ok(map[string]any{"workflow_id": c.PathValue("workflow"), "run_count": len(items), "runs": items}, err)
+}
+
+// receipt is the answer to a command on a run.
+type receipt struct {
+	protocol.CommandReceipt
+	RequestedRun    *string  `json:"requested_run_id"`
+	ResolvedRun     string   `json:"resolved_run_id"`
+	Scope           string   `json:"target_scope"` // instance, run
+	Source          string   `json:"command_source"`
+	Reason          *string  `json:"reason"`
+	RejectionReason *string  `json:"rejection_reason"`
+	Errors          []string `json:"validation_errors"`
+}
+
+func accepted(c *call, r protocol.CommandReceipt) receipt {
+	out := receipt{CommandReceipt: r, ResolvedRun: r.RunID, Scope: "instance", Source: "control_plane", Errors: []string{}}
+	if run := c.PathValue("run"); run != "" {
+		out.RequestedRun, out.Scope = &run, "run"
+	}
+	return out
+}
+
+func signal(a *API, c *call) (answer, error) {
+	var in protocol.SignalRequest
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	in.Target, in.SignalName, in.Identity = c.target(), c.PathValue("name"), c.who.Name
+	out, err := a.opt.Broker.Signal(c.ctx, in)
+	return answer{http.StatusAccepted, accepted(c, out)}, err
+}
+
+func end(c *call, verb func(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)) (answer, error) {
+	var in protocol.EndRequest
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	in.Target, in.Identity = c.target(), c.who.Name
+	out, err := verb(c.ctx, in)
+	return ok(accepted(c, out), err)
+}
+
+func cancel(a *API, c *call) (answer, error) { return end(c, a.opt.Broker.Cancel) }
+
+func terminate(a *API, c *call) (answer, error) { return end(c, a.opt.Broker.Terminate) }
+
+func requestCancellation(a *API, c *call) (answer, error) {
+	return end(c, a.opt.Broker.RequestCancellation)
+}
+
+func repair(a *API, c *call) (answer, error) { return end(c, a.opt.Broker.Repair) }
