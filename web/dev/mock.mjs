@@ -42,7 +42,8 @@ async function answer(req, url) {
     if (token !== flags.token) return refuse(401, "unauthorized", "this token is not known");
     return { status: 200, body: {}, cookie: `sojourn=${encodeURIComponent(token)}; Path=/; HttpOnly; SameSite=Strict` };
   }
-  if (flags.token && !req.headers.cookie?.includes(`sojourn=${encodeURIComponent(flags.token)}`)) return refuse(401, "unauthorized", "sign in first");
+  const known = req.headers.cookie?.includes(`sojourn=${encodeURIComponent(flags.token)}`) || req.headers.authorization === `Bearer ${flags.token}`;
+  if (flags.token && !known) return refuse(401, "unauthorized", "sign in first");
   if (req.headers["x-durable-workflow-control-plane-version"] !== "2") return refuse(400, "missing_control_plane_version", "the header is missing");
   if (is("sojourn", "me")) return { status: 200, body: { identity: "bootstrap", roles: ["admin"] } };
   if (is("sojourn", "overview")) {

@@ -30,7 +30,7 @@ export function preview(value: Json | undefined, most = 80): string {
 }
 
 /** Prints a value with what fits on a line on one line. */
-export function print(value: Json, width = 72, indent = ""): string {
+export function print(value: Json, width = 60, indent = ""): string {
   const flat = oneLine(value);
   if (flat.length + indent.length <= width || value === null || typeof value !== "object") return flat;
   const deeper = `${indent}  `;

@@ -61,7 +61,7 @@ export function TimelineView({ timeline, picked, onPick }: Props) {
               ))}
               {scale.regions.filter((r) => r.folded).map((r) => (
                 <span key={r.from} className="absolute top-1.5 truncate text-center text-soft" style={box(r.x0, r.x1)} title={`${foldedLabel(r)} folded`}>
-                  ⋯ {foldedLabel(r)} ⋯
+                  {(r.x1 - r.x0) * width > 64 ? `⋯ ${foldedLabel(r)} ⋯` : "⋯"}
                 </span>
               ))}
             </div>

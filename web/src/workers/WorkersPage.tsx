@@ -30,7 +30,7 @@ export function WorkersPage() {
           Start one with <code className="font-mono text-[13px]">sojourn worker</code>; it appears as soon as it has registered.
         </Empty>
       ) : (
-        <div className="grid gap-3 lg:grid-cols-2">
+        <div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 lg:grid-cols-2">
           {rows.map((w) => (
             <Worker key={`${w.namespace}/${w.worker_id}`} worker={w} />
           ))}
@@ -132,7 +132,7 @@ function More({ worker: w }: { worker: WorkerView }) {
   const list = (names: string[] | null) => (names?.length ? names.join(", ") : <None />);
   const s = w.session_settings;
   return (
-    <div className="mt-3 grid gap-3">
+    <div className="mt-3 grid grid-cols-[minmax(0,1fr)] gap-3">
       <dl className="grid grid-cols-2 gap-x-6 gap-y-3">
         <Fact name="Workflows">{list(w.supported_workflow_types)}</Fact>
         <Fact name="Activities">{list(w.supported_activity_types)}</Fact>
