@@ -1,0 +1,231 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/session"
+)
+
+// attempt is one attempt of one activity on its way through the hooks.
+type attempt struct {
+	r         *Runner
+	task      *protocol.ActivityTask
+	def       *activity.Definition // nil: only an executor knows the activity
+	received  time.Time
+	lease     *lease
+	info      activity.AttemptInfo
+	session   *session.Holding // nil outside a session
+	beats     *beats
+	recovered *protocol.Recovered
+	rebuild   bool // the executor may begin anew on an epoch whose state was lost
+	log       zerolog.Logger
+}
+
+// call runs what is inside a hook.
+type call func(ctx context.Context) (payload.Payload, error)
+
+// hook wraps a call; the first hook is the outermost.
+type hook func(a *attempt, next call) call
+
+// hooks are what stands around an activity's code, in this order: each sees the outcome of those after it.
+var hooks = []hook{logged, leased, deadlined, inSession, recovering}
+
+// unavailable hands the task back: it never began.
+type unavailable struct{ why string }
+
+func (e *unavailable) Error() string { return e.why }
+
+// activity runs one attempt and reports its outcome.
+func (r *Runner) activity(t *protocol.ActivityTask, received time.Time) {
+	a := &attempt{
+		r: r, task: t, received: received, info: activity.InfoOf(t),
+		log: r.log.With().Str("run_id", t.RunID).Str("task_id", t.TaskID).Int("attempt", t.Attempt).Str("activity_type", t.ActivityType).Logger(),
+	}
+	a.info.Deadline = r.localTime(t, received, a.info.Deadline)
+	a.def, _ = r.opt.Definitions.FindActivity(t.ActivityType)
+	run := a.execute
+	for i := len(hooks) - 1; i >= 0; i-- {
+		run = hooks[i](a, run)
+	}
+	ctx, cancel := context.WithCancelCause(r.life)
+	defer cancel(nil)
+	a.lease = r.keeper.hold(t, received, cancel)
+	defer r.keeper.release(a.lease)
+	result, err := run(ctx)
+	item, ok := a.outcome(ctx, result, err)
+	if !ok {
+		r.dropped(item, context.Cause(ctx).Error())
+		return
+	}
+	r.report.add(item, r.keeper.until(a.lease))
+}
+
+// localTime moves an instant of the app's clock to ours. The lease tells how they differ: it began when the task was sent.
+func (r *Runner) localTime(t *protocol.ActivityTask, received, at time.Time) time.Time {
+	if at.IsZero() || t.LeaseExpiresAt.IsZero() {
+		return at
+	}
+	return received.Add(at.Sub(t.LeaseExpiresAt.Add(-r.opt.AttemptLease)))
+}
+
+// outcome is what the app is told of an attempt; false: nothing, since it would count for nothing.
+func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error) (protocol.CompleteItem, bool) {
+	item := itemOf(a.task)
+	item.Recovered = a.recovered
+	cause := context.Cause(ctx)
+	var handBack *unavailable
+	var superseded *session.SupersededError
+	switch {
+	case ended(cause):
+		return item, false
+	case err == nil && len(result.Blob) > payload.MaxBytes:
+		err = activity.NewError(string(protocol.ReasonPayloadTooLarge), fmt.Sprintf("the result has %d bytes, one value may have %d",
+			len(result.Blob), payload.MaxBytes), activity.NonRetryable)
+		item.Failure = activity.FailureOf(err)
+	case err == nil:
+		item.Result = result
+	case errors.As(err, &handBack):
+		item.Returned = handBack.why
+	case errors.As(err, &superseded):
+		item.Returned = "session_superseded"
+	case errors.Is(err, ErrDraining) || errors.Is(cause, ErrDraining) && passesOn(ctx, err):
+		item.Returned = "draining"
+	default:
+		item.Failure = a.failure(ctx, cause, err)
+	}
+	return item, true
+}
+
+// passesOn says whether an error says no more than that its context ended.
+func passesOn(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx)))
+}
+
+// failure is an error in the words of the app. One that only passes on the end of its context is told as what ended it.
+func (a *attempt) failure(ctx context.Context, cause, err error) *protocol.Failure {
+	var timeout *timeoutError
+	switch {
+	case errors.As(err, &timeout):
+		return &protocol.Failure{Message: timeout.Error(), Type: "timeout", Kind: "timeout", TimeoutType: timeout.kind}
+	case errors.Is(cause, ErrCancelled) && passesOn(ctx, err):
+		return &protocol.Failure{Message: cause.Error(), Type: activity.TypeCancelled, Cancelled: true}
+	}
+	if f := failureOfExecutor(err); f != nil {
+		return f
+	}
+	return activity.FailureOf(err)
+}
+
+// logged says what became of the attempt. It is the outermost hook, so a panic of any other ends here.
+func logged(a *attempt, next call) call {
+	return func(ctx context.Context) (result payload.Payload, err error) {
+		began := time.Now()
+		defer func() {
+			if p := recover(); p != nil {
+				err = &activity.Error{Type: activity.TypePanic, Message: fmt.Sprint(p), Stack: string(debug.Stack())}
+			}
+			e := a.log.Debug()
+			if err != nil {
+				e = a.log.Info().Err(err)
+			}
+			if a.session != nil {
+				e = e.Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch)
+			}
+			e.Dur("took", time.Since(began)).Msg("activity ended")
+		}()
+		return next(ctx)
+	}
+}
+
+// leased lets the code send signs of life while the keeper renews the lease.
+func leased(a *attempt, next call) call {
+	return func(ctx context.Context) (payload.Payload, error) {
+		a.beats = newBeats(ctx, a)
+		defer a.beats.close()
+		return next(ctx)
+	}
+}
+
+// timeoutError is an attempt that ran out of time.
+type timeoutError struct {
+	kind string
+	at   time.Time
+}
+
+func (e *timeoutError) Error() string {
+	return "the attempt ran out of time (" + e.kind + ")"
+}
+
+// deadlined ends the code at the attempt's deadline.
+func deadlined(a *attempt, next call) call {
+	return func(ctx context.Context) (payload.Payload, error) {
+		if a.info.Deadline.IsZero() {
+			return next(ctx)
+		}
+		d := a.task.Deadlines
+		out := &timeoutError{kind: "start_to_close", at: a.info.Deadline}
+		if !d.ScheduleToClose.IsZero() && (d.StartToClose.IsZero() || d.ScheduleToClose.Before(d.StartToClose.Time)) {
+			out.kind = "schedule_to_close"
+		}
+		inner, cancel := context.WithDeadlineCause(ctx, a.info.Deadline, out)
+		defer cancel()
+		result, err := next(inner)
+		if err != nil && ctx.Err() == nil && passesOn(inner, err) {
+			err = out
+		}
+		return result, err
+	}
+}
+
+// inSession counts the attempt into its session.
+func inSession(a *attempt, next call) call {
+	return func(ctx context.Context) (payload.Payload, error) {
+		s := a.task.Session
+		if s == nil {
+			return next(ctx)
+		}
+		h, err := a.r.opt.Sessions.Enter(s)
+		if err != nil {
+			return payload.Payload{}, err
+		}
+		defer h.Leave()
+		a.session = h
+		return next(ctx)
+	}
+}
+
+// runtime is what the code of an activity in this process reaches through its context.
+type runtime struct{ *attempt }
+
+// Info says which attempt runs.
+func (r runtime) Info() activity.AttemptInfo { return r.info }
+
+// Session is the attempt's session, nil when it has none.
+func (r runtime) Session() *activity.SessionInfo {
+	if r.session == nil {
+		return nil
+	}
+	return &activity.SessionInfo{ID: r.session.ID, Epoch: r.session.Epoch, IsNew: r.task.Session.IsNew}
+}
+
+// State is what the session keeps in this process.
+func (r runtime) State() *activity.State {
+	if r.session == nil {
+		return nil
+	}
+	state, _ := r.session.State.(*activity.State)
+	return state
+}
+
+// Heartbeat sends a sign of life.
+func (r runtime) Heartbeat(progress json.RawMessage) { r.beats.add(progress) }

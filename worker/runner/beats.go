@@ -1,0 +1,123 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+// beatPace is the least time between two signs of life of one attempt; of those that come faster the last is sent.
+const beatPace = time.Second
+
+// beats sends the signs of life of an attempt's code. What has to be sent goes from a goroutine of its own, so that code never waits for the network.
+type beats struct {
+	a   *attempt
+	ctx context.Context
+
+	mu      sync.Mutex // guards what follows
+	pending bool
+	value   json.RawMessage
+	sending bool
+	last    time.Time
+	closed  bool
+	wait    sync.WaitGroup
+	stop    context.CancelFunc
+}
+
+func newBeats(ctx context.Context, a *attempt) *beats {
+	b := &beats{a: a}
+	b.ctx, b.stop = context.WithCancel(ctx)
+	return b
+}
+
+// add notes a sign of life and sees to it that it is sent soon.
+func (b *beats) add(progress json.RawMessage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	b.pending = true
+	if progress != nil {
+		b.value = progress
+	}
+	if !b.sending {
+		b.sending = true
+		b.wait.Go(b.send)
+	}
+}
+
+// pace is the time between two that are sent: shorter than usual when the activity's own heartbeat timeout is.
+func (b *beats) pace() time.Duration {
+	if every := b.a.info.HeartbeatEvery; every > 0 {
+		return min(beatPace, every/3)
+	}
+	return beatPace
+}
+
+func (b *beats) send() {
+	for {
+		b.mu.Lock()
+		if !b.pending || b.closed {
+			b.sending = false
+			b.mu.Unlock()
+			return
+		}
+		wait := time.Until(b.last.Add(b.pace()))
+		if wait > 0 {
+			b.mu.Unlock()
+			t := time.NewTimer(wait)
+			select {
+			case <-t.C:
+			case <-b.ctx.Done():
+			}
+			t.Stop()
+			if b.ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		value := b.value
+		b.pending, b.value, b.last = false, nil, time.Now()
+		b.mu.Unlock()
+		b.one(value)
+	}
+}
+
+func (b *beats) one(value json.RawMessage) {
+	t := b.a.task
+	h := protocol.HeartbeatRequest{
+		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID, Progress: value, Beat: true,
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	defer cancel()
+	sent := time.Now()
+	lock, err := b.a.r.opt.Link.Progress(ctx, h)
+	answer := protocol.HeartbeatAnswer{AttemptID: t.AttemptID, Renewed: err == nil, CanContinue: err == nil, CancelRequested: lock.CancelRequested}
+	if reason := protocol.ReasonOf(err); reason != "" {
+		text := string(reason)
+		answer.Reason = &text
+		err = nil
+	} else if err != nil {
+		if !link.Lost(err) || errors.Is(err, context.Canceled) {
+			return
+		}
+		err = fmt.Errorf("sign of life: %w", err)
+	}
+	b.a.r.keeper.renewed(sent, []protocol.HeartbeatRequest{h}, []protocol.HeartbeatAnswer{answer}, err, b.a.r.opt.Sessions)
+}
+
+// close ends the sending and waits for it.
+func (b *beats) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.stop()
+	b.wait.Wait()
+}

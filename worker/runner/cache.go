@@ -1,0 +1,117 @@
+package runner
+
+import (
+	"container/list"
+	"strings"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// Only runs with a history of so many events are named to the app, and of those the most recent few: leaving a short history out saves less than
+// naming the run costs.
+const (
+	longHistory = 50
+	namedRuns   = 32
+)
+
+// cache keeps the machines of runs between their workflow tasks, the most recently used ones. A machine is in the cache or in the hands of one task.
+type cache struct {
+	most int
+
+	mu     sync.Mutex // guards what follows
+	runs   map[string]*list.Element
+	order  *list.List // of *kept, most recent first
+	closed bool
+}
+
+type kept struct {
+	run     string
+	machine *workflow.Machine
+}
+
+func newCache(most int) *cache {
+	return &cache{most: most, runs: map[string]*list.Element{}, order: list.New()}
+}
+
+// take gives the machine of a run away, or nil.
+func (c *cache) take(run string) *workflow.Machine {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.runs[run]
+	if e == nil {
+		return nil
+	}
+	delete(c.runs, run)
+	c.order.Remove(e)
+	return e.Value.(*kept).machine
+}
+
+// put keeps a machine, in place of any other of the run.
+func (c *cache) put(run string, m *workflow.Machine) {
+	var out []*workflow.Machine
+	c.mu.Lock()
+	if c.closed {
+		out = append(out, m)
+	} else {
+		if e := c.runs[run]; e != nil {
+			out = append(out, e.Value.(*kept).machine)
+			c.order.Remove(e)
+		}
+		c.runs[run] = c.order.PushFront(&kept{run, m})
+		for c.order.Len() > c.most {
+			e := c.order.Back()
+			c.order.Remove(e)
+			delete(c.runs, e.Value.(*kept).run)
+			out = append(out, e.Value.(*kept).machine)
+		}
+	}
+	c.mu.Unlock()
+	for _, m := range out {
+		m.Close()
+	}
+}
+
+// drop throws the machine of a run away.
+func (c *cache) drop(run string) {
+	if m := c.take(run); m != nil {
+		m.Close()
+	}
+}
+
+// seen names the runs whose history need not be sent again, with the last event each machine has seen.
+func (c *cache) seen() map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var named map[string]int64
+	n := 0
+	for e := c.order.Front(); e != nil && n < namedRuns; e = e.Next() {
+		n++
+		k := e.Value.(*kept)
+		if s := k.machine.Seen(); s >= longHistory {
+			if named == nil {
+				named = map[string]int64{}
+			}
+			named[k.run] = s
+		}
+	}
+	return named
+}
+
+// close throws everything away, now and from now on.
+func (c *cache) close() {
+	c.mu.Lock()
+	c.closed = true
+	all := c.order
+	c.runs, c.order = map[string]*list.Element{}, list.New()
+	c.mu.Unlock()
+	for e := all.Front(); e != nil; e = e.Next() {
+		e.Value.(*kept).machine.Close()
+	}
+}
+
+// runOf is the run a workflow task belongs to: its id is RUN-n-workflow.
+func runOf(task string) string {
+	run, _, _ := strings.Cut(task, "-")
+	return run
+}

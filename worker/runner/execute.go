@@ -1,0 +1,122 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/activity"
+)
+
+// execute runs the attempt's code: in this process, or in an executor when it is isolated or no Go code of this worker.
+func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
+	return a.run(ctx, a.task.ActivityType, a.def, a.task.Arguments)
+}
+
+// run runs an activity within this attempt.
+func (a *attempt) run(ctx context.Context, name string, def *activity.Definition, args payload.Payload) (payload.Payload, error) {
+	if def != nil && !def.Options.Isolated {
+		return def.Invoke(activity.NewContext(ctx, runtime{a}), args)
+	}
+	if a.r.opt.Executors == nil {
+		return payload.Payload{}, &unavailable{"activity " + name + " needs an executor, and this worker has none"}
+	}
+	if _, ok := a.r.opt.Executors.Has(name); !ok && def == nil {
+		return payload.Payload{}, &unavailable{"activity " + name + " is not known here"}
+	}
+	return a.invoke(ctx, name, args)
+}
+
+// KeyRebuild marks, among the keys of a call to an executor, a rebuild: its arguments are those of another activity.
+const KeyRebuild = "rebuild"
+
+// invoke runs an activity in an executor.
+func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload) (payload.Payload, error) {
+	t := a.task
+	inv := sandbox.Invocation{
+		ID: t.AttemptID, Activity: name, Attempt: t.Attempt, Deadline: a.info.Deadline, Input: []byte(args.Blob), Rebuild: a.rebuild,
+		Keys: map[string]string{
+			"activity_execution_id": t.ExecutionID, "attempt_id": t.AttemptID, "run_id": t.RunID, "workflow_id": t.WorkflowID,
+			"task_id": t.TaskID, "task_queue": t.TaskQueue, "namespace": t.Namespace, "worker_id": t.LeaseOwner,
+		},
+	}
+	if a.rebuild {
+		inv.Keys[KeyRebuild] = "true"
+	}
+	if a.session != nil {
+		inv.Session = &sandbox.Session{ID: a.session.ID, Epoch: a.session.Epoch, Pinned: t.Session.Door == "workflow"}
+	}
+	if len(inv.Input) == 0 {
+		none, err := payload.EncodeArgs()
+		if err != nil {
+			return payload.Payload{}, err
+		}
+		inv.Input = []byte(none.Blob)
+	}
+	res, err := a.r.opt.Executors.Invoke(ctx, inv, sandbox.Hooks{
+		OnHeartbeat: func() { a.beats.add(nil) },
+		OnProgress: func(value []byte) {
+			if raw := bytes.TrimSpace(value); json.Valid(raw) {
+				a.beats.add(append(json.RawMessage(nil), raw...))
+			}
+		},
+		OnLog: a.line,
+	})
+	if err != nil {
+		return payload.Payload{}, a.executorError(err)
+	}
+	return payload.Payload{Blob: string(res.Output)}, nil
+}
+
+// line takes what the code logged or printed.
+func (a *attempt) line(l sandbox.LogLine) {
+	if a.r.opt.Lines != nil {
+		a.r.opt.Lines(a.task, l)
+		return
+	}
+	a.log.Info().Str("source", l.Source).Str("level_of_line", l.Level).Msg(l.Text)
+}
+
+// executorError sorts an error of an executor: lost state is what a recovery policy reacts to, and a call that found no executor never began.
+func (a *attempt) executorError(err error) error {
+	var lost *sandbox.SessionLost
+	if errors.As(err, &lost) {
+		return activity.SessionLost(lost.Error())
+	}
+	var e *sandbox.Error
+	if errors.As(err, &e) && e.Type == sandbox.Unavailable {
+		return &unavailable{"executor unavailable: " + e.Message}
+	}
+	return err
+}
+
+// failureOfExecutor is an executor's error in the words of the app; nil for other errors.
+func failureOfExecutor(err error) *protocol.Failure {
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		return nil
+	}
+	f := &protocol.Failure{Message: e.Message, Type: string(e.Type), Class: e.Class, StackTrace: e.Stack, NonRetryable: !e.Retryable}
+	switch e.Type {
+	case sandbox.UserError:
+		if e.Class != "" {
+			f.Type = e.Class
+		}
+	case sandbox.OutOfMemory:
+		f.Type = "out_of_memory"
+	case sandbox.DeadlineExceeded:
+		f.Type, f.Kind, f.TimeoutType = "timeout", "timeout", "start_to_close"
+	case sandbox.Cancelled:
+		f.Type, f.Cancelled, f.NonRetryable = activity.TypeCancelled, true, false
+	}
+	if len(e.Details) > 0 {
+		if p, bad := payload.FromJSON(e.Details); bad == nil {
+			f.Details, _ = json.Marshal(p)
+		}
+	}
+	return f
+}

@@ -1,0 +1,148 @@
+package runner
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+// An answer without a task that comes sooner than this was not waited for: the loop then waits by itself.
+const heldAtLeast = time.Second
+
+// pollSeconds is how long a poll may be held. That is well below what liveness allows a loop.
+const pollSeconds = 50
+
+// loop is one of the loops that ask for tasks.
+type loop struct {
+	r    *Runner
+	back retry.Backoff
+	seen atomic.Int64 // when it last came round, in nanoseconds
+	idle atomic.Bool  // it waits for a slot: then coming round is not expected of it
+	id   string       // of a poll whose answer was lost
+}
+
+func newLoop(r *Runner) *loop {
+	return &loop{r: r, back: retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}}
+}
+
+// run asks for tasks until the runner stops. Whatever goes wrong, it never asks without a pause in between.
+func (l *loop) run() {
+	for {
+		l.seen.Store(time.Now().UnixNano())
+		l.idle.Store(true)
+		got, err := l.r.slots.take(l.r.pollCtx)
+		l.idle.Store(false)
+		l.seen.Store(time.Now().UnixNano())
+		if err != nil {
+			return
+		}
+		if pause := l.once(got); pause > 0 {
+			t := time.NewTimer(pause)
+			select {
+			case <-t.C:
+			case <-l.r.slots.stop:
+			case <-l.r.pollCtx.Done():
+			}
+			t.Stop()
+		}
+	}
+}
+
+// once is one poll; it returns how long to wait before the next.
+func (l *loop) once(got share) time.Duration {
+	req := l.r.request(got)
+	if l.r.opt.PollIDs {
+		if l.id == "" {
+			l.id = rand.Text()
+		}
+		req.PollID = l.id
+	}
+	seconds := int64(pollSeconds)
+	req.Timeout = &seconds
+	began := time.Now()
+	// Without a connection the loop comes round all the same: it is not stuck then, only alone.
+	ctx, cancel := context.WithTimeout(l.r.pollCtx, (pollSeconds+30)*time.Second)
+	a, err := l.r.opt.Link.Poll(ctx, req)
+	cancel()
+	if err == nil || !link.Lost(err) {
+		l.id = ""
+	}
+	if err != nil {
+		l.r.slots.polled(got)
+		if l.r.pollCtx.Err() == nil && !errors.Is(err, link.ErrNotConnected) {
+			l.r.log.Warn().Err(err).Msg("poll failed")
+		}
+		return l.back.Next()
+	}
+	l.r.slots.polled(l.r.accept(a, got))
+	pause := time.Duration(a.RetryAfter) * time.Millisecond
+	switch {
+	case len(a.Tasks) > 0:
+		l.back.Reset()
+		return 0
+	case a.Status == protocol.PollEmpty && time.Since(began) >= heldAtLeast:
+		l.back.Reset()
+		return pause
+	}
+	return max(pause, l.back.Next())
+}
+
+// request is a poll for as many tasks as slots were taken.
+func (r *Runner) request(got share) protocol.PollRequest {
+	req := protocol.PollRequest{WorkerID: r.opt.WorkerID, Queues: r.opt.Queues, Free: map[protocol.TaskKind]int{}, Max: got.total()}
+	for _, k := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
+		if got[k] > 0 {
+			req.Kinds = append(req.Kinds, k)
+			req.Free[k] = got[k]
+		}
+	}
+	if got[protocol.KindWorkflow] > 0 {
+		req.Cached = r.cache.seen()
+	}
+	return req
+}
+
+// accept runs what a poll brought on the slots that were taken for it, and returns the slots that are left.
+func (r *Runner) accept(a protocol.PollAnswer, got share) share {
+	now := time.Now()
+	left := share{}
+	for k, n := range got {
+		left[k] = n
+	}
+	for _, t := range a.Tasks {
+		left[t.Kind]--
+		r.spawn(t, now)
+	}
+	for k, n := range left {
+		if n < 0 { // more than asked for: they run all the same, and their slots are given back twice as late
+			left[k] = 0
+			r.slots.owe(k, -n)
+			r.log.Warn().Str("kind", string(k)).Int("more", -n).Msg("the app handed out more tasks than there are slots")
+		}
+	}
+	return left
+}
+
+// stuckAfter is how long a loop may go without coming round.
+const stuckAfter = 180 * time.Second
+
+// Alive is an error when a loop that has slots to fill has not come round for three minutes: the worker looks healthy then and does nothing.
+func (r *Runner) Alive() error {
+	for i, l := range r.loops {
+		seen := l.seen.Load()
+		if seen == 0 || l.idle.Load() || r.stopped.Load() {
+			continue
+		}
+		if silent := time.Since(time.Unix(0, seen)); silent > stuckAfter {
+			return fmt.Errorf("poll loop %d has been stuck for %s", i, silent.Round(time.Second))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package runner
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/activity"
+)
+
+// recovering rebuilds a session's lost state and tries the activity again, inside the same attempt, session and epoch, when its policy says so. The
+// rebuild activity is run as it is, never with a policy of its own.
+func recovering(a *attempt, next call) call {
+	return func(ctx context.Context) (payload.Payload, error) {
+		if a.def == nil || a.def.Options.Recovery == nil || a.session == nil {
+			return next(ctx)
+		}
+		policy := a.def.Options.Recovery
+		seen := a.session.Rebuilds()
+		result, err := next(ctx)
+		for tries := 0; errors.Is(err, activity.ErrSessionLost) && tries < policy.Retries() && ctx.Err() == nil; tries++ {
+			cause := err.Error()
+			rebuild := func(ctx context.Context) error { return a.rebuildState(ctx, policy.RebuildActivity) }
+			if err := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild); err != nil {
+				a.log.Warn().Err(err).Str("session_id", a.session.ID).Str("rebuild_activity", policy.RebuildActivity).Msg("session not rebuilt")
+				return payload.Payload{}, err
+			}
+			seen = a.session.Rebuilds()
+			a.recovered = &protocol.Recovered{Rebuild: policy.RebuildActivity, Cause: cause, Retries: tries + 1}
+			a.log.Info().Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).Str("cause", cause).Msg("session rebuilt, activity tried again")
+			result, err = next(ctx)
+		}
+		return result, err
+	}
+}
+
+// rebuildState runs the rebuild activity with the arguments of the activity whose state is missing, as many of them as it takes.
+func (a *attempt) rebuildState(ctx context.Context, name string) error {
+	def, ok := a.r.opt.Definitions.FindActivity(name)
+	if !ok {
+		return activity.NewError("RebuildNotRegistered", "rebuild activity "+name+" is not registered here")
+	}
+	a.rebuild = true // the executor may be begun anew for this epoch, now that somebody fills it
+	defer func() { a.rebuild = false }()
+	if def.Options.Isolated {
+		_, err := a.run(ctx, name, def, a.task.Arguments) // the executor's side leaves arguments out, see InvokeRebuild
+		return err
+	}
+	_, err := InvokeRebuild(activity.NewContext(ctx, runtime{a}), def, a.task.Arguments)
+	return err
+}
+
+// InvokeRebuild runs a rebuild activity with the arguments of the activity that found its state missing, as many of them as it takes.
+func InvokeRebuild(ctx context.Context, def *activity.Definition, args payload.Payload) (payload.Payload, error) {
+	for {
+		result, err := def.Invoke(ctx, args)
+		// Too many arguments are found before the code runs, so nothing happened yet.
+		if !errors.Is(err, payload.ErrArgumentCount) {
+			return result, err
+		}
+		all, bad := payload.Args(args)
+		if bad != nil || len(all) == 0 {
+			return result, err
+		}
+		rest := make([]any, len(all)-1)
+		for i := range rest {
+			rest[i] = all[i]
+		}
+		if args, bad = payload.EncodeArgs(rest...); bad != nil {
+			return result, err
+		}
+	}
+}

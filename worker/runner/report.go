@@ -1,0 +1,276 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
+	"github.com/sojourn-run/sojourn/shared/socketio"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+// One call carries at most so many outcomes, and values of about so many bytes.
+const (
+	maxItems = 256
+	maxBytes = 4 << 20
+)
+
+// reportTries is how long an outcome without a deadline is offered to the app.
+const reportTime = 2 * time.Minute
+
+// entry is an outcome on its way.
+type entry struct {
+	item  protocol.CompleteItem
+	until time.Time // no use after that: the lease is over
+}
+
+// report sends outcomes. A task's slot is free once its outcome is queued here; the queue is bounded, so that an app that does not answer stops the
+// worker and not its memory. What waits while all senders are busy goes together.
+type report struct {
+	r *Runner
+
+	mu      sync.Mutex // guards what follows
+	queue   []entry
+	flying  int // outcomes being sent
+	senders int
+	changed chan struct{} // closed and replaced when the queue shrinks or a sender ends
+	closed  bool
+	wait    sync.WaitGroup
+}
+
+func newReport(r *Runner) *report { return &report{r: r, changed: make(chan struct{})} }
+
+// add queues an outcome; it blocks while too many wait. until zero: the outcome has no lease to end with.
+func (p *report) add(item protocol.CompleteItem, until time.Time) {
+	if until.IsZero() {
+		until = time.Now().Add(reportTime)
+	}
+	p.mu.Lock()
+	for len(p.queue) >= p.r.opt.Outcomes && !p.closed {
+		changed := p.changed
+		p.mu.Unlock()
+		<-changed
+		p.mu.Lock()
+	}
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.queue = append(p.queue, entry{item, until})
+	if p.senders < p.r.opt.Senders {
+		p.senders++
+		p.wait.Go(p.send)
+	}
+}
+
+func (p *report) nudge() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// next takes what goes into one call; nothing ends the sender.
+func (p *report) next() []entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, size := 0, 0
+	for n < len(p.queue) && n < maxItems {
+		size += sizeOf(&p.queue[n].item)
+		if n > 0 && size > maxBytes {
+			break
+		}
+		n++
+	}
+	if n == 0 || p.closed {
+		p.senders--
+		p.nudge()
+		return nil
+	}
+	batch := append([]entry(nil), p.queue[:n]...)
+	clear(p.queue[:n])
+	if p.queue = p.queue[n:]; len(p.queue) == 0 {
+		p.queue = nil
+	}
+	p.flying += n
+	p.nudge()
+	return batch
+}
+
+func sizeOf(item *protocol.CompleteItem) int {
+	n := len(item.Result.Blob) + 512
+	for i := range item.Commands {
+		c := &item.Commands[i]
+		n += len(c.Arguments.Blob) + len(c.Result.Blob) + len(c.Entries.Blob) + 256
+	}
+	if item.Failure != nil {
+		n += len(item.Failure.Details) + len(item.Failure.Message) + len(item.Failure.StackTrace)
+	}
+	return n
+}
+
+// send is one sender: it lives while there is something to send.
+func (p *report) send() {
+	for {
+		batch := p.next()
+		if batch == nil {
+			return
+		}
+		p.deliver(batch)
+		p.mu.Lock()
+		p.flying -= len(batch)
+		p.nudge()
+		p.mu.Unlock()
+	}
+}
+
+// deliver sends a batch until the app has answered or it is of no use any more. A repeated outcome gets its first answer, so it may be sent again
+// whenever an answer was lost.
+func (p *report) deliver(batch []entry) {
+	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
+	poll := true
+	for {
+		now := time.Now()
+		keep := batch[:0]
+		for _, e := range batch {
+			if e.until.After(now) {
+				keep = append(keep, e)
+			} else {
+				p.r.dropped(e.item, "its lease ended before the app could be told")
+			}
+		}
+		if batch = keep; len(batch) == 0 {
+			return
+		}
+		req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, len(batch))}
+		for i, e := range batch {
+			req.Items[i] = e.item
+		}
+		var got share
+		if poll && !p.r.stopped.Load() {
+			if got = p.r.slots.takeNow(len(batch)); got != nil {
+				next := p.r.request(got)
+				req.Next = &next
+			}
+		}
+		err := p.once(req, got)
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, socketio.ErrPayloadTooLarge) && len(batch) > 1:
+			for i := range batch {
+				p.deliver(batch[i : i+1 : i+1])
+			}
+			return
+		case errors.Is(err, socketio.ErrPayloadTooLarge) && !tooLarge(&batch[0].item, err):
+			p.r.dropped(batch[0].item, err.Error())
+			return
+		case link.Lost(err):
+			if p.r.life.Err() == nil {
+				p.r.log.Warn().Err(err).Int("outcomes", len(batch)).Msg("outcomes not confirmed, sending them again")
+			}
+		case poll && req.Next != nil:
+			poll = false // the refusal may be of the poll alone
+			continue
+		default:
+			for _, e := range batch {
+				p.r.dropped(e.item, err.Error())
+			}
+			return
+		}
+		if !p.pause(back.Next()) {
+			return
+		}
+	}
+}
+
+// tooLarge turns an outcome that fits into no frame into the failure of that name; false when it is that already.
+func tooLarge(item *protocol.CompleteItem, err error) bool {
+	if item.Failure != nil && item.Failure.Type == string(protocol.ReasonPayloadTooLarge) {
+		return false
+	}
+	item.Commands, item.Result.Blob = nil, ""
+	item.Failure = &protocol.Failure{Message: err.Error(), Type: string(protocol.ReasonPayloadTooLarge), NonRetryable: true}
+	return true
+}
+
+// once is one call, with the poll that goes along.
+func (p *report) once(req protocol.CompleteRequest, got share) error {
+	// Not the runner's life: outcomes of a worker that stops are still worth telling, until close.
+	ctx, cancel := context.WithTimeout(p.r.pollCtx, time.Minute)
+	defer cancel()
+	a, err := p.r.opt.Link.Complete(ctx, req)
+	if got != nil {
+		if err == nil && a.Next != nil {
+			got = p.r.accept(*a.Next, got)
+		}
+		p.r.slots.give(got)
+	}
+	if err != nil {
+		return err
+	}
+	for i := range req.Items {
+		if i < len(a.Items) {
+			p.r.answered(req.Items[i], a.Items[i])
+		}
+	}
+	return nil
+}
+
+// pause waits, and says whether there is still somebody to tell.
+func (p *report) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-p.r.pollCtx.Done():
+		return false
+	}
+}
+
+// flush waits until every outcome was answered.
+func (p *report) flush(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		over, changed := len(p.queue) == 0 && p.flying == 0, p.changed
+		p.mu.Unlock()
+		if over {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// close drops what was not sent and waits for the senders, whose calls end with the runner's poll context.
+func (p *report) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.queue = nil
+	p.nudge()
+	p.mu.Unlock()
+	p.wait.Wait()
+}
+
+// answered takes what the app said to an outcome.
+func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer) {
+	if a.Error == nil {
+		return
+	}
+	if item.Kind == protocol.KindWorkflow {
+		// What the machine believes to have done did not happen.
+		r.cache.drop(runOf(item.TaskID))
+	}
+	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)
+}
+
+// dropped logs an outcome that counts for nothing.
+func (r *Runner) dropped(item protocol.CompleteItem, why string) {
+	r.log.Warn().Str("task_id", item.TaskID).Str("attempt", item.AttemptID).Str("kind", string(item.Kind)).Str("why", why).
+		Msg("outcome dropped")
+}

@@ -1,0 +1,257 @@
+// Package runner does a worker's work: it asks for tasks while slots are free, runs each with what an attempt needs around it, and reports the
+// outcomes.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/session"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// Link is the connection to the app.
+type Link interface {
+	Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error)
+	Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error)
+	History(ctx context.Context, t *protocol.WorkflowTask, pageToken string) (protocol.HistoryPage, error)
+	Progress(ctx context.Context, in protocol.HeartbeatRequest) (protocol.JobLock, error)
+	Beat() // asks for a heartbeat soon
+}
+
+// Definitions are the workflows and activities of this worker.
+type Definitions interface {
+	FindWorkflow(name string) (*workflow.Definition, bool)
+	FindActivity(name string) (*activity.Definition, bool)
+	ActivityName(fn any) (string, error)
+}
+
+// Executors run activities outside this process; a *sandbox.Pool is one.
+type Executors interface {
+	Has(activity string) (runtime string, ok bool)
+	Invoke(ctx context.Context, inv sandbox.Invocation, hooks sandbox.Hooks) (sandbox.Result, error)
+}
+
+// Options of a runner. Link, Definitions and Sessions are required.
+type Options struct {
+	Link        Link
+	Definitions Definitions
+	Sessions    *session.Sessions
+	Executors   Executors // nil: none
+
+	WorkerID      string
+	Queues        []string // nil: all it registered
+	WorkflowSlots int      // 0: no workflow tasks
+	ActivitySlots int      // 0: no activities
+	Pollers       int      // polls under way at once: 2
+	Senders       int      // calls with outcomes under way at once: 16
+	Outcomes      int      // outcomes waiting to be sent before slots stay taken: 1024
+	PollIDs       bool     // polls carry an id, so that one whose answer was lost gives the same tasks again
+	Machines      int      // workflow machines kept between tasks: 1000
+
+	AttemptLease time.Duration // of activities, as registered: 120 s
+	LeaseBuffer  time.Duration // 5 s
+	Log          zerolog.Logger
+	// Lines takes what activities in executors logged; nil: the log does.
+	Lines func(t *protocol.ActivityTask, line sandbox.LogLine)
+}
+
+func (o Options) defaults() Options {
+	num := func(n *int, v int) {
+		if *n <= 0 {
+			*n = v
+		}
+	}
+	num(&o.Pollers, 2)
+	num(&o.Senders, 16)
+	num(&o.Outcomes, 1024)
+	num(&o.Machines, 1000)
+	if o.AttemptLease <= 0 {
+		o.AttemptLease = 120 * time.Second
+	}
+	if o.LeaseBuffer <= 0 {
+		o.LeaseBuffer = 5 * time.Second
+	}
+	return o
+}
+
+// Why an attempt's context ends before its code does; errors.Is on its cause.
+var (
+	ErrCancelled = errors.New("the activity was cancelled")
+	ErrLeaseLost = errors.New("the attempt is no longer this worker's")
+	ErrDraining  = errors.New("the worker is draining")
+)
+
+// maxRenewal is the longest time between two renewals of an attempt.
+const maxRenewal = 30 * time.Second
+
+// AttemptInterval is how often attempts with a lease are renewed.
+func AttemptInterval(lease, buffer time.Duration) time.Duration {
+	return min(maxRenewal, session.Interval(lease, buffer))
+}
+
+// Runner runs the tasks of one worker. Run once.
+type Runner struct {
+	opt     Options
+	log     zerolog.Logger
+	slots   *slots
+	keeper  *keeper
+	report  *report
+	cache   *cache
+	loops   []*loop
+	stopped atomic.Bool    // no more is asked for, and what comes is handed back
+	begin   sync.Mutex     // held while a task begins or stopped is set
+	tasks   sync.WaitGroup // tasks that run; none begins after stopped is set
+	life    context.Context
+	end     context.CancelCauseFunc // of every task
+	started sync.Once
+	done    chan struct{} // closed when the loops have ended
+	polling context.CancelFunc
+	pollCtx context.Context
+}
+
+// New makes a runner; Run starts it.
+func New(o Options) (*Runner, error) {
+	o = o.defaults()
+	switch {
+	case o.Link == nil || o.Definitions == nil || o.Sessions == nil:
+		return nil, errors.New("runner: link, definitions and sessions are required")
+	case o.WorkflowSlots < 0 || o.ActivitySlots < 0 || o.WorkflowSlots+o.ActivitySlots == 0:
+		return nil, fmt.Errorf("runner: %d workflow and %d activity slots: there must be some", o.WorkflowSlots, o.ActivitySlots)
+	}
+	r := &Runner{opt: o, log: o.Log, done: make(chan struct{})}
+	r.life, r.end = context.WithCancelCause(context.Background())
+	r.pollCtx, r.polling = context.WithCancel(r.life)
+	r.slots = newSlots(map[protocol.TaskKind]int{protocol.KindWorkflow: o.WorkflowSlots, protocol.KindActivity: o.ActivitySlots}, o.Pollers)
+	r.keeper = newKeeper(o.AttemptLease, o.LeaseBuffer, o.Link.Beat)
+	r.cache = newCache(o.Machines)
+	r.report = newReport(r)
+	for range o.Pollers {
+		r.loops = append(r.loops, newLoop(r))
+	}
+	return r, nil
+}
+
+// Run asks for tasks and runs them until Stop.
+func (r *Runner) Run() {
+	r.started.Do(func() {
+		var loops sync.WaitGroup
+		for _, l := range r.loops {
+			loops.Go(l.run)
+		}
+		loops.Wait()
+		close(r.done)
+	})
+	<-r.done
+}
+
+// Stop asks for nothing more and waits, until ctx ends, for what runs to finish and for all outcomes to be taken. What a poll still under way brings
+// is handed back.
+func (r *Runner) Stop(ctx context.Context) error {
+	r.stop()
+	if err := r.idle(ctx); err != nil {
+		return err
+	}
+	return r.report.flush(ctx)
+}
+
+func (r *Runner) stop() {
+	r.begin.Lock()
+	r.stopped.Store(true)
+	r.begin.Unlock()
+	r.slots.close()
+}
+
+// idle waits until no task runs.
+func (r *Runner) idle(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { r.tasks.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// HandBack ends the tasks that still run and hands them back: another worker may have them at once. It waits for that until ctx ends.
+func (r *Runner) HandBack(ctx context.Context) {
+	r.end(ErrDraining)
+	// What does not listen to its context is given up: deregistering sets its task free.
+	_ = r.idle(ctx)
+	_ = r.report.flush(ctx)
+}
+
+// Close ends the loops, the calls under way and the kept machines. Tasks whose code does not listen go on; their outcomes count for nothing.
+func (r *Runner) Close() {
+	r.stop()
+	r.end(ErrDraining)
+	r.polling()
+	r.started.Do(func() { close(r.done) }) // Run never ran
+	<-r.done
+	r.report.close()
+	r.cache.close()
+}
+
+// Busy is how many tasks run per kind.
+func (r *Runner) Busy() (workflows, activities int) { return r.slots.busy() }
+
+// spawn runs a task that came with a poll, on the slot that was taken for it.
+func (r *Runner) spawn(t protocol.Task, received time.Time) {
+	r.begin.Lock()
+	defer r.begin.Unlock()
+	if r.stopped.Load() {
+		if item, ok := returned(t, "draining"); ok {
+			r.report.add(item, time.Time{})
+		}
+		r.slots.release(t.Kind, 1)
+		return
+	}
+	r.tasks.Go(func() {
+		defer r.slots.release(t.Kind, 1)
+		switch {
+		case t.Activity != nil:
+			r.activity(t.Activity, received)
+		case t.Workflow != nil:
+			r.workflow(t.Workflow)
+		default:
+			r.log.Error().Str("kind", string(t.Kind)).Msg("a task of a kind this worker never asked for")
+		}
+	})
+}
+
+// returned is the outcome that hands a task back.
+func returned(t protocol.Task, why string) (protocol.CompleteItem, bool) {
+	switch {
+	case t.Activity != nil:
+		item := itemOf(t.Activity)
+		item.Returned = why
+		return item, true
+	case t.Workflow != nil:
+		item := taskItem(t.Workflow)
+		item.Returned = why
+		return item, true
+	}
+	return protocol.CompleteItem{}, false
+}
+
+func itemOf(t *protocol.ActivityTask) protocol.CompleteItem {
+	item := protocol.CompleteItem{Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID}
+	if t.Session != nil {
+		item.Epoch = t.Session.Epoch
+	}
+	return item
+}
+
+func taskItem(t *protocol.WorkflowTask) protocol.CompleteItem {
+	return protocol.CompleteItem{Kind: protocol.KindWorkflow, TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt}
+}

@@ -1,0 +1,135 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// errClosed says that no slots are given out any more.
+var errClosed = errors.New("runner is stopping")
+
+type share map[protocol.TaskKind]int
+
+func (s share) total() int { return s[protocol.KindWorkflow] + s[protocol.KindActivity] }
+
+// slots counts what may run at once. A poll takes the slots it asks for and gives back those that no task came for, so that polls under way together
+// never bring more than there is room for.
+type slots struct {
+	pollers int
+
+	mu      sync.Mutex // guards what follows
+	free    share
+	size    share
+	polling int           // polls under way
+	changed chan struct{} // closed and replaced when something becomes free
+	stop    chan struct{} // closed when nothing is given out any more
+	closed  bool
+}
+
+func newSlots(size share, pollers int) *slots {
+	s := &slots{pollers: pollers, size: size, free: share{}, changed: make(chan struct{}), stop: make(chan struct{})}
+	for k, n := range size {
+		s.free[k] = n
+	}
+	return s
+}
+
+// take waits until some are free and takes a fair share of them for one poll.
+func (s *slots) take(ctx context.Context) (share, error) {
+	for {
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return nil, errClosed
+		}
+		if s.some() {
+			others := max(1, s.pollers-s.polling) // this one, and those that do not wait at the app yet
+			got := share{}
+			for k, n := range s.free {
+				got[k] = (max(0, n) + others - 1) / others
+				s.free[k] -= got[k]
+			}
+			s.polling++
+			s.mu.Unlock()
+			return got, nil
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-s.stop:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// some says whether a slot is free; mu is held.
+func (s *slots) some() bool {
+	return s.free[protocol.KindWorkflow] > 0 || s.free[protocol.KindActivity] > 0
+}
+
+// takeNow takes at most n free ones of each kind, for a poll that goes with outcomes; nil: none are free.
+func (s *slots) takeNow(n int) share {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || !s.some() {
+		return nil
+	}
+	got := share{}
+	for k, free := range s.free {
+		got[k] = min(max(0, free), n)
+		s.free[k] -= got[k]
+	}
+	return got
+}
+
+// polled ends a poll of take and gives back what no task came for.
+func (s *slots) polled(rest share) {
+	s.mu.Lock()
+	s.polling--
+	s.mu.Unlock()
+	s.give(rest)
+}
+
+// give gives slots back.
+func (s *slots) give(rest share) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, n := range rest {
+		s.free[k] += n
+	}
+	if s.some() {
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
+func (s *slots) release(k protocol.TaskKind, n int) { s.give(share{k: n}) }
+
+// close gives nothing out any more.
+func (s *slots) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		close(s.stop)
+	}
+}
+
+// busy is how many of each kind are taken, those of polls under way included.
+func (s *slots) busy() (workflows, activities int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size[protocol.KindWorkflow] - s.free[protocol.KindWorkflow], s.size[protocol.KindActivity] - s.free[protocol.KindActivity]
+}
+
+// owe takes slots that are not there: the next ones to become free pay for them.
+func (s *slots) owe(k protocol.TaskKind, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free[k] -= n
+}

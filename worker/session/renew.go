@@ -1,0 +1,91 @@
+package session
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// together is how close to its time a renewal may be to go with one that is due: they share a call.
+const together = 10 // a tenth of the interval
+
+// retryAfter is the pause after a renewal whose answer did not come.
+const retryAfter = time.Second
+
+// Due returns the sessions to renew now, and when the next one is due (zero: none). A session that has been idle for too long is left out, so that it
+// expires by itself; once it has, it is dropped.
+func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.held {
+		if h.active == 0 && !h.until.After(now) {
+			s.drop(h, "lease_expired")
+			continue
+		}
+		if h.idling(now) {
+			next = earlier(next, h.until)
+			continue
+		}
+		at := h.renewed.Add(h.interval)
+		if at.Before(h.notBefore) {
+			at = h.notBefore
+		}
+		if now.Before(at.Add(-h.interval / together)) {
+			next = earlier(next, at)
+			if h.active == 0 {
+				next = earlier(next, h.until)
+			}
+			continue
+		}
+		renew = append(renew, protocol.SessionRenewal{SessionID: h.ID, Epoch: h.Epoch})
+	}
+	return renew, next
+}
+
+// idling says whether nothing has happened in the session for so long that it is let go; mu is held.
+func (h *Holding) idling(now time.Time) bool {
+	return h.active == 0 && h.idle > 0 && now.Sub(h.last) >= h.idle
+}
+
+// Renewed takes the app's answer to renewals sent at sent. A session the app says is not held is dropped; err leaves them all for a next try.
+func (s *Sessions) Renewed(sent time.Time, asked []protocol.SessionRenewal, states []protocol.SessionState, err error) {
+	if len(asked) == 0 {
+		return
+	}
+	answers := make(map[string]protocol.SessionState, len(states))
+	for _, a := range states {
+		answers[a.SessionID] = a
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range asked {
+		h := s.held[r.SessionID]
+		if h == nil || h.Epoch != r.Epoch {
+			continue // it ended, or was taken up anew, meanwhile
+		}
+		a, ok := answers[r.SessionID]
+		switch {
+		case err != nil || !ok || a.Held && a.LeaseExpiresAt.IsZero():
+			h.notBefore = time.Now().Add(min(retryAfter, h.interval/4))
+		case !a.Held || a.Epoch > h.Epoch:
+			s.drop(h, orElse(a.Reason, "not held"))
+		default:
+			h.notBefore = time.Time{}
+			h.extend(sent)
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

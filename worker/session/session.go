@@ -1,0 +1,242 @@
+// Package session knows which sessions a worker holds: their epoch, what lives in the worker for them, and when their leases must be renewed.
+package session
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// State is what a session keeps in the worker's process.
+type State interface{ Close() }
+
+// Options of the sessions of a worker. The zero value works.
+type Options struct {
+	Lease  time.Duration // of the sessions this worker claims, where a session has none of its own: 30 s
+	Buffer time.Duration // how long before its end a lease is renewed: 5 s
+	Idle   time.Duration // how long a session of the implicit door is kept without activity: 5 min
+	// NewState makes what a session keeps in this process; nil: nothing is kept.
+	NewState func() State
+	// End closes what a session has outside this process, its executors; nil: nothing. ctx bounds its close hooks.
+	End func(ctx context.Context, id string, epoch int64, reason string)
+	Log zerolog.Logger
+}
+
+// endTime is how long the end of one session may take.
+const endTime = 10 * time.Second
+
+// short is the lease below which half of it is the interval of renewal.
+const short = 15 * time.Second
+
+// Interval is how often a lease is renewed.
+func Interval(lease, buffer time.Duration) time.Duration {
+	if lease < short || buffer >= lease {
+		return lease / 2
+	}
+	return lease - buffer
+}
+
+// Sessions are those one worker holds. All methods may be called from any goroutine.
+type Sessions struct {
+	opt    Options
+	log    zerolog.Logger
+	ending sync.WaitGroup
+
+	mu   sync.Mutex // guards what follows, and the holdings in it
+	held map[string]*Holding
+}
+
+// New returns an empty set. It refuses an idle time within which a running activity might not show.
+func New(o Options, attemptInterval time.Duration) (*Sessions, error) {
+	or := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	or(&o.Lease, 30*time.Second)
+	or(&o.Buffer, 5*time.Second)
+	or(&o.Idle, 5*time.Minute)
+	if least := max(attemptInterval, Interval(o.Lease, o.Buffer)); o.Idle <= least {
+		return nil, fmt.Errorf("session idle time %s must be longer than the time between renewals, %s: a session would end while its activity runs",
+			o.Idle, least)
+	}
+	return &Sessions{opt: o, log: o.Log, held: map[string]*Holding{}}, nil
+}
+
+// Holding is one session under one epoch.
+type Holding struct {
+	ID    string
+	Epoch int64
+	State State // nil without NewState
+
+	set      *Sessions
+	lease    time.Duration
+	interval time.Duration
+	idle     time.Duration // 0: never idle
+
+	// The rest is guarded by set.mu.
+	active    int
+	last      time.Time // activity
+	until     time.Time // the lease is believed to live to here; never later than the stored one
+	renewed   time.Time // when what until rests on was sent
+	notBefore time.Time // of the next try to renew, after one that failed
+	dropped   string    // why it is held no more; "" while it is
+	rebuilds  int
+	flight    *rebuild // the one that runs; nil: none
+}
+
+// SupersededError says that an attempt came for an epoch that is over.
+type SupersededError struct {
+	Session     string
+	Epoch, Held int64
+}
+
+func (e *SupersededError) Error() string {
+	return fmt.Sprintf("session %s is held under epoch %d, the task is for %d", e.Session, e.Held, e.Epoch)
+}
+
+// Enter counts an attempt into its session, which it takes up when it is not held yet. Leave must be called when the attempt has ended. A newer epoch
+// ends what was held under an older one; an older one is refused with a *SupersededError.
+func (s *Sessions) Enter(a *protocol.SessionAffinity) (*Holding, error) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.held[a.SessionID]
+	if h != nil && h.Epoch > a.Epoch {
+		return nil, &SupersededError{Session: a.SessionID, Epoch: a.Epoch, Held: h.Epoch}
+	}
+	if h != nil && h.Epoch < a.Epoch {
+		s.drop(h, "superseded")
+		h = nil
+	}
+	if h == nil {
+		h = &Holding{ID: a.SessionID, Epoch: a.Epoch, set: s, lease: s.opt.Lease}
+		if a.Lease > 0 {
+			h.lease = time.Duration(a.Lease) * time.Second
+		}
+		h.interval = Interval(h.lease, s.opt.Buffer)
+		if a.Door == "" || a.Door == "implicit" {
+			h.idle = s.opt.Idle
+		}
+		if s.opt.NewState != nil {
+			h.State = s.opt.NewState()
+		}
+		s.held[a.SessionID] = h
+		s.log.Info().Str("session_id", h.ID).Int64("epoch", h.Epoch).Bool("is_new_claim", a.IsNew).Msg("session held")
+	}
+	// The delivery itself moved the session's activity and lease at the app.
+	h.active++
+	h.last = now
+	h.extend(now)
+	return h, nil
+}
+
+// Leave counts the attempt out.
+func (h *Holding) Leave() {
+	s := h.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.active--
+	h.last = time.Now()
+	if h.active == 0 && h.dropped != "" {
+		s.end(h)
+	}
+}
+
+// Held says whether the session is still this worker's under this epoch, as far as it knows.
+func (h *Holding) Held() bool {
+	h.set.mu.Lock()
+	defer h.set.mu.Unlock()
+	return h.dropped == ""
+}
+
+// extend notes that something the app stored at or after sent has renewed the lease.
+func (h *Holding) extend(sent time.Time) {
+	if sent.After(h.renewed) {
+		h.renewed, h.until = sent, sent.Add(h.lease)
+	}
+}
+
+// Touched notes that a renewal sent at that time for an attempt of the session has renewed the session too.
+func (s *Sessions) Touched(id string, epoch int64, sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.held[id]; h != nil && h.Epoch == epoch {
+		h.last = sent
+		h.extend(sent)
+	}
+}
+
+// Drop gives a session up that is not held any more; what it kept is closed once no attempt of it runs. Epoch 0 is whichever is held.
+func (s *Sessions) Drop(id string, epoch int64, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.held[id]; h != nil && (epoch == 0 || h.Epoch == epoch) {
+		s.drop(h, reason)
+	}
+}
+
+// drop takes h out; mu is held.
+func (s *Sessions) drop(h *Holding, reason string) {
+	if h.dropped != "" {
+		return
+	}
+	h.dropped = reason
+	if s.held[h.ID] == h {
+		delete(s.held, h.ID)
+	}
+	s.log.Info().Str("session_id", h.ID).Int64("epoch", h.Epoch).Str("reason", reason).Int("active", h.active).
+		Dur("idle_duration", time.Since(h.last)).Msg("session no longer held")
+	if h.active == 0 {
+		s.end(h)
+	}
+}
+
+// end closes what h kept, in the background; mu is held.
+func (s *Sessions) end(h *Holding) {
+	reason := h.dropped
+	s.ending.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endTime)
+		defer cancel()
+		if s.opt.End != nil {
+			s.opt.End(ctx, h.ID, h.Epoch, reason)
+		}
+		if h.State != nil {
+			h.State.Close()
+		}
+	})
+}
+
+// Wait returns when everything given up is closed, or when ctx ends.
+func (s *Sessions) Wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { s.ending.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// Info is one held session, for people and for the drain.
+type Info struct {
+	SessionID    string
+	Epoch        int64
+	Active       int
+	LastActivity time.Time
+}
+
+// List is what is held now.
+func (s *Sessions) List() []Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]Info, 0, len(s.held))
+	for _, h := range s.held {
+		all = append(all, Info{SessionID: h.ID, Epoch: h.Epoch, Active: h.active, LastActivity: h.last})
+	}
+	return all
+}
