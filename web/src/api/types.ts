@@ -217,6 +217,7 @@ export interface QueueCount {
 export interface Me {
   identity: string;
   roles: string[] | null;
+  method?: string; // token, cookie, none
 }
 
 export interface Hint {

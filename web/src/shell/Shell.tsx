@@ -167,7 +167,8 @@ function SignOut() {
   const client = useQueryClient();
   const me = useQuery(meQuery);
   const out = useMutation({ mutationFn: api.signOut, onSuccess: () => client.resetQueries() });
-  if (!me.data) return null;
+  // Without a cookie there is nothing to leave.
+  if (!me.data || me.data.method === "none") return null;
   return (
     <button
       type="button"
