@@ -21,6 +21,8 @@ type Registry struct {
 	names      map[uintptr][]string // of activity functions, by their code
 }
 
+var _ workflow.Names = (*Registry)(nil)
+
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
 	return &Registry{workflows: map[string]*workflow.Definition{}, activities: map[string]*activity.Definition{}, names: map[uintptr][]string{}}

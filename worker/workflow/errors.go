@@ -194,6 +194,11 @@ func Waiting() *protocol.Failure {
 	return &protocol.Failure{Type: protocol.FailureWaiting, Message: "Workflow task waiting for scheduled history."}
 }
 
+// Unregistered is the answer to a task of a workflow type this worker does not have.
+func Unregistered(workflowType string) *protocol.Failure {
+	return &protocol.Failure{Type: "WorkflowNotRegistered", Message: fmt.Sprintf("no workflow registered under %q", workflowType)}
+}
+
 // TaskFailure is the answer to a task whose code failed with an error of Machine.Apply.
 func TaskFailure(err error) *protocol.Failure {
 	f := &protocol.Failure{Message: err.Error(), Type: "WorkflowTaskFailed"}

@@ -279,6 +279,41 @@ func TestOnlyStepsOfOneJoinAreGrouped(t *testing.T) {
 	}
 }
 
+func TestMoreCommandsThanOneCompletionTakesLeaveInSeveral(t *testing.T) {
+	const n = workflow.MaxCommands + 200
+	a := start(t, func(ctx workflow.Context) error {
+		var all []workflow.Future
+		for range n {
+			all = append(all, workflow.ExecuteActivity(ctx, "work"))
+		}
+		return workflow.Join(ctx, all...)
+	})
+	a.drain(nil)
+	for range 2 {
+		for seq := range a.run.Activities.All() {
+			a.complete(seq, nil)
+		}
+		a.drain(nil)
+	}
+	want(t, "output", a.output(), nil)
+	want(t, "tasks", len(a.batches), 3)
+	want(t, "first batch", a.batches[0].commands[0].GroupSize, workflow.MaxCommands)
+	want(t, "second batch", a.batches[1].commands[0].GroupSize, 200)
+	for _, b := range a.batches {
+		want(t, "commands again", len(a.commandsAt(int(b.shown))), len(b.commands))
+	}
+	if _, err := once(t, func(ctx workflow.Context) error {
+		for range n {
+			if _, err := workflow.SideEffect(ctx, func() int { return 1 }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err == nil {
+		t.Error("a batch that nothing would follow was taken")
+	}
+}
+
 func TestJoinReturnsTheFirstErrorInOrder(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		return workflow.Join(ctx, workflow.ExecuteActivity(ctx, "a"), workflow.ExecuteActivity(ctx, "b"), workflow.ExecuteActivity(ctx, "c"))

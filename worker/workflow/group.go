@@ -9,11 +9,22 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// MaxCommands is the most one completion may carry. What is beyond it leaves with the next one.
+const MaxCommands = 1000
+
 // commands are those that no event confirms, marked with the parallel groups they form now.
-func (m *Machine) commands() []protocol.Command {
+func (m *Machine) commands() ([]protocol.Command, error) {
 	open := m.queue[m.head:]
 	if len(open) == 0 {
-		return nil
+		return nil, nil
+	}
+	if len(open) > MaxCommands {
+		open = open[:MaxCommands]
+		if !slices.ContainsFunc(open, func(p issued) bool { return m.steps[p.seq] != nil }) {
+			m.fault = fmt.Errorf("the code issued %d commands at once of which the first %d wake nobody: wait for something in between",
+				m.Unconfirmed(), MaxCommands)
+			return nil, m.fault
+		}
 	}
 	at := make(map[int64]*protocol.Command, len(open))
 	for _, p := range open {
@@ -33,7 +44,7 @@ func (m *Machine) commands() []protocol.Command {
 	for i, p := range open {
 		out[i] = *p.command
 	}
-	return out
+	return out, nil
 }
 
 // group marks the steps that leave with this batch and that only one Join waits for, so that the run is woken once, by the last of them. Everything

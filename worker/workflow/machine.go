@@ -150,7 +150,7 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 		}
 	}
 	m.recorded = nil
-	return m.commands(), nil
+	return m.commands()
 }
 
 // Replay runs a workflow against a recorded history, as an export or the history route gives it, and says whether the code still fits: nil, or why
@@ -184,6 +184,10 @@ func (m *Machine) look(events []history.Event) {
 
 // apply takes one event. One that resolves something moves the clock and runs the code to rest.
 func (m *Machine) apply(task *protocol.WorkflowTask, e *history.Event) {
+	if _, first := e.Data.(*history.WorkflowStarted); first != (e.Seq == 1) {
+		m.fault = fmt.Errorf("event %d of run %s is %s: history begins with one WorkflowStarted", e.Seq, task.RunID, e.Type())
+		return
+	}
 	if seq := commandOf(e.Data); seq > 0 {
 		m.confirm(seq, e)
 		return

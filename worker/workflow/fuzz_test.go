@@ -1,0 +1,52 @@
+package workflow_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// FuzzMachineTakesAnyHistory gives the machine histories that no app would write: it answers with commands or an error, and goes on living.
+func FuzzMachineTakesAnyHistory(f *testing.F) {
+	raw, err := os.ReadFile("testdata/mixed.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw, 3)
+	f.Add([]byte(`[{"event_type":"WorkflowStarted"},{"event_type":"TimerFired","payload":{"sequence":1}}]`), 1)
+	f.Add([]byte(`[{"event_type":"WorkflowStarted","payload":{"carried_signals":2}},{"event_type":"SignalReceived","payload":{"signal_name":"signal0","value":"AAAA"}}]`), 2)
+	f.Add([]byte(`[{"event_type":"SignalReceived"},{"event_type":"WorkflowStarted"},{"event_type":"WorkflowStarted"}]`), 0)
+	def := define(f, func(ctx workflow.Context) (string, error) {
+		st := &state{}
+		st.run(ctx, []stmt{
+			{Op: "session", N: 1}, {Op: "effect"}, {Op: "join", N: 2}, {Op: "sleep", N: 1}, {Op: "go", Body: []stmt{{Op: "receive"}, {Op: "race"}}},
+			{Op: "receive"}, {Op: "version", N: 1}, {Op: "either"}, {Op: "activity", N: 1},
+		})
+		return st.trace[0], nil
+	})
+	f.Fuzz(func(t *testing.T, raw []byte, cut int) {
+		var events []history.Event
+		if json.Unmarshal(raw, &events) != nil {
+			return
+		}
+		for i := range events {
+			events[i].Seq = int64(i + 1)
+		}
+		m := workflow.NewMachine(def, workflow.Options{})
+		defer m.Close()
+		cut = min(max(cut, 0), len(events))
+		for _, part := range [][]history.Event{events[:cut], events[cut:]} {
+			commands, err := m.Apply(&protocol.WorkflowTask{RunID: "RUN"}, part)
+			if err != nil && commands != nil {
+				t.Fatalf("both %d commands and %v", len(commands), err)
+			}
+			if err != nil && workflow.TaskFailure(err).Type == "WorkflowPanic" {
+				t.Fatal(err)
+			}
+		}
+	})
+}
