@@ -19,7 +19,7 @@ func helper() {
 	if len(os.Args) != 3 || os.Args[0] != helperName {
 		return
 	}
-	pool, err := sandbox.NewPool(sandbox.Options{Dir: os.Args[1], Handlers: os.Args[2]})
+	pool, err := sandbox.NewPool(sandboxtest.Fit(sandbox.Options{Dir: os.Args[1], Handlers: os.Args[2]}))
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)

@@ -60,13 +60,13 @@ func TestOutputIsTakenApartIntoLines(t *testing.T) {
 
 func TestPrintedTextIsMadePlain(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain\ttext":                   "plain\ttext",
-		"\x1b[31mred\x1b[0m":            "red",
-		"\x1b]0;title\x07x":             "0;titlex",
-		"bell\a nul\x00":                "bell nul",
-		"bad \xff byte":                 "bad \uFFFD byte",
-		"50%\r100%":                     "50% 100%",
-		"größe ✓":                       "größe ✓",
+		"plain\ttext":                    "plain\ttext",
+		"\x1b[31mred\x1b[0m":             "red",
+		"\x1b]0;title\x07x":              "0;titlex",
+		"bell\a nul\x00":                 "bell nul",
+		"bad \xff byte":                  "bad \uFFFD byte",
+		"50%\r100%":                      "50% 100%",
+		"größe ✓":                        "größe ✓",
 		"\x1b[38;5;196mcolour\x1b[K end": "colour end",
 	} {
 		if got := clean([]byte(in)); got != want {

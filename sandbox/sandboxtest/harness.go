@@ -71,18 +71,7 @@ func Open(t testing.TB, target Target, o sandbox.Options) *Bench {
 		o.Handlers = HandlersDir(t)
 	}
 	o.OnLost = func(l sandbox.SessionLost) { b.Lost <- l }
-	if raceEnabled { // the detector's own memory goes over every limit on the heap
-		limits := map[string]sandbox.Limits{}
-		for k, v := range o.Limits {
-			limits[k] = v
-		}
-		for _, target := range Targets { // a minder sets the limit before it starts the program
-			l := limits[target.Runtime]
-			l.Data = -1
-			limits[target.Runtime] = l
-		}
-		o.Limits = limits
-	}
+	o = Fit(o)
 	pool, err := sandbox.NewPool(o)
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +87,21 @@ func Open(t testing.TB, target Target, o sandbox.Options) *Bench {
 		t.Skipf("%s is not on this machine", target.Runtime)
 	}
 	return b
+}
+
+// Fit takes from o what a binary with the race detector cannot live with: its own memory goes over every limit on the heap.
+func Fit(o sandbox.Options) sandbox.Options {
+	if !Race {
+		return o
+	}
+	limits := map[string]sandbox.Limits{}
+	for _, target := range Targets { // of every runtime: a minder sets the limit before it starts the program
+		l := o.Limits[target.Runtime]
+		l.Data = -1
+		limits[target.Runtime] = l
+	}
+	o.Limits = limits
+	return o
 }
 
 // Call is an invocation of the behaviour named entry, with its arguments.

@@ -2,4 +2,5 @@
 
 package sandboxtest
 
-const raceEnabled = false
+// Race says whether this binary has the race detector.
+const Race = false
