@@ -79,6 +79,8 @@ func suite(t testing.TB) storetest.Suite {
 	}}
 }
 
+func TestStore(t *testing.T) { storetest.Run(t, suite(t)) }
+
 func BenchmarkCompletions(b *testing.B) { storetest.Completions(b, suite(b)) }
 func BenchmarkBurn(b *testing.B)        { storetest.Burn(b, suite(b)) }
 func BenchmarkFlows(b *testing.B)       { storetest.Flows(b, suite(b)) }

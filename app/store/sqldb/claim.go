@@ -42,7 +42,7 @@ func (b *batch) claim(p *pending) error {
 	if err != nil {
 		return err
 	}
-	picks, err := b.picks(b.ranges(q, r.Pollers, held), total, r.Namespace)
+	picks, err := b.picks(b.ranges(q, r.Pollers, held), total+1, r.Namespace) // one more than is wanted, to know whether any is left
 	if err != nil {
 		return err
 	}

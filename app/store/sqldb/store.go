@@ -177,6 +177,9 @@ func (s *Store) Stats() store.Stats {
 	}
 }
 
+// Waiting is how many changes and claims wait for the next batch.
+func (s *Store) Waiting() int { return len(s.in) }
+
 // Close commits what was submitted, then closes the connections. Later writes answer store.ErrClosed.
 func (s *Store) Close() error {
 	s.close.Do(func() { close(s.quit) })

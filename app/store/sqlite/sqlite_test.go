@@ -8,7 +8,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/app/store/storetest"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func suite(t testing.TB) storetest.Suite {
@@ -28,21 +27,4 @@ func suite(t testing.TB) storetest.Suite {
 	}}
 }
 
-func TestSmoke(t *testing.T) {
-	w := suite(t).New(t)
-	run := w.Begun("a", storetest.Activity("x", ""), storetest.Activity("y", "s1"))
-	wk := w.Worker("w1")
-	l := w.Claim(protocol.KindActivity, wk, 10)
-	for _, x := range l {
-		t.Log(storetest.Name(x), x.IsNew)
-		w.Finish(x)
-	}
-	t.Log(w.Run(run))
-	for _, e := range w.History(run) {
-		t.Log(e.Seq, e.Type())
-	}
-	wt := w.One(protocol.KindWorkflow, wk)
-	w.Decide(wt, protocol.Command{Type: protocol.CompleteWorkflow})
-	t.Logf("%+v", w.S.Stats())
-	t.Log(w.Run(run).Status)
-}
+func TestStore(t *testing.T) { storetest.Run(t, suite(t)) }

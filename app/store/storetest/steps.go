@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,8 +21,10 @@ type World struct {
 	T     testing.TB
 	S     store.Store
 	shift atomic.Int64
-	ids   atomic.Int64
 }
+
+// ids counts the run ids given out.
+var ids atomic.Int64
 
 // Namespace and Queue are where a World lives.
 const (
@@ -32,13 +35,13 @@ const (
 // New opens a world over a fresh database.
 func (s Suite) New(t testing.TB) *World { return s.World(t, "a", Options{}) }
 
-// World opens a store as part of a world.
+// World opens a store as part of a world, over a database of this test.
 func (s Suite) World(t testing.TB, name string, o Options) *World {
 	w := &World{T: t}
 	if o.Shift == nil {
 		o.Shift = func() time.Duration { return time.Duration(w.shift.Load()) }
 	}
-	w.S = s.Open(t, name, o)
+	w.S = s.Open(t, fmt.Sprintf("%.6x-%s", sha256.Sum256([]byte(t.Name())), name), o)
 	return w
 }
 
@@ -56,7 +59,7 @@ func (w *World) Commit(c store.Change) any {
 }
 
 // ID is a run id: distinct, and in the order of asking.
-func (w *World) ID() string { return fmt.Sprintf("%026d", w.ids.Add(1)) }
+func (w *World) ID() string { return fmt.Sprintf("%026d", ids.Add(1)) }
 
 // Start starts a run of type "flow" under a workflow id and returns its id.
 func (w *World) Start(workflow string) string {
@@ -102,12 +105,17 @@ func Step(run string, in engine.Input, needs store.Keys) store.Change {
 		if s == nil {
 			return store.Writes{}, store.ErrNotFound
 		}
-		d, err := engine.DecideRun(s, engine.World{
-			Session: func(id string) *engine.Session { return r.Session(engine.SessionKey{Namespace: s.Namespace, ID: id}) },
-			Chain:   r.ChainSessions(engine.WorkflowKey{Namespace: s.Namespace, ID: s.WorkflowID}),
-		}, in, now)
+		d, err := engine.DecideRun(s, world(r, s), in, now)
 		return store.Writes{Runs: []engine.Decision{d}, Answer: d.Answer}, err
 	}}
+}
+
+// world is what a decision on a run may look at.
+func world(r store.Rows, s *engine.Run) engine.World {
+	return engine.World{
+		Session: func(id string) *engine.Session { return r.Session(engine.SessionKey{Namespace: s.Namespace, ID: id}) },
+		Chain:   r.ChainSessions(engine.WorkflowKey{Namespace: s.Namespace, ID: s.WorkflowID}),
+	}
 }
 
 // Do gives one input to a run; it must be taken.
@@ -201,17 +209,22 @@ func Finishing(l store.Leased) store.Change {
 
 // Answering is the change that completes a leased workflow task with commands.
 func Answering(l store.Leased, commands ...protocol.Command) store.Change {
-	needs := store.Keys{Chain: true, AllTasks: true}
-	for _, c := range commands {
-		for _, id := range []string{c.SessionID, optioned(c)} {
-			if id != "" {
-				needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: Namespace, ID: id})
-			}
-		}
-	}
+	needs := store.Keys{Chain: true, AllTasks: true, Sessions: sessionsOf(commands)}
 	return Step(l.Head.ID, engine.CompleteTask{
 		Number: l.Head.Task.Number, Holder: engine.Holder{Owner: l.Head.Task.Owner, Delivery: l.Head.Task.Delivery}, Commands: commands, Hash: "h",
 	}, needs)
+}
+
+// sessionsOf are the sessions that commands name.
+func sessionsOf(commands []protocol.Command) (keys []engine.SessionKey) {
+	for _, c := range commands {
+		for _, id := range []string{c.SessionID, optioned(c)} {
+			if id != "" {
+				keys = append(keys, engine.SessionKey{Namespace: Namespace, ID: id})
+			}
+		}
+	}
+	return keys
 }
 
 func optioned(c protocol.Command) string {
@@ -233,12 +246,29 @@ func Activity(typ, session string) protocol.Command {
 	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: typ, SessionID: session}
 }
 
-// Begun starts a run whose first workflow task was completed with these commands.
+// Begun starts a run whose first workflow task was completed with these commands, all in one change.
 func (w *World) Begun(workflow string, commands ...protocol.Command) string {
 	w.T.Helper()
-	run := w.Start(workflow)
-	w.Decide(w.One(protocol.KindWorkflow, NewWorker("starter")), commands...)
-	return run
+	in := engine.Start{RunID: w.ID(), Number: 1, Request: protocol.StartRequest{
+		Namespace: Namespace, WorkflowID: workflow, WorkflowType: "flow", TaskQueue: Queue,
+	}}
+	c := StartChange(in)
+	c.Needs.Sessions = sessionsOf(commands)
+	start := c.Decide
+	c.Decide = func(r store.Rows, now time.Time) (store.Writes, error) {
+		ws, err := start(r, now)
+		if err != nil {
+			return ws, err
+		}
+		run := ws.Runs[0].Next.Fork().Leased(engine.Lessee{Worker: NewWorker("starter")}, now)
+		d, err := engine.DecideRun(run, world(r, run), engine.CompleteTask{
+			Number: 1, Holder: engine.Holder{Owner: "starter", Delivery: 1}, Commands: commands, Hash: "h",
+		}, now)
+		ws.Runs = append(ws.Runs, d)
+		return ws, err
+	}
+	w.Commit(c)
+	return in.RunID
 }
 
 // Run reads a run.

@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func testBatchOf64(t *testing.T, s Suite) {
+	w := s.New(t)
+	const n = 64
+	w.schedule(n * 10)
+	worker := w.Worker("w")
+	var leased []store.Leased
+	seen := map[string]bool{}
+	for _, l := range w.claimAll(worker, n*10) { // one of each run, so that each completion wakes another run
+		if !seen[l.Head.ID] {
+			seen[l.Head.ID] = true
+			leased = append(leased, l)
+		}
+	}
+	leased = leased[:n]
+	var changes []store.Change
+	for _, l := range leased {
+		changes = append(changes, Finishing(l))
+	}
+	before := w.S.Stats()
+	for _, err := range w.together(changes...) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := w.S.Stats()
+	// The batch before, which held the committer, refused its change: it reads the clock of a shared database and nothing more.
+	sent := after.Statements - before.Statements
+	if s.Shared {
+		sent--
+	}
+	if commits := after.Commits - before.Commits; commits != 1 {
+		t.Fatalf("%d commits, want 1", commits)
+	}
+	t.Logf("%d statements, %d rows", sent, after.Rows-before.Rows)
+	if sent > s.Statements {
+		t.Fatalf("64 completions took %d statements, want at most %d", sent, s.Statements)
+	}
+}
+
+func (w *World) claimAll(worker *engine.Worker, n int) (list []store.Leased) {
+	for len(list) < n {
+		list = append(list, w.Claim(protocol.KindActivity, worker, min(256, n-len(list)))...)
+	}
+	return list
+}
+
+func testOneOf1000(t *testing.T, s Suite) {
+	w := s.New(t)
+	worker := w.Worker("w")
+	commands := make([]protocol.Command, 1000)
+	for i := range commands {
+		commands[i] = Activity("x", "")
+	}
+	w.Begun("wide", commands...)
+	leased := w.claimAll(worker, 1000)
+	for range 2 { // the first wakes the workflow, the second finds it awake
+		before := w.S.Stats()
+		w.Finish(leased[0])
+		leased = leased[1:]
+		if rows := w.S.Stats().Rows - before.Rows; rows > 6 {
+			t.Fatalf("finishing one of 1,000 activities wrote %d rows, want at most 6", rows)
+		}
+	}
+}
+
+func testCold(t *testing.T, s Suite) {
+	w := s.New(t)
+	wait := protocol.Command{Type: protocol.OpenSignalWait, SignalName: "s"}
+	run := w.Begun("long", Activity("x", ""), Activity("y", ""), protocol.Command{Type: protocol.StartTimer, Delay: 100}, wait)
+	for range 300 {
+		w.Do(run, engine.SignalRun{Name: "s"})
+		w.Decide(w.One(protocol.KindWorkflow, NewWorker("w")), wait)
+	}
+	if err := w.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cold := s.World(t, "a", Options{})
+	got := cold.Run(run)
+	if open := got.Activities.Len() + got.Timers.Len() + got.Signals.Len() + got.Waits.Len(); open > 5 || got.LastSeq < 600 {
+		t.Fatalf("run has %d open rows behind %d events", open, got.LastSeq)
+	}
+	before := cold.S.Stats()
+	cold.Do(run, engine.SignalRun{Name: "s"})
+	if sent := cold.S.Stats().Statements - before.Statements; sent > 12 {
+		t.Fatalf("a signal to a cold run took %d statements", sent)
+	}
+}

@@ -1,0 +1,239 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Line is a dispatcher for tests: one line of pollers, each of which waits for one task.
+type Line struct {
+	mu      sync.Mutex
+	pollers []*LinePoller // waiting; guarded by mu
+	backlog []string      // guarded by mu
+	due     []time.Time   // guarded by mu
+	changed []store.Changed
+}
+
+// LinePoller waits for one task in a Line.
+type LinePoller struct {
+	line   *Line
+	lessee engine.Lessee
+	Got    chan store.Leased
+	Undone int
+}
+
+// Wait puts a poller at the end of the line.
+func (l *Line) Wait(w *engine.Worker) *LinePoller {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := &LinePoller{line: l, lessee: engine.Lessee{Worker: w}, Got: make(chan store.Leased, 1)}
+	l.pollers = append(l.pollers, p)
+	return p
+}
+
+// Reserve takes the first poller that may have the task.
+func (l *Line) Reserve(o store.Offer) store.Reservation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	want := engine.Wanted{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session}
+	for i, p := range l.pollers {
+		if engine.Admit(want, p.lessee, o.Now).OK {
+			l.pollers = append(l.pollers[:i:i], l.pollers[i+1:]...)
+			return p
+		}
+	}
+	return nil
+}
+
+// Backlog notes it.
+func (l *Line) Backlog(ns, queue string, kind protocol.TaskKind) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.backlog = append(l.backlog, fmt.Sprintf("%s/%s/%s", ns, queue, kind))
+}
+
+// Due notes it.
+func (l *Line) Due(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.due = append(l.due, at)
+}
+
+// Changed notes it.
+func (l *Line) Changed(c store.Changed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed = append(l.changed, c)
+}
+
+// forget returns the hints so far and starts anew.
+func (l *Line) forget() (backlog []string, due []time.Time, changed []store.Changed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	backlog, due, changed = l.backlog, l.due, l.changed
+	l.backlog, l.due, l.changed = nil, nil, nil
+	return backlog, due, changed
+}
+
+// Lessee is the poller's worker.
+func (p *LinePoller) Lessee() engine.Lessee { return p.lessee }
+
+// Deliver hands the task over.
+func (p *LinePoller) Deliver(l store.Leased) { p.Got <- l }
+
+// Undo puts the poller back to the front.
+func (p *LinePoller) Undo() {
+	p.line.mu.Lock()
+	defer p.line.mu.Unlock()
+	p.Undone++
+	p.line.pollers = append([]*LinePoller{p}, p.line.pollers...)
+}
+
+// got is what a poller was handed; it has to be there.
+func (w *World) got(p *LinePoller) store.Leased {
+	w.T.Helper()
+	select {
+	case l := <-p.Got:
+		return l
+	case <-time.After(30 * time.Second):
+		w.T.Fatal("the poller got nothing")
+		return store.Leased{}
+	}
+}
+
+func testHandOver(t *testing.T, s Suite) {
+	line := &Line{}
+	w := s.World(t, "a", Options{Dispatch: line})
+	a, b := w.Worker("a"), w.Worker("b")
+	first := line.Wait(a)
+	in := start(w, "flow")
+	in.Arguments = "aW4="
+	run := w.StartAs(in)
+	task := w.got(first)
+	if task.Kind != protocol.KindWorkflow || task.Head.ID != run || task.Head.Task.Owner != "a" || task.Head.Task.Delivery != 1 {
+		t.Fatalf("handed %+v", task.Head.Task)
+	}
+	if task.Known && task.Arguments != "aW4=" {
+		t.Fatalf("arguments are %q", task.Arguments)
+	}
+	// Two commits for an activity: one that schedules and hands it out, one that completes it and hands out the workflow task.
+	commits := w.S.Stats().Commits
+	second := line.Wait(b)
+	x := Activity("x", "")
+	x.Arguments.Blob = "eA=="
+	w.Decide(task, x)
+	l := w.got(second)
+	if l.Kind != protocol.KindActivity || l.Activity.Owner != "b" || !l.Known || l.Arguments != "eA==" || l.IsNew {
+		t.Fatalf("handed %+v", l)
+	}
+	third := line.Wait(a)
+	w.Finish(l)
+	next := w.got(third)
+	if next.Head.Task.Number != 2 || next.Head.LastSeq != 3 || (next.Events != nil && len(next.Events) != 3) {
+		t.Fatalf("handed %+v with %d events", next.Head.Task, len(next.Events))
+	}
+	if got := w.S.Stats().Commits - commits; got != 2 {
+		t.Fatalf("an activity took %d commits, want 2", got)
+	}
+	w.None(protocol.KindWorkflow, b)
+	// A session's first task is claimed, the following ones are handed to who holds it.
+	w.Decide(next, Activity("y", "s"))
+	y := w.One(protocol.KindActivity, a)
+	other, holder := line.Wait(b), line.Wait(a)
+	w.Finish(y)
+	turn := w.got(other) // a workflow task is for anybody
+	w.Decide(turn, Activity("z", "s"))
+	if z := w.got(holder); z.Activity.Type != "z" || z.Session == nil || z.Session.Epoch != y.Session.Epoch || z.IsNew {
+		t.Fatalf("handed %+v in %+v", z.Activity, z.Session)
+	}
+}
+
+func testUndone(t *testing.T, s Suite) {
+	line := &Line{}
+	w := s.World(t, "a", Options{Dispatch: line})
+	worker := w.Worker("w")
+	p := line.Wait(worker)
+	in := start(w, "bad")
+	c := StartChange(in)
+	decide := c.Decide
+	c.Decide = func(r store.Rows, now time.Time) (store.Writes, error) {
+		ws, err := decide(r, now)
+		ws.Runs[0].Next.Memo = json.RawMessage("{")
+		return ws, err
+	}
+	if _, err := w.S.Commit(context.Background(), c); err == nil {
+		t.Fatal("a row that cannot be written was stored")
+	}
+	if p.Undone == 0 {
+		t.Fatal("the reservation was not undone")
+	}
+	err := w.S.View(t.Context(), func(r store.Reader) error { _, err := r.Run(t.Context(), in.RunID); return err })
+	if !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("the run of the failed change: %v", err)
+	}
+	good := w.Start("good")
+	if l := w.got(p); l.Head.ID != good {
+		t.Fatalf("handed a task of %s, want %s", l.Head.ID, good)
+	}
+}
+
+func testBacklog(t *testing.T, s Suite) {
+	line := &Line{}
+	w := s.World(t, "a", Options{Dispatch: line})
+	worker := w.Worker("w")
+	line.forget()
+	w.Start("flow")
+	w.until("the hint", func() bool { b, _, _ := line.forget(); return fmt.Sprint(b) == "[default/default/workflow]" })
+	w.Decide(w.One(protocol.KindWorkflow, worker), Activity("x", "s"), Activity("y", "s"))
+	w.until("the hint", func() bool { b, _, _ := line.forget(); return len(b) > 0 && b[len(b)-1] == "default/default/activity" })
+	l := w.One(protocol.KindActivity, worker)
+	w.Pass(time.Minute)
+	line.forget()
+	w.Sweep() // the session's lease ended: what was for its holder is for anybody
+	w.until("the hint", func() bool { b, _, _ := line.forget(); return len(b) > 0 && b[0] == "default/default/activity" })
+	_ = l
+}
+
+func testHints(t *testing.T, s Suite) {
+	line := &Line{}
+	w := s.World(t, "a", Options{Dispatch: line})
+	worker := w.Worker("w")
+	run := w.Begun("flow", Activity("x", "s"), protocol.Command{Type: protocol.StartTimer, Delay: 5})
+	l := w.One(protocol.KindActivity, worker)
+	w.Commit(store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{Audit: []store.Audit{{}}}, nil }})
+	var due bool
+	line.mu.Lock()
+	now, err := w.S.Now(t.Context())
+	for _, at := range line.due {
+		d := at.Sub(now)
+		due = due || d > 0 && d <= 5*time.Second
+	}
+	line.mu.Unlock()
+	if err != nil || !due {
+		t.Fatalf("no hint of the timer among %v (%v)", line.due, err)
+	}
+	line.forget()
+	w.Do(run, engine.EndRun{Terminate: true, Reason: "enough"})
+	var changed []store.Changed
+	w.until("the hint", func() bool { _, _, c := line.forget(); changed = append(changed, c...); return len(changed) > 0 })
+	if len(changed) != 1 || len(changed[0].Runs) != 1 {
+		t.Fatalf("hints %+v", changed)
+	}
+	c := changed[0].Runs[0]
+	want := store.CancelledAttempt{Worker: "w", TaskID: engine.StepID(run, l.Activity.Seq), AttemptID: Name(l)}
+	if c.RunID != run || !c.Closed || c.WorkflowID != "flow" || len(c.Cancelled) != 1 || c.Cancelled[0] != want {
+		t.Fatalf("hint %+v, want %+v cancelled", c, want)
+	}
+	if len(changed[0].Sessions) != 1 || changed[0].Sessions[0].ID != "s" {
+		t.Fatalf("sessions %v", changed[0].Sessions)
+	}
+}

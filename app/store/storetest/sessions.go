@@ -1,0 +1,508 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+const ms = time.Millisecond
+
+// idle sets how long a worker's sessions may rest.
+func idle(d time.Duration) func(*engine.Worker) {
+	return func(w *engine.Worker) { w.SessionIdle = d.Microseconds() }
+}
+
+// attempts sets how long a worker's attempts are leased.
+func attempts(d time.Duration) func(*engine.Worker) {
+	return func(w *engine.Worker) { w.AttemptLease = d.Microseconds() }
+}
+
+// flow schedules activities in a run of its own, named by their sessions ("" is plain).
+func (w *World) flow(sessions ...string) string {
+	w.T.Helper()
+	var commands []protocol.Command
+	for i, s := range sessions {
+		commands = append(commands, Activity(fmt.Sprint("t", i+1), s))
+	}
+	return w.Begun(w.ID(), commands...)
+}
+
+// act claims one activity for a worker.
+func (w *World) act(worker *engine.Worker) store.Leased {
+	w.T.Helper()
+	return w.One(protocol.KindActivity, worker)
+}
+
+func (w *World) noAct(worker *engine.Worker) { w.T.Helper(); w.None(protocol.KindActivity, worker) }
+
+// row reads a session that must be there.
+func (w *World) row(id string) engine.Session {
+	w.T.Helper()
+	s, err := w.Session(id)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return s
+}
+
+// cleanUp removes what may be removed and counts it.
+func (w *World) cleanUp() int {
+	w.T.Helper()
+	now, err := w.S.Now(w.T.Context())
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	var keys []engine.SessionKey
+	w.View(func(r store.Reader) (err error) {
+		keys, err = r.Removable(w.T.Context(), now, now.Add(-time.Hour), 100)
+		return err
+	})
+	for _, k := range keys {
+		w.Commit(SessionStep(k.ID, engine.CleanUp{Kept: now.Add(-time.Hour)}))
+	}
+	return len(keys)
+}
+
+// testSessions tells the cases of two workers on one store, each in a database of its own.
+func testSessions(t *testing.T, s Suite) {
+	for _, c := range []struct {
+		name string
+		test func(*World)
+	}{
+		{"the first fetch claims (1, 5)", firstFetch},
+		{"what is held is for its holder (2, 3, 4)", heldForHolder},
+		{"a lapsed lease may be claimed (6, 23)", lapsedLease},
+		{"an idle session is not renewed (7, 9)", idleNotRenewed},
+		{"renewal is by holder, and never revives (8, 10, 11, 33)", renewal},
+		{"work moves the idle clock (12, 13, 14)", workTouches},
+		{"the cap stops new sessions only (15, 16, 26)", capStopsNew},
+		{"session ids are stored as scheduled (17, 24)", storedAsScheduled},
+		{"clean-up takes what is lapsed and empty (18 to 22)", cleanUp},
+		{"sessions of one worker are independent (25)", independent},
+		{"the activity cap keeps the order (27, 28)", activityCap},
+		{"a fence never repeats (29, 34)", fenceRises},
+		{"hand-back and lapse keep the session (30, 31, 32)", attemptsApart},
+		{"a released session goes to the next at once", released},
+		{"a restarted holder has its session at once", restarted},
+		{"sessions of a workflow end with it", chainEnds},
+		{"what a session requires routes its tasks", requires},
+		{"a session that is gone frees its waiting tasks for anybody", freed},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(s.New(t)) })
+	}
+}
+
+func firstFetch(w *World) {
+	a := w.Worker("a")
+	w.flow("s")
+	l := w.act(a)
+	if l.Activity.SessionID != "s" || l.Activity.Attempt != 1 || !l.IsNew || l.Session == nil || l.Session.Epoch != l.Activity.Epoch {
+		w.T.Fatalf("leased %+v in %+v", l.Activity, l.Session)
+	}
+	row := w.row("s")
+	if row.Owner != "a" || row.Status != protocol.SessionActive || row.Active != 1 || row.Ready != 0 ||
+		row.LeaseUntil.Sub(l.Activity.LeasedAt.Time) != 30*time.Second || !row.LastActivity.Equal(l.Activity.LeasedAt.Time) {
+		w.T.Fatalf("row is %+v", row)
+	}
+	w.Finish(l)
+	w.flow("s")
+	if again := w.act(a); again.IsNew || again.Session.Epoch != l.Session.Epoch {
+		w.T.Fatalf("the second fetch claimed again: %+v", again.Session)
+	}
+	w.View(func(r store.Reader) error {
+		list, err := r.Sessions(w.T.Context(), store.SessionQuery{Namespace: Namespace})
+		if len(list) != 1 {
+			w.T.Errorf("%d rows, want 1", len(list))
+		}
+		line, terr := r.Timeline(w.T.Context(), engine.SessionKey{Namespace: Namespace, ID: "s"}, 10)
+		if terr != nil || len(line) != 1 || line[0].What != "claimed" || line[0].Worker != "a" {
+			w.T.Errorf("timeline %+v, %v", line, terr)
+		}
+		return err
+	})
+}
+
+func heldForHolder(w *World) {
+	a, b := w.Worker("a"), w.Worker("b")
+	plain := w.Worker("plain", Sessions(0, 0))
+	w.flow("s")
+	w.Finish(w.act(a))
+	w.flow("s", "")
+	w.noActIn(b, "s")
+	w.flow("")
+	if l := w.act(plain); l.Activity.SessionID != "" {
+		w.T.Fatalf("a worker without sessions got %+v", l.Activity)
+	}
+	w.noAct(b)
+	if l := w.act(a); l.Activity.SessionID != "s" || l.Activity.Attempt != 1 || l.IsNew {
+		w.T.Fatalf("holder got %+v", l.Activity)
+	}
+}
+
+// noActIn claims one activity, which must be outside of the session.
+func (w *World) noActIn(worker *engine.Worker, session string) {
+	w.T.Helper()
+	if l := w.act(worker); l.Activity.SessionID == session {
+		w.T.Fatalf("%s got a task of %s", worker.ID, session)
+	}
+}
+
+func lapsedLease(w *World) {
+	a, b := w.Worker("a", Sessions(10, 50*ms)), w.Worker("b")
+	w.flow("s")
+	first := w.act(a)
+	w.Finish(first)
+	w.flow("s")
+	w.Sweep()
+	w.noAct(b)
+	w.Pass(100 * ms)
+	w.Sweep()
+	l := w.act(b)
+	if row := w.row("s"); row.Owner != "b" || row.Epoch <= first.Session.Epoch || !l.IsNew || row.Active != 1 {
+		w.T.Fatalf("row is %+v", row)
+	}
+	if a, b := w.Renew("a", "s"), w.Renew("b", "s"); a != 0 || b != 1 {
+		w.T.Fatalf("renewed %d for a and %d for b, want 0 and 1", a, b)
+	}
+}
+
+func idleNotRenewed(w *World) {
+	a, b := w.Worker("a", Sessions(10, 200*ms), idle(100*ms)), w.Worker("b")
+	w.flow("s")
+	w.Finish(w.act(a))
+	w.Pass(150 * ms)
+	w.flow("fresh")
+	w.Finish(w.act(a))
+	if got := w.Renew("a", "s", "fresh"); got != 1 {
+		w.T.Fatalf("renewed %d, want only the fresh one", got)
+	}
+	w.Pass(60 * ms)
+	w.Sweep()
+	w.flow("s")
+	if l := w.act(b); !l.IsNew {
+		w.T.Fatal("b did not claim")
+	}
+	if got := w.Renew("a", "s"); got != 0 {
+		w.T.Fatal("a renewed what b holds")
+	}
+}
+
+func renewal(w *World) {
+	a, b := w.Worker("a", Sessions(10, time.Second)), w.Worker("b")
+	w.flow("s1", "s2")
+	w.Finish(w.act(a))
+	w.Finish(w.act(b))
+	before := w.row("s2")
+	w.Pass(900 * ms)
+	if got := w.Renew("a", "s1", "s2"); got != 1 {
+		w.T.Fatalf("renewed %d, want 1", got)
+	}
+	if got := w.row("s2"); !got.LeaseUntil.Equal(before.LeaseUntil.Time) {
+		w.T.Fatal("a's renewal moved b's lease")
+	}
+	w.flow("s1")
+	w.Pass(500 * ms) // past the first expiry, before the second
+	w.Sweep()
+	w.noAct(b)
+	w.Pass(600 * ms)
+	if got := w.Renew("a", "s1"); got != 0 {
+		w.T.Fatal("an expired lease was renewed before the sweep")
+	}
+	w.Sweep()
+	if got := w.Renew("a", "s1"); got != 0 || w.row("s1").Status != protocol.SessionExpired {
+		w.T.Fatalf("an expired lease was renewed: %+v", w.row("s1"))
+	}
+}
+
+func workTouches(w *World) {
+	a, b := w.Worker("a", idle(200*ms)), w.Worker("b")
+	w.flow("s")
+	l := w.act(a)
+	w.Pass(250 * ms)
+	if got := w.Renew("a", "s"); got != 0 {
+		w.T.Fatal("an idle session was renewed")
+	}
+	hold := engine.Holder{Owner: "a", Delivery: l.Activity.Delivery}
+	w.Commit(Step(l.Head.ID, engine.HeartbeatActivity{Seq: l.Activity.Seq, Holder: hold}, store.Keys{Activities: []int64{l.Activity.Seq}}))
+	if got := w.Renew("a", "s"); got != 1 {
+		w.T.Fatal("a heartbeat did not move the idle clock")
+	}
+	w.Pass(250 * ms)
+	w.Finish(l)
+	if got := w.Renew("a", "s"); got != 1 {
+		w.T.Fatal("a completion did not move the idle clock")
+	}
+	w.Pass(250 * ms)
+	w.flow("s")
+	second := w.act(a)
+	if got, row := w.Renew("a", "s"), w.row("s"); got != 1 || row.LeaseUntil.Sub(second.Activity.LeasedAt.Time) < 30*time.Second {
+		w.T.Fatalf("a fetch did not restart the lease: %+v", row)
+	}
+	// A late completion under a lapsed session does not touch the new holder's.
+	w.Pass(31 * time.Second)
+	w.Sweep()
+	w.flow("s")
+	w.act(b)
+	before := w.row("s")
+	w.Pass(time.Second)
+	w.Finish(second)
+	if got := w.row("s"); !got.LastActivity.Equal(before.LastActivity.Time) || got.Owner != "b" || got.Active != 1 {
+		w.T.Fatalf("a's late completion moved b's session: %+v, was %+v", got, before)
+	}
+}
+
+func capStopsNew(w *World) {
+	a, b := w.Worker("a", Sessions(2, 30*time.Second)), w.Worker("b", Sessions(0, 0))
+	w.flow("s1", "s2")
+	w.Finish(w.act(a))
+	w.Finish(w.act(a))
+	w.flow("new", "", "s1")
+	if l := w.Claim(protocol.KindActivity, a, 5); len(l) != 2 || l[0].Activity.SessionID == "new" || l[1].Activity.SessionID == "new" {
+		w.T.Fatalf("at its cap a got %v", types(l))
+	}
+	w.noAct(a)
+	w.flow("s3", "", "s4")
+	for range 3 {
+		for _, l := range w.Claim(protocol.KindActivity, b, 1) {
+			if l.Activity.SessionID != "" {
+				w.T.Fatalf("a worker with cap 0 got %+v", l.Activity)
+			}
+		}
+	}
+	w.noAct(b)
+	if got := w.row("s3"); got.Owner != "" || got.Claimed {
+		w.T.Fatalf("row is %+v, want nobody's", got)
+	}
+	w.Pass(31 * time.Second)
+	w.Sweep()
+	if got := len(w.Claim(protocol.KindActivity, a, 5)); got != 2 {
+		w.T.Fatalf("after its leases ended a claimed %d, want 2", got)
+	}
+}
+
+func storedAsScheduled(w *World) {
+	run := w.flow("tool box/7", "")
+	open := w.Run(run)
+	if x, _ := open.Activities.Get(1); x.SessionID != "tool box/7" {
+		w.T.Fatalf("stored session %q", x.SessionID)
+	}
+	if y, _ := open.Activities.Get(2); y.SessionID != "" {
+		w.T.Fatalf("stored session %q, want none", y.SessionID)
+	}
+	if l := w.act(w.Worker("a")); l.Activity.SessionID != "tool box/7" {
+		w.T.Fatalf("leased in %q", l.Activity.SessionID)
+	}
+	w.noActIn(w.Worker("b", Sessions(0, 0)), "tool box/7")
+}
+
+func cleanUp(w *World) {
+	short, long := w.Worker("short", Sessions(10, 50*ms)), w.Worker("long", Sessions(10, 300*time.Second))
+	w.flow("e1", "e2", "e3", "full")
+	for range 4 {
+		w.Finish(w.act(short))
+	}
+	w.flow("live")
+	w.Finish(w.act(long))
+	if got := w.cleanUp(); got != 0 {
+		w.T.Fatalf("removed %d while all leases live", got)
+	}
+	w.flow("full")
+	w.Pass(100 * ms)
+	w.Sweep()
+	if first, second := w.cleanUp(), w.cleanUp(); first != 3 || second != 0 {
+		w.T.Fatalf("removed %d, then %d, want 3 and 0", first, second)
+	}
+	if _, err := w.Session("e1"); !errors.Is(err, store.ErrNotFound) {
+		w.T.Fatalf("e1: %v, want not found", err)
+	}
+	w.row("live")
+	if l := w.act(long); l.Activity.SessionID != "full" {
+		w.T.Fatalf("leased in %q", l.Activity.SessionID)
+	}
+}
+
+func independent(w *World) {
+	a, b := w.Worker("a"), w.Worker("b")
+	w.flow("s1", "s2", "s3")
+	var held []store.Leased
+	for range 3 {
+		held = append(held, w.act(a))
+	}
+	w.Finish(held[0])
+	w.Commit(SessionStep("s2", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "a"}, Why: "test"}))
+	w.flow("s1", "s3")
+	w.noAct(b)
+	for _, id := range []string{"s1", "s3"} {
+		if row := w.row(id); row.Owner != "a" {
+			w.T.Fatalf("%s is %+v", id, row)
+		}
+	}
+	if got := len(w.Claim(protocol.KindActivity, a, 5)); got != 2 {
+		w.T.Fatalf("a got %d, want both", got)
+	}
+}
+
+func activityCap(w *World) {
+	a := w.Worker("a", Sessions(10, 30*time.Second))
+	one := protocol.Command{Type: protocol.ScheduleActivity, WorkerSession: &protocol.SessionOptions{SessionID: "one"}}
+	var commands []protocol.Command
+	for i := range 3 {
+		c := one
+		c.ActivityType = fmt.Sprint("t", i+1)
+		commands = append(commands, c)
+	}
+	w.Begun("capped", commands...)
+	for i := range 3 {
+		list := w.Claim(protocol.KindActivity, a, 5)
+		if len(list) != 1 || list[0].Activity.Type != fmt.Sprint("t", i+1) {
+			w.T.Fatalf("turn %d brought %v", i+1, types(list))
+		}
+		w.noAct(a)
+		w.Finish(list[0])
+	}
+	w.flow("many", "many", "many")
+	list := w.Claim(protocol.KindActivity, a, 5)
+	if len(list) != 3 || list[2].Session.Active != 3 || list[0].Session.Epoch != list[2].Session.Epoch || !list[0].IsNew || list[1].IsNew {
+		w.T.Fatalf("without a cap %d came", len(list))
+	}
+}
+
+func fenceRises(w *World) {
+	a, b := w.Worker("a", Sessions(10, 50*ms)), w.Worker("b")
+	w.flow("s")
+	first := w.act(a)
+	w.Finish(first)
+	w.Pass(100 * ms)
+	w.Sweep()
+	if got := w.cleanUp(); got != 1 {
+		w.T.Fatalf("removed %d, want 1", got)
+	}
+	w.Pass(-time.Minute) // a clock that steps back must not repeat a fence
+	w.flow("s")
+	l := w.act(b)
+	if l.Session.Epoch <= first.Session.Epoch || w.row("s").Owner != "b" {
+		w.T.Fatalf("epoch %d after %d", l.Session.Epoch, first.Session.Epoch)
+	}
+	old := engine.SessionHolder{Worker: "a", Epoch: first.Session.Epoch}
+	for _, in := range []engine.SessionInput{
+		engine.RenewSession{SessionHolder: old}, engine.ReleaseSession{SessionHolder: old}, engine.CloseSession{SessionHolder: old},
+		engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: "b", Epoch: first.Session.Epoch}},
+	} {
+		if _, err := w.S.Commit(w.T.Context(), SessionStep("s", in)); protocol.ReasonOf(err) != protocol.ReasonSessionOwner {
+			w.T.Fatalf("%T under the old epoch: %v", in, err)
+		}
+	}
+}
+
+func attemptsApart(w *World) {
+	a, b := w.Worker("a", attempts(500*ms)), w.Worker("b")
+	w.flow("s")
+	l := w.act(a)
+	back := engine.ReleaseActivity{Seq: l.Activity.Seq, Delivery: 1, Why: "worker_error"}
+	w.Commit(Step(l.Head.ID, back, store.Keys{Activities: []int64{l.Activity.Seq}}))
+	w.noAct(b)
+	if l = w.act(a); l.Activity.Attempt != 2 || l.IsNew {
+		w.T.Fatalf("after the hand-back a got %+v", l.Activity)
+	}
+	w.Pass(600 * ms) // the attempt's lease ends, the session's does not
+	w.Sweep()
+	w.noAct(b)
+	if l = w.act(a); l.Activity.Attempt != 3 || l.Activity.Delivery != 3 {
+		w.T.Fatalf("after the lapse a got %+v", l.Activity)
+	}
+	short := w.Worker("short", Sessions(10, 500*ms))
+	w.flow("t")
+	mine := w.act(short)
+	w.Pass(600 * ms) // now the other way round
+	w.Sweep()
+	w.flow("t")
+	theirs := w.act(b)
+	before := w.row("t")
+	w.Finish(mine)
+	if got := w.row("t"); theirs.Activity.SessionID != "t" || got.Owner != "b" || got.Active != 1 || !got.LastActivity.Equal(before.LastActivity.Time) {
+		w.T.Fatalf("row is %+v", got)
+	}
+}
+
+func released(w *World) {
+	a, b := w.Worker("a"), w.Worker("b")
+	w.flow("s")
+	w.Finish(w.act(a))
+	w.flow("s")
+	w.noAct(b)
+	w.Commit(SessionStep("s", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "a"}, Why: "shutdown"}))
+	if l := w.act(b); !l.IsNew || l.Activity.SessionID != "s" {
+		w.T.Fatalf("b got %+v", l)
+	}
+}
+
+func restarted(w *World) {
+	a, b := w.Worker("a"), w.Worker("b")
+	w.flow("s")
+	first := w.act(a)
+	w.Finish(first)
+	w.flow("s")
+	again := w.Worker("a", func(x *engine.Worker) { x.Incarnation = "2" })
+	w.noAct(b)
+	if l := w.act(again); !l.IsNew || l.Session.Epoch <= first.Session.Epoch {
+		w.T.Fatalf("the restarted holder got %+v", l.Session)
+	}
+}
+
+func chainEnds(w *World) {
+	a, b := w.Worker("a"), w.Worker("b")
+	run := w.Start("chained")
+	id := engine.StepID(run, 1)
+	w.Decide(w.One(protocol.KindWorkflow, a), protocol.Command{Type: protocol.StartSession}, Activity("x", id), Activity("y", id))
+	if row := w.row(id); row.Owner != "" || row.WorkflowID != "chained" {
+		w.T.Fatalf("started %+v", row)
+	}
+	if l := w.act(a); !l.IsNew {
+		w.T.Fatalf("a got %+v", l)
+	}
+	w.noAct(b)
+	if n := w.cleanUp(); n != 0 {
+		w.T.Fatalf("removed %d of a live workflow", n)
+	}
+	w.Do(run, engine.EndRun{Terminate: true})
+	if row := w.row(id); !row.Terminal || row.Status != protocol.SessionClosed {
+		w.T.Fatalf("after the end %+v", row)
+	}
+	w.noAct(a)
+	w.View(func(r store.Reader) error {
+		left, err := r.SessionTasks(w.T.Context(), engine.SessionKey{Namespace: Namespace, ID: id}, 10)
+		if len(left) != 0 {
+			w.T.Errorf("%d tasks are left", len(left))
+		}
+		return err
+	})
+}
+
+func requires(w *World) {
+	bare := w.Worker("bare")
+	gpu := w.Worker("gpu", func(x *engine.Worker) { x.Capabilities = []string{"gpu"} })
+	c := Activity("x", "")
+	c.WorkerSession = &protocol.SessionOptions{SessionID: "s", Requirements: []string{"gpu"}}
+	w.Begun("needs", c)
+	w.noAct(bare)
+	if l := w.act(gpu); l.Session.ID != "s" {
+		w.T.Fatalf("gpu got %+v", l.Session)
+	}
+}
+
+func freed(w *World) {
+	a, b := w.Worker("a"), w.Worker("b")
+	w.flow("s", "s", "s")
+	w.act(a)
+	w.Pass(31 * time.Second)
+	w.Sweep()
+	if got := len(w.Claim(protocol.KindActivity, b, 5)); got != 2 {
+		w.T.Fatalf("b got %d, want the two that waited", got)
+	}
+}

@@ -1,0 +1,111 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func testTwo(t *testing.T, s Suite) {
+	if !s.Shared {
+		t.Skip("one process has this database to itself")
+	}
+	line := &Line{}
+	one, two := s.World(t, "a", Options{App: "one"}), s.World(t, "a", Options{App: "two", Dispatch: line})
+	worker := two.Worker("w")
+	// Who made it does not matter to who leases it, and the other one is told.
+	run := one.Start("flow")
+	two.until("the other app's hint", func() bool {
+		backlog, _, changed := line.forget()
+		return len(backlog) > 0 && len(changed) > 0
+	})
+	l := two.One(protocol.KindWorkflow, worker)
+	one.Decide(l, Activity("x", "s"), Activity("y", ""))
+	for _, task := range two.Claim(protocol.KindActivity, worker, 5) {
+		one.Finish(task)
+	}
+	if got := two.Run(run).Activities.Len(); got != 0 {
+		t.Fatalf("%d activities are open", got)
+	}
+	// Ids are taken once, whoever asks.
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for i := range 40 {
+		w, in := []*World{one, two}[i%2], start(one, fmt.Sprint("contested", i/4))
+		wg.Go(func() {
+			_, err := w.S.Commit(context.Background(), StartChange(in))
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won++
+			} else if !errors.Is(err, ErrExists) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if won != 10 {
+		t.Fatalf("%d starts won 10 ids", won)
+	}
+	// Both write one run at once and lose nothing.
+	for i := range 60 {
+		w := []*World{one, two}[i%2]
+		wg.Go(func() {
+			if _, err := w.S.Commit(context.Background(), Step(run, engine.SignalRun{Name: fmt.Sprint(i)}, store.Keys{})); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := one.Run(run).Signals.Len(); got != 60 {
+		t.Fatalf("%d signals arrived, want 60", got)
+	}
+}
+
+// testTwoCaps lets two apps claim for one worker at once: what it holds must never be more than it may.
+func testTwoCaps(t *testing.T, s Suite) {
+	if !s.Shared {
+		t.Skip("one process has this database to itself")
+	}
+	one, two := s.World(t, "a", Options{App: "one"}), s.World(t, "a", Options{App: "two"})
+	const most, sessions = 3, 30
+	worker := one.Worker("w", Sessions(most, time.Hour))
+	for i := range sessions {
+		one.flow(fmt.Sprint("s", i))
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	leased := 0
+	for i := range 8 {
+		w := []*World{one, two}[i%2]
+		wg.Go(func() {
+			for range 10 {
+				list, err := w.S.Claim(context.Background(), store.ClaimRequest{
+					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 2}},
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				leased += len(list)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	one.View(func(r store.Reader) error {
+		held, err := r.Holdings(t.Context(), Namespace)
+		if held["w"].Sessions != most || leased != most {
+			t.Errorf("worker holds %d sessions after %d leases, its most is %d", held["w"].Sessions, leased, most)
+		}
+		return err
+	})
+}
