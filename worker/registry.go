@@ -13,8 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Registry holds the workflows and activities of a worker, by the names that cross the wire. It is filled before the worker starts and only read
-// after that. A name that is registered twice, or a function of the wrong shape, panics at once, since no such worker should start.
+// Registry holds the workflows and activities of a worker, by the names that cross the wire. It is filled before the worker starts and
+// only read after that. A name that is registered twice, or a function of the wrong shape, panics at once, since no such worker should
+// start.
 type Registry struct {
 	workflows  map[string]*workflow.Definition
 	activities map[string]*activity.Definition
@@ -31,8 +32,8 @@ func NewRegistry() *Registry {
 // Workflow registers func(workflow.Context, args…) (result, error), or error alone, as the workflow's version 1.
 func (r *Registry) Workflow(name string, fn any) { r.WorkflowVersion(name, 1, fn) }
 
-// WorkflowVersion registers a version of a workflow. Several can stand beside one another: a new run goes by the highest and keeps it for its life,
-// and runs begun when there was one version only go by the lowest. A run that continues as new is a new run.
+// WorkflowVersion registers a version of a workflow. Several can stand beside one another: a new run goes by the highest and keeps it
+// for its life, and runs begun when there was one version only go by the lowest. A run that continues as new is a new run.
 func (r *Registry) WorkflowVersion(name string, version int, fn any) {
 	d, ok := r.workflows[name]
 	if !ok {
@@ -93,8 +94,8 @@ func (r *Registry) WorkflowTypes() []string { return slices.Sorted(maps.Keys(r.w
 // ActivityTypes are the names of the activities, sorted.
 func (r *Registry) ActivityTypes() []string { return slices.Sorted(maps.Keys(r.activities)) }
 
-// ActivityName is the name an activity function is registered under. One that is registered under several names, as closures made by one function
-// and methods of several values are, can only be called by name.
+// ActivityName is the name an activity function is registered under. One that is registered under several names, as closures made by
+// one function and methods of several values are, can only be called by name.
 func (r *Registry) ActivityName(fn any) (string, error) {
 	v := reflect.ValueOf(fn)
 	if v.Kind() != reflect.Func || v.IsNil() {

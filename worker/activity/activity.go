@@ -85,8 +85,8 @@ type Progress struct {
 	Details any     `json:"details,omitempty"`
 }
 
-// Heartbeat says that the attempt is alive and how far it is. progress is nil, a Progress, or any value with a JSON form, which is then shown as
-// the details. It returns the cause once the attempt should stop: it was cancelled, its lease was lost, or the worker drains.
+// Heartbeat says that the attempt is alive and how far it is. progress is nil, a Progress, or any value with a JSON form, which is then
+// shown as the details. It returns the cause once the attempt should stop: it was cancelled, its lease was lost, or the worker drains.
 //
 // The worker renews the attempt's lease by itself; only an activity with a heartbeat timeout must call this, more often than that.
 func Heartbeat(ctx context.Context, progress any) error {

@@ -153,6 +153,9 @@ func TestInvokeDecodesArgumentsAndEncodesTheResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if d.NumArgs() != 3 {
+		t.Errorf("arguments: got %d", d.NumArgs())
+	}
 	if !d.Options.Isolated || d.Options.Recovery.Retries() != 1 {
 		t.Errorf("options: got %+v", d.Options)
 	}

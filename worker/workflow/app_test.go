@@ -256,8 +256,8 @@ func (a *app) commandsAt(n int) []protocol.Command {
 	return commands
 }
 
-// replays checks that every prefix of the history leads to the same commands, in one go and event by event, and to what the run really did wherever
-// a task had been shown just that.
+// replays checks that every prefix of the history leads to the same commands, in one go and event by event, and to what the run really
+// did wherever a task had been shown just that.
 func (a *app) replays() {
 	a.t.Helper()
 	kept := workflow.NewMachine(a.def, a.options)

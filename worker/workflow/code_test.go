@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -185,7 +187,7 @@ func TestLoggerIsSilentInAReplay(t *testing.T) {
 		workflow.Logger(ctx).Info().Msg("two")
 		return nil
 	})
-	a.options.Logger = logger(&out)
+	a.options.Logger = zerolog.New(&out)
 	a.drain(nil)
 	a.fire(1)
 	a.drain(nil)

@@ -135,8 +135,8 @@ func (m *Machine) overstayed(co *coroutine) {
 	m.closing.Store(true)
 }
 
-// Close ends the machine and every branch of its code; deferred functions of the code run, but cannot wait any more. It must be called once a
-// machine is no longer needed, since its branches are goroutines. It may be called twice.
+// Close ends the machine and every branch of its code; deferred functions of the code run, but cannot wait any more. It must be called
+// once a machine is no longer needed, since its branches are goroutines. It may be called twice.
 func (m *Machine) Close() {
 	if m.closed {
 		return

@@ -17,15 +17,15 @@ type Definition struct {
 	versions map[int]*activity.Func
 }
 
-// NewDefinition makes a workflow of func(workflow.Context, args…) (result, error), or error alone, as its version 1. Another shape is an error that
-// says what is wrong.
+// NewDefinition makes a workflow of func(workflow.Context, args…) (result, error), or error alone, as its version 1. Another shape is
+// an error that says what is wrong.
 func NewDefinition(name string, fn any) (*Definition, error) {
 	d := &Definition{Name: name}
 	return d, d.Add(1, fn)
 }
 
-// Add adds a version of the workflow's code. A new run goes by the highest one and keeps it for its life; runs that were begun before there were
-// several go by the lowest.
+// Add adds a version of the workflow's code. A new run goes by the highest one and keeps it for its life; runs that were begun before
+// there were several go by the lowest.
 func (d *Definition) Add(version int, fn any) error {
 	if d.Name == "" {
 		return fmt.Errorf("workflow %T has no name", fn)

@@ -17,8 +17,8 @@ type Awaitable interface {
 // Future is a result that will be there: of an activity, a timer, a branch.
 type Future interface {
 	Awaitable
-	// Get waits for the result and decodes it into what out points to; nil discards it. The error is that of the activity (an *ActivityError), a
-	// result that does not fit out, or ErrCancelled when ctx is cancelled first. It may be called many times.
+	// Get waits for the result and decodes it into what out points to; nil discards it. The error is that of the activity (an
+	// *ActivityError), a result that does not fit out, or ErrCancelled when ctx is cancelled first. It may be called many times.
 	Get(ctx Context, out any) error
 	// Ready says whether Get returns at once.
 	Ready() bool
@@ -139,9 +139,9 @@ func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	return nil
 }
 
-// Select waits until one of the items is ready and returns its index, the lowest if several are. The error is ErrCancelled, or that nothing was
-// given; a failed activity is ready like any other, and its error comes from Get. What lost goes on: to end it, start it under a context of its own
-// and cancel that.
+// Select waits until one of the items is ready and returns its index, the lowest if several are. The error is ErrCancelled, or that
+// nothing was given; a failed activity is ready like any other, and its error comes from Get. What lost goes on: to end it, start it
+// under a context of its own and cancel that.
 func Select(ctx Context, items ...Awaitable) (int, error) {
 	if len(items) == 0 {
 		return -1, errors.New("select among nothing would never end")
@@ -175,8 +175,8 @@ func Select(ctx Context, items ...Awaitable) (int, error) {
 	return won(), nil
 }
 
-// Join waits for all the futures and returns the first error in their order. The run is woken once, when the last of those that only this Join
-// waits for and that were started together is there.
+// Join waits for all the futures and returns the first error in their order. The run is woken once, when the last of those that only
+// this Join waits for and that were started together is there; a branch that comes to wait for one of them later hears of it no sooner.
 func Join(ctx Context, futures ...Future) error {
 	w := &waiter{join: true}
 	var open []Awaitable

@@ -47,8 +47,9 @@ func (m *Machine) commands() ([]protocol.Command, error) {
 	return out, nil
 }
 
-// group marks the steps that leave with this batch and that only one Join waits for, so that the run is woken once, by the last of them. Everything
-// else wakes on its own. Members of a group follow one another, since a group is named by its first member and its size.
+// group marks the steps that leave with this batch and that only one Join waits for, so that the run is woken once, by the last of
+// them. Everything else wakes on its own. Members of a group follow one another, since a group is named by its first member and its
+// size.
 func group(join *waiter, at map[int64]*protocol.Command) {
 	var members []int64
 	kinds := [branchStep]int{}

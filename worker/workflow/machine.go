@@ -24,12 +24,13 @@ type Names interface {
 type Options struct {
 	Names  Names          // without it activities are called by name only
 	Logger zerolog.Logger // what Logger writes to, with run_id and workflow_type added
-	// Patience is how long the code may run without coming to rest; 5 s by default. Beyond it the code is taken to block outside the machine.
+	// Patience is how long the code may run without coming to rest; 5 s by default. Beyond it the code is taken to block outside the
+	// machine.
 	Patience time.Duration
 }
 
-// Machine runs the code of one run against its history. It may be kept between the workflow tasks of the run. It is not safe for concurrent use, and
-// must be closed.
+// Machine runs the code of one run against its history. It may be kept between the workflow tasks of the run. It is not safe for
+// concurrent use, and must be closed.
 type Machine struct {
 	def      *Definition
 	names    Names
@@ -80,8 +81,8 @@ type issued struct {
 // ErrGap says that events between what the machine has seen and what it was given are missing.
 var ErrGap = errors.New("history has a gap")
 
-// ErrStale says that a kept machine remembers a value that another worker's completion recorded otherwise: a new machine, given the whole history,
-// goes on.
+// ErrStale says that a kept machine remembers a value that another worker's completion recorded otherwise: a new machine, given the
+// whole history, goes on.
 var ErrStale = errors.New("the kept workflow machine is not what history recorded")
 
 // NewMachine returns a machine for a run that has seen nothing yet.
@@ -109,19 +110,19 @@ func (noNames) ActivityName(fn any) (string, error) {
 // Seen is the sequence of the last event the machine was given: the next task may begin after it.
 func (m *Machine) Seen() int64 { return m.seen }
 
-// Unconfirmed is how many commands the machine has returned, or would return now, that no event of the history it was given records yet. It is 0
-// again once a task has shown it what became of its last completion.
+// Unconfirmed is how many commands the machine has returned, or would return now, that no event of the history it was given records
+// yet. It is 0 again once a task has shown it what became of its last completion.
 func (m *Machine) Unconfirmed() int { return len(m.queue) - m.head }
 
 // Finished says that the workflow has returned or its run is closed.
 func (m *Machine) Finished() bool { return m.finished }
 
-// Apply gives the machine the history of a task, from event 1 or from the one after Seen, and returns the commands the task is to be completed with.
-// No commands and no error means that the code waits: see Waiting. Commands that were returned before and that the history does not show, because
-// their completion was refused, are returned again.
+// Apply gives the machine the history of a task, from event 1 or from the one after Seen, and returns the commands the task is to be
+// completed with. No commands and no error means that the code waits: see Waiting. Commands that were returned before and that the
+// history does not show, because their completion was refused, are returned again.
 //
-// An error means that the task fails (see TaskFailure) and nothing is applied. After one that is not ErrGap the machine is broken: close it. If it
-// was a kept one, give a new machine the whole history before reporting the error.
+// An error means that the task fails (see TaskFailure) and nothing is applied. After one that is not ErrGap the machine is broken:
+// close it. If it was a kept one, give a new machine the whole history before reporting the error.
 func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]protocol.Command, error) {
 	if m.fault != nil {
 		return nil, m.fault
@@ -153,8 +154,8 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 	return m.commands()
 }
 
-// Replay runs a workflow against a recorded history, as an export or the history route gives it, and says whether the code still fits: nil, or why
-// not. It is for tests that keep histories of runs which new code must be able to go on with.
+// Replay runs a workflow against a recorded history, as an export or the history route gives it, and says whether the code still fits:
+// nil, or why not. It is for tests that keep histories of runs which new code must be able to go on with.
 func Replay(def *Definition, o Options, events []history.Event) error {
 	if len(events) == 0 {
 		return fmt.Errorf("%w: no events", ErrGap)
@@ -349,8 +350,8 @@ func failure(err error) *protocol.Command {
 	return c
 }
 
-// ContinueAsNew is returned by a workflow to go on as a new run of the same id, with these arguments and an empty history. Signals nobody received
-// and sessions go with it.
+// ContinueAsNew is returned by a workflow to go on as a new run of the same id, with these arguments and an empty history. Signals
+// nobody received and sessions go with it.
 func ContinueAsNew(ctx Context, args ...any) error {
 	p, err := payload.EncodeArgs(args...)
 	if err != nil {

@@ -113,8 +113,8 @@ func commandOf(d history.Data) int64 {
 	return 0
 }
 
-// describe and describeCommand say the same about an event and the command it records; what they say is what must not change between the run and its
-// replay. Arguments, options and the length of timers may.
+// describe and describeCommand say the same about an event and the command it records; what they say is what must not change between
+// the run and its replay. Arguments, options and the length of timers may.
 func describe(d history.Data) string {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:

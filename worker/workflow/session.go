@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// SessionOptions of a session that a workflow starts. The zero value is a session of the run's own queue, with as many activities at once as its
-// worker has slots.
+// SessionOptions of a session that a workflow starts. The zero value is a session of the run's own queue, with as many activities at
+// once as its worker has slots.
 type SessionOptions struct {
 	Queue         string
 	Requirements  []string // capabilities the worker must have
@@ -16,8 +16,9 @@ type SessionOptions struct {
 	ReleasePolicy string
 }
 
-// Session is a handle of a session: data, which may be an input, also of the run that this one continues as. A session belongs to its workflow id
-// and lives until it is ended or the last run of that id closes; it stays with one worker, and moves only when that worker is gone.
+// Session is a handle of a session: data, which may be an input, also of the run that this one continues as. A session belongs to its
+// workflow id and lives until it is ended or the last run of that id closes; it stays with one worker, and moves only when that worker
+// is gone.
 type Session struct {
 	ID string `json:"session_id"`
 }
@@ -51,8 +52,8 @@ func (s *Session) Execute(ctx Context, nameOrFunc any, args ...any) Future {
 	return ExecuteActivity(InSession(ctx, s.ID), nameOrFunc, args...)
 }
 
-// End ends the session: its running activities are cancelled and late results of them refused, what is scheduled in it later fails. Ending it twice
-// does nothing, and a cancelled context is no hindrance.
+// End ends the session: its running activities are cancelled and late results of them refused, what is scheduled in it later fails.
+// Ending it twice does nothing, and a cancelled context is no hindrance.
 func (s *Session) End(ctx Context) error {
 	m := ctx.inner().m
 	m.here()

@@ -54,8 +54,8 @@ func (s *SignalChannel) arrive(value payload.Payload) {
 	}
 }
 
-// Receive waits for the next signal of the name and decodes its arguments into outs, by position; a nil discards one. A signal that does not fit is
-// used up all the same, and the error says why.
+// Receive waits for the next signal of the name and decodes its arguments into outs, by position; a nil discards one. A signal that
+// does not fit is used up all the same, and the error says why.
 func (s *SignalChannel) Receive(ctx Context, outs ...any) error {
 	if s.name == "" {
 		return fmt.Errorf("%w: the signal has no name", ErrInvalidOptions)

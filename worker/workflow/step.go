@@ -74,8 +74,8 @@ func WithActivity(ctx Context, o ActivityOptions) Context {
 	return &c
 }
 
-// InSession returns a context whose activities stay with the worker that holds the session of this id; "" leaves the session. Sessions of an id
-// need no start and no end.
+// InSession returns a context whose activities stay with the worker that holds the session of this id; "" leaves the session. Sessions
+// of an id need no start and no end.
 func InSession(ctx Context, id string) Context {
 	c := *ctx.inner()
 	c.options.Session, c.options.WorkerSession = id, nil
