@@ -41,6 +41,9 @@ func (l *Link) beat(ctx context.Context) {
 		case <-timer.C:
 		case <-l.kick:
 		}
+		if l.hasLeft() {
+			return
+		}
 		if !l.Connected() {
 			// What is held may not be renewed in time, and its holder must learn of that.
 			next := l.due(ctx, false)
@@ -86,9 +89,6 @@ func (l *Link) due(ctx context.Context, connected bool) time.Time {
 		return time.Time{}
 	}
 	l.opt.Holdings.Renewed(sent, in.Leases, in.Sessions, out, err)
-	if err == nil && out.Drain && l.opt.OnDrain != nil {
-		l.opt.OnDrain()
-	}
 	_, _, next := l.opt.Holdings.Due(time.Now())
 	return next
 }

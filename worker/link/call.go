@@ -40,7 +40,7 @@ func (l *Link) call(ctx context.Context, conn Conn, method string, in, out any) 
 
 // Lost says whether a call's error leaves open whether the app acted on it: the connection ended, or the time ran out.
 func Lost(err error) bool {
-	return err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, ErrSuperseded)
+	return err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrLeft)
 }
 
 // ask calls a method on the current connection, waiting for one, and registers again when the app has forgotten the worker.
@@ -53,7 +53,9 @@ func (l *Link) ask(ctx context.Context, method string, in, out any) error {
 		return err
 	}
 	lv.again.Lock()
-	err = l.register(ctx, lv)
+	if err = ErrLeft; !l.hasLeft() {
+		err = l.register(ctx, lv)
+	}
 	lv.again.Unlock()
 	if err != nil {
 		return err
@@ -192,8 +194,15 @@ func (l *Link) session(ctx context.Context, method string, in any) (protocol.Ses
 	return out, err
 }
 
-// Deregister takes the registration away: what is still leased goes back, what is still held is released.
+// Deregister takes the registration away: what is still leased goes back, what is still held is released. All calls after it fail with ErrLeft.
 func (l *Link) Deregister(ctx context.Context) error {
+	lv, err := l.wait(ctx)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.left = true
+	l.mu.Unlock()
 	var out protocol.DeregisterAnswer
-	return l.ask(ctx, protocol.MethodDeregister, protocol.DeregisterRequest{WorkerID: l.opt.WorkerID, Incarnation: l.opt.Incarnation}, &out)
+	return l.call(ctx, lv.conn, protocol.MethodDeregister, protocol.DeregisterRequest{WorkerID: l.opt.WorkerID, Incarnation: l.opt.Incarnation}, &out)
 }

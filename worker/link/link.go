@@ -60,7 +60,7 @@ type Options struct {
 	// Machine tells of the machine; it must not block. nil: nothing is told but the release.
 	Machine  func() protocol.MachineInformation
 	Holdings Holdings // nil: none
-	// OnCancel, OnDrain and OnSettings hear the app's notices, and OnDrain also a heartbeat's answer that says so. They must be quick; any may be nil.
+	// OnCancel, OnDrain and OnSettings hear the app's notices. They must be quick; any may be nil.
 	OnCancel   func(protocol.CancelNotice)
 	OnDrain    func()
 	OnSettings func(protocol.WorkerSettings)
@@ -110,6 +110,7 @@ type Link struct {
 	changed    chan struct{} // closed and replaced when live changes
 	fatal      error
 	draining   bool
+	left       bool   // deregistered: nothing may register again
 	verdict    string // what the gate said last, so that it is logged once per change
 }
 
@@ -129,6 +130,9 @@ var ErrNotConnected = errors.New("not connected to the app")
 
 // ErrSuperseded says that another process registered under this worker's id: this one must stop.
 var ErrSuperseded = errors.New("another process registered under this worker id")
+
+// ErrLeft is the answer to calls after Deregister.
+var ErrLeft = errors.New("the worker has left the app")
 
 // New makes a link; Run connects it.
 func New(o Options) (*Link, error) {
@@ -199,6 +203,9 @@ func (l *Link) once(ctx context.Context) error {
 		return fmt.Errorf("fetch settings from %s: %w", conn, err)
 	}
 	lv := &live{conn: conn, ctx: connCtx, end: end, settings: settings}
+	if l.hasLeft() {
+		return ErrLeft
+	}
 	if err := l.register(connCtx, lv); err != nil {
 		return fmt.Errorf("register at %s: %w", conn, err)
 	}
@@ -295,9 +302,11 @@ func (l *Link) Ready(ctx context.Context) error {
 func (l *Link) wait(ctx context.Context) (*live, error) {
 	for {
 		l.mu.Lock()
-		lv, changed, fatal := l.live, l.changed, l.fatal
+		lv, changed, fatal, left := l.live, l.changed, l.fatal, l.left
 		l.mu.Unlock()
 		switch {
+		case left:
+			return nil, ErrLeft
 		case fatal != nil:
 			return nil, fatal
 		case lv != nil && lv.ctx.Err() == nil:
@@ -327,6 +336,12 @@ func (l *Link) fail(err error) {
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
+}
+
+func (l *Link) hasLeft() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left
 }
 
 func (l *Link) failure() error {

@@ -19,7 +19,7 @@ func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
 
 // run runs an activity within this attempt.
 func (a *attempt) run(ctx context.Context, name string, def *activity.Definition, args payload.Payload) (payload.Payload, error) {
-	if def != nil && !def.Options.Isolated {
+	if def != nil && (!def.Options.Isolated || a.r.opt.InProcess) {
 		return def.Invoke(activity.NewContext(ctx, runtime{a}), args)
 	}
 	if a.r.opt.Executors == nil {
@@ -113,7 +113,10 @@ func failureOfExecutor(err error) *protocol.Failure {
 	case sandbox.Cancelled:
 		f.Type, f.Cancelled, f.NonRetryable = activity.TypeCancelled, true, false
 	}
-	if len(e.Details) > 0 {
+	var envelope payload.Payload
+	if len(e.Details) > 0 && bytes.HasPrefix(e.Details, []byte(`{"codec":`)) && envelope.UnmarshalJSON(e.Details) == nil {
+		f.Details = e.Details
+	} else if len(e.Details) > 0 {
 		if p, bad := payload.FromJSON(e.Details); bad == nil {
 			f.Details, _ = json.Marshal(p)
 		}

@@ -43,7 +43,7 @@ func (a *attempt) rebuildState(ctx context.Context, name string) error {
 	}
 	a.rebuild = true // the executor may be begun anew for this epoch, now that somebody fills it
 	defer func() { a.rebuild = false }()
-	if def.Options.Isolated {
+	if def.Options.Isolated && !a.r.opt.InProcess {
 		_, err := a.run(ctx, name, def, a.task.Arguments) // the executor's side leaves arguments out, see InvokeRebuild
 		return err
 	}

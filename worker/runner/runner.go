@@ -47,6 +47,7 @@ type Options struct {
 	Definitions Definitions
 	Sessions    *session.Sessions
 	Executors   Executors // nil: none
+	InProcess   bool      // isolated activities run in this process all the same
 
 	WorkerID      string
 	Queues        []string // nil: all it registered
@@ -130,7 +131,7 @@ func New(o Options) (*Runner, error) {
 	}
 	r := &Runner{opt: o, log: o.Log, done: make(chan struct{})}
 	r.life, r.end = context.WithCancelCause(context.Background())
-	r.pollCtx, r.polling = context.WithCancel(r.life)
+	r.pollCtx, r.polling = context.WithCancel(context.Background()) // outlives the tasks: their outcomes are still to be told
 	r.slots = newSlots(map[protocol.TaskKind]int{protocol.KindWorkflow: o.WorkflowSlots, protocol.KindActivity: o.ActivitySlots}, o.Pollers)
 	r.keeper = newKeeper(o.AttemptLease, o.LeaseBuffer, o.Link.Beat)
 	r.cache = newCache(o.Machines)

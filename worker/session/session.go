@@ -24,7 +24,9 @@ type Options struct {
 	NewState func() State
 	// End closes what a session has outside this process, its executors; nil: nothing. ctx bounds its close hooks.
 	End func(ctx context.Context, id string, epoch int64, reason string)
-	Log zerolog.Logger
+	// Failed tells the app that the state of a held session died uncleanly, once it is given up; nil: nobody.
+	Failed func(ctx context.Context, id string, epoch int64, cause string)
+	Log    zerolog.Logger
 }
 
 // endTime is how long the end of one session may take.
@@ -87,6 +89,8 @@ type Holding struct {
 	notBefore time.Time // of the next try to renew, after one that failed
 	dropped   string    // why it is held no more; "" while it is
 	rebuilds  int
+	died      string   // why what it had outside this process ended uncleanly; "" while it lives
+	diedAfter int      // rebuilds before that
 	flight    *rebuild // the one that runs; nil: none
 }
 
@@ -143,8 +147,27 @@ func (h *Holding) Leave() {
 	defer s.mu.Unlock()
 	h.active--
 	h.last = time.Now()
-	if h.active == 0 && h.dropped != "" {
+	switch {
+	case h.active > 0:
+	case h.dropped != "":
 		s.end(h)
+	case h.died != "" && h.rebuilds == h.diedAfter:
+		s.drop(h, h.died)
+	}
+}
+
+// Died says that what a session had outside this process, its executor, ended uncleanly. The session is given up as failed, unless an attempt that
+// runs in it rebuilds it.
+func (s *Sessions) Died(id string, epoch int64, cause string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.held[id]
+	if h == nil || h.Epoch != epoch {
+		return
+	}
+	h.died, h.diedAfter = cause, h.rebuilds
+	if h.active == 0 {
+		s.drop(h, cause)
 	}
 }
 
@@ -181,6 +204,15 @@ func (s *Sessions) Drop(id string, epoch int64, reason string) {
 	}
 }
 
+// DropAll gives up everything, and returns what that was.
+func (s *Sessions) DropAll(reason string) []Info {
+	all := s.List()
+	for _, i := range all {
+		s.Drop(i.SessionID, i.Epoch, reason)
+	}
+	return all
+}
+
 // drop takes h out; mu is held.
 func (s *Sessions) drop(h *Holding, reason string) {
 	if h.dropped != "" {
@@ -200,9 +232,13 @@ func (s *Sessions) drop(h *Holding, reason string) {
 // end closes what h kept, in the background; mu is held.
 func (s *Sessions) end(h *Holding) {
 	reason := h.dropped
+	failed := h.died != "" && reason == h.died
 	s.ending.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
+		if failed && s.opt.Failed != nil {
+			s.opt.Failed(ctx, h.ID, h.Epoch, reason)
+		}
 		if s.opt.End != nil {
 			s.opt.End(ctx, h.ID, h.Epoch, reason)
 		}

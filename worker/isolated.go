@@ -1,0 +1,106 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/sandbox/executor"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/runner"
+)
+
+// Isolated gives an executor of this very binary the isolated activities of a registry; hand it to sandbox.Main, which must be the first call of
+// main and of TestMain.
+func Isolated(r *Registry) func(sandbox.Handlers) {
+	return func(h sandbox.Handlers) {
+		for _, name := range r.ActivityTypes() {
+			def, _ := r.FindActivity(name)
+			if def.Options.Isolated {
+				h[name] = isolated(def)
+			}
+		}
+	}
+}
+
+func isolated(def *activity.Definition) sandbox.Handler {
+	return func(ctx context.Context, inv sandbox.Invocation) ([]byte, error) {
+		args := payload.Payload{Blob: string(inv.Input)}
+		invoke := def.Invoke
+		if inv.Keys[runner.KeyRebuild] != "" {
+			invoke = func(ctx context.Context, args payload.Payload) (payload.Payload, error) {
+				return runner.InvokeRebuild(ctx, def, args)
+			}
+		}
+		result, err := invoke(activity.NewContext(ctx, inside{inv, executor.From(ctx)}), args)
+		if err != nil {
+			return nil, outward(ctx, inv, err)
+		}
+		return []byte(result.Blob), nil
+	}
+}
+
+// inside is what activity code reaches through its context when it runs in an executor.
+type inside struct {
+	inv  sandbox.Invocation
+	call *executor.Call
+}
+
+func (i inside) Info() activity.AttemptInfo {
+	k := i.inv.Keys
+	return activity.AttemptInfo{
+		Namespace: k["namespace"], WorkflowID: k["workflow_id"], RunID: k["run_id"], TaskID: k["task_id"], ActivityType: i.inv.Activity,
+		Queue: k["task_queue"], ExecutionID: k["activity_execution_id"], AttemptID: k["attempt_id"], IdempotencyKey: k["activity_execution_id"],
+		Attempt: i.inv.Attempt, WorkerID: k["worker_id"], Deadline: i.inv.Deadline,
+	}
+}
+
+func (i inside) Session() *activity.SessionInfo {
+	if i.inv.Session == nil {
+		return nil
+	}
+	return &activity.SessionInfo{ID: i.inv.Session.ID, Epoch: i.inv.Session.Epoch, IsNew: i.call.IsNew}
+}
+
+// stateKey is where an executor's session keeps what activities of ours keep.
+const stateKey = "sojourn.activity.state"
+
+func (i inside) State() *activity.State {
+	s := i.call.Session()
+	if s == nil {
+		return nil
+	}
+	v, _ := s.GetOrCreate(context.Background(), stateKey, func(context.Context) (any, error) {
+		state := activity.NewState()
+		s.OnClose(func(context.Context) { state.Close() })
+		return state, nil
+	})
+	state, _ := v.(*activity.State)
+	return state
+}
+
+func (i inside) Heartbeat(progress json.RawMessage) {
+	if progress == nil {
+		i.call.Heartbeat()
+		return
+	}
+	i.call.Progress(progress)
+}
+
+// outward puts an error of an activity into the words executors and workers share.
+func outward(ctx context.Context, inv sandbox.Invocation, err error) error {
+	if errors.Is(err, activity.ErrSessionLost) && inv.Session != nil {
+		return &sandbox.SessionLost{
+			Session: inv.Session.ID, EpochWanted: inv.Session.Epoch, EpochNow: inv.Session.Epoch, Cause: sandbox.CauseDeclared, Message: err.Error(),
+		}
+	}
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		return err
+	}
+	f := activity.FailureOf(err)
+	return &sandbox.Error{
+		Type: sandbox.UserError, Class: f.Type, Message: f.Message, Stack: f.StackTrace, Retryable: !f.NonRetryable, Details: f.Details,
+	}
+}

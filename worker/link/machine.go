@@ -1,0 +1,107 @@
+package link
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/cpu"
+	"github.com/shirou/gopsutil/v4/disk"
+	"github.com/shirou/gopsutil/v4/mem"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// sampleEvery is the time between two looks at the machine, sampleTime how long one may take.
+const (
+	sampleEvery = 10 * time.Second
+	sampleTime  = 5 * time.Second
+)
+
+// Machine looks at the machine from time to time, on a goroutine of its own: what hangs there makes the numbers old and nothing else.
+type Machine struct {
+	dir    string
+	latest atomic.Pointer[protocol.MachineInformation]
+	// look takes one sample; tests put one in that hangs.
+	look func(ctx context.Context, dir string) protocol.MachineInformation
+
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+}
+
+// WatchMachine begins to look at the machine and the disk that dir lies on. Close ends it.
+func WatchMachine(dir string) *Machine { return watchMachine(dir, sample) }
+
+func watchMachine(dir string, look func(context.Context, string) protocol.MachineInformation) *Machine {
+	m := &Machine{dir: dir, look: look}
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(context.Background())
+	m.latest.Store(&protocol.MachineInformation{})
+	m.wait.Go(func() { m.run(ctx) })
+	return m
+}
+
+func (m *Machine) run(ctx context.Context) {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		try, cancel := context.WithTimeout(ctx, sampleTime)
+		now := m.look(try, m.dir)
+		cancel()
+		m.latest.Store(&now)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Latest is the last sample; zero before the first. It never waits.
+func (m *Machine) Latest() protocol.MachineInformation { return *m.latest.Load() }
+
+// Close ends the looking. A look that hangs is left to itself.
+func (m *Machine) Close() {
+	m.cancel()
+	done := make(chan struct{})
+	go func() { m.wait.Wait(); close(done) }()
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+}
+
+// sample looks once. What cannot be had stays zero.
+func sample(ctx context.Context, dir string) protocol.MachineInformation {
+	var m protocol.MachineInformation
+	m.Cores, _ = cpu.CountsWithContext(ctx, true)
+	if p, err := cpu.PercentWithContext(ctx, 0, false); err == nil && len(p) > 0 { // since the last look
+		m.CPU = p[0]
+	}
+	if v, err := mem.VirtualMemoryWithContext(ctx); err == nil {
+		m.RAM, m.TotalRAM = v.UsedPercent, v.Total
+	}
+	if d, err := disk.UsageWithContext(ctx, dir); err == nil {
+		m.Disk = &protocol.DiskInfo{Total: d.Total, Free: d.Free, Used: d.Used, Percentage: d.UsedPercent}
+	}
+	m.IP = address()
+	return m
+}
+
+// address is the first address of this machine that others may know.
+func address() string {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return ""
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			return n.IP.String()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,164 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// hooksTime is what close hooks of sessions get of a drain, and the calls that give sessions up.
+const hooksTime = 7 * time.Second
+
+// ErrAborted says that a drain was cut short by Abort.
+var ErrAborted = errors.New("worker: the drain was cut short")
+
+// Run works until ctx ends or the app tells the worker to leave, then drains within the one deadline: it stops asking, finishes or hands back what
+// runs, closes executors, releases its sessions and deregisters. It returns nil then. An error is that of a worker that must not go on, such as
+// link.ErrSuperseded, or ErrAborted.
+func (w *Worker) Run(ctx context.Context) error {
+	defer w.Close()
+	linkCtx, unlink := context.WithCancel(context.Background())
+	defer unlink()
+	linked := make(chan error, 1)
+	go func() { linked <- w.link.Run(linkCtx) }()
+	ran := make(chan struct{})
+	go func() { defer close(ran); w.runner.Run() }()
+	var err error
+	select {
+	case <-ctx.Done():
+		err = w.leave()
+	case <-w.drain:
+		w.log.Info().Msg("the app asks this worker to leave")
+		err = w.leave()
+	case <-w.abort:
+		err = ErrAborted
+	case err = <-linked:
+		linked <- err
+		w.log.Error().Err(err).Msg("worker stops")
+	}
+	w.runner.Close()
+	<-ran
+	unlink()
+	if fatal := <-linked; err == nil {
+		err = fatal
+	}
+	return err
+}
+
+// Abort cuts a drain short: what runs is left to its leases.
+func (w *Worker) Abort() { w.aborting.Do(func() { close(w.abort) }) }
+
+// leave is the drain.
+func (w *Worker) leave() error {
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), w.opt.DrainTimeout, errors.New("the drain took too long"))
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-w.abort:
+			cancel()
+		case <-stop:
+		}
+	}()
+	w.log.Info().Dur("deadline", w.opt.DrainTimeout).Msg("draining")
+	connected := w.link.Connected()
+	if connected {
+		w.link.Drain()
+	}
+	work, done := context.WithDeadline(ctx, began.Add(max(w.opt.DrainTimeout-hooksTime, w.opt.DrainTimeout/2)))
+	err := w.runner.Stop(work)
+	done()
+	if err != nil {
+		w.log.Warn().Err(err).Msg("what still runs is handed back")
+		back, done := context.WithTimeout(ctx, 2*time.Second)
+		w.runner.HandBack(back)
+		done()
+	}
+	w.runner.Close() // what a poll under way may still bring, deregistering sets free
+	w.release(ctx)
+	if w.link.Connected() {
+		if err := w.link.Deregister(ctx); err != nil {
+			w.log.Warn().Err(err).Msg("deregister")
+		}
+	}
+	select {
+	case <-w.abort:
+		return ErrAborted
+	default:
+	}
+	w.log.Info().Dur("took", time.Since(began)).Msg("drained")
+	return nil
+}
+
+// release closes what sessions have here and gives them up at the app, so that nobody waits for their leases.
+func (w *Worker) release(ctx context.Context) {
+	hooks, cancel := context.WithTimeout(ctx, hooksTime-time.Second)
+	defer cancel()
+	held := w.sessions.DropAll(string(sandbox.CauseDrained))
+	w.sessions.Wait(hooks)
+	if w.pool != nil {
+		if err := w.pool.Drain(hooks); err != nil {
+			w.log.Warn().Err(err).Msg("executors do not end by themselves")
+		}
+	}
+	if !w.link.Connected() {
+		return
+	}
+	for _, s := range held {
+		_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: s.SessionID, Epoch: s.Epoch, Reason: "shutdown"})
+		if err != nil && protocol.ReasonOf(err) == "" {
+			w.log.Warn().Err(err).Str("session_id", s.SessionID).Msg("session not released")
+		}
+	}
+}
+
+// Close ends everything at once. Run does it at its end; call it for a worker that never ran. The second call does nothing.
+func (w *Worker) Close() {
+	if w.runner != nil {
+		w.runner.Close()
+	}
+	if w.pool != nil {
+		w.pool.Close()
+	}
+	if w.sessions != nil {
+		w.sessions.DropAll("closed")
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		w.sessions.Wait(ctx)
+		cancel()
+	}
+	if w.machine != nil {
+		w.machine.Close()
+	}
+	if w.lock != nil {
+		_ = w.lock.Close() // and with it the lock ends
+		w.lock = nil
+	}
+}
+
+// endSession closes the executors of a session that is held no more.
+func (w *Worker) endSession(ctx context.Context, id string, epoch int64, reason string) {
+	if w.pool == nil {
+		return
+	}
+	if err := w.pool.CloseSession(ctx, sandbox.Session{ID: id, Epoch: epoch}, reason); err != nil {
+		w.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Msg("close session")
+	}
+}
+
+// lost hears from the pool that an executor of a session is gone.
+func (w *Worker) lost(l sandbox.SessionLost) {
+	w.sessions.Died(l.Session, l.EpochWanted, string(l.Cause))
+}
+
+// sessionFailed tells the app that a session's state died here.
+func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, cause string) {
+	_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: "failed", Failed: cause})
+	if err != nil {
+		w.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("cause", cause).Msg("failed session not reported")
+	}
+}

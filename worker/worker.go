@@ -1,0 +1,345 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/runner"
+	"github.com/sojourn-run/sojourn/worker/session"
+)
+
+// IsolationNone runs isolated activities in the worker's own process, and no handlers in other languages.
+const IsolationNone = "none"
+
+// Options of a worker. Registry and Carrier are required; zero values mean the defaults named beside them.
+type Options struct {
+	Registry *Registry
+	Carrier  link.Carrier // *link.Socket{URLs: …}, or link.Local{Join: …} in the app's own process
+	Release  string       // of this program; the gate compares it with the app's
+	Strict   bool         // do not work when no release could be read
+	Token    string
+
+	WorkerID     string // empty: a new ULID. A given one is guarded by a lock in DataDir, if there is one
+	Namespace    string // default
+	Queues       []string
+	Capabilities []string
+	Concurrency  int // activities at once: 2 × cores
+	Workflows    int // workflow tasks at once: the greater of 16 and Concurrency
+	MaxSessions  int // most sessions held; 0: none ever
+
+	AttemptLease  time.Duration // 120 s
+	SessionLease  time.Duration // 30 s
+	SessionBuffer time.Duration // 5 s
+	SessionIdle   time.Duration // 5 min
+	DrainTimeout  time.Duration // 25 s
+
+	DataDir   string // for the lock and for executors' folders; empty: no lock, and the system's temporary folder
+	Handlers  string // folder of activities in other languages; empty: none
+	Isolation string // auto, none, process, confined or namespace; empty: auto
+	// IsolationMin is the weakest level the worker starts with.
+	IsolationMin string
+	NoSandbox    bool // no executors at all; isolated activities and handlers are then an error
+	Log          zerolog.Logger
+}
+
+func (o Options) defaults() Options {
+	or := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	or(&o.AttemptLease, 120*time.Second)
+	or(&o.SessionLease, 30*time.Second)
+	or(&o.SessionBuffer, 5*time.Second)
+	or(&o.SessionIdle, 5*time.Minute)
+	or(&o.DrainTimeout, 25*time.Second)
+	if o.Concurrency <= 0 {
+		o.Concurrency = 2 * runtime.GOMAXPROCS(0)
+	}
+	if o.Workflows <= 0 {
+		o.Workflows = max(16, o.Concurrency)
+	}
+	if len(o.Queues) == 0 {
+		o.Queues = []string{"default"}
+	}
+	return o
+}
+
+// Worker runs the workflows and activities of a registry for an app. Run once.
+type Worker struct {
+	opt         Options
+	id          string
+	incarnation string
+	log         zerolog.Logger
+	link        *link.Link
+	runner      *runner.Runner
+	sessions    *session.Sessions
+	pool        *sandbox.Pool // nil: none
+	machine     *link.Machine
+	lock        *os.File // nil: none
+	foreign     []string // activities of other languages
+	abort       chan struct{}
+	aborting    sync.Once
+	drain       chan struct{}
+	draining    sync.Once
+}
+
+// New checks the options and prepares a worker. It starts nothing that has to be ended but by Run or Close.
+func New(o Options) (w *Worker, err error) {
+	o = o.defaults()
+	if o.Registry == nil || o.Carrier == nil {
+		return nil, errors.New("worker: registry and carrier are required")
+	}
+	if err := o.Registry.Check(); err != nil {
+		return nil, fmt.Errorf("worker: %w", err)
+	}
+	if o.AttemptLease < time.Second {
+		return nil, fmt.Errorf("worker: an attempt lease of %s is shorter than 1s", o.AttemptLease)
+	}
+	o.AttemptLease = o.AttemptLease.Round(time.Second)
+	w = &Worker{
+		opt: o, id: o.WorkerID, incarnation: ulid.Make().String(), abort: make(chan struct{}), drain: make(chan struct{}),
+	}
+	if w.id == "" {
+		w.id = ulid.Make().String()
+	}
+	w.log = o.Log.With().Str("worker_id", w.id).Logger()
+	defer func() {
+		if err != nil {
+			w.Close()
+		}
+	}()
+	if o.WorkerID != "" && o.DataDir != "" {
+		if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
+			return nil, fmt.Errorf("worker: %w", err)
+		}
+		if w.lock, err = lockFile(filepath.Join(o.DataDir, "worker-"+fileName(o.WorkerID)+".lock")); err != nil {
+			return nil, fmt.Errorf("worker id %s is in use on this machine: %w", o.WorkerID, err)
+		}
+	}
+	if err := w.openSandbox(); err != nil {
+		return nil, err
+	}
+	workflows, activities := o.Registry.WorkflowTypes(), w.activityTypes()
+	if len(workflows) == 0 {
+		o.Workflows = 0
+	}
+	if len(activities) == 0 {
+		o.Concurrency = 0
+	}
+	if len(workflows)+len(activities) == 0 {
+		return nil, errors.New("worker: no workflow and no activity is registered")
+	}
+	w.opt = o
+	w.sessions, err = session.New(session.Options{
+		Lease: o.SessionLease, Buffer: o.SessionBuffer, Idle: o.SessionIdle, NewState: func() session.State { return activity.NewState() },
+		End: w.endSession, Failed: w.sessionFailed, Log: w.log,
+	}, runner.AttemptInterval(o.AttemptLease, o.SessionBuffer))
+	if err != nil {
+		return nil, err
+	}
+	w.machine = link.WatchMachine(orElse(o.DataDir, os.TempDir()))
+	var run *runner.Runner // the link and the runner know each other
+	w.link, err = link.New(link.Options{
+		Carrier: o.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation, Release: o.Release, Strict: o.Strict,
+		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: w.log,
+		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) },
+		OnDrain:  func() { w.draining.Do(func() { close(w.drain) }) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, local := o.Carrier.(link.Local)
+	ro := runner.Options{
+		Link: w.link, Definitions: o.Registry, Sessions: w.sessions, InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
+		WorkflowSlots: o.Workflows, ActivitySlots: o.Concurrency, PollIDs: !local, AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
+		Log: w.log,
+	}
+	if w.pool != nil {
+		ro.Executors = w.pool
+	}
+	run, err = runner.New(ro)
+	w.runner = run
+	return w, err
+}
+
+// lazy is the holdings of a runner that is made after the link that asks for them.
+type lazy struct{ r **runner.Runner }
+
+func (l lazy) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.SessionRenewal, time.Time) {
+	return (*l.r).Holdings().Due(now)
+}
+
+func (l lazy) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
+	a protocol.WorkerHeartbeatAnswer, err error) {
+	(*l.r).Holdings().Renewed(sent, leases, sessions, a, err)
+}
+
+// ID is the worker's id.
+func (w *Worker) ID() string { return w.id }
+
+// Slots are how many workflow tasks and activities run at once.
+func (w *Worker) Slots() (workflows, activities int) { return w.opt.Workflows, w.opt.Concurrency }
+
+// Sandbox says what isolation the worker's executors have; false without executors.
+func (w *Worker) Sandbox() (sandbox.Report, bool) {
+	if w.pool == nil {
+		return sandbox.Report{}, false
+	}
+	return w.pool.Report(), true
+}
+
+// Ready is an error while the worker has no connection to the app.
+func (w *Worker) Ready() error {
+	if !w.link.Connected() {
+		return link.ErrNotConnected
+	}
+	return nil
+}
+
+// Alive is an error when the worker is stuck in a way that only a restart ends.
+func (w *Worker) Alive() error { return w.runner.Alive() }
+
+// WaitReady returns once the worker is connected and registered, or when ctx ends.
+func (w *Worker) WaitReady(ctx context.Context) error { return w.link.Ready(ctx) }
+
+// openSandbox makes the pool of executors and finds the handlers of other languages.
+func (w *Worker) openSandbox() error {
+	o := w.opt
+	needs := o.Handlers != ""
+	for _, name := range o.Registry.ActivityTypes() {
+		def, _ := o.Registry.FindActivity(name)
+		needs = needs || def.Options.Isolated
+	}
+	if o.Isolation == IsolationNone {
+		if o.Handlers != "" {
+			return errors.New("worker: handlers in other languages need executors, isolation is none")
+		}
+		return nil
+	}
+	if o.NoSandbox {
+		if needs {
+			return errors.New("worker: isolated activities and handlers need executors, and there are none")
+		}
+		return nil
+	}
+	so := sandbox.Options{Handlers: o.Handlers, MinLevel: sandbox.Level(o.IsolationMin), OnLost: w.lost, Logger: w.log}
+	if o.Isolation != "auto" {
+		so.Level = sandbox.Level(o.Isolation)
+	}
+	if o.DataDir != "" {
+		so.Dir = filepath.Join(o.DataDir, "sandbox")
+	}
+	pool, err := sandbox.NewPool(so)
+	if err != nil {
+		if needs || errors.Is(err, sandbox.ErrTooWeak) {
+			return fmt.Errorf("worker: %w", err)
+		}
+		w.log.Warn().Err(err).Msg("no executors")
+		return nil
+	}
+	w.pool = pool
+	if o.Handlers == "" {
+		return nil
+	}
+	found, err := sandbox.Discover(o.Handlers)
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	for _, d := range found {
+		if _, taken := o.Registry.FindActivity(d.Name); taken {
+			return fmt.Errorf("worker: activity %q is registered in Go and is also the handler %s", d.Name, d.Path)
+		}
+		if _, ok := pool.Has(d.Name); !ok {
+			w.log.Warn().Str("activity_type", d.Name).Str("runtime", d.Runtime).Msg("handler left out: its runtime is not on this machine")
+			continue
+		}
+		w.foreign = append(w.foreign, d.Name)
+	}
+	return nil
+}
+
+func (w *Worker) activityTypes() []string {
+	return slices.Sorted(slices.Values(append(w.opt.Registry.ActivityTypes(), w.foreign...)))
+}
+
+// capabilities are what the worker offers: what its user says, and what it is.
+func (w *Worker) capabilities() []string {
+	all := slices.Clone(w.opt.Capabilities)
+	if w.opt.MaxSessions > 0 {
+		all = append(all, "worker_sessions", "worker_session_verbs")
+	}
+	if w.pool != nil {
+		all = append(all, w.pool.Report().Capability())
+	}
+	return all
+}
+
+// registration is what the worker registers with.
+func (w *Worker) registration() protocol.RegisterRequest {
+	o := w.opt
+	in := protocol.RegisterRequest{
+		TaskQueues: o.Queues, Runtime: "go", SDKVersion: "sojourn-go/" + orElse(o.Release, "0.0.0"),
+		WorkflowTypes: o.Registry.WorkflowTypes(), ActivityTypes: w.activityTypes(), Capabilities: w.capabilities(),
+		WorkflowSlots: &o.Workflows, ActivitySlots: &o.Concurrency, MaxSessions: &o.MaxSessions, AttemptLease: int64(o.AttemptLease / time.Second),
+		Session: &protocol.SessionSettings{
+			LeaseMS: o.SessionLease.Milliseconds(), BufferMS: o.SessionBuffer.Milliseconds(), IdleMS: o.SessionIdle.Milliseconds(),
+		},
+	}
+	if w.pool != nil {
+		in.Isolation, _ = json.Marshal(w.pool.Report()) // plain text and lists
+	}
+	return in
+}
+
+// describe tells of the machine and the executors on it.
+func (w *Worker) describe() protocol.MachineInformation {
+	m := w.machine.Latest()
+	mode := sandbox.LevelNone
+	if w.pool != nil {
+		mode = w.pool.Report().Level
+		for _, e := range w.pool.Snapshot() {
+			m.Sandboxes = append(m.Sandboxes, protocol.SandboxInfo{
+				SandboxID: e.SandboxID, SessionID: e.SessionID, Busy: e.Busy, Memory: e.MemoryUsageBytes,
+			})
+		}
+	}
+	m.Props = &protocol.WorkerProps{
+		ExecutionMode: string(mode), Concurrency: protocol.Text(strconv.Itoa(w.opt.Concurrency)), ReuseSandbox: "true",
+	}
+	return m
+}
+
+// fileName is a worker id as part of a file's name.
+func fileName(id string) string {
+	out := []byte(id)
+	for i, c := range out {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
+			out[i] = '_'
+		}
+	}
+	return string(out)
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
