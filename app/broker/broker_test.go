@@ -1,55 +1,27 @@
 package broker_test
 
 import (
-	"context"
-	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// bench is an app without transports: a broker over a real SQLite file, and calls that fail the test when they fail.
+// app is a whole app of a test, and calls that fail the test when they fail.
 type app struct {
 	*broker.Broker
 	store store.Store
 	t     testing.TB
 }
 
-func open(t testing.TB, path string, o broker.Options) *app {
-	t.Helper()
-	d := dispatch.New(dispatch.Options{})
-	s, err := sqlite.Open(t.Context(), path, sqldb.Options{App: "test", Dispatch: d})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := broker.New(s, d, o)
-	d.Bind(s, func(l []store.Leased) {
-		for _, one := range l {
-			b.Return(one)
-		}
-	}, func(time.Time) {})
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		if err := d.Close(ctx); err != nil {
-			t.Error(err)
-		}
-		b.Close()
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &app{b, s, t}
-}
+func newApp(t testing.TB) *app { return on(t, "") }
 
-func newApp(t testing.TB) *app {
-	return open(t, filepath.Join(t.TempDir(), "test.db"), broker.Options{Release: "1"})
+func on(t testing.TB, database string) *app {
+	a := apptest.Start(t, apptest.Options{Database: database})
+	return &app{a.Broker(), a.Store(), t}
 }
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -82,6 +54,13 @@ func (a *app) poll(worker string, kind protocol.TaskKind, wait int64) *protocol.
 		return nil
 	}
 	return &p.Tasks[0]
+}
+
+func (a *app) pollBoth(worker string, kinds []protocol.TaskKind) []protocol.Task {
+	a.t.Helper()
+	none := int64(0)
+	p := must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{WorkerID: worker, Kinds: kinds, Timeout: &none}))
+	return p.Tasks
 }
 
 func (a *app) decide(t *protocol.Task, commands ...protocol.Command) protocol.CompleteAnswer {
@@ -160,9 +139,12 @@ func TestARunFromStartToResult(t *testing.T) {
 func TestAStepCostsTwoCommits(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
-	a.start("chain")
 	const steps = 20
 	both := []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}
+	if got := a.pollBoth("w", both); len(got) > 0 { // from here on it is known that there is no backlog
+		t.Fatalf("before anything was started: %+v", got)
+	}
+	a.start("chain")
 	wf := a.poll("w", protocol.KindWorkflow, 5)
 	before := a.store.Stats()
 	task := *wf
@@ -187,8 +169,9 @@ func TestAStepCostsTwoCommits(t *testing.T) {
 	if commits := after.Commits - before.Commits; commits > 2*steps {
 		t.Errorf("%d activities took %d commits", steps, commits)
 	}
-	if reads := after.Reads - before.Reads; reads > 0 {
+	if reads := after.Reads - before.Reads; reads > 2 { // the sweeper may look what is due next
 		t.Errorf("%d activities took %d reads beside the batches", steps, reads)
 	}
+	t.Logf("dispatch: %+v", a.Dispatch().Counts())
 	t.Logf("per activity: %.1f statements, %.1f rows", float64(after.Statements-before.Statements)/steps, float64(after.Rows-before.Rows)/steps)
 }

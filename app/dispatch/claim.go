@@ -79,15 +79,13 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part
 		if !w.closing {
 			w.err = err
 		}
-		w.class.short += p.asked - p.got
 		w.release(l.key.kind, p.asked-p.got)
 	}
 	for i := range parts {
 		c := parts[i].entry.waiter.class
-		if err == nil && c.short > 0 && c.age == parts[i].age {
-			c.empty[l] = gen
+		if err == nil && c.age == parts[i].age {
+			c.empty[l] = gen // had the claim left tasks behind, the store would have told Backlog before it answered
 		}
-		c.short = 0
 	}
 	for i := range parts {
 		d.kick(parts[i].entry.waiter)

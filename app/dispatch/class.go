@@ -10,11 +10,10 @@ import (
 // capabilities, hold other sessions. So what is known about a backlog is known per worker.
 type class struct {
 	worker *engine.Worker
-	empty  map[*line]uint64 // the line's gen at which a claim for this worker came back short
+	empty  map[*line]uint64 // the line's gen at which a claim for this worker left nothing behind
 	age    uint64           // rises when what is known is forgotten: a claim sent before teaches nothing
 	size   int              // waiters
 	used   uint64           // arrival that asked for it last
-	short  int              // scratch of a claim's answer
 }
 
 // clear says that the line holds no older ready task for this worker, as far as anybody told.

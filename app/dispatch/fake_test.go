@@ -65,6 +65,12 @@ func (b *backlog) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 			}
 		}
 	}
+	left := slices.ContainsFunc(b.ready, func(o store.Offer) bool {
+		return slices.ContainsFunc(r.Pollers, func(p store.Poller) bool { return fits(o, r, p.Lessee) })
+	})
+	if left {
+		b.d.Backlog(r.Namespace, r.Queue, r.Kind)
+	}
 	return leased, nil
 }
 

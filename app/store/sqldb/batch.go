@@ -32,6 +32,7 @@ type batch struct {
 	handed []handed
 	lanes  map[laneKey]bool // first seen in this batch; true while not written
 
+	missed  []missed // ready tasks nobody was reserved for
 	backlog map[QueueKey]bool
 	touched map[string]*store.RunChange
 	due     history.Time

@@ -16,27 +16,41 @@ func (b *batch) finish(items []*pending) {
 	for k := range b.lanes {
 		s.lanes.learn(k)
 	}
+	if b.sealed {
+		s.commits.Add(1)
+	}
+	for _, p := range items {
+		if p.change != nil {
+			s.changes.Add(1)
+		}
+	}
 	changed := b.changed()
 	s.cache.remember(b, !s.cfg.Dialect.Shared)
 	for i := range b.handed {
 		b.arguments(b.handed[i].run, &b.handed[i].leased)
 		b.handed[i].r.Deliver(b.handed[i].leased)
 	}
-	n := int64(0)
+	b.tellBacklog()
 	for _, p := range items {
 		for i := range p.leased {
 			b.arguments(p.runs[i], &p.leased[i])
 		}
-		if p.change != nil {
-			n++
-		}
 		close(p.done)
 	}
-	s.changes.Add(n)
-	if b.sealed {
-		s.commits.Add(1)
-	}
 	b.tell(changed)
+}
+
+// tellBacklog says which queues have ready tasks that nobody took. It goes before the answers: a claim whose answer comes without it has left nothing.
+func (b *batch) tellBacklog() {
+	b.leaveMissed()
+	if b.s.cfg.Dispatch == nil {
+		return
+	}
+	for q, on := range b.backlog {
+		if on {
+			b.s.cfg.Dispatch.Backlog(q.Namespace, q.Queue, q.Kind)
+		}
+	}
 }
 
 // changed is what the batch touched, as hints will say it.
@@ -65,11 +79,6 @@ func (b *batch) tell(c store.Changed) {
 	if d != nil {
 		if !b.due.IsZero() {
 			d.Due(b.due.Time)
-		}
-		for q, on := range b.backlog {
-			if on {
-				d.Backlog(q.Namespace, q.Queue, q.Kind)
-			}
 		}
 		if len(c.Runs)+len(c.Sessions)+len(c.Workers) > 0 {
 			d.Changed(c)

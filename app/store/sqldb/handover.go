@@ -51,14 +51,15 @@ func (b *batch) handOver() {
 			continue
 		}
 		seen[t] = true
-		r := b.runs[t.run]
-		if t.seq == 0 {
-			if r.readyRow() != (readyRow{}) {
-				list = append(list, candidate{t, r.Priority})
-			}
-		} else if a, ok := r.Activities.Get(t.seq); ok && a.State == engine.Ready {
-			list = append(list, candidate{t, a.Priority})
+		if !b.isReady(t) {
+			continue
 		}
+		r := b.runs[t.run]
+		urgency := r.Priority
+		if a, ok := r.Activities.Get(t.seq); ok {
+			urgency = a.Priority
+		}
+		list = append(list, candidate{t, urgency})
 	}
 	slices.SortStableFunc(list, func(x, y candidate) int { return x.priority - y.priority })
 	for _, t := range list {
@@ -69,13 +70,39 @@ func (b *batch) handOver() {
 			res = b.s.cfg.Dispatch.Reserve(o)
 		}
 		if res == nil {
-			b.backlog[QueueKey{o.Namespace, o.Queue, o.Kind}] = true
+			b.missed = append(b.missed, missed{t.taskKey, QueueKey{o.Namespace, o.Queue, o.Kind}})
 			continue
 		}
 		l := res.Lessee()
 		b.handed = append(b.handed, handed{res, r, b.lease(r, t.seq, &l)})
 	}
 	b.ready = nil
+}
+
+// missed is a task nobody was reserved for.
+type missed struct {
+	taskKey
+	queue QueueKey
+}
+
+// leaveMissed makes a backlog of what was missed and not claimed in the same batch after all.
+func (b *batch) leaveMissed() {
+	for _, m := range b.missed {
+		if b.isReady(m.taskKey) {
+			b.backlog[m.queue] = true
+		}
+	}
+	b.missed = nil
+}
+
+// isReady says whether a task of the batch's rows waits for a worker.
+func (b *batch) isReady(t taskKey) bool {
+	r := b.runs[t.run]
+	if t.seq == 0 {
+		return r.readyRow() != (readyRow{})
+	}
+	a, ok := r.Activities.Get(t.seq)
+	return ok && a.State == engine.Ready
 }
 
 func (b *batch) offer(r *run, seq int64) store.Offer {
