@@ -23,6 +23,7 @@ type model struct {
 	leased  []store.Leased
 	late    []store.Leased // whose delivery is over
 	tasks   map[string]*modelTask
+	turn    int // of the check: it names everything apart
 	holds   map[string]modelHold
 	signals map[string]int
 	started int
@@ -45,19 +46,22 @@ type modelHold struct {
 
 // Model runs random operations against a store and the model, and compares what they say.
 func Model(t *testing.T, s Suite) {
-	n := 0
+	w := s.New(t)
+	turn := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		n++
-		w := s.World(t, fmt.Sprint("model", n), Options{})
-		defer func() { _ = w.S.Close() }()
-		m := &model{w: w, t: rt, tasks: map[string]*modelTask{}, holds: map[string]modelHold{}, signals: map[string]int{}}
+		turn++
+		w.Queue = fmt.Sprint("turn", turn)
+		m := &model{w: w, t: rt, turn: turn, tasks: map[string]*modelTask{}, holds: map[string]modelHold{}, signals: map[string]int{}}
 		for i, most := range []int{0, 1, 3} {
-			m.workers = append(m.workers, w.Worker(fmt.Sprint("w", i), Sessions(most, 20*time.Second), attempts(30*time.Second)))
+			m.workers = append(m.workers, w.Worker(fmt.Sprintf("w%d-%d", i, turn), Sessions(most, 20*time.Second), attempts(30*time.Second)))
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"start": m.start, "claim": m.claim, "complete": m.complete, "complete late": m.completeLate, "signal": m.signal,
 			"time passes": m.pass, "end": m.end, "": m.check,
 		})
+		for _, run := range m.runs {
+			w.Do(run, engine.EndRun{})
+		}
 	})
 }
 
@@ -75,11 +79,16 @@ func (m *model) start(t *rapid.T) {
 	}
 	m.started++
 	sessions := rapid.SliceOfN(rapid.SampledFrom([]string{"", "", "s1", "s2", "s3"}), 1, 4).Draw(t, "sessions")
+	for i, s := range sessions {
+		if s != "" {
+			sessions[i] = fmt.Sprint(s, "-", m.turn)
+		}
+	}
 	var commands []protocol.Command
 	for _, s := range sessions {
 		commands = append(commands, Activity("x", s))
 	}
-	run := m.w.Begun(fmt.Sprint("flow", m.started), commands...)
+	run := m.w.Begun(fmt.Sprintf("flow%d-%d", m.started, m.turn), commands...)
 	m.runs = append(m.runs, run)
 	for i, s := range sessions {
 		m.tasks[engine.StepID(run, int64(i+1))] = &modelTask{run: run, seq: int64(i + 1), session: s, ready: true}

@@ -16,17 +16,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// World is a store with the steps of a test: what the control plane does, in a line each. Everything happens in one namespace and one queue.
+// World is a store with the steps of a test: what the control plane does, in a line each. Everything happens in one namespace, and in one queue unless the test changes it.
 type World struct {
 	T     testing.TB
 	S     store.Store
+	Queue string
 	shift atomic.Int64
 }
 
 // ids counts the run ids given out.
 var ids atomic.Int64
 
-// Namespace and Queue are where a World lives.
+// Namespace and Queue are where a World begins.
 const (
 	Namespace = "default"
 	Queue     = "default"
@@ -37,7 +38,7 @@ func (s Suite) New(t testing.TB) *World { return s.World(t, "a", Options{}) }
 
 // World opens a store as part of a world, over a database of this test.
 func (s Suite) World(t testing.TB, name string, o Options) *World {
-	w := &World{T: t}
+	w := &World{T: t, Queue: Queue}
 	if o.Shift == nil {
 		o.Shift = func() time.Duration { return time.Duration(w.shift.Load()) }
 	}
@@ -65,7 +66,7 @@ func (w *World) ID() string { return fmt.Sprintf("%026d", ids.Add(1)) }
 func (w *World) Start(workflow string) string {
 	w.T.Helper()
 	return w.StartAs(engine.Start{RunID: w.ID(), Number: 1, Request: protocol.StartRequest{
-		Namespace: Namespace, WorkflowID: workflow, WorkflowType: "flow", TaskQueue: Queue,
+		Namespace: Namespace, WorkflowID: workflow, WorkflowType: "flow", TaskQueue: w.Queue,
 	}})
 }
 
@@ -160,7 +161,7 @@ func Sessions(most int, lease time.Duration) func(*engine.Worker) {
 func (w *World) Claim(kind protocol.TaskKind, worker *engine.Worker, most int) []store.Leased {
 	w.T.Helper()
 	l, err := w.S.Claim(w.T.Context(), store.ClaimRequest{
-		Namespace: Namespace, Queue: Queue, Kind: kind, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker, BuildID: worker.BuildID}, Max: most}},
+		Namespace: Namespace, Queue: w.Queue, Kind: kind, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker, BuildID: worker.BuildID}, Max: most}},
 	})
 	if err != nil {
 		w.T.Fatalf("claim: %v", err)
@@ -250,7 +251,7 @@ func Activity(typ, session string) protocol.Command {
 func (w *World) Begun(workflow string, commands ...protocol.Command) string {
 	w.T.Helper()
 	in := engine.Start{RunID: w.ID(), Number: 1, Request: protocol.StartRequest{
-		Namespace: Namespace, WorkflowID: workflow, WorkflowType: "flow", TaskQueue: Queue,
+		Namespace: Namespace, WorkflowID: workflow, WorkflowType: "flow", TaskQueue: w.Queue,
 	}}
 	c := StartChange(in)
 	c.Needs.Sessions = sessionsOf(commands)

@@ -27,7 +27,9 @@ func testTwo(t *testing.T, s Suite) {
 		return len(backlog) > 0 && len(changed) > 0
 	})
 	l := two.One(protocol.KindWorkflow, worker)
+	line.forget()
 	one.Decide(l, Activity("x", "s"), Activity("y", ""))
+	two.until("the other app's hint", func() bool { backlog, _, _ := line.forget(); return len(backlog) > 0 })
 	for _, task := range two.Claim(protocol.KindActivity, worker, 5) {
 		one.Finish(task)
 	}
