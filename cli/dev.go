@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/examples/research"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
 )
 
 func (p *program) devCommand() *cobra.Command {
@@ -45,9 +46,13 @@ func (p *program) dev(ctx context.Context, s *settings) error {
 		{"database", s.database()},
 		{"dashboard", base + "/"},
 		{"API", fmt.Sprintf("%s/api, socket %s", base, base+protocol.ChannelPath)},
-		{"worker", n.worker.Describe()},
+		{"worker", describeWorker(n.worker)},
 	} {
 		fmt.Fprintf(p.out, "%-10s %s\n", l[0], l[1])
+	}
+	if err := n.worker.WaitReady(n.ctx); err != nil {
+		n.cancel(err)
+		return errors.Join(err, n.wait())
 	}
 	run, err := sample(n.ctx, n.app.Broker(), s.Namespace)
 	if err != nil {
@@ -59,6 +64,16 @@ func (p *program) dev(ctx context.Context, s *settings) error {
 		s.Log.Error().Err(err).Str("run_id", run.RunID).Msg("see the sample through")
 	}
 	return n.wait()
+}
+
+// describeWorker is the worker with its slots and its sandbox, in one line.
+func describeWorker(w *worker.Worker) string {
+	workflows, activities := w.Slots()
+	text := fmt.Sprintf("%s, %d activity slots, %d workflow slots, ", w.ID(), activities, workflows)
+	if r, ok := w.Sandbox(); ok {
+		return text + fmt.Sprintf("sandbox %s", r.Level)
+	}
+	return text + "no sandbox"
 }
 
 func (s *settings) database() string {

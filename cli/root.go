@@ -31,7 +31,7 @@ func (e usageError) Unwrap() error { return e.error }
 
 // program is one run of the command line.
 type program struct {
-	register func(*worker.Registry)
+	registry *worker.Registry
 	environ  []string
 	out, err io.Writer
 	set      *settings
@@ -40,13 +40,15 @@ type program struct {
 // Main runs the command line of this process and returns its exit code. A process that was started as an executor or its minder becomes that and
 // does not return.
 func Main(register func(*worker.Registry)) int {
-	sandbox.Main(func(h sandbox.Handlers) { worker.Isolated(register, h) })
+	registry := worker.NewRegistry()
+	register(registry)
+	sandbox.Main(worker.Isolated(registry))
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400) // few long-lived objects, many short-lived: a third more throughput for some memory
 	}
 	ctx, stop := interrupts()
 	defer stop()
-	p := &program{register: register, environ: os.Environ(), out: os.Stdout, err: os.Stderr}
+	p := &program{registry: registry, environ: os.Environ(), out: os.Stdout, err: os.Stderr}
 	return p.run(ctx, os.Args[1:])
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/cli/config"
-	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
 )
 
 // serve runs what the role says until ctx ends, and drains.
@@ -67,10 +67,8 @@ func (n *node) wait() error {
 func (p *program) start(ctx context.Context, s *settings) (*node, error) {
 	n := &node{done: make(chan error, 2)}
 	n.ctx, n.cancel = context.WithCancelCause(ctx)
-	registry := worker.NewRegistry()
-	p.register(registry)
 	if !s.Role.RunsApp() {
-		w, err := p.worker(s, registry, nil)
+		w, err := p.worker(s, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +86,7 @@ func (p *program) start(ctx context.Context, s *settings) (*node, error) {
 		s.Log.Info().Str("release", s.Release).Str("url", a.URL()).Msg("app serves")
 		return n, nil
 	}
-	w, err := p.worker(s, registry, a)
+	w, err := p.worker(s, a)
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
@@ -144,11 +142,11 @@ func (s *settings) open(ctx context.Context, id string, d store.Dispatcher) (sto
 		o.App = "app" // the file has one app at a time: its row goes on
 		return sqlite.Open(ctx, path, o)
 	}
-	return postgres.Open(ctx, s.DatabaseURL, s.PostgresPool, o)
+	return postgres.Open(ctx, s.DatabaseURL, o)
 }
 
 // worker makes the worker; with an app it joins that in process.
-func (p *program) worker(s *settings, registry *worker.Registry, a *app.App) (*worker.Worker, error) {
+func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
 	token := s.Token
 	if token == "" {
 		t, err := auth.ReadToken(s.DataDir)
@@ -157,24 +155,16 @@ func (p *program) worker(s *settings, registry *worker.Registry, a *app.App) (*w
 		}
 		token = t
 	}
-	level, err := sandbox.ParseLevel(s.Isolation)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	least, err := sandbox.ParseLevel(s.IsolationMin)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	o := worker.Options{
-		Registry: registry, AppURLs: s.AppURLs, Token: token, WorkerID: s.WorkerID, Namespace: s.Namespace, Queues: s.Queues,
-		Capabilities: s.Capabilities, Concurrency: s.WorkerConcurrency, MaxSessions: s.WorkerMaxSessions, Handlers: s.Handlers, DataDir: s.DataDir,
-		AttemptLease: s.AttemptLease, SessionLease: s.SessionLease, SessionBuffer: s.SessionBuffer, SessionIdle: s.SessionIdle,
-		Release: s.Release, Strict: s.ReleaseStrict, Isolation: level, IsolationMin: least, Drain: s.DrainTimeout, Log: s.Log,
-	}
+	var carrier link.Carrier = &link.Socket{URLs: s.AppURLs}
 	if a != nil {
-		o.Join = a.Channel().Join
+		carrier = link.Local{Join: a.Channel().Join}
 	}
-	return worker.New(o)
+	return worker.New(worker.Options{
+		Registry: p.registry, Carrier: carrier, Release: s.Release, Strict: s.ReleaseStrict, Token: token, WorkerID: s.WorkerID,
+		Namespace: s.Namespace, Queues: s.Queues, Capabilities: s.Capabilities, Concurrency: s.WorkerConcurrency, MaxSessions: s.WorkerMaxSessions,
+		AttemptLease: s.AttemptLease, SessionLease: s.SessionLease, SessionBuffer: s.SessionBuffer, SessionIdle: s.SessionIdle,
+		DrainTimeout: s.DrainTimeout, DataDir: s.DataDir, Handlers: s.Handlers, Isolation: s.Isolation, IsolationMin: s.IsolationMin, Log: s.Log,
+	})
 }
 
 // localURL is where a browser of this machine finds an app that listens on addr.

@@ -22,6 +22,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
 )
 
 // nodeOptions say what a scenario runs on.
@@ -87,19 +88,19 @@ func (n *node) run(fn func() error) {
 func (n *node) work(ctx context.Context, o nodeOptions) error {
 	registry := worker.NewRegistry()
 	register(registry)
-	wo := worker.Options{
-		Registry: registry, WorkerID: "bench", Queues: []string{"default"}, Concurrency: 64, MaxSessions: 10, DataDir: n.dir, Release: "bench",
-		AppURLs: []string{n.app.URL()}, Log: o.log.Level(zerolog.WarnLevel), Drain: 5 * time.Second,
-	}
+	var carrier link.Carrier = &link.Socket{URLs: []string{n.app.URL()}}
 	if o.worker == "in-process" {
-		wo.Join = n.app.Channel().Join
+		carrier = link.Local{Join: n.app.Channel().Join}
 	}
-	w, err := worker.New(wo)
+	w, err := worker.New(worker.Options{
+		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: "bench", Concurrency: 64, Workflows: 64, NoSandbox: true,
+		DrainTimeout: 5 * time.Second, Log: o.log.Level(zerolog.WarnLevel),
+	})
 	if err != nil {
 		return err
 	}
 	n.run(func() error { return w.Run(ctx) })
-	return nil
+	return w.WaitReady(ctx)
 }
 
 // database makes an empty database on the server and remembers to drop it.
