@@ -101,7 +101,7 @@ type Worker struct {
 }
 
 // New checks the options and prepares a worker. It starts nothing that has to be ended but by Run or Close.
-func New(o Options) (w *Worker, err error) {
+func New(o Options) (_ *Worker, err error) {
 	o = o.defaults()
 	if o.Registry == nil || o.Carrier == nil {
 		return nil, errors.New("worker: registry and carrier are required")
@@ -113,7 +113,7 @@ func New(o Options) (w *Worker, err error) {
 		return nil, fmt.Errorf("worker: an attempt lease of %s is shorter than 1s", o.AttemptLease)
 	}
 	o.AttemptLease = o.AttemptLease.Round(time.Second)
-	w = &Worker{
+	w := &Worker{
 		opt: o, id: o.WorkerID, incarnation: ulid.Make().String(), abort: make(chan struct{}), drain: make(chan struct{}),
 	}
 	if w.id == "" {

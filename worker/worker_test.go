@@ -1,0 +1,343 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// ceiling is how long tests wait for what must happen.
+const ceiling = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	sandbox.Main(worker.Isolated(registry()))
+	goleak.VerifyTestMain(m)
+}
+
+type model struct{ words []string }
+
+// registry is what the workers of these tests run.
+func registry() *worker.Registry {
+	r := worker.NewRegistry()
+	r.Workflow("greet", func(ctx workflow.Context, name string) (string, error) {
+		return workflow.Await[string](ctx, workflow.ExecuteActivity(ctx, "hello", name))
+	})
+	r.Activity("hello", func(_ context.Context, name string) (string, error) { return "hello " + name, nil })
+	session := func(build, count string) func(workflow.Context, string) (int, error) {
+		return func(ctx workflow.Context, text string) (int, error) {
+			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+			if err != nil {
+				return 0, err
+			}
+			if err := s.Execute(ctx, build, text).Get(ctx, nil); err != nil {
+				return 0, err
+			}
+			total := 0
+			for range 3 {
+				var n int
+				if err := s.Execute(ctx, count).Get(ctx, &n); err != nil {
+					return 0, err
+				}
+				total += n
+			}
+			return total, s.End(ctx)
+		}
+	}
+	r.Workflow("count", session("build", "words"))
+	r.Workflow("count_isolated", session("build_isolated", "words_isolated"))
+	build := func(ctx context.Context, text string) error {
+		activity.SessionState(ctx).Set("model", &model{strings.Fields(text)})
+		return nil
+	}
+	words := func(ctx context.Context) (int, error) {
+		m, err := activity.Get[*model](ctx, "model")
+		if err != nil {
+			return 0, err
+		}
+		return len(m.words), nil
+	}
+	r.Activity("build", build)
+	r.Activity("words", words)
+	r.Activity("build_isolated", build, activity.Isolated)
+	r.Activity("words_isolated", words, activity.Isolated)
+	r.Activity("pid", func(context.Context) (int, error) { return os.Getpid(), nil }, activity.Isolated)
+	r.Workflow("fail", func(ctx workflow.Context, activity string) (string, error) {
+		return workflow.Await[string](ctx, workflow.ExecuteActivity(workflow.WithActivity(ctx, workflow.ActivityOptions{
+			Retry: &workflow.RetryPolicy{MaxAttempts: 1}}), activity))
+	})
+	r.Activity("panic", func(context.Context) error { panic("boom") })
+	r.Activity("too_large", func(context.Context) ([]byte, error) { return make([]byte, payload.MaxBytes), nil })
+	return r
+}
+
+// start runs a worker until the test ends.
+func start(t *testing.T, a *apptest.App, carrier link.Carrier, change func(*worker.Options)) *worker.Worker {
+	t.Helper()
+	o := worker.Options{
+		Registry: registry(), Carrier: carrier, Release: "test", MaxSessions: 10, DataDir: t.TempDir(), DrainTimeout: 10 * time.Second,
+		Log: apptest.Log(t),
+	}
+	if change != nil {
+		change(&o)
+	}
+	w, err := worker.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("worker: %v", err)
+			}
+		case <-time.After(ceiling):
+			t.Error("the worker did not end")
+		}
+	})
+	wait, cancel := context.WithTimeout(t.Context(), ceiling)
+	defer cancel()
+	if err := w.WaitReady(wait); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// carriers runs a test over each carrier.
+func carriers(t *testing.T, test func(t *testing.T, a *apptest.App, c link.Carrier)) {
+	t.Run("local", func(t *testing.T) {
+		a := apptest.Start(t, apptest.Options{})
+		test(t, a, link.Local{Join: a.Channel().Join})
+	})
+	t.Run("socket", func(t *testing.T) {
+		a := apptest.Start(t, apptest.Options{})
+		test(t, a, &link.Socket{URLs: []string{a.URL()}})
+	})
+}
+
+// run starts a workflow and waits for its last event.
+func run(t *testing.T, a *apptest.App, typ string, args ...any) history.Event {
+	t.Helper()
+	raw, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), ceiling)
+	defer cancel()
+	answer, err := a.Broker().Start(ctx, protocol.StartRequest{WorkflowType: typ, Input: raw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end(t, a, answer.RunID)
+}
+
+func end(t *testing.T, a *apptest.App, run string) history.Event {
+	t.Helper()
+	changed, stop := a.Dispatch().WatchRun(run)
+	defer stop()
+	for late := time.After(ceiling); ; {
+		events := events(t, a, run)
+		last := events[len(events)-1]
+		switch last.Data.(type) {
+		case *history.WorkflowCompleted, *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated:
+			return last
+		}
+		select {
+		case <-changed:
+		case <-late:
+			raw, _ := json.MarshalIndent(events, "", " ")
+			t.Fatalf("run %s did not end:\n%s", run, raw)
+		}
+	}
+}
+
+func result[T any](t *testing.T, last history.Event) T {
+	t.Helper()
+	done, ok := last.Data.(*history.WorkflowCompleted)
+	if !ok {
+		raw, _ := json.Marshal(last)
+		t.Fatalf("the run ended with %s", raw)
+	}
+	var v T
+	if err := payload.Decode(payload.Payload{Blob: done.Output}, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestWorkerRunsWorkflowAndActivity(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		start(t, a, c, nil)
+		for i := range 20 {
+			name := fmt.Sprint("n", i)
+			if got := result[string](t, run(t, a, "greet", name)); got != "hello "+name {
+				t.Errorf("got %q", got)
+			}
+		}
+	})
+}
+
+func TestSessionKeepsItsStateInTheWorker(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		start(t, a, c, nil)
+		if got := result[int](t, run(t, a, "count", "a b c d")); got != 12 {
+			t.Errorf("got %d words, want 12", got)
+		}
+	})
+}
+
+func TestSessionKeepsItsStateInAnExecutor(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		start(t, a, c, nil)
+		if got := result[int](t, run(t, a, "count_isolated", "a b c d")); got != 12 {
+			t.Errorf("got %d words, want 12", got)
+		}
+	})
+}
+
+func TestFailuresOfActivitiesHaveTheirTypes(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	start(t, a, link.Local{Join: a.Channel().Join}, nil)
+	for name, want := range map[string]string{"panic": activity.TypePanic, "too_large": "payload_too_large"} {
+		last := run(t, a, "fail", name)
+		failed, ok := last.Data.(*history.WorkflowFailed)
+		if !ok || failed.ExceptionType != want {
+			raw, _ := json.Marshal(last)
+			t.Errorf("%s: got %s, want type %s", name, raw, want)
+		}
+	}
+}
+
+func TestStableWorkerIDIsUsedOnce(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	dir := t.TempDir()
+	carrier := link.Local{Join: a.Channel().Join}
+	start(t, a, carrier, func(o *worker.Options) { o.DataDir, o.WorkerID = dir, "local" })
+	_, err := worker.New(worker.Options{Registry: registry(), Carrier: carrier, WorkerID: "local", DataDir: dir, NoSandbox: true, Isolation: "none"})
+	if err == nil || !strings.Contains(err.Error(), "local is in use") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSupersededWorkerStops(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		older, err := worker.New(worker.Options{Registry: registry(), Carrier: c, WorkerID: "w", Release: "test", Log: apptest.Log(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- older.Run(context.WithoutCancel(t.Context())) }()
+		wait, cancel := context.WithTimeout(t.Context(), ceiling)
+		defer cancel()
+		if err := older.WaitReady(wait); err != nil {
+			t.Fatal(err)
+		}
+		start(t, a, c, func(o *worker.Options) { o.WorkerID = "w" })
+		select {
+		case err := <-done:
+			if !errors.Is(err, link.ErrSuperseded) {
+				t.Errorf("got %v", err)
+			}
+		case <-time.After(ceiling):
+			t.Error("the older process goes on")
+		}
+	})
+}
+
+func TestDrainFinishesWhatRunsAndReleasesSessions(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		r := registry()
+		var ended atomic.Int32
+		entered, leave, closed := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+		r.Workflow("hold", func(ctx workflow.Context) error {
+			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+			if err != nil {
+				return err
+			}
+			return s.Execute(ctx, "slow").Get(ctx, nil)
+		})
+		r.Activity("slow", func(ctx context.Context) error {
+			activity.SessionState(ctx).OnClose(func() { close(closed) })
+			entered <- struct{}{}
+			<-leave
+			ended.Add(1)
+			return nil
+		})
+		w, err := worker.New(worker.Options{Registry: r, Carrier: c, WorkerID: "drains", MaxSessions: 1, Release: "test", Log: apptest.Log(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "hold"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receive(t, entered, "the activity begins")
+		stop()
+		close(leave)
+		if err := receive(t, done, "the worker ends"); err != nil {
+			t.Error(err)
+		}
+		receive(t, closed, "the session's close hook")
+		if ended.Load() != 1 {
+			t.Errorf("the activity ended %d times", ended.Load())
+		}
+		completed := slices.ContainsFunc(events(t, a, answer.RunID), func(e history.Event) bool { return e.Type() == "ActivityCompleted" })
+		if !completed {
+			t.Error("the outcome of what ran is not in the history")
+		}
+		page, err := a.Broker().Sessions(t.Context(), protocol.SessionList{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range page.Sessions {
+			if s.LeaseOwner != nil {
+				t.Errorf("session %s is still held by %s", s.SessionID, *s.LeaseOwner)
+			}
+		}
+	})
+}
+
+func receive[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(ceiling):
+		t.Fatalf("not within %s: %s", ceiling, what)
+		panic("not reached")
+	}
+}
+
+func events(t *testing.T, a *apptest.App, run string) []history.Event {
+	t.Helper()
+	page, err := a.Broker().History(t.Context(), protocol.HistoryQuery{Target: protocol.Target{RunID: run}, PageSize: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Events
+}
