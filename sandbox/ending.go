@@ -61,6 +61,7 @@ func saysOutOfMemory(end minder.Fact, printed string) bool {
 		{"JavaScript heap out of memory", aborted},
 		{"Allocation failed", aborted},
 		{"std::bad_alloc", aborted},
+		{"executor: out of memory", end.Exit == 70}, // the Python shim, when it cannot read a frame
 		{"RangeError: Array buffer allocation failed", end.Exit != 0},
 		{"runtime: out of memory", end.Exit == 2},
 		{"cannot allocate memory", end.Exit == 2}, // Go

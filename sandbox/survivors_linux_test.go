@@ -185,7 +185,7 @@ func TestLimitsAreToldApart(t *testing.T) {
 }
 
 func TestV8SaysItselfThatItsHeapIsFull(t *testing.T) {
-	b := Open(t, Targets[1], sandbox.Options{Limits: map[string]sandbox.Limits{sandbox.RuntimeNode: {Memory: 256 << 20, Data: 160 << 20}}})
+	b := Open(t, Targets[1], sandbox.Options{Limits: map[string]sandbox.Limits{sandbox.RuntimeNode: {Memory: 256 << 20}}})
 	e := WantType(t, b.Fail(In("s", 1, b.Call("heap"))), sandbox.OutOfMemory)
 	t.Log(e.Message)
 	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseOutOfMemory)

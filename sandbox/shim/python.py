@@ -308,6 +308,15 @@ class Call:
         self.end({"t": "result", "id": self.id, "usage": cost}, body)
 
     def fail(self, err):
+        if isinstance(err, MemoryError):
+            # The frames hold on to what did not fit; without them there is room to tell, and for the next call.
+            trace = err.__traceback__
+            while trace is not None:
+                try:
+                    trace.tb_frame.clear()
+                except RuntimeError:
+                    pass  # still running: ours
+                trace = trace.tb_next
         import traceback
 
         header = {
@@ -395,6 +404,9 @@ def read():
             head, size = LENGTHS.unpack(lengths)
             header = json.loads(stream.read(head))
             handle(header, stream.read(size) if size else b"")
+    except MemoryError:
+        os.write(2, b"executor: out of memory\n")
+        os._exit(70)
     finally:
         os._exit(0)
 
