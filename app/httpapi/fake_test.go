@@ -1,0 +1,248 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/httpapi"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+const secret = "bootstrap-of-the-test"
+
+// fake stands in for the broker where a transport's own behaviour is asked for: it remembers what it was called with and answers what it is told.
+type fake struct {
+	mu    sync.Mutex
+	calls []any
+	notes []store.Audit
+
+	err     error
+	ready   error
+	start   protocol.StartAnswer
+	receipt protocol.CommandReceipt
+	run     protocol.RunView
+	history protocol.HistoryPage
+	blow    bool
+}
+
+func (f *fake) saw(in any) error {
+	if f.blow {
+		panic("a bug")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, in)
+	return f.err
+}
+
+func (f *fake) called() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.calls)
+}
+
+func last[T any](t *testing.T, f *fake) T {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.calls) == 0 {
+		t.Fatal("the broker was not called")
+	}
+	in, ok := f.calls[len(f.calls)-1].(T)
+	if !ok {
+		t.Fatalf("the broker was called with %T", f.calls[len(f.calls)-1])
+	}
+	return in
+}
+
+type ended struct {
+	verb string
+	protocol.EndRequest
+}
+
+func (f *fake) end(verb string, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return f.receipt, f.saw(ended{verb, in})
+}
+
+func (f *fake) Start(_ context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
+	return f.start, f.saw(in)
+}
+
+func (f *fake) Signal(_ context.Context, in protocol.SignalRequest) (protocol.CommandReceipt, error) {
+	return f.receipt, f.saw(in)
+}
+
+func (f *fake) Cancel(_ context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return f.end("cancel", in)
+}
+
+func (f *fake) Terminate(_ context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return f.end("terminate", in)
+}
+
+func (f *fake) RequestCancellation(_ context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return f.end("request_cancellation", in)
+}
+
+func (f *fake) Repair(_ context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return f.end("repair", in)
+}
+
+func (f *fake) Describe(_ context.Context, in protocol.Target) (protocol.RunView, error) {
+	return f.run, f.saw(in)
+}
+
+func (f *fake) List(_ context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
+	return protocol.ListAnswer{Workflows: []protocol.RunView{f.run}, Count: 1}, f.saw(in)
+}
+
+func (f *fake) Runs(_ context.Context, in protocol.Target) ([]protocol.RunView, error) {
+	return []protocol.RunView{f.run}, f.saw(in)
+}
+
+func (f *fake) History(_ context.Context, in protocol.HistoryQuery) (protocol.HistoryPage, error) {
+	return f.history, f.saw(in)
+}
+
+func (f *fake) Workers(_ context.Context, namespace, queue, status string) ([]protocol.WorkerView, error) {
+	return nil, f.saw([]string{namespace, queue, status})
+}
+
+func (f *fake) Worker(_ context.Context, namespace, id string) (protocol.WorkerView, error) {
+	return protocol.WorkerView{WorkerID: id, Namespace: namespace}, f.saw(id)
+}
+
+func (f *fake) Deregister(_ context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	return protocol.DeregisterAnswer{WorkerID: in.WorkerID, Outcome: "deregistered"}, f.saw(in)
+}
+
+func (f *fake) Sessions(_ context.Context, in protocol.SessionList) (protocol.SessionPage, error) {
+	return protocol.SessionPage{Namespace: in.Namespace, Sessions: []protocol.SessionView{}}, f.saw(in)
+}
+
+func (f *fake) Session(_ context.Context, namespace, id string) (protocol.SessionView, error) {
+	return protocol.SessionView{SessionID: id, Namespace: namespace}, f.saw(id)
+}
+
+func (f *fake) OperateSession(_ context.Context, namespace, id, verb, identity, reason string) (protocol.SessionView, error) {
+	return protocol.SessionView{SessionID: id}, f.saw([]string{namespace, id, verb, identity, reason})
+}
+
+func (f *fake) Overview(_ context.Context, namespace string) (protocol.Overview, error) {
+	return protocol.Overview{Release: "1.2.3"}, f.saw(namespace)
+}
+
+func (f *fake) Release() string { return "1.2.3" }
+
+func (f *fake) Ready(context.Context) error { return f.ready }
+
+func (f *fake) Audit(_ context.Context, a store.Audit) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notes = append(f.notes, a)
+	return nil
+}
+
+func (f *fake) Audits(context.Context, string, int) ([]store.Audit, error) { return f.notes, nil }
+
+// tokens is a store that holds tokens alone.
+type tokens struct {
+	store.Reader
+	kept map[string]store.Token
+}
+
+func (s tokens) Token(_ context.Context, id string) (store.Token, error) {
+	if t, ok := s.kept[id]; ok {
+		return t, nil
+	}
+	return store.Token{}, store.ErrNotFound
+}
+
+func (s tokens) Tokens(context.Context) ([]store.Token, error) { return nil, nil }
+
+func (s tokens) View(_ context.Context, fn func(store.Reader) error) error { return fn(s) }
+
+func (s tokens) Commit(context.Context, store.Change) (any, error) { return nil, store.ErrUnavailable }
+
+// server serves the whole port over a broker.
+func server(t testing.TB, f *fake, o auth.Options) *httptest.Server {
+	t.Helper()
+	if o.Store == nil {
+		o.Store = tokens{}
+	}
+	o.Bootstrap = secret
+	a := auth.New(o)
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<title>page</title>") })
+	s := httptest.NewServer(httpapi.New(httpapi.Options{
+		Broker: f, Auth: a, WorkerAPI: workerapi.New(workerapi.Options{Auth: a}), Dashboard: page, App: "app-1",
+		Socket: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// said is an answer as a client gets it.
+type said struct {
+	status  int
+	header  http.Header
+	cookies []*http.Cookie
+	raw     []byte
+	body    map[string]any
+}
+
+func (s said) text(member string) string {
+	v, _ := s.body[member].(string)
+	return v
+}
+
+// plane is the control_plane object of an answer.
+func (s said) plane() map[string]any {
+	m, _ := s.body["control_plane"].(map[string]any)
+	return m
+}
+
+// ask makes a request as a well-behaved client does; headers in set replace its own, and an empty one is left out.
+func ask(t testing.TB, s *httptest.Server, method, path, body string, set map[string]string) said {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers := map[string]string{
+		"Authorization": "Bearer " + secret, httpapi.VersionHeader: "2", "Content-Type": "application/json", "Accept-Encoding": "identity",
+	}
+	for name, v := range set {
+		headers[name] = v
+	}
+	for name, v := range headers {
+		if v != "" {
+			r.Header.Set(name, v)
+		}
+	}
+	client := *s.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	res, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	out := said{status: res.StatusCode, header: res.Header, cookies: res.Cookies()}
+	if out.raw, err = io.ReadAll(res.Body); err != nil {
+		t.Fatal(err)
+	}
+	if res.Header.Get("Content-Type") == "application/json" {
+		if err := json.Unmarshal(out.raw, &out.body); err != nil {
+			t.Fatalf("%s %s: %v in %.200q", method, path, err, out.raw)
+		}
+	}
+	return out
+}
