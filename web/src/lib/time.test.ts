@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { absolute, clockTime, duration, parseTime, precise, relative, tickLabel, tickStep, zoneName } from "./time";
+import { absolute, chosen, clockTime, duration, parseTime, precise, relative, tickLabel, tickStep, zoneName } from "./time";
 
 describe("parseTime", () => {
   it("keeps microseconds as a fraction", () => {
@@ -67,10 +67,19 @@ describe("axis", () => {
       expect(marks).toBeLessThanOrEqual(8);
     }
   });
+  it("labels are as exact as the step, so that no two are alike", () => {
+    expect([2005, 2010, 2015].map((t) => tickLabel(t, 5))).toEqual(["2.005 s", "2.010 s", "2.015 s"]);
+    expect([61_000, 61_250, 75_500].map((t) => tickLabel(t, 250))).toEqual(["1:01.0", "1:01.3", "1:15.5"]);
+    expect([tickLabel(1500, 500), tickLabel(2000, 500)]).toEqual(["1.5 s", "2.0 s"]);
+  });
   it("labels marks shortly", () => {
     expect([tickLabel(0, 100), tickLabel(250, 50), tickLabel(1500, 500), tickLabel(75_000, 15_000), tickLabel(120_000, 60_000)]).toEqual([
       "0", "250 ms", "1.5 s", "1:15", "2 min",
     ]);
     expect([tickLabel(10_800_000, 3_600_000), tickLabel(4 * 86_400_000, 86_400_000)]).toEqual(["3 h", "4 d"]);
   });
+});
+
+it("reads chosen lengths as they were chosen", () => {
+  expect([0, 250, 1500, 2000, 90_000, 3_600_000, 129_600_000, 172_800_000].map(chosen)).toEqual(["0 ms", "250 ms", "1.5 s", "2 s", "1.5 min", "1 h", "36 h", "2 d"]);
 });

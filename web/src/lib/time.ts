@@ -121,17 +121,32 @@ export function tickStep(span: number, count: number): number {
   return 86_400_000 * power * ([1, 2, 5, 10].find((n) => n * power >= days) ?? 10);
 }
 
-/** A mark of an axis that starts at 0: "0", "250 ms", "1.5 s", "2 min", "3 h", "4 d". */
+/** A mark of an axis that starts at 0, as exact as its step: "0", "250 ms", "2.015 s", "1:15", "2 min", "3 h", "4 d". */
 export function tickLabel(ms: number, step: number): string {
   if (ms === 0) return "0";
   const trim = (n: number) => String(Math.round(n * 100) / 100);
+  const exact = (n: number) => n.toFixed(step >= 1000 ? 0 : step >= 100 ? 1 : step >= 10 ? 2 : 3);
   if (step < 1000 && ms < 1000) return `${trim(ms)} ms`;
-  if (step < 60_000 && ms < 60_000) return `${trim(ms / 1000)} s`;
+  if (step < 60_000 && ms < 60_000) return `${exact(ms / 1000)} s`;
   if (step < 60_000) {
-    const s = Math.floor((ms % 60_000) / 1000);
-    return `${Math.floor(ms / 60_000)}:${String(s).padStart(2, "0")}`;
+    const seconds = exact((ms % 60_000) / 1000);
+    return `${Math.floor(ms / 60_000)}:${/^\d(\.|$)/.test(seconds) ? "0" : ""}${seconds}`;
   }
   if (step < 3_600_000 && ms < 3_600_000) return `${trim(ms / 60_000)} min`;
   if (step < 86_400_000 && ms < 172_800_000) return `${trim(ms / 3_600_000)} h`;
   return `${trim(ms / 86_400_000)} d`;
+}
+
+/** A length somebody chose, like a timer's: "250 ms", "2 s", "1.5 min", "36 h". */
+export function chosen(ms: number): string {
+  const units: [number, string][] = [
+    [86_400_000 * 2, "d"],
+    [3_600_000, "h"],
+    [60_000, "min"],
+    [1000, "s"],
+  ];
+  for (const [from, unit] of units) {
+    if (ms >= from) return `${Math.round((ms / (unit === "d" ? 86_400_000 : from)) * 100) / 100} ${unit}`;
+  }
+  return `${Math.round(ms * 100) / 100} ms`;
 }

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { useNow } from "../lib/clock";
 import { useZone } from "../lib/prefs";
 import { words } from "../lib/status";
-import { clockTime, duration, parseTime, tickLabel } from "../lib/time";
+import { chosen, clockTime, duration, parseTime } from "../lib/time";
 import { Icon, type IconName } from "../ui/Icon";
 import { Section } from "../ui/Page";
 import { Tip } from "../ui/Tip";
@@ -188,7 +188,7 @@ function Row({ lane, scale, now, repeated, picked, onPick }: RowProps) {
 }
 
 function titleOf(l: Lane): string {
-  if (l.kind === "timer") return l.detail ? `timer ${tickLabel(Number(l.detail), Number(l.detail))}` : "timer";
+  if (l.kind === "timer") return l.detail ? `timer ${chosen(Number(l.detail))}` : "timer";
   if (l.kind === "wait") return `signal ${l.title}`;
   return l.title;
 }

@@ -1,7 +1,7 @@
 import type { HistoryEvent, Json } from "../api/types";
 import { preview } from "../lib/format";
 import type { Tone } from "../lib/status";
-import { duration, parseTime, tickLabel } from "../lib/time";
+import { chosen, duration, parseTime } from "../lib/time";
 
 const blobs = ["arguments", "result", "output", "value", "input"];
 
@@ -61,7 +61,7 @@ export function summary(e: HistoryEvent): string {
     case "ActivityCancelled":
       return `${s("activity_type")}${by}${again}${why && `: ${why}`}`;
     case "TimerScheduled":
-      return tickLabel(delay(p), delay(p));
+      return chosen(delay(p));
     case "TimerFired":
     case "TimerCancelled":
       return s("timer_id");

@@ -24,6 +24,9 @@ export function SessionPage() {
   return <Session session={session.data.session} />;
 }
 
+/** A reason is a sentence, or a word of the protocol like "ended_by_workflow". */
+const reason = (text: string) => (/\s/.test(text) ? text : words(text));
+
 const doors: Record<string, string> = { implicit: "an id on an activity", worker: "a worker's verb", workflow: "start_session" };
 
 function Session({ session: s }: { session: SessionView }) {
@@ -41,20 +44,20 @@ function Session({ session: s }: { session: SessionView }) {
         <Status status={s.status} large />
       </div>
       {(s.waiting || s.failure_reason) && (
-        <div className={`card mt-3 border-l-3 p-4 ${s.failure_reason ? "border-l-bad" : "border-l-warn"}`}>
-          {s.failure_reason && <p className="font-medium break-words text-bad">{words(s.failure_reason)}</p>}
+        <div className={`card mt-3 border-l-3 p-4 ${s.waiting ? "border-l-warn" : s.status === "failed" ? "border-l-bad" : "border-l-idle"}`}>
+          {s.failure_reason && <p className={`break-words ${s.status === "failed" ? "font-medium text-bad" : ""}`}>{reason(s.failure_reason)}</p>}
           {s.waiting && <p className="break-words">{s.waiting}</p>}
         </div>
       )}
       <dl className="card mt-4 grid grid-cols-2 gap-x-6 gap-y-4 p-4 md:grid-cols-4">
         <Fact name="Holder">
-          {s.holder ? (
+          {s.holder && s.status === "active" ? (
             <span className="flex flex-wrap items-center gap-2">
               <span className="min-w-0 truncate">{s.holder.worker_id}</span>
               {s.holder.status !== "active" && <Status status={s.holder.status} />}
             </span>
           ) : (
-            <Plain>{s.lease_owner ? `last ${s.lease_owner}` : "nobody"}</Plain>
+            <Plain>{s.lease_owner ? `nobody, last ${s.lease_owner}` : "nobody"}</Plain>
           )}
         </Fact>
         <Fact name="Epoch">{s.epoch > 0 ? <Id id={String(s.epoch)} what="epoch" /> : <Plain>never claimed</Plain>}</Fact>
@@ -78,7 +81,7 @@ function Session({ session: s }: { session: SessionView }) {
           )}
         </Fact>
         <Fact name="Opened by">{doors[s.door] ?? s.door}</Fact>
-        <Fact name="Queue">{s.queue}</Fact>
+        <Fact name="Queue">{s.queue || <Plain>that of each activity</Plain>}</Fact>
         <Fact name="Requirements">{s.requirements?.length ? s.requirements.join(", ") : <Plain>none</Plain>}</Fact>
         <Fact name="Created">
           <When value={s.created_at} form="both" />
@@ -181,7 +184,7 @@ function Entry({ event: e, last }: { event: SessionEvent; last: boolean }) {
             {e.what === "released" || e.what === "expired" ? "from" : "by"} {e.worker_id}
           </span>
         )}
-        {e.why && <span className="text-soft">: {e.why}</span>}
+        {e.why && <span className="text-soft">: {reason(e.why)}</span>}
         <span className="flex flex-wrap gap-x-4 font-mono text-xs break-all text-faint">
           {e.epoch ? <span>epoch {e.epoch}</span> : null}
           {e.task_id && <span>{e.task_id}</span>}

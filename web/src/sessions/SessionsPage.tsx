@@ -75,12 +75,13 @@ function Table({ rows }: { rows: SessionView[] }) {
                   {s.session_id}
                 </Link>
                 <span className="block truncate text-xs text-faint">
-                  {s.scope === "workflow" ? `of ${s.workflow_id}` : "of the namespace"}, queue {s.queue}
+                  {s.scope === "workflow" ? `of ${s.workflow_id}` : "of the namespace"}
+                  {s.queue && `, queue ${s.queue}`}
                   {s.waiting && <span className="text-warn"> · {s.waiting}</span>}
                 </span>
               </td>
               <td className="hidden truncate md:table-cell">
-                {s.holder?.worker_id ?? s.lease_owner ?? <span className="text-faint">nobody</span>}
+                {s.status === "active" && s.lease_owner ? s.lease_owner : <span className="text-faint">nobody</span>}
                 {s.epoch > 0 && <span className="block truncate font-mono text-[11px] text-faint">epoch {s.epoch}</span>}
               </td>
               <td className="hidden text-right text-soft lg:table-cell">

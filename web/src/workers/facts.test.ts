@@ -16,7 +16,7 @@ describe("a worker's reports", () => {
   });
   it("tell the machine in words, whatever part is there", () => {
     expect(machine({ totalCpuCores: 1, totalAvailableRamInBytes: 8e9, cpuUsagePercentage: 7.6, diskInfo: { percentage: 30 } })).toEqual({
-      size: "1 core, 8.0 GB", load: "cpu 8 %, disk 30 %", address: "",
+      size: "1 core, 8.0 GB", load: "cpu 8\u00a0%, disk 30\u00a0%", address: "",
     });
     expect(machine({ workerId: "x" })).toBeNull();
   });

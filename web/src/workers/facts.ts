@@ -49,7 +49,7 @@ export function machine(r: Report): { size: string; load: string; address: strin
   const used = num(r, "ramUsagePercentage");
   const disk = num(r.diskInfo && typeof r.diskInfo === "object" && !Array.isArray(r.diskInfo) ? r.diskInfo : null, "percentage");
   const size = [cores !== null && `${cores} ${cores === 1 ? "core" : "cores"}`, ram !== null && bytes(ram)].filter(Boolean).join(", ");
-  const load = [cpu !== null && `cpu ${Math.round(cpu)} %`, used !== null && `memory ${Math.round(used)} %`, disk !== null && `disk ${Math.round(disk)} %`]
+  const load = [cpu !== null && `cpu ${Math.round(cpu)}\u00a0%`, used !== null && `memory ${Math.round(used)}\u00a0%`, disk !== null && `disk ${Math.round(disk)}\u00a0%`]
     .filter(Boolean)
     .join(", ");
   const address = str(r, "ip");
