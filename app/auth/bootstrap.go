@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// TokenFile is where the bootstrap token made at first start is kept, below the data directory: worker and command line of the same directory find it.
+// TokenFile is where the bootstrap token made at first start is kept, below the data directory: worker and command line of the same directory
+// find it.
 const TokenFile = "token"
 
 // Bootstrap is the token that has every role: the configured one, else the one kept in the data directory, which is made when it is not there yet.

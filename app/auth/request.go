@@ -60,7 +60,8 @@ func SameOrigin(r *http.Request) error {
 	return protocol.Refuse(protocol.ReasonForbidden, "requests of the origin %.100q are refused", origin)
 }
 
-// loopback refuses requests from other machines, and those sent to this one under another name, as a page does that rebinds its own name to 127.0.0.1.
+// loopback refuses requests from other machines, and those sent to this one under another name, as a page does that rebinds its own name to
+// 127.0.0.1.
 func loopback(r *http.Request) error {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		if ip := net.ParseIP(strings.Split(host, "%")[0]); ip != nil && !ip.IsLoopback() {

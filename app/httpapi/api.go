@@ -87,12 +87,6 @@ func New(o Options) *API {
 	return a
 }
 
-// Server is an HTTP server around a handler of this package, with the limits on time and size that keep slow and endless callers off. Bodies and
-// answers have deadlines of their own, since polls are held.
-func Server(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-}
-
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := r.URL.Path

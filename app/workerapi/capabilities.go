@@ -8,8 +8,8 @@ import (
 
 type object = map[string]any
 
-// capabilities is what the server says it can do: a flag is there, and true, only for what works. Clients switch features on by it, and refuse to start
-// when they were asked for one that is missing.
+// capabilities is what the server says it can do: a flag is there, and true, only for what works. Clients switch features on
+// by it, and refuse to start when they were asked for one that is missing.
 func capabilities() json.RawMessage {
 	raw, err := json.Marshal(object{
 		"long_poll_timeout":                      30,
