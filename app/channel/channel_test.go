@@ -1,0 +1,428 @@
+package channel_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/channel"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+	"github.com/sojourn-run/sojourn/shared/socketio"
+)
+
+func TestRefusedConnectSaysAReasonAndNothingAboutTheToken(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{Change: withTokens})
+	for name, c := range map[string]struct {
+		auth any
+		want string
+	}{
+		"no auth":        {nil, "malformed_payload"},
+		"of wrong types": {map[string]any{"workerId": 7}, "malformed_payload"},
+		"no token":       {protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, "unauthorized"},
+		"wrong token":    {protocol.ChannelAuth{Token: "sjn_no_such", WorkerID: "w", Protocol: 1}, "unauthorized"},
+		"wrong protocol": {protocol.ChannelAuth{Token: "sjn_bootstrap_secretsecretsecretsecret", WorkerID: "w", Protocol: 7}, "unsupported_protocol_version"},
+		"no worker id":   {protocol.ChannelAuth{Token: "sjn_bootstrap_secretsecretsecretsecret", Protocol: 1}, "validation_failed"},
+	} {
+		_, err := dial(t, a, c.auth, nil)
+		var refused *socketio.ConnectError
+		if !errors.As(err, &refused) || refused.Reason != c.want {
+			t.Errorf("%s: got %v, want %s", name, err, c.want)
+		} else if strings.Contains(refused.Message, "sjn_") {
+			t.Errorf("%s: the message speaks of the token: %s", name, refused.Message)
+		}
+	}
+	if _, err := dial(t, a, protocol.ChannelAuth{Token: "sjn_bootstrap_secretsecretsecretsecret", WorkerID: "w", Protocol: 1}, nil); err != nil {
+		t.Errorf("the right token: %v", err)
+	}
+}
+
+func TestCallBeforeSettingsIsRefusedAndNeverSilent(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	p, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.refusal("settings_required", protocol.MethodPoll, nil)
+	p.settings(nil)
+	p.refusal("unknown_method", "juggle", nil)
+	p.refusal("malformed_payload", protocol.MethodPoll, "a string")
+}
+
+func TestSecondSettingsCallLeavesOneHandler(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	p := join(t, a, "w", "test")
+	for range 3 {
+		if s := p.settings(nil); s.Release != "test" || s.LockSeconds != 120 {
+			t.Errorf("got %+v", s)
+		}
+	}
+	call[protocol.RegisterAnswer](p, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}})
+	s := scheduler(t, a)
+	run := schedule(t, a, s, 1)
+	j := p.job(nil)
+	p.ok(j, map[string]any{"result": encode(t, "x")})
+	// Two handlers would have polled twice and completed twice.
+	has[*history.ActivityCompleted](t, a, run)
+	if n := a.Channel().Stats().StaleCompletions; n != 0 {
+		t.Errorf("%d stale completions", n)
+	}
+}
+
+func TestMalformedTelemetryIsStoredAsNothingAndSettingsComeAllTheSame(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	p, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, machine := range []any{"none", 7, []int{1}, map[string]any{"cpuUsagePercentage": "much"}, map[string]any{"workerProps": 3}} {
+		if s := p.settings(machine); s.Release != "test" {
+			t.Errorf("%v: got %+v", machine, s)
+		}
+	}
+	if n := a.Channel().Stats().MalformedMachines; n != 5 {
+		t.Errorf("%d counted, want 5", n)
+	}
+}
+
+func TestWorkerThatNeverRegistersGetsActivitiesOfAnyTypeAndNoWorkflowTasks(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	s := scheduler(t, a)
+	w := join(t, a, "plain", "test")
+	if got := call[*protocol.Job](w, protocol.MethodPoll, map[string]any{"timeoutMs": 0}); got != nil {
+		t.Fatalf("an empty queue gave %+v", got)
+	}
+	answer, err := a.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := call[*protocol.Job](w, protocol.MethodPoll, map[string]any{"timeoutMs": 0}); got != nil {
+		t.Fatalf("a worker without workflows was given %+v", got)
+	}
+	flow := s.job(nil)
+	s.ok(flow, map[string]any{"commands": []protocol.Command{{Type: protocol.ScheduleActivity, ActivityType: "whatever"}}})
+	j := w.job(nil)
+	if j.Kind != protocol.KindActivity || j.Task.Activity.ActivityType != "whatever" || j.LockExpiresAt.IsZero() || j.Release != "test" {
+		t.Errorf("got %+v", j)
+	}
+	w.ok(j, map[string]any{"result": map[string]any{"codec": "avro", "blob": encode(t, "done")}})
+	if d := has[*history.ActivityCompleted](t, a, answer.RunID); d.Worker != "plain" {
+		t.Errorf("completed by %q", d.Worker)
+	}
+}
+
+func encode(t *testing.T, v any) string {
+	t.Helper()
+	p, err := payload.Encode(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Blob
+}
+
+func TestPollAnswersOneJobOrNullAndWithMaxAnObject(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	w := join(t, a, "w", "test")
+	raw := call[json.RawMessage](w, protocol.MethodPoll, map[string]any{"timeoutMs": 0})
+	if len(raw) != 0 && string(raw) != "null" {
+		t.Errorf("got %s, want null", raw)
+	}
+	many := call[map[string]any](w, protocol.MethodPoll, map[string]any{"timeoutMs": 0, "max": 5})
+	if many["pollStatus"] != "empty" || many["jobs"] == nil {
+		t.Errorf("got %v", many)
+	}
+}
+
+func TestMismatchedWorkerGetsNothingAndStaysListed(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	w := join(t, a, "older", "0.1.0")
+	if got := call[*protocol.Job](w, protocol.MethodPoll, map[string]any{}); got != nil {
+		t.Fatalf("got %+v", got)
+	}
+	many := call[protocol.ChannelPollAnswer](w, protocol.MethodPoll, map[string]any{"max": 1})
+	if many.Status != protocol.PollMismatch || many.RetryAfter != 10_000 || many.AppRelease != "test" || !strings.Contains(many.Reason, "0.1.0") {
+		t.Errorf("got %+v", many)
+	}
+	list, err := a.Broker().Workers(within(t), "default", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].WorkerID != "older" || list[0].Gate == "" {
+		t.Errorf("got %+v", list)
+	}
+}
+
+func TestStatusesOfAJobAreOutcomesOfAnAttempt(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	s, w := scheduler(t, a), join(t, a, "w", "test")
+	for _, c := range []struct {
+		status   string
+		more     map[string]any
+		category string
+		typ      string
+		final    bool
+	}{
+		{"USER_FAILURE", map[string]any{"errorMessage": "no"}, "application", "", false},
+		{"USER_FAILURE", map[string]any{"response": map[string]any{"failure": map[string]any{"message": "no", "type": "Mine"}}}, "application", "Mine", false},
+		{"TIMEOUT", nil, "timeout", "timeout", false},
+		{"MEMORY_ISSUE", nil, "application", "out_of_memory", false},
+		{"LOG_SIZE_EXCEEDED", nil, "application", "log_size_exceeded", true},
+	} {
+		run := schedule(t, a, s, 1)
+		j := w.job(nil)
+		in := map[string]any{"jobId": j.ID, "token": j.Token, "status": c.status}
+		for k, v := range c.more {
+			in[k] = v
+		}
+		if err := w.Call(within(t), protocol.MethodCompleteJob, in, nil); err != nil {
+			t.Fatal(err)
+		}
+		d := has[*history.ActivityFailed](t, a, run)
+		if d.Category != c.category || d.ExceptionType != c.typ || d.NonRetryable != c.final {
+			t.Errorf("%s: got %+v", c.status, d.Failure)
+		}
+		s.ok(s.job(nil), map[string]any{"commands": []protocol.Command{{Type: protocol.CompleteWorkflow}}})
+	}
+	schedule(t, a, s, 1)
+	j := w.job(nil)
+	w.refusal("validation_failed", protocol.MethodCompleteJob, map[string]any{"jobId": j.ID, "token": j.Token, "status": "SPLENDID"})
+	if err := w.Call(within(t), protocol.MethodCompleteJob, map[string]any{"jobId": j.ID, "token": j.Token, "status": "INTERNAL_ERROR"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	again := w.job(nil)
+	if again.ID != j.ID || again.Token == j.Token || again.Task.Activity.Attempt != 2 {
+		t.Errorf("after an internal error: got %+v", again)
+	}
+}
+
+func TestStaleTokenChangesNothingAndIsCounted(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	s, w := scheduler(t, a), join(t, a, "w", "test")
+	run := schedule(t, a, s, 1)
+	old := w.job(nil)
+	if err := w.Call(within(t), protocol.MethodReturnJob, map[string]any{"jobId": old.ID, "token": old.Token, "reason": "tired"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	j := w.job(nil)
+	if j.ID != old.ID || j.Token == old.Token {
+		t.Fatalf("got %+v after %+v", j, old)
+	}
+	w.refusal("stale_attempt", protocol.MethodCompleteJob, map[string]any{"jobId": old.ID, "token": old.Token, "status": "OK"})
+	w.refusal("stale_attempt", protocol.MethodExtendLock, map[string]any{"jobId": old.ID, "token": old.Token})
+	w.refusal("malformed_payload", protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": "w1"})
+	w.refusal("lease_owner_mismatch", protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": j.Token + "x"})
+	if n := a.Channel().Stats().StaleCompletions; n != 1 {
+		t.Errorf("%d stale completions counted, want 1", n)
+	}
+	lock := call[protocol.JobLock](w, protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": j.Token})
+	if lock.CancelRequested || lock.LockExpiresAt.Before(j.LockExpiresAt.Time) {
+		t.Errorf("got %+v", lock)
+	}
+	w.ok(j, map[string]any{})
+	has[*history.ActivityCompleted](t, a, run)
+}
+
+func TestCompletionCarriesItemsAndTheNextPoll(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	s, w := scheduler(t, a), join(t, a, "w", "test")
+	schedule(t, a, s, 1)
+	j := w.job(nil)
+	schedule(t, a, s, 1)
+	out := call[protocol.ChannelCompleteAnswer](w, protocol.MethodCompleteJob, map[string]any{
+		"items": []any{
+			map[string]any{"jobId": j.ID, "token": j.Token, "status": "OK"},
+			map[string]any{"jobId": j.ID, "token": "nonsense", "status": "OK"},
+		},
+		"next": map[string]any{"max": 3},
+	})
+	if len(out.Items) != 2 || !out.Items[0].Recorded || out.Items[1].Error == nil || out.Items[1].Reason != "malformed_payload" {
+		t.Errorf("got %+v", out.Items)
+	}
+	if out.Next == nil || len(out.Next.Jobs) != 1 {
+		t.Fatalf("next: got %+v", out.Next)
+	}
+	single := call[*protocol.Job](w, protocol.MethodCompleteJob, map[string]any{
+		"jobId": out.Next.Jobs[0].ID, "token": out.Next.Jobs[0].Token, "status": "OK", "next": map[string]any{},
+	})
+	if single != nil {
+		t.Errorf("got %+v, want null", single)
+	}
+}
+
+func TestTooLargeValueIsRefusedAndTheConnectionKept(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	s, w := scheduler(t, a), join(t, a, "w", "test")
+	schedule(t, a, s, 1)
+	j := w.job(nil)
+	blob := strings.Repeat("A", payload.MaxBytes+4)
+	w.refusal("payload_too_large", protocol.MethodCompleteJob, map[string]any{
+		"jobId": j.ID, "token": j.Token, "status": "OK", "response": map[string]any{"result": map[string]any{"codec": "avro", "blob": blob}},
+	})
+	w.ok(j, map[string]any{})
+}
+
+func TestHistoryOfAWorkflowJobIsPaged(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	s := scheduler(t, a)
+	if _, err := a.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	j := s.job(nil)
+	page := call[protocol.HistoryPage](s, protocol.MethodFetchHistory, map[string]any{"jobId": j.ID, "token": j.Token})
+	if len(page.Events) == 0 || page.Events[0].Type() != "WorkflowStarted" {
+		t.Errorf("got %+v", page)
+	}
+}
+
+// A poll that was answered after its caller had gone must not strand the job until its lease ends.
+func TestJobWhoseAnswerWasLostGoesBackAtOnce(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	s, w := scheduler(t, a), join(t, a, "w", "test")
+	schedule(t, a, s, 1)
+	caller, leave, err := a.Channel().Join(protocol.ChannelAuth{WorkerID: "lost", Protocol: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	local := caller.(rpc.Local)
+	ctx, delivery := rpc.WithDelivery(rpc.WithPrincipal(within(t), local.Principal))
+	answer, err := a.Channel().Handlers().Serve(ctx, protocol.MethodPoll, json.RawMessage(`{"release":"test","timeoutMs":20000}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := answer.(protocol.ChannelPollAnswer)
+	if len(lost.Jobs) != 1 {
+		t.Fatalf("got %+v", lost)
+	}
+	delivery.Settle(false)
+	j := w.job(nil)
+	if j.ID != lost.Jobs[0].ID || j.Task.Activity.Attempt != 1 {
+		t.Errorf("got %s attempt %d, want %s attempt 1: what never arrived is no attempt", j.ID, j.Task.Activity.Attempt, lost.Jobs[0].ID)
+	}
+	if n := a.Channel().Stats().Undone; n != 1 {
+		t.Errorf("%d undone, want 1", n)
+	}
+}
+
+func TestSocketThatEndsInALongPollTakesNoJobWithIt(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	s := scheduler(t, a)
+	gone := join(t, a, "gone", "test")
+	polled := make(chan error, 1)
+	go func() { polled <- gone.Call(context.WithoutCancel(t.Context()), protocol.MethodPoll, map[string]any{}, nil) }()
+	eventually(t, "the poll waits", func() bool { return a.Dispatch().Counts().Waiting == 1 })
+	gone.hangUp()
+	if err := <-polled; err == nil {
+		t.Error("the poll of a dead socket was answered")
+	}
+	eventually(t, "the poll is given up", func() bool { return a.Dispatch().Counts().Waiting == 0 })
+	schedule(t, a, s, 1)
+	w := join(t, a, "w", "test")
+	if j := w.job(nil); j.Task.Activity.Attempt != 1 {
+		t.Errorf("got %+v", j)
+	}
+}
+
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(ceiling); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", ceiling, what)
+		}
+	}
+}
+
+func TestCancelledAttemptIsToldToItsWorker(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	s := scheduler(t, a)
+	told := make(chan protocol.CancelNotice, 1)
+	notices := rpc.Handlers{}
+	rpc.Handle(notices, protocol.NoticeCancel, func(_ context.Context, n protocol.CancelNotice) (rpc.None, error) {
+		told <- n
+		return rpc.None{}, nil
+	})
+	w, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, func(s *socketio.Socket) { rpc.Serve(s, notices, rpc.Serving{}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.settings(map[string]any{"workerProps": map[string]any{"version": "test"}})
+	run := schedule(t, a, s, 1)
+	j := w.job(nil)
+	flow := j.Task.Activity.WorkflowID
+	if _, err := a.Broker().Terminate(within(t), protocol.EndRequest{Target: protocol.Target{WorkflowID: flow, RunID: run}}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case n := <-told:
+		if n.TaskID != j.ID || n.AttemptID != j.Task.Activity.AttemptID {
+			t.Errorf("got %+v, want job %s", n, j.ID)
+		}
+	case <-time.After(ceiling):
+		t.Fatal("the worker was not told")
+	}
+	e := w.refusal("run_terminated", protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": j.Token})
+	if e.Details["cancelRequested"] != true {
+		t.Errorf("got %v", e.Details)
+	}
+}
+
+func TestDashboardHearsHints(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	hints := make(chan protocol.Hint, 100)
+	c, err := socketio.Dial(within(t), a.URL(), protocol.NamespaceDashboard, nil, socketio.DialOptions{OnSocket: func(s *socketio.Socket) {
+		s.On(protocol.EventHint, func(_ context.Context, args []json.RawMessage) ([]any, error) {
+			var h protocol.Hint
+			if err := json.Unmarshal(args[0], &h); err != nil {
+				t.Error(err)
+			}
+			hints <- h
+			return nil, nil
+		})
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { c.Close(nil); _ = c.Wait(context.Background()) }()
+	answer, err := a.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one", WorkflowID: "flow"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		select {
+		case h := <-hints:
+			if h.Kind == "run" {
+				if h.ID != answer.RunID || h.WorkflowID != "flow" || h.LastSeq < 1 {
+					t.Errorf("got %+v", h)
+				}
+				return
+			}
+		case <-time.After(ceiling):
+			t.Fatal("no hint")
+		}
+	}
+}
+
+func TestRevokedTokenEndsItsConnections(t *testing.T) {
+	valid := make(chan bool, 1)
+	valid <- true
+	c := channel.New(nothing{}, channel.Options{Recheck: 5 * time.Millisecond, Worker: authenticate(valid)})
+	server := serve(t, c)
+	client, err := socketio.Dial(within(t), server, protocol.NamespaceWorkers, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, socketio.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-valid
+	valid <- false
+	select {
+	case <-client.Done():
+	case <-time.After(ceiling):
+		t.Error("the connection lives on")
+	}
+	_ = client.Wait(within(t))
+}
