@@ -315,7 +315,9 @@ func TestSocketThatEndsInALongPollTakesNoJobWithIt(t *testing.T) {
 	s := scheduler(t, a)
 	gone := join(t, a, "gone", "test")
 	polled := make(chan error, 1)
-	go func() { polled <- gone.Call(context.WithoutCancel(t.Context()), protocol.MethodPoll, map[string]any{}, nil) }()
+	go func() {
+		polled <- gone.Call(context.WithoutCancel(t.Context()), protocol.MethodPoll, map[string]any{}, nil)
+	}()
 	eventually(t, "the poll waits", func() bool { return a.Dispatch().Counts().Waiting == 1 })
 	gone.hangUp()
 	if err := <-polled; err == nil {
