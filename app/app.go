@@ -110,10 +110,12 @@ func (a *App) join() {
 		Worker: a.worker, Dashboard: a.browser, Allow: allow, Sees: sees, Settings: o.Settings, Hub: &a.dispatch.Hub,
 		Transports: o.Transports, PrincipalKey: principalKey, Log: o.Log,
 	})
-	workers := workerapi.New(workerapi.Options{Broker: a.broker, Auth: a.auth, Log: o.Log})
+	requests := httpapi.NewMetrics(registry)
+	workers := workerapi.New(workerapi.Options{Broker: a.broker, Auth: a.auth, Log: o.Log, Observe: requests.Observe})
 	a.server = &http.Server{
 		Handler: httpapi.New(httpapi.Options{
-			Broker: a.broker, Auth: a.auth, WorkerAPI: workers, Socket: a.channel, Dashboard: web.Handler(), Registry: registry, Log: o.Log,
+			Broker: a.broker, Auth: a.auth, WorkerAPI: workers, Socket: a.channel, Dashboard: web.Handler(), Registry: registry,
+			Metrics: requests, App: a.id, Log: o.Log,
 		}),
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}

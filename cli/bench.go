@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/cli/bench"
+	"github.com/sojourn-run/sojourn/shared/process"
 )
 
 func (p *program) benchCommand() *cobra.Command {
@@ -31,7 +32,7 @@ func (p *program) benchCommand() *cobra.Command {
 			if o.Postgres == "" {
 				o.Postgres = os.Getenv("SOJOURN_TEST_POSTGRES")
 			}
-			bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(p.err), progressbar.OptionSetVisibility(terminal(p.err)), progressbar.OptionClearOnFinish())
+			bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(p.err), progressbar.OptionSetVisibility(process.Terminal(p.err)), progressbar.OptionClearOnFinish())
 			o.Progress = func(done, all int, what string) {
 				bar.ChangeMax(all)
 				bar.Describe(what)

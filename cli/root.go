@@ -7,21 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"runtime/debug"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/cli/config"
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/worker"
-)
-
-// Exit codes: 1 something failed, 2 it was asked for wrongly.
-const (
-	exitFailed = 1
-	exitUsage  = 2
 )
 
 // usageError is what the caller got wrong: a setting, an argument.
@@ -43,35 +35,12 @@ func Main(register func(*worker.Registry)) int {
 	registry := worker.NewRegistry()
 	register(registry)
 	sandbox.Main(worker.Isolated(registry))
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // few long-lived objects, many short-lived: a third more throughput for some memory
-	}
-	ctx, stop := interrupts()
+	process.Tune()
+	ctx, stop := process.Interrupts()
 	defer stop()
 	p := &program{registry: registry, environ: os.Environ(), out: os.Stdout, err: os.Stderr}
 	return p.run(ctx, os.Args[1:])
 }
-
-// interrupts ends the context at the first SIGINT or SIGTERM, and the process at the second.
-func interrupts() (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	c := make(chan os.Signal, 2)
-	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		s, ok := <-c
-		if !ok {
-			return
-		}
-		cancel(fmt.Errorf("%w: %s", errStopped, s))
-		if _, ok := <-c; ok {
-			os.Exit(exitFailed)
-		}
-	}()
-	return ctx, func() { signal.Stop(c); close(c); cancel(nil) }
-}
-
-// errStopped is the cause of a stop that was asked for.
-var errStopped = errors.New("stopped")
 
 func (p *program) run(ctx context.Context, args []string) int {
 	root := p.root()
@@ -85,10 +54,10 @@ func (p *program) run(ctx context.Context, args []string) int {
 		return 0
 	case errors.As(err, &usage):
 		fmt.Fprintln(p.err, "sojourn:", err)
-		return exitUsage
+		return process.ExitUsage
 	}
 	fmt.Fprintln(p.err, "sojourn:", err)
-	return exitFailed
+	return process.ExitFailed
 }
 
 func (p *program) root() *cobra.Command {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"path/filepath"
 	"strings"
@@ -147,24 +146,11 @@ func (s *settings) open(ctx context.Context, id string, d store.Dispatcher) (sto
 
 // worker makes the worker; with an app it joins that in process.
 func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
-	token := s.Token
-	if token == "" {
-		t, err := auth.ReadToken(s.DataDir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		token = t
-	}
 	var carrier link.Carrier = &link.Socket{URLs: s.AppURLs}
 	if a != nil {
 		carrier = link.Local{Join: a.Channel().Join}
 	}
-	return worker.New(worker.Options{
-		Registry: p.registry, Carrier: carrier, Release: s.Release, Strict: s.ReleaseStrict, Token: token, WorkerID: s.WorkerID,
-		Namespace: s.Namespace, Queues: s.Queues, Capabilities: s.Capabilities, Concurrency: s.WorkerConcurrency, MaxSessions: s.WorkerMaxSessions,
-		AttemptLease: s.AttemptLease, SessionLease: s.SessionLease, SessionBuffer: s.SessionBuffer, SessionIdle: s.SessionIdle,
-		DrainTimeout: s.DrainTimeout, DataDir: s.DataDir, Handlers: s.Handlers, Isolation: s.Isolation, IsolationMin: s.IsolationMin, Log: s.Log,
-	})
+	return worker.FromConfig(p.registry, s.Config, carrier)
 }
 
 // localURL is where a browser of this machine finds an app that listens on addr.

@@ -1,14 +1,11 @@
 package cli
 
 import (
-	"io"
-	"os"
-	"time"
-
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/release"
 )
 
@@ -27,7 +24,7 @@ func (p *program) settings(c *cobra.Command) (*settings, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	s := &settings{Config: cfg, Sources: sources, Log: p.logger(cfg)}
+	s := &settings{Config: cfg, Sources: sources, Log: process.Logger(p.err, cfg.LogLevel, cfg.LogFormat)}
 	source := release.System()
 	source.Setting = cfg.Release
 	s.Release, s.ReleaseFrom = release.Current(source)
@@ -38,25 +35,4 @@ func (p *program) settings(c *cobra.Command) (*settings, error) {
 		s.Log.Error().Msg("no release could be read; identical pairs still match, unless SOJOURN_RELEASE_STRICT is set")
 	}
 	return s, nil
-}
-
-func (p *program) logger(cfg *config.Config) zerolog.Logger {
-	var w io.Writer = p.err
-	if cfg.LogFormat == "console" {
-		w = zerolog.ConsoleWriter{Out: p.err, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != "" || !terminal(p.err)}
-	}
-	level, err := zerolog.ParseLevel(cfg.LogLevel)
-	if err != nil {
-		level = zerolog.InfoLevel
-	}
-	return zerolog.New(w).Level(level).With().Timestamp().Logger()
-}
-
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

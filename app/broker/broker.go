@@ -59,13 +59,14 @@ type Broker struct {
 	background sync.WaitGroup
 	mu         sync.Mutex // guards draining and closing
 	draining   bool
+	drained    chan struct{} // closed when draining begins
 	life       context.Context
 	end        context.CancelCauseFunc
 }
 
 // New makes a broker over a store that was opened with d as its dispatcher.
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
-	b := &Broker{store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now()}
+	b := &Broker{store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now(), drained: make(chan struct{})}
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b
 }
@@ -73,7 +74,10 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 // Drain makes every poll answer draining and hands out nothing more.
 func (b *Broker) Drain() {
 	b.mu.Lock()
-	b.draining = true
+	if !b.draining {
+		b.draining = true
+		close(b.drained)
+	}
 	b.mu.Unlock()
 	b.dispatch.Drain()
 }

@@ -65,7 +65,7 @@ func (b *Broker) workerView(w *engine.Worker, h heard, held store.Holding, now t
 		BuildID: orNil(w.BuildID), Release: w.Release, Incarnation: w.Incarnation, Status: b.status(h, now), Gate: h.gate,
 		Capabilities: orEmpty(w.Capabilities), WorkflowTypes: orEmpty(w.WorkflowTypes), ActivityTypes: orEmpty(w.ActivityTypes),
 		WorkflowSlots: w.WorkflowSlots, ActivitySlots: w.ActivitySlots, MaxSessions: w.MaxSessions,
-		Session:           &protocol.SessionSettings{LeaseMS: w.SessionLease / 1000, IdleMS: w.SessionIdle / 1000},
+		Session:           &protocol.SessionSettings{LeaseMS: w.SessionLease / 1000, BufferMS: w.SessionBuffer / 1000, IdleMS: w.SessionIdle / 1000},
 		HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()), LastHeartbeatAt: w.HeartbeatAt, RegisteredAt: w.RegisteredAt, UpdatedAt: w.UpdatedAt,
 		Machine: h.machine, Isolation: w.Isolation, Slots: w.Slots, Process: w.Process, Leases: held.Leases, Sessions: held.Sessions,
 	}

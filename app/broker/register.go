@@ -112,7 +112,7 @@ func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, erro
 		}
 	}
 	if s := in.Session; s != nil {
-		w.SessionLease, w.SessionIdle = s.LeaseMS*1000, s.IdleMS*1000
+		w.SessionLease, w.SessionBuffer, w.SessionIdle = s.LeaseMS*1000, s.BufferMS*1000, s.IdleMS*1000
 	}
 	if in.WorkflowSlots != nil {
 		w.WorkflowSlots = *in.WorkflowSlots

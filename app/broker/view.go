@@ -240,12 +240,14 @@ func (b *Broker) History(ctx context.Context, in protocol.HistoryQuery) (protoco
 		}
 		select {
 		case <-changed:
+			continue
+		case <-b.drained:
 		case <-ctx.Done():
-			if p.NextPageToken == nil && after > 0 {
-				p.NextPageToken = pageToken(after)
-			}
-			return p, nil
 		}
+		if p.NextPageToken == nil && after > 0 {
+			p.NextPageToken = pageToken(after)
+		}
+		return p, nil
 	}
 }
 

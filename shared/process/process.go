@@ -1,0 +1,77 @@
+// Package process is what every process of ours does first: set up its log, its garbage collector and its way to end.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Exit codes: something failed, or was asked for wrongly.
+const (
+	ExitFailed = 1
+	ExitUsage  = 2
+)
+
+// ErrStopped is the cause of a context that ended because the process was asked to stop.
+var ErrStopped = errors.New("stopped")
+
+// Tune sets the garbage collector for a program with few long-lived objects and many short-lived ones, unless GOGC says otherwise: a third more
+// throughput for some memory.
+func Tune() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+}
+
+// Interrupts returns a context that ends at the first SIGINT or SIGTERM; the second ends the process at once. Call stop when nothing is left to drain.
+func Interrupts() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s, ok := <-c
+		if !ok {
+			return
+		}
+		cancel(fmt.Errorf("%w: %s", ErrStopped, s))
+		if _, ok := <-c; ok {
+			os.Exit(ExitFailed)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(c)
+		close(c)
+		cancel(nil)
+	}
+}
+
+// Logger writes to w from a level on, for people (console) or programs (json). A level nobody knows is info.
+func Logger(w io.Writer, level, format string) zerolog.Logger {
+	if format == "console" {
+		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != "" || !Terminal(w)}
+	}
+	l, err := zerolog.ParseLevel(level)
+	if err != nil {
+		l = zerolog.InfoLevel
+	}
+	return zerolog.New(w).Level(l).With().Timestamp().Logger()
+}
+
+// Terminal says whether a person may be looking at w.
+func Terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/process"
+	"github.com/sojourn-run/sojourn/shared/release"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+// Main makes a binary that is a worker alone, with the workflows and activities that register offers, and exits. Settings are flags, SOJOURN_…
+// variables or a file, as for `sojourn worker`; it needs nothing but the address of an app and a token.
+func Main(register func(*Registry)) {
+	r := NewRegistry()
+	register(r)
+	sandbox.Main(Isolated(r))
+	process.Tune()
+	os.Exit(run(r, os.Args[1:]))
+}
+
+func run(r *Registry, args []string) int {
+	flags := pflag.NewFlagSet(filepath.Base(os.Args[0]), pflag.ContinueOnError)
+	config.Register(flags, config.Worker)
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return 0
+		}
+		fmt.Fprintln(os.Stderr, err)
+		return process.ExitUsage
+	}
+	c, _, warnings, err := config.Load(flags, os.Environ(), "")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return process.ExitUsage
+	}
+	log := process.Logger(os.Stderr, c.LogLevel, c.LogFormat)
+	for _, w := range warnings {
+		log.Warn().Msg(string(w))
+	}
+	w, err := FromConfig(r, c, &link.Socket{URLs: c.AppURLs})
+	if err == nil {
+		ctx, stop := process.Interrupts()
+		defer stop()
+		err = w.Run(ctx)
+	}
+	if err != nil {
+		log.Error().Err(err).Msg("worker")
+		return process.ExitFailed
+	}
+	return 0
+}
+
+// FromConfig makes a worker of the settings of a process. Without a token of its own it presents the one the app keeps in the same data directory.
+func FromConfig(r *Registry, c *config.Config, carrier link.Carrier) (*Worker, error) {
+	token := c.Token
+	if token == "" {
+		raw, err := os.ReadFile(filepath.Join(c.DataDir, config.TokenFile))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		token = strings.TrimSpace(string(raw))
+	}
+	source := release.System()
+	source.Setting = c.Release
+	current, _ := release.Current(source)
+	return New(Options{
+		Registry: r, Carrier: carrier, Release: current, Strict: c.ReleaseStrict, Token: token, WorkerID: c.WorkerID, Namespace: c.Namespace,
+		Queues: c.Queues, Capabilities: c.Capabilities, Concurrency: c.WorkerConcurrency, MaxSessions: c.WorkerMaxSessions,
+		AttemptLease: c.AttemptLease, SessionLease: c.SessionLease, SessionBuffer: c.SessionBuffer, SessionIdle: c.SessionIdle,
+		DrainTimeout: c.DrainTimeout, DataDir: c.DataDir, Handlers: c.Handlers, Isolation: c.Isolation, IsolationMin: c.IsolationMin,
+		Log: process.Logger(os.Stderr, c.LogLevel, c.LogFormat),
+	})
+}
