@@ -71,7 +71,10 @@ func open(ctx context.Context, cfg *pgx.ConnConfig, reads *sql.DB, opts sqldb.Op
 // writing is the committer's connection: every statement goes by keys, so that plans made once for tables of any size are right.
 func writing(cfg *pgx.ConnConfig) *pgx.ConnConfig {
 	w := cfg.Copy()
-	w.RuntimeParams["enable_seqscan"] = "off"
+	for _, way := range []string{"seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"} {
+		w.RuntimeParams["enable_"+way] = "off"
+	}
+	w.RuntimeParams["jit"] = "off" // it takes what is switched off for costly, and compiles
 	w.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	w.RuntimeParams["application_name"] = "sojourn committer"
 	w.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement

@@ -123,8 +123,13 @@ func (d Dialect) raise(t *table) *writer {
 	})
 }
 
-// remove deletes rows by key.
+// remove deletes rows by key. What a shared database deletes is locked already, so its place is found first and then taken.
 func (d Dialect) remove(t *table) *writer {
+	if d.Shared {
+		return &writer{columns: t.key(), shared: true, stmts: []*Stmt{{
+			SQL: fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY(ARRAY(%s))", t.name, d.probe(t.key(), "t.ctid", t.name, "", "")),
+		}}}
+	}
 	var key []string
 	for _, c := range t.key() {
 		key = append(key, c.name)
@@ -148,34 +153,47 @@ func (d Dialect) call(l *loader, keys *rowset, row func(v []any) error) *Call {
 	return &Call{Stmt: l.stmt, Args: []any{keys.json()}, Row: row}
 }
 
-// load makes a loader: columns of a table by all of the key columns. On a shared database the rows come locked, in the order of their keys.
+// load makes a loader: all columns of a table by the key columns. On a shared database the rows come locked, in the order of their keys.
 func (d Dialect) load(t *table, key []column, where string) *loader {
-	var on, order []string
+	tail := ""
+	if d.Shared {
+		var order []string
+		for _, c := range t.key() {
+			order = append(order, "t."+c.name)
+		}
+		tail = "ORDER BY " + strings.Join(order, ", ") + " FOR UPDATE"
+	}
+	return &loader{stmt: &Stmt{SQL: d.probe(key, "t."+strings.Join(t.names(), ", t."), t.name, where, tail)}, keys: key}
+}
+
+// probe selects columns of a table t for every key k given as a parameter, by an index and nothing else: neither database may think that some other
+// way is faster because a table was small once. where may narrow, tail order and lock.
+func (d Dialect) probe(key []column, columns, t, where, tail string) string {
+	var on []string
 	for _, c := range key {
 		on = append(on, fmt.Sprintf("t.%s = k.%s", c.name, c.name))
 	}
-	for _, c := range t.key() {
-		order = append(order, "t."+c.name)
-	}
-	join := "CROSS JOIN" // with this word SQLite keeps the order: a probe for every key
-	if d.Shared {
-		join = "JOIN"
-	}
-	sql := fmt.Sprintf("SELECT t.%s FROM %s AS k %s %s AS t ON %s",
-		strings.Join(t.names(), ", t."), d.list(key), join, t.name, strings.Join(on, " AND "))
 	if where != "" {
-		sql += " WHERE " + where
+		on = append(on, where)
 	}
-	if d.Shared {
-		sql += " ORDER BY " + strings.Join(order, ", ") + " FOR UPDATE OF t"
+	cond := strings.Join(on, " AND ")
+	if !d.Shared { // with this word SQLite keeps the order of a join
+		return fmt.Sprintf("SELECT %s FROM %s AS k CROSS JOIN %s AS t ON %s", columns, d.list(key), t, cond)
 	}
-	return &loader{stmt: &Stmt{SQL: sql}, keys: key}
+	if tail == "" {
+		tail = "OFFSET 0" // like a lock, it keeps the planner from turning the join around
+	}
+	return fmt.Sprintf("SELECT p.* FROM %s AS k CROSS JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s %s) AS p", d.list(key), columns, t, cond, tail)
 }
 
 // list is a table expression of the keys given as parameters: arrays, or one JSON array of arrays.
 func (d Dialect) list(key []column) string {
 	if d.Shared {
-		return "(" + unnest(key) + ")"
+		var order []string
+		for i := range key {
+			order = append(order, fmt.Sprint(i+1))
+		}
+		return "(" + unnest(key) + " ORDER BY " + strings.Join(order, ", ") + ")"
 	}
 	var cols []string
 	for i, c := range key {

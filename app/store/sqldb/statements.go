@@ -27,18 +27,16 @@ type statements struct {
 const separator = "\x1f"
 
 func newStatements(d Dialect) *statements {
-	ids := d.list(runsTable.key())
 	s := &statements{
 		begin:  &Stmt{SQL: d.Begin, Control: true},
 		commit: &Stmt{SQL: "COMMIT", Control: true},
-		owners: &Stmt{SQL: "SELECT run_id, namespace, workflow_id FROM runs WHERE run_id IN " + ids},
-		opens: &Stmt{SQL: "SELECT t.run_id, t.kind, t.seq, t.body FROM " + ids + " AS k JOIN tasks AS t ON t.run_id = k.run_id AND t.seq > 0" +
-			" UNION ALL SELECT i.run_id, i.kind, i.seq, i.body FROM " + ids + " AS k JOIN items AS i ON i.run_id = k.run_id"},
-		floors: &Stmt{SQL: "SELECT namespace, floor FROM epochs"},
-		lanes:  &Stmt{SQL: "SELECT namespace, queue, kind, lane FROM lanes"},
-		arguments: &Stmt{SQL: "SELECT e.run_id, e.seq, e.type, e.payload FROM " + d.list(eventsTable.key()) +
-			" AS k JOIN events AS e ON e.run_id = k.run_id AND e.seq = k.seq"},
-		picks: map[int]*Stmt{},
+		owners: &Stmt{SQL: d.probe(runsTable.key(), "t.run_id, t.namespace, t.workflow_id", "runs", "", "")},
+		opens: &Stmt{SQL: d.probe(runsTable.key(), "t.run_id, t.kind, t.seq, t.body", "tasks", "t.seq > 0", "") +
+			" UNION ALL " + d.probe(runsTable.key(), "t.run_id, t.kind, t.seq, t.body", "items", "", "")},
+		floors:    &Stmt{SQL: "SELECT namespace, floor FROM epochs"},
+		lanes:     &Stmt{SQL: "SELECT namespace, queue, kind, lane FROM lanes"},
+		arguments: &Stmt{SQL: d.probe(eventsTable.key(), "t.run_id, t.seq, t.type, t.payload", "events", "", "")},
+		picks:     map[int]*Stmt{},
 
 		workflows: d.load(workflowsTable, workflowsTable.key(), ""),
 		runs:      d.load(runsTable, runsTable.key(), ""),
@@ -69,24 +67,27 @@ func newStatements(d Dialect) *statements {
 	}
 	// The word of a route is what follows its last separator: trimming every other character from the right leaves the rest.
 	words := []column{text("namespace"), text("session_id"), text("word")}
-	s.reroute = &Stmt{SQL: "UPDATE tasks SET route = rtrim(route, replace(route, '" + separator + "', '')) || k.word FROM " + d.list(words) +
-		" AS k WHERE tasks.namespace = k.namespace AND tasks.session_id = k.session_id AND tasks.route IS NOT NULL" +
-		" RETURNING tasks.namespace, tasks.queue, tasks.kind"}
-	held := "SELECT s.namespace, s.owner, count(*) FROM " + d.list(workersTable.key()) + " AS k JOIN sessions AS s" +
-		" ON s.namespace = k.namespace AND s.owner = k.worker_id WHERE s.status = 'active' AND s.lease_until > "
-	const group = " GROUP BY s.namespace, s.owner"
+	held := d.probe(workersTable.key(), "t.namespace, t.owner", "(SELECT namespace, owner AS worker_id, owner FROM sessions"+
+		" WHERE owner IS NOT NULL AND status = 'active' AND lease_until > $now)", "", "")
+	s.held = &Stmt{SQL: "SELECT h.namespace, h.owner, count(*) FROM (" + held + ") AS h GROUP BY h.namespace, h.owner"}
+	const moved = " SET route = rtrim(route, replace(route, '" + separator + "', '')) || k.word FROM "
+	const where = "t.namespace = k.namespace AND t.session_id = k.session_id AND t.route IS NOT NULL"
+	const told = " RETURNING tasks.namespace, tasks.queue, tasks.kind"
 	if !d.Shared {
 		s.opens.SQL = strings.ReplaceAll(s.opens.SQL, "?", "?1")
-		s.held = &Stmt{SQL: held + "?" + group}
+		s.held.SQL = strings.ReplaceAll(s.held.SQL, "$now", "?2")
 		s.batch = &Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES (?, ?, ?) ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at"}
+		s.reroute = &Stmt{SQL: "UPDATE tasks" + moved + d.list(words) + " AS k WHERE " + strings.ReplaceAll(where, "t.", "tasks.") + told}
 		return s
 	}
-	s.held = &Stmt{SQL: held + "$3" + group}
+	s.held.SQL = strings.ReplaceAll(s.held.SQL, "$now", "$3")
 	s.lockWorkers = d.load(workersTable, workersTable.key(), "")
-	s.lockWorkers.stmt.SQL += " SKIP LOCKED"
+	s.lockWorkers.stmt.SQL = strings.Replace(s.lockWorkers.stmt.SQL, "FOR UPDATE", "FOR UPDATE SKIP LOCKED", 1)
 	s.advisory = &Stmt{SQL: "SELECT pg_advisory_xact_lock(k.h) FROM (SELECT h FROM unnest($1::bigint[]) AS u(h) ORDER BY h) AS k"}
 	s.batch = &Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)" +
 		" ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at RETURNING at"}
+	s.reroute = &Stmt{SQL: "UPDATE tasks" + moved + "(SELECT p.place, k.word FROM " + d.list(words) +
+		" AS k CROSS JOIN LATERAL (SELECT t.ctid AS place FROM tasks AS t WHERE " + where + " OFFSET 0) AS p) AS k WHERE tasks.ctid = k.place" + told}
 	return s
 }
 
@@ -96,8 +97,8 @@ func (s *statements) pick(d Dialect, n int) (*Stmt, int) {
 	if d.Shared {
 		if s.picks[0] == nil {
 			s.picks[0] = &Stmt{SQL: "SELECT c.* FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT t.route, t.priority, t.ready_at, t.run_id," +
-				" t.seq, t.body FROM tasks AS t JOIN runs AS r ON r.run_id = t.run_id WHERE t.route = k.route" +
-				" ORDER BY t.priority, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t, r SKIP LOCKED) AS c"}
+				" t.seq, t.body FROM tasks AS t CROSS JOIN LATERAL (SELECT 1 FROM runs AS x WHERE x.run_id = t.run_id FOR UPDATE SKIP LOCKED) AS r" +
+				" WHERE t.route = k.route ORDER BY t.priority, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t SKIP LOCKED) AS c"}
 		}
 		return s.picks[0], n
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-const ms = time.Millisecond
+// tick is the unit of short times: large enough that a test on a real clock does not see it pass by itself.
+const tick = 20 * time.Millisecond
 
 // idle sets how long a worker's sessions may rest.
 func idle(d time.Duration) func(*engine.Worker) {
@@ -154,14 +155,14 @@ func (w *World) noActIn(worker *engine.Worker, session string) {
 }
 
 func lapsedLease(w *World) {
-	a, b := w.Worker("a", Sessions(10, 50*ms)), w.Worker("b")
+	a, b := w.Worker("a", Sessions(10, 50*tick)), w.Worker("b")
 	w.flow("s")
 	first := w.act(a)
 	w.Finish(first)
 	w.flow("s")
 	w.Sweep()
 	w.noAct(b)
-	w.Pass(100 * ms)
+	w.Pass(100 * tick)
 	w.Sweep()
 	l := w.act(b)
 	if row := w.row("s"); row.Owner != "b" || row.Epoch <= first.Session.Epoch || !l.IsNew || row.Active != 1 {
@@ -173,16 +174,16 @@ func lapsedLease(w *World) {
 }
 
 func idleNotRenewed(w *World) {
-	a, b := w.Worker("a", Sessions(10, 200*ms), idle(100*ms)), w.Worker("b")
+	a, b := w.Worker("a", Sessions(10, 200*tick), idle(100*tick)), w.Worker("b")
 	w.flow("s")
 	w.Finish(w.act(a))
-	w.Pass(150 * ms)
+	w.Pass(150 * tick)
 	w.flow("fresh")
 	w.Finish(w.act(a))
 	if got := w.Renew("a", "s", "fresh"); got != 1 {
 		w.T.Fatalf("renewed %d, want only the fresh one", got)
 	}
-	w.Pass(60 * ms)
+	w.Pass(60 * tick)
 	w.Sweep()
 	w.flow("s")
 	if l := w.act(b); !l.IsNew {
@@ -194,12 +195,12 @@ func idleNotRenewed(w *World) {
 }
 
 func renewal(w *World) {
-	a, b := w.Worker("a", Sessions(10, time.Second)), w.Worker("b")
+	a, b := w.Worker("a", Sessions(10, 1000*tick)), w.Worker("b")
 	w.flow("s1", "s2")
 	w.Finish(w.act(a))
 	w.Finish(w.act(b))
 	before := w.row("s2")
-	w.Pass(900 * ms)
+	w.Pass(900 * tick)
 	if got := w.Renew("a", "s1", "s2"); got != 1 {
 		w.T.Fatalf("renewed %d, want 1", got)
 	}
@@ -207,10 +208,10 @@ func renewal(w *World) {
 		w.T.Fatal("a's renewal moved b's lease")
 	}
 	w.flow("s1")
-	w.Pass(500 * ms) // past the first expiry, before the second
+	w.Pass(500 * tick) // past the first expiry, before the second
 	w.Sweep()
 	w.noAct(b)
-	w.Pass(600 * ms)
+	w.Pass(600 * tick)
 	if got := w.Renew("a", "s1"); got != 0 {
 		w.T.Fatal("an expired lease was renewed before the sweep")
 	}
@@ -221,10 +222,10 @@ func renewal(w *World) {
 }
 
 func workTouches(w *World) {
-	a, b := w.Worker("a", idle(200*ms)), w.Worker("b")
+	a, b := w.Worker("a", idle(200*tick)), w.Worker("b")
 	w.flow("s")
 	l := w.act(a)
-	w.Pass(250 * ms)
+	w.Pass(250 * tick)
 	if got := w.Renew("a", "s"); got != 0 {
 		w.T.Fatal("an idle session was renewed")
 	}
@@ -233,12 +234,12 @@ func workTouches(w *World) {
 	if got := w.Renew("a", "s"); got != 1 {
 		w.T.Fatal("a heartbeat did not move the idle clock")
 	}
-	w.Pass(250 * ms)
+	w.Pass(250 * tick)
 	w.Finish(l)
 	if got := w.Renew("a", "s"); got != 1 {
 		w.T.Fatal("a completion did not move the idle clock")
 	}
-	w.Pass(250 * ms)
+	w.Pass(250 * tick)
 	w.flow("s")
 	second := w.act(a)
 	if got, row := w.Renew("a", "s"), w.row("s"); got != 1 || row.LeaseUntil.Sub(second.Activity.LeasedAt.Time) < 30*time.Second {
@@ -302,7 +303,7 @@ func storedAsScheduled(w *World) {
 }
 
 func cleanUp(w *World) {
-	short, long := w.Worker("short", Sessions(10, 50*ms)), w.Worker("long", Sessions(10, 300*time.Second))
+	short, long := w.Worker("short", Sessions(10, 50*tick)), w.Worker("long", Sessions(10, 300*time.Second))
 	w.flow("e1", "e2", "e3", "full")
 	for range 4 {
 		w.Finish(w.act(short))
@@ -313,7 +314,7 @@ func cleanUp(w *World) {
 		w.T.Fatalf("removed %d while all leases live", got)
 	}
 	w.flow("full")
-	w.Pass(100 * ms)
+	w.Pass(100 * tick)
 	w.Sweep()
 	if first, second := w.cleanUp(), w.cleanUp(); first != 3 || second != 0 {
 		w.T.Fatalf("removed %d, then %d, want 3 and 0", first, second)
@@ -374,11 +375,11 @@ func activityCap(w *World) {
 }
 
 func fenceRises(w *World) {
-	a, b := w.Worker("a", Sessions(10, 50*ms)), w.Worker("b")
+	a, b := w.Worker("a", Sessions(10, 50*tick)), w.Worker("b")
 	w.flow("s")
 	first := w.act(a)
 	w.Finish(first)
-	w.Pass(100 * ms)
+	w.Pass(100 * tick)
 	w.Sweep()
 	if got := w.cleanUp(); got != 1 {
 		w.T.Fatalf("removed %d, want 1", got)
@@ -401,7 +402,7 @@ func fenceRises(w *World) {
 }
 
 func attemptsApart(w *World) {
-	a, b := w.Worker("a", attempts(500*ms)), w.Worker("b")
+	a, b := w.Worker("a", attempts(500*tick)), w.Worker("b")
 	w.flow("s")
 	l := w.act(a)
 	back := engine.ReleaseActivity{Seq: l.Activity.Seq, Delivery: 1, Why: "worker_error"}
@@ -410,16 +411,16 @@ func attemptsApart(w *World) {
 	if l = w.act(a); l.Activity.Attempt != 2 || l.IsNew {
 		w.T.Fatalf("after the hand-back a got %+v", l.Activity)
 	}
-	w.Pass(600 * ms) // the attempt's lease ends, the session's does not
+	w.Pass(600 * tick) // the attempt's lease ends, the session's does not
 	w.Sweep()
 	w.noAct(b)
 	if l = w.act(a); l.Activity.Attempt != 3 || l.Activity.Delivery != 3 {
 		w.T.Fatalf("after the lapse a got %+v", l.Activity)
 	}
-	short := w.Worker("short", Sessions(10, 500*ms))
+	short := w.Worker("short", Sessions(10, 500*tick))
 	w.flow("t")
 	mine := w.act(short)
-	w.Pass(600 * ms) // now the other way round
+	w.Pass(600 * tick) // now the other way round
 	w.Sweep()
 	w.flow("t")
 	theirs := w.act(b)
