@@ -207,7 +207,8 @@ func (b *Broker) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunVie
 // maxHistoryWait is how long a history request waits for a new event.
 const maxHistoryWait = 30 * time.Second
 
-// History reads a page of a run's history; with Wait it is held until there is an event after the token.
+// History reads a page of a run's history; with Wait it is held until there is an event after the token, and its answer carries the next token for as
+// long as the run is open.
 func (b *Broker) History(ctx context.Context, in protocol.HistoryQuery) (protocol.HistoryPage, error) {
 	in.Namespace = namespace(in.Namespace)
 	after, err := parsePage(in.PageToken)
@@ -224,6 +225,9 @@ func (b *Broker) History(ctx context.Context, in protocol.HistoryQuery) (protoco
 			return protocol.HistoryPage{}, err
 		}
 		p, err := b.page(ctx, run.ID, after, run.LastSeq, pageSize(in.PageSize, maxPage, maxPage))
+		if in.Wait && p.NextPageToken == nil && run.Status.Open() {
+			p.NextPageToken = pageToken(run.LastSeq) // there will be more: this is where to wait for it
+		}
 		return p, err
 	}
 	p, err := look()
@@ -243,9 +247,6 @@ func (b *Broker) History(ctx context.Context, in protocol.HistoryQuery) (protoco
 			continue
 		case <-b.drained:
 		case <-ctx.Done():
-		}
-		if p.NextPageToken == nil && after > 0 {
-			p.NextPageToken = pageToken(after)
 		}
 		return p, nil
 	}
