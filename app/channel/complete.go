@@ -28,7 +28,7 @@ func (c *Channel) completeJob(ctx context.Context, p *Peer, in protocol.ChannelC
 		}
 		req.Items, places = append(req.Items, item), append(places, i)
 	}
-	if in.Next != nil {
+	if in.Next != nil && p.polls.Err() == nil {
 		next, err := c.pollRequest(ctx, p, *in.Next)
 		if err != nil {
 			return out, err

@@ -20,6 +20,9 @@ type Peer struct {
 
 	token string // presented again to Authenticate from time to time; a secret
 
+	polls     context.Context // of the worker's polls; ends when the worker drains
+	stopPolls context.CancelFunc
+
 	mu          sync.Mutex // guards what follows
 	registering sync.Mutex // held while an implicit registration is made
 	registered  bool
@@ -39,6 +42,7 @@ const maxID = 255
 
 func newPeer(hello protocol.ChannelAuth, principal any) (*Peer, error) {
 	p := &Peer{Principal: principal, WorkerID: hello.WorkerID, Namespace: hello.Namespace, token: hello.Token}
+	p.polls, p.stopPolls = context.WithCancel(context.Background())
 	if p.Namespace == "" {
 		p.Namespace = "default"
 	}

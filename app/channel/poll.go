@@ -34,8 +34,11 @@ func (c *Channel) poll(ctx context.Context, p *Peer, in protocol.ChannelPoll) (p
 		seconds = 1
 	}
 	req.Timeout = &seconds
-	a, err := c.verbs.Poll(ctx, req)
-	if errors.Is(err, dispatch.ErrDraining) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.polls, cancel)()
+	a, err := c.verbs.Poll(waiting, req)
+	if errors.Is(err, dispatch.ErrDraining) || err != nil && p.polls.Err() != nil && ctx.Err() == nil {
 		return protocol.ChannelPollAnswer{
 			Many: in.Max > 0, Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: drainingRetry,
 		}, nil

@@ -92,6 +92,9 @@ func (c *Channel) heartbeat(ctx context.Context, p *Peer, in protocol.WorkerHear
 	if err := c.ensureRegistered(ctx, p, nil); err != nil {
 		return protocol.WorkerHeartbeatAnswer{}, err
 	}
+	if in.Draining {
+		p.stopPolls() // a worker that drains must not be given what another has just handed back, or itself
+	}
 	in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.currentIncarnation()
 	return c.verbs.WorkerHeartbeat(ctx, in)
 }

@@ -1,0 +1,347 @@
+package runner_test
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/channel"
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/app/sweep"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/runner"
+	"github.com/sojourn-run/sojourn/worker/session"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bubble runs a test in virtual time, with a real app over SQLite and without a port.
+func bubble(t *testing.T, test func(t *testing.T, a *control)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := open(t, filepath.Join(dir, "app.db"))
+		defer a.close()
+		test(t, a)
+	})
+}
+
+// control is the app of a bubble.
+type control struct {
+	*broker.Broker
+	t        *testing.T
+	store    store.Store
+	dispatch *dispatch.Dispatch
+	channel  *channel.Channel
+	stop     context.CancelFunc
+	parts    sync.WaitGroup
+
+	mu      sync.Mutex                        // guards what follows
+	fail    func(worker, method string) error // of a call, before it reaches the app
+	lose    func(worker, method string) error // of its answer, after the app has acted
+	calls   map[string]int
+	flying  map[*flight]struct{}
+	workers []*member
+}
+
+// flight is a call under way.
+type flight struct {
+	worker, method string
+	cancel         context.CancelCauseFunc
+}
+
+func open(t *testing.T, path string) *control {
+	t.Helper()
+	log := zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)
+	a := &control{t: t, dispatch: dispatch.New(dispatch.Options{Log: log}), calls: map[string]int{}, flying: map[*flight]struct{}{}}
+	var err error
+	if a.store, err = sqlite.Open(t.Context(), path, sqldb.Options{App: "app", Dispatch: a.dispatch}); err != nil {
+		t.Fatal(err)
+	}
+	a.Broker = broker.New(a.store, a.dispatch, broker.Options{Release: "test", App: "app", Log: log})
+	sweeper := sweep.New(a.store, a.Due, sweep.Options{Log: log})
+	a.dispatch.Bind(a.store, func(tasks []store.Leased) {
+		for _, l := range tasks {
+			a.Return(l)
+		}
+	}, sweeper.Pulse)
+	a.channel = channel.New(a.Broker, channel.Options{Hub: &a.dispatch.Hub, Log: log})
+	var ctx context.Context
+	ctx, a.stop = context.WithCancel(context.Background())
+	a.parts.Go(func() { sweeper.Run(ctx) })
+	a.parts.Go(func() { _ = a.Watch(ctx) }) // ends with ctx
+	return a
+}
+
+func (a *control) close() {
+	for _, m := range a.workers {
+		m.kill()
+	}
+	a.Drain()
+	for _, err := range []error{a.channel.Close(context.Background()), a.dispatch.Close(context.Background())} {
+		if err != nil {
+			a.t.Error(err)
+		}
+	}
+	a.stop()
+	a.parts.Wait()
+	a.Close()
+	if err := a.store.Close(); err != nil {
+		a.t.Error(err)
+	}
+}
+
+// breaks makes calls fail before they reach the app, and those that are under way; nil ends that.
+func (a *control) breaks(fail func(worker, method string) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fail = fail
+	for f := range a.flying {
+		if fail != nil && fail(f.worker, f.method) != nil {
+			f.cancel(errBroken)
+		}
+	}
+}
+
+// hangs makes later calls go through fail, and leaves alone those that are under way.
+func (a *control) hangs(fail func(worker, method string) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fail = fail
+}
+
+// loses makes answers fail that the app has given; nil ends that.
+func (a *control) loses(lose func(worker, method string) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lose = lose
+}
+
+func (a *control) called(method string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.calls[method]
+}
+
+// wire is a connection in this process that can break.
+type wire struct {
+	rpc.Caller
+	a      *control
+	worker string
+}
+
+func (w wire) Call(ctx context.Context, method string, in, out any) error {
+	w.a.mu.Lock()
+	fail, lose := w.a.fail, w.a.lose
+	w.a.calls[method]++
+	ctx, cancel := context.WithCancelCause(ctx)
+	f := &flight{w.worker, method, cancel}
+	w.a.flying[f] = struct{}{}
+	w.a.mu.Unlock()
+	defer func() {
+		w.a.mu.Lock()
+		delete(w.a.flying, f)
+		w.a.mu.Unlock()
+		cancel(nil)
+	}()
+	if fail != nil {
+		if err := fail(w.worker, method); err != nil {
+			return err
+		}
+	}
+	err := w.Caller.Call(ctx, method, in, out)
+	if err == nil && lose != nil {
+		return lose(w.worker, method)
+	}
+	return err
+}
+
+// member is a worker of a bubble.
+type member struct {
+	*runner.Runner
+	link     *link.Link
+	sessions *session.Sessions
+	stop     context.CancelFunc
+	parts    sync.WaitGroup
+	once     sync.Once
+}
+
+// lease is that of attempts in these tests.
+const lease = 20 * time.Second
+
+// worker starts a worker with the definitions.
+func (a *control) worker(id string, register func(*worker.Registry), change func(*runner.Options)) *member {
+	a.t.Helper()
+	log := zerolog.New(zerolog.NewTestWriter(a.t)).Level(zerolog.ErrorLevel)
+	r := worker.NewRegistry()
+	register(r)
+	m := &member{}
+	var err error
+	m.sessions, err = session.New(session.Options{NewState: func() session.State { return activity.NewState() }, Log: log},
+		runner.AttemptInterval(lease, 5*time.Second))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var run *runner.Runner
+	slots, sessions := 4, 10
+	m.link, err = link.New(link.Options{
+		Carrier: link.Local{Join: func(hello protocol.ChannelAuth, notices rpc.Handlers) (rpc.Caller, func(), error) {
+			c, leave, err := a.channel.Join(hello, notices)
+			return wire{c, a, id}, leave, err
+		}},
+		WorkerID: id, Incarnation: id + "-1", Release: "test", Log: log,
+		Register: func() protocol.RegisterRequest {
+			return protocol.RegisterRequest{
+				TaskQueues: []string{"default"}, WorkflowTypes: r.WorkflowTypes(), ActivityTypes: r.ActivityTypes(),
+				Capabilities: []string{"worker_sessions"}, WorkflowSlots: &slots, ActivitySlots: &slots, MaxSessions: &sessions,
+				AttemptLease: int64(lease / time.Second), Session: &protocol.SessionSettings{LeaseMS: 30_000, BufferMS: 5_000, IdleMS: 300_000},
+			}
+		},
+		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, Holdings: held{&run},
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	o := runner.Options{
+		Link: m.link, Definitions: r, Sessions: m.sessions, InProcess: true, WorkerID: id, WorkflowSlots: slots, ActivitySlots: slots,
+		AttemptLease: lease, Log: log,
+	}
+	if change != nil {
+		change(&o)
+	}
+	if run, err = runner.New(o); err != nil {
+		a.t.Fatal(err)
+	}
+	m.Runner = run
+	var ctx context.Context
+	ctx, m.stop = context.WithCancel(context.Background())
+	m.parts.Go(func() {
+		if err := m.link.Run(ctx); err != nil {
+			a.t.Error(err)
+		}
+	})
+	m.parts.Go(run.Run)
+	a.workers = append(a.workers, m)
+	if err := m.link.Ready(a.t.Context()); err != nil {
+		a.t.Fatal(err)
+	}
+	return m
+}
+
+type held struct{ r **runner.Runner }
+
+func (h held) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.SessionRenewal, time.Time) {
+	return (*h.r).Holdings().Due(now)
+}
+
+func (h held) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal, a protocol.WorkerHeartbeatAnswer, err error) {
+	(*h.r).Holdings().Renewed(sent, leases, sessions, a, err)
+}
+
+// kill ends a worker as a crash would, but for its goroutines.
+func (m *member) kill() {
+	m.once.Do(func() {
+		m.stop()
+		m.Close()
+		m.parts.Wait()
+		m.sessions.DropAll("killed")
+		m.sessions.Wait(context.Background())
+	})
+}
+
+// begin starts a run.
+func (a *control) begin(typ string, args ...any) string {
+	a.t.Helper()
+	raw, err := json.Marshal(args)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	answer, err := a.Start(a.t.Context(), protocol.StartRequest{WorkflowType: typ, Input: raw})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return answer.RunID
+}
+
+func (a *control) events(run string) []history.Event {
+	a.t.Helper()
+	page, err := a.History(a.t.Context(), protocol.HistoryQuery{Target: protocol.Target{RunID: run}, PageSize: 1000})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return page.Events
+}
+
+// end waits, in virtual time, until the run has ended.
+func (a *control) end(run string) history.Event {
+	a.t.Helper()
+	changed, stop := a.dispatch.WatchRun(run)
+	defer stop()
+	for late := time.After(time.Hour); ; {
+		events := a.events(run)
+		last := events[len(events)-1]
+		switch last.Data.(type) {
+		case *history.WorkflowCompleted, *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated:
+			return last
+		}
+		select {
+		case <-changed:
+		case <-late:
+			raw, _ := json.MarshalIndent(events, "", " ")
+			a.t.Fatalf("run %s did not end:\n%s", run, raw)
+		}
+	}
+}
+
+// result is what a run returned.
+func result[T any](t *testing.T, last history.Event) T {
+	t.Helper()
+	done, ok := last.Data.(*history.WorkflowCompleted)
+	if !ok {
+		raw, _ := json.Marshal(last)
+		t.Fatalf("the run ended with %s", raw)
+	}
+	var v T
+	if err := payload.Decode(payload.Payload{Blob: done.Output}, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// all are the events of one type.
+func all[T history.Data](events []history.Event) (found []T) {
+	for _, e := range events {
+		if d, ok := e.Data.(T); ok {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// single is a workflow of one activity, tried as often as needed.
+func single(r *worker.Registry, name string, fn any, opts ...activity.Options) {
+	r.Workflow("do_"+name, func(ctx workflow.Context) (any, error) {
+		return workflow.Await[any](ctx, workflow.ExecuteActivity(workflow.WithActivity(ctx, workflow.ActivityOptions{
+			Retry: &workflow.RetryPolicy{MaxAttempts: 5, Backoff: []time.Duration{time.Second}},
+		}), name))
+	})
+	r.Activity(name, fn, opts...)
+}
