@@ -5,8 +5,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // finish is what follows a commit: the caches take over what the batch left, reserved pollers get their tasks, callers their answers, and everybody
@@ -24,6 +26,7 @@ func (b *batch) finish(items []*pending) {
 			s.changes.Add(1)
 		}
 	}
+	b.unlocked()
 	changed := b.changed()
 	s.cache.remember(b, !s.cfg.Dialect.Shared)
 	for i := range b.handed {
@@ -50,6 +53,25 @@ func (b *batch) tellBacklog() {
 		if on {
 			b.s.cfg.Dispatch.Backlog(q.Namespace, q.Queue, q.Kind)
 		}
+	}
+}
+
+// unlocked tells of the ready tasks of the runs this batch had locked: another app's claim may have skipped them meanwhile.
+func (b *batch) unlocked() {
+	if !b.s.cfg.Dialect.Shared {
+		return
+	}
+	for id := range b.touched {
+		r := b.runs[id]
+		if r.readyRow() != (readyRow{}) {
+			b.backlog[QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}] = true
+		}
+		r.Activities.Any(func(a engine.Activity) bool {
+			if a.State == engine.Ready {
+				b.backlog[QueueKey{r.Namespace, a.Queue, protocol.KindActivity}] = true
+			}
+			return a.State == engine.Ready
+		})
 	}
 }
 

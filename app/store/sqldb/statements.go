@@ -70,7 +70,7 @@ func newStatements(d Dialect) *statements {
 	held := d.probe(workersTable.key(), "t.namespace, t.owner", "(SELECT namespace, owner AS worker_id, owner FROM sessions"+
 		" WHERE owner IS NOT NULL AND status = 'active' AND lease_until > $now)", "", "")
 	s.held = &Stmt{SQL: "SELECT h.namespace, h.owner, count(*) FROM (" + held + ") AS h GROUP BY h.namespace, h.owner"}
-	const moved = " SET route = rtrim(route, replace(route, '" + separator + "', '')) || k.word FROM "
+	const moved = " SET route = rtrim(route, replace(route, char(31), '')) || k.word FROM " // char(31) is the separator
 	const where = "t.namespace = k.namespace AND t.session_id = k.session_id AND t.route IS NOT NULL"
 	const told = " RETURNING tasks.namespace, tasks.queue, tasks.kind"
 	if !d.Shared {
@@ -86,7 +86,7 @@ func newStatements(d Dialect) *statements {
 	s.advisory = &Stmt{SQL: "SELECT pg_advisory_xact_lock(k.h) FROM (SELECT h FROM unnest($1::bigint[]) AS u(h) ORDER BY h) AS k"}
 	s.batch = &Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)" +
 		" ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at RETURNING at"}
-	s.reroute = &Stmt{SQL: "UPDATE tasks" + moved + "(SELECT p.place, k.word FROM " + d.list(words) +
+	s.reroute = &Stmt{SQL: "UPDATE tasks" + strings.Replace(moved, "char", "chr", 1) + "(SELECT p.place, k.word FROM " + d.list(words) +
 		" AS k CROSS JOIN LATERAL (SELECT t.ctid AS place FROM tasks AS t WHERE " + where + " OFFSET 0) AS p) AS k WHERE tasks.ctid = k.place" + told}
 	return s
 }

@@ -1,30 +1,181 @@
 package sqlite_test
 
 import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/app/store/storetest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func suite(t testing.TB) storetest.Suite {
 	dir := t.TempDir()
 	return storetest.Suite{Statements: 40, Open: func(t testing.TB, name string, o storetest.Options) store.Store {
 		t.Helper()
-		s, err := sqlite.Open(t.Context(), filepath.Join(dir, name+".db"), sqldb.Options{App: o.App, Dispatch: o.Dispatch, Shift: o.Shift})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return s
+		return open(t, filepath.Join(dir, name+".db"), sqldb.Options{App: o.App, Dispatch: o.Dispatch, Shift: o.Shift})
 	}}
 }
 
+func open(t testing.TB, path string, o sqldb.Options) *sqldb.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
 func TestStore(t *testing.T) { storetest.Run(t, suite(t)) }
+
+func TestSecondOpenerIsTurnedAwayByNameOfTheHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "one.db")
+	first := open(t, path, sqldb.Options{})
+	_, err := sqlite.Open(t.Context(), path, sqldb.Options{})
+	if !errors.Is(err, store.ErrBusy) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		t.Fatalf("second opener: %v, want busy with process %d", err, os.Getpid())
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path, sqldb.Options{})
+}
+
+// A bubble has its own time and ends only when every goroutine in it is gone: the store starts none that outlives it, and waits for none outside.
+func TestStoreLivesInABubble(t *testing.T) {
+	s := suite(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := s.New(t)
+		a, b := w.Worker("a"), w.Worker("b")
+		w.Begun("flow", storetest.Activity("x", "s"))
+		w.One(protocol.KindActivity, a)
+		time.Sleep(119 * time.Second)
+		if got := w.Sweep(); fmt.Sprint(got) != "[session]" {
+			t.Fatalf("swept %v, want the session", got)
+		}
+		w.None(protocol.KindActivity, b)
+		time.Sleep(time.Second)
+		w.Sweep()
+		if l := w.One(protocol.KindActivity, b); l.Activity.Attempt != 2 || !l.IsNew {
+			t.Fatalf("leased %+v", l.Activity)
+		}
+	})
+}
+
+func TestIdleStoreSendsNothing(t *testing.T) {
+	s := suite(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := s.New(t)
+		w.Worker("a")
+		w.Begun("flow", protocol.Command{Type: protocol.StartTimer, Delay: 100})
+		before := w.S.Stats()
+		time.Sleep(10 * time.Second)
+		if after := w.S.Stats(); after != before {
+			t.Fatalf("ten idle seconds went from %+v to %+v", before, after)
+		}
+	})
+}
+
+// A warm batch of a run that is known reads nothing: it is one insert of events, one write a table, and the batch's own row.
+func TestWarmCompletionReadsNothing(t *testing.T) {
+	w := suite(t).New(t)
+	worker := w.Worker("w")
+	w.Begun("flow", storetest.Activity("x", ""), storetest.Activity("y", ""))
+	first, second := w.One(protocol.KindActivity, worker), w.One(protocol.KindActivity, worker)
+	w.Finish(first)
+	before := w.S.Stats()
+	w.Finish(second)
+	if got := w.S.Stats().Statements - before.Statements; got != 4 {
+		t.Fatalf("a warm completion took %d statements, want batch, event, run and task", got)
+	}
+}
+
+// A disk that takes no more is told as such, what was acknowledged is there, and with room again so are the writes.
+func TestFullDiskIsUnavailableAndPasses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "full.db")
+	if err := open(t, path, sqldb.Options{}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	restore := sqlite.LimitPages(120)
+	defer restore()
+	w := &storetest.World{T: t, S: open(t, path, sqldb.Options{}), Queue: storetest.Queue}
+	big := strings.Repeat("x", 100_000)
+	var stored []string
+	var failed error
+	for i := 0; failed == nil && i < 100; i++ {
+		in := engine.Start{RunID: w.ID(), Number: 1, Arguments: big, Request: protocol.StartRequest{
+			Namespace: storetest.Namespace, WorkflowID: fmt.Sprint("w", i), WorkflowType: "flow", TaskQueue: storetest.Queue,
+		}}
+		if _, failed = w.S.Commit(t.Context(), storetest.StartChange(in)); failed == nil {
+			stored = append(stored, in.RunID)
+		}
+	}
+	if !errors.Is(failed, store.ErrUnavailable) {
+		t.Fatalf("after %d runs: %v, want unavailable", len(stored), failed)
+	}
+	for _, id := range stored {
+		w.Run(id)
+	}
+	restore()
+	if err := w.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.S = open(t, path, sqldb.Options{})
+	w.Do(stored[0], engine.EndRun{})
+}
+
+func TestEveryStatementGoesByAnIndex(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plans.db")
+	s := open(t, path, sqldb.Options{})
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	args := make([]any, 128)
+	for i := range args {
+		args[i] = "[]"
+	}
+	for _, q := range s.Plans() {
+		rows, err := db.QueryContext(context.Background(), "EXPLAIN QUERY PLAN "+q, args...)
+		if err != nil {
+			t.Errorf("%s: %v", q, err)
+			continue
+		}
+		for rows.Next() {
+			var id, parent, unused int
+			var detail string
+			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range []string{"runs", "events", "tasks", "items", "sessions", "workflows", "workers", "receipts", "t", "r"} {
+				if detail == "SCAN "+table || strings.HasPrefix(detail, "SCAN "+table+" ") {
+					t.Errorf("%s\nreads all of a table: %s", q, detail)
+				}
+			}
+		}
+		if err := rows.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
