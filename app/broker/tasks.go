@@ -137,32 +137,6 @@ func (b *Broker) workflowTask(ctx context.Context, in protocol.PollRequest, l st
 	return t, nil
 }
 
-// resume fills in what woke the run.
-func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
-	if c.Kind == "" || c.Kind == "start" {
-		return
-	}
-	r := &t.Resume
-	r.SourceKind, r.SourceID, r.EventType = &c.Kind, orNil(c.ID), orNil(c.Type)
-	if c.Sequence > 0 {
-		r.Sequence = &c.Sequence
-	}
-	id := engine.StepID(t.RunID, c.Sequence)
-	switch c.Kind {
-	case "workflow_signal":
-		r.SignalName, r.SignalID, r.SignalWaitID = &c.Name, orNil(c.ID), &id
-		for _, e := range events {
-			if s, ok := e.Data.(*history.SignalReceived); ok && e.Seq == c.Event {
-				r.SignalArguments = &payload.Payload{Blob: s.Value}
-			}
-		}
-	case "activity":
-		r.ActivityID, r.ActivityType, r.ActivityAttemptID = &id, &c.Name, orNil(c.ID)
-	case "timer":
-		r.TimerID = &id
-	}
-}
-
 // page reads one page of a run's history.
 func (b *Broker) page(ctx context.Context, run string, after, through int64, size int) (protocol.HistoryPage, error) {
 	p := protocol.HistoryPage{TotalEvents: through}

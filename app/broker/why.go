@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -45,7 +46,7 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 		p.Timers = append(p.Timers, protocol.PendingTimer{Sequence: seq, TimerID: engine.StepID(run.ID, seq), FireAt: t.FireAt})
 	}
 	for seq, w := range run.Waits.All() {
-		p.Waits = append(p.Waits, protocol.PendingWait{Sequence: seq, SignalName: w.Name})
+		p.Waits = append(p.Waits, protocol.PendingWait{Sequence: seq, Kind: cmp.Or(w.Kind, "signal"), SignalName: w.Name, ConditionKey: w.Key})
 	}
 	return p
 }

@@ -18,6 +18,8 @@ func (st *step) command(c protocol.Command) error {
 		st.startTimer(c, seq)
 	case protocol.OpenSignalWait:
 		st.openWait(c, seq)
+	case protocol.OpenConditionWait:
+		st.openCondition(c, seq)
 	case protocol.RecordSideEffect:
 		st.emit(&history.SideEffectRecorded{Sequence: seq, Result: c.Result.Blob, PayloadCodec: codecOf(c.Result.Blob)})
 	case protocol.RecordVersionMarker:

@@ -34,9 +34,13 @@ func (s *Run) Evolve(e history.Event) {
 		s.authored(d.Sequence)
 		s.Timers.Put(d.Sequence, Timer{FireAt: d.FireAt, Delay: d.Delay, Kind: d.Kind, Parallel: d.Parallel})
 	case *history.TimerFired:
-		s.timerEnded(d.Sequence, e, d.TimerID, d.GroupID)
+		s.Timers.Delete(d.Sequence)
+		s.timerFired(d, e)
 	case *history.TimerCancelled:
-		s.timerEnded(d.Sequence, e, d.TimerID, d.GroupID)
+		s.Timers.Delete(d.Sequence)
+		if d.Kind == "" {
+			s.resolved(e, d.GroupID, Cause{Kind: "timer", Sequence: d.Sequence, ID: d.TimerID})
+		}
 	case *history.TimerCancelRequested:
 		s.authored(d.CommandSequence)
 	case *history.SignalReceived:
@@ -44,6 +48,13 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.SignalWaitOpened:
 		s.authored(d.Sequence)
 		s.waiting(d)
+	case *history.ConditionWaitOpened:
+		s.authored(d.Sequence)
+		s.conditionOpened(d, e)
+	case *history.ConditionWaitSatisfied:
+		s.Waits.Delete(d.Sequence)
+	case *history.ConditionWaitTimedOut:
+		s.conditionTimedOut(d, e)
 	case *history.SignalApplied:
 		s.Waits.Delete(d.Sequence)
 	case *history.SideEffectRecorded:
@@ -129,7 +140,9 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why string) {
 // emit the whole group again.
 func (s *Run) resolved(e history.Event, group string, c Cause) {
 	if group != "" {
-		if s.Activities.Any(func(a Activity) bool { return a.GroupID == group }) || s.Timers.Any(func(t Timer) bool { return t.GroupID == group }) {
+		if s.Activities.Any(func(a Activity) bool { return a.GroupID == group }) ||
+			s.Timers.Any(func(t Timer) bool { return t.GroupID == group && t.Kind == "" }) ||
+			s.Waits.Any(func(w Wait) bool { return w.GroupID == group && w.Signal == 0 }) {
 			return
 		}
 	}
@@ -170,18 +183,25 @@ func (s *Run) activityEnded(seq int64, e history.Event, typ, attempt, group stri
 	s.resolved(e, group, Cause{Kind: "activity", Sequence: seq, Name: typ, ID: attempt})
 }
 
-func (s *Run) timerEnded(seq int64, e history.Event, id, group string) {
-	s.Timers.Delete(seq)
-	s.resolved(e, group, Cause{Kind: "timer", Sequence: seq, ID: id})
+// timerFired wakes the run, but for the timer of a condition: the event behind it does.
+func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
+	switch d.Kind {
+	case ConditionTimeout:
+		return
+	case SignalTimeout:
+		s.Waits.Delete(d.Sequence)
+	}
+	s.resolved(e, d.GroupID, Cause{Kind: "timer", Sequence: d.Sequence, ID: d.TimerID})
 }
 
 func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 	s.Signals.Put(e.Seq, Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value})
+	s.mayHold(e, Cause{Kind: "workflow_signal", Name: d.SignalName, ID: d.SignalID})
 	for k, w := range s.Waits.All() {
-		if w.Name == d.SignalName && w.Signal == 0 {
+		if w.Kind == "" && w.Name == d.SignalName && w.Signal == 0 {
 			w.Signal = e.Seq
 			s.Waits.Put(k, w)
-			s.wake(e, Cause{Kind: "workflow_signal", Sequence: k, Name: d.SignalName, ID: d.SignalID})
+			s.resolved(e, w.GroupID, Cause{Kind: "workflow_signal", Sequence: k, Name: d.SignalName, ID: d.SignalID})
 			return
 		}
 	}
@@ -189,7 +209,7 @@ func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 
 // waiting opens a wait; a signal of that name that arrived behind the back of the task that asked resolves it at once.
 func (s *Run) waiting(d *history.SignalWaitOpened) {
-	w := Wait{Name: d.SignalName}
+	w := Wait{Name: d.SignalName, Parallel: d.Parallel}
 	for k, sig := range s.Signals.All() {
 		taken := s.Waits.Any(func(o Wait) bool { return o.Signal == k })
 		if sig.Name == d.SignalName && !taken {

@@ -71,6 +71,7 @@ type Cause struct {
 	Type     string `json:"type,omitempty"`  // its type
 	Name     string `json:"name,omitempty"`  // the signal's name, the activity's type
 	ID       string `json:"id,omitempty"`    // signal id, attempt id
+	Wait     int64  `json:"wait,omitempty"`  // command sequence of the condition wait it concerns
 }
 
 // TaskState is where a task stands.
@@ -165,11 +166,18 @@ type Timer struct {
 	history.Parallel
 }
 
-// Wait is an open signal wait. Signal is the event sequence of the signal that resolved it, 0 while none did; it closes when the task woken by that
-// signal completes.
+// Wait is an open wait for a signal, or for a condition. Signal is the event sequence of the signal that resolved it, or of what may have made the
+// condition true; 0 while nothing did. It closes when the task woken by that event completes.
 type Wait struct {
-	Name   string `json:"name"`
+	Name   string `json:"name,omitempty"` // of the signal
 	Signal int64  `json:"signal,omitempty"`
+
+	Kind        string `json:"kind,omitempty"` // condition; empty for a signal's
+	Opened      int64  `json:"opened,omitempty"`
+	Key         string `json:"key,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+	Occurrence  string `json:"occurrence,omitempty"`
+	history.Parallel
 }
 
 // Signal is one the workflow's code has not seen yet.

@@ -342,7 +342,7 @@ func (s *Run) show() string {
 		out += fmt.Sprintf("timer %d at %s\n", k, t.FireAt.Format("15:04:05"))
 	}
 	for k, w := range s.Waits.All() {
-		out += fmt.Sprintf("wait %d for %s, signal %d\n", k, w.Name, w.Signal)
+		out += fmt.Sprintf("wait %d for %s%s, signal %d\n", k, w.Kind, w.Name, w.Signal)
 	}
 	for k, sig := range s.Signals.All() {
 		out += fmt.Sprintf("unseen signal %d %s\n", k, sig.Name)
@@ -379,7 +379,7 @@ func (s *Run) open() string {
 		out += fmt.Sprintln("timer", k, tm.FireAt)
 	}
 	for k, w := range s.Waits.All() {
-		out += fmt.Sprintln("wait", k, w.Name, w.Signal)
+		out += fmt.Sprintln("wait", k, w.Kind, w.Name, w.Signal)
 	}
 	return out
 }
@@ -393,7 +393,7 @@ func short(events []history.Event) string {
 		out += fmt.Sprintf("%d %s", e.Seq, e.Type())
 		for _, k := range []string{
 			"sequence", "command_sequence", "activity_type", "signal_name", "session_id", "target", "effect", "timeout_kind", "attempt_number",
-			"failure_category", "exception_type", "message", "reason", "closed_reason",
+			"failure_category", "exception_type", "message", "reason", "closed_reason", "timer_kind", "condition_key",
 		} {
 			if v, ok := m[k]; ok {
 				out += fmt.Sprintf(" %s=%v", k, v)

@@ -30,13 +30,24 @@ func (in SignalRun) decide(st *step) error {
 }
 
 func (st *step) receive(in SignalRun) {
-	st.emit(&history.SignalReceived{
+	e := st.emit(&history.SignalReceived{
 		SignalName: in.Name, SignalID: st.eventID("s"), Value: in.Value, PayloadCodec: codecOf(in.Value), RequestID: in.RequestID, Identity: in.Identity,
 	})
+	for k, t := range st.Timers.All() {
+		if w, ok := st.Waits.Get(k); ok && t.Kind == SignalTimeout && w.Signal == e.Seq {
+			st.emit(&history.TimerCancelled{Sequence: k, TimerID: StepID(st.ID, k), Kind: t.Kind, Parallel: t.Parallel})
+		}
+	}
 }
 
 func (st *step) openWait(c protocol.Command, seq int64) {
-	st.emit(&history.SignalWaitOpened{Sequence: seq, SignalName: c.SignalName, SignalWaitID: StepID(st.ID, seq), Timeout: c.Timeout, Parallel: c.Parallel})
+	id := StepID(st.ID, seq)
+	st.emit(&history.SignalWaitOpened{Sequence: seq, SignalName: c.SignalName, SignalWaitID: id, Timeout: c.Timeout, Parallel: c.Parallel})
+	if w, _ := st.Waits.Get(seq); c.Timeout > 0 && w.Signal == 0 {
+		st.emit(&history.TimerScheduled{
+			Sequence: seq, TimerID: id, Delay: c.Timeout, FireAt: plus(st.now, seconds(c.Timeout)), Kind: SignalTimeout, SignalWaitID: id, Parallel: c.Parallel,
+		})
+	}
 }
 
 // sendSignal owes another workflow a signal; one to itself is received at once.

@@ -41,6 +41,8 @@ type step struct {
 	d     Decision
 	task  string // id of the workflow task being completed
 	seen  int64
+
+	renewed map[string]history.Time // deadlines of condition waits this step ended, by occurrence
 }
 
 // emit appends an event and folds it into the fork.

@@ -43,6 +43,9 @@ func (in FireTimer) decide(st *step) error {
 	if !ok || t.FireAt.After(st.now.Time) {
 		return errNotDue
 	}
+	if t.Kind == ConditionTimeout {
+		return st.timeOutCondition(in.Seq, t)
+	}
 	st.emit(&history.TimerFired{Sequence: in.Seq, TimerID: StepID(st.ID, in.Seq), Delay: t.Delay, Kind: t.Kind, Parallel: t.Parallel})
 	return nil
 }

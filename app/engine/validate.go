@@ -16,7 +16,7 @@ const (
 var Supported = []protocol.CommandType{
 	protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.ScheduleActivity, protocol.StartTimer,
 	protocol.OpenSignalWait, protocol.RecordSideEffect, protocol.RecordVersionMarker, protocol.StartSession, protocol.EndSession,
-	protocol.CancelActivity, protocol.CancelTimer, protocol.SignalWorkflow,
+	protocol.CancelActivity, protocol.CancelTimer, protocol.SignalWorkflow, protocol.OpenConditionWait,
 }
 
 // Validate checks a whole batch of commands before anything is written; the error names the field of the first wrong one, like
@@ -29,7 +29,8 @@ func Validate(s *Run, commands []protocol.Command) error {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "%d commands in one completion", len(commands)).
 			With("limit_kind", "command_batch_size").With("current_value", len(commands)).With("configured_limit", MaxCommands)
 	}
-	activities, timers := s.Activities.Len(), s.Timers.Len()
+	activities, timers, waits := s.Activities.Len(), s.Timers.Len(), s.Waits.Len()
+	seq := s.CommandSeq
 	for i, c := range commands {
 		at := func(field string) string { return fmt.Sprintf("commands.%d.%s", i, field) }
 		if c.Type.Terminal() && i != len(commands)-1 {
@@ -38,7 +39,11 @@ func Validate(s *Run, commands []protocol.Command) error {
 		if err := validate(c, at); err != nil {
 			return err
 		}
-		if err := grouped(c, s.CommandSeq+int64(i)+1, at); err != nil {
+		if s.repeats(c) {
+			continue
+		}
+		seq++
+		if err := grouped(c, seq, at); err != nil {
 			return err
 		}
 		switch c.Type {
@@ -46,10 +51,12 @@ func Validate(s *Run, commands []protocol.Command) error {
 			activities++
 		case protocol.StartTimer:
 			timers++
+		case protocol.OpenSignalWait, protocol.OpenConditionWait:
+			waits++
 		}
 	}
-	if n := max(activities, timers); n > MaxPending {
-		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run would have %d open activities or timers", n).
+	if n := max(activities, timers, waits); n > MaxPending {
+		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run would have %d open activities, timers or waits", n).
 			With("limit_kind", "pending_activity_count").With("current_value", n).With("configured_limit", MaxPending)
 	}
 	return nil
@@ -108,6 +115,15 @@ func validate(c protocol.Command, at func(string) string) error {
 		return need("activity_type", c.ActivityType)
 	case protocol.OpenSignalWait:
 		return need("signal_name", c.SignalName)
+	case protocol.OpenConditionWait:
+		for field, value := range map[string]string{
+			"condition_key": c.ConditionKey, "condition_definition_fingerprint": c.ConditionFingerprint, "condition_wait_occurrence_id": c.ConditionOccurrence,
+		} {
+			if len(value) > 255 {
+				return protocol.Invalid(at(field), "is longer than 255 bytes")
+			}
+		}
+		return nil
 	case protocol.RecordVersionMarker:
 		return need("change_id", c.ChangeID)
 	case protocol.EndSession:

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -39,17 +40,15 @@ func (in CompleteTask) decide(st *step) error {
 	st.task, st.seen = TaskID(st.ID, in.Number), st.Task.Shown
 	st.Task = nil
 	st.saw(st.seen)
-	for k, w := range st.Waits.All() {
-		if w.Signal > 0 && w.Signal <= st.seen {
-			st.emit(&history.SignalApplied{Sequence: k, SignalName: w.Name, SignalWaitID: StepID(st.ID, k)})
-		}
-	}
-	for _, c := range in.Commands {
+	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.Run.repeats)
+	st.settleWaits(in.Commands)
+	for _, c := range commands {
 		if err := st.command(c); err != nil {
 			return err
 		}
 	}
 	st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash}
+	st.overdue()
 	st.wakeUp()
 	st.Last.Created = st.d.Answer.Created
 	st.d.Answer.Outcome, st.d.Answer.Recorded = "completed", true
@@ -73,6 +72,7 @@ func (in FailTask) decide(st *step) error {
 		st.saw(t.Shown)
 		st.Task = nil
 		st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash}
+		st.overdue()
 		st.d.Answer = Answer{Outcome: "waiting_for_history", Recorded: true}
 		return nil
 	}

@@ -138,6 +138,7 @@ type TimerScheduled struct {
 	FireAt          Time   `json:"fire_at"`
 	Kind            string `json:"timer_kind,omitempty"`
 	ConditionWaitID string `json:"condition_wait_id,omitempty"`
+	Occurrence      string `json:"condition_wait_occurrence_id,omitempty"`
 	SignalWaitID    string `json:"signal_wait_id,omitempty"`
 	Parallel
 }
@@ -193,6 +194,7 @@ type SignalApplied struct {
 	SignalID     string `json:"workflow_signal_id,omitempty"`
 	Value        string `json:"value,omitempty"`
 	PayloadCodec string `json:"payload_codec,omitempty"`
+	Parallel
 }
 
 // SideEffectRecorded keeps a value the workflow computed once.

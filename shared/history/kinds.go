@@ -17,6 +17,9 @@ var kinds = map[string]func() Data{
 	"SignalReceived":                func() Data { return &SignalReceived{} },
 	"SignalWaitOpened":              func() Data { return &SignalWaitOpened{} },
 	"SignalApplied":                 func() Data { return &SignalApplied{} },
+	"ConditionWaitOpened":           func() Data { return &ConditionWaitOpened{} },
+	"ConditionWaitSatisfied":        func() Data { return &ConditionWaitSatisfied{} },
+	"ConditionWaitTimedOut":         func() Data { return &ConditionWaitTimedOut{} },
 	"SideEffectRecorded":            func() Data { return &SideEffectRecorded{} },
 	"VersionMarkerRecorded":         func() Data { return &VersionMarkerRecorded{} },
 	"SignalSent":                    func() Data { return &SignalSent{} },
@@ -127,3 +130,12 @@ func (*WorkflowCancellationRequested) Type() string { return "WorkflowCancellati
 
 // Type is "RepairRequested".
 func (*RepairRequested) Type() string { return "RepairRequested" }
+
+// Type is "ConditionWaitOpened".
+func (*ConditionWaitOpened) Type() string { return "ConditionWaitOpened" }
+
+// Type is "ConditionWaitSatisfied".
+func (*ConditionWaitSatisfied) Type() string { return "ConditionWaitSatisfied" }
+
+// Type is "ConditionWaitTimedOut".
+func (*ConditionWaitTimedOut) Type() string { return "ConditionWaitTimedOut" }

@@ -164,10 +164,12 @@ type PendingTimer struct {
 	FireAt   history.Time `json:"fire_at"`
 }
 
-// PendingWait is a signal the run is blocked on.
+// PendingWait is a signal or a condition the run is blocked on.
 type PendingWait struct {
-	Sequence   int64  `json:"sequence"`
-	SignalName string `json:"signal_name"`
+	Sequence     int64  `json:"sequence"`
+	Kind         string `json:"kind"` // signal, condition
+	SignalName   string `json:"signal_name"`
+	ConditionKey string `json:"condition_key,omitempty"`
 }
 
 // PendingTask is the open workflow task.

@@ -57,6 +57,8 @@ type Resume struct {
 	ChildRunID        *string          `json:"child_workflow_run_id"`
 	TimerID           *string          `json:"timer_id"`
 	ConditionWaitID   *string          `json:"condition_wait_id"`
+	ConditionKey      *string          `json:"condition_key"`
+	Fingerprint       *string          `json:"condition_definition_fingerprint"`
 	Sequence          *int64           `json:"workflow_sequence"`
 	EventType         *string          `json:"workflow_event_type"`
 }

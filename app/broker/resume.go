@@ -1,0 +1,65 @@
+package broker
+
+import (
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// resume fills in what woke the run, from the cause its task was made for.
+func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
+	if c.Kind == "" || c.Kind == "start" {
+		return
+	}
+	r := &t.Resume
+	r.SourceKind, r.SourceID, r.EventType = &c.Kind, orNil(c.ID), orNil(c.Type)
+	if c.Sequence > 0 {
+		r.Sequence = &c.Sequence
+	}
+	if c.Wait > 0 {
+		resumeCondition(t, c.Wait, events)
+	}
+	id := engine.StepID(t.RunID, c.Sequence)
+	wait := func(kind, open string) { r.WaitKind, r.OpenWaitID = &kind, &open }
+	switch c.Kind {
+	case "workflow_signal":
+		resumeSignal(t, c, id, events)
+	case "activity":
+		r.ActivityID, r.ActivityType, r.ActivityAttemptID = &id, &c.Name, orNil(c.ID)
+	case "timer":
+		r.TimerID = &id
+		if c.Wait == 0 {
+			wait("timer", "timer:"+id)
+		}
+	}
+}
+
+// resumeSignal names the signal and the wait it resolves. One that no wait asked for is known by its own id.
+func resumeSignal(t *protocol.WorkflowTask, c engine.Cause, wait string, events []history.Event) {
+	r := &t.Resume
+	kind, open := "signal", "signal-application:"+c.ID
+	if c.Sequence == 0 {
+		wait = "signal-command:" + c.ID
+	}
+	r.SignalName, r.SignalID, r.SignalWaitID = &c.Name, orNil(c.ID), &wait
+	r.WaitKind, r.OpenWaitID = &kind, &open
+	for _, e := range events {
+		if s, ok := e.Data.(*history.SignalReceived); ok && e.Seq == c.Event {
+			r.SignalArguments = &payload.Payload{Blob: s.Value}
+		}
+	}
+}
+
+// resumeCondition names the condition wait that is to be evaluated, or whose time is over.
+func resumeCondition(t *protocol.WorkflowTask, seq int64, events []history.Event) {
+	r := &t.Resume
+	kind, id := "condition", engine.StepID(t.RunID, seq)
+	open := "condition:" + id
+	r.WaitKind, r.OpenWaitID, r.ConditionWaitID = &kind, &open, &id
+	for _, e := range events {
+		if w, ok := e.Data.(*history.ConditionWaitOpened); ok && w.Sequence == seq {
+			r.ConditionKey, r.Fingerprint = orNil(w.Key), orNil(w.Fingerprint)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The kinds of timers that belong to a wait and share its command sequence.
+const (
+	ConditionTimeout = "condition_timeout"
+	SignalTimeout    = "signal_timeout"
+)
+
+// ConditionWait is the kind of a wait for a condition over the workflow's own state, which only its code can evaluate.
+const ConditionWait = "condition"
+
+func (st *step) openCondition(c protocol.Command, seq int64) {
+	w := history.Condition{
+		Sequence: seq, ConditionWaitID: StepID(st.ID, seq), Occurrence: c.ConditionOccurrence, Key: c.ConditionKey, Fingerprint: c.ConditionFingerprint,
+	}
+	st.emit(&history.ConditionWaitOpened{Condition: w, Timeout: c.Timeout, Parallel: c.Parallel})
+	if c.Timeout == 0 {
+		return
+	}
+	at := plus(st.now, seconds(c.Timeout))
+	if before, again := st.renewed[c.ConditionOccurrence]; again && c.ConditionOccurrence != "" {
+		at = latest(st.now, before) // the same occurrence was evaluated and found to hold not yet: its time does not begin anew
+	}
+	st.emit(&history.TimerScheduled{
+		Sequence: seq, TimerID: StepID(st.ID, seq), Delay: c.Timeout, FireAt: at, Kind: ConditionTimeout, ConditionWaitID: w.ConditionWaitID,
+		Occurrence: w.Occurrence, Parallel: c.Parallel,
+	})
+}
+
+// condition is how events name the wait.
+func (w *Wait) condition(run string, seq int64) history.Condition {
+	return history.Condition{
+		Sequence: seq, ConditionWaitID: StepID(run, seq), Occurrence: w.Occurrence, Key: w.Key, Fingerprint: w.Fingerprint,
+	}
+}
+
+// settleWaits ends the waits that the completed task was asked about: a signal wait whose signal it was shown, and a condition it evaluated. A
+// condition that did not hold comes back among the commands and gets a wait of its own; a member of an open group that comes back stays as it is.
+func (st *step) settleWaits(commands []protocol.Command) {
+	for k, w := range st.Waits.All() {
+		woken := w.Signal > 0 && w.Signal <= st.seen
+		switch {
+		case w.Kind == "" && woken:
+			st.emit(&history.SignalApplied{Sequence: k, SignalName: w.Name, SignalWaitID: StepID(st.ID, k), Parallel: w.Parallel})
+		case w.Kind != ConditionWait || w.GroupID != "" && st.comesBack(commands, k):
+		case woken || w.Opened <= st.seen && w.evaluated(commands):
+			st.emit(&history.ConditionWaitSatisfied{Condition: w.condition(st.ID, k), Parallel: w.Parallel})
+			if t, ok := st.Timers.Get(k); ok {
+				if st.renewed == nil {
+					st.renewed = map[string]history.Time{}
+				}
+				st.renewed[w.Occurrence] = t.FireAt
+				st.emit(&history.TimerCancelled{Sequence: k, TimerID: StepID(st.ID, k), Kind: t.Kind, Parallel: t.Parallel})
+			}
+		}
+	}
+}
+
+// evaluated says whether the wait stands among the commands again, so that its condition was looked at.
+func (w *Wait) evaluated(commands []protocol.Command) bool {
+	for _, c := range commands {
+		if c.Type == protocol.OpenConditionWait && c.GroupID == "" && w.Occurrence == c.ConditionOccurrence && w.Key == c.ConditionKey &&
+			w.Fingerprint == c.ConditionFingerprint {
+			return true
+		}
+	}
+	return false
+}
+
+func (st *step) comesBack(commands []protocol.Command, seq int64) bool {
+	for _, c := range commands {
+		if c.GroupIndex != nil && c.GroupBase+int64(*c.GroupIndex) == seq {
+			return true
+		}
+	}
+	return false
+}
+
+// repeats says whether a command is a member of a parallel group that the run recorded already and that has not ended: some replayers send the whole
+// group again when they are woken inside it. Such a command changes nothing and takes no sequence.
+func (s *Run) repeats(c protocol.Command) bool {
+	if c.GroupID == "" || c.GroupIndex == nil || c.GroupBase < 1 || c.GroupBase+int64(*c.GroupIndex) > s.CommandSeq {
+		return false
+	}
+	return s.Activities.Any(func(a Activity) bool { return a.GroupID != "" }) || s.Timers.Any(func(t Timer) bool { return t.GroupID != "" }) ||
+		s.Waits.Any(func(w Wait) bool { return w.GroupID != "" })
+}
+
+// timeOutCondition ends a condition wait by its timer. While a task evaluates the condition, or is about to because something happened that may have
+// made it true, the answer is awaited: history must not hold both.
+func (st *step) timeOutCondition(seq int64, t Timer) error {
+	w, ok := st.Waits.Get(seq)
+	if task := st.Task; !ok || task != nil && (task.State == LeasedState || w.Signal > 0) {
+		return errNotDue
+	}
+	st.emit(&history.TimerFired{Sequence: seq, TimerID: StepID(st.ID, seq), Delay: t.Delay, Kind: t.Kind, Parallel: t.Parallel})
+	st.emit(&history.ConditionWaitTimedOut{Condition: w.condition(st.ID, seq), Timeout: t.Delay, Parallel: w.Parallel})
+	return nil
+}
+
+// overdue ends the conditions whose time ran out while a task was evaluating them.
+func (st *step) overdue() {
+	task, seen := st.task, st.seen
+	st.task, st.seen = "", 0
+	for k, t := range st.Timers.All() {
+		if w, ok := st.Waits.Get(k); ok && t.Kind == ConditionTimeout && !t.FireAt.After(st.now.Time) && (w.Signal == 0 || w.Signal <= st.Seen) {
+			_ = st.timeOutCondition(k, t)
+		}
+	}
+	st.task, st.seen = task, seen
+}
+
+// mayHold wakes the run because e may have made the conditions true that it waits for.
+func (s *Run) mayHold(e history.Event, c Cause) bool {
+	woken := false
+	for k, w := range s.Waits.All() {
+		if w.Kind != ConditionWait {
+			continue
+		}
+		if w.Signal == 0 {
+			w.Signal = e.Seq
+			s.Waits.Put(k, w)
+		}
+		if !woken {
+			c.Wait = k
+			s.wake(e, c)
+		}
+		woken = true
+	}
+	return woken
+}
+
+// conditionOpened opens a wait; signals the opening task had not been shown are a reason to evaluate it once more.
+func (s *Run) conditionOpened(d *history.ConditionWaitOpened, e history.Event) {
+	w := Wait{
+		Kind: ConditionWait, Opened: e.Seq, Key: d.Key, Fingerprint: d.Fingerprint, Occurrence: d.Occurrence, Parallel: d.Parallel,
+	}
+	for k, sig := range s.Signals.All() {
+		w.Signal = k
+		s.Wake = max(s.Wake, k)
+		s.WakeFor = &Cause{Kind: "workflow_signal", Wait: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived"}
+	}
+	s.Waits.Put(d.Sequence, w)
+}
+
+func (s *Run) conditionTimedOut(d *history.ConditionWaitTimedOut, e history.Event) {
+	s.Waits.Delete(d.Sequence)
+	s.resolved(e, d.GroupID, Cause{Kind: "timer", Sequence: d.Sequence, Wait: d.Sequence, ID: StepID(s.ID, d.Sequence)})
+}
