@@ -1,0 +1,154 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sojourn-run/sojourn/app/store/postgres"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+)
+
+// The two schemas are written apart, and have to say the same: tables, columns with kind and nullability, keys and indexes with their conditions.
+func TestBothDatabasesHaveTheSameSchema(t *testing.T) {
+	url := database(t)
+	p, err := postgres.Open(t.Context(), url, sqldb.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	path := filepath.Join(t.TempDir(), "schema.db")
+	s, err := sqlite.Open(t.Context(), path, sqldb.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	lite, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lite.Close()
+	big, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer big.Close()
+	got, want := describePostgres(t, big), describeSQLite(t, lite)
+	if len(want) < 60 {
+		t.Fatalf("only %d lines of schema: %v", len(want), want)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("SQLite (-) and PostgreSQL (+) differ:\n%s", diff)
+	}
+}
+
+func query(t *testing.T, db *sql.DB, q string, args ...any) [][]string {
+	t.Helper()
+	rows, err := db.QueryContext(context.Background(), q, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [][]string
+	for rows.Next() {
+		row := make([]string, len(names))
+		into := make([]any, len(names))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+func describeSQLite(t *testing.T, db *sql.DB) (lines []string) {
+	const tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name NOT LIKE 'goose_%'"
+	for _, table := range query(t, db, tables) {
+		const columns = "SELECT name, type, \"notnull\", pk FROM pragma_table_info(?)"
+		for _, c := range query(t, db, columns, table[0]) {
+			lines = append(lines, fmt.Sprintf("%s.%s %s notnull=%s key=%s", table[0], c[0], strings.ToLower(c[1]), c[2], c[3]))
+		}
+		for _, i := range query(t, db, "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL", table[0]) {
+			lines = append(lines, i[0]+" "+indexed(i[1]))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func describePostgres(t *testing.T, db *sql.DB) (lines []string) {
+	const columns = `SELECT c.relname, a.attname, format_type(a.atttypid, NULL), CASE WHEN a.attnotnull THEN 1 ELSE 0 END,
+		coalesce(array_position(i.indkey::int[], a.attnum::int) + 1, 0)
+		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+		LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+		WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND c.relname NOT LIKE 'goose_%'`
+	for _, c := range query(t, db, columns) {
+		kind := map[string]string{"text": "text", "bigint": "integer"}[c[2]]
+		lines = append(lines, fmt.Sprintf("%s.%s %s notnull=%s key=%s", c[0], c[1], kind, c[3], c[4]))
+	}
+	const indexes = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' AND indexname NOT LIKE '%_pkey' AND tablename NOT LIKE 'goose_%'"
+	for _, i := range query(t, db, indexes) {
+		lines = append(lines, i[0]+" "+indexed(i[1]))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+var index = regexp.MustCompile(`\((.*?)\)(?: WHERE \(?(.*?)\)?)?$`)
+
+// indexed is what an index is on, and where.
+func indexed(definition string) string {
+	m := index.FindStringSubmatch(definition)
+	if m == nil {
+		return definition
+	}
+	return "(" + m[1] + ") " + m[2]
+}
+
+// Ids compare byte by byte, whatever the locale of the database: else pages and orders differ between installations.
+func TestIdsCompareByteByByte(t *testing.T) {
+	url := database(t)
+	p, err := postgres.Open(t.Context(), url, sqldb.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	rows, err := c.Query(t.Context(), `SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+		JOIN pg_collation l ON l.oid = a.attcollation WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
+		AND c.relname NOT LIKE 'goose_%' AND l.collname <> 'C' ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range got {
+		if _, column, _ := strings.Cut(name, "."); !slices.Contains([]string{"body", "state", "payload", "detail"}, column) {
+			t.Errorf("%s compares by locale", name)
+		}
+	}
+}
