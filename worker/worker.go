@@ -149,7 +149,7 @@ func New(o Options) (_ *Worker, err error) {
 	w.opt = o
 	w.sessions, err = session.New(session.Options{
 		Lease: o.SessionLease, Buffer: o.SessionBuffer, Idle: o.SessionIdle, NewState: func() session.State { return activity.NewState() },
-		End: w.endSession, Failed: w.sessionFailed, Log: w.log,
+		End: w.endSession, Failed: w.sessionFailed, Beat: func() { w.link.Beat() }, Log: w.log,
 	}, runner.AttemptInterval(o.AttemptLease, o.SessionBuffer))
 	if err != nil {
 		return nil, err

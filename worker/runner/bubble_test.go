@@ -57,6 +57,7 @@ type control struct {
 	mu      sync.Mutex                        // guards what follows
 	fail    func(worker, method string) error // of a call, before it reaches the app
 	lose    func(worker, method string) error // of its answer, after the app has acted
+	mute    bool                              // notices do not reach workers that start now
 	calls   map[string]int
 	flying  map[*flight]struct{}
 	workers []*member
@@ -204,6 +205,9 @@ func (a *control) worker(id string, register func(*worker.Registry), change func
 	slots, sessions := 4, 10
 	m.link, err = link.New(link.Options{
 		Carrier: link.Local{Join: func(hello protocol.ChannelAuth, notices rpc.Handlers) (rpc.Caller, func(), error) {
+			if a.mute {
+				notices = rpc.Handlers{}
+			}
 			c, leave, err := a.channel.Join(hello, notices)
 			return wire{c, a, id}, leave, err
 		}},
@@ -344,4 +348,14 @@ func single(r *worker.Registry, name string, fn any, opts ...activity.Options) {
 		}), name))
 	})
 	r.Activity(name, fn, opts...)
+}
+
+// signal sends a signal to the workflow of a run.
+func (a *control) signal(run, name string) {
+	a.t.Helper()
+	head := a.events(run)[0].Data.(*history.WorkflowStarted)
+	_, err := a.Signal(a.t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: head.WorkflowID}, SignalName: name})
+	if err != nil {
+		a.t.Fatal(err)
+	}
 }

@@ -33,6 +33,19 @@ type lease struct {
 	over      bool
 }
 
+// together is how close to its time a renewal may be to go with one that is due, so that they share a call: a quarter of the interval.
+const together = 4
+
+// request is the renewal of a lease.
+func (l *lease) request() protocol.HeartbeatRequest {
+	t := l.task
+	h := protocol.HeartbeatRequest{Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID}
+	if t.Session != nil {
+		h.Epoch = t.Session.Epoch
+	}
+	return h
+}
+
 func newKeeper(length, buffer time.Duration, beat func()) *keeper {
 	return &keeper{
 		length: length, interval: AttemptInterval(length, buffer), margin: min(2*time.Second, length/10), beat: beat, leases: map[string]*lease{},
@@ -81,6 +94,8 @@ func (k *keeper) cancel(attempt string, cause error) {
 func (k *keeper) due(now time.Time) (renew []protocol.HeartbeatRequest, next time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	var soon []*lease
+	due := false
 	for _, l := range k.leases {
 		if l.over {
 			continue
@@ -91,21 +106,24 @@ func (k *keeper) due(now time.Time) (renew []protocol.HeartbeatRequest, next tim
 			l.cancel(fmt.Errorf("%w: its lease could not be renewed since %s", ErrLeaseLost, l.renewed.Format(time.RFC3339)))
 			continue
 		}
+		next = earlier(next, end)
 		at := l.renewed.Add(k.interval)
 		if at.Before(l.notBefore) {
 			at = l.notBefore
 		}
-		if now.Before(at.Add(-k.interval / 10)) {
-			next = earlier(next, earlier(at, end))
-			continue
+		due = due || !now.Before(at)
+		if now.Before(at.Add(-k.interval / together)) {
+			next = earlier(next, at)
+		} else {
+			soon = append(soon, l)
 		}
-		next = earlier(next, end)
-		t := l.task
-		h := protocol.HeartbeatRequest{Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID}
-		if t.Session != nil {
-			h.Epoch = t.Session.Epoch
+	}
+	for _, l := range soon {
+		if due {
+			renew = append(renew, l.request())
+		} else {
+			next = earlier(next, l.renewed.Add(k.interval))
 		}
-		renew = append(renew, h)
 	}
 	return renew, next
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// together is how close to its time a renewal may be to go with one that is due: they share a call.
-const together = 10 // a tenth of the interval
+// together is how close to its time a renewal may be to go with one that is due, so that they share a call: a quarter of the interval.
+const together = 4
 
 // retryAfter is the pause after a renewal whose answer did not come.
 const retryAfter = time.Second
@@ -17,6 +17,8 @@ const retryAfter = time.Second
 func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var soon []*Holding
+	due := false
 	for _, h := range s.held {
 		if h.active == 0 && !h.until.After(now) {
 			s.drop(h, "lease_expired")
@@ -30,14 +32,19 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 		if at.Before(h.notBefore) {
 			at = h.notBefore
 		}
+		due = due || !now.Before(at)
 		if now.Before(at.Add(-h.interval / together)) {
 			next = earlier(next, at)
-			if h.active == 0 {
-				next = earlier(next, h.until)
-			}
-			continue
+		} else {
+			soon = append(soon, h)
 		}
-		renew = append(renew, protocol.SessionRenewal{SessionID: h.ID, Epoch: h.Epoch})
+	}
+	for _, h := range soon {
+		if due {
+			renew = append(renew, protocol.SessionRenewal{SessionID: h.ID, Epoch: h.Epoch})
+		} else {
+			next = earlier(next, h.renewed.Add(h.interval))
+		}
 	}
 	return renew, next
 }

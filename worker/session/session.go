@@ -26,8 +26,13 @@ type Options struct {
 	End func(ctx context.Context, id string, epoch int64, reason string)
 	// Failed tells the app that the state of a held session died uncleanly, once it is given up; nil: nobody.
 	Failed func(ctx context.Context, id string, epoch int64, cause string)
-	Log    zerolog.Logger
+	// Beat asks for a heartbeat soon, which a session with a short lease does when it is taken up; nil: nobody.
+	Beat func()
+	Log  zerolog.Logger
 }
+
+// beatsCome is how often heartbeats come by themselves.
+const beatsCome = 10 * time.Second
 
 // endTime is how long the end of one session may take.
 const endTime = 10 * time.Second
@@ -131,6 +136,9 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity) (*Holding, error) {
 			h.State = s.opt.NewState()
 		}
 		s.held[a.SessionID] = h
+		if h.interval < beatsCome && s.opt.Beat != nil {
+			defer s.opt.Beat()
+		}
 		s.log.Info().Str("session_id", h.ID).Int64("epoch", h.Epoch).Bool("is_new_claim", a.IsNew).Msg("session held")
 	}
 	// The delivery itself moved the session's activity and lease at the app.
