@@ -1,0 +1,328 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// checkLedger compares what a run's history says of its activities with what happened outside. Both come from the same attempts, so:
+// an activity has exactly one outcome, which an attempt in the ledger stands for, under the number the history gives it; that attempt is the
+// last one of the activity, and none was run twice.
+func checkLedger(t *testing.T, events []history.Event, lines []line) {
+	t.Helper()
+	ran := map[string][]line{}
+	seen := map[string]bool{}
+	for _, l := range lines {
+		ran[l.Execution] = append(ran[l.Execution], l)
+		if seen[l.AttemptID] {
+			t.Errorf("attempt %s was run twice", l.AttemptID)
+		}
+		seen[l.AttemptID] = true
+	}
+	ended := outcomes(events)
+	for _, e := range events {
+		d, ok := e.Data.(*history.ActivityScheduled)
+		if !ok {
+			continue
+		}
+		if n := len(ended[d.ExecutionID]); n != 1 {
+			t.Errorf("activity %s has %d outcomes, want 1", d.ExecutionID, n)
+			continue
+		}
+		mine := ran[d.ExecutionID]
+		switch o := ended[d.ExecutionID][0].(type) {
+		case *history.ActivityCompleted:
+			if len(mine) == 0 {
+				t.Errorf("activity %s is recorded as completed and never ran", d.ExecutionID)
+				continue
+			}
+			last := mine[len(mine)-1]
+			if last.AttemptID != o.AttemptID || last.Attempt != o.Number {
+				t.Errorf("activity %s is recorded as completed by attempt %d (%s), and the last one that ran is %d (%s)",
+					d.ExecutionID, o.Number, o.AttemptID, last.Attempt, last.AttemptID)
+			}
+			for i, l := range mine {
+				if i > 0 && l.Attempt <= mine[i-1].Attempt {
+					t.Errorf("activity %s: attempt %d ran after attempt %d", d.ExecutionID, l.Attempt, mine[i-1].Attempt)
+				}
+			}
+			if o.Number > len(o.Lost)+1 || len(mine) > o.Number {
+				t.Errorf("activity %s: attempt %d with %d lost ones, and the ledger has %d lines", d.ExecutionID, o.Number, len(o.Lost), len(mine))
+			}
+		case *history.ActivityFailed:
+			if o.Category != "poison" || len(o.Lost) < 3 {
+				t.Errorf("activity %s failed: %+v", d.ExecutionID, o)
+			}
+		default:
+			t.Errorf("activity %s ended with %s", d.ExecutionID, o.Type())
+		}
+	}
+}
+
+// kills is how often a crash test kills.
+func kills(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv(crashes)
+	if text == "" {
+		return 5
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// load is clients that start workflows and signal them, and remember what was acknowledged.
+type load struct {
+	c       client
+	stop    context.CancelFunc
+	clients sync.WaitGroup
+
+	mu       sync.Mutex        // guards what follows
+	started  map[string]string // workflow id → run id as acknowledged; empty where no answer came
+	signals  map[string]bool   // request id → whether the signal was acknowledged
+	answered int
+	moved    chan struct{} // closed and replaced at each answer
+}
+
+const (
+	loadSteps   = 4
+	loadSignals = 2
+)
+
+// press begins the load.
+func press(c client, clients int) *load {
+	ctx, stop := context.WithCancel(c.t.Context())
+	l := &load{c: c, stop: stop, started: map[string]string{}, signals: map[string]bool{}, moved: make(chan struct{})}
+	for i := range clients {
+		l.clients.Go(func() { l.client(ctx, i) })
+	}
+	return l
+}
+
+// client starts a workflow, signals it and follows it to its end, over and over.
+func (l *load) client(ctx context.Context, i int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		id := fmt.Sprintf("load-%d-%d", i, n)
+		var a struct {
+			RunID string `json:"run_id"`
+		}
+		ok := l.send(ctx, "/api/workflows", map[string]any{"workflow_id": id, "workflow_type": "ledger", "input": []any{loadSteps, loadSignals}}, &a)
+		l.note(func() { l.started[id] = a.RunID })
+		if !ok {
+			continue
+		}
+		for _, request := range requests(id) {
+			ok := l.send(ctx, "/api/workflows/"+id+"/signal/go", map[string]any{"input": []any{request}, "request_id": request}, nil)
+			l.note(func() { l.signals[request] = ok })
+		}
+		l.follow(ctx, id, a.RunID)
+	}
+}
+
+// requests are the ids of the signals a workflow is sent.
+func requests(id string) []string {
+	all := make([]string, loadSignals)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s-%d", id, i)
+	}
+	return all
+}
+
+// follow waits for the end of a run, or of the process.
+func (l *load) follow(ctx context.Context, id, run string) {
+	for token := ""; ctx.Err() == nil; {
+		status, raw, err := l.c.call(ctx, http.MethodGet,
+			"/api/workflows/"+id+"/runs/"+run+"/history?wait_new_event=true&next_page_token="+url.QueryEscape(token), nil)
+		var page struct {
+			Next *string `json:"next_page_token"`
+		}
+		if err != nil || status != http.StatusOK || json.Unmarshal(raw, &page) != nil || page.Next == nil {
+			return
+		}
+		token = *page.Next
+	}
+}
+
+func (l *load) note(fn func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fn()
+	l.answered++
+	close(l.moved)
+	l.moved = make(chan struct{})
+}
+
+// send is one call, told whether it was acknowledged. After one that was not it waits until the app is there again.
+func (l *load) send(ctx context.Context, path string, body, out any) bool {
+	status, raw, err := l.c.call(context.WithoutCancel(ctx), http.MethodPost, path, body)
+	if err == nil && status < 300 && (out == nil || json.Unmarshal(raw, out) == nil) {
+		return true
+	}
+	if err == nil && status != http.StatusServiceUnavailable {
+		l.c.t.Errorf("POST %s: %d %.300s", path, status, raw)
+	}
+	for ctx.Err() == nil {
+		if status, _, err := l.c.call(ctx, http.MethodGet, "/readyz", nil); err == nil && status == http.StatusOK {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}
+
+// progress waits for n more answers.
+func (l *load) progress(n int) {
+	l.c.t.Helper()
+	late := time.After(ceiling)
+	l.mu.Lock()
+	want := l.answered + n
+	for l.answered < want {
+		moved := l.moved
+		l.mu.Unlock()
+		select {
+		case <-moved:
+		case <-late:
+			l.c.t.Fatal("the load does not go on")
+		}
+		l.mu.Lock()
+	}
+	l.mu.Unlock()
+}
+
+// end stops the load and checks that nothing that was acknowledged is lost, and that the ledger agrees.
+func (l *load) end(path string) {
+	t := l.c.t
+	t.Helper()
+	l.stop()
+	l.clients.Wait()
+	l.c.up()
+	until(t, "a worker is there", func() bool {
+		for _, w := range l.c.workers() {
+			if w.Status == protocol.WorkerActive {
+				return true
+			}
+		}
+		return false
+	})
+	lines := map[string][]line{}
+	for _, x := range ledger(t, path) {
+		lines[x.Run] = append(lines[x.Run], x)
+	}
+	repaired, unanswered, repeated := 0, 0, 0
+	for id, run := range l.started {
+		status, raw, err := l.c.call(t.Context(), http.MethodGet, "/api/workflows/"+id, nil)
+		if run == "" {
+			unanswered++
+			if status == http.StatusNotFound {
+				continue // nobody was told that it exists
+			}
+		}
+		var v protocol.RunView
+		if err != nil || status != http.StatusOK || json.Unmarshal(raw, &v) != nil || run != "" && v.RunID != run {
+			t.Errorf("start of %s was acknowledged as run %q, and is: %d %.300s %v", id, run, status, raw, err)
+			continue
+		}
+		if v.Quarantined != nil { // its worker was killed three times under one workflow task
+			l.c.must(http.MethodPost, "/api/workflows/"+id+"/repair", map[string]any{}, nil)
+			repaired++
+		}
+		recorded := l.signalsOf(l.c.history(id, v.RunID, func([]history.Event) bool { return true }))
+		for _, request := range requests(id) {
+			if l.signals[request] && recorded[request] != 1 {
+				t.Errorf("signal %s was acknowledged and is recorded %d times", request, recorded[request])
+			}
+			if !v.Terminal { // sent again it is recorded once all the same
+				l.c.must(http.MethodPost, "/api/workflows/"+id+"/signal/go", map[string]any{"input": []any{request}, "request_id": request}, nil)
+			}
+		}
+		events := l.c.completed(id, v.RunID)
+		for request, n := range l.signalsOf(events) {
+			if n != 1 {
+				t.Errorf("signal %s is recorded %d times", request, n)
+			}
+		}
+		checkLedger(t, events, lines[v.RunID])
+		repeated += len(lines[v.RunID]) - loadSteps
+	}
+	t.Logf("%d runs, %d of them without an answer, %d repaired; %d attempts cut off and made again", len(l.started), unanswered, repaired, repeated)
+}
+
+func (l *load) signalsOf(events []history.Event) map[string]int {
+	n := map[string]int{}
+	for _, e := range events {
+		if d, ok := e.Data.(*history.SignalReceived); ok {
+			n[d.RequestID]++
+		}
+	}
+	return n
+}
+
+// killer is a process that is killed and started again.
+type killer struct {
+	start func() *process
+	p     *process
+}
+
+func (k *killer) strike() {
+	k.p.kill()
+	k.p = k.start()
+}
+
+// crash kills one of the processes after the other under load, at random points, and now and then one that has only just been started.
+func crash(t *testing.T, c client, path string, processes ...*killer) {
+	for _, k := range processes {
+		k.p = k.start()
+	}
+	c.up()
+	l := press(c, 6)
+	for n := range kills(t) {
+		l.progress(1 + rand.IntN(60))
+		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // any point between two answers
+		k := processes[n%len(processes)]
+		k.strike()
+		if rand.IntN(4) == 0 {
+			time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // in the middle of its start
+			k.strike()
+		}
+		c.up()
+		l.progress(12) // what was cut off gets its turn: being killed again and again is another story, that of poison
+	}
+	l.end(path)
+}
+
+func TestCrashUnderLoadLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel()
+	t.Run("sqlite, app and worker in one process", func(t *testing.T) {
+		t.Parallel()
+		dir, addr := t.TempDir(), address(t)
+		path := filepath.Join(dir, "ledger")
+		e := env{ledgerPath: path, "SOJOURN_AUTH": "none", "SOJOURN_ADDR": addr, "SOJOURN_ISOLATION": "none"}
+		crash(t, client{t: t, base: "http://" + addr}, path, &killer{start: func() *process { return launch(t, dir, e) }})
+	})
+	t.Run("postgres, app and worker apart", func(t *testing.T) {
+		t.Parallel()
+		dir, addr := t.TempDir(), address(t)
+		path := filepath.Join(dir, "ledger")
+		app := env{"SOJOURN_AUTH": "none", "SOJOURN_ADDR": addr, "SOJOURN_DATABASE_URL": apptest.Postgres(t)}
+		worker := env{ledgerPath: path, "SOJOURN_APP_URL": "http://" + addr, "SOJOURN_WORKER_ID": "w", "SOJOURN_ISOLATION": "none"}
+		crash(t, client{t: t, base: "http://" + addr}, path,
+			&killer{start: func() *process { return launch(t, dir, app, "app") }},
+			&killer{start: func() *process { return launch(t, dir, worker, "worker") }})
+	})
+}

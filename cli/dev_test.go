@@ -1,0 +1,179 @@
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// dev starts `sojourn dev` and returns it with a client and the id of the sample's run, once it is ready.
+func dev(t *testing.T, dir, addr string, e env) (*process, client, string) {
+	t.Helper()
+	p := launch(t, dir, e, "dev", "--addr", addr)
+	ready := p.line(p.out, `^ready (http://\S+) (http://\S+)/runs/(\S+)$`)
+	if ready[1] != ready[2] {
+		t.Errorf("the ready line names two apps: %s", ready[0])
+	}
+	return p, client{t: t, base: ready[1]}, ready[3]
+}
+
+func TestDevPrintsFiveLinesAndRunsTheSample(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p, c, run := dev(t, dir, "127.0.0.1:0", nil)
+	var out []string
+	until(t, "dev has printed its lines", func() bool { out, _ = p.out.all(); return len(out) >= 6 })
+	for i, want := range []string{
+		"release ", "database   sqlite:.sojourn/sojourn.db", "dashboard  " + c.base + "/", "API        " + c.base + "/api, socket " + c.base + "/api/socket.io",
+		"worker     local, ", "ready " + c.base + " " + c.base + "/runs/" + run,
+	} {
+		if !strings.HasPrefix(out[i], want) {
+			t.Errorf("line %d is %q, want %q", i+1, out[i], want)
+		}
+	}
+	if !strings.Contains(out[4], "slots") || !strings.Contains(out[4], "sandbox") {
+		t.Errorf("the worker's line is %q", out[4])
+	}
+	events := c.completed("sample", run)
+	for _, path := range []string{"/runs/" + run, "/"} {
+		if status, page, err := c.call(t.Context(), http.MethodGet, path, nil); err != nil || status != 200 || !strings.Contains(strings.ToLower(string(page)), "<html") {
+			t.Errorf("GET %s: %d %.100s %v", path, status, page, err)
+		}
+	}
+	seen := map[string]int{}
+	for _, e := range events {
+		seen[e.Type()]++
+	}
+	for typ, n := range map[string]int{
+		"SessionStarted": 1, "ActivityCompleted": 3, "TimerFired": 1, "SignalReceived": 1, "SessionEnded": 1, "WorkflowCompleted": 1, "ActivityRetryScheduled": 0,
+	} {
+		if seen[typ] != n {
+			t.Errorf("the sample's history has %d %s, want %d", seen[typ], typ, n)
+		}
+	}
+	asked := time.Now()
+	if code := p.terminate(); code != 0 || time.Since(asked) > 25*time.Second {
+		t.Errorf("SIGTERM: exit %d after %s, want 0 within 25 s", code, time.Since(asked))
+	}
+	if out, _ = p.out.all(); len(out) != 6 {
+		t.Errorf("dev printed %d lines, want 6:\n%s", len(out), strings.Join(out, "\n"))
+	}
+
+	p, c, again := dev(t, dir, "127.0.0.1:0", nil)
+	if again == run {
+		t.Error("the second start shows the run that was closed")
+	}
+	if v := c.describe("sample-2"); v.RunID != again {
+		t.Errorf("the second start's run %s is not that of sample-2, %s", again, v.RunID)
+	}
+	if code := p.terminate(); code != 0 {
+		t.Errorf("SIGTERM in the middle of the sample: exit %d", code)
+	}
+	_, c, third := dev(t, dir, "127.0.0.1:0", nil)
+	if third != again {
+		t.Errorf("the third start shows %s, want %s, which was open", third, again)
+	}
+	c.completed("sample-2", again)
+}
+
+func TestSampleSurvivesKillsAtRandomMoments(t *testing.T) {
+	t.Parallel()
+	for n := range 3 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			dir, addr := t.TempDir(), address(t)
+			first, kills := "", 0
+			var before []history.Event // what was recorded when the process was killed
+			over := func(c client, run string) bool {
+				if first == "" {
+					first = run
+				}
+				if run != first && c.describe("sample").Status != "completed" { // dev starts another sample only when the one before has ended
+					t.Fatalf("after %d kills the sample is run %s, want %s", kills, run, first)
+				}
+				return run != first
+			}
+			for stop := 1 + rand.IntN(3); stop < 15; stop += 1 + rand.IntN(5) {
+				p, c, run := dev(t, dir, addr, nil)
+				if over(c, run) {
+					break
+				}
+				before = c.history("sample", run, func(all []history.Event) bool { return len(all) >= stop })
+				p.kill()
+				kills++
+			}
+			p, c, run := dev(t, dir, addr, nil)
+			over(c, run)
+			events := c.completed("sample", first)
+			for i, e := range before {
+				if e.Type() != events[i].Type() || e.At != events[i].At {
+					t.Errorf("event %d was %s at %s before the kill and is %s at %s", i+1, e.Type(), e.At, events[i].Type(), events[i].At)
+				}
+			}
+			done := map[int64]int{}
+			for _, e := range events {
+				if d, ok := e.Data.(*history.ActivityCompleted); ok {
+					done[d.Sequence]++
+				}
+			}
+			if len(done) != 3 || done[2] != 1 || done[3] != 1 || done[5] != 1 {
+				t.Errorf("completions by command: %v, want one each of 2, 3 and 5", done)
+			}
+			t.Logf("killed %d times", kills)
+			if code := p.terminate(); code != 0 {
+				t.Errorf("exit %d", code)
+			}
+		})
+	}
+}
+
+// A step that was recorded is never done again, told by a file outside; and what the workflow sees is what was recorded before the kill.
+func TestKilledProcessNeverRepeatsACompletedActivity(t *testing.T) {
+	t.Parallel()
+	dir, addr := t.TempDir(), address(t)
+	path := filepath.Join(dir, "ledger")
+	e := env{ledgerPath: path, "SOJOURN_AUTH": "none", "SOJOURN_ADDR": addr, "SOJOURN_ISOLATION": "none"}
+	c := client{t: t, base: "http://" + addr}
+	const steps = 8
+	run := ""
+	for kill := range 4 {
+		p := launch(t, dir, e)
+		c.up()
+		if run == "" {
+			run = c.start("kept", "ledger", steps, 1).RunID
+		}
+		want := 3 + 5*kill
+		c.history("kept", run, func(all []history.Event) bool { return len(all) >= want })
+		p.kill()
+	}
+	launch(t, dir, e)
+	c.up()
+	c.must(http.MethodPost, "/api/workflows/kept/signal/go", map[string]any{"request_id": "r"}, nil)
+	checkLedger(t, c.completed("kept", run), ledger(t, path))
+}
+
+func TestIdleDevLeavesTheDatabaseAlone(t *testing.T) {
+	t.Parallel()
+	_, c, run := dev(t, t.TempDir(), "127.0.0.1:0", nil)
+	c.completed("sample", run)
+	all := []string{"sojourn_store_statements_total", "sojourn_store_reads_total", "sojourn_store_commits_total"}
+	before := c.metrics(all...)
+	until(t, "the store is at rest", func() bool { // what the end of the sample owes: the last lines of its worker session
+		was := before
+		before = c.metrics(all...)
+		return fmt.Sprint(was) == fmt.Sprint(before)
+	})
+	wait, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	<-wait.Done() // ten idle seconds are what this test is about
+	if after := c.metrics(all...); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("ten idle seconds: before %v, after %v", before, after)
+	}
+}

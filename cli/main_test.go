@@ -1,0 +1,186 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/cli"
+	"github.com/sojourn-run/sojourn/examples"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// Variables by which a test speaks to the processes it starts.
+const (
+	asSojourn  = "SOJOURN_TEST_AS_SOJOURN" // set: this process is the command line and not a test
+	ledgerPath = "SOJOURN_TEST_LEDGER"     // the file activities write to
+	holdPath   = "SOJOURN_TEST_HOLD"       // a hold activity waits until this file exists
+	crashes    = "SOJOURN_TEST_CRASHES"    // how often a crash test kills
+)
+
+// TestMain makes this binary serve as the program under test, too: the tests start it again as real processes, with activities of their own.
+func TestMain(m *testing.M) {
+	if os.Getenv(asSojourn) != "" {
+		os.Exit(cli.Main(register))
+	}
+	r := worker.NewRegistry()
+	register(r)
+	sandbox.Main(worker.Isolated(r))
+	flag.Parse()
+	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue {
+		_ = n.Value.Set("4") // most of these tests wait: for leases, for processes
+	}
+	os.Exit(m.Run())
+}
+
+func register(r *worker.Registry) {
+	examples.Register(r)
+	r.Workflow("ledger", ledgerWorkflow)
+	r.Activity("ledger.append", appendToLedger)
+	r.Workflow("stay", stayWorkflow)
+	r.Workflow("one", oneWorkflow)
+	lost := &activity.SessionRecoveryPolicy{RebuildActivity: "stay.build"}
+	r.Activity("stay.build", buildState)
+	r.Activity("stay.count", countState, activity.Options{Recovery: lost})
+	r.Activity("stay.hold", holdState, activity.Options{Recovery: lost})
+}
+
+// line is one line of the ledger: an activity that ran, told outside of everything Sojourn keeps.
+type line struct {
+	Run       string `json:"run"`
+	Execution string `json:"execution"`
+	AttemptID string `json:"attempt_id"`
+	Attempt   int    `json:"attempt"`
+	Process   int    `json:"process"`
+	What      string `json:"what"`
+}
+
+// note writes the running attempt to the ledger, durably, before it returns.
+func note(ctx context.Context, what string) error {
+	path := os.Getenv(ledgerPath)
+	if path == "" {
+		return nil
+	}
+	i := activity.Info(ctx)
+	raw, err := json.Marshal(line{i.RunID, i.ExecutionID, i.AttemptID, i.Attempt, os.Getpid(), what})
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(raw, '\n'))
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// ledgerWorkflow appends steps times, half of them in a session, and receives as many signals in between.
+func ledgerWorkflow(ctx workflow.Context, steps, signals int) (int, error) {
+	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
+		StartToClose: time.Minute, Retry: &workflow.RetryPolicy{Backoff: []time.Duration{time.Second}},
+	})
+	s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+	if err != nil {
+		return 0, err
+	}
+	done := 0
+	for i := range steps {
+		run := workflow.ExecuteActivity
+		if i%2 == 1 {
+			run = s.Execute
+		}
+		err := run(ctx, "ledger.append", i).Get(ctx, nil)
+		if errors.Is(err, workflow.ErrPoison) { // killed three times in the middle of it: an outcome that these tests provoke
+			continue
+		}
+		if err != nil {
+			return done, err
+		}
+		done++
+	}
+	if err := s.End(ctx); err != nil {
+		return done, err
+	}
+	for range signals {
+		if err := workflow.Signal(ctx, "go").Receive(ctx, nil); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+func appendToLedger(ctx context.Context, step int) error {
+	return note(ctx, fmt.Sprint("append ", step))
+}
+
+// stayWorkflow counts in memory: twice at once, and a third time after the hold is over.
+func stayWorkflow(ctx workflow.Context) ([]int, error) {
+	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: time.Minute, Retry: &workflow.RetryPolicy{Backoff: []time.Duration{time.Second}}})
+	s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Execute(ctx, "stay.build").Get(ctx, nil); err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, name := range []string{"stay.count", "stay.hold", "stay.count"} {
+		var n int
+		if err := s.Execute(ctx, name).Get(ctx, &n); err != nil {
+			return nil, err
+		}
+		all = append(all, n)
+	}
+	return all, s.End(ctx)
+}
+
+// counted is state that lives in one process and can be built anew.
+type counted struct{ n int }
+
+func buildState(ctx context.Context) error {
+	activity.SessionState(ctx).Set("counted", &counted{})
+	return note(ctx, "build")
+}
+
+func countState(ctx context.Context) (int, error) {
+	c, err := activity.Get[*counted](ctx, "counted")
+	if err != nil {
+		return 0, err
+	}
+	c.n++
+	return c.n, note(ctx, "count")
+}
+
+// holdState needs the state, says that it runs, and waits for the file that ends the hold.
+func holdState(ctx context.Context) (int, error) {
+	if _, err := activity.Get[*counted](ctx, "counted"); err != nil {
+		return 0, err
+	}
+	if err := note(ctx, "hold"); err != nil {
+		return 0, err
+	}
+	for path := os.Getenv(holdPath); path != ""; {
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+	return countState(ctx)
+}
+
+// oneWorkflow runs one activity.
+func oneWorkflow(ctx workflow.Context, v string) (string, error) {
+	return v, workflow.ExecuteActivity(ctx, "ledger.append", 0).Get(ctx, nil)
+}
