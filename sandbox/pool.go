@@ -84,7 +84,7 @@ func NewPool(o Options) (*Pool, error) {
 		p.capacity = capacity(machineMemory(), largest)
 	}
 	if len(p.report.Missing) > 0 {
-		o.Logger.Warn().Str("level", string(p.report.Level)).Strs("missing", p.report.Missing).Msg("sandbox isolation is partial")
+		o.Logger.Warn().Str("isolation", string(p.report.Level)).Strs("missing", p.report.Missing).Msg("sandbox isolation is partial")
 	}
 	return p, nil
 }

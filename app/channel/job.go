@@ -65,7 +65,7 @@ func (c *Channel) uploadLogs(ctx context.Context, p *Peer, in protocol.JobLogs) 
 		return rpc.None{}, nil
 	}
 	for _, l := range in.Lines {
-		c.log.Debug().Str("worker_id", p.WorkerID).Str("task_id", in.ID).Str("level", l.Level).Msg(l.Text)
+		c.log.Debug().Str("worker_id", p.WorkerID).Str("task_id", in.ID).Str("log_level", l.Level).Msg(l.Text)
 	}
 	return rpc.None{}, nil
 }
