@@ -2,11 +2,21 @@
 package examples
 
 import (
+	curlworker "github.com/sojourn-run/sojourn/examples/curl-worker"
+	"github.com/sojourn-run/sojourn/examples/handlers"
 	"github.com/sojourn-run/sojourn/examples/research"
+	"github.com/sojourn-run/sojourn/examples/sessions/conversation"
+	"github.com/sojourn-run/sojourn/examples/sessions/device"
+	"github.com/sojourn-run/sojourn/examples/sessions/keepalive"
+	"github.com/sojourn-run/sojourn/examples/sessions/rebuild"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
 // Register offers every example to a worker.
 func Register(r *worker.Registry) {
-	research.Register(r)
+	for _, register := range []func(*worker.Registry){
+		research.Register, conversation.Register, keepalive.Register, rebuild.Register, device.Register, handlers.Register, curlworker.Register,
+	} {
+		register(r)
+	}
 }

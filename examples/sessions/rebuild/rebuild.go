@@ -1,0 +1,87 @@
+// Package rebuild has a session that is started and ended, and a recovery policy: when its worker is lost, the next one rebuilds what was in
+// memory, and the workflow notices nothing.
+package rebuild
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// Workflow is the name of the example; Ask is its signal, with a word; an empty word ends it.
+const (
+	Workflow = "rebuild"
+	Ask      = "ask"
+)
+
+// Found says how often a word is in the text, and who counted.
+type Found struct {
+	Word   string `json:"word"`
+	Times  int    `json:"times"`
+	Worker string `json:"worker"`
+	Epoch  int64  `json:"epoch"`
+}
+
+// Register offers the workflow and its activities.
+func Register(r *worker.Registry) {
+	r.Workflow(Workflow, Answer)
+	r.Activity("rebuild.index", Index)
+	r.Activity("rebuild.find", Find, activity.Options{Recovery: &activity.SessionRecoveryPolicy{
+		OnError:                activity.Lost,
+		RebuildActivity:        "rebuild.index", // gets as many of rebuild.find's arguments as it takes
+		MaxAutoRetries:         1,
+		SingleflightPerSession: true,
+	}})
+}
+
+// Answer indexes a text in a session of its own and looks up every word it is asked for.
+func Answer(ctx workflow.Context, text string) ([]Found, error) {
+	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: time.Minute, Retry: &workflow.RetryPolicy{MaxAttempts: 3}})
+	s, err := workflow.StartSession(ctx, workflow.SessionOptions{MaxActivities: 2})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Execute(ctx, Index, text).Get(ctx, nil); err != nil {
+		return nil, err
+	}
+	found := []Found{}
+	for {
+		word, err := workflow.ReceiveSignal[string](ctx, Ask)
+		if err != nil {
+			return nil, err
+		}
+		if word == "" {
+			return found, s.End(ctx)
+		}
+		var f Found
+		if err := s.Execute(ctx, Find, text, word).Get(ctx, &f); err != nil {
+			return nil, err
+		}
+		found = append(found, f)
+	}
+}
+
+type index map[string]int
+
+// Index counts the words of a text and keeps them in the session.
+func Index(ctx context.Context, text string) error {
+	x := index{}
+	for word := range strings.FieldsSeq(strings.ToLower(text)) {
+		x[strings.Trim(word, ".,;:!?")]++
+	}
+	activity.SessionState(ctx).Set("index", x)
+	return nil
+}
+
+// Find looks up a word. It has the text as well, for the rebuild.
+func Find(ctx context.Context, _, word string) (Found, error) {
+	x, err := activity.Get[index](ctx, "index")
+	if err != nil {
+		return Found{}, err
+	}
+	return Found{Word: word, Times: x[strings.ToLower(word)], Worker: activity.Info(ctx).WorkerID, Epoch: activity.SessionEpoch(ctx)}, nil
+}
