@@ -54,7 +54,8 @@ type Options struct {
 	Isolation string // auto, none, process, confined or namespace; empty: auto
 	// IsolationMin is the weakest level the worker starts with.
 	IsolationMin string
-	NoSandbox    bool // no executors at all; isolated activities and handlers are then an error
+	Limits       map[string]sandbox.Limits // of executors, per runtime: native, node, python
+	NoSandbox    bool                      // no executors at all; isolated activities and handlers are then an error
 	Log          zerolog.Logger
 }
 
@@ -239,7 +240,7 @@ func (w *Worker) openSandbox() error {
 		}
 		return nil
 	}
-	so := sandbox.Options{Handlers: o.Handlers, MinLevel: sandbox.Level(o.IsolationMin), OnLost: w.lost, Logger: w.log}
+	so := sandbox.Options{Handlers: o.Handlers, MinLevel: sandbox.Level(o.IsolationMin), Limits: o.Limits, OnLost: w.lost, Logger: w.log}
 	if o.Isolation != "auto" {
 		so.Level = sandbox.Level(o.Isolation)
 	}

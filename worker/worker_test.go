@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -84,6 +86,24 @@ func registry() *worker.Registry {
 		return workflow.Await[string](ctx, workflow.ExecuteActivity(workflow.WithActivity(ctx, workflow.ActivityOptions{
 			Retry: &workflow.RetryPolicy{MaxAttempts: 1}}), activity))
 	})
+	r.Workflow("dies", func(ctx workflow.Context, text string) (int, error) {
+		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+		if err != nil {
+			return 0, err
+		}
+		if err := s.Execute(ctx, "build_isolated", text).Get(ctx, nil); err != nil {
+			return 0, err
+		}
+		if err := s.Execute(ctx, "die").Get(ctx, nil); err == nil {
+			return 0, errors.New("an activity outlived its process")
+		}
+		n, err := workflow.Await[int](ctx, s.Execute(ctx, "words_recovered", text))
+		return n, errors.Join(err, s.End(ctx))
+	})
+	r.Activity("die", func(context.Context) error { os.Exit(3); return nil }, activity.Isolated)
+	r.Activity("words_recovered", func(ctx context.Context, _ string) (int, error) { return words(ctx) }, activity.Options{
+		Isolated: true, Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "build_isolated"},
+	})
 	r.Activity("panic", func(context.Context) error { panic("boom") })
 	r.Activity("too_large", func(context.Context) ([]byte, error) { return make([]byte, payload.MaxBytes), nil })
 	return r
@@ -94,7 +114,7 @@ func start(t *testing.T, a *apptest.App, carrier link.Carrier, change func(*work
 	t.Helper()
 	o := worker.Options{
 		Registry: registry(), Carrier: carrier, Release: "test", MaxSessions: 10, DataDir: t.TempDir(), DrainTimeout: 10 * time.Second,
-		Log: apptest.Log(t),
+		Log: apptest.Log(t), Limits: limits,
 	}
 	if change != nil {
 		change(&o)
@@ -215,6 +235,52 @@ func TestSessionKeepsItsStateInAnExecutor(t *testing.T) {
 			t.Errorf("got %d words, want 12", got)
 		}
 	})
+}
+
+func TestHandlersOfOtherLanguagesAreActivities(t *testing.T) {
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("node is not on this machine")
+	}
+	dir := t.TempDir()
+	code := `export async function main(input, ctx) {
+		ctx.session.state.n = (ctx.session.state.n ?? 0) + 1;
+		return input.toUpperCase() + ctx.session.state.n;
+	}`
+	if err := os.WriteFile(filepath.Join(dir, "shout.mjs"), []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := apptest.Start(t, apptest.Options{})
+	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+		o.Handlers = dir
+		o.Registry.Workflow("shouts", func(ctx workflow.Context) (string, error) {
+			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+			if err != nil {
+				return "", err
+			}
+			all := ""
+			for range 3 {
+				word, err := workflow.Await[string](ctx, s.Execute(ctx, "shout", "hey"))
+				if err != nil {
+					return "", err
+				}
+				all += word
+			}
+			return all, s.End(ctx)
+		})
+	})
+	if got := result[string](t, run(t, a, "shouts")); got != "HEY1HEY2HEY3" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// The state of a session dies with its executor: the session is claimed anew, and the policy rebuilds it.
+func TestExecutorThatDiesCostsItsSessionTheStateAndIsRebuilt(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	start(t, a, &link.Socket{URLs: []string{a.URL()}}, nil)
+	last := run(t, a, "dies", "a b c")
+	if got := result[int](t, last); got != 3 {
+		t.Errorf("got %d words", got)
+	}
 }
 
 func TestFailuresOfActivitiesHaveTheirTypes(t *testing.T) {

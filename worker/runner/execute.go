@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
@@ -57,7 +59,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		}
 		inv.Input = []byte(none.Blob)
 	}
-	res, err := a.r.opt.Executors.Invoke(ctx, inv, sandbox.Hooks{
+	hooks := sandbox.Hooks{
 		OnHeartbeat: func() { a.beats.add(nil) },
 		OnProgress: func(value []byte) {
 			if raw := bytes.TrimSpace(value); json.Valid(raw) {
@@ -65,11 +67,36 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 			}
 		},
 		OnLog: a.line,
-	})
-	if err != nil {
-		return payload.Payload{}, a.executorError(err)
 	}
-	return payload.Payload{Blob: string(res.Output)}, nil
+	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}
+	for began := time.Now(); ; {
+		res, err := a.r.opt.Executors.Invoke(ctx, inv, hooks)
+		if err == nil {
+			return payload.Payload{Blob: string(res.Output)}, nil
+		}
+		if !isUnavailable(err) || a.r.stopped.Load() || time.Since(began) > executorPatience {
+			return payload.Payload{}, a.executorError(err)
+		}
+		// The call never began. Handing it back at once would bring it here again at once, for as long as all executors are taken.
+		t := time.NewTimer(back.Next())
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+		if ctx.Err() != nil {
+			return payload.Payload{}, context.Cause(ctx)
+		}
+	}
+}
+
+// executorPatience is how long an attempt waits for an executor until it is handed back.
+const executorPatience = 20 * time.Second
+
+// isUnavailable says that no executor could be had.
+func isUnavailable(err error) bool {
+	var e *sandbox.Error
+	return errors.As(err, &e) && e.Type == sandbox.Unavailable
 }
 
 // line takes what the code logged or printed.
@@ -87,9 +114,8 @@ func (a *attempt) executorError(err error) error {
 	if errors.As(err, &lost) {
 		return activity.SessionLost(lost.Error())
 	}
-	var e *sandbox.Error
-	if errors.As(err, &e) && e.Type == sandbox.Unavailable {
-		return &unavailable{"executor unavailable: " + e.Message}
+	if isUnavailable(err) {
+		return &unavailable{"executor unavailable: " + err.Error()}
 	}
 	return err
 }
