@@ -56,7 +56,9 @@ type Options struct {
 	IsolationMin string
 	Limits       map[string]sandbox.Limits // of executors, per runtime: native, node, python
 	NoSandbox    bool                      // no executors at all; isolated activities and handlers are then an error
-	Log          zerolog.Logger
+	// OnSettings hears the settings the app hands out, at each connection and when they change; it must be quick. nil: nobody does.
+	OnSettings func(protocol.WorkerSettings)
+	Log        zerolog.Logger
 }
 
 func (o Options) defaults() Options {
@@ -160,8 +162,8 @@ func New(o Options) (_ *Worker, err error) {
 	w.link, err = link.New(link.Options{
 		Carrier: o.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation, Release: o.Release, Strict: o.Strict,
 		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: w.log,
-		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) },
-		OnDrain:  func() { w.draining.Do(func() { close(w.drain) }) },
+		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: o.OnSettings,
+		OnDrain: func() { w.draining.Do(func() { close(w.drain) }) },
 	})
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -406,4 +407,21 @@ func events(t *testing.T, a *apptest.App, run string) []history.Event {
 		t.Fatal(err)
 	}
 	return page.Events
+}
+
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(ceiling); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", ceiling, what)
+		}
+	}
+}
+
+// restart ends an app and starts another on its port and database.
+func restart(t *testing.T, a *apptest.App, database string) *apptest.App {
+	t.Helper()
+	address := strings.TrimPrefix(a.URL(), "http://")
+	a.Stop()
+	return apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.Addr = address }})
 }

@@ -31,7 +31,7 @@ func (l *Link) Drain() {
 // beat is the worker's heartbeat: on its own, apart from polls and jobs, every Heartbeat and whenever something it holds is due for renewal. One
 // call carries all of it.
 func (l *Link) beat(ctx context.Context) {
-	timer := time.NewTimer(l.opt.Heartbeat)
+	timer := time.NewTimer(l.beatEvery())
 	defer timer.Stop()
 	var last time.Time
 	for {
@@ -52,8 +52,19 @@ func (l *Link) beat(ctx context.Context) {
 		}
 		next := l.due(ctx, true)
 		last = time.Now()
-		timer.Reset(until(next, last.Add(l.opt.Heartbeat)))
+		timer.Reset(until(next, last.Add(l.beatEvery())))
 	}
+}
+
+// beatEvery is the time between two heartbeats: what the options say, else the app, else 10 s.
+func (l *Link) beatEvery() time.Duration {
+	if l.opt.Heartbeat > 0 {
+		return l.opt.Heartbeat
+	}
+	if s := l.Settings().BeatSeconds; s > 0 {
+		return time.Duration(s) * time.Second
+	}
+	return 10 * time.Second
 }
 
 // until is the time to the earlier of the two, a little at least.

@@ -100,7 +100,7 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 func (l *Link) channelPoll(in protocol.PollRequest) protocol.ChannelPoll {
 	return protocol.ChannelPoll{
 		Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: max(1, in.Max), PollID: in.PollID, Release: l.opt.Release, BuildID: in.BuildID,
-		Cached: in.Cached, PageSize: in.PageSize,
+		PageSize: in.PageSize,
 	}
 }
 

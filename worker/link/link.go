@@ -65,7 +65,7 @@ type Options struct {
 	OnDrain    func()
 	OnSettings func(protocol.WorkerSettings)
 
-	Heartbeat      time.Duration // between heartbeats: 10 s
+	Heartbeat      time.Duration // between heartbeats: what the app says, or 10 s
 	SettingsWait   time.Duration // for the settings to be answered: 10 s
 	SettingsTries  int           // 3
 	CallTimeout    time.Duration // of a call without a deadline: 60 s
@@ -82,7 +82,6 @@ func (o Options) defaults() Options {
 			*d = v
 		}
 	}
-	or(&o.Heartbeat, 10*time.Second)
 	or(&o.SettingsWait, 10*time.Second)
 	or(&o.CallTimeout, rpc.DefaultTimeout)
 	or(&o.BackoffMin, 100*time.Millisecond)

@@ -98,10 +98,10 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 		item.Returned = handBack.why
 	case errors.As(err, &superseded):
 		item.Returned = "session_superseded"
-	case errors.Is(err, ErrDraining) || errors.Is(cause, ErrDraining) && passesOn(ctx, err):
+	case errors.Is(cause, ErrDraining): // whatever it says, it was told to stop in the middle
 		item.Returned = "draining"
 	default:
-		item.Failure = a.failure(ctx, cause, err)
+		item.Failure = a.failure(cause, err)
 	}
 	return item, true
 }
@@ -111,14 +111,14 @@ func passesOn(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx)))
 }
 
-// failure is an error in the words of the app. One that only passes on the end of its context is told as what ended it.
-func (a *attempt) failure(ctx context.Context, cause, err error) *protocol.Failure {
+// failure is an error in the words of the app. What code says after it was cancelled or ran out of time is told as that.
+func (a *attempt) failure(cause, err error) *protocol.Failure {
 	var timeout *timeoutError
 	switch {
 	case errors.As(err, &timeout):
 		return &protocol.Failure{Message: timeout.Error(), Type: "timeout", Kind: "timeout", TimeoutType: timeout.kind}
-	case errors.Is(cause, ErrCancelled) && passesOn(ctx, err):
-		return &protocol.Failure{Message: cause.Error(), Type: activity.TypeCancelled, Cancelled: true}
+	case errors.Is(cause, ErrCancelled):
+		return &protocol.Failure{Message: err.Error(), Type: activity.TypeCancelled, Cancelled: true}
 	}
 	if f := failureOfExecutor(err); f != nil {
 		return f

@@ -8,13 +8,6 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Only runs with a history of so many events are named to the app, and of those the most recent few: leaving a short history out saves less than
-// naming the run costs.
-const (
-	longHistory = 50
-	namedRuns   = 32
-)
-
 // cache keeps the machines of runs between their workflow tasks, the most recently used ones. A machine is in the cache or in the hands of one task.
 type cache struct {
 	most int
@@ -77,25 +70,6 @@ func (c *cache) drop(run string) {
 	if m := c.take(run); m != nil {
 		m.Close()
 	}
-}
-
-// seen names the runs whose history need not be sent again, with the last event each machine has seen.
-func (c *cache) seen() map[string]int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var named map[string]int64
-	n := 0
-	for e := c.order.Front(); e != nil && n < namedRuns; e = e.Next() {
-		n++
-		k := e.Value.(*kept)
-		if s := k.machine.Seen(); s >= longHistory {
-			if named == nil {
-				named = map[string]int64{}
-			}
-			named[k.run] = s
-		}
-	}
-	return named
 }
 
 // close throws everything away, now and from now on.

@@ -18,12 +18,12 @@ const flowTime = 4 * time.Minute
 func (r *Runner) workflow(t *protocol.WorkflowTask) {
 	until := time.Now().Add(flowTime)
 	item := taskItem(t)
-	commands, err := r.decide(t)
+	commands, kept, err := r.decide(t)
 	switch {
 	case err == nil && len(commands) == 0:
 		item.Failure = workflow.Waiting()
 	case err == nil:
-		item.Commands = commands
+		item.Commands, item.Kept = commands, kept
 	case r.life.Err() != nil:
 		item.Returned = "draining"
 	case isHistory(err):
@@ -49,17 +49,16 @@ func isHistory(err error) bool {
 
 // decide asks the run's machine what the workflow wants next: the kept one if there is one, or one that replays the whole history. An error of a kept
 // machine is only believed when a new one agrees.
-func (r *Runner) decide(t *protocol.WorkflowTask) ([]protocol.Command, error) {
+func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, kept int64, err error) {
 	def, ok := r.opt.Definitions.FindWorkflow(t.WorkflowType)
 	if !ok {
-		return nil, fmt.Errorf("workflow %q is not registered here", t.WorkflowType)
+		return nil, 0, workflow.Unregistered(t.WorkflowType)
 	}
 	if m := r.cache.take(t.RunID); m != nil {
 		if len(t.Events) == 0 || t.Events[0].Seq <= m.Seen()+1 {
 			commands, err := r.apply(m, t, t.Events)
 			if err == nil {
-				r.keep(t, m)
-				return commands, nil
+				return commands, r.keep(t, m), nil
 			}
 			r.log.Debug().Err(err).Str("run_id", t.RunID).Msg("kept machine replaced")
 		}
@@ -71,29 +70,29 @@ func (r *Runner) decide(t *protocol.WorkflowTask) ([]protocol.Command, error) {
 		page, err := r.page(t, "")
 		if err != nil {
 			m.Close()
-			return nil, err
+			return nil, 0, err
 		}
 		events = page.Events
 		fresh := *t
 		fresh.NextPageToken = page.NextPageToken
 		t = &fresh
 	}
-	commands, err := r.apply(m, t, events)
-	if err != nil {
+	if commands, err = r.apply(m, t, events); err != nil {
 		m.Close()
-		return nil, err
+		return nil, 0, err
 	}
-	r.keep(t, m)
-	return commands, nil
+	return commands, r.keep(t, m), nil
 }
 
-// keep keeps a machine for the run's next task, if there will be one.
-func (r *Runner) keep(t *protocol.WorkflowTask, m *workflow.Machine) {
+// keep keeps a machine for the run's next task, if there will be one, and returns the last event it has seen.
+func (r *Runner) keep(t *protocol.WorkflowTask, m *workflow.Machine) int64 {
 	if m.Finished() {
 		m.Close()
-		return
+		return 0
 	}
+	seen := m.Seen()
 	r.cache.put(t.RunID, m)
+	return seen
 }
 
 // apply gives a machine the events and the pages behind them.

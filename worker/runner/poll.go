@@ -103,9 +103,6 @@ func (r *Runner) request(got share) protocol.PollRequest {
 			req.Free[k] = got[k]
 		}
 	}
-	if got[protocol.KindWorkflow] > 0 {
-		req.Cached = r.cache.seen()
-	}
 	return req
 }
 

@@ -18,8 +18,8 @@ const (
 	maxBytes = 4 << 20
 )
 
-// reportTries is how long an outcome without a deadline is offered to the app.
-const reportTime = 2 * time.Minute
+// handBackTime is how long a hand-back is offered to the app: after that the lease is over in any case that matters.
+const handBackTime = 2 * time.Minute
 
 // entry is an outcome on its way.
 type entry struct {
@@ -43,11 +43,8 @@ type report struct {
 
 func newReport(r *Runner) *report { return &report{r: r, changed: make(chan struct{})} }
 
-// add queues an outcome; it blocks while too many wait. until zero: the outcome has no lease to end with.
+// add queues an outcome; it blocks while too many wait.
 func (p *report) add(item protocol.CompleteItem, until time.Time) {
-	if until.IsZero() {
-		until = time.Now().Add(reportTime)
-	}
 	p.mu.Lock()
 	for len(p.queue) >= p.r.opt.Outcomes && !p.closed {
 		changed := p.changed
@@ -56,6 +53,18 @@ func (p *report) add(item protocol.CompleteItem, until time.Time) {
 		p.mu.Lock()
 	}
 	defer p.mu.Unlock()
+	p.put(item, until)
+}
+
+// handBack queues the hand-back of a task that was not begun. It never blocks: a sender may call it.
+func (p *report) handBack(item protocol.CompleteItem) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.put(item, time.Now().Add(handBackTime))
+}
+
+// put queues; mu is held.
+func (p *report) put(item protocol.CompleteItem, until time.Time) {
 	if p.closed {
 		return
 	}

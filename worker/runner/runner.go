@@ -212,7 +212,7 @@ func (r *Runner) spawn(t protocol.Task, received time.Time) {
 	defer r.begin.Unlock()
 	if r.stopped.Load() {
 		if item, ok := returned(t, "draining"); ok {
-			r.report.add(item, time.Time{})
+			r.report.handBack(item)
 		}
 		r.slots.release(t.Kind, 1)
 		return

@@ -191,6 +191,19 @@ func TestIdleWorkerAsksSeldomHoweverFastItIsAnswered(t *testing.T) {
 	})
 }
 
+func TestIdleWorkerCostsNoStatement(t *testing.T) {
+	bubble(t, func(t *testing.T, a *control) {
+		a.worker("w", func(r *worker.Registry) { single(r, "work", func(context.Context) error { return nil }) }, nil)
+		result[any](t, a.end(a.begin("do_work")))
+		time.Sleep(time.Minute)
+		before := a.store.Stats()
+		time.Sleep(4 * time.Minute)
+		if now := a.store.Stats(); now.Statements != before.Statements || now.Reads != before.Reads {
+			t.Errorf("%d statements and %d reads in four idle minutes", now.Statements-before.Statements, now.Reads-before.Reads)
+		}
+	})
+}
+
 func TestStuckLoopIsNoticed(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		hang := make(chan struct{})

@@ -1,0 +1,100 @@
+package worker_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// cable is what connections go through that a test can cut.
+type cable struct {
+	mu    sync.Mutex
+	conns []net.Conn // guarded by mu
+}
+
+func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err == nil {
+		c.mu.Lock()
+		c.conns = append(c.conns, conn)
+		c.mu.Unlock()
+	}
+	return conn, err
+}
+
+func (c *cable) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.conns = nil
+}
+
+// A reconnect must not give work that still runs to a second worker.
+func TestReconnectKeepsLiveWorkWithItsWorker(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	var runs atomic.Int32
+	entered, leave := make(chan struct{}, 10), make(chan struct{})
+	define := func(o *worker.Options) {
+		o.Registry.Workflow("hold", func(ctx workflow.Context) (string, error) {
+			return workflow.Await[string](ctx, workflow.ExecuteActivity(ctx, "hold"))
+		})
+		o.Registry.Activity("hold", func(ctx context.Context) (string, error) {
+			runs.Add(1)
+			entered <- struct{}{}
+			<-leave
+			return activity.Info(ctx).WorkerID, ctx.Err()
+		})
+	}
+	wires := &cable{}
+	first := start(t, a, &link.Socket{URLs: []string{a.URL()}, NetDial: wires.dial}, func(o *worker.Options) { define(o); o.WorkerID = "first" })
+	answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "hold"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receive(t, entered, "the activity begins")
+	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) { define(o); o.WorkerID = "second" })
+	for range 3 {
+		wires.cut()
+		eventually(t, "the link notices", func() bool { return first.Ready() != nil })
+		eventually(t, "and comes back", func() bool { return first.Ready() == nil })
+	}
+	close(leave)
+	if got := result[string](t, end(t, a, answer.RunID)); got != "first" || runs.Load() != 1 {
+		t.Errorf("completed by %q after %d runs", got, runs.Load())
+	}
+}
+
+// An app that stops while a worker has work does not lose it: the worker finishes at the app that comes next.
+func TestWorkOutlivesARestartOfTheApp(t *testing.T) {
+	db := "sqlite:" + t.TempDir() + "/app.db"
+	a := apptest.Start(t, apptest.Options{Database: db})
+	entered, leave := make(chan struct{}, 10), make(chan struct{})
+	var runs atomic.Int32
+	urls := &link.Socket{URLs: []string{a.URL()}}
+	start(t, a, urls, func(o *worker.Options) {
+		o.Registry.Workflow("hold", func(ctx workflow.Context) error { return workflow.ExecuteActivity(ctx, "hold").Get(ctx, nil) })
+		o.Registry.Activity("hold", func(context.Context) error { runs.Add(1); entered <- struct{}{}; <-leave; return nil })
+	})
+	answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "hold"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receive(t, entered, "the activity begins")
+	b := restart(t, a, db)
+	close(leave)
+	if _, ok := end(t, b, answer.RunID).Data.(*history.WorkflowCompleted); !ok || runs.Load() != 1 {
+		t.Errorf("ran %d times", runs.Load())
+	}
+}
