@@ -23,15 +23,16 @@ register() {
   call POST register "{\"worker_id\": \"$id\", \"task_queue\": \"shell\", \"runtime\": \"shell\", \"supported_activity_types\": [\"shout\"]}" >/dev/null
 }
 
-errors=$(mktemp)
-trap 'rm "$errors"; call DELETE "registrations/$id" "{}" >/dev/null || true' EXIT
+answer=$(mktemp) errors=$(mktemp)
+trap 'kill $! 2>/dev/null || true; rm "$answer" "$errors"; call DELETE "registrations/$id" "{}" >/dev/null || true' EXIT
 trap 'exit 0' INT TERM
 register
 echo "worker $id waits for work" >&2
 
 while true; do
-  answer=$(call POST activity-tasks/poll "{\"worker_id\": \"$id\", \"task_queue\": \"shell\", \"timeout_seconds\": 30}") || { sleep 1; register || true; continue; }
-  task=$(get 'json.dumps(j["task"])' <<<"$answer")
+  call POST activity-tasks/poll "{\"worker_id\": \"$id\", \"task_queue\": \"shell\", \"timeout_seconds\": 30}" >"$answer" &
+  wait $! || { sleep 1; register || true; continue; } # a trap interrupts wait, and nothing else here
+  task=$(get 'json.dumps(j["task"])' <"$answer")
   [ "$task" != null ] || continue
   task_id=$(get 'j["task_id"]' <<<"$task")
   lease="\"lease_owner\": \"$id\", \"activity_attempt_id\": \"$(get 'j["activity_attempt_id"]' <<<"$task")\""

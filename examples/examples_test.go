@@ -1,0 +1,146 @@
+package examples_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/examples/handlers"
+	"github.com/sojourn-run/sojourn/examples/research"
+	"github.com/sojourn-run/sojourn/examples/sessions/conversation"
+	"github.com/sojourn-run/sojourn/examples/sessions/device"
+	"github.com/sojourn-run/sojourn/examples/sessions/keepalive"
+	"github.com/sojourn-run/sojourn/examples/sessions/rebuild"
+	"github.com/sojourn-run/sojourn/worker"
+)
+
+func TestResearchEndsWhenItIsApproved(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, nil)
+	c := client{t, a.URL()}
+	c.start(research.Workflow, "q", research.Question{Text: "what do blue whales eat", Near: 2})
+	c.signal("q", research.Approve, "a reader")
+	var got research.Answer
+	c.result("q", &got)
+	if len(got.Passages) != 2 || len(got.Keywords) == 0 || got.Approved != "a reader" || got.Model.Passages == 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestConversationGoesOnInItsNextRunAndOnAnotherWorker(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	stop, _ := work(t, a, nil)
+	c := client{t, a.URL()}
+	c.start(conversation.Workflow, "c", conversation.Talk{PerRun: 2})
+	c.signal("c", conversation.Say, "hello")
+	c.signal("c", conversation.Say, "Hello")
+	c.until("c", func(r run) bool { return r.Number == 2 && strings.Contains(r.Waits, "signal") })
+	stop()
+	work(t, a, nil)
+	c.signal("c", conversation.Say, "hello")
+	c.signal("c", conversation.Say, conversation.Bye)
+	var got conversation.Talk
+	c.result("c", &got)
+	want := []string{`"hello", I see`, `"Hello", you said that 2 times`, `"hello", you said that 3 times`}
+	if !slices.Equal(got.Replies, want) {
+		t.Errorf("got replies %q, want %q", got.Replies, want)
+	}
+	if got.Loads != 2 {
+		t.Errorf("memory was filled %d times, want once for each worker", got.Loads)
+	}
+}
+
+func TestTouchedSessionOutlivesItsIdleTime(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, func(o *worker.Options) {
+		o.AttemptLease, o.SessionLease, o.SessionIdle = 2*time.Second, time.Second, 3*time.Second
+	})
+	c := client{t, a.URL()}
+	c.start(keepalive.Workflow, "touched", keepalive.Pause{Seconds: 6, Every: 1})
+	c.start(keepalive.Workflow, "left", keepalive.Pause{Seconds: 6})
+	var touched, left keepalive.Held
+	c.result("touched", &touched)
+	c.result("left", &left)
+	if touched.Before == 0 || touched.Before != touched.After {
+		t.Errorf("touched session changed hands: %+v", touched)
+	}
+	if left.After <= left.Before {
+		t.Errorf("session that was left alone was not claimed anew: %+v", left)
+	}
+}
+
+func TestLostSessionIsRebuiltAndTheWorkflowNoticesNothing(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	short := func(id string) func(*worker.Options) {
+		return func(o *worker.Options) { o.WorkerID, o.SessionLease = id, 2*time.Second }
+	}
+	_, kill := work(t, a, short("first"))
+	c := client{t, a.URL()}
+	c.start(rebuild.Workflow, "r", "The cat and the dog, and the fish.")
+	c.signal("r", rebuild.Ask, "the")
+	c.until("r", func(r run) bool {
+		var h struct {
+			Events []struct {
+				Type string `json:"event_type"`
+			} `json:"events"`
+		}
+		c.must("GET", "workflows/r/runs/"+r.RunID+"/history", nil, &h)
+		done := 0
+		for _, e := range h.Events {
+			if e.Type == "ActivityCompleted" {
+				done++
+			}
+		}
+		return done == 2 && strings.Contains(r.Waits, "signal")
+	})
+	kill()
+	work(t, a, short("second"))
+	c.signal("r", rebuild.Ask, "and")
+	c.signal("r", rebuild.Ask, "")
+	var got []rebuild.Found
+	c.result("r", &got)
+	if len(got) != 2 || got[0].Times != 3 || got[0].Worker != "first" || got[1].Times != 2 || got[1].Worker != "second" || got[1].Epoch <= got[0].Epoch {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestDeviceIsSharedByRunsAndWaitsForAWorkerThatHasIt(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, nil)
+	c := client{t, a.URL()}
+	c.start(device.Workflow, "one", device.Job{Device: "p1", Pages: 3})
+	c.until("one", func(r run) bool { return strings.Contains(r.Waits, "needs printer") })
+	work(t, a, func(o *worker.Options) { o.WorkerID, o.Capabilities = "pressroom", []string{device.Printer} })
+	var one, two device.Printed
+	c.result("one", &one)
+	c.start(device.Workflow, "two", device.Job{Device: "p1", Pages: 2})
+	c.result("two", &two)
+	if want := (device.Printed{First: 1, Last: 3, Worker: "pressroom"}); one != want {
+		t.Errorf("first job: got %+v, want %+v", one, want)
+	}
+	if want := (device.Printed{First: 4, Last: 5, Worker: "pressroom"}); two != want {
+		t.Errorf("second job: got %+v, want %+v", two, want)
+	}
+}
+
+func TestHandlersInJavaScriptAndPythonKeepTheirState(t *testing.T) {
+	for _, program := range []string{"node", "python3"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s: %v", program, err)
+		}
+	}
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, func(o *worker.Options) {
+		o.NoSandbox, o.Handlers, o.DataDir = false, "handlers/activities", t.TempDir()
+	})
+	c := client{t, a.URL()}
+	c.start(handlers.Workflow, "h", []string{"The whale sings.", "A whale dives, and the other whale as well."})
+	var got handlers.Tally
+	c.result("h", &got)
+	if got.Texts != 2 || got.Words != 7 || got.Most["whale"] != 3 {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,129 @@
+package examples_test
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	curlworker "github.com/sojourn-run/sojourn/examples/curl-worker"
+)
+
+// build makes an example's binary.
+func build(t *testing.T, dir string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), filepath.Base(dir))
+	c := exec.Command("go", "build", "-o", binary, "./"+dir)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("go build %s: %v\n%s", dir, err, out)
+	}
+	return binary
+}
+
+// program starts a program, ends it as a supervisor does when the test ends, and shows what it said if something failed.
+func program(t *testing.T, environment []string, name string, args ...string) {
+	t.Helper()
+	said := &output{}
+	c := exec.Command(name, args...)
+	c.Env = append(os.Environ(), environment...)
+	c.Stdout, c.Stderr = said, said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Wait() }()
+	t.Cleanup(func() {
+		if err := c.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Error(err)
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("%s ended with %v", name, err)
+			}
+		case <-time.After(ceiling):
+			_ = c.Process.Kill()
+			t.Errorf("%s did not end", name)
+		}
+		if t.Failed() {
+			t.Logf("%s said:\n%s", name, said)
+		}
+	})
+}
+
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func TestHelloIsAWholeSojournOfItsOwn(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	program(t, nil, build(t, "hello"), "--auth", "none", "--addr", addr, "--data-dir", t.TempDir())
+	c := client{t, "http://" + addr}
+	for end := time.Now().Add(ceiling); c.call("GET", "ready", nil, &struct{}{}) != nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("hello does not become ready")
+		}
+	}
+	c.start("hello", "h", "world")
+	var got []string
+	c.result("h", &got)
+	if len(got) != 2 || got[0] != "Hello, world!" || got[1] != "Goodbye, world!" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWorkerAloneRunsIsolatedActivitiesInAnotherProcess(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	program(t, []string{"SOJOURN_APP_URL=" + a.URL(), "SOJOURN_RELEASE=test", "SOJOURN_DATA_DIR=" + t.TempDir()}, build(t, "worker-only"))
+	c := client{t, a.URL()}
+	c.start("count", "n", []string{"one two three", "four"})
+	var got []struct{ Words, Process, Worker int }
+	c.result("n", &got)
+	if len(got) != 2 || got[0].Words != 3 || got[1].Words != 1 || got[0].Process == got[0].Worker {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestShellWorkerShouts(t *testing.T) {
+	for _, needed := range []string{"bash", "curl", "python3"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			t.Skipf("no %s: %v", needed, err)
+		}
+	}
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, nil) // for the workflow
+	program(t, []string{"SOJOURN_APP_URL=" + a.URL()}, "curl-worker/worker.sh")
+	c := client{t, a.URL()}
+	c.start(curlworker.Workflow, "s", `hello "there", ünïcode`)
+	var got string
+	c.result("s", &got)
+	if want := `HELLO "THERE", ÜNÏCODE!`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
