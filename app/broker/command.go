@@ -66,6 +66,14 @@ func (b *Broker) end1(ctx context.Context, in protocol.EndRequest, verb string, 
 func (b *Broker) command(
 	ctx context.Context, t protocol.Target, request, what string, closes bool, in engine.Input, fill func(*protocol.CommandReceipt),
 ) (protocol.CommandReceipt, error) {
+	return b.commandIf(ctx, t, request, what, closes, in, nil, fill)
+}
+
+// commandIf is command under a condition on the run, which a repeated request id is not asked again.
+func (b *Broker) commandIf(
+	ctx context.Context, t protocol.Target, request, what string, closes bool, in engine.Input, may func(*engine.Run) error,
+	fill func(*protocol.CommandReceipt),
+) (protocol.CommandReceipt, error) {
 	t.Namespace = namespace(t.Namespace)
 	if len(request) > 255 {
 		return protocol.CommandReceipt{}, protocol.Invalid("request_id", "is longer than 255 bytes")
@@ -96,13 +104,18 @@ func (b *Broker) command(
 			return store.Writes{}, protocol.Refuse(protocol.ReasonHistoricalRun, "run %s is not the current run of %s", t.RunID, t.WorkflowID).
 				With("current_run_id", flow.RunID).With("target_scope", "run")
 		}
+		if may != nil {
+			if err := may(run); err != nil {
+				return store.Writes{}, err
+			}
+		}
 		w, d, err := decide(rows, run, in, now)
 		if err != nil {
 			return store.Writes{}, err
 		}
 		receipt := protocol.CommandReceipt{
 			Outcome: d.Answer.Outcome, WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, Status: "accepted",
-			CommandID: engine.StepID(run.ID, run.LastSeq+1),
+			CommandID: engine.StepID(run.ID, run.LastSeq+1), UpdateID: d.Answer.Update,
 		}
 		if fill != nil {
 			fill(&receipt)

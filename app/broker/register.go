@@ -63,6 +63,7 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 		return protocol.RegisterAnswer{}, err
 	}
 	b.workers.put(stored)
+	b.hear(key)
 	a := protocol.RegisterAnswer{
 		WorkerID: stored.ID, Registered: true, Namespace: stored.Namespace, TaskQueue: stored.Queues[0], Runtime: stored.Runtime,
 		BuildID: orNil(stored.BuildID), Capabilities: orEmpty(stored.Capabilities), Manifest: stored.Manifest,
@@ -71,8 +72,39 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	if superseded {
 		b.dispatch.Drop(key, stored.Incarnation, stale(key.ID))
 		a.Redelivered, _, err = b.freeLeases(ctx, key, "worker_restarted", true)
+	} else if in.Held != nil && in.Incarnation != "" {
+		a.Redelivered, err = b.freeUnheld(ctx, key, in.Incarnation, *in.Held)
 	}
 	return a, err
+}
+
+// freeUnheld undoes the leases of a worker's process that it does not know of: their tasks were on their way when its app died or its connection
+// broke. Nothing of them was begun.
+func (b *Broker) freeUnheld(ctx context.Context, key engine.WorkerKey, incarnation string, held []string) (freed int, err error) {
+	var refs []store.TaskRef
+	err = b.store.View(ctx, func(r store.Reader) error {
+		refs, err = r.Owned(ctx, key, incarnation)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, ref := range refs {
+		id, attempt := engine.TaskID(ref.Run, ref.Seq), ""
+		if ref.Kind != protocol.KindWorkflow {
+			attempt = engine.AttemptID(ref.Run, ref.Seq, ref.Delivery)
+		}
+		if slices.Contains(held, protocol.TaskKey(ref.Kind, id, attempt, ref.Delivery)) {
+			continue
+		}
+		switch err := b.release(ctx, ref, "undelivered", true, false); {
+		case err == nil:
+			freed++
+		case protocol.ReasonOf(err) == "": // else somebody ended it meanwhile
+			return freed, err
+		}
+	}
+	return freed, nil
 }
 
 func stale(worker string) error {

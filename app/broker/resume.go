@@ -27,6 +27,9 @@ func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 		resumeSignal(t, c, id, events)
 	case "activity":
 		r.ActivityID, r.ActivityType, r.ActivityAttemptID = &id, &c.Name, orNil(c.ID)
+	case engine.UpdateTask:
+		r.UpdateID = &c.ID
+		wait("update", "update:"+c.ID)
 	case "timer":
 		r.TimerID = &id
 		if c.Wait == 0 {

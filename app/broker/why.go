@@ -15,7 +15,8 @@ import (
 // pending shows what is open in a run, and of each ready task why nobody has it yet.
 func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, now time.Time) *protocol.Pending {
 	p := &protocol.Pending{
-		Activities: []protocol.PendingActivity{}, Timers: []protocol.PendingTimer{}, Waits: []protocol.PendingWait{}, Sessions: []string{},
+		Activities: []protocol.PendingActivity{}, Timers: []protocol.PendingTimer{}, Waits: []protocol.PendingWait{}, Updates: []protocol.PendingUpdate{},
+		Sessions: []string{},
 	}
 	if t := run.Task; t != nil {
 		p.Task = &protocol.PendingTask{
@@ -47,6 +48,9 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 	}
 	for seq, w := range run.Waits.All() {
 		p.Waits = append(p.Waits, protocol.PendingWait{Sequence: seq, Kind: cmp.Or(w.Kind, "signal"), SignalName: w.Name, ConditionKey: w.Key})
+	}
+	for _, u := range run.Updates.All() {
+		p.Updates = append(p.Updates, protocol.PendingUpdate{UpdateID: u.ID, UpdateName: u.Name})
 	}
 	return p
 }

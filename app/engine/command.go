@@ -36,9 +36,12 @@ func (st *step) command(c protocol.Command) error {
 		st.cancelTimer(c.Target, seq)
 	case protocol.SignalWorkflow:
 		st.sendSignal(c, seq)
+	case protocol.CompleteUpdate:
+		st.completeUpdate(c)
+	case protocol.FailUpdate:
+		st.failUpdate(c)
 	case protocol.CompleteWorkflow:
-		st.closeOpen("workflow completed")
-		st.endChain("workflow completed")
+		st.end("workflow completed")
 		st.emit(&history.WorkflowCompleted{Output: c.Result.Blob, PayloadCodec: codecOf(c.Result.Blob)})
 	case protocol.FailWorkflow:
 		st.failRun(c)
@@ -51,8 +54,7 @@ func (st *step) command(c protocol.Command) error {
 }
 
 func (st *step) failRun(c protocol.Command) {
-	st.closeOpen("workflow failed")
-	st.endChain("workflow failed")
+	st.end("workflow failed")
 	f := &history.WorkflowFailed{SourceKind: "workflow_run", SourceID: st.ID, Failure: history.Failure{
 		ID: st.failureID(), Category: "application", Message: c.Message, ExceptionType: c.ExceptionType, ExceptionCls: c.ExceptionClass,
 		NonRetryable: c.NonRetryable, Exception: c.Exception,
@@ -63,7 +65,15 @@ func (st *step) failRun(c protocol.Command) {
 	st.emit(f)
 }
 
-// continueAsNew closes the run and says which run goes on; signals the workflow has not seen go with it, sessions of the workflow id stay.
+// end ends everything that stays open in the run or depends on it, before the event that closes its workflow.
+func (st *step) end(why string) {
+	st.closeOpen(why)
+	st.closeUpdates(why)
+	st.endChain(why)
+}
+
+// continueAsNew closes the run and says which run goes on; signals the workflow has not seen and updates it has not answered go with it, sessions of
+// the workflow id stay.
 func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	was := *st.Run
 	next := Start{
@@ -81,6 +91,9 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	}
 	for _, s := range st.Signals.All() {
 		next.Carry = append(next.Carry, s)
+	}
+	for _, u := range st.Updates.All() {
+		next.Updates = append(next.Updates, u)
 	}
 	st.closeOpen("workflow continued as new")
 	st.emit(&history.WorkflowContinuedAsNew{Sequence: seq, NewRunID: next.RunID, NewRunNumber: next.Number, ClosedReason: "continued"})
@@ -114,15 +127,13 @@ func (in EndRun) decide(st *step) error {
 	id := st.eventID("c")
 	if in.Terminate {
 		st.emit(&history.TerminateRequested{CommandID: id, Reason: in.Reason, Identity: in.Identity})
-		st.closeOpen("workflow terminated")
-		st.endChain("workflow terminated")
+		st.end("workflow terminated")
 		st.emit(&history.WorkflowTerminated{Reason: in.Reason, ClosedReason: "terminated", Failure: st.ended("terminated", in.Reason)})
 		st.d.Answer.Outcome = "terminated"
 		return nil
 	}
 	st.emit(&history.CancelRequested{CommandID: id, Reason: in.Reason, Identity: in.Identity})
-	st.closeOpen("workflow cancelled")
-	st.endChain("workflow cancelled")
+	st.end("workflow cancelled")
 	st.emit(&history.WorkflowCancelled{Reason: in.Reason, ClosedReason: "cancelled", Failure: st.ended("cancelled", in.Reason)})
 	st.d.Answer.Outcome = "cancelled"
 	return nil
@@ -149,8 +160,7 @@ func (in RequestCancellation) decide(st *step) error {
 }
 
 func (st *step) timeOut(kind string) {
-	st.closeOpen("workflow timed out")
-	st.endChain("workflow timed out")
+	st.end("workflow timed out")
 	f := st.ended("timed out", kind)
 	f.Category, f.ExceptionCls = "timeout", "WorkflowTimedOut"
 	st.emit(&history.WorkflowTimedOut{TimeoutKind: kind, RunDeadline: st.RunDeadline, ExecutionDeadline: st.ExecutionDeadline, Failure: f})

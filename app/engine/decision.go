@@ -22,6 +22,7 @@ type Answer struct {
 	Recorded bool
 	Created  []string // ids of the tasks this made
 	NextTask string   // the task that will be tried again
+	Update   string   // id of the update that was accepted
 	Refused  error    // the caller is refused, though something was written: a late result that sets its task free
 }
 
@@ -51,4 +52,5 @@ type Start struct {
 	Arguments     string // blob of the argument array, may be empty
 	ContinuedFrom *Run
 	Carry         []Signal // signals the run before had not seen
+	Updates       []Update // updates the run before had not answered
 }

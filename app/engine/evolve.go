@@ -57,6 +57,10 @@ func (s *Run) Evolve(e history.Event) {
 		s.conditionTimedOut(d, e)
 	case *history.SignalApplied:
 		s.Waits.Delete(d.Sequence)
+	case *history.UpdateAccepted:
+		s.Updates.Put(e.Seq, Update{ID: d.UpdateID, Name: d.UpdateName, Arguments: d.Arguments})
+	case *history.UpdateCompleted:
+		s.updateAnswered(d, e)
 	case *history.SideEffectRecorded:
 		s.authored(d.Sequence)
 	case *history.VersionMarkerRecorded:
@@ -133,6 +137,9 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why string) {
 	}
 	for k := range s.Signals.All() {
 		s.Signals.Delete(k)
+	}
+	for k := range s.Updates.All() {
+		s.Updates.Delete(k)
 	}
 }
 

@@ -48,7 +48,7 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 	by := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "by")
 	d.Cmd = rapid.SampledFrom([]string{
 		"lease", "lease", "do", "do", "do", "take", "take", "complete", "complete", "fail", "beat", "return", "due", "due-seq", "due-timer", "signal",
-		"advance", "fail-task", "release-task", "session", "repair", "cancel",
+		"advance", "fail-task", "release-task", "session", "repair", "cancel", "update", "answer",
 	}).Draw(rt, "what")
 	switch d.Cmd {
 	case "lease":
@@ -59,6 +59,14 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 	case "do":
 		arg("by", by)
 		d.Input = someCommands(rt, seq)
+	case "answer":
+		d.Cmd = "do"
+		arg("by", by)
+		id := "RUN-u9"
+		if s.run.Task != nil && s.run.Task.Cause.Kind == UpdateTask {
+			id = s.run.Task.Cause.ID
+		}
+		d.Input = rapid.SampledFrom([]string{"complete_update", "fail_update"}).Draw(rt, "answer") + " update_id=" + id
 	case "take", "complete", "fail", "beat":
 		arg("seq", seq)
 		arg("by", by)

@@ -21,6 +21,7 @@ type Run struct {
 	Timers     Table[int64, Timer]    // by command sequence; a wait's own timer under the wait's key
 	Waits      Table[int64, Wait]     // by command sequence
 	Signals    Table[int64, Signal]   // by event sequence: received, and not yet seen by a completed workflow task
+	Updates    Table[int64, Update]   // by event sequence: accepted, and not yet answered
 }
 
 // Head is a run's own row.
@@ -195,7 +196,7 @@ func (s *Run) Fork() *Run {
 		f.Task = &t
 	}
 	f.Activities, f.Timers = s.Activities.Fork(), s.Timers.Fork()
-	f.Waits, f.Signals = s.Waits.Fork(), s.Signals.Fork()
+	f.Waits, f.Signals, f.Updates = s.Waits.Fork(), s.Signals.Fork(), s.Updates.Fork()
 	return f
 }
 
@@ -206,6 +207,7 @@ func (s *Run) Merge(f *Run) {
 	s.Timers.Merge(&f.Timers)
 	s.Waits.Merge(&f.Waits)
 	s.Signals.Merge(&f.Signals)
+	s.Updates.Merge(&f.Updates)
 }
 
 // TaskID is the id of the run's nth workflow task.

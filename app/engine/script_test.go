@@ -116,6 +116,8 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		return s.apply(Due{})
 	case "signal":
 		return s.apply(SignalRun{Name: arg("name", "go"), Value: arg("value", "")})
+	case "update":
+		return s.apply(AcceptUpdate{Name: arg("name", "set"), Value: arg("value", "")})
 	case "cancel":
 		return s.apply(EndRun{Reason: strings.TrimSpace(d.Input)})
 	case "terminate":
@@ -202,6 +204,9 @@ func (s *stage) take(d Decision) string {
 	if d.Continue != nil {
 		s.runs++
 		out += fmt.Sprintf("continues as run %d of %s, carrying %d signals\n", d.Continue.Number, d.Continue.Request.WorkflowType, len(d.Continue.Carry))
+		if n := len(d.Continue.Updates); n > 0 {
+			out += fmt.Sprintf("carrying %d updates\n", n)
+		}
 		next := *d.Continue
 		next.RunID = testRun
 		out += s.take(DecideStart(next, s.now))
@@ -344,6 +349,9 @@ func (s *Run) show() string {
 	for k, w := range s.Waits.All() {
 		out += fmt.Sprintf("wait %d for %s%s, signal %d\n", k, w.Kind, w.Name, w.Signal)
 	}
+	for k, u := range s.Updates.All() {
+		out += fmt.Sprintf("update %d %s %s\n", k, shortID(u.ID), u.Name)
+	}
 	for k, sig := range s.Signals.All() {
 		out += fmt.Sprintf("unseen signal %d %s\n", k, sig.Name)
 	}
@@ -381,6 +389,9 @@ func (s *Run) open() string {
 	for k, w := range s.Waits.All() {
 		out += fmt.Sprintln("wait", k, w.Kind, w.Name, w.Signal)
 	}
+	for k, u := range s.Updates.All() {
+		out += fmt.Sprintln("update", k, u.ID, u.Name)
+	}
 	return out
 }
 
@@ -394,6 +405,7 @@ func short(events []history.Event) string {
 		for _, k := range []string{
 			"sequence", "command_sequence", "activity_type", "signal_name", "session_id", "target", "effect", "timeout_kind", "attempt_number",
 			"failure_category", "exception_type", "message", "reason", "closed_reason", "timer_kind", "condition_key",
+			"update_id", "update_name", "result",
 		} {
 			if v, ok := m[k]; ok {
 				out += fmt.Sprintf(" %s=%v", k, v)

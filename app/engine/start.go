@@ -46,6 +46,11 @@ func DecideStart(in Start, now time.Time) Decision {
 	for _, s := range in.Carry {
 		st.emit(&history.SignalReceived{SignalName: s.Name, SignalID: s.ID, Value: s.Value, PayloadCodec: codecOf(s.Value)})
 	}
+	for _, u := range in.Updates {
+		st.emit(&history.UpdateAccepted{
+			UpdateID: u.ID, UpdateName: u.Name, Arguments: u.Arguments, PayloadCodec: codecOf(u.Arguments), CarriedFrom: in.ContinuedFrom.ID,
+		})
+	}
 	st.wakeUp()
 	if r.StartDelay > 0 {
 		run.Task.State, run.Task.ReadyAt = Delayed, plus(st.now, seconds(r.StartDelay))

@@ -55,15 +55,37 @@ func (st *step) emit(d history.Data) history.Event {
 
 // wakeUp makes a workflow task when something happened that the run has not been shown and none is open.
 func (st *step) wakeUp() {
-	if !st.Status.Open() || st.Task != nil || st.Wake <= st.Seen {
+	if !st.Status.Open() || st.Task != nil {
+		return
+	}
+	var cause Cause
+	switch {
+	case st.Wake > st.Seen:
+		cause = st.why()
+	case st.Updates.Len() > 0: // behind everything else the workflow has not seen, one at a time
+		for k, u := range st.Updates.All() {
+			cause = Cause{Kind: UpdateTask, Event: k, Type: "UpdateAccepted", Name: u.Name, ID: u.ID}
+			break
+		}
+	default:
 		return
 	}
 	st.Tasks++
-	st.Task = &Task{Number: st.Tasks, State: Ready, ReadyAt: st.now}
-	if st.WakeFor != nil {
-		st.Task.Cause = *st.WakeFor
-	}
+	st.Task = &Task{Number: st.Tasks, State: Ready, ReadyAt: st.now, Cause: cause}
 	st.d.Answer.Created = append(st.d.Answer.Created, TaskID(st.ID, st.Tasks))
+}
+
+// why is the cause of the next task. A signal that resolves a wait goes first: some replayers know of it only from the task.
+func (st *step) why() Cause {
+	for k, w := range st.Waits.All() {
+		if sig, ok := st.Signals.Get(w.Signal); ok && w.Kind == "" {
+			return Cause{Kind: "workflow_signal", Sequence: k, Event: w.Signal, Type: "SignalReceived", Name: sig.Name, ID: sig.ID}
+		}
+	}
+	if st.WakeFor == nil {
+		return Cause{}
+	}
+	return *st.WakeFor
 }
 
 // session is the row of an id as this step has left it so far, and whether there is one.

@@ -17,6 +17,7 @@ var Supported = []protocol.CommandType{
 	protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.ScheduleActivity, protocol.StartTimer,
 	protocol.OpenSignalWait, protocol.RecordSideEffect, protocol.RecordVersionMarker, protocol.StartSession, protocol.EndSession,
 	protocol.CancelActivity, protocol.CancelTimer, protocol.SignalWorkflow, protocol.OpenConditionWait,
+	protocol.CompleteUpdate, protocol.FailUpdate,
 }
 
 // Validate checks a whole batch of commands before anything is written; the error names the field of the first wrong one, like
@@ -42,7 +43,9 @@ func Validate(s *Run, commands []protocol.Command) error {
 		if s.repeats(c) {
 			continue
 		}
-		seq++
+		if !answers(c) {
+			seq++
+		}
 		if err := grouped(c, seq, at); err != nil {
 			return err
 		}
@@ -124,6 +127,8 @@ func validate(c protocol.Command, at func(string) string) error {
 			}
 		}
 		return nil
+	case protocol.CompleteUpdate, protocol.FailUpdate:
+		return need("update_id", c.UpdateID)
 	case protocol.RecordVersionMarker:
 		return need("change_id", c.ChangeID)
 	case protocol.EndSession:

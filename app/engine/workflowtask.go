@@ -37,11 +37,20 @@ func (in CompleteTask) decide(st *step) error {
 	if err := Validate(st.Run, in.Commands); err != nil {
 		return err
 	}
-	st.task, st.seen = TaskID(st.ID, in.Number), st.Task.Shown
+	if err := st.checkUpdates(in.Commands); err != nil {
+		return err
+	}
+	st.task = TaskID(st.ID, in.Number)
+	// A task that only answers its update did not go on with the workflow: what came meanwhile still has to be shown to it.
+	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool { return !answers(c) })
+	shown := st.Task.Shown
 	st.Task = nil
-	st.saw(st.seen)
 	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.Run.repeats)
-	st.settleWaits(in.Commands)
+	if !update {
+		st.seen = shown
+		st.saw(shown)
+		st.settleWaits(in.Commands)
+	}
 	for _, c := range commands {
 		if err := st.command(c); err != nil {
 			return err
@@ -69,8 +78,14 @@ func (in FailTask) decide(st *step) error {
 	}
 	t := st.Task
 	if waiting(in.Failure) {
-		st.saw(t.Shown)
 		st.Task = nil
+		if u, ok := st.update(t.Cause.ID); ok && t.Cause.Kind == UpdateTask {
+			st.updateFailed(u, 0, history.Failure{
+				Category: "update", ExceptionType: "UnknownUpdate", NonRetryable: true, Message: "the workflow does not answer update " + u.Name,
+			})
+		} else {
+			st.saw(t.Shown)
+		}
 		st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash}
 		st.overdue()
 		st.d.Answer = Answer{Outcome: "waiting_for_history", Recorded: true}

@@ -20,6 +20,9 @@ var kinds = map[string]func() Data{
 	"ConditionWaitOpened":           func() Data { return &ConditionWaitOpened{} },
 	"ConditionWaitSatisfied":        func() Data { return &ConditionWaitSatisfied{} },
 	"ConditionWaitTimedOut":         func() Data { return &ConditionWaitTimedOut{} },
+	"UpdateAccepted":                func() Data { return &UpdateAccepted{} },
+	"UpdateApplied":                 func() Data { return &UpdateApplied{} },
+	"UpdateCompleted":               func() Data { return &UpdateCompleted{} },
 	"SideEffectRecorded":            func() Data { return &SideEffectRecorded{} },
 	"VersionMarkerRecorded":         func() Data { return &VersionMarkerRecorded{} },
 	"SignalSent":                    func() Data { return &SignalSent{} },
@@ -139,3 +142,12 @@ func (*ConditionWaitSatisfied) Type() string { return "ConditionWaitSatisfied" }
 
 // Type is "ConditionWaitTimedOut".
 func (*ConditionWaitTimedOut) Type() string { return "ConditionWaitTimedOut" }
+
+// Type is "UpdateAccepted".
+func (*UpdateAccepted) Type() string { return "UpdateAccepted" }
+
+// Type is "UpdateApplied".
+func (*UpdateApplied) Type() string { return "UpdateApplied" }
+
+// Type is "UpdateCompleted".
+func (*UpdateCompleted) Type() string { return "UpdateCompleted" }

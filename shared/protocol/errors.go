@@ -34,6 +34,7 @@ const (
 	ReasonRunNotFound           Reason = "run_not_found"
 	ReasonRunNotActive          Reason = "run_not_active"
 	ReasonHistoricalRun         Reason = "historical_run_command_rejected"
+	ReasonUnknownUpdate         Reason = "unknown_update"
 	ReasonAlreadyStarted        Reason = "instance_already_started"
 	ReasonRequestConflict       Reason = "request_id_conflict"
 	ReasonCancelNotSupported    Reason = "cancellation_not_supported"
@@ -80,7 +81,7 @@ var statuses = map[Reason]int{
 	ReasonMissingControl: 400, ReasonUnsupportedControl: 400, ReasonInvalidPageToken: 400, ReasonUnknownMethod: 404,
 	ReasonUnauthorized: 401, ReasonForbidden: 403, ReasonNotFound: 404, ReasonNamespaceNotFound: 404, ReasonInstanceNotFound: 404,
 	ReasonRunNotFound: 404, ReasonTaskNotFound: 404, ReasonWorkerNotFound: 404, ReasonSessionNotFound: 404, ReasonWorkerSessionNotFound: 404,
-	ReasonTokenNotFound: 404, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,
+	ReasonTokenNotFound: 404, ReasonUnknownUpdate: 404, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,
 	ReasonUnsupportedMediaType: 415, ReasonValidation: 422, ReasonInvalidSession: 422, ReasonStructuralLimit: 422, ReasonUnsupportedCodec: 422,
 	ReasonThrottled: 429, ReasonInternal: 500, ReasonStoreUnavailable: 503,
 }

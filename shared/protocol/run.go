@@ -74,6 +74,7 @@ type CommandReceipt struct {
 	CommandID    string `json:"command_id"`
 	Status       string `json:"command_status"` // accepted
 	SignalName   string `json:"signal_name,omitempty"`
+	UpdateID     string `json:"update_id,omitempty"`
 	Retained     bool   `json:"retained,omitempty"` // the first receipt, again
 }
 
@@ -132,6 +133,7 @@ type Pending struct {
 	Activities []PendingActivity `json:"activities"`
 	Timers     []PendingTimer    `json:"timers"`
 	Waits      []PendingWait     `json:"waits"`
+	Updates    []PendingUpdate   `json:"updates"`
 	Sessions   []string          `json:"sessions"`
 	Task       *PendingTask      `json:"workflow_task"`
 }
@@ -170,6 +172,12 @@ type PendingWait struct {
 	Kind         string `json:"kind"` // signal, condition
 	SignalName   string `json:"signal_name"`
 	ConditionKey string `json:"condition_key,omitempty"`
+}
+
+// PendingUpdate is an update that was accepted and has not been answered.
+type PendingUpdate struct {
+	UpdateID   string `json:"update_id"`
+	UpdateName string `json:"update_name"`
 }
 
 // PendingTask is the open workflow task.

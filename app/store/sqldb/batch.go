@@ -47,7 +47,7 @@ type run struct {
 	changed bool // the head has to be written
 	stored  readyRow
 	// What has to be written, and whether the row was stored before.
-	activities, timers, waits, signals map[int64]bool
+	activities, timers, waits, signals, updates map[int64]bool
 }
 
 // readyRow is the stored row of a ready workflow task; zero when there is none.
@@ -112,6 +112,7 @@ func (r *run) settle() {
 	clear(r.timers)
 	clear(r.waits)
 	clear(r.signals)
+	clear(r.updates)
 }
 
 // mark notes that a row changed; had says whether it is stored, and only the first mark knows.

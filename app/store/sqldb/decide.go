@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -51,6 +52,9 @@ func (b *batch) check(w *store.Writes) ([][]string, error) {
 	all := make([][]string, len(w.Runs))
 	for i := range w.Runs {
 		d := &w.Runs[i]
+		if d.Next == nil || d.Next.ID == "" {
+			return nil, errors.New("a decision without a run")
+		}
 		id := d.Next.ID
 		at, seen := last[id]
 		if r := b.runs[id]; !seen && r != nil && r.Run != nil {
@@ -145,6 +149,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	markAll(&r.timers, &r.Timers, &d.Next.Timers)
 	markAll(&r.waits, &r.Waits, &d.Next.Waits)
 	markAll(&r.signals, &r.Signals, &d.Next.Signals)
+	markAll(&r.updates, &r.Updates, &d.Next.Updates)
 	old := r.Task
 	r.Run.Merge(d.Next)
 	if t := r.Task; t != nil && t.State == engine.Ready && (old == nil || old.State != engine.Ready || old.Number != t.Number) {

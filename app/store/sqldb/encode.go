@@ -89,6 +89,7 @@ const (
 	timerItem  = "timer"
 	waitItem   = "wait"
 	signalItem = "signal"
+	updateItem = "update"
 )
 
 func addItem(r *rowset, run, kind string, seq int64, due history.Time, v any) error {
@@ -117,6 +118,8 @@ func readOpen(run *engine.Run, v []any) error {
 		return readItem(&run.Waits, run.ID, kind, seq, body)
 	case signalItem:
 		return readItem(&run.Signals, run.ID, kind, seq, body)
+	case updateItem:
+		return readItem(&run.Updates, run.ID, kind, seq, body)
 	}
 	return nil // a ready workflow task: its run's row has it
 }

@@ -161,6 +161,9 @@ func (b *batch) gatherItems(r *run, items, gone *rowset) error {
 	if err := gatherTable(r.ID, waitItem, r.waits, &r.Waits, items, gone); err != nil {
 		return err
 	}
+	if err := gatherTable(r.ID, updateItem, r.updates, &r.Updates, items, gone); err != nil {
+		return err
+	}
 	return gatherTable(r.ID, signalItem, r.signals, &r.Signals, items, gone)
 }
 

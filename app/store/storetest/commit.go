@@ -269,8 +269,11 @@ func testRestart(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w1")
 	run := w.Begun("a", Activity("x", ""), Activity("y", "s"), protocol.Command{Type: protocol.StartTimer, Delay: 60},
-		protocol.Command{Type: protocol.OpenSignalWait, SignalName: "go"})
+		protocol.Command{Type: protocol.OpenSignalWait, SignalName: "go"},
+		protocol.Command{Type: protocol.OpenConditionWait, ConditionKey: "ready", ConditionFingerprint: "sha256:1"})
 	w.Do(run, engine.SignalRun{Name: "other"})
+	w.Do(run, engine.AcceptUpdate{Name: "set", Value: "x"})
+	w.Do(run, engine.AcceptUpdate{Name: "set", Value: "y"})
 	leased := w.One(protocol.KindActivity, worker)
 	before, want := w.Run(run), w.History(run)
 	if err := w.S.Close(); err != nil {
@@ -309,6 +312,9 @@ func dump(t *testing.T, r *engine.Run) string {
 	}
 	for k, v := range r.Signals.All() {
 		all[fmt.Sprint("signal ", k)] = v
+	}
+	for k, v := range r.Updates.All() {
+		all[fmt.Sprint("update ", k)] = v
 	}
 	raw, err := json.MarshalIndent(all, "", " ")
 	if err != nil {

@@ -1,0 +1,67 @@
+package broker
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// declarations are what the living workers of a namespace said their workflow types have: by type, then queries, signals or updates, the names.
+type declarations map[string]map[string][]string
+
+// declarations reads the contracts of the living workers. A type that one worker runs without saying what it has is left out: nothing is known of it.
+func (b *Broker) declarations(namespace string) declarations {
+	all := declarations{}
+	silent := map[string]bool{}
+	now := time.Now()
+	for _, h := range b.workers.all(namespace) {
+		if !b.alive(h, now) {
+			continue
+		}
+		var said map[string]map[string]json.RawMessage
+		if json.Unmarshal(h.worker.Contracts, &said) != nil {
+			said = nil
+		}
+		for _, typ := range h.worker.WorkflowTypes {
+			contract, ok := said[typ]
+			if !ok {
+				silent[typ] = true
+				continue
+			}
+			if all[typ] == nil {
+				all[typ] = map[string][]string{}
+			}
+			for what, raw := range contract {
+				all[typ][what] = append(all[typ][what], namesIn(raw)...)
+			}
+		}
+	}
+	for typ := range silent {
+		delete(all, typ)
+	}
+	return all
+}
+
+// namesIn reads a list of names, or of objects that have one.
+func namesIn(raw json.RawMessage) []string {
+	var names []string
+	if json.Unmarshal(raw, &names) == nil {
+		return names
+	}
+	var objects []struct {
+		Name string `json:"name"`
+	}
+	if json.Unmarshal(raw, &objects) != nil {
+		return nil
+	}
+	for _, o := range objects {
+		names = append(names, o.Name)
+	}
+	return names
+}
+
+// lacks says whether it is known that a workflow type does not have this query, signal or update.
+func (d declarations) lacks(typ, what, name string) bool {
+	contract, known := d[typ]
+	return known && !slices.Contains(contract[what], name)
+}

@@ -1,0 +1,165 @@
+package broker
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// How long a caller waits for an update to be answered when it does not say, and at most.
+const (
+	defaultUpdateWait = 30 * time.Second
+	maxUpdateWait     = 60 * time.Second
+)
+
+// Update sends an update to the current run of a workflow and waits for the stage asked for. A wait that runs out is no error: the answer says what is
+// known so far, and the update goes on. When the run closes first, the update has failed.
+func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protocol.UpdateAnswer, error) {
+	wait := defaultUpdateWait
+	switch {
+	case in.UpdateName == "" || len(in.UpdateName) > 255:
+		return protocol.UpdateAnswer{}, protocol.Invalid("update_name", "must be 1 to 255 bytes")
+	case in.WaitFor == "":
+		in.WaitFor = protocol.WaitAccepted
+	case in.WaitFor != protocol.WaitAccepted && in.WaitFor != protocol.WaitCompleted:
+		return protocol.UpdateAnswer{}, protocol.Invalid("wait_for", "must be accepted or completed")
+	}
+	if in.WaitTimeout != nil {
+		if *in.WaitTimeout < 1 {
+			return protocol.UpdateAnswer{}, protocol.Invalid("wait_timeout_seconds", "must be at least 1")
+		}
+		wait = min(secs(min(*in.WaitTimeout, 3600)), maxUpdateWait)
+	}
+	value, err := Arguments("input", in.Input)
+	if err != nil {
+		return protocol.UpdateAnswer{}, err
+	}
+	declared := b.declarations(namespace(in.Namespace))
+	r, err := b.commandIf(ctx, in.Target, in.RequestID, "update "+in.UpdateName+" "+value, false,
+		engine.AcceptUpdate{Name: in.UpdateName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
+		func(run *engine.Run) error {
+			if declared.lacks(run.Type, "updates", in.UpdateName) {
+				return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", run.Type, in.UpdateName).
+					With("outcome", "rejected_unknown_update").With("update_name", in.UpdateName)
+			}
+			return nil
+		}, nil)
+	if err != nil {
+		return protocol.UpdateAnswer{}, err
+	}
+	f := followed{id: r.UpdateID, run: r.RunID, answer: protocol.UpdateAnswer{
+		Outcome: r.Outcome, WorkflowID: r.WorkflowID, RunID: r.RunID, WorkflowType: r.WorkflowType, UpdateID: r.UpdateID, UpdateName: in.UpdateName,
+		UpdateStatus: "accepted", CommandID: r.CommandID, CommandStatus: r.Status, WaitFor: in.WaitFor, WaitTimeout: int64(wait / time.Second),
+		Retained: r.Retained,
+	}}
+	f.after = acceptedAt(r.UpdateID) - 1
+	return b.follow(ctx, f, in.WaitFor == protocol.WaitCompleted, wait)
+}
+
+// acceptedAt is the event sequence at which an update was accepted, which its id ends with.
+func acceptedAt(update string) int64 {
+	seq, err := strconv.ParseInt(update[strings.LastIndexByte(update, 'u')+1:], 10, 64)
+	if err != nil {
+		return 1
+	}
+	return seq
+}
+
+// followed is an update that a caller waits for: where its history is read from, and what is known of it.
+type followed struct {
+	id, run string
+	after   int64
+	done    bool
+	answer  protocol.UpdateAnswer
+}
+
+// follow reads what became of an update. With wait it goes on until the update was answered, through the runs that continued as new.
+func (b *Broker) follow(ctx context.Context, f followed, wait bool, most time.Duration) (protocol.UpdateAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for {
+		next, err := b.followRun(ctx, &f, wait)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return f.answer, err
+		case f.done || next == "":
+			f.answer.WaitTimedOut = wait && !f.done
+			return f.answer, nil
+		}
+		f.run, f.after = next, 0
+		f.answer.RunID = next
+	}
+}
+
+// followRun reads one run until the update was answered, or the time is up, or the run went on in next.
+func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next string, err error) {
+	changed, stop := b.dispatch.WatchRun(f.run)
+	defer stop()
+	for {
+		var events []history.Event
+		err := b.store.View(ctx, func(r store.Reader) (err error) {
+			events, err = r.Events(ctx, f.run, f.after, 0, maxPage, maxPageSize)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+		for _, e := range events {
+			f.after = e.Seq
+			if next := f.see(e); next != "" || f.done {
+				return next, nil
+			}
+		}
+		if len(events) == maxPage {
+			continue
+		}
+		if !wait {
+			return "", nil
+		}
+		select {
+		case <-changed:
+		case <-b.drained:
+			return "", nil
+		case <-ctx.Done():
+			return "", nil
+		}
+	}
+}
+
+// see takes from one event what it says of the update; next is the run that has it now.
+func (f *followed) see(e history.Event) (next string) {
+	a := &f.answer
+	switch d := e.Data.(type) {
+	case *history.UpdateAccepted:
+		if d.UpdateID == f.id && a.AcceptedAt.IsZero() {
+			a.AcceptedAt = e.At
+		}
+	case *history.UpdateApplied:
+		if d.UpdateID == f.id {
+			a.AppliedAt, a.Sequence = e.At, &d.Sequence
+		}
+	case *history.UpdateCompleted:
+		if d.UpdateID != f.id {
+			return ""
+		}
+		f.done, a.ClosedAt = true, e.At
+		if d.Failed {
+			a.Outcome, a.UpdateStatus = "update_failed", "failed"
+			a.FailureID, a.FailureMessage, a.Failure = orNil(d.ID), &d.Message, &d.Failure
+			return ""
+		}
+		a.Outcome, a.UpdateStatus = "update_completed", "completed"
+		if d.Result != "" {
+			a.ResultEnvelope, a.Result = envelope(d.Result)
+		}
+	case *history.WorkflowContinuedAsNew:
+		return d.NewRunID
+	}
+	return ""
+}
