@@ -55,6 +55,7 @@ type Broker struct {
 
 	workers registry
 	polls   pollMemory
+	kept    keptRuns
 
 	background sync.WaitGroup
 	mu         sync.Mutex // guards draining and closing

@@ -114,6 +114,7 @@ func (b *Broker) workflowOutcome(in protocol.CompleteItem) (store.Change, string
 		hash := hashOf(in.Failure)
 		return b.step(in.Namespace, run, needs, engine.FailTask{Number: n, Holder: h, Failure: *in.Failure, Hash: hash}), hash, nil
 	}
+	b.keep(run, in)
 	for i, c := range in.Commands {
 		if err := b.commandNeeds(in.Namespace, c, i, &needs); err != nil {
 			return store.Change{}, "", err

@@ -109,7 +109,7 @@ func (b *Broker) workflowTask(ctx context.Context, in protocol.PollRequest, l st
 		WorkflowType: h.Type, PayloadCodec: payload.Codec, RunStatus: "running", RunNumber: h.Number, LastSequence: h.Task.Shown,
 		TotalEvents: h.Task.Shown, TaskQueue: h.Queue, LeaseOwner: h.Task.Owner, LeaseExpiresAt: h.Task.Until, Release: h.Task.Release,
 	}
-	seen := min(in.Cached[h.ID], h.Task.Shown)
+	seen := min(b.kept.seen(h.ID, h.Task.Owner, h.Task.Incarnation), h.Task.Shown)
 	size := in.PageSize
 	if size <= 0 {
 		size = defaultPage

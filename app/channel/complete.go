@@ -99,7 +99,7 @@ func (c *Channel) item(p *Peer, o protocol.JobOutcome) (protocol.CompleteItem, e
 			item.Failure = &protocol.Failure{Message: message(o, "the job failed")}
 			return item, nil
 		}
-		item.Failure, item.Commands, item.Result = r.Failure, r.Commands, r.Result
+		item.Failure, item.Commands, item.Kept, item.Result = r.Failure, r.Commands, r.Kept, r.Result
 		if g.Kind == protocol.KindQuery {
 			item.Result = r.ResultEnvelope
 		}

@@ -142,7 +142,6 @@ type ChannelPoll struct {
 	TimeoutMS *int64           `json:"timeoutMs,omitempty"` // how long to wait for work; at most, and by default, 50 s
 	Release   string           `json:"release,omitempty"`   // instead of workerProps.version
 	BuildID   string           `json:"buildId,omitempty"`
-	Cached    map[string]int64 `json:"cachedRuns,omitempty"` // runs held in memory, with the last sequence seen
 	PageSize  int              `json:"historyPageSize,omitempty"`
 }
 
@@ -343,6 +342,7 @@ type JobOutcome struct {
 // or {failure}.
 type JobResponse struct {
 	Commands       []Command       `json:"commands,omitempty"`
+	Kept           int64           `json:"kept,omitempty"`
 	Result         payload.Payload `json:"result,omitzero"`
 	ResultEnvelope payload.Payload `json:"result_envelope,omitzero"`
 	Failure        *Failure        `json:"failure,omitempty"`

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -34,7 +35,18 @@ type RegisterRequest struct {
 	Slots         json.RawMessage  `json:"task_slots,omitempty"`
 	Process       json.RawMessage  `json:"process_metrics,omitempty"`
 	Isolation     json.RawMessage  `json:"isolation,omitempty"` // the worker's own report of what its sandbox holds
-	Identity      string           `json:"-"`
+	// Held are the keys (TaskKey) of the tasks this process has, said on a new connection: what else is leased to it never reached it and is set free.
+	// Absent: nothing is said.
+	Held     *[]string `json:"held_tasks,omitempty"`
+	Identity string    `json:"-"`
+}
+
+// TaskKey names one delivery of a task: of an activity by its attempt's id, else by the task's id and delivery.
+func TaskKey(kind TaskKind, task, attempt string, delivery int64) string {
+	if kind == KindActivity || kind == "" {
+		return attempt
+	}
+	return task + "/" + strconv.FormatInt(delivery, 10)
 }
 
 // SessionSettings are a worker's own settings for sessions it holds through the implicit and explicit doors, in milliseconds.
@@ -76,7 +88,6 @@ type PollRequest struct {
 	PollID      string           `json:"poll_request_id,omitempty"`
 	Timeout     *int64           `json:"timeout_seconds,omitempty"` // default 30, 0 answers at once, at most 60
 	PageSize    int              `json:"history_page_size,omitempty"`
-	Cached      map[string]int64 `json:"cached_runs,omitempty"` // runs this worker holds in memory, with the last sequence it has seen
 }
 
 // PollStatus says how a poll ended.
@@ -133,6 +144,7 @@ type CompleteItem struct {
 	AttemptID   string          `json:"activity_attempt_id,omitempty"`
 	Epoch       int64           `json:"session_epoch,omitempty"` // optional; one that is sent must match
 	Commands    []Command       `json:"commands,omitempty"`
+	Kept        int64           `json:"kept,omitempty"` // the worker keeps the run in memory up to this event: later tasks need not show it again
 	Result      payload.Payload `json:"result,omitzero"`
 	Failure     *Failure        `json:"failure,omitempty"`
 	Returned    string          `json:"returned,omitempty"`  // hands the task back, for this reason; neither result nor failure

@@ -54,7 +54,7 @@ func (l *Link) ask(ctx context.Context, method string, in, out any) error {
 	}
 	lv.again.Lock()
 	if err = ErrLeft; !l.hasLeft() {
-		err = l.register(ctx, lv)
+		err = l.register(ctx, lv, nil)
 	}
 	lv.again.Unlock()
 	if err != nil {
@@ -112,6 +112,7 @@ func (l *Link) taken(a protocol.ChannelPollAnswer) protocol.PollAnswer {
 	}
 	for _, j := range a.Jobs {
 		out.Tasks = append(out.Tasks, j.Task)
+		l.held.take(j.Task)
 	}
 	return out
 }
@@ -136,6 +137,9 @@ func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (proto
 		if r.Reason != "" {
 			a.Items[i].Reason = &r.Reason
 		}
+		if i < len(in.Items) {
+			l.held.done(in.Items[i])
+		}
 	}
 	if out.Next != nil {
 		next := l.taken(*out.Next)
@@ -143,6 +147,9 @@ func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (proto
 	}
 	return a, nil
 }
+
+// Forget says that a task this process was given has ended without a word to the app.
+func (l *Link) Forget(item protocol.CompleteItem) { l.held.done(item) }
 
 // History fetches a page of the history behind a workflow task; an empty token is the first page.
 func (l *Link) History(ctx context.Context, t *protocol.WorkflowTask, pageToken string) (protocol.HistoryPage, error) {

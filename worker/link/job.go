@@ -25,7 +25,7 @@ func outcome(c protocol.CompleteItem) protocol.JobOutcome {
 		o.Status = protocol.JobUserFailure
 	}
 	o.Response = &protocol.JobResponse{
-		Commands: c.Commands, Result: c.Result, Failure: c.Failure, Epoch: c.Epoch, Recovered: c.Recovered,
+		Commands: c.Commands, Kept: c.Kept, Result: c.Result, Failure: c.Failure, Epoch: c.Epoch, Recovered: c.Recovered,
 	}
 	if c.Kind == protocol.KindQuery {
 		o.Response.Result, o.Response.ResultEnvelope = o.Response.ResultEnvelope, c.Result

@@ -20,6 +20,8 @@ func (r *Runner) workflow(t *protocol.WorkflowTask) {
 	item := taskItem(t)
 	commands, kept, err := r.decide(t)
 	switch {
+	case errors.Is(err, errUnregistered):
+		item.Failure = workflow.Unregistered(t.WorkflowType)
 	case err == nil && len(commands) == 0:
 		item.Failure = workflow.Waiting()
 	case err == nil:
@@ -37,6 +39,8 @@ func (r *Runner) workflow(t *protocol.WorkflowTask) {
 	r.report.add(item, until)
 }
 
+var errUnregistered = errors.New("workflow type is not registered")
+
 // historyError is a page of history that could not be had.
 type historyError struct{ error }
 
@@ -52,7 +56,7 @@ func isHistory(err error) bool {
 func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, kept int64, err error) {
 	def, ok := r.opt.Definitions.FindWorkflow(t.WorkflowType)
 	if !ok {
-		return nil, 0, workflow.Unregistered(t.WorkflowType)
+		return nil, 0, errUnregistered
 	}
 	if m := r.cache.take(t.RunID); m != nil {
 		if len(t.Events) == 0 || t.Events[0].Seq <= m.Seen()+1 {
