@@ -69,7 +69,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) proto
 	s.Epoch = max(s.Epoch+1, floor+1, now.UnixMicro())
 	s.Status = protocol.SessionActive
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
-	s.Active, s.Reason, s.Claimed = 0, "", true
+	s.Active, s.Reason, s.Claimed, s.LeaseUntil = 0, "", true, history.Time{}
 	if s.Door != DoorWorker {
 		s.Lease = l.Worker.SessionLease
 	}
@@ -85,14 +85,14 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) proto
 // touch moves the idle clock and renews the lease.
 func (s *Session) touch(now time.Time) {
 	s.LastActivity = history.At(now)
-	s.renew(now)
+	s.renew(now, time.Duration(s.Lease)*time.Microsecond)
 }
 
-// renew moves the lease forward, never beyond the TTL.
-func (s *Session) renew(now time.Time) {
+// renew moves the lease forward by a length, never back from what its holder was promised, never beyond the TTL.
+func (s *Session) renew(now time.Time, length time.Duration) {
 	at := history.At(now)
 	s.RenewedAt = at
-	s.LeaseUntil = plus(at, time.Duration(s.Lease)*time.Microsecond)
+	s.LeaseUntil = latest(s.LeaseUntil, plus(at, length))
 	if !s.TTLUntil.IsZero() {
 		s.LeaseUntil = earliest(s.LeaseUntil, s.TTLUntil)
 	}

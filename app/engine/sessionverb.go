@@ -89,7 +89,7 @@ func (h SessionHolder) holds(s *Session, now history.Time) error {
 // store refuses too what has been idle for longer than the session allows.
 type RenewSession struct {
 	SessionHolder
-	Lease int64 // seconds; 0: the session's own
+	Lease int64 // seconds, of this renewal alone; 0: the session's own
 	Touch bool  // an explicit heartbeat by verb moves the idle clock
 }
 
@@ -104,13 +104,14 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s has been idle since %s", s.ID, s.LastActivity.Format(time.RFC3339))
 	}
 	c := SessionChange{Session: *s}
-	if in.Lease > 0 && s.Door == DoorWorker {
-		c.Session.Lease = in.Lease * 1_000_000
-	}
 	if in.Touch {
 		c.Session.LastActivity = now
 	}
-	c.Session.renew(now.Time)
+	length := time.Duration(s.Lease) * time.Microsecond
+	if in.Lease > 0 && s.Door == DoorWorker {
+		length = seconds(in.Lease)
+	}
+	c.Session.renew(now.Time, length)
 	return c, nil
 }
 
