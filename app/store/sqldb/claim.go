@@ -23,6 +23,11 @@ type pick struct {
 // the ranges that hold what these workers may serve. On a shared database everything it locks is skipped when somebody else has it, so it never
 // waits; what was skipped is somebody else's, or is told again by who held it.
 func (b *batch) claim(p *pending) error {
+	select {
+	case <-p.gone:
+		return nil
+	default:
+	}
 	r := p.claim
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
 	if err := b.send(b.freshLanes()...); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/store"
 )
@@ -17,6 +18,9 @@ const (
 
 // maxRaces is how often a batch that lost a race is run again before its callers are told.
 const maxRaces = 20
+
+// outcomeTimeout bounds the wait for a transaction whose connection was lost.
+const outcomeTimeout = 10 * time.Second
 
 // loop is the committer: it takes whatever waits, and never waits for more.
 func (s *Store) loop() {
@@ -73,9 +77,15 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		if e := s.cfg.Conn.Reset(context.Background()); e != nil {
 			class, err = Unavailable, errors.Join(err, e)
 		}
-		if class == Lost && b.sealed && s.stored(b.number) {
-			b.finish(items[:len(items)-len(rest)])
-			return rest
+		if class == Lost && b.sealed {
+			done, e := s.stored(b.number)
+			if done {
+				b.finish(items[:len(items)-len(rest)])
+				return rest
+			}
+			if e != nil { // it may be stored or not: trying again could store it twice
+				class, err = Unavailable, errors.Join(err, e)
+			}
 		}
 		s.abandon(b)
 		switch {
@@ -144,11 +154,20 @@ func (s *Store) abandon(b *batch) {
 	s.cache.forget(b)
 }
 
-// stored says whether a batch whose COMMIT had no answer was committed all the same.
-func (s *Store) stored(number int64) bool {
+// stored says whether a batch whose COMMIT had no answer was committed all the same. A transaction that is still at it holds the row, so this waits
+// for its end.
+func (s *Store) stored(number int64) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), outcomeTimeout)
+	defer cancel()
+	query := "SELECT batch FROM batches WHERE app = $1"
+	if s.cfg.Dialect.Shared {
+		query += " FOR UPDATE"
+	}
 	var last int64
-	err := s.cfg.Reads.QueryRowContext(context.Background(), "SELECT batch FROM batches WHERE app = $1", s.cfg.App).Scan(&last)
-	return err == nil && last >= number
+	if err := s.cfg.Reads.QueryRowContext(ctx, query, s.cfg.App).Scan(&last); err != nil {
+		return false, fmt.Errorf("outcome of batch %d: %w", number, err)
+	}
+	return last >= number, nil
 }
 
 func (s *Store) refuse(items []*pending, err error) {

@@ -63,6 +63,9 @@ func (b *batch) load(items []*pending) error {
 	if err := b.first(&w, locks, current); err != nil {
 		return err
 	}
+	if err := b.loadFloors(len(w.sessions) > 0); err != nil { // who names a session may claim it
+		return err
+	}
 	b.sessionsOf(items, &w)
 	return b.second(&w)
 }
@@ -131,9 +134,6 @@ func (b *batch) first(w *wants, locks []int64, current []engine.WorkflowKey) err
 
 // second loads everything else.
 func (b *batch) second(w *wants) error {
-	if err := b.loadFloors(len(w.sessions) > 0 || len(w.chains) > 0); err != nil {
-		return err
-	}
 	calls := b.loadSessions(w.sessions)
 	calls = append(calls, b.loadChains(w.chains)...)
 	calls = append(calls, b.loadWorkers(w.workers)...)

@@ -66,6 +66,9 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
+// batchAge is how long the row of an app that writes no more is kept.
+const batchAge = 30 * 24 * time.Hour
+
 // New makes a store over an open and migrated database and starts its committer.
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.App == "" {
@@ -90,6 +93,15 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("last batch of %s: %w", cfg.App, err)
 	}
 	s.batch = last.Int64
+	if cfg.Dialect.Shared { // from now on there is a row to lock, see stored
+		old := time.Now().Add(-batchAge).UnixMicro()
+		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM batches WHERE at < $1", old); err != nil {
+			return nil, fmt.Errorf("rows of apps long gone: %w", err)
+		}
+		if _, err := cfg.Reads.ExecContext(ctx, "INSERT INTO batches (app, batch, at) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING", cfg.App); err != nil {
+			return nil, fmt.Errorf("row of %s: %w", cfg.App, err)
+		}
+	}
 	if err := s.refreshLanes(ctx); err != nil {
 		return nil, err
 	}
@@ -101,7 +113,8 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 type pending struct {
 	change *store.Change
 	claim  *store.ClaimRequest
-	done   chan struct{} // closed when the fields below are final
+	gone   <-chan struct{} // of a claim: closed when nobody waits for its tasks any more
+	done   chan struct{}   // closed when the fields below are final
 
 	answer any
 	leased []store.Leased
@@ -118,9 +131,9 @@ func (s *Store) Commit(ctx context.Context, c store.Change) (any, error) {
 	return p.answer, p.err
 }
 
-// Claim leases ready tasks from the backlog.
+// Claim leases ready tasks from the backlog, unless ctx ends before its batch begins.
 func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
-	p := &pending{claim: &r, done: make(chan struct{})}
+	p := &pending{claim: &r, gone: ctx.Done(), done: make(chan struct{})}
 	if err := s.submit(ctx, p); err != nil {
 		return nil, err
 	}

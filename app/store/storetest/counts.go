@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -44,6 +46,33 @@ func testBatchOf64(t *testing.T, s Suite) {
 	t.Logf("%d statements, %d rows", sent, after.Rows-before.Rows)
 	if sent > s.Statements {
 		t.Fatalf("64 completions took %d statements, want at most %d", sent, s.Statements)
+	}
+}
+
+func testSessionBatchOf64(t *testing.T, s Suite) {
+	w := s.New(t)
+	const n = 64
+	worker := w.Worker("w", Sessions(n, time.Hour))
+	for i := range n {
+		w.flow(fmt.Sprint("s", i))
+	}
+	var changes []store.Change
+	for _, l := range w.claimAll(worker, n) {
+		changes = append(changes, Finishing(l))
+	}
+	before := w.S.Stats()
+	for _, err := range w.together(changes...) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := w.S.Stats().Statements - before.Statements
+	if s.Shared {
+		sent--
+	}
+	t.Logf("%d statements", sent)
+	if sent > s.Statements+2 {
+		t.Fatalf("64 completions in sessions took %d statements, want at most %d", sent, s.Statements+2)
 	}
 }
 

@@ -35,6 +35,7 @@ func Run(t *testing.T, s Suite) {
 		{"what is due comes in its order", testDue},
 		{"tokens, receipts, workers and audits are kept", testSmall},
 		{"a batch of 64 completions is few statements", testBatchOf64},
+		{"a batch of 64 completions in sessions is two more", testSessionBatchOf64},
 		{"finishing one of 1,000 activities writes few rows", testOneOf1000},
 		{"a cold run reads few rows", testCold},
 		{"two stores share one database", testTwo},
