@@ -97,7 +97,7 @@ func (w *httpWorker) outcome(t protocol.Task) protocol.CompleteItem {
 		return protocol.CompleteItem{Kind: protocol.KindActivity, TaskID: a.TaskID, Owner: w.id, AttemptID: a.AttemptID, Result: w.result}
 	}
 	item := protocol.CompleteItem{
-		Kind: protocol.KindWorkflow, TaskID: t.Workflow.TaskID, Owner: w.id, Attempt: t.Workflow.Attempt, Commands: []protocol.Command{w.step},
+		Kind: protocol.KindWorkflow, TaskID: t.Workflow.TaskID, Owner: w.id, Attempt: t.Workflow.Attempt, Commands: []protocol.Command{w.step}, Kept: t.Workflow.LastSequence,
 	}
 	if t.Workflow.LastSequence > 2*steps {
 		item.Commands = []protocol.Command{{Type: protocol.CompleteWorkflow, Result: w.result}}

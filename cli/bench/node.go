@@ -176,5 +176,5 @@ func rate(long time.Duration, fn func() error) (float64, error) {
 
 // client is an HTTP client with as many kept connections as callers.
 func client(connections int) *http.Client {
-	return &http.Client{Timeout: 90 * time.Second, Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections}}
+	return &http.Client{Timeout: 90 * time.Second, Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections, DisableCompression: true}}
 }
