@@ -1,0 +1,380 @@
+package apptest_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The Python SDK of the worker protocol runs here as it is published: nothing of it is patched, and it is told a URL and a token only.
+const (
+	pythonDir   = "../../interop/python"
+	pythonQueue = "python"
+	pythonToken = "python-interop-token-0123456789"
+)
+
+// python is an interpreter that has the SDK, made once for a list of requirements and kept in the user's cache.
+func python(t *testing.T) string {
+	t.Helper()
+	path, err := virtualenv()
+	if err != nil {
+		t.Skipf("no python SDK: %v", err)
+	}
+	return path
+}
+
+var virtualenv = sync.OnceValues(func() (string, error) {
+	base, err := exec.LookPath("python3")
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(pythonDir, "requirements.txt")
+	wanted, err := os.ReadFile(list)
+	if err != nil {
+		return "", err
+	}
+	version, err := exec.Command(base, "-c", "import sys; print(sys.version, sys.base_prefix)").Output()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(append(wanted, version...))
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	cache = filepath.Join(cache, "sojourn-tests")
+	dir := filepath.Join(cache, "python-"+hex.EncodeToString(sum[:8]))
+	interpreter := filepath.Join(dir, "bin", "python")
+	if _, err := os.Stat(interpreter); err == nil {
+		return interpreter, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	made, err := os.MkdirTemp(cache, "making-") // finished or not there at all, also when two tests make it at once
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(made)
+	for _, command := range [][]string{
+		{base, "-m", "venv", made},
+		{filepath.Join(made, "bin", "python"), "-m", "pip", "install", "--quiet", "--no-deps", "-r", list},
+	} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, out)
+		}
+	}
+	if err := os.Rename(made, dir); err != nil {
+		if _, there := os.Stat(interpreter); there != nil {
+			return "", err
+		}
+	}
+	return interpreter, nil
+})
+
+// startPython starts an app that wants a token, on an address of its choice unless one is given.
+func startPython(t *testing.T, database, addr string) *apptest.App {
+	return apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
+		o.NoAuth, o.Token = false, pythonToken
+		if addr != "" {
+			o.Addr = addr
+		}
+	}})
+}
+
+// pythonWorker is a process of worker.py.
+type pythonWorker struct {
+	*exec.Cmd
+	t    *testing.T
+	id   string
+	said *bytes.Buffer
+	done chan error
+}
+
+// work starts a worker and returns when the app knows it. Arguments follow the worker's id: its session cap, then its capabilities.
+func work(t *testing.T, a *apptest.App, id string, args ...string) *pythonWorker {
+	t.Helper()
+	w := &pythonWorker{t: t, id: id, said: &bytes.Buffer{}, done: make(chan error, 1)}
+	w.Cmd = exec.Command(python(t), append([]string{"worker.py", a.URL(), pythonToken, pythonQueue, id}, args...)...)
+	w.Dir, w.Stdout, w.Stderr = pythonDir, w.said, w.said
+	before := ""
+	if v, err := a.Broker().Worker(t.Context(), "default", id); err == nil {
+		before = v.RegisteredAt.String()
+	}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { w.done <- w.Wait() }()
+	t.Cleanup(func() {
+		_ = w.Process.Kill()
+		if t.Failed() {
+			t.Logf("worker %s said:\n%s", id, w.said)
+		}
+	})
+	until(t, "worker "+id+" registers", func() bool {
+		v, err := a.Broker().Worker(t.Context(), "default", id)
+		return err == nil && v.RegisteredAt.String() != before
+	})
+	return w
+}
+
+// stop ends a worker as a supervisor would; it must drain, deregister and exit with 0.
+func (w *pythonWorker) stop() {
+	w.t.Helper()
+	if err := w.Process.Signal(syscall.SIGTERM); err != nil {
+		w.t.Fatal(err)
+	}
+	select {
+	case err := <-w.done:
+		if err != nil {
+			w.t.Errorf("worker %s ended with: %v", w.id, err)
+		}
+	case <-time.After(30 * time.Second):
+		w.t.Errorf("worker %s did not end within 30 s", w.id)
+	}
+}
+
+func (w *pythonWorker) kill() {
+	w.t.Helper()
+	if err := w.Process.Kill(); err != nil {
+		w.t.Fatal(err)
+	}
+	<-w.done
+}
+
+// until waits for something to become true.
+func until(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !check(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited 30 s in vain until %s", what)
+		}
+	}
+}
+
+// cases runs cases of cases.py, all at once, each a subtest.
+func cases(t *testing.T, a *apptest.App, names ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, python(t), append([]string{"cases.py", a.URL(), pythonToken, pythonQueue}, names...)...)
+	c.Dir = pythonDir
+	var complaints bytes.Buffer
+	c.Stderr = &complaints
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		var said struct {
+			Case, Error string
+			OK          bool
+		}
+		if err == nil {
+			err = json.Unmarshal(line, &said)
+		}
+		if err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		ran++
+		t.Run(said.Case, func(t *testing.T) {
+			if !said.OK {
+				t.Error(said.Error)
+			}
+		})
+	}
+	if err := c.Wait(); err != nil || ran == 0 || len(names) > 0 && ran != len(names) {
+		t.Errorf("%d cases ran, then: %v\n%s", ran, err, complaints.String())
+	}
+}
+
+func TestPythonSDK(t *testing.T) {
+	t.Parallel()
+	python(t)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		w := work(t, a, "py-1", "50")
+		cases(t, a)
+		w.stop()
+		if _, err := a.Broker().Worker(t.Context(), "default", "py-1"); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
+			t.Errorf("the stopped worker is still registered: %v", err)
+		}
+	})
+}
+
+// run starts a workflow whose workers are Python's.
+func run(t *testing.T, a *apptest.App, workflowType string, args ...any) protocol.Target {
+	t.Helper()
+	input, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: workflowType, TaskQueue: pythonQueue, Input: input})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return protocol.Target{WorkflowID: s.WorkflowID, RunID: s.RunID}
+}
+
+// output waits for the end of a run and reads its result.
+func output(t *testing.T, a *apptest.App, run protocol.Target, into any) {
+	t.Helper()
+	var v protocol.RunView
+	until(t, "run "+run.RunID+" ends", func() bool {
+		var err error
+		v, err = a.Broker().Describe(t.Context(), run)
+		return err == nil && v.Terminal
+	})
+	if v.Status != "completed" {
+		t.Fatalf("run %s is %s: %s", run.RunID, v.Status, v.Failure)
+	}
+	if err := json.Unmarshal(v.Output, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pendingOn waits until an activity of the run is with a worker, and says with which.
+func pendingOn(t *testing.T, a *apptest.App, run protocol.Target, activityType string) (worker string) {
+	t.Helper()
+	until(t, "activity "+activityType+" is under way", func() bool {
+		v, err := a.Broker().Describe(t.Context(), run)
+		if err != nil || v.Pending == nil {
+			return false
+		}
+		for _, p := range v.Pending.Activities {
+			if p.ActivityType == activityType && p.Worker != "" {
+				worker = p.Worker
+			}
+		}
+		return worker != ""
+	})
+	return worker
+}
+
+func TestOneOfTwoPythonWorkersIsKilled(t *testing.T) {
+	t.Parallel()
+	python(t)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		workers := map[string]*pythonWorker{"py-1": work(t, a, "py-1", "50"), "py-2": work(t, a, "py-2", "50")}
+		r := run(t, a, "steps", 8)
+		victim := pendingOn(t, a, r, "nap")
+		workers[victim].kill()
+		survivor := map[string]string{"py-1": "py-2", "py-2": "py-1"}[victim]
+		var whereabouts []string
+		output(t, a, r, &whereabouts)
+		if len(whereabouts) != 8 || whereabouts[7] != survivor {
+			t.Errorf("steps ran on %v, %s was killed", whereabouts, victim)
+		}
+		again := work(t, a, victim, "50") // the same id is a new incarnation, and as good as any
+		workers[survivor].stop()
+		output(t, a, run(t, a, "steps", 1), &whereabouts)
+		if len(whereabouts) != 1 || whereabouts[0] != victim {
+			t.Errorf("after its return, steps ran on %v", whereabouts)
+		}
+		again.stop()
+	})
+}
+
+func TestTheAppRestartsWhilePythonPolls(t *testing.T) {
+	t.Parallel()
+	python(t)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		u, err := url.Parse(a.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w1, w2 := work(t, a, "py-1", "50"), work(t, a, "py-2", "50")
+		r, idle := run(t, a, "steps", 5), run(t, a, "sleeping", 3)
+		pendingOn(t, a, r, "nap")
+		a.Stop()
+		a = startPython(t, database, u.Host)
+		var whereabouts []string
+		output(t, a, r, &whereabouts)
+		if len(whereabouts) != 5 {
+			t.Errorf("steps ran on %v", whereabouts)
+		}
+		var said string
+		output(t, a, idle, &said)
+		if said != "awake" {
+			t.Errorf("the sleeper said %q", said)
+		}
+		cases(t, a, "start_to_result", "session_keeps_state")
+		w1.stop()
+		w2.stop()
+	})
+}
+
+// kept is what an activity of a session tells about where it ran.
+type kept struct {
+	PID    int    `json:"pid"`
+	Worker string `json:"worker"`
+	Kept   []int  `json:"kept"`
+}
+
+func TestAPythonSessionMovesWhenItsHolderIsKilled(t *testing.T) {
+	t.Parallel()
+	python(t)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		workers := map[string]*pythonWorker{"py-1": work(t, a, "py-1", "50"), "py-2": work(t, a, "py-2", "50")}
+		options := map[string]any{"lease_seconds": 2}
+		r := run(t, a, "slow_session", "held", filepath.Join(t.TempDir(), "started"), options)
+		victim := pendingOn(t, a, r, "keep_slowly")
+		workers[victim].kill()
+		var said []kept
+		output(t, a, r, &said)
+		if len(said) != 2 || said[0].Worker != victim || said[1].Worker == victim {
+			t.Fatalf("the holder %s was killed, and the session went: %+v", victim, said)
+		}
+		if len(said[1].Kept) != 1 {
+			t.Errorf("state of a killed process came back: %+v", said[1])
+		}
+		v, err := a.Broker().Session(t.Context(), "default", "held")
+		if err != nil || v.Status != protocol.SessionActive || v.LeaseOwner == nil || *v.LeaseOwner != said[1].Worker {
+			t.Errorf("the session is %+v, %v", v, err)
+		}
+	})
+}
+
+func TestPythonSessionsAreRefused(t *testing.T) {
+	t.Parallel()
+	python(t)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		w := work(t, a, "py-1", "1", "gpu")
+		other := work(t, a, "py-2", "1", "gpu")
+		cases(t, a, "session_verbs_and_refusals")
+		w.stop()
+		other.stop()
+	})
+}

@@ -1,0 +1,387 @@
+"""The client's side: python cases.py URL TOKEN QUEUE [CASE...]. Runs the cases at once and prints a line of JSON for each.
+
+A case is a coroutine that raises when something is not as the contract says. They run against workers of worker.py.
+"""
+
+import asyncio
+import json
+import pathlib
+import sys
+import tempfile
+import traceback
+import uuid
+
+from durable_workflow import (
+    Client, InvalidArgument, ServerError, SignalFailed, WorkflowAlreadyStarted, WorkflowCancelled, WorkflowFailed, WorkflowNotFound, WorkflowTerminated,
+    WorkflowTimedOut,
+)
+from durable_workflow.worker_session import WorkerSessionOptions
+
+CASES, ALONE = {}, {}
+
+
+def case(fn):
+    CASES[fn.__name__] = fn
+    return fn
+
+
+def alone(fn):
+    """A case that needs workers of its own, and so runs only when it is named."""
+    ALONE[fn.__name__] = fn
+    return fn
+
+
+class Bench:
+    """What every case needs: a client, and workflows under ids nobody else has."""
+
+    def __init__(self, client: Client, queue: str):
+        self.client, self.queue = client, queue
+
+    async def start(self, workflow_type, *args, **options):
+        options.setdefault("workflow_id", f"{workflow_type}-{uuid.uuid4().hex[:12]}")
+        return await self.client.start_workflow(workflow_type=workflow_type, task_queue=self.queue, input=list(args), **options)
+
+    async def result(self, handle, timeout=60):
+        return await self.client.get_result(handle, poll_interval=0.05, timeout=timeout)
+
+    async def run(self, workflow_type, *args, **options):
+        return await self.result(await self.start(workflow_type, *args, **options))
+
+    async def history(self, handle, run_id=None):
+        return [e["event_type"] for e in await self.events(handle, run_id)]
+
+    async def events(self, handle, run_id=None):
+        events, token = [], None
+        while True:
+            page = await self.client.get_history(handle.workflow_id, run_id or handle.run_id, page_size=1000, next_page_token=token)
+            events += page["events"]
+            token = page.get("next_page_token")
+            if not token:
+                return events
+
+    async def until(self, check, timeout=30):
+        """Waits for a check to give something true."""
+        async with asyncio.timeout(timeout):
+            while True:
+                if found := await check():
+                    return found
+                await asyncio.sleep(0.05)
+
+
+def same(got, want):
+    assert type(got) is type(want) and got == want, f"got {got!r}, want {want!r}"
+
+
+async def raises(kind, awaitable):
+    try:
+        got = await awaitable
+    except kind as e:
+        return e
+    raise AssertionError(f"got {got!r}, want {kind.__name__}")
+
+
+@case
+async def start_to_result(b):
+    handle = await b.start("hello", "Ada")
+    same(await b.result(handle), "hello Ada")
+    described = await handle.describe()
+    same(described.status, "completed")
+    same(described.run_id, handle.run_id)
+    same(described.output, "hello Ada")
+    same(await b.run("nothing"), None)
+
+
+@case
+async def every_json_type(b):
+    values = [
+        None, True, False, 0, 1, -1, 2**63 - 1, -(2**63), 1.5, 7.0, -0.0, 1e300, "", "héllo ☃ \U0001f600", "wwHioz3/VYAiNwoA",
+        [], [[1, 2], [], [None]], {}, {"a": {"b": [1, {"c": None}]}, "ß": 2.0}, "x" * 100_000, b"\x00\xff",
+    ]
+    got = await b.run("echoing", values)
+    same(len(got), len(values))
+    for g, w in zip(got, values):
+        same(g, w)
+
+
+@case
+async def duplicate_start(b):
+    handle = await b.start("sleeping", 2)
+    await raises(WorkflowAlreadyStarted, b.start("sleeping", 2, workflow_id=handle.workflow_id))
+    again = await b.start("sleeping", 2, workflow_id=handle.workflow_id, duplicate_policy="use-existing")
+    same(again.run_id, handle.run_id)
+    same(await b.result(handle), "awake")
+    await raises(WorkflowAlreadyStarted, b.start("sleeping", 2, workflow_id=handle.workflow_id))
+
+
+@case
+async def unknown_workflow(b):
+    await raises(WorkflowNotFound, b.client.describe_workflow("there-is-none"))
+    await raises(WorkflowNotFound, b.client.signal_workflow("there-is-none", "note", args=[1]))
+
+
+@case
+async def retries(b):
+    key = uuid.uuid4().hex
+    same(await b.run("retrying", key, 2, 3), {"attempt": 3})
+    same(await b.run("retrying", key, 9, 3), {"failed": f"attempt 3 of {key}", "type": "RuntimeError", "activity": "flaky", "non_retryable": False})
+
+
+@case
+async def non_retryable_failure(b):
+    said = await b.run("failing", "fatal", uuid.uuid4().hex, True)
+    same(said["message"], "never again (run 1)")
+    same(said["type"], "NonRetryableError")
+    same(said["non_retryable"], True)
+
+
+@case
+async def non_retryable_type(b):
+    said = await b.run("failing", "typed", uuid.uuid4().hex, True)
+    same(said["message"], "none left (run 1)")
+    same(said["type"], "OutOfStock")
+
+
+@case
+async def typed_errors_at_the_client(b):
+    e = await raises(WorkflowFailed, b.run("failing", "typed", uuid.uuid4().hex, False))
+    assert "none left" in str(e), e
+    handle = await b.start("raising")
+    e = await raises(WorkflowFailed, b.result(handle))
+    assert "gives up" in str(e) and e.exception_class and "OutOfStock" in e.exception_class, (e, e.exception_class)
+    same((await handle.describe()).status, "failed")
+
+
+@case
+async def heartbeat_and_cancellation(b):
+    note = pathlib.Path(tempfile.mkdtemp()) / "note"
+
+    async def beating():
+        return pathlib.Path(f"{note}.started").exists()
+
+    async def noted():
+        return note.exists() and note.read_text()
+
+    handle = await b.start("cancellable", str(note))
+    await b.until(beating)
+    await handle.cancel(reason="enough")
+    e = await raises(WorkflowCancelled, b.result(handle))
+    assert "enough" in str(e), e
+    same(await b.until(noted), "ActivityCancelled")
+    kinds = await b.history(handle)
+    same(kinds[-1], "WorkflowCancelled")
+    assert "ActivityCancelled" in kinds, kinds
+    await raises(SignalFailed, handle.signal("note", [1]))
+
+
+@case
+async def all_four_timeouts(b):
+    said = await b.run("timing_out")
+    for name, (category, message) in said.items():
+        same(category, "timeout")
+        assert name in message or name.replace("_", "-") in message or name.replace("_", " ") in message, (name, message)
+    same(len(said), 4)
+
+
+@case
+async def heartbeats_keep_an_activity(b):
+    same(await b.run("kept_alive"), "kept alive")
+
+
+@case
+async def timers(b):
+    handle = await b.start("sleeping", 1)
+    same(await b.result(handle), "awake")
+    kinds = await b.history(handle)
+    same(kinds.count("TimerScheduled"), 2)
+    same(kinds.count("TimerFired"), 2)
+
+
+@case
+async def run_timeout(b):
+    handle = await b.start("sleeping", 30, run_timeout_seconds=1)
+    await raises(WorkflowTimedOut, b.result(handle))
+    same((await handle.describe()).status, "failed")
+
+
+@case
+async def signals_are_kept_in_order(b):
+    handle = await b.start("collecting")
+    await handle.signal("note", [1])
+    await handle.signal("note", [[2, 3]])
+    await handle.signal("note", [4, "x"])
+    await handle.signal("note")
+    got = await b.result(handle)
+    same(got["at_end"], [[1], [[2, 3]], [4, "x"], []])
+    same(got["after_timer"], got["at_end"])
+
+
+@case
+async def a_signal_sent_twice_counts_once(b):
+    handle = await b.start("collecting")
+    first = await b.client.signal_workflow(handle.workflow_id, "note", args=["once"], request_id="key-1")
+    again = await b.client.signal_workflow(handle.workflow_id, "note", args=["once"], request_id="key-1")
+    same(again["command_id"], first["command_id"])
+    e = await raises(SignalFailed, b.client.signal_workflow(handle.workflow_id, "note", args=["other"], request_id="key-1"))
+    same(e.reason, "request_id_conflict")
+    same((await b.result(handle))["at_end"], [["once"]])
+
+
+@case
+async def parallel_list_in_reverse(b):
+    handle = await b.start("fanning_out", 5)
+    same(await b.result(handle), [0, 1, 2, 3, 4])
+    ended = [e["payload"]["sequence"] for e in await b.events(handle) if e["event_type"] == "ActivityCompleted"]
+    same(sorted(ended), [1, 2, 3, 4, 5])
+    assert ended != [1, 2, 3, 4, 5], "the members ended in order, so this shows nothing"
+
+
+@case
+async def parallel_list_of_mixed_kinds(b):
+    same(await b.run("mixed_group"), ["hello a", None, 3, 13])
+
+
+@case
+async def parallel_list_with_a_failure(b):
+    message, after = await b.run("failing_group", uuid.uuid4().hex)
+    same(message, "never again (run 1)")
+    same(after, 4)
+
+
+@case
+async def continue_as_new(b):
+    handle = await b.start("counting_down", 3, [])
+
+    async def ended():
+        d = await b.client.describe_workflow(handle.workflow_id)
+        return d if d.status == "completed" and d.run_id != handle.run_id and d.output is not None else None
+
+    described = await b.until(ended)
+    same(described.output, [3, 2, 1, 0])
+    runs = await handle.list_runs()
+    same(sorted(r.run_number for r in runs.runs), [1, 2, 3, 4])
+    last = b.client.get_workflow_handle(handle.workflow_id, run_id=described.run_id)
+    same(await b.result(last), [3, 2, 1, 0])
+    same((await b.history(handle))[-1], "WorkflowContinuedAsNew")
+
+
+@case
+async def side_effects(b):
+    a, echoed, deep = await b.run("side_effects")
+    same(echoed, a)
+    same(deep, {"deep": [1, None, a]})
+
+
+@case
+async def version_markers(b):
+    same(await b.run("versions"), [3, 3, True])
+
+
+@case
+async def cancel(b):
+    handle = await b.start("sleeping", 60)
+    await handle.cancel(reason="not needed")
+    e = await raises(WorkflowCancelled, b.result(handle))
+    assert "not needed" in str(e), e
+    same((await handle.describe()).status, "cancelled")
+
+
+@case
+async def terminate(b):
+    handle = await b.start("sleeping", 60)
+    await handle.terminate(reason="at once")
+    e = await raises(WorkflowTerminated, b.result(handle))
+    assert "at once" in str(e), e
+    same((await handle.describe()).status, "terminated")
+
+
+@case
+async def listing(b):
+    handle = await b.start("hello", "list")
+    await b.result(handle)
+    page = await b.client.list_workflows(workflow_type="hello", status="completed", page_size=200)
+    assert handle.workflow_id in [w.workflow_id for w in page.executions], page
+    workers = await b.client.list_workers(task_queue=b.queue)
+    assert workers.workers, workers
+
+
+@case
+async def long_run(b):
+    handle = await b.start("long_run", 300)
+    same(await b.result(handle, timeout=240), sum(range(300)))
+    kinds = await b.history(handle)
+    same(kinds.count("ActivityCompleted"), 300)
+
+
+@case
+async def session_keeps_state(b):
+    session = uuid.uuid4().hex
+    said = await b.run("in_session", session, 4, {})
+    same(len({s["pid"] for s in said}), 1)
+    same([s["kept"] for s in said], [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]])
+
+
+@case
+async def session_cap(b):
+    for most in (1, 2):
+        said = await b.run("crowded_session", uuid.uuid4().hex, 4, most)
+        same(len({pid for pid, _ in said}), 1)
+        same(max(n for _, n in said), most)
+
+
+@alone
+async def session_verbs_and_refusals(b):
+    """Needs workers py-1 and py-2 with the capability gpu, both with room for one session."""
+    c = b.client
+    gpu = WorkerSessionOptions(session_id="s-1", requirements=("gpu",), lease_seconds=60, ttl_seconds=600)
+
+    async def refused(reason, status, call):
+        e = await raises(ServerError, call)
+        same((e.reason(), e.status), (reason, status))
+
+    await refused("worker_not_registered", 412, c.create_worker_session("nobody", gpu))
+    await refused("session_requirements_not_met", 409, c.create_worker_session("py-1", WorkerSessionOptions("s-2", requirements=("gpu", "tpu"))))
+    await refused("session_missing", 409, c.create_worker_session("py-1", WorkerSessionOptions("s-2", create_if_missing=False)))
+    made = await c.create_worker_session("py-1", gpu)
+    same((made["admitted"], made["outcome"], made["session"]["lease_owner"], made["session"]["status"]), (True, "created", "py-1", "active"))
+    for name, value in gpu.to_wire().items():
+        same(made["session"][name], value)
+    again = await c.create_worker_session("py-1", gpu)
+    same((again["outcome"], again["session"]["ttl_expires_at"]), ("reused", made["session"]["ttl_expires_at"]))
+    await refused("session_owned_by_another_worker", 409, c.create_worker_session("py-2", gpu))
+    e = await raises(InvalidArgument, c.create_worker_session("py-2", WorkerSessionOptions("s-1")))
+    assert "other options" in str(e), e
+    await refused("worker_session_limit_exceeded", 409, c.create_worker_session("py-1", WorkerSessionOptions("s-2")))
+    renewed = await c.renew_worker_session("py-1", "s-1", 90)
+    same((renewed["outcome"], renewed["session"]["lease_owner"]), ("heartbeat_recorded", "py-1"))
+    await refused("session_owner_mismatch", 409, c.renew_worker_session("py-2", "s-1", 90))
+    await refused("session_owner_mismatch", 409, c.close_worker_session("py-2", "s-1"))
+    await refused("session_not_found", 404, c.renew_worker_session("py-1", "s-3", 90))
+    said = await b.run("in_session", "s-1", 2, {"requirements": ["gpu"], "lease_seconds": 60, "ttl_seconds": 600})
+    same({s["worker"] for s in said}, {"py-1"})
+    closed = await c.close_worker_session("py-1", "s-1")
+    same((closed["outcome"], closed["session"]["status"], closed["session"]["lease_owner"]), ("closed", "closed", "py-1"))
+    same((await c.close_worker_session("py-1", "s-1"))["outcome"], "already_closed")
+    await refused("session_not_active", 409, c.renew_worker_session("py-1", "s-1", 90))
+    await refused("session_closed", 409, c.create_worker_session("py-1", gpu))
+    same((await c.create_worker_session("py-1", WorkerSessionOptions("s-2")))["outcome"], "created")
+    e = await raises(WorkflowFailed, b.run("in_session", "s-4", 1, {"create_if_missing": False}))
+    assert "s-4" in str(e), e
+
+
+async def main(url: str, token: str, queue: str, *names: str) -> None:
+    async def judge(name):
+        try:
+            async with asyncio.timeout(300):
+                await {**CASES, **ALONE}[name](b)
+            said = {"case": name, "ok": True}
+        except BaseException as e:
+            said = {"case": name, "ok": False, "error": "".join(traceback.format_exception(e))}
+        print(json.dumps(said), flush=True)
+
+    async with Client(url, token=token) as client:
+        b = Bench(client, queue)
+        await asyncio.gather(*(judge(n) for n in names or CASES))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

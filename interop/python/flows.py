@@ -1,0 +1,352 @@
+"""Workflows and activities of the interop tests, written as a user of the published SDK would write them."""
+
+import asyncio
+import os
+import pathlib
+import time
+
+from durable_workflow import ActivityFailed, NonRetryableError, activity, workflow
+from durable_workflow.workflow import ActivityRetryPolicy, ChildWorkflowRetryPolicy
+from durable_workflow.worker_session import WorkerSessionOptions
+
+ATTEMPTS: dict[str, int] = {}  # per key, how often this process ran it
+KEPT: dict[str, list] = {}  # state that activities of a session leave in this process
+
+
+class OutOfStock(Exception):
+    """A failure with a type of its own."""
+
+
+@activity.defn(name="greet")
+def greet(name: str) -> str:
+    return f"hello {name}"
+
+
+@activity.defn(name="echo")
+def echo(*values):
+    return list(values)
+
+
+@activity.defn(name="add")
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@activity.defn(name="flaky")
+def flaky(key: str, failures: int) -> int:
+    """Fails so many times in a row, then tells which attempt it is."""
+    n = activity.context().info.attempt_number
+    if n <= failures:
+        raise RuntimeError(f"attempt {n} of {key}")
+    return n
+
+
+@activity.defn(name="fatal")
+def fatal(key: str) -> None:
+    ATTEMPTS[key] = ATTEMPTS.get(key, 0) + 1
+    raise NonRetryableError(f"never again (run {ATTEMPTS[key]})")
+
+
+@activity.defn(name="typed")
+def typed(key: str) -> None:
+    ATTEMPTS[key] = ATTEMPTS.get(key, 0) + 1
+    raise OutOfStock(f"none left (run {ATTEMPTS[key]})")
+
+
+@activity.defn(name="nap")
+async def nap(seconds: float, value=None):
+    await asyncio.sleep(seconds)
+    return value
+
+
+@activity.defn(name="beat")
+async def beat(path: str) -> str:
+    """Beats until it is cancelled, then leaves a note of it."""
+    n = 0
+    try:
+        while True:
+            n += 1
+            await activity.context().heartbeat({"beats": n})
+            pathlib.Path(path + ".started").touch()
+            await asyncio.sleep(0.1)
+    except BaseException as e:
+        pathlib.Path(path).write_text(type(e).__name__)
+        raise
+
+
+@activity.defn(name="beat_then_return")
+async def beat_then_return(seconds: float) -> str:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        await activity.context().heartbeat({"left": end - time.monotonic()})
+        await asyncio.sleep(0.2)
+    return "kept alive"
+
+
+@activity.defn(name="keep")
+def keep(session: str, value: int) -> dict:
+    """Adds to what this process keeps for the session."""
+    KEPT.setdefault(session, []).append(value)
+    return {"pid": os.getpid(), "worker": activity.context().info.worker_id, "kept": list(KEPT[session])}
+
+
+@activity.defn(name="keep_slowly")
+async def keep_slowly(session: str, value: int, path: str) -> dict:
+    pathlib.Path(f"{path}.{os.getpid()}").touch()
+    await asyncio.sleep(1)
+    return keep(session, value)
+
+
+@activity.defn(name="whereabouts")
+def whereabouts() -> str:
+    return activity.context().info.worker_id
+
+
+@workflow.defn(name="hello")
+class Hello:
+    def run(self, ctx, name):
+        return (yield ctx.schedule_activity("greet", [name]))
+
+
+@workflow.defn(name="nothing")
+class Nothing:
+    def run(self, ctx):
+        return None
+        yield
+
+
+@workflow.defn(name="echoing")
+class Echoing:
+    """One activity per value, which must come back as it went."""
+
+    def run(self, ctx, values):
+        out = []
+        for v in values:
+            out.append((yield ctx.schedule_activity("echo", [v]))[0])
+        return out
+
+
+@workflow.defn(name="retrying")
+class Retrying:
+    def run(self, ctx, key, failures, attempts):
+        policy = ActivityRetryPolicy(max_attempts=attempts, backoff_seconds=[0] * (attempts - 1))
+        try:
+            n = yield ctx.schedule_activity("flaky", [key, failures], retry_policy=policy)
+            return {"attempt": n}
+        except ActivityFailed as e:
+            return {"failed": str(e), "type": e.exception_type, "activity": e.activity_type, "non_retryable": e.non_retryable}
+
+
+@workflow.defn(name="failing")
+class Failing:
+    """Calls an activity that fails for good, and says what it saw; unhandled, it lets the failure end the run."""
+
+    def run(self, ctx, activity_type, key, handled):
+        policy = ActivityRetryPolicy(max_attempts=5, backoff_seconds=[0, 0, 0, 0], non_retryable_error_types=["OutOfStock"])
+        if not handled:
+            return (yield ctx.schedule_activity(activity_type, [key], retry_policy=policy))
+        try:
+            yield ctx.schedule_activity(activity_type, [key], retry_policy=policy)
+        except ActivityFailed as e:
+            return {"message": str(e), "type": e.exception_type, "non_retryable": e.non_retryable, "category": e.failure_category}
+        return None
+
+
+@workflow.defn(name="raising")
+class Raising:
+    def run(self, ctx):
+        yield ctx.side_effect(lambda: 1)
+        raise OutOfStock("the workflow itself gives up")
+
+
+@workflow.defn(name="cancellable")
+class Cancellable:
+    def run(self, ctx, path):
+        return (yield ctx.schedule_activity("beat", [path], heartbeat_timeout=10))
+
+
+@workflow.defn(name="timing_out")
+class TimingOut:
+    """Runs into each of the four timeouts and lists what it was told."""
+
+    def run(self, ctx):
+        said = {}
+        calls = {
+            "start_to_close": ctx.schedule_activity("nap", [3], start_to_close_timeout=1),
+            "heartbeat": ctx.schedule_activity("nap", [3], heartbeat_timeout=1),
+            "schedule_to_start": ctx.schedule_activity("nap", [0], queue="nobody-serves-this", schedule_to_start_timeout=1),
+            "schedule_to_close": ctx.schedule_activity(
+                "flaky", ["never", 100], schedule_to_close_timeout=1,
+                retry_policy=ActivityRetryPolicy(max_attempts=50, backoff_seconds=[1] * 49)),
+        }
+        for name, call in calls.items():
+            try:
+                yield call
+                said[name] = "completed"
+            except ActivityFailed as e:
+                said[name] = [e.failure_category, str(e)]
+        return said
+
+
+@workflow.defn(name="kept_alive")
+class KeptAlive:
+    def run(self, ctx):
+        return (yield ctx.schedule_activity("beat_then_return", [2.5], heartbeat_timeout=1))
+
+
+@workflow.defn(name="sleeping")
+class Sleeping:
+    def run(self, ctx, seconds):
+        yield ctx.start_timer(seconds)
+        yield ctx.start_timer(0)
+        return "awake"
+
+
+@workflow.defn(name="collecting")
+class Collecting:
+    """Remembers signals while it does other things."""
+
+    def __init__(self):
+        self.seen = []
+
+    @workflow.signal("note")
+    def note(self, *values):
+        self.seen.append(list(values))
+
+    def run(self, ctx):
+        yield ctx.start_timer(1)
+        first = [list(v) for v in self.seen]
+        yield ctx.schedule_activity("nap", [0.1])
+        return {"after_timer": first, "at_end": self.seen}
+
+
+@workflow.defn(name="fanning_out")
+class FanningOut:
+    """A parallel list whose members end in reverse order."""
+
+    def run(self, ctx, n):
+        return (yield [ctx.schedule_activity("nap", [0.15 * (n - i), i]) for i in range(n)])
+
+
+@workflow.defn(name="mixed_group")
+class MixedGroup:
+    def run(self, ctx):
+        a, b, c = yield [ctx.schedule_activity("greet", ["a"]), ctx.start_timer(1), ctx.schedule_activity("add", [1, 2])]
+        after = yield ctx.schedule_activity("add", [c, 10])
+        return [a, b, c, after]
+
+
+@workflow.defn(name="failing_group")
+class FailingGroup:
+    def run(self, ctx, key):
+        try:
+            yield [ctx.schedule_activity("nap", [0.3, 1]), ctx.schedule_activity("fatal", [key]), ctx.schedule_activity("nap", [0.6, 2])]
+        except ActivityFailed as e:
+            return [str(e), (yield ctx.schedule_activity("add", [2, 2]))]
+        return None
+
+
+@workflow.defn(name="counting_down")
+class CountingDown:
+    def run(self, ctx, n, path):
+        path = path + [(yield ctx.schedule_activity("add", [n, 0]))]
+        if n > 0:
+            return (yield ctx.continue_as_new(n - 1, path))
+        return path
+
+
+@workflow.defn(name="side_effects")
+class SideEffects:
+    """Chance, recorded once: the values are the same after every replay."""
+
+    def run(self, ctx):
+        a = yield ctx.side_effect(lambda: os.urandom(8).hex())
+        echoed = yield ctx.schedule_activity("echo", [a])
+        b = yield ctx.side_effect(lambda: {"deep": [1, None, a]})
+        yield ctx.start_timer(0)
+        return [a, echoed[0], b]
+
+
+@workflow.defn(name="versions")
+class Versions:
+    def run(self, ctx):
+        v = yield ctx.get_version("change-1", 1, 3)
+        yield ctx.schedule_activity("add", [v, 1])
+        again = yield ctx.get_version("change-1", 1, 3)
+        patched = yield ctx.patched("fix-2")
+        return [v, again, patched]
+
+
+@workflow.defn(name="long_run")
+class LongRun:
+    def run(self, ctx, n):
+        total = 0
+        for i in range(n):
+            total = yield ctx.schedule_activity("add", [total, i])
+        return total
+
+
+@workflow.defn(name="in_session")
+class InSession:
+    """Steps that share the memory of one worker process."""
+
+    def run(self, ctx, session, steps, options):
+        opts = WorkerSessionOptions(session_id=session, **options)
+        said = []
+        for i in range(steps):
+            said.append((yield ctx.schedule_activity("keep", [session, i], worker_session=opts)))
+        return said
+
+
+@workflow.defn(name="slow_session")
+class SlowSession:
+    """Waits between two steps of a session long enough for a test to kill the holder."""
+
+    def run(self, ctx, session, path, options):
+        opts = WorkerSessionOptions(session_id=session, **options)
+        policy = ActivityRetryPolicy(max_attempts=5, backoff_seconds=[0, 0, 0, 0])
+        first = yield ctx.schedule_activity("keep", [session, 1], worker_session=opts, retry_policy=policy)
+        second = yield ctx.schedule_activity(
+            "keep_slowly", [session, 2, path], worker_session=opts, retry_policy=policy, start_to_close_timeout=3)
+        return [first, second]
+
+
+@workflow.defn(name="crowded_session")
+class CrowdedSession:
+    """More at once than the session allows."""
+
+    def run(self, ctx, session, n, most):
+        opts = WorkerSessionOptions(session_id=session, max_concurrent_activities=most)
+        return (yield [ctx.schedule_activity("overlap", [session], worker_session=opts) for _ in range(n)])
+
+
+RUNNING: dict[str, int] = {}
+
+
+@activity.defn(name="overlap")
+async def overlap(session: str) -> list:
+    """How many of the session ran here at once, at most."""
+    RUNNING[session] = RUNNING.get(session, 0) + 1
+    most = RUNNING[session]
+    for _ in range(6):
+        await asyncio.sleep(0.05)
+        most = max(most, RUNNING[session])
+    RUNNING[session] -= 1
+    return [os.getpid(), most]
+
+
+@workflow.defn(name="steps")
+class Steps:
+    """Short steps, for a run that goes on while workers and servers come and go."""
+
+    def run(self, ctx, n):
+        policy = ActivityRetryPolicy(max_attempts=5, backoff_seconds=[0, 0, 0, 0])
+        workers = []
+        for i in range(n):
+            yield ctx.schedule_activity("nap", [0.1, i], retry_policy=policy, start_to_close_timeout=2)
+            workers.append((yield ctx.schedule_activity("whereabouts", [], retry_policy=policy, start_to_close_timeout=2)))
+        return workers
+
+
+WORKFLOWS = [v for v in list(globals().values()) if isinstance(v, type) and hasattr(v, "__workflow_name__")]
+ACTIVITIES = [v for v in list(globals().values()) if hasattr(v, "__activity_name__")]
