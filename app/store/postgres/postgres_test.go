@@ -2,10 +2,12 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -32,30 +34,78 @@ func server(t testing.TB) string {
 	return at
 }
 
-// database makes a database for the test and returns its URL.
-func database(t testing.TB) string {
+// template is a database that was migrated once, for all others to be copied from.
+var template struct {
+	once sync.Once
+	name string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if template.name != "" {
+		if err := administer(context.Background(), "DROP DATABASE "+template.name+" WITH (FORCE)"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// administer runs one statement as the superuser.
+func administer(ctx context.Context, statement string) error {
+	c, err := pgx.Connect(ctx, os.Getenv("SOJOURN_TEST_POSTGRES"))
+	if err != nil {
+		return err
+	}
+	_, err = c.Exec(ctx, statement)
+	return errors.Join(err, c.Close(ctx))
+}
+
+// copied makes a database as a copy of another and returns its URL.
+func copied(t testing.TB, from string) string {
 	t.Helper()
 	at := server(t)
-	admin, err := pgx.Connect(t.Context(), at)
-	if err != nil {
-		t.Fatal(err)
-	}
 	name := fmt.Sprintf("sojourn_test_%d_%d", os.Getpid(), databases.Add(1))
-	if _, err := admin.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+	if err := administer(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+from); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := admin.Exec(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+		if err := administer(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 			t.Error(err)
 		}
-		_ = admin.Close(context.Background())
 	})
+	return named(at, name)
+}
+
+func named(at, database string) string {
 	u, err := url.Parse(at)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	u.Path = "/" + name
+	u.Path = "/" + database
 	return u.String()
+}
+
+// database makes a migrated database for the test and returns its URL.
+func database(t testing.TB) string {
+	t.Helper()
+	at := server(t)
+	template.once.Do(func() {
+		name := fmt.Sprintf("sojourn_test_%d", os.Getpid())
+		if template.err = administer(context.Background(), "CREATE DATABASE "+name); template.err != nil {
+			return
+		}
+		template.name = name
+		var s *sqldb.Store
+		if s, template.err = postgres.Open(context.Background(), named(at, name), sqldb.Options{}); template.err == nil {
+			template.err = s.Close()
+		}
+	})
+	if template.err != nil {
+		t.Fatal(template.err)
+	}
+	return copied(t, template.name)
 }
 
 func suite(t testing.TB) storetest.Suite {

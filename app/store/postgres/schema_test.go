@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -121,6 +122,25 @@ func indexed(definition string) string {
 		return definition
 	}
 	return "(" + m[1] + ") " + m[2]
+}
+
+// Several apps that start at once on an empty database migrate it once, and all of them come up.
+func TestAppsThatStartTogetherMigrateOnce(t *testing.T) {
+	url := copied(t, "template1")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			s, err := postgres.Open(context.Background(), url, sqldb.Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // Ids compare byte by byte, whatever the locale of the database: else pages and orders differ between installations.
