@@ -111,6 +111,7 @@ type Link struct {
 	draining   bool
 	left       bool   // deregistered: nothing may register again
 	verdict    string // what the gate said last, so that it is logged once per change
+	held       held   // has a lock of its own
 }
 
 // live is a connection that is registered.
@@ -205,7 +206,7 @@ func (l *Link) once(ctx context.Context) error {
 	if l.hasLeft() {
 		return ErrLeft
 	}
-	if err := l.register(connCtx, lv); err != nil {
+	if err := l.register(connCtx, lv, l.held.keys()); err != nil {
 		return fmt.Errorf("register at %s: %w", conn, err)
 	}
 	l.log.Info().Str("app", conn.String()).Str("app_release", settings.Release).Msg("connected")
@@ -246,9 +247,11 @@ func (l *Link) machine() protocol.MachineInformation {
 	return m
 }
 
-// register announces this process; the same incarnation again is a refresh.
-func (l *Link) register(ctx context.Context, lv *live) error {
+// register announces this process; the same incarnation again is a refresh. On a new connection it says what the process has, since what was on its
+// way over the old one is lost; over one that goes on, tasks may be on their way.
+func (l *Link) register(ctx context.Context, lv *live, held *[]string) error {
 	in := l.opt.Register()
+	in.Held = held
 	in.WorkerID, in.Namespace, in.Incarnation, in.Release = l.opt.WorkerID, l.opt.Namespace, l.opt.Incarnation, l.opt.Release
 	var out protocol.RegisterAnswer
 	return l.call(ctx, lv.conn, protocol.MethodRegister, in, &out)

@@ -280,6 +280,7 @@ func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer)
 
 // dropped logs an outcome that counts for nothing.
 func (r *Runner) dropped(item protocol.CompleteItem, why string) {
+	r.opt.Link.Forget(item)
 	r.log.Warn().Str("task_id", item.TaskID).Str("attempt", item.AttemptID).Str("kind", string(item.Kind)).Str("why", why).
 		Msg("outcome dropped")
 }

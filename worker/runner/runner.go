@@ -25,7 +25,8 @@ type Link interface {
 	Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error)
 	History(ctx context.Context, t *protocol.WorkflowTask, pageToken string) (protocol.HistoryPage, error)
 	Progress(ctx context.Context, in protocol.HeartbeatRequest) (protocol.JobLock, error)
-	Beat() // asks for a heartbeat soon
+	Beat()                             // asks for a heartbeat soon
+	Forget(item protocol.CompleteItem) // a task has ended without a word to the app
 }
 
 // Definitions are the workflows and activities of this worker.
