@@ -220,10 +220,7 @@ func (l *load) end(path string) {
 		}
 		return false
 	})
-	lines := map[string][]line{}
-	for _, x := range ledger(t, path) {
-		lines[x.Run] = append(lines[x.Run], x)
-	}
+	ended := map[string][]history.Event{} // by run
 	repaired, unanswered, repeated := 0, 0, 0
 	for id, run := range l.started {
 		status, raw, err := l.c.call(t.Context(), http.MethodGet, "/api/workflows/"+id, nil)
@@ -257,8 +254,15 @@ func (l *load) end(path string) {
 				t.Errorf("signal %s is recorded %d times", request, n)
 			}
 		}
-		checkLedger(t, events, lines[v.RunID])
-		repeated += len(lines[v.RunID]) - loadSteps
+		ended[v.RunID] = events
+	}
+	lines := map[string][]line{}
+	for _, x := range ledger(t, path) {
+		lines[x.Run] = append(lines[x.Run], x)
+	}
+	for run, events := range ended {
+		checkLedger(t, events, lines[run])
+		repeated += len(lines[run]) - loadSteps
 	}
 	t.Logf("%d runs, %d of them without an answer, %d repaired; %d attempts cut off and made again", len(l.started), unanswered, repaired, repeated)
 }

@@ -94,7 +94,7 @@ func launch(t *testing.T, dir string, e env, args ...string) *process {
 	}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.out, p.err
 	p.cmd.WaitDelay = 5 * time.Second // an executor that outlives its worker for a moment holds the pipes
-	p.cmd.Env = []string{asSojourn + "=1", "SOJOURN_LOG_FORMAT=json", "PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	p.cmd.Env = []string{asSojourn + "=1", "SOJOURN_LOG_FORMAT=json", "SOJOURN_RELEASE=1.0.0", "PATH=" + os.Getenv("PATH"), "HOME=" + dir}
 	if tmp := os.Getenv("TMPDIR"); tmp != "" {
 		p.cmd.Env = append(p.cmd.Env, "TMPDIR="+tmp)
 	}
