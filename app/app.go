@@ -100,7 +100,7 @@ func (a *App) join() {
 	a.sweeper = sweep.New(a.store, a.broker.Due, sweep.Options{
 		Shared: o.Shared, Cleanup: o.Cleanup, Remove: a.broker.CleanUp, Keep: keepSessions, Log: o.Log,
 	})
-	a.dispatch.Bind(a.store, func(tasks []store.Leased) {
+	a.dispatch.Bind(a.broker, func(tasks []store.Leased) {
 		for _, t := range tasks {
 			a.broker.Return(t)
 		}

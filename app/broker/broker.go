@@ -55,6 +55,7 @@ type Broker struct {
 
 	workers registry
 	polls   pollMemory
+	queries queryTable
 	kept    keptRuns
 
 	background sync.WaitGroup

@@ -61,6 +61,9 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 // complete takes one outcome; a refusal stands in the answer.
 func (b *Broker) complete(ctx context.Context, in protocol.CompleteItem) protocol.CompleteAnswer {
 	a := protocol.CompleteAnswer{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "rejected"}
+	if in.Kind == protocol.KindQuery {
+		return b.queryOutcome(in, a)
+	}
 	c, hash, err := b.completion(in)
 	if err == nil {
 		var o outcome
@@ -78,6 +81,22 @@ func (b *Broker) complete(ctx context.Context, in protocol.CompleteItem) protoco
 	if repeated, ok := b.repeated(ctx, in, hash, err); ok {
 		return repeated
 	}
+	return b.refused(a, err)
+}
+
+// queryOutcome takes the answer to a query, which is kept nowhere.
+func (b *Broker) queryOutcome(in protocol.CompleteItem, a protocol.CompleteAnswer) protocol.CompleteAnswer {
+	outcome, err := b.completeQuery(in)
+	if err != nil {
+		return b.refused(a, err)
+	}
+	a.Outcome, a.Recorded = outcome, true
+	b.opt.Metrics.completed(in.Kind, outcome)
+	return a
+}
+
+// refused is the answer to an outcome that was not taken.
+func (b *Broker) refused(a protocol.CompleteAnswer, err error) protocol.CompleteAnswer {
 	a.Err = err
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {

@@ -149,12 +149,21 @@ func (b *Broker) answer(ctx context.Context, in protocol.PollRequest, leased []s
 		undo()
 		return protocol.PollAnswer{}, err
 	}
+	if len(tasks) == 0 {
+		return a, nil
+	}
 	a.Status, a.Tasks, a.Undo = protocol.PollLeased, tasks, undo
 	return a, nil
 }
 
 // Return undoes a lease whose task never reached a worker: it counts for nothing, and the task is ready again.
 func (b *Broker) Return(l store.Leased) {
+	if l.Kind == protocol.KindQuery {
+		if q, ok := b.queries.release(l.Query, 0); ok {
+			b.dispatch.Backlog(q.head.Namespace, q.head.Queue, protocol.KindQuery)
+		}
+		return
+	}
 	ref := store.TaskRef{Kind: l.Kind, Run: l.Head.ID}
 	if l.Kind == protocol.KindWorkflow {
 		ref.Seq, ref.Delivery = l.Head.Task.Number, l.Head.Task.Delivery
@@ -189,6 +198,11 @@ func (b *Broker) stillLeased(ctx context.Context, w *engine.Worker, a protocol.P
 	for _, t := range a.Tasks {
 		if t.Workflow != nil && !held[t.Workflow.TaskID] || t.Activity != nil && !held[t.Activity.AttemptID] {
 			return false
+		}
+		if t.Query != nil {
+			if q, ok := b.queries.get(t.Query.TaskID); !ok || q.over || q.attempt != t.Query.Attempt || q.owner == "" {
+				return false
+			}
 		}
 	}
 	return true

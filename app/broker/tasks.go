@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -33,13 +34,23 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 			out[i] = protocol.Task{Kind: l.Kind, Activity: activityTask(l, args[i])}
 			continue
 		}
+		if l.Kind == protocol.KindQuery {
+			t, err := b.queryTask(ctx, l)
+			if err != nil && protocol.ReasonOf(err) == "" {
+				return nil, err
+			}
+			if err == nil { // else its caller left meanwhile
+				out[i] = protocol.Task{Kind: l.Kind, Query: t}
+			}
+			continue
+		}
 		t, err := b.workflowTask(ctx, in, l)
 		if err != nil {
 			return nil, err
 		}
 		out[i] = protocol.Task{Kind: l.Kind, Workflow: t}
 	}
-	return out, nil
+	return slices.DeleteFunc(out, func(t protocol.Task) bool { return t.Kind == "" }), nil
 }
 
 // arguments gives the argument blob of each leased activity.

@@ -44,10 +44,10 @@ func (b *Broker) Describe(ctx context.Context, t protocol.Target) (protocol.RunV
 		if run.Status.Open() {
 			v.Pending = b.pending(ctx, r, run, now)
 			v.WaitKind, v.WaitReason = waitsFor(v.Pending, now)
-			v.Actions = &protocol.RunActions{Signal: true, Update: true, Cancel: true, Terminate: true, Repair: v.Quarantined != nil}
+			v.Actions = &protocol.RunActions{Signal: true, Query: true, Update: true, Cancel: true, Terminate: true, Repair: v.Quarantined != nil}
 			return nil
 		}
-		v.Actions = &protocol.RunActions{}
+		v.Actions = &protocol.RunActions{Query: true}
 		return closing(ctx, r, run, &v)
 	})
 	return v, err

@@ -144,6 +144,7 @@ type Leased struct {
 	Head      engine.Head      // of its run, after the lease
 	Activity  *engine.Activity // kind activity
 	Session   *engine.Session  // when the activity runs in one, after the lease
+	Query     string           // kind query: its id
 	IsNew     bool             // the lease claimed the session: the first task of its epoch
 	Poller    int              // index into ClaimRequest.Pollers; of no meaning for a hand-over
 	Arguments string           // blob; only when Known

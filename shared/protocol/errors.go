@@ -35,6 +35,16 @@ const (
 	ReasonRunNotActive          Reason = "run_not_active"
 	ReasonHistoricalRun         Reason = "historical_run_command_rejected"
 	ReasonUnknownUpdate         Reason = "unknown_update"
+	ReasonUnknownQuery          Reason = "rejected_unknown_query"
+	ReasonQueryRejected         Reason = "query_rejected"
+	ReasonQueryArguments        Reason = "invalid_query_arguments"
+	ReasonQueryWorker           Reason = "query_worker_unavailable"
+	ReasonQueryTimeout          Reason = "query_worker_timeout"
+	ReasonQueryQueueFull        Reason = "query_task_queue_full"
+	ReasonQueryUnavailable      Reason = "query_task_queue_unavailable"
+	ReasonQueryTaskNotFound     Reason = "query_task_not_found"
+	ReasonQueryNotLeased        Reason = "query_task_not_leased"
+	ReasonQueryAttempt          Reason = "query_task_attempt_mismatch"
 	ReasonAlreadyStarted        Reason = "instance_already_started"
 	ReasonRequestConflict       Reason = "request_id_conflict"
 	ReasonCancelNotSupported    Reason = "cancellation_not_supported"
@@ -81,7 +91,8 @@ var statuses = map[Reason]int{
 	ReasonMissingControl: 400, ReasonUnsupportedControl: 400, ReasonInvalidPageToken: 400, ReasonUnknownMethod: 404,
 	ReasonUnauthorized: 401, ReasonForbidden: 403, ReasonNotFound: 404, ReasonNamespaceNotFound: 404, ReasonInstanceNotFound: 404,
 	ReasonRunNotFound: 404, ReasonTaskNotFound: 404, ReasonWorkerNotFound: 404, ReasonSessionNotFound: 404, ReasonWorkerSessionNotFound: 404,
-	ReasonTokenNotFound: 404, ReasonUnknownUpdate: 404, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,
+	ReasonTokenNotFound: 404, ReasonUnknownUpdate: 404, ReasonUnknownQuery: 404,
+	ReasonQueryTaskNotFound: 404, ReasonQueryArguments: 422, ReasonQueryQueueFull: 429, ReasonQueryUnavailable: 503, ReasonQueryTimeout: 504, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,
 	ReasonUnsupportedMediaType: 415, ReasonValidation: 422, ReasonInvalidSession: 422, ReasonStructuralLimit: 422, ReasonUnsupportedCodec: 422,
 	ReasonThrottled: 429, ReasonInternal: 500, ReasonStoreUnavailable: 503,
 }

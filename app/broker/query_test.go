@@ -1,0 +1,123 @@
+package broker_test
+
+import (
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+type asked struct {
+	answer protocol.QueryAnswer
+	err    error
+}
+
+// ask sends a query and waits for it elsewhere.
+func (a *app) ask(workflow, name string) <-chan asked {
+	done := make(chan asked, 1)
+	go func() {
+		got, err := a.Query(a.t.Context(), protocol.QueryRequest{
+			Target: protocol.Target{WorkflowID: workflow}, QueryName: name, Input: []byte(`["k"]`),
+		})
+		done <- asked{got, err}
+	}()
+	return done
+}
+
+func (a *app) reply(t *protocol.Task, attempt int64, v any, failure *protocol.Failure) protocol.CompleteAnswer {
+	a.t.Helper()
+	p, err := payload.Encode(v)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return a.complete(protocol.CompleteItem{
+		Kind: protocol.KindQuery, TaskID: t.Query.TaskID, Owner: t.Query.LeaseOwner, Attempt: attempt, Result: p, Failure: failure,
+	})
+}
+
+func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("plain")
+		a.start("one")
+		if got := <-a.ask("one", "state"); protocol.ReasonOf(got.err) != protocol.ReasonQueryWorker {
+			t.Fatalf("nobody takes queries: %+v", got)
+		}
+		a.register("w", broker.CapQueries)
+		events := must[protocol.HistoryPage](t)(a.History(t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}})).TotalEvents
+
+		waiting := a.ask("one", "state")
+		if got := a.poll("plain", protocol.KindQuery, 0); got != nil {
+			t.Fatalf("a worker without the capability got %+v", got)
+		}
+		task := a.poll("w", protocol.KindQuery, 20) // the query may come before the poll or after it
+		var key string
+		if task == nil || task.Query.QueryName != "state" || len(task.Query.Events) != 1 || payload.DecodeArgs(task.Query.QueryArguments, &key) != nil ||
+			key != "k" || task.Query.WorkflowArguments.Blob == "" || task.Query.LeaseExpiresAt.IsZero() {
+			t.Fatalf("query task: %+v", task)
+		}
+		if c := a.reply(task, 2, 5, nil); protocol.ReasonOf(c.Err) != protocol.ReasonQueryAttempt {
+			t.Fatalf("another attempt: %+v", c)
+		}
+		if c := a.reply(task, 1, 5, nil); c.Err != nil || c.Outcome != "completed" {
+			t.Fatalf("answer: %+v", c)
+		}
+		if got := <-waiting; got.err != nil || string(got.answer.Result) != "5" || got.answer.ResultEnvelope == nil {
+			t.Fatalf("the caller got %+v", got)
+		}
+		if c := a.reply(task, 1, 6, nil); c.Err == nil {
+			t.Fatalf("a second answer: %+v", c)
+		}
+
+		waiting = a.ask("one", "other")
+		task = a.poll("w", protocol.KindQuery, 20)
+		if c := a.reply(task, 1, nil, &protocol.Failure{Message: "no such query", Reason: "rejected_unknown_query"}); c.Err != nil || c.Outcome != "failed" {
+			t.Fatalf("failure: %+v", c)
+		}
+		if got := <-waiting; protocol.ReasonOf(got.err) != protocol.ReasonUnknownQuery {
+			t.Fatalf("the caller got %+v", got)
+		}
+		h := must[protocol.HistoryPage](t)(a.History(t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}}))
+		if h.TotalEvents != events {
+			t.Fatalf("%d events after the queries, %d before", h.TotalEvents, events)
+		}
+	})
+}
+
+// A worker that polls before there is a query gets it; one whose answer never arrived gives it back, and a closed run can still be asked.
+func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
+	a := newApp(t)
+	a.register("w", broker.CapQueries)
+	a.start("one")
+	if c := a.decide(a.poll("w", protocol.KindWorkflow, 5), done()); c.Err != nil {
+		t.Fatal(c.Err)
+	}
+	polled := make(chan protocol.PollAnswer, 1)
+	go func() {
+		wait := int64(20)
+		p, err := a.Poll(t.Context(), protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindQuery}, Timeout: &wait})
+		if err != nil {
+			t.Error(err)
+		}
+		polled <- p
+	}()
+	waiting := a.ask("one", "state")
+	p := <-polled
+	if len(p.Tasks) != 1 || p.Tasks[0].Query.RunStatus != "completed" {
+		t.Fatalf("poll: %+v", p)
+	}
+	p.Undo()
+	task := a.poll("w", protocol.KindQuery, 20)
+	if task == nil || task.Query.TaskID != p.Tasks[0].Query.TaskID || task.Query.Attempt != 2 {
+		t.Fatalf("again: %+v", task)
+	}
+	if c := a.reply(&p.Tasks[0], 1, 1, nil); protocol.ReasonOf(c.Err) != protocol.ReasonQueryAttempt {
+		t.Fatalf("the first attempt: %+v", c)
+	}
+	a.reply(task, 2, "done", nil)
+	if got := <-waiting; string(got.answer.Result) != `"done"` {
+		t.Fatalf("the caller got %+v", got)
+	}
+}
