@@ -112,6 +112,21 @@ func Flows(b *testing.B, s Suite) {
 	report(b, w)
 }
 
+// Wide measures one run whose thousand activities are claimed and finished.
+func Wide(b *testing.B, s Suite) {
+	w := s.New(b)
+	worker := w.Worker("w")
+	for i := range b.N {
+		commands := make([]protocol.Command, 1000)
+		for k := range commands {
+			commands[k] = heavy()
+		}
+		w.Begun(fmt.Sprint("wide-", i), commands...)
+		each(w.claimAll(worker, len(commands)), func(l store.Leased) { w.finish(b, l) })
+	}
+	report(b, w)
+}
+
 func (w *World) step(b *testing.B, l store.Leased) {
 	switch {
 	case l.Kind == protocol.KindActivity:
