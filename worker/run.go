@@ -9,8 +9,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// hooksTime is what close hooks of sessions get of a drain, and the calls that give sessions up.
-const hooksTime = 7 * time.Second
+// Of a drain, what handing back, close hooks of sessions and the last calls to the app get; the work that runs gets the rest, half of it at least.
+const (
+	backTime  = 2 * time.Second
+	hooksTime = 5 * time.Second
+	callsTime = 2 * time.Second
+)
 
 // ErrAborted says that a drain was cut short by Abort.
 var ErrAborted = errors.New("worker: the drain was cut short")
@@ -70,12 +74,12 @@ func (w *Worker) leave() error {
 	if connected {
 		w.link.Drain()
 	}
-	work, done := context.WithDeadline(ctx, began.Add(max(w.opt.DrainTimeout-hooksTime, w.opt.DrainTimeout/2)))
+	work, done := context.WithDeadline(ctx, began.Add(max(w.opt.DrainTimeout-backTime-hooksTime-callsTime, w.opt.DrainTimeout/2)))
 	err := w.runner.Stop(work)
 	done()
 	if err != nil {
 		w.log.Warn().Err(err).Msg("what still runs is handed back")
-		back, done := context.WithTimeout(ctx, 2*time.Second)
+		back, done := context.WithTimeout(ctx, min(backTime, w.opt.DrainTimeout/8))
 		w.runner.HandBack(back)
 		done()
 	}
@@ -97,7 +101,13 @@ func (w *Worker) leave() error {
 
 // release closes what sessions have here and gives them up at the app, so that nobody waits for their leases.
 func (w *Worker) release(ctx context.Context) {
-	hooks, cancel := context.WithTimeout(ctx, hooksTime-time.Second)
+	until := time.Now().Add(hooksTime)
+	if end, ok := ctx.Deadline(); ok {
+		if latest := end.Add(-min(callsTime, w.opt.DrainTimeout/8)); latest.Before(until) {
+			until = latest // or nobody could be told any more
+		}
+	}
+	hooks, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	held := w.sessions.DropAll(string(sandbox.CauseDrained))
 	w.sessions.Wait(hooks)

@@ -19,6 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -115,7 +116,7 @@ func start(t *testing.T, a *apptest.App, carrier link.Carrier, change func(*work
 	t.Helper()
 	o := worker.Options{
 		Registry: registry(), Carrier: carrier, Release: "test", MaxSessions: 10, DataDir: t.TempDir(), DrainTimeout: 10 * time.Second,
-		Log: apptest.Log(t), Limits: limits,
+		Log: apptest.Log(t), Limits: sandboxtest.Fit(sandbox.Options{}).Limits,
 	}
 	if change != nil {
 		change(&o)
@@ -424,4 +425,60 @@ func restart(t *testing.T, a *apptest.App, database string) *apptest.App {
 	address := strings.TrimPrefix(a.URL(), "http://")
 	a.Stop()
 	return apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.Addr = address }})
+}
+
+// Code that listens to nothing must not keep a drain from its deadline, nor its task from others.
+func TestDrainKeepsItsDeadlineWhateverRuns(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	r := registry()
+	entered, leave := make(chan struct{}, 10), make(chan struct{})
+	r.Workflow("deaf", func(ctx workflow.Context) error { return workflow.ExecuteActivity(ctx, "deaf").Get(ctx, nil) })
+	r.Activity("deaf", func(context.Context) error { entered <- struct{}{}; <-leave; return nil })
+	defer close(leave)
+	w, err := worker.New(worker.Options{
+		Registry: r, Carrier: &link.Socket{URLs: []string{a.URL()}}, Release: "test", DrainTimeout: 2 * time.Second, Log: apptest.Log(t), Isolation: "none",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	if _, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "deaf"}); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, entered, "the activity begins")
+	stop()
+	if err := receive(t, done, "the worker ends"); err != nil {
+		t.Error(err)
+	}
+	start(t, a, link.Local{Join: a.Channel().Join}, func(o *worker.Options) { o.Registry = r })
+	receive(t, entered, "another worker has the task at once")
+}
+
+func TestAbortCutsADrainShort(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	r := registry()
+	entered, leave := make(chan struct{}, 1), make(chan struct{})
+	r.Workflow("deaf", func(ctx workflow.Context) error { return workflow.ExecuteActivity(ctx, "deaf").Get(ctx, nil) })
+	r.Activity("deaf", func(context.Context) error { entered <- struct{}{}; <-leave; return nil })
+	defer close(leave)
+	w, err := worker.New(worker.Options{
+		Registry: r, Carrier: link.Local{Join: a.Channel().Join}, Release: "test", DrainTimeout: time.Hour, Log: apptest.Log(t), Isolation: "none",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	if _, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "deaf"}); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, entered, "the activity begins")
+	stop()
+	w.Abort()
+	if err := receive(t, done, "the worker ends"); !errors.Is(err, worker.ErrAborted) {
+		t.Errorf("got %v", err)
+	}
 }

@@ -77,6 +77,9 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		if !isUnavailable(err) || a.r.stopped.Load() || time.Since(began) > executorPatience {
 			return payload.Payload{}, a.executorError(err)
 		}
+		if back.Tries() == 0 {
+			a.log.Warn().Err(err).Msg("no executor yet")
+		}
 		// The call never began. Handing it back at once would bring it here again at once, for as long as all executors are taken.
 		t := time.NewTimer(back.Next())
 		select {
