@@ -361,6 +361,37 @@ func TestKeptMachineGoesOnAndANewOneReplays(t *testing.T) {
 	})
 }
 
+func TestWorkerThatTakesALongRunOverReadsItsHistoryPageByPage(t *testing.T) {
+	bubble(t, func(t *testing.T, a *control) {
+		define := func(r *worker.Registry) {
+			r.Workflow("long", func(ctx workflow.Context) (int, error) {
+				sum := 0
+				for i := range 400 {
+					n, err := workflow.Await[int](ctx, workflow.ExecuteActivity(ctx, "add", i))
+					if err != nil {
+						return 0, err
+					}
+					sum += n
+				}
+				return sum, workflow.Signal(ctx, "go").Receive(ctx)
+			})
+			r.Activity("add", func(_ context.Context, n int) (int, error) { return n, nil })
+		}
+		first := a.worker("a", define, nil)
+		run := a.begin("long")
+		time.Sleep(time.Minute)
+		first.kill()
+		a.worker("b", define, nil)
+		a.signal(run, "go")
+		if got := result[int](t, a.end(run)); got != 79800 {
+			t.Errorf("got %d", got)
+		}
+		if n := a.called(protocol.MethodFetchHistory); n == 0 {
+			t.Error("no page was fetched: the history was not longer than one")
+		}
+	})
+}
+
 func TestNonDeterministicWorkflowFailsItsTaskAndSaysWhere(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		define := func(name string) func(r *worker.Registry) {
