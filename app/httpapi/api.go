@@ -24,6 +24,7 @@ import (
 type Broker interface {
 	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
 	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
+	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateAnswer, error)
 	Cancel(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Terminate(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	RequestCancellation(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)

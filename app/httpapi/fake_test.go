@@ -29,6 +29,7 @@ type fake struct {
 	ready   error
 	start   protocol.StartAnswer
 	receipt protocol.CommandReceipt
+	update  protocol.UpdateAnswer
 	run     protocol.RunView
 	history protocol.HistoryPage
 	blow    bool
@@ -79,6 +80,10 @@ func (f *fake) Start(_ context.Context, in protocol.StartRequest) (protocol.Star
 
 func (f *fake) Signal(_ context.Context, in protocol.SignalRequest) (protocol.CommandReceipt, error) {
 	return f.receipt, f.saw(in)
+}
+
+func (f *fake) Update(_ context.Context, in protocol.UpdateRequest) (protocol.UpdateAnswer, error) {
+	return f.update, f.saw(in)
 }
 
 func (f *fake) Cancel(_ context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {

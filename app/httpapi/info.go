@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func metrics(a *API, c *call) (answer, error) {
@@ -41,7 +42,7 @@ func (a *API) clusterInfo() []byte {
 		"server_id": a.opt.App, "version": a.opt.Broker.Release(), "default_namespace": "default",
 		"supported_sdk_versions": object{"php": ">=1.0", "python": ">=2.0.0rc1", "rust": ">=4.0", "cli": ">=0.1"},
 		"capabilities": object{
-			"workflow_tasks": true, "activity_tasks": true, "signals": true, "continue_as_new": true, "activity_timeouts": true,
+			"workflow_tasks": true, "activity_tasks": true, "signals": true, "updates": true, "continue_as_new": true, "activity_timeouts": true,
 			"activity_retry_policy": true, "non_retryable_failures": true, "payload_codec_envelope": true, "payload_codec_envelope_responses": true,
 			"payload_codecs": []string{payload.Codec}, "response_compression": []string{"gzip"},
 		},
@@ -89,6 +90,10 @@ var operations = object{
 		"canonical_values": []string{"running", "completed", "failed"},
 		"rejected_aliases": object{},
 	}}},
+	"update": object{
+		"fields":         object{"wait_for": object{"canonical_values": []string{protocol.WaitAccepted, protocol.WaitCompleted}}},
+		"removed_fields": object{"wait_policy": "Use wait_for."},
+	},
 	"start": object{"fields": object{
 		"duplicate_policy": object{
 			"canonical_values": []string{"fail", "use-existing"}, "rejected_aliases": object{"use_existing": "use-existing"},

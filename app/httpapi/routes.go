@@ -17,6 +17,9 @@ type route struct {
 	limit time.Duration // how long it may take; 0: 30 s
 }
 
+// held is how long a request that waits for a worker may take: the longest wait, and the time to answer.
+const held = 75 * time.Second
+
 const (
 	get  = http.MethodGet
 	post = http.MethodPost
@@ -98,7 +101,9 @@ func flows(contract lineFunc) []route {
 	for _, at := range []string{one, run} {
 		signalled := contract(post, at+"/signal/{name}", "signal", auth.Writer, signal)
 		signalled.named = "signal_name"
-		list = append(list, signalled,
+		asked := contract(post, at+"/update/{name}", "update", auth.Writer, update)
+		asked.named, asked.limit = "update_name", held
+		list = append(list, signalled, asked,
 			noted("workflow.cancel", contract(post, at+"/cancel", "cancel", auth.Writer, cancel)),
 			noted("workflow.terminate", contract(post, at+"/terminate", "terminate", auth.Writer, terminate)),
 			contract(post, at+"/request-cancellation", "request_cancellation", auth.Writer, requestCancellation),

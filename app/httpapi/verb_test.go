@@ -93,6 +93,35 @@ func TestCommandsReachTheRunThePathNames(t *testing.T) {
 	}
 }
 
+func TestAnUpdateIsAnsweredByItsStage(t *testing.T) {
+	said, sum := "no", "+"
+	for _, a := range []struct {
+		status  int
+		reason  any
+		message any
+		protocol.UpdateAnswer
+	}{
+		{202, nil, nil, protocol.UpdateAnswer{Outcome: "update_accepted", UpdateStatus: "accepted", WaitTimedOut: true}},
+		{200, nil, nil, protocol.UpdateAnswer{Outcome: "update_completed", UpdateStatus: "completed", Result: []byte(`7`), ResultEnvelope: &payload.Payload{Blob: sum}}},
+		{422, "update_failed", "no", protocol.UpdateAnswer{Outcome: "update_failed", UpdateStatus: "failed", FailureMessage: &said}},
+	} {
+		a.RunID, a.UpdateID, a.WaitFor = "r1", "r1-u4", "completed"
+		f := &fake{update: a.UpdateAnswer}
+		s := server(t, f, auth.Options{})
+		got := ask(t, s, "POST", "/api/workflows/order-1/update/add", `{"input":[1],"wait_for":"completed","wait_timeout_seconds":9,"request_id":"q"}`, nil)
+		in := last[protocol.UpdateRequest](t, f)
+		if in.UpdateName != "add" || in.WorkflowID != "order-1" || in.WaitFor != "completed" || *in.WaitTimeout != 9 || in.RequestID != "q" || in.Identity != "bootstrap" {
+			t.Errorf("request %+v", in)
+		}
+		p := got.plane()
+		if got.status != a.status || got.body["reason"] != a.reason || got.body["message"] != a.message || got.text("update_id") != "r1-u4" ||
+			got.text("update_status") != a.UpdateStatus || p["operation_name"] != "add" || p["operation_name_field"] != "update_name" ||
+			p["update_id"] != "r1-u4" || p["outcome"] != a.Outcome || p["wait_timed_out"] != a.WaitTimedOut {
+			t.Errorf("%s: got %d %s", a.UpdateStatus, got.status, got.raw)
+		}
+	}
+}
+
 func TestListingsAndDescriptionsKeepTheirShape(t *testing.T) {
 	f := &fake{run: protocol.RunView{
 		WorkflowID: "order-1", RunID: "r1", Namespace: "default", Status: "waiting", StatusBucket: "running", RunCount: 1, Current: true,
@@ -202,13 +231,16 @@ func TestClusterInfoSaysWhatClientsCheck(t *testing.T) {
 		{"DW_ENV", []string{"auth_composition_contract", "canonical_environment", "profile"}},
 		{"blue", []string{"namespace", "name"}}, {"1.2.3", []string{"sojourn", "release"}}, {"app-1", []string{"server_id"}},
 		{nil, []string{"capabilities", "queries"}}, {nil, []string{"capabilities", "schedules"}},
-		{nil, []string{"control_plane", "request_contract", "operations", "update"}}, {2097152.0, []string{"limits", "max_payload_bytes"}},
+		{true, []string{"capabilities", "updates"}}, {2097152.0, []string{"limits", "max_payload_bytes"}},
 	} {
 		if v := at(c.path...); v != c.want {
 			t.Errorf("%s: got %v, want %v", strings.Join(c.path, "."), v, c.want)
 		}
 	}
 	commands, _ := at("worker_protocol", "server_capabilities", "supported_workflow_task_commands").([]any)
+	if stages, _ := at("control_plane", "request_contract", "operations", "update", "fields", "wait_for", "canonical_values").([]any); len(stages) != 2 {
+		t.Errorf("stages of an update: %v", stages)
+	}
 	if len(commands) == 0 || commands[0] != "complete_workflow" || slices.Contains(commands, any("start_child_workflow")) {
 		t.Errorf("commands: %v", commands)
 	}

@@ -21,6 +21,7 @@ func capabilities() json.RawMessage {
 		"query_tasks":                            false,
 		"update_validation_tasks":                false,
 		"synchronous_update_validation":          object{"supported": false},
+		"condition_wait_occurrence_identity":     true,
 		"activity_retry_policy":                  true,
 		"activity_timeouts":                      true,
 		"child_workflow_retry_policy":            false,

@@ -12,8 +12,8 @@ import traceback
 import uuid
 
 from durable_workflow import (
-    Client, InvalidArgument, ServerError, SignalFailed, WorkflowAlreadyStarted, WorkflowCancelled, WorkflowFailed, WorkflowNotFound, WorkflowTerminated,
-    WorkflowTimedOut,
+    Client, InvalidArgument, ServerError, SignalFailed, UpdateFailed, WorkflowAlreadyStarted, WorkflowCancelled, WorkflowFailed,
+    WorkflowNotFound, WorkflowTerminated, WorkflowTimedOut,
 )
 from durable_workflow.worker_session import WorkerSessionOptions
 
@@ -224,6 +224,76 @@ async def a_signal_sent_twice_counts_once(b):
     e = await raises(SignalFailed, b.client.signal_workflow(handle.workflow_id, "note", args=["other"], request_id="key-1"))
     same(e.reason, "request_id_conflict")
     same((await b.result(handle))["at_end"], [["once"]])
+
+
+@case
+async def a_condition_is_met_by_signals(b):
+    before = await b.start("approval", 2, 0, None)
+    await before.signal("approve", ["Ada"])
+    await before.signal("approve", ["Bob"])
+    same(await b.result(before), {"names": ["Ada", "Bob"], "total": 0, "closed": False, "greeting": "hello Bob"})
+
+    async def waits():
+        return "ConditionWaitOpened" in await b.history(after)
+
+    after = await b.start("approval", 2, 0, 60)
+    await b.until(waits)
+    await after.signal("approve", ["Ada"])
+
+    async def waits_again():
+        return (await b.history(after)).count("ConditionWaitOpened") == 2
+
+    await b.until(waits_again)
+    await after.signal("approve", ["Bob"])
+    same((await b.result(after))["names"], ["Ada", "Bob"])
+
+
+@case
+async def a_condition_times_out(b):
+    handle = await b.start("approval", 2, 0, 1)
+    await handle.signal("approve", ["Ada"])
+    same(await b.result(handle), {"timed_out": ["Ada"]})
+    kinds = await b.history(handle)
+    same(kinds.count("ConditionWaitTimedOut"), 1)
+
+
+@case
+async def updates(b):
+    handle = await b.start("approval", 1, 10, None)
+    done = await handle.update("deposit", [3], wait_for="completed")
+    same((done["update_status"], done["result"]), ("completed", {"total": 3}))
+    e = await raises(UpdateFailed, handle.update("deposit", [-1], wait_for="completed"))
+    assert "cannot deposit -1" in str(e) and e.update_id and e.workflow_id == handle.workflow_id, (e, e.body)
+    await handle.signal("approve", ["Ada"])
+    taken = await handle.update("deposit", [4])
+    same((taken["update_status"], taken["wait_for"]), ("accepted", "accepted"))
+    once = await b.client.update_workflow(handle.workflow_id, "deposit", args=[2], wait_for="completed", request_id="u-1")
+    again = await b.client.update_workflow(handle.workflow_id, "deposit", args=[2], wait_for="completed", request_id="u-1")
+    same((again["update_id"], again["result"]), (once["update_id"], {"total": 9}))
+    e = await raises(UpdateFailed, b.client.update_workflow(handle.workflow_id, "deposit", args=[5], request_id="u-1"))
+    same(e.reason, "request_id_conflict")
+    same((await handle.update("deposit", [1], wait_for="completed"))["result"], {"total": 10})
+    same(await b.result(handle), {"names": ["Ada"], "total": 10, "closed": False, "greeting": "hello Ada"})
+    e = await raises(ServerError, handle.update("deposit", [1]))
+    same(e.reason(), "run_not_active")
+
+
+@case
+async def an_update_without_a_worker_is_accepted(b):
+    handle = await b.client.start_workflow(
+        workflow_type="approval", task_queue="nobody-serves-this", workflow_id=f"lonely-{uuid.uuid4().hex}", input=[1, 1, None])
+    said = await handle.update("deposit", [1], wait_for="completed", wait_timeout_seconds=1)
+    same((said["update_status"], said["wait_timed_out"]), ("accepted", True))
+    await handle.terminate()
+
+
+@case
+async def an_unknown_update_is_refused(b):
+    same(await b.run("nothing"), None)  # a worker is there, so its contract is known
+    handle = await b.start("approval", 1, 10, None)
+    e = await raises(Exception, handle.update("withdraw", [1]))
+    same(type(e).__name__, "WorkflowNotFound")  # what this SDK makes of 404 on a workflow's route
+    await handle.terminate()
 
 
 @case

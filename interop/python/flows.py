@@ -277,6 +277,46 @@ class Versions:
         return [v, again, patched]
 
 
+@workflow.defn(name="approval")
+class Approval:
+    """Waits for what signals and updates bring."""
+
+    def __init__(self):
+        self.total, self.names, self.closed = 0, [], False
+
+    @workflow.signal("approve")
+    def approve(self, name):
+        self.names.append(name)
+
+    @workflow.update("deposit")
+    def deposit(self, amount):
+        if amount < 0:
+            raise ValueError(f"cannot deposit {amount}")
+        self.total += amount
+        return {"total": self.total}
+
+    @workflow.update("close")
+    def close(self):
+        self.closed = True
+
+    @workflow.query("state")
+    def state(self, *of):
+        known = {"total": self.total, "names": self.names, "closed": self.closed}
+        return [known[name] for name in of] if of else known
+
+    @workflow.query("broken")
+    def broken(self):
+        raise OutOfStock("no answer")
+
+    def run(self, ctx, approvals, total, timeout):
+        met = yield ctx.wait_condition(lambda: len(self.names) >= approvals, key="approved", timeout=timeout)
+        if not met:
+            return {"timed_out": self.names}
+        greeting = yield ctx.schedule_activity("greet", [self.names[-1]])
+        yield ctx.wait_condition(lambda: self.total >= total or self.closed)
+        return {"names": self.names, "total": self.total, "closed": self.closed, "greeting": greeting}
+
+
 @workflow.defn(name="long_run")
 class LongRun:
     def run(self, ctx, n):

@@ -1,0 +1,43 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// updated is an update as it stands, with the members every command's answer has.
+type updated struct {
+	protocol.UpdateAnswer
+	RequestedRun    *string  `json:"requested_run_id"`
+	ResolvedRun     string   `json:"resolved_run_id"`
+	Scope           string   `json:"target_scope"` // instance, run
+	Source          string   `json:"command_source"`
+	Reason          *string  `json:"reason"` // update_failed, when it failed
+	RejectionReason *string  `json:"rejection_reason"`
+	Message         *string  `json:"message,omitempty"`
+	Errors          []string `json:"validation_errors"`
+}
+
+// update sends an update and is held until the stage the caller waits for. 200: answered, 202: accepted so far, 422: its handler failed.
+func update(a *API, c *call) (answer, error) {
+	var in protocol.UpdateRequest
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	in.Target, in.UpdateName, in.Identity = c.target(), c.PathValue("name"), c.who.Name
+	out, err := a.opt.Broker.Update(c.ctx, in)
+	said := updated{UpdateAnswer: out, ResolvedRun: out.RunID, Scope: "instance", Source: "control_plane", Errors: []string{}}
+	if in.RunID != "" {
+		said.RequestedRun, said.Scope = &in.RunID, "run"
+	}
+	switch out.UpdateStatus {
+	case "completed":
+		return answer{http.StatusOK, said}, err
+	case "failed":
+		reason := "update_failed"
+		said.Reason, said.Message = &reason, out.FailureMessage
+		return answer{http.StatusUnprocessableEntity, said}, err
+	}
+	return answer{http.StatusAccepted, said}, err
+}
