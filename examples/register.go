@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/examples/sessions/device"
 	"github.com/sojourn-run/sojourn/examples/sessions/keepalive"
 	"github.com/sojourn-run/sojourn/examples/sessions/rebuild"
+	"github.com/sojourn-run/sojourn/examples/tour"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -16,6 +17,7 @@ import (
 func Register(r *worker.Registry) {
 	for _, register := range []func(*worker.Registry){
 		research.Register, conversation.Register, keepalive.Register, rebuild.Register, device.Register, handlers.Register, curlworker.Register,
+		tour.Register,
 	} {
 		register(r)
 	}

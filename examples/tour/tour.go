@@ -1,0 +1,258 @@
+// Package tour has one small workflow for each thing workflow code can do. The guide in docs/guide/workflows-in-go.md shows them.
+package tour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// Register offers the workflows and the activities they use.
+func Register(r *worker.Registry) {
+	r.Workflow("tour.greeting", Greeting)
+	r.Workflow("tour.options", Options)
+	r.Workflow("tour.failure", Failure)
+	r.Workflow("tour.join", Join)
+	r.Workflow("tour.deadline", Deadline)
+	r.Workflow("tour.approval", Approval)
+	r.Workflow("tour.inbox", Inbox)
+	r.Workflow("tour.tell", Tell)
+	r.Workflow("tour.branches", Branches)
+	r.Workflow("tour.cleanup", CleanUp)
+	r.Workflow("tour.counter", Counter)
+	r.Workflow("tour.dice", Dice)
+	r.Workflow("tour.change", Change)
+	r.Workflow("tour.facts", Facts)
+	r.Workflow("tour.session", Session)
+	r.WorkflowVersion("tour.versions", 1, VersionOne)
+	r.WorkflowVersion("tour.versions", 2, VersionTwo)
+	r.Activity("say", Say)
+	r.Activity("charge", Charge)
+	r.Activity("slow", Slow)
+	r.Activity("epoch", Epoch)
+}
+
+// Greeting schedules an activity and waits for its result.
+func Greeting(ctx workflow.Context, name string) (string, error) {
+	f := workflow.ExecuteActivity(ctx, "say", "hello", name) // by its registered name …
+	var hello string
+	if err := f.Get(ctx, &hello); err != nil {
+		return "", err
+	}
+	goodbye, err := workflow.Execute[string](ctx, Say, "goodbye", name) // … or as the registered function, with a type
+	return hello + ", " + goodbye, err
+}
+
+// Options says how activities are run: for all that are scheduled under the context.
+func Options(ctx workflow.Context) (string, error) {
+	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
+		Queue:           "",               // that of the run
+		StartToClose:    time.Minute,      // one attempt
+		ScheduleToClose: time.Hour,        // all attempts together
+		ScheduleToStart: 10 * time.Minute, // waiting for a worker
+		Heartbeat:       30 * time.Second, // between two signs of life
+		Retry: &workflow.RetryPolicy{
+			MaxAttempts:  5, // 0: without end
+			Backoff:      workflow.ExponentialBackoff(time.Second, time.Minute),
+			NonRetryable: []string{"card_declined"},
+		},
+		Requirements: nil, // capabilities its worker must have, such as "gpu"
+		Priority:     2,   // 1 first … 9 last; 0: that of the run
+	})
+	return workflow.Execute[string](ctx, Say, "well", "done")
+}
+
+// Failure tells the ends of an activity apart.
+func Failure(ctx workflow.Context, amount int) (string, error) {
+	err := workflow.ExecuteActivity(ctx, Charge, amount).Get(ctx, nil)
+	var failed *workflow.ActivityError
+	switch {
+	case err == nil:
+		return "charged", nil
+	case errors.Is(err, workflow.ErrTimedOut), errors.Is(err, workflow.ErrPoison):
+		return "try tomorrow", nil
+	case errors.As(err, &failed) && failed.Type == "card_declined":
+		var missing int
+		if err := failed.DecodeDetails(&missing); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("declined, %d missing", missing), nil
+	}
+	return "", err // fails the run
+}
+
+// Join runs steps side by side and waits for all of them.
+func Join(ctx workflow.Context, names []string) (string, error) {
+	var all []workflow.Future
+	for _, name := range names {
+		all = append(all, workflow.ExecuteActivity(ctx, "say", "hi", name))
+	}
+	if err := workflow.Join(ctx, all...); err != nil {
+		return "", err
+	}
+	lines := make([]string, len(all))
+	for i, f := range all {
+		if err := f.Get(ctx, &lines[i]); err != nil {
+			return "", err
+		}
+	}
+	return strings.Join(lines, ", "), nil
+}
+
+// Deadline takes what comes first, and ends the rest.
+func Deadline(ctx workflow.Context) (string, error) {
+	doing, stop := workflow.WithCancel(ctx)
+	f := workflow.ExecuteActivity(doing, "slow")
+	first, err := workflow.Select(ctx, f, workflow.NewTimer(ctx, time.Second))
+	if err != nil {
+		return "", err
+	}
+	if first == 1 {
+		stop() // the activity's code sees its context end
+		return "gave up", nil
+	}
+	return workflow.Await[string](ctx, f)
+}
+
+// Approval waits for a person, but not for ever.
+func Approval(ctx workflow.Context) (string, error) {
+	approve := workflow.Signal(ctx, "approve")
+	switch first, err := workflow.Select(ctx, approve, workflow.NewTimer(ctx, 24*time.Hour)); {
+	case err != nil:
+		return "", err
+	case first == 1:
+		return "nobody approved", nil
+	}
+	var by string
+	err := approve.Receive(ctx, &by) // there is one: this does not wait
+	return "approved by " + by, err
+}
+
+// Inbox receives signals one by one, and what is left without waiting.
+func Inbox(ctx workflow.Context) ([]string, error) {
+	first, err := workflow.ReceiveSignal[string](ctx, "mail") // waits
+	if err != nil {
+		return nil, err
+	}
+	all := []string{first}
+	if err := workflow.Sleep(ctx, time.Second); err != nil { // what comes meanwhile is kept
+		return nil, err
+	}
+	for {
+		var next string
+		if more, err := workflow.Signal(ctx, "mail").ReceiveAsync(&next); err != nil || !more {
+			return all, err
+		}
+		all = append(all, next)
+	}
+}
+
+// Tell sends a signal to another workflow.
+func Tell(ctx workflow.Context, workflowID, text string) error {
+	return workflow.SignalWorkflow(ctx, workflowID, "mail", text)
+}
+
+// Branches runs code side by side. Only one branch runs at a time, so variables need no locks.
+func Branches(ctx workflow.Context) (int, error) {
+	sum := 0
+	done, resolve := workflow.NewFuture(ctx)
+	for n := 1; n <= 3; n++ {
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			if workflow.Sleep(ctx, time.Duration(n)*100*time.Millisecond) != nil {
+				return
+			}
+			if sum += n; sum == 6 {
+				resolve(sum, nil)
+			}
+		})
+	}
+	return workflow.Await[int](ctx, done)
+}
+
+// CleanUp puts things in order when somebody asks the run to end.
+func CleanUp(ctx workflow.Context) (string, error) {
+	err := workflow.Sleep(ctx, 24*time.Hour)
+	if errors.Is(err, workflow.ErrCancelled) {
+		return workflow.Execute[string](workflow.WithoutCancel(ctx), Say, "cleaned", "up")
+	}
+	return "slept well", err
+}
+
+// Counter goes on as a new run, so that its history stays short.
+func Counter(ctx workflow.Context, n, until int) (int, error) {
+	if n == until {
+		return n, nil
+	}
+	return 0, workflow.ContinueAsNew(ctx, n+1, until)
+}
+
+// Dice records what code may not do twice.
+func Dice(ctx workflow.Context) (int, error) {
+	return workflow.SideEffect(ctx, func() int { return 1 + rand.IntN(6) })
+}
+
+// Change does something new in runs that come here now, and what they always did in those that came by before.
+func Change(ctx workflow.Context) (string, error) {
+	if workflow.Version(ctx, "polite", workflow.DefaultVersion, 1) >= 1 {
+		return workflow.Execute[string](ctx, Say, "good morning", "friend")
+	}
+	return workflow.Execute[string](ctx, Say, "hey", "friend")
+}
+
+// VersionOne and VersionTwo are two versions of one workflow.
+func VersionOne(workflow.Context) (int, error) { return 1, nil }
+
+// VersionTwo is what new runs go by.
+func VersionTwo(workflow.Context) (int, error) { return 2, nil }
+
+type requestKey struct{}
+
+// Facts are the same in every replay.
+func Facts(ctx workflow.Context) (string, error) {
+	ctx = workflow.WithValue(ctx, requestKey{}, workflow.NewID(ctx)) // 26 letters and digits, new in the world
+	info := workflow.Info(ctx)                                       // workflow id, run id, type, queue, run number, length of history
+	age := workflow.Now(ctx).Sub(info.StartedAt)                     // the time of the event that woke the code
+	workflow.Logger(ctx).Info().Str("request", ctx.Value(requestKey{}).(string)).Msg("said once, not in replays")
+	return fmt.Sprintf("%s, run %d, %t", info.WorkflowType, info.RunNumber, age < time.Hour), ctx.Err()
+}
+
+// Session keeps steps with one worker.
+func Session(ctx workflow.Context) (bool, error) {
+	s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+	if err != nil {
+		return false, err
+	}
+	a, err := workflow.Await[int64](ctx, s.Execute(ctx, "epoch"))
+	if err != nil {
+		return false, err
+	}
+	b, err := workflow.Execute[int64](workflow.InSession(ctx, s.ID), Epoch) // the same, said differently
+	return a == b, errors.Join(err, s.End(ctx))
+}
+
+// Say is an activity.
+func Say(_ context.Context, word, name string) (string, error) { return word + " " + name, nil }
+
+// Charge is an activity that may fail for good.
+func Charge(ctx context.Context, amount int) error {
+	if amount > 100 {
+		return activity.NewError("card_declined", "no credit", activity.NonRetryable, activity.Details(amount-100))
+	}
+	return activity.Heartbeat(ctx, activity.Progress{Message: "charging", Current: 1, Total: 2})
+}
+
+// Slow is an activity that ends when it is told to.
+func Slow(ctx context.Context) (string, error) {
+	<-ctx.Done()
+	return "", context.Cause(ctx)
+}
+
+// Epoch is the fence of the session the activity runs in.
+func Epoch(ctx context.Context) (int64, error) { return activity.SessionEpoch(ctx), nil }

@@ -1,0 +1,83 @@
+package examples_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+func TestTourOfWorkflows(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, nil)
+	c := client{t, a.URL()}
+	for i, leg := range []struct {
+		name string
+		args []any
+		want string
+	}{
+		{"greeting", []any{"world"}, `"hello world, goodbye world"`},
+		{"options", nil, `"well done"`},
+		{"failure", []any{70}, `"charged"`},
+		{"failure", []any{130}, `"declined, 30 missing"`},
+		{"join", []any{[]string{"Ann", "Bob"}}, `"hi Ann, hi Bob"`},
+		{"deadline", nil, `"gave up"`},
+		{"branches", nil, `6`},
+		{"counter", []any{1, 4}, `4`},
+		{"change", nil, `"good morning friend"`},
+		{"versions", nil, `2`},
+		{"facts", nil, `"tour.facts, run 1, true"`},
+		{"session", nil, `true`},
+	} {
+		id := fmt.Sprint(leg.name, "-", i)
+		c.start("tour."+leg.name, id, leg.args...)
+		var got json.RawMessage
+		if c.result(id, &got); string(got) != leg.want {
+			t.Errorf("%s: got %s, want %s", leg.name, got, leg.want)
+		}
+	}
+	c.start("tour.dice", "dice")
+	var eyes int
+	if c.result("dice", &eyes); eyes < 1 || eyes > 6 {
+		t.Errorf("dice: got %d", eyes)
+	}
+}
+
+func TestTourOfSignalsAndCancellation(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c := client{t, a.URL()}
+	c.start("tour.inbox", "inbox")
+	c.signal("inbox", "mail", "one")
+	c.signal("inbox", "mail", "two")
+	work(t, a, nil)
+	waiting := func(r run) bool { return strings.Contains(r.Waits, "waits for") || strings.Contains(r.Waits, "timer") }
+
+	c.start("tour.approval", "approval")
+	c.until("approval", waiting)
+	c.signal("approval", "approve", "Ann")
+	var by string
+	if c.result("approval", &by); by != "approved by Ann" {
+		t.Errorf("approval: got %q", by)
+	}
+
+	var mail []string
+	if c.result("inbox", &mail); !slices.Equal(mail, []string{"one", "two"}) {
+		t.Errorf("inbox: got %q", mail)
+	}
+	c.start("tour.inbox", "told")
+	c.start("tour.tell", "tell", "told", "hello")
+	if c.result("told", &mail); !slices.Equal(mail, []string{"hello"}) {
+		t.Errorf("told: got %q", mail)
+	}
+
+	c.start("tour.cleanup", "cleanup")
+	c.until("cleanup", waiting)
+	c.must("POST", "workflows/cleanup/request-cancellation", map[string]any{}, &struct{}{})
+	var said string
+	if c.result("cleanup", &said); said != "cleaned up" {
+		t.Errorf("cleanup: got %q", said)
+	}
+}
