@@ -25,6 +25,7 @@ type Broker interface {
 	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
 	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
 	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateAnswer, error)
+	Query(context.Context, protocol.QueryRequest) (protocol.QueryAnswer, error)
 	Cancel(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Terminate(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	RequestCancellation(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)

@@ -31,6 +31,7 @@ var promises = map[string]promise{
 	"describe_run":         {[]string{"workflow_id"}, []string{"run_id"}},
 	"history":              {[]string{"workflow_id", "run_id"}, []string{"next_page_token"}},
 	"signal":               {[]string{"workflow_id", "operation_name", "operation_name_field"}, []string{"outcome"}},
+	"query":                {[]string{"workflow_id", "operation_name", "operation_name_field"}, []string{"result"}},
 	"update":               {[]string{"workflow_id", "operation_name", "operation_name_field"}, []string{"outcome"}},
 	"cancel":               {[]string{"workflow_id"}, []string{"outcome"}},
 	"terminate":            {[]string{"workflow_id"}, []string{"outcome"}},

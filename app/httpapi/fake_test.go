@@ -30,6 +30,7 @@ type fake struct {
 	start   protocol.StartAnswer
 	receipt protocol.CommandReceipt
 	update  protocol.UpdateAnswer
+	query   protocol.QueryAnswer
 	run     protocol.RunView
 	history protocol.HistoryPage
 	blow    bool
@@ -84,6 +85,10 @@ func (f *fake) Signal(_ context.Context, in protocol.SignalRequest) (protocol.Co
 
 func (f *fake) Update(_ context.Context, in protocol.UpdateRequest) (protocol.UpdateAnswer, error) {
 	return f.update, f.saw(in)
+}
+
+func (f *fake) Query(_ context.Context, in protocol.QueryRequest) (protocol.QueryAnswer, error) {
+	return f.query, f.saw(in)
 }
 
 func (f *fake) Cancel(_ context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {

@@ -101,9 +101,11 @@ func flows(contract lineFunc) []route {
 	for _, at := range []string{one, run} {
 		signalled := contract(post, at+"/signal/{name}", "signal", auth.Writer, signal)
 		signalled.named = "signal_name"
-		asked := contract(post, at+"/update/{name}", "update", auth.Writer, update)
-		asked.named, asked.limit = "update_name", held
-		list = append(list, signalled, asked,
+		updated := contract(post, at+"/update/{name}", "update", auth.Writer, update)
+		updated.named, updated.limit = "update_name", held
+		asked := contract(post, at+"/query/{name}", "query", auth.Writer, ask)
+		asked.named, asked.limit = "query_name", held
+		list = append(list, signalled, updated, asked,
 			noted("workflow.cancel", contract(post, at+"/cancel", "cancel", auth.Writer, cancel)),
 			noted("workflow.terminate", contract(post, at+"/terminate", "terminate", auth.Writer, terminate)),
 			contract(post, at+"/request-cancellation", "request_cancellation", auth.Writer, requestCancellation),

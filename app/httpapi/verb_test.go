@@ -122,6 +122,25 @@ func TestAnUpdateIsAnsweredByItsStage(t *testing.T) {
 	}
 }
 
+func TestAQueryIsAnsweredWithItsResult(t *testing.T) {
+	f := &fake{query: protocol.QueryAnswer{WorkflowID: "order-1", RunID: "r1", QueryName: "total", TargetScope: "run", Result: []byte("null")}}
+	s := server(t, f, auth.Options{})
+	got := ask(t, s, "POST", "/api/workflows/order-1/runs/r1/query/total", `{"input":["x"]}`, nil)
+	in := last[protocol.QueryRequest](t, f)
+	if in.QueryName != "total" || in.WorkflowID != "order-1" || in.RunID != "r1" || string(in.Input) != `["x"]` {
+		t.Errorf("request %+v", in)
+	}
+	result, there := got.plane()["result"]
+	if p := got.plane(); got.status != 200 || !there || result != nil || p["operation_name"] != "total" || p["operation_name_field"] != "query_name" {
+		t.Errorf("got %d %s", got.status, got.raw)
+	}
+	f.err = protocol.Refuse(protocol.ReasonQueryTimeout, "nobody answered")
+	if got := ask(t, s, "POST", "/api/workflows/order-1/query/total", "", nil); got.status != 504 || got.text("reason") != "query_worker_timeout" ||
+		got.text("query_name") != "total" {
+		t.Errorf("got %d %s", got.status, got.raw)
+	}
+}
+
 func TestListingsAndDescriptionsKeepTheirShape(t *testing.T) {
 	f := &fake{run: protocol.RunView{
 		WorkflowID: "order-1", RunID: "r1", Namespace: "default", Status: "waiting", StatusBucket: "running", RunCount: 1, Current: true,
@@ -224,13 +243,13 @@ func TestClusterInfoSaysWhatClientsCheck(t *testing.T) {
 		{"durable-workflow.v2.control-plane-request.contract", []string{"control_plane", "request_contract", "schema"}},
 		{1.0, []string{"control_plane", "request_contract", "version"}},
 		{"1.20", []string{"worker_protocol", "version"}},
-		{false, []string{"worker_protocol", "server_capabilities", "query_tasks"}},
+		{true, []string{"worker_protocol", "server_capabilities", "query_tasks"}},
 		{true, []string{"worker_protocol", "server_capabilities", "worker_sessions", "supported"}},
 		{"durable-workflow.v2.auth-composition.contract", []string{"auth_composition_contract", "schema"}},
 		{"redacted", []string{"auth_composition_contract", "auth_material", "token", "effective_config_value"}},
 		{"DW_ENV", []string{"auth_composition_contract", "canonical_environment", "profile"}},
 		{"blue", []string{"namespace", "name"}}, {"1.2.3", []string{"sojourn", "release"}}, {"app-1", []string{"server_id"}},
-		{nil, []string{"capabilities", "queries"}}, {nil, []string{"capabilities", "schedules"}},
+		{true, []string{"capabilities", "queries"}}, {nil, []string{"capabilities", "schedules"}},
 		{true, []string{"capabilities", "updates"}}, {2097152.0, []string{"limits", "max_payload_bytes"}},
 	} {
 		if v := at(c.path...); v != c.want {
@@ -241,7 +260,7 @@ func TestClusterInfoSaysWhatClientsCheck(t *testing.T) {
 	if stages, _ := at("control_plane", "request_contract", "operations", "update", "fields", "wait_for", "canonical_values").([]any); len(stages) != 2 {
 		t.Errorf("stages of an update: %v", stages)
 	}
-	if len(commands) == 0 || commands[0] != "complete_workflow" || slices.Contains(commands, any("start_child_workflow")) {
+	if len(commands) == 0 || commands[0] != "complete_workflow" || slices.Contains(commands, any("record_local_activity")) {
 		t.Errorf("commands: %v", commands)
 	}
 	if got.header.Get(httpapi.VersionHeader) != "2" || got.header.Get("X-Durable-Workflow-Protocol-Version") != "1.20" {

@@ -32,7 +32,7 @@ func completeTasks(a *API, c *call) (answer, error) {
 			return answer{}, err
 		}
 		if item.Kind == "" {
-			item.Kind = protocol.KindWorkflow
+			item.Kind = protocol.KindWorkflow // a query says its kind
 			if item.AttemptID != "" {
 				item.Kind = protocol.KindActivity
 			}

@@ -60,9 +60,12 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	}
 	said := map[string]any{"poll_status": out.Status, "task": nil}
 	for _, t := range out.Tasks { // at most one
-		if t.Workflow != nil {
+		switch {
+		case t.Workflow != nil:
 			said["task"], err = withHistory(t.Workflow, body.Encoding)
-		} else {
+		case t.Query != nil:
+			said["task"] = t.Query
+		default:
 			said["task"] = t.Activity
 		}
 	}

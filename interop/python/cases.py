@@ -12,8 +12,8 @@ import traceback
 import uuid
 
 from durable_workflow import (
-    Client, InvalidArgument, ServerError, SignalFailed, UpdateFailed, WorkflowAlreadyStarted, WorkflowCancelled, WorkflowFailed,
-    WorkflowNotFound, WorkflowTerminated, WorkflowTimedOut,
+    Client, InvalidArgument, QueryFailed, ServerError, SignalFailed, UpdateFailed, WorkflowAlreadyStarted, WorkflowCancelled,
+    WorkflowFailed, WorkflowNotFound, WorkflowTerminated, WorkflowTimedOut,
 )
 from durable_workflow.worker_session import WorkerSessionOptions
 
@@ -291,8 +291,36 @@ async def an_update_without_a_worker_is_accepted(b):
 async def an_unknown_update_is_refused(b):
     same(await b.run("nothing"), None)  # a worker is there, so its contract is known
     handle = await b.start("approval", 1, 10, None)
-    e = await raises(Exception, handle.update("withdraw", [1]))
-    same(type(e).__name__, "WorkflowNotFound")  # what this SDK makes of 404 on a workflow's route
+    e = await raises(ServerError, handle.update("withdraw", [1]))
+    same((e.status, e.reason()), (404, "unknown_update"))
+    await handle.terminate()
+
+
+@case
+async def queries(b):
+    same(await b.run("nothing"), None)  # a worker is there
+    handle = await b.start("approval", 1, 10, None)
+    await handle.update("deposit", [3], wait_for="completed")
+    same((await handle.query("state"))["result"], {"total": 3, "names": [], "closed": False})
+    same((await handle.query("state", ["total", "names"]))["result"], [3, []])
+    e = await raises(QueryFailed, handle.query("nonsense"))
+    e = await raises(QueryFailed, handle.query("broken"))
+    assert "no answer" in str(e), e
+    await handle.signal("approve", ["Ada"])
+    await handle.update("close")
+    want = {"names": ["Ada"], "total": 3, "closed": True, "greeting": "hello Ada"}
+    same(await b.result(handle), want)
+    length = len(await b.history(handle))
+    same((await handle.query("state"))["result"], {"total": 3, "names": ["Ada"], "closed": True})
+    same(len(await b.history(handle)), length)
+
+
+@case
+async def a_query_without_a_worker_is_refused(b):
+    handle = await b.client.start_workflow(
+        workflow_type="approval", task_queue="nobody-serves-this", workflow_id=f"lonely-{uuid.uuid4().hex}", input=[1, 1, None])
+    e = await raises(QueryFailed, handle.query("state"))
+    same(e.reason, "query_worker_unavailable")
     await handle.terminate()
 
 

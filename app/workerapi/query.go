@@ -1,0 +1,74 @@
+package workerapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func pollQuery(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindQuery) }
+
+// queryItem begins the outcome of a query task; from here on a refusal says which task and attempt it is about.
+func queryItem(c *call, h holder, attempt int64) protocol.CompleteItem {
+	id := c.PathValue("task")
+	c.tell("query_task_id", id)
+	c.tell("query_task_attempt", attempt)
+	c.tell("outcome", "rejected")
+	return protocol.CompleteItem{
+		Namespace: c.ns, Kind: protocol.KindQuery, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation, Attempt: attempt,
+	}
+}
+
+// settleQuery takes the outcome of a query to its caller.
+func (a *API) settleQuery(c *call, item protocol.CompleteItem) (answer, error) {
+	out, err := a.submit(c, item)
+	return answer{http.StatusOK, struct {
+		TaskID  string  `json:"query_task_id"`
+		Attempt int64   `json:"query_task_attempt"`
+		Outcome string  `json:"outcome"`
+		Reason  *string `json:"reason"`
+	}{item.TaskID, item.Attempt, out.Outcome, out.Reason}}, err
+}
+
+// completeQuery takes an answer. The envelope is exact where plain JSON is not, so it counts when both are there.
+func completeQuery(a *API, c *call) (answer, error) {
+	var in struct {
+		completing
+		Try      int64           `json:"query_task_attempt"`
+		Envelope json.RawMessage `json:"result_envelope"`
+	}
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	item := queryItem(c, in.holder, in.Try)
+	var err error
+	if e := bytes.TrimSpace(in.Envelope); len(e) > 0 && !bytes.Equal(e, []byte("null")) {
+		var p payload.Payload
+		if err = json.Unmarshal(e, &p); err != nil {
+			return answer{}, refused("result_envelope", err)
+		}
+		item.Result = p
+	} else if item.Result, err = in.result(); err != nil {
+		return answer{}, err
+	}
+	return a.settleQuery(c, item)
+}
+
+func failQuery(a *API, c *call) (answer, error) {
+	var in struct {
+		failing
+		Try int64 `json:"query_task_attempt"`
+	}
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	item := queryItem(c, in.holder, in.Try)
+	var err error
+	if item.Failure, err = in.failure(); err != nil {
+		return answer{}, err
+	}
+	return a.settleQuery(c, item)
+}
