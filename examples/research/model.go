@@ -109,11 +109,14 @@ func (m *Model) weigh(counts map[string]float64) map[string]float64 {
 	return v
 }
 
+// common words say nothing about a passage.
+var common = []string{"that", "than", "this", "they", "them", "their", "from", "with", "which", "have", "more", "most", "into", "when", "what", "were"}
+
 // count counts the words of a text, endings of the plural cut off.
 func count(text string) map[string]float64 {
 	c := map[string]float64{}
 	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) }) {
-		if len(w) > 3 {
+		if len(w) > 3 && !slices.Contains(common, w) {
 			c[strings.TrimSuffix(w, "s")]++
 		}
 	}
