@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/release"
 )
 
 // CapSessions is the capability a worker declares to be given sessions at all.
@@ -64,6 +65,9 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	}
 	b.workers.put(stored)
 	b.hear(key)
+	if in.Gated && in.Release != "" { // a worker that knows of the difference never polls: this is where the app hears of it
+		b.gate(key, release.Gate(b.opt.Release, in.Release, b.opt.StrictRelease))
+	}
 	a := protocol.RegisterAnswer{
 		WorkerID: stored.ID, Registered: true, Namespace: stored.Namespace, TaskQueue: stored.Queues[0], Runtime: stored.Runtime,
 		BuildID: orNil(stored.BuildID), Capabilities: orEmpty(stored.Capabilities), Manifest: stored.Manifest,

@@ -149,13 +149,26 @@ func TestMismatchedWorkerGetsNothingAndStaysListed(t *testing.T) {
 	if many.Status != protocol.PollMismatch || many.RetryAfter != 10_000 || many.AppRelease != "test" || !strings.Contains(many.Reason, "0.1.0") {
 		t.Errorf("got %+v", many)
 	}
-	list, err := a.Broker().Workers(within(t), "default", "", "")
-	if err != nil {
-		t.Fatal(err)
+	listed := func(status protocol.WorkerStatus) {
+		t.Helper()
+		list, err := a.Broker().Workers(within(t), "default", "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) != 1 || list[0].WorkerID != "older" || list[0].Status != status || (list[0].Gate != "") != (status == protocol.WorkerMismatched) {
+			t.Errorf("got %+v", list)
+		}
 	}
-	if len(list) != 1 || list[0].WorkerID != "older" || list[0].Gate == "" {
-		t.Errorf("got %+v", list)
+	listed(protocol.WorkerMismatched)
+	// A worker that compares by itself says its release when it registers, and never polls.
+	register := func(release string) {
+		t.Helper()
+		call[protocol.RegisterAnswer](w, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}, Release: release})
 	}
+	register("test")
+	listed(protocol.WorkerActive)
+	register("0.1.0")
+	listed(protocol.WorkerMismatched)
 }
 
 func TestStatusesOfAJobAreOutcomesOfAnAttempt(t *testing.T) {

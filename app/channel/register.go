@@ -24,7 +24,7 @@ func (p *Peer) isRegistered() bool {
 
 // register announces the worker; who it is the connection says.
 func (c *Channel) register(ctx context.Context, p *Peer, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
-	in.WorkerID, in.Namespace = p.WorkerID, p.Namespace
+	in.WorkerID, in.Namespace, in.Gated = p.WorkerID, p.Namespace, true
 	if in.Incarnation == "" {
 		in.Incarnation = socketIncarnation
 	}

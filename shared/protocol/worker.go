@@ -38,6 +38,7 @@ type RegisterRequest struct {
 	// Held are the keys (TaskKey) of the tasks this process has, said on a new connection: what else is leased to it never reached it and is set free.
 	// Absent: nothing is said.
 	Held     *[]string `json:"held_tasks,omitempty"`
+	Gated    bool      `json:"-"` // set by transports whose workers the release gate binds
 	Identity string    `json:"-"`
 }
 
