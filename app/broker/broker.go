@@ -148,6 +148,7 @@ func decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (s
 		return store.Writes{}, d, err
 	}
 	w := store.Writes{Runs: []engine.Decision{d}}
+	spawn(d.Spawn, now, &w)
 	if d.Continue != nil {
 		key := engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}
 		next := engine.DecideStart(*d.Continue, now)
@@ -160,41 +161,8 @@ func decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (s
 		w.Workflows = append(w.Workflows, flow)
 	}
 	deliver(rows, d.Outbox, now, &w)
+	report(rows, now, &w)
 	return w, d, nil
-}
-
-// deliver applies what the run owes others in the same step, one decision a target. A target that is gone or closed gets nothing.
-func deliver(rows store.Rows, owed []engine.Message, now time.Time, w *store.Writes) {
-	at := map[string]int{} // run id → its decision in w
-	for _, m := range owed {
-		flow := rows.Workflow(engine.WorkflowKey{Namespace: m.Namespace, ID: m.WorkflowID})
-		if flow == nil {
-			continue
-		}
-		target := rows.Run(flow.RunID)
-		i, again := at[flow.RunID]
-		if again {
-			target = w.Runs[i].Next
-		}
-		if target == nil {
-			continue
-		}
-		d, err := engine.DecideRun(target, world(rows, target), engine.SignalRun{
-			Name: m.Name, Value: m.Value, RequestID: engine.StepID(m.FromRun, m.FromSeq), Identity: "run " + m.FromRun,
-		}, now)
-		if err != nil {
-			continue
-		}
-		if !again {
-			at[flow.RunID] = len(w.Runs)
-			w.Runs = append(w.Runs, d)
-			continue
-		}
-		merged := rows.Run(flow.RunID).Fork()
-		merged.Merge(w.Runs[i].Next)
-		merged.Merge(d.Next)
-		w.Runs[i].Next, w.Runs[i].Events = merged, append(w.Runs[i].Events, d.Events...)
-	}
 }
 
 // noRun is the refusal of a run id nobody knows.

@@ -18,6 +18,8 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 		_, err = b.store.Commit(ctx, b.step("", d.Run, store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}, engine.DueActivity{Seq: d.Seq}))
 	case store.DueTimer:
 		_, err = b.store.Commit(ctx, b.step("", d.Run, store.Keys{Runs: []string{d.Run}}, engine.FireTimer{Seq: d.Seq}))
+	case store.DueMessage:
+		err = b.owed(ctx, d)
 	case store.DueSession:
 		_, err = b.session(ctx, d.Session, engine.DueSession{})
 	}

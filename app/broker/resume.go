@@ -27,6 +27,9 @@ func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 		resumeSignal(t, c, id, events)
 	case "activity":
 		r.ActivityID, r.ActivityType, r.ActivityAttemptID = &id, &c.Name, orNil(c.ID)
+	case "child_workflow_run":
+		r.ChildCallID, r.ChildRunID = &id, orNil(c.ID)
+		wait("child", "child:"+id)
 	case engine.UpdateTask:
 		r.UpdateID = &c.ID
 		wait("update", "update:"+c.ID)

@@ -72,6 +72,11 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 	if in.TaskQueue == "" {
 		in.TaskQueue = "default"
 	}
+	if run, _, ok := engine.ParseStepID(in.WorkflowID); ok {
+		if _, err := ulid.ParseStrict(run); err == nil {
+			return in, "", protocol.Invalid("workflow_id", "ids of this form belong to child workflows")
+		}
+	}
 	switch {
 	case !workflowID.MatchString(in.WorkflowID):
 		return in, "", protocol.Invalid("workflow_id", "must be 1 to 128 of letters, digits and . _ : -")

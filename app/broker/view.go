@@ -94,6 +94,9 @@ func runView(h *engine.Head) protocol.RunView {
 		ExecutionDeadline: h.ExecutionDeadline, RunDeadline: h.RunDeadline, StartedAt: h.StartedAt, ClosedAt: h.ClosedAt,
 		LastProgressAt: h.ProgressAt, Memo: h.Memo, SearchAttributes: h.SearchAttributes, HistoryLength: h.LastSeq, Error: orNil(h.Failure),
 	}
+	if h.Parent != nil {
+		v.ParentWorkflowID, v.ParentRunID = &h.Parent.WorkflowID, &h.Parent.RunID
+	}
 	if h.Task != nil && h.Task.State == engine.Quarantined {
 		v.Quarantined = &h.Task.Problem
 	}

@@ -16,6 +16,7 @@ import (
 func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, now time.Time) *protocol.Pending {
 	p := &protocol.Pending{
 		Activities: []protocol.PendingActivity{}, Timers: []protocol.PendingTimer{}, Waits: []protocol.PendingWait{}, Updates: []protocol.PendingUpdate{},
+		Children: []protocol.PendingChild{},
 		Sessions: []string{},
 	}
 	if t := run.Task; t != nil {
@@ -48,6 +49,11 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 	}
 	for seq, w := range run.Waits.All() {
 		p.Waits = append(p.Waits, protocol.PendingWait{Sequence: seq, Kind: cmp.Or(w.Kind, "signal"), SignalName: w.Name, ConditionKey: w.Key})
+	}
+	for seq, c := range run.Children.All() {
+		p.Children = append(p.Children, protocol.PendingChild{
+			Sequence: seq, CallID: c.WorkflowID, WorkflowID: c.WorkflowID, RunID: c.RunID, Type: c.Type, ClosePolicy: c.ClosePolicy, Attempt: c.Failures + 1,
+		})
 	}
 	for _, u := range run.Updates.All() {
 		p.Updates = append(p.Updates, protocol.PendingUpdate{UpdateID: u.ID, UpdateName: u.Name})

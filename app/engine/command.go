@@ -36,6 +36,10 @@ func (st *step) command(c protocol.Command) error {
 		st.cancelTimer(c.Target, seq)
 	case protocol.SignalWorkflow:
 		st.sendSignal(c, seq)
+	case protocol.StartChildWorkflow:
+		st.startChild(c, seq)
+	case protocol.CancelChildWorkflow:
+		st.cancelChild(c.Target, seq)
 	case protocol.CompleteUpdate:
 		st.completeUpdate(c)
 	case protocol.FailUpdate:
@@ -69,6 +73,7 @@ func (st *step) failRun(c protocol.Command) {
 func (st *step) end(why string) {
 	st.closeOpen(why)
 	st.closeUpdates(why)
+	st.closeChildren()
 	st.endChain(why)
 }
 
@@ -81,6 +86,7 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 		Request: protocol.StartRequest{
 			Namespace: st.Namespace, WorkflowID: st.WorkflowID, WorkflowType: st.Type, TaskQueue: st.Queue, BusinessKey: st.BusinessKey,
 			Memo: st.Memo, SearchAttributes: st.SearchAttributes, RunTimeout: st.RunTimeout, Priority: &was.Priority,
+			FairnessKey: st.FairnessKey, FairnessWeight: st.FairnessWeight,
 		},
 	}
 	if c.WorkflowType != "" {

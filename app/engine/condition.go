@@ -88,7 +88,7 @@ func (s *Run) repeats(c protocol.Command) bool {
 		return false
 	}
 	return s.Activities.Any(func(a Activity) bool { return a.GroupID != "" }) || s.Timers.Any(func(t Timer) bool { return t.GroupID != "" }) ||
-		s.Waits.Any(func(w Wait) bool { return w.GroupID != "" })
+		s.Waits.Any(func(w Wait) bool { return w.GroupID != "" }) || s.Children.Any(func(c Child) bool { return c.GroupID != "" })
 }
 
 // timeOutCondition ends a condition wait by its timer. While a task evaluates the condition, or is about to because something happened that may have

@@ -12,7 +12,8 @@ type Decision struct {
 	Events   []history.Event // what is appended, in order
 	Sessions []SessionChange // sessions that the step started, ended, touched or scheduled on
 	Continue *Start          // the run that goes on in this one's place, when it continued as new
-	Outbox   []Message       // what is owed to other runs
+	Spawn    []Start         // runs of children
+	Outbox   []Message       // signals to other workflows; what else is owed stands in the run
 	Answer   Answer          // what the caller is told
 }
 
@@ -33,17 +34,6 @@ type SessionChange struct {
 	Delete   bool // cleaned up: the row goes, its epoch is remembered
 }
 
-// Message is what one run owes another; it is stored in the transaction that made it and applied as an ordinary change.
-type Message struct {
-	Kind       string `json:"kind"` // signal
-	Namespace  string `json:"namespace"`
-	WorkflowID string `json:"workflow_id"`
-	FromRun    string `json:"from_run"`
-	FromSeq    int64  `json:"from_seq"`
-	Name       string `json:"name,omitempty"`
-	Value      string `json:"value,omitempty"`
-}
-
 // Start is a run that is to be.
 type Start struct {
 	RunID         string
@@ -53,4 +43,6 @@ type Start struct {
 	ContinuedFrom *Run
 	Carry         []Signal // signals the run before had not seen
 	Updates       []Update // updates the run before had not answered
+	Parent        *Parent
+	Deadline      history.Time // of a child whose earlier runs took some of its time
 }

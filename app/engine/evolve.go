@@ -61,6 +61,21 @@ func (s *Run) Evolve(e history.Event) {
 		s.Updates.Put(e.Seq, Update{ID: d.UpdateID, Name: d.UpdateName, Arguments: d.Arguments})
 	case *history.UpdateCompleted:
 		s.updateAnswered(d, e)
+	case *history.ChildWorkflowScheduled:
+		s.authored(d.Sequence)
+		s.childScheduled(d)
+	case *history.ChildRunStarted:
+		s.childStarted(d)
+	case *history.ChildRunCompleted:
+		s.childEnded(d.Child, e, d.GroupID)
+	case *history.ChildRunFailed:
+		s.childEnded(d.Child, e, d.GroupID)
+	case *history.ChildRunCancelled:
+		s.childEnded(d.Child, e, d.GroupID)
+	case *history.ChildRunTerminated:
+		s.childEnded(d.Child, e, d.GroupID)
+	case *history.ChildCancelRequested:
+		s.authored(d.CommandSequence)
 	case *history.SideEffectRecorded:
 		s.authored(d.Sequence)
 	case *history.VersionMarkerRecorded:
@@ -120,6 +135,10 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 	s.RunTimeout, s.ExecutionTimeout = d.RunTimeout, d.ExecutionTimeout
 	s.RunDeadline, s.ExecutionDeadline = d.RunDeadline, d.ExecutionDeadline
 	s.Memo, s.SearchAttributes, s.ContinuedFrom = d.Memo, d.SearchAttributes, d.ContinuedFrom
+	s.FairnessKey, s.FairnessWeight = d.FairnessKey, d.FairnessWeight
+	if d.ParentRunID != "" {
+		s.Parent = &Parent{RunID: d.ParentRunID, WorkflowID: d.ParentWorkflowID, Seq: d.ParentSequence}
+	}
 	s.wake(e, Cause{Kind: "start"})
 }
 
@@ -141,6 +160,9 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why string) {
 	for k := range s.Updates.All() {
 		s.Updates.Delete(k)
 	}
+	for k := range s.Children.All() {
+		s.Children.Delete(k)
+	}
 }
 
 // resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a replayer woken inside a group would
@@ -149,7 +171,8 @@ func (s *Run) resolved(e history.Event, group string, c Cause) {
 	if group != "" {
 		if s.Activities.Any(func(a Activity) bool { return a.GroupID == group }) ||
 			s.Timers.Any(func(t Timer) bool { return t.GroupID == group && t.Kind == "" }) ||
-			s.Waits.Any(func(w Wait) bool { return w.GroupID == group && w.Signal == 0 }) {
+			s.Waits.Any(func(w Wait) bool { return w.GroupID == group && w.Signal == 0 }) ||
+			s.Children.Any(func(c Child) bool { return c.GroupID == group }) {
 			return
 		}
 	}

@@ -49,6 +49,7 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 	d.Cmd = rapid.SampledFrom([]string{
 		"lease", "lease", "do", "do", "do", "take", "take", "complete", "complete", "fail", "beat", "return", "due", "due-seq", "due-timer", "signal",
 		"advance", "fail-task", "release-task", "session", "repair", "cancel", "update", "answer",
+		"child", "child",
 	}).Draw(rt, "what")
 	switch d.Cmd {
 	case "lease":
@@ -59,6 +60,10 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 	case "do":
 		arg("by", by)
 		d.Input = someCommands(rt, seq)
+	case "child":
+		arg("seq", seq)
+		arg("status", rapid.SampledFrom([]string{"completed", "failed", "timed_out", "cancelled", "terminated", "continued"}).Draw(rt, "status"))
+		arg("number", rapid.IntRange(1, 3).Draw(rt, "number"))
 	case "answer":
 		d.Cmd = "do"
 		arg("by", by)
@@ -101,7 +106,9 @@ func someCommands(rt *rapid.T, seq int) string {
 		"start_timer delay_seconds=5", "open_signal_wait signal_name=x", "open_signal_wait signal_name=y timeout_seconds=5",
 		"open_condition_wait condition_key=k timeout_seconds=9", "open_condition_wait condition_wait_occurrence_id=o", "start_session", "end_session session_id=RUN-1",
 		fmt.Sprintf("cancel_activity target=%d", seq), fmt.Sprintf("cancel_timer target=%d", seq), "record_version_marker change_id=c version=1",
-		"signal_workflow workflow_id=wf signal_name=x",
+		"signal_workflow workflow_id=wf signal_name=x", "start_child_workflow workflow_type=c parent_close_policy=terminate",
+		`start_child_workflow workflow_type=c retry_policy={"max_attempts":3,"backoff_seconds":[0,5]} execution_timeout_seconds=60`,
+		fmt.Sprintf("cancel_child_workflow target=%d", seq),
 	}), 1, 4).Draw(rt, "commands")
 	switch rapid.IntRange(0, 20).Draw(rt, "end") {
 	case 0:

@@ -22,6 +22,8 @@ type Run struct {
 	Waits      Table[int64, Wait]     // by command sequence
 	Signals    Table[int64, Signal]   // by event sequence: received, and not yet seen by a completed workflow task
 	Updates    Table[int64, Update]   // by event sequence: accepted, and not yet answered
+	Children   Table[int64, Child]    // by command sequence
+	Owed       Table[int64, Message]  // by event sequence: to other runs, not yet delivered; a run that closed still owes
 }
 
 // Head is a run's own row.
@@ -36,6 +38,10 @@ type Head struct {
 	StartedAt  history.Time       `json:"-"`
 	ClosedAt   history.Time       `json:"-"`
 	LastSeq    int64              `json:"-"` // of its last event: the fence of every decision
+
+	Parent         *Parent `json:"parent,omitempty"`
+	FairnessKey    string  `json:"fairness_key,omitempty"`
+	FairnessWeight int     `json:"fairness_weight,omitempty"`
 
 	BusinessKey string       `json:"business_key,omitempty"`
 	Priority    int          `json:"priority"`
@@ -197,6 +203,7 @@ func (s *Run) Fork() *Run {
 	}
 	f.Activities, f.Timers = s.Activities.Fork(), s.Timers.Fork()
 	f.Waits, f.Signals, f.Updates = s.Waits.Fork(), s.Signals.Fork(), s.Updates.Fork()
+	f.Children, f.Owed = s.Children.Fork(), s.Owed.Fork()
 	return f
 }
 
@@ -208,6 +215,8 @@ func (s *Run) Merge(f *Run) {
 	s.Waits.Merge(&f.Waits)
 	s.Signals.Merge(&f.Signals)
 	s.Updates.Merge(&f.Updates)
+	s.Children.Merge(&f.Children)
+	s.Owed.Merge(&f.Owed)
 }
 
 // TaskID is the id of the run's nth workflow task.

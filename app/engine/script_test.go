@@ -116,6 +116,17 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		return s.apply(Due{})
 	case "signal":
 		return s.apply(SignalRun{Name: arg("name", "go"), Value: arg("value", "")})
+	case "child":
+		m := Message{Kind: ChildEnded, ToSeq: num("seq", 1), Run: "CHILD", Status: protocol.RunStatus(arg("status", "completed")), Value: arg("result", "")}
+		c, _ := s.run.Children.Get(m.ToSeq)
+		m.Number = num("number", c.Number)
+		if m.Status != protocol.RunCompleted && m.Status != protocol.RunContinued {
+			m.Failure = &history.Failure{Category: arg("category", "application"), ExceptionType: arg("type", ""), Message: strings.TrimSpace(d.Input)}
+		}
+		return s.apply(ChildReport{m})
+	case "parent":
+		s.run.Parent = &Parent{RunID: testRun[:25] + "P", WorkflowID: "parent", Seq: 7}
+		return ""
 	case "update":
 		return s.apply(AcceptUpdate{Name: arg("name", "set"), Value: arg("value", "")})
 	case "cancel":
@@ -200,6 +211,17 @@ func (s *stage) take(d Decision) string {
 		sess := c.Session
 		s.sessions[sess.ID] = &sess
 		out += timeline(c)
+	}
+	for _, c := range d.Spawn {
+		out += fmt.Sprintf("starts run %d of child %s, type %s", c.Number, shortID(c.Request.WorkflowID), c.Request.WorkflowType)
+		if c.Request.StartDelay > 0 {
+			out += fmt.Sprintf(", after %d s", c.Request.StartDelay)
+		}
+		out += "\n"
+	}
+	for k, m := range s.run.Owed.All() {
+		out += fmt.Sprintf("owes %s %s%s: %s %s\n", m.Kind, shortID(m.WorkflowID), strings.TrimPrefix(m.ToRun, testRun[:25]), m.Name, m.Status)
+		s.run.Owed.Delete(k)
 	}
 	if d.Continue != nil {
 		s.runs++
@@ -349,6 +371,9 @@ func (s *Run) show() string {
 	for k, w := range s.Waits.All() {
 		out += fmt.Sprintf("wait %d for %s%s, signal %d\n", k, w.Kind, w.Name, w.Signal)
 	}
+	for k, c := range s.Children.All() {
+		out += fmt.Sprintf("child %d %s run %d, %d failures\n", k, c.Type, c.Number, c.Failures)
+	}
 	for k, u := range s.Updates.All() {
 		out += fmt.Sprintf("update %d %s %s\n", k, shortID(u.ID), u.Name)
 	}
@@ -389,6 +414,9 @@ func (s *Run) open() string {
 	for k, w := range s.Waits.All() {
 		out += fmt.Sprintln("wait", k, w.Kind, w.Name, w.Signal)
 	}
+	for k, c := range s.Children.All() {
+		out += fmt.Sprintln("child", k, c)
+	}
 	for k, u := range s.Updates.All() {
 		out += fmt.Sprintln("update", k, u.ID, u.Name)
 	}
@@ -405,7 +433,7 @@ func short(events []history.Event) string {
 		for _, k := range []string{
 			"sequence", "command_sequence", "activity_type", "signal_name", "session_id", "target", "effect", "timeout_kind", "attempt_number",
 			"failure_category", "exception_type", "message", "reason", "closed_reason", "timer_kind", "condition_key",
-			"update_id", "update_name", "result",
+			"update_id", "update_name", "result", "child_run_number", "child_workflow_type", "policy",
 		} {
 			if v, ok := m[k]; ok {
 				out += fmt.Sprintf(" %s=%v", k, v)

@@ -41,6 +41,19 @@ func DecideStart(in Start, now time.Time) Decision {
 		started.ContinuedFrom, started.ExecutionTimeout, started.ExecutionDeadline = p.ID, p.ExecutionTimeout, p.ExecutionDeadline
 		started.CarriedSignals = len(in.Carry)
 	}
+	if !in.Deadline.IsZero() {
+		started.ExecutionDeadline = in.Deadline
+	}
+	parent := in.Parent
+	if in.ContinuedFrom != nil {
+		parent = in.ContinuedFrom.Parent
+	}
+	if parent != nil {
+		started.ParentRunID, started.ParentWorkflowID, started.ParentSequence = parent.RunID, parent.WorkflowID, parent.Seq
+	}
+	if r.StartDelay > 0 {
+		started.DelayUntil = plus(st.now, seconds(r.StartDelay))
+	}
 	st.emit(started)
 	run.HasSessions = in.ContinuedFrom != nil && in.ContinuedFrom.HasSessions
 	for _, s := range in.Carry {

@@ -28,6 +28,9 @@ func DecideRun(s *Run, w World, in Input, now time.Time) (Decision, error) {
 	if err := in.decide(st); err != nil {
 		return Decision{}, err
 	}
+	if s.Status.Open() && !st.Status.Open() && st.Parent != nil {
+		st.tellParent()
+	}
 	st.wakeUp()
 	st.d.Next = st.Run
 	return st.d, nil

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -17,7 +18,7 @@ var Supported = []protocol.CommandType{
 	protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.ScheduleActivity, protocol.StartTimer,
 	protocol.OpenSignalWait, protocol.RecordSideEffect, protocol.RecordVersionMarker, protocol.StartSession, protocol.EndSession,
 	protocol.CancelActivity, protocol.CancelTimer, protocol.SignalWorkflow, protocol.OpenConditionWait,
-	protocol.CompleteUpdate, protocol.FailUpdate,
+	protocol.CompleteUpdate, protocol.FailUpdate, protocol.StartChildWorkflow, protocol.CancelChildWorkflow,
 }
 
 // Validate checks a whole batch of commands before anything is written; the error names the field of the first wrong one, like
@@ -30,7 +31,7 @@ func Validate(s *Run, commands []protocol.Command) error {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "%d commands in one completion", len(commands)).
 			With("limit_kind", "command_batch_size").With("current_value", len(commands)).With("configured_limit", MaxCommands)
 	}
-	activities, timers, waits := s.Activities.Len(), s.Timers.Len(), s.Waits.Len()
+	activities, timers, waits, children := s.Activities.Len(), s.Timers.Len(), s.Waits.Len(), s.Children.Len()
 	seq := s.CommandSeq
 	for i, c := range commands {
 		at := func(field string) string { return fmt.Sprintf("commands.%d.%s", i, field) }
@@ -56,7 +57,13 @@ func Validate(s *Run, commands []protocol.Command) error {
 			timers++
 		case protocol.OpenSignalWait, protocol.OpenConditionWait:
 			waits++
+		case protocol.StartChildWorkflow:
+			children++
 		}
+	}
+	if children > MaxPending {
+		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run would have %d open children", children).
+			With("limit_kind", "pending_child_count").With("current_value", children).With("configured_limit", MaxPending)
 	}
 	if n := max(activities, timers, waits); n > MaxPending {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run would have %d open activities, timers or waits", n).
@@ -99,15 +106,8 @@ func validate(c protocol.Command, at func(string) string) error {
 				return err
 			}
 		}
-		if p := c.RetryPolicy; p != nil {
-			if p.MaxAttempts != nil && *p.MaxAttempts < 1 {
-				return protocol.Invalid(at("retry_policy.max_attempts"), "must be at least 1")
-			}
-			for _, b := range p.Backoff {
-				if b < 0 {
-					return protocol.Invalid(at("retry_policy.backoff_seconds"), "must not be negative")
-				}
-			}
+		if err := retryable(c.RetryPolicy, at); err != nil {
+			return err
 		}
 		if len(c.SessionID) > 255 {
 			return protocol.Invalid(at("session_id"), "is longer than 255 bytes")
@@ -133,7 +133,20 @@ func validate(c protocol.Command, at func(string) string) error {
 		return need("change_id", c.ChangeID)
 	case protocol.EndSession:
 		return need("session_id", c.SessionID)
-	case protocol.CancelActivity, protocol.CancelTimer:
+	case protocol.StartChildWorkflow:
+		switch c.ParentClosePolicy {
+		case "", Abandon, RequestCancel, Terminate, CancelByRequest:
+		default:
+			return protocol.Invalid(at("parent_close_policy"), "must be abandon, request_cancel, terminate or request_cancellation")
+		}
+		if c.ExecutionTimeout > 0 && c.RunTimeout > c.ExecutionTimeout {
+			return protocol.Invalid(at("run_timeout_seconds"), "must not be longer than execution_timeout_seconds")
+		}
+		if err := retryable(c.RetryPolicy, at); err != nil {
+			return err
+		}
+		return need("workflow_type", c.WorkflowType)
+	case protocol.CancelActivity, protocol.CancelTimer, protocol.CancelChildWorkflow:
 		if c.Target < 1 {
 			return protocol.Invalid(at("target"), "must be the command sequence of what is cancelled")
 		}
@@ -148,6 +161,21 @@ func validate(c protocol.Command, at func(string) string) error {
 	default:
 		return protocol.Invalid(at("type"), "unknown command %q", c.Type)
 	}
+}
+
+func retryable(p *history.RetryPolicy, at func(string) string) error {
+	if p == nil {
+		return nil
+	}
+	if p.MaxAttempts != nil && *p.MaxAttempts < 1 {
+		return protocol.Invalid(at("retry_policy.max_attempts"), "must be at least 1")
+	}
+	for _, b := range p.Backoff {
+		if b < 0 {
+			return protocol.Invalid(at("retry_policy.backoff_seconds"), "must not be negative")
+		}
+	}
+	return nil
 }
 
 // grouped checks the innermost parallel group: replayers match members by base and index, so a wrong one would lose the run later.

@@ -105,12 +105,13 @@ type Holding struct{ Leases, Sessions int }
 // DueKind tells what is due.
 type DueKind string
 
-// The kinds of due things: a run's own row, an activity, a timer, a session.
+// The kinds of due things: a run's own row, an activity, a timer, a session, a message a run owes another.
 const (
 	DueRun      DueKind = "run"
 	DueActivity DueKind = "activity"
 	DueTimer    DueKind = "timer"
 	DueSession  DueKind = "session"
+	DueMessage  DueKind = "message"
 )
 
 // Due is one thing whose time has come.

@@ -23,6 +23,14 @@ var kinds = map[string]func() Data{
 	"UpdateAccepted":                func() Data { return &UpdateAccepted{} },
 	"UpdateApplied":                 func() Data { return &UpdateApplied{} },
 	"UpdateCompleted":               func() Data { return &UpdateCompleted{} },
+	"ChildWorkflowScheduled":        func() Data { return &ChildWorkflowScheduled{} },
+	"ChildRunStarted":               func() Data { return &ChildRunStarted{} },
+	"ChildRunCompleted":             func() Data { return &ChildRunCompleted{} },
+	"ChildRunFailed":                func() Data { return &ChildRunFailed{} },
+	"ChildRunCancelled":             func() Data { return &ChildRunCancelled{} },
+	"ChildRunTerminated":            func() Data { return &ChildRunTerminated{} },
+	"ChildCancelRequested":          func() Data { return &ChildCancelRequested{} },
+	"ParentClosePolicyApplied":      func() Data { return &ParentClosePolicyApplied{} },
 	"SideEffectRecorded":            func() Data { return &SideEffectRecorded{} },
 	"VersionMarkerRecorded":         func() Data { return &VersionMarkerRecorded{} },
 	"SignalSent":                    func() Data { return &SignalSent{} },
@@ -151,3 +159,27 @@ func (*UpdateApplied) Type() string { return "UpdateApplied" }
 
 // Type is "UpdateCompleted".
 func (*UpdateCompleted) Type() string { return "UpdateCompleted" }
+
+// Type is "ChildWorkflowScheduled".
+func (*ChildWorkflowScheduled) Type() string { return "ChildWorkflowScheduled" }
+
+// Type is "ChildRunStarted".
+func (*ChildRunStarted) Type() string { return "ChildRunStarted" }
+
+// Type is "ChildRunCompleted".
+func (*ChildRunCompleted) Type() string { return "ChildRunCompleted" }
+
+// Type is "ChildRunFailed".
+func (*ChildRunFailed) Type() string { return "ChildRunFailed" }
+
+// Type is "ChildRunCancelled".
+func (*ChildRunCancelled) Type() string { return "ChildRunCancelled" }
+
+// Type is "ChildRunTerminated".
+func (*ChildRunTerminated) Type() string { return "ChildRunTerminated" }
+
+// Type is "ChildCancelRequested".
+func (*ChildCancelRequested) Type() string { return "ChildCancelRequested" }
+
+// Type is "ParentClosePolicyApplied".
+func (*ParentClosePolicyApplied) Type() string { return "ParentClosePolicyApplied" }

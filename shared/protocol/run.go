@@ -115,6 +115,8 @@ type RunView struct {
 	Quarantined       *string          `json:"blocked_reason,omitempty"`
 	Actions           *RunActions      `json:"actions,omitempty"`
 	Pending           *Pending         `json:"pending,omitempty"`
+	ParentWorkflowID  *string          `json:"parent_workflow_id,omitempty"`
+	ParentRunID       *string          `json:"parent_run_id,omitempty"`
 }
 
 // RunActions says what may be done with a run now.
@@ -134,6 +136,7 @@ type Pending struct {
 	Timers     []PendingTimer    `json:"timers"`
 	Waits      []PendingWait     `json:"waits"`
 	Updates    []PendingUpdate   `json:"updates"`
+	Children   []PendingChild    `json:"children"`
 	Sessions   []string          `json:"sessions"`
 	Task       *PendingTask      `json:"workflow_task"`
 }
@@ -172,6 +175,17 @@ type PendingWait struct {
 	Kind         string `json:"kind"` // signal, condition
 	SignalName   string `json:"signal_name"`
 	ConditionKey string `json:"condition_key,omitempty"`
+}
+
+// PendingChild is an open child workflow.
+type PendingChild struct {
+	Sequence    int64  `json:"sequence"`
+	CallID      string `json:"child_call_id"`
+	WorkflowID  string `json:"workflow_id"`
+	RunID       string `json:"run_id"`
+	Type        string `json:"workflow_type"`
+	ClosePolicy string `json:"parent_close_policy"`
+	Attempt     int    `json:"attempt_number"`
 }
 
 // PendingUpdate is an update that was accepted and has not been answered.

@@ -47,7 +47,7 @@ type run struct {
 	changed bool // the head has to be written
 	stored  readyRow
 	// What has to be written, and whether the row was stored before.
-	activities, timers, waits, signals, updates map[int64]bool
+	activities, timers, waits, signals, updates, children, owed map[int64]bool
 }
 
 // readyRow is the stored row of a ready workflow task; zero when there is none.
@@ -113,6 +113,8 @@ func (r *run) settle() {
 	clear(r.waits)
 	clear(r.signals)
 	clear(r.updates)
+	clear(r.children)
+	clear(r.owed)
 }
 
 // mark notes that a row changed; had says whether it is stored, and only the first mark knows.
@@ -161,8 +163,17 @@ func (b *batch) Workflow(k engine.WorkflowKey) *engine.Workflow {
 }
 
 func (b *batch) Run(id string) *engine.Run {
-	if r := b.runs[id]; r != nil && !r.partial {
+	if r := b.runs[id]; r != nil {
+		if r.partial {
+			return nil
+		}
 		return r.Run
+	}
+	if !b.s.cfg.Dialect.Shared { // nobody else writes, so what is remembered is at hand without a load
+		if r, ok := b.s.cache.runs.get(id); ok {
+			b.runs[id] = r
+			return r.Run
+		}
 	}
 	return nil
 }

@@ -150,6 +150,8 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	markAll(&r.waits, &r.Waits, &d.Next.Waits)
 	markAll(&r.signals, &r.Signals, &d.Next.Signals)
 	markAll(&r.updates, &r.Updates, &d.Next.Updates)
+	markAll(&r.children, &r.Children, &d.Next.Children)
+	markAll(&r.owed, &r.Owed, &d.Next.Owed)
 	old := r.Task
 	r.Run.Merge(d.Next)
 	if t := r.Task; t != nil && t.State == engine.Ready && (old == nil || old.State != engine.Ready || old.Number != t.Number) {

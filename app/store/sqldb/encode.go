@@ -90,6 +90,7 @@ const (
 	waitItem   = "wait"
 	signalItem = "signal"
 	updateItem = "update"
+	childItem  = "child"
 )
 
 func addItem(r *rowset, run, kind string, seq int64, due history.Time, v any) error {
@@ -120,6 +121,10 @@ func readOpen(run *engine.Run, v []any) error {
 		return readItem(&run.Signals, run.ID, kind, seq, body)
 	case updateItem:
 		return readItem(&run.Updates, run.ID, kind, seq, body)
+	case childItem:
+		return readItem(&run.Children, run.ID, kind, seq, body)
+	case string(store.DueMessage):
+		return readItem(&run.Owed, run.ID, kind, seq, body)
 	}
 	return nil // a ready workflow task: its run's row has it
 }

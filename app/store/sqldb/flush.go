@@ -161,7 +161,20 @@ func (b *batch) gatherItems(r *run, items, gone *rowset) error {
 	if err := gatherTable(r.ID, waitItem, r.waits, &r.Waits, items, gone); err != nil {
 		return err
 	}
+	for seq, had := range r.owed {
+		if m, ok := r.Owed.Get(seq); ok {
+			if err := addItem(items, r.ID, string(store.DueMessage), seq, m.At, &m); err != nil {
+				return err
+			}
+			b.dueAt(m.At)
+		} else if had {
+			gone.s(r.ID).s(string(store.DueMessage)).i(seq)
+		}
+	}
 	if err := gatherTable(r.ID, updateItem, r.updates, &r.Updates, items, gone); err != nil {
+		return err
+	}
+	if err := gatherTable(r.ID, childItem, r.children, &r.Children, items, gone); err != nil {
 		return err
 	}
 	return gatherTable(r.ID, signalItem, r.signals, &r.Signals, items, gone)

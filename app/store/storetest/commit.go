@@ -270,7 +270,8 @@ func testRestart(t *testing.T, s Suite) {
 	worker := w.Worker("w1")
 	run := w.Begun("a", Activity("x", ""), Activity("y", "s"), protocol.Command{Type: protocol.StartTimer, Delay: 60},
 		protocol.Command{Type: protocol.OpenSignalWait, SignalName: "go"},
-		protocol.Command{Type: protocol.OpenConditionWait, ConditionKey: "ready", ConditionFingerprint: "sha256:1"})
+		protocol.Command{Type: protocol.OpenConditionWait, ConditionKey: "ready", ConditionFingerprint: "sha256:1"},
+		protocol.Command{Type: protocol.StartChildWorkflow, WorkflowType: "child", ParentClosePolicy: engine.Terminate})
 	w.Do(run, engine.SignalRun{Name: "other"})
 	w.Do(run, engine.AcceptUpdate{Name: "set", Value: "x"})
 	w.Do(run, engine.AcceptUpdate{Name: "set", Value: "y"})
@@ -315,6 +316,12 @@ func dump(t *testing.T, r *engine.Run) string {
 	}
 	for k, v := range r.Updates.All() {
 		all[fmt.Sprint("update ", k)] = v
+	}
+	for k, v := range r.Children.All() {
+		all[fmt.Sprint("child ", k)] = v
+	}
+	for k, v := range r.Owed.All() {
+		all[fmt.Sprint("message ", k)] = v
 	}
 	raw, err := json.MarshalIndent(all, "", " ")
 	if err != nil {

@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// What becomes of a child that is open when its parent closes.
+const (
+	Abandon         = "abandon"
+	RequestCancel   = "request_cancel"
+	Terminate       = "terminate"
+	CancelByRequest = "request_cancellation"
+)
+
+// Child is an open child workflow: its latest run, and what another run of it would be started with.
+type Child struct {
+	WorkflowID  string               `json:"workflow"`
+	RunID       string               `json:"run"`
+	Number      int64                `json:"number"`
+	Type        string               `json:"type"`
+	Queue       string               `json:"queue"`
+	ClosePolicy string               `json:"close_policy"`
+	Arguments   string               `json:"arguments,omitempty"` // only with a retry policy
+	Retry       *history.RetryPolicy `json:"retry,omitempty"`
+	Failures    int                  `json:"failures,omitempty"`
+	ExecutionTO int64                `json:"execution_timeout,omitempty"`
+	RunTimeout  int64                `json:"run_timeout,omitempty"`
+	Deadline    history.Time         `json:"deadline,omitzero"` // over all its runs
+	history.Parallel
+}
+
+// Parent is the run whose child a run is.
+type Parent struct {
+	RunID      string `json:"run"`
+	WorkflowID string `json:"workflow"`
+	Seq        int64  `json:"seq"`
+}
+
+func (c *Child) ref(seq int64) history.Child {
+	return history.Child{Sequence: seq, CallID: c.WorkflowID, WorkflowID: c.WorkflowID, RunID: c.RunID, Type: c.Type, ClosePolicy: c.ClosePolicy}
+}
+
+// startChild opens a child: its run is started with the step, under a workflow id nobody else can have.
+func (st *step) startChild(c protocol.Command, seq int64) {
+	child := Child{
+		WorkflowID: StepID(st.ID, seq), RunID: DerivedRunID(st.ID, seq, st.now.Time), Number: 1, Type: c.WorkflowType, Queue: c.Queue,
+		ClosePolicy: c.ParentClosePolicy, Retry: recorded(c.RetryPolicy), ExecutionTO: c.ExecutionTimeout, RunTimeout: c.RunTimeout,
+	}
+	if child.Queue == "" {
+		child.Queue = st.Queue
+	}
+	if child.ClosePolicy == "" {
+		child.ClosePolicy = Abandon
+	}
+	if c.ExecutionTimeout > 0 {
+		child.Deadline = plus(st.now, seconds(c.ExecutionTimeout))
+	}
+	st.emit(&history.ChildWorkflowScheduled{
+		Child: child.ref(seq), TaskQueue: child.Queue, Arguments: c.Arguments.Blob, PayloadCodec: codecOf(c.Arguments.Blob), RetryPolicy: child.Retry,
+		ExecutionTimeout: c.ExecutionTimeout, RunTimeout: c.RunTimeout, Deadline: child.Deadline, Parallel: c.Parallel,
+	})
+	st.emit(&history.ChildRunStarted{Child: child.ref(seq), Number: 1, Attempt: 1, Parallel: c.Parallel})
+	st.spawn(seq, child, c.Arguments.Blob, 0)
+}
+
+// spawn starts a run of a child with this step.
+func (st *step) spawn(seq int64, c Child, arguments string, delay time.Duration) {
+	priority := st.Priority
+	st.d.Spawn = append(st.d.Spawn, Start{
+		RunID: c.RunID, Number: c.Number, Arguments: arguments, Parent: &Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: seq}, Deadline: c.Deadline,
+		Request: protocol.StartRequest{
+			Namespace: st.Namespace, WorkflowID: c.WorkflowID, WorkflowType: c.Type, TaskQueue: c.Queue, RunTimeout: c.RunTimeout,
+			ExecutionTimeout: c.ExecutionTO, Priority: &priority, FairnessKey: st.FairnessKey, FairnessWeight: st.FairnessWeight,
+			StartDelay: int64(delay / time.Second),
+		},
+	})
+}
+
+// cancelChild asks a child to stop; what becomes of it is told by its end.
+func (st *step) cancelChild(target, seq int64) {
+	c, ok := st.Children.Get(target)
+	d := &history.ChildCancelRequested{CommandSequence: seq, Target: target, Effect: "too_late"}
+	if ok {
+		d.Effect = "requested"
+	}
+	st.emit(d)
+	if ok {
+		st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: RequestCancel, Reason: "cancelled by the parent"})
+	}
+}
+
+// closeChildren does with the open children what their parent-close policies say.
+func (st *step) closeChildren() {
+	for _, c := range st.Children.All() {
+		if c.ClosePolicy == Abandon {
+			continue
+		}
+		const why = "parent closed"
+		st.emit(&history.ParentClosePolicyApplied{WorkflowID: c.WorkflowID, RunID: c.RunID, Policy: c.ClosePolicy, Reason: why})
+		st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: c.ClosePolicy, Reason: why})
+	}
+}
+
+// closing is what a child does when its parent's policy says so.
+func (m Message) closing() Input {
+	from := "workflow run " + m.FromRun
+	switch m.Name {
+	case Terminate:
+		return EndRun{Terminate: true, Reason: m.Reason, Identity: from}
+	case CancelByRequest:
+		return RequestCancellation{Reason: m.Reason, Identity: from}
+	}
+	return EndRun{Reason: m.Reason, Identity: from}
+}
+
+// tellParent owes the parent the news that its child's run closed.
+func (st *step) tellParent() {
+	m := Message{Kind: ChildEnded, ToRun: st.Parent.RunID, ToSeq: st.Parent.Seq, Run: st.ID, Number: st.Number, Status: st.Status}
+	switch d := st.d.Events[len(st.d.Events)-1].Data.(type) {
+	case *history.WorkflowCompleted:
+		m.Value = d.Output
+	case *history.WorkflowFailed:
+		m.Failure = &d.Failure
+	case *history.WorkflowCancelled:
+		m.Failure = &d.Failure
+	case *history.WorkflowTerminated:
+		m.Failure = &d.Failure
+	case *history.WorkflowTimedOut:
+		m.Failure = &d.Failure
+	case *history.WorkflowContinuedAsNew:
+		m.Run, m.Number = d.NewRunID, d.NewRunNumber
+	}
+	st.owe(m)
+}
+
+// ChildReport is a child's run that closed or continued as new, as its parent hears of it.
+type ChildReport struct{ Message }
+
+func (in ChildReport) decide(st *step) error {
+	if err := st.open(); err != nil {
+		return err
+	}
+	c, ok := st.Children.Get(in.ToSeq)
+	if !ok || in.Number < c.Number {
+		return errNotDue // the parent waits for it no longer, or knows a later run
+	}
+	c.RunID, c.Number = in.Run, in.Number
+	var f history.Failure
+	if in.Failure != nil {
+		f = *in.Failure
+	}
+	status, _, reason := protocol.PublicRun(in.Status, true, false)
+	ended := history.ChildEnded{
+		Child: c.ref(in.ToSeq), Number: c.Number, Status: status, ClosedReason: reason, ClosedAt: in.At, Failure: f, Parallel: c.Parallel,
+	}
+	switch in.Status {
+	case protocol.RunContinued:
+		st.emit(&history.ChildRunStarted{Child: c.ref(in.ToSeq), Number: c.Number, Attempt: c.Failures + 1, Parallel: c.Parallel})
+	case protocol.RunCompleted:
+		st.emit(&history.ChildRunCompleted{
+			Child: c.ref(in.ToSeq), Number: c.Number, Status: status, ClosedReason: reason, ClosedAt: in.At, Result: in.Value,
+			PayloadCodec: codecOf(in.Value), Parallel: c.Parallel,
+		})
+	case protocol.RunCancelled:
+		st.emit(&history.ChildRunCancelled{ChildEnded: ended})
+	case protocol.RunTerminated:
+		st.emit(&history.ChildRunTerminated{ChildEnded: ended})
+	default:
+		if !st.childAgain(in.ToSeq, c, f) {
+			st.emit(&history.ChildRunFailed{ChildEnded: ended})
+		}
+	}
+	return nil
+}
+
+// childAgain starts another run of a child that failed, when its policy and its deadline allow one.
+func (st *step) childAgain(seq int64, c Child, f history.Failure) bool {
+	delay, again := retries(c.Retry, c.Failures+1, f.ExceptionType, f.NonRetryable)
+	if !again || !c.Deadline.IsZero() && !plus(st.now, delay).Before(c.Deadline.Time) {
+		return false
+	}
+	c.RunID, c.Number, c.Failures = DerivedRunID(c.RunID, c.Number, st.now.Time), c.Number+1, c.Failures+1
+	d := &history.ChildRunStarted{Child: c.ref(seq), Number: c.Number, Attempt: c.Failures + 1, Parallel: c.Parallel}
+	if delay > 0 {
+		d.StartAt = plus(st.now, delay)
+	}
+	st.emit(d)
+	st.spawn(seq, c, c.Arguments, delay)
+	return true
+}
+
+func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
+	c := Child{
+		WorkflowID: d.WorkflowID, RunID: d.RunID, Number: 1, Type: d.Child.Type, Queue: d.TaskQueue, ClosePolicy: d.ClosePolicy, Retry: d.RetryPolicy,
+		ExecutionTO: d.ExecutionTimeout, RunTimeout: d.RunTimeout, Deadline: d.Deadline, Parallel: d.Parallel,
+	}
+	if d.RetryPolicy != nil {
+		c.Arguments = d.Arguments
+	}
+	s.Children.Put(d.Sequence, c)
+}
+
+func (s *Run) childStarted(d *history.ChildRunStarted) {
+	if c, ok := s.Children.Get(d.Sequence); ok {
+		c.RunID, c.Number, c.Failures = d.RunID, d.Number, d.Attempt-1
+		s.Children.Put(d.Sequence, c)
+	}
+}
+
+func (s *Run) childEnded(c history.Child, e history.Event, group string) {
+	s.Children.Delete(c.Sequence)
+	s.resolved(e, group, Cause{Kind: "child_workflow_run", Sequence: c.Sequence, Name: c.Type, ID: c.RunID})
+}

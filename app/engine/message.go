@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The kinds of messages.
+const (
+	SignalMessage = "signal"
+	ChildEnded    = "child_ended" // to the parent: a run of its child closed or continued as new
+	CloseChild    = "close_child" // to a child: cancel, terminate or request its cancellation, as Name says
+)
+
+// Message is what one run owes another. It is stored with the step that made it and applied as a step of its target.
+type Message struct {
+	Kind       string             `json:"kind"`
+	Namespace  string             `json:"namespace"`
+	WorkflowID string             `json:"workflow_id,omitempty"` // to the current run of a workflow
+	ToRun      string             `json:"to_run,omitempty"`      // or to one run
+	ToSeq      int64              `json:"to_seq,omitempty"`
+	FromRun    string             `json:"from_run"`
+	FromSeq    int64              `json:"from_seq"` // its place in the table of the run that owes it
+	Name       string             `json:"name,omitempty"`
+	Value      string             `json:"value,omitempty"`
+	Reason     string             `json:"reason,omitempty"`
+	Run        string             `json:"run,omitempty"`
+	Number     int64              `json:"number,omitempty"`
+	Status     protocol.RunStatus `json:"status,omitempty"`
+	Failure    *history.Failure   `json:"failure,omitempty"`
+	At         history.Time       `json:"at,omitzero"`
+}
+
+// owe stores a message under the last event of the step, which is the only one to bring it.
+func (st *step) owe(m Message) {
+	m.Namespace, m.FromRun, m.FromSeq, m.At = st.Namespace, st.ID, st.LastSeq, st.now
+	st.Owed.Put(m.FromSeq, m)
+}
+
+// Input is what the message asks of its target.
+func (m Message) Input() Input {
+	switch m.Kind {
+	case ChildEnded:
+		return ChildReport{m}
+	case CloseChild:
+		return m.closing()
+	}
+	return SignalRun{Name: m.Name, Value: m.Value, RequestID: StepID(m.FromRun, m.FromSeq), Identity: "run " + m.FromRun}
+}
+
+// Delivered is the decision that takes a message off the run that owed it.
+func (s *Run) Delivered(seq int64) Decision {
+	f := s.Fork()
+	f.Owed.Delete(seq)
+	return Decision{After: s.LastSeq, Next: f}
+}
