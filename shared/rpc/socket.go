@@ -85,6 +85,9 @@ func (how Serving) serve(ctx context.Context, handlers Handlers, args []json.Raw
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	answer, err = handlers.Serve(ctx, call.Method, call.Payload)
+	if w, ok := answer.(wire); ok {
+		answer = w.Wire()
+	}
 	if err == nil && ctx.Err() != nil {
 		// The caller has stopped waiting: an answer now would be lost without the handler knowing.
 		return nil, AsError(ctx.Err())
@@ -105,6 +108,9 @@ func Failure(err error) any {
 	}
 	return failure{Message: &e.Message, Error: members}
 }
+
+// wire is an answer that has a plainer value to be encoded in its place, equal in JSON.
+type wire interface{ Wire() any }
 
 // delivered is an ack value that hears whether it could be queued.
 type delivered struct {
