@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -27,7 +28,11 @@ func (p *program) benchCommand() *cobra.Command {
 		Example: "  sojourn bench P1 P5\n  sojourn bench P4 P5 --store sqlite,postgres --runs 5 --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, a := range args {
-				o.Scenarios = append(o.Scenarios, strings.ToUpper(a))
+				id := strings.ToUpper(a)
+				if !slices.ContainsFunc(bench.Scenarios(), func(s [2]string) bool { return s[0] == id }) {
+					return usageError{fmt.Errorf("unknown scenario %q; --help lists them", a)}
+				}
+				o.Scenarios = append(o.Scenarios, id)
 			}
 			if o.Postgres == "" {
 				o.Postgres = os.Getenv("SOJOURN_TEST_POSTGRES")

@@ -66,7 +66,13 @@ func (p *program) tokenCommand() *cobra.Command {
 		},
 	}
 	revoke := &cobra.Command{
-		Use: "revoke ID", Short: "End a token at once", Args: cobra.ExactArgs(1),
+		Use: "revoke ID", Short: "End a token at once",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("%s takes the id of one token, as list shows it", c.CommandPath())}
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := p.call(c, http.MethodDelete, "/api/tokens/"+url.PathEscape(args[0]), nil, nil); err != nil {
 				return err

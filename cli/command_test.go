@@ -1,0 +1,227 @@
+package cli_test
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+// says fails the test unless text has all the parts.
+func says(t *testing.T, what, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%s: nothing of %q in:\n%s", what, p, text)
+		}
+	}
+}
+
+func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		e    env
+		args []string
+		says []string
+	}{
+		{"unknown container type", env{"SOJOURN_CONTAINER_TYPE": "APPS"}, nil, []string{"APPS", "SOJOURN_CONTAINER_TYPE", "WORKER_AND_APP"}},
+		{"none beyond loopback", env{"SOJOURN_AUTH": "none", "SOJOURN_ADDR": "0.0.0.0:0"}, []string{"app"}, []string{"auth", "none", "0.0.0.0", "loopback"}},
+		{"dev beyond loopback", nil, []string{"dev", "--addr", ":0"}, []string{"loopback"}},
+		{"unknown command", nil, []string{"serve"}, []string{"serve"}},
+		{"unknown flag", nil, []string{"app", "--colour", "red"}, []string{"colour"}},
+		{"flag of another role", nil, []string{"worker", "--addr", "127.0.0.1:0"}, []string{"addr"}},
+		{"value that is none", env{"SOJOURN_WORKER_CONCURRENCY": "many"}, []string{"worker"}, []string{"many", "worker-concurrency"}},
+		{"revoke without an id", nil, []string{"token", "revoke"}, []string{"id of one token"}},
+		{"unknown scenario", nil, []string{"bench", "P99"}, []string{"P99"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			code, out, err := run(t, t.TempDir(), c.e, c.args...)
+			if code != 2 || out != "" {
+				t.Errorf("exit %d with output %q, want 2 and none", code, out)
+			}
+			says(t, "stderr", err, append(c.says, "sojourn:")...)
+		})
+	}
+}
+
+func TestUnknownVariablesAreReported(t *testing.T) {
+	t.Parallel()
+	e := env{"SOJOURN_WORKER_CONCURENCY": "3", "SOJOURN_SERVICE_HOST": "10.0.0.1", "SOJOURN_PORT_7700_TCP": "tcp://10.0.0.1:7700"}
+	code, _, err := run(t, t.TempDir(), e, "config")
+	if code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	says(t, "config", err, "SOJOURN_WORKER_CONCURENCY", "SOJOURN_WORKER_CONCURRENCY")
+	if strings.Contains(err, "SERVICE_HOST") || strings.Contains(err, "PORT_7700") {
+		t.Errorf("what Kubernetes sets is reported:\n%s", err)
+	}
+	p := launch(t, t.TempDir(), e.with(env{"SOJOURN_ADDR": "127.0.0.1:0"}), "app")
+	p.line(p.err, `"level":"warn".*SOJOURN_WORKER_CONCURENCY`)
+}
+
+func TestConfigShowsEveryValueAndWhereItCameFrom(t *testing.T) {
+	t.Parallel()
+	e := env{"SOJOURN_TOKEN": "sjn_secret_secret", "SOJOURN_QUEUES": "fast,slow", "SOJOURN_DATABASE_URL": "postgres://me:hunter2@db/x"}
+	code, out, err := run(t, t.TempDir(), e, "config", "--session-idle", "10m")
+	if code != 0 || err != "" {
+		t.Errorf("exit %d: %s", code, err)
+	}
+	lines := map[string]string{}
+	for text := range strings.Lines(out) {
+		if f := strings.Fields(text); len(f) > 0 {
+			lines[f[0]] = text
+		}
+	}
+	for name, parts := range map[string][]string{
+		"session-idle": {"10m", "--session-idle"}, "queues": {"fast,slow", "SOJOURN_QUEUES"}, "addr": {"127.0.0.1:7700", "default"},
+		"database-url": {"postgres://me", "@db/x", "SOJOURN_DATABASE_URL"}, "token": {"SOJOURN_TOKEN"}, "attempt-lease": {"2m", "default"},
+	} {
+		says(t, name, lines[name], parts...)
+	}
+	if strings.Contains(out, "hunter2") || strings.Contains(out, "sjn_secret_secret") {
+		t.Errorf("secrets are shown:\n%s", out)
+	}
+	code, out, err = run(t, t.TempDir(), env{"SOJOURN_AUTH": "perhaps"}, "config")
+	says(t, "config that is wrong", out, "perhaps")
+	says(t, "config that is wrong", err, "perhaps", "token, none")
+	if code != 2 {
+		t.Errorf("exit %d, want 2", code)
+	}
+}
+
+func TestVersionNamesTheRelease(t *testing.T) {
+	t.Parallel()
+	code, out, _ := run(t, t.TempDir(), env{"SOJOURN_RELEASE": "9.8.7"}, "version")
+	if code != 0 || !strings.HasPrefix(out, "sojourn 9.8.7 (from SOJOURN_RELEASE), go") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}
+
+func TestOneFileHasOneProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := env{"SOJOURN_ADDR": "127.0.0.1:0"}
+	code, out, err := run(t, dir, nil, "migrate")
+	if code != 0 {
+		t.Fatalf("migrate: exit %d: %s", code, err)
+	}
+	says(t, "migrate", out, "migrated", "sojourn.db")
+	p := launch(t, dir, e, "app")
+	p.line(p.err, `app serves`)
+	holder := "process " + strconv.Itoa(p.cmd.Process.Pid)
+	for _, args := range [][]string{{"app"}, {"migrate"}, {"dev", "--addr", "127.0.0.1:0"}} {
+		code, out, err := run(t, dir, env{}, args...)
+		if code != 1 || out != "" {
+			t.Errorf("%s beside an app: exit %d, output %q", args[0], code, out)
+		}
+		says(t, args[0]+" beside an app", err, holder, "sojourn.db")
+	}
+	code, out, err = run(t, dir, nil, "doctor")
+	if code != 0 {
+		t.Errorf("doctor beside an app: exit %d: %s", code, err)
+	}
+	says(t, "doctor", out, "release", "1.0.0", "data directory", dir, "database", holder, "machine")
+	p.kill()
+	if code, _, err = run(t, dir, nil, "migrate"); code != 0 { // the lock ends with its holder
+		t.Errorf("migrate after a crash: exit %d: %s", code, err)
+	}
+}
+
+func TestDoctorFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for url, why := range map[string]string{
+		"sqlite:" + dir: dir, // a directory is no database
+		"postgres://127.0.0.1:1/x?sslmode=disable": "refused",
+	} {
+		code, out, err := run(t, t.TempDir(), env{"SOJOURN_DATABASE_URL": url}, "doctor")
+		if code != 1 || !strings.Contains(err, "1 of the checks failed") {
+			t.Errorf("exit %d: %s", code, err)
+		}
+		says(t, "doctor", out, "FAIL database", why)
+	}
+}
+
+func TestMigrateAndDoctorKnowPostgres(t *testing.T) {
+	t.Parallel()
+	e := env{"SOJOURN_DATABASE_URL": apptest.Postgres(t)}
+	for range 2 { // the second time there is nothing to do
+		if code, out, err := run(t, t.TempDir(), e, "migrate"); code != 0 || !strings.Contains(out, "migrated postgres://") {
+			t.Errorf("exit %d: %s%s", code, out, err)
+		}
+	}
+	code, out, _ := run(t, t.TempDir(), e, "doctor")
+	if code != 0 {
+		t.Errorf("doctor: exit %d", code)
+	}
+	says(t, "doctor", out, "ok   database", "postgres://")
+}
+
+func TestTokensAreMadeListedAndRevoked(t *testing.T) {
+	t.Parallel()
+	dir, addr := t.TempDir(), address(t)
+	p := launch(t, dir, env{"SOJOURN_ADDR": addr}, "app")
+	p.line(p.err, `app serves`)
+	e := env{"SOJOURN_APP_URL": "http://" + addr} // and the token that the app keeps in the data directory they share
+	code, out, err := run(t, dir, e, "token", "create", "--name", "ci", "--role", "viewer", "--lasts", "1h")
+	if code != 0 || !strings.HasPrefix(out, "sjn_") || strings.ContainsAny(out, " \n") {
+		t.Fatalf("create: exit %d: %q %s", code, out, err)
+	}
+	id := strings.Split(out, "_")[1]
+	made := client{t: t, base: "http://" + addr, token: out}
+	try := func(method, path string, body any) int {
+		t.Helper()
+		status, _, err := made.call(t.Context(), method, path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status
+	}
+	if got := try(http.MethodGet, "/api/workflows", nil); got != 200 {
+		t.Errorf("a viewer's token lists workflows: %d", got)
+	}
+	if got := try(http.MethodPost, "/api/workflows", map[string]any{"workflow_type": "one"}); got != 403 {
+		t.Errorf("a viewer's token starts a workflow: %d", got)
+	}
+	code, out, err = run(t, dir, e, "token", "list")
+	if code != 0 {
+		t.Errorf("list: exit %d: %s", code, err)
+	}
+	says(t, "list", out, id, "ci", "viewer", "active")
+	if strings.Contains(out, strings.Split(made.token, "_")[2]) {
+		t.Error("list shows a secret")
+	}
+	if code, out, err = run(t, dir, e, "token", "revoke", id); code != 0 || !strings.Contains(out, "revoked "+id) {
+		t.Errorf("revoke: exit %d: %s%s", code, out, err)
+	}
+	if got := try(http.MethodGet, "/api/workflows", nil); got != 401 {
+		t.Errorf("a revoked token lists workflows: %d", got)
+	}
+	_, out, _ = run(t, dir, e, "token", "list")
+	says(t, "list after revoking", out, id, "revoked")
+
+	code, _, err = run(t, dir, e, "token", "revoke", "nosuchtoken")
+	says(t, "revoke of nothing", err, "nosuchtoken")
+	if code != 1 {
+		t.Errorf("revoke of nothing: exit %d", code)
+	}
+	code, _, err = run(t, dir, e.with(env{"SOJOURN_TOKEN": "sjn_wrong_wrong"}), "token", "list")
+	says(t, "a wrong token", err, "unauthorized")
+	if code != 1 {
+		t.Errorf("a wrong token: exit %d", code)
+	}
+	code, _, err = run(t, dir, env{"SOJOURN_APP_URL": "http://" + address(t)}, "token", "list")
+	says(t, "no app", err, "refused")
+	if code != 1 {
+		t.Errorf("no app: exit %d", code)
+	}
+	code, _, err = run(t, dir, e, "token", "create", "--role", "emperor")
+	says(t, "a role that is none", err, "roles", "operator")
+	if code != 1 {
+		t.Errorf("a role that is none: exit %d", code)
+	}
+}
