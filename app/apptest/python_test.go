@@ -113,8 +113,14 @@ type pythonWorker struct {
 // work starts a worker and returns when the app knows it. Arguments follow the worker's id: its session cap, then its capabilities.
 func work(t *testing.T, a *apptest.App, id string, args ...string) *pythonWorker {
 	t.Helper()
+	return workThrough(t, a, a.URL(), id, args...)
+}
+
+// workThrough starts a worker that finds the app at another URL than its own.
+func workThrough(t *testing.T, a *apptest.App, through, id string, args ...string) *pythonWorker {
+	t.Helper()
 	w := &pythonWorker{t: t, id: id, said: &bytes.Buffer{}, done: make(chan error, 1)}
-	w.Cmd = exec.Command(python(t), append([]string{"worker.py", a.URL(), pythonToken, pythonQueue, id}, args...)...)
+	w.Cmd = exec.Command(python(t), append([]string{"worker.py", through, pythonToken, pythonQueue, id}, args...)...)
 	w.Dir, w.Stdout, w.Stderr = pythonDir, w.said, w.said
 	before := ""
 	if v, err := a.Broker().Worker(t.Context(), "default", id); err == nil {
@@ -174,9 +180,14 @@ func until(t *testing.T, what string, check func() bool) {
 // cases runs cases of cases.py, all at once, each a subtest.
 func cases(t *testing.T, a *apptest.App, names ...string) {
 	t.Helper()
+	casesThrough(t, a.URL(), names...)
+}
+
+func casesThrough(t *testing.T, through string, names ...string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, python(t), append([]string{"cases.py", a.URL(), pythonToken, pythonQueue}, names...)...)
+	c := exec.CommandContext(ctx, python(t), append([]string{"cases.py", through, pythonToken, pythonQueue}, names...)...)
 	c.Dir = pythonDir
 	var complaints bytes.Buffer
 	c.Stderr = &complaints
