@@ -1,0 +1,523 @@
+package sessiontest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// scripted is one case of a file in testdata: "== NAME what it shows", then one step a line. See testdata/README.md for the steps.
+type scripted struct {
+	name, title, at string
+	steps           []string
+}
+
+func readScripts(t *testing.T, glob string) (all []scripted) {
+	t.Helper()
+	files, err := filepath.Glob(glob)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts in %s: %v", glob, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, line := range strings.Split(string(raw), "\n") {
+			line, _, _ = strings.Cut(line, "#")
+			line = strings.TrimSpace(line)
+			head, is := strings.CutPrefix(line, "== ")
+			switch {
+			case line == "":
+			case is:
+				name, title, _ := strings.Cut(head, " ")
+				all = append(all, scripted{name: name, title: title, at: fmt.Sprintf("%s:%d", file, n+1)})
+			default:
+				c := &all[len(all)-1]
+				c.steps = append(c.steps, fmt.Sprintf("%d %s", n+1, line))
+			}
+		}
+	}
+	return all
+}
+
+// The store's cases, on SQLite in virtual time. On PostgreSQL the store's clock stands still but for the steps that wait, and every time is ten times
+// as long, so that what the calls themselves take does not matter.
+func TestStoreCases(t *testing.T) {
+	all := readScripts(t, "testdata/*.txt")
+	t.Run("sqlite", func(t *testing.T) {
+		for _, c := range all {
+			t.Run(c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newScript(t, planeOptions{}, "default", 1)
+					w.pass = func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+					w.run(c)
+				})
+			})
+		}
+	})
+	t.Run("postgres", func(t *testing.T) {
+		database := apptest.Postgres(t)
+		for i, c := range all {
+			t.Run(c.name, func(t *testing.T) {
+				began := time.Now()
+				var passed time.Duration
+				w := newScript(t, planeOptions{Database: database, Still: true, Shift: func() time.Duration { return passed - time.Since(began) }},
+					fmt.Sprintf("case-%d", i), 10)
+				w.tolerance = 250 * time.Millisecond
+				w.pass = func(d time.Duration) { passed += d; w.sweep() }
+				w.run(c)
+			})
+		}
+	})
+}
+
+// script runs the steps of one case.
+type script struct {
+	*plane
+	t         *testing.T
+	namespace string
+	scale     time.Duration // of every time in the script
+	tolerance time.Duration // 0: times are exact
+	pass      func(time.Duration)
+	line      string
+
+	runs  int
+	tasks map[string]*protocol.ActivityTask // by item: the last delivery
+	held  map[string]map[string]int64       // worker → session → epoch it last had there
+	top   map[string]int64                  // session → highest epoch ever
+}
+
+func newScript(t *testing.T, o planeOptions, namespace string, scale time.Duration) *script {
+	w := &script{
+		plane: open(t, o), t: t, namespace: namespace, scale: scale, tasks: map[string]*protocol.ActivityTask{},
+		held: map[string]map[string]int64{}, top: map[string]int64{},
+	}
+	_, err := w.Register(t.Context(), protocol.RegisterRequest{
+		Namespace: namespace, WorkerID: "flow", Incarnation: "flow-1", TaskQueue: "default", WorkflowTypes: []string{"wf"},
+	})
+	w.must(err)
+	return w
+}
+
+func (w *script) fatal(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("line %s: %s", w.line, fmt.Sprintf(format, args...))
+}
+
+func (w *script) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.fatal("%v", err)
+	}
+}
+
+func (w *script) run(c scripted) {
+	w.t.Logf("%s: %s", c.at, c.title)
+	for _, w.line = range c.steps {
+		_, step, _ := strings.Cut(w.line, " ")
+		if rest, ok := strings.CutPrefix(step, "exact "); ok {
+			if w.tolerance > 0 {
+				return // what follows needs times to the microsecond
+			}
+			step = rest
+		}
+		w.step(strings.Fields(step))
+	}
+}
+
+// step runs one step.
+func (w *script) step(f []string) {
+	w.t.Helper()
+	switch {
+	case f[0] == "worker":
+		w.worker(f[1], options(f[2:]))
+	case f[0] == "schedule":
+		w.schedule(f[1:])
+	case f[0] == "wait":
+		w.pass(w.duration(f[1]))
+	case f[0] == "row":
+		w.row(f[1], options(f[2:]))
+	case f[0] == "rows":
+		w.equal("rows", len(w.rows()), f[1])
+	case f[0] == "cleanup":
+		w.equal("removed", w.cleanup(), f[1])
+	case f[0] == "attempts":
+		w.attempts(f[1], f[2])
+	case len(f) < 3:
+		w.fatal("no such step")
+	case f[1] == "fetches":
+		w.fetch(f[0], f[2:])
+	case f[1] == "completes":
+		w.outcome(f[0], f[2], f[3:], func(i *protocol.CompleteItem) { i.Result, _ = payload.Encode("done") })
+	case f[1] == "fails":
+		w.outcome(f[0], f[2], f[3:], func(i *protocol.CompleteItem) { i.Failure = &protocol.Failure{Message: "no", Type: "no"} })
+	case f[1] == "returns":
+		w.outcome(f[0], f[2], f[3:], func(i *protocol.CompleteItem) { i.Returned = "handed_back" })
+	case f[1] == "beats":
+		w.beat(f[0], f[2])
+	case f[1] == "renews":
+		w.renew(f[0], f[2:])
+	case f[1] == "heartbeats", f[1] == "closes", f[1] == "releases":
+		w.verb(f[0], f[1], f[2], f[3:])
+	default:
+		w.fatal("no such step")
+	}
+}
+
+func options(fields []string) map[string]string {
+	o := map[string]string{}
+	for _, f := range fields {
+		k, v, _ := strings.Cut(f, "=")
+		o[k] = v
+	}
+	return o
+}
+
+func (w *script) duration(s string) time.Duration {
+	w.t.Helper()
+	d, err := time.ParseDuration(s)
+	w.must(err)
+	return d * w.scale
+}
+
+func (w *script) equal(what string, got int, want string) {
+	w.t.Helper()
+	if strconv.Itoa(got) != want {
+		w.fatal("%s: got %d, want %s", what, got, want)
+	}
+}
+
+// worker registers a worker, or another process of the same name.
+func (w *script) worker(name string, o map[string]string) {
+	w.t.Helper()
+	value := func(key string, standard string) time.Duration {
+		if s, ok := o[key]; ok {
+			standard = s
+		}
+		return w.duration(standard)
+	}
+	sessions := 10
+	if s, ok := o["sessions"]; ok {
+		n, err := strconv.Atoi(s)
+		w.must(err)
+		sessions = n
+	}
+	incarnation := name + "-1"
+	if s, ok := o["process"]; ok {
+		incarnation = name + "-" + s
+	}
+	_, err := w.Register(w.t.Context(), protocol.RegisterRequest{
+		Namespace: w.namespace, WorkerID: name, Incarnation: incarnation, TaskQueue: "default", AnyActivity: true,
+		Capabilities: []string{broker.CapSessions}, MaxSessions: &sessions, AttemptLease: int64(value("attempts", "120s") / time.Second),
+		Session: &protocol.SessionSettings{LeaseMS: value("lease", "30s").Milliseconds(), IdleMS: value("idle", "300s").Milliseconds()},
+	})
+	w.must(err)
+}
+
+// schedule has one workflow task schedule items: ITEM or ITEM:SESSION, among options.
+func (w *script) schedule(fields []string) {
+	w.t.Helper()
+	var commands []protocol.Command
+	o := options(fields)
+	args, err := payload.EncodeArgs("x")
+	w.must(err)
+	for _, f := range fields {
+		if strings.Contains(f, "=") {
+			continue
+		}
+		item, session, _ := strings.Cut(f, ":")
+		c := protocol.Command{Type: protocol.ScheduleActivity, ActivityType: item, Arguments: args, SessionID: session}
+		if most, ok := o["most"]; ok && session != "" {
+			n, err := strconv.Atoi(most)
+			w.must(err)
+			c.SessionID, c.WorkerSession = "", &protocol.SessionOptions{SessionID: session, MaxActivities: n}
+		}
+		if retry, ok := o["retry"]; ok {
+			two := 2
+			c.RetryPolicy = &history.RetryPolicy{MaxAttempts: &two, Backoff: []int{int(w.duration(retry) / time.Second)}}
+		}
+		commands = append(commands, c)
+	}
+	w.runs++
+	_, err = w.Start(w.t.Context(), protocol.StartRequest{Namespace: w.namespace, WorkflowID: fmt.Sprintf("w%d", w.runs), WorkflowType: "wf"})
+	w.must(err)
+	task := w.poll("flow", protocol.KindWorkflow, 1)
+	if len(task) != 1 {
+		w.fatal("no workflow task")
+	}
+	t := task[0].Workflow
+	if a := w.complete(protocol.CompleteItem{
+		Kind: protocol.KindWorkflow, TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt, Commands: commands,
+	}); a.Err != nil {
+		w.fatal("%v", a.Err)
+	}
+}
+
+func (w *script) poll(worker string, kind protocol.TaskKind, most int) []protocol.Task {
+	w.t.Helper()
+	none := int64(0)
+	a, err := w.Poll(w.t.Context(), protocol.PollRequest{
+		Namespace: w.namespace, WorkerID: worker, Kinds: []protocol.TaskKind{kind}, Timeout: &none, Max: most,
+	})
+	w.must(err)
+	return a.Tasks
+}
+
+func (w *script) complete(item protocol.CompleteItem) protocol.CompleteAnswer {
+	w.t.Helper()
+	item.Namespace = w.namespace
+	a, err := w.Complete(w.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})
+	w.must(err)
+	return a.Items[0]
+}
+
+// fetch takes what a worker gets and compares: the items wanted, or nothing, and options that all of them must have. An epoch that claims a session
+// must be higher than any before.
+func (w *script) fetch(worker string, fields []string) {
+	w.t.Helper()
+	o := options(fields)
+	var want, got []string
+	for _, f := range fields {
+		if !strings.Contains(f, "=") && f != "nothing" {
+			want = append(want, f)
+		}
+	}
+	for _, t := range w.poll(worker, protocol.KindActivity, max(1, len(want))) {
+		a := t.Activity
+		item := a.ActivityType
+		got = append(got, item)
+		if last := w.tasks[item]; last != nil && last.AttemptID == a.AttemptID {
+			w.fatal("item %s: delivery %s came twice", item, a.AttemptID)
+		}
+		w.tasks[item] = a
+		if n, ok := o["attempt"]; ok {
+			w.equal("attempt of "+item, a.Attempt, n)
+		}
+		session := "none"
+		if s := a.Session; s != nil {
+			session = s.SessionID
+			if s.IsNew != (s.Epoch > w.top[session]) || s.Epoch < w.top[session] {
+				w.fatal("session %s: epoch %d, new %t, after epoch %d", session, s.Epoch, s.IsNew, w.top[session])
+			}
+			w.top[session] = s.Epoch
+			if w.held[worker] == nil {
+				w.held[worker] = map[string]int64{}
+			}
+			w.held[worker][session] = s.Epoch
+		}
+		if id, ok := o["session"]; ok && id != session {
+			w.fatal("item %s: got session %s, want %s", item, session, id)
+		}
+	}
+	if !slices.Equal(got, want) {
+		w.fatal("%s got %q, want %q", worker, got, want)
+	}
+}
+
+func (w *script) task(worker, item string) *protocol.ActivityTask {
+	w.t.Helper()
+	t := w.tasks[item]
+	if t == nil || t.LeaseOwner != worker {
+		w.fatal("%s never had item %s", worker, item)
+	}
+	return t
+}
+
+// outcome reports on an item as its last delivery would; with "refused=REASON" it must be refused.
+func (w *script) outcome(worker, item string, fields []string, fill func(*protocol.CompleteItem)) {
+	w.t.Helper()
+	t := w.task(worker, item)
+	in := protocol.CompleteItem{Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: worker, AttemptID: t.AttemptID}
+	fill(&in)
+	w.refused(w.complete(in).Err, fields)
+}
+
+func (w *script) refused(err error, fields []string) {
+	w.t.Helper()
+	want := protocol.Reason(options(fields)["refused"])
+	if want == "" {
+		w.must(err)
+	} else if protocol.ReasonOf(err) != want {
+		w.fatal("got %v, want a refusal %s", err, want)
+	}
+}
+
+// beat renews the lease of an attempt.
+func (w *script) beat(worker, item string) {
+	w.t.Helper()
+	t := w.task(worker, item)
+	a, err := w.HeartbeatTask(w.t.Context(), protocol.HeartbeatRequest{
+		Namespace: w.namespace, Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: worker, AttemptID: t.AttemptID,
+	})
+	w.must(err)
+	if !a.Renewed {
+		w.fatal("the attempt was not renewed: %+v", a)
+	}
+}
+
+// renew is one call for the sessions a worker believes to hold, all or those named; the last field is how many of them are.
+func (w *script) renew(worker string, fields []string) {
+	w.t.Helper()
+	names := fields[:len(fields)-1]
+	in := protocol.WorkerHeartbeat{Namespace: w.namespace, WorkerID: worker}
+	for id, epoch := range w.held[worker] {
+		if len(names) == 0 || slices.Contains(names, id) {
+			in.Sessions = append(in.Sessions, protocol.SessionRenewal{SessionID: id, Epoch: epoch})
+		}
+	}
+	a, err := w.WorkerHeartbeat(w.t.Context(), in)
+	w.must(err)
+	n := 0
+	for _, s := range a.Sessions {
+		if s.Held {
+			n++
+		}
+	}
+	w.equal("renewed", n, fields[len(fields)-1])
+}
+
+// verb speaks for the session under the epoch the worker last had.
+func (w *script) verb(worker, verb, session string, fields []string) {
+	w.t.Helper()
+	in := protocol.SessionVerb{Namespace: w.namespace, WorkerID: worker, SessionID: session, Epoch: w.held[worker][session]}
+	var err error
+	switch verb {
+	case "heartbeats":
+		_, err = w.HeartbeatSession(w.t.Context(), in)
+	case "closes":
+		_, err = w.CloseSession(w.t.Context(), in)
+	case "releases":
+		_, err = w.ReleaseSession(w.t.Context(), in)
+	}
+	w.refused(err, fields)
+}
+
+func (w *script) view(fn func(store.Reader) error) {
+	w.t.Helper()
+	w.must(w.store.View(w.t.Context(), fn))
+}
+
+func (w *script) now() time.Time {
+	w.t.Helper()
+	now, err := w.store.Now(w.t.Context())
+	w.must(err)
+	return now
+}
+
+// row compares a session's row: owner, status, active; lease and last as times from now.
+func (w *script) row(id string, o map[string]string) {
+	w.t.Helper()
+	var s engine.Session
+	var err error
+	w.view(func(r store.Reader) error {
+		s, err = r.Session(w.t.Context(), engine.SessionKey{Namespace: w.namespace, ID: id})
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	if _, none := o["gone"]; none != (err != nil) {
+		w.fatal("row of %s: %+v, %v", id, s, err)
+	}
+	now := w.now()
+	for k, want := range o {
+		got := ""
+		switch k {
+		case "gone":
+			continue
+		case "owner":
+			got = s.Owner
+		case "status":
+			got = string(s.Status)
+		case "active":
+			got = strconv.Itoa(s.Active)
+		case "lease", "last":
+			at := s.LeaseUntil.Time
+			if k == "last" {
+				at = s.LastActivity.Time
+			}
+			if off := at.Sub(now) - w.duration(want); off.Abs() > w.tolerance {
+				w.fatal("%s of %s: %s from now, want %s", k, id, at.Sub(now), w.duration(want))
+			}
+			continue
+		default:
+			w.fatal("no such column %s", k)
+		}
+		if got != want {
+			w.fatal("%s of %s: got %s, want %s", k, id, got, want)
+		}
+	}
+}
+
+func (w *script) rows() (list []engine.Session) {
+	w.t.Helper()
+	w.view(func(r store.Reader) (err error) {
+		list, err = r.Sessions(w.t.Context(), store.SessionQuery{Namespace: w.namespace, Limit: 1000})
+		return err
+	})
+	return list
+}
+
+// attempts compares how often an item was leased.
+func (w *script) attempts(item, want string) {
+	w.t.Helper()
+	n := -1
+	for _, s := range w.rows() {
+		w.view(func(r store.Reader) error {
+			list, err := r.SessionTasks(w.t.Context(), s.Key(), 100)
+			for _, a := range list {
+				if a.Type == item {
+					n = a.Attempt
+				}
+			}
+			return err
+		})
+	}
+	w.equal("attempts of "+item, n, want)
+}
+
+// cleanup removes what may be removed and counts it.
+func (w *script) cleanup() int {
+	w.t.Helper()
+	now, before := w.now(), len(w.rows())
+	w.view(func(r store.Reader) error {
+		keys, err := r.Removable(w.t.Context(), now, now.Add(-time.Hour), 1000)
+		if err != nil {
+			return err
+		}
+		return w.CleanUp(w.t.Context(), keys)
+	})
+	return before - len(w.rows())
+}
+
+// sweep does what is due, as a sweeper does.
+func (w *script) sweep() {
+	w.t.Helper()
+	for range 10 {
+		var due []store.Due
+		now := w.now()
+		w.view(func(r store.Reader) (err error) { due, err = r.Due(w.t.Context(), now, 1000); return err })
+		for _, d := range due {
+			w.must(w.Due(w.t.Context(), d))
+		}
+		if len(due) == 0 {
+			return
+		}
+	}
+}
