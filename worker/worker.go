@@ -161,7 +161,7 @@ func New(o Options) (_ *Worker, err error) {
 	var run *runner.Runner // the link and the runner know each other
 	w.link, err = link.New(link.Options{
 		Carrier: o.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation, Release: o.Release, Strict: o.Strict,
-		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: w.log,
+		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: o.Log, // the link names the worker by itself
 		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: o.OnSettings,
 		OnDrain: func() { w.draining.Do(func() { close(w.drain) }) },
 	})
