@@ -164,6 +164,9 @@ func TestWorkerKeepsItsSessionWhileTheAppIsRestarted(t *testing.T) {
 	if code := worker.terminate(); code != 0 {
 		t.Errorf("the worker without an app exits with %d", code)
 	}
+	if n := worker.err.count(`"worker_id".*"worker_id"`); n > 0 {
+		t.Errorf("%d lines of the log name the worker twice", n)
+	}
 }
 
 func TestWorkFlowsBetweenEqualReleasesOnly(t *testing.T) {
