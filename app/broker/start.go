@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -16,7 +17,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-var workflowID = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,128}$`)
+var (
+	workflowID  = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,128}$`)
+	fairnessKey = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
+)
 
 // maxSeconds is the longest timeout: ten years.
 const maxSeconds = 10 * 365 * 24 * 3600
@@ -100,6 +104,17 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 		return in, "", protocol.Invalid("business_key", "is longer than 255 bytes")
 	case len(in.Memo) > 256<<10:
 		return in, "", protocol.Invalid("memo", "is larger than 256 KiB")
+	case in.FairnessKey != "" && !fairnessKey.MatchString(in.FairnessKey):
+		return in, "", protocol.Invalid("fairness_key", "must be 1 to 64 of letters, digits and . _ : -")
+	case in.FairnessWeight < 0 || in.FairnessWeight > 1000:
+		return in, "", protocol.Invalid("fairness_weight", "must be between 1 and 1000")
+	}
+	in.FairnessKey = strings.ToLower(in.FairnessKey)
+	if err := engine.CheckAttributes("search_attributes", in.SearchAttributes); err != nil {
+		return in, "", err
+	}
+	if err := engine.CheckAttributes("memo", in.Memo); err != nil {
+		return in, "", err
 	}
 	args, err := Arguments("input", in.Input)
 	return in, args, err

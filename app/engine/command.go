@@ -36,6 +36,10 @@ func (st *step) command(c protocol.Command) error {
 		st.cancelTimer(c.Target, seq)
 	case protocol.SignalWorkflow:
 		st.sendSignal(c, seq)
+	case protocol.UpsertMemo:
+		return st.upsertMemo(c, seq)
+	case protocol.UpsertSearchAttributes:
+		return st.upsertAttributes(c, seq)
 	case protocol.StartChildWorkflow:
 		st.startChild(c, seq)
 	case protocol.CancelChildWorkflow:

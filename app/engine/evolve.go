@@ -76,6 +76,12 @@ func (s *Run) Evolve(e history.Event) {
 		s.childEnded(d.Child, e, d.GroupID)
 	case *history.ChildCancelRequested:
 		s.authored(d.CommandSequence)
+	case *history.MemoUpserted:
+		s.authored(d.Sequence)
+		s.memoUpserted(d)
+	case *history.SearchAttributesUpserted:
+		s.authored(d.Sequence)
+		s.SearchAttributes = d.Merged
 	case *history.SideEffectRecorded:
 		s.authored(d.Sequence)
 	case *history.VersionMarkerRecorded:

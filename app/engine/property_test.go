@@ -108,7 +108,8 @@ func someCommands(rt *rapid.T, seq int) string {
 		fmt.Sprintf("cancel_activity target=%d", seq), fmt.Sprintf("cancel_timer target=%d", seq), "record_version_marker change_id=c version=1",
 		"signal_workflow workflow_id=wf signal_name=x", "start_child_workflow workflow_type=c parent_close_policy=terminate",
 		`start_child_workflow workflow_type=c retry_policy={"max_attempts":3,"backoff_seconds":[0,5]} execution_timeout_seconds=60`,
-		fmt.Sprintf("cancel_child_workflow target=%d", seq),
+		fmt.Sprintf("cancel_child_workflow target=%d", seq), `upsert_memo entries={"a":1,"b":null}`, `upsert_memo entries={"b":"x"}`,
+		`upsert_search_attributes attributes={"C":"x","D":null}`,
 	}), 1, 4).Draw(rt, "commands")
 	switch rapid.IntRange(0, 20).Draw(rt, "end") {
 	case 0:

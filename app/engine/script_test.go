@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -371,6 +372,12 @@ func (s *Run) show() string {
 	for k, w := range s.Waits.All() {
 		out += fmt.Sprintf("wait %d for %s%s, signal %d\n", k, w.Kind, w.Name, w.Signal)
 	}
+	if s.Memo != nil {
+		out += fmt.Sprintf("memo %s\n", s.Memo)
+	}
+	if s.SearchAttributes != nil {
+		out += fmt.Sprintf("search attributes %s\n", s.SearchAttributes)
+	}
 	for k, c := range s.Children.All() {
 		out += fmt.Sprintf("child %d %s run %d, %d failures\n", k, c.Type, c.Number, c.Failures)
 	}
@@ -414,6 +421,7 @@ func (s *Run) open() string {
 	for k, w := range s.Waits.All() {
 		out += fmt.Sprintln("wait", k, w.Kind, w.Name, w.Signal)
 	}
+	out += fmt.Sprintln("memo", string(s.Memo), string(s.SearchAttributes))
 	for k, c := range s.Children.All() {
 		out += fmt.Sprintln("child", k, c)
 	}
@@ -434,6 +442,7 @@ func short(events []history.Event) string {
 			"sequence", "command_sequence", "activity_type", "signal_name", "session_id", "target", "effect", "timeout_kind", "attempt_number",
 			"failure_category", "exception_type", "message", "reason", "closed_reason", "timer_kind", "condition_key",
 			"update_id", "update_name", "result", "child_run_number", "child_workflow_type", "policy",
+			"attributes", "merged",
 		} {
 			if v, ok := m[k]; ok {
 				out += fmt.Sprintf(" %s=%v", k, v)
@@ -460,6 +469,14 @@ func commands(t *testing.T, d *datadriven.TestData) []protocol.Command {
 		for _, f := range fields[1:] {
 			k, v, _ := strings.Cut(f, "=")
 			var parsed any
+			if k == "entries" {
+				p, err := payload.FromJSON([]byte(v))
+				if err != nil {
+					d.Fatalf(t, "%s: %v", line, err)
+				}
+				m[k] = p
+				continue
+			}
 			if json.Unmarshal([]byte(v), &parsed) != nil {
 				parsed = strings.ReplaceAll(v, "RUN", testRun)
 			}

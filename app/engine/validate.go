@@ -19,6 +19,7 @@ var Supported = []protocol.CommandType{
 	protocol.OpenSignalWait, protocol.RecordSideEffect, protocol.RecordVersionMarker, protocol.StartSession, protocol.EndSession,
 	protocol.CancelActivity, protocol.CancelTimer, protocol.SignalWorkflow, protocol.OpenConditionWait,
 	protocol.CompleteUpdate, protocol.FailUpdate, protocol.StartChildWorkflow, protocol.CancelChildWorkflow,
+	protocol.UpsertMemo, protocol.UpsertSearchAttributes,
 }
 
 // Validate checks a whole batch of commands before anything is written; the error names the field of the first wrong one, like
@@ -32,7 +33,7 @@ func Validate(s *Run, commands []protocol.Command) error {
 			With("limit_kind", "command_batch_size").With("current_value", len(commands)).With("configured_limit", MaxCommands)
 	}
 	activities, timers, waits, children := s.Activities.Len(), s.Timers.Len(), s.Waits.Len(), s.Children.Len()
-	seq := s.CommandSeq
+	seq, memo, attributes := s.CommandSeq, s.Memo, s.SearchAttributes
 	for i, c := range commands {
 		at := func(field string) string { return fmt.Sprintf("commands.%d.%s", i, field) }
 		if c.Type.Terminal() && i != len(commands)-1 {
@@ -59,6 +60,16 @@ func Validate(s *Run, commands []protocol.Command) error {
 			waits++
 		case protocol.StartChildWorkflow:
 			children++
+		case protocol.UpsertMemo, protocol.UpsertSearchAttributes:
+			merged, err := upsert(c, memo, attributes, at)
+			if err != nil {
+				return err
+			}
+			if c.Type == protocol.UpsertMemo {
+				memo = merged
+			} else {
+				attributes = merged
+			}
 		}
 	}
 	if children > MaxPending {
@@ -98,7 +109,8 @@ func validate(c protocol.Command, at func(string) string) error {
 		return nil
 	}
 	switch c.Type {
-	case protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.RecordSideEffect, protocol.StartTimer, protocol.StartSession:
+	case protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.RecordSideEffect, protocol.StartTimer, protocol.StartSession,
+		protocol.UpsertMemo, protocol.UpsertSearchAttributes: // what an upsert leaves is checked with the run
 		return nil
 	case protocol.ScheduleActivity:
 		if c.WorkerSession != nil {

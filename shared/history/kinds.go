@@ -33,6 +33,8 @@ var kinds = map[string]func() Data{
 	"ParentClosePolicyApplied":      func() Data { return &ParentClosePolicyApplied{} },
 	"SideEffectRecorded":            func() Data { return &SideEffectRecorded{} },
 	"VersionMarkerRecorded":         func() Data { return &VersionMarkerRecorded{} },
+	"SearchAttributesUpserted":      func() Data { return &SearchAttributesUpserted{} },
+	"MemoUpserted":                  func() Data { return &MemoUpserted{} },
 	"SignalSent":                    func() Data { return &SignalSent{} },
 	"SessionStarted":                func() Data { return &SessionStarted{} },
 	"SessionEnded":                  func() Data { return &SessionEnded{} },
@@ -183,3 +185,9 @@ func (*ChildCancelRequested) Type() string { return "ChildCancelRequested" }
 
 // Type is "ParentClosePolicyApplied".
 func (*ParentClosePolicyApplied) Type() string { return "ParentClosePolicyApplied" }
+
+// Type is "SearchAttributesUpserted".
+func (*SearchAttributesUpserted) Type() string { return "SearchAttributesUpserted" }
+
+// Type is "MemoUpserted".
+func (*MemoUpserted) Type() string { return "MemoUpserted" }

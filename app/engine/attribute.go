@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The limits of memo and search attributes; sizes are of the encoded values.
+const (
+	MaxAttributes     = 100
+	MaxMemoEntry      = 10_240
+	MaxMemo           = 65_536
+	MaxAttributeBytes = 2_048
+)
+
+var (
+	attributeName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
+	wholeNumber   = regexp.MustCompile(`^-?[0-9]+$`)
+)
+
+var attributeTypes = []string{"string", "text", "keyword", "keyword_list", "int", "float", "double", "bool", "datetime"}
+
+type object = map[string]json.RawMessage
+
+// upsert merges one command into the run's memo or search attributes and checks the outcome.
+func upsert(c protocol.Command, memo, attributes json.RawMessage, at func(string) string) (merged json.RawMessage, err error) {
+	if c.Type == protocol.UpsertMemo {
+		return mergedMemo(c, memo, at)
+	}
+	return mergedAttributes(c, attributes, at)
+}
+
+func mergedMemo(c protocol.Command, memo json.RawMessage, at func(string) string) (json.RawMessage, error) {
+	decoded, err := payload.ToJSON(c.Entries)
+	if err != nil {
+		return nil, protocol.Invalid(at("entries"), "%v", err)
+	}
+	all, err := merge(memo, decoded, at("entries"))
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		if n := encoded(all[k]); n > MaxMemoEntry {
+			return nil, tooMuch("memo_entry_size", n, MaxMemoEntry)
+		}
+	}
+	out := raw(all)
+	if n := encoded(out); n > MaxMemo {
+		return nil, tooMuch("memo_size", n, MaxMemo)
+	}
+	return out, nil
+}
+
+func mergedAttributes(c protocol.Command, attributes json.RawMessage, at func(string) string) (json.RawMessage, error) {
+	if len(c.Attributes) == 0 {
+		return nil, protocol.Invalid(at("attributes"), "is needed")
+	}
+	all, err := merge(attributes, c.Attributes, at("attributes"))
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range all {
+		if len(v) > MaxAttributeBytes {
+			return nil, tooMuch("search_attribute_size", len(v), MaxAttributeBytes)
+		}
+		if v[0] == '{' {
+			return nil, protocol.Invalid(at("attributes")+"."+k, "must be text, a number, true or false, or a list of texts")
+		}
+	}
+	var types map[string]string
+	if len(c.AttributeTypes) > 0 {
+		if err := json.Unmarshal(c.AttributeTypes, &types); err != nil {
+			return nil, protocol.Invalid(at("attribute_types"), "must map names to types")
+		}
+	}
+	for k, typ := range types {
+		if !slices.Contains(attributeTypes, typ) {
+			return nil, protocol.Invalid(at("attribute_types")+"."+k, "must be one of %v, not %q", attributeTypes, typ)
+		}
+	}
+	return raw(all), nil
+}
+
+// merge puts the entries of one object over those of another; null takes an entry away.
+func merge(old, change json.RawMessage, field string) (object, error) {
+	all, entries := object{}, object{}
+	if len(old) > 0 {
+		if err := json.Unmarshal(old, &all); err != nil || all == nil {
+			all = object{}
+		}
+	}
+	if err := json.Unmarshal(change, &entries); err != nil || entries == nil {
+		return nil, protocol.Invalid(field, "must be a map of names to values")
+	}
+	for _, k := range slices.Sorted(maps.Keys(entries)) {
+		v := entries[k]
+		if !attributeName.MatchString(k) || wholeNumber.MatchString(k) {
+			return nil, protocol.Invalid(field, "name %q is not 1 to 64 of letters, digits and _ . : -, or is a number", k)
+		}
+		if string(v) == "null" {
+			delete(all, k)
+		} else {
+			all[k] = v
+		}
+	}
+	if len(all) > MaxAttributes {
+		return nil, tooMuch(field, len(all), MaxAttributes)
+	}
+	return all, nil
+}
+
+// CheckAttributes refuses memo or search attributes of a start that an upsert could not have made. Empty is none.
+func CheckAttributes(field string, given json.RawMessage) error {
+	if len(given) == 0 || string(given) == "null" {
+		return nil
+	}
+	_, err := merge(nil, given, field)
+	return err
+}
+
+func tooMuch(kind string, n, most int) error {
+	return protocol.Refuse(protocol.ReasonStructuralLimit, "%s: %d, at most %d", kind, n, most).
+		With("limit_kind", kind).With("current_value", n).With("configured_limit", most)
+}
+
+// encoded is the size of a value as a payload.
+func encoded(v json.RawMessage) int {
+	p, err := payload.FromJSON(v)
+	if err != nil {
+		return len(v)
+	}
+	return len(p.Blob) / 4 * 3
+}
+
+func (st *step) upsertMemo(c protocol.Command, seq int64) error {
+	merged, err := mergedMemo(c, st.Memo, func(f string) string { return f })
+	if err != nil {
+		return err
+	}
+	p, err := payload.FromJSON(merged)
+	if err != nil {
+		return fmt.Errorf("merged memo: %w", err)
+	}
+	st.emit(&history.MemoUpserted{Sequence: seq, Entries: c.Entries, Merged: p})
+	return nil
+}
+
+func (st *step) upsertAttributes(c protocol.Command, seq int64) error {
+	merged, err := mergedAttributes(c, st.SearchAttributes, func(f string) string { return f })
+	if err != nil {
+		return err
+	}
+	st.emit(&history.SearchAttributesUpserted{Sequence: seq, Attributes: c.Attributes, Types: c.AttributeTypes, Merged: merged})
+	return nil
+}
+
+func (s *Run) memoUpserted(d *history.MemoUpserted) {
+	if merged, err := payload.ToJSON(d.Merged); err == nil {
+		s.Memo = merged
+	}
+}

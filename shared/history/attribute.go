@@ -1,0 +1,22 @@
+package history
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+)
+
+// SearchAttributesUpserted records an upsert_search_attributes command; null in Attributes takes one away, Merged is what holds from then on.
+type SearchAttributesUpserted struct {
+	Sequence   int64           `json:"sequence"`
+	Attributes json.RawMessage `json:"attributes"`
+	Types      json.RawMessage `json:"attribute_types,omitempty"`
+	Merged     json.RawMessage `json:"merged"`
+}
+
+// MemoUpserted records an upsert_memo command; both members are maps, as {codec, blob}. Null in Entries takes one away.
+type MemoUpserted struct {
+	Sequence int64           `json:"sequence"`
+	Entries  payload.Payload `json:"entries"`
+	Merged   payload.Payload `json:"merged"`
+}
