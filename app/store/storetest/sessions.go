@@ -12,7 +12,7 @@ import (
 )
 
 // tick is the unit of short times: large enough that a test on a real clock does not see it pass by itself.
-const tick = 60 * time.Millisecond
+const tick = 45 * time.Millisecond
 
 // idle sets how long a worker's sessions may rest.
 func idle(d time.Duration) func(*engine.Worker) {
