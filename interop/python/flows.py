@@ -5,7 +5,9 @@ import os
 import pathlib
 import time
 
-from durable_workflow import ActivityFailed, NonRetryableError, activity, workflow
+from durable_workflow import (
+    ActivityFailed, ChildWorkflowCancelled, ChildWorkflowFailed, ChildWorkflowTerminated, NonRetryableError, activity, workflow,
+)
 from durable_workflow.workflow import ActivityRetryPolicy, ChildWorkflowRetryPolicy
 from durable_workflow.worker_session import WorkerSessionOptions
 
@@ -315,6 +317,88 @@ class Approval:
         greeting = yield ctx.schedule_activity("greet", [self.names[-1]])
         yield ctx.wait_condition(lambda: self.total >= total or self.closed)
         return {"names": self.names, "total": self.total, "closed": self.closed, "greeting": greeting}
+
+
+@workflow.defn(name="parent")
+class Parent:
+    """One child after the other, and what it said or how it ended."""
+
+    def run(self, ctx, children):
+        said = []
+        for kind, args, options in children:
+            try:
+                said.append((yield ctx.start_child_workflow(kind, args, **options)))
+            except ChildWorkflowCancelled as e:
+                said.append(["cancelled", str(e)])
+            except ChildWorkflowTerminated as e:
+                said.append(["terminated", str(e)])
+            except ChildWorkflowFailed as e:
+                said.append(["failed", str(e), e.exception_class])
+        return said
+
+
+@workflow.defn(name="family")
+class Family:
+    def run(self, ctx, n):
+        return (yield [ctx.start_child_workflow("napping", [0.15 * (n - i), i]) for i in range(n)])
+
+
+@workflow.defn(name="napping")
+class Napping:
+    def run(self, ctx, seconds, value):
+        return (yield ctx.schedule_activity("nap", [seconds, value]))
+
+
+@workflow.defn(name="racing")
+class Racing:
+    """The first of several wins; the rest is cancelled, or awaited."""
+
+    def __init__(self):
+        self.told = None
+
+    @workflow.signal("tell")
+    def tell(self, what):
+        self.told = what
+
+    def run(self, ctx, naps, deadline, rest):
+        operations = {f"nap-{i}": ctx.schedule_activity("nap", [s, i]) for i, s in enumerate(naps)}
+        operations["deadline"] = ctx.start_timer(deadline)
+        operations["told"] = ctx.wait_condition(lambda: self.told is not None)
+        won = yield ctx.select(operations)
+        said = [won.member_key, won.result() if won.succeeded else None]
+        for handle in won.remaining.values():
+            if rest == "cancel":
+                yield handle.cancel()
+            elif str(handle.member_key).startswith("nap"):
+                said.append((yield handle.await_result()))
+        return said
+
+
+@workflow.defn(name="failing_until")
+class FailingUntil:
+    """Fails until the activity that counts its tries has been called often enough."""
+
+    def run(self, ctx, key, failures):
+        n = yield ctx.schedule_activity("count", [key])
+        if n <= failures:
+            raise OutOfStock(f"try {n}")
+        return n
+
+
+@activity.defn(name="count")
+def count(key: str) -> int:
+    ATTEMPTS[key] = ATTEMPTS.get(key, 0) + 1
+    return ATTEMPTS[key]
+
+
+@workflow.defn(name="retrying_child")
+class RetryingChild:
+    def run(self, ctx, key, failures, attempts):
+        policy = ChildWorkflowRetryPolicy(max_attempts=attempts, backoff_seconds=[0] * (attempts - 1))
+        try:
+            return (yield ctx.start_child_workflow("failing_until", [key, failures], retry_policy=policy))
+        except ChildWorkflowFailed as e:
+            return str(e)
 
 
 @workflow.defn(name="long_run")
