@@ -18,6 +18,7 @@ import (
 )
 
 func TestResearchEndsWhenItIsApproved(t *testing.T) {
+	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, nil)
 	c := client{t, a.URL()}
@@ -31,6 +32,7 @@ func TestResearchEndsWhenItIsApproved(t *testing.T) {
 }
 
 func TestConversationGoesOnInItsNextRunAndOnAnotherWorker(t *testing.T) {
+	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	stop, _ := work(t, a, nil)
 	c := client{t, a.URL()}
@@ -54,6 +56,7 @@ func TestConversationGoesOnInItsNextRunAndOnAnotherWorker(t *testing.T) {
 }
 
 func TestTouchedSessionOutlivesItsIdleTime(t *testing.T) {
+	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, func(o *worker.Options) {
 		o.AttemptLease, o.SessionLease, o.SessionIdle = 2*time.Second, time.Second, 3*time.Second
@@ -73,6 +76,7 @@ func TestTouchedSessionOutlivesItsIdleTime(t *testing.T) {
 }
 
 func TestLostSessionIsRebuiltAndTheWorkflowNoticesNothing(t *testing.T) {
+	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	short := func(id string) func(*worker.Options) {
 		return func(o *worker.Options) { o.WorkerID, o.SessionLease = id, 2*time.Second }
@@ -108,6 +112,7 @@ func TestLostSessionIsRebuiltAndTheWorkflowNoticesNothing(t *testing.T) {
 }
 
 func TestDeviceIsSharedByRunsAndWaitsForAWorkerThatHasIt(t *testing.T) {
+	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, nil)
 	c := client{t, a.URL()}
@@ -127,6 +132,7 @@ func TestDeviceIsSharedByRunsAndWaitsForAWorkerThatHasIt(t *testing.T) {
 }
 
 func TestHandlersInJavaScriptAndPythonKeepTheirState(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"node", "python3"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("no %s: %v", program, err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -76,20 +77,28 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-func TestHelloIsAWholeSojournOfItsOwn(t *testing.T) {
+// whole runs a binary that is app and worker, and returns a client of it.
+func whole(t *testing.T, dir string) client {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	addr := l.Addr().String()
 	l.Close()
-	program(t, nil, build(t, "hello"), "--auth", "none", "--addr", addr, "--data-dir", t.TempDir())
+	program(t, nil, build(t, dir), "--auth", "none", "--addr", addr, "--data-dir", t.TempDir())
 	c := client{t, "http://" + addr}
 	for end := time.Now().Add(ceiling); c.call("GET", "ready", nil, &struct{}{}) != nil; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("hello does not become ready")
+			t.Fatalf("%s does not become ready", dir)
 		}
 	}
+	return c
+}
+
+func TestHelloIsAWholeSojournOfItsOwn(t *testing.T) {
+	t.Parallel()
+	c := whole(t, "hello")
 	c.start("hello", "h", "world")
 	var got []string
 	c.result("h", &got)
@@ -98,7 +107,19 @@ func TestHelloIsAWholeSojournOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestProgramOfTheReadmeFindsTheWhale(t *testing.T) {
+	t.Parallel()
+	c := whole(t, "first")
+	c.start("research", "w", "research/passages.txt")
+	c.signal("w", "approve", true)
+	var got string
+	if c.result("w", &got); !strings.Contains(got, "whale") {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestWorkerAloneRunsIsolatedActivitiesInAnotherProcess(t *testing.T) {
+	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	program(t, []string{"SOJOURN_APP_URL=" + a.URL(), "SOJOURN_RELEASE=test", "SOJOURN_DATA_DIR=" + t.TempDir()}, build(t, "worker-only"))
 	c := client{t, a.URL()}
@@ -111,6 +132,7 @@ func TestWorkerAloneRunsIsolatedActivitiesInAnotherProcess(t *testing.T) {
 }
 
 func TestShellWorkerShouts(t *testing.T) {
+	t.Parallel()
 	for _, needed := range []string{"bash", "curl", "python3"} {
 		if _, err := exec.LookPath(needed); err != nil {
 			t.Skipf("no %s: %v", needed, err)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestTourOfWorkflows(t *testing.T) {
+	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, nil)
 	c := client{t, a.URL()}
@@ -47,6 +48,7 @@ func TestTourOfWorkflows(t *testing.T) {
 }
 
 func TestTourOfSignalsAndCancellation(t *testing.T) {
+	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	c := client{t, a.URL()}
 	c.start("tour.inbox", "inbox")

@@ -1,0 +1,96 @@
+package examples_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+// fence is a block of code in a document, with its language.
+var fence = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
+
+// blocks are the blocks of some languages in a document.
+func blocks(t *testing.T, document string, languages ...string) (found []string) {
+	t.Helper()
+	raw, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range fence.FindAllStringSubmatch(string(raw), -1) {
+		for _, l := range languages {
+			if m[1] == l {
+				found = append(found, m[2])
+			}
+		}
+	}
+	return found
+}
+
+func TestCodeInTheGuideStandsInTheExamples(t *testing.T) {
+	t.Parallel()
+	var sources []string
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch filepath.Ext(path) {
+		case ".go", ".mjs", ".py", ".sh":
+			raw, err := os.ReadFile(path)
+			sources = append(sources, string(raw))
+			return err
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(sources, "\n")
+	documents, err := filepath.Glob("../docs/guide/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, d := range append(documents, "../README.md") {
+		for _, code := range blocks(t, d, "go", "js", "python") {
+			if seen++; !strings.Contains(all, code) {
+				t.Errorf("%s: this stands in no example:\n%s", d, code)
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("found only %d blocks of code", seen)
+	}
+}
+
+func TestStepsOfTheWorkerProtocolWork(t *testing.T) {
+	t.Parallel()
+	for _, needed := range []string{"bash", "curl", "python3"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			t.Skipf("no %s: %v", needed, err)
+		}
+	}
+	a := apptest.Start(t, apptest.Options{})
+	script := "set -euo pipefail\n" + strings.Join(blocks(t, "../docs/guide/workers-in-any-language.md", "sh"), "echo\n")
+	script = strings.ReplaceAll(script, "http://127.0.0.1:7700", a.URL())
+	c := exec.CommandContext(t.Context(), "bash", "-c", script)
+	c.Dir = ".."
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	at := 0
+	for _, want := range []string{
+		`"registered":true`, `"outcome":"started_new"`, `"run_status":"waiting"`, `"can_continue":true`, `"recorded":true`, `"reason":"already_completed"`,
+		`"reason":"stale_attempt"`, `"run_status":"completed"`, "hello world\n", `["world"]`, `"outcome":"created"`, `"outcome":"heartbeat_recorded"`,
+		`"outcome":"released"`, `"outcome":"reacquired"`, `"outcome":"closed"`, `"outcome":"deregistered"`,
+	} {
+		i := strings.Index(string(out[at:]), want)
+		if i < 0 {
+			t.Fatalf("no %s after what came before, in\n%s", want, out)
+		}
+		at += i + len(want)
+	}
+}
