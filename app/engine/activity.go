@@ -43,6 +43,13 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		}, "")
 		return
 	}
+	if sess.Drained {
+		sess.Drained = sess.Ready > 0 // those that wait are told as well
+		st.keep(sess)
+		a, _ := st.Activities.Get(seq)
+		st.fail(a, stateDrained(&sess), "")
+		return
+	}
 	sess.Ready++
 	st.keep(sess)
 }
@@ -75,15 +82,24 @@ func (st *step) endActivity(a Activity, by bool) {
 		if by && s.HeldBy(a.Owner, st.now.Time) {
 			s.touch(st.now.Time)
 		}
+		if e, ok := s.moved(st.now); ok {
+			st.keep(s, e)
+			return
+		}
 	default:
 		return
 	}
 	st.keep(s)
 }
 
-// readyAgain counts the activity as ready in its session.
+// readyAgain counts the activity, which is ready again, in its session. In a session that has ended it would wait for ever: it fails.
 func (st *step) readyAgain(a Activity) {
-	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" {
+	s, ok := st.session(a.SessionID)
+	switch {
+	case !ok || a.SessionID == "":
+	case s.Terminal:
+		st.fail(a, sessionOver(&s), "")
+	default:
 		s.Ready++
 		st.keep(s)
 	}

@@ -58,7 +58,10 @@ func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
 		return refused(protocol.ReasonSessionRequirements, "session %s needs %s, which worker %s does not offer", s.ID, strings.Join(missing, ", "), w.ID)
 	}
 	if s.Terminal {
-		return refused(protocol.ReasonSessionClosed, "session %s has ended: %s", s.ID, s.Reason)
+		return refused(s.endedAs(), "session %s has ended: %s", s.ID, s.Reason)
+	}
+	if !verb && (s.Moving != "" && s.Held(now) || s.Drained) {
+		return refused(protocol.ReasonSessionOwned, "session %s changes hands; its queued tasks wait", s.ID)
 	}
 	if s.Held(now) && s.Owner != w.ID {
 		return refused(protocol.ReasonSessionOwned, "held by worker %s until %s", s.Owner, s.LeaseUntil.Format("15:04:05"))
@@ -70,7 +73,13 @@ func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
 		}
 		return admitted()
 	}
-	if s.Claimed && s.NoReacquire && !own && s.Reason != ReasonReleased {
+	if pin := s.pin(now); pin != "" && w.Release != pin {
+		return refused(protocol.ReasonVersionMismatch, "session %s stays with release %s while that is served, worker %s is of %s", s.ID, pin, w.ID, w.Release)
+	}
+	if s.kept(now) && s.For != w.ID {
+		return refused(protocol.ReasonSessionOwned, "kept for worker %s until %s", s.For, s.ForUntil.Format("15:04:05"))
+	}
+	if s.lost(now) && s.NoReacquire && !own {
 		return refused(protocol.ReasonSessionReacquire, "session %s was lost (%s) and may not be acquired again", s.ID, s.Reason)
 	}
 	if w.MaxSessions == 0 {
@@ -105,13 +114,59 @@ const (
 	ReasonClosed      = "closed"
 	ReasonRestarted   = "worker_restarted"
 	ReasonEndedByFlow = "ended_by_workflow"
+	ReasonShutdown    = "shutdown" // what a worker says when it releases in its drain
 )
 
-// Word is the routing word of a session's ready tasks: "+" nobody holds it, "=WORKER" that worker may take them, "-" its activity cap is full.
+// What a change of release does to a session: PolicyMigrate, the default, lets a worker of any release claim it once its holder has released it;
+// PolicyFinish keeps it for workers of its release for as long as an app of that release lives; PolicyFail fails the tasks that wait for it, or else
+// the next one, with the lost state as their error.
+const (
+	PolicyMigrate = "migrate"
+	PolicyFinish  = "finish"
+	PolicyFail    = "fail"
+)
+
+// KnownPolicy says whether there is such a release policy; empty means the default.
+func KnownPolicy(p string) bool {
+	return p == "" || p == PolicyMigrate || p == PolicyFinish || p == PolicyFail
+}
+
+// pin is the release whose workers alone may claim a session that nobody holds; "" for any.
+func (s *Session) pin(now time.Time) string {
+	if s.ReleasePolicy == PolicyFinish && !s.Held(now) {
+		return s.Release
+	}
+	return ""
+}
+
+// kept says whether a session nobody holds is kept for one worker.
+func (s *Session) kept(now time.Time) bool {
+	return !s.Held(now) && s.For != "" && s.ForUntil.After(now)
+}
+
+// lost says whether the session's last holding ended without its holder's word.
+func (s *Session) lost(now time.Time) bool {
+	return s.Claimed && !s.Held(now) && s.Reason != ReasonReleased
+}
+
+// endedAs is the refusal of a session that has ended: a lease that was lost for good is another matter than a close.
+func (s *Session) endedAs() protocol.Reason {
+	if s.Status == protocol.SessionClosed {
+		return protocol.ReasonSessionClosed
+	}
+	return protocol.ReasonSessionReacquire
+}
+
+// Word is the routing word of a session's ready tasks: "+" nobody holds it, "+RELEASE" nobody holds it and only workers of that release may take it,
+// "=WORKER" that worker may take them, "-" nobody may now: its activity cap is full, or it changes hands.
 func (s *Session) Word(now time.Time) string {
 	switch {
+	case s.Moving != "" && s.Held(now), s.Drained:
+		return "-"
+	case s.kept(now):
+		return "=" + s.For
 	case !s.Held(now):
-		return "+"
+		return "+" + s.pin(now)
 	case s.Full():
 		return "-"
 	default:

@@ -55,6 +55,7 @@ func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Ti
 	}
 	s.touch(now)
 	s.Active++
+	s.Ran++
 	s.Ready = max(0, s.Ready-1)
 	a.Epoch = s.Epoch
 	return a, &c, claimed
@@ -70,6 +71,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) proto
 	s.Status = protocol.SessionActive
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
 	s.Active, s.Reason, s.Claimed, s.LeaseUntil = 0, "", true, history.Time{}
+	s.Claims, s.Ran, s.Renewals, s.Moving, s.For, s.ForUntil = s.Claims+1, 0, 0, "", "", history.Time{}
 	if s.Door != DoorWorker {
 		s.Lease = l.Worker.SessionLease
 	}
@@ -79,7 +81,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) proto
 	if s.TTL > 0 && s.TTLUntil.IsZero() {
 		s.TTLUntil = plus(history.At(now), seconds(s.TTL))
 	}
-	return protocol.SessionEvent{At: history.At(now), What: what, Worker: s.Owner, Epoch: s.Epoch, Task: task}
+	return protocol.SessionEvent{At: history.At(now), What: what, Worker: s.Owner, Epoch: s.Epoch, By: s.Owner, Task: task, Release: s.Release}
 }
 
 // touch moves the idle clock and renews the lease.

@@ -115,6 +115,8 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			return s.apply(FireTimer{Seq: num("timer", 1)})
 		}
 		return s.apply(Due{})
+	case "end-queued":
+		return s.apply(EndQueued{Seq: num("seq", 1)})
 	case "signal":
 		return s.apply(SignalRun{Name: arg("name", "go"), Value: arg("value", "")})
 	case "child":
@@ -256,6 +258,9 @@ func (s *stage) takeActivity(t *testing.T, d *datadriven.TestData, seq int64, by
 	if d.HasArg("incarnation") {
 		d.ScanArgs(t, "incarnation", &l.Worker.Incarnation)
 	}
+	if d.HasArg("release") {
+		d.ScanArgs(t, "release", &l.Worker.Release)
+	}
 	sess := s.sessions[a.SessionID]
 	if v := Admit(Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess}, l, s.now); !v.OK {
 		return fmt.Sprintf("not admitted: %s: %s\n", v.Reason, v.Text)
@@ -287,11 +292,29 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 	case "heartbeat":
 		in = RenewSession{SessionHolder: h, Touch: true}
 	case "release":
-		in = ReleaseSession{SessionHolder: h, Why: "test"}
+		why := "test"
+		if d.HasArg("why") {
+			d.ScanArgs(t, "why", &why)
+		}
+		r := ReleaseSession{SessionHolder: h, Why: why}
+		if why == "failed" {
+			r.Failed = "out_of_memory"
+		}
+		in = r
 	case "close":
 		in = CloseSession{SessionHolder: h}
+	case "migrate":
+		m := MigrateSession{Operator: "op", Force: d.HasArg("force")}
+		if d.HasArg("for") {
+			d.ScanArgs(t, "for", &m.For)
+		}
+		in = m
+	case "unpin":
+		served := ""
+		d.ScanArgs(t, "served", &served)
+		in = UnpinSession{Served: []string{served}}
 	case "due":
-		in = DueSession{}
+		in = DueSession{Settled: d.HasArg("settled")}
 	case "cleanup":
 		in = CleanUp{Kept: s.now}
 	default:

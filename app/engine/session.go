@@ -45,10 +45,17 @@ type Session struct {
 	NoCreate      bool         `json:"no_create,omitempty"`
 	NoReacquire   bool         `json:"no_reacquire,omitempty"`
 	ReleasePolicy string       `json:"release_policy,omitempty"`
-	Release       string       `json:"release,omitempty"` // pinned from claim to release
-	Active        int          `json:"active,omitempty"`  // leased attempts
-	Ready         int          `json:"ready,omitempty"`   // ready tasks
-	Reason        string       `json:"reason,omitempty"`  // why the last holding ended
+	Release       string       `json:"release,omitempty"`  // of the holder, pinned from claim to release; with PolicyFinish beyond it
+	Moving        string       `json:"moving,omitempty"`   // who asked the holder to give it up: no new task is routed, the last one's end releases it
+	For           string       `json:"for,omitempty"`      // held by nobody, it is kept for this worker …
+	ForUntil      history.Time `json:"for_until,omitzero"` // … until then
+	Drained       bool         `json:"drained,omitempty"`  // PolicyFail: its holder drained, and no task has been told of it yet
+	Claims        int          `json:"claims,omitempty"`   // of this row
+	Ran           int          `json:"ran,omitempty"`      // attempts begun in this holding
+	Renewals      int          `json:"renewals,omitempty"` // of this holding's lease by themselves
+	Active        int          `json:"active,omitempty"`   // leased attempts
+	Ready         int          `json:"ready,omitempty"`    // ready tasks
+	Reason        string       `json:"reason,omitempty"`   // why the last holding ended
 	ClosedAt      history.Time `json:"closed_at,omitzero"`
 	RenewedAt     history.Time `json:"renewed_at,omitzero"`
 	CreatedAt     history.Time `json:"created_at,omitzero"`
@@ -71,12 +78,18 @@ func (s *Session) HeldBy(worker string, now time.Time) bool { return s.Held(now)
 // Full says whether its activity cap leaves no room. A cap of 0 leaves it to the worker's slots.
 func (s *Session) Full() bool { return s.MaxActivities > 0 && s.Active >= s.MaxActivities }
 
-// DueAt is when the session needs the sweeper: its lease or its TTL.
+// Unsettled says whether tasks are queued that may not run: the session has ended, or its policy wants them to be told of a drain.
+func (s *Session) Unsettled() bool { return (s.Terminal || s.Drained) && s.Ready > 0 }
+
+// DueAt is when the session needs the sweeper: its lease or its TTL, the end of being kept for somebody, or tasks that wait in vain.
 func (s *Session) DueAt() history.Time {
+	if s.Unsettled() {
+		return s.UpdatedAt
+	}
 	if s.Terminal {
 		return history.Time{}
 	}
-	due := s.TTLUntil
+	due := earliest(s.TTLUntil, s.ForUntil)
 	if s.Status == protocol.SessionActive && s.Owner != "" {
 		due = earliest(due, s.LeaseUntil)
 	}

@@ -64,7 +64,7 @@ func (st *step) sessionFor(id string, o *protocol.SessionOptions) (Session, *pro
 func (s *Session) sameOptions(o *protocol.SessionOptions, now history.Time) bool {
 	want := NewSession(s.Namespace, s.ID, o, now)
 	return s.Door == DoorWorker && s.Lease == want.Lease && s.TTL == want.TTL && s.MaxActivities == want.MaxActivities &&
-		(o.Queue == "" || s.Queue == want.Queue) && slices.Equal(s.Requirements, want.Requirements) && s.NoReacquire == want.NoReacquire
+		(o.Queue == "" || s.Queue == "" || s.Queue == want.Queue) && slices.Equal(s.Requirements, want.Requirements) && s.NoReacquire == want.NoReacquire
 }
 
 // startSession opens a workflow-scoped session; who holds it is decided at its first activity.
@@ -81,7 +81,7 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 		d.Options = raw(c.WorkerSession)
 	}
 	st.emit(d)
-	st.keep(s, protocol.SessionEvent{At: st.now, What: "started", Why: "workflow " + st.WorkflowID})
+	st.keep(s, protocol.SessionEvent{At: st.now, What: "started", By: "run " + st.ID, Why: "workflow " + st.WorkflowID})
 }
 
 // endSession ends a workflow-scoped session with the step that says so: its open activities are cancelled, late results of them refused.
@@ -123,12 +123,14 @@ func (st *step) endChain(why string) {
 }
 
 func (st *step) close(s Session, why string) {
+	e := s.ended(st.now, "closed", "run "+st.ID, why)
 	s.end(protocol.SessionClosed, why, st.now)
-	st.keep(s, protocol.SessionEvent{At: st.now, What: "closed", Worker: s.Owner, Epoch: s.Epoch, Why: why})
+	st.keep(s, e)
 }
 
 // end makes the session terminal.
 func (s *Session) end(status protocol.SessionStatus, why string, now history.Time) {
 	s.Status, s.Terminal, s.Reason = status, true, why
-	s.ClosedAt, s.UpdatedAt, s.Active = now, now, 0
+	s.ClosedAt, s.UpdatedAt, s.Active, s.Moving, s.Drained = now, now, 0, "", false
+	s.For, s.ForUntil = "", history.Time{}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -32,9 +33,12 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 			return SessionChange{}, protocol.Refuse(protocol.ReasonSessionMissing, "session %s does not exist and may not be made", o.SessionID)
 		}
 		fresh := NewSession(in.Namespace, in.Options.SessionID, &in.Options, now)
+		if fresh.Queue == "" {
+			fresh.Queue = in.Lessee.Worker.Queues[0]
+		}
 		s = &fresh
-	} else if s.Claimed && !s.Terminal && !s.sameOptions(&in.Options, now) {
-		return SessionChange{}, protocol.Refuse(protocol.ReasonInvalidSession, "session %s exists with other options", s.ID)
+	} else if err := in.fits(s, now); err != nil {
+		return SessionChange{}, err
 	}
 	if v := AdmitSession(s, in.Lessee, now.Time, true); !v.OK {
 		return SessionChange{}, refusal(v, s, in.Lessee)
@@ -52,6 +56,23 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	c.Timeline = append(c.Timeline, c.Session.claim(in.Lessee, in.Floor, now.Time, ""))
 	c.Session.touch(now.Time)
 	return c, nil
+}
+
+// fits says whether a session that has a row may be had by these options, and by a worker of these queues.
+func (in CreateSession) fits(s *Session, now history.Time) error {
+	w := in.Lessee.Worker
+	switch {
+	case s.Terminal || !s.Claimed:
+		return nil // admission says more
+	case s.Queue != "" && !slices.Contains(w.Queues, s.Queue):
+		return protocol.Refuse(protocol.ReasonSessionQueue, "session %s is for queue %s, which worker %s does not serve", s.ID, s.Queue, w.ID).
+			With("registered_task_queue", w.Queues[0]).With("requested_session_queue", s.Queue)
+	case s.lost(now.Time) && in.Options.Reacquire != nil && !*in.Options.Reacquire:
+		return protocol.Refuse(protocol.ReasonSessionReacquire, "session %s was lost (%s), and the request forbids to acquire it again", s.ID, s.Reason)
+	case !s.sameOptions(&in.Options, now):
+		return protocol.Refuse(protocol.ReasonInvalidSession, "session %s exists with other options", s.ID)
+	}
+	return nil
 }
 
 func refusal(v Verdict, s *Session, l Lessee) error {
@@ -112,6 +133,7 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 		length = seconds(in.Lease)
 	}
 	c.Session.renew(now.Time, length)
+	c.Session.Renewals++
 	return c, nil
 }
 
@@ -129,21 +151,116 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 	if s.Terminal {
 		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s has ended: %s", s.ID, s.Reason)
 	}
-	if in.Why == "shutdown" && s.NoReacquire {
+	if !s.Held(now.Time) { // it was lost, not released: whether it may be acquired again is judged by that
+		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s lost its lease at %s", s.ID, s.LeaseUntil.Format(time.RFC3339))
+	}
+	drained := in.Why == ReasonShutdown
+	if drained && s.NoReacquire {
 		return CloseSession{SessionHolder: in.SessionHolder, Why: "worker_shutdown"}.decide(s, now)
 	}
 	c := SessionChange{Session: *s}
-	n := &c.Session
-	e := protocol.SessionEvent{At: now, What: "released", Worker: s.Owner, Epoch: s.Epoch, Why: in.Why}
-	n.Status, n.Reason = protocol.SessionActive, ReasonReleased
 	if in.Failed != "" {
-		e.What, e.Why = "failed", in.Failed
-		n.Status, n.Reason = protocol.SessionFailed, in.Failed
+		if !s.NoReacquire {
+			c.Session.give(now)
+		}
+		c.Session.lose(protocol.SessionFailed, in.Failed, now)
+		c.Timeline = append(c.Timeline, s.ended(now, "failed", in.Worker, in.Failed))
+		return c, nil
 	}
-	n.Owner, n.Incarnation, n.Release, n.Active = "", "", "", 0
-	n.LeaseUntil, n.UpdatedAt = now, now
-	c.Timeline = append(c.Timeline, e)
+	if drained && s.ReleasePolicy == PolicyFail {
+		c.Session.Drained = true
+	}
+	c.Timeline = append(c.Timeline, c.Session.release(now, in.Worker, in.Why))
 	return c, nil
+}
+
+// ended is the entry of the timeline for the end of a holding.
+func (s *Session) ended(now history.Time, what, by, why string) protocol.SessionEvent {
+	e := protocol.SessionEvent{
+		At: now, What: what, Worker: s.Owner, Epoch: s.Epoch, By: by, Why: why, Ran: s.Ran, Renewals: s.Renewals,
+	}
+	if s.Owner != "" && !s.LastActivity.IsZero() {
+		e.Idle = now.Sub(s.LastActivity.Time).Seconds()
+	}
+	return e
+}
+
+// release gives the session up: nobody holds it, and it was nobody's loss.
+func (s *Session) release(now history.Time, by, why string) protocol.SessionEvent {
+	e := s.ended(now, "released", by, why)
+	s.give(now)
+	s.Status, s.Reason = protocol.SessionActive, ReasonReleased
+	return e
+}
+
+// give takes the holder out of the row. What its release pins stays, where the policy says so.
+func (s *Session) give(now history.Time) {
+	s.Owner, s.Incarnation, s.Active, s.Moving = "", "", 0, ""
+	if s.ReleasePolicy != PolicyFinish {
+		s.Release = ""
+	}
+	s.LeaseUntil, s.UpdatedAt = now, now
+}
+
+// KeptFor is how long a session that was moved is kept for the worker it was meant for.
+const KeptFor = 30 * time.Second
+
+// MigrateSession makes the holder give the session up at an operator's word: at once when nothing runs in it or with Force, else when what runs has
+// ended, and no new task of it is routed until then. For, if not empty, is the worker that it is kept for a while after that.
+type MigrateSession struct {
+	Operator string
+	Why      string
+	For      string
+	Force    bool
+}
+
+func (in MigrateSession) decide(s *Session, now history.Time) (SessionChange, error) {
+	if s == nil {
+		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotFound, "no such session")
+	}
+	if s.Terminal {
+		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s has ended: %s", s.ID, s.Reason)
+	}
+	c := SessionChange{Session: *s}
+	n := &c.Session
+	if n.For = in.For; n.For == s.Owner {
+		n.For = ""
+	}
+	why := "migrated"
+	if in.Why != "" {
+		why += ": " + in.Why
+	}
+	switch {
+	case !s.Held(now.Time):
+		n.keep(now)
+		n.UpdatedAt = now
+	case in.Force || s.Active == 0:
+		c.Timeline = append(c.Timeline, n.release(now, in.Operator, why))
+		n.keep(now)
+	default:
+		n.Moving, n.UpdatedAt = in.Operator, now
+		e := s.ended(now, "draining", in.Operator, why)
+		c.Timeline = append(c.Timeline, e)
+	}
+	return c, nil
+}
+
+// keep begins the time for which the session waits for the worker it was meant for.
+func (s *Session) keep(now history.Time) {
+	s.ForUntil = history.Time{}
+	if s.For != "" {
+		s.ForUntil = plus(now, KeptFor)
+	}
+}
+
+// moved ends the holding of a session that was to be moved, when nothing runs in it any more.
+func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
+	if s.Moving == "" || s.Active > 0 || !s.Held(now.Time) {
+		return protocol.SessionEvent{}, false
+	}
+	e := s.release(now, s.Moving, "migrated")
+	s.keep(now)
+	return e, true
 }
 
 // CloseSession ends a session for good. Operators close without holding it: then SessionHolder is empty and Operator names them.
@@ -170,43 +287,76 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 	if why == "" {
 		why = ReasonClosed
 	}
+	by := in.Worker
 	if in.Operator != "" {
+		by = in.Operator
 		why += " by " + in.Operator
 	}
 	c.Session.end(protocol.SessionClosed, why, now)
-	c.Timeline = append(c.Timeline, protocol.SessionEvent{At: now, What: "closed", Worker: s.Owner, Epoch: s.Epoch, Why: why})
+	c.Timeline = append(c.Timeline, s.ended(now, "closed", by, why))
 	return c, nil
 }
 
 // DueSession moves a session forward in time: its TTL, which ends it, and its lease, after which anybody may claim it. Stale says that the holder's
-// registration is: then it was orphaned rather than left to expire.
-type DueSession struct{ Stale bool }
+// registration is: then it was orphaned rather than left to expire. Settled says that no queued task of it was found: a count that says otherwise
+// is wrong.
+type DueSession struct{ Stale, Settled bool }
 
 func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error) {
-	if s == nil || s.Terminal {
+	if s == nil {
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
 	n := &c.Session
-	e := protocol.SessionEvent{At: now, Worker: s.Owner, Epoch: s.Epoch}
 	switch {
+	case s.Unsettled():
+		if in.Settled {
+			n.Ready = 0
+		}
+	case s.Terminal:
+		return SessionChange{}, errNotDue
 	case !s.TTLUntil.IsZero() && !s.TTLUntil.After(now.Time):
 		n.end(protocol.SessionExpired, ReasonTTL, now)
-		e.What, e.Why = "expired", ReasonTTL
+		c.Timeline = append(c.Timeline, s.ended(now, "expired", "", ReasonTTL))
 	case s.Status == protocol.SessionActive && s.Owner != "" && !s.LeaseUntil.After(now.Time):
-		n.Status, n.Reason, n.UpdatedAt, n.Active = protocol.SessionExpired, ReasonLeaseLost, now, 0
-		e.What, e.Why = "expired", ReasonLeaseLost
+		e := s.ended(now, "expired", "", ReasonLeaseLost)
+		status, reason := protocol.SessionExpired, ReasonLeaseLost
 		switch {
 		case in.Stale:
-			n.Status, n.Reason = protocol.SessionOrphaned, ReasonOrphaned
+			status, reason = protocol.SessionOrphaned, ReasonOrphaned
 			e.What, e.Why = "orphaned", ReasonOrphaned
 		case s.Idle > 0 && now.Sub(s.LastActivity.Time) >= time.Duration(s.Idle)*time.Microsecond:
 			e.What, e.Why = "idle_unpinned", "idle since "+s.LastActivity.Format(time.RFC3339)
 		}
+		n.lose(status, reason, now)
+		c.Timeline = append(c.Timeline, e)
+	case s.For != "" && !s.ForUntil.After(now.Time):
+		n.For, n.ForUntil = "", history.Time{}
 	default:
 		return SessionChange{}, errNotDue
 	}
-	c.Timeline = append(c.Timeline, e)
+	return c, nil
+}
+
+// lose ends a holding without its holder's word. A session that may not be acquired again has ended with it.
+func (s *Session) lose(status protocol.SessionStatus, reason string, now history.Time) {
+	if s.NoReacquire {
+		s.end(status, reason, now)
+		return
+	}
+	s.Status, s.Reason, s.UpdatedAt, s.Active, s.Moving = status, reason, now, 0, ""
+}
+
+// UnpinSession lets go of a session that PolicyFinish keeps for a release that no app serves any more. Served are the releases that are.
+type UnpinSession struct{ Served []string }
+
+func (in UnpinSession) decide(s *Session, now history.Time) (SessionChange, error) {
+	if s == nil || s.Terminal || s.pin(now.Time) == "" || slices.Contains(in.Served, s.Release) {
+		return SessionChange{}, errNotDue
+	}
+	c := SessionChange{Session: *s}
+	c.Session.Release, c.Session.UpdatedAt = "", now
+	c.Timeline = append(c.Timeline, protocol.SessionEvent{At: now, What: "unpinned", Epoch: s.Epoch, Why: "no app serves release " + s.Release})
 	return c, nil
 }
 
@@ -218,9 +368,9 @@ func (in OrphanSession) decide(s *Session, now history.Time) (SessionChange, err
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
-	c.Session.Status, c.Session.Reason = protocol.SessionOrphaned, ReasonOrphaned
-	c.Session.LeaseUntil, c.Session.UpdatedAt, c.Session.Active = now, now, 0
-	c.Timeline = append(c.Timeline, protocol.SessionEvent{At: now, What: "orphaned", Worker: s.Owner, Epoch: s.Epoch, Why: ReasonOrphaned})
+	c.Session.lose(protocol.SessionOrphaned, ReasonOrphaned, now)
+	c.Session.LeaseUntil = now
+	c.Timeline = append(c.Timeline, s.ended(now, "orphaned", "", ReasonOrphaned))
 	return c, nil
 }
 

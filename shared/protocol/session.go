@@ -77,12 +77,28 @@ type SessionHolder struct {
 
 // SessionEvent is one entry of a session's ownership timeline.
 type SessionEvent struct {
-	At     history.Time `json:"at"`
-	What   string       `json:"what"` // started, claimed, reclaimed, released, expired, idle_unpinned, orphaned, failed, closed, cleaned_up
-	Worker string       `json:"worker_id,omitempty"`
-	Epoch  int64        `json:"epoch,omitempty"`
-	Why    string       `json:"why,omitempty"`
-	Task   string       `json:"task_id,omitempty"`
+	At history.Time `json:"at"`
+	// What is one of started, claimed, reclaimed, draining, released, expired, idle_unpinned, orphaned, failed, closed, unpinned, cleaned_up.
+	What   string `json:"what"`
+	Worker string `json:"worker_id,omitempty"` // who held it, or holds it from now on
+	Epoch  int64  `json:"epoch,omitempty"`
+	By     string `json:"by,omitempty"` // who did it: a worker, an operator, a run; empty: the app, because the time had come
+	Why    string `json:"why,omitempty"`
+	Task   string `json:"task_id,omitempty"` // claims: the task that took it
+	// Of the holding that ends: how many attempts were begun in it, how often its lease was renewed by itself, how long it had been idle.
+	Ran      int     `json:"ran,omitempty"`
+	Renewals int     `json:"renewals,omitempty"`
+	Idle     float64 `json:"idle_seconds,omitempty"`
+	Release  string  `json:"release,omitempty"` // claims: of the worker
+}
+
+// Ends says whether a holding ended with this.
+func (e SessionEvent) Ends() bool {
+	switch e.What {
+	case "released", "expired", "idle_unpinned", "orphaned", "failed", "closed":
+		return e.Worker != ""
+	}
+	return false
 }
 
 // SessionList filters and pages sessions, last updated first.
