@@ -94,3 +94,36 @@ func TestStepsOfTheWorkerProtocolWork(t *testing.T) {
 		at += i + len(want)
 	}
 }
+
+// relative is a relative link of a document, without its anchor.
+var relative = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+
+func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	documents := []string{"../README.md"}
+	for _, root := range []string{"../docs", "."} {
+		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if filepath.Ext(path) == ".md" {
+				documents = append(documents, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range documents {
+		raw, err := os.ReadFile(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range relative.FindAllStringSubmatch(string(raw), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(d), m[1])); err != nil {
+				t.Errorf("%s: the link to %s leads nowhere", d, m[1])
+			}
+		}
+	}
+	if len(documents) < 15 {
+		t.Errorf("found only %d documents", len(documents))
+	}
+}
