@@ -117,7 +117,7 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range relative.FindAllStringSubmatch(string(raw), -1) {
+		for _, m := range relative.FindAllStringSubmatch(fence.ReplaceAllString(string(raw), ""), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(d), m[1])); err != nil {
 				t.Errorf("%s: the link to %s leads nowhere", d, m[1])
 			}
