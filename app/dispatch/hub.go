@@ -45,8 +45,9 @@ type Topics uint8
 const (
 	TopicRuns     Topics = 1 << iota // runs that got events, without their cancelled attempts
 	TopicCancels                     // runs with attempts that were cancelled, and those attempts
-	TopicSessions                    // sessions that moved
+	TopicSessions                    // sessions that changed
 	TopicWorkers                     // workers whose registration changed
+	TopicMoves                       // entries of sessions' timelines: claims, releases, ends
 )
 
 // watchLimit is how many hints a Watch keeps until they are taken.
@@ -65,6 +66,7 @@ type Watch struct {
 	order    []string // of runs, by first mention
 	sessions map[engine.SessionKey]struct{}
 	workers  map[engine.WorkerKey]struct{}
+	moves    []store.SessionMove
 	size     int
 	overflow bool
 }
@@ -104,7 +106,7 @@ func (w *Watch) Take() (c store.Changed, overflow bool) {
 	for k := range w.workers {
 		c.Workers = append(c.Workers, k)
 	}
-	overflow = w.overflow
+	c.Moves, overflow = w.moves, w.overflow
 	w.reset()
 	return c, overflow
 }
@@ -112,7 +114,7 @@ func (w *Watch) Take() (c store.Changed, overflow bool) {
 func (w *Watch) reset() {
 	w.runs, w.order = map[string]*store.RunChange{}, nil
 	w.sessions, w.workers = map[engine.SessionKey]struct{}{}, map[engine.WorkerKey]struct{}{}
-	w.size, w.overflow = 0, false
+	w.moves, w.size, w.overflow = nil, 0, false
 }
 
 // Changed tells everybody who watches what a batch touched.
@@ -159,6 +161,10 @@ func (w *Watch) add(c store.Changed) bool {
 				w.workers[k] = struct{}{}
 			}
 		}
+	}
+	if w.topics&TopicMoves != 0 && len(c.Moves) > 0 && w.grow(len(c.Moves)) {
+		some = true
+		w.moves = append(w.moves, c.Moves...)
 	}
 	return some
 }

@@ -172,6 +172,14 @@ type Changed struct {
 }
 
 // RunChange is a run that got events.
+	Moves    []SessionMove
+}
+
+// SessionMove is an entry that was added to a session's timeline. Of those of other apps only the ends of holdings are heard, and not all.
+type SessionMove struct {
+	Session engine.SessionKey
+	protocol.SessionEvent
+	Remote bool `json:"-"` // another app committed it
 type RunChange struct {
 	Namespace, WorkflowID, RunID string
 	LastSeq                      int64

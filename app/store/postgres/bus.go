@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -18,6 +19,9 @@ const channel = "sojourn"
 
 // apart is the least time between two notifications; what comes in between is told together.
 const apart = 10 * time.Millisecond
+
+// mostEnded is the most ends of holdings that wait to be told; holders learn of the others when they renew.
+const mostEnded = 1000
 
 // mostPayload keeps one notification below the 8000 bytes that PostgreSQL takes.
 const mostPayload = 7000
@@ -36,6 +40,7 @@ type bus struct {
 	mu     sync.Mutex
 	queues map[sqldb.QueueKey]bool    // to be told; guarded by mu
 	runs   map[string]store.RunChange // guarded by mu
+	ended  []ended                    // guarded by mu
 }
 
 // message is one notification.
@@ -43,6 +48,17 @@ type message struct {
 	App    string            `json:"app"`
 	Queues []sqldb.QueueKey  `json:"q,omitempty"`
 	Runs   []store.RunChange `json:"r,omitempty"`
+	Ended  []ended           `json:"e,omitempty"`
+}
+
+// ended is the end of a session's holding, with what its holder wants to know of it.
+type ended struct {
+	Namespace string `json:"ns"`
+	Session   string `json:"s"`
+	What      string `json:"w"`
+	Worker    string `json:"o"`
+	Epoch     int64  `json:"p"`
+	Why       string `json:"y,omitempty"`
 }
 
 func newBus(cfg *pgx.ConnConfig, app string, d store.Dispatcher) *bus {
@@ -77,6 +93,11 @@ func (b *bus) notify(n sqldb.Notice) {
 		r.Cancelled = append(b.runs[r.RunID].Cancelled, r.Cancelled...)
 		b.runs[r.RunID] = r
 	}
+	for _, m := range n.Ended {
+		if len(b.ended) < mostEnded {
+			b.ended = append(b.ended, ended{m.Session.Namespace, m.Session.ID, m.What, m.Worker, m.Epoch, m.Why[:min(len(m.Why), 200)]})
+		}
+	}
 	b.mu.Unlock()
 	select {
 	case b.wake <- struct{}{}:
@@ -107,12 +128,30 @@ func (b *bus) take() []string {
 		cut(len(r.Namespace) + len(r.WorkflowID) + 160 + 160*len(r.Cancelled))
 		m.Runs = append(m.Runs, r)
 	}
-	if len(m.Queues)+len(m.Runs) > 0 {
+	for _, e := range b.ended {
+		cut(2*(len(e.Namespace)+len(e.Session)+len(e.Worker)+len(e.Why)) + 120)
+		m.Ended = append(m.Ended, e)
+	}
+	if len(m.Queues)+len(m.Runs)+len(m.Ended) > 0 {
 		out = append(out, encode(m))
 	}
 	clear(b.queues)
 	clear(b.runs)
+	b.ended = nil
 	return out
+}
+
+// changed is the message as this process's own hints are told.
+func (m message) changed() store.Changed {
+	c := store.Changed{Runs: m.Runs}
+	for _, e := range m.Ended {
+		k := engine.SessionKey{Namespace: e.Namespace, ID: e.Session}
+		c.Sessions = append(c.Sessions, k)
+		c.Moves = append(c.Moves, store.SessionMove{Session: k, Remote: true, SessionEvent: protocol.SessionEvent{
+			What: e.What, Worker: e.Worker, Epoch: e.Epoch, Why: e.Why,
+		}})
+	}
+	return c
 }
 
 func encode(m message) string {
@@ -186,8 +225,8 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 		for _, q := range m.Queues {
 			b.dispatch.Backlog(q.Namespace, q.Queue, protocol.TaskKind(q.Kind))
 		}
-		if len(m.Runs) > 0 {
-			b.dispatch.Changed(store.Changed{Runs: m.Runs})
+		if len(m.Runs)+len(m.Ended) > 0 {
+			b.dispatch.Changed(m.changed())
 		}
 	}
 }

@@ -36,6 +36,7 @@ type batch struct {
 	backlog map[QueueKey]bool
 	touched map[string]*store.RunChange
 	due     history.Time
+	moves   []store.SessionMove
 	dirty   bool // something was or will be written
 	raised  bool // an epoch floor rose
 }

@@ -229,6 +229,7 @@ func (b *batch) applySession(c *engine.SessionChange) {
 	s.Session, s.dirty, s.touched, s.deleted = &row, true, true, c.Delete
 	b.dirty = true
 	for i := range c.Timeline {
+		b.moves = append(b.moves, store.SessionMove{Session: k, SessionEvent: c.Timeline[i]})
 		if body, err := document(&c.Timeline[i]); err == nil {
 			b.flush.timeline.s(k.Namespace).s(k.ID).i(c.Timeline[i].At.Micros()).s(body)
 		}

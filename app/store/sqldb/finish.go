@@ -77,7 +77,7 @@ func (b *batch) unlocked() {
 
 // changed is what the batch touched, as hints will say it.
 func (b *batch) changed() store.Changed {
-	var c store.Changed
+	c := store.Changed{Moves: b.moves}
 	for _, id := range slices.Sorted(maps.Keys(b.touched)) {
 		c.Runs = append(c.Runs, *b.touched[id])
 	}
@@ -102,12 +102,13 @@ func (b *batch) tell(c store.Changed) {
 		if !b.due.IsZero() {
 			d.Due(b.due.Time)
 		}
-		if len(c.Runs)+len(c.Sessions)+len(c.Workers) > 0 {
+		if len(c.Runs)+len(c.Sessions)+len(c.Workers)+len(c.Moves) > 0 {
 			d.Changed(c)
 		}
 	}
-	if b.s.cfg.Notify != nil && (len(c.Runs) > 0 || len(b.backlog) > 0) {
-		n := Notice{Runs: c.Runs}
+	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
+	if b.s.cfg.Notify != nil && (len(c.Runs) > 0 || len(b.backlog) > 0 || len(ended) > 0) {
+		n := Notice{Runs: c.Runs, Ended: ended}
 		n.Queues = slices.SortedFunc(maps.Keys(b.backlog), func(x, y QueueKey) int {
 			return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Queue, y.Queue), cmp.Compare(x.Kind, y.Kind))
 		})

@@ -42,6 +42,7 @@ type QueueKey struct {
 
 // Notice is what a commit means for other processes on the database: queues with new ready tasks, runs with new events.
 type Notice struct {
+	Ended  []store.SessionMove // holdings of sessions that ended
 	Queues []QueueKey
 	Runs   []store.RunChange
 }
