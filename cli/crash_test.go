@@ -128,7 +128,10 @@ func (l *load) client(ctx context.Context, i int) {
 			continue
 		}
 		for _, request := range requests(id) {
-			ok := l.send(ctx, "/api/workflows/"+id+"/signal/go", map[string]any{"input": []any{request}, "request_id": request}, nil)
+			ok := false
+			for !ok && ctx.Err() == nil { // a request id makes it safe to say it again
+				ok = l.send(ctx, "/api/workflows/"+id+"/signal/go", map[string]any{"input": []any{request}, "request_id": request}, nil)
+			}
 			l.note(func() { l.signals[request] = ok })
 		}
 		l.follow(ctx, id, a.RunID)
