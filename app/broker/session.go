@@ -24,26 +24,16 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		in.Queue = w.Queues[0]
 	}
 	sk := engine.SessionKey{Namespace: key.Namespace, ID: in.SessionID}
-	held, err := b.heldBy(ctx, key)
-	if err != nil {
-		return protocol.SessionAnswer{}, err
-	}
-	// What the worker holds is counted beside the batch, so each held session is loaded with it, and counted again under the worker's lock.
-	needs := store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}}
-	for _, s := range held {
-		needs.Sessions = append(needs.Sessions, s.Key())
-	}
+	needs := store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}, Holdings: true}
 	outcome := ""
 	s, err := commit[engine.Session](ctx, b, store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-		holding := 0
-		for _, k := range needs.Sessions[1:] {
-			if s := rows.Session(k); s != nil && s.HeldBy(w.ID, now) {
-				holding++
-			}
+		w := rows.Worker(key) // as it is now: another app may have taken a newer registration
+		if w == nil || in.Incarnation != "" && in.Incarnation != w.Incarnation {
+			return store.Writes{}, stale(key.ID)
 		}
 		c, err := engine.DecideSession(rows.Session(sk), engine.CreateSession{
 			Namespace: key.Namespace, Options: in.SessionOptions, Floor: rows.EpochFloor(key.Namespace), Outcome: &outcome,
-			Lessee: engine.Lessee{Worker: w, Sessions: holding, Counted: true},
+			Lessee: engine.Lessee{Worker: w, Sessions: rows.Holding(key, sk, now), Counted: true},
 		}, now)
 		return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c.Session}, err
 	}})

@@ -56,6 +56,7 @@ type Keys struct {
 	AllTasks   bool // the sessions of all open activities of Runs: for a step that may end them all
 	Sessions   []engine.SessionKey
 	Workers    []engine.WorkerKey
+	Holdings   bool // also how many sessions each worker named holds
 	Receipts   []ReceiptKey
 	Tokens     []string
 }
@@ -69,6 +70,8 @@ type Rows interface {
 	// ChainSessions are the loaded workflow-scoped sessions of a workflow id that are not terminal.
 	ChainSessions(engine.WorkflowKey) []*engine.Session
 	Worker(engine.WorkerKey) *engine.Worker
+	// Holding is how many sessions a worker of Needs holds at now, beside the one named.
+	Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int
 	Receipt(ReceiptKey) *Receipt
 	Token(id string) *Token
 	// EpochFloor is the highest epoch clean-up ever removed in the namespace; a claim goes above it.

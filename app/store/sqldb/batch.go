@@ -21,6 +21,7 @@ type batch struct {
 	sessions  map[engine.SessionKey]*session
 	workflows map[engine.WorkflowKey]*workflow
 	workers   map[engine.WorkerKey]*worker
+	holding   map[engine.WorkerKey][]holding // as stored
 	receipts  map[store.ReceiptKey]*store.Receipt
 	tokens    map[string]*store.Token
 	floors    map[string]int64
@@ -100,7 +101,7 @@ func (s *Store) newBatch() *batch {
 	return &batch{
 		s: s, number: s.batch,
 		runs: map[string]*run{}, sessions: map[engine.SessionKey]*session{}, workflows: map[engine.WorkflowKey]*workflow{},
-		workers: map[engine.WorkerKey]*worker{}, receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{},
+		workers: map[engine.WorkerKey]*worker{}, holding: map[engine.WorkerKey][]holding{}, receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{},
 		events: map[string]appended{}, flush: newFlush(),
 		lanes: map[laneKey]bool{}, backlog: map[QueueKey]bool{}, touched: map[string]*store.RunChange{},
 	}
@@ -154,7 +155,7 @@ func (b *batch) opening() []*Call {
 	return []*Call{{Stmt: b.s.st.begin}}
 }
 
-// Workflow, Run, Session, ChainSessions, Worker, Receipt, Token and EpochFloor make a batch the store.Rows of its changes.
+// Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt, Token and EpochFloor make a batch the store.Rows of its changes.
 
 func (b *batch) Workflow(k engine.WorkflowKey) *engine.Workflow {
 	if w := b.workflows[k]; w != nil {
@@ -202,6 +203,21 @@ func (b *batch) Worker(k engine.WorkerKey) *engine.Worker {
 		return w.Worker
 	}
 	return nil
+}
+
+func (b *batch) Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int {
+	n := 0
+	for _, h := range b.holding[w] {
+		if h.session != beside && b.sessions[h.session] == nil && h.until > now.UnixMicro() {
+			n++
+		}
+	}
+	for k, s := range b.sessions {
+		if k != beside && k.Namespace == w.Namespace && s.Session != nil && !s.deleted && s.HeldBy(w.ID, now) {
+			n++
+		}
+	}
+	return n
 }
 
 func (b *batch) Receipt(k store.ReceiptKey) *store.Receipt { return b.receipts[k] }

@@ -65,7 +65,7 @@ func (b *batch) claim(p *pending) error {
 			total--
 			l := b.lease(b.runs[t.run], t.seq, b.lessee(r, i, held))
 			if l.IsNew {
-				held[r.Pollers[i].Lessee.Worker.Key()]++
+				held[processOf(r.Pollers[i].Lessee.Worker)]++
 			}
 			l.Poller = i
 			p.leased = append(p.leased, l)
@@ -78,20 +78,28 @@ func (b *batch) claim(p *pending) error {
 	return nil
 }
 
-// holdings counts, under the lock of each worker's row, the sessions it holds: what its cap of sessions is judged by. A worker whose row is locked by
-// somebody else, or that has none, is missing, and gets no new session here. Queues without session tasks need no count.
-func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[engine.WorkerKey]int, error) {
+// process is a worker as one process of it registered.
+type process struct {
+	engine.WorkerKey
+	incarnation string
+}
+
+func processOf(w *engine.Worker) process { return process{w.Key(), w.Incarnation} }
+
+// holdings counts, under the lock of each worker's row, the sessions it holds: what its cap of sessions is judged by. A process that another one
+// superseded is missing, though this app may not have heard of it; so is a worker whose row is locked by somebody else, or that has none. Who is
+// missing gets no new session here. Queues without session tasks need no count.
+func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[process]int, error) {
 	if !slices.ContainsFunc(b.lanesOf(q), func(l lane) bool { return l.session }) {
 		return nil, nil
 	}
-	held := map[engine.WorkerKey]int{}
+	held := map[process]int{}
+	asked := map[engine.WorkerKey]bool{}
 	keys := newRowset(workersTable.key())
 	for _, p := range pollers {
-		if k := p.Lessee.Worker.Key(); p.Lessee.Worker.MaxSessions > 0 && p.Max > 0 {
-			if _, ok := held[k]; !ok {
-				held[k] = 0
-				keys.s(k.Namespace).s(k.ID)
-			}
+		if k := p.Lessee.Worker.Key(); p.Lessee.Worker.MaxSessions > 0 && p.Max > 0 && !asked[k] {
+			asked[k] = true
+			keys.s(k.Namespace).s(k.ID)
 		}
 	}
 	if keys.empty() {
@@ -100,31 +108,47 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[engine.WorkerK
 	if err := b.loadFloors(true); err != nil {
 		return nil, err
 	}
+	rows := map[engine.WorkerKey]*engine.Worker{} // that are ours
 	var calls []*Call
 	args := []any{keys.json()}
 	if b.s.cfg.Dialect.Shared {
 		args = keys.arrays()
-		clear(held)
 		calls = append(calls, &Call{Stmt: b.s.st.lockWorkers.stmt, Args: args, Row: func(v []any) error {
-			held[engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}] = 0
-			return nil
+			w, err := readWorker(v)
+			rows[w.Key()] = &w
+			return err
 		}})
+	} else if err := b.send(b.loadWorkers(asked)...); err != nil {
+		return nil, err
 	}
-	count := &Call{Stmt: b.s.st.held, Args: append(slices.Clip(args), b.now.UnixMicro()), Row: func(v []any) error {
-		if k := (engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}); b.s.cfg.Dialect.Shared {
-			if _, ok := held[k]; ok {
-				held[k] = int(integer(v[2]))
-			}
-		} else {
-			held[k] = int(integer(v[2]))
-		}
+	count := map[engine.WorkerKey]int{}
+	calls = append(calls, &Call{Stmt: b.s.st.held, Args: append(slices.Clip(args), b.now.UnixMicro()), Row: func(v []any) error {
+		count[engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}] = int(integer(v[2]))
 		return nil
-	}}
-	return held, b.send(append(calls, count)...)
+	}})
+	if err := b.send(calls...); err != nil {
+		return nil, err
+	}
+	if !b.s.cfg.Dialect.Shared {
+		for k := range asked {
+			if w := b.workers[k].Worker; w != nil {
+				rows[k] = w
+			}
+		}
+	}
+	for k, w := range rows {
+		held[processOf(w)] = count[k]
+	}
+	for i := range pollers { // a worker that never names its process polls as the newest
+		if l := &pollers[i].Lessee; !l.Worker.Explicit && rows[l.Worker.Key()] != nil {
+			l.Worker = rows[l.Worker.Key()]
+		}
+	}
+	return held, nil
 }
 
 // ranges are the routes to read: for each lane a poller may serve "*", or what its worker holds and, below its cap, what nobody holds.
-func (b *batch) ranges(q QueueKey, pollers []store.Poller, held map[engine.WorkerKey]int) []string {
+func (b *batch) ranges(q QueueKey, pollers []store.Poller, held map[process]int) []string {
 	routes := map[string]bool{}
 	for _, l := range b.lanesOf(q) {
 		name := l.String()
@@ -138,8 +162,11 @@ func (b *batch) ranges(q QueueKey, pollers []store.Poller, held map[engine.Worke
 				continue
 			}
 			routes[route(q, name, "="+e.Worker.ID)] = true
-			if n, ok := held[e.Worker.Key()]; ok && n < e.Worker.MaxSessions {
+			if n, ok := held[processOf(e.Worker)]; ok && n < e.Worker.MaxSessions {
 				routes[route(q, name, "+")] = true
+				if e.Worker.Release != "" {
+					routes[route(q, name, "+"+e.Worker.Release)] = true
+				}
 			}
 		}
 	}
@@ -236,7 +263,7 @@ func (b *batch) complete(picks []pick, namespace string) error {
 }
 
 // give says which poller gets a task: the first that has room and may have it.
-func (b *batch) give(t pick, r *store.ClaimRequest, room []int, held map[engine.WorkerKey]int) (int, bool) {
+func (b *batch) give(t pick, r *store.ClaimRequest, room []int, held map[process]int) (int, bool) {
 	row := b.runs[t.run]
 	if row.Run == nil || !row.Status.Open() {
 		return 0, false
@@ -270,9 +297,8 @@ func (b *batch) give(t pick, r *store.ClaimRequest, room []int, held map[engine.
 }
 
 // lessee is a poller's worker with the count of its sessions, when that was taken under its lock.
-func (b *batch) lessee(r *store.ClaimRequest, i int, held map[engine.WorkerKey]int) *engine.Lessee {
+func (b *batch) lessee(r *store.ClaimRequest, i int, held map[process]int) *engine.Lessee {
 	l := r.Pollers[i].Lessee
-	l.Sessions, l.Counted = held[l.Worker.Key()], false
-	_, l.Counted = held[l.Worker.Key()]
+	l.Sessions, l.Counted = held[processOf(l.Worker)]
 	return &l
 }

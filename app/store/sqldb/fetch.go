@@ -126,6 +126,26 @@ func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*Call {
 	})
 }
 
+// holding is a session somebody holds, as it is stored.
+type holding struct {
+	session engine.SessionKey
+	until   int64
+}
+
+// loadHoldings reads what workers hold.
+func (b *batch) loadHoldings(keys map[engine.WorkerKey]bool) []*Call {
+	asked := newRowset(workersTable.key())
+	for k := range keys {
+		b.holding[k] = nil
+		asked.s(k.Namespace).s(k.ID)
+	}
+	return b.fetch(&loader{stmt: b.s.st.holdings}, asked, func(v []any) error {
+		k := engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}
+		b.holding[k] = append(b.holding[k], holding{engine.SessionKey{Namespace: k.Namespace, ID: str(v[2])}, integer(v[3])})
+		return nil
+	})
+}
+
 func (b *batch) loadReceipts(keys map[store.ReceiptKey]bool) []*Call {
 	missing := newRowset(receiptsTable.key())
 	for k := range keys {

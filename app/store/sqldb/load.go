@@ -16,6 +16,7 @@ type wants struct {
 	sessions  map[engine.SessionKey]bool
 	chains    map[engine.WorkflowKey]bool
 	workers   map[engine.WorkerKey]bool
+	holdings  map[engine.WorkerKey]bool
 	receipts  map[store.ReceiptKey]bool
 	tokens    map[string]bool
 }
@@ -25,7 +26,7 @@ type wants struct {
 func (b *batch) load(items []*pending) error {
 	w := wants{
 		map[engine.WorkflowKey]bool{}, map[string]bool{}, map[engine.SessionKey]bool{}, map[engine.WorkflowKey]bool{},
-		map[engine.WorkerKey]bool{}, map[store.ReceiptKey]bool{}, map[string]bool{},
+		map[engine.WorkerKey]bool{}, map[engine.WorkerKey]bool{}, map[store.ReceiptKey]bool{}, map[string]bool{},
 	}
 	if !b.s.cfg.Dialect.Shared {
 		b.now = b.s.clock.now()
@@ -51,6 +52,9 @@ func (b *batch) load(items []*pending) error {
 		}
 		add(w.sessions, n.Sessions)
 		add(w.workers, n.Workers)
+		if n.Holdings {
+			add(w.holdings, n.Workers)
+		}
 		add(w.receipts, n.Receipts)
 		add(w.tokens, n.Tokens)
 	}
@@ -137,6 +141,7 @@ func (b *batch) second(w *wants) error {
 	calls := b.loadSessions(w.sessions)
 	calls = append(calls, b.loadChains(w.chains)...)
 	calls = append(calls, b.loadWorkers(w.workers)...)
+	calls = append(calls, b.loadHoldings(w.holdings)...) // under the workers' locks: every claim takes those
 	calls = append(calls, b.loadReceipts(w.receipts)...)
 	calls = append(calls, b.loadTokens(w.tokens)...)
 	return b.send(calls...)

@@ -3,7 +3,7 @@ package sqldb
 // Plans lists the committer's statements that read or delete, for a look at how the database would run them.
 func (s *Store) Plans() []string {
 	st := s.st
-	list := []string{st.owners.SQL, st.opens.SQL, st.held.SQL, st.reroute.SQL, st.arguments.SQL}
+	list := []string{st.owners.SQL, st.opens.SQL, st.held.SQL, st.holdings.SQL, st.reroute.SQL, st.arguments.SQL}
 	for _, l := range []*loader{st.workflows, st.runs, st.sessions, st.chains, st.workers, st.receipts, st.tokens} {
 		list = append(list, l.stmt.SQL)
 	}

@@ -11,6 +11,7 @@ type statements struct {
 	owners        *Stmt // of runs: workflow keys by run id, unlocked
 	opens         *Stmt // open rows of runs
 	held          *Stmt // sessions held, by worker
+	holdings      *Stmt // each of them
 	floors        *Stmt
 	lanes         *Stmt
 	arguments     *Stmt         // of events, for readers
@@ -70,6 +71,8 @@ func newStatements(d Dialect) *statements {
 	held := d.probe(workersTable.key(), "t.namespace, t.owner", "(SELECT namespace, owner AS worker_id, owner FROM sessions"+
 		" WHERE owner IS NOT NULL AND status = 'active' AND lease_until > $now)", "", "")
 	s.held = &Stmt{SQL: "SELECT h.namespace, h.owner, count(*) FROM (" + held + ") AS h GROUP BY h.namespace, h.owner"}
+	s.holdings = &Stmt{SQL: d.probe(workersTable.key(), "t.namespace, t.owner, t.session_id, t.lease_until", "(SELECT namespace, owner AS worker_id, owner,"+
+		" session_id, lease_until FROM sessions WHERE owner IS NOT NULL AND status = 'active')", "", "")}
 	const moved = " SET route = rtrim(route, replace(route, char(31), '')) || k.word FROM " // char(31) is the separator
 	const where = "t.namespace = k.namespace AND t.session_id = k.session_id AND t.route IS NOT NULL"
 	const told = " RETURNING tasks.namespace, tasks.queue, tasks.kind"
