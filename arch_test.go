@@ -54,6 +54,7 @@ var directions = []direction{
 		"app/engine", "cli/config", "web", "shared/...",
 	}},
 	{"app/apptest", []string{"app/...", "worker/...", "sandbox/...", "cli/config", "shared/..."}},
+	{"app/sessionlaws", nil},
 	{"app/sessiontest", nil}, // tests only
 
 	// The worker process, and what its users import.

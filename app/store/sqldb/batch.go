@@ -101,7 +101,8 @@ func (s *Store) newBatch() *batch {
 	return &batch{
 		s: s, number: s.batch,
 		runs: map[string]*run{}, sessions: map[engine.SessionKey]*session{}, workflows: map[engine.WorkflowKey]*workflow{},
-		workers: map[engine.WorkerKey]*worker{}, holding: map[engine.WorkerKey][]holding{}, receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{},
+		workers: map[engine.WorkerKey]*worker{}, holding: map[engine.WorkerKey][]holding{},
+		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{},
 		events: map[string]appended{}, flush: newFlush(),
 		lanes: map[laneKey]bool{}, backlog: map[QueueKey]bool{}, touched: map[string]*store.RunChange{},
 	}
