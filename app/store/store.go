@@ -172,9 +172,6 @@ type Changed struct {
 	Runs     []RunChange
 	Sessions []engine.SessionKey
 	Workers  []engine.WorkerKey
-}
-
-// RunChange is a run that got events.
 	Moves    []SessionMove
 }
 
@@ -183,6 +180,9 @@ type SessionMove struct {
 	Session engine.SessionKey
 	protocol.SessionEvent
 	Remote bool `json:"-"` // another app committed it
+}
+
+// RunChange is a run that got events.
 type RunChange struct {
 	Namespace, WorkflowID, RunID string
 	LastSeq                      int64

@@ -36,8 +36,8 @@ type batch struct {
 	missed  []missed // ready tasks nobody was reserved for
 	backlog map[QueueKey]bool
 	touched map[string]*store.RunChange
-	due     history.Time
 	moves   []store.SessionMove
+	due     history.Time
 	dirty   bool // something was or will be written
 	raised  bool // an epoch floor rose
 }

@@ -191,9 +191,6 @@ func (b *batch) lanesOf(q QueueKey) []lane {
 func (b *batch) picks(routes []string, n int, namespace string) ([]pick, error) {
 	var picks []pick
 	row := func(v []any) error {
-				if e.Worker.Release != "" {
-					routes[route(q, name, "+"+e.Worker.Release)] = true
-				}
 		t := pick{taskKey: taskKey{str(v[3]), integer(v[4])}, priority: integer(v[1]), readyAt: integer(v[2])}
 		if t.seq > 0 {
 			if r, ok := b.s.cache.runs.get(t.run); !ok || r.partial {
