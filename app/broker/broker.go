@@ -57,6 +57,7 @@ type Broker struct {
 	polls   pollMemory
 	queries queryTable
 	kept    keptRuns
+	spaces  namespaces
 
 	background sync.WaitGroup
 	mu         sync.Mutex // guards draining and closing

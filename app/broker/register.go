@@ -34,6 +34,9 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	if err != nil {
 		return protocol.RegisterAnswer{}, err
 	}
+	if err := b.HasNamespace(ctx, w.Namespace); err != nil {
+		return protocol.RegisterAnswer{}, err
+	}
 	key := w.Key()
 	superseded := false
 	stored, err := commit[*engine.Worker](ctx, b, store.Change{

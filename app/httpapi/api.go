@@ -22,6 +22,7 @@ import (
 
 // Broker is what the control plane's routes ask for.
 type Broker interface {
+	Namespaces
 	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
 	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
 	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateAnswer, error)
@@ -124,6 +125,8 @@ type call struct {
 	ctx context.Context
 	who *auth.Principal
 	ns  string
+
+	about string // what an audited request is about, when its path does not say it
 }
 
 // read decodes the body.
@@ -180,6 +183,11 @@ func (a *API) run(c *call) (answer, error) {
 	if c.ns, err = auth.Namespace(c.Request, c.who); err != nil {
 		return answer{}, err
 	}
+	if !c.rt.anywhere && !c.rt.Open() {
+		if err := a.opt.Broker.HasNamespace(c.Context(), c.ns); err != nil {
+			return answer{}, err
+		}
+	}
 	if err := httpjson.CheckPath(c.Request, c.rt.Pattern); err != nil {
 		return answer{}, err
 	}
@@ -202,6 +210,9 @@ func (a *API) record(c *call) {
 	target := c.PathValue("workflow")
 	if target == "" {
 		target = c.PathValue("worker")
+	}
+	if c.about != "" {
+		target = c.about
 	}
 	err := a.opt.Broker.Audit(c.ctx, store.Audit{
 		Identity: c.who.Name, Action: c.rt.audit, Namespace: c.ns, Target: target, Detail: c.PathValue("run"),

@@ -17,6 +17,7 @@ import (
 func concrete(pattern string) string {
 	for name, v := range map[string]string{
 		"{workflow}": "order-1", "{run}": "r1", "{name}": "approve", "{worker}": "w", "{session}": "s", "{token}": "t",
+		"{namespace}": "blue", "{schedule}": "nightly", "{queue}": "q",
 	} {
 		pattern = strings.ReplaceAll(pattern, name, v)
 	}
@@ -144,9 +145,11 @@ func TestTheTableGivesEachRoleWhatItShouldHave(t *testing.T) {
 	for _, rt := range httpapi.Routes() {
 		var want auth.Role
 		switch {
-		case strings.Contains(rt.Pattern, "/tokens"), rt.Operation == "remove_worker":
+		case strings.Contains(rt.Pattern, "/tokens"), rt.Operation == "remove_worker",
+			rt.Method != http.MethodGet && (strings.Contains(rt.Pattern, "/namespaces") || strings.Contains(rt.Pattern, "/system/")):
 			want = auth.Admin
-		case strings.HasPrefix(rt.Operation, "operator_"), rt.Operation == "list_audit":
+		case strings.HasPrefix(rt.Operation, "operator_"), rt.Operation == "list_audit",
+			rt.Method != http.MethodGet && (strings.Contains(rt.Pattern, "/schedules") || strings.Contains(rt.Pattern, "/task-queues")):
 			want = auth.Operator
 		case rt.Open(), rt.Operation == "cluster_info", rt.Operation == "me":
 			continue

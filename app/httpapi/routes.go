@@ -15,6 +15,8 @@ type route struct {
 	named string        // the member that holds the name at the end of the path
 	audit string        // the action noted when the verb succeeded
 	limit time.Duration // how long it may take; 0: 30 s
+
+	anywhere bool // served whether the request's namespace is there or not
 }
 
 // held is how long a request that waits for a worker may take: the longest wait, and the time to answer.
@@ -50,7 +52,7 @@ func table() []route {
 		open(get, "/readyz", "readyz", ready),
 		open(get, "/api/health", "health", health),
 		open(get, "/api/ready", "ready", ready),
-		ours(get, "/metrics", "metrics", auth.Viewer, metrics),
+		anywhere(ours(get, "/metrics", "metrics", auth.Viewer, metrics)),
 		info(ours(get, "/api/cluster/info", "cluster_info", "", clusterInfo)),
 
 		contract(get, "/workers", "list_workers", auth.Viewer, listWorkers),
@@ -62,21 +64,22 @@ func table() []route {
 		ours(post, "/api/worker-sessions/{session}/migrate", "operator_migrate_session", auth.Operator, migrateSession),
 
 		ours(get, "/api/runs/{run}", "describe_run_by_id", auth.Viewer, describeRun),
-		ours(get, "/api/tokens", "list_tokens", auth.Admin, listTokens),
-		ours(post, "/api/tokens", "create_token", auth.Admin, createToken),
-		ours(del, "/api/tokens/{token}", "revoke_token", auth.Admin, revokeToken),
+		anywhere(ours(get, "/api/tokens", "list_tokens", auth.Admin, listTokens)),
+		anywhere(ours(post, "/api/tokens", "create_token", auth.Admin, createToken)),
+		anywhere(ours(del, "/api/tokens/{token}", "revoke_token", auth.Admin, revokeToken)),
 		ours(get, "/api/audit", "list_audit", auth.Operator, listAudit),
 		ours(get, "/api/sojourn/overview", "overview", auth.Viewer, overview),
 		info(ours(get, "/api/sojourn/me", "me", "", me)),
 		open(post, "/api/sojourn/login", "sign_in", signIn),
 		open(del, "/api/sojourn/login", "sign_out", signOut),
 	}
+	routes = append(routes, spaces(contract)...)
 	return append(routes, flows(contract)...)
 }
 
-// info is for every caller that is known, whatever its role.
+// info is for every caller that is known, whatever its role and namespace.
 func info(rt route) route {
-	rt.Roles = auth.Roles
+	rt.Roles, rt.anywhere = auth.Roles, true
 	return rt
 }
 

@@ -48,6 +48,12 @@ type Reader interface {
 	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
 	Token(ctx context.Context, id string) (Token, error)
 	Tokens(ctx context.Context) ([]Token, error)
+	Namespace(ctx context.Context, name string) (Namespace, error)
+	Namespaces(ctx context.Context) ([]Namespace, error) // by name
+	// Contents looks at what a namespace holds, at most limit of each kind.
+	Contents(ctx context.Context, namespace string, limit int) (Contents, error)
+	// Outdated lists closed runs that ended before a time, oldest start first, at most limit.
+	Outdated(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.Head, error)
 	Audits(ctx context.Context, namespace string, limit int) ([]Audit, error)
 	Ping(ctx context.Context) error
 }

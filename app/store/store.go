@@ -59,6 +59,7 @@ type Keys struct {
 	Holdings   bool // also how many sessions each worker named holds
 	Receipts   []ReceiptKey
 	Tokens     []string
+	Namespaces []string
 }
 
 // Rows are what Decide sees: the committed rows with the writes of the changes before it in the batch. Nothing in them may be changed; a decision
@@ -74,6 +75,7 @@ type Rows interface {
 	Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int
 	Receipt(ReceiptKey) *Receipt
 	Token(id string) *Token
+	Namespace(name string) *Namespace
 	// EpochFloor is the highest epoch clean-up ever removed in the namespace; a claim goes above it.
 	EpochFloor(namespace string) int64
 }
@@ -88,8 +90,13 @@ type Writes struct {
 	Receipts    []Receipt
 	Tokens      []Token
 	DropTokens  []string
-	Audit       []Audit
-	Answer      any
+	Namespaces  []Namespace
+	// DropNamespaces removes namespaces with what belongs to nothing in them: lanes, audits stay.
+	DropNamespaces []string
+	// DropRuns removes runs, open or closed, with their histories, open rows and receipts; each must be loaded with its workflow.
+	DropRuns []string
+	Audit    []Audit
+	Answer   any
 }
 
 // ReceiptKey names the answer to a client's request id on a workflow.

@@ -39,6 +39,8 @@ type Options struct {
 	Auth    *auth.Auth
 	Log     zerolog.Logger
 	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
+	// HasNamespace refuses a namespace that is not there; nil: all are.
+	HasNamespace func(ctx context.Context, name string) error
 }
 
 // API is the handler of everything below /api/worker/.
@@ -150,6 +152,11 @@ func (a *API) run(c *call, rt route) (answer, error) {
 	}
 	if c.ns, err = auth.Namespace(c.Request, c.who); err != nil {
 		return answer{}, err
+	}
+	if a.opt.HasNamespace != nil {
+		if err := a.opt.HasNamespace(c.Context(), c.ns); err != nil {
+			return answer{}, err
+		}
 	}
 	if err := httpjson.CheckPath(c.Request, rt.Pattern); err != nil {
 		return answer{}, err

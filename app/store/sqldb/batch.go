@@ -26,6 +26,11 @@ type batch struct {
 	tokens    map[string]*store.Token
 	floors    map[string]int64
 
+	namespaces   map[string]*store.Namespace
+	removal      removal // to be written next
+	dropped      []string
+	droppedFlows []engine.WorkflowKey
+
 	events map[string]appended // by run: what this batch adds
 	flush  *flush              // rows to be written next
 	bytes  int                 // payload of events
@@ -104,6 +109,7 @@ func (s *Store) newBatch() *batch {
 		workers: map[engine.WorkerKey]*worker{}, holding: map[engine.WorkerKey][]holding{},
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{},
 		events: map[string]appended{}, flush: newFlush(),
+		namespaces: map[string]*store.Namespace{}, removal: newRemoval(),
 		lanes: map[laneKey]bool{}, backlog: map[QueueKey]bool{}, touched: map[string]*store.RunChange{},
 	}
 }

@@ -129,6 +129,7 @@ func (c *cache) clear() {
 
 // remember takes over what a committed batch left.
 func (c *cache) remember(b *batch, trusted bool) {
+	c.removed(b)
 	for id, r := range b.runs {
 		r.settle()
 		if !trusted || r.Run == nil || r.partial {

@@ -48,6 +48,9 @@ func decideOne(c *store.Change, b *batch) (w store.Writes, err error) {
 // check looks at everything in w before any of it is applied, and returns the encoded payloads of its events, decision by decision. A decision made
 // on another state than the batch's is a fault of ours.
 func (b *batch) check(w *store.Writes) ([][]string, error) {
+	if err := b.checkRemoval(w); err != nil {
+		return nil, err
+	}
 	last := map[string]int64{}
 	all := make([][]string, len(w.Runs))
 	for i := range w.Runs {
@@ -113,6 +116,7 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 		b.tokens[t.ID] = &t
 		b.flush.tokens[t.ID] = &t
 	}
+	b.applyRemoval(w)
 	for _, id := range w.DropTokens {
 		b.tokens[id] = nil
 		b.flush.tokens[id] = nil

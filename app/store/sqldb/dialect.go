@@ -124,17 +124,20 @@ func (d Dialect) raise(t *table) *writer {
 }
 
 // remove deletes rows by key. What a shared database deletes is locked already, so its place is found first and then taken.
-func (d Dialect) remove(t *table) *writer {
+func (d Dialect) remove(t *table) *writer { return d.removeBy(t, t.key()) }
+
+// removeBy deletes all rows with these values in some of the key's columns.
+func (d Dialect) removeBy(t *table, columns []column) *writer {
 	if d.Shared {
-		return &writer{columns: t.key(), shared: true, stmts: []*Stmt{{
-			SQL: fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY(ARRAY(%s))", t.name, d.probe(t.key(), "t.ctid", t.name, "", "")),
+		return &writer{columns: columns, shared: true, stmts: []*Stmt{{
+			SQL: fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY(ARRAY(%s))", t.name, d.probe(columns, "t.ctid", t.name, "", "")),
 		}}}
 	}
 	var key []string
-	for _, c := range t.key() {
+	for _, c := range columns {
 		key = append(key, c.name)
 	}
-	return d.writer(t.key(), func(rows string) string {
+	return d.writer(columns, func(rows string) string {
 		return fmt.Sprintf("DELETE FROM %s WHERE (%s) IN (%s)", t.name, strings.Join(key, ", "), rows)
 	})
 }

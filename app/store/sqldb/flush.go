@@ -53,6 +53,10 @@ func (b *batch) write(last bool) error {
 // gather makes the calls for what changed, and notes it as written.
 func (b *batch) gather() ([]*Call, error) {
 	st := b.s.st
+	calls, err := b.gatherRemoval()
+	if err != nil {
+		return nil, err
+	}
 	runs, tasks, gone := newRowset(runsTable.columns), newRowset(tasksTable.columns), newRowset(tasksTable.key())
 	items, goneItems := newRowset(itemsTable.columns), newRowset(itemsTable.key())
 	for _, id := range slices.Sorted(maps.Keys(b.runs)) {
@@ -68,7 +72,7 @@ func (b *batch) gather() ([]*Call, error) {
 		}
 		r.settle()
 	}
-	calls := st.addEvents.calls(b.flush.events)
+	calls = append(calls, st.addEvents.calls(b.flush.events)...)
 	calls = append(calls, st.putRuns.calls(runs)...)
 	sessions, err := b.gatherSessions() // before the tasks: these are written with the new words already
 	if err != nil {

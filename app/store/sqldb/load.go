@@ -19,6 +19,8 @@ type wants struct {
 	holdings  map[engine.WorkerKey]bool
 	receipts  map[store.ReceiptKey]bool
 	tokens    map[string]bool
+
+	namespaces map[string]bool
 }
 
 // load reads, and on a shared database locks, what the changes need, always in the order workflows, runs, sessions, workers: so that no two batches
@@ -26,7 +28,7 @@ type wants struct {
 func (b *batch) load(items []*pending) error {
 	w := wants{
 		map[engine.WorkflowKey]bool{}, map[string]bool{}, map[engine.SessionKey]bool{}, map[engine.WorkflowKey]bool{},
-		map[engine.WorkerKey]bool{}, map[engine.WorkerKey]bool{}, map[store.ReceiptKey]bool{}, map[string]bool{},
+		map[engine.WorkerKey]bool{}, map[engine.WorkerKey]bool{}, map[store.ReceiptKey]bool{}, map[string]bool{}, map[string]bool{},
 	}
 	if !b.s.cfg.Dialect.Shared {
 		b.now = b.s.clock.now()
@@ -57,6 +59,7 @@ func (b *batch) load(items []*pending) error {
 		}
 		add(w.receipts, n.Receipts)
 		add(w.tokens, n.Tokens)
+		add(w.namespaces, n.Namespaces)
 	}
 	locks := advisory(&w)
 	keys, err := b.owners(chain)
@@ -144,6 +147,7 @@ func (b *batch) second(w *wants) error {
 	calls = append(calls, b.loadHoldings(w.holdings)...) // under the workers' locks: every claim takes those
 	calls = append(calls, b.loadReceipts(w.receipts)...)
 	calls = append(calls, b.loadTokens(w.tokens)...)
+	calls = append(calls, b.loadNamespaces(w.namespaces)...)
 	return b.send(calls...)
 }
 
@@ -208,6 +212,9 @@ func advisory(w *wants) []int64 {
 	}
 	for k := range w.workers {
 		lock("worker", k.Namespace, k.ID)
+	}
+	for k := range w.namespaces {
+		lock("namespace", k)
 	}
 	slices.Sort(locks)
 	return slices.Compact(locks)

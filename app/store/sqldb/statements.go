@@ -18,10 +18,12 @@ type statements struct {
 	picks         map[int]*Stmt // candidates of a claim by number of ranges; 0 for arrays
 
 	workflows, runs, sessions, chains, workers, receipts, tokens *loader
-	lockWorkers                                                  *loader
+	lockWorkers, namespaces                                      *loader
 
 	putWorkflows, putRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions   *writer
 	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes *writer
+
+	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts *writer
 }
 
 // separator stands between the parts of a route, the word last.
@@ -65,6 +67,16 @@ func newStatements(d Dialect) *statements {
 		dropTokens:   d.remove(tokensTable),
 		addAudit:     d.insert(auditTable),
 		addLanes:     d.ensure(lanesTable),
+
+		namespaces:     d.load(namespacesTable, namespacesTable.key(), ""),
+		putNamespaces:  d.upsert(namespacesTable),
+		dropNamespaces: d.remove(namespacesTable),
+		dropRuns:       d.remove(runsTable),
+		dropEvents:     d.removeBy(eventsTable, eventRun),
+		dropRunTasks:   d.removeBy(tasksTable, taskRun),
+		dropRunItems:   d.removeBy(itemsTable, itemRun),
+		dropWorkflows:  d.remove(workflowsTable),
+		dropReceipts:   d.removeBy(receiptsTable, receiptFlow),
 	}
 	// The word of a route is what follows its last separator: trimming every other character from the right leaves the rest.
 	words := []column{text("namespace"), text("session_id"), text("word")}

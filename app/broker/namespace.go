@@ -1,0 +1,256 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// believed is how long a namespace that was found is not looked up again when other apps may remove it.
+const believed = time.Minute
+
+// maxSpaces bounds the memory of namespaces; when it is reached all are forgotten.
+const maxSpaces = 10_000
+
+// piece is how many rows of bulk work are taken away in one change.
+const piece = 100
+
+var namespaceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
+
+// namespaces remembers which namespaces exist, so that a request costs no statement. The built-in one is always there.
+type namespaces struct {
+	mu    sync.Mutex // guards until
+	until map[string]time.Time
+}
+
+func (n *namespaces) has(name string, shared bool) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	until, ok := n.until[name]
+	return ok && (!shared || time.Now().Before(until))
+}
+
+func (n *namespaces) put(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.until == nil || len(n.until) >= maxSpaces {
+		n.until = map[string]time.Time{}
+	}
+	n.until[name] = time.Now().Add(believed)
+}
+
+func (n *namespaces) drop(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.until, name)
+}
+
+// HasNamespace refuses a namespace that was not created. Alone on its database an app asks the store once for each; beside others, once a minute.
+func (b *Broker) HasNamespace(ctx context.Context, name string) error {
+	name = namespace(name)
+	if name == store.DefaultNamespace || b.spaces.has(name, b.opt.Shared) {
+		return nil
+	}
+	_, err := b.Namespace(ctx, name)
+	return err
+}
+
+func noNamespace(name string) error {
+	return protocol.Refuse(protocol.ReasonNamespaceNotFound, "there is no namespace %s", name).
+		With("namespace", name).With("remediation", "create it with POST /api/namespaces")
+}
+
+// Namespace shows one namespace.
+func (b *Broker) Namespace(ctx context.Context, name string) (protocol.NamespaceView, error) {
+	var n store.Namespace
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		n, err = r.Namespace(ctx, name)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) || n.Leaving {
+		return protocol.NamespaceView{}, noNamespace(name)
+	}
+	if err != nil {
+		return protocol.NamespaceView{}, err
+	}
+	b.spaces.put(name)
+	return viewNamespace(n), nil
+}
+
+func viewNamespace(n store.Namespace) protocol.NamespaceView {
+	v := protocol.NamespaceView{
+		Name: n.Name, Description: n.Description, RetentionDays: n.Retention(), Status: "active", CreatedAt: n.CreatedAt, UpdatedAt: n.UpdatedAt,
+	}
+	if v.UpdatedAt.IsZero() {
+		v.UpdatedAt = v.CreatedAt
+	}
+	return v
+}
+
+// Namespaces lists those the caller may see, by name.
+func (b *Broker) Namespaces(ctx context.Context, visible func(string) bool) ([]protocol.NamespaceView, error) {
+	views := []protocol.NamespaceView{}
+	err := b.store.View(ctx, func(r store.Reader) error {
+		list, err := r.Namespaces(ctx)
+		for _, n := range list {
+			if visible(n.Name) && !n.Leaving {
+				views = append(views, viewNamespace(n))
+			}
+		}
+		return err
+	})
+	return views, err
+}
+
+// CreateNamespace makes a namespace; a name that is taken is refused.
+func (b *Broker) CreateNamespace(ctx context.Context, in protocol.NamespaceRequest) (protocol.NamespaceView, error) {
+	if !namespaceName.MatchString(in.Name) {
+		return protocol.NamespaceView{}, protocol.Invalid("name", "must be 1 to 128 of lower-case letters, digits and . _ -")
+	}
+	return b.putNamespace(ctx, in, func(had *store.Namespace, now history.Time) (store.Namespace, error) {
+		if had != nil {
+			return store.Namespace{}, protocol.Refuse(protocol.ReasonNamespaceExists, "namespace %s is there already", in.Name).With("name", in.Name)
+		}
+		return store.Namespace{Name: in.Name, CreatedAt: now}, nil
+	})
+}
+
+// UpdateNamespace changes what the request says and nothing else.
+func (b *Broker) UpdateNamespace(ctx context.Context, in protocol.NamespaceRequest) (protocol.NamespaceView, error) {
+	return b.putNamespace(ctx, in, func(had *store.Namespace, _ history.Time) (store.Namespace, error) {
+		if had == nil || had.Leaving {
+			return store.Namespace{}, noNamespace(in.Name)
+		}
+		return *had, nil
+	})
+}
+
+func (b *Broker) putNamespace(
+	ctx context.Context, in protocol.NamespaceRequest, from func(had *store.Namespace, now history.Time) (store.Namespace, error),
+) (protocol.NamespaceView, error) {
+	if in.Description != nil && len(*in.Description) > 1000 {
+		return protocol.NamespaceView{}, protocol.Invalid("description", "is longer than 1000 bytes")
+	}
+	if d := in.RetentionDays; d != nil && (*d < 1 || *d > 365) {
+		return protocol.NamespaceView{}, protocol.Invalid("retention_days", "must be between 1 and 365")
+	}
+	v, err := commit[protocol.NamespaceView](ctx, b, store.Change{
+		Needs: store.Keys{Namespaces: []string{in.Name}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			n, err := from(rows.Namespace(in.Name), history.At(now))
+			if err != nil {
+				return store.Writes{}, err
+			}
+			if in.Description != nil {
+				n.Description = *in.Description
+			}
+			if in.RetentionDays != nil {
+				n.RetentionDays = *in.RetentionDays
+			}
+			n.UpdatedAt = history.At(now)
+			return store.Writes{Namespaces: []store.Namespace{n}, Answer: viewNamespace(n)}, nil
+		},
+	})
+	if err == nil {
+		b.spaces.put(in.Name)
+	}
+	return v, err
+}
+
+// DeleteNamespace removes a namespace and everything in it. From the first change on nothing of it can be named any more, and workers that still hold
+// its tasks are told that they are gone. After a failure in between it is asked for again and goes on.
+func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.NamespaceRemoval, error) {
+	out := protocol.NamespaceRemoval{Name: name, Status: "deleted", Deleted: map[string]int{}}
+	if name == store.DefaultNamespace {
+		return out, protocol.Refuse(protocol.ReasonNamespaceBuiltIn, "the namespace %s is built in and stays", name).With("name", name)
+	}
+	if err := b.leave(ctx, name, func(n store.Namespace) store.Writes {
+		n.Leaving = true
+		return store.Writes{Namespaces: []store.Namespace{n}}
+	}); err != nil {
+		return out, err
+	}
+	b.spaces.drop(name)
+	for {
+		var c store.Contents
+		err := b.store.View(ctx, func(r store.Reader) (err error) {
+			c, err = r.Contents(ctx, name, piece)
+			return err
+		})
+		if err != nil {
+			return out, err
+		}
+		if c.Empty() {
+			break
+		}
+		for _, k := range c.Workers {
+			b.workers.drop(k)
+		}
+		if err := b.takeAway(ctx, c); err != nil {
+			return out, err
+		}
+		out.Deleted["runs"] += len(c.Runs)
+		out.Deleted["worker_sessions"] += len(c.Sessions)
+		out.Deleted["workers"] += len(c.Workers)
+	}
+	return out, b.leave(ctx, name, func(store.Namespace) store.Writes { return store.Writes{DropNamespaces: []string{name}} })
+}
+
+// leave takes one step in the removal of a namespace.
+func (b *Broker) leave(ctx context.Context, name string, step func(store.Namespace) store.Writes) error {
+	_, err := b.store.Commit(ctx, store.Change{
+		Needs: store.Keys{Namespaces: []string{name}},
+		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+			n := rows.Namespace(name)
+			if n == nil {
+				return store.Writes{}, noNamespace(name)
+			}
+			return step(*n), nil
+		},
+	})
+	return err
+}
+
+// takeAway removes rows in one change, whatever their state.
+func (b *Broker) takeAway(ctx context.Context, c store.Contents) error {
+	_, err := b.store.Commit(ctx, store.Change{
+		Needs: store.Keys{Runs: c.Runs, Chain: true, Sessions: c.Sessions, Workers: c.Workers},
+		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+			w := store.Writes{DropRuns: c.Runs}
+			for _, k := range c.Workers {
+				if rows.Worker(k) != nil {
+					w.DropWorkers = append(w.DropWorkers, k)
+				}
+			}
+			for _, k := range c.Sessions {
+				if s := rows.Session(k); s != nil {
+					w.Sessions = append(w.Sessions, engine.SessionChange{Session: *s, Delete: true})
+				}
+			}
+			return w, nil
+		},
+	})
+	return err
+}
+
+// removeRuns removes closed runs, those that are still closed; it says which went.
+func (b *Broker) removeRuns(ctx context.Context, ids []string) ([]string, error) {
+	return commit[[]string](ctx, b, store.Change{
+		Needs: store.Keys{Runs: ids, Chain: true},
+		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+			gone := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+				r := rows.Run(id)
+				return r == nil || r.Status.Open()
+			})
+			return store.Writes{DropRuns: gone, Answer: gone}, nil
+		},
+	})
+}

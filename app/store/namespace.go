@@ -1,0 +1,40 @@
+package store
+
+import (
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// DefaultNamespace is always there.
+const DefaultNamespace = "default"
+
+// DefaultRetentionDays is how long closed runs are kept where a namespace does not say it.
+const DefaultRetentionDays = 30
+
+// Namespace keeps ids, queues, sessions and listings apart.
+type Namespace struct {
+	Name          string       `json:"-"`
+	Description   string       `json:"description,omitempty"`
+	RetentionDays int          `json:"retention_days,omitempty"` // 0: the default
+	UpdatedAt     history.Time `json:"updated_at,omitzero"`
+	Leaving       bool         `json:"leaving,omitempty"` // being removed: it can be named no more
+	CreatedAt     history.Time `json:"-"`
+}
+
+// Retention is how many days closed runs are kept.
+func (n Namespace) Retention() int {
+	if n.RetentionDays == 0 {
+		return DefaultRetentionDays
+	}
+	return n.RetentionDays
+}
+
+// Contents is a bounded look at what a namespace holds, for its removal.
+type Contents struct {
+	Runs     []string
+	Sessions []engine.SessionKey
+	Workers  []engine.WorkerKey
+}
+
+// Empty says that nothing was found.
+func (c Contents) Empty() bool { return len(c.Runs)+len(c.Sessions)+len(c.Workers) == 0 }
