@@ -40,14 +40,19 @@ func (w *Wait) condition(run string, seq int64) history.Condition {
 }
 
 // settleWaits ends the waits that the completed task was asked about: a signal wait whose signal it was shown, and a condition it evaluated. A
-// condition that did not hold comes back among the commands and gets a wait of its own; a member of an open group that comes back stays as it is.
-func (st *step) settleWaits(commands []protocol.Command) {
+// condition that did not hold comes back among the commands and gets a wait of its own; a member of an open group that comes back stays as it is. So
+// does a condition that was evaluated without a signal which has come since: a replayer reckons what came before the end of a wait to that wait, would
+// find the condition true there, and go another way than the task did. Fresh are the commands without those a replayer
+// repeated; what is still to be carried out of them is returned.
+func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Command {
 	for k, w := range st.Waits.All() {
 		woken := w.Signal > 0 && w.Signal <= st.seen
 		switch {
 		case w.Kind == "" && woken:
 			st.emit(&history.SignalApplied{Sequence: k, SignalName: w.Name, SignalWaitID: StepID(st.ID, k), Parallel: w.Parallel})
 		case w.Kind != ConditionWait || w.GroupID != "" && st.comesBack(commands, k):
+		case st.Signals.Len() > 0 && len(fresh) > 0 && w.evaluated(fresh[:1]):
+			fresh = fresh[1:]
 		case woken || w.Opened <= st.seen && w.evaluated(commands):
 			st.emit(&history.ConditionWaitSatisfied{Condition: w.condition(st.ID, k), Parallel: w.Parallel})
 			if t, ok := st.Timers.Get(k); ok {
@@ -59,6 +64,7 @@ func (st *step) settleWaits(commands []protocol.Command) {
 			}
 		}
 	}
+	return fresh
 }
 
 // evaluated says whether the wait stands among the commands again, so that its condition was looked at.
@@ -108,7 +114,8 @@ func (st *step) overdue() {
 	task, seen := st.task, st.seen
 	st.task, st.seen = "", 0
 	for k, t := range st.Timers.All() {
-		if w, ok := st.Waits.Get(k); ok && t.Kind == ConditionTimeout && !t.FireAt.After(st.now.Time) && (w.Signal == 0 || w.Signal <= st.Seen) {
+		if w, ok := st.Waits.Get(k); ok && t.Kind == ConditionTimeout && !t.FireAt.After(st.now.Time) && st.Signals.Len() == 0 &&
+			(w.Signal == 0 || w.Signal <= st.Seen) {
 			_ = st.timeOutCondition(k, t)
 		}
 	}

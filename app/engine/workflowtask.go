@@ -49,7 +49,7 @@ func (in CompleteTask) decide(st *step) error {
 	if !update {
 		st.seen = shown
 		st.saw(shown)
-		st.settleWaits(in.Commands)
+		commands = st.settleWaits(in.Commands, commands)
 	}
 	for _, c := range commands {
 		if err := st.command(c); err != nil {
