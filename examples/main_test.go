@@ -24,6 +24,7 @@ const ceiling = 60 * time.Second
 func TestMain(m *testing.M) {
 	sandbox.Main(worker.Isolated(registry()))
 	m.Run()
+	atEnd()
 }
 
 func registry() *worker.Registry {

@@ -3,6 +3,7 @@ package examples_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -17,16 +18,32 @@ import (
 	curlworker "github.com/sojourn-run/sojourn/examples/curl-worker"
 )
 
-// build makes an example's binary.
-func build(t *testing.T, dir string) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), filepath.Base(dir))
-	c := exec.Command("go", "build", "-o", binary, "./"+dir)
+// binaries builds the examples that are programs, once for all tests, and tells in which folder they are.
+var binaries = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "sojourn-examples-")
+	if err != nil {
+		return "", err
+	}
+	atEnd = func() { os.RemoveAll(dir) }
+	c := exec.Command("go", "build", "-o", dir, "./first", "./hello", "./worker-only")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("go build %s: %v\n%s", dir, err, out)
+		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	return binary
+	return dir, nil
+})
+
+// atEnd cleans up after all tests.
+var atEnd = func() {}
+
+// build is an example's binary.
+func build(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := binaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
 }
 
 // program starts a program, ends it as a supervisor does when the test ends, and shows what it said if something failed.
