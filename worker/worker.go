@@ -153,7 +153,7 @@ func New(o Options) (_ *Worker, err error) {
 	w.sessions, err = session.New(session.Options{
 		Lease: o.SessionLease, Buffer: o.SessionBuffer, Idle: o.SessionIdle, NewState: func() session.State { return activity.NewState() },
 		End: w.endSession, Failed: w.sessionFailed, Beat: func() { w.link.Beat() }, Log: w.log,
-	}, runner.AttemptInterval(o.AttemptLease, o.SessionBuffer))
+	}, session.Interval(o.AttemptLease, o.SessionBuffer)) // not capped as renewals are: what an attempt may go without a sign of life
 	if err != nil {
 		return nil, err
 	}

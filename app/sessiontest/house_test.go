@@ -466,3 +466,8 @@ func distinct(list []ran) (workers []string) {
 	slices.Sort(workers)
 	return slices.Compact(workers)
 }
+
+// context lives until stop is called, which every case does that wants one.
+func (h *house) context() (context.Context, context.CancelFunc) {
+	return context.WithCancel(context.WithoutCancel(h.t.Context()))
+}

@@ -21,15 +21,41 @@ const pollSeconds = 50
 
 // loop is one of the loops that ask for tasks.
 type loop struct {
-	r    *Runner
-	back retry.Backoff
-	seen atomic.Int64 // when it last came round, in nanoseconds
-	idle atomic.Bool  // it waits for a slot: then coming round is not expected of it
-	id   string       // of a poll whose answer was lost
+	r *Runner
+	// kinds are what it asks for. Loops that asked for whatever is free would all wait for one kind while slots of the other fall free, which nobody
+	// then asks for until a poll's time is over.
+	kinds []protocol.TaskKind
+	back  retry.Backoff
+	seen  atomic.Int64 // when it last came round, in nanoseconds
+	idle  atomic.Bool  // it waits for a slot: then coming round is not expected of it
+	id    string       // of a poll whose answer was lost
 }
 
-func newLoop(r *Runner) *loop {
-	return &loop{r: r, back: retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}}
+// loopsFor makes n loops, each for one kind in turn; a single loop has to ask for all.
+func loopsFor(r *Runner, n int) (loops []*loop, pollers share) {
+	kinds, pollers := r.kinds(), share{}
+	for i := range n {
+		l := &loop{r: r, kinds: kinds, back: retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}}
+		if n >= len(kinds) {
+			l.kinds = kinds[i%len(kinds) : i%len(kinds)+1]
+		}
+		for _, k := range l.kinds {
+			pollers[k]++
+		}
+		loops = append(loops, l)
+	}
+	return loops, pollers
+}
+
+// kinds are those the runner has slots for.
+func (r *Runner) kinds() (kinds []protocol.TaskKind) {
+	if r.opt.ActivitySlots > 0 {
+		kinds = append(kinds, protocol.KindActivity)
+	}
+	if r.opt.WorkflowSlots > 0 {
+		kinds = append(kinds, protocol.KindWorkflow)
+	}
+	return kinds
 }
 
 // run asks for tasks until the runner stops. Whatever goes wrong, it never asks without a pause in between.
@@ -37,7 +63,7 @@ func (l *loop) run() {
 	for {
 		l.seen.Store(time.Now().UnixNano())
 		l.idle.Store(true)
-		got, err := l.r.slots.take(l.r.pollCtx)
+		got, err := l.r.slots.take(l.r.pollCtx, l.kinds)
 		l.idle.Store(false)
 		l.seen.Store(time.Now().UnixNano())
 		if err != nil {
@@ -75,13 +101,13 @@ func (l *loop) once(got share) time.Duration {
 		l.id = ""
 	}
 	if err != nil {
-		l.r.slots.polled(got)
+		l.r.slots.polled(l.kinds, got)
 		if l.r.pollCtx.Err() == nil && !errors.Is(err, link.ErrNotConnected) {
 			l.r.log.Warn().Err(err).Msg("poll failed")
 		}
 		return l.back.Next()
 	}
-	l.r.slots.polled(l.r.accept(a, got))
+	l.r.slots.polled(l.kinds, l.r.accept(a, got))
 	pause := time.Duration(a.RetryAfter) * time.Millisecond
 	switch {
 	case len(a.Tasks) > 0:

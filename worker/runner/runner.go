@@ -54,7 +54,7 @@ type Options struct {
 	Queues        []string // nil: all it registered
 	WorkflowSlots int      // 0: no workflow tasks
 	ActivitySlots int      // 0: no activities
-	Pollers       int      // polls under way at once: 2
+	Pollers       int      // polls under way at once, for each kind of task in turn: 2
 	Senders       int      // calls with outcomes under way at once: 16
 	Outcomes      int      // outcomes waiting to be sent before slots stay taken: 1024
 	PollIDs       bool     // polls carry an id, so that one whose answer was lost gives the same tasks again
@@ -133,13 +133,12 @@ func New(o Options) (*Runner, error) {
 	r := &Runner{opt: o, log: o.Log, done: make(chan struct{})}
 	r.life, r.end = context.WithCancelCause(context.Background())
 	r.pollCtx, r.polling = context.WithCancel(context.Background()) // outlives the tasks: their outcomes are still to be told
-	r.slots = newSlots(map[protocol.TaskKind]int{protocol.KindWorkflow: o.WorkflowSlots, protocol.KindActivity: o.ActivitySlots}, o.Pollers)
+	loops, pollers := loopsFor(r, o.Pollers)
+	r.loops = loops
+	r.slots = newSlots(share{protocol.KindWorkflow: o.WorkflowSlots, protocol.KindActivity: o.ActivitySlots}, pollers)
 	r.keeper = newKeeper(o.AttemptLease, o.LeaseBuffer, o.Link.Beat)
 	r.cache = newCache(o.Machines)
 	r.report = newReport(r)
-	for range o.Pollers {
-		r.loops = append(r.loops, newLoop(r))
-	}
 	return r, nil
 }
 

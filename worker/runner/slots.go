@@ -18,41 +18,45 @@ func (s share) total() int { return s[protocol.KindWorkflow] + s[protocol.KindAc
 // slots counts what may run at once. A poll takes the slots it asks for and gives back those that no task came for, so that polls under way together
 // never bring more than there is room for.
 type slots struct {
-	pollers int
+	pollers share // loops per kind
 
 	mu      sync.Mutex // guards what follows
 	free    share
 	size    share
-	polling int           // polls under way
+	polling share         // loops' polls under way, by the kinds they ask for
 	changed chan struct{} // closed and replaced when something becomes free
 	stop    chan struct{} // closed when nothing is given out any more
 	closed  bool
 }
 
-func newSlots(size share, pollers int) *slots {
-	s := &slots{pollers: pollers, size: size, free: share{}, changed: make(chan struct{}), stop: make(chan struct{})}
+func newSlots(size share, pollers share) *slots {
+	s := &slots{pollers: pollers, size: size, free: share{}, polling: share{}, changed: make(chan struct{}), stop: make(chan struct{})}
 	for k, n := range size {
 		s.free[k] = n
 	}
 	return s
 }
 
-// take waits until some are free and takes a fair share of them for one poll.
-func (s *slots) take(ctx context.Context) (share, error) {
+// take waits until some of these kinds are free and takes a fair share of them for one poll.
+func (s *slots) take(ctx context.Context, kinds []protocol.TaskKind) (share, error) {
 	for {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
 			return nil, errClosed
 		}
-		if s.some() {
-			others := max(1, s.pollers-s.polling) // this one, and those that do not wait at the app yet
-			got := share{}
-			for k, n := range s.free {
-				got[k] = (max(0, n) + others - 1) / others
-				s.free[k] -= got[k]
+		got := share{}
+		for _, k := range kinds {
+			others := max(1, s.pollers[k]-s.polling[k]) // this one, and those that do not wait at the app yet
+			if n := (max(0, s.free[k]) + others - 1) / others; n > 0 {
+				got[k] = n
 			}
-			s.polling++
+		}
+		if len(got) > 0 {
+			for _, k := range kinds {
+				s.free[k] -= got[k]
+				s.polling[k]++
+			}
 			s.mu.Unlock()
 			return got, nil
 		}
@@ -87,10 +91,12 @@ func (s *slots) takeNow(n int) share {
 	return got
 }
 
-// polled ends a poll of take and gives back what no task came for.
-func (s *slots) polled(rest share) {
+// polled ends a poll of take for these kinds and gives back what no task came for.
+func (s *slots) polled(kinds []protocol.TaskKind, rest share) {
 	s.mu.Lock()
-	s.polling--
+	for _, k := range kinds {
+		s.polling[k]--
+	}
 	s.mu.Unlock()
 	s.give(rest)
 }

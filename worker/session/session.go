@@ -69,8 +69,8 @@ func New(o Options, attemptInterval time.Duration) (*Sessions, error) {
 	or(&o.Buffer, 5*time.Second)
 	or(&o.Idle, 5*time.Minute)
 	if least := max(attemptInterval, Interval(o.Lease, o.Buffer)); o.Idle <= least {
-		return nil, fmt.Errorf("session idle time %s must be longer than the time between renewals, %s: a session would end while its activity runs",
-			o.Idle, least)
+		return nil, fmt.Errorf("session idle time %g s must be longer than the time between renewals, %g s: a session would end while its activity runs",
+			o.Idle.Seconds(), least.Seconds())
 	}
 	return &Sessions{opt: o, log: o.Log, held: map[string]*Holding{}}, nil
 }

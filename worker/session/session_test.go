@@ -227,7 +227,7 @@ func TestSessionWhoseExecutorDiedIsGivenUpAsFailed(t *testing.T) {
 
 func TestIdleTimeShorterThanRenewalIsRefused(t *testing.T) {
 	_, err := session.New(session.Options{Idle: 20 * time.Second}, 30*time.Second)
-	if err == nil || !strings.Contains(err.Error(), "20s") || !strings.Contains(err.Error(), "30s") {
+	if err == nil || !strings.Contains(err.Error(), "20 s") || !strings.Contains(err.Error(), "30 s") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := session.New(session.Options{Idle: 31 * time.Second}, 30*time.Second); err != nil {
