@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/web"
 )
 
 // says fails the test unless text has all the parts.
@@ -121,10 +122,10 @@ func TestOneFileHasOneProcess(t *testing.T) {
 		says(t, args[0]+" beside an app", err, holder, "sojourn.db")
 	}
 	code, out, err = run(t, dir, nil, "doctor")
-	if code != 0 {
+	if code != 0 && web.Built() { // a binary without the dashboard is not in order
 		t.Errorf("doctor beside an app: exit %d: %s", code, err)
 	}
-	says(t, "doctor", out, "release", "1.0.0", "data directory", dir, "database", holder, "machine")
+	says(t, "doctor", out, "ok   release", "1.0.0", "ok   data directory", dir, "ok   database", holder, "ok   machine")
 	p.kill()
 	if code, _, err = run(t, dir, nil, "migrate"); code != 0 { // the lock ends with its holder
 		t.Errorf("migrate after a crash: exit %d: %s", code, err)
@@ -139,7 +140,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		"postgres://127.0.0.1:1/x?sslmode=disable": "refused",
 	} {
 		code, out, err := run(t, t.TempDir(), env{"SOJOURN_DATABASE_URL": url}, "doctor")
-		if code != 1 || !strings.Contains(err, "1 of the checks failed") {
+		if code != 1 || !strings.Contains(err, "of the checks failed") {
 			t.Errorf("exit %d: %s", code, err)
 		}
 		says(t, "doctor", out, "FAIL database", why)
@@ -155,7 +156,7 @@ func TestMigrateAndDoctorKnowPostgres(t *testing.T) {
 		}
 	}
 	code, out, _ := run(t, t.TempDir(), e, "doctor")
-	if code != 0 {
+	if code != 0 && web.Built() {
 		t.Errorf("doctor: exit %d", code)
 	}
 	says(t, "doctor", out, "ok   database", "postgres://")
