@@ -42,9 +42,10 @@ func (a *API) clusterInfo() []byte {
 		"server_id": a.opt.App, "version": a.opt.Broker.Release(), "default_namespace": "default",
 		"supported_sdk_versions": object{"php": ">=1.0", "python": ">=2.0.0rc1", "rust": ">=4.0", "cli": ">=0.1"},
 		"capabilities": object{
-			"workflow_tasks": true, "activity_tasks": true, "signals": true, "queries": true, "updates": true, "continue_as_new": true, "activity_timeouts": true,
-			"child_workflows": true, "child_workflow_retry_policy": true, "child_workflow_timeouts": true, "parent_close_policy": true,
-			"activity_retry_policy": true, "non_retryable_failures": true, "payload_codec_envelope": true, "payload_codec_envelope_responses": true,
+			"workflow_tasks": true, "activity_tasks": true, "signals": true, "queries": true, "updates": true, "continue_as_new": true,
+			"activity_timeouts": true, "activity_retry_policy": true, "non_retryable_failures": true, "child_workflows": true,
+			"child_workflow_retry_policy": true, "child_workflow_timeouts": true, "parent_close_policy": true, "history_export": true,
+			"payload_codec_envelope": true, "payload_codec_envelope_responses": true,
 			"payload_codecs": []string{payload.Codec}, "response_compression": []string{"gzip"},
 		},
 		"client_compatibility": object{

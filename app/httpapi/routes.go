@@ -93,7 +93,10 @@ type lineFunc func(method, path, operation string, role auth.Role, verb func(*AP
 // flows are the routes below /api/workflows. Commands may name the workflow, or one run of it, which must be the current one.
 func flows(contract lineFunc) []route {
 	const one, run = "/workflows/{workflow}", "/workflows/{workflow}/runs/{run}"
+	export := contract(get, run+"/history/export", "history_export", auth.Viewer, exportHistory)
+	export.limit = held
 	list := []route{
+		export,
 		contract(get, "/workflows", "list", auth.Viewer, listRuns),
 		contract(post, "/workflows", "start", auth.Writer, start),
 		contract(get, one, "describe", auth.Viewer, describeRun),

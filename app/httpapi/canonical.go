@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+)
+
+// checksum is the SHA-256 of a JSON document in the form json-recursive-ksort-v1: keys sorted at every depth, no white space, everything beyond ASCII
+// escaped, fractions in the shortest form that reads back the same. Verifiers in other languages compute it from the document they got.
+func checksum(document []byte) (string, error) {
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return "", err
+	}
+	canonical, err := appendCanonical(nil, v)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func appendCanonical(b []byte, v any) ([]byte, error) {
+	var err error
+	switch v := v.(type) {
+	case map[string]any:
+		b = append(b, '{')
+		for i, k := range slices.Sorted(maps.Keys(v)) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendText(b, k), ':')
+			if b, err = appendCanonical(b, v[k]); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, '}'), nil
+	case []any:
+		b = append(b, '[')
+		for i, item := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, err = appendCanonical(b, item); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, ']'), nil
+	case string:
+		return appendText(b, v), nil
+	case json.Number:
+		return appendNumber(b, string(v))
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	}
+	return append(b, "null"...), nil
+}
+
+func appendText(b []byte, s string) []byte {
+	const short = "\b\f\n\r\t"
+	b = append(b, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r < ' ' && strings.ContainsRune(short, r):
+			b = append(b, '\\', "bfnrt"[strings.IndexRune(short, r)])
+		case r < ' ' || r > 0x7f && r <= 0xffff:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)
+		default:
+			b = append(b, byte(r))
+		}
+	}
+	return append(b, '"')
+}
+
+// appendNumber writes integers as they stand, and fractions plainly from 1e-4 up to 1e17, else with one digit before the point and an exponent.
+func appendNumber(b []byte, n string) ([]byte, error) {
+	if !strings.ContainsAny(n, ".eE") {
+		if n == "-0" {
+			n = "0"
+		}
+		return append(b, n...), nil
+	}
+	f, err := strconv.ParseFloat(n, 64)
+	if err != nil {
+		return nil, err
+	}
+	if size := math.Abs(f); size != 0 && (size < 1e-4 || size >= 1e17) {
+		mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, 64), "e")
+		if !strings.Contains(mantissa, ".") {
+			mantissa += ".0"
+		}
+		power, err := strconv.Atoi(exponent)
+		return fmt.Appendf(b, "%se%+d", mantissa, power), err
+	}
+	plain := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(plain, ".") {
+		plain += ".0"
+	}
+	return append(b, plain...), nil
+}

@@ -1,0 +1,145 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// bundle is all that is known of a run in one document, from which its past can be replayed without a server. What stands beside the events is
+// gathered from them.
+type bundle struct {
+	Schema   string              `json:"schema"`
+	Version  int                 `json:"schema_version"`
+	At       history.Time        `json:"exported_at"`
+	Complete bool                `json:"history_complete"` // the run has closed
+	Workflow bundledRun          `json:"workflow"`
+	Payloads bundledPayloads     `json:"payloads"`
+	Events   []bundledEvent      `json:"history_events"`
+	Tasks    []any               `json:"tasks"`
+	Links    map[string][]object `json:"links"`
+	Redacted object              `json:"redaction"`
+	Schemas  object              `json:"codec_schemas"`
+	Manifest object              `json:"payload_manifest"`
+	gathered
+}
+
+type bundledRun struct {
+	protocol.RunView
+	InstanceID   string `json:"instance_id"`
+	LastSequence int64  `json:"last_history_sequence"`
+}
+
+// bundledEvent says type where the other routes say event_type: readers of bundles know only that.
+type bundledEvent struct {
+	ID      string          `json:"id"`
+	Seq     int64           `json:"sequence"`
+	Type    string          `json:"type"`
+	At      history.Time    `json:"recorded_at"`
+	TaskID  string          `json:"workflow_task_id,omitempty"`
+	Command string          `json:"workflow_command_id,omitempty"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+type bundledPayload struct {
+	Available bool    `json:"available"`
+	Data      *string `json:"data"`
+}
+
+type bundledPayloads struct {
+	Codec     string         `json:"codec"`
+	Arguments bundledPayload `json:"arguments"`
+	Output    bundledPayload `json:"output"`
+}
+
+func bundled(p *payload.Payload) bundledPayload {
+	if p == nil || p.IsZero() {
+		return bundledPayload{}
+	}
+	return bundledPayload{true, &p.Blob}
+}
+
+// exportHistory answers with a run's bundle, and its checksum beside it. The bundle is a document of its own: it has no control_plane object.
+func exportHistory(a *API, c *call) (answer, error) {
+	v, err := a.opt.Broker.Describe(c.ctx, c.target())
+	if err != nil {
+		return answer{}, err
+	}
+	b := bundle{
+		Schema: "durable-workflow.v2.history-export", Version: 1, At: history.At(time.Now()), Complete: v.Terminal,
+		Payloads: bundledPayloads{payload.Codec, bundled(v.InputEnvelope), bundled(v.OutputEnvelope)},
+		Events:   []bundledEvent{}, Tasks: []any{}, Links: map[string][]object{"parents": {}, "children": {}},
+		Redacted: object{"applied": false, "policy": nil, "paths": []string{}},
+		Schemas: object{payload.Codec: object{
+			"framing": framing, "schema": payload.Schema, "name": "durable_workflow.protocol.Value", "version": 1,
+		}},
+		gathered: newGathered(v.RunID),
+	}
+	if v.Pending != nil && v.Pending.Task != nil {
+		b.Tasks = append(b.Tasks, v.Pending.Task)
+	}
+	in := protocol.HistoryQuery{Target: c.target(), PageSize: 1000}
+	for {
+		page, err := a.opt.Broker.History(c.ctx, in)
+		if err != nil {
+			return answer{}, err
+		}
+		for _, e := range page.Events {
+			if err := b.add(e); err != nil {
+				return answer{}, err
+			}
+		}
+		if page.NextPageToken == nil || len(page.Events) == 0 || *page.NextPageToken == in.PageToken {
+			break
+		}
+		in.PageToken = *page.NextPageToken
+	}
+	v.Pending, v.Actions = nil, nil
+	b.Workflow = bundledRun{v, v.WorkflowID, int64(len(b.Events))}
+	b.Manifest = object{"version": 1, "entries": b.blobs}
+	return answer{status: http.StatusOK}, a.writeBundle(c, b)
+}
+
+func (a *API) writeBundle(c *call, b bundle) error {
+	raw, err := httpjson.Encode(b)
+	if err != nil {
+		return err
+	}
+	sum, err := checksum(raw)
+	if err != nil {
+		return fmt.Errorf("checksum of the export of run %s: %w", b.Workflow.RunID, err)
+	}
+	integrity, err := httpjson.Encode(object{
+		"canonicalization": "json-recursive-ksort-v1", "checksum_algorithm": "sha256", "checksum": sum,
+		"signature_algorithm": nil, "signature": nil, "key_id": nil,
+	})
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set(VersionHeader, Version)
+	if err := httpjson.Write(c.w, c.Request, http.StatusOK, httpjson.Append(raw, httpjson.Member("integrity", integrity))); err != nil {
+		a.opt.Log.Debug().Err(err).Str("operation", c.rt.Operation).Msg("the caller did not take the answer")
+	}
+	return nil
+}
+
+// add takes one event into the bundle.
+func (b *bundle) add(e history.Event) error {
+	body, err := history.EncodeData(e.Data)
+	if err != nil {
+		return err
+	}
+	out := bundledEvent{ID: fmt.Sprintf("e%d", e.Seq), Seq: e.Seq, Type: e.Type(), At: e.At, TaskID: e.TaskID, Payload: body}
+	out.Command = b.gather(e, body)
+	for _, link := range links(e) {
+		b.Links[link.kind] = append(b.Links[link.kind], link.what)
+	}
+	b.Events = append(b.Events, out)
+	return nil
+}
