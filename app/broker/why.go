@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -72,34 +73,31 @@ func (b *Broker) activityWhy(ctx context.Context, r store.Reader, ns string, a e
 	return b.why(ns, a.Queue, want, now)
 }
 
-// why puts in words what keeps a ready task from a worker: the session's holder, else what the registered workers of the queue lack.
+// why puts in words what keeps a ready task from a worker: the session's holder, else what the registered workers of the queue lack. Of several it
+// names the worker that comes nearest to having the task.
 func (b *Broker) why(ns, queue string, want engine.Wanted, now time.Time) string {
 	if s := want.Session; s != nil && s.Held(now) {
-		if s.Full() {
-			return fmt.Sprintf("session %s runs %d activities at once, its most", s.ID, s.Active)
-		}
-		for k, h := range b.workers.all(ns) {
-			if k.ID == s.Owner && b.alive(h, now) {
-				return fmt.Sprintf("for worker %s, which holds session %s and is busy", s.Owner, s.ID)
-			}
-		}
-		return fmt.Sprintf("session %s is held by worker %s until %s", s.ID, s.Owner, clock(s.LeaseUntil.Time))
+		return b.heldWhy(ns, want, now)
 	}
-	served, reason := 0, ""
-	for _, h := range b.workers.all(ns) {
+	served, nearest, reason := 0, -1, ""
+	workers := b.workers.all(ns)
+	for _, k := range slices.SortedFunc(maps.Keys(workers), func(x, y engine.WorkerKey) int { return cmp.Compare(x.ID, y.ID) }) {
+		h := workers[k]
 		if !slices.Contains(h.worker.Queues, queue) || !b.alive(h, now) {
 			continue
 		}
 		served++
-		if h.gate != "" {
-			reason = h.gate
-			continue
-		}
 		v := engine.Admit(want, engine.Lessee{Worker: h.worker, Counted: true}, now)
-		if v.OK {
-			return fmt.Sprintf("ready for worker %s, which is busy", h.worker.ID)
+		text, kept := v.Text, h.kept()
+		if v.OK && kept == "" {
+			return fmt.Sprintf("ready for worker %s, which is busy", k.ID)
 		}
-		reason = v.Text
+		if v.OK {
+			text = fmt.Sprintf("worker %s: %s", k.ID, kept)
+		}
+		if n := nearness(v); n > nearest {
+			nearest, reason = n, text
+		}
 	}
 	switch {
 	case served == 0:
@@ -107,7 +105,49 @@ func (b *Broker) why(ns, queue string, want engine.Wanted, now time.Time) string
 	case served == 1:
 		return reason
 	}
-	return fmt.Sprintf("none of %d workers of queue %s may take it; the last: %s", served, queue, reason)
+	return fmt.Sprintf("none of %d workers of queue %s may take it; the nearest: %s", served, queue, reason)
+}
+
+// nearness orders verdicts by how much of what a task asks for the worker has.
+func nearness(v engine.Verdict) int {
+	switch {
+	case v.OK:
+		return 4
+	case v.Reason == protocol.ReasonNotFound:
+		return 0
+	case v.Reason == protocol.ReasonVersionMismatch:
+		return 1
+	case v.Reason == protocol.ReasonSessionRequirements:
+		return 2
+	}
+	return 3
+}
+
+// heldWhy is why a task of a held session waits: for its holder, who may not be able to take it either.
+func (b *Broker) heldWhy(ns string, want engine.Wanted, now time.Time) string {
+	s := want.Session
+	h, ok := b.workers.all(ns)[engine.WorkerKey{Namespace: ns, ID: s.Owner}]
+	if !ok || !b.alive(h, now) {
+		return fmt.Sprintf("session %s is held by worker %s until %s", s.ID, s.Owner, clock(s.LeaseUntil.Time))
+	}
+	if kept := h.kept(); kept != "" {
+		return fmt.Sprintf("session %s is held by worker %s: %s", s.ID, s.Owner, kept)
+	}
+	if v := engine.Admit(want, engine.Lessee{Worker: h.worker, Counted: true}, now); !v.OK {
+		return v.Text
+	}
+	return fmt.Sprintf("for worker %s, which holds session %s and is busy", s.Owner, s.ID)
+}
+
+// kept is why a worker is given nothing at all, if so.
+func (h *heard) kept() string {
+	switch {
+	case h.gate != "":
+		return h.gate
+	case h.draining || h.worker.Status == protocol.WorkerDraining:
+		return "it drains"
+	}
+	return ""
 }
 
 // waitsFor sums up, for one line, what a run waits for.

@@ -43,7 +43,7 @@ type grant struct{ epoch, until int64 }
 func newSchedule(w *world, seed uint64) *schedule {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s := &schedule{
-		world: w, seed: seed, ns: fmt.Sprintf("n%d", seed), most: 1 + r.IntN(2), options: r.IntN(3) == 0, work: 6 + r.IntN(10),
+		world: w, seed: seed, ns: w.namespace(fmt.Sprintf("n%d", seed)), most: 1 + r.IntN(2), options: r.IntN(3) == 0, work: 6 + r.IntN(10),
 		lease: time.Duration(50+r.IntN(151)) * time.Millisecond,
 		ends:  map[string]int64{},
 		known: map[string]map[string][]grant{"a": {}, "b": {}},

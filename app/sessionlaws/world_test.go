@@ -3,7 +3,6 @@ package sessionlaws
 import (
 	"context"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
@@ -93,6 +93,16 @@ func worker(ns, id, incarnation string, most int, lease time.Duration, capabilit
 // flow is the worker that decides for the runs of these tests.
 const flow = "flow"
 
+// namespace makes a namespace, so that what a test does in it is beside what others do.
+func (w *world) namespace(name string) string {
+	w.t.Helper()
+	must[protocol.NamespaceView](w.t)(w.apps[0].Broker().CreateNamespace(w.t.Context(), protocol.NamespaceRequest{Name: name}))
+	return name
+}
+
+// handle stands for the session that the first of a run's commands starts.
+const handle = "$1"
+
 // decide starts a run of this workflow id and has it decide on these commands; it gives the run's id.
 func (w *world) decide(ns, id string, commands ...protocol.Command) string {
 	w.t.Helper()
@@ -101,6 +111,11 @@ func (w *world) decide(ns, id string, commands ...protocol.Command) string {
 		Namespace: ns, WorkerID: flow, Incarnation: "1", TaskQueue: "default", WorkflowTypes: []string{"wf"},
 	}))
 	run := must[protocol.StartAnswer](w.t)(b.Start(ctx, protocol.StartRequest{Namespace: ns, WorkflowID: id, WorkflowType: "wf"})).RunID
+	for i, c := range commands {
+		if c.SessionID == handle {
+			commands[i].SessionID = engine.StepID(run, 1)
+		}
+	}
 	w.step(ns, id, commands...)
 	return run
 }
@@ -166,5 +181,3 @@ func finish(ctx context.Context, b *broker.Broker, ns string, task *protocol.Act
 	}
 	return out.Items[0]
 }
-
-func short(name string) string { return strings.NewReplacer(" ", "_", "/", "_").Replace(name) }
