@@ -71,29 +71,25 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 	bubble(t, "IS-H2", func(h *house) {
 		h.flow("twice", twice)
 		h.flow("one", one)
-		h.start("A", lock(2*sec, 3*sec))
+		h.start("B", lock(2*sec, 10*time.Minute), most(1))
+		output[string](h, h.begin("one", "t", "t", 10))
+		claimed := h.at()
+		a := h.start("A", lock(2*sec, 3*sec)) // B is at its cap
 		run := h.begin("twice", "s", 10, 10)
 		done := h.done("first").to
-		h.start("B", lock(2*sec, 10*time.Minute))
 		h.wait(done + 2900*ms - h.at())
 		h.equal("owner", h.owner("s"), "A")
 		h.wait(done + 3*sec + sec + 2*sec - h.at())
 		h.equal("owner", h.owner("s"), "")
+		a.stop()
+		h.start("C", lock(2*sec, 10*time.Minute), most(1))
 		h.signal(run, "go")
-		output[[]string](h, run)
-		h.equal("worker of t", output[string](h, h.begin("one", "t", "t", 2500)), h.once("t").worker)
-		mine := "s"
-		if h.owner("s") != "B" {
-			mine = "t"
-		}
-		if h.owner(mine) != "B" { // both went to A: have B claim one
-			h.start("B2", lock(2*sec, 10*time.Minute))
-			return
-		}
-		h.wait(9 * time.Minute)
-		h.equal("owner of an idle session of B", h.owner(mine), "B")
-		h.wait(2 * time.Minute)
-		h.equal("owner after B's idle time", h.owner(mine), "")
+		h.equal("workers", output[[]string](h, run), []string{"A", "C"})
+		h.wait(claimed + 9*time.Minute - h.at())
+		h.equal("owner of an idle session of B", h.owner("t"), "B")
+		h.wait(claimed + 10*time.Minute + 5*sec - h.at())
+		h.equal("owner after B's idle time", h.owner("t"), "")
+		h.equal("owner of a younger session", h.owner("s"), "C")
 	})
 
 	bubble(t, "IS-H3", func(h *house) {

@@ -271,7 +271,9 @@ func TestTwoWorkers(t *testing.T) {
 	})
 
 	bubble(t, "IS-M11", func(h *house) {
-		h.flow("rounds", func(ctx workflow.Context, session string) ([]string, error) { return turns(ctx, session, session+"-", 4, 100) })
+		h.flow("rounds", func(ctx workflow.Context, session string) ([]string, error) {
+			return turns(ctx, session, session+"-", 4, 100)
+		})
 		h.start("A", slots(3))
 		h.start("B", slots(3))
 		var runs []string
