@@ -220,6 +220,7 @@ func (a *App) measure(r prometheus.Registerer) {
 	counter("sojourn_store_changes_total", "Changes committed, many to a batch.", func() int64 { return a.store.Stats().Changes })
 	counter("sojourn_store_rows_total", "Rows written.", func() int64 { return a.store.Stats().Rows })
 	counter("sojourn_store_reads_total", "Reads beside the batches.", func() int64 { return a.store.Stats().Reads })
+	r.MustRegister(broker.SessionGauge(a.store))
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sojourn_poll_waiters", Help: "Polls that wait for work.",
 	}, func() float64 { return float64(a.dispatch.Counts().Waiting) }))

@@ -163,7 +163,8 @@ func New(o Options) (_ *Worker, err error) {
 		Carrier: o.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation, Release: o.Release, Strict: o.Strict,
 		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: o.Log, // the link names the worker by itself
 		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: o.OnSettings,
-		OnDrain: func() { w.draining.Do(func() { close(w.drain) }) },
+		OnSession: func(n protocol.SessionNotice) { w.sessions.Drop(n.SessionID, n.Epoch, n.Reason) },
+		OnDrain:   func() { w.draining.Do(func() { close(w.drain) }) },
 	})
 	if err != nil {
 		return nil, err

@@ -63,6 +63,7 @@ type Broker struct {
 	mu         sync.Mutex // guards draining and closing
 	draining   bool
 	drained    chan struct{} // closed when draining begins
+	releases   []string      // that live apps serve, as far as is known; guarded by mu
 	life       context.Context
 	end        context.CancelCauseFunc
 }
@@ -95,6 +96,11 @@ func (b *Broker) isDraining() bool {
 func (b *Broker) Close() {
 	b.end(store.ErrClosed)
 	b.background.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := b.withdraw(ctx); err != nil {
+		b.log.Debug().Err(err).Msg("the other apps learn of this one's end by its silence")
+	}
 }
 
 // Release is the release of this app.

@@ -75,13 +75,32 @@ func (b *Broker) complete(ctx context.Context, in protocol.CompleteItem) protoco
 			a.RunID, a.Outcome, a.Recorded, a.CreatedTaskIDs, a.NextTaskID = o.Run.ID, o.Outcome, o.Recorded, o.Created, orNil(o.NextTask)
 			a.RunStatus, _, _ = protocol.PublicRun(o.Run.Status, true, o.Run.Task != nil)
 			b.opt.Metrics.completed(in.Kind, o.Outcome)
+			b.opt.Metrics.rebuilt(in.Recovered)
 			return a
 		}
 	}
-	if repeated, ok := b.repeated(ctx, in, hash, err); ok {
+	repeated, ended, ok := b.repeated(ctx, in, hash, err)
+	if ok {
 		return repeated
 	}
+	b.late(in, ended, err)
 	return b.refused(a, err)
+}
+
+// late counts an outcome that came too late for its session.
+func (b *Broker) late(in protocol.CompleteItem, ended history.Event, refusal error) {
+	why := ""
+	if c, ok := ended.Data.(*history.ActivityCancelled); ok && c.Reason == engine.SessionEndedReason && c.AttemptID == in.AttemptID {
+		why = "session_ended"
+	}
+	if reason := protocol.ReasonOf(refusal); reason == protocol.ReasonStaleSessionEpoch {
+		why = string(reason)
+	}
+	if why == "" {
+		return
+	}
+	b.opt.Metrics.late(why)
+	b.log.Debug().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).Str("reason", why).Msg("late completion ignored")
 }
 
 // queryOutcome takes the answer to a query, which is kept nowhere.
@@ -222,46 +241,48 @@ func hashOf(v any) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// repeated answers an outcome that was accepted before, whose answer was lost on the way: the first answer again.
-func (b *Broker) repeated(ctx context.Context, in protocol.CompleteItem, hash string, refusal error) (protocol.CompleteAnswer, bool) {
+// repeated answers an outcome that was accepted before, whose answer was lost on the way: the first answer again. It also returns the event with which
+// the activity ended, when it had to look for it.
+func (b *Broker) repeated(
+	ctx context.Context, in protocol.CompleteItem, hash string, refusal error,
+) (_ protocol.CompleteAnswer, ended history.Event, again bool) {
 	a := protocol.CompleteAnswer{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "completed"}
 	reason := string(protocol.ReasonAlreadyCompleted)
 	a.Reason = &reason
 	var e *protocol.Error
 	if !errors.As(refusal, &e) {
-		return a, false
+		return a, ended, false
 	}
 	if in.Kind == protocol.KindWorkflow {
 		if e.Reason != protocol.ReasonAlreadyCompleted {
-			return a, false
+			return a, ended, false
 		}
 		a.RunID, _ = e.Details["run_id"].(string)
 		a.CreatedTaskIDs, _ = e.Details["created_task_ids"].([]string)
-		return a, true
+		return a, ended, true
 	}
 	switch e.Reason {
 	case protocol.ReasonStaleAttempt, protocol.ReasonRunClosed, protocol.ReasonRunCancelled, protocol.ReasonRunTerminated:
 	default:
-		return a, false
+		return a, ended, false
 	}
 	run, seq, _ := engine.ParseStepID(in.TaskID)
-	var ended history.Event
 	err := b.store.View(ctx, func(r store.Reader) (err error) {
 		ended, err = r.Completion(ctx, run, seq)
 		return err
 	})
 	if err != nil || hash == "" {
-		return a, false
+		return a, ended, false
 	}
 	a.RunID = run
 	switch d := ended.Data.(type) {
 	case *history.ActivityCompleted:
-		return a, d.BodyHash == hash && d.AttemptID == in.AttemptID && d.Worker == in.Owner
+		return a, ended, d.BodyHash == hash && d.AttemptID == in.AttemptID && d.Worker == in.Owner
 	case *history.ActivityFailed:
 		a.Outcome = "failed"
-		return a, d.BodyHash == hash && d.AttemptID == in.AttemptID && d.Worker == in.Owner
+		return a, ended, d.BodyHash == hash && d.AttemptID == in.AttemptID && d.Worker == in.Owner
 	}
-	return a, false
+	return a, ended, false
 }
 
 func secs(n int64) time.Duration { return time.Duration(n) * time.Second }

@@ -21,7 +21,7 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	case store.DueMessage:
 		err = b.owed(ctx, d)
 	case store.DueSession:
-		_, err = b.session(ctx, d.Session, engine.DueSession{})
+		err = b.dueSession(ctx, d.Session)
 	}
 	if engine.IsNotDue(err) || engine.IsClosed(err) {
 		return nil
@@ -31,14 +31,19 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 
 // CleanUp removes sessions that ended or lapsed and have no work. Those that got some meanwhile stay.
 func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
+	removed := 0
+	defer func() {
+		if removed > 0 {
+			b.log.Info().Int("sessions", removed).Msg("sessions cleaned up")
+		}
+	}()
 	for _, k := range keys {
 		_, err := b.session(ctx, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)})
-		if err != nil && !engine.IsNotDue(err) {
+		if err == nil {
+			removed++
+		} else if !engine.IsNotDue(err) {
 			return err
 		}
-	}
-	if len(keys) > 0 {
-		b.log.Info().Int("sessions", len(keys)).Msg("cleaned up")
 	}
 	return nil
 }

@@ -99,9 +99,7 @@ func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protoco
 		return protocol.SessionPage{}, err
 	}
 	p := protocol.SessionPage{Namespace: ns, Sessions: []protocol.SessionView{}, Metrics: map[string]int{"total": 0}}
-	for _, s := range []protocol.SessionStatus{
-		protocol.SessionActive, protocol.SessionClosed, protocol.SessionExpired, protocol.SessionFailed, protocol.SessionOrphaned,
-	} {
+	for _, s := range sessionStatuses {
 		p.Metrics[string(s)] = 0
 	}
 	err = b.store.View(ctx, func(r store.Reader) error {
@@ -166,18 +164,21 @@ func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionVi
 func (b *Broker) sessionView(s engine.Session, now time.Time) protocol.SessionView {
 	v := protocol.SessionView{
 		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID, Connection: orNil(s.Connection),
-		Queue: s.Queue, Requirements: orEmpty(s.Requirements), Status: s.Status, Epoch: s.Epoch, LeaseOwner: orNil(s.Owner),
+		Queue: orNil(s.Queue), Requirements: orEmpty(s.Requirements), Status: s.Status, Epoch: s.Epoch, LeaseOwner: orNil(s.Owner),
 		LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: s.TTLUntil, IdleSeconds: s.Idle / 1_000_000, ClosedAt: s.ClosedAt,
-		FailureReason: orNil(s.Reason), Lease: s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
+		EndedReason: s.Reason, Moving: s.Moving, ReleasePolicy: s.ReleasePolicy, Claims: s.Claims, Lease: s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
 		Reacquire: !s.NoReacquire, Active: s.Active, Ready: s.Ready, Release: s.Release, LastActivityAt: s.LastActivity,
 		LastHeartbeatAt: s.RenewedAt, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 	if s.Door == engine.DoorWorkflow {
 		v.Scope = "workflow"
 	}
-	switch s.Reason { // receipts know these reasons of failure only; the others are no failures
-	case engine.ReasonReleased, engine.ReasonClosed:
-		v.FailureReason = nil
+	switch s.Reason { // clients know these reasons of failure only
+	case engine.ReasonTTL, engine.ReasonLeaseLost, engine.ReasonOrphaned:
+		v.FailureReason = &s.Reason
+	}
+	if s.For != "" && s.ForUntil.After(now) {
+		v.KeptFor = s.For
 	}
 	if s.Owner == "" {
 		return v
@@ -191,40 +192,6 @@ func (b *Broker) sessionView(s engine.Session, now time.Time) protocol.SessionVi
 	}
 	v.Holder = &protocol.SessionHolder{WorkerID: s.Owner, Status: protocol.WorkerStale, Stale: true}
 	return v
-}
-
-// OperateSession closes a session at an operator's word, or makes its holder give it up so that another worker takes it: migrate. Both are audited.
-func (b *Broker) OperateSession(ctx context.Context, ns, id, verb, identity, reason string) (protocol.SessionView, error) {
-	key := engine.SessionKey{Namespace: namespace(ns), ID: id}
-	_, err := b.store.Commit(ctx, store.Change{
-		Needs: store.Keys{Sessions: []engine.SessionKey{key}},
-		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			s := rows.Session(key)
-			var in engine.SessionInput
-			switch verb {
-			case "close":
-				in = engine.CloseSession{Why: reason, Operator: identity}
-			case "migrate":
-				if s == nil {
-					return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", id)
-				}
-				in = engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: s.Owner}, Why: "migrated by " + identity}
-			default:
-				return store.Writes{}, protocol.Invalid("verb", "must be close or migrate")
-			}
-			c, err := engine.DecideSession(s, in, now)
-			return store.Writes{
-				Sessions: []engine.SessionChange{c},
-				Audit: []store.Audit{{
-					At: history.At(now), Identity: identity, Action: "session." + verb, Namespace: key.Namespace, Target: id, Detail: reason,
-				}},
-			}, err
-		},
-	})
-	if err != nil {
-		return protocol.SessionView{}, err
-	}
-	return b.Session(ctx, ns, id)
 }
 
 // Audit records an operator's action that no other write carries.

@@ -138,7 +138,21 @@ func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbea
 		wait.Go(func() { a.Sessions[i] = b.renewSession(ctx, key, s) })
 	}
 	wait.Wait()
+	if renewed := kept(a.Sessions); renewed > 0 {
+		b.opt.Metrics.renewed(renewed)
+		b.log.Debug().Str("worker_id", w.ID).Int("sessions", renewed).Int("asked", len(in.Sessions)).Msg("sessions renewed")
+	}
 	return a, nil
+}
+
+// kept counts the sessions whose lease was renewed.
+func kept(states []protocol.SessionState) (n int) {
+	for _, s := range states {
+		if s.Held && !s.LeaseExpiresAt.IsZero() {
+			n++
+		}
+	}
+	return n
 }
 
 func (b *Broker) storeAlive(ctx context.Context, key engine.WorkerKey) error {
@@ -178,15 +192,28 @@ func (b *Broker) current(ctx context.Context, key engine.WorkerKey, incarnation 
 }
 
 // Watch looks after the holders of sessions until ctx ends: when a worker this app used to hear falls silent, what it held is set free and its
-// sessions are orphaned. It costs no statement while everybody is heard.
+// sessions are orphaned. It costs no statement while everybody is heard. It logs how sessions move, and keeps this app known to the others.
 func (b *Broker) Watch(ctx context.Context) error {
 	tick := time.NewTicker(max(b.opt.Alive/12, 100*time.Millisecond))
 	defer tick.Stop()
-	for {
+	var logging sync.WaitGroup
+	logging.Go(func() { b.watchSessions(ctx) })
+	defer logging.Wait()
+	announce := func() {
+		if err := b.announce(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn().Err(err).Msg("tell the other apps of this one")
+		}
+	}
+	announce()
+	for announced := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick.C:
+			if b.opt.Shared && time.Since(announced) >= b.opt.StoreAlive {
+				announced = time.Now()
+				announce()
+			}
 			for k, h := range b.workers.all("") {
 				if h.at.IsZero() || time.Since(h.at) <= b.opt.Alive {
 					continue

@@ -10,6 +10,7 @@ import (
 type Metrics struct {
 	outcomes *prometheus.CounterVec
 	refusals *prometheus.CounterVec
+	sessions sessionCounters
 }
 
 // NewMetrics registers the broker's counters.
@@ -23,6 +24,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"reason"}),
 	}
 	r.MustRegister(m.outcomes, m.refusals)
+	m.sessions = newSessionCounters(r)
 	return m
 }
 

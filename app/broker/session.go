@@ -20,9 +20,6 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	if err := checkSession(in.SessionOptions, w); err != nil {
 		return protocol.SessionAnswer{}, err
 	}
-	if in.Queue == "" {
-		in.Queue = w.Queues[0]
-	}
 	sk := engine.SessionKey{Namespace: key.Namespace, ID: in.SessionID}
 	needs := store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}, Holdings: true}
 	outcome := ""
@@ -53,6 +50,8 @@ func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
 		return protocol.Refuse(protocol.ReasonInvalidSession, "session_id must be 1 to 255 bytes")
 	case o.Lease < 0 || o.TTL < 0 || o.MaxActivities < 0 || o.Idle < 0 || o.Lease > maxSeconds || o.TTL > maxSeconds:
 		return protocol.Invalid("lease_seconds", "lease, TTL, idle time and activity cap must be positive and at most ten years")
+	case !engine.KnownPolicy(o.ReleasePolicy):
+		return protocol.Invalid("release_policy", "must be migrate, finish or fail, not %q", o.ReleasePolicy)
 	case o.Queue != "" && o.Queue != w.Queues[0] && !contains(w.Queues, o.Queue):
 		return protocol.Refuse(protocol.ReasonSessionQueue, "worker %s does not serve queue %s", w.ID, o.Queue).
 			With("registered_task_queue", w.Queues[0]).With("requested_session_queue", o.Queue)

@@ -25,6 +25,11 @@ func (c *Channel) Cancel(namespace, worker string, n protocol.CancelNotice) {
 	c.notify(namespace, worker, protocol.NoticeCancel, n)
 }
 
+// CloseSession tells a worker that it holds a session no more.
+func (c *Channel) CloseSession(namespace, worker string, n protocol.SessionNotice) {
+	c.notify(namespace, worker, protocol.NoticeSession, n)
+}
+
 // DrainWorkers tells every connected worker to finish and leave.
 func (c *Channel) DrainWorkers() { c.notify("", "", protocol.NoticeDrain, struct{}{}) }
 
@@ -76,9 +81,9 @@ func (c *Channel) spawn(fn func()) {
 	}
 }
 
-// spreadCancels tells workers which of their attempts are over.
+// spreadCancels tells workers which of their attempts and sessions are over.
 func (c *Channel) spreadCancels() {
-	w := c.opt.Hub.Watch(dispatch.TopicCancels)
+	w := c.opt.Hub.Watch(dispatch.TopicCancels | dispatch.TopicMoves)
 	defer w.Close()
 	for {
 		select {
@@ -90,6 +95,15 @@ func (c *Channel) spreadCancels() {
 		for _, r := range changed.Runs {
 			for _, a := range r.Cancelled {
 				c.Cancel(r.Namespace, a.Worker, protocol.CancelNotice{TaskID: a.TaskID, AttemptID: a.AttemptID})
+			}
+		}
+		for _, m := range changed.Moves {
+			if m.Ends() && m.By != m.Worker { // a holder that ended it knows
+				reason := m.Why
+				if reason == "" {
+					reason = m.What
+				}
+				c.CloseSession(m.Session.Namespace, m.Worker, protocol.SessionNotice{SessionID: m.Session.ID, Epoch: m.Epoch, Reason: reason})
 			}
 		}
 	}

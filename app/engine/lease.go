@@ -71,7 +71,8 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) proto
 	s.Status = protocol.SessionActive
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
 	s.Active, s.Reason, s.Claimed, s.LeaseUntil = 0, "", true, history.Time{}
-	s.Claims, s.Ran, s.Renewals, s.Moving, s.For, s.ForUntil = s.Claims+1, 0, 0, "", "", history.Time{}
+	s.Claims, s.Ran, s.Renewals, s.Moving = s.Claims+1, 0, 0, ""
+	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 	if s.Door != DoorWorker {
 		s.Lease = l.Worker.SessionLease
 	}

@@ -309,12 +309,13 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 			d.ScanArgs(t, "for", &m.For)
 		}
 		in = m
-	case "unpin":
-		served := ""
-		d.ScanArgs(t, "served", &served)
-		in = UnpinSession{Served: []string{served}}
 	case "due":
-		in = DueSession{Settled: d.HasArg("settled")}
+		due := DueSession{Settled: d.HasArg("settled")}
+		if d.HasArg("served") {
+			due.Served = []string{""}
+			d.ScanArgs(t, "served", &due.Served[0])
+		}
+		in = due
 	case "cleanup":
 		in = CleanUp{Kept: s.now}
 	default:

@@ -45,17 +45,18 @@ type Session struct {
 	NoCreate      bool         `json:"no_create,omitempty"`
 	NoReacquire   bool         `json:"no_reacquire,omitempty"`
 	ReleasePolicy string       `json:"release_policy,omitempty"`
-	Release       string       `json:"release,omitempty"`  // of the holder, pinned from claim to release; with PolicyFinish beyond it
-	Moving        string       `json:"moving,omitempty"`   // who asked the holder to give it up: no new task is routed, the last one's end releases it
-	For           string       `json:"for,omitempty"`      // held by nobody, it is kept for this worker …
-	ForUntil      history.Time `json:"for_until,omitzero"` // … until then
-	Drained       bool         `json:"drained,omitempty"`  // PolicyFail: its holder drained, and no task has been told of it yet
-	Claims        int          `json:"claims,omitempty"`   // of this row
-	Ran           int          `json:"ran,omitempty"`      // attempts begun in this holding
-	Renewals      int          `json:"renewals,omitempty"` // of this holding's lease by themselves
-	Active        int          `json:"active,omitempty"`   // leased attempts
-	Ready         int          `json:"ready,omitempty"`    // ready tasks
-	Reason        string       `json:"reason,omitempty"`   // why the last holding ended
+	Release       string       `json:"release,omitempty"`     // of the holder, pinned from claim to release; with PolicyFinish beyond it
+	Moving        string       `json:"moving,omitempty"`      // who asked the holder to give it up: no new task is routed, the last one's end releases it
+	PinnedUntil   history.Time `json:"pinned_until,omitzero"` // PolicyFinish, held by nobody: when to look whether an app serves Release
+	For           string       `json:"for,omitempty"`         // held by nobody, it is kept for this worker …
+	ForUntil      history.Time `json:"for_until,omitzero"`    // … until then
+	Drained       bool         `json:"drained,omitempty"`     // PolicyFail: its holder drained, and no task has been told of it yet
+	Claims        int          `json:"claims,omitempty"`      // of this row
+	Ran           int          `json:"ran,omitempty"`         // attempts begun in this holding
+	Renewals      int          `json:"renewals,omitempty"`    // of this holding's lease by themselves
+	Active        int          `json:"active,omitempty"`      // leased attempts
+	Ready         int          `json:"ready,omitempty"`       // ready tasks
+	Reason        string       `json:"reason,omitempty"`      // why the last holding ended
 	ClosedAt      history.Time `json:"closed_at,omitzero"`
 	RenewedAt     history.Time `json:"renewed_at,omitzero"`
 	CreatedAt     history.Time `json:"created_at,omitzero"`
@@ -89,7 +90,7 @@ func (s *Session) DueAt() history.Time {
 	if s.Terminal {
 		return history.Time{}
 	}
-	due := earliest(s.TTLUntil, s.ForUntil)
+	due := earliest(earliest(s.TTLUntil, s.ForUntil), s.PinnedUntil)
 	if s.Status == protocol.SessionActive && s.Owner != "" {
 		due = earliest(due, s.LeaseUntil)
 	}

@@ -98,7 +98,7 @@ func (st *step) endSession(c protocol.Command, seq int64) {
 		}
 		st.endActivity(a, false)
 		st.emit(&history.ActivityCancelled{
-			Sequence: k, ExecutionID: StepID(st.ID, k), ActivityType: a.Type, Reason: "session ended", Attempt: a.outcome(), Parallel: a.Parallel,
+			Sequence: k, ExecutionID: StepID(st.ID, k), ActivityType: a.Type, Reason: SessionEndedReason, Attempt: a.outcome(), Parallel: a.Parallel,
 		})
 	}
 	s, _ = st.session(c.SessionID)
@@ -132,5 +132,5 @@ func (st *step) close(s Session, why string) {
 func (s *Session) end(status protocol.SessionStatus, why string, now history.Time) {
 	s.Status, s.Terminal, s.Reason = status, true, why
 	s.ClosedAt, s.UpdatedAt, s.Active, s.Moving, s.Drained = now, now, 0, "", false
-	s.For, s.ForUntil = "", history.Time{}
+	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 }

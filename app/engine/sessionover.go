@@ -7,6 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// SessionEndedReason is why activities of a session that its workflow ended were cancelled, as history says it.
+const SessionEndedReason = "session ended"
+
 // sessionOver is the failure of an activity whose session has ended.
 func sessionOver(s *Session) history.Failure {
 	return history.Failure{

@@ -196,10 +196,20 @@ func (s *Session) release(now history.Time, by, why string) protocol.SessionEven
 // give takes the holder out of the row. What its release pins stays, where the policy says so.
 func (s *Session) give(now history.Time) {
 	s.Owner, s.Incarnation, s.Active, s.Moving = "", "", 0, ""
-	if s.ReleasePolicy != PolicyFinish {
-		s.Release = ""
-	}
 	s.LeaseUntil, s.UpdatedAt = now, now
+	s.letGo(now)
+}
+
+// PinCheck is how often it is looked whether an app still serves the release that a session nobody holds is pinned to.
+const PinCheck = 10 * time.Second
+
+// letGo ends what the holder's release was pinned for, unless the policy keeps the session for that release.
+func (s *Session) letGo(now history.Time) {
+	if s.ReleasePolicy != PolicyFinish || s.Release == "" {
+		s.Release = ""
+		return
+	}
+	s.PinnedUntil = plus(now, PinCheck)
 }
 
 // KeptFor is how long a session that was moved is kept for the worker it was meant for.
@@ -299,8 +309,11 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 
 // DueSession moves a session forward in time: its TTL, which ends it, and its lease, after which anybody may claim it. Stale says that the holder's
 // registration is: then it was orphaned rather than left to expire. Settled says that no queued task of it was found: a count that says otherwise
-// is wrong.
-type DueSession struct{ Stale, Settled bool }
+// is wrong. Served are the releases that live apps serve, as far as is known: a session pinned to another is pinned no more.
+type DueSession struct {
+	Stale, Settled bool
+	Served         []string
+}
 
 func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if s == nil {
@@ -332,6 +345,12 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		c.Timeline = append(c.Timeline, e)
 	case s.For != "" && !s.ForUntil.After(now.Time):
 		n.For, n.ForUntil = "", history.Time{}
+	case !s.PinnedUntil.IsZero() && !s.PinnedUntil.After(now.Time):
+		n.PinnedUntil = plus(now, PinCheck)
+		if len(in.Served) > 0 && !slices.Contains(in.Served, s.Release) {
+			n.Release, n.PinnedUntil, n.UpdatedAt = "", history.Time{}, now
+			c.Timeline = append(c.Timeline, protocol.SessionEvent{At: now, What: "unpinned", Epoch: s.Epoch, Why: "no app serves release " + s.Release})
+		}
 	default:
 		return SessionChange{}, errNotDue
 	}
@@ -345,19 +364,7 @@ func (s *Session) lose(status protocol.SessionStatus, reason string, now history
 		return
 	}
 	s.Status, s.Reason, s.UpdatedAt, s.Active, s.Moving = status, reason, now, 0, ""
-}
-
-// UnpinSession lets go of a session that PolicyFinish keeps for a release that no app serves any more. Served are the releases that are.
-type UnpinSession struct{ Served []string }
-
-func (in UnpinSession) decide(s *Session, now history.Time) (SessionChange, error) {
-	if s == nil || s.Terminal || s.pin(now.Time) == "" || slices.Contains(in.Served, s.Release) {
-		return SessionChange{}, errNotDue
-	}
-	c := SessionChange{Session: *s}
-	c.Session.Release, c.Session.UpdatedAt = "", now
-	c.Timeline = append(c.Timeline, protocol.SessionEvent{At: now, What: "unpinned", Epoch: s.Epoch, Why: "no app serves release " + s.Release})
-	return c, nil
+	s.letGo(now)
 }
 
 // OrphanSession takes a session from a holder whose registration went stale before the lease did.

@@ -117,6 +117,9 @@ func validate(c protocol.Command, at func(string) string) error {
 			if err := need("worker_session.session_id", c.WorkerSession.SessionID); err != nil {
 				return err
 			}
+			if !KnownPolicy(c.WorkerSession.ReleasePolicy) {
+				return protocol.Invalid(at("worker_session.release_policy"), "must be migrate, finish or fail, not %q", c.WorkerSession.ReleasePolicy)
+			}
 		}
 		if err := retryable(c.RetryPolicy, at); err != nil {
 			return err

@@ -143,8 +143,8 @@ func (f *fake) Session(_ context.Context, namespace, id string) (protocol.Sessio
 	return protocol.SessionView{SessionID: id, Namespace: namespace}, f.saw(id)
 }
 
-func (f *fake) OperateSession(_ context.Context, namespace, id, verb, identity, reason string) (protocol.SessionView, error) {
-	return protocol.SessionView{SessionID: id}, f.saw([]string{namespace, id, verb, identity, reason})
+func (f *fake) OperateSession(_ context.Context, in protocol.SessionOperation) (protocol.SessionView, error) {
+	return protocol.SessionView{SessionID: in.SessionID}, f.saw([]string{in.Namespace, in.SessionID, in.Verb, in.Identity, in.Reason})
 }
 
 func (f *fake) Overview(_ context.Context, namespace string) (protocol.Overview, error) {

@@ -49,15 +49,17 @@ func migrateSession(a *API, c *call) (answer, error) { return operate(a, c, "mig
 
 // operate runs an operator's verb on a session; the broker notes it.
 func operate(a *API, c *call, verb, outcome string) (answer, error) {
-	var in struct {
-		Reason string `json:"reason"`
-	}
+	in := protocol.SessionOperation{}
 	if err := c.read(&in); err != nil {
 		return answer{}, err
 	}
 	if len(in.Reason) > 1000 {
 		return answer{}, protocol.Invalid("reason", "is longer than 1000 bytes")
 	}
-	out, err := a.opt.Broker.OperateSession(c.ctx, c.ns, c.PathValue("session"), verb, c.who.Name, in.Reason)
+	in.Namespace, in.SessionID, in.Verb, in.Identity = c.ns, c.PathValue("session"), verb, c.who.Name
+	out, err := a.opt.Broker.OperateSession(c.ctx, in)
+	if out.Moving != "" {
+		outcome = "draining" // it moves when what runs in it has ended
+	}
 	return ok(map[string]any{"namespace": c.ns, "outcome": outcome, "session": out}, err)
 }

@@ -48,6 +48,8 @@ const (
 	NoticeCancel   = "cancel"   // CancelNotice: stop this attempt
 	NoticeDrain    = "drain"    // finish and leave
 	NoticeSettings = "settings" // fetch the settings again
+	// NoticeSession carries a SessionNotice: a session the worker held is not held any more.
+	NoticeSession = "closeSession"
 )
 
 // ChannelAuth is the auth object of a worker's CONNECT. Which group a worker belongs to its token says; the member is read for nobody's benefit.
@@ -476,6 +478,13 @@ type JobLogLine struct {
 	At    history.Time `json:"at,omitzero"`
 	Level string       `json:"level,omitempty"`
 	Text  string       `json:"text"`
+}
+
+// SessionNotice tells a worker that it holds a session no more, under this epoch, and why. What runs in it is told of by itself.
+type SessionNotice struct {
+	SessionID string `json:"session_id"`
+	Epoch     int64  `json:"epoch"`
+	Reason    string `json:"reason"`
 }
 
 // CancelNotice tells a worker to stop an attempt.

@@ -39,7 +39,7 @@ type SessionView struct {
 	Scope           string         `json:"scope"` // namespace, workflow
 	WorkflowID      string         `json:"workflow_id,omitempty"`
 	Connection      *string        `json:"connection"`
-	Queue           string         `json:"queue"`
+	Queue           *string        `json:"queue"`
 	Requirements    []string       `json:"requirements"`
 	Status          SessionStatus  `json:"status"`
 	Epoch           int64          `json:"epoch"`
@@ -49,15 +49,20 @@ type SessionView struct {
 	TTLExpiresAt    history.Time   `json:"ttl_expires_at"`
 	IdleSeconds     int64          `json:"idle_seconds,omitempty"`
 	ClosedAt        history.Time   `json:"closed_at"`
-	FailureReason   *string        `json:"failure_reason"`
+	FailureReason   *string        `json:"failure_reason"`         // ttl_expired, lease_expired, worker_heartbeat_stale
+	EndedReason     string         `json:"ended_reason,omitempty"` // why the last holding ended, whatever it was
 	Lease           int64          `json:"lease_seconds"`
-	TTL             int64          `json:"ttl_seconds,omitempty"`
+	TTL             int64          `json:"ttl_seconds"` // 0: none
 	MaxActivities   int            `json:"max_concurrent_activities"`
 	Create          bool           `json:"create_if_missing"`
 	Reacquire       bool           `json:"allow_reacquire_after_failure"`
 	Active          int            `json:"active_activity_count"`
 	Ready           int            `json:"ready_activity_count"`
 	Release         string         `json:"release,omitempty"`
+	ReleasePolicy   string         `json:"release_policy,omitempty"`
+	Moving          string         `json:"moving,omitempty"`   // the operator who asked its holder to give it up
+	KeptFor         string         `json:"kept_for,omitempty"` // the worker it waits for, for a short time
+	Claims          int            `json:"claims,omitempty"`   // of this row
 	LastActivityAt  history.Time   `json:"last_activity_at"`
 	LastHeartbeatAt history.Time   `json:"last_heartbeat_at"`
 	CreatedAt       history.Time   `json:"created_at"`
@@ -73,6 +78,17 @@ type SessionHolder struct {
 	Status          WorkerStatus `json:"status"`
 	LastHeartbeatAt history.Time `json:"last_heartbeat_at"`
 	Stale           bool         `json:"is_stale"`
+}
+
+// SessionOperation is what an operator does to a session: close it, or migrate it to another worker.
+type SessionOperation struct {
+	Namespace string `json:"-"`
+	SessionID string `json:"-"`
+	Verb      string `json:"-"`
+	Identity  string `json:"-"`
+	Reason    string `json:"reason,omitempty"`
+	Force     bool   `json:"force,omitempty"`     // migrate: at once, whatever runs in it
+	To        string `json:"worker_id,omitempty"` // migrate: the worker it is meant for; empty: one that can have it
 }
 
 // SessionEvent is one entry of a session's ownership timeline.

@@ -158,7 +158,15 @@ type CompleteItem struct {
 type Recovered struct {
 	Rebuild string `json:"rebuild_activity"`
 	Cause   string `json:"cause,omitempty"`
+	Reason  string `json:"reason,omitempty"` // one of LostReasons
 	Retries int    `json:"retries"`
+}
+
+// LostReasons are the reasons for which the state of a session can be missing: code did not find it, or what became of its executor.
+var LostReasons = map[string]bool{
+	"missing_state": true,
+	"crash":         true, "out_of_memory": true, "quota": true, "deadline": true, "protocol_error": true, "evicted_idle": true, "evicted_ttl": true,
+	"evicted_pressure": true, "drained": true, "closed": true, "worker_lost": true, "never_here": true, "declared": true,
 }
 
 // CompleteAnswer is the answer to one item.

@@ -113,6 +113,12 @@ func (l *Link) notices() rpc.Handlers {
 		}
 		return rpc.None{}, nil
 	})
+	rpc.Handle(h, protocol.NoticeSession, func(_ context.Context, n protocol.SessionNotice) (rpc.None, error) {
+		if l.opt.OnSession != nil && n.Epoch > 0 {
+			l.opt.OnSession(n)
+		}
+		return rpc.None{}, nil
+	})
 	rpc.Handle(h, protocol.NoticeDrain, func(context.Context, rpc.None) (rpc.None, error) {
 		if l.opt.OnDrain != nil {
 			l.opt.OnDrain()

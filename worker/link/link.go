@@ -60,8 +60,9 @@ type Options struct {
 	// Machine tells of the machine; it must not block. nil: nothing is told but the release.
 	Machine  func() protocol.MachineInformation
 	Holdings Holdings // nil: none
-	// OnCancel, OnDrain and OnSettings hear the app's notices. They must be quick; any may be nil.
+	// OnCancel, OnSession, OnDrain and OnSettings hear the app's notices. They must be quick; any may be nil.
 	OnCancel   func(protocol.CancelNotice)
+	OnSession  func(protocol.SessionNotice)
 	OnDrain    func()
 	OnSettings func(protocol.WorkerSettings)
 

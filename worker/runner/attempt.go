@@ -27,7 +27,8 @@ type attempt struct {
 	session   *session.Holding // nil outside a session
 	beats     *beats
 	recovered *protocol.Recovered
-	rebuild   bool // the executor may begin anew on an epoch whose state was lost
+	lost      string // why the session's executor is gone, when that was found
+	rebuild   bool   // the executor may begin anew on an epoch whose state was lost
 	log       zerolog.Logger
 }
 

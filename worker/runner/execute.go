@@ -115,6 +115,7 @@ func (a *attempt) line(l sandbox.LogLine) {
 func (a *attempt) executorError(err error) error {
 	var lost *sandbox.SessionLost
 	if errors.As(err, &lost) {
+		a.lost = string(lost.Cause)
 		return activity.SessionLost(lost.Error())
 	}
 	if isUnavailable(err) {

@@ -20,19 +20,29 @@ func recovering(a *attempt, next call) call {
 		seen := a.session.Rebuilds()
 		result, err := next(ctx)
 		for tries := 0; errors.Is(err, activity.ErrSessionLost) && tries < policy.Retries() && ctx.Err() == nil; tries++ {
-			cause := err.Error()
+			cause, reason := err.Error(), a.lostReason()
 			rebuild := func(ctx context.Context) error { return a.rebuildState(ctx, policy.RebuildActivity) }
 			if err := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild); err != nil {
 				a.log.Warn().Err(err).Str("session_id", a.session.ID).Str("rebuild_activity", policy.RebuildActivity).Msg("session not rebuilt")
 				return payload.Payload{}, err
 			}
 			seen = a.session.Rebuilds()
-			a.recovered = &protocol.Recovered{Rebuild: policy.RebuildActivity, Cause: cause, Retries: tries + 1}
+			a.recovered = &protocol.Recovered{Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries + 1}
 			a.log.Info().Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).Str("cause", cause).Msg("session rebuilt, activity tried again")
 			result, err = next(ctx)
 		}
 		return result, err
 	}
+}
+
+// lostReason is how the state was lost, in one of the words of protocol.LostReasons: what became of the executor, or that code did not find it.
+func (a *attempt) lostReason() string {
+	reason := "missing_state"
+	if a.lost != "" {
+		reason = a.lost
+	}
+	a.lost = ""
+	return reason
 }
 
 // rebuildState runs the rebuild activity with the arguments of the activity whose state is missing, as many of them as it takes.

@@ -1,0 +1,114 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// dueSession moves a session forward in time, and ends what waits in it in vain.
+func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
+	c, err := b.session(ctx, key, engine.DueSession{Served: b.served()})
+	if err != nil || !c.Session.Unsettled() {
+		return err
+	}
+	return b.settle(ctx, key)
+}
+
+// settle fails the tasks that are queued in a session which has ended, or whose policy says so; they would wait for ever.
+func (b *Broker) settle(ctx context.Context, key engine.SessionKey) error {
+	var tasks []engine.Activity
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		tasks, err = r.SessionTasks(ctx, key, 10_000)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	ended, queued := 0, false
+	for _, a := range tasks {
+		if a.State == engine.LeasedState {
+			continue
+		}
+		queued = queued || a.State == engine.Ready
+		needs := store.Keys{Runs: []string{a.RunID}, Activities: []int64{a.Seq}}
+		_, err := b.store.Commit(ctx, b.step("", a.RunID, needs, engine.EndQueued{Seq: a.Seq}))
+		switch {
+		case err == nil:
+			ended++
+		case !engine.IsNotDue(err) && !engine.IsClosed(err):
+			return err
+		}
+	}
+	if ended > 0 {
+		b.log.Info().Str("session_id", key.ID).Int("tasks", ended).Msg("tasks of a session that is over failed")
+	}
+	if !queued {
+		_, err = b.session(ctx, key, engine.DueSession{Settled: true})
+	}
+	return err
+}
+
+// appsNamespace is where the apps of one database register, so that each knows which releases are served. It is no namespace a caller can name.
+const appsNamespace = "/apps"
+
+// served are the releases that live apps serve.
+func (b *Broker) served() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.releases
+}
+
+// announce registers this app with the others on its database and learns of theirs. Those that have been dead for long are forgotten.
+func (b *Broker) announce(ctx context.Context) error {
+	releases := []string{b.opt.Release}
+	if b.opt.Shared {
+		var dead []engine.WorkerKey
+		now, err := b.store.Now(ctx)
+		if err != nil {
+			return err
+		}
+		err = b.store.View(ctx, func(r store.Reader) error {
+			apps, err := r.Workers(ctx, store.WorkerQuery{Namespace: appsNamespace, Limit: 10_000})
+			for _, w := range apps {
+				switch {
+				case w.AliveUntil.After(now):
+					releases = append(releases, w.Release)
+				case w.AliveUntil.Before(now.Add(-time.Hour)):
+					dead = append(dead, w.Key())
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		_, err = b.store.Commit(ctx, store.Change{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
+			return store.Writes{DropWorkers: dead, Workers: []engine.Worker{{
+				Namespace: appsNamespace, ID: b.opt.App, Release: b.opt.Release, Queues: []string{"-"}, HeartbeatAt: history.At(now),
+				UpdatedAt: history.At(now), AliveUntil: history.At(now.Add(2 * b.opt.StoreAlive)),
+			}}}, nil
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	b.releases = releases
+	b.mu.Unlock()
+	return nil
+}
+
+// withdraw takes this app's registration away.
+func (b *Broker) withdraw(ctx context.Context) error {
+	if !b.opt.Shared {
+		return nil
+	}
+	_, err := b.store.Commit(ctx, store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		return store.Writes{DropWorkers: []engine.WorkerKey{{Namespace: appsNamespace, ID: b.opt.App}}}, nil
+	}})
+	return err
+}

@@ -1,0 +1,71 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// watchSessions logs and counts what this app's commits did to sessions, until ctx ends: together the lines tell who held which session from when to
+// when, and why no longer.
+func (b *Broker) watchSessions(ctx context.Context) {
+	w := b.dispatch.Watch(dispatch.TopicMoves)
+	defer w.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.C:
+		}
+		changed, overflow := w.Take()
+		for _, m := range changed.Moves {
+			if !m.Remote {
+				b.opt.Metrics.moved(m)
+				b.logMove(m)
+			}
+		}
+		if overflow {
+			b.log.Warn().Msg("more sessions moved than could be logged")
+		}
+	}
+}
+
+func (b *Broker) logMove(m store.SessionMove) {
+	level := zerolog.InfoLevel
+	switch m.What {
+	case "orphaned", "failed":
+		level = zerolog.WarnLevel
+	case "started", "cleaned_up": // the clean-up says how many
+		level = zerolog.DebugLevel
+	}
+	e := b.log.WithLevel(level).Str("session_id", m.Session.ID).Str("namespace", m.Session.Namespace).Str("event", m.What)
+	if m.Worker != "" {
+		e = e.Str("worker_id", m.Worker).Int64("epoch", m.Epoch)
+	}
+	if m.Task != "" {
+		e = e.Str("task_id", m.Task)
+	}
+	if m.By != "" && m.By != m.Worker {
+		e = e.Str("by", m.By)
+	}
+	if m.Why != "" {
+		e = e.Str("reason", m.Why)
+	}
+	switch {
+	case m.What == "claimed" || m.What == "reclaimed":
+		e = e.Bool("is_new_claim", m.What == "claimed").Bool("is_reclaim", m.What == "reclaimed").Str("release", m.Release)
+	case m.Ends():
+		e = e.Float64("idle_duration", m.Idle).Int("ran", m.Ran).Int("renewals", m.Renewals)
+	}
+	e.Msg("session " + words[m.What])
+}
+
+// words are what the log says of an entry of a timeline.
+var words = map[string]string{
+	"started": "started", "claimed": "claimed", "reclaimed": "reclaimed", "draining": "drains", "released": "released", "expired": "expired",
+	"idle_unpinned": "unpinned for idleness", "orphaned": "orphaned", "failed": "failed", "closed": "closed", "unpinned": "freed from its release",
+	"cleaned_up": "cleaned up",
+}

@@ -1,0 +1,112 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// sessionCounters count what happens to sessions at this app.
+type sessionCounters struct {
+	claims, ends, rebuilds, late *prometheus.CounterVec
+	renewals, cleaned            prometheus.Counter
+}
+
+func newSessionCounters(r prometheus.Registerer) sessionCounters {
+	vec := func(name, help, label string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		r.MustRegister(v)
+		return v
+	}
+	one := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		r.MustRegister(c)
+		return c
+	}
+	return sessionCounters{
+		claims: vec("sojourn_session_claims_total", "Sessions claimed, by kind: new for the first claim of a row, reclaim for every other.", "kind"),
+		ends:   vec("sojourn_session_ends_total", "Holdings of sessions that ended, by how: released, expired, idle_unpinned, orphaned, failed, closed.", "how"),
+		rebuilds: vec("sojourn_session_rebuilds_total",
+			"Attempts that found the state of their session missing and had it rebuilt, by reason: how the state was lost.", "reason"),
+		late: vec("sojourn_session_late_completions_total",
+			"Completions that came too late and were ignored, by why: session_ended, stale_session_epoch.", "why"),
+		renewals: one("sojourn_session_renewals_total", "Leases of sessions that were renewed."),
+		cleaned:  one("sojourn_sessions_cleaned_up_total", "Rows of sessions that were removed."),
+	}
+}
+
+func (m *Metrics) moved(e store.SessionMove) {
+	switch {
+	case m == nil:
+	case e.What == "claimed":
+		m.sessions.claims.WithLabelValues("new").Inc()
+	case e.What == "reclaimed":
+		m.sessions.claims.WithLabelValues("reclaim").Inc()
+	case e.What == "cleaned_up":
+		m.sessions.cleaned.Inc()
+	case e.Ends():
+		m.sessions.ends.WithLabelValues(e.What).Inc()
+	}
+}
+
+func (m *Metrics) renewed(n int) {
+	if m != nil {
+		m.sessions.renewals.Add(float64(n))
+	}
+}
+
+func (m *Metrics) late(why string) {
+	if m != nil {
+		m.sessions.late.WithLabelValues(why).Inc()
+	}
+}
+
+// rebuilt counts a rebuild. What workers say of it is not ours to trust as a label, so only known reasons are.
+func (m *Metrics) rebuilt(r *protocol.Recovered) {
+	if m == nil || r == nil {
+		return
+	}
+	reason := "other"
+	if protocol.LostReasons[r.Reason] {
+		reason = r.Reason
+	}
+	m.sessions.rebuilds.WithLabelValues(reason).Inc()
+}
+
+// gauge counts the stored sessions by status when it is asked to, in one statement.
+type gauge struct {
+	store store.Store
+	desc  *prometheus.Desc
+}
+
+// SessionGauge is the gauge sojourn_sessions, by status: one read of the store for each scrape.
+func SessionGauge(s store.Store) prometheus.Collector {
+	return &gauge{s, prometheus.NewDesc("sojourn_sessions", "Stored sessions, by status.", []string{"status"}, nil)}
+}
+
+func (g *gauge) Describe(c chan<- *prometheus.Desc) { c <- g.desc }
+
+func (g *gauge) Collect(c chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var counts map[protocol.SessionStatus]int
+	err := g.store.View(ctx, func(r store.Reader) (err error) {
+		counts, err = r.SessionCounts(ctx, "")
+		return err
+	})
+	if err != nil {
+		c <- prometheus.NewInvalidMetric(g.desc, err)
+		return
+	}
+	for _, s := range sessionStatuses {
+		c <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(counts[s]), string(s))
+	}
+}
+
+var sessionStatuses = []protocol.SessionStatus{
+	protocol.SessionActive, protocol.SessionClosed, protocol.SessionExpired, protocol.SessionFailed, protocol.SessionOrphaned,
+}

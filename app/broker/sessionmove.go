@@ -1,0 +1,99 @@
+package broker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// OperateSession closes a session at an operator's word, or moves it to another worker: migrate. Both are audited.
+func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperation) (protocol.SessionView, error) {
+	key := engine.SessionKey{Namespace: namespace(in.Namespace), ID: in.SessionID}
+	var operation engine.SessionInput
+	detail := in.Reason
+	switch in.Verb {
+	case "close":
+		operation = engine.CloseSession{Why: in.Reason, Operator: in.Identity}
+	case "migrate":
+		to, err := b.successor(ctx, key, in.To)
+		if err != nil {
+			return protocol.SessionView{}, err
+		}
+		operation = engine.MigrateSession{Operator: in.Identity, Why: in.Reason, For: to, Force: in.Force}
+		if in.Force {
+			detail += " (forced)"
+		}
+	default:
+		return protocol.SessionView{}, protocol.Invalid("verb", "must be close or migrate")
+	}
+	c, err := commit[engine.SessionChange](ctx, b, store.Change{
+		Needs: store.Keys{Sessions: []engine.SessionKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			s := rows.Session(key)
+			if s == nil {
+				return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", in.SessionID)
+			}
+			c, err := engine.DecideSession(s, operation, now)
+			return store.Writes{
+				Sessions: []engine.SessionChange{c}, Answer: c,
+				Audit: []store.Audit{{
+					At: history.At(now), Identity: in.Identity, Action: "session." + in.Verb, Namespace: key.Namespace, Target: in.SessionID, Detail: detail,
+				}},
+			}, err
+		},
+	})
+	if err != nil {
+		return protocol.SessionView{}, err
+	}
+	b.freed(freedBy([]engine.SessionChange{c}))
+	return b.Session(ctx, in.Namespace, in.SessionID)
+}
+
+// successor is the worker a session is moved to: the one that is named, else, of those that could have it, the one with the fewest sessions. "" is
+// whoever comes first, its old holder included.
+func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named string) (string, error) {
+	workers, err := b.Workers(ctx, key.Namespace, "", string(protocol.WorkerActive))
+	if err != nil {
+		return "", err
+	}
+	if named != "" {
+		if !slices.ContainsFunc(workers, func(w protocol.WorkerView) bool { return w.WorkerID == named && w.MaxSessions > 0 }) {
+			return "", protocol.Refuse(protocol.ReasonWorkerNotFound, "no active worker %s holds sessions here", named)
+		}
+		return named, nil
+	}
+	var s engine.Session
+	err = b.store.View(ctx, func(r store.Reader) (err error) {
+		s, err = r.Session(ctx, key)
+		return err
+	})
+	if err != nil { // that there is none the decision will say
+		return "", nil
+	}
+	queues := []string{s.Queue}
+	if s.Queue == "" {
+		queues = nil
+		for _, w := range workers {
+			if w.WorkerID == s.Owner {
+				queues = w.TaskQueues
+			}
+		}
+	}
+	best := -1
+	for i, w := range workers {
+		fits := w.WorkerID != s.Owner && w.Sessions < w.MaxSessions && len(engine.Missing(s.Requirements, w.Capabilities)) == 0 &&
+			len(engine.Missing(queues, w.TaskQueues)) == 0 && (s.ReleasePolicy != engine.PolicyFinish || w.Release == s.Release)
+		if fits && (best < 0 || w.Sessions < workers[best].Sessions) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return "", nil
+	}
+	return workers[best].WorkerID, nil
+}
