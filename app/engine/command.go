@@ -40,6 +40,8 @@ func (st *step) command(c protocol.Command) error {
 		return st.upsertMemo(c, seq)
 	case protocol.UpsertSearchAttributes:
 		return st.upsertAttributes(c, seq)
+	case protocol.CancelSelection:
+		st.cancelMember(c)
 	case protocol.StartChildWorkflow:
 		st.startChild(c, seq)
 	case protocol.CancelChildWorkflow:
@@ -112,6 +114,7 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 
 // closeOpen ends everything open in the run, with its events, before the event that closes it.
 func (st *step) closeOpen(why string) {
+	st.closing = true
 	for k, a := range st.Activities.All() {
 		st.endActivity(a, false)
 		st.emit(&history.ActivityCancelled{

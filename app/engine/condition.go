@@ -109,10 +109,11 @@ func (st *step) timeOutCondition(seq int64, t Timer) error {
 	return nil
 }
 
-// overdue ends the conditions whose time ran out while a task was evaluating them.
+// overdue ends the conditions whose time ran out while a task was evaluating them, and the waits of selections that something came for meanwhile.
 func (st *step) overdue() {
 	task, seen := st.task, st.seen
 	st.task, st.seen = "", 0
+	st.satisfied()
 	for k, t := range st.Timers.All() {
 		if w, ok := st.Waits.Get(k); ok && t.Kind == ConditionTimeout && !t.FireAt.After(st.now.Time) && st.Signals.Len() == 0 &&
 			(w.Signal == 0 || w.Signal <= st.Seen) {

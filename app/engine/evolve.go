@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -76,6 +78,10 @@ func (s *Run) Evolve(e history.Event) {
 		s.childEnded(d.Child, e, d.GroupID)
 	case *history.ChildCancelRequested:
 		s.authored(d.CommandSequence)
+	case *history.SelectionResolved:
+		s.selected(d, e)
+	case *history.SelectionOperationCancelled:
+		s.memberCancelled(d)
 	case *history.MemoUpserted:
 		s.authored(d.Sequence)
 		s.memoUpserted(d)
@@ -174,7 +180,7 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why string) {
 // resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a replayer woken inside a group would
 // emit the whole group again.
 func (s *Run) resolved(e history.Event, group string, c Cause) {
-	if group != "" {
+	if group != "" && !slices.Contains(s.Selected, group) {
 		if s.Activities.Any(func(a Activity) bool { return a.GroupID == group }) ||
 			s.Timers.Any(func(t Timer) bool { return t.GroupID == group && t.Kind == "" }) ||
 			s.Waits.Any(func(w Wait) bool { return w.GroupID == group && w.Signal == 0 }) ||

@@ -59,7 +59,7 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 		arg("by", by)
 	case "do":
 		arg("by", by)
-		d.Input = someCommands(rt, seq)
+		d.Input = someCommands(rt, seq, s.run.CommandSeq+1)
 	case "child":
 		arg("seq", seq)
 		arg("status", rapid.SampledFrom([]string{"completed", "failed", "timed_out", "cancelled", "terminated", "continued"}).Draw(rt, "status"))
@@ -99,7 +99,7 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 	return d
 }
 
-func someCommands(rt *rapid.T, seq int) string {
+func someCommands(rt *rapid.T, seq int, next int64) string {
 	lines := rapid.SliceOfN(rapid.SampledFrom([]string{
 		"schedule_activity activity_type=a", "schedule_activity activity_type=a session_id=s", "schedule_activity activity_type=a session_id=RUN-1",
 		`schedule_activity activity_type=a session_id=s retry_policy={"max_attempts":3,"backoff_seconds":[1]} start_to_close_timeout=10`,
@@ -111,6 +111,9 @@ func someCommands(rt *rapid.T, seq int) string {
 		fmt.Sprintf("cancel_child_workflow target=%d", seq), `upsert_memo entries={"a":1,"b":null}`, `upsert_memo entries={"b":"x"}`,
 		`upsert_search_attributes attributes={"C":"x","D":null}`,
 	}), 1, 4).Draw(rt, "commands")
+	if rapid.IntRange(0, 4).Draw(rt, "select") == 0 {
+		lines = append(selecting(next), lines...)
+	}
 	switch rapid.IntRange(0, 20).Draw(rt, "end") {
 	case 0:
 		lines = append(lines, "complete_workflow")
@@ -120,6 +123,20 @@ func someCommands(rt *rapid.T, seq int) string {
 		lines = append(lines, "fail_workflow message=no")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// selecting is a selection of four whose first command gets this sequence.
+func selecting(base int64) []string {
+	var lines []string
+	for i, c := range []string{
+		"schedule_activity activity_type=a", "start_timer delay_seconds=5", "open_condition_wait timeout_seconds=5", "start_child_workflow workflow_type=c",
+	} {
+		lines = append(lines, fmt.Sprintf("%s parallel_group_id=select-calls:%d:4 parallel_group_mode=select parallel_group_base_sequence=%d"+
+			" parallel_group_size=4 parallel_group_index=%d selection_member_key=%d selection_member_index=%d selection_member_base_sequence=%d"+
+			" selection_member_size=1 selection_member_kind=x", c, base, base, i, i, i, base+int64(i)))
+	}
+	return append(lines, fmt.Sprintf("cancel_selection_operation selection_group_id=select-calls:%d:4 member_key=1 member_base_sequence=%d member_size=2",
+		base, base))
 }
 
 // checkSessions compares what each session counts with the open activities, which are all of this one run.

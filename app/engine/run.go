@@ -54,6 +54,7 @@ type Head struct {
 	WakeFor     *Cause       `json:"wake_for,omitempty"`    // what that event was
 	Last        *Completed   `json:"last,omitempty"`        // the last accepted completion of a workflow task
 	LeasedEver  bool         `json:"leased_ever,omitempty"`
+	Selected    []string     `json:"selected,omitempty"` // selections that have a winner and members that are open
 	ProgressAt  history.Time `json:"progress_at,omitzero"`
 
 	RunTimeout        int64        `json:"run_timeout,omitempty"` // seconds

@@ -376,6 +376,9 @@ func (s *stage) show() string {
 
 func (s *Run) show() string {
 	out := fmt.Sprintf("%s, %d events, command %d\n", s.Status, s.LastSeq, s.CommandSeq)
+	for _, id := range s.Selected {
+		out += "selected in " + id + "\n"
+	}
 	if t := s.Task; t != nil {
 		out += fmt.Sprintf("task %d %s delivery %d attempt %d for %s", t.Number, t.State, t.Delivery, t.Attempt, t.Cause.Kind)
 		if t.Problem != "" {
@@ -467,6 +470,7 @@ func short(events []history.Event) string {
 			"failure_category", "exception_type", "message", "reason", "closed_reason", "timer_kind", "condition_key",
 			"update_id", "update_name", "result", "child_run_number", "child_workflow_type", "policy",
 			"attributes", "merged",
+			"selection_group_id", "member_key", "operation_kind", "operation_identity", "outcome", "resolution_event_id",
 		} {
 			if v, ok := m[k]; ok {
 				out += fmt.Sprintf(" %s=%v", k, v)

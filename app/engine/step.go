@@ -45,6 +45,7 @@ type step struct {
 	task  string // id of the workflow task being completed
 	seen  int64
 
+	closing bool                    // the run's steps end because it does
 	renewed map[string]history.Time // deadlines of condition waits this step ended, by occurrence
 }
 
@@ -53,6 +54,7 @@ func (st *step) emit(d history.Data) history.Event {
 	e := history.Event{Seq: st.LastSeq + 1, At: st.now, Data: d, TaskID: st.task, SeenThrough: st.seen}
 	st.Evolve(e)
 	st.d.Events = append(st.d.Events, e)
+	st.choose(e)
 	return e
 }
 

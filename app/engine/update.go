@@ -82,6 +82,7 @@ func (st *step) completeUpdate(c protocol.Command) {
 	st.emit(&history.UpdateCompleted{
 		UpdateID: u.ID, UpdateName: u.Name, Sequence: seq, Result: c.Result.Blob, PayloadCodec: codecOf(c.Result.Blob),
 	})
+	st.satisfied()
 }
 
 func (st *step) failUpdate(c protocol.Command) {

@@ -19,7 +19,7 @@ var Supported = []protocol.CommandType{
 	protocol.OpenSignalWait, protocol.RecordSideEffect, protocol.RecordVersionMarker, protocol.StartSession, protocol.EndSession,
 	protocol.CancelActivity, protocol.CancelTimer, protocol.SignalWorkflow, protocol.OpenConditionWait,
 	protocol.CompleteUpdate, protocol.FailUpdate, protocol.StartChildWorkflow, protocol.CancelChildWorkflow,
-	protocol.UpsertMemo, protocol.UpsertSearchAttributes,
+	protocol.UpsertMemo, protocol.UpsertSearchAttributes, protocol.CancelSelection,
 }
 
 // Validate checks a whole batch of commands before anything is written; the error names the field of the first wrong one, like
@@ -45,7 +45,7 @@ func Validate(s *Run, commands []protocol.Command) error {
 		if s.repeats(c) {
 			continue
 		}
-		if !answers(c) {
+		if !answers(c) && c.Type != protocol.CancelSelection {
 			seq++
 		}
 		if err := grouped(c, seq, at); err != nil {
@@ -148,6 +148,11 @@ func validate(c protocol.Command, at func(string) string) error {
 		return need("change_id", c.ChangeID)
 	case protocol.EndSession:
 		return need("session_id", c.SessionID)
+	case protocol.CancelSelection:
+		if c.MemberBase < 1 || c.MemberSize < 1 || c.MemberSize > MaxPending {
+			return protocol.Invalid(at("member_base_sequence"), "a member has a base sequence and a size of 1 or more")
+		}
+		return need("selection_group_id", c.SelectionGroup)
 	case protocol.StartChildWorkflow:
 		switch c.ParentClosePolicy {
 		case "", Abandon, RequestCancel, Terminate, CancelByRequest:

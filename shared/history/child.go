@@ -66,7 +66,7 @@ type ChildRunTerminated struct{ ChildEnded }
 
 // ChildCancelRequested records a cancel_child_workflow command; Effect is "requested", or "too_late" when the child had already ended.
 type ChildCancelRequested struct {
-	CommandSequence int64  `json:"command_sequence"`
+	CommandSequence int64  `json:"command_sequence,omitempty"` // 0: the child was cancelled as a member of a selection
 	Target          int64  `json:"target"`
 	Effect          string `json:"effect"`
 }

@@ -35,6 +35,9 @@ func (e Event) Type() string {
 	return e.Data.Type()
 }
 
+// ID is the event's name within its run, as other events and clients refer to it.
+func (e Event) ID() string { return fmt.Sprintf("e%d", e.Seq) }
+
 // Unknown carries an event type this build does not know, so that a newer history still pages, exports and replays past it.
 type Unknown struct {
 	Name string
@@ -66,7 +69,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(frame{
-		ID: fmt.Sprintf("e%d", e.Seq), Seq: e.Seq, Type: e.Type(), At: e.At,
+		ID: e.ID(), Seq: e.Seq, Type: e.Type(), At: e.At,
 		TaskID: e.TaskID, SeenThrough: e.SeenThrough, Payload: body,
 	})
 }

@@ -31,6 +31,8 @@ var kinds = map[string]func() Data{
 	"ChildRunTerminated":            func() Data { return &ChildRunTerminated{} },
 	"ChildCancelRequested":          func() Data { return &ChildCancelRequested{} },
 	"ParentClosePolicyApplied":      func() Data { return &ParentClosePolicyApplied{} },
+	"SelectionResolved":             func() Data { return &SelectionResolved{} },
+	"SelectionOperationCancelled":   func() Data { return &SelectionOperationCancelled{} },
 	"SideEffectRecorded":            func() Data { return &SideEffectRecorded{} },
 	"VersionMarkerRecorded":         func() Data { return &VersionMarkerRecorded{} },
 	"SearchAttributesUpserted":      func() Data { return &SearchAttributesUpserted{} },
@@ -191,3 +193,9 @@ func (*SearchAttributesUpserted) Type() string { return "SearchAttributesUpserte
 
 // Type is "MemoUpserted".
 func (*MemoUpserted) Type() string { return "MemoUpserted" }
+
+// Type is "SelectionResolved".
+func (*SelectionResolved) Type() string { return "SelectionResolved" }
+
+// Type is "SelectionOperationCancelled".
+func (*SelectionOperationCancelled) Type() string { return "SelectionOperationCancelled" }

@@ -11,6 +11,14 @@ type Parallel struct {
 	GroupSize  int             `json:"parallel_group_size,omitempty"`
 	GroupIndex *int            `json:"parallel_group_index,omitempty"`
 	GroupPath  json.RawMessage `json:"parallel_group_path,omitempty"`
+
+	// A selection is a group whose first ended member wins; a member is one step, or a group of its own below the selection.
+	GroupMode   string          `json:"parallel_group_mode,omitempty"` // select
+	SelectKey   json.RawMessage `json:"selection_member_key,omitempty"`
+	SelectIndex *int            `json:"selection_member_index,omitempty"`
+	SelectBase  int64           `json:"selection_member_base_sequence,omitempty"`
+	SelectSize  int64           `json:"selection_member_size,omitempty"`
+	SelectKind  string          `json:"selection_member_kind,omitempty"`
 }
 
 // Lost is one delivery of an attempt that ended without an outcome.

@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// selection is the outer group of a step whose first ended member wins, if it is in one.
+func selection(p *history.Parallel) (history.Parallel, bool) {
+	if p.GroupMode == "select" {
+		return *p, true
+	}
+	if !bytes.Contains(p.GroupPath, []byte("select")) {
+		return history.Parallel{}, false
+	}
+	var path []history.Parallel
+	if json.Unmarshal(p.GroupPath, &path) != nil {
+		return history.Parallel{}, false
+	}
+	for _, g := range path {
+		if g.GroupMode == "select" {
+			return g, true
+		}
+	}
+	return history.Parallel{}, false
+}
+
+// ended says which step an event ended, if it did, and whether with a failure.
+func ended(d history.Data) (seq int64, p *history.Parallel, failed, ok bool) {
+	switch d := d.(type) {
+	case *history.ActivityCompleted:
+		return d.Sequence, &d.Parallel, false, true
+	case *history.ActivityFailed:
+		return d.Sequence, &d.Parallel, true, true
+	case *history.ActivityTimedOut:
+		return d.Sequence, &d.Parallel, true, true
+	case *history.ActivityCancelled:
+		return d.Sequence, &d.Parallel, true, true
+	case *history.TimerFired:
+		return d.Sequence, &d.Parallel, false, d.Kind != ConditionTimeout
+	case *history.SignalApplied:
+		return d.Sequence, &d.Parallel, false, true
+	case *history.ConditionWaitSatisfied:
+		return d.Sequence, &d.Parallel, false, true
+	case *history.ConditionWaitTimedOut:
+		return d.Sequence, &d.Parallel, false, true
+	case *history.ChildRunCompleted:
+		return d.Sequence, &d.Parallel, false, true
+	case *history.ChildRunFailed:
+		return d.Sequence, &d.Parallel, true, true
+	case *history.ChildRunCancelled:
+		return d.Sequence, &d.Parallel, true, true
+	case *history.ChildRunTerminated:
+		return d.Sequence, &d.Parallel, true, true
+	}
+	return 0, nil, false, false
+}
+
+// choose names the winner of a selection once the first of its members has ended: completed when all of the member's steps have, failed with the
+// first of them that failed.
+func (st *step) choose(e history.Event) {
+	seq, p, failed, ok := ended(e.Data)
+	if !ok || p.GroupID == "" || st.closing {
+		return
+	}
+	g, ok := selection(p)
+	if !ok || slices.Contains(st.Selected, g.GroupID) || g.SelectIndex == nil || !failed && st.unfinished(g.SelectBase, g.SelectSize) {
+		return
+	}
+	d := &history.SelectionResolved{
+		SelectionMember: history.SelectionMember{
+			GroupID: g.GroupID, Key: g.SelectKey, Index: *g.SelectIndex, Base: g.SelectBase, Size: g.SelectSize, Kind: g.SelectKind,
+			Identity: st.identity(e.Data, g, seq),
+		},
+		GroupBase: g.GroupBase, GroupSize: g.GroupSize, Outcome: "completed", EventID: e.ID(), EventType: e.Type(),
+	}
+	if failed {
+		d.Outcome = "failed"
+	}
+	st.emit(d)
+}
+
+// identity is what the run calls a member of a selection.
+func (st *step) identity(d history.Data, g history.Parallel, seq int64) string {
+	switch g.SelectKind {
+	case "group":
+		return fmt.Sprintf("group:%d:%d", g.SelectBase, g.SelectSize)
+	case "child":
+		switch d := d.(type) {
+		case *history.ChildRunCompleted:
+			return d.RunID
+		case *history.ChildRunFailed:
+			return d.RunID
+		case *history.ChildRunCancelled:
+			return d.RunID
+		case *history.ChildRunTerminated:
+			return d.RunID
+		}
+	}
+	return StepID(st.ID, seq)
+}
+
+// unfinished says whether a step with a command sequence in this range is open.
+func (s *Run) unfinished(base, size int64) bool {
+	for seq := base; seq < base+size; seq++ {
+		_, activity := s.Activities.Get(seq)
+		_, timer := s.Timers.Get(seq)
+		_, wait := s.Waits.Get(seq)
+		_, child := s.Children.Get(seq)
+		if activity || timer || wait || child {
+			return true
+		}
+	}
+	return false
+}
+
+// selected keeps in mind that a selection has its winner, for as long as others of its members are open.
+func (s *Run) selected(d *history.SelectionResolved, e history.Event) {
+	in := func(p history.Parallel, id string) bool {
+		return p.GroupID == id || bytes.Contains(p.GroupPath, []byte(id))
+	}
+	s.Selected = append(slices.Clone(s.Selected), d.GroupID)
+	s.Selected = slices.DeleteFunc(s.Selected, func(id string) bool {
+		return !s.Activities.Any(func(a Activity) bool { return in(a.Parallel, id) }) && !s.Timers.Any(func(t Timer) bool { return in(t.Parallel, id) }) &&
+			!s.Waits.Any(func(w Wait) bool { return in(w.Parallel, id) }) && !s.Children.Any(func(c Child) bool { return in(c.Parallel, id) })
+	})
+	s.wake(e, Cause{Kind: "selection", Sequence: d.Base, ID: d.Identity})
+}
+
+// satisfied ends the waits of selections that a signal or an update concerns. Nobody asks the code of a selection whether its conditions hold, so
+// whatever may have made one true has.
+func (st *step) satisfied() {
+	for k, w := range st.Waits.All() {
+		if _, ok := selection(&w.Parallel); !ok || w.Signal == 0 {
+			continue
+		}
+		if t, ok := st.Timers.Get(k); ok {
+			st.emit(&history.TimerCancelled{Sequence: k, TimerID: StepID(st.ID, k), Kind: t.Kind, Parallel: t.Parallel})
+		}
+		if w.Kind == ConditionWait {
+			st.emit(&history.ConditionWaitSatisfied{Condition: w.condition(st.ID, k), Parallel: w.Parallel})
+			continue
+		}
+		sig, _ := st.Signals.Get(w.Signal)
+		st.emit(&history.SignalApplied{
+			Sequence: k, SignalName: w.Name, SignalWaitID: StepID(st.ID, k), SignalID: sig.ID, Value: sig.Value, PayloadCodec: codecOf(sig.Value),
+			Parallel: w.Parallel,
+		})
+	}
+}
+
+// cancelMember cancels what is open of a member of a selection. A member that has ended stays as it is, and nothing is recorded.
+func (st *step) cancelMember(c protocol.Command) {
+	m := history.SelectionMember{
+		GroupID: c.SelectionGroup, Key: c.Member, Index: c.MemberIndex, Base: c.MemberBase, Size: int64(c.MemberSize), Kind: c.OperationKind,
+		Identity: c.OperationID,
+	}
+	if !st.unfinished(m.Base, m.Size) {
+		return
+	}
+	st.emit(&history.SelectionOperationCancelled{SelectionMember: m})
+	for seq := m.Base; seq < m.Base+m.Size; seq++ {
+		if t, ok := st.Timers.Get(seq); ok {
+			st.emit(&history.TimerCancelled{Sequence: seq, TimerID: StepID(st.ID, seq), Kind: t.Kind, Parallel: t.Parallel})
+		}
+		if a, ok := st.Activities.Get(seq); ok {
+			st.endActivity(a, false)
+			st.emit(&history.ActivityCancelled{
+				Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: a.Type, Reason: "cancelled by the workflow",
+				Attempt: a.outcome(), Parallel: a.Parallel,
+			})
+		}
+		if ch, ok := st.Children.Get(seq); ok {
+			st.emit(&history.ChildCancelRequested{Target: seq, Effect: "requested"})
+			st.owe(Message{Kind: CloseChild, WorkflowID: ch.WorkflowID, Name: RequestCancel, Reason: "cancelled by the parent"})
+		}
+	}
+}
+
+// memberCancelled takes the waits of a cancelled member away; its other steps end with events of their own.
+func (s *Run) memberCancelled(d *history.SelectionOperationCancelled) {
+	for seq := d.Base; seq < d.Base+d.Size; seq++ {
+		s.Waits.Delete(seq)
+	}
+}

@@ -1,0 +1,28 @@
+package history
+
+import "encoding/json"
+
+// SelectionMember names a member of a selection: Key is text or a number as the workflow's code wrote it, Base and Size the command sequences of its
+// steps, and Identity what the run calls it.
+type SelectionMember struct {
+	GroupID  string          `json:"selection_group_id"`
+	Key      json.RawMessage `json:"member_key"`
+	Index    int             `json:"member_index"`
+	Base     int64           `json:"member_base_sequence"`
+	Size     int64           `json:"member_size"`
+	Kind     string          `json:"operation_kind"` // activity, child, timer, signal, condition, group
+	Identity string          `json:"operation_identity"`
+}
+
+// SelectionResolved names the member that won a selection, and the event that made it win.
+type SelectionResolved struct {
+	SelectionMember
+	GroupBase int64  `json:"selection_group_base_sequence"`
+	GroupSize int    `json:"selection_group_size"`
+	Outcome   string `json:"outcome"` // completed, failed
+	EventID   string `json:"resolution_event_id"`
+	EventType string `json:"resolution_event_type"`
+}
+
+// SelectionOperationCancelled says that a member of a selection was cancelled by the workflow while it was open.
+type SelectionOperationCancelled struct{ SelectionMember }
