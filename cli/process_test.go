@@ -110,6 +110,9 @@ func launch(t *testing.T, dir string, e env, args ...string) *process {
 	}()
 	t.Cleanup(func() {
 		p.kill()
+		if p.err.count(`^panic:|^fatal error:|DATA RACE`) > 0 {
+			t.Errorf("%s broke", p.name)
+		}
 		if t.Failed() {
 			t.Log(p.String())
 		}
