@@ -15,7 +15,11 @@ from durable_workflow import (
     Client, InvalidArgument, QueryFailed, ServerError, SignalFailed, UpdateFailed, WorkflowAlreadyStarted, WorkflowCancelled,
     WorkflowFailed, WorkflowNotFound, WorkflowTerminated, WorkflowTimedOut,
 )
+from durable_workflow.history_bundle_verify import verify_bundle
 from durable_workflow.worker_session import WorkerSessionOptions
+from durable_workflow.workflow import Replayer
+
+import flows
 
 CASES, ALONE = {}, {}
 
@@ -249,6 +253,17 @@ async def a_condition_is_met_by_signals(b):
 
 
 @case
+async def a_condition_is_met_by_signals_at_once(b):
+    """Signals and updates come while the worker is still looking at those before."""
+    for n in (2, 3, 20):
+        handle = await b.start("approval", n, n, 60)
+        names = [f"name-{i}" for i in range(n)]
+        await asyncio.gather(*(handle.signal("approve", [name]) for name in names), *(handle.update("deposit", [1]) for _ in names))
+        said = await b.result(handle)
+        same((sorted(said["names"]), said["total"]), (sorted(names), n))
+
+
+@case
 async def a_condition_times_out(b):
     handle = await b.start("approval", 2, 0, 1)
     await handle.signal("approve", ["Ada"])
@@ -464,6 +479,28 @@ async def terminate(b):
 
 
 @case
+async def memo_and_search_attributes(b):
+    who = f"customer-{uuid.uuid4().hex[:8]}"
+    handle = await b.start(
+        "describing_itself", {"step": 1, "nested": {"b": [1, None, 2.5], "a": "ß"}}, {"CustomerId": who, "Amount": 12, "Vip": True}, False,
+        memo={"from": "the start", "step": 0}, search_attributes={"CustomerId": "nobody", "Region": "north"})
+    same(await b.result(handle), "described")
+    described = await handle.describe()
+    same(described.memo, {"from": "the start", "nested": {"b": [1, None, 2.5], "a": "ß"}, "done": True})
+    same(described.search_attributes, {"CustomerId": who, "Amount": 12, "Vip": True, "Region": "north"})
+    waiting = await b.start("describing_itself", {"step": 2}, {"Tags": ["a", "b"], "Score": 0.5}, True)
+
+    async def shown():
+        d = await waiting.describe()
+        return (d.memo, d.search_attributes) == ({"step": 2}, {"Tags": ["a", "b"], "Score": 0.5})
+
+    await b.until(shown)
+    await waiting.terminate()
+    e = await raises(WorkflowFailed, b.run("describing_itself", {"no spaces": 1}, {}, False))
+    assert "no spaces" in str(e) or "memo" in str(e), e
+
+
+@case
 async def listing(b):
     handle = await b.start("hello", "list")
     await b.result(handle)
@@ -473,12 +510,48 @@ async def listing(b):
     assert workers.workers, workers
 
 
+async def exported(b, handle, workflow, *args):
+    """A bundle that the SDK's own verifier finds nothing to say about, and whose replay has nothing left to do."""
+    bundle = await handle.export_history()
+    report = verify_bundle(bundle)
+    same((report["status"], report["findings"]), ("ok", []))
+    events = [{**e, "event_type": e["type"]} for e in bundle["history_events"]]
+    replayed = Replayer(workflows=[workflow]).replay(
+        events, list(args), workflow_type=workflow.__workflow_name__, run_id=handle.run_id, payload_codec="avro")
+    return bundle, [type(c).__name__ for c in replayed.commands]
+
+
+@case
+async def exports_replay(b):
+    handle = await b.start("approval", 1, 5, 30)
+    await handle.update("deposit", [3], wait_for="completed")
+    await handle.signal("approve", ["Ädä 😀"])
+    await raises(UpdateFailed, handle.update("deposit", [-3], wait_for="completed"))
+    await handle.update("deposit", [2.5], wait_for="completed")
+    await b.result(handle)
+    bundle, commands = await exported(b, handle, flows.Approval, 1, 5, 30)
+    same(commands, ["CompleteWorkflow"])
+    same([(u["update_name"], u["status"]) for u in bundle["updates"]], [("deposit", "completed"), ("deposit", "failed"), ("deposit", "completed")])
+    same(([s["signal_name"] for s in bundle["signals"]], len(bundle["commands"])), (["approve"], 4))
+    same([(a["activity_type"], a["status"]) for a in bundle["activities"]], [("greet", "completed")])
+    for n, workflow, args in ((0, flows.MixedGroup, ()), (1, flows.SideEffects, ()), (2, flows.FailingGroup, ("again",)), (3, flows.Family, (3,))):
+        handle = await b.start(workflow.__workflow_name__, *args)
+        await b.result(handle)
+        bundle, commands = await exported(b, handle, workflow, *args)
+        same(commands, ["CompleteWorkflow"])
+    same([c["type"] for c in bundle["links"]["children"]], ["child_workflow"] * 3)
+    bundle["history_events"][3]["payload"]["sequence"] = 9
+    same(verify_bundle(bundle)["status"], "failed")
+
+
 @case
 async def long_run(b):
     handle = await b.start("long_run", 300)
     same(await b.result(handle, timeout=240), sum(range(300)))
     kinds = await b.history(handle)
     same(kinds.count("ActivityCompleted"), 300)
+    bundle, commands = await exported(b, handle, flows.LongRun, 300)
+    same((len(bundle["history_events"]), commands), (602, ["CompleteWorkflow"]))
 
 
 @case

@@ -349,31 +349,6 @@ class Napping:
         return (yield ctx.schedule_activity("nap", [seconds, value]))
 
 
-@workflow.defn(name="racing")
-class Racing:
-    """The first of several wins; the rest is cancelled, or awaited."""
-
-    def __init__(self):
-        self.told = None
-
-    @workflow.signal("tell")
-    def tell(self, what):
-        self.told = what
-
-    def run(self, ctx, naps, deadline, rest):
-        operations = {f"nap-{i}": ctx.schedule_activity("nap", [s, i]) for i, s in enumerate(naps)}
-        operations["deadline"] = ctx.start_timer(deadline)
-        operations["told"] = ctx.wait_condition(lambda: self.told is not None)
-        won = yield ctx.select(operations)
-        said = [won.member_key, won.result() if won.succeeded else None]
-        for handle in won.remaining.values():
-            if rest == "cancel":
-                yield handle.cancel()
-            elif str(handle.member_key).startswith("nap"):
-                said.append((yield handle.await_result()))
-        return said
-
-
 @workflow.defn(name="failing_until")
 class FailingUntil:
     """Fails until the activity that counts its tries has been called often enough."""
@@ -399,6 +374,17 @@ class RetryingChild:
             return (yield ctx.start_child_workflow("failing_until", [key, failures], retry_policy=policy))
         except ChildWorkflowFailed as e:
             return str(e)
+
+
+@workflow.defn(name="describing_itself")
+class DescribingItself:
+    def run(self, ctx, memo, attributes, waits):
+        yield ctx.upsert_memo(memo)
+        yield ctx.upsert_search_attributes(attributes)
+        if waits:
+            yield ctx.start_timer(60)
+        yield ctx.upsert_memo({"step": None, "done": True})
+        return "described"
 
 
 @workflow.defn(name="long_run")
