@@ -35,8 +35,9 @@ type Store interface {
 	Close() error
 }
 
-// Stats counts statements beside BEGIN and COMMIT, commits of batches, changes in them, and rows written.
-type Stats struct{ Statements, Commits, Changes, Rows, Reads int64 }
+// Stats counts statements beside BEGIN and COMMIT, commits of batches, changes in them, rows written, reads beside the batches, and the ready tasks
+// that claims read to choose from.
+type Stats struct{ Statements, Commits, Changes, Rows, Reads, Candidates int64 }
 
 // Change is one verb's write, as data. Decide is pure: it only reads rows and now, and may be called again with fresher rows when a batch is retried.
 type Change struct {

@@ -51,6 +51,7 @@ func (b *batch) claim(p *pending) error {
 	if err != nil {
 		return err
 	}
+	b.s.candidates.Add(int64(len(picks)))
 	if err := b.complete(picks, r.Namespace); err != nil {
 		return err
 	}

@@ -61,8 +61,8 @@ type Store struct {
 	ended error // of Close; set before done is closed
 	batch int64 // number of the last batch that was tried
 
-	statements, commits, changes, rows, reads atomic.Int64
-	lanes                                     lanes
+	statements, commits, changes, rows, reads, candidates atomic.Int64
+	lanes                                                 lanes
 }
 
 var _ store.Store = (*Store)(nil)
@@ -188,6 +188,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 func (s *Store) Stats() store.Stats {
 	return store.Stats{
 		Statements: s.statements.Load(), Commits: s.commits.Load(), Changes: s.changes.Load(), Rows: s.rows.Load(), Reads: s.reads.Load(),
+		Candidates: s.candidates.Load(),
 	}
 }
 
