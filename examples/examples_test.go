@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/examples/sessions/device"
 	"github.com/sojourn-run/sojourn/examples/sessions/keepalive"
 	"github.com/sojourn-run/sojourn/examples/sessions/rebuild"
+	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -133,6 +134,9 @@ func TestDeviceIsSharedByRunsAndWaitsForAWorkerThatHasIt(t *testing.T) {
 
 func TestHandlersInJavaScriptAndPythonKeepTheirState(t *testing.T) {
 	t.Parallel()
+	if sandboxtest.Race {
+		t.Skip("the race detector does not live with the limits of executors")
+	}
 	for _, program := range []string{"node", "python3"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("no %s: %v", program, err)

@@ -219,7 +219,7 @@ func Facts(ctx workflow.Context) (string, error) {
 	ctx = workflow.WithValue(ctx, requestKey{}, workflow.NewID(ctx)) // 26 letters and digits, new in the world
 	info := workflow.Info(ctx)                                       // workflow id, run id, type, queue, run number, length of history
 	age := workflow.Now(ctx).Sub(info.StartedAt)                     // the time of the event that woke the code
-	workflow.Logger(ctx).Info().Str("request", ctx.Value(requestKey{}).(string)).Msg("said once, not in replays")
+	workflow.Logger(ctx).Info().Any("request", ctx.Value(requestKey{})).Msg("said once, not in replays")
 	return fmt.Sprintf("%s, run %d, %t", info.WorkflowType, info.RunNumber, age < time.Hour), ctx.Err()
 }
 
