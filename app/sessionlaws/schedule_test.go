@@ -56,7 +56,7 @@ func newSchedule(w *world, seed uint64) *schedule {
 	}
 	s.life = min(8*s.lease, 2*time.Second)
 	if w.shift != nil {
-		s.life = 400 * time.Millisecond // its leases are over when somebody moves the clock
+		s.life = 300 * time.Millisecond // its leases are over when somebody moves the clock
 	}
 	return s
 }

@@ -10,8 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// blocked is how many tasks of sessions wait for a worker that says nothing.
-const blocked = 1000
+// blocked is how many tasks of sessions wait for a worker that says nothing, and few how many in the case it is held against.
+const (
+	blocked = 1000
+	few     = 10
+)
 
 // Tasks of held sessions wait in ranges of their own: what others look for is found without a look at any of them, whatever their number.
 func TestBlockedTasksAreNotRead(t *testing.T) {
@@ -20,7 +23,7 @@ func TestBlockedTasksAreNotRead(t *testing.T) {
 }
 
 func undisturbed(t *testing.T, w *world) {
-	alone, beside := crowd(t, w, "alone", 0), crowd(t, w, "beside", blocked)
+	alone, beside := crowd(t, w, "alone", few), crowd(t, w, "beside", blocked)
 	for i, was := range alone {
 		now := beside[i]
 		t.Logf("%s: %d tasks, %d candidates, %d statements; beside %d blocked tasks %d candidates, %d statements", was.what, len(was.got),
@@ -38,6 +41,44 @@ func undisturbed(t *testing.T, w *world) {
 	}
 }
 
+// A worker that waits is not sent to look at what is blocked, and what comes for it is handed over.
+func TestBlockedTasksDoNotRouseAWaitingWorker(t *testing.T) {
+	w := onSQLite(t)
+	crowd(t, w, "ns", few)
+	b := w.apps[0].Broker()
+	got := make(chan *protocol.ActivityTask, 1)
+	go func() {
+		task, err := poll(t.Context(), b, "ns", "other", "o1", 30)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- task
+	}()
+	for end := time.Now().Add(30 * time.Second); w.apps[0].Dispatch().Counts().Waiting == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the worker does not wait")
+		}
+	}
+	before := w.apps[0].Store().Stats().Candidates
+	var more []protocol.Command
+	for i := range 500 {
+		more = append(more, inSession(fmt.Sprintf("held%d", i%10)))
+	}
+	w.decide("ns", "blocked", more...)
+	w.decide("ns", "plain-again", activity())
+	select {
+	case task := <-got:
+		if task == nil || task.Session != nil {
+			t.Fatalf("the waiting worker gets %+v", task)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the waiting worker gets nothing within 30 s")
+	}
+	if read := w.apps[0].Store().Stats().Candidates - before; read > 3 { // two workflow tasks, and the plain one if it was claimed
+		t.Errorf("%d ready tasks were read for one", read)
+	}
+}
+
 // look is one poll: whose tasks it got, and what it cost.
 type look struct {
 	what  string
@@ -51,7 +92,7 @@ func crowd(t *testing.T, w *world, ns string, n int) (looks []look) {
 	b, ctx := w.apps[0].Broker(), t.Context()
 	w.namespace(ns)
 	must[protocol.RegisterAnswer](t)(b.Register(ctx, worker(ns, "silent", "s1", sessions, time.Hour)))
-	must[protocol.RegisterAnswer](t)(b.Register(ctx, worker(ns, "other", "o1", sessions, time.Hour)))
+	must[protocol.RegisterAnswer](t)(b.Register(ctx, worker(ns, "other", "o1", 2, time.Hour)))
 	poll := func(id string, most int) []string {
 		t.Helper()
 		none := int64(0)
@@ -76,13 +117,16 @@ func crowd(t *testing.T, w *world, ns string, n int) (looks []look) {
 	if got := poll("silent", sessions); len(got) != sessions {
 		t.Fatalf("the silent worker claims %v", got)
 	}
-	for i := 0; i < n; i += 250 {
-		var more []protocol.Command
-		for k := range 250 {
-			more = append(more, inSession(fmt.Sprintf("held%d", k%sessions)))
+	fill := func(name string) {
+		for i := 0; i < n; i += 250 {
+			var more []protocol.Command
+			for k := range min(250, n) {
+				more = append(more, inSession(fmt.Sprintf("%s%d", name, k%sessions)))
+			}
+			w.decide(ns, fmt.Sprintf("%s-%d", name, i), more...)
 		}
-		w.decide(ns, fmt.Sprintf("blocked%d", i), more...)
 	}
+	fill("held")
 	looking := func(what string, most int) {
 		before := w.apps[0].Store().Stats()
 		got := poll("other", most)
@@ -99,5 +143,9 @@ func crowd(t *testing.T, w *world, ns string, n int) (looks []look) {
 	looking("more in them and plain work", 10)
 	w.decide(ns, "single", inSession("own1"))
 	looking("one task", 1)
+	fill("new") // which the other worker may not claim, since it holds as many sessions as it may
+	looking("nothing there, at its cap", 10)
+	w.decide(ns, "last", inSession("own2"), inSession("own1"), activity())
+	looking("sessions of its own and plain work, at its cap", 10)
 	return looks
 }

@@ -1,0 +1,112 @@
+package sessionlaws
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Sessions claimed by verb count against the cap like those claimed by a task, also when many are asked for at once, at both apps.
+func TestClaimsAtOnceDoNotPassTheCap(t *testing.T) {
+	test := func(t *testing.T, w *world) {
+		for round := range 10 {
+			ns := w.namespace(fmt.Sprintf("cap%d", round))
+			must[protocol.RegisterAnswer](t)(w.apps[0].Broker().Register(t.Context(), worker(ns, "a", "a1", 2, time.Hour)))
+			var tasks []protocol.Command
+			for i := range 4 {
+				tasks = append(tasks, inSession(fmt.Sprintf("task%d", i)))
+			}
+			w.decide(ns, "wf", tasks...)
+			var got atomic.Int64
+			var wait sync.WaitGroup
+			for i := range 12 {
+				b := w.apps[i%len(w.apps)].Broker()
+				wait.Go(func() {
+					if i%3 == 0 {
+						task, err := poll(t.Context(), b, ns, "a", "a1", 0)
+						if err != nil {
+							t.Error(err)
+						}
+						if task != nil && task.Session.IsNew {
+							got.Add(1)
+						}
+						return
+					}
+					_, err := b.CreateSession(t.Context(), protocol.SessionCreate{
+						WorkerID: "a", Namespace: ns, Incarnation: "a1", SessionOptions: protocol.SessionOptions{SessionID: fmt.Sprintf("verb%d", i)},
+					})
+					switch reason := protocol.ReasonOf(err); {
+					case err == nil:
+						got.Add(1)
+					case reason != protocol.ReasonSessionLimit:
+						t.Errorf("a session at the cap: %v", err)
+					}
+				})
+			}
+			wait.Wait()
+			if n := got.Load(); n != 2 {
+				t.Errorf("round %d: the worker holds %d sessions, its most is 2", round, n)
+			}
+		}
+	}
+	t.Run("sqlite", func(t *testing.T) { test(t, onSQLite(t)) })
+	t.Run("postgres", func(t *testing.T) { test(t, onPostgres(t, 2)) })
+}
+
+// A process that another one superseded gets no session at an app that has not heard of its successor, whether it polls or asks for one.
+func TestASupersededProcessClaimsNothingAtAnotherApp(t *testing.T) {
+	w := onPostgres(t, 2)
+	ns := w.namespace("superseded")
+	here, there := w.apps[0].Broker(), w.apps[1].Broker()
+	must[protocol.RegisterAnswer](t)(here.Register(t.Context(), worker(ns, "a", "a1", 10, time.Hour)))
+	w.decide(ns, "one", inSession("s"))
+	first := must[*protocol.ActivityTask](t)(poll(t.Context(), there, ns, "a", "a1", 30))
+	if first == nil {
+		t.Fatal("the first process gets nothing")
+	}
+	must[protocol.RegisterAnswer](t)(here.Register(t.Context(), worker(ns, "a", "a2", 10, time.Hour)))
+	again := must[*protocol.ActivityTask](t)(poll(t.Context(), here, ns, "a", "a2", 30))
+	if again == nil || again.Session.Epoch <= first.Session.Epoch {
+		t.Fatalf("the second process gets %+v", again)
+	}
+	w.decide(ns, "two", inSession("s"), inSession("new"))
+	if task, err := poll(t.Context(), there, ns, "a", "a1", 0); task != nil {
+		t.Errorf("the superseded process gets %+v, %v", task.Session, err)
+	}
+	_, err := there.CreateSession(t.Context(), protocol.SessionCreate{
+		WorkerID: "a", Namespace: ns, Incarnation: "a1", SessionOptions: protocol.SessionOptions{SessionID: "verb"},
+	})
+	if protocol.ReasonOf(err) != protocol.ReasonStaleRegistration {
+		t.Errorf("the superseded process asks for a session: %v", err)
+	}
+}
+
+// A client of the HTTP contract names no process: what it registered last, at whatever app, is what it polls as.
+func TestAWorkerThatNamesNoProcessPollsAsTheNewestAtEveryApp(t *testing.T) {
+	w := onPostgres(t, 2)
+	ns := w.namespace("nameless")
+	register := func(b *broker.Broker) {
+		r := worker(ns, "a", "", 10, time.Hour)
+		must[protocol.RegisterAnswer](t)(b.Register(t.Context(), r))
+	}
+	here, there := w.apps[0].Broker(), w.apps[1].Broker()
+	register(there)
+	w.decide(ns, "one", inSession("s"))
+	first := must[*protocol.ActivityTask](t)(poll(t.Context(), there, ns, "a", "", 30))
+	register(here)
+	again := must[*protocol.ActivityTask](t)(poll(t.Context(), there, ns, "a", "", 30))
+	if first == nil || again == nil || again.AttemptID == first.AttemptID || again.Session.Epoch <= first.Session.Epoch {
+		t.Fatalf("the worker gets %+v, then %+v", first, again)
+	}
+	created := must[protocol.SessionAnswer](t)(there.CreateSession(t.Context(), protocol.SessionCreate{
+		WorkerID: "a", Namespace: ns, SessionOptions: protocol.SessionOptions{SessionID: "verb"},
+	}))
+	if created.Outcome != "created" {
+		t.Errorf("its session is %s", created.Outcome)
+	}
+}
