@@ -2,16 +2,11 @@
 package sojourn
 
 import (
-	_ "embed"
 	"os"
 
 	"github.com/sojourn-run/sojourn/cli"
-	"github.com/sojourn-run/sojourn/shared/release"
 	"github.com/sojourn-run/sojourn/worker"
 )
-
-//go:embed VERSION
-var version string
 
 // Main runs the sojourn command line with the workflows and activities that register offers, and exits. It is all a main function needs:
 //
@@ -19,6 +14,5 @@ var version string
 //
 // The same binary is app, worker, both, and the executor of isolated activities; which, its arguments and SOJOURN_CONTAINER_TYPE say.
 func Main(register func(*worker.Registry)) {
-	release.Embedded = version
 	os.Exit(cli.Main(register))
 }

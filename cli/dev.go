@@ -54,6 +54,10 @@ func (p *program) dev(ctx context.Context, s *settings) error {
 		n.cancel(err)
 		return errors.Join(err, n.wait())
 	}
+	if _, ok := p.registry.FindWorkflow(research.Workflow); !ok { // a binary of a user's own has no sample to run
+		fmt.Fprintf(p.out, "ready %s\n", base)
+		return n.wait()
+	}
 	run, err := sample(n.ctx, n.app.Broker(), s.Namespace)
 	if err != nil {
 		n.cancel(err)

@@ -118,3 +118,13 @@ func TestSystemReadsTheEnvironmentTheStampAndTheEmbeddedText(t *testing.T) {
 		t.Errorf("without: got %s from %s", got, from)
 	}
 }
+
+func TestTheEmbeddedReleaseIsThatOfTheVersionFile(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("..", "..", "VERSION"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.TrimSpace(string(raw)); Embedded != want {
+		t.Errorf("Embedded is %q, VERSION says %q", Embedded, want)
+	}
+}
