@@ -201,7 +201,7 @@ func (s *Session) give(now history.Time) {
 }
 
 // PinCheck is how often it is looked whether an app still serves the release that a session nobody holds is pinned to.
-const PinCheck = 10 * time.Second
+const PinCheck = 5 * time.Second
 
 // letGo ends what the holder's release was pinned for, unless the policy keeps the session for that release.
 func (s *Session) letGo(now history.Time) {

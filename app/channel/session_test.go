@@ -1,0 +1,61 @@
+package channel_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+	"github.com/sojourn-run/sojourn/shared/socketio"
+)
+
+// A session that ends by another's word is not its holder's any more from then on, not from its next renewal on. What the holder itself ends it knows.
+func TestHolderIsToldThatItsSessionEnded(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	told := make(chan protocol.SessionNotice, 10)
+	notices := rpc.Handlers{}
+	rpc.Handle(notices, protocol.NoticeSession, func(_ context.Context, n protocol.SessionNotice) (rpc.None, error) {
+		told <- n
+		return rpc.None{}, nil
+	})
+	w, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, func(s *socketio.Socket) { rpc.Serve(s, notices, rpc.Serving{}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.settings(map[string]any{"workerProps": map[string]any{"version": "test"}})
+	call[protocol.RegisterAnswer](w, protocol.MethodRegister, map[string]any{"task_queue": "default", "capabilities": []string{"worker_sessions"}})
+	epochs := map[string]int64{}
+	for _, id := range []string{"own", "closed", "moved", "ttl"} {
+		ttl := 600
+		if id == "ttl" {
+			ttl = 1
+		}
+		out := call[protocol.SessionAnswer](w, protocol.MethodCreateSession, map[string]any{"session_id": id, "ttl_seconds": ttl})
+		epochs[id] = out.Session.Epoch
+	}
+	call[protocol.SessionAnswer](w, protocol.MethodCloseSession, map[string]any{"session_id": "own"})
+	for verb, id := range map[string]string{"close": "closed", "migrate": "moved"} {
+		_, err := a.Broker().OperateSession(within(t), protocol.SessionOperation{SessionID: id, Verb: verb, Identity: "eve", Reason: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]string{"closed": "test by eve", "moved": "migrated: test", "ttl": "ttl_expired"}
+	for range want {
+		select {
+		case n := <-told:
+			if n.Epoch != epochs[n.SessionID] || n.Reason != want[n.SessionID] {
+				t.Errorf("got %+v, want epoch %d, reason %q", n, epochs[n.SessionID], want[n.SessionID])
+			}
+		case <-time.After(ceiling):
+			t.Fatal("the holder was not told")
+		}
+	}
+	select {
+	case n := <-told:
+		t.Errorf("told of %+v as well", n)
+	default:
+	}
+}
