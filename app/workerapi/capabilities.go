@@ -28,6 +28,7 @@ func capabilities() json.RawMessage {
 			"supported": true, "max_entries": engine.MaxAttributes, "max_entry_bytes": engine.MaxMemoEntry, "max_total_bytes": engine.MaxMemo,
 		},
 		"typed_search_attributes":      true,
+		"durable_selection":            true,
 		"activity_retry_policy":        true,
 		"activity_timeouts":            true,
 		"child_workflow_retry_policy":  true,

@@ -96,6 +96,13 @@ async def start_to_result(b):
 
 
 @case
+async def health_and_discovery(b):
+    same((await b.client.health())["status"], "serving")
+    info = await b.client.get_cluster_info()
+    same((info["control_plane"]["version"], info["worker_protocol"]["version"]), ("2", "1.20"))
+
+
+@case
 async def every_json_type(b):
     values = [
         None, True, False, 0, 1, -1, 2**63 - 1, -(2**63), 1.5, 7.0, -0.0, 1e300, "", "héllo ☃ \U0001f600", "wwHioz3/VYAiNwoA",
@@ -501,6 +508,16 @@ async def memo_and_search_attributes(b):
 
 
 @case
+async def racing_operations(b):
+    same(await b.run("racing", [20, 0.1], 20, "cancel"), ["nap-1", 1])
+    same(await b.run("racing", [20], 1, "cancel"), ["deadline", None])
+    handle = await b.start("racing", [20], 20, "cancel")
+    await handle.signal("tell", ["it"])
+    same((await b.result(handle))[0], "told")
+    same(await b.run("racing", [0.5, 0.1], 20, "await"), ["nap-1", 1, 0])
+
+
+@case
 async def listing(b):
     handle = await b.start("hello", "list")
     await b.result(handle)
@@ -534,11 +551,13 @@ async def exports_replay(b):
     same([(u["update_name"], u["status"]) for u in bundle["updates"]], [("deposit", "completed"), ("deposit", "failed"), ("deposit", "completed")])
     same(([s["signal_name"] for s in bundle["signals"]], len(bundle["commands"])), (["approve"], 4))
     same([(a["activity_type"], a["status"]) for a in bundle["activities"]], [("greet", "completed")])
-    for n, workflow, args in ((0, flows.MixedGroup, ()), (1, flows.SideEffects, ()), (2, flows.FailingGroup, ("again",)), (3, flows.Family, (3,))):
+    for workflow, *args in (
+            (flows.MixedGroup,), (flows.SideEffects,), (flows.FailingGroup, "again"), (flows.Racing, [5, 0.1], 5, "cancel"),
+            (flows.CountingDown, 1, []), (flows.Family, 3)):
         handle = await b.start(workflow.__workflow_name__, *args)
         await b.result(handle)
         bundle, commands = await exported(b, handle, workflow, *args)
-        same(commands, ["CompleteWorkflow"])
+        same(commands, ["ContinueAsNew" if workflow is flows.CountingDown else "CompleteWorkflow"])
     same([c["type"] for c in bundle["links"]["children"]], ["child_workflow"] * 3)
     bundle["history_events"][3]["payload"]["sequence"] = 9
     same(verify_bundle(bundle)["status"], "failed")

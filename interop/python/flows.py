@@ -349,6 +349,31 @@ class Napping:
         return (yield ctx.schedule_activity("nap", [seconds, value]))
 
 
+@workflow.defn(name="racing")
+class Racing:
+    """The first of several wins; the rest is cancelled, or awaited."""
+
+    def __init__(self):
+        self.told = None
+
+    @workflow.signal("tell")
+    def tell(self, what):
+        self.told = what
+
+    def run(self, ctx, naps, deadline, rest):
+        operations = {f"nap-{i}": ctx.schedule_activity("nap", [s, i]) for i, s in enumerate(naps)}
+        operations["deadline"] = ctx.start_timer(deadline)
+        operations["told"] = ctx.wait_condition(lambda: self.told is not None)
+        won = yield ctx.select(operations)
+        said = [won.key, won.result() if won.succeeded else None]
+        for handle in won.remaining().values():
+            if rest == "cancel":
+                yield handle.cancel()
+            elif str(handle.key).startswith("nap"):
+                said.append((yield handle.await_result()))
+        return said
+
+
 @workflow.defn(name="failing_until")
 class FailingUntil:
     """Fails until the activity that counts its tries has been called often enough."""
