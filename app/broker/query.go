@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -79,7 +80,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	case <-b.drained:
 		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")
 	case <-ctx.Done():
-		if err := context.Cause(ctx); err != context.DeadlineExceeded {
+		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			return protocol.QueryAnswer{}, err
 		}
 		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryTimeout, "no worker answered query %s in time", in.QueryName)

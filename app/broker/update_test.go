@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
@@ -55,6 +56,9 @@ func TestAnUpdateIsAnsweredAndTheWorkflowGoesOn(t *testing.T) {
 		a := on(t, database)
 		a.register("w")
 		a.parked("one")
+		if v := a.view(protocol.Target{WorkflowID: "one"}); *v.WaitKind != "condition" || !strings.Contains(*v.WaitReason, "condition ready") {
+			t.Fatalf("waits for %s: %s", *v.WaitKind, *v.WaitReason)
+		}
 		waiting := a.sent(set("one", "completed"))
 		task := a.poll("w", protocol.KindWorkflow, 20)
 		if task == nil || task.Workflow.UpdateID == nil || *task.Workflow.SourceKind != "workflow_update" || *task.Workflow.WaitKind != "update" {

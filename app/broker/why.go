@@ -173,6 +173,18 @@ func waitsFor(p *protocol.Pending, now time.Time) (kind, text *string) {
 			return say("activity", "activity %s runs on worker %s%s", a.ActivityType, a.Worker, more)
 		}
 		return say("activity", "activity %s%s: %s", a.ActivityType, more, a.Why)
+	case len(p.Children) > 0:
+		c := p.Children[0]
+		more := ""
+		if n := len(p.Children) - 1; n > 0 {
+			more = fmt.Sprintf(" (and %d more)", n)
+		}
+		return say("child", "child workflow %s of type %s is open%s", c.WorkflowID, c.Type, more)
+	case len(p.Waits) > 0 && p.Waits[0].Kind == engine.ConditionWait:
+		if p.Waits[0].ConditionKey == "" {
+			return say("condition", "waits for a condition that signals and updates may make true")
+		}
+		return say("condition", "waits for condition %s, which signals and updates may make true", p.Waits[0].ConditionKey)
 	case len(p.Waits) > 0:
 		return say("signal", "waits for signal %s", p.Waits[0].SignalName)
 	case len(p.Timers) > 0:

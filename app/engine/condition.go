@@ -18,16 +18,17 @@ func (st *step) openCondition(c protocol.Command, seq int64) {
 	w := history.Condition{
 		Sequence: seq, ConditionWaitID: StepID(st.ID, seq), Occurrence: c.ConditionOccurrence, Key: c.ConditionKey, Fingerprint: c.ConditionFingerprint,
 	}
+	limit, limited := c.Wait()
 	st.emit(&history.ConditionWaitOpened{Condition: w, Timeout: c.Timeout, Parallel: c.Parallel})
-	if c.Timeout == 0 {
+	if !limited {
 		return
 	}
-	at := plus(st.now, seconds(c.Timeout))
+	at := plus(st.now, seconds(limit))
 	if before, again := st.renewed[c.ConditionOccurrence]; again && c.ConditionOccurrence != "" {
 		at = latest(st.now, before) // the same occurrence was evaluated and found to hold not yet: its time does not begin anew
 	}
 	st.emit(&history.TimerScheduled{
-		Sequence: seq, TimerID: StepID(st.ID, seq), Delay: c.Timeout, FireAt: at, Kind: ConditionTimeout, ConditionWaitID: w.ConditionWaitID,
+		Sequence: seq, TimerID: StepID(st.ID, seq), Delay: limit, FireAt: at, Kind: ConditionTimeout, ConditionWaitID: w.ConditionWaitID,
 		Occurrence: w.Occurrence, Parallel: c.Parallel,
 	})
 }
@@ -105,7 +106,7 @@ func (st *step) timeOutCondition(seq int64, t Timer) error {
 		return errNotDue
 	}
 	st.emit(&history.TimerFired{Sequence: seq, TimerID: StepID(st.ID, seq), Delay: t.Delay, Kind: t.Kind, Parallel: t.Parallel})
-	st.emit(&history.ConditionWaitTimedOut{Condition: w.condition(st.ID, seq), Timeout: t.Delay, Parallel: w.Parallel})
+	st.emit(&history.ConditionWaitTimedOut{Condition: w.condition(st.ID, seq), Timeout: &t.Delay, Parallel: w.Parallel})
 	return nil
 }
 
@@ -124,7 +125,7 @@ func (st *step) overdue() {
 }
 
 // mayHold wakes the run because e may have made the conditions true that it waits for.
-func (s *Run) mayHold(e history.Event, c Cause) bool {
+func (s *Run) mayHold(e history.Event, c Cause) {
 	woken := false
 	for k, w := range s.Waits.All() {
 		if w.Kind != ConditionWait {
@@ -140,7 +141,6 @@ func (s *Run) mayHold(e history.Event, c Cause) bool {
 		}
 		woken = true
 	}
-	return woken
 }
 
 // conditionOpened opens a wait; signals the opening task had not been shown are a reason to evaluate it once more.

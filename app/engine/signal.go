@@ -43,10 +43,11 @@ func (st *step) receive(in SignalRun) {
 
 func (st *step) openWait(c protocol.Command, seq int64) {
 	id := StepID(st.ID, seq)
-	st.emit(&history.SignalWaitOpened{Sequence: seq, SignalName: c.SignalName, SignalWaitID: id, Timeout: c.Timeout, Parallel: c.Parallel})
-	if w, _ := st.Waits.Get(seq); c.Timeout > 0 && w.Signal == 0 {
+	limit, limited := c.Wait()
+	st.emit(&history.SignalWaitOpened{Sequence: seq, SignalName: c.SignalName, SignalWaitID: id, Timeout: limit, Parallel: c.Parallel})
+	if w, _ := st.Waits.Get(seq); limited && w.Signal == 0 {
 		st.emit(&history.TimerScheduled{
-			Sequence: seq, TimerID: id, Delay: c.Timeout, FireAt: plus(st.now, seconds(c.Timeout)), Kind: SignalTimeout, SignalWaitID: id, Parallel: c.Parallel,
+			Sequence: seq, TimerID: id, Delay: limit, FireAt: plus(st.now, seconds(limit)), Kind: SignalTimeout, SignalWaitID: id, Parallel: c.Parallel,
 		})
 	}
 }

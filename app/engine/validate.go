@@ -84,13 +84,20 @@ func Validate(s *Run, commands []protocol.Command) error {
 }
 
 func validate(c protocol.Command, at func(string) string) error {
+	limit, _ := c.Wait()
 	for _, d := range []struct {
 		field string
 		value int64
 	}{
-		{"start_to_close_timeout", c.StartToClose}, {"schedule_to_start_timeout", c.ScheduleToStart}, {"schedule_to_close_timeout", c.ScheduleToClose},
-		{"heartbeat_timeout", c.Heartbeat}, {"delay_seconds", c.Delay}, {"delay_micros", c.DelayMicros}, {"timeout_seconds", c.Timeout},
-		{"execution_timeout_seconds", c.ExecutionTimeout}, {"run_timeout_seconds", c.RunTimeout},
+		{"start_to_close_timeout", c.StartToClose},
+		{"schedule_to_start_timeout", c.ScheduleToStart},
+		{"schedule_to_close_timeout", c.ScheduleToClose},
+		{"heartbeat_timeout", c.Heartbeat},
+		{"delay_seconds", c.Delay},
+		{"delay_micros", c.DelayMicros},
+		{"timeout_seconds", limit},
+		{"execution_timeout_seconds", c.ExecutionTimeout},
+		{"run_timeout_seconds", c.RunTimeout},
 	} {
 		if d.value < 0 {
 			return protocol.Invalid(at(d.field), "must not be negative")

@@ -45,7 +45,7 @@ func (in CompleteTask) decide(st *step) error {
 	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool { return !answers(c) })
 	shown := st.Task.Shown
 	st.Task = nil
-	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.Run.repeats)
+	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.repeats)
 	if !update {
 		st.seen = shown
 		st.saw(shown)

@@ -12,7 +12,7 @@ type Condition struct {
 // ConditionWaitOpened says the workflow is blocked until a condition over its own state holds; signals and updates may change that state.
 type ConditionWaitOpened struct {
 	Condition
-	Timeout int64 `json:"timeout_seconds,omitempty"`
+	Timeout *int64 `json:"timeout_seconds,omitempty"`
 	Parallel
 }
 
@@ -25,6 +25,6 @@ type ConditionWaitSatisfied struct {
 // ConditionWaitTimedOut ends a condition wait whose time is over.
 type ConditionWaitTimedOut struct {
 	Condition
-	Timeout int64 `json:"timeout_seconds,omitempty"`
+	Timeout *int64 `json:"timeout_seconds,omitempty"`
 	Parallel
 }

@@ -9,6 +9,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
+// Wait is how long a wait may take, in seconds; false says that it has no limit.
+func (c *Command) Wait() (seconds int64, limited bool) {
+	if c.Timeout == nil {
+		return 0, false
+	}
+	return *c.Timeout, true
+}
+
 // CommandType names what a command asks for.
 type CommandType string
 
@@ -68,7 +76,7 @@ type Command struct {
 
 	// open_signal_wait, signal_workflow
 	SignalName string `json:"signal_name,omitempty"`
-	Timeout    int64  `json:"timeout_seconds,omitempty"`
+	Timeout    *int64 `json:"timeout_seconds,omitempty"` // also open_condition_wait; 0 is over at once
 	WorkflowID string `json:"workflow_id,omitempty"`
 
 	// cancel_activity, cancel_timer, cancel_child_workflow: the command sequence that opened it
