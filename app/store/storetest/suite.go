@@ -17,6 +17,7 @@ func Run(t *testing.T, s Suite) {
 		{"a cancelled wait does not undo the change", testCancelledWait},
 		{"a closed store says so and has stored everything", testClosed},
 		{"everything open survives a restart", testRestart},
+		{"what a run owes another is kept until it is delivered", testOwed},
 		{"the clock never goes back", testClock},
 		{"history pages by sequence and size", testHistory},
 		{"arguments and outcomes are found in the history", testFind},
