@@ -72,7 +72,7 @@ func (a *API) clusterInfo() []byte {
 			"release": a.opt.Broker.Release(), "app_id": a.opt.App,
 			"features": []string{"worker_sessions", "session_epochs", "batch_tasks", "cooperative_cancellation_requests", "socket"},
 			"limits":   object{"max_body_bytes": httpjson.MaxBody, "max_batch_body_bytes": httpjson.MaxBatchBody},
-			"sessions": object{"doors": []string{"implicit", "worker", "workflow"}, "fencing_token": "session_epoch"},
+			"sessions": sessions,
 		},
 	}
 	if a.opt.WorkerAPI != nil {
@@ -84,6 +84,34 @@ func (a *API) clusterInfo() []byte {
 		panic("httpapi: cluster info: " + err.Error())
 	}
 	return raw
+}
+
+// sessions is what is ours in sessions, beside the contract that workers are told of: the three doors to one row and what each gives it.
+var sessions = object{
+	"doors": []string{"implicit", "worker", "workflow"}, "fencing_token": "session_epoch",
+	"defaults": object{
+		"implicit": object{"scope": "namespace", "lease": "worker", "idle": "worker", "ttl_seconds": nil, "max_concurrent_activities": "worker_slots", "ends": "never"},
+		"worker": object{
+			"scope": "namespace", "lease_seconds": engine.WorkerSessionLease, "idle": nil, "ttl_seconds": engine.WorkerSessionTTL,
+			"max_concurrent_activities": 1, "ends": "close_or_ttl",
+		},
+		"workflow": object{"scope": "workflow", "lease": "worker", "idle": nil, "ttl_seconds": nil, "max_concurrent_activities": "worker_slots", "ends": "end_session_or_end_of_run_chain"},
+	},
+	"epoch": object{
+		"members": object{
+			"activity_tasks": "worker_session.epoch", "heartbeats": "session_epoch", "completions": "session_epoch", "session_verbs": "epoch",
+		},
+		"rises": "every_claim_over_the_life_of_the_id", "required_of_clients": false,
+	},
+	"verbs":            []string{"create", "heartbeat", "release", "close"},
+	"operator_verbs":   []string{"close", "migrate"},
+	"release_policies": []string{engine.PolicyMigrate, engine.PolicyFinish, engine.PolicyFail},
+	"affinity":         []string{"hard"},
+	"notice":           protocol.NoticeSession,
+	"failures": object{
+		"ended": []protocol.Reason{protocol.ReasonSessionClosed, protocol.ReasonSessionMissing}, "state_lost": "SessionLost",
+	},
+	"schema": "durable-workflow.v2.worker-sessions-runtime",
 }
 
 // operations says which values requests may carry.

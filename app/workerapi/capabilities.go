@@ -59,9 +59,9 @@ var workerStatus = object{
 
 // sessions is the contract of worker sessions, as clients' schemas have it.
 var sessions = object{
-	"supported": true, "feature": "worker_sessions", "contract_version": "1.0",
+	"supported": true, "minimum_protocol_version": "1.0", "unavailable_reason": nil, "feature": "worker_sessions", "contract_version": "1.0",
 	"command_field": "worker_session", "activity_options_field": "worker_session",
-	"verbs": []string{"create", "heartbeat", "close"},
+	"verbs": []string{"create", "heartbeat", "release", "close"},
 	"lifecycle": object{
 		"creation":     "lazy_create_on_first_admitted_activity_or_explicit_worker_create",
 		"renewal":      "activity_heartbeat_or_explicit_session_heartbeat",
@@ -96,6 +96,8 @@ var sessions = object{
 	"terminal_statuses":   []string{"closed"},
 	"terminal_conditions": []string{"explicit_close", "ttl_expired", "allow_reacquire_after_failure_false"},
 	"authoring_guidance": []string{
+		"Prefer ordinary queued activities when each step is independent, and one larger activity when the whole operation is one atomic side effect.",
+		"Use a session only when several steps must reuse what lives in one worker, and the workflow can do with rebuilding it.",
 		"Keep nothing in process memory that cannot be rebuilt: another worker may take the session over.",
 		"Close a session when its work is done; an abandoned one holds its slot until the lease ends.",
 	},

@@ -105,7 +105,7 @@ type SessionAffinity struct {
 	Requirements   []string     `json:"requirements"`
 	Lease          int64        `json:"lease_seconds"`
 	TTL            int64        `json:"ttl_seconds,omitempty"`
-	MaxActivities  int          `json:"max_concurrent_activities"`
+	MaxActivities  int          `json:"max_concurrent_activities,omitempty"` // absent: the worker's slots
 	Create         bool         `json:"create_if_missing"`
 	Reacquire      bool         `json:"allow_reacquire_after_failure"`
 	Status         string       `json:"status"`
