@@ -19,7 +19,11 @@ func (st *step) openCondition(c protocol.Command, seq int64) {
 		Sequence: seq, ConditionWaitID: StepID(st.ID, seq), Occurrence: c.ConditionOccurrence, Key: c.ConditionKey, Fingerprint: c.ConditionFingerprint,
 	}
 	limit, limited := c.Wait()
-	st.emit(&history.ConditionWaitOpened{Condition: w, Timeout: c.Timeout, Parallel: c.Parallel})
+	d := &history.ConditionWaitOpened{Condition: w, Timeout: c.Timeout, Parallel: c.Parallel}
+	if _, ok := selection(&c.Parallel); ok {
+		d.Signal = st.fresh // no code looks whether it holds already
+	}
+	st.emit(d)
 	if !limited {
 		return
 	}
@@ -146,7 +150,7 @@ func (s *Run) mayHold(e history.Event, c Cause) {
 // conditionOpened opens a wait; signals the opening task had not been shown are a reason to evaluate it once more.
 func (s *Run) conditionOpened(d *history.ConditionWaitOpened, e history.Event) {
 	w := Wait{
-		Kind: ConditionWait, Opened: e.Seq, Key: d.Key, Fingerprint: d.Fingerprint, Occurrence: d.Occurrence, Parallel: d.Parallel,
+		Kind: ConditionWait, Opened: e.Seq, Signal: d.Signal, Key: d.Key, Fingerprint: d.Fingerprint, Occurrence: d.Occurrence, Parallel: d.Parallel,
 	}
 	for k, sig := range s.Signals.All() {
 		w.Signal = k

@@ -46,6 +46,7 @@ type step struct {
 	seen  int64
 
 	closing bool                    // the run's steps end because it does
+	fresh   int64                   // last signal that the completed task was the first to show
 	renewed map[string]history.Time // deadlines of condition waits this step ended, by occurrence
 }
 

@@ -48,6 +48,11 @@ func (in CompleteTask) decide(st *step) error {
 	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.repeats)
 	if !update {
 		st.seen = shown
+		for k := range st.Signals.All() {
+			if k <= shown {
+				st.fresh = k
+			}
+		}
 		st.saw(shown)
 		commands = st.settleWaits(in.Commands, commands)
 	}

@@ -13,6 +13,7 @@ type Condition struct {
 type ConditionWaitOpened struct {
 	Condition
 	Timeout *int64 `json:"timeout_seconds,omitempty"`
+	Signal  int64  `json:"signal_event_sequence,omitempty"` // event that may have made it true before it was opened, in a selection
 	Parallel
 }
 
