@@ -20,6 +20,8 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 		_, err = b.store.Commit(ctx, b.step("", d.Run, store.Keys{Runs: []string{d.Run}}, engine.FireTimer{Seq: d.Seq}))
 	case store.DueMessage:
 		err = b.owed(ctx, d)
+	case store.DueSchedule:
+		err = b.dueSchedule(ctx, d.Schedule)
 	case store.DueSession:
 		err = b.dueSession(ctx, d.Session)
 	}

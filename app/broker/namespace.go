@@ -200,6 +200,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 		out.Deleted["runs"] += len(c.Runs)
 		out.Deleted["worker_sessions"] += len(c.Sessions)
 		out.Deleted["workers"] += len(c.Workers)
+		out.Deleted["schedules"] += len(c.Schedules)
 	}
 	return out, b.leave(ctx, name, func(store.Namespace) store.Writes { return store.Writes{DropNamespaces: []string{name}} })
 }
@@ -222,9 +223,14 @@ func (b *Broker) leave(ctx context.Context, name string, step func(store.Namespa
 // takeAway removes rows in one change, whatever their state.
 func (b *Broker) takeAway(ctx context.Context, c store.Contents) error {
 	_, err := b.store.Commit(ctx, store.Change{
-		Needs: store.Keys{Runs: c.Runs, Chain: true, Sessions: c.Sessions, Workers: c.Workers},
+		Needs: store.Keys{Runs: c.Runs, Chain: true, Sessions: c.Sessions, Workers: c.Workers, Schedules: c.Schedules},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			w := store.Writes{DropRuns: c.Runs}
+			for _, k := range c.Schedules {
+				if s := rows.Schedule(k); s != nil {
+					w.Schedules = append(w.Schedules, engine.ScheduleDecision{After: s.Version, Next: s, Delete: true})
+				}
+			}
 			for _, k := range c.Workers {
 				if rows.Worker(k) != nil {
 					w.DropWorkers = append(w.DropWorkers, k)

@@ -23,6 +23,7 @@ import (
 // Broker is what the control plane's routes ask for.
 type Broker interface {
 	Namespaces
+	Schedules
 	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
 	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
 	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateAnswer, error)

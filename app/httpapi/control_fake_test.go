@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -26,4 +27,44 @@ func (f *fake) UpdateNamespace(_ context.Context, in protocol.NamespaceRequest) 
 
 func (f *fake) DeleteNamespace(_ context.Context, name string) (protocol.NamespaceRemoval, error) {
 	return protocol.NamespaceRemoval{Name: name}, f.saw(name)
+}
+
+func (f *fake) CreateSchedule(_ context.Context, in protocol.ScheduleRequest) (protocol.ScheduleReceipt, error) {
+	return protocol.ScheduleReceipt{ScheduleID: in.ID}, f.saw(in)
+}
+
+func (f *fake) UpdateSchedule(_ context.Context, in protocol.ScheduleRequest) (protocol.ScheduleReceipt, error) {
+	return protocol.ScheduleReceipt{ScheduleID: in.ID}, f.saw(in)
+}
+
+func (f *fake) PauseSchedule(_ context.Context, _, id, note string) (protocol.ScheduleReceipt, error) {
+	return protocol.ScheduleReceipt{ScheduleID: id}, f.saw([]string{id, note})
+}
+
+func (f *fake) ResumeSchedule(_ context.Context, _, id, note string) (protocol.ScheduleReceipt, error) {
+	return protocol.ScheduleReceipt{ScheduleID: id}, f.saw([]string{id, note})
+}
+
+func (f *fake) TriggerSchedule(_ context.Context, _, id, note string) (protocol.ScheduleReceipt, error) {
+	return protocol.ScheduleReceipt{ScheduleID: id}, f.saw([]string{id, note})
+}
+
+func (f *fake) DeleteSchedule(_ context.Context, _, id string) (protocol.ScheduleReceipt, error) {
+	return protocol.ScheduleReceipt{ScheduleID: id}, f.saw(id)
+}
+
+func (f *fake) BackfillSchedule(_ context.Context, _, id string, from, to time.Time, _ string) (protocol.ScheduleReceipt, error) {
+	return protocol.ScheduleReceipt{ScheduleID: id}, f.saw([]time.Time{from, to})
+}
+
+func (f *fake) Schedule(_ context.Context, _, id string) (protocol.ScheduleView, error) {
+	return protocol.ScheduleView{ScheduleID: id}, f.saw(id)
+}
+
+func (f *fake) Schedules(_ context.Context, _, after string, _ int) ([]protocol.ScheduleView, string, error) {
+	return nil, "", f.saw(after)
+}
+
+func (f *fake) ScheduleHistory(_ context.Context, _, id string, _ int64, _ int) ([]protocol.ScheduleEvent, bool, error) {
+	return nil, false, f.saw(id)
 }

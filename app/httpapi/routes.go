@@ -74,6 +74,7 @@ func table() []route {
 		open(del, "/api/sojourn/login", "sign_out", signOut),
 	}
 	routes = append(routes, spaces(contract)...)
+	routes = append(routes, schedules(contract)...)
 	return append(routes, flows(contract)...)
 }
 

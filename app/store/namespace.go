@@ -31,10 +31,13 @@ func (n Namespace) Retention() int {
 
 // Contents is a bounded look at what a namespace holds, for its removal.
 type Contents struct {
-	Runs     []string
-	Sessions []engine.SessionKey
-	Workers  []engine.WorkerKey
+	Runs      []string
+	Sessions  []engine.SessionKey
+	Workers   []engine.WorkerKey
+	Schedules []engine.ScheduleKey
 }
 
 // Empty says that nothing was found.
-func (c Contents) Empty() bool { return len(c.Runs)+len(c.Sessions)+len(c.Workers) == 0 }
+func (c Contents) Empty() bool {
+	return len(c.Runs)+len(c.Sessions)+len(c.Workers)+len(c.Schedules) == 0
+}

@@ -48,6 +48,11 @@ type Reader interface {
 	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
 	Token(ctx context.Context, id string) (Token, error)
 	Tokens(ctx context.Context) ([]Token, error)
+	Schedule(ctx context.Context, k engine.ScheduleKey) (engine.Schedule, error)
+	// Schedules lists by id, those after an id.
+	Schedules(ctx context.Context, namespace, after string, limit int) ([]engine.Schedule, error)
+	// ScheduleEvents reads a schedule's own history after a sequence.
+	ScheduleEvents(ctx context.Context, k engine.ScheduleKey, after int64, limit int) ([]protocol.ScheduleEvent, error)
 	Namespace(ctx context.Context, name string) (Namespace, error)
 	Namespaces(ctx context.Context) ([]Namespace, error) // by name
 	// Contents looks at what a namespace holds, at most limit of each kind.
@@ -118,15 +123,17 @@ const (
 	DueTimer    DueKind = "timer"
 	DueSession  DueKind = "session"
 	DueMessage  DueKind = "message"
+	DueSchedule DueKind = "schedule"
 )
 
 // Due is one thing whose time has come.
 type Due struct {
-	Kind    DueKind
-	At      time.Time
-	Run     string
-	Seq     int64
-	Session engine.SessionKey
+	Kind     DueKind
+	At       time.Time
+	Run      string
+	Seq      int64
+	Session  engine.SessionKey
+	Schedule engine.ScheduleKey
 }
 
 // QueueStats is one queue's backlog.

@@ -61,6 +61,7 @@ type Keys struct {
 	Receipts   []ReceiptKey
 	Tokens     []string
 	Namespaces []string
+	Schedules  []engine.ScheduleKey
 }
 
 // Rows are what Decide sees: the committed rows with the writes of the changes before it in the batch. Nothing in them may be changed; a decision
@@ -77,6 +78,7 @@ type Rows interface {
 	Receipt(ReceiptKey) *Receipt
 	Token(id string) *Token
 	Namespace(name string) *Namespace
+	Schedule(engine.ScheduleKey) *engine.Schedule
 	// EpochFloor is the highest epoch clean-up ever removed in the namespace; a claim goes above it.
 	EpochFloor(namespace string) int64
 }
@@ -92,6 +94,7 @@ type Writes struct {
 	Tokens      []Token
 	DropTokens  []string
 	Namespaces  []Namespace
+	Schedules   []engine.ScheduleDecision // their starts and ends are other writes of the same change
 	// DropNamespaces removes namespaces with what belongs to nothing in them: lanes, audits stay.
 	DropNamespaces []string
 	// DropRuns removes runs, open or closed, with their histories, open rows and receipts; each must be loaded with its workflow.

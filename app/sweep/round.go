@@ -12,13 +12,14 @@ import (
 
 // key is what a due thing is, whenever it is due.
 type key struct {
-	kind    store.DueKind
-	run     string
-	seq     int64
-	session engine.SessionKey
+	kind     store.DueKind
+	run      string
+	seq      int64
+	session  engine.SessionKey
+	schedule engine.ScheduleKey
 }
 
-func keyOf(d store.Due) key { return key{d.Kind, d.Run, d.Seq, d.Session} }
+func keyOf(d store.Due) key { return key{d.Kind, d.Run, d.Seq, d.Session, d.Schedule} }
 
 // trial is how often a thing was applied without ceasing to be due, and when it may be tried again, by the store's clock. A thing keeps others
 // waiting no longer than itself.

@@ -27,6 +27,7 @@ type batch struct {
 	floors    map[string]int64
 
 	namespaces   map[string]*store.Namespace
+	schedules    map[engine.ScheduleKey]*schedule
 	removal      removal // to be written next
 	dropped      []string
 	droppedFlows []engine.WorkflowKey
@@ -109,7 +110,7 @@ func (s *Store) newBatch() *batch {
 		workers: map[engine.WorkerKey]*worker{}, holding: map[engine.WorkerKey][]holding{},
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{},
 		events: map[string]appended{}, flush: newFlush(),
-		namespaces: map[string]*store.Namespace{}, removal: newRemoval(),
+		namespaces: map[string]*store.Namespace{}, schedules: map[engine.ScheduleKey]*schedule{}, removal: newRemoval(),
 		lanes: map[laneKey]bool{}, backlog: map[QueueKey]bool{}, touched: map[string]*store.RunChange{},
 	}
 }

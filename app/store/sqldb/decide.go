@@ -51,6 +51,9 @@ func (b *batch) check(w *store.Writes) ([][]string, error) {
 	if err := b.checkRemoval(w); err != nil {
 		return nil, err
 	}
+	if err := b.checkSchedules(w.Schedules); err != nil {
+		return nil, err
+	}
 	last := map[string]int64{}
 	all := make([][]string, len(w.Runs))
 	for i := range w.Runs {
@@ -117,6 +120,7 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 		b.flush.tokens[t.ID] = &t
 	}
 	b.applyRemoval(w)
+	b.applySchedules(w.Schedules)
 	for _, id := range w.DropTokens {
 		b.tokens[id] = nil
 		b.flush.tokens[id] = nil

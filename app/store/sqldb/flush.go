@@ -57,6 +57,11 @@ func (b *batch) gather() ([]*Call, error) {
 	if err != nil {
 		return nil, err
 	}
+	schedules, err := b.gatherSchedules()
+	if err != nil {
+		return nil, err
+	}
+	calls = append(calls, schedules...)
 	runs, tasks, gone := newRowset(runsTable.columns), newRowset(tasksTable.columns), newRowset(tasksTable.key())
 	items, goneItems := newRowset(itemsTable.columns), newRowset(itemsTable.key())
 	for _, id := range slices.Sorted(maps.Keys(b.runs)) {

@@ -21,6 +21,7 @@ type wants struct {
 	tokens    map[string]bool
 
 	namespaces map[string]bool
+	schedules  map[engine.ScheduleKey]bool
 }
 
 // load reads, and on a shared database locks, what the changes need, always in the order workflows, runs, sessions, workers: so that no two batches
@@ -29,6 +30,7 @@ func (b *batch) load(items []*pending) error {
 	w := wants{
 		map[engine.WorkflowKey]bool{}, map[string]bool{}, map[engine.SessionKey]bool{}, map[engine.WorkflowKey]bool{},
 		map[engine.WorkerKey]bool{}, map[engine.WorkerKey]bool{}, map[store.ReceiptKey]bool{}, map[string]bool{}, map[string]bool{},
+		map[engine.ScheduleKey]bool{},
 	}
 	if !b.s.cfg.Dialect.Shared {
 		b.now = b.s.clock.now()
@@ -60,6 +62,7 @@ func (b *batch) load(items []*pending) error {
 		add(w.receipts, n.Receipts)
 		add(w.tokens, n.Tokens)
 		add(w.namespaces, n.Namespaces)
+		add(w.schedules, n.Schedules)
 	}
 	locks := advisory(&w)
 	keys, err := b.owners(chain)
@@ -148,6 +151,7 @@ func (b *batch) second(w *wants) error {
 	calls = append(calls, b.loadReceipts(w.receipts)...)
 	calls = append(calls, b.loadTokens(w.tokens)...)
 	calls = append(calls, b.loadNamespaces(w.namespaces)...)
+	calls = append(calls, b.loadSchedules(w.schedules)...)
 	return b.send(calls...)
 }
 
@@ -212,6 +216,9 @@ func advisory(w *wants) []int64 {
 	}
 	for k := range w.workers {
 		lock("worker", k.Namespace, k.ID)
+	}
+	for k := range w.schedules {
+		lock("schedule", k.Namespace, k.ID)
 	}
 	for k := range w.namespaces {
 		lock("namespace", k)

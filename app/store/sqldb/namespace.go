@@ -166,13 +166,16 @@ func (r *reader) Namespaces(ctx context.Context) ([]store.Namespace, error) {
 }
 
 func (r *reader) Contents(ctx context.Context, namespace string, limit int) (c store.Contents, err error) {
-	const query = "SELECT * FROM (SELECT 'run' AS kind, run_id AS id FROM runs WHERE namespace = $1 ORDER BY started_at, run_id LIMIT $2) AS r" +
+	const query = "SELECT * FROM (SELECT 'schedule' AS kind, schedule_id AS id FROM schedules WHERE namespace = $1 ORDER BY schedule_id LIMIT $2) AS d" +
+		" UNION ALL SELECT * FROM (SELECT 'run', run_id FROM runs WHERE namespace = $1 ORDER BY started_at, run_id LIMIT $2) AS r" +
 		" UNION ALL SELECT * FROM (SELECT 'session', session_id FROM sessions WHERE namespace = $1 ORDER BY session_id LIMIT $2) AS s" +
 		" UNION ALL SELECT * FROM (SELECT 'worker', worker_id FROM workers WHERE namespace = $1 ORDER BY worker_id LIMIT $2) AS w"
 	err = r.query(ctx, query, []any{namespace, int64(limit)}, func(v []any) error {
 		switch id := str(v[1]); str(v[0]) {
 		case "run":
 			c.Runs = append(c.Runs, id)
+		case "schedule":
+			c.Schedules = append(c.Schedules, engine.ScheduleKey{Namespace: namespace, ID: id})
 		case "session":
 			c.Sessions = append(c.Sessions, engine.SessionKey{Namespace: namespace, ID: id})
 		default:

@@ -96,8 +96,15 @@ func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due
 		" UNION ALL SELECT * FROM (SELECT 'activity', due_at, run_id, seq, '', '' FROM tasks WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS t" +
 		" UNION ALL SELECT * FROM (SELECT kind, due_at, run_id, seq, '', '' FROM items WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS i" +
 		" UNION ALL SELECT * FROM (SELECT 'session', due_at, '', 0, namespace, session_id FROM sessions WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS s" +
+		" UNION ALL SELECT * FROM (SELECT 'schedule', due_at, '', 0, namespace, schedule_id FROM schedules WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS d" +
 		" ORDER BY 2 LIMIT $2"
 	err := r.query(ctx, query, []any{micros(now), int64(limit)}, func(v []any) error {
+		if str(v[0]) == string(store.DueSchedule) {
+			list = append(list, store.Due{
+				Kind: store.DueSchedule, At: time.UnixMicro(integer(v[1])).UTC(), Schedule: engine.ScheduleKey{Namespace: str(v[4]), ID: str(v[5])},
+			})
+			return nil
+		}
 		list = append(list, store.Due{
 			Kind: store.DueKind(str(v[0])), At: time.UnixMicro(integer(v[1])).UTC(), Run: str(v[2]), Seq: integer(v[3]),
 			Session: engine.SessionKey{Namespace: str(v[4]), ID: str(v[5])},
@@ -109,7 +116,8 @@ func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due
 
 func (r *reader) NextDue(ctx context.Context, after time.Time) (next time.Time, err error) {
 	const query = "SELECT min(due_at) FROM runs WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM tasks WHERE due_at > $1" +
-		" UNION ALL SELECT min(due_at) FROM items WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM sessions WHERE due_at > $1"
+		" UNION ALL SELECT min(due_at) FROM items WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM sessions WHERE due_at > $1" +
+		" UNION ALL SELECT min(due_at) FROM schedules WHERE due_at > $1"
 	least := int64(0)
 	err = r.query(ctx, query, []any{micros(after)}, func(v []any) error {
 		if at := integer(v[0]); at > 0 && (least == 0 || at < least) {

@@ -23,6 +23,8 @@ type statements struct {
 	putWorkflows, putRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions   *writer
 	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes *writer
 
+	schedules                                                                                                    *loader
+	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents                                           *writer
 	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts *writer
 }
 
@@ -68,7 +70,13 @@ func newStatements(d Dialect) *statements {
 		addAudit:     d.insert(auditTable),
 		addLanes:     d.ensure(lanesTable),
 
-		namespaces:     d.load(namespacesTable, namespacesTable.key(), ""),
+		namespaces:         d.load(namespacesTable, namespacesTable.key(), ""),
+		schedules:          d.load(schedulesTable, schedulesTable.key(), ""),
+		putSchedules:       d.upsert(schedulesTable),
+		dropSchedules:      d.remove(schedulesTable),
+		addScheduleEvents:  d.insert(scheduleEventsTable),
+		dropScheduleEvents: d.removeBy(scheduleEventsTable, schedulesTable.key()),
+
 		putNamespaces:  d.upsert(namespacesTable),
 		dropNamespaces: d.remove(namespacesTable),
 		dropRuns:       d.remove(runsTable),

@@ -1,0 +1,124 @@
+package apptest_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+// eventually asks until an answer is as wanted.
+func (c caller) eventually(path string, good func(said) bool) said {
+	c.t.Helper()
+	end := time.Now().Add(30 * time.Second)
+	for {
+		s := c.want(200, "GET", path, "")
+		if good(s) {
+			return s
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("GET %s stays %s", path, s.raw)
+		}
+		time.Sleep(20 * time.Millisecond) // between two looks at what another goroutine does
+	}
+}
+
+const everySecond = `"spec":{"intervals":[{"every":"PT1S"}]},"action":{"workflow_type":"t","task_queue":"q","input":["x"]}`
+
+func TestAScheduleFiresEachOfItsTimesOnce(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		others := []*apptest.App{a}
+		if strings.HasPrefix(database, "postgres") { // a second sweeper at the same work
+			others = append(others, apptest.Start(t, apptest.Options{Database: database}))
+		}
+		c := caller{t, others[len(others)-1], ""}
+		got := c.want(201, "POST", "/api/schedules", `{"schedule_id":"s","overlap_policy":"allow_all","max_runs":2,`+everySecond+`}`)
+		if got.text("outcome") != "created" || got.text("status") != "active" {
+			t.Errorf("created: %s", got.raw)
+		}
+		c.want(409, "POST", "/api/schedules", `{"schedule_id":"s",`+everySecond+`}`)
+		got = c.eventually("/api/schedules/s", func(s said) bool { return s.text("status") == "deleted" })
+		if got.body["fires_count"] != 2.0 || got.body["remaining_actions"] != 0.0 || got.body["next_fire_at"] != nil {
+			t.Errorf("afterwards: %s", got.raw)
+		}
+		list := c.want(200, "GET", "/api/workflows", "")
+		flows, _ := list.body["workflows"].([]any)
+		if len(flows) != 2 {
+			t.Fatalf("workflows: %s", list.raw)
+		}
+		for _, f := range flows {
+			id, _ := f.(map[string]any)["workflow_id"].(string)
+			if at, err := time.Parse("20060102T150405Z", strings.TrimPrefix(id, "s.")); err != nil || time.Since(at) > time.Minute {
+				t.Errorf("workflow id %s: %v", id, err)
+			}
+		}
+		history := c.want(200, "GET", "/api/schedules/s/history?limit=3", "")
+		events, _ := history.body["events"].([]any)
+		var kinds []string
+		for _, e := range events {
+			kinds = append(kinds, e.(map[string]any)["event_type"].(string))
+		}
+		if strings.Join(kinds, " ") != "ScheduleCreated ScheduleTriggered ScheduleTriggered" || history.body["has_more"] != true {
+			t.Errorf("history: %s", history.raw)
+		}
+	})
+}
+
+func TestAScheduleWaitsForTheWorkflowBefore(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}
+		const yearly = `"spec":{"cron_expressions":["0 0 1 1 *"],"timezone":"Europe/Berlin"},"action":{"workflow_type":"t"}`
+		c.want(201, "POST", "/api/schedules", `{"schedule_id":"s","overlap_policy":"buffer_one",`+yearly+`}`)
+		first := c.want(200, "POST", "/api/schedules/s/trigger", `{}`)
+		if first.text("outcome") != "triggered" || first.text("run_id") == "" {
+			t.Fatalf("trigger: %s", first.raw)
+		}
+		if got := c.want(200, "POST", "/api/schedules/s/trigger", `{}`); got.text("outcome") != "buffered" || got.body["buffer_depth"] != 1.0 {
+			t.Errorf("while it runs: %s", got.raw)
+		}
+		if got := c.want(200, "POST", "/api/schedules/s/trigger", `{}`); got.text("outcome") != "buffer_full" {
+			t.Errorf("once more: %s", got.raw)
+		}
+		c.want(200, "POST", "/api/workflows/"+first.text("workflow_id")+"/terminate", `{}`)
+		second := c.eventually("/api/schedules/s", func(s said) bool { return s.body["fires_count"] == 2.0 }).text("latest_workflow_instance_id")
+		c.want(200, "GET", "/api/workflows/"+second, "")
+		third := c.want(200, "POST", "/api/schedules/s/trigger", `{"overlap_policy":"cancel_other"}`)
+		if got := c.want(200, "GET", "/api/workflows/"+second, ""); third.text("outcome") != "triggered" || got.body["is_terminal"] != true {
+			t.Errorf("cancel_other: %s, the one before %s", third.raw, got.raw)
+		}
+		back := `{"start_time":"2019-12-31T23:00:00Z","end_time":"2021-12-31T23:00:00Z","overlap_policy":"allow_all"}`
+		got := c.want(200, "POST", "/api/schedules/s/backfill", back)
+		if got.body["fires_attempted"] != 3.0 || !strings.Contains(got.raw, `"workflow_id":"s.20191231T230000Z"`) {
+			t.Errorf("backfill: %s", got.raw)
+		}
+		if got := c.want(200, "POST", "/api/schedules/s/backfill", back); strings.Count(got.raw, `"reason":"already_fired"`) != 3 {
+			t.Errorf("the same backfill again: %s", got.raw)
+		}
+		if got := c.want(200, "POST", "/api/schedules/s/pause", `{"note":"holidays"}`); got.text("outcome") != "paused" {
+			t.Errorf("pause: %s", got.raw)
+		}
+		if got := c.want(200, "GET", "/api/schedules/s", ""); got.body["paused"] != true || got.text("note") != "holidays" || got.body["next_fire_at"] != nil {
+			t.Errorf("paused: %s", got.raw)
+		}
+		if got := c.want(200, "POST", "/api/schedules/s/trigger", `{}`); got.text("reason") != "status_not_triggerable" {
+			t.Errorf("trigger while paused: %s", got.raw)
+		}
+		c.want(200, "POST", "/api/schedules/s/resume", `{}`)
+		if got := c.want(200, "PUT", "/api/schedules/s", `{"jitter_seconds":60}`); got.text("outcome") != "updated" {
+			t.Errorf("update: %s", got.raw)
+		}
+		c.want(422, "PUT", "/api/schedules/s", `{"spec":{"cron_expressions":["* * *"]}}`)
+		c.want(422, "POST", "/api/schedules", `{"schedule_id":"u","spec":{"intervals":[{"every":"PT1H"}]},"action":{}}`)
+		if got := c.want(200, "GET", "/api/schedules", ""); len(got.body["schedules"].([]any)) != 1 {
+			t.Errorf("list: %s", got.raw)
+		}
+		if got := c.want(200, "DELETE", "/api/schedules/s", ""); got.text("outcome") != "deleted" {
+			t.Errorf("delete: %s", got.raw)
+		}
+		c.want(404, "GET", "/api/schedules/s", "")
+		c.want(404, "POST", "/api/schedules/s/trigger", `{}`)
+		c.want(404, "GET", "/api/schedules/s/history", "")
+	})
+}

@@ -1,0 +1,399 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+var scheduleID = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,100}$`)
+
+// maxBackfill is the most firings of one backfill.
+const maxBackfill = 1000
+
+var overlaps = []string{
+	protocol.OverlapSkip, protocol.OverlapBufferOne, protocol.OverlapBufferAll, protocol.OverlapAllowAll, protocol.OverlapCancel, protocol.OverlapTerminate,
+}
+
+// errMoved says that a schedule is another than the one a step was prepared for.
+var errMoved = errors.New("the schedule has moved")
+
+// scheduled is what a step on a schedule gives back.
+type scheduled struct {
+	engine.ScheduleDecision
+	before *engine.Schedule
+}
+
+// schedule takes one step on a schedule. What it may start and end depends on the row, so that is read first; a row that moved meanwhile is read again.
+// The start, the end of the workflow before it and the row go into one transaction, and the workflow's id is that of the firing, used once: nothing
+// fires twice.
+func (b *Broker) schedule(ctx context.Context, k engine.ScheduleKey, in engine.ScheduleInput) (scheduled, error) {
+	for {
+		var s *engine.Schedule
+		err := b.store.View(ctx, func(r store.Reader) error {
+			row, err := r.Schedule(ctx, k)
+			if err == nil {
+				s = &row
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return scheduled{}, err
+		}
+		out, err := b.scheduleStep(ctx, k, s, in)
+		if !errors.Is(err, errMoved) {
+			return out, err
+		}
+	}
+}
+
+func (b *Broker) scheduleStep(ctx context.Context, k engine.ScheduleKey, read *engine.Schedule, in engine.ScheduleInput) (scheduled, error) {
+	needs := store.Keys{Schedules: []engine.ScheduleKey{k}}
+	var request protocol.StartRequest
+	var args string
+	version := int64(0)
+	if read != nil {
+		version = read.Version
+		var err error
+		if request, args, err = b.scheduledStart(read.Namespace, read.FireID(time.Unix(0, 0)), read.Action); err != nil {
+			return scheduled{}, err
+		}
+		needs.Workflows, needs.Current, needs.AllTasks, needs.Chain = workflowsOf(read, in), true, true, true
+	}
+	return commit[scheduled](ctx, b, store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+		s := rows.Schedule(k)
+		if s == nil && version != 0 || s != nil && s.Version != version {
+			return store.Writes{}, errMoved
+		}
+		var latest *engine.Run
+		w := engine.ScheduleWorld{Taken: func(id string) bool { return rows.Workflow(engine.WorkflowKey{Namespace: k.Namespace, ID: id}) != nil }}
+		if s != nil && s.Latest != "" {
+			if f := rows.Workflow(engine.WorkflowKey{Namespace: k.Namespace, ID: s.Latest}); f != nil {
+				latest = rows.Run(f.RunID)
+			}
+		}
+		w.Running = latest != nil && latest.Status.Open()
+		d, err := engine.DecideSchedule(s, k, w, in, now)
+		if err != nil {
+			return store.Writes{}, err
+		}
+		var writes store.Writes
+		if d.End != "" && w.Running {
+			writes, _, err = decide(rows, latest, engine.EndRun{
+				Terminate: d.End == "terminate", Reason: "schedule " + k.ID + " fired", Identity: "schedule " + k.ID,
+			}, now)
+			if err != nil {
+				return store.Writes{}, err
+			}
+		}
+		for _, start := range d.Starts {
+			request.WorkflowID = start.WorkflowID
+			run := engine.DecideStart(engine.Start{RunID: start.RunID, Number: 1, Request: request, Arguments: args}, now)
+			writes.Runs = append(writes.Runs, run)
+			writes.Workflows = append(writes.Workflows, engine.Workflow{Namespace: k.Namespace, ID: start.WorkflowID, RunID: start.RunID, Runs: 1})
+		}
+		writes.Schedules = []engine.ScheduleDecision{d}
+		writes.Answer = scheduled{d, s}
+		return writes, nil
+	}})
+}
+
+// workflowsOf are the workflows a step may look at: the one started last, and those that may be started.
+func workflowsOf(s *engine.Schedule, in engine.ScheduleInput) []engine.WorkflowKey {
+	ids := []string{s.Latest}
+	switch in := in.(type) {
+	case engine.FireSchedule:
+		trigger := engine.ByHand
+		if in.Backfill {
+			trigger = engine.ByBackfill
+		}
+		ids = append(ids, s.StartID(in.At, trigger))
+	case engine.DueSchedule:
+		ids = append(ids, s.FireID(s.NextAt.Time))
+		for _, b := range s.Buffered[:min(1, len(s.Buffered))] {
+			ids = append(ids, s.StartID(b.At.Time, b.Trigger))
+		}
+	}
+	var keys []engine.WorkflowKey
+	for _, id := range ids {
+		if id != "" {
+			keys = append(keys, engine.WorkflowKey{Namespace: s.Namespace, ID: id})
+		}
+	}
+	return keys
+}
+
+// scheduledStart is the start an action asks for.
+func (b *Broker) scheduledStart(ns, id string, a protocol.ScheduleAction) (protocol.StartRequest, string, error) {
+	return b.startRequest(protocol.StartRequest{
+		Namespace: ns, WorkflowID: id, WorkflowType: a.WorkflowType, TaskQueue: a.TaskQueue, Input: a.Input, BusinessKey: a.BusinessKey, Memo: a.Memo,
+		SearchAttributes: a.SearchAttributes, ExecutionTimeout: a.ExecutionTimeout, RunTimeout: a.RunTimeout, Identity: "schedule",
+	})
+}
+
+// dueSchedule fires what is due. A start that is refused counts as a failure of that firing, so that the schedule goes on.
+func (b *Broker) dueSchedule(ctx context.Context, k engine.ScheduleKey) error {
+	_, err := b.schedule(ctx, k, engine.DueSchedule{})
+	switch {
+	case protocol.ReasonOf(err) == protocol.ReasonScheduleNotFound:
+		return nil
+	case err == nil, engine.IsNotDue(err), protocol.ReasonOf(err) == "":
+		return err
+	}
+	b.log.Warn().Err(err).Str("schedule_id", k.ID).Msg("a schedule could not start its workflow")
+	return b.failSchedule(ctx, k, err.Error())
+}
+
+func (b *Broker) failSchedule(ctx context.Context, k engine.ScheduleKey, reason string) error {
+	_, err := b.store.Commit(ctx, store.Change{
+		Needs: store.Keys{Schedules: []engine.ScheduleKey{k}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			d, err := engine.DecideSchedule(rows.Schedule(k), k, engine.ScheduleWorld{}, engine.FailSchedule{Reason: reason}, now)
+			return store.Writes{Schedules: []engine.ScheduleDecision{d}}, err
+		},
+	})
+	return err
+}
+
+// CreateSchedule makes a schedule.
+func (b *Broker) CreateSchedule(ctx context.Context, in protocol.ScheduleRequest) (protocol.ScheduleReceipt, error) {
+	if in.ID == "" {
+		in.ID = ulid.Make().String()
+	}
+	return b.commandSchedule(ctx, in, engine.CreateSchedule{Request: in})
+}
+
+// UpdateSchedule changes what the request says.
+func (b *Broker) UpdateSchedule(ctx context.Context, in protocol.ScheduleRequest) (protocol.ScheduleReceipt, error) {
+	return b.commandSchedule(ctx, in, engine.UpdateSchedule{Request: in})
+}
+
+func (b *Broker) commandSchedule(ctx context.Context, in protocol.ScheduleRequest, do engine.ScheduleInput) (protocol.ScheduleReceipt, error) {
+	k := engine.ScheduleKey{Namespace: namespace(in.Namespace), ID: in.ID}
+	if err := b.checkSchedule(k, in); err != nil {
+		return protocol.ScheduleReceipt{}, err
+	}
+	out, err := b.schedule(ctx, k, do)
+	return receiptOf(k, out), err
+}
+
+func (b *Broker) checkSchedule(k engine.ScheduleKey, in protocol.ScheduleRequest) error {
+	switch {
+	case !scheduleID.MatchString(k.ID):
+		return protocol.Invalid("schedule_id", "must be 1 to 100 of letters, digits and . _ : -")
+	case in.Overlap != nil && !slices.Contains(overlaps, *in.Overlap):
+		return protocol.Invalid("overlap_policy", "must be one of %v", overlaps)
+	case in.Jitter != nil && (*in.Jitter < 0 || *in.Jitter > 24*3600):
+		return protocol.Invalid("jitter_seconds", "must be between 0 and %d", 24*3600)
+	case in.MaxRuns != nil && *in.MaxRuns < 1:
+		return protocol.Invalid("max_runs", "must be 1 or more")
+	case in.Note != nil && len(*in.Note) > 1000:
+		return protocol.Invalid("note", "is longer than 1000 bytes")
+	case len(in.Memo) > 256<<10:
+		return protocol.Invalid("memo", "is larger than 256 KiB")
+	}
+	if in.Spec != nil {
+		if _, err := engine.ParseCalendar(*in.Spec); err != nil {
+			return err
+		}
+	}
+	if in.Action == nil {
+		return nil
+	}
+	if in.Action.WorkflowID != "" && !scheduleID.MatchString(in.Action.WorkflowID) {
+		return protocol.Invalid("action.workflow_id", "must be 1 to 100 of letters, digits and . _ : -")
+	}
+	_, _, err := b.scheduledStart(k.Namespace, k.ID, *in.Action)
+	return under("action", err)
+}
+
+// under puts the fields of a refusal below another.
+func under(field string, err error) error {
+	var e *protocol.Error
+	if !errors.As(err, &e) || e.Fields == nil {
+		return err
+	}
+	fields := map[string][]string{}
+	for name, what := range e.Fields {
+		fields[field+"."+name] = what
+	}
+	return &protocol.Error{Reason: e.Reason, Message: field + "." + e.Message, Details: e.Details, Fields: fields}
+}
+
+func receiptOf(k engine.ScheduleKey, d scheduled) protocol.ScheduleReceipt {
+	r := protocol.ScheduleReceipt{ScheduleID: k.ID, Namespace: k.Namespace, Outcome: d.Outcome, Reason: d.Reason}
+	if s := d.Next; s != nil {
+		r.Status = s.Status
+		if d.Outcome == "created" {
+			r.CreatedAt = &s.CreatedAt
+		}
+		if d.Outcome == "buffered" || d.Outcome == "buffer_full" {
+			r.BufferDepth = len(s.Buffered)
+		}
+	}
+	if n := len(d.Starts); n > 0 {
+		r.WorkflowID, r.RunID = d.Starts[n-1].WorkflowID, d.Starts[n-1].RunID
+	}
+	return r
+}
+
+// PauseSchedule keeps a schedule from firing.
+func (b *Broker) PauseSchedule(ctx context.Context, ns, id, note string) (protocol.ScheduleReceipt, error) {
+	return b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id, Note: &note}, engine.PauseSchedule{Note: note})
+}
+
+// ResumeSchedule goes on with the next time; what was missed is for a backfill.
+func (b *Broker) ResumeSchedule(ctx context.Context, ns, id, note string) (protocol.ScheduleReceipt, error) {
+	return b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id, Note: &note}, engine.ResumeSchedule{Note: note})
+}
+
+// DeleteSchedule takes a schedule and its history away; the workflows it started stay.
+func (b *Broker) DeleteSchedule(ctx context.Context, ns, id string) (protocol.ScheduleReceipt, error) {
+	out, err := b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id}, engine.DeleteSchedule{})
+	out.Status = engine.ScheduleDeleted
+	return out, err
+}
+
+// TriggerSchedule fires now, under the schedule's overlap policy or another.
+func (b *Broker) TriggerSchedule(ctx context.Context, ns, id, overlap string) (protocol.ScheduleReceipt, error) {
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return protocol.ScheduleReceipt{}, err
+	}
+	return b.commandSchedule(ctx, overlapping(ns, id, overlap), engine.FireSchedule{At: now, Overlap: overlap})
+}
+
+func overlapping(ns, id, overlap string) protocol.ScheduleRequest {
+	in := protocol.ScheduleRequest{Namespace: ns, ID: id}
+	if overlap != "" {
+		in.Overlap = &overlap
+	}
+	return in
+}
+
+// BackfillSchedule fires for the times of the spec between two times, both included. A time that has fired before is skipped.
+func (b *Broker) BackfillSchedule(ctx context.Context, ns, id string, from, to time.Time, overlap string) (protocol.ScheduleReceipt, error) {
+	k := engine.ScheduleKey{Namespace: namespace(ns), ID: id}
+	if err := b.checkSchedule(k, overlapping(ns, id, overlap)); err != nil {
+		return protocol.ScheduleReceipt{}, err
+	}
+	if from.IsZero() || to.IsZero() || to.Before(from) {
+		return protocol.ScheduleReceipt{}, protocol.Invalid("end_time", "start_time and end_time are needed, in that order")
+	}
+	s, err := b.findSchedule(ctx, k)
+	if err != nil {
+		return protocol.ScheduleReceipt{}, err
+	}
+	c, err := engine.ParseCalendar(s.Spec)
+	if err != nil {
+		return protocol.ScheduleReceipt{}, err
+	}
+	times, more := c.Between(from, to, maxBackfill)
+	if more {
+		return protocol.ScheduleReceipt{}, protocol.Invalid("end_time", "more than %d firings; ask for less at a time", maxBackfill)
+	}
+	n := len(times)
+	r := protocol.ScheduleReceipt{ScheduleID: id, Namespace: k.Namespace, Outcome: "backfilled", Status: s.Status, Attempted: &n, Results: []protocol.ScheduleFire{}}
+	for _, at := range times {
+		out, err := b.schedule(ctx, k, engine.FireSchedule{At: at, Backfill: true, Overlap: overlap})
+		if err != nil {
+			return r, err
+		}
+		one := receiptOf(k, out)
+		r.Results = append(r.Results, protocol.ScheduleFire{
+			At: history.At(at), Outcome: one.Outcome, Reason: one.Reason, WorkflowID: one.WorkflowID, BufferDepth: one.BufferDepth,
+		})
+	}
+	return r, nil
+}
+
+func (b *Broker) findSchedule(ctx context.Context, k engine.ScheduleKey) (s engine.Schedule, err error) {
+	err = b.store.View(ctx, func(r store.Reader) (err error) {
+		s, err = r.Schedule(ctx, k)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		err = protocol.Refuse(protocol.ReasonScheduleNotFound, "there is no schedule %s", k.ID).With("schedule_id", k.ID)
+	}
+	return s, err
+}
+
+// Schedule shows one schedule.
+func (b *Broker) Schedule(ctx context.Context, ns, id string) (protocol.ScheduleView, error) {
+	s, err := b.findSchedule(ctx, engine.ScheduleKey{Namespace: namespace(ns), ID: id})
+	return viewSchedule(s), err
+}
+
+// Schedules lists by id; the token is the last id of the page before.
+func (b *Broker) Schedules(ctx context.Context, ns, after string, limit int) (list []protocol.ScheduleView, next string, err error) {
+	if limit == 0 {
+		limit = 100
+	}
+	list = []protocol.ScheduleView{}
+	err = b.store.View(ctx, func(r store.Reader) error {
+		rows, err := r.Schedules(ctx, namespace(ns), after, limit+1)
+		for _, s := range rows[:min(limit, len(rows))] {
+			list = append(list, viewSchedule(s))
+		}
+		if len(rows) > limit {
+			next = rows[limit-1].ID
+		}
+		return err
+	})
+	return list, next, err
+}
+
+// ScheduleHistory reads a schedule's own history after a sequence, and says whether there is more.
+func (b *Broker) ScheduleHistory(ctx context.Context, ns, id string, after int64, limit int) (list []protocol.ScheduleEvent, more bool, err error) {
+	k := engine.ScheduleKey{Namespace: namespace(ns), ID: id}
+	if _, err := b.findSchedule(ctx, k); err != nil {
+		return nil, false, err
+	}
+	if limit == 0 {
+		limit = 100
+	}
+	err = b.store.View(ctx, func(r store.Reader) (err error) {
+		list, err = r.ScheduleEvents(ctx, k, after, limit+1)
+		return err
+	})
+	if more = len(list) > limit; more {
+		list = list[:limit]
+	}
+	return orEmpty(list), more, err
+}
+
+func viewSchedule(s engine.Schedule) protocol.ScheduleView {
+	v := protocol.ScheduleView{
+		ScheduleID: s.ID, Namespace: s.Namespace, WorkflowType: s.Action.WorkflowType, Status: s.Status, Paused: s.Status == engine.SchedulePaused,
+		Spec: s.Spec, Action: s.Action, Overlap: s.Overlap, Jitter: s.Jitter, Note: orNil(s.Note), Memo: orObject(s.Memo),
+		SearchAttributes: orObject(s.SearchAttributes), Fires: s.Fires, Failures: s.Failures, Latest: orNil(s.Latest), CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+		Info: protocol.ScheduleInfo{Buffered: len(s.Buffered), Skipped: s.Skipped, LastSkip: orNil(s.LastSkip)},
+	}
+	if s.MaxRuns > 0 {
+		v.MaxRuns, v.Remaining = &s.MaxRuns, &s.Remaining
+	}
+	if at := s.NextFire(); !at.IsZero() {
+		v.NextFire, v.NextFireAt = &at, &at
+	}
+	if !s.LastFiredAt.IsZero() {
+		v.LastFire, v.LastFiredAt = &s.LastFiredAt, &s.LastFiredAt
+	}
+	return v
+}
+
+func orObject(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage(`{}`)
+	}
+	return raw
+}

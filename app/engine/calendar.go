@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // the zones are the same wherever this runs
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Calendar is when a schedule fires.
+type Calendar struct {
+	crons     []cron.Schedule
+	zone      *time.Location
+	intervals []interval
+}
+
+type interval struct{ every, offset time.Duration }
+
+// maxSpecs is the most expressions and the most intervals of one schedule.
+const maxSpecs = 100
+
+// ParseCalendar reads a spec; a refusal names the field.
+func ParseCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
+	c := &Calendar{zone: time.UTC}
+	if s.TimeZone != "" {
+		var err error
+		if c.zone, err = time.LoadLocation(s.TimeZone); err != nil || strings.EqualFold(s.TimeZone, "local") {
+			return nil, protocol.Invalid("spec.timezone", "%q is no time zone", s.TimeZone)
+		}
+	}
+	switch {
+	case len(s.Cron)+len(s.Intervals) == 0:
+		return nil, protocol.Invalid("spec", "needs cron_expressions or intervals")
+	case len(s.Cron) > maxSpecs || len(s.Intervals) > maxSpecs:
+		return nil, protocol.Invalid("spec", "more than %d expressions", maxSpecs)
+	}
+	for i, e := range s.Cron {
+		field := fmt.Sprintf("spec.cron_expressions.%d", i)
+		if strings.Contains(e, "TZ=") || strings.HasPrefix(e, "@every") {
+			return nil, protocol.Invalid(field, "say the zone in timezone, and every in intervals")
+		}
+		p, err := cron.ParseStandard(e)
+		if err != nil {
+			return nil, protocol.Invalid(field, "%v", err)
+		}
+		c.crons = append(c.crons, p)
+	}
+	for i, v := range s.Intervals {
+		field := fmt.Sprintf("spec.intervals.%d", i)
+		every, err := ParseDuration(v.Every)
+		if err != nil || every < time.Second {
+			return nil, protocol.Invalid(field+".every", "must be a duration of a second or more, as PT30M")
+		}
+		in := interval{every: every}
+		if v.Offset != "" {
+			if in.offset, err = ParseDuration(v.Offset); err != nil {
+				return nil, protocol.Invalid(field+".offset", "must be a duration, as PT30M")
+			}
+		}
+		c.intervals = append(c.intervals, in)
+	}
+	return c, nil
+}
+
+// Next is the first time after t, zero when there is none.
+func (c *Calendar) Next(t time.Time) (next time.Time) {
+	consider := func(at time.Time) {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	for _, s := range c.crons {
+		consider(s.Next(t.In(c.zone)).UTC())
+	}
+	for _, i := range c.intervals {
+		since := t.Sub(time.Unix(0, 0)) - i.offset
+		n := since / i.every
+		if since < 0 && since%i.every != 0 {
+			n--
+		}
+		consider(time.Unix(0, 0).UTC().Add(i.offset + (n+1)*i.every))
+	}
+	return next
+}
+
+// Between lists the times from one time to another, both included, and says whether there are more than limit.
+func (c *Calendar) Between(from, to time.Time, limit int) (list []time.Time, more bool) {
+	for at := c.Next(from.Add(-time.Nanosecond)); !at.IsZero() && !at.After(to); at = c.Next(at) {
+		if len(list) == limit {
+			return list, true
+		}
+		list = append(list, at)
+	}
+	return list, false
+}
+
+var isoDuration = regexp.MustCompile(`^P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?$`)
+
+// maxInterval is the longest duration: ten years.
+const maxInterval = 10 * 365 * 24 * time.Hour
+
+// ParseDuration reads an ISO 8601 duration of weeks, days, hours, minutes and seconds.
+func ParseDuration(text string) (time.Duration, error) {
+	m := isoDuration.FindStringSubmatch(text)
+	if m == nil || strings.HasSuffix(text, "T") || text == "P" {
+		return 0, fmt.Errorf("%q is no duration", text)
+	}
+	var sum time.Duration
+	for i, unit := range []time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour, time.Minute, time.Second} {
+		if m[i+1] == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(m[i+1], 10, 64)
+		if err != nil || n > int64(maxInterval/unit) {
+			return 0, fmt.Errorf("%q is too long", text)
+		}
+		sum += time.Duration(n) * unit
+	}
+	if sum > maxInterval {
+		return 0, fmt.Errorf("%q is too long", text)
+	}
+	return sum, nil
+}
+
+// jitter is what is added to a time of a schedule: from nothing to so many seconds, the same whenever it is asked for.
+func jitter(k ScheduleKey, at time.Time, seconds int64) time.Duration {
+	if seconds <= 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%d", k.Namespace, k.ID, at.UnixMicro())
+	mixed := h.Sum64() * 0x9e3779b97f4a7c15 // neighbours in time differ in few bits
+	return time.Duration((mixed>>20)%uint64(seconds*1000+1)) * time.Millisecond
+}

@@ -1,0 +1,283 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// ScheduleKey names a schedule.
+type ScheduleKey struct{ Namespace, ID string }
+
+// The statuses of a schedule. Deleted is one whose runs are used up.
+const (
+	ScheduleActive  = "active"
+	SchedulePaused  = "paused"
+	ScheduleDeleted = "deleted"
+)
+
+// How a start came about.
+const (
+	BySchedule = "schedule"
+	ByHand     = "manual"
+	ByBackfill = "backfill"
+)
+
+// maxBuffered is the most starts a schedule keeps for later.
+const maxBuffered = 1000
+
+// Schedule starts workflows at times. Version moves with every decision and is the fence: what was decided on another version is refused.
+type Schedule struct {
+	Namespace string `json:"-"`
+	ID        string `json:"-"`
+	Status    string `json:"-"`
+
+	Version   int64        `json:"version"`
+	Events    int64        `json:"events"` // sequence of the last entry of its history
+	CreatedAt history.Time `json:"created_at"`
+	UpdatedAt history.Time `json:"updated_at"`
+
+	Spec             protocol.ScheduleSpec   `json:"spec"`
+	Action           protocol.ScheduleAction `json:"action"`
+	Overlap          string                  `json:"overlap"`
+	Jitter           int64                   `json:"jitter,omitempty"` // seconds
+	MaxRuns          int64                   `json:"max_runs,omitempty"`
+	Remaining        int64                   `json:"remaining,omitempty"` // of MaxRuns
+	Note             string                  `json:"note,omitempty"`
+	Memo             json.RawMessage         `json:"memo,omitempty"`
+	SearchAttributes json.RawMessage         `json:"search_attributes,omitempty"`
+
+	NextAt   history.Time `json:"next_at,omitzero"`  // the next time of the spec, without jitter
+	CheckAt  history.Time `json:"check_at,omitzero"` // when to look whether a buffered start may go
+	Buffered []Buffered   `json:"buffered,omitempty"`
+
+	Latest      string       `json:"latest,omitempty"` // workflow id started last
+	LastFiredAt history.Time `json:"last_fired_at,omitzero"`
+	Fires       int64        `json:"fires,omitempty"`
+	Failures    int64        `json:"failures,omitempty"`
+	Skipped     int64        `json:"skipped,omitempty"`
+	LastSkip    string       `json:"last_skip,omitempty"`
+}
+
+// Buffered is a start that waits for the one before it to close.
+type Buffered struct {
+	At      history.Time `json:"at"` // its fire time
+	Since   history.Time `json:"since"`
+	Trigger string       `json:"trigger"`
+}
+
+// Key names the schedule.
+func (s *Schedule) Key() ScheduleKey { return ScheduleKey{s.Namespace, s.ID} }
+
+// NextFire is when it fires next, with jitter; zero when it does not.
+func (s *Schedule) NextFire() history.Time {
+	if s.NextAt.IsZero() || s.Status != ScheduleActive {
+		return history.Time{}
+	}
+	return plus(s.NextAt, jitter(s.Key(), s.NextAt.Time, s.Jitter))
+}
+
+// DueAt is when the sweeper is wanted.
+func (s *Schedule) DueAt() history.Time {
+	if s.Status != ScheduleActive {
+		return history.Time{}
+	}
+	return earliest(s.NextFire(), s.CheckAt)
+}
+
+// FireID is the workflow id of a firing: used once, so that the same firing twice is impossible.
+func (s *Schedule) FireID(at time.Time) string {
+	name := s.ID
+	if s.Action.WorkflowID != "" {
+		name = s.Action.WorkflowID
+	}
+	return name + "." + at.UTC().Format("20060102T150405Z")
+}
+
+// StartID is the workflow id of a start: one by hand also carries its number, since somebody may do it twice within a second.
+func (s *Schedule) StartID(at time.Time, trigger string) string {
+	if trigger == ByHand {
+		return fmt.Sprintf("%s-%d", s.FireID(at), s.Events+1)
+	}
+	return s.FireID(at)
+}
+
+// ScheduleWorld is what a decision on a schedule may look at beside it.
+type ScheduleWorld struct {
+	Running bool                         // the workflow it started last is open
+	Taken   func(workflowID string) bool // there is, or was, a workflow of this id
+}
+
+// ScheduleDecision is everything one step changes in a schedule, and what it starts and ends.
+type ScheduleDecision struct {
+	After  int64 // version this was decided on
+	Next   *Schedule
+	Starts []ScheduledStart
+	End    string // what becomes of the workflow started last: cancel, terminate, or nothing
+	Events []protocol.ScheduleEvent
+	Delete bool
+
+	Outcome string
+	Reason  string
+}
+
+// ScheduledStart is a workflow to be started.
+type ScheduledStart struct{ WorkflowID, RunID string }
+
+// ScheduleInput is something that happens to a schedule.
+type ScheduleInput interface {
+	decide(*scheduleStep) error
+}
+
+// DecideSchedule says what in does to s, nil when there is none of that key. It only reads s.
+func DecideSchedule(s *Schedule, k ScheduleKey, w ScheduleWorld, in ScheduleInput, now time.Time) (ScheduleDecision, error) {
+	st := &scheduleStep{world: w, now: history.At(now)}
+	if s == nil {
+		if _, creates := in.(CreateSchedule); !creates {
+			return st.d, noSchedule(k)
+		}
+		st.Schedule = &Schedule{Namespace: k.Namespace, ID: k.ID}
+	} else {
+		next := *s
+		next.Buffered = append([]Buffered(nil), s.Buffered...)
+		st.Schedule, st.d.After = &next, s.Version
+	}
+	if err := in.decide(st); err != nil {
+		return ScheduleDecision{}, err
+	}
+	st.Version++
+	st.UpdatedAt = st.now
+	st.d.Next = st.Schedule
+	return st.d, nil
+}
+
+func noSchedule(k ScheduleKey) error {
+	return protocol.Refuse(protocol.ReasonScheduleNotFound, "there is no schedule %s", k.ID).With("schedule_id", k.ID)
+}
+
+// scheduleStep is one decision on a schedule in the making.
+type scheduleStep struct {
+	*Schedule
+	world ScheduleWorld
+	now   history.Time
+	d     ScheduleDecision
+}
+
+func (st *scheduleStep) note(kind, workflow, run string, payload map[string]any) {
+	st.Events++
+	e := protocol.ScheduleEvent{Sequence: st.Events, Type: kind, At: st.now, Payload: payload}
+	if e.Payload == nil {
+		e.Payload = map[string]any{}
+	}
+	if workflow != "" {
+		e.WorkflowID, e.RunID = &workflow, &run
+	}
+	st.d.Events = append(st.d.Events, e)
+}
+
+// fire does what a firing at a time asks for under an overlap policy.
+func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
+	id := st.StartID(at.Time, trigger)
+	switch {
+	case st.Status != ScheduleActive:
+		st.skip(at, trigger, "status_not_triggerable")
+		return
+	case st.world.Taken != nil && st.world.Taken(id):
+		st.skip(at, trigger, "already_fired")
+		return
+	case !st.world.Running:
+		st.start(id, at, trigger)
+		return
+	}
+	switch overlap {
+	case OverlapAll:
+		st.start(id, at, trigger)
+	case protocol.OverlapCancel, protocol.OverlapTerminate:
+		if len(st.d.Starts) == 0 && st.d.End == "" {
+			st.d.End = map[string]string{protocol.OverlapCancel: "cancel", protocol.OverlapTerminate: "terminate"}[overlap]
+		}
+		st.start(id, at, trigger)
+	case protocol.OverlapBufferOne, protocol.OverlapBufferAll:
+		most := 1
+		if overlap == protocol.OverlapBufferAll {
+			most = maxBuffered
+		}
+		if len(st.Buffered) >= most {
+			st.skip(at, trigger, "buffer_full")
+			st.d.Outcome = "buffer_full"
+			return
+		}
+		st.Buffered = append(st.Buffered, Buffered{At: at, Since: st.now, Trigger: trigger})
+		st.d.Outcome = "buffered"
+		st.note("ScheduleTriggerBuffered", "", "", st.about(at, trigger, map[string]any{"buffer_depth": len(st.Buffered)}))
+		st.plan()
+	default:
+		st.skip(at, trigger, "overlap_policy_skip")
+	}
+}
+
+// OverlapAll is the policy under which nothing waits for anything.
+const OverlapAll = protocol.OverlapAllowAll
+
+func (st *scheduleStep) about(at history.Time, trigger string, more map[string]any) map[string]any {
+	p := map[string]any{"fire_time": at, "trigger": trigger}
+	for k, v := range more {
+		p[k] = v
+	}
+	return p
+}
+
+func (st *scheduleStep) skip(at history.Time, trigger, reason string) {
+	st.Skipped++
+	st.LastSkip = reason
+	st.d.Outcome, st.d.Reason = "skipped", reason
+	st.note("ScheduleTriggerSkipped", "", "", st.about(at, trigger, map[string]any{"reason": reason}))
+}
+
+func (st *scheduleStep) start(id string, at history.Time, trigger string) {
+	run := DerivedRunID(st.Namespace+"/"+st.ID, st.Events+1, st.now.Time)
+	st.d.Starts = append(st.d.Starts, ScheduledStart{id, run})
+	st.d.Outcome = "triggered"
+	st.Fires++
+	st.Latest, st.LastFiredAt, st.world.Running = id, st.now, true
+	st.note("ScheduleTriggered", id, run, st.about(at, trigger, nil))
+	if st.MaxRuns == 0 {
+		return
+	}
+	if st.Remaining--; st.Remaining <= 0 {
+		st.finish()
+	}
+}
+
+// finish ends a schedule whose runs are used up.
+func (st *scheduleStep) finish() {
+	st.Status, st.Remaining, st.Buffered = ScheduleDeleted, 0, nil
+	st.NextAt, st.CheckAt = history.Time{}, history.Time{}
+	st.note("ScheduleDeleted", "", "", map[string]any{"reason": "max_runs_exhausted"})
+}
+
+// plan sets when to look after the buffered starts: soon at first, less often the longer the first of them waits.
+func (st *scheduleStep) plan() {
+	if len(st.Buffered) == 0 {
+		st.CheckAt = history.Time{}
+		return
+	}
+	wait := st.now.Sub(st.Buffered[0].Since.Time) / 8
+	st.CheckAt = plus(st.now, min(max(wait, 250*time.Millisecond), 5*time.Second))
+}
+
+// next moves to the first time of the spec after t.
+func (st *scheduleStep) next(t time.Time) error {
+	c, err := ParseCalendar(st.Spec)
+	if err != nil {
+		return err
+	}
+	st.NextAt = history.Time{}
+	if at := c.Next(t); !at.IsZero() && st.Status != ScheduleDeleted {
+		st.NextAt = history.At(at)
+	}
+	return nil
+}

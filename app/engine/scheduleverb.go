@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// CreateSchedule makes a schedule; one whose runs are used up gives its id away.
+type CreateSchedule struct{ Request protocol.ScheduleRequest }
+
+func (in CreateSchedule) decide(st *scheduleStep) error {
+	if st.Status != "" && st.Status != ScheduleDeleted {
+		return protocol.Refuse(protocol.ReasonScheduleExists, "schedule %s is there already", st.ID).With("schedule_id", st.ID)
+	}
+	switch {
+	case in.Request.Spec == nil:
+		return protocol.Invalid("spec", "is missing")
+	case in.Request.Action == nil:
+		return protocol.Invalid("action", "is missing")
+	}
+	*st.Schedule = Schedule{
+		Namespace: st.Namespace, ID: st.ID, Status: ScheduleActive, Version: st.Version, Events: st.Events, CreatedAt: st.now, Overlap: protocol.OverlapSkip,
+	}
+	st.note("ScheduleCreated", "", "", map[string]any{"workflow_type": in.Request.Action.WorkflowType})
+	st.d.Outcome = "created"
+	return st.set(in.Request)
+}
+
+// UpdateSchedule changes what the request says; times are counted from now on.
+type UpdateSchedule struct{ Request protocol.ScheduleRequest }
+
+func (in UpdateSchedule) decide(st *scheduleStep) error {
+	if st.Status == ScheduleDeleted {
+		return noSchedule(st.Key())
+	}
+	st.note("ScheduleUpdated", "", "", nil)
+	st.d.Outcome = "updated"
+	return st.set(in.Request)
+}
+
+// set takes over what a request says.
+func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
+	if r.Spec != nil {
+		st.Spec = *r.Spec
+	}
+	if r.Action != nil {
+		st.Action = *r.Action
+	}
+	if r.Overlap != nil {
+		st.Overlap = *r.Overlap
+	}
+	if r.Jitter != nil {
+		st.Jitter = *r.Jitter
+	}
+	if r.MaxRuns != nil {
+		st.MaxRuns, st.Remaining = *r.MaxRuns, *r.MaxRuns-st.Fires
+	}
+	if r.Note != nil {
+		st.Note = *r.Note
+	}
+	if r.Memo != nil {
+		st.Memo = r.Memo
+	}
+	if r.SearchAttributes != nil {
+		st.SearchAttributes = r.SearchAttributes
+	}
+	if r.Paused != nil {
+		st.Status = ScheduleActive
+		if *r.Paused {
+			st.Status = SchedulePaused
+		}
+	}
+	if err := st.next(st.now.Time); err != nil {
+		return err
+	}
+	st.plan()
+	if st.MaxRuns > 0 && st.Remaining <= 0 {
+		st.finish()
+	}
+	return nil
+}
+
+// PauseSchedule keeps a schedule from firing.
+type PauseSchedule struct{ Note string }
+
+func (in PauseSchedule) decide(st *scheduleStep) error {
+	return st.turn(SchedulePaused, "SchedulePaused", "paused", in.Note)
+}
+
+// ResumeSchedule lets it fire again, from the next time on: what it missed is for a backfill.
+type ResumeSchedule struct{ Note string }
+
+func (in ResumeSchedule) decide(st *scheduleStep) error {
+	return st.turn(ScheduleActive, "ScheduleResumed", "resumed", in.Note)
+}
+
+func (st *scheduleStep) turn(status, kind, outcome, note string) error {
+	if st.Status == ScheduleDeleted {
+		return noSchedule(st.Key())
+	}
+	st.d.Outcome = outcome
+	payload := map[string]any{}
+	if note != "" {
+		st.Note, payload["note"] = note, note
+	}
+	if st.Status == status {
+		return nil
+	}
+	st.Status = status
+	st.note(kind, "", "", payload)
+	st.plan()
+	return st.next(st.now.Time)
+}
+
+// FireSchedule fires as of a time: that of the request, or one of the past in a backfill. An empty policy is the schedule's own.
+type FireSchedule struct {
+	At       time.Time
+	Backfill bool
+	Overlap  string
+}
+
+func (in FireSchedule) decide(st *scheduleStep) error {
+	overlap := in.Overlap
+	if overlap == "" {
+		overlap = st.Schedule.Overlap
+	}
+	if !in.Backfill {
+		st.fire(history.At(in.At), ByHand, overlap)
+		return nil
+	}
+	if overlap == protocol.OverlapBufferOne || overlap == protocol.OverlapBufferAll {
+		overlap = OverlapAll
+	}
+	st.fire(history.At(in.At), ByBackfill, overlap)
+	return nil
+}
+
+// DueSchedule fires what is due: a start that was waiting, and the time of the spec. Of several times that were missed the first fires.
+type DueSchedule struct{}
+
+func (DueSchedule) decide(st *scheduleStep) error {
+	if due := st.DueAt(); due.IsZero() || due.After(st.now.Time) {
+		return errNotDue
+	}
+	if len(st.Buffered) > 0 && !st.world.Running {
+		b := st.Buffered[0]
+		st.Buffered = st.Buffered[1:]
+		st.fire(b.At, b.Trigger, OverlapAll)
+	}
+	if fire := st.NextFire(); !fire.IsZero() && !fire.After(st.now.Time) {
+		at := st.NextAt
+		st.fire(at, BySchedule, st.Schedule.Overlap)
+		missed := st.now.Add(-seconds(st.Jitter))
+		if missed.Before(at.Time) {
+			missed = at.Time
+		}
+		if err := st.next(missed); err != nil {
+			return err
+		}
+	}
+	st.plan()
+	return nil
+}
+
+// FailSchedule counts a firing that could not start its workflow, and goes on to the next time.
+type FailSchedule struct{ Reason string }
+
+func (in FailSchedule) decide(st *scheduleStep) error {
+	if due := st.DueAt(); due.IsZero() || due.After(st.now.Time) {
+		return errNotDue
+	}
+	st.Failures++
+	st.note("ScheduleTriggerFailed", "", "", map[string]any{"reason": in.Reason, "fire_time": st.NextAt})
+	if len(st.Buffered) > 0 {
+		st.Buffered = st.Buffered[1:]
+	}
+	st.plan()
+	return st.next(st.now.Time)
+}
+
+// DeleteSchedule takes a schedule away with its history.
+type DeleteSchedule struct{}
+
+func (DeleteSchedule) decide(st *scheduleStep) error {
+	st.d.Delete, st.d.Outcome = true, "deleted"
+	return nil
+}

@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Schedules is what of the broker is about schedules.
+type Schedules interface {
+	CreateSchedule(context.Context, protocol.ScheduleRequest) (protocol.ScheduleReceipt, error)
+	UpdateSchedule(context.Context, protocol.ScheduleRequest) (protocol.ScheduleReceipt, error)
+	PauseSchedule(ctx context.Context, namespace, id, note string) (protocol.ScheduleReceipt, error)
+	ResumeSchedule(ctx context.Context, namespace, id, note string) (protocol.ScheduleReceipt, error)
+	DeleteSchedule(ctx context.Context, namespace, id string) (protocol.ScheduleReceipt, error)
+	TriggerSchedule(ctx context.Context, namespace, id, overlap string) (protocol.ScheduleReceipt, error)
+	BackfillSchedule(ctx context.Context, namespace, id string, from, to time.Time, overlap string) (protocol.ScheduleReceipt, error)
+	Schedule(ctx context.Context, namespace, id string) (protocol.ScheduleView, error)
+	Schedules(ctx context.Context, namespace, after string, limit int) ([]protocol.ScheduleView, string, error)
+	ScheduleHistory(ctx context.Context, namespace, id string, after int64, limit int) ([]protocol.ScheduleEvent, bool, error)
+}
+
+func schedules(contract lineFunc) []route {
+	const one = "/schedules/{schedule}"
+	backfill := noted("schedule.backfill", contract(post, one+"/backfill", "backfill_schedule", auth.Operator, backfillSchedule))
+	backfill.limit = held
+	return []route{
+		contract(get, "/schedules", "list_schedules", auth.Viewer, listSchedules),
+		noted("schedule.create", contract(post, "/schedules", "create_schedule", auth.Operator, createSchedule)),
+		contract(get, one, "describe_schedule", auth.Viewer, describeSchedule),
+		noted("schedule.update", contract(put, one, "update_schedule", auth.Operator, updateSchedule)),
+		noted("schedule.delete", contract(del, one, "delete_schedule", auth.Operator, deleteSchedule)),
+		contract(get, one+"/history", "schedule_history", auth.Viewer, scheduleHistory),
+		noted("schedule.pause", contract(post, one+"/pause", "pause_schedule", auth.Operator, pauseSchedule)),
+		noted("schedule.resume", contract(post, one+"/resume", "resume_schedule", auth.Operator, resumeSchedule)),
+		noted("schedule.trigger", contract(post, one+"/trigger", "trigger_schedule", auth.Operator, triggerSchedule)),
+		backfill,
+	}
+}
+
+func listSchedules(a *API, c *call) (answer, error) {
+	q := c.query()
+	size, after := q.number("page_size", 1, 200), q.text("next_page_token")
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	list, next, err := a.opt.Broker.Schedules(c.ctx, c.ns, after, size)
+	body := map[string]any{"namespace": c.ns, "schedules": list, "next_page_token": nil}
+	if next != "" {
+		body["next_page_token"] = next
+	}
+	return ok(body, err)
+}
+
+func createSchedule(a *API, c *call) (answer, error) {
+	in, err := c.schedule()
+	if err != nil {
+		return answer{}, err
+	}
+	out, err := a.opt.Broker.CreateSchedule(c.ctx, in)
+	c.about = out.ScheduleID
+	return answer{http.StatusCreated, out}, err
+}
+
+// schedule reads a request about the schedule of the path, or of the body where the path has none.
+func (c *call) schedule() (in protocol.ScheduleRequest, err error) {
+	if err = c.read(&in); err != nil {
+		return in, err
+	}
+	in.Namespace = c.ns
+	if id := c.PathValue("schedule"); id != "" {
+		in.ID, c.about = id, id
+	}
+	return in, nil
+}
+
+func updateSchedule(a *API, c *call) (answer, error) {
+	in, err := c.schedule()
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(a.opt.Broker.UpdateSchedule(c.ctx, in))
+}
+
+func describeSchedule(a *API, c *call) (answer, error) {
+	return ok(a.opt.Broker.Schedule(c.ctx, c.ns, c.PathValue("schedule")))
+}
+
+func deleteSchedule(a *API, c *call) (answer, error) {
+	c.about = c.PathValue("schedule")
+	return ok(a.opt.Broker.DeleteSchedule(c.ctx, c.ns, c.about))
+}
+
+func pauseSchedule(a *API, c *call) (answer, error)  { return turn(c, a.opt.Broker.PauseSchedule) }
+func resumeSchedule(a *API, c *call) (answer, error) { return turn(c, a.opt.Broker.ResumeSchedule) }
+
+func turn(c *call, verb func(ctx context.Context, namespace, id, note string) (protocol.ScheduleReceipt, error)) (answer, error) {
+	in, err := c.schedule()
+	if err != nil {
+		return answer{}, err
+	}
+	note := ""
+	if in.Note != nil {
+		note = *in.Note
+	}
+	return ok(verb(c.ctx, c.ns, in.ID, note))
+}
+
+func triggerSchedule(a *API, c *call) (answer, error) {
+	in, err := c.schedule()
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(a.opt.Broker.TriggerSchedule(c.ctx, c.ns, in.ID, orBlank(in.Overlap)))
+}
+
+func backfillSchedule(a *API, c *call) (answer, error) {
+	var in struct {
+		Start   string  `json:"start_time"`
+		End     string  `json:"end_time"`
+		Overlap *string `json:"overlap_policy"`
+	}
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	var times [2]time.Time
+	for i, text := range []string{in.Start, in.End} {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return answer{}, protocol.Invalid([]string{"start_time", "end_time"}[i], "must be a time as 2026-01-01T00:00:00Z")
+		}
+		times[i] = at
+	}
+	c.about = c.PathValue("schedule")
+	return ok(a.opt.Broker.BackfillSchedule(c.ctx, c.ns, c.about, times[0], times[1], orBlank(in.Overlap)))
+}
+
+func orBlank(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func scheduleHistory(a *API, c *call) (answer, error) {
+	q := c.query()
+	limit, after := q.number("limit", 1, 1000), q.number("after_sequence", 0, 1<<53)
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	id := c.PathValue("schedule")
+	events, more, err := a.opt.Broker.ScheduleHistory(c.ctx, c.ns, id, int64(after), limit)
+	body := map[string]any{"schedule_id": id, "namespace": c.ns, "events": events, "has_more": more, "next_cursor": nil}
+	if more {
+		body["next_cursor"] = strconv.FormatInt(events[len(events)-1].Sequence, 10)
+	}
+	return ok(body, err)
+}

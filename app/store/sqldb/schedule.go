@@ -1,0 +1,169 @@
+package sqldb
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+var (
+	schedulesTable = &table{name: "schedules", keys: 2, prune: true, columns: []column{
+		text("namespace"), text("schedule_id"), text("status"), num("due_at").opt(), text("body"),
+	}}
+	scheduleEventsTable = &table{name: "schedule_events", columns: []column{
+		text("namespace"), text("schedule_id"), num("seq"), num("at"), text("body"),
+	}}
+)
+
+// schedule is a schedule in a batch. Its Schedule is nil when there is none.
+type schedule struct {
+	*engine.Schedule
+	stored, dirty bool
+	wiped         bool                     // its history goes
+	events        []protocol.ScheduleEvent // to be written next
+}
+
+func (b *batch) Schedule(k engine.ScheduleKey) *engine.Schedule {
+	if s := b.schedules[k]; s != nil {
+		return s.Schedule
+	}
+	return nil
+}
+
+func readSchedule(v []any) (engine.Schedule, error) {
+	var s engine.Schedule
+	if err := json.Unmarshal([]byte(str(v[4])), &s); err != nil {
+		return s, fmt.Errorf("schedule %s: %w", str(v[1]), err)
+	}
+	s.Namespace, s.ID, s.Status = str(v[0]), str(v[1]), str(v[2])
+	return s, nil
+}
+
+func (b *batch) loadSchedules(keys map[engine.ScheduleKey]bool) []*Call {
+	missing := newRowset(schedulesTable.key())
+	for k := range keys {
+		if b.schedules[k] == nil {
+			b.schedules[k] = &schedule{}
+			missing.s(k.Namespace).s(k.ID)
+		}
+	}
+	return b.fetch(b.s.st.schedules, missing, func(v []any) error {
+		s, err := readSchedule(v)
+		b.schedules[s.Key()] = &schedule{Schedule: &s, stored: true}
+		return err
+	})
+}
+
+// checkSchedules refuses what was decided on another version of a schedule than the batch's.
+func (b *batch) checkSchedules(list []engine.ScheduleDecision) error {
+	for i := range list {
+		at := int64(0)
+		if s := b.Schedule(list[i].Next.Key()); s != nil {
+			at = s.Version
+		}
+		if list[i].After != at {
+			return fmt.Errorf("schedule %s: decided on version %d, but it is %d", list[i].Next.ID, list[i].After, at)
+		}
+	}
+	return nil
+}
+
+func (b *batch) applySchedules(list []engine.ScheduleDecision) {
+	for i := range list {
+		k := list[i].Next.Key()
+		s := b.schedules[k]
+		if s == nil {
+			s = &schedule{}
+			b.schedules[k] = s
+		}
+		s.Schedule, s.dirty = list[i].Next, true
+		s.events = append(s.events, list[i].Events...)
+		if list[i].Delete {
+			s.Schedule, s.events, s.wiped = nil, nil, s.stored
+		}
+	}
+}
+
+func (b *batch) gatherSchedules() ([]*Call, error) {
+	rows, gone, goneEvents := newRowset(schedulesTable.columns), newRowset(schedulesTable.key()), newRowset(schedulesTable.key())
+	events := newRowset(scheduleEventsTable.columns)
+	keys := slices.SortedFunc(maps.Keys(b.schedules), func(x, y engine.ScheduleKey) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.ID, y.ID))
+	})
+	for _, k := range keys {
+		s := b.schedules[k]
+		if s.wiped {
+			goneEvents.s(k.Namespace).s(k.ID)
+			s.wiped = false
+		}
+		switch {
+		case !s.dirty:
+			continue
+		case s.Schedule == nil:
+			if s.stored {
+				gone.s(k.Namespace).s(k.ID)
+			}
+			s.stored = false
+		default:
+			body, err := document(s.Schedule)
+			if err != nil {
+				return nil, fmt.Errorf("schedule %s: %w", k.ID, err)
+			}
+			rows.s(k.Namespace).s(k.ID).s(s.Status).i(s.DueAt().Micros()).s(body)
+			b.dueAt(s.DueAt())
+			s.stored = true
+		}
+		for i := range s.events {
+			e := &s.events[i]
+			body, err := document(e)
+			if err != nil {
+				return nil, fmt.Errorf("history of schedule %s: %w", k.ID, err)
+			}
+			events.s(k.Namespace).s(k.ID).i(e.Sequence).i(e.At.Micros()).s(body)
+		}
+		s.events, s.dirty = nil, false
+	}
+	st := b.s.st
+	calls := st.dropSchedules.calls(gone)
+	calls = append(calls, st.dropScheduleEvents.calls(goneEvents)...)
+	calls = append(calls, st.putSchedules.calls(rows)...)
+	return append(calls, st.addScheduleEvents.calls(events)...), nil
+}
+
+func (r *reader) Schedule(ctx context.Context, k engine.ScheduleKey) (s engine.Schedule, err error) {
+	err = r.one(ctx, selects(schedulesTable)+" WHERE namespace = $1 AND schedule_id = $2", []any{k.Namespace, k.ID}, func(v []any) (err error) {
+		s, err = readSchedule(v)
+		return err
+	})
+	return s, wrap(err, "schedule %s", k.ID)
+}
+
+func (r *reader) Schedules(ctx context.Context, namespace, after string, limit int) ([]engine.Schedule, error) {
+	var list []engine.Schedule
+	query := selects(schedulesTable) + " WHERE namespace = $1 AND schedule_id > $2 ORDER BY schedule_id LIMIT $3"
+	err := r.query(ctx, query, []any{namespace, after, int64(limit)}, func(v []any) error {
+		s, err := readSchedule(v)
+		list = append(list, s)
+		return err
+	})
+	return list, wrap(err, "schedules")
+}
+
+func (r *reader) ScheduleEvents(ctx context.Context, k engine.ScheduleKey, after int64, limit int) ([]protocol.ScheduleEvent, error) {
+	var list []protocol.ScheduleEvent
+	const query = "SELECT id, seq, at, body FROM schedule_events WHERE namespace = $1 AND schedule_id = $2 AND seq > $3 ORDER BY seq LIMIT $4"
+	err := r.query(ctx, query, []any{k.Namespace, k.ID, after, int64(limit)}, func(v []any) error {
+		e, err := undocument[protocol.ScheduleEvent](str(v[3]))
+		e.ID, e.Sequence, e.At = integer(v[0]), integer(v[1]), history.Micros(integer(v[2]))
+		list = append(list, e)
+		return err
+	})
+	return list, wrap(err, "history of schedule %s", k.ID)
+}

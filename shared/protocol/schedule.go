@@ -1,0 +1,128 @@
+package protocol
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// What happens when a schedule fires while the workflow it started last is open.
+const (
+	OverlapSkip      = "skip"
+	OverlapBufferOne = "buffer_one"
+	OverlapBufferAll = "buffer_all"
+	OverlapAllowAll  = "allow_all"
+	OverlapCancel    = "cancel_other"
+	OverlapTerminate = "terminate_other"
+)
+
+// ScheduleSpec says when a schedule fires: at each time of any expression or interval.
+type ScheduleSpec struct {
+	Cron      []string           `json:"cron_expressions,omitempty"` // five fields, or @hourly and the like
+	Intervals []ScheduleInterval `json:"intervals,omitempty"`
+	TimeZone  string             `json:"timezone,omitempty"` // of the expressions; UTC when absent
+}
+
+// ScheduleInterval fires every so often, counted from 1970-01-01T00:00:00Z and moved by the offset. Both are ISO 8601 durations as PT30M.
+type ScheduleInterval struct {
+	Every  string `json:"every"`
+	Offset string `json:"offset,omitempty"`
+}
+
+// ScheduleAction is the workflow that a firing starts. Its id is the schedule's, or WorkflowID, with the time of the firing behind it.
+type ScheduleAction struct {
+	WorkflowType     string          `json:"workflow_type"`
+	TaskQueue        string          `json:"task_queue,omitempty"`
+	Input            json.RawMessage `json:"input,omitempty"`
+	WorkflowID       string          `json:"workflow_id,omitempty"`
+	BusinessKey      string          `json:"business_key,omitempty"`
+	Memo             json.RawMessage `json:"memo,omitempty"`
+	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
+	ExecutionTimeout int64           `json:"execution_timeout_seconds,omitempty"`
+	RunTimeout       int64           `json:"run_timeout_seconds,omitempty"`
+}
+
+// ScheduleRequest creates or changes a schedule. What is absent in a change stays as it is.
+type ScheduleRequest struct {
+	Namespace        string          `json:"-"`
+	ID               string          `json:"schedule_id,omitempty"` // a new ULID when absent
+	Spec             *ScheduleSpec   `json:"spec,omitempty"`
+	Action           *ScheduleAction `json:"action,omitempty"`
+	Overlap          *string         `json:"overlap_policy,omitempty"` // skip when absent
+	Jitter           *int64          `json:"jitter_seconds,omitempty"`
+	MaxRuns          *int64          `json:"max_runs,omitempty"`
+	Paused           *bool           `json:"paused,omitempty"`
+	Note             *string         `json:"note,omitempty"`
+	Memo             json.RawMessage `json:"memo,omitempty"`
+	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
+}
+
+// ScheduleView is a schedule as it is shown.
+type ScheduleView struct {
+	ScheduleID       string          `json:"schedule_id"`
+	Namespace        string          `json:"namespace"`
+	WorkflowType     string          `json:"workflow_type"`
+	Status           string          `json:"status"` // active, paused, deleted
+	Paused           bool            `json:"paused"`
+	Spec             ScheduleSpec    `json:"spec"`
+	Action           ScheduleAction  `json:"action"`
+	Overlap          string          `json:"overlap_policy"`
+	Jitter           int64           `json:"jitter_seconds"`
+	MaxRuns          *int64          `json:"max_runs"`
+	Remaining        *int64          `json:"remaining_actions"`
+	Note             *string         `json:"note"`
+	Memo             json.RawMessage `json:"memo"`
+	SearchAttributes json.RawMessage `json:"search_attributes"`
+	Fires            int64           `json:"fires_count"`
+	Failures         int64           `json:"failures_count"`
+	NextFire         *history.Time   `json:"next_fire"`
+	LastFire         *history.Time   `json:"last_fire"`
+	NextFireAt       *history.Time   `json:"next_fire_at"`
+	LastFiredAt      *history.Time   `json:"last_fired_at"`
+	Latest           *string         `json:"latest_workflow_instance_id"`
+	CreatedAt        history.Time    `json:"created_at"`
+	UpdatedAt        history.Time    `json:"updated_at"`
+	Info             ScheduleInfo    `json:"info"`
+}
+
+// ScheduleInfo counts what did not start at once.
+type ScheduleInfo struct {
+	Buffered int     `json:"buffered_actions"`
+	Skipped  int64   `json:"skipped_trigger_count"`
+	LastSkip *string `json:"last_skip_reason"`
+}
+
+// ScheduleReceipt is the answer to a command on a schedule.
+type ScheduleReceipt struct {
+	ScheduleID  string         `json:"schedule_id"`
+	Namespace   string         `json:"namespace"`
+	Outcome     string         `json:"outcome"` // created, updated, paused, resumed, triggered, buffered, buffer_full, skipped, backfilled, deleted
+	Status      string         `json:"status,omitempty"`
+	Reason      string         `json:"reason,omitempty"`
+	WorkflowID  string         `json:"workflow_id,omitempty"`
+	RunID       string         `json:"run_id,omitempty"`
+	BufferDepth int            `json:"buffer_depth,omitempty"`
+	Attempted   *int           `json:"fires_attempted,omitempty"`
+	Results     []ScheduleFire `json:"results,omitempty"`
+	CreatedAt   *history.Time  `json:"created_at,omitempty"`
+}
+
+// ScheduleFire is one firing of a backfill.
+type ScheduleFire struct {
+	At          history.Time `json:"fire_time"`
+	Outcome     string       `json:"outcome"`
+	Reason      string       `json:"reason,omitempty"`
+	WorkflowID  string       `json:"workflow_id,omitempty"`
+	BufferDepth int          `json:"buffer_depth,omitempty"`
+}
+
+// ScheduleEvent is an entry of a schedule's own history.
+type ScheduleEvent struct {
+	ID         int64          `json:"id"`
+	Sequence   int64          `json:"sequence"`
+	Type       string         `json:"event_type"`
+	At         history.Time   `json:"recorded_at"`
+	WorkflowID *string        `json:"workflow_instance_id"`
+	RunID      *string        `json:"workflow_run_id"`
+	Payload    map[string]any `json:"payload"`
+}
