@@ -61,7 +61,11 @@ func (b *batch) claim(p *pending) error {
 			left++
 			continue
 		}
-		if i, ok := b.give(t, r, room, held); ok {
+		i, ok, full := b.give(t, r, room, held, left > 0)
+		if full {
+			left++
+		}
+		if ok {
 			room[i]--
 			total--
 			l := b.lease(b.runs[t.run], t.seq, b.lessee(r, i, held))
@@ -260,38 +264,43 @@ func (b *batch) complete(picks []pick, namespace string) error {
 	return b.send(b.loadSessions(sessions)...)
 }
 
-// give says which poller gets a task: the first that has room and may have it.
-func (b *batch) give(t pick, r *store.ClaimRequest, room []int, held map[process]int) (int, bool) {
+// give says which poller gets a task: the first that has room and may have it. full says that nobody gets it only because those who may have no room
+// left: it is for their next claim. With known nobody wants to hear that any more.
+func (b *batch) give(t pick, r *store.ClaimRequest, room []int, held map[process]int, known bool) (i int, ok, full bool) {
 	row := b.runs[t.run]
 	if row.Run == nil || !row.Status.Open() {
-		return 0, false
+		return 0, false, false
 	}
 	var want engine.Wanted
 	if t.seq == 0 {
 		if row.readyRow() == (readyRow{}) {
-			return 0, false
+			return 0, false, false
 		}
 		want = engine.Wanted{Kind: protocol.KindWorkflow, Type: row.Type, BuildID: row.BuildID}
 	} else {
 		a, ok := row.Activities.Get(t.seq)
 		if !ok || a.State != engine.Ready {
-			return 0, false
+			return 0, false, false
 		}
 		want = engine.Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements}
 		if a.SessionID != "" {
 			s := b.sessions[engine.SessionKey{Namespace: row.Namespace, ID: a.SessionID}]
 			if s == nil || s.Session == nil || s.deleted {
-				return 0, false
+				return 0, false, false
 			}
 			want.Session = s.Session
 		}
 	}
 	for i := range r.Pollers {
-		if room[i] > 0 && engine.Admit(want, *b.lessee(r, i, held), b.now).OK {
-			return i, true
+		if room[i] <= 0 && (known || full) || !engine.Admit(want, *b.lessee(r, i, held), b.now).OK {
+			continue
 		}
+		if room[i] > 0 {
+			return i, true, false
+		}
+		full = true
 	}
-	return 0, false
+	return 0, false, full
 }
 
 // lessee is a poller's worker with the count of its sessions, when that was taken under its lock.

@@ -203,6 +203,25 @@ func testBacklog(t *testing.T, s Suite) {
 	_ = l
 }
 
+// One claim for two workers: what it leaves for the one that has no room any more is told, though the other one has some.
+func testLeftForTheFull(t *testing.T, s Suite) {
+	line := &Line{}
+	w := s.World(t, "a", Options{Dispatch: line})
+	holder, plain := w.Worker("holder"), w.Worker("plain", Sessions(0, 0))
+	w.Begun("one", Activity("x", "t"))
+	w.One(protocol.KindActivity, holder)
+	w.Begun("two", Activity("y1", "t"), Activity("y2", "t"))
+	w.None(protocol.KindActivity, plain)
+	line.forget()
+	got, err := w.S.Claim(t.Context(), store.ClaimRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{
+		{Lessee: engine.Lessee{Worker: plain}, Max: 5}, {Lessee: engine.Lessee{Worker: holder}, Max: 1},
+	}})
+	if err != nil || len(got) != 1 || got[0].Poller != 1 {
+		t.Fatalf("claimed %+v, %v", got, err)
+	}
+	w.until("the hint", func() bool { b, _, _ := line.forget(); return len(b) == 1 && b[0] == Namespace+"/"+w.Queue+"/activity" })
+}
+
 func testHints(t *testing.T, s Suite) {
 	line := &Line{}
 	w := s.World(t, "a", Options{Dispatch: line})

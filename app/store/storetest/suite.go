@@ -30,6 +30,7 @@ func Run(t *testing.T, s Suite) {
 		{"a waiting poller gets the task in the commit that makes it", testHandOver},
 		{"a hand-over that is not stored is undone", testUndone},
 		{"a task nobody waits for is a backlog", testBacklog},
+		{"what a claim leaves for a full worker is told", testLeftForTheFull},
 		{"hints name what was touched", testHints},
 		{"sessions", testSessions},
 		{"listings filter and page", testListings},
