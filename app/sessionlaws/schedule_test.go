@@ -30,6 +30,7 @@ type schedule struct {
 	life     time.Duration
 
 	start   time.Time
+	began   int64 // by the store's clock
 	wait    sync.WaitGroup
 	mu      sync.Mutex // guards all below
 	history []porcupine.Operation
@@ -56,7 +57,7 @@ func newSchedule(w *world, seed uint64) *schedule {
 	}
 	s.life = min(8*s.lease, 2*time.Second)
 	if w.shift != nil {
-		s.life = 300 * time.Millisecond // its leases are over when somebody moves the clock
+		s.life = 20 * s.lease
 	}
 	return s
 }
@@ -83,7 +84,7 @@ func (s *schedule) run() ([]porcupine.Operation, error) {
 		}
 	}
 	s.decide(s.ns, s.ns, commands...)
-	s.start = time.Now()
+	s.start, s.began = time.Now(), s.now()
 	for i, name := range []string{"a", "b"} {
 		s.wait.Go(func() { s.worker(name, rand.New(rand.NewPCG(s.seed, uint64(i+1)))) })
 	}
@@ -91,7 +92,13 @@ func (s *schedule) run() ([]porcupine.Operation, error) {
 	return s.history, s.err
 }
 
-func (s *schedule) over() bool { return time.Since(s.start) > s.life }
+// over says whether the schedule has had its time: the store's, where that moves by jumps.
+func (s *schedule) over() bool {
+	if s.shift != nil {
+		return s.now()-s.began > s.life.Microseconds() || time.Since(s.start) > 20*time.Second
+	}
+	return time.Since(s.start) > s.life
+}
 
 // worker lives through process after process of one name.
 func (s *schedule) worker(name string, r *rand.Rand) {
