@@ -207,6 +207,7 @@ func TestWhatIsServedOfWorkerSessionsFitsTheirSchema(t *testing.T) {
 		t.Errorf("%d sessions are listed, want one of each door and another", n)
 	}
 	fits("workerSessionDetail", p.call("GET", "/worker-sessions/implicit", nil, 200))
+	fits("workerSessionMetrics", p.call("GET", "/system/operator-metrics", nil, 200)["worker_sessions"])
 }
 
 // number is a value as the schema's own decoder reads it.

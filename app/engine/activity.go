@@ -187,7 +187,7 @@ func (st *step) recovered(a Activity, r *protocol.Recovered) int {
 		return 0
 	}
 	st.emit(&history.SessionRecovered{
-		CommandSequence: a.Seq, SessionID: a.SessionID, Epoch: a.Epoch, Rebuild: r.Rebuild, Cause: r.Cause, Retries: r.Retries,
+		CommandSequence: a.Seq, SessionID: a.SessionID, Epoch: a.Epoch, Rebuild: r.Rebuild, Cause: r.Cause, Reason: r.Reason, Retries: r.Retries,
 	})
 	return r.Retries
 }

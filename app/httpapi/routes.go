@@ -63,6 +63,8 @@ func table() []route {
 		ours(post, "/api/worker-sessions/{session}/close", "operator_close_session", auth.Operator, closeSession),
 		ours(post, "/api/worker-sessions/{session}/migrate", "operator_migrate_session", auth.Operator, migrateSession),
 
+		contract(get, "/system/operator-metrics", "system_operator_metrics", auth.Viewer, operatorMetrics),
+
 		ours(get, "/api/runs/{run}", "describe_run_by_id", auth.Viewer, describeRun),
 		anywhere(ours(get, "/api/tokens", "list_tokens", auth.Admin, listTokens)),
 		anywhere(ours(post, "/api/tokens", "create_token", auth.Admin, createToken)),

@@ -241,6 +241,7 @@ type SessionRecovered struct {
 	Epoch           int64  `json:"epoch"`
 	Rebuild         string `json:"rebuild_activity"`
 	Cause           string `json:"cause,omitempty"`
+	Reason          string `json:"reason,omitempty"` // missing_state, or what became of the executor
 	Retries         int    `json:"retries"`
 }
 

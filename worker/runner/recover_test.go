@@ -59,7 +59,7 @@ func TestLostStateIsRebuiltInsideTheAttempt(t *testing.T) {
 		}
 		events := a.events(run)
 		recovered, completed := all[*history.SessionRecovered](events), all[*history.ActivityCompleted](events)
-		if rebuilds.Load() != 1 || len(recovered) != 1 || recovered[0].Rebuild != "rebuild" || recovered[0].Retries != 1 || recovered[0].Epoch == 0 {
+		if rebuilds.Load() != 1 || len(recovered) != 1 || recovered[0].Rebuild != "rebuild" || recovered[0].Reason != "missing_state" || recovered[0].Retries != 1 || recovered[0].Epoch == 0 {
 			t.Errorf("%d rebuilds, events %+v", rebuilds.Load(), recovered)
 		}
 		if len(completed) != 1 || completed[0].Number != 1 {

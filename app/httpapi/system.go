@@ -1,0 +1,17 @@
+package httpapi
+
+// operatorMetrics counts what there is in a namespace, by status: sessions, workers and runs, and the backlog of its queues.
+func operatorMetrics(a *API, c *call) (answer, error) {
+	o, err := a.opt.Broker.Overview(c.ctx, c.ns)
+	if err != nil {
+		return answer{}, err
+	}
+	sessions := map[string]int{"total": 0, "active": 0, "closed": 0, "expired": 0, "failed": 0, "orphaned": 0}
+	for status, n := range o.Counts["sessions"] {
+		sessions[status] = n
+		sessions["total"] += n
+	}
+	return ok(map[string]any{
+		"namespace": c.ns, "worker_sessions": sessions, "workers": o.Counts["workers"], "runs": o.Counts["runs"], "task_queues": o.Queues,
+	}, nil)
+}
