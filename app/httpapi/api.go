@@ -24,6 +24,7 @@ import (
 type Broker interface {
 	Namespaces
 	Schedules
+	Retention
 	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
 	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
 	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateAnswer, error)

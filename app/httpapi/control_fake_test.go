@@ -68,3 +68,11 @@ func (f *fake) Schedules(_ context.Context, _, after string, _ int) ([]protocol.
 func (f *fake) ScheduleHistory(_ context.Context, _, id string, _ int64, _ int) ([]protocol.ScheduleEvent, bool, error) {
 	return nil, false, f.saw(id)
 }
+
+func (f *fake) Retention(_ context.Context, ns string) (protocol.RetentionStatus, error) {
+	return protocol.RetentionStatus{}, f.saw(ns)
+}
+
+func (f *fake) RetentionPass(_ context.Context, ns string) (protocol.RetentionPass, error) {
+	return protocol.RetentionPass{}, f.saw(ns)
+}

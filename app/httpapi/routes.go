@@ -77,6 +77,7 @@ func table() []route {
 	}
 	routes = append(routes, spaces(contract)...)
 	routes = append(routes, schedules(contract)...)
+	routes = append(routes, retentions(contract)...)
 	return append(routes, flows(contract)...)
 }
 

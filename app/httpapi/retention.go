@@ -1,0 +1,30 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Retention is what of the broker is about removing what is old.
+type Retention interface {
+	Retention(ctx context.Context, namespace string) (protocol.RetentionStatus, error)
+	RetentionPass(ctx context.Context, namespace string) (protocol.RetentionPass, error)
+}
+
+func retentions(contract lineFunc) []route {
+	pass := noted("system.retention", contract(post, "/system/retention/pass", "retention_pass", auth.Admin, retentionPass))
+	pass.limit = held
+	return []route{contract(get, "/system/retention", "retention", auth.Viewer, retention), pass}
+}
+
+func retention(a *API, c *call) (answer, error) { return ok(a.opt.Broker.Retention(c.ctx, c.ns)) }
+
+func retentionPass(a *API, c *call) (answer, error) {
+	if err := c.read(&struct{}{}); err != nil {
+		return answer{}, err
+	}
+	c.about = c.ns
+	return ok(a.opt.Broker.RetentionPass(c.ctx, c.ns))
+}
