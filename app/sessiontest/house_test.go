@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +42,8 @@ type house struct {
 	t     *testing.T
 	began time.Time
 	setup []func(r *worker.Registry, p *proc)
+
+	rebuild time.Duration // how long a rebuild takes; 0: as its arguments say
 
 	mu  sync.Mutex // guards ran
 	ran []*ran
@@ -190,10 +191,13 @@ type proc struct {
 	*worker.Worker
 	h    *house
 	name string
-	cut  atomic.Bool // nothing passes between it and the app
 	end  func()
 	done chan struct{} // closed when Run has returned
 	err  error         // of Run; set before done is closed
+
+	mu   sync.Mutex      // guards what follows
+	way  context.Context // to the app: ends when it is cut
+	snap context.CancelFunc
 }
 
 // start starts a worker and waits until it is registered.
@@ -213,6 +217,7 @@ func (h *house) start(name string, change ...func(*worker.Options)) *proc {
 
 func (h *house) make(name string, change ...func(*worker.Options)) (*proc, error) {
 	p := &proc{h: h, name: name, done: make(chan struct{})}
+	p.rejoin()
 	r := worker.NewRegistry()
 	for _, f := range h.setup {
 		f(r, p)
@@ -235,7 +240,7 @@ func (h *house) make(name string, change ...func(*worker.Options)) (*proc, error
 		p.err = p.Run(ctx)
 	}()
 	h.t.Cleanup(func() {
-		if p.cut.Load() {
+		if p.cut() {
 			p.kill()
 		}
 		p.stop()
@@ -255,9 +260,28 @@ func (p *proc) stop() {
 
 // kill ends the worker as a process is killed: nothing it says or does from now on reaches the app.
 func (p *proc) kill() {
-	p.cut.Store(true)
+	p.sever()
 	p.Abort()
 	<-p.done
+}
+
+// sever cuts the way to the app, which notices; the worker goes on. rejoin mends it.
+func (p *proc) sever() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.snap()
+}
+
+func (p *proc) rejoin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.way, p.snap = context.WithCancel(context.WithoutCancel(p.h.t.Context()))
+}
+
+func (p *proc) cut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.way.Err() != nil
 }
 
 // carrier is a worker's way to the app, which can be cut.
@@ -266,11 +290,11 @@ type carrier struct {
 	p *proc
 }
 
-var errCut = rpc.Errorf("cut", 503, "the way to the app is cut")
+var errCut = errors.New("the way to the app is cut")
 
 // Dial joins the app.
 func (c carrier) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (link.Conn, error) {
-	if c.p.cut.Load() {
+	if c.p.cut() {
 		return nil, errCut
 	}
 	conn, err := c.Local.Dial(ctx, hello, notices)
@@ -285,14 +309,20 @@ type wire struct {
 	p *proc
 }
 
-// Call passes a call on, unless the wire is cut before it or before its answer.
+// Call passes a call on, unless the way is cut before it or before its answer.
 func (w *wire) Call(ctx context.Context, method string, in, out any) error {
-	if w.p.cut.Load() {
-		return context.DeadlineExceeded
+	w.p.mu.Lock()
+	way := w.p.way
+	w.p.mu.Unlock()
+	if way.Err() != nil {
+		return errCut
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(way, func() { cancel(errCut) })()
 	err := w.Conn.Call(ctx, method, in, out)
-	if w.p.cut.Load() {
-		return context.DeadlineExceeded
+	if way.Err() != nil {
+		return errCut
 	}
 	return err
 }
@@ -470,4 +500,22 @@ func distinct(list []ran) (workers []string) {
 // context lives until stop is called, which every case does that wants one.
 func (h *house) context() (context.Context, context.CancelFunc) {
 	return context.WithCancel(context.WithoutCancel(h.t.Context()))
+}
+
+// held are the owners of the sessions that are held now, one entry for each.
+func (h *house) held() (owners []string) {
+	h.t.Helper()
+	err := h.store.View(h.t.Context(), func(r store.Reader) error {
+		list, err := r.Sessions(h.t.Context(), store.SessionQuery{Namespace: "default", Limit: 1000})
+		for _, s := range list {
+			if s.Held(time.Now()) {
+				owners = append(owners, s.Owner)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return owners
 }

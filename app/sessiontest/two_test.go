@@ -282,7 +282,7 @@ func TestTwoWorkers(t *testing.T) {
 		}
 		for i, run := range runs {
 			if got := output[[]string](h, run); len(got) != 4 || len(slices.Compact(got)) != 1 {
-				h.t.Errorf("session %d ran on %q", i, got)
+				h.t.Errorf("session %d ran as %+v", i, h.inSession(fmt.Sprintf("s%d", i)))
 			}
 		}
 		h.equal("workers", distinct(h.did()), []string{"A", "B"})
