@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 func child(policy string) protocol.Command {
@@ -58,7 +58,7 @@ func TestAChildReportsToItsParent(t *testing.T) {
 		a.register("w")
 		retried := child("")
 		three := 3
-		retried.RetryPolicy = &history.RetryPolicy{MaxAttempts: &three}
+		retried.RetryPolicy = &retry.Policy{MaxAttempts: &three}
 		kids := a.family("one", child(""), retried)
 		parent := a.view(protocol.Target{WorkflowID: "one"})
 		if len(parent.Pending.Children) != 2 || *a.view(protocol.Target{RunID: kids[0].Workflow.RunID}).ParentRunID != parent.RunID {

@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
@@ -144,7 +145,7 @@ func schedule(t *testing.T, a *apptest.App, s *peer, maxAttempts int) (run strin
 		t.Fatal(err)
 	}
 	s.ok(j, map[string]any{"commands": []protocol.Command{{
-		Type: protocol.ScheduleActivity, ActivityType: "work", Arguments: args, RetryPolicy: &history.RetryPolicy{MaxAttempts: &maxAttempts, Backoff: []int{0}},
+		Type: protocol.ScheduleActivity, ActivityType: "work", Arguments: args, RetryPolicy: &retry.Policy{MaxAttempts: &maxAttempts, BackoffSeconds: []int{0}},
 	}}})
 	return answer.RunID
 }

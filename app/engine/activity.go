@@ -15,7 +15,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	d := &history.ActivityScheduled{
 		Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: c.ActivityType, Arguments: c.Arguments.Blob,
 		PayloadCodec: codecOf(c.Arguments.Blob), Requirements: c.Requirements, Priority: c.Priority,
-		Activity:     &history.ActivitySnapshot{Queue: c.Queue, RetryPolicy: recorded(c.RetryPolicy)},
+		Activity:     &history.ActivitySnapshot{Queue: c.Queue, RetryPolicy: c.RetryPolicy.Recorded()},
 		StartToClose: c.StartToClose, ScheduleToStart: c.ScheduleToStart, ScheduleToClose: c.ScheduleToClose, Heartbeat: c.Heartbeat,
 		Parallel: c.Parallel, SessionID: c.SessionID,
 	}
@@ -259,7 +259,7 @@ func exception(f protocol.Failure) json.RawMessage {
 
 // tryAgain ends an attempt with a failure or a timeout: another follows when the policy says so, else the activity ends.
 func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
-	delay, again := retries(a.Retry, a.Failures+1, f.ExceptionType, f.NonRetryable)
+	delay, again := a.Retry.Next(a.Failures+1, f.ExceptionType, f.NonRetryable)
 	if !again {
 		if timeout != "" {
 			st.timedOut(a, f, timeout)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // What becomes of a child that is open when its parent closes.
@@ -17,18 +18,18 @@ const (
 
 // Child is an open child workflow: its latest run, and what another run of it would be started with.
 type Child struct {
-	WorkflowID  string               `json:"workflow"`
-	RunID       string               `json:"run"`
-	Number      int64                `json:"number"`
-	Type        string               `json:"type"`
-	Queue       string               `json:"queue"`
-	ClosePolicy string               `json:"close_policy"`
-	Arguments   string               `json:"arguments,omitempty"` // only with a retry policy
-	Retry       *history.RetryPolicy `json:"retry,omitempty"`
-	Failures    int                  `json:"failures,omitempty"`
-	ExecutionTO int64                `json:"execution_timeout,omitempty"`
-	RunTimeout  int64                `json:"run_timeout,omitempty"`
-	Deadline    history.Time         `json:"deadline,omitzero"` // over all its runs
+	WorkflowID  string        `json:"workflow"`
+	RunID       string        `json:"run"`
+	Number      int64         `json:"number"`
+	Type        string        `json:"type"`
+	Queue       string        `json:"queue"`
+	ClosePolicy string        `json:"close_policy"`
+	Arguments   string        `json:"arguments,omitempty"` // only with a retry policy
+	Retry       *retry.Policy `json:"retry,omitempty"`
+	Failures    int           `json:"failures,omitempty"`
+	ExecutionTO int64         `json:"execution_timeout,omitempty"`
+	RunTimeout  int64         `json:"run_timeout,omitempty"`
+	Deadline    history.Time  `json:"deadline,omitzero"` // over all its runs
 	history.Parallel
 }
 
@@ -47,7 +48,7 @@ func (c *Child) ref(seq int64) history.Child {
 func (st *step) startChild(c protocol.Command, seq int64) {
 	child := Child{
 		WorkflowID: StepID(st.ID, seq), RunID: DerivedRunID(st.ID, seq, st.now.Time), Number: 1, Type: c.WorkflowType, Queue: c.Queue,
-		ClosePolicy: c.ParentClosePolicy, Retry: recorded(c.RetryPolicy), ExecutionTO: c.ExecutionTimeout, RunTimeout: c.RunTimeout,
+		ClosePolicy: c.ParentClosePolicy, Retry: c.RetryPolicy.Recorded(), ExecutionTO: c.ExecutionTimeout, RunTimeout: c.RunTimeout,
 	}
 	if child.Queue == "" {
 		child.Queue = st.Queue
@@ -178,7 +179,7 @@ func (in ChildReport) decide(st *step) error {
 
 // childAgain starts another run of a child that failed, when its policy and its deadline allow one.
 func (st *step) childAgain(seq int64, c Child, f history.Failure) bool {
-	delay, again := retries(c.Retry, c.Failures+1, f.ExceptionType, f.NonRetryable)
+	delay, again := c.Retry.Next(c.Failures+1, f.ExceptionType, f.NonRetryable)
 	if !again || !c.Deadline.IsZero() && !plus(st.now, delay).Before(c.Deadline.Time) {
 		return false
 	}

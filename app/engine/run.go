@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // Run is what is open in a run, never what has happened: payloads and the past stay in its events. The embedded Head is one row; every entry of the
@@ -135,19 +136,19 @@ type Activity struct {
 	RunID     string `json:"-"`
 	Namespace string `json:"-"`
 
-	Type         string               `json:"type"`
-	Queue        string               `json:"queue"`
-	Event        int64                `json:"event"` // sequence of its ActivityScheduled, which holds the arguments
-	Priority     int                  `json:"priority,omitempty"`
-	Requirements []string             `json:"requirements,omitempty"`
-	SessionID    string               `json:"session,omitempty"`
-	Options      json.RawMessage      `json:"options,omitempty"` // the worker_session object of the command
-	Retry        *history.RetryPolicy `json:"retry,omitempty"`   // nil: one attempt
-	StartToClose int64                `json:"stc,omitempty"`     // seconds, 0: none
-	SchedToStart int64                `json:"sts,omitempty"`
-	SchedToClose int64                `json:"sc,omitempty"`
-	HeartbeatTO  int64                `json:"hb,omitempty"`
-	ScheduledAt  history.Time         `json:"scheduled_at"`
+	Type         string          `json:"type"`
+	Queue        string          `json:"queue"`
+	Event        int64           `json:"event"` // sequence of its ActivityScheduled, which holds the arguments
+	Priority     int             `json:"priority,omitempty"`
+	Requirements []string        `json:"requirements,omitempty"`
+	SessionID    string          `json:"session,omitempty"`
+	Options      json.RawMessage `json:"options,omitempty"` // the worker_session object of the command
+	Retry        *retry.Policy   `json:"retry,omitempty"`   // nil: one attempt
+	StartToClose int64           `json:"stc,omitempty"`     // seconds, 0: none
+	SchedToStart int64           `json:"sts,omitempty"`
+	SchedToClose int64           `json:"sc,omitempty"`
+	HeartbeatTO  int64           `json:"hb,omitempty"`
+	ScheduledAt  history.Time    `json:"scheduled_at"`
 	history.Parallel
 
 	State       TaskState       `json:"state"`

@@ -1,10 +1,11 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // MaxCommands is the most one completion may carry; MaxPending the most activities or timers a run may have open.
@@ -190,17 +191,10 @@ func validate(c protocol.Command, at func(string) string) error {
 	}
 }
 
-func retryable(p *history.RetryPolicy, at func(string) string) error {
-	if p == nil {
-		return nil
-	}
-	if p.MaxAttempts != nil && *p.MaxAttempts < 1 {
-		return protocol.Invalid(at("retry_policy.max_attempts"), "must be at least 1")
-	}
-	for _, b := range p.Backoff {
-		if b < 0 {
-			return protocol.Invalid(at("retry_policy.backoff_seconds"), "must not be negative")
-		}
+func retryable(p *retry.Policy, at func(string) string) error {
+	var wrong *retry.FieldError
+	if errors.As(p.Validate(at("retry_policy")), &wrong) {
+		return protocol.Invalid(wrong.Field, "%s", wrong.Reason)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package sessiontest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +17,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -248,9 +248,8 @@ func (w *script) schedule(fields []string) {
 			w.must(err)
 			c.SessionID, c.WorkerSession = "", &protocol.SessionOptions{SessionID: session, MaxActivities: n}
 		}
-		if retry, ok := o["retry"]; ok {
-			two := 2
-			c.RetryPolicy = &history.RetryPolicy{MaxAttempts: &two, Backoff: []int{int(w.duration(retry) / time.Second)}}
+		if wait, ok := o["retry"]; ok {
+			w.must(json.Unmarshal(fmt.Appendf(nil, `{"retry_policy": {"max_attempts": 2, "backoff_seconds": [%d]}}`, w.duration(wait)/time.Second), &c))
 		}
 		commands = append(commands, c)
 	}

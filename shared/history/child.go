@@ -1,5 +1,7 @@
 package history
 
+import "github.com/sojourn-run/sojourn/shared/retry"
+
 // Child names a child workflow; it stands on every event of the child in its parent's history, since replayers compare them.
 type Child struct {
 	Sequence    int64  `json:"sequence"`
@@ -13,13 +15,13 @@ type Child struct {
 // ChildWorkflowScheduled opens a child workflow. Timeouts are seconds.
 type ChildWorkflowScheduled struct {
 	Child
-	TaskQueue        string       `json:"task_queue,omitempty"`
-	Arguments        string       `json:"arguments,omitempty"`
-	PayloadCodec     string       `json:"payload_codec,omitempty"`
-	RetryPolicy      *RetryPolicy `json:"retry_policy,omitempty"`
-	ExecutionTimeout int64        `json:"execution_timeout_seconds,omitempty"`
-	RunTimeout       int64        `json:"run_timeout_seconds,omitempty"`
-	Deadline         Time         `json:"execution_deadline_at,omitzero"`
+	TaskQueue        string        `json:"task_queue,omitempty"`
+	Arguments        string        `json:"arguments,omitempty"`
+	PayloadCodec     string        `json:"payload_codec,omitempty"`
+	RetryPolicy      *retry.Policy `json:"retry_policy,omitempty"`
+	ExecutionTimeout int64         `json:"execution_timeout_seconds,omitempty"`
+	RunTimeout       int64         `json:"run_timeout_seconds,omitempty"`
+	Deadline         Time          `json:"execution_deadline_at,omitzero"`
 	Parallel
 }
 

@@ -1,6 +1,10 @@
 package history
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/shared/retry"
+)
 
 // Payload members named result, output, arguments, input and value are the bare base64 blob; PayloadCodec beside them is "avro" or absent, never null.
 
@@ -35,15 +39,8 @@ type WorkflowStarted struct {
 
 // ActivitySnapshot is what an activity was scheduled with, as replayers compare it with the command.
 type ActivitySnapshot struct {
-	Queue       string       `json:"queue"`
-	RetryPolicy *RetryPolicy `json:"retry_policy,omitempty"`
-}
-
-// RetryPolicy keeps the commanded members unchanged; MaxAttempts nil means unlimited.
-type RetryPolicy struct {
-	MaxAttempts  *int     `json:"max_attempts"`
-	Backoff      []int    `json:"backoff_seconds"`
-	NonRetryable []string `json:"non_retryable_error_types"`
+	Queue       string        `json:"queue"`
+	RetryPolicy *retry.Policy `json:"retry_policy,omitempty"`
 }
 
 // ActivityScheduled opens an activity. Session, when set, is the worker_session object of the command, or {"session_id": …} for the implicit and explicit doors.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // Wait is how long a wait may take, in seconds; false says that it has no limit.
@@ -56,18 +57,18 @@ type Command struct {
 	Type CommandType `json:"type"`
 
 	// schedule_activity
-	ActivityType    string               `json:"activity_type,omitempty"`
-	Arguments       payload.Payload      `json:"arguments,omitzero"` // an array blob; also start_child_workflow, continue_as_new
-	Queue           string               `json:"queue,omitempty"`    // empty: the run's own queue
-	RetryPolicy     *history.RetryPolicy `json:"retry_policy,omitempty"`
-	StartToClose    int64                `json:"start_to_close_timeout,omitempty"`
-	ScheduleToStart int64                `json:"schedule_to_start_timeout,omitempty"`
-	ScheduleToClose int64                `json:"schedule_to_close_timeout,omitempty"`
-	Heartbeat       int64                `json:"heartbeat_timeout,omitempty"`
-	WorkerSession   *SessionOptions      `json:"worker_session,omitempty"` // the door with options
-	SessionID       string               `json:"session_id,omitempty"`     // the implicit door; start_session, end_session: the handle
-	Requirements    []string             `json:"requirements,omitempty"`
-	Priority        int                  `json:"priority,omitempty"`
+	ActivityType    string          `json:"activity_type,omitempty"`
+	Arguments       payload.Payload `json:"arguments,omitzero"` // an array blob; also start_child_workflow, continue_as_new
+	Queue           string          `json:"queue,omitempty"`    // empty: the run's own queue
+	RetryPolicy     *retry.Policy   `json:"retry_policy,omitempty"`
+	StartToClose    int64           `json:"start_to_close_timeout,omitempty"`
+	ScheduleToStart int64           `json:"schedule_to_start_timeout,omitempty"`
+	ScheduleToClose int64           `json:"schedule_to_close_timeout,omitempty"`
+	Heartbeat       int64           `json:"heartbeat_timeout,omitempty"`
+	WorkerSession   *SessionOptions `json:"worker_session,omitempty"` // the door with options
+	SessionID       string          `json:"session_id,omitempty"`     // the implicit door; start_session, end_session: the handle
+	Requirements    []string        `json:"requirements,omitempty"`
+	Priority        int             `json:"priority,omitempty"`
 	history.Parallel
 
 	// start_timer; DelayMicros, ours, is the exact length and wins over the whole seconds

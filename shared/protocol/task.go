@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // Task is what a poll hands out. Exactly one of Workflow, Activity and Query is set, by Kind.
@@ -65,25 +66,25 @@ type Resume struct {
 
 // ActivityTask is one attempt of an activity. ExecutionID is the idempotency key offered to user code, AttemptID names this try.
 type ActivityTask struct {
-	TaskID         string               `json:"task_id"`
-	WorkflowID     string               `json:"workflow_id"`
-	RunID          string               `json:"run_id"`
-	Namespace      string               `json:"namespace,omitempty"`
-	ExecutionID    string               `json:"activity_execution_id"`
-	AttemptID      string               `json:"activity_attempt_id"`
-	IdempotencyKey string               `json:"idempotency_key"`
-	Attempt        int                  `json:"attempt_number"`
-	ActivityType   string               `json:"activity_type"`
-	PayloadCodec   string               `json:"payload_codec"`
-	Arguments      payload.Payload      `json:"arguments"`
-	RetryPolicy    *history.RetryPolicy `json:"retry_policy,omitempty"`
-	TaskQueue      string               `json:"task_queue"`
-	LeaseOwner     string               `json:"lease_owner"`
-	LeaseExpiresAt history.Time         `json:"lease_expires_at"`
-	Release        string               `json:"release,omitempty"`
-	Deadlines      Deadlines            `json:"deadlines"`
-	HeartbeatEvery int64                `json:"heartbeat_timeout,omitempty"` // seconds; 0: none
-	Session        *SessionAffinity     `json:"worker_session,omitempty"`
+	TaskID         string           `json:"task_id"`
+	WorkflowID     string           `json:"workflow_id"`
+	RunID          string           `json:"run_id"`
+	Namespace      string           `json:"namespace,omitempty"`
+	ExecutionID    string           `json:"activity_execution_id"`
+	AttemptID      string           `json:"activity_attempt_id"`
+	IdempotencyKey string           `json:"idempotency_key"`
+	Attempt        int              `json:"attempt_number"`
+	ActivityType   string           `json:"activity_type"`
+	PayloadCodec   string           `json:"payload_codec"`
+	Arguments      payload.Payload  `json:"arguments"`
+	RetryPolicy    *retry.Policy    `json:"retry_policy,omitempty"`
+	TaskQueue      string           `json:"task_queue"`
+	LeaseOwner     string           `json:"lease_owner"`
+	LeaseExpiresAt history.Time     `json:"lease_expires_at"`
+	Release        string           `json:"release,omitempty"`
+	Deadlines      Deadlines        `json:"deadlines"`
+	HeartbeatEvery int64            `json:"heartbeat_timeout,omitempty"` // seconds; 0: none
+	Session        *SessionAffinity `json:"worker_session,omitempty"`
 }
 
 // Deadlines of an attempt; null where there is none.

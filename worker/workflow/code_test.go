@@ -266,7 +266,7 @@ func TestContextCarriesValuesAndOptions(t *testing.T) {
 	want(t, "start to close", one.StartToClose, int64(2))
 	want(t, "heartbeat", one.Heartbeat, int64(60))
 	want(t, "session", one.SessionID, "s")
-	want(t, "back-off", one.RetryPolicy.Backoff, []int{1, 2, 4, 5})
+	want(t, "back-off", one.RetryPolicy.BackoffSeconds, []int{1, 2, 4, 5})
 	want(t, "attempts", *one.RetryPolicy.MaxAttempts, 1<<31-1)
 	want(t, "priority", one.Priority, 3)
 	want(t, "left the session", two.SessionID, "")

@@ -7,9 +7,9 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // ActivityOptions say how activities are run. Durations count in whole seconds, rounded up; zero means none.
@@ -149,7 +149,7 @@ func (o *ActivityOptions) command() (*protocol.Command, error) {
 	return c, nil
 }
 
-func (p *RetryPolicy) wire() (*history.RetryPolicy, error) {
+func (p *RetryPolicy) wire() (*retry.Policy, error) {
 	if p.MaxAttempts < 0 {
 		return nil, fmt.Errorf("%w: MaxAttempts is negative", ErrInvalidOptions)
 	}
@@ -157,13 +157,13 @@ func (p *RetryPolicy) wire() (*history.RetryPolicy, error) {
 	if n == 0 {
 		n = math.MaxInt32
 	}
-	w := &history.RetryPolicy{MaxAttempts: &n, Backoff: make([]int, len(p.Backoff)), NonRetryable: append([]string{}, p.NonRetryable...)}
+	w := &retry.Policy{MaxAttempts: &n, BackoffSeconds: make([]int, len(p.Backoff)), NonRetryableErrorTypes: append([]string{}, p.NonRetryable...)}
 	for i, d := range p.Backoff {
 		s, err := wholeSeconds("Backoff", d)
 		if err != nil {
 			return nil, err
 		}
-		w.Backoff[i] = int(s)
+		w.BackoffSeconds[i] = int(s)
 	}
 	return w, nil
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 func types(list []store.Leased) (names []string) {
@@ -155,7 +155,7 @@ func testRetry(t *testing.T, s Suite) {
 	worker := w.Worker("w")
 	most := 3
 	c := Activity("x", "")
-	c.RetryPolicy = &history.RetryPolicy{MaxAttempts: &most, Backoff: []int{10}}
+	c.RetryPolicy = &retry.Policy{MaxAttempts: &most, BackoffSeconds: []int{10}}
 	run := w.Begun("flow", c)
 	l := w.One(protocol.KindActivity, worker)
 	w.Commit(Step(run, engine.FailActivity{
