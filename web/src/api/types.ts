@@ -162,6 +162,7 @@ export interface SessionView {
   idle_seconds?: number;
   closed_at: Time;
   failure_reason: string | null;
+  ended_reason?: string;
   lease_seconds: number;
   max_concurrent_activities: number;
   active_activity_count: number;

@@ -43,9 +43,9 @@ function Session({ session: s }: { session: SessionView }) {
         <CopyButton text={s.session_id} what="session id" />
         <Status status={s.status} large />
       </div>
-      {(s.waiting || s.failure_reason) && (
+      {(s.waiting || s.ended_reason) && (
         <div className={`card mt-3 border-l-3 p-4 ${s.waiting ? "border-l-warn" : s.status === "failed" ? "border-l-bad" : "border-l-idle"}`}>
-          {s.failure_reason && <p className={`break-words ${s.status === "failed" ? "font-medium text-bad" : ""}`}>{reason(s.failure_reason)}</p>}
+          {s.ended_reason && <p className={`break-words ${s.status === "failed" ? "font-medium text-bad" : ""}`}>{reason(s.ended_reason)}</p>}
           {s.waiting && <p className="break-words">{s.waiting}</p>}
         </div>
       )}
