@@ -362,6 +362,41 @@ func TestExplicitSessions(t *testing.T) {
 		h.equal("results", count(h.types(run), "ActivityCompleted"), 2)
 	})
 
+	// The session went to B while A's attempt still had its lease: A's result is refused all the same, and the item goes to B at once.
+	bubble(t, "OS-E3-superseded", func(h *house) {
+		h.flow("pair", func(ctx workflow.Context) ([]string, error) {
+			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+			if err != nil {
+				return nil, err
+			}
+			long := s.Execute(ctx, "work", "long", 8000)
+			if err := workflow.Signal(ctx, "go").Receive(ctx, nil); err != nil {
+				return nil, err
+			}
+			b, err := workflow.Await[string](ctx, s.Execute(ctx, "work", "other", 1000))
+			if err != nil {
+				return nil, err
+			}
+			a, err := workflow.Await[string](ctx, long)
+			return []string{a, b}, err
+		})
+		a := h.start("A", lock(2*sec, 0), attempts(30*sec))
+		run := h.begin("pair")
+		first := h.running("long")
+		h.start("B", lock(2*sec, 0), attempts(30*sec))
+		a.sever()
+		h.signal(run, "go")
+		h.equal("worker", h.running("other").worker, "B")
+		a.rejoin()
+		h.equal("workers", output[[]string](h, run), []string{"B", "B"})
+		both := h.did("long")
+		if len(both) != 2 || both[1].attempt != 2 || both[1].session.Epoch <= first.session.Epoch {
+			h.t.Fatalf("ran %+v", both)
+		}
+		h.between("redelivered", both[1].from, first.from+2*sec, first.from+8*sec+200*ms)
+		h.equal("results", count(h.types(run), "ActivityCompleted"), 2)
+	})
+
 	bubble(t, "OS-E4", func(h *house) {
 		h.warm()
 		h.flow("cold", func(ctx workflow.Context, k int) ([]int, error) {
