@@ -154,8 +154,8 @@ func (w *pythonWorker) stop() {
 		if err != nil {
 			w.t.Errorf("worker %s ended with: %v", w.id, err)
 		}
-	case <-time.After(30 * time.Second):
-		w.t.Errorf("worker %s did not end within 30 s", w.id)
+	case <-time.After(60 * time.Second):
+		w.t.Errorf("worker %s did not end within 60 s", w.id)
 	}
 }
 
@@ -170,9 +170,9 @@ func (w *pythonWorker) kill() {
 // until waits for something to become true.
 func until(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !check(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); !check(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited 30 s in vain until %s", what)
+			t.Fatalf("waited 90 s in vain until %s", what)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func cases(t *testing.T, a *apptest.App, names ...string) {
 
 func casesThrough(t *testing.T, through string, names ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, python(t), append([]string{"cases.py", through, pythonToken, pythonQueue}, names...)...)
 	c.Dir = pythonDir
@@ -358,7 +358,7 @@ func TestAPythonSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := startPython(t, database, "")
 		workers := map[string]*pythonWorker{"py-1": work(t, a, "py-1", "50"), "py-2": work(t, a, "py-2", "50")}
-		options := map[string]any{"lease_seconds": 2}
+		options := map[string]any{"lease_seconds": 5}
 		r := run(t, a, "slow_session", "held", filepath.Join(t.TempDir(), "started"), options)
 		victim := pendingOn(t, a, r, "keep_slowly")
 		workers[victim].kill()

@@ -193,7 +193,7 @@ class TimingOut:
 @workflow.defn(name="kept_alive")
 class KeptAlive:
     def run(self, ctx):
-        return (yield ctx.schedule_activity("beat_then_return", [2.5], heartbeat_timeout=1))
+        return (yield ctx.schedule_activity("beat_then_return", [6], heartbeat_timeout=4))
 
 
 @workflow.defn(name="sleeping")
@@ -215,19 +215,32 @@ class Collecting:
     def note(self, *values):
         self.seen.append(list(values))
 
-    def run(self, ctx):
+    def run(self, ctx, n):
         yield ctx.start_timer(1)
-        first = [list(v) for v in self.seen]
+        yield ctx.wait_condition(lambda: len(self.seen) >= n)
         yield ctx.schedule_activity("nap", [0.1])
-        return {"after_timer": first, "at_end": self.seen}
+        return self.seen
 
 
 @workflow.defn(name="fanning_out")
 class FanningOut:
     """A parallel list whose members end in reverse order."""
 
-    def run(self, ctx, n):
-        return (yield [ctx.schedule_activity("nap", [0.15 * (n - i), i]) for i in range(n)])
+    def run(self, ctx, key, n):
+        return (yield [ctx.schedule_activity("await_next", [key, i, n]) for i in range(n)])
+
+
+ENDED: dict[str, set] = {}  # by key, which members have ended here
+
+
+@activity.defn(name="await_next")
+async def await_next(key: str, i: int, n: int) -> int:
+    """Ends a little later than the member behind it."""
+    while i + 1 < n and i + 1 not in ENDED.get(key, ()):
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(0.1)
+    ENDED.setdefault(key, set()).add(i)
+    return i
 
 
 @workflow.defn(name="mixed_group")
@@ -442,7 +455,7 @@ class SlowSession:
         policy = ActivityRetryPolicy(max_attempts=5, backoff_seconds=[0, 0, 0, 0])
         first = yield ctx.schedule_activity("keep", [session, 1], worker_session=opts, retry_policy=policy)
         second = yield ctx.schedule_activity(
-            "keep_slowly", [session, 2, path], worker_session=opts, retry_policy=policy, start_to_close_timeout=3)
+            "keep_slowly", [session, 2, path], worker_session=opts, retry_policy=policy, start_to_close_timeout=6)
         return [first, second]
 
 
@@ -478,8 +491,8 @@ class Steps:
         policy = ActivityRetryPolicy(max_attempts=5, backoff_seconds=[0, 0, 0, 0])
         workers = []
         for i in range(n):
-            yield ctx.schedule_activity("nap", [0.1, i], retry_policy=policy, start_to_close_timeout=2)
-            workers.append((yield ctx.schedule_activity("whereabouts", [], retry_policy=policy, start_to_close_timeout=2)))
+            yield ctx.schedule_activity("nap", [0.1, i], retry_policy=policy, start_to_close_timeout=4)
+            workers.append((yield ctx.schedule_activity("whereabouts", [], retry_policy=policy, start_to_close_timeout=4)))
         return workers
 
 
