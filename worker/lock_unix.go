@@ -7,12 +7,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"time"
 )
-
-// linger is how long a lock is waited for. A process that was killed while it started another leaves the lock to that one for the moment until it is a
-// program of its own; a worker that is restarted at once must not be turned away for that.
-const linger = time.Second
 
 // lockFile takes a lock that ends with the process.
 func lockFile(path string) (*os.File, error) {
@@ -20,12 +15,7 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	try := func() error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
-	err = try()
-	for late := time.Now().Add(linger); errors.Is(err, syscall.EWOULDBLOCK) && time.Now().Before(late); err = try() {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if err != nil {
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("%s is locked by another process", path)
