@@ -103,6 +103,7 @@ func TestSampleSurvivesKillsAtRandomMoments(t *testing.T) {
 			for len(before) < 14 {
 				p, c, run := dev(t, dir, addr, nil)
 				if over(c, run) {
+					p.kill()
 					break
 				}
 				// Further on than the last time: a task that is killed three times over is set aside, for somebody to look at.
