@@ -108,6 +108,10 @@ func newScript(t *testing.T, o planeOptions, namespace string, scale time.Durati
 		plane: open(t, o), t: t, namespace: namespace, scale: scale, tasks: map[string]*protocol.ActivityTask{},
 		held: map[string]map[string]int64{}, top: map[string]int64{},
 	}
+	if namespace != "default" {
+		_, err := w.CreateNamespace(t.Context(), protocol.NamespaceRequest{Name: namespace})
+		w.must(err)
+	}
 	_, err := w.Register(t.Context(), protocol.RegisterRequest{
 		Namespace: namespace, WorkerID: "flow", Incarnation: "flow-1", TaskQueue: "default", WorkflowTypes: []string{"wf"},
 	})
