@@ -101,6 +101,7 @@ type script struct {
 	tasks map[string]*protocol.ActivityTask // by item: the last delivery
 	held  map[string]map[string]int64       // worker → session → epoch it last had there
 	top   map[string]int64                  // session → highest epoch ever
+	began int64                             // the store's time at the beginning, in microseconds: no claim has an epoch below
 }
 
 func newScript(t *testing.T, o planeOptions, namespace string, scale time.Duration) *script {
@@ -133,6 +134,7 @@ func (w *script) must(err error) {
 
 func (w *script) run(c scripted) {
 	w.t.Logf("%s: %s", c.at, c.title)
+	w.began = w.now().Add(-w.tolerance).UnixMicro()
 	for _, w.line = range c.steps {
 		_, step, _ := strings.Cut(w.line, " ")
 		if rest, ok := strings.CutPrefix(step, "exact "); ok {
@@ -315,7 +317,7 @@ func (w *script) fetch(worker string, fields []string) {
 		session := "none"
 		if s := a.Session; s != nil {
 			session = s.SessionID
-			if s.IsNew != (s.Epoch > w.top[session]) || s.Epoch < w.top[session] {
+			if s.IsNew != (s.Epoch > w.top[session]) || s.Epoch < w.top[session] || s.Epoch < w.began {
 				w.fatal("session %s: epoch %d, new %t, after epoch %d", session, s.Epoch, s.IsNew, w.top[session])
 			}
 			w.top[session] = s.Epoch
