@@ -62,6 +62,15 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		}
 		s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, c.incarnation, r.epoch, r.until, r.until
 		return true, s
+	case c.kind == fetch && s.epoch != r.epoch:
+		// The claim was a poll's whose time was over: its task was given back undelivered, the session stayed claimed. An epoch is at least the
+		// store's time of its claim.
+		free := s.owner == "" || r.epoch >= s.low || s.owner == c.worker && s.incarnation != c.incarnation
+		if s.closed || !free || r.epoch <= s.epoch || s.processes[process(c.worker)] != c.incarnation {
+			return false, s
+		}
+		s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, c.incarnation, r.epoch, r.until, r.until
+		return true, s
 	case c.kind == fetch:
 		if s.closed || s.owner != c.worker || s.incarnation != c.incarnation || s.epoch != r.epoch || r.at >= s.high {
 			return false, s
@@ -78,7 +87,8 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		}
 		return true, s
 	case !r.ok:
-		return s.closed || !holds || r.after >= s.low, s
+		successor := s.owner != "" && s.processes[process(s.owner)] != s.incarnation // may have claimed in a poll whose task was given back
+		return s.closed || !holds || successor || r.after >= s.low, s
 	case c.kind == renew:
 		if s.closed || !holds || r.at >= s.high {
 			return false, s
