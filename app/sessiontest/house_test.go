@@ -13,16 +13,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
-	"github.com/sojourn-run/sojourn/worker/link"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
@@ -184,147 +181,6 @@ func (h *house) equal(what string, got, want any) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		h.t.Errorf("%s: got %v, want %v", what, got, want)
 	}
-}
-
-// proc is a worker process.
-type proc struct {
-	*worker.Worker
-	h    *house
-	name string
-	end  func()
-	done chan struct{} // closed when Run has returned
-	err  error         // of Run; set before done is closed
-
-	mu   sync.Mutex      // guards what follows
-	way  context.Context // to the app: ends when it is cut
-	snap context.CancelFunc
-}
-
-// start starts a worker and waits until it is registered.
-func (h *house) start(name string, change ...func(*worker.Options)) *proc {
-	h.t.Helper()
-	p, err := h.make(name, change...)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
-	defer cancel()
-	if err := p.WaitReady(ctx); err != nil {
-		h.t.Fatal(err)
-	}
-	return p
-}
-
-func (h *house) make(name string, change ...func(*worker.Options)) (*proc, error) {
-	p := &proc{h: h, name: name, done: make(chan struct{})}
-	p.rejoin()
-	r := worker.NewRegistry()
-	for _, f := range h.setup {
-		f(r, p)
-	}
-	o := worker.Options{
-		Registry: r, Carrier: carrier{link.Local{Join: h.channel.Join}, p}, Release: release, WorkerID: name, Concurrency: 4, MaxSessions: 10,
-		AttemptLease: 5 * sec, DrainTimeout: 10 * sec, NoSandbox: true, Log: apptest.Log(h.t),
-	}
-	for _, f := range change {
-		f(&o)
-	}
-	var err error
-	if p.Worker, err = worker.New(o); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
-	p.end = cancel
-	go func() {
-		defer close(p.done)
-		p.err = p.Run(ctx)
-	}()
-	h.t.Cleanup(func() {
-		if p.cut() {
-			p.kill()
-		}
-		p.stop()
-	})
-	return p, nil
-}
-
-// stop drains the worker, as a clean shutdown does; again it does nothing.
-func (p *proc) stop() {
-	p.h.t.Helper()
-	p.end()
-	<-p.done
-	if p.err != nil && !errors.Is(p.err, worker.ErrAborted) && !errors.Is(p.err, link.ErrSuperseded) {
-		p.h.t.Errorf("worker %s: %v", p.name, p.err)
-	}
-}
-
-// kill ends the worker as a process is killed: nothing it says or does from now on reaches the app.
-func (p *proc) kill() {
-	p.sever()
-	p.Abort()
-	<-p.done
-}
-
-// sever cuts the way to the app, which notices; the worker goes on. rejoin mends it.
-func (p *proc) sever() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.snap()
-}
-
-func (p *proc) rejoin() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.way, p.snap = context.WithCancel(context.WithoutCancel(p.h.t.Context()))
-}
-
-func (p *proc) cut() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.way.Err() != nil
-}
-
-// carrier is a worker's way to the app, which can be cut.
-type carrier struct {
-	link.Local
-	p *proc
-}
-
-var errCut = errors.New("the way to the app is cut")
-
-// Dial joins the app.
-func (c carrier) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (link.Conn, error) {
-	if c.p.cut() {
-		return nil, errCut
-	}
-	conn, err := c.Local.Dial(ctx, hello, notices)
-	if err != nil {
-		return nil, err
-	}
-	return &wire{conn, c.p}, nil
-}
-
-type wire struct {
-	link.Conn
-	p *proc
-}
-
-// Call passes a call on, unless the way is cut before it or before its answer.
-func (w *wire) Call(ctx context.Context, method string, in, out any) error {
-	w.p.mu.Lock()
-	way := w.p.way
-	w.p.mu.Unlock()
-	if way.Err() != nil {
-		return errCut
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(way, func() { cancel(errCut) })()
-	err := w.Conn.Call(ctx, method, in, out)
-	if way.Err() != nil {
-		return errCut
-	}
-	return err
 }
 
 // begin starts a workflow and returns its run.

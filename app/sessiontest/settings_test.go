@@ -37,7 +37,7 @@ func (h *house) leased(id string) time.Duration {
 	return s.LeaseUntil.Sub(s.RenewedAt.Time)
 }
 
-// all are the workers' runs, of a session or, with "", of none.
+// inSession lists what ran in a session or, with "", in none.
 func (h *house) inSession(id string) (list []ran) {
 	for _, r := range h.did() {
 		if r.session.ID == id {
