@@ -162,7 +162,10 @@ func (b *Broker) List(ctx context.Context, in protocol.ListRequest) (protocol.Li
 			a.NextPageToken = cursor(last.StartedAt, last.ID)
 		}
 		for i := range heads {
-			a.Workflows = append(a.Workflows, runView(&heads[i]))
+			v := runView(&heads[i])
+			// A listing does not read the workflow's own row: a run that no other went on from is its current one, and its last.
+			v.RunCount, v.Current = v.RunNumber, heads[i].ContinuedTo == ""
+			a.Workflows = append(a.Workflows, v)
 		}
 		return err
 	})
