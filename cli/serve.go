@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/link"
@@ -119,7 +120,7 @@ func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
 			return nil, err
 		}
 		if token = t; created {
-			fmt.Fprintf(p.err, "made a bootstrap token, kept in %s:\n  %s\n", filepath.Join(s.DataDir, auth.TokenFile), token)
+			fmt.Fprintf(p.err, "made a bootstrap token, kept in %s:\n  %s\n", filepath.Join(s.DataDir, process.TokenFile), token)
 		}
 	}
 	return app.New(ctx, app.Options{

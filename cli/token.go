@@ -18,6 +18,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -95,7 +96,7 @@ func (p *program) call(c *cobra.Command, method, path string, in, out any) error
 		return err
 	}
 	if s.Token == "" {
-		if s.Token, err = auth.ReadToken(s.DataDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if s.Token, err = process.ReadToken(s.DataDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/cli/config"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
+	proc "github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -42,7 +42,7 @@ func (f *fleet) startApp(more env) *process {
 	f.t.Helper()
 	p := launch(f.t, f.dir, f.app.with(more), "app")
 	f.client.up()
-	raw, err := os.ReadFile(filepath.Join(f.app["SOJOURN_DATA_DIR"], config.TokenFile))
+	raw, err := os.ReadFile(filepath.Join(f.app["SOJOURN_DATA_DIR"], proc.TokenFile))
 	if err != nil {
 		f.t.Fatal(err)
 	}

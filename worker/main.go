@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -63,11 +62,11 @@ func run(r *Registry, args []string) int {
 func FromConfig(r *Registry, c *config.Config, carrier link.Carrier) (*Worker, error) {
 	token := c.Token
 	if token == "" {
-		raw, err := os.ReadFile(filepath.Join(c.DataDir, config.TokenFile))
+		kept, err := process.ReadToken(c.DataDir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		token = strings.TrimSpace(string(raw))
+		token = kept
 	}
 	source := release.System()
 	source.Setting = c.Release

@@ -18,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -295,7 +296,7 @@ func TestTheBootstrapTokenIsMadeOnceAndKept(t *testing.T) {
 	if err != nil || !made || !strings.HasPrefix(first, "sjn_") {
 		t.Fatalf("first start: got %q, %v, %v", first, made, err)
 	}
-	info, err := os.Stat(filepath.Join(dir, auth.TokenFile))
+	info, err := os.Stat(filepath.Join(dir, process.TokenFile))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("file: %v, %v", info.Mode(), err)
 	}
@@ -303,7 +304,7 @@ func TestTheBootstrapTokenIsMadeOnceAndKept(t *testing.T) {
 	if second != first || made || err != nil {
 		t.Errorf("second start: got %q, %v, %v", second, made, err)
 	}
-	if left, _ := fs.Glob(os.DirFS(dir), "*"); !slices.Equal(left, []string{auth.TokenFile}) {
+	if left, _ := fs.Glob(os.DirFS(dir), "*"); !slices.Equal(left, []string{process.TokenFile}) {
 		t.Errorf("left behind: %v", left)
 	}
 	a := auth.New(auth.Options{Store: open(t), Bootstrap: first})
@@ -311,7 +312,7 @@ func TestTheBootstrapTokenIsMadeOnceAndKept(t *testing.T) {
 	if err != nil || !slices.Equal(p.Roles, auth.Roles) {
 		t.Errorf("principal: %+v, %v", p, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, auth.TokenFile), []byte(" \n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, process.TokenFile), []byte(" \n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, _, err := auth.Bootstrap(dir, ""); err == nil {

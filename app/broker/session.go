@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -52,20 +53,11 @@ func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
 		return protocol.Invalid("lease_seconds", "lease, TTL, idle time and activity cap must be positive and at most ten years")
 	case !engine.KnownPolicy(o.ReleasePolicy):
 		return protocol.Invalid("release_policy", "must be migrate, finish or fail, not %q", o.ReleasePolicy)
-	case o.Queue != "" && o.Queue != w.Queues[0] && !contains(w.Queues, o.Queue):
+	case o.Queue != "" && o.Queue != w.Queues[0] && !slices.Contains(w.Queues, o.Queue):
 		return protocol.Refuse(protocol.ReasonSessionQueue, "worker %s does not serve queue %s", w.ID, o.Queue).
 			With("registered_task_queue", w.Queues[0]).With("requested_session_queue", o.Queue)
 	}
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 // HeartbeatSession renews a session its caller holds, and counts as activity.

@@ -35,9 +35,6 @@ const (
 	AuthNone  = "none"  // every caller is trusted; loopback only
 )
 
-// TokenFile is where an app keeps the bootstrap token it made, below its data directory; workers and commands of that directory find it there.
-const TokenFile = "token"
-
 // Config is every setting of a process, as Load leaves it: parsed, derived where a default depends on another setting, and
 // checked. The key of a field is the name of its flag; the table in settings.go says what each means.
 type Config struct {

@@ -151,7 +151,6 @@ type CompleteItem struct {
 	Returned    string          `json:"returned,omitempty"`  // hands the task back, for this reason; neither result nor failure
 	LostCount   bool            `json:"lost,omitempty"`      // with Returned: counted as lost, like a worker that died
 	Recovered   *Recovered      `json:"recovered,omitempty"` // the session's state was rebuilt inside this attempt
-	WaitFor     bool            `json:"-"`
 }
 
 // Recovered tells of a rebuild that ran inside an attempt.
