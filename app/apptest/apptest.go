@@ -30,9 +30,10 @@ type Options struct {
 // App is a running app. It ends with the test, or before by Stop.
 type App struct {
 	*app.App
-	t    testing.TB
-	stop context.CancelFunc
-	done chan error
+	Database string // what it was opened with
+	t        testing.TB
+	stop     context.CancelFunc
+	done     chan error
 }
 
 // Start starts an app and returns when its port is open.
@@ -59,7 +60,7 @@ func Start(t testing.TB, o Options) *App {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	r := &App{App: a, t: t, stop: stop, done: make(chan error, 1)}
+	r := &App{App: a, Database: o.Database, t: t, stop: stop, done: make(chan error, 1)}
 	go func() { r.done <- a.Run(ctx) }()
 	t.Cleanup(r.Stop)
 	return r

@@ -1,0 +1,124 @@
+package apptest
+
+import (
+	"cmp"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+)
+
+// Dump is everything a database holds: the rows of each table as text, in an order of their own. The table of batches is left out, since it says when
+// something was last written and not what.
+type Dump map[string][]string
+
+// DumpDatabase reads all tables of a database (sqlite:PATH or postgres://…) on a connection of its own; an app may have it open.
+func DumpDatabase(t testing.TB, database string) Dump {
+	t.Helper()
+	driver, source, tables := "pgx", database, `SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'`
+	if path, ok := strings.CutPrefix(database, "sqlite:"); ok {
+		driver, source, tables = "sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(10000)", `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`
+	}
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	d := Dump{}
+	for _, row := range dumpRows(t, db, tables) {
+		name := strings.TrimSuffix(strings.TrimPrefix(row, "["), "]")
+		if name != "batches" {
+			d[name] = dumpRows(t, db, `SELECT * FROM "`+name+`"`)
+		}
+	}
+	if len(d) == 0 {
+		t.Fatalf("%s has no tables", driver)
+	}
+	return d
+}
+
+// Dump reads all tables of the app's database.
+func (a *App) Dump() Dump {
+	a.t.Helper()
+	return DumpDatabase(a.t, a.Database)
+}
+
+// Diff says what another dump has that this one has not, and the other way round; empty when they are equal. Tables named are not looked at.
+func (d Dump) Diff(other Dump, beside ...string) string {
+	var said []string
+	names := map[string]bool{}
+	for name := range d {
+		names[name] = true
+	}
+	for name := range other {
+		names[name] = true
+	}
+	for name := range names {
+		if slices.Contains(beside, name) {
+			continue
+		}
+		for _, row := range missing(d[name], other[name]) {
+			said = append(said, "- "+name+" "+row)
+		}
+		for _, row := range missing(other[name], d[name]) {
+			said = append(said, "+ "+name+" "+row)
+		}
+	}
+	slices.SortFunc(said, func(a, b string) int { return cmp.Or(cmp.Compare(a[2:], b[2:]), cmp.Compare(b, a)) })
+	return strings.Join(said, "\n")
+}
+
+// missing are the rows of one sorted list that another has not, or less often.
+func missing(of, in []string) []string {
+	var rows []string
+	j := 0
+	for _, row := range of {
+		for j < len(in) && in[j] < row {
+			j++
+		}
+		if j < len(in) && in[j] == row {
+			j++
+			continue
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func dumpRows(t testing.TB, db *sql.DB, query string) []string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []string{}
+	for rows.Next() {
+		cells := make([]any, len(columns))
+		into := make([]any, len(columns))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range cells {
+			if raw, ok := c.([]byte); ok {
+				cells[i] = string(raw)
+			}
+		}
+		list = append(list, fmt.Sprint(cells))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(list)
+	return list
+}
