@@ -53,8 +53,18 @@ func (b *Broker) Describe(ctx context.Context, t protocol.Target) (protocol.RunV
 	return v, err
 }
 
-// find is the run a target means.
+// find is the run a target means, with the row of its workflow id. They are two reads, and the run may go on as a new one between them: then both are
+// read again, so that nobody is shown a run as its workflow's end that is not.
 func find(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, engine.Workflow, error) {
+	for {
+		run, flow, err := findOnce(ctx, r, t)
+		if err != nil || run.ContinuedTo == "" || flow.RunID != run.ID {
+			return run, flow, err
+		}
+	}
+}
+
+func findOnce(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, engine.Workflow, error) {
 	var flow engine.Workflow
 	id := t.RunID
 	if t.WorkflowID != "" {

@@ -1,8 +1,13 @@
 package broker_test
 
 import (
+	"context"
 	"testing"
 
+	sojourn "github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -33,5 +38,60 @@ func TestHistoryCanBeFollowedToTheEndOfTheRun(t *testing.T) {
 	q.PageToken, q.Wait = "", false
 	if page = must[protocol.HistoryPage](t)(a.History(t.Context(), q)); len(page.Events) != 2 || page.NextPageToken != nil {
 		t.Errorf("without waiting: %d events, token %v", len(page.Events), page.NextPageToken)
+	}
+}
+
+// slow lets something happen between the read of a workflow id's row and that of its run.
+type slow struct {
+	store.Store
+	between *func()
+}
+
+func (s slow) View(ctx context.Context, fn func(store.Reader) error) error {
+	return s.Store.View(ctx, func(r store.Reader) error { return fn(slowReader{r, s.between}) })
+}
+
+type slowReader struct {
+	store.Reader
+	between *func()
+}
+
+func (r slowReader) Workflow(ctx context.Context, k engine.WorkflowKey) (engine.Workflow, error) {
+	f, err := r.Reader.Workflow(ctx, k)
+	if do := *r.between; do != nil {
+		*r.between = nil
+		do()
+	}
+	return f, err
+}
+
+// A run that goes on as a new one while somebody looks is not the end of its workflow: who waits for the result must not be told of one that is empty.
+func TestLookingWhileARunGoesOnShowsTheNewRun(t *testing.T) {
+	var between func()
+	started := apptest.Start(t, apptest.Options{Change: func(o *sojourn.Options) {
+		open := o.Open
+		o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+			s, err := open(ctx, id, d)
+			return slow{s, &between}, err
+		}
+	}})
+	a := &app{started.Broker(), started.Store(), t}
+	a.register("w")
+	for i, by := range []protocol.Target{{WorkflowID: "by-id"}, {WorkflowID: "by-both"}} {
+		first := a.start(by.WorkflowID)
+		if i > 0 {
+			by.RunID = first.RunID
+		}
+		task := a.poll("w", protocol.KindWorkflow, 5)
+		between = func() {
+			if c := a.decide(task, protocol.Command{Type: protocol.ContinueAsNew}); c.Err != nil {
+				t.Error(c.Err)
+			}
+		}
+		v := must[protocol.RunView](t)(a.Describe(t.Context(), by))
+		if old := v.RunID == first.RunID; old != (by.RunID != "") || v.Terminal != old || v.Current == old || v.RunCount != 2 {
+			t.Errorf("%s: shown run %d of %d as %s, the current one %v", by.WorkflowID, v.RunNumber, v.RunCount, v.Status, v.Current)
+		}
+		a.decide(a.poll("w", protocol.KindWorkflow, 5), done())
 	}
 }
