@@ -128,6 +128,17 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind) {
 	}
 }
 
+// Missed says that hints of other apps were lost: nothing is known to be empty any more, and everybody who watches looks again.
+func (d *Dispatch) Missed() {
+	d.mu.Lock()
+	for _, l := range d.lines {
+		l.gen++
+		d.start(l)
+	}
+	d.mu.Unlock()
+	d.missed()
+}
+
 // Due passes on to the sweeper when something wants it.
 func (d *Dispatch) Due(at time.Time) {
 	if at.IsZero() {

@@ -431,3 +431,25 @@ func TestDueBeforeBindIsToldAtBind(t *testing.T) {
 		closed(t, d)
 	})
 }
+
+// A hint of another app that is lost must not leave a poller beside a task it could have.
+func TestAfterMissedHintsEverybodyLooksAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		got := waitFor(t.Context(), d.Enter(spec(worker("a"), 1, oneActivity)), time.Minute)
+		all, moves := d.Watch(TopicRuns), d.Watch(TopicMoves)
+		run, stop := d.WatchRun("r")
+		defer stop()
+		rested()
+		b.mu.Lock()
+		b.ready = append(b.ready, activity("x")) // and nobody says so
+		b.mu.Unlock()
+		d.Missed()
+		wantTasks(t, got, "x")
+		if _, overflow := all.Take(); !told(all.C) || !overflow || !told(run) {
+			t.Error("who watches was not told to look again")
+		}
+		if told(moves.C) {
+			t.Error("a watch of moves was told, of which those of others are never all heard")
+		}
+	})
+}

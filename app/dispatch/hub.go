@@ -135,6 +135,23 @@ func (h *Hub) Changed(c store.Changed) {
 	}
 }
 
+// missed tells everybody who watches that anything may have changed. Moves are another matter: those of other apps are never all heard.
+func (h *Hub) missed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, watchers := range h.runs {
+		for c := range watchers {
+			nudge(c)
+		}
+	}
+	for w := range h.watches {
+		if w.topics&^TopicMoves != 0 {
+			w.overflow = true
+			nudge(w.c)
+		}
+	}
+}
+
 // add gathers what the watch wants and says whether there was any.
 func (w *Watch) add(c store.Changed) bool {
 	some := false

@@ -176,6 +176,8 @@ type Dispatcher interface {
 	Due(at time.Time)
 	// Changed tells, after the commit, which runs got events and which sessions moved: hints for long polls and dashboards.
 	Changed(c Changed)
+	// Missed says that other apps committed things this process was not told of: there may be ready tasks in any queue, and anything may have changed.
+	Missed()
 }
 
 // Changed is what a batch touched.

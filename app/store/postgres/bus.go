@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ const channel = "sojourn"
 // apart is the least time between two notifications; what comes in between is told together.
 const apart = 10 * time.Millisecond
 
+// longest is the longest time between two attempts to connect.
+const longest = 5 * time.Second
+
 // mostEnded is the most ends of holdings that wait to be told; holders learn of the others when they renew.
 const mostEnded = 1000
 
@@ -27,7 +31,8 @@ const mostEnded = 1000
 const mostPayload = 7000
 
 // bus tells the other apps on the database what was committed, and hears it from them. It has connections of its own, so that no commit waits for it.
-// What is lost costs time: pollers ask again and sweepers look by themselves.
+// When one of them breaks, what it would have carried is lost, and that is told instead: by the listener to its own dispatcher, by the teller to the
+// other apps. Whoever waits for work looks again then.
 type bus struct {
 	cfg      *pgx.ConnConfig
 	app      string
@@ -46,6 +51,7 @@ type bus struct {
 // message is one notification.
 type message struct {
 	App    string            `json:"app"`
+	Missed bool              `json:"m,omitempty"` // others were lost
 	Queues []sqldb.QueueKey  `json:"q,omitempty"`
 	Runs   []store.RunChange `json:"r,omitempty"`
 	Ended  []ended           `json:"e,omitempty"`
@@ -71,10 +77,10 @@ func newBus(cfg *pgx.ConnConfig, app string, d store.Dispatcher) *bus {
 	}
 }
 
-// start begins to tell and to listen.
-func (b *bus) start(s *sqldb.Store) {
+// start begins to tell, and to listen on a connection that listen made.
+func (b *bus) start(s *sqldb.Store, c *pgx.Conn) {
 	b.running.Go(b.tell)
-	b.running.Go(func() { b.listen(s) })
+	b.running.Go(func() { b.listening(c, s) })
 }
 
 func (b *bus) close() error {
@@ -159,50 +165,105 @@ func encode(m message) string {
 	return string(raw)
 }
 
-// tell sends what was noted, at most once in a while.
+// tell sends what was noted, at most once in a while. What could not be sent it forgets, but for the fact.
 func (b *bus) tell() {
 	var c *pgx.Conn
-	defer func() {
-		if c != nil {
-			_ = c.Close(context.Background())
-		}
-	}()
-	for {
-		select {
-		case <-b.wake:
-		case <-b.ctx.Done():
-			return
-		}
-		for _, payload := range b.take() {
-			if c == nil || c.IsClosed() {
-				var err error
-				if c, err = pgx.ConnectConfig(b.ctx, b.cfg); err != nil {
-					c = nil
-					break // lost: a hint only
-				}
+	defer func() { hangUp(c) }()
+	lost := false
+	for wait := apart; ; {
+		if !lost {
+			select {
+			case <-b.wake:
+			case <-b.ctx.Done():
+				return
 			}
-			_, _ = c.Exec(b.ctx, "SELECT pg_notify($1, $2)", channel, payload)
 		}
-		if !b.pause(apart) {
+		list := b.take()
+		if lost {
+			list = []string{encode(message{App: b.app, Missed: true})}
+		}
+		var err error
+		if c, err = b.send(c, list); err != nil {
+			hangUp(c)
+			c, lost, wait = nil, true, min(2*wait, longest)
+		} else {
+			lost, wait = false, apart
+		}
+		if !b.pause(wait) {
 			return
 		}
 	}
 }
 
-// listen hears the others, and connects again when it has to.
-func (b *bus) listen(s *sqldb.Store) {
-	for wait := apart; b.ctx.Err() == nil; wait = min(2*wait, 5*time.Second) {
-		if c, err := pgx.ConnectConfig(b.ctx, b.cfg); err == nil {
-			if _, err = c.Exec(b.ctx, "LISTEN "+channel); err == nil {
-				wait = apart
-				s.StaleLanes()
-				b.hear(c, s)
-			}
-			_ = c.Close(context.Background())
+// send sends notifications on a connection, made when there is none, and returns it.
+func (b *bus) send(c *pgx.Conn, list []string) (_ *pgx.Conn, err error) {
+	if c == nil {
+		if c, err = b.connect(b.ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, payload := range list {
+		if _, err = c.Exec(b.ctx, "SELECT pg_notify($1, $2)", channel, payload); err != nil {
+			break
+		}
+	}
+	return c, err
+}
+
+func (b *bus) connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	c, err := pgx.ConnectConfig(ctx, b.cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return c, nil
+}
+
+func hangUp(c *pgx.Conn) {
+	if c != nil {
+		_ = c.Close(context.Background())
+	}
+}
+
+// listen connects and listens: from its return on nothing goes by unheard until the connection breaks.
+func (b *bus) listen(ctx context.Context) (*pgx.Conn, error) {
+	c, err := b.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = c.Exec(ctx, "LISTEN "+channel); err != nil {
+		hangUp(c)
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return c, nil
+}
+
+// listening hears the others, and listens again when it has to.
+func (b *bus) listening(c *pgx.Conn, s *sqldb.Store) {
+	for wait := apart; ; {
+		if c != nil {
+			b.hear(c, s)
+			hangUp(c)
+			wait = apart
 		}
 		if !b.pause(wait) {
 			return
 		}
+		var err error
+		if c, err = b.listen(b.ctx); err != nil {
+			wait = min(2*wait, longest)
+			continue
+		}
+		b.missed(s)
+	}
+}
+
+// missed says that anything may have been committed elsewhere.
+func (b *bus) missed(s *sqldb.Store) {
+	s.StaleLanes()
+	if b.dispatch != nil {
+		b.dispatch.Missed()
 	}
 }
 
@@ -215,6 +276,9 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 		var m message
 		if json.Unmarshal([]byte(n.Payload), &m) != nil || m.App == b.app {
 			continue
+		}
+		if m.Missed {
+			b.missed(s)
 		}
 		if len(m.Queues) > 0 {
 			s.StaleLanes()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/storetest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // Connections are cut while changes are on their way. Whatever was acknowledged is there exactly once; what was refused is not.
@@ -73,6 +75,75 @@ func TestLostConnectionsLoseNothing(t *testing.T) {
 		t.Errorf("only %d of %d signals were acknowledged", ok, len(stored))
 	}
 	w.Do(run, engine.EndRun{})
+}
+
+// ears is a dispatcher that notes what it is told of other apps.
+type ears struct {
+	*storetest.Line
+	told, missed chan struct{}
+}
+
+func (e *ears) Backlog(string, string, protocol.TaskKind) { nudge(e.told) }
+func (e *ears) Missed()                                   { nudge(e.missed) }
+
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// hears waits until one of the two was told.
+func hears(t *testing.T, what string, a, b <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-a:
+	case <-b:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("waited in vain to hear of %s", what)
+	}
+}
+
+// An app that has opened the database hears of the others from then on; and when it may have missed something it says so, since a poller that waits for
+// work would find it out at the end of its wait only.
+func TestWhatOtherAppsCommitIsHeardOrSaidToBeMissed(t *testing.T) {
+	url := database(t)
+	open := func(o sqldb.Options) *storetest.World {
+		s, err := postgres.Open(t.Context(), url, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return &storetest.World{T: t, S: s, Queue: storetest.Queue}
+	}
+	admin, err := pgx.Connect(t.Context(), server(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(context.Background())
+	e := &ears{&storetest.Line{}, make(chan struct{}, 1), make(chan struct{}, 1)}
+	open(sqldb.Options{Dispatch: e})
+	const listening = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'sojourn bus' AND query = 'LISTEN sojourn'"
+	var n int
+	if err := admin.QueryRow(t.Context(), listening, nameOf(url)).Scan(&n); err != nil || n != 1 {
+		t.Errorf("an app that opened the database has %d connections that listen, want 1 (%v)", n, err)
+	}
+	other := open(sqldb.Options{})
+	other.Start("before")
+	hears(t, "a start", e.told, nil)
+	const cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'sojourn bus'"
+	if err := admin.QueryRow(t.Context(), cut, nameOf(url)).Scan(&n); err != nil || n != 3 { // a teller that never told has none
+		t.Fatalf("%d connections were cut, want 3 (%v)", n, err)
+	}
+	hears(t, "its own broken connection", e.missed, nil)
+	other.Start("after") // the other's teller finds its connection broken with this in hand
+	hears(t, "a start that may be lost on the way", e.told, e.missed)
+	other.Start("at last")
+	hears(t, "a start", e.told, nil)
 }
 
 func nameOf(url string) string {

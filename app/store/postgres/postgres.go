@@ -57,14 +57,18 @@ func open(ctx context.Context, cfg *pgx.ConnConfig, reads *sql.DB, opts sqldb.Op
 		return nil, err
 	}
 	bus := newBus(cfg, opts.App, opts.Dispatch)
+	ear, err := bus.listen(ctx) // before anybody looks what there is
+	if err != nil {
+		return nil, errors.Join(err, c.Close(ctx), bus.close())
+	}
 	s, err := sqldb.New(ctx, sqldb.Config{
 		Options: opts, Dialect: sqldb.Dialect{Shared: true, Begin: "BEGIN", Classify: classify},
 		Conn: c, Reads: reads, Gorm: gormpostgres.New(gormpostgres.Config{Conn: reads}), Notify: bus.notify, Release: bus.close,
 	})
 	if err != nil {
-		return nil, errors.Join(err, c.Close(ctx), bus.close())
+		return nil, errors.Join(err, c.Close(ctx), ear.Close(ctx), bus.close())
 	}
-	bus.start(s)
+	bus.start(s, ear)
 	return s, nil
 }
 

@@ -75,6 +75,9 @@ func (l *Line) Changed(c store.Changed) {
 	l.changed = append(l.changed, c)
 }
 
+// Missed does nothing: these pollers never wait for hints.
+func (l *Line) Missed() {}
+
 // forget returns the hints so far and starts anew.
 func (l *Line) forget() (backlog []string, due []time.Time, changed []store.Changed) {
 	l.mu.Lock()

@@ -22,9 +22,11 @@ func testTwo(t *testing.T, s Suite) {
 	worker := two.Worker("w")
 	// Who made it does not matter to who leases it, and the other one is told.
 	run := one.Start("flow")
+	var queues, changes int // told one after the other
 	two.until("the other app's hint", func() bool {
 		backlog, _, changed := line.forget()
-		return len(backlog) > 0 && len(changed) > 0
+		queues, changes = queues+len(backlog), changes+len(changed)
+		return queues > 0 && changes > 0
 	})
 	l := two.One(protocol.KindWorkflow, worker)
 	line.forget()
