@@ -186,6 +186,18 @@ func (d *Dispatch) Drop(k engine.WorkerKey, keep string, err error) {
 	}
 }
 
+// Silent ends the waits of a worker whose lease ran out, as if their time were over. One that lives asks again, which shows that it does; from one that
+// stands still, or that an unnoticed break of the network keeps from us, tasks would only be lost once more.
+func (d *Dispatch) Silent(k engine.WorkerKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for w := range d.waiters {
+		if w.spec.Lessee.Worker.Key() == k {
+			d.shut(w)
+		}
+	}
+}
+
 // Drain answers all pollers with ErrDraining, now and from now on. What is on its way to them is still delivered.
 func (d *Dispatch) Drain() {
 	d.mu.Lock()

@@ -453,3 +453,25 @@ func TestAfterMissedHintsEverybodyLooksAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestPollsOfASilentWorkerGetNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		still := worker("still")
+		first := waitFor(t.Context(), d.Enter(spec(still, 1, oneActivity)), time.Minute)
+		second := waitFor(t.Context(), d.Enter(spec(still, 1, oneActivity)), time.Minute)
+		other := waitFor(t.Context(), d.Enter(spec(worker("other"), 1, oneActivity)), time.Minute)
+		rested()
+		d.Silent(still.Key())
+		mustReserve(t, d, activity("lost")).Deliver(lease(activity("lost"), 0))
+		wantTasks(t, other, "lost")
+		for _, c := range []<-chan answer{first, second} {
+			if a := <-c; len(a.tasks) > 0 || a.err != nil || a.took > time.Second {
+				t.Errorf("a poll of the silent worker was answered %v after %s", a, a.took)
+			}
+		}
+		again := waitFor(t.Context(), d.Enter(spec(still, 1, oneActivity)), time.Minute) // so it lives
+		rested()
+		b.leave(activity("next"))
+		wantTasks(t, again, "next")
+	})
+}

@@ -172,6 +172,8 @@ type Dispatcher interface {
 	Reserve(o Offer) Reservation
 	// Backlog says that ready tasks of this queue were committed with nobody to take them, or may have been left by others.
 	Backlog(namespace, queue string, kind protocol.TaskKind)
+	// Silent says that a lease of this worker ran out: it may be gone or stand still, so polls it made before are not to be given anything.
+	Silent(k engine.WorkerKey)
 	// Due says that something committed wants the sweeper at this time.
 	Due(at time.Time)
 	// Changed tells, after the commit, which runs got events and which sessions moved: hints for long polls and dashboards.

@@ -46,15 +46,23 @@ type bus struct {
 	queues map[sqldb.QueueKey]bool    // to be told; guarded by mu
 	runs   map[string]store.RunChange // guarded by mu
 	ended  []ended                    // guarded by mu
+	silent map[engine.WorkerKey]bool  // guarded by mu
 }
 
 // message is one notification.
 type message struct {
 	App    string            `json:"app"`
 	Missed bool              `json:"m,omitempty"` // others were lost
+	Silent []worker          `json:"w,omitempty"`
 	Queues []sqldb.QueueKey  `json:"q,omitempty"`
 	Runs   []store.RunChange `json:"r,omitempty"`
 	Ended  []ended           `json:"e,omitempty"`
+}
+
+// worker is one whose lease ran out.
+type worker struct {
+	Namespace string `json:"ns"`
+	ID        string `json:"id"`
 }
 
 // ended is the end of a session's holding, with what its holder wants to know of it.
@@ -73,7 +81,7 @@ func newBus(cfg *pgx.ConnConfig, app string, d store.Dispatcher) *bus {
 	quiet.RuntimeParams["application_name"] = "sojourn bus"
 	return &bus{
 		cfg: quiet, app: app, dispatch: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1),
-		queues: map[sqldb.QueueKey]bool{}, runs: map[string]store.RunChange{},
+		queues: map[sqldb.QueueKey]bool{}, runs: map[string]store.RunChange{}, silent: map[engine.WorkerKey]bool{},
 	}
 }
 
@@ -99,6 +107,9 @@ func (b *bus) notify(n sqldb.Notice) {
 		r.Cancelled = append(b.runs[r.RunID].Cancelled, r.Cancelled...)
 		b.runs[r.RunID] = r
 	}
+	for _, k := range n.Silent {
+		b.silent[k] = true
+	}
 	for _, m := range n.Ended {
 		if len(b.ended) < mostEnded {
 			b.ended = append(b.ended, ended{m.Session.Namespace, m.Session.ID, m.What, m.Worker, m.Epoch, m.Why[:min(len(m.Why), 200)]})
@@ -123,6 +134,10 @@ func (b *bus) take() []string {
 			m, size = message{App: b.app}, more
 		}
 	}
+	for k := range b.silent { // first: what they lost is in the queues
+		cut(len(k.Namespace) + len(k.ID) + 32)
+		m.Silent = append(m.Silent, worker(k))
+	}
 	for q := range b.queues {
 		cut(len(q.Namespace) + len(q.Queue) + 64)
 		m.Queues = append(m.Queues, q)
@@ -138,11 +153,12 @@ func (b *bus) take() []string {
 		cut(2*(len(e.Namespace)+len(e.Session)+len(e.Worker)+len(e.Why)) + 120)
 		m.Ended = append(m.Ended, e)
 	}
-	if len(m.Queues)+len(m.Runs)+len(m.Ended) > 0 {
+	if len(m.Silent)+len(m.Queues)+len(m.Runs)+len(m.Ended) > 0 {
 		out = append(out, encode(m))
 	}
 	clear(b.queues)
 	clear(b.runs)
+	clear(b.silent)
 	b.ended = nil
 	return out
 }
@@ -285,6 +301,9 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 		}
 		if b.dispatch == nil {
 			continue
+		}
+		for _, k := range m.Silent {
+			b.dispatch.Silent(engine.WorkerKey(k))
 		}
 		for _, q := range m.Queues {
 			b.dispatch.Backlog(q.Namespace, q.Queue, protocol.TaskKind(q.Kind))

@@ -43,6 +43,7 @@ type batch struct {
 	backlog map[QueueKey]bool
 	touched map[string]*store.RunChange
 	moves   []store.SessionMove
+	silent  map[engine.WorkerKey]bool // leases of theirs ran out
 	due     history.Time
 	dirty   bool // something was or will be written
 	raised  bool // an epoch floor rose

@@ -238,6 +238,9 @@ func (b *batch) applySession(c *engine.SessionChange) {
 	b.dirty = true
 	for i := range c.Timeline {
 		b.moves = append(b.moves, store.SessionMove{Session: k, SessionEvent: c.Timeline[i]})
+		if e := &c.Timeline[i]; e.What == "expired" && e.Why == engine.ReasonLeaseLost {
+			b.silence(engine.WorkerKey{Namespace: k.Namespace, ID: e.Worker})
+		}
 		if body, err := document(&c.Timeline[i]); err == nil {
 			b.flush.timeline.s(k.Namespace).s(k.ID).i(c.Timeline[i].At.Micros()).s(body)
 		}

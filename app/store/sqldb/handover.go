@@ -64,6 +64,9 @@ func (b *batch) handOver() {
 	slices.SortStableFunc(list, func(x, y candidate) int { return x.priority - y.priority })
 	for _, t := range list {
 		r := b.runs[t.run]
+		if worker := b.lostBy(r, t.seq); worker != "" {
+			b.silence(engine.WorkerKey{Namespace: r.Namespace, ID: worker})
+		}
 		o := b.offer(r, t.seq)
 		var res store.Reservation
 		if b.s.cfg.Dispatch != nil {
@@ -77,6 +80,39 @@ func (b *batch) handOver() {
 		b.handed = append(b.handed, handed{res, r, b.lease(r, t.seq, &l)})
 	}
 	b.ready = nil
+}
+
+// lostBy is the worker whose lease of a ready task ran out in this batch, or "".
+func (b *batch) lostBy(r *run, seq int64) string {
+	var lost []history.Lost
+	if seq == 0 {
+		lost = r.Task.Lost
+	} else if a, ok := r.Activities.Get(seq); ok {
+		lost = a.Lost
+	}
+	if len(lost) == 0 {
+		return ""
+	}
+	last := &lost[len(lost)-1]
+	if last.Why != engine.ReasonLeaseLost || last.At.Micros() != history.At(b.now).Micros() {
+		return ""
+	}
+	return last.Worker
+}
+
+// silence notes that a lease of a worker ran out, and says so before anything is offered: what was taken from a worker that stands still must not go
+// into one of its open polls.
+func (b *batch) silence(k engine.WorkerKey) {
+	if k.ID == "" || b.silent[k] {
+		return
+	}
+	if b.silent == nil {
+		b.silent = map[engine.WorkerKey]bool{}
+	}
+	b.silent[k] = true
+	if b.s.cfg.Dispatch != nil {
+		b.s.cfg.Dispatch.Silent(k)
+	}
 }
 
 // missed is a task nobody was reserved for.

@@ -10,6 +10,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -43,6 +44,7 @@ type QueueKey struct {
 // Notice is what a commit means for other processes on the database: queues with new ready tasks, runs with new events.
 type Notice struct {
 	Ended  []store.SessionMove // holdings of sessions that ended
+	Silent []engine.WorkerKey  // workers whose leases ran out; comes with Runs or Ended
 	Queues []QueueKey
 	Runs   []store.RunChange
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -73,6 +74,19 @@ func (l *Line) Changed(c store.Changed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changed = append(l.changed, c)
+}
+
+// Silent takes the worker's pollers out of the line.
+func (l *Line) Silent(k engine.WorkerKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pollers = slices.DeleteFunc(l.pollers, func(p *LinePoller) bool { return p.lessee.Worker.Key() == k })
+}
+
+func (l *Line) waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.pollers)
 }
 
 // Missed does nothing: these pollers never wait for hints.
@@ -223,6 +237,33 @@ func testLeftForTheFull(t *testing.T, s Suite) {
 		t.Fatalf("claimed %+v, %v", got, err)
 	}
 	w.until("the hint", func() bool { b, _, _ := line.forget(); return len(b) == 1 && b[0] == Namespace+"/"+w.Queue+"/activity" })
+}
+
+// A worker that stands still leaves its polls open, here and at another app. What its leases lose must go to somebody else.
+func testSilent(t *testing.T, s Suite) {
+	line, far := &Line{}, &Line{}
+	w := s.World(t, "a", Options{Dispatch: line})
+	still, other := w.Worker("still"), w.Worker("other")
+	w.Begun("flow", Activity("plain", ""), Activity("kept", "s"))
+	w.Claim(protocol.KindActivity, still, 2)
+	line.Wait(still)
+	line.Wait(still)
+	b := line.Wait(other)
+	if s.Shared {
+		s.World(t, "a", Options{App: "far", Dispatch: far})
+		far.Wait(still)
+	}
+	w.Pass(10 * time.Minute)
+	w.Sweep()
+	if got := w.got(b); got.Activity.Type != "plain" || got.Activity.Delivery != 2 {
+		t.Errorf("the other worker was handed %+v", got.Activity)
+	}
+	if n := line.waiting(); n != 0 {
+		t.Errorf("%d polls of the worker that stands still are open", n)
+	}
+	if s.Shared {
+		w.until("the other app's word", func() bool { return far.waiting() == 0 })
+	}
 }
 
 func testHints(t *testing.T, s Suite) {

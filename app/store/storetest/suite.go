@@ -31,6 +31,7 @@ func Run(t *testing.T, s Suite) {
 		{"a hand-over that is not stored is undone", testUndone},
 		{"a task nobody waits for is a backlog", testBacklog},
 		{"what a claim leaves for a full worker is told", testLeftForTheFull},
+		{"what a worker lost does not go into its open polls", testSilent},
 		{"hints name what was touched", testHints},
 		{"sessions", testSessions},
 		{"listings filter and page", testListings},
