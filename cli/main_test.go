@@ -51,16 +51,22 @@ func register(r *worker.Registry) {
 	r.Activity("stay.build", buildState)
 	r.Activity("stay.count", countState, activity.Options{Recovery: lost})
 	r.Activity("stay.hold", holdState, activity.Options{Recovery: lost})
+	registerKilled(r)
 }
 
 // line is one line of the ledger: an activity that ran, told outside of everything Sojourn keeps.
 type line struct {
-	Run       string `json:"run"`
-	Execution string `json:"execution"`
-	AttemptID string `json:"attempt_id"`
-	Attempt   int    `json:"attempt"`
-	Process   int    `json:"process"`
-	What      string `json:"what"`
+	Run       string    `json:"run"`
+	Task      string    `json:"task"`
+	Execution string    `json:"execution"`
+	AttemptID string    `json:"attempt_id"`
+	Attempt   int       `json:"attempt"`
+	Process   int       `json:"process"`
+	Worker    string    `json:"worker"`
+	Session   string    `json:"session"`
+	Epoch     int64     `json:"epoch"`
+	At        time.Time `json:"at"`
+	What      string    `json:"what"`
 }
 
 // note writes the running attempt to the ledger, durably, before it returns.
@@ -70,7 +76,10 @@ func note(ctx context.Context, what string) error {
 		return nil
 	}
 	i := activity.Info(ctx)
-	raw, err := json.Marshal(line{i.RunID, i.ExecutionID, i.AttemptID, i.Attempt, os.Getpid(), what})
+	raw, err := json.Marshal(line{
+		Run: i.RunID, Task: i.TaskID, Execution: i.ExecutionID, AttemptID: i.AttemptID, Attempt: i.Attempt, Process: os.Getpid(), Worker: i.WorkerID,
+		Session: activity.SessionID(ctx), Epoch: activity.SessionEpoch(ctx), At: time.Now(), What: what,
+	})
 	if err != nil {
 		return err
 	}
