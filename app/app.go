@@ -111,7 +111,9 @@ func (a *App) join() {
 		Transports: o.Transports, PrincipalKey: principalKey, Log: o.Log,
 	})
 	requests := httpapi.NewMetrics(registry)
-	workers := workerapi.New(workerapi.Options{Broker: a.broker, Auth: a.auth, Log: o.Log, Observe: requests.Observe, HasNamespace: a.broker.HasNamespace})
+	workers := workerapi.New(workerapi.Options{
+		Broker: a.broker, Auth: a.auth, Log: o.Log, Observe: requests.Observe, Settings: a.channel.WorkerSettings, HasNamespace: a.broker.HasNamespace,
+	})
 	a.server = &http.Server{
 		Handler: httpapi.New(httpapi.Options{
 			Broker: a.broker, Auth: a.auth, WorkerAPI: workers, Socket: a.channel, Dashboard: web.Handler(), Registry: registry,

@@ -147,7 +147,7 @@ func (s *settings) open(ctx context.Context, id string, d store.Dispatcher) (sto
 
 // worker makes the worker; with an app it joins that in process.
 func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
-	var carrier link.Carrier = &link.Socket{URLs: s.AppURLs}
+	carrier := link.To(s.Link, s.AppURLs)
 	if a != nil {
 		carrier = link.Local{Join: a.Channel().Join}
 	}

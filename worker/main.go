@@ -45,7 +45,7 @@ func run(r *Registry, args []string) int {
 	for _, w := range warnings {
 		log.Warn().Msg(string(w))
 	}
-	w, err := FromConfig(r, c, &link.Socket{URLs: c.AppURLs})
+	w, err := FromConfig(r, c, link.To(c.Link, c.AppURLs))
 	if err == nil {
 		ctx, stop := process.Interrupts()
 		defer stop()

@@ -41,60 +41,79 @@ func (c *cable) cut() {
 	c.conns = nil
 }
 
+type remoteTo func(dial func(context.Context, string, string) (net.Conn, error), url string) link.Carrier
+
+// remote runs a test over each carrier that has a network in between.
+func remote(t *testing.T, test func(t *testing.T, to remoteTo)) {
+	t.Run("socket", func(t *testing.T) {
+		test(t, func(dial func(context.Context, string, string) (net.Conn, error), url string) link.Carrier {
+			return &link.Socket{URLs: []string{url}, NetDial: dial}
+		})
+	})
+	t.Run("http", func(t *testing.T) {
+		test(t, func(dial func(context.Context, string, string) (net.Conn, error), url string) link.Carrier {
+			return &link.HTTP{URLs: []string{url}, NetDial: dial}
+		})
+	})
+}
+
 // A reconnect must not give work that still runs to a second worker.
 func TestReconnectKeepsLiveWorkWithItsWorker(t *testing.T) {
-	a := apptest.Start(t, apptest.Options{})
-	var runs atomic.Int32
-	entered, leave := make(chan struct{}, 10), make(chan struct{})
-	define := func(o *worker.Options) {
-		o.Registry.Workflow("hold", func(ctx workflow.Context) (string, error) {
-			return workflow.Await[string](ctx, workflow.ExecuteActivity(ctx, "hold"))
-		})
-		o.Registry.Activity("hold", func(ctx context.Context) (string, error) {
-			runs.Add(1)
-			entered <- struct{}{}
-			<-leave
-			return activity.Info(ctx).WorkerID, ctx.Err()
-		})
-	}
-	wires := &cable{}
-	first := start(t, a, &link.Socket{URLs: []string{a.URL()}, NetDial: wires.dial}, func(o *worker.Options) { define(o); o.WorkerID = "first" })
-	answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "hold"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	receive(t, entered, "the activity begins")
-	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) { define(o); o.WorkerID = "second" })
-	for range 3 {
-		wires.cut()
-		eventually(t, "the link notices", func() bool { return first.Ready() != nil })
-		eventually(t, "and comes back", func() bool { return first.Ready() == nil })
-	}
-	close(leave)
-	if got := result[string](t, end(t, a, answer.RunID)); got != "first" || runs.Load() != 1 {
-		t.Errorf("completed by %q after %d runs", got, runs.Load())
-	}
+	remote(t, func(t *testing.T, to remoteTo) {
+		a := apptest.Start(t, apptest.Options{})
+		var runs atomic.Int32
+		entered, leave := make(chan struct{}, 10), make(chan struct{})
+		define := func(o *worker.Options) {
+			o.Registry.Workflow("hold", func(ctx workflow.Context) (string, error) {
+				return workflow.Await[string](ctx, workflow.ExecuteActivity(ctx, "hold"))
+			})
+			o.Registry.Activity("hold", func(ctx context.Context) (string, error) {
+				runs.Add(1)
+				entered <- struct{}{}
+				<-leave
+				return activity.Info(ctx).WorkerID, ctx.Err()
+			})
+		}
+		wires := &cable{}
+		first := start(t, a, to(wires.dial, a.URL()), func(o *worker.Options) { define(o); o.WorkerID = "first" })
+		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "hold"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receive(t, entered, "the activity begins")
+		start(t, a, to(nil, a.URL()), func(o *worker.Options) { define(o); o.WorkerID = "second" })
+		for range 3 {
+			wires.cut()
+			eventually(t, "the link notices", func() bool { return first.Ready() != nil })
+			eventually(t, "and comes back", func() bool { return first.Ready() == nil })
+		}
+		close(leave)
+		if got := result[string](t, end(t, a, answer.RunID)); got != "first" || runs.Load() != 1 {
+			t.Errorf("completed by %q after %d runs", got, runs.Load())
+		}
+	})
 }
 
 // An app that stops while a worker has work does not lose it: the worker finishes at the app that comes next.
 func TestWorkOutlivesARestartOfTheApp(t *testing.T) {
-	db := "sqlite:" + t.TempDir() + "/app.db"
-	a := apptest.Start(t, apptest.Options{Database: db})
-	entered, leave := make(chan struct{}, 10), make(chan struct{})
-	var runs atomic.Int32
-	urls := &link.Socket{URLs: []string{a.URL()}}
-	start(t, a, urls, func(o *worker.Options) {
-		o.Registry.Workflow("hold", func(ctx workflow.Context) error { return workflow.ExecuteActivity(ctx, "hold").Get(ctx, nil) })
-		o.Registry.Activity("hold", func(context.Context) error { runs.Add(1); entered <- struct{}{}; <-leave; return nil })
+	remote(t, func(t *testing.T, to remoteTo) {
+		db := "sqlite:" + t.TempDir() + "/app.db"
+		a := apptest.Start(t, apptest.Options{Database: db})
+		entered, leave := make(chan struct{}, 10), make(chan struct{})
+		var runs atomic.Int32
+		start(t, a, to(nil, a.URL()), func(o *worker.Options) {
+			o.Registry.Workflow("hold", func(ctx workflow.Context) error { return workflow.ExecuteActivity(ctx, "hold").Get(ctx, nil) })
+			o.Registry.Activity("hold", func(context.Context) error { runs.Add(1); entered <- struct{}{}; <-leave; return nil })
+		})
+		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "hold"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receive(t, entered, "the activity begins")
+		b := restart(t, a, db)
+		close(leave)
+		if _, ok := end(t, b, answer.RunID).Data.(*history.WorkflowCompleted); !ok || runs.Load() != 1 {
+			t.Errorf("ran %d times", runs.Load())
+		}
 	})
-	answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "hold"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	receive(t, entered, "the activity begins")
-	b := restart(t, a, db)
-	close(leave)
-	if _, ok := end(t, b, answer.RunID).Data.(*history.WorkflowCompleted); !ok || runs.Load() != 1 {
-		t.Errorf("ran %d times", runs.Load())
-	}
 }

@@ -30,7 +30,7 @@ const IsolationNone = "none"
 // Options of a worker. Registry and Carrier are required; zero values mean the defaults named beside them.
 type Options struct {
 	Registry *Registry
-	Carrier  link.Carrier // *link.Socket{URLs: …}, or link.Local{Join: …} in the app's own process
+	Carrier  link.Carrier // link.To(way, urls), or link.Local{Join: …} in the app's own process
 	Release  string       // of this program; the gate compares it with the app's
 	Strict   bool         // do not work when no release could be read
 	Token    string
@@ -189,6 +189,8 @@ type lazy struct{ r **runner.Runner }
 func (l lazy) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.SessionRenewal, time.Time) {
 	return (*l.r).Holdings().Due(now)
 }
+
+func (l lazy) Leases() []protocol.HeartbeatRequest { return (*l.r).Holdings().Leases() }
 
 func (l lazy) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
 	a protocol.WorkerHeartbeatAnswer, err error) {

@@ -157,6 +157,10 @@ func carriers(t *testing.T, test func(t *testing.T, a *apptest.App, c link.Carri
 		a := apptest.Start(t, apptest.Options{})
 		test(t, a, &link.Socket{URLs: []string{a.URL()}})
 	})
+	t.Run("http", func(t *testing.T) {
+		a := apptest.Start(t, apptest.Options{})
+		test(t, a, &link.HTTP{URLs: []string{a.URL()}})
+	})
 }
 
 // run starts a workflow and waits for its last event.

@@ -236,7 +236,7 @@ func (c *Channel) openWorker(s *socketio.Socket) {
 	s.On(protocol.EventFetchSettings, func(ctx context.Context, args []json.RawMessage) ([]any, error) {
 		c.observe(ctx, p, args)
 		once.Do(func() { rpc.Serve(s, c.handlers, c.serving) })
-		return []any{c.settings()}, nil
+		return []any{c.WorkerSettings()}, nil
 	})
 	c.log.Info().Str("worker_id", p.WorkerID).Msg("worker connected")
 	context.AfterFunc(s.Context(), func() {

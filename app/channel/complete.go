@@ -51,20 +51,12 @@ func (c *Channel) completeJob(ctx context.Context, p *Peer, in protocol.ChannelC
 		if r.Error != nil {
 			c.counts.staleCompletions.Add(1)
 		}
-		out.Items[places[i]] = receipt(req.Items[i].TaskID, r)
+		out.Items[places[i]] = r.Receipt(req.Items[i].TaskID)
 	}
 	if !many && a.Items[0].Err != nil {
 		return out, a.Items[0].Err
 	}
 	return out, nil
-}
-
-func receipt(id string, r protocol.CompleteAnswer) protocol.JobReceipt {
-	out := protocol.JobReceipt{ID: id, Outcome: r.Outcome, Recorded: r.Recorded, Created: r.CreatedTaskIDs, Error: r.Error}
-	if r.Reason != nil {
-		out.Reason = *r.Reason
-	}
-	return out
 }
 
 func errorBody(err error) *protocol.ErrorBody {
@@ -80,49 +72,12 @@ func (c *Channel) item(p *Peer, o protocol.JobOutcome) (protocol.CompleteItem, e
 	if o.ID == "" {
 		return protocol.CompleteItem{}, protocol.Invalid("jobId", "is missing")
 	}
-	item := protocol.CompleteItem{
-		Namespace: p.Namespace, Kind: g.Kind, TaskID: o.ID, Owner: g.Owner, Incarnation: p.currentIncarnation(), Attempt: g.Attempt(),
-		AttemptID: g.AttemptID(o.ID),
+	item, err := o.Item(g)
+	item.Namespace, item.Incarnation = p.Namespace, p.currentIncarnation()
+	if err != nil || o.Response == nil {
+		return item, err
 	}
-	if o.Returned != "" {
-		item.Returned = o.Returned
-		return item, nil
-	}
-	r := o.Response
-	if r == nil {
-		r = &protocol.JobResponse{}
-	}
-	item.Epoch, item.Recovered = r.Epoch, r.Recovered
-	switch o.Status {
-	case protocol.JobOK, protocol.JobUserFailure:
-		if r.Failure == nil && o.Status == protocol.JobUserFailure {
-			item.Failure = &protocol.Failure{Message: message(o, "the job failed")}
-			return item, nil
-		}
-		item.Failure, item.Commands, item.Kept, item.Result = r.Failure, r.Commands, r.Kept, r.Result
-		if g.Kind == protocol.KindQuery {
-			item.Result = r.ResultEnvelope
-		}
-		return item, fits(r)
-	case protocol.JobTimeout:
-		item.Failure = &protocol.Failure{Message: message(o, "the job ran out of time"), Type: "timeout", Kind: "timeout"}
-	case protocol.JobMemoryIssue:
-		item.Failure = &protocol.Failure{Message: message(o, "the job ran out of memory"), Type: "out_of_memory"}
-	case protocol.JobLogSizeExceeded:
-		item.Failure = &protocol.Failure{Message: message(o, "the job logged too much"), Type: "log_size_exceeded", NonRetryable: true}
-	case protocol.JobInternalError:
-		item.Returned, item.LostCount = message(o, "internal_error"), true
-	default:
-		return item, protocol.Invalid("status", "must be OK, USER_FAILURE, TIMEOUT, MEMORY_ISSUE, LOG_SIZE_EXCEEDED or INTERNAL_ERROR, not %.40q", o.Status)
-	}
-	return item, nil
-}
-
-func message(o protocol.JobOutcome, otherwise string) string {
-	if o.ErrorMessage != "" {
-		return o.ErrorMessage
-	}
-	return otherwise
+	return item, fits(o.Response)
 }
 
 // fits refuses values that are too large to be kept.

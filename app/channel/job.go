@@ -29,15 +29,8 @@ func (c *Channel) beat(ctx context.Context, p *Peer, in protocol.JobProgress, al
 	if err != nil {
 		return protocol.JobLock{}, err
 	}
-	if !a.Renewed {
-		// The job is no longer this worker's: an answer a worker might overlook would let it go on.
-		reason := protocol.ReasonStaleAttempt
-		if a.Reason != nil {
-			reason = protocol.Reason(*a.Reason)
-		}
-		return protocol.JobLock{}, protocol.Refuse(reason, "the lock of job %s is lost", in.ID).With("cancelRequested", a.CancelRequested)
-	}
-	return protocol.JobLock{LockExpiresAt: a.LeaseExpiresAt, CancelRequested: a.CancelRequested || !a.CanContinue}, nil
+	a.TaskID = in.ID
+	return a.Lock()
 }
 
 func (c *Channel) fetchHistory(ctx context.Context, p *Peer, in protocol.JobHistory) (protocol.HistoryPage, error) {

@@ -18,8 +18,8 @@ const (
 	drainSeconds  = 25
 )
 
-// settings is what a worker is handed now.
-func (c *Channel) settings() protocol.WorkerSettings {
+// WorkerSettings is what a worker is handed now, over whatever transport.
+func (c *Channel) WorkerSettings() protocol.WorkerSettings {
 	var s protocol.WorkerSettings
 	if c.opt.Settings != nil {
 		s = c.opt.Settings()
@@ -52,7 +52,7 @@ func (c *Channel) fetchSettings(ctx context.Context, p *Peer, m protocol.Machine
 		return protocol.WorkerSettings{}, err
 	}
 	c.meet(ctx, p, m, raw)
-	return c.settings(), nil
+	return c.WorkerSettings(), nil
 }
 
 // meet notes what a worker tells of itself. The broker learns of the machine once it knows the worker.

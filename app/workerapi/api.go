@@ -39,6 +39,8 @@ type Options struct {
 	Auth    *auth.Auth
 	Log     zerolog.Logger
 	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
+	// Settings is what workers of ours are handed; nil: nothing.
+	Settings func() protocol.WorkerSettings
 	// HasNamespace refuses a namespace that is not there; nil: all are.
 	HasNamespace func(ctx context.Context, name string) error
 }

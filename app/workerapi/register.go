@@ -19,6 +19,7 @@ func register(a *API, c *call) (answer, error) {
 	}
 	c.tell("worker_id", in.WorkerID)
 	in.Identity = c.who.Name
+	_, in.Gated = c.Header[http.CanonicalHeaderKey(ReleaseHeader)]
 	out, err := a.opt.Broker.Register(c.ctx, in)
 	return answer{http.StatusCreated, out}, err
 }
@@ -47,4 +48,12 @@ func workerHeartbeat(a *API, c *call) (answer, error) {
 	c.statuses = map[protocol.Reason]int{protocol.ReasonWorkerNotRegistered: http.StatusNotFound} // elsewhere 412
 	out, err := a.opt.Broker.WorkerHeartbeat(c.ctx, in)
 	return answer{http.StatusOK, out}, err
+}
+
+// settings is what a worker that keeps its own connection fetches first, and again from time to time.
+func settings(a *API, _ *call) (answer, error) {
+	if a.opt.Settings == nil {
+		return answer{}, protocol.Refuse(protocol.ReasonNotFound, "this app hands out no settings")
+	}
+	return answer{http.StatusOK, a.opt.Settings()}, nil
 }

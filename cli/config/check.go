@@ -117,6 +117,7 @@ func checkWorker(c *checker, cfg *Config) {
 	if len(cfg.WorkerID) > 255 || strings.ContainsFunc(cfg.WorkerID, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }) {
 		c.bad("worker-id", "must have at most 255 characters, no space and no slash")
 	}
+	c.oneOf("link", cfg.Link, "auto", "socket", "http")
 	c.atLeast("worker-concurrency", cfg.WorkerConcurrency, 1)
 	c.atLeast("worker-max-sessions", cfg.WorkerMaxSessions, 0)
 	if len(cfg.Queues) == 0 {

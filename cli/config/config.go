@@ -48,6 +48,7 @@ type Config struct {
 	Token         string `koanf:"token"` // empty: the one kept in DataDir/token, where there is one
 
 	AppURLs           []string `koanf:"app-url"`   // without a trailing slash
+	Link              string   `koanf:"link"`      // auto, socket or http
 	WorkerID          string   `koanf:"worker-id"` // empty: a new ULID, made by the worker at its start
 	WorkerConcurrency int      `koanf:"worker-concurrency"`
 	WorkerMaxSessions int      `koanf:"worker-max-sessions"` // 0: this worker never holds a session

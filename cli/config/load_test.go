@@ -44,7 +44,7 @@ func TestDefaultsAreTheOnesProgramsRelyOn(t *testing.T) {
 	}
 	want := &Config{
 		Role: Both, ContainerType: ContainerWorkerAndApp, Addr: "127.0.0.1:7700", DatabaseURL: "sqlite:.sojourn/sojourn.db",
-		DataDir: "./.sojourn", Auth: AuthToken, AppURLs: []string{"http://127.0.0.1:7700"}, WorkerID: "local",
+		DataDir: "./.sojourn", Auth: AuthToken, AppURLs: []string{"http://127.0.0.1:7700"}, Link: "auto", WorkerID: "local",
 		WorkerConcurrency: 2 * runtime.GOMAXPROCS(0), WorkerMaxSessions: 10, Queues: []string{"default"}, Namespace: "default",
 		Capabilities: []string{}, AttemptLease: 120 * time.Second, SessionLease: 30 * time.Second, SessionBuffer: 5 * time.Second,
 		SessionIdle: 5 * time.Minute, SessionCleanup: 5 * time.Minute, Isolation: "auto", IsolationMin: "process",

@@ -71,6 +71,10 @@ var settings = []setting{
 	},
 	{name: "app-url", kind: list, value: "http://127.0.0.1:7700", roles: callers, help: "where to find the app; several, comma separated"},
 	{
+		name: "link", value: "auto", roles: []Role{Worker},
+		help: "how a worker reaches the app: socket, http (where proxies let no socket through), or auto, which finds out",
+	},
+	{
 		name: "worker-id", in: map[Role]string{Dev: "local", Both: "local"}, roles: workers,
 		help: "stable worker id, which reclaims its sessions at once after a restart; unset: a new ULID per start",
 	},

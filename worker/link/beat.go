@@ -9,6 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
+// quietBeat is the most between two heartbeats when only they tell a worker what the app has decided.
+const quietBeat = 5 * time.Second
+
 // beatTimeout bounds one heartbeat: a later one says the same.
 const beatTimeout = 15 * time.Second
 
@@ -61,10 +64,25 @@ func (l *Link) beatEvery() time.Duration {
 	if l.opt.Heartbeat > 0 {
 		return l.opt.Heartbeat
 	}
+	every := 10 * time.Second
 	if s := l.Settings().BeatSeconds; s > 0 {
-		return time.Duration(s) * time.Second
+		every = time.Duration(s) * time.Second
 	}
-	return 10 * time.Second
+	if l.quiet() {
+		every = min(every, quietBeat)
+	}
+	return every
+}
+
+// quiet says whether the app cannot speak first over the connection there is.
+func (l *Link) quiet() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.live == nil {
+		return false
+	}
+	q, ok := l.live.conn.(quiet)
+	return ok && q.Quiet()
 }
 
 // until is the time to the earlier of the two, a little at least.
@@ -81,6 +99,9 @@ func (l *Link) due(ctx context.Context, connected bool) time.Time {
 	sent := time.Now()
 	if l.opt.Holdings != nil {
 		in.Leases, in.Sessions, _ = l.opt.Holdings.Due(sent)
+		if connected && l.quiet() {
+			in.Leases = l.opt.Holdings.Leases()
+		}
 	}
 	var out protocol.WorkerHeartbeatAnswer
 	err := error(ErrNotConnected)

@@ -1,6 +1,6 @@
 // Package link is a worker's connection to the app: it dials, registers, reconnects, obeys the release gate and keeps the worker's heartbeat.
 //
-// A carrier, [Socket] or [Local], makes connections; everything above calls the typed methods of a [Link] and never sees which one it is.
+// A carrier, [Socket], [HTTP] or [Local], makes connections; everything above calls the typed methods of a [Link] and never sees which one it is.
 package link
 
 import (
@@ -36,10 +36,15 @@ type Conn interface {
 	String() string // where it leads, for logs
 }
 
+// quiet is a connection over which the app cannot speak first.
+type quiet interface{ Quiet() bool }
+
 // Holdings are what the worker holds and wants to keep. The link asks before each heartbeat and passes on what the app answered.
 type Holdings interface {
 	// Due returns what must be renewed by a heartbeat sent at now, and when the next renewal is due (zero: none).
 	Due(now time.Time) (leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal, next time.Time)
+	// Leases returns all leases, due or not, for connections on which the app cannot say by itself that one of them is over.
+	Leases() []protocol.HeartbeatRequest
 	// Renewed takes the answer to what Due gave for a heartbeat sent at sent, or its error.
 	Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal, a protocol.WorkerHeartbeatAnswer, err error)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
@@ -41,6 +42,9 @@ func start(t *testing.T, o link.Options) *linked {
 		o.Register = func() protocol.RegisterRequest {
 			return protocol.RegisterRequest{ActivityTypes: []string{"work"}, TaskQueues: []string{"default"}}
 		}
+	}
+	if o.Heartbeat == 0 {
+		o.Heartbeat = heartbeat
 	}
 	o.BackoffMin, o.BackoffMax = time.Millisecond, 20*time.Millisecond
 	l, err := link.New(o)
@@ -75,6 +79,19 @@ func (l *linked) ready() {
 	}
 }
 
+// remote are the carriers to an app elsewhere: whatever is promised of one holds for both.
+func remote(t *testing.T, test func(t *testing.T, to func(urls ...string) link.Carrier)) {
+	t.Run("socket", func(t *testing.T) {
+		test(t, func(urls ...string) link.Carrier { return &link.Socket{URLs: urls} })
+	})
+	t.Run("http", func(t *testing.T) {
+		test(t, func(urls ...string) link.Carrier { return &link.HTTP{URLs: urls, Refresh: 50 * time.Millisecond} })
+	})
+}
+
+// heartbeat is how often links beat here: over HTTP that is when they notice something.
+const heartbeat = 100 * time.Millisecond
+
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(ceiling); !cond(); time.Sleep(2 * time.Millisecond) {
@@ -85,125 +102,150 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 func TestReconnectRegistersAgainUnderTheSameIncarnation(t *testing.T) {
-	db := "sqlite:" + filepath.Join(t.TempDir(), "app.db")
-	a := apptest.Start(t, apptest.Options{Database: db})
-	url := a.URL()
-	var registered atomic.Int32
-	l := start(t, link.Options{Carrier: &link.Socket{URLs: []string{url}}, Register: func() protocol.RegisterRequest {
-		registered.Add(1)
-		return protocol.RegisterRequest{ActivityTypes: []string{"work"}}
-	}})
-	l.ready()
-	generation := l.Generation()
-	a.Stop()
-	eventually(t, "the link notices", func() bool { return !l.Connected() })
-	if l.Generation() != generation+1 {
-		t.Errorf("generation %d after %d", l.Generation(), generation)
-	}
-	b := apptest.Start(t, apptest.Options{Database: db, Change: func(o *app.Options) { o.Addr = url[len("http://"):] }})
-	l.ready()
-	list, err := b.Broker().Workers(t.Context(), "default", "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if registered.Load() < 2 || len(list) != 1 || list[0].WorkerID != "w" {
-		t.Errorf("registered %d times, listed: %+v", registered.Load(), list)
-	}
-	no := int64(0)
-	if _, err := l.Poll(t.Context(), protocol.PollRequest{Timeout: &no}); err != nil {
-		t.Errorf("a poll over the new connection: %v", err)
-	}
+	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
+		db := "sqlite:" + filepath.Join(t.TempDir(), "app.db")
+		a := apptest.Start(t, apptest.Options{Database: db})
+		url := a.URL()
+		var registered atomic.Int32
+		l := start(t, link.Options{Carrier: to(url), Register: func() protocol.RegisterRequest {
+			registered.Add(1)
+			return protocol.RegisterRequest{ActivityTypes: []string{"work"}}
+		}})
+		l.ready()
+		generation := l.Generation()
+		a.Stop()
+		eventually(t, "the link notices", func() bool { return !l.Connected() })
+		if l.Generation() != generation+1 {
+			t.Errorf("generation %d after %d", l.Generation(), generation)
+		}
+		b := apptest.Start(t, apptest.Options{Database: db, Change: func(o *app.Options) { o.Addr = url[len("http://"):] }})
+		l.ready()
+		list, err := b.Broker().Workers(t.Context(), "default", "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if registered.Load() < 2 || len(list) != 1 || list[0].WorkerID != "w" {
+			t.Errorf("registered %d times, listed: %+v", registered.Load(), list)
+		}
+		no := int64(0)
+		if _, err := l.Poll(t.Context(), protocol.PollRequest{Timeout: &no}); err != nil {
+			t.Errorf("a poll over the new connection: %v", err)
+		}
+	})
 }
 
 func TestNextURLIsTriedWhenOneFails(t *testing.T) {
-	a := apptest.Start(t, apptest.Options{})
-	b := apptest.Start(t, apptest.Options{})
-	l := start(t, link.Options{Carrier: &link.Socket{URLs: []string{"http://127.0.0.1:1", a.URL(), b.URL()}}})
-	l.ready()
-	a.Stop()
-	eventually(t, "the link goes to the other app", func() bool {
-		list, err := b.Broker().Workers(t.Context(), "default", "", "")
-		return err == nil && len(list) == 1
+	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
+		a := apptest.Start(t, apptest.Options{})
+		b := apptest.Start(t, apptest.Options{})
+		l := start(t, link.Options{Carrier: to("http://127.0.0.1:1", a.URL(), b.URL())})
+		l.ready()
+		a.Stop()
+		eventually(t, "the link goes to the other app", func() bool {
+			list, err := b.Broker().Workers(t.Context(), "default", "", "")
+			return err == nil && len(list) == 1
+		})
 	})
 }
 
 func TestPollsPauseWhileReleasesDiffer(t *testing.T) {
-	a := apptest.Start(t, apptest.Options{})
-	l := start(t, link.Options{Carrier: &link.Socket{URLs: []string{a.URL()}}, Release: "another"})
-	l.ready()
-	answer, err := l.Poll(t.Context(), protocol.PollRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if answer.Status != protocol.PollMismatch || answer.RetryAfter != 10_000 || answer.AppRelease != "test" {
-		t.Errorf("got %+v", answer)
-	}
-	// What is not polling is not gated: a worker of another release can finish what it has.
-	if _, err := l.ReleaseSession(t.Context(), protocol.SessionVerb{SessionID: "none"}); protocol.ReasonOf(err) != protocol.ReasonSessionNotFound {
-		t.Errorf("got %v", err)
-	}
+	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
+		a := apptest.Start(t, apptest.Options{})
+		l := start(t, link.Options{Carrier: to(a.URL()), Release: "another"})
+		l.ready()
+		answer, err := l.Poll(t.Context(), protocol.PollRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Status != protocol.PollMismatch || answer.RetryAfter != 10_000 || answer.AppRelease != "test" {
+			t.Errorf("got %+v", answer)
+		}
+		// What is not polling is not gated: a worker of another release can finish what it has.
+		if _, err := l.ReleaseSession(t.Context(), protocol.SessionVerb{SessionID: "none"}); protocol.ReasonOf(err) != protocol.ReasonSessionNotFound {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 func TestRefusedTokenIsTriedAgain(t *testing.T) {
-	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, "sjn_bootstrap_secretsecretsecretsecret" }})
-	carrier := &link.Socket{URLs: []string{a.URL()}}
-	_, err := carrier.Dial(t.Context(), protocol.ChannelAuth{Token: "wrong", WorkerID: "w", Protocol: 1}, nil)
-	var refused *link.Refused
-	if !errors.As(err, &refused) || refused.Reason != "unauthorized" {
-		t.Fatalf("got %v", err)
-	}
-	l := start(t, link.Options{Carrier: carrier, Token: "wrong"})
-	eventually(t, "several tries", func() bool { return a.Channel().Stats().Socket.RefusedConnects > 3 })
-	if l.Connected() {
-		t.Error("connected with a wrong token")
-	}
-	if err := l.end(); err != nil {
-		t.Error(err)
-	}
+	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
+		a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, "sjn_bootstrap_secretsecretsecretsecret" }})
+		carrier := to(a.URL())
+		_, err := carrier.Dial(t.Context(), protocol.ChannelAuth{Token: "wrong", WorkerID: "w", Protocol: 1}, nil)
+		var refused *link.Refused
+		if !errors.As(err, &refused) || refused.Reason != "unauthorized" {
+			t.Fatalf("got %v", err)
+		}
+		var tries atomic.Int32
+		l := start(t, link.Options{Carrier: counting{carrier, &tries}, Token: "wrong"})
+		before := tries.Load()
+		eventually(t, "several tries", func() bool { return tries.Load() > before+3 })
+		if l.Connected() {
+			t.Error("connected with a wrong token")
+		}
+		if err := l.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// counting counts the dials of a carrier.
+type counting struct {
+	link.Carrier
+	dials *atomic.Int32
+}
+
+func (c counting) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (link.Conn, error) {
+	c.dials.Add(1)
+	return c.Carrier.Dial(ctx, hello, notices)
 }
 
 func TestSupersededLinkEnds(t *testing.T) {
-	a := apptest.Start(t, apptest.Options{})
-	older := start(t, link.Options{Carrier: &link.Socket{URLs: []string{a.URL()}}, Incarnation: "first"})
-	older.ready()
-	younger := start(t, link.Options{Carrier: &link.Socket{URLs: []string{a.URL()}}, Incarnation: "second"})
-	younger.ready()
-	older.Beat()
-	select {
-	case err := <-older.done:
-		older.done <- err
-		if !errors.Is(err, link.ErrSuperseded) {
-			t.Errorf("got %v", err)
+	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
+		a := apptest.Start(t, apptest.Options{})
+		older := start(t, link.Options{Carrier: to(a.URL()), Incarnation: "first"})
+		older.ready()
+		younger := start(t, link.Options{Carrier: to(a.URL()), Incarnation: "second"})
+		younger.ready()
+		older.Beat()
+		select {
+		case err := <-older.done:
+			older.done <- err
+			if !errors.Is(err, link.ErrSuperseded) {
+				t.Errorf("got %v", err)
+			}
+		case <-time.After(ceiling):
+			t.Fatal("the older process goes on")
 		}
-	case <-time.After(ceiling):
-		t.Fatal("the older process goes on")
-	}
-	if _, err := older.Poll(t.Context(), protocol.PollRequest{}); !errors.Is(err, link.ErrSuperseded) {
-		t.Errorf("a later call: got %v", err)
-	}
+		if _, err := older.Poll(t.Context(), protocol.PollRequest{}); !errors.Is(err, link.ErrSuperseded) {
+			t.Errorf("a later call: got %v", err)
+		}
+	})
 }
 
 func TestForgottenWorkerRegistersAgain(t *testing.T) {
-	a := apptest.Start(t, apptest.Options{})
-	l := start(t, link.Options{Carrier: &link.Socket{URLs: []string{a.URL()}}})
-	l.ready()
-	if _, err := a.Broker().Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}); err != nil {
-		t.Fatal(err)
-	}
-	no := int64(0)
-	if _, err := l.Poll(t.Context(), protocol.PollRequest{Timeout: &no}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Deregister(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Poll(t.Context(), protocol.PollRequest{Timeout: &no}); !errors.Is(err, link.ErrLeft) {
-		t.Errorf("after leaving: got %v", err)
-	}
-	list, err := a.Broker().Workers(t.Context(), "default", "", "")
-	if err != nil || len(list) != 0 {
-		t.Errorf("left, and listed: %+v, %v", list, err)
-	}
+	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
+		a := apptest.Start(t, apptest.Options{})
+		l := start(t, link.Options{Carrier: to(a.URL())})
+		l.ready()
+		if _, err := a.Broker().Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}); err != nil {
+			t.Fatal(err)
+		}
+		no := int64(0)
+		if _, err := l.Poll(t.Context(), protocol.PollRequest{Timeout: &no}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Deregister(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Poll(t.Context(), protocol.PollRequest{Timeout: &no}); !errors.Is(err, link.ErrLeft) {
+			t.Errorf("after leaving: got %v", err)
+		}
+		list, err := a.Broker().Workers(t.Context(), "default", "", "")
+		if err != nil || len(list) != 0 {
+			t.Errorf("left, and listed: %+v, %v", list, err)
+		}
+	})
 }
 
 func TestChangedSettingsReachTheWorkerWithoutARestart(t *testing.T) {
@@ -212,7 +254,10 @@ func TestChangedSettingsReachTheWorkerWithoutARestart(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
 		o.Settings = func() protocol.WorkerSettings { return protocol.WorkerSettings{LogLevel: level.Load().(string)} }
 	}})
-	for name, carrier := range map[string]link.Carrier{"socket": &link.Socket{URLs: []string{a.URL()}}, "local": link.Local{Join: a.Channel().Join}} {
+	for name, carrier := range map[string]link.Carrier{
+		"socket": &link.Socket{URLs: []string{a.URL()}}, "local": link.Local{Join: a.Channel().Join},
+		"http": &link.HTTP{URLs: []string{a.URL()}, Refresh: 50 * time.Millisecond},
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(chan string, 10)
 			l := start(t, link.Options{Carrier: carrier, Incarnation: name, OnSettings: func(s protocol.WorkerSettings) { got <- s.LogLevel }})

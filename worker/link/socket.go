@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -26,9 +25,10 @@ type Socket struct {
 	// Failed hears of notices whose handler panicked; may be nil.
 	Failed func(error)
 
-	mu   sync.Mutex
-	next int // guarded by mu
+	turn turn
 }
+
+var errNoURL = errors.New("no URL of an app")
 
 // Refused says that an app answered and would not let the worker in.
 type Refused struct {
@@ -52,12 +52,10 @@ type socketConn struct {
 
 // Dial connects to one app.
 func (c *Socket) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (Conn, error) {
-	if len(c.URLs) == 0 {
-		return nil, errors.New("no URL of an app")
+	url := c.turn.of(c.URLs)
+	if url == "" {
+		return nil, errNoURL
 	}
-	c.mu.Lock()
-	url := c.URLs[c.next%len(c.URLs)]
-	c.mu.Unlock()
 	client, err := socketio.Dial(ctx, url, protocol.NamespaceWorkers, hello, socketio.DialOptions{
 		Header: c.Header, TLS: c.TLS, NetDial: c.NetDial,
 		OnSocket: func(s *socketio.Socket) { rpc.Serve(s, notices, rpc.Serving{}) },
@@ -68,21 +66,15 @@ func (c *Socket) Dial(ctx context.Context, hello protocol.ChannelAuth, notices r
 		},
 	})
 	if err != nil {
-		c.advance()
+		c.turn.next()
 		var refused *socketio.ConnectError
 		if errors.As(err, &refused) {
 			return nil, &Refused{URL: url, Reason: refused.Reason, Cause: err}
 		}
 		return nil, err
 	}
-	context.AfterFunc(client.Context(), c.advance) // the next try goes to another app, which may live
+	context.AfterFunc(client.Context(), c.turn.next) // the next try goes to another app, which may live
 	return &socketConn{SocketCaller: rpc.SocketCaller{Socket: client.Socket}, client: client, url: url}, nil
-}
-
-func (c *Socket) advance() {
-	c.mu.Lock()
-	c.next++
-	c.mu.Unlock()
 }
 
 func (c *socketConn) Settings(ctx context.Context, m protocol.MachineInformation) (s protocol.WorkerSettings, err error) {

@@ -256,6 +256,8 @@ func (h held) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.Sessio
 	return (*h.r).Holdings().Due(now)
 }
 
+func (h held) Leases() []protocol.HeartbeatRequest { return (*h.r).Holdings().Leases() }
+
 func (h held) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal, a protocol.WorkerHeartbeatAnswer, err error) {
 	(*h.r).Holdings().Renewed(sent, leases, sessions, a, err)
 }

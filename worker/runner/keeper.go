@@ -128,6 +128,18 @@ func (k *keeper) due(now time.Time) (renew []protocol.HeartbeatRequest, next tim
 	return renew, next
 }
 
+// all are the renewals of every attempt that still has its lease.
+func (k *keeper) all() (renew []protocol.HeartbeatRequest) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range k.leases {
+		if !l.over {
+			renew = append(renew, l.request())
+		}
+	}
+	return renew
+}
+
 // renewed takes the app's answers to what due gave for a heartbeat sent at sent.
 func (k *keeper) renewed(sent time.Time, asked []protocol.HeartbeatRequest, answers []protocol.HeartbeatAnswer, err error, sessions *session.Sessions) {
 	if len(asked) == 0 {
@@ -195,6 +207,8 @@ func (h holdings) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.Se
 	sessions, then := h.r.opt.Sessions.Due(now)
 	return leases, sessions, earlier(next, then)
 }
+
+func (h holdings) Leases() []protocol.HeartbeatRequest { return h.r.keeper.all() }
 
 func (h holdings) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
 	a protocol.WorkerHeartbeatAnswer, err error) {

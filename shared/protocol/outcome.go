@@ -1,0 +1,66 @@
+package protocol
+
+// Item is the outcome in the words of the HTTP routes, for the job its token names. Who says so, its namespace and process, the transport fills in.
+func (o JobOutcome) Item(g Grip) (CompleteItem, error) {
+	item := CompleteItem{Kind: g.Kind, TaskID: o.ID, Owner: g.Owner, Attempt: g.Attempt(), AttemptID: g.AttemptID(o.ID)}
+	if o.Returned != "" {
+		item.Returned = o.Returned
+		return item, nil
+	}
+	r := o.Response
+	if r == nil {
+		r = &JobResponse{}
+	}
+	item.Epoch, item.Recovered = r.Epoch, r.Recovered
+	switch o.Status {
+	case JobOK, JobUserFailure:
+		if r.Failure == nil && o.Status == JobUserFailure {
+			item.Failure = &Failure{Message: o.message("the job failed")}
+			return item, nil
+		}
+		item.Failure, item.Commands, item.Kept, item.Result = r.Failure, r.Commands, r.Kept, r.Result
+		if g.Kind == KindQuery {
+			item.Result = r.ResultEnvelope
+		}
+	case JobTimeout:
+		item.Failure = &Failure{Message: o.message("the job ran out of time"), Type: "timeout", Kind: "timeout"}
+	case JobMemoryIssue:
+		item.Failure = &Failure{Message: o.message("the job ran out of memory"), Type: "out_of_memory"}
+	case JobLogSizeExceeded:
+		item.Failure = &Failure{Message: o.message("the job logged too much"), Type: "log_size_exceeded", NonRetryable: true}
+	case JobInternalError:
+		item.Returned, item.LostCount = o.message("internal_error"), true
+	default:
+		return item, Invalid("status", "must be OK, USER_FAILURE, TIMEOUT, MEMORY_ISSUE, LOG_SIZE_EXCEEDED or INTERNAL_ERROR, not %.40q", o.Status)
+	}
+	return item, nil
+}
+
+func (o JobOutcome) message(otherwise string) string {
+	if o.ErrorMessage != "" {
+		return o.ErrorMessage
+	}
+	return otherwise
+}
+
+// Receipt is the answer to an outcome in the words of the channel.
+func (a CompleteAnswer) Receipt(id string) JobReceipt {
+	r := JobReceipt{ID: id, Outcome: a.Outcome, Recorded: a.Recorded, Created: a.CreatedTaskIDs, Error: a.Error}
+	if a.Reason != nil {
+		r.Reason = *a.Reason
+	}
+	return r
+}
+
+// Lock is the answer to a heartbeat in the words of the channel. A job that is no longer the caller's is a refusal: an answer a worker might overlook
+// would let it go on.
+func (a HeartbeatAnswer) Lock() (JobLock, error) {
+	if !a.Renewed {
+		reason := ReasonStaleAttempt
+		if a.Reason != nil {
+			reason = Reason(*a.Reason)
+		}
+		return JobLock{}, Refuse(reason, "the lock of job %s is lost", a.TaskID).With("cancelRequested", a.CancelRequested)
+	}
+	return JobLock{LockExpiresAt: a.LeaseExpiresAt, CancelRequested: a.CancelRequested || !a.CanContinue}, nil
+}

@@ -1,0 +1,65 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+)
+
+// The ways to an app, as the setting link names them.
+const (
+	WayAuto   = "auto"   // a socket, or where none gets through HTTP
+	WaySocket = "socket" // Socket.IO over a websocket
+	WayHTTP   = "http"   // plain requests and long polls
+)
+
+// To is the carrier to the apps at urls; an empty way is WayAuto.
+func To(way string, urls []string) Carrier {
+	switch way {
+	case WaySocket:
+		return &Socket{URLs: urls}
+	case WayHTTP:
+		return &HTTP{URLs: urls}
+	}
+	return &Auto{Socket: &Socket{URLs: urls}, HTTP: &HTTP{URLs: urls}}
+}
+
+// Auto is the carrier that takes a socket, and HTTP where an app answers requests and yet no socket gets through to it.
+type Auto struct {
+	Socket *Socket
+	HTTP   *HTTP
+}
+
+// Dial tries the socket, then HTTP, and then the socket once more: an app that was only just starting is not one without sockets.
+func (c *Auto) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (Conn, error) {
+	conn, err := c.socket(ctx, hello, notices)
+	var refused *Refused
+	if err == nil || errors.As(err, &refused) || ctx.Err() != nil {
+		return conn, err
+	}
+	plain, plainErr := c.HTTP.Dial(ctx, hello, notices)
+	if plainErr != nil {
+		if errors.As(plainErr, &refused) {
+			return nil, plainErr
+		}
+		return nil, err
+	}
+	if conn, err := c.socket(ctx, hello, notices); err == nil {
+		plain.Close()
+		return conn, nil
+	}
+	return plain, nil
+}
+
+// socket leaves of the time there is enough for the others: some proxies say nothing at all to what they do not know.
+func (c *Auto) socket(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (Conn, error) {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/3)
+		defer cancel()
+	}
+	return c.Socket.Dial(ctx, hello, notices)
+}

@@ -1,0 +1,181 @@
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+)
+
+// HTTP is the carrier over plain requests, for where no socket gets through: it calls the routes that workers in any language call. It goes to the
+// first of its URLs that answers, and after a failure to the next.
+//
+// The app cannot speak first over it. That an attempt was cancelled, a session ended or the release changed the answers to heartbeats say, so such a
+// worker sends them more often and names all it holds.
+type HTTP struct {
+	URLs   []string // of apps, as "http://127.0.0.1:7700"
+	Header http.Header
+	TLS    *tls.Config
+	// NetDial replaces how connections are made, for tests and proxies.
+	NetDial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Refresh is the time between two looks at the settings: a minute.
+	Refresh time.Duration
+
+	turn turn
+}
+
+// idleTime is how long an unused TCP connection is kept: less than proxies and apps keep theirs, so that no request goes into a closing one.
+const idleTime = 30 * time.Second
+
+// Dial says hello to one app by fetching the settings.
+func (c *HTTP) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (Conn, error) {
+	url := c.turn.of(c.URLs)
+	if url == "" {
+		return nil, errNoURL
+	}
+	conn := c.conn(url, hello, notices)
+	s, err := conn.fetch(ctx)
+	if err != nil {
+		c.turn.next()
+		conn.Close()
+		var refused *rpc.Error
+		if errors.As(err, &refused) {
+			return nil, &Refused{URL: url, Reason: refused.Code, Cause: err}
+		}
+		return nil, err
+	}
+	conn.hello.settings = &s
+	context.AfterFunc(conn.ctx, c.turn.next)
+	return conn, nil
+}
+
+func (c *HTTP) conn(url string, hello protocol.ChannelAuth, notices rpc.Handlers) *httpConn {
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: c.TLS, DialContext: c.NetDial, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: 64, IdleConnTimeout: idleTime, TLSHandshakeTimeout: 10 * time.Second,
+	}
+	conn := &httpConn{url: url, notices: notices, apps: len(c.URLs), refresh: c.Refresh, header: c.Header.Clone()}
+	if conn.refresh <= 0 {
+		conn.refresh = time.Minute
+	}
+	if conn.header == nil {
+		conn.header = http.Header{}
+	}
+	if hello.Token != "" {
+		conn.header.Set("Authorization", "Bearer "+hello.Token)
+	}
+	if hello.Namespace != "" {
+		conn.header.Set("X-Namespace", hello.Namespace)
+	}
+	conn.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	conn.hello.worker = hello.WorkerID
+	conn.ctx, conn.cancel = context.WithCancelCause(context.Background())
+	conn.polls, conn.stopPolls = context.WithCancel(conn.ctx)
+	return conn
+}
+
+// httpConn is what requests of one worker to one app have in common. It ends with the first request that did not reach the app, or whose answer was not
+// the app's: then what the worker has and what the app believes are compared, as after the loss of a socket.
+type httpConn struct {
+	url     string
+	apps    int // how many URLs there are
+	client  *http.Client
+	header  http.Header
+	notices rpc.Handlers
+	refresh time.Duration
+
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	polls     context.Context // of polls; ends when the worker drains
+	stopPolls context.CancelFunc
+
+	mu    sync.Mutex     // guards what follows
+	calls sync.WaitGroup // none begins once over is set
+	over  bool
+	hello struct {
+		worker, incarnation, release string
+		settings                     *protocol.WorkerSettings // fetched and not yet asked for
+	}
+	last  protocol.WorkerSettings
+	asked time.Time // for the settings
+}
+
+// Settings answers with what Dial was told, and then asks.
+func (c *httpConn) Settings(ctx context.Context, _ protocol.MachineInformation) (protocol.WorkerSettings, error) {
+	c.mu.Lock()
+	first := c.hello.settings
+	c.hello.settings = nil
+	c.mu.Unlock()
+	if first != nil {
+		return *first, nil
+	}
+	return c.fetch(ctx)
+}
+
+func (c *httpConn) fetch(ctx context.Context) (s protocol.WorkerSettings, err error) {
+	if err = c.do(ctx, http.MethodGet, "/settings", nil, &s); err != nil {
+		return s, err
+	}
+	if s.Release == "" {
+		return s, errors.New("settings without APP_VERSION")
+	}
+	c.mu.Lock()
+	c.last, c.asked = s, time.Now()
+	c.mu.Unlock()
+	return s, nil
+}
+
+// Quiet says that the app cannot speak first.
+func (c *httpConn) Quiet() bool { return true }
+
+// heard reads out of a heartbeat's answer what another carrier would have been told.
+func (c *httpConn) heard(ctx context.Context, a protocol.WorkerHeartbeatAnswer) {
+	if a.Drain && c.apps > 1 {
+		c.end(errors.New("the app is going away"))
+		return
+	}
+	c.mu.Lock()
+	known, asked := c.last, c.asked
+	c.mu.Unlock()
+	if a.AppRelease == known.Release && time.Since(asked) < c.refresh {
+		return
+	}
+	if s, err := c.fetch(ctx); err == nil && s != known {
+		_, _ = c.notices.Serve(ctx, protocol.NoticeSettings, nil) // what fails now is seen at the next look
+	}
+}
+
+func (c *httpConn) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return false
+	}
+	c.calls.Add(1)
+	return true
+}
+
+// end ends the connection and every call over it.
+func (c *httpConn) end(cause error) {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.cancel(cause)
+}
+
+func (c *httpConn) Done() <-chan struct{} { return c.ctx.Done() }
+func (c *httpConn) Err() error            { return context.Cause(c.ctx) }
+func (c *httpConn) String() string        { return c.url }
+
+func (c *httpConn) Close() {
+	c.end(fmt.Errorf("connection to %s closed", c.url))
+	c.calls.Wait() // they end with the context
+	c.client.CloseIdleConnections()
+}

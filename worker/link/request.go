@@ -1,0 +1,131 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+	"github.com/sojourn-run/sojourn/shared/socketio"
+)
+
+const (
+	workerRoutes   = "/api/worker"
+	versionHeader  = "X-Durable-Workflow-Protocol-Version"
+	workerProtocol = "1.20"
+	releaseHeader  = "X-Sojourn-Release"
+	maxAnswer      = 64 << 20
+)
+
+// do makes one request and decodes its answer. A refusal is an *rpc.Error; what did not reach the app, or came back from somebody else, ends the
+// connection.
+func (c *httpConn) do(ctx context.Context, verb, path string, in, out any) error {
+	if !c.begin() {
+		return fmt.Errorf("%s: %w", c.url, c.Err())
+	}
+	defer c.calls.Done()
+	raw, err := encode(in)
+	if err != nil {
+		return err
+	}
+	asked := ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
+	status, answer, err := c.exchange(ctx, verb, path, raw)
+	switch {
+	case err != nil && c.ctx.Err() != nil:
+		return context.Cause(c.ctx)
+	case err != nil && asked.Err() != nil:
+		return rpc.AsError(asked.Err())
+	case err != nil:
+		c.end(err)
+		return err
+	case status/100 == 2:
+		if err := json.Unmarshal(answer, out); err != nil {
+			return rpc.Errorf(rpc.CodeMalformedAnswer, http.StatusBadGateway, "answer of %s: %w", path, err)
+		}
+		return nil
+	}
+	return c.refused(path, status, answer)
+}
+
+func encode(in any) ([]byte, error) {
+	if in == nil {
+		return nil, nil
+	}
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > httpjson.MaxBatchBody {
+		return nil, fmt.Errorf("%w: a request of %d bytes", socketio.ErrPayloadTooLarge, len(raw))
+	}
+	return raw, nil
+}
+
+func (c *httpConn) exchange(ctx context.Context, verb, path string, body []byte) (status int, answer []byte, err error) {
+	r, err := http.NewRequestWithContext(ctx, verb, c.url+workerRoutes+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	for k, v := range c.header {
+		r.Header[k] = v
+	}
+	r.Header.Set(versionHeader, workerProtocol)
+	if release := c.said(); release != "" {
+		r.Header.Set(releaseHeader, release)
+	}
+	if len(body) > 0 {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	// Nothing is repeated behind the link's back: after a request that may have arrived, app and worker compare what they have.
+	said, err := c.client.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer said.Body.Close()
+	answer, err = io.ReadAll(io.LimitReader(said.Body, maxAnswer))
+	return said.StatusCode, answer, err
+}
+
+// refused reads an answer that is not 2xx. One without a reason is not the app's.
+func (c *httpConn) refused(path string, status int, answer []byte) error {
+	var said map[string]any
+	_ = json.Unmarshal(answer, &said) // then there is no reason either
+	reason, _ := said["reason"].(string)
+	message, _ := said["message"].(string)
+	switch {
+	case reason == "" && status == http.StatusRequestEntityTooLarge:
+		return fmt.Errorf("%w: something before %s refused the request", socketio.ErrPayloadTooLarge, c.url)
+	case reason == "":
+		err := fmt.Errorf("%s%s answered %d, not as an app does: %.200s", c.url, path, status, answer)
+		if !gatewayTimeout(status) {
+			c.end(err)
+		}
+		return err
+	case reason == string(protocol.ReasonStoreUnavailable):
+		return errors.New(message) // perhaps it was done after all
+	case status == http.StatusUnauthorized:
+		c.end(errors.New(message)) // the token is valid no more; dialling tells the reason
+	}
+	for _, known := range []string{"reason", "message", "error", "protocol_version", "server_capabilities", "validation_errors"} {
+		delete(said, known)
+	}
+	e := rpc.Errorf(reason, status, "%s", message)
+	if len(said) > 0 {
+		e.Details = said
+	}
+	return e
+}
+
+// gatewayTimeout says whether a proxy lost patience, which it does with long polls: the app is there all the same.
+func gatewayTimeout(status int) bool {
+	return status == http.StatusGatewayTimeout || status == http.StatusRequestTimeout || status == 524
+}
