@@ -37,6 +37,18 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
+// ways runs a test with workers that reach the app over a socket, and with workers that do by plain HTTP.
+func ways(t *testing.T, test func(t *testing.T, f *fleet)) {
+	for _, way := range []string{"socket", "http"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.worker["SOJOURN_LINK"] = way
+			test(t, f)
+		})
+	}
+}
+
 // startApp starts an app and takes the token that it keeps in its data directory.
 func (f *fleet) startApp(more env) *process {
 	f.t.Helper()
@@ -109,100 +121,103 @@ func want(t *testing.T, events []history.Event, rebuilds int, numbers ...int) {
 
 func TestWorkerKilledInASessionIsReplacedAndItsStateBuiltAnew(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	f.startApp(nil)
-	first := f.startWorker(nil)
-	run := f.client.start("stay", "stay").RunID
-	f.held(1)
-	first.kill()
-	second := f.startWorker(nil)
-	lines := f.held(2)
-	f.release()
-	events := f.client.completed("stay", run)
-	want(t, events, 1, 1, 1, 2)
-	builds := map[int]int{}
-	for _, l := range lines {
-		if l.What == "build" {
-			builds[l.Process]++
+	ways(t, func(t *testing.T, f *fleet) {
+		f.startApp(nil)
+		first := f.startWorker(nil)
+		run := f.client.start("stay", "stay").RunID
+		f.held(1)
+		first.kill()
+		second := f.startWorker(nil)
+		lines := f.held(2)
+		f.release()
+		events := f.client.completed("stay", run)
+		want(t, events, 1, 1, 1, 2)
+		builds := map[int]int{}
+		for _, l := range lines {
+			if l.What == "build" {
+				builds[l.Process]++
+			}
 		}
-	}
-	if builds[first.cmd.Process.Pid] != 1 || builds[second.cmd.Process.Pid] != 1 {
-		t.Errorf("state was built %v times by process, want once by %d and once by %d", builds, first.cmd.Process.Pid, second.cmd.Process.Pid)
-	}
-	for execution, all := range outcomes(events) {
-		if len(all) != 1 {
-			t.Errorf("activity %s has %d outcomes", execution, len(all))
+		if builds[first.cmd.Process.Pid] != 1 || builds[second.cmd.Process.Pid] != 1 {
+			t.Errorf("state was built %v times by process, want once by %d and once by %d", builds, first.cmd.Process.Pid, second.cmd.Process.Pid)
 		}
-	}
-	if code := second.terminate(); code != 0 {
-		t.Errorf("the worker exits with %d", code)
-	}
+		for execution, all := range outcomes(events) {
+			if len(all) != 1 {
+				t.Errorf("activity %s has %d outcomes", execution, len(all))
+			}
+		}
+		if code := second.terminate(); code != 0 {
+			t.Errorf("the worker exits with %d", code)
+		}
+	})
 }
 
 func TestWorkerKeepsItsSessionWhileTheAppIsRestarted(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	app := f.startApp(nil)
-	// Leases that outlast the restart, however busy this machine is: the state must not move.
-	worker := f.startWorker(env{"SOJOURN_ATTEMPT_LEASE": "60s", "SOJOURN_SESSION_LEASE": "60s"})
-	run := f.client.start("stay", "stay").RunID
-	f.held(1)
-	app.kill()
-	app = f.startApp(nil)
-	f.release()
-	want(t, f.client.completed("stay", run), 0, 1, 2, 3)
-	for _, l := range ledger(t, f.ledger) {
-		if l.Process != worker.cmd.Process.Pid || l.Attempt != 1 {
-			t.Errorf("attempt %d of %s ran in process %d", l.Attempt, l.What, l.Process)
+	ways(t, func(t *testing.T, f *fleet) {
+		app := f.startApp(nil)
+		// Leases that outlast the restart, however busy this machine is: the state must not move.
+		worker := f.startWorker(env{"SOJOURN_ATTEMPT_LEASE": "60s", "SOJOURN_SESSION_LEASE": "60s"})
+		run := f.client.start("stay", "stay").RunID
+		f.held(1)
+		app.kill()
+		app = f.startApp(nil)
+		f.release()
+		want(t, f.client.completed("stay", run), 0, 1, 2, 3)
+		for _, l := range ledger(t, f.ledger) {
+			if l.Process != worker.cmd.Process.Pid || l.Attempt != 1 {
+				t.Errorf("attempt %d of %s ran in process %d", l.Attempt, l.What, l.Process)
+			}
 		}
-	}
-	again := f.client.start("again", "one", "x").RunID
-	f.client.completed("again", again)
-	if code := app.terminate(); code != 0 {
-		t.Errorf("the app exits with %d", code)
-	}
-	if code := worker.terminate(); code != 0 {
-		t.Errorf("the worker without an app exits with %d", code)
-	}
-	if n := worker.err.count(`"worker_id".*"worker_id"`); n > 0 {
-		t.Errorf("%d lines of the log name the worker twice", n)
-	}
+		again := f.client.start("again", "one", "x").RunID
+		f.client.completed("again", again)
+		if code := app.terminate(); code != 0 {
+			t.Errorf("the app exits with %d", code)
+		}
+		if code := worker.terminate(); code != 0 {
+			t.Errorf("the worker without an app exits with %d", code)
+		}
+		if n := worker.err.count(`"worker_id".*"worker_id"`); n > 0 {
+			t.Errorf("%d lines of the log name the worker twice", n)
+		}
+	})
 }
 
 func TestWorkFlowsBetweenEqualReleasesOnly(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	app := f.startApp(env{"SOJOURN_RELEASE": "1.0.0"})
-	worker := f.startWorker(env{"SOJOURN_RELEASE": "1.0.1", "SOJOURN_WORKER_ID": "w"})
-	run := f.client.start("gated", "one", "x").RunID
-	worker.line(worker.err, `1\.0\.0.*1\.0\.1|1\.0\.1.*1\.0\.0`)
-	var v protocol.WorkerView
-	until(t, "the worker is listed as mismatched", func() bool {
-		for _, w := range f.client.workers() {
-			v = w
+	ways(t, func(t *testing.T, f *fleet) {
+		app := f.startApp(env{"SOJOURN_RELEASE": "1.0.0"})
+		worker := f.startWorker(env{"SOJOURN_RELEASE": "1.0.1", "SOJOURN_WORKER_ID": "w"})
+		run := f.client.start("gated", "one", "x").RunID
+		worker.line(worker.err, `1\.0\.0.*1\.0\.1|1\.0\.1.*1\.0\.0`)
+		var v protocol.WorkerView
+		until(t, "the worker is listed as mismatched", func() bool {
+			for _, w := range f.client.workers() {
+				v = w
+			}
+			return v.Status == protocol.WorkerMismatched
+		})
+		if !strings.Contains(v.Gate, "1.0.0") || !strings.Contains(v.Gate, "1.0.1") {
+			t.Errorf("the gate says %q", v.Gate)
 		}
-		return v.Status == protocol.WorkerMismatched
-	})
-	if !strings.Contains(v.Gate, "1.0.0") || !strings.Contains(v.Gate, "1.0.1") {
-		t.Errorf("the gate says %q", v.Gate)
-	}
-	app.line(app.err, `"worker_id":"w".*1\.0\.1`)
-	if n := len(f.client.history("gated", run, func([]history.Event) bool { return true })); n != 1 || len(ledger(t, f.ledger)) > 0 {
-		t.Errorf("work flowed between different releases: %d events", n)
-	}
-	for p, o := range map[*process]*output{app: app.err, worker: worker.err} {
-		if n := o.count(`"level":"warn".*1\.0\.1`); n != 1 {
-			t.Errorf("%s said %d times that the releases differ, want 1", p.name, n)
+		app.line(app.err, `"worker_id":"w".*1\.0\.1`)
+		if n := len(f.client.history("gated", run, func([]history.Event) bool { return true })); n != 1 || len(ledger(t, f.ledger)) > 0 {
+			t.Errorf("work flowed between different releases: %d events", n)
 		}
-	}
-	app.kill()
-	f.startApp(env{"SOJOURN_RELEASE": "1.0.1"})
-	f.client.completed("gated", run)
-	until(t, "the worker is listed as active", func() bool {
-		for _, w := range f.client.workers() {
-			v = w
+		for p, o := range map[*process]*output{app: app.err, worker: worker.err} {
+			if n := o.count(`"level":"warn".*1\.0\.1`); n != 1 {
+				t.Errorf("%s said %d times that the releases differ, want 1", p.name, n)
+			}
 		}
-		return v.Status == protocol.WorkerActive && v.Gate == ""
+		app.kill()
+		f.startApp(env{"SOJOURN_RELEASE": "1.0.1"})
+		f.client.completed("gated", run)
+		until(t, "the worker is listed as active", func() bool {
+			for _, w := range f.client.workers() {
+				v = w
+			}
+			return v.Status == protocol.WorkerActive && v.Gate == ""
+		})
 	})
 }
 
