@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -28,6 +29,7 @@ type heard struct {
 	process  json.RawMessage
 	gate     string // why the release gate holds it
 	draining bool
+	adopted  time.Time // when this app read a registration that another app took, or itself before it restarted; zero: it took it
 }
 
 func (r *registry) put(w *engine.Worker) {
@@ -40,6 +42,9 @@ func (r *registry) put(w *engine.Worker) {
 	if h == nil {
 		h = &heard{}
 		r.known[w.Key()] = h
+	}
+	if h.worker != nil && h.worker.Incarnation != w.Incarnation {
+		h.draining, h.adopted = false, time.Time{}
 	}
 	h.worker = w
 	h.storedAt = time.Now()
@@ -67,6 +72,12 @@ func (r *registry) with(k engine.WorkerKey, fn func(*heard)) {
 	if h := r.known[k]; h != nil {
 		fn(h)
 	}
+}
+
+// drains says whether a worker's last heartbeat said that it drains.
+func (r *registry) drains(k engine.WorkerKey) (said bool) {
+	r.with(k, func(h *heard) { said = h.draining })
+	return said
 }
 
 // all lists what is known of the workers of a namespace; "" means all.
@@ -103,8 +114,9 @@ func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbea
 	if err != nil {
 		return protocol.WorkerHeartbeatAnswer{}, err
 	}
-	store := false
+	store, drains := false, false
 	b.workers.with(key, func(h *heard) {
+		drains = in.Draining && !h.draining
 		h.at, h.draining = time.Now(), in.Draining
 		if len(in.Machine) > 0 {
 			h.machine = in.Machine
@@ -119,6 +131,9 @@ func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbea
 			h.storedAt, store = time.Now(), true
 		}
 	})
+	if drains { // the polls it still holds are answered, so that it need not wait for their end
+		b.dispatch.Drop(key, "", dispatch.ErrDraining)
+	}
 	if store {
 		if err := b.storeAlive(ctx, key); err != nil {
 			return protocol.WorkerHeartbeatAnswer{}, err

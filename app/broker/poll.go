@@ -33,6 +33,9 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 		wait = min(max(0, time.Duration(*in.Timeout)*time.Second), maxPoll)
 	}
 	poll := func() (protocol.PollAnswer, error) {
+		if a, err := b.leasedBefore(ctx, in, w); err != nil || len(a.Tasks) > 0 {
+			return a, err
+		}
 		waiter := b.dispatch.Enter(b.spec(in, w))
 		leased, err := waiter.Wait(ctx, wait)
 		if errors.Is(err, dispatch.ErrDraining) {
@@ -66,7 +69,7 @@ func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engi
 			}, nil
 		}
 	}
-	if b.isDraining() || w.Status == protocol.WorkerDraining {
+	if b.isDraining() || w.Status == protocol.WorkerDraining || b.workers.drains(key) {
 		a := drainingAnswer()
 		return nil, &a, nil
 	}

@@ -2,11 +2,14 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -27,10 +30,11 @@ type pollKey struct {
 }
 
 type pollEntry struct {
-	done   chan struct{} // closed when answer and err stand
-	answer protocol.PollAnswer
-	err    error
-	at     time.Time
+	done    chan struct{} // closed when answer and err stand
+	answer  protocol.PollAnswer
+	err     error
+	at      time.Time
+	readers int // answers given with these tasks, less those that could not be delivered; guarded by the memory's mu
 }
 
 // once runs poll, or joins the open poll of that key, or repeats its answer while valid says its tasks are still leased.
@@ -42,17 +46,17 @@ func (m *pollMemory) once(
 		if first {
 			e.answer, e.err = poll()
 			m.finish(k, e, e.err == nil && e.answer.Status == protocol.PollLeased)
-			return e.answer, e.err
+			return m.read(k, e), e.err
 		}
 		select {
 		case <-e.done:
 		case <-ctx.Done():
 			return protocol.PollAnswer{}, context.Cause(ctx)
 		}
-		if e.err == nil && e.answer.Status == protocol.PollLeased && valid(e.answer) {
-			again := e.answer
-			again.Undo = func() {}
-			return again, nil
+		if e.err == nil && e.answer.Status == protocol.PollLeased && m.join(k, e) {
+			if valid(e.answer) {
+				return m.read(k, e), nil
+			}
 		}
 		m.forget(k, e)
 	}
@@ -75,7 +79,7 @@ func (m *pollMemory) entry(k pollKey) (*pollEntry, bool) {
 	if e, ok := m.polls[k]; ok {
 		return e, false
 	}
-	e := &pollEntry{done: make(chan struct{})}
+	e := &pollEntry{done: make(chan struct{}), readers: 1}
 	m.polls[k] = e
 	return e, true
 }
@@ -91,6 +95,38 @@ func (m *pollMemory) finish(k pollKey, e *pollEntry, keep bool) {
 	close(e.done)
 }
 
+// join counts a further answer with the tasks of an entry; false means that they are given back already.
+func (m *pollMemory) join(k pollKey, e *pollEntry) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.polls[k] != e {
+		return false
+	}
+	e.readers++
+	return true
+}
+
+// read is an entry's answer for one caller. Its tasks go back when no answer that carried them could be delivered.
+func (m *pollMemory) read(k pollKey, e *pollEntry) protocol.PollAnswer {
+	a := e.answer
+	if a.Status != protocol.PollLeased {
+		return a
+	}
+	a.Undo = sync.OnceFunc(func() {
+		m.mu.Lock()
+		e.readers--
+		over := e.readers == 0
+		if over && m.polls[k] == e {
+			delete(m.polls, k)
+		}
+		m.mu.Unlock()
+		if over {
+			e.answer.Undo()
+		}
+	})
+	return a
+}
+
 func (m *pollMemory) forget(k pollKey, e *pollEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,3 +136,66 @@ func (m *pollMemory) forget(k pollKey, e *pollEntry) {
 }
 
 func kindsKey(kinds []protocol.TaskKind) string { return fmt.Sprint(kinds) }
+
+// leasedBefore finds what this poll was given by an app that did not remember it: another one, or this one before it restarted. The lease says which
+// poll it was made for. Only for a while after the worker came from there is it worth a look.
+func (b *Broker) leasedBefore(ctx context.Context, in protocol.PollRequest, w *engine.Worker) (protocol.PollAnswer, error) {
+	var adopted time.Time
+	b.workers.with(w.Key(), func(h *heard) { adopted = h.adopted })
+	if in.PollID == "" || adopted.IsZero() || time.Since(adopted) > pollKept {
+		return protocol.PollAnswer{}, nil
+	}
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return protocol.PollAnswer{}, err
+	}
+	var leased []store.Leased
+	err = b.store.View(ctx, func(r store.Reader) error {
+		refs, err := r.Owned(ctx, w.Key(), w.Incarnation)
+		if err != nil {
+			return err
+		}
+		for _, ref := range refs {
+			if ref.PollID != in.PollID || !slices.Contains(in.Kinds, ref.Kind) {
+				continue
+			}
+			run, err := r.Run(ctx, ref.Run)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			if l, ok := stillHeld(ctx, r, run, ref, now); ok {
+				leased = append(leased, l)
+			}
+		}
+		return nil
+	})
+	if err != nil || len(leased) == 0 {
+		return protocol.PollAnswer{}, err
+	}
+	return b.answer(ctx, in, leased)
+}
+
+// stillHeld is a lease that was found again, as it was given.
+func stillHeld(ctx context.Context, r store.Reader, run *engine.Run, ref store.TaskRef, now time.Time) (store.Leased, bool) {
+	if run == nil {
+		return store.Leased{}, false
+	}
+	if ref.Kind == protocol.KindWorkflow {
+		t := run.Task
+		ok := t != nil && t.Number == ref.Seq && t.State == engine.LeasedState && t.Delivery == ref.Delivery && t.Until.After(now)
+		return store.Leased{Kind: ref.Kind, Head: run.Head}, ok
+	}
+	a, ok := run.Activities.Get(ref.Seq)
+	if !ok || a.State != engine.LeasedState || a.Delivery != ref.Delivery || !a.Until.After(now) {
+		return store.Leased{}, false
+	}
+	l := store.Leased{Kind: ref.Kind, Head: run.Head, Activity: &a}
+	if a.SessionID != "" {
+		s, err := r.Session(ctx, engine.SessionKey{Namespace: run.Namespace, ID: a.SessionID})
+		if err != nil {
+			return store.Leased{}, false
+		}
+		l.Session, l.IsNew = &s, s.Ran <= 1
+	}
+	return l, true
+}

@@ -126,7 +126,7 @@ func (b *Broker) workflowTask(ctx context.Context, in protocol.PollRequest, l st
 		size = defaultPage
 	}
 	all := l.Events
-	if l.Events != nil && int64(len(l.Events)) >= h.Task.Shown {
+	if l.Events != nil && int64(len(l.Events)) >= h.Task.Shown && l.Bytes <= maxPageSize {
 		t.Events = l.Events[seen:h.Task.Shown]
 		if len(t.Events) > min(size, maxPage) {
 			t.Events = t.Events[:min(size, maxPage)]
@@ -175,6 +175,9 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	if err != nil {
 		return protocol.HistoryPage{}, err
 	}
+	if in.After > after {
+		after = in.After
+	}
 	var through int64
 	err = b.store.View(ctx, func(r store.Reader) error {
 		s, err := r.Run(ctx, run)
@@ -203,8 +206,19 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	if size <= 0 {
 		size = defaultPage
 	}
+	if in.All {
+		size = maxPage
+	}
 	p, err := b.page(ctx, run, after, through, size)
-	p.TaskID, p.Attempt = in.TaskID, in.Attempt
+	for err == nil && in.All && p.NextPageToken != nil {
+		var more protocol.HistoryPage
+		more, err = b.page(ctx, run, p.Events[len(p.Events)-1].Seq, through, size)
+		p.Events, p.NextPageToken = append(p.Events, more.Events...), more.NextPageToken
+	}
+	p.TaskID, p.Attempt, p.More = in.TaskID, in.Attempt, p.NextPageToken != nil
+	if n := len(p.Events); p.More {
+		p.NextAfter = &p.Events[n-1].Seq
+	}
 	return p, err
 }
 

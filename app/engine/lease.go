@@ -110,6 +110,9 @@ func (l Lessee) lease(length time.Duration, now time.Time) Lease {
 	}
 }
 
+// Serves says whether the worker registered for a queue.
+func (w *Worker) Serves(queue string) bool { return slices.Contains(w.Queues, queue) }
+
 // Runs says whether the worker registered this type of task.
 func (w *Worker) Runs(kind protocol.TaskKind, typ string) bool {
 	if kind == protocol.KindActivity {

@@ -108,6 +108,7 @@ type TaskRef struct {
 	Seq      int64 // activity: its command sequence; workflow task: its number
 	Delivery int64
 	Session  string
+	PollID   string // of the poll it was leased to
 }
 
 // Holding counts what a worker has.

@@ -164,6 +164,7 @@ type Leased struct {
 	Arguments string           // blob; only when Known
 	Known     bool             // Arguments is filled, and Events where the cache holds the history
 	Events    []history.Event  // the history 1 … Head.LastSeq, when the cache holds it; nil: read it
+	Bytes     int              // of the payloads of Events
 }
 
 // Dispatcher is asked and told by the committer, on its own goroutine: nothing here may block.

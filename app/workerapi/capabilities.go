@@ -12,11 +12,11 @@ type object = map[string]any
 // by it, and refuse to start when they were asked for one that is missing.
 func capabilities() json.RawMessage {
 	raw, err := json.Marshal(object{
-		"long_poll_timeout":                      30,
+		"long_poll_timeout":                      defaultWait,
 		"supported_workflow_task_commands":       engine.Supported,
 		"workflow_task_poll_request_idempotency": true,
 		"poll_status":                            true,
-		"history_page_size_default":              500,
+		"history_page_size_default":              defaultHistoryPage,
 		"history_page_size_max":                  maxHistoryPage,
 		"query_tasks":                            true,
 		"query_task_poll_request_idempotency":    true,
@@ -36,7 +36,7 @@ func capabilities() json.RawMessage {
 		"parent_close_policy":          true,
 		"non_retryable_failures":       true,
 		"response_compression":         []string{"gzip"},
-		"history_compression":          object{"supported_encodings": []string{"gzip", "deflate"}, "compression_threshold": compressHistory},
+		"history_compression":          historyCompression,
 		"worker_status":                workerStatus,
 		"task_queue_priority_fairness": object{"priority": object{"min": 0, "max": 9, "default": 5, "lower_first": true}},
 		"worker_session_verbs":         []string{"create", "heartbeat", "close"},
@@ -48,6 +48,8 @@ func capabilities() json.RawMessage {
 	}
 	return raw
 }
+
+var historyCompression = object{"supported_encodings": []string{"gzip", "deflate"}, "compression_threshold": compressHistory}
 
 var workerStatus = object{
 	"supported": true, "heartbeat_interval_seconds": 15, "stale_after_seconds": 60,

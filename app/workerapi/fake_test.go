@@ -95,6 +95,18 @@ func (f *fake) HeartbeatTask(_ context.Context, in protocol.HeartbeatRequest) (p
 	return f.beat, f.saw(in)
 }
 
+func (f *fake) ClaimTask(_ context.Context, in protocol.ClaimRequest) (protocol.PollAnswer, error) {
+	return protocol.PollAnswer{Status: protocol.PollLeased, Undo: func() {}}, f.saw(in)
+}
+
+func (f *fake) ClaimStatus(_ context.Context, in protocol.ClaimRequest) (protocol.ClaimStatus, error) {
+	return protocol.ClaimStatus{TaskID: in.TaskID}, f.saw(in)
+}
+
+func (f *fake) AttemptStatus(_ context.Context, in protocol.HeartbeatRequest) (protocol.AttemptStatus, error) {
+	return protocol.AttemptStatus{}, f.saw(in)
+}
+
 func (f *fake) HistoryPage(_ context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	return protocol.HistoryPage{TaskID: in.TaskID}, f.saw(in)
 }

@@ -1,19 +1,10 @@
 package workerapi
 
 import (
-	"bytes"
-	"compress/flate"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
-	"strings"
-
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -22,9 +13,10 @@ const ReleaseHeader = "X-Sojourn-Release"
 
 // What a poll may ask for.
 const (
-	maxWait         = 60
-	maxHistoryPage  = 1000
-	compressHistory = 50 // events
+	defaultWait        = 30
+	maxWait            = 60
+	defaultHistoryPage = 500
+	maxHistoryPage     = 1000
 )
 
 // pollBody is the request of the contract's polls, which ask for one task of one kind.
@@ -121,12 +113,20 @@ func (a *API) prepare(c *call, in *protocol.PollRequest) error {
 	if len(in.PollID) > 255 {
 		return protocol.Invalid("poll_request_id", "is longer than 255 bytes")
 	}
-	if release, sent := c.Header[http.CanonicalHeaderKey(ReleaseHeader)]; sent {
-		in.Release = release[0]
-		in.Gated = true
+	if said, sent := release(c); sent {
+		in.Release, in.Gated = said, true
 	}
 	in.Gated = in.Gated || in.Release != ""
 	return c.who.CheckQueues(append([]string{in.TaskQueue}, in.Queues...)...)
+}
+
+// release is what a worker of ours says its release is; sent binds it to the gate, whatever it says.
+func release(c *call) (said string, sent bool) {
+	values, sent := c.Header[http.CanonicalHeaderKey(ReleaseHeader)]
+	if sent {
+		said = values[0]
+	}
+	return said, sent
 }
 
 // pollRefused adds the poll_status that clients read beside the reason.
@@ -147,43 +147,4 @@ func pollRefused(c *call, err error) error {
 		c.tell("poll_status", protocol.PollThrottled)
 	}
 	return err
-}
-
-// packed is a workflow task whose page of history travels compressed.
-type packed struct {
-	*protocol.WorkflowTask
-	Events     []history.Event `json:"history_events"`
-	Compressed string          `json:"history_events_compressed"`
-	Encoding   string          `json:"history_events_encoding"`
-}
-
-// withHistory compresses the history of a task for a client that asked for it, from 50 events on.
-func withHistory(t *protocol.WorkflowTask, accepts string) (any, error) {
-	encoding := ""
-	for e := range strings.SplitSeq(strings.ToLower(accepts), ",") {
-		if e = strings.TrimSpace(e); encoding == "" && (e == "gzip" || e == "deflate") {
-			encoding = e
-		}
-	}
-	if encoding == "" || len(t.Events) < compressHistory {
-		return t, nil
-	}
-	raw, err := json.Marshal(t.Events)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	var z io.WriteCloser = gzip.NewWriter(&b)
-	if encoding == "deflate" { // raw, without the zlib header
-		if z, err = flate.NewWriter(&b, flate.DefaultCompression); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := z.Write(raw); err != nil {
-		return nil, err
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return packed{WorkflowTask: t, Events: []history.Event{}, Compressed: base64.StdEncoding.EncodeToString(b.Bytes()), Encoding: encoding}, nil
 }

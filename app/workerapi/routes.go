@@ -32,11 +32,17 @@ func table() []route {
 		line(del, "/registrations/{worker}", "deregister", deregister),
 		line(post, "/heartbeat", "worker_heartbeat", workerHeartbeat),
 		long(line(post, "/workflow-tasks/poll", "poll_workflow_task", pollWorkflow)),
+		line(post, "/workflow-tasks/{task}/claim", "claim_workflow_task", claimWorkflow),
+		line(get, "/workflow-tasks/{task}/claim", "workflow_task_claim_status", workflowClaimStatus),
 		line(post, "/workflow-tasks/{task}/history", "workflow_task_history", historyPage),
 		line(post, "/workflow-tasks/{task}/heartbeat", "heartbeat_workflow_task", heartbeatWorkflow),
 		line(post, "/workflow-tasks/{task}/complete", "complete_workflow_task", completeWorkflow),
 		line(post, "/workflow-tasks/{task}/fail", "fail_workflow_task", failWorkflow),
 		long(line(post, "/activity-tasks/poll", "poll_activity_task", pollActivity)),
+		line(post, "/activity-tasks/{task}/claim", "claim_activity_task", claimActivity),
+		line(get, "/activity-tasks/{task}/claim", "activity_task_claim_status", activityClaimStatus),
+		line(post, "/activity-tasks/{task}/status", "activity_task_status", attemptStatus),
+		line(get, "/activity-tasks/{task}/status", "read_activity_task_status", attemptStatus),
 		line(post, "/activity-tasks/{task}/complete", "complete_activity_task", completeActivity),
 		line(post, "/activity-tasks/{task}/fail", "fail_activity_task", failActivity),
 		line(post, "/activity-tasks/{task}/heartbeat", "heartbeat_activity_task", heartbeatActivity),
@@ -61,19 +67,4 @@ func Routes() []auth.Route {
 		list = append(list, rt.Route)
 	}
 	return list
-}
-
-// describe tells what the protocol is: its version, its features and its routes.
-func describe(a *API, _ *call) (answer, error) {
-	type line struct {
-		Method    string `json:"method"`
-		Path      string `json:"path"`
-		Operation string `json:"operation"`
-		Sojourn   bool   `json:"x-sojourn,omitempty"`
-	}
-	var list []line
-	for _, rt := range Routes() {
-		list = append(list, line{rt.Method, rt.Pattern, rt.Operation, rt.Sojourn})
-	}
-	return answer{http.StatusOK, map[string]any{"version": Version, "header": VersionHeader, "routes": list}}, nil
 }

@@ -158,6 +158,9 @@ func historyPage(a *API, c *call) (answer, error) {
 		PageToken string `json:"next_history_page_token"`
 		PageSize  int    `json:"page_size"`
 		Older     int    `json:"history_page_size"`
+		After     int64  `json:"after_sequence"`
+		All       bool   `json:"all"`
+		Encoding  string `json:"accept_history_encoding"`
 	}
 	if err := c.read(&in); err != nil {
 		return answer{}, err
@@ -169,8 +172,34 @@ func historyPage(a *API, c *call) (answer, error) {
 	id := c.PathValue("task")
 	c.tell("task_id", id)
 	c.tell("workflow_task_attempt", in.Attempt)
+	if in.After < 0 {
+		return answer{}, protocol.Invalid("after_sequence", "must not be negative")
+	}
+	all, err := flag(c, "all")
+	if err != nil {
+		return answer{}, err
+	}
 	out, err := a.opt.Broker.HistoryPage(c.ctx, protocol.HistoryRequest{
-		Namespace: c.ns, TaskID: id, Owner: in.Owner, Attempt: in.Attempt, PageToken: in.PageToken, PageSize: size,
+		Namespace: c.ns, TaskID: id, Owner: in.Owner, Attempt: in.Attempt, PageToken: in.PageToken, PageSize: size, After: in.After, All: all || in.All,
 	})
-	return answer{http.StatusOK, out}, err
+	if err != nil {
+		return answer{}, err
+	}
+	small, err := pack(out.Events, in.Encoding)
+	if small == nil || err != nil {
+		return answer{http.StatusOK, out}, err
+	}
+	return answer{http.StatusOK, packedPage{&page{&out}, *small}}, nil
+}
+
+// flag reads a true or false of the query string.
+func flag(c *call, name string) (bool, error) {
+	switch v := c.URL.Query().Get(name); v {
+	case "", "0", "false":
+		return false, nil
+	case "1", "true":
+		return true, nil
+	default:
+		return false, protocol.Invalid(name, "must be true or false, not %.40q", v)
+	}
 }

@@ -50,6 +50,7 @@ const (
 	ReasonCancelNotSupported    Reason = "cancellation_not_supported"
 	ReasonTaskNotFound          Reason = "task_not_found"
 	ReasonTaskNotLeased         Reason = "task_not_leased"
+	ReasonNotClaimable          Reason = "task_not_claimable"
 	ReasonLeaseOwnerMismatch    Reason = "lease_owner_mismatch"
 	ReasonAttemptMismatch       Reason = "workflow_task_attempt_mismatch"
 	ReasonLeaseExpired          Reason = "lease_expired"

@@ -122,7 +122,9 @@ type HistoryRequest struct {
 	Owner     string `json:"lease_owner"`
 	Attempt   int64  `json:"workflow_task_attempt"`
 	PageToken string `json:"next_history_page_token"`
+	After     int64  `json:"after_sequence,omitempty"` // instead of a token: the last event the caller has
 	PageSize  int    `json:"page_size,omitempty"`
+	All       bool   `json:"all,omitempty"` // everything that is left in one answer
 }
 
 // HistoryPage is one page of history.
@@ -132,6 +134,8 @@ type HistoryPage struct {
 	Events        []history.Event `json:"history_events"`
 	TotalEvents   int64           `json:"total_history_events"`
 	NextPageToken *string         `json:"next_history_page_token"`
+	More          bool            `json:"has_more"`
+	NextAfter     *int64          `json:"next_after_sequence"`
 }
 
 // CompleteItem is the outcome of one task: a workflow task with commands, an activity with result or failure.

@@ -188,10 +188,10 @@ func (c *cache) append(id string, evs appended, open bool) {
 	c.history.put(id, p, p.bytes)
 }
 
-// events returns the kept history of a run as long as it is, nil when it is not kept up to last.
-func (c *cache) events(id string, last int64) []history.Event {
+// events returns the kept history of a run as long as it is, with its size; nil when it is not kept up to last.
+func (c *cache) events(id string, last int64) (list []history.Event, bytes int) {
 	if p, ok := c.history.get(id); ok && int64(len(p.events)) == last {
-		return p.events[:last:last]
+		return p.events[:last:last], p.bytes
 	}
-	return nil
+	return nil, 0
 }

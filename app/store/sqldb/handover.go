@@ -185,7 +185,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 func (b *batch) arguments(r *run, l *store.Leased) {
 	l.Head = r.Head
 	if l.Kind == protocol.KindWorkflow {
-		if l.Events = b.s.cache.events(r.ID, r.LastSeq); len(l.Events) > 0 {
+		if l.Events, l.Bytes = b.s.cache.events(r.ID, r.LastSeq); len(l.Events) > 0 {
 			if d, ok := l.Events[0].Data.(*history.WorkflowStarted); ok {
 				l.Arguments, l.Known = d.Arguments, true
 			}

@@ -52,7 +52,9 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 	err := r.query(ctx, tasks, []any{k.Namespace, k.ID}, func(v []any) error {
 		a, err := readActivity(str(v[0]), k.Namespace, integer(v[1]), str(v[2]))
 		if err == nil && (incarnation == "" || a.Incarnation == incarnation) {
-			list = append(list, store.TaskRef{Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery, Session: a.SessionID})
+			list = append(list, store.TaskRef{
+				Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery, Session: a.SessionID, PollID: a.PollID,
+			})
 		}
 		return err
 	})
@@ -63,7 +65,9 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 	err = r.query(ctx, runs, []any{k.Namespace, k.ID}, func(v []any) error {
 		h, err := readHead(v)
 		if err == nil && h.Task != nil && (incarnation == "" || h.Task.Incarnation == incarnation) {
-			list = append(list, store.TaskRef{Kind: protocol.KindWorkflow, Run: h.ID, Seq: h.Task.Number, Delivery: h.Task.Delivery})
+			list = append(list, store.TaskRef{
+				Kind: protocol.KindWorkflow, Run: h.ID, Seq: h.Task.Number, Delivery: h.Task.Delivery, PollID: h.Task.PollID,
+			})
 		}
 		return err
 	})

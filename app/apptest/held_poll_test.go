@@ -1,0 +1,130 @@
+package apptest_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/workerapi"
+)
+
+// pollWith polls with further members of the body and gives the whole answer.
+func (h hand) pollWith(kind, more string) said {
+	h.t.Helper()
+	return h.ask("POST", "/api/worker/"+kind+"-tasks/poll", `{"worker_id":"`+h.id+`","task_queue":"`+handQueue+`"`+more+`}`)
+}
+
+// waiting waits until that many polls are held.
+func waiting(t *testing.T, a *apptest.App, n int) {
+	t.Helper()
+	until(t, "polls to be held", func() bool { return a.Broker().Dispatch().Counts().Waiting == n })
+}
+
+func TestAWorkerThatSaysItDrainsHasItsPollsAnswered(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c := caller{t, a, ""}
+	w, other := register(c, "w", ""), register(c, "other", "")
+	answers := make(chan said, 3)
+	for _, kind := range []string{"workflow", "activity", "query"} {
+		go func() { answers <- w.pollWith(kind, `,"timeout_seconds":60`) }()
+	}
+	waiting(t, a, 3)
+	c.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w","draining":true}`)
+	for range 3 {
+		s := <-answers
+		if s.status != 409 || s.text("poll_status") != "draining" || s.text("reason") != "worker_draining" || s.body["task"] != nil {
+			t.Errorf("a held poll: %d %.300s", s.status, s.raw)
+		}
+	}
+	if s := w.pollWith("workflow", `,"timeout_seconds":60`); s.status != 409 || s.text("poll_status") != "draining" {
+		t.Errorf("a poll afterwards: %d %.300s", s.status, s.raw)
+	}
+	c.start("drains-1")
+	other.decide(other.poll("workflow"), finish)
+	c.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w"}`)
+	c.start("drains-2")
+	w.decide(w.poll("workflow"), finish)
+}
+
+// The answer to a poll is lost together with the memory of the app that gave it: the lease in the store knows which poll it was for.
+func TestAPollIsRepeatedAfterTheAppRestarted(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		w := register(caller{t, a, ""}, "w", "")
+		w.start("restart-1")
+		first := taskOf(t, w.pollWith("workflow", `,"poll_request_id":"flow-poll"`))
+		w.decide(first, step, inSession("s"))
+		acts := map[string]handTask{}
+		for _, id := range []string{"act-poll-1", "act-poll-2"} {
+			acts[id] = taskOf(t, w.pollWith("activity", `,"poll_request_id":"`+id+`"`))
+		}
+		w.start("restart-2")
+		second := taskOf(t, w.pollWith("workflow", `,"poll_request_id":"second"`))
+		a.Stop()
+
+		a = apptest.Start(t, apptest.Options{Database: database})
+		w.app = a
+		if again := taskOf(t, w.pollWith("workflow", `,"poll_request_id":"second","timeout_seconds":0`)); again.text("task_id") != second.text("task_id") ||
+			again.number("workflow_task_attempt") != 1 {
+			t.Errorf("the workflow task's poll: %v", again)
+		}
+		for id, act := range acts {
+			for range 2 { // the second time out of memory
+				again := taskOf(t, w.pollWith("activity", `,"poll_request_id":"`+id+`","timeout_seconds":0`))
+				if again.text("activity_attempt_id") != act.text("activity_attempt_id") || again.text("lease_expires_at") != act.text("lease_expires_at") {
+					t.Errorf("the activity's poll: %v, first %v", again, act)
+				}
+				if s, ok := act["worker_session"].(map[string]any); ok && again["worker_session"].(map[string]any)["epoch"] != s["epoch"] {
+					t.Errorf("its session: %v, first %v", again, act)
+				}
+			}
+			w.want(200, "POST", stepPath(act, "complete"), w.stepBody(act, ""))
+		}
+		w.decide(second, finish)
+		w.decide(w.poll("workflow"), finish)
+		w.empty("workflow")
+		if s := w.pollWith("activity", `,"poll_request_id":"act-poll-1","timeout_seconds":0`); s.body["task"] != nil {
+			t.Errorf("the poll of a task that is done: %s", s.raw)
+		}
+	})
+}
+
+// A worker that was killed while it polled gets nothing: its task is somebody else's, and has cost no attempt.
+func TestAPollWhoseConnectionDiedIsUndone(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c := caller{t, a, ""}
+	dead, alive := register(c, "dead", ""), register(c, "alive", "")
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "POST", a.URL()+"/api/worker/workflow-tasks/poll",
+			strings.NewReader(`{"worker_id":"`+dead.id+`","task_queue":"`+handQueue+`","timeout_seconds":60,"poll_request_id":"p"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set(workerapi.VersionHeader, "1.20")
+		gone := make(chan error, 1)
+		go func() {
+			res, err := http.DefaultClient.Do(r)
+			if err == nil {
+				res.Body.Close()
+			}
+			gone <- err
+		}()
+		waiting(t, a, 1)
+		cancel()
+		if err := <-gone; err == nil {
+			t.Fatal("the poll was answered")
+		}
+		id := "dead-" + time.Now().Format("150405.000000000")
+		c.start(id) // it may go to the poll whose end the app has not noticed yet, and then comes back
+		task := alive.poll("workflow")
+		if task.text("workflow_id") != id {
+			t.Fatalf("a task of %s, want %s", task.text("workflow_id"), id)
+		}
+		alive.decide(task, finish)
+	}
+}

@@ -1,0 +1,252 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// ClaimTask leases one ready task to a worker that names it. Every gate of a poll holds: registration, release, draining, queue, type, build,
+// requirements, session. A worker that holds the task already is given it again as it is, so a lost answer costs no lease.
+func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (protocol.PollAnswer, error) {
+	poll := protocol.PollRequest{
+		WorkerID: in.WorkerID, Namespace: in.Namespace, Incarnation: in.Incarnation, Release: in.Release, Gated: in.Gated, BuildID: in.BuildID,
+		PageSize: in.PageSize, Kinds: []protocol.TaskKind{in.Kind},
+	}
+	w, ended, err := b.admitPoll(ctx, &poll)
+	if err != nil {
+		return protocol.PollAnswer{}, err
+	}
+	if ended != nil {
+		return protocol.PollAnswer{}, notNow(ended)
+	}
+	c, err := b.claimChange(in, w)
+	if err != nil {
+		return protocol.PollAnswer{}, err
+	}
+	got, err := commit[claimed](ctx, b, c)
+	if err != nil {
+		return protocol.PollAnswer{}, err
+	}
+	a, err := b.answer(ctx, poll, []store.Leased{got.Leased})
+	if got.again {
+		a.Undo = func() {} // the lease is not this request's
+	}
+	return a, err
+}
+
+// claimed is what a claim leased, or held before.
+type claimed struct {
+	store.Leased
+	again bool
+}
+
+// notNow is the refusal of a worker that is given nothing at all.
+func notNow(a *protocol.PollAnswer) error {
+	if a.Status == protocol.PollMismatch {
+		return protocol.Refuse(protocol.ReasonVersionMismatch, "%s", a.Reason).With("app_release", a.AppRelease)
+	}
+	return protocol.Refuse(protocol.ReasonWorkerDraining, "the worker is draining, or the app is")
+}
+
+// claimChange makes the change that leases the task.
+func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.Change, error) {
+	id, err := claimID(in)
+	if err != nil {
+		return store.Change{}, err
+	}
+	key := w.Key()
+	needs := store.Keys{Runs: []string{id.run}, Workers: []engine.WorkerKey{key}, Holdings: true}
+	if id.seq > 0 {
+		needs.Activities = []int64{id.seq}
+	}
+	return store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+		run, err := id.find(rows.Run(id.run), in)
+		if err != nil {
+			return store.Writes{}, err
+		}
+		current := rows.Worker(key) // as it is now: another app may have taken a newer registration
+		if current == nil || in.Incarnation != "" && in.Incarnation != current.Incarnation {
+			return store.Writes{}, stale(key.ID)
+		}
+		l := engine.Lessee{Worker: current, BuildID: in.BuildID}
+		if l.BuildID == "" {
+			l.BuildID = current.BuildID
+		}
+		return id.claim(rows, run, l, now)
+	}}, nil
+}
+
+// taskID is a task's id taken apart: of a workflow task its number, of an activity its sequence.
+type taskID struct {
+	run         string
+	number, seq int64
+	text        string
+}
+
+func claimID(in protocol.ClaimRequest) (id taskID, err error) {
+	ok := false
+	id.text = in.TaskID
+	if in.Kind == protocol.KindWorkflow {
+		id.run, id.number, ok = engine.ParseTaskID(in.TaskID)
+	} else {
+		id.run, id.seq, ok = engine.ParseStepID(in.TaskID)
+	}
+	if !ok {
+		return id, noTask(in.TaskID)
+	}
+	return id, nil
+}
+
+// find checks that the caller may know of the task at all.
+func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, error) {
+	if run == nil || run.Namespace != namespace(in.Namespace) {
+		return nil, noTask(in.TaskID)
+	}
+	queue := run.Queue
+	if a, ok := run.Activities.Get(id.seq); ok {
+		queue = a.Queue
+	}
+	if len(in.Queues) > 0 && !slices.Contains(in.Queues, queue) {
+		return nil, noTask(in.TaskID)
+	}
+	return run, nil
+}
+
+// claim leases the task, or finds it leased to that very process.
+func (id taskID) claim(rows store.Rows, run *engine.Run, l engine.Lessee, now time.Time) (store.Writes, error) {
+	if got, ok := id.held(rows, run, l.Worker, now); ok {
+		return store.Writes{Answer: claimed{Leased: got, again: true}}, nil
+	}
+	if id.seq == 0 {
+		w, d, err := decide(rows, run, engine.ClaimTask{Number: id.number, Lessee: l}, now)
+		if err == nil {
+			w.Answer = claimed{Leased: store.Leased{Kind: protocol.KindWorkflow, Head: d.Next.Head}}
+		}
+		return w, err
+	}
+	sk := engine.SessionKey{Namespace: run.Namespace}
+	if a, ok := run.Activities.Get(id.seq); ok {
+		sk.ID = a.SessionID
+	}
+	l.Sessions, l.Counted = rows.Holding(l.Worker.Key(), sk, now), true
+	var out engine.ClaimedActivity
+	w, d, err := decide(rows, run, engine.ClaimActivity{Seq: id.seq, Lessee: l, Floor: rows.EpochFloor(run.Namespace), Out: &out}, now)
+	if err == nil {
+		w.Answer = claimed{Leased: store.Leased{
+			Kind: protocol.KindActivity, Head: d.Next.Head, Activity: &out.Activity, Session: out.Session, IsNew: out.IsNew,
+		}}
+	}
+	return w, err
+}
+
+// held says whether the worker's process has the task already.
+func (id taskID) held(rows store.Rows, run *engine.Run, w *engine.Worker, now time.Time) (store.Leased, bool) {
+	mine := func(s engine.TaskState, l engine.Lease) bool {
+		return s == engine.LeasedState && l.Owner == w.ID && l.Incarnation == w.Incarnation && l.Until.After(now)
+	}
+	if !run.Status.Open() {
+		return store.Leased{}, false
+	}
+	if id.seq == 0 {
+		t := run.Task
+		return store.Leased{Kind: protocol.KindWorkflow, Head: run.Head}, t != nil && t.Number == id.number && mine(t.State, t.Lease)
+	}
+	a, ok := run.Activities.Get(id.seq)
+	out := store.Leased{Kind: protocol.KindActivity, Head: run.Head, Activity: &a}
+	if a.SessionID != "" {
+		out.Session = rows.Session(engine.SessionKey{Namespace: run.Namespace, ID: a.SessionID})
+	}
+	return out, ok && mine(a.State, a.Lease)
+}
+
+// ClaimStatus says whether a task waits, who has it, and whether the worker that asks may have it.
+func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (protocol.ClaimStatus, error) {
+	s := protocol.ClaimStatus{TaskID: in.TaskID, TaskStatus: "completed"}
+	id, err := claimID(in)
+	if err != nil {
+		return s, err
+	}
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return s, err
+	}
+	var l engine.Lessee
+	if in.WorkerID != "" {
+		if l.Worker, err = b.current(ctx, engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}, in.Incarnation); err != nil {
+			return s, err
+		}
+	}
+	err = b.store.View(ctx, func(r store.Reader) error {
+		run, err := r.Run(ctx, id.run)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if run, err = id.find(run, in); err != nil {
+			return err
+		}
+		var session *engine.Session
+		if a, ok := run.Activities.Get(id.seq); ok && a.SessionID != "" {
+			if found, err := r.Session(ctx, engine.SessionKey{Namespace: run.Namespace, ID: a.SessionID}); err == nil {
+				session = &found
+			}
+		}
+		if l.Worker != nil {
+			held, err := r.Holdings(ctx, run.Namespace)
+			if err != nil {
+				return err
+			}
+			l.Sessions, l.Counted = held[l.Worker.ID].Sessions, true
+		}
+		id.status(&s, run, l, session, now)
+		return nil
+	})
+	return s, err
+}
+
+// status fills in what is known of the task.
+func (id taskID) status(s *protocol.ClaimStatus, run *engine.Run, l engine.Lessee, session *engine.Session, now time.Time) {
+	s.WorkflowID, s.RunID, s.WorkflowType, s.TaskQueue = run.WorkflowID, run.ID, &run.Type, &run.Queue
+	s.RunStatus, _, _ = protocol.PublicRun(run.Status, run.LeasedEver, run.Task != nil)
+	lease, err := engine.Lease{}, error(nil)
+	if id.seq == 0 {
+		if t := run.Task; t != nil && t.Number == id.number {
+			s.TaskStatus, lease = string(t.State), t.Lease
+			s.RetryAfter = retryAfter(t.State, t.ReadyAt.Time, now)
+		}
+		err = run.Claimable(id.number, l, now)
+	} else {
+		var a engine.Activity
+		a, _, err = run.ClaimableActivity(id.seq, l, func(string) *engine.Session { return session }, now)
+		if a.Type != "" {
+			s.TaskStatus, lease, s.ActivityType, s.TaskQueue, s.ActivityID = string(a.State), a.Lease, &a.Type, &a.Queue, &s.TaskID
+			s.RetryAfter = retryAfter(a.State, a.ReadyAt.Time, now)
+			if a.State == engine.LeasedState {
+				attempt := engine.AttemptID(run.ID, id.seq, a.Delivery)
+				s.AttemptID = &attempt
+			}
+		}
+	}
+	s.LeaseOwner, s.LeaseExpires = orNil(lease.Owner), lease.Until
+	s.Claimable = err == nil
+	s.Claimed = l.Worker != nil && lease.Owner == l.Worker.ID && lease.Incarnation == l.Worker.Incarnation && lease.Until.After(now)
+	var refusal *protocol.Error
+	if errors.As(err, &refusal) && !s.Claimed {
+		reason := string(refusal.Reason)
+		s.Reason, s.ReasonDetail = &reason, &refusal.Message
+	}
+}
+
+// retryAfter is how many seconds a delayed task's back-off still takes.
+func retryAfter(s engine.TaskState, at, now time.Time) *int64 {
+	if s != engine.Delayed {
+		return nil
+	}
+	n := max(1, int64(at.Sub(now).Round(time.Second)/time.Second))
+	return &n
+}

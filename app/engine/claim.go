@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// ClaimTask leases the run's nth workflow task to a worker that asks for it by its id. It passes every gate that a poll passes.
+type ClaimTask struct {
+	Number int64
+	Lessee Lessee
+}
+
+func (in ClaimTask) decide(st *step) error {
+	if err := st.Claimable(in.Number, in.Lessee, st.now.Time); err != nil {
+		return err
+	}
+	leased := st.Leased(in.Lessee, st.now.Time)
+	st.Head = leased.Head
+	st.d.Answer = Answer{Outcome: "claimed", Recorded: true}
+	return nil
+}
+
+// ClaimActivity leases an open activity to a worker that asks for it by its id, together with the activity's session. Floor is the highest epoch that
+// clean-up removed. Out tells what was leased.
+type ClaimActivity struct {
+	Seq    int64
+	Lessee Lessee
+	Floor  int64
+	Out    *ClaimedActivity
+}
+
+// ClaimedActivity is what a claim leased.
+type ClaimedActivity struct {
+	Activity Activity
+	Session  *Session // after the lease; nil without one
+	IsNew    bool     // the claim took the session as well
+}
+
+func (in ClaimActivity) decide(st *step) error {
+	a, sess, err := st.ClaimableActivity(in.Seq, in.Lessee, st.world.Session, st.now.Time)
+	if err != nil {
+		return err
+	}
+	a, change, isNew := LeaseActivity(a, sess, in.Lessee, in.Floor, st.now.Time)
+	st.Activities.Put(in.Seq, a)
+	*in.Out = ClaimedActivity{Activity: a, IsNew: isNew}
+	if change != nil {
+		in.Out.Session = &change.Session
+		st.keep(change.Session, change.Timeline...)
+	}
+	st.d.Answer = Answer{Outcome: "claimed", Recorded: true}
+	return nil
+}
+
+// Claimable says why a worker may not have the run's nth workflow task now; nil when it may. A lessee without a worker is anybody.
+func (s *Run) Claimable(n int64, l Lessee, now time.Time) error {
+	id := TaskID(s.ID, n)
+	switch t := s.Task; {
+	case n > s.Tasks:
+		return protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id)
+	case !s.Status.Open():
+		return runClosed(&s.Head)
+	case t == nil || t.Number != n || t.State != Ready:
+		return unclaimable(id, taskStatus(t, n), leaseOf(t, n))
+	}
+	return admits(id, Wanted{Kind: protocol.KindWorkflow, Type: s.Type, BuildID: s.BuildID}, s.Queue, l, now)
+}
+
+// ClaimableActivity says why a worker may not have an activity now; nil when it may. It also returns the activity and its session.
+func (s *Run) ClaimableActivity(seq int64, l Lessee, session func(string) *Session, now time.Time) (Activity, *Session, error) {
+	id := StepID(s.ID, seq)
+	if seq > s.CommandSeq {
+		return Activity{}, nil, protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id)
+	}
+	if !s.Status.Open() {
+		return Activity{}, nil, runClosed(&s.Head)
+	}
+	a, ok := s.Activities.Get(seq)
+	if !ok {
+		return Activity{}, nil, unclaimable(id, "completed", Lease{})
+	}
+	var sess *Session
+	if a.SessionID != "" {
+		sess = session(a.SessionID)
+	}
+	if a.State != Ready || a.SessionID != "" && sess == nil {
+		return a, sess, unclaimable(id, string(a.State), a.Lease)
+	}
+	want := Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess}
+	return a, sess, admits(id, want, a.Queue, l, now)
+}
+
+func leaseOf(t *Task, n int64) Lease {
+	if t == nil || t.Number != n {
+		return Lease{}
+	}
+	return t.Lease
+}
+
+// unclaimable is the refusal of a task that does not wait for a worker.
+func unclaimable(id, state string, l Lease) error {
+	err := protocol.Refuse(protocol.ReasonNotClaimable, "task %s is %s", id, state).With("task_status", state)
+	if l.Owner != "" {
+		err.With("lease_owner", l.Owner).With("lease_expires_at", l.Until)
+	}
+	return err
+}
+
+// admits holds the queue and every routing rule against one worker.
+func admits(id string, want Wanted, queue string, l Lessee, now time.Time) error {
+	if l.Worker == nil {
+		return nil
+	}
+	if !l.Worker.Serves(queue) {
+		return protocol.Refuse(protocol.ReasonQueueMismatch, "task %s waits in queue %s, which worker %s does not serve", id, queue, l.Worker.ID).
+			With("registered_task_queue", l.Worker.Queues[0]).With("requested_task_queue", queue).With("task_status", string(Ready))
+	}
+	v := Admit(want, l, now)
+	if v.OK {
+		return nil
+	}
+	if v.Reason == protocol.ReasonNotFound {
+		v.Reason = protocol.ReasonNotClaimable
+	}
+	return protocol.Refuse(v.Reason, "%s", v.Text).With("task_status", string(Ready))
+}

@@ -1,0 +1,102 @@
+package workerapi
+
+import (
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// claimBody asks for one task by its id.
+type claimBody struct {
+	WorkerID    string `json:"worker_id"`
+	Owner       string `json:"lease_owner"` // the other name of worker_id
+	Incarnation string `json:"incarnation"`
+	BuildID     string `json:"build_id"`
+	PageSize    int    `json:"history_page_size"`
+	Encoding    string `json:"accept_history_encoding"`
+}
+
+func claimWorkflow(a *API, c *call) (answer, error) { return claim(a, c, protocol.KindWorkflow) }
+
+func claimActivity(a *API, c *call) (answer, error) { return claim(a, c, protocol.KindActivity) }
+
+// claim leases a task that the worker knows by its id. A refusal says, as its status does, why it was not to be had.
+func claim(a *API, c *call, kind protocol.TaskKind) (answer, error) {
+	var body claimBody
+	c.tell("claimed", false)
+	c.tell("task_id", c.PathValue("task"))
+	c.tell("task", nil)
+	if err := c.read(&body); err != nil {
+		return answer{}, err
+	}
+	if body.WorkerID == "" {
+		body.WorkerID = body.Owner
+	}
+	if body.WorkerID == "" {
+		return answer{}, protocol.Invalid("worker_id", "is missing")
+	}
+	if body.PageSize < 0 || body.PageSize > maxHistoryPage {
+		return answer{}, protocol.Invalid("history_page_size", "must be between 1 and %d", maxHistoryPage)
+	}
+	in := c.claim(kind)
+	in.WorkerID, in.Incarnation, in.BuildID, in.PageSize = body.WorkerID, body.Incarnation, body.BuildID, body.PageSize
+	in.Release, in.Gated = release(c)
+	out, err := a.opt.Broker.ClaimTask(c.ctx, in)
+	if err != nil {
+		return answer{}, err
+	}
+	c.undelivered = out.Undo
+	said := map[string]any{"claimed": true, "task_id": in.TaskID, "reason": nil, "reason_detail": nil}
+	for _, t := range out.Tasks { // exactly one
+		if t.Workflow != nil {
+			said["task"], err = withHistory(t.Workflow, body.Encoding)
+		} else {
+			said["task"] = t.Activity
+		}
+	}
+	return answer{http.StatusOK, said}, err
+}
+
+func (c *call) claim(kind protocol.TaskKind) protocol.ClaimRequest {
+	return protocol.ClaimRequest{TaskID: c.PathValue("task"), Kind: kind, Namespace: c.ns, Queues: c.who.Queues}
+}
+
+func workflowClaimStatus(a *API, c *call) (answer, error) {
+	return claimStatus(a, c, protocol.KindWorkflow)
+}
+
+func activityClaimStatus(a *API, c *call) (answer, error) {
+	return claimStatus(a, c, protocol.KindActivity)
+}
+
+// claimStatus says whether a task waits and who has it; with worker_id also whether that worker may claim it.
+func claimStatus(a *API, c *call, kind protocol.TaskKind) (answer, error) {
+	in := c.claim(kind)
+	c.tell("claimed", false)
+	c.tell("task_id", in.TaskID)
+	in.WorkerID, in.Incarnation = c.URL.Query().Get("worker_id"), c.URL.Query().Get("incarnation")
+	if in.WorkerID == "" {
+		in.WorkerID = c.URL.Query().Get("lease_owner")
+	}
+	out, err := a.opt.Broker.ClaimStatus(c.ctx, in)
+	return answer{http.StatusOK, out}, err
+}
+
+// attemptStatus says what a heartbeat would be told, and is none. A GET says its attempt in the query.
+func attemptStatus(a *API, c *call) (answer, error) {
+	var in holder
+	if c.Method == http.MethodGet {
+		q := c.URL.Query()
+		in.AttemptID, in.AttemptOld, in.Owner = q.Get("activity_attempt_id"), q.Get("attempt_id"), q.Get("lease_owner")
+	} else if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	id := c.PathValue("task")
+	c.tell("task_id", id)
+	c.tell("activity_attempt_id", in.attemptID())
+	c.tell("can_continue", false)
+	out, err := a.opt.Broker.AttemptStatus(c.ctx, protocol.HeartbeatRequest{
+		Namespace: c.ns, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch,
+	})
+	return answer{http.StatusOK, out}, err
+}
