@@ -64,7 +64,7 @@ func (b *Broker) complete(ctx context.Context, in protocol.CompleteItem) protoco
 	if in.Kind == protocol.KindQuery {
 		return b.queryOutcome(in, a)
 	}
-	c, hash, err := b.completion(in)
+	c, hash, err := b.completion(ctx, in)
 	if err == nil {
 		var o outcome
 		if o, err = commit[outcome](ctx, b, c); err == nil {
@@ -130,15 +130,15 @@ func (b *Broker) refused(a protocol.CompleteAnswer, err error) protocol.Complete
 }
 
 // completion makes the change of one outcome, and the hash of what it says.
-func (b *Broker) completion(in protocol.CompleteItem) (store.Change, string, error) {
+func (b *Broker) completion(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
 	in.Namespace = namespace(in.Namespace)
 	if in.Kind == protocol.KindWorkflow {
-		return b.workflowOutcome(in)
+		return b.workflowOutcome(ctx, in)
 	}
 	return b.activityOutcome(in)
 }
 
-func (b *Broker) workflowOutcome(in protocol.CompleteItem) (store.Change, string, error) {
+func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
 		return store.Change{}, "", noTask(in.TaskID)
@@ -158,8 +158,12 @@ func (b *Broker) workflowOutcome(in protocol.CompleteItem) (store.Change, string
 			return store.Change{}, "", err
 		}
 	}
+	types, err := b.upsertTypes(ctx, in.Namespace, in.Commands)
+	if err != nil {
+		return store.Change{}, "", err
+	}
 	hash := hashOf(in.Commands)
-	return b.step(in.Namespace, run, needs, engine.CompleteTask{Number: n, Holder: h, Commands: in.Commands, Hash: hash}), hash, nil
+	return b.step(in.Namespace, run, needs, engine.CompleteTask{Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types}), hash, nil
 }
 
 // commandNeeds adds the rows a command wants, and refuses payloads that are none.

@@ -27,8 +27,11 @@ var namespaceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
 
 // namespaces remembers which namespaces exist, so that a request costs no statement. The built-in one is always there.
 type namespaces struct {
-	mu    sync.Mutex // guards until
+	mu    sync.Mutex // guards all
 	until map[string]time.Time
+
+	types   map[string]map[string]string // the search attributes of some, where nobody else may change them
+	changes int                          // of registrations: what was read before one is not kept after it
 }
 
 func (n *namespaces) has(name string, shared bool) bool {
@@ -51,6 +54,8 @@ func (n *namespaces) drop(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.until, name)
+	delete(n.types, name)
+	n.changes++
 }
 
 // HasNamespace refuses a namespace that was not created. Alone on its database an app asks the store once for each; beside others, once a minute.

@@ -180,14 +180,14 @@ func (b *Broker) UpdateSchedule(ctx context.Context, in protocol.ScheduleRequest
 
 func (b *Broker) commandSchedule(ctx context.Context, in protocol.ScheduleRequest, do engine.ScheduleInput) (protocol.ScheduleReceipt, error) {
 	k := engine.ScheduleKey{Namespace: namespace(in.Namespace), ID: in.ID}
-	if err := b.checkSchedule(k, in); err != nil {
+	if err := b.checkSchedule(ctx, k, in); err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}
 	out, err := b.schedule(ctx, k, do)
 	return receiptOf(k, out), err
 }
 
-func (b *Broker) checkSchedule(k engine.ScheduleKey, in protocol.ScheduleRequest) error {
+func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in protocol.ScheduleRequest) error {
 	switch {
 	case !scheduleID.MatchString(k.ID):
 		return protocol.Invalid("schedule_id", "must be 1 to 100 of letters, digits and . _ : -")
@@ -213,8 +213,10 @@ func (b *Broker) checkSchedule(k engine.ScheduleKey, in protocol.ScheduleRequest
 	if in.Action.WorkflowID != "" && !scheduleID.MatchString(in.Action.WorkflowID) {
 		return protocol.Invalid("action.workflow_id", "must be 1 to 100 of letters, digits and . _ : -")
 	}
-	_, _, err := b.scheduledStart(k.Namespace, k.ID, *in.Action)
-	return under("action", err)
+	if _, _, err := b.scheduledStart(k.Namespace, k.ID, *in.Action); err != nil {
+		return under("action", err)
+	}
+	return b.checkTypes(ctx, k.Namespace, "action.search_attributes", in.Action.SearchAttributes)
 }
 
 // under puts the fields of a refusal below another.
@@ -284,7 +286,7 @@ func overlapping(ns, id, overlap string) protocol.ScheduleRequest {
 // BackfillSchedule fires for the times of the spec between two times, both included. A time that has fired before is skipped.
 func (b *Broker) BackfillSchedule(ctx context.Context, ns, id string, from, to time.Time, overlap string) (protocol.ScheduleReceipt, error) {
 	k := engine.ScheduleKey{Namespace: namespace(ns), ID: id}
-	if err := b.checkSchedule(k, overlapping(ns, id, overlap)); err != nil {
+	if err := b.checkSchedule(ctx, k, overlapping(ns, id, overlap)); err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}
 	if from.IsZero() || to.IsZero() || to.Before(from) {

@@ -32,6 +32,9 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	if err != nil {
 		return protocol.StartAnswer{}, err
 	}
+	if err := b.checkTypes(ctx, in.Namespace, "search_attributes", in.SearchAttributes); err != nil {
+		return protocol.StartAnswer{}, err
+	}
 	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
 	runID := ulid.Make().String()
 	return commit[protocol.StartAnswer](ctx, b, store.Change{
@@ -110,10 +113,10 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 		return in, "", protocol.Invalid("fairness_weight", "must be between 1 and 1000")
 	}
 	in.FairnessKey = strings.ToLower(in.FairnessKey)
-	if err := engine.CheckAttributes("search_attributes", in.SearchAttributes); err != nil {
+	if err := engine.CheckAttributes(in.SearchAttributes); err != nil {
 		return in, "", err
 	}
-	if err := engine.CheckAttributes("memo", in.Memo); err != nil {
+	if err := engine.CheckMemo(in.Memo); err != nil {
 		return in, "", err
 	}
 	args, err := Arguments("input", in.Input)

@@ -157,6 +157,16 @@ func closing(ctx context.Context, r store.Reader, run *engine.Run, v *protocol.R
 func (b *Broker) List(ctx context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
 	q := store.RunQuery{Namespace: namespace(in.Namespace), Type: in.WorkflowType, Text: in.Query, Limit: pageSize(in.PageSize, 50, 200) + 1}
 	var err error
+	if isFilter(in.Query) {
+		types, err := b.attributeTypes(ctx, q.Namespace)
+		if err != nil {
+			return protocol.ListAnswer{}, err
+		}
+		if q.Where, err = parseFilter(in.Query, types); err != nil {
+			return protocol.ListAnswer{}, err
+		}
+		q.Text = ""
+	}
 	if q.Statuses, err = runStatuses(in.Status); err != nil {
 		return protocol.ListAnswer{}, err
 	}

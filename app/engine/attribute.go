@@ -14,14 +14,17 @@ import (
 
 // The limits of memo and search attributes; sizes are of the encoded values.
 const (
-	MaxAttributes     = 100
-	MaxMemoEntry      = 10_240
-	MaxMemo           = 65_536
-	MaxAttributeBytes = 2_048
+	MaxAttributes      = 100
+	MaxAttributeName   = 128
+	MaxAttributeBytes  = 2_048
+	MaxAttributesBytes = 40_960 // all names and values of a run
+	MaxMemoEntry       = 10_240
+	MaxMemo            = 65_536
+	maxMemoName        = 64
 )
 
 var (
-	attributeName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
+	attributeName = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
 	wholeNumber   = regexp.MustCompile(`^-?[0-9]+$`)
 )
 
@@ -42,7 +45,7 @@ func mergedMemo(c protocol.Command, memo json.RawMessage, at func(string) string
 	if err != nil {
 		return nil, protocol.Invalid(at("entries"), "%v", err)
 	}
-	all, err := merge(memo, decoded, at("entries"))
+	all, err := merge(memo, decoded, at("entries"), maxMemoName)
 	if err != nil {
 		return nil, err
 	}
@@ -62,17 +65,12 @@ func mergedAttributes(c protocol.Command, attributes json.RawMessage, at func(st
 	if len(c.Attributes) == 0 {
 		return nil, protocol.Invalid(at("attributes"), "is needed")
 	}
-	all, err := merge(attributes, c.Attributes, at("attributes"))
+	all, err := merge(attributes, c.Attributes, at("attributes"), MaxAttributeName)
 	if err != nil {
 		return nil, err
 	}
-	for k, v := range all {
-		if len(v) > MaxAttributeBytes {
-			return nil, tooMuch("search_attribute_size", len(v), MaxAttributeBytes)
-		}
-		if v[0] == '{' {
-			return nil, protocol.Invalid(at("attributes")+"."+k, "must be text, a number, true or false, or a list of texts")
-		}
+	if err := sized(all, at("attributes")); err != nil {
+		return nil, err
 	}
 	var types map[string]string
 	if len(c.AttributeTypes) > 0 {
@@ -88,8 +86,27 @@ func mergedAttributes(c protocol.Command, attributes json.RawMessage, at func(st
 	return raw(all), nil
 }
 
+// sized checks what search attributes there are after a start or an upsert.
+func sized(all object, field string) error {
+	total := 0
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		v := all[k]
+		if len(v) > MaxAttributeBytes {
+			return tooMuch("search_attribute_size", len(v), MaxAttributeBytes)
+		}
+		if v[0] == '{' {
+			return protocol.Invalid(field+"."+k, "must be text, a number, true or false, or a list of texts")
+		}
+		total += len(k) + len(v)
+	}
+	if total > MaxAttributesBytes {
+		return tooMuch("search_attributes_size", total, MaxAttributesBytes)
+	}
+	return nil
+}
+
 // merge puts the entries of one object over those of another; null takes an entry away.
-func merge(old, change json.RawMessage, field string) (object, error) {
+func merge(old, change json.RawMessage, field string, longest int) (object, error) {
 	all, entries := object{}, object{}
 	if len(old) > 0 {
 		if err := json.Unmarshal(old, &all); err != nil || all == nil {
@@ -101,8 +118,8 @@ func merge(old, change json.RawMessage, field string) (object, error) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(entries)) {
 		v := entries[k]
-		if !attributeName.MatchString(k) || wholeNumber.MatchString(k) {
-			return nil, protocol.Invalid(field, "name %q is not 1 to 64 of letters, digits and _ . : -, or is a number", k)
+		if len(k) > longest || !attributeName.MatchString(k) || wholeNumber.MatchString(k) {
+			return nil, protocol.Invalid(field, "name %q is not 1 to %d of letters, digits and _ . : -, or is a number", shorten(k), longest)
 		}
 		if string(v) == "null" {
 			delete(all, k)
@@ -116,13 +133,25 @@ func merge(old, change json.RawMessage, field string) (object, error) {
 	return all, nil
 }
 
-// CheckAttributes refuses memo or search attributes of a start that an upsert could not have made. Empty is none.
-func CheckAttributes(field string, given json.RawMessage) error {
+// CheckMemo refuses a memo of a start that an upsert could not have made, but for its size. Empty is none.
+func CheckMemo(given json.RawMessage) error {
 	if len(given) == 0 || string(given) == "null" {
 		return nil
 	}
-	_, err := merge(nil, given, field)
+	_, err := merge(nil, given, "memo", maxMemoName)
 	return err
+}
+
+// CheckAttributes refuses search attributes of a start that an upsert could not have made. Empty is none.
+func CheckAttributes(given json.RawMessage) error {
+	if len(given) == 0 || string(given) == "null" {
+		return nil
+	}
+	all, err := merge(nil, given, "search_attributes", MaxAttributeName)
+	if err != nil {
+		return err
+	}
+	return sized(all, "search_attributes")
 }
 
 func tooMuch(kind string, n, most int) error {

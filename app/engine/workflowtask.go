@@ -22,12 +22,14 @@ type Holder struct {
 	Delivery    int64
 }
 
-// CompleteTask is the outcome of a workflow task: what the workflow wants next. Hash is of the commands.
+// CompleteTask is the outcome of a workflow task: what the workflow wants next. Hash is of the commands, Types are the search attributes that the
+// namespace has registered.
 type CompleteTask struct {
 	Number int64
 	Holder
 	Commands []protocol.Command
 	Hash     string
+	Types    map[string]string
 }
 
 func (in CompleteTask) decide(st *step) error {
@@ -35,6 +37,9 @@ func (in CompleteTask) decide(st *step) error {
 		return err
 	}
 	if err := Validate(st.Run, in.Commands); err != nil {
+		return err
+	}
+	if err := checkUpserts(in.Commands, in.Types); err != nil {
 		return err
 	}
 	if err := st.checkUpdates(in.Commands); err != nil {

@@ -25,6 +25,7 @@ type Broker interface {
 	Namespaces
 	Schedules
 	Retention
+	Attributes
 	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
 	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
 	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateAnswer, error)

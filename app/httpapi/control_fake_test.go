@@ -76,3 +76,15 @@ func (f *fake) Retention(_ context.Context, ns string) (protocol.RetentionStatus
 func (f *fake) RetentionPass(_ context.Context, ns string) (protocol.RetentionPass, error) {
 	return protocol.RetentionPass{}, f.saw(ns)
 }
+
+func (f *fake) SearchAttributes(_ context.Context, ns string) (protocol.SearchAttributes, error) {
+	return protocol.SearchAttributes{}, f.saw(ns)
+}
+
+func (f *fake) CreateSearchAttribute(_ context.Context, _ string, in protocol.SearchAttribute) (protocol.SearchAttribute, error) {
+	return in, f.saw(in)
+}
+
+func (f *fake) DeleteSearchAttribute(_ context.Context, _, name string) (protocol.SearchAttribute, error) {
+	return protocol.SearchAttribute{Name: name}, f.saw(name)
+}

@@ -45,6 +45,7 @@ func (a *API) clusterInfo() []byte {
 			"workflow_tasks": true, "activity_tasks": true, "signals": true, "queries": true, "updates": true, "continue_as_new": true,
 			"activity_timeouts": true, "activity_retry_policy": true, "non_retryable_failures": true, "child_workflows": true,
 			"child_workflow_retry_policy": true, "child_workflow_timeouts": true, "parent_close_policy": true, "history_export": true,
+			"search_attributes":      true,
 			"payload_codec_envelope": true, "payload_codec_envelope_responses": true,
 			"payload_codecs": []string{payload.Codec}, "response_compression": []string{"gzip"},
 		},
@@ -62,11 +63,13 @@ func (a *API) clusterInfo() []byte {
 		"auth_composition_contract": composition,
 		"limits": object{
 			"max_payload_bytes": payload.MaxBytes, "max_memo_bytes": 256 << 10, "max_operation_name_length": 255,
-			"max_pending_activities": engine.MaxPending,
+			"max_pending_activities": engine.MaxPending, "max_search_attributes": engine.MaxAttributes,
+			"max_search_attribute_key_length": engine.MaxAttributeName, "max_search_attribute_value_bytes": engine.MaxAttributeBytes,
 		},
 		"structural_limits": object{
 			"pending_activity_count": engine.MaxPending, "pending_timer_count": engine.MaxPending, "command_batch_size": engine.MaxCommands,
 			"payload_size_bytes": payload.MaxBytes, "memo_size_bytes": 256 << 10,
+			"search_attribute_size_bytes": engine.MaxAttributesBytes,
 		},
 		"sojourn": object{
 			"release": a.opt.Broker.Release(), "app_id": a.opt.App,

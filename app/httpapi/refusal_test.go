@@ -145,11 +145,12 @@ func TestTheTableGivesEachRoleWhatItShouldHave(t *testing.T) {
 	for _, rt := range httpapi.Routes() {
 		var want auth.Role
 		switch {
-		case strings.Contains(rt.Pattern, "/tokens"), rt.Operation == "remove_worker",
+		case strings.Contains(rt.Pattern, "/tokens"), rt.Operation == "remove_worker", rt.Operation == "import",
 			rt.Method != http.MethodGet && (strings.Contains(rt.Pattern, "/namespaces") || strings.Contains(rt.Pattern, "/system/")):
 			want = auth.Admin
 		case strings.HasPrefix(rt.Operation, "operator_"), rt.Operation == "list_audit",
-			rt.Method != http.MethodGet && (strings.Contains(rt.Pattern, "/schedules") || strings.Contains(rt.Pattern, "/task-queues")):
+			rt.Method != http.MethodGet && (strings.Contains(rt.Pattern, "/schedules") || strings.Contains(rt.Pattern, "/task-queues") ||
+				strings.Contains(rt.Pattern, "/search-attributes")):
 			want = auth.Operator
 		case rt.Open(), rt.Operation == "cluster_info", rt.Operation == "me":
 			continue

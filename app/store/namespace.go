@@ -17,8 +17,10 @@ type Namespace struct {
 	Description   string       `json:"description,omitempty"`
 	RetentionDays int          `json:"retention_days,omitempty"` // 0: the default
 	UpdatedAt     history.Time `json:"updated_at,omitzero"`
-	Leaving       bool         `json:"leaving,omitempty"` // being removed: it can be named no more
-	CreatedAt     history.Time `json:"-"`
+	// SearchAttributes are the registered ones: names and types.
+	SearchAttributes map[string]string `json:"search_attributes,omitempty"`
+	Leaving          bool              `json:"leaving,omitempty"` // being removed: it can be named no more
+	CreatedAt        history.Time      `json:"-"`
 }
 
 // Retention is how many days closed runs are kept.

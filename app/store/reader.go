@@ -75,9 +75,54 @@ type RunQuery struct {
 	Type       string
 	Statuses   []protocol.RunStatus // empty: all
 	Text       string               // substring of workflow id or business key
+	Where      []Condition          // all of them hold
 	AfterStart history.Time
 	AfterRun   string
 	Limit      int
+}
+
+// RunField is what a condition looks at.
+type RunField string
+
+// The fields of runs. Attribute is a search attribute, the others stand in the run's own row.
+const (
+	FieldAttribute   RunField = "attribute"
+	FieldType        RunField = "type"
+	FieldWorkflow    RunField = "workflow_id"
+	FieldRun         RunField = "run_id"
+	FieldStatus      RunField = "status"
+	FieldQueue       RunField = "queue"
+	FieldBusinessKey RunField = "business_key"
+	FieldBuild       RunField = "build_id"
+	FieldStarted     RunField = "started_at" // values are microseconds, as int64
+	FieldClosed      RunField = "closed_at"
+)
+
+// Comparison is how a condition compares.
+type Comparison string
+
+// The comparisons. In is one of the values, NotIn none of them, Prefix a text that begins so, Between from the first value to the second; Present and
+// Absent ask whether there is a value at all. Beside Absent, what has no value satisfies nothing.
+const (
+	In      Comparison = "in"
+	NotIn   Comparison = "not in"
+	Less    Comparison = "<"
+	AtMost  Comparison = "<="
+	More    Comparison = ">"
+	AtLeast Comparison = ">="
+	Between Comparison = "between"
+	Prefix  Comparison = "prefix"
+	Present Comparison = "present"
+	Absent  Comparison = "absent"
+)
+
+// Condition is one test of a run. Values of search attributes are keys of the engine; one of several values of an attribute is enough, and for NotIn
+// all have to differ.
+type Condition struct {
+	Field  RunField
+	Name   string // of the search attribute
+	Test   Comparison
+	Values []any
 }
 
 // SessionQuery filters and pages sessions, last updated first. Sessions never claimed are left out unless they were started by a workflow.

@@ -512,6 +512,30 @@ async def memo_and_search_attributes(b):
 
 
 @case
+async def search_attributes_are_found(b):
+    name = f"Ticket{uuid.uuid4().hex[:8]}"
+    same((await b.client.create_search_attribute(name, "int"))["outcome"], "created")
+    assert name in {a for a, _ in (await b.client.list_search_attributes()).custom_attributes.items()}
+    handle = await b.start("describing_itself", {"step": 1}, {name: 41}, True, search_attributes={name: 7})
+    await raises(InvalidArgument, b.start("describing_itself", {}, {}, False, search_attributes={name: "seven"}))
+
+    async def found(query):
+        page = await b.client.list_workflows(query=query)
+        return [w.workflow_id for w in page.executions]
+
+    async def upserted():
+        return await found(f"{name} > 40") == [handle.workflow_id]
+
+    await b.until(upserted)
+    same(await found(f'{name} = 41 AND WorkflowType = "describing_itself" AND Status = "running"'), [handle.workflow_id])
+    same(await found(f"{name} = 7"), [])
+    same(await found(handle.workflow_id), [handle.workflow_id])
+    await raises(InvalidArgument, b.client.list_workflows(query=f'{name} = "text"'))
+    await handle.terminate()
+    same((await b.client.delete_search_attribute(name))["outcome"], "deleted")
+
+
+@case
 async def racing_operations(b):
     same(await b.run("racing", [5, 0.1], 300, "cancel"), ["nap-1", 1])
     same(await b.run("racing", [5], 1, "cancel"), ["deadline", None])

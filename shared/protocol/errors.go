@@ -90,6 +90,11 @@ const (
 	ReasonScheduleNotFound      Reason = "schedule_not_found"
 	ReasonScheduleExists        Reason = "schedule_already_exists"
 	ReasonQueueNotFound         Reason = "task_queue_not_found"
+	ReasonAttributeNotFound     Reason = "attribute_not_found"
+	ReasonAttributeExists       Reason = "attribute_already_exists"
+	ReasonAttributeReserved     Reason = "name_reserved"
+	ReasonAttributeSystem       Reason = "system_attribute"
+	ReasonAttributeLimit        Reason = "search_attribute_limit_reached"
 )
 
 var statuses = map[Reason]int{
@@ -97,7 +102,7 @@ var statuses = map[Reason]int{
 	ReasonMissingControl: 400, ReasonUnsupportedControl: 400, ReasonInvalidPageToken: 400, ReasonUnknownMethod: 404,
 	ReasonUnauthorized: 401, ReasonForbidden: 403, ReasonNotFound: 404, ReasonNamespaceNotFound: 404, ReasonInstanceNotFound: 404,
 	ReasonRunNotFound: 404, ReasonTaskNotFound: 404, ReasonWorkerNotFound: 404, ReasonSessionNotFound: 404, ReasonWorkerSessionNotFound: 404,
-	ReasonScheduleNotFound: 404, ReasonQueueNotFound: 404,
+	ReasonScheduleNotFound: 404, ReasonQueueNotFound: 404, ReasonAttributeNotFound: 404, ReasonAttributeLimit: 422,
 	ReasonTokenNotFound: 404, ReasonUnknownUpdate: 404, ReasonUnknownQuery: 404,
 	ReasonQueryTaskNotFound: 404, ReasonQueryArguments: 422, ReasonQueryQueueFull: 429, ReasonQueryUnavailable: 503, ReasonQueryTimeout: 504, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,
 	ReasonUnsupportedMediaType: 415, ReasonValidation: 422, ReasonInvalidSession: 422, ReasonStructuralLimit: 422, ReasonUnsupportedCodec: 422,

@@ -209,7 +209,7 @@ type ListRequest struct {
 	Namespace    string `json:"namespace,omitempty"`
 	WorkflowType string `json:"workflow_type,omitempty"`
 	Status       string `json:"status,omitempty"` // a bucket, running completed failed, or a stored status
-	Query        string `json:"query,omitempty"`  // substring of workflow id or business key
+	Query        string `json:"query,omitempty"`  // a filter, or a substring of workflow id or business key
 	PageSize     int    `json:"page_size,omitempty"`
 	PageToken    string `json:"next_page_token,omitempty"`
 }

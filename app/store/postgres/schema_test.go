@@ -19,6 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/app/store/storetest"
 )
 
 // The two schemas are written apart, and have to say the same: tables, columns with kind and nullability, keys and indexes with their conditions.
@@ -169,6 +170,39 @@ func TestIdsCompareByteByByte(t *testing.T) {
 	for _, name := range got {
 		if _, column, _ := strings.Cut(name, "."); !slices.Contains([]string{"body", "state", "payload", "detail"}, column) {
 			t.Errorf("%s compares by locale", name)
+		}
+	}
+}
+
+// With room to choose, no listing has to read all of a table.
+func TestEveryFilterGoesByAnIndex(t *testing.T) {
+	url := database(t)
+	p, err := postgres.Open(t.Context(), url, sqldb.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if _, err := c.Exec(t.Context(), "SET enable_seqscan = off"); err != nil {
+		t.Fatal(err)
+	}
+	for name, q := range storetest.Filters() {
+		for _, query := range p.RunPlans(q) {
+			rows, err := c.Query(t.Context(), "EXPLAIN "+query)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, query)
+			}
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, query)
+			}
+			if plan := strings.Join(lines, "\n"); strings.Contains(plan, "Seq Scan") {
+				t.Errorf("%s: %s\n%s", name, query, plan)
+			}
 		}
 	}
 }

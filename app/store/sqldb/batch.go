@@ -55,6 +55,8 @@ type run struct {
 	partial bool // only its head and what the batch itself leases: the open rows were not loaded
 	changed bool // the head has to be written
 	stored  readyRow
+	// attributed says that its search attributes have to be indexed anew, indexed that there are rows of them.
+	attributed, indexed bool
 	// What has to be written, and whether the row was stored before.
 	activities, timers, waits, signals, updates, children, owed map[int64]bool
 }
@@ -118,7 +120,7 @@ func (s *Store) newBatch() *batch {
 
 // settle forgets what had to be written: it is.
 func (r *run) settle() {
-	r.changed = false
+	r.changed, r.attributed, r.indexed = false, false, false
 	clear(r.activities)
 	clear(r.timers)
 	clear(r.waits)

@@ -161,6 +161,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	markAll(&r.children, &r.Children, &d.Next.Children)
 	markAll(&r.owed, &r.Owed, &d.Next.Owed)
 	old := r.Task
+	r.reindex(d.Next.SearchAttributes)
 	r.Run.Merge(d.Next)
 	if t := r.Task; t != nil && t.State == engine.Ready && (old == nil || old.State != engine.Ready || old.Number != t.Number) {
 		b.ready = append(b.ready, taskKey{id, 0})

@@ -64,6 +64,7 @@ func (b *batch) gather() ([]*Call, error) {
 	calls = append(calls, schedules...)
 	runs, tasks, gone := newRowset(runsTable.columns), newRowset(tasksTable.columns), newRowset(tasksTable.key())
 	items, goneItems := newRowset(itemsTable.columns), newRowset(itemsTable.key())
+	attributes, goneAttributes := newRowset(attributesTable.columns), newRowset(attributeRun)
 	for _, id := range slices.Sorted(maps.Keys(b.runs)) {
 		r := b.runs[id]
 		if r.Run == nil {
@@ -75,10 +76,13 @@ func (b *batch) gather() ([]*Call, error) {
 		if err := b.gatherItems(r, items, goneItems); err != nil {
 			return nil, err
 		}
+		b.gatherAttributes(r, attributes, goneAttributes)
 		r.settle()
 	}
 	calls = append(calls, st.addEvents.calls(b.flush.events)...)
 	calls = append(calls, st.putRuns.calls(runs)...)
+	calls = append(calls, st.dropAttributes.calls(goneAttributes)...)
+	calls = append(calls, st.addAttributes.calls(attributes)...)
 	sessions, err := b.gatherSessions() // before the tasks: these are written with the new words already
 	if err != nil {
 		return nil, err

@@ -91,41 +91,6 @@ func like(text string) string {
 	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(text)) + "%"
 }
 
-// Runs lists the newest starts first.
-func (r *reader) Runs(ctx context.Context, q store.RunQuery) ([]engine.Head, error) {
-	db := r.list(ctx, q.Limit).Order("started_at DESC, run_id DESC")
-	if q.Namespace != "" {
-		db = db.Where("namespace = ?", q.Namespace)
-	}
-	if q.Type != "" {
-		db = db.Where("type = ?", q.Type)
-	}
-	if len(q.Statuses) > 0 {
-		db = db.Where("status IN ?", q.Statuses)
-	}
-	if q.Text != "" {
-		db = db.Where(`(lower(workflow_id) LIKE ? ESCAPE '\' OR lower(business_key) LIKE ? ESCAPE '\')`, like(q.Text), like(q.Text))
-	}
-	if q.AfterRun != "" {
-		at := q.AfterStart.Micros()
-		db = db.Where("(started_at < ? OR (started_at = ? AND run_id < ?))", at, at, q.AfterRun)
-	}
-	var rows []RunModel
-	if err := db.Find(&rows).Error; err != nil {
-		return nil, wrap(err, "runs")
-	}
-	list := make([]engine.Head, len(rows))
-	for i, m := range rows {
-		h, err := readHead([]any{m.RunID, m.Namespace, m.WorkflowID, m.Type, m.Number, m.Status, m.Queue, m.StartedAt, value(m.ClosedAt), m.LastSeq,
-			value(m.DueAt), value(m.Owner), value(m.BusinessKey), m.State})
-		if err != nil {
-			return nil, err
-		}
-		list[i] = h
-	}
-	return list, nil
-}
-
 // Sessions lists what was moved last first.
 func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.Session, error) {
 	db := r.list(ctx, q.Limit).Order("updated_at DESC, session_id DESC").Where("(claimed = 1 OR door = 'workflow')")

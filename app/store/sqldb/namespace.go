@@ -104,11 +104,13 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 		puts.s(name).i(n.CreatedAt.Micros()).s(body)
 	}
 	runs, events, tasks, items := newRowset(runsTable.key()), newRowset(eventRun), newRowset(taskRun), newRowset(itemRun)
+	attributes := newRowset(attributeRun)
 	for _, id := range slices.Sorted(maps.Keys(b.removal.runs)) {
 		runs.s(id)
 		events.s(id)
 		tasks.s(id)
 		items.s(id)
+		attributes.s(id)
 	}
 	flows, receipts := newRowset(workflowsTable.key()), newRowset(receiptFlow)
 	for k := range b.removal.flows {
@@ -122,7 +124,7 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 		r *rowset
 	}{
 		{st.dropNamespaces, drops}, {st.putNamespaces, puts}, {st.dropRuns, runs}, {st.dropEvents, events}, {st.dropRunTasks, tasks},
-		{st.dropRunItems, items}, {st.dropWorkflows, flows}, {st.dropReceipts, receipts},
+		{st.dropRunItems, items}, {st.dropAttributes, attributes}, {st.dropWorkflows, flows}, {st.dropReceipts, receipts},
 	} {
 		calls = append(calls, w.w.calls(w.r)...)
 	}

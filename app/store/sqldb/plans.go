@@ -1,5 +1,13 @@
 package sqldb
 
+import (
+	"context"
+
+	"gorm.io/gorm"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
 // Plans lists the committer's statements that read or delete, for a look at how the database would run them.
 func (s *Store) Plans() []string {
 	st := s.st
@@ -7,9 +15,23 @@ func (s *Store) Plans() []string {
 	for _, l := range []*loader{st.workflows, st.runs, st.sessions, st.chains, st.workers, st.receipts, st.tokens} {
 		list = append(list, l.stmt.SQL)
 	}
-	for _, w := range []*writer{st.dropTasks, st.dropItems, st.dropSessions, st.dropWorkers, st.dropTokens} {
+	for _, w := range []*writer{st.dropAttributes, st.dropTasks, st.dropItems, st.dropSessions, st.dropWorkers, st.dropTokens} {
 		list = append(list, w.stmts[len(w.stmts)-1].SQL)
 	}
 	pick, _ := s.st.pick(s.cfg.Dialect, 4)
 	return append(list, pick.SQL)
+}
+
+// RunPlans lists the statements of a listing of runs, for the same look.
+func (s *Store) RunPlans(q store.RunQuery) []string {
+	r := &reader{s: s, q: s.cfg.Reads}
+	where := conditions(q)
+	lead := leading(where)
+	var list []string
+	for _, one := range alternatives(where, lead) {
+		var rows []RunModel
+		db := r.runs(context.Background(), q, where, lead, one).Session(&gorm.Session{DryRun: true}).Find(&rows)
+		list = append(list, db.Dialector.Explain(db.Statement.SQL.String(), db.Statement.Vars...))
+	}
+	return list
 }

@@ -25,6 +25,7 @@ type statements struct {
 
 	schedules                                                                                                    *loader
 	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents                                           *writer
+	addAttributes, dropAttributes                                                                                *writer
 	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts *writer
 }
 
@@ -85,6 +86,9 @@ func newStatements(d Dialect) *statements {
 		dropRunItems:   d.removeBy(itemsTable, itemRun),
 		dropWorkflows:  d.remove(workflowsTable),
 		dropReceipts:   d.removeBy(receiptsTable, receiptFlow),
+
+		addAttributes:  d.insert(attributesTable),
+		dropAttributes: d.removeBy(attributesTable, attributeRun),
 	}
 	// The word of a route is what follows its last separator: trimming every other character from the right leaves the rest.
 	words := []column{text("namespace"), text("session_id"), text("word")}

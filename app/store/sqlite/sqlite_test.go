@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -176,6 +177,40 @@ func TestEveryStatementGoesByAnIndex(t *testing.T) {
 		}
 		if err := rows.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// However many runs there are, a listing reads those that its leading condition yields, in order.
+func TestEveryFilterGoesByAnIndex(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plans.db")
+	s := open(t, path, sqldb.Options{})
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	sorted := []string{"range", "prefix", "closed"} // an index has these by their value
+	for name, q := range storetest.Filters() {
+		for _, query := range s.RunPlans(q) {
+			rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, query)
+			}
+			for rows.Next() {
+				var id, parent, unused int
+				var detail string
+				if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+					t.Fatal(err)
+				}
+				whole := strings.HasPrefix(detail, "SCAN ") && detail != "SCAN a"
+				if whole || strings.Contains(detail, "TEMP B-TREE") && !slices.Contains(sorted, name) {
+					t.Errorf("%s: %s\n%s", name, detail, query)
+				}
+			}
+			if err := rows.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

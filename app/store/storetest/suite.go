@@ -35,6 +35,8 @@ func Run(t *testing.T, s Suite) {
 		{"hints name what was touched", testHints},
 		{"sessions", testSessions},
 		{"listings filter and page", testListings},
+		{"filters find runs by columns and search attributes", testFilters},
+		{"what is upserted is what is found", testReindex},
 		{"what is due comes in its order", testDue},
 		{"tokens, receipts, workers and audits are kept", testSmall},
 		{"a batch of 64 completions is few statements", testBatchOf64},

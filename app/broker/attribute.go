@@ -1,0 +1,162 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+var registeredName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]{0,127}$`)
+
+// SearchAttributes lists what runs of a namespace can be filtered by: the system's attributes and the registered ones, names and types.
+func (b *Broker) SearchAttributes(ctx context.Context, ns string) (protocol.SearchAttributes, error) {
+	types, err := b.attributeTypes(ctx, namespace(ns))
+	if types == nil {
+		types = map[string]string{}
+	}
+	return protocol.SearchAttributes{System: engine.SystemAttributes, Custom: types}, err
+}
+
+// CreateSearchAttribute registers a name under a type. Runs keep the values they have; from now on others of another type are refused.
+func (b *Broker) CreateSearchAttribute(ctx context.Context, ns string, in protocol.SearchAttribute) (protocol.SearchAttribute, error) {
+	switch _, system := engine.SystemAttributes[in.Name]; {
+	case !registeredName.MatchString(in.Name):
+		return in, protocol.Invalid("name", "must be 1 to %d of letters, digits and _, a letter first", engine.MaxAttributeName)
+	case !slices.Contains(engine.RegisteredTypes, in.Type):
+		return in, protocol.Invalid("type", "must be one of %v, not %q", engine.RegisteredTypes, in.Type)
+	case system:
+		return in, protocol.Refuse(protocol.ReasonAttributeReserved, "%s is an attribute of the system", in.Name).With("name", in.Name)
+	}
+	in.Outcome = "created"
+	return in, b.register(ctx, ns, func(types map[string]string) error {
+		if typ, taken := types[in.Name]; taken {
+			return protocol.Refuse(protocol.ReasonAttributeExists, "%s is registered already, as %s", in.Name, typ).With("name", in.Name).With("type", typ)
+		}
+		if len(types) >= engine.MaxAttributes {
+			return protocol.Refuse(protocol.ReasonAttributeLimit, "the namespace has %d search attributes, its most", len(types)).
+				With("limit", engine.MaxAttributes)
+		}
+		types[in.Name] = in.Type
+		return nil
+	})
+}
+
+// DeleteSearchAttribute takes a registration away. Runs keep their values, and may be given any from now on.
+func (b *Broker) DeleteSearchAttribute(ctx context.Context, ns, name string) (protocol.SearchAttribute, error) {
+	out := protocol.SearchAttribute{Name: name, Outcome: "deleted"}
+	if _, system := engine.SystemAttributes[name]; system {
+		return out, protocol.Refuse(protocol.ReasonAttributeSystem, "%s is an attribute of the system and stays", name).With("name", name)
+	}
+	return out, b.register(ctx, ns, func(types map[string]string) error {
+		if _, there := types[name]; !there {
+			return protocol.Refuse(protocol.ReasonAttributeNotFound, "no search attribute %s is registered", name).With("name", name)
+		}
+		delete(types, name)
+		return nil
+	})
+}
+
+// register changes the registrations of a namespace.
+func (b *Broker) register(ctx context.Context, ns string, change func(types map[string]string) error) error {
+	ns = namespace(ns)
+	_, err := b.store.Commit(ctx, store.Change{
+		Needs: store.Keys{Namespaces: []string{ns}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			had := rows.Namespace(ns)
+			if had == nil || had.Leaving {
+				return store.Writes{}, noNamespace(ns)
+			}
+			n, types := *had, maps.Clone(had.SearchAttributes)
+			if types == nil {
+				types = map[string]string{}
+			}
+			if err := change(types); err != nil {
+				return store.Writes{}, err
+			}
+			n.SearchAttributes, n.UpdatedAt = types, history.At(now)
+			return store.Writes{Namespaces: []store.Namespace{n}}, nil
+		},
+	})
+	b.spaces.forget(ns)
+	return err
+}
+
+// attributeTypes are the registered search attributes of a namespace. Alone on its database an app reads them once; beside others, each time.
+func (b *Broker) attributeTypes(ctx context.Context, ns string) (map[string]string, error) {
+	known, at := b.spaces.attributes(ns)
+	if known != nil && !b.opt.Shared {
+		return known, nil
+	}
+	var n store.Namespace
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		n, err = r.Namespace(ctx, ns)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, noNamespace(ns)
+	}
+	if err == nil {
+		b.spaces.learn(ns, n.SearchAttributes, at)
+	}
+	return n.SearchAttributes, err
+}
+
+// checkTypes refuses search attributes that are not of the types their namespace has registered.
+func (b *Broker) checkTypes(ctx context.Context, ns, field string, given json.RawMessage) error {
+	if len(given) == 0 || string(given) == "null" {
+		return nil
+	}
+	types, err := b.attributeTypes(ctx, ns)
+	if err != nil {
+		return err
+	}
+	return engine.CheckTypes(given, types, func(name string) string { return field + "." + name })
+}
+
+// upsertTypes are the registered types, when a command wants to be checked against them.
+func (b *Broker) upsertTypes(ctx context.Context, ns string, commands []protocol.Command) (map[string]string, error) {
+	if !slices.ContainsFunc(commands, func(c protocol.Command) bool { return c.Type == protocol.UpsertSearchAttributes }) {
+		return nil, nil
+	}
+	return b.attributeTypes(ctx, ns)
+}
+
+// attributes are the remembered registrations of a namespace, nil when there are none, and what learn has to be told.
+func (n *namespaces) attributes(name string) (types map[string]string, at int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.types[name], n.changes
+}
+
+// learn remembers registrations that were read when at changes had been made.
+func (n *namespaces) learn(name string, types map[string]string, at int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.changes != at {
+		return
+	}
+	if n.types == nil || len(n.types) >= maxSpaces {
+		n.types = map[string]map[string]string{}
+	}
+	if types == nil {
+		types = map[string]string{}
+	}
+	n.types[name] = types
+}
+
+// forget follows a change of registrations.
+func (n *namespaces) forget(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.types, name)
+	n.changes++
+}

@@ -1,0 +1,316 @@
+package broker
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A filter is conditions joined by AND:
+//
+//	filter    = condition { AND condition }
+//	condition = name ( = | == | != | <> | < | <= | > | >= ) value
+//	          | name [NOT] IN ( value { , value } )
+//	          | name BETWEEN value AND value
+//	          | name STARTS_WITH value
+//	          | name IS [NOT] NULL
+//	name      = letters, digits and _ . : - after a letter or _, or anything between backquotes
+//	value     = 'text' | "text" | number | true | false
+//
+// A quote inside a text is doubled or follows a backslash. Words may be written in any case.
+
+// maxFilter is the most bytes and the most conditions of a filter, maxChoice the most values of one IN.
+const (
+	maxFilter     = 4096
+	maxConditions = 20
+	maxChoice     = 100
+)
+
+// isFilter tells a filter from a text that is looked for in ids: a filter compares something.
+func isFilter(query string) bool {
+	if strings.ContainsAny(query, "=<>!") {
+		return true
+	}
+	words := strings.Fields(strings.ToUpper(query))
+	return len(words) > 2 && (slices.Contains([]string{"IN", "NOT", "BETWEEN", "STARTS_WITH", "IS"}, words[1]) || strings.HasPrefix(words[1], "IN("))
+}
+
+// parseFilter reads a filter. types are the search attributes the namespace has registered.
+func parseFilter(text string, types map[string]string) ([]store.Condition, error) {
+	if len(text) > maxFilter {
+		return nil, protocol.Invalid("query", "is longer than %d bytes", maxFilter)
+	}
+	tokens, err := scanFilter(text)
+	if err != nil {
+		return nil, err
+	}
+	p := &filterParser{tokens: tokens, types: types}
+	var list []store.Condition
+	for {
+		c, err := p.condition()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+		switch t := p.next(); {
+		case t.kind == endToken:
+			return list, nil
+		case t.word("OR"):
+			return nil, wrongAt(t, "OR is not known; for a choice of values use IN, else list twice")
+		case !t.word("AND"):
+			return nil, wrongAt(t, "AND is expected, not %s", t)
+		case len(list) == maxConditions:
+			return nil, wrongAt(t, "there are more than %d conditions", maxConditions)
+		}
+	}
+}
+
+// wrongAt refuses a filter at a place: the position of its first character, from 1.
+func wrongAt(t token, format string, args ...any) error {
+	e := protocol.Invalid("query", format, args...)
+	e.Message += " (at character " + itoa(t.at) + ")"
+	e.Fields["query"][0] += " (at character " + itoa(t.at) + ")"
+	return e.With("position", t.at)
+}
+
+type filterParser struct {
+	tokens []token
+	types  map[string]string
+}
+
+func (p *filterParser) next() token {
+	t := p.tokens[0]
+	if len(p.tokens) > 1 {
+		p.tokens = p.tokens[1:]
+	}
+	return t
+}
+
+func (p *filterParser) take(word string) bool {
+	if p.tokens[0].word(word) {
+		p.next()
+		return true
+	}
+	return false
+}
+
+var comparisons = map[string]store.Comparison{
+	"=": store.In, "==": store.In, "!=": store.NotIn, "<>": store.NotIn,
+	"<": store.Less, "<=": store.AtMost, ">": store.More, ">=": store.AtLeast,
+}
+
+func (p *filterParser) condition() (store.Condition, error) {
+	name := p.next()
+	if name.kind != nameToken {
+		return store.Condition{}, wrongAt(name, "the name of an attribute is expected, not %s", name)
+	}
+	f := fieldOf(name.text, p.types)
+	c := store.Condition{Field: f.field, Name: f.attribute}
+	op := p.next()
+	var err error
+	switch {
+	case op.kind == opToken && comparisons[op.text] != "":
+		c.Test = comparisons[op.text]
+		c.Values, err = p.value(f, c.Test)
+	case op.word("IN"):
+		c.Test = store.In
+		c.Values, err = p.choice(f, c.Test)
+	case op.word("NOT"):
+		if !p.take("IN") {
+			return c, wrongAt(p.tokens[0], "IN is expected after NOT")
+		}
+		c.Test = store.NotIn
+		c.Values, err = p.choice(f, c.Test)
+	case op.word("BETWEEN"):
+		c.Test = store.Between
+		var low, high []any
+		if low, err = p.value(f, c.Test); err != nil {
+			return c, err
+		}
+		if !p.take("AND") {
+			return c, wrongAt(p.tokens[0], "AND is expected between the two values of BETWEEN")
+		}
+		high, err = p.value(f, c.Test)
+		c.Values = append(low, high...)
+	case op.word("STARTS_WITH"):
+		c.Test = store.Prefix
+		c.Values, err = p.value(f, c.Test)
+	case op.word("IS"):
+		c.Test = store.Present
+		if !p.take("NOT") {
+			c.Test = store.Absent
+		}
+		if !p.take("NULL") {
+			err = wrongAt(p.tokens[0], "NULL is expected after IS")
+		}
+	default:
+		err = wrongAt(op, "an operator is expected after %s, not %s", name, op)
+	}
+	if err == nil && f.field == store.FieldStatus {
+		c = byStatus(c)
+	}
+	return c, err
+}
+
+// choice reads the list of an IN.
+func (p *filterParser) choice(f filterField, test store.Comparison) ([]any, error) {
+	if t := p.next(); t.text != "(" || t.kind != opToken {
+		return nil, wrongAt(t, "( is expected after IN, not %s", t)
+	}
+	var list []any
+	for {
+		v, err := p.value(f, test)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v...)
+		t := p.next()
+		switch {
+		case t.kind == opToken && t.text == ")":
+			return list, nil
+		case t.kind != opToken || t.text != ",":
+			return nil, wrongAt(t, ", or ) is expected, not %s", t)
+		case len(list) >= maxChoice:
+			return nil, wrongAt(t, "IN takes at most %d values", maxChoice)
+		}
+	}
+}
+
+// value reads a value as the field compares it; a status may stand for several.
+func (p *filterParser) value(f filterField, test store.Comparison) ([]any, error) {
+	t := p.next()
+	switch t.kind {
+	case textToken, numberToken, boolToken:
+		return f.value(t, test)
+	case nameToken:
+		return nil, wrongAt(t, "a value is expected, not %s; texts stand in quotes", t)
+	}
+	return nil, wrongAt(t, "a value is expected, not %s", t)
+}
+
+// filterField is what a name stands for.
+type filterField struct {
+	field     store.RunField
+	attribute string // its name, when it is a search attribute
+	typ       string // as registered, or built in; empty: by its value
+	shown     string
+}
+
+var systemFields = map[string]store.RunField{
+	"WorkflowType": store.FieldType, "WorkflowId": store.FieldWorkflow, "RunId": store.FieldRun, "Status": store.FieldStatus,
+	"StartTime": store.FieldStarted, "CloseTime": store.FieldClosed, "TaskQueue": store.FieldQueue, "BuildId": store.FieldBuild,
+	"BusinessKey": store.FieldBusinessKey,
+}
+
+// fieldOf finds what a name means: an attribute the namespace has registered, a system attribute in any case, or one nobody registered.
+func fieldOf(name string, types map[string]string) filterField {
+	if f, ok := systemFields[name]; ok {
+		return filterField{f, "", engine.SystemAttributes[name], name}
+	}
+	if typ, ok := types[name]; ok {
+		return filterField{store.FieldAttribute, name, typ, name}
+	}
+	for system, f := range systemFields {
+		if strings.EqualFold(system, name) {
+			return filterField{f, "", engine.SystemAttributes[system], system}
+		}
+	}
+	return filterField{store.FieldAttribute, name, "", name}
+}
+
+// value is what the store compares with.
+func (f filterField) value(t token, test store.Comparison) ([]any, error) {
+	if test == store.Prefix && (t.kind != textToken || f.field == store.FieldStarted || f.field == store.FieldClosed ||
+		f.typ != "" && !slices.Contains([]string{engine.AttributeKeyword, engine.AttributeText, engine.AttributeKeywordList}, f.typ)) {
+		return nil, wrongAt(t, "STARTS_WITH is for texts")
+	}
+	switch f.field {
+	case store.FieldStatus:
+		return statusValues(t, test)
+	case store.FieldStarted, store.FieldClosed:
+		at, ok := engine.AttributeTimeOf(t.text)
+		if t.kind != textToken || !ok {
+			return nil, wrongAt(t, "%s is a time: a date or an RFC 3339 time in quotes is expected, not %s", f.shown, t)
+		}
+		return []any{at.UnixMicro()}, nil
+	case store.FieldAttribute:
+		return f.key(t, test)
+	}
+	if t.kind != textToken {
+		return nil, wrongAt(t, "%s is a text: a value in quotes is expected, not %s", f.shown, t)
+	}
+	return []any{t.text}, nil
+}
+
+// key is the key of a value of a search attribute, which must be of its registered type.
+func (f filterField) key(t token, test store.Comparison) ([]any, error) {
+	at, isTime := engine.AttributeTimeOf(t.text)
+	switch {
+	case t.kind == textToken && (f.typ == engine.AttributeTime || f.typ == "" && isTime && test != store.Prefix):
+		if !isTime {
+			return nil, wrongAt(t, "%s is registered as %s, and %s is none", f.shown, f.typ, t)
+		}
+		return []any{engine.TimeKey(at)}, nil
+	case t.kind == textToken && (f.typ == "" || f.typ == engine.AttributeKeyword || f.typ == engine.AttributeText || f.typ == engine.AttributeKeywordList):
+		return []any{engine.TextKey(t.text)}, nil
+	case t.kind == numberToken && (f.typ == "" || f.typ == engine.AttributeInt || f.typ == engine.AttributeDouble):
+		k, ok := engine.NumberKey(json.Number(t.text))
+		if !ok {
+			return nil, wrongAt(t, "%s is out of range", t)
+		}
+		return []any{k}, nil
+	case t.kind == boolToken && (f.typ == "" || f.typ == engine.AttributeBool):
+		return []any{engine.BoolKey(strings.EqualFold(t.text, "true"))}, nil
+	}
+	return nil, wrongAt(t, "%s is registered as %s, and %s is none", f.shown, f.typ, t)
+}
+
+// shownStatus is what the statuses that are shown mean of those that are stored: a run that timed out is shown as failed, one that went on as completed.
+var shownStatus = map[string][]protocol.RunStatus{
+	"running":    {protocol.RunRunning},
+	"completed":  {protocol.RunCompleted, protocol.RunContinued},
+	"failed":     {protocol.RunFailed, protocol.RunTimedOut},
+	"cancelled":  {protocol.RunCancelled},
+	"terminated": {protocol.RunTerminated},
+	"timed_out":  {protocol.RunTimedOut},
+	"continued":  {protocol.RunContinued},
+}
+
+func statusValues(t token, test store.Comparison) ([]any, error) {
+	if test != store.In && test != store.NotIn {
+		return nil, wrongAt(t, "Status has no order: use =, != or IN")
+	}
+	meant, ok := shownStatus[strings.ToLower(t.text)]
+	if !ok || t.kind != textToken {
+		return nil, wrongAt(t, "Status is one of running, completed, failed, cancelled, terminated, timed_out, continued, not %s", t)
+	}
+	var list []any
+	for _, s := range meant {
+		list = append(list, string(s))
+	}
+	return list, nil
+}
+
+// byStatus turns what a status may not be into what it may: there are few, and an index leads to each.
+func byStatus(c store.Condition) store.Condition {
+	if c.Test != store.NotIn {
+		return c
+	}
+	rest := store.Condition{Field: c.Field, Test: store.In}
+	for _, s := range []protocol.RunStatus{
+		protocol.RunRunning, protocol.RunCompleted, protocol.RunFailed, protocol.RunCancelled, protocol.RunTerminated, protocol.RunTimedOut,
+		protocol.RunContinued,
+	} {
+		if !slices.Contains(c.Values, any(string(s))) {
+			rest.Values = append(rest.Values, string(s))
+		}
+	}
+	if len(rest.Values) == 0 {
+		rest.Values = []any{""} // no run
+	}
+	return rest
+}

@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The types a namespace may register search attributes under.
+const (
+	AttributeKeyword     = "keyword"
+	AttributeKeywordList = "keyword_list"
+	AttributeText        = "text"
+	AttributeInt         = "int"
+	AttributeDouble      = "double"
+	AttributeBool        = "bool"
+	AttributeTime        = "datetime"
+)
+
+// RegisteredTypes lists them.
+var RegisteredTypes = []string{
+	AttributeKeyword, AttributeText, AttributeInt, AttributeDouble, AttributeBool, AttributeTime, AttributeKeywordList,
+}
+
+// SystemAttributes are the names a filter knows of every run, with their types. A custom attribute of the same name is kept, and never filtered by.
+var SystemAttributes = map[string]string{
+	"WorkflowType": AttributeKeyword, "WorkflowId": AttributeKeyword, "RunId": AttributeKeyword, "Status": AttributeKeyword,
+	"StartTime": AttributeTime, "CloseTime": AttributeTime, "TaskQueue": AttributeKeyword, "BuildId": AttributeKeyword,
+	"BusinessKey": AttributeKeyword,
+}
+
+// A key is a value as the index of search attributes holds it: a letter for its kind and text whose bytes order as the values do.
+
+// TextKey is the key of a text.
+func TextKey(s string) string { return "t" + strings.ReplaceAll(s, "\x00", "�") }
+
+// BoolKey is the key of true or false.
+func BoolKey(v bool) string {
+	if v {
+		return "b1"
+	}
+	return "b0"
+}
+
+// TimeKey is the key of a time, to the microsecond.
+func TimeKey(t time.Time) string { return fmt.Sprintf("d%016x", uint64(t.UnixMicro())^1<<63) }
+
+// NumberKey is the key of a JSON number. Whole numbers and fractions share one order; whole numbers of 64 bits are exact.
+func NumberKey(n json.Number) (string, bool) {
+	exact, ok := new(big.Rat).SetString(string(n))
+	if !ok || len(n) > 400 {
+		return "", false
+	}
+	near, _ := exact.Float64()
+	if math.IsInf(near, 0) {
+		return "", false
+	}
+	rest := int64(0) // what rounding took from a whole number
+	if exact.IsInt() && exact.Num().IsInt64() {
+		whole, _ := new(big.Float).SetFloat64(near).Int(nil)
+		rest = new(big.Int).Sub(exact.Num(), whole).Int64()
+	}
+	bits := math.Float64bits(near + 0) // no negative zero
+	if bits>>63 == 1 {
+		bits = ^bits
+	} else {
+		bits |= 1 << 63
+	}
+	return fmt.Sprintf("n%016x%04x", bits, uint16(rest+1<<15)), true
+}
+
+// AttributeTimeOf reads a datetime: RFC 3339, or a date.
+func AttributeTimeOf(s string) (time.Time, bool) {
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		if len(s) >= len(time.DateOnly) {
+			if t, err := time.Parse(layout, s); err == nil && t.Year() > 0 {
+				return t, true
+			}
+		}
+	}
+	return time.Time{}, false
+}
+
+// AttributeKeys are the keys of one value, each once: those of a list's members, and of a text that is a time also the time's.
+func AttributeKeys(raw json.RawMessage) []string {
+	var v any
+	d := json.NewDecoder(strings.NewReader(string(raw)))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return nil
+	}
+	var keys []string
+	add := func(v any) {
+		switch v := v.(type) {
+		case string:
+			keys = append(keys, TextKey(v))
+			if t, ok := AttributeTimeOf(v); ok {
+				keys = append(keys, TimeKey(t))
+			}
+		case bool:
+			keys = append(keys, BoolKey(v))
+		case json.Number:
+			if k, ok := NumberKey(v); ok {
+				keys = append(keys, k)
+			}
+		}
+	}
+	if list, many := v.([]any); many {
+		for _, item := range list {
+			add(item)
+		}
+	} else {
+		add(v)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// CheckTypes refuses values that are not of the type their namespace registered them under; null takes an attribute away and is always good. What is
+// not registered may be any value and is found by what it is.
+func CheckTypes(attributes json.RawMessage, types map[string]string, at func(name string) string) error {
+	if len(types) == 0 || len(attributes) == 0 {
+		return nil
+	}
+	var values object
+	if json.Unmarshal(attributes, &values) != nil {
+		return nil // what is no object is refused elsewhere
+	}
+	var wrong *protocol.Error
+	for name, raw := range values {
+		typ, registered := types[name]
+		if !registered || string(raw) == "null" || typed(typ, raw) {
+			continue
+		}
+		field, text := at(name), fmt.Sprintf("is registered as %s, and %s is none", typ, shorten(string(raw)))
+		if wrong == nil {
+			wrong = &protocol.Error{Reason: protocol.ReasonValidation, Fields: map[string][]string{}}
+		}
+		wrong.Fields[field] = []string{text}
+		if m := field + ": " + text; wrong.Message == "" || m < wrong.Message {
+			wrong.Message = m
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	return wrong
+}
+
+// checkUpserts looks at the types of what commands upsert.
+func checkUpserts(commands []protocol.Command, types map[string]string) error {
+	for i, c := range commands {
+		if c.Type != protocol.UpsertSearchAttributes {
+			continue
+		}
+		if err := CheckTypes(c.Attributes, types, func(name string) string { return fmt.Sprintf("commands.%d.attributes.%s", i, name) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func shorten(s string) string {
+	if len(s) > 60 {
+		return s[:60] + "…"
+	}
+	return s
+}
+
+func typed(typ string, raw json.RawMessage) bool {
+	var v any
+	d := json.NewDecoder(strings.NewReader(string(raw)))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return false
+	}
+	switch v := v.(type) {
+	case string:
+		if typ == AttributeTime {
+			_, ok := AttributeTimeOf(v)
+			return ok
+		}
+		return typ == AttributeKeyword || typ == AttributeText
+	case bool:
+		return typ == AttributeBool
+	case json.Number:
+		if typ == AttributeInt {
+			_, err := v.Int64()
+			return err == nil
+		}
+		_, ok := NumberKey(v)
+		return typ == AttributeDouble && ok
+	case []any:
+		return typ == AttributeKeywordList && !slices.ContainsFunc(v, func(m any) bool { _, ok := m.(string); return !ok })
+	}
+	return false
+}

@@ -1,0 +1,44 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Attributes is what of the broker is about search attributes.
+type Attributes interface {
+	SearchAttributes(ctx context.Context, namespace string) (protocol.SearchAttributes, error)
+	CreateSearchAttribute(ctx context.Context, namespace string, in protocol.SearchAttribute) (protocol.SearchAttribute, error)
+	DeleteSearchAttribute(ctx context.Context, namespace, name string) (protocol.SearchAttribute, error)
+}
+
+func attributes(contract lineFunc) []route {
+	const all = "/search-attributes"
+	return []route{
+		contract(get, all, "list_search_attributes", auth.Viewer, listAttributes),
+		noted("search_attribute.create", contract(post, all, "create_search_attribute", auth.Operator, createAttribute)),
+		noted("search_attribute.delete", contract(del, all+"/{name}", "delete_search_attribute", auth.Operator, deleteAttribute)),
+	}
+}
+
+func listAttributes(a *API, c *call) (answer, error) {
+	return ok(a.opt.Broker.SearchAttributes(c.ctx, c.ns))
+}
+
+func createAttribute(a *API, c *call) (answer, error) {
+	var in protocol.SearchAttribute
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	c.about = in.Name
+	out, err := a.opt.Broker.CreateSearchAttribute(c.ctx, c.ns, in)
+	return answer{http.StatusCreated, out}, err
+}
+
+func deleteAttribute(a *API, c *call) (answer, error) {
+	c.about = c.PathValue("name")
+	return ok(a.opt.Broker.DeleteSearchAttribute(c.ctx, c.ns, c.PathValue("name")))
+}

@@ -1,0 +1,241 @@
+package sqldb
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// Runs lists the newest starts first. One condition leads: an index yields what satisfies it, and the others narrow that down. Where the leading one
+// leaves a choice of values each is listed by itself, since an index has each of them in order, but not all together.
+func (r *reader) Runs(ctx context.Context, q store.RunQuery) ([]engine.Head, error) {
+	if q.Limit <= 0 {
+		q.Limit = defaultLimit
+	}
+	where := conditions(q)
+	lead := leading(where)
+	var rows []RunModel
+	for _, one := range alternatives(where, lead) {
+		var some []RunModel
+		if err := r.runs(ctx, q, where, lead, one).Find(&some).Error; err != nil {
+			return nil, wrap(err, "runs")
+		}
+		rows = append(rows, some...)
+	}
+	slices.SortFunc(rows, func(x, y RunModel) int {
+		return cmp.Or(cmp.Compare(y.StartedAt, x.StartedAt), cmp.Compare(y.RunID, x.RunID))
+	})
+	rows = slices.CompactFunc(rows, func(x, y RunModel) bool { return x.RunID == y.RunID })
+	list := make([]engine.Head, min(len(rows), q.Limit))
+	for i := range list {
+		m := rows[i]
+		h, err := readHead([]any{m.RunID, m.Namespace, m.WorkflowID, m.Type, m.Number, m.Status, m.Queue, m.StartedAt, value(m.ClosedAt), m.LastSeq,
+			value(m.DueAt), value(m.Owner), value(m.BusinessKey), m.State})
+		if err != nil {
+			return nil, err
+		}
+		list[i] = h
+	}
+	return list, nil
+}
+
+// conditions are all conditions of a query in one form.
+func conditions(q store.RunQuery) []store.Condition {
+	list := slices.Clone(q.Where)
+	if q.Type != "" {
+		list = append(list, store.Condition{Field: store.FieldType, Test: store.In, Values: []any{q.Type}})
+	}
+	if len(q.Statuses) > 0 {
+		c := store.Condition{Field: store.FieldStatus, Test: store.In}
+		for _, s := range q.Statuses {
+			c.Values = append(c.Values, string(s))
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// mostAlternatives is how many values of a leading condition are listed one by one.
+const mostAlternatives = 16
+
+// rank says how well a condition leads: by how little its index is likely to yield. Below zero it cannot.
+func rank(c store.Condition) int {
+	if c.Test == store.In && len(c.Values) <= mostAlternatives {
+		switch c.Field {
+		case store.FieldRun:
+			return 9
+		case store.FieldWorkflow:
+			return 8
+		case store.FieldBusinessKey:
+			return 7
+		case store.FieldAttribute:
+			return 6
+		case store.FieldType:
+			return 4
+		case store.FieldQueue:
+			return 3
+		case store.FieldStatus:
+			return 2
+		}
+	}
+	switch {
+	case c.Test == store.NotIn || c.Test == store.Absent || c.Test == store.Present:
+	case c.Field == store.FieldAttribute:
+		return 5
+	case c.Field == store.FieldClosed:
+		return 1
+	}
+	return -1
+}
+
+// leading is the condition that leads, -1 for none: then the namespace does, newest first.
+func leading(where []store.Condition) int {
+	best, at := -1, -1
+	for i, c := range where {
+		if n := rank(c); n > best {
+			best, at = n, i
+		}
+	}
+	return at
+}
+
+// alternatives are the forms of the leading condition, one for each of its values.
+func alternatives(where []store.Condition, lead int) []store.Condition {
+	if lead < 0 || where[lead].Test != store.In {
+		return make([]store.Condition, 1)
+	}
+	c := where[lead]
+	list := make([]store.Condition, len(c.Values))
+	for i, v := range c.Values {
+		list[i] = store.Condition{Field: c.Field, Name: c.Name, Test: store.In, Values: []any{v}}
+	}
+	return list
+}
+
+// runs puts one listing together. one replaces the leading condition when that is a choice.
+func (r *reader) runs(ctx context.Context, q store.RunQuery, where []store.Condition, lead int, one store.Condition) *gorm.DB {
+	first := store.Condition{}
+	if lead >= 0 {
+		if first = where[lead]; first.Test == store.In {
+			first = one
+		}
+	}
+	place, order := "r.started_at", "r.started_at DESC, r.run_id DESC"
+	db := r.list(ctx, q.Limit).Select("r.*")
+	switch {
+	case first.Field == store.FieldAttribute:
+		place, order = "a.started_at", "a.started_at DESC, a.run_id DESC"
+		found := r.s.read.Table("run_attributes AS x").Select("x.started_at, x.run_id").
+			Where("x.namespace = ? AND x.name = ?", q.Namespace, first.Name)
+		found = behind(compare(found, "x.value", first), "x.started_at", "x.run_id", q)
+		if first.Test != store.In {
+			found = found.Distinct()
+		}
+		// With these words SQLite keeps the order of the join.
+		db = db.Table("(?) AS a CROSS JOIN runs AS r", found.Order("x.started_at DESC, x.run_id DESC")).Where("r.run_id = a.run_id")
+	default:
+		db = db.Table("runs AS r")
+		if q.Namespace != "" {
+			db = db.Where("r.namespace = ?", q.Namespace)
+		}
+		switch first.Field {
+		case "":
+		case store.FieldClosed: // no index has these by their start, and to go through all starts is what the condition is to spare
+			order = "r.started_at + 0 DESC, r.run_id DESC"
+			fallthrough
+		default:
+			db = r.narrow(db, q.Namespace, first)
+		}
+	}
+	for i, c := range where {
+		if i != lead {
+			db = r.narrow(db, q.Namespace, c)
+		}
+	}
+	if q.Text != "" {
+		db = db.Where(`(lower(r.workflow_id) LIKE ? ESCAPE '\' OR lower(r.business_key) LIKE ? ESCAPE '\')`, like(q.Text), like(q.Text))
+	}
+	return behind(db, place, strings.Replace(place, "started_at", "run_id", 1), q).Order(order)
+}
+
+// behind leaves what comes after the last item of the page before.
+func behind(db *gorm.DB, start, id string, q store.RunQuery) *gorm.DB {
+	if q.AfterRun == "" {
+		return db
+	}
+	at := q.AfterStart.Micros()
+	return db.Where("("+start+" < ? OR ("+start+" = ? AND "+id+" < ?))", at, at, q.AfterRun)
+}
+
+// narrow adds a condition on the runs at hand.
+func (r *reader) narrow(db *gorm.DB, namespace string, c store.Condition) *gorm.DB {
+	switch c.Field {
+	case store.FieldAttribute:
+		return r.narrowAttribute(db, c)
+	case store.FieldBuild:
+		if r.s.cfg.Dialect.Shared {
+			return compare(db, "(r.state::json ->> 'build_id')", c)
+		}
+		return compare(db, "json_extract(r.state, '$.build_id')", c)
+	}
+	return compare(db, "r."+string(c.Field), c)
+}
+
+// narrowAttribute asks for values among those of the run at hand.
+func (r *reader) narrowAttribute(db *gorm.DB, c store.Condition) *gorm.DB {
+	has := func() *gorm.DB {
+		return r.s.read.Table("run_attributes AS y").Select("1").Where("y.run_id = r.run_id AND y.name = ?", c.Name)
+	}
+	switch c.Test {
+	case store.Present:
+		return db.Where("EXISTS (?)", has())
+	case store.Absent:
+		return db.Where("NOT EXISTS (?)", has())
+	case store.NotIn:
+		return db.Where("EXISTS (?) AND NOT EXISTS (?)", has(), has().Where("y.value IN ?", c.Values))
+	}
+	return db.Where("EXISTS (?)", compare(has(), "y.value", c))
+}
+
+// compare adds a comparison of one expression.
+func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
+	switch c.Test {
+	case store.In:
+		if len(c.Values) == 1 {
+			return db.Where(what+" = ?", c.Values[0])
+		}
+		return db.Where(what+" IN ?", c.Values)
+	case store.NotIn:
+		return db.Where(what+" NOT IN ?", c.Values)
+	case store.Present:
+		return db.Where(what + " IS NOT NULL")
+	case store.Absent:
+		return db.Where(what + " IS NULL")
+	case store.Between:
+		return db.Where(what+" >= ? AND "+what+" <= ?", c.Values[0], c.Values[1])
+	case store.Prefix:
+		from, _ := c.Values[0].(string)
+		// No character comes after the last one there is, so this is all that begins so.
+		return db.Where(what+" >= ? AND "+what+" < ?", from, from+"\U0010ffff")
+	}
+	return ordered(db, what, c)
+}
+
+// ordered is a comparison by order. Keys of search attributes begin with their kind, and what is of another kind is neither more nor less.
+func ordered(db *gorm.DB, what string, c store.Condition) *gorm.DB {
+	db = db.Where(what+" "+string(c.Test)+" ?", c.Values[0])
+	key, text := c.Values[0].(string)
+	if !text || c.Field != store.FieldAttribute || key == "" {
+		return db
+	}
+	if c.Test == store.Less || c.Test == store.AtMost {
+		return db.Where(what+" >= ?", key[:1])
+	}
+	return db.Where(what+" < ?", string(key[0]+1))
+}

@@ -1,0 +1,190 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func attribute(name string, test store.Comparison, values ...any) store.Condition {
+	c := store.Condition{Field: store.FieldAttribute, Name: name, Test: test}
+	for _, v := range values {
+		raw, _ := json.Marshal(v)
+		keys := engine.AttributeKeys(raw)
+		c.Values = append(c.Values, keys[0])
+	}
+	return c
+}
+
+func column(field store.RunField, test store.Comparison, values ...any) store.Condition {
+	return store.Condition{Field: field, Test: test, Values: values}
+}
+
+// Filters find runs by their own columns and by their search attributes, newest first, whatever leads, and page without gaps.
+func testFilters(t *testing.T, s Suite) {
+	w := s.New(t)
+	begin := map[int]int64{}
+	ids := map[int]string{}
+	for i := range 9 {
+		in := start(w, fmt.Sprint("w", i))
+		in.Request.SearchAttributes = json.RawMessage(fmt.Sprintf(
+			`{"N":%d,"Big":%d,"Half":%g,"Who":"c%d","Vip":%t,"At":"2026-01-0%dT00:00:00Z","Tags":["all","t%d","t%d"]}`,
+			i-4, int64(9007199254740990)+int64(i), float64(i)/2, i%3, i%2 == 0, i+1, i%2, 7))
+		if i == 8 {
+			in.Request.SearchAttributes = nil
+			in.Request.BusinessKey = "key"
+			in.Request.WorkflowType = "other"
+		}
+		ids[i] = w.StartAs(in)
+		w.View(func(r store.Reader) error {
+			h, err := r.Run(t.Context(), ids[i])
+			begin[i] = h.StartedAt.Micros()
+			return err
+		})
+		w.Pass(time.Second)
+	}
+	w.Do(ids[1], engine.EndRun{})
+	w.Do(ids[6], engine.EndRun{Terminate: true})
+	list := func(limit int, after *engine.Head, where ...store.Condition) (names []string, heads []engine.Head) {
+		t.Helper()
+		q := store.RunQuery{Namespace: Namespace, Where: where, Limit: limit}
+		if after != nil {
+			q.AfterStart, q.AfterRun = after.StartedAt, after.ID
+		}
+		w.View(func(r store.Reader) (err error) {
+			heads, err = r.Runs(t.Context(), q)
+			for _, h := range heads {
+				names = append(names, strings.TrimPrefix(h.WorkflowID, "w"))
+			}
+			return err
+		})
+		return names, heads
+	}
+	for _, c := range []struct {
+		want  string
+		where []store.Condition
+	}{
+		{"7 4 1", []store.Condition{attribute("Who", store.In, "c1")}},
+		{"7 5 4 2 1", []store.Condition{attribute("Who", store.In, "c1", "c2")}},
+		{"6 3 0", []store.Condition{attribute("Who", store.NotIn, "c1", "c2")}},
+		{"6 0", []store.Condition{attribute("Who", store.In, "c0"), attribute("Vip", store.In, true)}},
+		{"2 1 0", []store.Condition{attribute("N", store.Less, -1)}},
+		{"7 6 5 4", []store.Condition{attribute("N", store.AtLeast, 0)}},
+		{"5 4 3", []store.Condition{attribute("N", store.Between, -1, 1)}},
+		{"7 6 5", []store.Condition{attribute("Big", store.More, int64(9007199254740994))}},
+		{"3", []store.Condition{attribute("Big", store.In, int64(9007199254740993))}},
+		{"3 2 1 0", []store.Condition{attribute("Half", store.AtMost, 1.5)}},
+		{"4", []store.Condition{attribute("Half", store.In, 2)}},
+		{"7 6 5", []store.Condition{{Field: store.FieldAttribute, Name: "At", Test: store.More, Values: []any{
+			engine.TimeKey(time.Date(2026, 1, 5, 1, 0, 0, 0, time.FixedZone("", 3600)))}}}},
+		{"7 5 3 1", []store.Condition{attribute("Tags", store.In, "t1")}},
+		{"7 6 5 4 3 2 1 0", []store.Condition{attribute("Tags", store.Prefix, "t")}},
+		{"7 5 3 1", []store.Condition{attribute("Tags", store.NotIn, "t0")}},
+		{"8", []store.Condition{attribute("Who", store.Absent)}},
+		{"7 6 5 4 3 2 1 0", []store.Condition{attribute("Who", store.Present)}},
+		{"", []store.Condition{attribute("Who", store.More, 1)}},
+		{"", []store.Condition{attribute("N", store.Prefix, "c")}},
+		{"8", []store.Condition{column(store.FieldType, store.In, "other")}},
+		{"8", []store.Condition{column(store.FieldType, store.NotIn, "flow")}},
+		{"8", []store.Condition{column(store.FieldBusinessKey, store.Prefix, "k")}},
+		{"8", []store.Condition{column(store.FieldBusinessKey, store.In, "key")}},
+		{"3", []store.Condition{column(store.FieldWorkflow, store.In, "w3"), column(store.FieldQueue, store.In, Queue)}},
+		{"3", []store.Condition{column(store.FieldRun, store.In, ids[3])}},
+		{"6 1", []store.Condition{column(store.FieldClosed, store.Present)}},
+		{"6 1", []store.Condition{column(store.FieldClosed, store.More, int64(1))}},
+		{"6 1", []store.Condition{column(store.FieldStatus, store.In, string(protocol.RunCancelled), string(protocol.RunTerminated))}},
+		{"7 4", []store.Condition{column(store.FieldStatus, store.In, string(protocol.RunRunning)), attribute("Who", store.In, "c1")}},
+		{"5 4", []store.Condition{column(store.FieldStarted, store.Between, begin[4], begin[5])}},
+		{"", []store.Condition{column(store.FieldBuild, store.In, "b1")}},
+	} {
+		got, heads := list(100, nil, c.where...)
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%+v finds %v, want %s", c.where, got, c.want)
+		}
+		// Page by page it is the same list.
+		var paged []string
+		var last *engine.Head
+		for range heads {
+			page, some := list(2, last, c.where...)
+			if len(some) == 0 {
+				break
+			}
+			paged, last = append(paged, page...), &some[len(some)-1]
+		}
+		if fmt.Sprint(paged) != fmt.Sprint(got) {
+			t.Errorf("%+v pages as %v, want %v", c.where, paged, got)
+		}
+	}
+	w.Commit(store.Change{
+		Needs: store.Keys{Runs: []string{ids[1]}, Chain: true},
+		Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			return store.Writes{DropRuns: []string{ids[1]}}, nil
+		},
+	})
+	if got, _ := list(100, nil, attribute("Who", store.In, "c1")); fmt.Sprint(got) != "[7 4]" {
+		t.Errorf("a removed run is found: %v", got)
+	}
+}
+
+// An upsert replaces what filters find, and a run without search attributes costs nothing.
+func testReindex(t *testing.T, s Suite) {
+	w := s.New(t)
+	worker := w.Worker("w")
+	in := start(w, "a")
+	in.Request.SearchAttributes = json.RawMessage(`{"K":"old","Stays":1}`)
+	w.StartAs(in)
+	found := func(name string, v any) bool {
+		t.Helper()
+		n := 0
+		w.View(func(r store.Reader) error {
+			heads, err := r.Runs(t.Context(), store.RunQuery{Namespace: Namespace, Where: []store.Condition{attribute(name, store.In, v)}})
+			n = len(heads)
+			return err
+		})
+		return n == 1
+	}
+	if !found("K", "old") || !found("Stays", 1) {
+		t.Fatal("the attributes of the start are not found")
+	}
+	w.Decide(w.One(protocol.KindWorkflow, worker),
+		protocol.Command{Type: protocol.UpsertSearchAttributes, Attributes: json.RawMessage(`{"K":"new","Gone":null}`)},
+		protocol.Command{Type: protocol.OpenSignalWait, SignalName: "s"},
+	)
+	if found("K", "old") || !found("K", "new") || !found("Stays", 1) {
+		t.Error("the upsert is not what is found")
+	}
+}
+
+// Filters are queries that an index has to lead, whatever else they ask for.
+func Filters() map[string]store.RunQuery {
+	both := store.RunQuery{Namespace: Namespace, Limit: 50, AfterStart: history.Micros(5), AfterRun: "r"}
+	of := func(where ...store.Condition) store.RunQuery {
+		q := both
+		q.Where = where
+		return q
+	}
+	typed := both
+	typed.Type, typed.Statuses = "flow", []protocol.RunStatus{protocol.RunFailed, protocol.RunTimedOut}
+	return map[string]store.RunQuery{
+		"none": of(), "type and status": typed,
+		"attribute":        of(attribute("Who", store.In, "c1")),
+		"attributes":       of(attribute("Who", store.In, "c1"), attribute("N", store.More, 3), attribute("X", store.Absent)),
+		"one of several":   of(attribute("Who", store.In, "c1", "c2")),
+		"range":            of(attribute("N", store.Between, 1, 2)),
+		"prefix":           of(attribute("Who", store.Prefix, "c")),
+		"id":               of(column(store.FieldWorkflow, store.In, "w")),
+		"run":              of(column(store.FieldRun, store.In, "r")),
+		"queue":            of(column(store.FieldQueue, store.In, "q")),
+		"business key":     of(column(store.FieldBusinessKey, store.In, "k")),
+		"closed":           of(column(store.FieldClosed, store.More, int64(1))),
+		"started":          of(column(store.FieldStarted, store.AtMost, int64(1))),
+		"status and queue": of(column(store.FieldStatus, store.In, "failed"), column(store.FieldQueue, store.In, "q")),
+	}
+}

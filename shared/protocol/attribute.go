@@ -1,0 +1,14 @@
+package protocol
+
+// SearchAttribute registers a search attribute, and is the answer to that and to its removal.
+type SearchAttribute struct {
+	Name    string `json:"name"`              // 1 to 128 of letters, digits and _, a letter first
+	Type    string `json:"type,omitempty"`    // keyword, text, int, double, bool, datetime, keyword_list
+	Outcome string `json:"outcome,omitempty"` // created, deleted
+}
+
+// SearchAttributes lists what runs can be filtered by: names and types.
+type SearchAttributes struct {
+	System map[string]string `json:"system_attributes"`
+	Custom map[string]string `json:"custom_attributes"`
+}
