@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,7 +79,7 @@ func (p *program) examine(ctx context.Context, s *settings) []finding {
 		{"dashboard", web.Built(), map[bool]string{true: "inside the binary", false: "not built in; run make web build"}[web.Built()]},
 		{"machine", true, fmt.Sprintf("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())},
 	}
-	list = append(list, writable(s.DataDir), s.reachable(ctx))
+	list = append(list, writable(s.DataDir), s.databaseFinding(ctx))
 	for _, r := range []string{"node", "python3"} {
 		path, err := exec.LookPath(r)
 		if err != nil {
@@ -89,34 +90,52 @@ func (p *program) examine(ctx context.Context, s *settings) []finding {
 	return list
 }
 
+// writable says whether files can be made in a directory, or in the one it will be made in.
 func writable(dir string) finding {
-	err := os.MkdirAll(dir, 0o755)
+	abs, err := filepath.Abs(dir)
+	near, text := abs, abs
+	for err == nil {
+		if _, err = os.Stat(near); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		near, text, err = filepath.Dir(near), abs+", made at the first start", nil
+	}
 	if err == nil {
 		var f *os.File
-		if f, err = os.CreateTemp(dir, "doctor-*"); err == nil {
+		if f, err = os.CreateTemp(near, "doctor-*"); err == nil {
 			err = errors.Join(f.Close(), os.Remove(f.Name()))
 		}
 	}
 	if err != nil {
 		return finding{"data directory", false, err.Error()}
 	}
-	abs, err := filepath.Abs(dir)
-	return finding{"data directory", err == nil, abs}
+	return finding{"data directory", true, text}
 }
 
-// reachable opens the database. One that another process holds is as good: that process has it.
-func (s *settings) reachable(ctx context.Context) finding {
+// databaseFinding looks at the schema, and changes nothing. A file that another process holds is as good: that process has it.
+func (s *settings) databaseFinding(ctx context.Context) finding {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	st, err := s.open(ctx, "doctor", dispatch.New(dispatch.Options{}))
-	if errors.Is(err, store.ErrBusy) {
-		return finding{"database", true, fmt.Sprintf("%s: %v", s.database(), err)}
-	}
-	if err == nil {
-		err = errors.Join(st.View(ctx, func(r store.Reader) error { return r.Ping(ctx) }), st.Close())
-	}
-	if err != nil {
+	schema, err := s.inspect(ctx)
+	text := s.database() + ", " + schemaText(schema)
+	switch {
+	case errors.Is(err, store.ErrBusy):
+		text += fmt.Sprintf(" (%v)", err)
+	case err != nil:
 		return finding{"database", false, fmt.Sprintf("%s: %v", s.database(), err)}
 	}
-	return finding{"database", true, s.database()}
+	return finding{"database", schema.Found <= schema.Wanted, text}
+}
+
+// schemaText says which schema was found and which is wanted.
+func schemaText(s store.Schema) string {
+	switch {
+	case s.Found == 0:
+		return fmt.Sprintf("empty; the first start makes schema %d", s.Wanted)
+	case s.Found < s.Wanted:
+		return fmt.Sprintf("schema %d; the next start, or sojourn migrate, makes it %d", s.Found, s.Wanted)
+	case s.Found > s.Wanted:
+		return fmt.Sprintf("schema %d of a newer release; this one knows %d", s.Found, s.Wanted)
+	}
+	return fmt.Sprintf("schema %d", s.Found)
 }

@@ -1,7 +1,13 @@
 package cli_test
 
 import (
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -159,7 +165,85 @@ func TestMigrateAndDoctorKnowPostgres(t *testing.T) {
 	if code != 0 && web.Built() {
 		t.Errorf("doctor: exit %d", code)
 	}
-	says(t, "doctor", out, "ok   database", "postgres://")
+	says(t, "doctor", out, "ok   database", "postgres://", fmt.Sprint("schema ", latestSchema(t)))
+}
+
+// latestSchema is the version of this source's last migration.
+func latestSchema(t *testing.T) int {
+	t.Helper()
+	all, err := filepath.Glob("../app/store/sqlite/migrations/*.sql")
+	if err != nil || len(all) == 0 {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+func TestDoctorChangesNothing(t *testing.T) {
+	t.Parallel()
+	files := func(dir string) map[string]string {
+		all := map[string]string{}
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			raw, err := os.ReadFile(path)
+			all[path] = string(raw)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	dir := t.TempDir()
+	_, out, _ := run(t, dir, nil, "doctor")
+	says(t, "doctor before anything", out, "ok   database", fmt.Sprint("empty; the first start makes schema ", latestSchema(t)), "ok   data directory", "made at the first start")
+	if left := files(dir); len(left) > 0 {
+		t.Errorf("the doctor left %v", left)
+	}
+	if code, _, err := run(t, dir, nil, "migrate"); code != 0 {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", filepath.Join(dir, ".sojourn", "sojourn.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[int]string{1: "schema 1; the next start", latestSchema(t): "ok   database", 99: "FAIL database"} {
+		if _, err := db.Exec("DELETE FROM goose_db_version WHERE version_id > 1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (?, 1)", version); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+			t.Fatal(err)
+		}
+		before := files(dir)
+		_, out, _ = run(t, dir, nil, "doctor")
+		says(t, "doctor", out, want)
+		if after := files(dir); !maps.Equal(before, after) {
+			t.Errorf("the doctor changed files: %d before, %d after", len(before), len(after))
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDoctorLeavesAnEmptyPostgresEmpty(t *testing.T) {
+	t.Parallel()
+	url := apptest.Postgres(t)
+	_, out, _ := run(t, t.TempDir(), env{"SOJOURN_DATABASE_URL": url}, "doctor")
+	says(t, "doctor", out, "ok   database", fmt.Sprint("empty; the first start makes schema ", latestSchema(t)))
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var n int
+	if err := db.QueryRow("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").Scan(&n); err != nil || n != 0 {
+		t.Errorf("the doctor made %d tables (%v)", n, err)
+	}
 }
 
 func TestTokensAreMadeListedAndRevoked(t *testing.T) {

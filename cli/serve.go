@@ -145,6 +145,14 @@ func (s *settings) open(ctx context.Context, id string, d store.Dispatcher) (sto
 	return postgres.Open(ctx, s.DatabaseURL, o)
 }
 
+// inspect looks at the database without opening a store.
+func (s *settings) inspect(ctx context.Context) (store.Schema, error) {
+	if path, ok := strings.CutPrefix(s.DatabaseURL, "sqlite:"); ok {
+		return sqlite.Inspect(ctx, path)
+	}
+	return postgres.Inspect(ctx, s.DatabaseURL)
+}
+
 // worker makes the worker; with an app it joins that in process.
 func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
 	carrier := link.To(s.Link, s.AppURLs)

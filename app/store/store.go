@@ -35,6 +35,9 @@ type Store interface {
 	Close() error
 }
 
+// Schema is the version of a database's schema: the one found, 0 where there is none yet, and the one this release works with.
+type Schema struct{ Found, Wanted int64 }
+
 // Stats counts statements beside BEGIN and COMMIT, commits of batches, changes in them, rows written, reads beside the batches, and the ready tasks
 // that claims read to choose from.
 type Stats struct{ Statements, Commits, Changes, Rows, Reads, Candidates int64 }

@@ -101,13 +101,9 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	defer func() {
 		_, _ = c.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrating))
 	}()
-	dir, err := fs.Sub(migrations, "migrations")
+	p, err := provider(db)
 	if err != nil {
 		return err
-	}
-	p, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		return fmt.Errorf("migrations: %w", err)
 	}
 	done, err := p.Up(ctx)
 	if err != nil {
@@ -120,6 +116,19 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("analyze: %w", err)
 	}
 	return nil
+}
+
+// provider knows the migrations; making it does nothing to the database.
+func provider(db *sql.DB) (*goose.Provider, error) {
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return nil, fmt.Errorf("migrations: %w", err)
+	}
+	return p, nil
 }
 
 // classify tells a lost race or connection from a statement that is at fault.

@@ -19,14 +19,22 @@ type lock struct{ path string }
 func acquire(path string) (*lock, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		holder, _ := os.ReadFile(path)
-		return nil, fmt.Errorf("%w: process %s holds it, or left %s behind", store.ErrBusy, strings.TrimSpace(string(holder)), path)
+		return nil, held(path)
 	}
 	if err != nil {
 		return nil, err
 	}
 	_, err = fmt.Fprintln(f, os.Getpid())
 	return &lock{path}, errors.Join(err, f.Close())
+}
+
+// held is an ErrBusy that names the holder, or nil when there is none.
+func held(path string) error {
+	holder, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return fmt.Errorf("%w: process %s holds it, or left %s behind", store.ErrBusy, strings.TrimSpace(string(holder)), path)
 }
 
 func (l *lock) release() error { return os.Remove(l.path) }

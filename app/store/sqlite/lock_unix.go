@@ -23,8 +23,7 @@ func acquire(path string) (*lock, error) {
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		holder, _ := io.ReadAll(io.LimitReader(f, 64))
-		err = fmt.Errorf("%w: process %s holds it", store.ErrBusy, strings.TrimSpace(string(holder)))
+		err = busy(f)
 	}
 	if err == nil {
 		err = sign(f)
@@ -33,6 +32,24 @@ func acquire(path string) (*lock, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return &lock{f}, nil
+}
+
+// held is an ErrBusy that names the holder, or nil when there is none. It leaves everything as it is.
+func held(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil // nobody ever opened the database, or it is not for us to see who
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return busy(f)
+	}
+	return nil
+}
+
+func busy(f *os.File) error {
+	holder, _ := io.ReadAll(io.LimitReader(f, 64))
+	return fmt.Errorf("%w: process %s holds it", store.ErrBusy, strings.TrimSpace(string(holder)))
 }
 
 // sign writes the process id, for whoever is turned away.

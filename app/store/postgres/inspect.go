@@ -1,0 +1,44 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// Inspect looks which schema the database of a postgres:// URL has, and changes nothing.
+func Inspect(ctx context.Context, url string) (store.Schema, error) {
+	s, err := inspect(ctx, url)
+	if err != nil {
+		return s, fmt.Errorf("postgres: %w", err)
+	}
+	return s, nil
+}
+
+func inspect(ctx context.Context, url string) (s store.Schema, err error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return s, err
+	}
+	cfg.RuntimeParams["default_transaction_read_only"] = "on"
+	db := stdlib.OpenDB(*cfg)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	p, err := provider(db)
+	if err != nil {
+		return s, err
+	}
+	for _, m := range p.ListSources() {
+		s.Wanted = max(s.Wanted, m.Version)
+	}
+	var there bool
+	if err := db.QueryRowContext(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there); err != nil || !there {
+		return s, err
+	}
+	const version = "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied"
+	return s, db.QueryRowContext(ctx, version).Scan(&s.Found)
+}

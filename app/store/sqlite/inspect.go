@@ -1,0 +1,52 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// Inspect looks which schema the file at path has, and changes nothing. While another process has the file open it says that, too: the error is
+// store.ErrBusy then, with the schema beside it.
+func Inspect(ctx context.Context, path string) (store.Schema, error) {
+	s, err := inspect(ctx, path)
+	if err != nil {
+		return s, fmt.Errorf("sqlite %s: %w", path, err)
+	}
+	return s, held(path + ".lock")
+}
+
+func inspect(ctx context.Context, path string) (s store.Schema, err error) {
+	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
+	if wal, err := os.Stat(path + "-wal"); (err != nil || wal.Size() == 0) && held(path+".lock") == nil {
+		q.Set("immutable", "1") // nothing beside the file itself is read, or made
+	}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	p, err := provider(db)
+	if err != nil {
+		return s, err
+	}
+	for _, m := range p.ListSources() {
+		s.Wanted = max(s.Wanted, m.Version)
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	const tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'goose_db_version'"
+	var n int
+	if err := db.QueryRowContext(ctx, tables).Scan(&n); err != nil || n == 0 {
+		return s, err
+	}
+	const version = "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied"
+	return s, db.QueryRowContext(ctx, version).Scan(&s.Found)
+}
