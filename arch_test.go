@@ -34,6 +34,7 @@ var directions = []direction{
 	{"shared/...", []string{"shared/..."}},
 	{"sandbox/...", []string{"sandbox/...", "shared/payload"}},
 	{"web", nil},
+	{"docs", nil},
 
 	// The control plane, from the pure core outwards.
 	{"app/engine", []string{"shared/..."}},
@@ -46,14 +47,15 @@ var directions = []direction{
 	{"app/auth", []string{"app/store", "shared/..."}},
 	{"app/broker", []string{"app/dispatch", "app/auth", "app/store", "app/engine", "shared/..."}},
 	{"app/sweep", []string{"app/broker", "app/dispatch", "app/store", "app/engine", "shared/..."}},
-	{"app/httpapi", []string{"app/broker", "app/auth", "app/dispatch", "app/store", "app/engine", "web", "shared/..."}},
+	{"app/httpapi", []string{"app/broker", "app/auth", "app/dispatch", "app/store", "app/engine", "web", "docs", "shared/..."}},
 	{"app/workerapi", []string{"app/broker", "app/auth", "app/dispatch", "app/store", "app/engine", "shared/..."}},
 	{"app/channel", []string{"app/broker", "app/auth", "app/dispatch", "app/store", "app/engine", "shared/..."}},
 	{"app", []string{
 		"app/httpapi", "app/workerapi", "app/channel", "app/sweep", "app/broker", "app/dispatch", "app/auth", "app/store",
 		"app/engine", "cli/config", "web", "shared/...",
 	}},
-	{"app/apptest", []string{"app/...", "worker/...", "sandbox/...", "cli/config", "shared/..."}},
+	{"app/openapi/...", []string{"app/openapi", "app/httpapi", "app/workerapi", "app/auth", "shared/..."}}, // a tool: not in the binary
+	{"app/apptest", []string{"app/...", "docs", "worker/...", "sandbox/...", "cli/config", "shared/..."}},
 	{"app/sessionlaws", nil},
 	{"app/sessiontest", nil}, // tests only
 

@@ -45,6 +45,8 @@ type Options struct {
 	Drain        time.Duration // how long a shutdown may take: 25 s
 	Metrics      bool
 	Log          zerolog.Logger
+
+	Around func(http.Handler) http.Handler // stands around all that is served, for tests; nil: nothing
 }
 
 // keepSessions is how long sessions that ended for good are kept: the retention of a namespace.
@@ -114,12 +116,15 @@ func (a *App) join() {
 	workers := workerapi.New(workerapi.Options{
 		Broker: a.broker, Auth: a.auth, Log: o.Log, Observe: requests.Observe, Settings: a.channel.WorkerSettings, HasNamespace: a.broker.HasNamespace,
 	})
+	var handler http.Handler = httpapi.New(httpapi.Options{
+		Broker: a.broker, Auth: a.auth, WorkerAPI: workers, Socket: a.channel, Dashboard: web.Handler(), Registry: registry,
+		Metrics: requests, App: a.id, Log: o.Log,
+	})
+	if o.Around != nil {
+		handler = o.Around(handler)
+	}
 	a.server = &http.Server{
-		Handler: httpapi.New(httpapi.Options{
-			Broker: a.broker, Auth: a.auth, WorkerAPI: workers, Socket: a.channel, Dashboard: web.Handler(), Registry: registry,
-			Metrics: requests, App: a.id, Log: o.Log,
-		}),
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 }
 

@@ -36,7 +36,7 @@ type App struct {
 	done     chan error
 }
 
-// Start starts an app and returns when its port is open.
+// Start starts an app and returns when its port is open. Every JSON answer it gives is held against the published description of the API.
 func Start(t testing.TB, o Options) *App {
 	t.Helper()
 	if o.Database == "" {
@@ -52,6 +52,7 @@ func Start(t testing.TB, o Options) *App {
 			return postgres.Open(ctx, o.Database, sqldb.Options{App: id, Dispatch: d})
 		},
 	}
+	ao.Around = described(t)
 	if o.Change != nil {
 		o.Change(&ao)
 	}

@@ -26,7 +26,29 @@ type Route struct {
 	Plane     Plane
 	Roles     []Role // any of them, or one that contains it; empty: everybody, without a token
 	Sojourn   bool   // not of the contract, whatever plane it is on: no version header is asked for
+	Anywhere  bool   // served whether the request's namespace is there or not
+	Shape     Shape  // what it reads and answers
 }
+
+// Shape is what a route reads and answers, as values of the Go types that do it. The published description is made of it, and tests hold every answer
+// against that.
+type Shape struct {
+	Does    string            // one line for people
+	Body    any               // of the type the body is decoded into; nil: it reads none
+	Query   any               // of a struct whose members are the parameters of the query; nil: it has none
+	Says    map[int]any       // the answers that are no refusals, by status: a value of the type that is encoded, or a Media
+	Refuses []protocol.Reason // beside the reasons that every route of its kind has
+	Bare    bool              // a workflow route whose answer is a document of its own, without control_plane
+}
+
+// Media is an answer that is no JSON, by its media type.
+type Media string
+
+// OK is what most routes say: this, with status 200.
+func OK(body any) map[int]any { return map[int]any{http.StatusOK: body} }
+
+// Says is one answer with another status.
+func Says(status int, body any) map[int]any { return map[int]any{status: body} }
 
 // Open says that no token is asked for.
 func (t Route) Open() bool { return len(t.Roles) == 0 }

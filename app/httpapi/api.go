@@ -186,7 +186,7 @@ func (a *API) run(c *call) (answer, error) {
 	if c.ns, err = auth.Namespace(c.Request, c.who); err != nil {
 		return answer{}, err
 	}
-	if !c.rt.anywhere && !c.rt.Open() {
+	if !c.rt.Anywhere && !c.rt.Open() {
 		if err := a.opt.Broker.HasNamespace(c.Context(), c.ns); err != nil {
 			return answer{}, err
 		}

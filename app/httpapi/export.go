@@ -115,15 +115,12 @@ func (a *API) writeBundle(c *call, b bundle) error {
 	if err != nil {
 		return fmt.Errorf("checksum of the export of run %s: %w", b.Workflow.RunID, err)
 	}
-	integrity, err := httpjson.Encode(object{
-		"canonicalization": "json-recursive-ksort-v1", "checksum_algorithm": "sha256", "checksum": sum,
-		"signature_algorithm": nil, "signature": nil, "key_id": nil,
-	})
+	check, err := httpjson.Encode(integrity{Canonical: "json-recursive-ksort-v1", Algorithm: "sha256", Checksum: sum})
 	if err != nil {
 		return err
 	}
 	c.w.Header().Set(VersionHeader, Version)
-	if err := httpjson.Write(c.w, c.Request, http.StatusOK, httpjson.Append(raw, httpjson.Member("integrity", integrity))); err != nil {
+	if err := httpjson.Write(c.w, c.Request, http.StatusOK, httpjson.Append(raw, httpjson.Member("integrity", check))); err != nil {
 		a.opt.Log.Debug().Err(err).Str("operation", c.rt.Operation).Msg("the caller did not take the answer")
 	}
 	return nil

@@ -34,14 +34,14 @@ func spaces(contract lineFunc) []route {
 		removal,
 	}
 	for i := range list {
-		list[i].anywhere = true
+		list[i].Anywhere = true
 	}
 	return list
 }
 
 // anywhere marks routes that serve whether the request's namespace is there or not.
 func anywhere(rt route) route {
-	rt.anywhere = true
+	rt.Anywhere = true
 	return rt
 }
 
@@ -55,7 +55,7 @@ func (c *call) space(name string) (string, error) {
 
 func listNamespaces(a *API, c *call) (answer, error) {
 	list, err := a.opt.Broker.Namespaces(c.ctx, c.who.In)
-	return ok(map[string]any{"namespaces": list}, err)
+	return ok(namespacesAnswer{list}, err)
 }
 
 func describeNamespace(a *API, c *call) (answer, error) {

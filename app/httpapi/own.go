@@ -28,9 +28,7 @@ func self(p *auth.Principal) identity {
 func me(_ *API, c *call) (answer, error) { return ok(self(c.who), nil) }
 
 func signIn(a *API, c *call) (answer, error) {
-	var in struct {
-		Token string `json:"token"`
-	}
+	var in signInBody
 	if err := c.read(&in); err != nil {
 		return answer{}, err
 	}
@@ -42,12 +40,12 @@ func signIn(a *API, c *call) (answer, error) {
 }
 
 func signOut(a *API, c *call) (answer, error) {
-	return ok(map[string]any{"outcome": "signed_out"}, a.opt.Auth.SignOut(c.w, c.Request))
+	return ok(signedOut{"signed_out"}, a.opt.Auth.SignOut(c.w, c.Request))
 }
 
 func listTokens(a *API, c *call) (answer, error) {
 	tokens, err := a.opt.Auth.List(c.ctx, c.who)
-	return ok(map[string]any{"tokens": tokens}, err)
+	return ok(tokensAnswer{tokens}, err)
 }
 
 func createToken(a *API, c *call) (answer, error) {
@@ -76,19 +74,11 @@ func listAudit(a *API, c *call) (answer, error) {
 		return answer{}, q.err
 	}
 	list, err := a.opt.Broker.Audits(c.ctx, c.ns, limit)
-	type entry struct {
-		At        history.Time `json:"at"`
-		Identity  string       `json:"identity"`
-		Action    string       `json:"action"`
-		Namespace string       `json:"namespace"`
-		Target    string       `json:"target"`
-		Detail    string       `json:"detail"`
-	}
-	entries := make([]entry, len(list))
+	entries := make([]auditEntry, len(list))
 	for i, e := range list {
-		entries[i] = entry(e)
+		entries[i] = auditEntry(e)
 	}
-	return ok(map[string]any{"namespace": c.ns, "entries": entries}, err)
+	return ok(auditAnswer{c.ns, entries}, err)
 }
 
 // unready is the refusal of an app that cannot serve now.
@@ -105,9 +95,7 @@ func probe(healthy, sick string, err error) (answer, error) {
 	if err != nil {
 		status, said, database = http.StatusServiceUnavailable, sick, "unavailable"
 	}
-	return answer{status, map[string]any{
-		"status": said, "timestamp": history.At(time.Now()), "checks": map[string]string{"database": database},
-	}}, nil
+	return answer{status, probeAnswer{said, history.At(time.Now()), map[string]string{"database": database}}}, nil
 }
 
 func health(a *API, c *call) (answer, error) { return probe("serving", "unavailable", unready(a, c)) }
@@ -116,5 +104,5 @@ func ready(a *API, c *call) (answer, error) { return probe("ready", "not_ready",
 
 // up says that the process answers, whatever else is wrong.
 func up(*API, *call) (answer, error) {
-	return ok(map[string]any{"status": "up", "timestamp": history.At(time.Now())}, nil)
+	return ok(upAnswer{"up", history.At(time.Now())}, nil)
 }

@@ -15,8 +15,6 @@ type route struct {
 	named string        // the member that holds the name at the end of the path
 	audit string        // the action noted when the verb succeeded
 	limit time.Duration // how long it may take; 0: 30 s
-
-	anywhere bool // served whether the request's namespace is there or not
 }
 
 // held is how long a request that waits for a worker may take: the longest wait, and the time to answer.
@@ -52,6 +50,7 @@ func table() []route {
 		open(get, "/readyz", "readyz", ready),
 		open(get, "/api/health", "health", health),
 		open(get, "/api/ready", "ready", ready),
+		open(get, "/api/openapi.json", "openapi", describeAPI),
 		anywhere(ours(get, "/metrics", "metrics", auth.Viewer, metrics)),
 		info(ours(get, "/api/cluster/info", "cluster_info", "", clusterInfo)),
 
@@ -84,7 +83,7 @@ func table() []route {
 
 // info is for every caller that is known, whatever its role and namespace.
 func info(rt route) route {
-	rt.Roles, rt.anywhere = auth.Roles, true
+	rt.Roles, rt.Anywhere = auth.Roles, true
 	return rt
 }
 
@@ -133,6 +132,7 @@ func flows(contract lineFunc) []route {
 func Routes() []auth.Route {
 	var list []auth.Route
 	for _, rt := range table() {
+		rt.Shape = shapes[rt.Operation]
 		list = append(list, rt.Route)
 	}
 	return list

@@ -49,9 +49,9 @@ func listSchedules(a *API, c *call) (answer, error) {
 		return answer{}, q.err
 	}
 	list, next, err := a.opt.Broker.Schedules(c.ctx, c.ns, after, size)
-	body := map[string]any{"namespace": c.ns, "schedules": list, "next_page_token": nil}
+	body := schedulesAnswer{Namespace: c.ns, Schedules: list}
 	if next != "" {
-		body["next_page_token"] = next
+		body.NextPageToken = &next
 	}
 	return ok(body, err)
 }
@@ -119,11 +119,7 @@ func triggerSchedule(a *API, c *call) (answer, error) {
 }
 
 func backfillSchedule(a *API, c *call) (answer, error) {
-	var in struct {
-		Start   string  `json:"start_time"`
-		End     string  `json:"end_time"`
-		Overlap *string `json:"overlap_policy"`
-	}
+	var in backfillBody
 	if err := c.read(&in); err != nil {
 		return answer{}, err
 	}
@@ -154,9 +150,10 @@ func scheduleHistory(a *API, c *call) (answer, error) {
 	}
 	id := c.PathValue("schedule")
 	events, more, err := a.opt.Broker.ScheduleHistory(c.ctx, c.ns, id, int64(after), limit)
-	body := map[string]any{"schedule_id": id, "namespace": c.ns, "events": events, "has_more": more, "next_cursor": nil}
+	body := scheduleHistoryAnswer{ScheduleID: id, Namespace: c.ns, Events: events, More: more}
 	if more {
-		body["next_cursor"] = strconv.FormatInt(events[len(events)-1].Sequence, 10)
+		next := strconv.FormatInt(events[len(events)-1].Sequence, 10)
+		body.NextCursor = &next
 	}
 	return ok(body, err)
 }

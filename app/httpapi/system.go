@@ -11,7 +11,5 @@ func operatorMetrics(a *API, c *call) (answer, error) {
 		sessions[status] = n
 		sessions["total"] += n
 	}
-	return ok(map[string]any{
-		"namespace": c.ns, "worker_sessions": sessions, "workers": o.Counts["workers"], "runs": o.Counts["runs"], "task_queues": o.Queues,
-	}, nil)
+	return ok(metricsAnswer{c.ns, sessions, o.Counts["workers"], o.Counts["runs"], o.Queues}, nil)
 }

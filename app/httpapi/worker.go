@@ -14,7 +14,7 @@ func listWorkers(a *API, c *call) (answer, error) {
 	if workers == nil {
 		workers = []protocol.WorkerView{}
 	}
-	return ok(map[string]any{"namespace": c.ns, "workers": workers}, err)
+	return ok(workersAnswer{c.ns, workers}, err)
 }
 
 func describeWorker(a *API, c *call) (answer, error) {
@@ -23,7 +23,7 @@ func describeWorker(a *API, c *call) (answer, error) {
 
 func removeWorker(a *API, c *call) (answer, error) {
 	out, err := a.opt.Broker.Deregister(c.ctx, protocol.DeregisterRequest{WorkerID: c.PathValue("worker"), Namespace: c.ns})
-	return ok(map[string]any{"worker_id": out.WorkerID, "outcome": out.Outcome}, err)
+	return ok(workerRemoved{out.WorkerID, out.Outcome}, err)
 }
 
 func listSessions(a *API, c *call) (answer, error) {
@@ -40,7 +40,7 @@ func listSessions(a *API, c *call) (answer, error) {
 
 func describeSession(a *API, c *call) (answer, error) {
 	out, err := a.opt.Broker.Session(c.ctx, c.ns, c.PathValue("session"))
-	return ok(map[string]any{"namespace": c.ns, "session": out}, err)
+	return ok(sessionShown{c.ns, out}, err)
 }
 
 func closeSession(a *API, c *call) (answer, error) { return operate(a, c, "close", "closed") }
@@ -61,5 +61,5 @@ func operate(a *API, c *call, verb, outcome string) (answer, error) {
 	if out.Moving != "" {
 		outcome = "draining" // it moves when what runs in it has ended
 	}
-	return ok(map[string]any{"namespace": c.ns, "outcome": outcome, "session": out}, err)
+	return ok(sessionOperated{c.ns, outcome, out}, err)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -89,26 +88,13 @@ func runsOf(a *API, c *call) (answer, error) {
 	if runs == nil {
 		runs = []protocol.RunView{}
 	}
-	type item struct {
-		RunID        string       `json:"run_id"`
-		RunNumber    int64        `json:"run_number"`
-		WorkflowType string       `json:"workflow_type"`
-		BusinessKey  *string      `json:"business_key"`
-		Status       string       `json:"status"`
-		StatusBucket string       `json:"status_bucket"`
-		ClosedReason *string      `json:"closed_reason"`
-		Current      bool         `json:"is_current_run"`
-		TaskQueue    string       `json:"task_queue"`
-		StartedAt    history.Time `json:"started_at"`
-		ClosedAt     history.Time `json:"closed_at"`
-	}
-	items := make([]item, len(runs))
+	items := make([]runItem, len(runs))
 	for i, r := range runs {
-		items[i] = item{
+		items[i] = runItem{
 			r.RunID, r.RunNumber, r.WorkflowType, r.BusinessKey, r.Status, r.StatusBucket, r.ClosedReason, r.Current, r.TaskQueue, r.StartedAt, r.ClosedAt,
 		}
 	}
-	return ok(map[string]any{"workflow_id": c.PathValue("workflow"), "run_count": len(items), "runs": items}, err)
+	return ok(runsAnswer{c.PathValue("workflow"), len(items), items}, err)
 }
 
 // receipt is the answer to a command on a run.

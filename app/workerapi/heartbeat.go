@@ -4,12 +4,11 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func heartbeatWorkflow(a *API, c *call) (answer, error) {
-	var in struct{ holder }
+	var in holder
 	if err := c.read(&in); err != nil {
 		return answer{}, err
 	}
@@ -23,16 +22,7 @@ func heartbeatWorkflow(a *API, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{http.StatusOK, struct {
-		TaskID    string       `json:"task_id"`
-		Attempt   int64        `json:"workflow_task_attempt"`
-		Owner     string       `json:"lease_owner"`
-		Renewed   bool         `json:"renewed"`
-		Until     history.Time `json:"lease_expires_at"`
-		RunStatus string       `json:"run_status"`
-		Status    string       `json:"task_status"`
-		Reason    *string      `json:"reason"`
-	}{id, in.Attempt, in.Owner, out.Renewed, out.LeaseExpiresAt, out.RunStatus, "leased", out.Reason}}, nil
+	return answer{http.StatusOK, workflowBeat{id, in.Attempt, in.Owner, out.Renewed, out.LeaseExpiresAt, out.RunStatus, "leased", out.Reason}}, nil
 }
 
 // beat is an activity's sign of life with what it has to tell; Progress, ours, holds the same members in one object.

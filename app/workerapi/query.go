@@ -25,21 +25,12 @@ func queryItem(c *call, h holder, attempt int64) protocol.CompleteItem {
 // settleQuery takes the outcome of a query to its caller.
 func (a *API) settleQuery(c *call, item protocol.CompleteItem) (answer, error) {
 	out, err := a.submit(c, item)
-	return answer{http.StatusOK, struct {
-		TaskID  string  `json:"query_task_id"`
-		Attempt int64   `json:"query_task_attempt"`
-		Outcome string  `json:"outcome"`
-		Reason  *string `json:"reason"`
-	}{item.TaskID, item.Attempt, out.Outcome, out.Reason}}, err
+	return answer{http.StatusOK, queryOutcome{item.TaskID, item.Attempt, out.Outcome, out.Reason}}, err
 }
 
 // completeQuery takes an answer. The envelope is exact where plain JSON is not, so it counts when both are there.
 func completeQuery(a *API, c *call) (answer, error) {
-	var in struct {
-		completing
-		Try      int64           `json:"query_task_attempt"`
-		Envelope json.RawMessage `json:"result_envelope"`
-	}
+	var in queryCompleting
 	if err := c.read(&in); err != nil {
 		return answer{}, err
 	}
@@ -58,10 +49,7 @@ func completeQuery(a *API, c *call) (answer, error) {
 }
 
 func failQuery(a *API, c *call) (answer, error) {
-	var in struct {
-		failing
-		Try int64 `json:"query_task_attempt"`
-	}
+	var in queryFailing
 	if err := c.read(&in); err != nil {
 		return answer{}, err
 	}

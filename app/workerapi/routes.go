@@ -64,6 +64,7 @@ func table() []route {
 func Routes() []auth.Route {
 	var list []auth.Route
 	for _, rt := range table() {
+		rt.Shape = shapes[rt.Operation]
 		list = append(list, rt.Route)
 	}
 	return list

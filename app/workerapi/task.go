@@ -80,10 +80,7 @@ func workflowSaid(a protocol.CompleteAnswer) answer {
 }
 
 func completeWorkflow(a *API, c *call) (answer, error) {
-	var in struct {
-		holder
-		Commands []protocol.Command `json:"commands"`
-	}
+	var in commandsBody
 	if err := c.read(&in); err != nil {
 		workflowItem(c, in.holder)
 		return answer{}, err
@@ -153,15 +150,7 @@ func failActivity(a *API, c *call) (answer, error) {
 }
 
 func historyPage(a *API, c *call) (answer, error) {
-	var in struct {
-		holder
-		PageToken string `json:"next_history_page_token"`
-		PageSize  int    `json:"page_size"`
-		Older     int    `json:"history_page_size"`
-		After     int64  `json:"after_sequence"`
-		All       bool   `json:"all"`
-		Encoding  string `json:"accept_history_encoding"`
-	}
+	var in historyBody
 	if err := c.read(&in); err != nil {
 		return answer{}, err
 	}

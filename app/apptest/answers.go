@@ -1,0 +1,98 @@
+package apptest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/openapi"
+	"github.com/sojourn-run/sojourn/docs"
+)
+
+// longest is the size up to which answers are looked at: checking megabytes of history would be most of a test's time.
+const longest = 256 << 10
+
+var published = sync.OnceValues(func() (*openapi.Checker, error) { return openapi.NewChecker(docs.OpenAPI) })
+
+// described fails the test for every answer below /api that is not as the published description says.
+func described(t testing.TB) func(http.Handler) http.Handler {
+	check, err := published()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	wrong := map[string]error{} // by operation and status: one of each is enough to read
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, err := range wrong {
+			t.Errorf("an answer is not as described: %v", err)
+		}
+	})
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/api/socket.io") || r.Method == http.MethodHead {
+				next.ServeHTTP(w, r)
+				return
+			}
+			heard := &listener{ResponseWriter: w}
+			next.ServeHTTP(heard, r)
+			body, whole := heard.text()
+			if !whole || r.Context().Err() != nil {
+				return
+			}
+			if err := check.Answer(r.Pattern, heard.status, w.Header(), body); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				wrong[r.Pattern+strconv.Itoa(heard.status)] = err
+			}
+		})
+	}
+}
+
+// listener keeps what is answered.
+type listener struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+	long   bool
+}
+
+func (l *listener) WriteHeader(status int) {
+	l.status = status
+	l.ResponseWriter.WriteHeader(status)
+}
+
+func (l *listener) Write(b []byte) (int, error) {
+	if l.status == 0 {
+		l.status = http.StatusOK
+	}
+	if l.long = l.long || l.body.Len()+len(b) > longest; !l.long {
+		l.body.Write(b)
+	}
+	return l.ResponseWriter.Write(b)
+}
+
+// Unwrap lets deadlines and flushes through.
+func (l *listener) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+
+// text is the body, unpacked; false when it was too long to keep.
+func (l *listener) text() ([]byte, bool) {
+	if l.long || l.status == 0 {
+		return nil, false
+	}
+	if l.Header().Get("Content-Encoding") != "gzip" {
+		return l.body.Bytes(), true
+	}
+	z, err := gzip.NewReader(&l.body)
+	if err != nil {
+		return nil, false
+	}
+	raw, err := io.ReadAll(z)
+	return raw, err == nil
+}

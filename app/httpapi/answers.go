@@ -1,0 +1,226 @@
+package httpapi
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The answers of routes whose verbs answer with less, or with a list alone.
+
+type runsAnswer struct {
+	WorkflowID string    `json:"workflow_id"`
+	Count      int       `json:"run_count"`
+	Runs       []runItem `json:"runs"`
+}
+
+// runItem is a run in the list of a workflow's runs.
+type runItem struct {
+	RunID        string       `json:"run_id"`
+	RunNumber    int64        `json:"run_number"`
+	WorkflowType string       `json:"workflow_type"`
+	BusinessKey  *string      `json:"business_key"`
+	Status       string       `json:"status"`
+	StatusBucket string       `json:"status_bucket" enum:"running,completed,failed"`
+	ClosedReason *string      `json:"closed_reason"`
+	Current      bool         `json:"is_current_run"`
+	TaskQueue    string       `json:"task_queue"`
+	StartedAt    history.Time `json:"started_at"`
+	ClosedAt     history.Time `json:"closed_at"`
+}
+
+type workersAnswer struct {
+	Namespace string                `json:"namespace"`
+	Workers   []protocol.WorkerView `json:"workers"`
+}
+
+type workerRemoved struct {
+	WorkerID string `json:"worker_id"`
+	Outcome  string `json:"outcome" enum:"deregistered"`
+}
+
+type sessionShown struct {
+	Namespace string               `json:"namespace"`
+	Session   protocol.SessionView `json:"session"`
+}
+
+type sessionOperated struct {
+	Namespace string               `json:"namespace"`
+	Outcome   string               `json:"outcome" enum:"closed,migrated,draining"` // draining: it moves when what runs in it has ended
+	Session   protocol.SessionView `json:"session"`
+}
+
+type namespacesAnswer struct {
+	Namespaces []protocol.NamespaceView `json:"namespaces"`
+}
+
+type schedulesAnswer struct {
+	Namespace     string                  `json:"namespace"`
+	Schedules     []protocol.ScheduleView `json:"schedules"`
+	NextPageToken *string                 `json:"next_page_token"`
+}
+
+type scheduleHistoryAnswer struct {
+	ScheduleID string                   `json:"schedule_id"`
+	Namespace  string                   `json:"namespace"`
+	Events     []protocol.ScheduleEvent `json:"events"`
+	More       bool                     `json:"has_more"`
+	NextCursor *string                  `json:"next_cursor"` // the after_sequence of the next page
+}
+
+type tokensAnswer struct {
+	Tokens []auth.TokenView `json:"tokens"`
+}
+
+type auditAnswer struct {
+	Namespace string       `json:"namespace"`
+	Entries   []auditEntry `json:"entries"`
+}
+
+// auditEntry is one thing an operator did.
+type auditEntry struct {
+	At        history.Time `json:"at"`
+	Identity  string       `json:"identity"`
+	Action    string       `json:"action"`
+	Namespace string       `json:"namespace"`
+	Target    string       `json:"target"`
+	Detail    string       `json:"detail"`
+}
+
+type signedOut struct {
+	Outcome string `json:"outcome" enum:"signed_out"`
+}
+
+type upAnswer struct {
+	Status    string       `json:"status" enum:"up"`
+	Timestamp history.Time `json:"timestamp"`
+}
+
+type probeAnswer struct {
+	Status    string            `json:"status" enum:"serving,ready,unavailable,not_ready"`
+	Timestamp history.Time      `json:"timestamp"`
+	Checks    map[string]string `json:"checks"` // of the database: ok, unavailable
+}
+
+type metricsAnswer struct {
+	Namespace string               `json:"namespace"`
+	Sessions  map[string]int       `json:"worker_sessions"` // total and one per status
+	Workers   map[string]int       `json:"workers"`         // by status
+	Runs      map[string]int       `json:"runs"`            // by status
+	Queues    []protocol.QueueView `json:"task_queues"`
+}
+
+// infoAnswer is what cluster info says: its parts are contracts of their own, in the words clients check.
+type infoAnswer struct {
+	ServerID         string          `json:"server_id"`
+	Version          string          `json:"version"`
+	DefaultNamespace string          `json:"default_namespace"`
+	SDKVersions      object          `json:"supported_sdk_versions"`
+	Capabilities     object          `json:"capabilities"` // a flag is there only for what works
+	Compatibility    object          `json:"client_compatibility"`
+	ControlPlane     object          `json:"control_plane"`
+	Worker           json.RawMessage `json:"worker_protocol,omitempty"`
+	Auth             object          `json:"auth_composition_contract"`
+	Limits           object          `json:"limits"`
+	Structural       object          `json:"structural_limits"`
+	Sojourn          object          `json:"sojourn"`
+	Namespace        object          `json:"namespace"`
+}
+
+// integrity says how to check that an export is whole.
+type integrity struct {
+	Canonical string  `json:"canonicalization"`
+	Algorithm string  `json:"checksum_algorithm"`
+	Checksum  string  `json:"checksum"`
+	Signed    *string `json:"signature_algorithm"`
+	Signature *string `json:"signature"`
+	Key       *string `json:"key_id"`
+}
+
+// exported is a bundle as it is answered.
+type exported struct {
+	bundle
+	Integrity integrity `json:"integrity"`
+}
+
+// ControlPlane is the object beside every answer of the workflow routes: what was asked, and how it went. It repeats further members of the answer.
+type ControlPlane struct {
+	Schema        string       `json:"schema"`
+	Version       int          `json:"version"`
+	Operation     string       `json:"operation"`
+	WorkflowID    string       `json:"workflow_id,omitempty"`
+	OperationName string       `json:"operation_name,omitempty"`
+	NameField     string       `json:"operation_name_field,omitempty" enum:"signal_name,query_name,update_name"`
+	Contract      contractNote `json:"contract"`
+}
+
+// The parameters of queries.
+
+type pageQuery struct {
+	PageSize  int    `json:"page_size" minimum:"1" maximum:"200"`
+	PageToken string `json:"next_page_token"` // of the page before
+}
+
+type runsQuery struct {
+	Type   string `json:"workflow_type"`
+	Status string `json:"status"` // a bucket (running, completed, failed) or a stored status
+	Query  string `json:"query"`  // a part of the workflow id or of the business key
+	pageQuery
+}
+
+type historyQuery struct {
+	PageSize  int    `json:"page_size" minimum:"1" maximum:"1000"` // 1000 when absent
+	PageToken string `json:"next_page_token"`
+	Wait      bool   `json:"wait_new_event"` // hold the request until there is an event after the token, at most 30 s
+	Decoded   bool   `json:"decoded"`        // show encoded values as plain JSON too
+}
+
+type workersQuery struct {
+	Queue  string `json:"task_queue"`
+	Status string `json:"status"`
+}
+
+type sessionsQuery struct {
+	Status   string `json:"status"`
+	Owner    string `json:"owner"` // the worker that holds it
+	Queue    string `json:"queue"`
+	Workflow string `json:"workflow_id"`
+	Query    string `json:"query"` // a part of the id
+	pageQuery
+}
+
+type scheduleHistoryQuery struct {
+	Limit int `json:"limit" minimum:"1" maximum:"1000"`
+	After int `json:"after_sequence" minimum:"0"`
+}
+
+type auditQuery struct {
+	Limit int `json:"limit" minimum:"1" maximum:"1000"`
+}
+
+type forgetQuery struct {
+	Forget bool `json:"forget"` // also take it out of the listing
+}
+
+// note is the body of a pause or resume.
+type note struct {
+	Note *string `json:"note"` // why, for people
+}
+
+type backfillBody struct {
+	Start   string  `json:"start_time"` // RFC 3339
+	End     string  `json:"end_time"`
+	Overlap *string `json:"overlap_policy" enum:"skip,buffer_one,buffer_all,allow_all,cancel_other,terminate_other"`
+}
+
+type triggerBody struct {
+	Overlap *string `json:"overlap_policy" enum:"skip,buffer_one,buffer_all,allow_all,cancel_other,terminate_other"`
+}
+
+type signInBody struct {
+	Token string `json:"token"`
+}
+
+type nothing struct{}

@@ -1,0 +1,122 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Reasons that many routes share.
+var (
+	noWorkflow = []protocol.Reason{protocol.ReasonInstanceNotFound, protocol.ReasonRunNotFound}
+	onRun      = append([]protocol.Reason{protocol.ReasonRunNotActive, protocol.ReasonHistoricalRun, protocol.ReasonRequestConflict}, noWorkflow...)
+	onSchedule = []protocol.Reason{protocol.ReasonScheduleNotFound}
+)
+
+func with(list []protocol.Reason, more ...protocol.Reason) []protocol.Reason {
+	return append(list[:len(list):len(list)], more...)
+}
+
+// shapes says what every operation reads and answers. A route without a line here fails the tests.
+var shapes = map[string]auth.Shape{
+	"up":           {Does: "say that the process answers", Says: auth.OK(upAnswer{})},
+	"healthz":      {Does: "say that the process answers", Says: auth.OK(upAnswer{})},
+	"readyz":       {Does: "say whether the app can serve", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
+	"health":       {Does: "say whether the app serves", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
+	"ready":        {Does: "say whether the app can serve", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
+	"metrics":      {Does: "read the metrics, as Prometheus scrapes them", Says: auth.OK(auth.Media("text/plain"))},
+	"openapi":      {Does: "read this document", Says: auth.OK(map[string]any{})},
+	"cluster_info": {Does: "tell versions, features and limits", Says: auth.OK(infoAnswer{})},
+
+	"list_workers":    {Does: "list the registered workers", Query: workersQuery{}, Says: auth.OK(workersAnswer{})},
+	"describe_worker": {Does: "show a worker", Says: auth.OK(protocol.WorkerView{}), Refuses: []protocol.Reason{protocol.ReasonWorkerNotFound}},
+	"remove_worker": {
+		Does: "take a worker's registration away", Says: auth.OK(workerRemoved{}), Refuses: []protocol.Reason{protocol.ReasonWorkerNotFound},
+	},
+	"list_worker_sessions": {Does: "list worker sessions, last updated first", Query: sessionsQuery{}, Says: auth.OK(protocol.SessionPage{}),
+		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken}},
+	"describe_worker_session": {Does: "show a worker session and its timeline", Says: auth.OK(sessionShown{}),
+		Refuses: []protocol.Reason{protocol.ReasonWorkerSessionNotFound}},
+	"operator_close_session": {Does: "close a session, whoever holds it", Body: protocol.SessionOperation{}, Says: auth.OK(sessionOperated{}),
+		Refuses: onSession},
+	"operator_migrate_session": {Does: "move a session to another worker", Body: protocol.SessionOperation{}, Says: auth.OK(sessionOperated{}),
+		Refuses: onSession},
+	"system_operator_metrics": {Does: "count what there is in a namespace", Says: auth.OK(metricsAnswer{})},
+
+	"describe_run_by_id": {Does: "show a run by its own id", Says: auth.OK(protocol.RunView{}), Refuses: noWorkflow},
+	"list_tokens":        {Does: "list tokens, never their secrets", Says: auth.OK(tokensAnswer{})},
+	"create_token":       {Does: "make a token; its secret is shown this once", Body: auth.TokenRequest{}, Says: auth.Says(201, auth.NewToken{})},
+	"revoke_token": {Does: "make a token useless", Query: forgetQuery{}, Says: auth.OK(auth.TokenView{}),
+		Refuses: []protocol.Reason{protocol.ReasonTokenNotFound}},
+	"list_audit": {Does: "list what operators did, newest first", Query: auditQuery{}, Says: auth.OK(auditAnswer{})},
+	"overview":   {Does: "show the state of this app and what it sees", Says: auth.OK(protocol.Overview{})},
+	"me":         {Does: "say who calls", Says: auth.OK(identity{})},
+	"sign_in": {Does: "take a token and set the dashboard's cookie", Body: signInBody{}, Says: auth.OK(identity{}),
+		Refuses: []protocol.Reason{protocol.ReasonUnauthorized, protocol.ReasonForbidden}},
+	"sign_out": {Does: "take the dashboard's cookie back", Says: auth.OK(signedOut{}),
+		Refuses: []protocol.Reason{protocol.ReasonUnauthorized, protocol.ReasonForbidden}},
+
+	"list_namespaces": {Does: "list the namespaces the caller may touch", Says: auth.OK(namespacesAnswer{})},
+	"create_namespace": {Does: "make a namespace", Body: protocol.NamespaceRequest{}, Says: auth.Says(201, protocol.NamespaceView{}),
+		Refuses: []protocol.Reason{protocol.ReasonNamespaceExists}},
+	"describe_namespace": {Does: "show a namespace", Says: auth.OK(protocol.NamespaceView{}), Refuses: onNamespace},
+	"update_namespace": {Does: "change a namespace; what is absent stays", Body: protocol.NamespaceRequest{}, Says: auth.OK(protocol.NamespaceView{}),
+		Refuses: onNamespace},
+	"delete_namespace": {Does: "remove a namespace with everything in it", Says: auth.OK(protocol.NamespaceRemoval{}),
+		Refuses: with(onNamespace, protocol.ReasonNamespaceBuiltIn)},
+
+	"list_schedules": {Does: "list schedules", Query: pageQuery{}, Says: auth.OK(schedulesAnswer{}),
+		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken}},
+	"create_schedule": {Does: "make a schedule", Body: protocol.ScheduleRequest{}, Says: auth.Says(201, protocol.ScheduleReceipt{}),
+		Refuses: []protocol.Reason{protocol.ReasonScheduleExists}},
+	"describe_schedule": {Does: "show a schedule", Says: auth.OK(protocol.ScheduleView{}), Refuses: onSchedule},
+	"update_schedule": {Does: "change a schedule; what is absent stays", Body: protocol.ScheduleRequest{}, Says: auth.OK(protocol.ScheduleReceipt{}),
+		Refuses: onSchedule},
+	"delete_schedule": {Does: "remove a schedule", Says: auth.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule},
+	"schedule_history": {Does: "read what a schedule did", Query: scheduleHistoryQuery{}, Says: auth.OK(scheduleHistoryAnswer{}),
+		Refuses: onSchedule},
+	"pause_schedule":   {Does: "pause a schedule", Body: note{}, Says: auth.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule},
+	"resume_schedule":  {Does: "resume a schedule", Body: note{}, Says: auth.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule},
+	"trigger_schedule": {Does: "fire a schedule now", Body: triggerBody{}, Says: auth.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule},
+	"backfill_schedule": {Does: "fire a schedule for times that have passed", Body: backfillBody{}, Says: auth.OK(protocol.ScheduleReceipt{}),
+		Refuses: onSchedule},
+
+	"retention":      {Does: "show what retention would remove now", Says: auth.OK(protocol.RetentionStatus{})},
+	"retention_pass": {Does: "remove closed runs that are past their retention", Body: nothing{}, Says: auth.OK(protocol.RetentionPass{})},
+
+	"history_export": {Does: "read all that is known of a run in one document", Says: auth.OK(exported{}), Refuses: noWorkflow, Bare: true},
+	"list": {Does: "list runs, newest start first", Query: runsQuery{}, Says: auth.OK(protocol.ListAnswer{}),
+		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken}},
+	"start": {
+		Does: "start a workflow", Body: startBody{}, Refuses: []protocol.Reason{protocol.ReasonAlreadyStarted, protocol.ReasonStructuralLimit},
+		Says: map[int]any{http.StatusCreated: protocol.StartAnswer{}, http.StatusOK: protocol.StartAnswer{}},
+	},
+	"describe":     {Does: "show a workflow's current run", Says: auth.OK(protocol.RunView{}), Refuses: noWorkflow},
+	"list_runs":    {Does: "list the runs of a workflow", Says: auth.OK(runsAnswer{}), Refuses: noWorkflow},
+	"describe_run": {Does: "show a run", Says: auth.OK(protocol.RunView{}), Refuses: noWorkflow},
+	"history": {Does: "read a run's history, and wait for more", Query: historyQuery{}, Says: auth.OK(historyAnswer{}),
+		Refuses: with(noWorkflow, protocol.ReasonInvalidPageToken)},
+	"signal": {Does: "send a signal", Body: protocol.SignalRequest{}, Says: auth.Says(http.StatusAccepted, receipt{}),
+		Refuses: with(onRun, protocol.ReasonStructuralLimit)},
+	"update": {
+		Does: "send an update and wait until it is accepted or answered", Body: protocol.UpdateRequest{},
+		Says:    map[int]any{http.StatusOK: updated{}, http.StatusAccepted: updated{}, http.StatusUnprocessableEntity: updated{}},
+		Refuses: with(onRun, protocol.ReasonUnknownUpdate, protocol.ReasonStructuralLimit),
+	},
+	"query": {
+		Does: "ask a workflow's code about its state", Body: protocol.QueryRequest{}, Says: auth.OK(protocol.QueryAnswer{}),
+		Refuses: with(noWorkflow, protocol.ReasonUnknownQuery, protocol.ReasonQueryRejected, protocol.ReasonQueryArguments, protocol.ReasonQueryWorker,
+			protocol.ReasonQueryTimeout, protocol.ReasonQueryQueueFull, protocol.ReasonQueryUnavailable),
+	},
+	"cancel":    {Does: "cancel a run: it ends at once", Body: protocol.EndRequest{}, Says: auth.OK(receipt{}), Refuses: onRun},
+	"terminate": {Does: "terminate a run: it ends at once", Body: protocol.EndRequest{}, Says: auth.OK(receipt{}), Refuses: onRun},
+	"request_cancellation": {Does: "ask a workflow's code to end", Body: protocol.EndRequest{}, Says: auth.OK(receipt{}),
+		Refuses: with(onRun, protocol.ReasonCancelNotSupported)},
+	"repair": {Does: "set a quarantined workflow task free", Body: protocol.EndRequest{}, Says: auth.OK(receipt{}), Refuses: onRun},
+}
+
+var (
+	onSession   = []protocol.Reason{protocol.ReasonWorkerSessionNotFound, protocol.ReasonSessionNotActive, protocol.ReasonSessionClosed, protocol.ReasonWorkerNotFound}
+	onNamespace = []protocol.Reason{protocol.ReasonNamespaceNotFound}
+)

@@ -1,0 +1,229 @@
+package workerapi
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Reasons that many routes share.
+var (
+	unregistered = []protocol.Reason{protocol.ReasonWorkerNotRegistered, protocol.ReasonStaleRegistration}
+	polling      = append([]protocol.Reason{
+		protocol.ReasonWorkerDraining, protocol.ReasonQueueMismatch, protocol.ReasonVersionMismatch, protocol.ReasonThrottled,
+	}, unregistered...)
+	onWorkflowTask = []protocol.Reason{
+		protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased, protocol.ReasonLeaseOwnerMismatch, protocol.ReasonAttemptMismatch,
+		protocol.ReasonLeaseExpired, protocol.ReasonRunClosed, protocol.ReasonRunTimedOut, protocol.ReasonStaleRegistration,
+	}
+	completingTask = append([]protocol.Reason{
+		protocol.ReasonConflictingCompletion, protocol.ReasonInvalidCommands, protocol.ReasonStructuralLimit, protocol.ReasonSessionClosed,
+		protocol.ReasonSessionMissing, protocol.ReasonInvalidSession,
+	}, onWorkflowTask...)
+	onActivityTask = []protocol.Reason{
+		protocol.ReasonTaskNotFound, protocol.ReasonStaleAttempt, protocol.ReasonLeaseOwnerMismatch, protocol.ReasonRunClosed, protocol.ReasonRunCancelled,
+		protocol.ReasonRunTerminated, protocol.ReasonRunTimedOut, protocol.ReasonStaleSessionEpoch, protocol.ReasonConflictingCompletion,
+		protocol.ReasonStaleRegistration, protocol.ReasonLeaseExpired,
+	}
+	onQueryTask = []protocol.Reason{
+		protocol.ReasonQueryTaskNotFound, protocol.ReasonQueryNotLeased, protocol.ReasonQueryAttempt, protocol.ReasonLeaseOwnerMismatch,
+		protocol.ReasonLeaseExpired, protocol.ReasonStaleRegistration,
+	}
+	onSession = append([]protocol.Reason{
+		protocol.ReasonSessionNotFound, protocol.ReasonSessionNotActive, protocol.ReasonSessionOwner, protocol.ReasonSessionClosed,
+		protocol.ReasonInvalidSession, protocol.ReasonStaleSessionEpoch,
+	}, unregistered...)
+)
+
+// shapes says what every operation reads and answers. A route without a line here fails the tests.
+var shapes = map[string]auth.Shape{
+	"register":         {Does: "announce a worker", Body: protocol.RegisterRequest{}, Says: auth.Says(201, protocol.RegisterAnswer{}), Refuses: unregistered},
+	"deregister":       {Does: "take one's own registration away", Query: incarnationQuery{}, Says: auth.OK(protocol.DeregisterAnswer{}), Refuses: onWorker},
+	"worker_heartbeat": {Does: "say that a worker lives, and renew what it holds", Body: protocol.WorkerHeartbeat{}, Says: auth.OK(protocol.WorkerHeartbeatAnswer{}), Refuses: onWorker},
+
+	"poll_workflow_task": {Does: "wait for a workflow task", Body: pollBody{}, Says: polled(workflowPolled{}), Refuses: polling},
+	"workflow_task_history": {
+		Does: "read a further page of a leased task's history", Body: historyBody{}, Query: allQuery{}, Says: auth.OK(polledPage{}),
+		Refuses: append([]protocol.Reason{protocol.ReasonInvalidPageToken}, onWorkflowTask...),
+	},
+	"heartbeat_workflow_task": {Does: "renew the lease of a workflow task", Body: holder{}, Says: auth.OK(workflowBeat{}), Refuses: onWorkflowTask},
+	"complete_workflow_task":  {Does: "complete a workflow task with commands", Body: commandsBody{}, Says: auth.OK(workflowOutcome{}), Refuses: completingTask},
+	"fail_workflow_task":      {Does: "report that a workflow task failed", Body: failing{}, Says: auth.OK(workflowOutcome{}), Refuses: completingTask},
+
+	"claim_workflow_task":        {Does: "lease a workflow task by its id", Body: claimBody{}, Says: auth.OK(workflowClaimed{}), Refuses: claiming},
+	"workflow_task_claim_status": {Does: "say whether a workflow task can be claimed, and why not", Query: claimQuery{}, Says: auth.OK(protocol.ClaimStatus{}), Refuses: claiming},
+	"claim_activity_task":        {Does: "lease an activity task by its id", Body: claimBody{}, Says: auth.OK(activityClaimed{}), Refuses: claiming},
+	"activity_task_claim_status": {Does: "say whether an activity task can be claimed, and why not", Query: claimQuery{}, Says: auth.OK(protocol.ClaimStatus{}), Refuses: claiming},
+	"activity_task_status":       {Does: "say what a heartbeat would be told, without one", Body: holder{}, Says: auth.OK(protocol.AttemptStatus{}), Refuses: onActivityTask},
+	"read_activity_task_status":  {Does: "say what a heartbeat would be told, without one", Query: attemptQuery{}, Says: auth.OK(protocol.AttemptStatus{}), Refuses: onActivityTask},
+
+	"poll_activity_task":      {Does: "wait for an activity task", Body: pollBody{}, Says: polled(activityPolled{}), Refuses: polling},
+	"complete_activity_task":  {Does: "complete an activity attempt", Body: completing{}, Says: auth.OK(activityOutcome{}), Refuses: onActivityTask},
+	"fail_activity_task":      {Does: "report that an activity attempt failed", Body: failing{}, Says: auth.OK(activityOutcome{}), Refuses: onActivityTask},
+	"heartbeat_activity_task": {Does: "renew the lease of an activity attempt, and hear of its cancellation", Body: beat{}, Says: auth.OK(protocol.HeartbeatAnswer{}), Refuses: onActivityTask},
+
+	"poll_query_task":     {Does: "wait for a query task", Body: pollBody{}, Says: polled(queryPolled{}), Refuses: polling},
+	"complete_query_task": {Does: "answer a query", Body: queryCompleting{}, Says: auth.OK(queryOutcome{}), Refuses: onQueryTask},
+	"fail_query_task":     {Does: "report that a query failed", Body: queryFailing{}, Says: auth.OK(queryOutcome{}), Refuses: onQueryTask},
+
+	"create_worker_session": {
+		Does: "claim a session", Body: protocol.SessionCreate{},
+		Says: map[int]any{http.StatusCreated: protocol.SessionAnswer{}, http.StatusOK: protocol.SessionAnswer{}},
+		Refuses: append([]protocol.Reason{
+			protocol.ReasonSessionRequirements, protocol.ReasonSessionOwned, protocol.ReasonSessionLimit, protocol.ReasonSessionActivityLimit,
+			protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue, protocol.ReasonSessionMissing, protocol.ReasonWorkerDraining,
+		}, onSession...),
+	},
+	"heartbeat_worker_session": {Does: "renew a session", Body: protocol.SessionVerb{}, Says: auth.OK(protocol.SessionAnswer{}), Refuses: onSession},
+	"release_worker_session":   {Does: "give a session back", Body: protocol.SessionVerb{}, Says: auth.OK(protocol.SessionAnswer{}), Refuses: onSession},
+	"close_worker_session":     {Does: "end a session for good", Body: protocol.SessionVerb{}, Query: workerQuery{}, Says: auth.OK(protocol.SessionAnswer{}), Refuses: onSession},
+
+	"poll_tasks":        {Does: "wait for tasks of many kinds at once", Body: protocol.PollRequest{}, Says: auth.OK(protocol.PollAnswer{}), Refuses: polling},
+	"complete_tasks":    {Does: "complete many tasks, and poll for the next", Body: protocol.CompleteRequest{}, Says: auth.OK(protocol.CompleteBatchAnswer{}), Refuses: polling},
+	"worker_settings":   {Does: "read the settings the app has for workers", Says: auth.OK(map[string]any{})},
+	"describe_protocol": {Does: "describe the protocol", Says: auth.OK(map[string]any{})},
+}
+
+var claiming = append([]protocol.Reason{
+	protocol.ReasonNotClaimable, protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased, protocol.ReasonRunClosed, protocol.ReasonWorkerDraining,
+	protocol.ReasonVersionMismatch, protocol.ReasonQueueMismatch, protocol.ReasonStaleAttempt, protocol.ReasonRunCancelled, protocol.ReasonRunTerminated,
+	protocol.ReasonSessionClosed, protocol.ReasonSessionOwned, protocol.ReasonSessionRequirements, protocol.ReasonSessionLimit,
+	protocol.ReasonSessionActivityLimit, protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue,
+}, unregistered...)
+
+var onWorker = append([]protocol.Reason{protocol.ReasonWorkerNotFound}, unregistered...)
+
+// polled are the answers of a poll: how it ended is told by poll_status.
+func polled(body any) map[int]any {
+	return map[int]any{http.StatusOK: body, http.StatusConflict: body, http.StatusServiceUnavailable: body}
+}
+
+// pollSaid is what polls of every kind answer.
+type pollSaid struct {
+	Status     protocol.PollStatus `json:"poll_status"`
+	Reason     string              `json:"reason,omitempty"`
+	RetryAfter int64               `json:"retry_after_ms,omitempty"`
+	AppRelease string              `json:"app_release,omitempty"`
+	WorkerID   string              `json:"worker_id,omitempty"`
+	Worker     string              `json:"worker_status,omitempty"`
+}
+
+type workflowPolled struct {
+	pollSaid
+	Task *polledTask `json:"task"`
+}
+
+// polledTask is a workflow task whose page of history may travel compressed, and is empty then.
+type polledTask struct {
+	protocol.WorkflowTask
+	Compressed string `json:"history_events_compressed,omitempty"` // base64 of the packed list of events
+	Encoding   string `json:"history_events_encoding,omitempty" enum:"gzip,deflate"`
+}
+
+type activityPolled struct {
+	pollSaid
+	Task *protocol.ActivityTask `json:"task"`
+}
+
+type queryPolled struct {
+	pollSaid
+	Task *protocol.QueryTask `json:"task"`
+}
+
+// workflowBeat says how long a workflow task is leased from now on.
+type workflowBeat struct {
+	TaskID    string       `json:"task_id"`
+	Attempt   int64        `json:"workflow_task_attempt"`
+	Owner     string       `json:"lease_owner"`
+	Renewed   bool         `json:"renewed"`
+	Until     history.Time `json:"lease_expires_at"`
+	RunStatus string       `json:"run_status"`
+	Status    string       `json:"task_status"`
+	Reason    *string      `json:"reason"`
+}
+
+// commandsBody completes a workflow task.
+type commandsBody struct {
+	holder
+	Commands []protocol.Command `json:"commands"`
+}
+
+// historyBody asks for a further page.
+type historyBody struct {
+	holder
+	PageToken string `json:"next_history_page_token"`
+	PageSize  int    `json:"page_size"`
+	Older     int    `json:"history_page_size"` // an older name of page_size
+	After     int64  `json:"after_sequence"`
+	All       bool   `json:"all"`                     // the whole history in one answer
+	Encoding  string `json:"accept_history_encoding"` // gzip, deflate
+}
+
+type queryCompleting struct {
+	completing
+	Try      int64           `json:"query_task_attempt"`
+	Envelope json.RawMessage `json:"result_envelope"`
+}
+
+type queryFailing struct {
+	failing
+	Try int64 `json:"query_task_attempt"`
+}
+
+type queryOutcome struct {
+	TaskID  string  `json:"query_task_id"`
+	Attempt int64   `json:"query_task_attempt"`
+	Outcome string  `json:"outcome"`
+	Reason  *string `json:"reason"`
+}
+
+type polledPage struct {
+	protocol.HistoryPage
+	Compressed string `json:"history_events_compressed,omitempty"` // base64 of the packed list of events
+	Encoding   string `json:"history_events_encoding,omitempty" enum:"gzip,deflate"`
+}
+
+// claimSaid is what claims of every kind answer.
+type claimSaid struct {
+	Claimed bool    `json:"claimed"`
+	TaskID  string  `json:"task_id"`
+	Reason  *string `json:"reason"`
+	Detail  *string `json:"reason_detail"`
+}
+
+type workflowClaimed struct {
+	claimSaid
+	Task polledTask `json:"task"`
+}
+
+type activityClaimed struct {
+	claimSaid
+	Task protocol.ActivityTask `json:"task"`
+}
+
+type claimQuery struct {
+	WorkerID    string `json:"worker_id"`   // also say whether this one may have it
+	Owner       string `json:"lease_owner"` // another name of worker_id
+	Incarnation string `json:"incarnation"`
+}
+
+type attemptQuery struct {
+	AttemptID string `json:"activity_attempt_id"`
+	Old       string `json:"attempt_id"` // another name of it
+	Owner     string `json:"lease_owner"`
+}
+
+type allQuery struct {
+	All bool `json:"all"` // the whole history in one answer
+}
+
+type incarnationQuery struct {
+	Incarnation string `json:"incarnation"` // only this one, when it is named
+}
+
+type workerQuery struct {
+	WorkerID string `json:"worker_id"` // for clients whose DELETE has no body
+}
