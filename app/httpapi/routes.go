@@ -132,7 +132,9 @@ func flows(contract lineFunc) []route {
 func Routes() []auth.Route {
 	var list []auth.Route
 	for _, rt := range table() {
-		rt.Shape = shapes[rt.Operation]
+		if rt.Shape.Does == "" {
+			rt.Shape = shapes[rt.Operation]
+		}
 		list = append(list, rt.Route)
 	}
 	return list

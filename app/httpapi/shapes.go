@@ -82,6 +82,12 @@ var shapes = map[string]auth.Shape{
 	"backfill_schedule": {Does: "fire a schedule for times that have passed", Body: backfillBody{}, Says: auth.OK(protocol.ScheduleReceipt{}),
 		Refuses: onSchedule},
 
+	"list_search_attributes": {Does: "list the search attributes that runs may have", Says: auth.OK(protocol.SearchAttributes{})},
+	"create_search_attribute": {Does: "register a search attribute", Body: protocol.SearchAttribute{}, Says: auth.Says(201, protocol.SearchAttribute{}),
+		Refuses: []protocol.Reason{protocol.ReasonAttributeExists, protocol.ReasonAttributeReserved, protocol.ReasonAttributeLimit}},
+	"delete_search_attribute": {Does: "take a search attribute out of the register", Says: auth.OK(protocol.SearchAttribute{}),
+		Refuses: []protocol.Reason{protocol.ReasonAttributeNotFound, protocol.ReasonAttributeSystem}},
+
 	"retention":      {Does: "show what retention would remove now", Says: auth.OK(protocol.RetentionStatus{})},
 	"retention_pass": {Does: "remove closed runs that are past their retention", Body: nothing{}, Says: auth.OK(protocol.RetentionPass{})},
 
