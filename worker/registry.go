@@ -20,13 +20,15 @@ type Registry struct {
 	workflows  map[string]*workflow.Definition
 	activities map[string]*activity.Definition
 	names      map[uintptr][]string // of activity functions, by their code
+	flows      map[uintptr][]string // of workflow functions, by their code
 }
 
 var _ workflow.Names = (*Registry)(nil)
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
-	return &Registry{workflows: map[string]*workflow.Definition{}, activities: map[string]*activity.Definition{}, names: map[uintptr][]string{}}
+	return &Registry{workflows: map[string]*workflow.Definition{}, activities: map[string]*activity.Definition{}, names: map[uintptr][]string{},
+		flows: map[uintptr][]string{}}
 }
 
 // Workflow registers func(workflow.Context, args…) (result, error), or error alone, as the workflow's version 1.
@@ -43,6 +45,9 @@ func (r *Registry) WorkflowVersion(name string, version int, fn any) {
 		panic(fmt.Sprintf("register: %v (%s)", err, where(fn)))
 	}
 	r.workflows[name] = d
+	if code := reflect.ValueOf(fn).Pointer(); !slices.Contains(r.flows[code], name) {
+		r.flows[code] = append(r.flows[code], name)
+	}
 }
 
 // Activity registers func(context.Context, args…) (result, error), or error alone.
@@ -96,16 +101,21 @@ func (r *Registry) ActivityTypes() []string { return slices.Sorted(maps.Keys(r.a
 
 // ActivityName is the name an activity function is registered under. One that is registered under several names, as closures made by
 // one function and methods of several values are, can only be called by name.
-func (r *Registry) ActivityName(fn any) (string, error) {
+func (r *Registry) ActivityName(fn any) (string, error) { return nameOf("an activity", fn, r.names) }
+
+// WorkflowName is the name a workflow function is registered under, in whichever version, as ActivityName is that of an activity.
+func (r *Registry) WorkflowName(fn any) (string, error) { return nameOf("a workflow", fn, r.flows) }
+
+func nameOf(what string, fn any, all map[uintptr][]string) (string, error) {
 	v := reflect.ValueOf(fn)
 	if v.Kind() != reflect.Func || v.IsNil() {
 		return "", fmt.Errorf("%T is no function", fn)
 	}
-	switch names := r.names[v.Pointer()]; len(names) {
+	switch names := all[v.Pointer()]; len(names) {
 	case 1:
 		return names[0], nil
 	case 0:
-		return "", fmt.Errorf("%s is not registered as an activity", where(fn))
+		return "", fmt.Errorf("%s is not registered as %s", where(fn), what)
 	default:
 		return "", fmt.Errorf("%s is registered as %q: call it by name", where(fn), names)
 	}

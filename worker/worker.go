@@ -288,6 +288,9 @@ func (w *Worker) activityTypes() []string {
 // capabilities are what the worker offers: what its user says, and what it is.
 func (w *Worker) capabilities() []string {
 	all := slices.Clone(w.opt.Capabilities)
+	if w.opt.Workflows > 0 {
+		all = append(all, "query_tasks")
+	}
 	if w.opt.MaxSessions > 0 {
 		all = append(all, "worker_sessions", "worker_session_verbs")
 	}

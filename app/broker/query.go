@@ -133,7 +133,8 @@ func (b *Broker) queryTask(ctx context.Context, l store.Leased) (*protocol.Query
 	}
 	h := q.head
 	t := &protocol.QueryTask{
-		TaskID: q.id, Attempt: q.attempt, WorkflowID: h.WorkflowID, RunID: h.ID, WorkflowType: h.Type, QueryName: q.name, PayloadCodec: payload.Codec,
+		TaskID: q.id, Attempt: q.attempt, WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace, WorkflowType: h.Type,
+		QueryName: q.name, PayloadCodec: payload.Codec,
 		QueryArguments: payload.Payload{Blob: q.arguments}, TotalEvents: h.LastSeq, TaskQueue: h.Queue, LeaseOwner: q.owner,
 		LeaseExpiresAt: history.At(q.until),
 	}

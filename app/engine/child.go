@@ -89,7 +89,11 @@ func (st *step) cancelChild(target, seq int64) {
 	}
 	st.emit(d)
 	if ok {
-		st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: RequestCancel, Reason: "cancelled by the parent"})
+		how := RequestCancel
+		if c.ClosePolicy == CancelByRequest {
+			how = CancelByRequest // what its parent's end does to it, its parent's word does
+		}
+		st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: how, Reason: "cancelled by the parent"})
 	}
 }
 

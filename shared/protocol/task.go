@@ -121,6 +121,7 @@ type QueryTask struct {
 	Attempt           int64           `json:"query_task_attempt"`
 	WorkflowID        string          `json:"workflow_id"`
 	RunID             string          `json:"run_id"`
+	Namespace         string          `json:"namespace,omitempty"`
 	WorkflowType      string          `json:"workflow_type"`
 	QueryName         string          `json:"query_name"`
 	PayloadCodec      string          `json:"payload_codec"`

@@ -31,7 +31,7 @@ type loop struct {
 	id    string       // of a poll whose answer was lost
 }
 
-// loopsFor makes n loops, each for one kind in turn; a single loop has to ask for all.
+// loopsFor makes n loops, each for one kind in turn; a single loop has to ask for all. A worker with workflows has one more, for queries.
 func loopsFor(r *Runner, n int) (loops []*loop, pollers share) {
 	kinds, pollers := r.kinds(), share{}
 	for i := range n {
@@ -43,6 +43,10 @@ func loopsFor(r *Runner, n int) (loops []*loop, pollers share) {
 			pollers[k]++
 		}
 		loops = append(loops, l)
+	}
+	if r.opt.WorkflowSlots > 0 {
+		loops = append(loops, &loop{r: r, kinds: []protocol.TaskKind{protocol.KindQuery}, back: retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}})
+		pollers[protocol.KindQuery] = 1
 	}
 	return loops, pollers
 }
@@ -123,7 +127,7 @@ func (l *loop) once(got share) time.Duration {
 // request is a poll for as many tasks as slots were taken.
 func (r *Runner) request(got share) protocol.PollRequest {
 	req := protocol.PollRequest{WorkerID: r.opt.WorkerID, Queues: r.opt.Queues, Free: map[protocol.TaskKind]int{}, Max: got.total()}
-	for _, k := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
+	for _, k := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery} {
 		if got[k] > 0 {
 			req.Kinds = append(req.Kinds, k)
 			req.Free[k] = got[k]

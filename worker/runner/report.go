@@ -274,8 +274,28 @@ func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer)
 	if item.Kind == protocol.KindWorkflow {
 		// What the machine believes to have done did not happen.
 		r.cache.drop(runOf(item.TaskID))
+		if refused(item, a.Error.Reason) {
+			item.Commands, item.Kept = nil, 0
+			item.Failure = &protocol.Failure{
+				Type: "WorkflowTaskRefused", Message: "workflow task completion failed after commands were produced: " + a.Error.Message,
+			}
+			r.report.handBack(item)
+			return
+		}
 	}
 	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)
+}
+
+// refused says whether the app did not take the commands of a workflow task for what they are: the code would ask for them again.
+func refused(item protocol.CompleteItem, why protocol.Reason) bool {
+	if len(item.Commands) == 0 {
+		return false
+	}
+	switch why {
+	case protocol.ReasonValidation, protocol.ReasonInvalidCommands, protocol.ReasonStructuralLimit, protocol.ReasonPayloadTooLarge:
+		return true
+	}
+	return false
 }
 
 // dropped logs an outcome that counts for nothing.

@@ -33,7 +33,7 @@ type Link interface {
 type Definitions interface {
 	FindWorkflow(name string) (*workflow.Definition, bool)
 	FindActivity(name string) (*activity.Definition, bool)
-	ActivityName(fn any) (string, error)
+	workflow.Names
 }
 
 // Executors run activities outside this process; a *sandbox.Pool is one.
@@ -54,7 +54,7 @@ type Options struct {
 	Queues        []string // nil: all it registered
 	WorkflowSlots int      // 0: no workflow tasks
 	ActivitySlots int      // 0: no activities
-	Pollers       int      // polls under way at once, for each kind of task in turn: 2
+	Pollers       int      // polls under way at once, for each kind of task in turn, and one more for queries: 2
 	Senders       int      // calls with outcomes under way at once: 16
 	Outcomes      int      // outcomes waiting to be sent before slots stay taken: 1024
 	PollIDs       bool     // polls carry an id, so that one whose answer was lost gives the same tasks again
@@ -135,7 +135,11 @@ func New(o Options) (*Runner, error) {
 	r.pollCtx, r.polling = context.WithCancel(context.Background()) // outlives the tasks: their outcomes are still to be told
 	loops, pollers := loopsFor(r, o.Pollers)
 	r.loops = loops
-	r.slots = newSlots(share{protocol.KindWorkflow: o.WorkflowSlots, protocol.KindActivity: o.ActivitySlots}, pollers)
+	size := share{protocol.KindWorkflow: o.WorkflowSlots, protocol.KindActivity: o.ActivitySlots}
+	if pollers[protocol.KindQuery] > 0 {
+		size[protocol.KindQuery] = querySlots
+	}
+	r.slots = newSlots(size, pollers)
 	r.keeper = newKeeper(o.AttemptLease, o.LeaseBuffer, o.Link.Beat)
 	r.cache = newCache(o.Machines)
 	r.report = newReport(r)
@@ -224,6 +228,8 @@ func (r *Runner) spawn(t protocol.Task, received time.Time) {
 			r.activity(t.Activity, received)
 		case t.Workflow != nil:
 			r.workflow(t.Workflow)
+		case t.Query != nil:
+			r.query(t.Query)
 		default:
 			r.log.Error().Str("kind", string(t.Kind)).Msg("a task of a kind this worker never asked for")
 		}
@@ -239,6 +245,10 @@ func returned(t protocol.Task, why string) (protocol.CompleteItem, bool) {
 		return item, true
 	case t.Workflow != nil:
 		item := taskItem(t.Workflow)
+		item.Returned = why
+		return item, true
+	case t.Query != nil:
+		item := queryItem(t.Query)
 		item.Returned = why
 		return item, true
 	}

@@ -174,7 +174,7 @@ func TestIdleWorkerAsksSeldomHoweverFastItIsAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		a.worker("w", func(r *worker.Registry) { single(r, "work", func(context.Context) error { return nil }) }, nil)
 		time.Sleep(10 * time.Minute)
-		if n := a.called(protocol.MethodPoll); n > 2*14 {
+		if n := a.called(protocol.MethodPoll); n > 3*14 {
 			t.Errorf("%d polls in ten idle minutes", n)
 		}
 		before := a.called(protocol.MethodPoll)

@@ -13,7 +13,9 @@ var errClosed = errors.New("runner is stopping")
 
 type share map[protocol.TaskKind]int
 
-func (s share) total() int { return s[protocol.KindWorkflow] + s[protocol.KindActivity] }
+func (s share) total() int {
+	return s[protocol.KindWorkflow] + s[protocol.KindActivity] + s[protocol.KindQuery]
+}
 
 // slots counts what may run at once. A poll takes the slots it asks for and gives back those that no task came for, so that polls under way together
 // never bring more than there is room for.
@@ -71,12 +73,12 @@ func (s *slots) take(ctx context.Context, kinds []protocol.TaskKind) (share, err
 	}
 }
 
-// some says whether a slot is free; mu is held.
+// some says whether a slot for work is free; mu is held.
 func (s *slots) some() bool {
 	return s.free[protocol.KindWorkflow] > 0 || s.free[protocol.KindActivity] > 0
 }
 
-// takeNow takes at most n free ones of each kind, for a poll that goes with outcomes; nil: none are free.
+// takeNow takes at most n free ones of each kind of work, for a poll that goes with outcomes; nil: none are free.
 func (s *slots) takeNow(n int) share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +86,8 @@ func (s *slots) takeNow(n int) share {
 		return nil
 	}
 	got := share{}
-	for k, free := range s.free {
-		got[k] = min(max(0, free), n)
+	for _, k := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
+		got[k] = min(max(0, s.free[k]), n)
 		s.free[k] -= got[k]
 	}
 	return got
@@ -108,7 +110,7 @@ func (s *slots) give(rest share) {
 	for k, n := range rest {
 		s.free[k] += n
 	}
-	if s.some() {
+	if s.some() || s.free[protocol.KindQuery] > 0 {
 		close(s.changed)
 		s.changed = make(chan struct{})
 	}

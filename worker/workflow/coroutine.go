@@ -18,14 +18,22 @@ type coroutine struct {
 	queued bool
 	done   bool
 	wait   *waiter // what it waits for, while it does
+
+	looked  bool   // it only looked at its condition in this turn
+	answers string // the update it answers; such a branch cannot wait
 }
 
 // spawn starts a branch that gets its first turn after those that are ready already.
 func (m *Machine) spawn(fn func()) {
+	m.ready(m.branch(fn))
+}
+
+// branch makes a branch that has no turn yet.
+func (m *Machine) branch(fn func()) *coroutine {
 	co := &coroutine{m: m, resume: make(chan struct{}, 1), yield: make(chan struct{}, 1)}
 	m.live = append(m.live, co)
 	go co.run(fn)
-	m.ready(co)
+	return co
 }
 
 func (co *coroutine) run(fn func()) {
@@ -82,6 +90,11 @@ func (co *coroutine) park() {
 // stop never returns: the machine has found a fault and gives no turn any more.
 func (co *coroutine) stop(fault error) {
 	co.m.fault = fault
+	co.halt()
+}
+
+// halt never returns: the branch goes no further.
+func (co *coroutine) halt() {
 	for {
 		co.park()
 	}
@@ -93,23 +106,9 @@ func (m *Machine) settle() {
 		return
 	}
 	m.watch.Reset(m.patience)
-	for i := 0; i < len(m.turns); i++ {
-		if m.fault != nil || m.finished {
-			break
-		}
-		co := m.turns[i]
-		co.queued = false
-		m.current = co
-		co.resume <- struct{}{}
-		select {
-		case <-co.yield:
-		case <-m.watch.C:
-			m.overstayed(co)
+	for i := 0; (i < len(m.turns) || m.reconsider()) && m.fault == nil && !m.finished; i++ {
+		if !m.turn(m.turns[i]) {
 			return
-		}
-		m.current = nil
-		if co.done {
-			m.gone++
 		}
 	}
 	for i, co := range m.turns {
@@ -126,6 +125,26 @@ func (m *Machine) settle() {
 		clear(m.live[len(kept):])
 		m.live, m.gone = kept, 0
 	}
+}
+
+// turn lets a branch run until it waits or ends; false: it did not come to rest.
+func (m *Machine) turn(co *coroutine) bool {
+	co.queued = false
+	m.current = co
+	co.resume <- struct{}{}
+	select {
+	case <-co.yield:
+	case <-m.watch.C:
+		m.overstayed(co)
+		return false
+	}
+	m.current = nil
+	if co.done {
+		m.gone++
+	}
+	m.moved = m.moved || !co.looked
+	co.looked = false
+	return true
 }
 
 // overstayed gives up on a branch that blocks outside the machine. Go cannot end it; it ends by itself at its next call into this package.

@@ -17,8 +17,8 @@ import (
 var (
 	// ErrCancelled: the context was cancelled, and with it an activity, a timer or a wait.
 	ErrCancelled = errors.New("cancelled")
-	// ErrTimedOut: an activity ended by one of its timeouts.
-	ErrTimedOut = errors.New("activity timed out")
+	// ErrTimedOut: an activity, or a child workflow, ended by one of its timeouts.
+	ErrTimedOut = errors.New("timed out")
 	// ErrSessionLost: an activity missed the state of its session.
 	ErrSessionLost = activity.ErrSessionLost
 	// ErrSessionClosed: the activity's session has ended.
@@ -223,8 +223,3 @@ func TaskFailure(err error) *protocol.Failure {
 	}
 	return f
 }
-
-// continuation is what ContinueAsNew returns.
-type continuation struct{ command *protocol.Command }
-
-func (*continuation) Error() string { return "continue as new" }

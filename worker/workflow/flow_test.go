@@ -435,6 +435,7 @@ func work() {}
 type names struct{}
 
 func (names) ActivityName(any) (string, error) { return "registered", nil }
+func (names) WorkflowName(any) (string, error) { return "registered", nil }
 
 func TestSignalToAnotherWorkflowIsSentOnce(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {

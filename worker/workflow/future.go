@@ -14,14 +14,16 @@ type Awaitable interface {
 	isReady() bool
 }
 
-// Future is a result that will be there: of an activity, a timer, a branch.
+// Future is a result that will be there: of an activity, a child workflow, a timer, a branch.
 type Future interface {
 	Awaitable
 	// Get waits for the result and decodes it into what out points to; nil discards it. The error is that of the activity (an
-	// *ActivityError), a result that does not fit out, or ErrCancelled when ctx is cancelled first. It may be called many times.
+	// *ActivityError) or of the child (a *ChildError), a result that does not fit out, or ErrCancelled when ctx is cancelled first. It
+	// may be called many times.
 	Get(ctx Context, out any) error
 	// Ready says whether Get returns at once.
 	Ready() bool
+	self() *future
 }
 
 type kind int
@@ -29,6 +31,7 @@ type kind int
 const (
 	activityStep kind = iota
 	timerStep
+	childStep
 	branchStep
 )
 
@@ -58,6 +61,7 @@ func (w *waiter) notify() {
 	}
 }
 
+func (f *future) self() *future    { return f }
 func (f *future) attach(w *waiter) { f.waiters = append(f.waiters, w) }
 func (f *future) detach(w *waiter) { f.waiters = without(f.waiters, w) }
 func (f *future) isReady() bool    { return f.done }
@@ -95,6 +99,12 @@ func (f *future) cancel() {
 		err = &ActivityError{ActivityType: f.name, Sequence: f.seq, Type: typeCancelled, Message: "cancelled by the workflow", Cancelled: true}
 	case timerStep:
 		c.Type = protocol.CancelTimer
+	case childStep:
+		c.Type = protocol.CancelChildWorkflow
+		err = &ChildError{
+			WorkflowType: f.name, WorkflowID: f.m.stepID(f.seq), Sequence: f.seq, Type: typeCancelled, Message: "cancelled by the parent",
+			Cancelled: true,
+		}
 	}
 	f.m.issue(c)
 	f.resolve(payload.Payload{}, err)
@@ -119,6 +129,9 @@ func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	w.co = c.m.here()
 	if c.scope.cancelled {
 		return ErrCancelled
+	}
+	if w.co.answers != "" {
+		return mustAnswer(w.co.answers)
 	}
 	for _, item := range items {
 		item.attach(w)
@@ -182,10 +195,7 @@ func Join(ctx Context, futures ...Future) error {
 	var open []Awaitable
 	seen := map[*future]bool{}
 	for _, one := range futures {
-		f, ok := one.(*future)
-		if !ok {
-			return errors.New("join takes the futures of this package")
-		}
+		f := one.self()
 		if !f.done && !seen[f] {
 			seen[f] = true
 			open = append(open, f)

@@ -13,16 +13,16 @@ import (
 const MaxCommands = 1000
 
 // commands are those that no event confirms, marked with the parallel groups they form now.
-func (m *Machine) commands() ([]protocol.Command, error) {
-	open := m.queue[m.head:]
+func (m *Machine) commands(task *protocol.WorkflowTask) ([]protocol.Command, error) {
+	open, answers := m.queue[m.head:], m.answering(task)
 	if len(open) == 0 {
-		return nil, nil
+		return answers, nil
 	}
-	if len(open) > MaxCommands {
-		open = open[:MaxCommands]
+	if most := MaxCommands - len(answers); len(open) > most {
+		open = open[:most]
 		if !slices.ContainsFunc(open, func(p issued) bool { return m.steps[p.seq] != nil }) {
 			m.fault = fmt.Errorf("the code issued %d commands at once of which the first %d wake nobody: wait for something in between",
-				m.Unconfirmed(), MaxCommands)
+				m.Unconfirmed(), most)
 			return nil, m.fault
 		}
 	}
@@ -33,16 +33,16 @@ func (m *Machine) commands() ([]protocol.Command, error) {
 			at[p.seq] = p.command
 		}
 	}
-	if !m.finished {
+	if !m.finished && len(m.conditions) == 0 { // a condition may look at any of them
 		for _, co := range m.live {
 			if co.wait != nil && co.wait.join {
 				group(co.wait, at)
 			}
 		}
 	}
-	out := make([]protocol.Command, len(open))
-	for i, p := range open {
-		out[i] = *p.command
+	out := slices.Grow(answers, len(open))
+	for _, p := range open {
+		out = append(out, *p.command)
 	}
 	return out, nil
 }
@@ -74,6 +74,8 @@ func group(join *waiter, at map[int64]*protocol.Command) {
 		prefix, kind = "parallel-activities", "activity"
 	case kinds[timerStep]:
 		prefix, kind = "parallel-timers", "timer"
+	case kinds[childStep]:
+		prefix, kind = "parallel-children", "child"
 	}
 	for i, seq := range members {
 		p := history.Parallel{

@@ -15,18 +15,21 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// Names finds the registered name of an activity function.
+// Names finds the registered names of functions.
 type Names interface {
 	ActivityName(fn any) (string, error)
+	WorkflowName(fn any) (string, error)
 }
 
 // Options of a machine. The zero value works.
 type Options struct {
-	Names  Names          // without it activities are called by name only
+	Names  Names          // without it activities and child workflows are called by name only
 	Logger zerolog.Logger // what Logger writes to, with run_id and workflow_type added
 	// Patience is how long the code may run without coming to rest; 5 s by default. Beyond it the code is taken to block outside the
 	// machine.
 	Patience time.Duration
+	// ForQueries makes a machine that is only asked: code that comes to a side effect which history does not have yet stays there.
+	ForQueries bool
 }
 
 // Machine runs the code of one run against its history. It may be kept between the workflow tasks of the run. It is not safe for
@@ -36,20 +39,26 @@ type Machine struct {
 	names    Names
 	log      zerolog.Logger
 	patience time.Duration
+	asked    bool // ForQueries
 
-	info     RunInfo
-	root     *scope
-	steps    map[int64]*future // open activities and timers by command sequence
-	signals  map[string]*SignalChannel
-	versions map[string]int
-	ids      int64
-	sequence int64 // of the last command the code issued
+	info      RunInfo
+	arguments payload.Payload
+	root      *scope
+	steps     map[int64]*future // open activities, timers and children by command sequence
+	signals   map[string]*SignalChannel
+	versions  map[string]int
+	updates   map[string]*handler
+	queries   map[string]*handler
+	ids       int64
+	sequence  int64 // of the last command the code issued
 
-	queue []issued // in the order they left the code, not yet confirmed by their event; from head on
-	head  int
+	queue   []issued // in the order they left the code, not yet confirmed by their event; from head on
+	head    int
+	answers []*answer // to updates, in the order they came, not yet confirmed
 
-	recorded     map[int64]*history.Event // of the events being applied, those that record a command
-	recordedUpTo int64                    // the highest command sequence in the history so far
+	recorded     map[int64]*history.Event            // of the events being applied, those that record a command
+	answered     map[string]*history.UpdateCompleted // of the events being applied, the ends of updates by id
+	recordedUpTo int64                               // the highest command sequence in the history so far
 
 	seen     int64     // last event applied
 	at       int64     // the event that woke the code
@@ -60,15 +69,17 @@ type Machine struct {
 	begin    func()    // starts the code, once they are there
 	fault    error
 
-	live    []*coroutine
-	gone    int // of live, those that have ended
-	turns   []*coroutine
-	current *coroutine
-	effect  bool // a side effect is being computed
-	watch   *time.Timer
-	runaway *coroutine
-	closing atomic.Bool // read by branches that are given up
-	closed  bool
+	live       []*coroutine
+	gone       int // of live, those that have ended
+	turns      []*coroutine
+	current    *coroutine
+	conditions []*coroutine // those that wait in Until
+	moved      bool         // code has run since they looked last
+	reading    string       // what is being computed that must not call this package
+	watch      *time.Timer
+	runaway    *coroutine
+	closing    atomic.Bool // read by branches that are given up
+	closed     bool
 }
 
 // issued is a command the code has issued and history has not confirmed.
@@ -88,8 +99,8 @@ var ErrStale = errors.New("the kept workflow machine is not what history recorde
 // NewMachine returns a machine for a run that has seen nothing yet.
 func NewMachine(def *Definition, o Options) *Machine {
 	m := &Machine{
-		def: def, names: o.Names, log: o.Logger, patience: o.Patience, steps: map[int64]*future{}, signals: map[string]*SignalChannel{},
-		versions: map[string]int{},
+		def: def, names: o.Names, log: o.Logger, patience: o.Patience, asked: o.ForQueries, steps: map[int64]*future{},
+		signals: map[string]*SignalChannel{}, versions: map[string]int{}, updates: map[string]*handler{}, queries: map[string]*handler{},
 	}
 	if m.names == nil {
 		m.names = noNames{}
@@ -107,12 +118,16 @@ func (noNames) ActivityName(fn any) (string, error) {
 	return "", fmt.Errorf("%T is not registered here; call the activity by its name", fn)
 }
 
+func (noNames) WorkflowName(fn any) (string, error) {
+	return "", fmt.Errorf("%T is not registered here; call the workflow by its name", fn)
+}
+
 // Seen is the sequence of the last event the machine was given: the next task may begin after it.
 func (m *Machine) Seen() int64 { return m.seen }
 
 // Unconfirmed is how many commands the machine has returned, or would return now, that no event of the history it was given records
 // yet. It is 0 again once a task has shown it what became of its last completion.
-func (m *Machine) Unconfirmed() int { return len(m.queue) - m.head }
+func (m *Machine) Unconfirmed() int { return len(m.queue) - m.head + len(m.answers) }
 
 // Finished says that the workflow has returned or its run is closed.
 func (m *Machine) Finished() bool { return m.finished }
@@ -150,8 +165,8 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 			return nil, m.fault
 		}
 	}
-	m.recorded = nil
-	return m.commands()
+	m.recorded, m.answered = nil, nil
+	return m.commands(task)
 }
 
 // Replay runs a workflow against a recorded history, as an export or the history route gives it, and says whether the code still fits:
@@ -178,6 +193,12 @@ func (m *Machine) look(events []history.Event) {
 		if seq := commandOf(e.Data); seq > 0 {
 			m.recorded[seq] = e
 			m.recordedUpTo = max(m.recordedUpTo, seq)
+		}
+		if d, ok := e.Data.(*history.UpdateCompleted); ok {
+			if m.answered == nil {
+				m.answered = map[string]*history.UpdateCompleted{}
+			}
+			m.answered[d.UpdateID] = d
 		}
 		m.replayed = max(m.replayed, e.SeenThrough)
 	}
@@ -221,8 +242,20 @@ func (m *Machine) apply(task *protocol.WorkflowTask, e *history.Event) {
 		if d.Kind == "" {
 			m.resolve(d.Sequence, timerStep, e, func(*future) (payload.Payload, error) { return payload.Payload{}, nil })
 		}
+	case *history.ChildRunCompleted:
+		m.resolve(d.Sequence, childStep, e, func(*future) (payload.Payload, error) { return payload.Payload{Blob: d.Result}, nil })
+	case *history.ChildRunFailed:
+		m.childEnded(e, &d.ChildEnded)
+	case *history.ChildRunCancelled:
+		m.childEnded(e, &d.ChildEnded)
+	case *history.ChildRunTerminated:
+		m.childEnded(e, &d.ChildEnded)
 	case *history.SignalReceived:
 		m.signalled(d, e)
+	case *history.UpdateAccepted:
+		m.updated(d, e)
+	case *history.UpdateCompleted:
+		m.confirmAnswer(d, e)
 	case *history.WorkflowCancellationRequested:
 		if !m.finished {
 			m.wake(e, m.root.cancel)
@@ -230,7 +263,7 @@ func (m *Machine) apply(task *protocol.WorkflowTask, e *history.Event) {
 	case *history.WorkflowCompleted, *history.WorkflowContinuedAsNew:
 		m.conclude(e)
 	case *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated, *history.WorkflowTimedOut:
-		m.finished, m.queue, m.head = true, nil, 0
+		m.finished, m.queue, m.head, m.answers = true, nil, 0, nil
 	}
 }
 
@@ -259,6 +292,7 @@ func (m *Machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted,
 	if args.IsZero() {
 		args = payload.Payload{Blob: d.Arguments}
 	}
+	m.arguments = args
 	ctx := &flow{m: m, scope: m.root}
 	m.begin = func() { m.spawn(func() { m.main(ctx, args) }) }
 	if m.carried = d.CarriedSignals; m.carried == 0 {
@@ -282,7 +316,7 @@ func (m *Machine) signalled(d *history.SignalReceived, e *history.Event) {
 	}
 }
 
-// resolve gives an activity or timer its end. One that was cancelled here has it already; one the code never asked for is somebody else's.
+// resolve gives an activity, timer or child its end. One that was cancelled here has it already; one the code never asked for is somebody else's.
 func (m *Machine) resolve(seq int64, k kind, e *history.Event, with func(*future) (payload.Payload, error)) {
 	if m.finished {
 		return
@@ -338,6 +372,14 @@ func failure(err error) *protocol.Command {
 		if !failed.Details.IsZero() {
 			ex.Details, _ = json.Marshal(failed.Details)
 		}
+	} else if failed, ok := errors.AsType[*ChildError](err); ok {
+		if failed.Type != "" {
+			c.ExceptionType = failed.Type
+		}
+		c.NonRetryable = failed.NonRetryable
+		if !failed.Details.IsZero() {
+			ex.Details, _ = json.Marshal(failed.Details)
+		}
 	} else if typed, ok := errors.AsType[*activity.Error](err); ok {
 		c.NonRetryable = typed.NonRetryable
 		var bad error
@@ -348,14 +390,4 @@ func failure(err error) *protocol.Command {
 	ex.Type = c.ExceptionType
 	c.Exception, _ = json.Marshal(ex)
 	return c
-}
-
-// ContinueAsNew is returned by a workflow to go on as a new run of the same id, with these arguments and an empty history. Signals
-// nobody received and sessions go with it.
-func ContinueAsNew(ctx Context, args ...any) error {
-	p, err := payload.EncodeArgs(args...)
-	if err != nil {
-		return fmt.Errorf("continue as new: %w", err)
-	}
-	return &continuation{&protocol.Command{Type: protocol.ContinueAsNew, Arguments: p, Queue: ctx.inner().m.info.Queue}}
 }

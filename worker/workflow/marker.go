@@ -31,6 +31,9 @@ func (m *Machine) sideEffect(fn func() any) (payload.Payload, error) {
 		m.issue(c) // stops here if history has something else
 		return c.Result, nil
 	}
+	if m.asked {
+		m.current.halt()
+	}
 	p, err := m.compute(fn)
 	if err != nil {
 		return p, fmt.Errorf("side effect: %w", err)
@@ -41,8 +44,8 @@ func (m *Machine) sideEffect(fn func() any) (payload.Payload, error) {
 }
 
 func (m *Machine) compute(fn func() any) (payload.Payload, error) {
-	m.effect = true
-	defer func() { m.effect = false }()
+	m.reading = "a side effect"
+	defer func() { m.reading = "" }()
 	return payload.Encode(fn())
 }
 

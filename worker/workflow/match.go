@@ -73,7 +73,7 @@ func (m *Machine) conclude(e *history.Event) {
 	is := "no further command"
 	if m.head < len(m.queue) {
 		if is = describeCommand(m.queue[m.head].command); m.queue[m.head].command.Type == want {
-			m.queue, m.head, m.finished = nil, 0, true
+			m.queue, m.head, m.finished, m.answers = nil, 0, true, nil
 			return
 		}
 	}
@@ -94,6 +94,14 @@ func commandOf(d history.Data) int64 {
 			return d.Sequence
 		}
 	case *history.SignalWaitOpened:
+		return d.Sequence
+	case *history.ChildWorkflowScheduled:
+		return d.Sequence
+	case *history.ChildCancelRequested:
+		return d.CommandSequence
+	case *history.MemoUpserted:
+		return d.Sequence
+	case *history.SearchAttributesUpserted:
 		return d.Sequence
 	case *history.SideEffectRecorded:
 		return d.Sequence
@@ -123,6 +131,14 @@ func describe(d history.Data) string {
 		return "a timer"
 	case *history.SignalWaitOpened:
 		return waitFor(d.SignalName)
+	case *history.ChildWorkflowScheduled:
+		return childOf(d.Child.Type)
+	case *history.ChildCancelRequested:
+		return cancelOf("child workflow", d.Target)
+	case *history.MemoUpserted:
+		return memoUpsert
+	case *history.SearchAttributesUpserted:
+		return attributeUpsert
 	case *history.SideEffectRecorded:
 		return "a side effect"
 	case *history.VersionMarkerRecorded:
@@ -152,6 +168,18 @@ func describeCommand(c *protocol.Command) string {
 		return "a timer"
 	case protocol.OpenSignalWait:
 		return waitFor(c.SignalName)
+	case protocol.StartChildWorkflow:
+		return childOf(c.WorkflowType)
+	case protocol.CancelChildWorkflow:
+		return cancelOf("child workflow", c.Target)
+	case protocol.UpsertMemo:
+		return memoUpsert
+	case protocol.UpsertSearchAttributes:
+		return attributeUpsert
+	case protocol.CompleteUpdate:
+		return "completion of update"
+	case protocol.FailUpdate:
+		return "failure of update"
 	case protocol.RecordSideEffect:
 		return "a side effect"
 	case protocol.RecordVersionMarker:
@@ -196,7 +224,13 @@ func sessionOf(d *history.ActivityScheduled) string {
 	return s.ID
 }
 
+const (
+	memoUpsert      = "an upsert of the memo"
+	attributeUpsert = "an upsert of search attributes"
+)
+
 func quote(s string) string          { return `"` + s + `"` }
+func childOf(name string) string     { return "child workflow " + quote(name) }
 func waitFor(name string) string     { return "wait for signal " + quote(name) }
 func versionOf(change string) string { return "version of change " + quote(change) }
 func signalTo(name, workflow string) string {

@@ -36,7 +36,7 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	case o.ReleasePolicy != "" && o.ReleasePolicy != "migrate" && o.ReleasePolicy != "finish" && o.ReleasePolicy != "fail":
 		return nil, fmt.Errorf("%w: unknown release policy %q", ErrInvalidOptions, o.ReleasePolicy)
 	}
-	id := fmt.Sprintf("%s-%d", c.m.info.RunID, c.m.sequence+1)
+	id := c.m.stepID(c.m.sequence + 1)
 	cmd := &protocol.Command{Type: protocol.StartSession, SessionID: id, Requirements: o.Requirements}
 	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" {
 		cmd.WorkerSession = &protocol.SessionOptions{
@@ -50,6 +50,11 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 // Execute schedules an activity in the session.
 func (s *Session) Execute(ctx Context, nameOrFunc any, args ...any) Future {
 	return ExecuteActivity(InSession(ctx, s.ID), nameOrFunc, args...)
+}
+
+// ExecuteIn runs an activity in a session and waits for its result.
+func ExecuteIn[T any](ctx Context, s *Session, nameOrFunc any, args ...any) (T, error) {
+	return Await[T](ctx, s.Execute(ctx, nameOrFunc, args...))
 }
 
 // End ends the session: its running activities are cancelled and late results of them refused, what is scheduled in it later fails.

@@ -59,12 +59,7 @@ type WorkerSession struct {
 // WithActivity returns a context whose activities are run with these options. Members left zero keep what ctx has.
 func WithActivity(ctx Context, o ActivityOptions) Context {
 	c := *ctx.inner()
-	to, from := reflect.ValueOf(&c.options).Elem(), reflect.ValueOf(o)
-	for i := range from.NumField() {
-		if !from.Field(i).IsZero() {
-			to.Field(i).Set(from.Field(i))
-		}
-	}
+	overlay(&c.options, o)
 	if o.Session != "" && o.WorkerSession == nil {
 		c.options.WorkerSession = nil
 	}
@@ -72,6 +67,16 @@ func WithActivity(ctx Context, o ActivityOptions) Context {
 		c.options.Session = ""
 	}
 	return &c
+}
+
+// overlay puts the members of o that are not zero over those of to.
+func overlay[T any](to *T, o T) {
+	dst, src := reflect.ValueOf(to).Elem(), reflect.ValueOf(o)
+	for i := range src.NumField() {
+		if !src.Field(i).IsZero() {
+			dst.Field(i).Set(src.Field(i))
+		}
+	}
 }
 
 // InSession returns a context whose activities stay with the worker that holds the session of this id; "" leaves the session. Sessions
@@ -89,7 +94,7 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 	if c.scope.cancelled {
 		return c.m.settled(ErrCancelled)
 	}
-	name, err := c.m.nameOf(nameOrFunc, c.m.names.ActivityName)
+	name, err := c.m.nameOf("activity", nameOrFunc, c.m.names.ActivityName)
 	if err != nil {
 		return c.m.settled(err)
 	}
@@ -117,6 +122,9 @@ func (c *flow) open(k kind, name string, cmd *protocol.Command) *future {
 	c.scope.add(f)
 	return f
 }
+
+// stepID is the id of what a command of this sequence opens.
+func (m *Machine) stepID(seq int64) string { return fmt.Sprintf("%s-%d", m.info.RunID, seq) }
 
 func (o *ActivityOptions) command() (*protocol.Command, error) {
 	c := &protocol.Command{Type: protocol.ScheduleActivity, Queue: o.Queue, SessionID: o.Session, Requirements: o.Requirements, Priority: o.Priority}
@@ -234,15 +242,15 @@ func Sleep(ctx Context, d time.Duration) error {
 }
 
 // nameOf is the registered name of what a workflow calls by name or function.
-func (m *Machine) nameOf(nameOrFunc any, lookup func(fn any) (string, error)) (string, error) {
+func (m *Machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (string, error)) (string, error) {
 	if name, ok := nameOrFunc.(string); ok {
 		if name == "" {
-			return "", fmt.Errorf("%w: the activity has no name", ErrInvalidOptions)
+			return "", fmt.Errorf("%w: the %s has no name", ErrInvalidOptions, what)
 		}
 		return name, nil
 	}
 	if reflect.ValueOf(nameOrFunc).Kind() != reflect.Func {
-		return "", fmt.Errorf("%w: want a name or a registered function, not %T", ErrInvalidOptions, nameOrFunc)
+		return "", fmt.Errorf("%w: want the name of the %s or a registered function, not %T", ErrInvalidOptions, what, nameOrFunc)
 	}
 	name, err := lookup(nameOrFunc)
 	if err != nil {

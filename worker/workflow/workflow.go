@@ -26,12 +26,13 @@ type Context interface {
 
 // flow is the only Context.
 type flow struct {
-	m       *Machine
-	scope   *scope
-	options ActivityOptions
-	parent  *flow // of WithValue
-	key     any
-	value   any
+	m        *Machine
+	scope    *scope
+	options  ActivityOptions
+	children ChildOptions
+	parent   *flow // of WithValue
+	key      any
+	value    any
 }
 
 func (c *flow) inner() *flow { return c }
@@ -113,7 +114,7 @@ type scope struct {
 	parent    *scope
 	children  []*scope
 	cancelled bool
-	open      map[int64]*future // activities and timers by command sequence
+	open      map[int64]*future // activities, timers and children by command sequence
 	waiters   []*waiter
 }
 
@@ -128,8 +129,8 @@ func (s *scope) child() *scope {
 // CancelFunc cancels a context. The second call does nothing.
 type CancelFunc func()
 
-// WithCancel returns a context that can be cancelled: the activities and timers started under it are cancelled, and whoever waits under
-// it goes on with ErrCancelled. It is cancelled with its parent, too; the parent of all is cancelled when somebody asks the run to end.
+// WithCancel returns a context that can be cancelled: the activities, timers and children started under it are cancelled, and whoever
+// waits under it goes on with ErrCancelled. It is cancelled with its parent, too; the parent of all is cancelled when somebody asks the run to end.
 func WithCancel(ctx Context) (Context, CancelFunc) {
 	c := *ctx.inner()
 	c.scope = c.scope.child()
@@ -181,8 +182,8 @@ func (m *Machine) here() *coroutine {
 	if m.closing.Load() { // cleaning up after the machine was closed
 		runtime.Goexit()
 	}
-	if m.effect {
-		panic(errors.New("workflow: a side effect must not call package workflow"))
+	if m.reading != "" {
+		panic(readOnly(m.reading))
 	}
 	if m.current == nil {
 		panic(errors.New("workflow: called outside the workflow's own code; start branches with workflow.Go, not with go"))

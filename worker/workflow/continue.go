@@ -1,0 +1,46 @@
+package workflow
+
+import (
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// ContinueOptions change what the next run of the id is. The zero value changes nothing.
+type ContinueOptions struct {
+	Workflow any    // name or registered function of another workflow; nil: the same
+	Queue    string // empty: the same
+}
+
+// ContinueAsNew is returned by a workflow to go on as a new run of the same id, with these arguments, or with those it has when none are
+// given, and an empty history. Signals nobody received, updates nobody answered, memo, search attributes and sessions go with it.
+func ContinueAsNew(ctx Context, args ...any) error {
+	return ContinueAsNewWith(ctx, ContinueOptions{}, args...)
+}
+
+// ContinueAsNewWith is ContinueAsNew as another workflow, or in another queue.
+func ContinueAsNewWith(ctx Context, o ContinueOptions, args ...any) error {
+	m := ctx.inner().m
+	c := &protocol.Command{Type: protocol.ContinueAsNew, Queue: m.info.Queue, Arguments: m.arguments}
+	if o.Queue != "" {
+		c.Queue = o.Queue
+	}
+	var err error
+	if o.Workflow != nil {
+		if c.WorkflowType, err = m.nameOf("workflow", o.Workflow, m.names.WorkflowName); err != nil {
+			return fmt.Errorf("continue as new: %w", err)
+		}
+	}
+	if len(args) > 0 {
+		if c.Arguments, err = payload.EncodeArgs(args...); err != nil {
+			return fmt.Errorf("continue as new: %w", err)
+		}
+	}
+	return &continuation{c}
+}
+
+// continuation is what ContinueAsNew returns.
+type continuation struct{ command *protocol.Command }
+
+func (*continuation) Error() string { return "continue as new" }
