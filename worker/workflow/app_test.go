@@ -36,6 +36,7 @@ type app struct {
 // batch is one answered workflow task: what it had been shown, and the commands it gave.
 type batch struct {
 	shown    int64
+	update   *string // that the task was made for
 	commands []protocol.Command
 }
 
@@ -105,7 +106,11 @@ func (a *app) lease() (*protocol.WorkflowTask, bool) {
 		return nil, false
 	}
 	a.run.Merge(a.run.Leased(lessee, a.now))
-	return a.task(len(a.events)), true
+	task := a.task(len(a.events))
+	if t.Cause.Kind == engine.UpdateTask {
+		task.UpdateID = &t.Cause.ID
+	}
+	return task, true
 }
 
 // task is a task that shows the first n events.
@@ -120,7 +125,11 @@ func (a *app) task(n int) *protocol.WorkflowTask {
 func (a *app) answer(shown int64, commands []protocol.Command) {
 	a.t.Helper()
 	h := engine.Holder{Owner: "w", Incarnation: "i", Delivery: a.run.Task.Delivery}
-	a.batches = append(a.batches, batch{shown, commands})
+	b := batch{shown: shown, commands: commands}
+	if c := &a.run.Task.Cause; c.Kind == engine.UpdateTask {
+		b.update = &c.ID
+	}
+	a.batches = append(a.batches, b)
 	if len(commands) == 0 {
 		a.decide(engine.FailTask{Number: a.run.Task.Number, Holder: h, Failure: *workflow.Waiting()})
 		return
@@ -220,6 +229,68 @@ func (a *app) signal(name string, args ...any) {
 	a.decide(engine.SignalRun{Name: name, Value: p.Blob})
 }
 
+// update sends an update and returns its id.
+func (a *app) update(name string, args ...any) string {
+	a.t.Helper()
+	p, err := payload.EncodeArgs(args...)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.decide(engine.AcceptUpdate{Name: name, Value: p.Blob})
+	return a.events[len(a.events)-1].Data.(*history.UpdateAccepted).UpdateID
+}
+
+// answered is the end of an update.
+func (a *app) answered(id string) *history.UpdateCompleted {
+	a.t.Helper()
+	for _, e := range a.events {
+		if d, ok := e.Data.(*history.UpdateCompleted); ok && d.UpdateID == id {
+			return d
+		}
+	}
+	a.t.Fatalf("update %s has no answer", id)
+	return nil
+}
+
+// child ends a child: with a result when it completed, else with a failure.
+func (a *app) child(seq int64, status protocol.RunStatus, result any, f *history.Failure) {
+	a.t.Helper()
+	c, ok := a.run.Children.Get(seq)
+	if !ok {
+		a.t.Fatalf("no open child %d", seq)
+	}
+	m := engine.Message{Kind: engine.ChildEnded, ToSeq: seq, Run: c.RunID, Number: c.Number, Status: status, Failure: f}
+	if status == protocol.RunCompleted {
+		p, err := payload.Encode(result)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		m.Value = p.Blob
+	}
+	a.decide(engine.ChildReport{Message: m})
+}
+
+// ask asks a query of the run as its first n events leave it.
+func (a *app) ask(n int, name string, args ...any) (any, error) {
+	a.t.Helper()
+	p, err := payload.EncodeArgs(args...)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	m := workflow.NewMachine(a.def, workflow.Options{ForQueries: true})
+	defer m.Close()
+	if _, err := m.Apply(a.task(n), a.events[:n]); err != nil {
+		a.t.Fatal(err)
+	}
+	answer, err := m.Query(name, p)
+	if err != nil {
+		return nil, err
+	}
+	var v any
+	err = payload.Decode(answer, &v)
+	return v, err
+}
+
 // output is the decoded result of the run.
 func (a *app) output() any {
 	a.t.Helper()
@@ -247,9 +318,16 @@ func (a *app) failure() *history.WorkflowFailed {
 // commandsAt replays the first n events in one go.
 func (a *app) commandsAt(n int) []protocol.Command {
 	a.t.Helper()
+	return a.commandsFor(n, nil)
+}
+
+func (a *app) commandsFor(n int, update *string) []protocol.Command {
+	a.t.Helper()
 	m := workflow.NewMachine(a.def, a.options)
 	defer m.Close()
-	commands, err := m.Apply(a.task(n), a.events[:n])
+	task := a.task(n)
+	task.UpdateID = update
+	commands, err := m.Apply(task, a.events[:n])
 	if err != nil {
 		a.t.Fatalf("replay of %d events: %v", n, err)
 	}
@@ -273,7 +351,7 @@ func (a *app) replays() {
 		}
 		for _, b := range a.batches {
 			if b.shown == int64(n) {
-				if d := cmp.Diff(b.commands, at); d != "" {
+				if d := cmp.Diff(b.commands, a.commandsFor(n, b.update)); d != "" {
 					a.t.Fatalf("after event %d: the run (-) and its replay (+) differ:\n%s", n, d)
 				}
 			}

@@ -102,7 +102,7 @@ func (co *coroutine) halt() {
 
 // settle gives turns until no branch can go on.
 func (m *Machine) settle() {
-	if len(m.turns) == 0 {
+	if len(m.turns)+len(m.conditions) == 0 {
 		return
 	}
 	m.watch.Reset(m.patience)

@@ -74,7 +74,7 @@ type Machine struct {
 	turns      []*coroutine
 	current    *coroutine
 	conditions []*coroutine // those that wait in Until
-	moved      bool         // code has run since they looked last
+	moved      bool         // something happened since they looked last
 	reading    string       // what is being computed that must not call this package
 	watch      *time.Timer
 	runaway    *coroutine
@@ -269,7 +269,7 @@ func (m *Machine) apply(task *protocol.WorkflowTask, e *history.Event) {
 
 // wake runs the code to rest after what happened at e.
 func (m *Machine) wake(e *history.Event, happened func()) {
-	m.now, m.at = e.At.Time, e.Seq
+	m.now, m.at, m.moved = e.At.Time, e.Seq, true
 	happened()
 	if m.fault == nil {
 		m.settle()

@@ -23,7 +23,10 @@ type stmt struct {
 	Body []stmt
 }
 
-var ops = []string{"activity", "activity", "sleep", "receive", "join", "race", "go", "effect", "version", "session", "begin", "await", "either", "scope", "id"}
+var ops = []string{
+	"activity", "activity", "sleep", "receive", "join", "race", "go", "effect", "version", "session", "begin", "await", "either", "scope", "id",
+	"child", "until", "ready", "memo",
+}
 
 func programs(depth int) *rapid.Generator[[]stmt] {
 	return rapid.Custom(func(t *rapid.T) []stmt {
@@ -46,6 +49,22 @@ func programs(depth int) *rapid.Generator[[]stmt] {
 type state struct {
 	trace   []string
 	futures []workflow.Future
+	updates int
+}
+
+// updated takes an update: it may fail, and it may start things.
+func (st *state) updated(ctx workflow.Context, n int) (int, error) {
+	st.updates++
+	st.say(ctx, "update %d", n)
+	switch n % 4 {
+	case 1:
+		return 0, errors.New("no")
+	case 2:
+		st.futures = append(st.futures, st.begin(ctx, n%3))
+	case 3:
+		workflow.Go(ctx, func(ctx workflow.Context) { st.say(ctx, "after update %v", workflow.Sleep(ctx, time.Second)) })
+	}
+	return st.updates, nil
 }
 
 func (st *state) say(ctx workflow.Context, format string, args ...any) {
@@ -53,6 +72,9 @@ func (st *state) say(ctx workflow.Context, format string, args ...any) {
 }
 
 func (st *state) begin(ctx workflow.Context, n int) workflow.Future {
+	if n == 2 {
+		return workflow.StartChild(ctx, "sub", n)
+	}
 	if n%2 == 1 {
 		return workflow.NewTimer(ctx, time.Duration(n)*1500*time.Millisecond)
 	}
@@ -117,6 +139,18 @@ func (st *state) run(ctx workflow.Context, program []stmt) {
 			workflow.Go(under, func(ctx workflow.Context) { st.run(ctx, s.Body) })
 			st.say(ctx, "scope %v", workflow.Sleep(ctx, time.Duration(s.N)*time.Second))
 			cancel()
+		case "child":
+			v, err := workflow.ExecuteChild[int](ctx, "sub", s.N)
+			st.say(ctx, "child %d %v", v, err)
+		case "until":
+			want := st.updates + s.N
+			met, err := workflow.UntilTimeout(ctx, time.Minute, func() bool { return st.updates >= want })
+			st.say(ctx, "until %v %v", met, err)
+		case "ready":
+			f := st.begin(ctx, s.N)
+			st.say(ctx, "ready %v %v", workflow.Until(ctx, f.Ready), f.Ready())
+		case "memo":
+			st.say(ctx, "memo %v", workflow.UpsertMemo(ctx, map[string]any{"n": s.N}))
 		case "id":
 			st.say(ctx, "id %s", workflow.NewID(ctx))
 		}
@@ -128,6 +162,13 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 		program := programs(2).Draw(rt, "program")
 		a := start(t, func(ctx workflow.Context) (string, error) {
 			st := &state{}
+			workflow.HandleUpdate(ctx, "update", st.updated, workflow.UpdateOptions{Validate: func(_ workflow.Context, n int) error {
+				if n%5 == 4 {
+					return errors.New("rejected")
+				}
+				return nil
+			}})
+			workflow.HandleQuery(ctx, "trace", func(workflow.Context) (int, error) { return len(st.trace), nil })
 			st.run(ctx, program)
 			st.say(ctx, "end %v", ctx.Err())
 			return strings.Join(st.trace, "\n"), nil
@@ -161,6 +202,11 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 			}
 		}
 		regroup(rt, a)
+		if n := rapid.IntRange(1, len(a.events)).Draw(rt, "asked at"); true {
+			if _, err := a.ask(n, "trace"); err != nil {
+				rt.Fatalf("query after event %d: %v", n, err)
+			}
+		}
 		a.replays()
 	})
 }
@@ -174,6 +220,10 @@ func happen(rt *rapid.T, a *app, cancelled *bool) bool {
 	for seq := range a.run.Timers.All() {
 		can = append(can, func() { a.fire(seq) })
 	}
+	for seq := range a.run.Children.All() {
+		can = append(can, func() { a.child(seq, protocol.RunCompleted, int(seq), nil) },
+			func() { a.child(seq, protocol.RunFailed, nil, &history.Failure{Message: "no luck"}) })
+	}
 	for _, w := range a.run.Waits.All() {
 		can = append(can, func() { a.signal(w.Name, len(a.events)) })
 	}
@@ -182,7 +232,9 @@ func happen(rt *rapid.T, a *app, cancelled *bool) bool {
 	case n == 99 && !*cancelled:
 		*cancelled = true
 		a.decide(engine.RequestCancellation{})
-	case n > 90:
+	case n > 92:
+		a.update([]string{"update", "update", "unknown"}[n%3], len(a.events))
+	case n > 87:
 		a.signal(fmt.Sprint("signal", n%2), len(a.events))
 	case n > 10 && open:
 		can[n%len(can)]()

@@ -2,8 +2,8 @@ package workflow
 
 import "time"
 
-// Until waits until a condition over the workflow's own variables holds. It is looked at whenever code of the workflow has run: other
-// branches, update handlers; so what it looks at is changed by them. The condition must only look: calling this package in it panics.
+// Until waits until a condition over the workflow's own variables holds. It is looked at whenever something happened in the run:
+// other branches and update handlers change what it looks at, and futures become ready. The condition must only look: calling this package in it panics.
 // The error is ErrCancelled. Nothing of the wait is recorded.
 func Until(ctx Context, holds func() bool) error {
 	c := ctx.inner()
@@ -47,6 +47,9 @@ func UntilTimeout(ctx Context, d time.Duration, holds func() bool) (bool, error)
 	timer := NewTimer(under, d)
 	met := false
 	err := Until(ctx, func() bool { met = holds(); return met || timer.Ready() })
+	if err == nil && !met {
+		err = timer.self().err // a timer that was cancelled with ctx is no time that ran out
+	}
 	return met, err
 }
 
@@ -57,7 +60,7 @@ func (m *Machine) looks(what string, holds func() bool) bool {
 	return holds()
 }
 
-// reconsider gives turns to the branches that wait for a condition when others ran since they looked last.
+// reconsider gives turns to the branches that wait for a condition when something happened since they looked last.
 func (m *Machine) reconsider() bool {
 	if !m.moved || len(m.conditions) == 0 {
 		return false
