@@ -287,12 +287,10 @@ func (w *Worker) activityTypes() []string {
 
 // capabilities are what the worker offers: what its user says, and what it is.
 func (w *Worker) capabilities() []string {
-	all := slices.Clone(w.opt.Capabilities)
+	// With a cap of 0 it holds no session, but it still understands workflows that use them.
+	all := append(slices.Clone(w.opt.Capabilities), "worker_sessions", "worker_session_verbs")
 	if w.opt.Workflows > 0 {
 		all = append(all, "query_tasks")
-	}
-	if w.opt.MaxSessions > 0 {
-		all = append(all, "worker_sessions", "worker_session_verbs")
 	}
 	if w.pool != nil {
 		all = append(all, w.pool.Report().Capability())

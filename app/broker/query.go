@@ -102,7 +102,7 @@ func (b *Broker) answerable(h *engine.Head, name string) error {
 }
 
 func mayAnswer(w *engine.Worker, h *engine.Head) bool {
-	return w.Runs(protocol.KindQuery, h.Type) && slices.Contains(w.Capabilities, CapQueries)
+	return w.Runs(protocol.KindQuery, h.Type) && slices.Contains(w.Capabilities, CapQueries) && len(engine.Missing(h.Wanted().Requirements, w.Capabilities)) == 0
 }
 
 // refusedQuery is a worker's failure as its caller sees it.

@@ -16,7 +16,7 @@ import (
 )
 
 // CapSessions is the capability a worker declares to be given sessions at all.
-const CapSessions = "worker_sessions"
+const CapSessions = engine.CapSessions
 
 // What a registration may leave out.
 const (

@@ -25,7 +25,7 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 			TaskID: engine.TaskID(run.ID, t.Number), State: string(t.State), Attempt: t.Delivery, Worker: t.Owner, LeaseUntil: t.Until, Why: t.Problem,
 		}
 		if t.State == engine.Ready {
-			p.Task.Why = b.why(run.Namespace, run.Queue, engine.Wanted{Kind: protocol.KindWorkflow, Type: run.Type, BuildID: run.BuildID}, now)
+			p.Task.Why = b.why(run.Namespace, run.Queue, run.Wanted(), now)
 		}
 	}
 	for seq, a := range run.Activities.All() {

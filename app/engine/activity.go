@@ -35,6 +35,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	if d.SessionID == "" {
 		return
 	}
+	st.usesSessions()
 	sess, refused := st.sessionFor(d.SessionID, c.WorkerSession)
 	if refused != nil {
 		a, _ := st.Activities.Get(seq)
@@ -90,6 +91,14 @@ func (st *step) endActivity(a Activity, by bool) {
 		return
 	}
 	st.keep(s)
+}
+
+// unran takes an attempt that never reached its worker out of what was begun in its session's holding: the next one may be the first its holder sees.
+func (st *step) unran(a Activity) {
+	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && s.Ran > 0 {
+		s.Ran--
+		st.keep(s)
+	}
 }
 
 // readyAgain counts the activity, which is ready again, in its session. In a session that has ended it would wait for ever: it fails.
@@ -347,6 +356,7 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 	st.endActivity(a, false)
 	if undone {
 		a.Attempt--
+		st.unran(a)
 	} else {
 		a.Lost = appendLost(slices.Clone(a.Lost), history.Lost{Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: st.now, Why: why})
 		if lost {

@@ -22,6 +22,9 @@ func refused(r protocol.Reason, format string, args ...any) Verdict {
 	return Verdict{Reason: r, Text: fmt.Sprintf(format, args...)}
 }
 
+// CapSessions is the capability a worker declares to be given anything of sessions: tasks in them, and workflow tasks of runs whose history has them.
+const CapSessions = "worker_sessions"
+
 // Wanted is what a task asks of the worker that gets it.
 type Wanted struct {
 	Kind         protocol.TaskKind

@@ -31,6 +31,7 @@ func (s *Run) Leased(l Lessee, now time.Time) *Run {
 	t.Attempt++
 	t.Shown = f.LastSeq
 	t.Lease = l.lease(WorkflowLease, now)
+	t.Lease.Sessions = slices.Contains(l.Worker.Capabilities, CapSessions)
 	f.LeasedEver = true
 	return f
 }

@@ -70,6 +70,9 @@ type Head struct {
 	ContinuedTo   string `json:"continued_to,omitempty"`
 	Failure       string `json:"failure,omitempty"` // message of the failure it closed with
 	HasSessions   bool   `json:"has_sessions,omitempty"`
+	// NeedsSessions: only a worker that declares CapSessions gets the run's workflow tasks, since such a worker put session events into its history and
+	// others may not be able to replay them. A fleet that uses sessions and never declares it is left alone.
+	NeedsSessions bool `json:"needs_sessions,omitempty"`
 }
 
 // Cause is why a workflow task exists.
@@ -103,7 +106,8 @@ type Lease struct {
 	PollID      string       `json:"poll,omitempty"`
 	LeasedAt    history.Time `json:"leased_at,omitzero"`
 	Until       history.Time `json:"until,omitzero"`
-	Length      int64        `json:"length,omitempty"` // microseconds; what one renewal gives
+	Length      int64        `json:"length,omitempty"`         // microseconds; what one renewal gives
+	Sessions    bool         `json:"knows_sessions,omitempty"` // of a workflow task: its worker declared CapSessions
 }
 
 // Task is the open workflow task of a run.

@@ -81,6 +81,7 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 		d.Options = raw(c.WorkerSession)
 	}
 	st.emit(d)
+	st.usesSessions()
 	st.keep(s, protocol.SessionEvent{At: st.now, What: "started", By: "run " + st.ID, Why: "workflow " + st.WorkflowID})
 }
 

@@ -273,7 +273,8 @@ func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
 	return e, true
 }
 
-// CloseSession ends a session for good. Operators close without holding it: then SessionHolder is empty and Operator names them.
+// CloseSession ends a session for good. Operators close without holding it: then SessionHolder is empty and Operator names them. A worker whose lease
+// has ended holds nothing any more: its close would end for all what somebody else may be about to claim.
 type CloseSession struct {
 	SessionHolder
 	Why      string
@@ -287,6 +288,10 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 	if in.Operator == "" {
 		if err := in.holds(s, now); err != nil {
 			return SessionChange{}, err
+		}
+		if !s.Terminal && !s.Held(now.Time) {
+			return SessionChange{}, protocol.Refuse(protocol.ReasonSessionOwner, "session %s is not held by %s any more: its lease ended at %s", s.ID, in.Worker,
+				s.LeaseUntil.Format(time.RFC3339))
 		}
 	}
 	c := SessionChange{Session: *s}
@@ -307,12 +312,13 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 	return c, nil
 }
 
-// DueSession moves a session forward in time: its TTL, which ends it, and its lease, after which anybody may claim it. Stale says that the holder's
-// registration is: then it was orphaned rather than left to expire. Settled says that no queued task of it was found: a count that says otherwise
+// DueSession moves a session forward in time: its TTL, which ends it, and its lease, after which anybody may claim it. Stale is the
+// worker whose registration is, if it is the holder's: then the session was orphaned rather than left to expire. Settled says that no queued task of it was found: a count that says otherwise
 // is wrong. Served are the releases that live apps serve, as far as is known: a session pinned to another is pinned no more.
 type DueSession struct {
-	Stale, Settled bool
-	Served         []string
+	Stale   string
+	Settled bool
+	Served  []string
 }
 
 func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -335,7 +341,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		e := s.ended(now, "expired", "", ReasonLeaseLost)
 		status, reason := protocol.SessionExpired, ReasonLeaseLost
 		switch {
-		case in.Stale:
+		case in.Stale != "" && in.Stale == s.Owner:
 			status, reason = protocol.SessionOrphaned, ReasonOrphaned
 			e.What, e.Why = "orphaned", ReasonOrphaned
 		case s.Idle > 0 && now.Sub(s.LastActivity.Time) >= time.Duration(s.Idle)*time.Microsecond:

@@ -55,7 +55,9 @@ func DecideStart(in Start, now time.Time) Decision {
 		started.DelayUntil = plus(st.now, seconds(r.StartDelay))
 	}
 	st.emit(started)
-	run.HasSessions = in.ContinuedFrom != nil && in.ContinuedFrom.HasSessions
+	if p := in.ContinuedFrom; p != nil {
+		run.HasSessions, run.NeedsSessions = p.HasSessions, p.NeedsSessions
+	}
 	for _, s := range in.Carry {
 		st.emit(&history.SignalReceived{SignalName: s.Name, SignalID: s.ID, Value: s.Value, PayloadCodec: codecOf(s.Value)})
 	}

@@ -45,6 +45,7 @@ type step struct {
 	task  string // id of the workflow task being completed
 	seen  int64
 
+	knows   bool                    // whoever completes the workflow task declared CapSessions
 	closing bool                    // the run's steps end because it does
 	fresh   int64                   // last signal that the completed task was the first to show
 	renewed map[string]history.Time // deadlines of condition waits this step ended, by occurrence
@@ -58,6 +59,9 @@ func (st *step) emit(d history.Data) history.Event {
 	st.choose(e)
 	return e
 }
+
+// usesSessions notes that the history holds session events from now on.
+func (st *step) usesSessions() { st.NeedsSessions = st.NeedsSessions || st.knows }
 
 // wakeUp makes a workflow task when something happened that the run has not been shown and none is open.
 func (st *step) wakeUp() {

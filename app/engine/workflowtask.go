@@ -22,6 +22,15 @@ type Holder struct {
 	Delivery    int64
 }
 
+// Wanted is what the run's workflow task asks of the worker that gets it.
+func (h *Head) Wanted() Wanted {
+	w := Wanted{Kind: protocol.KindWorkflow, Type: h.Type, BuildID: h.BuildID}
+	if h.NeedsSessions {
+		w.Requirements = []string{CapSessions}
+	}
+	return w
+}
+
 // CompleteTask is the outcome of a workflow task: what the workflow wants next. Hash is of the commands, Types are the search attributes that the
 // namespace has registered.
 type CompleteTask struct {
@@ -49,6 +58,7 @@ func (in CompleteTask) decide(st *step) error {
 	// A task that only answers its update did not go on with the workflow: what came meanwhile still has to be shown to it.
 	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool { return !answers(c) })
 	shown := st.Task.Shown
+	st.knows = st.Task.Sessions
 	st.Task = nil
 	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.repeats)
 	if !update {

@@ -133,7 +133,10 @@ func (r *run) readyRow() readyRow {
 	return readyRow{route: route(q, r.workflowLane().String(), "*"), priority: r.Priority, at: r.Task.ReadyAt.Micros()}
 }
 
-func (r *run) workflowLane() lane { return lane{typ: r.Type, build: r.BuildID} }
+func (r *run) workflowLane() lane {
+	w := r.Wanted()
+	return lane{typ: w.Type, build: w.BuildID, requirements: w.Requirements}
+}
 
 // word is the routing word of a session's ready tasks. A session that has ended is for nobody.
 func word(s *engine.Session, now time.Time) string {
