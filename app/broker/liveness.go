@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type heard struct {
 	gate     string // why the release gate holds it
 	draining bool
 	adopted  time.Time // when this app read a registration that another app took, or itself before it restarted; zero: it took it
+	lookAt   time.Time // when to look whether another app hears it still; zero: this app hears it, or never did
 }
 
 func (r *registry) put(w *engine.Worker) {
@@ -95,7 +97,7 @@ func (r *registry) all(namespace string) map[engine.WorkerKey]heard {
 
 // hear notes a sign of life; polls count as well as heartbeats.
 func (b *Broker) hear(k engine.WorkerKey) {
-	b.workers.with(k, func(h *heard) { h.at = time.Now() })
+	b.workers.with(k, func(h *heard) { h.at, h.lookAt = time.Now(), time.Time{} })
 }
 
 // alive says whether a worker can be believed to live at now: heard here within the window, or by its stored time.
@@ -117,7 +119,8 @@ func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbea
 	store, drains := false, false
 	b.workers.with(key, func(h *heard) {
 		drains = in.Draining && !h.draining
-		h.at, h.draining = time.Now(), in.Draining
+		store = b.opt.Shared && h.draining != in.Draining // for the other apps to know as well
+		h.at, h.lookAt, h.draining = time.Now(), time.Time{}, in.Draining
 		if len(in.Machine) > 0 {
 			h.machine = in.Machine
 		}
@@ -135,7 +138,7 @@ func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbea
 		b.dispatch.Drop(key, "", dispatch.ErrDraining)
 	}
 	if store {
-		if err := b.storeAlive(ctx, key); err != nil {
+		if err := b.storeAlive(ctx, w, in.Draining); err != nil {
 			return protocol.WorkerHeartbeatAnswer{}, err
 		}
 	}
@@ -170,19 +173,31 @@ func kept(states []protocol.SessionState) (n int) {
 	return n
 }
 
-func (b *Broker) storeAlive(ctx context.Context, key engine.WorkerKey) error {
+// storeAlive stores a sign of life. A process that another one superseded, at whatever app, is refused.
+func (b *Broker) storeAlive(ctx context.Context, w *engine.Worker, draining bool) error {
+	key := w.Key()
 	_, err := b.store.Commit(ctx, store.Change{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Worker(key)
-			if old == nil {
+			switch {
+			case old == nil:
 				return store.Writes{}, nil
+			case w.Explicit && old.Incarnation != w.Incarnation:
+				return store.Writes{}, stale(key.ID)
 			}
 			next := *old
 			next.AliveUntil, next.HeartbeatAt = history.At(now.Add(b.opt.Alive+b.opt.StoreAlive)), history.At(now)
+			next.Status = protocol.WorkerActive
+			if draining {
+				next.Status = protocol.WorkerDraining
+			}
 			return store.Writes{Workers: []engine.Worker{next}}, nil
 		},
 	})
+	if protocol.ReasonOf(err) == protocol.ReasonStaleRegistration {
+		b.superseded(ctx, key)
+	}
 	return err
 }
 
@@ -211,9 +226,10 @@ func (b *Broker) current(ctx context.Context, key engine.WorkerKey, incarnation 
 func (b *Broker) Watch(ctx context.Context) error {
 	tick := time.NewTicker(max(b.opt.Alive/12, 100*time.Millisecond))
 	defer tick.Stop()
-	var logging sync.WaitGroup
-	logging.Go(func() { b.watchSessions(ctx) })
-	defer logging.Wait()
+	var watching sync.WaitGroup
+	watching.Go(func() { b.watchSessions(ctx) })
+	watching.Go(func() { b.watchSuperseded(ctx) })
+	defer watching.Wait()
 	announce := func() {
 		if err := b.announce(ctx); err != nil && ctx.Err() == nil {
 			b.log.Warn().Err(err).Msg("tell the other apps of this one")
@@ -230,17 +246,54 @@ func (b *Broker) Watch(ctx context.Context) error {
 				announce()
 			}
 			for k, h := range b.workers.all("") {
-				if h.at.IsZero() || time.Since(h.at) <= b.opt.Alive {
-					continue
-				}
-				b.log.Warn().Str("worker_id", k.ID).Dur("silent", time.Since(h.at)).Msg("worker fell silent")
-				b.workers.drop(k)
-				if err := b.orphan(ctx, k, h.worker.Incarnation); err != nil && ctx.Err() == nil {
-					b.log.Error().Err(err).Str("worker_id", k.ID).Msg("orphan sessions")
+				if err := b.look(ctx, k, h); err != nil && ctx.Err() == nil {
+					b.log.Error().Err(err).Str("worker_id", k.ID).Msg("look after a silent worker")
 				}
 			}
 		}
 	}
+}
+
+// look takes the sessions of a worker away that this app used to hear and hears no more. One that another app may hear is looked at again when what is
+// stored of it says that nobody does.
+func (b *Broker) look(ctx context.Context, k engine.WorkerKey, h heard) error {
+	switch {
+	case h.at.IsZero() && h.lookAt.IsZero(), !h.at.IsZero() && time.Since(h.at) <= b.opt.Alive, time.Now().Before(h.lookAt):
+		return nil
+	}
+	if b.opt.Shared {
+		w, left, err := b.storedAlive(ctx, k)
+		switch {
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return err
+		case err == nil && w.Incarnation != h.worker.Incarnation:
+			b.workers.drop(k)
+			return nil
+		case err == nil && left > 0:
+			b.workers.with(k, func(n *heard) {
+				if n.at.Equal(h.at) { // not heard meanwhile
+					n.worker, n.at, n.lookAt = &w, time.Time{}, time.Now().Add(left)
+				}
+			})
+			return nil
+		}
+	}
+	b.log.Warn().Str("worker_id", k.ID).Dur("silent", time.Since(h.at)).Msg("worker fell silent")
+	b.workers.drop(k)
+	return b.orphan(ctx, k, h.worker.Incarnation)
+}
+
+// storedAlive reads a worker's row, and for how long it says that the worker is alive.
+func (b *Broker) storedAlive(ctx context.Context, k engine.WorkerKey) (w engine.Worker, left time.Duration, err error) {
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return w, 0, err
+	}
+	err = b.store.View(ctx, func(r store.Reader) (err error) {
+		w, err = r.Worker(ctx, k)
+		return err
+	})
+	return w, w.AliveUntil.Sub(now), err
 }
 
 // orphan takes the sessions of a silent worker away. Its attempts have leases of their own.

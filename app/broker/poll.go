@@ -37,6 +37,10 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			return a, err
 		}
 		waiter := b.dispatch.Enter(b.spec(in, w))
+		if now := b.workers.get(w.Key()); w.Explicit && now != nil && now.Incarnation != w.Incarnation { // since it was admitted
+			waiter.Leave()
+			return protocol.PollAnswer{}, stale(w.ID)
+		}
 		leased, err := waiter.Wait(ctx, wait)
 		if errors.Is(err, dispatch.ErrDraining) {
 			return drainingAnswer(), nil

@@ -2,20 +2,68 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // dueSession moves a session forward in time, and ends what waits in it in vain.
 func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
-	c, err := b.session(ctx, key, engine.DueSession{Served: b.served()})
+	stale, err := b.holderStale(ctx, key)
+	if err != nil {
+		return err
+	}
+	c, err := b.session(ctx, key, engine.DueSession{Served: b.served(), Stale: stale})
 	if err != nil || !c.Session.Unsettled() {
 		return err
 	}
 	return b.settle(ctx, key)
+}
+
+// holderStale is the worker whose lease on the session is over, if its registration is gone or it has not been heard of for longer than a living
+// worker may be silent; else "".
+func (b *Broker) holderStale(ctx context.Context, key engine.SessionKey) (string, error) {
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return "", err
+	}
+	stale := ""
+	err = b.store.View(ctx, func(r store.Reader) error {
+		s, err := r.Session(ctx, key)
+		if err != nil || s.Terminal || s.Owner == "" || s.Status != protocol.SessionActive || s.LeaseUntil.After(now) {
+			return ignore(err, store.ErrNotFound)
+		}
+		owner := engine.WorkerKey{Namespace: key.Namespace, ID: s.Owner}
+		h, known := b.workers.all(key.Namespace)[owner]
+		if known && !h.at.IsZero() {
+			if time.Since(h.at) > b.opt.Alive {
+				stale = s.Owner
+			}
+			return nil
+		}
+		w, err := r.Worker(ctx, owner)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			stale = s.Owner
+		case err != nil:
+			return err
+		case b.opt.Shared && !w.AliveUntil.After(now), !b.opt.Shared && time.Since(b.started) > b.opt.Alive:
+			stale = s.Owner
+		}
+		return nil
+	})
+	return stale, err
+}
+
+func ignore(err, kind error) error {
+	if errors.Is(err, kind) {
+		return nil
+	}
+	return err
 }
 
 // settle fails the tasks that are queued in a session which has ended, or whose policy says so; they would wait for ever.

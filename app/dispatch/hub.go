@@ -43,11 +43,12 @@ type Topics uint8
 
 // The topics.
 const (
-	TopicRuns     Topics = 1 << iota // runs that got events, without their cancelled attempts
-	TopicCancels                     // runs with attempts that were cancelled, and those attempts
-	TopicSessions                    // sessions that changed
-	TopicWorkers                     // workers whose registration changed
-	TopicMoves                       // entries of sessions' timelines: claims, releases, ends
+	TopicRuns       Topics = 1 << iota // runs that got events, without their cancelled attempts
+	TopicCancels                       // runs with attempts that were cancelled, and those attempts
+	TopicSessions                      // sessions that changed
+	TopicWorkers                       // workers whose registration changed
+	TopicMoves                         // entries of sessions' timelines: claims, releases, ends
+	TopicSuperseded                    // workers of whom another app has a newer registration; overflow: perhaps of any
 )
 
 // watchLimit is how many hints a Watch keeps until they are taken.
@@ -67,6 +68,7 @@ type Watch struct {
 	sessions map[engine.SessionKey]struct{}
 	workers  map[engine.WorkerKey]struct{}
 	moves    []store.SessionMove
+	gone     []engine.WorkerKey // superseded
 	size     int
 	overflow bool
 }
@@ -106,7 +108,7 @@ func (w *Watch) Take() (c store.Changed, overflow bool) {
 	for k := range w.workers {
 		c.Workers = append(c.Workers, k)
 	}
-	c.Moves, overflow = w.moves, w.overflow
+	c.Moves, c.Superseded, overflow = w.moves, w.gone, w.overflow
 	w.reset()
 	return c, overflow
 }
@@ -114,7 +116,7 @@ func (w *Watch) Take() (c store.Changed, overflow bool) {
 func (w *Watch) reset() {
 	w.runs, w.order = map[string]*store.RunChange{}, nil
 	w.sessions, w.workers = map[engine.SessionKey]struct{}{}, map[engine.WorkerKey]struct{}{}
-	w.moves, w.size, w.overflow = nil, 0, false
+	w.moves, w.gone, w.size, w.overflow = nil, nil, 0, false
 }
 
 // Changed tells everybody who watches what a batch touched.
@@ -182,6 +184,10 @@ func (w *Watch) add(c store.Changed) bool {
 	if w.topics&TopicMoves != 0 && len(c.Moves) > 0 && w.grow(len(c.Moves)) {
 		some = true
 		w.moves = append(w.moves, c.Moves...)
+	}
+	if w.topics&TopicSuperseded != 0 && len(c.Superseded) > 0 && w.grow(len(c.Superseded)) {
+		some = true
+		w.gone = append(w.gone, c.Superseded...)
 	}
 	return some
 }

@@ -13,7 +13,7 @@ type kind string
 
 const (
 	register kind = "register" // a process took over the worker's name; recorded once, and part of the history of every session
-	claim    kind = "claim"    // made the caller the owner: by the first task of an epoch, or by verb
+	claim    kind = "claim"    // made the caller the owner: by the first task of an epoch that it sees, or by verb
 	fetch    kind = "fetch"    // got something of a session the caller owned already
 	renew    kind = "renew"
 	release  kind = "release"
@@ -51,6 +51,9 @@ func process(worker string) int { return int(worker[0] - 'a') }
 // law says whether the answer is a possible one, and what the session is afterwards.
 func law(s ownership, c call, r reply) (bool, ownership) {
 	holds := s.owner == c.worker && (c.epoch == 0 || c.epoch == s.epoch)
+	if c.kind == claim && c.task != "" && s.owner == c.worker && s.incarnation == c.incarnation && s.epoch == r.epoch {
+		c.kind = fetch // the session was claimed by verb, or by a task that was given back undelivered
+	}
 	switch {
 	case c.kind == register:
 		s.processes[process(c.worker)] = c.incarnation
@@ -102,7 +105,7 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		s.owner, s.incarnation = "", ""
 		return true, s
 	case c.kind == closing:
-		if !holds {
+		if !s.closed && (!holds || c.before >= s.high) {
 			return false, s
 		}
 		s.closed = true

@@ -1,6 +1,7 @@
 package sessionlaws
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -58,7 +59,8 @@ func TestClaimsAtOnceDoNotPassTheCap(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) { test(t, onPostgres(t, 2)) })
 }
 
-// A process that another one superseded gets no session at an app that has not heard of its successor, whether it polls or asks for one.
+// A process that another one superseded gets no session at an app that has not heard of its successor, whether it polls or asks for one; and the app
+// does hear of it, and refuses the process from then on.
 func TestASupersededProcessClaimsNothingAtAnotherApp(t *testing.T) {
 	w := onPostgres(t, 2)
 	ns := w.namespace("superseded")
@@ -83,6 +85,49 @@ func TestASupersededProcessClaimsNothingAtAnotherApp(t *testing.T) {
 	})
 	if protocol.ReasonOf(err) != protocol.ReasonStaleRegistration {
 		t.Errorf("the superseded process asks for a session: %v", err)
+	}
+}
+
+// A superseded process that waits for work at another app is refused there, though that app never saw its successor and nothing is held: plain tasks and
+// those of the session it held alike are the successor's.
+func TestASupersededProcessIsRefusedAtEveryApp(t *testing.T) {
+	w := onPostgres(t, 2)
+	ns := w.namespace("refused")
+	here, there := w.apps[0].Broker(), w.apps[1].Broker()
+	must[protocol.RegisterAnswer](t)(there.Register(t.Context(), worker(ns, "a", "a1", 10, time.Hour)))
+	w.decide(ns, "one", inSession("s"))
+	first := must[*protocol.ActivityTask](t)(poll(t.Context(), there, ns, "a", "a1", 30))
+	if first == nil {
+		t.Fatal("the first process gets nothing")
+	}
+	if a := finish(t.Context(), there, ns, first, nil); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	w.step(ns, "one", protocol.Command{Type: protocol.CompleteWorkflow})
+	waited := make(chan error)
+	go func() {
+		task, err := poll(context.Background(), there, ns, "a", "a1", 30)
+		if task != nil {
+			err = fmt.Errorf("it got %s", task.AttemptID)
+		}
+		waited <- err
+	}()
+	must[protocol.RegisterAnswer](t)(here.Register(t.Context(), worker(ns, "a", "a2", 10, time.Hour)))
+	if err := <-waited; protocol.ReasonOf(err) != protocol.ReasonStaleRegistration {
+		t.Errorf("the superseded process that waited: %v", err)
+	}
+	w.decide(ns, "two", activity(), inSession("s"))
+	if task, err := poll(t.Context(), there, ns, "a", "a1", 0); task != nil || protocol.ReasonOf(err) != protocol.ReasonStaleRegistration {
+		t.Errorf("the superseded process asks again: %v, %v", task, err)
+	}
+	for range 2 {
+		if task := must[*protocol.ActivityTask](t)(poll(t.Context(), here, ns, "a", "a2", 30)); task == nil {
+			t.Error("its successor does not get the work")
+		}
+	}
+	_, err := there.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{Namespace: ns, WorkerID: "a", Incarnation: "a1"})
+	if protocol.ReasonOf(err) != protocol.ReasonStaleRegistration {
+		t.Errorf("its heartbeat: %v", err)
 	}
 }
 

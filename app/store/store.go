@@ -162,7 +162,8 @@ type Leased struct {
 	Activity  *engine.Activity // kind activity
 	Session   *engine.Session  // when the activity runs in one, after the lease
 	Query     string           // kind query: its id
-	IsNew     bool             // the lease claimed the session: the first task of its epoch
+	IsNew     bool             // the first task of the session's epoch that its holder sees: one whose delivery was undone does not count
+	Claimed   bool             // the lease claimed the session
 	Poller    int              // index into ClaimRequest.Pollers; of no meaning for a hand-over
 	Arguments string           // blob; only when Known
 	Known     bool             // Arguments is filled, and Events where the cache holds the history
@@ -192,6 +193,8 @@ type Changed struct {
 	Sessions []engine.SessionKey
 	Workers  []engine.WorkerKey
 	Moves    []SessionMove
+	// Superseded are workers of whom another app took a newer registration, or took it away.
+	Superseded []engine.WorkerKey
 }
 
 // SessionMove is an entry that was added to a session's timeline. Of those of other apps only the ends of holdings are heard, and not all.

@@ -47,19 +47,21 @@ type bus struct {
 	runs   map[string]store.RunChange // guarded by mu
 	ended  []ended                    // guarded by mu
 	silent map[engine.WorkerKey]bool  // guarded by mu
+	gone   map[engine.WorkerKey]bool  // superseded; guarded by mu
 }
 
 // message is one notification.
 type message struct {
 	App    string            `json:"app"`
 	Missed bool              `json:"m,omitempty"` // others were lost
-	Silent []worker          `json:"w,omitempty"`
+	Silent []worker          `json:"w,omitempty"` // whose lease ran out
+	Gone   []worker          `json:"g,omitempty"` // whose process was superseded
 	Queues []sqldb.QueueKey  `json:"q,omitempty"`
 	Runs   []store.RunChange `json:"r,omitempty"`
 	Ended  []ended           `json:"e,omitempty"`
 }
 
-// worker is one whose lease ran out.
+// worker is one whose lease ran out, or that is another process now.
 type worker struct {
 	Namespace string `json:"ns"`
 	ID        string `json:"id"`
@@ -82,6 +84,7 @@ func newBus(cfg *pgx.ConnConfig, app string, d store.Dispatcher) *bus {
 	return &bus{
 		cfg: quiet, app: app, dispatch: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1),
 		queues: map[sqldb.QueueKey]bool{}, runs: map[string]store.RunChange{}, silent: map[engine.WorkerKey]bool{},
+		gone: map[engine.WorkerKey]bool{},
 	}
 }
 
@@ -109,6 +112,9 @@ func (b *bus) notify(n sqldb.Notice) {
 	}
 	for _, k := range n.Silent {
 		b.silent[k] = true
+	}
+	for _, k := range n.Superseded {
+		b.gone[k] = true
 	}
 	for _, m := range n.Ended {
 		if len(b.ended) < mostEnded {
@@ -138,6 +144,10 @@ func (b *bus) take() []string {
 		cut(len(k.Namespace) + len(k.ID) + 32)
 		m.Silent = append(m.Silent, worker(k))
 	}
+	for k := range b.gone {
+		cut(len(k.Namespace) + len(k.ID) + 32)
+		m.Gone = append(m.Gone, worker(k))
+	}
 	for q := range b.queues {
 		cut(len(q.Namespace) + len(q.Queue) + 64)
 		m.Queues = append(m.Queues, q)
@@ -153,12 +163,13 @@ func (b *bus) take() []string {
 		cut(2*(len(e.Namespace)+len(e.Session)+len(e.Worker)+len(e.Why)) + 120)
 		m.Ended = append(m.Ended, e)
 	}
-	if len(m.Silent)+len(m.Queues)+len(m.Runs)+len(m.Ended) > 0 {
+	if len(m.Silent)+len(m.Gone)+len(m.Queues)+len(m.Runs)+len(m.Ended) > 0 {
 		out = append(out, encode(m))
 	}
 	clear(b.queues)
 	clear(b.runs)
 	clear(b.silent)
+	clear(b.gone)
 	b.ended = nil
 	return out
 }
@@ -166,6 +177,9 @@ func (b *bus) take() []string {
 // changed is the message as this process's own hints are told.
 func (m message) changed() store.Changed {
 	c := store.Changed{Runs: m.Runs}
+	for _, k := range m.Gone {
+		c.Superseded = append(c.Superseded, engine.WorkerKey(k))
+	}
 	for _, e := range m.Ended {
 		k := engine.SessionKey{Namespace: e.Namespace, ID: e.Session}
 		c.Sessions = append(c.Sessions, k)
@@ -308,7 +322,7 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 		for _, q := range m.Queues {
 			b.dispatch.Backlog(q.Namespace, q.Queue, protocol.TaskKind(q.Kind))
 		}
-		if len(m.Runs)+len(m.Ended) > 0 {
+		if len(m.Runs)+len(m.Ended)+len(m.Gone) > 0 {
 			b.dispatch.Changed(m.changed())
 		}
 	}

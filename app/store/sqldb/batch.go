@@ -44,6 +44,7 @@ type batch struct {
 	touched map[string]*store.RunChange
 	moves   []store.SessionMove
 	silent  map[engine.WorkerKey]bool // leases of theirs ran out
+	gone    []engine.WorkerKey        // their process was superseded
 	due     history.Time
 	dirty   bool // something was or will be written
 	raised  bool // an epoch floor rose

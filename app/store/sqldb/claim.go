@@ -33,6 +33,10 @@ func (b *batch) claim(p *pending) error {
 	if err := b.send(b.freshLanes()...); err != nil {
 		return err
 	}
+	held, err := b.holdings(q, r.Pollers)
+	if err != nil {
+		return err
+	}
 	room := make([]int, len(r.Pollers))
 	total := 0
 	for i, poller := range r.Pollers {
@@ -42,10 +46,6 @@ func (b *batch) claim(p *pending) error {
 	total = min(total, mostClaimed)
 	if total == 0 {
 		return nil
-	}
-	held, err := b.holdings(q, r.Pollers)
-	if err != nil {
-		return err
 	}
 	picks, err := b.picks(b.ranges(q, r.Pollers, held), total+1, r.Namespace) // one more than is wanted, to know whether any is left
 	if err != nil {
@@ -69,7 +69,7 @@ func (b *batch) claim(p *pending) error {
 			room[i]--
 			total--
 			l := b.lease(b.runs[t.run], t.seq, b.lessee(r, i, held))
-			if l.IsNew {
+			if l.Claimed {
 				held[processOf(r.Pollers[i].Lessee.Worker)]++
 			}
 			l.Poller = i
@@ -92,7 +92,7 @@ type process struct {
 func processOf(w *engine.Worker) process { return process{w.Key(), w.Incarnation} }
 
 // holdings counts, under the lock of each worker's row, the sessions it holds: what its cap of sessions is judged by. A process that another one
-// superseded is missing, though this app may not have heard of it; so is a worker whose row is locked by somebody else, or that has none. Who is
+// superseded is missing and gets nothing, though this app may not have heard of it; missing is a worker whose row is locked by somebody else, or that has none. Who is
 // missing gets no new session here. Queues without session tasks need no count.
 func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[process]int, error) {
 	if !slices.ContainsFunc(b.lanesOf(q), func(l lane) bool { return l.session }) {
@@ -144,9 +144,14 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[process]int, e
 	for k, w := range rows {
 		held[processOf(w)] = count[k]
 	}
-	for i := range pollers { // a worker that never names its process polls as the newest
-		if l := &pollers[i].Lessee; !l.Worker.Explicit && rows[l.Worker.Key()] != nil {
-			l.Worker = rows[l.Worker.Key()]
+	for i := range pollers {
+		l := &pollers[i].Lessee
+		switch newest := rows[l.Worker.Key()]; {
+		case newest == nil || newest.Incarnation == l.Worker.Incarnation:
+		case l.Worker.Explicit: // superseded: it gets nothing at all
+			pollers[i].Max = 0
+		default: // a worker that never names its process polls as the newest
+			l.Worker = newest
 		}
 	}
 	return held, nil
@@ -276,7 +281,7 @@ func (b *batch) give(t pick, r *store.ClaimRequest, room []int, held map[process
 		if row.readyRow() == (readyRow{}) {
 			return 0, false, false
 		}
-		want = engine.Wanted{Kind: protocol.KindWorkflow, Type: row.Type, BuildID: row.BuildID}
+		want = row.Wanted()
 	} else {
 		a, ok := row.Activities.Get(t.seq)
 		if !ok || a.State != engine.Ready {

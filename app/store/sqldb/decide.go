@@ -103,11 +103,17 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 	}
 	for _, n := range w.Workers {
 		had := b.workers[n.Key()]
+		if had != nil && had.Worker != nil && had.Incarnation != n.Incarnation {
+			b.gone = append(b.gone, n.Key())
+		}
 		b.workers[n.Key()] = &worker{Worker: &n, stored: had != nil && had.stored, dirty: true, touched: true}
 		b.dirty = true
 	}
 	for _, k := range w.DropWorkers {
 		had := b.workers[k]
+		if had != nil && had.Worker != nil {
+			b.gone = append(b.gone, k)
+		}
 		b.workers[k] = &worker{stored: had == nil || had.stored, dirty: true, touched: true}
 		b.dirty = true
 	}

@@ -107,8 +107,8 @@ func (b *batch) tell(c store.Changed) {
 		}
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
-	if b.s.cfg.Notify != nil && (len(c.Runs) > 0 || len(b.backlog) > 0 || len(ended) > 0) {
-		n := Notice{Runs: c.Runs, Ended: ended, Silent: slices.Collect(maps.Keys(b.silent))}
+	if b.s.cfg.Notify != nil && (len(c.Runs) > 0 || len(b.backlog) > 0 || len(ended) > 0 || len(b.gone) > 0) {
+		n := Notice{Runs: c.Runs, Ended: ended, Silent: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone}
 		n.Queues = slices.SortedFunc(maps.Keys(b.backlog), func(x, y QueueKey) int {
 			return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Queue, y.Queue), cmp.Compare(x.Kind, y.Kind))
 		})

@@ -143,8 +143,9 @@ func (b *batch) isReady(t taskKey) bool {
 
 func (b *batch) offer(r *run, seq int64) store.Offer {
 	if seq == 0 {
+		w := r.Wanted()
 		return store.Offer{
-			Kind: protocol.KindWorkflow, Namespace: r.Namespace, Queue: r.Queue, Type: r.Type, BuildID: r.BuildID, Now: b.now,
+			Kind: w.Kind, Namespace: r.Namespace, Queue: r.Queue, Type: w.Type, BuildID: w.BuildID, Requirements: w.Requirements, Now: b.now,
 		}
 	}
 	a, _ := r.Activities.Get(seq)
@@ -170,13 +171,13 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	if a.SessionID != "" {
 		sess = b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}].Session
 	}
-	a, change, isNew := engine.LeaseActivity(a, sess, *l, b.floors[r.Namespace], b.now)
+	a, change, claimed := engine.LeaseActivity(a, sess, *l, b.floors[r.Namespace], b.now)
 	r.Activities.Put(seq, a)
 	mark(&r.activities, seq, true)
-	out := store.Leased{Kind: protocol.KindActivity, Activity: &a, IsNew: isNew}
+	out := store.Leased{Kind: protocol.KindActivity, Activity: &a, Claimed: claimed}
 	if change != nil {
 		b.applySession(change)
-		out.Session = &change.Session
+		out.Session, out.IsNew = &change.Session, change.Session.Ran == 1
 	}
 	return out
 }

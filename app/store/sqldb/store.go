@@ -47,6 +47,8 @@ type Notice struct {
 	Silent []engine.WorkerKey  // workers whose leases ran out; comes with Runs or Ended
 	Queues []QueueKey
 	Runs   []store.RunChange
+	// Superseded are workers whose registration went to another process, or away.
+	Superseded []engine.WorkerKey
 }
 
 // Store is a store.Store over one connection that writes and a pool that reads.
