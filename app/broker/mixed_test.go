@@ -1,0 +1,140 @@
+package broker_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// older registers a worker of before there were sessions: it runs the same types, and declares nothing of them.
+func (a *app) older(id string) {
+	a.t.Helper()
+	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
+		WorkerID: id, Incarnation: id + "1", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true, Capabilities: []string{broker.CapQueries},
+	}))
+}
+
+// task polls for a task that has to be of this workflow, and be delivered for the first time.
+func (a *app) task(worker string, kind protocol.TaskKind, workflow string) *protocol.Task {
+	a.t.Helper()
+	t := a.poll(worker, kind, 30)
+	switch {
+	case t == nil:
+		a.t.Fatalf("%s does not get the %s task of %s", worker, kind, workflow)
+	case t.Workflow != nil && (t.Workflow.WorkflowID != workflow || t.Workflow.Attempt != 1):
+		a.t.Fatalf("%s gets attempt %d of %s", worker, t.Workflow.Attempt, t.Workflow.WorkflowID)
+	case t.Activity != nil && (t.Activity.WorkflowID != workflow || t.Activity.Attempt != 1):
+		a.t.Fatalf("%s gets attempt %d of an activity of %s", worker, t.Activity.Attempt, t.Activity.WorkflowID)
+	}
+	return t
+}
+
+// taken wants an outcome to have been accepted.
+func (a *app) taken(c protocol.CompleteAnswer) {
+	a.t.Helper()
+	if c.Err != nil || !c.Recorded {
+		a.t.Fatalf("outcome: %+v", c)
+	}
+}
+
+// waits wants that a worker gets neither kind of task.
+func (a *app) waits(worker string) {
+	a.t.Helper()
+	for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
+		if t := a.poll(worker, kind, 0); t != nil {
+			a.t.Errorf("%s gets a %s task: %+v", worker, kind, t)
+		}
+	}
+}
+
+// Workers that know sessions and workers that do not, on one database: the older one never sees a task in a session, nor a workflow task of a run whose
+// history holds session events; that work waits, says why, and costs no attempt.
+func TestMixedVersions(t *testing.T) {
+	bound := func(handle string) []protocol.Command {
+		return []protocol.Command{{Type: protocol.StartSession}, inSession(handle), {Type: protocol.OpenSignalWait, SignalName: "go"}}
+	}
+	t.Run("OS-E8", func(t *testing.T) {
+		apptest.Databases(t, func(t *testing.T, database string) {
+			a := on(t, database)
+			a.ours("N", "n1", time.Minute, time.Hour, 10)
+			run := a.start("bound")
+			a.taken(a.decide(a.task("N", protocol.KindWorkflow, "bound"), bound(run.RunID+"-1")...))
+			must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "N"}))
+			a.older("O")
+			must[protocol.CommandReceipt](t)(a.Signal(t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "bound"}, SignalName: "go"}))
+			a.waits("O")
+			p := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "bound"})).Pending
+			if p.Task.Attempt != 0 || !strings.Contains(p.Task.Why, "needs worker_sessions, which worker O does not offer") {
+				t.Errorf("the workflow task waits at attempt %d: %s", p.Task.Attempt, p.Task.Why)
+			}
+			if act := p.Activities[0]; act.Attempt != 0 || !strings.Contains(act.Why, "worker O holds no sessions") {
+				t.Errorf("the activity waits at attempt %d: %s", act.Attempt, act.Why)
+			}
+			_, err := a.Query(t.Context(), protocol.QueryRequest{Target: protocol.Target{WorkflowID: "bound"}, QueryName: "q"})
+			if protocol.ReasonOf(err) != protocol.ReasonQueryWorker {
+				t.Errorf("a query that only O could answer: %v", err)
+			}
+
+			// What has nothing to do with sessions is for both.
+			a.start("plain")
+			a.taken(a.decide(a.task("O", protocol.KindWorkflow, "plain"), greet()))
+			a.taken(a.result(a.task("O", protocol.KindActivity, "plain"), "done"))
+			a.taken(a.decide(a.task("O", protocol.KindWorkflow, "plain"), done()))
+
+			a.ours("N", "n2", time.Minute, time.Hour, 10)
+			a.taken(a.decide(a.task("N", protocol.KindWorkflow, "bound"), protocol.Command{Type: protocol.OpenSignalWait, SignalName: "on"}))
+			a.taken(a.result(a.task("N", protocol.KindActivity, "bound"), "done"))
+			a.waits("O")
+			again := protocol.Command{Type: protocol.ContinueAsNew}
+			a.taken(a.decide(a.task("N", protocol.KindWorkflow, "bound"), again))
+			a.waits("O") // the next run of the id may go on with the session
+			must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "O"}))
+			if c := a.decide(a.task("N", protocol.KindWorkflow, "bound"), done()); c.Err != nil || c.RunStatus != "completed" {
+				t.Fatalf("after O left: %+v", c)
+			}
+		})
+	})
+
+	// Workers that decide and never hold sessions need not declare anything, as long as none of them does.
+	t.Run("undeclared", func(t *testing.T) {
+		a := newApp(t)
+		a.older("flow")
+		a.ours("a", "a1", time.Minute, time.Hour, 10)
+		a.start("one")
+		a.decide(a.poll("flow", protocol.KindWorkflow, 30), inSession("s"))
+		a.result(a.task("a", protocol.KindActivity, "one"), "done")
+		if c := a.decide(a.task("flow", protocol.KindWorkflow, "one"), done()); c.RunStatus != "completed" {
+			t.Fatalf("%+v", c)
+		}
+	})
+
+	// Tasks of workflows and of activities wait alike for a worker of the app's release.
+	t.Run("releases", func(t *testing.T) {
+		apptest.Databases(t, func(t *testing.T, database string) {
+			a := on(t, database)
+			a.ours("N", "n1", time.Minute, time.Hour, 10)
+			a.start("one")
+			a.decide(a.task("N", protocol.KindWorkflow, "one"), inSession("s"))
+			a.start("two")
+			for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
+				none := int64(0)
+				p := must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{
+					WorkerID: "N", Incarnation: "n1", Kinds: []protocol.TaskKind{kind}, Timeout: &none, Release: "next", Gated: true,
+				}))
+				if p.Status != protocol.PollMismatch || len(p.Tasks) > 0 {
+					t.Errorf("a worker of another release gets %+v", p)
+				}
+			}
+			v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "one"})).Pending
+			if why := v.Activities[0].Why; v.Activities[0].Attempt != 0 || !strings.Contains(why, `worker release "next"`) {
+				t.Errorf("the activity waits: %s", why)
+			}
+			a.task("N", protocol.KindWorkflow, "two")
+			a.task("N", protocol.KindActivity, "one")
+		})
+	})
+}
