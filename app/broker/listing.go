@@ -29,7 +29,10 @@ func (b *Broker) Workers(ctx context.Context, ns, queue, status string) ([]proto
 		if err != nil {
 			return err
 		}
-		known := b.workers.all(ns)
+		known, err := b.fleet(ctx, r, ns)
+		if err != nil {
+			return err
+		}
 		for i := range rows {
 			h, ok := known[rows[i].Key()]
 			if !ok {
@@ -112,8 +115,12 @@ func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protoco
 			last := rows[len(rows)-1]
 			p.NextPageToken = cursor(last.UpdatedAt, last.ID)
 		}
+		known, err := b.fleet(ctx, r, ns)
+		if err != nil {
+			return err
+		}
 		for _, s := range rows {
-			p.Sessions = append(p.Sessions, b.sessionView(s, now))
+			p.Sessions = append(p.Sessions, b.sessionView(s, known, now))
 		}
 		counts, err := r.SessionCounts(ctx, ns)
 		for s, n := range counts {
@@ -144,7 +151,11 @@ func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionVi
 		if err != nil {
 			return err
 		}
-		v = b.sessionView(s, now)
+		known, err := b.fleet(ctx, r, key.Namespace)
+		if err != nil {
+			return err
+		}
+		v = b.sessionView(s, known, now)
 		v.Timeline, err = r.Timeline(ctx, key, timelineShown)
 		if err != nil || s.Ready == 0 {
 			return err
@@ -152,7 +163,7 @@ func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionVi
 		tasks, err := r.SessionTasks(ctx, key, 100)
 		for _, a := range tasks {
 			if a.State == engine.Ready {
-				v.Waiting = b.activityWhy(ctx, r, key.Namespace, a, now)
+				v.Waiting, err = b.activityWhy(ctx, r, known, a, now)
 				break
 			}
 		}
@@ -161,7 +172,7 @@ func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionVi
 	return v, err
 }
 
-func (b *Broker) sessionView(s engine.Session, now time.Time) protocol.SessionView {
+func (b *Broker) sessionView(s engine.Session, known fleet, now time.Time) protocol.SessionView {
 	v := protocol.SessionView{
 		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID, Connection: orNil(s.Connection),
 		Queue: orNil(s.Queue), Requirements: orEmpty(s.Requirements), Status: s.Status, Epoch: s.Epoch, LeaseOwner: orNil(s.Owner),
@@ -183,7 +194,7 @@ func (b *Broker) sessionView(s engine.Session, now time.Time) protocol.SessionVi
 	if s.Owner == "" {
 		return v
 	}
-	if h, ok := b.workers.all(s.Namespace)[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]; ok {
+	if h, ok := known[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]; ok {
 		w := b.workerView(h.worker, h, store.Holding{}, now)
 		v.Holder = &protocol.SessionHolder{
 			WorkerID: w.WorkerID, TaskQueue: w.TaskQueue, Status: w.Status, LastHeartbeatAt: w.LastHeartbeatAt, Stale: w.Status == protocol.WorkerStale,

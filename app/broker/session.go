@@ -163,6 +163,6 @@ func (b *Broker) receipt(ctx context.Context, s engine.Session, outcome string, 
 	if err != nil {
 		return protocol.SessionAnswer{}, err
 	}
-	v := b.sessionView(s, now)
+	v := b.sessionView(s, fleet(b.workers.all(s.Namespace)), now)
 	return protocol.SessionAnswer{Admitted: true, Outcome: outcome, Status: status, Session: &v}, nil
 }

@@ -42,7 +42,9 @@ func (b *Broker) Describe(ctx context.Context, t protocol.Target) (protocol.RunV
 			}
 		}
 		if run.Status.Open() {
-			v.Pending = b.pending(ctx, r, run, now)
+			if v.Pending, err = b.pending(ctx, r, run, now); err != nil {
+				return err
+			}
 			v.WaitKind, v.WaitReason = waitsFor(v.Pending, now)
 			v.Actions = &protocol.RunActions{Signal: true, Query: true, Update: true, Cancel: true, Terminate: true, Repair: v.Quarantined != nil}
 			return nil

@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +15,11 @@ import (
 )
 
 // pending shows what is open in a run, and of each ready task why nobody has it yet.
-func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, now time.Time) *protocol.Pending {
+func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, now time.Time) (*protocol.Pending, error) {
+	fleet, err := b.fleet(ctx, r, run.Namespace)
+	if err != nil {
+		return nil, err
+	}
 	p := &protocol.Pending{
 		Activities: []protocol.PendingActivity{}, Timers: []protocol.PendingTimer{}, Waits: []protocol.PendingWait{}, Updates: []protocol.PendingUpdate{},
 		Children: []protocol.PendingChild{},
@@ -25,7 +30,7 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 			TaskID: engine.TaskID(run.ID, t.Number), State: string(t.State), Attempt: t.Delivery, Worker: t.Owner, LeaseUntil: t.Until, Why: t.Problem,
 		}
 		if t.State == engine.Ready {
-			p.Task.Why = b.why(run.Namespace, run.Queue, run.Wanted(), now)
+			p.Task.Why = b.why(fleet, run.Queue, run.Wanted(), now)
 		}
 	}
 	for seq, a := range run.Activities.All() {
@@ -38,7 +43,9 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 			v.NextAt, v.Why = a.ReadyAt, "waits for its back-off until "+clock(a.ReadyAt.Time)
 		}
 		if a.State == engine.Ready {
-			v.Why = b.activityWhy(ctx, r, run.Namespace, a, now)
+			if v.Why, err = b.activityWhy(ctx, r, fleet, a, now); err != nil {
+				return nil, err
+			}
 		}
 		if a.SessionID != "" && !slices.Contains(p.Sessions, a.SessionID) {
 			p.Sessions = append(p.Sessions, a.SessionID)
@@ -59,30 +66,31 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 	for _, u := range run.Updates.All() {
 		p.Updates = append(p.Updates, protocol.PendingUpdate{UpdateID: u.ID, UpdateName: u.Name})
 	}
-	return p
+	return p, nil
 }
 
-func (b *Broker) activityWhy(ctx context.Context, r store.Reader, ns string, a engine.Activity, now time.Time) string {
+func (b *Broker) activityWhy(ctx context.Context, r store.Reader, fleet fleet, a engine.Activity, now time.Time) (string, error) {
 	want := engine.Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements}
 	if a.SessionID != "" {
-		s, err := r.Session(ctx, engine.SessionKey{Namespace: ns, ID: a.SessionID})
+		s, err := r.Session(ctx, engine.SessionKey{Namespace: a.Namespace, ID: a.SessionID})
 		if err == nil {
 			want.Session = &s
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return "", err
 		}
 	}
-	return b.why(ns, a.Queue, want, now)
+	return b.why(fleet, a.Queue, want, now), nil
 }
 
 // why puts in words what keeps a ready task from a worker: the session's holder, else what the registered workers of the queue lack. Of several it
 // names the worker that comes nearest to having the task.
-func (b *Broker) why(ns, queue string, want engine.Wanted, now time.Time) string {
+func (b *Broker) why(fleet fleet, queue string, want engine.Wanted, now time.Time) string {
 	if s := want.Session; s != nil && s.Held(now) {
-		return b.heldWhy(ns, want, now)
+		return b.heldWhy(fleet, want, now)
 	}
 	served, nearest, reason := 0, -1, ""
-	workers := b.workers.all(ns)
-	for _, k := range slices.SortedFunc(maps.Keys(workers), func(x, y engine.WorkerKey) int { return cmp.Compare(x.ID, y.ID) }) {
-		h := workers[k]
+	for _, k := range slices.SortedFunc(maps.Keys(fleet), func(x, y engine.WorkerKey) int { return cmp.Compare(x.ID, y.ID) }) {
+		h := fleet[k]
 		if !slices.Contains(h.worker.Queues, queue) || !b.alive(h, now) {
 			continue
 		}
@@ -124,9 +132,9 @@ func nearness(v engine.Verdict) int {
 }
 
 // heldWhy is why a task of a held session waits: for its holder, who may not be able to take it either.
-func (b *Broker) heldWhy(ns string, want engine.Wanted, now time.Time) string {
+func (b *Broker) heldWhy(fleet fleet, want engine.Wanted, now time.Time) string {
 	s := want.Session
-	h, ok := b.workers.all(ns)[engine.WorkerKey{Namespace: ns, ID: s.Owner}]
+	h, ok := fleet[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]
 	if !ok || !b.alive(h, now) {
 		return fmt.Sprintf("session %s is held by worker %s until %s", s.ID, s.Owner, clock(s.LeaseUntil.Time))
 	}
