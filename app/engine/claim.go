@@ -35,7 +35,7 @@ type ClaimActivity struct {
 type ClaimedActivity struct {
 	Activity Activity
 	Session  *Session // after the lease; nil without one
-	IsNew    bool     // the claim took the session as well
+	IsNew    bool     // the first task of the session's epoch that its holder sees
 }
 
 func (in ClaimActivity) decide(st *step) error {
@@ -43,11 +43,11 @@ func (in ClaimActivity) decide(st *step) error {
 	if err != nil {
 		return err
 	}
-	a, change, isNew := LeaseActivity(a, sess, in.Lessee, in.Floor, st.now.Time)
+	a, change, _ := LeaseActivity(a, sess, in.Lessee, in.Floor, st.now.Time)
 	st.Activities.Put(in.Seq, a)
-	*in.Out = ClaimedActivity{Activity: a, IsNew: isNew}
+	*in.Out = ClaimedActivity{Activity: a}
 	if change != nil {
-		in.Out.Session = &change.Session
+		in.Out.Session, in.Out.IsNew = &change.Session, change.Session.Fresh()
 		st.keep(change.Session, change.Timeline...)
 	}
 	st.d.Answer = Answer{Outcome: "claimed", Recorded: true}
@@ -65,7 +65,7 @@ func (s *Run) Claimable(n int64, l Lessee, now time.Time) error {
 	case t == nil || t.Number != n || t.State != Ready:
 		return unclaimable(id, taskStatus(t, n), leaseOf(t, n))
 	}
-	return admits(id, Wanted{Kind: protocol.KindWorkflow, Type: s.Type, BuildID: s.BuildID}, s.Queue, l, now)
+	return admits(id, s.Wanted(), s.Queue, l, now)
 }
 
 // ClaimableActivity says why a worker may not have an activity now; nil when it may. It also returns the activity and its session.

@@ -37,7 +37,7 @@ func (s *Run) Leased(l Lessee, now time.Time) *Run {
 }
 
 // LeaseActivity leases a ready activity, claiming or touching its session in the same step. sess is nil for a plain activity. floor is the highest
-// epoch clean-up removed. The caller has asked Admit.
+// epoch clean-up removed. The caller has asked Admit. The last result says that the lease claimed the session.
 func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Time) (Activity, *SessionChange, bool) {
 	a.State = LeasedState
 	a.Delivery++

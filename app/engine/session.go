@@ -76,6 +76,9 @@ func (s *Session) Held(now time.Time) bool {
 // HeldBy says whether this worker owns it.
 func (s *Session) HeldBy(worker string, now time.Time) bool { return s.Held(now) && s.Owner == worker }
 
+// Fresh says, of a session in which an attempt was just begun, that it is the first its holder sees of this epoch.
+func (s *Session) Fresh() bool { return s.Ran == 1 }
+
 // Full says whether its activity cap leaves no room. A cap of 0 leaves it to the worker's slots.
 func (s *Session) Full() bool { return s.MaxActivities > 0 && s.Active >= s.MaxActivities }
 
