@@ -204,7 +204,7 @@ func waitsFor(p *protocol.Pending, now time.Time) (kind, text *string) {
 		}
 		return say("timer", "a timer fires at %s, in %s", clock(t.FireAt.Time), t.FireAt.Sub(now).Round(time.Second))
 	}
-	return nil, nil
+	return say("update", "its code waits for an update: nothing else is open")
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") + " UTC" }

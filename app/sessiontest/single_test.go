@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
-	"github.com/sojourn-run/sojourn/shared/payload"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -268,60 +266,53 @@ func TestAnotherAppGoesOn(t *testing.T) {
 	})
 }
 
-// A child gets its parent's session as any run does: by the id in its arguments. The two workflows are told over the wire.
+// A child gets its parent's session as any run does: by the id in its arguments.
 func TestChildInTheSession(t *testing.T) {
 	bubble(t, "IS-S7", func(h *house) {
-		h.flow("one", one)
+		h.flow("child", func(ctx workflow.Context, session string) (string, error) { return in(ctx, session, "inside", 10) })
+		h.flow("parent", func(ctx workflow.Context, session string) ([]string, error) {
+			before, err := in(ctx, session, "before", 10)
+			if err != nil {
+				return nil, err
+			}
+			inside, err := workflow.ExecuteChild[string](ctx, "child", session)
+			if err != nil {
+				return nil, err
+			}
+			after, err := in(ctx, session, "after", 10)
+			return []string{before, inside, after}, err
+		})
 		h.start("A")
 		h.start("B")
-		ctx := h.t.Context()
-		if _, err := h.Register(ctx, protocol.RegisterRequest{
-			WorkerID: "flows", Incarnation: "1", TaskQueue: "default", WorkflowTypes: []string{"parent", "child"},
-		}); err != nil {
-			h.t.Fatal(err)
+		workers := output[[]string](h, h.begin("parent", "s"))
+		if workers[0] != workers[1] || workers[0] != workers[2] {
+			h.t.Errorf("ran on %v, want one worker", workers)
 		}
-		task := func() *protocol.WorkflowTask {
-			h.t.Helper()
-			wait := int64(30)
-			a, err := h.Poll(ctx, protocol.PollRequest{
-				WorkerID: "flows", Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &wait,
-			})
-			if err != nil || len(a.Tasks) != 1 {
-				h.t.Fatalf("poll: %+v, %v", a, err)
-			}
-			return a.Tasks[0].Workflow
-		}
-		decide := func(t *protocol.WorkflowTask, commands ...protocol.Command) {
-			h.t.Helper()
-			a, err := h.Complete(ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{{
-				Kind: protocol.KindWorkflow, TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt, Commands: commands,
-			}}})
-			if err != nil || a.Items[0].Err != nil {
-				h.t.Fatalf("decision: %+v, %v", a, err)
-			}
-		}
-		work := func(item string) protocol.Command {
-			args, err := payload.EncodeArgs(item, 10)
-			if err != nil {
-				h.t.Fatal(err)
-			}
-			return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "work", SessionID: "s", Arguments: args}
-		}
-		done := protocol.Command{Type: protocol.CompleteWorkflow}
-		run := h.begin("parent")
-		decide(task(), work("before"))
-		args, _ := payload.EncodeArgs("s")
-		decide(task(), protocol.Command{Type: protocol.StartChildWorkflow, WorkflowType: "child", Arguments: args})
-		child := task()
-		h.equal("type", child.WorkflowType, "child")
-		decide(child, work("inside"))
-		decide(task(), done)
-		parent := task()
-		h.equal("type", parent.WorkflowType, "parent")
-		decide(parent, work("after"))
-		decide(task(), done)
-		h.equal("end", h.finish(run).Type(), "WorkflowCompleted")
-		h.equal("workers", len(distinct(h.did("before", "inside", "after"))), 1)
+		h.equal("session of the child's activity", h.once("inside").session.ID, "s")
+		h.equal("epochs", h.once("inside").session.Epoch, h.once("before").session.Epoch)
+		h.equal("epochs", h.once("after").session.Epoch, h.once("before").session.Epoch)
 		h.equal("timeline", h.timeline("s"), []string{"claimed"})
+	})
+
+	// A session that a workflow started is its own: its children cannot run in it, and the parent learns why.
+	bubble(t, "IS-S7-started", func(h *house) {
+		h.flow("child", func(ctx workflow.Context, s workflow.Session) (string, error) {
+			return workflow.ExecuteIn[string](ctx, &s, "work", "inside", 10)
+		})
+		h.flow("parent", func(ctx workflow.Context) (string, error) {
+			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+			if err != nil {
+				return "", err
+			}
+			_, err = workflow.ExecuteChild[string](ctx, "child", s)
+			if failed, ok := errors.AsType[*workflow.ChildError](err); !ok || failed.Type != "session_missing" {
+				return "", fmt.Errorf("want a missing session, got %w", err)
+			}
+			after, err := workflow.ExecuteIn[string](ctx, s, "work", "after", 10)
+			return after, errors.Join(err, s.End(ctx))
+		})
+		h.start("A")
+		h.equal("worker", output[string](h, h.begin("parent")), "A")
+		h.equal("items", len(h.did("inside")), 0)
 	})
 }

@@ -79,7 +79,7 @@ func open(t *testing.T, path string) *control {
 	}
 	a.Broker = broker.New(a.store, a.dispatch, broker.Options{Release: "test", App: "app", Log: log})
 	sweeper := sweep.New(a.store, a.Due, sweep.Options{Log: log})
-	a.dispatch.Bind(a.store, func(tasks []store.Leased) {
+	a.dispatch.Bind(a.Broker, func(tasks []store.Leased) {
 		for _, l := range tasks {
 			a.Return(l)
 		}
@@ -215,7 +215,7 @@ func (a *control) worker(id string, register func(*worker.Registry), change func
 		Register: func() protocol.RegisterRequest {
 			return protocol.RegisterRequest{
 				TaskQueues: []string{"default"}, WorkflowTypes: r.WorkflowTypes(), ActivityTypes: r.ActivityTypes(),
-				Capabilities: []string{"worker_sessions"}, WorkflowSlots: &slots, ActivitySlots: &slots, MaxSessions: &sessions,
+				Capabilities: []string{"worker_sessions", "query_tasks"}, WorkflowSlots: &slots, ActivitySlots: &slots, MaxSessions: &sessions,
 				AttemptLease: int64(lease / time.Second), Session: &protocol.SessionSettings{LeaseMS: 30_000, BufferMS: 5_000, IdleMS: 300_000},
 			}
 		},
