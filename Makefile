@@ -15,8 +15,9 @@ SOURCES := find * -name node_modules -prune -o -name '*.go' -print
 PACKAGE ?= ./...
 SCENARIOS ?= P1 P4 P5 P6
 RUNS    ?= 5
+FUZZ_EXAMPLES ?= 10
 
-.PHONY: help run dev test race postgres e2e fuzz crash lint fmt generate verify web bench build tools clean
+.PHONY: help run dev test race postgres e2e fuzz fuzz-api crash lint fmt generate verify web bench build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -50,6 +51,9 @@ e2e: build npm ## run the dashboard's tests in Chromium
 
 fuzz: ## run every fuzz test for FUZZTIME (20s each)
 	.ci/fuzz
+
+fuzz-api: deps ## hold a running app against the description of its API, in every role, FUZZ_EXAMPLES (10) examples of each operation
+	SOJOURN_TEST_FUZZ=$(FUZZ_EXAMPLES) go test -count=1 -timeout 60m -v -run RequestsMadeOfTheDescription ./app/apptest
 
 crash: ## kill the process at 100 random points under load, check that nothing acknowledged is lost
 	.ci/deps postgres

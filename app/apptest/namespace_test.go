@@ -23,6 +23,7 @@ type caller struct {
 // said is an answer.
 type said struct {
 	status int
+	header http.Header
 	raw    string
 	body   map[string]any
 }

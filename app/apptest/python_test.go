@@ -35,19 +35,28 @@ const (
 // python is an interpreter that has the SDK, made once for a list of requirements and kept in the user's cache.
 func python(t *testing.T) string {
 	t.Helper()
-	path, err := virtualenv()
+	return pythonWith(t, "requirements.txt")
+}
+
+// pythonWith is an interpreter that has what a list of requirements names.
+func pythonWith(t *testing.T, list string) string {
+	t.Helper()
+	path, err := virtualenv(filepath.Join(pythonDir, list))
 	if err != nil {
-		t.Skipf("no python SDK: %v", err)
+		t.Skipf("no python with %s: %v", list, err)
 	}
 	return path
 }
 
-var virtualenv = sync.OnceValues(func() (string, error) {
+var making sync.Mutex
+
+func virtualenv(list string) (string, error) {
+	making.Lock()
+	defer making.Unlock()
 	base, err := exec.LookPath("python3")
 	if err != nil {
 		return "", err
 	}
-	list := filepath.Join(pythonDir, "requirements.txt")
 	wanted, err := os.ReadFile(list)
 	if err != nil {
 		return "", err
@@ -89,7 +98,7 @@ var virtualenv = sync.OnceValues(func() (string, error) {
 		}
 	}
 	return interpreter, nil
-})
+}
 
 // startPython starts an app that wants a token, on an address of its choice unless one is given.
 func startPython(t *testing.T, database, addr string) *apptest.App {

@@ -243,7 +243,7 @@ func (d *document) parameters(rt auth.Route) ([]any, error) {
 	list := []any{}
 	for _, p := range part.FindAllStringSubmatch(rt.Pattern, -1) {
 		list = append(list, object{
-			"name": p[1], "in": "path", "required": true, "schema": object{"type": "string", "minLength": 1, "maxLength": 4096},
+			"name": p[1], "in": "path", "required": true, "schema": object{"type": "string", "minLength": 1, "maxLength": 255},
 		})
 	}
 	if !rt.Open() {

@@ -1,0 +1,109 @@
+package apptest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/auth"
+)
+
+// Requests that are made of the published description, sound ones and broken ones, get only answers that it describes, and never a 5xx. SOJOURN_TEST_FUZZ
+// asks for more examples of each operation, and then every role has its turn.
+func TestRequestsMadeOfTheDescriptionGetDescribedAnswers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	python := pythonWith(t, "fuzz.txt")
+	examples, roles := 1, []auth.Role{""}
+	if n, err := strconv.Atoi(os.Getenv("SOJOURN_TEST_FUZZ")); err == nil && n > 0 {
+		examples, roles = n, append(roles, auth.Roles...)
+	}
+	for _, role := range roles {
+		name := string(role)
+		if name == "" {
+			name = "every role"
+		}
+		t.Run(name, func(t *testing.T) {
+			a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, pythonToken }})
+			c := client{t: t, url: a.URL()}.as(pythonToken)
+			known := populate(t, c)
+			token := pythonToken
+			if role != "" {
+				token = c.want(201, "POST", "/tokens", fmt.Sprintf(`{"name":"fuzz","roles":[%q]}`, role)).text("token")
+			}
+			fuzz(t, python, a.URL(), token, known, examples)
+			c.want(200, "GET", "/ready", "")
+		})
+	}
+}
+
+// populate gives an app one of everything and returns the ids, by the names under which requests carry them.
+func populate(t *testing.T, c client) map[string][]string {
+	t.Helper()
+	c.want(201, "POST", "/worker/register", `{"worker_id":"w1","task_queue":"q","runtime":"fuzz","supported_workflow_types":["wf"],`+
+		`"supported_activity_types":["act"],"capabilities":["worker_sessions"],"max_concurrent_worker_sessions":5}`)
+	for _, id := range []string{"open", "closed"} {
+		c.want(201, "POST", "/workflows", `{"workflow_id":"`+id+`","workflow_type":"wf","task_queue":"q","input":[1]}`)
+	}
+	c.want(200, "POST", "/workflows/closed/terminate", `{}`)
+	c.want(201, "POST", "/schedules", `{"schedule_id":"s1","spec":{"cron_expressions":["@yearly"]},"action":{"workflow_type":"wf","task_queue":"q"}}`)
+	c.want(201, "POST", "/worker/sessions", `{"worker_id":"w1","session_id":"sn1"}`)
+	c.want(201, "POST", "/namespaces", `{"name":"ns1"}`)
+	task, _ := c.want(200, "POST", "/worker/workflow-tasks/poll", `{"worker_id":"w1","task_queue":"q","timeout_seconds":20}`).body["task"].(map[string]any)
+	id, _ := task["task_id"].(string)
+	run, _ := task["run_id"].(string)
+	args, _ := json.Marshal(task["arguments"])
+	c.want(200, "POST", "/worker/workflow-tasks/"+id+"/complete", fmt.Sprintf(`{"lease_owner":"w1","workflow_task_attempt":1,"commands":[`+
+		`{"type":"schedule_activity","activity_type":"act","queue":"q","arguments":%s},{"type":"schedule_activity","activity_type":"act","queue":"q","arguments":%s},`+
+		`{"type":"open_signal_wait","signal_name":"sig"}]}`, args, args))
+	act, _ := c.want(200, "POST", "/worker/activity-tasks/poll", `{"worker_id":"w1","task_queue":"q","timeout_seconds":20}`).body["task"].(map[string]any)
+	activity, _ := act["task_id"].(string)
+	attempt, _ := act["activity_attempt_id"].(string)
+	return map[string][]string{
+		"workflow": {"open", "closed"}, "run": {run}, "worker": {"w1"}, "worker_id": {"w1"}, "lease_owner": {"w1"}, "session": {"sn1"},
+		"session_id": {"sn1"}, "schedule": {"s1"}, "namespace": {"default", "ns1"}, "task": {activity, id}, "task_id": {activity, id},
+		"activity_attempt_id": {attempt}, "task_queue": {"q"}, "queue": {"q"}, "name": {"sig"}, "workflow_type": {"wf"}, "kind": {"activity", "workflow"},
+	}
+}
+
+var caseID = regexp.MustCompile(`(?m)^.{400}.*$`)
+
+func fuzz(t *testing.T, python, url, token string, known map[string][]string, examples int) {
+	t.Helper()
+	hooks, err := filepath.Abs(filepath.Join(pythonDir, "fuzz.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := json.Marshal(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-m", "schemathesis.cli", "run", url+"/api/openapi.json", "--max-examples", strconv.Itoa(examples), "--phases", "coverage,fuzzing",
+		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance",
+		"--header", "Authorization: Bearer "+token, "--seed", "1", "--no-color", "--generation-database", "none", "--suppress-health-check", "all",
+		"--request-timeout", "60", "--continue-on-failure", "--warnings", "off")
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "SCHEMATHESIS_HOOKS="+hooks, "FUZZ_KNOWN="+string(ids), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.WaitDelay = 10 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	said := caseID.ReplaceAllStringFunc(out.String(), func(line string) string { return line[:400] + " …" })
+	if err != nil {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if _, sum, ok := strings.Cut(said, "= SUMMARY ="); ok {
+		t.Log(sum)
+	}
+}
