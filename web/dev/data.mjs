@@ -152,17 +152,20 @@ export function sessions(now) {
     active_activity_count: 0, ready_activity_count: 0, release: "0.1.0", last_heartbeat_at: iso(now, 4000), ...o,
   });
   return [
-    s({ session_id: "gpu-render-7", door: "implicit", scope: "namespace", queue: "gpu", requirements: ["gpu:nvidia-l4"], status: "active", epoch: epochOf(now, 33_000), lease_owner: "render-eu-5", holder: { worker_id: "render-eu-5", task_queue: "gpu", status: "active", last_heartbeat_at: iso(now, 3000), is_stale: false }, lease_expires_at: iso(now, -21_000), idle_seconds: 300, active_activity_count: 1, last_activity_at: iso(now, 2000), created_at: iso(now, 63_700), updated_at: iso(now, 2000), timeline: [
-      { at: iso(now, 63_700), what: "claimed", worker_id: "render-eu-3", epoch: epochOf(now, 63_700), task_id: `${openRun}-1-1` },
-      { at: iso(now, 33_600), what: "expired", worker_id: "render-eu-3", epoch: epochOf(now, 63_700), why: "the lease was not renewed" },
-      { at: iso(now, 33_000), what: "claimed", worker_id: "render-eu-5", epoch: epochOf(now, 33_000), task_id: `${openRun}-3-2` },
+    s({ session_id: "gpu-render-7", door: "implicit", scope: "namespace", queue: "gpu", requirements: ["gpu:nvidia-l4"], status: "active", epoch: epochOf(now, 33_000), lease_owner: "render-eu-5", holder: { worker_id: "render-eu-5", task_queue: "gpu", status: "active", last_heartbeat_at: iso(now, 3000), is_stale: false }, lease_expires_at: iso(now, -21_000), ttl_expires_at: iso(now, -1_920_000), ttl_seconds: 3600, claims: 2, idle_seconds: 300, active_activity_count: 1, last_activity_at: iso(now, 2000), created_at: iso(now, 63_700), updated_at: iso(now, 2000), timeline: [
+      { at: iso(now, 63_700), what: "claimed", worker_id: "render-eu-3", by: "render-eu-3", epoch: epochOf(now, 63_700), task_id: `${openRun}-1`, release: "0.1.0" },
+      { at: iso(now, 33_600), what: "expired", worker_id: "render-eu-3", epoch: epochOf(now, 63_700), why: "lease_expired", ran: 2, renewals: 1, idle_seconds: 30 },
+      { at: iso(now, 33_000), what: "reclaimed", worker_id: "render-eu-5", by: "render-eu-5", epoch: epochOf(now, 33_000), task_id: `${openRun}-3`, release: "0.1.0" },
     ] }),
     s({ session_id: session(sampleRun), workflow_id: "sample", queue: "default", status: "closed", epoch: epochOf(now, 94_960), lease_owner: "local", lease_expires_at: iso(now, 53_794), last_activity_at: iso(now, 94_000), created_at: iso(now, 94_982), updated_at: iso(now, 53_794), closed_at: iso(now, 53_794), timeline: [
       { at: iso(now, 94_982), what: "started" },
       { at: iso(now, 94_960), what: "claimed", worker_id: "local", epoch: epochOf(now, 94_960), task_id: `${sampleRun}-2-1` },
-      { at: iso(now, 53_794), what: "closed", worker_id: "local", epoch: epochOf(now, 94_960), why: "end_session" },
+      { at: iso(now, 53_794), what: "closed", worker_id: "local", epoch: epochOf(now, 94_960), by: `run ${sampleRun}`, why: "ended_by_workflow", ran: 3, renewals: 2 },
     ] }),
-    s({ session_id: "mail-import-anna", door: "worker", scope: "namespace", queue: "mail", status: "orphaned", epoch: epochOf(now, 900_000), lease_owner: "mail-1", lease_expires_at: iso(now, 600_000), ready_activity_count: 3, waiting: "its holder mail-1 is gone; any worker of queue mail may claim it", lease_seconds: 120, last_activity_at: iso(now, 640_000), created_at: iso(now, 900_000), updated_at: iso(now, 600_000), timeline: [] }),
+    s({ session_id: "mail-import-anna", door: "worker", scope: "namespace", queue: "mail", status: "orphaned", epoch: epochOf(now, 900_000), lease_owner: "mail-1", lease_expires_at: iso(now, 600_000), ready_activity_count: 3, failure_reason: "worker_heartbeat_stale", ended_reason: "worker_heartbeat_stale", waiting: "its holder mail-1 is gone; any worker of queue mail may claim it", lease_seconds: 120, last_activity_at: iso(now, 640_000), created_at: iso(now, 900_000), updated_at: iso(now, 600_000), timeline: [
+      { at: iso(now, 900_000), what: "claimed", worker_id: "mail-1", by: "mail-1", epoch: epochOf(now, 900_000), release: "0.1.0" },
+      { at: iso(now, 600_000), what: "orphaned", worker_id: "mail-1", epoch: epochOf(now, 900_000), why: "worker_heartbeat_stale", ran: 12, renewals: 9, idle_seconds: 40 },
+    ] }),
   ];
 }
 

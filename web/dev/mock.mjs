@@ -13,6 +13,7 @@ const { values: flags } = parseArgs({
 });
 const dist = fileURLToPath(new URL("../dist", import.meta.url));
 const born = Date.now();
+const changed = new Map(); // sessions that were made or changed here, by id
 const kinds = { ".js": "text/javascript", ".css": "text/css", ".html": "text/html; charset=utf-8", ".svg": "image/svg+xml" };
 const policy =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
@@ -79,9 +80,34 @@ async function answer(req, url) {
   if (req.method === "POST" && (is("workflows", "*", "signal", "*") || is("workflows", "*", "cancel") || is("workflows", "*", "terminate"))) {
     return { status: path[2] === "signal" ? 202 : 200, body: { outcome: "recorded", ...(await body(req)) } };
   }
+  if (req.method === "POST" && is("worker", "sessions")) {
+    const { worker_id, session_id, ttl_seconds = 1800 } = await body(req);
+    const [at, epoch] = [new Date().toISOString(), Date.now() * 1000];
+    changed.set(session_id, {
+      ...data.sessions(born)[0], session_id, door: "worker", queue: "default", requirements: [], lease_owner: worker_id, epoch, idle_seconds: 0, lease_seconds: 120,
+      holder: { worker_id, status: "active", last_heartbeat_at: at, is_stale: false }, active_activity_count: 0, ttl_seconds, max_concurrent_activities: 1,
+      ttl_expires_at: new Date(Date.now() + ttl_seconds * 1000).toISOString(), created_at: at, last_activity_at: at,
+      timeline: [{ at, what: "claimed", worker_id, by: worker_id, epoch, release: "0.1.0" }],
+    });
+    return { status: 201, body: { admitted: true, outcome: "created" } };
+  }
   if (is("workers")) return { status: 200, body: { namespace: "default", workers: flags.empty ? [] : data.workers(born) } };
   const renewed = new Date(Date.now() + 21_000).toISOString();
-  const sessions = flags.empty ? [] : data.sessions(born).map((s) => (s.status === "active" ? { ...s, lease_expires_at: renewed } : s));
+  const recorded = flags.empty ? [] : data.sessions(born);
+  const sessions = [...changed.values(), ...recorded.filter((s) => !changed.has(s.session_id))].map((s) =>
+    s.status === "active" && s.lease_owner ? { ...s, lease_expires_at: renewed } : s,
+  );
+  if (req.method === "POST" && (is("worker-sessions", "*", "close") || is("worker-sessions", "*", "migrate"))) {
+    const s = sessions.find((s) => s.session_id === path[1]);
+    if (!s) return gone("worker_session");
+    const [{ reason, worker_id }, at, close] = [await body(req), new Date().toISOString(), path[2] === "close"];
+    if (s.closed_at) return refuse(409, "worker_session_not_active", `session ${s.session_id} has ended`);
+    const why = close ? `${reason || "closed"} by bootstrap` : `migrated${reason && `: ${reason}`}`;
+    const event = { at, what: close ? "closed" : "released", by: "bootstrap", why, ran: 0, renewals: 2, idle_seconds: 4, ...(s.lease_owner && { worker_id: s.lease_owner, epoch: s.epoch }) };
+    const now = { ...s, holder: null, ended_reason: why, timeline: [...s.timeline, event], ...(close ? { status: "closed", closed_at: at } : { lease_owner: null, kept_for: worker_id }) };
+    changed.set(s.session_id, now);
+    return { status: 200, body: { namespace: "default", outcome: close ? "closed" : "migrated", session: now } };
+  }
   if (is("worker-sessions")) {
     const fits = sessions.filter((s) => !q.get("status") || s.status === q.get("status"));
     return { status: 200, body: { namespace: "default", metrics: { total: sessions.length, active: 1, closed: 1, orphaned: 1 }, sessions: fits.map(({ timeline, ...s }) => s), next_page_token: null } };

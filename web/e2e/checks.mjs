@@ -22,7 +22,7 @@ export async function until(what, fn, ms = patience) {
 
 const shown = (locator) => locator.waitFor({ state: "visible", timeout: patience });
 
-/** The checks, as [name, async function(context)]. The context: page, base, run (its id), api(path), shot(name), axe(). */
+/** The checks, as [name, async function(context)]. The context: page, base, run (its id), api(path, body to post), shot(name), axe(). */
 export const checks = [
   ["a run page shows its run from its first event on", async ({ page, base, run, api, shot }) => {
     const view = await api(`/api/runs/${run}`);
@@ -109,6 +109,41 @@ export const checks = [
     await shown(page.getByRole("heading", { level: 1, name: id }));
     await shown(page.locator('[data-owner-event="claimed"]').first());
     await shot("session", true);
+  }],
+  ["an operator moves a session and closes it, and the timeline says so", async ({ page, base, api, shot }) => {
+    const { workers } = await api("/api/workers");
+    const worker = workers.find((w) => w.status === "active" && w.max_concurrent_worker_sessions > w.held_sessions);
+    assert.ok(worker, "there is no worker that could hold a session");
+    const id = `seen/${Date.now()}`;
+    await api("/api/worker/sessions", { worker_id: worker.worker_id, session_id: id, ttl_seconds: 600 });
+    await page.goto(`${base}/sessions/${encodeURIComponent(id)}`);
+    await shown(page.getByRole("heading", { level: 1, name: id }));
+    await shown(page.getByRole("link", { name: worker.worker_id }));
+    await until("the time to live counts down", async () => /^9m \d\ds$/.test(await page.getByRole("timer").nth(1).innerText()));
+    await shot("session-held", true);
+
+    await page.getByRole("button", { name: "Migrate" }).focus();
+    await page.keyboard.press("Enter");
+    const dialog = page.getByRole("dialog");
+    await shown(dialog.getByLabel("To"));
+    await shown(dialog.getByLabel("At once, whatever runs in it"));
+    await shot("session-migrate");
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached", timeout: patience });
+    assert.equal(await page.locator('[data-owner-event="released"]').count(), 0, "Escape does nothing to the session");
+    await page.getByRole("button", { name: "Migrate" }).click();
+    await dialog.getByLabel("Reason").fill("rack 7 goes");
+    await dialog.getByRole("button", { name: "Migrate" }).click();
+    await shown(page.locator('[data-owner-event="released"]').getByText("rack 7 goes"));
+
+    await page.getByRole("button", { name: "Close", exact: true }).click();
+    await dialog.getByLabel("Reason").fill("no longer needed");
+    await shot("session-close");
+    await dialog.getByRole("button", { name: "Close the session" }).click();
+    await shown(page.locator('main [data-status="closed"]'));
+    await shown(page.locator('[data-owner-event="closed"]').getByText("no longer needed"));
+    assert.equal(await page.getByRole("button", { name: "Migrate" }).count(), 0, "a session that has ended is left alone");
+    await shot("session-closed", true);
   }],
   ["the workers are all there, with release and slots", async ({ page, base, api, shot }) => {
     const { workers } = await api("/api/workers");

@@ -65,9 +65,10 @@ async function look(browser, { base, run }, shots) {
   page.on("response", (r) => r.status() >= 400 && complaints.push(`${r.status()} ${r.url()}`));
 
   const headers = { "X-Durable-Workflow-Control-Plane-Version": "2", ...(flags.token && { Authorization: `Bearer ${flags.token}` }) };
-  const api = async (path) => {
-    const res = await fetch(base + path, { headers });
-    if (!res.ok) throw new Error(`GET ${path}: ${res.status} ${await res.text()}`);
+  const api = async (path, body) => {
+    const post = body && { method: "POST", body: JSON.stringify(body), headers: { ...headers, "Content-Type": "application/json", "X-Durable-Workflow-Protocol-Version": "1.0" } };
+    const res = await fetch(base + path, { headers, ...post });
+    if (!res.ok) throw new Error(`${post ? "POST" : "GET"} ${path}: ${res.status} ${await res.text()}`);
     return res.json();
   };
   const history = async () => {

@@ -1,4 +1,4 @@
-import type { HistoryEvent, HistoryPage, Json, Me, Overview, RunList, RunOfWorkflow, RunView, SessionList, SessionView, WorkerView } from "./types";
+import type { HistoryEvent, HistoryPage, Json, Me, Overview, RunList, RunOfWorkflow, RunView, SessionDone, SessionList, SessionView, WorkerView } from "./types";
 
 /** A refusal by the API: reason is for programs, message for people. status 0 means that no answer came. */
 export class ApiError extends Error {
@@ -105,6 +105,20 @@ const run = (k: RunKey) => `/api/workflows/${encodeURIComponent(k.workflow_id)}/
 // The signal, cancel and terminate routes act on the workflow's current run, which is the only one that can be open.
 const workflow = (k: RunKey) => `/api/workflows/${encodeURIComponent(k.workflow_id)}`;
 
+export interface SessionKey {
+  namespace: string;
+  session_id: string;
+}
+
+/** How a session is to change hands: to a worker, or to any that can have it; at once, or when what runs in it has ended. */
+export interface Migration {
+  worker: string;
+  force: boolean;
+  reason: string;
+}
+
+const session = (k: SessionKey) => `/api/worker-sessions/${encodeURIComponent(k.session_id)}`;
+
 export const api = {
   runs: (f: RunFilter, signal?: AbortSignal) =>
     request<RunList>(
@@ -127,6 +141,13 @@ export const api = {
   sessions: (status: string | undefined, after: string | undefined) =>
     request<SessionList>(`/api/worker-sessions${query({ status, next_page_token: after })}`),
   session: (id: string) => request<{ namespace: string; session: SessionView }>(`/api/worker-sessions/${encodeURIComponent(id)}`),
+  closeSession: (k: SessionKey, reason: string) => request<SessionDone>(`${session(k)}/close`, { method: "POST", namespace: k.namespace, body: { reason } }),
+  migrateSession: (k: SessionKey, m: Migration) =>
+    request<SessionDone>(`${session(k)}/migrate`, {
+      method: "POST",
+      namespace: k.namespace,
+      body: { reason: m.reason, force: m.force, ...(m.worker && { worker_id: m.worker }) },
+    }),
   overview: () => request<Overview>("/api/sojourn/overview"),
   me: () => request<Me>("/api/sojourn/me"),
   signIn: (token: string) => request("/api/sojourn/login", { method: "POST", body: { token } }),

@@ -156,7 +156,7 @@ export interface SessionView {
   status: string;
   epoch: number;
   lease_owner: string | null;
-  holder: { worker_id: string; status: string; last_heartbeat_at: Time; is_stale: boolean } | null;
+  holder: { worker_id: string; task_queue: string; status: string; last_heartbeat_at: Time; is_stale: boolean } | null;
   lease_expires_at: Time;
   ttl_expires_at: Time;
   idle_seconds?: number;
@@ -164,6 +164,12 @@ export interface SessionView {
   failure_reason: string | null;
   ended_reason?: string;
   lease_seconds: number;
+  ttl_seconds?: number; // 0: none
+  allow_reacquire_after_failure?: boolean;
+  moving?: string; // the operator who asked its holder to give it up
+  kept_for?: string; // the worker it waits for, for a short time
+  claims?: number;
+  release_policy?: string;
   max_concurrent_activities: number;
   active_activity_count: number;
   ready_activity_count: number;
@@ -181,8 +187,20 @@ export interface SessionEvent {
   what: string;
   worker_id?: string;
   epoch?: number;
+  by?: string; // absent: the app, because the time had come
   why?: string;
   task_id?: string;
+  // Of the holding that ends.
+  ran?: number;
+  renewals?: number;
+  idle_seconds?: number;
+  release?: string;
+}
+
+/** The answer to an operator's verb. */
+export interface SessionDone {
+  outcome: "closed" | "migrated" | "draining";
+  session: SessionView;
 }
 
 export interface SessionList {

@@ -1,10 +1,11 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState, type FormEvent, type ReactNode } from "react";
+import { useState } from "react";
 import { api } from "../api/client";
 import { keys } from "../api/queries";
 import type { Json, RunView } from "../api/types";
 import { isOpen } from "../lib/status";
 import { Dialog } from "../ui/Dialog";
+import { Form } from "../ui/Form";
 
 type Which = "signal" | "cancel" | "terminate";
 
@@ -60,37 +61,6 @@ function useSend(run: RunView, send: () => Promise<unknown>, onClose: () => void
       await client.invalidateQueries({ queryKey: keys.runs });
     },
   });
-}
-
-function Form({ error, pending, onSubmit, onClose, act, danger = false, children }: {
-  error: Error | null;
-  pending: boolean;
-  onSubmit: () => void;
-  onClose: () => void;
-  act: string;
-  danger?: boolean;
-  children: ReactNode;
-}) {
-  const submit = (e: FormEvent) => {
-    e.preventDefault();
-    if (!pending) onSubmit();
-  };
-  return (
-    <form onSubmit={submit}>
-      {children}
-      <p role="alert" className="mt-2 min-h-5 break-words text-bad">
-        {error?.message}
-      </p>
-      <div className="mt-2 flex justify-end gap-2">
-        <button type="button" className="btn" onClick={onClose}>
-          Back
-        </button>
-        <button type="submit" className={`btn ${danger ? "btn-solid-danger" : "btn-primary"}`} disabled={pending}>
-          {act}
-        </button>
-      </div>
-    </form>
-  );
 }
 
 interface EndProps {

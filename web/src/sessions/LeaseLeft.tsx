@@ -1,19 +1,32 @@
 import type { SessionView } from "../api/types";
 import { useNow } from "../lib/clock";
 import { duration, parseTime } from "../lib/time";
+import { isHeld } from "./verbs";
+
+interface Props {
+  session: SessionView;
+  align?: "start" | "end";
+}
 
 /** The time a holder's lease has left, counting down, over the share of the lease it is. */
-export function LeaseLeft({ session: s, align = "end" }: { session: SessionView; align?: "start" | "end" }) {
-  const owned = s.status === "active" && Boolean(s.holder ?? s.lease_owner);
-  const now = useNow(owned);
-  const until = parseTime(s.lease_expires_at);
-  if (!owned || until === null) return <span className="text-faint">–</span>;
+export function LeaseLeft({ session: s, align = "end" }: Props) {
+  return <Left until={isHeld(s) ? parseTime(s.lease_expires_at) : null} of={s.lease_seconds} over="expired" align={align} />;
+}
+
+/** The time until a session ends at the latest, whoever holds it. */
+export function TtlLeft({ session: s }: { session: SessionView }) {
+  return <Left until={parseTime(s.ttl_expires_at)} of={s.ttl_seconds ?? 0} over="over" align="start" />;
+}
+
+function Left({ until, of, over, align }: { until: number | null; of: number; over: string; align: "start" | "end" }) {
+  const now = useNow(until !== null);
+  if (until === null) return <span className="text-faint">–</span>;
   const left = Math.max(0, until - now);
-  const share = s.lease_seconds > 0 ? Math.min(1, left / (s.lease_seconds * 1000)) : 0;
+  const share = of > 0 ? Math.min(1, left / (of * 1000)) : 0;
   const look = share < 0.15 ? "bg-bad" : share < 0.35 ? "bg-warn" : "bg-stay";
   return (
-    <span className={`inline-flex w-16 flex-col gap-1 sm:w-20 ${align === "end" ? "items-end" : "items-start"}`}>
-      <span className="whitespace-nowrap">{left === 0 ? "expired" : duration(Math.ceil(left / 1000) * 1000)}</span>
+    <span role="timer" className={`inline-flex w-16 flex-col gap-1 sm:w-20 ${align === "end" ? "items-end" : "items-start"}`}>
+      <span className="whitespace-nowrap">{left === 0 ? over : duration(Math.ceil(left / 1000) * 1000)}</span>
       <span className="block h-1 w-full overflow-hidden rounded-full bg-idle-soft" aria-hidden>
         <span className={`block h-full rounded-full ${look}`} style={{ width: `${share * 100}%` }} />
       </span>

@@ -75,8 +75,8 @@ function Table({ rows }: { rows: SessionView[] }) {
                   {s.session_id}
                 </Link>
                 <span className="block truncate text-xs text-faint">
-                  {s.scope === "workflow" ? `of ${s.workflow_id}` : "of the namespace"}
-                  {s.queue && `, queue ${s.queue}`}
+                  {s.scope === "workflow" ? `of ${s.workflow_id}` : "shared"}
+                  {s.queue && ` · ${s.queue}`}
                   {s.waiting && <span className="text-warn"> · {s.waiting}</span>}
                 </span>
               </td>

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { holds } from "./ownership";
+import { facts, holds, reason, runOf } from "./ownership";
 
 const at = (s: number) => new Date(Date.UTC(2026, 10, 21, 12, 0, s)).toISOString();
 const ms = (s: number) => Date.UTC(2026, 10, 21, 12, 0, s);
@@ -33,5 +33,26 @@ describe("holds", () => {
       { at: null, what: "claimed" },
     ]);
     expect(all).toEqual([{ worker: "w1", epoch: 10, from: ms(2), to: ms(7), ended: "expired" }]);
+  });
+});
+
+describe("an event of the timeline", () => {
+  it("tells of the holding it ends how long it was, what ran and how it was kept", () => {
+    const end = { at: at(61), what: "expired", worker_id: "w1", epoch: 10, ran: 3, renewals: 1, idle_seconds: 12.5 };
+    const all = holds([{ at: at(1), what: "claimed", worker_id: "w1", epoch: 10 }, end]);
+    expect(facts(end, all)).toEqual(["held 1m 00s", "3 attempts began", "renewed once", "idle for 12.5 s"]);
+    expect(facts({ at: at(61), what: "released", worker_id: "w1", epoch: 10, idle_seconds: 0.2 }, all)).toEqual(["held 1m 00s", "nothing ran"]);
+  });
+  it("that begins one, or ends none, tells nothing of it", () => {
+    expect(facts({ at: at(1), what: "claimed", worker_id: "w1", epoch: 10 }, [])).toEqual([]);
+    expect(facts({ at: at(1), what: "closed" }, [])).toEqual([]);
+  });
+  it("names the run whose task it was", () => {
+    expect(runOf("01M7Z955YF75D9HB7H1SG8XQ67-12")).toBe("01M7Z955YF75D9HB7H1SG8XQ67");
+    expect(runOf("verb")).toBeUndefined();
+    expect(runOf(undefined)).toBeUndefined();
+  });
+  it("gives its reason as a sentence", () => {
+    expect([reason("lease_expired"), reason("migrated: rack_7 goes")]).toEqual(["lease expired", "migrated: rack_7 goes"]);
   });
 });

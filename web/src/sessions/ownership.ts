@@ -1,5 +1,6 @@
 import type { SessionEvent } from "../api/types";
-import { parseTime } from "../lib/time";
+import { words } from "../lib/status";
+import { duration, parseTime } from "../lib/time";
 
 /** A stretch in which one worker owned a session, under one epoch. to is null while it lasts. */
 export interface Hold {
@@ -37,5 +38,26 @@ export function holds(timeline: SessionEvent[]): Hold[] {
       close(at, e.what, e.why);
     }
   }
+  return out;
+}
+
+/** A reason is a sentence, or a word of the protocol like "ended_by_workflow". */
+export const reason = (text: string): string => (/\s/.test(text) ? text : words(text));
+
+/** The run of a step's id, RUN-seq; undefined for what is no such id. */
+export const runOf = (task: string | undefined): string | undefined => /^([0-9A-HJKMNP-TV-Z]{26})-\d+/.exec(task ?? "")?.[1];
+
+const times = (n: number, one: string) => `${n.toLocaleString("en-US")} ${one}${n === 1 ? "" : "s"}`;
+
+/** What an event tells of the holding it ends: how long it was, what ran in it, how often it was renewed, how long it had been idle. */
+export function facts(e: SessionEvent, all: Hold[]): string[] {
+  if (!ends.has(e.what) || !e.worker_id) return [];
+  const out: string[] = [];
+  const at = parseTime(e.at);
+  const hold = all.find((h) => h.worker === e.worker_id && h.epoch === e.epoch);
+  if (hold && at !== null) out.push(`held ${duration(Math.max(0, at - hold.from))}`);
+  out.push(e.ran ? `${times(e.ran, "attempt")} began` : "nothing ran");
+  if (e.renewals) out.push(`renewed ${e.renewals === 1 ? "once" : times(e.renewals, "time")}`);
+  if (e.idle_seconds && e.idle_seconds >= 1) out.push(`idle for ${duration(e.idle_seconds * 1000)}`);
   return out;
 }

@@ -1,0 +1,109 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { api } from "../api/client";
+import { keys, workersQuery } from "../api/queries";
+import type { SessionDone, SessionView } from "../api/types";
+import { Dialog } from "../ui/Dialog";
+import { Form } from "../ui/Form";
+import { isHeld, isOver, targets } from "./verbs";
+
+/** What an operator may do to a session that has not ended; each asks once more before it is done. */
+export function Actions({ session }: { session: SessionView }) {
+  const [which, setWhich] = useState<"migrate" | "close" | null>(null);
+  if (isOver(session)) return null;
+  const leave = () => setWhich(null);
+  return (
+    <div className="flex gap-2">
+      <button type="button" className="btn" onClick={() => setWhich("migrate")}>
+        Migrate
+      </button>
+      <button type="button" className="btn btn-danger" onClick={() => setWhich("close")}>
+        Close
+      </button>
+      {which === "migrate" && <MigrateDialog session={session} onClose={leave} />}
+      {which === "close" && <CloseDialog session={session} onClose={leave} />}
+    </div>
+  );
+}
+
+function useVerb(session: SessionView, verb: () => Promise<SessionDone>, onClose: () => void) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: verb,
+    onSuccess: async () => {
+      onClose();
+      await client.invalidateQueries({ queryKey: keys.session(session.session_id) });
+      await client.invalidateQueries({ queryKey: keys.sessions });
+    },
+  });
+}
+
+interface Props {
+  session: SessionView;
+  onClose: () => void;
+}
+
+function Reason({ value, set }: { value: string; set: (to: string) => void }) {
+  return (
+    <label className="mt-3 block">
+      <span className="label">Reason, kept in the timeline and the audit</span>
+      <input className="field mt-1" maxLength={1000} value={value} onChange={(e) => set(e.target.value)} />
+    </label>
+  );
+}
+
+function CloseDialog({ session: s, onClose }: Props) {
+  const [reason, setReason] = useState("");
+  const m = useVerb(s, () => api.closeSession(s, reason.trim()), onClose);
+  const fails = s.ready_activity_count > 0 ? `The ${s.ready_activity_count} that wait fail with session_closed. ` : "";
+  const ends = s.active_activity_count > 0 ? `What runs in it may end, but nothing new begins. ` : "";
+  return (
+    <Dialog open onClose={onClose} title="Close this session?" description={`${fails}${ends}Its id cannot be used again. This cannot be undone.`}>
+      <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act="Close the session" danger>
+        <Reason value={reason} set={setReason} />
+      </Form>
+    </Dialog>
+  );
+}
+
+function MigrateDialog({ session: s, onClose }: Props) {
+  const [worker, setWorker] = useState("");
+  const [force, setForce] = useState(false);
+  const [reason, setReason] = useState("");
+  const workers = useQuery(workersQuery);
+  const found = targets(s, workers.data?.workers ?? []);
+  const m = useVerb(s, () => api.migrateSession(s, { worker, force, reason: reason.trim() }), onClose);
+  const held = isHeld(s);
+  const what = held
+    ? `${s.lease_owner} gives it up${s.active_activity_count > 0 ? " when what runs in it has ended" : ""}, and another worker claims it under a new epoch. What is in memory is lost and has to be rebuilt.`
+    : "Nobody holds it. For a short time it is kept for the worker you name.";
+  return (
+    <Dialog open onClose={onClose} title="Move this session to another worker?" description={what}>
+      <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act="Migrate" danger={force}>
+        <label className="block">
+          <span className="label">To</span>
+          <select className="field mt-1" value={worker} onChange={(e) => setWorker(e.target.value)}>
+            <option value="">the worker with the most room</option>
+            {found.map((t) => (
+              <option key={t.id} value={t.id}>
+                {t.id} ({t.held} of {t.most} sessions{t.against && `; ${t.against}`})
+              </option>
+            ))}
+          </select>
+        </label>
+        {workers.isSuccess && found.length === 0 && <p className="mt-1 text-xs text-warn">No other worker that holds sessions is there now.</p>}
+        {workers.isError && <p className="mt-1 text-xs text-bad">The workers could not be read: {workers.error.message}</p>}
+        {held && (
+          <label className="mt-3 flex items-start gap-2.5">
+            <input type="checkbox" className="mt-1 size-4 shrink-0 accent-(--bad)" checked={force} onChange={(e) => setForce(e.target.checked)} />
+            <span>
+              At once, whatever runs in it
+              <span className="block text-xs text-faint">An activity under way loses its session, and its result may be refused.</span>
+            </span>
+          </label>
+        )}
+        <Reason value={reason} set={setReason} />
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,127 @@
+import { Link } from "@tanstack/react-router";
+import type { SessionEvent } from "../api/types";
+import { useNow } from "../lib/clock";
+import { useZone } from "../lib/prefs";
+import { tone, words } from "../lib/status";
+import { absolute, clockTime, duration, parseTime } from "../lib/time";
+import { Empty } from "../ui/Page";
+import { Tip } from "../ui/Tip";
+import { When } from "../ui/When";
+import { facts, holds, reason, runOf, type Hold } from "./ownership";
+
+/** Who held a session from when to when, why no longer, and what ran meanwhile. */
+export function Ownership({ timeline }: { timeline: SessionEvent[] }) {
+  if (timeline.length === 0) {
+    return <Empty title="Nobody has held this session yet">The first activity of the session decides which worker it stays with.</Empty>;
+  }
+  const all = holds(timeline);
+  return (
+    <div className="card overflow-hidden">
+      {all.length > 0 && <HoldBar timeline={timeline} all={all} />}
+      <ol aria-label="Ownership events">
+        {[...timeline].reverse().map((e, i) => (
+          <Entry key={`${e.at}${e.what}${i}`} event={e} all={all} last={i === timeline.length - 1} />
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+/** Who held the session when, on one line. Each worker keeps its colour. */
+function HoldBar({ timeline, all }: { timeline: SessionEvent[]; all: Hold[] }) {
+  const now = useNow(all.some((h) => h.to === null));
+  const zone = useZone();
+  const times = timeline.map((e) => parseTime(e.at)).filter((t) => t !== null);
+  const from = Math.min(...times);
+  const to = Math.max(from + 1, ...times, ...all.map((h) => h.to ?? now));
+  const workers = [...new Set(all.map((h) => h.worker))];
+  const at = (t: number) => ((t - from) / (to - from)) * 100;
+  return (
+    <div className="border-b border-line px-4 pt-4 pb-3">
+      <div className="relative h-8 rounded-md bg-sunken">
+        {all.map((h) => (
+          <Tip
+            key={h.from}
+            content={<HoldTip hold={h} now={now} />}
+            className={`absolute inset-y-0 overflow-hidden rounded-md border text-xs font-medium ${holdLooks[workers.indexOf(h.worker) % holdLooks.length]}`}
+            style={{ left: `min(${at(h.from)}%, calc(100% - 6px))`, width: `max(6px, ${at(h.to ?? now) - at(h.from)}%)` }}
+          >
+            <span className="flex h-full items-center px-2 whitespace-nowrap">{h.worker}</span>
+          </Tip>
+        ))}
+      </div>
+      <div className="mt-1.5 flex justify-between text-xs text-faint">
+        <span>{absolute(from, zone)}</span>
+        <span>{all.some((h) => h.to === null) ? "now" : absolute(to, zone)}</span>
+      </div>
+    </div>
+  );
+}
+
+const holdLooks = ["bg-stay-soft border-stay/40 text-stay", "bg-accent-soft border-accent/40 text-accent", "bg-run-soft border-run/40 text-run", "bg-warn-soft border-warn/40 text-warn"];
+
+function HoldTip({ hold: h, now }: { hold: Hold; now: number }) {
+  const zone = useZone();
+  return (
+    <div className="grid gap-0.5">
+      <b className="font-medium">{h.worker}</b>
+      <span className="text-soft">
+        {clockTime(h.from, zone)} – {h.to === null ? "now" : clockTime(h.to, zone)} · {duration((h.to ?? now) - h.from)}
+      </span>
+      <span className="font-mono text-xs text-faint">epoch {h.epoch}</span>
+      {h.ended && (
+        <span className="text-soft">
+          {words(h.ended)}
+          {h.why && `: ${reason(h.why)}`}
+        </span>
+      )}
+    </div>
+  );
+}
+
+const entryTone: Record<string, string> = { claimed: "stay", reclaimed: "stay", started: "running", failed: "failed", expired: "expired", orphaned: "orphaned", draining: "draining" };
+const dots = { run: "bg-run", good: "bg-good", bad: "bg-bad", warn: "bg-warn", idle: "bg-line-strong", stay: "bg-stay" };
+
+/** Events that take a session from its holder: what they say of the worker begins with "from". */
+const takes = new Set(["released", "expired", "idle_unpinned", "orphaned", "failed", "draining", "closed"]);
+
+function Entry({ event: e, all, last }: { event: SessionEvent; all: Hold[]; last: boolean }) {
+  const look = e.what === "claimed" || e.what === "reclaimed" ? "stay" : tone(entryTone[e.what] ?? "");
+  const run = runOf(e.task_id);
+  const more = facts(e, all);
+  return (
+    <li className="relative flex gap-4 px-4 py-2.5" data-owner-event={e.what}>
+      {!last && <span className="absolute top-6 bottom-[-0.65rem] left-[1.21rem] w-px bg-line" aria-hidden />}
+      <span className={`mt-1.5 size-2 shrink-0 rounded-full ${dots[look]}`} aria-hidden />
+      <div className="min-w-0 flex-1">
+        <p className="break-words">
+          <span className="font-medium">{words(e.what)}</span>
+          {e.worker_id && (
+            <span className="text-soft">
+              {takes.has(e.what) ? " from " : " by "}
+              {e.worker_id}
+            </span>
+          )}
+          {e.by && e.by !== e.worker_id && <span className="text-soft"> by {e.by}</span>}
+          {e.why && <span className="text-soft">: {reason(e.why)}</span>}
+        </p>
+        {more.length > 0 && <p className="text-[13px] text-soft">{more.join(" · ")}</p>}
+        <p className="flex flex-wrap gap-x-4 font-mono text-xs break-all text-faint">
+          {e.epoch ? <span>epoch {e.epoch}</span> : null}
+          {e.release && <span>release {e.release}</span>}
+          {e.task_id &&
+            (run ? (
+              <Link to="/runs/$runId" params={{ runId: run }} className="quiet">
+                {e.task_id}
+              </Link>
+            ) : (
+              <span>{e.task_id}</span>
+            ))}
+        </p>
+      </div>
+      <span className="shrink-0 text-right text-soft">
+        <When value={e.at} form="both" />
+      </span>
+    </li>
+  );
+}
