@@ -32,6 +32,11 @@ func TestTourOfWorkflows(t *testing.T) {
 		{"versions", nil, `2`},
 		{"facts", nil, `"tour.facts, run 1, true"`},
 		{"session", nil, `true`},
+		{"family", nil, `"hello child, goodbye child; hi Bob"`},
+		{"nursery", nil, `"nobody came"`},
+		{"countdown", nil, `"lift-off"`},
+		{"relay", []any{"Eve"}, `"hello Eve, goodbye Eve"`},
+		{"labels", []any{"Ada"}, `null`},
 	} {
 		id := fmt.Sprint(leg.name, "-", i)
 		c.start("tour."+leg.name, id, leg.args...)
@@ -81,5 +86,51 @@ func TestTourOfSignalsAndCancellation(t *testing.T) {
 	var said string
 	if c.result("cleanup", &said); said != "cleaned up" {
 		t.Errorf("cleanup: got %q", said)
+	}
+}
+
+func TestTourOfUpdatesAndQueries(t *testing.T) {
+	t.Parallel()
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, nil)
+	c := client{t, a.URL()}
+	c.start("tour.basket", "basket", 2)
+	update := func(name string, arg any) (answer struct {
+		Status  string          `json:"update_status"`
+		Result  json.RawMessage `json:"result"`
+		Message string          `json:"failure_message"`
+	}, err error) {
+		t.Helper()
+		err = c.call("POST", "workflows/basket/update/"+name, map[string]any{"input": []any{arg}, "wait_for": "completed"}, &answer)
+		return answer, err
+	}
+	items := func() string {
+		t.Helper()
+		var answer struct {
+			Result json.RawMessage `json:"result"`
+		}
+		c.must("POST", "workflows/basket/query/items", map[string]any{}, &answer)
+		return string(answer.Result)
+	}
+	for i, item := range []string{"milk", "bread"} {
+		if got, err := update("add", item); err != nil || string(got.Result) != fmt.Sprint(i+1) {
+			t.Errorf("add %s: got %+v, %v", item, got, err)
+		}
+	}
+	if _, err := update("add", "eggs"); err == nil || !strings.Contains(err.Error(), "the basket holds no more") {
+		t.Errorf("a full basket: got %v", err)
+	}
+	if got := items(); got != `["milk","bread"]` {
+		t.Errorf("items: got %s", got)
+	}
+	if got, err := update("pay", 7); err != nil || got.Status != "completed" {
+		t.Errorf("pay: got %+v, %v", got, err)
+	}
+	var bought []string
+	if c.result("basket", &bought); !slices.Equal(bought, []string{"milk", "bread"}) {
+		t.Errorf("bought: got %q", bought)
+	}
+	if got := items(); got != `["milk","bread"]` {
+		t.Errorf("items of a closed run: got %s", got)
 	}
 }

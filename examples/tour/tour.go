@@ -33,6 +33,7 @@ func Register(r *worker.Registry) {
 	r.Workflow("tour.session", Session)
 	r.WorkflowVersion("tour.versions", 1, VersionOne)
 	r.WorkflowVersion("tour.versions", 2, VersionTwo)
+	registerTalk(r)
 	r.Activity("say", Say)
 	r.Activity("charge", Charge)
 	r.Activity("slow", Slow)
@@ -233,7 +234,7 @@ func Session(ctx workflow.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	b, err := workflow.Execute[int64](workflow.InSession(ctx, s.ID), Epoch) // the same, said differently
+	b, err := workflow.ExecuteIn[int64](ctx, s, Epoch) // the same, with a type; InSession(ctx, s.ID) is a context for it
 	return a == b, errors.Join(err, s.End(ctx))
 }
 

@@ -1,0 +1,107 @@
+package tour
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// registerTalk offers the workflows that speak with others: with children, and with those who ask.
+func registerTalk(r *worker.Registry) {
+	r.Workflow("tour.family", Family)
+	r.Workflow("tour.nursery", Nursery)
+	r.Workflow("tour.basket", Basket)
+	r.Workflow("tour.countdown", Countdown)
+	r.Workflow("tour.labels", Labels)
+	r.Workflow("tour.relay", Relay)
+}
+
+// Family starts other workflows and waits for their results.
+func Family(ctx workflow.Context) (string, error) {
+	hello, err := workflow.ExecuteChild[string](ctx, "tour.greeting", "child") // by its name, in whatever language it is written …
+	if err != nil {
+		return "", err
+	}
+	ann, bob := workflow.StartChild(ctx, Join, []string{"Ann"}), workflow.StartChild(ctx, Join, []string{"Bob"}) // … or its function
+	if err := workflow.Join(ctx, ann, bob); err != nil {
+		return "", err
+	}
+	both, err := workflow.Await[string](ctx, bob)
+	return hello + "; " + both, err
+}
+
+// Nursery says how children are run, and tells their ends apart.
+func Nursery(ctx workflow.Context) (string, error) {
+	strict := workflow.WithChild(ctx, workflow.ChildOptions{
+		Queue:            "",                     // that of the parent
+		ParentClose:      workflow.TerminateHard, // when the parent closes; left out: the child goes on
+		ExecutionTimeout: time.Hour,              // all its runs together
+		RunTimeout:       2 * time.Second,        // one run
+		Retry:            nil,                    // how often it is run again when it fails
+	})
+	slow := workflow.StartChild(strict, "tour.approval")
+	err := slow.Get(ctx, nil)
+	var failed *workflow.ChildError
+	switch {
+	case errors.Is(err, workflow.ErrTimedOut):
+		return "nobody came", nil
+	case errors.Is(err, workflow.ErrCancelled), errors.Is(err, workflow.ErrTerminated):
+		return "somebody ended it", nil
+	case errors.As(err, &failed):
+		return fmt.Sprintf("%s of %s: %s", failed.Type, failed.WorkflowID, failed.Message), nil
+	}
+	return "approved", err
+}
+
+// Basket is filled by updates, whose senders get an answer, and can be asked what is in it.
+func Basket(ctx workflow.Context, most int) ([]string, error) {
+	items, paid := []string{}, false
+	workflow.HandleUpdate(ctx, "add", func(_ workflow.Context, item string) (int, error) {
+		items = append(items, item)
+		return len(items), nil
+	}, workflow.UpdateOptions{Validate: func(_ workflow.Context, item string) error {
+		if len(items) == most {
+			return activity.NewError("full", "the basket holds no more")
+		}
+		return nil
+	}})
+	workflow.HandleUpdate(ctx, "pay", func(ctx workflow.Context, amount int) error {
+		workflow.Go(ctx, func(ctx workflow.Context) { // a handler answers at once: what takes longer is a branch
+			paid = workflow.ExecuteActivity(ctx, Charge, amount).Get(ctx, nil) == nil
+		})
+		return nil
+	})
+	workflow.HandleQuery(ctx, "items", func(workflow.Context) ([]string, error) { return items, nil })
+	return items, workflow.Until(ctx, func() bool { return paid })
+}
+
+// Countdown waits for its own variables, but not for ever.
+func Countdown(ctx workflow.Context) (string, error) {
+	left := 3
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for ; left > 0 && workflow.Sleep(ctx, 10*time.Millisecond) == nil; left-- {
+		}
+	})
+	lifted, err := workflow.UntilTimeout(ctx, time.Minute, func() bool { return left == 0 })
+	if err != nil || !lifted {
+		return "stays", err
+	}
+	return "lift-off", nil
+}
+
+// Labels shows people what the run is about, and lets lists of runs be filtered by it.
+func Labels(ctx workflow.Context, customer string) error {
+	if err := workflow.UpsertMemo(ctx, map[string]any{"note": "handle with care"}); err != nil {
+		return err
+	}
+	return workflow.UpsertSearchAttributes(ctx, map[string]any{"customer": customer, "stage": nil}) // nil takes one away
+}
+
+// Relay goes on as another workflow.
+func Relay(ctx workflow.Context, name string) (string, error) {
+	return "", workflow.ContinueAsNewWith(ctx, workflow.ContinueOptions{Workflow: Greeting}) // no arguments: those it has
+}
