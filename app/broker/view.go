@@ -49,7 +49,7 @@ func (b *Broker) Describe(ctx context.Context, t protocol.Target) (protocol.RunV
 			v.Actions = &protocol.RunActions{Signal: true, Query: true, Update: true, Cancel: true, Terminate: true, Repair: v.Quarantined != nil}
 			return nil
 		}
-		v.Actions = &protocol.RunActions{Query: true}
+		v.Actions = &protocol.RunActions{Query: true, Archive: v.Current && run.ArchivedAt.IsZero()}
 		return closing(ctx, r, run, &v)
 	})
 	return v, err
@@ -105,6 +105,7 @@ func runView(h *engine.Head) protocol.RunView {
 		PayloadCodec: payload.Codec, ExecutionTimeout: orNoInt(h.ExecutionTimeout), RunTimeout: orNoInt(h.RunTimeout),
 		ExecutionDeadline: h.ExecutionDeadline, RunDeadline: h.RunDeadline, StartedAt: h.StartedAt, ClosedAt: h.ClosedAt,
 		LastProgressAt: h.ProgressAt, Memo: h.Memo, SearchAttributes: h.SearchAttributes, HistoryLength: h.LastSeq, Error: orNil(h.Failure),
+		ArchivedAt: h.ArchivedAt, ArchiveReason: h.ArchiveReason,
 	}
 	if h.Parent != nil {
 		v.ParentWorkflowID, v.ParentRunID = &h.Parent.WorkflowID, &h.Parent.RunID

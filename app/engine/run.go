@@ -73,6 +73,9 @@ type Head struct {
 	// NeedsSessions: only a worker that declares CapSessions gets the run's workflow tasks, since such a worker put session events into its history and
 	// others may not be able to replay them. A fleet that uses sessions and never declares it is left alone.
 	NeedsSessions bool `json:"needs_sessions,omitempty"`
+
+	ArchivedAt    history.Time `json:"archived_at,omitzero"` // a mark on a closed run, beside its history
+	ArchiveReason string       `json:"archive_reason,omitempty"`
 }
 
 // Cause is why a workflow task exists.

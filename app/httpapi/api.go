@@ -26,6 +26,8 @@ type Broker interface {
 	Schedules
 	Retention
 	Attributes
+	Diagnostics
+	Following
 	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
 	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
 	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateAnswer, error)
@@ -34,6 +36,7 @@ type Broker interface {
 	Terminate(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	RequestCancellation(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Repair(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
+	Archive(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Describe(context.Context, protocol.Target) (protocol.RunView, error)
 	List(context.Context, protocol.ListRequest) (protocol.ListAnswer, error)
 	Runs(context.Context, protocol.Target) ([]protocol.RunView, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -87,4 +88,23 @@ func (f *fake) CreateSearchAttribute(_ context.Context, _ string, in protocol.Se
 
 func (f *fake) DeleteSearchAttribute(_ context.Context, _, name string) (protocol.SearchAttribute, error) {
 	return protocol.SearchAttribute{Name: name}, f.saw(name)
+}
+
+func (f *fake) Archive(_ context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return f.end("archive", in)
+}
+
+func (f *fake) Debug(_ context.Context, in protocol.Target) (protocol.DebugView, error) {
+	return protocol.DebugView{WorkflowID: in.WorkflowID, RunID: in.RunID, Diagnosis: "waiting"}, f.saw(in)
+}
+
+func (f *fake) TaskWhy(_ context.Context, _, id string) (protocol.TaskWhy, error) {
+	return protocol.TaskWhy{TaskID: id}, f.saw(id)
+}
+
+func (f *fake) Follow(_ context.Context, t protocol.Target, after int64, to broker.Follower) (bool, error) {
+	if err := f.saw(after); err != nil {
+		return false, err
+	}
+	return true, to.Begin(protocol.RunView{WorkflowID: t.WorkflowID, RunID: t.RunID})
 }

@@ -37,6 +37,8 @@ var promises = map[string]promise{
 	"terminate":            {[]string{"workflow_id"}, []string{"outcome"}},
 	"request_cancellation": {[]string{"workflow_id"}, []string{"outcome"}},
 	"repair":               {[]string{"workflow_id"}, []string{"outcome"}},
+	"archive":              {[]string{"workflow_id"}, []string{"outcome"}},
+	"debug_workflow":       {[]string{"workflow_id"}, []string{"run_id", "diagnostic_status"}},
 }
 
 type contractNote struct {
@@ -143,6 +145,7 @@ func rejected(c *call, e *protocol.Error) map[string]any {
 var outcomes = map[protocol.Reason]string{
 	protocol.ReasonAlreadyStarted:   "rejected_duplicate",
 	protocol.ReasonRunNotActive:     "rejected_not_active",
+	protocol.ReasonRunNotClosed:     "rejected_run_not_closed",
 	protocol.ReasonHistoricalRun:    "rejected_not_current",
 	protocol.ReasonInstanceNotFound: "rejected_not_started",
 	protocol.ReasonValidation:       "rejected_invalid_arguments",

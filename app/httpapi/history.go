@@ -41,16 +41,24 @@ func readHistory(a *API, c *call) (answer, error) {
 	}
 	out := historyAnswer{WorkflowID: in.WorkflowID, RunID: in.RunID, Events: make([]event, len(page.Events)), NextPageToken: page.NextPageToken}
 	for i, e := range page.Events {
-		body, err := history.EncodeData(e.Data)
-		if err != nil {
+		if out.Events[i], err = viewEvent(e, decoded); err != nil {
 			return answer{}, err
-		}
-		out.Events[i] = event{Seq: e.Seq, Type: e.Type(), At: e.At, Recorded: e.At, TaskID: e.TaskID, Payload: body}
-		if decoded {
-			out.Events[i].Decoded = decode(body)
 		}
 	}
 	return ok(out, nil)
+}
+
+// viewEvent shows one event, with its payloads decoded when that is wanted.
+func viewEvent(e history.Event, decoded bool) (event, error) {
+	body, err := history.EncodeData(e.Data)
+	if err != nil {
+		return event{}, err
+	}
+	out := event{Seq: e.Seq, Type: e.Type(), At: e.At, Recorded: e.At, TaskID: e.TaskID, Payload: body}
+	if decoded {
+		out.Decoded = decode(body)
+	}
+	return out, nil
 }
 
 // decode shows the blobs of an event's payload as values. One that cannot be read is left out: the blob itself still stands in the payload.

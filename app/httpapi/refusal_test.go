@@ -17,7 +17,7 @@ import (
 func concrete(pattern string) string {
 	for name, v := range map[string]string{
 		"{workflow}": "order-1", "{run}": "r1", "{name}": "approve", "{worker}": "w", "{session}": "s", "{token}": "t",
-		"{namespace}": "blue", "{schedule}": "nightly", "{queue}": "q",
+		"{namespace}": "blue", "{schedule}": "nightly", "{queue}": "q", "{task}": "01",
 	} {
 		pattern = strings.ReplaceAll(pattern, name, v)
 	}

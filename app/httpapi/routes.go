@@ -78,6 +78,7 @@ func table() []route {
 	routes = append(routes, schedules(contract)...)
 	routes = append(routes, retentions(contract)...)
 	routes = append(routes, attributes(contract)...)
+	routes = append(routes, whys(ours)...)
 	return append(routes, flows(contract)...)
 }
 
@@ -99,8 +100,10 @@ func flows(contract lineFunc) []route {
 	const one, run = "/workflows/{workflow}", "/workflows/{workflow}/runs/{run}"
 	export := contract(get, run+"/history/export", "history_export", auth.Viewer, exportHistory)
 	export.limit = held
+	stream := contract(get, run+"/history/stream", "history_stream", auth.Viewer, streamHistory)
+	stream.limit, stream.Sojourn, stream.Plane = streamed, true, auth.Own
 	list := []route{
-		export,
+		export, stream,
 		contract(get, "/workflows", "list", auth.Viewer, listRuns),
 		contract(post, "/workflows", "start", auth.Writer, start),
 		contract(get, one, "describe", auth.Viewer, describeRun),
@@ -120,6 +123,8 @@ func flows(contract lineFunc) []route {
 			noted("workflow.terminate", contract(post, at+"/terminate", "terminate", auth.Writer, terminate)),
 			contract(post, at+"/request-cancellation", "request_cancellation", auth.Writer, requestCancellation),
 			noted("workflow.repair", contract(post, at+"/repair", "repair", auth.Writer, repair)),
+			noted("workflow.archive", contract(post, at+"/archive", "archive", auth.Writer, archive)),
+			contract(get, at+"/debug", "debug_workflow", auth.Viewer, debugRun),
 		)
 	}
 	for i := range list {

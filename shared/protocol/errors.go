@@ -33,6 +33,7 @@ const (
 	ReasonInstanceNotFound      Reason = "instance_not_found"
 	ReasonRunNotFound           Reason = "run_not_found"
 	ReasonRunNotActive          Reason = "run_not_active"
+	ReasonRunNotClosed          Reason = "run_not_closed"
 	ReasonHistoricalRun         Reason = "historical_run_command_rejected"
 	ReasonUnknownUpdate         Reason = "unknown_update"
 	ReasonUnknownQuery          Reason = "rejected_unknown_query"

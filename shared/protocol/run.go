@@ -57,7 +57,7 @@ type SignalRequest struct {
 	Identity   string          `json:"-"`
 }
 
-// EndRequest cancels, terminates, repairs or asks for the cancellation of a run.
+// EndRequest cancels, terminates, repairs, archives or asks for the cancellation of a run.
 type EndRequest struct {
 	Target
 	Reason    string `json:"reason,omitempty"` // at most 1000 characters
@@ -65,9 +65,9 @@ type EndRequest struct {
 	Identity  string `json:"-"`
 }
 
-// CommandReceipt answers signal, cancel, terminate, request-cancellation and repair.
+// CommandReceipt answers signal, cancel, terminate, request-cancellation, repair and archive.
 type CommandReceipt struct {
-	Outcome      string `json:"outcome"` // signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed
+	Outcome      string `json:"outcome"` // signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed, archived, archive_not_needed
 	WorkflowID   string `json:"workflow_id"`
 	RunID        string `json:"run_id"`
 	WorkflowType string `json:"workflow_type"`
@@ -112,6 +112,8 @@ type RunView struct {
 	HistoryLength     int64            `json:"history_length"`
 	Failure           json.RawMessage  `json:"failure,omitempty"`
 	Error             *string          `json:"error,omitempty"`
+	ArchivedAt        history.Time     `json:"archived_at"` // null unless archived
+	ArchiveReason     string           `json:"archive_reason,omitempty"`
 	Quarantined       *string          `json:"blocked_reason,omitempty"`
 	Actions           *RunActions      `json:"actions,omitempty"`
 	Pending           *Pending         `json:"pending,omitempty"`

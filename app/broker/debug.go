@@ -1,0 +1,180 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Archive marks a closed run as dealt with.
+func (b *Broker) Archive(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return b.end1(ctx, in, "archive", func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} })
+}
+
+// deadlineNear is how long before a run's deadline its debug view says so.
+const deadlineNear = time.Minute
+
+// Debug shows why a run is where it is, and what an operator should know of it first.
+func (b *Broker) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView, error) {
+	v, err := b.Describe(ctx, t)
+	if err != nil {
+		return protocol.DebugView{}, err
+	}
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return protocol.DebugView{}, err
+	}
+	d := protocol.DebugView{
+		WorkflowID: v.WorkflowID, RunID: v.RunID, WorkflowType: v.WorkflowType, Status: v.Status, StatusBucket: v.StatusBucket, Terminal: v.Terminal,
+		TaskQueue: v.TaskQueue, Diagnosis: diagnosis(&v), WaitKind: v.WaitKind, WaitReason: v.WaitReason, Findings: findings(&v, now), Pending: v.Pending,
+		HistorySize: v.HistoryLength, LastProgress: v.LastProgressAt, RunDeadline: v.RunDeadline, ExecDeadline: v.ExecutionDeadline,
+		Actions: v.Actions, Queues: b.debugQueues(v.Namespace, &v, now),
+	}
+	err = b.store.View(ctx, func(r store.Reader) error {
+		e, err := r.LastEvent(ctx, v.RunID)
+		if err == nil {
+			d.LastEvent = protocol.DebugEvent{Sequence: e.Seq, Type: e.Type(), At: e.At}
+		}
+		return err
+	})
+	return d, err
+}
+
+// diagnosis is where a run stands, in one word.
+func diagnosis(v *protocol.RunView) string {
+	if v.Pending == nil {
+		return "closed"
+	}
+	t := v.Pending.Task
+	in := func(state engine.TaskState) bool {
+		return t != nil && t.State == string(state) ||
+			slices.ContainsFunc(v.Pending.Activities, func(a protocol.PendingActivity) bool { return a.State == string(state) })
+	}
+	switch {
+	case in(engine.Quarantined):
+		return "quarantined"
+	case in(engine.LeasedState):
+		return "running"
+	case in(engine.Ready):
+		return "waiting_for_worker"
+	}
+	return "waiting"
+}
+
+var severities = []string{"error", "warning", "info"}
+
+func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
+	list := []protocol.Finding{}
+	say := func(severity, code, subject, format string, args ...any) {
+		list = append(list, protocol.Finding{Severity: severity, Code: code, Subject: subject, Message: fmt.Sprintf(format, args...)})
+	}
+	if v.Error != nil {
+		say("error", "failed", v.RunID, "the run ended: %s", *v.Error)
+	}
+	if v.Pending == nil {
+		return list
+	}
+	if t := v.Pending.Task; t != nil {
+		switch t.State {
+		case string(engine.Quarantined):
+			say("error", "quarantined", t.TaskID, "quarantined until repaired: %s", t.Why)
+		case string(engine.Ready):
+			say("warning", "waiting_for_worker", t.TaskID, "the next decision waits: %s", t.Why)
+		case string(engine.Delayed):
+			say("warning", "failing", t.TaskID, "the decision failed and is tried again")
+		}
+		if t.State == string(engine.LeasedState) && t.LeaseUntil.Before(now) {
+			say("warning", "lease_over", t.TaskID, "worker %s let its lease run out at %s", t.Worker, clock(t.LeaseUntil.Time))
+		}
+	}
+	for _, a := range v.Pending.Activities {
+		if a.State == string(engine.Ready) {
+			say("warning", "waiting_for_worker", a.ExecutionID, "activity %s waits: %s", a.ActivityType, a.Why)
+		}
+		if a.State == string(engine.LeasedState) && a.LeaseUntil.Before(now) {
+			say("warning", "lease_over", a.ExecutionID, "worker %s let its lease of activity %s run out at %s", a.Worker, a.ActivityType, clock(a.LeaseUntil.Time))
+		}
+		if a.LastFailure != "" {
+			say("warning", "failing", a.ExecutionID, "attempt %d of activity %s failed: %s", a.Attempt, a.ActivityType, a.LastFailure)
+		}
+	}
+	for what, at := range map[string]time.Time{"run": v.RunDeadline.Time, "execution": v.ExecutionDeadline.Time} {
+		if !at.IsZero() && at.Sub(now) < deadlineNear {
+			say("info", "deadline_near", v.RunID, "its %s timeout ends it at %s", what, clock(at))
+		}
+	}
+	slices.SortStableFunc(list, func(x, y protocol.Finding) int {
+		return cmp.Or(cmp.Compare(slices.Index(severities, x.Severity), slices.Index(severities, y.Severity)), cmp.Compare(x.Message, y.Message))
+	})
+	return list
+}
+
+// debugQueues are the queues in which tasks of the run wait, and the run's own.
+func (b *Broker) debugQueues(ns string, v *protocol.RunView, now time.Time) []protocol.DebugQueue {
+	names := []string{v.TaskQueue}
+	if v.Pending != nil {
+		for _, a := range v.Pending.Activities {
+			names = append(names, a.TaskQueue)
+		}
+	}
+	slices.Sort(names)
+	workers := b.workers.all(ns)
+	list := []protocol.DebugQueue{}
+	for _, name := range slices.Compact(names) {
+		q := protocol.DebugQueue{Name: name}
+		for _, h := range workers {
+			if slices.Contains(h.worker.Queues, name) && b.alive(h, now) {
+				q.Workers++
+			}
+		}
+		list = append(list, q)
+	}
+	return list
+}
+
+// TaskWhy says why an open workflow or activity task is where it is. One that is no longer open is not found.
+func (b *Broker) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, error) {
+	run, _, isFlow := engine.ParseTaskID(id)
+	if !isFlow {
+		var ok bool
+		if run, _, ok = engine.ParseStepID(id); !ok {
+			return protocol.TaskWhy{}, noTask(id)
+		}
+	}
+	v, err := b.Describe(ctx, protocol.Target{Namespace: ns, RunID: run})
+	switch {
+	case protocol.ReasonOf(err) == protocol.ReasonRunNotFound:
+		return protocol.TaskWhy{}, noTask(id)
+	case err != nil:
+		return protocol.TaskWhy{}, err
+	case v.Pending == nil:
+		return protocol.TaskWhy{}, noTask(id)
+	}
+	w := protocol.TaskWhy{TaskID: id, WorkflowID: v.WorkflowID, RunID: v.RunID}
+	if t := v.Pending.Task; isFlow && t != nil && t.TaskID == id {
+		w.Kind, w.State, w.TaskQueue, w.Type, w.Worker = protocol.KindWorkflow, t.State, v.TaskQueue, v.WorkflowType, t.Worker
+		w.LeaseUntil, w.Why = t.LeaseUntil, t.Why
+		if t.Worker != "" {
+			w.Why = fmt.Sprintf("worker %s decides until %s", t.Worker, clock(t.LeaseUntil.Time))
+		}
+		return w, nil
+	}
+	for _, a := range v.Pending.Activities {
+		if isFlow || a.ExecutionID != id {
+			continue
+		}
+		w.Kind, w.State, w.TaskQueue, w.Type, w.Worker = protocol.KindActivity, a.State, a.TaskQueue, a.ActivityType, a.Worker
+		w.SessionID, w.LeaseUntil, w.NextAt, w.Why = a.SessionID, a.LeaseUntil, a.NextAt, a.Why
+		if a.Worker != "" {
+			w.Why = fmt.Sprintf("attempt %d runs on worker %s, leased until %s", a.Attempt, a.Worker, clock(a.LeaseUntil.Time))
+		}
+		return w, nil
+	}
+	return protocol.TaskWhy{}, noTask(id)
+}

@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Following is what of the broker tells of a run while it goes on.
+type Following interface {
+	Follow(ctx context.Context, t protocol.Target, after int64, f broker.Follower) (closed bool, err error)
+}
+
+// A stream is opened anew after streamed, which a client of server-sent events does by itself, and says that it lives every pulse. A client that
+// takes nothing for writeWait is given up.
+const (
+	streamed  = 12 * time.Hour
+	pulse     = 15 * time.Second
+	writeWait = 30 * time.Second
+)
+
+// streamHistory sends the history of a run as server-sent events, each under its sequence, from behind the one the client has seen last, and new ones
+// as they are committed. When the run has closed and all was sent, an event named end says how, and the stream ends.
+func streamHistory(a *API, c *call) (answer, error) {
+	after, err := lastSeen(c)
+	if err != nil {
+		return answer{}, err
+	}
+	decoded := c.query()
+	shown := decoded.flag("decoded")
+	if decoded.err != nil {
+		return answer{}, decoded.err
+	}
+	out := http.NewResponseController(c.w)
+	begun := false
+	send := func(format string, args ...any) error {
+		_ = out.SetWriteDeadline(time.Now().Add(writeWait)) // a writer without deadlines is no worse than before
+		if _, err := fmt.Fprintf(c.w, format, args...); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	closed, err := a.opt.Broker.Follow(c.ctx, c.target(), after, broker.Follower{
+		Begin: func(protocol.RunView) error {
+			h := c.w.Header()
+			h.Set("Content-Type", "text/event-stream")
+			h.Set("Cache-Control", "no-store")
+			h.Set("X-Accel-Buffering", "no") // proxies that gather answers would keep events
+			h.Set(VersionHeader, Version)
+			c.w.WriteHeader(http.StatusOK)
+			begun = true
+			return send("retry: 1000\n\n")
+		},
+		Event: func(e history.Event) error {
+			raw, err := encodeEvent(e, shown)
+			if err != nil {
+				return err
+			}
+			return send("id: %d\ndata: %s\n\n", e.Seq, raw)
+		},
+		Beat:  func() error { return send(": still here\n\n") },
+		Every: pulse,
+	})
+	if err != nil && !begun {
+		return answer{}, err
+	}
+	if closed {
+		v, verr := a.opt.Broker.Describe(c.ctx, c.target())
+		if verr == nil {
+			verr = sendEnd(send, v)
+		}
+		err = verr
+	}
+	if err != nil {
+		a.opt.Log.Debug().Err(err).Str("operation", c.rt.Operation).Msg("a stream ended early")
+	}
+	return answer{status: http.StatusOK}, nil
+}
+
+func sendEnd(send func(string, ...any) error, v protocol.RunView) error {
+	raw, err := httpjson.Encode(object{
+		"workflow_id": v.WorkflowID, "run_id": v.RunID, "status": v.Status, "closed_reason": v.ClosedReason, "closed_at": v.ClosedAt,
+	})
+	if err != nil {
+		return err
+	}
+	return send("event: end\ndata: %s\n\n", raw)
+}
+
+// lastSeen is the sequence of the last event the client has: as browsers say it when they come back, or in the query.
+func lastSeen(c *call) (int64, error) {
+	name, v := "Last-Event-ID", c.Header.Get("Last-Event-ID")
+	if v == "" {
+		name, v = "after", c.URL.Query().Get("after")
+	}
+	if v == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n < 0 {
+		return 0, protocol.Invalid(name, "must be the sequence of an event")
+	}
+	return n, nil
+}
+
+func encodeEvent(e history.Event, decoded bool) ([]byte, error) {
+	v, err := viewEvent(e, decoded)
+	if err != nil {
+		return nil, err
+	}
+	return httpjson.Encode(v)
+}

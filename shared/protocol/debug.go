@@ -1,0 +1,63 @@
+package protocol
+
+import "github.com/sojourn-run/sojourn/shared/history"
+
+// DebugView is what can be said of a run that does not go on: where it stands, what is open in it, and what an operator should know first.
+type DebugView struct {
+	WorkflowID   string       `json:"workflow_id"`
+	RunID        string       `json:"run_id"`
+	WorkflowType string       `json:"workflow_type"`
+	Status       string       `json:"status"`
+	StatusBucket string       `json:"status_bucket"`
+	Terminal     bool         `json:"is_terminal"`
+	TaskQueue    string       `json:"task_queue"`
+	Diagnosis    string       `json:"diagnostic_status"` // closed, quarantined, running, waiting_for_worker, waiting
+	WaitKind     *string      `json:"wait_kind"`
+	WaitReason   *string      `json:"wait_reason"`
+	Findings     []Finding    `json:"findings"` // the gravest first
+	Pending      *Pending     `json:"pending"`
+	Queues       []DebugQueue `json:"task_queues"` // those that open tasks wait in
+	HistorySize  int64        `json:"history_length"`
+	LastEvent    DebugEvent   `json:"last_event"`
+	LastProgress history.Time `json:"last_progress_at"`
+	RunDeadline  history.Time `json:"run_deadline_at"`
+	ExecDeadline history.Time `json:"execution_deadline_at"`
+	Actions      *RunActions  `json:"actions"`
+}
+
+// Finding is one thing worth knowing about a run.
+type Finding struct {
+	Severity string `json:"severity"` // error, warning, info
+	Code     string `json:"code"`     // quarantined, waiting_for_worker, failing, lost, lease_over, deadline_near, failed
+	Subject  string `json:"subject"`  // a task id, or the run's
+	Message  string `json:"message"`
+}
+
+// DebugQueue is a queue with how many live workers poll it.
+type DebugQueue struct {
+	Name    string `json:"name"`
+	Workers int    `json:"live_workers"`
+}
+
+// DebugEvent names an event of a history.
+type DebugEvent struct {
+	Sequence int64        `json:"sequence"`
+	Type     string       `json:"event_type"`
+	At       history.Time `json:"timestamp"`
+}
+
+// TaskWhy says why an open task is where it is.
+type TaskWhy struct {
+	TaskID     string       `json:"task_id"`
+	Kind       TaskKind     `json:"kind"`
+	State      string       `json:"state"` // ready, delayed, leased, quarantined
+	WorkflowID string       `json:"workflow_id"`
+	RunID      string       `json:"run_id"`
+	TaskQueue  string       `json:"task_queue"`
+	Type       string       `json:"type"` // of the workflow or the activity
+	Worker     string       `json:"worker_id,omitempty"`
+	SessionID  string       `json:"session_id,omitempty"`
+	LeaseUntil history.Time `json:"lease_expires_at"`
+	NextAt     history.Time `json:"next_attempt_at"`
+	Why        string       `json:"why"`
+}
