@@ -120,6 +120,13 @@ var shapes = map[string]auth.Shape{
 	"request_cancellation": {Does: "ask a workflow's code to end", Body: protocol.EndRequest{}, Says: auth.OK(receipt{}),
 		Refuses: with(onRun, protocol.ReasonCancelNotSupported)},
 	"repair": {Does: "set a quarantined workflow task free", Body: protocol.EndRequest{}, Says: auth.OK(receipt{}), Refuses: onRun},
+	"archive": {Does: "mark a closed run as dealt with", Body: protocol.EndRequest{}, Says: auth.OK(receipt{}),
+		Refuses: with(onRun, protocol.ReasonRunNotClosed)},
+	"debug_workflow": {Does: "say why a run is where it is", Says: auth.OK(protocol.DebugView{}), Refuses: noWorkflow},
+	"why_task": {Does: "say why an open task is where it is", Says: auth.OK(protocol.TaskWhy{}),
+		Refuses: []protocol.Reason{protocol.ReasonTaskNotFound}},
+	"history_stream": {Does: "follow a run's history as server-sent events, until it has closed", Query: streamQuery{},
+		Says: auth.OK(auth.Media("text/event-stream")), Refuses: noWorkflow, Bare: true},
 }
 
 var (

@@ -117,3 +117,8 @@ func encodeEvent(e history.Event, decoded bool) ([]byte, error) {
 	}
 	return httpjson.Encode(v)
 }
+
+type streamQuery struct {
+	After   int64 `json:"after"`   // the sequence of the last event the caller has, when it sends no Last-Event-ID
+	Decoded bool  `json:"decoded"` // payloads also as plain JSON
+}

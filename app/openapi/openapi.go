@@ -203,9 +203,9 @@ func (d *document) add(rt auth.Route) error {
 	return nil
 }
 
-// id is the operation's name, which the commands on a named run share with those on the current one.
+// id is the operation's name, which the commands on a named run, and its debug view, share with those on the current one.
 func (d *document) id(rt auth.Route) string {
-	if !strings.Contains(rt.Pattern, "{run}/") || rt.Method == http.MethodGet {
+	if !strings.Contains(rt.Pattern, "{run}/") || rt.Method == http.MethodGet && rt.Operation != "debug_workflow" {
 		return rt.Operation
 	}
 	return rt.Operation + "_run"
