@@ -225,7 +225,8 @@ func (b *Broker) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunVie
 		heads, err := r.RunsOf(ctx, key)
 		for i := range heads {
 			v := runView(&heads[i])
-			v.RunCount, v.Current = flow.Runs, flow.RunID == v.RunID
+			// The runs are one read, made after that of the workflow: they know of a run that went on in between.
+			v.RunCount, v.Current = max(flow.Runs, heads[len(heads)-1].Number), heads[i].ContinuedTo == ""
 			views = append(views, v)
 		}
 		return err

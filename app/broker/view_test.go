@@ -92,6 +92,21 @@ func TestLookingWhileARunGoesOnShowsTheNewRun(t *testing.T) {
 		if old := v.RunID == first.RunID; old != (by.RunID != "") || v.Terminal != old || v.Current == old || v.RunCount != 2 {
 			t.Errorf("%s: shown run %d of %d as %s, the current one %v", by.WorkflowID, v.RunNumber, v.RunCount, v.Status, v.Current)
 		}
+		next := a.poll("w", protocol.KindWorkflow, 5)
+		between = func() {
+			if c := a.decide(next, protocol.Command{Type: protocol.ContinueAsNew}); c.Err != nil {
+				t.Error(c.Err)
+			}
+		}
+		all := must[[]protocol.RunView](t)(a.Runs(t.Context(), protocol.Target{WorkflowID: by.WorkflowID}))
+		if len(all) != 3 {
+			t.Errorf("%s: %d runs are listed", by.WorkflowID, len(all))
+		}
+		for k, v := range all {
+			if v.RunCount != 3 || v.Current != (k == 2) || v.Terminal == v.Current {
+				t.Errorf("%s: listed run %d of %d as %s, the current one %v", by.WorkflowID, v.RunNumber, v.RunCount, v.Status, v.Current)
+			}
+		}
 		a.decide(a.poll("w", protocol.KindWorkflow, 5), done())
 	}
 }
