@@ -155,9 +155,12 @@ func decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (s
 		return store.Writes{}, d, err
 	}
 	w := store.Writes{Runs: []engine.Decision{d}}
-	spawn(d.Spawn, now, &w)
+	spawn(rows, d.Spawn, now, &w)
 	if d.Continue != nil {
 		key := engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}
+		if d.Continue.Request.TaskQueue != run.Queue {
+			d.Continue.BuildID = pin(rows, d.Continue)
+		}
 		next := engine.DecideStart(*d.Continue, now)
 		w.Runs = append(w.Runs, next)
 		flow := engine.Workflow{Namespace: run.Namespace, ID: run.WorkflowID}

@@ -11,9 +11,9 @@ import (
 )
 
 // spawn starts runs of children in the same change. Their workflow ids belong to the run that starts them, so nobody else can have taken one.
-func spawn(starts []engine.Start, now time.Time, w *store.Writes) {
+func spawn(rows store.Rows, starts []engine.Start, now time.Time, w *store.Writes) {
 	for _, s := range starts {
-		w.Runs = append(w.Runs, engine.DecideStart(s, now))
+		w.Runs = append(w.Runs, begin(rows, s, now))
 		w.Workflows = append(w.Workflows, engine.Workflow{
 			Namespace: s.Request.Namespace, ID: s.Request.WorkflowID, RunID: s.RunID, Runs: s.Number,
 		})
@@ -80,7 +80,7 @@ func report(rows store.Rows, now time.Time, w *store.Writes) {
 			d, err := engine.DecideRun(parent, world(rows, parent), m.Input(), now)
 			if err == nil {
 				put(rows, d, at, w)
-				spawn(d.Spawn, now, w)
+				spawn(rows, d.Spawn, now, w)
 			}
 			from.Owed.Delete(seq)
 		}

@@ -36,19 +36,31 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 		if a, err := b.leasedBefore(ctx, in, w); err != nil || len(a.Tasks) > 0 {
 			return a, err
 		}
-		waiter := b.dispatch.Enter(b.spec(in, w))
-		if now := b.workers.get(w.Key()); w.Explicit && now != nil && now.Incarnation != w.Incarnation { // since it was admitted
-			waiter.Leave()
-			return protocol.PollAnswer{}, stale(w.ID)
+		began := time.Now()
+		for {
+			waiter := b.dispatch.Enter(b.spec(in, w))
+			if now := b.workers.get(w.Key()); w.Explicit && now != nil && now.Incarnation != w.Incarnation { // since it was admitted
+				waiter.Leave()
+				return protocol.PollAnswer{}, stale(w.ID)
+			}
+			leased, err := waiter.Wait(ctx, wait-time.Since(began))
+			switch {
+			case errors.Is(err, dispatch.ErrDraining):
+				return drainingAnswer(), nil
+			case errors.Is(err, dispatch.ErrDrained): // it may go on with what is left to its build
+				if w, empty, err = b.admitPoll(ctx, &in); err != nil || empty != nil {
+					return orZero(empty), err
+				}
+				continue
+			case err != nil:
+				return protocol.PollAnswer{}, err
+			}
+			a, err := b.answer(ctx, in, leased)
+			if why := waiter.Throttled(); a.Status == protocol.PollEmpty && why != "" {
+				a.Status, a.Reason, a.WaitReason = protocol.PollThrottled, string(protocol.ReasonThrottled), why
+			}
+			return a, err
 		}
-		leased, err := waiter.Wait(ctx, wait)
-		if errors.Is(err, dispatch.ErrDraining) {
-			return drainingAnswer(), nil
-		}
-		if err != nil {
-			return protocol.PollAnswer{}, err
-		}
-		return b.answer(ctx, in, leased)
 	}
 	if in.PollID == "" {
 		return poll()
@@ -88,6 +100,19 @@ func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engi
 			return nil, nil, protocol.Refuse(protocol.ReasonQueueMismatch, "worker %s does not serve queue %s", w.ID, q).
 				With("registered_task_queue", w.Queues[0]).With("requested_task_queue", q)
 		}
+	}
+	queues := slices.DeleteFunc(slices.Clone(in.Queues), func(q string) bool {
+		return b.store.Queue(engine.QueueKey{Namespace: w.Namespace, Name: q}).Drained(w.BuildID)
+	})
+	if len(queues) == 0 {
+		a := drainingAnswer()
+		a.Drained = &w.BuildID
+		return nil, &a, nil
+	}
+	in.Queues = queues
+	if in.BuildID != "" && in.BuildID != w.BuildID {
+		return nil, nil, protocol.Refuse(protocol.ReasonBuildMismatch, "worker %s registered build %q and polls as %q", w.ID, w.BuildID, in.BuildID).
+			With("registered_build_id", w.BuildID).With("requested_build_id", in.BuildID)
 	}
 	if len(in.Kinds) == 0 {
 		in.Kinds = []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}

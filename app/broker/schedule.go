@@ -98,7 +98,7 @@ func (b *Broker) scheduleStep(ctx context.Context, k engine.ScheduleKey, read *e
 		}
 		for _, start := range d.Starts {
 			request.WorkflowID = start.WorkflowID
-			run := engine.DecideStart(engine.Start{RunID: start.RunID, Number: 1, Request: request, Arguments: args}, now)
+			run := begin(rows, engine.Start{RunID: start.RunID, Number: 1, Request: request, Arguments: args}, now)
 			writes.Runs = append(writes.Runs, run)
 			writes.Workflows = append(writes.Workflows, engine.Workflow{Namespace: k.Namespace, ID: start.WorkflowID, RunID: start.RunID, Runs: 1})
 		}

@@ -43,7 +43,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 			if flow := rows.Workflow(key); flow != nil {
 				return existing(in, flow, rows.Run(flow.RunID))
 			}
-			d := engine.DecideStart(engine.Start{RunID: runID, Number: 1, Request: in, Arguments: args}, now)
+			d := begin(rows, engine.Start{RunID: runID, Number: 1, Request: in, Arguments: args}, now)
 			return store.Writes{
 				Runs:      []engine.Decision{d},
 				Workflows: []engine.Workflow{{Namespace: in.Namespace, ID: in.WorkflowID, RunID: runID, Runs: 1}},
@@ -51,6 +51,16 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 			}, nil
 		},
 	})
+}
+
+// begin makes a run, pinned to the build that was promoted for its queue, if one was.
+func begin(rows store.Rows, s engine.Start, now time.Time) engine.Decision {
+	s.BuildID = pin(rows, &s)
+	return engine.DecideStart(s, now)
+}
+
+func pin(rows store.Rows, s *engine.Start) string {
+	return rows.Queue(engine.QueueKey{Namespace: s.Request.Namespace, Name: s.Request.TaskQueue}).NewRuns()
 }
 
 // existing answers a start whose id is taken.

@@ -56,7 +56,7 @@ func (d *Dispatch) start(l *line) bool {
 		return false
 	}
 	d.claims++
-	l.claiming, l.lastClaim = true, d.claims
+	l.claiming, l.lastClaim, l.throttle = true, d.claims, ""
 	d.count.Claims++
 	d.open()
 	go d.claim(l, l.gen, r, parts)

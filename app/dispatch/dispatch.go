@@ -21,7 +21,8 @@ import (
 // The ways a wait ends without a task, other than that there was none.
 var (
 	ErrDraining = errors.New("app is draining")
-	ErrDropped  = errors.New("poller was dropped") // wrapped by the cause given to Drop, when that has none of its own
+	ErrDrained  = errors.New("build was drained on a queue") // ask again: the poller may go on with its other queues
+	ErrDropped  = errors.New("poller was dropped")           // wrapped by the cause given to Drop, when that has none of its own
 )
 
 // Claimer is the part of a store that claims are sent to.
@@ -122,19 +123,71 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if queue == "" {
+		d.reopen(func(l lineKey) bool { return l.namespace == namespace && l.kind == k })
+		return
+	}
 	if l := d.lines[lineKey{namespace, queue, k}]; l != nil { // without a line nobody has asked, and nothing is believed
 		l.gen++
 		d.start(l)
 	}
 }
 
+// reopen makes lines ones that may hold something for everybody.
+func (d *Dispatch) reopen(which func(lineKey) bool) {
+	for k, l := range d.lines {
+		if which(k) {
+			l.gen++
+			d.start(l)
+		}
+	}
+}
+
+// Throttled says that a budget kept tasks from the claim that is about to be answered. Until a lease ends, which Backlog tells, or the minute is over,
+// there is no use in another.
+func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t engine.Throttle) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.lines[lineKey{namespace, queue, kindOf(kind)}]
+	if l == nil {
+		return
+	}
+	l.throttle = t.Why
+	d.count.Throttled++
+	if t.Wait > 0 {
+		l.gen++ // it is not empty: after the rest it is asked again
+		d.rest(l, t.Wait)
+	}
+}
+
+// Queue says that something was decided about a queue: budgets may have room, and pollers whose build was drained wait for it in vain.
+func (d *Dispatch) Queue(q *engine.Queue) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	concerns := func(k lineKey) bool { return k.namespace == q.Namespace && (q.Name == "" || k.queue == q.Name) }
+	for w := range d.waiters {
+		if !q.Drained(w.spec.Lessee.Worker.BuildID) {
+			continue
+		}
+		for i := range w.entries {
+			if k := w.entries[i].line.key; concerns(k) && q.Name != "" {
+				d.end(w, ErrDrained)
+				break
+			}
+		}
+	}
+	for k, l := range d.lines {
+		if concerns(k) {
+			l.resume()
+		}
+	}
+	d.reopen(concerns)
+}
+
 // Missed says that hints of other apps were lost: nothing is known to be empty any more, and everybody who watches looks again.
 func (d *Dispatch) Missed() {
 	d.mu.Lock()
-	for _, l := range d.lines {
-		l.gen++
-		d.start(l)
-	}
+	d.reopen(func(lineKey) bool { return true })
 	d.mu.Unlock()
 	d.missed()
 }

@@ -37,7 +37,8 @@ type line struct {
 	failures    int    // failed claims in a row
 	vain        int    // empty claims in a row
 	vainAt      time.Time
-	err         error // of the latest claim
+	err         error  // of the latest claim
+	throttle    string // why a budget withheld tasks from the latest claim
 	pause       *time.Timer
 	used        uint64 // arrival that asked for it last
 }

@@ -19,7 +19,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	if l == nil || d.closed {
 		return nil
 	}
-	want := engine.Wanted{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session}
+	want := engine.Wanted{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings}
 	var refused *class // a worker often has many pollers in a row
 	for e := l.first; e != nil; e = e.next {
 		w := e.waiter

@@ -15,6 +15,7 @@ type Counts struct {
 	Claimed      int64 // tasks they delivered
 	EmptyClaims  int64 // of them, without a task; failed ones included
 	FailedClaims int64
+	Throttled    int64 // of them, from which a budget withheld tasks
 	EmptyPolls   int64 // polls that ended without a task
 	Returned     int64 // tasks given back because their poller was gone
 	Waiting      int   // pollers now

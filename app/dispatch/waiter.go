@@ -33,10 +33,11 @@ type Waiter struct {
 	entries []entry
 	pending int // reservations and claims that count on it
 	got     []store.Leased
-	once    bool  // it does not wait: one claim of each line that may hold something, no more
-	closing bool  // takes nothing new
-	left    bool  // is in no line; what still arrives is given back
-	err     error // why it was ended, or what its latest claim failed with
+	once    bool   // it does not wait: one claim of each line that may hold something, no more
+	closing bool   // takes nothing new
+	left    bool   // is in no line; what still arrives is given back
+	err     error  // why it was ended, or what its latest claim failed with
+	held    string // why a budget withheld tasks from it when its wait ended
 }
 
 // Enter puts a poller into the line of every queue and kind it asks for, behind all who wait there.
@@ -177,6 +178,11 @@ func (w *Waiter) take(ctx context.Context) ([]store.Leased, error) {
 	if w.left {
 		return nil, w.err
 	}
+	for i := range w.entries {
+		if w.held == "" {
+			w.held = w.entries[i].line.throttle
+		}
+	}
 	tasks := w.leave()
 	if len(tasks) > 0 {
 		return tasks, nil
@@ -186,6 +192,13 @@ func (w *Waiter) take(ctx context.Context) ([]store.Leased, error) {
 		return nil, context.Cause(ctx)
 	}
 	return nil, w.err
+}
+
+// Throttled is why a budget withheld tasks from a wait that is over; "" when none did.
+func (w *Waiter) Throttled() string {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	return w.held
 }
 
 // leave ends the waiter and returns what it holds.

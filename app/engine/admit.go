@@ -32,6 +32,7 @@ type Wanted struct {
 	BuildID      string
 	Requirements []string
 	Session      *Session
+	Queue        *Queue // what was decided about its queue; nil: nothing
 }
 
 // Admit holds every routing rule there is, after the queue and the release gate: types, builds, requirements, then the session's. now is the
@@ -41,8 +42,11 @@ func Admit(t Wanted, l Lessee, now time.Time) Verdict {
 	if !w.Runs(t.Kind, t.Type) {
 		return refused(protocol.ReasonNotFound, "worker %s does not run %s", w.ID, t.Type)
 	}
+	if t.Queue.Drained(w.BuildID) {
+		return refused(protocol.ReasonWorkerDraining, "worker %s has %s, which is drained on queue %s", w.ID, buildName(w.BuildID), t.Queue.Name)
+	}
 	if t.BuildID != "" && t.BuildID != w.BuildID {
-		return refused(protocol.ReasonVersionMismatch, "pinned to build %s, worker %s has %s", t.BuildID, w.ID, w.BuildID)
+		return refused(protocol.ReasonVersionMismatch, "pinned to build %s, worker %s has %s", t.BuildID, w.ID, buildName(w.BuildID))
 	}
 	if missing := Missing(t.Requirements, w.Capabilities); len(missing) > 0 {
 		return refused(protocol.ReasonSessionRequirements, "needs %s, which worker %s does not offer", strings.Join(missing, ", "), w.ID)
@@ -51,6 +55,13 @@ func Admit(t Wanted, l Lessee, now time.Time) Verdict {
 		return admitted()
 	}
 	return AdmitSession(t.Session, l, now, false)
+}
+
+func buildName(id string) string {
+	if id == "" {
+		return "no build id"
+	}
+	return "build " + id
 }
 
 // AdmitSession judges a session alone. verb is true when a worker asks for the session itself and not for a task in it: then the activity cap does

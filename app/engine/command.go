@@ -101,6 +101,9 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	if c.Queue != "" {
 		next.Request.TaskQueue = c.Queue
 	}
+	if next.Request.TaskQueue == st.Queue {
+		next.BuildID = st.BuildID
+	}
 	for _, s := range st.Signals.All() {
 		next.Carry = append(next.Carry, s)
 	}

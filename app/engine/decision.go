@@ -44,5 +44,6 @@ type Start struct {
 	Carry         []Signal // signals the run before had not seen
 	Updates       []Update // updates the run before had not answered
 	Parent        *Parent
+	BuildID       string       // that the run is pinned to; one that continues another on the same queue has that one's
 	Deadline      history.Time // of a child whose earlier runs took some of its time
 }

@@ -23,7 +23,7 @@ func DecideStart(in Start, now time.Time) Decision {
 		WorkflowType: r.WorkflowType, WorkflowID: r.WorkflowID, RunID: in.RunID, RunNumber: in.Number, TaskQueue: r.TaskQueue,
 		Arguments: in.Arguments, BusinessKey: r.BusinessKey, Priority: DefaultPriority, FairnessKey: r.FairnessKey,
 		FairnessWeight: r.FairnessWeight, Memo: r.Memo, SearchAttributes: r.SearchAttributes, Identity: r.Identity,
-		RunTimeout: r.RunTimeout, ExecutionTimeout: r.ExecutionTimeout,
+		RunTimeout: r.RunTimeout, ExecutionTimeout: r.ExecutionTimeout, BuildID: in.BuildID,
 	}
 	if started.Arguments != "" {
 		started.PayloadCodec = payload.Codec

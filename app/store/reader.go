@@ -46,6 +46,10 @@ type Reader interface {
 	Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error)
 
 	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
+	// QueueRows lists what was decided about queues of a namespace, or of all when that is empty; the row without a name is about all of a namespace.
+	QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error)
+	// QueueLeases lists leased tasks of a queue, those that run out first, at most limit.
+	QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]QueueLease, error)
 	Token(ctx context.Context, id string) (Token, error)
 	Tokens(ctx context.Context) ([]Token, error)
 	Schedule(ctx context.Context, k engine.ScheduleKey) (engine.Schedule, error)
@@ -190,4 +194,13 @@ type QueueStats struct {
 	Delayed          int
 	Leased           int
 	OldestReady      history.Time
+	Expired          int // of those leased, whose lease or timeout is over and was not swept yet
+}
+
+// QueueLease is a leased task as a listing of its queue shows it.
+type QueueLease struct {
+	TaskRef
+	WorkflowID string
+	Owner      string
+	Until      history.Time
 }

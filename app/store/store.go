@@ -28,6 +28,9 @@ type Store interface {
 	Claim(ctx context.Context, r ClaimRequest) ([]Leased, error)
 	// View reads on connections of its own; what it sees is committed.
 	View(ctx context.Context, fn func(Reader) error) error
+	// Queue is what was decided about a task queue, as this process knows it, without asking the database; nil for nothing. A decision of another
+	// process is known a moment after it.
+	Queue(k engine.QueueKey) *engine.Queue
 	// Now is the store's clock: the only one leases are judged by.
 	Now(ctx context.Context) (time.Time, error)
 	// Stats counts what was sent to the database since it was opened.
@@ -65,6 +68,7 @@ type Keys struct {
 	Tokens     []string
 	Namespaces []string
 	Schedules  []engine.ScheduleKey
+	Queues     []engine.QueueKey // for a decision about them; Rows.Queue needs no naming
 }
 
 // Rows are what Decide sees: the committed rows with the writes of the changes before it in the batch. Nothing in them may be changed; a decision
@@ -82,6 +86,8 @@ type Rows interface {
 	Token(id string) *Token
 	Namespace(name string) *Namespace
 	Schedule(engine.ScheduleKey) *engine.Schedule
+	// Queue is what was decided about a task queue: the row of those in Needs, what this process knows of the others.
+	Queue(engine.QueueKey) *engine.Queue
 	// EpochFloor is the highest epoch clean-up ever removed in the namespace; a claim goes above it.
 	EpochFloor(namespace string) int64
 }
@@ -97,6 +103,7 @@ type Writes struct {
 	Tokens      []Token
 	DropTokens  []string
 	Namespaces  []Namespace
+	Queues      []engine.Queue
 	Schedules   []engine.ScheduleDecision // their starts and ends are other writes of the same change
 	// DropNamespaces removes namespaces with what belongs to nothing in them: lanes, audits stay.
 	DropNamespaces []string
@@ -176,9 +183,15 @@ type Dispatcher interface {
 	// Reserve picks the longest-waiting suitable poller of this process for a task about to become ready, or nil.
 	Reserve(o Offer) Reservation
 	// Backlog says that ready tasks of this queue were committed with nobody to take them, or may have been left by others.
+	// An empty queue means all of the namespace.
 	Backlog(namespace, queue string, kind protocol.TaskKind)
 	// Silent says that a lease of this worker ran out: it may be gone or stand still, so polls it made before are not to be given anything.
 	Silent(k engine.WorkerKey)
+	// Throttled says, before the answer of a claim, that a budget kept tasks from it. The backlog is told again when a lease of such a queue ends; after
+	// the Wait of t, unless that is 0, it is worth another claim.
+	Throttled(namespace, queue string, kind protocol.TaskKind, t engine.Throttle)
+	// Queue says that something was decided about a queue, here or elsewhere.
+	Queue(q *engine.Queue)
 	// Due says that something committed wants the sweeper at this time.
 	Due(at time.Time)
 	// Changed tells, after the commit, which runs got events and which sessions moved: hints for long polls and dashboards.
@@ -224,6 +237,7 @@ type Offer struct {
 	BuildID      string
 	Requirements []string
 	Session      *engine.Session
+	Settings     *engine.Queue // of its queue, nil: none
 	Now          time.Time
 }
 

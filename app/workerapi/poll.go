@@ -61,6 +61,9 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 			said["task"] = t.Activity
 		}
 	}
+	if out.WaitReason != "" {
+		said["wait_reason"] = out.WaitReason
+	}
 	if out.Reason != "" {
 		said["reason"] = out.Reason
 	}
@@ -75,11 +78,23 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 		status = http.StatusConflict
 		said["reason"], said["worker_status"] = protocol.ReasonWorkerDraining, protocol.WorkerDraining
 		said["error"], said["worker_id"] = "the worker is draining", in.WorkerID
+		if out.Drained != nil {
+			said["error"] = "the worker's build is drained on the queue"
+			said["drain_intent"], said["build_id"] = "draining", buildID(*out.Drained)
+		}
 	case protocol.PollMismatch:
 		status = http.StatusConflict
 		said["reason"], said["error"], said["app_release"] = protocol.ReasonVersionMismatch, out.Reason, out.AppRelease
 	}
 	return answer{status, said}, err
+}
+
+// buildID is a build id on the wire: null for none.
+func buildID(id string) *string {
+	if id == "" {
+		return nil
+	}
+	return &id
 }
 
 // poll checks and makes a poll; the tasks it gives go back when they cannot be delivered.

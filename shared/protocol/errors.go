@@ -71,6 +71,7 @@ const (
 	ReasonStaleRegistration     Reason = "stale_worker_registration"
 	ReasonWorkerDraining        Reason = "worker_draining"
 	ReasonQueueMismatch         Reason = "task_queue_mismatch"
+	ReasonBuildMismatch         Reason = "build_id_mismatch"
 	ReasonVersionMismatch       Reason = "version_mismatch"
 	ReasonInvalidSession        Reason = "invalid_worker_session"
 	ReasonSessionNotFound       Reason = "session_not_found"

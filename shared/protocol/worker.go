@@ -109,6 +109,8 @@ type PollAnswer struct {
 	Status     PollStatus `json:"poll_status"`
 	Tasks      []Task     `json:"tasks"`
 	Reason     string     `json:"reason,omitempty"`
+	WaitReason string     `json:"wait_reason,omitempty"` // throttled: what the budget is, for people
+	Drained    *string    `json:"build_id,omitempty"`    // draining: the build id that was drained on all queues asked for
 	RetryAfter int64      `json:"retry_after_ms,omitempty"`
 	AppRelease string     `json:"app_release,omitempty"`
 	// Undo gives the tasks back because the answer could not be delivered; it is never nil and may be called once instead of using the answer.

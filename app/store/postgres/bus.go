@@ -41,9 +41,11 @@ type bus struct {
 	ctx      context.Context // ends with the bus
 	running  sync.WaitGroup
 	wake     chan struct{}
+	decided  chan struct{} // another app decided something about a queue
 
 	mu     sync.Mutex
 	queues map[sqldb.QueueKey]bool    // to be told; guarded by mu
+	decide bool                       // to be told that something was decided about a queue; guarded by mu
 	runs   map[string]store.RunChange // guarded by mu
 	ended  []ended                    // guarded by mu
 	silent map[engine.WorkerKey]bool  // guarded by mu
@@ -52,13 +54,14 @@ type bus struct {
 
 // message is one notification.
 type message struct {
-	App    string            `json:"app"`
-	Missed bool              `json:"m,omitempty"` // others were lost
-	Silent []worker          `json:"w,omitempty"` // whose lease ran out
-	Gone   []worker          `json:"g,omitempty"` // whose process was superseded
-	Queues []sqldb.QueueKey  `json:"q,omitempty"`
-	Runs   []store.RunChange `json:"r,omitempty"`
-	Ended  []ended           `json:"e,omitempty"`
+	App     string            `json:"app"`
+	Missed  bool              `json:"m,omitempty"` // others were lost
+	Decided bool              `json:"d,omitempty"` // something was decided about a queue
+	Silent  []worker          `json:"w,omitempty"` // whose lease ran out
+	Gone    []worker          `json:"g,omitempty"` // whose process was superseded
+	Queues  []sqldb.QueueKey  `json:"q,omitempty"`
+	Runs    []store.RunChange `json:"r,omitempty"`
+	Ended   []ended           `json:"e,omitempty"`
 }
 
 // worker is one whose lease ran out, or that is another process now.
@@ -82,7 +85,7 @@ func newBus(cfg *pgx.ConnConfig, app string, d store.Dispatcher) *bus {
 	quiet := cfg.Copy()
 	quiet.RuntimeParams["application_name"] = "sojourn bus"
 	return &bus{
-		cfg: quiet, app: app, dispatch: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1),
+		cfg: quiet, app: app, dispatch: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1), decided: make(chan struct{}, 1),
 		queues: map[sqldb.QueueKey]bool{}, runs: map[string]store.RunChange{}, silent: map[engine.WorkerKey]bool{},
 		gone: map[engine.WorkerKey]bool{},
 	}
@@ -92,6 +95,7 @@ func newBus(cfg *pgx.ConnConfig, app string, d store.Dispatcher) *bus {
 func (b *bus) start(s *sqldb.Store, c *pgx.Conn) {
 	b.running.Go(b.tell)
 	b.running.Go(func() { b.listening(c, s) })
+	b.running.Go(func() { b.refresh(s) })
 }
 
 func (b *bus) close() error {
@@ -106,6 +110,7 @@ func (b *bus) notify(n sqldb.Notice) {
 	for _, q := range n.Queues {
 		b.queues[q] = true
 	}
+	b.decide = b.decide || n.Decided
 	for _, r := range n.Runs {
 		r.Cancelled = append(b.runs[r.RunID].Cancelled, r.Cancelled...)
 		b.runs[r.RunID] = r
@@ -140,6 +145,7 @@ func (b *bus) take() []string {
 			m, size = message{App: b.app}, more
 		}
 	}
+	m.Decided = b.decide
 	for k := range b.silent { // first: what they lost is in the queues
 		cut(len(k.Namespace) + len(k.ID) + 32)
 		m.Silent = append(m.Silent, worker(k))
@@ -163,14 +169,14 @@ func (b *bus) take() []string {
 		cut(2*(len(e.Namespace)+len(e.Session)+len(e.Worker)+len(e.Why)) + 120)
 		m.Ended = append(m.Ended, e)
 	}
-	if len(m.Silent)+len(m.Gone)+len(m.Queues)+len(m.Runs)+len(m.Ended) > 0 {
+	if m.Decided || len(m.Silent)+len(m.Gone)+len(m.Queues)+len(m.Runs)+len(m.Ended) > 0 {
 		out = append(out, encode(m))
 	}
 	clear(b.queues)
 	clear(b.runs)
 	clear(b.silent)
 	clear(b.gone)
-	b.ended = nil
+	b.ended, b.decide = nil, false
 	return out
 }
 
@@ -292,6 +298,7 @@ func (b *bus) listening(c *pgx.Conn, s *sqldb.Store) {
 // missed says that anything may have been committed elsewhere.
 func (b *bus) missed(s *sqldb.Store) {
 	s.StaleLanes()
+	b.again()
 	if b.dispatch != nil {
 		b.dispatch.Missed()
 	}
@@ -313,6 +320,9 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 		if len(m.Queues) > 0 {
 			s.StaleLanes()
 		}
+		if m.Decided {
+			b.again()
+		}
 		if b.dispatch == nil {
 			continue
 		}
@@ -324,6 +334,31 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 		}
 		if len(m.Runs)+len(m.Ended)+len(m.Gone) > 0 {
 			b.dispatch.Changed(m.changed())
+		}
+	}
+}
+
+// again asks for what is decided about queues to be read again.
+func (b *bus) again() {
+	select {
+	case b.decided <- struct{}{}:
+	default:
+	}
+}
+
+// refresh reads what was decided about queues whenever another app decided something, until it has it.
+func (b *bus) refresh(s *sqldb.Store) {
+	for {
+		select {
+		case <-b.decided:
+		case <-b.ctx.Done():
+			return
+		}
+		if s.RefreshQueues(b.ctx) != nil {
+			b.again()
+			if !b.pause(longest) {
+				return
+			}
 		}
 	}
 }

@@ -26,11 +26,16 @@ type batch struct {
 	tokens    map[string]*store.Token
 	floors    map[string]int64
 
-	namespaces   map[string]*store.Namespace
-	schedules    map[engine.ScheduleKey]*schedule
-	removal      removal // to be written next
-	dropped      []string
-	droppedFlows []engine.WorkflowKey
+	queues    map[engine.QueueKey]*queue
+	active    map[activeKey]map[string]int // leased tasks of a namespace by queue, as counted for its budgets
+	throttled map[QueueKey]engine.Throttle
+
+	namespaces     map[string]*store.Namespace
+	schedules      map[engine.ScheduleKey]*schedule
+	removal        removal // to be written next
+	dropped        []string
+	leftNamespaces []string
+	droppedFlows   []engine.WorkflowKey
 
 	events map[string]appended // by run: what this batch adds
 	flush  *flush              // rows to be written next
@@ -115,6 +120,7 @@ func (s *Store) newBatch() *batch {
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{},
 		events: map[string]appended{}, flush: newFlush(),
 		namespaces: map[string]*store.Namespace{}, schedules: map[engine.ScheduleKey]*schedule{}, removal: newRemoval(),
+		queues: map[engine.QueueKey]*queue{}, active: map[activeKey]map[string]int{}, throttled: map[QueueKey]engine.Throttle{},
 		lanes: map[laneKey]bool{}, backlog: map[QueueKey]bool{}, touched: map[string]*store.RunChange{},
 	}
 }

@@ -47,7 +47,12 @@ func (b *batch) claim(p *pending) error {
 	if total == 0 {
 		return nil
 	}
-	picks, err := b.picks(b.ranges(q, r.Pollers, held), total+1, r.Namespace) // one more than is wanted, to know whether any is left
+	budget, bound, err := b.budget(q)
+	if err != nil {
+		return err
+	}
+	settings := b.Queue(engine.QueueKey{Namespace: q.Namespace, Name: q.Queue})
+	picks, err := b.picks(b.ranges(q, r.Pollers, held, settings), min(total, budget)+1, r.Namespace) // one more than is wanted, to know whether any is left
 	if err != nil {
 		return err
 	}
@@ -61,11 +66,17 @@ func (b *batch) claim(p *pending) error {
 			left++
 			continue
 		}
-		i, ok, full := b.give(t, r, room, held, left > 0)
+		i, ok, full := b.give(t, r, room, held, settings, left > 0)
 		if full {
 			left++
 		}
+		if ok && budget == 0 {
+			b.throttled[q] = bound
+			break
+		}
 		if ok {
+			budget--
+			b.spent(q)
 			room[i]--
 			total--
 			l := b.lease(b.runs[t.run], t.seq, b.lessee(r, i, held))
@@ -77,7 +88,7 @@ func (b *batch) claim(p *pending) error {
 			p.runs = append(p.runs, b.runs[t.run])
 		}
 	}
-	if left > 0 {
+	if _, withheld := b.throttled[q]; left > 0 && !withheld {
 		b.backlog[q] = true
 	}
 	return nil
@@ -158,13 +169,13 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[process]int, e
 }
 
 // ranges are the routes to read: for each lane a poller may serve "*", or what its worker holds and, below its cap, what nobody holds.
-func (b *batch) ranges(q QueueKey, pollers []store.Poller, held map[process]int) []string {
+func (b *batch) ranges(q QueueKey, pollers []store.Poller, held map[process]int, settings *engine.Queue) []string {
 	routes := map[string]bool{}
 	for _, l := range b.lanesOf(q) {
 		name := l.String()
 		for i := range pollers {
 			e := &pollers[i].Lessee
-			if pollers[i].Max <= 0 || !l.fits(q.Kind, e) {
+			if pollers[i].Max <= 0 || !l.fits(q.Kind, e) || settings.Drained(e.Worker.BuildID) {
 				continue
 			}
 			if !l.session {
@@ -271,7 +282,9 @@ func (b *batch) complete(picks []pick, namespace string) error {
 
 // give says which poller gets a task: the first that has room and may have it. full says that nobody gets it only because those who may have no room
 // left: it is for their next claim. With known nobody wants to hear that any more.
-func (b *batch) give(t pick, r *store.ClaimRequest, room []int, held map[process]int, known bool) (i int, ok, full bool) {
+func (b *batch) give(
+	t pick, r *store.ClaimRequest, room []int, held map[process]int, settings *engine.Queue, known bool,
+) (i int, ok, full bool) {
 	row := b.runs[t.run]
 	if row.Run == nil || !row.Status.Open() {
 		return 0, false, false
@@ -296,6 +309,7 @@ func (b *batch) give(t pick, r *store.ClaimRequest, room []int, held map[process
 			want.Session = s.Session
 		}
 	}
+	want.Queue = settings
 	for i := range r.Pollers {
 		if room[i] <= 0 && (known || full) || !engine.Admit(want, *b.lessee(r, i, held), b.now).OK {
 			continue

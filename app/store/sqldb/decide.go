@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // decide runs every change in order over the batch's rows and returns how many it took: fewer than all when their events grow too large.
@@ -127,6 +128,7 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 	}
 	b.applyRemoval(w)
 	b.applySchedules(w.Schedules)
+	b.applyQueues(w)
 	for _, id := range w.DropTokens {
 		b.tokens[id] = nil
 		b.flush.tokens[id] = nil
@@ -149,6 +151,9 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	ended := outcomes(d.Events)
 	for seq, a := range d.Next.Activities.Changes() {
 		old, had := r.Activities.Get(seq)
+		if had && old.State == engine.LeasedState && (a == nil || a.State != engine.LeasedState) {
+			b.freed(QueueKey{d.Next.Namespace, old.Queue, protocol.KindActivity})
+		}
 		mark(&r.activities, seq, had)
 		if a != nil && a.State == engine.Ready && (!had || old.State != engine.Ready || old.Delivery != a.Delivery) {
 			b.ready = append(b.ready, taskKey{id, seq})
@@ -169,6 +174,9 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	old := r.Task
 	r.reindex(d.Next.SearchAttributes)
 	r.Run.Merge(d.Next)
+	if old != nil && old.State == engine.LeasedState && (r.Task == nil || r.Task.State != engine.LeasedState || !r.Status.Open()) {
+		b.freed(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow})
+	}
 	if t := r.Task; t != nil && t.State == engine.Ready && (old == nil || old.State != engine.Ready || old.Number != t.Number) {
 		b.ready = append(b.ready, taskKey{id, 0})
 	}

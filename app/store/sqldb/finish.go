@@ -29,10 +29,12 @@ func (b *batch) finish(items []*pending) {
 	b.unlocked()
 	changed := b.changed()
 	s.cache.remember(b, !s.cfg.Dialect.Shared)
+	decided := b.rememberQueues()
 	for i := range b.handed {
 		b.arguments(b.handed[i].run, &b.handed[i].leased)
 		b.handed[i].r.Deliver(b.handed[i].leased)
 	}
+	b.tellQueues(decided)
 	b.tellBacklog()
 	for _, p := range items {
 		for i := range p.leased {
@@ -40,7 +42,7 @@ func (b *batch) finish(items []*pending) {
 		}
 		close(p.done)
 	}
-	b.tell(changed)
+	b.tell(changed, len(decided) > 0)
 }
 
 // tellBacklog says which queues have ready tasks that nobody took. It goes before the answers: a claim whose answer comes without it has left nothing.
@@ -96,7 +98,7 @@ func (b *batch) changed() store.Changed {
 }
 
 // tell gives the hints: in this process through the dispatcher, to others as a notice.
-func (b *batch) tell(c store.Changed) {
+func (b *batch) tell(c store.Changed, decided bool) {
 	d := b.s.cfg.Dispatch
 	if d != nil {
 		if !b.due.IsZero() {
@@ -107,8 +109,8 @@ func (b *batch) tell(c store.Changed) {
 		}
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
-	if b.s.cfg.Notify != nil && (len(c.Runs) > 0 || len(b.backlog) > 0 || len(ended) > 0 || len(b.gone) > 0) {
-		n := Notice{Runs: c.Runs, Ended: ended, Silent: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone}
+	if b.s.cfg.Notify != nil && (len(c.Runs) > 0 || len(b.backlog) > 0 || len(ended) > 0 || decided || len(b.gone) > 0) {
+		n := Notice{Runs: c.Runs, Ended: ended, Decided: decided, Silent: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone}
 		n.Queues = slices.SortedFunc(maps.Keys(b.backlog), func(x, y QueueKey) int {
 			return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Queue, y.Queue), cmp.Compare(x.Kind, y.Kind))
 		})

@@ -62,6 +62,11 @@ func (b *batch) gather() ([]*Call, error) {
 		return nil, err
 	}
 	calls = append(calls, schedules...)
+	queues, err := b.gatherQueues()
+	if err != nil {
+		return nil, err
+	}
+	calls = append(calls, queues...)
 	runs, tasks, gone := newRowset(runsTable.columns), newRowset(tasksTable.columns), newRowset(tasksTable.key())
 	items, goneItems := newRowset(itemsTable.columns), newRowset(itemsTable.key())
 	attributes, goneAttributes := newRowset(attributesTable.columns), newRowset(attributeRun)

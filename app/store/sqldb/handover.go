@@ -69,7 +69,7 @@ func (b *batch) handOver() {
 		}
 		o := b.offer(r, t.seq)
 		var res store.Reservation
-		if b.s.cfg.Dispatch != nil {
+		if b.s.cfg.Dispatch != nil && !b.s.queues.bounded(QueueKey{o.Namespace, o.Queue, o.Kind}) { // what is counted is claimed
 			res = b.s.cfg.Dispatch.Reserve(o)
 		}
 		if res == nil {
@@ -146,11 +146,13 @@ func (b *batch) offer(r *run, seq int64) store.Offer {
 		w := r.Wanted()
 		return store.Offer{
 			Kind: w.Kind, Namespace: r.Namespace, Queue: r.Queue, Type: w.Type, BuildID: w.BuildID, Requirements: w.Requirements, Now: b.now,
+			Settings: b.Queue(engine.QueueKey{Namespace: r.Namespace, Name: r.Queue}),
 		}
 	}
 	a, _ := r.Activities.Get(seq)
 	o := store.Offer{
 		Kind: protocol.KindActivity, Namespace: r.Namespace, Queue: a.Queue, Type: a.Type, Requirements: a.Requirements, Now: b.now,
+		Settings: b.Queue(engine.QueueKey{Namespace: r.Namespace, Name: a.Queue}),
 	}
 	if a.SessionID != "" {
 		o.Session = b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}].Session

@@ -22,6 +22,7 @@ type wants struct {
 
 	namespaces map[string]bool
 	schedules  map[engine.ScheduleKey]bool
+	queues     map[engine.QueueKey]bool
 }
 
 // load reads, and on a shared database locks, what the changes need, always in the order workflows, runs, sessions, workers: so that no two batches
@@ -30,7 +31,7 @@ func (b *batch) load(items []*pending) error {
 	w := wants{
 		map[engine.WorkflowKey]bool{}, map[string]bool{}, map[engine.SessionKey]bool{}, map[engine.WorkflowKey]bool{},
 		map[engine.WorkerKey]bool{}, map[engine.WorkerKey]bool{}, map[store.ReceiptKey]bool{}, map[string]bool{}, map[string]bool{},
-		map[engine.ScheduleKey]bool{},
+		map[engine.ScheduleKey]bool{}, map[engine.QueueKey]bool{},
 	}
 	if !b.s.cfg.Dialect.Shared {
 		b.now = b.s.clock.now()
@@ -39,6 +40,7 @@ func (b *batch) load(items []*pending) error {
 	var chain []string
 	for _, p := range items {
 		if p.change == nil {
+			b.bounded(p.claim, w.queues)
 			continue
 		}
 		n := &p.change.Needs
@@ -63,6 +65,7 @@ func (b *batch) load(items []*pending) error {
 		add(w.tokens, n.Tokens)
 		add(w.namespaces, n.Namespaces)
 		add(w.schedules, n.Schedules)
+		add(w.queues, n.Queues)
 	}
 	locks := advisory(&w)
 	keys, err := b.owners(chain)
@@ -152,6 +155,7 @@ func (b *batch) second(w *wants) error {
 	calls = append(calls, b.loadTokens(w.tokens)...)
 	calls = append(calls, b.loadNamespaces(w.namespaces)...)
 	calls = append(calls, b.loadSchedules(w.schedules)...)
+	calls = append(calls, b.loadQueues(w.queues)...)
 	return b.send(calls...)
 }
 
@@ -222,6 +226,9 @@ func advisory(w *wants) []int64 {
 	}
 	for k := range w.namespaces {
 		lock("namespace", k)
+	}
+	for k := range w.queues {
+		lock("queue", k.Namespace, k.Name)
 	}
 	slices.Sort(locks)
 	return slices.Compact(locks)

@@ -69,6 +69,7 @@ func (b *batch) applyRemoval(w *store.Writes) {
 	}
 	for _, name := range w.DropNamespaces {
 		b.namespaces[name], b.removal.namespaces[name] = nil, nil
+		b.leftNamespaces = append(b.leftNamespaces, name)
 	}
 	for _, id := range w.DropRuns {
 		r := b.runs[id]
@@ -90,11 +91,12 @@ func (b *batch) applyRemoval(w *store.Writes) {
 // gatherRemoval makes the calls that take things away; they go before all others, so that what takes their place is written after them.
 func (b *batch) gatherRemoval() ([]*Call, error) {
 	st := b.s.st
-	puts, drops := newRowset(namespacesTable.columns), newRowset(namespacesTable.key())
+	puts, drops, queues := newRowset(namespacesTable.columns), newRowset(namespacesTable.key()), newRowset(queuesTable.columns[:1])
 	for _, name := range slices.Sorted(maps.Keys(b.removal.namespaces)) {
 		n := b.removal.namespaces[name]
 		if n == nil {
 			drops.s(name)
+			queues.s(name)
 			continue
 		}
 		body, err := document(n)
@@ -123,7 +125,7 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 		w *writer
 		r *rowset
 	}{
-		{st.dropNamespaces, drops}, {st.putNamespaces, puts}, {st.dropRuns, runs}, {st.dropEvents, events}, {st.dropRunTasks, tasks},
+		{st.dropNamespaces, drops}, {st.dropQueues, queues}, {st.putNamespaces, puts}, {st.dropRuns, runs}, {st.dropEvents, events}, {st.dropRunTasks, tasks},
 		{st.dropRunItems, items}, {st.dropAttributes, attributes}, {st.dropWorkflows, flows}, {st.dropReceipts, receipts},
 	} {
 		calls = append(calls, w.w.calls(w.r)...)

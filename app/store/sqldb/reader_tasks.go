@@ -152,14 +152,20 @@ func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) 
 func (r *reader) Queues(ctx context.Context, namespace string) ([]store.QueueStats, error) {
 	var list []store.QueueStats
 	const query = "SELECT namespace, queue, kind, sum(CASE WHEN state = 'ready' THEN 1 ELSE 0 END), sum(CASE WHEN state = 'delayed' THEN 1 ELSE 0 END)," +
-		" sum(CASE WHEN state = 'leased' THEN 1 ELSE 0 END), min(CASE WHEN state = 'ready' THEN ready_at END) FROM (" +
-		"SELECT namespace, queue, kind, state, ready_at FROM tasks WHERE namespace = $1 OR $1 = ''" +
-		" UNION ALL SELECT namespace, queue, 'workflow', 'leased', NULL FROM runs WHERE (namespace = $1 OR $1 = '') AND owner IS NOT NULL) AS q" +
+		" sum(CASE WHEN state = 'leased' THEN 1 ELSE 0 END), min(CASE WHEN state = 'ready' THEN ready_at END)," +
+		" sum(CASE WHEN state = 'leased' AND due_at <= $2 THEN 1 ELSE 0 END) FROM (" +
+		"SELECT namespace, queue, kind, state, ready_at, due_at FROM tasks WHERE namespace = $1 OR $1 = ''" +
+		" UNION ALL SELECT namespace, queue, 'workflow', 'leased', NULL, due_at FROM runs WHERE (namespace = $1 OR $1 = '') AND owner IS NOT NULL) AS q" +
 		" GROUP BY namespace, queue, kind ORDER BY namespace, queue, kind"
-	err := r.query(ctx, query, []any{namespace}, func(v []any) error {
+	now, err := r.s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = r.query(ctx, query, []any{namespace, micros(now)}, func(v []any) error {
 		list = append(list, store.QueueStats{
 			Namespace: str(v[0]), Queue: str(v[1]), Kind: protocol.TaskKind(str(v[2])),
 			Ready: int(integer(v[3])), Delayed: int(integer(v[4])), Leased: int(integer(v[5])), OldestReady: history.Micros(integer(v[6])),
+			Expired: int(integer(v[7])),
 		})
 		return nil
 	})

@@ -1,6 +1,10 @@
 package sqldb
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
 
 // statements are all statements of the committer for one dialect, made once.
 type statements struct {
@@ -23,7 +27,9 @@ type statements struct {
 	putWorkflows, putRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions   *writer
 	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes *writer
 
-	schedules                                                                                                    *loader
+	schedules, queues                                                                                            *loader
+	putQueues, dropQueues                                                                                        *writer
+	leased                                                                                                       map[protocol.TaskKind]*Stmt // by queue of a namespace
 	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents                                           *writer
 	addAttributes, dropAttributes                                                                                *writer
 	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts *writer
@@ -73,6 +79,10 @@ func newStatements(d Dialect) *statements {
 
 		namespaces:         d.load(namespacesTable, namespacesTable.key(), ""),
 		schedules:          d.load(schedulesTable, schedulesTable.key(), ""),
+		queues:             d.load(queuesTable, queuesTable.key(), ""),
+		putQueues:          d.upsert(queuesTable),
+		dropQueues:         d.removeBy(queuesTable, queuesTable.columns[:1]),
+		leased:             leasedByQueue(),
 		putSchedules:       d.upsert(schedulesTable),
 		dropSchedules:      d.remove(schedulesTable),
 		addScheduleEvents:  d.insert(scheduleEventsTable),

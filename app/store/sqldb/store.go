@@ -49,6 +49,7 @@ type Notice struct {
 	Runs   []store.RunChange
 	// Superseded are workers whose registration went to another process, or away.
 	Superseded []engine.WorkerKey
+	Decided    bool // something was decided about a queue
 }
 
 // Store is a store.Store over one connection that writes and a pool that reads.
@@ -67,6 +68,7 @@ type Store struct {
 
 	statements, commits, changes, rows, reads, candidates atomic.Int64
 	lanes                                                 lanes
+	queues                                                queues
 }
 
 var _ store.Store = (*Store)(nil)
@@ -84,6 +86,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		in: make(chan *pending, 1024), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.lanes.known = map[QueueKey]map[string]lane{}
+	s.queues.init()
 	s.clock.shift = cfg.Shift
 	var err error
 	if s.read, err = gorm.Open(cfg.Gorm, gormConfig()); err != nil {
@@ -108,6 +111,9 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		}
 	}
 	if err := s.refreshLanes(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.RefreshQueues(ctx); err != nil {
 		return nil, err
 	}
 	go s.loop()

@@ -17,11 +17,13 @@ import (
 
 // Line is a dispatcher for tests: one line of pollers, each of which waits for one task.
 type Line struct {
-	mu      sync.Mutex
-	pollers []*LinePoller // waiting; guarded by mu
-	backlog []string      // guarded by mu
-	due     []time.Time   // guarded by mu
-	changed []store.Changed
+	mu        sync.Mutex
+	pollers   []*LinePoller // waiting; guarded by mu
+	backlog   []string      // guarded by mu
+	due       []time.Time   // guarded by mu
+	changed   []store.Changed
+	throttled []engine.Throttle
+	decided   []*engine.Queue
 }
 
 // LinePoller waits for one task in a Line.
@@ -45,7 +47,7 @@ func (l *Line) Wait(w *engine.Worker) *LinePoller {
 func (l *Line) Reserve(o store.Offer) store.Reservation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	want := engine.Wanted{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session}
+	want := engine.Wanted{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings}
 	for i, p := range l.pollers {
 		if engine.Admit(want, p.lessee, o.Now).OK {
 			l.pollers = append(l.pollers[:i:i], l.pollers[i+1:]...)
@@ -87,6 +89,20 @@ func (l *Line) waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.pollers)
+}
+
+// Throttled notes it.
+func (l *Line) Throttled(_, _ string, _ protocol.TaskKind, t engine.Throttle) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.throttled = append(l.throttled, t)
+}
+
+// Queue notes it.
+func (l *Line) Queue(q *engine.Queue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.decided = append(l.decided, q)
 }
 
 // Missed does nothing: these pollers never wait for hints.

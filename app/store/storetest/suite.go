@@ -33,6 +33,11 @@ func Run(t *testing.T, s Suite) {
 		{"what a claim leaves for a full worker is told", testLeftForTheFull},
 		{"what a worker lost does not go into its open polls", testSilent},
 		{"hints name what was touched", testHints},
+		{"a drained build is given nothing", testDrained},
+		{"a run pinned to a build is for that build", testPinned},
+		{"a budget of leases holds and frees", testLeaseBudget},
+		{"a budget of dispatches holds for its minute", testRateBudget},
+		{"budgets cost nothing where there are none", testBudgetCost},
 		{"sessions", testSessions},
 		{"listings filter and page", testListings},
 		{"filters find runs by columns and search attributes", testFilters},
@@ -45,6 +50,7 @@ func Run(t *testing.T, s Suite) {
 		{"a cold run reads few rows", testCold},
 		{"two stores share one database", testTwo},
 		{"two stores never exceed a cap of sessions", testTwoCaps},
+		{"two stores never exceed a budget", testTwoBudgets},
 		{"random operations agree with the model", Model},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })

@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// QueueKey names a task queue; with an empty name it means all queues of the namespace together.
+type QueueKey struct{ Namespace, Name string }
+
+// Queue is what operators decided about a task queue, or about all queues of a namespace together: which builds may take work, which one new runs
+// are pinned to, how much is handed out. A queue nobody decided about has none, and all methods take a nil one for it.
+type Queue struct {
+	Namespace string       `json:"-"`
+	Name      string       `json:"-"`
+	UpdatedAt history.Time `json:"-"`
+
+	Promoted string            `json:"promoted,omitempty"` // build id that new runs are pinned to; "": none
+	Builds   map[string]Build  `json:"builds,omitempty"`   // by build id, "" for workers without one
+	Limits   map[string]Budget `json:"limits,omitempty"`   // by kind of task
+	Used     Used              `json:"used,omitzero"`      // what was handed out in the latest minute that anything was counted in
+}
+
+// Build is what was decided about the workers of one build id.
+type Build struct {
+	DrainedAt  history.Time `json:"drained_at,omitzero"` // since when they are given nothing; zero: they are
+	PromotedAt history.Time `json:"promoted_at,omitzero"`
+}
+
+// Budget bounds what is handed out of one kind of task; 0 is no bound.
+type Budget struct {
+	Leases    int `json:"leases,omitempty"`     // most tasks leased at once
+	PerMinute int `json:"per_minute,omitempty"` // most leases begun in one minute of the clock
+}
+
+// Used counts the leases begun in one minute, by kind.
+type Used struct {
+	Minute int64          `json:"minute,omitempty"` // since 1970
+	Counts map[string]int `json:"counts,omitempty"`
+}
+
+// Key is the queue's own.
+func (q *Queue) Key() QueueKey { return QueueKey{q.Namespace, q.Name} }
+
+// Drained says whether workers of this build are given nothing from the queue.
+func (q *Queue) Drained(build string) bool { return q != nil && !q.Builds[build].DrainedAt.IsZero() }
+
+// NewRuns is the build id that new runs of the queue are pinned to, "" for none.
+func (q *Queue) NewRuns() string {
+	if q == nil {
+		return ""
+	}
+	return q.Promoted
+}
+
+// Budget is the bound on a kind of task.
+func (q *Queue) Budget(kind protocol.TaskKind) Budget {
+	if q == nil {
+		return Budget{}
+	}
+	return q.Limits[string(kind)]
+}
+
+// Bounded says whether there is any.
+func (l Budget) Bounded() bool { return l.Leases > 0 || l.PerMinute > 0 }
+
+// Begun is how many leases of a kind began in the minute of now.
+func (q *Queue) Begun(kind protocol.TaskKind, now time.Time) int {
+	if q == nil || q.Used.Minute != minute(now) {
+		return 0
+	}
+	return q.Used.Counts[string(kind)]
+}
+
+// Count returns the queue with n more leases begun: a copy.
+func (q *Queue) Count(kind protocol.TaskKind, n int, now time.Time) *Queue {
+	next := *q
+	next.Used = Used{Minute: minute(now), Counts: map[string]int{}}
+	if q.Used.Minute == next.Used.Minute {
+		for k, v := range q.Used.Counts {
+			next.Used.Counts[k] = v
+		}
+	}
+	next.Used.Counts[string(kind)] += n
+	return &next
+}
+
+func minute(now time.Time) int64 { return now.Unix() / 60 }
+
+// Room is how much more of a kind of task may be handed out of a queue now, when leased of them are leased; ok is false without a bound. With no room
+// left, the throttle says why.
+func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room int, t Throttle, ok bool) {
+	l := q.Budget(kind)
+	of := func() string {
+		if q.Name == "" {
+			return "namespace " + q.Namespace
+		}
+		return "queue " + q.Name
+	}
+	if l.Leases > 0 {
+		room, ok = max(0, l.Leases-leased), true
+		if room == 0 {
+			t.Why = fmt.Sprintf("%s has %d %s tasks leased, its budget is %d at once", of(), leased, kind, l.Leases)
+		}
+	}
+	if l.PerMinute > 0 {
+		begun := q.Begun(kind, now)
+		if left := max(0, l.PerMinute-begun); !ok || left < room {
+			room, ok = left, true
+			if left == 0 {
+				next := time.Unix((minute(now)+1)*60, 0)
+				t = Throttle{Wait: next.Sub(now), Why: fmt.Sprintf("%s has handed out %d %s tasks in this minute, its budget is %d; more at %s",
+					of(), begun, kind, l.PerMinute, next.UTC().Format("15:04:05"))}
+			}
+		}
+	}
+	return room, t, ok
+}
+
+// Throttle is why a budget gives nothing, and for how long at least; a Wait of 0 is until a lease ends.
+type Throttle struct {
+	Why  string
+	Wait time.Duration
+}
+
+// Stricter is of two answers about room the one that binds.
+func (t Throttle) Stricter(o Throttle) Throttle {
+	if t.Why == "" || o.Why != "" && cmp.Less(t.Wait, o.Wait) {
+		return o
+	}
+	return t
+}
+
+// QueueChange is an operator's decision about a queue.
+type QueueChange interface {
+	decide(q *Queue, now history.Time) error
+}
+
+// DrainBuild gives the workers of a build id nothing more; a build that new runs were pinned to is so no longer. Again it changes nothing.
+type DrainBuild struct{ BuildID string }
+
+// ResumeBuild ends a drain.
+type ResumeBuild struct{ BuildID string }
+
+// PromoteBuild pins new runs to a build id, and ends a drain of it; "" pins them to none.
+type PromoteBuild struct{ BuildID string }
+
+// LimitQueue sets the budgets of the kinds it names.
+type LimitQueue struct{ Limits map[protocol.TaskKind]Budget }
+
+// DecideQueue says what becomes of a queue. It only reads q, which is nil for one nobody decided about.
+func DecideQueue(q *Queue, k QueueKey, in QueueChange, now time.Time) (Queue, error) {
+	next := Queue{Namespace: k.Namespace, Name: k.Name}
+	if q != nil {
+		next = *q
+	}
+	builds, limits := map[string]Build{}, map[string]Budget{}
+	for id, b := range next.Builds {
+		builds[id] = b
+	}
+	for kind, l := range next.Limits {
+		limits[kind] = l
+	}
+	next.Builds, next.Limits, next.UpdatedAt = builds, limits, history.At(now)
+	return next, in.decide(&next, history.At(now))
+}
+
+func (in DrainBuild) decide(q *Queue, now history.Time) error {
+	if q.Drained(in.BuildID) {
+		return nil
+	}
+	q.Builds[in.BuildID] = Build{DrainedAt: now}
+	if q.Promoted == in.BuildID {
+		q.Promoted = ""
+	}
+	return nil
+}
+
+func (in ResumeBuild) decide(q *Queue, _ history.Time) error {
+	b := q.Builds[in.BuildID]
+	b.DrainedAt = history.Time{}
+	q.keep(in.BuildID, b)
+	return nil
+}
+
+func (in PromoteBuild) decide(q *Queue, now history.Time) error {
+	if before := q.Promoted; before != in.BuildID {
+		b := q.Builds[before]
+		b.PromotedAt = history.Time{}
+		q.keep(before, b)
+	}
+	b := q.Builds[in.BuildID]
+	if q.Promoted != in.BuildID || b.PromotedAt.IsZero() {
+		b.PromotedAt = now
+	}
+	b.DrainedAt = history.Time{}
+	q.keep(in.BuildID, b)
+	q.Promoted = in.BuildID
+	return nil
+}
+
+func (in LimitQueue) decide(q *Queue, _ history.Time) error {
+	for kind, l := range in.Limits {
+		if l.Leases < 0 || l.PerMinute < 0 {
+			return protocol.Invalid(string(kind)+"_tasks", "a budget must not be negative")
+		}
+		if l.Bounded() {
+			q.Limits[string(kind)] = l
+		} else {
+			delete(q.Limits, string(kind))
+		}
+	}
+	return nil
+}
+
+// keep remembers what was decided about a build id, as long as that is anything.
+func (q *Queue) keep(id string, b Build) {
+	if b == (Build{}) {
+		delete(q.Builds, id)
+		return
+	}
+	q.Builds[id] = b
+}

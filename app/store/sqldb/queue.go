@@ -1,0 +1,346 @@
+package sqldb
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+var queuesTable = &table{name: "queues", keys: 2, prune: true, columns: []column{
+	text("namespace"), text("queue"), num("updated_at"), text("body"),
+}}
+
+// queues is what this process knows to be decided about task queues: all of it, since it is little. A queue in it is never changed.
+type queues struct {
+	mu    sync.RWMutex // guards all below
+	known map[engine.QueueKey]*engine.Queue
+	turn  uint64 // rises with every change: what was read before one is old
+}
+
+func (q *queues) init() { q.known = map[engine.QueueKey]*engine.Queue{} }
+
+func (q *queues) get(k engine.QueueKey) *engine.Queue {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	return q.known[k]
+}
+
+// bounded says whether a budget counts the tasks of a queue. Without any decision it is a look at an empty map.
+func (q *queues) bounded(k QueueKey) bool {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	if len(q.known) == 0 {
+		return false
+	}
+	return q.known[engine.QueueKey{Namespace: k.Namespace, Name: k.Queue}].Budget(k.Kind).Bounded() ||
+		q.known[engine.QueueKey{Namespace: k.Namespace}].Budget(k.Kind).Bounded()
+}
+
+// Queue is what was decided about a task queue, as this process knows it.
+func (s *Store) Queue(k engine.QueueKey) *engine.Queue { return s.queues.get(k) }
+
+// RefreshQueues reads again what was decided about queues, and tells the dispatcher what is new. It is for decisions of other processes.
+func (s *Store) RefreshQueues(ctx context.Context) error {
+	q := &s.queues
+	for {
+		q.mu.RLock()
+		turn := q.turn
+		q.mu.RUnlock()
+		read := map[engine.QueueKey]*engine.Queue{}
+		err := s.View(ctx, func(r store.Reader) error {
+			rows, err := r.QueueRows(ctx, "")
+			for i := range rows {
+				read[rows[i].Key()] = &rows[i]
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		q.mu.Lock()
+		if q.turn != turn { // something was decided here meanwhile
+			q.mu.Unlock()
+			continue
+		}
+		was := q.known
+		q.known = read
+		q.turn++
+		q.mu.Unlock()
+		if s.cfg.Dispatch != nil {
+			for _, k := range changedQueues(was, read) {
+				now := read[k]
+				if now == nil {
+					now = &engine.Queue{Namespace: k.Namespace, Name: k.Name}
+				}
+				s.cfg.Dispatch.Queue(now)
+			}
+		}
+		return nil
+	}
+}
+
+func changedQueues(was, is map[engine.QueueKey]*engine.Queue) (list []engine.QueueKey) {
+	for k, q := range is {
+		if old := was[k]; old == nil || old.UpdatedAt != q.UpdatedAt {
+			list = append(list, k)
+		}
+	}
+	for k := range was {
+		if is[k] == nil {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// queue is one in a batch; nil inside when nothing was decided about it.
+type queue struct {
+	*engine.Queue
+	decided bool // not only counted
+	dirty   bool
+}
+
+// Queue is the row of a queue that was loaded, or what is known of it.
+func (b *batch) Queue(k engine.QueueKey) *engine.Queue {
+	if q := b.queues[k]; q != nil {
+		return q.Queue
+	}
+	return b.s.queues.get(k)
+}
+
+// scopes are the rows that may bound a kind of task of a queue: its own, and that of its namespace.
+func scopes(q QueueKey) [2]engine.QueueKey {
+	return [2]engine.QueueKey{{Namespace: q.Namespace, Name: q.Queue}, {Namespace: q.Namespace}}
+}
+
+// bounded adds the rows of the budgets that a claim counts in. On a shared database they are locked, so that two claims never spend the same room.
+func (b *batch) bounded(r *store.ClaimRequest, want map[engine.QueueKey]bool) {
+	q := QueueKey{r.Namespace, r.Queue, r.Kind}
+	if !b.s.queues.bounded(q) {
+		return
+	}
+	for _, k := range scopes(q) {
+		want[k] = true
+	}
+}
+
+func (b *batch) loadQueues(keys map[engine.QueueKey]bool) []*Call {
+	missing := newRowset(queuesTable.key())
+	for k := range keys {
+		b.queues[k] = &queue{}
+		missing.s(k.Namespace).s(k.Name)
+	}
+	return b.fetch(b.s.st.queues, missing, func(v []any) error {
+		q, err := readQueue(v)
+		b.queues[q.Key()].Queue = &q
+		return err
+	})
+}
+
+func readQueue(v []any) (engine.Queue, error) {
+	var q engine.Queue
+	if err := json.Unmarshal([]byte(str(v[3])), &q); err != nil {
+		return q, fmt.Errorf("queue %s: %w", str(v[1]), err)
+	}
+	q.Namespace, q.Name, q.UpdatedAt = str(v[0]), str(v[1]), history.Micros(integer(v[2]))
+	return q, nil
+}
+
+func (b *batch) applyQueues(w *store.Writes) {
+	for _, q := range w.Queues {
+		b.queues[q.Key()] = &queue{Queue: &q, decided: true, dirty: true}
+		b.dirty = true
+	}
+}
+
+func (b *batch) gatherQueues() ([]*Call, error) {
+	rows := newRowset(queuesTable.columns)
+	keys := slices.SortedFunc(maps.Keys(b.queues), func(x, y engine.QueueKey) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	})
+	for _, k := range keys {
+		q := b.queues[k]
+		if !q.dirty {
+			continue
+		}
+		body, err := document(q.Queue)
+		if err != nil {
+			return nil, fmt.Errorf("queue %s: %w", k.Name, err)
+		}
+		rows.s(k.Namespace).s(k.Name).i(q.UpdatedAt.Micros()).s(body)
+		q.dirty = false
+	}
+	return b.s.st.putQueues.calls(rows), nil
+}
+
+// rememberQueues takes over, after the commit, what was decided, and returns it.
+func (b *batch) rememberQueues() (decided []*engine.Queue) {
+	known := &b.s.queues
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	for _, q := range b.queues {
+		if q.decided {
+			decided = append(decided, q.Queue)
+		}
+	}
+	gone := map[string]bool{}
+	for _, name := range b.leftNamespaces {
+		gone[name] = true
+	}
+	if len(decided)+len(gone) == 0 {
+		return nil
+	}
+	next := maps.Clone(known.known)
+	maps.DeleteFunc(next, func(k engine.QueueKey, _ *engine.Queue) bool { return gone[k.Namespace] })
+	for _, q := range decided {
+		next[q.Key()] = q
+	}
+	known.known = next
+	known.turn++
+	return decided
+}
+
+// tellQueues tells the dispatcher, before any answer, what was decided and what budgets withheld.
+func (b *batch) tellQueues(decided []*engine.Queue) {
+	if b.s.cfg.Dispatch == nil {
+		return
+	}
+	for _, q := range decided {
+		b.s.cfg.Dispatch.Queue(q)
+	}
+	for q, t := range b.throttled {
+		if !b.backlog[q] { // room came up in the same batch: the claim that follows will see
+			b.s.cfg.Dispatch.Throttled(q.Namespace, q.Queue, q.Kind, t)
+		}
+	}
+}
+
+// freed notes that a lease ended: where leases are counted, others may begin.
+func (b *batch) freed(q QueueKey) {
+	if !b.s.queues.bounded(q) {
+		return
+	}
+	b.backlog[q] = true
+	if b.s.queues.get(engine.QueueKey{Namespace: q.Namespace}).Budget(q.Kind).Leases > 0 {
+		b.backlog[QueueKey{q.Namespace, "", q.Kind}] = true
+	}
+}
+
+// activeKey names what is counted at once: all leased tasks of a kind in a namespace.
+type activeKey struct {
+	namespace string
+	kind      protocol.TaskKind
+}
+
+func leasedByQueue() map[protocol.TaskKind]*Stmt {
+	return map[protocol.TaskKind]*Stmt{
+		protocol.KindActivity: {SQL: "SELECT queue, count(*) FROM tasks WHERE namespace = $1 AND owner IS NOT NULL AND kind = 'activity' GROUP BY queue"},
+		protocol.KindWorkflow: {SQL: "SELECT queue, count(*) FROM runs WHERE namespace = $1 AND owner IS NOT NULL GROUP BY queue"},
+	}
+}
+
+// budget is how many more tasks a claim may lease, by the budgets of its queue and its namespace, and what binds once that is nothing. The rows were
+// loaded with the batch; the leases are counted after its writes.
+func (b *batch) budget(q QueueKey) (room int, bound engine.Throttle, err error) {
+	room = math.MaxInt - 1
+	for _, k := range scopes(q) {
+		row := b.queues[k]
+		if row == nil || row.Queue == nil || !row.Budget(q.Kind).Bounded() {
+			continue
+		}
+		leased := 0
+		if row.Budget(q.Kind).Leases > 0 {
+			counts, err := b.activeIn(q)
+			if err != nil {
+				return 0, bound, err
+			}
+			for queue, n := range counts {
+				if k.Name == "" || k.Name == queue {
+					leased += n
+				}
+			}
+		}
+		n, t, _ := row.Room(q.Kind, leased, b.now)
+		if n > 0 { // what it will say when this claim has used it up
+			_, t, _ = row.Count(q.Kind, n, b.now).Room(q.Kind, leased+n, b.now)
+		}
+		if n < room || n == room && t.Wait > bound.Wait {
+			room, bound = n, t
+		}
+	}
+	return room, bound, nil
+}
+
+// activeIn counts the leased tasks of a kind by queue, once a batch; later claims of the batch add to it.
+func (b *batch) activeIn(q QueueKey) (map[string]int, error) {
+	k := activeKey{q.Namespace, q.Kind}
+	if counts := b.active[k]; counts != nil {
+		return counts, nil
+	}
+	counts := map[string]int{}
+	b.active[k] = counts
+	return counts, b.send(&Call{Stmt: b.s.st.leased[q.Kind], Args: []any{q.Namespace}, Row: func(v []any) error {
+		counts[str(v[0])] = int(integer(v[1]))
+		return nil
+	}})
+}
+
+// spent counts a lease that a claim began.
+func (b *batch) spent(q QueueKey) {
+	if counts := b.active[activeKey{q.Namespace, q.Kind}]; counts != nil {
+		counts[q.Queue]++
+	}
+	for _, k := range scopes(q) {
+		if row := b.queues[k]; row != nil && row.Queue != nil && row.Budget(q.Kind).PerMinute > 0 {
+			row.Queue, row.dirty = row.Queue.Count(q.Kind, 1, b.now), true
+		}
+	}
+}
+
+func (r *reader) QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error) {
+	var list []engine.Queue
+	err := r.query(ctx, selects(queuesTable)+" WHERE namespace = $1 OR $1 = '' ORDER BY namespace, queue", []any{namespace}, func(v []any) error {
+		q, err := readQueue(v)
+		list = append(list, q)
+		return err
+	})
+	return list, wrap(err, "decisions about queues")
+}
+
+func (r *reader) QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]store.QueueLease, error) {
+	var list []store.QueueLease
+	const query = "SELECT * FROM (" +
+		"SELECT t.kind AS kind, t.run_id AS run_id, t.seq AS seq, x.workflow_id AS workflow_id, t.owner AS owner, t.due_at AS due_at, t.body AS body" +
+		" FROM tasks AS t JOIN runs AS x ON x.run_id = t.run_id WHERE t.namespace = $1 AND t.queue = $2 AND t.owner IS NOT NULL" +
+		" UNION ALL SELECT 'workflow', run_id, 0, workflow_id, owner, due_at, state FROM runs WHERE namespace = $1 AND queue = $2 AND owner IS NOT NULL" +
+		") AS l ORDER BY due_at, run_id, seq LIMIT $3"
+	err := r.query(ctx, query, []any{k.Namespace, k.Name, int64(limit)}, func(v []any) error {
+		l := store.QueueLease{TaskRef: store.TaskRef{Kind: protocol.TaskKind(str(v[0])), Run: str(v[1]), Seq: integer(v[2])}, WorkflowID: str(v[3]), Owner: str(v[4])}
+		if l.Kind == protocol.KindWorkflow {
+			h, err := undocument[engine.Head](str(v[6]))
+			if err != nil || h.Task == nil {
+				return err
+			}
+			l.Seq, l.Delivery, l.Until = h.Task.Number, h.Task.Delivery, h.Task.Until
+		} else {
+			a, err := undocument[engine.Activity](str(v[6]))
+			if err != nil {
+				return err
+			}
+			l.Delivery, l.Until, l.Session = a.Delivery, a.Until, a.SessionID
+		}
+		list = append(list, l)
+		return nil
+	})
+	return list, wrap(err, "leases of queue %s", k.Name)
+}

@@ -1,0 +1,245 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// DecideQueue is the change that decides something about a queue; a queue without a name is all of the namespace.
+func DecideQueue(name string, in engine.QueueChange) store.Change {
+	k := engine.QueueKey{Namespace: Namespace, Name: name}
+	return store.Change{Needs: store.Keys{Queues: []engine.QueueKey{k}}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+		q, err := engine.DecideQueue(r.Queue(k), k, in, now)
+		return store.Writes{Queues: []engine.Queue{q}, Answer: q}, err
+	}}
+}
+
+func limit(kind protocol.TaskKind, b engine.Budget) engine.LimitQueue {
+	return engine.LimitQueue{Limits: map[protocol.TaskKind]engine.Budget{kind: b}}
+}
+
+// wide starts a run with n ready activities.
+func (w *World) wide(workflow string, n int) string {
+	commands := make([]protocol.Command, n)
+	for i := range commands {
+		commands[i] = Activity("x", "")
+	}
+	return w.Begun(workflow, commands...)
+}
+
+func testDrained(t *testing.T, s Suite) {
+	line := &Line{}
+	w := s.World(t, "a", Options{Dispatch: line})
+	build := func(id string) func(*engine.Worker) { return func(w *engine.Worker) { w.BuildID = id } }
+	old, next, plain := w.Worker("old", build("v1")), w.Worker("next", build("v2")), w.Worker("plain")
+	w.wide("flow", 4)
+	w.Commit(DecideQueue(Queue, engine.DrainBuild{BuildID: "v1"}))
+	if q := w.S.Queue(engine.QueueKey{Namespace: Namespace, Name: Queue}); !q.Drained("v1") || q.Drained("v2") || q.Drained("") {
+		t.Fatalf("after the drain of v1 the store knows %+v", q)
+	}
+	if len(line.decided) != 1 {
+		t.Fatalf("the dispatcher was told %d decisions, want 1", len(line.decided))
+	}
+	w.None(protocol.KindActivity, old)
+	w.One(protocol.KindActivity, next)
+	w.One(protocol.KindActivity, plain)
+	// What becomes ready is not handed to a drained poller that still waits.
+	waiting := line.Wait(old)
+	w.wide("flow2", 1)
+	select {
+	case l := <-waiting.Got:
+		t.Fatalf("a drained build was handed %s", Name(l))
+	default:
+	}
+	w.Commit(DecideQueue(Queue, engine.DrainBuild{BuildID: ""}))
+	w.None(protocol.KindActivity, plain)
+	if err := w.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := s.World(t, "a", Options{})
+	again.None(protocol.KindActivity, old)
+	again.Commit(DecideQueue(Queue, engine.ResumeBuild{BuildID: "v1"}))
+	again.One(protocol.KindActivity, old)
+	again.None(protocol.KindActivity, plain)
+}
+
+func testPinned(t *testing.T, s Suite) {
+	w := s.New(t)
+	build := func(id string) func(*engine.Worker) { return func(w *engine.Worker) { w.BuildID = id } }
+	w.Commit(DecideQueue(Queue, engine.PromoteBuild{BuildID: "v2"}))
+	k := engine.QueueKey{Namespace: Namespace, Name: Queue}
+	in := start(w, "flow")
+	c := StartChange(in)
+	decide := c.Decide
+	c.Decide = func(r store.Rows, now time.Time) (store.Writes, error) {
+		in.BuildID = r.Queue(k).NewRuns()
+		ws, err := decide(r, now)
+		ws.Runs[0] = engine.DecideStart(in, now)
+		return ws, err
+	}
+	w.Commit(c)
+	w.None(protocol.KindWorkflow, w.Worker("old", build("v1")))
+	w.None(protocol.KindWorkflow, w.Worker("plain"))
+	w.One(protocol.KindWorkflow, w.Worker("next", build("v2")))
+}
+
+func testLeaseBudget(t *testing.T, s Suite) {
+	line := &Line{}
+	w := s.World(t, "a", Options{Dispatch: line})
+	worker := w.Worker("w")
+	w.Commit(DecideQueue(Queue, limit(protocol.KindActivity, engine.Budget{Leases: 2})))
+	w.wide("flow", 5)
+	line.forget()
+	got := w.Claim(protocol.KindActivity, worker, 10)
+	if len(got) != 2 {
+		t.Fatalf("a budget of 2 leases gave %d", len(got))
+	}
+	if n := len(line.throttled); n != 1 || line.throttled[0].Wait != 0 || line.throttled[0].Why == "" {
+		t.Fatalf("told of throttling: %+v", line.throttled)
+	}
+	if b, _, _ := line.forget(); len(b) != 0 {
+		t.Fatalf("what a budget withholds was told as a backlog: %v", b)
+	}
+	w.None(protocol.KindActivity, worker)
+	// A lease that ends makes room, and that is told; nothing is handed over past the count.
+	waiting := line.Wait(worker)
+	line.forget()
+	w.Finish(got[0])
+	if b, _, _ := line.forget(); !told(b, "default/default/activity") {
+		t.Fatalf("the end of a lease told %v", b)
+	}
+	select {
+	case l := <-waiting.Got:
+		if l.Kind == protocol.KindActivity {
+			t.Fatal("a counted task was handed over")
+		}
+	default:
+	}
+	if n := len(w.Claim(protocol.KindActivity, worker, 10)); n != 1 {
+		t.Fatalf("with one lease ended %d began, want 1", n)
+	}
+	// Lapsed leases make room as well.
+	w.Pass(time.Hour)
+	w.Sweep()
+	if n := len(w.Claim(protocol.KindActivity, worker, 10)); n != 2 {
+		t.Fatalf("with both leases lapsed %d began, want 2", n)
+	}
+	// Workflow tasks are counted apart; of the namespace all queues together.
+	w.Start("other")
+	w.Commit(DecideQueue("", limit(protocol.KindActivity, engine.Budget{Leases: 3})))
+	w.Queue = "second"
+	w.wide("flow2", 5)
+	if n := len(w.Claim(protocol.KindActivity, worker, 10)); n != 1 {
+		t.Fatalf("with 2 of 3 leases of the namespace taken %d began, want 1", n)
+	}
+	w.Commit(DecideQueue("", limit(protocol.KindActivity, engine.Budget{})))
+	if n := len(w.Claim(protocol.KindActivity, worker, 10)); n != 4 {
+		t.Fatalf("without the budget of the namespace %d began, want the other 4", n)
+	}
+}
+
+func told(backlog []string, what string) bool {
+	for _, b := range backlog {
+		if b == what {
+			return true
+		}
+	}
+	return false
+}
+
+func testRateBudget(t *testing.T, s Suite) {
+	line := &Line{}
+	w := s.World(t, "a", Options{Dispatch: line})
+	worker := w.Worker("w")
+	now, err := w.S.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Pass(now.Truncate(time.Minute).Add(time.Minute + time.Second).Sub(now)) // not near the end of a minute
+	w.Commit(DecideQueue(Queue, limit(protocol.KindActivity, engine.Budget{PerMinute: 3})))
+	w.wide("flow", 8)
+	for _, l := range w.Claim(protocol.KindActivity, worker, 2) {
+		w.Finish(l)
+	}
+	if n := len(w.Claim(protocol.KindActivity, worker, 10)); n != 1 {
+		t.Fatalf("with 2 of 3 handed out in this minute came %d, want 1", n)
+	}
+	if n := len(line.throttled); n != 1 || line.throttled[0].Wait <= 0 || line.throttled[0].Wait > time.Minute {
+		t.Fatalf("told of throttling: %+v", line.throttled)
+	}
+	w.None(protocol.KindActivity, worker)
+	if err := w.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := s.World(t, "a", Options{Shift: func() time.Duration { return time.Duration(w.shift.Load()) }})
+	again.None(protocol.KindActivity, worker) // a restart gives nothing away
+	w.Pass(time.Minute)
+	if n := len(again.Claim(protocol.KindActivity, worker, 10)); n != 3 {
+		t.Fatalf("in the next minute came %d, want 3", n)
+	}
+}
+
+// Without a budget nothing is counted: claims cost what they cost before, also beside a queue that has one.
+func testBudgetCost(t *testing.T, s Suite) {
+	w := s.New(t)
+	worker := w.Worker("w")
+	cost := func() int64 {
+		before := w.S.Stats().Statements
+		w.One(protocol.KindActivity, worker)
+		return w.S.Stats().Statements - before
+	}
+	w.wide("flow", 4)
+	cost()
+	plain := cost()
+	w.Commit(DecideQueue("another", limit(protocol.KindActivity, engine.Budget{Leases: 1})))
+	if got := cost(); got != plain {
+		t.Fatalf("a claim beside a queue with a budget took %d statements, %d before", got, plain)
+	}
+}
+
+// testTwoBudgets lets two apps claim from one budget at once: it is never exceeded, and both know of it.
+func testTwoBudgets(t *testing.T, s Suite) {
+	if !s.Shared {
+		t.Skip("one process has this database to itself")
+	}
+	one, two := s.World(t, "a", Options{App: "one"}), s.World(t, "a", Options{App: "two"})
+	worker := one.Worker("w")
+	const most = 7
+	one.Commit(DecideQueue(Queue, limit(protocol.KindActivity, engine.Budget{Leases: most})))
+	two.until("the other app's decision", func() bool {
+		return two.S.Queue(engine.QueueKey{Namespace: Namespace, Name: Queue}).Budget(protocol.KindActivity).Leases == most
+	})
+	for i := range 4 {
+		one.wide(fmt.Sprint("flow", i), 25)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	leased := 0
+	for i := range 8 {
+		w := []*World{one, two}[i%2]
+		wg.Go(func() {
+			for range 10 {
+				list, err := w.S.Claim(context.Background(), store.ClaimRequest{
+					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 3}},
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				leased += len(list)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if leased != most {
+		t.Fatalf("two apps leased %d tasks of a budget of %d", leased, most)
+	}
+}
