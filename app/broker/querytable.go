@@ -56,6 +56,26 @@ func (t *queryTable) add(q *query) bool {
 	return true
 }
 
+// tally counts the queries of a namespace by queue.
+func (t *queryTable) tally(namespace string) map[string]protocol.QueryTally {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := map[string]protocol.QueryTally{}
+	for _, q := range t.all {
+		if q.head.Namespace != namespace || q.over {
+			continue
+		}
+		c := m[q.head.Queue]
+		if q.owner == "" {
+			c.Ready++
+		} else {
+			c.Leased++
+		}
+		m[q.head.Queue] = c
+	}
+	return m
+}
+
 // drop forgets a query whose caller has left.
 func (t *queryTable) drop(q *query) {
 	t.mu.Lock()

@@ -25,12 +25,15 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 		Children: []protocol.PendingChild{},
 		Sessions: []string{},
 	}
+	budgets := &throttles{b: b, ns: run.Namespace, now: now}
 	if t := run.Task; t != nil {
 		p.Task = &protocol.PendingTask{
 			TaskID: engine.TaskID(run.ID, t.Number), State: string(t.State), Attempt: t.Delivery, Worker: t.Owner, LeaseUntil: t.Until, Why: t.Problem,
 		}
 		if t.State == engine.Ready {
-			p.Task.Why = b.why(fleet, run.Queue, run.Wanted(), now)
+			want := run.Wanted()
+			want.Queue = b.store.Queue(engine.QueueKey{Namespace: run.Namespace, Name: run.Queue})
+			p.Task.Why = cmp.Or(budgets.why(ctx, r, run.Queue, protocol.KindWorkflow), b.why(fleet, run.Queue, want, now))
 		}
 	}
 	for seq, a := range run.Activities.All() {
@@ -43,8 +46,10 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 			v.NextAt, v.Why = a.ReadyAt, "waits for its back-off until "+clock(a.ReadyAt.Time)
 		}
 		if a.State == engine.Ready {
-			if v.Why, err = b.activityWhy(ctx, r, fleet, a, now); err != nil {
-				return nil, err
+			if v.Why = budgets.why(ctx, r, a.Queue, protocol.KindActivity); v.Why == "" {
+				if v.Why, err = b.activityWhy(ctx, r, fleet, a, now); err != nil {
+					return nil, err
+				}
 			}
 		}
 		if a.SessionID != "" && !slices.Contains(p.Sessions, a.SessionID) {
@@ -70,7 +75,9 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 }
 
 func (b *Broker) activityWhy(ctx context.Context, r store.Reader, fleet fleet, a engine.Activity, now time.Time) (string, error) {
-	want := engine.Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements}
+	want := engine.Wanted{
+		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Queue: b.store.Queue(engine.QueueKey{Namespace: a.Namespace, Name: a.Queue}),
+	}
 	if a.SessionID != "" {
 		s, err := r.Session(ctx, engine.SessionKey{Namespace: a.Namespace, ID: a.SessionID})
 		if err == nil {
@@ -123,7 +130,7 @@ func nearness(v engine.Verdict) int {
 		return 4
 	case v.Reason == protocol.ReasonNotFound:
 		return 0
-	case v.Reason == protocol.ReasonVersionMismatch:
+	case v.Reason == protocol.ReasonVersionMismatch, v.Reason == protocol.ReasonWorkerDraining:
 		return 1
 	case v.Reason == protocol.ReasonSessionRequirements:
 		return 2

@@ -23,6 +23,7 @@ import (
 // Broker is what the control plane's routes ask for.
 type Broker interface {
 	Namespaces
+	Queues
 	Schedules
 	Retention
 	Attributes

@@ -79,6 +79,7 @@ func table() []route {
 	routes = append(routes, retentions(contract)...)
 	routes = append(routes, attributes(contract)...)
 	routes = append(routes, whys(ours)...)
+	routes = append(routes, queues(contract, ours)...)
 	return append(routes, flows(contract)...)
 }
 

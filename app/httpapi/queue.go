@@ -1,0 +1,106 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Queues is what of the broker is about task queues.
+type Queues interface {
+	Queues(context.Context, protocol.QueueList) (protocol.QueuePage, error)
+	Queue(ctx context.Context, namespace, name string) (protocol.QueueState, error)
+	BuildIDs(ctx context.Context, namespace, queue string) (protocol.BuildRollout, error)
+	DecideBuild(context.Context, protocol.BuildRequest) (protocol.BuildState, error)
+	Limits(ctx context.Context, namespace, queue string) (protocol.LimitState, error)
+	Limit(context.Context, protocol.LimitRequest) (protocol.LimitState, error)
+}
+
+// queues are the routes of task queues, and ours that set their budgets. The broker notes who decided what, in the change that decides it.
+func queues(contract, ours lineFunc) []route {
+	const one, builds = "/task-queues/{queue}", "/task-queues/{queue}/build-ids"
+	return []route{
+		contract(get, "/task-queues", "list_task_queues", auth.Viewer, listQueues),
+		contract(get, one, "describe_task_queue", auth.Viewer, describeQueue),
+		contract(get, builds, "list_task_queue_build_ids", auth.Viewer, listBuilds),
+		contract(post, builds+"/drain", "drain_task_queue_build_id", auth.Operator, decideBuild(protocol.BuildDrain)),
+		contract(post, builds+"/resume", "resume_task_queue_build_id", auth.Operator, decideBuild(protocol.BuildResume)),
+		contract(post, builds+"/promote", "promote_task_queue_build_id", auth.Operator, decideBuild(protocol.BuildPromote)),
+		ours(get, "/api/task-queues/{queue}/limits", "task_queue_limits", auth.Viewer, readLimits),
+		ours(put, "/api/task-queues/{queue}/limits", "set_task_queue_limits", auth.Operator, setLimits),
+		anywhere(ours(get, "/api/namespaces/{namespace}/limits", "namespace_limits", auth.Viewer, readNamespaceLimits)),
+		anywhere(ours(put, "/api/namespaces/{namespace}/limits", "set_namespace_limits", auth.Admin, setNamespaceLimits)),
+	}
+}
+
+func listQueues(a *API, c *call) (answer, error) {
+	q := c.query()
+	in := protocol.QueueList{Namespace: c.ns, PageSize: q.number("page_size", 1, 1000), PageToken: q.text("next_page_token")}
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	return ok(a.opt.Broker.Queues(c.ctx, in))
+}
+
+func describeQueue(a *API, c *call) (answer, error) {
+	return ok(a.opt.Broker.Queue(c.ctx, c.ns, c.PathValue("queue")))
+}
+
+func listBuilds(a *API, c *call) (answer, error) {
+	return ok(a.opt.Broker.BuildIDs(c.ctx, c.ns, c.PathValue("queue")))
+}
+
+func decideBuild(verb string) func(*API, *call) (answer, error) {
+	return func(a *API, c *call) (answer, error) {
+		var body struct {
+			BuildID json.RawMessage `json:"build_id"`
+		}
+		if err := c.read(&body); err != nil {
+			return answer{}, err
+		}
+		in := protocol.BuildRequest{Namespace: c.ns, Queue: c.PathValue("queue"), Verb: verb, Identity: c.who.Name}
+		if body.BuildID == nil || json.Unmarshal(body.BuildID, &in.BuildID) != nil { // left out by mistake it must not mean all workers without one
+			return answer{}, protocol.Invalid("build_id", "must be a build id, or null for the workers without one")
+		}
+		return ok(a.opt.Broker.DecideBuild(c.ctx, in))
+	}
+}
+
+func readLimits(a *API, c *call) (answer, error) {
+	return ok(a.opt.Broker.Limits(c.ctx, c.ns, c.PathValue("queue")))
+}
+
+func setLimits(a *API, c *call) (answer, error) { return limit(a, c, c.ns, c.PathValue("queue")) }
+
+func readNamespaceLimits(a *API, c *call) (answer, error) {
+	name, err := c.space(c.PathValue("namespace"))
+	if err == nil {
+		err = a.opt.Broker.HasNamespace(c.ctx, name)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(a.opt.Broker.Limits(c.ctx, name, ""))
+}
+
+func setNamespaceLimits(a *API, c *call) (answer, error) {
+	name, err := c.space(c.PathValue("namespace"))
+	if err == nil {
+		err = a.opt.Broker.HasNamespace(c.ctx, name)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return limit(a, c, name, "")
+}
+
+func limit(a *API, c *call, namespace, queue string) (answer, error) {
+	in := protocol.LimitRequest{}
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	in.Namespace, in.Queue, in.Identity = namespace, queue, c.who.Name
+	return ok(a.opt.Broker.Limit(c.ctx, in))
+}

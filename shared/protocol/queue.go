@@ -1,0 +1,225 @@
+package protocol
+
+import "github.com/sojourn-run/sojourn/shared/history"
+
+// QueueList asks for task queues by name.
+type QueueList struct {
+	Namespace string
+	PageSize  int // default 100, at most 1000
+	PageToken string
+}
+
+// QueuePage is one page of them.
+type QueuePage struct {
+	Namespace     string       `json:"namespace"`
+	Queues        []QueueState `json:"task_queues"`
+	NextPageToken *string      `json:"next_page_token"`
+}
+
+// QueueState is one task queue as it stands; Leases, Pollers and BuildIDs are in the detail only.
+type QueueState struct {
+	Name      string            `json:"name"`
+	Namespace string            `json:"namespace"`
+	Stats     QueueTally        `json:"stats"`
+	Admission QueueAdmission    `json:"admission"`
+	Promoted  *string           `json:"promoted_build_id"` // that new runs are pinned to
+	Leases    []QueueLease      `json:"current_leases,omitempty"`
+	Pollers   []QueuePoller     `json:"pollers,omitempty"`
+	BuildIDs  []BuildCohort     `json:"build_ids,omitempty"`
+	Limits    map[string]Budget `json:"limits,omitempty"` // budgets of its own, by workflow_tasks and activity_tasks
+}
+
+// QueueTally counts a queue's tasks and who asks for them.
+type QueueTally struct {
+	Backlog    int        `json:"approximate_backlog_count"` // ready, of all kinds
+	BacklogAge *string    `json:"approximate_backlog_age"`   // of the oldest ready task, like "45s"; null without one
+	Workflow   TaskTally  `json:"workflow_tasks"`
+	Activity   TaskTally  `json:"activity_tasks"`
+	Query      QueryTally `json:"query_tasks"`
+	Pollers    struct {
+		Active  int `json:"active_count"`
+		Stale   int `json:"stale_count"`
+		Waiting int `json:"waiting_count"` // polls that wait at this app now
+	} `json:"pollers"`
+}
+
+// TaskTally counts tasks of one kind.
+type TaskTally struct {
+	Ready       int          `json:"ready_count"`
+	Leased      int          `json:"leased_count"`
+	Expired     int          `json:"expired_lease_count"`
+	Delayed     int          `json:"delayed_count"` // wait for their back-off
+	OldestReady history.Time `json:"oldest_ready_at"`
+}
+
+// QueryTally counts the queries that wait at this app.
+type QueryTally struct {
+	Ready  int `json:"ready_count"`
+	Leased int `json:"leased_count"`
+}
+
+// QueueAdmission is what is handed out of a queue, and how much more may be.
+type QueueAdmission struct {
+	Workflow TaskAdmission  `json:"workflow_tasks"`
+	Activity TaskAdmission  `json:"activity_tasks"`
+	Query    QueryAdmission `json:"query_tasks"`
+}
+
+// The statuses of an admission.
+const (
+	AdmissionUnlimited = "unlimited" // no budget
+	AdmissionAccepting = "accepting"
+	AdmissionThrottled = "throttled" // a budget is used up
+	AdmissionFull      = "full"      // of queries
+)
+
+// TaskAdmission is how the budgets of one kind of task stand; what has no bound is null.
+type TaskAdmission struct {
+	Status         string  `json:"status"`
+	WaitReason     string  `json:"wait_reason,omitempty"` // throttled: why
+	BudgetSource   string  `json:"budget_source"`
+	ServerSource   *string `json:"server_budget_source"` // which budget binds first
+	ActiveWorkers  int     `json:"active_worker_count"`
+	Slots          int     `json:"configured_slot_count"`
+	AvailableSlots int     `json:"available_slot_count"`
+	Leased         int     `json:"leased_count"`
+	Ready          int     `json:"ready_count"`
+
+	LeaseCount         int  `json:"server_active_lease_count"`
+	MaxLeases          *int `json:"server_max_active_leases_per_queue"`
+	RemainingLeases    *int `json:"server_remaining_active_lease_capacity"`
+	AllLeaseCount      int  `json:"server_namespace_active_lease_count"`
+	MaxAllLeases       *int `json:"server_max_active_leases_per_namespace"`
+	RemainingAllLeases *int `json:"server_remaining_namespace_active_lease_capacity"`
+
+	DispatchCount         int  `json:"server_dispatch_count_this_minute"`
+	MaxDispatches         *int `json:"server_max_dispatches_per_minute"`
+	RemainingDispatches   *int `json:"server_remaining_dispatch_capacity"`
+	AllDispatchCount      int  `json:"server_namespace_dispatch_count_this_minute"`
+	MaxAllDispatches      *int `json:"server_max_dispatches_per_minute_per_namespace"`
+	RemainingAllDispatchs *int `json:"server_remaining_namespace_dispatch_capacity"`
+
+	LockRequired  bool `json:"server_lock_required"`
+	LockSupported bool `json:"server_lock_supported"`
+}
+
+// QueryAdmission is how many queries may wait.
+type QueryAdmission struct {
+	Status        string `json:"status"`
+	BudgetSource  string `json:"budget_source"`
+	Pending       int    `json:"approximate_pending_count"`
+	MaxPending    int    `json:"max_pending_per_queue"`
+	Remaining     int    `json:"remaining_pending_capacity"`
+	LockRequired  bool   `json:"lock_required"`
+	LockSupported bool   `json:"lock_supported"`
+}
+
+// QueueLease is a leased task of a queue.
+type QueueLease struct {
+	TaskID          string       `json:"task_id"`
+	Kind            TaskKind     `json:"task_type"`
+	WorkflowID      string       `json:"workflow_id"`
+	RunID           string       `json:"run_id"`
+	Owner           string       `json:"lease_owner"`
+	ExpiresAt       history.Time `json:"lease_expires_at"`
+	Expired         bool         `json:"is_expired"`
+	WorkflowAttempt int64        `json:"workflow_task_attempt,omitempty"`
+	AttemptID       string       `json:"activity_attempt_id,omitempty"`
+	SessionID       string       `json:"session_id,omitempty"`
+}
+
+// QueuePoller is a worker that serves a queue.
+type QueuePoller struct {
+	WorkerID        string       `json:"worker_id"`
+	Runtime         string       `json:"runtime"`
+	SDKVersion      string       `json:"sdk_version"`
+	BuildID         *string      `json:"build_id"`
+	LastHeartbeatAt history.Time `json:"last_heartbeat_at"`
+	Status          WorkerStatus `json:"status"`
+	Stale           bool         `json:"is_stale"`
+}
+
+// BuildRollout lists the build ids of a queue.
+type BuildRollout struct {
+	Namespace  string        `json:"namespace"`
+	Queue      string        `json:"task_queue"`
+	StaleAfter int64         `json:"stale_after_seconds"`
+	BuildIDs   []BuildCohort `json:"build_ids"`
+}
+
+// BuildCohort is the workers of one build id that serve a queue, and what was decided about them. A null build id is those without one.
+type BuildCohort struct {
+	BuildID         *string      `json:"build_id"`
+	Rollout         string       `json:"rollout_status"`
+	ActiveWorkers   int          `json:"active_worker_count"`
+	DrainingWorkers int          `json:"draining_worker_count"`
+	StaleWorkers    int          `json:"stale_worker_count"`
+	TotalWorkers    int          `json:"total_worker_count"`
+	Runtimes        []string     `json:"runtimes"`
+	SDKVersions     []string     `json:"sdk_versions"`
+	LastHeartbeatAt history.Time `json:"last_heartbeat_at"`
+	FirstSeenAt     history.Time `json:"first_seen_at"`
+	Intent          string       `json:"drain_intent"` // active or draining
+	DrainedAt       history.Time `json:"drained_at"`
+	PromotedAt      history.Time `json:"promoted_at"`
+	Selected        bool         `json:"new_start_selected"`
+}
+
+// The rollout statuses of a cohort, and the intents.
+const (
+	RolloutActive     = "active"
+	RolloutMixed      = "active_with_draining"
+	RolloutDraining   = "draining"
+	RolloutStale      = "stale_only"
+	RolloutNobody     = "no_workers"
+	IntentActive      = "active"
+	IntentDraining    = "draining"
+	BuildDrain        = "drain"
+	BuildResume       = "resume"
+	BuildPromote      = "promote"
+	WorkflowTaskLimit = "workflow_tasks"
+	ActivityTaskLimit = "activity_tasks"
+)
+
+// BuildRequest decides about a build id of a queue.
+type BuildRequest struct {
+	Namespace, Queue string
+	Verb             string  // drain, resume or promote
+	BuildID          *string // nil: workers without one
+	Identity         string
+}
+
+// BuildState is what is decided about a build id.
+type BuildState struct {
+	Namespace  string       `json:"namespace"`
+	Queue      string       `json:"task_queue"`
+	BuildID    *string      `json:"build_id"`
+	Intent     string       `json:"drain_intent"`
+	DrainedAt  history.Time `json:"drained_at"`
+	PromotedAt history.Time `json:"promoted_at"`
+	Selected   bool         `json:"new_start_selected"`
+}
+
+// Budget bounds one kind of task; null is no bound.
+type Budget struct {
+	MaxLeases    *int `json:"max_active_leases"`
+	MaxPerMinute *int `json:"max_dispatches_per_minute"`
+}
+
+// LimitRequest sets the budgets of a queue, or of a namespace when it names none. What it leaves out stays.
+type LimitRequest struct {
+	Namespace string  `json:"-"`
+	Queue     string  `json:"-"`
+	Workflow  *Budget `json:"workflow_tasks,omitempty"`
+	Activity  *Budget `json:"activity_tasks,omitempty"`
+	Identity  string  `json:"-"`
+}
+
+// LimitState is what the budgets are.
+type LimitState struct {
+	Namespace string       `json:"namespace"`
+	Queue     string       `json:"task_queue,omitempty"`
+	Workflow  Budget       `json:"workflow_tasks"`
+	Activity  Budget       `json:"activity_tasks"`
+	UpdatedAt history.Time `json:"updated_at"`
+}
