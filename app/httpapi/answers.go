@@ -163,6 +163,16 @@ type pageQuery struct {
 	PageToken string `json:"next_page_token"` // of the page before
 }
 
+type queuesQuery struct {
+	PageSize  int    `json:"page_size" minimum:"1" maximum:"1000"`
+	PageToken string `json:"next_page_token"` // of the page before
+}
+
+// buildBody names a build id; it has to be there, and null means the workers without one.
+type buildBody struct {
+	BuildID *string `json:"build_id"`
+}
+
 type runsQuery struct {
 	Type   string `json:"workflow_type"`
 	Status string `json:"status"` // a bucket (running, completed, failed) or a stored status

@@ -88,6 +88,20 @@ var shapes = map[string]auth.Shape{
 	"delete_search_attribute": {Does: "take a search attribute out of the register", Says: auth.OK(protocol.SearchAttribute{}),
 		Refuses: []protocol.Reason{protocol.ReasonAttributeNotFound, protocol.ReasonAttributeSystem}},
 
+	"list_task_queues": {Does: "list the task queues by name", Query: queuesQuery{}, Says: auth.OK(protocol.QueuePage{}),
+		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken}},
+	"describe_task_queue": {Does: "show a task queue: tasks, leases, workers, budgets and builds", Says: auth.OK(protocol.QueueState{}),
+		Refuses: []protocol.Reason{protocol.ReasonQueueNotFound}},
+	"list_task_queue_build_ids":   {Does: "list the build ids of a task queue", Says: auth.OK(protocol.BuildRollout{})},
+	"drain_task_queue_build_id":   {Does: "give the workers of a build id nothing more", Body: buildBody{}, Says: auth.OK(protocol.BuildState{})},
+	"resume_task_queue_build_id":  {Does: "end the drain of a build id", Body: buildBody{}, Says: auth.OK(protocol.BuildState{})},
+	"promote_task_queue_build_id": {Does: "pin new runs to a build id", Body: buildBody{}, Says: auth.OK(protocol.BuildState{})},
+	"task_queue_limits":           {Does: "show the budgets of a task queue", Says: auth.OK(protocol.LimitState{})},
+	"set_task_queue_limits":       {Does: "set the budgets of a task queue; a kind that is absent stays", Body: protocol.LimitRequest{}, Says: auth.OK(protocol.LimitState{})},
+	"namespace_limits":            {Does: "show the budgets of all task queues together", Says: auth.OK(protocol.LimitState{}), Refuses: onNamespace},
+	"set_namespace_limits": {Does: "set the budgets of all task queues together", Body: protocol.LimitRequest{}, Says: auth.OK(protocol.LimitState{}),
+		Refuses: onNamespace},
+
 	"retention":      {Does: "show what retention would remove now", Says: auth.OK(protocol.RetentionStatus{})},
 	"retention_pass": {Does: "remove closed runs that are past their retention", Body: nothing{}, Says: auth.OK(protocol.RetentionPass{})},
 

@@ -14,6 +14,7 @@ var (
 	unregistered = []protocol.Reason{protocol.ReasonWorkerNotRegistered, protocol.ReasonStaleRegistration}
 	polling      = append([]protocol.Reason{
 		protocol.ReasonWorkerDraining, protocol.ReasonQueueMismatch, protocol.ReasonVersionMismatch, protocol.ReasonThrottled,
+		protocol.ReasonBuildMismatch,
 	}, unregistered...)
 	onWorkflowTask = []protocol.Reason{
 		protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased, protocol.ReasonLeaseOwnerMismatch, protocol.ReasonAttemptMismatch,
@@ -105,6 +106,9 @@ func polled(body any) map[int]any {
 type pollSaid struct {
 	Status     protocol.PollStatus `json:"poll_status"`
 	Reason     string              `json:"reason,omitempty"`
+	WaitReason string              `json:"wait_reason,omitempty"`  // throttled: which budget withheld tasks
+	Intent     string              `json:"drain_intent,omitempty"` // draining: the worker's build is drained
+	BuildID    *string             `json:"build_id,omitempty"`     // that build; null for none
 	RetryAfter int64               `json:"retry_after_ms,omitempty"`
 	AppRelease string              `json:"app_release,omitempty"`
 	WorkerID   string              `json:"worker_id,omitempty"`
