@@ -74,6 +74,12 @@ func TestRegistryFindsByNameAndNamesByFunction(t *testing.T) {
 	if name, err := r.ActivityName(index); name != "index" || err != nil {
 		t.Errorf("name: got %q, %v", name, err)
 	}
+	if name, err := r.WorkflowName(index); err == nil || !strings.Contains(err.Error(), "not registered as a workflow") {
+		t.Errorf("an activity as a workflow: got %q, %v", name, err)
+	}
+	if name, err := r.WorkflowName(research); name != "research" || err != nil {
+		t.Errorf("one function in two versions: got %q, %v", name, err)
+	}
 	if _, ok := r.FindActivity("nothing"); ok {
 		t.Error("found an activity that is not there")
 	}

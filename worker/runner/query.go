@@ -2,6 +2,8 @@ package runner
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -48,6 +50,7 @@ func (r *Runner) ask(t *protocol.QueryTask, item *protocol.CompleteItem) *protoc
 	}
 	f := workflow.TaskFailure(err)
 	f.Type, f.Reason = "QueryFailed", string(protocol.ReasonQueryRejected)
+	f.Message = strings.TrimPrefix(f.Message, fmt.Sprintf("query %q: ", t.QueryName)) // its caller is told the name by the app
 	switch {
 	case errors.Is(err, workflow.ErrUnknownQuery):
 		f.Reason = string(protocol.ReasonUnknownQuery)

@@ -1,0 +1,87 @@
+package worker_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// shelf keeps texts that updates bring until it is told to close, then hands them to a child to count.
+func shelf(r *worker.Registry) {
+	r.Workflow("length", func(_ workflow.Context, texts []string) (int, error) { return len(strings.Join(texts, "")), nil })
+	r.Workflow("shelf", func(ctx workflow.Context) (int, error) {
+		texts, closed := []string{}, false
+		workflow.HandleUpdate(ctx, "put", func(_ workflow.Context, text string, times int) (int, error) {
+			texts = append(texts, strings.Repeat(text, times))
+			return len(texts), nil
+		})
+		workflow.HandleUpdate(ctx, "close", func(workflow.Context) error { closed = true; return nil })
+		workflow.HandleQuery(ctx, "first", func(_ workflow.Context, n int) (string, error) {
+			if len(texts) == 0 {
+				return "", fmt.Errorf("the shelf is empty")
+			}
+			return texts[0][:n], nil
+		})
+		if err := workflow.Until(ctx, func() bool { return closed }); err != nil {
+			return 0, err
+		}
+		return workflow.ExecuteChild[int](ctx, "length", texts)
+	})
+}
+
+func input(t *testing.T, args ...any) json.RawMessage {
+	t.Helper()
+	raw, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func TestChildrenUpdatesAndQueriesOverEveryCarrier(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		start(t, a, c, func(o *worker.Options) { shelf(o.Registry) })
+		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "shelf"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := protocol.Target{WorkflowID: answer.WorkflowID}
+		update := func(name string, args ...any) protocol.UpdateAnswer {
+			t.Helper()
+			u, err := a.Broker().Update(t.Context(), protocol.UpdateRequest{
+				Target: target, UpdateName: name, Input: input(t, args...), WaitFor: protocol.WaitCompleted,
+			})
+			if err != nil || u.UpdateStatus != "completed" {
+				t.Fatalf("update %s: %+v, %v", name, u, err)
+			}
+			return u
+		}
+		query := func() (string, error) {
+			q, err := a.Broker().Query(t.Context(), protocol.QueryRequest{Target: target, QueryName: "first", Input: input(t, 3)})
+			return string(q.Result), err
+		}
+		if _, err := query(); protocol.ReasonOf(err) != protocol.ReasonQueryRejected || !strings.Contains(err.Error(), "query first: the shelf is empty") {
+			t.Errorf("got %v", err)
+		}
+		if u := update("put", "abc", 1); string(u.Result) != "1" {
+			t.Errorf("got %s", u.Result)
+		}
+		if got, err := query(); got != `"abc"` || err != nil {
+			t.Errorf("got %s, %v", got, err)
+		}
+		update("close")
+		if n := result[int](t, end(t, a, answer.RunID)); n != 3 {
+			t.Errorf("got %d", n)
+		}
+		if got, err := query(); got != `"abc"` || err != nil {
+			t.Errorf("closed: got %s, %v", got, err)
+		}
+	})
+}
