@@ -111,6 +111,7 @@ func wordFor(path, item, worker string) string { return path + "." + item + "." 
 // plant is a fleet whose workers are killed, on one database.
 type plant struct {
 	*fleet
+	app  *process
 	node map[string]*process
 }
 
@@ -127,9 +128,9 @@ func onDatabases(t *testing.T, name string, test func(p *plant)) {
 				if kind == "postgres" {
 					f.app["SOJOURN_DATABASE_URL"] = apptest.Postgres(t)
 				}
-				launch(t, f.dir, f.app, "app")
+				app := launch(t, f.dir, f.app, "app")
 				f.client.up()
-				test(&plant{f, map[string]*process{}})
+				test(&plant{f, app, map[string]*process{}})
 			})
 		}
 	})
@@ -143,11 +144,13 @@ func (p *plant) begin(id string, more env) {
 	p.node[id] = w
 }
 
-// kill kills a worker and returns the time before which nobody else may have the session: when the lease it last had of it ends.
+// kill kills a worker and waits until the app has noticed: what it hands over before that is the worker's until the lease ends. It returns the time
+// before which nobody else may have the session: when the lease the worker last had of it ends.
 func (p *plant) kill(id, session string) time.Time {
 	p.t.Helper()
 	before := p.lease(id, session)
 	p.node[id].kill()
+	p.app.line(p.app.err, `"worker_id":"`+id+`".*"message":"worker disconnected"`)
 	if after := p.lease(id, session); after.After(before) {
 		return after
 	}
@@ -177,6 +180,14 @@ func (p *plant) noted(what string, times int) (lines []line) {
 	p.t.Helper()
 	until(p.t, what+" is noted", func() bool { lines = p.lines(what); return len(lines) >= times })
 	return lines
+}
+
+// waits returns when a run waits for its signal, and nothing is in anybody's hands.
+func (p *plant) waits(workflow, run string) {
+	p.t.Helper()
+	p.client.history(workflow, run, func(events []history.Event) bool {
+		return slices.ContainsFunc(events, func(e history.Event) bool { return e.Data.Type() == "SignalWaitOpened" })
+	})
 }
 
 func (p *plant) lines(what string) (lines []line) {
@@ -295,7 +306,7 @@ func TestSessionsOfKilledWorkers(t *testing.T) {
 	onDatabases(t, "IS-M3", func(p *plant) {
 		p.begin("A", shortLeases)
 		run := p.client.start("w", "killed.two", "s").RunID
-		p.noted("first done", 1)
+		p.waits("w", run)
 		p.begin("B", shortLeases)
 		p.equal("owner while nothing runs", owner(p.session("s")), "A")
 		lease := p.kill("A", "s")
@@ -325,7 +336,7 @@ func TestSessionsOfKilledWorkers(t *testing.T) {
 	onDatabases(t, "IS-M12", func(p *plant) {
 		p.begin("n1", longLeases)
 		run := p.client.start("w", "killed.two", "s").RunID
-		p.noted("first done", 1)
+		p.waits("w", run)
 		p.begin("B", longLeases)
 		lease := p.kill("n1", "s")
 		p.begin("n1", longLeases)
@@ -354,7 +365,7 @@ func TestSessionsOfKilledWorkers(t *testing.T) {
 	onDatabases(t, "IS-M12-control", func(p *plant) {
 		p.begin("n1", shortLeases)
 		run := p.client.start("w", "killed.two", "s").RunID
-		p.noted("first done", 1)
+		p.waits("w", run)
 		lease := p.kill("n1", "s")
 		p.begin("n2", shortLeases)
 		p.signal("w")
@@ -365,7 +376,8 @@ func TestSessionsOfKilledWorkers(t *testing.T) {
 	onDatabases(t, "OS-E3", func(p *plant) {
 		p.begin("A", shortLeases)
 		run := p.client.start("w", "killed.state").RunID
-		session := p.noted("first done", 1)[0].Session
+		p.waits("w", run)
+		session := p.lines("first")[0].Session
 		p.begin("B", shortLeases)
 		p.signal("w")
 		p.noted("second", 1)
@@ -429,7 +441,9 @@ func TestStoppedWorkerWakesUpToALostSession(t *testing.T) {
 		p.let("item", "B")
 		p.equal("result", result[string](p, p.client.completed("w", run)), "B")
 		p.ran("item", "A", "B")
-		p.node["B"].kill()
+		if code := p.node["B"].terminate(); code != 0 {
+			t.Errorf("B exits with %d", code)
+		}
 		plain := p.client.start("plain", "one", "x").RunID // by A, the only one left: it works as before
 		p.client.completed("plain", plain)
 		if l := p.lines("append 0"); len(l) != 1 || l[0].Process != a.Pid {

@@ -53,6 +53,16 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code && t.Message == "" && t.Status == 0 && t.Details == nil
 }
 
+// outcome is AsError for what a handler returned: an error that says no more than that its caller went away is [CodeCancelled], whatever cause the
+// caller's context ended with.
+func outcome(ctx context.Context, err error) *Error {
+	var known *Error
+	if errors.Is(ctx.Err(), context.Canceled) && !errors.As(err, &known) && errors.Is(err, context.Cause(ctx)) {
+		return &Error{Code: CodeCancelled, Message: "the caller went away", Status: statusClientClosed, cause: err}
+	}
+	return AsError(err)
+}
+
 // AsError gives every error a code: an Error anywhere in the chain stays what it is, an ended context becomes
 // [CodeDeadlineExceeded] or [CodeCancelled], and anything else becomes [CodeInternal], whose message says nothing of the cause.
 // The cause stays reachable with errors.Unwrap for the log. It returns nil for nil.

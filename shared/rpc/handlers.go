@@ -53,7 +53,7 @@ func (h Handlers) Serve(ctx context.Context, method string, payload json.RawMess
 	}
 	out, err := handler.fromJSON(ctx, payload)
 	if err != nil {
-		return nil, AsError(err)
+		return nil, outcome(ctx, err)
 	}
 	return out, nil
 }

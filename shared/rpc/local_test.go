@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,25 @@ func TestLocalCallEndsAtItsDeadline(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantCode(t, rpc.Local{Handlers: table()}.Call(ctx, "wait", nil, nil), rpc.CodeCancelled)
+}
+
+// A handler hands the cause of its context on, and that names how a connection ended: it is no failure of the handler.
+func TestCallWhoseCallerWentIsCancelledWhateverTheCause(t *testing.T) {
+	reset := errors.New("reset by peer")
+	h := rpc.Handlers{}
+	rpc.Handle(h, "cause", func(ctx context.Context, _ question) (answer, error) {
+		return answer{}, fmt.Errorf("wait: %w", context.Cause(ctx))
+	})
+	rpc.Handle(h, "broken", func(context.Context, question) (answer, error) { return answer{}, errors.New("disk") })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(reset)
+	_, err := h.Serve(ctx, "cause", nil)
+	wantCode(t, err, rpc.CodeCancelled)
+	if !errors.Is(err, reset) {
+		t.Errorf("the cause is lost for the log: %v", errors.Unwrap(err))
+	}
+	_, err = h.Serve(ctx, "broken", nil)
+	wantCode(t, err, rpc.CodeInternal)
 }
 
 func TestLocalCarriesThePrincipal(t *testing.T) {
