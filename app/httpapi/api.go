@@ -29,6 +29,7 @@ type Broker interface {
 	Attributes
 	Diagnostics
 	Following
+	Imports
 	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
 	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
 	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateAnswer, error)

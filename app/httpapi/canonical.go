@@ -14,14 +14,23 @@ import (
 	"unicode/utf16"
 )
 
-// checksum is the SHA-256 of a JSON document in the form json-recursive-ksort-v1: keys sorted at every depth, no white space, everything beyond ASCII
-// escaped, fractions in the shortest form that reads back the same. Verifiers in other languages compute it from the document they got.
-func checksum(document []byte) (string, error) {
+// canonicalForm is the form of documents that checksums are of.
+const canonicalForm = "json-recursive-ksort-v1"
+
+// checksum is the SHA-256 of a JSON document, without some of its members, in the form json-recursive-ksort-v1: keys sorted at every depth, no white
+// space, everything beyond ASCII escaped, fractions in the shortest form that reads back the same. Verifiers in other languages compute it from the
+// document they got.
+func checksum(document []byte, without ...string) (string, error) {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
 		return "", err
+	}
+	if m, is := v.(map[string]any); is {
+		for _, name := range without {
+			delete(m, name)
+		}
 	}
 	canonical, err := appendCanonical(nil, v)
 	if err != nil {

@@ -108,3 +108,7 @@ func (f *fake) Follow(_ context.Context, t protocol.Target, after int64, to brok
 	}
 	return true, to.Begin(protocol.RunView{WorkflowID: t.WorkflowID, RunID: t.RunID})
 }
+
+func (f *fake) Import(_ context.Context, in protocol.ImportRequest) (protocol.ImportAnswer, error) {
+	return protocol.ImportAnswer{}, f.saw(in)
+}

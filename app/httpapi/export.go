@@ -12,12 +12,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// bundleSchema names the documents that history/export answers with.
+const bundleSchema = "durable-workflow.v2.history-export"
+
 // bundle is all that is known of a run in one document, from which its past can be replayed without a server. What stands beside the events is
 // gathered from them.
 type bundle struct {
 	Schema   string              `json:"schema"`
 	Version  int                 `json:"schema_version"`
 	At       history.Time        `json:"exported_at"`
+	Key      string              `json:"dedupe_key"`       // of what is exported: the run, and how far its history goes
 	Complete bool                `json:"history_complete"` // the run has closed
 	Workflow bundledRun          `json:"workflow"`
 	Payloads bundledPayloads     `json:"payloads"`
@@ -43,6 +47,7 @@ type bundledEvent struct {
 	Type    string          `json:"type"`
 	At      history.Time    `json:"recorded_at"`
 	TaskID  string          `json:"workflow_task_id,omitempty"`
+	Seen    int64           `json:"seen_through,omitempty"` // last event its workflow task had been shown
 	Command string          `json:"workflow_command_id,omitempty"`
 	Payload json.RawMessage `json:"payload"`
 }
@@ -72,7 +77,7 @@ func exportHistory(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	b := bundle{
-		Schema: "durable-workflow.v2.history-export", Version: 1, At: history.At(time.Now()), Complete: v.Terminal,
+		Schema: bundleSchema, Version: 1, At: history.At(time.Now()), Complete: v.Terminal,
 		Payloads: bundledPayloads{payload.Codec, bundled(v.InputEnvelope), bundled(v.OutputEnvelope)},
 		Events:   []bundledEvent{}, Tasks: []any{}, Links: map[string][]object{"parents": {}, "children": {}},
 		Redacted: object{"applied": false, "policy": nil, "paths": []string{}},
@@ -100,7 +105,8 @@ func exportHistory(a *API, c *call) (answer, error) {
 		}
 		in.PageToken = *page.NextPageToken
 	}
-	v.Pending, v.Actions = nil, nil
+	v.Pending, v.Actions, v.Memo, v.SearchAttributes = nil, nil, orObject(v.Memo), orObject(v.SearchAttributes)
+	b.Key = fmt.Sprintf("%s-%d", v.RunID, len(b.Events))
 	b.Workflow = bundledRun{v, v.WorkflowID, int64(len(b.Events))}
 	b.Manifest = object{"version": 1, "entries": b.blobs}
 	return answer{status: http.StatusOK}, a.writeBundle(c, b)
@@ -115,7 +121,7 @@ func (a *API) writeBundle(c *call, b bundle) error {
 	if err != nil {
 		return fmt.Errorf("checksum of the export of run %s: %w", b.Workflow.RunID, err)
 	}
-	check, err := httpjson.Encode(integrity{Canonical: "json-recursive-ksort-v1", Algorithm: "sha256", Checksum: sum})
+	check, err := httpjson.Encode(integrity{Canonical: canonicalForm, Algorithm: "sha256", Checksum: sum})
 	if err != nil {
 		return err
 	}
@@ -132,11 +138,19 @@ func (b *bundle) add(e history.Event) error {
 	if err != nil {
 		return err
 	}
-	out := bundledEvent{ID: fmt.Sprintf("e%d", e.Seq), Seq: e.Seq, Type: e.Type(), At: e.At, TaskID: e.TaskID, Payload: body}
+	out := bundledEvent{ID: fmt.Sprintf("e%d", e.Seq), Seq: e.Seq, Type: e.Type(), At: e.At, TaskID: e.TaskID, Seen: e.SeenThrough, Payload: body}
 	out.Command = b.gather(e, body)
 	for _, link := range links(e) {
 		b.Links[link.kind] = append(b.Links[link.kind], link.what)
 	}
 	b.Events = append(b.Events, out)
 	return nil
+}
+
+// orObject is an empty object where there is none.
+func orObject(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || string(raw) == "null" {
+		return json.RawMessage(`{}`)
+	}
+	return raw
 }

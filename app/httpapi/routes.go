@@ -104,7 +104,7 @@ func flows(contract lineFunc) []route {
 	stream := contract(get, run+"/history/stream", "history_stream", auth.Viewer, streamHistory)
 	stream.limit, stream.Sojourn, stream.Plane = streamed, true, auth.Own
 	list := []route{
-		export, stream,
+		export, stream, imports(contract),
 		contract(get, "/workflows", "list", auth.Viewer, listRuns),
 		contract(post, "/workflows", "start", auth.Writer, start),
 		contract(get, one, "describe", auth.Viewer, describeRun),

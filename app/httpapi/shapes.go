@@ -139,6 +139,10 @@ var shapes = map[string]auth.Shape{
 	"debug_workflow": {Does: "say why a run is where it is", Says: auth.OK(protocol.DebugView{}), Refuses: noWorkflow},
 	"why_task": {Does: "say why an open task is where it is", Says: auth.OK(protocol.TaskWhy{}),
 		Refuses: []protocol.Reason{protocol.ReasonTaskNotFound}},
+	"import": {Does: "take a closed run back in from its exported history", Body: importBody{},
+		Says: map[int]any{http.StatusCreated: protocol.ImportAnswer{}, http.StatusOK: protocol.ImportAnswer{}},
+		Refuses: []protocol.Reason{protocol.ReasonInvalidBundle, protocol.ReasonBundleIntegrity, protocol.ReasonHistoryIncomplete,
+			protocol.ReasonPastRetention, protocol.ReasonRunExists, protocol.ReasonAlreadyStarted}},
 	"history_stream": {Does: "follow a run's history as server-sent events, until it has closed", Query: streamQuery{},
 		Says: auth.OK(auth.Media("text/event-stream")), Refuses: noWorkflow, Bare: true},
 }

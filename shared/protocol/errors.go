@@ -33,6 +33,11 @@ const (
 	ReasonInstanceNotFound      Reason = "instance_not_found"
 	ReasonRunNotFound           Reason = "run_not_found"
 	ReasonRunNotActive          Reason = "run_not_active"
+	ReasonRunExists             Reason = "run_already_exists"
+	ReasonInvalidBundle         Reason = "invalid_history_bundle"
+	ReasonBundleIntegrity       Reason = "history_bundle_integrity_failed"
+	ReasonHistoryIncomplete     Reason = "history_incomplete"
+	ReasonPastRetention         Reason = "past_retention"
 	ReasonRunNotClosed          Reason = "run_not_closed"
 	ReasonHistoricalRun         Reason = "historical_run_command_rejected"
 	ReasonUnknownUpdate         Reason = "unknown_update"
@@ -104,6 +109,7 @@ var statuses = map[Reason]int{
 	ReasonMissingControl: 400, ReasonUnsupportedControl: 400, ReasonInvalidPageToken: 400, ReasonUnknownMethod: 404,
 	ReasonUnauthorized: 401, ReasonForbidden: 403, ReasonNotFound: 404, ReasonNamespaceNotFound: 404, ReasonInstanceNotFound: 404,
 	ReasonRunNotFound: 404, ReasonTaskNotFound: 404, ReasonWorkerNotFound: 404, ReasonSessionNotFound: 404, ReasonWorkerSessionNotFound: 404,
+	ReasonInvalidBundle: 422, ReasonBundleIntegrity: 422,
 	ReasonScheduleNotFound: 404, ReasonQueueNotFound: 404, ReasonAttributeNotFound: 404, ReasonAttributeLimit: 422,
 	ReasonTokenNotFound: 404, ReasonUnknownUpdate: 404, ReasonUnknownQuery: 404,
 	ReasonQueryTaskNotFound: 404, ReasonQueryArguments: 422, ReasonQueryQueueFull: 429, ReasonQueryUnavailable: 503, ReasonQueryTimeout: 504, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,

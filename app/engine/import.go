@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// ImportRun makes the run whose whole history this is, as it stood when it closed. Nothing of it is open, so nothing is done again and nobody is told.
+func ImportRun(namespace string, events []history.Event) (Decision, error) {
+	broken := func(format string, args ...any) (Decision, error) {
+		return Decision{}, protocol.Refuse(protocol.ReasonInvalidBundle, format, args...)
+	}
+	if len(events) == 0 {
+		return broken("the bundle has no events")
+	}
+	first, ok := events[0].Data.(*history.WorkflowStarted)
+	if !ok || len(first.RunID) != 26 || first.WorkflowID == "" || first.RunNumber < 1 {
+		return broken("event 1 is %s, which does not say what run this is", events[0].Type())
+	}
+	run := &Run{Head: Head{Namespace: namespace}}
+	for i, e := range events {
+		switch {
+		case e.Seq != int64(i)+1:
+			return broken("event %d stands where %d is due", e.Seq, i+1)
+		case e.At.IsZero() || i > 0 && e.At.Before(events[i-1].At.Time):
+			return broken("event %d is from before the one in front of it", e.Seq)
+		case i > 0 && !run.Status.Open():
+			return broken("event %d follows the end of the run", e.Seq)
+		}
+		if _, again := e.Data.(*history.WorkflowStarted); again && i > 0 {
+			return broken("event %d starts the run again", e.Seq)
+		}
+		run.Evolve(e)
+	}
+	if run.Status.Open() {
+		return Decision{}, protocol.Refuse(protocol.ReasonHistoryIncomplete, "run %s had not closed when it was exported", run.ID).
+			With("remediation", fmt.Sprintf("export it again when it has: its history ends at event %d", run.LastSeq))
+	}
+	return Decision{Next: run, Events: events}, nil
+}

@@ -1,0 +1,21 @@
+package protocol
+
+import "github.com/sojourn-run/sojourn/shared/history"
+
+// ImportRequest brings a closed run back from its exported history.
+type ImportRequest struct {
+	Namespace string
+	Events    []history.Event // all of them
+	Identity  string
+}
+
+// ImportAnswer tells which run there is now.
+type ImportAnswer struct {
+	Outcome    string `json:"outcome"` // imported, import_not_needed
+	Namespace  string `json:"namespace"`
+	WorkflowID string `json:"workflow_id"`
+	RunID      string `json:"run_id"`
+	RunNumber  int64  `json:"run_number"`
+	Status     string `json:"status"`
+	Events     int64  `json:"history_length"`
+}
