@@ -18,8 +18,7 @@ import (
 )
 
 var (
-	workflowID  = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,128}$`)
-	fairnessKey = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
+	workflowID = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,128}$`)
 )
 
 // maxSeconds is the longest timeout: ten years.
@@ -117,10 +116,9 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 		return in, "", protocol.Invalid("business_key", "is longer than 255 bytes")
 	case len(in.Memo) > 256<<10:
 		return in, "", protocol.Invalid("memo", "is larger than 256 KiB")
-	case in.FairnessKey != "" && !fairnessKey.MatchString(in.FairnessKey):
-		return in, "", protocol.Invalid("fairness_key", "must be 1 to 64 of letters, digits and . _ : -")
-	case in.FairnessWeight < 0 || in.FairnessWeight > 1000:
-		return in, "", protocol.Invalid("fairness_weight", "must be between 1 and 1000")
+	}
+	if err := engine.CheckFairness(in.FairnessKey, in.FairnessWeight, func(field string) string { return field }); err != nil {
+		return in, "", err
 	}
 	in.FairnessKey = strings.ToLower(in.FairnessKey)
 	if err := engine.CheckAttributes(in.SearchAttributes); err != nil {

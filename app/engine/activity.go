@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -15,6 +16,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	d := &history.ActivityScheduled{
 		Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: c.ActivityType, Arguments: c.Arguments.Blob,
 		PayloadCodec: codecOf(c.Arguments.Blob), Requirements: c.Requirements, Priority: c.Priority,
+		FairnessKey: strings.ToLower(c.FairnessKey), FairnessWeight: c.FairnessWeight,
 		Activity:     &history.ActivitySnapshot{Queue: c.Queue, RetryPolicy: c.RetryPolicy.Recorded()},
 		StartToClose: c.StartToClose, ScheduleToStart: c.ScheduleToStart, ScheduleToClose: c.ScheduleToClose, Heartbeat: c.Heartbeat,
 		Parallel: c.Parallel, SessionID: c.SessionID,

@@ -194,6 +194,7 @@ func (s *Run) resolved(e history.Event, group string, c Cause) {
 func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 	a := Activity{
 		Seq: d.Sequence, RunID: s.ID, Namespace: s.Namespace, Type: d.ActivityType, Queue: s.Queue, Event: e.Seq, Priority: d.Priority,
+		FairnessKey: d.FairnessKey, FairnessWeight: d.FairnessWeight,
 		Requirements: d.Requirements, SessionID: d.SessionID, Options: d.Session, StartToClose: d.StartToClose,
 		SchedToStart: d.ScheduleToStart, SchedToClose: d.ScheduleToClose, HeartbeatTO: d.Heartbeat, ScheduledAt: e.At,
 		Parallel: d.Parallel, State: Ready, ReadyAt: e.At,

@@ -121,6 +121,7 @@ type Task struct {
 	Delivery int64          `json:"delivery,omitempty"`
 	Attempt  int            `json:"attempt,omitempty"`
 	Losses   int            `json:"losses,omitempty"` // workers that died with it
+	Rank     int64          `json:"rank,omitempty"`   // its place in the fair order of its queue
 	Shown    int64          `json:"shown,omitempty"`  // last event the leaseholder has been shown
 	Cause    Cause          `json:"cause,omitzero"`
 	Problem  string         `json:"problem,omitempty"` // why it was quarantined
@@ -143,19 +144,22 @@ type Activity struct {
 	RunID     string `json:"-"`
 	Namespace string `json:"-"`
 
-	Type         string          `json:"type"`
-	Queue        string          `json:"queue"`
-	Event        int64           `json:"event"` // sequence of its ActivityScheduled, which holds the arguments
-	Priority     int             `json:"priority,omitempty"`
-	Requirements []string        `json:"requirements,omitempty"`
-	SessionID    string          `json:"session,omitempty"`
-	Options      json.RawMessage `json:"options,omitempty"` // the worker_session object of the command
-	Retry        *retry.Policy   `json:"retry,omitempty"`   // nil: one attempt
-	StartToClose int64           `json:"stc,omitempty"`     // seconds, 0: none
-	SchedToStart int64           `json:"sts,omitempty"`
-	SchedToClose int64           `json:"sc,omitempty"`
-	HeartbeatTO  int64           `json:"hb,omitempty"`
-	ScheduledAt  history.Time    `json:"scheduled_at"`
+	Type           string          `json:"type"`
+	Queue          string          `json:"queue"`
+	Event          int64           `json:"event"` // sequence of its ActivityScheduled, which holds the arguments
+	Priority       int             `json:"priority,omitempty"`
+	FairnessKey    string          `json:"fairness_key,omitempty"` // its own; empty: its run's
+	FairnessWeight int             `json:"fairness_weight,omitempty"`
+	Rank           int64           `json:"rank,omitempty"` // its place in the fair order of its queue
+	Requirements   []string        `json:"requirements,omitempty"`
+	SessionID      string          `json:"session,omitempty"`
+	Options        json.RawMessage `json:"options,omitempty"` // the worker_session object of the command
+	Retry          *retry.Policy   `json:"retry,omitempty"`   // nil: one attempt
+	StartToClose   int64           `json:"stc,omitempty"`     // seconds, 0: none
+	SchedToStart   int64           `json:"sts,omitempty"`
+	SchedToClose   int64           `json:"sc,omitempty"`
+	HeartbeatTO    int64           `json:"hb,omitempty"`
+	ScheduledAt    history.Time    `json:"scheduled_at"`
 	history.Parallel
 
 	State       TaskState       `json:"state"`

@@ -138,6 +138,9 @@ func validate(c protocol.Command, at func(string) string) error {
 		if c.Priority < 0 || c.Priority > 9 {
 			return protocol.Invalid(at("priority"), "must be between 0 and 9")
 		}
+		if err := CheckFairness(c.FairnessKey, c.FairnessWeight, at); err != nil {
+			return err
+		}
 		return need("activity_type", c.ActivityType)
 	case protocol.OpenSignalWait:
 		return need("signal_name", c.SignalName)

@@ -55,6 +55,8 @@ type ActivityScheduled struct {
 	Session         json.RawMessage   `json:"worker_session,omitempty"`
 	Requirements    []string          `json:"requirements,omitempty"`
 	Priority        int               `json:"priority,omitempty"`
+	FairnessKey     string            `json:"fairness_key,omitempty"`
+	FairnessWeight  int               `json:"fairness_weight,omitempty"`
 	StartToClose    int64             `json:"start_to_close_timeout,omitempty"`
 	ScheduleToStart int64             `json:"schedule_to_start_timeout,omitempty"`
 	ScheduleToClose int64             `json:"schedule_to_close_timeout,omitempty"`

@@ -69,6 +69,8 @@ type Command struct {
 	SessionID       string          `json:"session_id,omitempty"`     // the implicit door; start_session, end_session: the handle
 	Requirements    []string        `json:"requirements,omitempty"`
 	Priority        int             `json:"priority,omitempty"`
+	FairnessKey     string          `json:"fairness_key,omitempty"` // empty: the run's, with its weight
+	FairnessWeight  int             `json:"fairness_weight,omitempty"`
 	history.Parallel
 
 	// start_timer; DelayMicros, ours, is the exact length and wins over the whole seconds

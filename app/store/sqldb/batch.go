@@ -30,6 +30,9 @@ type batch struct {
 	active    map[activeKey]map[string]int // leased tasks of a namespace by queue, as counted for its budgets
 	throttled map[QueueKey]engine.Throttle
 
+	tags    map[tagKey]*tag
+	fairNow map[QueueKey]bool // queues in which this batch has the first task with a fairness key, or another
+
 	namespaces     map[string]*store.Namespace
 	schedules      map[engine.ScheduleKey]*schedule
 	removal        removal // to be written next
@@ -71,6 +74,7 @@ type run struct {
 type readyRow struct {
 	route    string
 	priority int
+	rank     int64
 	at       int64
 }
 
@@ -121,6 +125,7 @@ func (s *Store) newBatch() *batch {
 		events: map[string]appended{}, flush: newFlush(),
 		namespaces: map[string]*store.Namespace{}, schedules: map[engine.ScheduleKey]*schedule{}, removal: newRemoval(),
 		queues: map[engine.QueueKey]*queue{}, active: map[activeKey]map[string]int{}, throttled: map[QueueKey]engine.Throttle{},
+		tags: map[tagKey]*tag{}, fairNow: map[QueueKey]bool{},
 		lanes: map[laneKey]bool{}, backlog: map[QueueKey]bool{}, touched: map[string]*store.RunChange{},
 	}
 }

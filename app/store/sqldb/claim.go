@@ -15,8 +15,8 @@ const mostClaimed = 256
 // pick is a ready task that a claim found, and may lease.
 type pick struct {
 	taskKey
-	priority, readyAt int64
-	activity          *engine.Activity
+	priority, rank, readyAt int64
+	activity                *engine.Activity
 }
 
 // claim leases ready tasks to the pollers of p, oldest of the most urgent first, and the first poller that may have a task gets it. It reads only
@@ -212,7 +212,7 @@ func (b *batch) lanesOf(q QueueKey) []lane {
 func (b *batch) picks(routes []string, n int, namespace string) ([]pick, error) {
 	var picks []pick
 	row := func(v []any) error {
-		t := pick{taskKey: taskKey{str(v[3]), integer(v[4])}, priority: integer(v[1]), readyAt: integer(v[2])}
+		t := pick{taskKey: taskKey{str(v[3]), integer(v[4])}, priority: integer(v[1]), readyAt: integer(v[2]), rank: integer(v[6])}
 		if t.seq > 0 {
 			if r, ok := b.s.cache.runs.get(t.run); !ok || r.partial {
 				a, err := readActivity(t.run, namespace, t.seq, str(v[5]))
@@ -245,7 +245,7 @@ func (b *batch) picks(routes []string, n int, namespace string) ([]pick, error) 
 		}
 	}
 	slices.SortFunc(picks, func(x, y pick) int {
-		return cmp.Or(cmp.Compare(x.priority, y.priority), cmp.Compare(x.readyAt, y.readyAt), cmp.Compare(x.run, y.run), cmp.Compare(x.seq, y.seq))
+		return cmp.Or(cmp.Compare(x.priority, y.priority), cmp.Compare(x.rank, y.rank), cmp.Compare(x.readyAt, y.readyAt), cmp.Compare(x.run, y.run), cmp.Compare(x.seq, y.seq))
 	})
 	return picks, nil
 }

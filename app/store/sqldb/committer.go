@@ -119,6 +119,9 @@ func (s *Store) try(items []*pending) (*batch, []*pending, error) {
 	if err := b.route(); err != nil {
 		return b, nil, fmt.Errorf("route: %w", err)
 	}
+	if err := b.rank(items[:taken]); err != nil {
+		return b, nil, fmt.Errorf("rank: %w", err)
+	}
 	b.handOver()
 	claims := 0
 	for _, p := range items[:taken] {

@@ -114,12 +114,13 @@ func (d Dialect) upsert(t *table) *writer {
 	})
 }
 
-// raise writes a row of one key and one number that never falls.
+// raise writes rows of a key and one number that never falls.
 func (d Dialect) raise(t *table) *writer {
-	k, v := t.columns[0].name, t.columns[1].name
+	names := t.names()
+	all, k, v := strings.Join(names, ", "), strings.Join(names[:t.keys], ", "), names[t.keys]
 	return d.writer(t.columns, func(rows string) string {
-		return fmt.Sprintf("INSERT INTO %s (%s, %s) %s ON CONFLICT (%s) DO UPDATE SET %s = excluded.%s WHERE excluded.%s > %s.%s",
-			t.name, k, v, rows, k, v, v, v, t.name, v)
+		return fmt.Sprintf("INSERT INTO %s (%s) %s ON CONFLICT (%s) DO UPDATE SET %s = excluded.%s WHERE excluded.%s > %s.%s",
+			t.name, all, rows, k, v, v, v, t.name, v)
 	})
 }
 

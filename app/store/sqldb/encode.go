@@ -65,14 +65,14 @@ func addActivity(r *rowset, run *engine.Head, a *engine.Activity, route string) 
 		owner = a.Owner
 	}
 	r.s(run.ID).i(a.Seq).s(run.Namespace).s(a.Queue).s(string(protocol.KindActivity)).s(string(a.State)).s(route)
-	r.i(int64(a.Priority)).i(a.ReadyAt.Micros()).i(a.DueAt().Micros()).s(owner).s(a.SessionID).s(body)
+	r.i(int64(a.Priority)).i(a.ReadyAt.Micros()).i(a.DueAt().Micros()).s(owner).s(a.SessionID).s(body).i(a.Rank)
 	return nil
 }
 
 // addReady adds the row of a ready workflow task: all that is known of it stands in its run's row.
 func addReady(r *rowset, run *engine.Head, route string) {
 	r.s(run.ID).i(0).s(run.Namespace).s(run.Queue).s(string(protocol.KindWorkflow)).s(string(engine.Ready)).s(route)
-	r.i(int64(run.Priority)).i(run.Task.ReadyAt.Micros()).i(0).s("").s("").s("")
+	r.i(int64(run.Priority)).i(run.Task.ReadyAt.Micros()).i(0).s("").s("").s("").i(run.Task.Rank)
 }
 
 func readActivity(run, namespace string, seq int64, body string) (engine.Activity, error) {

@@ -30,6 +30,7 @@ func (b *batch) finish(items []*pending) {
 	changed := b.changed()
 	s.cache.remember(b, !s.cfg.Dialect.Shared)
 	decided := b.rememberQueues()
+	news := b.learnFair() || len(decided) > 0
 	for i := range b.handed {
 		b.arguments(b.handed[i].run, &b.handed[i].leased)
 		b.handed[i].r.Deliver(b.handed[i].leased)
@@ -42,7 +43,7 @@ func (b *batch) finish(items []*pending) {
 		}
 		close(p.done)
 	}
-	b.tell(changed, len(decided) > 0)
+	b.tell(changed, news)
 }
 
 // tellBacklog says which queues have ready tasks that nobody took. It goes before the answers: a claim whose answer comes without it has left nothing.

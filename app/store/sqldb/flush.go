@@ -67,6 +67,7 @@ func (b *batch) gather() ([]*Call, error) {
 		return nil, err
 	}
 	calls = append(calls, queues...)
+	calls = append(calls, b.gatherTags()...)
 	runs, tasks, gone := newRowset(runsTable.columns), newRowset(tasksTable.columns), newRowset(tasksTable.key())
 	items, goneItems := newRowset(itemsTable.columns), newRowset(itemsTable.key())
 	attributes, goneAttributes := newRowset(attributesTable.columns), newRowset(attributeRun)

@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -43,6 +44,7 @@ func (b *batch) handOver() {
 	type candidate struct {
 		taskKey
 		priority int
+		rank     int64
 	}
 	var list []candidate
 	seen := map[taskKey]bool{}
@@ -59,9 +61,11 @@ func (b *batch) handOver() {
 		if a, ok := r.Activities.Get(t.seq); ok {
 			urgency = a.Priority
 		}
-		list = append(list, candidate{t, urgency})
+		list = append(list, candidate{t, urgency, b.rankOf(t)})
 	}
-	slices.SortStableFunc(list, func(x, y candidate) int { return x.priority - y.priority })
+	slices.SortStableFunc(list, func(x, y candidate) int {
+		return cmp.Or(cmp.Compare(x.priority, y.priority), cmp.Compare(x.rank, y.rank))
+	})
 	for _, t := range list {
 		r := b.runs[t.run]
 		if worker := b.lostBy(r, t.seq); worker != "" {
@@ -163,6 +167,7 @@ func (b *batch) offer(r *run, seq int64) store.Offer {
 // lease gives a ready task to a worker, in the batch's rows. The caller has asked Admit.
 func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	b.dirty = true
+	b.taken(taskKey{r.ID, seq})
 	if seq == 0 {
 		r.Run.Merge(r.Run.Leased(*l, b.now))
 		r.changed = true

@@ -99,10 +99,12 @@ func (b *batch) freshLanes() []*Call {
 		return nil
 	}
 	l.read = time.Now()
-	return []*Call{{Stmt: b.s.st.lanes, Row: func(v []any) error {
-		l.learn(laneKey{QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}, str(v[3])})
-		return nil
-	}}}
+	return []*Call{
+		{Stmt: b.s.st.lanes, Row: func(v []any) error {
+			l.learn(laneKey{QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}, str(v[3])})
+			return nil
+		}},
+	}
 }
 
 // activityLane is the lane of an activity. What its session asks for counts too, so that nobody visits what he may not have.
@@ -130,7 +132,7 @@ func (r *run) readyRow() readyRow {
 		return readyRow{}
 	}
 	q := QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}
-	return readyRow{route: route(q, r.workflowLane().String(), "*"), priority: r.Priority, at: r.Task.ReadyAt.Micros()}
+	return readyRow{route: route(q, r.workflowLane().String(), "*"), priority: r.Priority, at: r.Task.ReadyAt.Micros(), rank: r.Task.Rank}
 }
 
 func (r *run) workflowLane() lane {

@@ -125,7 +125,7 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 		w *writer
 		r *rowset
 	}{
-		{st.dropNamespaces, drops}, {st.dropQueues, queues}, {st.putNamespaces, puts}, {st.dropRuns, runs}, {st.dropEvents, events}, {st.dropRunTasks, tasks},
+		{st.dropNamespaces, drops}, {st.dropQueues, queues}, {st.dropTags, queues}, {st.putNamespaces, puts}, {st.dropRuns, runs}, {st.dropEvents, events}, {st.dropRunTasks, tasks},
 		{st.dropRunItems, items}, {st.dropAttributes, attributes}, {st.dropWorkflows, flows}, {st.dropReceipts, receipts},
 	} {
 		calls = append(calls, w.w.calls(w.r)...)

@@ -22,12 +22,13 @@ var queuesTable = &table{name: "queues", keys: 2, prune: true, columns: []column
 
 // queues is what this process knows to be decided about task queues: all of it, since it is little. A queue in it is never changed.
 type queues struct {
-	mu    sync.RWMutex // guards all below
-	known map[engine.QueueKey]*engine.Queue
-	turn  uint64 // rises with every change: what was read before one is old
+	mu     sync.RWMutex // guards all below
+	known  map[engine.QueueKey]*engine.Queue
+	ranked map[QueueKey]bool // whose tasks have ranks
+	turn   uint64            // rises with every change: what was read before one is old
 }
 
-func (q *queues) init() { q.known = map[engine.QueueKey]*engine.Queue{} }
+func (q *queues) init() { q.known, q.ranked = map[engine.QueueKey]*engine.Queue{}, map[QueueKey]bool{} }
 
 func (q *queues) get(k engine.QueueKey) *engine.Queue {
 	q.mu.RLock()
@@ -57,7 +58,11 @@ func (s *Store) RefreshQueues(ctx context.Context) error {
 		turn := q.turn
 		q.mu.RUnlock()
 		read := map[engine.QueueKey]*engine.Queue{}
-		err := s.View(ctx, func(r store.Reader) error {
+		var ranked map[QueueKey]bool
+		err := s.View(ctx, func(r store.Reader) (err error) {
+			if ranked, err = r.(*reader).readFair(ctx); err != nil {
+				return err
+			}
 			rows, err := r.QueueRows(ctx, "")
 			for i := range rows {
 				read[rows[i].Key()] = &rows[i]
@@ -73,7 +78,7 @@ func (s *Store) RefreshQueues(ctx context.Context) error {
 			continue
 		}
 		was := q.known
-		q.known = read
+		q.known, q.ranked = read, ranked
 		q.turn++
 		q.mu.Unlock()
 		if s.cfg.Dispatch != nil {

@@ -27,7 +27,9 @@ type statements struct {
 	putWorkflows, putRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions   *writer
 	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes *writer
 
-	schedules, queues                                                                                            *loader
+	schedules, queues, tags                                                                                      *loader
+	putTags, dropTags                                                                                            *writer
+	pruneTags                                                                                                    *Stmt
 	putQueues, dropQueues                                                                                        *writer
 	leased                                                                                                       map[protocol.TaskKind]*Stmt // by queue of a namespace
 	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents                                           *writer
@@ -83,6 +85,10 @@ func newStatements(d Dialect) *statements {
 		putQueues:          d.upsert(queuesTable),
 		dropQueues:         d.removeBy(queuesTable, queuesTable.columns[:1]),
 		leased:             leasedByQueue(),
+		tags:               d.load(fairnessTable, fairnessTable.key(), ""),
+		putTags:            d.raise(fairnessTable),
+		pruneTags:          &Stmt{SQL: "DELETE FROM fairness WHERE namespace = $1 AND queue = $2 AND kind = $3 AND tier = $4 AND class <> '' AND tag <= $5"},
+		dropTags:           d.removeBy(fairnessTable, fairnessTable.columns[:1]),
 		putSchedules:       d.upsert(schedulesTable),
 		dropSchedules:      d.remove(schedulesTable),
 		addScheduleEvents:  d.insert(scheduleEventsTable),
@@ -130,12 +136,12 @@ func newStatements(d Dialect) *statements {
 
 // pick returns the statement that reads the first ready tasks of each of n ranges, and how many ranges it takes.
 func (s *statements) pick(d Dialect, n int) (*Stmt, int) {
-	const columns = "route, priority, ready_at, run_id, seq, body"
+	const columns = "route, priority, ready_at, run_id, seq, body, rank"
 	if d.Shared {
 		if s.picks[0] == nil {
 			s.picks[0] = &Stmt{SQL: "SELECT c.* FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT t.route, t.priority, t.ready_at, t.run_id," +
-				" t.seq, t.body FROM tasks AS t CROSS JOIN LATERAL (SELECT 1 FROM runs AS x WHERE x.run_id = t.run_id FOR UPDATE SKIP LOCKED) AS r" +
-				" WHERE t.route = k.route ORDER BY t.priority, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t SKIP LOCKED) AS c"}
+				" t.seq, t.body, t.rank FROM tasks AS t CROSS JOIN LATERAL (SELECT 1 FROM runs AS x WHERE x.run_id = t.run_id FOR UPDATE SKIP LOCKED) AS r" +
+				" WHERE t.route = k.route ORDER BY t.priority, t.rank, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t SKIP LOCKED) AS c"}
 		}
 		return s.picks[0], n
 	}
@@ -144,7 +150,7 @@ func (s *statements) pick(d Dialect, n int) (*Stmt, int) {
 		size *= 2
 	}
 	if s.picks[size] == nil {
-		one := "SELECT * FROM (SELECT " + columns + " FROM tasks WHERE route = ? ORDER BY priority, ready_at, run_id, seq LIMIT ?)"
+		one := "SELECT * FROM (SELECT " + columns + " FROM tasks WHERE route = ? ORDER BY priority, rank, ready_at, run_id, seq LIMIT ?)"
 		s.picks[size] = &Stmt{SQL: one + strings.Repeat(" UNION ALL "+one, size-1)}
 	}
 	return s.picks[size], size

@@ -69,6 +69,7 @@ type Store struct {
 	statements, commits, changes, rows, reads, candidates atomic.Int64
 	lanes                                                 lanes
 	queues                                                queues
+	pruned                                                map[tagKey]int64 // the clock at which tags were dropped last; the committer's
 }
 
 var _ store.Store = (*Store)(nil)
@@ -87,6 +88,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.lanes.known = map[QueueKey]map[string]lane{}
 	s.queues.init()
+	s.pruned = map[tagKey]int64{}
 	s.clock.shift = cfg.Shift
 	var err error
 	if s.read, err = gorm.Open(cfg.Gorm, gormConfig()); err != nil {

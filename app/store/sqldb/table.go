@@ -46,7 +46,7 @@ var (
 	}}
 	tasksTable = &table{name: "tasks", keys: 2, prune: true, columns: []column{
 		text("run_id"), num("seq"), text("namespace").keep(), text("queue").keep(), text("kind").keep(), text("state"), text("route").opt(),
-		num("priority").keep(), num("ready_at").opt(), num("due_at").opt(), text("owner").opt(), text("session_id").opt().keep(), text("body"),
+		num("priority").keep(), num("ready_at").opt(), num("due_at").opt(), text("owner").opt(), text("session_id").opt().keep(), text("body"), num("rank"),
 	}}
 	itemsTable = &table{name: "items", keys: 3, prune: true, columns: []column{
 		text("run_id"), text("kind"), num("seq"), num("due_at").opt(), text("body"),

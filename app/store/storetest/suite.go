@@ -38,6 +38,9 @@ func Run(t *testing.T, s Suite) {
 		{"a budget of leases holds and frees", testLeaseBudget},
 		{"a budget of dispatches holds for its minute", testRateBudget},
 		{"budgets cost nothing where there are none", testBudgetCost},
+		{"a burst of one class does not hold up another", testFair},
+		{"runs of a class keep their order", testFairRuns},
+		{"without fairness keys nothing is ranked", testFairCost},
 		{"sessions", testSessions},
 		{"listings filter and page", testListings},
 		{"filters find runs by columns and search attributes", testFilters},
@@ -51,6 +54,7 @@ func Run(t *testing.T, s Suite) {
 		{"two stores share one database", testTwo},
 		{"two stores never exceed a cap of sessions", testTwoCaps},
 		{"two stores never exceed a budget", testTwoBudgets},
+		{"two stores rank as one", testTwoFair},
 		{"random operations agree with the model", Model},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })

@@ -7,3 +7,19 @@ CREATE TABLE queues (
     body TEXT NOT NULL,
     PRIMARY KEY (namespace, queue)
 );
+
+-- Where ready tasks stand among the classes of their queue: 0 where no task ever had a fairness key.
+ALTER TABLE tasks ADD COLUMN rank BIGINT NOT NULL DEFAULT 0;
+DROP INDEX tasks_route;
+CREATE INDEX tasks_route ON tasks (route, priority, rank, ready_at, run_id, seq) WHERE route IS NOT NULL;
+
+-- The tag of every class of a priority of a queue, and in the class without a name the rank of what was taken last.
+CREATE TABLE fairness (
+    namespace TEXT COLLATE "C" NOT NULL,
+    queue TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    tier BIGINT NOT NULL,
+    class TEXT COLLATE "C" NOT NULL,
+    tag BIGINT NOT NULL,
+    PRIMARY KEY (namespace, queue, kind, tier, class)
+);

@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"regexp"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Fair order. Tasks of one queue, kind and priority are in classes, by their fairness key. Each class has a tag: where its next task would stand if
+// every task took 1/weight of a round, and the queue has a clock: the rank of the latest task that was taken. A task's rank, given when it becomes
+// ready, is the larger of the two, and moves the tag on by its share. So a burst of one class stands one behind another in rank, not in time, a class
+// that comes later stands beside its first tasks and not behind its last, and a class that was idle has saved nothing up. Ranks never fall within a
+// class, so its own order is kept; and between two classes that both have tasks waiting, what was taken never differs by more than one task of each,
+// counted by weight.
+
+// DefaultClass holds the tasks without a fairness key.
+const DefaultClass = "__default__"
+
+// round is what one task of weight 1 costs.
+const round = 1_000_000
+
+// MaxWeight is the largest weight of a class.
+const MaxWeight = 1000
+
+// Rank is the place of a task that becomes ready: its rank, and the class's tag after it.
+func Rank(clock, tag int64, weight int) (rank, next int64) {
+	rank = max(clock, tag)
+	return rank, rank + round/int64(min(max(weight, 1), MaxWeight))
+}
+
+// Fairness is the class of a run's workflow tasks and its weight; the key is empty when none was given.
+func (h *Head) Fairness() (key string, weight int) { return h.FairnessKey, max(h.FairnessWeight, 1) }
+
+// FairnessIn is the class of an activity: its own, else its run's.
+func (a *Activity) FairnessIn(h *Head) (key string, weight int) {
+	if a.FairnessKey == "" {
+		return h.Fairness()
+	}
+	return a.FairnessKey, max(a.FairnessWeight, 1)
+}
+
+var fairnessKey = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
+
+// CheckFairness refuses a key or weight that is none; at names their fields.
+func CheckFairness(key string, weight int, at func(string) string) error {
+	switch {
+	case key != "" && !fairnessKey.MatchString(key):
+		return protocol.Invalid(at("fairness_key"), "must be 1 to 64 of letters, digits and . _ : -")
+	case weight < 0 || weight > MaxWeight:
+		return protocol.Invalid(at("fairness_weight"), "must be between 1 and %d", MaxWeight)
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package sqldb
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// fairnessTable holds the tags of classes, and in the class "" the clock, of every queue in which a task ever had a fairness key.
+var fairnessTable = &table{name: "fairness", keys: 5, columns: []column{
+	text("namespace"), text("queue"), text("kind"), num("tier"), text("class"), num("tag"),
+}}
+
+// tagKey names a tag: a class in one priority of a queue.
+type tagKey struct {
+	QueueKey
+	tier  int64
+	class string
+}
+
+type tag struct {
+	value int64
+	dirty bool
+}
+
+// tiers is how many priorities there are.
+const tiers = 10
+
+// prunedEvery is how far the clock of a tier moves until tags that it has overtaken are dropped: a task of weight 1 is a million.
+const prunedEvery = 1000 * 1_000_000
+
+// fair says whether tasks of a queue have ranks: from the first that has a fairness key.
+func (b *batch) fair(q QueueKey) bool { return b.fairNow[q] || b.s.queues.fair(q) }
+
+// rank gives every task that became ready its place in the fair order of its queue. Queues without fairness keys cost nothing. On a shared database
+// the tags are locked, always after everything else that is loaded and all at once.
+func (b *batch) rank(items []*pending) error {
+	type ranked struct {
+		taskKey
+		tagKey
+		weight int
+	}
+	var list []ranked
+	seen, turn := map[taskKey]bool{}, map[string]int{}
+	for _, t := range b.ready {
+		if _, known := turn[t.run]; !known {
+			turn[t.run] = len(turn)
+		}
+		if seen[t] || !b.isReady(t) {
+			continue
+		}
+		seen[t] = true
+		k, weight := b.classOf(t)
+		if k.class != "" {
+			b.fairNow[k.QueueKey] = true
+		}
+		list = append(list, ranked{t, k, weight})
+	}
+	slices.SortFunc(list, func(x, y ranked) int { // runs in the order of their changes, the tasks of one in that of their commands
+		return cmp.Or(cmp.Compare(turn[x.run], turn[y.run]), cmp.Compare(x.seq, y.seq))
+	})
+	want := map[tagKey]bool{}
+	for i := range list {
+		k := &list[i].tagKey
+		if !b.fair(k.QueueKey) {
+			continue
+		}
+		if k.class == "" {
+			k.class = engine.DefaultClass
+		}
+		want[*k], want[k.clock()] = true, true
+	}
+	for _, p := range items {
+		if p.claim == nil {
+			continue
+		}
+		if q := (QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}); b.s.queues.fair(q) {
+			for tier := range int64(tiers) {
+				want[tagKey{q, tier, ""}] = true
+			}
+		}
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	keys := newRowset(fairnessTable.key())
+	for k := range want {
+		b.tags[k] = &tag{}
+		keys.s(k.Namespace).s(k.Queue).s(string(k.Kind)).i(k.tier).s(k.class)
+	}
+	if err := b.send(b.fetch(b.s.st.tags, keys, func(v []any) error {
+		b.tags[tagKey{QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}, integer(v[3]), str(v[4])}].value = integer(v[5])
+		return nil
+	})...); err != nil {
+		return err
+	}
+	for _, t := range list {
+		if class := b.tags[t.tagKey]; class != nil && t.class != "" {
+			var place int64
+			place, class.value = engine.Rank(b.tags[t.clock()].value, class.value, t.weight)
+			class.dirty, b.dirty = true, true
+			b.place(t.taskKey, place)
+		}
+	}
+	return nil
+}
+
+func (k tagKey) clock() tagKey { return tagKey{k.QueueKey, k.tier, ""} }
+
+// classOf is the class of a ready task and its weight; the class is empty without a key.
+func (b *batch) classOf(t taskKey) (tagKey, int) {
+	r := b.runs[t.run]
+	if t.seq == 0 {
+		key, weight := r.Fairness()
+		return tagKey{QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, int64(r.Priority), key}, weight
+	}
+	a, _ := r.Activities.Get(t.seq)
+	key, weight := a.FairnessIn(&r.Head)
+	return tagKey{QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, int64(a.Priority), key}, weight
+}
+
+// place puts a rank on a ready task; its row is written in any case.
+func (b *batch) place(t taskKey, rank int64) {
+	r := b.runs[t.run]
+	if t.seq == 0 {
+		task := *r.Task
+		task.Rank = rank
+		r.Task = &task
+		return
+	}
+	a, _ := r.Activities.Get(t.seq)
+	a.Rank = rank
+	r.Activities.Put(t.seq, a)
+}
+
+// rankOf is where a ready task stands.
+func (b *batch) rankOf(t taskKey) int64 {
+	r := b.runs[t.run]
+	if t.seq == 0 {
+		if r.Task == nil {
+			return 0
+		}
+		return r.Task.Rank
+	}
+	a, _ := r.Activities.Get(t.seq)
+	return a.Rank
+}
+
+// taken moves the clock of a task's tier to its rank: who becomes ready from now on stands behind what was taken.
+func (b *batch) taken(t taskKey) {
+	k, _ := b.classOf(t)
+	clock := b.tags[k.clock()]
+	if clock == nil {
+		return
+	}
+	if rank := b.rankOf(t); rank > clock.value {
+		clock.value, clock.dirty = rank, true
+	}
+}
+
+func (b *batch) gatherTags() []*Call {
+	rows := newRowset(fairnessTable.columns)
+	var calls []*Call
+	for k, t := range b.tags {
+		if !t.dirty {
+			continue
+		}
+		rows.s(k.Namespace).s(k.Queue).s(string(k.Kind)).i(k.tier).s(k.class).i(t.value)
+		t.dirty = false
+		if last, known := b.s.pruned[k]; k.class == "" && t.value > last+prunedEvery {
+			b.s.pruned[k] = t.value
+			if known {
+				calls = append(calls, &Call{Stmt: b.s.st.pruneTags, Args: []any{k.Namespace, k.Queue, string(k.Kind), k.tier, t.value}})
+			}
+		}
+	}
+	return append(b.s.st.putTags.calls(rows), calls...)
+}
+
+// fair says whether tasks of a queue have ranks, as far as this process knows.
+func (q *queues) fair(k QueueKey) bool {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	return q.ranked[k]
+}
+
+// learnFair takes over, after the commit, which queues have ranks from now on, and says whether any is new.
+func (b *batch) learnFair() bool {
+	if len(b.fairNow) == 0 {
+		return false
+	}
+	q := &b.s.queues
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	had := len(q.ranked)
+	next := maps.Clone(q.ranked)
+	maps.Copy(next, b.fairNow)
+	q.ranked = next
+	if len(next) == had {
+		return false
+	}
+	q.turn++
+	return true
+}
+
+// readFair reads the queues whose tasks have ranks.
+func (r *reader) readFair(ctx context.Context) (map[QueueKey]bool, error) {
+	ranked := map[QueueKey]bool{}
+	err := r.query(ctx, "SELECT DISTINCT namespace, queue, kind FROM fairness WHERE class = ''", nil, func(v []any) error {
+		ranked[QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}] = true
+		return nil
+	})
+	return ranked, wrap(err, "fair queues")
+}

@@ -1,0 +1,130 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// keyed is n activities of a class, numbered in their types.
+func keyed(class string, weight, n int) (list []protocol.Command) {
+	for i := range n {
+		c := Activity(fmt.Sprintf("%s%d", class, i), "")
+		c.FairnessKey, c.FairnessWeight = class, weight
+		list = append(list, c)
+	}
+	return list
+}
+
+// drawn claims n activities one by one and returns their types, with spaces between.
+func (w *World) drawn(n int) string {
+	w.T.Helper()
+	worker := NewWorker("w")
+	var got []string
+	for range n {
+		l := w.One(protocol.KindActivity, worker)
+		got = append(got, l.Activity.Type)
+		w.Finish(l)
+	}
+	return strings.Join(got, " ")
+}
+
+func testFair(t *testing.T, s Suite) {
+	w := s.New(t)
+	w.Worker("w")
+	w.Begun("burst", keyed("a", 1, 40)...)
+	if got := w.drawn(3); got != "a0 a1 a2" {
+		t.Fatalf("a class alone came as %s", got)
+	}
+	w.Begun("other", keyed("b", 1, 3)...)
+	if got := w.drawn(6); got != "b0 a3 b1 a4 b2 a5" && got != "a3 b0 a4 b1 a5 b2" {
+		t.Fatalf("beside a burst a second class came as %s", got)
+	}
+	// Weight 3 gets three for one; tasks without a key are a class of their own, and who comes back has saved nothing up.
+	w.Begun("heavy", keyed("c", 3, 6)...)
+	w.wide("plain", 2)
+	counts := map[byte]int{}
+	for _, typ := range strings.Fields(w.drawn(8)) {
+		counts[typ[0]]++
+	}
+	if counts['c'] < 4 || counts['c'] > 6 || counts['a'] < 1 || counts['a'] > 3 || counts['x'] < 1 {
+		t.Fatalf("of 8 came %v by class", counts)
+	}
+	if err := w.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w = s.World(t, "a", Options{})
+	w.Begun("late", keyed("d", 1, 2)...)
+	if got := w.drawn(6); !strings.Contains(got, "d0") || !strings.Contains(got, "d1") {
+		t.Fatalf("after a restart a new class waited behind the burst: %s", got)
+	}
+	// The urgency comes first, whatever the class.
+	hot := keyed("a", 1, 2)
+	for i := range hot {
+		hot[i].Priority = 1
+		hot[i].ActivityType = "hot"
+	}
+	w.Begun("hot", hot...)
+	if got := w.drawn(2); got != "hot hot" {
+		t.Fatalf("urgent tasks came as %s", got)
+	}
+}
+
+// Workflow tasks are ranked by their run's key, and runs of one class stay in their order.
+func testFairRuns(t *testing.T, s Suite) {
+	w := s.New(t)
+	worker := w.Worker("w")
+	begin := func(class string, n int) {
+		for i := range n {
+			in := start(w, fmt.Sprint(class, i))
+			in.Request.FairnessKey = class
+			w.StartAs(in)
+		}
+	}
+	begin("a", 6)
+	begin("b", 2)
+	var got []string
+	for range 8 {
+		got = append(got, w.One(protocol.KindWorkflow, worker).Head.WorkflowID)
+	}
+	if g := strings.Join(got, " "); g != "a0 b0 a1 b1 a2 a3 a4 a5" {
+		t.Fatalf("runs came as %s", g)
+	}
+}
+
+// Without a fairness key nothing is ranked: a step costs what it did. Beside a fair queue others pay nothing either.
+func testFairCost(t *testing.T, s Suite) {
+	w := s.New(t)
+	cost := func(id string) int64 {
+		before := w.S.Stats().Statements
+		w.wide(id, 3)
+		return w.S.Stats().Statements - before
+	}
+	cost("warm")
+	plain := cost("before")
+	w.Queue = "fair"
+	w.Begun("keyed", keyed("a", 1, 2)...)
+	w.Queue = Queue
+	if got := cost("after"); got != plain {
+		t.Fatalf("a step beside a fair queue took %d statements, %d before", got, plain)
+	}
+}
+
+// testTwoFair lets two apps make tasks of one class at once: together they are one class, and its order is kept.
+func testTwoFair(t *testing.T, s Suite) {
+	if !s.Shared {
+		t.Skip("one process has this database to itself")
+	}
+	one, two := s.World(t, "a", Options{App: "one"}), s.World(t, "a", Options{App: "two"})
+	one.Worker("w")
+	one.Begun("first", keyed("a", 1, 1)...)
+	for i := range 10 {
+		[]*World{one, two}[i%2].Begun(fmt.Sprint("burst", i), keyed("a", 1, 3)...)
+	}
+	two.Begun("other", keyed("b", 1, 3)...)
+	if got := two.drawn(6); strings.Count(got, "b") < 2 {
+		t.Fatalf("beside a burst made by two apps a second class came as %s", got)
+	}
+}
