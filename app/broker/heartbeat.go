@@ -61,7 +61,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.LastHeartbeatAt = true, !r.act.Cancel, r.act.Until, r.act.HeartbeatAt
 	a.CancelRequested = r.act.Cancel
 	if r.sess != nil {
-		a.Session = affinity(r.sess, false)
+		a.Session = affinity(r.sess, r.act.Queue, false)
 	}
 	return a, nil
 }

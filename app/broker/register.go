@@ -315,6 +315,15 @@ func headOf(d engine.Decision, s *engine.Run) engine.Head {
 	return s.Head
 }
 
+// SDK is what a worker registered as its SDK and version; empty for one that is not registered.
+func (b *Broker) SDK(ctx context.Context, ns, worker string) string {
+	w, err := b.worker(ctx, engine.WorkerKey{Namespace: namespace(ns), ID: worker})
+	if err != nil {
+		return ""
+	}
+	return w.SDKVersion
+}
+
 // worker finds a registration: in memory, else as it is stored.
 func (b *Broker) worker(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
 	if w := b.workers.get(key); w != nil {

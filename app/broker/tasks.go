@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -100,16 +101,28 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 		t.Deadlines.Heartbeat = history.At(a.LeasedAt.Add(secs(a.HeartbeatTO)))
 	}
 	if l.Session != nil {
-		t.Session = affinity(l.Session, l.IsNew)
+		t.Session = affinity(l.Session, a.Queue, l.IsNew)
 	}
 	return t
 }
 
-func affinity(s *engine.Session, isNew bool) *protocol.SessionAffinity {
+// noEnd is what a session without a TTL is said to live for at least: clients hold a session without that time for broken.
+const noEnd = 100 * 365 * 24 * time.Hour
+
+// affinity is a session as its tasks show it. Clients compare it with what they were told before, so only the lease may ever change in it; and the
+// queue, where the session was made without one, is that of its task.
+func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffinity {
+	if s.Queue != "" {
+		queue = s.Queue
+	}
+	until := s.TTLUntil
+	if until.IsZero() {
+		until = history.At(s.CreatedAt.Add(noEnd))
+	}
 	return &protocol.SessionAffinity{
-		SessionID: s.ID, Epoch: s.Epoch, IsNew: isNew, Door: string(s.Door), Queue: s.Queue, Requirements: orEmpty(s.Requirements),
+		SessionID: s.ID, Epoch: s.Epoch, IsNew: isNew, Door: string(s.Door), Queue: queue, Requirements: orEmpty(s.Requirements),
 		Lease: s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate, Reacquire: !s.NoReacquire,
-		Status: string(s.Status), LeaseOwner: s.Owner, LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: s.TTLUntil,
+		Status: string(s.Status), LeaseOwner: s.Owner, LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: until,
 	}
 }
 

@@ -104,7 +104,7 @@ func runView(h *engine.Head) protocol.RunView {
 		Status: status, StatusBucket: bucket, Terminal: !h.Status.Open(), ClosedReason: orNil(closed), TaskQueue: h.Queue, RunNumber: h.Number,
 		PayloadCodec: payload.Codec, ExecutionTimeout: orNoInt(h.ExecutionTimeout), RunTimeout: orNoInt(h.RunTimeout),
 		ExecutionDeadline: h.ExecutionDeadline, RunDeadline: h.RunDeadline, StartedAt: h.StartedAt, ClosedAt: h.ClosedAt,
-		LastProgressAt: h.ProgressAt, Memo: h.Memo, SearchAttributes: h.SearchAttributes, HistoryLength: h.LastSeq, Error: orNil(h.Failure),
+		LastProgressAt: h.ProgressAt, Memo: payload.Plain(h.Memo), SearchAttributes: h.SearchAttributes, HistoryLength: h.LastSeq, Error: orNil(h.Failure),
 		ArchivedAt: h.ArchivedAt, ArchiveReason: h.ArchiveReason,
 	}
 	if h.Parent != nil {
@@ -151,6 +151,7 @@ func closing(ctx context.Context, r store.Reader, run *engine.Run, v *protocol.R
 	case *history.WorkflowTerminated:
 		v.Failure, err = json.Marshal(d)
 	case *history.WorkflowTimedOut:
+		v.Reason = d.TimeoutKind
 		v.Failure, err = json.Marshal(d)
 	}
 	return err

@@ -238,7 +238,7 @@ func (in FailActivity) decide(st *step) error {
 
 // reported is a worker's failure as history keeps it.
 func reported(f protocol.Failure) history.Failure {
-	category := "application"
+	category := "activity"
 	switch {
 	case f.Kind != "":
 		category = f.Kind

@@ -173,7 +173,7 @@ func (st *step) upsertMemo(c protocol.Command, seq int64) error {
 	if err != nil {
 		return err
 	}
-	p, err := payload.FromJSON(merged)
+	p, err := payload.FromView(merged)
 	if err != nil {
 		return fmt.Errorf("merged memo: %w", err)
 	}

@@ -125,3 +125,32 @@ func TestAWorkflowRunsToItsEndOverHTTPAlone(t *testing.T) {
 		t.Errorf("afterwards: %s", got.raw)
 	}
 }
+
+// A memo's bytes, and its doubles without a fraction, survive beside what plain JSON can show of them.
+func TestAMemoKeepsWhatPlainJSONCannotSay(t *testing.T) {
+	s := real(t)
+	ok := func(status int, got said) said {
+		t.Helper()
+		if got.status != status {
+			t.Fatalf("got %d %s", got.status, got.raw)
+		}
+		return got
+	}
+	worker := map[string]string{"X-Durable-Workflow-Protocol-Version": "1.20"}
+	ok(201, ask(t, s, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","runtime":"rust","supported_workflow_types":["noting"]}`, worker))
+	run := ok(201, ask(t, s, "POST", "/api/workflows", `{"workflow_id":"m","workflow_type":"noting","task_queue":"q"}`, nil)).text("run_id")
+	task := ok(200, ask(t, s, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q"}`, worker)).body["task"].(map[string]any)
+	// {"binary": bytes "same", "double": 7.0, "invalid_binary": bytes ff00, "long": 7, "nested": {"alpha": 1, "beta": 2}, "text": "same"}
+	const blob = "wwHioz3/VYAiNw4MDGJpbmFyeQgIc2FtZQxkb3VibGUGAAAAAAAAHEAcaW52YWxpZF9iaW5hcnkIBP8ACGxvbmcEDgxuZXN0ZWQOBAphbHBoYQQCCGJldGEEBAAIdGV4dAoIc2FtZQA="
+	ok(200, ask(t, s, "POST", "/api/worker/workflow-tasks/"+task["task_id"].(string)+"/complete",
+		`{"lease_owner":"w","workflow_task_attempt":1,"commands":[{"type":"upsert_memo","entries":{"codec":"avro","blob":"`+blob+`"}},
+		{"type":"start_timer","delay_seconds":600}]}`, worker))
+	shown := string(ok(200, ask(t, s, "GET", "/api/workflows/m", "", nil)).raw)
+	if want := `"memo":{"binary":{"$type":"bytes","base64":"c2FtZQ=="},"double":7,"invalid_binary":{"$type":"bytes","base64":"/wA="},"long":7,`; !strings.Contains(shown, want) {
+		t.Errorf("shown: %s", shown)
+	}
+	kept := ok(200, ask(t, s, "GET", "/api/workflows/m/runs/"+run+"/history", "", nil)).raw
+	if n := strings.Count(string(kept), blob); n != 2 { // as entries and as merged
+		t.Errorf("the envelope is there %d times: %s", n, kept)
+	}
+}

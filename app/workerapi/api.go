@@ -34,6 +34,8 @@ type Broker interface {
 	HeartbeatSession(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)
 	ReleaseSession(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)
 	CloseSession(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)
+	// SDK is what a worker registered as its SDK and version; empty for one that is not registered.
+	SDK(ctx context.Context, namespace, worker string) string
 }
 
 // Options of the worker protocol.

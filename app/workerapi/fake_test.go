@@ -29,6 +29,7 @@ type fake struct {
 	next     *protocol.PollAnswer
 	beat     protocol.HeartbeatAnswer
 	session  protocol.SessionAnswer
+	sdk      string
 }
 
 func (f *fake) saw(in any) error {
@@ -58,6 +59,8 @@ func (f *fake) called() int {
 	defer f.mu.Unlock()
 	return len(f.calls)
 }
+
+func (f *fake) SDK(context.Context, string, string) string { return f.sdk }
 
 func (f *fake) Register(_ context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
 	return protocol.RegisterAnswer{WorkerID: in.WorkerID, Registered: true, Namespace: in.Namespace, TaskQueue: in.TaskQueue}, f.saw(in)

@@ -2,6 +2,7 @@ package workerapi
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -88,6 +89,7 @@ func completeWorkflow(a *API, c *call) (answer, error) {
 	item := workflowItem(c, in.holder)
 	item.Commands = in.Commands
 	out, err := a.submit(c, item)
+	a.settle(c, in.Owner, err)
 	return workflowSaid(out), err
 }
 
@@ -102,7 +104,24 @@ func failWorkflow(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	out, err := a.submit(c, item)
+	a.settle(c, in.Owner, err)
 	return workflowSaid(out), err
+}
+
+// A report of a workflow task that comes too late is refused and changes nothing. The Rust SDK as published takes any such refusal for a reason to end
+// the whole worker, so that terminating one run would stop the work of all others: its workers are told the same with status 200.
+const rustSDK = "durable-workflow-rust/"
+
+var late = map[protocol.Reason]int{
+	protocol.ReasonRunClosed: http.StatusOK, protocol.ReasonTaskNotLeased: http.StatusOK, protocol.ReasonLeaseOwnerMismatch: http.StatusOK,
+	protocol.ReasonLeaseExpired: http.StatusOK, protocol.ReasonAttemptMismatch: http.StatusOK, protocol.ReasonTaskNotFound: http.StatusOK,
+}
+
+// settle chooses the statuses with which a worker's late report is refused.
+func (a *API) settle(c *call, worker string, err error) {
+	if late[protocol.ReasonOf(err)] != 0 && strings.HasPrefix(a.opt.Broker.SDK(c.ctx, c.ns, worker), rustSDK) {
+		c.statuses = late
+	}
 }
 
 type activityOutcome struct {

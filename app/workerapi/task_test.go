@@ -3,6 +3,7 @@ package workerapi_test
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -242,5 +243,53 @@ func TestSessionVerbsAnswerWithTheirReceipt(t *testing.T) {
 	got = ask(t, s, "POST", "/api/worker/sessions", `{"worker_id":"w","session_id":"s"}`, nil)
 	if got.status != 409 || got.body["admitted"] != false || got.body["status"] != 409.0 || got.body["session"] == nil || got.text("error") != "taken" {
 		t.Errorf("refused: got %d %v", got.status, got.body)
+	}
+}
+
+// The Rust SDK ends its whole worker at any other status than 2xx; see settle.
+func TestALateReportOfARustWorkerIsRefusedWithoutAnError(t *testing.T) {
+	for _, verb := range []string{
+		`complete {"lease_owner":"w","workflow_task_attempt":1,"commands":[]}`,
+		`fail {"lease_owner":"w","workflow_task_attempt":1,"failure":"it does not work"}`,
+	} {
+		verb, body, _ := strings.Cut(verb, " ")
+		for _, c := range []struct {
+			sdk    string
+			reason protocol.Reason
+			status int
+		}{
+			{"durable-workflow-rust/4.10.2", protocol.ReasonRunClosed, 200},
+			{"durable-workflow-rust/4.10.2", protocol.ReasonTaskNotLeased, 200},
+			{"durable-workflow-rust/4.10.2", protocol.ReasonTaskNotFound, 200},
+			{"durable-workflow-rust/4.10.2", protocol.ReasonValidation, 422},
+			{"durable-workflow-python/2.12.0", protocol.ReasonRunClosed, 409},
+			{"", protocol.ReasonTaskNotFound, 404},
+		} {
+			f := &fake{err: protocol.Refuse(c.reason, "no"), sdk: c.sdk}
+			got := ask(t, server(t, f, nil), "POST", "/api/worker/workflow-tasks/r-1-workflow/"+verb, body, nil)
+			if got.status != c.status || got.text("reason") != string(c.reason) || got.body["recorded"] != false || got.text("outcome") != "rejected" {
+				t.Errorf("%s, %s by %q: %d %v", verb, c.reason, c.sdk, got.status, got.body)
+			}
+		}
+	}
+}
+
+func TestSettingsAreHandedToWorkersOnly(t *testing.T) {
+	f := &fake{}
+	s := server(t, f, nil)
+	if got := ask(t, s, "GET", "/api/worker/settings", "", nil); got.status != 404 || got.text("reason") != "not_found" {
+		t.Errorf("without settings: %d %v", got.status, got.body)
+	}
+	with := workerapi.New(workerapi.Options{
+		Broker: f, Auth: auth.New(auth.Options{Store: tokens{}, Bootstrap: secret}),
+		Settings: func() protocol.WorkerSettings { return protocol.WorkerSettings{Release: "1.2.3", PollSeconds: 50} },
+	})
+	served := httptest.NewServer(with)
+	t.Cleanup(served.Close)
+	if got := ask(t, served, "GET", "/api/worker/settings", "", nil); got.status != 200 || got.text("APP_VERSION") != "1.2.3" {
+		t.Errorf("got %d %v", got.status, got.body)
+	}
+	if got := ask(t, served, "GET", "/api/worker/settings", "", map[string]string{"Authorization": ""}); got.status != 401 {
+		t.Errorf("without a token: %d %v", got.status, got.body)
 	}
 }

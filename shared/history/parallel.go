@@ -44,7 +44,7 @@ type Attempt struct {
 // Failure is why something failed, as every failing event shows it.
 type Failure struct {
 	ID            string          `json:"failure_id,omitempty"`
-	Category      string          `json:"failure_category,omitempty"` // application, timeout, cancelled, poison, session_lost, …
+	Category      string          `json:"failure_category,omitempty"` // activity, application (a workflow's own), timeout, cancelled, poison, session_lost, …
 	Message       string          `json:"message,omitempty"`
 	ExceptionType string          `json:"exception_type,omitempty"`
 	ExceptionCls  string          `json:"exception_class,omitempty"`

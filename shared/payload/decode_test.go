@@ -213,3 +213,40 @@ func TestALyingCountAllocatesLittle(t *testing.T) {
 		t.Errorf("got %d bytes allocated, want at most %d", got.AllocedBytesPerOp(), limit)
 	}
 }
+
+func TestPlainViewsWriteDoublesWithoutAFractionAsWholeNumbers(t *testing.T) {
+	for given, want := range map[string]string{
+		`{"a":7.0,"b":[-2.0,1.05,1.50,3e5],"c":"7.0 \" 8.0","d":{"e":0.0}}`: `{"a":7,"b":[-2,1.05,1.50,3e5],"c":"7.0 \" 8.0","d":{"e":0}}`,
+		`7.0`: `7`, `1.0e3`: `1.0e3`, `"\\"`: `"\\"`, `12`: `12`, ``: ``,
+	} {
+		if got := string(Plain([]byte(given))); got != want {
+			t.Errorf("%s: got %s, want %s", given, got, want)
+		}
+	}
+}
+
+func TestViewsAreEncodedBackToTheSameBytes(t *testing.T) {
+	given, err := Encode(map[string]any{"raw": []byte{0xff, 0}, "deep": []any{map[string]any{"raw": []byte("same")}}, "text": "AP8=", "n": 7.0, "i": 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := ToJSON(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := FromView(view)
+	if err != nil || back != given {
+		t.Errorf("%s: got %v, %v, want %v", view, back, err, given)
+	}
+	odd := `{"$type":"bytes","base64":"not base64"}`
+	if p, err := FromView([]byte(odd)); err != nil || p != must(FromJSON([]byte(odd))) {
+		t.Errorf("what is no bytes stays an object: %v, %v", p, err)
+	}
+}
+
+func must(p Payload, err error) Payload {
+	if err != nil {
+		panic(err)
+	}
+	return p
+}

@@ -16,11 +16,22 @@ import (
 // FromJSON encodes one plain JSON value: 1 becomes a long, 1.0 and 1e0 doubles; an integer outside signed 64 bit is
 // ErrIntegerOverflow, anything that is not exactly one JSON value ErrInvalidJSON. Object keys are sorted; of equal keys
 // the last counts.
-func FromJSON(raw []byte) (Payload, error) {
+func FromJSON(raw []byte) (Payload, error) { return fromJSON(raw, false) }
+
+// FromView encodes what ToJSON gave: as FromJSON does, and a tagged object of bytes becomes bytes again.
+func FromView(raw []byte) (Payload, error) { return fromJSON(raw, true) }
+
+func fromJSON(raw []byte, tagged bool) (Payload, error) {
 	b := buffers.Get().(*buffer)
 	defer b.release()
 	w := writer{buf: append(b.bin[:0], header...)}
-	err := w.json(raw)
+	v, err := readJSON(raw)
+	if err == nil {
+		if tagged {
+			v = untag(v)
+		}
+		err = w.any(v)
+	}
 	b.bin = w.buf
 	if err != nil {
 		return Payload{}, err
@@ -30,22 +41,50 @@ func FromJSON(raw []byte) (Payload, error) {
 
 // json writes the value a JSON text stands for.
 func (w *writer) json(raw []byte) error {
+	v, err := readJSON(raw)
+	if err != nil {
+		return err
+	}
+	return w.any(v)
+}
+
+// readJSON reads one value, its numbers as they are written.
+func readJSON(raw []byte) (v any, err error) {
 	if len(raw) == 0 {
-		return fmt.Errorf("%w: empty text", ErrInvalidJSON)
+		return nil, fmt.Errorf("%w: empty text", ErrInvalidJSON)
 	}
 	if !utf8.Valid(raw) {
-		return fmt.Errorf("%w: JSON text", ErrInvalidUTF8)
+		return nil, fmt.Errorf("%w: JSON text", ErrInvalidUTF8)
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	var v any
 	if err := d.Decode(&v); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalidJSON, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalidJSON, err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return fmt.Errorf("%w: more than one value", ErrInvalidJSON)
+		return nil, fmt.Errorf("%w: more than one value", ErrInvalidJSON)
 	}
-	return w.any(v)
+	return v, nil
+}
+
+// untag puts bytes in the place of the objects that stand for them.
+func untag(v any) any {
+	switch v := v.(type) {
+	case []any:
+		for i, item := range v {
+			v[i] = untag(item)
+		}
+	case map[string]any:
+		if text, ok := v["base64"].(string); ok && len(v) == 2 && v["$type"] == "bytes" {
+			if raw, err := base64.StdEncoding.DecodeString(text); err == nil {
+				return raw
+			}
+		}
+		for key, item := range v {
+			v[key] = untag(item)
+		}
+	}
+	return v
 }
 
 // ToJSON is the decoded view for people and APIs: keys sorted, integers and doubles distinct (7 and 7.0), bytes as
@@ -116,6 +155,36 @@ func appendDouble(out []byte, f float64) []byte {
 		out = append(out, ".0"...)
 	}
 	return out
+}
+
+// Plain is JSON as the contract's plain views have it: doubles without a fraction are whole numbers there (7.0 is 7), which only envelopes tell apart.
+func Plain(raw json.RawMessage) json.RawMessage {
+	if !bytes.Contains(raw, []byte(".0")) {
+		return raw
+	}
+	out := make(json.RawMessage, 0, len(raw))
+	quoted := false
+	for i := 0; i < len(raw); i++ {
+		c := raw[i]
+		switch {
+		case quoted && c == '\\':
+			out = append(out, c)
+			i++
+			c = raw[i]
+		case c == '"':
+			quoted = !quoted
+		case !quoted && c == '.' && wholeNumber(raw[i+1:]):
+			i++
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// wholeNumber says whether what follows the point of a number is a single zero.
+func wholeNumber(rest []byte) bool {
+	return len(rest) > 0 && rest[0] == '0' && (len(rest) == 1 || !bytes.ContainsRune([]byte("0123456789eE"), rune(rest[1])))
 }
 
 func appendQuoted(out []byte, s string) []byte {

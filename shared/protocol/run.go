@@ -111,6 +111,7 @@ type RunView struct {
 	SearchAttributes  json.RawMessage  `json:"search_attributes"`
 	HistoryLength     int64            `json:"history_length"`
 	Failure           json.RawMessage  `json:"failure,omitempty"`
+	Reason            string           `json:"reason,omitempty"` // of a run that timed out: run_timeout or execution_timeout
 	Error             *string          `json:"error,omitempty"`
 	ArchivedAt        history.Time     `json:"archived_at"` // null unless archived
 	ArchiveReason     string           `json:"archive_reason,omitempty"`
