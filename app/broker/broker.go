@@ -55,7 +55,7 @@ type Broker struct {
 
 	workers registry
 	polls   pollMemory
-	queries queryTable
+	desk    desk
 	kept    keptRuns
 	spaces  namespaces
 
@@ -71,6 +71,7 @@ type Broker struct {
 // New makes a broker over a store that was opened with d as its dispatcher.
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b := &Broker{store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now(), drained: make(chan struct{})}
+	b.desk = b.newDesk()
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b
 }

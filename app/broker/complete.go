@@ -61,8 +61,8 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 // complete takes one outcome; a refusal stands in the answer.
 func (b *Broker) complete(ctx context.Context, in protocol.CompleteItem) protocol.CompleteAnswer {
 	a := protocol.CompleteAnswer{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "rejected"}
-	if in.Kind == protocol.KindQuery {
-		return b.queryOutcome(in, a)
+	if in.Kind.Asked() {
+		return b.replied(ctx, in, a)
 	}
 	c, hash, err := b.completion(ctx, in)
 	if err == nil {
@@ -103,9 +103,9 @@ func (b *Broker) late(in protocol.CompleteItem, ended history.Event, refusal err
 	b.log.Debug().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).Str("reason", why).Msg("late completion ignored")
 }
 
-// queryOutcome takes the answer to a query, which is kept nowhere.
-func (b *Broker) queryOutcome(in protocol.CompleteItem, a protocol.CompleteAnswer) protocol.CompleteAnswer {
-	outcome, err := b.completeQuery(in)
+// replied takes the reply to a question, which is kept nowhere.
+func (b *Broker) replied(ctx context.Context, in protocol.CompleteItem, a protocol.CompleteAnswer) protocol.CompleteAnswer {
+	outcome, err := b.completeQuestion(ctx, in)
 	if err != nil {
 		return b.refused(a, err)
 	}

@@ -60,6 +60,9 @@ func namesIn(raw json.RawMessage) []string {
 	return names
 }
 
+// has says whether living workers said that a workflow type has this query, signal, update or validator.
+func (d declarations) has(typ, what, name string) bool { return slices.Contains(d[typ][what], name) }
+
 // lacks says whether it is known that a workflow type does not have this query, signal or update.
 func (d declarations) lacks(typ, what, name string) bool {
 	contract, known := d[typ]

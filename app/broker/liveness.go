@@ -52,6 +52,15 @@ func (r *registry) put(w *engine.Worker) {
 	h.storedAt = time.Now()
 }
 
+// learn remembers a worker that another app heard, as it is stored; what is heard here counts more.
+func (r *registry) learn(w *engine.Worker) {
+	known := false
+	r.with(w.Key(), func(h *heard) { known = !h.at.IsZero() && h.worker.Incarnation == w.Incarnation })
+	if !known {
+		r.put(w)
+	}
+}
+
 func (r *registry) get(k engine.WorkerKey) *engine.Worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +106,12 @@ func (r *registry) all(namespace string) map[engine.WorkerKey]heard {
 
 // hear notes a sign of life; polls count as well as heartbeats.
 func (b *Broker) hear(k engine.WorkerKey) {
-	b.workers.with(k, func(h *heard) { h.at, h.lookAt = time.Now(), time.Time{} })
+	b.workers.with(k, func(h *heard) {
+		if h.at.IsZero() {
+			h.adopted = time.Now()
+		}
+		h.at, h.lookAt = time.Now(), time.Time{}
+	})
 }
 
 // alive says whether a worker can be believed to live at now: heard here within the window, or by its stored time.
@@ -120,6 +134,9 @@ func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbea
 	b.workers.with(key, func(h *heard) {
 		drains = in.Draining && !h.draining
 		store = b.opt.Shared && h.draining != in.Draining // for the other apps to know as well
+		if h.at.IsZero() {
+			h.adopted = time.Now()
+		}
 		h.at, h.lookAt, h.draining = time.Now(), time.Time{}, in.Draining
 		if len(in.Machine) > 0 {
 			h.machine = in.Machine

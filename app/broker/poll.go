@@ -190,10 +190,12 @@ func (b *Broker) answer(ctx context.Context, in protocol.PollRequest, leased []s
 
 // Return undoes a lease whose task never reached a worker: it counts for nothing, and the task is ready again.
 func (b *Broker) Return(l store.Leased) {
-	if l.Kind == protocol.KindQuery {
-		if q, ok := b.queries.release(l.Query, 0); ok {
-			b.dispatch.Backlog(q.head.Namespace, q.head.Queue, protocol.KindQuery)
-		}
+	if l.Kind.Asked() {
+		b.async(func(ctx context.Context) {
+			if err := b.desk.back(ctx, l.Question.ID, l.Question.Attempt); err != nil {
+				b.log.Warn().Err(err).Str("question", l.Question.ID).Msg("put a question back")
+			}
+		})
 		return
 	}
 	ref := store.TaskRef{Kind: l.Kind, Run: l.Head.ID}
@@ -231,13 +233,18 @@ func (b *Broker) stillLeased(ctx context.Context, w *engine.Worker, a protocol.P
 		if t.Workflow != nil && !held[t.Workflow.TaskID] || t.Activity != nil && !held[t.Activity.AttemptID] {
 			return false
 		}
-		if t.Query != nil {
-			if q, ok := b.queries.get(t.Query.TaskID); !ok || q.over || q.attempt != t.Query.Attempt || q.owner == "" {
-				return false
-			}
+		if t.Query != nil && !b.stillAsked(ctx, t.Query.TaskID, t.Query.Attempt) ||
+			t.Validation != nil && !b.stillAsked(ctx, t.Validation.TaskID, t.Validation.Attempt) {
+			return false
 		}
 	}
 	return true
+}
+
+// stillAsked says whether a question's lease is under way.
+func (b *Broker) stillAsked(ctx context.Context, id string, attempt int64) bool {
+	q, err := b.desk.look(ctx, id)
+	return err == nil && !q.Over && q.Owner != "" && q.Attempt == attempt
 }
 
 func orZero(a *protocol.PollAnswer) protocol.PollAnswer {

@@ -27,7 +27,11 @@ type glance struct {
 func (b *Broker) glance(ctx context.Context, ns string) (*glance, error) {
 	g := &glance{
 		ns: ns, stats: map[string]map[protocol.TaskKind]store.QueueStats{}, workers: map[string][]protocol.WorkerView{},
-		waiting: b.waitersOf(ns), queries: b.queries.tally(ns),
+		waiting: b.waitersOf(ns),
+	}
+	var err error
+	if g.queries, err = b.desk.tally(ctx, ns, protocol.KindQuery); err != nil {
+		return g, err
 	}
 	workers, err := b.Workers(ctx, ns, "", "")
 	if err != nil {
@@ -195,7 +199,7 @@ func throttle(own, all *engine.Queue, kind protocol.TaskKind, leased, leasedInAl
 func (g *glance) queryAdmission(name string) protocol.QueryAdmission {
 	v := protocol.QueryAdmission{
 		Status: protocol.AdmissionAccepting, BudgetSource: "server.query_tasks.max_pending_per_queue", Pending: g.queries[name].Ready,
-		MaxPending: maxQueries, Remaining: max(0, maxQueries-g.queries[name].Ready), LockSupported: true,
+		MaxPending: maxQuestions, Remaining: max(0, maxQuestions-g.queries[name].Ready), LockSupported: true,
 	}
 	if v.Remaining == 0 {
 		v.Status = protocol.AdmissionFull

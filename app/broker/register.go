@@ -67,8 +67,8 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 		return protocol.RegisterAnswer{}, err
 	}
 	b.workers.put(stored)
-	b.workers.with(key, func(h *heard) { h.adopted = time.Time{} })
 	b.hear(key)
+	b.workers.with(key, func(h *heard) { h.adopted = time.Time{} })
 	if in.Gated && in.Release != "" { // a worker that knows of the difference never polls: this is where the app hears of it
 		b.gate(key, release.Gate(b.opt.Release, in.Release, b.opt.StrictRelease))
 	}
@@ -341,7 +341,6 @@ func (b *Broker) worker(ctx context.Context, key engine.WorkerKey) (*engine.Work
 		return nil, err
 	}
 	b.workers.put(&w)
-	b.workers.with(key, func(h *heard) { h.adopted = time.Now() })
 	return &w, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"slices"
 	"strconv"
 	"time"
 
@@ -35,13 +34,9 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 			out[i] = protocol.Task{Kind: l.Kind, Activity: activityTask(l, args[i])}
 			continue
 		}
-		if l.Kind == protocol.KindQuery {
-			t, err := b.queryTask(ctx, l)
-			if err != nil && protocol.ReasonOf(err) == "" {
+		if l.Kind.Asked() {
+			if out[i], err = b.questionTask(ctx, l); err != nil {
 				return nil, err
-			}
-			if err == nil { // else its caller left meanwhile
-				out[i] = protocol.Task{Kind: l.Kind, Query: t}
 			}
 			continue
 		}
@@ -51,7 +46,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 		}
 		out[i] = protocol.Task{Kind: l.Kind, Workflow: t}
 	}
-	return slices.DeleteFunc(out, func(t protocol.Task) bool { return t.Kind == "" }), nil
+	return out, nil
 }
 
 // arguments gives the argument blob of each leased activity.

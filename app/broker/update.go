@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -40,16 +39,7 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	if err != nil {
 		return protocol.UpdateAnswer{}, err
 	}
-	declared := b.declarations(namespace(in.Namespace))
-	r, err := b.commandIf(ctx, in.Target, in.RequestID, "update "+in.UpdateName+" "+value, false,
-		engine.AcceptUpdate{Name: in.UpdateName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
-		func(run *engine.Run) error {
-			if declared.lacks(run.Type, "updates", in.UpdateName) {
-				return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", run.Type, in.UpdateName).
-					With("outcome", "rejected_unknown_update").With("update_name", in.UpdateName)
-			}
-			return nil
-		}, nil)
+	r, err := b.accept(ctx, in, value)
 	if err != nil {
 		return protocol.UpdateAnswer{}, err
 	}

@@ -38,6 +38,12 @@ func (h *Hub) WatchRun(id string) (<-chan struct{}, func()) {
 	}
 }
 
+// WatchAnswer is WatchRun for a question: it receives when that was answered.
+func (h *Hub) WatchAnswer(id string) (<-chan struct{}, func()) { return h.WatchRun(question + id) }
+
+// question stands before the id of a question among those of runs.
+const question = "question "
+
 // Topics chooses what a Watch is told of.
 type Topics uint8
 
@@ -126,6 +132,11 @@ func (h *Hub) Changed(c store.Changed) {
 	if len(h.runs) > 0 {
 		for i := range c.Runs {
 			for watcher := range h.runs[c.Runs[i].RunID] {
+				nudge(watcher)
+			}
+		}
+		for _, id := range c.Answers {
+			for watcher := range h.runs[question+id] {
 				nudge(watcher)
 			}
 		}

@@ -7,9 +7,9 @@ import (
 )
 
 // kinds is how many kinds of tasks there are.
-const kinds = 3
+const kinds = 4
 
-var kindNames = [kinds]protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery}
+var kindNames = [kinds]protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation}
 
 // kindOf is the number of a kind, -1 for one that does not exist.
 func kindOf(k protocol.TaskKind) int {

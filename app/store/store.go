@@ -168,7 +168,7 @@ type Leased struct {
 	Head      engine.Head      // of its run, after the lease
 	Activity  *engine.Activity // kind activity
 	Session   *engine.Session  // when the activity runs in one, after the lease
-	Query     string           // kind query: its id
+	Question  *Question        // kinds query and update_validation
 	IsNew     bool             // the first task of the session's epoch that its holder sees: one whose delivery was undone does not count
 	Claimed   bool             // the lease claimed the session
 	Poller    int              // index into ClaimRequest.Pollers; of no meaning for a hand-over
@@ -208,6 +208,7 @@ type Changed struct {
 	Moves    []SessionMove
 	// Superseded are workers of whom another app took a newer registration, or took it away.
 	Superseded []engine.WorkerKey
+	Answers    []string // questions that were answered
 }
 
 // SessionMove is an entry that was added to a session's timeline. Of those of other apps only the ends of holdings are heard, and not all.

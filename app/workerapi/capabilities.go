@@ -21,8 +21,8 @@ func capabilities() json.RawMessage {
 		"query_tasks":                            true,
 		"query_task_poll_request_idempotency":    true,
 		"query_task_timeouts":                    object{"control_plane_timeout_seconds": 30, "lease_timeout_seconds": 30, "lease_grace_seconds": 0},
-		"update_validation_tasks":                false,
-		"synchronous_update_validation":          object{"supported": false},
+		"update_validation_tasks":                true,
+		"synchronous_update_validation":          updateValidation,
 		"condition_wait_occurrence_identity":     true,
 		"workflow_memo_updates": object{
 			"supported": true, "max_entries": engine.MaxAttributes, "max_entry_bytes": engine.MaxMemoEntry, "max_total_bytes": engine.MaxMemo,
@@ -50,6 +50,16 @@ func capabilities() json.RawMessage {
 }
 
 var historyCompression = object{"supported_encodings": []string{"gzip", "deflate"}, "compression_threshold": compressHistory}
+
+// updateValidation is how updates are judged before they are accepted: by a worker that polls for both kinds of tasks at once.
+var updateValidation = object{
+	"supported": true, "acceptance_boundary": "validator_approved", "worker_capability": "update_validation_tasks",
+	"workflow_contract_field": "update_validators", "decision_timeout_seconds": 10,
+	"task_poll": object{
+		"strategy": "multiplexed", "endpoint": "/worker/workflow-tasks/poll", "request_field": "task_kinds", "response_discriminator": "task.task_kind",
+		"task_kinds": []string{"workflow", "update_validation"},
+	},
+}
 
 var workerStatus = object{
 	"supported": true, "heartbeat_interval_seconds": 15, "stale_after_seconds": 60,

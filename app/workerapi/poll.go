@@ -3,6 +3,7 @@ package workerapi
 import (
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -30,6 +31,21 @@ type pollBody struct {
 	Timeout     *int64 `json:"timeout_seconds"`
 	PageSize    int    `json:"history_page_size"`
 	Encoding    string `json:"accept_history_encoding"`
+	// TaskKinds asks a workflow poll for update validation tasks as well; every task it gets then says its kind.
+	TaskKinds []protocol.TaskKind `json:"task_kinds"`
+}
+
+// kinds are what a poll asks for, and whether its task is to say its kind.
+func (b pollBody) kinds(of protocol.TaskKind) (kinds []protocol.TaskKind, named bool, err error) {
+	if len(b.TaskKinds) == 0 || of != protocol.KindWorkflow {
+		return []protocol.TaskKind{of}, false, nil
+	}
+	for i, k := range b.TaskKinds {
+		if k != protocol.KindWorkflow && k != protocol.KindValidation || slices.Contains(b.TaskKinds[:i], k) {
+			return nil, true, protocol.Invalid("task_kinds", "must be workflow and update_validation, each at most once")
+		}
+	}
+	return b.TaskKinds, true, nil
 }
 
 func pollWorkflow(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindWorkflow) }
@@ -41,11 +57,15 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
+	c.tell("task", nil)
+	kinds, named, err := body.kinds(kind)
+	if err != nil {
+		return answer{}, err
+	}
 	in := protocol.PollRequest{
 		WorkerID: body.WorkerID, Namespace: body.Namespace, Incarnation: body.Incarnation, TaskQueue: body.TaskQueue, BuildID: body.BuildID,
-		PollID: body.PollID, Timeout: body.Timeout, PageSize: body.PageSize, Kinds: []protocol.TaskKind{kind}, Max: 1,
+		PollID: body.PollID, Timeout: body.Timeout, PageSize: body.PageSize, Kinds: kinds, Max: 1,
 	}
-	c.tell("task", nil)
 	out, err := a.poll(c, &in)
 	if err != nil {
 		return answer{}, pollRefused(c, err)
@@ -54,7 +74,13 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	for _, t := range out.Tasks { // at most one
 		switch {
 		case t.Workflow != nil:
-			said["task"], err = withHistory(t.Workflow, body.Encoding)
+			w := *t.Workflow
+			if named {
+				w.Kind = protocol.KindWorkflow
+			}
+			said["task"], err = withHistory(&w, body.Encoding)
+		case t.Validation != nil:
+			said["task"] = t.Validation
 		case t.Query != nil:
 			said["task"] = t.Query
 		default:

@@ -12,8 +12,8 @@ import traceback
 import uuid
 
 from durable_workflow import (
-    Client, InvalidArgument, QueryFailed, ServerError, SignalFailed, UpdateFailed, WorkflowAlreadyStarted, WorkflowCancelled,
-    WorkflowFailed, WorkflowNotFound, WorkflowTerminated, WorkflowTimedOut,
+    Client, InvalidArgument, QueryFailed, ServerError, SignalFailed, UpdateFailed, UpdateRejected, WorkflowAlreadyStarted,
+    WorkflowCancelled, WorkflowFailed, WorkflowNotFound, WorkflowTerminated, WorkflowTimedOut,
 )
 from durable_workflow.history_bundle_verify import verify_bundle
 from durable_workflow.worker_session import WorkerSessionOptions
@@ -301,6 +301,18 @@ async def updates(b):
     same(await b.result(handle), {"names": ["Ada"], "total": 10, "closed": False, "greeting": "hello Ada"})
     e = await raises(ServerError, handle.update("deposit", [1]))
     same(e.reason(), "run_not_active")
+
+
+@case
+async def a_validator_decides_what_is_accepted(b):
+    handle = await b.start("judged", 10)
+    done = await handle.update("deposit", [3], wait_for="completed", wait_timeout_seconds=60)
+    same((done["update_status"], done["result"]), ("completed", 3))
+    e = await raises(UpdateRejected, handle.update("deposit", [2]))
+    assert "2 is no more than 3" in str(e), e
+    same((await handle.update("deposit", [7], wait_for="completed", wait_timeout_seconds=60))["result"], 10)
+    same(await b.result(handle), 10)
+    same((await b.history(handle)).count("UpdateAccepted"), 2)
 
 
 @case

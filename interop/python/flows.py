@@ -332,6 +332,28 @@ class Approval:
         return {"names": self.names, "total": self.total, "closed": self.closed, "greeting": greeting}
 
 
+@workflow.defn(name="judged")
+class Judged:
+    """Lets updates in that its validator likes, judged by the state of the workflow."""
+
+    def __init__(self):
+        self.total = 0
+
+    @workflow.update("deposit")
+    def deposit(self, amount):
+        self.total += amount
+        return self.total
+
+    @deposit.validator
+    def check_deposit(self, amount):
+        if amount <= self.total:
+            raise ValueError(f"{amount} is no more than {self.total}")
+
+    def run(self, ctx, total):
+        yield ctx.wait_condition(lambda: self.total >= total)
+        return self.total
+
+
 @workflow.defn(name="parent")
 class Parent:
     """One child after the other, and what it said or how it ended."""

@@ -51,6 +51,16 @@ const (
 	ReasonQueryTaskNotFound     Reason = "query_task_not_found"
 	ReasonQueryNotLeased        Reason = "query_task_not_leased"
 	ReasonQueryAttempt          Reason = "query_task_attempt_mismatch"
+	ReasonUpdateRejected        Reason = "update_validator_rejected"
+	ReasonValidatorWorker       Reason = "update_validator_worker_unavailable"
+	ReasonValidatorFailed       Reason = "update_validation_worker_failed"
+	ReasonValidationUnclaimed   Reason = "update_validation_task_not_claimed"
+	ReasonValidationTimeout     Reason = "update_validation_execution_timeout"
+	ReasonValidationNotFound    Reason = "update_validation_task_not_found"
+	ReasonValidationNotLeased   Reason = "update_validation_task_not_leased"
+	ReasonValidationStale       Reason = "stale_update_validation_completion"
+	ReasonValidationDuplicate   Reason = "duplicate_update_validation_completion"
+	ReasonValidationExpired     Reason = "update_validation_lease_expired"
 	ReasonAlreadyStarted        Reason = "instance_already_started"
 	ReasonRequestConflict       Reason = "request_id_conflict"
 	ReasonCancelNotSupported    Reason = "cancellation_not_supported"
@@ -112,6 +122,7 @@ var statuses = map[Reason]int{
 	ReasonInvalidBundle: 422, ReasonBundleIntegrity: 422,
 	ReasonScheduleNotFound: 404, ReasonQueueNotFound: 404, ReasonAttributeNotFound: 404, ReasonAttributeLimit: 422,
 	ReasonTokenNotFound: 404, ReasonUnknownUpdate: 404, ReasonUnknownQuery: 404,
+	ReasonUpdateRejected: 422, ReasonValidationUnclaimed: 504, ReasonValidationTimeout: 504, ReasonValidationNotFound: 404,
 	ReasonQueryTaskNotFound: 404, ReasonQueryArguments: 422, ReasonQueryQueueFull: 429, ReasonQueryUnavailable: 503, ReasonQueryTimeout: 504, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,
 	ReasonUnsupportedMediaType: 415, ReasonValidation: 422, ReasonInvalidSession: 422, ReasonStructuralLimit: 422, ReasonUnsupportedCodec: 422,
 	ReasonThrottled: 429, ReasonInternal: 500, ReasonStoreUnavailable: 503,

@@ -52,7 +52,7 @@ type TaskTally struct {
 	OldestReady history.Time `json:"oldest_ready_at"`
 }
 
-// QueryTally counts the queries that wait at this app.
+// QueryTally counts the queries that wait for a worker, and those that have one.
 type QueryTally struct {
 	Ready  int `json:"ready_count"`
 	Leased int `json:"leased_count"`

@@ -40,7 +40,7 @@ const (
 	WorkerStale      WorkerStatus = "stale"
 )
 
-// TaskKind tells the three kinds of tasks apart.
+// TaskKind tells the kinds of tasks apart.
 type TaskKind string
 
 // The kinds of tasks.
@@ -48,7 +48,12 @@ const (
 	KindWorkflow TaskKind = "workflow"
 	KindActivity TaskKind = "activity"
 	KindQuery    TaskKind = "query"
+	// KindValidation asks whether an update may be accepted.
+	KindValidation TaskKind = "update_validation"
 )
+
+// Asked says whether a task of this kind is a question that a caller waits for, and that nobody keeps when it has left.
+func (k TaskKind) Asked() bool { return k == KindQuery || k == KindValidation }
 
 // PublicRun is what the control plane's routes call a run: its status, bucket and closed reason. leasedEver says whether any of its tasks was ever
 // leased, busy whether one is ready or leased now.

@@ -8,16 +8,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// Task is what a poll hands out. Exactly one of Workflow, Activity and Query is set, by Kind.
+// Task is what a poll hands out. Exactly one member is set, by Kind.
 type Task struct {
-	Kind     TaskKind      `json:"kind"`
-	Workflow *WorkflowTask `json:"workflow,omitempty"`
-	Activity *ActivityTask `json:"activity,omitempty"`
-	Query    *QueryTask    `json:"query,omitempty"`
+	Kind       TaskKind        `json:"kind"`
+	Workflow   *WorkflowTask   `json:"workflow,omitempty"`
+	Activity   *ActivityTask   `json:"activity,omitempty"`
+	Query      *QueryTask      `json:"query,omitempty"`
+	Validation *ValidationTask `json:"update_validation,omitempty"`
 }
 
 // WorkflowTask is one decision a workflow is asked for. The history it carries may be the first page only.
 type WorkflowTask struct {
+	Kind           TaskKind        `json:"task_kind,omitempty"` // said to a poll that asked for several kinds
 	TaskID         string          `json:"task_id"`
 	WorkflowID     string          `json:"workflow_id"`
 	RunID          string          `json:"run_id"`
@@ -135,6 +137,26 @@ type QueryTask struct {
 	LeaseExpiresAt    history.Time    `json:"lease_expires_at"`
 }
 
+// ValidationTask asks a worker whether its workflow's validator lets an update in, on the history as it stands. The update is accepted only afterwards.
+type ValidationTask struct {
+	Kind              TaskKind        `json:"task_kind"`
+	TaskID            string          `json:"update_validation_task_id"`
+	Attempt           int64           `json:"update_validation_attempt"`
+	WorkflowID        string          `json:"workflow_id"`
+	RunID             string          `json:"run_id"`
+	WorkflowType      string          `json:"workflow_type"`
+	UpdateName        string          `json:"update_name"`
+	PayloadCodec      string          `json:"payload_codec"`
+	WorkflowArguments payload.Payload `json:"workflow_arguments"`
+	UpdateArguments   payload.Payload `json:"update_arguments"`
+	Events            []history.Event `json:"history_events"`
+	TotalEvents       int64           `json:"total_history_events"`
+	RunStatus         string          `json:"run_status"`
+	TaskQueue         string          `json:"task_queue"`
+	LeaseOwner        string          `json:"lease_owner"`
+	LeaseExpiresAt    history.Time    `json:"lease_expires_at"`
+}
+
 // Failure is why an activity attempt or a workflow task failed, as workers report it.
 type Failure struct {
 	Message      string          `json:"message"`
@@ -150,6 +172,7 @@ type Failure struct {
 	Cancelled    bool            `json:"cancelled,omitempty"`
 	Sequence     int64           `json:"sequence,omitempty"`
 	Details      json.RawMessage `json:"details,omitempty"` // an envelope, kept verbatim
+	Errors       json.RawMessage `json:"validation_errors,omitempty"`
 	Diagnostics  json.RawMessage `json:"diagnostics,omitempty"`
 }
 

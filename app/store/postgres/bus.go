@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +51,8 @@ type bus struct {
 	ended  []ended                    // guarded by mu
 	silent map[engine.WorkerKey]bool  // guarded by mu
 	gone   map[engine.WorkerKey]bool  // superseded; guarded by mu
+
+	answers []string // guarded by mu
 }
 
 // message is one notification.
@@ -62,6 +65,7 @@ type message struct {
 	Queues  []sqldb.QueueKey  `json:"q,omitempty"`
 	Runs    []store.RunChange `json:"r,omitempty"`
 	Ended   []ended           `json:"e,omitempty"`
+	Answers []string          `json:"a,omitempty"` // questions that were answered
 }
 
 // worker is one whose lease ran out, or that is another process now.
@@ -115,6 +119,7 @@ func (b *bus) notify(n sqldb.Notice) {
 		r.Cancelled = append(b.runs[r.RunID].Cancelled, r.Cancelled...)
 		b.runs[r.RunID] = r
 	}
+	b.answers = append(b.answers, n.Answers...)
 	for _, k := range n.Silent {
 		b.silent[k] = true
 	}
@@ -169,20 +174,24 @@ func (b *bus) take() []string {
 		cut(2*(len(e.Namespace)+len(e.Session)+len(e.Worker)+len(e.Why)) + 120)
 		m.Ended = append(m.Ended, e)
 	}
-	if m.Decided || len(m.Silent)+len(m.Gone)+len(m.Queues)+len(m.Runs)+len(m.Ended) > 0 {
+	for _, id := range b.answers {
+		cut(len(id) + 8)
+		m.Answers = append(m.Answers, id)
+	}
+	if m.Decided || len(m.Silent)+len(m.Gone)+len(m.Queues)+len(m.Runs)+len(m.Ended)+len(m.Answers) > 0 {
 		out = append(out, encode(m))
 	}
 	clear(b.queues)
 	clear(b.runs)
 	clear(b.silent)
 	clear(b.gone)
-	b.ended, b.decide = nil, false
+	b.ended, b.answers, b.decide = nil, nil, false
 	return out
 }
 
 // changed is the message as this process's own hints are told.
 func (m message) changed() store.Changed {
-	c := store.Changed{Runs: m.Runs}
+	c := store.Changed{Runs: m.Runs, Answers: m.Answers}
 	for _, k := range m.Gone {
 		c.Superseded = append(c.Superseded, engine.WorkerKey(k))
 	}
@@ -317,7 +326,7 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 		if m.Missed {
 			b.missed(s)
 		}
-		if len(m.Queues) > 0 {
+		if slices.ContainsFunc(m.Queues, func(q sqldb.QueueKey) bool { return !q.Kind.Asked() }) {
 			s.StaleLanes()
 		}
 		if m.Decided {
@@ -332,7 +341,7 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 		for _, q := range m.Queues {
 			b.dispatch.Backlog(q.Namespace, q.Queue, protocol.TaskKind(q.Kind))
 		}
-		if len(m.Runs)+len(m.Ended)+len(m.Gone) > 0 {
+		if len(m.Runs)+len(m.Ended)+len(m.Gone)+len(m.Answers) > 0 {
 			b.dispatch.Changed(m.changed())
 		}
 	}

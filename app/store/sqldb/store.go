@@ -50,6 +50,8 @@ type Notice struct {
 	// Superseded are workers whose registration went to another process, or away.
 	Superseded []engine.WorkerKey
 	Decided    bool // something was decided about a queue
+	// Answers are questions that were answered; they come alone.
+	Answers []string
 }
 
 // Store is a store.Store over one connection that writes and a pool that reads.
@@ -107,6 +109,9 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		old := time.Now().Add(-batchAge).UnixMicro()
 		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM batches WHERE at < $1", old); err != nil {
 			return nil, fmt.Errorf("rows of apps long gone: %w", err)
+		}
+		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM questions WHERE until < $1", time.Now().Add(-time.Hour).UnixMicro()); err != nil {
+			return nil, fmt.Errorf("questions of apps that ended: %w", err)
 		}
 		if _, err := cfg.Reads.ExecContext(ctx, "INSERT INTO batches (app, batch, at) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING", cfg.App); err != nil {
 			return nil, fmt.Errorf("row of %s: %w", cfg.App, err)

@@ -1,0 +1,125 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// CapValidation is the capability of a worker that judges updates before they are accepted.
+const CapValidation = "update_validation_tasks"
+
+// validationDeadline is how long a validator may take, the wait for its worker included.
+const validationDeadline = 10 * time.Second
+
+// accept takes an update in. When the living workers say that its workflow has a validator for it, a worker is asked first, and only its approval lets
+// the update into the history. An update that was accepted before under its request id is not judged again.
+func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value string) (protocol.CommandReceipt, error) {
+	learned, approved := !b.opt.Shared, false
+	for {
+		declared := b.declarations(namespace(in.Namespace))
+		r, err := b.commandIf(ctx, in.Target, in.RequestID, "update "+in.UpdateName+" "+value, false,
+			engine.AcceptUpdate{Name: in.UpdateName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
+			func(run *engine.Run) error {
+				_, known := declared[run.Type]
+				switch {
+				case !run.Status.Open(): // the decision refuses it
+				case declared.lacks(run.Type, "updates", in.UpdateName):
+					return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", run.Type, in.UpdateName).
+						With("outcome", "rejected_unknown_update").With("update_name", in.UpdateName)
+				case !known && !learned, !approved && declared.has(run.Type, "update_validators", in.UpdateName):
+					return &unjudged{run.Head, known}
+				}
+				return nil
+			}, nil)
+		var u *unjudged
+		switch {
+		case !errors.As(err, &u):
+			return r, err
+		case u.known:
+			err = b.validate(ctx, &u.head, in.UpdateName, value)
+			approved = true
+		default:
+			err = b.learn(ctx, u.head.Namespace, u.head.Queue)
+			learned = true
+		}
+		if err != nil {
+			return protocol.CommandReceipt{}, err
+		}
+	}
+}
+
+// unjudged stops an update whose validator was not asked yet, or whose workers this app does not know.
+type unjudged struct {
+	head  engine.Head
+	known bool
+}
+
+func (*unjudged) Error() string { return "the update was not judged yet" }
+
+// validate asks a worker whether an update may be accepted; nil is its approval.
+func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value string) error {
+	unavailable := func(format string, args ...any) error {
+		return protocol.Refuse(protocol.ReasonValidatorWorker, format, args...).With("update_name", name).With("retryable", true)
+	}
+	q := questionOf(protocol.KindValidation, h, name, value)
+	ok, err := b.someWorker(ctx, &q)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return unavailable("no living worker of queue %s validates update %s of %s", h.Queue, name, h.Type)
+	}
+	reply, err := b.ask(ctx, q, validationDeadline)
+	switch {
+	case errors.Is(err, store.ErrFull):
+		return protocol.Refuse(protocol.ReasonThrottled, "%d updates wait to be validated in queue %s", maxQuestions, h.Queue)
+	case errors.Is(err, errAskDrained):
+		return unavailable("the app is draining")
+	case errors.Is(err, errUnclaimed):
+		return protocol.Refuse(protocol.ReasonValidationUnclaimed, "no worker took the validation of update %s in time", name).With("retryable", true)
+	case errors.Is(err, errUnanswered):
+		return protocol.Refuse(protocol.ReasonValidationTimeout, "the validation of update %s was not answered in time", name).With("retryable", true)
+	case err != nil:
+		return err
+	case reply.Failure == nil:
+		return nil
+	}
+	f := reply.Failure
+	if f.Reason != "" && f.Reason != string(protocol.ReasonUpdateRejected) {
+		return protocol.Refuse(protocol.ReasonValidatorFailed, "update %s could not be validated: %s", name, f.Message).
+			With("update_name", name).With("failure", f).With("retryable", true)
+	}
+	refusal := protocol.Refuse(protocol.ReasonUpdateRejected, "update %s was rejected: %s", name, f.Message).
+		With("update_name", name).With("update_status", "rejected").With("outcome", "rejected_invalid_arguments").With("failure", f)
+	if len(f.Errors) > 0 {
+		refusal.With("validation_errors", f.Errors)
+	}
+	return refusal
+}
+
+// validates says whether a worker registered a validator for an update of a type.
+func validates(w *engine.Worker, typ, name string) bool {
+	var said map[string]struct {
+		Validators json.RawMessage `json:"update_validators"`
+	}
+	return json.Unmarshal(w.Contracts, &said) == nil && slices.Contains(namesIn(said[typ].Validators), name)
+}
+
+// validationTask is what the worker is given: the update with the whole history.
+func (b *Broker) validationTask(ctx context.Context, q *store.Question) (*protocol.ValidationTask, error) {
+	events, args, err := b.past(ctx, q)
+	return &protocol.ValidationTask{
+		Kind: protocol.KindValidation, TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID, WorkflowType: q.Type,
+		UpdateName: q.Name, PayloadCodec: payload.Codec, WorkflowArguments: args, UpdateArguments: payload.Payload{Blob: q.Arguments}, Events: events,
+		TotalEvents: q.LastSeq, RunStatus: q.RunStatus, TaskQueue: q.Queue, LeaseOwner: q.Owner, LeaseExpiresAt: history.At(q.Until),
+	}, err
+}

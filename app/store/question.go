@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Question is what a caller of one app asks the workers of a queue, who may poll another app: a query, or whether an update may be accepted. It is
+// worth as much as its caller's patience, so nothing of it is durable and nothing of it is in a history.
+type Question struct {
+	ID         string            `json:"id"` // a ULID: their order is that in which they came
+	Kind       protocol.TaskKind `json:"kind"`
+	Namespace  string            `json:"namespace"`
+	Queue      string            `json:"queue"`
+	WorkflowID string            `json:"workflow_id"`
+	RunID      string            `json:"run_id"`
+	Type       string            `json:"type"` // of the workflow
+	RunStatus  string            `json:"run_status"`
+	LastSeq    int64             `json:"last_seq"` // the history that the worker replays ends here
+	Name       string            `json:"name"`     // of the query or update
+	Arguments  string            `json:"arguments,omitempty"`
+
+	Requirements []string  `json:"requirements,omitempty"` // capabilities without which a worker cannot run the workflow
+	Until        time.Time `json:"-"`                      // deadline of the caller, and of every lease
+
+	Owner       string `json:"-"` // empty: it waits for a worker
+	Incarnation string `json:"-"`
+	Attempt     int64  `json:"-"`
+	Over        bool   `json:"-"` // it was answered
+}
+
+// Reply is a worker's answer. With a failure there is no result.
+type Reply struct {
+	Result  string            `json:"result,omitempty"`
+	Failure *protocol.Failure `json:"failure,omitempty"`
+}
+
+// ErrFull says that as many questions as may wait do.
+var ErrFull = errors.New("too many questions wait")
+
+// Questions carries questions between the apps that share a database. Whom it concerns is told by Dispatcher.Backlog when one waits for a worker and
+// by Changed.Answers when one was answered; both are hints.
+type Questions interface {
+	// Ask puts a question in line for at most this long; ErrFull when most wait in its queue.
+	Ask(ctx context.Context, q Question, patience time.Duration, most int) error
+	// Waiting lists up to limit waiting questions of a kind and queue, oldest first.
+	Waiting(ctx context.Context, namespace, queue string, kind protocol.TaskKind, limit int) ([]Question, error)
+	// Lease gives one to its Owner; false when another app was faster, or its caller has left.
+	Lease(ctx context.Context, q Question) (bool, error)
+	// Question is one as it stands; ErrNotFound when its caller has left.
+	Question(ctx context.Context, id string) (Question, error)
+	// Unlease puts a question back in line; attempt 0 means whichever is under way.
+	Unlease(ctx context.Context, id string, attempt int64) error
+	// Settle takes the reply of the lease that is under way and lives; false when there is none such.
+	Settle(ctx context.Context, q Question, r Reply) (bool, error)
+	// Reply is the answer, once there is one.
+	Reply(ctx context.Context, id string) (Reply, bool, error)
+	// Tally counts the questions of a kind in a namespace that are not answered, by queue.
+	Tally(ctx context.Context, namespace string, kind protocol.TaskKind) (map[string]protocol.QueryTally, error)
+	// Forget removes a question whose caller has left.
+	Forget(ctx context.Context, id string) error
+}

@@ -1,0 +1,52 @@
+package workerapi
+
+import (
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func pollValidation(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindValidation) }
+
+// verdict decides on an update that waits to be accepted.
+func (a *API) verdict(c *call, h holder, attempt int64, failure *protocol.Failure) (answer, error) {
+	id := c.PathValue("task")
+	c.tell("update_validation_task_id", id)
+	c.tell("update_validation_attempt", attempt)
+	c.tell("outcome", "rejected")
+	out, err := a.submit(c, protocol.CompleteItem{
+		Namespace: c.ns, Kind: protocol.KindValidation, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation, Attempt: attempt, Failure: failure,
+	})
+	return answer{http.StatusOK, struct {
+		TaskID  string  `json:"update_validation_task_id"`
+		Attempt int64   `json:"update_validation_attempt"`
+		Outcome string  `json:"outcome"` // approved, rejected
+		Reason  *string `json:"reason"`
+	}{id, attempt, out.Outcome, out.Reason}}, err
+}
+
+func approveUpdate(a *API, c *call) (answer, error) {
+	var in struct {
+		holder
+		Try int64 `json:"update_validation_attempt"`
+	}
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	return a.verdict(c, in.holder, in.Try, nil)
+}
+
+func rejectUpdate(a *API, c *call) (answer, error) {
+	var in struct {
+		failing
+		Try int64 `json:"update_validation_attempt"`
+	}
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	f, err := in.failure()
+	if err != nil {
+		return answer{}, err
+	}
+	return a.verdict(c, in.holder, in.Try, f)
+}
