@@ -122,7 +122,8 @@ var shapes = map[string]auth.Shape{
 	"update": {
 		Does: "send an update and wait until it is accepted or answered", Body: protocol.UpdateRequest{},
 		Says:    map[int]any{http.StatusOK: updated{}, http.StatusAccepted: updated{}, http.StatusUnprocessableEntity: updated{}},
-		Refuses: with(onRun, protocol.ReasonUnknownUpdate, protocol.ReasonStructuralLimit),
+		Refuses: with(onRun, protocol.ReasonUnknownUpdate, protocol.ReasonStructuralLimit, protocol.ReasonUpdateRejected, protocol.ReasonValidatorWorker,
+			protocol.ReasonValidatorFailed, protocol.ReasonValidationUnclaimed, protocol.ReasonValidationTimeout, protocol.ReasonThrottled),
 	},
 	"query": {
 		Does: "ask a workflow's code about its state", Body: protocol.QueryRequest{}, Says: auth.OK(protocol.QueryAnswer{}),

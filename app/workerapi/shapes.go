@@ -33,6 +33,10 @@ var (
 		protocol.ReasonQueryTaskNotFound, protocol.ReasonQueryNotLeased, protocol.ReasonQueryAttempt, protocol.ReasonLeaseOwnerMismatch,
 		protocol.ReasonLeaseExpired, protocol.ReasonStaleRegistration,
 	}
+	onValidation = []protocol.Reason{
+		protocol.ReasonValidationNotFound, protocol.ReasonValidationNotLeased, protocol.ReasonValidationStale, protocol.ReasonValidationDuplicate,
+		protocol.ReasonValidationExpired, protocol.ReasonLeaseOwnerMismatch, protocol.ReasonStaleRegistration,
+	}
 	onSession = append([]protocol.Reason{
 		protocol.ReasonSessionNotFound, protocol.ReasonSessionNotActive, protocol.ReasonSessionOwner, protocol.ReasonSessionClosed,
 		protocol.ReasonInvalidSession, protocol.ReasonStaleSessionEpoch,
@@ -69,6 +73,10 @@ var shapes = map[string]auth.Shape{
 	"poll_query_task":     {Does: "wait for a query task", Body: pollBody{}, Says: polled(queryPolled{}), Refuses: polling},
 	"complete_query_task": {Does: "answer a query", Body: queryCompleting{}, Says: auth.OK(queryOutcome{}), Refuses: onQueryTask},
 	"fail_query_task":     {Does: "report that a query failed", Body: queryFailing{}, Says: auth.OK(queryOutcome{}), Refuses: onQueryTask},
+
+	"poll_update_validation_task":    {Does: "wait for an update validation task", Body: pollBody{}, Says: polled(validationPolled{}), Refuses: polling},
+	"approve_update_validation_task": {Does: "let an update in", Body: approving{}, Says: auth.OK(verdictOutcome{}), Refuses: onValidation},
+	"reject_update_validation_task":  {Does: "keep an update out", Body: rejecting{}, Says: auth.OK(verdictOutcome{}), Refuses: onValidation},
 
 	"create_worker_session": {
 		Does: "claim a session", Body: protocol.SessionCreate{},
@@ -117,8 +125,14 @@ type pollSaid struct {
 
 type workflowPolled struct {
 	pollSaid
-	Task *polledTask `json:"task"`
+	Task *flowWork `json:"task"`
 }
+
+// flowWork is a workflow task or, for a poll that asked for both kinds, an update validation task.
+type flowWork struct{}
+
+// JSONSchemaAnyOf names the two for the description of the API.
+func (flowWork) JSONSchemaAnyOf() []any { return []any{polledTask{}, protocol.ValidationTask{}} }
 
 // polledTask is a workflow task whose page of history may travel compressed, and is empty then.
 type polledTask struct {
@@ -130,6 +144,29 @@ type polledTask struct {
 type activityPolled struct {
 	pollSaid
 	Task *protocol.ActivityTask `json:"task"`
+}
+
+type validationPolled struct {
+	pollSaid
+	Task *protocol.ValidationTask `json:"task"`
+}
+
+type approving struct {
+	holder
+	Try int64 `json:"update_validation_attempt"`
+}
+
+type rejecting struct {
+	failing
+	Try int64 `json:"update_validation_attempt"`
+}
+
+// verdictOutcome is what became of a decision on an update.
+type verdictOutcome struct {
+	TaskID  string  `json:"update_validation_task_id"`
+	Attempt int64   `json:"update_validation_attempt"`
+	Outcome string  `json:"outcome" enum:"approved,rejected"`
+	Reason  *string `json:"reason"`
 }
 
 type queryPolled struct {

@@ -17,19 +17,11 @@ func (a *API) verdict(c *call, h holder, attempt int64, failure *protocol.Failur
 	out, err := a.submit(c, protocol.CompleteItem{
 		Namespace: c.ns, Kind: protocol.KindValidation, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation, Attempt: attempt, Failure: failure,
 	})
-	return answer{http.StatusOK, struct {
-		TaskID  string  `json:"update_validation_task_id"`
-		Attempt int64   `json:"update_validation_attempt"`
-		Outcome string  `json:"outcome"` // approved, rejected
-		Reason  *string `json:"reason"`
-	}{id, attempt, out.Outcome, out.Reason}}, err
+	return answer{http.StatusOK, verdictOutcome{id, attempt, out.Outcome, out.Reason}}, err
 }
 
 func approveUpdate(a *API, c *call) (answer, error) {
-	var in struct {
-		holder
-		Try int64 `json:"update_validation_attempt"`
-	}
+	var in approving
 	if err := c.read(&in); err != nil {
 		return answer{}, err
 	}
@@ -37,10 +29,7 @@ func approveUpdate(a *API, c *call) (answer, error) {
 }
 
 func rejectUpdate(a *API, c *call) (answer, error) {
-	var in struct {
-		failing
-		Try int64 `json:"update_validation_attempt"`
-	}
+	var in rejecting
 	if err := c.read(&in); err != nil {
 		return answer{}, err
 	}
