@@ -110,6 +110,14 @@ func TestAClaimPassesTheGatesOfAPoll(t *testing.T) {
 			}
 		})
 	}
+	budget := func(body string) { c.want(200, "PUT", "/api/task-queues/"+handQueue+"/limits", body) }
+	budget(`{"workflow_tasks":{"max_active_leases":5}}`)
+	unchanged(t, a, "a queue under a budget", func() {
+		if s := c.want(429, "POST", claimPath("workflow", id), `{"worker_id":"ours"}`); s.text("reason") != "throttled" {
+			t.Errorf("a queue under a budget: %s", s.raw)
+		}
+	})
+	budget(`{"workflow_tasks":{"max_active_leases":0}}`)
 	c.want(200, "POST", claimPath("workflow", id), `{"worker_id":"ours"}`)
 }
 

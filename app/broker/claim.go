@@ -78,7 +78,7 @@ func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.
 		if l.BuildID == "" {
 			l.BuildID = current.BuildID
 		}
-		return id.claim(rows, run, l, now)
+		return id.claim(rows, run, l, in.Kind, now)
 	}}, nil
 }
 
@@ -119,12 +119,16 @@ func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, e
 }
 
 // claim leases the task, or finds it leased to that very process.
-func (id taskID) claim(rows store.Rows, run *engine.Run, l engine.Lessee, now time.Time) (store.Writes, error) {
+func (id taskID) claim(rows store.Rows, run *engine.Run, l engine.Lessee, kind protocol.TaskKind, now time.Time) (store.Writes, error) {
 	if got, ok := id.held(rows, run, l.Worker, now); ok {
 		return store.Writes{Answer: claimed{Leased: got, again: true}}, nil
 	}
+	settings, err := id.settings(run, kind, rows.Queue)
+	if err != nil {
+		return store.Writes{}, err
+	}
 	if id.seq == 0 {
-		w, d, err := decide(rows, run, engine.ClaimTask{Number: id.number, Lessee: l}, now)
+		w, d, err := decide(rows, run, engine.ClaimTask{Number: id.number, Lessee: l, Settings: settings}, now)
 		if err == nil {
 			w.Answer = claimed{Leased: store.Leased{Kind: protocol.KindWorkflow, Head: d.Next.Head}}
 		}
@@ -136,13 +140,29 @@ func (id taskID) claim(rows store.Rows, run *engine.Run, l engine.Lessee, now ti
 	}
 	l.Sessions, l.Counted = rows.Holding(l.Worker.Key(), sk, now), true
 	var out engine.ClaimedActivity
-	w, d, err := decide(rows, run, engine.ClaimActivity{Seq: id.seq, Lessee: l, Floor: rows.EpochFloor(run.Namespace), Out: &out}, now)
+	w, d, err := decide(rows, run, engine.ClaimActivity{Seq: id.seq, Lessee: l, Floor: rows.EpochFloor(run.Namespace), Out: &out, Settings: settings}, now)
 	if err == nil {
 		w.Answer = claimed{Leased: store.Leased{
 			Kind: protocol.KindActivity, Head: d.Next.Head, Activity: &out.Activity, Session: out.Session, IsNew: out.IsNew,
 		}}
 	}
 	return w, err
+}
+
+// settings are what was decided about the task's queue. Under a budget only polls are served: they alone are counted.
+func (id taskID) settings(run *engine.Run, kind protocol.TaskKind, of func(engine.QueueKey) *engine.Queue) (*engine.Queue, error) {
+	queue := run.Queue
+	if a, ok := run.Activities.Get(id.seq); ok {
+		queue = a.Queue
+	}
+	settings := of(engine.QueueKey{Namespace: run.Namespace, Name: queue})
+	for _, q := range []*engine.Queue{settings, of(engine.QueueKey{Namespace: run.Namespace})} {
+		if q != nil && q.Budget(kind).Bounded() {
+			return nil, protocol.Refuse(protocol.ReasonThrottled, "queue %s has a budget, so its tasks are given to polls alone", queue).
+				With("task_status", string(engine.Ready))
+		}
+	}
+	return settings, nil
 }
 
 // held says whether the worker's process has the task already.
@@ -203,14 +223,18 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 			}
 			l.Sessions, l.Counted = held[l.Worker.ID].Sessions, true
 		}
-		id.status(&s, run, l, session, now)
+		settings, refusal := id.settings(run, in.Kind, b.store.Queue)
+		id.status(&s, run, l, session, settings, now)
+		if s.Claimable {
+			withheld(&s, refusal)
+		}
 		return nil
 	})
 	return s, err
 }
 
 // status fills in what is known of the task.
-func (id taskID) status(s *protocol.ClaimStatus, run *engine.Run, l engine.Lessee, session *engine.Session, now time.Time) {
+func (id taskID) status(s *protocol.ClaimStatus, run *engine.Run, l engine.Lessee, session *engine.Session, settings *engine.Queue, now time.Time) {
 	s.WorkflowID, s.RunID, s.WorkflowType, s.TaskQueue = run.WorkflowID, run.ID, &run.Type, &run.Queue
 	s.RunStatus, _, _ = protocol.PublicRun(run.Status, run.LeasedEver, run.Task != nil)
 	lease, err := engine.Lease{}, error(nil)
@@ -219,10 +243,10 @@ func (id taskID) status(s *protocol.ClaimStatus, run *engine.Run, l engine.Lesse
 			s.TaskStatus, lease = string(t.State), t.Lease
 			s.RetryAfter = retryAfter(t.State, t.ReadyAt.Time, now)
 		}
-		err = run.Claimable(id.number, l, now)
+		err = run.Claimable(id.number, l, settings, now)
 	} else {
 		var a engine.Activity
-		a, _, err = run.ClaimableActivity(id.seq, l, func(string) *engine.Session { return session }, now)
+		a, _, err = run.ClaimableActivity(id.seq, l, func(string) *engine.Session { return session }, settings, now)
 		if a.Type != "" {
 			s.TaskStatus, lease, s.ActivityType, s.TaskQueue, s.ActivityID = string(a.State), a.Lease, &a.Type, &a.Queue, &s.TaskID
 			s.RetryAfter = retryAfter(a.State, a.ReadyAt.Time, now)
@@ -235,10 +259,17 @@ func (id taskID) status(s *protocol.ClaimStatus, run *engine.Run, l engine.Lesse
 	s.LeaseOwner, s.LeaseExpires = orNil(lease.Owner), lease.Until
 	s.Claimable = err == nil
 	s.Claimed = l.Worker != nil && lease.Owner == l.Worker.ID && lease.Incarnation == l.Worker.Incarnation && lease.Until.After(now)
+	if !s.Claimed {
+		withheld(s, err)
+	}
+}
+
+// withheld says in a status why its task is not to be had.
+func withheld(s *protocol.ClaimStatus, err error) {
 	var refusal *protocol.Error
-	if errors.As(err, &refusal) && !s.Claimed {
+	if errors.As(err, &refusal) {
 		reason := string(refusal.Reason)
-		s.Reason, s.ReasonDetail = &reason, &refusal.Message
+		s.Claimable, s.Reason, s.ReasonDetail = false, &reason, &refusal.Message
 	}
 }
 

@@ -8,12 +8,13 @@ import (
 
 // ClaimTask leases the run's nth workflow task to a worker that asks for it by its id. It passes every gate that a poll passes.
 type ClaimTask struct {
-	Number int64
-	Lessee Lessee
+	Number   int64
+	Lessee   Lessee
+	Settings *Queue // of its queue, nil: none
 }
 
 func (in ClaimTask) decide(st *step) error {
-	if err := st.Claimable(in.Number, in.Lessee, st.now.Time); err != nil {
+	if err := st.Claimable(in.Number, in.Lessee, in.Settings, st.now.Time); err != nil {
 		return err
 	}
 	leased := st.Leased(in.Lessee, st.now.Time)
@@ -29,6 +30,8 @@ type ClaimActivity struct {
 	Lessee Lessee
 	Floor  int64
 	Out    *ClaimedActivity
+
+	Settings *Queue // of its queue, nil: none
 }
 
 // ClaimedActivity is what a claim leased.
@@ -39,7 +42,7 @@ type ClaimedActivity struct {
 }
 
 func (in ClaimActivity) decide(st *step) error {
-	a, sess, err := st.ClaimableActivity(in.Seq, in.Lessee, st.world.Session, st.now.Time)
+	a, sess, err := st.ClaimableActivity(in.Seq, in.Lessee, st.world.Session, in.Settings, st.now.Time)
 	if err != nil {
 		return err
 	}
@@ -55,7 +58,7 @@ func (in ClaimActivity) decide(st *step) error {
 }
 
 // Claimable says why a worker may not have the run's nth workflow task now; nil when it may. A lessee without a worker is anybody.
-func (s *Run) Claimable(n int64, l Lessee, now time.Time) error {
+func (s *Run) Claimable(n int64, l Lessee, settings *Queue, now time.Time) error {
 	id := TaskID(s.ID, n)
 	switch t := s.Task; {
 	case n > s.Tasks:
@@ -65,11 +68,13 @@ func (s *Run) Claimable(n int64, l Lessee, now time.Time) error {
 	case t == nil || t.Number != n || t.State != Ready:
 		return unclaimable(id, taskStatus(t, n), leaseOf(t, n))
 	}
-	return admits(id, s.Wanted(), s.Queue, l, now)
+	want := s.Wanted()
+	want.Queue = settings
+	return admits(id, want, s.Queue, l, now)
 }
 
 // ClaimableActivity says why a worker may not have an activity now; nil when it may. It also returns the activity and its session.
-func (s *Run) ClaimableActivity(seq int64, l Lessee, session func(string) *Session, now time.Time) (Activity, *Session, error) {
+func (s *Run) ClaimableActivity(seq int64, l Lessee, session func(string) *Session, settings *Queue, now time.Time) (Activity, *Session, error) {
 	id := StepID(s.ID, seq)
 	if seq > s.CommandSeq {
 		return Activity{}, nil, protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id)
@@ -88,7 +93,7 @@ func (s *Run) ClaimableActivity(seq int64, l Lessee, session func(string) *Sessi
 	if a.State != Ready || a.SessionID != "" && sess == nil {
 		return a, sess, unclaimable(id, string(a.State), a.Lease)
 	}
-	want := Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess}
+	want := Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess, Queue: settings}
 	return a, sess, admits(id, want, a.Queue, l, now)
 }
 

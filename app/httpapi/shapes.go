@@ -121,7 +121,7 @@ var shapes = map[string]auth.Shape{
 		Refuses: with(onRun, protocol.ReasonStructuralLimit)},
 	"update": {
 		Does: "send an update and wait until it is accepted or answered", Body: protocol.UpdateRequest{},
-		Says:    map[int]any{http.StatusOK: updated{}, http.StatusAccepted: updated{}, http.StatusUnprocessableEntity: updated{}},
+		Says: map[int]any{http.StatusOK: updated{}, http.StatusAccepted: updated{}, http.StatusUnprocessableEntity: updated{}},
 		Refuses: with(onRun, protocol.ReasonUnknownUpdate, protocol.ReasonStructuralLimit, protocol.ReasonUpdateRejected, protocol.ReasonValidatorWorker,
 			protocol.ReasonValidatorFailed, protocol.ReasonValidationUnclaimed, protocol.ReasonValidationTimeout, protocol.ReasonThrottled),
 	},

@@ -97,7 +97,7 @@ var shapes = map[string]auth.Shape{
 }
 
 var claiming = append([]protocol.Reason{
-	protocol.ReasonNotClaimable, protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased, protocol.ReasonRunClosed, protocol.ReasonWorkerDraining,
+	protocol.ReasonNotClaimable, protocol.ReasonThrottled, protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased, protocol.ReasonRunClosed, protocol.ReasonWorkerDraining,
 	protocol.ReasonVersionMismatch, protocol.ReasonQueueMismatch, protocol.ReasonStaleAttempt, protocol.ReasonRunCancelled, protocol.ReasonRunTerminated,
 	protocol.ReasonSessionClosed, protocol.ReasonSessionOwned, protocol.ReasonSessionRequirements, protocol.ReasonSessionLimit,
 	protocol.ReasonSessionActivityLimit, protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue,
