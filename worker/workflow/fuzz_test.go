@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -28,6 +29,22 @@ func FuzzMachineTakesAnyHistory(f *testing.F) {
 		})
 		return st.trace[0], nil
 	})
+	replayAnything(f, def)
+}
+
+func FuzzTalk(f *testing.F) {
+	raw, err := os.ReadFile("testdata/talk.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for cut := range 32 {
+		f.Add(raw, cut)
+	}
+	replayAnything(f, define(f, talk))
+}
+
+// replayAnything gives histories to code in two parts, which must not harm the machine; a query may come behind.
+func replayAnything(f *testing.F, def *workflow.Definition) {
 	f.Fuzz(func(t *testing.T, raw []byte, cut int) {
 		var events []history.Event
 		if json.Unmarshal(raw, &events) != nil {
@@ -48,5 +65,6 @@ func FuzzMachineTakesAnyHistory(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
+		_, _ = m.Query("said", payload.Payload{})
 	})
 }
