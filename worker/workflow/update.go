@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -147,19 +148,19 @@ func (m *Machine) confirmAnswer(d *history.UpdateCompleted, e *history.Event) {
 	if d.Failed {
 		was = "failure of update " + quote(d.UpdateName)
 	}
-	for _, a := range m.answers {
-		if a.id != d.UpdateID {
-			continue
-		}
-		m.answers = without(m.answers, a)
-		if a.command == nil {
-			return
-		}
-		if is = describeCommand(a.command) + " " + quote(a.name); is == was {
-			return
-		}
+	i := slices.IndexFunc(m.answers, func(a *answer) bool { return a.id == d.UpdateID })
+	switch {
+	case i < 0 && m.finished:
+		return // its handler was kept from it
+	case i >= 0 && m.answers[i].command != nil:
+		is = describeCommand(m.answers[i].command) + " " + quote(m.answers[i].name)
+	case i >= 0:
+		is = was // its handler came to no end yet: only asked
 	}
-	if !m.finished || is != "no answer to it" {
+	if i >= 0 {
+		m.answers = slices.Delete(m.answers, i, i+1)
+	}
+	if is != was {
 		m.fault = m.mismatch(0, e, was, is)
 	}
 }

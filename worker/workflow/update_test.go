@@ -301,6 +301,7 @@ func TestAnotherAnswerToAnUpdateIsNondeterminism(t *testing.T) {
 		a := start(t, ran)
 		a.drain(nil)
 		a.update("set")
+		a.update("set")
 		a.drain(nil)
 		return workflow.Replay(define(t, replayed), workflow.Options{}, a.events)
 	}
