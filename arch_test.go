@@ -75,7 +75,8 @@ var directions = []direction{
 	// Where app and worker meet.
 	{"cli/config", []string{"shared/release"}},
 	{"cli/bench", []string{"app/...", "worker/...", "shared/..."}},
-	{"cli", []string{"cli/config", "cli/bench", "app/...", "worker/...", "sandbox/...", "web", "examples/...", "shared/..."}},
+	{"cli/conformance", nil},
+	{"cli", []string{"cli/config", "cli/bench", "cli/conformance", "docs", "app/...", "worker/...", "sandbox/...", "web", "examples/...", "shared/..."}},
 	{"", []string{"cli/...", "worker/...", "shared/release"}},
 	{"cmd/sojourn", []string{"", "examples/..."}},
 	{"examples/...", []string{"", "worker/...", "examples/..."}},

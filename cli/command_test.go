@@ -43,6 +43,11 @@ func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
 		{"value that is none", env{"SOJOURN_WORKER_CONCURRENCY": "many"}, []string{"worker"}, []string{"many", "worker-concurrency"}},
 		{"revoke without an id", nil, []string{"token", "revoke"}, []string{"id of one token"}},
 		{"unknown scenario", nil, []string{"bench", "P99"}, []string{"P99"}},
+		{"conformance of nothing", nil, []string{"conformance"}, []string{"URL of one server"}},
+		{"conformance of no server", nil, []string{"conformance", "localhost:7700"}, []string{"localhost:7700", "http://"}},
+		{"a part there is not", nil, []string{"conformance", "http://127.0.0.1:1", "--only", "mine"}, []string{"mine", "contract"}},
+		{"a filter that is none", nil, []string{"conformance", "http://127.0.0.1:1", "--filter", "("}, []string{"--filter"}},
+		{"no such case", nil, []string{"conformance", "http://127.0.0.1:1", "--filter", "nothing-like-it"}, []string{"--list"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,9 +1,14 @@
 // Package docs is what of the documentation the binary carries.
 package docs
 
-import _ "embed"
+import "embed"
 
 // OpenAPI describes the HTTP API. It is generated: see app/openapi.
 //
 //go:embed openapi.json
 var OpenAPI []byte
+
+// Conformance holds the cases of the conformance kit, in the directory conformance.
+//
+//go:embed conformance/*.json
+var Conformance embed.FS

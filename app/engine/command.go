@@ -156,7 +156,7 @@ func (in EndRun) decide(st *step) error {
 }
 
 func (st *step) ended(how, reason string) history.Failure {
-	text := "workflow " + how
+	text := "Workflow " + how
 	if reason != "" {
 		text += ": " + reason
 	}

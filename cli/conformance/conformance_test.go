@@ -1,0 +1,246 @@
+package conformance_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/cli/conformance"
+	"github.com/sojourn-run/sojourn/docs"
+)
+
+const token = "conformance-test-token-0123456789"
+
+func cases(t *testing.T) []conformance.Case {
+	t.Helper()
+	all, err := conformance.Load(docs.Conformance, "conformance")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func start(t *testing.T, database string) *apptest.App {
+	return apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.NoAuth, o.Token = false, token }})
+}
+
+// An app of ours passes every case, and whatever a case says is refused leaves every table as it was.
+func TestAnAppConformsAndWhatItRefusesChangesNothing(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := start(t, database)
+		refused := 0
+		o := conformance.Options{URL: a.URL(), Token: token, Around: func(c conformance.Case, s conformance.Step, send func() error) error {
+			if s.Answer.Status < 400 {
+				return send()
+			}
+			refused++
+			before := a.Dump()
+			if err := send(); err != nil {
+				return err
+			}
+			if diff := before.Diff(a.Dump()); diff != "" {
+				return fmt.Errorf("a refused request changed what is stored:\n%s", diff)
+			}
+			return nil
+		}}
+		results, err := conformance.Run(t.Context(), cases(t), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range results {
+			if r.Outcome != conformance.Passed {
+				t.Errorf("%s: %s: %s", r.Case, r.Outcome, r.Why)
+			}
+		}
+		if len(results) < 100 || refused < 60 {
+			t.Errorf("only %d cases with %d refusals were asked", len(results), refused)
+		}
+	})
+}
+
+func TestWithoutAuthenticationItsCasesAreSkipped(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	results, err := conformance.Run(t.Context(), cases(t), conformance.Options{URL: a.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	skipped := 0
+	for _, r := range results {
+		switch r.Outcome {
+		case conformance.Failed:
+			t.Errorf("%s: %s", r.Case, r.Why)
+		case conformance.Skipped:
+			skipped++
+		}
+	}
+	if skipped < 5 {
+		t.Errorf("%d cases were skipped", skipped)
+	}
+}
+
+// changed serves an app's answers with one thing wrong about them.
+func changed(t *testing.T, a *apptest.App, change func(*http.Response, []byte) []byte) string {
+	t.Helper()
+	to, err := url.Parse(a.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	direct := proxy.Director
+	proxy.Director = func(r *http.Request) { direct(r); r.Header.Set("Accept-Encoding", "identity") }
+	proxy.ModifyResponse = func(res *http.Response) error {
+		raw, err := io.ReadAll(res.Body)
+		if err != nil {
+			return err
+		}
+		raw = change(res, raw)
+		res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+		res.Header.Set("Content-Length", fmt.Sprint(len(raw)))
+		return nil
+	}
+	s := httptest.NewServer(proxy)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestAServerThatIsWrongInOneThingFailsTheCasesAboutIt(t *testing.T) {
+	a := start(t, "")
+	for name, c := range map[string]struct {
+		change func(*http.Response, []byte) []byte
+		fails  string // one of the cases that must notice
+	}{
+		"a start answers 200": {func(res *http.Response, raw []byte) []byte {
+			if res.StatusCode == 201 && strings.HasSuffix(res.Request.URL.Path, "/workflows") {
+				res.StatusCode = 200
+			}
+			return raw
+		}, "workflows/a start answers with the new run"},
+		"refusals have no reason": {func(_ *http.Response, raw []byte) []byte {
+			return bytes.ReplaceAll(raw, []byte(`"reason":"`), []byte(`"cause":"`))
+		}, "tasks/a wrong owner is told who holds the task"},
+		"no control_plane object": {func(_ *http.Response, raw []byte) []byte {
+			return bytes.ReplaceAll(raw, []byte(`"control_plane":`), []byte(`"plane":`))
+		}, "workflows/a signal is received"},
+		"events say type": {func(_ *http.Response, raw []byte) []byte {
+			return bytes.ReplaceAll(raw, []byte(`"event_type":`), []byte(`"type":1,"event_type":`))
+		}, "workers/events never say type beside event_type"},
+		"no protocol header": {func(res *http.Response, raw []byte) []byte {
+			res.Header.Del("X-Durable-Workflow-Protocol-Version")
+			return raw
+		}, "workers/a registration is echoed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			results, err := conformance.Run(t.Context(), cases(t), conformance.Options{URL: changed(t, a, c.change), Token: token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed := map[string]bool{}
+			for _, r := range results {
+				failed[r.Case] = r.Outcome == conformance.Failed && r.Why != ""
+			}
+			if !failed[c.fails] {
+				t.Errorf("%q passed", c.fails)
+			}
+		})
+	}
+}
+
+func TestAServerThatChangesWhatItRefusesIsFound(t *testing.T) {
+	reads := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/api/cluster/info":
+			fmt.Fprint(w, `{}`)
+		case r.Method == http.MethodGet:
+			reads++
+			fmt.Fprintf(w, `{"n":%d}`, reads)
+		default:
+			w.WriteHeader(http.StatusConflict)
+		}
+	}))
+	defer s.Close()
+	files := fstest.MapFS{"c/a.json": {Data: []byte(`{"suite":"s","about":"a","part":"contract","cases":[{"name":"n","steps":[
+		{"request":{"method":"POST","path":"/api/x"},"answer":{"status":409},"unchanged":["/api/y"]}]}]}`)}}
+	list, err := conformance.Load(files, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := conformance.Run(t.Context(), list, conformance.Options{URL: s.URL})
+	if err != nil || len(results) != 1 || !strings.Contains(results[0].Why, "answers otherwise than before") {
+		t.Errorf("got %+v, %v", results, err)
+	}
+}
+
+func TestWhatIsNoServerIsAnErrorAndNoResult(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	for _, at := range []string{s.URL, "http://127.0.0.1:1"} {
+		if results, err := conformance.Run(t.Context(), cases(t), conformance.Options{URL: at}); err == nil || len(results) > 0 {
+			t.Errorf("%s: got %d results", at, len(results))
+		}
+	}
+}
+
+func TestTheSuitesFitTheirSchema(t *testing.T) {
+	c := jsonschema.NewCompiler()
+	s, err := c.Compile("../../docs/schemas/conformance-suite.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob("../../docs/conformance/*.json")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no suites: %v", err)
+	}
+	for _, name := range names {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+		if err == nil {
+			err = s.Validate(v)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, wrong := range []string{`{}`, `{"suite":"s","about":"a","part":"other","cases":[]}`,
+		`{"suite":"s","about":"a","part":"contract","cases":[{"name":"n","steps":[{"request":{"method":"GET","path":"/api/x"},"answer":{"status":200,"body":{"a":{"$novel":1}}}}]}]}`} {
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(wrong))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Validate(v) == nil {
+			t.Errorf("%s fits", wrong)
+		}
+	}
+}
+
+func TestSuitesThatAreWrongAreNotLoaded(t *testing.T) {
+	const step = `[{"request":{"method":"GET","path":"/api/x"},"answer":{"status":200}}]`
+	for _, wrong := range []string{
+		`{`, `{"suite":"s","part":"contract","cases":[]}`, `{"suite":"s","part":"x","cases":[{"name":"n","steps":` + step + `}]}`,
+		`{"suite":"s","part":"contract","cases":[{"name":"n"}]}`, `{"suite":"s","part":"contract","cases":[{"steps":` + step + `}]}`,
+		`{"suite":"s","part":"contract","cases":[{"name":"n","given":["g"],"steps":` + step + `}]}`,
+		`{"suite":"s","part":"contract","cases":[{"name":"n","steps":` + step + `},{"name":"n","steps":` + step + `}]}`,
+		`{"suite":"s","part":"contract","more":1,"cases":[{"name":"n","steps":` + step + `}]}`,
+	} {
+		if list, err := conformance.Load(fstest.MapFS{"c/a.json": {Data: []byte(wrong)}}, "c"); err == nil {
+			t.Errorf("%s gave %d cases", wrong, len(list))
+		}
+	}
+}

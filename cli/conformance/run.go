@@ -1,0 +1,311 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options of a run.
+type Options struct {
+	URL    string // of the server, without /api
+	Token  string // may do everything; empty: none is sent
+	Client *http.Client
+	Only   string         // contract or sojourn; empty: both
+	Filter *regexp.Regexp // of ids; nil: all
+	// Done is called after each case.
+	Done func(Result)
+	// Around stands around the requests of a case's steps, for tests that look further than HTTP can; nil: nothing.
+	Around func(c Case, s Step, send func() error) error
+}
+
+// Result is how one case went.
+type Result struct {
+	Case    string  `json:"case"`
+	Part    string  `json:"part"`
+	Outcome string  `json:"outcome"` // passed, failed, skipped
+	Why     string  `json:"why,omitempty"`
+	Seconds float64 `json:"seconds"`
+}
+
+// The outcomes of a case.
+const (
+	Passed  = "passed"
+	Failed  = "failed"
+	Skipped = "skipped"
+)
+
+// Run asks a server all cases that the options name, one after another. The error says that they could not be asked.
+func Run(ctx context.Context, cases []Case, o Options) ([]Result, error) {
+	if o.Client == nil {
+		o.Client = &http.Client{Timeout: 90 * time.Second}
+	}
+	r := runner{Options: o}
+	r.URL = strings.TrimSuffix(strings.TrimSuffix(r.URL, "/"), "/api")
+	if err := r.probe(ctx); err != nil {
+		return nil, err
+	}
+	results := []Result{}
+	for _, c := range Selected(cases, o.Only, o.Filter) {
+		if err := ctx.Err(); err != nil {
+			return results, err
+		}
+		began := time.Now()
+		res := Result{Case: c.ID(), Part: c.Part, Outcome: Passed}
+		if slices.Contains(c.Needs, "authentication") && r.open {
+			res.Outcome, res.Why = Skipped, "the server asks for no authentication"
+		} else if err := r.story(ctx, c); err != nil {
+			res.Outcome, res.Why = Failed, err.Error()
+		}
+		res.Seconds = time.Since(began).Seconds()
+		results = append(results, res)
+		if o.Done != nil {
+			o.Done(res)
+		}
+	}
+	return results, nil
+}
+
+// Selected are the cases of a part whose ids match.
+func Selected(cases []Case, only string, filter *regexp.Regexp) []Case {
+	return slices.DeleteFunc(slices.Clone(cases), func(c Case) bool {
+		return only != "" && c.Part != only || filter != nil && !filter.MatchString(c.ID())
+	})
+}
+
+type runner struct {
+	Options
+	open bool // no token is asked for
+}
+
+// probe sees whether there is a server, and whether it wants a token.
+func (r *runner) probe(ctx context.Context) error {
+	a, err := r.send(ctx, Request{Method: http.MethodGet, Path: "/api/cluster/info", Headers: map[string]*string{"Authorization": nil}}, nil)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", r.URL, err)
+	}
+	if r.open = a.status == http.StatusOK; r.open {
+		return nil
+	}
+	if a, err = r.send(ctx, Request{Method: http.MethodGet, Path: "/api/cluster/info"}, nil); err != nil {
+		return fmt.Errorf("ask %s: %w", r.URL, err)
+	}
+	if a.status != http.StatusOK {
+		return fmt.Errorf("%s/api/cluster/info answers %d: is this a server of the contract, and the token good?", r.URL, a.status)
+	}
+	return nil
+}
+
+// story tells one case.
+func (r *runner) story(ctx context.Context, c Case) error {
+	vars := map[string]any{"id": "c" + unique(), "token": r.Token}
+	for _, part := range []struct {
+		name  string
+		steps []Step
+	}{{"before", c.Before}, {"step", c.Steps}, {"after", c.After}} {
+		for i, s := range part.steps {
+			send := func() error { return r.step(ctx, s, vars) }
+			if r.Around != nil && part.name == "step" {
+				plain := send
+				send = func() error { return r.Around(c, s, plain) }
+			}
+			if err := send(); err != nil {
+				about := ""
+				if s.About != "" {
+					about = " (" + s.About + ")"
+				}
+				return fmt.Errorf("%s %d%s: %s %s: %w", part.name, i+1, about, s.Request.Method, s.Request.Path, err)
+			}
+		}
+	}
+	return nil
+}
+
+func unique() string {
+	b := make([]byte, 6)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+func (r *runner) step(ctx context.Context, s Step, vars map[string]any) error {
+	before, err := r.states(ctx, s.Unchanged, vars)
+	if err != nil {
+		return err
+	}
+	a, err := r.send(ctx, s.Request, vars)
+	if err != nil {
+		return err
+	}
+	if err := r.judge(s, a, vars); err != nil {
+		return err
+	}
+	after, err := r.states(ctx, s.Unchanged, vars)
+	if err != nil {
+		return err
+	}
+	for i, path := range s.Unchanged {
+		if err := Match(before[i], after[i]); err != nil {
+			return fmt.Errorf("GET %s answers otherwise than before: %w", path, err)
+		}
+		if err := Match(after[i], before[i]); err != nil {
+			return fmt.Errorf("GET %s answers otherwise than before: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// states are the answers that must not change.
+func (r *runner) states(ctx context.Context, paths []string, vars map[string]any) ([]any, error) {
+	list := make([]any, len(paths))
+	for i, path := range paths {
+		path, part, _ := strings.Cut(path, "#")
+		a, err := r.send(ctx, Request{Method: http.MethodGet, Path: path}, vars)
+		if err != nil {
+			return nil, err
+		}
+		if part != "" {
+			a.body, _ = look(a.body, part) // nothing there is a state, too
+		}
+		list[i] = map[string]any{"status": json.Number(fmt.Sprint(a.status)), "body": a.body}
+	}
+	return list, nil
+}
+
+func (r *runner) judge(s Step, a answer, vars map[string]any) error {
+	if a.status != s.Answer.Status {
+		return fmt.Errorf("status %d, want %d: %.400s", a.status, s.Answer.Status, a.raw)
+	}
+	for name, want := range s.Answer.Headers {
+		got := a.header.Get(name)
+		if want == "*" && got == "" || want != "*" && got != want {
+			return fmt.Errorf("header %s is %q, want %q", name, got, want)
+		}
+	}
+	if len(s.Answer.Body) > 0 {
+		pattern, err := decode(s.Answer.Body)
+		if err == nil {
+			pattern, err = filled(pattern, vars)
+		}
+		if err != nil {
+			return err
+		}
+		if err := Match(pattern, a.body); err != nil {
+			return fmt.Errorf("%w: %.400s", err, a.raw)
+		}
+	}
+	for name, pointer := range s.Save {
+		v, ok := look(a.body, pointer)
+		if !ok {
+			return fmt.Errorf("the answer has nothing at %s to save: %.400s", pointer, a.raw)
+		}
+		vars[name] = v
+	}
+	return nil
+}
+
+// look follows a JSON pointer.
+func look(v any, pointer string) (any, bool) {
+	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		switch at := v.(type) {
+		case map[string]any:
+			inner, there := at[name]
+			if !there {
+				return nil, false
+			}
+			v = inner
+		case []any:
+			i := slices.Index([]string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}, name)
+			if i < 0 || i >= len(at) {
+				return nil, false
+			}
+			v = at[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+type answer struct {
+	status int
+	header http.Header
+	raw    []byte
+	body   any // nil when it is no JSON
+}
+
+func (r *runner) send(ctx context.Context, q Request, vars map[string]any) (answer, error) {
+	path, err := fill(q.Path, vars)
+	if err != nil {
+		return answer{}, err
+	}
+	raw, err := q.body(vars)
+	if err != nil {
+		return answer{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, q.Method, r.URL+path, bytes.NewReader(raw))
+	if err != nil {
+		return answer{}, err
+	}
+	if len(raw) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.Token)
+	}
+	if strings.HasPrefix(path, "/api/worker/") {
+		req.Header.Set("X-Durable-Workflow-Protocol-Version", "1.20")
+	} else {
+		req.Header.Set("X-Durable-Workflow-Control-Plane-Version", "2")
+	}
+	for name, value := range q.Headers {
+		if req.Header.Del(name); value == nil {
+			continue
+		}
+		text, err := fill(*value, vars)
+		if err != nil {
+			return answer{}, err
+		}
+		req.Header.Set(name, text)
+	}
+	res, err := r.Client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	a := answer{status: res.StatusCode, header: res.Header}
+	if a.raw, err = io.ReadAll(io.LimitReader(res.Body, 32<<20)); err != nil {
+		return a, fmt.Errorf("read the answer: %w", err)
+	}
+	if body, err := decode(a.raw); err == nil {
+		a.body = body
+	}
+	return a, nil
+}
+
+func (q Request) body(vars map[string]any) ([]byte, error) {
+	switch {
+	case q.Text != nil:
+		return []byte(*q.Text), nil
+	case q.Repeat != nil:
+		return json.Marshal(map[string]string{q.Repeat.Member: strings.Repeat("x", q.Repeat.Bytes)})
+	case len(q.Body) == 0:
+		return nil, nil
+	}
+	v, err := decode(q.Body)
+	if err == nil {
+		v, err = filled(v, vars)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}

@@ -1,0 +1,188 @@
+// Package conformance asks a server, through HTTP alone, whether it keeps the contract: cases are documents, which any language can run.
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// The parts a case may belong to.
+const (
+	Contract = "contract" // what published clients rely on
+	Sojourn  = "sojourn"  // what is ours beside it
+)
+
+// Suite is one document: cases about one thing.
+type Suite struct {
+	Suite string            `json:"suite"`
+	About string            `json:"about"`
+	Part  string            `json:"part"`            // contract or sojourn, of every case that does not say its own
+	Given map[string][]Step `json:"given,omitempty"` // beginnings that several cases share, by name
+	Cases []Case            `json:"cases"`
+}
+
+// Case is a story of requests that stands on its own. Its variables are ${id}, new for each run of it, ${token}, and what its steps save.
+type Case struct {
+	Suite string   `json:"-"`
+	Name  string   `json:"name"`
+	Part  string   `json:"part,omitempty"`
+	Needs []string `json:"needs,omitempty"` // authentication: skipped where the server asks for none
+	Given []string `json:"given,omitempty"` // beginnings of the suite, in this order
+	// Before is how the state comes about that the case is about, after what is given. After is what the state must be then.
+	Before []Step `json:"before,omitempty"`
+	Steps  []Step `json:"steps"`
+	After  []Step `json:"after,omitempty"`
+}
+
+// Step is a request and what its answer must be.
+type Step struct {
+	About   string            `json:"about,omitempty"`
+	Request Request           `json:"request"`
+	Answer  Answer            `json:"answer"`
+	Save    map[string]string `json:"save,omitempty"` // variable → JSON pointer into the answer's body
+	// Unchanged are paths whose answers to GET must be the same before and after this request; PATH#/POINTER: only that part of the body.
+	Unchanged []string `json:"unchanged,omitempty"`
+}
+
+// Request is what is sent. Headers that a sound request has are added: the token, the version of the plane, the type of the body. A header that is null is
+// left out.
+type Request struct {
+	Method  string             `json:"method"`
+	Path    string             `json:"path"`
+	Headers map[string]*string `json:"headers,omitempty"`
+	Body    json.RawMessage    `json:"body,omitempty"`
+	Text    *string            `json:"text,omitempty"`   // a body that is no JSON
+	Repeat  *Repeat            `json:"repeat,omitempty"` // a body as long as this
+}
+
+// Repeat is a JSON object {member: "xxx…"} of that many bytes in its text.
+type Repeat struct {
+	Member string `json:"member"`
+	Bytes  int    `json:"bytes"`
+}
+
+// Answer is a pattern. See Match for what a body may say.
+type Answer struct {
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers,omitempty"` // exact; "*": any that is not empty
+	Body    json.RawMessage   `json:"body,omitempty"`
+}
+
+// ID names a case among all.
+func (c Case) ID() string { return c.Suite + "/" + c.Name }
+
+// Load reads all suites of a directory, in the order of their names.
+func Load(files fs.FS, dir string) ([]Case, error) {
+	names, err := fs.Glob(files, path.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Case
+	seen := map[string]bool{}
+	for _, name := range names {
+		raw, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+		var s Suite
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&s); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		for _, c := range s.Cases {
+			if c.Suite = s.Suite; c.Part == "" {
+				c.Part = s.Part
+			}
+			if c.Part != Contract && c.Part != Sojourn {
+				return nil, fmt.Errorf("%s: case %q: part is %q, not contract or sojourn", name, c.Name, c.Part)
+			}
+			if seen[c.ID()] || c.Name == "" || len(c.Steps) == 0 {
+				return nil, fmt.Errorf("%s: case %q has no name of its own, or no steps", name, c.Name)
+			}
+			seen[c.ID()] = true
+			var before []Step
+			for _, g := range c.Given {
+				steps, known := s.Given[g]
+				if !known {
+					return nil, fmt.Errorf("%s: case %q: nothing called %q is given", name, c.Name, g)
+				}
+				before = append(before, steps...)
+			}
+			c.Before = append(before, c.Before...)
+			all = append(all, c)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no cases in %s", dir)
+	}
+	return all, nil
+}
+
+// fill puts the variables in the place of ${name}. In JSON text a variable stands inside a string; "${name}" alone becomes its value whatever that is.
+func fill(text string, vars map[string]any) (string, error) {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "${")
+		b.WriteString(before)
+		if !found {
+			return b.String(), nil
+		}
+		name, after, closed := strings.Cut(rest, "}")
+		value, known := vars[name]
+		if !closed || !known {
+			return "", fmt.Errorf("there is no variable ${%s}", name)
+		}
+		if s, ok := value.(string); ok {
+			b.WriteString(s)
+		} else {
+			raw, err := json.Marshal(value)
+			if err != nil {
+				return "", err
+			}
+			b.Write(raw)
+		}
+		text = after
+	}
+}
+
+// filled is a JSON value with its variables filled in.
+func filled(v any, vars map[string]any) (any, error) {
+	switch v := v.(type) {
+	case string:
+		if name, ok := strings.CutPrefix(v, "${"); ok && strings.IndexByte(name, '}') == len(name)-1 {
+			value, known := vars[name[:len(name)-1]]
+			if !known {
+				return nil, fmt.Errorf("there is no variable %s", v)
+			}
+			return value, nil
+		}
+		return fill(v, vars)
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			var err error
+			if out[i], err = filled(item, vars); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, item := range v {
+			name, err := fill(k, vars)
+			if err != nil {
+				return nil, err
+			}
+			if out[name], err = filled(item, vars); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	return v, nil
+}
