@@ -162,6 +162,7 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	run("sweeper", func() error { a.sweeper.Run(work); return nil })
 	run("sessions", func() error { a.tellSessions(work); return nil })
+	run("retention", func() error { sweep.Prune(work, a.broker.Prune, a.log); return nil })
 	run("watch", func() error { return a.broker.Watch(work) })
 	run("server", func() error {
 		if err := a.server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {

@@ -2,13 +2,17 @@ package apptest_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
@@ -42,4 +46,93 @@ func TestRetentionRemovesWhatClosedLongAgoAndFreesItsId(t *testing.T) {
 	c.want(404, "GET", "/api/workflows/closed", "")
 	c.want(200, "GET", "/api/workflows/open", "")
 	c.want(201, "POST", "/api/workflows", `{"workflow_id":"closed","workflow_type":"t"}`)
+}
+
+// By itself an app removes what is past its namespace's retention, index rows and all, and knows when something will be next.
+func TestRetentionNeedsNobodyToAsk(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		shift := atomic.Int64{}
+		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
+			open := sqldb.Options{Shift: func() time.Duration { return time.Duration(shift.Load()) }}
+			o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+				open.App, open.Dispatch = id, d
+				if path, lite := strings.CutPrefix(database, "sqlite:"); lite || database == "" {
+					if database == "" {
+						path = filepath.Join(t.TempDir(), "test.db")
+					}
+					return sqlite.Open(ctx, path, open)
+				}
+				return postgres.Open(ctx, database, open)
+			}
+		}})
+		root := caller{t, a, "default"}
+		root.want(201, "POST", "/api/namespaces", `{"name":"brief","retention_days":2}`)
+		brief := caller{t, a, "brief"}
+		prune := func() time.Duration {
+			t.Helper()
+			next, err := a.Broker().Prune(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return next.Round(time.Hour)
+		}
+		if next := prune(); next != 0 {
+			t.Errorf("with nothing closed it looks again in %v", next)
+		}
+		for _, c := range []caller{root, brief} {
+			for i := range 150 {
+				c.want(201, "POST", "/api/workflows", fmt.Sprintf(`{"workflow_id":"f%d","workflow_type":"t","search_attributes":{"K":1}}`, i))
+				if i > 0 {
+					c.want(200, "POST", fmt.Sprintf("/api/workflows/f%d/terminate", i), `{}`)
+				}
+			}
+		}
+		if next := prune(); next != 48*time.Hour {
+			t.Errorf("it looks again in %v, want 48 h", next)
+		}
+		shift.Store(int64(3 * 24 * time.Hour))
+		if next := prune(); next != 27*24*time.Hour {
+			t.Errorf("then again in %v, want 27 days", next)
+		}
+		for c, want := range map[caller]int{root: 150, brief: 1} {
+			if got := c.found("K = 1", 200); len(got) != want {
+				t.Errorf("%s has %d runs, want %d", c.ns, len(got), want)
+			}
+		}
+	})
+}
+
+func TestAStartWithCronMakesASchedule(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
+		const body = `{"workflow_id":"nightly","workflow_type":"t","task_queue":"q","input":["x"],"cron":"0 3 * * *","cron_timezone":"Europe/Berlin"`
+		got := c.want(201, "POST", "/api/workflows", body+`}`)
+		if got.text("outcome") != "schedule_created" || got.text("schedule_id") != "nightly" || got.text("run_id") != "" {
+			t.Error(got.raw)
+		}
+		c.want(404, "GET", "/api/workflows/nightly", "")
+		if got := c.want(200, "GET", "/api/schedules/nightly", ""); !strings.Contains(got.raw, `"timezone":"Europe/Berlin"`) || got.text("next_fire_at") == "" {
+			t.Error(got.raw)
+		}
+		fired := c.want(200, "POST", "/api/schedules/nightly/trigger", `{}`).text("workflow_id")
+		if !strings.HasPrefix(fired, "nightly.20") {
+			t.Errorf("a firing is called %s", fired)
+		}
+		if got := c.want(409, "POST", "/api/workflows", body+`}`); got.text("reason") != "schedule_already_exists" {
+			t.Error(got.raw)
+		}
+		if got := c.want(200, "POST", "/api/workflows", body+`,"duplicate_policy":"use-existing"}`); got.text("outcome") != "returned_existing_schedule" {
+			t.Error(got.raw)
+		}
+		for field, bad := range map[string]string{
+			"cron":          `{"workflow_type":"t","cron":"soon"}`,
+			"cron_timezone": `{"workflow_type":"t","cron":"@daily","cron_timezone":"Mars/Base"}`,
+			"priority":      `{"workflow_type":"t","cron":"@daily","priority":1}`,
+			"workflow_id":   `{"workflow_id":"` + strings.Repeat("x", 101) + `","workflow_type":"t","cron":"@daily"}`,
+		} {
+			if got := c.want(422, "POST", "/api/workflows", bad); got.body["errors"].(map[string]any)[field] == nil {
+				t.Errorf("%s: %s", field, got.raw)
+			}
+		}
+	})
 }

@@ -64,3 +64,40 @@ func (b *Broker) RetentionPass(ctx context.Context, ns string) (protocol.Retenti
 		runtime.Gosched()
 	}
 }
+
+// Prune removes from every namespace what is past its retention, and returns how long it is until something else will be: zero when nothing that has
+// closed is kept.
+func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
+	all, err := b.Namespaces(ctx, func(string) bool { return true })
+	if err != nil {
+		return 0, err
+	}
+	for _, v := range all {
+		p, err := b.RetentionPass(ctx, v.Name)
+		if p.Pruned > 0 {
+			b.log.Info().Str("namespace", v.Name).Int("runs", p.Pruned).Msg("runs past their retention removed")
+		}
+		if err != nil {
+			return 0, err
+		}
+		now, err := b.store.Now(ctx)
+		if err != nil {
+			return 0, err
+		}
+		var first time.Time
+		if err := b.store.View(ctx, func(r store.Reader) (err error) {
+			first, err = r.FirstClosed(ctx, v.Name)
+			return err
+		}); err != nil {
+			return 0, err
+		}
+		if first.IsZero() {
+			continue
+		}
+		wait := max(first.Add(time.Duration(v.RetentionDays)*24*time.Hour).Sub(now), time.Second)
+		if next == 0 || wait < next {
+			next = wait
+		}
+	}
+	return next, nil
+}

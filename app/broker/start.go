@@ -27,6 +27,9 @@ const maxSeconds = 10 * 365 * 24 * 3600
 // Start starts a workflow. A workflow id is used once while a run of it is kept: a second start is refused, or, with use-existing, answered with the
 // run that is open.
 func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
+	if in.Cron != "" {
+		return b.startCron(ctx, in)
+	}
 	in, args, err := b.startRequest(in)
 	if err != nil {
 		return protocol.StartAnswer{}, err

@@ -45,7 +45,7 @@ func (a *API) clusterInfo() []byte {
 			"workflow_tasks": true, "activity_tasks": true, "signals": true, "queries": true, "updates": true, "continue_as_new": true,
 			"activity_timeouts": true, "activity_retry_policy": true, "non_retryable_failures": true, "child_workflows": true,
 			"child_workflow_retry_policy": true, "child_workflow_timeouts": true, "parent_close_policy": true, "history_export": true,
-			"search_attributes":      true,
+			"history_retention": true, "search_attributes": true, "schedules": true,
 			"payload_codec_envelope": true, "payload_codec_envelope_responses": true,
 			"payload_codecs": []string{payload.Codec}, "response_compression": []string{"gzip"},
 		},

@@ -109,7 +109,7 @@ var shapes = map[string]auth.Shape{
 	"list": {Does: "list runs, newest start first", Query: runsQuery{}, Says: auth.OK(protocol.ListAnswer{}),
 		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken}},
 	"start": {
-		Does: "start a workflow", Body: startBody{}, Refuses: []protocol.Reason{protocol.ReasonAlreadyStarted, protocol.ReasonStructuralLimit},
+		Does: "start a workflow", Body: startBody{}, Refuses: []protocol.Reason{protocol.ReasonAlreadyStarted, protocol.ReasonScheduleExists, protocol.ReasonStructuralLimit},
 		Says: map[int]any{http.StatusCreated: protocol.StartAnswer{}, http.StatusOK: protocol.StartAnswer{}},
 	},
 	"describe":     {Does: "show a workflow's current run", Says: auth.OK(protocol.RunView{}), Refuses: noWorkflow},

@@ -61,8 +61,10 @@ type Reader interface {
 	Namespaces(ctx context.Context) ([]Namespace, error) // by name
 	// Contents looks at what a namespace holds, at most limit of each kind.
 	Contents(ctx context.Context, namespace string, limit int) (Contents, error)
-	// Outdated lists closed runs that ended before a time, oldest start first, at most limit.
+	// Outdated lists closed runs that ended before a time, oldest end first, at most limit.
 	Outdated(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.Head, error)
+	// FirstClosed is when the closed run that is kept longest ended, zero when no run has closed.
+	FirstClosed(ctx context.Context, namespace string) (time.Time, error)
 	Audits(ctx context.Context, namespace string, limit int) ([]Audit, error)
 	Ping(ctx context.Context) error
 }

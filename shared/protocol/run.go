@@ -25,6 +25,8 @@ type StartRequest struct {
 	FairnessKey      string          `json:"fairness_key,omitempty"`
 	FairnessWeight   int             `json:"fairness_weight,omitempty"`
 	StartDelay       int64           `json:"start_delay_seconds,omitempty"`
+	Cron             string          `json:"cron,omitempty"`          // makes a schedule of this id instead of a run
+	CronTimezone     string          `json:"cron_timezone,omitempty"` // UTC when empty
 	Identity         string          `json:"-"`
 }
 
@@ -37,7 +39,8 @@ type StartAnswer struct {
 	Status       string `json:"status"`
 	BusinessKey  string `json:"business_key,omitempty"`
 	PayloadCodec string `json:"payload_codec"`
-	Outcome      string `json:"outcome"` // started_new, returned_existing_active
+	Outcome      string `json:"outcome"` // started_new, returned_existing_active; with cron schedule_created, returned_existing_schedule
+	ScheduleID   string `json:"schedule_id,omitempty"`
 	New          bool   `json:"-"`
 }
 

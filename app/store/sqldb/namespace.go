@@ -190,14 +190,22 @@ func (r *reader) Contents(ctx context.Context, namespace string, limit int) (c s
 	return c, wrap(err, "contents of namespace %s", namespace)
 }
 
-// Outdated reads by the start: what has ended before a time was started before it.
 func (r *reader) Outdated(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.Head, error) {
 	var list []engine.Head
-	query := selects(runsTable) + " WHERE namespace = $1 AND started_at < $2 AND closed_at < $2 ORDER BY started_at, run_id LIMIT $3"
+	query := selects(runsTable) + " WHERE namespace = $1 AND closed_at < $2 ORDER BY closed_at, run_id LIMIT $3"
 	err := r.query(ctx, query, []any{namespace, micros(before), int64(limit)}, func(v []any) error {
 		h, err := readHead(v)
 		list = append(list, h)
 		return err
 	})
 	return list, wrap(err, "outdated runs of namespace %s", namespace)
+}
+
+func (r *reader) FirstClosed(ctx context.Context, namespace string) (at time.Time, err error) {
+	const query = "SELECT closed_at FROM runs WHERE namespace = $1 AND closed_at IS NOT NULL ORDER BY closed_at LIMIT 1"
+	err = r.query(ctx, query, []any{namespace}, func(v []any) error {
+		at = time.UnixMicro(integer(v[0])).UTC()
+		return nil
+	})
+	return at, wrap(err, "first closed run of namespace %s", namespace)
 }

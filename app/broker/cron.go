@@ -1,0 +1,66 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// startCron makes the schedule that a start with a cron expression stands for. Its id is the workflow id of the start, and every firing has one of its
+// own: that id and the time.
+func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
+	in, _, err := b.startRequest(in)
+	if err != nil {
+		return protocol.StartAnswer{}, err
+	}
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"start_delay_seconds", in.StartDelay != 0}, {"priority", in.Priority != nil}, {"fairness_key", in.FairnessKey != ""},
+		{"fairness_weight", in.FairnessWeight != 0},
+	} {
+		if f.set {
+			return protocol.StartAnswer{}, protocol.Invalid(f.name, "is not for a start with cron")
+		}
+	}
+	spec := protocol.ScheduleSpec{Cron: []string{in.Cron}, TimeZone: in.CronTimezone}
+	out := protocol.StartAnswer{
+		WorkflowID: in.WorkflowID, WorkflowType: in.WorkflowType, Namespace: in.Namespace, Status: "scheduled", BusinessKey: in.BusinessKey,
+		PayloadCodec: payload.Codec, Outcome: "schedule_created", ScheduleID: in.WorkflowID, New: true,
+	}
+	_, err = b.CreateSchedule(ctx, protocol.ScheduleRequest{
+		Namespace: in.Namespace, ID: in.WorkflowID, Spec: &spec, Action: &protocol.ScheduleAction{
+			WorkflowType: in.WorkflowType, TaskQueue: in.TaskQueue, Input: in.Input, BusinessKey: in.BusinessKey, Memo: in.Memo,
+			SearchAttributes: in.SearchAttributes, ExecutionTimeout: in.ExecutionTimeout, RunTimeout: in.RunTimeout,
+		},
+	})
+	if protocol.ReasonOf(err) == protocol.ReasonScheduleExists && in.DuplicatePolicy == "use-existing" {
+		out.Outcome, out.New = "returned_existing_schedule", false
+		return out, nil
+	}
+	return out, byStart(err)
+}
+
+// startMembers are the members of a start that become others of its schedule.
+var startMembers = map[string]string{"spec.cron_expressions.0": "cron", "spec.timezone": "cron_timezone", "schedule_id": "workflow_id"}
+
+// byStart gives a refusal of the schedule the names that the members of a start have.
+func byStart(err error) error {
+	var e *protocol.Error
+	if !errors.As(err, &e) || e.Reason != protocol.ReasonValidation {
+		return err
+	}
+	out := &protocol.Error{Reason: e.Reason, Message: e.Message, Details: e.Details, Fields: map[string][]string{}}
+	for name, what := range e.Fields {
+		member := strings.TrimPrefix(name, "action.")
+		if m := startMembers[name]; m != "" {
+			member = m
+		}
+		out.Fields[member], out.Message = what, member+": "+strings.Join(what, "; ")
+	}
+	return out
+}
