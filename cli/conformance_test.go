@@ -39,7 +39,7 @@ func TestConformanceSaysHowAServerDidAndEndsAccordingly(t *testing.T) {
 	if code != 1 {
 		t.Errorf("a wrong server: exit %d, want 1:\n%s", code, out)
 	}
-	says(t, "failures", out, "failed discovery/health says serving", "/status is missing", "10 cases: 0 passed, 10 failed")
+	says(t, "failures", out, "failed discovery/health says serving", "/checks is missing", "10 cases: 0 passed, 10 failed")
 	says(t, "stderr", err, "does not conform")
 
 	code, out, _ = run(t, dir, nil, "conformance", "--list", "--only", "contract")

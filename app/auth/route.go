@@ -38,6 +38,7 @@ type Shape struct {
 	Query   any               // of a struct whose members are the parameters of the query; nil: it has none
 	Says    map[int]any       // the answers that are no refusals, by status: a value of the type that is encoded, or a Media
 	Refuses []protocol.Reason // beside the reasons that every route of its kind has
+	MaxBody int64             // bytes, where a body may be longer than elsewhere
 	Bare    bool              // a workflow route whose answer is a document of its own, without control_plane
 }
 

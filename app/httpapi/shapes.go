@@ -140,7 +140,7 @@ var shapes = map[string]auth.Shape{
 	"debug_workflow": {Does: "say why a run is where it is", Says: auth.OK(protocol.DebugView{}), Refuses: noWorkflow},
 	"why_task": {Does: "say why an open task is where it is", Says: auth.OK(protocol.TaskWhy{}),
 		Refuses: []protocol.Reason{protocol.ReasonTaskNotFound}},
-	"import": {Does: "take a closed run back in from its exported history", Body: importBody{},
+	"import": {Does: "take a closed run back in from its exported history", Body: importBody{}, MaxBody: maxBundle,
 		Says: map[int]any{http.StatusCreated: protocol.ImportAnswer{}, http.StatusOK: protocol.ImportAnswer{}},
 		Refuses: []protocol.Reason{protocol.ReasonInvalidBundle, protocol.ReasonBundleIntegrity, protocol.ReasonHistoryIncomplete,
 			protocol.ReasonPastRetention, protocol.ReasonRunExists, protocol.ReasonAlreadyStarted}},

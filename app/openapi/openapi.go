@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/httpapi"
 	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -47,7 +48,8 @@ func Document(root string, routes []auth.Route) ([]byte, error) {
 			"title":   "Sojourn",
 			"version": "1",
 			"description": "Control plane and worker protocol of a Sojourn app. Operations marked x-sojourn are Sojourn's own; all others are the " +
-				"contract that published clients speak. x-roles are the roles that satisfy an operation.",
+				"contract that published clients speak. x-roles are the roles that satisfy an operation, " +
+				"x-max-body-bytes the longest body it reads.",
 			"license": object{"name": "see the repository"},
 		},
 		"servers":  []any{object{"url": "/"}},
@@ -189,6 +191,7 @@ func (d *document) add(rt auth.Route) error {
 			return err
 		}
 		op["requestBody"] = object{"content": object{"application/json": object{"schema": s}}}
+		op["x-max-body-bytes"] = cmp.Or(rt.Shape.MaxBody, httpjson.MaxBody)
 	}
 	reasons := refusals(rt)
 	if op["responses"], err = d.responses(rt, reasons); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -91,7 +92,7 @@ var shapes = map[string]auth.Shape{
 	"close_worker_session":     {Does: "end a session for good", Body: protocol.SessionVerb{}, Query: workerQuery{}, Says: auth.OK(protocol.SessionAnswer{}), Refuses: onSession},
 
 	"poll_tasks":        {Does: "wait for tasks of many kinds at once", Body: protocol.PollRequest{}, Says: auth.OK(protocol.PollAnswer{}), Refuses: polling},
-	"complete_tasks":    {Does: "complete many tasks, and poll for the next", Body: protocol.CompleteRequest{}, Says: auth.OK(protocol.CompleteBatchAnswer{}), Refuses: polling},
+	"complete_tasks":    {Does: "complete many tasks, and poll for the next", Body: protocol.CompleteRequest{}, MaxBody: httpjson.MaxBatchBody, Says: auth.OK(protocol.CompleteBatchAnswer{}), Refuses: polling},
 	"worker_settings":   {Does: "read the settings the app has for workers", Says: auth.OK(map[string]any{})},
 	"describe_protocol": {Does: "describe the protocol", Says: auth.OK(map[string]any{})},
 }

@@ -1,0 +1,190 @@
+package apptest_test
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/httpapi"
+	"github.com/sojourn-run/sojourn/shared/httpjson"
+)
+
+const admin = "refusal-test-token-0123456789"
+
+// W5: every refusal of the checks before a verb, on every route of the control plane, over a real app with one of everything in it. None of them changes
+// anything.
+func TestEveryControlRouteRefusesBeforeItsVerb(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.NoAuth, o.Token = false, admin }})
+		c := client{t: t, url: a.URL()}.as(admin)
+		known := populate(t, c)
+		roles := map[auth.Role]client{}
+		for _, role := range auth.Roles {
+			roles[role] = c.as(c.want(201, "POST", "/tokens", fmt.Sprintf(`{"name":%q,"roles":[%q]}`, role, role)).text("token"))
+		}
+		elsewhere := c.as(c.want(201, "POST", "/tokens", `{"name":"elsewhere","roles":["admin"],"namespaces":["ns1"]}`).text("token"))
+		for _, rt := range httpapi.Routes() {
+			if rt.Open() {
+				continue
+			}
+			t.Run(rt.Method+" "+rt.Pattern, func(t *testing.T) {
+				before := a.Dump()
+				m := matrix{t: t, rt: rt, path: pathOf(rt.Pattern, known)}
+				m.authentication(c, roles, elsewhere)
+				m.versions(c)
+				m.namespaces(c)
+				m.bodies(c)
+				m.paths(c)
+				sameRows(t, before, a.Dump())
+			})
+		}
+	})
+}
+
+// sameRows compares two dumps. When a worker was last seen is written from time to time by itself.
+func sameRows(t *testing.T, before, after apptest.Dump) {
+	t.Helper()
+	beside := []string{}
+	if len(before["workers"]) == len(after["workers"]) {
+		beside = append(beside, "workers")
+	}
+	if diff := before.Diff(after, beside...); diff != "" {
+		t.Errorf("refused requests changed what is stored:\n%s", diff)
+	}
+}
+
+var placeholder = regexp.MustCompile(`\{([a-z_]+)\}`)
+
+// pathOf is a path that is there.
+func pathOf(pattern string, known map[string][]string) string {
+	return placeholder.ReplaceAllStringFunc(pattern, func(part string) string {
+		if ids := known[strings.Trim(part, "{}")]; len(ids) > 0 {
+			return ids[0]
+		}
+		return "x"
+	})
+}
+
+// matrix asks one route what it must refuse.
+type matrix struct {
+	t    *testing.T
+	rt   auth.Route
+	path string
+}
+
+// refused makes a request that must be refused like this, in the form of the route's plane.
+func (m matrix) refused(c client, status int, reason, body string) said {
+	m.t.Helper()
+	c.t = m.t
+	got := c.call(m.rt.Method, m.path, body)
+	if got.status != status || got.text("reason") != reason || got.text("message") == "" {
+		m.t.Errorf("%s %s %.60q: got %d %.300s, want %d %s", m.rt.Method, m.path, body, got.status, got.raw, status, reason)
+	}
+	if got.header.Get(httpapi.VersionHeader) != httpapi.Version {
+		m.t.Errorf("%s: %d without the version of the control plane", m.path, got.status)
+	}
+	if _, there := got.body["control_plane"].(map[string]any); there != m.flow() {
+		m.t.Errorf("%s: %d has control_plane: %v", m.path, got.status, there)
+	}
+	return got
+}
+
+func (m matrix) flow() bool {
+	return m.rt.Pattern == "/api/workflows" || strings.HasPrefix(m.rt.Pattern, "/api/workflows/")
+}
+
+func (m matrix) authentication(c client, roles map[auth.Role]client, elsewhere client) {
+	for _, said := range []string{"", "Bearer", "Bearer wrong", "Basic " + admin, "Bearer sjn_aaaaaaaa_bbbb", admin} {
+		got := m.refused(c.with("Authorization", said), 401, "unauthorized", "{}")
+		if got.header.Get("WWW-Authenticate") == "" {
+			m.t.Errorf("401 without WWW-Authenticate")
+		}
+	}
+	// Without a token the version and the namespace are not even looked at.
+	m.refused(c.with("Authorization", "").with(httpapi.VersionHeader, "").with("X-Namespace", "none"), 401, "unauthorized", "{")
+	holders := auth.Holders(m.rt.Roles)
+	for role, as := range roles {
+		if slices.Contains(holders, role) {
+			continue
+		}
+		got := m.refused(as, 403, "forbidden", "{}")
+		if list, _ := got.body["allowed_roles"].([]any); len(list) == 0 {
+			m.t.Errorf("403 as %s without allowed_roles: %.200s", role, got.raw)
+		}
+		m.refused(as.with(httpapi.VersionHeader, ""), 403, "forbidden", "{") // the role comes before the version
+	}
+	m.refused(elsewhere, 403, "forbidden", "{}")
+}
+
+func (m matrix) versions(c client) {
+	if m.rt.Sojourn || m.rt.Plane != auth.Control {
+		return
+	}
+	for said, reason := range map[string]string{
+		"": "missing_control_plane_version", "1": "unsupported_control_plane_version", "3": "unsupported_control_plane_version",
+		"2.0": "unsupported_control_plane_version", "two": "unsupported_control_plane_version",
+	} {
+		got := m.refused(c.with(httpapi.VersionHeader, said).with("X-Namespace", "none"), 400, reason, "{") // before namespace and body
+		if got.body["supported_version"] != "2" || got.text("remediation") == "" {
+			m.t.Errorf("version %q: %.300s", said, got.raw)
+		}
+	}
+}
+
+func (m matrix) namespaces(c client) {
+	m.refused(c.with("X-Namespace", "not a name"), 422, "validation_failed", "{")
+	m.refused(c.with("X-Namespace", strings.Repeat("n", 129)), 422, "validation_failed", "{")
+	if m.rt.Anywhere {
+		return
+	}
+	got := m.refused(c.with("X-Namespace", "none"), 404, "namespace_not_found", "{") // before the body
+	if got.text("namespace") != "none" {
+		m.t.Errorf("which namespace? %.300s", got.raw)
+	}
+}
+
+func (m matrix) bodies(c client) {
+	if m.rt.Shape.Body == nil {
+		return
+	}
+	m.refused(c.with("Content-Type", "text/plain"), 415, "unsupported_media_type", "{}")
+	m.refused(c.with("Content-Type", ""), 415, "unsupported_media_type", "{}")
+	m.refused(c.with("Content-Encoding", "gzip"), 415, "unsupported_media_type", "{}")
+	for _, body := range []string{"{", "nonsense", `{"a":1} {"a":2}`, "{\"a\":\"\xff\"}"} {
+		m.refused(c, 400, "malformed_json", body)
+	}
+	m.refused(c, 413, "payload_too_large", `{"a":"`+strings.Repeat("x", int(cmp.Or(m.rt.Shape.MaxBody, httpjson.MaxBody)))+`"}`)
+	for _, body := range []string{"[]", `"text"`, "7"} {
+		if got := m.refused(c, 422, "validation_failed", body); got.body["errors"] == nil {
+			m.t.Errorf("%s: no errors in %.300s", body, got.raw)
+		}
+	}
+}
+
+func (m matrix) paths(c client) {
+	if strings.Contains(m.rt.Pattern, "{") {
+		whole := m.path
+		for _, part := range []string{"%00", "%ff", strings.Repeat("x", 4097)} {
+			m.path = placeholder.ReplaceAllString(m.rt.Pattern, part)
+			m.refused(c, 422, "validation_failed", "{}")
+		}
+		m.path = whole
+	}
+	c.t = m.t
+	for _, path := range []string{m.path + "/", m.path + "/nothing/here"} {
+		if got := c.call(m.rt.Method, path, "{}"); got.status != http.StatusNotFound || got.text("reason") != "not_found" {
+			m.t.Errorf("%s %s: got %d %.200s", m.rt.Method, path, got.status, got.raw)
+		}
+	}
+	got := c.call(http.MethodPatch, m.path, "{}")
+	if got.status != http.StatusMethodNotAllowed || got.text("reason") != "method_not_allowed" || !strings.Contains(got.header.Get("Allow"), m.rt.Method) {
+		m.t.Errorf("PATCH %s: got %d, Allow %q", m.path, got.status, got.header.Get("Allow"))
+	}
+}
