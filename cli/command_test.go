@@ -315,3 +315,49 @@ func TestTokensAreMadeListedAndRevoked(t *testing.T) {
 		t.Errorf("a role that is none: exit %d", code)
 	}
 }
+
+func TestWorkflowsAreListedDebuggedArchivedAndMoved(t *testing.T) {
+	t.Parallel()
+	dir, addr := t.TempDir(), address(t)
+	p := launch(t, dir, env{"SOJOURN_ADDR": addr}, "app")
+	p.line(p.err, `app serves`)
+	e := env{"SOJOURN_APP_URL": "http://" + addr}
+	try := func(exit int, says string, args ...string) string {
+		t.Helper()
+		code, out, err := run(t, dir, e, args...)
+		if code != exit || !strings.Contains(out+err, says) {
+			t.Fatalf("%v: exit %d: %q %s, want %d and %q", args, code, out, err, exit, says)
+		}
+		return out
+	}
+	token := try(0, "sjn_", "token", "create", "--name", "ci", "--role", "admin")
+	c := client{t: t, base: "http://" + addr, token: strings.TrimSpace(token)}
+	start := func(id string, amount int) {
+		t.Helper()
+		status, _, err := c.call(t.Context(), http.MethodPost, "/api/workflows", map[string]any{
+			"workflow_id": id, "workflow_type": "order", "search_attributes": map[string]any{"Amount": amount},
+		})
+		if err != nil || status != 201 {
+			t.Fatalf("start: %d %v", status, err)
+		}
+	}
+	try(0, "created Amount", "search-attributes", "create", "Amount", "int")
+	try(1, "registered already", "search-attributes", "create", "Amount", "int")
+	try(0, "StartTime", "search-attributes", "list")
+	start("small", 1)
+	start("large", 100)
+	if out := try(0, "large", "workflow", "list", "--filter", "Amount > 50 AND WorkflowType = 'order'"); strings.Contains(out, "small") {
+		t.Errorf("listed %s", out)
+	}
+	try(1, "at character 10", "workflow", "list", "--filter", "Amount > 'x'")
+	try(0, "no live worker serves queue default", "workflow", "debug", "large")
+	try(1, "is open", "workflow", "archive", "large")
+	try(2, "takes the id of one workflow", "workflow", "archive")
+	if status, _, err := c.call(t.Context(), http.MethodPost, "/api/workflows/large/terminate", map[string]any{}); err != nil || status != 200 {
+		t.Fatalf("terminate: %d %v", status, err)
+	}
+	try(0, "", "workflow", "export", "large", "-o", "bundle.json")
+	try(0, "import_not_needed large", "workflow", "import", "bundle.json")
+	try(0, "archived", "workflow", "archive", "large", "--reason", "done")
+	try(0, "deleted Amount", "search-attributes", "delete", "Amount")
+}

@@ -82,7 +82,7 @@ func (p *program) root() *cobra.Command {
 		p.roleCommand("app", config.App, "Run a control plane: API, worker protocol, socket and dashboard"),
 		p.roleCommand("worker", config.Worker, "Run a worker that takes tasks from an app"),
 		p.devCommand(), p.migrateCommand(), p.configCommand(), p.versionCommand(), p.doctorCommand(), p.tokenCommand(), p.benchCommand(),
-		p.conformanceCommand(),
+		p.conformanceCommand(), p.workflowCommand(), p.attributesCommand(),
 	)
 	return root
 }

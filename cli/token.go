@@ -135,7 +135,7 @@ func request(ctx context.Context, s *settings, method, to string, in, out any) e
 		return err
 	}
 	defer answer.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
+	raw, err := io.ReadAll(io.LimitReader(answer.Body, 64<<20))
 	if err != nil {
 		return err
 	}

@@ -249,7 +249,7 @@ func TestClusterInfoSaysWhatClientsCheck(t *testing.T) {
 		{"redacted", []string{"auth_composition_contract", "auth_material", "token", "effective_config_value"}},
 		{"DW_ENV", []string{"auth_composition_contract", "canonical_environment", "profile"}},
 		{"blue", []string{"namespace", "name"}}, {"1.2.3", []string{"sojourn", "release"}}, {"app-1", []string{"server_id"}},
-		{true, []string{"capabilities", "queries"}}, {nil, []string{"capabilities", "schedules"}},
+		{true, []string{"capabilities", "queries"}}, {true, []string{"capabilities", "schedules"}},
 		{true, []string{"capabilities", "updates"}}, {2097152.0, []string{"limits", "max_payload_bytes"}},
 	} {
 		if v := at(c.path...); v != c.want {
