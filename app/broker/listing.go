@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -146,7 +147,12 @@ func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionVi
 	err = b.store.View(ctx, func(r store.Reader) error {
 		s, err := r.Session(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
-			return protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", id)
+			gone := protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", id)
+			timeline, err := r.Timeline(ctx, key, timelineShown) // kept when the row was cleaned up
+			if len(timeline) > 0 {
+				gone.With("timeline", renewals(timeline, nil, false))
+			}
+			return cmp.Or(err, error(gone))
 		}
 		if err != nil {
 			return err
@@ -156,7 +162,8 @@ func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionVi
 			return err
 		}
 		v = b.sessionView(s, known, now)
-		v.Timeline, err = r.Timeline(ctx, key, timelineShown)
+		timeline, err := r.Timeline(ctx, key, timelineShown)
+		v.Timeline = renewals(timeline, &s, s.Held(now))
 		if err != nil || s.Ready == 0 {
 			return err
 		}

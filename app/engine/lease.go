@@ -52,7 +52,7 @@ func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Ti
 	s := &c.Session
 	claimed := !sess.HeldBy(l.Worker.ID, now) || sess.Incarnation != l.Worker.Incarnation
 	if claimed {
-		c.Timeline = append(c.Timeline, s.claim(l, floor, now, StepID(a.RunID, a.Seq)))
+		c.Timeline = s.claim(l, floor, now, StepID(a.RunID, a.Seq))
 	}
 	s.touch(now)
 	s.Active++
@@ -62,8 +62,11 @@ func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Ti
 	return a, &c, claimed
 }
 
-// claim makes the worker the owner under a higher epoch.
-func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) protocol.SessionEvent {
+// claim makes the worker the owner under a higher epoch. One that held the session until now, by an older process of its own, has let go of it with that.
+func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (timeline []protocol.SessionEvent) {
+	if s.Held(now) {
+		timeline = append(timeline, s.ended(history.At(now), "released", s.Owner, ReasonRestarted))
+	}
 	what := "claimed"
 	if s.Claimed {
 		what = "reclaimed"
@@ -73,6 +76,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) proto
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
 	s.Active, s.Reason, s.Claimed, s.LeaseUntil = 0, "", true, history.Time{}
 	s.Claims, s.Ran, s.Renewals, s.Moving = s.Claims+1, 0, 0, ""
+	s.FirstRenewal, s.LastRenewal = history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 	if s.Door != DoorWorker {
 		s.Lease = l.Worker.SessionLease
@@ -83,7 +87,9 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) proto
 	if s.TTL > 0 && s.TTLUntil.IsZero() {
 		s.TTLUntil = plus(history.At(now), seconds(s.TTL))
 	}
-	return protocol.SessionEvent{At: history.At(now), What: what, Worker: s.Owner, Epoch: s.Epoch, By: s.Owner, Task: task, Release: s.Release}
+	return append(timeline, protocol.SessionEvent{
+		At: history.At(now), What: what, Worker: s.Owner, Epoch: s.Epoch, By: s.Owner, Task: task, Release: s.Release,
+	})
 }
 
 // touch moves the idle clock and renews the lease.

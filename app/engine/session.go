@@ -54,9 +54,11 @@ type Session struct {
 	Claims        int          `json:"claims,omitempty"`      // of this row
 	Ran           int          `json:"ran,omitempty"`         // attempts begun in this holding
 	Renewals      int          `json:"renewals,omitempty"`    // of this holding's lease by themselves
-	Active        int          `json:"active,omitempty"`      // leased attempts
-	Ready         int          `json:"ready,omitempty"`       // ready tasks
-	Reason        string       `json:"reason,omitempty"`      // why the last holding ended
+	FirstRenewal  history.Time `json:"first_renewal,omitzero"`
+	LastRenewal   history.Time `json:"last_renewal,omitzero"`
+	Active        int          `json:"active,omitempty"` // leased attempts
+	Ready         int          `json:"ready,omitempty"`  // ready tasks
+	Reason        string       `json:"reason,omitempty"` // why the last holding ended
 	ClosedAt      history.Time `json:"closed_at,omitzero"`
 	RenewedAt     history.Time `json:"renewed_at,omitzero"`
 	CreatedAt     history.Time `json:"created_at,omitzero"`

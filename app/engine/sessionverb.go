@@ -53,7 +53,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	if s.Claimed {
 		*in.Outcome = "reacquired"
 	}
-	c.Timeline = append(c.Timeline, c.Session.claim(in.Lessee, in.Floor, now.Time, ""))
+	c.Timeline = c.Session.claim(in.Lessee, in.Floor, now.Time, "")
 	c.Session.touch(now.Time)
 	return c, nil
 }
@@ -133,7 +133,10 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 		length = seconds(in.Lease)
 	}
 	c.Session.renew(now.Time, length)
-	c.Session.Renewals++
+	if c.Session.Renewals++; c.Session.Renewals == 1 {
+		c.Session.FirstRenewal = now
+	}
+	c.Session.LastRenewal = now
 	return c, nil
 }
 
@@ -177,7 +180,8 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 // ended is the entry of the timeline for the end of a holding.
 func (s *Session) ended(now history.Time, what, by, why string) protocol.SessionEvent {
 	e := protocol.SessionEvent{
-		At: now, What: what, Worker: s.Owner, Epoch: s.Epoch, By: by, Why: why, Ran: s.Ran, Renewals: s.Renewals,
+		At: now, What: what, Worker: s.Owner, Epoch: s.Epoch, By: by, Why: why, Ran: s.Ran, Renewals: s.Renewals, FirstRenewal: s.FirstRenewal,
+		LastRenewal: s.LastRenewal,
 	}
 	if s.Owner != "" && !s.LastActivity.IsZero() {
 		e.Idle = now.Sub(s.LastActivity.Time).Seconds()

@@ -201,6 +201,11 @@ type sessionsQuery struct {
 	pageQuery
 }
 
+type attemptsQuery struct {
+	Epoch int `json:"epoch" minimum:"0"` // of one holding; 0 or absent: of all
+	pageQuery
+}
+
 type scheduleHistoryQuery struct {
 	Limit int `json:"limit" minimum:"1" maximum:"1000"`
 	After int `json:"after_sequence" minimum:"0"`

@@ -143,6 +143,10 @@ func (f *fake) Session(_ context.Context, namespace, id string) (protocol.Sessio
 	return protocol.SessionView{SessionID: id, Namespace: namespace}, f.saw(id)
 }
 
+func (f *fake) SessionAttempts(_ context.Context, in protocol.SessionAttempts) (protocol.SessionAttemptPage, error) {
+	return protocol.SessionAttemptPage{Namespace: in.Namespace, SessionID: in.SessionID, Attempts: []protocol.SessionAttempt{}}, f.saw(in)
+}
+
 func (f *fake) OperateSession(_ context.Context, in protocol.SessionOperation) (protocol.SessionView, error) {
 	return protocol.SessionView{SessionID: in.SessionID}, f.saw([]string{in.Namespace, in.SessionID, in.Verb, in.Identity, in.Reason})
 }

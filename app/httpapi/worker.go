@@ -43,6 +43,18 @@ func describeSession(a *API, c *call) (answer, error) {
 	return ok(sessionShown{c.ns, out}, err)
 }
 
+func sessionAttempts(a *API, c *call) (answer, error) {
+	q := c.query()
+	in := protocol.SessionAttempts{
+		Namespace: c.ns, SessionID: c.PathValue("session"), Epoch: int64(q.number("epoch", 0, 1<<53)), PageSize: q.number("page_size", 1, 200),
+		PageToken: q.text("next_page_token"),
+	}
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	return ok(a.opt.Broker.SessionAttempts(c.ctx, in))
+}
+
 func closeSession(a *API, c *call) (answer, error) { return operate(a, c, "close", "closed") }
 
 func migrateSession(a *API, c *call) (answer, error) { return operate(a, c, "migrate", "migrated") }

@@ -155,3 +155,29 @@ func TestAWorkerThatNamesNoProcessPollsAsTheNewestAtEveryApp(t *testing.T) {
 		t.Errorf("its session is %s", created.Outcome)
 	}
 }
+
+// Why a task waits, and who holds its session, is said rightly by an app to which none of the workers is connected.
+func TestReasonsAreRightAtEveryApp(t *testing.T) {
+	w := onPostgres(t, 2)
+	ns := w.namespace("reasons")
+	here, there := w.apps[0].Broker(), w.apps[1].Broker()
+	must[protocol.RegisterAnswer](t)(here.Register(t.Context(), worker(ns, "holder", "h1", 10, time.Hour)))
+	needs := activity()
+	needs.Requirements = []string{"gpu"}
+	w.decide(ns, "one", inSession("s"), inSession("s"), needs)
+	if task := must[*protocol.ActivityTask](t)(poll(t.Context(), here, ns, "holder", "h1", 30)); task == nil {
+		t.Fatal("the holder gets nothing")
+	}
+	for i, b := range []*broker.Broker{here, there} {
+		run := must[protocol.RunView](t)(b.Describe(t.Context(), protocol.Target{Namespace: ns, WorkflowID: "one"}))
+		for k, want := range []string{"", "for worker holder, which holds session s and is busy", "needs gpu, which worker holder does not offer"} {
+			if got := run.Pending.Activities[k].Why; got != want {
+				t.Errorf("app %d says of activity %d: %q, want %q", i, k, got, want)
+			}
+		}
+		s := must[protocol.SessionView](t)(b.Session(t.Context(), ns, "s"))
+		if s.Holder == nil || s.Holder.Stale || s.Holder.Status != protocol.WorkerActive {
+			t.Errorf("app %d says that session s is held by %+v", i, s.Holder)
+		}
+	}
+}

@@ -30,7 +30,9 @@ type Reader interface {
 	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
 	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)
 	Timeline(ctx context.Context, k engine.SessionKey, limit int) ([]protocol.SessionEvent, error) // oldest first
-	SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error)   // open ones, leased first
+	// SessionHistory returns the events that ended attempts in a session, newest first, those before one of them unless that is zero.
+	SessionHistory(ctx context.Context, k engine.SessionKey, before RunEvent, limit int) ([]RunEvent, error)
+	SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) // open ones, leased first
 
 	Worker(ctx context.Context, k engine.WorkerKey) (engine.Worker, error)
 	Workers(ctx context.Context, q WorkerQuery) ([]engine.Worker, error)
@@ -73,6 +75,12 @@ type Reader interface {
 type EventKey struct {
 	Run string
 	Seq int64
+}
+
+// RunEvent is an event of a run.
+type RunEvent struct {
+	Run, WorkflowID string
+	history.Event
 }
 
 // RunQuery filters and pages runs. After is the position behind which the page begins: a start time and run id of the last item seen.

@@ -41,6 +41,27 @@ type Attempt struct {
 	Lost         []Lost `json:"lost_deliveries,omitempty"`
 }
 
+// EndedAttempt is the activity whose attempt, or deliveries that were lost before it, this event tells the end of: its command sequence, 0 for any
+// other event.
+func EndedAttempt(d Data) (seq int64, a Attempt) {
+	switch d := d.(type) {
+	case *ActivityCompleted:
+		seq, a = d.Sequence, d.Attempt
+	case *ActivityFailed:
+		seq, a = d.Sequence, d.Attempt
+	case *ActivityTimedOut:
+		seq, a = d.Sequence, d.Attempt
+	case *ActivityCancelled:
+		seq, a = d.Sequence, d.Attempt
+	case *ActivityRetryScheduled:
+		seq, a = d.Sequence, d.Attempt
+	}
+	if a.AttemptID == "" && len(a.Lost) == 0 {
+		return 0, a
+	}
+	return seq, a
+}
+
 // Failure is why something failed, as every failing event shows it.
 type Failure struct {
 	ID            string          `json:"failure_id,omitempty"`

@@ -94,7 +94,8 @@ type SessionOperation struct {
 // SessionEvent is one entry of a session's ownership timeline.
 type SessionEvent struct {
 	At history.Time `json:"at"`
-	// What is one of started, claimed, reclaimed, draining, released, expired, idle_unpinned, orphaned, failed, closed, unpinned, cleaned_up.
+	// What is one of started, claimed, reclaimed, renewed, draining, released, expired, idle_unpinned, orphaned, failed, closed, unpinned, cleaned_up.
+	// The renewals of a holding are one entry, at the time of the last one.
 	What   string `json:"what"`
 	Worker string `json:"worker_id,omitempty"` // who held it, or holds it from now on
 	Epoch  int64  `json:"epoch,omitempty"`
@@ -102,10 +103,13 @@ type SessionEvent struct {
 	Why    string `json:"why,omitempty"`
 	Task   string `json:"task_id,omitempty"` // claims: the task that took it
 	// Of the holding that ends: how many attempts were begun in it, how often its lease was renewed by itself, how long it had been idle.
-	Ran      int     `json:"ran,omitempty"`
-	Renewals int     `json:"renewals,omitempty"`
-	Idle     float64 `json:"idle_seconds,omitempty"`
-	Release  string  `json:"release,omitempty"` // claims: of the worker
+	Ran      int `json:"ran,omitempty"`
+	Renewals int `json:"renewals,omitempty"`
+	// When the lease was first and last renewed by itself.
+	FirstRenewal history.Time `json:"first_renewal,omitzero"`
+	LastRenewal  history.Time `json:"last_renewal,omitzero"`
+	Idle         float64      `json:"idle_seconds,omitempty"`
+	Release      string       `json:"release,omitempty"` // claims: of the worker
 }
 
 // Ends says whether a holding ended with this.
@@ -135,4 +139,37 @@ type SessionPage struct {
 	Metrics       map[string]int `json:"metrics"` // total and one per status
 	Sessions      []SessionView  `json:"sessions"`
 	NextPageToken *string        `json:"next_page_token"`
+}
+
+// SessionAttempts asks what ran in a session, newest first: in one holding, or with epoch 0 in all.
+type SessionAttempts struct {
+	Namespace string `json:"-"`
+	SessionID string `json:"-"`
+	Epoch     int64  `json:"epoch,omitempty"`
+	PageSize  int    `json:"page_size,omitempty"`
+	PageToken string `json:"next_page_token,omitempty"`
+}
+
+// SessionAttempt is one delivery of an activity in a session.
+type SessionAttempt struct {
+	WorkflowID   string       `json:"workflow_id"`
+	RunID        string       `json:"run_id"`
+	TaskID       string       `json:"task_id"`
+	AttemptID    string       `json:"activity_attempt_id"`
+	ActivityType string       `json:"activity_type"`
+	Attempt      int          `json:"attempt_number,omitempty"` // absent of a delivery that was lost
+	Worker       string       `json:"worker_id"`
+	Epoch        int64        `json:"epoch"`   // of the holding it ran in
+	Outcome      string       `json:"outcome"` // running, completed, failed, cancelled, expired: its worker was lost; returned: handed back
+	Why          string       `json:"why,omitempty"`
+	StartedAt    history.Time `json:"started_at,omitzero"`
+	EndedAt      history.Time `json:"ended_at,omitzero"`
+}
+
+// SessionAttemptPage is one page of what ran in a session. Runs that retention has removed are not in it.
+type SessionAttemptPage struct {
+	Namespace     string           `json:"namespace"`
+	SessionID     string           `json:"session_id"`
+	Attempts      []SessionAttempt `json:"attempts"`
+	NextPageToken *string          `json:"next_page_token"`
 }

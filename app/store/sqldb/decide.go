@@ -149,10 +149,17 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	r.changed = true
 	hint := b.touch(&d.Next.Head)
 	ended := outcomes(d.Events)
+	var sessions map[int64]string // by activity
 	for seq, a := range d.Next.Activities.Changes() {
 		old, had := r.Activities.Get(seq)
 		if had && old.State == engine.LeasedState && (a == nil || a.State != engine.LeasedState) {
 			b.freed(QueueKey{d.Next.Namespace, old.Queue, protocol.KindActivity})
+		}
+		if old.SessionID != "" {
+			if sessions == nil {
+				sessions = map[int64]string{}
+			}
+			sessions[seq] = old.SessionID
 		}
 		mark(&r.activities, seq, had)
 		if a != nil && a.State == engine.Ready && (!had || old.State != engine.Ready || old.Delivery != a.Delivery) {
@@ -186,7 +193,11 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	hint.LastSeq, hint.Closed = r.LastSeq, !r.Status.Open()
 	evs := b.events[id]
 	for k := range d.Events {
-		addEvent(b.flush.events, id, &d.Events[k], payloads[k])
+		session := ""
+		if seq, _ := history.EndedAttempt(d.Events[k].Data); seq > 0 && sessions[seq] != "" {
+			session = sessionKey(engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[seq]})
+		}
+		addEvent(b.flush.events, id, session, &d.Events[k], payloads[k])
 		evs.bytes += len(payloads[k]) + 128
 	}
 	if len(d.Events) > 0 {

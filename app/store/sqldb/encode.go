@@ -42,9 +42,13 @@ func readHead(v []any) (engine.Head, error) {
 	return h, nil
 }
 
-func addEvent(r *rowset, run string, e *history.Event, payload string) {
-	r.s(run).i(e.Seq).i(e.At.Micros()).s(e.Type()).s(e.TaskID).i(e.SeenThrough).s(payload)
+// addEvent adds an event; session is that of the attempt it ends, if it does.
+func addEvent(r *rowset, run, session string, e *history.Event, payload string) {
+	r.s(run).i(e.Seq).i(e.At.Micros()).s(e.Type()).s(e.TaskID).i(e.SeenThrough).s(payload).s(session)
 }
+
+// sessionKey names a session in one text.
+func sessionKey(k engine.SessionKey) string { return k.Namespace + separator + k.ID }
 
 // readEvent reads seq, at, type, task_id, seen_through, payload.
 func readEvent(v []any) (history.Event, error) {

@@ -34,6 +34,22 @@ func (r *reader) Timeline(ctx context.Context, k engine.SessionKey, limit int) (
 	return list, wrap(err, "timeline of session %s", k.ID)
 }
 
+func (r *reader) SessionHistory(ctx context.Context, k engine.SessionKey, before store.RunEvent, limit int) ([]store.RunEvent, error) {
+	at := before.At.Micros()
+	if at == 0 {
+		at = 1 << 62
+	}
+	var list []store.RunEvent
+	const query = "SELECT e.seq, e.at, e.type, e.task_id, e.seen_through, e.payload, e.run_id, r.workflow_id FROM events AS e JOIN runs AS r" +
+		" ON r.run_id = e.run_id WHERE e.session = $1 AND (e.at, e.run_id, e.seq) < ($2, $3, $4) ORDER BY e.at DESC, e.run_id DESC, e.seq DESC LIMIT $5"
+	err := r.query(ctx, query, []any{sessionKey(k), at, before.Run, before.Seq, int64(limit)}, func(v []any) error {
+		e, err := readEvent(v)
+		list = append(list, store.RunEvent{Run: str(v[6]), WorkflowID: str(v[7]), Event: e})
+		return err
+	})
+	return list, wrap(err, "attempts of session %s", k.ID)
+}
+
 func (r *reader) SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) {
 	var list []engine.Activity
 	const query = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND session_id = $2" +

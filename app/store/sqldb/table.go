@@ -42,7 +42,7 @@ var (
 		text("business_key").opt().keep(), text("state"),
 	}}
 	eventsTable = &table{name: "events", keys: 2, columns: []column{
-		text("run_id"), num("seq"), num("at"), text("type"), text("task_id").opt(), num("seen_through").opt(), text("payload"),
+		text("run_id"), num("seq"), num("at"), text("type"), text("task_id").opt(), num("seen_through").opt(), text("payload"), text("session").opt(),
 	}}
 	tasksTable = &table{name: "tasks", keys: 2, prune: true, columns: []column{
 		text("run_id"), num("seq"), text("namespace").keep(), text("queue").keep(), text("kind").keep(), text("state"), text("route").opt(),

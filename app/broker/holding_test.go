@@ -1,0 +1,136 @@
+package broker_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// ran lists what ran in a session as "epoch-number worker outcome", oldest first, reading pages of this size.
+func (a *app) ran(id string, epochs map[int64]int, size int) (list []string) {
+	a.t.Helper()
+	for token := ""; ; {
+		p := must[protocol.SessionAttemptPage](a.t)(a.SessionAttempts(a.t.Context(), protocol.SessionAttempts{SessionID: id, PageSize: size, PageToken: token}))
+		for _, at := range p.Attempts {
+			if at.WorkflowID == "" || at.RunID == "" || !strings.HasPrefix(at.AttemptID, at.TaskID+"-") || at.ActivityType != "turn" {
+				a.t.Errorf("attempt %+v", at)
+			}
+			list = append([]string{fmt.Sprintf("%d %s %s", epochs[at.Epoch], at.Worker, at.Outcome)}, list...)
+		}
+		if p.NextPageToken == nil {
+			return list
+		}
+		token = *p.NextPageToken
+	}
+}
+
+// An operator reads of each holding who had it, from when to when and why no longer, how often it was renewed, and what ran in it.
+func TestATimelineTellsOfEveryHolding(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("flow")
+		a.ours("a", "a1", time.Hour, time.Hour, 10)
+		a.ours("b", "b1", time.Hour, time.Hour, 10)
+		a.schedule("one", inSession("s"), inSession("s"), inSession("s"))
+		first := a.poll("a", protocol.KindActivity, 30)
+		a.taken(a.result(first, "done"))
+		again := a.poll("a", protocol.KindActivity, 30)
+		a.taken(a.complete(protocol.CompleteItem{
+			Kind: protocol.KindActivity, TaskID: again.Activity.TaskID, Owner: "a", AttemptID: again.Activity.AttemptID, Failure: &protocol.Failure{Message: "no"},
+		}))
+		for range 2 {
+			must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+				WorkerID: "a", Incarnation: "a1", Sessions: []protocol.SessionRenewal{{SessionID: "s", Epoch: first.Activity.Session.Epoch}},
+			}))
+		}
+		lost := a.poll("a", protocol.KindActivity, 30)
+		a.ours("a", "a2", time.Hour, time.Hour, 10) // the attempt goes with the process
+		second := a.poll("a", protocol.KindActivity, 30)
+		if second.Activity.TaskID != lost.Activity.TaskID || !second.Activity.Session.IsNew {
+			t.Fatalf("the restarted worker gets %+v", second.Activity)
+		}
+		a.taken(a.result(second, "done"))
+		a.taken(a.decide(a.poll("flow", protocol.KindWorkflow, 30), inSession("s")))
+		must[protocol.SessionView](t)(a.OperateSession(t.Context(), protocol.SessionOperation{SessionID: "s", Verb: "migrate", Identity: "eve", To: "b"}))
+		third := a.poll("b", protocol.KindActivity, 30)
+		v := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
+		var what []string
+		for _, e := range v.Timeline {
+			what = append(what, strings.TrimSpace(e.What+" "+e.Worker))
+		}
+		if got := strings.Join(what, ", "); got != "claimed a, renewed a, released a, reclaimed a, released a, reclaimed b" {
+			t.Fatalf("timeline: %s", got)
+		}
+		if e := v.Timeline[1]; e.Renewals != 2 || e.Epoch != first.Activity.Session.Epoch || e.FirstRenewal.IsZero() || !e.LastRenewal.After(e.FirstRenewal.Time) {
+			t.Errorf("renewals: %+v", e)
+		}
+		if e := v.Timeline[2]; e.Why != engine.ReasonRestarted || e.Ran != 3 || e.Epoch != first.Activity.Session.Epoch {
+			t.Errorf("the end of the first process's holding: %+v", e)
+		}
+		if e := v.Timeline[4]; e.By != "eve" || e.Ran != 1 {
+			t.Errorf("the end of the second holding: %+v", e)
+		}
+		epochs := map[int64]int{first.Activity.Session.Epoch: 1, second.Activity.Session.Epoch: 2, third.Activity.Session.Epoch: 3}
+		want := "1 a completed, 1 a failed, 1 a expired, 2 a completed, 3 b running"
+		for _, size := range []int{1, 2, 50} {
+			if got := strings.Join(a.ran("s", epochs, size), ", "); got != want {
+				t.Errorf("by pages of %d ran %s, want %s", size, got, want)
+			}
+		}
+		p := must[protocol.SessionAttemptPage](t)(a.SessionAttempts(t.Context(), protocol.SessionAttempts{SessionID: "s", Epoch: second.Activity.Session.Epoch}))
+		if len(p.Attempts) != 1 || p.Attempts[0].AttemptID != second.Activity.AttemptID || p.Attempts[0].EndedAt.Before(p.Attempts[0].StartedAt.Time) {
+			t.Errorf("of the second holding: %+v", p.Attempts)
+		}
+		if _, err := a.SessionAttempts(t.Context(), protocol.SessionAttempts{SessionID: "s", PageToken: "?"}); protocol.ReasonOf(err) != protocol.ReasonInvalidPageToken {
+			t.Errorf("a token that is none: %v", err)
+		}
+	})
+}
+
+// A worker learns that it is the first to see an epoch of a session, also when the delivery with which it was claimed never reached it.
+func TestTheFirstDeliveryThatIsSeenIsNew(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("flow")
+		a.ours("a", "a1", time.Hour, time.Hour, 1)
+		a.schedule("one", inSession("s"), inSession("s"))
+		none := int64(0)
+		p := must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{WorkerID: "a", Kinds: []protocol.TaskKind{protocol.KindActivity}, Timeout: &none}))
+		unseen := p.Tasks[0].Activity.Session
+		p.Undo()
+		first := a.poll("a", protocol.KindActivity, 30).Activity.Session
+		if !unseen.IsNew || !first.IsNew || first.Epoch != unseen.Epoch {
+			t.Errorf("the delivery that was undone: %+v, the next: %+v", unseen, first)
+		}
+		if later := a.poll("a", protocol.KindActivity, 30).Activity.Session; later.IsNew {
+			t.Error("the second delivery is new as well")
+		}
+	})
+}
+
+// Who lost the lease holds nothing that it could close, while nobody else has claimed it yet as well.
+func TestAWorkerWithoutALeaseClosesNothing(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("flow")
+		a.ours("a", "a1", 50*time.Millisecond, time.Hour, 10)
+		a.ours("b", "b1", time.Hour, time.Hour, 10)
+		a.schedule("one", inSession("s"), inSession("s"))
+		held := a.poll("a", protocol.KindActivity, 30).Activity.Session
+		for status := protocol.SessionActive; status == protocol.SessionActive; time.Sleep(5 * time.Millisecond) {
+			status = must[protocol.SessionView](t)(a.Session(t.Context(), "", "s")).Status
+		}
+		_, err := a.CloseSession(t.Context(), protocol.SessionVerb{SessionID: "s", WorkerID: "a", Epoch: held.Epoch})
+		if protocol.ReasonOf(err) != protocol.ReasonSessionOwner {
+			t.Errorf("close: %v", err)
+		}
+		if got := a.poll("b", protocol.KindActivity, 30); got == nil || got.Activity.Session.Epoch <= held.Epoch {
+			t.Errorf("the next worker gets %+v", got)
+		}
+	})
+}
