@@ -178,7 +178,7 @@ func (id taskID) held(rows store.Rows, run *engine.Run, w *engine.Worker, now ti
 		return store.Leased{Kind: protocol.KindWorkflow, Head: run.Head}, t != nil && t.Number == id.number && mine(t.State, t.Lease)
 	}
 	a, ok := run.Activities.Get(id.seq)
-	out := store.Leased{Kind: protocol.KindActivity, Head: run.Head, Activity: &a}
+	out := store.Leased{Kind: protocol.KindActivity, Head: run.Head, Activity: &a, IsNew: a.New}
 	if a.SessionID != "" {
 		out.Session = rows.Session(engine.SessionKey{Namespace: run.Namespace, ID: a.SessionID})
 	}

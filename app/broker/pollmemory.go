@@ -189,7 +189,7 @@ func stillHeld(ctx context.Context, r store.Reader, run *engine.Run, ref store.T
 	if !ok || a.State != engine.LeasedState || a.Delivery != ref.Delivery || !a.Until.After(now) {
 		return store.Leased{}, false
 	}
-	l := store.Leased{Kind: ref.Kind, Head: run.Head, Activity: &a}
+	l := store.Leased{Kind: ref.Kind, Head: run.Head, Activity: &a, IsNew: a.New}
 	if a.SessionID != "" {
 		s, err := r.Session(ctx, engine.SessionKey{Namespace: run.Namespace, ID: a.SessionID})
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 
 // sessionCounters count what happens to sessions at this app.
 type sessionCounters struct {
-	claims, ends, rebuilds, late *prometheus.CounterVec
-	renewals, cleaned            prometheus.Counter
+	claims, ends, rebuilds, unbuilt, late *prometheus.CounterVec
+	renewals, cleaned                     prometheus.Counter
 }
 
 func newSessionCounters(r prometheus.Registerer) sessionCounters {
@@ -32,6 +32,8 @@ func newSessionCounters(r prometheus.Registerer) sessionCounters {
 		ends:   vec("sojourn_session_ends_total", "Holdings of sessions that ended, by how: released, expired, idle_unpinned, orphaned, failed, closed.", "how"),
 		rebuilds: vec("sojourn_session_rebuilds_total",
 			"Attempts that found the state of their session missing and had it rebuilt, by reason: how the state was lost.", "reason"),
+		unbuilt: vec("sojourn_session_rebuilds_failed_total",
+			"Attempts that found the state of their session missing and ended with its rebuild, by outcome: failed, cancelled.", "outcome"),
 		late: vec("sojourn_session_late_completions_total",
 			"Completions that came too late and were ignored, by why: session_ended, stale_session_epoch.", "why"),
 		renewals: one("sojourn_session_renewals_total", "Leases of sessions that were renewed."),
@@ -65,7 +67,7 @@ func (m *Metrics) late(why string) {
 	}
 }
 
-// rebuilt counts a rebuild. What workers say of it is not ours to trust as a label, so only known reasons are.
+// rebuilt counts a rebuild, also of an attempt whose outcome came too late to be taken. What workers say of it is not ours to trust as a label, so only known reasons are.
 func (m *Metrics) rebuilt(r *protocol.Recovered) {
 	if m == nil || r == nil {
 		return
@@ -73,6 +75,10 @@ func (m *Metrics) rebuilt(r *protocol.Recovered) {
 	reason := "other"
 	if protocol.LostReasons[r.Reason] {
 		reason = r.Reason
+	}
+	if r.Outcome == protocol.RebuildFailed || r.Outcome == protocol.RebuildCancelled {
+		m.sessions.unbuilt.WithLabelValues(r.Outcome).Inc()
+		return
 	}
 	m.sessions.rebuilds.WithLabelValues(reason).Inc()
 }

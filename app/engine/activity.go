@@ -99,6 +99,7 @@ func (st *step) endActivity(a Activity, by bool) {
 func (st *step) unran(a Activity) {
 	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && s.Ran > 0 {
 		s.Ran--
+		s.Fresh = s.Fresh || a.New
 		st.keep(s)
 	}
 }
@@ -197,8 +198,13 @@ func (st *step) recovered(a Activity, r *protocol.Recovered) int {
 	if r == nil {
 		return 0
 	}
+	outcome := protocol.Rebuilt
+	if r.Outcome == protocol.RebuildFailed || r.Outcome == protocol.RebuildCancelled {
+		outcome = r.Outcome
+	}
 	st.emit(&history.SessionRecovered{
 		CommandSequence: a.Seq, SessionID: a.SessionID, Epoch: a.Epoch, Rebuild: r.Rebuild, Cause: r.Cause, Reason: r.Reason, Retries: r.Retries,
+		Outcome: outcome,
 	})
 	return r.Retries
 }

@@ -50,7 +50,7 @@ func (in ClaimActivity) decide(st *step) error {
 	st.Activities.Put(in.Seq, a)
 	*in.Out = ClaimedActivity{Activity: a}
 	if change != nil {
-		in.Out.Session, in.Out.IsNew = &change.Session, change.Session.Fresh()
+		in.Out.Session, in.Out.IsNew = &change.Session, a.New
 		st.keep(change.Session, change.Timeline...)
 	}
 	st.d.Answer = Answer{Outcome: "claimed", Recorded: true}

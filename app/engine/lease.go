@@ -42,7 +42,7 @@ func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Ti
 	a.State = LeasedState
 	a.Delivery++
 	a.Attempt++
-	a.Cancel = false
+	a.Cancel, a.New = false, false
 	a.HeartbeatAt, a.Progress = history.Time{}, nil
 	a.Lease = l.lease(time.Duration(l.Worker.AttemptLease)*time.Microsecond, now)
 	if sess == nil {
@@ -58,7 +58,8 @@ func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Ti
 	s.Active++
 	s.Ran++
 	s.Ready = max(0, s.Ready-1)
-	a.Epoch = s.Epoch
+	a.Epoch, a.New = s.Epoch, s.Fresh
+	s.Fresh = false
 	return a, &c, claimed
 }
 
@@ -76,7 +77,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
 	s.Active, s.Reason, s.Claimed, s.LeaseUntil = 0, "", true, history.Time{}
 	s.Claims, s.Ran, s.Renewals, s.Moving = s.Claims+1, 0, 0, ""
-	s.FirstRenewal, s.LastRenewal = history.Time{}, history.Time{}
+	s.Fresh, s.FirstRenewal, s.LastRenewal = true, history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 	if s.Door != DoorWorker {
 		s.Lease = l.Worker.SessionLease

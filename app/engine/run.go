@@ -172,6 +172,7 @@ type Activity struct {
 	Epoch       int64           `json:"epoch,omitempty"`   // of the session, when leased
 	HeartbeatAt history.Time    `json:"heartbeat_at,omitzero"`
 	Progress    json.RawMessage `json:"progress,omitempty"`
+	New         bool            `json:"new,omitempty"`    // the delivery under way is the first its holder sees of the session's epoch
 	Cancel      bool            `json:"cancel,omitempty"` // the holder was asked to stop
 	LastFailure string          `json:"last_failure,omitempty"`
 	Lost        []history.Lost  `json:"lost,omitempty"` // at most 10

@@ -52,6 +52,7 @@ type Session struct {
 	ForUntil      history.Time `json:"for_until,omitzero"`    // … until then
 	Drained       bool         `json:"drained,omitempty"`     // PolicyFail: its holder drained, and no task has been told of it yet
 	Claims        int          `json:"claims,omitempty"`      // of this row
+	Fresh         bool         `json:"fresh,omitempty"`       // no delivery of this holding has been made, but for those that were undone
 	Ran           int          `json:"ran,omitempty"`         // attempts begun in this holding
 	Renewals      int          `json:"renewals,omitempty"`    // of this holding's lease by themselves
 	FirstRenewal  history.Time `json:"first_renewal,omitzero"`
@@ -77,9 +78,6 @@ func (s *Session) Held(now time.Time) bool {
 
 // HeldBy says whether this worker owns it.
 func (s *Session) HeldBy(worker string, now time.Time) bool { return s.Held(now) && s.Owner == worker }
-
-// Fresh says, of a session in which an attempt was just begun, that it is the first its holder sees of this epoch.
-func (s *Session) Fresh() bool { return s.Ran == 1 }
 
 // Full says whether its activity cap leaves no room. A cap of 0 leaves it to the worker's slots.
 func (s *Session) Full() bool { return s.MaxActivities > 0 && s.Active >= s.MaxActivities }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -332,12 +333,20 @@ func TestRecovery(t *testing.T) {
 			return got, nil
 		})
 		h.start("A")
-		h.equal("failures", output[[]string](h, h.begin("lost")), []string{activity.TypeSessionLost, activity.TypeSessionLost, "Broken"})
+		run := h.begin("lost")
+		h.equal("failures", output[[]string](h, run), []string{activity.TypeSessionLost, activity.TypeSessionLost, "Broken"})
 		for item, n := range map[string]int{
 			"lost rebuild": 1, "rebuild of the rebuild": 0, "over a lost rebuild": 1, "good rebuild": 1, "lost again": 2, "bad rebuild": 1, "over a bad rebuild": 1,
 		} {
 			h.equal(item+" ran", len(h.did(item)), n)
 		}
+		var outcomes []string
+		for _, e := range h.events(run) {
+			if d, ok := e.Data.(*history.SessionRecovered); ok {
+				outcomes = append(outcomes, fmt.Sprint(d.Rebuild, ": ", d.Outcome, " after ", d.Retries))
+			}
+		}
+		h.equal("what history says of the rebuilds", outcomes, []string{"lost rebuild: failed after 0", "good rebuild: rebuilt after 1", "bad rebuild: failed after 0"})
 	})
 
 	// Cancelled while it rebuilds: the rebuild is told, and so is the activity.
@@ -364,5 +373,8 @@ func TestRecovery(t *testing.T) {
 		h.between("the rebuild was told", h.once("load").to, 2*sec, 4*sec+100*ms)
 		h.wait(5 * sec)
 		h.equal("runs of the activity", len(h.did("item")), 0)
+		// The activity ended at the workflow's word: nobody's report counts after that, so there is no event of the rebuild.
+		h.equal("history", strings.Join(h.types(run), " "), "WorkflowStarted SessionStarted ActivityScheduled TimerScheduled TimerFired "+
+			"ActivityCancelRequested ActivityCancelled WorkflowCompleted")
 	})
 }

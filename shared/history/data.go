@@ -233,15 +233,17 @@ type SessionEnded struct {
 	Effect          string `json:"effect"`
 }
 
-// SessionRecovered says that inside one attempt of an activity the session's state was rebuilt and the activity tried again.
+// SessionRecovered says that inside one attempt of an activity the session's state was missing and a rebuild ran, or was waited for. It stands once,
+// before the event that ends the attempt, whenever the attempt's worker was there to report; Outcome says how it went.
 type SessionRecovered struct {
 	CommandSequence int64  `json:"command_sequence"` // of the activity
 	SessionID       string `json:"session_id"`
 	Epoch           int64  `json:"epoch"`
 	Rebuild         string `json:"rebuild_activity"`
 	Cause           string `json:"cause,omitempty"`
-	Reason          string `json:"reason,omitempty"` // missing_state, or what became of the executor
-	Retries         int    `json:"retries"`
+	Reason          string `json:"reason,omitempty"`  // missing_state, or what became of the executor
+	Retries         int    `json:"retries"`           // of the activity, after a rebuild
+	Outcome         string `json:"outcome,omitempty"` // rebuilt; failed or cancelled: the attempt ended with the rebuild
 }
 
 // WorkflowContinuedAsNew closes a run whose work goes on in another run of the same workflow id.

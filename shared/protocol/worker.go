@@ -165,7 +165,15 @@ type Recovered struct {
 	Cause   string `json:"cause,omitempty"`
 	Reason  string `json:"reason,omitempty"` // one of LostReasons
 	Retries int    `json:"retries"`
+	Outcome string `json:"outcome,omitempty"` // one of the following; absent: rebuilt
 }
+
+// The outcomes of a rebuild: the activity was tried again, or the attempt ended with the rebuild, which failed or was told to stop.
+const (
+	Rebuilt          = "rebuilt"
+	RebuildFailed    = "failed"
+	RebuildCancelled = "cancelled"
+)
 
 // LostReasons are the reasons for which the state of a session can be missing: code did not find it, or what became of its executor.
 var LostReasons = map[string]bool{

@@ -22,12 +22,16 @@ func recovering(a *attempt, next call) call {
 		for tries := 0; errors.Is(err, activity.ErrSessionLost) && tries < policy.Retries() && ctx.Err() == nil; tries++ {
 			cause, reason := err.Error(), a.lostReason()
 			rebuild := func(ctx context.Context) error { return a.rebuildState(ctx, policy.RebuildActivity) }
+			a.recovered = &protocol.Recovered{Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries, Outcome: protocol.RebuildFailed}
 			if err := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild); err != nil {
+				if ctx.Err() != nil {
+					a.recovered.Outcome = protocol.RebuildCancelled
+				}
 				a.log.Warn().Err(err).Str("session_id", a.session.ID).Str("rebuild_activity", policy.RebuildActivity).Msg("session not rebuilt")
 				return payload.Payload{}, err
 			}
 			seen = a.session.Rebuilds()
-			a.recovered = &protocol.Recovered{Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries + 1}
+			a.recovered.Retries, a.recovered.Outcome = tries+1, protocol.Rebuilt
 			a.log.Info().Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).Str("cause", cause).Msg("session rebuilt, activity tried again")
 			result, err = next(ctx)
 		}

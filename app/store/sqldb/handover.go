@@ -184,7 +184,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	out := store.Leased{Kind: protocol.KindActivity, Activity: &a, Claimed: claimed}
 	if change != nil {
 		b.applySession(change)
-		out.Session, out.IsNew = &change.Session, change.Session.Fresh()
+		out.Session, out.IsNew = &change.Session, a.New
 	}
 	return out
 }
