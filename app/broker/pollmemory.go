@@ -195,7 +195,7 @@ func stillHeld(ctx context.Context, r store.Reader, run *engine.Run, ref store.T
 		if err != nil {
 			return store.Leased{}, false
 		}
-		l.Session, l.IsNew = &s, s.Fresh()
+		l.Session = &s
 	}
 	return l, true
 }
