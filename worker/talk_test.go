@@ -15,11 +15,18 @@ import (
 
 // shelf keeps texts that updates bring until it is told to close, then hands them to a child to count.
 func shelf(r *worker.Registry) {
-	r.Workflow("length", func(_ workflow.Context, texts []string) (int, error) { return len(strings.Join(texts, "")), nil })
+	r.Workflow("length", func(_ workflow.Context, lengths []int) (sum int, _ error) {
+		for _, n := range lengths {
+			sum += n
+		}
+		return sum, nil
+	})
 	r.Workflow("shelf", func(ctx workflow.Context) (int, error) {
-		texts, closed := []string{}, false
-		workflow.HandleUpdate(ctx, "put", func(_ workflow.Context, text string, times int) (int, error) {
-			texts = append(texts, strings.Repeat(text, times))
+		var texts []string
+		var lengths []int
+		closed := false
+		workflow.HandleUpdate(ctx, "put", func(_ workflow.Context, text string) (int, error) {
+			texts, lengths = append(texts, text), append(lengths, len(text))
 			return len(texts), nil
 		})
 		workflow.HandleUpdate(ctx, "close", func(workflow.Context) error { closed = true; return nil })
@@ -32,7 +39,7 @@ func shelf(r *worker.Registry) {
 		if err := workflow.Until(ctx, func() bool { return closed }); err != nil {
 			return 0, err
 		}
-		return workflow.ExecuteChild[int](ctx, "length", texts)
+		return workflow.ExecuteChild[int](ctx, "length", lengths)
 	})
 }
 
@@ -70,15 +77,29 @@ func TestChildrenUpdatesAndQueriesOverEveryCarrier(t *testing.T) {
 		if _, err := query(); protocol.ReasonOf(err) != protocol.ReasonQueryRejected || !strings.Contains(err.Error(), "query first: the shelf is empty") {
 			t.Errorf("got %v", err)
 		}
-		if u := update("put", "abc", 1); string(u.Result) != "1" {
+		if u := update("put", "abc"); string(u.Result) != "1" {
 			t.Errorf("got %s", u.Result)
 		}
 		if got, err := query(); got != `"abc"` || err != nil {
 			t.Errorf("got %s, %v", got, err)
 		}
+		for range 4 { // more history than fits into one frame
+			update("put", strings.Repeat("x", 1_400_000))
+		}
+		if got, err := query(); got != `"abc"` || err != nil {
+			t.Errorf("of a long history: got %s, %v", got, err)
+		}
 		update("close")
-		if n := result[int](t, end(t, a, answer.RunID)); n != 3 {
-			t.Errorf("got %d", n)
+		var v protocol.RunView
+		eventually(t, "the run ends", func() bool {
+			var err error
+			if v, err = a.Broker().Describe(t.Context(), target); err != nil {
+				t.Fatal(err)
+			}
+			return v.Terminal
+		})
+		if string(v.Output) != "5600003" {
+			t.Errorf("got %s", v.Output)
 		}
 		if got, err := query(); got != `"abc"` || err != nil {
 			t.Errorf("closed: got %s, %v", got, err)

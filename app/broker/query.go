@@ -94,12 +94,22 @@ func refusedQuery(name string, f *protocol.Failure) error {
 	return protocol.Refuse(reason, "query %s: %s", name, f.Message).With("query_name", name).With("failure", f)
 }
 
-// queryTask is what the worker is given: the query with the whole history.
-func (b *Broker) queryTask(ctx context.Context, q *store.Question) (*protocol.QueryTask, error) {
-	events, args, err := b.past(ctx, q)
+// queryTask is what the worker is given: the query with the whole history, or its first page.
+func (b *Broker) queryTask(ctx context.Context, q *store.Question, paged bool) (*protocol.QueryTask, error) {
+	var (
+		events []history.Event
+		next   *string
+		args   payload.Payload
+		err    error
+	)
+	if paged {
+		events, next, args, err = b.begun(ctx, q)
+	} else {
+		events, args, err = b.past(ctx, q)
+	}
 	return &protocol.QueryTask{
 		TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID, Namespace: q.Namespace, WorkflowType: q.Type, QueryName: q.Name,
 		PayloadCodec: payload.Codec, WorkflowArguments: args, QueryArguments: payload.Payload{Blob: q.Arguments}, Events: events,
-		TotalEvents: q.LastSeq, RunStatus: q.RunStatus, TaskQueue: q.Queue, LeaseOwner: q.Owner, LeaseExpiresAt: history.At(q.Until),
+		TotalEvents: q.LastSeq, NextPageToken: next, RunStatus: q.RunStatus, TaskQueue: q.Queue, LeaseOwner: q.Owner, LeaseExpiresAt: history.At(q.Until),
 	}, err
 }

@@ -180,21 +180,16 @@ func (b *Broker) past(ctx context.Context, q *store.Question) (events []history.
 		events = append(events, page.Events...)
 		after = page.Events[len(page.Events)-1].Seq
 	}
-	if len(events) > 0 {
-		if s, ok := events[0].Data.(*history.WorkflowStarted); ok {
-			args.Blob = s.Arguments
-		}
-	}
-	return events, args, nil
+	return events, startArguments(events), nil
 }
 
 // questionTask is a leased question as its worker gets it.
-func (b *Broker) questionTask(ctx context.Context, l store.Leased) (protocol.Task, error) {
+func (b *Broker) questionTask(ctx context.Context, in protocol.PollRequest, l store.Leased) (protocol.Task, error) {
 	if l.Kind == protocol.KindValidation {
 		t, err := b.validationTask(ctx, l.Question)
 		return protocol.Task{Kind: l.Kind, Validation: t}, err
 	}
-	t, err := b.queryTask(ctx, l.Question)
+	t, err := b.queryTask(ctx, l.Question, in.PagedQueries)
 	return protocol.Task{Kind: l.Kind, Query: t}, err
 }
 

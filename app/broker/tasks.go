@@ -35,7 +35,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 			continue
 		}
 		if l.Kind.Asked() {
-			if out[i], err = b.questionTask(ctx, l); err != nil {
+			if out[i], err = b.questionTask(ctx, in, l); err != nil {
 				return nil, err
 			}
 			continue
@@ -173,11 +173,11 @@ func (b *Broker) page(ctx context.Context, run string, after, through int64, siz
 	return p, err
 }
 
-// HistoryPage is a further page of a leased workflow task's history; pages end at what the task was shown at first.
+// HistoryPage is a further page of a leased workflow task's history, or of a query's; pages end at what the task was shown at first.
 func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
-		return protocol.HistoryPage{}, noTask(in.TaskID)
+		return b.questionPage(ctx, in)
 	}
 	after, err := parsePage(in.PageToken)
 	if err != nil {

@@ -145,6 +145,8 @@ type ChannelPoll struct {
 	Release   string           `json:"release,omitempty"`   // instead of workerProps.version
 	BuildID   string           `json:"buildId,omitempty"`
 	PageSize  int              `json:"historyPageSize,omitempty"`
+	// PagedQueries: the worker fetches what lies behind the first page of a query's history, as of a workflow task's.
+	PagedQueries bool `json:"pagedQueries,omitempty"`
 }
 
 // Job is a task in the words of the channel. Task is the object an HTTP poll gives, untouched.
@@ -454,7 +456,7 @@ type JobReturn struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// JobHistory asks for a page of the history behind a workflow job. An empty token is the first page.
+// JobHistory asks for a page of the history behind a workflow job or a query. An empty token is the first page.
 type JobHistory struct {
 	JobRef
 	PageToken string `json:"pageToken,omitempty"`

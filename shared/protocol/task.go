@@ -131,6 +131,7 @@ type QueryTask struct {
 	QueryArguments    payload.Payload `json:"query_arguments"`
 	Events            []history.Event `json:"history_events"`
 	TotalEvents       int64           `json:"total_history_events"`
+	NextPageToken     *string         `json:"next_history_page_token,omitempty"` // only to workers that page
 	RunStatus         string          `json:"run_status"`
 	TaskQueue         string          `json:"task_queue"`
 	LeaseOwner        string          `json:"lease_owner"`

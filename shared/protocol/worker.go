@@ -89,6 +89,8 @@ type PollRequest struct {
 	PollID      string           `json:"poll_request_id,omitempty"`
 	Timeout     *int64           `json:"timeout_seconds,omitempty"` // default 30, 0 answers at once, at most 60
 	PageSize    int              `json:"history_page_size,omitempty"`
+	// PagedQueries: the worker fetches what lies behind the first page of a query's history, as of a workflow task's. Others get it whole.
+	PagedQueries bool `json:"paged_queries,omitempty"`
 }
 
 // PollStatus says how a poll ended.

@@ -100,7 +100,7 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 func (l *Link) channelPoll(in protocol.PollRequest) protocol.ChannelPoll {
 	return protocol.ChannelPoll{
 		Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: max(1, in.Max), PollID: in.PollID, Release: l.opt.Release, BuildID: in.BuildID,
-		PageSize: in.PageSize,
+		PageSize: in.PageSize, PagedQueries: true,
 	}
 }
 
@@ -156,6 +156,15 @@ func (l *Link) History(ctx context.Context, t *protocol.WorkflowTask, pageToken 
 	var out protocol.HistoryPage
 	err := l.ask(ctx, protocol.MethodFetchHistory, protocol.JobHistory{
 		JobRef: ref(protocol.KindWorkflow, t.TaskID, "", t.Attempt, t.LeaseOwner), PageToken: pageToken,
+	}, &out)
+	return out, err
+}
+
+// QueryHistory fetches a page of the history behind a query.
+func (l *Link) QueryHistory(ctx context.Context, t *protocol.QueryTask, pageToken string) (protocol.HistoryPage, error) {
+	var out protocol.HistoryPage
+	err := l.ask(ctx, protocol.MethodFetchHistory, protocol.JobHistory{
+		JobRef: ref(protocol.KindQuery, t.TaskID, "", t.Attempt, t.LeaseOwner), PageToken: pageToken,
 	}, &out)
 	return out, err
 }

@@ -116,6 +116,7 @@ func (c *httpConn) poll(ctx context.Context, in protocol.ChannelPoll) (protocol.
 func (c *httpConn) request(in protocol.ChannelPoll) protocol.PollRequest {
 	out := protocol.PollRequest{
 		Release: in.Release, Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, BuildID: in.BuildID, PollID: in.PollID, PageSize: in.PageSize,
+		PagedQueries: in.PagedQueries,
 	}
 	out.WorkerID, out.Incarnation = c.identity()
 	if in.TimeoutMS != nil {

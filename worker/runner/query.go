@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -22,31 +24,45 @@ const queryTime = 30 * time.Second
 func (r *Runner) query(t *protocol.QueryTask) {
 	until := time.Now().Add(queryTime)
 	item := queryItem(t)
-	if f := r.ask(t, &item); f != nil {
+	f, err := r.ask(t, &item)
+	switch {
+	case err != nil && r.life.Err() != nil:
+		item.Returned = "draining"
+	case err != nil && protocol.ReasonOf(err) == "":
+		r.log.Warn().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Msg("history not available")
+		item.Returned = "history_unavailable"
+	case err != nil:
+		item.Failure = &protocol.Failure{Message: err.Error(), Type: "QueryFailed", Reason: string(protocol.ReasonQueryRejected)}
+	case f != nil:
 		r.log.Debug().Str("task_id", t.TaskID).Str("run_id", t.RunID).Str("query", t.QueryName).Str("why", f.Message).Msg("query not answered")
 		item.Failure = f
 	}
 	r.report.add(item, until)
 }
 
-func (r *Runner) ask(t *protocol.QueryTask, item *protocol.CompleteItem) *protocol.Failure {
+// ask gives the answer to item, or says why there is none. An error means that the history behind the query could not be had.
+func (r *Runner) ask(t *protocol.QueryTask, item *protocol.CompleteItem) (*protocol.Failure, error) {
 	def, ok := r.opt.Definitions.FindWorkflow(t.WorkflowType)
 	if !ok {
 		f := workflow.Unregistered(t.WorkflowType)
 		f.Reason = string(protocol.ReasonQueryRejected)
-		return f
+		return f, nil
+	}
+	events, err := r.past(t)
+	if err != nil {
+		return nil, err
 	}
 	m := workflow.NewMachine(def, workflow.Options{Names: r.opt.Definitions, Logger: zerolog.Nop(), ForQueries: true})
 	defer m.Close()
-	_, err := m.Apply(&protocol.WorkflowTask{
+	_, err = m.Apply(&protocol.WorkflowTask{
 		RunID: t.RunID, WorkflowID: t.WorkflowID, Namespace: t.Namespace, WorkflowType: t.WorkflowType, TaskQueue: t.TaskQueue,
 		Arguments: t.WorkflowArguments,
-	}, t.Events)
+	}, events)
 	if err == nil {
 		item.Result, err = m.Query(t.QueryName, t.QueryArguments)
 	}
 	if err == nil {
-		return nil
+		return nil, nil
 	}
 	f := workflow.TaskFailure(err)
 	f.Type, f.Reason = "QueryFailed", string(protocol.ReasonQueryRejected)
@@ -57,7 +73,25 @@ func (r *Runner) ask(t *protocol.QueryTask, item *protocol.CompleteItem) *protoc
 	case errors.Is(err, workflow.ErrQueryArguments):
 		f.Reason = string(protocol.ReasonQueryArguments)
 	}
-	return f
+	return f, nil
+}
+
+// past is the whole history behind a query.
+func (r *Runner) past(t *protocol.QueryTask) ([]history.Event, error) {
+	ctx, cancel := context.WithTimeout(r.life, queryTime)
+	defer cancel()
+	events := t.Events
+	for next := t.NextPageToken; next != nil; {
+		page, err := r.opt.Link.QueryHistory(ctx, t, *next)
+		if err == nil && len(page.Events) == 0 && page.NextPageToken != nil {
+			err = errors.New("an empty page before the last")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("history of run %s: %w", t.RunID, err)
+		}
+		events, next = append(events[:len(events):len(events)], page.Events...), page.NextPageToken
+	}
+	return events, nil
 }
 
 func queryItem(t *protocol.QueryTask) protocol.CompleteItem {

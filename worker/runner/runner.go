@@ -24,6 +24,7 @@ type Link interface {
 	Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error)
 	Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error)
 	History(ctx context.Context, t *protocol.WorkflowTask, pageToken string) (protocol.HistoryPage, error)
+	QueryHistory(ctx context.Context, t *protocol.QueryTask, pageToken string) (protocol.HistoryPage, error)
 	Progress(ctx context.Context, in protocol.HeartbeatRequest) (protocol.JobLock, error)
 	Beat()                             // asks for a heartbeat soon
 	Forget(item protocol.CompleteItem) // a task has ended without a word to the app

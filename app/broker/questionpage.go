@@ -1,0 +1,52 @@
+package broker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// begun is the first page of the history behind a question, for a worker that fetches the rest: a long history fits into no frame.
+func (b *Broker) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
+	page, err := b.page(ctx, q.RunID, 0, q.LastSeq, maxPage)
+	return page.Events, page.NextPageToken, startArguments(page.Events), err
+}
+
+// startArguments are what a run was started with, by its first event.
+func startArguments(events []history.Event) (args payload.Payload) {
+	if len(events) > 0 {
+		if s, ok := events[0].Data.(*history.WorkflowStarted); ok {
+			args.Blob = s.Arguments
+		}
+	}
+	return args
+}
+
+// questionPage is a further page of the history behind a leased query, which ends where the query found it.
+func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
+	q, err := b.desk.look(ctx, in.TaskID)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && (q.Namespace != namespace(in.Namespace) || q.Kind != protocol.KindQuery):
+		return protocol.HistoryPage{}, noTask(in.TaskID)
+	case err != nil:
+		return protocol.HistoryPage{}, err
+	}
+	if err := holdsQuestion(&q, protocol.CompleteItem{Owner: in.Owner, Attempt: in.Attempt}); err != nil {
+		return protocol.HistoryPage{}, err
+	}
+	after, err := parsePage(in.PageToken)
+	if err != nil {
+		return protocol.HistoryPage{}, err
+	}
+	size := in.PageSize
+	if size <= 0 {
+		size = maxPage
+	}
+	p, err := b.page(ctx, q.RunID, after, q.LastSeq, size)
+	p.TaskID, p.Attempt, p.More = in.TaskID, in.Attempt, p.NextPageToken != nil
+	return p, err
+}
