@@ -169,6 +169,23 @@ export function sessions(now) {
   ];
 }
 
+/** What ran in the sessions. */
+export function attempts(now) {
+  const a = (run, seq, type, at, took, o) => ({
+    workflow_id: run === openRun ? "film-0042" : "sample", run_id: run, task_id: `${run}-${seq}`, activity_attempt_id: `${run}-${seq}-1`, activity_type: type,
+    attempt_number: 1, outcome: "completed", started_at: iso(now, at), ended_at: iso(now, at - took), ...o,
+  });
+  const held = (session_id, worker_id, at) => ({ session_id, worker_id, epoch: epochOf(now, at) });
+  const [first, second, mine] = [held("gpu-render-7", "render-eu-3", 63_700), held("gpu-render-7", "render-eu-5", 33_000), held(session(sampleRun), "local", 94_960)];
+  return [
+    a(openRun, 5, "render_frames", 17_900, 0, { ...second, outcome: "running", ended_at: null }),
+    a(openRun, 3, "bake_light", 31_000, 13_000, { ...second, activity_attempt_id: `${openRun}-3-2`, attempt_number: 2 }),
+    a(openRun, 3, "bake_light", 51_000, 17_400, { ...first, outcome: "expired", why: "lease_expired", attempt_number: undefined }),
+    a(openRun, 1, "load_scene", 63_700, 9_000, first),
+    a(sampleRun, 2, "index", 94_960, 812, mine),
+  ];
+}
+
 export function workers(now) {
   const w = (o) => ({
     namespace: "default", runtime: "go", sdk_version: "0.1.0", build_id: null, release: "0.1.0", capabilities: ["worker_sessions"], supported_workflow_types: ["research"],

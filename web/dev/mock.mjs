@@ -112,6 +112,11 @@ async function answer(req, url) {
     const fits = sessions.filter((s) => !q.get("status") || s.status === q.get("status"));
     return { status: 200, body: { namespace: "default", metrics: { total: sessions.length, active: 1, closed: 1, orphaned: 1 }, sessions: fits.map(({ timeline, ...s }) => s), next_page_token: null } };
   }
+  if (is("worker-sessions", "*", "attempts")) {
+    const all = data.attempts(born).filter((a) => a.session_id === path[1] && (!Number(q.get("epoch")) || a.epoch === Number(q.get("epoch"))));
+    const { rows, next } = page(all, Number(q.get("page_size") ?? 50), q.get("next_page_token"));
+    return { status: 200, body: { namespace: "default", session_id: path[1], attempts: rows, next_page_token: next } };
+  }
   if (is("worker-sessions", "*")) {
     const session = sessions.find((s) => s.session_id === path[1]);
     return session ? { status: 200, body: { namespace: "default", session } } : gone("worker_session");

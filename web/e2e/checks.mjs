@@ -107,7 +107,14 @@ export const checks = [
     await shot("sessions");
     await page.locator(`[data-session="${id}"]`).click();
     await shown(page.getByRole("heading", { level: 1, name: id }));
-    await shown(page.locator('[data-owner-event="claimed"]').first());
+    const claim = page.locator('[data-owner-event="claimed"]').first();
+    await shown(claim);
+    await claim.getByRole("button", { name: "What ran" }).click();
+    const ran = claim.locator("[data-attempt]").first();
+    await shown(ran.locator('[data-status="completed"]'));
+    const types = (await history()).map((e) => e.payload?.activity_type).filter(Boolean);
+    const text = await ran.innerText();
+    assert.ok(types.some((type) => text.includes(type)), `what ran is of the run: ${text}`);
     await shot("session", true);
   }],
   ["an operator moves a session and closes it, and the timeline says so", async ({ page, base, api, shot }) => {

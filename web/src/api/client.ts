@@ -1,4 +1,4 @@
-import type { HistoryEvent, HistoryPage, Json, Me, Overview, RunList, RunOfWorkflow, RunView, SessionDone, SessionList, SessionView, WorkerView } from "./types";
+import type { HistoryEvent, HistoryPage, Json, Me, Overview, RunList, RunOfWorkflow, RunView, SessionAttempts, SessionDone, SessionList, SessionView, WorkerView } from "./types";
 
 /** A refusal by the API: reason is for programs, message for people. status 0 means that no answer came. */
 export class ApiError extends Error {
@@ -141,6 +141,8 @@ export const api = {
   sessions: (status: string | undefined, after: string | undefined) =>
     request<SessionList>(`/api/worker-sessions${query({ status, next_page_token: after })}`),
   session: (id: string) => request<{ namespace: string; session: SessionView }>(`/api/worker-sessions/${encodeURIComponent(id)}`),
+  sessionAttempts: (id: string, epoch: number, token: string | null) =>
+    request<SessionAttempts>(`/api/worker-sessions/${encodeURIComponent(id)}/attempts${query({ epoch, page_size: 20, next_page_token: token })}`),
   closeSession: (k: SessionKey, reason: string) => request<SessionDone>(`${session(k)}/close`, { method: "POST", namespace: k.namespace, body: { reason } }),
   migrateSession: (k: SessionKey, m: Migration) =>
     request<SessionDone>(`${session(k)}/migrate`, {

@@ -1,4 +1,4 @@
-import { queryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, readHistory, type History, type RunFilter, type RunKey } from "./client";
 
 // Every key starts with what hints name, so that a hint invalidates by prefix.
@@ -46,4 +46,13 @@ export const sessionsQuery = (status: string | undefined, after: string | undefi
     placeholderData: (before) => before,
   });
 
-export const sessionQuery = (id: string) => queryOptions({ queryKey: keys.session(id), queryFn: () => api.session(id) });
+export const sessionQuery = (id: string) => queryOptions({ queryKey: [...keys.session(id), "view"], queryFn: () => api.session(id) });
+
+/** What ran in one holding of a session, newest first; part of the session's key, so that a hint of it reads this again as well. */
+export const sessionAttemptsQuery = (id: string, epoch: number) =>
+  infiniteQueryOptions({
+    queryKey: [...keys.session(id), "attempts", epoch],
+    queryFn: ({ pageParam }) => api.sessionAttempts(id, epoch, pageParam),
+    initialPageParam: null as string | null,
+    getNextPageParam: (last) => last.next_page_token,
+  });

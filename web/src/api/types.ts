@@ -193,8 +193,31 @@ export interface SessionEvent {
   // Of the holding that ends.
   ran?: number;
   renewals?: number;
+  first_renewal?: Time;
+  last_renewal?: Time;
   idle_seconds?: number;
   release?: string;
+}
+
+/** One delivery of an activity in a session. */
+export interface SessionAttempt {
+  workflow_id: string;
+  run_id: string;
+  task_id: string;
+  activity_attempt_id: string;
+  activity_type: string;
+  attempt_number?: number;
+  worker_id: string;
+  epoch: number;
+  outcome: string; // running, completed, failed, cancelled, expired, returned
+  why?: string;
+  started_at?: Time;
+  ended_at?: Time;
+}
+
+export interface SessionAttempts {
+  attempts: SessionAttempt[] | null;
+  next_page_token: string | null;
 }
 
 /** The answer to an operator's verb. */

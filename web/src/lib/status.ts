@@ -22,6 +22,7 @@ const tones: Record<string, Tone> = {
   unowned: "idle",
   queued: "idle",
   backoff: "warn",
+  returned: "idle",
   held: "stay",
   ended: "idle",
 };

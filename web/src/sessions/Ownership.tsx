@@ -7,10 +7,11 @@ import { absolute, clockTime, duration, parseTime } from "../lib/time";
 import { Empty } from "../ui/Page";
 import { Tip } from "../ui/Tip";
 import { When } from "../ui/When";
+import { Ran } from "./Ran";
 import { facts, holds, reason, runOf, type Hold } from "./ownership";
 
 /** Who held a session from when to when, why no longer, and what ran meanwhile. */
-export function Ownership({ timeline }: { timeline: SessionEvent[] }) {
+export function Ownership({ session, timeline }: { session: string; timeline: SessionEvent[] }) {
   if (timeline.length === 0) {
     return <Empty title="Nobody has held this session yet">The first activity of the session decides which worker it stays with.</Empty>;
   }
@@ -20,7 +21,7 @@ export function Ownership({ timeline }: { timeline: SessionEvent[] }) {
       {all.length > 0 && <HoldBar timeline={timeline} all={all} />}
       <ol aria-label="Ownership events">
         {[...timeline].reverse().map((e, i) => (
-          <Entry key={`${e.at}${e.what}${i}`} event={e} all={all} last={i === timeline.length - 1} />
+          <Entry key={`${e.what}${e.epoch ?? e.at}${timeline.length - i}`} session={session} event={e} all={all} last={i === timeline.length - 1} />
         ))}
       </ol>
     </div>
@@ -85,43 +86,51 @@ const dots = { run: "bg-run", good: "bg-good", bad: "bg-bad", warn: "bg-warn", i
 /** Events that take a session from its holder: what they say of the worker begins with "from". */
 const takes = new Set(["released", "expired", "idle_unpinned", "orphaned", "failed", "draining", "closed"]);
 
-function Entry({ event: e, all, last }: { event: SessionEvent; all: Hold[]; last: boolean }) {
-  const look = e.what === "claimed" || e.what === "reclaimed" ? "stay" : tone(entryTone[e.what] ?? "");
+function Entry({ session, event: e, all, last }: { session: string; event: SessionEvent; all: Hold[]; last: boolean }) {
+  const claim = e.what === "claimed" || e.what === "reclaimed";
+  const look = claim || e.what === "renewed" ? "stay" : tone(entryTone[e.what] ?? "");
   const run = runOf(e.task_id);
   const more = facts(e, all);
   return (
-    <li className="relative flex gap-4 px-4 py-2.5" data-owner-event={e.what}>
+    <li className="relative px-4 py-2.5" data-owner-event={e.what}>
       {!last && <span className="absolute top-6 bottom-[-0.65rem] left-[1.21rem] w-px bg-line" aria-hidden />}
-      <span className={`mt-1.5 size-2 shrink-0 rounded-full ${dots[look]}`} aria-hidden />
-      <div className="min-w-0 flex-1">
-        <p className="break-words">
-          <span className="font-medium">{words(e.what)}</span>
-          {e.worker_id && (
-            <span className="text-soft">
-              {takes.has(e.what) ? " from " : " by "}
-              {e.worker_id}
-            </span>
-          )}
-          {e.by && e.by !== e.worker_id && <span className="text-soft"> by {e.by}</span>}
-          {e.why && <span className="text-soft">: {reason(e.why)}</span>}
-        </p>
-        {more.length > 0 && <p className="text-[13px] text-soft">{more.join(" · ")}</p>}
-        <p className="flex flex-wrap gap-x-4 font-mono text-xs break-all text-faint">
-          {e.epoch ? <span>epoch {e.epoch}</span> : null}
-          {e.release && <span>release {e.release}</span>}
-          {e.task_id &&
-            (run ? (
-              <Link to="/runs/$runId" params={{ runId: run }} className="quiet">
-                {e.task_id}
-              </Link>
-            ) : (
-              <span>{e.task_id}</span>
-            ))}
-        </p>
+      <div className="flex gap-4">
+        <span className={`mt-1.5 size-2 shrink-0 rounded-full ${dots[look]}`} aria-hidden />
+        <div className="min-w-0 flex-1">
+          <p className="break-words">
+            <span className="font-medium">{words(e.what)}</span>
+            {e.worker_id && (
+              <span className="text-soft">
+                {takes.has(e.what) ? " from " : " by "}
+                {e.worker_id}
+              </span>
+            )}
+            {e.by && e.by !== e.worker_id && <span className="text-soft"> by {e.by}</span>}
+            {e.why && <span className="text-soft">: {reason(e.why)}</span>}
+          </p>
+          {more.length > 0 && <p className="text-[13px] text-soft">{more.join(" · ")}</p>}
+          <p className="flex flex-wrap gap-x-4 font-mono text-xs break-all text-faint">
+            {e.epoch ? <span>epoch {e.epoch}</span> : null}
+            {e.release && <span>release {e.release}</span>}
+            {e.task_id &&
+              (run ? (
+                <Link to="/runs/$runId" params={{ runId: run }} className="quiet">
+                  {e.task_id}
+                </Link>
+              ) : (
+                <span>{e.task_id}</span>
+              ))}
+          </p>
+        </div>
+        <span className="shrink-0 text-right text-soft">
+          <When value={e.at} form="both" />
+        </span>
       </div>
-      <span className="shrink-0 text-right text-soft">
-        <When value={e.at} form="both" />
-      </span>
+      {claim && e.epoch ? (
+        <div className="pl-6">
+          <Ran session={session} epoch={e.epoch} />
+        </div>
+      ) : null}
     </li>
   );
 }

@@ -125,7 +125,7 @@ function Session({ session: s }: { session: SessionView }) {
         )}
       </dl>
       <Section title="Ownership">
-        <Ownership timeline={s.timeline ?? []} />
+        <Ownership session={s.session_id} timeline={s.timeline ?? []} />
       </Section>
     </>
   );

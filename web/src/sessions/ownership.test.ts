@@ -47,6 +47,11 @@ describe("an event of the timeline", () => {
     expect(facts({ at: at(1), what: "claimed", worker_id: "w1", epoch: 10 }, [])).toEqual([]);
     expect(facts({ at: at(1), what: "closed" }, [])).toEqual([]);
   });
+  it("that stands for all renewals of a holding says how many, and over what time", () => {
+    const e = { at: at(50), what: "renewed", worker_id: "w1", epoch: 10, renewals: 3, first_renewal: at(10), last_renewal: at(50) };
+    expect(facts(e, [])).toEqual(["3 times in 40.0 s"]);
+    expect(facts({ ...e, renewals: 1, first_renewal: at(50) }, [])).toEqual(["once"]);
+  });
   it("names the run whose task it was", () => {
     expect(runOf("01M7Z955YF75D9HB7H1SG8XQ67-12")).toBe("01M7Z955YF75D9HB7H1SG8XQ67");
     expect(runOf("verb")).toBeUndefined();

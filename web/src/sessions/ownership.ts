@@ -49,8 +49,16 @@ export const runOf = (task: string | undefined): string | undefined => /^([0-9A-
 
 const times = (n: number, one: string) => `${n.toLocaleString("en-US")} ${one}${n === 1 ? "" : "s"}`;
 
+/** The renewals of a holding, which are one event: how many, and over what time. */
+function renewed(e: SessionEvent): string {
+  const [first, last] = [parseTime(e.first_renewal), parseTime(e.last_renewal ?? e.at)];
+  const n = e.renewals === 1 ? "once" : times(e.renewals ?? 0, "time");
+  return first === null || last === null || last <= first ? n : `${n} in ${duration(last - first)}`;
+}
+
 /** What an event tells of the holding it ends: how long it was, what ran in it, how often it was renewed, how long it had been idle. */
 export function facts(e: SessionEvent, all: Hold[]): string[] {
+  if (e.what === "renewed" && e.renewals) return [renewed(e)];
   if (!ends.has(e.what) || !e.worker_id) return [];
   const out: string[] = [];
   const at = parseTime(e.at);
