@@ -86,7 +86,7 @@ func (b *Broker) commandIf(
 	if request != "" {
 		needs.Receipts = []store.ReceiptKey{rk}
 	}
-	return commit[protocol.CommandReceipt](ctx, b, store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+	out, err := commit[protocol.CommandReceipt](ctx, b, store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 		if request != "" {
 			if r := rows.Receipt(rk); r != nil {
 				return retained(r, hash)
@@ -130,6 +130,22 @@ func (b *Broker) commandIf(
 		}
 		return w, nil
 	}})
+	if protocol.ReasonOf(err) == protocol.ReasonHistoricalRun {
+		err = b.neverWas(ctx, t, err)
+	}
+	return out, err
+}
+
+// neverWas refuses a run that the workflow has not had at all as one that is not there. The change that refused it saw the current run alone.
+func (b *Broker) neverWas(ctx context.Context, t protocol.Target, refusal error) error {
+	err := b.store.View(ctx, func(r store.Reader) error {
+		_, _, err := find(ctx, r, t)
+		return err
+	})
+	if protocol.ReasonOf(err) == protocol.ReasonRunNotFound {
+		return err
+	}
+	return refusal
 }
 
 // retained answers a request id that was seen before: with the first receipt, unless something else was asked.
