@@ -186,6 +186,10 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	if in.After > after {
 		after = in.After
 	}
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return protocol.HistoryPage{}, err
+	}
 	var through int64
 	err = b.store.View(ctx, func(r store.Reader) error {
 		s, err := r.Run(ctx, run)
@@ -195,16 +199,12 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 		if err != nil {
 			return err
 		}
-		t := s.Task
-		switch {
-		case t == nil || t.Number != n || t.State != engine.LeasedState:
-			return protocol.Refuse(protocol.ReasonTaskNotLeased, "task %s is leased to nobody", in.TaskID)
-		case t.Owner != in.Owner:
-			return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", in.TaskID, t.Owner).With("lease_owner", t.Owner)
-		case t.Delivery != in.Attempt:
-			return protocol.Refuse(protocol.ReasonAttemptMismatch, "task %s is at attempt %d", in.TaskID, t.Delivery).With("current_attempt", t.Delivery)
+		// The checks are those of a heartbeat; what it would renew is not kept.
+		held := engine.HeartbeatTask{Number: n, Holder: engine.Holder{Owner: in.Owner, Delivery: in.Attempt}}
+		if _, err := engine.DecideRun(s, engine.World{}, held, now); err != nil {
+			return err
 		}
-		through = t.Shown
+		through = s.Task.Shown
 		return nil
 	})
 	if err != nil {

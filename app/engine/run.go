@@ -136,6 +136,8 @@ type Completed struct {
 	Owner    string   `json:"owner"`
 	Hash     string   `json:"hash"`
 	Created  []string `json:"created,omitempty"`
+	Outcome  string   `json:"outcome,omitempty"` // failed, waiting_for_history; empty: completed
+	Next     string   `json:"next,omitempty"`    // the task that is tried again
 }
 
 // Activity is an open activity: what it was scheduled with, and its live attempt.

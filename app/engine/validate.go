@@ -117,7 +117,9 @@ func validate(c protocol.Command, at func(string) string) error {
 		return nil
 	}
 	switch c.Type {
-	case protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.RecordSideEffect, protocol.StartTimer, protocol.StartSession,
+	case protocol.FailWorkflow:
+		return explained(c, at)
+	case protocol.CompleteWorkflow, protocol.ContinueAsNew, protocol.RecordSideEffect, protocol.StartTimer, protocol.StartSession,
 		protocol.UpsertMemo, protocol.UpsertSearchAttributes: // what an upsert leaves is checked with the run
 		return nil
 	case protocol.ScheduleActivity:
@@ -154,6 +156,11 @@ func validate(c protocol.Command, at func(string) string) error {
 		}
 		return nil
 	case protocol.CompleteUpdate, protocol.FailUpdate:
+		if c.Type == protocol.FailUpdate {
+			if err := explained(c, at); err != nil {
+				return err
+			}
+		}
 		return need("update_id", c.UpdateID)
 	case protocol.RecordVersionMarker:
 		return need("change_id", c.ChangeID)
@@ -211,6 +218,14 @@ func grouped(c protocol.Command, seq int64, at func(string) string) error {
 		return protocol.Invalid(at("parallel_group_id"), "a parallel group needs id, base, size and index")
 	case c.GroupBase+int64(*c.GroupIndex) != seq:
 		return protocol.Invalid(at("parallel_group_index"), "base %d + index %d is not this command's sequence %d", c.GroupBase, *c.GroupIndex, seq)
+	}
+	return nil
+}
+
+// explained refuses a failure that says nothing at all; an exception's message may be empty, as long as its type is there.
+func explained(c protocol.Command, at func(string) string) error {
+	if c.Message == "" && c.ExceptionType == "" && c.ExceptionClass == "" && len(c.Exception) == 0 {
+		return protocol.Invalid(at("message"), "is needed")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -106,16 +107,17 @@ func (in FailTask) decide(st *step) error {
 		} else {
 			st.saw(t.Shown)
 		}
-		st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash}
+		st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "waiting_for_history"}
 		st.overdue()
 		st.d.Answer = Answer{Outcome: "waiting_for_history", Recorded: true}
 		return nil
 	}
 	t.Lease = Lease{}
 	st.d.Answer = Answer{Outcome: "failed", Recorded: true, NextTask: TaskID(st.ID, t.Number)}
+	st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "failed", Next: st.d.Answer.NextTask}
 	if blocks(in.Failure) {
 		t.State, t.Problem = Quarantined, in.Failure.Message
-		st.d.Answer.NextTask = ""
+		st.d.Answer.NextTask, st.Last.Next = "", ""
 		return nil
 	}
 	t.Problem = in.Failure.Message
@@ -261,7 +263,7 @@ func (st *step) holdsTask(n int64, h Holder, hash string) error {
 	if l := st.Last; hash != "" && l != nil && l.Number == n && l.Delivery == h.Delivery && l.Owner == h.Owner {
 		if l.Hash == hash {
 			return protocol.Refuse(protocol.ReasonAlreadyCompleted, "task %s was completed by this very report", id).
-				With("created_task_ids", l.Created).With("run_id", st.ID)
+				With("created_task_ids", l.Created).With("run_id", st.ID).With("outcome", cmp.Or(l.Outcome, "completed")).With("next_task_id", l.Next)
 		}
 		return protocol.Refuse(protocol.ReasonConflictingCompletion, "task %s was completed with other commands", id)
 	}

@@ -1,0 +1,95 @@
+package apptest_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+// twice makes a call whose first answer is lost on the way: the second says the same, beside the members named, and changes nothing.
+func (h hand) twice(method, path, body string, beside ...string) said {
+	h.t.Helper()
+	first := h.ask(method, path, body)
+	if first.status >= 300 {
+		h.t.Fatalf("%s %s: %d %s", method, path, first.status, first.brief())
+	}
+	var again said
+	unchanged(h.t, h.app, "the second "+method+" "+path, func() { again = h.ask(method, path, body) })
+	for _, member := range beside {
+		delete(first.body, member)
+		delete(again.body, member)
+	}
+	if again.status != first.status || !reflect.DeepEqual(again.body, first.body) {
+		h.t.Errorf("%s %s, first:\n%d %s\nagain:\n%d %s", method, path, first.status, first.brief(), again.status, again.brief())
+	}
+	return first
+}
+
+// The answer to every call of a worker may be lost. The same call once more gives the same task and the same outcome, and does nothing a second time.
+func TestALostAnswerIsGivenAgain(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		w := register(caller{t, a, ""}, "w", "")
+		poll := func(kind, id string) handTask {
+			return taskOf(t, w.twice("POST", "/api/worker/"+kind+"-tasks/poll",
+				`{"worker_id":"w","task_queue":"`+handQueue+`","poll_request_id":"`+id+`","timeout_seconds":30}`))
+		}
+		// recorded says whether this call did it, and reason that an earlier one had; run_status is of the moment.
+		said := []string{"recorded", "reason", "run_status", "run_id"}
+		complete := func(path, body string) { w.twice("POST", path, body, said...) }
+
+		w.start("lost-1")
+		flow := poll("workflow", "p-1")
+		complete(flowPath(flow, "complete"), w.flowBody(flow, `,"commands":[`+step+`,`+inSession("s")+`,`+step+`]`))
+		act, tied, fails := poll("activity", "p-2"), poll("activity", "p-3"), poll("activity", "p-4")
+		complete(stepPath(act, "complete"), w.stepBody(act, `,"result":`+envelope(t, `{"n":1}`)))
+		complete(stepPath(tied, "complete"), w.stepBody(tied, `,"session_epoch":0`))
+		complete(stepPath(fails, "fail"), w.stepBody(fails, `,"failure":{"message":"no","non_retryable":true}`))
+		broken := poll("workflow", "p-5")
+		complete(flowPath(broken, "fail"), w.flowBody(broken, `,"failure":{"message":"out of memory"}`))
+		second := poll("workflow", "p-6")
+		w.twice("POST", flowPath(second, "history"), w.flowBody(second, ""))
+		complete(flowPath(second, "fail"), w.flowBody(second, `,"failure":{"message":"waits","type":"WorkflowTaskWaitingForHistory"}`))
+
+		// Sessions: made, and closed. The lease moves at each renewal, so a second one is one.
+		moving := []string{"status", "outcome", "session"}
+		for _, call := range [][3]string{
+			{"POST", "/api/worker/sessions", `{"worker_id":"w","session_id":"mine"}`},
+			{"POST", "/api/worker/sessions/mine/heartbeat", `{"worker_id":"w"}`},
+		} {
+			first, again := w.ask(call[0], call[1], call[2]), w.ask(call[0], call[1], call[2])
+			one, _ := first.body["session"].(map[string]any)
+			two, _ := again.body["session"].(map[string]any)
+			if first.status > 201 || again.status != 200 || again.body["admitted"] != true || one["lease_owner"] != "w" || two["lease_owner"] != "w" ||
+				two["created_at"] != one["created_at"] || two["epoch"] != one["epoch"] {
+				t.Errorf("%s %s: %s, again %s", call[0], call[1], first.brief(), again.brief())
+			}
+		}
+		w.twice("DELETE", "/api/worker/sessions/mine", `{"worker_id":"w"}`, moving...)
+
+		// The batch form: tasks of several kinds at once, and their outcomes.
+		for _, id := range []string{"lost-2", "lost-3"} {
+			w.start(id)
+		}
+		batch := w.twice("POST", "/api/worker/tasks/poll", `{"worker_id":"w","max":2,"kinds":["workflow"],"poll_request_id":"b-1","timeout_seconds":30}`)
+		var items []string
+		for _, got := range batch.body["tasks"].([]any) {
+			task := handTask(got.(map[string]any)["workflow"].(map[string]any))
+			items = append(items, `{"kind":"workflow","task_id":"`+task.text("task_id")+`","lease_owner":"w","workflow_task_attempt":1,"commands":[`+finish+`]}`)
+		}
+		body := `{"items":[` + strings.Join(items, ",") + `]}`
+		first := w.want(200, "POST", "/api/worker/tasks/complete", body)
+		unchanged(t, a, "a second batch", func() {
+			again := w.want(200, "POST", "/api/worker/tasks/complete", body)
+			for i, got := range again.body["items"].([]any) {
+				one, two := first.body["items"].([]any)[i].(map[string]any), got.(map[string]any)
+				if two["outcome"] != one["outcome"] || two["task_id"] != one["task_id"] || two["error"] != nil || two["reason"] != "already_completed" {
+					t.Errorf("item %d: %v, again %v", i, one, two)
+				}
+			}
+		})
+		w.want(200, "DELETE", "/api/worker/registrations/w", "")
+	})
+}
