@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	appkg "github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -137,4 +138,45 @@ func TestMixedVersions(t *testing.T) {
 			a.task("N", protocol.KindActivity, "one")
 		})
 	})
+}
+
+// While apps of two releases live on one database, a session whose policy is to finish stays with workers of the older release, whoever of them it is,
+// also when asked of the newer app; when the older app has gone, it migrates.
+func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
+	database := apptest.Postgres(t)
+	begin := func(release string) (*apptest.App, *app) {
+		running := apptest.Start(t, apptest.Options{Database: database, Change: func(o *appkg.Options) { o.Release = release }})
+		return running, &app{running.Broker(), running.Store(), t}
+	}
+	older, a := begin("one")
+	_, next := begin("two")
+	register := func(a *app, id, release string) {
+		t.Helper()
+		must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+			WorkerID: id, Incarnation: id + "1", Release: release, TaskQueue: "default", AnyActivity: true, Capabilities: []string{broker.CapSessions},
+		}))
+	}
+	a.register("flow")
+	register(a, "old", "one")
+	finish := protocol.SessionOptions{SessionID: "s", ReleasePolicy: "finish"}
+	a.schedule("run", with(finish), with(finish), with(finish))
+	a.taken(a.result(a.task("old", protocol.KindActivity, "run"), "done"))
+	must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old"}))
+	register(next, "new", "two")
+	if got := next.poll("new", protocol.KindActivity, 1); got != nil {
+		t.Fatalf("a worker of the next release gets %+v", got.Activity)
+	}
+	for _, at := range []*app{a, next} {
+		v := must[protocol.SessionView](t)(at.Session(t.Context(), "", "s"))
+		if !strings.Contains(v.Waiting, "stays with release one while that is served") {
+			t.Errorf("the tasks wait: %q", v.Waiting)
+		}
+	}
+	register(a, "old too", "one")
+	a.taken(a.result(a.task("old too", protocol.KindActivity, "run"), "done"))
+	must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old too"}))
+	older.Stop()
+	if got := next.poll("new", protocol.KindActivity, 60); got == nil || !got.Activity.Session.IsNew {
+		t.Fatalf("when the older app has gone, the worker of the next release gets %+v", got)
+	}
 }
