@@ -181,11 +181,11 @@ func TestStatusesOfAJobAreOutcomesOfAnAttempt(t *testing.T) {
 		typ      string
 		final    bool
 	}{
-		{"USER_FAILURE", map[string]any{"errorMessage": "no"}, "application", "", false},
-		{"USER_FAILURE", map[string]any{"response": map[string]any{"failure": map[string]any{"message": "no", "type": "Mine"}}}, "application", "Mine", false},
+		{"USER_FAILURE", map[string]any{"errorMessage": "no"}, "activity", "", false},
+		{"USER_FAILURE", map[string]any{"response": map[string]any{"failure": map[string]any{"message": "no", "type": "Mine"}}}, "activity", "Mine", false},
 		{"TIMEOUT", nil, "timeout", "timeout", false},
-		{"MEMORY_ISSUE", nil, "application", "out_of_memory", false},
-		{"LOG_SIZE_EXCEEDED", nil, "application", "log_size_exceeded", true},
+		{"MEMORY_ISSUE", nil, "activity", "out_of_memory", false},
+		{"LOG_SIZE_EXCEEDED", nil, "activity", "log_size_exceeded", true},
 	} {
 		run := schedule(t, a, s, 1)
 		j := w.job(nil)
