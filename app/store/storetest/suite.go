@@ -45,6 +45,8 @@ func Run(t *testing.T, s Suite) {
 		{"listings filter and page", testListings},
 		{"filters find runs by columns and search attributes", testFilters},
 		{"what is upserted is what is found", testReindex},
+		{"schedules are kept, due and paged", testSchedules},
+		{"namespaces are kept and go with what they hold", testNamespaces},
 		{"what is due comes in its order", testDue},
 		{"tokens, receipts, workers and audits are kept", testSmall},
 		{"a batch of 64 completions is few statements", testBatchOf64},

@@ -1,0 +1,205 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// onSchedule takes one step on a schedule and stores it.
+func (w *World) onSchedule(k engine.ScheduleKey, in engine.ScheduleInput) engine.ScheduleDecision {
+	w.T.Helper()
+	return w.Commit(store.Change{
+		Needs: store.Keys{Schedules: []engine.ScheduleKey{k}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			d, err := engine.DecideSchedule(rows.Schedule(k), k, engine.ScheduleWorld{Taken: func(string) bool { return false }}, in, now)
+			return store.Writes{Schedules: []engine.ScheduleDecision{d}, Answer: d}, err
+		},
+	}).(engine.ScheduleDecision)
+}
+
+func hourly() engine.CreateSchedule {
+	return engine.CreateSchedule{Request: protocol.ScheduleRequest{
+		Spec:   &protocol.ScheduleSpec{Intervals: []protocol.ScheduleInterval{{Every: "PT1H"}}},
+		Action: &protocol.ScheduleAction{WorkflowType: "flow", Input: json.RawMessage(`["x"]`)},
+	}}
+}
+
+// Schedules are kept with their history, are due at their times, and page by id within their namespace.
+func testSchedules(t *testing.T, s Suite) {
+	w := s.New(t)
+	key := func(id string) engine.ScheduleKey { return engine.ScheduleKey{Namespace: Namespace, ID: id} }
+	for i := range 5 {
+		w.onSchedule(key(fmt.Sprint("s", i)), hourly())
+	}
+	w.onSchedule(engine.ScheduleKey{Namespace: "other", ID: "s0"}, hourly())
+	w.onSchedule(key("s4"), engine.PauseSchedule{Note: "not now"})
+	w.View(func(r store.Reader) error {
+		got, err := r.Schedule(t.Context(), key("s4"))
+		if got.Status != engine.SchedulePaused || got.Note != "not now" || got.Version != 2 || string(got.Action.Input) != `["x"]` || got.CreatedAt.IsZero() {
+			t.Errorf("kept %+v, %v", got, err)
+		}
+		if _, err := r.Schedule(t.Context(), key("none")); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("one that is not there: %v", err)
+		}
+		var ids []string
+		for after := ""; ; {
+			page, err := r.Schedules(t.Context(), Namespace, after, 2)
+			if err != nil || len(page) == 0 {
+				break
+			}
+			for _, s := range page {
+				ids = append(ids, s.ID)
+			}
+			after = page[len(page)-1].ID
+		}
+		if fmt.Sprint(ids) != "[s0 s1 s2 s3 s4]" {
+			t.Errorf("paged %v", ids)
+		}
+		events, err := r.ScheduleEvents(t.Context(), key("s4"), 1, 10)
+		if len(events) != 1 || events[0].Sequence != 2 || events[0].Type != "SchedulePaused" {
+			t.Errorf("history behind 1 is %+v, %v", events, err)
+		}
+		return err
+	})
+	due := func() (ids []string) {
+		w.View(func(r store.Reader) error {
+			now, err := w.S.Now(t.Context())
+			if err != nil {
+				return err
+			}
+			list, err := r.Due(t.Context(), now, 100)
+			for _, d := range list {
+				if d.Kind == store.DueSchedule && d.Schedule.Namespace == Namespace {
+					ids = append(ids, d.Schedule.ID)
+				}
+			}
+			return err
+		})
+		return ids
+	}
+	if got := due(); len(got) != 0 {
+		t.Errorf("due at once: %v", got)
+	}
+	w.Pass(time.Hour)
+	if got := due(); len(got) != 4 {
+		t.Errorf("due after an hour: %v, want all but the paused one", got)
+	}
+	if d := w.onSchedule(key("s0"), engine.DueSchedule{}); len(d.Starts) != 1 {
+		t.Errorf("fired %+v", d)
+	}
+	if got := due(); len(got) != 3 {
+		t.Errorf("due after one fired: %v", got)
+	}
+	// What was decided on another version is refused and leaves the row alone.
+	_, err := w.S.Commit(t.Context(), store.Change{
+		Needs: store.Keys{Schedules: []engine.ScheduleKey{key("s1")}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			d, err := engine.DecideSchedule(rows.Schedule(key("s1")), key("s1"), engine.ScheduleWorld{}, engine.PauseSchedule{}, now)
+			d.After++
+			return store.Writes{Schedules: []engine.ScheduleDecision{d}}, err
+		},
+	})
+	if err == nil {
+		t.Error("a decision on another version was stored")
+	}
+	w.onSchedule(key("s1"), engine.DeleteSchedule{})
+	w.View(func(r store.Reader) error {
+		if _, err := r.Schedule(t.Context(), key("s1")); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("after its removal: %v", err)
+		}
+		events, err := r.ScheduleEvents(t.Context(), key("s1"), 0, 10)
+		if len(events) != 0 {
+			t.Errorf("its history stays: %+v", events)
+		}
+		return err
+	})
+	if d := w.onSchedule(key("s1"), hourly()); d.After != 0 {
+		t.Errorf("a new one of the old id goes on from version %d", d.After)
+	}
+}
+
+// Namespaces are kept with what they register, hold what is theirs, and go with all of it.
+func testNamespaces(t *testing.T, s Suite) {
+	w := s.New(t)
+	put := func(n store.Namespace) {
+		w.Commit(store.Change{Needs: store.Keys{Namespaces: []string{n.Name}}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			return store.Writes{Namespaces: []store.Namespace{n}}, nil
+		}})
+	}
+	put(store.Namespace{Name: "blue", Description: "d", RetentionDays: 3, SearchAttributes: map[string]string{"K": "int"}})
+	put(store.Namespace{Name: "blue", Description: "e", RetentionDays: 3, SearchAttributes: map[string]string{"K": "int"}})
+	var runs []string
+	for i := range 3 {
+		in := start(w, fmt.Sprint("w", i))
+		in.Request.Namespace = "blue"
+		in.Request.SearchAttributes = json.RawMessage(`{"K":1}`)
+		runs = append(runs, w.StartAs(in))
+	}
+	same := start(w, "w0") // the id is another's here
+	w.StartAs(same)
+	w.Do(runs[0], engine.EndRun{})
+	w.onSchedule(engine.ScheduleKey{Namespace: "blue", ID: "s"}, hourly())
+	filter := store.RunQuery{Namespace: "blue", Where: []store.Condition{attribute("K", store.In, 1)}}
+	w.View(func(r store.Reader) error {
+		n, err := r.Namespace(t.Context(), "blue")
+		if n.Description != "e" || n.Retention() != 3 || n.SearchAttributes["K"] != "int" || err != nil {
+			t.Errorf("kept %+v, %v", n, err)
+		}
+		if _, err := r.Namespace(t.Context(), "red"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("one that is not there: %v", err)
+		}
+		all, err := r.Namespaces(t.Context())
+		if err != nil || len(all) != 2 || all[0].Name != "blue" || all[1].Name != store.DefaultNamespace {
+			t.Errorf("listed %+v, %v", all, err)
+		}
+		c, err := r.Contents(t.Context(), "blue", 2)
+		if err != nil || len(c.Runs) != 2 || len(c.Schedules) != 1 || len(c.Workers)+len(c.Sessions) != 0 {
+			t.Errorf("holds %+v, %v", c, err)
+		}
+		now, err := w.S.Now(t.Context())
+		if err != nil {
+			return err
+		}
+		old, err := r.Outdated(t.Context(), "blue", now.Add(time.Second), 10)
+		if err != nil || len(old) != 1 || old[0].ID != runs[0] {
+			t.Errorf("closed before now: %+v, %v", old, err)
+		}
+		first, err := r.FirstClosed(t.Context(), "blue")
+		if !first.Equal(old[0].ClosedAt.Time) {
+			t.Errorf("the first ended at %v, %v", first, err)
+		}
+		if none, err := r.FirstClosed(t.Context(), Namespace); !none.IsZero() || err != nil {
+			t.Errorf("nothing has ended, and the first did at %v, %v", none, err)
+		}
+		return err
+	})
+	w.Commit(store.Change{
+		Needs: store.Keys{Runs: runs, Chain: true, Namespaces: []string{"blue"}},
+		Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			return store.Writes{DropRuns: runs, DropNamespaces: []string{"blue"}}, nil
+		},
+	})
+	w.View(func(r store.Reader) error {
+		if _, err := r.Namespace(t.Context(), "blue"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("after its removal: %v", err)
+		}
+		if list, err := r.Runs(t.Context(), filter); len(list) != 0 || err != nil {
+			t.Errorf("its runs are found: %+v, %v", list, err)
+		}
+		list, err := r.Events(t.Context(), runs[1], 0, 0, 10, 0)
+		if len(list) != 0 {
+			t.Errorf("a history stays: %+v", list)
+		}
+		if _, err := r.Run(t.Context(), same.RunID); err != nil {
+			t.Errorf("another's run went too: %v", err)
+		}
+		return err
+	})
+}
