@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
+import { ApiError } from "../api/client";
 import { overviewQuery, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
 import { useNow } from "../lib/clock";
@@ -19,6 +20,7 @@ export function RunsPage() {
   const runs = useQuery(runsQuery(search));
   const rows = runs.data?.workflows ?? [];
   const filtered = Boolean(search.status || search.type || search.q);
+  const unread = unreadable(runs.error);
   return (
     <>
       <Heading title="Runs">
@@ -26,7 +28,14 @@ export function RunsPage() {
       </Heading>
       <StatusTabs current={search.status} />
       <div className="mt-3" aria-busy={runs.isFetching}>
-        {runs.isPending ? (
+        {unread ? (
+          <Empty title="This filter cannot be read">
+            <p role="alert" className="text-bad">
+              {unread}
+            </p>
+            <code className="mt-3 block font-mono text-[13px]">WorkflowType = 'order' AND Amount &gt; 100 AND StartTime &gt; '2026-01-01'</code>
+          </Empty>
+        ) : runs.isPending ? (
           <Waiting rows={10} height={57} />
         ) : runs.isError && !runs.data ? (
           <Failed error={runs.error} retry={() => void runs.refetch()} what="list of runs" />
@@ -50,6 +59,10 @@ export function RunsPage() {
     </>
   );
 }
+
+/** What is wrong with the filter of a list, in the words of the app. */
+const unreadable = (e: unknown) =>
+  e instanceof ApiError && e.status === 422 && e.message.startsWith("query: ") ? e.message.slice("query: ".length) : undefined;
 
 const typesOf = (rows: RunView[]) => rows.map((r) => r.workflow_type);
 
@@ -165,7 +178,7 @@ function Filters({ types }: { types: string[] }) {
   return (
     <div className="flex w-full flex-wrap gap-2 sm:w-auto">
       <FilterField name="type" label="Workflow type" placeholder="Any type" value={search.type} options={known} className="w-36 flex-1 sm:w-44 sm:flex-none" />
-      <FilterField name="q" label="Search workflow ids and business keys" placeholder="Search ids" value={search.q} className="w-44 flex-1 sm:w-64 sm:flex-none" />
+      <FilterField name="q" label="Search workflow ids and business keys, or filter runs" placeholder="Search ids, or Amount > 100" value={search.q} className="w-44 flex-1 sm:w-80 sm:flex-none" />
     </div>
   );
 }
