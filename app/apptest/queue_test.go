@@ -115,6 +115,17 @@ func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
 			a.text("reason") != "build_id_mismatch" {
 			t.Errorf("a poll as another build: %d %v", a.status, a.body)
 		}
+		// What is drained or counted cannot be claimed by its id either.
+		c.begin("mine")
+		id := c.want(http.StatusOK, "GET", "/api/workflows/mine", "").text("run_id") + "-1-workflow"
+		c.want(http.StatusOK, "POST", "/api/task-queues/q/build-ids/drain", `{"build_id":"v2"}`)
+		if a := c.ask("POST", claimPath("workflow", id), `{"worker_id":"w2"}`); a.status != http.StatusConflict || a.text("reason") != "worker_draining" {
+			t.Errorf("a claim by id of a drained build: %d %v", a.status, a.body)
+		}
+		c.want(http.StatusOK, "PUT", "/api/task-queues/q/limits", `{"workflow_tasks":{"max_active_leases":5}}`)
+		if a := c.ask("POST", claimPath("workflow", id), `{"worker_id":"w1"}`); a.status != http.StatusConflict || !strings.Contains(a.raw, "budget") {
+			t.Errorf("a claim by id of a counted task: %d %v", a.status, a.body)
+		}
 		audits := c.want(http.StatusOK, "GET", "/api/audit", "").raw
 		for _, action := range []string{"task_queue.build.promote", "task_queue.build.drain", "task_queue.build.resume"} {
 			if !strings.Contains(audits, action) {
@@ -208,4 +219,29 @@ func TestDecisionsAboutAQueueReachTheOtherApp(t *testing.T) {
 	if a := <-answer; a.status != http.StatusConflict || a.text("poll_status") != "draining" {
 		t.Fatalf("the poll of the build drained at the other app: %d %v", a.status, a.body)
 	}
+}
+
+func TestABurstOfOneTenantDoesNotHoldUpAnother(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		c := caller{t: t, app: apptest.Start(t, apptest.Options{Database: database}), ns: "default"}
+		begin := func(id, key string) {
+			c.want(http.StatusCreated, "POST", "/api/workflows", fmt.Sprintf(`{"workflow_id":%q,"workflow_type":"wf","task_queue":"q","fairness_key":%q}`, id, key))
+		}
+		for i := range 20 {
+			begin(fmt.Sprint("big-", i), "Big")
+		}
+		begin("small-0", "small")
+		order := c.want(http.StatusOK, "GET", "/api/task-queues/q/priority-fairness", "").raw
+		if !strings.Contains(order, `"fairness_key":"big","fairness_weight":1,"ready_count":20`) || !strings.Contains(order, `"enabled":true`) {
+			t.Errorf("order: %s", order)
+		}
+		w := c.worker("w", "")
+		var got []string
+		for range 3 {
+			got = append(got, w.leased("workflow")["workflow_id"].(string))
+		}
+		if g := strings.Join(got, " "); g != "big-0 small-0 big-1" {
+			t.Errorf("runs came as %s", g)
+		}
+	})
 }

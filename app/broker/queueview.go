@@ -335,3 +335,43 @@ func (t *throttles) why(ctx context.Context, r store.Reader, queue string, kind 
 	}
 	return throttle(t.glance.decided[queue], t.glance.decided[""], kind, t.glance.leased(queue, kind), t.glance.leased("", kind), t.now).Why
 }
+
+// orderShown is how many ready tasks of a queue are looked at to say in which order they go, and classesShown how many classes of a tier are listed.
+const (
+	orderShown   = 10_000
+	classesShown = 100
+)
+
+// Order shows in which order the ready tasks of a queue are handed out.
+func (b *Broker) Order(ctx context.Context, ns, name string) (protocol.QueueOrder, error) {
+	ns = namespace(ns)
+	v := protocol.QueueOrder{
+		Namespace: ns, Queue: name, Priority: protocol.PriorityRange{Max: 9, Default: engine.DefaultPriority, LowerFirst: true}, Tiers: []protocol.OrderTier{},
+		Fairness: protocol.FairnessRules{DefaultClass: engine.DefaultClass, MaxKey: 64, MinWeight: 1, MaxWeight: engine.MaxWeight},
+	}
+	err := b.store.View(ctx, func(r store.Reader) error {
+		tasks, err := r.QueueOrder(ctx, engine.QueueKey{Namespace: ns, Name: name}, orderShown)
+		for _, t := range tasks {
+			v.Fairness.Enabled = v.Fairness.Enabled || t.Rank > 0
+			tier := slices.IndexFunc(v.Tiers, func(o protocol.OrderTier) bool { return o.Kind == t.Kind && o.Priority == t.Priority })
+			if tier < 0 {
+				tier = len(v.Tiers)
+				v.Tiers = append(v.Tiers, protocol.OrderTier{Kind: t.Kind, Priority: t.Priority, Classes: []protocol.OrderClass{}})
+			}
+			o := &v.Tiers[tier]
+			o.Ready++
+			key := cmp.Or(t.Class, engine.DefaultClass)
+			class := slices.IndexFunc(o.Classes, func(c protocol.OrderClass) bool { return c.Key == key })
+			if class < 0 {
+				if len(o.Classes) == classesShown {
+					continue
+				}
+				class = len(o.Classes)
+				o.Classes = append(o.Classes, protocol.OrderClass{Key: key, Weight: t.Weight})
+			}
+			o.Classes[class].Ready++
+		}
+		return err
+	})
+	return v, err
+}

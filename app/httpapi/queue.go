@@ -13,6 +13,7 @@ type Queues interface {
 	Queues(context.Context, protocol.QueueList) (protocol.QueuePage, error)
 	Queue(ctx context.Context, namespace, name string) (protocol.QueueState, error)
 	BuildIDs(ctx context.Context, namespace, queue string) (protocol.BuildRollout, error)
+	Order(ctx context.Context, namespace, queue string) (protocol.QueueOrder, error)
 	DecideBuild(context.Context, protocol.BuildRequest) (protocol.BuildState, error)
 	Limits(ctx context.Context, namespace, queue string) (protocol.LimitState, error)
 	Limit(context.Context, protocol.LimitRequest) (protocol.LimitState, error)
@@ -25,6 +26,7 @@ func queues(contract, ours lineFunc) []route {
 		contract(get, "/task-queues", "list_task_queues", auth.Viewer, listQueues),
 		contract(get, one, "describe_task_queue", auth.Viewer, describeQueue),
 		contract(get, builds, "list_task_queue_build_ids", auth.Viewer, listBuilds),
+		contract(get, one+"/priority-fairness", "task_queue_priority_fairness", auth.Viewer, showOrder),
 		contract(post, builds+"/drain", "drain_task_queue_build_id", auth.Operator, decideBuild(protocol.BuildDrain)),
 		contract(post, builds+"/resume", "resume_task_queue_build_id", auth.Operator, decideBuild(protocol.BuildResume)),
 		contract(post, builds+"/promote", "promote_task_queue_build_id", auth.Operator, decideBuild(protocol.BuildPromote)),
@@ -50,6 +52,10 @@ func describeQueue(a *API, c *call) (answer, error) {
 
 func listBuilds(a *API, c *call) (answer, error) {
 	return ok(a.opt.Broker.BuildIDs(c.ctx, c.ns, c.PathValue("queue")))
+}
+
+func showOrder(a *API, c *call) (answer, error) {
+	return ok(a.opt.Broker.Order(c.ctx, c.ns, c.PathValue("queue")))
 }
 
 func decideBuild(verb string) func(*API, *call) (answer, error) {

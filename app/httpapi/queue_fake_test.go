@@ -18,6 +18,10 @@ func (f *fake) BuildIDs(_ context.Context, namespace, queue string) (protocol.Bu
 	return protocol.BuildRollout{Namespace: namespace, Queue: queue}, f.saw(queue)
 }
 
+func (f *fake) Order(_ context.Context, namespace, queue string) (protocol.QueueOrder, error) {
+	return protocol.QueueOrder{Namespace: namespace, Queue: queue}, f.saw(queue)
+}
+
 func (f *fake) DecideBuild(_ context.Context, in protocol.BuildRequest) (protocol.BuildState, error) {
 	return protocol.BuildState{Queue: in.Queue, BuildID: in.BuildID}, f.saw(in)
 }

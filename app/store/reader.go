@@ -52,6 +52,8 @@ type Reader interface {
 	QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error)
 	// QueueLeases lists leased tasks of a queue, those that run out first, at most limit.
 	QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]QueueLease, error)
+	// QueueOrder lists the ready tasks of a queue as they will be handed out, by kind, at most limit.
+	QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]ReadyTask, error)
 	Token(ctx context.Context, id string) (Token, error)
 	Tokens(ctx context.Context) ([]Token, error)
 	Schedule(ctx context.Context, k engine.ScheduleKey) (engine.Schedule, error)
@@ -205,6 +207,15 @@ type QueueStats struct {
 	Leased           int
 	OldestReady      history.Time
 	Expired          int // of those leased, whose lease or timeout is over and was not swept yet
+}
+
+// ReadyTask is a ready task's place in the order of its queue. Rank is 0 where no task ever had a fairness key.
+type ReadyTask struct {
+	Kind     protocol.TaskKind
+	Priority int
+	Rank     int64
+	Class    string
+	Weight   int
 }
 
 // QueueLease is a leased task as a listing of its queue shows it.

@@ -223,3 +223,44 @@ type LimitState struct {
 	Activity  Budget       `json:"activity_tasks"`
 	UpdatedAt history.Time `json:"updated_at"`
 }
+
+// QueueOrder is in which order the tasks of a queue are handed out: by priority, within one by fairness class, within a class by age.
+type QueueOrder struct {
+	Namespace string        `json:"namespace"`
+	Queue     string        `json:"task_queue"`
+	Priority  PriorityRange `json:"priority"`
+	Fairness  FairnessRules `json:"fairness"`
+	Tiers     []OrderTier   `json:"tiers"` // those that have ready tasks, in their order
+}
+
+// PriorityRange says what a priority may be.
+type PriorityRange struct {
+	Min        int  `json:"min"`
+	Max        int  `json:"max"`
+	Default    int  `json:"default"`
+	LowerFirst bool `json:"lower_first"`
+}
+
+// FairnessRules say what a fairness key and weight may be.
+type FairnessRules struct {
+	Enabled      bool   `json:"enabled"` // a task of this queue ever had a fairness key
+	DefaultClass string `json:"default_class"`
+	MaxKey       int    `json:"max_key_length"`
+	MinWeight    int    `json:"min_weight"`
+	MaxWeight    int    `json:"max_weight"`
+}
+
+// OrderTier is the ready tasks of one kind and priority.
+type OrderTier struct {
+	Kind     TaskKind     `json:"kind"`
+	Priority int          `json:"priority"`
+	Ready    int          `json:"ready_count"`
+	Classes  []OrderClass `json:"classes"` // the next one first, at most 100
+}
+
+// OrderClass is the ready tasks of one fairness class.
+type OrderClass struct {
+	Key    string `json:"fairness_key"`
+	Weight int    `json:"fairness_weight"` // of its next task
+	Ready  int    `json:"ready_count"`
+}

@@ -349,3 +349,27 @@ func (r *reader) QueueLeases(ctx context.Context, k engine.QueueKey, limit int) 
 	})
 	return list, wrap(err, "leases of queue %s", k.Name)
 }
+
+func (r *reader) QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]store.ReadyTask, error) {
+	var list []store.ReadyTask
+	const query = "SELECT t.kind, t.priority, t.rank, t.body, x.state FROM tasks AS t JOIN runs AS x ON x.run_id = t.run_id" +
+		" WHERE t.namespace = $1 AND t.queue = $2 AND t.state = 'ready' ORDER BY t.kind, t.priority, t.rank, t.ready_at, t.run_id, t.seq LIMIT $3"
+	err := r.query(ctx, query, []any{k.Namespace, k.Name, int64(limit)}, func(v []any) error {
+		h, err := undocument[engine.Head](str(v[4]))
+		if err != nil {
+			return err
+		}
+		t := store.ReadyTask{Kind: protocol.TaskKind(str(v[0])), Priority: int(integer(v[1])), Rank: integer(v[2])}
+		t.Class, t.Weight = h.Fairness()
+		if t.Kind == protocol.KindActivity {
+			a, err := undocument[engine.Activity](str(v[3]))
+			if err != nil {
+				return err
+			}
+			t.Class, t.Weight = a.FairnessIn(&h)
+		}
+		list = append(list, t)
+		return nil
+	})
+	return list, wrap(err, "order of queue %s", k.Name)
+}
