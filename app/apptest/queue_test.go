@@ -123,8 +123,8 @@ func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
 			t.Errorf("a claim by id of a drained build: %d %v", a.status, a.body)
 		}
 		c.want(http.StatusOK, "PUT", "/api/task-queues/q/limits", `{"workflow_tasks":{"max_active_leases":5}}`)
-		if a := c.ask("POST", claimPath("workflow", id), `{"worker_id":"w1"}`); a.status != http.StatusConflict || !strings.Contains(a.raw, "budget") {
-			t.Errorf("a claim by id of a counted task: %d %v", a.status, a.body)
+		if a := c.ask("POST", claimPath("workflow", id), `{"worker_id":"w1"}`); a.status != http.StatusTooManyRequests || a.text("reason") != "throttled" {
+			t.Errorf("a claim by id of a counted task: %d %.300s", a.status, a.raw)
 		}
 		audits := c.want(http.StatusOK, "GET", "/api/audit", "").raw
 		for _, action := range []string{"task_queue.build.promote", "task_queue.build.drain", "task_queue.build.resume"} {

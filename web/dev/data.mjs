@@ -222,3 +222,49 @@ export function overview(now) {
     ],
   };
 }
+
+export const taskQueues = (born) => {
+  const now = Date.now();
+  const tally = (more) => ({ ready_count: 0, leased_count: 0, expired_lease_count: 0, delayed_count: 0, oldest_ready_at: null, ...more });
+  const admission = (more) => ({
+    status: "unlimited", server_active_lease_count: 0, server_max_active_leases_per_queue: null, server_namespace_active_lease_count: 0,
+    server_max_active_leases_per_namespace: null, server_dispatch_count_this_minute: 0, server_max_dispatches_per_minute: null,
+    server_namespace_dispatch_count_this_minute: 0, server_max_dispatches_per_minute_per_namespace: null, ...more,
+  });
+  const cohort = (more) => ({
+    build_id: null, rollout_status: "active", active_worker_count: 1, draining_worker_count: 0, stale_worker_count: 0, total_worker_count: 1, runtimes: ["go"],
+    sdk_versions: [], last_heartbeat_at: iso(now, 4_000), first_seen_at: iso(born, 900_000), drain_intent: "active", drained_at: null, promoted_at: null,
+    new_start_selected: false, ...more,
+  });
+  const queue = (name, more) => ({
+    name, namespace: "default", promoted_build_id: null, limits: {}, build_ids: [cohort({})], pollers: [], current_leases: [],
+    stats: { approximate_backlog_count: 0, workflow_tasks: tally({}), activity_tasks: tally({}), pollers: { active_count: 1, stale_count: 0, waiting_count: 2 } },
+    admission: { workflow_tasks: admission({}), activity_tasks: admission({}) }, ...more,
+  });
+  const why = "queue gpu has 2 activity tasks leased, its budget is 2 at once";
+  return [
+    queue("default", {}),
+    queue("gpu", {
+      promoted_build_id: "render@9c1", limits: { activity_tasks: { max_active_leases: 2, max_dispatches_per_minute: 120 } },
+      stats: {
+        approximate_backlog_count: 7, workflow_tasks: tally({}), pollers: { active_count: 2, stale_count: 0, waiting_count: 1 },
+        activity_tasks: tally({ ready_count: 7, leased_count: 2, oldest_ready_at: iso(now, 95_000) }),
+      },
+      admission: {
+        workflow_tasks: admission({}),
+        activity_tasks: admission({
+          status: "throttled", wait_reason: why, server_active_lease_count: 2, server_max_active_leases_per_queue: 2, server_dispatch_count_this_minute: 31,
+          server_max_dispatches_per_minute: 120,
+        }),
+      },
+      build_ids: [
+        cohort({ build_id: "render@9c1", new_start_selected: true, promoted_at: iso(now, 300_000) }),
+        cohort({ build_id: "render@8a0", rollout_status: "draining", active_worker_count: 0, draining_worker_count: 1, drain_intent: "draining", drained_at: iso(now, 200_000) }),
+      ],
+      pollers: [
+        { worker_id: "render-eu-5", runtime: "go", build_id: "render@9c1", status: "active", last_heartbeat_at: iso(now, 4_000) },
+        { worker_id: "render-eu-4", runtime: "go", build_id: "render@8a0", status: "active", last_heartbeat_at: iso(now, 6_000) },
+      ],
+    }),
+  ];
+};

@@ -121,6 +121,12 @@ async function answer(req, url) {
     const session = sessions.find((s) => s.session_id === path[1]);
     return session ? { status: 200, body: { namespace: "default", session } } : gone("worker_session");
   }
+  const queues = flags.empty ? [] : data.taskQueues(born);
+  if (is("task-queues")) return { status: 200, body: { namespace: "default", task_queues: queues, next_page_token: null } };
+  if (is("task-queues", "*")) {
+    const queue = queues.find((queue) => queue.name === path[1]);
+    return queue ? { status: 200, body: queue } : gone("task_queue");
+  }
   return refuse(404, "not_found", "no such route");
 }
 

@@ -166,10 +166,15 @@ export const checks = [
     await shot("workers", true);
   }],
   ["the queues are there", async ({ page, base, api, shot }) => {
-    const { queues } = await api("/api/sojourn/overview");
+    const { task_queues: queues } = await api("/api/task-queues");
     await page.goto(`${base}/queues`);
-    await shown(queues?.length ? page.getByRole("cell", { name: queues[0].queue }).first() : page.getByText("No queue holds a task"));
+    await shown(queues?.length ? page.getByRole("cell", { name: queues[0].name, exact: true }).first() : page.getByText("No task queues"));
     await shot("queues");
+    if (!queues?.length) return;
+    await page.goto(`${base}/queues/${encodeURIComponent(queues[0].name)}`);
+    await shown(page.getByRole("heading", { name: queues[0].name }));
+    await shown(page.getByRole("region", { name: "Builds" }));
+    await shot("queue");
   }],
   ["the keyboard goes everywhere", async ({ page, base, run }) => {
     await page.goto(base);

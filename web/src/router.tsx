@@ -1,4 +1,5 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { QueuePage } from "./queues/QueuePage";
 import { QueuesPage } from "./queues/QueuesPage";
 import { RunsPage } from "./runs/RunsPage";
 import { SessionsPage } from "./sessions/SessionsPage";
@@ -31,7 +32,8 @@ const routes = root.addChildren([
   createRoute({ getParentRoute: () => root, path: "/workers", component: WorkersPage }),
   createRoute({ getParentRoute: () => root, path: "/sessions", component: SessionsPage, validateSearch: only("status", "after") }),
   createRoute({ getParentRoute: () => root, path: "/sessions/$sessionId", component: sessionPage }),
-  createRoute({ getParentRoute: () => root, path: "/queues", component: QueuesPage }),
+  createRoute({ getParentRoute: () => root, path: "/queues", component: QueuesPage, validateSearch: only("after") }),
+  createRoute({ getParentRoute: () => root, path: "/queues/$queue", component: QueuePage }),
 ]);
 
 export const router = createRouter({ routeTree: routes, scrollRestoration: true, defaultPreload: "intent" });

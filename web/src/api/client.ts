@@ -1,4 +1,7 @@
-import type { HistoryEvent, HistoryPage, Json, Me, Overview, RunList, RunOfWorkflow, RunView, SessionAttempts, SessionDone, SessionList, SessionView, WorkerView } from "./types";
+import type {
+  HistoryEvent, HistoryPage, Json, Limits, Me, Overview, QueueList, QueueState, RunList, RunOfWorkflow, RunView, SessionAttempts, SessionDone, SessionList, SessionView,
+  WorkerView,
+} from "./types";
 
 /** A refusal by the API: reason is for programs, message for people. status 0 means that no answer came. */
 export class ApiError extends Error {
@@ -119,6 +122,8 @@ export interface Migration {
 
 const session = (k: SessionKey) => `/api/worker-sessions/${encodeURIComponent(k.session_id)}`;
 
+const queue = (name: string) => `/api/task-queues/${encodeURIComponent(name)}`;
+
 export const api = {
   runs: (f: RunFilter, signal?: AbortSignal) =>
     request<RunList>(
@@ -150,6 +155,12 @@ export const api = {
       namespace: k.namespace,
       body: { reason: m.reason, force: m.force, ...(m.worker && { worker_id: m.worker }) },
     }),
+  queues: (after: string | undefined) => request<QueueList>(`/api/task-queues${query({ page_size: 50, next_page_token: after })}`),
+  queue: (name: string) => request<QueueState>(queue(name)),
+  decideBuild: (q: { name: string; namespace: string }, verb: "promote" | "drain" | "resume", build: string | null) =>
+    request(`${queue(q.name)}/build-ids/${verb}`, { method: "POST", namespace: q.namespace, body: { build_id: build } }),
+  limitQueue: (q: { name: string; namespace: string }, limits: Limits) =>
+    request(`${queue(q.name)}/limits`, { method: "PUT", namespace: q.namespace, body: limits }),
   overview: () => request<Overview>("/api/sojourn/overview"),
   me: () => request<Me>("/api/sojourn/me"),
   signIn: (token: string) => request("/api/sojourn/login", { method: "POST", body: { token } }),

@@ -5,6 +5,7 @@ import { api, readHistory, type History, type RunFilter, type RunKey } from "./c
 export const keys = {
   me: ["me"] as const,
   overview: ["overview"] as const,
+  queues: ["overview", "queues"] as const, // what makes the overview stale makes these stale
   runs: ["runs"] as const,
   run: (id: string) => ["run", id] as const,
   history: (id: string) => ["run", id, "history"] as const,
@@ -38,6 +39,11 @@ export const runsOfQuery = (k: RunKey | undefined) =>
   queryOptions({ queryKey: keys.runsOf(k?.workflow_id ?? ""), enabled: k !== undefined, queryFn: () => api.runsOf(k!) });
 
 export const workersQuery = queryOptions({ queryKey: keys.workers, queryFn: api.workers });
+
+export const queuesQuery = (after: string | undefined) =>
+  queryOptions({ queryKey: [...keys.queues, { after }], queryFn: () => api.queues(after), placeholderData: (before) => before });
+
+export const queueQuery = (name: string) => queryOptions({ queryKey: [...keys.queues, name], queryFn: () => api.queue(name) });
 
 export const sessionsQuery = (status: string | undefined, after: string | undefined) =>
   queryOptions({

@@ -1,57 +1,78 @@
 import { useQuery } from "@tanstack/react-query";
-import { overviewQuery } from "../api/queries";
+import { Link, useSearch } from "@tanstack/react-router";
+import { queuesQuery } from "../api/queries";
 import { useNow } from "../lib/clock";
 import { count } from "../lib/format";
 import { duration, parseTime } from "../lib/time";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
+import { Pager } from "../ui/Pager";
+import { Status } from "../ui/Status";
+import { withheld } from "./facts";
 
 export function QueuesPage() {
   useTitle("Queues");
-  const overview = useQuery(overviewQuery);
-  const queues = overview.data?.queues ?? [];
-  const now = useNow(queues.some((q) => q.oldest_ready));
+  const { after } = useSearch({ from: "/queues" });
+  const list = useQuery(queuesQuery(after));
+  const queues = list.data?.task_queues ?? [];
+  const oldest = (q: (typeof queues)[number]) => {
+    const times = [q.stats.workflow_tasks.oldest_ready_at, q.stats.activity_tasks.oldest_ready_at].map(parseTime).filter((t) => t !== null);
+    return times.length ? Math.min(...times) : null;
+  };
+  const now = useNow(queues.some((q) => oldest(q) !== null));
   return (
     <>
       <Heading title="Queues" />
-      {overview.isPending ? (
+      {list.isPending ? (
         <Waiting rows={3} />
-      ) : overview.isError && !overview.data ? (
-        <Failed error={overview.error} retry={() => void overview.refetch()} what="list of queues" />
+      ) : list.isError && !list.data ? (
+        <Failed error={list.error} retry={() => void list.refetch()} what="list of queues" />
       ) : queues.length === 0 ? (
-        <Empty title="No queue holds a task">Tasks appear here while they wait for a worker or run on one.</Empty>
+        <Empty title="No task queues">A queue appears here once a worker serves it or a task waits in it.</Empty>
       ) : (
-        <div className="card overflow-x-auto">
-          <table className="w-full min-w-[34rem] text-left">
-            <thead>
-              <tr className="border-b border-line text-xs text-faint [&>th]:px-4 [&>th]:py-2 [&>th]:font-normal">
-                <th>Queue</th>
-                <th>Kind</th>
-                <th className="text-right">Ready</th>
-                <th className="text-right">Leased</th>
-                <th className="text-right">Delayed</th>
-                <th className="text-right">Oldest waits</th>
-              </tr>
-            </thead>
-            <tbody className="divide-y divide-line">
-              {queues.map((q) => {
-                const oldest = parseTime(q.oldest_ready);
-                return (
-                  <tr key={`${q.namespace}/${q.queue}/${q.kind}`} className="h-12 [&>td]:px-4">
-                    <td>
-                      <span className="font-medium">{q.queue}</span>
-                      {q.namespace !== "default" && <span className="ml-2 text-xs text-faint">{q.namespace}</span>}
-                    </td>
-                    <td className="text-soft">{q.kind}</td>
-                    <td className="text-right">{count(q.ready)}</td>
-                    <td className="text-right text-soft">{count(q.leased)}</td>
-                    <td className="text-right text-soft">{count(q.delayed)}</td>
-                    <td className="text-right text-soft">{oldest === null ? "–" : duration(Math.max(0, now - oldest))}</td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </div>
+        <>
+          <div className="card overflow-x-auto">
+            <table className="w-full min-w-[44rem] text-left">
+              <thead>
+                <tr className="border-b border-line text-xs text-faint [&>th]:px-4 [&>th]:py-2 [&>th]:font-normal">
+                  <th>Queue</th>
+                  <th className="text-right">Workflow tasks ready</th>
+                  <th className="text-right">Activities ready</th>
+                  <th className="text-right">Leased</th>
+                  <th className="text-right">Oldest waits</th>
+                  <th className="text-right">Workers</th>
+                  <th>New runs</th>
+                  <th>Budgets</th>
+                </tr>
+              </thead>
+              <tbody className="divide-y divide-line">
+                {queues.map((q) => {
+                  const since = oldest(q);
+                  const why = withheld(q);
+                  const bounded = [q.admission.workflow_tasks, q.admission.activity_tasks].some((a) => a.status !== "unlimited");
+                  return (
+                    <tr key={q.name} className="h-12 [&>td]:px-4" data-queue={q.name}>
+                      <td>
+                        <Link to="/queues/$queue" params={{ queue: q.name }} data-nav className="quiet font-medium">
+                          {q.name}
+                        </Link>
+                      </td>
+                      <td className="text-right">{count(q.stats.workflow_tasks.ready_count)}</td>
+                      <td className="text-right">{count(q.stats.activity_tasks.ready_count)}</td>
+                      <td className="text-right text-soft">{count(q.stats.workflow_tasks.leased_count + q.stats.activity_tasks.leased_count)}</td>
+                      <td className="text-right text-soft">{since === null ? "–" : duration(Math.max(0, now - since))}</td>
+                      <td className="text-right text-soft">{count(q.stats.pollers.active_count)}</td>
+                      <td className="text-soft">{q.promoted_build_id ?? "any build"}</td>
+                      <td title={why || undefined}>
+                        {bounded ? <Status status={why ? "throttled" : "accepting"} /> : <span className="text-faint">none</span>}
+                      </td>
+                    </tr>
+                  );
+                })}
+              </tbody>
+            </table>
+          </div>
+          <Pager next={list.data?.next_page_token ?? null} after={after} />
+        </>
       )}
     </>
   );

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func (p *program) queuesCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "queues", Short: "Look at task queues, roll out builds, set budgets", Args: noArgs, RunE: p.listQueues,
+	}
+	describe := &cobra.Command{Use: "describe QUEUE", Short: "Show a queue: tasks, budgets, builds, who serves it", Args: oneQueue, RunE: p.describeQueue}
+	for _, sub := range []*cobra.Command{
+		describe, p.limitCommand(),
+		p.buildCommand(protocol.BuildDrain, "Give the workers of a build nothing more; what they have they may finish"),
+		p.buildCommand(protocol.BuildResume, "End the drain of a build"),
+		p.buildCommand(protocol.BuildPromote, "Pin new runs to a build"),
+	} {
+		config.Register(sub.Flags(), config.Client)
+		c.AddCommand(sub)
+	}
+	config.Register(c.Flags(), config.Client)
+	return c
+}
+
+func oneQueue(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("%s takes the name of one queue", c.CommandPath())}
+	}
+	return nil
+}
+
+func queuePath(name string) string { return "/api/task-queues/" + url.PathEscape(name) }
+
+// unversioned is how a build id that is none is shown.
+const unversioned = "(none)"
+
+func buildName(id *string) string {
+	if id == nil {
+		return unversioned
+	}
+	return *id
+}
+
+func (p *program) listQueues(c *cobra.Command, _ []string) error {
+	t := table.NewWriter()
+	t.AppendHeader(table.Row{"queue", "ready", "oldest", "leased", "workers", "workflow tasks", "activities", "new runs"})
+	for token := ""; ; {
+		var page protocol.QueuePage
+		if err := p.call(c, http.MethodGet, "/api/task-queues?page_size=1000&next_page_token="+token, nil, &page); err != nil {
+			return err
+		}
+		for _, q := range page.Queues {
+			age := ""
+			if q.Stats.BacklogAge != nil {
+				age = *q.Stats.BacklogAge
+			}
+			t.AppendRow(table.Row{
+				q.Name, q.Stats.Backlog, age, q.Stats.Workflow.Leased + q.Stats.Activity.Leased, q.Stats.Pollers.Active,
+				q.Admission.Workflow.Status, q.Admission.Activity.Status, buildName(q.Promoted),
+			})
+		}
+		if page.NextPageToken == nil {
+			break
+		}
+		token = url.QueryEscape(*page.NextPageToken)
+	}
+	_, err := fmt.Fprintln(p.out, t.Render())
+	return err
+}
+
+func (p *program) describeQueue(c *cobra.Command, args []string) error {
+	var q protocol.QueueState
+	if err := p.call(c, http.MethodGet, queuePath(args[0]), nil, &q); err != nil {
+		return err
+	}
+	tasks := table.NewWriter()
+	tasks.SetTitle(q.Name)
+	tasks.AppendHeader(table.Row{"tasks", "ready", "leased", "delayed", "budget: leases", "a minute", "admission"})
+	for _, l := range []struct {
+		name  string
+		tally protocol.TaskTally
+		a     protocol.TaskAdmission
+	}{{"workflow", q.Stats.Workflow, q.Admission.Workflow}, {"activity", q.Stats.Activity, q.Admission.Activity}} {
+		tasks.AppendRow(table.Row{
+			l.name, l.tally.Ready, l.tally.Leased, l.tally.Delayed, bound(l.a.LeaseCount, l.a.MaxLeases), bound(l.a.DispatchCount, l.a.MaxDispatches),
+			cmp.Or(l.a.WaitReason, l.a.Status),
+		})
+	}
+	builds := table.NewWriter()
+	builds.AppendHeader(table.Row{"build", "status", "workers", "draining", "stale", "runtimes", "new runs"})
+	for _, b := range q.BuildIDs {
+		selected := ""
+		if b.Selected {
+			selected = "yes"
+		}
+		builds.AppendRow(table.Row{
+			buildName(b.BuildID), b.Rollout, b.ActiveWorkers, b.DrainingWorkers, b.StaleWorkers, strings.Join(b.Runtimes, " "), selected,
+		})
+	}
+	workers := table.NewWriter()
+	workers.AppendHeader(table.Row{"worker", "status", "build", "runtime"})
+	for _, w := range q.Pollers {
+		workers.AppendRow(table.Row{w.WorkerID, w.Status, buildName(w.BuildID), strings.TrimSpace(w.Runtime + " " + w.SDKVersion)})
+	}
+	_, err := fmt.Fprintf(p.out, "%s\n%s\n%s\n", tasks.Render(), builds.Render(), workers.Render())
+	return err
+}
+
+// bound is how much of a budget is used.
+func bound(used int, most *int) string {
+	if most == nil {
+		return "no limit"
+	}
+	return fmt.Sprintf("%d of %d", used, *most)
+}
+
+func (p *program) buildCommand(verb, short string) *cobra.Command {
+	none := false
+	c := &cobra.Command{
+		Use: verb + " QUEUE [BUILD]", Short: short,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) > 2 || none == (len(args) == 2) {
+				return usageError{fmt.Errorf("%s takes the name of a queue and a build id, or --unversioned instead of the build id", c.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			body := map[string]*string{"build_id": nil}
+			if !none {
+				body["build_id"] = &args[1]
+			}
+			var out protocol.BuildState
+			if err := p.call(c, http.MethodPost, queuePath(args[0])+"/build-ids/"+verb, body, &out); err != nil {
+				return err
+			}
+			said := "is active"
+			if out.Intent == protocol.IntentDraining {
+				said = "drains"
+			}
+			if out.Selected {
+				said += ", new runs are pinned to it"
+				if out.BuildID == nil {
+					said = "is active, new runs are pinned to no build"
+				}
+			}
+			_, err := fmt.Fprintf(p.out, "build %s of queue %s %s\n", buildName(out.BuildID), out.Queue, said)
+			return err
+		},
+	}
+	c.Flags().BoolVar(&none, "unversioned", false, "the workers that registered without a build id")
+	return c
+}
+
+func (p *program) limitCommand() *cobra.Command {
+	var workflow, activity struct{ leases, minute string }
+	c := &cobra.Command{
+		Use: "limit [QUEUE]", Short: "Set the budgets of a queue, or without one of all queues of the namespace together",
+		Long: "Set the budgets of a queue, or without one of all queues of the namespace together.\n\n" +
+			"What a flag names is set, \"none\" takes the bound away; what no flag names stays. Without a flag the budgets are shown.",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{fmt.Errorf("%s takes the name of one queue, or none", c.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := p.settings(c)
+			if err != nil {
+				return err
+			}
+			path := "/api/namespaces/" + url.PathEscape(s.Namespace) + "/limits"
+			if len(args) == 1 {
+				path = queuePath(args[0]) + "/limits"
+			}
+			var now protocol.LimitState
+			if err := p.call(c, http.MethodGet, path, nil, &now); err != nil {
+				return err
+			}
+			in, changed := protocol.LimitRequest{}, false
+			for _, f := range []struct {
+				name string
+				text string
+				own  *protocol.Budget
+				put  **protocol.Budget
+				to   func(*protocol.Budget, *int)
+			}{
+				{"workflow-leases", workflow.leases, &now.Workflow, &in.Workflow, func(b *protocol.Budget, n *int) { b.MaxLeases = n }},
+				{"workflow-per-minute", workflow.minute, &now.Workflow, &in.Workflow, func(b *protocol.Budget, n *int) { b.MaxPerMinute = n }},
+				{"activity-leases", activity.leases, &now.Activity, &in.Activity, func(b *protocol.Budget, n *int) { b.MaxLeases = n }},
+				{"activity-per-minute", activity.minute, &now.Activity, &in.Activity, func(b *protocol.Budget, n *int) { b.MaxPerMinute = n }},
+			} {
+				if !c.Flags().Changed(f.name) {
+					continue
+				}
+				n, err := budgetOf(f.name, f.text)
+				if err != nil {
+					return err
+				}
+				f.to(f.own, n)
+				*f.put, changed = f.own, true
+			}
+			if changed {
+				if err := p.call(c, http.MethodPut, path, in, &now); err != nil {
+					return err
+				}
+			}
+			t := table.NewWriter()
+			t.AppendHeader(table.Row{"tasks", "leases at once", "begun in a minute"})
+			t.AppendRow(table.Row{"workflow", limitText(now.Workflow.MaxLeases), limitText(now.Workflow.MaxPerMinute)})
+			t.AppendRow(table.Row{"activity", limitText(now.Activity.MaxLeases), limitText(now.Activity.MaxPerMinute)})
+			_, err = fmt.Fprintln(p.out, t.Render())
+			return err
+		},
+	}
+	c.Flags().StringVar(&workflow.leases, "workflow-leases", "", "most workflow tasks leased at once, or none")
+	c.Flags().StringVar(&workflow.minute, "workflow-per-minute", "", "most workflow tasks handed out in a minute, or none")
+	c.Flags().StringVar(&activity.leases, "activity-leases", "", "most activities leased at once, or none")
+	c.Flags().StringVar(&activity.minute, "activity-per-minute", "", "most activities handed out in a minute, or none")
+	return c
+}
+
+func budgetOf(flag, text string) (*int, error) {
+	if text == "none" {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return nil, usageError{fmt.Errorf("--%s must be a number above 0, or none", flag)}
+	}
+	return &n, nil
+}
+
+func limitText(n *int) string {
+	if n == nil {
+		return "no limit"
+	}
+	return strconv.Itoa(*n)
+}

@@ -1,0 +1,222 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { useState } from "react";
+import { api } from "../api/client";
+import { keys, queueQuery } from "../api/queries";
+import type { BuildCohort, QueueState, TaskAdmission, TaskTally } from "../api/types";
+import { useNow } from "../lib/clock";
+import { count } from "../lib/format";
+import { duration, parseTime } from "../lib/time";
+import { Id } from "../ui/Copy";
+import { Dialog } from "../ui/Dialog";
+import { Form } from "../ui/Form";
+import { Empty, Fact, Failed, Section, useTitle, Waiting } from "../ui/Page";
+import { Status } from "../ui/Status";
+import { When } from "../ui/When";
+import { BudgetDialog } from "./BudgetDialog";
+import { bars, buildName, verbs, withheld } from "./facts";
+
+export function QueuePage() {
+  const { queue } = useParams({ from: "/queues/$queue" });
+  const state = useQuery(queueQuery(queue));
+  useTitle(`Queue ${queue}`);
+  if (state.isPending) return <Waiting rows={7} height={56} />;
+  if (!state.data) return <Failed error={state.error} retry={() => void state.refetch()} what="queue" />;
+  return <Queue queue={state.data} />;
+}
+
+function Queue({ queue: q }: { queue: QueueState }) {
+  const [limiting, setLimiting] = useState(false);
+  const why = withheld(q);
+  return (
+    <>
+      <nav aria-label="Breadcrumb" className="mb-2 text-[13px] text-faint">
+        <Link to="/queues" className="quiet text-soft">
+          Queues
+        </Link>
+      </nav>
+      <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-3">
+        <h1 className="min-w-0 font-mono text-lg font-semibold break-all">{q.name}</h1>
+        <button type="button" className="btn" onClick={() => setLimiting(true)}>
+          Budgets
+        </button>
+      </div>
+      {why && <p className="card mt-3 border-l-3 border-l-warn px-4 py-3 break-words">{why}</p>}
+      <div className="mt-4 grid gap-3 lg:grid-cols-2">
+        <Tasks name="Workflow tasks" tally={q.stats.workflow_tasks} admission={q.admission.workflow_tasks} />
+        <Tasks name="Activities" tally={q.stats.activity_tasks} admission={q.admission.activity_tasks} />
+      </div>
+      <Section title="Builds" aside={<span className="text-[13px] text-soft">New runs: {q.promoted_build_id ?? "pinned to no build"}</span>}>
+        <Builds queue={q} />
+      </Section>
+      <Section title="Workers">
+        <Workers queue={q} />
+      </Section>
+      <Section title="Leased now">
+        <Leases queue={q} />
+      </Section>
+      {limiting && <BudgetDialog queue={q} onClose={() => setLimiting(false)} />}
+    </>
+  );
+}
+
+function Tasks({ name, tally: t, admission: a }: { name: string; tally: TaskTally; admission: TaskAdmission }) {
+  const since = parseTime(t.oldest_ready_at);
+  const now = useNow(since !== null);
+  return (
+    <section className="card p-4" aria-label={name}>
+      <div className="flex items-center justify-between gap-3">
+        <h2 className="font-medium">{name}</h2>
+        <Status status={a.status} />
+      </div>
+      <dl className="mt-3 grid grid-cols-4 gap-x-4">
+        <Fact name="Ready">{count(t.ready_count)}</Fact>
+        <Fact name="Oldest waits">{since === null ? "–" : duration(Math.max(0, now - since))}</Fact>
+        <Fact name="Leased">{count(t.leased_count)}</Fact>
+        <Fact name="Delayed">{count(t.delayed_count)}</Fact>
+      </dl>
+      <div className="mt-4 grid gap-2">
+        {bars(a).map((b) => (
+          <div key={b.name}>
+            <div className="flex justify-between text-xs">
+              <span className="text-faint">{b.name}</span>
+              <span className="text-soft">{b.most === null ? `${b.used}, no budget` : `${b.used} of ${b.most}`}</span>
+            </div>
+            <div className="mt-1 h-1.5 overflow-hidden rounded-full bg-idle-soft" aria-hidden>
+              {b.most !== null && (
+                <div className={`h-full rounded-full ${b.used >= b.most ? "bg-warn" : "bg-run"}`} style={{ width: `${Math.min(1, b.used / b.most) * 100}%` }} />
+              )}
+            </div>
+          </div>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+const asks = {
+  promote: {
+    name: "Promote",
+    title: "Pin new runs to this build?",
+    act: "Promote the build",
+    says: "Runs that start from now on are given to workers of this build alone. Those that are open stay where they are.",
+  },
+  drain: {
+    name: "Drain",
+    title: "Drain this build?",
+    act: "Drain the build",
+    says: "Its workers get nothing more from this queue; what they have they may finish. Runs pinned to it wait until it is resumed.",
+  },
+  resume: { name: "Resume", title: "Resume this build?", act: "Resume the build", says: "Its workers are given tasks of this queue again." },
+};
+
+function Builds({ queue: q }: { queue: QueueState }) {
+  const [asked, setAsked] = useState<{ verb: keyof typeof asks; build: BuildCohort } | null>(null);
+  const list = q.build_ids ?? [];
+  if (list.length === 0) return <Empty title="No builds">A build appears here once a worker registers with it.</Empty>;
+  return (
+    <div className="card overflow-x-auto">
+      <table className="w-full min-w-[40rem] text-left">
+        <thead>
+          <tr className="border-b border-line text-xs text-faint [&>th]:px-4 [&>th]:py-2 [&>th]:font-normal">
+            <th>Build</th>
+            <th>Rollout</th>
+            <th className="text-right">Workers</th>
+            <th>Runtimes</th>
+            <th>Last heartbeat</th>
+            <th />
+          </tr>
+        </thead>
+        <tbody className="divide-y divide-line">
+          {list.map((b) => (
+            <tr key={b.build_id ?? ""} className="h-12 [&>td]:px-4" data-build={b.build_id ?? ""}>
+              <td>
+                <span className={b.build_id === null ? "text-soft" : "font-medium"}>{buildName(b.build_id)}</span>
+                {b.new_start_selected && <span className="ml-2 rounded-full bg-run-soft px-2 py-0.5 text-xs text-run">new runs</span>}
+              </td>
+              <td>
+                <Status status={b.rollout_status} />
+              </td>
+              <td className="text-right text-soft">
+                {b.active_worker_count + b.draining_worker_count} of {b.total_worker_count}
+              </td>
+              <td className="text-soft">{b.runtimes?.join(", ") || "–"}</td>
+              <td className="text-soft">
+                <When value={b.last_heartbeat_at} />
+              </td>
+              <td>
+                <div className="flex justify-end gap-2">
+                  {verbs(b).map((v) => (
+                    <button key={v} type="button" className={`btn ${v === "drain" ? "btn-danger" : ""}`} onClick={() => setAsked({ verb: v, build: b })}>
+                      {asks[v].name}
+                    </button>
+                  ))}
+                </div>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {asked && <BuildDialog queue={q} verb={asked.verb} build={asked.build} onClose={() => setAsked(null)} />}
+    </div>
+  );
+}
+
+function BuildDialog({ queue: q, verb, build, onClose }: { queue: QueueState; verb: keyof typeof asks; build: BuildCohort; onClose: () => void }) {
+  const client = useQueryClient();
+  const m = useMutation({
+    mutationFn: () => api.decideBuild(q, verb, build.build_id),
+    onSuccess: async () => {
+      onClose();
+      await client.invalidateQueries({ queryKey: keys.queues });
+    },
+  });
+  const a = asks[verb];
+  return (
+    <Dialog open onClose={onClose} title={a.title} description={`${buildName(build.build_id)} on ${q.name}. ${a.says}`}>
+      <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={a.act} danger={verb === "drain"}>
+        {null}
+      </Form>
+    </Dialog>
+  );
+}
+
+function Workers({ queue: q }: { queue: QueueState }) {
+  const list = q.pollers ?? [];
+  if (list.length === 0) return <Empty title="No worker serves this queue">Start one with the queue among its queues.</Empty>;
+  return (
+    <ul className="card divide-y divide-line">
+      {list.map((w) => (
+        <li key={w.worker_id} className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
+          <span className="min-w-0 flex-1">
+            <Id id={w.worker_id} what="worker id" />
+          </span>
+          <span className="text-soft">{buildName(w.build_id)}</span>
+          <span className="text-faint">{w.runtime}</span>
+          <Status status={w.status} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Leases({ queue: q }: { queue: QueueState }) {
+  const list = q.current_leases ?? [];
+  if (list.length === 0) return <Empty title="Nothing is leased">Tasks appear here while a worker has them.</Empty>;
+  return (
+    <ul className="card divide-y divide-line">
+      {list.map((l) => (
+        <li key={l.task_id} className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
+          <Link to="/runs/$runId" params={{ runId: l.run_id }} data-nav className="quiet min-w-0 flex-1 font-mono text-[13px] break-all">
+            {l.workflow_id}
+          </Link>
+          <span className="text-soft">{l.task_type}</span>
+          <span className="text-soft">{l.lease_owner}</span>
+          <span className="text-faint">
+            until <When value={l.lease_expires_at} />
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,62 @@
+import { describe, expect, it } from "vitest";
+import type { BuildCohort, QueueState, TaskAdmission } from "../api/types";
+import { bars, parseBudget, verbs, withheld } from "./facts";
+
+const free: TaskAdmission = {
+  status: "unlimited",
+  server_active_lease_count: 3,
+  server_max_active_leases_per_queue: null,
+  server_namespace_active_lease_count: 9,
+  server_max_active_leases_per_namespace: null,
+  server_dispatch_count_this_minute: 0,
+  server_max_dispatches_per_minute: null,
+  server_namespace_dispatch_count_this_minute: 0,
+  server_max_dispatches_per_minute_per_namespace: null,
+};
+
+describe("bars", () => {
+  it("shows only what is leased while nothing is bounded", () => {
+    expect(bars(free)).toEqual([{ name: "Leased now", used: 3, most: null }]);
+  });
+  it("shows the budgets of the queue and of its namespace", () => {
+    const a = { ...free, server_max_active_leases_per_queue: 4, server_max_dispatches_per_minute: 60, server_max_active_leases_per_namespace: 10 };
+    expect(bars(a).map((b) => `${b.name} ${b.used}/${b.most}`)).toEqual(["Leased now 3/4", "Begun this minute 0/60", "Leased in the namespace 9/10"]);
+  });
+});
+
+const cohort = (more: Partial<BuildCohort>): BuildCohort => ({
+  build_id: "v1",
+  rollout_status: "active",
+  active_worker_count: 1,
+  draining_worker_count: 0,
+  stale_worker_count: 0,
+  total_worker_count: 1,
+  runtimes: [],
+  sdk_versions: [],
+  last_heartbeat_at: null,
+  first_seen_at: null,
+  drain_intent: "active",
+  drained_at: null,
+  promoted_at: null,
+  new_start_selected: false,
+  ...more,
+});
+
+describe("verbs", () => {
+  it("offers what would change something", () => {
+    expect(verbs(cohort({}))).toEqual(["promote", "drain"]);
+    expect(verbs(cohort({ new_start_selected: true }))).toEqual(["drain"]);
+    expect(verbs(cohort({ drain_intent: "draining" }))).toEqual(["resume"]);
+  });
+});
+
+it("says why a queue is throttled", () => {
+  const q = { admission: { workflow_tasks: free, activity_tasks: { ...free, wait_reason: "its budget is 4 at once" } } } as QueueState;
+  expect(withheld(q)).toBe("its budget is 4 at once");
+  expect(withheld({ admission: { workflow_tasks: free, activity_tasks: free } } as QueueState)).toBe("");
+});
+
+it("reads budgets as they are typed", () => {
+  expect([parseBudget(" "), parseBudget("12")]).toEqual([null, 12]);
+  for (const wrong of ["0", "-1", "1.5", "many"]) expect(() => parseBudget(wrong)).toThrow("above 0");
+});

@@ -1,0 +1,47 @@
+import type { BuildCohort, QueueState, TaskAdmission } from "../api/types";
+
+/** The name of a build id for people: that of none is said. */
+export const buildName = (id: string | null): string => id ?? "no build id";
+
+export interface Bar {
+  name: string;
+  used: number;
+  most: number | null; // null: no budget
+}
+
+/** What is counted of one kind of task, and against which budget. */
+export function bars(a: TaskAdmission): Bar[] {
+  const list: Bar[] = [
+    { name: "Leased now", used: a.server_active_lease_count, most: a.server_max_active_leases_per_queue },
+    { name: "Begun this minute", used: a.server_dispatch_count_this_minute, most: a.server_max_dispatches_per_minute },
+  ];
+  if (a.server_max_active_leases_per_namespace !== null) {
+    list.push({ name: "Leased in the namespace", used: a.server_namespace_active_lease_count, most: a.server_max_active_leases_per_namespace });
+  }
+  if (a.server_max_dispatches_per_minute_per_namespace !== null) {
+    list.push({
+      name: "Begun in the namespace",
+      used: a.server_namespace_dispatch_count_this_minute,
+      most: a.server_max_dispatches_per_minute_per_namespace,
+    });
+  }
+  // A rate nobody bounds is not counted, so it would always say 0.
+  return list.filter((b) => b.most !== null || b.name === "Leased now");
+}
+
+/** Why a queue hands out less than it could, or "". */
+export const withheld = (q: QueueState): string => q.admission.workflow_tasks.wait_reason || q.admission.activity_tasks.wait_reason || "";
+
+/** What an operator may do to a cohort. */
+export function verbs(c: BuildCohort): ("promote" | "drain" | "resume")[] {
+  if (c.drain_intent === "draining") return ["resume"];
+  return c.new_start_selected ? ["drain"] : ["promote", "drain"];
+}
+
+/** What was typed as a budget: nothing is none, else a whole number above 0. */
+export function parseBudget(text: string): number | null {
+  if (text.trim() === "") return null;
+  const n = Number(text);
+  if (!Number.isInteger(n) || n < 1) throw new Error("A budget is a whole number above 0; leave it empty for none.");
+  return n;
+}
