@@ -361,3 +361,30 @@ func TestWorkflowsAreListedDebuggedArchivedAndMoved(t *testing.T) {
 	try(0, "archived", "workflow", "archive", "large", "--reason", "done")
 	try(0, "deleted Amount", "search-attributes", "delete", "Amount")
 }
+
+func TestQueuesAreShownRolledOutAndLimited(t *testing.T) {
+	t.Parallel()
+	a := apptest.Start(t, apptest.Options{})
+	c := client{t: t, base: a.URL()}
+	c.must(http.MethodPost, "/api/workflows", map[string]any{"workflow_id": "f", "workflow_type": "wf", "task_queue": "q"}, nil)
+	do := func(want int, args ...string) string {
+		t.Helper()
+		code, out, err := run(t, t.TempDir(), env{"SOJOURN_APP_URL": a.URL()}, append([]string{"queues"}, args...)...)
+		if code != want {
+			t.Fatalf("queues %v: exit %d\n%s%s", args, code, out, err)
+		}
+		return out + err
+	}
+	says(t, "queues", do(0), "q", "unlimited", "(none)")
+	says(t, "promote", do(0, "promote", "q", "v2"), "build v2 of queue q is active, new runs are pinned to it")
+	says(t, "drain", do(0, "drain", "q", "v1"), "build v1 of queue q drains")
+	says(t, "drain of the others", do(0, "drain", "q", "--unversioned"), "build (none) of queue q drains")
+	says(t, "resume", do(0, "resume", "q", "v1"), "build v1 of queue q is active")
+	says(t, "limit", do(0, "limit", "q", "--activity-leases", "4", "--workflow-per-minute", "60"), "4", "60", "no limit")
+	says(t, "limit of one more", do(0, "limit", "q", "--activity-leases", "none"), "60")
+	says(t, "limit of the namespace", do(0, "limit", "--activity-per-minute", "9"), "9")
+	says(t, "describe", do(0, "describe", "q"), "v2", "no_workers", "0 of 60", "accepting")
+	says(t, "a queue there is not", do(1, "describe", "nowhere"), "nowhere")
+	says(t, "drain of nothing", do(2, "drain", "q"), "--unversioned")
+	says(t, "a budget that is none", do(2, "limit", "q", "--activity-leases", "0"), "above 0")
+}

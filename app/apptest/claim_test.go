@@ -117,7 +117,7 @@ func TestAClaimPassesTheGatesOfAPoll(t *testing.T) {
 			t.Errorf("a queue under a budget: %s", s.raw)
 		}
 	})
-	budget(`{"workflow_tasks":{"max_active_leases":0}}`)
+	budget(`{"workflow_tasks":{"max_active_leases":null}}`)
 	c.want(200, "POST", claimPath("workflow", id), `{"worker_id":"ours"}`)
 }
 
