@@ -290,7 +290,7 @@ func (w *Worker) capabilities() []string {
 	// With a cap of 0 it holds no session, but it still understands workflows that use them.
 	all := append(slices.Clone(w.opt.Capabilities), "worker_sessions", "worker_session_verbs")
 	if w.opt.Workflows > 0 {
-		all = append(all, "query_tasks")
+		all = append(all, "query_tasks", "cancellation_requests")
 	}
 	if w.pool != nil {
 		all = append(all, w.pool.Report().Capability())

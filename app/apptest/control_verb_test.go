@@ -52,6 +52,7 @@ func TestControlVerbsRefuseAndChangeNothing(t *testing.T) {
 			{"a signal to a closed run", "POST", "/workflows/closed/signal/s", `{}`, 409, "run_not_active", "command_status=rejected"},
 			{"an update of a closed run", "POST", "/workflows/closed/update/u", `{}`, 409, "run_not_active", ""},
 			{"a request for cancellation of a closed run", "POST", "/workflows/closed/request-cancellation", `{}`, 409, "run_not_active", ""},
+			{"a request for cancellation that no worker understands", "POST", "/workflows/open/request-cancellation", `{}`, 409, "cancellation_not_supported", ""},
 			{"a query that no worker can answer", "POST", "/workflows/open/query/q", `{}`, 409, "query_worker_unavailable", "query_name=q"},
 			{"a signal id with another content", "POST", "/workflows/open/signal/sig2", `{"request_id":"r1","input":[2]}`, 409, "request_id_conflict", ""},
 			{"a signal id with another name", "POST", "/workflows/open/signal/other", `{"request_id":"r1","input":[1]}`, 409, "request_id_conflict", ""},

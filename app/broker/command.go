@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,10 +43,36 @@ func (b *Broker) Terminate(ctx context.Context, in protocol.EndRequest) (protoco
 	})
 }
 
-// RequestCancellation cancels the root context of the workflow's code, which may clean up. Only workflows of our Go workers understand it.
+// CapCancellation is the capability of a worker whose workflows understand a request to end. Replayers of others do not expect such an event.
+const CapCancellation = "cancellation_requests"
+
+// RequestCancellation cancels the root context of the workflow's code, which may clean up. It is refused unless a registered worker of the run's queue
+// announces that it understands this for the run's type.
 func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.end1(ctx, in, "request-cancellation", func(reason string) engine.Input {
+	in.Namespace = namespace(in.Namespace)
+	understood := false
+	err := b.store.View(ctx, func(r store.Reader) error {
+		run, _, err := find(ctx, r, in.Target)
+		if err != nil {
+			return err
+		}
+		workers, err := r.Workers(ctx, store.WorkerQuery{Namespace: in.Namespace, Queue: run.Queue, Limit: 1000})
+		understood = slices.ContainsFunc(workers, func(w engine.Worker) bool {
+			return w.Runs(protocol.KindWorkflow, run.Type) && slices.Contains(w.Capabilities, CapCancellation)
+		})
+		return err
+	})
+	if err != nil {
+		return protocol.CommandReceipt{}, err
+	}
+	return b.end1If(ctx, in, "request-cancellation", func(reason string) engine.Input {
 		return engine.RequestCancellation{Reason: reason, Identity: in.Identity}
+	}, func(run *engine.Run) error {
+		if understood || !run.Status.Open() {
+			return nil
+		}
+		return protocol.Refuse(protocol.ReasonCancelNotSupported, "no worker of queue %s says that workflows of type %s understand this; cancel ends them at once",
+			run.Queue, run.Type)
 	})
 }
 
@@ -55,11 +82,17 @@ func (b *Broker) Repair(ctx context.Context, in protocol.EndRequest) (protocol.C
 }
 
 func (b *Broker) end1(ctx context.Context, in protocol.EndRequest, verb string, make func(reason string) engine.Input) (protocol.CommandReceipt, error) {
+	return b.end1If(ctx, in, verb, make, nil)
+}
+
+func (b *Broker) end1If(
+	ctx context.Context, in protocol.EndRequest, verb string, make func(reason string) engine.Input, may func(*engine.Run) error,
+) (protocol.CommandReceipt, error) {
 	reason := strings.TrimSpace(in.Reason)
 	if len(reason) > 1000 {
 		return protocol.CommandReceipt{}, protocol.Invalid("reason", "is longer than 1000 bytes")
 	}
-	return b.command(ctx, in.Target, in.RequestID, verb+" "+reason, true, make(reason), nil)
+	return b.commandIf(ctx, in.Target, in.RequestID, verb+" "+reason, true, make(reason), may, nil)
 }
 
 // command runs one operator's command on a workflow's current run, once per request id. closes: it may end everything open in the run.

@@ -164,7 +164,7 @@ func TestTheCapNeverStarves(t *testing.T) {
 func TestAnEndedSessionTakesItsWorkWithIt(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
-		a.register("flow")
+		a.register("flow", broker.CapCancellation)
 		a.ours("a", "a1", time.Minute, time.Minute, 10)
 		run := a.start("one")
 		handle := run.RunID + "-1"
