@@ -295,7 +295,11 @@ func (b *Broker) look(ctx context.Context, k engine.WorkerKey, h heard) error {
 			return nil
 		}
 	}
-	b.log.Warn().Str("worker_id", k.ID).Dur("silent", time.Since(h.at)).Msg("worker fell silent")
+	e := b.log.Warn().Str("worker_id", k.ID)
+	if !h.at.IsZero() {
+		e = e.Dur("silent", time.Since(h.at))
+	}
+	e.Msg("worker fell silent")
 	b.workers.drop(k)
 	return b.orphan(ctx, k, h.worker.Incarnation)
 }

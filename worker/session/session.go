@@ -231,7 +231,7 @@ func (s *Sessions) drop(h *Holding, reason string) {
 		delete(s.held, h.ID)
 	}
 	s.log.Info().Str("session_id", h.ID).Int64("epoch", h.Epoch).Str("reason", reason).Int("active", h.active).
-		Dur("idle_duration", time.Since(h.last)).Msg("session no longer held")
+		Float64("idle_duration", time.Since(h.last).Seconds()).Msg("session no longer held")
 	if h.active == 0 {
 		s.end(h)
 	}
