@@ -165,6 +165,7 @@ func (b *Broker) putNamespace(
 		},
 	})
 	if err == nil {
+		b.spaces.forget(in.Name)
 		b.spaces.put(in.Name)
 	}
 	return v, err

@@ -1,0 +1,65 @@
+package broker_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A follower of a run that does nothing for an hour is told every time that it is still there, and the store is asked nothing.
+func TestAFollowerIsToldThatNothingHappensWithoutAsking(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "follow.db")
+	synctest.Test(t, func(t *testing.T) {
+		d := dispatch.New(dispatch.Options{})
+		db, err := sqlite.Open(t.Context(), path, sqldb.Options{App: "a", Dispatch: d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := broker.New(db, d, broker.Options{Release: "1", App: "a"})
+		d.Bind(db, nil, nil)
+		started, err := b.Start(t.Context(), protocol.StartRequest{WorkflowID: "f", WorkflowType: "wf"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		begun, events, beats := 0, 0, 0
+		done := make(chan error)
+		go func() {
+			_, err := b.Follow(ctx, protocol.Target{RunID: started.RunID}, 0, broker.Follower{
+				Begin: func(protocol.RunView) error { begun++; return nil },
+				Event: func(history.Event) error { events++; return nil },
+				Beat:  func() error { beats++; return nil },
+				Every: 15 * time.Second,
+			})
+			done <- err
+		}()
+		synctest.Wait()
+		before := db.Stats()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if after := db.Stats(); after != before || begun != 1 || events != 1 || beats != 240 {
+			t.Errorf("after an hour: %d beats, %d events, %+v; before %+v", beats, events, after, before)
+		}
+		cancel()
+		if err := <-done; err != context.Canceled {
+			t.Errorf("ended with %v", err)
+		}
+		b.Drain()
+		b.Close()
+		if err := d.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
