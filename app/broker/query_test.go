@@ -124,46 +124,48 @@ func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
 
 // A worker that pages gets the first page with the query and the rest for the asking, as long as the query is its own.
 func TestLongHistoryBehindAQueryIsPaged(t *testing.T) {
-	a := on(t, "sqlite:"+t.TempDir()+"/app.db")
-	a.register("w", broker.CapQueries)
-	a.start("one")
-	for range 1200 {
-		if _, err := a.Signal(t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "one"}, SignalName: "x"}); err != nil {
-			t.Fatal(err)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("w", broker.CapQueries)
+		a.start("one")
+		for range 1200 {
+			if _, err := a.Signal(t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "one"}, SignalName: "x"}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	waiting := a.ask("one", "state")
-	wait := int64(20)
-	polled, err := a.Poll(t.Context(), protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindQuery}, Timeout: &wait, PagedQueries: true})
-	if err != nil || len(polled.Tasks) != 1 {
-		t.Fatalf("poll: %+v, %v", polled, err)
-	}
-	q := polled.Tasks[0].Query
-	if len(q.Events) != 1000 || q.NextPageToken == nil || q.TotalEvents != 1201 || q.WorkflowArguments.Blob == "" {
-		t.Fatalf("first page: %d of %d events, next %v", len(q.Events), q.TotalEvents, q.NextPageToken)
-	}
-	ask := protocol.HistoryRequest{TaskID: q.TaskID, Owner: q.LeaseOwner, Attempt: q.Attempt, PageToken: *q.NextPageToken}
-	page, err := a.HistoryPage(t.Context(), ask)
-	if err != nil || len(page.Events) != 201 || page.Events[0].Seq != 1001 || page.NextPageToken != nil {
-		t.Errorf("second page: %d events, next %v, %v", len(page.Events), page.NextPageToken, err)
-	}
-	for want, change := range map[protocol.Reason]func(*protocol.HistoryRequest){
-		protocol.ReasonLeaseOwnerMismatch: func(r *protocol.HistoryRequest) { r.Owner = "other" },
-		protocol.ReasonQueryAttempt:       func(r *protocol.HistoryRequest) { r.Attempt++ },
-		protocol.ReasonTaskNotFound:       func(r *protocol.HistoryRequest) { r.TaskID = "none" },
-		protocol.ReasonInvalidPageToken:   func(r *protocol.HistoryRequest) { r.PageToken = "?" },
-	} {
-		bad := ask
-		change(&bad)
-		if _, err := a.HistoryPage(t.Context(), bad); protocol.ReasonOf(err) != want {
-			t.Errorf("got %v, want %s", err, want)
+		waiting := a.ask("one", "state")
+		wait := int64(20)
+		polled, err := a.Poll(t.Context(), protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindQuery}, Timeout: &wait, PagedQueries: true})
+		if err != nil || len(polled.Tasks) != 1 {
+			t.Fatalf("poll: %+v, %v", polled, err)
 		}
-	}
-	a.reply(&polled.Tasks[0], q.Attempt, "done", nil)
-	if got := <-waiting; got.err != nil {
-		t.Errorf("got %v", got.err)
-	}
-	if _, err := a.HistoryPage(t.Context(), ask); err == nil {
-		t.Error("a query that is over has its history still")
-	}
+		q := polled.Tasks[0].Query
+		if len(q.Events) != 1000 || q.NextPageToken == nil || q.TotalEvents != 1201 || q.WorkflowArguments.Blob == "" {
+			t.Fatalf("first page: %d of %d events, next %v", len(q.Events), q.TotalEvents, q.NextPageToken)
+		}
+		ask := protocol.HistoryRequest{TaskID: q.TaskID, Owner: q.LeaseOwner, Attempt: q.Attempt, PageToken: *q.NextPageToken}
+		page, err := a.HistoryPage(t.Context(), ask)
+		if err != nil || len(page.Events) != 201 || page.Events[0].Seq != 1001 || page.NextPageToken != nil {
+			t.Errorf("second page: %d events, next %v, %v", len(page.Events), page.NextPageToken, err)
+		}
+		for want, change := range map[protocol.Reason]func(*protocol.HistoryRequest){
+			protocol.ReasonLeaseOwnerMismatch: func(r *protocol.HistoryRequest) { r.Owner = "other" },
+			protocol.ReasonQueryAttempt:       func(r *protocol.HistoryRequest) { r.Attempt++ },
+			protocol.ReasonTaskNotFound:       func(r *protocol.HistoryRequest) { r.TaskID = "none" },
+			protocol.ReasonInvalidPageToken:   func(r *protocol.HistoryRequest) { r.PageToken = "?" },
+		} {
+			bad := ask
+			change(&bad)
+			if _, err := a.HistoryPage(t.Context(), bad); protocol.ReasonOf(err) != want {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+		a.reply(&polled.Tasks[0], q.Attempt, "done", nil)
+		if got := <-waiting; got.err != nil {
+			t.Errorf("got %v", got.err)
+		}
+		if _, err := a.HistoryPage(t.Context(), ask); err == nil {
+			t.Error("a query that is over has its history still")
+		}
+	})
 }
