@@ -26,6 +26,7 @@ type Broker interface {
 	Queues
 	Schedules
 	Retention
+	Passes
 	Attributes
 	Diagnostics
 	Following

@@ -112,3 +112,19 @@ func (f *fake) Follow(_ context.Context, t protocol.Target, after int64, to brok
 func (f *fake) Import(_ context.Context, in protocol.ImportRequest) (protocol.ImportAnswer, error) {
 	return protocol.ImportAnswer{}, f.saw(in)
 }
+
+func (f *fake) RepairStatus(_ context.Context, ns string) (protocol.RepairStatus, error) {
+	return protocol.RepairStatus{}, f.saw(ns)
+}
+
+func (f *fake) RepairPass(_ context.Context, in protocol.RepairRequest) (protocol.SystemPass, error) {
+	return protocol.SystemPass{}, f.saw(in)
+}
+
+func (f *fake) ActivityTimeouts(_ context.Context, ns string) (protocol.TimeoutStatus, error) {
+	return protocol.TimeoutStatus{}, f.saw(ns)
+}
+
+func (f *fake) ActivityTimeoutPass(_ context.Context, in protocol.TimeoutRequest) (protocol.SystemPass, error) {
+	return protocol.SystemPass{}, f.saw(in)
+}

@@ -78,6 +78,7 @@ func table() []route {
 	routes = append(routes, spaces(contract)...)
 	routes = append(routes, schedules(contract)...)
 	routes = append(routes, retentions(contract)...)
+	routes = append(routes, systems(contract)...)
 	routes = append(routes, attributes(contract)...)
 	routes = append(routes, whys(ours)...)
 	routes = append(routes, queues(contract, ours)...)

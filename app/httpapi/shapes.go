@@ -105,8 +105,16 @@ var shapes = map[string]auth.Shape{
 	"set_namespace_limits": {Does: "set the budgets of all task queues together", Body: protocol.LimitRequest{}, Says: auth.OK(protocol.LimitState{}),
 		Refuses: onNamespace},
 
-	"retention":      {Does: "show what retention would remove now", Says: auth.OK(protocol.RetentionStatus{})},
-	"retention_pass": {Does: "remove closed runs that are past their retention", Body: nothing{}, Says: auth.OK(protocol.RetentionPass{})},
+	"system_health":             {Does: "say whether the app serves", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
+	"system_metrics":            {Does: "count what there is in a namespace", Says: auth.OK(metricsAnswer{})},
+	"read_system_metrics":       {Does: "count what there is in a namespace", Body: nothing{}, Says: auth.OK(metricsAnswer{})},
+	"system_prometheus_metrics": {Does: "read the metrics, as Prometheus scrapes them", Says: auth.OK(auth.Media("text/plain"))},
+	"repair_status":             {Does: "list the runs that wait for a repair", Says: auth.OK(protocol.RepairStatus{})},
+	"repair_pass":               {Does: "take runs out of quarantine", Body: protocol.RepairRequest{}, Says: auth.OK(protocol.SystemPass{})},
+	"activity_timeouts":         {Does: "list the activities whose time is over", Says: auth.OK(protocol.TimeoutStatus{})},
+	"activity_timeout_pass":     {Does: "move activities on whose time is over", Body: protocol.TimeoutRequest{}, Says: auth.OK(protocol.SystemPass{})},
+	"retention":                 {Does: "show what retention would remove now", Says: auth.OK(protocol.RetentionStatus{})},
+	"retention_pass":            {Does: "remove closed runs that are past their retention", Body: nothing{}, Says: auth.OK(protocol.RetentionPass{})},
 
 	"history_export": {Does: "read all that is known of a run in one document", Says: auth.OK(exported{}), Refuses: noWorkflow, Bare: true},
 	"list": {Does: "list runs, newest start first", Query: runsQuery{}, Says: auth.OK(protocol.ListAnswer{}),

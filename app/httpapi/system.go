@@ -2,6 +2,11 @@ package httpapi
 
 // operatorMetrics counts what there is in a namespace, by status: sessions, workers and runs, and the backlog of its queues.
 func operatorMetrics(a *API, c *call) (answer, error) {
+	if c.Method == post {
+		if err := c.read(&struct{}{}); err != nil {
+			return answer{}, err
+		}
+	}
 	o, err := a.opt.Broker.Overview(c.ctx, c.ns)
 	if err != nil {
 		return answer{}, err

@@ -1,0 +1,58 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Passes is what of the broker is about looking after what got stuck.
+type Passes interface {
+	RepairStatus(ctx context.Context, namespace string) (protocol.RepairStatus, error)
+	RepairPass(context.Context, protocol.RepairRequest) (protocol.SystemPass, error)
+	ActivityTimeouts(ctx context.Context, namespace string) (protocol.TimeoutStatus, error)
+	ActivityTimeoutPass(context.Context, protocol.TimeoutRequest) (protocol.SystemPass, error)
+}
+
+// systems are the routes below /api/system that are not of retention.
+func systems(contract lineFunc) []route {
+	repair := noted("system.repair", contract(post, "/system/repair/pass", "repair_pass", auth.Admin, repairPass))
+	timeouts := noted("system.activity_timeouts", contract(post, "/system/activity-timeouts/pass", "activity_timeout_pass", auth.Admin, timeoutPass))
+	repair.limit, timeouts.limit = held, held
+	return []route{
+		contract(get, "/system/health", "system_health", auth.Viewer, health),
+		contract(get, "/system/metrics", "system_metrics", auth.Viewer, operatorMetrics),
+		contract(post, "/system/metrics", "read_system_metrics", auth.Admin, operatorMetrics),
+		contract(get, "/system/prometheus-metrics", "system_prometheus_metrics", auth.Viewer, metrics),
+		contract(get, "/system/repair", "repair_status", auth.Viewer, repairStatus),
+		contract(get, "/system/activity-timeouts", "activity_timeouts", auth.Viewer, timeoutStatus),
+		repair, timeouts,
+	}
+}
+
+func repairStatus(a *API, c *call) (answer, error) {
+	return ok(a.opt.Broker.RepairStatus(c.ctx, c.ns))
+}
+
+func repairPass(a *API, c *call) (answer, error) {
+	var in protocol.RepairRequest
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	in.Namespace, in.Identity, c.about = c.ns, c.who.Name, c.ns
+	return ok(a.opt.Broker.RepairPass(c.ctx, in))
+}
+
+func timeoutStatus(a *API, c *call) (answer, error) {
+	return ok(a.opt.Broker.ActivityTimeouts(c.ctx, c.ns))
+}
+
+func timeoutPass(a *API, c *call) (answer, error) {
+	var in protocol.TimeoutRequest
+	if err := c.read(&in); err != nil {
+		return answer{}, err
+	}
+	in.Namespace, c.about = c.ns, c.ns
+	return ok(a.opt.Broker.ActivityTimeoutPass(c.ctx, in))
+}
