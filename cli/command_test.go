@@ -375,7 +375,7 @@ func TestQueuesAreShownRolledOutAndLimited(t *testing.T) {
 		}
 		return out + err
 	}
-	says(t, "queues", do(0), "q", "unlimited", "(none)")
+	says(t, "queues", do(0), "q", "unlimited", "any build")
 	says(t, "promote", do(0, "promote", "q", "v2"), "build v2 of queue q is active, new runs are pinned to it")
 	says(t, "drain", do(0, "drain", "q", "v1"), "build v1 of queue q drains")
 	says(t, "drain of the others", do(0, "drain", "q", "--unversioned"), "build (none) of queue q drains")

@@ -52,6 +52,14 @@ func buildName(id *string) string {
 	return *id
 }
 
+// newRuns is the build that new runs are pinned to.
+func newRuns(id *string) string {
+	if id == nil {
+		return "any build"
+	}
+	return *id
+}
+
 func (p *program) listQueues(c *cobra.Command, _ []string) error {
 	t := table.NewWriter()
 	t.AppendHeader(table.Row{"queue", "ready", "oldest", "leased", "workers", "workflow tasks", "activities", "new runs"})
@@ -67,7 +75,7 @@ func (p *program) listQueues(c *cobra.Command, _ []string) error {
 			}
 			t.AppendRow(table.Row{
 				q.Name, q.Stats.Backlog, age, q.Stats.Workflow.Leased + q.Stats.Activity.Leased, q.Stats.Pollers.Active,
-				q.Admission.Workflow.Status, q.Admission.Activity.Status, buildName(q.Promoted),
+				q.Admission.Workflow.Status, q.Admission.Activity.Status, newRuns(q.Promoted),
 			})
 		}
 		if page.NextPageToken == nil {

@@ -352,7 +352,7 @@ func (b *Broker) Order(ctx context.Context, ns, name string) (protocol.QueueOrde
 	err := b.store.View(ctx, func(r store.Reader) error {
 		tasks, err := r.QueueOrder(ctx, engine.QueueKey{Namespace: ns, Name: name}, orderShown)
 		for _, t := range tasks {
-			v.Fairness.Enabled = v.Fairness.Enabled || t.Rank > 0
+			v.Fairness.Enabled = v.Fairness.Enabled || t.Rank > 0 || t.Class != ""
 			tier := slices.IndexFunc(v.Tiers, func(o protocol.OrderTier) bool { return o.Kind == t.Kind && o.Priority == t.Priority })
 			if tier < 0 {
 				tier = len(v.Tiers)
