@@ -208,3 +208,36 @@ func verified(t *testing.T, raw string) {
 		t.Errorf("the verifier of the SDK: %v\n%.2000s", err, out)
 	}
 }
+
+// The runs of one workflow id are imported one by one, from either end; the last stays the current one.
+func TestAChainOfRunsIsImportedFromEitherEnd(t *testing.T) {
+	home := caller{t, apptest.Start(t, apptest.Options{}), "default"}
+	first := home.want(201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t","task_queue":"q"}`).text("run_id")
+	home.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"]}`)
+	runs, bundles := []string{first}, []string{}
+	for i, command := range []string{`{"type":"continue_as_new"}`, `{"type":"continue_as_new"}`, `{"type":"complete_workflow"}`} {
+		task := home.want(200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`).body["task"].(map[string]any)
+		home.want(200, "POST", "/api/worker/workflow-tasks/"+task["task_id"].(string)+"/complete", `{"lease_owner":"w","workflow_task_attempt":1,"commands":[`+command+`]}`)
+		if i < 2 {
+			runs = append(runs, home.want(200, "GET", "/api/workflows/f", "").text("run_id"))
+		}
+	}
+	for _, run := range runs {
+		raw, _ := home.bundle("f", run)
+		bundles = append(bundles, raw)
+	}
+	for _, order := range [][]int{{0, 1, 2}, {2, 1}} {
+		away := caller{t, apptest.Start(t, apptest.Options{}), "default"}
+		for _, i := range order {
+			if got := away.want(201, "POST", "/api/workflows/import/bundle", bundles[i]); got.body["run_number"] != float64(i+1) {
+				t.Error(got.raw)
+			}
+		}
+		if got := away.want(200, "GET", "/api/workflows/f", ""); got.text("run_id") != runs[2] || got.body["run_count"] != 3.0 || got.text("status") != "completed" {
+			t.Errorf("imported as %v: %s", order, got.raw)
+		}
+	}
+	away := caller{t, apptest.Start(t, apptest.Options{}), "default"}
+	away.want(201, "POST", "/api/workflows/import/bundle", bundles[0])
+	away.want(409, "POST", "/api/workflows/import/bundle", bundles[2]) // not the one it went on to
+}

@@ -214,3 +214,22 @@ func TestDebugAndWhySayWhatKeepsARun(t *testing.T) {
 		c.want(404, "GET", "/api/tasks/"+step+"/why", "")
 	})
 }
+
+// What another app on the same database commits is streamed too.
+func TestAStreamTellsWhatAnotherAppCommits(t *testing.T) {
+	database := apptest.Postgres(t)
+	here := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
+	there := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
+	run := here.want(201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t"}`).text("run_id")
+	s := here.stream("f", run, "1")
+	there.want(202, "POST", "/api/workflows/f/signal/far", `{}`)
+	if id, _, data := s.next(); id != "2" || !strings.Contains(data, `"far"`) {
+		t.Errorf("event %s: %s", id, data)
+	}
+	there.want(200, "POST", "/api/workflows/f/terminate", `{}`)
+	for _, want := range []string{"3", "4", ""} {
+		if id, name, _ := s.next(); id != want || want == "" && name != "end" {
+			t.Errorf("event %s %s, want %s", id, name, want)
+		}
+	}
+}
