@@ -1,7 +1,11 @@
-"""A worker of the published SDK: python worker.py URL TOKEN QUEUE WORKER_ID MAX_SESSIONS [CAPABILITY...]; stops cleanly on SIGTERM."""
+"""A worker of the published SDK: python worker.py URL TOKEN QUEUE WORKER_ID MAX_SESSIONS [CAPABILITY...]; stops cleanly on SIGTERM.
+
+BUILD_ID in the environment is the build id it registers with.
+"""
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 
@@ -15,6 +19,7 @@ async def main(url: str, token: str, queue: str, worker_id: str, max_sessions: s
         worker = Worker(
             client, task_queue=queue, worker_id=worker_id, workflows=flows.WORKFLOWS, activities=flows.ACTIVITIES,
             capabilities=capabilities, max_concurrent_worker_sessions=int(max_sessions),
+            build_id=os.environ.get("BUILD_ID") or None,
         )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: asyncio.ensure_future(worker.stop()))
         await worker.run()

@@ -1,0 +1,43 @@
+package apptest_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Two builds of a worker of the published SDK: a run goes to the promoted one, which is all that is left once the other is drained.
+func TestPythonWorkersAreRolledOutByBuildID(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		t.Setenv("BUILD_ID", "v1")
+		old := work(t, a, "py-old", "1")
+		t.Setenv("BUILD_ID", "v2")
+		work(t, a, "py-new", "1")
+		decide := func(verb, build string) {
+			t.Helper()
+			if _, err := a.Broker().DecideBuild(t.Context(), protocol.BuildRequest{Queue: pythonQueue, Verb: verb, BuildID: &build}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		completed := func(id string) {
+			t.Helper()
+			in := protocol.StartRequest{WorkflowID: id, WorkflowType: "hello", TaskQueue: pythonQueue, Input: []byte(`["Ada"]`)}
+			if _, err := a.Broker().Start(t.Context(), in); err != nil {
+				t.Fatal(err)
+			}
+			until(t, id+" completes", func() bool {
+				v, err := a.Broker().Describe(t.Context(), protocol.Target{WorkflowID: id})
+				return err == nil && fmt.Sprint(v.Status) == "completed"
+			})
+		}
+		decide(protocol.BuildPromote, "v2")
+		decide(protocol.BuildDrain, "v1")
+		completed("on-v2")
+		decide(protocol.BuildPromote, "v1") // ends its drain: the worker that was refused goes on polling
+		completed("on-v1")
+		old.stop()
+	})
+}
