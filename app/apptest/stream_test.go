@@ -158,7 +158,7 @@ func TestARunIsArchivedOnceItHasClosed(t *testing.T) {
 		if after := c.want(200, "GET", "/api/workflows/f/runs/"+run+"/history", "").raw; after != events {
 			t.Error("archiving changed the history")
 		}
-		if got := c.want(409, "POST", "/api/workflows/f/runs/x/archive", `{}`); got.text("reason") != "historical_run_command_rejected" {
+		if got := c.want(404, "POST", "/api/workflows/f/runs/x/archive", `{}`); got.text("reason") != "run_not_found" {
 			t.Error(got.raw)
 		}
 		if got := c.want(200, "GET", "/api/audit", ""); !strings.Contains(got.raw, "workflow.archive") {

@@ -73,9 +73,6 @@ func (b *Broker) complete(ctx context.Context, in protocol.CompleteItem) protoco
 		}
 		if err == nil {
 			a.RunID, a.Outcome, a.Recorded, a.CreatedTaskIDs, a.NextTaskID = o.Run.ID, o.Outcome, o.Recorded, o.Created, orNil(o.NextTask)
-			if in.Kind == protocol.KindActivity && o.NextTask == "" && len(o.Created) > 0 {
-				a.NextTaskID = &o.Created[0] // the workflow task that sees the outcome
-			}
 			a.RunStatus, _, _ = protocol.PublicRun(o.Run.Status, true, o.Run.Task != nil)
 			b.opt.Metrics.completed(in.Kind, o.Outcome)
 			b.opt.Metrics.rebuilt(in.Recovered)

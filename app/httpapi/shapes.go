@@ -39,7 +39,7 @@ var shapes = map[string]auth.Shape{
 	"describe_worker_session": {Does: "show a worker session and its timeline", Says: auth.OK(sessionShown{}),
 		Refuses: []protocol.Reason{protocol.ReasonWorkerSessionNotFound}},
 	"list_session_attempts": {Does: "list what ran in a session, newest first", Query: attemptsQuery{}, Says: auth.OK(protocol.SessionAttemptPage{}),
-		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken}},
+		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken, protocol.ReasonWorkerSessionNotFound}},
 	"operator_close_session": {Does: "close a session, whoever holds it", Body: protocol.SessionOperation{}, Says: auth.OK(sessionOperated{}),
 		Refuses: onSession},
 	"operator_migrate_session": {Does: "move a session to another worker", Body: protocol.SessionOperation{}, Says: auth.OK(sessionOperated{}),

@@ -52,7 +52,11 @@ func sessionAttempts(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	return ok(a.opt.Broker.SessionAttempts(c.ctx, in))
+	page, err := a.opt.Broker.SessionAttempts(c.ctx, in)
+	if err == nil && len(page.Attempts) == 0 { // a session that is gone may have attempts that are kept; one that never was has neither
+		_, err = a.opt.Broker.Session(c.ctx, c.ns, in.SessionID)
+	}
+	return ok(page, err)
 }
 
 func closeSession(a *API, c *call) (answer, error) { return operate(a, c, "close", "closed") }

@@ -285,7 +285,7 @@ func (d *document) responses(rt auth.Route, reasons map[int][]protocol.Reason) (
 		r := object{"description": cmp.Or(http.StatusText(status), "answer"), "headers": answerHeaders(rt, status)}
 		switch body := body.(type) {
 		case auth.Media:
-			r["content"] = object{string(body): object{"schema": object{"type": "string"}}}
+			r["content"] = object{string(body): object{}}
 		default:
 			s, err := d.schemas.of(body, false)
 			if err != nil {
