@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -168,7 +169,31 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 		return store.Change{}, "", err
 	}
 	hash := hashOf(in.Commands)
+	if err := b.sameArguments(ctx, run, &in); err != nil {
+		return store.Change{}, "", err
+	}
 	return b.step(in.Namespace, run, needs, engine.CompleteTask{Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types}), hash, nil
+}
+
+// sameArguments gives a run that goes on as new without saying with what the arguments it was started with.
+func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.CompleteItem) error {
+	last := len(in.Commands) - 1
+	if last < 0 || in.Commands[last].Type != protocol.ContinueAsNew || !in.Commands[last].Arguments.IsZero() {
+		return nil
+	}
+	var started []history.Event
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		started, err = r.Events(ctx, run, 0, 1, 1, 0)
+		return err
+	})
+	if err != nil || len(started) == 0 {
+		return err // without a history there is no run: the step refuses it
+	}
+	if d, ok := started[0].Data.(*history.WorkflowStarted); ok {
+		in.Commands = slices.Clone(in.Commands)
+		in.Commands[last].Arguments.Blob = d.Arguments
+	}
+	return nil
 }
 
 // commandNeeds adds the rows a command wants, and refuses payloads that are none.

@@ -24,11 +24,17 @@ func systems(contract lineFunc) []route {
 		contract(get, "/system/health", "system_health", auth.Viewer, health),
 		contract(get, "/system/metrics", "system_metrics", auth.Viewer, operatorMetrics),
 		contract(post, "/system/metrics", "read_system_metrics", auth.Admin, operatorMetrics),
-		contract(get, "/system/prometheus-metrics", "system_prometheus_metrics", auth.Viewer, metrics),
+		contract(get, "/system/prometheus-metrics", "system_prometheus_metrics", auth.Viewer, systemMetrics),
 		contract(get, "/system/repair", "repair_status", auth.Viewer, repairStatus),
 		contract(get, "/system/activity-timeouts", "activity_timeouts", auth.Viewer, timeoutStatus),
 		repair, timeouts,
 	}
+}
+
+// systemMetrics are the metrics under a route of the contract, whose answers name its version.
+func systemMetrics(a *API, c *call) (answer, error) {
+	c.w.Header().Set(VersionHeader, Version)
+	return metrics(a, c)
 }
 
 func repairStatus(a *API, c *call) (answer, error) {

@@ -1,0 +1,60 @@
+package apptest_test
+
+import (
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+func TestARunThatContinuesWithoutArgumentsKeepsItsOwn(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		c := caller{t, a, ""}
+		w := register(c, "w", "")
+		c.start("again-1") // with [1]
+		first := w.poll("workflow")
+		const again = `{"type":"continue_as_new"}`
+		w.decide(first, again)
+		if s := c.want(200, "POST", flowPath(first, "complete"), w.flowBody(first, `,"commands":[`+again+`]`)); s.text("reason") != "already_completed" {
+			t.Errorf("the same once more: %s", s.brief())
+		}
+		second := w.poll("workflow")
+		was, is := first["arguments"].(map[string]any), second["arguments"].(map[string]any)
+		if second.text("run_id") == first.text("run_id") || is["blob"] != was["blob"] {
+			t.Errorf("the second run has %v, the first had %v", is, was)
+		}
+		w.decide(second, `{"type":"continue_as_new","arguments":`+envelope(t, `[2]`)+`}`)
+		third := w.poll("workflow")
+		if third["arguments"].(map[string]any)["blob"] == was["blob"] {
+			t.Errorf("the third run has %v", third["arguments"])
+		}
+		w.decide(third, finish)
+	})
+}
+
+// A parent that continues as new leaves its children open, whatever their policy; how they end is told to nobody.
+func TestChildrenOutliveAParentThatContinuesAsNew(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		c := caller{t, a, ""}
+		w := register(c, "w", "")
+		c.start("parent-1")
+		parent := w.poll("workflow")
+		w.decide(parent, `{"type":"start_child_workflow","workflow_type":"flow","queue":"`+handQueue+`","parent_close_policy":"terminate"}`,
+			`{"type":"open_condition_wait","condition_key":"k"}`)
+		child := w.poll("workflow")
+		c.want(202, "POST", "/api/workflows/parent-1/signal/go", `{}`)
+		w.decide(w.poll("workflow"), `{"type":"continue_as_new"}`)
+		next := w.poll("workflow")
+		if next.text("workflow_id") != "parent-1" || next.text("run_id") == parent.text("run_id") {
+			t.Fatalf("the next run: %v", next)
+		}
+		w.decide(next, `{"type":"open_condition_wait","condition_key":"k"}`)
+		w.decide(child, finish)
+		if s := c.want(200, "GET", "/api/workflows/"+child.text("workflow_id"), ""); s.text("status") != "completed" {
+			t.Errorf("the child: %s", s.brief())
+		}
+		w.empty("workflow")
+		c.want(200, "POST", "/api/workflows/parent-1/terminate", `{}`)
+	})
+}
