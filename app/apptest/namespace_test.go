@@ -123,8 +123,8 @@ func TestNamespacesKeepEverythingApart(t *testing.T) {
 			}
 			body := `{"worker_id":"` + mark + `","lease_owner":"` + mark + `","workflow_task_attempt":1,"commands":[],"task_queue":"` + mark + `"}`
 			got := right.ask(rt.Method, path, body)
-			// Queues need not be known, and what ran in a session outlives it: these show what the asker's namespace has, nothing.
-			own := slices.ContainsFunc([]string{"/build-ids", "/limits", "/priority-fairness", "/attempts"}, func(end string) bool {
+			// Queues need not be known: these show what the asker's namespace has, nothing.
+			own := slices.ContainsFunc([]string{"/build-ids", "/limits", "/priority-fairness"}, func(end string) bool {
 				return strings.HasSuffix(rt.Pattern, end) && !strings.Contains(got.raw, run)
 			})
 			echoed := strings.Contains(rt.Pattern, "{") || rt.Plane == auth.Work || rt.Method != http.MethodGet

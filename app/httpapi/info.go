@@ -12,6 +12,7 @@ import (
 )
 
 func metrics(a *API, c *call) (answer, error) {
+	c.w.Header().Set(VersionHeader, Version)
 	promhttp.HandlerFor(a.opt.Registry, promhttp.HandlerOpts{}).ServeHTTP(c.w, c.Request)
 	return answer{status: http.StatusOK}, nil
 }
