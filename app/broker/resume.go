@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"context"
+
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -55,6 +57,19 @@ func resumeSignal(t *protocol.WorkflowTask, c engine.Cause, wait string, events 
 			r.SignalArguments = &payload.Payload{Blob: s.Value}
 		}
 	}
+}
+
+// resumeArguments reads what the signal brought when it arrived before the page of history that is shown.
+func (b *Broker) resumeArguments(ctx context.Context, t *protocol.WorkflowTask, c engine.Cause) error {
+	if c.Kind != "workflow_signal" || c.Event == 0 || t.Resume.SignalArguments != nil {
+		return nil
+	}
+	page, err := b.page(ctx, t.RunID, c.Event-1, c.Event, 1)
+	if err != nil {
+		return err
+	}
+	resumeSignal(t, c, *t.Resume.SignalWaitID, page.Events)
+	return nil
 }
 
 // resumeCondition names the condition wait that is to be evaluated, or whose time is over.

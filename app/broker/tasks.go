@@ -153,7 +153,7 @@ func (b *Broker) workflowTask(ctx context.Context, in protocol.PollRequest, l st
 		}
 	}
 	resume(t, h.Task.Cause, all)
-	return t, nil
+	return t, b.resumeArguments(ctx, t, h.Task.Cause)
 }
 
 // page reads one page of a run's history.

@@ -54,7 +54,7 @@ func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Comma
 		woken := w.Signal > 0 && w.Signal <= st.seen
 		switch {
 		case w.Kind == "" && woken:
-			st.emit(&history.SignalApplied{Sequence: k, SignalName: w.Name, SignalWaitID: StepID(st.ID, k), Parallel: w.Parallel})
+			st.emit(st.applied(k, w))
 		case w.Kind != ConditionWait || w.GroupID != "" && st.comesBack(commands, k):
 		case st.Signals.Len() > 0 && len(fresh) > 0 && w.evaluated(fresh[:1]):
 			fresh = fresh[1:]

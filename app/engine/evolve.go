@@ -49,7 +49,7 @@ func (s *Run) Evolve(e history.Event) {
 		s.signalled(d, e)
 	case *history.SignalWaitOpened:
 		s.authored(d.Sequence)
-		s.waiting(d)
+		s.waiting(d, e)
 	case *history.ConditionWaitOpened:
 		s.authored(d.Sequence)
 		s.conditionOpened(d, e)
@@ -121,17 +121,30 @@ func (s *Run) Evolve(e history.Event) {
 // authored notes the sequence of a command.
 func (s *Run) authored(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
 
-// saw notes that a completed workflow task had been shown the history through this event.
+// maxUnread bounds what is kept for waits that may never come.
+const maxUnread = 1000
+
+// saw notes that a completed workflow task had been shown the history through this event. Its signals are still there for the waits to come, unless
+// the code keeps them by itself.
 func (s *Run) saw(through int64) {
 	if through <= s.Seen {
 		return
 	}
 	s.Seen = through
-	for k := range s.Signals.All() {
-		if k <= through {
-			s.Signals.Delete(k)
+	for k, sig := range s.Signals.All() {
+		if k > through {
+			continue
+		}
+		s.Signals.Delete(k)
+		if !s.Buffers && s.Unread.Len() < maxUnread && !s.taken(k) {
+			s.Unread.Put(k, sig)
 		}
 	}
+}
+
+// taken says whether a signal is the answer to a wait.
+func (s *Run) taken(signal int64) bool {
+	return s.Waits.Any(func(w Wait) bool { return w.Kind == "" && w.Signal == signal })
 }
 
 // wake notes that the run should be asked what it does now.
@@ -169,6 +182,7 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why string) {
 	for k := range s.Signals.All() {
 		s.Signals.Delete(k)
 	}
+	s.forget()
 	for k := range s.Updates.All() {
 		s.Updates.Delete(k)
 	}
@@ -239,11 +253,12 @@ func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
 }
 
 func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
-	s.Signals.Put(e.Seq, Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value})
+	sig := Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value}
+	s.Signals.Put(e.Seq, sig)
 	s.mayHold(e, Cause{Kind: "workflow_signal", Name: d.SignalName, ID: d.SignalID})
 	for k, w := range s.Waits.All() {
 		if w.Kind == "" && w.Name == d.SignalName && w.Signal == 0 {
-			w.Signal = e.Seq
+			w.answered(e.Seq, sig)
 			s.Waits.Put(k, w)
 			s.resolved(e, w.GroupID, Cause{Kind: "workflow_signal", Sequence: k, Name: d.SignalName, ID: d.SignalID})
 			return
@@ -251,17 +266,38 @@ func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 	}
 }
 
-// waiting opens a wait; a signal of that name that arrived behind the back of the task that asked resolves it at once.
-func (s *Run) waiting(d *history.SignalWaitOpened) {
+// waiting opens a wait. The first signal of that name that was not the answer to another resolves it at once; for code that keeps signals by itself
+// that can only be one that arrived behind the back of the task that asked.
+func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 	w := Wait{Name: d.SignalName, Parallel: d.Parallel}
+	if d.Buffers {
+		s.Buffers = true
+		s.forget()
+	}
+	for k, sig := range s.Unread.All() {
+		if sig.Name == d.SignalName {
+			w.answered(k, sig)
+			s.Unread.Delete(k)
+			s.Waits.Put(d.Sequence, w)
+			s.Wake = e.Seq
+			s.WakeFor = &Cause{Kind: "workflow_signal", Sequence: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived"}
+			return
+		}
+	}
 	for k, sig := range s.Signals.All() {
-		taken := s.Waits.Any(func(o Wait) bool { return o.Signal == k })
-		if sig.Name == d.SignalName && !taken {
-			w.Signal = k
+		if sig.Name == d.SignalName && !s.taken(k) {
+			w.answered(k, sig)
 			s.Wake = max(s.Wake, k)
 			s.WakeFor = &Cause{Kind: "workflow_signal", Sequence: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived"}
 			break
 		}
 	}
 	s.Waits.Put(d.Sequence, w)
+}
+
+// forget drops the signals that were kept for waits.
+func (s *Run) forget() {
+	for k := range s.Unread.All() {
+		s.Unread.Delete(k)
+	}
 }

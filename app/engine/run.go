@@ -22,6 +22,7 @@ type Run struct {
 	Timers     Table[int64, Timer]    // by command sequence; a wait's own timer under the wait's key
 	Waits      Table[int64, Wait]     // by command sequence
 	Signals    Table[int64, Signal]   // by event sequence: received, and not yet seen by a completed workflow task
+	Unread     Table[int64, Signal]   // by event sequence: seen, and not yet the answer to a wait; at most maxUnread
 	Updates    Table[int64, Update]   // by event sequence: accepted, and not yet answered
 	Children   Table[int64, Child]    // by command sequence
 	Owed       Table[int64, Message]  // by event sequence: to other runs, not yet delivered; a run that closed still owes
@@ -73,6 +74,8 @@ type Head struct {
 	// NeedsSessions: only a worker that declares CapSessions gets the run's workflow tasks, since such a worker put session events into its history and
 	// others may not be able to replay them. A fleet that uses sessions and never declares it is left alone.
 	NeedsSessions bool `json:"needs_sessions,omitempty"`
+	// Buffers: the run's code keeps the signals it has seen until it wants them, so that none has to be kept here.
+	Buffers bool `json:"buffers,omitempty"`
 
 	ArchivedAt    history.Time `json:"archived_at,omitzero"` // a mark on a closed run, beside its history
 	ArchiveReason string       `json:"archive_reason,omitempty"`
@@ -192,8 +195,10 @@ type Timer struct {
 // Wait is an open wait for a signal, or for a condition. Signal is the event sequence of the signal that resolved it, or of what may have made the
 // condition true; 0 while nothing did. It closes when the task woken by that event completes.
 type Wait struct {
-	Name   string `json:"name,omitempty"` // of the signal
-	Signal int64  `json:"signal,omitempty"`
+	Name     string `json:"name,omitempty"` // of the signal
+	Signal   int64  `json:"signal,omitempty"`
+	SignalID string `json:"signal_id,omitempty"`
+	Value    string `json:"value,omitempty"` // of the signal that answers it
 
 	Kind        string `json:"kind,omitempty"` // condition; empty for a signal's
 	Opened      int64  `json:"opened,omitempty"`
@@ -203,7 +208,12 @@ type Wait struct {
 	history.Parallel
 }
 
-// Signal is one the workflow's code has not seen yet.
+// answered makes a signal the answer to a wait.
+func (w *Wait) answered(seq int64, sig Signal) {
+	w.Signal, w.SignalID, w.Value = seq, sig.ID, sig.Value
+}
+
+// Signal is one that was received and not used yet.
 type Signal struct {
 	Name  string `json:"name"`
 	ID    string `json:"id,omitempty"`
@@ -219,7 +229,7 @@ func (s *Run) Fork() *Run {
 	}
 	f.Activities, f.Timers = s.Activities.Fork(), s.Timers.Fork()
 	f.Waits, f.Signals, f.Updates = s.Waits.Fork(), s.Signals.Fork(), s.Updates.Fork()
-	f.Children, f.Owed = s.Children.Fork(), s.Owed.Fork()
+	f.Children, f.Owed, f.Unread = s.Children.Fork(), s.Owed.Fork(), s.Unread.Fork()
 	return f
 }
 
@@ -230,6 +240,7 @@ func (s *Run) Merge(f *Run) {
 	s.Timers.Merge(&f.Timers)
 	s.Waits.Merge(&f.Waits)
 	s.Signals.Merge(&f.Signals)
+	s.Unread.Merge(&f.Unread)
 	s.Updates.Merge(&f.Updates)
 	s.Children.Merge(&f.Children)
 	s.Owed.Merge(&f.Owed)

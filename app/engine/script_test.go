@@ -414,6 +414,9 @@ func (s *Run) show() string {
 	for k, sig := range s.Signals.All() {
 		out += fmt.Sprintf("unseen signal %d %s\n", k, sig.Name)
 	}
+	for k, sig := range s.Unread.All() {
+		out += fmt.Sprintf("unread signal %d %s\n", k, sig.Name)
+	}
 	return out
 }
 
@@ -446,7 +449,7 @@ func (s *Run) open() string {
 		out += fmt.Sprintln("timer", k, tm.FireAt)
 	}
 	for k, w := range s.Waits.All() {
-		out += fmt.Sprintln("wait", k, w.Kind, w.Name, w.Signal)
+		out += fmt.Sprintln("wait", k, w.Kind, w.Name, w.Signal, w.SignalID, w.Value)
 	}
 	out += fmt.Sprintln("memo", string(s.Memo), string(s.SearchAttributes))
 	for k, c := range s.Children.All() {

@@ -146,11 +146,7 @@ func (st *step) satisfied() {
 			st.emit(&history.ConditionWaitSatisfied{Condition: w.condition(st.ID, k), Parallel: w.Parallel})
 			continue
 		}
-		sig, _ := st.Signals.Get(w.Signal)
-		st.emit(&history.SignalApplied{
-			Sequence: k, SignalName: w.Name, SignalWaitID: StepID(st.ID, k), SignalID: sig.ID, Value: sig.Value, PayloadCodec: codecOf(sig.Value),
-			Parallel: w.Parallel,
-		})
+		st.emit(st.applied(k, w))
 	}
 }
 

@@ -41,10 +41,18 @@ func (st *step) receive(in SignalRun) {
 	}
 }
 
+// applied says that a wait has its signal, with what the signal brought.
+func (st *step) applied(seq int64, w Wait) *history.SignalApplied {
+	return &history.SignalApplied{
+		Sequence: seq, SignalName: w.Name, SignalWaitID: StepID(st.ID, seq), SignalID: w.SignalID, Value: w.Value, PayloadCodec: codecOf(w.Value),
+		Parallel: w.Parallel,
+	}
+}
+
 func (st *step) openWait(c protocol.Command, seq int64) {
 	id := StepID(st.ID, seq)
 	limit, limited := c.Wait()
-	st.emit(&history.SignalWaitOpened{Sequence: seq, SignalName: c.SignalName, SignalWaitID: id, Timeout: limit, Parallel: c.Parallel})
+	st.emit(&history.SignalWaitOpened{Sequence: seq, SignalName: c.SignalName, SignalWaitID: id, Timeout: limit, Buffers: c.Buffers, Parallel: c.Parallel})
 	if w, _ := st.Waits.Get(seq); limited && w.Signal == 0 {
 		st.emit(&history.TimerScheduled{
 			Sequence: seq, TimerID: id, Delay: limit, FireAt: plus(st.now, seconds(limit)), Kind: SignalTimeout, SignalWaitID: id, Parallel: c.Parallel,

@@ -88,8 +88,8 @@ func (st *step) wakeUp() {
 // why is the cause of the next task. A signal that resolves a wait goes first: some replayers know of it only from the task.
 func (st *step) why() Cause {
 	for k, w := range st.Waits.All() {
-		if sig, ok := st.Signals.Get(w.Signal); ok && w.Kind == "" {
-			return Cause{Kind: "workflow_signal", Sequence: k, Event: w.Signal, Type: "SignalReceived", Name: sig.Name, ID: sig.ID}
+		if w.Kind == "" && w.Signal > 0 {
+			return Cause{Kind: "workflow_signal", Sequence: k, Event: w.Signal, Type: "SignalReceived", Name: w.Name, ID: w.SignalID}
 		}
 	}
 	if st.WakeFor == nil {

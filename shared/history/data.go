@@ -182,6 +182,7 @@ type SignalWaitOpened struct {
 	SignalName   string `json:"signal_name"`
 	SignalWaitID string `json:"signal_wait_id"`
 	Timeout      int64  `json:"timeout_seconds,omitempty"`
+	Buffers      bool   `json:"buffers_signals,omitempty"`
 	Parallel
 }
 

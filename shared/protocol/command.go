@@ -79,6 +79,9 @@ type Command struct {
 
 	// open_signal_wait, signal_workflow
 	SignalName string `json:"signal_name,omitempty"`
+	// Buffers, ours: the worker keeps the signals it has seen until its code wants them, and asks for one it has not seen. Without it a wait is for the
+	// first signal of the name that no earlier wait got.
+	Buffers    bool   `json:"buffers_signals,omitempty"`
 	Timeout    *int64 `json:"timeout_seconds,omitempty"` // also open_condition_wait; 0 is over at once
 	WorkflowID string `json:"workflow_id,omitempty"`
 

@@ -41,7 +41,7 @@ func (s *SignalChannel) detach(w *waiter) { s.waiters = without(s.waiters, w) }
 func (s *SignalChannel) open() {
 	if !s.waiting {
 		s.waiting = true
-		s.m.issue(&protocol.Command{Type: protocol.OpenSignalWait, SignalName: s.name})
+		s.m.issue(&protocol.Command{Type: protocol.OpenSignalWait, SignalName: s.name, Buffers: true})
 	}
 }
 

@@ -67,7 +67,7 @@ type run struct {
 	// attributed says that its search attributes have to be indexed anew, indexed that there are rows of them.
 	attributed, indexed bool
 	// What has to be written, and whether the row was stored before.
-	activities, timers, waits, signals, updates, children, owed map[int64]bool
+	activities, timers, waits, signals, unread, updates, children, owed map[int64]bool
 }
 
 // readyRow is the stored row of a ready workflow task; zero when there is none.
@@ -137,6 +137,7 @@ func (r *run) settle() {
 	clear(r.timers)
 	clear(r.waits)
 	clear(r.signals)
+	clear(r.unread)
 	clear(r.updates)
 	clear(r.children)
 	clear(r.owed)

@@ -139,7 +139,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 			c.runs.drop(id)
 			continue
 		}
-		c.runs.put(id, r, 1+(r.Activities.Len()+r.Timers.Len()+r.Waits.Len()+r.Signals.Len()+r.Updates.Len()+r.Children.Len())/4)
+		c.runs.put(id, r, 1+(r.Activities.Len()+r.Timers.Len()+r.Waits.Len()+r.Signals.Len()+r.Unread.Len()+r.Updates.Len()+r.Children.Len())/4)
 	}
 	for id, evs := range b.events {
 		c.append(id, evs, b.runs[id].Status.Open())

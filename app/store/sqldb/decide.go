@@ -175,6 +175,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	markAll(&r.timers, &r.Timers, &d.Next.Timers)
 	markAll(&r.waits, &r.Waits, &d.Next.Waits)
 	markAll(&r.signals, &r.Signals, &d.Next.Signals)
+	markAll(&r.unread, &r.Unread, &d.Next.Unread)
 	markAll(&r.updates, &r.Updates, &d.Next.Updates)
 	markAll(&r.children, &r.Children, &d.Next.Children)
 	markAll(&r.owed, &r.Owed, &d.Next.Owed)

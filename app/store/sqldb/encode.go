@@ -93,6 +93,7 @@ const (
 	timerItem  = "timer"
 	waitItem   = "wait"
 	signalItem = "signal"
+	unreadItem = "unread"
 	updateItem = "update"
 	childItem  = "child"
 )
@@ -123,6 +124,8 @@ func readOpen(run *engine.Run, v []any) error {
 		return readItem(&run.Waits, run.ID, kind, seq, body)
 	case signalItem:
 		return readItem(&run.Signals, run.ID, kind, seq, body)
+	case unreadItem:
+		return readItem(&run.Unread, run.ID, kind, seq, body)
 	case updateItem:
 		return readItem(&run.Updates, run.ID, kind, seq, body)
 	case childItem:

@@ -196,7 +196,10 @@ func (b *batch) gatherItems(r *run, items, gone *rowset) error {
 	if err := gatherTable(r.ID, childItem, r.children, &r.Children, items, gone); err != nil {
 		return err
 	}
-	return gatherTable(r.ID, signalItem, r.signals, &r.Signals, items, gone)
+	if err := gatherTable(r.ID, signalItem, r.signals, &r.Signals, items, gone); err != nil {
+		return err
+	}
+	return gatherTable(r.ID, unreadItem, r.unread, &r.Unread, items, gone)
 }
 
 func gatherTable[V any](run, kind string, changed map[int64]bool, t *engine.Table[int64, V], items, gone *rowset) error {
