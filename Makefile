@@ -17,7 +17,7 @@ SCENARIOS ?= P1 P4 P5 P6
 RUNS    ?= 5
 FUZZ_EXAMPLES ?= 10
 
-.PHONY: help run dev test race postgres e2e fuzz fuzz-api crash lint fmt generate verify web bench build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api crash lint fmt generate verify web bench build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -44,6 +44,11 @@ race: deps ## run the Go tests under the race detector (PACKAGE=./app/... for a 
 postgres: ## run the tests of the stores and the app on a private PostgreSQL
 	.ci/deps postgres
 	.ci/postgres env SOJOURN_TEST_REQUIRE=postgres go test -count=1 -timeout 15m ./app/...
+
+interop: ## run the published Rust SDK and the Rust example against the app (compiles for minutes, once), on SQLite and PostgreSQL
+	@command -v cargo >/dev/null || { echo "please install Rust 1.86 or newer"; exit 1; }
+	.ci/deps postgres
+	.ci/postgres env SOJOURN_TEST_REQUIRE=postgres,rust go test -count=1 -timeout 40m -run Rust ./app/apptest ./examples
 
 e2e: build npm ## run the dashboard's tests in Chromium
 	.ci/deps chromium

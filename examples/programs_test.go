@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -164,5 +165,46 @@ func TestShellWorkerShouts(t *testing.T) {
 	c.result("s", &got)
 	if want := `HELLO "THERE", ÜNÏCODE!`; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestPythonWorkerGreets(t *testing.T) {
+	t.Parallel()
+	if err := exec.Command("python3", "-c", "import ensurepip, venv").Run(); err != nil {
+		t.Skipf("no python: %v", err)
+	}
+	greets(t, "python", "python-worker/run.sh")
+}
+
+// It takes minutes to compile, so make interop runs it.
+func TestRustWorkerGreets(t *testing.T) {
+	if !slices.Contains(strings.Split(os.Getenv("SOJOURN_TEST_REQUIRE"), ","), "rust") {
+		t.Skip("no rust: SOJOURN_TEST_REQUIRE does not name it; make interop does")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := filepath.Join(cache, "sojourn-tests", "rust", "example")
+	build := exec.Command("cargo", "build", "--locked", "--manifest-path", "rust-worker/Cargo.toml", "--target-dir", target)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	greets(t, "rust", filepath.Join(target, "debug", "rust-worker"))
+}
+
+// greets runs a worker of another language, whose workflow and activity are named alike, on the queue of the language's name.
+func greets(t *testing.T, language, path string) {
+	t.Helper()
+	a := apptest.Start(t, apptest.Options{})
+	program(t, []string{"SOJOURN_APP_URL=" + a.URL()}, path)
+	c := client{t, a.URL()}
+	c.must("POST", "workflows", map[string]any{
+		"workflow_type": language + ".greeting", "workflow_id": "g", "task_queue": language, "input": []string{"you"},
+	}, &struct{}{})
+	var got string
+	c.result("g", &got)
+	if !strings.HasPrefix(got, "hello you, from process ") {
+		t.Errorf("got %q", got)
 	}
 }

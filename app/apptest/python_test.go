@@ -110,7 +110,7 @@ func startPython(t *testing.T, database, addr string) *apptest.App {
 	}})
 }
 
-// pythonWorker is a process of worker.py.
+// pythonWorker is a process that works with a published SDK.
 type pythonWorker struct {
 	*exec.Cmd
 	t    *testing.T
@@ -128,9 +128,16 @@ func work(t *testing.T, a *apptest.App, id string, args ...string) *pythonWorker
 // workThrough starts a worker that finds the app at another URL than its own.
 func workThrough(t *testing.T, a *apptest.App, through, id string, args ...string) *pythonWorker {
 	t.Helper()
-	w := &pythonWorker{t: t, id: id, said: &bytes.Buffer{}, done: make(chan error, 1)}
-	w.Cmd = exec.Command(python(t), append([]string{"worker.py", through, pythonToken, pythonQueue, id}, args...)...)
-	w.Dir, w.Stdout, w.Stderr = pythonDir, w.said, w.said
+	c := exec.Command(python(t), append([]string{"worker.py", through, pythonToken, pythonQueue, id}, args...)...)
+	c.Dir = pythonDir
+	return launchWorker(t, a, id, c)
+}
+
+// launchWorker starts a worker's program and returns when the app knows the worker.
+func launchWorker(t *testing.T, a *apptest.App, id string, c *exec.Cmd) *pythonWorker {
+	t.Helper()
+	w := &pythonWorker{Cmd: c, t: t, id: id, said: &bytes.Buffer{}, done: make(chan error, 1)}
+	w.Stdout, w.Stderr = w.said, w.said
 	before := ""
 	if v, err := a.Broker().Worker(t.Context(), "default", id); err == nil {
 		before = v.RegisteredAt.String()
@@ -198,6 +205,12 @@ func casesThrough(t *testing.T, through string, names ...string) {
 	defer cancel()
 	c := exec.CommandContext(ctx, python(t), append([]string{"cases.py", through, pythonToken, pythonQueue}, names...)...)
 	c.Dir = pythonDir
+	judge(t, c, names)
+}
+
+// judge runs a program that prints a line of JSON for each case, and makes each a subtest.
+func judge(t *testing.T, c *exec.Cmd, names []string) {
+	t.Helper()
 	var complaints bytes.Buffer
 	c.Stderr = &complaints
 	out, err := c.StdoutPipe()
@@ -253,11 +266,16 @@ func TestPythonSDK(t *testing.T) {
 // run starts a workflow whose workers are Python's.
 func run(t *testing.T, a *apptest.App, workflowType string, args ...any) protocol.Target {
 	t.Helper()
+	return runOn(t, a, pythonQueue, workflowType, args...)
+}
+
+func runOn(t *testing.T, a *apptest.App, queue, workflowType string, args ...any) protocol.Target {
+	t.Helper()
 	input, err := json.Marshal(args)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: workflowType, TaskQueue: pythonQueue, Input: input})
+	s, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: workflowType, TaskQueue: queue, Input: input})
 	if err != nil {
 		t.Fatal(err)
 	}

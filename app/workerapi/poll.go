@@ -100,6 +100,7 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	switch out.Status {
 	case protocol.PollUnavailable:
 		status = http.StatusServiceUnavailable
+		said["message"], said["error"] = "this app is going away; try again", "this app is going away; try again"
 	case protocol.PollDraining:
 		status = http.StatusConflict
 		said["reason"], said["worker_status"] = protocol.ReasonWorkerDraining, protocol.WorkerDraining
@@ -130,8 +131,9 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, erro
 	}
 	out, err := a.opt.Broker.Poll(c.ctx, *in)
 	if errors.Is(err, dispatch.ErrDraining) {
+		// It is the app that goes away, and another or its successor will answer. A worker told that draining is meant for it would stop.
 		return protocol.PollAnswer{
-			Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: 1000, Tasks: []protocol.Task{}, Undo: func() {},
+			Status: protocol.PollUnavailable, Reason: string(protocol.ReasonStoreUnavailable), RetryAfter: 1000, Tasks: []protocol.Task{}, Undo: func() {},
 		}, nil
 	}
 	if err == nil && len(out.Tasks) > 0 {

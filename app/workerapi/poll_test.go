@@ -101,7 +101,7 @@ func TestHowAPollEndsIsSaidInStatusAndBody(t *testing.T) {
 		{"throttled", value(protocol.PollThrottled, "budget"), 200, "throttled", "budget", 200, "throttled"},
 		{"unavailable", value(protocol.PollUnavailable, "x"), 503, "unavailable", "x", 200, "unavailable"},
 		{"draining", value(protocol.PollDraining, ""), 409, "draining", "worker_draining", 200, "draining"},
-		{"draining while it waited", draining, 409, "draining", "worker_draining", 200, "draining"},
+		{"the app goes away while it waits", draining, 503, "unavailable", "store_unavailable", 200, "unavailable"},
 		{"mismatch", value(protocol.PollMismatch, "releases differ"), 409, "version_mismatch", "version_mismatch", 200, "version_mismatch"},
 		{"wrong queue", refusal(protocol.Refuse(protocol.ReasonQueueMismatch, "no").With("registered_task_queue", "q")), 409, "", "task_queue_mismatch", 409, ""},
 		{"unknown", refusal(protocol.Refuse(protocol.ReasonWorkerNotRegistered, "no")), 412, "", "worker_not_registered", 412, ""},

@@ -121,6 +121,8 @@ var late = map[protocol.Reason]int{
 func (a *API) settle(c *call, worker string, err error) {
 	if late[protocol.ReasonOf(err)] != 0 && strings.HasPrefix(a.opt.Broker.SDK(c.ctx, c.ns, worker), rustSDK) {
 		c.statuses = late
+		c.tell("created_task_ids", []string{})
+		c.tell("next_task_id", nil)
 	}
 }
 

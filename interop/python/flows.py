@@ -505,6 +505,19 @@ async def overlap(session: str) -> list:
     return [os.getpid(), most]
 
 
+@workflow.defn(name="mixed")
+class Mixed:
+    """Go activities in one session, and a child in Go; a worker of ours serves the queue."""
+
+    def run(self, ctx, queue, session):
+        options = WorkerSessionOptions(session, queue=queue, lease_seconds=60)
+        counted = []
+        for n in range(3):
+            counted.append((yield ctx.schedule_activity("go.count", [n], queue=queue, worker_session=options)))
+        child = yield ctx.start_child_workflow("go.child", ["a child of Python"], task_queue=queue)
+        return {"counted": counted, "child": child}
+
+
 @workflow.defn(name="steps")
 class Steps:
     """Short steps, for a run that goes on while workers and servers come and go."""

@@ -1,0 +1,118 @@
+package apptest_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+const goQueue = "go"
+
+func TestMain(m *testing.M) {
+	sandbox.Main(worker.Isolated(languages())) // the tests' own program is that of the executors as well
+	os.Exit(m.Run())
+}
+
+// languages is what the Go worker of the mixed runs offers.
+func languages() *worker.Registry {
+	r := worker.NewRegistry()
+	r.Workflow("go.languages", func(ctx workflow.Context) ([]string, error) {
+		python := workflow.WithActivity(ctx, workflow.ActivityOptions{Queue: pythonQueue})
+		greeting, err := workflow.Await[string](ctx, workflow.ExecuteActivity(python, "greet", "Python"))
+		if err != nil {
+			return nil, err
+		}
+		shouted, err := workflow.Await[string](ctx, workflow.ExecuteActivity(ctx, "shout", greeting))
+		if err != nil {
+			return nil, err
+		}
+		child, err := workflow.Await[string](ctx, workflow.StartChild(workflow.WithChild(ctx, workflow.ChildOptions{Queue: pythonQueue}), "hello", "Go"))
+		return []string{greeting, shouted, child}, err
+	})
+	r.Workflow("go.child", func(ctx workflow.Context, whose string) (string, error) {
+		return workflow.Await[string](ctx, workflow.ExecuteActivity(ctx, "go.say", whose))
+	})
+	r.Activity("go.say", func(_ context.Context, what string) (string, error) { return "Go says: " + what, nil })
+	r.Activity("go.count", func(ctx context.Context, n int) (string, error) {
+		state := activity.SessionState(ctx)
+		seen, _ := state.Get("seen")
+		count, _ := seen.(int)
+		state.Set("seen", count+1)
+		return fmt.Sprintf("%d after %d", n, count), nil
+	})
+	return r
+}
+
+// goWork starts a Go worker that reaches the app as remote ones do.
+func goWork(t *testing.T, a *apptest.App, way string) {
+	t.Helper()
+	handlers := t.TempDir()
+	code := `export async function main(input) { return input.toUpperCase() + "!"; }`
+	if err := os.WriteFile(filepath.Join(handlers, "shout.mjs"), []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := worker.New(worker.Options{
+		Registry: languages(), Carrier: link.To(way, []string{a.URL()}), Token: pythonToken, Release: "test", Queues: []string{goQueue}, MaxSessions: 10,
+		Handlers: handlers, DataDir: t.TempDir(), DrainTimeout: 10 * time.Second, Limits: sandboxtest.Fit(sandbox.Options{}).Limits, Log: apptest.Log(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("the Go worker: %v", err)
+		}
+	})
+	ready, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	if err := w.WaitReady(ready); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// W4: workflows and activities in three languages, in one run and in one session, with children across.
+func TestRunsMixLanguages(t *testing.T) {
+	t.Parallel()
+	python(t)
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skipf("no node: %v", err)
+	}
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		work(t, a, "py-1", "50")
+		for _, way := range []string{link.WaySocket, link.WayHTTP} {
+			t.Run(way, func(t *testing.T) {
+				goWork(t, a, way)
+				var said []string
+				output(t, a, runOn(t, a, goQueue, "go.languages"), &said)
+				if fmt.Sprint(said) != "[hello Python HELLO PYTHON! hello Go]" {
+					t.Errorf("a Go workflow heard %q", said)
+				}
+				var got struct {
+					Counted []string `json:"counted"`
+					Child   string   `json:"child"`
+				}
+				output(t, a, run(t, a, "mixed", goQueue, "mixed-"+way), &got)
+				if fmt.Sprint(got.Counted) != "[0 after 0 1 after 1 2 after 2]" || got.Child != "Go says: a child of Python" {
+					t.Errorf("a Python workflow heard %+v", got)
+				}
+			})
+		}
+	})
+}

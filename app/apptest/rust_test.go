@@ -1,0 +1,156 @@
+package apptest_test
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The Rust SDK of the worker protocol runs here as it is published. It takes minutes to compile, so these tests are for make interop: they skip unless
+// SOJOURN_TEST_REQUIRE names rust.
+const (
+	rustDir   = "../../interop/rust"
+	rustQueue = "rust"
+)
+
+// rust is a built program, one of interop/rust or of the SDK's own.
+func rust(t *testing.T, name string) string {
+	t.Helper()
+	if !slices.Contains(strings.Split(os.Getenv("SOJOURN_TEST_REQUIRE"), ","), "rust") {
+		t.Skip("no rust: SOJOURN_TEST_REQUIRE does not name it; make interop does")
+	}
+	dir, err := rustPrograms()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+// rustPrograms builds them once; what was compiled stays in the user's cache.
+var rustPrograms = sync.OnceValues(func() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "sojourn-tests", "rust")
+	build := exec.Command("cargo", "build", "--locked", "--target-dir", filepath.Join(cache, "target"))
+	build.Dir = rustDir
+	install := exec.Command("cargo", "install", "--locked", "--debug", "--version", "4.10.2", "--root", filepath.Join(cache, "target"),
+		"--target-dir", filepath.Join(cache, "own"), "durable-workflow", "--bin", "durable-workflow-replay-conformance",
+		"--bin", "durable-workflow-memo-restart")
+	for _, c := range []*exec.Cmd{build, install} {
+		c.Stderr = os.Stderr
+		if err := c.Run(); err != nil {
+			return "", err
+		}
+	}
+	programs := filepath.Join(cache, "target", "debug")
+	for _, own := range []string{"durable-workflow-replay-conformance", "durable-workflow-memo-restart"} {
+		link := filepath.Join(programs, own)
+		_ = os.Remove(link) // of an earlier build, if there was one
+		if err := os.Symlink(filepath.Join(cache, "target", "bin", own), link); err != nil {
+			return "", err
+		}
+	}
+	return programs, nil
+})
+
+// rustWork starts a worker and returns when the app knows it.
+func rustWork(t *testing.T, a *apptest.App, id string, args ...string) *pythonWorker {
+	t.Helper()
+	return launchWorker(t, a, id, exec.Command(rust(t, "sojourn-interop"), append([]string{"worker", a.URL(), pythonToken, rustQueue, id}, args...)...))
+}
+
+func rustCases(t *testing.T, a *apptest.App, names ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
+	defer cancel()
+	judge(t, exec.CommandContext(ctx, rust(t, "sojourn-interop"), append([]string{"cases", a.URL(), pythonToken, rustQueue}, names...)...), names)
+}
+
+// W3: worker and client of the published SDK, through the core list.
+func TestRustSDK(t *testing.T) {
+	rust(t, "sojourn-interop")
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		w := rustWork(t, a, "rs-1", "50")
+		rustCases(t, a)
+		w.stop()
+		if _, err := a.Broker().Worker(t.Context(), "default", "rs-1"); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
+			t.Errorf("the stopped worker is still registered: %v", err)
+		}
+	})
+}
+
+// The SDK's own programs for servers.
+func TestRustSDKJudgesByItself(t *testing.T) {
+	for _, name := range []string{"durable-workflow-replay-conformance", "durable-workflow-memo-restart"} {
+		path := rust(t, name)
+		t.Run(name, func(t *testing.T) {
+			apptest.Databases(t, func(t *testing.T, database string) {
+				a := startPython(t, database, "")
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer cancel()
+				out, err := exec.CommandContext(ctx, path, "--server-url", a.URL(), "--token", pythonToken).CombinedOutput()
+				if err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
+		})
+	}
+}
+
+func TestOneOfTwoRustWorkersIsKilled(t *testing.T) {
+	rust(t, "sojourn-interop")
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		workers := map[string]*pythonWorker{"rs-1": rustWork(t, a, "rs-1", "50"), "rs-2": rustWork(t, a, "rs-2", "50")}
+		r := runOn(t, a, rustQueue, "steps", 8)
+		victim := pendingOn(t, a, r, "nap")
+		workers[victim].kill()
+		survivor := map[string]string{"rs-1": "rs-2", "rs-2": "rs-1"}[victim]
+		var whereabouts []string
+		output(t, a, r, &whereabouts)
+		if len(whereabouts) != 8 || whereabouts[7] != survivor {
+			t.Errorf("steps ran on %v, %s was killed", whereabouts, victim)
+		}
+		workers[survivor].stop()
+	})
+}
+
+// Only polls are under way here: a report that the app's end cuts off ends a worker of this SDK, which whoever supervises it starts again.
+func TestTheAppRestartsWhileRustPolls(t *testing.T) {
+	rust(t, "sojourn-interop")
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		u, err := url.Parse(a.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := rustWork(t, a, "rs-1", "50")
+		idle := runOn(t, a, rustQueue, "sleeping", 5)
+		until(t, "it sleeps", func() bool {
+			v, err := a.Broker().Describe(t.Context(), idle)
+			return err == nil && v.Status == "waiting"
+		})
+		a.Stop()
+		a = startPython(t, database, u.Host)
+		var said string
+		output(t, a, idle, &said)
+		if said != "awake" {
+			t.Errorf("the sleeper said %q", said)
+		}
+		rustCases(t, a, "retries", "a_session_keeps_its_state")
+		w.stop()
+	})
+}

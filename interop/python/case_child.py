@@ -1,0 +1,78 @@
+"""Child workflows."""
+
+import asyncio
+import uuid
+
+from bench import case, same
+
+
+@case
+async def child_workflows(b):
+    key = uuid.uuid4().hex
+    said = await b.run("parent", [
+        ["hello", ["child"], {}],
+        ["nothing", [], {}],
+        ["counting_down", [2, []], {}],
+        ["raising", [], {}],
+        ["failing", ["typed", key, False], {}],
+        ["sleeping", [60], {"run_timeout_seconds": 1}],
+    ])
+    same(said[:3], ["hello child", None, [2, 1, 0]])
+    same([s[0] for s in said[3:]], ["failed"] * 3)
+    assert "gives up" in said[3][1] and "OutOfStock" in said[3][2], said[3]
+    assert "none left" in said[4][1], said[4]
+
+
+@case
+async def children_in_parallel(b):
+    same(await b.run("family", 4), [0, 1, 2, 3])
+
+
+async def child_of(b, handle):
+    """The workflow id of the run's first child, once it has one."""
+
+    async def started():
+        return [e["payload"]["child_workflow_instance_id"] for e in await b.events(handle) if e["event_type"] == "ChildRunStarted"]
+
+    return (await b.until(started))[0]
+
+
+@case
+async def ended_children(b):
+    for verb in ("cancel", "terminate"):
+        handle = await b.start("parent", [["sleeping", [60], {}]])
+        child = b.client.get_workflow_handle(await child_of(b, handle))
+        await getattr(child, verb)(reason="by the test")
+        [[kind, message]] = await b.result(handle)
+        same(kind, {"cancel": "cancelled", "terminate": "terminated"}[verb])
+
+
+@case
+async def retried_children(b):
+    same(await b.run("retrying_child", uuid.uuid4().hex, 2, 3), 3)
+    assert "try 2" in await b.run("retrying_child", uuid.uuid4().hex, 9, 2)
+
+
+@case
+async def what_becomes_of_children(b):
+    """Each parent-close policy, for a parent that is cancelled and for one that fails its own deadline."""
+    want = {"abandon": "waiting", "request_cancel": "cancelled", "terminate": "terminated"}
+
+    async def one(policy, status, options):
+        handle = await b.start("parent", [["sleeping", [300], {"parent_close_policy": policy}]], **options)
+        child = b.client.get_workflow_handle(await child_of(b, handle))
+        if not options:
+            await handle.cancel(reason="the parent goes")
+
+        async def closed():
+            return (await handle.describe()).status in ("cancelled", "failed")
+
+        async def settled():
+            return (await child.describe()).status == status
+
+        await b.until(closed)
+        await b.until(settled)
+        if policy == "abandon":
+            await child.terminate()
+
+    await asyncio.gather(*(one(p, s, options) for p, s in want.items() for options in ({}, {"run_timeout_seconds": 6})))
