@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -53,18 +54,16 @@ func TimeKey(t time.Time) string { return fmt.Sprintf("d%016x", uint64(t.UnixMic
 
 // NumberKey is the key of a JSON number. Whole numbers and fractions share one order; whole numbers of 64 bits are exact.
 func NumberKey(n json.Number) (string, bool) {
-	exact, ok := new(big.Rat).SetString(string(n))
-	if !ok || len(n) > 400 {
-		return "", false
-	}
-	near, _ := exact.Float64()
-	if math.IsInf(near, 0) {
+	near, err := strconv.ParseFloat(string(n), 64)
+	if err != nil || len(n) > 400 {
 		return "", false
 	}
 	rest := int64(0) // what rounding took from a whole number
-	if exact.IsInt() && exact.Num().IsInt64() {
-		whole, _ := new(big.Float).SetFloat64(near).Int(nil)
-		rest = new(big.Int).Sub(exact.Num(), whole).Int64()
+	if size := math.Abs(near); size >= 1<<53 && size <= 1<<63 { // elsewhere nothing is taken, or too much; and an exact 1e-999999 takes its time
+		if exact, ok := new(big.Rat).SetString(string(n)); ok && exact.IsInt() && exact.Num().IsInt64() {
+			whole, _ := new(big.Float).SetFloat64(near).Int(nil)
+			rest = new(big.Int).Sub(exact.Num(), whole).Int64()
+		}
 	}
 	bits := math.Float64bits(near + 0) // no negative zero
 	if bits>>63 == 1 {

@@ -46,6 +46,28 @@ func TestKeysOrderAsValuesDo(t *testing.T) {
 	}
 }
 
+// The committer makes the keys, so a few bytes must not cost it a tenth of a second each, which is what an exact 1e999999 takes: all of these together
+// would take half an hour.
+func TestNumbersOfHugeExponentsCostNothing(t *testing.T) {
+	for range 10_000 {
+		if _, ok := NumberKey("1e999999"); ok {
+			t.Fatal("what no number holds has a key")
+		}
+		if k, _ := NumberKey("1e-999999"); k != mustKey(t, "0") {
+			t.Fatalf("next to nothing is %s", k)
+		}
+	}
+}
+
+func mustKey(t *testing.T, n json.Number) string {
+	t.Helper()
+	k, ok := NumberKey(n)
+	if !ok {
+		t.Fatalf("%s has no key", n)
+	}
+	return k
+}
+
 func TestValuesAreOfTheirRegisteredTypes(t *testing.T) {
 	types := map[string]string{}
 	for _, typ := range RegisteredTypes {
