@@ -180,7 +180,7 @@ func latestSchema(t *testing.T) int {
 	if err != nil || len(all) == 0 {
 		t.Fatal(err)
 	}
-	return len(all)
+	return len(all) + 1 // one is written in Go
 }
 
 func TestDoctorChangesNothing(t *testing.T) {

@@ -58,7 +58,7 @@ func NumberKey(n json.Number) (string, bool) {
 	if err != nil || len(n) > 400 {
 		return "", false
 	}
-	rest := int64(0) // what rounding took from a whole number
+	rest := int64(0)                                            // what rounding took from a whole number
 	if size := math.Abs(near); size >= 1<<53 && size <= 1<<63 { // elsewhere nothing is taken, or too much; and an exact 1e-999999 takes its time
 		if exact, ok := new(big.Rat).SetString(string(n)); ok && exact.IsInt() && exact.Num().IsInt64() {
 			whole, _ := new(big.Float).SetFloat64(near).Int(nil)

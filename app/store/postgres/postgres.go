@@ -124,7 +124,8 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithDisableGlobalRegistry(true),
+		goose.WithGoMigrations(goose.NewGoMigration(7, &goose.GoFunc{RunTx: sqldb.IndexAttributes}, nil)))
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
@@ -205,4 +206,26 @@ func TestEveryFilterGoesByAnIndex(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
+	url := database(t)
+	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
+		s, err := postgres.Open(t.Context(), url, sqldb.Options{Shift: o.Shift})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() }) // it was, when all is well
+		return s
+	}}
+	storetest.FoundAfterMigration(t, s, func(t *testing.T) {
+		c, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(t.Context())
+		if _, err := c.Exec(t.Context(), "DELETE FROM run_attributes; DELETE FROM goose_db_version WHERE version_id >= 7"); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

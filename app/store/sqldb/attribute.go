@@ -2,7 +2,11 @@ package sqldb
 
 import (
 	"bytes"
+	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -32,13 +36,66 @@ func (b *batch) gatherAttributes(r *run, rows, gone *rowset) {
 	if r.indexed {
 		gone.s(r.ID)
 	}
+	for _, a := range attributeRows(r.SearchAttributes) {
+		rows.s(r.ID).s(a[0]).s(a[1]).s(r.Namespace).i(r.StartedAt.Micros())
+	}
+}
+
+// attributeRows are the names and keys under which filters find search attributes. A value that is longer than one may be, from before that had a
+// limit, has none: an index would refuse it, and with it whatever the run does.
+func attributeRows(attributes json.RawMessage) (list [][2]string) {
 	var values map[string]json.RawMessage
-	if json.Unmarshal(r.SearchAttributes, &values) != nil {
-		return
+	if json.Unmarshal(attributes, &values) != nil {
+		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		for _, key := range engine.AttributeKeys(values[name]) {
-			rows.s(r.ID).s(name).s(key).s(r.Namespace).i(r.StartedAt.Micros())
+			if len(key) <= engine.MaxAttributeBytes && len(name) <= engine.MaxAttributeName {
+				list = append(list, [2]string{name, key})
+			}
+		}
+	}
+	return list
+}
+
+// IndexAttributes is migration 7 of every database: it lets filters find the runs that were there before their search attributes were indexed. It is
+// no SQL, since the keys are the engine's.
+func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
+	type found struct {
+		id, namespace string
+		started       int64
+		state         string
+	}
+	const page = "SELECT run_id, namespace, started_at, state FROM runs WHERE run_id > $1 AND state LIKE '%\"search_attributes\":%' ORDER BY run_id LIMIT 500"
+	for after := ""; ; {
+		var runs []found
+		rows, err := tx.QueryContext(ctx, page, after)
+		if err != nil {
+			return fmt.Errorf("runs with search attributes: %w", err)
+		}
+		for rows.Next() && err == nil {
+			var f found
+			err = rows.Scan(&f.id, &f.namespace, &f.started, &f.state)
+			runs = append(runs, f)
+		}
+		if err := errors.Join(err, rows.Err(), rows.Close()); err != nil {
+			return fmt.Errorf("runs with search attributes: %w", err)
+		}
+		for _, f := range runs {
+			after = f.id
+			h, err := undocument[engine.Head](f.state)
+			if err != nil { // nobody can read it: that is no reason not to start
+				continue
+			}
+			for _, a := range attributeRows(h.SearchAttributes) {
+				const put = "INSERT INTO run_attributes (run_id, name, value, namespace, started_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
+				if _, err := tx.ExecContext(ctx, put, f.id, a[0], a[1], f.namespace, f.started); err != nil {
+					return fmt.Errorf("search attributes of run %s: %w", f.id, err)
+				}
+			}
+		}
+		if len(runs) == 0 {
+			return nil
 		}
 	}
 }

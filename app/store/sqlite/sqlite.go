@@ -82,7 +82,8 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir, goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir, goose.WithDisableGlobalRegistry(true),
+		goose.WithGoMigrations(goose.NewGoMigration(7, &goose.GoFunc{RunTx: sqldb.IndexAttributes}, nil)))
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}

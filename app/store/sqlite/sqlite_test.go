@@ -214,3 +214,22 @@ func TestEveryFilterGoesByAnIndex(t *testing.T) {
 		}
 	}
 }
+
+func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "old.db")
+	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
+		return open(t, path, sqldb.Options{Shift: o.Shift})
+	}}
+	storetest.FoundAfterMigration(t, s, func(t *testing.T) {
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		for _, q := range []string{"DELETE FROM run_attributes", "DELETE FROM goose_db_version WHERE version_id >= 7"} {
+			if _, err := db.Exec(q); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
