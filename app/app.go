@@ -228,6 +228,10 @@ func (a *App) measure(r prometheus.Registerer) {
 	counter("sojourn_store_changes_total", "Changes committed, many to a batch.", func() int64 { return a.store.Stats().Changes })
 	counter("sojourn_store_rows_total", "Rows written.", func() int64 { return a.store.Stats().Rows })
 	counter("sojourn_store_reads_total", "Reads beside the batches.", func() int64 { return a.store.Stats().Reads })
+	counter("sojourn_task_handovers_total", "Tasks that reached a worker as they were made.", func() int64 { return a.dispatch.Counts().Handovers })
+	counter("sojourn_task_claims_total", "Tasks that were claimed out of the backlog.", func() int64 { return a.dispatch.Counts().Claimed })
+	counter("sojourn_throttled_claims_total", "Claims from which a budget withheld tasks.", func() int64 { return a.dispatch.Counts().Throttled })
+	counter("sojourn_tasks_returned_total", "Tasks given back because who polled for them was gone.", func() int64 { return a.dispatch.Counts().Returned })
 	r.MustRegister(broker.SessionGauge(a.store))
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sojourn_poll_waiters", Help: "Polls that wait for work.",

@@ -73,7 +73,7 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier) (*Worker, e
 	current, _ := release.Current(source)
 	return New(Options{
 		Registry: r, Carrier: carrier, Release: current, Strict: c.ReleaseStrict, Token: token, WorkerID: c.WorkerID, Namespace: c.Namespace,
-		Queues: c.Queues, Capabilities: c.Capabilities, Concurrency: c.WorkerConcurrency, MaxSessions: c.WorkerMaxSessions,
+		Queues: c.Queues, BuildID: c.BuildID, Capabilities: c.Capabilities, Concurrency: c.WorkerConcurrency, MaxSessions: c.WorkerMaxSessions,
 		AttemptLease: c.AttemptLease, SessionLease: c.SessionLease, SessionBuffer: c.SessionBuffer, SessionIdle: c.SessionIdle,
 		DrainTimeout: c.DrainTimeout, DataDir: c.DataDir, Handlers: c.Handlers, Isolation: c.Isolation, IsolationMin: c.IsolationMin,
 		Log: process.Logger(os.Stderr, c.LogLevel, c.LogFormat),

@@ -38,6 +38,7 @@ type Options struct {
 	WorkerID     string // empty: a new ULID. A given one is guarded by a lock in DataDir, if there is one
 	Namespace    string // default
 	Queues       []string
+	BuildID      string // the cohort of the worker's code, for rollouts of its queues; empty: the workers without one
 	Capabilities []string
 	Concurrency  int // activities at once: 2 × cores
 	Workflows    int // workflow tasks at once: the greater of 16 and Concurrency
@@ -302,7 +303,7 @@ func (w *Worker) capabilities() []string {
 func (w *Worker) registration() protocol.RegisterRequest {
 	o := w.opt
 	in := protocol.RegisterRequest{
-		TaskQueues: o.Queues, Runtime: "go", SDKVersion: "sojourn-go/" + orElse(o.Release, "0.0.0"),
+		TaskQueues: o.Queues, BuildID: o.BuildID, Runtime: "go", SDKVersion: "sojourn-go/" + orElse(o.Release, "0.0.0"),
 		WorkflowTypes: o.Registry.WorkflowTypes(), ActivityTypes: w.activityTypes(), Capabilities: w.capabilities(),
 		WorkflowSlots: &o.Workflows, ActivitySlots: &o.Concurrency, MaxSessions: &o.MaxSessions, AttemptLease: int64(o.AttemptLease / time.Second),
 		Session: &protocol.SessionSettings{

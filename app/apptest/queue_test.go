@@ -148,6 +148,10 @@ func TestABudgetThrottlesPollsAndItsEndWakesThem(t *testing.T) {
 		if a.status != http.StatusOK || a.text("poll_status") != "throttled" || !strings.Contains(a.text("wait_reason"), "budget is 1") || a.task() != nil {
 			t.Fatalf("a poll beyond the budget: %d %v", a.status, a.body)
 		}
+		if m := c.want(http.StatusOK, "GET", "/metrics", "").raw; !strings.Contains(m, "\nsojourn_throttled_claims_total ") ||
+			strings.Contains(m, "\nsojourn_throttled_claims_total 0\n") {
+			t.Errorf("the budget is not in the metrics: %s", m)
+		}
 		if why := c.want(http.StatusOK, "GET", "/api/workflows/run", "").raw; !strings.Contains(why, "budget is 1 at once") {
 			t.Errorf("why the second activity waits: %s", why)
 		}

@@ -128,6 +128,9 @@ func checkWorker(c *checker, cfg *Config) {
 			c.bad("queues", "%.20s… is longer than 255 characters", q)
 		}
 	}
+	if len(cfg.BuildID) > 255 {
+		c.bad("build-id", "must have at most 255 characters")
+	}
 	c.oneOf("isolation", cfg.Isolation, "auto", "none", "process", "confined", "namespace")
 	c.oneOf("isolation-min-level", cfg.IsolationMin, "none", "process", "confined", "namespace")
 	if !cfg.Role.RunsApp() {

@@ -42,6 +42,8 @@ func TestSettingsThatCannotWorkAreRefusedByName(t *testing.T) {
 		{Worker, "SOJOURN_WORKER_CONCURRENCY=many", []string{"worker-concurrency", `"many"`}},
 		{Worker, "SOJOURN_WORKER_MAX_SESSIONS=0", nil},
 		{Worker, "SOJOURN_WORKER_ID=a/b", []string{"worker-id"}},
+		{Worker, "SOJOURN_BUILD_ID=" + strings.Repeat("b", 256), []string{"build-id", "255"}},
+		{Worker, "SOJOURN_BUILD_ID=2026-11.3", nil},
 		{Worker, "SOJOURN_QUEUES=,", []string{"queues"}},
 		{Worker, "SOJOURN_SESSION_BUFFER=30s", []string{"session-buffer", "30s"}},
 		{Worker, "SOJOURN_ISOLATION=magic", []string{"isolation", "magic"}},

@@ -53,6 +53,7 @@ type Config struct {
 	WorkerConcurrency int      `koanf:"worker-concurrency"`
 	WorkerMaxSessions int      `koanf:"worker-max-sessions"` // 0: this worker never holds a session
 	Queues            []string `koanf:"queues"`
+	BuildID           string   `koanf:"build-id"` // empty: none
 	Namespace         string   `koanf:"namespace"`
 	Capabilities      []string `koanf:"capabilities"`
 	Handlers          string   `koanf:"handlers"`

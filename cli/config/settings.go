@@ -84,6 +84,7 @@ var settings = []setting{
 	},
 	{name: "worker-max-sessions", kind: number, value: "10", roles: workers, help: "most sessions held; 0: none ever"},
 	{name: "queues", kind: list, value: "default", roles: workers, help: "task queues a worker serves, comma separated"},
+	{name: "build-id", roles: workers, help: "build of a worker's code, which rollouts of its queues promote and drain; unset: none"},
 	{name: "namespace", value: "default", roles: []Role{Worker, Both, Dev, Client}, help: "namespace"},
 	{name: "capabilities", kind: list, roles: workers, help: "capabilities a worker offers, comma separated"},
 	{name: "handlers", roles: workers, help: "directory of activity handlers in other languages"},
