@@ -46,7 +46,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			leased, err := waiter.Wait(ctx, wait-time.Since(began))
 			switch {
 			case errors.Is(err, dispatch.ErrDraining):
-				return drainingAnswer(), nil
+				return b.drainAnswer(), nil
 			case errors.Is(err, dispatch.ErrDrained): // it may go on with what is left to its build
 				if w, empty, err = b.admitPoll(ctx, &in); err != nil || empty != nil {
 					return orZero(empty), err
@@ -86,7 +86,7 @@ func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engi
 		}
 	}
 	if b.isDraining() || w.Status == protocol.WorkerDraining || b.workers.drains(key) {
-		a := drainingAnswer()
+		a := b.drainAnswer()
 		return nil, &a, nil
 	}
 	if len(in.Queues) == 0 {
@@ -122,6 +122,16 @@ func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engi
 	}
 	in.Max = max(1, in.Max)
 	return w, nil, nil
+}
+
+// drainAnswer tells whether it is the worker that drains or the app: workers stop for good when they are told that they drain, and the successor of an
+// app that goes away needs them.
+func (b *Broker) drainAnswer() protocol.PollAnswer {
+	a := drainingAnswer()
+	if b.isDraining() {
+		a.Status, a.Reason = protocol.PollUnavailable, string(protocol.ReasonStoreUnavailable)
+	}
+	return a
 }
 
 func drainingAnswer() protocol.PollAnswer {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -100,6 +101,7 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	switch out.Status {
 	case protocol.PollUnavailable:
 		status = http.StatusServiceUnavailable
+		httpjson.Hints(c.w, status)
 		said["message"], said["error"] = "this app is going away; try again", "this app is going away; try again"
 	case protocol.PollDraining:
 		status = http.StatusConflict
