@@ -125,25 +125,35 @@ func TestAClosedRunIsExportedAndImported(t *testing.T) {
 	})
 }
 
-// W10: a long history pages, compresses, exports, is verified by the published SDK, and imports as it was.
-func TestAHistoryOf10000EventsPagesCompressesExportsAndImports(t *testing.T) {
+// W10: a long history pages, compresses, exports, is verified and replayed by the published SDK, and imports as it was.
+func TestAHistoryOf10000EventsPagesCompressesExportsReplaysAndImports(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c := caller{t, a, "default"}
-		run := c.want(201, "POST", "/api/workflows", `{"workflow_id":"long","workflow_type":"t","task_queue":"q"}`).text("run_id")
-		c.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"]}`)
-		blob, err := payload.Encode("some text")
-		if err != nil {
-			t.Fatal(err)
+		run := c.want(201, "POST", "/api/workflows", `{"workflow_id":"long","workflow_type":"t","task_queue":"q","input":[10,999]}`).text("run_id")
+		c.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"],"supported_activity_types":["add"]}`)
+		encoded := func(v any) string {
+			t.Helper()
+			p, err := payload.Encode(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return `{"codec":"avro","blob":"` + p.Blob + `"}`
 		}
-		noted := strings.Repeat(`{"type":"record_side_effect","result":{"codec":"avro","blob":"`+blob.Blob+`"}},`, 999)
-		for range 10 {
+		noted := strings.Repeat(`{"type":"record_side_effect","result":`+encoded("some text")+`},`, 999)
+		decide := func(commands string) {
+			t.Helper()
 			task := c.want(200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`).body["task"].(map[string]any)
 			c.want(200, "POST", "/api/worker/workflow-tasks/"+task["task_id"].(string)+"/complete",
-				`{"lease_owner":"w","workflow_task_attempt":1,"commands":[`+noted+`{"type":"open_signal_wait","signal_name":"go"}]}`)
-			c.want(202, "POST", "/api/workflows/long/signal/go", `{"input":[1]}`)
+				`{"lease_owner":"w","workflow_task_attempt":1,"commands":[`+commands+`]}`)
 		}
-		c.want(200, "POST", "/api/workflows/long/terminate", `{}`)
+		for i := range 10 {
+			decide(noted + `{"type":"schedule_activity","activity_type":"add","arguments":` + encoded([]any{i, 1}) + `}`)
+			task := c.want(200, "POST", "/api/worker/activity-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`).body["task"].(map[string]any)
+			c.want(200, "POST", "/api/worker/activity-tasks/"+task["task_id"].(string)+"/complete",
+				`{"lease_owner":"w","activity_attempt_id":"`+task["activity_attempt_id"].(string)+`","result":`+encoded(i+1)+`}`)
+		}
+		decide(`{"type":"complete_workflow","result":` + encoded(10) + `}`)
 		path, seen, token := "/api/workflows/long/runs/"+run+"/history", 0, ""
 		for {
 			got := c.want(200, "GET", path+"?page_size=700&next_page_token="+token, "")
@@ -164,6 +174,9 @@ func TestAHistoryOf10000EventsPagesCompressesExportsAndImports(t *testing.T) {
 			t.Errorf("an export of %d bytes is compressed to %d", len(raw), packed)
 		}
 		verified(t, raw)
+		if next := replayed(t, raw); next != `[["CompleteWorkflow", 10]]` {
+			t.Errorf("replayed, its code does %s next", next)
+		}
 		away := caller{t, apptest.Start(t, apptest.Options{}), "default"}
 		away.want(201, "POST", "/api/workflows/import/bundle", raw)
 		if _, again := away.bundle("long", run); !reflect.DeepEqual(again, events) {
@@ -199,14 +212,27 @@ func (c caller) compressed(path string) int {
 // verified has the published SDK's own verifier look at a bundle.
 func verified(t *testing.T, raw string) {
 	t.Helper()
+	ran(t, raw, "-m", "durable_workflow.history_bundle_verify")
+}
+
+// replayed is what the code of a workflow would do next, after the published SDK's own replayer went through a bundle.
+func replayed(t *testing.T, raw string) string {
+	t.Helper()
+	return ran(t, raw, filepath.Join(pythonDir, "replay.py"))
+}
+
+// ran has a program of the published SDK read a bundle, and gives what it said.
+func ran(t *testing.T, raw string, program ...string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "bundle.json")
 	if err := os.WriteFile(file, []byte(raw), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), python(t), "-m", "durable_workflow.history_bundle_verify", file)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Errorf("the verifier of the SDK: %v\n%.2000s", err, out)
+	out, err := exec.CommandContext(t.Context(), python(t), append(program, file)...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v\n%.2000s", program[len(program)-1], err, out)
 	}
+	return strings.TrimSpace(string(out))
 }
 
 // The runs of one workflow id are imported one by one, from either end; the last stays the current one.
