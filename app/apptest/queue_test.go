@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -247,5 +248,44 @@ func TestABurstOfOneTenantDoesNotHoldUpAnother(t *testing.T) {
 		if g := strings.Join(got, " "); g != "big-0 small-0 big-1" {
 			t.Errorf("runs came as %s", g)
 		}
+	})
+}
+
+// A queue says of the tasks that wait for longest why nobody has them: three of each kind, the oldest first, and only while they wait.
+func TestAQueueSaysWhyItsOldestTasksWait(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
+		waiting := func() (list []string) {
+			t.Helper()
+			all, _ := c.want(http.StatusOK, "GET", "/api/task-queues/q", "").body["waiting"].([]any)
+			for _, one := range all {
+				w := one.(map[string]any)
+				list = append(list, fmt.Sprint(w["kind"], " of ", w["workflow_id"], ": ", w["why"]))
+			}
+			return list
+		}
+		same := func(want ...string) {
+			t.Helper()
+			if got := waiting(); !slices.Equal(got, want) {
+				t.Errorf("waiting are %q, want %q", got, want)
+			}
+		}
+		for i := range 5 {
+			c.begin(fmt.Sprint("wf-", i))
+		}
+		const nobody = ": no live worker serves queue q"
+		same("workflow of wf-0"+nobody, "workflow of wf-1"+nobody, "workflow of wf-2"+nobody)
+		w := c.worker("w", "")
+		for range 4 {
+			w.complete(w.leased("workflow"), `{"type":"schedule_activity","activity_type":"act"},{"type":"schedule_activity","activity_type":"other"}`)
+		}
+		last := w.leased("workflow")
+		w.finish(w.leased("activity"))
+		got := waiting()
+		if len(got) != 4 || got[0] != "workflow of wf-0: ready for worker w, which is busy" || !strings.HasPrefix(got[1], "activity of wf-0: ") ||
+			!strings.Contains(got[1], "other") || !strings.HasPrefix(got[3], "activity of wf-1: ") {
+			t.Errorf("with a worker that knows one of two activities, waiting are %q", got)
+		}
+		w.complete(last, `{"type":"complete_workflow"}`)
 	})
 }

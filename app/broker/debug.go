@@ -153,7 +153,13 @@ func (b *Broker) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, 
 		return protocol.TaskWhy{}, noTask(id)
 	case err != nil:
 		return protocol.TaskWhy{}, err
-	case v.Pending == nil:
+	}
+	return taskWhy(&v, id, isFlow)
+}
+
+// taskWhy says of one open task of a run why it is where it is.
+func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, error) {
+	if v.Pending == nil {
 		return protocol.TaskWhy{}, noTask(id)
 	}
 	w := protocol.TaskWhy{TaskID: id, WorkflowID: v.WorkflowID, RunID: v.RunID}

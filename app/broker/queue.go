@@ -75,6 +75,10 @@ func (b *Broker) Queue(ctx context.Context, ns, name string) (protocol.QueueStat
 		}
 		return err
 	})
+	if err != nil {
+		return v, err
+	}
+	v.Waiting, err = b.queueWaiting(ctx, engine.QueueKey{Namespace: ns, Name: name})
 	return v, err
 }
 

@@ -54,6 +54,8 @@ type Reader interface {
 	QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]QueueLease, error)
 	// QueueOrder lists the ready tasks of a queue as they will be handed out, by kind, at most limit.
 	QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]ReadyTask, error)
+	// OldestReady lists the ready tasks of one kind in a queue that are ready for longest, at most limit. The Seq of a workflow task is 0.
+	OldestReady(ctx context.Context, k engine.QueueKey, kind protocol.TaskKind, limit int) ([]TaskRef, error)
 	Token(ctx context.Context, id string) (Token, error)
 	Tokens(ctx context.Context) ([]Token, error)
 	Schedule(ctx context.Context, k engine.ScheduleKey) (engine.Schedule, error)

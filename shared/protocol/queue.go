@@ -16,13 +16,14 @@ type QueuePage struct {
 	NextPageToken *string      `json:"next_page_token"`
 }
 
-// QueueState is one task queue as it stands; Leases, Pollers and BuildIDs are in the detail only.
+// QueueState is one task queue as it stands; Waiting, Leases, Pollers and BuildIDs are in the detail only.
 type QueueState struct {
 	Name      string            `json:"name"`
 	Namespace string            `json:"namespace"`
 	Stats     QueueTally        `json:"stats"`
 	Admission QueueAdmission    `json:"admission"`
 	Promoted  *string           `json:"promoted_build_id"` // that new runs are pinned to
+	Waiting   []TaskWhy         `json:"waiting,omitempty"` // the ready tasks that wait for longest, of each kind, and why nobody has them
 	Leases    []QueueLease      `json:"current_leases,omitempty"`
 	Pollers   []QueuePoller     `json:"pollers,omitempty"`
 	BuildIDs  []BuildCohort     `json:"build_ids,omitempty"`

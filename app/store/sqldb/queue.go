@@ -350,6 +350,16 @@ func (r *reader) QueueLeases(ctx context.Context, k engine.QueueKey, limit int) 
 	return list, wrap(err, "leases of queue %s", k.Name)
 }
 
+func (r *reader) OldestReady(ctx context.Context, k engine.QueueKey, kind protocol.TaskKind, limit int) ([]store.TaskRef, error) {
+	var list []store.TaskRef
+	const query = "SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND kind = $3 AND state = 'ready' ORDER BY ready_at, run_id, seq LIMIT $4"
+	err := r.query(ctx, query, []any{k.Namespace, k.Name, string(kind), int64(limit)}, func(v []any) error {
+		list = append(list, store.TaskRef{Kind: kind, Run: str(v[0]), Seq: integer(v[1])})
+		return nil
+	})
+	return list, wrap(err, "oldest tasks of queue %s", k.Name)
+}
+
 func (r *reader) QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]store.ReadyTask, error) {
 	var list []store.ReadyTask
 	const query = "SELECT t.kind, t.priority, t.rank, t.body, x.state FROM tasks AS t JOIN runs AS x ON x.run_id = t.run_id" +
