@@ -11,34 +11,20 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/cli/config"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func (p *program) queuesCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use: "queues", Short: "Look at task queues, roll out builds, set budgets", Args: noArgs, RunE: p.listQueues,
-	}
-	describe := &cobra.Command{Use: "describe QUEUE", Short: "Show a queue: tasks, budgets, builds, who serves it", Args: oneQueue, RunE: p.describeQueue}
-	for _, sub := range []*cobra.Command{
-		describe, p.limitCommand(),
+	return p.group("queues", "Look at task queues, roll out builds, set budgets", p.listQueues,
+		&cobra.Command{Use: "describe QUEUE", Short: "Show a queue: tasks, budgets, builds, who serves it", Args: oneQueue, RunE: p.describeQueue},
+		p.limitCommand(),
 		p.buildCommand(protocol.BuildDrain, "Give the workers of a build nothing more; what they have they may finish"),
 		p.buildCommand(protocol.BuildResume, "End the drain of a build"),
 		p.buildCommand(protocol.BuildPromote, "Pin new runs to a build"),
-	} {
-		config.Register(sub.Flags(), config.Client)
-		c.AddCommand(sub)
-	}
-	config.Register(c.Flags(), config.Client)
-	return c
+	)
 }
 
-func oneQueue(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usageError{fmt.Errorf("%s takes the name of one queue", c.CommandPath())}
-	}
-	return nil
-}
+var oneQueue = one("the name of one queue")
 
 func queuePath(name string) string { return "/api/task-queues/" + url.PathEscape(name) }
 
@@ -61,37 +47,21 @@ func newRuns(id *string) string {
 }
 
 func (p *program) listQueues(c *cobra.Command, _ []string) error {
-	t := table.NewWriter()
-	t.AppendHeader(table.Row{"queue", "ready", "oldest", "leased", "workers", "workflow tasks", "activities", "new runs"})
-	for token := ""; ; {
-		var page protocol.QueuePage
-		if err := p.call(c, http.MethodGet, "/api/task-queues?page_size=1000&next_page_token="+token, nil, &page); err != nil {
-			return err
-		}
-		for _, q := range page.Queues {
-			age := ""
-			if q.Stats.BacklogAge != nil {
-				age = *q.Stats.BacklogAge
-			}
-			t.AppendRow(table.Row{
-				q.Name, q.Stats.Backlog, age, q.Stats.Workflow.Leased + q.Stats.Activity.Leased, q.Stats.Pollers.Active,
+	return list(p, c, listing{path: "/api/task-queues", member: "task_queues", page: 1000},
+		table.Row{"queue", "ready", "oldest", "leased", "workers", "workflow tasks", "activities", "new runs"},
+		func(q protocol.QueueState) table.Row {
+			return table.Row{
+				q.Name, q.Stats.Backlog, plain(q.Stats.BacklogAge), q.Stats.Workflow.Leased + q.Stats.Activity.Leased, q.Stats.Pollers.Active,
 				q.Admission.Workflow.Status, q.Admission.Activity.Status, newRuns(q.Promoted),
-			})
-		}
-		if page.NextPageToken == nil {
-			break
-		}
-		token = url.QueryEscape(*page.NextPageToken)
-	}
-	_, err := fmt.Fprintln(p.out, t.Render())
-	return err
+			}
+		})
 }
 
 func (p *program) describeQueue(c *cobra.Command, args []string) error {
-	var q protocol.QueueState
-	if err := p.call(c, http.MethodGet, queuePath(args[0]), nil, &q); err != nil {
-		return err
-	}
+	return ask(p, c, http.MethodGet, queuePath(args[0]), nil, p.showQueue)
+}
+
+func (p *program) showQueue(q protocol.QueueState) error {
 	tasks := table.NewWriter()
 	tasks.SetTitle(q.Name)
 	tasks.AppendHeader(table.Row{"tasks", "ready", "leased", "delayed", "budget: leases", "a minute", "admission"})
@@ -121,8 +91,7 @@ func (p *program) describeQueue(c *cobra.Command, args []string) error {
 	for _, w := range q.Pollers {
 		workers.AppendRow(table.Row{w.WorkerID, w.Status, buildName(w.BuildID), strings.TrimSpace(w.Runtime + " " + w.SDKVersion)})
 	}
-	_, err := fmt.Fprintf(p.out, "%s\n%s\n%s\n", tasks.Render(), builds.Render(), workers.Render())
-	return err
+	return p.say("%s\n%s\n%s", tasks.Render(), builds.Render(), workers.Render())
 }
 
 // bound is how much of a budget is used.
@@ -148,22 +117,19 @@ func (p *program) buildCommand(verb, short string) *cobra.Command {
 			if !none {
 				body["build_id"] = &args[1]
 			}
-			var out protocol.BuildState
-			if err := p.call(c, http.MethodPost, queuePath(args[0])+"/build-ids/"+verb, body, &out); err != nil {
-				return err
-			}
-			said := "is active"
-			if out.Intent == protocol.IntentDraining {
-				said = "drains"
-			}
-			if out.Selected {
-				said += ", new runs are pinned to it"
-				if out.BuildID == nil {
-					said = "is active, new runs are pinned to no build"
+			return ask(p, c, http.MethodPost, queuePath(args[0])+"/build-ids/"+verb, body, func(out protocol.BuildState) error {
+				said := "is active"
+				if out.Intent == protocol.IntentDraining {
+					said = "drains"
 				}
-			}
-			_, err := fmt.Fprintf(p.out, "build %s of queue %s %s\n", buildName(out.BuildID), out.Queue, said)
-			return err
+				if out.Selected {
+					said += ", new runs are pinned to it"
+					if out.BuildID == nil {
+						said = "is active, new runs are pinned to no build"
+					}
+				}
+				return p.say("build %s of queue %s %s", buildName(out.BuildID), out.Queue, said)
+			})
 		},
 	}
 	c.Flags().BoolVar(&none, "unversioned", false, "the workers that registered without a build id")
@@ -223,12 +189,14 @@ func (p *program) limitCommand() *cobra.Command {
 					return err
 				}
 			}
+			if asJSON(c) {
+				return p.printJSON(now)
+			}
 			t := table.NewWriter()
 			t.AppendHeader(table.Row{"tasks", "leases at once", "begun in a minute"})
 			t.AppendRow(table.Row{"workflow", limitText(now.Workflow.MaxLeases), limitText(now.Workflow.MaxPerMinute)})
 			t.AppendRow(table.Row{"activity", limitText(now.Activity.MaxLeases), limitText(now.Activity.MaxPerMinute)})
-			_, err = fmt.Fprintln(p.out, t.Render())
-			return err
+			return p.render(t)
 		},
 	}
 	c.Flags().StringVar(&workflow.leases, "workflow-leases", "", "most workflow tasks leased at once, or none")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -17,13 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/cli/config"
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func (p *program) tokenCommand() *cobra.Command {
-	c := &cobra.Command{Use: "token", Short: "Create, list and revoke the tokens of an app", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	var in auth.TokenRequest
 	var roles []string
 	var lasts time.Duration
@@ -34,12 +31,7 @@ func (p *program) tokenCommand() *cobra.Command {
 			for _, r := range roles {
 				in.Roles = append(in.Roles, auth.Role(r))
 			}
-			var out auth.NewToken
-			if err := p.call(c, http.MethodPost, "/api/tokens", in, &out); err != nil {
-				return err
-			}
-			fmt.Fprintln(p.out, out.Token)
-			return nil
+			return ask(p, c, http.MethodPost, "/api/tokens", in, func(t auth.NewToken) error { return p.say("%s", t.Token) })
 		},
 	}
 	create.Flags().StringVar(&in.Name, "name", "", "what it is for")
@@ -48,45 +40,25 @@ func (p *program) tokenCommand() *cobra.Command {
 	create.Flags().StringSliceVar(&in.Queues, "for-queue", nil, "workers: only these queues")
 	create.Flags().StringVar(&in.Group, "group", "", "workers: the group they belong to")
 	create.Flags().DurationVar(&lasts, "lasts", 0, "how long it is good, like 720h; 0: until it is revoked")
-	list := &cobra.Command{
+	show := &cobra.Command{
 		Use: "list", Short: "List the tokens, never their secrets", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			var out struct {
-				Tokens []auth.TokenView `json:"tokens"`
-			}
-			if err := p.call(c, http.MethodGet, "/api/tokens", nil, &out); err != nil {
-				return err
-			}
-			t := table.NewWriter()
-			t.AppendHeader(table.Row{"id", "name", "roles", "namespaces", "status", "created"})
-			for _, v := range out.Tokens {
-				t.AppendRow(table.Row{v.ID, v.Name, strings.Join(v.Roles, " "), strings.Join(v.Namespaces, " "), v.Status, v.CreatedAt.Format(time.RFC3339)})
-			}
-			_, err := fmt.Fprintln(p.out, t.Render())
-			return err
+			return list(p, c, listing{path: "/api/tokens", member: "tokens"}, table.Row{"id", "name", "roles", "namespaces", "status", "created"},
+				func(v auth.TokenView) table.Row {
+					return table.Row{v.ID, v.Name, strings.Join(v.Roles, " "), strings.Join(v.Namespaces, " "), v.Status, v.CreatedAt.Format(time.RFC3339)}
+				})
 		},
 	}
 	revoke := &cobra.Command{
 		Use: "revoke ID", Short: "End a token at once",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{fmt.Errorf("%s takes the id of one token, as list shows it", c.CommandPath())}
-			}
-			return nil
-		},
+		Args: one("the id of one token, as list shows it"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := p.call(c, http.MethodDelete, "/api/tokens/"+url.PathEscape(args[0]), nil, nil); err != nil {
-				return err
-			}
-			fmt.Fprintln(p.out, "revoked", args[0])
-			return nil
+			return ask(p, c, http.MethodDelete, "/api/tokens/"+url.PathEscape(args[0]), nil, func(v auth.TokenView) error {
+				return p.say("revoked %s", v.ID)
+			})
 		},
 	}
-	for _, sub := range []*cobra.Command{create, list, revoke} {
-		config.Register(sub.Flags(), config.Client)
-		c.AddCommand(sub)
-	}
-	return c
+	return p.group("token", "Create, list and revoke the tokens of an app", nil, create, show, revoke)
 }
 
 // call asks the first app that answers.
@@ -109,6 +81,9 @@ func (p *program) call(c *cobra.Command, method, path string, in, out any) error
 	return failed
 }
 
+// patience is how long a request may take: the longest that an app holds one, and the time to answer.
+const patience = 90 * time.Second
+
 func request(ctx context.Context, s *settings, method, to string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -118,7 +93,7 @@ func request(ctx context.Context, s *settings, method, to string, in, out any) e
 		}
 		body = bytes.NewReader(raw)
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, to, body)
 	if err != nil {

@@ -7,37 +7,31 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/cli/config"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func (p *program) workflowCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use: "workflow", Short: "List, debug, archive, export and import workflows", Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	for _, sub := range []*cobra.Command{p.listWorkflows(), p.debugWorkflow(), p.archiveWorkflow(), p.exportWorkflow(), p.importWorkflow()} {
-		config.Register(sub.Flags(), config.Client)
-		c.AddCommand(sub)
-	}
-	return c
+	return p.group("workflow", "Start, look at, talk to and end workflows", nil,
+		p.startWorkflow(), p.listWorkflows(), p.describeWorkflow(), p.runsOfWorkflow(), p.historyOfWorkflow(), p.resultOfWorkflow(),
+		p.signalWorkflow(), p.queryWorkflow(), p.updateWorkflow(),
+		p.endWorkflow("cancel", "End a run at once: what it waits for is cancelled, its code does not run again"),
+		p.endWorkflow("terminate", "End a run at once, as cancel does, and call it terminated"),
+		p.endWorkflow("request-cancellation", "Ask a run's code to end; Go workflows hear it"),
+		p.endWorkflow("repair", "Set a quarantined run going again"),
+		p.endWorkflow("archive", "Mark a closed run as dealt with"),
+		p.debugWorkflow(), p.exportWorkflow(), p.importWorkflow(),
+	)
 }
 
 // one wants exactly one argument.
-func one(what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usageError{fmt.Errorf("%s takes %s", c.CommandPath(), what)}
-		}
-		return nil
-	}
-}
+func one(what string) cobra.PositionalArgs { return exactly(what) }
+
+const oneWorkflow = "the id of one workflow"
 
 func (p *program) listWorkflows() *cobra.Command {
 	var filter, status, kind string
@@ -46,34 +40,20 @@ func (p *program) listWorkflows() *cobra.Command {
 		Use: "list", Short: "List runs, newest start first", Args: noArgs,
 		Example: "  sojourn workflow list --filter \"WorkflowType = 'order' AND Amount > 100 AND StartTime > '2026-01-01'\"",
 		RunE: func(c *cobra.Command, _ []string) error {
-			t := table.NewWriter()
-			t.AppendHeader(table.Row{"workflow id", "run", "type", "status", "queue", "started", "closed"})
+			if limit < 1 {
+				return usageError{fmt.Errorf("--limit must be at least 1")}
+			}
 			q := url.Values{}
 			for name, v := range map[string]string{"query": filter, "status": status, "workflow_type": kind} {
 				if v != "" {
 					q.Set(name, v)
 				}
 			}
-			for left := limit; left > 0; {
-				q.Set("page_size", strconv.Itoa(min(left, 200)))
-				var page protocol.ListAnswer
-				if err := p.call(c, http.MethodGet, "/api/workflows?"+q.Encode(), nil, &page); err != nil {
-					return err
-				}
-				for _, v := range page.Workflows {
-					closed := ""
-					if v.Terminal {
-						closed = v.ClosedAt.Format(time.RFC3339)
-					}
-					t.AppendRow(table.Row{v.WorkflowID, v.RunID, v.WorkflowType, v.Status, v.TaskQueue, v.StartedAt.Format(time.RFC3339), closed})
-				}
-				if left -= len(page.Workflows); page.NextPageToken == nil {
-					break
-				}
-				q.Set("next_page_token", *page.NextPageToken)
-			}
-			_, err := fmt.Fprintln(p.out, t.Render())
-			return err
+			return list(p, c, listing{path: "/api/workflows", member: "workflows", query: q, page: 200, limit: limit},
+				table.Row{"workflow id", "run", "type", "status", "queue", "started", "closed"},
+				func(v protocol.RunView) table.Row {
+					return table.Row{v.WorkflowID, v.RunID, v.WorkflowType, v.Status, v.TaskQueue, stamp(v.StartedAt), stamp(v.ClosedAt)}
+				})
 		},
 	}
 	c.Flags().StringVar(&filter, "filter", "", "conditions joined by AND, or a part of the workflow id or business key")
@@ -92,75 +72,64 @@ func runPath(id, run string) string {
 	return path
 }
 
-func (p *program) debugWorkflow() *cobra.Command {
-	var run string
-	c := &cobra.Command{
-		Use: "debug ID", Short: "Say why a run is where it is", Args: one("the id of one workflow"),
-		RunE: func(c *cobra.Command, args []string) error {
-			var v protocol.DebugView
-			if err := p.call(c, http.MethodGet, runPath(args[0], run)+"/debug", nil, &v); err != nil {
-				return err
-			}
-			fmt.Fprintf(p.out, "%s, run %s of type %s: %s\n", v.WorkflowID, v.RunID, v.WorkflowType, v.Diagnosis)
-			if v.WaitReason != nil {
-				fmt.Fprintf(p.out, "  %s\n", *v.WaitReason)
-			}
-			fmt.Fprintf(p.out, "  %d events, the last %s at %s\n", v.HistorySize, v.LastEvent.Type, v.LastEvent.At.Format(time.RFC3339))
-			for _, q := range v.Queues {
-				fmt.Fprintf(p.out, "  queue %s: %d live workers\n", q.Name, q.Workers)
-			}
-			for _, f := range v.Findings {
-				fmt.Fprintf(p.out, "  %s %s %s: %s\n", f.Severity, f.Code, f.Subject, f.Message)
-			}
-			return nil
-		},
-	}
-	c.Flags().StringVar(&run, "run", "", "this run, not the current one")
+// runFlag lets a command speak of another run than the current one.
+func runFlag(c *cobra.Command, run *string) *cobra.Command {
+	c.Flags().StringVar(run, "run", "", "this run, not the current one")
 	return c
 }
 
-func (p *program) archiveWorkflow() *cobra.Command {
-	var run, reason string
-	c := &cobra.Command{
-		Use: "archive ID", Short: "Mark a closed run as dealt with", Args: one("the id of one workflow"),
-		RunE: func(c *cobra.Command, args []string) error {
-			var out protocol.CommandReceipt
-			if err := p.call(c, http.MethodPost, runPath(args[0], run)+"/archive", protocol.EndRequest{Reason: reason}, &out); err != nil {
-				return err
-			}
-			fmt.Fprintln(p.out, out.Outcome, out.RunID)
-			return nil
-		},
+// currentRun is the run that was named, or the current one of the workflow.
+func (p *program) currentRun(c *cobra.Command, id, run string) (string, error) {
+	if run != "" {
+		return run, nil
 	}
-	c.Flags().StringVar(&run, "run", "", "only if this is the current run")
-	c.Flags().StringVar(&reason, "reason", "", "why, for others")
-	return c
+	var v protocol.RunView
+	err := p.call(c, http.MethodGet, runPath(id, ""), nil, &v)
+	return v.RunID, err
+}
+
+func (p *program) debugWorkflow() *cobra.Command {
+	var run string
+	return runFlag(&cobra.Command{
+		Use: "debug ID", Short: "Say why a run is where it is", Args: one(oneWorkflow),
+		RunE: func(c *cobra.Command, args []string) error {
+			return ask(p, c, http.MethodGet, runPath(args[0], run)+"/debug", nil, func(v protocol.DebugView) error {
+				fmt.Fprintf(p.out, "%s, run %s of type %s: %s\n", v.WorkflowID, v.RunID, v.WorkflowType, v.Diagnosis)
+				if v.WaitReason != nil {
+					fmt.Fprintf(p.out, "  %s\n", *v.WaitReason)
+				}
+				fmt.Fprintf(p.out, "  %d events, the last %s at %s\n", v.HistorySize, v.LastEvent.Type, v.LastEvent.At.Format(time.RFC3339))
+				for _, q := range v.Queues {
+					fmt.Fprintf(p.out, "  queue %s: %d live workers\n", q.Name, q.Workers)
+				}
+				for _, f := range v.Findings {
+					fmt.Fprintf(p.out, "  %s %s %s: %s\n", f.Severity, f.Code, f.Subject, f.Message)
+				}
+				return nil
+			})
+		},
+	}, &run)
 }
 
 func (p *program) exportWorkflow() *cobra.Command {
 	var run, file string
-	c := &cobra.Command{
-		Use: "export ID", Short: "Write a run's history as one document", Args: one("the id of one workflow"),
+	c := runFlag(&cobra.Command{
+		Use: "export ID", Short: "Write a run's history as one document", Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
-			if run == "" {
-				var v protocol.RunView
-				if err := p.call(c, http.MethodGet, runPath(args[0], ""), nil, &v); err != nil {
-					return err
-				}
-				run = v.RunID
+			run, err := p.currentRun(c, args[0], run)
+			if err != nil {
+				return err
 			}
 			var bundle json.RawMessage
 			if err := p.call(c, http.MethodGet, runPath(args[0], run)+"/history/export", nil, &bundle); err != nil {
 				return err
 			}
 			if file == "" {
-				_, err := fmt.Fprintln(p.out, string(bundle))
-				return err
+				return p.say("%s", bundle)
 			}
 			return os.WriteFile(file, bundle, 0o600)
 		},
-	}
-	c.Flags().StringVar(&run, "run", "", "this run, not the current one")
+	}, &run)
 	c.Flags().StringVarP(&file, "output", "o", "", "write to this file")
 	return c
 }
@@ -182,12 +151,9 @@ func (p *program) importWorkflow() *cobra.Command {
 			if !json.Valid(bundle) {
 				return usageError{fmt.Errorf("%s is not JSON", args[0])}
 			}
-			var out protocol.ImportAnswer
-			if err := p.call(c, http.MethodPost, "/api/workflows/import/bundle", bundle, &out); err != nil {
-				return err
-			}
-			fmt.Fprintf(p.out, "%s %s, run %s: %s with %d events\n", out.Outcome, out.WorkflowID, out.RunID, out.Status, out.Events)
-			return nil
+			return ask(p, c, http.MethodPost, "/api/workflows/import/bundle", bundle, func(out protocol.ImportAnswer) error {
+				return p.say("%s %s, run %s: %s with %d events", out.Outcome, out.WorkflowID, out.RunID, out.Status, out.Events)
+			})
 		},
 	}
 }

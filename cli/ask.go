@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/oklog/ulid/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// group is a command that has subcommands; run is what it does without one, nil: its help.
+func (p *program) group(use, short string, run func(*cobra.Command, []string) error, subs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: noArgs, RunE: run}
+	if run == nil {
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	} else {
+		asking(c)
+	}
+	for _, sub := range subs {
+		c.AddCommand(asking(sub))
+	}
+	return c
+}
+
+// asking makes a command one that asks an app: with the settings of a client, and with --json for programs.
+func asking(c *cobra.Command) *cobra.Command {
+	config.Register(c.Flags(), config.Client)
+	c.Flags().Bool("json", false, "print the answer as JSON")
+	return c
+}
+
+func asJSON(c *cobra.Command) bool {
+	v, err := c.Flags().GetBool("json")
+	return err == nil && v
+}
+
+// exactly wants as many arguments as it names.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return usageError{fmt.Errorf("%s takes %s", c.CommandPath(), strings.Join(names, " and "))}
+		}
+		return nil
+	}
+}
+
+// ask sends a request and shows the answer: as it came with --json, otherwise as show prints it.
+func ask[T any](p *program, c *cobra.Command, method, path string, in any, show func(T) error) error {
+	var raw json.RawMessage
+	if err := p.call(c, method, path, in, &raw); err != nil {
+		return err
+	}
+	if asJSON(c) {
+		return p.printJSON(raw)
+	}
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	return show(v)
+}
+
+func (p *program) printJSON(v any) error {
+	raw, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintln(p.out, string(raw))
+	}
+	return err
+}
+
+func (p *program) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(p.out, format+"\n", args...)
+	return err
+}
+
+func (p *program) render(t table.Writer) error { return p.say("%s", t.Render()) }
+
+// listing is a list of an app: its path and query, the member of the answer that holds it, and how much of it.
+type listing struct {
+	path, member string
+	query        url.Values
+	page         int // most items of a page; 0: it has no pages
+	limit        int // 0: all
+}
+
+// gather reads a list, page after page.
+func (p *program) gather(c *cobra.Command, l listing) ([]json.RawMessage, error) {
+	if l.query == nil {
+		l.query = url.Values{}
+	}
+	all := []json.RawMessage{}
+	for {
+		if n := l.page; n > 0 {
+			if l.limit > 0 {
+				n = min(n, l.limit-len(all))
+			}
+			l.query.Set("page_size", strconv.Itoa(n))
+		}
+		var page map[string]json.RawMessage
+		if err := p.call(c, http.MethodGet, l.path+"?"+l.query.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		var items []json.RawMessage
+		var token string // null is the same as ""
+		for member, to := range map[string]any{l.member: &items, "next_page_token": &token} {
+			if raw, ok := page[member]; ok {
+				if err := json.Unmarshal(raw, to); err != nil {
+					return nil, fmt.Errorf("read %s of the answer: %w", member, err)
+				}
+			}
+		}
+		all = append(all, items...)
+		if token == "" || l.limit > 0 && len(all) >= l.limit {
+			return all, nil
+		}
+		l.query.Set("next_page_token", token)
+	}
+}
+
+// list prints a list: as a table with one row an item, with --json as an array of the items as they came.
+func list[T any](p *program, c *cobra.Command, l listing, head table.Row, row func(T) table.Row) error {
+	items, err := p.gather(c, l)
+	if err != nil {
+		return err
+	}
+	if asJSON(c) {
+		return p.printJSON(items)
+	}
+	t := table.NewWriter()
+	t.AppendHeader(head)
+	for _, raw := range items {
+		var v T
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+		t.AppendRow(row(v))
+	}
+	return p.render(t)
+}
+
+// fact is a line of what is shown of one thing; without a value it is left out.
+type fact struct{ name, value string }
+
+func (p *program) facts(all ...fact) error {
+	for _, f := range all {
+		if f.value == "" {
+			continue
+		}
+		if err := p.say("%-18s %s", f.name, f.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stamp is how a time is shown; none is nothing.
+func stamp(t history.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339)
+}
+
+func stampOf(t *history.Time) string {
+	if t == nil {
+		return ""
+	}
+	return stamp(*t)
+}
+
+// plain is what a pointer is of, as text; nil is nothing.
+func plain[T any](v *T) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(*v)
+}
+
+// document reads the JSON of a flag: as it stands, or from @FILE, or for - from standard input. Empty is none.
+func (p *program) document(c *cobra.Command, flag, value string) (json.RawMessage, error) {
+	raw, err := []byte(value), error(nil)
+	switch {
+	case value == "":
+		return nil, nil
+	case value == "-":
+		raw, err = io.ReadAll(c.InOrStdin())
+	case value[0] == '@':
+		raw, err = os.ReadFile(value[1:])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	if raw = bytes.TrimSpace(raw); !json.Valid(raw) {
+		return nil, usageError{fmt.Errorf("--%s is not JSON: %.60s", flag, raw)}
+	}
+	return raw, nil
+}
+
+// arguments reads the JSON array of a workflow's, signal's, query's or update's arguments.
+func (p *program) arguments(c *cobra.Command, value string) (json.RawMessage, error) {
+	raw, err := p.document(c, "input", value)
+	if err == nil && len(raw) > 0 && raw[0] != '[' && raw[0] != '{' { // an object is an envelope, which the app checks
+		err = usageError{fmt.Errorf("--input is a JSON array of arguments, like '[\"Ada\", 1]', not %.60s", raw)}
+	}
+	return raw, err
+}
+
+const inputHelp = "arguments as a JSON array; @FILE reads a file, - standard input"
+
+// requestID makes that a command which is sent to a second app, because the answer of the first was lost, is done once.
+func requestID(given string) string {
+	if given != "" {
+		return given
+	}
+	return "sojourn-cli-" + ulid.Make().String()
+}

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+const (
+	oneWorker  = "the id of one worker"
+	oneSession = "the id of one session"
+)
+
+func (p *program) workersCommand() *cobra.Command {
+	path := func(id string) string { return "/api/workers/" + url.PathEscape(id) }
+	return p.group("workers", "List the workers of an app, look at one, remove one", p.listWorkers,
+		&cobra.Command{
+			Use: "describe ID", Short: "Show a worker", Args: one(oneWorker),
+			RunE: func(c *cobra.Command, args []string) error {
+				return ask(p, c, http.MethodGet, path(args[0]), nil, p.showWorker)
+			},
+		},
+		&cobra.Command{
+			Use: "remove ID", Short: "Take a worker's registration away; what it holds goes to others", Args: one(oneWorker),
+			RunE: func(c *cobra.Command, args []string) error {
+				return ask(p, c, http.MethodDelete, path(args[0]), nil, func(struct{}) error { return p.say("deregistered %s", args[0]) })
+			},
+		},
+	)
+}
+
+func (p *program) listWorkers(c *cobra.Command, _ []string) error {
+	return list(p, c, listing{path: "/api/workers", member: "workers"},
+		table.Row{"worker", "status", "queues", "build", "runtime", "leases", "sessions", "last heard"},
+		func(w protocol.WorkerView) table.Row {
+			return table.Row{
+				w.WorkerID, w.Status, strings.Join(w.TaskQueues, " "), buildName(w.BuildID), strings.TrimSpace(w.Runtime + " " + w.SDKVersion),
+				w.Leases, w.Sessions, stamp(w.LastHeartbeatAt),
+			}
+		})
+}
+
+func (p *program) showWorker(w protocol.WorkerView) error {
+	return p.facts(
+		fact{"worker", w.WorkerID},
+		fact{"status", string(w.Status)},
+		fact{"held back", w.Gate},
+		fact{"queues", strings.Join(w.TaskQueues, " ")},
+		fact{"build", buildName(w.BuildID)},
+		fact{"release", w.Release},
+		fact{"runtime", strings.TrimSpace(w.Runtime + " " + w.SDKVersion)},
+		fact{"capabilities", strings.Join(w.Capabilities, " ")},
+		fact{"workflows", strings.Join(w.WorkflowTypes, " ")},
+		fact{"activities", strings.Join(w.ActivityTypes, " ")},
+		fact{"slots", fmt.Sprintf("%d workflow tasks, %d activities, %d sessions", w.WorkflowSlots, w.ActivitySlots, w.MaxSessions)},
+		fact{"holds", fmt.Sprintf("%d leases, %d sessions", w.Leases, w.Sessions)},
+		fact{"registered", stamp(w.RegisteredAt)},
+		fact{"last heard", stamp(w.LastHeartbeatAt)},
+	)
+}
+
+// sessionAnswer is what the routes of one session say.
+type sessionAnswer struct {
+	Outcome string               `json:"outcome"`
+	Session protocol.SessionView `json:"session"`
+}
+
+func (p *program) sessionsCommand() *cobra.Command {
+	path := func(id string) string { return "/api/worker-sessions/" + url.PathEscape(id) }
+	operate := func(verb, short string, flags func(*cobra.Command, *protocol.SessionOperation)) *cobra.Command {
+		var in protocol.SessionOperation
+		c := &cobra.Command{
+			Use: verb + " ID", Short: short, Args: one(oneSession),
+			RunE: func(c *cobra.Command, args []string) error {
+				return ask(p, c, http.MethodPost, path(args[0])+"/"+verb, in, func(a sessionAnswer) error {
+					return p.say("%s %s", a.Outcome, a.Session.SessionID)
+				})
+			},
+		}
+		c.Flags().StringVar(&in.Reason, "reason", "", "why, for others")
+		if flags != nil {
+			flags(c, &in)
+		}
+		return c
+	}
+	return p.group("sessions", "List worker sessions, look at one, close or move one", p.listSessions,
+		&cobra.Command{
+			Use: "describe ID", Short: "Show a session and its timeline", Args: one(oneSession),
+			RunE: func(c *cobra.Command, args []string) error {
+				return ask(p, c, http.MethodGet, path(args[0]), nil, p.showSession)
+			},
+		},
+		&cobra.Command{
+			Use: "attempts ID", Short: "List what ran in a session, newest first", Args: one(oneSession),
+			RunE: func(c *cobra.Command, args []string) error {
+				return list(p, c, listing{path: path(args[0]) + "/attempts", member: "attempts", page: 200},
+					table.Row{"epoch", "activity", "attempt", "workflow", "worker", "outcome", "started", "ended", "why"},
+					func(a protocol.SessionAttempt) table.Row {
+						return table.Row{
+							a.Epoch, a.ActivityType, a.Attempt, a.WorkflowID, a.Worker, a.Outcome, stamp(a.StartedAt), stamp(a.EndedAt), a.Why,
+						}
+					})
+			},
+		},
+		operate("close", "End a session, whoever holds it", nil),
+		operate("migrate", "Move a session to another worker", func(c *cobra.Command, in *protocol.SessionOperation) {
+			c.Flags().StringVar(&in.To, "to", "", "the worker it is meant for; any that can have it when absent")
+			c.Flags().BoolVar(&in.Force, "force", false, "at once, whatever runs in it")
+		}),
+	)
+}
+
+func (p *program) listSessions(c *cobra.Command, _ []string) error {
+	return list(p, c, listing{path: "/api/worker-sessions", member: "sessions", page: 200},
+		table.Row{"session", "status", "door", "holder", "epoch", "running", "ready", "lease ends", "waiting"},
+		func(v protocol.SessionView) table.Row {
+			return table.Row{
+				v.SessionID, v.Status, v.Door, plain(v.LeaseOwner), v.Epoch, v.Active, v.Ready, stamp(v.LeaseExpiresAt), v.Waiting,
+			}
+		})
+}
+
+func (p *program) showSession(a sessionAnswer) error {
+	v := a.Session
+	err := p.facts(
+		fact{"session", v.SessionID},
+		fact{"status", string(v.Status)},
+		fact{"door", v.Door},
+		fact{"holder", plain(v.LeaseOwner)},
+		fact{"epoch", fmt.Sprint(v.Epoch)},
+		fact{"queue", plain(v.Queue)},
+		fact{"requirements", strings.Join(v.Requirements, " ")},
+		fact{"activities", fmt.Sprintf("%d run, %d ready, at most %d at once", v.Active, v.Ready, v.MaxActivities)},
+		fact{"lease ends", stamp(v.LeaseExpiresAt)},
+		fact{"time is up", stamp(v.TTLExpiresAt)},
+		fact{"ended", v.EndedReason},
+		fact{"waiting", v.Waiting},
+	)
+	if err != nil || len(v.Timeline) == 0 {
+		return err
+	}
+	events := table.NewWriter()
+	events.AppendHeader(table.Row{"at", "what", "worker", "epoch", "by", "why"})
+	for _, e := range v.Timeline {
+		events.AppendRow(table.Row{stamp(e.At), e.What, e.Worker, e.Epoch, e.By, e.Why})
+	}
+	return p.render(events)
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+const oneNamespace = "the name of one namespace"
+
+func (p *program) namespacesCommand() *cobra.Command {
+	path := func(name string) string { return "/api/namespaces/" + url.PathEscape(name) }
+	row := func(v protocol.NamespaceView) table.Row {
+		return table.Row{v.Name, v.Status, v.RetentionDays, v.Description, stamp(v.CreatedAt)}
+	}
+	write := func(use, short, said string, send func(c *cobra.Command, in protocol.NamespaceRequest, show func(protocol.NamespaceView) error) error) *cobra.Command {
+		var about string
+		var days int
+		c := &cobra.Command{
+			Use: use + " NAME", Short: short, Args: one(oneNamespace),
+			RunE: func(c *cobra.Command, args []string) error {
+				in := protocol.NamespaceRequest{Name: args[0]}
+				if c.Flags().Changed("description") {
+					in.Description = &about
+				}
+				if c.Flags().Changed("retention-days") {
+					in.RetentionDays = &days
+				}
+				return send(c, in, func(v protocol.NamespaceView) error {
+					return p.say("%s %s, closed runs stay %d days", said, v.Name, v.RetentionDays)
+				})
+			},
+		}
+		c.Flags().StringVar(&about, "description", "", "what it is for")
+		c.Flags().IntVar(&days, "retention-days", 30, "how long closed runs stay, 1 to 365")
+		return c
+	}
+	type show = func(protocol.NamespaceView) error
+	return p.group("namespaces", "List, make, change and remove namespaces",
+		func(c *cobra.Command, _ []string) error {
+			return list(p, c, listing{path: "/api/namespaces", member: "namespaces"},
+				table.Row{"namespace", "status", "retention days", "description", "created"}, row)
+		},
+		write("create", "Make a namespace", "created", func(c *cobra.Command, in protocol.NamespaceRequest, s show) error {
+			return ask(p, c, http.MethodPost, "/api/namespaces", in, s)
+		}),
+		write("update", "Change a namespace; what no flag names stays", "updated", func(c *cobra.Command, in protocol.NamespaceRequest, s show) error {
+			return ask(p, c, http.MethodPut, path(in.Name), in, s)
+		}),
+		&cobra.Command{
+			Use: "delete NAME", Short: "Remove a namespace with everything in it", Args: one(oneNamespace),
+			RunE: func(c *cobra.Command, args []string) error {
+				return ask(p, c, http.MethodDelete, path(args[0]), nil, func(v protocol.NamespaceRemoval) error { return p.say("deleted %s", v.Name) })
+			},
+		},
+	)
+}

@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+const (
+	schedulesPath = "/api/schedules"
+	oneSchedule   = "the id of one schedule"
+)
+
+func schedulePath(id string) string { return schedulesPath + "/" + url.PathEscape(id) }
+
+func (p *program) schedulesCommand() *cobra.Command {
+	return p.group("schedules", "Start workflows at times: list, make and change schedules", p.listSchedules,
+		&cobra.Command{Use: "describe ID", Short: "Show a schedule", Args: one(oneSchedule), RunE: p.describeSchedule},
+		p.createSchedule(), p.changeSchedule(),
+		p.noteCommand("pause", "Fire no more until it is resumed"),
+		p.noteCommand("resume", "Go on firing, from now on"),
+		p.triggerSchedule(), p.backfillSchedule(),
+		&cobra.Command{
+			Use: "delete ID", Short: "Remove a schedule; what it started goes on", Args: one(oneSchedule),
+			RunE: func(c *cobra.Command, args []string) error {
+				return ask(p, c, http.MethodDelete, schedulePath(args[0]), nil, p.scheduleReceipt)
+			},
+		},
+		&cobra.Command{Use: "history ID", Short: "List what a schedule did", Args: one(oneSchedule), RunE: p.scheduleHistory},
+	)
+}
+
+func (p *program) listSchedules(c *cobra.Command, _ []string) error {
+	return list(p, c, listing{path: schedulesPath, member: "schedules", page: 200},
+		table.Row{"schedule", "type", "status", "times", "overlap", "fired", "last", "next"},
+		func(v protocol.ScheduleView) table.Row {
+			return table.Row{v.ScheduleID, v.WorkflowType, v.Status, times(v.Spec), v.Overlap, v.Fires, stampOf(v.LastFire), stampOf(v.NextFire)}
+		})
+}
+
+// times is when a schedule fires, in a few words.
+func times(s protocol.ScheduleSpec) string {
+	all := append([]string(nil), s.Cron...)
+	for _, i := range s.Intervals {
+		all = append(all, "every "+i.Every)
+	}
+	if s.TimeZone != "" && s.TimeZone != "UTC" {
+		all = append(all, s.TimeZone)
+	}
+	return strings.Join(all, ", ")
+}
+
+func (p *program) describeSchedule(c *cobra.Command, args []string) error {
+	return ask(p, c, http.MethodGet, schedulePath(args[0]), nil, func(v protocol.ScheduleView) error {
+		return p.facts(
+			fact{"schedule", v.ScheduleID},
+			fact{"starts", v.WorkflowType},
+			fact{"queue", v.Action.TaskQueue},
+			fact{"input", content(v.Action.Input)},
+			fact{"times", times(v.Spec)},
+			fact{"status", v.Status},
+			fact{"note", plain(v.Note)},
+			fact{"overlap", v.Overlap},
+			fact{"fired", fmt.Sprintf("%d, failed %d, skipped %d, waiting %d", v.Fires, v.Failures, v.Info.Skipped, v.Info.Buffered)},
+			fact{"remaining", plain(v.Remaining)},
+			fact{"last", stampOf(v.LastFire)},
+			fact{"next", stampOf(v.NextFire)},
+			fact{"latest workflow", plain(v.Latest)},
+		)
+	})
+}
+
+// scheduleFlags are what a schedule is made of; only those that were given are sent.
+type scheduleFlags struct {
+	cron, every                             []string
+	zone, kind, queue, input, overlap, note string
+	jitter                                  time.Duration
+	runs                                    int64
+}
+
+func (s *scheduleFlags) register(c *cobra.Command) {
+	f := c.Flags()
+	f.StringArrayVar(&s.cron, "cron", nil, "cron expression of five fields, or @hourly and the like; may be repeated")
+	f.StringArrayVar(&s.every, "every", nil, "pause between firings, like 30m; may be repeated")
+	f.StringVar(&s.zone, "timezone", "", "time zone of the cron expressions (default UTC)")
+	f.StringVar(&s.kind, "type", "", "type of the workflow it starts")
+	f.StringVar(&s.queue, "queue", "", "task queue of the workflow (default default)")
+	f.StringVar(&s.input, "input", "", inputHelp)
+	f.StringVar(&s.overlap, "overlap", "", "skip, buffer_one, buffer_all, allow_all, cancel_other or terminate_other (default skip)")
+	f.DurationVar(&s.jitter, "jitter", 0, "fire up to this much later, by chance")
+	f.Int64Var(&s.runs, "max-runs", 0, "end after so many firings")
+	f.StringVar(&s.note, "note", "", "what it is for")
+}
+
+func (s *scheduleFlags) request(p *program, c *cobra.Command) (in protocol.ScheduleRequest, err error) {
+	given := c.Flags().Changed
+	if given("cron") || given("every") || given("timezone") {
+		in.Spec = &protocol.ScheduleSpec{Cron: s.cron, TimeZone: s.zone}
+		for _, e := range s.every {
+			d, err := time.ParseDuration(e)
+			n, wrong := seconds("every", d)
+			if err != nil || wrong != nil || n == 0 {
+				return in, usageError{fmt.Errorf("--every is a number of whole seconds, like 90s or 2h, not %q", e)}
+			}
+			in.Spec.Intervals = append(in.Spec.Intervals, protocol.ScheduleInterval{Every: fmt.Sprintf("PT%dS", n)})
+		}
+	}
+	if given("type") || given("queue") || given("input") {
+		in.Action = &protocol.ScheduleAction{WorkflowType: s.kind, TaskQueue: s.queue}
+		if in.Action.Input, err = p.arguments(c, s.input); err != nil {
+			return in, err
+		}
+	}
+	if given("jitter") {
+		n, err := seconds("jitter", s.jitter)
+		if err != nil {
+			return in, err
+		}
+		in.Jitter = &n
+	}
+	for name, to := range map[string]**string{"overlap": &in.Overlap, "note": &in.Note} {
+		if given(name) {
+			v := map[string]string{"overlap": s.overlap, "note": s.note}[name]
+			*to = &v
+		}
+	}
+	if given("max-runs") {
+		in.MaxRuns = &s.runs
+	}
+	return in, nil
+}
+
+func (p *program) createSchedule() *cobra.Command {
+	var s scheduleFlags
+	var paused bool
+	c := &cobra.Command{
+		Use: "create ID", Short: "Make a schedule", Args: one(oneSchedule),
+		Example: "  sojourn schedules create nightly --cron '0 2 * * *' --timezone Europe/Berlin --type report --input '[\"all\"]'",
+		RunE: func(c *cobra.Command, args []string) error {
+			in, err := s.request(p, c)
+			if err != nil {
+				return err
+			}
+			if in.Spec == nil || s.kind == "" {
+				return usageError{fmt.Errorf("%s needs --type, and --cron or --every", c.CommandPath())}
+			}
+			in.ID = args[0]
+			if paused {
+				in.Paused = &paused
+			}
+			return ask(p, c, http.MethodPost, schedulesPath, in, p.scheduleReceipt)
+		},
+	}
+	s.register(c)
+	c.Flags().BoolVar(&paused, "paused", false, "fire only once it is resumed")
+	return c
+}
+
+func (p *program) changeSchedule() *cobra.Command {
+	var s scheduleFlags
+	c := &cobra.Command{
+		Use: "update ID", Short: "Change a schedule; what no flag names stays", Args: one(oneSchedule),
+		Long: "Change a schedule; what no flag names stays.\n\n" +
+			"The times (--cron, --every, --timezone) are replaced together, and so is what it starts (--type, --queue, --input).",
+		RunE: func(c *cobra.Command, args []string) error {
+			in, err := s.request(p, c)
+			if err != nil {
+				return err
+			}
+			if in.Action != nil && s.kind == "" {
+				return usageError{fmt.Errorf("%s needs --type beside --queue and --input", c.CommandPath())}
+			}
+			return ask(p, c, http.MethodPut, schedulePath(args[0]), in, p.scheduleReceipt)
+		},
+	}
+	s.register(c)
+	return c
+}
+
+func (p *program) noteCommand(verb, short string) *cobra.Command {
+	var note string
+	c := &cobra.Command{
+		Use: verb + " ID", Short: short, Args: one(oneSchedule),
+		RunE: func(c *cobra.Command, args []string) error {
+			in := map[string]string{}
+			if note != "" {
+				in["note"] = note
+			}
+			return ask(p, c, http.MethodPost, schedulePath(args[0])+"/"+verb, in, p.scheduleReceipt)
+		},
+	}
+	c.Flags().StringVar(&note, "note", "", "why, for others")
+	return c
+}
+
+func overlapBody(overlap string) map[string]string {
+	in := map[string]string{}
+	if overlap != "" {
+		in["overlap_policy"] = overlap
+	}
+	return in
+}
+
+const overlapHelp = "overlap policy of this once (default the schedule's)"
+
+func (p *program) triggerSchedule() *cobra.Command {
+	var overlap string
+	c := &cobra.Command{
+		Use: "trigger ID", Short: "Fire a schedule now", Args: one(oneSchedule),
+		RunE: func(c *cobra.Command, args []string) error {
+			return ask(p, c, http.MethodPost, schedulePath(args[0])+"/trigger", overlapBody(overlap), p.scheduleReceipt)
+		},
+	}
+	c.Flags().StringVar(&overlap, "overlap", "", overlapHelp)
+	return c
+}
+
+func (p *program) backfillSchedule() *cobra.Command {
+	var overlap string
+	c := &cobra.Command{
+		Use: "backfill ID FROM TO", Short: "Fire a schedule for its times between two moments that have passed",
+		Args:    exactly(oneSchedule, "a time to begin", "a time to end"),
+		Example: "  sojourn schedules backfill nightly 2026-11-01T00:00:00Z 2026-11-08T00:00:00Z",
+		RunE: func(c *cobra.Command, args []string) error {
+			in := overlapBody(overlap)
+			in["start_time"], in["end_time"] = args[1], args[2]
+			return ask(p, c, http.MethodPost, schedulePath(args[0])+"/backfill", in, p.scheduleReceipt)
+		},
+	}
+	c.Flags().StringVar(&overlap, "overlap", "", overlapHelp)
+	return c
+}
+
+func (p *program) scheduleReceipt(r protocol.ScheduleReceipt) error {
+	said := r.Outcome + " " + r.ScheduleID
+	for _, more := range []string{r.WorkflowID, r.Reason} {
+		if more != "" {
+			said += ", " + more
+		}
+	}
+	if r.Attempted != nil {
+		said += fmt.Sprintf(", %d firings", *r.Attempted)
+	}
+	if err := p.say("%s", said); err != nil {
+		return err
+	}
+	for _, f := range r.Results {
+		if err := p.say("  %s %s %s", stamp(f.At), f.Outcome, f.WorkflowID+f.Reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *program) scheduleHistory(c *cobra.Command, args []string) error {
+	return list(p, c, listing{path: schedulePath(args[0]) + "/history", member: "events", query: url.Values{"limit": {"1000"}}},
+		table.Row{"sequence", "at", "event", "workflow"},
+		func(e protocol.ScheduleEvent) table.Row {
+			return table.Row{e.Sequence, stamp(e.At), e.Type, plain(e.WorkflowID)}
+		})
+}

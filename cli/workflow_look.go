@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func (p *program) describeWorkflow() *cobra.Command {
+	var run string
+	return runFlag(&cobra.Command{
+		Use: "describe ID", Short: "Show a run: how it stands, and what it waits for", Args: one(oneWorkflow),
+		RunE: func(c *cobra.Command, args []string) error {
+			return ask(p, c, http.MethodGet, runPath(args[0], run), nil, p.showRun)
+		},
+	}, &run)
+}
+
+func (p *program) showRun(v protocol.RunView) error {
+	err := p.facts(
+		fact{"workflow id", v.WorkflowID},
+		fact{"run", fmt.Sprintf("%s, %d of %d", v.RunID, v.RunNumber, v.RunCount)},
+		fact{"type", v.WorkflowType},
+		fact{"business key", plain(v.BusinessKey)},
+		fact{"status", v.Status},
+		fact{"queue", v.TaskQueue},
+		fact{"started", stamp(v.StartedAt)},
+		fact{"closed", stamp(v.ClosedAt)},
+		fact{"waits for", plain(v.WaitReason)},
+		fact{"quarantined", plain(v.Quarantined)},
+		fact{"input", content(v.Input)},
+		fact{"output", content(v.Output)},
+		fact{"error", plain(v.Error)},
+		fact{"memo", content(v.Memo)},
+		fact{"search attributes", content(v.SearchAttributes)},
+		fact{"parent", plain(v.ParentWorkflowID)},
+		fact{"events", fmt.Sprint(v.HistoryLength)},
+	)
+	if err != nil || v.Pending == nil {
+		return err
+	}
+	open := table.NewWriter()
+	open.AppendHeader(table.Row{"open", "what", "state", "attempt", "worker", "session", "why"})
+	for _, a := range v.Pending.Activities {
+		open.AppendRow(table.Row{"activity", a.ActivityType, a.State, a.Attempt, a.Worker, a.SessionID, a.Why})
+	}
+	if k := v.Pending.Task; k != nil {
+		open.AppendRow(table.Row{"workflow task", k.TaskID, k.State, k.Attempt, k.Worker, "", k.Why})
+	}
+	for _, k := range v.Pending.Timers {
+		open.AppendRow(table.Row{"timer", k.TimerID, stamp(k.FireAt), "", "", "", ""})
+	}
+	for _, k := range v.Pending.Waits {
+		open.AppendRow(table.Row{k.Kind, k.SignalName + k.ConditionKey, "", "", "", "", ""})
+	}
+	for _, k := range v.Pending.Children {
+		open.AppendRow(table.Row{"child", k.Type + " " + k.WorkflowID, "", k.Attempt, "", "", ""})
+	}
+	for _, k := range v.Pending.Updates {
+		open.AppendRow(table.Row{"update", k.UpdateName + " " + k.UpdateID, "", "", "", "", ""})
+	}
+	if open.Length() == 0 {
+		return nil
+	}
+	return p.render(open)
+}
+
+// content is JSON as text, nothing of null and of an empty object.
+func content(raw json.RawMessage) string {
+	if s := string(raw); s != "{}" && s != "null" {
+		return s
+	}
+	return ""
+}
+
+func (p *program) runsOfWorkflow() *cobra.Command {
+	return &cobra.Command{
+		Use: "runs ID", Short: "List the runs of a workflow", Args: one(oneWorkflow),
+		RunE: func(c *cobra.Command, args []string) error {
+			return list(p, c, listing{path: runPath(args[0], "") + "/runs", member: "runs"},
+				table.Row{"number", "run", "type", "status", "queue", "started", "closed"},
+				func(v protocol.RunView) table.Row {
+					return table.Row{v.RunNumber, v.RunID, v.WorkflowType, v.Status, v.TaskQueue, stamp(v.StartedAt), stamp(v.ClosedAt)}
+				})
+		},
+	}
+}
+
+func (p *program) historyOfWorkflow() *cobra.Command {
+	var run string
+	var follow bool
+	c := runFlag(&cobra.Command{
+		Use: "history ID", Short: "Print the events of a run, a line each", Args: one(oneWorkflow),
+		RunE: func(c *cobra.Command, args []string) error {
+			run, err := p.currentRun(c, args[0], run)
+			if err != nil {
+				return err
+			}
+			if follow {
+				return p.follow(c, args[0], run, func(raw json.RawMessage) error { return p.showEvent(c, raw) })
+			}
+			events, err := p.gather(c, listing{
+				path: runPath(args[0], run) + "/history", member: "events", query: url.Values{"decoded": {"true"}}, page: 1000,
+			})
+			if err != nil {
+				return err
+			}
+			for _, raw := range events {
+				if err := p.showEvent(c, raw); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}, &run)
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens until the run has closed")
+	return c
+}
+
+// showEvent prints an event: in one line of text, or in one line of JSON.
+func (p *program) showEvent(c *cobra.Command, raw json.RawMessage) error {
+	if asJSON(c) {
+		return p.say("%s", raw)
+	}
+	var e struct {
+		Sequence int64           `json:"sequence"`
+		Type     string          `json:"event_type"`
+		At       history.Time    `json:"timestamp"`
+		Payload  json.RawMessage `json:"payload"`
+		Decoded  json.RawMessage `json:"decoded"`
+	}
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	about := struct {
+		Activity string `json:"activity_type"`
+		Signal   string `json:"signal_name"`
+		Update   string `json:"update_name"`
+		Child    string `json:"child_workflow_type"`
+		Message  string `json:"message"`
+	}{}
+	_ = json.Unmarshal(e.Payload, &about) // one that is made otherwise is shown without
+	line := []string{fmt.Sprintf("%d %s %-24s", e.Sequence, stamp(e.At), e.Type)}
+	for _, s := range []string{about.Activity, about.Signal, about.Update, about.Child, about.Message, content(e.Decoded)} {
+		if s != "" {
+			line = append(line, s)
+		}
+	}
+	return p.say("%s", strings.TrimSpace(strings.Join(line, " ")))
+}
+
+// follow reads the events of a run until it has closed, waiting for them.
+func (p *program) follow(c *cobra.Command, id, run string, each func(json.RawMessage) error) error {
+	q := url.Values{"decoded": {"true"}, "wait_new_event": {"true"}}
+	for {
+		var page struct {
+			Events []json.RawMessage `json:"events"`
+			Next   string            `json:"next_page_token"`
+		}
+		if err := p.call(c, http.MethodGet, runPath(id, run)+"/history?"+q.Encode(), nil, &page); err != nil {
+			return err
+		}
+		for _, e := range page.Events {
+			if err := each(e); err != nil {
+				return err
+			}
+		}
+		if page.Next == "" {
+			return nil
+		}
+		q.Set("next_page_token", page.Next)
+	}
+}

@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func (p *program) startWorkflow() *cobra.Command {
+	var in protocol.StartRequest
+	var input, memo, attributes string
+	var execution, run, delay time.Duration
+	var priority int
+	var existing, wait bool
+	c := &cobra.Command{
+		Use: "start TYPE", Short: "Start a workflow", Args: one("the type of one workflow"),
+		Example: "  sojourn workflow start greet --id g1 --input '[\"Ada\"]' --wait\n" +
+			"  sojourn workflow start report --cron '0 7 * * 1-5' --cron-timezone Europe/Berlin",
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if wait && in.Cron != "" {
+				return usageError{fmt.Errorf("--wait waits for a run, and --cron makes a schedule")}
+			}
+			in.WorkflowType = args[0]
+			for _, d := range []struct {
+				flag  string
+				value time.Duration
+				to    *int64
+			}{{"execution-timeout", execution, &in.ExecutionTimeout}, {"run-timeout", run, &in.RunTimeout}, {"delay", delay, &in.StartDelay}} {
+				if *d.to, err = seconds(d.flag, d.value); err != nil {
+					return err
+				}
+			}
+			if in.Input, err = p.arguments(c, input); err != nil {
+				return err
+			}
+			if in.Memo, err = p.document(c, "memo", memo); err != nil {
+				return err
+			}
+			if in.SearchAttributes, err = p.document(c, "search-attributes", attributes); err != nil {
+				return err
+			}
+			if c.Flags().Changed("priority") {
+				in.Priority = &priority
+			}
+			if in.WorkflowID == "" { // ours alone, so an open run of this id is this one, started already
+				in.WorkflowID, existing = ulid.Make().String(), true
+			}
+			if existing {
+				in.DuplicatePolicy = "use-existing"
+			}
+			if !wait {
+				return ask(p, c, http.MethodPost, "/api/workflows", in, func(v protocol.StartAnswer) error {
+					if v.ScheduleID != "" {
+						return p.say("%s %s", v.Outcome, v.ScheduleID)
+					}
+					return p.say("%s %s, run %s", v.Outcome, v.WorkflowID, v.RunID)
+				})
+			}
+			var out protocol.StartAnswer
+			if err := p.call(c, http.MethodPost, "/api/workflows", in, &out); err != nil {
+				return err
+			}
+			return p.result(c, out.WorkflowID, out.RunID)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&in.WorkflowID, "id", "", "id of the workflow; made when absent")
+	f.StringVar(&in.TaskQueue, "queue", "", "task queue (default default)")
+	f.StringVar(&input, "input", "", inputHelp)
+	f.StringVar(&in.BusinessKey, "business-key", "", "what people know it by")
+	f.StringVar(&memo, "memo", "", "JSON object that is kept with the run")
+	f.StringVar(&attributes, "search-attributes", "", "JSON object of attributes that runs are found by")
+	f.BoolVar(&existing, "use-existing", false, "take the open run of this id, if there is one")
+	f.DurationVar(&execution, "execution-timeout", 0, "how long the workflow may take, over all its runs")
+	f.DurationVar(&run, "run-timeout", 0, "how long one run may take")
+	f.DurationVar(&delay, "delay", 0, "begin this much later")
+	f.IntVar(&priority, "priority", 5, "0 first … 9 last")
+	f.StringVar(&in.FairnessKey, "fairness-key", "", "class among which a queue's tasks are shared out")
+	f.IntVar(&in.FairnessWeight, "fairness-weight", 0, "share of the class, 1 to 1000 (default 1)")
+	f.StringVar(&in.Cron, "cron", "", "make a schedule of this id that starts it at these times")
+	f.StringVar(&in.CronTimezone, "cron-timezone", "", "time zone of --cron (default UTC)")
+	f.BoolVar(&wait, "wait", false, "wait for the result and print it")
+	return c
+}
+
+// seconds is a duration in whole seconds; what is not one is refused, not cut.
+func seconds(flag string, d time.Duration) (int64, error) {
+	if d < 0 || d%time.Second != 0 {
+		return 0, usageError{fmt.Errorf("--%s is a number of whole seconds, like 90s or 2h", flag)}
+	}
+	return int64(d / time.Second), nil
+}
+
+func (p *program) signalWorkflow() *cobra.Command {
+	var run, input, request string
+	c := runFlag(&cobra.Command{
+		Use: "signal ID NAME", Short: "Send a signal", Args: exactly(oneWorkflow, "the name of a signal"),
+		RunE: func(c *cobra.Command, args []string) error {
+			raw, err := p.arguments(c, input)
+			if err != nil {
+				return err
+			}
+			in := protocol.SignalRequest{Input: raw, RequestID: requestID(request)}
+			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/signal/"+url.PathEscape(args[1]), in, p.receipt)
+		},
+	}, &run)
+	c.Flags().StringVar(&input, "input", "", inputHelp)
+	c.Flags().StringVar(&request, "request-id", "", "the same id again sends nothing again")
+	return c
+}
+
+func (p *program) receipt(r protocol.CommandReceipt) error {
+	return p.say("%s %s, run %s", r.Outcome, r.WorkflowID, r.RunID)
+}
+
+func (p *program) queryWorkflow() *cobra.Command {
+	var run, input string
+	c := runFlag(&cobra.Command{
+		Use: "query ID NAME", Short: "Ask a run's code about its state, and print what it says", Args: exactly(oneWorkflow, "the name of a query"),
+		RunE: func(c *cobra.Command, args []string) error {
+			raw, err := p.arguments(c, input)
+			if err != nil {
+				return err
+			}
+			in := protocol.QueryRequest{Input: raw}
+			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/query/"+url.PathEscape(args[1]), in, func(a protocol.QueryAnswer) error {
+				return p.printJSON(a.Result)
+			})
+		},
+	}, &run)
+	c.Flags().StringVar(&input, "input", "", inputHelp)
+	return c
+}
+
+func (p *program) updateWorkflow() *cobra.Command {
+	var run, input, request, until string
+	var most time.Duration
+	c := runFlag(&cobra.Command{
+		Use: "update ID NAME", Short: "Send an update, wait for its answer and print it", Args: exactly(oneWorkflow, "the name of an update"),
+		RunE: func(c *cobra.Command, args []string) error {
+			raw, err := p.arguments(c, input)
+			if err != nil {
+				return err
+			}
+			wait, err := seconds("wait-timeout", most)
+			if err != nil {
+				return err
+			}
+			in := protocol.UpdateRequest{Input: raw, RequestID: requestID(request), WaitFor: until, WaitTimeout: &wait}
+			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/update/"+url.PathEscape(args[1]), in, func(a protocol.UpdateAnswer) error {
+				if a.UpdateStatus == protocol.WaitCompleted {
+					return p.printJSON(a.Result)
+				}
+				if a.WaitTimedOut && until == protocol.WaitCompleted {
+					return fmt.Errorf("update %s is accepted, and was not answered within %d s", a.UpdateID, a.WaitTimeout)
+				}
+				return p.say("%s %s", a.Outcome, a.UpdateID)
+			})
+		},
+	}, &run)
+	c.Flags().StringVar(&input, "input", "", inputHelp)
+	c.Flags().StringVar(&request, "request-id", "", "the same id again gives the first update as it stands then")
+	c.Flags().StringVar(&until, "wait-for", protocol.WaitCompleted, "accepted or completed")
+	c.Flags().DurationVar(&most, "wait-timeout", 30*time.Second, "how long to wait for it, at most 60s")
+	return c
+}
+
+// endWorkflow is a command of those that carry a reason and change how a run stands.
+func (p *program) endWorkflow(verb, short string) *cobra.Command {
+	var run, reason string
+	c := &cobra.Command{
+		Use: verb + " ID", Short: short, Args: one(oneWorkflow),
+		RunE: func(c *cobra.Command, args []string) error {
+			in := protocol.EndRequest{Reason: reason, RequestID: requestID("")}
+			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/"+verb, in, p.receipt)
+		},
+	}
+	c.Flags().StringVar(&run, "run", "", "only if this is the current run")
+	c.Flags().StringVar(&reason, "reason", "", "why, for others")
+	return c
+}
+
+func (p *program) resultOfWorkflow() *cobra.Command {
+	var run string
+	return runFlag(&cobra.Command{
+		Use: "result ID", Short: "Wait until a workflow has ended and print its result; fails when it failed", Args: one(oneWorkflow),
+		RunE: func(c *cobra.Command, args []string) error {
+			run, err := p.currentRun(c, args[0], run)
+			if err != nil {
+				return err
+			}
+			return p.result(c, args[0], run)
+		},
+	}, &run)
+}
+
+// result waits for the end of a run, and of those it continues as, and prints what the last one returned.
+func (p *program) result(c *cobra.Command, id, run string) error {
+	for {
+		if err := p.follow(c, id, run, func(json.RawMessage) error { return nil }); err != nil {
+			return err
+		}
+		var v protocol.RunView
+		var raw json.RawMessage
+		if err := p.call(c, http.MethodGet, runPath(id, run), nil, &raw); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+		reason := ""
+		if v.ClosedReason != nil {
+			reason = *v.ClosedReason
+		}
+		switch {
+		case !v.Terminal: // the app that held the request is being restarted
+			continue
+		case reason == "continued" && !v.Current:
+			var next protocol.RunView
+			if err := p.call(c, http.MethodGet, runPath(id, ""), nil, &next); err != nil {
+				return err
+			}
+			run = next.RunID
+			continue
+		}
+		if asJSON(c) {
+			if err := p.printJSON(raw); err != nil {
+				return err
+			}
+		} else if v.Status == "completed" {
+			return p.printJSON(v.Output)
+		}
+		if v.Status == "completed" {
+			return nil
+		}
+		return fmt.Errorf("%s, run %s: %s", id, run, strings.TrimSpace(v.Status+" "+cmp.Or(plain(v.Error), v.Reason)))
+	}
+}
