@@ -81,6 +81,7 @@ func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
 		if !strings.Contains(why, "w2") {
 			t.Errorf("why the pinned run waits: %s", why)
 		}
+		c.want(http.StatusUnprocessableEntity, "POST", "/api/task-queues/q/build-ids/drain", `{"build_id":"v\u0000"}`)
 		// A drain ends the poll that waits, and refuses those that follow.
 		waiting := make(chan said, 1)
 		go func() { waiting <- old.poll("activity", 30) }()

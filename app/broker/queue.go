@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -111,8 +112,8 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 	if in.BuildID != nil {
 		id = *in.BuildID
 	}
-	if len(id) > 255 || in.BuildID != nil && id == "" {
-		return protocol.BuildState{}, protocol.Invalid("build_id", "must be null or 1 to 255 bytes")
+	if len(id) > 255 || in.BuildID != nil && id == "" || strings.ContainsRune(id, 0) {
+		return protocol.BuildState{}, protocol.Invalid("build_id", "must be null or 1 to 255 bytes, none of them NUL")
 	}
 	var decision engine.QueueChange
 	switch in.Verb {

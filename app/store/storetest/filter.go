@@ -133,6 +133,27 @@ func testFilters(t *testing.T, s Suite) {
 	}
 }
 
+// Texts of a run that no column takes are no reason to find nothing by its build.
+func testOddTexts(t *testing.T, s Suite) {
+	w := s.New(t)
+	for i, odd := range []string{`a\u0000b`, `a\ud800b`, `a\\u0000b`, `\ud83d\ude00`, `\u003c`} {
+		in := start(w, fmt.Sprint("odd", i))
+		in.BuildID = "b<1>"
+		in.Request.Memo = json.RawMessage(`{"m":"` + odd + `","build_id":"x"}`)
+		in.Request.SearchAttributes = json.RawMessage(`{"s":"` + odd + `"}`)
+		w.StartAs(in)
+	}
+	for build, want := range map[string]int{"b<1>": 5, "x": 0} {
+		w.View(func(r store.Reader) error {
+			heads, err := r.Runs(t.Context(), store.RunQuery{Namespace: Namespace, Where: []store.Condition{column(store.FieldBuild, store.In, build)}})
+			if len(heads) != want {
+				t.Errorf("build %s has %d runs, want %d", build, len(heads), want)
+			}
+			return err
+		})
+	}
+}
+
 // An upsert replaces what filters find, and a run without search attributes costs nothing.
 func testReindex(t *testing.T, s Suite) {
 	w := s.New(t)

@@ -45,6 +45,7 @@ func Run(t *testing.T, s Suite) {
 		{"listings filter and page", testListings},
 		{"filters find runs by columns and search attributes", testFilters},
 		{"what is upserted is what is found", testReindex},
+		{"odd texts of a run hide nothing", testOddTexts},
 		{"schedules are kept, due and paged", testSchedules},
 		{"namespaces are kept and go with what they hold", testNamespaces},
 		{"what is due comes in its order", testDue},
