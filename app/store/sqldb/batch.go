@@ -49,6 +49,8 @@ type batch struct {
 
 	missed  []missed // ready tasks nobody was reserved for
 	backlog map[QueueKey]bool
+	hidden  map[QueueKey]bool // ready tasks that only other apps have to be told of: their claims may have skipped them while the batch held its locks
+	claimed map[string]bool   // runs that claims locked and leased from
 	touched map[string]*store.RunChange
 	moves   []store.SessionMove
 	silent  map[engine.WorkerKey]bool // leases of theirs ran out
@@ -126,7 +128,7 @@ func (s *Store) newBatch() *batch {
 		namespaces: map[string]*store.Namespace{}, schedules: map[engine.ScheduleKey]*schedule{}, removal: newRemoval(),
 		queues: map[engine.QueueKey]*queue{}, active: map[activeKey]map[string]int{}, throttled: map[QueueKey]engine.Throttle{},
 		tags: map[tagKey]*tag{}, fairNow: map[QueueKey]bool{},
-		lanes: map[laneKey]bool{}, backlog: map[QueueKey]bool{}, touched: map[string]*store.RunChange{},
+		lanes: map[laneKey]bool{}, backlog: map[QueueKey]bool{}, hidden: map[QueueKey]bool{}, claimed: map[string]bool{}, touched: map[string]*store.RunChange{},
 	}
 }
 

@@ -86,6 +86,7 @@ func (b *batch) claim(p *pending) error {
 			l.Poller = i
 			p.leased = append(p.leased, l)
 			p.runs = append(p.runs, b.runs[t.run])
+			b.claimed[t.run] = true
 		}
 	}
 	if _, withheld := b.throttled[q]; left > 0 && !withheld {

@@ -59,23 +59,41 @@ func (b *batch) tellBacklog() {
 	}
 }
 
-// unlocked tells of the ready tasks of the runs this batch had locked: another app's claim may have skipped them meanwhile.
+// unlocked tells of the ready tasks of the runs this batch had locked: another app's claim may have skipped them meanwhile, also where nothing changed.
+// What the claims of the batch left in runs they locked, hidden has already.
 func (b *batch) unlocked() {
 	if !b.s.cfg.Dialect.Shared {
 		return
 	}
-	for id := range b.touched {
-		r := b.runs[id]
+	for id, r := range b.runs {
+		if r.Run == nil || r.partial {
+			continue
+		}
+		tell := b.hidden
+		if b.touched[id] != nil {
+			tell = b.backlog
+		}
 		if r.readyRow() != (readyRow{}) {
-			b.backlog[QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}] = true
+			tell[QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}] = true
 		}
 		r.Activities.Any(func(a engine.Activity) bool {
 			if a.State == engine.Ready {
-				b.backlog[QueueKey{r.Namespace, a.Queue, protocol.KindActivity}] = true
+				tell[QueueKey{r.Namespace, a.Queue, protocol.KindActivity}] = true
 			}
 			return a.State == engine.Ready
 		})
 	}
+}
+
+// leftIn asks, behind the writes of the batch, what is still ready in the runs that its claims locked.
+func (b *batch) leftIn() []*Call {
+	if !b.s.cfg.Dialect.Shared || len(b.claimed) == 0 {
+		return nil
+	}
+	return []*Call{{Stmt: b.s.st.readyIn, Args: []any{slices.Sorted(maps.Keys(b.claimed))}, Row: func(v []any) error {
+		b.hidden[QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}] = true
+		return nil
+	}}}
 }
 
 // changed is what the batch touched, as hints will say it.
@@ -110,9 +128,10 @@ func (b *batch) tell(c store.Changed, decided bool) {
 		}
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
-	if b.s.cfg.Notify != nil && (len(c.Runs) > 0 || len(b.backlog) > 0 || len(ended) > 0 || decided || len(b.gone) > 0) {
+	if b.s.cfg.Notify != nil && (len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || decided || len(b.gone) > 0) {
 		n := Notice{Runs: c.Runs, Ended: ended, Decided: decided, Silent: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone}
-		n.Queues = slices.SortedFunc(maps.Keys(b.backlog), func(x, y QueueKey) int {
+		maps.Copy(b.hidden, b.backlog)
+		n.Queues = slices.SortedFunc(maps.Keys(b.hidden), func(x, y QueueKey) int {
 			return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Queue, y.Queue), cmp.Compare(x.Kind, y.Kind))
 		})
 		b.s.cfg.Notify(n)

@@ -44,7 +44,7 @@ func (b *batch) write(last bool) error {
 	}
 	b.dirty = b.dirty || changed
 	if last && b.begun {
-		calls = append(calls, &Call{Stmt: b.s.st.commit})
+		calls = append(append(calls, b.leftIn()...), &Call{Stmt: b.s.st.commit})
 		b.sealed = true
 	}
 	return b.send(calls...)

@@ -18,6 +18,7 @@ type statements struct {
 	holdings      *Stmt // each of them
 	floors        *Stmt
 	lanes         *Stmt
+	readyIn       *Stmt         // of shared databases: where the first ready tasks of some runs wait
 	arguments     *Stmt         // of events, for readers
 	picks         map[int]*Stmt // candidates of a claim by number of ranges; 0 for arrays
 
@@ -124,6 +125,8 @@ func newStatements(d Dialect) *statements {
 		return s
 	}
 	s.held.SQL = strings.ReplaceAll(s.held.SQL, "$now", "$3")
+	s.readyIn = &Stmt{SQL: "SELECT DISTINCT r.namespace, r.queue, r.kind FROM unnest($1::text[]) AS k(run_id) CROSS JOIN LATERAL (SELECT t.namespace, t.queue, t.kind" +
+		" FROM tasks AS t WHERE t.run_id = k.run_id AND t.route IS NOT NULL ORDER BY t.seq LIMIT 32) AS r"}
 	s.lockWorkers = d.load(workersTable, workersTable.key(), "")
 	s.lockWorkers.stmt.SQL = strings.Replace(s.lockWorkers.stmt.SQL, "FOR UPDATE", "FOR UPDATE SKIP LOCKED", 1)
 	s.advisory = &Stmt{SQL: "SELECT pg_advisory_xact_lock(k.h) FROM (SELECT h FROM unnest($1::bigint[]) AS u(h) ORDER BY h) AS k"}

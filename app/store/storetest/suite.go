@@ -55,6 +55,7 @@ func Run(t *testing.T, s Suite) {
 		{"finishing one of 1,000 activities writes few rows", testOneOf1000},
 		{"a cold run reads few rows", testCold},
 		{"two stores share one database", testTwo},
+		{"what a claim had to skip is told when it can be had", testSkipped},
 		{"two stores never exceed a cap of sessions", testTwoCaps},
 		{"two stores never exceed a budget", testTwoBudgets},
 		{"two stores rank as one", testTwoFair},

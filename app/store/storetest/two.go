@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -72,6 +74,47 @@ func testTwo(t *testing.T, s Suite) {
 	if got := one.Run(run).Signals.Len(); got != 60 {
 		t.Fatalf("%d signals arrived, want 60", got)
 	}
+}
+
+// A claim skips a run that another app has locked, and believes that nothing is left. When the other app changes nothing after all, since what it was
+// asked is refused, it still has to tell: else the task waits until something else happens in its queue.
+func testSkipped(t *testing.T, s Suite) {
+	if !s.Shared {
+		t.Skip("one process has this database to itself")
+	}
+	line := &Line{}
+	one, two := s.World(t, "a", Options{App: "one"}), s.World(t, "a", Options{App: "two", Dispatch: line})
+	worker := two.Worker("w")
+	run := one.Start("flow")
+	two.until("the other app's hint", func() bool { backlog, _, _ := line.forget(); return len(backlog) > 0 })
+	locked, release, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	refused := errors.New("refused")
+	go func() {
+		var once sync.Once
+		_, err := one.S.Commit(context.Background(), store.Change{Needs: store.Keys{Runs: []string{run}}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			once.Do(func() { close(locked) })
+			<-release
+			return store.Writes{}, refused
+		}})
+		done <- err
+	}()
+	<-locked
+	two.None(protocol.KindWorkflow, worker)
+	close(release)
+	if err := <-done; !errors.Is(err, refused) {
+		t.Fatal(err)
+	}
+	two.until("word that the task is to be had", func() bool { backlog, _, _ := line.forget(); return len(backlog) > 0 })
+	leased := two.One(protocol.KindWorkflow, worker)
+	// So it is with a claim: what it leases of a run hides the rest of that from others.
+	one.Decide(leased, Activity("x", ""), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "y", Queue: "elsewhere"})
+	told := func() bool { // the last that is told
+		backlog, _, _ := line.forget()
+		return slices.ContainsFunc(backlog, func(s string) bool { return strings.Contains(s, "elsewhere") })
+	}
+	two.until("the other app's hint", told)
+	one.One(protocol.KindActivity, one.Worker("v"))
+	two.until("word of the other queue", told)
 }
 
 // testTwoCaps lets two apps claim for one worker at once: what it holds must never be more than it may.
