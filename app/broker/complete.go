@@ -84,7 +84,7 @@ func (b *Broker) complete(ctx context.Context, in protocol.CompleteItem) protoco
 	if ok {
 		return repeated
 	}
-	if in.Recovered != nil && protocol.ReasonOf(err) != "" { // the attempt is over, and its history says nothing of it
+	if in.Recovered != nil && protocol.ReasonOf(err) != "" { // the attempt is over; its history has what its heartbeats told
 		b.opt.Metrics.rebuilt(in.Recovered)
 		b.log.Info().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).Str("rebuild_activity", in.Recovered.Rebuild).
 			Str("reason", in.Recovered.Reason).Msg("session rebuilt in an attempt that is over")

@@ -40,7 +40,7 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 		v := protocol.PendingActivity{
 			Sequence: seq, ExecutionID: engine.StepID(run.ID, seq), ActivityType: a.Type, TaskQueue: a.Queue, State: string(a.State),
 			Attempt: a.Attempt, Worker: a.Owner, SessionID: a.SessionID, Epoch: a.Epoch, ScheduledAt: a.ScheduledAt, StartedAt: a.LeasedAt,
-			LeaseUntil: a.Until, Heartbeat: a.HeartbeatAt, Progress: a.Progress, LastFailure: a.LastFailure,
+			LeaseUntil: a.Until, Heartbeat: a.HeartbeatAt, Progress: a.Progress, Rebuild: a.Rebuild, LastFailure: a.LastFailure,
 		}
 		if a.State == engine.Delayed {
 			v.NextAt, v.Why = a.ReadyAt, "waits for its back-off until "+clock(a.ReadyAt.Time)

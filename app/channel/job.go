@@ -12,9 +12,9 @@ func (c *Channel) extendLock(ctx context.Context, p *Peer, in protocol.JobRef) (
 	return c.beat(ctx, p, protocol.JobProgress{JobRef: in}, false)
 }
 
-// reportProgress does too, and is a sign of life of the job's own code.
+// reportProgress does too, and is a sign of life of the job's own code, unless it tells of a rebuild: that is the worker's word.
 func (c *Channel) reportProgress(ctx context.Context, p *Peer, in protocol.JobProgress) (protocol.JobLock, error) {
-	return c.beat(ctx, p, in, true)
+	return c.beat(ctx, p, in, in.Rebuild == nil)
 }
 
 func (c *Channel) beat(ctx context.Context, p *Peer, in protocol.JobProgress, alive bool) (protocol.JobLock, error) {
@@ -24,7 +24,7 @@ func (c *Channel) beat(ctx context.Context, p *Peer, in protocol.JobProgress, al
 	}
 	a, err := c.verbs.HeartbeatTask(ctx, protocol.HeartbeatRequest{
 		Namespace: p.Namespace, Kind: g.Kind, TaskID: in.ID, Owner: g.Owner, Attempt: g.Attempt(), AttemptID: g.AttemptID(in.ID),
-		Progress: in.Progress, Beat: alive,
+		Progress: in.Progress, Rebuild: in.Rebuild, Beat: alive,
 	})
 	if err != nil {
 		return protocol.JobLock{}, err

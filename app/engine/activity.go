@@ -194,21 +194,6 @@ func (in CompleteActivity) decide(st *step) error {
 	return nil
 }
 
-func (st *step) recovered(a Activity, r *protocol.Recovered) int {
-	if r == nil {
-		return 0
-	}
-	outcome := protocol.Rebuilt
-	if r.Outcome == protocol.RebuildFailed || r.Outcome == protocol.RebuildCancelled {
-		outcome = r.Outcome
-	}
-	st.emit(&history.SessionRecovered{
-		CommandSequence: a.Seq, SessionID: a.SessionID, Epoch: a.Epoch, Rebuild: r.Rebuild, Cause: r.Cause, Reason: r.Reason, Retries: r.Retries,
-		Outcome: outcome,
-	})
-	return r.Retries
-}
-
 // FailActivity is an attempt that failed; whether another follows is the retry policy's to say.
 type FailActivity struct {
 	Seq int64
@@ -317,6 +302,7 @@ type HeartbeatActivity struct {
 	Epoch    int64
 	Beat     bool
 	Progress json.RawMessage
+	Rebuild  *protocol.Recovered // how far a rebuild of the session's state is; nil: as was said last
 }
 
 func (in HeartbeatActivity) decide(st *step) error {
@@ -330,6 +316,9 @@ func (in HeartbeatActivity) decide(st *step) error {
 	}
 	if len(in.Progress) > 0 {
 		a.Progress = in.Progress
+	}
+	if in.Rebuild != nil && a.SessionID != "" {
+		a.Rebuild = clipped(in.Rebuild)
 	}
 	st.Activities.Put(a.Seq, a)
 	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && s.HeldBy(a.Owner, st.now.Time) {
@@ -380,7 +369,7 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 		}, "")
 		return
 	}
-	a.Lease, a.Epoch, a.Progress, a.HeartbeatAt, a.Cancel = Lease{}, 0, nil, history.Time{}, false
+	a.Lease, a.Epoch, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel = Lease{}, 0, nil, nil, history.Time{}, false
 	a.State, a.ReadyAt = Ready, st.now
 	st.Activities.Put(a.Seq, a)
 	st.readyAgain(a)
@@ -412,9 +401,11 @@ func (in DueActivity) decide(st *step) error {
 	case "lease":
 		st.release(a, "lease_expired", false, true)
 	case "schedule_to_close":
+		st.interrupted(a)
 		st.endActivity(a, false)
 		st.timedOut(a, timeout(what), what)
 	default:
+		st.interrupted(a)
 		st.endActivity(a, false)
 		st.tryAgain(a, timeout(what), what, "")
 	}
@@ -432,9 +423,14 @@ func (st *step) cancelActivity(target, seq int64) {
 	if !ok {
 		return
 	}
+	st.cancelled(a, "cancelled by the workflow")
+}
+
+// cancelled ends an activity without its worker's word.
+func (st *step) cancelled(a Activity, why string) {
+	st.interrupted(a)
 	st.endActivity(a, false)
 	st.emit(&history.ActivityCancelled{
-		Sequence: target, ExecutionID: StepID(st.ID, target), ActivityType: a.Type, Reason: "cancelled by the workflow",
-		Attempt: a.outcome(), Parallel: a.Parallel,
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: why, Attempt: a.outcome(), Parallel: a.Parallel,
 	})
 }

@@ -118,11 +118,8 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 // closeOpen ends everything open in the run, with its events, before the event that closes it.
 func (st *step) closeOpen(why string) {
 	st.closing = true
-	for k, a := range st.Activities.All() {
-		st.endActivity(a, false)
-		st.emit(&history.ActivityCancelled{
-			Sequence: k, ExecutionID: StepID(st.ID, k), ActivityType: a.Type, Reason: why, Attempt: a.outcome(), Parallel: a.Parallel,
-		})
+	for _, a := range st.Activities.All() {
+		st.cancelled(a, why)
 	}
 	for k, t := range st.Timers.All() {
 		st.emit(&history.TimerCancelled{Sequence: k, TimerID: StepID(st.ID, k), Kind: t.Kind, Parallel: t.Parallel})

@@ -228,7 +228,7 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	a.LastFailure = d.Message
 	a.Attempt = d.Number
 	a.Lost = nil // the event has them
-	a.Lease, a.Progress, a.HeartbeatAt, a.Cancel, a.Epoch = Lease{}, nil, history.Time{}, false, 0
+	a.Lease, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel, a.Epoch = Lease{}, nil, nil, history.Time{}, false, 0
 	a.State, a.ReadyAt = Delayed, d.AvailableAt
 	if !d.AvailableAt.After(e.At.Time) {
 		a.State, a.ReadyAt = Ready, e.At

@@ -43,7 +43,7 @@ func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Ti
 	a.Delivery++
 	a.Attempt++
 	a.Cancel, a.New = false, false
-	a.HeartbeatAt, a.Progress = history.Time{}, nil
+	a.HeartbeatAt, a.Progress, a.Rebuild = history.Time{}, nil, nil
 	a.Lease = l.lease(time.Duration(l.Worker.AttemptLease)*time.Microsecond, now)
 	if sess == nil {
 		return a, nil, false

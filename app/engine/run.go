@@ -167,20 +167,21 @@ type Activity struct {
 	ScheduledAt    history.Time    `json:"scheduled_at"`
 	history.Parallel
 
-	State       TaskState       `json:"state"`
-	ReadyAt     history.Time    `json:"ready_at,omitzero"` // ready or delayed: since, or until, when
-	Delivery    int64           `json:"delivery,omitempty"`
-	Attempt     int             `json:"attempt,omitempty"` // what users see
-	Failures    int             `json:"failures,omitempty"`
-	Losses      int             `json:"losses,omitempty"`
-	Returns     int             `json:"returns,omitempty"` // deliveries handed back
-	Epoch       int64           `json:"epoch,omitempty"`   // of the session, when leased
-	HeartbeatAt history.Time    `json:"heartbeat_at,omitzero"`
-	Progress    json.RawMessage `json:"progress,omitempty"`
-	New         bool            `json:"new,omitempty"`    // the delivery under way is the first its holder sees of the session's epoch
-	Cancel      bool            `json:"cancel,omitempty"` // the holder was asked to stop
-	LastFailure string          `json:"last_failure,omitempty"`
-	Lost        []history.Lost  `json:"lost,omitempty"` // at most 10
+	State       TaskState           `json:"state"`
+	ReadyAt     history.Time        `json:"ready_at,omitzero"` // ready or delayed: since, or until, when
+	Delivery    int64               `json:"delivery,omitempty"`
+	Attempt     int                 `json:"attempt,omitempty"` // what users see
+	Failures    int                 `json:"failures,omitempty"`
+	Losses      int                 `json:"losses,omitempty"`
+	Returns     int                 `json:"returns,omitempty"` // deliveries handed back
+	Epoch       int64               `json:"epoch,omitempty"`   // of the session, when leased
+	HeartbeatAt history.Time        `json:"heartbeat_at,omitzero"`
+	Progress    json.RawMessage     `json:"progress,omitempty"`
+	Rebuild     *protocol.Recovered `json:"rebuild,omitempty"` // what its worker last said of a rebuild in the attempt under way
+	New         bool                `json:"new,omitempty"`     // the delivery under way is the first its holder sees of the session's epoch
+	Cancel      bool                `json:"cancel,omitempty"`  // the holder was asked to stop
+	LastFailure string              `json:"last_failure,omitempty"`
+	Lost        []history.Lost      `json:"lost,omitempty"` // at most 10
 	Lease
 }
 

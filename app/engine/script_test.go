@@ -103,7 +103,11 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		}})
 	case "beat":
 		seq := num("seq", 1)
-		return s.apply(HeartbeatActivity{Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Beat: d.HasArg("user")})
+		beat := HeartbeatActivity{Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Beat: d.HasArg("user")}
+		if d.HasArg("rebuild") {
+			beat.Rebuild = &protocol.Recovered{Rebuild: "load", Reason: "missing_state", Retries: int(num("retries", 0)), Outcome: arg("rebuild", "")}
+		}
+		return s.apply(beat)
 	case "return":
 		seq := num("seq", 1)
 		return s.apply(ReleaseActivity{Seq: seq, Delivery: num("delivery", s.delivery(seq)), Why: arg("why", "x"), Undone: d.HasArg("undone"), Lost: d.HasArg("lost")})

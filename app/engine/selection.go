@@ -165,11 +165,7 @@ func (st *step) cancelMember(c protocol.Command) {
 			st.emit(&history.TimerCancelled{Sequence: seq, TimerID: StepID(st.ID, seq), Kind: t.Kind, Parallel: t.Parallel})
 		}
 		if a, ok := st.Activities.Get(seq); ok {
-			st.endActivity(a, false)
-			st.emit(&history.ActivityCancelled{
-				Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: a.Type, Reason: "cancelled by the workflow",
-				Attempt: a.outcome(), Parallel: a.Parallel,
-			})
+			st.cancelled(a, "cancelled by the workflow")
 		}
 		if ch, ok := st.Children.Get(seq); ok {
 			st.emit(&history.ChildCancelRequested{Target: seq, Effect: "requested"})

@@ -93,14 +93,11 @@ func (st *step) endSession(c protocol.Command, seq int64) {
 		return
 	}
 	st.emit(&history.SessionEnded{CommandSequence: seq, SessionID: c.SessionID, Effect: "ended"})
-	for k, a := range st.Activities.All() {
+	for _, a := range st.Activities.All() {
 		if a.SessionID != c.SessionID {
 			continue
 		}
-		st.endActivity(a, false)
-		st.emit(&history.ActivityCancelled{
-			Sequence: k, ExecutionID: StepID(st.ID, k), ActivityType: a.Type, Reason: SessionEndedReason, Attempt: a.outcome(), Parallel: a.Parallel,
-		})
+		st.cancelled(a, SessionEndedReason)
 	}
 	s, _ = st.session(c.SessionID)
 	st.close(s, ReasonEndedByFlow)

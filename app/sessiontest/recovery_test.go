@@ -340,41 +340,69 @@ func TestRecovery(t *testing.T) {
 		} {
 			h.equal(item+" ran", len(h.did(item)), n)
 		}
-		var outcomes []string
-		for _, e := range h.events(run) {
-			if d, ok := e.Data.(*history.SessionRecovered); ok {
-				outcomes = append(outcomes, fmt.Sprint(d.Rebuild, ": ", d.Outcome, " after ", d.Retries))
-			}
-		}
-		h.equal("what history says of the rebuilds", outcomes, []string{"lost rebuild: failed after 0", "good rebuild: rebuilt after 1", "bad rebuild: failed after 0"})
+		h.equal("what history says of the rebuilds", h.recoveries(run), []string{"lost rebuild: failed after 0", "good rebuild: rebuilt after 1", "bad rebuild: failed after 0"})
 	})
 
-	// Cancelled while it rebuilds: the rebuild is told, and so is the activity.
-	bubble(t, "OS-E5-cancelled", func(h *house) {
-		h.warm()
-		h.flow("cancelling", func(ctx workflow.Context) (string, error) {
-			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
-			if err != nil {
-				return "", err
+	// Ended while it rebuilds, without a word of the worker: the rebuild is told, and so is the activity. History says what the app had heard of it.
+	for _, c := range []struct {
+		name    string
+		rebuild time.Duration
+		end     func(ctx workflow.Context, s *workflow.Session, cancel func()) error
+		outcome string
+		ends    string
+	}{
+		{"OS-E5-cancelled", time.Minute, func(_ workflow.Context, _ *workflow.Session, cancel func()) error { cancel(); return nil },
+			"cancelled after 0", "ActivityCancelRequested SessionRecovered ActivityCancelled WorkflowCompleted"},
+		{"OS-E5-session-ended", time.Minute, func(ctx workflow.Context, s *workflow.Session, _ func()) error { return s.End(ctx) },
+			"cancelled after 0", "SessionEnded SessionRecovered ActivityCancelled WorkflowCompleted"},
+		{"OS-E5-cancelled-when-rebuilt", sec, func(_ workflow.Context, _ *workflow.Session, cancel func()) error { cancel(); return nil },
+			"rebuilt after 1", "ActivityCancelRequested SessionRecovered ActivityCancelled WorkflowCompleted"},
+	} {
+		bubble(t, c.name, func(h *house) {
+			h.warm()
+			h.rebuild = c.rebuild
+			ending := func(ctx workflow.Context) (string, error) {
+				s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+				if err != nil {
+					return "", err
+				}
+				inner, cancel := workflow.WithCancel(ctx)
+				f := s.Execute(inner, "use", "item", 60_000)
+				if err := workflow.Sleep(ctx, 2*time.Second); err != nil {
+					return "", err
+				}
+				if err := c.end(ctx, s, cancel); err != nil {
+					return "", err
+				}
+				return failureType(f.Get(ctx, nil)), nil
 			}
-			inner, cancel := workflow.WithCancel(ctx)
-			f := s.Execute(inner, "use", "item", 60_000) // its rebuild takes as long
-			if err := workflow.Sleep(ctx, 2*time.Second); err != nil {
-				return "", err
+			h.flow("ending", ending)
+			h.start("A", attempts(4*sec))
+			run := h.begin("ending")
+			h.running("load")
+			h.equal("outcome", output[string](h, run), "cancelled")
+			rebuilt := c.rebuild < 2*sec
+			told := map[bool]string{false: "load", true: "item"}[rebuilt]
+			h.until("what runs is told", 10*ms, func() bool { return h.once(told).to > 0 })
+			if !rebuilt {
+				h.between("the rebuild was told", h.once("load").to, 2*sec, 4*sec+100*ms)
 			}
-			cancel()
-			return failureType(f.Get(ctx, nil)), nil
+			h.wait(5 * sec)
+			h.equal("runs of the activity", len(h.did("item")), map[bool]int{true: 1}[rebuilt])
+			h.equal("history", strings.Join(h.types(run), " "), "WorkflowStarted SessionStarted ActivityScheduled TimerScheduled TimerFired "+c.ends)
+			h.equal("what history says of the rebuild", h.recoveries(run), []string{"load: " + c.outcome})
+			h.replays(run, ending)
 		})
-		h.start("A", attempts(4*sec))
-		run := h.begin("cancelling")
-		h.running("load")
-		h.equal("outcome", output[string](h, run), "cancelled")
-		h.until("the rebuild is told", 10*ms, func() bool { return h.once("load").to > 0 })
-		h.between("the rebuild was told", h.once("load").to, 2*sec, 4*sec+100*ms)
-		h.wait(5 * sec)
-		h.equal("runs of the activity", len(h.did("item")), 0)
-		// The activity ended at the workflow's word: nobody's report counts after that, so there is no event of the rebuild.
-		h.equal("history", strings.Join(h.types(run), " "), "WorkflowStarted SessionStarted ActivityScheduled TimerScheduled TimerFired "+
-			"ActivityCancelRequested ActivityCancelled WorkflowCompleted")
-	})
+	}
+}
+
+// recoveries are what a run's history says of rebuilds.
+func (h *house) recoveries(run string) (list []string) {
+	h.t.Helper()
+	for _, e := range h.events(run) {
+		if d, ok := e.Data.(*history.SessionRecovered); ok {
+			list = append(list, fmt.Sprint(d.Rebuild, ": ", d.Outcome, " after ", d.Retries))
+		}
+	}
+	return list
 }

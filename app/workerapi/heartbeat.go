@@ -28,12 +28,13 @@ func heartbeatWorkflow(a *API, c *call) (answer, error) {
 // beat is an activity's sign of life with what it has to tell; Progress, ours, holds the same members in one object.
 type beat struct {
 	holder
-	Progress json.RawMessage `json:"progress"`
-	Message  json.RawMessage `json:"message"`
-	Current  json.RawMessage `json:"current"`
-	Total    json.RawMessage `json:"total"`
-	Unit     json.RawMessage `json:"unit"`
-	Details  json.RawMessage `json:"details"`
+	Progress json.RawMessage     `json:"progress"`
+	Message  json.RawMessage     `json:"message"`
+	Current  json.RawMessage     `json:"current"`
+	Total    json.RawMessage     `json:"total"`
+	Unit     json.RawMessage     `json:"unit"`
+	Details  json.RawMessage     `json:"details"`
+	Rebuild  *protocol.Recovered `json:"rebuild"` // ours: the worker's word, not the code's
 }
 
 func (b beat) progress() (json.RawMessage, error) {
@@ -70,7 +71,7 @@ func heartbeatActivity(a *API, c *call) (answer, error) {
 	c.tell("can_continue", false)
 	out, err := a.opt.Broker.HeartbeatTask(c.ctx, protocol.HeartbeatRequest{
 		Namespace: c.ns, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch, Progress: progress,
-		Beat: true,
+		Rebuild: in.Rebuild, Beat: in.Rebuild == nil,
 	})
 	return answer{http.StatusOK, out}, err
 }

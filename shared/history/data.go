@@ -235,7 +235,7 @@ type SessionEnded struct {
 }
 
 // SessionRecovered says that inside one attempt of an activity the session's state was missing and a rebuild ran, or was waited for. It stands once,
-// before the event that ends the attempt, whenever the attempt's worker was there to report; Outcome says how it went.
+// before the event that ends the attempt, whether the attempt's worker reported or its heartbeats had told until then; Outcome says how it went.
 type SessionRecovered struct {
 	CommandSequence int64  `json:"command_sequence"` // of the activity
 	SessionID       string `json:"session_id"`

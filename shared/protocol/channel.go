@@ -467,6 +467,7 @@ type JobHistory struct {
 type JobProgress struct {
 	JobRef
 	Progress json.RawMessage `json:"progress,omitempty"`
+	Rebuild  *Recovered      `json:"rebuild,omitempty"` // as in HeartbeatRequest
 }
 
 // JobLogs are lines that a job's code logged.

@@ -164,6 +164,7 @@ type PendingActivity struct {
 	LeaseUntil   history.Time    `json:"lease_expires_at"`
 	Heartbeat    history.Time    `json:"last_heartbeat_at"`
 	Progress     json.RawMessage `json:"progress,omitempty"`
+	Rebuild      *Recovered      `json:"rebuild,omitempty"` // of its session's state, in the attempt under way, as its worker told
 	LastFailure  string          `json:"last_failure,omitempty"`
 	Why          string          `json:"why,omitempty"`
 }

@@ -170,11 +170,13 @@ type Recovered struct {
 	Outcome string `json:"outcome,omitempty"` // one of the following; absent: rebuilt
 }
 
-// The outcomes of a rebuild: the activity was tried again, or the attempt ended with the rebuild, which failed or was told to stop.
+// The outcomes of a rebuild: the activity was tried again, or the attempt ended with the rebuild, which failed or was told to stop. In a heartbeat it
+// may also run still.
 const (
 	Rebuilt          = "rebuilt"
 	RebuildFailed    = "failed"
 	RebuildCancelled = "cancelled"
+	RebuildRunning   = "running"
 )
 
 // LostReasons are the reasons for which the state of a session can be missing: code did not find it, or what became of its executor.
@@ -231,6 +233,7 @@ type HeartbeatRequest struct {
 	Attempt   int64           `json:"workflow_task_attempt,omitempty"`
 	Epoch     int64           `json:"session_epoch,omitempty"`
 	Progress  json.RawMessage `json:"progress,omitempty"` // plain JSON {message?, current?, total?, unit?, details?}
+	Rebuild   *Recovered      `json:"rebuild,omitempty"`  // how far a rebuild of the session's state is; history has it if nothing more is heard
 	Beat      bool            `json:"-"`                  // user code's sign of life, as opposed to the worker renewing by itself
 }
 

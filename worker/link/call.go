@@ -173,7 +173,7 @@ func (l *Link) QueryHistory(ctx context.Context, t *protocol.QueryTask, pageToke
 func (l *Link) Progress(ctx context.Context, in protocol.HeartbeatRequest) (protocol.JobLock, error) {
 	var out protocol.JobLock
 	err := l.ask(ctx, protocol.MethodReportProgress, protocol.JobProgress{JobRef: ref(in.Kind, in.TaskID, in.AttemptID, in.Attempt, in.Owner),
-		Progress: in.Progress}, &out)
+		Progress: in.Progress, Rebuild: in.Rebuild}, &out)
 	return out, err
 }
 

@@ -174,7 +174,7 @@ func (c *httpConn) progress(ctx context.Context, in protocol.JobProgress) (proto
 	g, _ := protocol.ParseToken(in.Token)
 	var said protocol.HeartbeatAnswer
 	err := c.do(ctx, http.MethodPost, task("activity", in.ID, "heartbeat"), protocol.HeartbeatRequest{
-		TaskID: in.ID, Owner: g.Owner, AttemptID: g.AttemptID(in.ID), Progress: in.Progress,
+		TaskID: in.ID, Owner: g.Owner, AttemptID: g.AttemptID(in.ID), Progress: in.Progress, Rebuild: in.Rebuild,
 	}, &said)
 	if err != nil {
 		return protocol.JobLock{}, err

@@ -23,6 +23,7 @@ type beats struct {
 	mu      sync.Mutex // guards what follows
 	pending bool
 	value   json.RawMessage
+	rebuild *protocol.Recovered // to be told; nil: nothing
 	sending bool
 	last    time.Time
 	closed  bool
@@ -47,6 +48,22 @@ func (b *beats) add(progress json.RawMessage) {
 	if progress != nil {
 		b.value = progress
 	}
+	b.begin()
+}
+
+// tell has the app know how far a rebuild is. Should the attempt end without its outcome being heard, history says that.
+func (b *beats) tell(r protocol.Recovered) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	b.rebuild = &r
+	b.begin()
+}
+
+// begin sees to it that something is sending; mu is held.
+func (b *beats) begin() {
 	if !b.sending {
 		b.sending = true
 		b.wait.Go(b.send)
@@ -64,6 +81,12 @@ func (b *beats) pace() time.Duration {
 func (b *beats) send() {
 	for {
 		b.mu.Lock()
+		if rebuild := b.rebuild; rebuild != nil && !b.closed {
+			b.rebuild = nil
+			b.mu.Unlock()
+			b.one(nil, rebuild) // by itself: it is not the code's sign of life
+			continue
+		}
 		if !b.pending || b.closed {
 			b.sending = false
 			b.mu.Unlock()
@@ -86,14 +109,15 @@ func (b *beats) send() {
 		value := b.value
 		b.pending, b.value, b.last = false, nil, time.Now()
 		b.mu.Unlock()
-		b.one(value)
+		b.one(value, nil)
 	}
 }
 
-func (b *beats) one(value json.RawMessage) {
+func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 	t := b.a.task
 	h := protocol.HeartbeatRequest{
-		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID, Progress: value, Beat: true,
+		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID, Progress: value, Rebuild: rebuild,
+		Beat: rebuild == nil,
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
 	defer cancel()

@@ -23,6 +23,7 @@ func recovering(a *attempt, next call) call {
 			cause, reason := err.Error(), a.lostReason()
 			rebuild := func(ctx context.Context) error { return a.rebuildState(ctx, policy.RebuildActivity) }
 			a.recovered = &protocol.Recovered{Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries, Outcome: protocol.RebuildFailed}
+			a.told(protocol.RebuildRunning)
 			if err := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild); err != nil {
 				if ctx.Err() != nil {
 					a.recovered.Outcome = protocol.RebuildCancelled
@@ -32,11 +33,19 @@ func recovering(a *attempt, next call) call {
 			}
 			seen = a.session.Rebuilds()
 			a.recovered.Retries, a.recovered.Outcome = tries+1, protocol.Rebuilt
+			a.told(protocol.Rebuilt)
 			a.log.Info().Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).Str("cause", cause).Msg("session rebuilt, activity tried again")
 			result, err = next(ctx)
 		}
 		return result, err
 	}
+}
+
+// told lets the app know how far the rebuild is.
+func (a *attempt) told(outcome string) {
+	now := *a.recovered
+	now.Outcome = outcome
+	a.beats.tell(now)
 }
 
 // lostReason is how the state was lost, in one of the words of protocol.LostReasons: what became of the executor, or that code did not find it.

@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// maxCause is how many bytes history keeps of why the state of a session was missing.
+const maxCause = 2000
+
+// recovered records that a session's state was rebuilt, or was to be, inside an attempt that is about to end. It returns how often the activity was
+// tried again.
+func (st *step) recovered(a Activity, r *protocol.Recovered) int {
+	if r == nil {
+		return 0
+	}
+	r = clipped(r)
+	outcome := protocol.Rebuilt
+	switch r.Outcome {
+	case protocol.RebuildFailed, protocol.RebuildCancelled:
+		outcome = r.Outcome
+	case protocol.RebuildRunning:
+		outcome = protocol.RebuildCancelled
+	}
+	st.emit(&history.SessionRecovered{
+		CommandSequence: a.Seq, SessionID: a.SessionID, Epoch: a.Epoch, Rebuild: r.Rebuild, Cause: r.Cause, Reason: r.Reason, Retries: r.Retries,
+		Outcome: outcome,
+	})
+	return r.Retries
+}
+
+// interrupted records the rebuild of an attempt that ends without its worker's word: what the worker had said of it until then.
+func (st *step) interrupted(a Activity) {
+	if a.State == LeasedState {
+		st.recovered(a, a.Rebuild)
+	}
+}
+
+func clipped(r *protocol.Recovered) *protocol.Recovered {
+	if len(r.Cause) <= maxCause {
+		return r
+	}
+	short := *r
+	short.Cause = strings.ToValidUTF8(r.Cause[:maxCause], "")
+	return &short
+}

@@ -1,0 +1,109 @@
+package worker_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// fragile are a workflow whose activities need state that is not there, all at once, and may be told to stop. hold keeps the rebuild from its end.
+func fragile(r *worker.Registry, rebuilds *atomic.Int32, hold func(context.Context) error) {
+	r.Workflow("fragile", func(ctx workflow.Context, n int) (int, error) {
+		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+		if err != nil {
+			return 0, err
+		}
+		inner, cancel := workflow.WithCancel(ctx)
+		var all []workflow.Future
+		for range n {
+			all = append(all, s.Execute(inner, "uses", "a b c"))
+		}
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			if workflow.Signal(ctx, "stop").Receive(ctx, nil) == nil {
+				cancel()
+			}
+		})
+		sum := 0
+		for _, f := range all {
+			k, err := workflow.Await[int](ctx, f)
+			if err != nil {
+				return 0, err
+			}
+			sum += k
+		}
+		return sum, s.End(ctx)
+	})
+	r.Activity("rebuilds", func(ctx context.Context, text string) error {
+		rebuilds.Add(1)
+		activity.SessionState(ctx).Set("text", text)
+		return hold(ctx)
+	})
+	r.Activity("uses", func(ctx context.Context, _ string) (int, error) {
+		text, err := activity.Get[string](ctx, "text")
+		return len(text), err
+	}, activity.Options{Recovery: &activity.SessionRecoveryPolicy{
+		OnError: activity.Lost, RebuildActivity: "rebuilds", MaxAutoRetries: 1, SingleflightPerSession: true,
+	}})
+}
+
+// A recovery policy does the same whichever way its worker is joined to the app: cold activities share one rebuild, and history tells of it.
+func TestRecoveryOverEveryCarrier(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		var rebuilds atomic.Int32
+		start(t, a, c, func(o *worker.Options) {
+			o.Concurrency = 5
+			fragile(o.Registry, &rebuilds, func(context.Context) error { return nil })
+		})
+		last := run(t, a, "fragile", 5)
+		if got := result[int](t, last); got != 25 || rebuilds.Load() != 1 {
+			t.Errorf("got %d after %d rebuilds", got, rebuilds.Load())
+		}
+	})
+}
+
+// An activity that its workflow cancels while the state is rebuilt ends at once; the rebuild is told to stop, and history has it all the same.
+func TestARebuildThatIsCancelledIsInHistoryOverEveryCarrier(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		var rebuilds, stopped atomic.Int32
+		start(t, a, c, func(o *worker.Options) {
+			fragile(o.Registry, &rebuilds, func(ctx context.Context) error { <-ctx.Done(); stopped.Add(1); return ctx.Err() })
+		})
+		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "fragile", Input: []byte("[1]")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := func() bool {
+			v, err := a.Broker().Describe(t.Context(), protocol.Target{RunID: answer.RunID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(v.Pending.Activities) == 1 && v.Pending.Activities[0].Rebuild != nil
+		}
+		eventually(t, "the app is told of the rebuild", told)
+		if _, err := a.Broker().Signal(t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: answer.WorkflowID}, SignalName: "stop"}); err != nil {
+			t.Fatal(err)
+		}
+		end(t, a, answer.RunID)
+		var types []string
+		for _, e := range events(t, a, answer.RunID) {
+			types = append(types, e.Data.Type())
+			if d, ok := e.Data.(*history.SessionRecovered); ok && (d.Outcome != protocol.RebuildCancelled || d.Rebuild != "rebuilds" || d.Retries != 0 || d.Epoch == 0) {
+				t.Errorf("what history says of the rebuild: %+v", d)
+			}
+		}
+		at := slices.Index(types, "SessionRecovered")
+		if at < 0 || types[at-1] != "ActivityCancelRequested" || types[at+1] != "ActivityCancelled" {
+			t.Errorf("history: %q", types)
+		}
+		eventually(t, "the rebuild is told to stop", func() bool { return stopped.Load() == 1 })
+	})
+}
