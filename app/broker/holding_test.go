@@ -92,6 +92,73 @@ func TestATimelineTellsOfEveryHolding(t *testing.T) {
 	})
 }
 
+// A timeline is read to its beginning page by page, however long it is, and also when the session's row is gone.
+func TestATimelineIsReadToItsBeginning(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.ours("a", "a1", time.Hour, time.Hour, 10)
+		const holdings = 260 // two entries each
+		verb := protocol.SessionVerb{WorkerID: "a", SessionID: "s"}
+		for range holdings {
+			must[protocol.SessionAnswer](t)(a.CreateSession(t.Context(), protocol.SessionCreate{
+				WorkerID: "a", Incarnation: "a1", SessionOptions: protocol.SessionOptions{SessionID: "s"},
+			}))
+			must[protocol.SessionAnswer](t)(a.ReleaseSession(t.Context(), verb))
+		}
+		v := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
+		if len(v.Timeline) != 500 || v.TimelineToken == nil || v.Timeline[499].What != "released" {
+			t.Fatalf("the detail shows %d entries, and a token %v for those before", len(v.Timeline), v.TimelineToken)
+		}
+		read := func(size int, token string, newer []protocol.SessionEvent) []protocol.SessionEvent {
+			t.Helper()
+			for {
+				p := must[protocol.SessionTimelinePage](t)(a.SessionTimeline(t.Context(), protocol.SessionTimeline{SessionID: "s", PageSize: size, PageToken: token}))
+				newer = append(p.Timeline, newer...)
+				if p.NextPageToken == nil {
+					return newer
+				}
+				if len(p.Timeline) != size {
+					t.Errorf("a page of %d entries, want %d", len(p.Timeline), size)
+				}
+				token = *p.NextPageToken
+			}
+		}
+		whole := func(what string, all []protocol.SessionEvent) {
+			t.Helper()
+			if len(all) != 2*holdings {
+				t.Fatalf("%s: %d entries, want %d", what, len(all), 2*holdings)
+			}
+			epoch := int64(0)
+			for i, e := range all {
+				want := []string{"reclaimed", "released"}[i%2]
+				if i == 0 {
+					want = "claimed"
+				}
+				if e.What != want || e.Epoch < epoch {
+					t.Fatalf("%s: entry %d is %+v after epoch %d", what, i, e, epoch)
+				}
+				epoch = e.Epoch
+			}
+		}
+		whole("behind the detail", read(7, *v.TimelineToken, v.Timeline))
+		whole("from the newest", read(99, "", nil))
+		if _, err := a.SessionTimeline(t.Context(), protocol.SessionTimeline{SessionID: "s", PageToken: "?"}); protocol.ReasonOf(err) != protocol.ReasonInvalidPageToken {
+			t.Errorf("a token that is none: %v", err)
+		}
+		if _, err := a.SessionTimeline(t.Context(), protocol.SessionTimeline{SessionID: "none"}); protocol.ReasonOf(err) != protocol.ReasonWorkerSessionNotFound {
+			t.Errorf("a session that never was: %v", err)
+		}
+		if err := a.CleanUp(t.Context(), []engine.SessionKey{{Namespace: "default", ID: "s"}}); err != nil {
+			t.Fatal(err)
+		}
+		all := read(200, "", nil)
+		if last := all[len(all)-1]; last.What != "cleaned_up" {
+			t.Errorf("the last entry: %+v", last)
+		}
+		whole("of a row that is gone", all[:len(all)-1])
+	})
+}
+
 // A worker learns that it is the first to see an epoch of a session, also when the delivery with which it was claimed never reached it.
 func TestTheFirstDeliveryThatIsSeenIsNew(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {

@@ -133,9 +133,6 @@ func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protoco
 	return p, err
 }
 
-// timelineShown is how many entries of a session's timeline the detail shows.
-const timelineShown = 500
-
 // Session shows one session with its ownership timeline.
 func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionView, error) {
 	key := engine.SessionKey{Namespace: namespace(ns), ID: id}
@@ -148,9 +145,12 @@ func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionVi
 		s, err := r.Session(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			gone := protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", id)
-			timeline, err := r.Timeline(ctx, key, timelineShown) // kept when the row was cleaned up
+			timeline, earlier, err := timeline(ctx, r, key, 0, timelineShown) // kept when the row was cleaned up
 			if len(timeline) > 0 {
 				gone.With("timeline", renewals(timeline, nil, false))
+			}
+			if earlier != nil {
+				gone.With("timeline_page_token", *earlier)
 			}
 			return cmp.Or(err, error(gone))
 		}
@@ -162,8 +162,8 @@ func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionVi
 			return err
 		}
 		v = b.sessionView(s, known, now)
-		timeline, err := r.Timeline(ctx, key, timelineShown)
-		v.Timeline = renewals(timeline, &s, s.Held(now))
+		timeline, earlier, err := timeline(ctx, r, key, 0, timelineShown)
+		v.Timeline, v.TimelineToken = renewals(timeline, &s, s.Held(now)), earlier
 		if err != nil || s.Ready == 0 {
 			return err
 		}

@@ -155,24 +155,3 @@ func parseRan(token string) (e store.RunEvent, err error) {
 	e.At = history.Micros(at)
 	return e, nil
 }
-
-// renewals puts the renewals of each holding into a timeline, as one entry before the holding's end; of the holding that lasts they stand at the end.
-func renewals(stored []protocol.SessionEvent, s *engine.Session, held bool) []protocol.SessionEvent {
-	list := make([]protocol.SessionEvent, 0, len(stored)+1)
-	for _, e := range stored {
-		if e.Ends() && e.Renewals > 0 {
-			list = append(list, renewed(e.Worker, e.Epoch, e.Renewals, e.FirstRenewal, e.LastRenewal))
-		}
-		list = append(list, e)
-	}
-	if held && s.Renewals > 0 {
-		list = append(list, renewed(s.Owner, s.Epoch, s.Renewals, s.FirstRenewal, s.LastRenewal))
-	}
-	return list
-}
-
-func renewed(worker string, epoch int64, n int, first, last history.Time) protocol.SessionEvent {
-	return protocol.SessionEvent{
-		At: last, What: "renewed", Worker: worker, By: worker, Epoch: epoch, Renewals: n, FirstRenewal: first, LastRenewal: last,
-	}
-}

@@ -201,6 +201,11 @@ type sessionsQuery struct {
 	pageQuery
 }
 
+type timelineQuery struct {
+	PageSize  int    `json:"page_size" minimum:"1" maximum:"500"`
+	PageToken string `json:"next_page_token"` // of the page before, or the detail's timeline_page_token
+}
+
 type attemptsQuery struct {
 	Epoch int `json:"epoch" minimum:"0"` // of one holding; 0 or absent: of all
 	pageQuery

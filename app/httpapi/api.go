@@ -49,6 +49,7 @@ type Broker interface {
 	Deregister(context.Context, protocol.DeregisterRequest) (protocol.DeregisterAnswer, error)
 	Sessions(context.Context, protocol.SessionList) (protocol.SessionPage, error)
 	Session(ctx context.Context, namespace, id string) (protocol.SessionView, error)
+	SessionTimeline(context.Context, protocol.SessionTimeline) (protocol.SessionTimelinePage, error)
 	SessionAttempts(context.Context, protocol.SessionAttempts) (protocol.SessionAttemptPage, error)
 	OperateSession(context.Context, protocol.SessionOperation) (protocol.SessionView, error)
 	Overview(ctx context.Context, namespace string) (protocol.Overview, error)

@@ -143,6 +143,10 @@ func (f *fake) Session(_ context.Context, namespace, id string) (protocol.Sessio
 	return protocol.SessionView{SessionID: id, Namespace: namespace}, f.saw(id)
 }
 
+func (f *fake) SessionTimeline(_ context.Context, in protocol.SessionTimeline) (protocol.SessionTimelinePage, error) {
+	return protocol.SessionTimelinePage{Namespace: in.Namespace, SessionID: in.SessionID, Timeline: []protocol.SessionEvent{}}, f.saw(in)
+}
+
 func (f *fake) SessionAttempts(_ context.Context, in protocol.SessionAttempts) (protocol.SessionAttemptPage, error) {
 	return protocol.SessionAttemptPage{Namespace: in.Namespace, SessionID: in.SessionID, Attempts: []protocol.SessionAttempt{}}, f.saw(in)
 }

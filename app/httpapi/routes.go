@@ -59,6 +59,7 @@ func table() []route {
 		noted("worker.deregister", contract(del, "/workers/{worker}", "remove_worker", auth.Admin, removeWorker)),
 		contract(get, "/worker-sessions", "list_worker_sessions", auth.Viewer, listSessions),
 		contract(get, "/worker-sessions/{session}", "describe_worker_session", auth.Viewer, describeSession),
+		ours(get, "/api/worker-sessions/{session}/timeline", "list_session_timeline", auth.Viewer, sessionTimeline),
 		ours(get, "/api/worker-sessions/{session}/attempts", "list_session_attempts", auth.Viewer, sessionAttempts),
 		ours(post, "/api/worker-sessions/{session}/close", "operator_close_session", auth.Operator, closeSession),
 		ours(post, "/api/worker-sessions/{session}/migrate", "operator_migrate_session", auth.Operator, migrateSession),

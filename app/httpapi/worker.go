@@ -43,6 +43,17 @@ func describeSession(a *API, c *call) (answer, error) {
 	return ok(sessionShown{c.ns, out}, err)
 }
 
+func sessionTimeline(a *API, c *call) (answer, error) {
+	q := c.query()
+	in := protocol.SessionTimeline{
+		Namespace: c.ns, SessionID: c.PathValue("session"), PageSize: q.number("page_size", 1, 500), PageToken: q.text("next_page_token"),
+	}
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	return ok(a.opt.Broker.SessionTimeline(c.ctx, in))
+}
+
 func sessionAttempts(a *API, c *call) (answer, error) {
 	q := c.query()
 	in := protocol.SessionAttempts{

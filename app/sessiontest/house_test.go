@@ -323,7 +323,7 @@ func (h *house) lease(id string) time.Duration {
 func (h *house) timeline(id string) (what []string) {
 	h.t.Helper()
 	err := h.store.View(h.t.Context(), func(r store.Reader) error {
-		list, err := r.Timeline(h.t.Context(), engine.SessionKey{Namespace: "default", ID: id}, 1000)
+		list, err := r.Timeline(h.t.Context(), engine.SessionKey{Namespace: "default", ID: id}, 0, 1000)
 		for _, e := range list {
 			what = append(what, e.What)
 		}

@@ -29,7 +29,8 @@ type Reader interface {
 	Session(ctx context.Context, k engine.SessionKey) (engine.Session, error)
 	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
 	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)
-	Timeline(ctx context.Context, k engine.SessionKey, limit int) ([]protocol.SessionEvent, error) // oldest first
+	// Timeline returns the newest limit entries with a number below before (0: no bound), oldest first.
+	Timeline(ctx context.Context, k engine.SessionKey, before int64, limit int) ([]TimelineEntry, error)
 	// SessionHistory returns the events that ended attempts in a session, newest first, those before one of them unless that is zero.
 	SessionHistory(ctx context.Context, k engine.SessionKey, before RunEvent, limit int) ([]RunEvent, error)
 	SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) // open ones, leased first
@@ -226,4 +227,10 @@ type QueueLease struct {
 	WorkflowID string
 	Owner      string
 	Until      history.Time
+}
+
+// TimelineEntry is an entry of a session's timeline under its number, which rises.
+type TimelineEntry struct {
+	Number int64
+	protocol.SessionEvent
 }

@@ -67,8 +67,9 @@ type SessionView struct {
 	LastHeartbeatAt history.Time   `json:"last_heartbeat_at"`
 	CreatedAt       history.Time   `json:"created_at"`
 	UpdatedAt       history.Time   `json:"updated_at"`
-	Waiting         string         `json:"waiting,omitempty"` // why its tasks wait, for people
-	Timeline        []SessionEvent `json:"timeline,omitempty"`
+	Waiting         string         `json:"waiting,omitempty"`             // why its tasks wait, for people
+	Timeline        []SessionEvent `json:"timeline,omitempty"`            // its newest entries, oldest first
+	TimelineToken   *string        `json:"timeline_page_token,omitempty"` // of SessionTimeline, for those before them; absent: these are all
 }
 
 // SessionHolder is the worker that owns a session.
@@ -138,6 +139,23 @@ type SessionPage struct {
 	Namespace     string         `json:"namespace"`
 	Metrics       map[string]int `json:"metrics"` // total and one per status
 	Sessions      []SessionView  `json:"sessions"`
+	NextPageToken *string        `json:"next_page_token"`
+}
+
+// SessionTimeline asks for a page of a session's timeline, also when its row is gone; without a token for the newest.
+type SessionTimeline struct {
+	Namespace string `json:"-"`
+	SessionID string `json:"-"`
+	PageSize  int    `json:"page_size,omitempty"`
+	PageToken string `json:"next_page_token,omitempty"`
+}
+
+// SessionTimelinePage is one page, oldest entry first; the next page has the entries before it. The renewals of a holding come beside the entries that
+// were asked for.
+type SessionTimelinePage struct {
+	Namespace     string         `json:"namespace"`
+	SessionID     string         `json:"session_id"`
+	Timeline      []SessionEvent `json:"timeline"`
 	NextPageToken *string        `json:"next_page_token"`
 }
 

@@ -21,13 +21,15 @@ func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[proto
 	return counts, wrap(err, "counts of sessions")
 }
 
-// Timeline returns the newest limit entries, oldest first.
-func (r *reader) Timeline(ctx context.Context, k engine.SessionKey, limit int) ([]protocol.SessionEvent, error) {
-	var list []protocol.SessionEvent
-	const query = "SELECT body FROM session_events WHERE namespace = $1 AND session_id = $2 ORDER BY id DESC LIMIT $3"
-	err := r.query(ctx, query, []any{k.Namespace, k.ID, int64(limit)}, func(v []any) error {
-		e, err := undocument[protocol.SessionEvent](str(v[0]))
-		list = append(list, e)
+func (r *reader) Timeline(ctx context.Context, k engine.SessionKey, before int64, limit int) ([]store.TimelineEntry, error) {
+	if before <= 0 {
+		before = 1 << 62
+	}
+	var list []store.TimelineEntry
+	const query = "SELECT id, body FROM session_events WHERE namespace = $1 AND session_id = $2 AND id < $3 ORDER BY id DESC LIMIT $4"
+	err := r.query(ctx, query, []any{k.Namespace, k.ID, before, int64(limit)}, func(v []any) error {
+		e, err := undocument[protocol.SessionEvent](str(v[1]))
+		list = append(list, store.TimelineEntry{Number: integer(v[0]), SessionEvent: e})
 		return err
 	})
 	slices.Reverse(list)

@@ -121,7 +121,7 @@ func firstFetch(w *World) {
 		if len(list) != 1 {
 			w.T.Errorf("%d rows, want 1", len(list))
 		}
-		line, terr := r.Timeline(w.T.Context(), engine.SessionKey{Namespace: Namespace, ID: "s"}, 10)
+		line, terr := r.Timeline(w.T.Context(), engine.SessionKey{Namespace: Namespace, ID: "s"}, 0, 10)
 		if terr != nil || len(line) != 1 || line[0].What != "claimed" || line[0].Worker != "a" {
 			w.T.Errorf("timeline %+v, %v", line, terr)
 		}
