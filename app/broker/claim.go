@@ -33,11 +33,14 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 	if err != nil {
 		return protocol.PollAnswer{}, err
 	}
-	a, err := b.answer(ctx, poll, []store.Leased{got.Leased})
-	if got.again {
-		a.Undo = func() {} // the lease is not this request's
+	if !got.again {
+		return b.answer(ctx, poll, []store.Leased{got.Leased})
 	}
-	return a, err
+	tasks, err := b.tasks(ctx, poll, []store.Leased{got.Leased}) // the lease is not this request's: what fails here must not end it
+	if err != nil {
+		return protocol.PollAnswer{}, err
+	}
+	return protocol.PollAnswer{Status: protocol.PollLeased, Tasks: tasks, AppRelease: b.opt.Release, Undo: func() {}}, nil
 }
 
 // claimed is what a claim leased, or held before.

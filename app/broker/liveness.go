@@ -76,6 +76,20 @@ func (r *registry) drop(k engine.WorkerKey) {
 	delete(r.known, k)
 }
 
+// swap forgets the process that is known of a worker, and remembers another, or none; false when what is known is not that process any more.
+func (r *registry) swap(k engine.WorkerKey, known, other *engine.Worker) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[k]; h == nil || h.worker.Incarnation != known.Incarnation {
+		return false
+	}
+	delete(r.known, k)
+	if other != nil {
+		r.known[k] = &heard{worker: other, storedAt: time.Now()}
+	}
+	return true
+}
+
 // with runs fn on what is known of a worker, if anything is.
 func (r *registry) with(k engine.WorkerKey, fn func(*heard)) {
 	r.mu.Lock()
@@ -227,15 +241,21 @@ func (b *Broker) current(ctx context.Context, key engine.WorkerKey, incarnation 
 	if incarnation == "" || incarnation == w.Incarnation {
 		return w, nil
 	}
-	// Another app may have taken the newer registration: look before refusing.
-	b.workers.drop(key)
-	if w, err = b.worker(ctx, key); err != nil {
+	// Another app may have taken the newer registration: look before refusing. When it did not, what is known of the living process stays.
+	stored, err := b.stored(ctx, key)
+	if err != nil {
+		if protocol.ReasonOf(err) == protocol.ReasonWorkerNotRegistered {
+			b.workers.swap(key, w, nil)
+		}
 		return nil, err
 	}
-	if incarnation != w.Incarnation {
+	if stored.Incarnation != w.Incarnation {
+		b.workers.swap(key, w, stored)
+	}
+	if incarnation != stored.Incarnation {
 		return nil, stale(key.ID)
 	}
-	return w, nil
+	return stored, nil
 }
 
 // Watch looks after the holders of sessions until ctx ends: when a worker this app used to hear falls silent, what it held is set free and its

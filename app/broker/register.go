@@ -329,6 +329,16 @@ func (b *Broker) worker(ctx context.Context, key engine.WorkerKey) (*engine.Work
 	if w := b.workers.get(key); w != nil {
 		return w, nil
 	}
+	w, err := b.stored(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	b.workers.put(w)
+	return w, nil
+}
+
+// stored is a registration as it is stored.
+func (b *Broker) stored(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
 	var w engine.Worker
 	err := b.store.View(ctx, func(r store.Reader) (err error) {
 		w, err = r.Worker(ctx, key)
@@ -337,11 +347,7 @@ func (b *Broker) worker(ctx context.Context, key engine.WorkerKey) (*engine.Work
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, protocol.Refuse(protocol.ReasonWorkerNotRegistered, "worker %s is not registered", key.ID).With("worker_id", key.ID)
 	}
-	if err != nil {
-		return nil, err
-	}
-	b.workers.put(&w)
-	return &w, nil
+	return &w, err
 }
 
 func orNil(s string) *string {

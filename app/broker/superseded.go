@@ -51,11 +51,13 @@ func (b *Broker) superseded(ctx context.Context, k engine.WorkerKey) {
 		}
 	case err == nil && w.Incarnation == known.Incarnation:
 	default:
-		b.workers.drop(k)
+		var now *engine.Worker
 		if err == nil {
-			b.workers.put(&w)
+			now = &w
 		}
-		if known.Explicit || w.Explicit { // one that names no process polls as the newest
+		b.workers.swap(k, known, now)
+		newest := b.workers.get(k)                                                                    // by now perhaps a process that came to this app meanwhile: it has told the older ones itself
+		if (newest == nil || newest.Incarnation == w.Incarnation) && (known.Explicit || w.Explicit) { // one that names no process polls as the newest
 			b.dispatch.Drop(k, w.Incarnation, stale(k.ID))
 		}
 	}
