@@ -2,6 +2,7 @@ package apptest_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -100,6 +101,43 @@ func TestRetentionNeedsNobodyToAsk(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A run that cannot be read keeps its own namespace, and no other, from being pruned.
+func TestRetentionOfOneNamespaceHoldsUpNoOther(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	open := func(shift time.Duration) *apptest.App {
+		return apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
+			o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+				return sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d, Shift: func() time.Duration { return shift }})
+			}
+		}})
+	}
+	a := open(0)
+	for _, ns := range []string{"broken", "default"} {
+		if ns != "default" {
+			(caller{t, a, "default"}).want(201, "POST", "/api/namespaces", `{"name":"`+ns+`"}`)
+		}
+		c := caller{t, a, ns}
+		c.want(201, "POST", "/api/workflows", `{"workflow_id":"old","workflow_type":"t"}`)
+		c.want(200, "POST", "/api/workflows/old/terminate", `{}`)
+	}
+	a.Stop()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("UPDATE runs SET state = '{' WHERE namespace = 'broken'"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a = open(31 * 24 * time.Hour)
+	if _, err := a.Broker().Prune(t.Context()); err == nil || !strings.Contains(err.Error(), "namespace broken") {
+		t.Errorf("prune: %v, want what is broken", err)
+	}
+	(caller{t, a, "default"}).want(404, "GET", "/api/workflows/old", "")
 }
 
 func TestAStartWithCronMakesASchedule(t *testing.T) {

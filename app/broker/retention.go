@@ -2,6 +2,8 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"time"
@@ -39,16 +41,8 @@ func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionSt
 // RetentionPass removes them, a hundred a change with room for other work between; a run that is not there any more is skipped.
 func (b *Broker) RetentionPass(ctx context.Context, ns string) (protocol.RetentionPass, error) {
 	p := protocol.RetentionPass{Results: []protocol.RetentionResult{}}
-	for {
-		s, err := b.Retention(ctx, ns)
-		if err != nil || s.Count == 0 {
-			return p, err
-		}
-		gone, err := b.removeRuns(ctx, s.RunIDs)
-		if err != nil {
-			return p, err
-		}
-		for _, id := range s.RunIDs {
+	err := b.expire(ctx, ns, func(ids, gone []string) {
+		for _, id := range ids {
 			outcome := "pruned"
 			if !slices.Contains(gone, id) {
 				outcome = "skipped"
@@ -56,48 +50,73 @@ func (b *Broker) RetentionPass(ctx context.Context, ns string) (protocol.Retenti
 			}
 			p.Results = append(p.Results, protocol.RetentionResult{RunID: id, Outcome: outcome})
 		}
-		p.Processed += s.Count
+		p.Processed += len(ids)
 		p.Pruned += len(gone)
+	})
+	return p, err
+}
+
+// expire removes what is past a namespace's retention, and tells of every piece what was to go and what went.
+func (b *Broker) expire(ctx context.Context, ns string, piece func(ids, gone []string)) error {
+	for {
+		s, err := b.Retention(ctx, ns)
+		if err != nil || s.Count == 0 {
+			return err
+		}
+		gone, err := b.removeRuns(ctx, s.RunIDs)
+		if err != nil {
+			return err
+		}
+		piece(s.RunIDs, gone)
 		if len(gone) == 0 || !s.Pressure {
-			return p, nil
+			return nil
 		}
 		runtime.Gosched()
 	}
 }
 
 // Prune removes from every namespace what is past its retention, and returns how long it is until something else will be: zero when nothing that has
-// closed is kept.
+// closed is kept. A namespace where that fails holds up no other.
 func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	all, err := b.Namespaces(ctx, func(string) bool { return true })
 	if err != nil {
 		return 0, err
 	}
+	var failed []error
 	for _, v := range all {
-		p, err := b.RetentionPass(ctx, v.Name)
-		if p.Pruned > 0 {
-			b.log.Info().Str("namespace", v.Name).Int("runs", p.Pruned).Msg("runs past their retention removed")
-		}
-		if err != nil {
-			return 0, err
-		}
-		now, err := b.store.Now(ctx)
-		if err != nil {
-			return 0, err
-		}
-		var first time.Time
-		if err := b.store.View(ctx, func(r store.Reader) (err error) {
-			first, err = r.FirstClosed(ctx, v.Name)
-			return err
-		}); err != nil {
-			return 0, err
-		}
-		if first.IsZero() {
-			continue
-		}
-		wait := max(first.Add(time.Duration(v.RetentionDays)*24*time.Hour).Sub(now), time.Second)
-		if next == 0 || wait < next {
+		wait, err := b.prune(ctx, v)
+		switch {
+		case ctx.Err() != nil:
+			return 0, context.Cause(ctx)
+		case err != nil && protocol.ReasonOf(err) != protocol.ReasonNamespaceNotFound: // else it was removed meanwhile
+			failed = append(failed, fmt.Errorf("namespace %s: %w", v.Name, err))
+		case wait > 0 && (next == 0 || wait < next):
 			next = wait
 		}
 	}
-	return next, nil
+	return next, errors.Join(failed...)
+}
+
+func (b *Broker) prune(ctx context.Context, v protocol.NamespaceView) (next time.Duration, err error) {
+	pruned := 0
+	err = b.expire(ctx, v.Name, func(_, gone []string) { pruned += len(gone) })
+	if pruned > 0 {
+		b.log.Info().Str("namespace", v.Name).Int("runs", pruned).Msg("runs past their retention removed")
+	}
+	if err != nil {
+		return 0, err
+	}
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var first time.Time
+	err = b.store.View(ctx, func(r store.Reader) (err error) {
+		first, err = r.FirstClosed(ctx, v.Name)
+		return err
+	})
+	if err != nil || first.IsZero() {
+		return 0, err
+	}
+	return max(first.Add(time.Duration(v.RetentionDays)*24*time.Hour).Sub(now), time.Second), nil
 }
