@@ -185,7 +185,7 @@ func TestRustWorkerGreets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := filepath.Join(cache, "sojourn-tests", "rust", "example")
+	target := filepath.Join(cache, "sojourn-tests", "rust", "target") // of interop/rust as well: they build on the same crates
 	build := exec.Command("cargo", "build", "--locked", "--manifest-path", "rust-worker/Cargo.toml", "--target-dir", target)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
