@@ -128,6 +128,37 @@ func TestOneOfTwoRustWorkersIsKilled(t *testing.T) {
 	})
 }
 
+// A killed process says nothing: its attempt ends with the time it may take from start to close, without which it waits for the lease of 300 s that
+// the contract gives, and the session with its own.
+func TestARustSessionMovesWhenItsHolderIsKilled(t *testing.T) {
+	rust(t, "sojourn-interop")
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		workers := map[string]*pythonWorker{"rs-1": rustWork(t, a, "rs-1", "50"), "rs-2": rustWork(t, a, "rs-2", "50")}
+		const lease, pause = 3, 500 // seconds, milliseconds
+		r := runOn(t, a, rustQueue, "in_session", "held", 8, lease, pause)
+		victim := pendingOn(t, a, r, "keep")
+		workers[victim].kill()
+		var said []kept
+		output(t, a, r, &said)
+		moved := slices.IndexFunc(said, func(k kept) bool { return k.Worker != victim })
+		if len(said) != 8 || moved < 0 {
+			t.Fatalf("the holder %s was killed, and the session went: %+v", victim, said)
+		}
+		for i, k := range said[moved:] {
+			if k.PID != said[moved].PID || len(k.Kept) != i+1 {
+				t.Errorf("step %d of the new holder: %+v", i, k)
+			}
+		}
+		survivor := said[moved].Worker
+		v, err := a.Broker().Session(t.Context(), "default", "held")
+		if err != nil || v.LeaseOwner == nil || *v.LeaseOwner != survivor {
+			t.Errorf("the session is %+v, %v", v, err)
+		}
+		workers[survivor].kill() // told to stop it closes the sessions it held, and fails if a lease has ended meanwhile
+	})
+}
+
 // Only polls are under way here: a report that the app's end cuts off ends a worker of this SDK, which whoever supervises it starts again.
 func TestTheAppRestartsWhileRustPolls(t *testing.T) {
 	rust(t, "sojourn-interop")

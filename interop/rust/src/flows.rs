@@ -117,11 +117,14 @@ pub fn register(worker: &mut Worker, queue: &str) -> Result<()> {
     });
     worker.register_workflow("in_session", |ctx, input| async move {
         let id = input[0].as_str().unwrap_or_default();
-        let options = WorkerSessionOptions::new(id).lease_seconds(input[2].as_u64().unwrap_or(60));
+        let session = WorkerSessionOptions::new(id).lease_seconds(input[2].as_u64().unwrap_or(60));
+        let again = ActivityRetryPolicy::new(3).backoff_intervals([Duration::ZERO]);
+        let options = ActivityOptions::new().retry_policy(again).start_to_close_timeout(Duration::from_secs(5));
         let mut said = vec![];
         for n in 0..input[1].as_i64().unwrap_or(1) {
             let pause = input[3].as_u64().unwrap_or(0);
-            said.push(ctx.activity("keep", json!([n, pause])).in_worker_session(options.clone()).await?);
+            let step = ctx.activity_with_options("keep", options.clone(), json!([n, pause]));
+            said.push(step.in_worker_session(session.clone()).await?);
         }
         Ok(json!(said))
     });
