@@ -291,7 +291,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 	}
 }
 
-// look takes the sessions of a worker away that this app used to hear and hears no more. One that another app may hear is looked at again when what is
+// look takes the sessions and workflow tasks of a worker away that this app used to hear and hears no more. One that another app may hear is looked at again when what is
 // stored of it says that nobody does.
 func (b *Broker) look(ctx context.Context, k engine.WorkerKey, h heard) error {
 	switch {
@@ -321,7 +321,33 @@ func (b *Broker) look(ctx context.Context, k engine.WorkerKey, h heard) error {
 	}
 	e.Msg("worker fell silent")
 	b.workers.drop(k)
-	return b.orphan(ctx, k, h.worker.Incarnation)
+	err := b.orphan(ctx, k, h.worker.Incarnation)
+	if h.worker.Explicit {
+		err = errors.Join(err, b.freeFlows(ctx, k, h.worker.Incarnation))
+	}
+	return err
+}
+
+// freeFlows sets the workflow tasks of a silent worker free, whose lease is many times what a decision takes. Only of one that names its process:
+// others may be silent while they work. Should it live after all, what it decides is refused, as its delivery is over.
+func (b *Broker) freeFlows(ctx context.Context, k engine.WorkerKey, incarnation string) error {
+	var refs []store.TaskRef
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		refs, err = r.Owned(ctx, k, incarnation)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		if ref.Kind != protocol.KindWorkflow {
+			continue // attempts have leases of their own, which their worker renews
+		}
+		if err := b.release(ctx, ref, engine.ReasonOrphaned, false, true); err != nil && protocol.ReasonOf(err) == "" { // else somebody ended it meanwhile
+			return err
+		}
+	}
+	return nil
 }
 
 // storedAlive reads a worker's row, and for how long it says that the worker is alive.
