@@ -1,10 +1,9 @@
 package workflow
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -131,11 +130,7 @@ type ChildError struct {
 }
 
 func (e *ChildError) Error() string {
-	s := fmt.Sprintf("child workflow %q: ", e.WorkflowType)
-	if e.Type != "" && !strings.HasPrefix(e.Message, e.Type) {
-		s += e.Type + ": "
-	}
-	return s + e.Message
+	return explain("child workflow", e.WorkflowType, e.Type, e.Message)
 }
 
 // Is matches the Err values of this package.
@@ -152,12 +147,7 @@ func (e *ChildError) Is(target error) bool {
 }
 
 // DecodeDetails reads the details of the child's failure; out stays as it is when there are none.
-func (e *ChildError) DecodeDetails(out any) error {
-	if e.Details.IsZero() {
-		return nil
-	}
-	return payload.Decode(e.Details, out)
-}
+func (e *ChildError) DecodeDetails(out any) error { return decodeDetails(e.Details, out) }
 
 // ErrTerminated: a child workflow was terminated.
 var ErrTerminated = errors.New("terminated")
@@ -169,19 +159,8 @@ func childError(f *future, d *history.ChildEnded) *ChildError {
 		NonRetryable: d.NonRetryable, Cancelled: d.ClosedReason == "cancelled", Terminated: d.ClosedReason == "terminated",
 		TimedOut: d.ClosedReason == "timed_out",
 	}
-	var ex struct {
-		Type    string          `json:"type"`
-		Details payload.Payload `json:"details"`
-	}
-	if len(d.Exception) > 0 && json.Unmarshal(d.Exception, &ex) == nil {
-		if e.Type == "" {
-			e.Type = ex.Type
-		}
-		e.Details = ex.Details
-	}
-	if e.Message == "" {
-		e.Message = d.ClosedReason
-	}
+	ex := readException(d.Exception)
+	e.Type, e.Message, e.Details = cmp.Or(e.Type, ex.Type), cmp.Or(e.Message, d.ClosedReason), ex.Details
 	return e
 }
 

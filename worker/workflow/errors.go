@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,13 +60,7 @@ type ActivityError struct {
 	Poison         bool
 }
 
-func (e *ActivityError) Error() string {
-	s := fmt.Sprintf("activity %q: ", e.ActivityType)
-	if e.Type != "" && !strings.HasPrefix(e.Message, e.Type) {
-		s += e.Type + ": "
-	}
-	return s + e.Message
-}
+func (e *ActivityError) Error() string { return explain("activity", e.ActivityType, e.Type, e.Message) }
 
 // Is matches the Err values of this package.
 func (e *ActivityError) Is(target error) bool {
@@ -87,12 +82,7 @@ func (e *ActivityError) Is(target error) bool {
 }
 
 // DecodeDetails reads what activity.Details attached; out stays as it is when there is nothing.
-func (e *ActivityError) DecodeDetails(out any) error {
-	if e.Details.IsZero() {
-		return nil
-	}
-	return payload.Decode(e.Details, out)
-}
+func (e *ActivityError) DecodeDetails(out any) error { return decodeDetails(e.Details, out) }
 
 // activityError reads the failure of a terminal event.
 func activityError(f *future, execution string, a history.Attempt, d history.Failure) *ActivityError {
@@ -100,27 +90,46 @@ func activityError(f *future, execution string, a history.Attempt, d history.Fai
 		ActivityType: f.name, ExecutionID: execution, Sequence: f.seq, Type: d.ExceptionType, Message: d.Message, Attempts: a.Number,
 		NonRetryable: d.NonRetryable,
 	}
-	var ex struct {
-		Type    string          `json:"type"`
-		Message string          `json:"message"`
-		Kind    string          `json:"kind"`
-		Details payload.Payload `json:"details"`
-	}
-	if len(d.Exception) > 0 && json.Unmarshal(d.Exception, &ex) == nil {
-		if e.Type == "" {
-			e.Type = ex.Type
-		}
-		if e.Message == "" {
-			e.Message = ex.Message
-		}
-		e.Details = ex.Details
-	}
+	ex := readException(d.Exception)
+	e.Type, e.Message, e.Details = cmp.Or(e.Type, ex.Type), cmp.Or(e.Message, ex.Message), ex.Details
 	e.Poison = d.Category == categoryPoison || e.Type == categoryPoison
 	e.SessionLost = d.Category == categorySessionLost || ex.Kind == activity.KindSessionLost || e.Type == activity.TypeSessionLost
 	e.SessionClosed = e.Type == string(protocol.ReasonSessionClosed)
 	e.SessionMissing = e.Type == string(protocol.ReasonSessionMissing)
 	e.Cancelled = d.Category == "cancelled"
 	return e
+}
+
+// exception is what a failure brings along of the error behind it, as its worker wrote it.
+type exception struct {
+	Type    string          `json:"type"`
+	Message string          `json:"message"`
+	Kind    string          `json:"kind"`
+	Details payload.Payload `json:"details"`
+}
+
+// readException is empty when there is none, or one of a shape that is not ours.
+func readException(raw []byte) exception {
+	var ex exception
+	if len(raw) == 0 || json.Unmarshal(raw, &ex) != nil {
+		return exception{}
+	}
+	return ex
+}
+
+// explain is the text of a failure: whose it is, its type unless the message begins with it, and the message.
+func explain(what, name, typ, message string) string {
+	if typ != "" && !strings.HasPrefix(message, typ) {
+		message = typ + ": " + message
+	}
+	return fmt.Sprintf("%s %q: %s", what, name, message)
+}
+
+func decodeDetails(p payload.Payload, out any) error {
+	if p.IsZero() {
+		return nil
+	}
+	return payload.Decode(p, out)
 }
 
 // NonDeterminismError says that the code, replayed, does not do what history says it did.

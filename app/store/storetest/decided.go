@@ -1,9 +1,7 @@
 package storetest
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -219,27 +217,7 @@ func testTwoBudgets(t *testing.T, s Suite) {
 	for i := range 4 {
 		one.wide(fmt.Sprint("flow", i), 25)
 	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	leased := 0
-	for i := range 8 {
-		w := []*World{one, two}[i%2]
-		wg.Go(func() {
-			for range 10 {
-				list, err := w.S.Claim(context.Background(), store.ClaimRequest{
-					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 3}},
-				})
-				if err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				leased += len(list)
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	if leased != most {
+	if leased := contend(t, worker, 3, one, two); leased != most {
 		t.Fatalf("two apps leased %d tasks of a budget of %d", leased, most)
 	}
 }

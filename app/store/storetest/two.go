@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,6 +118,27 @@ func testSkipped(t *testing.T, s Suite) {
 	two.until("word of the other queue", told)
 }
 
+// contend lets apps claim activities for one worker, eight at a time, up to max in a claim. It returns how many they were given together.
+func contend(t *testing.T, worker *engine.Worker, max int, apps ...*World) int {
+	var wg sync.WaitGroup
+	var leased atomic.Int64
+	for i := range 8 {
+		wg.Go(func() {
+			for range 10 {
+				list, err := apps[i%len(apps)].S.Claim(context.Background(), store.ClaimRequest{
+					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: max}},
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				leased.Add(int64(len(list)))
+			}
+		})
+	}
+	wg.Wait()
+	return int(leased.Load())
+}
+
 // testTwoCaps lets two apps claim for one worker at once: what it holds must never be more than it may.
 func testTwoCaps(t *testing.T, s Suite) {
 	if !s.Shared {
@@ -128,26 +150,7 @@ func testTwoCaps(t *testing.T, s Suite) {
 	for i := range sessions {
 		one.flow(fmt.Sprint("s", i))
 	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	leased := 0
-	for i := range 8 {
-		w := []*World{one, two}[i%2]
-		wg.Go(func() {
-			for range 10 {
-				list, err := w.S.Claim(context.Background(), store.ClaimRequest{
-					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 2}},
-				})
-				if err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				leased += len(list)
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
+	leased := contend(t, worker, 2, one, two)
 	one.View(func(r store.Reader) error {
 		held, err := r.Holdings(t.Context(), Namespace)
 		if held["w"].Sessions != most || leased != most {
