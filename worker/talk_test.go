@@ -106,3 +106,48 @@ func TestChildrenUpdatesAndQueriesOverEveryCarrier(t *testing.T) {
 		}
 	})
 }
+
+// Signals go along when a run continues as new: those its worker had and its code did not take, those that came with what made it end, and later ones.
+func TestSignalsNobodyReceivedGoAlongOverEveryCarrier(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		start(t, a, c, func(o *worker.Options) {
+			o.Registry.Workflow("collects", func(ctx workflow.Context, got []string) ([]string, error) {
+				name := []string{"even", "odd"}[len(got)%2] // of two names, each in its order
+				text, err := workflow.ReceiveSignal[string](ctx, name)
+				if err != nil || len(got) == 9 {
+					return append(got, text), err
+				}
+				if err := workflow.ExecuteActivity(ctx, "hello", text).Get(ctx, nil); err != nil {
+					return got, err
+				}
+				return nil, workflow.ContinueAsNew(ctx, append(got, text))
+			})
+		})
+		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "collects", Input: []byte("[[]]")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for i := range 10 {
+			want = append(want, fmt.Sprint("s", i))
+			_, err := a.Broker().Signal(t.Context(), protocol.SignalRequest{
+				Target: protocol.Target{WorkflowID: answer.WorkflowID}, SignalName: []string{"even", "odd"}[i%2], Input: input(t, want[i]),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var v protocol.RunView
+		eventually(t, "the last run ends", func() bool {
+			var err error
+			if v, err = a.Broker().Describe(t.Context(), protocol.Target{WorkflowID: answer.WorkflowID}); err != nil {
+				t.Fatal(err)
+			}
+			return v.Terminal
+		})
+		raw, _ := json.Marshal(want)
+		if string(v.Output) != string(raw) || v.RunNumber != 10 {
+			t.Errorf("run %d ended with %s, want %s", v.RunNumber, v.Output, raw)
+		}
+	})
+}

@@ -172,7 +172,13 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if err := b.sameArguments(ctx, run, &in); err != nil {
 		return store.Change{}, "", err
 	}
-	return b.step(in.Namespace, run, needs, engine.CompleteTask{Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types}), hash, nil
+	carry, err := b.carried(ctx, run, in.Commands)
+	if err != nil {
+		return store.Change{}, "", err
+	}
+	return b.step(in.Namespace, run, needs, engine.CompleteTask{
+		Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types, Carry: carry,
+	}), hash, nil
 }
 
 // sameArguments gives a run that goes on as new without saying with what the arguments it was started with.
@@ -194,6 +200,31 @@ func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.Com
 		in.Commands[last].Arguments.Blob = d.Arguments
 	}
 	return nil
+}
+
+// carried reads the signals a run that goes on as new hands on because its worker kept them: only history has them.
+func (b *Broker) carried(ctx context.Context, run string, commands []protocol.Command) (list []engine.Signal, err error) {
+	last := len(commands) - 1
+	if last < 0 || commands[last].Type != protocol.ContinueAsNew || len(commands[last].Unreceived) == 0 {
+		return nil, nil
+	}
+	want := commands[last].Unreceived
+	err = b.store.View(ctx, func(r store.Reader) error {
+		for after := want[0] - 1; len(want) > 0; {
+			events, err := r.Events(ctx, run, after, want[len(want)-1], 1000, 8<<20)
+			if err != nil || len(events) == 0 {
+				return err // the step refuses what was not found
+			}
+			for _, e := range events {
+				if d, ok := e.Data.(*history.SignalReceived); ok && len(want) > 0 && e.Seq == want[0] {
+					list, want = append(list, engine.Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value}), want[1:]
+				}
+				after = e.Seq
+			}
+		}
+		return nil
+	})
+	return list, err
 }
 
 // commandNeeds adds the rows a command wants, and refuses payloads that are none.

@@ -83,8 +83,8 @@ func (st *step) end(why string) {
 	st.endChain(why)
 }
 
-// continueAsNew closes the run and says which run goes on; signals the workflow has not seen and updates it has not answered go with it, sessions of
-// the workflow id stay.
+// continueAsNew closes the run and says which run goes on; signals the workflow has not received and updates it has not answered go with it, sessions
+// of the workflow id stay.
 func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	was := *st.Run
 	next := Start{
@@ -103,6 +103,12 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	}
 	if next.Request.TaskQueue == st.Queue {
 		next.BuildID = st.BuildID
+	}
+	next.Carry = append(next.Carry, st.carry...)
+	if !c.Buffers {
+		for _, s := range st.Unread.All() {
+			next.Carry = append(next.Carry, s)
+		}
 	}
 	for _, s := range st.Signals.All() {
 		next.Carry = append(next.Carry, s)

@@ -41,7 +41,7 @@ type Start struct {
 	Request       protocol.StartRequest
 	Arguments     string // blob of the argument array, may be empty
 	ContinuedFrom *Run
-	Carry         []Signal // signals the run before had not seen
+	Carry         []Signal // signals the run before had not received
 	Updates       []Update // updates the run before had not answered
 	Parent        *Parent
 	BuildID       string       // that the run is pinned to; one that continues another on the same queue has that one's

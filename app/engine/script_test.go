@@ -83,7 +83,15 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		s.run = merged(s.run, s.run.Leased(Lessee{Worker: s.worker(by)}, s.now))
 		return fmt.Sprintf("task %d delivery %d, shown %d\n", s.run.Task.Number, s.run.Task.Delivery, s.run.Task.Shown)
 	case "do":
-		return s.apply(CompleteTask{Number: num("n", s.run.Tasks), Holder: s.holder(by, num("delivery", s.taskDelivery())), Commands: commands(t, d), Hash: hash(d)})
+		in := CompleteTask{Number: num("n", s.run.Tasks), Holder: s.holder(by, num("delivery", s.taskDelivery())), Commands: commands(t, d), Hash: hash(d)}
+		for _, c := range in.Commands {
+			for _, k := range c.Unreceived {
+				if sig, ok := s.run.Signals.Get(k); ok {
+					in.Carry = append(in.Carry, sig)
+				}
+			}
+		}
+		return s.apply(in)
 	case "fail-task":
 		return s.apply(FailTask{
 			Number: num("n", s.run.Tasks), Holder: s.holder(by, num("delivery", s.taskDelivery())), Hash: "f" + d.Input,

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -39,6 +41,16 @@ func (st *step) receive(in SignalRun) {
 			st.emit(&history.TimerCancelled{Sequence: k, TimerID: StepID(st.ID, k), Kind: t.Kind, Parallel: t.Parallel})
 		}
 	}
+}
+
+// checkCarried refuses a run that goes on as new with signals it has not been shown, or that are none.
+func checkCarried(commands []protocol.Command, carry []Signal, shown int64) error {
+	for i, c := range commands {
+		if n := len(c.Unreceived); n > 0 && (n != len(carry) || c.Unreceived[n-1] > shown) {
+			return protocol.Invalid(fmt.Sprintf("commands.%d.unreceived_signals", i), "must be the events, in their order, of signals the task has shown")
+		}
+	}
+	return nil
 }
 
 // applied says that a wait has its signal, with what the signal brought.

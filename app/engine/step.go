@@ -47,6 +47,7 @@ type step struct {
 
 	knows   bool                    // whoever completes the workflow task declared CapSessions
 	closing bool                    // the run's steps end because it does
+	carry   []Signal                // that the code has seen and not received, when the run goes on as new
 	fresh   int64                   // last signal that the completed task was the first to show
 	renewed map[string]history.Time // deadlines of condition waits this step ended, by occurrence
 }

@@ -40,6 +40,7 @@ type CompleteTask struct {
 	Commands []protocol.Command
 	Hash     string
 	Types    map[string]string
+	Carry    []Signal // those that Unreceived of the last command names
 }
 
 func (in CompleteTask) decide(st *step) error {
@@ -59,6 +60,10 @@ func (in CompleteTask) decide(st *step) error {
 	// A task that only answers its update did not go on with the workflow: what came meanwhile still has to be shown to it.
 	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool { return !answers(c) })
 	shown := st.Task.Shown
+	if err := checkCarried(in.Commands, in.Carry, shown); err != nil {
+		return err
+	}
+	st.carry = in.Carry
 	st.knows = st.Task.Sessions
 	st.Task = nil
 	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.repeats)

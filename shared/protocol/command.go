@@ -81,9 +81,12 @@ type Command struct {
 	SignalName string `json:"signal_name,omitempty"`
 	// Buffers, ours: the worker keeps the signals it has seen until its code wants them, and asks for one it has not seen. Without it a wait is for the
 	// first signal of the name that no earlier wait got.
-	Buffers    bool   `json:"buffers_signals,omitempty"`
-	Timeout    *int64 `json:"timeout_seconds,omitempty"` // also open_condition_wait; 0 is over at once
-	WorkflowID string `json:"workflow_id,omitempty"`
+	Buffers bool `json:"buffers_signals,omitempty"`
+	// Unreceived, ours, with Buffers of continue_as_new: the events, in their order, of the signals the worker has seen and its code has not received.
+	// They go with the run. Without Buffers all go that were the answer to no wait.
+	Unreceived []int64 `json:"unreceived_signals,omitempty"`
+	Timeout    *int64  `json:"timeout_seconds,omitempty"` // also open_condition_wait; 0 is over at once
+	WorkflowID string  `json:"workflow_id,omitempty"`
 
 	// cancel_activity, cancel_timer, cancel_child_workflow: the command sequence that opened it
 	Target int64 `json:"target,omitempty"`

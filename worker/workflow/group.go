@@ -42,7 +42,11 @@ func (m *Machine) commands(task *protocol.WorkflowTask) ([]protocol.Command, err
 	}
 	out := slices.Grow(answers, len(open))
 	for _, p := range open {
-		out = append(out, *p.command)
+		c := *p.command
+		if c.Type == protocol.ContinueAsNew {
+			c.Buffers, c.Unreceived = true, m.unreceived()
+		}
+		out = append(out, c)
 	}
 	return out, nil
 }

@@ -302,10 +302,13 @@ func (m *Machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted,
 
 // signalled keeps a signal for the code. Those a run inherits come before its code starts: they were there first.
 func (m *Machine) signalled(d *history.SignalReceived, e *history.Event) {
-	if m.finished {
+	value := received{payload.Payload{Blob: d.Value}, e.Seq}
+	if m.finished { // the code takes it no more; the next run may
+		s := m.signal(d.SignalName)
+		s.values = append(s.values, value)
 		return
 	}
-	arrive := func() { m.signal(d.SignalName).arrive(payload.Payload{Blob: d.Value}) }
+	arrive := func() { m.signal(d.SignalName).arrive(value) }
 	if m.carried == 0 {
 		m.wake(e, arrive)
 		return

@@ -3,6 +3,7 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -12,9 +13,15 @@ import (
 type SignalChannel struct {
 	m       *Machine
 	name    string
-	values  []payload.Payload // argument lists
-	waiting bool              // the run has told that it is blocked on the name, and no signal of it came since
+	values  []received
+	waiting bool // the run has told that it is blocked on the name, and no signal of it came since
 	waiters []*waiter
+}
+
+// received is a signal that the code has not taken yet.
+type received struct {
+	args  payload.Payload
+	event int64
 }
 
 // Signal is the channel of the signals of a name.
@@ -46,7 +53,7 @@ func (s *SignalChannel) open() {
 }
 
 // arrive keeps a signal and wakes everybody who waits for one, in the order they came; whoever finds none left waits on.
-func (s *SignalChannel) arrive(value payload.Payload) {
+func (s *SignalChannel) arrive(value received) {
 	s.values = append(s.values, value)
 	s.waiting = false
 	for _, w := range s.waiters {
@@ -94,8 +101,8 @@ func ReceiveSignal[T any](ctx Context, name string) (T, error) {
 }
 
 func (s *SignalChannel) take(outs []any) error {
-	value := s.values[0]
-	s.values[0] = payload.Payload{}
+	value := s.values[0].args
+	s.values[0] = received{}
 	s.values = s.values[1:]
 	if len(outs) == 0 {
 		return nil
@@ -110,6 +117,17 @@ func (s *SignalChannel) take(outs []any) error {
 		return fmt.Errorf("signal %q: %w", s.name, err)
 	}
 	return nil
+}
+
+// unreceived are the events of the signals that the code has not taken, in the order they came.
+func (m *Machine) unreceived() (events []int64) {
+	for _, s := range m.signals {
+		for _, v := range s.values {
+			events = append(events, v.event)
+		}
+	}
+	slices.Sort(events)
+	return events
 }
 
 // SignalWorkflow sends a signal to the current run of another workflow id, once; it does not wait for it to be received.
