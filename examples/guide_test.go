@@ -85,7 +85,8 @@ func TestStepsOfTheWorkerProtocolWork(t *testing.T) {
 	for _, want := range []string{
 		`"registered":true`, `"outcome":"started_new"`, `"run_status":"waiting"`, `"can_continue":true`, `"recorded":true`, `"reason":"already_completed"`,
 		`"reason":"stale_attempt"`, `"run_status":"completed"`, "hello world\n", `["world"]`, `"outcome":"created"`, `"outcome":"heartbeat_recorded"`,
-		`"outcome":"released"`, `"outcome":"reacquired"`, `"outcome":"closed"`, `"outcome":"deregistered"`,
+		`"outcome":"released"`, `"outcome":"reacquired"`, `"outcome":"closed"`, `"acknowledged":true`,
+		`"outcome":"deregistered"`,
 	} {
 		i := strings.Index(string(out[at:]), want)
 		if i < 0 {
