@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -152,4 +153,68 @@ func nameOf(url string) string {
 		panic(err)
 	}
 	return cfg.Database
+}
+
+// What two apps add at the same time neither can have locked before. They have to add it in the same order, or each waits for the other until the
+// server ends one of them, a second later.
+func TestAppsThatAddTheSameRowsDoNotCross(t *testing.T) {
+	url := database(t)
+	var worlds []*storetest.World
+	for range 2 {
+		s, err := postgres.Open(t.Context(), url, sqldb.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		worlds = append(worlds, &storetest.World{T: t, S: s, Queue: storetest.Queue})
+	}
+	for round := range 20 {
+		var wg sync.WaitGroup
+		for _, w := range worlds {
+			wg.Go(func() {
+				_, err := w.S.Commit(context.Background(), store.Change{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
+					var out store.Writes
+					for class := range 40 {
+						id := w.ID()
+						out.Runs = append(out.Runs, engine.DecideStart(engine.Start{RunID: id, Number: 1, Request: protocol.StartRequest{
+							Namespace: storetest.Namespace, WorkflowID: id, WorkflowType: fmt.Sprint("type", class), TaskQueue: fmt.Sprint("queue", round),
+							FairnessKey: fmt.Sprint("class", class),
+						}}, now))
+					}
+					return out, nil
+				}})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	for _, w := range worlds {
+		if err := w.S.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	for others, end := 1, time.Now().Add(30*time.Second); others > 0; { // what they counted is told when they are gone
+		if err := c.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"+
+			" AND backend_type = 'client backend'").Scan(&others); err != nil || time.Now().After(end) {
+			t.Fatalf("%d connections are left: %v", others, err)
+		}
+	}
+	var deadlocks int
+	if err := c.QueryRow(t.Context(), "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks); err != nil {
+		t.Fatal(err)
+	}
+	if deadlocks > 0 {
+		t.Errorf("the server had to end %d transactions that waited for each other", deadlocks)
+	}
 }

@@ -109,6 +109,10 @@ func (b *batch) rank(items []*pending) error {
 	return nil
 }
 
+func (k tagKey) compare(o tagKey) int {
+	return cmp.Or(k.QueueKey.compare(o.QueueKey), cmp.Compare(k.tier, o.tier), cmp.Compare(k.class, o.class))
+}
+
 func (k tagKey) clock() tagKey { return tagKey{k.QueueKey, k.tier, ""} }
 
 // classOf is the class of a ready task and its weight; the class is empty without a key.
@@ -165,7 +169,8 @@ func (b *batch) taken(t taskKey) {
 func (b *batch) gatherTags() []*Call {
 	rows := newRowset(fairnessTable.columns)
 	var calls []*Call
-	for k, t := range b.tags {
+	for _, k := range slices.SortedFunc(maps.Keys(b.tags), tagKey.compare) { // new ones cannot be locked: apps that add the same must not cross
+		t := b.tags[k]
 		if !t.dirty {
 			continue
 		}

@@ -1,7 +1,6 @@
 package sqldb
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -131,9 +130,7 @@ func (b *batch) tell(c store.Changed, decided bool) {
 	if b.s.cfg.Notify != nil && (len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || decided || len(b.gone) > 0) {
 		n := Notice{Runs: c.Runs, Ended: ended, Decided: decided, Silent: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone}
 		maps.Copy(b.hidden, b.backlog)
-		n.Queues = slices.SortedFunc(maps.Keys(b.hidden), func(x, y QueueKey) int {
-			return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Queue, y.Queue), cmp.Compare(x.Kind, y.Kind))
-		})
+		n.Queues = slices.SortedFunc(maps.Keys(b.hidden), QueueKey.compare)
 		b.s.cfg.Notify(n)
 	}
 }

@@ -300,10 +300,12 @@ func (b *batch) gatherRest() ([]*Call, error) {
 	for _, c := range b.flush.receipts {
 		addReceipt(receipts, c)
 	}
-	for ns, floor := range b.flush.floors {
-		floors.s(ns).i(floor)
+	for _, ns := range slices.Sorted(maps.Keys(b.flush.floors)) {
+		floors.s(ns).i(b.flush.floors[ns])
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(b.lanes), func(x, y laneKey) int { return cmp.Compare(x.lane, y.lane) }) {
+	for _, k := range slices.SortedFunc(maps.Keys(b.lanes), func(x, y laneKey) int {
+		return cmp.Or(x.QueueKey.compare(y.QueueKey), cmp.Compare(x.lane, y.lane))
+	}) {
 		if b.lanes[k] {
 			lanes.s(k.Namespace).s(k.Queue).s(string(k.Kind)).s(k.lane)
 			b.lanes[k] = false

@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -39,6 +40,10 @@ type Config struct {
 type QueueKey struct {
 	Namespace, Queue string
 	Kind             protocol.TaskKind
+}
+
+func (k QueueKey) compare(o QueueKey) int {
+	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Queue, o.Queue), cmp.Compare(k.Kind, o.Kind))
 }
 
 // Notice is what a commit means for other processes on the database: queues with new ready tasks, runs with new events.
