@@ -15,7 +15,7 @@ import (
 func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	d := &history.ActivityScheduled{
 		Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: c.ActivityType, Arguments: c.Arguments.Blob,
-		PayloadCodec: codecOf(c.Arguments.Blob), Requirements: c.Requirements, Priority: c.Priority,
+		PayloadCodec: codecOf(c.Arguments.Blob), Requirements: c.Requirements, Priority: st.Priority,
 		FairnessKey: strings.ToLower(c.FairnessKey), FairnessWeight: c.FairnessWeight,
 		Activity:     &history.ActivitySnapshot{Queue: c.Queue, RetryPolicy: c.RetryPolicy.Recorded()},
 		StartToClose: c.StartToClose, ScheduleToStart: c.ScheduleToStart, ScheduleToClose: c.ScheduleToClose, Heartbeat: c.Heartbeat,
@@ -27,8 +27,8 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 			d.Activity.Queue = c.WorkerSession.Queue
 		}
 	}
-	if d.Priority == 0 {
-		d.Priority = st.Priority
+	if c.Priority != nil {
+		d.Priority = *c.Priority
 	}
 	if c.WorkerSession != nil {
 		d.SessionID, d.Session = c.WorkerSession.SessionID, raw(c.WorkerSession)

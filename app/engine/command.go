@@ -24,7 +24,7 @@ func (st *step) command(c protocol.Command) error {
 		st.emit(&history.SideEffectRecorded{Sequence: seq, Result: c.Result.Blob, PayloadCodec: codecOf(c.Result.Blob)})
 	case protocol.RecordVersionMarker:
 		st.emit(&history.VersionMarkerRecorded{
-			Sequence: seq, ChangeID: c.ChangeID, Version: c.Version, MinSupported: c.MinSupported, MaxSupported: c.MaxSupported,
+			Sequence: seq, ChangeID: c.ChangeID, Version: *c.Version, MinSupported: *c.MinSupported, MaxSupported: *c.MaxSupported,
 		})
 	case protocol.StartSession:
 		st.startSession(c, seq)

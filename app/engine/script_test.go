@@ -76,9 +76,12 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 	case "start":
 		dec := DecideStart(Start{RunID: testRun, Number: 1, Request: protocol.StartRequest{
 			Namespace: "default", WorkflowID: "wf", WorkflowType: arg("type", "sample"), TaskQueue: "default",
-			RunTimeout: num("run-timeout", 0), StartDelay: num("delay", 0),
-		}}, s.now)
+			RunTimeout: num("run-timeout", 0), ExecutionTimeout: num("execution-timeout", 0), StartDelay: num("delay", 0),
+			Priority: new(int(num("priority", DefaultPriority))), FairnessKey: arg("fairness-key", ""), FairnessWeight: int(num("fairness-weight", 0)),
+		}, BuildID: arg("build", "")}, s.now)
 		return s.take(dec)
+	case "facts":
+		return s.run.facts()
 	case "lease":
 		s.run = merged(s.run, s.run.Leased(Lessee{Worker: s.worker(by)}, s.now))
 		return fmt.Sprintf("task %d delivery %d, shown %d\n", s.run.Task.Number, s.run.Task.Delivery, s.run.Task.Shown)
@@ -382,6 +385,34 @@ func (s *stage) show() string {
 	out := s.run.show()
 	for _, id := range sortedKeys(s.sessions) {
 		out += describe(s.sessions[id], s.now)
+	}
+	return out
+}
+
+// facts are what the run was started with and hands on.
+func (s *Run) facts() string {
+	out := fmt.Sprintf("run %d of %s in queue %s, priority %d", s.Number, s.Type, s.Queue, s.Priority)
+	if s.BuildID != "" {
+		out += ", build " + s.BuildID
+	}
+	if s.FairnessKey != "" {
+		out += fmt.Sprintf(", class %s of weight %d", s.FairnessKey, s.FairnessWeight)
+	}
+	for _, d := range []struct {
+		name string
+		at   history.Time
+	}{{"run", s.RunDeadline}, {"execution", s.ExecutionDeadline}} {
+		if !d.at.IsZero() {
+			out += fmt.Sprintf(", %s until %s", d.name, d.at.Format("15:04:05"))
+		}
+	}
+	out += "\n"
+	for k, a := range s.Activities.All() {
+		out += fmt.Sprintf("activity %d in queue %s, priority %d", k, a.Queue, a.Priority)
+		if a.FairnessKey != "" {
+			out += fmt.Sprintf(", class %s of weight %d", a.FairnessKey, a.FairnessWeight)
+		}
+		out += "\n"
 	}
 	return out
 }

@@ -8,12 +8,12 @@ import (
 )
 
 func (st *step) startTimer(c protocol.Command, seq int64) {
-	delay := seconds(c.Delay)
+	delay := seconds(*c.Delay)
 	if c.DelayMicros > 0 {
 		delay = time.Duration(c.DelayMicros) * time.Microsecond
 	}
 	st.emit(&history.TimerScheduled{
-		Sequence: seq, TimerID: StepID(st.ID, seq), Delay: c.Delay, DelayMicros: c.DelayMicros, FireAt: plus(st.now, delay), Parallel: c.Parallel,
+		Sequence: seq, TimerID: StepID(st.ID, seq), Delay: *c.Delay, DelayMicros: c.DelayMicros, FireAt: plus(st.now, delay), Parallel: c.Parallel,
 	})
 }
 

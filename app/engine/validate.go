@@ -86,6 +86,10 @@ func Validate(s *Run, commands []protocol.Command) error {
 
 func validate(c protocol.Command, at func(string) string) error {
 	limit, _ := c.Wait()
+	delay := int64(0)
+	if c.Delay != nil {
+		delay = *c.Delay
+	}
 	for _, d := range []struct {
 		field string
 		value int64
@@ -94,7 +98,7 @@ func validate(c protocol.Command, at func(string) string) error {
 		{"schedule_to_start_timeout", c.ScheduleToStart},
 		{"schedule_to_close_timeout", c.ScheduleToClose},
 		{"heartbeat_timeout", c.Heartbeat},
-		{"delay_seconds", c.Delay},
+		{"delay_seconds", delay},
 		{"delay_micros", c.DelayMicros},
 		{"timeout_seconds", limit},
 		{"execution_timeout_seconds", c.ExecutionTimeout},
@@ -110,7 +114,7 @@ func validate(c protocol.Command, at func(string) string) error {
 	need := func(field, value string) error {
 		switch {
 		case value == "":
-			return protocol.Invalid(at(field), "is needed")
+			return missing(at(field))
 		case len(value) > 255:
 			return protocol.Invalid(at(field), "is longer than 255 bytes")
 		}
@@ -119,8 +123,18 @@ func validate(c protocol.Command, at func(string) string) error {
 	switch c.Type {
 	case protocol.FailWorkflow:
 		return explained(c, at)
-	case protocol.CompleteWorkflow, protocol.ContinueAsNew, protocol.RecordSideEffect, protocol.StartTimer, protocol.StartSession,
+	case protocol.CompleteWorkflow, protocol.ContinueAsNew, protocol.StartSession,
 		protocol.UpsertMemo, protocol.UpsertSearchAttributes: // what an upsert leaves is checked with the run
+		return nil
+	case protocol.StartTimer:
+		if c.Delay == nil {
+			return missing(at("delay_seconds"))
+		}
+		return nil
+	case protocol.RecordSideEffect:
+		if c.Result.IsZero() {
+			return missing(at("result"))
+		}
 		return nil
 	case protocol.ScheduleActivity:
 		if c.WorkerSession != nil {
@@ -137,7 +151,7 @@ func validate(c protocol.Command, at func(string) string) error {
 		if len(c.SessionID) > 255 {
 			return protocol.Invalid(at("session_id"), "is longer than 255 bytes")
 		}
-		if c.Priority < 0 || c.Priority > 9 {
+		if c.Priority != nil && (*c.Priority < 0 || *c.Priority > 9) {
 			return protocol.Invalid(at("priority"), "must be between 0 and 9")
 		}
 		if err := CheckFairness(c.FairnessKey, c.FairnessWeight, at); err != nil {
@@ -163,6 +177,14 @@ func validate(c protocol.Command, at func(string) string) error {
 		}
 		return need("update_id", c.UpdateID)
 	case protocol.RecordVersionMarker:
+		for _, n := range []struct {
+			field string
+			value *int
+		}{{"version", c.Version}, {"min_supported", c.MinSupported}, {"max_supported", c.MaxSupported}} {
+			if n.value == nil {
+				return missing(at(n.field))
+			}
+		}
 		return need("change_id", c.ChangeID)
 	case protocol.EndSession:
 		return need("session_id", c.SessionID)
@@ -195,11 +217,13 @@ func validate(c protocol.Command, at func(string) string) error {
 		}
 		return need("signal_name", c.SignalName)
 	case "":
-		return protocol.Invalid(at("type"), "is needed")
+		return missing(at("type"))
 	default:
 		return protocol.Invalid(at("type"), "unknown command %q", c.Type)
 	}
 }
+
+func missing(field string) error { return protocol.Invalid(field, "is needed") }
 
 func retryable(p *retry.Policy, at func(string) string) error {
 	var wrong *retry.FieldError
@@ -225,7 +249,7 @@ func grouped(c protocol.Command, seq int64, at func(string) string) error {
 // explained refuses a failure that says nothing at all; an exception's message may be empty, as long as its type is there.
 func explained(c protocol.Command, at func(string) string) error {
 	if c.Message == "" && c.ExceptionType == "" && c.ExceptionClass == "" && len(c.Exception) == 0 {
-		return protocol.Invalid(at("message"), "is needed")
+		return missing(at("message"))
 	}
 	return nil
 }

@@ -159,7 +159,7 @@ func TestExplicitSessions(t *testing.T) {
 		}
 		run := h.begin("wf")
 		id := run + "-1"
-		if err := decide(0, protocol.Command{Type: protocol.StartSession}, protocol.Command{Type: protocol.StartTimer, Delay: 1}); err != nil {
+		if err := decide(0, protocol.Command{Type: protocol.StartSession}, protocol.Command{Type: protocol.StartTimer, Delay: new(int64(1))}); err != nil {
 			h.t.Fatal(err)
 		}
 		before := len(h.events(run)) + 1 // and the timer fires

@@ -149,7 +149,7 @@ func TestAWorkflowCompletionCarriesItsCommands(t *testing.T) {
 		t.Errorf("got %d %v", got.status, got.body)
 	}
 	i := item(t, f)
-	if i.Kind != protocol.KindWorkflow || i.Attempt != 3 || len(i.Commands) != 2 || i.Commands[0].ActivityType != "a" || i.Commands[1].Delay != 5 {
+	if i.Kind != protocol.KindWorkflow || i.Attempt != 3 || len(i.Commands) != 2 || i.Commands[0].ActivityType != "a" || *i.Commands[1].Delay != 5 {
 		t.Errorf("item %+v", i)
 	}
 	got = ask(t, s, "POST", "/api/worker/workflow-tasks/r-1-workflow/complete", `{"commands":[{},{"type":"start_timer","delay_seconds":"5"}]}`, nil)

@@ -68,14 +68,14 @@ type Command struct {
 	WorkerSession   *SessionOptions `json:"worker_session,omitempty"` // the door with options
 	SessionID       string          `json:"session_id,omitempty"`     // the implicit door; start_session, end_session: the handle
 	Requirements    []string        `json:"requirements,omitempty"`
-	Priority        int             `json:"priority,omitempty"`
+	Priority        *int            `json:"priority,omitempty"`     // 0 first … 9 last; the run's when absent
 	FairnessKey     string          `json:"fairness_key,omitempty"` // empty: the run's, with its weight
 	FairnessWeight  int             `json:"fairness_weight,omitempty"`
 	history.Parallel
 
 	// start_timer; DelayMicros, ours, is the exact length and wins over the whole seconds
-	Delay       int64 `json:"delay_seconds,omitempty"`
-	DelayMicros int64 `json:"delay_micros,omitempty"`
+	Delay       *int64 `json:"delay_seconds,omitempty"`
+	DelayMicros int64  `json:"delay_micros,omitempty"`
 
 	// open_signal_wait, signal_workflow
 	SignalName string `json:"signal_name,omitempty"`
@@ -96,9 +96,9 @@ type Command struct {
 
 	// record_version_marker
 	ChangeID     string `json:"change_id,omitempty"`
-	Version      int    `json:"version,omitempty"`
-	MinSupported int    `json:"min_supported,omitempty"`
-	MaxSupported int    `json:"max_supported,omitempty"`
+	Version      *int   `json:"version,omitempty"`
+	MinSupported *int   `json:"min_supported,omitempty"`
+	MaxSupported *int   `json:"max_supported,omitempty"`
 
 	// fail_workflow, fail_update
 	Message          string          `json:"message,omitempty"`

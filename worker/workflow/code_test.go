@@ -268,7 +268,7 @@ func TestContextCarriesValuesAndOptions(t *testing.T) {
 	want(t, "session", one.SessionID, "s")
 	want(t, "back-off", one.RetryPolicy.BackoffSeconds, []int{1, 2, 4, 5})
 	want(t, "attempts", *one.RetryPolicy.MaxAttempts, 1<<31-1)
-	want(t, "priority", one.Priority, 3)
+	want(t, "priority", *one.Priority, 3)
 	want(t, "left the session", two.SessionID, "")
 	want(t, "no heartbeat", two.Heartbeat, int64(0))
 	want(t, "by options", three.SessionID, "")
@@ -290,7 +290,7 @@ func TestTimersKeepFractionsOfASecond(t *testing.T) {
 	}
 	var got [][2]int64
 	for _, c := range commands {
-		got = append(got, [2]int64{c.Delay, c.DelayMicros})
+		got = append(got, [2]int64{*c.Delay, c.DelayMicros})
 	}
 	want(t, "delays", got, [][2]int64{{1, 0}, {2, 1_500_000}, {1, 1}, {3600, 0}})
 }

@@ -87,7 +87,7 @@ func (m *Machine) version(changeID string, oldest, latest int) int {
 		v = DefaultVersion // the run came by here without a marker
 	} else {
 		m.issue(&protocol.Command{
-			Type: protocol.RecordVersionMarker, ChangeID: changeID, Version: v, MinSupported: oldest, MaxSupported: latest,
+			Type: protocol.RecordVersionMarker, ChangeID: changeID, Version: &v, MinSupported: &oldest, MaxSupported: &latest,
 		})
 	}
 	m.versions[changeID] = v

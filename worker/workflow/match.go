@@ -59,7 +59,7 @@ func remembers(c *protocol.Command, d history.Data) bool {
 	case *history.SideEffectRecorded:
 		return d.Result == c.Result.Blob
 	case *history.VersionMarkerRecorded:
-		return d.Version == c.Version
+		return d.Version == *c.Version
 	}
 	return true
 }

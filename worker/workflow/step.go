@@ -127,7 +127,10 @@ func (c *flow) open(k kind, name string, cmd *protocol.Command) *future {
 func (m *Machine) stepID(seq int64) string { return fmt.Sprintf("%s-%d", m.info.RunID, seq) }
 
 func (o *ActivityOptions) command() (*protocol.Command, error) {
-	c := &protocol.Command{Type: protocol.ScheduleActivity, Queue: o.Queue, SessionID: o.Session, Requirements: o.Requirements, Priority: o.Priority}
+	c := &protocol.Command{Type: protocol.ScheduleActivity, Queue: o.Queue, SessionID: o.Session, Requirements: o.Requirements}
+	if o.Priority > 0 {
+		c.Priority = new(o.Priority)
+	}
 	var err error
 	for _, d := range []struct {
 		name string
@@ -226,7 +229,7 @@ func NewTimer(ctx Context, d time.Duration) Future {
 	case d <= 0:
 		return c.m.settled(nil)
 	}
-	cmd := &protocol.Command{Type: protocol.StartTimer, Delay: ceil(d, time.Second)}
+	cmd := &protocol.Command{Type: protocol.StartTimer, Delay: new(ceil(d, time.Second))}
 	if d%time.Second != 0 {
 		cmd.DelayMicros = ceil(d, time.Microsecond)
 	}

@@ -88,7 +88,7 @@ func TestIdleStoreSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := s.New(t)
 		w.Worker("a")
-		w.Begun("flow", protocol.Command{Type: protocol.StartTimer, Delay: 100})
+		w.Begun("flow", protocol.Command{Type: protocol.StartTimer, Delay: new(int64(100))})
 		before := w.S.Stats()
 		time.Sleep(10 * time.Second)
 		if after := w.S.Stats(); after != before {

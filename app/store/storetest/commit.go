@@ -268,7 +268,7 @@ func testClosed(t *testing.T, s Suite) {
 func testRestart(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w1")
-	run := w.Begun("a", Activity("x", ""), Activity("y", "s"), protocol.Command{Type: protocol.StartTimer, Delay: 60},
+	run := w.Begun("a", Activity("x", ""), Activity("y", "s"), protocol.Command{Type: protocol.StartTimer, Delay: new(int64(60))},
 		protocol.Command{Type: protocol.OpenSignalWait, SignalName: "go"},
 		protocol.Command{Type: protocol.OpenConditionWait, ConditionKey: "ready", ConditionFingerprint: "sha256:1"},
 		protocol.Command{Type: protocol.StartChildWorkflow, WorkflowType: "child", ParentClosePolicy: engine.Terminate})

@@ -105,7 +105,7 @@ func testOneOf1000(t *testing.T, s Suite) {
 func testCold(t *testing.T, s Suite) {
 	w := s.New(t)
 	wait := protocol.Command{Type: protocol.OpenSignalWait, SignalName: "s"}
-	run := w.Begun("long", Activity("x", ""), Activity("y", ""), protocol.Command{Type: protocol.StartTimer, Delay: 100}, wait)
+	run := w.Begun("long", Activity("x", ""), Activity("y", ""), protocol.Command{Type: protocol.StartTimer, Delay: new(int64(100))}, wait)
 	for range 300 {
 		w.Do(run, engine.SignalRun{Name: "s"})
 		w.Decide(w.One(protocol.KindWorkflow, NewWorker("w")), wait)

@@ -63,7 +63,7 @@ func testFair(t *testing.T, s Suite) {
 	// The urgency comes first, whatever the class.
 	hot := keyed("a", 1, 2)
 	for i := range hot {
-		hot[i].Priority = 1
+		hot[i].Priority = new(1)
 		hot[i].ActivityType = "hot"
 	}
 	w.Begun("hot", hot...)

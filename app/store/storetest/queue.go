@@ -40,7 +40,7 @@ func testOrder(t *testing.T, s Suite) {
 	}
 	first := Activity("first", "")
 	hot := Activity("hot", "")
-	hot.Priority = 1
+	hot.Priority = new(1)
 	w.Decide(list[1], first, Activity("second", ""))
 	w.Decide(list[0], Activity("third", ""), hot)
 	if got := fmt.Sprint(types(w.Claim(protocol.KindActivity, worker, 3))); got != "[third hot first]" {
@@ -231,7 +231,7 @@ func testDue(t *testing.T, s Suite) {
 	in := start(w, "timed")
 	in.Request.RunTimeout = 30
 	timed := w.StartAs(in)
-	run := w.Begun("timers", protocol.Command{Type: protocol.StartTimer, Delay: 20}, protocol.Command{Type: protocol.StartTimer, Delay: 10})
+	run := w.Begun("timers", protocol.Command{Type: protocol.StartTimer, Delay: new(int64(20))}, protocol.Command{Type: protocol.StartTimer, Delay: new(int64(10))})
 	_ = timed
 	w.View(func(r store.Reader) error {
 		now, err := w.S.Now(t.Context())
