@@ -133,6 +133,12 @@ func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 	other.MaxActivities = 5
 	refused("other options", "gpu", other, protocol.ReasonInvalidSession)
 	other = options
+	other.ReleasePolicy = "fail"
+	refused("another release policy", "gpu", other, protocol.ReasonInvalidSession)
+	other = options
+	other.Idle = 5
+	refused("another idle time", "gpu", other, protocol.ReasonInvalidSession)
+	other = options
 	other.ReleasePolicy = "sometimes"
 	refused("an unknown policy", "gpu", other, protocol.ReasonValidation)
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {

@@ -63,8 +63,18 @@ func (st *step) sessionFor(id string, o *protocol.SessionOptions) (Session, *pro
 // sameOptions says whether options of the worker door ask for the session as it is.
 func (s *Session) sameOptions(o *protocol.SessionOptions, now history.Time) bool {
 	want := NewSession(s.Namespace, s.ID, o, now)
-	return s.Door == DoorWorker && s.Lease == want.Lease && s.TTL == want.TTL && s.MaxActivities == want.MaxActivities &&
-		(o.Queue == "" || s.Queue == "" || s.Queue == want.Queue) && slices.Equal(s.Requirements, want.Requirements) && s.NoReacquire == want.NoReacquire
+	agree := func(is, asked string) bool { return is == "" || asked == "" || is == asked } // what is left out agrees with anything
+	return s.Door == DoorWorker && s.Lease == want.Lease && s.TTL == want.TTL && s.MaxActivities == want.MaxActivities && s.Idle == want.Idle &&
+		agree(s.Queue, o.Queue) && agree(s.Connection, o.Connection) && policy(s.ReleasePolicy) == policy(o.ReleasePolicy) &&
+		slices.Equal(s.Requirements, want.Requirements) && s.NoReacquire == want.NoReacquire
+}
+
+// policy is a release policy by its name.
+func policy(p string) string {
+	if p == "" {
+		return PolicyMigrate
+	}
+	return p
 }
 
 // startSession opens a workflow-scoped session; who holds it is decided at its first activity.
