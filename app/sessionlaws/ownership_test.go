@@ -15,9 +15,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// schedules is how many random histories a run of the tests plays, on each database; SOJOURN_TEST_SCHEDULES asks for more.
-func schedules(t *testing.T) int {
-	n := 104
+// schedules is how many random histories a run of the tests plays, n unless SOJOURN_TEST_SCHEDULES says otherwise.
+func schedules(t *testing.T, n int) int {
 	if more := os.Getenv("SOJOURN_TEST_SCHEDULES"); more != "" {
 		asked, err := strconv.Atoi(more)
 		if err != nil {
@@ -165,9 +164,9 @@ func play(t *testing.T, n, parallel int, in func() *world) {
 
 func TestASessionHasOneOwnerAtATimeWithTwoApps(t *testing.T) {
 	w := onPostgres(t, 2)
-	play(t, schedules(t), 16, func() *world { return w })
+	play(t, schedules(t, 200), 16, func() *world { return w })
 }
 
 func TestASessionHasOneOwnerAtATimeWhileTheClockJumps(t *testing.T) {
-	play(t, schedules(t), 4, func() *world { return onSQLite(t) })
+	play(t, schedules(t, 100), 4, func() *world { return onSQLite(t) })
 }

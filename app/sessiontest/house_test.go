@@ -319,18 +319,24 @@ func (h *house) lease(id string) time.Duration {
 	return s.LeaseUntil.Sub(h.began)
 }
 
-// timeline is what happened to a session, in short.
-func (h *house) timeline(id string) (what []string) {
+// entries are what happened to a session.
+func (h *house) entries(id string) (list []store.TimelineEntry) {
 	h.t.Helper()
-	err := h.store.View(h.t.Context(), func(r store.Reader) error {
-		list, err := r.Timeline(h.t.Context(), engine.SessionKey{Namespace: "default", ID: id}, 0, 1000)
-		for _, e := range list {
-			what = append(what, e.What)
-		}
+	err := h.store.View(h.t.Context(), func(r store.Reader) (err error) {
+		list, err = r.Timeline(h.t.Context(), engine.SessionKey{Namespace: "default", ID: id}, 0, 1000)
 		return err
 	})
 	if err != nil {
 		h.t.Fatal(err)
+	}
+	return list
+}
+
+// timeline is what happened to a session, in short.
+func (h *house) timeline(id string) (what []string) {
+	h.t.Helper()
+	for _, e := range h.entries(id) {
+		what = append(what, e.What)
 	}
 	return what
 }

@@ -302,7 +302,13 @@ func (w *script) fetch(worker string, fields []string) {
 			want = append(want, f)
 		}
 	}
-	for _, t := range w.poll(worker, protocol.KindActivity, max(1, len(want))) {
+	ask := max(1, len(want))
+	if n, ok := o["ask"]; ok {
+		var err error
+		ask, err = strconv.Atoi(n)
+		w.must(err)
+	}
+	for _, t := range w.poll(worker, protocol.KindActivity, ask) {
 		a := t.Activity
 		item := a.ActivityType
 		got = append(got, item)

@@ -136,6 +136,9 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		for i := 0; i < 12; i += 2 {
 			h.equal("worker", h.once(fmt.Sprintf("t%d", i)).worker, "B")
 			h.equal("owner", h.owner(fmt.Sprintf("s%d", i)), "B")
+			for _, e := range h.entries(fmt.Sprintf("s%d", i)) { // no row ever named A
+				h.equal("worker of the timeline", e.Worker, "B")
+			}
 		}
 		h.equal("workers of plain activities", distinct(h.inSession("")), []string{"A", "B"})
 	})
