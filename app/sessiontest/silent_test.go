@@ -4,11 +4,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A workflow task is leased for 300 s. An app that hears nothing of the worker for 60 s gives the task to another.
+// A workflow task is leased for 300 s. An app that hears nothing of the worker for 60 s gives the task to another, if the worker named its process.
 func TestASilentWorkersWorkflowTaskMovesOn(t *testing.T) {
 	// cutOff has a worker lose its way to the app in the middle of a workflow task, when another has joined.
 	cutOff := func(h *house) (a *proc, run string) {
@@ -41,5 +43,21 @@ func TestASilentWorkersWorkflowTaskMovesOn(t *testing.T) {
 		a.rejoin()
 		h.wait(20 * sec)
 		h.equal("decided by, after A's decision came late", output[string](h, run), "B")
+	})
+	bubble(t, "one that names no process keeps its lease", func(h *house) {
+		_, err := h.Register(h.t.Context(), protocol.RegisterRequest{WorkerID: "A", TaskQueue: "default", WorkflowTypes: []string{"who"}})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		run := h.begin("who")
+		p, err := h.Poll(h.t.Context(), protocol.PollRequest{WorkerID: "A", Kinds: []protocol.TaskKind{protocol.KindWorkflow}})
+		if err != nil || len(p.Tasks) != 1 {
+			h.t.Fatalf("polled %+v, %v", p, err)
+		}
+		taken := h.at()
+		h.flow("who", func(workflow.Context) (string, error) { return "B", nil })
+		h.start("B")
+		h.equal("decided by", output[string](h, run), "B")
+		h.between("B decided", h.at(), taken+engine.WorkflowLease, taken+engine.WorkflowLease+10*sec)
 	})
 }
