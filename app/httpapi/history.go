@@ -68,13 +68,21 @@ func decode(body json.RawMessage) map[string]json.RawMessage {
 		Arguments json.RawMessage `json:"arguments"`
 		Output    json.RawMessage `json:"output"`
 		Value     json.RawMessage `json:"value"`
+		Entries   json.RawMessage `json:"entries"`
+		Merged    json.RawMessage `json:"merged"`
+		Exception json.RawMessage `json:"exception"`
 	}
 	if json.Unmarshal(body, &blobs) != nil {
 		return nil
 	}
+	var exception struct {
+		Details json.RawMessage `json:"details"`
+	}
+	_ = json.Unmarshal(blobs.Exception, &exception) // most events have none
 	shown := map[string]json.RawMessage{}
 	for name, raw := range map[string]json.RawMessage{
 		"result": blobs.Result, "arguments": blobs.Arguments, "output": blobs.Output, "value": blobs.Value,
+		"entries": blobs.Entries, "merged": blobs.Merged, "details": exception.Details,
 	} {
 		var p payload.Payload
 		if len(raw) == 0 || json.Unmarshal(raw, &p) != nil || p.IsZero() {

@@ -64,17 +64,21 @@ func (a *API) clusterInfo() []byte {
 		"auth_composition_contract": composition,
 		"limits": object{
 			"max_payload_bytes": payload.MaxBytes, "max_memo_bytes": 256 << 10, "max_operation_name_length": 255,
-			"max_pending_activities": engine.MaxPending, "max_search_attributes": engine.MaxAttributes,
+			"max_pending_activities": engine.MaxPending, "max_pending_children": engine.MaxPending, "max_search_attributes": engine.MaxAttributes,
 			"max_search_attribute_key_length": engine.MaxAttributeName, "max_search_attribute_value_bytes": engine.MaxAttributeBytes,
 		},
 		"structural_limits": object{
-			"pending_activity_count": engine.MaxPending, "pending_timer_count": engine.MaxPending, "command_batch_size": engine.MaxCommands,
+			"pending_activity_count": engine.MaxPending, "pending_timer_count": engine.MaxPending, "pending_child_count": engine.MaxPending,
+			"pending_signal_count": engine.MaxSignals, "pending_update_count": engine.MaxUpdates, "command_batch_size": engine.MaxCommands,
 			"payload_size_bytes": payload.MaxBytes, "memo_size_bytes": 256 << 10,
 			"search_attribute_size_bytes": engine.MaxAttributesBytes,
 		},
 		"sojourn": object{
 			"release": a.opt.Broker.Release(), "app_id": a.opt.App,
-			"features": []string{"worker_sessions", "session_epochs", "batch_tasks", "cooperative_cancellation_requests", "socket"},
+			"features": []string{
+				"worker_sessions", "session_epochs", "batch_tasks", "cooperative_cancellation_requests", "socket", "why_waiting", "history_stream",
+				"history_import", "run_filters", "queue_budgets", "build_rollouts", "start_delay", "start_cron",
+			},
 			"limits":   object{"max_body_bytes": httpjson.MaxBody, "max_batch_body_bytes": httpjson.MaxBatchBody},
 			"sessions": sessions,
 		},

@@ -190,12 +190,20 @@ func TestHistoryShowsItsBlobsDecodedWhenAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	memo, err := payload.FromJSON([]byte(`{"note":"fragile"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
 	next := "t2"
 	at := history.At(time.Date(2026, 4, 18, 12, 0, 0, 0, time.UTC))
 	f := &fake{history: protocol.HistoryPage{NextPageToken: &next, Events: []history.Event{
 		{Seq: 1, At: at, Data: &history.WorkflowStarted{WorkflowType: "w", Arguments: p.Blob, PayloadCodec: "avro"}},
 		{Seq: 2, At: at, Data: &history.SignalReceived{SignalName: "s", Value: "!!not base64"}},
 		{Seq: 3, At: at, TaskID: "r1-1-workflow", Data: &history.TimerFired{Sequence: 1, TimerID: "r1-1"}},
+		{Seq: 4, At: at, Data: &history.MemoUpserted{Sequence: 2, Entries: memo, Merged: memo}},
+		{Seq: 5, At: at, Data: &history.ActivityFailed{Sequence: 3, Failure: history.Failure{
+			Exception: []byte(`{"type":"Oops","details":"` + p.Blob + `","details_payload_codec":"avro"}`),
+		}}},
 	}}}
 	s := server(t, f, auth.Options{})
 	const path = "/api/workflows/order-1/runs/r1/history"
@@ -211,7 +219,12 @@ func TestHistoryShowsItsBlobsDecodedWhenAsked(t *testing.T) {
 	if !strings.Contains(string(got.raw), `"decoded":{"arguments":[{"n":7}]}`) || first["payload"].(map[string]any)["arguments"] != p.Blob {
 		t.Errorf("decoded: %s", got.raw)
 	}
-	for i, want := range []bool{true, false, false} {
+	for _, want := range []string{`"decoded":{"entries":{"note":"fragile"},"merged":{"note":"fragile"}}`, `"decoded":{"details":[{"n":7}]}`} {
+		if !strings.Contains(string(got.raw), want) {
+			t.Errorf("decoded lacks %s: %s", want, got.raw)
+		}
+	}
+	for i, want := range []bool{true, false, false, true, true} {
 		if _, there := events[i].(map[string]any)["decoded"]; there != want {
 			t.Errorf("event %d: decoded %v", i+1, there)
 		}
@@ -251,6 +264,8 @@ func TestClusterInfoSaysWhatClientsCheck(t *testing.T) {
 		{"blue", []string{"namespace", "name"}}, {"1.2.3", []string{"sojourn", "release"}}, {"app-1", []string{"server_id"}},
 		{true, []string{"capabilities", "queries"}}, {true, []string{"capabilities", "schedules"}},
 		{true, []string{"capabilities", "updates"}}, {2097152.0, []string{"limits", "max_payload_bytes"}},
+		{2000.0, []string{"limits", "max_pending_children"}}, {2000.0, []string{"structural_limits", "pending_child_count"}},
+		{5000.0, []string{"structural_limits", "pending_signal_count"}}, {500.0, []string{"structural_limits", "pending_update_count"}},
 	} {
 		if v := at(c.path...); v != c.want {
 			t.Errorf("%s: got %v, want %v", strings.Join(c.path, "."), v, c.want)
