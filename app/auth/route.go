@@ -34,7 +34,8 @@ type Route struct {
 // against that.
 type Shape struct {
 	Does    string            // one line for people
-	Body    any               // of the type the body is decoded into; nil: it reads none
+	Body    any               // of the type the body is decoded into, whose tags say its limits; nil: it reads none
+	Needs   []string          // members of the body it refuses to be without; "a|b": either
 	Query   any               // of a struct whose members are the parameters of the query; nil: it has none
 	Says    map[int]any       // the answers that are no refusals, by status: a value of the type that is encoded, or a Media
 	Refuses []protocol.Reason // beside the reasons that every route of its kind has

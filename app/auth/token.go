@@ -17,13 +17,13 @@ import (
 
 // TokenRequest asks for a new token.
 type TokenRequest struct {
-	Name       string       `json:"name"`
-	Roles      []Role       `json:"roles"`
-	Namespaces []string     `json:"namespaces,omitempty"` // empty: all
-	Queues     []string     `json:"queues,omitempty"`     // of a worker; empty: all
-	Group      string       `json:"group,omitempty"`
-	ExpiresIn  int64        `json:"expires_in_seconds,omitempty"` // 0: see ExpiresAt
-	ExpiresAt  history.Time `json:"expires_at,omitzero"`          // zero: never
+	Name       string       `json:"name" maxLength:"255"`
+	Roles      []Role       `json:"roles" minItems:"1"`
+	Namespaces []string     `json:"namespaces,omitempty" maxItems:"1000" each:"128"` // empty: all
+	Queues     []string     `json:"queues,omitempty" maxItems:"1000" each:"255"`     // of a worker; empty: all
+	Group      string       `json:"group,omitempty" maxLength:"255"`
+	ExpiresIn  int64        `json:"expires_in_seconds,omitempty" minimum:"0" maximum:"315360000"` // 0: see ExpiresAt
+	ExpiresAt  history.Time `json:"expires_at,omitzero"`                                          // zero: never
 }
 
 // TokenView is a token as listings show it: never its secret.

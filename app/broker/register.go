@@ -165,7 +165,7 @@ func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, erro
 
 func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 	for _, q := range w.Queues {
-		if q == "" || len(q) > 255 {
+		if q == "" || len(q) > 255 || len(in.TaskQueue) > 255 {
 			return protocol.Invalid("task_queue", "must be 1 to 255 bytes")
 		}
 	}

@@ -111,19 +111,27 @@ func validate(c protocol.Command, at func(string) string) error {
 			return protocol.Invalid(at(d.field), "must not be longer than ten years")
 		}
 	}
-	need := func(field, value string) error {
-		switch {
-		case value == "":
-			return missing(at(field))
-		case len(value) > 255:
+	short := func(field, value string) error {
+		if len(value) > 255 {
 			return protocol.Invalid(at(field), "is longer than 255 bytes")
 		}
 		return nil
 	}
+	need := func(field, value string) error {
+		if value == "" {
+			return missing(at(field))
+		}
+		return short(field, value)
+	}
+	if err := short("queue", c.Queue); err != nil {
+		return err
+	}
 	switch c.Type {
 	case protocol.FailWorkflow:
 		return explained(c, at)
-	case protocol.CompleteWorkflow, protocol.ContinueAsNew, protocol.StartSession,
+	case protocol.ContinueAsNew:
+		return short("workflow_type", c.WorkflowType)
+	case protocol.CompleteWorkflow, protocol.StartSession,
 		protocol.UpsertMemo, protocol.UpsertSearchAttributes: // what an upsert leaves is checked with the run
 		return nil
 	case protocol.StartTimer:
@@ -148,8 +156,8 @@ func validate(c protocol.Command, at func(string) string) error {
 		if err := retryable(c.RetryPolicy, at); err != nil {
 			return err
 		}
-		if len(c.SessionID) > 255 {
-			return protocol.Invalid(at("session_id"), "is longer than 255 bytes")
+		if err := short("session_id", c.SessionID); err != nil {
+			return err
 		}
 		if c.Priority != nil && (*c.Priority < 0 || *c.Priority > 9) {
 			return protocol.Invalid(at("priority"), "must be between 0 and 9")
@@ -164,8 +172,8 @@ func validate(c protocol.Command, at func(string) string) error {
 		for field, value := range map[string]string{
 			"condition_key": c.ConditionKey, "condition_definition_fingerprint": c.ConditionFingerprint, "condition_wait_occurrence_id": c.ConditionOccurrence,
 		} {
-			if len(value) > 255 {
-				return protocol.Invalid(at(field), "is longer than 255 bytes")
+			if err := short(field, value); err != nil {
+				return err
 			}
 		}
 		return nil

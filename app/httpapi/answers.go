@@ -226,12 +226,12 @@ type forgetQuery struct {
 
 // note is the body of a pause or resume.
 type note struct {
-	Note *string `json:"note"` // why, for people
+	Note *string `json:"note" maxLength:"1000"` // why, for people
 }
 
 type backfillBody struct {
-	Start   string  `json:"start_time"` // RFC 3339
-	End     string  `json:"end_time"`
+	Start   string  `json:"start_time" format:"date-time"` // RFC 3339
+	End     string  `json:"end_time" format:"date-time"`
 	Overlap *string `json:"overlap_policy" enum:"skip,buffer_one,buffer_all,allow_all,cancel_other,terminate_other"`
 }
 

@@ -39,6 +39,9 @@ func Document(root string, routes []auth.Route) ([]byte, error) {
 			return nil, fmt.Errorf("%s %s: %w", rt.Method, rt.Pattern, err)
 		}
 	}
+	if err := d.schemas.splitCommands(); err != nil {
+		return nil, err
+	}
 	if err := d.prune(); err != nil {
 		return nil, err
 	}
@@ -190,7 +193,12 @@ func (d *document) add(rt auth.Route) error {
 		if err != nil {
 			return err
 		}
-		op["requestBody"] = object{"content": object{"application/json": object{"schema": s}}}
+		if len(rt.Shape.Needs) > 0 {
+			if err := need(s, rt.Shape.Needs); err != nil {
+				return err
+			}
+		}
+		op["requestBody"] = object{"content": object{"application/json": object{"schema": s}}, "required": len(rt.Shape.Needs) > 0}
 		op["x-max-body-bytes"] = cmp.Or(rt.Shape.MaxBody, httpjson.MaxBody)
 	}
 	reasons := refusals(rt)

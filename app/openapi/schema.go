@@ -154,6 +154,9 @@ func (d *schemas) member(p jsonschema.InterceptPropParams, reads bool) error {
 			}
 		}
 	}
+	if err := each(p.PropertySchema, p.Field.Tag.Get("each")); err != nil {
+		return fmt.Errorf("%s: %w", p.Name, err)
+	}
 	_, options, _ := strings.Cut(p.Field.Tag.Get("json"), ",")
 	if !reads && !strings.Contains(options, "omit") {
 		p.ParentSchema.Required = append(p.ParentSchema.Required, p.Name)

@@ -117,5 +117,10 @@ func (s *source) aboutField(t reflect.Type, name string) string {
 			return ""
 		}
 	}
-	return s.comments[t.PkgPath()+"."+t.Name()+"."+name]
+	about := s.comments[t.PkgPath()+"."+t.Name()+"."+name]
+	if rest, ok := strings.CutPrefix(about, name+" "); ok { // Go names its subject
+		member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		return member + " " + rest
+	}
+	return about
 }

@@ -14,7 +14,7 @@ import (
 type completing struct {
 	holder
 	Codec  string          `json:"payload_codec"`
-	Result json.RawMessage `json:"result"`
+	Result json.RawMessage `json:"result"` // an envelope {codec, blob}, or any plain JSON
 }
 
 func (in completing) result() (payload.Payload, error) {
@@ -62,7 +62,7 @@ func refused(field string, err error) error {
 // failing is a reported failure: an object in failure, text in failure, or its members beside the lease's.
 type failing struct {
 	holder
-	Failure json.RawMessage `json:"failure"`
+	Failure json.RawMessage `json:"failure"` // text, or an object {message, type, non_retryable, …} of the members that may also stand beside it
 	reported
 }
 

@@ -12,7 +12,7 @@ type claimBody struct {
 	Owner       string `json:"lease_owner"` // the other name of worker_id
 	Incarnation string `json:"incarnation"`
 	BuildID     string `json:"build_id"`
-	PageSize    int    `json:"history_page_size"`
+	PageSize    int    `json:"history_page_size" minimum:"0" maximum:"1000"`
 	Encoding    string `json:"accept_history_encoding"`
 }
 

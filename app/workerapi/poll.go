@@ -28,9 +28,9 @@ type pollBody struct {
 	Incarnation string `json:"incarnation"`
 	TaskQueue   string `json:"task_queue"`
 	BuildID     string `json:"build_id"`
-	PollID      string `json:"poll_request_id"`
-	Timeout     *int64 `json:"timeout_seconds"`
-	PageSize    int    `json:"history_page_size"`
+	PollID      string `json:"poll_request_id" maxLength:"255"`
+	Timeout     *int64 `json:"timeout_seconds" minimum:"0" maximum:"60"`
+	PageSize    int    `json:"history_page_size" minimum:"0" maximum:"1000"`
 	Encoding    string `json:"accept_history_encoding"`
 	// TaskKinds asks a workflow poll for update validation tasks as well; every task it gets then says its kind.
 	TaskKinds []protocol.TaskKind `json:"task_kinds"`

@@ -44,76 +44,103 @@ var (
 	}, unregistered...)
 )
 
+// Members that the calls about a leased task need.
+var (
+	leasedTask    = []string{"lease_owner", "workflow_task_attempt"}
+	leasedAttempt = []string{"lease_owner", "activity_attempt_id|attempt_id"}
+	leasedQuery   = []string{"lease_owner", "query_task_attempt"}
+	leasedVerdict = []string{"lease_owner", "update_validation_attempt"}
+	eitherName    = []string{"worker_id|lease_owner"}
+)
+
+// why are these members and a failure.
+func why(members []string) []string {
+	return append(members[:len(members):len(members)], "failure|message|error|type|exception_type")
+}
+
 // shapes says what every operation reads and answers. A route without a line here fails the tests.
 var shapes = map[string]auth.Shape{
-	"register": {Does: "announce a worker", Body: protocol.RegisterRequest{},
+	"register": {Does: "announce a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
 		Says: auth.Says(201, protocol.RegisterAnswer{}), Refuses: unregistered},
 	"deregister": {Does: "take one's own registration away", Query: incarnationQuery{},
 		Says: auth.OK(protocol.DeregisterAnswer{}), Refuses: onWorker},
-	"worker_heartbeat": {Does: "say that a worker lives, and renew what it holds", Body: protocol.WorkerHeartbeat{},
+	"worker_heartbeat": {Does: "say that a worker lives, and renew what it holds",
+		Body: protocol.WorkerHeartbeat{}, Needs: []string{"worker_id"},
 		Says: auth.OK(protocol.WorkerHeartbeatAnswer{}), Refuses: onWorker},
 
-	"poll_workflow_task": {Does: "wait for a workflow task", Body: pollBody{}, Says: polled(workflowPolled{}), Refuses: polling},
+	"poll_workflow_task": {Does: "wait for a workflow task",
+		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(workflowPolled{}), Refuses: polling},
 	"workflow_task_history": {
-		Does: "read a further page of a leased task's history", Body: historyBody{}, Query: allQuery{}, Says: auth.OK(polledPage{}),
+		Does: "read a further page of a leased task's history",
+		Body: historyBody{}, Needs: leasedTask, Query: allQuery{}, Says: auth.OK(polledPage{}),
 		Refuses: append([]protocol.Reason{protocol.ReasonInvalidPageToken}, onWorkflowTask...),
 	},
-	"heartbeat_workflow_task": {Does: "renew the lease of a workflow task", Body: holder{},
+	"heartbeat_workflow_task": {Does: "renew the lease of a workflow task", Body: holder{}, Needs: leasedTask,
 		Says: auth.OK(workflowBeat{}), Refuses: onWorkflowTask},
-	"complete_workflow_task": {Does: "complete a workflow task with commands", Body: commandsBody{},
+	"complete_workflow_task": {Does: "complete a workflow task with commands",
+		Body: commandsBody{}, Needs: []string{"lease_owner", "workflow_task_attempt", "commands"},
 		Says: auth.OK(workflowOutcome{}), Refuses: completingTask},
-	"fail_workflow_task": {Does: "report that a workflow task failed", Body: failing{},
+	"fail_workflow_task": {Does: "report that a workflow task failed", Body: failing{}, Needs: why(leasedTask),
 		Says: auth.OK(workflowOutcome{}), Refuses: completingTask},
 
-	"claim_workflow_task": {Does: "lease a workflow task by its id", Body: claimBody{},
+	"claim_workflow_task": {Does: "lease a workflow task by its id", Body: claimBody{}, Needs: eitherName,
 		Says: auth.OK(workflowClaimed{}), Refuses: claiming},
 	"workflow_task_claim_status": {Does: "say whether a workflow task can be claimed, and why not", Query: claimQuery{},
 		Says: auth.OK(protocol.ClaimStatus{}), Refuses: claiming},
-	"claim_activity_task": {Does: "lease an activity task by its id", Body: claimBody{},
+	"claim_activity_task": {Does: "lease an activity task by its id", Body: claimBody{}, Needs: eitherName,
 		Says: auth.OK(activityClaimed{}), Refuses: claiming},
 	"activity_task_claim_status": {Does: "say whether an activity task can be claimed, and why not", Query: claimQuery{},
 		Says: auth.OK(protocol.ClaimStatus{}), Refuses: claiming},
-	"activity_task_status": {Does: "say what a heartbeat would be told, without one", Body: holder{},
+	"activity_task_status": {Does: "say what a heartbeat would be told, without one", Body: holder{}, Needs: leasedAttempt,
 		Says: auth.OK(protocol.AttemptStatus{}), Refuses: onActivityTask},
 	"read_activity_task_status": {Does: "say what a heartbeat would be told, without one", Query: attemptQuery{},
 		Says: auth.OK(protocol.AttemptStatus{}), Refuses: onActivityTask},
 
-	"poll_activity_task": {Does: "wait for an activity task", Body: pollBody{}, Says: polled(activityPolled{}), Refuses: polling},
-	"complete_activity_task": {Does: "complete an activity attempt", Body: completing{},
+	"poll_activity_task": {Does: "wait for an activity task",
+		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(activityPolled{}), Refuses: polling},
+	"complete_activity_task": {Does: "complete an activity attempt", Body: completing{}, Needs: leasedAttempt,
 		Says: auth.OK(activityOutcome{}), Refuses: onActivityTask},
-	"fail_activity_task": {Does: "report that an activity attempt failed", Body: failing{},
+	"fail_activity_task": {Does: "report that an activity attempt failed", Body: failing{}, Needs: why(leasedAttempt),
 		Says: auth.OK(activityOutcome{}), Refuses: onActivityTask},
-	"heartbeat_activity_task": {Does: "renew the lease of an activity attempt, and hear of its cancellation", Body: beat{},
+	"heartbeat_activity_task": {Does: "renew the lease of an activity attempt, and hear of its cancellation",
+		Body: beat{}, Needs: leasedAttempt,
 		Says: auth.OK(protocol.HeartbeatAnswer{}), Refuses: onActivityTask},
 
-	"poll_query_task":     {Does: "wait for a query task", Body: pollBody{}, Says: polled(queryPolled{}), Refuses: polling},
-	"complete_query_task": {Does: "answer a query", Body: queryCompleting{}, Says: auth.OK(queryOutcome{}), Refuses: onQueryTask},
-	"fail_query_task":     {Does: "report that a query failed", Body: queryFailing{}, Says: auth.OK(queryOutcome{}), Refuses: onQueryTask},
+	"poll_query_task": {Does: "wait for a query task",
+		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(queryPolled{}), Refuses: polling},
+	"complete_query_task": {Does: "answer a query",
+		Body: queryCompleting{}, Needs: leasedQuery, Says: auth.OK(queryOutcome{}), Refuses: onQueryTask},
+	"fail_query_task": {Does: "report that a query failed",
+		Body: queryFailing{}, Needs: why(leasedQuery), Says: auth.OK(queryOutcome{}), Refuses: onQueryTask},
 
-	"poll_update_validation_task": {Does: "wait for an update validation task", Body: pollBody{},
+	"poll_update_validation_task": {Does: "wait for an update validation task",
+		Body: pollBody{}, Needs: []string{"worker_id"},
 		Says: polled(validationPolled{}), Refuses: polling},
-	"approve_update_validation_task": {Does: "let an update in", Body: approving{}, Says: auth.OK(verdictOutcome{}), Refuses: onValidation},
-	"reject_update_validation_task": {Does: "keep an update out", Body: rejecting{},
+	"approve_update_validation_task": {Does: "let an update in",
+		Body: approving{}, Needs: leasedVerdict, Says: auth.OK(verdictOutcome{}), Refuses: onValidation},
+	"reject_update_validation_task": {Does: "keep an update out", Body: rejecting{}, Needs: why(leasedVerdict),
 		Says: auth.OK(verdictOutcome{}), Refuses: onValidation},
 
 	"create_worker_session": {
-		Does: "claim a session", Body: protocol.SessionCreate{},
+		Does: "claim a session", Body: protocol.SessionCreate{}, Needs: []string{"worker_id", "session_id"},
 		Says: map[int]any{http.StatusCreated: protocol.SessionAnswer{}, http.StatusOK: protocol.SessionAnswer{}},
 		Refuses: append([]protocol.Reason{
 			protocol.ReasonSessionRequirements, protocol.ReasonSessionOwned, protocol.ReasonSessionLimit, protocol.ReasonSessionActivityLimit,
 			protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue, protocol.ReasonSessionMissing, protocol.ReasonWorkerDraining,
 		}, onSession...),
 	},
-	"heartbeat_worker_session": {Does: "renew a session", Body: protocol.SessionVerb{},
+	"heartbeat_worker_session": {Does: "renew a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
 		Says: auth.OK(protocol.SessionAnswer{}), Refuses: onSession},
-	"release_worker_session": {Does: "give a session back", Body: protocol.SessionVerb{},
+	"release_worker_session": {Does: "give a session back", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
 		Says: auth.OK(protocol.SessionAnswer{}), Refuses: onSession},
 	"close_worker_session": {Does: "end a session for good", Body: protocol.SessionVerb{}, Query: workerQuery{},
 		Says: auth.OK(protocol.SessionAnswer{}), Refuses: onSession},
 
-	"poll_tasks": {Does: "wait for tasks of many kinds at once", Body: protocol.PollRequest{},
+	"poll_tasks": {Does: "wait for tasks of many kinds at once",
+		Body: protocol.PollRequest{}, Needs: []string{"worker_id"},
 		Says: auth.OK(protocol.PollAnswer{}), Refuses: polling},
-	"complete_tasks": {Does: "complete many tasks, and poll for the next", Body: protocol.CompleteRequest{}, MaxBody: httpjson.MaxBatchBody,
+	"complete_tasks": {Does: "complete many tasks, and poll for the next",
+		Body: protocol.CompleteRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
 		Says: auth.OK(protocol.CompleteBatchAnswer{}), Refuses: polling},
 	"worker_settings":   {Does: "read the settings the app has for workers", Says: auth.OK(map[string]any{})},
 	"describe_protocol": {Does: "describe the protocol", Says: auth.OK(map[string]any{})},
@@ -219,9 +246,9 @@ type commandsBody struct {
 type historyBody struct {
 	holder
 	PageToken string `json:"next_history_page_token"`
-	PageSize  int    `json:"page_size"`
-	Older     int    `json:"history_page_size"` // an older name of page_size
-	After     int64  `json:"after_sequence"`
+	PageSize  int    `json:"page_size" minimum:"0" maximum:"1000"`
+	Older     int    `json:"history_page_size" minimum:"0" maximum:"1000"` // an older name of page_size
+	After     int64  `json:"after_sequence" minimum:"0"`
 	All       bool   `json:"all"`                     // the whole history in one answer
 	Encoding  string `json:"accept_history_encoding"` // gzip, deflate
 }

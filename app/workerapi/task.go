@@ -176,7 +176,7 @@ func historyPage(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	size := max(in.PageSize, in.Older)
-	if size < 0 || size > maxHistoryPage || in.PageSize < 0 {
+	if size < 0 || size > maxHistoryPage || min(in.PageSize, in.Older) < 0 {
 		return answer{}, protocol.Invalid("page_size", "must be between 1 and %d", maxHistoryPage)
 	}
 	id := c.PathValue("task")

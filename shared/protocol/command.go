@@ -52,103 +52,103 @@ func (t CommandType) Terminal() bool {
 }
 
 // Command is one thing a workflow asks for. It is the only command type: the Go authoring API and a client in any language fill the same members,
-// each command reading its own and ignoring the rest. Durations are whole seconds.
+// each command reading its own and ignoring the rest. Durations are whole seconds. The tag of says which commands read a member; a !
+// behind a command says that it is refused without, a | that one of those members is needed.
 type Command struct {
-	Type CommandType `json:"type"`
+	Type CommandType `json:"type" required:"true"`
 
-	// schedule_activity
-	ActivityType    string          `json:"activity_type,omitempty"`
-	Arguments       payload.Payload `json:"arguments,omitzero"` // an array blob; also start_child_workflow, continue_as_new
-	Queue           string          `json:"queue,omitempty"`    // empty: the run's own queue
-	RetryPolicy     *retry.Policy   `json:"retry_policy,omitempty"`
-	StartToClose    int64           `json:"start_to_close_timeout,omitempty"`
-	ScheduleToStart int64           `json:"schedule_to_start_timeout,omitempty"`
-	ScheduleToClose int64           `json:"schedule_to_close_timeout,omitempty"`
-	Heartbeat       int64           `json:"heartbeat_timeout,omitempty"`
-	WorkerSession   *SessionOptions `json:"worker_session,omitempty"` // the door with options
-	SessionID       string          `json:"session_id,omitempty"`     // the implicit door; start_session, end_session: the handle
-	Requirements    []string        `json:"requirements,omitempty"`
-	Priority        *int            `json:"priority,omitempty"`     // 0 first … 9 last; the run's when absent
-	FairnessKey     string          `json:"fairness_key,omitempty"` // empty: the run's, with its weight
-	FairnessWeight  int             `json:"fairness_weight,omitempty"`
-	history.Parallel
+	ActivityType string `json:"activity_type,omitempty" of:"schedule_activity!" minLength:"1" maxLength:"255"`
+	// Arguments is an array.
+	Arguments payload.Payload `json:"arguments,omitzero" of:"schedule_activity start_child_workflow continue_as_new signal_workflow"`
+	// Queue is the run's own when empty.
+	Queue           string        `json:"queue,omitempty" of:"schedule_activity start_child_workflow continue_as_new" maxLength:"255"`
+	RetryPolicy     *retry.Policy `json:"retry_policy,omitempty" of:"schedule_activity start_child_workflow"`
+	StartToClose    int64         `json:"start_to_close_timeout,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
+	ScheduleToStart int64         `json:"schedule_to_start_timeout,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
+	ScheduleToClose int64         `json:"schedule_to_close_timeout,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
+	Heartbeat       int64         `json:"heartbeat_timeout,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
+	// WorkerSession is the door with options; schedule_activity needs its session_id.
+	WorkerSession *SessionOptions `json:"worker_session,omitempty" of:"schedule_activity start_session"`
+	// SessionID is of the implicit door, or of a handle.
+	SessionID    string   `json:"session_id,omitempty" of:"schedule_activity end_session!" maxLength:"255"`
+	Requirements []string `json:"requirements,omitempty" of:"schedule_activity start_session"`
+	// Priority is 0 first … 9 last; the run's when absent.
+	Priority *int `json:"priority,omitempty" of:"schedule_activity" minimum:"0" maximum:"9"`
+	// FairnessKey is the run's when empty, with its weight.
+	FairnessKey    string `json:"fairness_key,omitempty" of:"schedule_activity" pattern:"^[A-Za-z0-9._:-]{1,64}$"`
+	FairnessWeight int    `json:"fairness_weight,omitempty" of:"schedule_activity" minimum:"0" maximum:"1000"`
 
-	// start_timer; DelayMicros, ours, is the exact length and wins over the whole seconds
-	Delay       *int64 `json:"delay_seconds,omitempty"`
-	DelayMicros int64  `json:"delay_micros,omitempty"`
+	history.Parallel `of:"schedule_activity start_timer open_signal_wait open_condition_wait start_child_workflow"`
 
-	// open_signal_wait, signal_workflow
-	SignalName string `json:"signal_name,omitempty"`
+	Delay       *int64 `json:"delay_seconds,omitempty" of:"start_timer!" minimum:"0" maximum:"315360000"`
+	DelayMicros int64  `json:"delay_micros,omitempty" of:"start_timer" minimum:"0"` // ours: the exact length; it wins over the whole seconds
+
+	SignalName string `json:"signal_name,omitempty" of:"open_signal_wait! signal_workflow!" minLength:"1" maxLength:"255"`
 	// Buffers, ours: the worker keeps the signals it has seen until its code wants them, and asks for one it has not seen. Without it a wait is for the
 	// first signal of the name that no earlier wait got.
-	Buffers bool `json:"buffers_signals,omitempty"`
+	Buffers bool `json:"buffers_signals,omitempty" of:"open_signal_wait continue_as_new"`
 	// Unreceived, ours, with Buffers of continue_as_new: the events, in their order, of the signals the worker has seen and its code has not received.
 	// They go with the run. Without Buffers all go that were the answer to no wait.
-	Unreceived []int64 `json:"unreceived_signals,omitempty"`
-	Timeout    *int64  `json:"timeout_seconds,omitempty"` // also open_condition_wait; 0 is over at once
-	WorkflowID string  `json:"workflow_id,omitempty"`
+	Unreceived []int64 `json:"unreceived_signals,omitempty" of:"continue_as_new"`
+	// Timeout 0 is over at once.
+	Timeout    *int64 `json:"timeout_seconds,omitempty" of:"open_signal_wait open_condition_wait" minimum:"0" maximum:"315360000"`
+	WorkflowID string `json:"workflow_id,omitempty" of:"signal_workflow!" minLength:"1" maxLength:"255"`
 
-	// cancel_activity, cancel_timer, cancel_child_workflow: the command sequence that opened it
-	Target int64 `json:"target,omitempty"`
+	// Target is the command sequence that opened what is to be cancelled.
+	Target int64 `json:"target,omitempty" of:"cancel_activity! cancel_timer! cancel_child_workflow!" minimum:"1"`
 
-	// record_side_effect, complete_workflow, complete_update. Some clients send the bare blob; both forms are read.
-	Result payload.Payload `json:"result,omitzero"`
+	// Result is an envelope. Some clients send the bare blob; both forms are read.
+	Result payload.Payload `json:"result,omitzero" of:"record_side_effect! complete_workflow complete_update"`
 
-	// record_version_marker
-	ChangeID     string `json:"change_id,omitempty"`
-	Version      *int   `json:"version,omitempty"`
-	MinSupported *int   `json:"min_supported,omitempty"`
-	MaxSupported *int   `json:"max_supported,omitempty"`
+	ChangeID     string `json:"change_id,omitempty" of:"record_version_marker!" minLength:"1" maxLength:"255"`
+	Version      *int   `json:"version,omitempty" of:"record_version_marker!"`
+	MinSupported *int   `json:"min_supported,omitempty" of:"record_version_marker!"`
+	MaxSupported *int   `json:"max_supported,omitempty" of:"record_version_marker!"`
 
-	// fail_workflow, fail_update
-	Message          string          `json:"message,omitempty"`
-	ExceptionType    string          `json:"exception_type,omitempty"`
-	ExceptionClass   string          `json:"exception_class,omitempty"`
-	Exception        json.RawMessage `json:"exception,omitempty"`
-	NonRetryable     bool            `json:"non_retryable,omitempty"`
-	FailedSequence   int64           `json:"failed_step_sequence,omitempty"`
-	FailedActivityID string          `json:"failed_activity_execution_id,omitempty"`
+	Message          string          `json:"message,omitempty" of:"fail_workflow| fail_update|"`
+	ExceptionType    string          `json:"exception_type,omitempty" of:"fail_workflow| fail_update|"`
+	ExceptionClass   string          `json:"exception_class,omitempty" of:"fail_workflow| fail_update|"`
+	Exception        json.RawMessage `json:"exception,omitempty" of:"fail_workflow| fail_update|"`
+	NonRetryable     bool            `json:"non_retryable,omitempty" of:"fail_workflow fail_update"`
+	FailedSequence   int64           `json:"failed_step_sequence,omitempty" of:"fail_workflow"`
+	FailedActivityID string          `json:"failed_activity_execution_id,omitempty" of:"fail_workflow"`
 
-	// continue_as_new, start_child_workflow
-	WorkflowType      string `json:"workflow_type,omitempty"`
-	ParentClosePolicy string `json:"parent_close_policy,omitempty"`
-	ExecutionTimeout  int64  `json:"execution_timeout_seconds,omitempty"`
-	RunTimeout        int64  `json:"run_timeout_seconds,omitempty"`
+	// WorkflowType stays as it is when absent.
+	WorkflowType      string `json:"workflow_type,omitempty" of:"start_child_workflow! continue_as_new" minLength:"1" maxLength:"255"`
+	ParentClosePolicy string `json:"parent_close_policy,omitempty" of:"start_child_workflow" enum:"abandon,request_cancel,terminate,request_cancellation"`
+	ExecutionTimeout  int64  `json:"execution_timeout_seconds,omitempty" of:"start_child_workflow" minimum:"0" maximum:"315360000"`
+	RunTimeout        int64  `json:"run_timeout_seconds,omitempty" of:"start_child_workflow" minimum:"0" maximum:"315360000"`
 
-	// complete_update, fail_update
-	UpdateID string `json:"update_id,omitempty"`
+	UpdateID string `json:"update_id,omitempty" of:"complete_update! fail_update!" minLength:"1" maxLength:"255"`
 
-	// upsert_search_attributes, upsert_memo
-	Attributes     json.RawMessage `json:"attributes,omitempty"`
-	AttributeTypes json.RawMessage `json:"attribute_types,omitempty"`
-	Entries        payload.Payload `json:"entries,omitzero"`
+	Attributes     json.RawMessage `json:"attributes,omitempty" of:"upsert_search_attributes!"`     // name → value; null takes one away
+	AttributeTypes json.RawMessage `json:"attribute_types,omitempty" of:"upsert_search_attributes"` // name → type
+	Entries        payload.Payload `json:"entries,omitzero" of:"upsert_memo!"`                      // a map; null takes an entry away
 
-	// open_condition_wait
-	ConditionKey         string `json:"condition_key,omitempty"`
-	ConditionFingerprint string `json:"condition_definition_fingerprint,omitempty"`
-	ConditionOccurrence  string `json:"condition_wait_occurrence_id,omitempty"`
+	ConditionKey         string `json:"condition_key,omitempty" of:"open_condition_wait" maxLength:"255"`
+	ConditionFingerprint string `json:"condition_definition_fingerprint,omitempty" of:"open_condition_wait" maxLength:"255"`
+	ConditionOccurrence  string `json:"condition_wait_occurrence_id,omitempty" of:"open_condition_wait" maxLength:"255"`
 
-	// cancel_selection_operation
-	SelectionGroup string          `json:"selection_group_id,omitempty"`
-	Member         json.RawMessage `json:"member_key,omitempty"`
-	MemberIndex    int             `json:"member_index,omitempty"`
-	MemberBase     int64           `json:"member_base_sequence,omitempty"`
-	MemberSize     int             `json:"member_size,omitempty"`
-	OperationKind  string          `json:"operation_kind,omitempty"`
-	OperationID    string          `json:"operation_identity,omitempty"`
+	SelectionGroup string          `json:"selection_group_id,omitempty" of:"cancel_selection_operation!" minLength:"1" maxLength:"255"`
+	Member         json.RawMessage `json:"member_key,omitempty" of:"cancel_selection_operation"`
+	MemberIndex    int             `json:"member_index,omitempty" of:"cancel_selection_operation"`
+	MemberBase     int64           `json:"member_base_sequence,omitempty" of:"cancel_selection_operation!" minimum:"1"`
+	MemberSize     int             `json:"member_size,omitempty" of:"cancel_selection_operation!" minimum:"1" maximum:"2000"`
+	OperationKind  string          `json:"operation_kind,omitempty" of:"cancel_selection_operation"`
+	OperationID    string          `json:"operation_identity,omitempty" of:"cancel_selection_operation"`
 }
 
 // SessionOptions is the worker_session object: in a command, and flat beside worker_id in the create verb. Nil pointers mean the default.
 type SessionOptions struct {
-	SessionID     string   `json:"session_id"`
+	SessionID     string   `json:"session_id" minLength:"1" maxLength:"255"`
 	Connection    string   `json:"connection,omitempty"`
 	Queue         string   `json:"queue,omitempty"`
 	Requirements  []string `json:"requirements,omitempty"`
-	Lease         int64    `json:"lease_seconds,omitempty"`             // 120
-	TTL           int64    `json:"ttl_seconds,omitempty"`               // 1800
-	MaxActivities int      `json:"max_concurrent_activities,omitempty"` // 1
-	Create        *bool    `json:"create_if_missing,omitempty"`         // true
+	Lease         int64    `json:"lease_seconds,omitempty" minimum:"0" maximum:"315360000"` // default 120
+	TTL           int64    `json:"ttl_seconds,omitempty" minimum:"0" maximum:"315360000"`   // default 1800
+	MaxActivities int      `json:"max_concurrent_activities,omitempty" minimum:"0"`         // default 1
+	Create        *bool    `json:"create_if_missing,omitempty"`                             // default true
 	Reacquire     *bool    `json:"allow_reacquire_after_failure,omitempty"`
-	Idle          int64    `json:"idle_seconds,omitempty"`   // ours
-	ReleasePolicy string   `json:"release_policy,omitempty"` // ours: migrate, finish, fail
+	Idle          int64    `json:"idle_seconds,omitempty" minimum:"0"`                  // ours
+	ReleasePolicy string   `json:"release_policy,omitempty" enum:"migrate,finish,fail"` // ours: migrate, finish, fail
 }

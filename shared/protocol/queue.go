@@ -203,8 +203,8 @@ type BuildState struct {
 
 // Budget bounds one kind of task; null is no bound.
 type Budget struct {
-	MaxLeases    *int `json:"max_active_leases"`
-	MaxPerMinute *int `json:"max_dispatches_per_minute"`
+	MaxLeases    *int `json:"max_active_leases" minimum:"1" maximum:"1000000000"`
+	MaxPerMinute *int `json:"max_dispatches_per_minute" minimum:"1" maximum:"1000000000"`
 }
 
 // LimitRequest sets the budgets of a queue, or of a namespace when it names none. What it leaves out stays.

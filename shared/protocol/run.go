@@ -10,21 +10,21 @@ import (
 // StartRequest starts a workflow. Input is an envelope, or a plain JSON array of arguments that the app encodes.
 type StartRequest struct {
 	Namespace        string          `json:"namespace,omitempty"`
-	WorkflowID       string          `json:"workflow_id,omitempty"` // made when empty
-	WorkflowType     string          `json:"workflow_type"`
-	TaskQueue        string          `json:"task_queue,omitempty"` // "default"
+	WorkflowID       string          `json:"workflow_id,omitempty" pattern:"^[a-zA-Z0-9._:-]{1,128}$"` // made when empty
+	WorkflowType     string          `json:"workflow_type" minLength:"1" maxLength:"255"`
+	TaskQueue        string          `json:"task_queue,omitempty" maxLength:"255"` // "default"
 	Input            json.RawMessage `json:"input,omitempty"`
-	BusinessKey      string          `json:"business_key,omitempty"`
+	BusinessKey      string          `json:"business_key,omitempty" maxLength:"255"`
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
-	DuplicatePolicy  string          `json:"duplicate_policy,omitempty"` // fail (default), use-existing
-	ExecutionTimeout int64           `json:"execution_timeout_seconds,omitempty"`
-	RunTimeout       int64           `json:"run_timeout_seconds,omitempty"`
-	PayloadCodec     string          `json:"payload_codec,omitempty"`
-	Priority         *int            `json:"priority,omitempty"` // 0 first … 9 last, default 5
-	FairnessKey      string          `json:"fairness_key,omitempty"`
-	FairnessWeight   int             `json:"fairness_weight,omitempty"`
-	StartDelay       int64           `json:"start_delay_seconds,omitempty"`
+	DuplicatePolicy  string          `json:"duplicate_policy,omitempty" enum:"fail,use-existing"` // fail (default), use-existing
+	ExecutionTimeout int64           `json:"execution_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	RunTimeout       int64           `json:"run_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	PayloadCodec     string          `json:"payload_codec,omitempty" enum:"avro"`
+	Priority         *int            `json:"priority,omitempty" minimum:"0" maximum:"9"` // 0 first … 9 last, default 5
+	FairnessKey      string          `json:"fairness_key,omitempty" pattern:"^[A-Za-z0-9._:-]{1,64}$"`
+	FairnessWeight   int             `json:"fairness_weight,omitempty" minimum:"0" maximum:"1000"`
+	StartDelay       int64           `json:"start_delay_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	Cron             string          `json:"cron,omitempty"`          // makes a schedule of this id instead of a run
 	CronTimezone     string          `json:"cron_timezone,omitempty"` // UTC when empty
 	Identity         string          `json:"-"`
@@ -56,15 +56,15 @@ type SignalRequest struct {
 	Target
 	SignalName string          `json:"signal_name"`
 	Input      json.RawMessage `json:"input,omitempty"`
-	RequestID  string          `json:"request_id,omitempty"`
+	RequestID  string          `json:"request_id,omitempty" maxLength:"255"`
 	Identity   string          `json:"-"`
 }
 
 // EndRequest cancels, terminates, repairs, archives or asks for the cancellation of a run.
 type EndRequest struct {
 	Target
-	Reason    string `json:"reason,omitempty"` // at most 1000 characters
-	RequestID string `json:"request_id,omitempty"`
+	Reason    string `json:"reason,omitempty" maxLength:"1000"` // at most 1000 characters
+	RequestID string `json:"request_id,omitempty" maxLength:"255"`
 	Identity  string `json:"-"`
 }
 

@@ -16,7 +16,7 @@ type SessionVerb struct {
 	Namespace string `json:"namespace,omitempty"`
 	SessionID string `json:"session_id"`
 	Epoch     int64  `json:"epoch,omitempty"`
-	Lease     int64  `json:"lease_seconds,omitempty"`
+	Lease     int64  `json:"lease_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	Reason    string `json:"reason,omitempty"`
 	Failed    string `json:"failed,omitempty"` // release: the executor ended uncleanly, with this cause
 }
@@ -87,7 +87,7 @@ type SessionOperation struct {
 	SessionID string `json:"-"`
 	Verb      string `json:"-"`
 	Identity  string `json:"-"`
-	Reason    string `json:"reason,omitempty"`
+	Reason    string `json:"reason,omitempty" maxLength:"1000"`
 	Force     bool   `json:"force,omitempty"`     // migrate: at once, whatever runs in it
 	To        string `json:"worker_id,omitempty"` // migrate: the worker it is meant for; empty: one that can have it
 }

@@ -32,7 +32,7 @@ type RepairCandidate struct {
 // RepairRequest says which runs a pass is about; without any, all that are quarantined.
 type RepairRequest struct {
 	Namespace  string   `json:"-"`
-	RunIDs     []string `json:"run_ids,omitempty"`
+	RunIDs     []string `json:"run_ids,omitempty" maxItems:"1000"`
 	WorkflowID string   `json:"instance_id,omitempty"`
 	Identity   string   `json:"-"`
 }
@@ -68,5 +68,5 @@ type TimeoutStatus struct {
 type TimeoutRequest struct {
 	Namespace string   `json:"-"`
 	IDs       []string `json:"execution_ids,omitempty"`
-	Limit     int      `json:"limit,omitempty"` // 1 to 1000; default all
+	Limit     int      `json:"limit,omitempty" minimum:"0" maximum:"1000"` // 1 to 1000; default all
 }

@@ -18,9 +18,9 @@ type UpdateRequest struct {
 	Target
 	UpdateName  string          `json:"update_name"`
 	Input       json.RawMessage `json:"input,omitempty"` // a plain array of arguments or an envelope
-	RequestID   string          `json:"request_id,omitempty"`
-	WaitFor     string          `json:"wait_for,omitempty"`             // accepted (default), completed
-	WaitTimeout *int64          `json:"wait_timeout_seconds,omitempty"` // default 30, at most 60
+	RequestID   string          `json:"request_id,omitempty" maxLength:"255"`
+	WaitFor     string          `json:"wait_for,omitempty" enum:"accepted,completed"` // accepted (default), completed
+	WaitTimeout *int64          `json:"wait_timeout_seconds,omitempty" minimum:"1"`   // default 30, at most 60
 	Identity    string          `json:"-"`
 }
 

@@ -11,27 +11,27 @@ import (
 // RegisterRequest announces a worker process. Incarnation, queues and session settings are ours; a client of the HTTP contract sends none, and each
 // of its registrations is a new incarnation.
 type RegisterRequest struct {
-	WorkerID      string           `json:"worker_id,omitempty"` // made when empty
+	WorkerID      string           `json:"worker_id,omitempty" maxLength:"255"` // made when empty
 	Namespace     string           `json:"namespace,omitempty"`
 	Incarnation   string           `json:"incarnation,omitempty"`
-	TaskQueue     string           `json:"task_queue,omitempty"`
-	TaskQueues    []string         `json:"task_queues,omitempty"`
+	TaskQueue     string           `json:"task_queue,omitempty" minLength:"1" maxLength:"255"`
+	TaskQueues    []string         `json:"task_queues,omitempty" maxItems:"10000" each:"255"`
 	Runtime       string           `json:"runtime,omitempty"`
 	SDKVersion    string           `json:"sdk_version,omitempty"`
 	BuildID       string           `json:"build_id,omitempty"`
 	Release       string           `json:"release,omitempty"`
-	WorkflowTypes []string         `json:"supported_workflow_types,omitempty"`
-	ActivityTypes []string         `json:"supported_activity_types,omitempty"`
+	WorkflowTypes []string         `json:"supported_workflow_types,omitempty" maxItems:"10000" each:"255"`
+	ActivityTypes []string         `json:"supported_activity_types,omitempty" maxItems:"10000" each:"255"`
 	AnyActivity   bool             `json:"any_activity_type,omitempty"` // takes activities of every type of its queues
-	Capabilities  []string         `json:"capabilities,omitempty"`
+	Capabilities  []string         `json:"capabilities,omitempty" maxItems:"10000" each:"255"`
 	Contracts     json.RawMessage  `json:"workflow_command_contracts,omitempty"`
 	Fingerprints  json.RawMessage  `json:"workflow_definition_fingerprints,omitempty"`
 	Manifest      json.RawMessage  `json:"capability_manifest,omitempty"`
-	WorkflowSlots *int             `json:"max_concurrent_workflow_tasks,omitempty"`
-	ActivitySlots *int             `json:"max_concurrent_activity_tasks,omitempty"`
+	WorkflowSlots *int             `json:"max_concurrent_workflow_tasks,omitempty" minimum:"0"`
+	ActivitySlots *int             `json:"max_concurrent_activity_tasks,omitempty" minimum:"0"`
 	MaxSessions   *int             `json:"max_concurrent_worker_sessions,omitempty"`
 	Session       *SessionSettings `json:"session_settings,omitempty"`
-	AttemptLease  int64            `json:"attempt_lease_seconds,omitempty"`
+	AttemptLease  int64            `json:"attempt_lease_seconds,omitempty" maximum:"315360000"`
 	Slots         json.RawMessage  `json:"task_slots,omitempty"`
 	Process       json.RawMessage  `json:"process_metrics,omitempty"`
 	Isolation     json.RawMessage  `json:"isolation,omitempty"` // the worker's own report of what its sandbox holds
@@ -52,9 +52,9 @@ func TaskKey(kind TaskKind, task, attempt string, delivery int64) string {
 
 // SessionSettings are a worker's own settings for sessions it holds through the implicit and explicit doors, in milliseconds.
 type SessionSettings struct {
-	LeaseMS  int64 `json:"lease_ms"`
+	LeaseMS  int64 `json:"lease_ms" required:"true" minimum:"1"`
 	BufferMS int64 `json:"buffer_ms"`
-	IdleMS   int64 `json:"idle_ms"`
+	IdleMS   int64 `json:"idle_ms" minimum:"0"`
 }
 
 // RegisterAnswer echoes the registration.
@@ -84,11 +84,11 @@ type PollRequest struct {
 	Queues      []string         `json:"queues,omitempty"`
 	Kinds       []TaskKind       `json:"kinds,omitempty"`
 	Free        map[TaskKind]int `json:"free,omitempty"`
-	Max         int              `json:"max,omitempty"` // default 1
+	Max         int              `json:"max,omitempty" minimum:"0" maximum:"1000"` // default 1
 	BuildID     string           `json:"build_id,omitempty"`
-	PollID      string           `json:"poll_request_id,omitempty"`
-	Timeout     *int64           `json:"timeout_seconds,omitempty"` // default 30, 0 answers at once, at most 60
-	PageSize    int              `json:"history_page_size,omitempty"`
+	PollID      string           `json:"poll_request_id,omitempty" maxLength:"255"`
+	Timeout     *int64           `json:"timeout_seconds,omitempty" minimum:"0" maximum:"60"` // default 30, 0 answers at once, at most 60
+	PageSize    int              `json:"history_page_size,omitempty" minimum:"0" maximum:"1000"`
 	// PagedQueries: the worker fetches what lies behind the first page of a query's history, as of a workflow task's. Others get it whole.
 	PagedQueries bool `json:"paged_queries,omitempty"`
 }
@@ -146,8 +146,8 @@ type HistoryPage struct {
 type CompleteItem struct {
 	Namespace   string          `json:"namespace,omitempty"` // set by the transport from the caller; tasks of others do not exist for it
 	Kind        TaskKind        `json:"kind"`
-	TaskID      string          `json:"task_id"`
-	Owner       string          `json:"lease_owner"`
+	TaskID      string          `json:"task_id" required:"true"`
+	Owner       string          `json:"lease_owner" required:"true"`
 	Incarnation string          `json:"incarnation,omitempty"`
 	Attempt     int64           `json:"workflow_task_attempt,omitempty"`
 	AttemptID   string          `json:"activity_attempt_id,omitempty"`
@@ -213,7 +213,7 @@ type ErrorBody struct {
 // CompleteRequest completes many tasks at once and may carry the next poll, which enters the lines before the items are submitted: the tasks they
 // make can come back in the same answer, which is never held.
 type CompleteRequest struct {
-	Items []CompleteItem `json:"items"`
+	Items []CompleteItem `json:"items" minItems:"1" maxItems:"1000"`
 	Next  *PollRequest   `json:"next,omitempty"`
 }
 

@@ -22,11 +22,11 @@ const (
 // changed once it is in use: replayers compare the recorded one with their own.
 type Policy struct {
 	// MaxAttempts counts the first attempt too; nil means unlimited.
-	MaxAttempts *int `json:"max_attempts"`
+	MaxAttempts *int `json:"max_attempts" minimum:"1"`
 	// BackoffSeconds are the delays before the second, third, … attempt; the last one repeats, none means no delay.
-	BackoffSeconds []int `json:"backoff_seconds"`
+	BackoffSeconds []int `json:"backoff_seconds" maxItems:"1000"`
 	// NonRetryableErrorTypes are error types that end it at once, compared as exact strings.
-	NonRetryableErrorTypes []string `json:"non_retryable_error_types"`
+	NonRetryableErrorTypes []string `json:"non_retryable_error_types" maxItems:"1000"`
 }
 
 // Next says whether another attempt follows after attemptsUsed attempts (1 after the first), the last of which failed
