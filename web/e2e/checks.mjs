@@ -20,7 +20,7 @@ export async function until(what, fn, ms = patience) {
   }
 }
 
-const shown = (locator) => locator.waitFor({ state: "visible", timeout: patience });
+export const shown = (locator) => locator.waitFor({ state: "visible", timeout: patience });
 
 /** The checks, as [name, async function(context)]. The context: page, base, run (its id), api(path, body to post), shot(name), axe(). */
 export const checks = [

@@ -10,7 +10,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { chromium } from "playwright-core";
-import { checks } from "./checks.mjs";
+import { checks, patience } from "./checks.mjs";
+import { doing } from "./doing.mjs";
 import { startApp, startMock } from "./server.mjs";
 
 const { values: flags } = parseArgs({
@@ -58,11 +59,13 @@ async function main() {
 
 async function look(browser, { base, run }, shots) {
   const page = browser.pages()[0] ?? (await browser.newPage());
+  page.setDefaultTimeout(patience);
   const complaints = [];
-  page.on("console", (m) => ["error", "warning"].includes(m.type()) && complaints.push(`console ${m.type()}: ${m.text()}`));
+  page.on("console", (m) => ["error", "warning"].includes(m.type()) && !m.location().url.includes("query=Amount") && complaints.push(`console ${m.type()}: ${m.text()}`));
   page.on("pageerror", (e) => complaints.push(`page error: ${e.message}`));
   page.on("request", (r) => !r.url().startsWith(base) && !/^(data|blob):/.test(r.url()) && complaints.push(`asked another host: ${r.url()}`));
-  page.on("response", (r) => r.status() >= 400 && complaints.push(`${r.status()} ${r.url()}`));
+  const refused = (r) => r.status() === 422 && r.url().includes("query=Amount"); // the filter that is wrong on purpose
+  page.on("response", (r) => r.status() >= 400 && !refused(r) && complaints.push(`${r.status()} ${r.url()}`));
 
   const headers = { "X-Durable-Workflow-Control-Plane-Version": "2", ...(flags.token && { Authorization: `Bearer ${flags.token}` }) };
   const api = async (path, body) => {
@@ -92,7 +95,9 @@ async function look(browser, { base, run }, shots) {
   };
   const shot = (name, fullPage = false) => page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
-  const all = [...checks, ["no error in the console, no failed request, no other host", async () => {
+  // What is done by hand needs an app of its own: the mock answers only questions, and a server that was named is somebody's.
+  const own = flags.mock || flags.base ? [] : doing;
+  const all = [...checks, ...own, ["no error in the console, no failed request, no other host", async () => {
     if (complaints.length > 0) throw new Error([...new Set(complaints)].join("\n    "));
   }]];
   let failed = 0;

@@ -1,7 +1,9 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
 import { QueuePage } from "./queues/QueuePage";
 import { QueuesPage } from "./queues/QueuesPage";
+import { NamespacesPage } from "./namespaces/NamespacesPage";
 import { RunsPage } from "./runs/RunsPage";
+import { SchedulesPage } from "./schedules/SchedulesPage";
 import { SessionsPage } from "./sessions/SessionsPage";
 import { NotFound, Shell } from "./shell/Shell";
 import { WorkersPage } from "./workers/WorkersPage";
@@ -22,6 +24,7 @@ const only =
 
 // The pages that draw timelines come in parts of their own, so that the list of runs is there first.
 const runPage = lazyRouteComponent(() => import("./run/RunPage"), "RunPage");
+const schedulePage = lazyRouteComponent(() => import("./schedules/SchedulePage"), "SchedulePage");
 const sessionPage = lazyRouteComponent(() => import("./sessions/SessionPage"), "SessionPage");
 
 const root = createRootRoute({ component: Shell, notFoundComponent: NotFound });
@@ -34,6 +37,9 @@ const routes = root.addChildren([
   createRoute({ getParentRoute: () => root, path: "/sessions/$sessionId", component: sessionPage }),
   createRoute({ getParentRoute: () => root, path: "/queues", component: QueuesPage, validateSearch: only("after") }),
   createRoute({ getParentRoute: () => root, path: "/queues/$queue", component: QueuePage }),
+  createRoute({ getParentRoute: () => root, path: "/schedules", component: SchedulesPage, validateSearch: only("after") }),
+  createRoute({ getParentRoute: () => root, path: "/schedules/$schedule", component: schedulePage }),
+  createRoute({ getParentRoute: () => root, path: "/namespaces", component: NamespacesPage }),
 ]);
 
 export const router = createRouter({ routeTree: routes, scrollRestoration: true, defaultPreload: "intent" });

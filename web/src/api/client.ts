@@ -1,6 +1,6 @@
 import type {
-  HistoryEvent, HistoryPage, Json, Limits, Me, Overview, QueueList, QueueState, RunList, RunOfWorkflow, RunView, SessionAttempts, SessionDone, SessionList, SessionView,
-  WorkerView,
+  HistoryEvent, HistoryPage, Json, Limits, Me, NamespaceView, Overview, QueueList, QueueState, RunList, RunOfWorkflow, RunView, Schedule, ScheduleEvent, ScheduleList,
+  SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionView, WorkerView,
 } from "./types";
 
 /** A refusal by the API: reason is for programs, message for people. status 0 means that no answer came. */
@@ -9,6 +9,7 @@ export class ApiError extends Error {
     readonly status: number,
     readonly reason: string,
     message: string,
+    readonly position?: number, // of the character of a filter that is wrong, from 1
   ) {
     super(message);
     this.name = "ApiError";
@@ -71,10 +72,10 @@ async function request<T>(path: string, { method = "GET", body, namespace, signa
     if (res.ok) throw new ApiError(res.status, "malformed_json", `The answer to ${path} is not JSON.`);
   }
   if (!res.ok) {
-    const refusal = (answer ?? {}) as { reason?: string; message?: string; error?: string };
+    const refusal = (answer ?? {}) as { reason?: string; message?: string; error?: string; position?: number };
     if (res.status === 401) for (const fn of onUnauthorized) fn();
     const message = refusal.message ?? refusal.error ?? `${res.status} ${res.statusText}`;
-    throw new ApiError(res.status, refusal.reason ?? "unknown", message);
+    throw new ApiError(res.status, refusal.reason ?? "unknown", message, refusal.position);
   }
   return answer as T;
 }
@@ -122,6 +123,14 @@ export interface Migration {
 
 const session = (k: SessionKey) => `/api/worker-sessions/${encodeURIComponent(k.session_id)}`;
 
+const schedule = (k: ScheduleKey) => `/api/schedules/${encodeURIComponent(k.schedule_id)}`;
+
+/** Which schedule a command is about. */
+export interface ScheduleKey {
+  namespace: string;
+  schedule_id: string;
+}
+
 const queue = (name: string) => `/api/task-queues/${encodeURIComponent(name)}`;
 
 export const api = {
@@ -139,6 +148,15 @@ export const api = {
     }),
   signal: (k: RunKey, name: string, input: Json[]) =>
     request(`${workflow(k)}/signal/${encodeURIComponent(name)}`, { method: "POST", namespace: k.namespace, body: { input } }),
+  update: (k: RunKey, name: string, input: Json[]) =>
+    request<{ update_status: string; result: Json; update_id: string }>(`${workflow(k)}/update/${encodeURIComponent(name)}`, {
+      method: "POST",
+      namespace: k.namespace,
+      body: { input, wait_for: "completed" },
+    }),
+  query: (k: RunKey, name: string, input: Json[]) =>
+    request<{ result: Json }>(`${run(k)}/query/${encodeURIComponent(name)}`, { method: "POST", namespace: k.namespace, body: { input } }),
+  repair: (k: RunKey) => request(`${workflow(k)}/repair`, { method: "POST", namespace: k.namespace, body: {} }),
   cancel: (k: RunKey, reason: string) => request(`${workflow(k)}/cancel`, { method: "POST", namespace: k.namespace, body: { reason } }),
   terminate: (k: RunKey, reason: string) =>
     request(`${workflow(k)}/terminate`, { method: "POST", namespace: k.namespace, body: { reason } }),
@@ -161,6 +179,17 @@ export const api = {
     request(`${queue(q.name)}/build-ids/${verb}`, { method: "POST", namespace: q.namespace, body: { build_id: build } }),
   limitQueue: (q: { name: string; namespace: string }, limits: Limits) =>
     request(`${queue(q.name)}/limits`, { method: "PUT", namespace: q.namespace, body: limits }),
+  schedules: (after: string | undefined) => request<ScheduleList>(`/api/schedules${query({ page_size: 50, next_page_token: after })}`),
+  schedule: (id: string) => request<Schedule>(`/api/schedules/${encodeURIComponent(id)}`),
+  scheduleHistory: (id: string) => request<{ events: ScheduleEvent[] | null }>(`/api/schedules/${encodeURIComponent(id)}/history${query({ limit: 1000 })}`),
+  turnSchedule: (k: ScheduleKey, verb: "pause" | "resume" | "trigger", note: string) =>
+    request<{ outcome: string; reason?: string; workflow_id?: string }>(`${schedule(k)}/${verb}`, {
+      method: "POST",
+      namespace: k.namespace,
+      body: { ...(note && verb !== "trigger" && { note }) },
+    }),
+  namespaces: () => request<{ namespaces: NamespaceView[] | null }>("/api/namespaces"),
+  searchAttributes: (namespace: string) => request<SearchAttributes>("/api/search-attributes", { namespace }),
   overview: () => request<Overview>("/api/sojourn/overview"),
   me: () => request<Me>("/api/sojourn/me"),
   signIn: (token: string) => request("/api/sojourn/login", { method: "POST", body: { token } }),

@@ -3,6 +3,7 @@ import { useSyncExternalStore } from "react";
 import { io, type Socket } from "socket.io-client";
 import type { History } from "./client";
 import { keys } from "./queries";
+import { isFollowed } from "./stream";
 import type { Hint } from "./types";
 
 export type LiveState = "connecting" | "live" | "reconnecting";
@@ -51,6 +52,7 @@ export class Gatherer {
 
   private known(hint: Hint): boolean {
     if (!hint.id || hint.last_seq === undefined) return false;
+    if (isFollowed(hint.id)) return true; // its events come by themselves
     const last = this.client.getQueryData<History>(keys.history(hint.id))?.events.at(-1)?.sequence ?? 0;
     return hint.last_seq <= last;
   }
@@ -63,6 +65,10 @@ export class Gatherer {
     for (const queryKey of stale) void this.client.invalidateQueries({ queryKey });
   }
 }
+
+/** Whether a query has to be read again while no hints come: who somebody is does not change, and a followed history comes by itself. */
+const needsReading = ({ queryKey: [kind, id, part] }: { queryKey: readonly unknown[] }): boolean =>
+  kind !== "me" && !(kind === "run" && part === "history" && isFollowed(String(id)));
 
 /** The connection of one page: it gathers hints, says how it stands, and while it does not, has everything read again now and then. */
 export class Live {
@@ -103,7 +109,7 @@ export class Live {
     });
     socket.on("hint", (hint: Hint) => gatherer.take(hint));
     const poll = setInterval(() => {
-      if (this.state !== "live" && !document.hidden) void client.invalidateQueries({ predicate: (q) => q.queryKey[0] !== "me" });
+      if (this.state !== "live" && !document.hidden) void client.invalidateQueries({ predicate: needsReading });
     }, this.fallback);
     return () => {
       clearInterval(poll);

@@ -13,6 +13,8 @@ export const keys = {
   workers: ["workers"] as const,
   sessions: ["sessions"] as const,
   session: (id: string) => ["session", id] as const,
+  schedules: ["overview", "schedules"] as const, // every run a schedule starts makes these stale
+  namespaces: ["namespaces"] as const,
 };
 
 export const meQuery = queryOptions({ queryKey: keys.me, queryFn: api.me, retry: false, staleTime: Infinity });
@@ -62,3 +64,15 @@ export const sessionAttemptsQuery = (id: string, epoch: number) =>
     initialPageParam: null as string | null,
     getNextPageParam: (last) => last.next_page_token,
   });
+
+export const schedulesQuery = (after: string | undefined) =>
+  queryOptions({ queryKey: [...keys.schedules, { after }], queryFn: () => api.schedules(after), placeholderData: (before) => before });
+
+export const scheduleQuery = (id: string) => queryOptions({ queryKey: [...keys.schedules, id], queryFn: () => api.schedule(id) });
+
+export const scheduleHistoryQuery = (id: string) => queryOptions({ queryKey: [...keys.schedules, id, "history"], queryFn: () => api.scheduleHistory(id) });
+
+export const namespacesQuery = queryOptions({ queryKey: keys.namespaces, queryFn: api.namespaces });
+
+export const searchAttributesQuery = (namespace: string) =>
+  queryOptions({ queryKey: [...keys.namespaces, namespace, "attributes"], queryFn: () => api.searchAttributes(namespace) });

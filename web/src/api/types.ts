@@ -32,11 +32,20 @@ export interface RunView {
   failure?: Json;
   error?: string | null;
   blocked_reason?: string | null;
-  actions?: { can_signal: boolean; can_cancel: boolean; can_terminate: boolean };
+  actions?: Record<"can_signal" | "can_query" | "can_update" | "can_cancel" | "can_terminate" | "can_repair", boolean>;
+  input_envelope?: Envelope | null;
+  output_envelope?: Envelope | null;
+  parent_workflow_id?: string | null;
+  parent_run_id?: string | null;
   pending?: Pending | null;
 }
 
+/** A value as it is stored: base64 in a codec. */
+export type Envelope = { codec: string; blob: string };
+
 export interface Pending {
+  updates?: { update_id: string; update_name: string }[] | null;
+  children?: PendingChild[] | null;
   activities: PendingActivity[] | null;
   timers: PendingTimer[] | null;
   waits: PendingWait[] | null;
@@ -72,7 +81,18 @@ export interface PendingTimer {
 
 export interface PendingWait {
   sequence: number;
+  kind?: "signal" | "condition";
   signal_name: string;
+  condition_key?: string;
+}
+
+export interface PendingChild {
+  sequence: number;
+  workflow_id: string;
+  run_id: string;
+  workflow_type: string;
+  parent_close_policy: string;
+  attempt_number: number;
 }
 
 export interface PendingTask {
@@ -331,13 +351,78 @@ export interface QueueState {
   admission: { workflow_tasks: TaskAdmission; activity_tasks: TaskAdmission };
   promoted_build_id: string | null;
   // Of one queue alone:
+  waiting?: TaskWhy[] | null;
   limits?: Partial<Limits>;
   build_ids?: BuildCohort[] | null;
   pollers?: { worker_id: string; runtime: string; build_id: string | null; status: string; last_heartbeat_at: Time }[] | null;
   current_leases?: { task_id: string; task_type: string; workflow_id: string; run_id: string; lease_owner: string; lease_expires_at: Time }[] | null;
 }
 
+/** An open task, and why it is where it is. */
+export interface TaskWhy {
+  task_id: string;
+  kind: "workflow" | "activity";
+  state: string;
+  workflow_id: string;
+  run_id: string;
+  type: string;
+  session_id?: string;
+  why: string;
+}
+
 export interface QueueList {
   task_queues: QueueState[] | null;
   next_page_token?: string | null;
+}
+
+export interface Schedule {
+  schedule_id: string;
+  namespace: string;
+  workflow_type: string;
+  status: string;
+  paused: boolean;
+  spec: { cron_expressions?: string[]; intervals?: { every: string; offset?: string }[]; timezone?: string };
+  action: { workflow_type: string; task_queue?: string; input?: Json; workflow_id?: string };
+  overlap_policy: string;
+  jitter_seconds: number;
+  remaining_actions: number | null;
+  note: string | null;
+  memo: Json;
+  search_attributes: Json;
+  fires_count: number;
+  failures_count: number;
+  next_fire: Time;
+  last_fire: Time;
+  latest_workflow_instance_id: string | null;
+  created_at: Time;
+  info: { buffered_actions: number; skipped_trigger_count: number; last_skip_reason: string | null };
+}
+
+export interface ScheduleList {
+  schedules: Schedule[] | null;
+  next_page_token: string | null;
+}
+
+/** What a schedule did: what a command or a firing came to. */
+export interface ScheduleEvent {
+  sequence: number;
+  event_type: string;
+  recorded_at: Time;
+  workflow_instance_id: string | null;
+  workflow_run_id: string | null;
+  payload: Record<string, Json> | null;
+}
+
+export interface NamespaceView {
+  name: string;
+  description: string;
+  retention_days: number;
+  status: string;
+  created_at: Time;
+}
+
+/** What runs can be filtered by: types by name. */
+export interface SearchAttributes {
+  system_attributes: Record<string, string>;
+  custom_attributes: Record<string, string>;
 }

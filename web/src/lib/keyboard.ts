@@ -1,9 +1,9 @@
 // What a key press means, apart from the page it happens on.
 
-export type Action = "search" | "next" | "previous" | "help" | "zone" | "runs" | "workers" | "sessions" | "queues" | "leave";
+export type Action = "search" | "next" | "previous" | "help" | "zone" | "runs" | "workers" | "sessions" | "queues" | "schedules" | "namespaces" | "leave";
 
 const single: Record<string, Action> = { "/": "search", j: "next", k: "previous", "?": "help", u: "zone", Escape: "leave" };
-const afterG: Record<string, Action> = { r: "runs", w: "workers", s: "sessions", q: "queues" };
+const afterG: Record<string, Action> = { r: "runs", w: "workers", s: "sessions", q: "queues", c: "schedules", n: "namespaces" };
 
 /** Turns keys into actions; remembers a "g" for a second and a half. */
 export class Keys {
@@ -47,6 +47,8 @@ export const shortcuts: [keys: string[], what: string][] = [
   [["g", "s"], "Go to sessions"],
   [["g", "w"], "Go to workers"],
   [["g", "q"], "Go to queues"],
+  [["g", "c"], "Go to schedules"],
+  [["g", "n"], "Go to namespaces"],
   [["u"], "UTC or local time"],
   [["Esc"], "Leave a field or a dialog"],
   [["?"], "This list"],

@@ -31,6 +31,8 @@ const tones: Record<string, Tone> = {
   returned: "idle",
   held: "stay",
   ended: "idle",
+  paused: "warn",
+  deleted: "idle",
 };
 
 export const tone = (status: string): Tone => tones[status] ?? "idle";

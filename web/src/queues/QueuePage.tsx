@@ -7,6 +7,7 @@ import type { BuildCohort, QueueState, TaskAdmission, TaskTally } from "../api/t
 import { useNow } from "../lib/clock";
 import { count } from "../lib/format";
 import { duration, parseTime } from "../lib/time";
+import { Act } from "../ui/Act";
 import { Id } from "../ui/Copy";
 import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
@@ -37,15 +38,16 @@ function Queue({ queue: q }: { queue: QueueState }) {
       </nav>
       <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-3">
         <h1 className="min-w-0 font-mono text-lg font-semibold break-all">{q.name}</h1>
-        <button type="button" className="btn" onClick={() => setLimiting(true)}>
+        <Act needs="operator" onClick={() => setLimiting(true)}>
           Budgets
-        </button>
+        </Act>
       </div>
       {why && <p className="card mt-3 border-l-3 border-l-warn px-4 py-3 break-words">{why}</p>}
       <div className="mt-4 grid gap-3 lg:grid-cols-2">
         <Tasks name="Workflow tasks" tally={q.stats.workflow_tasks} admission={q.admission.workflow_tasks} />
         <Tasks name="Activities" tally={q.stats.activity_tasks} admission={q.admission.activity_tasks} />
       </div>
+      <Waits queue={q} />
       <Section title="Builds" aside={<span className="text-[13px] text-soft">New runs: {q.promoted_build_id ?? "pinned to no build"}</span>}>
         <Builds queue={q} />
       </Section>
@@ -82,11 +84,11 @@ function Tasks({ name, tally: t, admission: a }: { name: string; tally: TaskTall
               <span className="text-faint">{b.name}</span>
               <span className="text-soft">{b.most === null ? `${b.used}, no budget` : `${b.used} of ${b.most}`}</span>
             </div>
-            <div className="mt-1 h-1.5 overflow-hidden rounded-full bg-idle-soft" aria-hidden>
-              {b.most !== null && (
+            {b.most !== null && (
+              <div className="mt-1 h-1.5 overflow-hidden rounded-full bg-idle-soft" aria-hidden>
                 <div className={`h-full rounded-full ${b.used >= b.most ? "bg-warn" : "bg-run"}`} style={{ width: `${Math.min(1, b.used / b.most) * 100}%` }} />
-              )}
-            </div>
+              </div>
+            )}
           </div>
         ))}
       </div>
@@ -147,9 +149,9 @@ function Builds({ queue: q }: { queue: QueueState }) {
               <td>
                 <div className="flex justify-end gap-2">
                   {verbs(b).map((v) => (
-                    <button key={v} type="button" className={`btn ${v === "drain" ? "btn-danger" : ""}`} onClick={() => setAsked({ verb: v, build: b })}>
+                    <Act key={v} needs="operator" danger={v === "drain"} onClick={() => setAsked({ verb: v, build: b })}>
                       {asks[v].name}
-                    </button>
+                    </Act>
                   ))}
                 </div>
               </td>
@@ -178,6 +180,29 @@ function BuildDialog({ queue: q, verb, build, onClose }: { queue: QueueState; ve
         {null}
       </Form>
     </Dialog>
+  );
+}
+
+/** The tasks that wait for longest, and why nobody has them. */
+function Waits({ queue: q }: { queue: QueueState }) {
+  const list = q.waiting ?? [];
+  if (list.length === 0) return null;
+  const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
+  return (
+    <Section title="Why tasks wait" aside={ready > list.length && <span className="text-[13px] text-soft">the oldest of {count(ready)}</span>}>
+      <ul className="card divide-y divide-line border-l-3 border-l-warn" data-waiting>
+        {list.map((w) => (
+          <li key={w.task_id} className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-0.5 px-4 py-2">
+            <span className="w-full min-w-0 break-words sm:w-auto sm:flex-1">
+              <b className="font-medium">{w.type}</b> <span className="text-soft">{w.why}</span>
+            </span>
+            <Link to="/runs/$runId" params={{ runId: w.run_id }} data-nav className="quiet min-w-0 font-mono text-[13px] break-all">
+              {w.workflow_id}
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </Section>
   );
 }
 

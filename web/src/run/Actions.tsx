@@ -2,31 +2,44 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../api/client";
 import { keys } from "../api/queries";
-import type { Json, RunView } from "../api/types";
+import type { RunView } from "../api/types";
 import { isOpen } from "../lib/status";
+import { Act } from "../ui/Act";
 import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
+import { Ask } from "./Ask";
 
-type Which = "signal" | "cancel" | "terminate";
+type Which = "signal" | "update" | "query" | "cancel" | "terminate";
 
-/** What a person may do to an open run; each asks once more before it is done. */
+/** What a person may do with a run; what ends it asks once more. A closed run can still be asked. */
 export function Actions({ run }: { run: RunView }) {
   const [which, setWhich] = useState<Which | null>(null);
   const close = () => setWhich(null);
-  if (!isOpen(run)) return <div className="h-8" />;
-  const may = run.actions;
+  const open = isOpen(run);
+  const not = (can: keyof NonNullable<RunView["actions"]>, why = "The run cannot take this now.") => run.actions?.[can] === false && why;
   return (
-    <div className="flex gap-2">
-      <button type="button" className="btn" disabled={may?.can_signal === false} onClick={() => setWhich("signal")}>
-        Signal
-      </button>
-      <button type="button" className="btn" disabled={may?.can_cancel === false} onClick={() => setWhich("cancel")}>
-        Cancel
-      </button>
-      <button type="button" className="btn btn-danger" disabled={may?.can_terminate === false} onClick={() => setWhich("terminate")}>
-        Terminate
-      </button>
-      {which === "signal" && <SignalDialog run={run} onClose={close} />}
+    <div className="flex flex-wrap gap-2">
+      <Act needs="writer" why={not("can_query", "No worker could answer for this run.")} onClick={() => setWhich("query")}>
+        Query
+      </Act>
+      {open && (
+        <>
+          <Act needs="writer" why={not("can_signal")} onClick={() => setWhich("signal")}>
+            Signal
+          </Act>
+          <Act needs="writer" why={not("can_update")} onClick={() => setWhich("update")}>
+            Update
+          </Act>
+          <Repair run={run} />
+          <Act needs="writer" why={not("can_cancel")} onClick={() => setWhich("cancel")}>
+            Cancel
+          </Act>
+          <Act needs="writer" why={not("can_terminate")} danger onClick={() => setWhich("terminate")}>
+            Terminate
+          </Act>
+        </>
+      )}
+      {(which === "signal" || which === "update" || which === "query") && <Ask kind={which} run={run} onClose={close} />}
       {which === "cancel" && (
         <EndDialog
           run={run}
@@ -87,47 +100,20 @@ function EndDialog({ run, onClose, title, description, act, send }: EndProps) {
   );
 }
 
-/** What was typed as arguments: an array as it is, one value alone as the only argument, nothing as none. */
-export function parseArguments(text: string): Json[] {
-  if (text.trim() === "") return [];
-  const value = JSON.parse(text) as Json;
-  return Array.isArray(value) ? value : [value];
-}
-
-function SignalDialog({ run, onClose }: { run: RunView; onClose: () => void }) {
-  const open = (run.pending?.waits ?? []).map((w) => w.signal_name);
-  const [name, setName] = useState(open[0] ?? "");
-  const [input, setInput] = useState("");
-  const [wrong, setWrong] = useState<Error | null>(null);
-  const m = useSend(run, () => api.signal(run, name.trim(), parseArguments(input)), onClose);
-  const submit = () => {
-    try {
-      parseArguments(input);
-      if (!name.trim()) throw new Error("A signal needs a name.");
-    } catch (e) {
-      setWrong(e instanceof SyntaxError ? new Error(`The arguments are not JSON: ${e.message}`) : (e as Error));
-      return;
-    }
-    setWrong(null);
-    m.mutate();
-  };
+/** Lets a quarantined run go on: its code is right now. */
+function Repair({ run }: { run: RunView }) {
+  const m = useSend(run, () => api.repair(run), () => {});
+  if (run.pending?.workflow_task?.state !== "quarantined") return null;
   return (
-    <Dialog open onClose={onClose} title="Send a signal" description={open.length > 0 ? `The run waits for ${open.join(", ")}.` : "The run keeps it until its code asks."}>
-      <Form error={wrong ?? m.error} pending={m.isPending} onSubmit={submit} onClose={onClose} act="Send">
-        <label className="block">
-          <span className="label">Name</span>
-          <input className="field mt-1 font-mono" spellCheck={false} list="open-waits" value={name} onChange={(e) => setName(e.target.value)} />
-        </label>
-        <datalist id="open-waits">
-          {open.map((o) => (
-            <option key={o} value={o} />
-          ))}
-        </datalist>
-        <label className="mt-3 block">
-          <span className="label">Arguments, as JSON: a list, or one value</span>
-          <textarea className="field mt-1 font-mono text-[13px]" rows={4} spellCheck={false} placeholder="true" value={input} onChange={(e) => setInput(e.target.value)} />
-        </label>
-      </Form>
-    </Dialog>
+    <>
+      <Act needs="writer" why={m.isPending && "It is being repaired."} onClick={() => m.mutate()}>
+        Repair
+      </Act>
+      {m.error && (
+        <p role="alert" className="text-bad">
+          {m.error.message}
+        </p>
+      )}
+    </>
   );
 }

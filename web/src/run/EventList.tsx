@@ -1,6 +1,7 @@
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { useLayoutEffect, useRef, useState } from "react";
 import type { HistoryEvent } from "../api/types";
+import type { Following } from "../api/stream";
 import { count } from "../lib/format";
 import { useZone } from "../lib/prefs";
 import type { Tone } from "../lib/status";
@@ -8,7 +9,7 @@ import { clockTime, precise } from "../lib/time";
 import { Icon } from "../ui/Icon";
 import { JsonView } from "../ui/JsonView";
 import { Empty, Section } from "../ui/Page";
-import { eventName, eventTone, readable, since, summary } from "./summary";
+import { eventName, eventTone, readable, since, summary, unread } from "./summary";
 import { eventTime } from "./timeline";
 
 interface Props {
@@ -18,10 +19,11 @@ interface Props {
   of: string | null; // the lane whose events alone are shown
   onAll: () => void;
   complete: boolean;
+  following: Following;
 }
 
 /** The history, one event a row, each opening to its payload. Only rows in sight are in the page. */
-export function EventList({ events, start, total, of, onAll, complete }: Props) {
+export function EventList({ events, start, total, of, onAll, complete, following }: Props) {
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const list = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
@@ -52,6 +54,7 @@ export function EventList({ events, start, total, of, onAll, complete }: Props) 
       title="Events"
       aside={
         <span className="flex min-h-7 items-center gap-2 text-[13px] text-soft">
+          <Live state={following} />
           {of === null ? (
             count(total)
           ) : (
@@ -90,6 +93,24 @@ export function EventList({ events, start, total, of, onAll, complete }: Props) 
         </div>
       )}
     </Section>
+  );
+}
+
+const liveLooks: Record<Exclude<Following, "off">, { text: string; dot: string; title: string }> = {
+  live: { text: "Live", dot: "bg-good", title: "Events appear as they are committed" },
+  connecting: { text: "Connecting", dot: "breathe bg-idle", title: "The stream of events is being opened" },
+  reading: { text: "Reading now and then", dot: "breathe bg-warn", title: "The stream of events broke; until it is back the history is read again when something changes" },
+};
+
+/** How the events of an open run come. */
+function Live({ state }: { state: Following }) {
+  if (state === "off") return null;
+  const look = liveLooks[state];
+  return (
+    <span role="status" data-following={state} title={look.title} className="flex items-center gap-1.5 rounded-full border border-line px-2.5 py-0.5 text-xs">
+      <span className={`size-1.5 rounded-full ${look.dot}`} aria-hidden />
+      {look.text}
+    </span>
   );
 }
 
@@ -140,6 +161,7 @@ function Row({ event: e, start, open, first, onToggle }: RowProps) {
       </button>
       {open && (
         <div className="px-3 pb-3 sm:pl-20">
+          {unread(e).length > 0 && <p className="mb-1.5 text-[13px] text-warn">Shown as it is stored, since this app cannot decode it: {unread(e).join(", ")}.</p>}
           <JsonView value={readable(e)} what={`payload of event ${e.sequence}`} tall />
         </div>
       )}

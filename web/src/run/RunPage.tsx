@@ -1,8 +1,9 @@
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import type { Json, RunView, SessionEvent } from "../api/types";
+import type { Envelope, Json, RunView, SessionEvent } from "../api/types";
 import { historyQuery, runQuery, runsOfQuery, sessionQuery } from "../api/queries";
+import { useStream } from "../api/stream";
 import { Length } from "../runs/RunsPage";
 import { isOpen, runStatus, words } from "../lib/status";
 import { count } from "../lib/format";
@@ -15,6 +16,7 @@ import { Actions } from "./Actions";
 import { EventList } from "./EventList";
 import { buildTimeline, type Timeline } from "./timeline";
 import { TimelineView } from "./TimelineView";
+import { envelope } from "./summary";
 import { WhyWaiting } from "./WhyWaiting";
 
 const sessionsAsked = 8; // whose ownership is read beside the run; the others show what the history tells
@@ -30,6 +32,7 @@ export function RunPage() {
 
 function Run({ run }: { run: RunView }) {
   const history = useQuery(historyQuery(run));
+  const following = useStream(run, isOpen(run) && history.data?.complete === true);
   const [picked, setPicked] = useState<string | null>(null);
   const events = useMemo(() => history.data?.events ?? [], [history.data]);
   const timeline = useTimeline(run, events);
@@ -60,6 +63,7 @@ function Run({ run }: { run: RunView }) {
             of={lane ? lane.title : null}
             onAll={() => setPicked(null)}
             complete={history.data?.complete ?? true}
+            following={following}
           />
         </>
       )}
@@ -121,6 +125,13 @@ function Header({ run }: { run: RunView }) {
           {run.task_queue}
           {run.namespace && run.namespace !== "default" && <span className="text-faint"> in {run.namespace}</span>}
         </Fact>
+        {run.parent_run_id && (
+          <Fact name="Child of" wide>
+            <Link to="/runs/$runId" params={{ runId: run.parent_run_id }} className="quiet font-mono text-[13px]">
+              {run.parent_workflow_id}
+            </Link>
+          </Fact>
+        )}
         {run.business_key && (
           <Fact name="Business key" wide>
             <Id id={run.business_key} what="business key" />
@@ -181,20 +192,42 @@ function Failure({ run }: { run: RunView }) {
 function Values({ run }: { run: RunView }) {
   const result = run.status === "completed" && run.closed_reason !== "continued";
   return (
-    <div className="mt-3 grid gap-3 md:grid-cols-2">
-      <Value name="Input" value={run.input} none="No arguments" />
-      <Value name="Result" value={result ? run.output : undefined} none={isOpen(run) ? "Not yet" : "None"} />
+    <div className="mt-3 grid items-start gap-3 md:grid-cols-2">
+      <Value name="Input" value={run.input} stored={run.input_envelope} none="No arguments" />
+      <Value name="Result" value={result ? run.output : undefined} stored={result ? run.output_envelope : null} none={isOpen(run) ? "Not yet" : "None"} />
+      {filled(run.memo) && <Value name="Memo" value={run.memo} none="" />}
+      {filled(run.search_attributes) && <Value name="Search attributes" value={run.search_attributes} none="" />}
     </div>
   );
 }
 
-function Value({ name, value, none }: { name: string; value: Json | undefined; none: string }) {
+const filled = (v: Json | undefined): boolean => v !== null && typeof v === "object" && Object.keys(v).length > 0;
+
+interface ValueProps {
+  name: string;
+  value: Json | undefined;
+  stored?: Envelope | null | undefined;
+  none: string;
+}
+
+function Value({ name, value, stored, none }: ValueProps) {
+  const encoded = value === undefined || value === null ? envelope(stored) : undefined;
+  // Null in a codec that was decoded is null; in one that was not it says nothing.
+  const unknown = encoded && encoded.codec !== "avro" ? encoded : undefined;
   const empty = value === undefined || (name === "Input" && (value === null || (Array.isArray(value) && value.length === 0)));
   return (
     <section aria-label={name} className="card min-w-0 p-4">
       <h2 className="label mb-1.5">{name}</h2>
-      {empty ? <p className="flex h-11 items-center text-soft">{none}</p> : <JsonView value={value} what={name.toLowerCase()} />}
+      {unknown ? (
+        <>
+          <p className="mb-1.5 text-[13px] text-warn">Stored in {unknown.codec}, which this app cannot decode.</p>
+          <JsonView value={unknown} what={`${name.toLowerCase()}, encoded`} />
+        </>
+      ) : empty ? (
+        <p className="flex h-11 items-center text-soft">{none}</p>
+      ) : (
+        <JsonView value={value} what={name.toLowerCase()} />
+      )}
     </section>
   );
 }
-

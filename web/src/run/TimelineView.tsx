@@ -121,7 +121,7 @@ function Backdrop({ scale }: { scale: Scale }) {
   );
 }
 
-const icons: Record<Lane["kind"], IconName> = { run: "play", session: "anchor", activity: "bolt", timer: "hourglass", wait: "signal" };
+const icons: Record<Lane["kind"], IconName> = { run: "play", session: "anchor", activity: "bolt", child: "play", timer: "hourglass", wait: "signal" };
 
 interface RowProps {
   lane: Lane;
@@ -239,6 +239,8 @@ function barLook(b: Bar): string {
       return `top-1/2 h-1 -translate-y-1/2 rounded-full ${open ? "breathe bg-run" : outcomes[b.outcome ?? "completed"]}`;
     case "attempt":
       return `top-1/2 h-4 -translate-y-1/2 rounded ${b.outcome ? outcomes[b.outcome] : "breathe bg-run"}`;
+    case "child":
+      return `top-1/2 h-2.5 -translate-y-1/2 rounded ${b.outcome ? outcomes[b.outcome] : "breathe bg-run"}`;
     case "queued":
       return "top-1/2 h-1.5 -translate-y-1/2 rounded-full hatch text-idle";
     case "backoff":
@@ -273,6 +275,7 @@ function BarView({ bar, lane, scale, now }: { bar: Bar; lane: Lane; scale: Scale
 const barNames: Record<Bar["kind"], string> = {
   run: "Run",
   queued: "Waits for a worker",
+  child: "Child workflow",
   attempt: "Attempt",
   backoff: "Waits before the next attempt",
   timer: "Timer",
@@ -303,6 +306,7 @@ function BarTip({ bar, lane, now }: { bar: Bar; lane: Lane; now: number }) {
 
 const markLooks: Record<Mark["kind"], string> = {
   signal: "rotate-45 rounded-[2px] bg-run",
+  update: "rotate-45 rounded-[2px] bg-accent",
   lost: "rounded-full bg-warn",
   recovered: "rounded-full bg-stay",
   cancel: "rotate-45 rounded-[2px] bg-bad",

@@ -16,7 +16,22 @@ export function WhyWaiting({ run }: { run: RunView }) {
     ...(p?.timers ?? []).map((t) => <Countdown key={`t${t.sequence}`} at={t.fire_at} />),
     ...(p?.waits ?? []).map((w) => (
       <Item key={`w${w.sequence}`} icon="signal">
-        waits for the signal <b className="font-medium">{w.signal_name}</b>
+        {w.kind === "condition" ? "waits for a condition that signals and updates may make true" : "waits for the signal"}{" "}
+        <b className="font-medium">{w.kind === "condition" ? w.condition_key : w.signal_name}</b>
+      </Item>
+    )),
+    ...(p?.children ?? []).map((c) => (
+      <Item key={`c${c.sequence}`} icon="play" alarm={c.attempt_number > 1}>
+        child <b className="font-medium text-ink">{c.workflow_type}</b>{" "}
+        <Link to="/runs/$runId" params={{ runId: c.run_id }} className="quiet font-mono text-[13px]">
+          {c.workflow_id}
+        </Link>{" "}
+        is open{c.attempt_number > 1 && <>, attempt {c.attempt_number}</>}
+      </Item>
+    )),
+    ...(p?.updates ?? []).map((u) => (
+      <Item key={u.update_id} icon="signal">
+        the update <b className="font-medium">{u.update_name}</b> is not answered yet
       </Item>
     )),
     ...(task

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { HistoryEvent } from "../api/types";
-import { parseArguments } from "./Actions";
-import { eventName, readable, since, summary } from "./summary";
+import { parseArguments } from "./Ask";
+import { eventName, readable, since, summary, unread } from "./summary";
 
 const event = (event_type: string, payload: HistoryEvent["payload"], decoded?: HistoryEvent["decoded"]): HistoryEvent => ({
   sequence: 1,
@@ -18,6 +18,16 @@ describe("an event for people", () => {
   });
   it("shows the blob when nobody decoded it", () => {
     expect(readable(event("ActivityCompleted", { result: "wwHi", payload_codec: "avro" }))).toEqual({ result: "wwHi", payload_codec: "avro" });
+  });
+  it("names the codec of what nobody decoded", () => {
+    expect(unread(event("ActivityCompleted", { result: "wwHi", payload_codec: "zstd" }))).toEqual(["result in zstd"]);
+    expect(unread(event("ActivityCompleted", { result: "wwHi", payload_codec: "avro" }, { result: 1 }))).toEqual([]);
+    expect(unread(event("TimerFired", { sequence: 1 }))).toEqual([]);
+  });
+  it("tells arguments that are cut as arguments", () => {
+    expect(summary(event("ActivityScheduled", { activity_type: "index" }, { arguments: ["x".repeat(200)] }))).toMatch(/^index\("x+…$/);
+    expect(summary(event("ChildRunCompleted", { child_workflow_type: "bill" }, { result: 3 }))).toBe("bill → 3");
+    expect(summary(event("UpdateCompleted", { update_name: "add", failed: true, message: "too much" }))).toBe("add: too much");
   });
   it("is told in one line", () => {
     expect(summary(event("ActivityScheduled", { activity_type: "index", session_id: "s1" }, { arguments: ["a", 2] }))).toBe('index("a",2) in session s1');

@@ -1,4 +1,4 @@
-import type { HistoryEvent, Json } from "../api/types";
+import type { Envelope, HistoryEvent, Json } from "../api/types";
 import { preview } from "../lib/format";
 import type { Tone } from "../lib/status";
 import { chosen, duration, parseTime } from "../lib/time";
@@ -16,6 +16,23 @@ export function readable(e: HistoryEvent): Json {
   for (const [name, value] of Object.entries(decoded)) if (!(name in out)) out[name] = value;
   return out;
 }
+
+/** The values of an event that nobody could decode, each with its codec: "result in zstd". They stand encoded in what is readable. */
+export function unread(e: HistoryEvent): string[] {
+  const codec = e.payload?.payload_codec;
+  if (typeof codec !== "string" || codec === "") return [];
+  const encoded = (name: string) => typeof e.payload?.[name] === "string" && e.payload[name] !== "" && !(name in (e.decoded ?? {}));
+  return blobs.filter(encoded).map((name) => `${name} in ${codec}`);
+}
+
+/** A value as it is stored, if it is one. */
+export function envelope(value: Json | undefined): Envelope | undefined {
+  const v = value as Partial<Envelope> | null | undefined;
+  return v && typeof v === "object" && typeof v.codec === "string" && typeof v.blob === "string" && v.blob !== "" ? (v as Envelope) : undefined;
+}
+
+/** Arguments as they are written: "(1, …". */
+const list = (v: Json | undefined) => preview(v).replace(/^\[/, "(").replace(/\]$/, ")");
 
 const delay = (p: Record<string, Json>) => (p.delay_micros ? Number(p.delay_micros) / 1000 : Number(p.delay_seconds ?? 0) * 1000);
 
@@ -49,9 +66,9 @@ export function summary(e: HistoryEvent): string {
   const why = s("message") || s("reason") || s("timeout_kind").replaceAll("_", " ");
   switch (e.event_type) {
     case "WorkflowStarted":
-      return `${s("workflow_type")}${preview(d.arguments).replace(/^\[(.*)\]$/s, "($1)")}`;
+      return `${s("workflow_type")}${list(d.arguments)}`;
     case "ActivityScheduled":
-      return `${s("activity_type")}${preview(d.arguments).replace(/^\[(.*)\]$/s, "($1)")}${s("session_id") ? ` in session ${s("session_id")}` : ""}`;
+      return `${s("activity_type")}${list(d.arguments)}${s("session_id") ? ` in session ${s("session_id")}` : ""}`;
     case "ActivityCompleted":
       return `${s("activity_type")}${by}${again}${"result" in d ? ` → ${preview(d.result)}` : ""}`;
     case "ActivityRetryScheduled":
@@ -60,6 +77,21 @@ export function summary(e: HistoryEvent): string {
     case "ActivityTimedOut":
     case "ActivityCancelled":
       return `${s("activity_type")}${by}${again}${why && `: ${why}`}`;
+    case "ChildWorkflowScheduled":
+      return `${s("child_workflow_type")}${list(d.arguments)}`;
+    case "ChildRunStarted":
+      return `${s("child_workflow_type")} as ${s("child_workflow_instance_id")}`;
+    case "ChildRunCompleted":
+      return `${s("child_workflow_type")}${"result" in d ? ` → ${preview(d.result)}` : ""}`;
+    case "ChildRunFailed":
+    case "ChildRunCancelled":
+    case "ChildRunTerminated":
+      return `${s("child_workflow_type")}${why && `: ${why}`}`;
+    case "UpdateAccepted":
+    case "UpdateApplied":
+      return `${s("update_name")}${list(d.arguments)}`;
+    case "UpdateCompleted":
+      return `${s("update_name")}${p.failed ? `: ${why}` : "result" in d ? ` → ${preview(d.result)}` : ""}`;
     case "TimerScheduled":
       return chosen(delay(p));
     case "TimerFired":
@@ -67,7 +99,7 @@ export function summary(e: HistoryEvent): string {
       return s("timer_id");
     case "SignalReceived":
     case "SignalApplied":
-      return `${s("signal_name")}${preview(d.value).replace(/^\[(.*)\]$/s, "($1)")}`;
+      return `${s("signal_name")}${list(d.value)}`;
     case "SignalWaitOpened":
       return s("signal_name");
     case "SignalSent":

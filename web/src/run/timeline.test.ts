@@ -158,3 +158,24 @@ describe("a history that is not as expected", () => {
     expect(buildTimeline([], null).lanes.map((l) => l.kind)).toEqual(["run"]);
   });
 });
+
+describe("children and updates", () => {
+  const child = { sequence: 1, child_workflow_type: "bill", child_workflow_instance_id: "b-1" };
+  it("give a child a lane from when it was asked for until it ended, however", () => {
+    const events = history(
+      started,
+      [10, "ChildWorkflowScheduled", child],
+      [11, "ChildRunStarted", { ...child, child_attempt: 1 }],
+      [30, "ChildRunFailed", { ...child, message: "no money" }],
+    );
+    const l = buildTimeline(events, none).lanes.find((x) => x.kind === "child")!;
+    expect([l.title, l.detail, l.state, l.failure, l.events]).toEqual(["bill", "b-1", "failed", "no money", [2, 3, 4]]);
+    expect(l.bars.map(bar)).toEqual([["child", 10, 30, "failed"]]);
+  });
+  it("leave a child that is open open, and mark updates on the run", () => {
+    const events = history(started, [5, "ChildWorkflowScheduled", child], [7, "UpdateAccepted", { update_name: "add" }], [9, "UpdateCompleted", { update_name: "add", failed: true }]);
+    const { lanes } = buildTimeline(events, none);
+    expect(lanes.find((x) => x.kind === "child")!.bars.map(bar)).toEqual([["child", 5, null]]);
+    expect(lanes[0]!.marks.map((m) => m.label)).toEqual(["update add accepted", "update add failed"]);
+  });
+});

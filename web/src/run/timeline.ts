@@ -5,11 +5,11 @@ import { holds, type Hold } from "../sessions/ownership";
 // The timeline of a run, as data: lanes with bars and marks, made from history events and what is open now. Times are
 // milliseconds since the epoch. Nothing here draws.
 
-export type LaneKind = "run" | "session" | "activity" | "timer" | "wait";
+export type LaneKind = "run" | "session" | "activity" | "child" | "timer" | "wait";
 export type LaneState = "queued" | "running" | "backoff" | "waiting" | "held" | "completed" | "failed" | "timed_out" | "cancelled" | "ended";
 
 export interface Bar {
-  kind: "run" | "queued" | "attempt" | "backoff" | "timer" | "wait" | "hold";
+  kind: "run" | "queued" | "child" | "attempt" | "backoff" | "timer" | "wait" | "hold";
   from: number;
   to: number | null; // null: still going on
   outcome?: "completed" | "failed" | "timed_out" | "cancelled" | "lost";
@@ -20,7 +20,7 @@ export interface Bar {
 }
 
 export interface Mark {
-  kind: "signal" | "lost" | "recovered" | "cancel" | "effect" | "version" | "repair";
+  kind: "signal" | "update" | "lost" | "recovered" | "cancel" | "effect" | "version" | "repair";
   at: number;
   label: string;
 }
@@ -78,6 +78,13 @@ const terminals: Record<string, { state: LaneState; outcome: NonNullable<Bar["ou
   ActivityCancelled: { state: "cancelled", outcome: "cancelled" },
 };
 
+const endings: Record<string, LaneState> = {
+  ChildRunCompleted: "completed",
+  ChildRunFailed: "failed",
+  ChildRunCancelled: "cancelled",
+  ChildRunTerminated: "cancelled",
+};
+
 const closings: Record<string, LaneState> = {
   WorkflowCompleted: "completed",
   WorkflowContinuedAsNew: "completed",
@@ -119,6 +126,7 @@ class Builder {
       this.run.failure = text(p, "message") || text(p, "reason");
       this.run.events.push(e.sequence);
     } else if (type.startsWith("Activity")) this.activity(e, p, at);
+    else if (type.startsWith("Child")) this.child(e, p, at);
     else if (type.startsWith("Timer")) this.timer(e, p, at);
     else if (type.startsWith("Session")) this.session(e, p, at);
     else if (type.startsWith("Signal")) this.signal(e, p, at);
@@ -177,6 +185,30 @@ class Builder {
       if (terminal.state === "completed") delete l.failure;
       else l.failure = text(p, "message") || text(p, "reason") || text(p, "timeout_kind") || l.failure || "";
     }
+  }
+
+  private child(e: HistoryEvent, p: Payload, at: number): void {
+    const id = `child ${number(p, e.event_type === "ChildCancelRequested" ? "target" : "sequence")}`;
+    if (e.event_type === "ChildWorkflowScheduled") {
+      const l = lane("child", id, text(p, "child_workflow_type"), at, number(p, "sequence"), "running");
+      l.detail = text(p, "child_workflow_instance_id");
+      l.events.push(e.sequence);
+      l.bars.push({ kind: "child", from: at, to: null });
+      this.lanes.set(id, l);
+      return;
+    }
+    const l = this.lanes.get(id);
+    if (!l) return;
+    l.events.push(e.sequence);
+    const ended = endings[e.event_type];
+    if (e.event_type === "ChildCancelRequested") l.marks.push({ kind: "cancel", at, label: `cancel asked: ${text(p, "effect")}` });
+    if (e.event_type === "ChildRunStarted") l.attempts = Math.max(l.attempts, number(p, "child_attempt"));
+    if (!ended) return;
+    l.state = ended;
+    l.to = at;
+    if (ended !== "completed") l.failure = text(p, "message") || text(p, "closed_reason");
+    const bar = l.bars[0];
+    if (bar) Object.assign(bar, { to: at, outcome: outcomeOf(ended), ...(l.failure && { note: l.failure }) });
   }
 
   private lost(l: Lane, p: Payload): void {
@@ -285,6 +317,8 @@ class Builder {
       TerminateRequested: ["cancel", `terminated by ${text(p, "identity") || "an operator"}`],
       WorkflowCancellationRequested: ["cancel", "asked to come to an end"],
       RepairRequested: ["repair", "repaired"],
+      UpdateAccepted: ["update", `update ${text(p, "update_name")} accepted`],
+      UpdateCompleted: ["update", `update ${text(p, "update_name")} ${p.failed ? "failed" : "answered"}`],
     };
     const found = notes[e.event_type];
     if (!found) return;

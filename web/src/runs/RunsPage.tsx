@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import { ApiError } from "../api/client";
 import { overviewQuery, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
@@ -24,17 +24,12 @@ export function RunsPage() {
   return (
     <>
       <Heading title="Runs">
-        <Filters types={typesOf(rows)} />
+        <Filters types={typesOf(rows)} wrong={Boolean(unread)} />
       </Heading>
       <StatusTabs current={search.status} />
       <div className="mt-3" aria-busy={runs.isFetching}>
         {unread ? (
-          <Empty title="This filter cannot be read">
-            <p role="alert" className="text-bad">
-              {unread}
-            </p>
-            <code className="mt-3 block font-mono text-[13px]">WorkflowType = 'order' AND Amount &gt; 100 AND StartTime &gt; '2026-01-01'</code>
-          </Empty>
+          <Unreadable filter={search.q ?? ""} error={unread} />
         ) : runs.isPending ? (
           <Waiting rows={10} height={57} />
         ) : runs.isError && !runs.data ? (
@@ -60,9 +55,30 @@ export function RunsPage() {
   );
 }
 
-/** What is wrong with the filter of a list, in the words of the app. */
-const unreadable = (e: unknown) =>
-  e instanceof ApiError && e.status === 422 && e.message.startsWith("query: ") ? e.message.slice("query: ".length) : undefined;
+/** What is wrong with the filter of a list, if that is what went wrong. */
+const unreadable = (e: unknown) => (e instanceof ApiError && e.status === 422 && e.message.startsWith("query: ") ? e : undefined);
+
+/** A filter that cannot be read: what is wrong with it, and where. */
+function Unreadable({ filter, error }: { filter: string; error: ApiError }) {
+  const at = error.position === undefined ? -1 : error.position - 1;
+  const letters = [...filter];
+  return (
+    <Empty title="This filter cannot be read">
+      <p id="filter-error" role="alert" className="text-bad">
+        {error.message.slice("query: ".length)}
+      </p>
+      {at >= 0 && (
+        <code className="mt-3 block rounded-lg bg-sunken px-3 py-2 font-mono text-[13px] break-words whitespace-pre-wrap text-ink" data-filter-at={at}>
+          {letters.slice(0, at).join("")}
+          <mark className="rounded-sm bg-bad-soft px-0.5 text-bad underline decoration-wavy underline-offset-4">{letters[at] ?? "\u00a0"}</mark>
+          {letters.slice(at + 1).join("")}
+        </code>
+      )}
+      <p className="mt-4">A filter names what runs have, as in</p>
+      <code className="mt-1 block font-mono text-[13px]">WorkflowType = 'order' AND Amount &gt; 100 AND StartTime &gt; '2026-01-01'</code>
+    </Empty>
+  );
+}
 
 const typesOf = (rows: RunView[]) => rows.map((r) => r.workflow_type);
 
@@ -171,14 +187,14 @@ function StatusTabs({ current }: { current: string | undefined }) {
   );
 }
 
-function Filters({ types }: { types: string[] }) {
+function Filters({ types, wrong }: { types: string[]; wrong: boolean }) {
   const search = useSearch({ from: "/" });
   const workers = useQuery(workersQuery);
   const known = [...new Set([...(workers.data?.workers ?? []).flatMap((w) => w.supported_workflow_types ?? []), ...types])].sort();
   return (
     <div className="flex w-full flex-wrap gap-2 sm:w-auto">
       <FilterField name="type" label="Workflow type" placeholder="Any type" value={search.type} options={known} className="w-36 flex-1 sm:w-44 sm:flex-none" />
-      <FilterField name="q" label="Search workflow ids and business keys, or filter runs" placeholder="Search ids, or Amount > 100" value={search.q} className="w-44 flex-1 sm:w-80 sm:flex-none" />
+      <FilterField name="q" label="Search workflow ids and business keys, or filter runs" placeholder="Search ids, or Amount > 100" value={search.q} wrong={wrong} className="w-44 flex-1 sm:w-80 sm:flex-none" />
     </div>
   );
 }
@@ -189,27 +205,35 @@ interface FieldProps {
   placeholder: string;
   value: string | undefined;
   options?: string[];
+  wrong?: boolean;
   className: string;
 }
 
-/** A filter that applies shortly after the typing stops. */
-function FilterField({ name, label, placeholder, value, options, className }: FieldProps) {
+/** A filter that applies shortly after the typing stops, and at Enter. What was typed in one go is one step back in the browser. */
+function FilterField({ name, label, placeholder, value, options, wrong = false, className }: FieldProps) {
   const navigate = useNavigate({ from: "/" });
   const search = useSearch({ from: "/" });
   const [draft, setDraft] = useState(value ?? "");
   const typed = useRef(false);
+  const stepped = useRef(false); // whether this visit to the field has its step in the browser's history
+  const apply = useCallback(
+    (text: string) => {
+      typed.current = false;
+      const to = text.trim();
+      if (to === (value ?? "")) return;
+      void navigate({ search: { ...without(search, "after", name), ...(to && { [name]: to }) }, replace: stepped.current });
+      stepped.current = true;
+    },
+    [name, navigate, search, value],
+  );
   useEffect(() => {
     if (!typed.current) setDraft(value ?? "");
   }, [value]);
   useEffect(() => {
     if (!typed.current) return;
-    const t = setTimeout(() => {
-      typed.current = false;
-      const text = draft.trim();
-      void navigate({ search: { ...without(search, "after", name), ...(text && { [name]: text }) }, replace: true });
-    }, 250);
+    const t = setTimeout(() => apply(draft), 250);
     return () => clearTimeout(t);
-  }, [draft, name, navigate, search]);
+  }, [apply, draft]);
   return (
     <div className={`relative ${className}`}>
       {name === "q" && (
@@ -223,12 +247,18 @@ function FilterField({ name, label, placeholder, value, options, className }: Fi
         placeholder={placeholder}
         value={draft}
         list={options ? `known-${name}` : undefined}
+        spellCheck={false}
+        autoComplete="off"
+        aria-invalid={wrong || undefined}
+        aria-describedby={wrong ? "filter-error" : undefined}
         {...(name === "q" && { "data-search": true })}
+        onFocus={() => (stepped.current = false)}
+        onKeyDown={(e) => e.key === "Enter" && apply(draft)}
         onChange={(e) => {
           typed.current = true;
           setDraft(e.target.value);
         }}
-        className={`field ${name === "q" ? "pl-8" : ""}`}
+        className={`field ${name === "q" ? "pl-8" : ""} ${wrong ? "border-bad" : ""}`}
       />
       {options && (
         <datalist id={`known-${name}`}>

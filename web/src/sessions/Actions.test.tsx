@@ -3,6 +3,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { act } from "react";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { keys } from "../api/queries";
 import type { SessionView } from "../api/types";
 import { Actions } from "./Actions";
 
@@ -38,10 +39,11 @@ afterEach(async () => {
   vi.unstubAllGlobals();
 });
 
-async function show(s: SessionView): Promise<void> {
+async function show(s: SessionView, role = "operator"): Promise<void> {
   const at = document.body.appendChild(document.createElement("div"));
   root = createRoot(at);
   const client = new QueryClient({ defaultOptions: { queries: { retry: false } } });
+  client.setQueryData(keys.me, { identity: "me", roles: [role] });
   await act(async () => root.render(<QueryClientProvider client={client}><Actions session={s} /></QueryClientProvider>));
 }
 
@@ -95,6 +97,14 @@ describe("an operator's verbs", () => {
     await there('[role="alert"]', "session a/b has ended: closed");
     expect(sent).toEqual([{ path: "/api/worker-sessions/a%2Fb/close", body: { reason: "" }, namespace: "team-a" }]);
     expect(find('[role="dialog"]')).toBeDefined();
+  });
+  it("do nothing for a viewer, and say why", async () => {
+    await show(session(), "viewer");
+    const close = await there("button", "Close");
+    expect([close.getAttribute("aria-disabled"), close.title]).toEqual(["true", "The role viewer may not do this; an operator may."]);
+    await click("button", "Close");
+    expect(find('[role="dialog"]')).toBeUndefined();
+    expect(sent).toEqual([]);
   });
   it("are not offered for a session that has ended", async () => {
     await show(session({ status: "closed", closed_at: "2026-11-21T12:00:00Z" }));

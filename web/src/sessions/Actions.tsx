@@ -3,6 +3,7 @@ import { useState } from "react";
 import { api } from "../api/client";
 import { keys, workersQuery } from "../api/queries";
 import type { SessionDone, SessionView } from "../api/types";
+import { Act } from "../ui/Act";
 import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
 import { isHeld, isOver, targets } from "./verbs";
@@ -14,12 +15,12 @@ export function Actions({ session }: { session: SessionView }) {
   const leave = () => setWhich(null);
   return (
     <div className="flex gap-2">
-      <button type="button" className="btn" onClick={() => setWhich("migrate")}>
+      <Act needs="operator" onClick={() => setWhich("migrate")}>
         Migrate
-      </button>
-      <button type="button" className="btn btn-danger" onClick={() => setWhich("close")}>
+      </Act>
+      <Act needs="operator" danger onClick={() => setWhich("close")}>
         Close
-      </button>
+      </Act>
       {which === "migrate" && <MigrateDialog session={session} onClose={leave} />}
       {which === "close" && <CloseDialog session={session} onClose={leave} />}
     </div>

@@ -16,6 +16,8 @@ const pages = [
   { to: "/sessions", name: "Sessions" },
   { to: "/workers", name: "Workers" },
   { to: "/queues", name: "Queues" },
+  { to: "/schedules", name: "Schedules" },
+  { to: "/namespaces", name: "Namespaces" },
 ] as const;
 
 const Shortcuts = lazy(() => import("./Shortcuts"));

@@ -1,0 +1,182 @@
+// What a person does with runs, queues and schedules, against the real app. The worker is this file, which asks for tasks by hand.
+import assert from "node:assert/strict";
+import { patience, shown, until } from "./checks.mjs";
+
+const queue = "seen by hand";
+const worker = "hand";
+let order; // the run that the checks are about
+
+const dialog = (page) => page.getByRole("dialog");
+const gone = (locator) => locator.waitFor({ state: "detached", timeout: patience });
+
+async function decide(api, commands) {
+  const { task } = await api("/api/worker/workflow-tasks/poll", { worker_id: worker, task_queue: queue, timeout_seconds: 30 });
+  await api(`/api/worker/workflow-tasks/${task.task_id}/complete`, { lease_owner: worker, workflow_task_attempt: task.workflow_task_attempt, commands });
+  return task;
+}
+
+export const doing = [
+  ["events of an open run come by themselves, with all it waits for", async ({ page, base, api, shot }) => {
+    await api("/api/worker/register", { worker_id: worker, task_queue: queue, runtime: "hand", build_id: "b1", supported_workflow_types: ["order"], supported_activity_types: ["charge"], capabilities: ["query_tasks"] });
+    const input = [{ lines: Array.from({ length: 30 }, (_, n) => ({ n, sku: `A-${n}` })) }];
+    order = (await api("/api/workflows", { workflow_id: "order-1", workflow_type: "order", task_queue: queue, input, memo: { who: "Ädä" }, search_attributes: { Amount: 150 } })).run_id;
+    await page.goto(`${base}/runs/${order}`);
+    await shown(page.locator('[data-following="live"]'));
+    await decide(api, [
+      { type: "schedule_activity", activity_type: "print" },
+      { type: "start_child_workflow", workflow_type: "bill", task_queue: queue },
+      { type: "open_signal_wait", signal_name: "go" },
+    ]);
+    await shown(page.locator('[data-event="ActivityScheduled"]'));
+    await shown(page.locator('[data-lane="child"]'));
+    const open = page.getByRole("region", { name: "What is open" });
+    await shown(open.getByText(`worker ${worker} does not run print`).first());
+    await shown(open.getByText("is open"));
+    for (const [name, text] of [["Memo", "Ädä"], ["Search attributes", "150"]]) await shown(page.getByRole("region", { name }).getByText(text));
+    const folded = page.getByRole("region", { name: "Input" });
+    assert.ok(!(await folded.locator("pre").innerText()).includes("A-29"), "a large value is folded");
+    await folded.getByRole("button", { name: /^Show all/ }).click();
+    assert.deepEqual(JSON.parse(await folded.locator("pre").innerText()), input);
+    await shot("order", true);
+  }],
+  ["a run whose stream cannot be opened is read as things change", async ({ page, base, api }) => {
+    await page.route("**/history/stream*", (r) => r.fulfill({ status: 200, contentType: "text/html", body: "a proxy's page" }));
+    await page.goto(`${base}/runs/${order}`);
+    await shown(page.locator('[data-following="reading"]'));
+    await api("/api/workflows/order-1/signal/note", { input: ["meanwhile"] });
+    await shown(page.locator('[data-event="SignalReceived"]').getByText("meanwhile"));
+    await page.unroute("**/history/stream*");
+    await shown(page.locator('[data-following="live"]'));
+  }],
+  ["a query is asked and answered, a signal sent, and wrong arguments are told", async ({ page, api, shot }) => {
+    const button = (name) => page.getByRole("button", { name, exact: true });
+    await button("Query").click();
+    await dialog(page).getByLabel("Name").fill("state");
+    await dialog(page).getByLabel("Arguments").fill("{");
+    await dialog(page).getByRole("button", { name: "Ask" }).click();
+    await shown(dialog(page).getByRole("alert").getByText("not JSON"));
+    await dialog(page).getByLabel("Arguments").fill('["deep"]');
+    const polled = api("/api/worker/query-tasks/poll", { worker_id: worker, task_queue: queue, timeout_seconds: 30 });
+    await dialog(page).getByRole("button", { name: "Ask" }).click();
+    const { task } = await polled;
+    await api(`/api/worker/query-tasks/${task.query_task_id}/complete`, {
+      lease_owner: worker, query_task_attempt: task.query_task_attempt, result: { at: 2 },
+    });
+    await until("the answer", async () => (await dialog(page).locator("[data-answer] pre").innerText()) === '{ "at": 2 }');
+    await shot("query");
+    await page.keyboard.press("Escape");
+    await gone(dialog(page));
+    await button("Signal").click();
+    assert.equal(await dialog(page).getByLabel("Name").inputValue(), "go", "the signal it waits for");
+    await dialog(page).getByLabel("Arguments").fill("7");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await gone(dialog(page));
+    await shown(page.locator('[data-event="SignalReceived"]').getByText("go(7)"));
+  }],
+  ["a viewer sees the buttons, and why they do nothing", async ({ page, base }) => {
+    await page.route("**/api/sojourn/me", (r) => r.fulfill({ json: { identity: "guest", roles: ["viewer"], method: "none" } }));
+    try {
+      await page.goto(`${base}/runs/${order}`);
+      const button = page.getByRole("button", { name: "Terminate", exact: true });
+      await shown(button);
+      assert.equal(await button.getAttribute("aria-disabled"), "true");
+      assert.match(await button.getAttribute("title"), /viewer may not do this; a writer may/);
+      await button.focus();
+      await page.keyboard.press("Enter");
+      assert.equal(await dialog(page).count(), 0, "nothing opens");
+    } finally {
+      await page.unroute("**/api/sojourn/me");
+    }
+  }],
+  ["a filter says where it is wrong, stays in the address, and one step back is the list before", async ({ page, base, shot }) => {
+    await page.goto(`${base}/?status=running`);
+    const field = page.locator("[data-search]");
+    await field.click();
+    await page.keyboard.type("Amount >> 100");
+    await shown(page.getByText("a value is expected, not >"));
+    await shown(page.locator('[data-filter-at="8"] mark'));
+    assert.equal(await field.getAttribute("aria-invalid"), "true");
+    await shot("filter-wrong");
+    await field.fill("Amount >= 100");
+    await page.keyboard.press("Enter");
+    await shown(page.locator(`[data-run="${order}"]`));
+    assert.equal(await page.locator("[data-run]").count(), 1);
+    await shot("filter");
+    await page.reload();
+    await shown(page.locator(`[data-run="${order}"]`));
+    assert.equal(await field.inputValue(), "Amount >= 100", "the address keeps it");
+    await page.goBack();
+    await page.waitForURL(`${base}/?status=running`, { timeout: patience });
+    assert.equal(await field.inputValue(), "");
+  }],
+  ["a queue says why its tasks wait, takes a budget, and turns its builds", async ({ page, base, axe, shot }) => {
+    await page.goto(`${base}/queues`);
+    await page.locator(`[data-queue="${queue}"] a`).click();
+    await shown(page.locator("[data-waiting]").getByText(`worker ${worker} does not run print`));
+    await page.getByRole("button", { name: "Budgets" }).click();
+    const leased = dialog(page).getByLabel("Activities leased at once");
+    await leased.fill("none");
+    await page.keyboard.press("Enter");
+    await shown(dialog(page).getByRole("alert").getByText("whole number"));
+    await leased.fill("3");
+    assert.deepEqual(await axe(), []);
+    await shot("queue-budgets");
+    await page.keyboard.press("Enter");
+    await gone(dialog(page));
+    await shown(page.getByRole("region", { name: "Activities" }).getByText("0 of 3"));
+    const build = page.locator('[data-build="b1"]');
+    for (const [verb, act, then] of [["Promote", "Promote the build", "new runs"], ["Drain", "Drain the build", "draining"], ["Resume", "Resume the build", "active"]]) {
+      await build.getByRole("button", { name: verb }).click();
+      await dialog(page).getByRole("button", { name: act }).click();
+      await gone(dialog(page));
+      await shown(build.getByText(then, { exact: true }));
+    }
+    await shot("queue-turned", true);
+  }],
+  ["a schedule is fired, paused with a note, and resumed", async ({ page, base, api, axe, shot }) => {
+    await api("/api/schedules", {
+      schedule_id: "nightly", spec: { cron_expressions: ["0 3 * * *"], timezone: "Europe/Berlin" }, action: { workflow_type: "report", task_queue: queue, input: ["all"] },
+    });
+    await page.goto(`${base}/schedules`);
+    await shown(page.locator('[data-schedule="nightly"]').getByText("0 3 * * * (Europe/Berlin)"));
+    assert.deepEqual(await axe(), []);
+    await shot("schedules");
+    await page.getByRole("link", { name: "nightly" }).click();
+    const turn = async (verb, act, note) => {
+      await page.getByRole("button", { name: verb, exact: true }).click();
+      if (note) await dialog(page).getByLabel("Note").fill(note);
+      await dialog(page).getByRole("button", { name: act }).click();
+      await gone(dialog(page));
+    };
+    await turn("Trigger", "Fire it");
+    await shown(page.locator("[data-came]").getByText("triggered: nightly"));
+    await shown(page.locator('[data-schedule-event="ScheduleTriggered"]').getByRole("link"));
+    await turn("Pause", "Pause the schedule", "the printer is away");
+    await shown(page.locator('main [data-status="paused"]'));
+    await shown(page.getByText("the printer is away").first());
+    assert.deepEqual(await axe(), []);
+    await shot("schedule", true);
+    await turn("Resume", "Resume the schedule");
+    await shown(page.locator('main span[data-status="active"]'));
+  }],
+  ["the namespaces tell their search attributes", async ({ page, base, api, axe, shot }) => {
+    await api("/api/search-attributes", { name: "Amount", type: "double" });
+    await page.goto(`${base}/namespaces`);
+    await shown(page.locator('[data-namespace="default"]').getByText("Amount", { exact: true }));
+    assert.deepEqual(await axe(), []);
+    await shot("namespaces");
+  }],
+  ["what was seen by hand is not wider than a narrow screen either", async ({ page, base, shot }) => {
+    await page.setViewportSize({ width: 390, height: 844 });
+    for (const [name, path] of [["order", `/runs/${order}`], ["queue", `/queues/${encodeURIComponent(queue)}`], ["schedule", "/schedules/nightly"], ["schedules", "/schedules"], ["namespaces", "/namespaces"]]) {
+      await page.goto(base + path);
+      await shown(page.getByRole("heading", { level: 1 }));
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      assert.ok(over <= 0, `${path} is ${over} px too wide`);
+      await shot(`${name}-narrow`, true);
+    }
+    await page.setViewportSize({ width: 1280, height: 900 });
+  }],
+];

@@ -1,0 +1,150 @@
+import { useQueryClient, type QueryClient } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import type { History, RunKey } from "./client";
+import { keys } from "./queries";
+import type { HistoryEvent } from "./types";
+
+/** How a followed history stands: events come as they are committed, or are read again now and then until they do. */
+export type Following = "off" | "connecting" | "live" | "reading";
+
+/** How long events gather before the page is drawn anew. */
+const gatherMs = 100;
+/** A stream says that it lives every 15 s; one that says nothing for longer is dead. */
+const silenceMs = 40_000;
+
+const followed = new Set<string>();
+
+/** Whether a run's history comes by a stream now, so that nobody needs to read it. */
+export const isFollowed = (runId: string): boolean => followed.has(runId);
+
+/** One message of a stream of server-sent events. */
+export interface Message {
+  event: string;
+  data: string;
+}
+
+/** Cuts the text of a stream into messages as it comes, in pieces of any size. */
+export class Messages {
+  private rest = "";
+
+  take(text: string): Message[] {
+    const parts = (this.rest + text).split("\n\n");
+    this.rest = parts.pop() ?? "";
+    return parts.flatMap((part) => {
+      const message: Message = { event: "message", data: "" };
+      for (const line of part.split("\n")) {
+        const at = line.indexOf(":");
+        if (at <= 0) continue; // a comment, or nothing
+        const value = line.slice(at + 1).replace(/^ /, "");
+        if (line.startsWith("data:")) message.data += (message.data && "\n") + value;
+        if (line.startsWith("event:")) message.event = value;
+      }
+      return message.data ? [message] : [];
+    });
+  }
+}
+
+/** A history with new events behind it; those it has already, or that leave a gap, are not taken. */
+export function append(before: History, fresh: HistoryEvent[]): History {
+  let last = before.events.at(-1)?.sequence ?? 0;
+  const next = fresh.filter((e) => e.sequence === last + 1 && ++last);
+  if (next.length === 0) return before;
+  const pages = before.pages.slice();
+  const end = pages.at(-1) ?? { token: null, events: [], next: null };
+  pages[Math.max(0, pages.length - 1)] = { ...end, events: [...end.events, ...next] };
+  return { ...before, pages, events: [...before.events, ...next] };
+}
+
+interface Follow {
+  client: QueryClient;
+  run: RunKey;
+  set: (to: Following) => void;
+  signal: AbortSignal;
+}
+
+/** Reads one stream until it ends. Gives whether the run has closed, so that nothing more will come. */
+async function read({ client, run, set, signal }: Follow): Promise<boolean> {
+  const key = keys.history(run.run_id);
+  const after = client.getQueryData<History>(key)?.events.at(-1)?.sequence ?? 0;
+  const path = `/api/workflows/${encodeURIComponent(run.workflow_id)}/runs/${encodeURIComponent(run.run_id)}/history/stream`;
+  const lost = new AbortController();
+  const stop = AbortSignal.any([signal, lost.signal]);
+  let silent = setTimeout(() => lost.abort(), silenceMs);
+  let drawing: ReturnType<typeof setTimeout> | undefined;
+  let gathered: HistoryEvent[] = [];
+  const draw = () => {
+    clearTimeout(drawing);
+    drawing = undefined;
+    const fresh = gathered;
+    gathered = [];
+    if (fresh.length === 0) return;
+    client.setQueryData<History>(key, (h) => h && append(h, fresh));
+    void client.invalidateQueries({ queryKey: [...keys.run(run.run_id), "view"] });
+  };
+  try {
+    const res = await fetch(`${path}?after=${after}&decoded=true`, {
+      headers: { Accept: "text/event-stream", "X-Namespace": run.namespace, "X-Durable-Workflow-Control-Plane-Version": "2" },
+      credentials: "same-origin",
+      signal: stop,
+    });
+    if (!res.ok || !res.body || !res.headers.get("Content-Type")?.startsWith("text/event-stream")) throw new Error(`no stream: ${res.status}`);
+    followed.add(run.run_id);
+    set("live");
+    const messages = new Messages();
+    const decoder = new TextDecoder();
+    for (const reader = res.body.getReader(); ; ) {
+      const { done, value } = await reader.read();
+      if (done) return false;
+      clearTimeout(silent);
+      silent = setTimeout(() => lost.abort(), silenceMs);
+      for (const m of messages.take(decoder.decode(value, { stream: true }))) {
+        if (m.event === "end") return true;
+        gathered.push(JSON.parse(m.data) as HistoryEvent);
+        drawing ??= setTimeout(draw, gatherMs);
+      }
+    }
+  } finally {
+    clearTimeout(silent);
+    followed.delete(run.run_id);
+    if (!signal.aborted) draw();
+    clearTimeout(drawing);
+  }
+}
+
+/** Follows a history until it is over; a stream that breaks is opened again, later each time. Meanwhile hints have the history read as ever. */
+export async function follow(f: Follow, pause = 1000): Promise<void> {
+  for (let tries = 0; !f.signal.aborted; tries++) {
+    const from = Date.now();
+    try {
+      if (await read(f)) break;
+    } catch {
+      // Whatever it was: the page reads the history without a stream until the next try.
+    }
+    if (f.signal.aborted) return;
+    if (Date.now() - from > 10_000) tries = 0;
+    f.set("reading");
+    void f.client.invalidateQueries({ queryKey: keys.run(f.run.run_id) });
+    await new Promise<void>((resolve) => {
+      const wait = setTimeout(resolve, Math.min(30_000, pause * 2 ** tries));
+      f.signal.addEventListener("abort", () => (clearTimeout(wait), resolve()), { once: true });
+    });
+  }
+  if (f.signal.aborted) return;
+  f.set("off");
+  await f.client.invalidateQueries({ queryKey: keys.run(f.run.run_id) });
+}
+
+/** Follows the history of a run while it is open and was read to its end. */
+export function useStream(run: RunKey, open: boolean): Following {
+  const client = useQueryClient();
+  const [state, set] = useState<Following>("off");
+  const { namespace, workflow_id, run_id } = run;
+  useEffect(() => {
+    if (!open) return set("off");
+    const stop = new AbortController();
+    set("connecting");
+    void follow({ client, run: { namespace, workflow_id, run_id }, set, signal: stop.signal });
+    return () => stop.abort();
+  }, [client, open, namespace, workflow_id, run_id]);
+  return state;
+}

@@ -1,0 +1,107 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { scheduleHistoryQuery, scheduleQuery } from "../api/queries";
+import type { Schedule, ScheduleEvent } from "../api/types";
+import { count } from "../lib/format";
+import { words } from "../lib/status";
+import { eventName } from "../run/summary";
+import { JsonView } from "../ui/JsonView";
+import { Empty, Fact, Failed, Section, useTitle, Waiting } from "../ui/Page";
+import { Status } from "../ui/Status";
+import { When } from "../ui/When";
+import { timing, told } from "./facts";
+import { Verbs } from "./Verbs";
+
+const shown = 50; // events of a schedule, the newest
+
+export function SchedulePage() {
+  const { schedule } = useParams({ from: "/schedules/$schedule" });
+  const state = useQuery(scheduleQuery(schedule));
+  useTitle(`Schedule ${schedule}`);
+  if (state.isPending) return <Waiting rows={6} height={56} />;
+  if (!state.data) return <Failed error={state.error} retry={() => void state.refetch()} what="schedule" />;
+  return <View schedule={state.data} />;
+}
+
+function View({ schedule: s }: { schedule: Schedule }) {
+  const history = useQuery(scheduleHistoryQuery(s.schedule_id));
+  const events = (history.data?.events ?? []).slice(-shown).reverse();
+  return (
+    <>
+      <nav aria-label="Breadcrumb" className="mb-2 text-[13px] text-faint">
+        <Link to="/schedules" className="quiet text-soft">
+          Schedules
+        </Link>
+      </nav>
+      <div className="flex flex-wrap items-center gap-x-3 gap-y-2">
+        <h1 className="min-w-0 font-mono text-lg font-semibold break-all">{s.schedule_id}</h1>
+        <Status status={s.status} large />
+        <div className="ml-auto">
+          <Verbs schedule={s} />
+        </div>
+      </div>
+      {s.note && <p className={`card mt-3 border-l-3 px-4 py-3 break-words ${s.paused ? "border-l-warn" : "border-l-idle"}`}>{s.note}</p>}
+      <dl className="card mt-4 grid grid-cols-2 gap-x-6 gap-y-4 p-4 md:grid-cols-4">
+        <Fact name="Fires" wide>
+          <span className="font-mono text-[13px]">{timing(s)}</span>
+          {s.jitter_seconds > 0 && <span className="text-faint"> up to {s.jitter_seconds} s late</span>}
+        </Fact>
+        <Fact name="Starts">
+          {s.workflow_type}
+          {s.action.task_queue && (
+            <>
+              <span className="text-faint"> on </span>
+              <Link to="/queues/$queue" params={{ queue: s.action.task_queue }} className="quiet">
+                {s.action.task_queue}
+              </Link>
+            </>
+          )}
+        </Fact>
+        <Fact name="While the last is open">{words(s.overlap_policy)}</Fact>
+        <Fact name="Next">
+          <When value={s.paused ? null : s.next_fire} form="both" />
+        </Fact>
+        <Fact name="Last">
+          <When value={s.last_fire} form="both" />
+        </Fact>
+        <Fact name="Fired">
+          {count(s.fires_count)}
+          {s.failures_count > 0 && <span className="text-bad">, {count(s.failures_count)} failed</span>}
+          {s.remaining_actions !== null && <span className="text-faint">, {count(s.remaining_actions)} left</span>}
+        </Fact>
+        <Fact name="Held back">
+          {count(s.info.skipped_trigger_count)} skipped, {count(s.info.buffered_actions)} waiting
+          {s.info.last_skip_reason && <span className="block text-xs text-faint">{words(s.info.last_skip_reason)}</span>}
+        </Fact>
+      </dl>
+      <section aria-label="Input" className="card mt-3 p-4">
+        <h2 className="label mb-1.5">Input of what it starts</h2>
+        {s.action.input === undefined || s.action.input === null ? <p className="text-soft">No arguments</p> : <JsonView value={s.action.input} what="input" />}
+      </section>
+      <Section title="What it did">
+        {history.isPending ? <Waiting rows={3} height={44} /> : events.length === 0 ? <Empty title="Nothing yet" /> : <Events events={events} />}
+      </Section>
+    </>
+  );
+}
+
+function Events({ events }: { events: ScheduleEvent[] }) {
+  return (
+    <ol className="card divide-y divide-line">
+      {events.map((e) => (
+        <li key={e.sequence} className="flex min-h-11 flex-wrap items-center gap-x-4 gap-y-0.5 px-4 py-2" data-schedule-event={e.event_type}>
+          <span className="font-medium">{eventName(e.event_type)}</span>
+          <span className="min-w-0 flex-1 break-words text-soft">{told(e)}</span>
+          {e.workflow_run_id && (
+            <Link to="/runs/$runId" params={{ runId: e.workflow_run_id }} data-nav className="quiet min-w-0 font-mono text-[13px] break-all">
+              {e.workflow_instance_id}
+            </Link>
+          )}
+          <span className="text-faint">
+            <When value={e.recorded_at} />
+          </span>
+        </li>
+      ))}
+    </ol>
+  );
+}

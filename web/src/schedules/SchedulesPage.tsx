@@ -1,0 +1,74 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import { schedulesQuery } from "../api/queries";
+import { count } from "../lib/format";
+import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
+import { Pager } from "../ui/Pager";
+import { Status } from "../ui/Status";
+import { When } from "../ui/When";
+import { timing } from "./facts";
+
+export function SchedulesPage() {
+  useTitle("Schedules");
+  const { after } = useSearch({ from: "/schedules" });
+  const list = useQuery(schedulesQuery(after));
+  const schedules = list.data?.schedules ?? [];
+  return (
+    <>
+      <Heading title="Schedules" />
+      {list.isPending ? (
+        <Waiting rows={4} />
+      ) : list.isError && !list.data ? (
+        <Failed error={list.error} retry={() => void list.refetch()} what="list of schedules" />
+      ) : schedules.length === 0 ? (
+        <Empty title="No schedules">
+          A schedule starts a workflow at its times. Create one with <code className="font-mono text-[13px]">sojourn schedule create</code> or the API.
+        </Empty>
+      ) : (
+        <>
+          <div className="card overflow-x-auto" tabIndex={0} role="region" aria-label="Schedules">
+            <table className="w-full min-w-[44rem] text-left">
+              <thead>
+                <tr className="border-b border-line text-xs text-faint [&>th]:px-4 [&>th]:py-2 [&>th]:font-normal">
+                  <th>Status</th>
+                  <th>Schedule</th>
+                  <th>Fires</th>
+                  <th className="text-right">Fired</th>
+                  <th>Last</th>
+                  <th>Next</th>
+                </tr>
+              </thead>
+              <tbody className="divide-y divide-line">
+                {schedules.map((s) => (
+                  <tr key={s.schedule_id} className="h-14 [&>td]:px-4" data-schedule={s.schedule_id}>
+                    <td>
+                      <Status status={s.status} />
+                    </td>
+                    <td>
+                      <Link to="/schedules/$schedule" params={{ schedule: s.schedule_id }} data-nav className="quiet font-medium break-all">
+                        {s.schedule_id}
+                      </Link>
+                      <div className="text-xs text-faint">{s.workflow_type}</div>
+                    </td>
+                    <td className="font-mono text-[13px] text-soft">{timing(s)}</td>
+                    <td className="text-right text-soft">
+                      {count(s.fires_count)}
+                      {s.failures_count > 0 && <span className="text-bad"> ({count(s.failures_count)} failed)</span>}
+                    </td>
+                    <td className="text-soft">
+                      <When value={s.last_fire} />
+                    </td>
+                    <td className="text-soft">
+                      <When value={s.paused ? null : s.next_fire} />
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+          <Pager next={list.data?.next_page_token ?? null} after={after} />
+        </>
+      )}
+    </>
+  );
+}

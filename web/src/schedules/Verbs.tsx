@@ -1,0 +1,66 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { api } from "../api/client";
+import { keys } from "../api/queries";
+import type { Schedule } from "../api/types";
+import { words } from "../lib/status";
+import { Act } from "../ui/Act";
+import { Dialog } from "../ui/Dialog";
+import { Form } from "../ui/Form";
+
+type Verb = "pause" | "resume" | "trigger";
+
+const asks: Record<Verb, { name: string; title: string; says: string; act: string }> = {
+  pause: { name: "Pause", title: "Pause this schedule?", says: "It starts nothing until it is resumed. What it started goes on.", act: "Pause the schedule" },
+  resume: { name: "Resume", title: "Resume this schedule?", says: "It fires again at its times. Those that passed meanwhile are not made up for.", act: "Resume the schedule" },
+  trigger: { name: "Trigger", title: "Fire this schedule now?", says: "It starts its workflow at once, as far as its overlap policy lets it.", act: "Fire it" },
+};
+
+/** What an operator may do to a schedule. What a firing came to is shown, since a policy may hold it back. */
+export function Verbs({ schedule: s }: { schedule: Schedule }) {
+  const [verb, setVerb] = useState<Verb | null>(null);
+  const [note, setNote] = useState("");
+  const [came, setCame] = useState("");
+  const client = useQueryClient();
+  const m = useMutation({
+    mutationFn: (v: Verb) => api.turnSchedule(s, v, note.trim()),
+    onSuccess: async (answer, v) => {
+      setVerb(null);
+      setNote("");
+      setCame(v === "trigger" ? `${words(answer.outcome)}${answer.workflow_id ? `: ${answer.workflow_id}` : answer.reason ? `: ${words(answer.reason)}` : ""}` : "");
+      await client.invalidateQueries({ queryKey: keys.schedules });
+    },
+  });
+  const ask = (v: Verb) => {
+    m.reset();
+    setVerb(v);
+  };
+  const turn: Verb = s.paused ? "resume" : "pause";
+  return (
+    <div className="flex flex-wrap items-center gap-2">
+      {came && (
+        <span role="status" className="text-soft" data-came>
+          {came}
+        </span>
+      )}
+      <Act needs="operator" onClick={() => ask("trigger")}>
+        Trigger
+      </Act>
+      <Act needs="operator" onClick={() => ask(turn)}>
+        {asks[turn].name}
+      </Act>
+      {verb && (
+        <Dialog open onClose={() => setVerb(null)} title={asks[verb].title} description={asks[verb].says}>
+          <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate(verb)} onClose={() => setVerb(null)} act={asks[verb].act}>
+            {verb !== "trigger" && (
+              <label className="block">
+                <span className="label">Note, shown with the schedule</span>
+                <input className="field mt-1" maxLength={1000} value={note} onChange={(e) => setNote(e.target.value)} />
+              </label>
+            )}
+          </Form>
+        </Dialog>
+      )}
+    </div>
+  );
+}

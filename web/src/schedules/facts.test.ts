@@ -1,0 +1,16 @@
+import { expect, it } from "vitest";
+import type { ScheduleEvent } from "../api/types";
+import { timing, told } from "./facts";
+
+it("says when a schedule fires in the words it was given", () => {
+  expect(timing({ spec: { cron_expressions: ["0 9 * * 1"], timezone: "Europe/Berlin", intervals: [{ every: "PT30M", offset: "PT5M" }] } })).toBe(
+    "0 9 * * 1 (Europe/Berlin), every PT30M, moved by PT5M",
+  );
+  expect(timing({ spec: {} })).toBe("only when triggered");
+});
+
+it("tells what came of a firing, and why", () => {
+  const e = { payload: { outcome: "skipped", reason: "previous_run_open", at: 1 } } as unknown as ScheduleEvent;
+  expect(told(e)).toBe("skipped: previous run open");
+  expect(told({ payload: null } as ScheduleEvent)).toBe("");
+});

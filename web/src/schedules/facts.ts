@@ -1,0 +1,15 @@
+import type { Schedule, ScheduleEvent } from "../api/types";
+
+/** When a schedule fires, in the words it was given: "0 9 * * 1 (Europe/Berlin), every PT30M". */
+export function timing({ spec }: Pick<Schedule, "spec">): string {
+  const cron = (spec.cron_expressions ?? []).map((c) => `${c}${spec.timezone ? ` (${spec.timezone})` : ""}`);
+  const every = (spec.intervals ?? []).map((i) => `every ${i.every}${i.offset ? `, moved by ${i.offset}` : ""}`);
+  return [...cron, ...every].join(", ") || "only when triggered";
+}
+
+/** What a schedule did, on one line. */
+export function told(e: ScheduleEvent): string {
+  const p = e.payload ?? {};
+  const said = ["outcome", "reason", "note"].map((name) => p[name]).filter((v): v is string => typeof v === "string" && v !== "");
+  return said.map((s) => s.replaceAll("_", " ")).join(": ");
+}
