@@ -47,6 +47,8 @@ export const checks = [
     const view = await api(`/api/runs/${run}`);
     const pre = page.getByRole("region", { name: "Result" }).locator("pre");
     await shown(pre);
+    const all = page.getByRole("region", { name: "Result" }).getByRole("button", { name: /^Show all/ });
+    if (await all.count()) await all.click();
     assert.deepEqual(JSON.parse(await pre.innerText()), view.output);
     await shot("run", true);
   }],
@@ -70,13 +72,13 @@ export const checks = [
   ["a lane tells its events, an event its payload", async ({ page, history }) => {
     const first = (await history()).find((e) => e.event_type === "ActivityCompleted");
     await page.locator('[data-lane="activity"] button').first().click();
-    await shown(page.getByRole("button", { name: "Show all" }));
+    await shown(page.getByRole("button", { name: "Show all", exact: true }));
     const row = page.locator('[data-event="ActivityCompleted"]').first();
     await row.getByRole("button").first().click();
     const payload = JSON.parse(await row.locator("pre").innerText());
     assert.equal(payload.activity_type, first.payload.activity_type);
     assert.deepEqual(payload.result, first.decoded?.result, "the result, decoded");
-    await page.getByRole("button", { name: "Show all" }).click();
+    await page.getByRole("button", { name: "Show all", exact: true }).click();
     const last = (await history()).at(-1);
     await page.locator(`[data-event="${last.event_type}"]`).last().scrollIntoViewIfNeeded();
   }],

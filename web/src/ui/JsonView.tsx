@@ -12,7 +12,7 @@ const looks: Record<Piece["kind"], string> = {
 };
 
 const most = 40_000; // characters that are shown; the copy has all
-const folded = 12; // lines that are shown of a large value until somebody asks for all
+const folded = 20; // lines that are shown of a large value until somebody asks for all
 
 /** The beginning of a text: its first lines when it has many more, else all. */
 export function fold(text: string, lines = folded): string {
@@ -37,7 +37,7 @@ export function JsonView({ value, what, tall = false }: { value: Json | undefine
       <pre
         tabIndex={0}
         aria-label={what}
-        className={`overflow-auto rounded-lg bg-sunken p-3 pr-10 font-mono text-[12.5px] leading-5 ${tall || open ? "max-h-[32rem]" : "max-h-72"}`}
+        className={`overflow-auto rounded-lg bg-sunken p-3 pr-10 font-mono text-[12.5px] leading-5 ${tall || open ? "max-h-[32rem]" : "max-h-[28rem]"}`}
       >
         {parts.map((p, i) => (
           <span key={i} className={looks[p.kind]}>
