@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ParentClosePolicy says what becomes of a child that is open when its parent closes. A parent that continues as new does not close.
+// ParentClosePolicy says what becomes of a child that is open when its parent closes. A parent that continues as new does not
+// close: its open children go on, and the run that goes on in its place neither hears how they end nor applies their policy.
 type ParentClosePolicy string
 
 // The parent-close policies.
