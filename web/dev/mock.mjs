@@ -80,6 +80,9 @@ async function answer(req, url) {
   if (req.method === "POST" && (is("workflows", "*", "signal", "*") || is("workflows", "*", "cancel") || is("workflows", "*", "terminate"))) {
     return { status: path[2] === "signal" ? 202 : 200, body: { outcome: "recorded", ...(await body(req)) } };
   }
+  if (is("schedules")) return { status: 200, body: { schedules: [], next_page_token: null } };
+  if (is("namespaces")) return { status: 200, body: { namespaces: [{ name: "default", description: "", retention_days: 30, status: "active", created_at: null }] } };
+  if (is("search-attributes")) return { status: 200, body: { system_attributes: { WorkflowType: "keyword" }, custom_attributes: { Amount: "double" } } };
   if (req.method === "POST" && is("worker", "sessions")) {
     const { worker_id, session_id, ttl_seconds = 1800 } = await body(req);
     const [at, epoch] = [new Date().toISOString(), Date.now() * 1000];
@@ -140,6 +143,13 @@ function file(path, res) {
 const server = createServer((req, res) => {
   const url = new URL(req.url, "http://localhost");
   if (!url.pathname.startsWith("/api/")) return file(url.pathname, res);
+  if (url.pathname.endsWith("/history/stream")) {
+    // Nothing new happens to what was recorded: the stream stays open and says so.
+    res.writeHead(200, { "Content-Type": "text/event-stream" });
+    res.write("retry: 1000\n\n");
+    const beat = setInterval(() => res.write(": still here\n\n"), 15_000);
+    return void res.on("close", () => clearInterval(beat));
+  }
   answer(req, url).then(
     ({ status, body, cookie }) => {
       res.writeHead(status, { "Content-Type": "application/json", ...(cookie && { "Set-Cookie": cookie }) });
