@@ -43,7 +43,7 @@ func TestAnAppConformsAndWhatItRefusesChangesNothing(t *testing.T) {
 		a := start(t, database)
 		refused := 0
 		o := conformance.Options{URL: a.URL(), Token: token, Around: func(c conformance.Case, s conformance.Step, send func() error) error {
-			if s.Answer.Status < 400 {
+			if s.Answer.Status < 400 || len(s.Meanwhile) > 0 { // what a held request waits for may change something
 				return send()
 			}
 			refused++
@@ -65,7 +65,7 @@ func TestAnAppConformsAndWhatItRefusesChangesNothing(t *testing.T) {
 				t.Errorf("%s: %s: %s", r.Case, r.Outcome, r.Why)
 			}
 		}
-		if len(results) < 100 || refused < 60 {
+		if len(results) < 160 || refused < 90 {
 			t.Errorf("only %d cases with %d refusals were asked", len(results), refused)
 		}
 	})
@@ -102,6 +102,9 @@ func changed(t *testing.T, a *apptest.App, change func(*http.Response, []byte) [
 	direct := proxy.Director
 	proxy.Director = func(r *http.Request) { direct(r); r.Header.Set("Accept-Encoding", "identity") }
 	proxy.ModifyResponse = func(res *http.Response) error {
+		if res.Header.Get("Content-Type") == "text/event-stream" { // it may have no end
+			return nil
+		}
 		raw, err := io.ReadAll(res.Body)
 		if err != nil {
 			return err
@@ -137,6 +140,9 @@ func TestAServerThatIsWrongInOneThingFailsTheCasesAboutIt(t *testing.T) {
 		"events say type": {func(_ *http.Response, raw []byte) []byte {
 			return bytes.ReplaceAll(raw, []byte(`"event_type":`), []byte(`"type":1,"event_type":`))
 		}, "workers/events never say type beside event_type"},
+		"queries are answered with nothing": {func(res *http.Response, raw []byte) []byte {
+			return bytes.ReplaceAll(raw, []byte(`"result":"Ada"`), []byte(`"result":null`))
+		}, "questions/a query is answered by the worker"},
 		"no protocol header": {func(res *http.Response, raw []byte) []byte {
 			res.Header.Del("X-Durable-Workflow-Protocol-Version")
 			return raw

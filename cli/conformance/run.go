@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -8,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -141,7 +143,7 @@ func (r *runner) step(ctx context.Context, s Step, vars map[string]any) error {
 	if err != nil {
 		return err
 	}
-	a, err := r.send(ctx, s.Request, vars)
+	a, err := r.during(ctx, s, vars)
 	if err != nil {
 		return err
 	}
@@ -161,6 +163,37 @@ func (r *runner) step(ctx context.Context, s Step, vars map[string]any) error {
 		}
 	}
 	return nil
+}
+
+// during sends a step's request and takes the steps that are meant to happen while it is held.
+func (r *runner) during(ctx context.Context, s Step, vars map[string]any) (answer, error) {
+	if len(s.Meanwhile) == 0 {
+		return r.send(ctx, s.Request, vars)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type sent struct {
+		answer
+		error
+	}
+	said, asked := make(chan sent, 1), maps.Clone(vars)
+	go func() {
+		a, err := r.send(ctx, s.Request, asked)
+		said <- sent{a, err}
+	}()
+	for i, inner := range s.Meanwhile {
+		if err := r.step(ctx, inner, vars); err != nil {
+			err = fmt.Errorf("meanwhile %d: %s %s: %w", i+1, inner.Request.Method, inner.Request.Path, err)
+			select {
+			case early := <-said: // which may be why
+				return answer{}, fmt.Errorf("answered %d before: %.400s: %w", early.status, early.raw, err)
+			default:
+				return answer{}, err
+			}
+		}
+	}
+	done := <-said
+	return done.answer, done.error
 }
 
 // states are the answers that must not change.
@@ -214,6 +247,9 @@ func (r *runner) judge(s Step, a answer, vars map[string]any) error {
 
 // look follows a JSON pointer.
 func look(v any, pointer string) (any, bool) {
+	if pointer == "" {
+		return v, true
+	}
 	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		switch at := v.(type) {
 		case map[string]any:
@@ -282,6 +318,10 @@ func (r *runner) send(ctx context.Context, q Request, vars map[string]any) (answ
 	}
 	defer res.Body.Close()
 	a := answer{status: res.StatusCode, header: res.Header}
+	if kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";"); q.Events > 0 && kind == "text/event-stream" {
+		a.body, a.raw, err = events(res.Body, q.Events)
+		return a, err
+	}
 	if a.raw, err = io.ReadAll(io.LimitReader(res.Body, 32<<20)); err != nil {
 		return a, fmt.Errorf("read the answer: %w", err)
 	}
@@ -289,6 +329,31 @@ func (r *runner) send(ctx context.Context, q Request, vars map[string]any) (answ
 		a.body = body
 	}
 	return a, nil
+}
+
+// events reads server-sent events until there are so many or no more: objects of id, event and data, which is decoded where it is JSON.
+func events(body io.Reader, most int) (list []any, raw []byte, err error) {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, 32<<20)
+	event := map[string]any{}
+	for len(list) < most && lines.Scan() {
+		line := lines.Text()
+		raw = append(append(raw, line...), '\n')
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "" && event["data"] != nil:
+			if v, err := decode([]byte(event["data"].(string))); err == nil {
+				event["data"] = v
+			}
+			list, event = append(list, event), map[string]any{}
+		case name == "data" && event["data"] != nil:
+			event["data"] = event["data"].(string) + "\n" + value
+		case name == "id" || name == "event" || name == "data":
+			event[name] = value
+		}
+	}
+	return list, raw, lines.Err()
 }
 
 func (q Request) body(vars map[string]any) ([]byte, error) {

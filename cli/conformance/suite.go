@@ -40,10 +40,12 @@ type Case struct {
 
 // Step is a request and what its answer must be.
 type Step struct {
-	About   string            `json:"about,omitempty"`
-	Request Request           `json:"request"`
-	Answer  Answer            `json:"answer"`
-	Save    map[string]string `json:"save,omitempty"` // variable → JSON pointer into the answer's body
+	About   string  `json:"about,omitempty"`
+	Request Request `json:"request"`
+	Answer  Answer  `json:"answer"`
+	// Meanwhile are steps that are taken while the server holds this request: what it waits for.
+	Meanwhile []Step            `json:"meanwhile,omitempty"`
+	Save      map[string]string `json:"save,omitempty"` // variable → JSON pointer into the answer's body
 	// Unchanged are paths whose answers to GET must be the same before and after this request; PATH#/POINTER: only that part of the body.
 	Unchanged []string `json:"unchanged,omitempty"`
 }
@@ -57,6 +59,7 @@ type Request struct {
 	Body    json.RawMessage    `json:"body,omitempty"`
 	Text    *string            `json:"text,omitempty"`   // a body that is no JSON
 	Repeat  *Repeat            `json:"repeat,omitempty"` // a body as long as this
+	Events  int                `json:"events,omitempty"` // hang up after so many server-sent events; the body of the answer is their list
 }
 
 // Repeat is a JSON object {member: "xxx…"} of that many bytes in its text.
