@@ -9,18 +9,46 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// described is the protocol as it tells of itself.
+type described struct {
+	Version         string                 `json:"version"`
+	Minimum         string                 `json:"minimum_version"`
+	Header          string                 `json:"header"` // that names the version
+	WorkflowVerbs   []string               `json:"workflow_task_verbs"`
+	ActivityVerbs   []string               `json:"activity_task_verbs"`
+	QueryVerbs      []string               `json:"query_task_verbs"`
+	ValidationVerbs []string               `json:"update_validation_task_verbs"`
+	SessionVerbs    []string               `json:"worker_session_verbs"`
+	Others          []protocol.CommandType `json:"non_terminal_commands"`
+	Terminal        []protocol.CommandType `json:"terminal_commands"` // one of these may end a completion
+	HistoryPage     int                    `json:"default_history_page_size"`
+	MaxHistoryPage  int                    `json:"max_history_page_size"`
+	Compression     object                 `json:"history_compression"`
+	LongPoll        describedWait          `json:"long_poll"`
+	Statuses        []protocol.PollStatus  `json:"poll_statuses"`
+	Routes          []describedRoute       `json:"routes"`
+}
+
+// describedWait is how long a poll may be held.
+type describedWait struct {
+	Default int `json:"default_timeout_seconds"`
+	Min     int `json:"min_timeout_seconds"`
+	Max     int `json:"max_timeout_seconds"`
+}
+
+type describedRoute struct {
+	Method    string `json:"method"`
+	Path      string `json:"path"`
+	Operation string `json:"operation"`
+	Sojourn   bool   `json:"x-sojourn,omitempty"` // not of the contract
+}
+
 // describe tells what the protocol is: its version, the verbs of each bridge, the commands, pages, waits and routes.
 func describe(*API, *call) (answer, error) {
-	type line struct {
-		Method    string `json:"method"`
-		Path      string `json:"path"`
-		Operation string `json:"operation"`
-		Sojourn   bool   `json:"x-sojourn,omitempty"`
-	}
-	var routes []line
+	var routes []describedRoute
 	verbs := map[string][]string{}
 	for _, rt := range Routes() {
-		routes = append(routes, line{rt.Method, rt.Pattern, rt.Operation, rt.Sojourn})
+		routes = append(routes, describedRoute{rt.Method, rt.Pattern, rt.Operation, rt.Sojourn})
 		if bridge, verb, ok := bridgeOf(rt.Pattern); ok {
 			if rt.Method == http.MethodGet && verb == "claim" {
 				verb = "claim_status"
@@ -38,17 +66,16 @@ func describe(*API, *call) (answer, error) {
 			others = append(others, c)
 		}
 	}
-	return answer{http.StatusOK, object{
-		"version": Version, "minimum_version": "1.0", "header": VersionHeader,
-		"workflow_task_verbs": verbs["workflow"], "activity_task_verbs": verbs["activity"], "query_task_verbs": verbs["query"],
-		"update_validation_task_verbs": verbs["update-validation"], "worker_session_verbs": []string{"create", "heartbeat", "release", "close"},
-		"non_terminal_commands": others, "terminal_commands": terminal,
-		"default_history_page_size": defaultHistoryPage, "max_history_page_size": maxHistoryPage, "history_compression": historyCompression,
-		"long_poll": object{"default_timeout_seconds": defaultWait, "min_timeout_seconds": 1, "max_timeout_seconds": maxWait},
-		"poll_statuses": []protocol.PollStatus{
+	return answer{http.StatusOK, described{
+		Version: Version, Minimum: "1.0", Header: VersionHeader,
+		WorkflowVerbs: verbs["workflow"], ActivityVerbs: verbs["activity"], QueryVerbs: verbs["query"], ValidationVerbs: verbs["update-validation"],
+		SessionVerbs: []string{"create", "heartbeat", "release", "close"}, Others: others, Terminal: terminal,
+		HistoryPage: defaultHistoryPage, MaxHistoryPage: maxHistoryPage, Compression: historyCompression,
+		LongPoll: describedWait{Default: defaultWait, Min: 1, Max: maxWait},
+		Statuses: []protocol.PollStatus{
 			protocol.PollLeased, protocol.PollEmpty, protocol.PollThrottled, protocol.PollUnavailable, protocol.PollDraining,
 		},
-		"routes": routes,
+		Routes: routes,
 	}}, nil
 }
 

@@ -142,8 +142,8 @@ var shapes = map[string]auth.Shape{
 	"complete_tasks": {Does: "complete many tasks, and poll for the next",
 		Body: protocol.CompleteRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
 		Says: auth.OK(protocol.CompleteBatchAnswer{}), Refuses: polling},
-	"worker_settings":   {Does: "read the settings the app has for workers", Says: auth.OK(map[string]any{})},
-	"describe_protocol": {Does: "describe the protocol", Says: auth.OK(map[string]any{})},
+	"worker_settings":   {Does: "read the settings the app has for workers", Says: auth.OK(protocol.WorkerSettings{})},
+	"describe_protocol": {Does: "describe the protocol", Says: auth.OK(described{})},
 }
 
 var claiming = append([]protocol.Reason{
