@@ -186,6 +186,7 @@ func TestSocketSettlesDelivery(t *testing.T) {
 		if held {
 			entered <- struct{}{}
 			<-release
+			<-ctx.Done() // this side's clock for the call began when it came
 		}
 		return "job", nil
 	})
