@@ -130,7 +130,10 @@ func TestAQueryEndsWithItsCaller(t *testing.T) {
 		if s := w.ask("POST", path, w.questionBody("query_task", task, `,"result":1`)); s.status != 404 {
 			t.Errorf("a late answer: %d %s", s.status, s.raw)
 		}
-		w.empty("query")
+		const poll = `{"worker_id":"w","task_queue":"by-hand","timeout_seconds":0}`
+		until(t, "no query is left", func() bool { // the app may still be reading the one that was on its way
+			return w.ask("POST", "/api/worker/query-tasks/poll", poll).text("poll_status") == "empty"
+		})
 	})
 }
 

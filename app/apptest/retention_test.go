@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
@@ -88,16 +89,32 @@ func TestRetentionNeedsNobodyToAsk(t *testing.T) {
 				}
 			}
 		}
+		for _, c := range []caller{root, brief} {
+			w := register(c, "w", "")
+			w.want(201, "POST", "/api/worker/sessions", `{"worker_id":"w","session_id":"visit"}`)
+			w.want(200, "POST", "/api/worker/sessions/visit/release", `{"worker_id":"w"}`)
+		}
 		if next := prune(); next != 48*time.Hour {
 			t.Errorf("it looks again in %v, want 48 h", next)
 		}
 		shift.Store(int64(3 * 24 * time.Hour))
+		visits := []engine.SessionKey{{Namespace: "default", ID: "visit"}, {Namespace: "brief", ID: "visit"}}
+		if err := a.Broker().CleanUp(t.Context(), visits); err != nil {
+			t.Fatal(err)
+		}
 		if next := prune(); next != 27*24*time.Hour {
 			t.Errorf("then again in %v, want 27 days", next)
 		}
 		for c, want := range map[caller]int{root: 150, brief: 1} {
 			if got := c.found("K = 1", 200); len(got) != want {
 				t.Errorf("%s has %d runs, want %d", c.ns, len(got), want)
+			}
+		}
+		shift.Store(int64(6 * 24 * time.Hour)) // the clean-up is an entry, too
+		prune()
+		for c, kept := range map[caller]bool{root: true, brief: false} {
+			if got := c.want(404, "GET", "/api/worker-sessions/visit", ""); strings.Contains(got.raw, `"released"`) != kept {
+				t.Errorf("what %s says of a session that is gone: %s", c.ns, got.raw)
 			}
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -60,8 +61,11 @@ func (b *Broker) RetentionPass(ctx context.Context, ns string) (protocol.Retenti
 func (b *Broker) expire(ctx context.Context, ns string, piece func(ids, gone []string)) error {
 	for {
 		s, err := b.Retention(ctx, ns)
-		if err != nil || s.Count == 0 {
+		if err != nil {
 			return err
+		}
+		if s.Count == 0 {
+			return b.forget(ctx, s)
 		}
 		gone, err := b.removeRuns(ctx, s.RunIDs)
 		if err != nil {
@@ -69,7 +73,32 @@ func (b *Broker) expire(ctx context.Context, ns string, piece func(ids, gone []s
 		}
 		piece(s.RunIDs, gone)
 		if len(gone) == 0 || !s.Pressure {
-			return nil
+			return b.forget(ctx, s)
+		}
+		runtime.Gosched()
+	}
+}
+
+// forget removes the timelines of sessions that are gone, once their last entry is as old as a closed run may be.
+func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
+	for {
+		var old []engine.SessionKey
+		err := b.store.View(ctx, func(r store.Reader) (err error) {
+			old, err = r.Forgettable(ctx, s.Namespace, s.Cutoff.Time, piece)
+			return err
+		})
+		if err != nil || len(old) == 0 {
+			return err
+		}
+		gone, err := commit[int](ctx, b, store.Change{
+			Needs: store.Keys{Sessions: old},
+			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+				old := slices.DeleteFunc(slices.Clone(old), func(k engine.SessionKey) bool { return rows.Session(k) != nil })
+				return store.Writes{DropTimelines: old, Answer: len(old)}, nil
+			},
+		})
+		if err != nil || gone == 0 || len(old) < piece {
+			return err
 		}
 		runtime.Gosched()
 	}

@@ -72,6 +72,8 @@ type Reader interface {
 	Outdated(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.Head, error)
 	// FirstClosed is when the closed run that is kept longest ended, zero when no run has closed.
 	FirstClosed(ctx context.Context, namespace string) (time.Time, error)
+	// Forgettable lists sessions of a namespace whose rows are gone and whose timelines end before a time, at most limit.
+	Forgettable(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.SessionKey, error)
 	Audits(ctx context.Context, namespace string, limit int) ([]Audit, error)
 	Ping(ctx context.Context) error
 }

@@ -105,7 +105,9 @@ type Writes struct {
 	Namespaces  []Namespace
 	Queues      []engine.Queue
 	Schedules   []engine.ScheduleDecision // their starts and ends are other writes of the same change
-	// DropNamespaces removes namespaces with what belongs to nothing in them: lanes, audits stay.
+	// DropTimelines removes what is kept of sessions, which must be loaded.
+	DropTimelines []engine.SessionKey
+	// DropNamespaces removes namespaces with what belongs to nothing else in them, the timelines of their sessions too; lanes and audits stay.
 	DropNamespaces []string
 	// DropRuns removes runs, open or closed, with their histories, open rows and receipts; each must be loaded with its workflow.
 	DropRuns []string

@@ -18,6 +18,9 @@ var namespacesTable = &table{name: "namespaces", keys: 1, prune: true, columns: 
 // receiptFlow is the part of a receipt's key that names the workflow.
 var receiptFlow = receiptsTable.columns[:2]
 
+// timelineSession names all entries of a session.
+var timelineSession = timelineTable.columns[:2]
+
 // eventRun, taskRun and itemRun name all rows of a run.
 var eventRun, taskRun, itemRun = eventsTable.columns[:1], tasksTable.columns[:1], itemsTable.columns[:1]
 
@@ -26,6 +29,7 @@ type removal struct {
 	namespaces map[string]*store.Namespace // nil: dropped
 	runs       map[string]bool
 	flows      map[engine.WorkflowKey]bool
+	timelines  map[engine.SessionKey]bool
 }
 
 func readNamespace(v []any) (store.Namespace, error) {
@@ -70,6 +74,9 @@ func (b *batch) applyRemoval(w *store.Writes) {
 	for _, name := range w.DropNamespaces {
 		b.namespaces[name], b.removal.namespaces[name] = nil, nil
 		b.leftNamespaces = append(b.leftNamespaces, name)
+	}
+	for _, k := range w.DropTimelines {
+		b.removal.timelines[k] = true
 	}
 	for _, id := range w.DropRuns {
 		r := b.runs[id]
@@ -119,14 +126,18 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 		flows.s(k.Namespace).s(k.ID)
 		receipts.s(k.Namespace).s(k.ID)
 	}
+	timelines := newRowset(timelineSession)
+	for k := range b.removal.timelines {
+		timelines.s(k.Namespace).s(k.ID)
+	}
 	b.removal = newRemoval()
 	var calls []*Call
 	for _, w := range []struct {
 		w *writer
 		r *rowset
 	}{
-		{st.dropNamespaces, drops}, {st.dropQueues, queues}, {st.dropTags, queues}, {st.putNamespaces, puts}, {st.dropRuns, runs}, {st.dropEvents, events}, {st.dropRunTasks, tasks},
-		{st.dropRunItems, items}, {st.dropAttributes, attributes}, {st.dropWorkflows, flows}, {st.dropReceipts, receipts},
+		{st.dropNamespaces, drops}, {st.dropQueues, queues}, {st.dropTags, queues}, {st.forgetTimelines, queues}, {st.dropTimelines, timelines},
+		{st.putNamespaces, puts}, {st.dropRuns, runs}, {st.dropEvents, events}, {st.dropRunTasks, tasks}, {st.dropRunItems, items}, {st.dropAttributes, attributes}, {st.dropWorkflows, flows}, {st.dropReceipts, receipts},
 	} {
 		calls = append(calls, w.w.calls(w.r)...)
 	}
@@ -134,7 +145,7 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 }
 
 func newRemoval() removal {
-	return removal{namespaces: map[string]*store.Namespace{}, runs: map[string]bool{}, flows: map[engine.WorkflowKey]bool{}}
+	return removal{namespaces: map[string]*store.Namespace{}, runs: map[string]bool{}, flows: map[engine.WorkflowKey]bool{}, timelines: map[engine.SessionKey]bool{}}
 }
 
 // removed drops from the cache what a batch took away.
@@ -208,4 +219,16 @@ func (r *reader) FirstClosed(ctx context.Context, namespace string) (at time.Tim
 		return nil
 	})
 	return at, wrap(err, "first closed run of namespace %s", namespace)
+}
+
+func (r *reader) Forgettable(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.SessionKey, error) {
+	var list []engine.SessionKey
+	const query = "SELECT DISTINCT e.session_id FROM session_events AS e WHERE e.namespace = $1 AND e.at < $2 AND NOT EXISTS" +
+		" (SELECT 1 FROM sessions AS s WHERE s.namespace = e.namespace AND s.session_id = e.session_id) AND NOT EXISTS" +
+		" (SELECT 1 FROM session_events AS l WHERE l.namespace = e.namespace AND l.session_id = e.session_id AND l.at >= $2) LIMIT $3"
+	err := r.query(ctx, query, []any{namespace, micros(before), int64(limit)}, func(v []any) error {
+		list = append(list, engine.SessionKey{Namespace: namespace, ID: str(v[0])})
+		return nil
+	})
+	return list, wrap(err, "old timelines of namespace %s", namespace)
 }

@@ -15,7 +15,7 @@ func (s *Store) Plans() []string {
 	for _, l := range []*loader{st.workflows, st.runs, st.sessions, st.chains, st.workers, st.receipts, st.tokens} {
 		list = append(list, l.stmt.SQL)
 	}
-	for _, w := range []*writer{st.dropAttributes, st.dropTasks, st.dropItems, st.dropSessions, st.dropWorkers, st.dropTokens} {
+	for _, w := range []*writer{st.dropAttributes, st.dropTasks, st.dropItems, st.dropSessions, st.dropWorkers, st.dropTokens, st.dropTimelines, st.forgetTimelines} {
 		list = append(list, w.stmts[len(w.stmts)-1].SQL)
 	}
 	pick, _ := s.st.pick(s.cfg.Dialect, 4)

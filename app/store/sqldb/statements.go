@@ -35,6 +35,7 @@ type statements struct {
 	leased                                                                                                       map[protocol.TaskKind]*Stmt // by queue of a namespace
 	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents                                           *writer
 	addAttributes, dropAttributes                                                                                *writer
+	dropTimelines, forgetTimelines                                                                               *writer // of sessions; of namespaces
 	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts *writer
 }
 
@@ -106,6 +107,9 @@ func newStatements(d Dialect) *statements {
 
 		addAttributes:  d.insert(attributesTable),
 		dropAttributes: d.removeBy(attributesTable, attributeRun),
+
+		dropTimelines:   d.removeBy(timelineTable, timelineSession),
+		forgetTimelines: d.removeBy(timelineTable, timelineTable.columns[:1]),
 	}
 	// The word of a route is what follows its last separator: trimming every other character from the right leaves the rest.
 	words := []column{text("namespace"), text("session_id"), text("word")}

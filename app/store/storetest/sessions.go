@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -94,6 +95,7 @@ func testSessions(t *testing.T, s Suite) {
 		{"sessions of a workflow end with it", chainEnds},
 		{"what a session requires routes its tasks", requires},
 		{"a session that is gone frees its waiting tasks for anybody", freed},
+		{"a timeline goes when its session has been gone for long", forgotten},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(s.New(t)) })
 	}
@@ -506,4 +508,45 @@ func freed(w *World) {
 	if got := len(w.Claim(protocol.KindActivity, b, 5)); got != 2 {
 		w.T.Fatalf("b got %d, want the two that waited", got)
 	}
+}
+
+// forgotten keeps the timeline of a session that is gone until its last entry is old, and that of one that is there in any case.
+func forgotten(w *World) {
+	a := w.Worker("a")
+	for _, id := range []string{"old", "young", "held"} {
+		w.flow(id)
+	}
+	for range 3 {
+		w.Finish(w.act(a))
+	}
+	w.Commit(SessionStep("old", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "a"}, Why: "test"}))
+	w.cleanUp()
+	w.Pass(time.Second)
+	cut, err := w.S.Now(w.T.Context())
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.Pass(time.Second)
+	w.Commit(SessionStep("young", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "a"}, Why: "test"}))
+	w.cleanUp()
+	key := func(id string) engine.SessionKey { return engine.SessionKey{Namespace: Namespace, ID: id} }
+	w.View(func(r store.Reader) error {
+		list, err := r.Forgettable(w.T.Context(), Namespace, cut, 10)
+		if !slices.Equal(list, []engine.SessionKey{key("old")}) {
+			w.T.Errorf("may be forgotten: %v", list)
+		}
+		return err
+	})
+	w.Commit(store.Change{Needs: store.Keys{Sessions: []engine.SessionKey{key("old")}}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		return store.Writes{DropTimelines: []engine.SessionKey{key("old")}}, nil
+	}})
+	w.View(func(r store.Reader) error {
+		for id, kept := range map[string]bool{"old": false, "young": true, "held": true} {
+			line, err := r.Timeline(w.T.Context(), key(id), 0, 10)
+			if err != nil || (len(line) > 0) != kept {
+				w.T.Errorf("timeline of %s: %+v, %v", id, line, err)
+			}
+		}
+		return nil
+	})
 }
