@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -106,17 +105,6 @@ func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
 		return refused(protocol.ReasonSessionLimit, "worker %s holds %d sessions, its most", w.ID, l.Sessions)
 	}
 	return admitted()
-}
-
-// Missing lists the requirements no capability covers: equality of strings.
-func Missing(requirements, capabilities []string) []string {
-	var missing []string
-	for _, r := range requirements {
-		if !slices.Contains(capabilities, r) {
-			missing = append(missing, r)
-		}
-	}
-	return missing
 }
 
 // Why the last holding of a session ended, as its row, its timeline and receipts say it.
