@@ -152,7 +152,11 @@ func (in ChildReport) decide(st *step) error {
 	if !ok || in.Number < c.Number {
 		return errNotDue // the parent waits for it no longer, or knows a later run
 	}
+	unheard := in.Number > c.Number
 	c.RunID, c.Number = in.Run, in.Number
+	if unheard || in.Status == protocol.RunContinued { // the end of a run may overtake the word of its start, which another run sends
+		st.emit(&history.ChildRunStarted{Child: c.ref(in.ToSeq), Number: c.Number, Attempt: c.Failures + 1, Parallel: c.Parallel})
+	}
 	var f history.Failure
 	if in.Failure != nil {
 		f = *in.Failure
@@ -163,7 +167,6 @@ func (in ChildReport) decide(st *step) error {
 	}
 	switch in.Status {
 	case protocol.RunContinued:
-		st.emit(&history.ChildRunStarted{Child: c.ref(in.ToSeq), Number: c.Number, Attempt: c.Failures + 1, Parallel: c.Parallel})
 	case protocol.RunCompleted:
 		st.emit(&history.ChildRunCompleted{
 			Child: c.ref(in.ToSeq), Number: c.Number, Status: status, ClosedReason: reason, ClosedAt: in.At, Result: in.Value,
