@@ -53,8 +53,9 @@ func populate(t *testing.T, c client) map[string][]string {
 	t.Helper()
 	c.want(201, "POST", "/worker/register", `{"worker_id":"w1","task_queue":"q","runtime":"fuzz","supported_workflow_types":["wf"],`+
 		`"supported_activity_types":["act"],"capabilities":["worker_sessions"],"max_concurrent_worker_sessions":5}`)
+	ended := ""
 	for _, id := range []string{"open", "closed"} {
-		c.want(201, "POST", "/workflows", `{"workflow_id":"`+id+`","workflow_type":"wf","task_queue":"q","input":[1]}`)
+		ended = c.want(201, "POST", "/workflows", `{"workflow_id":"`+id+`","workflow_type":"wf","task_queue":"q","input":[1]}`).text("run_id")
 	}
 	c.want(200, "POST", "/workflows/closed/terminate", `{}`)
 	c.want(201, "POST", "/schedules", `{"schedule_id":"s1","spec":{"cron_expressions":["@yearly"]},"action":{"workflow_type":"wf","task_queue":"q"}}`)
@@ -74,6 +75,7 @@ func populate(t *testing.T, c client) map[string][]string {
 		"workflow": {"open", "closed"}, "run": {run}, "worker": {"w1"}, "worker_id": {"w1"}, "lease_owner": {"w1"}, "session": {"sn1"},
 		"session_id": {"sn1"}, "schedule": {"s1"}, "namespace": {"default", "ns1"}, "task": {activity, id}, "task_id": {activity, id},
 		"activity_attempt_id": {attempt}, "task_queue": {"q"}, "queue": {"q"}, "name": {"sig"}, "workflow_type": {"wf"}, "kind": {"activity", "workflow"},
+		"ended": {"closed", ended},
 	}
 }
 
