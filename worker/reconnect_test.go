@@ -20,6 +20,7 @@ import (
 type cable struct {
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu
+	dials int        // guarded by mu
 }
 
 func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -27,9 +28,16 @@ func (c *cable) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err == nil {
 		c.mu.Lock()
 		c.conns = append(c.conns, conn)
+		c.dials++
 		c.mu.Unlock()
 	}
 	return conn, err
+}
+
+func (c *cable) dialed() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dials
 }
 
 func (c *cable) cut() {
@@ -83,8 +91,9 @@ func TestReconnectKeepsLiveWorkWithItsWorker(t *testing.T) {
 		receive(t, entered, "the activity begins")
 		start(t, a, to(nil, a.URL()), func(o *worker.Options) { define(o); o.WorkerID = "second" })
 		for range 3 {
+			before := wires.dialed()
 			wires.cut()
-			eventually(t, "the link notices", func() bool { return first.Ready() != nil })
+			eventually(t, "the link notices", func() bool { return wires.dialed() > before })
 			eventually(t, "and comes back", func() bool { return first.Ready() == nil })
 		}
 		close(leave)
