@@ -183,17 +183,7 @@ func (a *App) Run(ctx context.Context) error {
 
 // tellSessions tells the sweeper that sessions moved, so that it looks for what to clean up; while none move it does not look.
 func (a *App) tellSessions(ctx context.Context) {
-	w := a.dispatch.Watch(dispatch.TopicSessions)
-	defer w.Close()
-	for {
-		select {
-		case <-w.C:
-			w.Take()
-			a.sweeper.SessionsMoved()
-		case <-ctx.Done():
-			return
-		}
-	}
+	a.dispatch.Each(ctx, dispatch.TopicSessions, func(store.Changed, bool) { a.sweeper.SessionsMoved() })
 }
 
 // Close ends an app that was never run.

@@ -12,15 +12,7 @@ import (
 // watchSessions logs and counts what this app's commits did to sessions, until ctx ends: together the lines tell who held which session from when to
 // when, and why no longer.
 func (b *Broker) watchSessions(ctx context.Context) {
-	w := b.dispatch.Watch(dispatch.TopicMoves)
-	defer w.Close()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.C:
-		}
-		changed, overflow := w.Take()
+	b.dispatch.Each(ctx, dispatch.TopicMoves, func(changed store.Changed, overflow bool) {
 		for _, m := range changed.Moves {
 			if !m.Remote {
 				b.opt.Metrics.moved(m)
@@ -30,7 +22,7 @@ func (b *Broker) watchSessions(ctx context.Context) {
 		if overflow {
 			b.log.Warn().Msg("more sessions moved than could be logged")
 		}
-	}
+	})
 }
 
 func (b *Broker) logMove(m store.SessionMove) {

@@ -12,15 +12,7 @@ import (
 // watchSuperseded hears, until ctx ends, of workers that registered anew at other apps on the database: what this app remembers of them is out of
 // date, and the process it knows is to be told so.
 func (b *Broker) watchSuperseded(ctx context.Context) {
-	w := b.dispatch.Watch(dispatch.TopicSuperseded)
-	defer w.Close()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.C:
-		}
-		changed, overflow := w.Take()
+	b.dispatch.Each(ctx, dispatch.TopicSuperseded, func(changed store.Changed, overflow bool) {
 		if overflow {
 			for k := range b.workers.all("") {
 				changed.Superseded = append(changed.Superseded, k)
@@ -29,7 +21,7 @@ func (b *Broker) watchSuperseded(ctx context.Context) {
 		for _, k := range changed.Superseded {
 			b.superseded(ctx, k)
 		}
-	}
+	})
 }
 
 // superseded looks whether the process that this app knows of a worker is still the registered one. If not it is forgotten, and its polls, which might

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"sync"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -98,6 +99,20 @@ func (w *Watch) Close() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	delete(w.hub.watches, w)
+}
+
+// Each watches topics until ctx ends and hands on what is told of them; overflow says that some of it is missing.
+func (h *Hub) Each(ctx context.Context, t Topics, took func(c store.Changed, overflow bool)) {
+	w := h.Watch(t)
+	defer w.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.C:
+			took(w.Take())
+		}
+	}
 }
 
 // Take returns what was gathered since the last Take: each run once with its latest sequence, each session and worker once. overflow says that there

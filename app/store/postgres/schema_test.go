@@ -145,19 +145,26 @@ func TestAppsThatStartTogetherMigrateOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// Ids compare byte by byte, whatever the locale of the database: else pages and orders differ between installations.
-func TestIdsCompareByteByByte(t *testing.T) {
+// migrated opens a store on a new database, and a connection of its own to look at what the store made there.
+func migrated(t *testing.T) (*sqldb.Store, *pgx.Conn) {
+	t.Helper()
 	url := database(t)
 	p, err := postgres.Open(t.Context(), url, sqldb.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
+	t.Cleanup(func() { _ = p.Close() })
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close(context.Background())
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return p, c
+}
+
+// Ids compare byte by byte, whatever the locale of the database: else pages and orders differ between installations.
+func TestIdsCompareByteByByte(t *testing.T) {
+	_, c := migrated(t)
 	rows, err := c.Query(t.Context(), `SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 		JOIN pg_collation l ON l.oid = a.attcollation WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
 		AND c.relname NOT LIKE 'goose_%' AND l.collname <> 'C' ORDER BY 1`)
@@ -177,17 +184,7 @@ func TestIdsCompareByteByByte(t *testing.T) {
 
 // With room to choose, no listing has to read all of a table.
 func TestEveryFilterGoesByAnIndex(t *testing.T) {
-	url := database(t)
-	p, err := postgres.Open(t.Context(), url, sqldb.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
+	p, c := migrated(t)
 	if _, err := c.Exec(t.Context(), "SET enable_seqscan = off"); err != nil {
 		t.Fatal(err)
 	}
