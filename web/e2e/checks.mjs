@@ -61,8 +61,9 @@ export const checks = [
     for (const id of sessions) await shown(page.locator('[data-lane="session"]').getByRole("button", { name: new RegExp(`^session ${id},`) }));
     const timers = events.filter((e) => e.event_type === "TimerScheduled" && !e.payload.timer_kind).length;
     const waits = events.filter((e) => e.event_type === "SignalWaitOpened").length;
-    assert.equal(await page.locator('[data-lane="timer"]').count(), timers, "lanes of timers");
-    assert.equal(await page.locator('[data-lane="wait"]').count(), waits, "lanes of signal waits");
+    for (const [lane, n] of [["timer", timers], ["wait", waits]]) {
+      await until(`${n} lanes of ${lane}`, async () => (await page.locator(`[data-lane="${lane}"]`).count()) === n);
+    }
     if (sessions.length > 0) {
       const order = await page.locator("[data-lane]").evaluateAll((all) => all.map((e) => e.dataset.lane));
       const at = order.indexOf("session");
