@@ -199,8 +199,8 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 		return protocol.Invalid("max_runs", "must be 1 or more")
 	case in.Note != nil && len(*in.Note) > 1000:
 		return protocol.Invalid("note", "is longer than 1000 bytes")
-	case len(in.Memo) > 256<<10:
-		return protocol.Invalid("memo", "is larger than 256 KiB")
+	case len(in.Memo) > engine.MaxStartMemo:
+		return protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
 	}
 	if in.Spec != nil {
 		if _, err := engine.ParseCalendar(*in.Spec); err != nil {

@@ -117,8 +117,8 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 		return in, "", protocol.Refuse(protocol.ReasonUnsupportedCodec, "codec %q is not supported; use %s", in.PayloadCodec, payload.Codec)
 	case len(in.BusinessKey) > 255:
 		return in, "", protocol.Invalid("business_key", "is longer than 255 bytes")
-	case len(in.Memo) > 256<<10:
-		return in, "", protocol.Invalid("memo", "is larger than 256 KiB")
+	case len(in.Memo) > engine.MaxStartMemo:
+		return in, "", protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
 	}
 	if err := engine.CheckFairness(in.FairnessKey, in.FairnessWeight, func(field string) string { return field }); err != nil {
 		return in, "", err

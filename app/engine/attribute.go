@@ -20,6 +20,7 @@ const (
 	MaxAttributesBytes = 40_960 // all names and values of a run
 	MaxMemoEntry       = 10_240
 	MaxMemo            = 65_536
+	MaxStartMemo       = 256 << 10 // of the memo a start or schedule brings, as it is written
 	maxMemoName        = 64
 )
 

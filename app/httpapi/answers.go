@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
-
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -110,23 +108,6 @@ type metricsAnswer struct {
 	Workers   map[string]int       `json:"workers"`         // by status
 	Runs      map[string]int       `json:"runs"`            // by status
 	Queues    []protocol.QueueView `json:"task_queues"`
-}
-
-// infoAnswer is what cluster info says: its parts are contracts of their own, in the words clients check.
-type infoAnswer struct {
-	ServerID         string          `json:"server_id"`
-	Version          string          `json:"version"`
-	DefaultNamespace string          `json:"default_namespace"`
-	SDKVersions      object          `json:"supported_sdk_versions"`
-	Capabilities     object          `json:"capabilities"` // a flag is there only for what works
-	Compatibility    object          `json:"client_compatibility"`
-	ControlPlane     object          `json:"control_plane"`
-	Worker           json.RawMessage `json:"worker_protocol,omitempty"`
-	Auth             object          `json:"auth_composition_contract"`
-	Limits           object          `json:"limits"`
-	Structural       object          `json:"structural_limits"`
-	Sojourn          object          `json:"sojourn"`
-	Namespace        object          `json:"namespace"`
 }
 
 // integrity says how to check that an export is whole.

@@ -3,7 +3,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -62,7 +61,7 @@ type Broker interface {
 // WorkerAPI is the worker protocol below /api/worker/, and what cluster info says of it.
 type WorkerAPI interface {
 	http.Handler
-	Protocol() (version string, capabilities json.RawMessage)
+	Protocol() (version string, capabilities protocol.ServerCapabilities)
 }
 
 // Options of the control plane. Handlers that are nil are not there: their paths are unknown.
@@ -82,7 +81,7 @@ type Options struct {
 type API struct {
 	opt  Options
 	mux  *http.ServeMux
-	info []byte // what cluster info says in every namespace
+	info protocol.ClusterInfo // but for the namespace
 }
 
 // New makes the handler.

@@ -18,20 +18,41 @@ const bundleSchema = "durable-workflow.v2.history-export"
 // bundle is all that is known of a run in one document, from which its past can be replayed without a server. What stands beside the events is
 // gathered from them.
 type bundle struct {
-	Schema   string              `json:"schema"`
-	Version  int                 `json:"schema_version"`
-	At       history.Time        `json:"exported_at"`
-	Key      string              `json:"dedupe_key"`       // of what is exported: the run, and how far its history goes
-	Complete bool                `json:"history_complete"` // the run has closed
-	Workflow bundledRun          `json:"workflow"`
-	Payloads bundledPayloads     `json:"payloads"`
-	Events   []bundledEvent      `json:"history_events"`
-	Tasks    []any               `json:"tasks"`
-	Links    map[string][]object `json:"links"`
-	Redacted object              `json:"redaction"`
-	Schemas  object              `json:"codec_schemas"`
-	Manifest object              `json:"payload_manifest"`
+	Schema   string                 `json:"schema"`
+	Version  int                    `json:"schema_version"`
+	At       history.Time           `json:"exported_at"`
+	Key      string                 `json:"dedupe_key"`       // of what is exported: the run, and how far its history goes
+	Complete bool                   `json:"history_complete"` // the run has closed
+	Workflow bundledRun             `json:"workflow"`
+	Payloads bundledPayloads        `json:"payloads"`
+	Events   []bundledEvent         `json:"history_events"`
+	Tasks    []protocol.PendingTask `json:"tasks"`
+	Links    bundledLinks           `json:"links"`
+	Redacted bundledRedaction       `json:"redaction"`
+	Schemas  map[string]codecSchema `json:"codec_schemas"`
+	Manifest bundledManifest        `json:"payload_manifest"`
 	gathered
+}
+
+// bundledRedaction says what was left out: nothing is.
+type bundledRedaction struct {
+	Applied bool     `json:"applied"`
+	Policy  *string  `json:"policy"`
+	Paths   []string `json:"paths"`
+}
+
+// codecSchema is the schema that the values of a codec have.
+type codecSchema struct {
+	Framing string `json:"framing"`
+	Schema  string `json:"schema"`
+	Name    string `json:"name"`
+	Version int    `json:"version"`
+}
+
+// bundledManifest lists the encoded values of the document.
+type bundledManifest struct {
+	Version int           `json:"version"`
+	Entries []bundledBlob `json:"entries"`
 }
 
 type bundledRun struct {
@@ -79,15 +100,15 @@ func exportHistory(a *API, c *call) (answer, error) {
 	b := bundle{
 		Schema: bundleSchema, Version: 1, At: history.At(time.Now()), Complete: v.Terminal,
 		Payloads: bundledPayloads{payload.Codec, bundled(v.InputEnvelope), bundled(v.OutputEnvelope)},
-		Events:   []bundledEvent{}, Tasks: []any{}, Links: map[string][]object{"parents": {}, "children": {}},
-		Redacted: object{"applied": false, "policy": nil, "paths": []string{}},
-		Schemas: object{payload.Codec: object{
-			"framing": framing, "schema": payload.Schema, "name": "durable_workflow.protocol.Value", "version": 1,
-		}},
+		Events:   []bundledEvent{}, Tasks: []protocol.PendingTask{}, Links: bundledLinks{Parents: []bundledLink{}, Children: []bundledLink{}},
+		Redacted: bundledRedaction{Paths: []string{}},
+		Schemas: map[string]codecSchema{
+			payload.Codec: {Framing: framing, Schema: payload.Schema, Name: "durable_workflow.protocol.Value", Version: 1},
+		},
 		gathered: newGathered(v.RunID),
 	}
 	if v.Pending != nil && v.Pending.Task != nil {
-		b.Tasks = append(b.Tasks, v.Pending.Task)
+		b.Tasks = append(b.Tasks, *v.Pending.Task)
 	}
 	in := protocol.HistoryQuery{Target: c.target(), PageSize: 1000}
 	for {
@@ -108,7 +129,7 @@ func exportHistory(a *API, c *call) (answer, error) {
 	v.Pending, v.Actions, v.Memo, v.SearchAttributes = nil, nil, orObject(v.Memo), orObject(v.SearchAttributes)
 	b.Key = fmt.Sprintf("%s-%d", v.RunID, len(b.Events))
 	b.Workflow = bundledRun{v, v.WorkflowID, int64(len(b.Events))}
-	b.Manifest = object{"version": 1, "entries": b.blobs}
+	b.Manifest = bundledManifest{Version: 1, Entries: b.blobs}
 	return answer{status: http.StatusOK}, a.writeBundle(c, b)
 }
 
@@ -140,9 +161,7 @@ func (b *bundle) add(e history.Event) error {
 	}
 	out := bundledEvent{ID: fmt.Sprintf("e%d", e.Seq), Seq: e.Seq, Type: e.Type(), At: e.At, TaskID: e.TaskID, Seen: e.SeenThrough, Payload: body}
 	out.Command = b.gather(e, body)
-	for _, link := range links(e) {
-		b.Links[link.kind] = append(b.Links[link.kind], link.what)
-	}
+	b.Links.add(e)
 	b.Events = append(b.Events, out)
 	return nil
 }

@@ -13,22 +13,82 @@ const framing = "single-object" // C3 01, the fingerprint of the schema, the dat
 
 // gathered is what an export lists beside the events of a run.
 type gathered struct {
-	Commands   []object `json:"commands"` // what came from outside, in order
-	Signals    []object `json:"signals"`
-	Updates    []object `json:"updates"`
-	Activities []object `json:"activities"`
-	Timers     []object `json:"timers"`
-	Failures   []object `json:"failures"`
+	Commands   []bundledCommand   `json:"commands"` // what came from outside, in order
+	Signals    []bundledSignal    `json:"signals"`
+	Updates    []*bundledUpdate   `json:"updates"`
+	Activities []*bundledActivity `json:"activities"`
+	Timers     []*bundledTimer    `json:"timers"`
+	Failures   []bundledFailure   `json:"failures"`
 
 	run   string
-	known map[string]object // by the id an event names: the entry it is about
-	blobs []object
+	known map[string]*bundledSpan // by the id an event names: the entry it is about
+	blobs []bundledBlob
+}
+
+type bundledCommand struct {
+	ID     string       `json:"id"`
+	Type   string       `json:"type"`
+	Status string       `json:"status" enum:"accepted"`
+	At     history.Time `json:"recorded_at"`
+	Seq    int64        `json:"history_sequence"`
+}
+
+type bundledSignal struct {
+	ID   string       `json:"id"`
+	Name string       `json:"signal_name"`
+	At   history.Time `json:"received_at"`
+	Seq  int64        `json:"history_sequence"`
+}
+
+// bundledSpan is what one event opens and a later one may close.
+type bundledSpan struct {
+	ID       string       `json:"id"`
+	Status   string       `json:"status"`
+	OpenedAt history.Time `json:"opened_at"`
+	ClosedAt history.Time `json:"closed_at,omitzero"`
+	Seq      int64        `json:"history_sequence"` // of the event that opened it
+}
+
+type bundledUpdate struct {
+	bundledSpan
+	Name string `json:"update_name"`
+}
+
+type bundledActivity struct {
+	bundledSpan
+	Type     string `json:"activity_type"`
+	Sequence int64  `json:"sequence"` // of the command
+}
+
+type bundledTimer struct {
+	bundledSpan
+	Sequence int64 `json:"sequence"` // of the command
+	Delay    int64 `json:"delay_seconds"`
+}
+
+type bundledFailure struct {
+	ID      string       `json:"id"`
+	Source  string       `json:"source"` // type of the event
+	Message string       `json:"message"`
+	Class   string       `json:"exception_class"`
+	At      history.Time `json:"recorded_at"`
+	Seq     int64        `json:"history_sequence"`
+}
+
+// bundledBlob says where in the document an encoded value stands.
+type bundledBlob struct {
+	Path       string  `json:"path"`
+	Codec      string  `json:"codec"`
+	Framing    string  `json:"avro_framing"`
+	Available  bool    `json:"available"`
+	Redacted   bool    `json:"redacted"`
+	Diagnostic *string `json:"diagnostic"`
 }
 
 func newGathered(run string) gathered {
 	return gathered{
-		Commands: []object{}, Signals: []object{}, Updates: []object{}, Activities: []object{}, Timers: []object{}, Failures: []object{},
-		run: run, known: map[string]object{}, blobs: []object{},
+		Commands: []bundledCommand{}, Signals: []bundledSignal{}, Updates: []*bundledUpdate{}, Activities: []*bundledActivity{},
+		Timers: []*bundledTimer{}, Failures: []bundledFailure{}, run: run, known: map[string]*bundledSpan{}, blobs: []bundledBlob{},
 	}
 }
 
@@ -52,27 +112,26 @@ func (g *gathered) gather(e history.Event, body json.RawMessage) (command string
 	id := fmt.Sprintf("%s-%d", g.run, e.Seq)
 	outside := func(kind string) {
 		command = id
-		g.Commands = append(g.Commands, object{"id": id, "type": kind, "status": "accepted", "recorded_at": e.At, "history_sequence": e.Seq})
+		g.Commands = append(g.Commands, bundledCommand{id, kind, "accepted", e.At, e.Seq})
 	}
-	open := func(list *[]object, key string, entry object) {
-		entry["opened_at"], entry["history_sequence"] = e.At, e.Seq
-		if _, again := g.known[key]; !again {
-			g.known[key] = entry
-			*list = append(*list, entry)
-		}
+	span := func(id, status string) bundledSpan {
+		return bundledSpan{ID: id, Status: status, OpenedAt: e.At, Seq: e.Seq}
 	}
-	end := func(key, status string) {
-		if entry := g.known[key]; entry != nil {
-			entry["status"], entry["closed_at"] = status, e.At
+	end := func(id, status string) {
+		if entry := g.known[id]; entry != nil {
+			entry.Status, entry.ClosedAt = status, e.At
 		}
 	}
 	switch d := e.Data.(type) {
 	case *history.SignalReceived:
 		outside("signal")
-		g.Signals = append(g.Signals, object{"id": id, "signal_name": p.SignalName, "received_at": e.At, "history_sequence": e.Seq})
+		g.Signals = append(g.Signals, bundledSignal{id, p.SignalName, e.At, e.Seq})
 	case *history.UpdateAccepted:
 		outside("update")
-		open(&g.Updates, p.UpdateID, object{"id": p.UpdateID, "update_name": p.UpdateName, "status": "accepted"})
+		u := &bundledUpdate{span(p.UpdateID, "accepted"), p.UpdateName}
+		if g.open(&u.bundledSpan) {
+			g.Updates = append(g.Updates, u)
+		}
 	case *history.UpdateCompleted:
 		status := "completed"
 		if d.Failed {
@@ -88,7 +147,10 @@ func (g *gathered) gather(e history.Event, body json.RawMessage) (command string
 	case *history.RepairRequested:
 		outside("repair")
 	case *history.ActivityScheduled:
-		open(&g.Activities, p.ExecutionID, object{"id": p.ExecutionID, "activity_type": p.Activity, "sequence": p.Sequence, "status": "open"})
+		a := &bundledActivity{span(p.ExecutionID, "open"), p.Activity, p.Sequence}
+		if g.open(&a.bundledSpan) {
+			g.Activities = append(g.Activities, a)
+		}
 	case *history.ActivityCompleted:
 		end(p.ExecutionID, "completed")
 	case *history.ActivityFailed:
@@ -98,18 +160,28 @@ func (g *gathered) gather(e history.Event, body json.RawMessage) (command string
 	case *history.ActivityCancelled:
 		end(p.ExecutionID, "cancelled")
 	case *history.TimerScheduled:
-		open(&g.Timers, p.TimerID, object{"id": p.TimerID, "sequence": p.Sequence, "delay_seconds": p.Delay, "status": "open"})
+		t := &bundledTimer{span(p.TimerID, "open"), p.Sequence, p.Delay}
+		if g.open(&t.bundledSpan) {
+			g.Timers = append(g.Timers, t)
+		}
 	case *history.TimerFired:
 		end(p.TimerID, "fired")
 	case *history.TimerCancelled:
 		end(p.TimerID, "cancelled")
 	}
 	if strings.HasSuffix(e.Type(), "Failed") || strings.HasSuffix(e.Type(), "TimedOut") {
-		g.Failures = append(g.Failures, object{
-			"id": p.ID, "source": e.Type(), "message": p.Message, "exception_class": p.ExceptionCls, "recorded_at": e.At, "history_sequence": e.Seq,
-		})
+		g.Failures = append(g.Failures, bundledFailure{p.ID, e.Type(), p.Message, p.ExceptionCls, e.At, e.Seq})
 	}
 	return command
+}
+
+// open notes an entry that a later event may close; an id opens once.
+func (g *gathered) open(entry *bundledSpan) bool {
+	if g.known[entry.ID] != nil {
+		return false
+	}
+	g.known[entry.ID] = entry
+	return true
 }
 
 // blobsIn lists the payloads an event carries.
@@ -123,32 +195,36 @@ func (g *gathered) blobsIn(e history.Event, body json.RawMessage) {
 		if raw, there := members[name]; !there || json.Unmarshal(raw, &p) != nil || p.IsZero() {
 			continue
 		}
-		g.blobs = append(g.blobs, object{
-			"path": fmt.Sprintf("history_events.%d.payload.%s", e.Seq-1, name), "codec": payload.Codec, "avro_framing": framing,
-			"available": true, "redacted": false, "diagnostic": nil,
+		g.blobs = append(g.blobs, bundledBlob{
+			Path: fmt.Sprintf("history_events.%d.payload.%s", e.Seq-1, name), Codec: payload.Codec, Framing: framing, Available: true,
 		})
 	}
 }
 
-type link struct {
-	kind string // parents, children
-	what object
+// bundledLinks are the other runs that the events speak of.
+type bundledLinks struct {
+	Parents  []bundledLink `json:"parents"`
+	Children []bundledLink `json:"children"`
 }
 
-// links are the other runs an event speaks of.
-func links(e history.Event) []link {
+type bundledLink struct {
+	Type       string `json:"type" enum:"child_workflow,continue_as_new"`
+	WorkflowID string `json:"workflow_id,omitempty"`
+	RunID      string `json:"run_id"`
+}
+
+// add notes the run an event speaks of, if it does.
+func (l *bundledLinks) add(e history.Event) {
 	switch d := e.Data.(type) {
 	case *history.WorkflowStarted:
 		if d.ParentRunID != "" {
-			return []link{{"parents", object{"type": "child_workflow", "workflow_id": d.ParentWorkflowID, "run_id": d.ParentRunID}}}
-		}
-		if d.ContinuedFrom != "" {
-			return []link{{"parents", object{"type": "continue_as_new", "workflow_id": d.WorkflowID, "run_id": d.ContinuedFrom}}}
+			l.Parents = append(l.Parents, bundledLink{"child_workflow", d.ParentWorkflowID, d.ParentRunID})
+		} else if d.ContinuedFrom != "" {
+			l.Parents = append(l.Parents, bundledLink{"continue_as_new", d.WorkflowID, d.ContinuedFrom})
 		}
 	case *history.ChildRunStarted:
-		return []link{{"children", object{"type": "child_workflow", "workflow_id": d.WorkflowID, "run_id": d.RunID}}}
+		l.Children = append(l.Children, bundledLink{"child_workflow", d.WorkflowID, d.RunID})
 	case *history.WorkflowContinuedAsNew:
-		return []link{{"children", object{"type": "continue_as_new", "run_id": d.NewRunID}}}
+		l.Children = append(l.Children, bundledLink{Type: "continue_as_new", RunID: d.NewRunID})
 	}
-	return nil
 }

@@ -21,143 +21,130 @@ func metrics(a *API, c *call) (answer, error) {
 const workerVersionHeader = "X-Durable-Workflow-Protocol-Version"
 
 func clusterInfo(a *API, c *call) (answer, error) {
-	if a.opt.WorkerAPI != nil {
-		version, _ := a.opt.WorkerAPI.Protocol()
-		c.w.Header().Set(workerVersionHeader, version)
+	info := a.info
+	info.Namespace.Name = c.ns
+	if info.Worker != nil {
+		c.w.Header().Set(workerVersionHeader, info.Worker.Version)
 	}
-	ns, err := httpjson.Encode(map[string]any{"name": c.ns})
-	if err != nil {
-		return answer{}, err
-	}
-	c.w.Header().Set(VersionHeader, Version)
-	raw := httpjson.Append(a.info, httpjson.Member("namespace", ns))
-	return answer{status: http.StatusOK}, httpjson.Write(c.w, c.Request, http.StatusOK, raw)
+	return ok(info, nil)
 }
 
-type object = map[string]any
-
-// clusterInfo is what clients ask before anything else: which versions and features there are, in the words they check. A flag is there only for what
-// works.
-func (a *API) clusterInfo() []byte {
-	info := object{
-		"server_id": a.opt.App, "version": a.opt.Broker.Release(), "default_namespace": "default",
-		"supported_sdk_versions": object{"php": ">=1.0", "python": ">=2.0.0rc1", "rust": ">=4.0", "cli": ">=0.1"},
-		"capabilities": object{
-			"workflow_tasks": true, "activity_tasks": true, "signals": true, "queries": true, "updates": true, "continue_as_new": true,
-			"activity_timeouts": true, "activity_retry_policy": true, "non_retryable_failures": true, "child_workflows": true,
-			"child_workflow_retry_policy": true, "child_workflow_timeouts": true, "parent_close_policy": true, "history_export": true,
-			"history_retention": true, "search_attributes": true, "schedules": true,
-			"payload_codec_envelope": true, "payload_codec_envelope_responses": true,
-			"payload_codecs": []string{payload.Codec}, "response_compression": []string{"gzip"},
+// clusterInfo is what this app says of itself; the namespace is each request's own.
+func (a *API) clusterInfo() protocol.ClusterInfo {
+	info := protocol.ClusterInfo{
+		ServerID: a.opt.App, Version: a.opt.Broker.Release(), DefaultNamespace: "default",
+		SDKVersions: map[string]string{"php": ">=1.0", "python": ">=2.0.0rc1", "rust": ">=4.0", "cli": ">=0.1"},
+		Capabilities: protocol.ControlCapabilities{
+			WorkflowTasks: true, ActivityTasks: true, Signals: true, Queries: true, Updates: true, ContinueAsNew: true, ActivityTimeouts: true,
+			ActivityRetryPolicy: true, NonRetryableFailures: true, ChildWorkflows: true, ChildRetryPolicy: true, ChildTimeouts: true,
+			ParentClosePolicy: true, HistoryExport: true, HistoryRetention: true, SearchAttributes: true, Schedules: true,
+			PayloadEnvelope: true, PayloadEnvelopeAnswer: true, PayloadCodecs: []string{payload.Codec}, ResponseCompression: []string{"gzip"},
 		},
-		"client_compatibility": object{
-			"schema": "durable-workflow.v2.client-compatibility", "version": 1, "authority": "protocol_manifests",
-			"top_level_version_role": "informational", "fail_closed": true, "clients": object{},
+		Compatibility: protocol.ClientCompatibility{
+			SchemaVersion: protocol.SchemaVersion{Schema: "durable-workflow.v2.client-compatibility", Version: 1}, Authority: "protocol_manifests",
+			TopLevelVersion: "informational", FailClosed: true,
 		},
-		"control_plane": object{
-			"version": Version, "header": VersionHeader,
-			"response_contract": object{"schema": "durable-workflow.v2.control-plane-response", "version": 1},
-			"request_contract": object{
-				"schema": "durable-workflow.v2.control-plane-request.contract", "version": 1, "operations": operations,
+		ControlPlane: protocol.ControlPlaneTerms{
+			Version: Version, Header: VersionHeader,
+			Response: protocol.SchemaVersion{Schema: "durable-workflow.v2.control-plane-response", Version: 1},
+			Request: protocol.RequestTerms{
+				SchemaVersion: protocol.SchemaVersion{Schema: "durable-workflow.v2.control-plane-request.contract", Version: 1}, Operations: operations,
 			},
 		},
-		"auth_composition_contract": composition,
-		"limits": object{
-			"max_payload_bytes": payload.MaxBytes, "max_memo_bytes": 256 << 10, "max_operation_name_length": 255,
-			"max_pending_activities": engine.MaxPending, "max_pending_children": engine.MaxPending, "max_search_attributes": engine.MaxAttributes,
-			"max_search_attribute_key_length": engine.MaxAttributeName, "max_search_attribute_value_bytes": engine.MaxAttributeBytes,
+		Auth: composition,
+		Limits: protocol.Limits{
+			PayloadBytes: payload.MaxBytes, MemoBytes: engine.MaxStartMemo, OperationName: 255,
+			PendingActivities: engine.MaxPending, PendingChildren: engine.MaxPending, SearchAttributes: engine.MaxAttributes,
+			SearchAttributeName: engine.MaxAttributeName, SearchAttributeSize: engine.MaxAttributeBytes,
 		},
-		"structural_limits": object{
-			"pending_activity_count": engine.MaxPending, "pending_timer_count": engine.MaxPending, "pending_child_count": engine.MaxPending,
-			"pending_signal_count": engine.MaxSignals, "pending_update_count": engine.MaxUpdates, "command_batch_size": engine.MaxCommands,
-			"payload_size_bytes": payload.MaxBytes, "memo_size_bytes": 256 << 10,
-			"search_attribute_size_bytes": engine.MaxAttributesBytes,
+		Structural: protocol.StructuralLimits{
+			PendingActivities: engine.MaxPending, PendingTimers: engine.MaxPending, PendingChildren: engine.MaxPending,
+			PendingSignals: engine.MaxSignals, PendingUpdates: engine.MaxUpdates, Commands: engine.MaxCommands,
+			PayloadBytes: payload.MaxBytes, MemoBytes: engine.MaxStartMemo, SearchAttributeBytes: engine.MaxAttributesBytes,
 		},
-		"sojourn": object{
-			"release": a.opt.Broker.Release(), "app_id": a.opt.App,
-			"features": []string{
+		Sojourn: protocol.SojournInfo{
+			Release: a.opt.Broker.Release(), AppID: a.opt.App,
+			Features: []string{
 				"worker_sessions", "session_epochs", "batch_tasks", "cooperative_cancellation_requests", "socket", "why_waiting", "history_stream",
 				"history_import", "run_filters", "queue_budgets", "build_rollouts", "start_delay", "start_cron",
 			},
-			"limits":   object{"max_body_bytes": httpjson.MaxBody, "max_batch_body_bytes": httpjson.MaxBatchBody},
-			"sessions": sessions,
+			Limits:   protocol.BodyLimits{One: httpjson.MaxBody, Batch: httpjson.MaxBatchBody},
+			Sessions: sessions,
 		},
 	}
 	if a.opt.WorkerAPI != nil {
 		version, capabilities := a.opt.WorkerAPI.Protocol()
-		info["worker_protocol"] = object{"version": version, "header": workerVersionHeader, "server_capabilities": capabilities}
+		info.Worker = &protocol.WorkerTerms{Version: version, Header: workerVersionHeader, Capabilities: capabilities}
 	}
-	raw, err := httpjson.Encode(info)
-	if err != nil {
-		panic("httpapi: cluster info: " + err.Error())
-	}
-	return raw
+	return info
 }
 
-// sessions is what is ours in sessions, beside the contract that workers are told of: the three doors to one row and what each gives it.
-var sessions = object{
-	"doors": []string{"implicit", "worker", "workflow"}, "fencing_token": "session_epoch",
-	"defaults": object{
-		"implicit": object{"scope": "namespace", "lease": "worker", "idle": "worker", "ttl_seconds": nil, "max_concurrent_activities": "worker_slots", "ends": "never"},
-		"worker": object{
-			"scope": "namespace", "lease_seconds": engine.WorkerSessionLease, "idle": nil, "ttl_seconds": engine.WorkerSessionTTL,
-			"max_concurrent_activities": 1, "ends": "close_or_ttl",
-		},
-		"workflow": object{"scope": "workflow", "lease": "worker", "idle": nil, "ttl_seconds": nil, "max_concurrent_activities": "worker_slots", "ends": "end_session_or_end_of_run_chain"},
-	},
-	"epoch": object{
-		"members": object{
-			"activity_tasks": "worker_session.epoch", "heartbeats": "session_epoch", "completions": "session_epoch", "session_verbs": "epoch",
-		},
-		"rises": "every_claim_over_the_life_of_the_id", "required_of_clients": false,
-	},
-	"verbs":            []string{"create", "heartbeat", "release", "close"},
-	"operator_verbs":   []string{"close", "migrate"},
-	"release_policies": []string{engine.PolicyMigrate, engine.PolicyFinish, engine.PolicyFail},
-	"affinity":         []string{"hard"},
-	"notice":           protocol.NoticeSession,
-	"failures": object{
-		"ended": []protocol.Reason{protocol.ReasonSessionClosed, protocol.ReasonSessionMissing}, "state_lost": "SessionLost",
-	},
-	"schema": "durable-workflow.v2.worker-sessions-runtime",
-}
+var (
+	workersSetting = "worker" // the setting of the worker that holds the session
 
-// operations says which values requests may carry.
-var operations = object{
-	"list": object{"fields": object{"status": object{
-		"canonical_values": []string{"running", "completed", "failed"},
-		"rejected_aliases": object{},
-	}}},
-	"update": object{
-		"fields":         object{"wait_for": object{"canonical_values": []string{protocol.WaitAccepted, protocol.WaitCompleted}}},
-		"removed_fields": object{"wait_policy": "Use wait_for."},
-	},
-	"start": object{"fields": object{
-		"duplicate_policy": object{
-			"canonical_values": []string{"fail", "use-existing"}, "rejected_aliases": object{"use_existing": "use-existing"},
+	sessions = protocol.SessionsGiven{
+		Schema: "durable-workflow.v2.worker-sessions-runtime", Doors: []string{"implicit", "worker", "workflow"},
+		Defaults: protocol.SessionDoors{
+			Implicit: protocol.SessionDoor{
+				Scope: "namespace", Lease: workersSetting, Idle: &workersSetting, Activities: "worker_slots", Ends: "never",
+			},
+			Worker: protocol.WorkerSessionDoor{
+				Scope: "namespace", Lease: engine.WorkerSessionLease, TTL: engine.WorkerSessionTTL, Activities: 1, Ends: "close_or_ttl",
+			},
+			Workflow: protocol.SessionDoor{
+				Scope: "workflow", Lease: workersSetting, Activities: "worker_slots", Ends: "end_session_or_end_of_run_chain",
+			},
 		},
-		"execution_timeout_seconds": object{"type": "integer", "min": 1},
-		"run_timeout_seconds":       object{"type": "integer", "min": 1},
-		"payload_codec":             object{"type": "string", "canonical_values": []string{payload.Codec}},
+		FencingToken: "session_epoch",
+		Epoch: protocol.EpochTerms{
+			Members: protocol.EpochMembers{
+				Tasks: "worker_session.epoch", Heartbeats: "session_epoch", Completions: "session_epoch", Verbs: "epoch",
+			},
+			Rises: "every_claim_over_the_life_of_the_id",
+		},
+		Verbs:           []string{"create", "heartbeat", "release", "close"},
+		OperatorVerbs:   []string{"close", "migrate"},
+		ReleasePolicies: []string{engine.PolicyMigrate, engine.PolicyFinish, engine.PolicyFail},
+		Affinity:        []string{"hard"},
+		Notice:          protocol.NoticeSession,
+		Failures: protocol.SessionFailures{
+			Ended: []protocol.Reason{protocol.ReasonSessionClosed, protocol.ReasonSessionMissing}, StateLost: "SessionLost",
+		},
+	}
+)
+
+var operations = map[string]protocol.OperationTerms{
+	"list": {Fields: map[string]protocol.FieldTerms{
+		"status": {Values: []string{"running", "completed", "failed"}, Refused: map[string]string{}},
+	}},
+	"update": {
+		Fields:  map[string]protocol.FieldTerms{"wait_for": {Values: []string{protocol.WaitAccepted, protocol.WaitCompleted}}},
+		Removed: map[string]string{"wait_policy": "Use wait_for."},
+	},
+	"start": {Fields: map[string]protocol.FieldTerms{
+		"duplicate_policy": {
+			Values: []string{"fail", "use-existing"}, Refused: map[string]string{"use_existing": "use-existing"},
+		},
+		"execution_timeout_seconds": {Type: "integer", Min: 1},
+		"run_timeout_seconds":       {Type: "integer", Min: 1},
+		"payload_codec":             {Type: "string", Values: []string{payload.Codec}},
 	}},
 }
 
-// composition says how clients put their connection settings together; workers refuse to start without exactly this.
-var composition = object{
-	"schema": "durable-workflow.v2.auth-composition.contract", "version": 1,
-	"precedence": object{
-		"connection_values": []string{"flag", "environment", "selected_profile", "default"},
-		"profile_selection": []string{"flag_env", "DW_ENV", "current_profile", "default_profile"},
+var composition = protocol.AuthComposition{
+	SchemaVersion: protocol.SchemaVersion{Schema: "durable-workflow.v2.auth-composition.contract", Version: 1},
+	Precedence: protocol.AuthPrecedence{
+		Connection: []string{"flag", "environment", "selected_profile", "default"},
+		Profile:    []string{"flag_env", "DW_ENV", "current_profile", "default_profile"},
 	},
-	"canonical_environment": object{
-		"server_url": "DURABLE_WORKFLOW_SERVER_URL", "namespace": "DURABLE_WORKFLOW_NAMESPACE", "auth_token": "DURABLE_WORKFLOW_AUTH_TOKEN",
-		"tls_verify": "DURABLE_WORKFLOW_TLS_VERIFY", "profile": "DW_ENV",
+	Environment: protocol.AuthEnvironment{
+		ServerURL: "DURABLE_WORKFLOW_SERVER_URL", Namespace: "DURABLE_WORKFLOW_NAMESPACE", Token: "DURABLE_WORKFLOW_AUTH_TOKEN",
+		TLSVerify: "DURABLE_WORKFLOW_TLS_VERIFY", Profile: "DW_ENV",
 	},
-	"auth_material": object{
-		"token":          object{"status": "supported", "effective_config_value": "redacted"},
-		"mtls":           object{"status": "reserved"},
-		"signed_headers": object{"status": "reserved"},
+	Material: protocol.AuthMaterials{
+		Token: protocol.AuthMaterial{Status: "supported", Shown: "redacted"},
+		MTLS:  protocol.AuthMaterial{Status: "reserved"}, SignedHeaders: protocol.AuthMaterial{Status: "reserved"},
 	},
-	"effective_config": object{"required_fields": []string{"server_url", "namespace", "profile", "auth", "tls", "identity"}},
-	"redaction":        object{"never_echo": []string{"bearer_tokens", "private_keys", "raw_authorization_headers"}},
+	Effective: protocol.AuthEffective{Required: []string{"server_url", "namespace", "profile", "auth", "tls", "identity"}},
+	Redaction: protocol.AuthRedaction{NeverEcho: []string{"bearer_tokens", "private_keys", "raw_authorization_headers"}},
 }

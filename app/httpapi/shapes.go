@@ -27,7 +27,7 @@ var shapes = map[string]auth.Shape{
 	"ready":        {Does: "say whether the app can serve", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
 	"metrics":      {Does: "read the metrics, as Prometheus scrapes them", Says: auth.OK(auth.Media("text/plain"))},
 	"openapi":      {Does: "read this document", Says: auth.OK(map[string]any{})},
-	"cluster_info": {Does: "tell versions, features and limits", Says: auth.OK(infoAnswer{})},
+	"cluster_info": {Does: "tell versions, features and limits", Says: auth.OK(protocol.ClusterInfo{})},
 
 	"list_workers": {Does: "list the registered workers", Query: workersQuery{}, Says: auth.OK(workersAnswer{})},
 	"describe_worker": {Does: "show a worker",

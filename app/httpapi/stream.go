@@ -84,10 +84,17 @@ func streamHistory(a *API, c *call) (answer, error) {
 	return answer{status: http.StatusOK}, nil
 }
 
+// streamEnd is the data of the last event of a stream: how the run closed.
+type streamEnd struct {
+	WorkflowID   string       `json:"workflow_id"`
+	RunID        string       `json:"run_id"`
+	Status       string       `json:"status"`
+	ClosedReason *string      `json:"closed_reason"`
+	ClosedAt     history.Time `json:"closed_at"`
+}
+
 func sendEnd(send func(string, ...any) error, v protocol.RunView) error {
-	raw, err := httpjson.Encode(object{
-		"workflow_id": v.WorkflowID, "run_id": v.RunID, "status": v.Status, "closed_reason": v.ClosedReason, "closed_at": v.ClosedAt,
-	})
+	raw, err := httpjson.Encode(streamEnd{v.WorkflowID, v.RunID, v.Status, v.ClosedReason, v.ClosedAt})
 	if err != nil {
 		return err
 	}

@@ -125,8 +125,8 @@ var parameters = object{
 
 // workerAnswer is what every answer of the worker protocol carries.
 type workerAnswer struct {
-	Version      string         `json:"protocol_version"`
-	Capabilities map[string]any `json:"server_capabilities"`
+	Version      string                      `json:"protocol_version"`
+	Capabilities protocol.ServerCapabilities `json:"server_capabilities"`
 }
 
 // workflowAnswer is what every answer of the workflow routes carries.

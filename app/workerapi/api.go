@@ -3,7 +3,6 @@ package workerapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -54,15 +53,19 @@ type Options struct {
 type API struct {
 	opt          Options
 	mux          *http.ServeMux
-	capabilities json.RawMessage
+	capabilities protocol.ServerCapabilities
 	tail         []byte // the members every answer carries, errors included
 }
 
 // New makes the handler.
 func New(o Options) *API {
 	a := &API{opt: o, mux: http.NewServeMux(), capabilities: capabilities()}
+	can, err := httpjson.Encode(a.capabilities)
+	if err != nil {
+		panic("workerapi: capabilities: " + err.Error())
+	}
 	a.tail = append(httpjson.Member("protocol_version", []byte(`"`+Version+`"`)), ',')
-	a.tail = append(a.tail, httpjson.Member("server_capabilities", a.capabilities)...)
+	a.tail = append(a.tail, httpjson.Member("server_capabilities", can)...)
 	for _, rt := range table() {
 		a.mux.HandleFunc(rt.Method+" "+rt.Pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, rt) })
 	}
@@ -70,7 +73,7 @@ func New(o Options) *API {
 }
 
 // Protocol is the advertised version and what the server can do, as cluster info shows them.
-func (a *API) Protocol() (version string, capabilities json.RawMessage) {
+func (a *API) Protocol() (version string, capabilities protocol.ServerCapabilities) {
 	return Version, a.capabilities
 }
 

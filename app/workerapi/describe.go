@@ -11,22 +11,22 @@ import (
 
 // described is the protocol as it tells of itself.
 type described struct {
-	Version         string                 `json:"version"`
-	Minimum         string                 `json:"minimum_version"`
-	Header          string                 `json:"header"` // that names the version
-	WorkflowVerbs   []string               `json:"workflow_task_verbs"`
-	ActivityVerbs   []string               `json:"activity_task_verbs"`
-	QueryVerbs      []string               `json:"query_task_verbs"`
-	ValidationVerbs []string               `json:"update_validation_task_verbs"`
-	SessionVerbs    []string               `json:"worker_session_verbs"`
-	Others          []protocol.CommandType `json:"non_terminal_commands"`
-	Terminal        []protocol.CommandType `json:"terminal_commands"` // one of these may end a completion
-	HistoryPage     int                    `json:"default_history_page_size"`
-	MaxHistoryPage  int                    `json:"max_history_page_size"`
-	Compression     object                 `json:"history_compression"`
-	LongPoll        describedWait          `json:"long_poll"`
-	Statuses        []protocol.PollStatus  `json:"poll_statuses"`
-	Routes          []describedRoute       `json:"routes"`
+	Version         string                      `json:"version"`
+	Minimum         string                      `json:"minimum_version"`
+	Header          string                      `json:"header"` // that names the version
+	WorkflowVerbs   []string                    `json:"workflow_task_verbs"`
+	ActivityVerbs   []string                    `json:"activity_task_verbs"`
+	QueryVerbs      []string                    `json:"query_task_verbs"`
+	ValidationVerbs []string                    `json:"update_validation_task_verbs"`
+	SessionVerbs    []string                    `json:"worker_session_verbs"`
+	Others          []protocol.CommandType      `json:"non_terminal_commands"`
+	Terminal        []protocol.CommandType      `json:"terminal_commands"` // one of these may end a completion
+	HistoryPage     int                         `json:"default_history_page_size"`
+	MaxHistoryPage  int                         `json:"max_history_page_size"`
+	Compression     protocol.HistoryCompression `json:"history_compression"`
+	LongPoll        describedWait               `json:"long_poll"`
+	Statuses        []protocol.PollStatus       `json:"poll_statuses"`
+	Routes          []describedRoute            `json:"routes"`
 }
 
 // describedWait is how long a poll may be held.

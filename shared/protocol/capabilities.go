@@ -1,0 +1,202 @@
+package protocol
+
+// ServerCapabilities is what a server does for workers: a flag is there, and true, only for what works. Clients switch features on by it, and refuse to
+// start when they were asked for one that is missing.
+type ServerCapabilities struct {
+	LongPoll              int                `json:"long_poll_timeout"` // seconds a poll waits that says nothing of it
+	Commands              []CommandType      `json:"supported_workflow_task_commands"`
+	PollStatus            bool               `json:"poll_status"`
+	PollIdempotency       bool               `json:"workflow_task_poll_request_idempotency"`
+	HistoryPage           int                `json:"history_page_size_default"`
+	MaxHistoryPage        int                `json:"history_page_size_max"`
+	QueryTasks            bool               `json:"query_tasks"`
+	QueryPollIdempotency  bool               `json:"query_task_poll_request_idempotency"`
+	QueryTimeouts         QueryTimeouts      `json:"query_task_timeouts"`
+	UpdateValidationTasks bool               `json:"update_validation_tasks"`
+	UpdateValidation      UpdateValidation   `json:"synchronous_update_validation"`
+	ConditionWaits        bool               `json:"condition_wait_occurrence_identity"`
+	Memo                  MemoUpdates        `json:"workflow_memo_updates"`
+	TypedAttributes       bool               `json:"typed_search_attributes"`
+	Selection             bool               `json:"durable_selection"`
+	ActivityRetryPolicy   bool               `json:"activity_retry_policy"`
+	ActivityTimeouts      bool               `json:"activity_timeouts"`
+	ChildRetryPolicy      bool               `json:"child_workflow_retry_policy"`
+	ChildTimeouts         bool               `json:"child_workflow_timeouts"`
+	ParentClosePolicy     bool               `json:"parent_close_policy"`
+	NonRetryableFailures  bool               `json:"non_retryable_failures"`
+	ResponseCompression   []string           `json:"response_compression"`
+	HistoryCompression    HistoryCompression `json:"history_compression"`
+	WorkerStatus          WorkerStatusTerms  `json:"worker_status"`
+	Order                 TaskOrder          `json:"task_queue_priority_fairness"`
+	SessionVerbs          []string           `json:"worker_session_verbs"`
+	Sessions              SessionContract    `json:"worker_sessions"`
+	Batch                 BatchRoutes        `json:"batch_tasks"`
+}
+
+// QueryTimeouts are how long a query waits for its answer, and how long a worker has it.
+type QueryTimeouts struct {
+	Caller int `json:"control_plane_timeout_seconds"`
+	Lease  int `json:"lease_timeout_seconds"`
+	Grace  int `json:"lease_grace_seconds"`
+}
+
+// UpdateValidation is how updates are judged before they are accepted: by a worker that polls for both kinds of tasks at once.
+type UpdateValidation struct {
+	Supported  bool           `json:"supported"`
+	Boundary   string         `json:"acceptance_boundary"`
+	Capability string         `json:"worker_capability"`
+	Field      string         `json:"workflow_contract_field"` // of a registration: the updates that have validators
+	Timeout    int            `json:"decision_timeout_seconds"`
+	Poll       ValidationPoll `json:"task_poll"`
+}
+
+// ValidationPoll is how a worker asks for update validation tasks.
+type ValidationPoll struct {
+	Strategy      string     `json:"strategy"`
+	Endpoint      string     `json:"endpoint"`
+	Field         string     `json:"request_field"`
+	Discriminator string     `json:"response_discriminator"`
+	Kinds         []TaskKind `json:"task_kinds"`
+}
+
+// MemoUpdates is how much a workflow's memo holds.
+type MemoUpdates struct {
+	Supported  bool `json:"supported"`
+	Entries    int  `json:"max_entries"`
+	EntryBytes int  `json:"max_entry_bytes"`
+	TotalBytes int  `json:"max_total_bytes"`
+}
+
+// HistoryCompression is how pages of history travel when the client accepts it.
+type HistoryCompression struct {
+	Encodings []string `json:"supported_encodings"`
+	From      int      `json:"compression_threshold"` // events on the page
+}
+
+// WorkerStatusTerms is what workers tell about themselves, and how often.
+type WorkerStatusTerms struct {
+	Supported  bool         `json:"supported"`
+	Interval   int          `json:"heartbeat_interval_seconds"`
+	StaleAfter int          `json:"stale_after_seconds"`
+	Fields     StatusFields `json:"fields"`
+}
+
+// StatusFields are the members of a worker's heartbeat that tell about it.
+type StatusFields struct {
+	Slots   []string `json:"task_slots"`
+	Process []string `json:"process_metrics"`
+}
+
+// TaskOrder is what decides in which order a queue's tasks go.
+type TaskOrder struct {
+	Priority PriorityTerms `json:"priority"`
+	Key      KeyTerms      `json:"fairness_key"`
+	Weight   WeightTerms   `json:"fairness_weight"`
+}
+
+// PriorityTerms is what a priority may be.
+type PriorityTerms struct {
+	Min        int  `json:"min"`
+	Max        int  `json:"max"`
+	Default    int  `json:"default"`
+	LowerFirst bool `json:"lower_first"`
+}
+
+// KeyTerms is what a fairness key may be.
+type KeyTerms struct {
+	MaxLength    int    `json:"max_length"`
+	Pattern      string `json:"pattern"`
+	DefaultClass string `json:"default_class"` // of tasks without a key
+}
+
+// WeightTerms is what the weight of a fairness key may be.
+type WeightTerms struct {
+	Min     int `json:"min"`
+	Max     int `json:"max"`
+	Default int `json:"default"`
+}
+
+// BatchRoutes are the routes that take and give many tasks at once.
+type BatchRoutes struct {
+	Poll     string `json:"poll"`
+	Complete string `json:"complete"`
+}
+
+// SessionContract is the contract of worker sessions, as clients' schemas have it: docs/schemas/worker-sessions-runtime.schema.json.
+type SessionContract struct {
+	Supported          bool            `json:"supported"`
+	UnavailableReason  *string         `json:"unavailable_reason"`
+	Feature            string          `json:"feature"`
+	ContractVersion    string          `json:"contract_version"`
+	MinimumVersion     string          `json:"minimum_protocol_version"`
+	CommandField       string          `json:"command_field"`
+	OptionsField       string          `json:"activity_options_field"`
+	Verbs              []string        `json:"verbs"`
+	Lifecycle          LifecycleTerms  `json:"lifecycle"`
+	Ownership          string          `json:"ownership"`
+	Lease              LeaseTerms      `json:"lease"`
+	Admission          AdmissionTerms  `json:"admission"`
+	Limits             CapTerms        `json:"limits"`
+	DefaultActivities  int             `json:"default_max_concurrent_activities"`
+	Renewal            RenewalTerms    `json:"renewal"`
+	FailureDetection   []string        `json:"failure_detection"`
+	HolderLoss         LossTerms       `json:"holder_loss"`
+	Cancellation       CancelTerms     `json:"cancellation"`
+	Routing            []string        `json:"routing"`
+	Visibility         []SessionStatus `json:"visibility"`
+	Statuses           []SessionStatus `json:"statuses"`
+	TerminalStatuses   []SessionStatus `json:"terminal_statuses"`
+	TerminalConditions []string        `json:"terminal_conditions"`
+	Guidance           []string        `json:"authoring_guidance"`
+}
+
+// LifecycleTerms names what moves a session from one status to the next.
+type LifecycleTerms struct {
+	Creation    string `json:"creation"`
+	Renewal     string `json:"renewal"`
+	Close       string `json:"close"`
+	LeaseExpiry string `json:"lease_expiry"`
+	TTLExpiry   string `json:"ttl_expiry"`
+}
+
+// LeaseTerms says what a session's lease covers.
+type LeaseTerms struct {
+	Scope            string `json:"scope"`
+	Owner            string `json:"owner"`
+	AttemptsOwnLease bool   `json:"activity_attempt_leases_remain_independent"`
+}
+
+// AdmissionTerms says what is asked of a worker before a session's work goes to it.
+type AdmissionTerms struct {
+	QueueFirst       bool `json:"queue_routing_first"`
+	Registered       bool `json:"requires_registered_worker"`
+	Capabilities     bool `json:"requires_capabilities"`
+	CreateIfMissing  bool `json:"create_if_missing_default"`
+	ReacquireDefault bool `json:"allow_reacquire_after_failure_default"`
+}
+
+// CapTerms says who sets how many sessions a worker holds, and how many activities run in one.
+type CapTerms struct {
+	Sessions   string `json:"max_concurrent_worker_sessions"`
+	Activities string `json:"max_concurrent_activities"`
+}
+
+// RenewalTerms says what renews a session's lease.
+type RenewalTerms struct {
+	ByActivity bool `json:"activity_heartbeat_renews_session"`
+	ByVerb     bool `json:"explicit_session_heartbeat"`
+}
+
+// LossTerms says what follows when a holder is lost.
+type LossTerms struct {
+	AtLeastOnce bool `json:"in_flight_activities_keep_at_least_once_attempt_semantics"`
+	Reacquire   bool `json:"replacement_worker_must_reacquire_session"`
+	Rebuild     bool `json:"process_local_state_must_be_rebuilt_after_reacquire"`
+}
+
+// CancelTerms says how a session and a cancellation meet.
+type CancelTerms struct {
+	ByHeartbeat bool `json:"workflow_cancellation_observed_through_activity_heartbeat"`
+	NoOverride  bool `json:"session_lease_does_not_override_activity_cancel_requested"`
+	Close       bool `json:"planned_shutdown_should_close_sessions"`
+}

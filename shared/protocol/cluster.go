@@ -1,0 +1,249 @@
+package protocol
+
+// ClusterInfo is what clients ask before anything else: which versions and features a server has, in the words they check.
+type ClusterInfo struct {
+	ServerID         string              `json:"server_id"`
+	Version          string              `json:"version"`
+	DefaultNamespace string              `json:"default_namespace"`
+	Namespace        ClusterNamespace    `json:"namespace"`
+	SDKVersions      map[string]string   `json:"supported_sdk_versions"` // a range for each SDK that is known to work
+	Capabilities     ControlCapabilities `json:"capabilities"`
+	Compatibility    ClientCompatibility `json:"client_compatibility"`
+	ControlPlane     ControlPlaneTerms   `json:"control_plane"`
+	Worker           *WorkerTerms        `json:"worker_protocol,omitempty"`
+	Auth             AuthComposition     `json:"auth_composition_contract"`
+	Limits           Limits              `json:"limits"`
+	Structural       StructuralLimits    `json:"structural_limits"`
+	Sojourn          SojournInfo         `json:"sojourn"`
+}
+
+// ClusterNamespace is the namespace the request was about.
+type ClusterNamespace struct {
+	Name string `json:"name"`
+}
+
+// ControlCapabilities is what the control plane can do. A flag is there, and true, only for what works.
+type ControlCapabilities struct {
+	WorkflowTasks         bool     `json:"workflow_tasks"`
+	ActivityTasks         bool     `json:"activity_tasks"`
+	Signals               bool     `json:"signals"`
+	Queries               bool     `json:"queries"`
+	Updates               bool     `json:"updates"`
+	ContinueAsNew         bool     `json:"continue_as_new"`
+	ActivityTimeouts      bool     `json:"activity_timeouts"`
+	ActivityRetryPolicy   bool     `json:"activity_retry_policy"`
+	NonRetryableFailures  bool     `json:"non_retryable_failures"`
+	ChildWorkflows        bool     `json:"child_workflows"`
+	ChildRetryPolicy      bool     `json:"child_workflow_retry_policy"`
+	ChildTimeouts         bool     `json:"child_workflow_timeouts"`
+	ParentClosePolicy     bool     `json:"parent_close_policy"`
+	HistoryExport         bool     `json:"history_export"`
+	HistoryRetention      bool     `json:"history_retention"`
+	SearchAttributes      bool     `json:"search_attributes"`
+	Schedules             bool     `json:"schedules"`
+	PayloadEnvelope       bool     `json:"payload_codec_envelope"`           // requests may carry {codec, blob}
+	PayloadEnvelopeAnswer bool     `json:"payload_codec_envelope_responses"` // answers carry it
+	PayloadCodecs         []string `json:"payload_codecs"`
+	ResponseCompression   []string `json:"response_compression"`
+}
+
+// ClientCompatibility says where clients learn whether they fit: from the versions of the protocols, not from the server's own.
+type ClientCompatibility struct {
+	SchemaVersion
+	Authority       string   `json:"authority"`
+	TopLevelVersion string   `json:"top_level_version_role"` // what the version of cluster info is good for
+	FailClosed      bool     `json:"fail_closed"`
+	Clients         struct{} `json:"clients"` // none has rules of its own
+}
+
+// ControlPlaneTerms is the control plane's version, the header that demands it, and what its requests and answers promise.
+type ControlPlaneTerms struct {
+	Version  string        `json:"version"`
+	Header   string        `json:"header"`
+	Response SchemaVersion `json:"response_contract"`
+	Request  RequestTerms  `json:"request_contract"`
+}
+
+// SchemaVersion names a schema.
+type SchemaVersion struct {
+	Schema  string `json:"schema"`
+	Version int    `json:"version"`
+}
+
+// RequestTerms says which values requests may carry.
+type RequestTerms struct {
+	SchemaVersion
+	Operations map[string]OperationTerms `json:"operations"`
+}
+
+// OperationTerms is what the requests of one operation may carry.
+type OperationTerms struct {
+	Fields  map[string]FieldTerms `json:"fields"`
+	Removed map[string]string     `json:"removed_fields,omitempty"` // members that were once there, and what to do instead
+}
+
+// FieldTerms is what one member of a request may be.
+type FieldTerms struct {
+	Type    string            `json:"type,omitempty"`
+	Min     int               `json:"min,omitempty"`
+	Values  []string          `json:"canonical_values,omitempty"`
+	Refused map[string]string `json:"rejected_aliases,omitzero"` // values that are refused, and what is meant; may be empty
+}
+
+// WorkerTerms is the worker protocol's version, the header that demands it, and what the server does for workers.
+type WorkerTerms struct {
+	Version      string             `json:"version"`
+	Header       string             `json:"header"`
+	Capabilities ServerCapabilities `json:"server_capabilities"`
+}
+
+// AuthComposition says how clients put their connection settings together; workers refuse to start without exactly this.
+type AuthComposition struct {
+	SchemaVersion
+	Precedence  AuthPrecedence  `json:"precedence"`
+	Environment AuthEnvironment `json:"canonical_environment"`
+	Material    AuthMaterials   `json:"auth_material"`
+	Effective   AuthEffective   `json:"effective_config"`
+	Redaction   AuthRedaction   `json:"redaction"`
+}
+
+// AuthPrecedence says where a client looks, the first place first.
+type AuthPrecedence struct {
+	Connection []string `json:"connection_values"`
+	Profile    []string `json:"profile_selection"`
+}
+
+// AuthEnvironment names the environment variables of clients.
+type AuthEnvironment struct {
+	ServerURL string `json:"server_url"`
+	Namespace string `json:"namespace"`
+	Token     string `json:"auth_token"`
+	TLSVerify string `json:"tls_verify"`
+	Profile   string `json:"profile"`
+}
+
+// AuthMaterials are the ways for a client to say who it is.
+type AuthMaterials struct {
+	Token         AuthMaterial `json:"token"`
+	MTLS          AuthMaterial `json:"mtls"`
+	SignedHeaders AuthMaterial `json:"signed_headers"`
+}
+
+// AuthMaterial is one of them, and how a client shows that it has it.
+type AuthMaterial struct {
+	Status string `json:"status" enum:"supported,reserved"`
+	Shown  string `json:"effective_config_value,omitempty"`
+}
+
+// AuthEffective is what a client shows of the settings it ended up with.
+type AuthEffective struct {
+	Required []string `json:"required_fields"`
+}
+
+// AuthRedaction is what a client never shows.
+type AuthRedaction struct {
+	NeverEcho []string `json:"never_echo"`
+}
+
+// Limits are how much requests may carry, by the names of the contract's first version; StructuralLimits has more.
+type Limits struct {
+	PayloadBytes        int `json:"max_payload_bytes"`
+	MemoBytes           int `json:"max_memo_bytes"`
+	OperationName       int `json:"max_operation_name_length"`
+	PendingActivities   int `json:"max_pending_activities"`
+	PendingChildren     int `json:"max_pending_children"`
+	SearchAttributes    int `json:"max_search_attributes"`
+	SearchAttributeName int `json:"max_search_attribute_key_length"`
+	SearchAttributeSize int `json:"max_search_attribute_value_bytes"`
+}
+
+// StructuralLimits are how much one run may have open or carry.
+type StructuralLimits struct {
+	PendingActivities    int `json:"pending_activity_count"`
+	PendingTimers        int `json:"pending_timer_count"`
+	PendingChildren      int `json:"pending_child_count"`
+	PendingSignals       int `json:"pending_signal_count"`
+	PendingUpdates       int `json:"pending_update_count"`
+	Commands             int `json:"command_batch_size"` // of one completion
+	PayloadBytes         int `json:"payload_size_bytes"`
+	MemoBytes            int `json:"memo_size_bytes"`
+	SearchAttributeBytes int `json:"search_attribute_size_bytes"` // names and values together
+}
+
+// SojournInfo is what there is beside the contract.
+type SojournInfo struct {
+	Release  string        `json:"release"`
+	AppID    string        `json:"app_id"`
+	Features []string      `json:"features"`
+	Limits   BodyLimits    `json:"limits"`
+	Sessions SessionsGiven `json:"sessions"`
+}
+
+// BodyLimits is how long the body of a request may be, in bytes.
+type BodyLimits struct {
+	One   int `json:"max_body_bytes"`
+	Batch int `json:"max_batch_body_bytes"` // of the routes that take many items at once
+}
+
+// SessionsGiven is what is ours in sessions, beside the contract that workers are told of: the three doors to one row and what each gives it.
+type SessionsGiven struct {
+	Schema          string          `json:"schema"`
+	Doors           []string        `json:"doors"`
+	Defaults        SessionDoors    `json:"defaults"`
+	FencingToken    string          `json:"fencing_token"`
+	Epoch           EpochTerms      `json:"epoch"`
+	Verbs           []string        `json:"verbs"`
+	OperatorVerbs   []string        `json:"operator_verbs"`
+	ReleasePolicies []string        `json:"release_policies"`
+	Affinity        []string        `json:"affinity"`
+	Notice          string          `json:"notice"` // the message that tells a holder of the end
+	Failures        SessionFailures `json:"failures"`
+}
+
+// SessionDoors is what a session has that nobody said more about, by the door it came in.
+type SessionDoors struct {
+	Implicit SessionDoor       `json:"implicit"`
+	Worker   WorkerSessionDoor `json:"worker"`
+	Workflow SessionDoor       `json:"workflow"`
+}
+
+// SessionDoor is what a session gets that an activity's mere id or StartSession made.
+type SessionDoor struct {
+	Scope      string  `json:"scope" enum:"namespace,workflow"`
+	Lease      string  `json:"lease"` // whose setting it is
+	Idle       *string `json:"idle"`  // whose setting it is; null: it has none
+	TTL        *int64  `json:"ttl_seconds"`
+	Activities string  `json:"max_concurrent_activities"` // whose setting it is
+	Ends       string  `json:"ends"`
+}
+
+// WorkerSessionDoor is what a session gets that a worker created.
+type WorkerSessionDoor struct {
+	Scope      string  `json:"scope" enum:"namespace"`
+	Lease      int64   `json:"lease_seconds"`
+	Idle       *string `json:"idle"` // it has none
+	TTL        int64   `json:"ttl_seconds"`
+	Activities int     `json:"max_concurrent_activities"`
+	Ends       string  `json:"ends"`
+}
+
+// EpochTerms says where the fence of a session is found, and when it rises.
+type EpochTerms struct {
+	Members  EpochMembers `json:"members"`
+	Rises    string       `json:"rises"`
+	Required bool         `json:"required_of_clients"`
+}
+
+// EpochMembers names the member that carries the fence, by what carries it.
+type EpochMembers struct {
+	Tasks       string `json:"activity_tasks"`
+	Heartbeats  string `json:"heartbeats"`
+	Completions string `json:"completions"`
+	Verbs       string `json:"session_verbs"`
+}
+
+// SessionFailures names how activities learn that their session is not what it was.
+type SessionFailures struct {
+	Ended     []Reason `json:"ended"`
+	StateLost string   `json:"state_lost"`
+}
