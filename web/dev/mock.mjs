@@ -162,7 +162,7 @@ const server = createServer((req, res) => {
   );
 });
 const dashboard = new Server(server, { path: "/api/socket.io", serveClient: false }).of("/dashboard");
-setInterval(() => dashboard.emit("hint", { kind: "run", id: data.openRun, workflow_id: "film-0042", last_seq: 13 }), 4000).unref();
+setInterval(() => dashboard.emit("hint", { kind: "run", id: data.openRun, namespace: "default", workflow_id: "film-0042", last_seq: 13 }), 4000).unref();
 server.listen(Number(flags.port), "127.0.0.1", () => {
   console.log(`ready http://127.0.0.1:${server.address().port} http://127.0.0.1:${server.address().port}/runs/${data.sampleRun}`);
 });

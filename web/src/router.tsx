@@ -1,4 +1,4 @@
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, retainSearchParams } from "@tanstack/react-router";
 import { QueuePage } from "./queues/QueuePage";
 import { QueuesPage } from "./queues/QueuesPage";
 import { NamespacesPage } from "./namespaces/NamespacesPage";
@@ -27,7 +27,13 @@ const runPage = lazyRouteComponent(() => import("./run/RunPage"), "RunPage");
 const schedulePage = lazyRouteComponent(() => import("./schedules/SchedulePage"), "SchedulePage");
 const sessionPage = lazyRouteComponent(() => import("./sessions/SessionPage"), "SessionPage");
 
-const root = createRootRoute({ component: Shell, notFoundComponent: NotFound });
+// Every address keeps the namespace it is about, so that a link shows everybody the same.
+const root = createRootRoute({
+  component: Shell,
+  notFoundComponent: NotFound,
+  validateSearch: only("namespace"),
+  search: { middlewares: [retainSearchParams(["namespace"])] },
+});
 
 const routes = root.addChildren([
   createRoute({ getParentRoute: () => root, path: "/", component: RunsPage, validateSearch: only("status", "type", "q", "after") }),

@@ -13,10 +13,11 @@ describe("requests", () => {
   it("carry the version header, the filters and escaped ids", async () => {
     const fetch = answer(200, { workflows: [] });
     vi.stubGlobal("fetch", fetch);
-    await api.runs({ status: "failed", q: "order 1&2" });
+    await api.runs("team-b", { status: "failed", q: "order 1&2" });
     const [url, init] = fetch.mock.calls[0]!;
     expect(url).toBe("/api/workflows?status=failed&query=order+1%262&page_size=50");
     expect(new Headers(init?.headers).get("X-Durable-Workflow-Control-Plane-Version")).toBe("2");
+    expect(new Headers(init?.headers).get("X-Namespace")).toBe("team-b");
     await api.signal({ namespace: "team-a", workflow_id: "a/b", run_id: "r" }, "approve", [true]);
     const [path, sent] = fetch.mock.calls[1]!;
     expect(path).toBe("/api/workflows/a%2Fb/signal/approve");
@@ -24,21 +25,25 @@ describe("requests", () => {
   });
   it("turn a refusal into its reason and message", async () => {
     vi.stubGlobal("fetch", answer(409, { reason: "run_not_active", message: "the run is closed" }));
-    const err = await api.workers().catch((e: unknown) => e);
+    const err = await api.workers("default").catch((e: unknown) => e);
     expect(err).toBeInstanceOf(ApiError);
     expect(err).toMatchObject({ status: 409, reason: "run_not_active", message: "the run is closed" });
   });
+  it("tell which member of what was sent is wrong", async () => {
+    vi.stubGlobal("fetch", answer(422, { reason: "validation_failed", message: "name: is taken", errors: { name: ["is taken"] } }));
+    await expect(api.workers("default")).rejects.toMatchObject({ fields: { name: ["is taken"] } });
+  });
   it("say so when no answer comes", async () => {
     vi.stubGlobal("fetch", vi.fn(async () => Promise.reject(new TypeError("network"))));
-    await expect(api.workers()).rejects.toMatchObject({ status: 0, reason: "unreachable" });
+    await expect(api.workers("default")).rejects.toMatchObject({ status: 0, reason: "unreachable" });
   });
   it("tell the page about a lost sign-in", async () => {
     vi.stubGlobal("fetch", answer(401, { reason: "unauthorized", message: "sign in" }));
     const told = vi.fn();
     const stop = whenUnauthorized(told);
-    await api.workers().catch(() => {});
+    await api.workers("default").catch(() => {});
     stop();
-    await api.workers().catch(() => {});
+    await api.workers("default").catch(() => {});
     expect(told).toHaveBeenCalledTimes(1);
   });
   it("leave empty members out of a query", () => {

@@ -7,9 +7,12 @@ import type { Hint } from "./types";
 
 describe("a hint", () => {
   it("makes stale what it names, and the lists it stands in", () => {
-    expect(staleKeys({ kind: "run", id: "r1", workflow_id: "w1" })).toEqual([["run", "r1"], ["runs"], ["overview"], ["runs-of", "w1"]]);
-    expect(staleKeys({ kind: "session", id: "s1" })).toEqual([["session", "s1"], ["sessions"], ["overview"]]);
-    expect(staleKeys({ kind: "worker", id: "local" })).toEqual([["workers"], ["overview"]]);
+    const namespace = "team-a";
+    expect(staleKeys({ kind: "run", id: "r1", namespace, workflow_id: "w1" })).toEqual([
+      ["run", "r1"], ["runs", namespace], ["overview", namespace], ["runs-of", namespace, "w1"],
+    ]);
+    expect(staleKeys({ kind: "session", id: "s1", namespace })).toEqual([["session", namespace, "s1"], ["sessions", namespace], ["overview", namespace]]);
+    expect(staleKeys({ kind: "worker", id: "local", namespace })).toEqual([["workers", namespace], ["overview", namespace]]);
   });
   it("without an id stands for all of its kind", () => {
     expect(staleKeys({ kind: "run" })).toEqual([["run"], ["runs"], ["overview"], ["runs-of"]]);
@@ -23,6 +26,7 @@ describe("a hint", () => {
 describe("gathering", () => {
   let client: QueryClient;
   let gatherer: Gatherer;
+  const s1 = { namespace: "team-a", session_id: "s1" };
   const stale = (key: readonly unknown[]) => client.getQueryState(key)?.isInvalidated;
 
   beforeEach(() => {
@@ -30,7 +34,7 @@ describe("gathering", () => {
     client = new QueryClient();
     gatherer = new Gatherer(client);
     const history: History = { events: [{ sequence: 9, event_type: "TimerFired", payload: {} }], pages: [], complete: true };
-    for (const k of [[...keys.run("r1"), "view"], [...keys.run("r2"), "view"], [...keys.runs, {}], keys.workers, keys.session("s1")]) client.setQueryData(k, {});
+    for (const k of [[...keys.run("r1"), "view"], [...keys.run("r2"), "view"], [...keys.runs, {}], keys.workers, keys.session(s1), keys.session({ ...s1, namespace: "team-b" })]) client.setQueryData(k, {});
     client.setQueryData(keys.history("r1"), history);
   });
   afterEach(() => vi.useRealTimers());
@@ -44,7 +48,12 @@ describe("gathering", () => {
     expect(stale([...keys.runs, {}])).toBe(true);
     expect(stale([...keys.run("r2"), "view"])).toBe(false);
     expect(stale(keys.workers)).toBe(false);
-    expect(stale(keys.session("s1"))).toBe(false);
+    expect(stale(keys.session(s1))).toBe(false);
+  });
+  it("leaves what has the same id in another namespace alone", () => {
+    gatherer.take({ kind: "session", id: "s1", namespace: "team-a" });
+    vi.advanceTimersByTime(gatherMs);
+    expect([stale(keys.session(s1)), stale(keys.session({ ...s1, namespace: "team-b" }))]).toEqual([true, false]);
   });
   it("leaves a history alone that already has the last event", () => {
     gatherer.take({ kind: "run", id: "r1", last_seq: 9 });

@@ -15,16 +15,18 @@ export const fallbackMs = 5000;
 
 /** The query keys a hint makes stale. A hint is only a hint: it may come twice, late or never. */
 export function staleKeys(hint: Hint): (readonly unknown[])[] {
+  const { id, namespace } = hint;
+  const within = (key: readonly unknown[]) => (namespace ? [...key, namespace] : key);
   switch (hint.kind) {
     case "run": {
-      if (!hint.id) return [["run"], keys.runs, keys.overview, ["runs-of"]];
-      const of = hint.workflow_id ? [keys.runsOf(hint.workflow_id)] : [];
-      return [keys.run(hint.id), keys.runs, keys.overview, ...of];
+      if (!id) return [["run"], within(keys.runs), within(keys.overview), within(["runs-of"])];
+      const of = hint.workflow_id ? [namespace ? keys.runsOf(namespace, hint.workflow_id) : ["runs-of"]] : [];
+      return [keys.run(id), within(keys.runs), within(keys.overview), ...of];
     }
     case "session":
-      return [hint.id ? keys.session(hint.id) : ["session"], keys.sessions, keys.overview];
+      return [id && namespace ? keys.session({ namespace, session_id: id }) : ["session"], within(keys.sessions), within(keys.overview)];
     case "worker":
-      return [keys.workers, keys.overview];
+      return [within(keys.workers), within(keys.overview)];
     default:
       return []; // a newer app may hint at what this page does not show
   }

@@ -1,30 +1,35 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
-import { api, readHistory, type History, type RunFilter, type RunKey } from "./client";
+import { api, readHistory, type History, type QueueKey, type RunFilter, type RunKey, type ScheduleKey, type SessionKey } from "./client";
 
-// Every key starts with what hints name, so that a hint invalidates by prefix.
+// Every key starts with what hints name, and goes on with the namespace, so that a hint invalidates by prefix. The id of a run is its own everywhere.
 export const keys = {
   me: ["me"] as const,
   overview: ["overview"] as const,
-  queues: ["overview", "queues"] as const, // what makes the overview stale makes these stale
+  queues: (namespace: string) => ["overview", namespace, "queues"] as const, // what makes the overview stale makes these stale
   runs: ["runs"] as const,
   run: (id: string) => ["run", id] as const,
   history: (id: string) => ["run", id, "history"] as const,
-  runsOf: (workflowId: string) => ["runs-of", workflowId] as const,
+  runsOf: (namespace: string, workflowId: string) => ["runs-of", namespace, workflowId] as const,
   workers: ["workers"] as const,
   sessions: ["sessions"] as const,
-  session: (id: string) => ["session", id] as const,
-  schedules: ["overview", "schedules"] as const, // every run a schedule starts makes these stale
+  session: (k: SessionKey) => ["session", k.namespace, k.session_id] as const,
+  schedules: (namespace: string) => ["overview", namespace, "schedules"] as const, // every run a schedule starts makes these stale
   namespaces: ["namespaces"] as const,
 };
 
 export const meQuery = queryOptions({ queryKey: keys.me, queryFn: api.me, retry: false, staleTime: Infinity });
 
-export const overviewQuery = queryOptions({ queryKey: keys.overview, queryFn: api.overview });
+export const overviewQuery = (namespace: string) => queryOptions({ queryKey: [...keys.overview, namespace], queryFn: () => api.overview(namespace) });
 
-export const runsQuery = (f: RunFilter) =>
-  queryOptions({ queryKey: [...keys.runs, f], queryFn: ({ signal }) => api.runs(f, signal), placeholderData: (before) => before });
+export const runsQuery = (namespace: string, f: RunFilter) =>
+  queryOptions({
+    queryKey: [...keys.runs, namespace, f],
+    queryFn: ({ signal }) => api.runs(namespace, f, signal),
+    placeholderData: (before) => before,
+  });
 
-export const runQuery = (id: string) => queryOptions({ queryKey: [...keys.run(id), "view"], queryFn: ({ signal }) => api.run(id, signal) });
+export const runQuery = (namespace: string, id: string) =>
+  queryOptions({ queryKey: [...keys.run(id), "view", namespace], queryFn: ({ signal }) => api.run(namespace, id, signal) });
 
 export const historyQuery = (k: RunKey | undefined) =>
   queryOptions({
@@ -38,39 +43,40 @@ export const historyQuery = (k: RunKey | undefined) =>
   });
 
 export const runsOfQuery = (k: RunKey | undefined) =>
-  queryOptions({ queryKey: keys.runsOf(k?.workflow_id ?? ""), enabled: k !== undefined, queryFn: () => api.runsOf(k!) });
+  queryOptions({ queryKey: keys.runsOf(k?.namespace ?? "", k?.workflow_id ?? ""), enabled: k !== undefined, queryFn: () => api.runsOf(k!) });
 
-export const workersQuery = queryOptions({ queryKey: keys.workers, queryFn: api.workers });
+export const workersQuery = (namespace: string) => queryOptions({ queryKey: [...keys.workers, namespace], queryFn: () => api.workers(namespace) });
 
-export const queuesQuery = (after: string | undefined) =>
-  queryOptions({ queryKey: [...keys.queues, { after }], queryFn: () => api.queues(after), placeholderData: (before) => before });
+export const queuesQuery = (namespace: string, after: string | undefined) =>
+  queryOptions({ queryKey: [...keys.queues(namespace), { after }], queryFn: () => api.queues(namespace, after), placeholderData: (before) => before });
 
-export const queueQuery = (name: string) => queryOptions({ queryKey: [...keys.queues, name], queryFn: () => api.queue(name) });
+export const queueQuery = (k: QueueKey) => queryOptions({ queryKey: [...keys.queues(k.namespace), k.name], queryFn: () => api.queue(k) });
 
-export const sessionsQuery = (status: string | undefined, after: string | undefined) =>
+export const sessionsQuery = (namespace: string, status: string | undefined, after: string | undefined) =>
   queryOptions({
-    queryKey: [...keys.sessions, { status, after }],
-    queryFn: () => api.sessions(status, after),
+    queryKey: [...keys.sessions, namespace, { status, after }],
+    queryFn: () => api.sessions(namespace, status, after),
     placeholderData: (before) => before,
   });
 
-export const sessionQuery = (id: string) => queryOptions({ queryKey: [...keys.session(id), "view"], queryFn: () => api.session(id) });
+export const sessionQuery = (k: SessionKey) => queryOptions({ queryKey: [...keys.session(k), "view"], queryFn: () => api.session(k) });
 
 /** What ran in one holding of a session, newest first; part of the session's key, so that a hint of it reads this again as well. */
-export const sessionAttemptsQuery = (id: string, epoch: number) =>
+export const sessionAttemptsQuery = (k: SessionKey, epoch: number) =>
   infiniteQueryOptions({
-    queryKey: [...keys.session(id), "attempts", epoch],
-    queryFn: ({ pageParam }) => api.sessionAttempts(id, epoch, pageParam),
+    queryKey: [...keys.session(k), "attempts", epoch],
+    queryFn: ({ pageParam }) => api.sessionAttempts(k, epoch, pageParam),
     initialPageParam: null as string | null,
     getNextPageParam: (last) => last.next_page_token,
   });
 
-export const schedulesQuery = (after: string | undefined) =>
-  queryOptions({ queryKey: [...keys.schedules, { after }], queryFn: () => api.schedules(after), placeholderData: (before) => before });
+export const schedulesQuery = (namespace: string, after: string | undefined) =>
+  queryOptions({ queryKey: [...keys.schedules(namespace), { after }], queryFn: () => api.schedules(namespace, after), placeholderData: (before) => before });
 
-export const scheduleQuery = (id: string) => queryOptions({ queryKey: [...keys.schedules, id], queryFn: () => api.schedule(id) });
+export const scheduleQuery = (k: ScheduleKey) => queryOptions({ queryKey: [...keys.schedules(k.namespace), k.schedule_id], queryFn: () => api.schedule(k) });
 
-export const scheduleHistoryQuery = (id: string) => queryOptions({ queryKey: [...keys.schedules, id, "history"], queryFn: () => api.scheduleHistory(id) });
+export const scheduleHistoryQuery = (k: ScheduleKey) =>
+  queryOptions({ queryKey: [...keys.schedules(k.namespace), k.schedule_id, "history"], queryFn: () => api.scheduleHistory(k) });
 
 export const namespacesQuery = queryOptions({ queryKey: keys.namespaces, queryFn: api.namespaces });
 

@@ -1,8 +1,8 @@
 // What a key press means, apart from the page it happens on.
 
-export type Action = "search" | "next" | "previous" | "help" | "zone" | "runs" | "workers" | "sessions" | "queues" | "schedules" | "namespaces" | "leave";
+export type Action = "search" | "next" | "previous" | "help" | "zone" | "namespace" | "runs" | "workers" | "sessions" | "queues" | "schedules" | "namespaces" | "leave";
 
-const single: Record<string, Action> = { "/": "search", j: "next", k: "previous", "?": "help", u: "zone", Escape: "leave" };
+const single: Record<string, Action> = { "/": "search", j: "next", k: "previous", "?": "help", u: "zone", n: "namespace", Escape: "leave" };
 const afterG: Record<string, Action> = { r: "runs", w: "workers", s: "sessions", q: "queues", c: "schedules", n: "namespaces" };
 
 /** Turns keys into actions; remembers a "g" for a second and a half. */
@@ -49,6 +49,7 @@ export const shortcuts: [keys: string[], what: string][] = [
   [["g", "q"], "Go to queues"],
   [["g", "c"], "Go to schedules"],
   [["g", "n"], "Go to namespaces"],
+  [["n"], "Choose the namespace"],
   [["u"], "UTC or local time"],
   [["Esc"], "Leave a field or a dialog"],
   [["?"], "This list"],

@@ -37,7 +37,7 @@ export function BudgetDialog({ queue: q, onClose }: { queue: QueueState; onClose
     },
     onSuccess: async () => {
       onClose();
-      await client.invalidateQueries({ queryKey: keys.queues });
+      await client.invalidateQueries({ queryKey: keys.queues(q.namespace) });
     },
   });
   return (

@@ -7,6 +7,7 @@ import type { BuildCohort, QueueState, TaskAdmission, TaskTally } from "../api/t
 import { useNow } from "../lib/clock";
 import { count } from "../lib/format";
 import { duration, parseTime } from "../lib/time";
+import { useNamespace } from "../shell/namespace";
 import { Act } from "../ui/Act";
 import { Id } from "../ui/Copy";
 import { Dialog } from "../ui/Dialog";
@@ -19,7 +20,7 @@ import { bars, buildName, verbs, withheld } from "./facts";
 
 export function QueuePage() {
   const { queue } = useParams({ from: "/queues/$queue" });
-  const state = useQuery(queueQuery(queue));
+  const state = useQuery(queueQuery({ namespace: useNamespace(), name: queue }));
   useTitle(`Queue ${queue}`);
   if (state.isPending) return <Waiting rows={7} height={56} />;
   if (!state.data) return <Failed error={state.error} retry={() => void state.refetch()} what="queue" />;
@@ -170,7 +171,7 @@ function BuildDialog({ queue: q, verb, build, onClose }: { queue: QueueState; ve
     mutationFn: () => api.decideBuild(q, verb, build.build_id),
     onSuccess: async () => {
       onClose();
-      await client.invalidateQueries({ queryKey: keys.queues });
+      await client.invalidateQueries({ queryKey: keys.queues(q.namespace) });
     },
   });
   const a = asks[verb];

@@ -4,6 +4,7 @@ import { queuesQuery } from "../api/queries";
 import { useNow } from "../lib/clock";
 import { count } from "../lib/format";
 import { duration, parseTime } from "../lib/time";
+import { useNamespace } from "../shell/namespace";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
@@ -12,7 +13,8 @@ import { withheld } from "./facts";
 export function QueuesPage() {
   useTitle("Queues");
   const { after } = useSearch({ from: "/queues" });
-  const list = useQuery(queuesQuery(after));
+  const namespace = useNamespace();
+  const list = useQuery(queuesQuery(namespace, after));
   const queues = list.data?.task_queues ?? [];
   const oldest = (q: (typeof queues)[number]) => {
     const times = [q.stats.workflow_tasks.oldest_ready_at, q.stats.activity_tasks.oldest_ready_at].map(parseTime).filter((t) => t !== null);
@@ -27,7 +29,7 @@ export function QueuesPage() {
       ) : list.isError && !list.data ? (
         <Failed error={list.error} retry={() => void list.refetch()} what="list of queues" />
       ) : queues.length === 0 ? (
-        <Empty title="No task queues">A queue appears here once a worker serves it or a task waits in it.</Empty>
+        <Empty title={`No task queues in ${namespace}`}>A queue appears here once a worker serves it or a task waits in it.</Empty>
       ) : (
         <>
           <div className="card overflow-x-auto">

@@ -7,12 +7,14 @@ import { useStream } from "../api/stream";
 import { Length } from "../runs/RunsPage";
 import { isOpen, runStatus, words } from "../lib/status";
 import { count } from "../lib/format";
+import { useNamespace } from "../shell/namespace";
 import { Id } from "../ui/Copy";
 import { JsonView } from "../ui/JsonView";
 import { Fact, Failed, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
 import { When } from "../ui/When";
 import { Actions } from "./Actions";
+import { useElsewhere } from "./elsewhere";
 import { EventList } from "./EventList";
 import { buildTimeline, type Timeline } from "./timeline";
 import { TimelineView } from "./TimelineView";
@@ -23,9 +25,11 @@ const sessionsAsked = 8; // whose ownership is read beside the run; the others s
 
 export function RunPage() {
   const { runId } = useParams({ from: "/runs/$runId" });
-  const run = useQuery(runQuery(runId));
+  const namespace = useNamespace();
+  const run = useQuery(runQuery(namespace, runId));
+  const seeking = useElsewhere(runId, run.error);
   useTitle(run.data ? `${run.data.workflow_type} ${run.data.workflow_id}` : "Run");
-  if (run.isPending) return <Waiting rows={9} height={56} />;
+  if (run.isPending || seeking) return <Waiting rows={9} height={56} />;
   if (!run.data) return <Failed error={run.error} retry={() => void run.refetch()} what="run" />;
   return <Run key={runId} run={run.data} />;
 }
@@ -75,7 +79,7 @@ function useTimeline(run: RunView, events: Parameters<typeof buildTimeline>[0]):
   const plain = useMemo(() => buildTimeline(events, run.pending), [events, run.pending]);
   const ids = plain.lanes.filter((l) => l.kind === "session").map((l) => l.title);
   const answers = useQueries({
-    queries: ids.slice(0, sessionsAsked).map((id) => ({ ...sessionQuery(id), retry: false })),
+    queries: ids.slice(0, sessionsAsked).map((id) => ({ ...sessionQuery({ namespace: run.namespace, session_id: id }), retry: false })),
     combine: (all) => all.map((a) => a.data?.session.timeline ?? null),
   });
   return useMemo(() => {

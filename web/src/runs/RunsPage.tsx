@@ -8,6 +8,7 @@ import { useNow } from "../lib/clock";
 import { count, without } from "../lib/format";
 import { isOpen, runFilters, runStatus, whyWaiting, words } from "../lib/status";
 import { duration, parseTime } from "../lib/time";
+import { useNamespace } from "../shell/namespace";
 import { Icon } from "../ui/Icon";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
@@ -16,8 +17,9 @@ import { When } from "../ui/When";
 
 export function RunsPage() {
   useTitle("Runs");
-  const search = useSearch({ from: "/" });
-  const runs = useQuery(runsQuery(search));
+  const { namespace: _, ...search } = useSearch({ from: "/" });
+  const namespace = useNamespace();
+  const runs = useQuery(runsQuery(namespace, search));
   const rows = runs.data?.workflows ?? [];
   const filtered = Boolean(search.status || search.type || search.q);
   const unread = unreadable(runs.error);
@@ -36,13 +38,13 @@ export function RunsPage() {
           <Failed error={runs.error} retry={() => void runs.refetch()} what="list of runs" />
         ) : rows.length === 0 ? (
           filtered ? (
-            <Empty title="No run matches">
+            <Empty title={`No run matches in ${namespace}`}>
               <Link to="/" className="btn mt-4">
                 Show all runs
               </Link>
             </Empty>
           ) : (
-            <Empty title="No runs yet">
+            <Empty title={`No runs in ${namespace} yet`}>
               Start a workflow with the client library, the API or <code className="font-mono text-[13px]">sojourn dev</code>, and it appears here.
             </Empty>
           )
@@ -138,7 +140,7 @@ function Row({ run: r }: { run: RunView }) {
       <td className="hidden text-right text-soft sm:table-cell">
         <Length run={r} />
       </td>
-      <td>
+      <td className="max-sm:[&_time>span+span]:hidden">
         <When value={r.started_at} form="both" />
       </td>
     </tr>
@@ -156,7 +158,7 @@ export function Length({ run: r }: { run: RunView }) {
 
 function StatusTabs({ current }: { current: string | undefined }) {
   const search = useSearch({ from: "/" });
-  const overview = useQuery(overviewQuery);
+  const overview = useQuery(overviewQuery(useNamespace()));
   const counts = overview.data?.counts.runs;
   const total = counts && Object.values(counts).reduce((a, b) => a + b, 0);
   const sum = (of: string[]) => counts && of.reduce((n, s) => n + (counts[s] ?? 0), 0);
@@ -189,7 +191,7 @@ function StatusTabs({ current }: { current: string | undefined }) {
 
 function Filters({ types, wrong }: { types: string[]; wrong: boolean }) {
   const search = useSearch({ from: "/" });
-  const workers = useQuery(workersQuery);
+  const workers = useQuery(workersQuery(useNamespace()));
   const known = [...new Set([...(workers.data?.workers ?? []).flatMap((w) => w.supported_workflow_types ?? []), ...types])].sort();
   return (
     <div className="flex w-full flex-wrap gap-2 sm:w-auto">

@@ -5,6 +5,7 @@ import type { Schedule, ScheduleEvent } from "../api/types";
 import { count } from "../lib/format";
 import { words } from "../lib/status";
 import { eventName } from "../run/summary";
+import { useNamespace } from "../shell/namespace";
 import { JsonView } from "../ui/JsonView";
 import { Empty, Fact, Failed, Section, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
@@ -16,7 +17,7 @@ const shown = 50; // events of a schedule, the newest
 
 export function SchedulePage() {
   const { schedule } = useParams({ from: "/schedules/$schedule" });
-  const state = useQuery(scheduleQuery(schedule));
+  const state = useQuery(scheduleQuery({ namespace: useNamespace(), schedule_id: schedule }));
   useTitle(`Schedule ${schedule}`);
   if (state.isPending) return <Waiting rows={6} height={56} />;
   if (!state.data) return <Failed error={state.error} retry={() => void state.refetch()} what="schedule" />;
@@ -24,7 +25,7 @@ export function SchedulePage() {
 }
 
 function View({ schedule: s }: { schedule: Schedule }) {
-  const history = useQuery(scheduleHistoryQuery(s.schedule_id));
+  const history = useQuery(scheduleHistoryQuery(s));
   const events = (history.data?.events ?? []).slice(-shown).reverse();
   return (
     <>

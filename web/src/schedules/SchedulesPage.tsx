@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { schedulesQuery } from "../api/queries";
 import { count } from "../lib/format";
+import { useNamespace } from "../shell/namespace";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
@@ -11,7 +12,8 @@ import { timing } from "./facts";
 export function SchedulesPage() {
   useTitle("Schedules");
   const { after } = useSearch({ from: "/schedules" });
-  const list = useQuery(schedulesQuery(after));
+  const namespace = useNamespace();
+  const list = useQuery(schedulesQuery(namespace, after));
   const schedules = list.data?.schedules ?? [];
   return (
     <>
@@ -21,7 +23,7 @@ export function SchedulesPage() {
       ) : list.isError && !list.data ? (
         <Failed error={list.error} retry={() => void list.refetch()} what="list of schedules" />
       ) : schedules.length === 0 ? (
-        <Empty title="No schedules">
+        <Empty title={`No schedules in ${namespace}`}>
           A schedule starts a workflow at its times. Create one with <code className="font-mono text-[13px]">sojourn schedule create</code> or the API.
         </Empty>
       ) : (

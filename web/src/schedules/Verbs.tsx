@@ -28,7 +28,7 @@ export function Verbs({ schedule: s }: { schedule: Schedule }) {
       setVerb(null);
       setNote("");
       setCame(v === "trigger" ? `${words(answer.outcome)}${answer.workflow_id ? `: ${answer.workflow_id}` : answer.reason ? `: ${words(answer.reason)}` : ""}` : "");
-      await client.invalidateQueries({ queryKey: keys.schedules });
+      await client.invalidateQueries({ queryKey: keys.schedules(s.namespace) });
     },
   });
   const ask = (v: Verb) => {

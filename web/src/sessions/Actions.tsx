@@ -33,7 +33,7 @@ function useVerb(session: SessionView, verb: () => Promise<SessionDone>, onClose
     mutationFn: verb,
     onSuccess: async () => {
       onClose();
-      await client.invalidateQueries({ queryKey: keys.session(session.session_id) });
+      await client.invalidateQueries({ queryKey: keys.session(session) });
       await client.invalidateQueries({ queryKey: keys.sessions });
     },
   });
@@ -71,7 +71,7 @@ function MigrateDialog({ session: s, onClose }: Props) {
   const [worker, setWorker] = useState("");
   const [force, setForce] = useState(false);
   const [reason, setReason] = useState("");
-  const workers = useQuery(workersQuery);
+  const workers = useQuery(workersQuery(s.namespace));
   const found = targets(s, workers.data?.workers ?? []);
   const m = useVerb(s, () => api.migrateSession(s, { worker, force, reason: reason.trim() }), onClose);
   const held = isHeld(s);

@@ -1,4 +1,5 @@
 import { Link } from "@tanstack/react-router";
+import type { SessionKey } from "../api/client";
 import type { SessionEvent } from "../api/types";
 import { useNow } from "../lib/clock";
 import { useZone } from "../lib/prefs";
@@ -11,7 +12,7 @@ import { Ran } from "./Ran";
 import { facts, holds, reason, runOf, type Hold } from "./ownership";
 
 /** Who held a session from when to when, why no longer, and what ran meanwhile. */
-export function Ownership({ session, timeline }: { session: string; timeline: SessionEvent[] }) {
+export function Ownership({ session, timeline }: { session: SessionKey; timeline: SessionEvent[] }) {
   if (timeline.length === 0) {
     return <Empty title="Nobody has held this session yet">The first activity of the session decides which worker it stays with.</Empty>;
   }
@@ -86,7 +87,7 @@ const dots = { run: "bg-run", good: "bg-good", bad: "bg-bad", warn: "bg-warn", i
 /** Events that take a session from its holder: what they say of the worker begins with "from". */
 const takes = new Set(["released", "expired", "idle_unpinned", "orphaned", "failed", "draining", "closed"]);
 
-function Entry({ session, event: e, all, last }: { session: string; event: SessionEvent; all: Hold[]; last: boolean }) {
+function Entry({ session, event: e, all, last }: { session: SessionKey; event: SessionEvent; all: Hold[]; last: boolean }) {
   const claim = e.what === "claimed" || e.what === "reclaimed";
   const look = claim || e.what === "renewed" ? "stay" : tone(entryTone[e.what] ?? "");
   const run = runOf(e.task_id);

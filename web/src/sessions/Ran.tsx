@@ -1,6 +1,7 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+import type { SessionKey } from "../api/client";
 import { sessionAttemptsQuery } from "../api/queries";
 import type { SessionAttempt } from "../api/types";
 import { useNow } from "../lib/clock";
@@ -9,8 +10,13 @@ import { duration, parseTime } from "../lib/time";
 import { Status } from "../ui/Status";
 import { When } from "../ui/When";
 
+interface Props {
+  session: SessionKey;
+  epoch: number;
+}
+
 /** What ran in one holding of a session; it is read when somebody asks for it. */
-export function Ran({ session, epoch }: { session: string; epoch: number }) {
+export function Ran({ session, epoch }: Props) {
   const [open, setOpen] = useState(false);
   return (
     <>
@@ -22,7 +28,7 @@ export function Ran({ session, epoch }: { session: string; epoch: number }) {
   );
 }
 
-function List({ session, epoch }: { session: string; epoch: number }) {
+function List({ session, epoch }: Props) {
   const ran = useInfiniteQuery(sessionAttemptsQuery(session, epoch));
   if (ran.isPending) return <p className="mt-1 text-[13px] text-faint">Reading …</p>;
   if (!ran.data) {

@@ -5,6 +5,7 @@ import { sessionQuery } from "../api/queries";
 import type { SessionView } from "../api/types";
 import { words } from "../lib/status";
 import { duration } from "../lib/time";
+import { useNamespace } from "../shell/namespace";
 import { CopyButton, Id } from "../ui/Copy";
 import { Fact, Failed, Section, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
@@ -17,7 +18,7 @@ import { isHeld, isOver } from "./verbs";
 
 export function SessionPage() {
   const { sessionId } = useParams({ from: "/sessions/$sessionId" });
-  const session = useQuery(sessionQuery(sessionId));
+  const session = useQuery(sessionQuery({ namespace: useNamespace(), session_id: sessionId }));
   useTitle(`Session ${sessionId}`);
   if (session.isPending) return <Waiting rows={7} height={56} />;
   if (!session.data) return <Failed error={session.error} retry={() => void session.refetch()} what="session" />;
@@ -125,7 +126,7 @@ function Session({ session: s }: { session: SessionView }) {
         )}
       </dl>
       <Section title="Ownership">
-        <Ownership session={s.session_id} timeline={s.timeline ?? []} />
+        <Ownership session={s} timeline={s.timeline ?? []} />
       </Section>
     </>
   );

@@ -4,6 +4,7 @@ import { sessionsQuery } from "../api/queries";
 import type { SessionView } from "../api/types";
 import { count } from "../lib/format";
 import { sessionStatuses, words } from "../lib/status";
+import { useNamespace } from "../shell/namespace";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
@@ -13,7 +14,8 @@ import { LeaseLeft } from "./LeaseLeft";
 export function SessionsPage() {
   useTitle("Sessions");
   const { status, after } = useSearch({ from: "/sessions" });
-  const sessions = useQuery(sessionsQuery(status, after));
+  const namespace = useNamespace();
+  const sessions = useQuery(sessionsQuery(namespace, status, after));
   const rows = sessions.data?.sessions ?? [];
   return (
     <>
@@ -26,13 +28,13 @@ export function SessionsPage() {
           <Failed error={sessions.error} retry={() => void sessions.refetch()} what="list of sessions" />
         ) : rows.length === 0 ? (
           status ? (
-            <Empty title={`No session is ${status}`}>
+            <Empty title={`No session in ${namespace} is ${status}`}>
               <Link to="/sessions" className="btn mt-4">
                 Show all sessions
               </Link>
             </Empty>
           ) : (
-            <Empty title="No sessions yet">A session keeps a workflow's activities on one worker, with what they hold in memory.</Empty>
+            <Empty title={`No sessions in ${namespace} yet`}>A session keeps a workflow's activities on one worker, with what they hold in memory.</Empty>
           )
         ) : (
           <Table rows={rows} />

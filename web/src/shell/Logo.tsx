@@ -9,7 +9,7 @@ export function Logo() {
         <path d="M11 21h14" stroke="#fff" strokeOpacity=".55" strokeWidth="3" strokeLinecap="round" />
         <circle cx="23.5" cy="11" r="2" fill="#fff" />
       </svg>
-      <span className="text-[15px] font-semibold tracking-tight">Sojourn</span>
+      <span className="max-[420px]:hidden text-[15px] font-semibold tracking-tight">Sojourn</span>
     </span>
   );
 }

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
-import { lazy, Suspense, useEffect, useState } from "react";
+import { Fragment, lazy, Suspense, useEffect, useState } from "react";
 import { api } from "../api/client";
 import { useLive, type LiveState } from "../api/live";
 import { meQuery, overviewQuery } from "../api/queries";
@@ -10,6 +10,8 @@ import { zoneName } from "../lib/time";
 import { Icon, type IconName } from "../ui/Icon";
 import { Empty, useTitle } from "../ui/Page";
 import { Logo } from "./Logo";
+import { NamespaceScope, useNamespace } from "./namespace";
+import { KnownNamespace, NamespaceSwitch, openSwitch } from "./NamespaceSwitch";
 
 const pages = [
   { to: "/", name: "Runs" },
@@ -23,7 +25,16 @@ const pages = [
 const Shortcuts = lazy(() => import("./Shortcuts"));
 
 export function Shell() {
+  return (
+    <NamespaceScope>
+      <Frame />
+    </NamespaceScope>
+  );
+}
+
+function Frame() {
   const [help, setHelp] = useState(false);
+  const namespace = useNamespace();
   useKeyboard(() => setHelp(true));
   return (
     <>
@@ -31,17 +42,18 @@ export function Shell() {
         Skip to content
       </a>
       <header className="sticky top-0 z-30 border-b border-line bg-card/85 backdrop-blur">
-        <div className="mx-auto flex max-w-[84rem] flex-wrap items-center gap-x-6 px-4 sm:px-6">
+        <div className="mx-auto flex max-w-[84rem] flex-wrap items-center gap-x-3 px-4 lg:gap-x-6 sm:px-6">
           <Link to="/" className="flex h-13 items-center rounded-md" aria-label="Sojourn, all runs">
             <Logo />
           </Link>
-          <nav aria-label="Pages" className="order-last -mx-4 flex w-[calc(100%+2rem)] gap-1 overflow-x-auto border-t border-line px-3 sm:order-none sm:mx-0 sm:w-auto sm:border-0 sm:px-0">
+          <NamespaceSwitch />
+          <nav aria-label="Pages" className="order-last -mx-4 flex w-[calc(100%+2rem)] gap-1 overflow-x-auto border-t border-line px-3 lg:order-none lg:mx-0 lg:w-auto lg:border-0 lg:px-0">
             {pages.map((p) => (
               <Link
                 key={p.to}
                 to={p.to}
                 activeOptions={{ exact: false, includeSearch: false }}
-                className="relative flex h-11 items-center px-3 font-medium text-soft hover:text-ink sm:h-13 data-[status=active]:text-ink data-[status=active]:after:absolute data-[status=active]:after:inset-x-3 data-[status=active]:after:bottom-0 data-[status=active]:after:h-0.5 data-[status=active]:after:rounded-full data-[status=active]:after:bg-accent"
+                className="relative flex h-11 items-center px-3 font-medium text-soft hover:text-ink lg:h-13 data-[status=active]:text-ink data-[status=active]:after:absolute data-[status=active]:after:inset-x-3 data-[status=active]:after:bottom-0 data-[status=active]:after:h-0.5 data-[status=active]:after:rounded-full data-[status=active]:after:bg-accent"
               >
                 {p.name}
               </Link>
@@ -60,7 +72,12 @@ export function Shell() {
       </header>
       <ReleaseWarning />
       <main id="content" tabIndex={-1} className="mx-auto min-h-[calc(100dvh-9rem)] max-w-[84rem] px-4 py-6 outline-none sm:px-6">
-        <Outlet />
+        <KnownNamespace>
+          {/* Of one namespace nothing may stand in for another's, so its pages begin anew. */}
+          <Fragment key={namespace}>
+            <Outlet />
+          </Fragment>
+        </KnownNamespace>
       </main>
       <Footer />
       <Suspense>{help && <Shortcuts onClose={() => setHelp(false)} />}</Suspense>
@@ -99,6 +116,8 @@ function useKeyboard(showHelp: () => void): void {
           return showHelp();
         case "zone":
           return toggleZone();
+        case "namespace":
+          return openSwitch();
         case "runs":
           return void navigate({ to: "/" });
         default:
@@ -186,7 +205,7 @@ function SignOut() {
 
 /** A release nobody can read matches every other such one: work flows, and somebody should know. */
 function ReleaseWarning() {
-  const { data } = useQuery(overviewQuery);
+  const { data } = useQuery(overviewQuery(useNamespace()));
   if (!data?.release_unreadable) return null;
   return (
     <p role="alert" className="bg-bad-soft px-4 py-2 text-center text-bad">
@@ -196,7 +215,7 @@ function ReleaseWarning() {
 }
 
 function Footer() {
-  const { data } = useQuery(overviewQuery);
+  const { data } = useQuery(overviewQuery(useNamespace()));
   return (
     <footer className="mx-auto flex min-h-12 max-w-[84rem] flex-wrap gap-x-5 gap-y-1 px-4 pb-6 text-xs text-faint sm:px-6">
       {data && (

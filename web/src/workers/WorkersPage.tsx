@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { overviewQuery, workersQuery } from "../api/queries";
 import type { WorkerView } from "../api/types";
+import { useNamespace } from "../shell/namespace";
 import { Id } from "../ui/Copy";
 import { JsonView } from "../ui/JsonView";
 import { Empty, Fact, Failed, Heading, useTitle, Waiting } from "../ui/Page";
@@ -13,8 +14,9 @@ const order = ["mismatched", "draining", "active", "stale"];
 
 export function WorkersPage() {
   useTitle("Workers");
-  const workers = useQuery(workersQuery);
-  const overview = useQuery(overviewQuery);
+  const namespace = useNamespace();
+  const workers = useQuery(workersQuery(namespace));
+  const overview = useQuery(overviewQuery(namespace));
   const rows = [...(workers.data?.workers ?? [])].sort(
     (a, b) => order.indexOf(a.status) - order.indexOf(b.status) || a.worker_id.localeCompare(b.worker_id),
   );
@@ -26,7 +28,7 @@ export function WorkersPage() {
       ) : workers.isError && !workers.data ? (
         <Failed error={workers.error} retry={() => void workers.refetch()} what="list of workers" />
       ) : rows.length === 0 ? (
-        <Empty title="No workers">
+        <Empty title={`No workers in ${namespace}`}>
           Start one with <code className="font-mono text-[13px]">sojourn worker</code>; it appears as soon as it has registered.
         </Empty>
       ) : (

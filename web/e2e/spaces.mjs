@@ -1,0 +1,99 @@
+// Namespaces in the browser: the switch, links, and that a page shows one namespace alone. The workers are this file.
+import assert from "node:assert/strict";
+import { patience, shown, until } from "./checks.mjs";
+
+const team = "team-a";
+const queue = "ours";
+const worker = "team hand";
+let ours; // a run of the team's
+
+export const spaces = [
+  ["the switch leads to another namespace, whose pages show nothing else", async ({ page, base, run, api, axe, shot }) => {
+    await api("/api/namespaces", { name: team, description: "what the team tries", retention_days: 7 });
+    const register = { worker_id: worker, task_queue: queue, runtime: "hand", build_id: "b1", supported_workflow_types: ["order"], supported_activity_types: ["charge"], max_concurrent_worker_sessions: 3, capabilities: ["worker_sessions"] };
+    await api("/api/worker/register", register, team);
+    ours = (await api("/api/workflows", { workflow_id: "ours-1", workflow_type: "order", task_queue: queue }, team)).run_id;
+    await api("/api/worker/sessions", { worker_id: worker, session_id: "ours/1", ttl_seconds: 600 }, team);
+    await page.goto(base);
+    await shown(page.locator(`[data-run="${run}"]`));
+    const at = page.getByLabel("Namespace", { exact: true });
+    assert.equal(await at.inputValue(), "default");
+    await page.keyboard.press("n");
+    await until("the switch has the focus", () => page.evaluate(() => document.activeElement?.hasAttribute("data-namespace-switch")));
+    await page.keyboard.press("Escape");
+    await at.selectOption(team);
+    await page.waitForURL(`${base}/?namespace=${team}`, { timeout: patience });
+    await shown(page.locator(`[data-run="${ours}"]`));
+    assert.equal(await page.locator("[data-run]").count(), 1, "the runs of the team alone");
+    await until("counts of the team alone", async () => /^all\s*1$/.test(await page.getByRole("navigation", { name: "Status" }).getByRole("link").first().innerText()));
+    assert.deepEqual(await axe(), []);
+    await shot("team-runs");
+    const nav = page.getByRole("navigation", { name: "Pages", exact: true });
+    for (const [name, there] of [["Sessions", '[data-session="ours/1"]'], ["Workers", `[data-worker="${worker}"]`], ["Queues", `[data-queue="${queue}"]`], ["Schedules", null]]) {
+      await nav.getByRole("link", { name }).click();
+      await shown(page.getByRole("heading", { level: 1, name }));
+      assert.equal(new URL(page.url()).searchParams.get("namespace"), team);
+      await shown(there ? page.locator(there) : page.getByText(`No schedules in ${team}`));
+      assert.equal(await page.locator('[data-worker="local"], [data-queue="default"]').count(), 0);
+    }
+    await shot("team-schedules");
+  }],
+  ["a page of another namespace is live", async ({ page, base, api }) => {
+    await page.goto(`${base}/?namespace=${team}`);
+    await shown(page.locator('[data-live="Live"]'));
+    await shown(page.locator(`[data-run="${ours}"]`));
+    const theirs = (await api("/api/workflows", { workflow_id: "theirs", workflow_type: "order", task_queue: "nobody" })).run_id;
+    const second = (await api("/api/workflows", { workflow_id: "ours-2", workflow_type: "order", task_queue: queue }, team)).run_id;
+    await shown(page.locator(`[data-run="${second}"]`));
+    assert.equal(await page.locator(`[data-run="${theirs}"]`).count(), 0);
+    await page.locator(`[data-run="${ours}"]`).click();
+    await shown(page.locator('[data-following="live"]'));
+    assert.equal(page.url(), `${base}/runs/${ours}?namespace=${team}`);
+    await api("/api/workflows/ours-1/signal/note", { input: ["to the team"] }, team);
+    await shown(page.locator('[data-event="SignalReceived"]').getByText("to the team"));
+    await page.getByRole("button", { name: "Signal", exact: true }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Name").fill("from-the-page");
+    await dialog.getByRole("button", { name: "Send" }).click();
+    await shown(page.locator('[data-event="SignalReceived"]').getByText("from-the-page"));
+    await page.goto(`${base}/sessions/${encodeURIComponent("ours/1")}?namespace=${team}`);
+    await shown(page.getByRole("heading", { level: 1, name: "ours/1" }));
+    await page.locator('[data-owner-event="claimed"]').getByRole("button", { name: "What ran" }).click();
+    await shown(page.getByText("Nothing that is still known."));
+    await page.goto(`${base}/queues/${queue}?namespace=${team}`);
+    await shown(page.getByRole("region", { name: "Workers" }).getByText(worker));
+  }],
+  ["a link to a run opens in the run's namespace, also without naming it", async ({ page, base, refused }) => {
+    refused(`/api/runs/${ours}`); // asked in the namespace of the link first
+    await page.goto(`${base}/runs/${ours}`);
+    await page.waitForURL(`${base}/runs/${ours}?namespace=${team}`, { timeout: patience });
+    await shown(page.getByRole("heading", { level: 1, name: "order" }));
+    await page.goto(`${base}/runs/${ours}?namespace=default`);
+    await page.waitForURL(`${base}/runs/${ours}?namespace=${team}`, { timeout: patience });
+    refused("/api/runs/01KAJ7Q2M4W8Y6000000000000");
+    await page.goto(`${base}/runs/01KAJ7Q2M4W8Y6000000000000`);
+    await shown(page.getByText("There is no such run"));
+  }],
+  ["a namespace that is not there is told, with the way out", async ({ page, base, axe, refused, shot }) => {
+    refused("/api/sojourn/overview");
+    refused("/api/workflows?");
+    refused("/api/workers");
+    await page.goto(`${base}/?namespace=nowhere`);
+    await shown(page.getByText("There is no namespace nowhere for you"));
+    assert.deepEqual(await axe(), []);
+    await shot("nowhere");
+    await page.getByRole("main").getByRole("link", { name: team }).click();
+    await shown(page.locator(`[data-run="${ours}"]`));
+  }],
+  ["the switch has room on a narrow screen, and in the dark", async ({ page, base, shot }) => {
+    await page.setViewportSize({ width: 380, height: 844 });
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.goto(`${base}/?namespace=${team}`);
+    await shown(page.locator(`[data-run="${ours}"]`));
+    const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    assert.ok(over <= 0, `${over} px too wide`);
+    await shot("team-narrow-dark");
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 1280, height: 900 });
+  }],
+];

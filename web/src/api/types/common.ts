@@ -1,0 +1,58 @@
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type Time = string | null;
+
+/** A value as it is stored: base64 in a codec. */
+export type Envelope = { codec: string; blob: string };
+
+export interface Overview {
+  release: string;
+  release_unreadable?: boolean;
+  app_id: string;
+  store: string;
+  uptime_seconds: number;
+  counts: {
+    runs: Record<string, number>;
+    sessions: Record<string, number>;
+    workers: Record<string, number>;
+  };
+  queues: QueueCount[] | null;
+}
+
+export interface QueueCount {
+  namespace: string;
+  queue: string;
+  kind: string;
+  ready: number;
+  leased: number;
+  delayed: number;
+  oldest_ready: Time;
+}
+
+export interface Me {
+  identity: string;
+  roles: string[] | null;
+  namespaces?: string[] | null; // those the token is bound to; none: all
+  method?: string; // token, cookie, none
+}
+
+export interface Hint {
+  kind: "run" | "session" | "worker";
+  id?: string; // absent: so many of this kind changed that they are not named
+  namespace?: string;
+  workflow_id?: string;
+  last_seq?: number;
+}
+
+export interface NamespaceView {
+  name: string;
+  description: string;
+  retention_days: number;
+  status: string;
+  created_at: Time;
+}
+
+/** What runs can be filtered by: types by name. */
+export interface SearchAttributes {
+  system_attributes: Record<string, string>;
+  custom_attributes: Record<string, string>;
+}

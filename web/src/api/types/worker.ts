@@ -1,0 +1,29 @@
+import type { Json, Time } from "./common";
+
+export interface WorkerView {
+  worker_id: string;
+  namespace: string;
+  task_queue: string;
+  task_queues: string[] | null;
+  runtime: string;
+  sdk_version?: string;
+  build_id: string | null;
+  release?: string;
+  incarnation?: string;
+  status: string;
+  gate?: string;
+  capabilities: string[] | null;
+  supported_workflow_types: string[] | null;
+  supported_activity_types: string[] | null;
+  max_concurrent_workflow_tasks: number;
+  max_concurrent_activity_tasks: number;
+  max_concurrent_worker_sessions: number;
+  session_settings?: { lease_ms: number; buffer_ms: number; idle_ms: number } | null;
+  last_heartbeat_at: Time;
+  registered_at: Time;
+  machine?: Record<string, Json> | null;
+  isolation?: Record<string, Json> | null;
+  task_slots?: Record<string, Json> | null;
+  active_leases: number;
+  held_sessions: number;
+}
