@@ -52,6 +52,7 @@ func register(r *worker.Registry) {
 	r.Activity("stay.count", countState, activity.Options{Recovery: lost})
 	r.Activity("stay.hold", holdState, activity.Options{Recovery: lost})
 	registerKilled(r)
+	registerHandlers(r)
 }
 
 // line is one line of the ledger: an activity that ran, told outside of everything Sojourn keeps.

@@ -123,6 +123,9 @@ func TestTourOfUpdatesAndQueries(t *testing.T) {
 	if got := items(); got != `["milk","bread"]` {
 		t.Errorf("items: got %s", got)
 	}
+	if _, err := update("pay", 151); err == nil || !strings.Contains(err.Error(), "card_declined") {
+		t.Errorf("pay too much: got %v", err)
+	}
 	if got, err := update("pay", 7); err != nil || got.Status != "completed" {
 		t.Errorf("pay: got %+v, %v", got, err)
 	}

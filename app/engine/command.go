@@ -46,6 +46,8 @@ func (st *step) command(c protocol.Command) error {
 		st.startChild(c, seq)
 	case protocol.CancelChildWorkflow:
 		st.cancelChild(c.Target, seq)
+	case protocol.ApplyUpdate:
+		st.applyUpdate(c)
 	case protocol.CompleteUpdate:
 		st.completeUpdate(c)
 	case protocol.FailUpdate:

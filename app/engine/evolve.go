@@ -61,6 +61,8 @@ func (s *Run) Evolve(e history.Event) {
 		s.Waits.Delete(d.Sequence)
 	case *history.UpdateAccepted:
 		s.Updates.Put(e.Seq, Update{ID: d.UpdateID, Name: d.UpdateName, Arguments: d.Arguments})
+	case *history.UpdateApplied:
+		s.updateApplied(d)
 	case *history.UpdateCompleted:
 		s.updateAnswered(d, e)
 	case *history.ChildWorkflowScheduled:

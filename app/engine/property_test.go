@@ -71,7 +71,7 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 		if s.run.Task != nil && s.run.Task.Cause.Kind == UpdateTask {
 			id = s.run.Task.Cause.ID
 		}
-		d.Input = rapid.SampledFrom([]string{"complete_update", "fail_update"}).Draw(rt, "answer") + " update_id=" + id
+		d.Input = rapid.SampledFrom([]string{"complete_update", "fail_update", "apply_update"}).Draw(rt, "answer") + " update_id=" + id
 	case "take", "complete", "fail", "beat":
 		arg("seq", seq)
 		arg("by", by)

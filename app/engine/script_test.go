@@ -452,7 +452,11 @@ func (s *Run) show() string {
 		out += fmt.Sprintf("child %d %s run %d, %d failures\n", k, c.Type, c.Number, c.Failures)
 	}
 	for k, u := range s.Updates.All() {
-		out += fmt.Sprintf("update %d %s %s\n", k, shortID(u.ID), u.Name)
+		out += fmt.Sprintf("update %d %s %s", k, shortID(u.ID), u.Name)
+		if u.Taken {
+			out += ", its handler waits"
+		}
+		out += "\n"
 	}
 	for k, sig := range s.Signals.All() {
 		out += fmt.Sprintf("unseen signal %d %s\n", k, sig.Name)
@@ -499,7 +503,7 @@ func (s *Run) open() string {
 		out += fmt.Sprintln("child", k, c)
 	}
 	for k, u := range s.Updates.All() {
-		out += fmt.Sprintln("update", k, u.ID, u.Name)
+		out += fmt.Sprintln("update", k, u.ID, u.Name, u.Taken)
 	}
 	return out
 }

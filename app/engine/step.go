@@ -70,15 +70,11 @@ func (st *step) wakeUp() {
 		return
 	}
 	var cause Cause
-	switch {
-	case st.Wake > st.Seen:
+	if st.Wake > st.Seen {
 		cause = st.why()
-	case st.Updates.Len() > 0: // behind everything else the workflow has not seen, one at a time
-		for k, u := range st.Updates.All() {
-			cause = Cause{Kind: UpdateTask, Event: k, Type: "UpdateAccepted", Name: u.Name, ID: u.ID}
-			break
-		}
-	default:
+	} else if u, k, ok := st.untaken(); ok { // behind everything else the workflow has not seen, one at a time
+		cause = Cause{Kind: UpdateTask, Event: k, Type: "UpdateAccepted", Name: u.Name, ID: u.ID}
+	} else {
 		return
 	}
 	st.Tasks++

@@ -8,7 +8,7 @@ import (
 // MaxUpdates is the most updates a run may have unanswered.
 const MaxUpdates = 500
 
-// UpdateTask is the cause of a task that asks the workflow to answer one update, and nothing else.
+// UpdateTask is the cause of a task that asks the workflow to take one update: to answer it, or to say that its handler has begun.
 const UpdateTask = "workflow_update"
 
 // Update is one that was accepted and has not been answered.
@@ -16,6 +16,7 @@ type Update struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments,omitempty"`
+	Taken     bool   `json:"taken,omitempty"` // its handler has begun, and answers when it comes to its end
 }
 
 // AcceptUpdate takes an update in. Value is the argument-array blob, or empty.
@@ -42,20 +43,27 @@ func (in AcceptUpdate) decide(st *step) error {
 	return nil
 }
 
-// checkUpdates refuses answers to updates that do not wait for one, and a task made for an update that does not answer it.
+// checkUpdates refuses to take an update twice or to answer one that does not wait for it, and a task made for an update that does neither.
+// The end of the run does for all that are open: it fails them, or hands them on.
 func (st *step) checkUpdates(commands []protocol.Command) error {
-	answered := map[string]bool{}
+	named := map[string]bool{}
 	for i, c := range commands {
-		if !answers(c) {
+		if !ofUpdate(c) {
 			continue
 		}
-		if _, ok := st.update(c.UpdateID); !ok || answered[c.UpdateID] {
-			return protocol.Refuse(protocol.ReasonInvalidCommands, "commands.%d: update %q does not wait for an answer", i, c.UpdateID).
+		u, ok := st.update(c.UpdateID)
+		if !ok || named[c.UpdateID] || u.Taken && c.Type == protocol.ApplyUpdate {
+			waits := "an answer"
+			if c.Type == protocol.ApplyUpdate {
+				waits = "its handler"
+			}
+			return protocol.Refuse(protocol.ReasonInvalidCommands, "commands.%d: update %q does not wait for %s", i, c.UpdateID, waits).
 				With("update_id", c.UpdateID)
 		}
-		answered[c.UpdateID] = true
+		named[c.UpdateID] = true
 	}
-	if c := st.Task.Cause; c.Kind == UpdateTask && !answered[c.ID] {
+	ends := len(commands) > 0 && commands[len(commands)-1].Type.Terminal()
+	if c := st.Task.Cause; c.Kind == UpdateTask && !named[c.ID] && !ends {
 		return protocol.Refuse(protocol.ReasonInvalidCommands, "the task is to answer update %s", c.ID).With("update_id", c.ID)
 	}
 	return nil
@@ -63,6 +71,19 @@ func (st *step) checkUpdates(commands []protocol.Command) error {
 
 func answers(c protocol.Command) bool {
 	return c.Type == protocol.CompleteUpdate || c.Type == protocol.FailUpdate
+}
+
+// ofUpdate says whether a command is about an update: it takes no sequence.
+func ofUpdate(c protocol.Command) bool { return answers(c) || c.Type == protocol.ApplyUpdate }
+
+// untaken is the first update whose handler has not begun, with the event that accepted it.
+func (s *Run) untaken() (Update, int64, bool) {
+	for k, u := range s.Updates.All() {
+		if !u.Taken {
+			return u, k, true
+		}
+	}
+	return Update{}, 0, false
 }
 
 // update finds an unanswered update by id.
@@ -75,10 +96,20 @@ func (s *Run) update(id string) (Update, bool) {
 	return Update{}, false
 }
 
+// applyUpdate says that a handler has begun.
+func (st *step) applyUpdate(c protocol.Command) {
+	u, _ := st.update(c.UpdateID)
+	st.emit(&history.UpdateApplied{
+		UpdateID: u.ID, UpdateName: u.Name, Sequence: st.CommandSeq + 1, Arguments: u.Arguments, PayloadCodec: codecOf(u.Arguments),
+	})
+}
+
 func (st *step) completeUpdate(c protocol.Command) {
 	u, _ := st.update(c.UpdateID)
+	if !u.Taken {
+		st.applyUpdate(c)
+	}
 	seq := st.CommandSeq + 1
-	st.emit(&history.UpdateApplied{UpdateID: u.ID, UpdateName: u.Name, Sequence: seq, Arguments: u.Arguments, PayloadCodec: codecOf(u.Arguments)})
 	st.emit(&history.UpdateCompleted{
 		UpdateID: u.ID, UpdateName: u.Name, Sequence: seq, Result: c.Result.Blob, PayloadCodec: codecOf(c.Result.Blob),
 	})
@@ -102,6 +133,17 @@ func (st *step) updateFailed(u Update, seq int64, f history.Failure) {
 func (st *step) closeUpdates(why string) {
 	for _, u := range st.Updates.All() {
 		st.updateFailed(u, 0, history.Failure{Category: "run_closed", ExceptionType: "run_closed", NonRetryable: true, Message: why})
+	}
+}
+
+// updateApplied notes that the update's handler has begun.
+func (s *Run) updateApplied(d *history.UpdateApplied) {
+	for k, u := range s.Updates.All() {
+		if u.ID == d.UpdateID {
+			u.Taken = true
+			s.Updates.Put(k, u)
+			return
+		}
 	}
 }
 

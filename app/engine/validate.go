@@ -19,7 +19,7 @@ var Supported = []protocol.CommandType{
 	protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.ScheduleActivity, protocol.StartTimer,
 	protocol.OpenSignalWait, protocol.RecordSideEffect, protocol.RecordVersionMarker, protocol.StartSession, protocol.EndSession,
 	protocol.CancelActivity, protocol.CancelTimer, protocol.SignalWorkflow, protocol.OpenConditionWait,
-	protocol.CompleteUpdate, protocol.FailUpdate, protocol.StartChildWorkflow, protocol.CancelChildWorkflow,
+	protocol.ApplyUpdate, protocol.CompleteUpdate, protocol.FailUpdate, protocol.StartChildWorkflow, protocol.CancelChildWorkflow,
 	protocol.UpsertMemo, protocol.UpsertSearchAttributes, protocol.CancelSelection,
 }
 
@@ -46,7 +46,7 @@ func Validate(s *Run, commands []protocol.Command) error {
 		if s.repeats(c) {
 			continue
 		}
-		if !answers(c) && c.Type != protocol.CancelSelection {
+		if !ofUpdate(c) && c.Type != protocol.CancelSelection {
 			seq++
 		}
 		if err := grouped(c, seq, at); err != nil {
@@ -177,7 +177,7 @@ func validate(c protocol.Command, at func(string) string) error {
 			}
 		}
 		return nil
-	case protocol.CompleteUpdate, protocol.FailUpdate:
+	case protocol.ApplyUpdate, protocol.CompleteUpdate, protocol.FailUpdate:
 		if c.Type == protocol.FailUpdate {
 			if err := explained(c, at); err != nil {
 				return err

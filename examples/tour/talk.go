@@ -70,13 +70,12 @@ func Basket(ctx workflow.Context, most int) ([]string, error) {
 		return nil
 	}})
 	workflow.HandleUpdate(ctx, "pay", func(ctx workflow.Context, amount int) error {
-		workflow.Go(ctx, func(ctx workflow.Context) { // a handler answers at once: what takes longer is a branch
-			paid = workflow.ExecuteActivity(ctx, Charge, amount).Get(ctx, nil) == nil
-		})
-		return nil
+		err := workflow.ExecuteActivity(ctx, Charge, amount).Get(ctx, nil) // its sender is answered when it is done
+		paid = paid || err == nil
+		return err
 	})
 	workflow.HandleQuery(ctx, "items", func(workflow.Context) ([]string, error) { return items, nil })
-	return items, workflow.Until(ctx, func() bool { return paid })
+	return items, workflow.Until(ctx, func() bool { return paid && workflow.AllHandlersFinished(ctx) })
 }
 
 // Countdown waits for its own variables, but not for ever.

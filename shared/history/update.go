@@ -11,8 +11,8 @@ type UpdateAccepted struct {
 	CarriedFrom  string `json:"carried_from_run_id,omitempty"` // accepted by the run before, which continued as new
 }
 
-// UpdateApplied says that a handler took the update, so that a replayer runs it again. Sequence is the number the next command will get: an update
-// takes none.
+// UpdateApplied says that a handler took the update, so that a replayer runs it again. UpdateCompleted follows at once, or later when the handler
+// waits. Sequence is the number the next command will get: an update takes none.
 type UpdateApplied struct {
 	UpdateID     string `json:"update_id"`
 	UpdateName   string `json:"update_name"`

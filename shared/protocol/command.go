@@ -38,6 +38,7 @@ const (
 	SignalWorkflow         CommandType = "signal_workflow"
 	StartChildWorkflow     CommandType = "start_child_workflow"
 	CancelChildWorkflow    CommandType = "cancel_child_workflow"
+	ApplyUpdate            CommandType = "apply_update" // ours: its handler has begun and answers it later
 	CompleteUpdate         CommandType = "complete_update"
 	FailUpdate             CommandType = "fail_update"
 	UpsertSearchAttributes CommandType = "upsert_search_attributes"
@@ -119,7 +120,7 @@ type Command struct {
 	ExecutionTimeout  int64  `json:"execution_timeout_seconds,omitempty" of:"start_child_workflow" minimum:"0" maximum:"315360000"`
 	RunTimeout        int64  `json:"run_timeout_seconds,omitempty" of:"start_child_workflow" minimum:"0" maximum:"315360000"`
 
-	UpdateID string `json:"update_id,omitempty" of:"complete_update! fail_update!" minLength:"1" maxLength:"255"`
+	UpdateID string `json:"update_id,omitempty" of:"apply_update! complete_update! fail_update!" minLength:"1" maxLength:"255"`
 
 	Attributes     json.RawMessage `json:"attributes,omitempty" of:"upsert_search_attributes!"`     // name → value; null takes one away
 	AttributeTypes json.RawMessage `json:"attribute_types,omitempty" of:"upsert_search_attributes"` // name → type

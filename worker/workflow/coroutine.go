@@ -19,8 +19,7 @@ type coroutine struct {
 	done   bool
 	wait   *waiter // what it waits for, while it does
 
-	looked  bool   // it only looked at its condition in this turn
-	answers string // the update it answers; such a branch cannot wait
+	looked bool // it only looked at its condition in this turn
 }
 
 // spawn starts a branch that gets its first turn after those that are ready already.

@@ -130,9 +130,6 @@ func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	if c.scope.cancelled {
 		return ErrCancelled
 	}
-	if w.co.answers != "" {
-		return mustAnswer(w.co.answers)
-	}
 	for _, item := range items {
 		item.attach(w)
 	}

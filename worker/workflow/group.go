@@ -13,8 +13,8 @@ import (
 const MaxCommands = 1000
 
 // commands are those that no event confirms, marked with the parallel groups they form now.
-func (m *Machine) commands(task *protocol.WorkflowTask) ([]protocol.Command, error) {
-	open, answers := m.queue[m.head:], m.answering(task)
+func (m *Machine) commands() ([]protocol.Command, error) {
+	open, answers := m.queue[m.head:], m.answering()
 	if len(open) == 0 {
 		return answers, nil
 	}

@@ -54,10 +54,11 @@ type Machine struct {
 
 	queue   []issued // in the order they left the code, not yet confirmed by their event; from head on
 	head    int
-	answers []*answer // to updates, in the order they came, not yet confirmed
+	answers []*answer // to updates, in the order they came: those being handled, and those not yet confirmed
 
 	recorded     map[int64]*history.Event            // of the events being applied, those that record a command
 	answered     map[string]*history.UpdateCompleted // of the events being applied, the ends of updates by id
+	taken        map[string]bool                     // of the events being applied, the updates whose handler had begun, by id
 	recordedUpTo int64                               // the highest command sequence in the history so far
 
 	seen     int64     // last event applied
@@ -127,7 +128,15 @@ func (m *Machine) Seen() int64 { return m.seen }
 
 // Unconfirmed is how many commands the machine has returned, or would return now, that no event of the history it was given records
 // yet. It is 0 again once a task has shown it what became of its last completion.
-func (m *Machine) Unconfirmed() int { return len(m.queue) - m.head + len(m.answers) }
+func (m *Machine) Unconfirmed() int {
+	n := len(m.queue) - m.head
+	for _, a := range m.answers {
+		if m.says(a) != nil {
+			n++
+		}
+	}
+	return n
+}
 
 // Finished says that the workflow has returned or its run is closed.
 func (m *Machine) Finished() bool { return m.finished }
@@ -165,8 +174,8 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 			return nil, m.fault
 		}
 	}
-	m.recorded, m.answered = nil, nil
-	return m.commands(task)
+	m.recorded, m.answered, m.taken = nil, nil, nil
+	return m.commands()
 }
 
 // Replay runs a workflow against a recorded history, as an export or the history route gives it, and says whether the code still fits:
@@ -194,7 +203,13 @@ func (m *Machine) look(events []history.Event) {
 			m.recorded[seq] = e
 			m.recordedUpTo = max(m.recordedUpTo, seq)
 		}
-		if d, ok := e.Data.(*history.UpdateCompleted); ok {
+		switch d := e.Data.(type) {
+		case *history.UpdateApplied:
+			if m.taken == nil {
+				m.taken = map[string]bool{}
+			}
+			m.taken[d.UpdateID] = true
+		case *history.UpdateCompleted:
 			if m.answered == nil {
 				m.answered = map[string]*history.UpdateCompleted{}
 			}
@@ -254,6 +269,8 @@ func (m *Machine) apply(task *protocol.WorkflowTask, e *history.Event) {
 		m.signalled(d, e)
 	case *history.UpdateAccepted:
 		m.updated(d, e)
+	case *history.UpdateApplied:
+		m.confirmTaken(d, e)
 	case *history.UpdateCompleted:
 		m.confirmAnswer(d, e)
 	case *history.WorkflowCancellationRequested:

@@ -176,6 +176,8 @@ func describeCommand(c *protocol.Command) string {
 		return memoUpsert
 	case protocol.UpsertSearchAttributes:
 		return attributeUpsert
+	case protocol.ApplyUpdate:
+		return "start of the handler of update"
 	case protocol.CompleteUpdate:
 		return "completion of update"
 	case protocol.FailUpdate:

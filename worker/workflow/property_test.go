@@ -56,13 +56,29 @@ type state struct {
 func (st *state) updated(ctx workflow.Context, n int) (int, error) {
 	st.updates++
 	st.say(ctx, "update %d", n)
-	switch n % 4 {
+	switch n % 10 {
 	case 1:
 		return 0, errors.New("no")
 	case 2:
 		st.futures = append(st.futures, st.begin(ctx, n%3))
 	case 3:
 		workflow.Go(ctx, func(ctx workflow.Context) { st.say(ctx, "after update %v", workflow.Sleep(ctx, time.Second)) })
+	case 4:
+		st.say(ctx, "update slept %v", workflow.Sleep(ctx, time.Second))
+	case 5:
+		st.say(ctx, "update joined %v", workflow.Join(ctx, st.begin(ctx, 0), st.begin(ctx, 1), st.begin(ctx, 2)))
+	case 6:
+		v, err := workflow.Execute[int](ctx, "work", n)
+		if err == nil {
+			v, err = workflow.SideEffect(ctx, func() int { return v + 1 })
+		}
+		st.say(ctx, "update worked %d %v", v, err)
+		return v, err
+	case 7:
+		met, err := workflow.UntilTimeout(ctx, time.Minute, func() bool { return st.updates > n%4 })
+		st.say(ctx, "update waited %v %v", met, err)
+	case 8:
+		panic("a bug")
 	}
 	return st.updates, nil
 }
@@ -163,13 +179,16 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 		a := start(t, func(ctx workflow.Context) (string, error) {
 			st := &state{}
 			workflow.HandleUpdate(ctx, "update", st.updated, workflow.UpdateOptions{Validate: func(_ workflow.Context, n int) error {
-				if n%5 == 4 {
+				if n%11 == 4 {
 					return errors.New("rejected")
 				}
 				return nil
 			}})
 			workflow.HandleQuery(ctx, "trace", func(workflow.Context) (int, error) { return len(st.trace), nil })
 			st.run(ctx, program)
+			if len(program)%2 == 0 {
+				st.say(ctx, "handled %v", workflow.Until(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }))
+			}
 			st.say(ctx, "end %v", ctx.Err())
 			return strings.Join(st.trace, "\n"), nil
 		})

@@ -3,8 +3,8 @@ package workflow
 import "time"
 
 // Until waits until a condition over the workflow's own variables holds. It is looked at whenever something happened in the run:
-// other branches and update handlers change what it looks at, and futures become ready. The condition must only look: calling this package in it panics.
-// The error is ErrCancelled. Nothing of the wait is recorded.
+// other branches and update handlers change what it looks at, and futures become ready. The condition must only look: calling this
+// package in it panics, but for AllHandlersFinished, Info, Now and Logger. The error is ErrCancelled. Nothing of the wait is recorded.
 func Until(ctx Context, holds func() bool) error {
 	c := ctx.inner()
 	co := c.m.here()
@@ -13,26 +13,24 @@ func Until(ctx Context, holds func() bool) error {
 		return nil
 	case c.scope.cancelled:
 		return ErrCancelled
-	case co.answers != "":
-		return mustAnswer(co.answers)
 	}
 	w := &waiter{co: co}
 	c.scope.waiters = append(c.scope.waiters, w)
 	c.m.conditions = append(c.m.conditions, co)
-	met := false
+	defer func() { // also when the condition panics
+		c.m.conditions = without(c.m.conditions, co)
+		c.scope.waiters = without(c.scope.waiters, w)
+	}()
 	for {
 		co.park()
-		if met = c.m.looks("a condition", holds); met || c.scope.cancelled {
-			break
+		switch {
+		case c.m.looks("a condition", holds):
+			return nil
+		case c.scope.cancelled:
+			return ErrCancelled
 		}
 		co.looked = true
 	}
-	c.m.conditions = without(c.m.conditions, co)
-	c.scope.waiters = without(c.scope.waiters, w)
-	if !met {
-		return ErrCancelled
-	}
-	return nil
 }
 
 // UntilTimeout is Until for at most d, by a durable timer; false says that the time ran out first.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -15,14 +16,19 @@ import (
 // UpdateOptions of an update handler.
 type UpdateOptions struct {
 	// Validate is func(Context, args…) error with the arguments of the handler: an error rejects the update, and the workflow has not
-	// seen it. It must only look: calling this package in it panics. nil: every update is taken.
+	// seen it. It must only look: calling this package in it, but for Info, Now and Logger, fails the update with ErrReadOnly. nil: every
+	// update is taken.
 	Validate any
 }
 
 // HandleUpdate answers the updates of a name with fn, a func(Context, args…) (result, error), or with an error alone. An error fails the
-// update, not the run. The handler runs when the update comes, between the steps of the workflow's other code, in the order of history.
-// It answers at once: it may change variables, start activities, children, timers and branches, but a wait in it gives
-// ErrUpdateWaits. What takes longer it hands to a branch, with Go or by a variable that Until looks at.
+// update, not the run, and so does a panic, under TypeUpdatePanicked. The handler is a branch of its own that begins when the update
+// comes, in the order of history. It may wait like any other code of the workflow, for activities, timers, children, signals and
+// conditions, and several handlers may be under way at once; the update is answered when its handler returns. Its context is that of
+// HandleUpdate: who cancels that, or asks the run to end, cancels what the handler waits for.
+//
+// When the workflow returns, the updates whose handlers are under way fail as run_closed; see AllHandlersFinished. When it continues as
+// new, they go with it, and their handlers begin afresh in the next run.
 //
 // Handlers are set before the code waits for the first time: an update of a name without one fails as TypeUnknownUpdate. Setting one
 // again replaces it. A function of another shape panics.
@@ -38,16 +44,35 @@ func HandleUpdate(ctx Context, name string, fn any, opts ...UpdateOptions) {
 	m.updates[name] = h
 }
 
+// AllHandlersFinished says whether no update handler is under way. A workflow that takes updates waits for it before it returns or
+// continues as new, so that every caller is answered:
+//
+//	err := workflow.Until(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+func AllHandlersFinished(ctx Context) bool {
+	return !slices.ContainsFunc(ctx.inner().m.answers, func(a *answer) bool { return a.begun && a.command == nil })
+}
+
+// UpdateInfo says which update a handler answers.
+type UpdateInfo struct {
+	ID   string // new in the world; the same when the run continued as new: good as an idempotency key
+	Name string
+}
+
+// CurrentUpdate says which update the context's handler answers; false outside of handlers.
+func CurrentUpdate(ctx Context) (UpdateInfo, bool) {
+	a := ctx.inner().update
+	if a == nil {
+		return UpdateInfo{}, false
+	}
+	return UpdateInfo{ID: a.id, Name: a.name}, true
+}
+
 // Types of failed updates, as their callers see them.
 const (
 	TypeUnknownUpdate  = "UnknownUpdate"
 	TypeUpdateRejected = "UpdateRejected" // by its validator
+	TypeUpdatePanicked = "UpdatePanicked" // its handler
 )
-
-// ErrUpdateWaits is what a wait in an update handler gives.
-var ErrUpdateWaits = errors.New("an update handler answers at once and cannot wait")
-
-func mustAnswer(name string) error { return fmt.Errorf("update %q: %w", name, ErrUpdateWaits) }
 
 // handler answers updates or queries of one name.
 type handler struct {
@@ -70,14 +95,16 @@ func handlerFunc(what, name string, fn any) *activity.Func {
 // answer is what the code says to an update.
 type answer struct {
 	id, name string
-	command  *protocol.Command // nil: its handler came to no end
+	begun    bool              // there is a handler, and its branch was started
+	taken    bool              // history knows that it began
+	command  *protocol.Command // nil: its handler came to no end yet
 }
 
-// updated runs an update's handler at the place where history has the update, whichever task answers it. An update that the engine
-// ended by itself, because its run closed or its worker knew no updates, was never taken.
+// updated starts an update's handler at the place where history has the update, whichever task shows it. An update that the engine
+// ended before a handler began, because its run closed or its worker knew no updates, was never taken.
 func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
-	was := m.answered[d.UpdateID]
-	if m.finished || was != nil && was.Sequence == 0 {
+	was, taken := m.answered[d.UpdateID], m.taken[d.UpdateID]
+	if m.finished || was != nil && was.Sequence == 0 && !taken {
 		return
 	}
 	a := &answer{id: d.UpdateID, name: d.UpdateName}
@@ -89,35 +116,61 @@ func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
 	case h == nil:
 		a.fail(activity.NewError(TypeUnknownUpdate, fmt.Sprintf("the workflow does not answer update %q", d.UpdateName), activity.NonRetryable))
 	default:
-		m.wake(e, func() {
-			co := m.branch(func() { m.update(h, a, payload.Payload{Blob: d.Arguments}, was == nil) })
-			co.answers = d.UpdateName
-			m.ready(co)
-		})
+		a.begun = true
+		check := was == nil && !taken
+		m.wake(e, func() { m.spawn(func() { m.update(h, a, payload.Payload{Blob: d.Arguments}, check) }) })
 	}
 }
 
+// update is the branch of a handler. What panics in it fails the update: a request that meets a bug must not stop the whole run.
 func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool) {
+	defer func() {
+		if m.closing.Load() {
+			return
+		}
+		if r := recover(); r != nil {
+			a.fail(m.updatePanicked("handler", a.name, r))
+		}
+	}()
 	in, err := h.fn.Decode(args)
 	if err != nil {
 		a.fail(activity.NewError(activity.TypeArguments, fmt.Sprintf("update %q", a.name), activity.NonRetryable, activity.CausedBy(err)))
 		return
 	}
 	if check && h.validate != nil {
-		if err := m.validate(h, args); err != nil {
+		if err := m.validate(h, a.name, args); err != nil {
 			a.reject(err)
 			return
 		}
 	}
-	result, err := h.fn.Call(h.ctx, in)
-	if err != nil {
+	ctx := *h.ctx.inner()
+	ctx.update = a
+	result, err := h.fn.Call(&ctx, in)
+	switch _, next := errors.AsType[*continuation](err); {
+	case next:
+		a.fail(errors.New("an update handler cannot continue the workflow as new: set a variable that the workflow's own code looks at"))
+	case err != nil:
 		a.fail(err)
-		return
+	default:
+		a.command = &protocol.Command{Type: protocol.CompleteUpdate, UpdateID: a.id, Result: result}
 	}
-	a.command = &protocol.Command{Type: protocol.CompleteUpdate, UpdateID: a.id, Result: result}
 }
 
-func (m *Machine) validate(h *handler, args payload.Payload) error {
+// updatePanicked is the error of an update whose handler or validator panicked; its worker's log has the stack.
+func (m *Machine) updatePanicked(what, name string, r any) error {
+	if m.at > m.replayed {
+		m.log.Error().Str("update", name).Any("panic", r).Str("stack", string(debug.Stack())).Msgf("the %s of an update panicked", what)
+	}
+	return activity.NewError(TypeUpdatePanicked, fmt.Sprintf("the %s of update %q panicked: %v", what, name, r), activity.NonRetryable)
+}
+
+// validate asks the validator; one that panics lets nothing in.
+func (m *Machine) validate(h *handler, name string, args payload.Payload) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = m.updatePanicked("validator", name, r)
+		}
+	}()
 	in, err := h.validate.Decode(args)
 	if err != nil {
 		return err
@@ -131,6 +184,7 @@ func (m *Machine) validate(h *handler, args payload.Payload) error {
 func (a *answer) fail(err error) {
 	a.command = failure(err)
 	a.command.Type, a.command.UpdateID = protocol.FailUpdate, a.id
+	a.command.FailedSequence, a.command.FailedActivityID = 0, "" // these are of a run
 }
 
 // reject fails the update under the type by which a replay knows that nobody handled it; the error's own type stays in the exception.
@@ -139,8 +193,28 @@ func (a *answer) reject(err error) {
 	a.command.ExceptionType, a.command.NonRetryable = TypeUpdateRejected, true
 }
 
+// confirmTaken matches the start of an update's handler with the code's. The code may have come to the handler's end by now: what
+// arrived while the task was under way stands before in history.
+func (m *Machine) confirmTaken(d *history.UpdateApplied, e *history.Event) {
+	i := m.answerTo(d.UpdateID)
+	if i < 0 {
+		return
+	}
+	if a := m.answers[i]; a.begun || m.answered[d.UpdateID] != nil { // then what it was answered with says more
+		a.taken = true
+		return
+	}
+	m.fault = m.mismatch(0, e, "start of the handler of update "+quote(d.UpdateName), describeCommand(m.answers[i].command)+" "+quote(d.UpdateName))
+}
+
 // confirmAnswer matches the end of an update with the code's answer.
 func (m *Machine) confirmAnswer(d *history.UpdateCompleted, e *history.Event) {
+	i := m.answerTo(d.UpdateID)
+	var a *answer
+	if i >= 0 {
+		a = m.answers[i]
+		m.answers = slices.Delete(m.answers, i, i+1)
+	}
 	if d.Sequence == 0 {
 		return
 	}
@@ -148,38 +222,41 @@ func (m *Machine) confirmAnswer(d *history.UpdateCompleted, e *history.Event) {
 	if d.Failed {
 		was = "failure of update " + quote(d.UpdateName)
 	}
-	i := slices.IndexFunc(m.answers, func(a *answer) bool { return a.id == d.UpdateID })
 	switch {
-	case i < 0 && m.finished:
+	case m.finished && (a == nil || a.command == nil):
 		return // its handler was kept from it
-	case i >= 0 && m.answers[i].command != nil:
-		is = describeCommand(m.answers[i].command) + " " + quote(m.answers[i].name)
-	case i >= 0:
-		is = was // its handler came to no end yet: only asked
-	}
-	if i >= 0 {
-		m.answers = slices.Delete(m.answers, i, i+1)
+	case a != nil && a.command != nil:
+		is = describeCommand(a.command) + " " + quote(a.name)
+	case a != nil && m.asked:
+		return // its handler came to a side effect that is not recorded yet
+	case a != nil:
+		is = "a handler of it that waits"
 	}
 	if is != was {
 		m.fault = m.mismatch(0, e, was, is)
 	}
 }
 
-// answering puts the answers to updates before the commands of a task. A task that was made for an update which the workflow's end
-// kept from its handler answers that, too.
-func (m *Machine) answering(task *protocol.WorkflowTask) []protocol.Command {
-	var out []protocol.Command
-	asked := task.UpdateID != nil && m.finished
-	for _, a := range m.answers {
-		if a.command != nil {
-			out = append(out, *a.command)
-			asked = asked && a.id != *task.UpdateID
-		}
+// answerTo is the place of the answer to an update; -1: the code gave none.
+func (m *Machine) answerTo(id string) int {
+	return slices.IndexFunc(m.answers, func(a *answer) bool { return a.id == id })
+}
+
+// says is what history has to be told of an update now; nil: nothing. That a handler has begun is told also when the workflow ended
+// meanwhile, since what it issued before is in history and a replay has to begin it, too.
+func (m *Machine) says(a *answer) *protocol.Command {
+	if a.command == nil && a.begun && !a.taken {
+		return &protocol.Command{Type: protocol.ApplyUpdate, UpdateID: a.id}
 	}
-	if asked && m.head < len(m.queue) {
-		a := answer{id: *task.UpdateID}
-		a.fail(activity.NewError("run_closed", "the workflow ended before it took the update", activity.NonRetryable))
-		out = append(out, *a.command)
+	return a.command
+}
+
+// answering puts what is said to updates before the commands of a task. The engine answers what the end of the workflow leaves open.
+func (m *Machine) answering() (out []protocol.Command) {
+	for _, a := range m.answers {
+		if c := m.says(a); c != nil {
+			out = append(out, *c)
+		}
 	}
 	return out
 }

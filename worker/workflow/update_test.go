@@ -2,7 +2,6 @@ package workflow_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -155,46 +154,6 @@ func TestWhichTaskAnswersAnUpdateDoesNotMatter(t *testing.T) {
 		t.Errorf("the handler's time: got %d, want that of the update, %d (%v)", now, at, err)
 	}
 	want(t, "failed", a.answered(during).Failed, false)
-	a.replays()
-}
-
-func TestUpdateHandlerStartsWhatTakesLongerAndCannotWait(t *testing.T) {
-	a := start(t, func(ctx workflow.Context) (string, error) {
-		done := ""
-		workflow.HandleUpdate(ctx, "buy", func(ctx workflow.Context, what string) error {
-			workflow.Go(ctx, func(ctx workflow.Context) {
-				v, err := workflow.Execute[string](ctx, "buy", what)
-				done = fmt.Sprint(v, err)
-			})
-			return nil
-		})
-		workflow.HandleUpdate(ctx, "wait", func(ctx workflow.Context, how string) error {
-			switch how {
-			case "sleep":
-				return workflow.Sleep(ctx, time.Second)
-			case "until":
-				return workflow.Until(ctx, func() bool { return false })
-			case "select":
-				_, err := workflow.Select(ctx, workflow.Signal(ctx, "x"))
-				return err
-			}
-			return workflow.ExecuteActivity(ctx, "work").Get(ctx, nil)
-		})
-		return done, workflow.Until(ctx, func() bool { return done != "" })
-	})
-	a.drain(nil)
-	for _, how := range []string{"sleep", "until", "select", "activity"} {
-		id := a.update("wait", how)
-		a.drain(nil)
-		if d := a.answered(id); !d.Failed || !strings.Contains(d.Message, workflow.ErrUpdateWaits.Error()) {
-			t.Errorf("%s: got %+v", how, d)
-		}
-	}
-	id := a.update("buy", "milk")
-	a.drain(nil)
-	want(t, "answered before it was done", a.answered(id).Failed, false)
-	a.complete(3, "milk")
-	a.drain(nil)
 	a.replays()
 }
 
@@ -388,7 +347,7 @@ func TestHandlerOfTheWrongShapePanics(t *testing.T) {
 	}
 }
 
-func TestValidatorThatActsFailsTheTask(t *testing.T) {
+func TestValidatorThatActsIsAnError(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		workflow.HandleUpdate(ctx, "set", func(workflow.Context) error { return nil }, workflow.UpdateOptions{
 			Validate: func(ctx workflow.Context) error { workflow.NewTimer(ctx, time.Second); return nil },
@@ -396,12 +355,12 @@ func TestValidatorThatActsFailsTheTask(t *testing.T) {
 		return workflow.Sleep(ctx, time.Hour)
 	})
 	a.drain(nil)
-	a.update("set")
-	m := workflow.NewMachine(a.def, a.options)
-	defer m.Close()
-	if _, err := m.Apply(a.task(len(a.events)), a.events); !errors.Is(err, workflow.ErrReadOnly) {
-		t.Errorf("got %v", err)
+	id := a.update("set")
+	a.drain(nil)
+	if d := a.answered(id); d.ExceptionType != workflow.TypeUpdateRejected || !strings.Contains(d.Message, workflow.ErrReadOnly.Error()) {
+		t.Errorf("got %+v", d)
 	}
+	a.replays()
 }
 
 func TestUpdateOfACancelledRunIsStillAnswered(t *testing.T) {

@@ -30,7 +30,8 @@ type flow struct {
 	scope    *scope
 	options  ActivityOptions
 	children ChildOptions
-	parent   *flow // of WithValue
+	update   *answer // that a handler works on; nil: none
+	parent   *flow   // of WithValue
 	key      any
 	value    any
 }
