@@ -46,15 +46,21 @@ func claim(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 		return answer{}, err
 	}
 	c.undelivered = out.Undo
-	said := map[string]any{"claimed": true, "task_id": in.TaskID, "reason": nil, "reason_detail": nil}
+	said := claimAnswer{claimSaid: claimSaid{Claimed: true, TaskID: in.TaskID}}
 	for _, t := range out.Tasks { // exactly one
 		if t.Workflow != nil {
-			said["task"], err = withHistory(t.Workflow, body.Encoding)
+			said.Task, err = withHistory(t.Workflow, body.Encoding)
 		} else {
-			said["task"] = t.Activity
+			said.Task = t.Activity
 		}
 	}
 	return answer{http.StatusOK, said}, err
+}
+
+// claimAnswer is what a claim answers; shapes has one type for each kind of task.
+type claimAnswer struct {
+	claimSaid
+	Task any `json:"task"`
 }
 
 func (c *call) claim(kind protocol.TaskKind) protocol.ClaimRequest {

@@ -71,7 +71,9 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	if err != nil {
 		return answer{}, pollRefused(c, err)
 	}
-	said := map[string]any{"poll_status": out.Status, "task": nil}
+	said := pollAnswer{pollSaid: pollSaid{
+		Status: out.Status, Reason: out.Reason, WaitReason: out.WaitReason, RetryAfter: out.RetryAfter,
+	}}
 	for _, t := range out.Tasks { // at most one
 		switch {
 		case t.Workflow != nil:
@@ -79,43 +81,42 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 			if named {
 				w.Kind = protocol.KindWorkflow
 			}
-			said["task"], err = withHistory(&w, body.Encoding)
+			said.Task, err = withHistory(&w, body.Encoding)
 		case t.Validation != nil:
-			said["task"] = t.Validation
+			said.Task = t.Validation
 		case t.Query != nil:
-			said["task"] = t.Query
+			said.Task = t.Query
 		default:
-			said["task"] = t.Activity
+			said.Task = t.Activity
 		}
-	}
-	if out.WaitReason != "" {
-		said["wait_reason"] = out.WaitReason
-	}
-	if out.Reason != "" {
-		said["reason"] = out.Reason
-	}
-	if out.RetryAfter > 0 {
-		said["retry_after_ms"] = out.RetryAfter
 	}
 	status := http.StatusOK
 	switch out.Status {
 	case protocol.PollUnavailable:
 		status = http.StatusServiceUnavailable
 		httpjson.Hints(c.w, status)
-		said["message"], said["error"] = "this app is going away; try again", "this app is going away; try again"
+		said.Error = "this app is going away; try again"
+		said.Message = said.Error
 	case protocol.PollDraining:
 		status = http.StatusConflict
-		said["reason"], said["worker_status"] = protocol.ReasonWorkerDraining, protocol.WorkerDraining
-		said["error"], said["worker_id"] = "the worker is draining", in.WorkerID
+		said.Reason, said.Worker, said.WorkerID = string(protocol.ReasonWorkerDraining), protocol.WorkerDraining, in.WorkerID
+		said.Error = "the worker is draining"
 		if out.Drained != nil {
-			said["error"] = "the worker's build is drained on the queue"
-			said["drain_intent"], said["build_id"] = "draining", buildID(*out.Drained)
+			said.Error = "the worker's build is drained on the queue"
+			build := buildID(*out.Drained)
+			said.Intent, said.BuildID = "draining", &build
 		}
 	case protocol.PollMismatch:
 		status = http.StatusConflict
-		said["reason"], said["error"], said["app_release"] = protocol.ReasonVersionMismatch, out.Reason, out.AppRelease
+		said.Reason, said.Error, said.AppRelease = string(protocol.ReasonVersionMismatch), out.Reason, out.AppRelease
 	}
 	return answer{status, said}, err
+}
+
+// pollAnswer is what a poll answers; shapes has one type for each kind of task.
+type pollAnswer struct {
+	pollSaid
+	Task any `json:"task"` // null: none
 }
 
 // buildID is a build id on the wire: null for none.

@@ -160,17 +160,19 @@ func polled(body any) map[int]any {
 	return map[int]any{http.StatusOK: body, http.StatusConflict: body, http.StatusServiceUnavailable: body}
 }
 
-// pollSaid is what polls of every kind answer.
+// pollSaid is what polls of every kind answer, beside the task.
 type pollSaid struct {
-	Status     protocol.PollStatus `json:"poll_status"`
-	Reason     string              `json:"reason,omitempty"`
-	WaitReason string              `json:"wait_reason,omitempty"`  // throttled: which budget withheld tasks
-	Intent     string              `json:"drain_intent,omitempty"` // draining: the worker's build is drained
-	BuildID    *string             `json:"build_id,omitempty"`     // that build; null for none
-	RetryAfter int64               `json:"retry_after_ms,omitempty"`
-	AppRelease string              `json:"app_release,omitempty"`
-	WorkerID   string              `json:"worker_id,omitempty"`
-	Worker     string              `json:"worker_status,omitempty"`
+	Status     protocol.PollStatus   `json:"poll_status"`
+	Reason     string                `json:"reason,omitempty"`
+	WaitReason string                `json:"wait_reason,omitempty"`  // throttled: which budget withheld tasks
+	Intent     string                `json:"drain_intent,omitempty"` // draining: the worker's build is drained
+	BuildID    **string              `json:"build_id,omitempty"`     // that build; null for none
+	RetryAfter int64                 `json:"retry_after_ms,omitempty"`
+	AppRelease string                `json:"app_release,omitempty"`
+	WorkerID   string                `json:"worker_id,omitempty"`
+	Worker     protocol.WorkerStatus `json:"worker_status,omitempty"`
+	Error      string                `json:"error,omitempty"` // for people, when the status is not 200
+	Message    string                `json:"message,omitempty"`
 }
 
 type workflowPolled struct {
