@@ -1,6 +1,7 @@
 package apptest_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +64,47 @@ func TestAScheduleFiresEachOfItsTimesOnce(t *testing.T) {
 		if strings.Join(kinds, " ") != "ScheduleCreated ScheduleTriggered ScheduleTriggered" || history.body["has_more"] != true {
 			t.Errorf("history: %s", history.raw)
 		}
+		var back []string
+		for path, pages := "/api/schedules/s/history?newest_first=true&limit=2", 0; path != "" && pages < 10; pages++ {
+			page := c.want(200, "GET", path, "")
+			for _, e := range page.body["events"].([]any) {
+				back = append(back, e.(map[string]any)["event_type"].(string))
+			}
+			path = ""
+			if page.body["has_more"] == true {
+				path = "/api/schedules/s/history?newest_first=true&limit=2&before_sequence=" + page.text("next_cursor")
+			}
+		}
+		if strings.Join(back, " ") != "ScheduleDeleted ScheduleTriggered ScheduleTriggered ScheduleCreated" {
+			t.Errorf("newest first: %v", back)
+		}
 	})
+}
+
+func TestTheTimesOfASpecAreToldBeforeThereIsASchedule(t *testing.T) {
+	c := caller{t, apptest.Start(t, apptest.Options{}), ""}
+	spec := func(text string) string { return "/api/sojourn/schedule-times?count=3&spec=" + url.QueryEscape(text) }
+	got := c.want(200, "GET", spec(`{"cron_expressions":["30 12 1 1 *"],"timezone":"Asia/Kolkata"}`), "")
+	times, _ := got.body["times"].([]any)
+	for _, at := range times {
+		if !strings.HasSuffix(at.(string), "-01-01T07:00:00.000000Z") {
+			t.Errorf("noon and a half in Kolkata is at %v", at)
+		}
+	}
+	if len(times) != 3 {
+		t.Errorf("times: %s", got.raw)
+	}
+	for text, field := range map[string]string{
+		`{"cron_expressions":["61 * * * *"]}`: "spec.cron_expressions.0", `{"intervals":[{"every":"1h"}]}`: "spec.intervals.0.every", `{}`: "spec",
+	} {
+		got := c.want(422, "GET", spec(text), "")
+		if fields, _ := got.body["errors"].(map[string]any); fields[field] == nil {
+			t.Errorf("%s: %s", text, got.raw)
+		}
+	}
+	if got := c.want(200, "GET", spec(`{"cron_expressions":["0 0 30 2 *"]}`), ""); !strings.Contains(got.raw, `"times":[]`) {
+		t.Errorf("a day that never comes: %s", got.raw)
+	}
 }
 
 func TestAScheduleWaitsForTheWorkflowBefore(t *testing.T) {

@@ -356,7 +356,21 @@ func (b *Broker) Schedules(ctx context.Context, ns, after string, limit int) (li
 }
 
 // ScheduleHistory reads a schedule's own history after a sequence, and says whether there is more.
-func (b *Broker) ScheduleHistory(ctx context.Context, ns, id string, after int64, limit int) (list []protocol.ScheduleEvent, more bool, err error) {
+func (b *Broker) ScheduleHistory(ctx context.Context, ns, id string, after int64, limit int) ([]protocol.ScheduleEvent, bool, error) {
+	return b.scheduleHistory(ctx, ns, id, after, limit, store.Reader.ScheduleEvents)
+}
+
+// ScheduleHistoryBack is the same, newest first: what happened before an event, and whether there is more. before 0 begins with the newest.
+func (b *Broker) ScheduleHistoryBack(ctx context.Context, ns, id string, before int64, limit int) ([]protocol.ScheduleEvent, bool, error) {
+	return b.scheduleHistory(ctx, ns, id, before, limit, store.Reader.ScheduleEventsBack)
+}
+
+// scheduleEvents reads a page of what a schedule did, in one of the two directions.
+type scheduleEvents func(r store.Reader, ctx context.Context, k engine.ScheduleKey, from int64, limit int) ([]protocol.ScheduleEvent, error)
+
+func (b *Broker) scheduleHistory(
+	ctx context.Context, ns, id string, from int64, limit int, read scheduleEvents,
+) (list []protocol.ScheduleEvent, more bool, err error) {
 	k := engine.ScheduleKey{Namespace: namespace(ns), ID: id}
 	if _, err := b.findSchedule(ctx, k); err != nil {
 		return nil, false, err
@@ -365,7 +379,7 @@ func (b *Broker) ScheduleHistory(ctx context.Context, ns, id string, after int64
 		limit = 100
 	}
 	err = b.store.View(ctx, func(r store.Reader) (err error) {
-		list, err = r.ScheduleEvents(ctx, k, after, limit+1)
+		list, err = read(r, ctx, k, from, limit+1)
 		return err
 	})
 	if more = len(list) > limit; more {

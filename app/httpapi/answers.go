@@ -65,7 +65,11 @@ type scheduleHistoryAnswer struct {
 	Namespace  string                   `json:"namespace"`
 	Events     []protocol.ScheduleEvent `json:"events"`
 	More       bool                     `json:"has_more"`
-	NextCursor *string                  `json:"next_cursor"` // the after_sequence of the next page
+	NextCursor *string                  `json:"next_cursor"` // the after_sequence of the next page; with newest_first its before_sequence
+}
+
+type scheduleTimesAnswer struct {
+	Times []history.Time `json:"times"`
 }
 
 type tokensAnswer struct {
@@ -193,8 +197,15 @@ type attemptsQuery struct {
 }
 
 type scheduleHistoryQuery struct {
-	Limit int `json:"limit" minimum:"1" maximum:"1000"`
-	After int `json:"after_sequence" minimum:"0"`
+	Limit  int  `json:"limit" minimum:"1" maximum:"1000"`
+	After  int  `json:"after_sequence" minimum:"0"`
+	Newest bool `json:"newest_first"`                // back in time, from before_sequence on
+	Before int  `json:"before_sequence" minimum:"0"` // with newest_first; 0 or absent: from the newest
+}
+
+type scheduleTimesQuery struct {
+	Spec  string `json:"spec"`                            // a schedule's spec, as JSON
+	Count int    `json:"count" minimum:"1" maximum:"100"` // 5 when absent
 }
 
 type auditQuery struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -68,6 +69,14 @@ func (f *fake) Schedules(_ context.Context, _, after string, _ int) ([]protocol.
 
 func (f *fake) ScheduleHistory(_ context.Context, _, id string, _ int64, _ int) ([]protocol.ScheduleEvent, bool, error) {
 	return nil, false, f.saw(id)
+}
+
+func (f *fake) ScheduleHistoryBack(_ context.Context, _, id string, before int64, _ int) ([]protocol.ScheduleEvent, bool, error) {
+	return nil, false, f.saw([]any{id, before})
+}
+
+func (f *fake) ScheduleTimes(_ context.Context, spec protocol.ScheduleSpec, count int) ([]history.Time, error) {
+	return nil, f.saw([]any{spec, count})
 }
 
 func (f *fake) Retention(_ context.Context, ns string) (protocol.RetentionStatus, error) {

@@ -77,7 +77,7 @@ func table() []route {
 		open(del, "/api/sojourn/login", "sign_out", signOut),
 	}
 	routes = append(routes, spaces(contract)...)
-	routes = append(routes, schedules(contract)...)
+	routes = append(routes, schedules(contract, ours)...)
 	routes = append(routes, retentions(contract)...)
 	routes = append(routes, systems(contract)...)
 	routes = append(routes, attributes(contract)...)

@@ -1,12 +1,15 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -22,9 +25,11 @@ type Schedules interface {
 	Schedule(ctx context.Context, namespace, id string) (protocol.ScheduleView, error)
 	Schedules(ctx context.Context, namespace, after string, limit int) ([]protocol.ScheduleView, string, error)
 	ScheduleHistory(ctx context.Context, namespace, id string, after int64, limit int) ([]protocol.ScheduleEvent, bool, error)
+	ScheduleHistoryBack(ctx context.Context, namespace, id string, before int64, limit int) ([]protocol.ScheduleEvent, bool, error)
+	ScheduleTimes(ctx context.Context, spec protocol.ScheduleSpec, count int) ([]history.Time, error)
 }
 
-func schedules(contract lineFunc) []route {
+func schedules(contract, ours lineFunc) []route {
 	const one = "/schedules/{schedule}"
 	backfill := noted("schedule.backfill", contract(post, one+"/backfill", "backfill_schedule", auth.Operator, backfillSchedule))
 	backfill.limit = held
@@ -39,6 +44,7 @@ func schedules(contract lineFunc) []route {
 		noted("schedule.resume", contract(post, one+"/resume", "resume_schedule", auth.Operator, resumeSchedule)),
 		noted("schedule.trigger", contract(post, one+"/trigger", "trigger_schedule", auth.Operator, triggerSchedule)),
 		backfill,
+		ours(get, "/api/sojourn/schedule-times", "schedule_times", auth.Viewer, scheduleTimes),
 	}
 }
 
@@ -144,16 +150,34 @@ func orBlank(s *string) string {
 
 func scheduleHistory(a *API, c *call) (answer, error) {
 	q := c.query()
-	limit, after := q.number("limit", 1, 1000), q.number("after_sequence", 0, 1<<53)
+	limit, from, read := q.number("limit", 1, 1000), q.number("after_sequence", 0, 1<<53), a.opt.Broker.ScheduleHistory
+	if q.flag("newest_first") {
+		from, read = q.number("before_sequence", 0, 1<<53), a.opt.Broker.ScheduleHistoryBack
+	}
 	if q.err != nil {
 		return answer{}, q.err
 	}
 	id := c.PathValue("schedule")
-	events, more, err := a.opt.Broker.ScheduleHistory(c.ctx, c.ns, id, int64(after), limit)
+	events, more, err := read(c.ctx, c.ns, id, int64(from), limit)
 	body := scheduleHistoryAnswer{ScheduleID: id, Namespace: c.ns, Events: events, More: more}
 	if more {
 		next := strconv.FormatInt(events[len(events)-1].Sequence, 10)
 		body.NextCursor = &next
 	}
 	return ok(body, err)
+}
+
+// scheduleTimes says when a schedule with the spec of the query would fire next.
+func scheduleTimes(a *API, c *call) (answer, error) {
+	q := c.query()
+	text, count := q.text("spec"), q.number("count", 1, 100)
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	var spec protocol.ScheduleSpec
+	if err := httpjson.Decode([]byte(text), &spec); err != nil {
+		return answer{}, err
+	}
+	times, err := a.opt.Broker.ScheduleTimes(c.ctx, spec, cmp.Or(count, 5))
+	return ok(scheduleTimesAnswer{times}, err)
 }

@@ -93,6 +93,7 @@ var shapes = map[string]auth.Shape{
 	"delete_schedule": {Does: "remove a schedule", Says: auth.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule},
 	"schedule_history": {Does: "read what a schedule did", Query: scheduleHistoryQuery{}, Says: auth.OK(scheduleHistoryAnswer{}),
 		Refuses: onSchedule},
+	"schedule_times":   {Does: "list the next times at which a schedule would fire", Query: scheduleTimesQuery{}, Says: auth.OK(scheduleTimesAnswer{})},
 	"pause_schedule":   {Does: "pause a schedule", Body: note{}, Says: auth.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule},
 	"resume_schedule":  {Does: "resume a schedule", Body: note{}, Says: auth.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule},
 	"trigger_schedule": {Does: "fire a schedule now", Body: triggerBody{}, Says: auth.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule},

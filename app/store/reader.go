@@ -64,6 +64,8 @@ type Reader interface {
 	Schedules(ctx context.Context, namespace, after string, limit int) ([]engine.Schedule, error)
 	// ScheduleEvents reads a schedule's own history after a sequence.
 	ScheduleEvents(ctx context.Context, k engine.ScheduleKey, after int64, limit int) ([]protocol.ScheduleEvent, error)
+	// ScheduleEventsBack are those before a sequence, newest first; 0: the newest of all.
+	ScheduleEventsBack(ctx context.Context, k engine.ScheduleKey, before int64, limit int) ([]protocol.ScheduleEvent, error)
 	Namespace(ctx context.Context, name string) (Namespace, error)
 	Namespaces(ctx context.Context) ([]Namespace, error) // by name
 	// Contents looks at what a namespace holds, at most limit of each kind.

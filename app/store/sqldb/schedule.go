@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -157,9 +158,20 @@ func (r *reader) Schedules(ctx context.Context, namespace, after string, limit i
 }
 
 func (r *reader) ScheduleEvents(ctx context.Context, k engine.ScheduleKey, after int64, limit int) ([]protocol.ScheduleEvent, error) {
+	return r.scheduleEvents(ctx, k, "seq > $3 ORDER BY seq LIMIT $4", after, limit)
+}
+
+func (r *reader) ScheduleEventsBack(ctx context.Context, k engine.ScheduleKey, before int64, limit int) ([]protocol.ScheduleEvent, error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	return r.scheduleEvents(ctx, k, "seq < $3 ORDER BY seq DESC LIMIT $4", before, limit)
+}
+
+func (r *reader) scheduleEvents(ctx context.Context, k engine.ScheduleKey, which string, from int64, limit int) ([]protocol.ScheduleEvent, error) {
 	var list []protocol.ScheduleEvent
-	const query = "SELECT id, seq, at, body FROM schedule_events WHERE namespace = $1 AND schedule_id = $2 AND seq > $3 ORDER BY seq LIMIT $4"
-	err := r.query(ctx, query, []any{k.Namespace, k.ID, after, int64(limit)}, func(v []any) error {
+	query := "SELECT id, seq, at, body FROM schedule_events WHERE namespace = $1 AND schedule_id = $2 AND " + which
+	err := r.query(ctx, query, []any{k.Namespace, k.ID, from, int64(limit)}, func(v []any) error {
 		e, err := undocument[protocol.ScheduleEvent](str(v[3]))
 		e.ID, e.Sequence, e.At = integer(v[0]), integer(v[1]), history.Micros(integer(v[2]))
 		list = append(list, e)

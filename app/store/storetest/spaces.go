@@ -66,6 +66,16 @@ func testSchedules(t *testing.T, s Suite) {
 		if len(events) != 1 || events[0].Sequence != 2 || events[0].Type != "SchedulePaused" {
 			t.Errorf("history behind 1 is %+v, %v", events, err)
 		}
+		for before, want := range map[int64]string{0: "[2 1]", 2: "[1]", 1: "[]"} {
+			back, err := r.ScheduleEventsBack(t.Context(), key("s4"), before, 10)
+			seqs := []int64{}
+			for _, e := range back {
+				seqs = append(seqs, e.Sequence)
+			}
+			if err != nil || fmt.Sprint(seqs) != want {
+				t.Errorf("back from %d: %v, %v; want %s", before, seqs, err, want)
+			}
+		}
 		return err
 	})
 	due := func() (ids []string) {
