@@ -168,6 +168,42 @@ func TestShellWorkerShouts(t *testing.T) {
 	}
 }
 
+func TestWorkerOverPlainHTTPTakesAnOrder(t *testing.T) {
+	t.Parallel()
+	if err := exec.Command("python3", "-c", "match 1:\n case 1: pass").Run(); err != nil {
+		t.Skipf("no python of 3.10 or newer: %v", err)
+	}
+	a := apptest.Start(t, apptest.Options{})
+	program(t, []string{"SOJOURN_APP_URL=" + a.URL(), "PYTHONDONTWRITEBYTECODE=1"}, "http-worker/worker.py")
+	c := client{t, a.URL()}
+	c.must("POST", "workflows", map[string]any{
+		"workflow_type": "http.order", "workflow_id": "o", "task_queue": "http", "input": []string{"tea", "milk"},
+	}, &struct{}{})
+	add := func(item string) error {
+		return c.call("POST", "workflows/o/update/add",
+			map[string]any{"input": []string{item}, "wait_for": "completed", "wait_timeout_seconds": 60}, &struct{}{})
+	}
+	if err := add("bread"); err != nil {
+		t.Error(err)
+	}
+	if err := add(""); err == nil || !strings.Contains(err.Error(), "nothing is nothing") {
+		t.Errorf("an update that its handler refuses gives %v", err)
+	}
+	var asked struct{ Result struct{ Items []string } }
+	c.must("POST", "workflows/o/query/state", map[string]any{}, &asked)
+	if got := asked.Result.Items; !slices.Equal(got, []string{"tea", "milk", "bread"}) {
+		t.Errorf("the query says %q", got)
+	}
+	c.signal("o", "pay", "Ada")
+	var got struct {
+		Packed, Sum int
+		By          string `json:"paid_by"`
+	}
+	if c.result("o", &got); got.Packed != 3 || got.Sum != 7 || got.By != "Ada" {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestPythonWorkerGreets(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("python3", "-c", "import ensurepip, venv").Run(); err != nil {

@@ -36,7 +36,7 @@ while true; do
   [ "$task" != null ] || continue
   task_id=$(get 'j["task_id"]' <<<"$task")
   lease="\"lease_owner\": \"$id\", \"activity_attempt_id\": \"$(get 'j["activity_attempt_id"]' <<<"$task")\""
-  arguments=$(python3 payload.py "$(get 'j["arguments"]["blob"]' <<<"$task")")
+  arguments=$(python3 ../payload.py "$(get 'j["arguments"]["blob"]' <<<"$task")")
 
   if result=$(shout <<<"$arguments" 2>"$errors"); then
     call POST "activity-tasks/$task_id/complete" "{$lease, \"result\": $result}"
