@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"sync"
 	"time"
 
@@ -24,7 +23,7 @@ type registry struct {
 type heard struct {
 	worker   *engine.Worker
 	at       time.Time // last sign of life at this app; zero: only read from the store
-	storedAt time.Time
+	storedAt time.Time // when this app last stored one; zero: never, so the next heartbeat is stored
 	machine  json.RawMessage
 	slots    json.RawMessage
 	process  json.RawMessage
@@ -32,6 +31,8 @@ type heard struct {
 	draining bool
 	adopted  time.Time // when this app read a registration that another app took, or itself before it restarted; zero: it took it
 	lookAt   time.Time // when to look whether another app hears it still; zero: this app hears it, or never did
+	beats    bool      // it sends heartbeats, so that its silence means something also when it names no process
+	left     bool      // by an app that is gone: what it holds is taken away if no other app hears it by lookAt
 }
 
 func (r *registry) put(w *engine.Worker) {
@@ -46,10 +47,9 @@ func (r *registry) put(w *engine.Worker) {
 		r.known[w.Key()] = h
 	}
 	if h.worker != nil && h.worker.Incarnation != w.Incarnation {
-		h.draining, h.adopted = false, time.Time{}
+		h.draining, h.beats, h.adopted = false, false, time.Time{}
 	}
-	h.worker = w
-	h.storedAt = time.Now()
+	h.worker, h.storedAt = w, time.Time{}
 }
 
 // learn remembers a worker that another app heard, as it is stored; what is heard here counts more.
@@ -85,7 +85,7 @@ func (r *registry) swap(k engine.WorkerKey, known, other *engine.Worker) bool {
 	}
 	delete(r.known, k)
 	if other != nil {
-		r.known[k] = &heard{worker: other, storedAt: time.Now()}
+		r.known[k] = &heard{worker: other}
 	}
 	return true
 }
@@ -124,7 +124,7 @@ func (b *Broker) hear(k engine.WorkerKey) {
 		if h.at.IsZero() {
 			h.adopted = time.Now()
 		}
-		h.at, h.lookAt = time.Now(), time.Time{}
+		h.at, h.lookAt, h.left = time.Now(), time.Time{}, false
 	})
 }
 
@@ -151,7 +151,7 @@ func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbea
 		if h.at.IsZero() {
 			h.adopted = time.Now()
 		}
-		h.at, h.lookAt, h.draining = time.Now(), time.Time{}, in.Draining
+		h.at, h.lookAt, h.left, h.draining, h.beats = time.Now(), time.Time{}, false, in.Draining, true
 		if len(in.Machine) > 0 {
 			h.machine = in.Machine
 		}
@@ -258,8 +258,9 @@ func (b *Broker) current(ctx context.Context, key engine.WorkerKey, incarnation 
 	return stored, nil
 }
 
-// Watch looks after the holders of sessions until ctx ends: when a worker this app used to hear falls silent, what it held is set free and its
-// sessions are orphaned. It costs no statement while everybody is heard. It logs how sessions move, and keeps this app known to the others.
+// Watch looks after the holders of sessions and of workflow tasks until ctx ends: when a worker this app used to hear falls silent, or one that a dead
+// app heard, what it held is set free and its sessions are orphaned. It costs no statement while everybody is heard. It logs how sessions move, and
+// keeps this app known to the others.
 func (b *Broker) Watch(ctx context.Context) error {
 	tick := time.NewTicker(max(b.opt.Alive/12, 100*time.Millisecond))
 	defer tick.Stop()
@@ -267,8 +268,12 @@ func (b *Broker) Watch(ctx context.Context) error {
 	watching.Go(func() { b.watchSessions(ctx) })
 	watching.Go(func() { b.watchSuperseded(ctx) })
 	defer watching.Wait()
+	behind := orphans{due: b.started.Add(b.opt.Alive)} // by then all that live have come to this app, or their time is stored
 	announce := func() {
-		if err := b.announce(ctx); err != nil && ctx.Err() == nil {
+		apps, err := b.announce(ctx)
+		if err == nil {
+			behind.met(apps)
+		} else if ctx.Err() == nil {
 			b.log.Warn().Err(err).Msg("tell the other apps of this one")
 		}
 	}
@@ -282,6 +287,13 @@ func (b *Broker) Watch(ctx context.Context) error {
 				announced = time.Now()
 				announce()
 			}
+			if !behind.due.IsZero() && !time.Now().Before(behind.due) {
+				if err := b.takeUp(ctx); err == nil {
+					behind.due = time.Time{}
+				} else if ctx.Err() == nil {
+					b.log.Warn().Err(err).Msg("look for workers that an app left behind")
+				}
+			}
 			for k, h := range b.workers.all("") {
 				if err := b.look(ctx, k, h); err != nil && ctx.Err() == nil {
 					b.log.Error().Err(err).Str("worker_id", k.ID).Msg("look after a silent worker")
@@ -289,93 +301,6 @@ func (b *Broker) Watch(ctx context.Context) error {
 			}
 		}
 	}
-}
-
-// look takes the sessions and workflow tasks of a worker away that this app used to hear and hears no more. One that another app may hear is looked at again when what is
-// stored of it says that nobody does.
-func (b *Broker) look(ctx context.Context, k engine.WorkerKey, h heard) error {
-	switch {
-	case h.at.IsZero() && h.lookAt.IsZero(), !h.at.IsZero() && time.Since(h.at) <= b.opt.Alive, time.Now().Before(h.lookAt):
-		return nil
-	}
-	if b.opt.Shared {
-		w, left, err := b.storedAlive(ctx, k)
-		switch {
-		case err != nil && !errors.Is(err, store.ErrNotFound):
-			return err
-		case err == nil && w.Incarnation != h.worker.Incarnation:
-			b.workers.drop(k)
-			return nil
-		case err == nil && left > 0:
-			b.workers.with(k, func(n *heard) {
-				if n.at.Equal(h.at) { // not heard meanwhile
-					n.worker, n.at, n.lookAt = &w, time.Time{}, time.Now().Add(left)
-				}
-			})
-			return nil
-		}
-	}
-	e := b.log.Warn().Str("worker_id", k.ID)
-	if !h.at.IsZero() {
-		e = e.Dur("silent", time.Since(h.at))
-	}
-	e.Msg("worker fell silent")
-	b.workers.drop(k)
-	err := b.orphan(ctx, k, h.worker.Incarnation)
-	if h.worker.Explicit {
-		err = errors.Join(err, b.freeFlows(ctx, k, h.worker.Incarnation))
-	}
-	return err
-}
-
-// freeFlows sets the workflow tasks of a silent worker free, whose lease is many times what a decision takes. Only of one that names its process:
-// others may be silent while they work. Should it live after all, what it decides is refused, as its delivery is over.
-func (b *Broker) freeFlows(ctx context.Context, k engine.WorkerKey, incarnation string) error {
-	var refs []store.TaskRef
-	err := b.store.View(ctx, func(r store.Reader) (err error) {
-		refs, err = r.Owned(ctx, k, incarnation)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, ref := range refs {
-		if ref.Kind != protocol.KindWorkflow {
-			continue // attempts have leases of their own, which their worker renews
-		}
-		if err := b.release(ctx, ref, engine.ReasonOrphaned, false, true); err != nil && protocol.ReasonOf(err) == "" { // else somebody ended it meanwhile
-			return err
-		}
-	}
-	return nil
-}
-
-// storedAlive reads a worker's row, and for how long it says that the worker is alive.
-func (b *Broker) storedAlive(ctx context.Context, k engine.WorkerKey) (w engine.Worker, left time.Duration, err error) {
-	now, err := b.store.Now(ctx)
-	if err != nil {
-		return w, 0, err
-	}
-	err = b.store.View(ctx, func(r store.Reader) (err error) {
-		w, err = r.Worker(ctx, k)
-		return err
-	})
-	return w, w.AliveUntil.Sub(now), err
-}
-
-// orphan takes the sessions of a silent worker away. Its attempts have leases of their own.
-func (b *Broker) orphan(ctx context.Context, k engine.WorkerKey, incarnation string) error {
-	held, err := b.heldBy(ctx, k)
-	if err != nil {
-		return err
-	}
-	for _, s := range held {
-		_, err := b.session(ctx, s.Key(), engine.OrphanSession{Worker: k.ID, Incarnation: incarnation})
-		if err != nil && !engine.IsNotDue(err) {
-			return err
-		}
-	}
-	return nil
 }
 
 // Status is what listings call a worker.

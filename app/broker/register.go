@@ -68,7 +68,7 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	}
 	b.workers.put(stored)
 	b.hear(key)
-	b.workers.with(key, func(h *heard) { h.adopted = time.Time{} })
+	b.workers.with(key, func(h *heard) { h.adopted, h.storedAt = time.Time{}, time.Now() })
 	if in.Gated && in.Release != "" { // a worker that knows of the difference never polls: this is where the app hears of it
 		b.gate(key, release.Gate(b.opt.Release, in.Release, b.opt.StrictRelease))
 	}

@@ -110,21 +110,22 @@ func (b *Broker) served() []string {
 	return b.releases
 }
 
-// announce registers this app with the others on its database and learns of theirs. Those that have been dead for long are forgotten.
-func (b *Broker) announce(ctx context.Context) error {
+// announce registers this app with the others on its database and learns of theirs; it lists those that are alive. Those that have been dead for long
+// are forgotten.
+func (b *Broker) announce(ctx context.Context) (alive []string, err error) {
 	releases := []string{b.opt.Release}
 	if b.opt.Shared {
 		var dead []engine.WorkerKey
 		now, err := b.store.Now(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		err = b.store.View(ctx, func(r store.Reader) error {
 			apps, err := r.Workers(ctx, store.WorkerQuery{Namespace: appsNamespace, Limit: 10_000})
 			for _, w := range apps {
 				switch {
 				case w.AliveUntil.After(now):
-					releases = append(releases, w.Release)
+					releases, alive = append(releases, w.Release), append(alive, w.ID)
 				case w.AliveUntil.Before(now.Add(-time.Hour)):
 					dead = append(dead, w.Key())
 				}
@@ -132,7 +133,7 @@ func (b *Broker) announce(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		_, err = b.store.Commit(ctx, store.Change{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 			return store.Writes{DropWorkers: dead, Workers: []engine.Worker{{
@@ -141,13 +142,13 @@ func (b *Broker) announce(ctx context.Context) error {
 			}}}, nil
 		}})
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	b.mu.Lock()
 	b.releases = releases
 	b.mu.Unlock()
-	return nil
+	return alive, nil
 }
 
 // withdraw takes this app's registration away.

@@ -165,6 +165,7 @@ type SessionQuery struct {
 type WorkerQuery struct {
 	Namespace string
 	Queue     string
+	Holding   bool // only those with a leased task or a session
 	AfterID   string
 	Limit     int
 }

@@ -125,6 +125,11 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 	return list, nil
 }
 
+// hasSomething is true of a worker with a leased task or a session. The indexes on owners hold no other rows.
+const hasSomething = "(EXISTS (SELECT 1 FROM tasks WHERE tasks.namespace = workers.namespace AND tasks.owner = workers.worker_id)" +
+	" OR EXISTS (SELECT 1 FROM runs WHERE runs.namespace = workers.namespace AND runs.owner = workers.worker_id)" +
+	" OR EXISTS (SELECT 1 FROM sessions WHERE sessions.namespace = workers.namespace AND sessions.owner = workers.worker_id AND sessions.status = 'active'))"
+
 // Workers lists by id. Queues are in the document, so that filter is applied to the pages as they come.
 func (r *reader) Workers(ctx context.Context, q store.WorkerQuery) ([]engine.Worker, error) {
 	if q.Limit <= 0 {
@@ -135,6 +140,9 @@ func (r *reader) Workers(ctx context.Context, q store.WorkerQuery) ([]engine.Wor
 		db := r.list(ctx, q.Limit).Order("worker_id, namespace").Where("worker_id > ?", after)
 		if q.Namespace != "" {
 			db = db.Where("namespace = ?", q.Namespace)
+		}
+		if q.Holding {
+			db = db.Where(hasSomething)
 		}
 		var rows []WorkerModel
 		if err := db.Find(&rows).Error; err != nil {

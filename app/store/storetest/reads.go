@@ -101,6 +101,9 @@ func listSessions(w *World, worker *engine.Worker) {
 		if werr != nil || len(workers) != 1 || workers[0].MaxSessions != 10 {
 			t.Errorf("workers %+v, %v", workers, werr)
 		}
+		if some, err := r.Workers(t.Context(), store.WorkerQuery{Holding: true}); err != nil || len(some) != 1 {
+			t.Errorf("workers that hold something %+v, %v", some, err)
+		}
 		if off, _ := r.Workers(t.Context(), store.WorkerQuery{Queue: "elsewhere"}); len(off) != 0 {
 			t.Errorf("workers of another queue: %+v", off)
 		}
@@ -126,6 +129,13 @@ func testSmall(t *testing.T, s Suite) {
 		t.Helper()
 		w.Commit(store.Change{Needs: needs, Decide: func(r store.Rows, _ time.Time) (store.Writes, error) { return check(r), nil }})
 	}
+	w.View(func(r store.Reader) error {
+		idle, err := r.Workers(t.Context(), store.WorkerQuery{Holding: true})
+		if len(idle) != 0 {
+			t.Errorf("a worker with nothing holds something: %+v", idle)
+		}
+		return err
+	})
 	look(func(r store.Rows) store.Writes {
 		got := r.Token("t1")
 		if got == nil || fmt.Sprint(*got) != fmt.Sprint(token) || r.Token("none") != nil {

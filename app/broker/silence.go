@@ -1,0 +1,170 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// leave notes a worker that an app left behind, and when to look whether it lives; not one that is heard or watched here already.
+func (r *registry) leave(w *engine.Worker, lookAt time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[w.Key()]; h != nil && !(h.at.IsZero() && h.lookAt.IsZero()) {
+		return
+	}
+	if r.known == nil {
+		r.known = map[engine.WorkerKey]*heard{}
+	}
+	r.known[w.Key()] = &heard{worker: w, lookAt: lookAt, left: true, beats: w.HeartbeatAt.After(w.RegisteredAt.Time)}
+}
+
+// forget drops what is known of a worker, unless it was heard since seen was read.
+func (r *registry) forget(k engine.WorkerKey, seen heard) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[k]; h != nil && h.worker.Incarnation == seen.worker.Incarnation && h.at.Equal(seen.at) {
+		delete(r.known, k)
+	}
+}
+
+// orphans are the workers that nobody may be looking after: those that an app heard which is gone, be it this one before it was started again.
+type orphans struct {
+	due  time.Time // when to find out who they are; zero: there are none
+	apps []string  // that were alive at the last announcement
+}
+
+// met compares the apps that are alive with those of the last time: who was heard by one that is gone may have died with it.
+func (o *orphans) met(apps []string) {
+	alive := make(map[string]bool, len(apps))
+	for _, id := range apps {
+		alive[id] = true
+	}
+	for _, id := range o.apps {
+		if now := time.Now(); !alive[id] && (o.due.IsZero() || o.due.After(now)) {
+			o.due = now
+		}
+	}
+	o.apps = apps
+}
+
+// takeUp makes the workers that were left behind this app's concern, as far as they hold anything. Those that live will be heard, here or at another
+// app, by the time that is stored of them; a database of one's own stores none, so there the time since the start has to do.
+func (b *Broker) takeUp(ctx context.Context) error {
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	var workers []engine.Worker
+	err = b.store.View(ctx, func(r store.Reader) (err error) {
+		workers, err = r.Workers(ctx, store.WorkerQuery{Holding: true, Limit: 10_000})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range workers {
+		at := time.Now()
+		if b.opt.Shared {
+			at = at.Add(workers[i].AliveUntil.Sub(now))
+		}
+		b.workers.leave(&workers[i], at)
+	}
+	return nil
+}
+
+// look takes the sessions and workflow tasks of a worker away that this app used to hear and hears no more, or that a dead app left behind. One that
+// another app may hear is looked at again when what is stored of it says that nobody does.
+func (b *Broker) look(ctx context.Context, k engine.WorkerKey, h heard) error {
+	switch {
+	case h.at.IsZero() && h.lookAt.IsZero(), !h.at.IsZero() && time.Since(h.at) <= b.opt.Alive, time.Now().Before(h.lookAt):
+		return nil
+	}
+	if b.opt.Shared {
+		w, left, err := b.storedAlive(ctx, k)
+		switch {
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return err
+		case err == nil && w.Incarnation != h.worker.Incarnation,
+			err == nil && h.left && w.AliveUntil.After(h.worker.AliveUntil.Time): // an app hears it, and is missed when it goes
+			b.workers.forget(k, h)
+			return nil
+		case err == nil && left > 0:
+			b.workers.with(k, func(n *heard) {
+				if n.at.Equal(h.at) { // not heard meanwhile
+					n.worker, n.at, n.lookAt = &w, time.Time{}, time.Now().Add(left)
+				}
+			})
+			return nil
+		}
+	}
+	if err := b.orphan(ctx, k, h.worker.Incarnation); err != nil {
+		return err
+	}
+	if h.worker.Explicit || h.beats {
+		if err := b.freeFlows(ctx, k, h.worker.Incarnation); err != nil {
+			return err
+		}
+	}
+	e := b.log.Warn().Str("worker_id", k.ID)
+	if !h.at.IsZero() {
+		e = e.Dur("silent", time.Since(h.at))
+	}
+	e.Msg("worker fell silent")
+	b.workers.forget(k, h)
+	return nil
+}
+
+// freeFlows sets the workflow tasks of a silent worker free, whose lease is many times what a decision takes. Only of one that names its process or
+// sends heartbeats: others may be silent while they work. Should it live after all, what it decides is refused, as its delivery is over.
+func (b *Broker) freeFlows(ctx context.Context, k engine.WorkerKey, incarnation string) error {
+	var refs []store.TaskRef
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		refs, err = r.Owned(ctx, k, incarnation)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		if ref.Kind != protocol.KindWorkflow {
+			continue // attempts have leases of their own, which their worker renews
+		}
+		if err := b.release(ctx, ref, engine.ReasonOrphaned, false, true); err != nil && protocol.ReasonOf(err) == "" { // else somebody ended it meanwhile
+			return err
+		}
+	}
+	return nil
+}
+
+// storedAlive reads a worker's row, and for how long it says that the worker is alive.
+func (b *Broker) storedAlive(ctx context.Context, k engine.WorkerKey) (w engine.Worker, left time.Duration, err error) {
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return w, 0, err
+	}
+	err = b.store.View(ctx, func(r store.Reader) (err error) {
+		w, err = r.Worker(ctx, k)
+		return err
+	})
+	return w, w.AliveUntil.Sub(now), err
+}
+
+// orphan takes the sessions of a silent worker away. Its attempts have leases of their own.
+func (b *Broker) orphan(ctx context.Context, k engine.WorkerKey, incarnation string) error {
+	held, err := b.heldBy(ctx, k)
+	if err != nil {
+		return err
+	}
+	for _, s := range held {
+		_, err := b.session(ctx, s.Key(), engine.OrphanSession{Worker: k.ID, Incarnation: incarnation})
+		if err != nil && !engine.IsNotDue(err) {
+			return err
+		}
+	}
+	return nil
+}
