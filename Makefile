@@ -39,11 +39,11 @@ test: deps build npm ## run all tests: Go on SQLite and PostgreSQL, dashboard un
 
 race: deps ## run the Go tests under the race detector (PACKAGE=./app/... for a part)
 	.ci/deps compiler
-	.ci/postgres env CGO_ENABLED=1 go test -race -count=1 -timeout 30m $(PACKAGE)
+	.ci/postgres env CGO_ENABLED=1 go test -race -count=1 -timeout 60m $(PACKAGE)
 
 postgres: ## run the tests of the stores and the app on a private PostgreSQL
 	.ci/deps postgres
-	.ci/postgres env SOJOURN_TEST_REQUIRE=postgres go test -count=1 -timeout 15m ./app/...
+	.ci/postgres env SOJOURN_TEST_REQUIRE=postgres go test -count=1 -timeout 60m ./app/...
 
 interop: ## run the published Rust SDK and the Rust example against the app (compiles for minutes, once), on SQLite and PostgreSQL
 	@command -v cargo >/dev/null || { echo "please install Rust 1.86 or newer"; exit 1; }

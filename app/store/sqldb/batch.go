@@ -49,8 +49,9 @@ type batch struct {
 
 	missed  []missed // ready tasks nobody was reserved for
 	backlog map[QueueKey]bool
-	hidden  map[QueueKey]bool // ready tasks that only other apps have to be told of: their claims may have skipped them while the batch held its locks
-	claimed map[string]bool   // runs that claims locked and leased from
+	hidden  map[QueueKey]bool        // ready tasks that only other apps have to be told of: their claims may have skipped them while the batch held its locks
+	claimed map[string]bool          // runs that claims locked and leased from
+	took    map[engine.WorkerKey]int // sessions that claims gave each worker: written with the batch, so that no statement counts them yet
 	touched map[string]*store.RunChange
 	moves   []store.SessionMove
 	silent  map[engine.WorkerKey]bool // leases of theirs ran out
@@ -129,6 +130,7 @@ func (s *Store) newBatch() *batch {
 		queues: map[engine.QueueKey]*queue{}, active: map[activeKey]map[string]int{}, throttled: map[QueueKey]engine.Throttle{},
 		tags: map[tagKey]*tag{}, fairNow: map[QueueKey]bool{},
 		lanes: map[laneKey]bool{}, backlog: map[QueueKey]bool{}, hidden: map[QueueKey]bool{}, claimed: map[string]bool{}, touched: map[string]*store.RunChange{},
+		took: map[engine.WorkerKey]int{},
 	}
 }
 

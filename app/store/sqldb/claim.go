@@ -81,7 +81,9 @@ func (b *batch) claim(p *pending) error {
 			total--
 			l := b.lease(b.runs[t.run], t.seq, b.lessee(r, i, held))
 			if l.Claimed {
-				held[processOf(r.Pollers[i].Lessee.Worker)]++
+				w := r.Pollers[i].Lessee.Worker
+				held[processOf(w)]++
+				b.took[w.Key()]++
 			}
 			l.Poller = i
 			p.leased = append(p.leased, l)
@@ -154,7 +156,7 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[process]int, e
 		}
 	}
 	for k, w := range rows {
-		held[processOf(w)] = count[k]
+		held[processOf(w)] = count[k] + b.took[k]
 	}
 	for i := range pollers {
 		l := &pollers[i].Lessee

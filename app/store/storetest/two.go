@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -158,4 +159,48 @@ func testTwoCaps(t *testing.T, s Suite) {
 		}
 		return err
 	})
+}
+
+// testOneBatch has several claims for one worker stored together: each counts what those before it gave.
+func testOneBatch(t *testing.T, s Suite) {
+	w := s.New(t)
+	const most = 3
+	worker := w.Worker("w", Sessions(most, time.Hour))
+	for i := range 12 {
+		w.flow(fmt.Sprint("s", i))
+	}
+	busy, release := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		var once sync.Once
+		_, err := w.S.Commit(context.Background(), store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			once.Do(func() { close(busy) })
+			<-release
+			return store.Writes{}, nil
+		}})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-busy
+	var leased atomic.Int64
+	for range 4 {
+		all.Go(func() {
+			list, err := w.S.Claim(context.Background(), store.ClaimRequest{
+				Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 5}},
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			leased.Add(int64(len(list)))
+		})
+	}
+	for w.S.(interface{ Waiting() int }).Waiting() < 4 {
+		runtime.Gosched()
+	}
+	close(release)
+	all.Wait()
+	if got := leased.Load(); got != most {
+		t.Errorf("four claims of one batch gave %d sessions, the worker's most is %d", got, most)
+	}
 }
