@@ -5,7 +5,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // Event is one entry of a run's history. Seq counts 1, 2, 3 … without gaps; it is the event's own number and never the replay key, which is the
@@ -52,13 +55,13 @@ func (u *Unknown) MarshalJSON() ([]byte, error) { return u.Raw, nil }
 
 // frame is the wire form of an event. It says event_type and never type beside it: some clients refuse the pair as a duplicate.
 type frame struct {
-	ID          string          `json:"id,omitempty"`
+	ID          string          `json:"id"`
 	Seq         int64           `json:"sequence"`
-	Type        string          `json:"event_type,omitempty"`
-	Alias       string          `json:"type,omitempty"`
+	Type        string          `json:"event_type"`
+	Alias       string          `json:"type"`
 	At          Time            `json:"recorded_at"`
-	TaskID      string          `json:"workflow_task_id,omitempty"`
-	SeenThrough int64           `json:"seen_through,omitempty"`
+	TaskID      string          `json:"workflow_task_id"`
+	SeenThrough int64           `json:"seen_through"`
 	Payload     json.RawMessage `json:"payload"`
 }
 
@@ -68,16 +71,27 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(frame{
-		ID: e.ID(), Seq: e.Seq, Type: e.Type(), At: e.At,
-		TaskID: e.TaskID, SeenThrough: e.SeenThrough, Payload: body,
-	})
+	out := make([]byte, 0, 192+len(body))
+	out = append(rawjson.AppendString(append(out, `{"id":`...), e.ID()), `,"sequence":`...)
+	out = strconv.AppendInt(out, e.Seq, 10)
+	if name := e.Type(); name != "" {
+		out = rawjson.AppendString(append(out, `,"event_type":`...), name)
+	}
+	out = e.At.append(append(out, `,"recorded_at":`...))
+	if e.TaskID != "" {
+		out = rawjson.AppendString(append(out, `,"workflow_task_id":`...), e.TaskID)
+	}
+	if e.SeenThrough != 0 {
+		out = strconv.AppendInt(append(out, `,"seen_through":`...), e.SeenThrough, 10)
+	}
+	out = append(append(out, `,"payload":`...), body...)
+	return append(out, '}'), nil
 }
 
 // UnmarshalJSON reads the form MarshalJSON writes; "type" is accepted for "event_type", as history exports have it.
 func (e *Event) UnmarshalJSON(raw []byte) error {
-	var f frame
-	if err := json.Unmarshal(raw, &f); err != nil {
+	f, err := readFrame(raw)
+	if err != nil {
 		return err
 	}
 	if f.Type == "" {
@@ -89,6 +103,18 @@ func (e *Event) UnmarshalJSON(raw []byte) error {
 	}
 	*e = Event{Seq: f.Seq, At: f.At, Data: data, TaskID: f.TaskID, SeenThrough: f.SeenThrough}
 	return nil
+}
+
+func readFrame(raw []byte) (frame, error) {
+	var f frame
+	if rawjson.Read(raw,
+		rawjson.Field{Name: "id", Into: &f.ID}, rawjson.Field{Name: "sequence", Into: &f.Seq}, rawjson.Field{Name: "event_type", Into: &f.Type},
+		rawjson.Field{Name: "type", Into: &f.Alias}, rawjson.Field{Name: "recorded_at", Into: &f.At}, rawjson.Field{Name: "workflow_task_id", Into: &f.TaskID},
+		rawjson.Field{Name: "seen_through", Into: &f.SeenThrough}, rawjson.Field{Name: "payload", Into: &f.Payload}) {
+		return f, nil
+	}
+	f = frame{}
+	return f, json.Unmarshal(raw, &f)
 }
 
 // EncodeData returns the payload object of an event.
@@ -146,13 +172,16 @@ const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 // MarshalJSON writes the fixed-width form.
 func (t Time) MarshalJSON() ([]byte, error) {
+	return t.append(make([]byte, 0, len(timeLayout)+2)), nil
+}
+
+func (t Time) append(out []byte) []byte {
 	if t.IsZero() {
-		return []byte("null"), nil
+		return append(out, "null"...)
 	}
-	b := make([]byte, 0, len(timeLayout)+2)
-	b = append(b, '"')
-	b = t.UTC().AppendFormat(b, timeLayout)
-	return append(b, '"'), nil
+	out = append(out, '"')
+	out = t.UTC().AppendFormat(out, timeLayout)
+	return append(out, '"')
 }
 
 // UnmarshalJSON reads any RFC 3339 time, "" and null.

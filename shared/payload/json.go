@@ -9,8 +9,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // FromJSON encodes one plain JSON value: 1 becomes a long, 1.0 and 1e0 doubles; an integer outside signed 64 bit is
@@ -108,7 +109,7 @@ func appendJSON(out []byte, v any, tagged bool) []byte {
 	case float64:
 		return appendDouble(out, v)
 	case string:
-		return appendQuoted(out, v)
+		return rawjson.AppendString(out, v)
 	case []byte:
 		if tagged {
 			out = append(out, `{"$type":"bytes","base64":`...)
@@ -135,7 +136,7 @@ func appendJSON(out []byte, v any, tagged bool) []byte {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			out = append(appendQuoted(out, key), ':')
+			out = append(rawjson.AppendString(out, key), ':')
 			out = appendJSON(out, v[key], tagged)
 		}
 		return append(out, '}')
@@ -185,25 +186,4 @@ func Plain(raw json.RawMessage) json.RawMessage {
 // wholeNumber says whether what follows the point of a number is a single zero.
 func wholeNumber(rest []byte) bool {
 	return len(rest) > 0 && rest[0] == '0' && (len(rest) == 1 || !bytes.ContainsRune([]byte("0123456789eE"), rune(rest[1])))
-}
-
-func appendQuoted(out []byte, s string) []byte {
-	if strings.IndexFunc(s, needsEscape) < 0 {
-		out = append(out, '"')
-		out = append(out, s...)
-		return append(out, '"')
-	}
-	quoted, err := json.Marshal(s)
-	if err != nil {
-		panic("payload: a string has no JSON form: " + err.Error())
-	}
-	return append(out, quoted...)
-}
-
-func needsEscape(c rune) bool {
-	switch c {
-	case '"', '\\', '<', '>', '&', '\u2028', '\u2029', utf8.RuneError:
-		return true
-	}
-	return c < ' '
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // ChannelVersion is what a worker says in the member protocol of its CONNECT.
@@ -197,8 +198,8 @@ func (j Job) frame() jobFrame[any] {
 
 // UnmarshalJSON reads that form.
 func (j *Job) UnmarshalJSON(raw []byte) error {
-	var f jobFrame[json.RawMessage]
-	if err := json.Unmarshal(raw, &f); err != nil {
+	f, err := readJob(raw)
+	if err != nil {
 		return err
 	}
 	*j = Job{ID: f.ID, Kind: f.Kind, Queue: f.Queue, Token: f.Token, LockExpiresAt: f.LockExpiresAt, Release: f.Release, Session: f.Session}
@@ -212,6 +213,18 @@ func (j *Job) UnmarshalJSON(raw []byte) error {
 		return json.Unmarshal(f.Task, &j.Task.Query)
 	}
 	return fmt.Errorf("job %s is of the unknown kind %q", f.ID, f.Kind)
+}
+
+func readJob(raw []byte) (jobFrame[json.RawMessage], error) {
+	var f jobFrame[json.RawMessage]
+	if rawjson.Read(raw,
+		rawjson.Field{Name: "jobId", Into: &f.ID}, rawjson.Field{Name: "kind", Into: (*string)(&f.Kind)}, rawjson.Field{Name: "queue", Into: &f.Queue},
+		rawjson.Field{Name: "token", Into: &f.Token}, rawjson.Field{Name: "lockExpiresAt", Into: &f.LockExpiresAt},
+		rawjson.Field{Name: "release", Into: &f.Release}, rawjson.Field{Name: "session", Into: &f.Session}, rawjson.Field{Name: "task", Into: &f.Task}) {
+		return f, nil
+	}
+	f = jobFrame[json.RawMessage]{}
+	return f, json.Unmarshal(raw, &f)
 }
 
 // ChannelPollAnswer is what a poll gives: on the wire one job or null, or with Many, when the poll named a max, the whole object.
@@ -253,16 +266,11 @@ func (a ChannelPollAnswer) Wire() any {
 // MarshalJSON writes the form of Wire.
 func (a ChannelPollAnswer) MarshalJSON() ([]byte, error) { return json.Marshal(a.Wire()) }
 
-// opens says whether a JSON object begins with this member, as our own encoder writes it: a look that spares reading the whole twice.
-func opens(raw []byte, member string) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte(`{"`+member+`"`))
-}
-
 // UnmarshalJSON reads each of the three forms.
 func (a *ChannelPollAnswer) UnmarshalJSON(raw []byte) error {
-	if opens(raw, "jobs") {
-		*a = ChannelPollAnswer{Many: true}
-		return json.Unmarshal(raw, (*pollAnswerFrame)(a))
+	if many, ok := readPollAnswer(raw); ok {
+		*a = many
+		return nil
 	}
 	var probe struct {
 		Status *PollStatus `json:"pollStatus"`
@@ -278,9 +286,27 @@ func (a *ChannelPollAnswer) UnmarshalJSON(raw []byte) error {
 		return json.Unmarshal(raw, (*pollAnswerFrame)(a))
 	case probe.Job != nil:
 		a.Status, a.Jobs = PollLeased, make([]Job, 1)
-		return json.Unmarshal(raw, &a.Jobs[0])
+		return a.Jobs[0].UnmarshalJSON(raw)
 	}
 	return nil
+}
+
+// readPollAnswer reads the form with many jobs; false for any other.
+func readPollAnswer(raw []byte) (ChannelPollAnswer, bool) {
+	a := ChannelPollAnswer{Many: true}
+	var jobs json.RawMessage
+	if !rawjson.Read(raw,
+		rawjson.Field{Name: "jobs", Into: &jobs}, rawjson.Field{Name: "pollStatus", Into: (*string)(&a.Status)},
+		rawjson.Field{Name: "reason", Into: &a.Reason}, rawjson.Field{Name: "retryAfterMs", Into: &a.RetryAfter},
+		rawjson.Field{Name: "appRelease", Into: &a.AppRelease}) {
+		return a, false
+	}
+	list, ok := rawjson.Elements(jobs)
+	a.Jobs = make([]Job, len(list))
+	for i, job := range list {
+		ok = ok && a.Jobs[i].UnmarshalJSON(job) == nil
+	}
+	return a, ok
 }
 
 // JobStatus is how a job ended.
@@ -425,9 +451,14 @@ func (a ChannelCompleteAnswer) MarshalJSON() ([]byte, error) { return json.Marsh
 
 // UnmarshalJSON reads both forms.
 func (a *ChannelCompleteAnswer) UnmarshalJSON(raw []byte) error {
-	if opens(raw, "items") {
-		*a = ChannelCompleteAnswer{Many: true}
-		return json.Unmarshal(raw, (*completeAnswerFrame)(a))
+	var next json.RawMessage
+	*a = ChannelCompleteAnswer{Many: true}
+	if rawjson.Read(raw, rawjson.Field{Name: "items", Into: &a.Items}, rawjson.Field{Name: "next", Into: &next}) && a.Items != nil {
+		if next == nil || string(next) == "null" {
+			return nil
+		}
+		a.Next = &ChannelPollAnswer{}
+		return a.Next.UnmarshalJSON(next)
 	}
 	var probe struct {
 		Items json.RawMessage `json:"items"`

@@ -89,10 +89,14 @@ func malformed(method string, err error) *Error {
 	return Errorf(CodeMalformedPayload, http.StatusBadRequest, "payload of %s: %w", method, err)
 }
 
+// decode reads a payload. A type that decodes itself is given it as it came, and checks it.
 func decode(payload json.RawMessage, into any) error {
 	payload = bytes.TrimSpace(payload)
 	if len(payload) == 0 || bytes.Equal(payload, []byte("null")) {
 		return nil
+	}
+	if own, ok := into.(json.Unmarshaler); ok {
+		return own.UnmarshalJSON(payload)
 	}
 	return json.Unmarshal(payload, into)
 }

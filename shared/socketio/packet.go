@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+
+	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // Engine.IO packet types, the first byte of every text frame.
@@ -126,71 +128,13 @@ func leadingNumber(text []byte, digits int) (n uint64, rest []byte, ok bool) {
 	return n, text[i:], i > 0
 }
 
-// splitArray cuts a JSON array into its elements without decoding them, in one pass that looks at strings and brackets only: each
-// element is checked by whoever decodes it.
+// splitArray cuts a JSON array into its elements without decoding them: each is checked by whoever does.
 func splitArray(data []byte) ([]json.RawMessage, error) {
-	broken := fmt.Errorf("%w: payload is not an array", ErrProtocol)
-	data = bytes.TrimSpace(data)
-	if len(data) < 2 || data[0] != '[' || data[len(data)-1] != ']' {
-		return nil, broken
-	}
-	items := []json.RawMessage{}
-	depth, start := 0, 1
-	end := len(data) - 1
-	for i := 1; i < end; i++ {
-		switch data[i] {
-		case '"':
-			n := stringLength(data[i:end])
-			if n == 0 {
-				return nil, broken
-			}
-			i += n - 1
-		case '[', '{':
-			depth++
-		case ']', '}':
-			if depth--; depth < 0 {
-				return nil, broken
-			}
-		case ',':
-			if depth > 0 {
-				continue
-			}
-			item := bytes.TrimSpace(data[start:i])
-			if len(item) == 0 {
-				return nil, broken
-			}
-			items = append(items, item)
-			start = i + 1
-		}
-	}
-	last := bytes.TrimSpace(data[start:end])
-	if depth != 0 || (len(last) == 0 && len(items) > 0) {
-		return nil, broken
-	}
-	if len(last) > 0 {
-		items = append(items, last)
+	items, ok := rawjson.Elements(data)
+	if !ok {
+		return nil, fmt.Errorf("%w: payload is not an array", ErrProtocol)
 	}
 	return items, nil
-}
-
-// stringLength returns the length of the JSON string data begins with, quotes included, or 0 when it does not end.
-func stringLength(data []byte) int {
-	for i := 1; i < len(data); {
-		n := bytes.IndexByte(data[i:], '"')
-		if n < 0 {
-			return 0
-		}
-		i += n
-		escapes := 0
-		for j := i - 1; j > 0 && data[j] == '\\'; j-- {
-			escapes++
-		}
-		i++
-		if escapes%2 == 0 {
-			return i
-		}
-	}
-	return 0
 }
 
 // appendHead writes everything of a packet that stands before its JSON, the Engine.IO type included.

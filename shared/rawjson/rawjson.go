@@ -1,0 +1,183 @@
+// Package rawjson cuts JSON text into its parts by looking at strings and brackets alone, for types that decode themselves inside one another:
+// encoding/json looks at every byte of such a value three times at each level.
+//
+// What is cut out is checked by whoever decodes it. Where a text has not quite the form that was asked for, the answer is false, and encoding/json
+// finds out whether it means the same, and the words for what is wrong.
+package rawjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Field is a member of an object and a pointer to what it is decoded into. A [json.RawMessage] gets the text itself, which aliases the object's;
+// a type that decodes itself has to check what it is given.
+type Field struct {
+	Name string
+	Into any
+}
+
+// Read decodes an object of these fields and no others. When it returns false, some of them may have been filled.
+func Read(object []byte, fields ...Field) bool {
+	rest, ok := inside(object, '{', '}')
+	for ok && len(rest) > 0 {
+		var name, member []byte
+		if name, rest, ok = value(rest, ':'); !ok || len(rest) == 0 {
+			return false
+		}
+		if member, rest, ok = value(rest, ','); !ok {
+			return false
+		}
+		ok = read(fields, name, member)
+	}
+	return ok
+}
+
+func read(fields []Field, name, member []byte) bool {
+	if len(name) < 2 || name[0] != '"' {
+		return false
+	}
+	for _, f := range fields {
+		if f.Name == string(name[1:len(name)-1]) {
+			return decode(member, f.Into) == nil
+		}
+	}
+	return false // unknown, or spelled otherwise
+}
+
+func decode(text []byte, into any) error {
+	switch v := into.(type) {
+	case *json.RawMessage:
+		*v = text
+		return nil
+	case *string:
+		if plain(text) {
+			*v = string(text[1 : len(text)-1])
+			return nil
+		}
+	case *int64:
+		if n, err := strconv.ParseInt(string(text), 10, 64); err == nil && whole(text) {
+			*v = n
+			return nil
+		}
+	case json.Unmarshaler:
+		return v.UnmarshalJSON(text)
+	}
+	return json.Unmarshal(text, into)
+}
+
+// plain says whether text is a string of printable ASCII without escapes.
+func plain(text []byte) bool {
+	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
+		return false
+	}
+	for _, c := range text[1 : len(text)-1] {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// whole says whether digits that were read as a number are one of JSON, too: without a plus sign and leading zeros.
+func whole(text []byte) bool {
+	text = bytes.TrimPrefix(text, []byte{'-'})
+	return len(text) == 1 || text[0] >= '1' && text[0] <= '9'
+}
+
+// Elements cuts an array into its elements, which alias it; false for what has not the form of an array.
+func Elements(array []byte) ([]json.RawMessage, bool) {
+	rest, ok := inside(array, '[', ']')
+	items := []json.RawMessage{}
+	for ok && len(rest) > 0 {
+		var item []byte
+		item, rest, ok = value(rest, ',')
+		items = append(items, item)
+	}
+	return items, ok
+}
+
+// inside is what stands between a pair of brackets, without the space around it.
+func inside(text []byte, first, last byte) ([]byte, bool) {
+	text = trim(text)
+	if len(text) < 2 || text[0] != first || text[len(text)-1] != last {
+		return nil, false
+	}
+	return trim(text[1 : len(text)-1]), true
+}
+
+// value cuts the value that text begins with, and the separator behind it, from the rest. False when there is none, or nothing behind a separator.
+func value(text []byte, separator byte) (value, rest []byte, ok bool) {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			n := stringLength(text[i:])
+			if n == 0 {
+				return nil, nil, false
+			}
+			i += n - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth < 0 {
+				return nil, nil, false
+			}
+		case separator:
+			if depth == 0 {
+				value, rest = trim(text[:i]), trim(text[i+1:])
+				return value, rest, len(value) > 0 && len(rest) > 0
+			}
+		}
+	}
+	value = trim(text)
+	return value, nil, depth == 0 && len(value) > 0
+}
+
+// stringLength returns the length of the string text begins with, quotes included, or 0 when it does not end.
+func stringLength(text []byte) int {
+	for i := 1; i < len(text); {
+		n := bytes.IndexByte(text[i:], '"')
+		if n < 0 {
+			return 0
+		}
+		i += n
+		escapes := 0
+		for j := i - 1; j > 0 && text[j] == '\\'; j-- {
+			escapes++
+		}
+		i++
+		if escapes%2 == 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// trim takes away what JSON calls space.
+func trim(text []byte) []byte { return bytes.Trim(text, " \t\r\n") }
+
+// AppendString appends s as a JSON string, as encoding/json writes it.
+func AppendString(out []byte, s string) []byte {
+	if strings.IndexFunc(s, needsEscape) >= 0 {
+		quoted, err := json.Marshal(s)
+		if err != nil {
+			panic("rawjson: a string has no JSON form: " + err.Error())
+		}
+		return append(out, quoted...)
+	}
+	out = append(out, '"')
+	out = append(out, s...)
+	return append(out, '"')
+}
+
+func needsEscape(c rune) bool {
+	switch c {
+	case '"', '\\', '<', '>', '&', '\u2028', '\u2029', utf8.RuneError:
+		return true
+	}
+	return c < ' '
+}
