@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/pressly/goose/v3"
 	gormsqlite "gorm.io/driver/sqlite"
@@ -26,6 +27,10 @@ var migrations embed.FS
 // Pragmas of every connection. Full synchrony is what makes an acknowledged commit survive a power cut; checkpoints are kept small, since large ones
 // stall everybody.
 var pragmas = []string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(0)", "wal_autocheckpoint(1000)", "cache_size(-32768)"}
+
+// memory is what the committer's connection has beside them: the pages that a statement may have to put back when it fails are kept in memory, where
+// they would otherwise go to a file of their own from 64 KiB on.
+const memory = "temp_store(MEMORY)"
 
 // readers is the most connections that read.
 const readers = 4
@@ -57,7 +62,7 @@ func open(ctx context.Context, path string, opts sqldb.Options, lock *lock) (*sq
 	if err := migrate(ctx, reads); err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
-	c := &conn{dsn: dsn(path)}
+	c := &conn{dsn: dsn(path, memory)}
 	if err := c.open(); err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
@@ -71,8 +76,8 @@ func open(ctx context.Context, path string, opts sqldb.Options, lock *lock) (*sq
 	return s, nil
 }
 
-func dsn(path string) string {
-	q := url.Values{"_pragma": pragmas}
+func dsn(path string, more ...string) string {
+	q := url.Values{"_pragma": slices.Concat(pragmas, more)}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 }
 
