@@ -203,8 +203,8 @@ func TestWhatIsServedOfWorkerSessionsFitsTheirSchema(t *testing.T) {
 
 	list := p.call("GET", "/worker-sessions", nil, 200)
 	fits("workerSessionVisibility", list)
-	if n := len(list["sessions"].([]any)); n != 4 {
-		t.Errorf("%d sessions are listed, want one of each door and another", n)
+	if n := len(list["sessions"].([]any)); n != 5 {
+		t.Errorf("%d sessions are listed, want one of each door and two others", n)
 	}
 	fits("workerSessionDetail", p.call("GET", "/worker-sessions/implicit", nil, 200))
 	fits("workerSessionMetrics", p.call("GET", "/system/operator-metrics", nil, 200)["worker_sessions"])

@@ -188,6 +188,8 @@ func (b *Broker) sessionView(s engine.Session, known fleet, now time.Time) proto
 		Reacquire: !s.NoReacquire, Active: s.Active, Ready: s.Ready, Release: s.Release, LastActivityAt: s.LastActivity,
 		LastHeartbeatAt: s.RenewedAt, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
+	v.Affinity, v.FallbackAfter = s.Affinity()
+	v.FallbackAt = s.OpensAt()
 	if s.Door == engine.DoorWorkflow {
 		v.Scope = "workflow"
 	}

@@ -57,7 +57,7 @@ func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
 		return protocol.Refuse(protocol.ReasonSessionQueue, "worker %s does not serve queue %s", w.ID, o.Queue).
 			With("registered_task_queue", w.Queues[0]).With("requested_session_queue", o.Queue)
 	}
-	return nil
+	return engine.CheckAffinity(o.Affinity, o.FallbackAfter, o.Reacquire, func(member string) string { return member })
 }
 
 // HeartbeatSession renews a session its caller holds, and counts as activity.

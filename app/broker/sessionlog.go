@@ -6,6 +6,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
@@ -17,6 +18,9 @@ func (b *Broker) watchSessions(ctx context.Context) {
 			if !m.Remote {
 				b.opt.Metrics.moved(m)
 				b.logMove(m)
+			}
+			if m.Why == engine.ReasonFallback { // a claim took it, and no verb of the holder's: it has room for another
+				b.freed([]engine.WorkerKey{{Namespace: m.Session.Namespace, ID: m.Worker}})
 			}
 		}
 		if overflow {

@@ -143,15 +143,15 @@ func (b *Broker) heldWhy(fleet fleet, want engine.Wanted, now time.Time) string 
 	s := want.Session
 	h, ok := fleet[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]
 	if !ok || !b.alive(h, now) {
-		return fmt.Sprintf("session %s is held by worker %s until %s", s.ID, s.Owner, clock(s.LeaseUntil.Time))
+		return fmt.Sprintf("session %s is held by worker %s until %s%s", s.ID, s.Owner, clock(s.LeaseUntil.Time), s.Fallbacks())
 	}
 	if kept := h.kept(); kept != "" {
-		return fmt.Sprintf("session %s is held by worker %s: %s", s.ID, s.Owner, kept)
+		return fmt.Sprintf("session %s is held by worker %s: %s%s", s.ID, s.Owner, kept, s.Fallbacks())
 	}
 	if v := engine.Admit(want, engine.Lessee{Worker: h.worker, Counted: true}, now); !v.OK {
-		return v.Text
+		return v.Text + s.Fallbacks()
 	}
-	return fmt.Sprintf("for worker %s, which holds session %s and is busy", s.Owner, s.ID)
+	return fmt.Sprintf("for worker %s, which holds session %s and is busy%s", s.Owner, s.ID, s.Fallbacks())
 }
 
 // kept is why a worker is given nothing at all, if so.

@@ -54,6 +54,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		return
 	}
 	sess.Ready++
+	sess.keeps(c.Affinity, c.FallbackAfter)
 	st.keep(sess)
 }
 

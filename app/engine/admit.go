@@ -76,8 +76,8 @@ func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
 	if !verb && (s.Moving != "" && s.Held(now) || s.Drained) {
 		return refused(protocol.ReasonSessionOwned, "session %s changes hands; its queued tasks wait", s.ID)
 	}
-	if s.Held(now) && s.Owner != w.ID {
-		return refused(protocol.ReasonSessionOwned, "held by worker %s until %s", s.Owner, s.LeaseUntil.Format("15:04:05"))
+	if s.Held(now) && s.Owner != w.ID && !s.open(now) {
+		return refused(protocol.ReasonSessionOwned, "held by worker %s until %s%s", s.Owner, s.LeaseUntil.Format("15:04:05"), s.Fallbacks())
 	}
 	own := s.HeldBy(w.ID, now)
 	if own && s.Incarnation == w.Incarnation {
@@ -99,7 +99,7 @@ func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
 		return refused(protocol.ReasonSessionLimit, "worker %s holds no sessions", w.ID)
 	}
 	if !l.Counted {
-		return refused(protocol.ReasonSessionOwned, "session %s is held by nobody; a claim will decide", s.ID)
+		return refused(protocol.ReasonSessionOwned, "session %s is for any worker; a claim will decide", s.ID)
 	}
 	if !own && l.Sessions >= w.MaxSessions {
 		return refused(protocol.ReasonSessionLimit, "worker %s holds %d sessions, its most", w.ID, l.Sessions)
@@ -115,6 +115,7 @@ const (
 	ReasonTTL         = "ttl_expired"
 	ReasonClosed      = "closed"
 	ReasonRestarted   = "worker_restarted"
+	ReasonFallback    = "fallback" // its tasks waited for the holder for longer than its soft affinity allows
 	ReasonEndedByFlow = "ended_by_workflow"
 	ReasonShutdown    = "shutdown" // what a worker says when it releases in its drain
 )
@@ -133,9 +134,9 @@ func KnownPolicy(p string) bool {
 	return p == "" || p == PolicyMigrate || p == PolicyFinish || p == PolicyFail
 }
 
-// pin is the release whose workers alone may claim a session that nobody holds; "" for any.
+// pin is the release whose workers alone may claim a session that nobody holds, or that falls back from its holder; "" for any.
 func (s *Session) pin(now time.Time) string {
-	if s.ReleasePolicy == PolicyFinish && !s.Held(now) {
+	if s.ReleasePolicy == PolicyFinish && (!s.Held(now) || s.open(now)) {
 		return s.Release
 	}
 	return ""
@@ -160,7 +161,8 @@ func (s *Session) endedAs() protocol.Reason {
 }
 
 // Word is the routing word of a session's ready tasks: "+" nobody holds it, "+RELEASE" nobody holds it and only workers of that release may take it,
-// "=WORKER" that worker may take them, "-" nobody may now: its activity cap is full, or it changes hands.
+// "=WORKER" that worker may take them, "~WORKER~RELEASE" that worker, or any other one of that release (of any, without one), "-" nobody may now: its
+// activity cap is full, or it changes hands.
 func (s *Session) Word(now time.Time) string {
 	switch {
 	case s.Moving != "" && s.Held(now), s.Drained:
@@ -171,6 +173,8 @@ func (s *Session) Word(now time.Time) string {
 		return "+" + s.pin(now)
 	case s.Full():
 		return "-"
+	case s.open(now):
+		return "~" + s.Owner + "~" + s.pin(now)
 	default:
 		return "=" + s.Owner
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -58,16 +59,25 @@ func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Ti
 	s.Active++
 	s.Ran++
 	s.Ready = max(0, s.Ready-1)
+	s.taken()
+	s.watch(a.LeasedAt)
 	a.Epoch, a.New = s.Epoch, s.Fresh
 	s.Fresh = false
 	return a, &c, claimed
 }
 
-// claim makes the worker the owner under a higher epoch. One that held the session until now, by an older process of its own, has let go of it with that.
+// claim makes the worker the owner under a higher epoch. One that held the session until now has let go of it with that: an older process of its own, or
+// a holder that left the session's tasks waiting for too long.
 func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (timeline []protocol.SessionEvent) {
-	if s.Held(now) {
+	why := ""
+	switch {
+	case s.HeldBy(l.Worker.ID, now):
 		timeline = append(timeline, s.ended(history.At(now), "released", s.Owner, ReasonRestarted))
+	case s.Held(now):
+		why = fmt.Sprintf("%s: a task waited for worker %s since %s", ReasonFallback, s.Owner, s.WaitingSince.UTC().Format(time.RFC3339))
+		timeline = append(timeline, s.ended(history.At(now), "released", l.Worker.ID, ReasonFallback))
 	}
+	s.taken()
 	what := "claimed"
 	if s.Claimed {
 		what = "reclaimed"
@@ -89,7 +99,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 		s.TTLUntil = plus(history.At(now), seconds(s.TTL))
 	}
 	return append(timeline, protocol.SessionEvent{
-		At: history.At(now), What: what, Worker: s.Owner, Epoch: s.Epoch, By: s.Owner, Task: task, Release: s.Release,
+		At: history.At(now), What: what, Worker: s.Owner, Epoch: s.Epoch, By: s.Owner, Why: why, Task: task, Release: s.Release,
 	})
 }
 

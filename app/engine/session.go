@@ -45,16 +45,19 @@ type Session struct {
 	NoCreate      bool         `json:"no_create,omitempty"`
 	NoReacquire   bool         `json:"no_reacquire,omitempty"`
 	ReleasePolicy string       `json:"release_policy,omitempty"`
-	Release       string       `json:"release,omitempty"`     // of the holder, pinned from claim to release; with PolicyFinish beyond it
-	Moving        string       `json:"moving,omitempty"`      // who asked the holder to give it up: no new task is routed, the last one's end releases it
-	PinnedUntil   history.Time `json:"pinned_until,omitzero"` // PolicyFinish, held by nobody: when to look whether an app serves Release
-	For           string       `json:"for,omitempty"`         // held by nobody, it is kept for this worker …
-	ForUntil      history.Time `json:"for_until,omitzero"`    // … until then
-	Drained       bool         `json:"drained,omitempty"`     // PolicyFail: its holder drained, and no task has been told of it yet
-	Claims        int          `json:"claims,omitempty"`      // of this row
-	Fresh         bool         `json:"fresh,omitempty"`       // no delivery of this holding has been made, but for those that were undone
-	Ran           int          `json:"ran,omitempty"`         // attempts begun in this holding
-	Renewals      int          `json:"renewals,omitempty"`    // of this holding's lease by themselves
+	Fallback      int64        `json:"fallback,omitempty"`     // microseconds a task waits for the holder until anybody may claim; 0: for as long as that holds
+	WaitingSince  history.Time `json:"waiting_since,omitzero"` // soft: since when the holder has taken none of the tasks that wait for it
+	Open          bool         `json:"open,omitempty"`         // soft: they have waited for so long, and anybody may claim
+	Release       string       `json:"release,omitempty"`      // of the holder, pinned from claim to release; with PolicyFinish beyond it
+	Moving        string       `json:"moving,omitempty"`       // who asked the holder to give it up: no new task is routed, the last one's end releases it
+	PinnedUntil   history.Time `json:"pinned_until,omitzero"`  // PolicyFinish, held by nobody: when to look whether an app serves Release
+	For           string       `json:"for,omitempty"`          // held by nobody, it is kept for this worker …
+	ForUntil      history.Time `json:"for_until,omitzero"`     // … until then
+	Drained       bool         `json:"drained,omitempty"`      // PolicyFail: its holder drained, and no task has been told of it yet
+	Claims        int          `json:"claims,omitempty"`       // of this row
+	Fresh         bool         `json:"fresh,omitempty"`        // no delivery of this holding has been made, but for those that were undone
+	Ran           int          `json:"ran,omitempty"`          // attempts begun in this holding
+	Renewals      int          `json:"renewals,omitempty"`     // of this holding's lease by themselves
 	FirstRenewal  history.Time `json:"first_renewal,omitzero"`
 	LastRenewal   history.Time `json:"last_renewal,omitzero"`
 	Active        int          `json:"active,omitempty"` // leased attempts
@@ -96,6 +99,9 @@ func (s *Session) DueAt() history.Time {
 	due := earliest(earliest(s.TTLUntil, s.ForUntil), s.PinnedUntil)
 	if s.Status == protocol.SessionActive && s.Owner != "" {
 		due = earliest(due, s.LeaseUntil)
+	}
+	if !s.Open {
+		due = earliest(due, s.OpensAt())
 	}
 	return due
 }

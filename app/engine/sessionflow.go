@@ -29,6 +29,7 @@ func NewSession(namespace, id string, o *protocol.SessionOptions, now history.Ti
 	s.NoCreate = o.Create != nil && !*o.Create
 	s.NoReacquire = o.Reacquire != nil && !*o.Reacquire
 	s.ReleasePolicy = o.ReleasePolicy
+	s.Fallback = fallback(o.Affinity, o.FallbackAfter)
 	return s
 }
 
@@ -66,7 +67,7 @@ func (s *Session) sameOptions(o *protocol.SessionOptions, now history.Time) bool
 	agree := func(is, asked string) bool { return is == "" || asked == "" || is == asked } // what is left out agrees with anything
 	return s.Door == DoorWorker && s.Lease == want.Lease && s.TTL == want.TTL && s.MaxActivities == want.MaxActivities && s.Idle == want.Idle &&
 		agree(s.Queue, o.Queue) && agree(s.Connection, o.Connection) && policy(s.ReleasePolicy) == policy(o.ReleasePolicy) &&
-		slices.Equal(s.Requirements, want.Requirements) && s.NoReacquire == want.NoReacquire
+		slices.Equal(s.Requirements, want.Requirements) && s.NoReacquire == want.NoReacquire && s.Fallback == want.Fallback
 }
 
 // policy is a release policy by its name.
@@ -84,6 +85,7 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	s.Requirements = slices.Compact(slices.Sorted(slices.Values(c.Requirements)))
 	if o := c.WorkerSession; o != nil {
 		s.MaxActivities, s.Queue, s.ReleasePolicy = o.MaxActivities, o.Queue, o.ReleasePolicy
+		s.Fallback = fallback(o.Affinity, o.FallbackAfter)
 		s.Requirements = slices.Compact(slices.Sorted(slices.Values(append(s.Requirements, o.Requirements...))))
 	}
 	d := &history.SessionStarted{CommandSequence: seq, SessionID: s.ID}

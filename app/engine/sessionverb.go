@@ -15,7 +15,10 @@ type SessionInput interface {
 
 // DecideSession says what becomes of the session s, which is nil when there is no row. It only reads s.
 func DecideSession(s *Session, in SessionInput, now time.Time) (SessionChange, error) {
-	return in.decide(s, history.At(now))
+	at := history.At(now)
+	c, err := in.decide(s, at)
+	c.Session.watch(at)
+	return c, err
 }
 
 // CreateSession claims a session by verb. Outcome, of the answer, is created, reused or reacquired.
@@ -353,6 +356,8 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		}
 		n.lose(status, reason, now)
 		c.Timeline = append(c.Timeline, e)
+	case !s.Open && s.waits(now.Time) && !s.OpensAt().IsZero() && !s.OpensAt().After(now.Time):
+		n.Open, n.UpdatedAt = true, now
 	case s.For != "" && !s.ForUntil.After(now.Time):
 		n.For, n.ForUntil = "", history.Time{}
 	case !s.PinnedUntil.IsZero() && !s.PinnedUntil.After(now.Time):

@@ -110,6 +110,7 @@ func (st *step) session(id string) (Session, bool) {
 
 // keep puts a session back, with what its timeline shall say.
 func (st *step) keep(s Session, timeline ...protocol.SessionEvent) {
+	s.watch(st.now)
 	for i, c := range st.d.Sessions {
 		if c.Session.ID == s.ID {
 			st.d.Sessions[i].Session = s

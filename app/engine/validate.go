@@ -131,7 +131,12 @@ func validate(c protocol.Command, at func(string) string) error {
 		return explained(c, at)
 	case protocol.ContinueAsNew:
 		return short("workflow_type", c.WorkflowType)
-	case protocol.CompleteWorkflow, protocol.StartSession,
+	case protocol.StartSession:
+		if o := c.WorkerSession; o != nil {
+			return CheckAffinity(o.Affinity, o.FallbackAfter, nil, func(f string) string { return at("worker_session." + f) })
+		}
+		return nil
+	case protocol.CompleteWorkflow,
 		protocol.UpsertMemo, protocol.UpsertSearchAttributes: // what an upsert leaves is checked with the run
 		return nil
 	case protocol.StartTimer:
@@ -152,6 +157,18 @@ func validate(c protocol.Command, at func(string) string) error {
 			if !KnownPolicy(c.WorkerSession.ReleasePolicy) {
 				return protocol.Invalid(at("worker_session.release_policy"), "must be migrate, finish or fail, not %q", c.WorkerSession.ReleasePolicy)
 			}
+		}
+		if o := c.WorkerSession; o != nil {
+			err := CheckAffinity(o.Affinity, o.FallbackAfter, o.Reacquire, func(f string) string { return at("worker_session." + f) })
+			if err != nil {
+				return err
+			}
+		}
+		if c.WorkerSession == nil && c.SessionID == "" && c.Affinity != "" {
+			return protocol.Invalid(at("affinity"), "is for activities in a session")
+		}
+		if err := CheckAffinity(c.Affinity, c.FallbackAfter, nil, at); err != nil {
+			return err
 		}
 		if err := retryable(c.RetryPolicy, at); err != nil {
 			return err

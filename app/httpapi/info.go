@@ -105,8 +105,8 @@ var (
 		Verbs:           []string{"create", "heartbeat", "release", "close"},
 		OperatorVerbs:   []string{"close", "migrate"},
 		ReleasePolicies: []string{engine.PolicyMigrate, engine.PolicyFinish, engine.PolicyFail},
-		Affinity:        []string{"hard"},
-		Notice:          protocol.NoticeSession,
+		Affinity:        []string{engine.AffinityHard, engine.AffinitySoft}, FallbackAfter: engine.FallbackAfter,
+		Notice: protocol.NoticeSession,
 		Failures: protocol.SessionFailures{
 			Ended: []protocol.Reason{protocol.ReasonSessionClosed, protocol.ReasonSessionMissing}, StateLost: "SessionLost",
 		},

@@ -97,15 +97,16 @@ type script struct {
 	line      string
 
 	runs  int
-	tasks map[string]*protocol.ActivityTask // by item: the last delivery
-	held  map[string]map[string]int64       // worker → session → epoch it last had there
-	top   map[string]int64                  // session → highest epoch ever
-	began int64                             // the store's time at the beginning, in microseconds: no claim has an epoch below
+	tasks map[string]*protocol.ActivityTask  // by item: the last delivery
+	asked map[string]protocol.SessionOptions // by session: the options of the last item that had some
+	held  map[string]map[string]int64        // worker → session → epoch it last had there
+	top   map[string]int64                   // session → highest epoch ever
+	began int64                              // the store's time at the beginning, in microseconds: no claim has an epoch below
 }
 
 func newScript(t *testing.T, o planeOptions, namespace string, scale time.Duration) *script {
 	w := &script{
-		plane: open(t, o), t: t, namespace: namespace, scale: scale, tasks: map[string]*protocol.ActivityTask{},
+		plane: open(t, o), t: t, namespace: namespace, scale: scale, tasks: map[string]*protocol.ActivityTask{}, asked: map[string]protocol.SessionOptions{},
 		held: map[string]map[string]int64{}, top: map[string]int64{},
 	}
 	if namespace != "default" {
@@ -162,6 +163,8 @@ func (w *script) step(f []string) {
 		w.equal("rows", len(w.rows()), f[1])
 	case f[0] == "cleanup":
 		w.equal("removed", w.cleanup(), f[1])
+	case f[0] == "timeline":
+		w.timeline(f[1], f[2:])
 	case f[0] == "attempts":
 		w.attempts(f[1], f[2])
 	case len(f) < 3:
@@ -178,7 +181,7 @@ func (w *script) step(f []string) {
 		w.beat(f[0], f[2])
 	case f[1] == "renews":
 		w.renew(f[0], f[2:])
-	case f[1] == "heartbeats", f[1] == "closes", f[1] == "releases":
+	case f[1] == "heartbeats", f[1] == "closes", f[1] == "releases", f[1] == "drains", f[1] == "creates":
 		w.verb(f[0], f[1], f[2], f[3:])
 	default:
 		w.fatal("no such step")
@@ -252,6 +255,16 @@ func (w *script) schedule(fields []string) {
 			n, err := strconv.Atoi(most)
 			w.must(err)
 			c.SessionID, c.WorkerSession = "", &protocol.SessionOptions{SessionID: session, MaxActivities: n}
+		}
+		if wait, ok := o["soft"]; ok && session != "" {
+			affinity, after := &c.Affinity, &c.FallbackAfter
+			if c.WorkerSession != nil {
+				affinity, after = &c.WorkerSession.Affinity, &c.WorkerSession.FallbackAfter
+			}
+			*affinity, *after = "soft", int64(w.duration(wait)/time.Second)
+		}
+		if c.WorkerSession != nil {
+			w.asked[session] = *c.WorkerSession
 		}
 		if wait, ok := o["retry"]; ok {
 			w.must(json.Unmarshal(fmt.Appendf(nil, `{"retry_policy": {"max_attempts": 2, "backoff_seconds": [%d]}}`, w.duration(wait)/time.Second), &c))
@@ -414,6 +427,12 @@ func (w *script) verb(worker, verb, session string, fields []string) {
 		_, err = w.CloseSession(w.t.Context(), in)
 	case "releases":
 		_, err = w.ReleaseSession(w.t.Context(), in)
+	case "creates":
+		_, err = w.CreateSession(w.t.Context(), protocol.SessionCreate{
+			Namespace: w.namespace, WorkerID: worker, Incarnation: worker + "-1", SessionOptions: w.asked[session],
+		})
+	case "drains":
+		_, err = w.OperateSession(w.t.Context(), protocol.SessionOperation{Namespace: w.namespace, SessionID: session, Verb: "migrate", Identity: "test"})
 	}
 	w.refused(err, fields)
 }
@@ -457,6 +476,8 @@ func (w *script) row(id string, o map[string]string) {
 			got = string(s.Status)
 		case "active":
 			got = strconv.Itoa(s.Active)
+		case "ready":
+			got = strconv.Itoa(s.Ready)
 		case "lease", "last":
 			at := s.LeaseUntil.Time
 			if k == "last" {
@@ -472,6 +493,22 @@ func (w *script) row(id string, o map[string]string) {
 		if got != want {
 			w.fatal("%s of %s: got %s, want %s", k, id, got, want)
 		}
+	}
+}
+
+// timeline compares what a session's timeline says.
+func (w *script) timeline(id string, want []string) {
+	w.t.Helper()
+	v, err := w.Session(w.t.Context(), w.namespace, id)
+	w.must(err)
+	var got []string
+	for _, e := range v.Timeline {
+		if e.What != "renewed" {
+			got = append(got, e.What+":"+e.Worker+":"+e.Why)
+		}
+	}
+	if !slices.EqualFunc(got, want, strings.HasPrefix) {
+		w.fatal("timeline of %s: got %q, want %q", id, got, want)
 	}
 }
 

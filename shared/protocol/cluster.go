@@ -196,7 +196,8 @@ type SessionsGiven struct {
 	OperatorVerbs   []string        `json:"operator_verbs"`
 	ReleasePolicies []string        `json:"release_policies"`
 	Affinity        []string        `json:"affinity"`
-	Notice          string          `json:"notice"` // the message that tells a holder of the end
+	FallbackAfter   int64           `json:"fallback_after_seconds"` // of soft sessions that say nothing else
+	Notice          string          `json:"notice"`                 // the message that tells a holder of the end
 	Failures        SessionFailures `json:"failures"`
 }
 

@@ -71,7 +71,11 @@ type Command struct {
 	// WorkerSession is the door with options; schedule_activity needs its session_id.
 	WorkerSession *SessionOptions `json:"worker_session,omitempty" of:"schedule_activity start_session"`
 	// SessionID is of the implicit door, or of a handle.
-	SessionID    string   `json:"session_id,omitempty" of:"schedule_activity end_session!" maxLength:"255"`
+	SessionID string `json:"session_id,omitempty" of:"schedule_activity end_session!" maxLength:"255"`
+	// Affinity and FallbackAfter, ours, are what WorkerSession says of them, for the session of the implicit door. What an activity says holds from then on.
+	Affinity      string `json:"affinity,omitempty" of:"schedule_activity" enum:"hard,soft"`
+	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
+
 	Requirements []string `json:"requirements,omitempty" of:"schedule_activity start_session"`
 	// Priority is 0 first … 9 last; the run's when absent.
 	Priority *int `json:"priority,omitempty" of:"schedule_activity" minimum:"0" maximum:"9"`
@@ -152,4 +156,8 @@ type SessionOptions struct {
 	Reacquire     *bool    `json:"allow_reacquire_after_failure,omitempty"`
 	Idle          int64    `json:"idle_seconds,omitempty" minimum:"0"`                  // ours
 	ReleasePolicy string   `json:"release_policy,omitempty" enum:"migrate,finish,fail"` // ours: migrate, finish, fail
+	// Affinity, ours, is hard (default), or soft: another worker may claim the session while it is held, once a task of it has waited for its holder for
+	// so many seconds.
+	Affinity      string `json:"affinity,omitempty" enum:"hard,soft"`
+	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"` // ours, with soft: 30
 }

@@ -60,9 +60,12 @@ type SessionView struct {
 	Ready           int            `json:"ready_activity_count"`
 	Release         string         `json:"release,omitempty"`
 	ReleasePolicy   string         `json:"release_policy,omitempty"`
-	Moving          string         `json:"moving,omitempty"`   // the operator who asked its holder to give it up
-	KeptFor         string         `json:"kept_for,omitempty"` // the worker it waits for, for a short time
-	Claims          int            `json:"claims,omitempty"`   // of this row
+	Affinity        string         `json:"affinity"` // hard, soft
+	FallbackAfter   int64          `json:"fallback_after_seconds,omitempty"`
+	FallbackAt      history.Time   `json:"fallback_at,omitzero"` // soft, and a task waits for the holder: when any worker may claim it
+	Moving          string         `json:"moving,omitempty"`     // the operator who asked its holder to give it up
+	KeptFor         string         `json:"kept_for,omitempty"`   // the worker it waits for, for a short time
+	Claims          int            `json:"claims,omitempty"`     // of this row
 	LastActivityAt  history.Time   `json:"last_activity_at"`
 	LastHeartbeatAt history.Time   `json:"last_heartbeat_at"`
 	CreatedAt       history.Time   `json:"created_at"`

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -14,6 +15,9 @@ type SessionOptions struct {
 	MaxActivities int      // at once; 0: the worker's slots
 	// ReleasePolicy says what happens when the holder's release is replaced: "migrate" (the default), "finish" or "fail".
 	ReleasePolicy string
+	// Fallback makes the affinity soft: once an activity has waited so long for the session's worker, because that is gone, draining or full, another
+	// worker may take the session, whose state is then lost. 0: hard, it waits for as long as the session is held.
+	Fallback time.Duration
 }
 
 // Session is a handle of a session: data, which may be an input, also of the run that this one continues as. A session belongs to its
@@ -36,15 +40,28 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	case o.ReleasePolicy != "" && o.ReleasePolicy != "migrate" && o.ReleasePolicy != "finish" && o.ReleasePolicy != "fail":
 		return nil, fmt.Errorf("%w: unknown release policy %q", ErrInvalidOptions, o.ReleasePolicy)
 	}
+	affinity, after, err := fallback(o.Fallback)
+	if err != nil {
+		return nil, err
+	}
 	id := c.m.stepID(c.m.sequence + 1)
 	cmd := &protocol.Command{Type: protocol.StartSession, SessionID: id, Requirements: o.Requirements}
-	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" {
+	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" || after > 0 {
 		cmd.WorkerSession = &protocol.SessionOptions{
 			SessionID: id, Queue: o.Queue, MaxActivities: o.MaxActivities, ReleasePolicy: o.ReleasePolicy,
+			Affinity: affinity, FallbackAfter: after,
 		}
 	}
 	c.m.issue(cmd)
 	return &Session{ID: id}, nil
+}
+
+// fallback is how options say that affinity is soft.
+func fallback(after time.Duration) (affinity string, seconds int64, err error) {
+	if seconds, err = wholeSeconds("Fallback", after); err != nil || seconds == 0 {
+		return "", 0, err
+	}
+	return "soft", seconds, nil
 }
 
 // Execute schedules an activity in the session.

@@ -26,6 +26,10 @@ type ActivityOptions struct {
 	WorkerSession *WorkerSession // as Session, with options of the session's own
 	Requirements  []string       // capabilities its worker must have
 	Priority      int            // 0 the run's own, 1 first … 9 last
+
+	// SessionFallback makes the affinity of Session soft: once an activity has waited so long for the session's worker, because that is gone, draining or
+	// full, another worker may take the session, whose state is then lost. What an activity says holds from then on; 0 leaves it as it is, at first hard.
+	SessionFallback time.Duration
 }
 
 // RetryPolicy says how often an activity is tried. Without a policy that is once.
@@ -54,6 +58,7 @@ type WorkerSession struct {
 	MaxActivities int           // at once; 1
 	MustExist     bool          // do not make it
 	NoReacquire   bool          // nobody takes it over after its lease was lost
+	Fallback      time.Duration // how long an activity waits for the session's worker until any other may take the session; 0: for as long as it is held
 }
 
 // WithActivity returns a context whose activities are run with these options. Members left zero keep what ctx has.
@@ -154,6 +159,12 @@ func (o *ActivityOptions) command() (*protocol.Command, error) {
 			return nil, err
 		}
 	}
+	if c.Affinity, c.FallbackAfter, err = fallback(o.SessionFallback); err != nil {
+		return nil, err
+	}
+	if c.SessionID == "" {
+		c.Affinity, c.FallbackAfter = "", 0
+	}
 	if o.Priority < 0 || o.Priority > 9 {
 		return nil, fmt.Errorf("%w: priority %d is not between 0 and 9", ErrInvalidOptions, o.Priority)
 	}
@@ -193,6 +204,9 @@ func (s *WorkerSession) wire() (*protocol.SessionOptions, error) {
 	}
 	o := &protocol.SessionOptions{
 		SessionID: s.ID, Queue: s.Queue, Requirements: s.Requirements, Lease: lease, TTL: ttl, MaxActivities: s.MaxActivities,
+	}
+	if o.Affinity, o.FallbackAfter, err = fallback(s.Fallback); err != nil {
+		return nil, err
 	}
 	if s.MustExist {
 		o.Create = new(bool)

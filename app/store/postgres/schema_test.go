@@ -221,7 +221,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close(t.Context())
-		if _, err := c.Exec(t.Context(), "DELETE FROM run_attributes; DROP INDEX session_events_at; DELETE FROM goose_db_version WHERE version_id >= 7"); err != nil {
+		if _, err := c.Exec(t.Context(), "DELETE FROM run_attributes; DROP INDEX session_events_at; DROP INDEX sessions_open; DELETE FROM goose_db_version WHERE version_id >= 7"); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -3,6 +3,7 @@ package sqldb
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -33,7 +34,7 @@ func (b *batch) claim(p *pending) error {
 	if err := b.send(b.freshLanes()...); err != nil {
 		return err
 	}
-	held, err := b.holdings(q, r.Pollers)
+	held, open, err := b.holdings(q, r.Pollers)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (b *batch) claim(p *pending) error {
 		return err
 	}
 	settings := b.Queue(engine.QueueKey{Namespace: q.Namespace, Name: q.Queue})
-	picks, err := b.picks(b.ranges(q, r.Pollers, held, settings), min(total, budget)+1, r.Namespace) // one more than is wanted, to know whether any is left
+	picks, err := b.picks(b.ranges(q, r.Pollers, held, open, settings), min(total, budget)+1, r.Namespace) // one more than is wanted, to know whether any is left
 	if err != nil {
 		return err
 	}
@@ -107,12 +108,12 @@ func processOf(w *engine.Worker) process { return process{w.Key(), w.Incarnation
 
 // holdings counts, under the lock of each worker's row, the sessions it holds: what its cap of sessions is judged by. A process that another one
 // superseded is missing and gets nothing, though this app may not have heard of it; missing is a worker whose row is locked by somebody else, or that has none. Who is
-// missing gets no new session here. Queues without session tasks need no count.
-func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[process]int, error) {
+// missing gets no new session here. Queues without session tasks need no count. open are the words of the sessions that fall back from their holders.
+func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]int, open []string, err error) {
 	if !slices.ContainsFunc(b.lanesOf(q), func(l lane) bool { return l.session }) {
-		return nil, nil
+		return nil, nil, nil
 	}
-	held := map[process]int{}
+	held = map[process]int{}
 	asked := map[engine.WorkerKey]bool{}
 	keys := newRowset(workersTable.key())
 	for _, p := range pollers {
@@ -122,10 +123,10 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[process]int, e
 		}
 	}
 	if keys.empty() {
-		return held, nil
+		return held, nil, nil
 	}
 	if err := b.loadFloors(true); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	rows := map[engine.WorkerKey]*engine.Worker{} // that are ours
 	var calls []*Call
@@ -138,15 +139,19 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[process]int, e
 			return err
 		}})
 	} else if err := b.send(b.loadWorkers(asked)...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	count := map[engine.WorkerKey]int{}
-	calls = append(calls, &Call{Stmt: b.s.st.held, Args: append(slices.Clip(args), b.now.UnixMicro()), Row: func(v []any) error {
+	calls = append(calls, &Call{Stmt: b.s.st.held, Args: append(slices.Clip(args), b.now.UnixMicro(), q.Namespace), Row: func(v []any) error {
+		if integer(v[2]) < 0 {
+			open = append(open, str(v[1]))
+			return nil
+		}
 		count[engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}] = int(integer(v[2]))
 		return nil
 	}})
 	if err := b.send(calls...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !b.s.cfg.Dialect.Shared {
 		for k := range asked {
@@ -168,11 +173,12 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (map[process]int, e
 			l.Worker = newest
 		}
 	}
-	return held, nil
+	return held, open, nil
 }
 
-// ranges are the routes to read: for each lane a poller may serve "*", or what its worker holds and, below its cap, what nobody holds.
-func (b *batch) ranges(q QueueKey, pollers []store.Poller, held map[process]int, settings *engine.Queue) []string {
+// ranges are the routes to read: for each lane a poller may serve "*", or what its worker holds and, below its cap, what nobody holds or what falls back
+// from its holder.
+func (b *batch) ranges(q QueueKey, pollers []store.Poller, held map[process]int, open []string, settings *engine.Queue) []string {
 	routes := map[string]bool{}
 	for _, l := range b.lanesOf(q) {
 		name := l.String()
@@ -186,7 +192,14 @@ func (b *batch) ranges(q QueueKey, pollers []store.Poller, held map[process]int,
 				continue
 			}
 			routes[route(q, name, "="+e.Worker.ID)] = true
-			if n, ok := held[processOf(e.Worker)]; ok && n < e.Worker.MaxSessions {
+			n, ok := held[processOf(e.Worker)]
+			below := ok && n < e.Worker.MaxSessions
+			for _, word := range open {
+				if strings.HasPrefix(word, "~"+e.Worker.ID+"~") || below && (strings.HasSuffix(word, "~") || strings.HasSuffix(word, "~"+e.Worker.Release)) {
+					routes[route(q, name, word)] = true
+				}
+			}
+			if below {
 				routes[route(q, name, "+")] = true
 				if e.Worker.Release != "" {
 					routes[route(q, name, "+"+e.Worker.Release)] = true
@@ -313,6 +326,13 @@ func (b *batch) give(
 		}
 	}
 	want.Queue = settings
+	if s := want.Session; s != nil && s.Open { // its holder first: there it is warm
+		for i := range r.Pollers {
+			if room[i] > 0 && s.HeldBy(r.Pollers[i].Lessee.Worker.ID, b.now) && engine.Admit(want, *b.lessee(r, i, held), b.now).OK {
+				return i, true, false
+			}
+		}
+	}
 	for i := range r.Pollers {
 		if room[i] <= 0 && (known || full) || !engine.Admit(want, *b.lessee(r, i, held), b.now).OK {
 			continue

@@ -14,7 +14,7 @@ type statements struct {
 	reroute       *Stmt
 	owners        *Stmt // of runs: workflow keys by run id, unlocked
 	opens         *Stmt // open rows of runs
-	held          *Stmt // sessions held, by worker
+	held          *Stmt // sessions held, by worker; and the words of those that fall back, with -1
 	holdings      *Stmt // each of them
 	floors        *Stmt
 	lanes         *Stmt
@@ -115,7 +115,8 @@ func newStatements(d Dialect) *statements {
 	words := []column{text("namespace"), text("session_id"), text("word")}
 	held := d.probe(workersTable.key(), "t.namespace, t.owner", "(SELECT namespace, owner AS worker_id, owner FROM sessions"+
 		" WHERE owner IS NOT NULL AND status = 'active' AND lease_until > $now)", "", "")
-	s.held = &Stmt{SQL: "SELECT h.namespace, h.owner, count(*) FROM (" + held + ") AS h GROUP BY h.namespace, h.owner"}
+	s.held = &Stmt{SQL: "SELECT h.namespace, h.owner, count(*) FROM (" + held + ") AS h GROUP BY h.namespace, h.owner" +
+		" UNION ALL SELECT DISTINCT o.namespace, o.word, -1 FROM sessions AS o WHERE o.namespace = $ns AND substr(o.word, 1, 1) = '~'"}
 	s.holdings = &Stmt{SQL: d.probe(workersTable.key(), "t.namespace, t.owner, t.session_id, t.lease_until", "(SELECT namespace, owner AS worker_id, owner,"+
 		" session_id, lease_until FROM sessions WHERE owner IS NOT NULL AND status = 'active')", "", "")}
 	const moved = " SET route = rtrim(route, replace(route, char(31), '')) || k.word FROM " // char(31) is the separator
@@ -123,12 +124,12 @@ func newStatements(d Dialect) *statements {
 	const told = " RETURNING tasks.namespace, tasks.queue, tasks.kind"
 	if !d.Shared {
 		s.opens.SQL = strings.ReplaceAll(s.opens.SQL, "?", "?1")
-		s.held.SQL = strings.ReplaceAll(s.held.SQL, "$now", "?2")
+		s.held.SQL = strings.NewReplacer("$now", "?2", "$ns", "?3").Replace(s.held.SQL)
 		s.batch = &Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES (?, ?, ?) ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at"}
 		s.reroute = &Stmt{SQL: "UPDATE tasks" + moved + d.list(words) + " AS k WHERE " + strings.ReplaceAll(where, "t.", "tasks.") + told}
 		return s
 	}
-	s.held.SQL = strings.ReplaceAll(s.held.SQL, "$now", "$3")
+	s.held.SQL = strings.NewReplacer("$now", "$3", "$ns", "$4").Replace(s.held.SQL)
 	s.readyIn = &Stmt{SQL: "SELECT DISTINCT r.namespace, r.queue, r.kind FROM unnest($1::text[]) AS k(run_id) CROSS JOIN LATERAL (SELECT t.namespace, t.queue, t.kind" +
 		" FROM tasks AS t WHERE t.run_id = k.run_id AND t.route IS NOT NULL ORDER BY t.seq LIMIT 32) AS r"}
 	s.lockWorkers = d.load(workersTable, workersTable.key(), "")

@@ -226,7 +226,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		for _, q := range []string{"DELETE FROM run_attributes", "DROP INDEX session_events_at", "DELETE FROM goose_db_version WHERE version_id >= 7"} {
+		for _, q := range []string{"DELETE FROM run_attributes", "DROP INDEX session_events_at", "DROP INDEX sessions_open", "DELETE FROM goose_db_version WHERE version_id >= 7"} {
 			if _, err := db.Exec(q); err != nil {
 				t.Fatal(err)
 			}

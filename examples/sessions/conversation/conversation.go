@@ -29,6 +29,8 @@ type Talk struct {
 	Replies []string `json:"replies"`
 	Loads   int      `json:"loads"` // how often the memory had to be filled
 	PerRun  int      `json:"per_run"`
+	// Patience is how many seconds a line waits for the worker that remembers the conversation, until any other may have it; 0: for as long as it must.
+	Patience int `json:"patience_seconds,omitempty"`
 }
 
 // Register offers the workflow and its activities.
@@ -46,7 +48,10 @@ func Converse(ctx workflow.Context, t Talk) (Talk, error) {
 	if t.PerRun <= 0 {
 		t.PerRun = 100
 	}
-	inside := workflow.InSession(workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: time.Minute}), t.Session)
+	inside := workflow.InSession(workflow.WithActivity(ctx, workflow.ActivityOptions{
+		StartToClose:    time.Minute,
+		SessionFallback: time.Duration(t.Patience) * time.Second,
+	}), t.Session)
 	for range t.PerRun {
 		line, err := workflow.ReceiveSignal[string](ctx, Say)
 		if err != nil || line == Bye {

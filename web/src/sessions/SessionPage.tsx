@@ -90,6 +90,9 @@ function Session({ session: s }: { session: SessionView }) {
         <Fact name="Requirements">{s.requirements?.length ? s.requirements.join(", ") : <Plain>none</Plain>}</Fact>
         <Fact name="Idle limit">{s.idle_seconds ? duration(s.idle_seconds * 1000) : <Plain>none</Plain>}</Fact>
         <Fact name="When its holder drains">{policies[s.release_policy || "migrate"] ?? s.release_policy}</Fact>
+        {s.affinity === "soft" && (
+          <Fact name="When its holder takes nothing">any worker may claim it after {duration((s.fallback_after_seconds ?? 0) * 1000)}</Fact>
+        )}
         <Fact name="Scope">
           {s.scope === "workflow" ? (
             <>

@@ -25,6 +25,8 @@ export interface SessionView {
   kept_for?: string; // the worker it waits for, for a short time
   claims?: number;
   release_policy?: string;
+  affinity?: string; // hard, soft
+  fallback_after_seconds?: number;
   max_concurrent_activities: number;
   active_activity_count: number;
   ready_activity_count: number;

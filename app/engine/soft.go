@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// How a session is kept: AffinityHard, the default, leaves its tasks to its holder for as long as that holds it; AffinitySoft lets another worker claim it
+// once a task has waited for the holder for so long.
+const (
+	AffinityHard = "hard"
+	AffinitySoft = "soft"
+)
+
+// FallbackAfter is how many seconds a task of a soft session waits for its holder where nothing else is said.
+const FallbackAfter = 30
+
+// maxFallback is the longest such wait: ten years, as with every other length.
+const maxFallback = 10 * 365 * 24 * 3600
+
+// CheckAffinity says what is wrong with how a session is to be kept; at names a member of the request.
+func CheckAffinity(affinity string, after int64, reacquire *bool, at func(string) string) error {
+	switch {
+	case affinity != "" && affinity != AffinityHard && affinity != AffinitySoft:
+		return protocol.Invalid(at("affinity"), "must be hard or soft, not %q", affinity)
+	case after < 0 || after > maxFallback:
+		return protocol.Invalid(at("fallback_after_seconds"), "must be between 1 and %d", maxFallback)
+	case after > 0 && affinity != AffinitySoft:
+		return protocol.Invalid(at("fallback_after_seconds"), "is for sessions of soft affinity")
+	case affinity == AffinitySoft && reacquire != nil && !*reacquire:
+		return protocol.Invalid(at("affinity"), "a session that may not be acquired again cannot fall back to another worker")
+	}
+	return nil
+}
+
+// fallback is the wait that options ask for, in microseconds; 0: none, the affinity is hard.
+func fallback(affinity string, after int64) int64 {
+	if affinity != AffinitySoft {
+		return 0
+	}
+	return orElse(after, FallbackAfter) * 1_000_000
+}
+
+// Affinity is how the session is kept, and after how many seconds it falls back.
+func (s *Session) Affinity() (affinity string, after int64) {
+	if s.Fallback == 0 {
+		return AffinityHard, 0
+	}
+	return AffinitySoft, s.Fallback / 1_000_000
+}
+
+// keeps takes over how an activity of a mere id asks its session to be kept. What says nothing leaves it as it is.
+func (s *Session) keeps(affinity string, after int64) {
+	if affinity != "" && s.Door == DoorImplicit {
+		s.Fallback = fallback(affinity, after)
+	}
+}
+
+// waits says whether a ready task of a soft session waits for its holder and for nothing else: not for the session's own cap, nor for an operator's
+// migration. What a fallback would break keeps it from waiting: a cap, which attempts that still run elsewhere would exceed, and a session of a workflow,
+// where their results would be refused.
+func (s *Session) waits(now time.Time) bool {
+	apart := s.Active == 0 || s.MaxActivities == 0 && s.Door != DoorWorkflow
+	return s.Fallback > 0 && s.Ready > 0 && s.Held(now) && !s.Terminal && s.Moving == "" && !s.Drained && apart
+}
+
+// watch keeps the time since which the holder has taken none of the tasks that wait for it.
+func (s *Session) watch(now history.Time) {
+	switch {
+	case !s.waits(now.Time):
+		s.WaitingSince, s.Open = history.Time{}, false
+	case s.WaitingSince.IsZero():
+		s.WaitingSince = now
+	}
+}
+
+// taken notes that a worker took a task: whoever did is neither gone nor full.
+func (s *Session) taken() { s.WaitingSince, s.Open = history.Time{}, false }
+
+// OpensAt is when any worker may claim the session although it is held; zero: never, as things are.
+func (s *Session) OpensAt() history.Time {
+	if s.WaitingSince.IsZero() {
+		return history.Time{}
+	}
+	return plus(s.WaitingSince, time.Duration(s.Fallback)*time.Microsecond)
+}
+
+// Fallbacks says, behind who holds the session, when others may have it; "" with hard affinity.
+func (s *Session) Fallbacks() string {
+	switch at := s.OpensAt(); {
+	case s.Fallback == 0:
+		return ""
+	case s.Open:
+		return fmt.Sprintf("; any worker may take it since %s", at.UTC().Format(timeOfDay))
+	case !at.IsZero():
+		return fmt.Sprintf("; any worker may take it from %s", at.UTC().Format(timeOfDay))
+	}
+	return ""
+}
+
+// timeOfDay is a time of day as reasons give it.
+const timeOfDay = "15:04:05 UTC"
+
+// open says whether a worker other than the holder may claim the session now.
+func (s *Session) open(now time.Time) bool { return s.Open && s.waits(now) }
