@@ -152,6 +152,10 @@ func TestWhatIsServedOfWorkerSessionsFitsTheirSchema(t *testing.T) {
 	outcome(create("full", "f1", 201, nil), "created")
 	refused(create("full", "f2", 409, nil), "worker_session_limit_exceeded")
 	refused(create("other", "f1", 409, nil), "session_owned_by_another_worker")
+	soft := create("w", "soft", 201, object{"affinity": "soft", "fallback_after_seconds": 5})
+	if s := at(soft, "session").(object); s["affinity"] != "soft" || fmt.Sprint(s["fallback_after_seconds"]) != "5" {
+		t.Errorf("a soft session is %v", s)
+	}
 	const result = "workerSessionOperationResult"
 	renewed := verb("POST", "s", "/heartbeat", "w", result, 200)
 	outcome(renewed, "heartbeat_recorded")
