@@ -123,7 +123,7 @@ func indexed(definition string) string {
 	if m == nil {
 		return definition
 	}
-	return "(" + m[1] + ") " + m[2]
+	return "(" + m[1] + ") " + strings.ReplaceAll(m[2], "::text", "") // PostgreSQL writes the types of constants out
 }
 
 // Several apps that start at once on an empty database migrate it once, and all of them come up.
