@@ -139,6 +139,9 @@ func (b *Broker) alive(h heard, now time.Time) bool {
 // WorkerHeartbeat takes a worker's sign of life, renews every attempt and session it names, and says what the worker should do. One statement a
 // table stores all of it, whatever the number.
 func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error) {
+	if in.WorkerID == "" {
+		return protocol.WorkerHeartbeatAnswer{}, protocol.Invalid("worker_id", "is missing")
+	}
 	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
 	w, err := b.current(ctx, key, in.Incarnation)
 	if err != nil {

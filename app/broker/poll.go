@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,7 +23,8 @@ const (
 )
 
 // Poll hands out work: held until there is some or the time is up, first come first served among the workers of a queue. The same poll_request_id
-// again, within two minutes, gives the same tasks as long as they are still leased.
+// again, within two minutes, gives the same tasks as long as they are still leased, and is refused when they are not: the worker that sends it has
+// lost them. To workers of ours and to the Rust SDK, which such a refusal would end, it is a new poll.
 func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
 	w, empty, err := b.admitPoll(ctx, &in)
 	if err != nil || empty != nil {
@@ -65,11 +67,16 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 	if in.PollID == "" {
 		return poll()
 	}
-	return b.polls.once(ctx, pollKey{w.Key(), in.PollID, kindsKey(in.Kinds)}, poll, func(a protocol.PollAnswer) bool { return b.stillLeased(ctx, w, a) })
+	anew := w.Explicit || strings.HasPrefix(w.SDKVersion, protocol.RustSDK)
+	return b.polls.once(ctx, pollKey{w.Key(), in.PollID, wayOf(in.Kinds)}, in.Kinds, anew, poll,
+		func(a protocol.PollAnswer) (bool, error) { return b.stillLeased(ctx, w, a) })
 }
 
 // admitPoll checks who polls. A non-nil answer ends the poll without work and without an error.
 func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engine.Worker, *protocol.PollAnswer, error) {
+	if in.WorkerID == "" {
+		return nil, nil, protocol.Invalid("worker_id", "is missing")
+	}
 	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
 	w, err := b.current(ctx, key, in.Incarnation)
 	if err != nil {
@@ -121,7 +128,23 @@ func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engi
 		return nil, nil, protocol.Invalid("max", "must be between 1 and 1000")
 	}
 	in.Max = max(1, in.Max)
+	if s := incapable(w, in.Kinds); s != "" && !w.Explicit {
+		return nil, &protocol.PollAnswer{Status: s, RetryAfter: mismatchMS, Tasks: []protocol.Task{}, Undo: func() {}}, nil
+	}
 	return w, nil, nil
+}
+
+// incapable says of a worker that asks for one kind of work why it can never get any: it registered no type, or no slot, for that. Holding its poll
+// would only hide the mistake.
+func incapable(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus {
+	switch {
+	case slices.Contains(kinds, protocol.KindActivity) && len(kinds) == 1 && (len(w.ActivityTypes) == 0 && !w.AnyActivity || w.ActivitySlots == 0):
+		return protocol.PollNoActivity
+	case slices.Contains(kinds, protocol.KindWorkflow) && !slices.Contains(kinds, protocol.KindActivity) && !slices.Contains(kinds, protocol.KindQuery) &&
+		(len(w.WorkflowTypes) == 0 || w.WorkflowSlots == 0):
+		return protocol.PollNoWorkflow
+	}
+	return ""
 }
 
 // drainAnswer tells whether it is the worker that drains or the app: workers stop for good when they are told that they drain, and the successor of an
@@ -222,33 +245,31 @@ func (b *Broker) Return(l store.Leased) {
 }
 
 // stillLeased says whether the tasks of an earlier answer are all in the worker's hands still.
-func (b *Broker) stillLeased(ctx context.Context, w *engine.Worker, a protocol.PollAnswer) bool {
+func (b *Broker) stillLeased(ctx context.Context, w *engine.Worker, a protocol.PollAnswer) (bool, error) {
 	var refs []store.TaskRef
 	err := b.store.View(ctx, func(r store.Reader) (err error) {
 		refs, err = r.Owned(ctx, w.Key(), w.Incarnation)
 		return err
 	})
 	if err != nil {
-		return false
+		return false, err
 	}
 	held := map[string]bool{}
 	for _, r := range refs {
-		if r.Kind == protocol.KindWorkflow {
-			held[engine.TaskID(r.Run, r.Seq)] = true
-		} else {
-			held[engine.AttemptID(r.Run, r.Seq, r.Delivery)] = true
-		}
+		held[protocol.TaskKey(r.Kind, engine.TaskID(r.Run, r.Seq), engine.AttemptID(r.Run, r.Seq, r.Delivery), r.Delivery)] = true
 	}
 	for _, t := range a.Tasks {
-		if t.Workflow != nil && !held[t.Workflow.TaskID] || t.Activity != nil && !held[t.Activity.AttemptID] {
-			return false
+		switch {
+		case t.Workflow != nil && !held[protocol.TaskKey(protocol.KindWorkflow, t.Workflow.TaskID, "", t.Workflow.Attempt)],
+			t.Activity != nil && !held[t.Activity.AttemptID]:
+			return false, nil
 		}
 		if t.Query != nil && !b.stillAsked(ctx, t.Query.TaskID, t.Query.Attempt) ||
 			t.Validation != nil && !b.stillAsked(ctx, t.Validation.TaskID, t.Validation.Attempt) {
-			return false
+			return false, nil
 		}
 	}
-	return true
+	return true, nil
 }
 
 // stillAsked says whether a question's lease is under way.

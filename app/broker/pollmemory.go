@@ -23,13 +23,16 @@ type pollMemory struct {
 	swept time.Time
 }
 
+// pollKey names a poll. A worker's polls for workflow tasks and for the validation of updates go one way and share their ids; those for activities,
+// queries and mixed batches each have ids of their own.
 type pollKey struct {
 	worker engine.WorkerKey
 	id     string
-	kinds  string
+	way    string
 }
 
 type pollEntry struct {
+	kinds   []protocol.TaskKind
 	done    chan struct{} // closed when answer and err stand
 	answer  protocol.PollAnswer
 	err     error
@@ -37,16 +40,22 @@ type pollEntry struct {
 	readers int // answers given with these tasks, less those that could not be delivered; guarded by the memory's mu
 }
 
-// once runs poll, or joins the open poll of that key, or repeats its answer while valid says its tasks are still leased.
+// once runs poll, or joins the open poll of that key, or repeats its answer while valid says its tasks are still leased. When they are not, the poll is
+// refused, or made anew if anew says so.
 func (m *pollMemory) once(
-	ctx context.Context, k pollKey, poll func() (protocol.PollAnswer, error), valid func(protocol.PollAnswer) bool,
+	ctx context.Context, k pollKey, kinds []protocol.TaskKind, anew bool,
+	poll func() (protocol.PollAnswer, error), valid func(protocol.PollAnswer) (bool, error),
 ) (protocol.PollAnswer, error) {
 	for {
-		e, first := m.entry(k)
+		e, first := m.entry(k, kinds)
 		if first {
 			e.answer, e.err = poll()
 			m.finish(k, e, e.err == nil && e.answer.Status == protocol.PollLeased)
 			return m.read(k, e), e.err
+		}
+		if !sameKinds(e.kinds, kinds) {
+			return protocol.PollAnswer{}, protocol.Refuse(protocol.ReasonPollKinds, "poll_request_id %s was sent for other kinds of tasks", k.id).
+				With("poll_status", protocol.PollConflict).With("poll_request_id", k.id).With("requested_task_kinds", kinds).With("bound_task_kinds", e.kinds)
 		}
 		select {
 		case <-e.done:
@@ -54,15 +63,26 @@ func (m *pollMemory) once(
 			return protocol.PollAnswer{}, context.Cause(ctx)
 		}
 		if e.err == nil && e.answer.Status == protocol.PollLeased && m.join(k, e) {
-			if valid(e.answer) {
+			switch still, err := valid(e.answer); {
+			case err != nil:
+				return protocol.PollAnswer{}, err
+			case still:
 				return m.read(k, e), nil
+			case !anew:
+				return protocol.PollAnswer{}, protocol.Refuse(protocol.ReasonPollExpired,
+					"what poll_request_id %s was given is leased to the worker no more; poll under another id", k.id).
+					With("poll_status", protocol.PollConflict).With("poll_request_id", k.id)
 			}
 		}
 		m.forget(k, e)
 	}
 }
 
-func (m *pollMemory) entry(k pollKey) (*pollEntry, bool) {
+func sameKinds(a, b []protocol.TaskKind) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(k protocol.TaskKind) bool { return !slices.Contains(b, k) })
+}
+
+func (m *pollMemory) entry(k pollKey, kinds []protocol.TaskKind) (*pollEntry, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.polls == nil {
@@ -76,10 +96,10 @@ func (m *pollMemory) entry(k pollKey) (*pollEntry, bool) {
 			}
 		}
 	}
-	if e, ok := m.polls[k]; ok {
+	if e, ok := m.polls[k]; ok && (e.at.IsZero() || time.Since(e.at) <= pollKept) {
 		return e, false
 	}
-	e := &pollEntry{done: make(chan struct{}), readers: 1}
+	e := &pollEntry{kinds: kinds, done: make(chan struct{}), readers: 1}
 	m.polls[k] = e
 	return e, true
 }
@@ -135,7 +155,13 @@ func (m *pollMemory) forget(k pollKey, e *pollEntry) {
 	}
 }
 
-func kindsKey(kinds []protocol.TaskKind) string { return fmt.Sprint(kinds) }
+// wayOf is the way that polls for these kinds go; see pollKey.
+func wayOf(kinds []protocol.TaskKind) string {
+	if !slices.ContainsFunc(kinds, func(k protocol.TaskKind) bool { return k != protocol.KindWorkflow && k != protocol.KindValidation }) {
+		return string(protocol.KindWorkflow)
+	}
+	return fmt.Sprint(kinds)
+}
 
 // leasedBefore finds what this poll was given by an app that did not remember it: another one, or this one before it restarted. The lease says which
 // poll it was made for. Only for a while after the worker came from there is it worth a look.

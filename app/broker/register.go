@@ -51,6 +51,9 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 				if slices.Contains(old.Superseded, next.Incarnation) {
 					return store.Writes{}, stale(key.ID)
 				}
+				if err := b.sameDefinitions(old, &next, now); err != nil {
+					return store.Writes{}, err
+				}
 				next.Superseded = old.Superseded
 				if old.Incarnation == next.Incarnation {
 					next.RegisteredAt = old.RegisteredAt
@@ -132,7 +135,7 @@ func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, erro
 		ActivityTypes: in.ActivityTypes, AnyActivity: in.AnyActivity, Capabilities: in.Capabilities,
 		WorkflowSlots: defaultSlots, ActivitySlots: defaultSlots, SessionLease: defaultSessionLease.Microseconds(),
 		SessionIdle: defaultSessionIdle.Microseconds(), AttemptLease: b.opt.HTTPLease.Microseconds(), Explicit: in.Incarnation != "",
-		Contracts: in.Contracts, Manifest: in.Manifest, Isolation: in.Isolation, Slots: in.Slots, Process: in.Process,
+		Contracts: in.Contracts, Fingerprints: in.Fingerprints, Manifest: in.Manifest, Isolation: in.Isolation, Slots: in.Slots, Process: in.Process,
 	}
 	if w.ID == "" {
 		w.ID = ulid.Make().String()
@@ -185,9 +188,16 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 			}
 		}
 	}
+	if err := checkShapes(in); err != nil {
+		return err
+	}
 	switch {
 	case len(w.ID) > 255:
 		return protocol.Invalid("worker_id", "is longer than 255 bytes")
+	case len(w.BuildID) > 255:
+		return protocol.Invalid("build_id", "is longer than 255 bytes")
+	case len(w.SDKVersion) > 255 || len(w.SDKVersion) > 64 && !w.Explicit:
+		return protocol.Invalid("sdk_version", "is longer than 64 bytes")
 	case w.WorkflowSlots < 0 || w.ActivitySlots < 0 || w.WorkflowSlots+w.ActivitySlots == 0:
 		return protocol.Invalid("max_concurrent_activity_tasks", "slots must not be negative, nor both 0")
 	case w.MaxSessions < 0:

@@ -115,33 +115,34 @@ type Worker struct {
 	AliveUntil  history.Time          `json:"-"`
 	UpdatedAt   history.Time          `json:"-"`
 
-	Queues        []string        `json:"queues"`
-	Runtime       string          `json:"runtime,omitempty"`
-	SDKVersion    string          `json:"sdk_version,omitempty"`
-	BuildID       string          `json:"build_id,omitempty"`
-	Release       string          `json:"release,omitempty"`
-	WorkflowTypes []string        `json:"workflow_types,omitempty"`
-	ActivityTypes []string        `json:"activity_types,omitempty"`
-	AnyActivity   bool            `json:"any_activity,omitempty"`
-	Capabilities  []string        `json:"capabilities,omitempty"`
-	WorkflowSlots int             `json:"workflow_slots"`
-	ActivitySlots int             `json:"activity_slots"`
-	MaxSessions   int             `json:"max_sessions"`             // 0: never holds sessions
-	SessionLease  int64           `json:"session_lease"`            // microseconds: what its sessions of the implicit and workflow doors get
-	SessionBuffer int64           `json:"session_buffer,omitempty"` // microseconds before the lease's end at which it renews
-	SessionIdle   int64           `json:"session_idle"`             // microseconds
-	AttemptLease  int64           `json:"attempt_lease"`            // microseconds
-	Explicit      bool            `json:"explicit,omitempty"`       // it named its incarnation itself: the channel or our link, not a client of the HTTP contract
-	Superseded    []string        `json:"superseded,omitempty"`     // older incarnations, newest last, at most 16
-	Contracts     json.RawMessage `json:"contracts,omitempty"`      // workflow type → {queries, signals, updates}
-	Manifest      json.RawMessage `json:"manifest,omitempty"`       //
-	Isolation     json.RawMessage `json:"isolation,omitempty"`      //
-	Machine       json.RawMessage `json:"machine,omitempty"`        //
-	Slots         json.RawMessage `json:"slots,omitempty"`          //
-	Process       json.RawMessage `json:"process,omitempty"`        //
-	HeartbeatAt   history.Time    `json:"heartbeat_at,omitzero"`    //
-	RegisteredAt  history.Time    `json:"registered_at,omitzero"`   //
-	HeartbeatSecs int64           `json:"heartbeat_secs,omitempty"`
+	Queues        []string          `json:"queues"`
+	Runtime       string            `json:"runtime,omitempty"`
+	SDKVersion    string            `json:"sdk_version,omitempty"`
+	BuildID       string            `json:"build_id,omitempty"`
+	Release       string            `json:"release,omitempty"`
+	WorkflowTypes []string          `json:"workflow_types,omitempty"`
+	ActivityTypes []string          `json:"activity_types,omitempty"`
+	AnyActivity   bool              `json:"any_activity,omitempty"`
+	Capabilities  []string          `json:"capabilities,omitempty"`
+	WorkflowSlots int               `json:"workflow_slots"`
+	ActivitySlots int               `json:"activity_slots"`
+	MaxSessions   int               `json:"max_sessions"`             // 0: never holds sessions
+	SessionLease  int64             `json:"session_lease"`            // microseconds: what its sessions of the implicit and workflow doors get
+	SessionBuffer int64             `json:"session_buffer,omitempty"` // microseconds before the lease's end at which it renews
+	SessionIdle   int64             `json:"session_idle"`             // microseconds
+	AttemptLease  int64             `json:"attempt_lease"`            // microseconds
+	Explicit      bool              `json:"explicit,omitempty"`       // it named its incarnation itself: the channel or our link, not a client of the HTTP contract
+	Superseded    []string          `json:"superseded,omitempty"`     // older incarnations, newest last, at most 16
+	Contracts     json.RawMessage   `json:"contracts,omitempty"`      // workflow type → {queries, signals, updates}
+	Fingerprints  map[string]string `json:"fingerprints,omitempty"`   // workflow type → what its code was, as the worker's SDK says it
+	Manifest      json.RawMessage   `json:"manifest,omitempty"`       //
+	Isolation     json.RawMessage   `json:"isolation,omitempty"`      //
+	Machine       json.RawMessage   `json:"machine,omitempty"`        //
+	Slots         json.RawMessage   `json:"slots,omitempty"`          //
+	Process       json.RawMessage   `json:"process,omitempty"`        //
+	HeartbeatAt   history.Time      `json:"heartbeat_at,omitzero"`    //
+	RegisteredAt  history.Time      `json:"registered_at,omitzero"`   //
+	HeartbeatSecs int64             `json:"heartbeat_secs,omitempty"`
 }
 
 // WorkerKey names a worker.

@@ -38,7 +38,10 @@ type pollBody struct {
 
 // kinds are what a poll asks for, and whether its task is to say its kind.
 func (b pollBody) kinds(of protocol.TaskKind) (kinds []protocol.TaskKind, named bool, err error) {
-	if len(b.TaskKinds) == 0 || of != protocol.KindWorkflow {
+	if b.TaskKinds != nil && len(b.TaskKinds) == 0 {
+		return nil, true, protocol.Invalid("task_kinds", "must name at least one kind")
+	}
+	if b.TaskKinds == nil || of != protocol.KindWorkflow {
 		return []protocol.TaskKind{of}, false, nil
 	}
 	for i, k := range b.TaskKinds {

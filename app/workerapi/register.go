@@ -18,6 +18,10 @@ func register(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	c.tell("worker_id", in.WorkerID)
+	c.tell("registered", false)
+	if err := checkCapabilities(c.Header.Get(VersionHeader), in); err != nil {
+		return answer{}, err
+	}
 	in.Identity = c.who.Name
 	_, in.Gated = c.Header[http.CanonicalHeaderKey(ReleaseHeader)]
 	out, err := a.opt.Broker.Register(c.ctx, in)

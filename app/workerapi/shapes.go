@@ -13,9 +13,13 @@ import (
 // Reasons that many routes share.
 var (
 	unregistered = []protocol.Reason{protocol.ReasonWorkerNotRegistered, protocol.ReasonStaleRegistration}
-	polling      = append([]protocol.Reason{
+	registering  = append([]protocol.Reason{
+		protocol.ReasonDefinitionChanged, protocol.ReasonManifestMismatch, protocol.ReasonManifestFloor, protocol.ReasonCapabilityVersion,
+		protocol.ReasonStreamsUnavailable,
+	}, unregistered...)
+	polling = append([]protocol.Reason{
 		protocol.ReasonWorkerDraining, protocol.ReasonQueueMismatch, protocol.ReasonVersionMismatch, protocol.ReasonThrottled,
-		protocol.ReasonBuildMismatch,
+		protocol.ReasonBuildMismatch, protocol.ReasonPollExpired, protocol.ReasonPollKinds,
 	}, unregistered...)
 	onWorkflowTask = []protocol.Reason{
 		protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased, protocol.ReasonLeaseOwnerMismatch, protocol.ReasonAttemptMismatch,
@@ -61,7 +65,7 @@ func why(members []string) []string {
 // shapes says what every operation reads and answers. A route without a line here fails the tests.
 var shapes = map[string]auth.Shape{
 	"register": {Does: "announce a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
-		Says: auth.Says(201, protocol.RegisterAnswer{}), Refuses: unregistered},
+		Says: auth.Says(201, protocol.RegisterAnswer{}), Refuses: registering},
 	"deregister": {Does: "take one's own registration away", Query: incarnationQuery{},
 		Says: auth.OK(protocol.DeregisterAnswer{}), Refuses: onWorker},
 	"worker_heartbeat": {Does: "say that a worker lives, and renew what it holds",

@@ -110,8 +110,6 @@ func failWorkflow(a *API, c *call) (answer, error) {
 
 // A report of a workflow task that comes too late is refused and changes nothing. The Rust SDK as published takes any such refusal for a reason to end
 // the whole worker, so that terminating one run would stop the work of all others: its workers are told the same with status 200.
-const rustSDK = "durable-workflow-rust/"
-
 var late = map[protocol.Reason]int{
 	protocol.ReasonRunClosed: http.StatusOK, protocol.ReasonTaskNotLeased: http.StatusOK, protocol.ReasonLeaseOwnerMismatch: http.StatusOK,
 	protocol.ReasonLeaseExpired: http.StatusOK, protocol.ReasonAttemptMismatch: http.StatusOK, protocol.ReasonTaskNotFound: http.StatusOK,
@@ -119,7 +117,7 @@ var late = map[protocol.Reason]int{
 
 // settle chooses the statuses with which a worker's late report is refused.
 func (a *API) settle(c *call, worker string, err error) {
-	if late[protocol.ReasonOf(err)] != 0 && strings.HasPrefix(a.opt.Broker.SDK(c.ctx, c.ns, worker), rustSDK) {
+	if late[protocol.ReasonOf(err)] != 0 && strings.HasPrefix(a.opt.Broker.SDK(c.ctx, c.ns, worker), protocol.RustSDK) {
 		c.statuses = late
 		c.tell("created_task_ids", []string{})
 		c.tell("next_task_id", nil)

@@ -8,33 +8,37 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
+// RustSDK begins what the published Rust SDK registers as its version. It ends the whole worker at refusals that others take for an answer.
+const RustSDK = "durable-workflow-rust/"
+
 // RegisterRequest announces a worker process. Incarnation, queues and session settings are ours; a client of the HTTP contract sends none, and each
 // of its registrations is a new incarnation.
 type RegisterRequest struct {
-	WorkerID      string           `json:"worker_id,omitempty" maxLength:"255"` // made when empty
-	Namespace     string           `json:"namespace,omitempty"`
-	Incarnation   string           `json:"incarnation,omitempty"`
-	TaskQueue     string           `json:"task_queue,omitempty" minLength:"1" maxLength:"255"`
-	TaskQueues    []string         `json:"task_queues,omitempty" maxItems:"10000" each:"255"`
-	Runtime       string           `json:"runtime,omitempty"`
-	SDKVersion    string           `json:"sdk_version,omitempty"`
-	BuildID       string           `json:"build_id,omitempty"`
-	Release       string           `json:"release,omitempty"`
-	WorkflowTypes []string         `json:"supported_workflow_types,omitempty" maxItems:"10000" each:"255"`
-	ActivityTypes []string         `json:"supported_activity_types,omitempty" maxItems:"10000" each:"255"`
-	AnyActivity   bool             `json:"any_activity_type,omitempty"` // takes activities of every type of its queues
-	Capabilities  []string         `json:"capabilities,omitempty" maxItems:"10000" each:"255"`
-	Contracts     json.RawMessage  `json:"workflow_command_contracts,omitempty"`
-	Fingerprints  json.RawMessage  `json:"workflow_definition_fingerprints,omitempty"`
-	Manifest      json.RawMessage  `json:"capability_manifest,omitempty"`
-	WorkflowSlots *int             `json:"max_concurrent_workflow_tasks,omitempty" minimum:"0"`
-	ActivitySlots *int             `json:"max_concurrent_activity_tasks,omitempty" minimum:"0"`
-	MaxSessions   *int             `json:"max_concurrent_worker_sessions,omitempty"`
-	Session       *SessionSettings `json:"session_settings,omitempty"`
-	AttemptLease  int64            `json:"attempt_lease_seconds,omitempty" maximum:"315360000"`
-	Slots         json.RawMessage  `json:"task_slots,omitempty"`
-	Process       json.RawMessage  `json:"process_metrics,omitempty"`
-	Isolation     json.RawMessage  `json:"isolation,omitempty"` // the worker's own report of what its sandbox holds
+	WorkerID      string          `json:"worker_id,omitempty" maxLength:"255"` // made when empty
+	Namespace     string          `json:"namespace,omitempty"`
+	Incarnation   string          `json:"incarnation,omitempty"`
+	TaskQueue     string          `json:"task_queue,omitempty" minLength:"1" maxLength:"255"`
+	TaskQueues    []string        `json:"task_queues,omitempty" maxItems:"10000" each:"255"`
+	Runtime       string          `json:"runtime,omitempty"`
+	SDKVersion    string          `json:"sdk_version,omitempty"`
+	BuildID       string          `json:"build_id,omitempty"`
+	Release       string          `json:"release,omitempty"`
+	WorkflowTypes []string        `json:"supported_workflow_types,omitempty" maxItems:"10000" each:"255"`
+	ActivityTypes []string        `json:"supported_activity_types,omitempty" maxItems:"10000" each:"255"`
+	AnyActivity   bool            `json:"any_activity_type,omitempty"` // takes activities of every type of its queues
+	Capabilities  []string        `json:"capabilities,omitempty" maxItems:"10000" each:"255"`
+	Contracts     json.RawMessage `json:"workflow_command_contracts,omitempty"`
+	// Fingerprints are what the code of a workflow type was when the worker started, in whatever form its SDK has. Absent: nothing is compared.
+	Fingerprints  map[string]string `json:"workflow_definition_fingerprints,omitempty"`
+	Manifest      json.RawMessage   `json:"capability_manifest,omitempty"`
+	WorkflowSlots *int              `json:"max_concurrent_workflow_tasks,omitempty" minimum:"0"`
+	ActivitySlots *int              `json:"max_concurrent_activity_tasks,omitempty" minimum:"0"`
+	MaxSessions   *int              `json:"max_concurrent_worker_sessions,omitempty"`
+	Session       *SessionSettings  `json:"session_settings,omitempty"`
+	AttemptLease  int64             `json:"attempt_lease_seconds,omitempty" maximum:"315360000"`
+	Slots         json.RawMessage   `json:"task_slots,omitempty"`
+	Process       json.RawMessage   `json:"process_metrics,omitempty"`
+	Isolation     json.RawMessage   `json:"isolation,omitempty"` // the worker's own report of what its sandbox holds
 	// Held are the keys (TaskKey) of the tasks this process has, said on a new connection: what else is leased to it never reached it and is set free.
 	// Absent: nothing is said.
 	Held     *[]string `json:"held_tasks,omitempty"`
@@ -104,6 +108,9 @@ const (
 	PollUnavailable PollStatus = "unavailable"
 	PollDraining    PollStatus = "draining"
 	PollMismatch    PollStatus = "version_mismatch"
+	PollConflict    PollStatus = "conflict"               // the poll_request_id belongs to another poll, or to a task that is over
+	PollNoWorkflow  PollStatus = "no_workflow_capability" // the worker registered no workflow type, or no slot for one
+	PollNoActivity  PollStatus = "no_activity_capability" // the same of activities
 )
 
 // PollAnswer is what a poll gives.
