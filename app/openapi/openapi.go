@@ -30,7 +30,7 @@ type object = map[string]any
 // Document describes the routes, as indented JSON whose order never changes. root is the directory of the module, whose sources hold the comments. A
 // route that does not say what it answers is an error.
 func Document(root string, routes []auth.Route) ([]byte, error) {
-	d := &document{schemas: newSchemas(newSource(root)), paths: object{}, refusals: object{}}
+	d := &document{schemas: newSchemas(newSource(root)), paths: object{}, refusals: object{}, examples: object{}}
 	if err := d.shared(); err != nil {
 		return nil, err
 	}
@@ -41,6 +41,12 @@ func Document(root string, routes []auth.Route) ([]byte, error) {
 	}
 	if err := d.schemas.splitCommands(); err != nil {
 		return nil, err
+	}
+	if err := d.schemas.tellPayloads(); err != nil {
+		return nil, err
+	}
+	for name, v := range d.examples {
+		d.schemas.named[name]["examples"] = []any{v}
 	}
 	if err := d.prune(); err != nil {
 		return nil, err
@@ -79,6 +85,7 @@ type document struct {
 	schemas  *schemas
 	paths    object
 	refusals object // the answers that refuse, shared by many routes
+	examples object // of answers, by the schema's name
 }
 
 // prune drops the schemas that nothing refers to: those of types that were opened.
@@ -177,6 +184,10 @@ func (d *document) add(rt auth.Route) error {
 	op := object{
 		"operationId": d.id(rt), "summary": rt.Shape.Does, "tags": []string{tag(rt)}, "x-roles": auth.Holders(rt.Roles),
 	}
+	tell, told := aboutOf(rt.Operation)
+	if told {
+		op["description"] = tell.text
+	}
 	if rt.Sojourn {
 		op["x-sojourn"] = true
 	}
@@ -198,11 +209,18 @@ func (d *document) add(rt auth.Route) error {
 				return err
 			}
 		}
-		op["requestBody"] = object{"content": object{"application/json": object{"schema": s}}, "required": len(rt.Shape.Needs) > 0}
+		media := object{"schema": s}
+		if err := example(media, tell.body); err != nil {
+			return err
+		}
+		op["requestBody"] = object{"content": object{"application/json": media}, "required": len(rt.Shape.Needs) > 0}
 		op["x-max-body-bytes"] = cmp.Or(rt.Shape.MaxBody, httpjson.MaxBody)
 	}
 	reasons := refusals(rt)
 	if op["responses"], err = d.responses(rt, reasons); err != nil {
+		return err
+	}
+	if err := d.answers(rt, tell.answer); err != nil {
 		return err
 	}
 	item, _ := d.paths[rt.Pattern].(object)

@@ -22,14 +22,14 @@ const components = "#/components/schemas/"
 
 func ref(name string) schema { return schema{"$ref": components + name} }
 
-// historyEvent is history.Event as it is written.
+// historyEvent is one entry of a run's history. Its number counts 1, 2, 3 … without gaps; the number inside the payload is that of the command.
 type historyEvent struct {
 	ID          string          `json:"id"`
 	Seq         int64           `json:"sequence"`
-	Type        string          `json:"event_type"`
+	Type        string          `json:"event_type"` // its payload has the schema of the same name, if there is one
 	At          history.Time    `json:"recorded_at"`
-	TaskID      string          `json:"workflow_task_id,omitempty"`
-	SeenThrough int64           `json:"seen_through,omitempty"`
+	TaskID      string          `json:"workflow_task_id,omitempty"` // the workflow task whose completion made it; absent for what came from outside
+	SeenThrough int64           `json:"seen_through,omitempty"`     // the last event which that task had been shown
 	Payload     json.RawMessage `json:"payload"`
 }
 
@@ -115,6 +115,9 @@ func (d *schemas) typed(p jsonschema.InterceptSchemaParams, reads bool) (stop bo
 			p.Schema.Enum = append(p.Schema.Enum, v)
 		}
 	}
+	if t == eventType {
+		t = reflect.TypeFor[historyEvent]()
+	}
 	if t.Name() != "" && p.Schema.Description == nil {
 		if about := d.source.aboutType(t); about != "" {
 			p.Schema.WithDescription(about)
@@ -167,6 +170,9 @@ func (d *schemas) member(p jsonschema.InterceptPropParams, reads bool) error {
 	}
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil
+	}
+	if t == eventType {
+		t = reflect.TypeFor[historyEvent]()
 	}
 	if about := d.source.aboutField(t, p.Field.Name); about != "" && p.PropertySchema.Description == nil {
 		p.PropertySchema.WithDescription(about)

@@ -8,8 +8,11 @@ import (
 	"io/fs"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const module = "github.com/sojourn-run/sojourn/"
@@ -101,7 +104,33 @@ func line(groups ...*ast.CommentGroup) string {
 	return ""
 }
 
-func (s *source) aboutType(t reflect.Type) string { return s.comments[t.PkgPath()+"."+t.Name()] }
+// aboutType is the comment of a type in the words of the document: without the Go name in front, and with members by their JSON names. Only names of
+// several words are told from plain ones.
+func (s *source) aboutType(t reflect.Type) string {
+	if s.of(t) != nil {
+		return ""
+	}
+	about := s.comments[t.PkgPath()+"."+t.Name()]
+	if t.Kind() == reflect.Struct {
+		for _, f := range reflect.VisibleFields(t) {
+			member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if severalWords.MatchString(f.Name) && member != "" {
+				about = regexp.MustCompile(`\b`+f.Name+`\b`).ReplaceAllString(about, member)
+			}
+		}
+	}
+	rest, named := strings.CutPrefix(about, t.Name()+" ")
+	if !named {
+		return about
+	}
+	for _, verb := range []string{"is ", "are "} {
+		rest = strings.TrimPrefix(rest, verb)
+	}
+	first, size := utf8.DecodeRuneInString(rest)
+	return string(unicode.ToUpper(first)) + rest[size:]
+}
+
+var severalWords = regexp.MustCompile(`^[A-Z][a-z]+[A-Z]|^[A-Z]+[A-Z][a-z]`)
 
 // aboutField is the comment of a member of t, wherever among t's embedded structs it is declared.
 func (s *source) aboutField(t reflect.Type, name string) string {

@@ -1,5 +1,13 @@
 package history
 
+import (
+	"maps"
+	"slices"
+)
+
+// Types are the names of all events this build knows, sorted.
+func Types() []string { return slices.Sorted(maps.Keys(kinds)) }
+
 // kinds makes the payload struct of each event type this build knows.
 var kinds = map[string]func() Data{
 	"WorkflowStarted":               func() Data { return &WorkflowStarted{} },
