@@ -68,7 +68,7 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 	s.try(0, "1", "workflow", "update", "b", "add", "--input", `["pear"]`, "--request-id", "one") // the first, again
 	s.try(1, "request_id_conflict", "workflow", "update", "b", "add", "--input", `["fig"]`, "--request-id", "one")
 	s.try(0, "2", "workflow", "update", "b", "add", "--input", `["fig"]`)
-	s.try(1, "full", "workflow", "update", "b", "add", "--input", `["plum"]`)
+	s.try(1, "update_validator_rejected", "workflow", "update", "b", "add", "--input", `["plum"]`)
 	if got := strings.Join(strings.Fields(s.try(0, "", "workflow", "query", "b", "items")), ""); got != `["pear","fig"]` {
 		t.Errorf("the query says %s", got)
 	}

@@ -21,6 +21,15 @@ type Registry struct {
 	activities map[string]*activity.Definition
 	names      map[uintptr][]string // of activity functions, by their code
 	flows      map[uintptr][]string // of workflow functions, by their code
+	validated  map[string][]string  // updates that are judged before they are accepted, by workflow
+}
+
+// WorkflowOptions of a registered workflow.
+type WorkflowOptions struct {
+	// Validated are the names of updates whose validator (workflow.UpdateOptions) is asked before the update is accepted: what it rejects
+	// leaves no trace in history, and who waits for the acceptance alone is told, too. That costs a replay for each such update. The
+	// validators of other updates are asked when the update's turn comes, and so are these again.
+	Validated []string
 }
 
 var _ workflow.Names = (*Registry)(nil)
@@ -28,15 +37,17 @@ var _ workflow.Names = (*Registry)(nil)
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
 	return &Registry{workflows: map[string]*workflow.Definition{}, activities: map[string]*activity.Definition{}, names: map[uintptr][]string{},
-		flows: map[uintptr][]string{}}
+		flows: map[uintptr][]string{}, validated: map[string][]string{}}
 }
 
 // Workflow registers func(workflow.Context, args…) (result, error), or error alone, as the workflow's version 1.
-func (r *Registry) Workflow(name string, fn any) { r.WorkflowVersion(name, 1, fn) }
+func (r *Registry) Workflow(name string, fn any, opts ...WorkflowOptions) {
+	r.WorkflowVersion(name, 1, fn, opts...)
+}
 
 // WorkflowVersion registers a version of a workflow. Several can stand beside one another: a new run goes by the highest and keeps it
 // for its life, and runs begun when there was one version only go by the lowest. A run that continues as new is a new run.
-func (r *Registry) WorkflowVersion(name string, version int, fn any) {
+func (r *Registry) WorkflowVersion(name string, version int, fn any, opts ...WorkflowOptions) {
 	d, ok := r.workflows[name]
 	if !ok {
 		d = &workflow.Definition{Name: name}
@@ -45,6 +56,13 @@ func (r *Registry) WorkflowVersion(name string, version int, fn any) {
 		panic(fmt.Sprintf("register: %v (%s)", err, where(fn)))
 	}
 	r.workflows[name] = d
+	for _, o := range opts {
+		for _, update := range o.Validated {
+			if !slices.Contains(r.validated[name], update) {
+				r.validated[name] = append(r.validated[name], update)
+			}
+		}
+	}
 	if code := reflect.ValueOf(fn).Pointer(); !slices.Contains(r.flows[code], name) {
 		r.flows[code] = append(r.flows[code], name)
 	}
@@ -92,6 +110,9 @@ func (r *Registry) FindActivity(name string) (*activity.Definition, bool) {
 	d, ok := r.activities[name]
 	return d, ok
 }
+
+// Validated are the updates that are judged before they are accepted, by the name of their workflow.
+func (r *Registry) Validated() map[string][]string { return maps.Clone(r.validated) }
 
 // WorkflowTypes are the names of the workflows, sorted.
 func (r *Registry) WorkflowTypes() []string { return slices.Sorted(maps.Keys(r.workflows)) }

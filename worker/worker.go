@@ -173,7 +173,7 @@ func New(o Options) (_ *Worker, err error) {
 	_, local := o.Carrier.(link.Local)
 	ro := runner.Options{
 		Link: w.link, Definitions: o.Registry, Sessions: w.sessions, InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
-		WorkflowSlots: o.Workflows, ActivitySlots: o.Concurrency, PollIDs: !local, AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
+		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local, AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
 		Log: w.log,
 	}
 	if w.pool != nil {
@@ -292,6 +292,9 @@ func (w *Worker) capabilities() []string {
 	all := append(slices.Clone(w.opt.Capabilities), "worker_sessions", "worker_session_verbs")
 	if w.opt.Workflows > 0 {
 		all = append(all, "query_tasks", "cancellation_requests")
+		if len(w.opt.Registry.Validated()) > 0 {
+			all = append(all, "update_validation_tasks")
+		}
 	}
 	if w.pool != nil {
 		all = append(all, w.pool.Report().Capability())
@@ -310,10 +313,23 @@ func (w *Worker) registration() protocol.RegisterRequest {
 			LeaseMS: o.SessionLease.Milliseconds(), BufferMS: o.SessionBuffer.Milliseconds(), IdleMS: o.SessionIdle.Milliseconds(),
 		},
 	}
+	if validated := o.Registry.Validated(); len(validated) > 0 {
+		in.Contracts = contracts(validated)
+	}
 	if w.pool != nil {
 		in.Isolation, _ = json.Marshal(w.pool.Report()) // plain text and lists
 	}
 	return in
+}
+
+// contracts are what is declared of workflows: the updates that have validators. Handlers are not known before the code runs.
+func contracts(validated map[string][]string) json.RawMessage {
+	all := map[string]map[string][]string{}
+	for name, updates := range validated {
+		all[name] = map[string][]string{"update_validators": updates}
+	}
+	raw, _ := json.Marshal(all) // plain names
+	return raw
 }
 
 // describe tells of the machine and the executors on it.

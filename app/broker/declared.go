@@ -9,10 +9,11 @@ import (
 // declarations are what the living workers of a namespace said their workflow types have: by type, then queries, signals or updates, the names.
 type declarations map[string]map[string][]string
 
-// declarations reads the contracts of the living workers. A type that one worker runs without saying what it has is left out: nothing is known of it.
+// declarations reads the contracts of the living workers. A type that one worker runs without saying what it has is left out, and so is a kind of
+// names of it that one contract leaves out: nothing is known of those.
 func (b *Broker) declarations(namespace string) declarations {
 	all := declarations{}
-	silent := map[string]bool{}
+	silent, unsaid := map[string]bool{}, map[[2]string]bool{}
 	now := time.Now()
 	for _, h := range b.workers.all(namespace) {
 		if !b.alive(h, now) {
@@ -34,10 +35,18 @@ func (b *Broker) declarations(namespace string) declarations {
 			for what, raw := range contract {
 				all[typ][what] = append(all[typ][what], namesIn(raw)...)
 			}
+			for _, what := range []string{"queries", "signals", "updates"} {
+				if _, ok := contract[what]; !ok {
+					unsaid[[2]string{typ, what}] = true
+				}
+			}
 		}
 	}
 	for typ := range silent {
 		delete(all, typ)
+	}
+	for k := range unsaid {
+		delete(all[k[0]], k[1])
 	}
 	return all
 }
@@ -65,6 +74,6 @@ func (d declarations) has(typ, what, name string) bool { return slices.Contains(
 
 // lacks says whether it is known that a workflow type does not have this query, signal or update.
 func (d declarations) lacks(typ, what, name string) bool {
-	contract, known := d[typ]
-	return known && !slices.Contains(contract[what], name)
+	names, said := d[typ][what]
+	return said && !slices.Contains(names, name)
 }

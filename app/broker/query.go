@@ -96,17 +96,7 @@ func refusedQuery(name string, f *protocol.Failure) error {
 
 // queryTask is what the worker is given: the query with the whole history, or its first page.
 func (b *Broker) queryTask(ctx context.Context, q *store.Question, paged bool) (*protocol.QueryTask, error) {
-	var (
-		events []history.Event
-		next   *string
-		args   payload.Payload
-		err    error
-	)
-	if paged {
-		events, next, args, err = b.begun(ctx, q)
-	} else {
-		events, args, err = b.past(ctx, q)
-	}
+	events, next, args, err := b.pastOf(ctx, q, paged)
 	return &protocol.QueryTask{
 		TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID, Namespace: q.Namespace, WorkflowType: q.Type, QueryName: q.Name,
 		PayloadCodec: payload.Codec, WorkflowArguments: args, QueryArguments: payload.Payload{Blob: q.Arguments}, Events: events,

@@ -186,7 +186,7 @@ func (b *Broker) past(ctx context.Context, q *store.Question) (events []history.
 // questionTask is a leased question as its worker gets it.
 func (b *Broker) questionTask(ctx context.Context, in protocol.PollRequest, l store.Leased) (protocol.Task, error) {
 	if l.Kind == protocol.KindValidation {
-		t, err := b.validationTask(ctx, l.Question)
+		t, err := b.validationTask(ctx, l.Question, in.PagedQueries)
 		return protocol.Task{Kind: l.Kind, Validation: t}, err
 	}
 	t, err := b.queryTask(ctx, l.Question, in.PagedQueries)

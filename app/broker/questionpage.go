@@ -16,6 +16,15 @@ func (b *Broker) begun(ctx context.Context, q *store.Question) ([]history.Event,
 	return page.Events, page.NextPageToken, startArguments(page.Events), err
 }
 
+// pastOf is what a worker is given of the history behind a question: its first page, or all of it.
+func (b *Broker) pastOf(ctx context.Context, q *store.Question, paged bool) ([]history.Event, *string, payload.Payload, error) {
+	if paged {
+		return b.begun(ctx, q)
+	}
+	events, args, err := b.past(ctx, q)
+	return events, nil, args, err
+}
+
 // startArguments are what a run was started with, by its first event.
 func startArguments(events []history.Event) (args payload.Payload) {
 	if len(events) > 0 {
@@ -26,11 +35,11 @@ func startArguments(events []history.Event) (args payload.Payload) {
 	return args
 }
 
-// questionPage is a further page of the history behind a leased query, which ends where the query found it.
+// questionPage is a further page of the history behind a leased question, which ends where the question found it.
 func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	q, err := b.desk.look(ctx, in.TaskID)
 	switch {
-	case errors.Is(err, store.ErrNotFound), err == nil && (q.Namespace != namespace(in.Namespace) || q.Kind != protocol.KindQuery):
+	case errors.Is(err, store.ErrNotFound), err == nil && (q.Namespace != namespace(in.Namespace) || !q.Kind.Asked()):
 		return protocol.HistoryPage{}, noTask(in.TaskID)
 	case err != nil:
 		return protocol.HistoryPage{}, err

@@ -114,12 +114,12 @@ func validates(w *engine.Worker, typ, name string) bool {
 	return json.Unmarshal(w.Contracts, &said) == nil && slices.Contains(namesIn(said[typ].Validators), name)
 }
 
-// validationTask is what the worker is given: the update with the whole history.
-func (b *Broker) validationTask(ctx context.Context, q *store.Question) (*protocol.ValidationTask, error) {
-	events, args, err := b.past(ctx, q)
+// validationTask is what the worker is given: the update with the whole history, or its first page.
+func (b *Broker) validationTask(ctx context.Context, q *store.Question, paged bool) (*protocol.ValidationTask, error) {
+	events, next, args, err := b.pastOf(ctx, q, paged)
 	return &protocol.ValidationTask{
-		Kind: protocol.KindValidation, TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID, WorkflowType: q.Type,
+		Kind: protocol.KindValidation, TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID, Namespace: q.Namespace, WorkflowType: q.Type,
 		UpdateName: q.Name, PayloadCodec: payload.Codec, WorkflowArguments: args, UpdateArguments: payload.Payload{Blob: q.Arguments}, Events: events,
-		TotalEvents: q.LastSeq, RunStatus: q.RunStatus, TaskQueue: q.Queue, LeaseOwner: q.Owner, LeaseExpiresAt: history.At(q.Until),
+		TotalEvents: q.LastSeq, NextPageToken: next, RunStatus: q.RunStatus, TaskQueue: q.Queue, LeaseOwner: q.Owner, LeaseExpiresAt: history.At(q.Until),
 	}, err
 }

@@ -34,6 +34,10 @@ func jobOf(t protocol.Task) protocol.Job {
 		q := t.Query
 		j.ID, j.Queue, j.LockExpiresAt = q.TaskID, q.TaskQueue, q.LeaseExpiresAt
 		g = protocol.Grip{Kind: t.Kind, Delivery: q.Attempt, Owner: q.LeaseOwner}
+	case t.Validation != nil:
+		v := t.Validation
+		j.ID, j.Queue, j.LockExpiresAt = v.TaskID, v.TaskQueue, v.LeaseExpiresAt
+		g = protocol.Grip{Kind: t.Kind, Delivery: v.Attempt, Owner: v.LeaseOwner}
 	}
 	j.Token = g.Token()
 	return j

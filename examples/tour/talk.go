@@ -14,7 +14,7 @@ import (
 func registerTalk(r *worker.Registry) {
 	r.Workflow("tour.family", Family)
 	r.Workflow("tour.nursery", Nursery)
-	r.Workflow("tour.basket", Basket)
+	r.Workflow("tour.basket", Basket, worker.WorkflowOptions{Validated: []string{"add"}})
 	r.Workflow("tour.countdown", Countdown)
 	r.Workflow("tour.labels", Labels)
 	r.Workflow("tour.relay", Relay)

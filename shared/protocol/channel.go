@@ -146,7 +146,7 @@ type ChannelPoll struct {
 	Release   string           `json:"release,omitempty"`   // instead of workerProps.version
 	BuildID   string           `json:"buildId,omitempty"`
 	PageSize  int              `json:"historyPageSize,omitempty"`
-	// PagedQueries: the worker fetches what lies behind the first page of a query's history, as of a workflow task's.
+	// PagedQueries: the worker fetches what lies behind the first page of the history of a query or a validation, as of a workflow task's.
 	PagedQueries bool `json:"pagedQueries,omitempty"`
 }
 
@@ -192,6 +192,8 @@ func (j Job) frame() jobFrame[any] {
 		f.Task = j.Task.Activity
 	case KindQuery:
 		f.Task = j.Task.Query
+	case KindValidation:
+		f.Task = j.Task.Validation
 	}
 	return f
 }
@@ -211,6 +213,8 @@ func (j *Job) UnmarshalJSON(raw []byte) error {
 		return json.Unmarshal(f.Task, &j.Task.Activity)
 	case KindQuery:
 		return json.Unmarshal(f.Task, &j.Task.Query)
+	case KindValidation:
+		return json.Unmarshal(f.Task, &j.Task.Validation)
 	}
 	return fmt.Errorf("job %s is of the unknown kind %q", f.ID, f.Kind)
 }
@@ -356,7 +360,7 @@ func ParseToken(token string) (g Grip, ok bool) {
 	if !ok || len(head) < 2 {
 		return g, false
 	}
-	for _, k := range []TaskKind{KindWorkflow, KindActivity, KindQuery} {
+	for _, k := range []TaskKind{KindWorkflow, KindActivity, KindQuery, KindValidation} {
 		if head[0] == k[0] {
 			g.Kind = k
 		}
@@ -374,7 +378,7 @@ func (g Grip) AttemptID(taskID string) string {
 	return taskID + "-" + strconv.FormatInt(g.Delivery, 10)
 }
 
-// Attempt is the delivery of a workflow or query task, 0 for an activity.
+// Attempt is the delivery of a task that is no activity; 0 for an activity.
 func (g Grip) Attempt() int64 {
 	if g.Kind == KindActivity {
 		return 0

@@ -145,6 +145,7 @@ type ValidationTask struct {
 	Attempt           int64           `json:"update_validation_attempt"`
 	WorkflowID        string          `json:"workflow_id"`
 	RunID             string          `json:"run_id"`
+	Namespace         string          `json:"namespace,omitempty"`
 	WorkflowType      string          `json:"workflow_type"`
 	UpdateName        string          `json:"update_name"`
 	PayloadCodec      string          `json:"payload_codec"`
@@ -152,6 +153,7 @@ type ValidationTask struct {
 	UpdateArguments   payload.Payload `json:"update_arguments"`
 	Events            []history.Event `json:"history_events"`
 	TotalEvents       int64           `json:"total_history_events"`
+	NextPageToken     *string         `json:"next_history_page_token,omitempty"` // only to workers that page
 	RunStatus         string          `json:"run_status"`
 	TaskQueue         string          `json:"task_queue"`
 	LeaseOwner        string          `json:"lease_owner"`

@@ -93,7 +93,8 @@ type PollRequest struct {
 	PollID      string           `json:"poll_request_id,omitempty" maxLength:"255"`
 	Timeout     *int64           `json:"timeout_seconds,omitempty" minimum:"0" maximum:"60"` // default 30, 0 answers at once, at most 60
 	PageSize    int              `json:"history_page_size,omitempty" minimum:"0" maximum:"1000"`
-	// PagedQueries: the worker fetches what lies behind the first page of a query's history, as of a workflow task's. Others get it whole.
+	// PagedQueries: the worker fetches what lies behind the first page of the history of a query or a validation, as of a workflow task's. Others get
+	// it whole.
 	PagedQueries bool `json:"paged_queries,omitempty"`
 }
 

@@ -160,11 +160,11 @@ func (l *Link) History(ctx context.Context, t *protocol.WorkflowTask, pageToken 
 	return out, err
 }
 
-// QueryHistory fetches a page of the history behind a query.
-func (l *Link) QueryHistory(ctx context.Context, t *protocol.QueryTask, pageToken string) (protocol.HistoryPage, error) {
+// QuestionHistory fetches a page of the history behind a query or a validation, which item is to answer.
+func (l *Link) QuestionHistory(ctx context.Context, item protocol.CompleteItem, pageToken string) (protocol.HistoryPage, error) {
 	var out protocol.HistoryPage
 	err := l.ask(ctx, protocol.MethodFetchHistory, protocol.JobHistory{
-		JobRef: ref(protocol.KindQuery, t.TaskID, "", t.Attempt, t.LeaseOwner), PageToken: pageToken,
+		JobRef: ref(item.Kind, item.TaskID, "", item.Attempt, item.Owner), PageToken: pageToken,
 	}, &out)
 	return out, err
 }

@@ -31,7 +31,8 @@ type loop struct {
 	id    string       // of a poll whose answer was lost
 }
 
-// loopsFor makes n loops, each for one kind in turn; a single loop has to ask for all. A worker with workflows has one more, for queries.
+// loopsFor makes n loops, each for one kind in turn; a single loop has to ask for all. A worker with workflows has one more for
+// queries, and one for validations if it declares validators.
 func loopsFor(r *Runner, n int) (loops []*loop, pollers share) {
 	kinds, pollers := r.kinds(), share{}
 	for i := range n {
@@ -44,9 +45,16 @@ func loopsFor(r *Runner, n int) (loops []*loop, pollers share) {
 		}
 		loops = append(loops, l)
 	}
+	var asked []protocol.TaskKind
 	if r.opt.WorkflowSlots > 0 {
-		loops = append(loops, &loop{r: r, kinds: []protocol.TaskKind{protocol.KindQuery}, back: retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}})
-		pollers[protocol.KindQuery] = 1
+		asked = append(asked, protocol.KindQuery)
+		if r.opt.Validates {
+			asked = append(asked, protocol.KindValidation)
+		}
+	}
+	for _, k := range asked {
+		loops = append(loops, &loop{r: r, kinds: []protocol.TaskKind{k}, back: retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}})
+		pollers[k] = 1
 	}
 	return loops, pollers
 }
@@ -127,7 +135,7 @@ func (l *loop) once(got share) time.Duration {
 // request is a poll for as many tasks as slots were taken.
 func (r *Runner) request(got share) protocol.PollRequest {
 	req := protocol.PollRequest{WorkerID: r.opt.WorkerID, Queues: r.opt.Queues, Free: map[protocol.TaskKind]int{}, Max: got.total()}
-	for _, k := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery} {
+	for _, k := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation} {
 		if got[k] > 0 {
 			req.Kinds = append(req.Kinds, k)
 			req.Free[k] = got[k]

@@ -11,83 +11,136 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// querySlots are how many queries run at once, beside workflow tasks and activities.
+// querySlots are how many queries run at once, and how many validations, beside workflow tasks and activities.
 const querySlots = 4
 
 // queryTime is how long an answer is worth telling: nobody waits longer.
 const queryTime = 30 * time.Second
 
-// query replays the run it asks about and asks its code. Kept machines are left alone: what a handler changes by mistake must not stay.
-func (r *Runner) query(t *protocol.QueryTask) {
-	until := time.Now().Add(queryTime)
-	item := queryItem(t)
-	f, err := r.ask(t, &item)
-	switch {
-	case err != nil && r.life.Err() != nil:
-		item.Returned = "draining"
-	case err != nil && protocol.ReasonOf(err) == "":
-		r.log.Warn().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Msg("history not available")
-		item.Returned = "history_unavailable"
-	case err != nil:
-		item.Failure = &protocol.Failure{Message: err.Error(), Type: "QueryFailed", Reason: string(protocol.ReasonQueryRejected)}
-	case f != nil:
-		r.log.Debug().Str("task_id", t.TaskID).Str("run_id", t.RunID).Str("query", t.QueryName).Str("why", f.Message).Msg("query not answered")
-		item.Failure = f
-	}
-	r.report.add(item, until)
+// question is what queries and validations have in common: a run, to be read and left alone.
+type question struct {
+	item   protocol.CompleteItem // of the answer
+	run    protocol.WorkflowTask // whose run it is about
+	events []history.Event
+	next   *string // page of what is behind events
 }
 
-// ask gives the answer to item, or says why there is none. An error means that the history behind the query could not be had.
-func (r *Runner) ask(t *protocol.QueryTask, item *protocol.CompleteItem) (*protocol.Failure, error) {
-	def, ok := r.opt.Definitions.FindWorkflow(t.WorkflowType)
+// query asks the code of the run about its state.
+func (r *Runner) query(t *protocol.QueryTask) {
+	q := question{item: queryItem(t), events: t.Events, next: t.NextPageToken, run: protocol.WorkflowTask{
+		RunID: t.RunID, WorkflowID: t.WorkflowID, Namespace: t.Namespace, WorkflowType: t.WorkflowType, TaskQueue: t.TaskQueue,
+		Arguments: t.WorkflowArguments,
+	}}
+	r.answer(q, protocol.ReasonQueryRejected, func(m *workflow.Machine, item *protocol.CompleteItem) (f *protocol.Failure) {
+		var err error
+		if item.Result, err = m.Query(t.QueryName, t.QueryArguments); err == nil {
+			return nil
+		}
+		f = queryFailure(err)
+		f.Message = strings.TrimPrefix(f.Message, fmt.Sprintf("query %q: ", t.QueryName)) // its caller is told the name by the app
+		switch {
+		case errors.Is(err, workflow.ErrUnknownQuery):
+			f.Reason = string(protocol.ReasonUnknownQuery)
+		case errors.Is(err, workflow.ErrQueryArguments):
+			f.Reason = string(protocol.ReasonQueryArguments)
+		}
+		return f
+	})
+}
+
+func queryFailure(err error) *protocol.Failure {
+	f := workflow.TaskFailure(err)
+	f.Type, f.Reason = "QueryFailed", string(protocol.ReasonQueryRejected)
+	return f
+}
+
+// validation asks the validator of an update whether it may be accepted.
+func (r *Runner) validation(t *protocol.ValidationTask) {
+	q := question{item: validationItem(t), events: t.Events, next: t.NextPageToken, run: protocol.WorkflowTask{
+		RunID: t.RunID, WorkflowID: t.WorkflowID, Namespace: t.Namespace, WorkflowType: t.WorkflowType, TaskQueue: t.TaskQueue,
+		Arguments: t.WorkflowArguments,
+	}}
+	r.answer(q, protocol.ReasonValidatorFailed, func(m *workflow.Machine, _ *protocol.CompleteItem) (f *protocol.Failure) {
+		err := m.Validate(t.UpdateName, t.UpdateArguments)
+		var rejected *workflow.RejectedError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &rejected):
+			f = activity.FailureOf(rejected.Err)
+			f.Reason = string(protocol.ReasonUpdateRejected)
+			return f
+		}
+		f = workflow.TaskFailure(err)
+		f.Reason = string(protocol.ReasonValidatorFailed)
+		return f
+	})
+}
+
+// answer replays the run that a question is about and asks its code; refusal is the reason of failures that are none of the code's. Kept
+// machines are left alone: what a handler changes by mistake must not stay.
+func (r *Runner) answer(q question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure) {
+	until := time.Now().Add(queryTime)
+	f, err := r.ask(&q, refusal, ask)
+	log := func(e *zerolog.Event) *zerolog.Event {
+		return e.Str("task_id", q.item.TaskID).Str("kind", string(q.item.Kind)).Str("run_id", q.run.RunID)
+	}
+	switch {
+	case err != nil && r.life.Err() != nil:
+		q.item.Returned = "draining"
+	case err != nil && protocol.ReasonOf(err) == "":
+		log(r.log.Warn()).Err(err).Msg("history not available")
+		q.item.Returned = "history_unavailable"
+	case err != nil:
+		q.item.Failure = &protocol.Failure{Message: err.Error(), Type: "QueryFailed", Reason: string(refusal)}
+	case f != nil:
+		log(r.log.Debug()).Str("why", f.Message).Msg("question answered with a failure")
+		q.item.Failure = f
+	}
+	r.report.add(q.item, until)
+}
+
+// ask puts the answer into the question's item, or says why there is none. An error means that the history behind the question could not be had.
+func (r *Runner) ask(q *question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure) (*protocol.Failure, error) {
+	def, ok := r.opt.Definitions.FindWorkflow(q.run.WorkflowType)
 	if !ok {
-		f := workflow.Unregistered(t.WorkflowType)
-		f.Reason = string(protocol.ReasonQueryRejected)
+		f := workflow.Unregistered(q.run.WorkflowType)
+		f.Reason = string(refusal)
 		return f, nil
 	}
-	events, err := r.past(t)
+	events, err := r.past(q)
 	if err != nil {
 		return nil, err
 	}
 	m := workflow.NewMachine(def, workflow.Options{Names: r.opt.Definitions, Logger: zerolog.Nop(), ForQueries: true})
 	defer m.Close()
-	_, err = m.Apply(&protocol.WorkflowTask{
-		RunID: t.RunID, WorkflowID: t.WorkflowID, Namespace: t.Namespace, WorkflowType: t.WorkflowType, TaskQueue: t.TaskQueue,
-		Arguments: t.WorkflowArguments,
-	}, events)
-	if err == nil {
-		item.Result, err = m.Query(t.QueryName, t.QueryArguments)
+	if _, err = m.Apply(&q.run, events); err != nil {
+		f := workflow.TaskFailure(err)
+		f.Reason = string(refusal)
+		if q.item.Kind == protocol.KindQuery {
+			f.Type = "QueryFailed"
+		}
+		return f, nil
 	}
-	if err == nil {
-		return nil, nil
-	}
-	f := workflow.TaskFailure(err)
-	f.Type, f.Reason = "QueryFailed", string(protocol.ReasonQueryRejected)
-	f.Message = strings.TrimPrefix(f.Message, fmt.Sprintf("query %q: ", t.QueryName)) // its caller is told the name by the app
-	switch {
-	case errors.Is(err, workflow.ErrUnknownQuery):
-		f.Reason = string(protocol.ReasonUnknownQuery)
-	case errors.Is(err, workflow.ErrQueryArguments):
-		f.Reason = string(protocol.ReasonQueryArguments)
-	}
-	return f, nil
+	return ask(m, &q.item), nil
 }
 
-// past is the whole history behind a query.
-func (r *Runner) past(t *protocol.QueryTask) ([]history.Event, error) {
+// past is the whole history behind a question.
+func (r *Runner) past(q *question) ([]history.Event, error) {
 	ctx, cancel := context.WithTimeout(r.life, queryTime)
 	defer cancel()
-	events := t.Events
-	for next := t.NextPageToken; next != nil; {
-		page, err := r.opt.Link.QueryHistory(ctx, t, *next)
+	events := q.events
+	for next := q.next; next != nil; {
+		page, err := r.opt.Link.QuestionHistory(ctx, q.item, *next)
 		if err == nil && len(page.Events) == 0 && page.NextPageToken != nil {
 			err = errors.New("an empty page before the last")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("history of run %s: %w", t.RunID, err)
+			return nil, fmt.Errorf("history of run %s: %w", q.run.RunID, err)
 		}
 		events, next = append(events[:len(events):len(events)], page.Events...), page.NextPageToken
 	}
@@ -96,4 +149,8 @@ func (r *Runner) past(t *protocol.QueryTask) ([]history.Event, error) {
 
 func queryItem(t *protocol.QueryTask) protocol.CompleteItem {
 	return protocol.CompleteItem{Kind: protocol.KindQuery, TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt}
+}
+
+func validationItem(t *protocol.ValidationTask) protocol.CompleteItem {
+	return protocol.CompleteItem{Kind: protocol.KindValidation, TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt}
 }

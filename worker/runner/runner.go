@@ -24,7 +24,7 @@ type Link interface {
 	Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error)
 	Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error)
 	History(ctx context.Context, t *protocol.WorkflowTask, pageToken string) (protocol.HistoryPage, error)
-	QueryHistory(ctx context.Context, t *protocol.QueryTask, pageToken string) (protocol.HistoryPage, error)
+	QuestionHistory(ctx context.Context, item protocol.CompleteItem, pageToken string) (protocol.HistoryPage, error)
 	Progress(ctx context.Context, in protocol.HeartbeatRequest) (protocol.JobLock, error)
 	Beat()                             // asks for a heartbeat soon
 	Forget(item protocol.CompleteItem) // a task has ended without a word to the app
@@ -55,7 +55,8 @@ type Options struct {
 	Queues        []string // nil: all it registered
 	WorkflowSlots int      // 0: no workflow tasks
 	ActivitySlots int      // 0: no activities
-	Pollers       int      // polls under way at once, for each kind of task in turn, and one more for queries: 2
+	Validates     bool     // it declared validators, and is asked whether updates may be accepted
+	Pollers       int      // polls under way at once, for each kind of task in turn, and one more for each kind of question: 2
 	Senders       int      // calls with outcomes under way at once: 16
 	Outcomes      int      // outcomes waiting to be sent before slots stay taken: 1024
 	PollIDs       bool     // polls carry an id, so that one whose answer was lost gives the same tasks again
@@ -137,8 +138,10 @@ func New(o Options) (*Runner, error) {
 	loops, pollers := loopsFor(r, o.Pollers)
 	r.loops = loops
 	size := share{protocol.KindWorkflow: o.WorkflowSlots, protocol.KindActivity: o.ActivitySlots}
-	if pollers[protocol.KindQuery] > 0 {
-		size[protocol.KindQuery] = querySlots
+	for _, k := range []protocol.TaskKind{protocol.KindQuery, protocol.KindValidation} {
+		if pollers[k] > 0 {
+			size[k] = querySlots
+		}
 	}
 	r.slots = newSlots(size, pollers)
 	r.keeper = newKeeper(o.AttemptLease, o.LeaseBuffer, o.Link.Beat)
@@ -231,6 +234,8 @@ func (r *Runner) spawn(t protocol.Task, received time.Time) {
 			r.workflow(t.Workflow)
 		case t.Query != nil:
 			r.query(t.Query)
+		case t.Validation != nil:
+			r.validation(t.Validation)
 		default:
 			r.log.Error().Str("kind", string(t.Kind)).Msg("a task of a kind this worker never asked for")
 		}
@@ -250,6 +255,10 @@ func returned(t protocol.Task, why string) (protocol.CompleteItem, bool) {
 		return item, true
 	case t.Query != nil:
 		item := queryItem(t.Query)
+		item.Returned = why
+		return item, true
+	case t.Validation != nil:
+		item := validationItem(t.Validation)
 		item.Returned = why
 		return item, true
 	}

@@ -14,7 +14,11 @@ var errClosed = errors.New("runner is stopping")
 type share map[protocol.TaskKind]int
 
 func (s share) total() int {
-	return s[protocol.KindWorkflow] + s[protocol.KindActivity] + s[protocol.KindQuery]
+	n := 0
+	for _, more := range s {
+		n += more
+	}
+	return n
 }
 
 // slots counts what may run at once. A poll takes the slots it asks for and gives back those that no task came for, so that polls under way together
@@ -110,7 +114,7 @@ func (s *slots) give(rest share) {
 	for k, n := range rest {
 		s.free[k] += n
 	}
-	if s.some() || s.free[protocol.KindQuery] > 0 {
+	if s.some() || s.free[protocol.KindQuery] > 0 || s.free[protocol.KindValidation] > 0 {
 		close(s.changed)
 		s.changed = make(chan struct{})
 	}

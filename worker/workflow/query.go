@@ -28,8 +28,20 @@ var (
 	ErrReadOnly = errors.New("it must only look")
 )
 
-// readOnly is the panic of code that asked for something where it may only look.
-func readOnly(what string) error {
+// readOnly runs code that may only look, and nothing longer than the machine's patience; what goes wrong is the machine's fault.
+func (m *Machine) readOnly(what string, fn func()) {
+	if m.watch == nil {
+		m.watch = time.NewTimer(m.patience)
+	}
+	m.watch.Reset(m.patience)
+	defer m.watch.Stop()
+	m.reading = what
+	defer func() { m.reading = "" }()
+	m.turn(m.branch(fn))
+}
+
+// acted is the panic of code that asked for something where it may only look.
+func acted(what string) error {
 	return fmt.Errorf("workflow: %s must not call package workflow: %w", what, ErrReadOnly)
 }
 
@@ -47,14 +59,7 @@ func (m *Machine) Query(name string, args payload.Payload) (result payload.Paylo
 	if err != nil {
 		return result, fmt.Errorf("query %q: %w: %w", name, ErrQueryArguments, err)
 	}
-	if m.watch == nil {
-		m.watch = time.NewTimer(m.patience)
-	}
-	m.watch.Reset(m.patience)
-	defer m.watch.Stop()
-	m.reading = fmt.Sprintf("query %q", name)
-	defer func() { m.reading = "" }()
-	m.turn(m.branch(func() { result, err = h.fn.Call(h.ctx, in) }))
+	m.readOnly(fmt.Sprintf("query %q", name), func() { result, err = h.fn.Call(h.ctx, in) })
 	if m.fault != nil {
 		return payload.Payload{}, fmt.Errorf("query %q: %w", name, m.fault)
 	}

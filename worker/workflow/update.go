@@ -164,6 +164,45 @@ func (m *Machine) updatePanicked(what, name string, r any) error {
 	return activity.NewError(TypeUpdatePanicked, fmt.Sprintf("the %s of update %q panicked: %v", what, name, r), activity.NonRetryable)
 }
 
+// RejectedError says that an update's validator refused it, and why.
+type RejectedError struct {
+	Update string
+	Err    error // what the validator returned
+}
+
+func (e *RejectedError) Error() string {
+	return fmt.Sprintf("update %q was rejected: %v", e.Update, e.Err)
+}
+
+// Unwrap gives what the validator returned.
+func (e *RejectedError) Unwrap() error { return e.Err }
+
+// Validate asks whether an update would be taken, as the events applied so far leave the run: nil, a *RejectedError, or why the question
+// has no answer. An update without a handler or a validator is taken. As after Query, the machine is of no use for workflow tasks
+// afterwards.
+func (m *Machine) Validate(name string, args payload.Payload) (err error) {
+	if m.fault != nil {
+		return m.fault
+	}
+	h := m.updates[name]
+	if m.finished || h == nil || h.validate == nil {
+		return nil
+	}
+	in, err := h.validate.Decode(args)
+	if err != nil {
+		return &RejectedError{name, activity.NewError(activity.TypeArguments, err.Error(), activity.NonRetryable)}
+	}
+	m.readOnly(fmt.Sprintf("the validator of update %q", name), func() {
+		if _, err = h.validate.Call(h.ctx, in); err != nil {
+			err = &RejectedError{name, err}
+		}
+	})
+	if m.fault != nil {
+		return fmt.Errorf("the validator of update %q: %w", name, m.fault)
+	}
+	return err
+}
+
 // validate asks the validator; one that panics lets nothing in.
 func (m *Machine) validate(h *handler, name string, args payload.Payload) (err error) {
 	defer func() {

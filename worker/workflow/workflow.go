@@ -184,7 +184,7 @@ func (m *Machine) here() *coroutine {
 		runtime.Goexit()
 	}
 	if m.reading != "" {
-		panic(readOnly(m.reading))
+		panic(acted(m.reading))
 	}
 	if m.current == nil {
 		panic(errors.New("workflow: called outside the workflow's own code; start branches with workflow.Go, not with go"))
