@@ -40,7 +40,7 @@ type Shape struct {
 	Says    map[int]any       // the answers that are no refusals, by status: a value of the type that is encoded, or a Media
 	Refuses []protocol.Reason // beside the reasons that every route of its kind has
 	MaxBody int64             // bytes, where a body may be longer than elsewhere
-	Bare    bool              // a workflow route whose answer is a document of its own, without control_plane
+	Bare    bool              // its answer is a document of its own, without the members that its plane's answers carry beside theirs
 }
 
 // Media is an answer that is no JSON, by its media type.

@@ -147,7 +147,7 @@ func (b *Broker) workflowTask(ctx context.Context, in protocol.PollRequest, l st
 		}
 		t.Events, t.NextPageToken, all = page.Events, page.NextPageToken, page.Events
 	}
-	if len(all) > 0 && all[0].Seq == 1 {
+	if seen == 0 && len(all) > 0 && all[0].Seq == 1 { // who keeps the run has its first event
 		if s, ok := all[0].Data.(*history.WorkflowStarted); ok {
 			t.Arguments = payload.Payload{Blob: s.Arguments}
 		}

@@ -370,13 +370,8 @@ func kind(rt auth.Route) string {
 
 // beside adds the members that every answer of a plane carries.
 func beside(rt auth.Route, s schema) schema {
-	switch kind(rt) {
-	case "Worker":
-		return object{"allOf": []any{s, ref("WorkerAnswer")}}
-	case "Workflow":
-		if !rt.Shape.Bare {
-			return object{"allOf": []any{s, ref("WorkflowAnswer")}}
-		}
+	if name := kind(rt); name != "" && !rt.Shape.Bare {
+		return object{"allOf": []any{s, ref(name + "Answer")}}
 	}
 	return s
 }

@@ -54,7 +54,7 @@ type API struct {
 	opt          Options
 	mux          *http.ServeMux
 	capabilities protocol.ServerCapabilities
-	tail         []byte // the members every answer carries, errors included
+	tail         []byte // the members that answers carry, errors included
 }
 
 // New makes the handler.
@@ -67,6 +67,7 @@ func New(o Options) *API {
 	a.tail = append(httpjson.Member("protocol_version", []byte(`"`+Version+`"`)), ',')
 	a.tail = append(a.tail, httpjson.Member("server_capabilities", can)...)
 	for _, rt := range table() {
+		rt.Shape = shapes[rt.Operation]
 		a.mux.HandleFunc(rt.Method+" "+rt.Pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, rt) })
 	}
 	return a
@@ -145,7 +146,11 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, rt route) {
 		return
 	}
 	status = said.status
-	if err := a.write(w, r, said.status, said.body); err != nil && c.undelivered != nil {
+	tail := a.tail
+	if rt.Shape.Bare {
+		tail = nil
+	}
+	if err := a.write(w, r, said.status, said.body, tail); err != nil && c.undelivered != nil {
 		c.undelivered()
 	}
 }
@@ -194,14 +199,18 @@ func (c *call) namespace(said *string) error {
 	return nil
 }
 
-func (a *API) write(w http.ResponseWriter, r *http.Request, status int, body any) error {
+// write sends an answer with the members of tail behind its own.
+func (a *API) write(w http.ResponseWriter, r *http.Request, status int, body any, tail []byte) error {
 	raw, err := httpjson.Encode(body)
 	if err != nil {
 		a.opt.Log.Error().Err(err).Str("path", r.URL.Path).Msg("encode an answer")
 		status, raw = http.StatusInternalServerError, []byte(`{"reason":"internal","error":"internal error","message":"internal error"}`)
 	}
+	if len(tail) > 0 {
+		raw = httpjson.Append(raw, tail)
+	}
 	w.Header().Set(VersionHeader, Version)
-	written := httpjson.Write(w, r, status, httpjson.Append(raw, a.tail))
+	written := httpjson.Write(w, r, status, raw)
 	return errors.Join(err, written)
 }
 
@@ -228,7 +237,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error, beside m
 	if status >= http.StatusInternalServerError {
 		a.opt.Log.Error().Err(err).Str("path", r.URL.Path).Int("status", status).Msg("request failed")
 	}
-	_ = a.write(w, r, status, body) // nobody is left to tell
+	_ = a.write(w, r, status, body, a.tail) // nobody is left to tell
 	return status
 }
 

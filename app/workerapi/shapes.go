@@ -140,10 +140,10 @@ var shapes = map[string]auth.Shape{
 	"close_worker_session": {Does: "end a session for good", Body: protocol.SessionVerb{}, Query: workerQuery{},
 		Says: auth.OK(protocol.SessionAnswer{}), Refuses: onSession},
 
-	"poll_tasks": {Does: "wait for tasks of many kinds at once",
+	"poll_tasks": {Does: "wait for tasks of many kinds at once", Bare: true,
 		Body: protocol.PollRequest{}, Needs: []string{"worker_id"},
 		Says: auth.OK(protocol.PollAnswer{}), Refuses: polling},
-	"complete_tasks": {Does: "complete many tasks, and poll for the next",
+	"complete_tasks": {Does: "complete many tasks, and poll for the next", Bare: true,
 		Body: protocol.CompleteRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
 		Says: auth.OK(protocol.CompleteBatchAnswer{}), Refuses: polling},
 	"worker_settings":   {Does: "read the settings the app has for workers", Says: auth.OK(protocol.WorkerSettings{})},

@@ -198,6 +198,10 @@ func TestABatchIsJudgedItemByItem(t *testing.T) {
 	if got.status != 200 {
 		t.Fatalf("got %d %v", got.status, got.body)
 	}
+	// Both are longer than most tasks, and a client of the batch form has read them before.
+	if got.body["protocol_version"] != nil || got.body["server_capabilities"] != nil {
+		t.Errorf("a batch is answered with what the protocol is: %v", got.body)
+	}
 	for i, v := range got.body["items"].([]any) {
 		e, _ := v.(map[string]any)["error"].(map[string]any)
 		if e["reason"] != string(protocol.ReasonStaleAttempt) || e["message"] != "old" {
@@ -215,6 +219,7 @@ func TestABatchIsJudgedItemByItem(t *testing.T) {
 	if fields, _ := got.body["errors"].(map[string]any); got.status != 422 || fields["next.timeout_seconds"] == nil {
 		t.Errorf("got %d %v", got.status, got.body)
 	}
+	wantEnvelope(t, "a refused batch", got)
 }
 
 func TestSessionVerbsAnswerWithTheirReceipt(t *testing.T) {

@@ -161,7 +161,7 @@ type CompleteItem struct {
 	AttemptID   string          `json:"activity_attempt_id,omitempty"`
 	Epoch       int64           `json:"session_epoch,omitempty"` // optional; one that is sent must match
 	Commands    []Command       `json:"commands,omitempty"`
-	Kept        int64           `json:"kept,omitempty"` // the worker keeps the run in memory up to this event: later tasks need not show it again
+	Kept        int64           `json:"kept,omitempty"` // the worker keeps the run in memory up to this event: later tasks show neither that nor the arguments again
 	Result      payload.Payload `json:"result,omitzero"`
 	Failure     *Failure        `json:"failure,omitempty"`
 	Returned    string          `json:"returned,omitempty"`  // hands the task back, for this reason; neither result nor failure
