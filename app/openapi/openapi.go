@@ -188,7 +188,7 @@ func (d *document) add(rt auth.Route) error {
 	if told {
 		op["description"] = tell.text
 	}
-	if rt.Sojourn {
+	if rt.Sojourn && !unversioned[rt.Operation] {
 		op["x-sojourn"] = true
 	}
 	if rt.Open() {
@@ -240,8 +240,13 @@ func (d *document) id(rt auth.Route) string {
 	return rt.Operation + "_run"
 }
 
+// unversioned are operations of the contract for which no version header is asked: clients learn from them which versions there are.
+var unversioned = map[string]bool{"cluster_info": true, "health": true, "ready": true}
+
 func tag(rt auth.Route) string {
 	switch {
+	case unversioned[rt.Operation]:
+		return "control plane"
 	case rt.Plane == auth.Work:
 		return "worker protocol"
 	case rt.Plane == auth.Control && !rt.Sojourn:

@@ -125,11 +125,20 @@ func (r *runner) story(ctx context.Context, c Case) error {
 				if s.About != "" {
 					about = " (" + s.About + ")"
 				}
-				return fmt.Errorf("%s %d%s: %s %s: %w", part.name, i+1, about, s.Request.Method, s.Request.Path, err)
+				return fmt.Errorf("%s %d%s: %s: %w", part.name, i+1, about, s.Request.line(vars), err)
 			}
 		}
 	}
 	return nil
+}
+
+// line is the request's method and path, as they were sent if all variables are known.
+func (q Request) line(vars map[string]any) string {
+	path, err := fill(q.Path, vars)
+	if err != nil {
+		return q.Method + " " + q.Path
+	}
+	return fmt.Sprint(q.Method, " ", path)
 }
 
 func unique() string {
@@ -183,7 +192,7 @@ func (r *runner) during(ctx context.Context, s Step, vars map[string]any) (answe
 	}()
 	for i, inner := range s.Meanwhile {
 		if err := r.step(ctx, inner, vars); err != nil {
-			err = fmt.Errorf("meanwhile %d: %s %s: %w", i+1, inner.Request.Method, inner.Request.Path, err)
+			err = fmt.Errorf("meanwhile %d: %s: %w", i+1, inner.Request.line(vars), err)
 			select {
 			case early := <-said: // which may be why
 				return answer{}, fmt.Errorf("answered %d before: %.400s: %w", early.status, early.raw, err)
