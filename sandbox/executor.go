@@ -28,6 +28,7 @@ type executor struct {
 	session atomic.Pointer[session] // nil outside sessions; set once, before the first call
 
 	patience time.Duration           // with a frame that has begun; 0 for the frame package's
+	onGrown  func()                  // tells the pool that it has more, or less, in memory; it does not wait
 	onEnd    func(*executor, ending) // tells the pool, before any call in flight is told
 	ready    chan frame.Header       // the answer to init
 	shut     chan struct{}           // closed by the answer to close
@@ -58,8 +59,8 @@ type executor struct {
 }
 
 // launch starts an executor and waits until it is ready to take calls.
-func launch(l *language, o Options, id, scratch string, onEnd func(*executor, ending)) (*executor, error) {
-	ex := &executor{id: id, scratch: scratch, lang: l, born: time.Now(), patience: o.patience, onEnd: onEnd, ready: make(chan frame.Header, 1),
+func launch(l *language, o Options, id, scratch string, onGrown func(), onEnd func(*executor, ending)) (*executor, error) {
+	ex := &executor{id: id, scratch: scratch, lang: l, born: time.Now(), patience: o.patience, onGrown: onGrown, onEnd: onEnd, ready: make(chan frame.Header, 1),
 		shut: make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), calls: map[string]*call{}, loaded: map[string]bool{}}
 	var err error
 	ex.proc, err = startProcess(minder.Config{
@@ -179,6 +180,7 @@ func (ex *executor) follow(last chan<- minder.Fact) {
 			ex.mu.Unlock()
 		case minder.FactMemory:
 			ex.resident.Store(f.Bytes)
+			ex.onGrown()
 		case minder.FactCount:
 			select {
 			case ex.counts <- f.Count:
@@ -281,7 +283,11 @@ func (ex *executor) failed(h frame.Header) error {
 		ex.tainted.Store(true)
 	case sessionLost:
 		if s := ex.session.Load(); s != nil {
-			return &SessionLost{Session: s.id, EpochWanted: s.epoch, EpochNow: s.epoch, Cause: CauseDeclared, When: time.Now(), Message: h.Message}
+			cause := CauseDeclared
+			if s.evicted.Load() {
+				cause = CauseEvictedPressure
+			}
+			return &SessionLost{Session: s.id, EpochWanted: s.epoch, EpochNow: s.epoch, Cause: cause, When: time.Now(), Message: h.Message}
 		}
 	}
 	return e

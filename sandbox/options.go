@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"runtime"
 	"time"
 
@@ -21,6 +22,7 @@ type Options struct {
 	AllowWeaker bool  // go under MinLevel all the same
 
 	MaxExecutors int               // most executors at once, blanks included; 0 for what memory allows, at most 64
+	Memory       int64             // resident bytes of all executors above which idle ones are ended; 0 for three quarters of what the machine has
 	Blank        int               // booted executors kept ready per runtime in use; 0 for one, negative for none
 	Limits       map[string]Limits // per runtime; what is left 0 takes the default
 
@@ -31,9 +33,13 @@ type Options struct {
 
 	Logger zerolog.Logger
 
-	// OnLost is told of every session whose state is gone other than by CloseSession: before an eviction, and after any other
+	// OnLost is told of every session whose state is gone other than by CloseSession or an eviction that OnEvict allowed, after its
 	// end. It is called on a goroutine of its own, never twice for an epoch unless that was rebuilt.
 	OnLost func(SessionLost)
+
+	// OnEvict is asked before an idle session is evicted because executors or memory ran out. It tells whoever believes in the session's state, and
+	// returns whether it may go. nil: it goes, and OnLost is told before it ends.
+	OnEvict func(context.Context, SessionLost) bool
 
 	patience time.Duration // with a frame that has begun; 0 for frame.Deadline
 }

@@ -29,22 +29,24 @@ type Pool struct {
 	dir       string   // of this pool: scratch folders and shims
 	lock      *os.File // says that dir is in use
 	capacity  int
+	memory    int64          // resident bytes of all executors above which idle ones are ended
 	starts    chan struct{}  // one token per executor that boots right now
 	work      sync.WaitGroup // goroutines of the pool, and executors
 
-	mu       sync.Mutex // guards what follows
-	all      map[*executor]struct{}
-	reserved int // executors that are there or about to be
-	blanks   map[string][]*executor
-	booting  map[string]int // blanks on their way, by runtime
-	idle     map[reuse][]*executor
-	sessions map[string]*session
-	tombs    map[string]tombstone
-	swept    time.Time     // when old tombstones were removed
-	inflight int           // calls
-	quiet    chan struct{} // closed when inflight falls to 0 while draining; nil unless waited for
-	draining bool
-	closed   bool
+	mu        sync.Mutex // guards what follows
+	all       map[*executor]struct{}
+	relieving bool // something ends executors because memory is scarce
+	reserved  int  // executors that are there or about to be
+	blanks    map[string][]*executor
+	booting   map[string]int // blanks on their way, by runtime
+	idle      map[reuse][]*executor
+	sessions  map[string]*session
+	tombs     map[string]tombstone
+	swept     time.Time     // when old tombstones were removed
+	inflight  int           // calls
+	quiet     chan struct{} // closed when inflight falls to 0 while draining; nil unless waited for
+	draining  bool
+	closed    bool
 }
 
 // NewPool sets up a pool. No executor runs until the first call. It fails when this machine cannot hold the level asked for, when an
@@ -82,6 +84,9 @@ func NewPool(o Options) (*Pool, error) {
 	}
 	if p.capacity = o.MaxExecutors; p.capacity <= 0 {
 		p.capacity = capacity(machineMemory(), largest)
+	}
+	if p.memory = o.Memory; p.memory <= 0 {
+		p.memory = machineMemory() / 4 * 3
 	}
 	if len(p.report.Missing) > 0 {
 		o.Logger.Warn().Str("isolation", string(p.report.Level)).Strs("missing", p.report.Missing).Msg("sandbox isolation is partial")

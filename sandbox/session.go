@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox/frame"
@@ -14,10 +15,12 @@ type session struct {
 	id       string
 	epoch    int64
 	pinned   bool
+	leaving  bool // somebody is about to evict it
 	slots    map[string]*slot
 	inflight int
 	used     time.Time     // when the last call ended
 	quiet    chan struct{} // closed when inflight falls to 0; nil unless waited for
+	evicted  atomic.Bool   // an earlier holding was, here: that is why code finds its state missing, until it is rebuilt
 }
 
 // slot is the place of one executor in a session, from the first call that wants it.
@@ -50,6 +53,7 @@ func (p *Pool) join(ctx context.Context, inv Invocation, l *language) (ex *execu
 	}
 	s.inflight++
 	done = func() {
+		defer p.pressed()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		s.used = time.Now()
@@ -93,6 +97,9 @@ func (p *Pool) hold(inv Invocation) (s, replaced *session, err error) {
 	s = p.sessions[id]
 	if s != nil && s.epoch == epoch {
 		s.pinned = s.pinned || inv.Session.Pinned
+		if inv.Rebuild {
+			s.evicted.Store(false)
+		}
 		return s, nil, nil
 	}
 	grave, buried := p.tombs[id]
@@ -117,6 +124,7 @@ func (p *Pool) hold(inv Invocation) (s, replaced *session, err error) {
 		delete(p.tombs, id)
 	}
 	s = &session{id: id, epoch: epoch, pinned: inv.Session.Pinned, slots: map[string]*slot{}, used: time.Now()}
+	s.evicted.Store(buried && grave.epoch < epoch && grave.cause == CauseEvictedPressure && !inv.Rebuild)
 	p.sessions[id] = s
 	return s, replaced, nil
 }
@@ -180,7 +188,7 @@ func (p *Pool) fill(s *session, place *slot, l *language) {
 func (p *Pool) CloseSession(ctx context.Context, which Session, reason string) error {
 	cause := CauseClosed
 	switch c := Cause(reason); c {
-	case CauseDrained, CauseEvictedIdle, CauseEvictedTTL, CauseWorkerLost:
+	case CauseDrained, CauseEvictedIdle, CauseEvictedTTL, CauseEvictedPressure, CauseWorkerLost:
 		cause = c
 	}
 	p.mu.Lock()

@@ -1,12 +1,10 @@
 package sandbox
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 )
 
 // blank returns an executor that nothing ran in, from those that wait or a new one, and sees to it that another one waits.
@@ -34,7 +32,7 @@ func (p *Pool) blank(l *language) (*executor, error) {
 func (p *Pool) refill(l *language) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.draining || p.closed || p.reserved >= p.capacity || len(p.blanks[l.name])+p.booting[l.name] >= p.opt.Blank {
+	if p.draining || p.closed || p.reserved >= p.capacity || p.resident() > p.memory/8*7 || len(p.blanks[l.name])+p.booting[l.name] >= p.opt.Blank {
 		return
 	}
 	p.reserved++
@@ -64,7 +62,7 @@ func (p *Pool) start(l *language) (*executor, error) {
 		p.unreserve()
 		return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("scratch folder: %v", err), Retryable: true}
 	}
-	ex, err := launch(l, p.opt, id, scratch, p.ended)
+	ex, err := launch(l, p.opt, id, scratch, p.pressed, p.ended)
 	if err != nil {
 		if ex == nil && !isType(err, Unavailable) { // no process was there to end
 			p.unreserve()
@@ -93,7 +91,7 @@ func (p *Pool) start(l *language) (*executor, error) {
 // reserve makes room for one more executor: it ends what is idle outside sessions, then reserves of other runtimes, then the session
 // that has been idle the longest. It does not wait for room: the caller's task is better off with another worker.
 func (p *Pool) reserve() error {
-	for {
+	for refused := 0; ; {
 		p.mu.Lock()
 		if p.closed {
 			p.mu.Unlock()
@@ -104,12 +102,14 @@ func (p *Pool) reserve() error {
 			p.mu.Unlock()
 			return nil
 		}
-		end := p.victim()
+		end := p.victim(p.opt.IdleEvictable, "executors ran out")
 		p.mu.Unlock()
-		if end == nil {
+		if end == nil || refused > 3 {
 			return &Error{Type: Unavailable, Message: fmt.Sprintf("all %d executors are in use", p.capacity), Retryable: true, Details: []byte(`{"throttled":true}`)}
 		}
-		end()
+		if !end() {
+			refused++
+		}
 	}
 }
 
@@ -117,37 +117,4 @@ func (p *Pool) unreserve() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reserved--
-}
-
-// victim picks what may be ended for another executor and returns how; nil when there is nothing. The mutex is held.
-func (p *Pool) victim() func() {
-	for key, list := range p.idle {
-		if len(list) > 0 {
-			ex := list[0]
-			p.idle[key] = append([]*executor(nil), list[1:]...)
-			return func() { p.retire(ex) }
-		}
-	}
-	for name, list := range p.blanks {
-		if len(list) > 0 {
-			ex := list[0]
-			p.blanks[name] = append([]*executor(nil), list[1:]...)
-			return func() { p.retire(ex) }
-		}
-	}
-	var oldest *session
-	for _, s := range p.sessions {
-		if !s.pinned && s.inflight == 0 && time.Since(s.used) >= p.opt.IdleEvictable && (oldest == nil || s.used.Before(oldest.used)) {
-			oldest = s
-		}
-	}
-	if oldest == nil {
-		return nil
-	}
-	t := tombstone{epoch: oldest.epoch, cause: CauseEvictedPressure, when: time.Now(), message: "executors ran out"}
-	p.bury(oldest, t)
-	return func() {
-		p.opt.OnLost(*t.lost(oldest.id, oldest.epoch, 0)) // before it is killed
-		p.finish(context.Background(), oldest, ending{cause: CauseEvictedPressure, kind: Unavailable, message: t.message})
-	}
 }

@@ -165,6 +165,18 @@ func (w *Worker) lost(l sandbox.SessionLost) {
 	w.sessions.Died(l.Session, l.EpochWanted, string(l.Cause))
 }
 
+// evict gives up a session whose executor the pool wants to end: the app is told first.
+func (w *Worker) evict(ctx context.Context, l sandbox.SessionLost) bool {
+	return w.sessions.Evict(l.Session, l.EpochWanted, string(l.Cause), func() error {
+		_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: l.Session, Epoch: l.EpochWanted, Reason: string(l.Cause)})
+		if reason := protocol.ReasonOf(err); reason != "" {
+			w.log.Debug().Str("session_id", l.Session).Int64("epoch", l.EpochWanted).Str("reason", string(reason)).Msg("evicted session was not held")
+			return nil
+		}
+		return err
+	})
+}
+
 // sessionFailed tells the app that a session's state died here.
 func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, cause string) {
 	_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: "failed", Failed: cause})

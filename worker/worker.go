@@ -56,7 +56,10 @@ type Options struct {
 	// IsolationMin is the weakest level the worker starts with.
 	IsolationMin string
 	Limits       map[string]sandbox.Limits // of executors, per runtime: native, node, python
-	NoSandbox    bool                      // no executors at all; isolated activities and handlers are then an error
+	// Memory is how many bytes all executors together may have in memory: above it idle sessions are evicted, the one used longest ago first, but for
+	// those that a workflow started; 0: three quarters of what the machine has.
+	Memory    int64
+	NoSandbox bool // no executors at all; isolated activities and handlers are then an error
 	// OnSettings hears the settings the app hands out, at each connection and when they change; it must be quick. nil: nobody does.
 	OnSettings func(protocol.WorkerSettings)
 	Log        zerolog.Logger
@@ -246,7 +249,7 @@ func (w *Worker) openSandbox() error {
 		}
 		return nil
 	}
-	so := sandbox.Options{Handlers: o.Handlers, MinLevel: sandbox.Level(o.IsolationMin), Limits: o.Limits, OnLost: w.lost, Logger: w.log}
+	so := sandbox.Options{Handlers: o.Handlers, MinLevel: sandbox.Level(o.IsolationMin), Limits: o.Limits, OnLost: w.lost, OnEvict: w.evict, Memory: o.Memory, Logger: w.log}
 	if o.Isolation != "auto" {
 		so.Level = sandbox.Level(o.Isolation)
 	}

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,6 +107,17 @@ func registry() *worker.Registry {
 	r.Activity("words_recovered", func(ctx context.Context, _ string) (int, error) { return words(ctx) }, activity.Options{
 		Isolated: true, Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "build_isolated"},
 	})
+	r.Workflow("talk", func(ctx workflow.Context, session string) (int, error) {
+		return workflow.Execute[int](workflow.InSession(ctx, session), "ballast_size", 60)
+	})
+	r.Activity("ballast", func(ctx context.Context, mib int) error {
+		activity.SessionState(ctx).Set("ballast", bytes.Repeat([]byte{1}, mib<<20))
+		return nil
+	}, activity.Isolated)
+	r.Activity("ballast_size", func(ctx context.Context, _ int) (int, error) {
+		b, err := activity.Get[[]byte](ctx, "ballast")
+		return len(b) >> 20, err
+	}, activity.Options{Isolated: true, Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "ballast"}})
 	r.Activity("panic", func(context.Context) error { panic("boom") })
 	r.Activity("too_large", func(context.Context) ([]byte, error) { return make([]byte, payload.MaxBytes), nil })
 	return r

@@ -133,6 +133,7 @@ func checkWorker(c *checker, cfg *Config) {
 	}
 	c.oneOf("isolation", cfg.Isolation, "auto", "none", "process", "confined", "namespace")
 	c.oneOf("isolation-min-level", cfg.IsolationMin, "none", "process", "confined", "namespace")
+	c.atLeast("executor-memory", cfg.ExecutorMemory, 0)
 	if !cfg.Role.RunsApp() {
 		c.positive("attempt-lease", cfg.AttemptLease)
 	}

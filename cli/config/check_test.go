@@ -47,6 +47,7 @@ func TestSettingsThatCannotWorkAreRefusedByName(t *testing.T) {
 		{Worker, "SOJOURN_QUEUES=,", []string{"queues"}},
 		{Worker, "SOJOURN_SESSION_BUFFER=30s", []string{"session-buffer", "30s"}},
 		{Worker, "SOJOURN_ISOLATION=magic", []string{"isolation", "magic"}},
+		{Worker, "SOJOURN_EXECUTOR_MEMORY=-1", []string{"executor-memory", "-1"}},
 		// An idle time must outlast the pause between two renewals of a running attempt; equal is not enough.
 		{Worker, "SOJOURN_ATTEMPT_LEASE=10m", []string{"session-idle", "300 s", "595 s"}},
 		{Worker, "SOJOURN_ATTEMPT_LEASE=30s SOJOURN_SESSION_IDLE=25s", []string{"session-idle", "25 s"}},

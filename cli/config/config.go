@@ -66,6 +66,8 @@ type Config struct {
 
 	Isolation    string `koanf:"isolation"`
 	IsolationMin string `koanf:"isolation-min-level"`
+	// ExecutorMemory is in MiB; 0: three quarters of what the machine has.
+	ExecutorMemory int `koanf:"executor-memory"`
 
 	Release          string   `koanf:"release"` // empty: read at start, see package release
 	ReleaseStrict    bool     `koanf:"release-strict"`

@@ -98,6 +98,10 @@ var settings = []setting{
 		name: "isolation-min-level", value: "process", roles: workers,
 		help: "weakest isolation with which a worker starts: none, process, confined or namespace",
 	},
+	{
+		name: "executor-memory", kind: number, value: "0", roles: workers,
+		help: "MiB that all executors may have in memory until idle sessions are evicted; 0: three quarters of the machine's",
+	},
 	{name: "release", roles: servers, help: "overrides the release that app and worker compare"},
 	{name: "release-strict", kind: flag, value: "false", roles: servers, help: "refuse to work when no release can be read"},
 	{name: "socket-transports", kind: list, value: "websocket,polling", roles: apps, help: "websocket, polling"},

@@ -137,6 +137,10 @@ var behaviours = map[string]behaviour{
 			held = append(held, bytes.Repeat([]byte{1}, 4<<20))
 		}
 	},
+	"fill": func(_ context.Context, c *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
+		c.Session().Set("ballast", bytes.Repeat([]byte{1}, decoded[int](arg)<<20)) // MiB
+		return nil, nil
+	},
 	"say": func(_ context.Context, c *executor.Call, _ executor.Invocation, _ payload.Payload) (any, error) {
 		fmt.Println("to stdout")
 		fmt.Fprintln(os.Stderr, "to stderr")

@@ -179,6 +179,25 @@ func (s *Sessions) Died(id string, epoch int64, cause string) {
 	}
 }
 
+// Evict gives up a session in which nothing runs, because its state is about to be ended: tell tells the app, and only when that has worked the session is
+// not held any more. False: something runs in it, or the app was not told, and its state must stay. A session that is not held may go.
+func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() error) bool {
+	s.mu.Lock()
+	h := s.held[id]
+	here := h != nil && h.Epoch == epoch
+	busy := here && h.active > 0
+	s.mu.Unlock()
+	if !here || busy {
+		return !busy
+	}
+	if err := tell(); err != nil {
+		s.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("reason", reason).Msg("session not given up")
+		return false
+	}
+	s.Drop(id, epoch, reason)
+	return true
+}
+
 // Held says whether the session is still this worker's under this epoch, as far as it knows.
 func (h *Holding) Held() bool {
 	h.set.mu.Lock()

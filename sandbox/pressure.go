@@ -1,0 +1,109 @@
+package sandbox
+
+import (
+	"context"
+	"time"
+)
+
+// evictTime is how long the owner of a session may take to agree to its eviction.
+const evictTime = 10 * time.Second
+
+// resident is how many bytes all executors have in memory, as their minders said last. The mutex is held.
+func (p *Pool) resident() (bytes int64) {
+	for ex := range p.all {
+		bytes += ex.resident.Load()
+	}
+	return bytes
+}
+
+// pressed begins to end what may be ended when the executors have more in memory than all of them together may have. It is called when one of them
+// grew and when a call has ended, and does not wait.
+func (p *Pool) pressed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.relieving || p.closed || p.draining || p.resident() <= p.memory {
+		return
+	}
+	p.relieving = true
+	p.work.Go(p.relieve)
+}
+
+// relieve ends one after the other, in the order of victim, until the rest fits or nothing is left that may go.
+func (p *Pool) relieve() {
+	for refused := 0; ; {
+		p.mu.Lock()
+		over := p.resident()
+		var end func() bool
+		if over > p.memory && !p.closed && !p.draining && refused <= 3 {
+			end = p.victim(0, "the executors of the worker ran out of memory")
+		}
+		if end == nil {
+			p.relieving = false
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+		p.opt.Logger.Info().Int64("resident_bytes", over).Int64("limit_bytes", p.memory).Msg("memory of executors is scarce")
+		if !end() {
+			refused++
+		}
+	}
+}
+
+// victim picks what may be ended for the sake of others and returns how: what is idle outside sessions, then reserves, then the session whose last call
+// ended the longest ago, and at least that long. Sessions in which something runs and pinned ones are never picked. It returns nil when there is nothing;
+// what it returns says whether that has ended. The mutex is held.
+func (p *Pool) victim(idle time.Duration, why string) (end func() bool) {
+	for key, list := range p.idle {
+		if len(list) > 0 {
+			ex := list[0]
+			p.idle[key] = append([]*executor(nil), list[1:]...)
+			return func() bool { p.retire(ex); return true }
+		}
+	}
+	for name, list := range p.blanks {
+		if len(list) > 0 {
+			ex := list[0]
+			p.blanks[name] = append([]*executor(nil), list[1:]...)
+			return func() bool { p.retire(ex); return true }
+		}
+	}
+	var oldest *session
+	for _, s := range p.sessions {
+		if !s.pinned && !s.leaving && s.inflight == 0 && time.Since(s.used) >= idle && (oldest == nil || s.used.Before(oldest.used)) {
+			oldest = s
+		}
+	}
+	if oldest == nil {
+		return nil
+	}
+	oldest.leaving = true
+	return func() bool { return p.evict(oldest, why) }
+}
+
+// evict ends a session that is idle. Whoever believes in its state is told first, and may refuse.
+func (p *Pool) evict(s *session, why string) bool {
+	t := tombstone{epoch: s.epoch, cause: CauseEvictedPressure, when: time.Now(), message: why}
+	lost := *t.lost(s.id, s.epoch, 0)
+	if p.opt.OnEvict != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), evictTime)
+		defer cancel()
+		if !p.opt.OnEvict(ctx, lost) {
+			p.mu.Lock()
+			s.leaving, s.used = false, time.Now()
+			p.mu.Unlock()
+			return false
+		}
+	}
+	p.mu.Lock()
+	there := p.sessions[s.id] == s
+	if there {
+		p.bury(s, t)
+	}
+	p.mu.Unlock()
+	if there && p.opt.OnEvict == nil {
+		p.opt.OnLost(lost) // before it is killed
+	}
+	p.finish(context.Background(), s, ending{cause: CauseEvictedPressure, kind: Unavailable, message: t.message})
+	return true
+}

@@ -1,0 +1,70 @@
+package worker_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+// Where the executors' memory is scarce, the worker gives an idle session up at the app and then ends its executor. What comes later in that session
+// finds its state missing under a higher epoch, and is recovered as after any loss.
+func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) { o.Memory = 120 << 20 })
+	view := func(id string) protocol.SessionView {
+		v, err := a.Broker().Session(t.Context(), "", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, id := range []string{"one", "two"} { // each takes 60 MiB, and what Go takes: there is no room for both
+		if got := result[int](t, run(t, a, "talk", id)); got != 60 {
+			t.Fatalf("%s has %d MiB", id, got)
+		}
+	}
+	before := view("one").Epoch
+	for late := time.Now().Add(ceiling); view("one").LeaseOwner != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("the session that was used longest ago is not given up")
+		}
+	}
+	if v := view("one"); v.Status != protocol.SessionActive || v.Timeline[len(v.Timeline)-1].Why != "evicted_pressure" {
+		t.Errorf("the evicted session is %s, its timeline %+v", v.Status, v.Timeline)
+	}
+	again, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "talk", Input: []byte(`["one"]`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := result[int](t, end(t, a, again.RunID)); got != 60 {
+		t.Errorf("after the eviction it has %d MiB", got)
+	}
+	var why []string
+	for _, e := range events(t, a, again.RunID) {
+		if d, ok := e.Data.(*history.SessionRecovered); ok {
+			why = append(why, d.Outcome+" "+d.Reason)
+		}
+	}
+	if want := []string{"rebuilt evicted_pressure"}; !slices.Equal(why, want) {
+		t.Errorf("history tells of %q, want %q", why, want)
+	}
+	v := view("one")
+	if v.Epoch <= before {
+		t.Errorf("epoch %d after %d", v.Epoch, before)
+	}
+	var what []string
+	for _, e := range v.Timeline {
+		if e.What != "renewed" {
+			what = append(what, e.What)
+		}
+	}
+	if want := []string{"claimed", "released", "reclaimed"}; !slices.Equal(what[:3], want) {
+		t.Errorf("its timeline says %v, want %v", what, want)
+	}
+}
