@@ -77,6 +77,6 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier) (*Worker, e
 		AttemptLease: c.AttemptLease, SessionLease: c.SessionLease, SessionBuffer: c.SessionBuffer, SessionIdle: c.SessionIdle,
 		DrainTimeout: c.DrainTimeout, DataDir: c.DataDir, Handlers: c.Handlers, Isolation: c.Isolation, IsolationMin: c.IsolationMin,
 		Memory: int64(c.ExecutorMemory) << 20,
-		Log: process.Logger(os.Stderr, c.LogLevel, c.LogFormat),
+		Log:    process.Logger(os.Stderr, c.LogLevel, c.LogFormat),
 	})
 }
