@@ -18,7 +18,7 @@ import (
 )
 
 // ceiling is how long tests wait for what must happen.
-const ceiling = 30 * time.Second
+const ceiling = 2 * time.Minute
 
 // env are variables beside the few that every process gets.
 type env map[string]string

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -95,15 +96,29 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+var taken sync.Map // ports handed out
+
+// address is a free one: below what the kernel hands out by itself, and named once.
+func address(t *testing.T) string {
+	t.Helper()
+	for range 200 {
+		port := 20000 + rand.IntN(12000)
+		if _, old := taken.LoadOrStore(port, true); old {
+			continue
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
 // whole runs a binary that is app and worker, and returns a client of it.
 func whole(t *testing.T, dir string) client {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := address(t)
 	program(t, nil, build(t, dir), "--auth", "none", "--addr", addr, "--data-dir", t.TempDir())
 	c := client{t, "http://" + addr}
 	for end := time.Now().Add(ceiling); c.call("GET", "ready", nil, &struct{}{}) != nil; time.Sleep(20 * time.Millisecond) {

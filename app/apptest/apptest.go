@@ -78,8 +78,8 @@ func (a *App) Stop() {
 		if err != nil {
 			a.t.Errorf("the app ended with: %v", err)
 		}
-	case <-time.After(30 * time.Second):
-		a.t.Error("the app did not end within 30 s")
+	case <-time.After(2 * time.Minute):
+		a.t.Error("the app did not end within 2 min")
 	}
 }
 
@@ -110,7 +110,7 @@ func Postgres(t testing.TB) string {
 	}
 	name := "test_" + strings.ToLower(ulid.Make().String())
 	do := func(statement string) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 		defer cancel()
 		c, err := pgx.Connect(ctx, server)
 		if err != nil {

@@ -79,7 +79,7 @@ func goWork(t *testing.T, a *apptest.App, way string) {
 			t.Errorf("the Go worker: %v", err)
 		}
 	})
-	ready, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ready, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := w.WaitReady(ready); err != nil {
 		t.Fatal(err)

@@ -170,8 +170,8 @@ func (w *pythonWorker) stop() {
 		if err != nil {
 			w.t.Errorf("worker %s ended with: %v", w.id, err)
 		}
-	case <-time.After(60 * time.Second):
-		w.t.Errorf("worker %s did not end within 60 s", w.id)
+	case <-time.After(5 * time.Minute):
+		w.t.Errorf("worker %s did not end within 5 min", w.id)
 	}
 }
 
@@ -186,7 +186,7 @@ func (w *pythonWorker) kill() {
 // until waits for something to become true.
 func until(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	for end := time.Now().Add(90 * time.Second); !check(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !check(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited 90 s in vain until %s", what)
 		}

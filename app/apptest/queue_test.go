@@ -176,7 +176,7 @@ func TestABudgetThrottlesPollsAndItsEndWakesThem(t *testing.T) {
 				t.Fatalf("the poll that waited was told %v", a.body)
 			}
 			w.finish(a.task())
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("the end of a lease did not wake the poll")
 		}
 		for body, field := range map[string]string{

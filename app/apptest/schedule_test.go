@@ -12,7 +12,7 @@ import (
 // eventually asks until an answer is as wanted.
 func (c caller) eventually(path string, good func(said) bool) said {
 	c.t.Helper()
-	end := time.Now().Add(30 * time.Second)
+	end := time.Now().Add(2 * time.Minute)
 	for {
 		s := c.want(200, "GET", path, "")
 		if good(s) {

@@ -140,7 +140,7 @@ func TestChildrenGoByTheirPolicyWhenTheParentCloses(t *testing.T) {
 // ended is the run once it has closed, for which it waits when closes is set.
 func (a *app) ended(run string, closes bool) protocol.RunView {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Minute)
 	defer cancel()
 	changed, stop := a.Dispatch().WatchRun(run)
 	defer stop()

@@ -25,7 +25,7 @@ func with(o protocol.SessionOptions) protocol.Command {
 // failure waits for the failure of the workflow's activity of that command.
 func (a *app) failure(workflow string, seq int64) history.ActivityFailed {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Minute)
 	defer cancel()
 	for token := ""; ; {
 		page := must[protocol.HistoryPage](a.t)(a.History(ctx, protocol.HistoryQuery{
@@ -141,7 +141,7 @@ func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 	other = options
 	other.ReleasePolicy = "sometimes"
 	refused("an unknown policy", "gpu", other, protocol.ReasonValidation)
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if v := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s")); v.Status == protocol.SessionExpired {
 			break
 		} else if time.Now().After(end) {
@@ -291,7 +291,7 @@ func TestSessionsAreCounted(t *testing.T) {
 		`sojourn_session_ends_total{how="closed"} 1`, `sojourn_session_rebuilds_total{reason="out_of_memory"} 1`,
 		`sojourn_session_late_completions_total{why="session_ended"} 1`, `sojourn_session_renewals_total 1`,
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		res, err := http.Get(running.URL() + "/metrics")
 		if err != nil {
 			t.Fatal(err)

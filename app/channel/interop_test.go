@@ -19,7 +19,7 @@ func TestAJavaScriptWorkerDoesAJob(t *testing.T) {
 	dir := peers(t)
 	a := apptest.Start(t, apptest.Options{})
 	b := a.Broker()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	_, err := b.Register(ctx, protocol.RegisterRequest{WorkerID: "flow", TaskQueue: "default", WorkflowTypes: []string{"wf"}})
 	if err != nil {

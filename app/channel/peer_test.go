@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
-const ceiling = 30 * time.Second
+const ceiling = 2 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

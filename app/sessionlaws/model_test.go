@@ -46,14 +46,20 @@ type ownership struct {
 	processes          [2]string // the newest process of workers a and b
 }
 
+// unknown is the process of an owner whose claim nobody saw.
+const unknown = "?"
+
 func process(worker string) int { return int(worker[0] - 'a') }
 
 // law says whether the answer is a possible one, and what the session is afterwards.
 func law(s ownership, c call, r reply) (bool, ownership) {
 	holds := s.owner == c.worker && (c.epoch == 0 || c.epoch == s.epoch)
-	if c.kind == claim && c.task != "" && s.owner == c.worker && s.incarnation == c.incarnation && s.epoch == r.epoch {
+	mine := s.owner == c.worker && (s.incarnation == c.incarnation || s.incarnation == unknown)
+	if c.kind == claim && c.task != "" && mine && s.epoch == r.epoch {
 		c.kind = fetch // the session was claimed by verb, or by a task that was given back undelivered
 	}
+	// A verb without an epoch is about what its worker holds now, which may be what a poll claimed whose task was given back undelivered.
+	unseen := c.epoch == 0 && r.ok && !s.closed && (s.owner == "" || r.after >= s.low || s.owner == c.worker && s.processes[process(c.worker)] != s.incarnation)
 	switch {
 	case c.kind == register:
 		s.processes[process(c.worker)] = c.incarnation
@@ -75,10 +81,10 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, c.incarnation, r.epoch, r.until, r.until
 		return true, s
 	case c.kind == fetch:
-		if s.closed || s.owner != c.worker || s.incarnation != c.incarnation || s.epoch != r.epoch || r.at >= s.high {
+		if s.closed || !mine || s.epoch != r.epoch || r.at >= s.high {
 			return false, s
 		}
-		s.low, s.high = max(s.low, r.until), max(s.high, r.until)
+		s.incarnation, s.low, s.high = c.incarnation, max(s.low, r.until), max(s.high, r.until)
 		return true, s
 	case c.kind == report:
 		if s.closed || s.owner != c.worker || s.epoch != c.epoch || c.before >= s.high {
@@ -92,6 +98,12 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 	case !r.ok:
 		successor := s.owner != "" && s.processes[process(s.owner)] != s.incarnation // may have claimed in a poll whose task was given back
 		return s.closed || !holds || successor || r.after >= s.low, s
+	case c.kind == renew && r.epoch != s.epoch && unseen:
+		if r.epoch <= s.epoch {
+			return false, s
+		}
+		s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, unknown, r.epoch, r.until, r.until
+		return true, s
 	case c.kind == renew:
 		if s.closed || !holds || r.at >= s.high {
 			return false, s
@@ -99,13 +111,13 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		s.low, s.high = max(s.low, r.until), max(s.high, r.until)
 		return true, s
 	case c.kind == release:
-		if s.closed || !holds || c.before >= s.high {
+		if s.closed || (!holds || c.before >= s.high) && !unseen {
 			return false, s
 		}
 		s.owner, s.incarnation = "", ""
 		return true, s
 	case c.kind == closing:
-		if !s.closed && (!holds || c.before >= s.high) {
+		if !s.closed && (!holds || c.before >= s.high) && !unseen {
 			return false, s
 		}
 		s.closed = true

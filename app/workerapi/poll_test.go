@@ -242,7 +242,7 @@ func wait(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("waited 30 s for %s", what)
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("waited 2 min for %s", what)
 	}
 }

@@ -7,7 +7,7 @@ const [url, scenario, transports = "websocket"] = process.argv.slice(2);
 setTimeout(() => {
   console.error(`${scenario} over ${transports} hangs`);
   process.exit(1);
-}, 25_000).unref();
+}, 55_000).unref();
 
 function connect(namespace = "/", options = {}) {
   return io(url + namespace, {
@@ -41,22 +41,22 @@ const scenarios = {
       assert.equal(socket.io.engine.transport.name, transports);
     }
     const value = { text: "grüße \u2028 \x1e <&>", list: [1, 2.5, null, true], nested: { deep: [[]] } };
-    const back = await socket.timeout(5000).emitWithAck("echo", value);
+    const back = await socket.timeout(30_000).emitWithAck("echo", value);
     assert.deepEqual(back, value);
-    const blob = await socket.timeout(5000).emitWithAck("blob", Buffer.from([0, 1, 2, 255]));
+    const blob = await socket.timeout(30_000).emitWithAck("blob", Buffer.from([0, 1, 2, 255]));
     assert.deepEqual([...new Uint8Array(blob)], [255, 2, 1, 0]);
     const big = "x".repeat(300_000);
-    assert.equal(await socket.timeout(5000).emitWithAck("echo", big), big);
+    assert.equal(await socket.timeout(30_000).emitWithAck("echo", big), big);
     for (let i = 0; i < 50; i++) {
-      assert.equal(await socket.timeout(5000).emitWithAck("echo", i), i);
+      assert.equal(await socket.timeout(30_000).emitWithAck("echo", i), i);
     }
-    const many = await Promise.all(Array.from({ length: 100 }, (_, i) => socket.timeout(5000).emitWithAck("echo", i)));
+    const many = await Promise.all(Array.from({ length: 100 }, (_, i) => socket.timeout(30_000).emitWithAck("echo", i)));
     assert.deepEqual(many, Array.from({ length: 100 }, (_, i) => i));
     const hint = event(socket, "hint");
-    assert.equal(await socket.timeout(5000).emitWithAck("ask me", "42"), "answer to 42");
+    assert.equal(await socket.timeout(30_000).emitWithAck("ask me", "42"), "answer to 42");
     assert.deepEqual(await hint, ["to the room"]);
 
-    const call = (method, payload) => socket.timeout(5000).emitWithAck("rpc", { method, payload });
+    const call = (method, payload) => socket.timeout(30_000).emitWithAck("rpc", { method, payload });
     assert.deepEqual(await call("greet", { name: "Ada" }), { text: "hello Ada" });
     const unknown = await call("nobody", {});
     assert.equal(unknown.__rpcApError.code, "unknown_method");
@@ -74,7 +74,7 @@ const scenarios = {
     await Promise.all([event(worker, "connect"), event(browser, "connect")]);
     assert.equal(worker.io, browser.io);
     worker.disconnect();
-    assert.equal(await browser.timeout(5000).emitWithAck("where"), "/dashboard");
+    assert.equal(await browser.timeout(30_000).emitWithAck("where"), "/dashboard");
     browser.disconnect();
   },
 
@@ -102,13 +102,13 @@ const scenarios = {
     socket.connect();
     await event(socket, "connect");
     assert.notEqual(socket.id, first);
-    assert.equal(await socket.timeout(5000).emitWithAck("echo", 1), 1);
+    assert.equal(await socket.timeout(30_000).emitWithAck("echo", 1), 1);
     const lost = event(socket, "disconnect");
     const again = event(socket, "connect");
     socket.io.engine.close();
     await lost;
     await again;
-    assert.equal(await socket.timeout(5000).emitWithAck("echo", 2), 2);
+    assert.equal(await socket.timeout(30_000).emitWithAck("echo", 2), 2);
     socket.disconnect();
   },
 

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { Server } from "socket.io";
 
 const http = createServer();
-const io = new Server(http, { path: "/api/socket.io", pingInterval: Number(process.argv[2] ?? 25000), pingTimeout: 2000 });
+const io = new Server(http, { path: "/api/socket.io", pingInterval: Number(process.argv[2] ?? 25000), pingTimeout: 20_000 });
 
 io.use((socket, next) => {
   if (socket.handshake.auth.token === "right") return next();
@@ -17,7 +17,7 @@ io.on("connection", (socket) => {
   socket.conn.on("packet", (packet) => packet.type === "pong" && socket.emit("ponged"));
   socket.on("echo", (...args) => args.pop()(...args));
   socket.on("blob", (blob, ack) => ack(Buffer.from(blob).reverse()));
-  socket.on("ask me", async (question, ack) => ack(await socket.timeout(5000).emitWithAck("ask", question)));
+  socket.on("ask me", async (question, ack) => ack(await socket.timeout(30_000).emitWithAck("ask", question)));
   socket.on("disconnect me", () => socket.disconnect());
   socket.on("cut me", () => socket.conn.close());
   socket.on("rpc", ({ method, payload }, ack) => {

@@ -7,7 +7,7 @@ const [url, release] = process.argv.slice(2);
 setTimeout(() => {
   console.error("the worker hangs");
   process.exit(1);
-}, 25_000).unref();
+}, 55_000).unref();
 
 const socket = io(url, {
   path: "/api/socket.io",
@@ -24,7 +24,7 @@ await new Promise((resolve) => socket.on("connect", resolve));
 const early = await call("poll", machine);
 assert.ok(early.__rpcError, "a call before the settings is refused, not silent");
 
-const settings = await socket.timeout(5_000).emitWithAck("FETCH_WORKER_SETTINGS", machine);
+const settings = await socket.timeout(30_000).emitWithAck("FETCH_WORKER_SETTINGS", machine);
 assert.equal(typeof settings.APP_VERSION, "string");
 
 const unknown = await call("dance", {});

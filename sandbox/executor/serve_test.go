@@ -61,7 +61,7 @@ func (w *worker) send(f frame.Frame) {
 
 func (w *worker) want(kind string) frame.Frame {
 	w.t.Helper()
-	_ = w.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = w.conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	f, err := w.in.Read()
 	if err != nil || f.T != kind {
 		w.t.Fatalf("got %+v, %v, want %s", f.Header, err, kind)
@@ -86,7 +86,7 @@ func TestHandlersAnswerWithResultOrTypedError(t *testing.T) {
 			h.DeadlineMS = deadline.UnixMilli()
 		}
 		w.send(frame.Frame{Header: h, Body: []byte("in")})
-		_ = w.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		_ = w.conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		f, err := w.in.Read()
 		if err != nil || f.ID != activity {
 			t.Fatalf("%s: %+v, %v", activity, f.Header, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
-const ceiling = 30 * time.Second
+const ceiling = 2 * time.Minute
 
 // link serves handlers on a real socket and returns both ends.
 func link(t testing.TB, handlers rpc.Handlers, how rpc.Serving) (server *socketio.Socket, client *socketio.Client) {

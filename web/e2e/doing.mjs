@@ -1,5 +1,6 @@
 // What a person does with runs, queues and schedules, against the real app. The worker is this file, which asks for tasks by hand.
 import assert from "node:assert/strict";
+import { keepAlive } from "./alive.mjs";
 import { patience, shown, until } from "./checks.mjs";
 
 const queue = "seen by hand";
@@ -10,7 +11,7 @@ const dialog = (page) => page.getByRole("dialog");
 const gone = (locator) => locator.waitFor({ state: "detached", timeout: patience });
 
 async function decide(api, commands) {
-  const { task } = await api("/api/worker/workflow-tasks/poll", { worker_id: worker, task_queue: queue, timeout_seconds: 30 });
+  const { task } = await api("/api/worker/workflow-tasks/poll", { worker_id: worker, task_queue: queue, timeout_seconds: 60 });
   await api(`/api/worker/workflow-tasks/${task.task_id}/complete`, { lease_owner: worker, workflow_task_attempt: task.workflow_task_attempt, commands });
   return task;
 }
@@ -18,6 +19,7 @@ async function decide(api, commands) {
 export const doing = [
   ["events of an open run come by themselves, with all it waits for", async ({ page, base, api, shot }) => {
     await api("/api/worker/register", { worker_id: worker, task_queue: queue, runtime: "hand", build_id: "b1", supported_workflow_types: ["order"], supported_activity_types: ["charge"], capabilities: ["query_tasks"] });
+    keepAlive(api, worker);
     const input = [{ lines: Array.from({ length: 30 }, (_, n) => ({ n, sku: `A-${n}` })) }];
     order = (await api("/api/workflows", { workflow_id: "order-1", workflow_type: "order", task_queue: queue, input, memo: { who: "Ädä" }, search_attributes: { Amount: 150 } })).run_id;
     await page.goto(`${base}/runs/${order}`);
@@ -56,7 +58,7 @@ export const doing = [
     await dialog(page).getByRole("button", { name: "Ask" }).click();
     await shown(dialog(page).getByRole("alert").getByText("not JSON"));
     await dialog(page).getByLabel("Arguments").fill('["deep"]');
-    const polled = api("/api/worker/query-tasks/poll", { worker_id: worker, task_queue: queue, timeout_seconds: 30 });
+    const polled = api("/api/worker/query-tasks/poll", { worker_id: worker, task_queue: queue, timeout_seconds: 60 });
     await dialog(page).getByRole("button", { name: "Ask" }).click();
     const { task } = await polled;
     await api(`/api/worker/query-tasks/${task.query_task_id}/complete`, {
@@ -67,7 +69,7 @@ export const doing = [
     await page.keyboard.press("Escape");
     await gone(dialog(page));
     await button("Signal").click();
-    assert.equal(await dialog(page).getByLabel("Name").inputValue(), "go", "the signal it waits for");
+    await until("the signal it waits for", async () => (await dialog(page).getByLabel("Name").inputValue()) === "go");
     await dialog(page).getByLabel("Arguments").fill("7");
     await page.keyboard.press("Tab");
     await page.keyboard.press("Tab");
@@ -81,7 +83,7 @@ export const doing = [
       await page.goto(`${base}/runs/${order}`);
       const button = page.getByRole("button", { name: "Terminate", exact: true });
       await shown(button);
-      assert.equal(await button.getAttribute("aria-disabled"), "true");
+      await until("it is known who looks", async () => (await button.getAttribute("aria-disabled")) === "true");
       assert.match(await button.getAttribute("title"), /viewer may not do this; a writer may/);
       await button.focus();
       await page.keyboard.press("Enter");
@@ -97,7 +99,7 @@ export const doing = [
     await page.keyboard.type("Amount >> 100");
     await shown(page.getByText("a value is expected, not >"));
     await shown(page.locator('[data-filter-at="8"] mark'));
-    assert.equal(await field.getAttribute("aria-invalid"), "true");
+    await until("the field is marked", async () => (await field.getAttribute("aria-invalid")) === "true");
     await shot("filter-wrong");
     await field.fill("Amount >= 100");
     await page.keyboard.press("Enter");
@@ -106,8 +108,8 @@ export const doing = [
     await shot("filter");
     await page.reload();
     await shown(page.locator(`[data-run="${order}"]`));
-    assert.equal(await field.inputValue(), "Amount >= 100", "the address keeps it");
-    assert.equal(await page.locator("[data-run]").count(), 1);
+    await until("the address keeps it", async () => (await field.inputValue()) === "Amount >= 100");
+    await until("the order alone again", async () => (await page.locator("[data-run]").count()) === 1);
     await page.goBack();
     await page.waitForURL(`${base}/?status=running`, { timeout: patience });
     await until("the field is empty again", async () => (await field.inputValue()) === "");

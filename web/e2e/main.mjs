@@ -93,6 +93,8 @@ async function look(browser, { base, run }, shots) {
   const source = await readFile(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
   const axe = async () => {
     await page.evaluate(source);
+    // What fades in has not its colours yet. What moves for ever, like a dot that breathes, is not waited for.
+    await page.evaluate(() => Promise.allSettled(document.getAnimations().filter((a) => a.effect?.getComputedTiming().endTime < Infinity).map((a) => a.finished)));
     const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
     const { violations } = await page.evaluate((values) => globalThis.axe.run(document, { runOnly: { type: "tag", values } }), tags);
     return violations.flatMap((v) => v.nodes.slice(0, 3).map((n) => `${v.id}: ${n.target.join(" ")} (${n.any.map((a) => a.message).join("; ")})`));
@@ -128,7 +130,7 @@ async function signIn(page, base, complaints) {
   await page.goto(base);
   await page.getByLabel("Token").fill(flags.token);
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("heading", { level: 1, name: "Runs" }).waitFor({ timeout: 30_000 });
+  await page.getByRole("heading", { level: 1, name: "Runs" }).waitFor({ timeout: patience });
   complaints.length = 0;
 }
 

@@ -2,23 +2,11 @@
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
-
-function freePort() {
-  return new Promise((resolve, reject) => {
-    const s = createServer();
-    s.once("error", reject);
-    s.listen(0, "127.0.0.1", () => {
-      const { port } = s.address();
-      s.close(() => resolve(port));
-    });
-  });
-}
 
 /** Starts a program that prints "ready BASE RUNURL" and gives {base, run, stop}. */
 async function start(command, args, env, cleanUp) {
@@ -47,7 +35,7 @@ async function start(command, args, env, cleanUp) {
     await cleanUp?.();
   };
   let timer;
-  const late = new Promise((resolve) => (timer = setTimeout(resolve, 60_000, "late")));
+  const late = new Promise((resolve) => (timer = setTimeout(resolve, 120_000, "late")));
   const first = await Promise.race([ready, ended, late]);
   clearTimeout(timer);
   if (typeof first === "object" && first !== null) return { ...first, stop };
@@ -61,7 +49,7 @@ export async function startApp() {
   if (!existsSync(binary)) throw new Error("bin/sojourn is not there: run make build, or give --base URL and --run RUN_ID");
   const dir = await mkdtemp(join(tmpdir(), "sojourn-e2e-"));
   const own = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("SOJOURN_")));
-  const env = { ...own, SOJOURN_ADDR: `127.0.0.1:${await freePort()}`, SOJOURN_DATA_DIR: dir };
+  const env = { ...own, SOJOURN_ADDR: "127.0.0.1:0", SOJOURN_DATA_DIR: dir };
   return start(binary, ["dev"], env, () => rm(dir, { recursive: true, force: true }));
 }
 

@@ -1,5 +1,6 @@
 // Namespaces in the browser: the switch, links, and that a page shows one namespace alone. The workers are this file.
 import assert from "node:assert/strict";
+import { keepAlive } from "./alive.mjs";
 import { patience, shown, until } from "./checks.mjs";
 
 const team = "team-a";
@@ -12,19 +13,20 @@ export const spaces = [
     await api("/api/namespaces", { name: team, description: "what the team tries", retention_days: 7 });
     const register = { worker_id: worker, task_queue: queue, runtime: "hand", build_id: "b1", supported_workflow_types: ["order"], supported_activity_types: ["charge"], max_concurrent_worker_sessions: 3, capabilities: ["worker_sessions"] };
     await api("/api/worker/register", register, team);
+    keepAlive(api, worker, team);
     ours = (await api("/api/workflows", { workflow_id: "ours-1", workflow_type: "order", task_queue: queue }, team)).run_id;
-    await api("/api/worker/sessions", { worker_id: worker, session_id: "ours/1", ttl_seconds: 600 }, team);
+    await api("/api/worker/sessions", { worker_id: worker, session_id: "ours/1", ttl_seconds: 6000, lease_seconds: 6000 }, team);
     await page.goto(base);
     await shown(page.locator(`[data-run="${run}"]`));
     const at = page.getByLabel("Namespace", { exact: true });
-    assert.equal(await at.inputValue(), "default");
+    await until("the switch says where it is", async () => (await at.inputValue()) === "default");
     await page.keyboard.press("n");
     await until("the switch has the focus", () => page.evaluate(() => document.activeElement?.hasAttribute("data-namespace-switch")));
     await page.keyboard.press("Escape");
     await at.selectOption(team);
     await page.waitForURL(`${base}/?namespace=${team}`, { timeout: patience });
     await shown(page.locator(`[data-run="${ours}"]`));
-    assert.equal(await page.locator("[data-run]").count(), 1, "the runs of the team alone");
+    await until("the runs of the team alone", async () => (await page.locator("[data-run]").count()) === 1);
     await until("counts of the team alone", async () => /^all\s*1$/.test(await page.getByRole("navigation", { name: "Status" }).getByRole("link").first().innerText()));
     assert.deepEqual(await axe(), []);
     await shot("team-runs");
@@ -34,7 +36,7 @@ export const spaces = [
       await shown(page.getByRole("heading", { level: 1, name }));
       assert.equal(new URL(page.url()).searchParams.get("namespace"), team);
       await shown(there ? page.locator(there) : page.getByText(`No schedules in ${team}`));
-      assert.equal(await page.locator('[data-worker="local"], [data-queue="default"]').count(), 0);
+      await until("nothing of the others", async () => (await page.locator('[data-worker="local"], [data-queue="default"]').count()) === 0);
     }
     await shot("team-schedules");
   }],

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
-const ceiling = 30 * time.Second
+const ceiling = 2 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

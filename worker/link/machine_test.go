@@ -21,7 +21,7 @@ func TestTelemetryThatHangsHoldsUpNobody(t *testing.T) {
 		if now.Cores != 0 {
 			t.Errorf("got %+v", now)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("asking for the machine waits for its telemetry")
 	}
 	close(release)

@@ -100,7 +100,7 @@ func hears(t *testing.T, what string, a, b <-chan struct{}) {
 	select {
 	case <-a:
 	case <-b:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("waited in vain to hear of %s", what)
 	}
 }
@@ -204,7 +204,7 @@ func TestAppsThatAddTheSameRowsDoNotCross(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(t.Context())
-	for others, end := 1, time.Now().Add(30*time.Second); others > 0; { // what they counted is told when they are gone
+	for others, end := 1, time.Now().Add(2*time.Minute); others > 0; { // what they counted is told when they are gone
 		if err := c.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"+
 			" AND backend_type = 'client backend'").Scan(&others); err != nil || time.Now().After(end) {
 			t.Fatalf("%d connections are left: %v", others, err)

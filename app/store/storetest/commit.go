@@ -29,7 +29,7 @@ type waiting interface{ Waiting() int }
 // until waits for something to become true.
 func (w *World) until(what string, ok func() bool) {
 	w.T.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			w.T.Fatalf("waited in vain for %s", what)
 		}

@@ -137,7 +137,7 @@ func (w *World) got(p *LinePoller) store.Leased {
 	select {
 	case l := <-p.Got:
 		return l
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		w.T.Fatal("the poller got nothing")
 		return store.Leased{}
 	}

@@ -15,7 +15,10 @@ async function listen(port = 0): Promise<number> {
   http = createServer();
   server = new Server(http, { path: "/api/socket.io", serveClient: false, cors: { origin: true, credentials: true } });
   server.of("/dashboard"); // a namespace nobody made is refused
-  await new Promise<void>((resolve) => http.listen(port, "127.0.0.1", resolve));
+  await new Promise<void>((resolve) => {
+    http.on("error", () => setTimeout(() => http.listen(port, "127.0.0.1"), 50)); // somebody's connection may have the port for a moment
+    http.listen(port, "127.0.0.1", resolve);
+  });
   return (http.address() as AddressInfo).port;
 }
 

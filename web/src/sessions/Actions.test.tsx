@@ -18,6 +18,8 @@ const workers = [
   { worker_id: "w2", status: "active", task_queue: "default", held_sessions: 0, max_concurrent_worker_sessions: 5 },
 ];
 
+const patience = { timeout: 30_000 };
+
 let root: Root;
 let answer: (path: string) => Response;
 const sent: { path: string; body: unknown; namespace: string | null }[] = [];
@@ -57,7 +59,7 @@ const there = <T extends HTMLElement>(selector: string, text = ""): Promise<T> =
     const e = find<T>(selector, text);
     if (!e) throw new Error(`no ${selector} with ${text}`);
     return e;
-  });
+  }, patience);
 
 const click = async (selector: string, text: string) => {
   const e = await there(selector, text);
@@ -85,7 +87,7 @@ describe("an operator's verbs", () => {
     await act(async () => find('input[type="checkbox"]')!.click());
     await fill(await there<HTMLInputElement>("input[maxlength]"), " rack 7 goes ");
     await click('button[type="submit"]', "Migrate");
-    await vi.waitFor(() => expect(find('[role="dialog"]')).toBeUndefined());
+    await vi.waitFor(() => expect(find('[role="dialog"]')).toBeUndefined(), patience);
     expect(sent).toEqual([{ path: "/api/worker-sessions/a%2Fb/migrate", body: { reason: "rack 7 goes", force: true, worker_id: "w2" }, namespace: "team-a" }]);
   });
   it("show a refusal, and leave the dialog open", async () => {

@@ -9,6 +9,8 @@ import { findRun } from "../run/elsewhere";
 import { homeOf, NamespaceScope, useNamespace } from "./namespace";
 import { KnownNamespace, listOf, NamespaceSwitch } from "./NamespaceSwitch";
 
+const patience = { timeout: 30_000 };
+
 it("begins in default, or where the token is bound to", () => {
   expect([homeOf(undefined), homeOf({ namespaces: [] }), homeOf({ namespaces: ["b", "default"] }), homeOf({ namespaces: ["b", "a"] })]).toEqual([
     "default", "default", "default", "b",
@@ -75,16 +77,16 @@ describe("in the page", () => {
         select.dispatchEvent(new Event("change", { bubbles: true }));
       });
     await to("team-b");
-    await vi.waitFor(() => expect(text()).toContain("about team-b"));
+    await vi.waitFor(() => expect(text()).toContain("about team-b"), patience);
     expect(router.state.location.href).toBe("/sessions?namespace=team-b");
     await to("default");
-    await vi.waitFor(() => expect(text()).toContain("about default"));
+    await vi.waitFor(() => expect(text()).toContain("about default"), patience);
     expect(router.state.location.href).toBe("/sessions");
   });
   it("a reader whose token is bound elsewhere begins there, and the address says so", async () => {
     const router = await open("/sessions", ["team-b"]);
     expect(text()).toContain("about team-b");
-    await vi.waitFor(() => expect(router.state.location.href).toBe("/sessions?namespace=team-b"));
+    await vi.waitFor(() => expect(router.state.location.href).toBe("/sessions?namespace=team-b"), patience);
   });
   it("a namespace that is not there is told, with the ways out", async () => {
     await open("/?namespace=gone");

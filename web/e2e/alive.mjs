@@ -1,0 +1,7 @@
+// Keeps the workers of these files alive: one that says nothing for a minute is stale, and on a slow machine the checks take longer.
+
+/** Sends a worker's heartbeats until the checks end. */
+export function keepAlive(api, worker, namespace = "default") {
+  const beat = () => api("/api/worker/heartbeat", { worker_id: worker }, namespace).catch(() => {}); // at the end the app is gone first
+  setInterval(beat, 10_000).unref();
+}
