@@ -68,8 +68,8 @@ lint: tools ## golangci-lint and known vulnerabilities
 	$(TOOLS)/golangci-lint run ./...
 	$(TOOLS)/govulncheck ./...
 
-fmt: tools ## format the Go sources
-	$(SOURCES) | xargs $(TOOLS)/gofumpt -w
+fmt: ## format the Go sources
+	$(SOURCES) | xargs gofmt -s -w
 
 generate: ## write generated files anew
 	go generate ./...

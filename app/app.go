@@ -78,7 +78,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 		return nil, err
 	}
 	a.store = s
-	if a.listener, err = net.Listen("tcp", o.Addr); err != nil {
+	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Addr); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", o.Addr, err), s.Close())
 	}
 	a.join()

@@ -26,7 +26,6 @@ type program struct {
 	registry *worker.Registry
 	environ  []string
 	out, err io.Writer
-	set      *settings
 }
 
 // Main runs the command line of this process and returns its exit code. A process that was started as an executor or its minder becomes that and

@@ -58,7 +58,7 @@ func (p *Pool) once(ctx context.Context, inv Invocation, l *language, b *bundle,
 	if inv.Session != nil {
 		ex, done, err = p.join(ctx, inv, l)
 	} else {
-		ex, done, err = p.borrow(ctx, inv, l, b)
+		ex, done, err = p.borrow(inv, l, b)
 	}
 	if err != nil {
 		return Result{}, err

@@ -13,7 +13,7 @@ func machineMemory() int64 {
 	total := int64(4 << 30)
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
-		total = int64(uint64(info.Totalram) * uint64(info.Unit))
+		total = int64(uint64(info.Totalram) * uint64(info.Unit)) //nolint:unconvert // 32 bits on some machines
 	}
 	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		if text, err := os.ReadFile(file); err == nil {

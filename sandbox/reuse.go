@@ -12,7 +12,7 @@ type reuse struct {
 }
 
 // borrow returns an executor for one call outside sessions. Done gives it back, or ends it when it must not be used again.
-func (p *Pool) borrow(ctx context.Context, inv Invocation, l *language, b *bundle) (ex *executor, done func(), err error) {
+func (p *Pool) borrow(inv Invocation, l *language, b *bundle) (ex *executor, done func(), err error) {
 	key := reuse{runtime: l.name}
 	if b != nil {
 		key.hash = b.Hash

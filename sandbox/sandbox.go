@@ -14,16 +14,24 @@ import (
 	lib "github.com/sojourn-run/sojourn/sandbox/executor"
 )
 
-// The words executors and workers share.
+// The words that executors and workers share.
 type (
-	Invocation  = lib.Invocation
-	Session     = lib.Session
-	Handler     = lib.Handler
-	Handlers    = lib.Handlers
-	Error       = lib.Error
-	ErrorType   = lib.ErrorType
+	// Invocation is one attempt of one activity, as the worker hands it to an executor.
+	Invocation = lib.Invocation
+	// Session names the session, and the holding of it, that a call belongs to.
+	Session = lib.Session
+	// Handler runs one call.
+	Handler = lib.Handler
+	// Handlers are the handlers of an executor by activity name.
+	Handlers = lib.Handlers
+	// Error is the typed failure of one call.
+	Error = lib.Error
+	// ErrorType says what kind of end a call had when it did not end with a result.
+	ErrorType = lib.ErrorType
+	// SessionLost says that the state of a session is not where a call looked for it.
 	SessionLost = lib.SessionLost
-	Cause       = lib.Cause
+	// Cause says why a session's state is gone.
+	Cause = lib.Cause
 )
 
 // The types of [Error]; package executor says what each means.

@@ -7,7 +7,6 @@ tool (
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	golang.org/x/vuln/cmd/govulncheck
 	gotest.tools/gotestsum
-	mvdan.cc/gofumpt
 )
 
 require (

@@ -91,7 +91,10 @@ func squeeze(kind string, body []byte) []byte {
 func serve(dist fs.FS) http.Handler {
 	files := map[string]*file{}
 	_ = fs.WalkDir(dist, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), ".") {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() || strings.HasPrefix(d.Name(), ".") {
 			return nil
 		}
 		if body, err := fs.ReadFile(dist, name); err == nil {

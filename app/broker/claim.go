@@ -93,7 +93,7 @@ type taskID struct {
 }
 
 func claimID(in protocol.ClaimRequest) (id taskID, err error) {
-	ok := false
+	var ok bool
 	id.text = in.TaskID
 	if in.Kind == protocol.KindWorkflow {
 		id.run, id.number, ok = engine.ParseTaskID(in.TaskID)
@@ -240,7 +240,8 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 func (id taskID) status(s *protocol.ClaimStatus, run *engine.Run, l engine.Lessee, session *engine.Session, settings *engine.Queue, now time.Time) {
 	s.WorkflowID, s.RunID, s.WorkflowType, s.TaskQueue = run.WorkflowID, run.ID, &run.Type, &run.Queue
 	s.RunStatus, _, _ = protocol.PublicRun(run.Status, run.LeasedEver, run.Task != nil)
-	lease, err := engine.Lease{}, error(nil)
+	var lease engine.Lease
+	var err error
 	if id.seq == 0 {
 		if t := run.Task; t != nil && t.Number == id.number {
 			s.TaskStatus, lease = string(t.State), t.Lease

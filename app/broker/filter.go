@@ -135,7 +135,7 @@ func (p *filterParser) condition() (store.Condition, error) {
 			return c, wrongAt(p.tokens[0], "AND is expected between the two values of BETWEEN")
 		}
 		high, err = p.value(f, c.Test)
-		c.Values = append(low, high...)
+		c.Values = slices.Concat(low, high)
 	case op.word("STARTS_WITH"):
 		c.Test = store.Prefix
 		c.Values, err = p.value(f, c.Test)

@@ -76,18 +76,17 @@ func (r *registry) drop(k engine.WorkerKey) {
 	delete(r.known, k)
 }
 
-// swap forgets the process that is known of a worker, and remembers another, or none; false when what is known is not that process any more.
-func (r *registry) swap(k engine.WorkerKey, known, other *engine.Worker) bool {
+// swap forgets the process that is known of a worker, and remembers another, or none. What is known of it may be a later process already, and stays then.
+func (r *registry) swap(k engine.WorkerKey, known, other *engine.Worker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h := r.known[k]; h == nil || h.worker.Incarnation != known.Incarnation {
-		return false
+		return
 	}
 	delete(r.known, k)
 	if other != nil {
 		r.known[k] = &heard{worker: other}
 	}
-	return true
 }
 
 // with runs fn on what is known of a worker, if anything is.

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -72,8 +74,10 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 		s, err = r.Session(ctx, key)
 		return err
 	})
-	if err != nil { // that there is none the decision will say
-		return "", nil
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil // the decision will say so
+	} else if err != nil {
+		return "", fmt.Errorf("session %s: %w", key.ID, err)
 	}
 	queues := []string{s.Queue}
 	if s.Queue == "" {

@@ -129,7 +129,7 @@ func CheckTypes(attributes json.RawMessage, types map[string]string, at func(nam
 	}
 	var values object
 	if json.Unmarshal(attributes, &values) != nil {
-		return nil // what is no object is refused elsewhere
+		return nil //nolint:nilerr // what is no object is refused elsewhere
 	}
 	var wrong *protocol.Error
 	for name, raw := range values {

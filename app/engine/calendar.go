@@ -85,7 +85,7 @@ func (c *Calendar) Next(t time.Time) (next time.Time) {
 		if since < 0 && since%i.every != 0 {
 			n--
 		}
-		consider(time.Unix(0, 0).UTC().Add(i.offset + (n+1)*i.every))
+		consider(time.Unix(0, 0).UTC().Add(i.offset + (n+1)*i.every)) //nolint:durationcheck // n counts
 	}
 	return next
 }

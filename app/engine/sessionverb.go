@@ -97,7 +97,7 @@ type SessionHolder struct {
 	Epoch  int64
 }
 
-func (h SessionHolder) holds(s *Session, now history.Time) error {
+func (h SessionHolder) holds(s *Session) error {
 	switch {
 	case s == nil:
 		return protocol.Refuse(protocol.ReasonSessionNotFound, "no such session")
@@ -118,7 +118,7 @@ type RenewSession struct {
 }
 
 func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, error) {
-	if err := in.holds(s, now); err != nil {
+	if err := in.holds(s); err != nil {
 		return SessionChange{}, err
 	}
 	if !s.Held(now.Time) {
@@ -151,7 +151,7 @@ type ReleaseSession struct {
 }
 
 func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, error) {
-	if err := in.holds(s, now); err != nil {
+	if err := in.holds(s); err != nil {
 		return SessionChange{}, err
 	}
 	if s.Terminal {
@@ -293,7 +293,7 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotFound, "no such session")
 	}
 	if in.Operator == "" {
-		if err := in.holds(s, now); err != nil {
+		if err := in.holds(s); err != nil {
 			return SessionChange{}, err
 		}
 		if !s.Terminal && !s.Held(now.Time) {

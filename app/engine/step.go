@@ -111,10 +111,9 @@ func (st *step) session(id string) (Session, bool) {
 // keep puts a session back, with what its timeline shall say.
 func (st *step) keep(s Session, timeline ...protocol.SessionEvent) {
 	s.watch(st.now)
-	for i, c := range st.d.Sessions {
-		if c.Session.ID == s.ID {
-			st.d.Sessions[i].Session = s
-			st.d.Sessions[i].Timeline = append(c.Timeline, timeline...)
+	for i := range st.d.Sessions {
+		if c := &st.d.Sessions[i]; c.Session.ID == s.ID {
+			c.Session, c.Timeline = s, append(c.Timeline, timeline...)
 			return
 		}
 	}

@@ -239,7 +239,8 @@ func (Due) decide(st *step) error {
 var errNotDue = protocol.Refuse(protocol.ReasonTaskNotLeased, "nothing is due")
 
 // IsNotDue says whether a decision found nothing due, because another sweeper or a report came first.
-func IsNotDue(err error) bool { return err == error(errNotDue) }
+// Refusals are alike when their reasons are: this one is told apart by being itself.
+func IsNotDue(err error) bool { return err == error(errNotDue) } //nolint:errorlint // see above
 
 // Repair takes a run out of quarantine.
 type Repair struct{ Identity string }

@@ -161,7 +161,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, rt route) {
 	c := &call{Request: r, w: w, rt: rt}
 	defer func() {
 		if p := recover(); p != nil {
-			if p == http.ErrAbortHandler {
+			if p == any(http.ErrAbortHandler) {
 				panic(p)
 			}
 			a.opt.Log.Error().Str("operation", rt.Operation).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("handler panicked")

@@ -98,9 +98,11 @@ func changed(t *testing.T, a *apptest.App, change func(*http.Response, []byte) [
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httputil.NewSingleHostReverseProxy(to)
-	direct := proxy.Director
-	proxy.Director = func(r *http.Request) { direct(r); r.Header.Set("Accept-Encoding", "identity") }
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = ""
+		r.Out.Header.Set("Accept-Encoding", "identity")
+	}}
 	proxy.ModifyResponse = func(res *http.Response) error {
 		if res.Header.Get("Content-Type") == "text/event-stream" { // it may have no end
 			return nil

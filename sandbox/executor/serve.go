@@ -86,11 +86,14 @@ func (s *server) send(f frame.Frame) error {
 	return nil
 }
 
+// tell sends a frame for which there is no other way when it cannot be written: what is too large to send is left out.
+func (s *server) tell(f frame.Frame) { _ = s.send(f) }
+
 func (s *server) handle(f frame.Frame) {
 	switch f.T {
 	case frame.Init:
 		s.scratch = f.Scratch
-		s.send(frame.Frame{Header: frame.Header{T: frame.Ready, Proto: frame.Proto, Runtime: "go", Features: []string{"overlap"}}})
+		s.tell(frame.Frame{Header: frame.Header{T: frame.Ready, Proto: frame.Proto, Runtime: "go", Features: []string{"overlap"}}})
 	case frame.Open:
 		s.state = &State{ID: f.Session, Epoch: f.Epoch, Dir: s.scratch}
 	case frame.Invoke:
@@ -109,10 +112,10 @@ func (s *server) handle(f frame.Frame) {
 			if s.state != nil {
 				s.state.close(ctx)
 			}
-			s.send(frame.Frame{Header: frame.Header{T: frame.Closed}})
+			s.tell(frame.Frame{Header: frame.Header{T: frame.Closed}})
 		})
 	case frame.Ping:
-		s.send(frame.Frame{Header: frame.Header{T: frame.Pong}})
+		s.tell(frame.Frame{Header: frame.Header{T: frame.Pong}})
 	}
 }
 

@@ -14,7 +14,7 @@ func spent() (cpu time.Duration, rss int64) {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0, 0
 	}
-	rss = int64(u.Maxrss)
+	rss = int64(u.Maxrss)         //nolint:unconvert // an int32 on some machines
 	if runtime.GOOS != "darwin" { // kilobytes everywhere else
 		rss <<= 10
 	}

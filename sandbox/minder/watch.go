@@ -78,7 +78,7 @@ func (m *minder) overScratch() (over string) {
 	var files int
 	_ = filepath.WalkDir(m.Dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // gone, or closed to us: neither grows
+			return nil //nolint:nilerr // gone, or closed to us: neither grows
 		}
 		files++
 		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {

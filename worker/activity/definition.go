@@ -50,11 +50,11 @@ func (d *Definition) Invoke(ctx context.Context, args payload.Payload) (result p
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			cause, _ := r.(error)
-			result, err = payload.Payload{}, &Error{Type: TypePanic, Message: fmt.Sprint(r), Stack: string(debug.Stack())}
-			if cause != nil {
-				err.(*Error).Message, err.(*Error).Cause = "activity "+d.Name, cause
+			failed := &Error{Type: TypePanic, Message: fmt.Sprint(r), Stack: string(debug.Stack())}
+			if cause, is := r.(error); is {
+				failed.Message, failed.Cause = "activity "+d.Name, cause
 			}
+			result, err = payload.Payload{}, failed
 		}
 	}()
 	return d.fn.Call(ctx, in)

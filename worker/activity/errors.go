@@ -87,7 +87,7 @@ func FailureOf(err error) *protocol.Failure {
 	f := &protocol.Failure{Message: err.Error(), Type: TypeOf(err), Class: fmt.Sprintf("%T", err)}
 	if typed, ok := errors.AsType[*Error](err); ok {
 		f.NonRetryable, f.StackTrace = typed.NonRetryable, typed.Stack
-		if err == error(typed) { // the type has its own member
+		if err == error(typed) { //nolint:errorlint // not wrapped: only then does the message begin with the type, which has its own member
 			f.Message = strings.TrimPrefix(f.Message, typed.Type+": ")
 		}
 		if details, bad := EncodeDetails(typed.Details); bad != nil {

@@ -104,7 +104,7 @@ func (l *Link) due(ctx context.Context, connected bool) time.Time {
 		}
 	}
 	var out protocol.WorkerHeartbeatAnswer
-	err := error(ErrNotConnected)
+	err := ErrNotConnected
 	if connected {
 		l.mu.Lock()
 		in.Draining = l.draining

@@ -13,7 +13,7 @@ type held struct {
 }
 
 func (h *held) take(t protocol.Task) {
-	key := ""
+	var key string
 	switch {
 	case t.Activity != nil:
 		key = protocol.TaskKey(protocol.KindActivity, t.Activity.TaskID, t.Activity.AttemptID, 0)

@@ -150,7 +150,7 @@ func (e *ChildError) Is(target error) bool {
 // DecodeDetails reads the details of the child's failure; out stays as it is when there are none.
 func (e *ChildError) DecodeDetails(out any) error { return decodeDetails(e.Details, out) }
 
-// ErrTerminated: a child workflow was terminated.
+// ErrTerminated says that a child workflow was terminated.
 var ErrTerminated = errors.New("terminated")
 
 // childError reads how a child ended.

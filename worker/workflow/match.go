@@ -33,12 +33,12 @@ func (m *Machine) confirm(seq int64, e *history.Event) {
 		return
 	}
 	p := &m.queue[m.head]
-	switch is := ""; {
+	switch {
 	case p.seq != seq:
 		m.fault = m.mismatch(seq, e, describe(e.Data), fmt.Sprintf("%s as command %d first", describeCommand(p.command), p.seq))
 		return
 	case !p.known:
-		if is = describeCommand(p.command); is != describe(e.Data) {
+		if is := describeCommand(p.command); is != describe(e.Data) {
 			m.fault = m.mismatch(seq, e, describe(e.Data), is)
 			return
 		}

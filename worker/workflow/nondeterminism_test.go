@@ -151,7 +151,7 @@ func TestEveryKindOfDifferenceIsReported(t *testing.T) {
 		"another order":    {seq(act("a"), timer), seq(timer, act("a")), []string{`activity "a"`, "a timer", "event 2"}},
 		"one less":         {seq(act("a"), act("b")), seq(act("a")), []string{`activity "b"`, `wait for signal "end"`, "event 3"}},
 		"one more":         {seq(act("a")), seq(act("a"), act("b")), []string{`wait for signal "end"`, `activity "b"`, "event 3"}},
-		"nothing left":     {seq(act("a")), code(func(ctx workflow.Context) error { return act("a")(ctx) }), []string{"no further command", "event 3"}},
+		"nothing left":     {seq(act("a")), func(ctx workflow.Context) error { return act("a")(ctx) }, []string{"no further command", "event 3"}},
 		"side effect":      {seq(timer), seq(effect), []string{"a timer", "a side effect"}},
 		"no side effect":   {seq(effect), seq(timer), []string{"a timer", "a side effect"}},
 		"another change":   {seq(version("x")), seq(version("y")), []string{`change "x"`, `wait for signal "end"`}},

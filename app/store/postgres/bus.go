@@ -339,7 +339,7 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 			b.dispatch.Silent(engine.WorkerKey(k))
 		}
 		for _, q := range m.Queues {
-			b.dispatch.Backlog(q.Namespace, q.Queue, protocol.TaskKind(q.Kind))
+			b.dispatch.Backlog(q.Namespace, q.Queue, q.Kind)
 		}
 		if len(m.Runs)+len(m.Ended)+len(m.Gone)+len(m.Answers) > 0 {
 			b.dispatch.Changed(m.changed())

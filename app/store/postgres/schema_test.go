@@ -79,6 +79,9 @@ func query(t *testing.T, db *sql.DB, q string, args ...any) [][]string {
 		}
 		all = append(all, row)
 	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
 	return all
 }
 

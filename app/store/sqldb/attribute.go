@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,24 +60,9 @@ func attributeRows(attributes json.RawMessage) (list [][2]string) {
 // IndexAttributes is migration 7 of every database: it lets filters find the runs that were there before their search attributes were indexed. It is
 // no SQL, since the keys are the engine's.
 func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
-	type found struct {
-		id, namespace string
-		started       int64
-		state         string
-	}
-	const page = "SELECT run_id, namespace, started_at, state FROM runs WHERE run_id > $1 AND state LIKE '%\"search_attributes\":%' ORDER BY run_id LIMIT 500"
 	for after := ""; ; {
-		var runs []found
-		rows, err := tx.QueryContext(ctx, page, after)
+		runs, err := described(ctx, tx, after)
 		if err != nil {
-			return fmt.Errorf("runs with search attributes: %w", err)
-		}
-		for rows.Next() && err == nil {
-			var f found
-			err = rows.Scan(&f.id, &f.namespace, &f.started, &f.state)
-			runs = append(runs, f)
-		}
-		if err := errors.Join(err, rows.Err(), rows.Close()); err != nil {
 			return fmt.Errorf("runs with search attributes: %w", err)
 		}
 		for _, f := range runs {
@@ -98,4 +82,29 @@ func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
 			return nil
 		}
 	}
+}
+
+// describedRun is a run that has search attributes.
+type describedRun struct {
+	id, namespace string
+	started       int64
+	state         string
+}
+
+// described is one page of the runs that have search attributes.
+func described(ctx context.Context, tx *sql.Tx, after string) (runs []describedRun, err error) {
+	const page = "SELECT run_id, namespace, started_at, state FROM runs WHERE run_id > $1 AND state LIKE '%\"search_attributes\":%' ORDER BY run_id LIMIT 500"
+	rows, err := tx.QueryContext(ctx, page, after)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r describedRun
+		if err := rows.Scan(&r.id, &r.namespace, &r.started, &r.state); err != nil {
+			return nil, err
+		}
+		runs = append(runs, r)
+	}
+	return runs, rows.Err()
 }

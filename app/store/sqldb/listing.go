@@ -14,7 +14,7 @@ import (
 
 // Listings are filters put together at run time, which is what gorm is for here: it reads, and never writes.
 
-// RunModel, SessionModel and WorkerModel are the columns that listings read; a test compares them with the migrated tables.
+// RunModel is a row of runs as listings read it. A test compares the models with the migrated tables.
 type RunModel struct {
 	RunID       string `gorm:"primaryKey"`
 	Namespace   string

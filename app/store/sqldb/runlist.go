@@ -150,12 +150,12 @@ func (r *reader) runs(ctx context.Context, q store.RunQuery, where []store.Condi
 			order = "r.started_at + 0 DESC, r.run_id DESC"
 			fallthrough
 		default:
-			db = r.narrow(db, q.Namespace, first)
+			db = r.narrow(db, first)
 		}
 	}
 	for i, c := range where {
 		if i != lead {
-			db = r.narrow(db, q.Namespace, c)
+			db = r.narrow(db, c)
 		}
 	}
 	if q.Text != "" {
@@ -178,7 +178,7 @@ func behind(db *gorm.DB, start, id string, q store.RunQuery) *gorm.DB {
 const plainBuild = `(regexp_replace(r.state, '\\u(0000|d[89a-f][0-9a-f]{2})', '\ufffd', 'gi')::json ->> 'build_id')`
 
 // narrow adds a condition on the runs at hand.
-func (r *reader) narrow(db *gorm.DB, namespace string, c store.Condition) *gorm.DB {
+func (r *reader) narrow(db *gorm.DB, c store.Condition) *gorm.DB {
 	switch c.Field {
 	case store.FieldAttribute:
 		return r.narrowAttribute(db, c)

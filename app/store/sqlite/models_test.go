@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"database/sql"
+	"errors"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -47,7 +48,7 @@ func TestModelsHaveTheMigratedColumns(t *testing.T) {
 				t.Errorf("%s.%s: not null %v, pointer %v", table, name, notNull, pointer)
 			}
 		}
-		if err := rows.Close(); err != nil {
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range parsed.DBNames {

@@ -175,7 +175,7 @@ func TestEveryStatementGoesByAnIndex(t *testing.T) {
 				}
 			}
 		}
-		if err := rows.Close(); err != nil {
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -208,7 +208,7 @@ func TestEveryFilterGoesByAnIndex(t *testing.T) {
 					t.Errorf("%s: %s\n%s", name, detail, query)
 				}
 			}
-			if err := rows.Close(); err != nil {
+			if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 				t.Error(err)
 			}
 		}
