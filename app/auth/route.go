@@ -72,14 +72,31 @@ func (a *Auth) Admit(r *http.Request, t Route) (*Principal, error) {
 
 var namespaceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
 
-// Namespace is the namespace a request is about, when its caller may touch it: header X-Namespace, else the query's namespace, else "default".
-func Namespace(r *http.Request, p *Principal) (string, error) {
+// named is the namespace a request names: header X-Namespace, else the query's namespace; "" when it names none.
+func named(r *http.Request) string {
 	name := r.Header.Get("X-Namespace")
 	if name == "" {
 		name = r.URL.Query().Get("namespace")
 	}
-	if name = strings.ToLower(strings.TrimSpace(name)); name == "" {
-		name = "default"
+	return strings.ToLower(strings.TrimSpace(name))
+}
+
+// Begins is the namespace of a request that need not be about one: the one it names, else "default", else the first its caller is bound to.
+func Begins(r *http.Request, p *Principal) (string, error) {
+	if p != nil && named(r) == "" && !p.In(unnamed) {
+		return p.Namespaces[0], nil
+	}
+	return Namespace(r, p)
+}
+
+// unnamed is the namespace of requests that name none.
+const unnamed = "default"
+
+// Namespace is the namespace a request is about, when its caller may touch it: header X-Namespace, else the query's namespace, else "default".
+func Namespace(r *http.Request, p *Principal) (string, error) {
+	name := named(r)
+	if name == "" {
+		name = unnamed
 	}
 	if !namespaceName.MatchString(name) {
 		return "", protocol.Invalid("namespace", "must be 1 to 128 of lower-case letters, digits and . _ -")

@@ -190,7 +190,11 @@ func (a *API) run(c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
-	if c.ns, err = auth.Namespace(c.Request, c.who); err != nil {
+	about := auth.Namespace
+	if c.rt.Anywhere {
+		about = auth.Begins // who a caller is, and what it may see, is told whatever namespace it is bound to
+	}
+	if c.ns, err = about(c.Request, c.who); err != nil {
 		return answer{}, err
 	}
 	if !c.rt.Anywhere && !c.rt.Open() {

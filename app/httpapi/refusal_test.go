@@ -190,6 +190,15 @@ func TestATokenOfOneNamespaceWorksThereAlone(t *testing.T) {
 	if got := ask(t, s, "POST", "/api/workflows", `{"workflow_type":"w","namespace":"red"}`, set); got.status != 422 || f.called() != 1 {
 		t.Errorf("another namespace in the body: got %d", got.status)
 	}
+	// Who it is and what it may see is told without a namespace, too: a page that knows neither asks for them first.
+	for _, path := range []string{"/api/sojourn/me", "/api/namespaces", "/api/cluster/info"} {
+		for namespace, want := range map[string]int{"": 200, "blue": 200, "red": 403} {
+			set := map[string]string{"Authorization": "Bearer sjn_b_s", "X-Namespace": namespace}
+			if got := ask(t, s, "GET", path, "", set); got.status != want {
+				t.Errorf("%s in namespace %q: got %d", path, namespace, got.status)
+			}
+		}
+	}
 }
 
 func TestWhatIsNotThereAnswersInJSON(t *testing.T) {

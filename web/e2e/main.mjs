@@ -2,7 +2,7 @@
 //   npm run e2e                                   starts bin/sojourn dev with a database of its own, and stops it
 //   npm run e2e -- --base URL --run RUN_ID        looks at a server that runs already (--token TOKEN when it asks for one)
 //   npm run e2e -- --mock                         looks at the recorded answers of dev/mock.mjs
-//   npm run e2e -- --only WORDS                   runs the checks whose name has these words
+//   npm run e2e -- --only PATTERN                 runs the checks whose name fits
 // Screenshots go to --shots DIR, by default a new temporary directory. SOJOURN_TEST_CHROMIUM names another browser.
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
@@ -13,6 +13,7 @@ import { parseArgs } from "node:util";
 import { chromium } from "playwright-core";
 import { checks, patience } from "./checks.mjs";
 import { doing } from "./doing.mjs";
+import { forms } from "./forms.mjs";
 import { spaces } from "./spaces.mjs";
 import { startApp, startMock } from "./server.mjs";
 
@@ -102,13 +103,13 @@ async function look(browser, { base, run }, shots) {
   const shot = (name, fullPage = false) => page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
   // What is done by hand needs an app of its own: the mock answers only questions, and a server that was named is somebody's.
-  const own = flags.mock || flags.base ? [] : [...doing, ...spaces];
+  const own = flags.mock || flags.base ? [] : [...doing, ...forms, ...spaces];
   const refused = (part) => meant.push(part);
   const all = [...checks, ...own, ["no error in the console, no failed request, no other host", async () => {
     if (complaints.length > 0) throw new Error([...new Set(complaints)].join("\n    "));
   }]];
   let failed = 0;
-  const chosen = all.filter(([name]) => !flags.only || name.includes(flags.only));
+  const chosen = all.filter(([name]) => !flags.only || new RegExp(flags.only).test(name));
   for (const [name, check] of chosen) {
     const from = Date.now();
     try {

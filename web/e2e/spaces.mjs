@@ -16,7 +16,7 @@ export const spaces = [
     keepAlive(api, worker, team);
     ours = (await api("/api/workflows", { workflow_id: "ours-1", workflow_type: "order", task_queue: queue }, team)).run_id;
     await api("/api/worker/sessions", { worker_id: worker, session_id: "ours/1", ttl_seconds: 6000, lease_seconds: 6000 }, team);
-    await page.goto(base);
+    await page.goto(`${base}/?status=completed&type=${(await api(`/api/runs/${run}`)).workflow_type}`);
     await shown(page.locator(`[data-run="${run}"]`));
     const at = page.getByLabel("Namespace", { exact: true });
     await until("the switch says where it is", async () => (await at.inputValue()) === "default");

@@ -1,7 +1,9 @@
+import type { Where } from "./past";
 import { query, request } from "./request";
 import type {
-  HistoryPage, Json, Limits, Me, NamespaceView, Overview, QueueList, QueueState, RunList, RunOfWorkflow, RunView, Schedule, ScheduleEvent, ScheduleList,
-  SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionView, WorkerView,
+  Backfilled, HistoryPage, Json, Limits, Me, NamespaceRequest, NamespaceView, Overview, QueueList, QueueState, RunList, RunOfWorkflow, RunView, Schedule,
+  ScheduleHistory, ScheduleList, ScheduleRequest, ScheduleSpec, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionView, StartRequest,
+  WorkerView,
 } from "./types";
 
 export * from "./history";
@@ -62,6 +64,8 @@ export const api = {
       namespace,
       ...(signal && { signal }),
     }),
+  start: (namespace: string, body: StartRequest) =>
+    request<{ workflow_id: string; run_id: string }>("/api/workflows", { method: "POST", namespace, body }),
   run: (namespace: string, id: string, signal?: AbortSignal) =>
     request<RunView>(`/api/runs/${encodeURIComponent(id)}`, { namespace, ...(signal && { signal }) }),
   runsOf: (k: RunKey) => request<{ runs: RunOfWorkflow[] | null }>(`${workflow(k)}/runs`, { namespace: k.namespace }),
@@ -107,8 +111,19 @@ export const api = {
   schedules: (namespace: string, after: string | undefined) =>
     request<ScheduleList>(`/api/schedules${query({ page_size: 50, next_page_token: after })}`, { namespace }),
   schedule: (k: ScheduleKey) => request<Schedule>(schedule(k), { namespace: k.namespace }),
-  scheduleHistory: (k: ScheduleKey) =>
-    request<{ events: ScheduleEvent[] | null }>(`${schedule(k)}/history${query({ limit: 1000 })}`, { namespace: k.namespace }),
+  scheduleHistory: (k: ScheduleKey, where: Where) =>
+    request<ScheduleHistory>(`${schedule(k)}/history${query({ ...where })}`, { namespace: k.namespace }),
+  scheduleTimes: (spec: ScheduleSpec, signal?: AbortSignal) =>
+    request<{ times: string[] }>(`/api/sojourn/schedule-times${query({ spec: JSON.stringify(spec), count: 5 })}`, { ...(signal && { signal }) }),
+  createSchedule: (namespace: string, body: ScheduleRequest) => request<{ schedule_id: string }>("/api/schedules", { method: "POST", namespace, body }),
+  updateSchedule: (k: ScheduleKey, body: ScheduleRequest) => request(schedule(k), { method: "PUT", namespace: k.namespace, body }),
+  deleteSchedule: (k: ScheduleKey) => request(schedule(k), { method: "DELETE", namespace: k.namespace }),
+  backfillSchedule: (k: ScheduleKey, start: string, end: string, overlap: string) =>
+    request<Backfilled>(`${schedule(k)}/backfill`, {
+      method: "POST",
+      namespace: k.namespace,
+      body: { start_time: start, end_time: end, ...(overlap && { overlap_policy: overlap }) },
+    }),
   turnSchedule: (k: ScheduleKey, verb: "pause" | "resume" | "trigger", note: string) =>
     request<{ outcome: string; reason?: string; workflow_id?: string }>(`${schedule(k)}/${verb}`, {
       method: "POST",
@@ -116,6 +131,10 @@ export const api = {
       body: { ...(note && verb !== "trigger" && { note }) },
     }),
   namespaces: () => request<{ namespaces: NamespaceView[] | null }>("/api/namespaces"),
+  createNamespace: (body: NamespaceRequest) => request<NamespaceView>("/api/namespaces", { method: "POST", body }),
+  updateNamespace: (name: string, body: Omit<NamespaceRequest, "name">) =>
+    request<NamespaceView>(`/api/namespaces/${encodeURIComponent(name)}`, { method: "PUT", body }),
+  createAttribute: (namespace: string, body: { name: string; type: string }) => request("/api/search-attributes", { method: "POST", namespace, body }),
   searchAttributes: (namespace: string) => request<SearchAttributes>("/api/search-attributes", { namespace }),
   overview: (namespace: string) => request<Overview>("/api/sojourn/overview", { namespace }),
   me: () => request<Me>("/api/sojourn/me"),

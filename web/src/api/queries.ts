@@ -1,4 +1,6 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { readOn, type Past } from "./past";
+import type { ScheduleSpec } from "./types";
 import { api, readHistory, type History, type QueueKey, type RunFilter, type RunKey, type ScheduleKey, type SessionKey } from "./client";
 
 // Every key starts with what hints name, and goes on with the namespace, so that a hint invalidates by prefix. The id of a run is its own everywhere.
@@ -75,8 +77,23 @@ export const schedulesQuery = (namespace: string, after: string | undefined) =>
 
 export const scheduleQuery = (k: ScheduleKey) => queryOptions({ queryKey: [...keys.schedules(k.namespace), k.schedule_id], queryFn: () => api.schedule(k) });
 
+/** What a schedule did, newest first, as far back as somebody asked. */
 export const scheduleHistoryQuery = (k: ScheduleKey) =>
-  queryOptions({ queryKey: [...keys.schedules(k.namespace), k.schedule_id, "history"], queryFn: () => api.scheduleHistory(k) });
+  queryOptions({
+    queryKey: [...keys.schedules(k.namespace), k.schedule_id, "history"],
+    structuralSharing: false, // readOn returns the very same value when nothing is new
+    queryFn: ({ client, queryKey }) => readOn((where) => api.scheduleHistory(k, where), client.getQueryData<Past>(queryKey)),
+  });
+
+/** The next times at which a schedule with this spec would fire. */
+export const timesQuery = (spec: ScheduleSpec | undefined) =>
+  queryOptions({
+    queryKey: ["times", spec],
+    queryFn: ({ signal }) => api.scheduleTimes(spec!, signal),
+    enabled: spec !== undefined,
+    retry: false,
+    placeholderData: (before) => before,
+  });
 
 export const namespacesQuery = queryOptions({ queryKey: keys.namespaces, queryFn: api.namespaces });
 

@@ -1,18 +1,31 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { lazy, Suspense, useState } from "react";
 import { namespacesQuery, searchAttributesQuery } from "../api/queries";
 import type { NamespaceView } from "../api/types";
+import { said, useNamespace } from "../shell/namespace";
+import { Act } from "../ui/Act";
 import { Empty, Fact, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
 import { When } from "../ui/When";
+
+const NamespaceDialog = lazy(() => import("./NamespaceDialog"));
+const AttributeDialog = lazy(() => import("./AttributeDialog"));
 
 /** The namespaces, each with how long it keeps closed runs and what its runs can be filtered by. */
 export function NamespacesPage() {
   useTitle("Namespaces");
   const list = useQuery(namespacesQuery);
+  const [making, setMaking] = useState(false);
   const spaces = list.data?.namespaces ?? [];
   return (
     <>
-      <Heading title="Namespaces" />
+      <Heading title="Namespaces">
+        <Act needs="admin" primary onClick={() => setMaking(true)}>
+          New namespace
+        </Act>
+      </Heading>
+      <Suspense>{making && <NamespaceDialog onClose={() => setMaking(false)} />}</Suspense>
       {list.isPending ? (
         <Waiting rows={3} />
       ) : list.isError && !list.data ? (
@@ -31,13 +44,32 @@ export function NamespacesPage() {
 }
 
 function Space({ space: n }: { space: NamespaceView }) {
+  const current = useNamespace();
+  const [form, setForm] = useState<"change" | "attribute" | null>(null);
   const attributes = useQuery(searchAttributesQuery(n.name));
   return (
     <article className="card p-4" data-namespace={n.name}>
       <div className="flex items-center justify-between gap-3">
-        <h2 className="min-w-0 font-mono text-[15px] font-medium break-all">{n.name}</h2>
-        <Status status={n.status} />
+        <div className="flex min-w-0 flex-wrap items-center gap-x-3 gap-y-1">
+          <h2 className="min-w-0 font-mono text-[15px] font-medium break-all">{n.name}</h2>
+          <Status status={n.status} />
+          {n.name === current && <span className="text-[13px] text-faint">shown now</span>}
+        </div>
+        <div className="flex flex-wrap justify-end gap-2">
+          {n.name !== current && (
+            <Link to="/" search={said(n.name)} className="btn" aria-label={`Show the runs of ${n.name}`}>
+              Show
+            </Link>
+          )}
+          <Act needs="admin" onClick={() => setForm("change")}>
+            Change
+          </Act>
+        </div>
       </div>
+      <Suspense>
+        {form === "change" && <NamespaceDialog of={n} onClose={() => setForm(null)} />}
+        {form === "attribute" && <AttributeDialog namespace={n.name} onClose={() => setForm(null)} />}
+      </Suspense>
       {n.description && <p className="mt-1 text-soft">{n.description}</p>}
       <dl className="mt-3 grid grid-cols-2 gap-x-6 gap-y-3 sm:grid-cols-3">
         <Fact name="Keeps closed runs">{n.retention_days > 0 ? `${n.retention_days} days` : "for ever"}</Fact>
@@ -45,7 +77,12 @@ function Space({ space: n }: { space: NamespaceView }) {
           <When value={n.created_at} />
         </Fact>
       </dl>
-      <h3 className="label mt-4">Search attributes</h3>
+      <div className="mt-4 flex min-h-8 items-center justify-between gap-3">
+        <h3 className="label">Search attributes</h3>
+        <Act needs="operator" onClick={() => setForm("attribute")}>
+          Register
+        </Act>
+      </div>
       {attributes.isError ? (
         <p role="alert" className="text-bad">
           {attributes.error.message}

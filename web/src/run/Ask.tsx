@@ -3,16 +3,10 @@ import { useState } from "react";
 import { api } from "../api/client";
 import { keys } from "../api/queries";
 import type { Json, RunView } from "../api/types";
+import { parseArguments } from "../lib/input";
 import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
 import { JsonView } from "../ui/JsonView";
-
-/** What was typed as arguments: an array as it is, one value alone as the only argument, nothing as none. */
-export function parseArguments(text: string): Json[] {
-  if (text.trim() === "") return [];
-  const value = JSON.parse(text) as Json;
-  return Array.isArray(value) ? value : [value];
-}
 
 type Kind = "signal" | "update" | "query";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { HistoryEvent } from "../api/types";
-import { parseArguments } from "./Ask";
+import { parseArguments } from "../lib/input";
 import { eventName, readable, since, summary, unread } from "./summary";
 
 const event = (event_type: string, payload: HistoryEvent["payload"], decoded?: HistoryEvent["decoded"]): HistoryEvent => ({

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback, useEffect, useRef, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useRef, useState } from "react";
 import { ApiError } from "../api/client";
 import { overviewQuery, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
@@ -9,11 +9,14 @@ import { count, without } from "../lib/format";
 import { isOpen, runFilters, runStatus, whyWaiting, words } from "../lib/status";
 import { duration, parseTime } from "../lib/time";
 import { useNamespace } from "../shell/namespace";
+import { Act } from "../ui/Act";
 import { Icon } from "../ui/Icon";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
 import { When } from "../ui/When";
+
+const StartDialog = lazy(() => import("./StartDialog"));
 
 export function RunsPage() {
   useTitle("Runs");
@@ -23,10 +26,16 @@ export function RunsPage() {
   const rows = runs.data?.workflows ?? [];
   const filtered = Boolean(search.status || search.type || search.q);
   const unread = unreadable(runs.error);
+  const [starting, setStarting] = useState(false);
   return (
     <>
       <Heading title="Runs">
-        <Filters types={typesOf(rows)} wrong={Boolean(unread)} />
+        <div className="flex w-full flex-wrap gap-2 sm:w-auto">
+          <Filters types={typesOf(rows)} wrong={Boolean(unread)} />
+          <Act needs="writer" primary onClick={() => setStarting(true)}>
+            Start a workflow
+          </Act>
+        </div>
       </Heading>
       <StatusTabs current={search.status} />
       <div className="mt-3" aria-busy={runs.isFetching}>
@@ -45,7 +54,7 @@ export function RunsPage() {
             </Empty>
           ) : (
             <Empty title={`No runs in ${namespace} yet`}>
-              Start a workflow with the client library, the API or <code className="font-mono text-[13px]">sojourn dev</code>, and it appears here.
+              Start a workflow here, with the client library, the API or <code className="font-mono text-[13px]">sojourn workflow start</code>.
             </Empty>
           )
         ) : (
@@ -53,6 +62,7 @@ export function RunsPage() {
         )}
       </div>
       <Pager next={runs.data?.next_page_token ?? null} after={search.after} />
+      <Suspense>{starting && <StartDialog namespace={namespace} onClose={() => setStarting(false)} />}</Suspense>
     </>
   );
 }
@@ -194,7 +204,7 @@ function Filters({ types, wrong }: { types: string[]; wrong: boolean }) {
   const workers = useQuery(workersQuery(useNamespace()));
   const known = [...new Set([...(workers.data?.workers ?? []).flatMap((w) => w.supported_workflow_types ?? []), ...types])].sort();
   return (
-    <div className="flex w-full flex-wrap gap-2 sm:w-auto">
+    <div className="flex w-full flex-1 flex-wrap gap-2 sm:w-auto">
       <FilterField name="type" label="Workflow type" placeholder="Any type" value={search.type} options={known} className="w-36 flex-1 sm:w-44 sm:flex-none" />
       <FilterField name="q" label="Search workflow ids and business keys, or filter runs" placeholder="Search ids, or Amount > 100" value={search.q} wrong={wrong} className="w-44 flex-1 sm:w-80 sm:flex-none" />
     </div>

@@ -1,5 +1,7 @@
-import { useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
+import { api } from "../api/client";
+import { readBack, type Past } from "../api/past";
 import { scheduleHistoryQuery, scheduleQuery } from "../api/queries";
 import type { Schedule, ScheduleEvent } from "../api/types";
 import { count } from "../lib/format";
@@ -9,11 +11,10 @@ import { useNamespace } from "../shell/namespace";
 import { JsonView } from "../ui/JsonView";
 import { Empty, Fact, Failed, Section, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
+import { Older } from "../ui/Older";
 import { When } from "../ui/When";
 import { timing, told } from "./facts";
 import { Verbs } from "./Verbs";
-
-const shown = 50; // events of a schedule, the newest
 
 export function SchedulePage() {
   const { schedule } = useParams({ from: "/schedules/$schedule" });
@@ -25,8 +26,19 @@ export function SchedulePage() {
 }
 
 function View({ schedule: s }: { schedule: Schedule }) {
-  const history = useQuery(scheduleHistoryQuery(s));
-  const events = (history.data?.events ?? []).slice(-shown).reverse();
+  const client = useQueryClient();
+  const query = scheduleHistoryQuery(s);
+  const history = useQuery(query);
+  const events = history.data?.events ?? [];
+  const older = useMutation({
+    mutationFn: async () => {
+      const before = client.getQueryData<Past>(query.queryKey);
+      if (!before) return;
+      const past = await readBack((where) => api.scheduleHistory(s, where), before);
+      // What came meanwhile stays in front.
+      client.setQueryData<Past>(query.queryKey, (now) => ({ ...past, events: [...(now?.events ?? []).filter((e) => e.sequence > (before.events[0]?.sequence ?? 0)), ...past.events] }));
+    },
+  });
   return (
     <>
       <nav aria-label="Breadcrumb" className="mb-2 text-[13px] text-faint">
@@ -81,6 +93,9 @@ function View({ schedule: s }: { schedule: Schedule }) {
       </section>
       <Section title="What it did">
         {history.isPending ? <Waiting rows={3} height={44} /> : events.length === 0 ? <Empty title="Nothing yet" /> : <Events events={events} />}
+        {history.data?.more && (
+          <Older pending={older.isPending} error={older.error} onClick={() => older.mutate()} shown={events.length} what="events" />
+        )}
       </Section>
     </>
   );

@@ -1,30 +1,40 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
+import { lazy, Suspense, useState } from "react";
 import { schedulesQuery } from "../api/queries";
 import { count } from "../lib/format";
 import { useNamespace } from "../shell/namespace";
+import { Act } from "../ui/Act";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
 import { When } from "../ui/When";
 import { timing } from "./facts";
 
+const ScheduleDialog = lazy(() => import("./ScheduleDialog"));
+
 export function SchedulesPage() {
   useTitle("Schedules");
   const { after } = useSearch({ from: "/schedules" });
   const namespace = useNamespace();
+  const [making, setMaking] = useState(false);
   const list = useQuery(schedulesQuery(namespace, after));
   const schedules = list.data?.schedules ?? [];
   return (
     <>
-      <Heading title="Schedules" />
+      <Heading title="Schedules">
+        <Act needs="operator" primary onClick={() => setMaking(true)}>
+          New schedule
+        </Act>
+      </Heading>
+      <Suspense>{making && <ScheduleDialog namespace={namespace} onClose={() => setMaking(false)} />}</Suspense>
       {list.isPending ? (
         <Waiting rows={4} />
       ) : list.isError && !list.data ? (
         <Failed error={list.error} retry={() => void list.refetch()} what="list of schedules" />
       ) : schedules.length === 0 ? (
         <Empty title={`No schedules in ${namespace}`}>
-          A schedule starts a workflow at its times. Create one with <code className="font-mono text-[13px]">sojourn schedule create</code> or the API.
+          A schedule starts a workflow at its times. Make one here, with <code className="font-mono text-[13px]">sojourn schedules create</code> or the API.
         </Empty>
       ) : (
         <>

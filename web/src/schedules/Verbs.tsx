@@ -1,4 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api } from "../api/client";
 import { keys } from "../api/queries";
@@ -7,26 +8,42 @@ import { words } from "../lib/status";
 import { Act } from "../ui/Act";
 import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
+import BackfillDialog from "./BackfillDialog";
+import ScheduleDialog from "./ScheduleDialog";
 
-type Verb = "pause" | "resume" | "trigger";
+type Verb = "pause" | "resume" | "trigger" | "delete";
 
 const asks: Record<Verb, { name: string; title: string; says: string; act: string }> = {
   pause: { name: "Pause", title: "Pause this schedule?", says: "It starts nothing until it is resumed. What it started goes on.", act: "Pause the schedule" },
   resume: { name: "Resume", title: "Resume this schedule?", says: "It fires again at its times. Those that passed meanwhile are not made up for.", act: "Resume the schedule" },
   trigger: { name: "Trigger", title: "Fire this schedule now?", says: "It starts its workflow at once, as far as its overlap policy lets it.", act: "Fire it" },
+  delete: {
+    name: "Delete", title: "Delete this schedule?", act: "Delete the schedule",
+    says: "It goes with its history, and starts nothing more. What it started goes on. This cannot be undone.",
+  },
 };
+
+/** What a verb came to. */
+interface Turned {
+  outcome: string;
+  reason?: string;
+  workflow_id?: string;
+}
 
 /** What an operator may do to a schedule. What a firing came to is shown, since a policy may hold it back. */
 export function Verbs({ schedule: s }: { schedule: Schedule }) {
   const [verb, setVerb] = useState<Verb | null>(null);
+  const [form, setForm] = useState<"change" | "backfill" | null>(null);
   const [note, setNote] = useState("");
+  const navigate = useNavigate();
   const [came, setCame] = useState("");
   const client = useQueryClient();
   const m = useMutation({
-    mutationFn: (v: Verb) => api.turnSchedule(s, v, note.trim()),
+    mutationFn: async (v: Verb): Promise<Turned> => (v === "delete" ? (await api.deleteSchedule(s), { outcome: "deleted" }) : api.turnSchedule(s, v, note.trim())),
     onSuccess: async (answer, v) => {
       setVerb(null);
       setNote("");
+      if (v === "delete") await navigate({ to: "/schedules" });
       setCame(v === "trigger" ? `${words(answer.outcome)}${answer.workflow_id ? `: ${answer.workflow_id}` : answer.reason ? `: ${words(answer.reason)}` : ""}` : "");
       await client.invalidateQueries({ queryKey: keys.schedules(s.namespace) });
     },
@@ -35,6 +52,7 @@ export function Verbs({ schedule: s }: { schedule: Schedule }) {
     m.reset();
     setVerb(v);
   };
+  if (s.status === "deleted") return null;
   const turn: Verb = s.paused ? "resume" : "pause";
   return (
     <div className="flex flex-wrap items-center gap-2">
@@ -49,10 +67,21 @@ export function Verbs({ schedule: s }: { schedule: Schedule }) {
       <Act needs="operator" onClick={() => ask(turn)}>
         {asks[turn].name}
       </Act>
+      <Act needs="operator" onClick={() => setForm("backfill")}>
+        Backfill
+      </Act>
+      <Act needs="operator" onClick={() => setForm("change")}>
+        Change
+      </Act>
+      <Act needs="operator" danger onClick={() => ask("delete")}>
+        Delete
+      </Act>
+      {form === "change" && <ScheduleDialog namespace={s.namespace} of={s} onClose={() => setForm(null)} />}
+      {form === "backfill" && <BackfillDialog schedule={s} onClose={() => setForm(null)} />}
       {verb && (
         <Dialog open onClose={() => setVerb(null)} title={asks[verb].title} description={asks[verb].says}>
-          <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate(verb)} onClose={() => setVerb(null)} act={asks[verb].act}>
-            {verb !== "trigger" && (
+          <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate(verb)} onClose={() => setVerb(null)} act={asks[verb].act} danger={verb === "delete"}>
+            {(verb === "pause" || verb === "resume") && (
               <label className="block">
                 <span className="label">Note, shown with the schedule</span>
                 <input className="field mt-1" maxLength={1000} value={note} onChange={(e) => setNote(e.target.value)} />

@@ -4,7 +4,7 @@ import { timing, told } from "./facts";
 
 it("says when a schedule fires in the words it was given", () => {
   expect(timing({ spec: { cron_expressions: ["0 9 * * 1"], timezone: "Europe/Berlin", intervals: [{ every: "PT30M", offset: "PT5M" }] } })).toBe(
-    "0 9 * * 1 (Europe/Berlin), every PT30M, moved by PT5M",
+    "0 9 * * 1 (Europe/Berlin), every 30m, moved by 5m",
   );
   expect(timing({ spec: {} })).toBe("only when triggered");
 });

@@ -1,9 +1,10 @@
 import type { Schedule, ScheduleEvent } from "../api/types";
+import { spoken } from "./draft";
 
-/** When a schedule fires, in the words it was given: "0 9 * * 1 (Europe/Berlin), every PT30M". */
+/** When a schedule fires, in the words it was given: "0 9 * * 1 (Europe/Berlin), every 30m". */
 export function timing({ spec }: Pick<Schedule, "spec">): string {
   const cron = (spec.cron_expressions ?? []).map((c) => `${c}${spec.timezone ? ` (${spec.timezone})` : ""}`);
-  const every = (spec.intervals ?? []).map((i) => `every ${i.every}${i.offset ? `, moved by ${i.offset}` : ""}`);
+  const every = (spec.intervals ?? []).map((i) => `every ${spoken(i.every)}${i.offset ? `, moved by ${spoken(i.offset)}` : ""}`);
   return [...cron, ...every].join(", ") || "only when triggered";
 }
 

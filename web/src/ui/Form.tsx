@@ -1,7 +1,8 @@
-import type { FormEvent, ReactNode } from "react";
+import { useEffect, useRef, type FormEvent, type ReactNode } from "react";
 
 interface Props {
   error: Error | null;
+  at?: unknown; // changes when fields are found wrong, so that the first of them gets the focus
   pending: boolean;
   onSubmit: () => void;
   onClose: () => void;
@@ -11,13 +12,17 @@ interface Props {
 }
 
 /** What a dialog asks before it does something: fields, what went wrong, and the two ways out. */
-export function Form({ error, pending, onSubmit, onClose, act, danger = false, children }: Props) {
+export function Form({ error, at, pending, onSubmit, onClose, act, danger = false, children }: Props) {
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => {
+    if (at) form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus();
+  }, [at]);
   const submit = (e: FormEvent) => {
     e.preventDefault();
     if (!pending) onSubmit();
   };
   return (
-    <form onSubmit={submit}>
+    <form ref={form} noValidate onSubmit={submit}>
       {children}
       <p role="alert" className="mt-2 min-h-5 break-words text-bad">
         {error?.message}

@@ -43,6 +43,13 @@ export interface Hint {
   last_seq?: number;
 }
 
+/** A namespace as it is made or changed; what is absent in a change stays. */
+export interface NamespaceRequest {
+  name: string;
+  description?: string;
+  retention_days?: number;
+}
+
 export interface NamespaceView {
   name: string;
   description: string;

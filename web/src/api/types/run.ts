@@ -98,6 +98,19 @@ export interface PendingTask {
   why?: string;
 }
 
+/** A start; an id is made when none is given. */
+export interface StartRequest {
+  workflow_type: string;
+  workflow_id?: string;
+  task_queue?: string;
+  business_key?: string;
+  input?: Json;
+  memo?: Json;
+  search_attributes?: Json;
+  priority?: number;
+  start_delay_seconds?: number;
+}
+
 export interface RunList {
   workflows: RunView[] | null;
   workflow_count: number;

@@ -1,0 +1,196 @@
+// What is made and changed in forms: namespaces, search attributes, schedules, runs. What the app refuses stands at its field.
+import assert from "node:assert/strict";
+import { patience, shown, until } from "./checks.mjs";
+
+const space = "made-by-hand";
+const queue = "seen by hand"; // doing.mjs has a worker there
+
+const dialog = (page) => page.getByRole("dialog");
+const gone = (page) => dialog(page).waitFor({ state: "detached", timeout: patience });
+const field = (page, label) => dialog(page).getByLabel(label, { exact: true });
+const fault = (page, label) => dialog(page).locator(`[data-fault="${label}"]`);
+const focused = (page, label) => until(`the focus on ${label}`, async () => field(page, label).evaluate((e) => e === document.activeElement));
+
+export const forms = [
+  ["a namespace is made and changed, and what is wrong stands at its field", async ({ page, base, api, axe, refused, shot }) => {
+    refused("/api/namespaces");
+    await page.goto(`${base}/namespaces`);
+    await page.getByRole("button", { name: "New namespace" }).click();
+    await field(page, "Name").fill("Not Lower");
+    await page.keyboard.press("Enter");
+    await shown(fault(page, "Name").getByText("lower-case"));
+    await focused(page, "Name");
+    await field(page, "Name").fill("default");
+    await page.keyboard.press("Enter");
+    await shown(fault(page, "Name").getByText("is there already"));
+    await field(page, "Name").fill(space);
+    await field(page, "Days that closed runs are kept").fill("400");
+    await page.keyboard.press("Enter");
+    await shown(fault(page, "Days that closed runs are kept").getByText("from 1 to 365"));
+    assert.deepEqual(await axe(), []);
+    await shot("namespace-new");
+    await field(page, "Days that closed runs are kept").fill("14");
+    await page.keyboard.press("Enter");
+    await gone(page);
+    const card = page.locator(`[data-namespace="${space}"]`);
+    await shown(card.getByText("14 days"));
+    await card.getByRole("button", { name: "Change" }).click();
+    await field(page, "Description").fill("tried in the browser");
+    await page.keyboard.press("Enter");
+    await gone(page);
+    await shown(card.getByText("tried in the browser"));
+    assert.equal((await api(`/api/namespaces/${space}`)).retention_days, 14, "what was not changed stays");
+  }],
+  ["a search attribute is registered, once", async ({ page, api, refused, shot }) => {
+    refused("/api/search-attributes");
+    const card = page.locator(`[data-namespace="${space}"]`);
+    const register = async () => {
+      await card.getByRole("button", { name: "Register" }).click();
+      await field(page, "Name").fill("Region");
+      await field(page, "Type").selectOption("keyword_list");
+      await dialog(page).getByRole("button", { name: "Register it" }).click();
+    };
+    await register();
+    await gone(page);
+    await shown(card.getByText("Region", { exact: true }));
+    assert.equal((await api("/api/search-attributes", undefined, space)).custom_attributes.Region, "keyword_list");
+    await register();
+    await shown(fault(page, "Name").getByText("is registered already"));
+    await shot("attribute");
+    await page.keyboard.press("Escape");
+    await gone(page);
+  }],
+  ["a schedule is made, with the times it will fire at before it is there", async ({ page, base, axe, refused, shot }) => {
+    refused("/api/sojourn/schedule-times");
+    refused("/api/schedules");
+    await page.goto(`${base}/schedules`);
+    await page.getByRole("button", { name: "New schedule" }).click();
+    const next = dialog(page).locator("[data-next-fires]");
+    await shown(next.getByText("only when triggered"));
+    await field(page, "Schedule id").fill("weekly");
+    await field(page, "Cron expressions, one a line").fill("@daily\n0 25 * * 1");
+    await shown(fault(page, "Cron expressions, one a line").getByText("line 2:"));
+    await shown(next.getByText("at no time"));
+    await field(page, "Cron expressions, one a line").fill("30 9 * * 1");
+    assert.equal(await field(page, "Time zone of the expressions").inputValue(), "Asia/Calcutta", "the reader's zone");
+    await field(page, "Time zone of the expressions").fill("Asia/Kolkata");
+    await until("five times", async () => (await next.locator("li").count()) === 5);
+    assert.match(await next.locator("li").first().innerText(), /09:30:00/);
+    await field(page, "Input, as JSON: a list of arguments, or one value").fill("{");
+    await dialog(page).getByRole("button", { name: "Create the schedule" }).click();
+    await shown(fault(page, "Workflow type").getByText("say what to start"));
+    await focused(page, "Workflow type");
+    await field(page, "Workflow type").fill("report");
+    await dialog(page).getByRole("button", { name: "Create the schedule" }).click();
+    await shown(fault(page, "Input, as JSON: a list of arguments, or one value").getByText("is not JSON"));
+    await focused(page, "Input, as JSON: a list of arguments, or one value");
+    assert.deepEqual(await axe(), []);
+    await shot("schedule-new");
+    await field(page, "Input, as JSON: a list of arguments, or one value").fill('{"customer": "all"}');
+    await field(page, "Task queue").fill(queue);
+    await field(page, "While the last one is open").selectOption("allow_all");
+    await dialog(page).getByRole("button", { name: "Create the schedule" }).click();
+    await gone(page);
+    await page.waitForURL(`${base}/schedules/weekly`, { timeout: patience });
+    await shown(page.getByText("30 9 * * 1 (Asia/Kolkata)"));
+    await shown(page.getByRole("region", { name: "Input" }).getByText('"customer"'));
+  }],
+  ["a schedule is changed, and nothing else of it", async ({ page, api, shot }) => {
+    const before = await api("/api/schedules/weekly");
+    await page.getByRole("button", { name: "Change", exact: true }).click();
+    await field(page, "Cron expressions, one a line").fill("");
+    await field(page, "Intervals, one a line").fill("1h 30m + 5m");
+    await field(page, "Note, for people").fill("every now and then");
+    await shot("schedule-change");
+    await dialog(page).getByRole("button", { name: "Change the schedule" }).click();
+    await gone(page);
+    await shown(page.getByText("every 1h 30m, moved by 5m"));
+    const after = await api("/api/schedules/weekly");
+    assert.deepEqual([after.action, after.overlap_policy, after.note], [before.action, "allow_all", "every now and then"]);
+  }],
+  ["times that have passed are made up for, and a long history is paged", async ({ page, api, axe, shot }) => {
+    await page.getByRole("button", { name: "Backfill" }).click();
+    await field(page, "From, in GMT+5:30").fill("2026-01-05T00:00:00");
+    await dialog(page).getByRole("button", { name: "Fire them" }).click();
+    await shown(fault(page, "To, in GMT+5:30"));
+    await field(page, "To, in GMT+5:30").fill("2026-01-08T12:00:00");
+    await dialog(page).getByRole("button", { name: "Fire them" }).click();
+    const came = dialog(page).locator("[data-backfilled]");
+    await shown(came);
+    assert.equal(await came.getAttribute("data-backfilled"), "56");
+    await shown(came.getByText(/^56 triggered$/));
+    assert.deepEqual(await axe(), []);
+    await shot("schedule-backfill");
+    await page.keyboard.press("Escape");
+    await gone(page);
+    const did = page.locator("[data-schedule-event]");
+    const events = (await api("/api/schedules/weekly/history?limit=1000")).events.length;
+    await until("the newest", async () => (await did.count()) >= 50);
+    for (let n = 0; n < 5 && (await page.locator("[data-older]").count()) > 0; n++) {
+      const before = await did.count();
+      await page.locator("[data-older]").click();
+      await until("older ones", async () => (await did.count()) > before);
+    }
+    await until("all of them", async () => (await did.count()) === events);
+    assert.equal(await did.last().getAttribute("data-schedule-event"), "ScheduleCreated");
+  }],
+  ["a schedule is deleted after one more question", async ({ page, base, shot }) => {
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
+    await shot("schedule-delete");
+    await dialog(page).getByRole("button", { name: "Delete the schedule" }).click();
+    await page.waitForURL(`${base}/schedules`, { timeout: patience });
+    await until("it is gone", async () => (await page.locator('[data-schedule="weekly"]').count()) === 0);
+  }],
+  ["a workflow is started, and an id that is taken stands at its field", async ({ page, base, api, axe, refused, shot }) => {
+    refused("/api/workflows");
+    await page.goto(base);
+    await page.getByRole("button", { name: "Start a workflow" }).click();
+    await field(page, "Workflow type").fill("order");
+    await until("the queue its workers serve", async () => (await field(page, "Task queue").inputValue()) === queue);
+    await field(page, "Workflow id").fill("order-1");
+    await field(page, "Input, as JSON: a list of arguments, or one value").fill('{"order": 7}');
+    await field(page, "Memo, a JSON object").fill('{"who": "me"}');
+    await field(page, "Search attributes, a JSON object").fill('{"Amount": "many"}');
+    const go = () => dialog(page).getByRole("button", { name: "Start it" }).click();
+    await go();
+    await shown(fault(page, "Search attributes, a JSON object"));
+    await field(page, "Search attributes, a JSON object").fill('{"Amount": 7}');
+    await go();
+    await shown(fault(page, "Workflow id").getByText("is taken"));
+    assert.deepEqual(await axe(), []);
+    await shot("start");
+    await field(page, "Workflow id").fill("order-2");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/\/runs\//, { timeout: patience });
+    await shown(page.getByRole("heading", { level: 1, name: "order" }));
+    const run = await api(`/api/runs/${page.url().split("/").at(-1)}`);
+    assert.deepEqual([run.workflow_id, run.input, run.memo, run.search_attributes.Amount], ["order-2", [{ order: 7 }], { who: "me" }, 7]);
+  }],
+  ["forms have room on a narrow screen, in the dark, and a viewer opens none", async ({ page, base, shot }) => {
+    await page.setViewportSize({ width: 380, height: 844 });
+    await page.emulateMedia({ colorScheme: "dark" });
+    for (const [path, name, shot_] of [["/schedules", "New schedule", "schedule-new"], ["/", "Start a workflow", "start"], ["/namespaces", "New namespace", "namespace-new"]]) {
+      await page.goto(base + path);
+      await page.getByRole("button", { name }).click();
+      await shown(dialog(page));
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      assert.ok(over <= 0, `${path} is ${over} px too wide`);
+      await shot(`${shot_}-narrow-dark`);
+      await page.keyboard.press("Escape");
+      await gone(page);
+    }
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.route("**/api/sojourn/me", (r) => r.fulfill({ json: { identity: "guest", roles: ["viewer"], method: "none" } }));
+    for (const [path, name, who] of [["/schedules", "New schedule", "an operator"], ["/", "Start a workflow", "a writer"], ["/namespaces", "New namespace", "an admin"]]) {
+      await page.goto(base + path);
+      const button = page.getByRole("button", { name });
+      await shown(button);
+      assert.equal(await button.getAttribute("title"), `The role viewer may not do this; ${who} may.`);
+      await button.focus();
+      await page.keyboard.press("Enter");
+      assert.equal(await dialog(page).count(), 0);
+    }
+    await page.unroute("**/api/sojourn/me");
+  }],
+];

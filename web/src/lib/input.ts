@@ -1,0 +1,44 @@
+import type { Json } from "../api/types";
+import { wrong } from "./faults";
+
+const envelope = (v: Json): boolean => v !== null && typeof v === "object" && !Array.isArray(v) && typeof v.codec === "string" && typeof v.blob === "string";
+
+/** What was typed as arguments: an array as it is, one value alone as the only argument, nothing as none. */
+export function parseArguments(text: string): Json[] {
+  if (text.trim() === "") return [];
+  const value = JSON.parse(text) as Json;
+  return Array.isArray(value) ? value : [value];
+}
+
+/** The same for a field that may also hold a value that is encoded already. Nothing is undefined. */
+export function readInput(text: string, field: string): Json | undefined {
+  if (text.trim() === "") return undefined;
+  const value = read(text, field);
+  return Array.isArray(value) || envelope(value) ? value : [value];
+}
+
+/** What was typed as an object; nothing is undefined. */
+export function readObject(text: string, field: string): { [key: string]: Json } | undefined {
+  if (text.trim() === "") return undefined;
+  const value = read(text, field);
+  if (value === null || typeof value !== "object" || Array.isArray(value)) throw wrong(field, 'must be an object, as {"key": "value"}');
+  return value;
+}
+
+function read(text: string, field: string): Json {
+  try {
+    return JSON.parse(text) as Json;
+  } catch (e) {
+    throw wrong(field, `is not JSON: ${(e as Error).message}`);
+  }
+}
+
+/** What was typed as a whole number from least to most; nothing is undefined. */
+export function readWhole(text: string, field: string, least: number, most = Number.MAX_SAFE_INTEGER): number | undefined {
+  if (text.trim() === "") return undefined;
+  const n = Number(text);
+  if (!Number.isInteger(n) || n < least || n > most) {
+    throw wrong(field, most === Number.MAX_SAFE_INTEGER ? `must be a whole number, ${least} or more` : `must be a whole number from ${least} to ${most}`);
+  }
+  return n;
+}

@@ -1,0 +1,54 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { api } from "../api/client";
+import { keys } from "../api/queries";
+import type { NamespaceView } from "../api/types";
+import { faults } from "../lib/faults";
+import { readWhole } from "../lib/input";
+import { Dialog } from "../ui/Dialog";
+import { Field } from "../ui/Field";
+import { Form } from "../ui/Form";
+
+/** Makes a namespace, or changes the one given. */
+export default function NamespaceDialog({ of, onClose }: { of?: NamespaceView; onClose: () => void }) {
+  const client = useQueryClient();
+  const [name, setName] = useState("");
+  const [description, setDescription] = useState(of?.description ?? "");
+  const [days, setDays] = useState(of ? String(of.retention_days) : "30");
+  const m = useMutation({
+    mutationFn: async () => {
+      const retention = readWhole(days, "retention_days", 1, 365);
+      const what = { description: description.trim(), ...(retention !== undefined && { retention_days: retention }) };
+      return of ? api.updateNamespace(of.name, what) : api.createNamespace({ name: name.trim(), ...what });
+    },
+    onSuccess: async () => {
+      onClose();
+      await client.invalidateQueries({ queryKey: keys.namespaces });
+    },
+  });
+  const f = faults(m.error, ["name", "description", "retention_days"], { namespace_already_exists: "name" });
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={of ? `Change ${of.name}` : "New namespace"}
+      description={of ? "The name stays as it is." : "A closed world of ids, queues, sessions and tokens. Its name cannot be changed."}
+    >
+      <Form error={f.rest} at={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={of ? "Change the namespace" : "Create the namespace"}>
+        <div className="grid gap-3">
+          {!of && (
+            <Field label="Name" mono error={f.at("name")} hint="Lower-case letters, digits and . _ -">
+              {(c) => <input {...c} spellCheck={false} autoComplete="off" autoCapitalize="none" value={name} onChange={(e) => setName(e.target.value)} />}
+            </Field>
+          )}
+          <Field label="Description" error={f.at("description")}>
+            {(c) => <input {...c} maxLength={1000} value={description} onChange={(e) => setDescription(e.target.value)} />}
+          </Field>
+          <Field label="Days that closed runs are kept" error={f.at("retention_days")} hint="1 to 365. Fewer days than before remove runs at the next look.">
+            {(c) => <input {...c} inputMode="numeric" value={days} onChange={(e) => setDays(e.target.value)} />}
+          </Field>
+        </div>
+      </Form>
+    </Dialog>
+  );
+}

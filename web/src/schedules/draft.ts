@@ -1,0 +1,138 @@
+import type { Json, Schedule, ScheduleRequest, ScheduleSpec } from "../api/types";
+import { wrong } from "../lib/faults";
+import { readInput, readObject, readWhole } from "../lib/input";
+
+/** A schedule as it is typed. */
+export interface Draft {
+  id: string;
+  cron: string; // an expression a line
+  intervals: string; // "30m", or "1d + 6h" with an offset; one a line
+  zone: string;
+  jitter: string;
+  overlap: string;
+  maxRuns: string;
+  paused: boolean;
+  note: string;
+  type: string;
+  queue: string;
+  workflowId: string;
+  input: string;
+  memo: string;
+  attributes: string;
+}
+
+/** The fields of the form, by the paths in which the app names them. */
+export const fields = [
+  "schedule_id", "spec", "spec.cron_expressions", "spec.intervals", "spec.timezone", "jitter_seconds", "overlap_policy", "max_runs", "note",
+  "action.workflow_type", "action.task_queue", "action.workflow_id", "action.input", "action.memo", "action.search_attributes",
+] as const;
+
+export const overlaps: [policy: string, says: string][] = [
+  ["skip", "leave this firing out"],
+  ["buffer_one", "wait for it; one firing at most waits"],
+  ["buffer_all", "wait for it; all firings wait in turn"],
+  ["allow_all", "start beside it"],
+  ["cancel_other", "cancel it, and start"],
+  ["terminate_other", "terminate it, and start"],
+];
+
+const units: [RegExp, string, "date" | "time"][] = [
+  [/^w(eeks?)?$/, "W", "date"],
+  [/^d(ays?)?$/, "D", "date"],
+  [/^h((ou)?rs?)?$/, "H", "time"],
+  [/^m(in(ute)?s?)?$/, "M", "time"],
+  [/^s(ec(ond)?s?)?$/, "S", "time"],
+];
+
+/** A length as people type it, "1h 30m" or "90 min", as the app takes it: "PT1H30M". What is no length stays as it is, for the app to refuse. */
+export function iso(text: string): string {
+  const plain = text.trim().toLowerCase();
+  if (/^p/.test(plain)) return plain.toUpperCase();
+  const parts = [...plain.matchAll(/(\d+)\s*([a-z]+)/g)];
+  if (parts.length === 0 || plain.replaceAll(/(\d+)\s*([a-z]+)/g, "").trim() !== "") return text.trim();
+  const out = { date: "", time: "" };
+  let before = -1;
+  for (const [, n, name] of parts) {
+    const at = units.findIndex(([fit]) => fit.test(name!));
+    if (at <= before) return text.trim();
+    before = at;
+    out[units[at]![2]] += n! + units[at]![1];
+  }
+  return `P${out.date}${out.time && `T${out.time}`}`;
+}
+
+/** The other way: "PT1H30M" is "1h 30m". */
+export function spoken(text: string): string {
+  const m = /^P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?$/.exec(text);
+  if (!m) return text;
+  return m.slice(1).map((n, i) => n && `${n}${"wdhms"[i]}`).filter(Boolean).join(" ") || text;
+}
+
+const lines = (text: string): string[] => text.split("\n").map((l) => l.trim()).filter(Boolean);
+
+/** When it fires, as typed; nothing while nothing is typed. */
+export function specOf(d: Pick<Draft, "cron" | "intervals" | "zone">): ScheduleSpec | undefined {
+  const cron = lines(d.cron);
+  const intervals = lines(d.intervals).map((l) => {
+    const [every, offset] = l.split("+");
+    return { every: iso(every!), ...(offset?.trim() && { offset: iso(offset) }) };
+  });
+  if (cron.length + intervals.length === 0) return undefined;
+  return {
+    ...(cron.length > 0 && { cron_expressions: cron }),
+    ...(intervals.length > 0 && { intervals }),
+    ...(cron.length > 0 && d.zone.trim() && d.zone.trim() !== "UTC" && { timezone: d.zone.trim() }),
+  };
+}
+
+const json = (v: Json | undefined): string => (v === undefined || v === null || (typeof v === "object" && Object.keys(v).length === 0) ? "" : JSON.stringify(v, null, 2));
+
+/** The draft a form begins with: an empty one, or a schedule as it is. */
+export function draftOf(s: Schedule | undefined, zone: string): Draft {
+  return {
+    id: s?.schedule_id ?? "",
+    cron: (s?.spec.cron_expressions ?? []).join("\n"),
+    intervals: (s?.spec.intervals ?? []).map((i) => spoken(i.every) + (i.offset ? ` + ${spoken(i.offset)}` : "")).join("\n"),
+    zone: s ? (s.spec.timezone ?? "UTC") : zone,
+    jitter: String(s?.jitter_seconds ?? 0),
+    overlap: s?.overlap_policy ?? "skip",
+    maxRuns: s?.max_runs ? String(s.max_runs) : "",
+    paused: s?.paused ?? false,
+    note: s?.note ?? "",
+    type: s?.action.workflow_type ?? "",
+    queue: s?.action.task_queue ?? "",
+    workflowId: s?.action.workflow_id ?? "",
+    input: json(s?.action.input),
+    memo: json(s?.action.memo),
+    attributes: json(s?.action.search_attributes),
+  };
+}
+
+/** What is sent. What the form does not show of a schedule stays as it is. */
+export function requestOf(d: Draft, before?: Schedule): ScheduleRequest {
+  const spec = specOf(d);
+  if (!spec) throw wrong("spec.cron_expressions", "say when: an expression here, or an interval");
+  if (!d.type.trim()) throw wrong("action.workflow_type", "say what to start");
+  const { task_queue: _q, workflow_id: _w, input: _i, memo: _m, search_attributes: _s, ...kept } = before?.action ?? {};
+  const [input, memo, attributes] = [readInput(d.input, "action.input"), readObject(d.memo, "action.memo"), readObject(d.attributes, "action.search_attributes")];
+  const max = readWhole(d.maxRuns, "max_runs", 1);
+  if (before?.max_runs && max === undefined) throw wrong("max_runs", "a bound that was set can be moved, but not taken away");
+  return {
+    ...(!before && d.id.trim() && { schedule_id: d.id.trim() }),
+    spec,
+    action: {
+      ...kept,
+      workflow_type: d.type.trim(),
+      ...(d.queue.trim() && { task_queue: d.queue.trim() }),
+      ...(d.workflowId.trim() && { workflow_id: d.workflowId.trim() }),
+      ...(input !== undefined && { input }),
+      ...(memo && { memo }),
+      ...(attributes && { search_attributes: attributes }),
+    },
+    overlap_policy: d.overlap,
+    jitter_seconds: readWhole(d.jitter, "jitter_seconds", 0, 86_400) ?? 0,
+    ...(max !== undefined && max !== before?.max_runs && { max_runs: max }),
+    ...((d.paused || before) && { paused: d.paused }),
+    note: d.note.trim(),
+  };
+}
