@@ -82,6 +82,33 @@ func (r *Registry) Activity(name string, fn any, opts ...activity.Options) {
 	r.names[code] = append(r.names[code], name)
 }
 
+// ReplaceActivity runs another function of activities under a name that is registered, with the options it has; callers by the first
+// function reach it, too. It is for tests.
+func (r *Registry) ReplaceActivity(name string, fn any) {
+	was, ok := r.activities[name]
+	if !ok {
+		panic(fmt.Sprintf("replace: no activity %q is registered", name))
+	}
+	d, err := activity.NewDefinition(name, fn, was.Options)
+	if err != nil {
+		panic(fmt.Sprintf("replace: %v (%s)", err, where(fn)))
+	}
+	r.activities[name] = d
+}
+
+// ReplaceWorkflow runs another function of workflows under a name that is registered, as ReplaceActivity does for activities: for a
+// child whose parent is tested alone.
+func (r *Registry) ReplaceWorkflow(name string, fn any) {
+	if _, ok := r.workflows[name]; !ok {
+		panic(fmt.Sprintf("replace: no workflow %q is registered", name))
+	}
+	d, err := workflow.NewDefinition(name, fn)
+	if err != nil {
+		panic(fmt.Sprintf("replace: %v (%s)", err, where(fn)))
+	}
+	r.workflows[name] = d
+}
+
 // Check says what is wrong with the registry as a whole: a recovery policy whose rebuild activity is missing, or runs elsewhere.
 func (r *Registry) Check() error {
 	var all []error

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -112,5 +113,40 @@ func TestRegistryChecksRebuildActivities(t *testing.T) {
 	mixed.Activity("rebuild", rebuild)
 	if err := mixed.Check(); err == nil || !strings.Contains(err.Error(), "must both be isolated") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestDoublesStandInUnderTheNamesThatAreRegistered(t *testing.T) {
+	original := func(context.Context) (string, error) { return "original", nil }
+	flow := func(workflow.Context) error { return nil }
+	r := worker.NewRegistry()
+	r.Activity("a", original, activity.Isolated)
+	r.Workflow("w", flow)
+	r.ReplaceActivity("a", func(context.Context) (string, error) { return "double", nil })
+	r.ReplaceWorkflow("w", func(workflow.Context) error { return errors.New("double") })
+	d, _ := r.FindActivity("a")
+	result, err := d.Invoke(t.Context(), payload.Payload{})
+	var text string
+	if err = errors.Join(err, payload.Decode(result, &text)); err != nil || text != "double" || !d.Options.Isolated {
+		t.Errorf("got %q with %+v, %v", text, d.Options, err)
+	}
+	if name, err := r.ActivityName(original); name != "a" || err != nil {
+		t.Errorf("the first function is called %q, %v", name, err)
+	}
+	if name, err := r.WorkflowName(flow); name != "w" || err != nil {
+		t.Errorf("the first workflow is called %q, %v", name, err)
+	}
+	for _, wrong := range []func(){
+		func() { r.ReplaceActivity("none", original) }, func() { r.ReplaceActivity("a", 7) },
+		func() { r.ReplaceWorkflow("none", flow) }, func() { r.ReplaceWorkflow("w", original) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a double of what is not there, or of the wrong shape, was taken")
+				}
+			}()
+			wrong()
+		}()
 	}
 }

@@ -60,6 +60,7 @@ type Options struct {
 	// those that a workflow started; 0: three quarters of what the machine has.
 	Memory    int64
 	NoSandbox bool // no executors at all; isolated activities and handlers are then an error
+	NoMachine bool // say nothing of the machine it runs on: no load, memory, disk or address
 	// OnSettings hears the settings the app hands out, at each connection and when they change; it must be quick. nil: nobody does.
 	OnSettings func(protocol.WorkerSettings)
 	Log        zerolog.Logger
@@ -161,7 +162,9 @@ func New(o Options) (_ *Worker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w.machine = link.WatchMachine(orElse(o.DataDir, os.TempDir()))
+	if !o.NoMachine {
+		w.machine = link.WatchMachine(orElse(o.DataDir, os.TempDir()))
+	}
 	var run *runner.Runner // the link and the runner know each other
 	w.link, err = link.New(link.Options{
 		Carrier: o.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation, Release: o.Release, Strict: o.Strict,
@@ -337,7 +340,10 @@ func contracts(validated map[string][]string) json.RawMessage {
 
 // describe tells of the machine and the executors on it.
 func (w *Worker) describe() protocol.MachineInformation {
-	m := w.machine.Latest()
+	var m protocol.MachineInformation
+	if w.machine != nil {
+		m = w.machine.Latest()
+	}
 	mode := sandbox.LevelNone
 	if w.pool != nil {
 		mode = w.pool.Report().Level

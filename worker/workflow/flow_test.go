@@ -453,3 +453,40 @@ func TestSignalToAnotherWorkflowIsSentOnce(t *testing.T) {
 	want(t, "output", a.output(), any("7 false"))
 	a.replays()
 }
+
+// A run that is asked to end while it waits for a word, but not for ever, was not kept waiting too long.
+func TestSelectAmongWhatIsCancelledWithItsContextIsCancelled(t *testing.T) {
+	code := func(ctx workflow.Context) (string, error) {
+		signal, timer := workflow.Signal(ctx, "s"), workflow.NewTimer(ctx, time.Hour)
+		said := ""
+		for range 2 { // a cancelled context stays so
+			i, err := workflow.Select(ctx, timer, signal)
+			said += fmt.Sprintln(i, err)
+		}
+		return said, nil
+	}
+	a := start(t, code)
+	a.drain(nil)
+	a.decide(engine.RequestCancellation{})
+	a.drain(nil)
+	want(t, "output", a.output(), any("-1 cancelled\n-1 cancelled\n"))
+	a.replays()
+
+	a = start(t, code)
+	a.drain(nil)
+	a.decide(engine.RequestCancellation{})
+	a.signal("s") // shown together
+	a.drain(nil)
+	want(t, "output", a.output(), any("-1 cancelled\n-1 cancelled\n"))
+	a.replays()
+
+	a = start(t, func(ctx workflow.Context) (string, error) {
+		under, cancel := workflow.WithCancel(ctx)
+		timer := workflow.NewTimer(under, time.Hour)
+		cancel()
+		i, err := workflow.Select(ctx, timer, workflow.Signal(ctx, "s")) // cancelled by itself: ready like any other
+		return fmt.Sprint(i, err), nil
+	})
+	a.drain(nil)
+	want(t, "output", a.output(), any("0 <nil>"))
+}

@@ -149,16 +149,18 @@ func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	return nil
 }
 
-// Select waits until one of the items is ready and returns its index, the lowest if several are. The error is ErrCancelled, or that
-// nothing was given; a failed activity is ready like any other, and its error comes from Get. What lost goes on: to end it, start it
-// under a context of its own and cancel that.
+// Select waits until one of the items is ready and returns its index, the lowest if several are. The error is ErrCancelled when ctx is
+// cancelled first, or that nothing was given; a failed activity is ready like any other, and its error comes from Get. What was cancelled
+// with ctx has not won: a timer that cancellation ended is no time that ran out. What lost goes on: to end it, start it under a context
+// of its own and cancel that.
 func Select(ctx Context, items ...Awaitable) (int, error) {
 	if len(items) == 0 {
 		return -1, errors.New("select among nothing would never end")
 	}
+	scope := ctx.inner().scope
 	won := func() int {
 		for i, item := range items {
-			if item.isReady() {
+			if f, ok := item.(Future); item.isReady() && !(ok && scope.cancelled && errors.Is(f.self().err, ErrCancelled)) {
 				return i
 			}
 		}

@@ -1,0 +1,56 @@
+package tour_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/examples/tour"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+	"github.com/sojourn-run/sojourn/worker/workflowtest"
+)
+
+func TestBasketIsPaidOnceTheBankAgrees(t *testing.T) {
+	r := worker.NewRegistry()
+	tour.Register(r)
+	r.ReplaceActivity("charge", func(_ context.Context, amount int) error {
+		if amount > 10 {
+			return errors.New("too much")
+		}
+		return nil
+	})
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		basket := env.Start(tour.Basket, 2)
+		if n, err := workflowtest.Update[int](basket, "add", "milk"); err != nil || n != 1 {
+			t.Errorf("got %d, %v", n, err)
+		}
+		if _, err := workflowtest.Update[any](basket, "pay", 11); err == nil {
+			t.Error("the bank was not asked")
+		}
+		time.Sleep(24 * time.Hour) // at once: time passes when everything waits
+		if _, err := workflowtest.Update[any](basket, "pay", 7); err != nil {
+			t.Error(err)
+		}
+		if items, err := workflowtest.Result[[]string](basket); err != nil || !slices.Equal(items, []string{"milk"}) {
+			t.Errorf("got %q, %v", items, err)
+		}
+	})
+}
+
+func TestApprovalEndsWhenItIsCancelled(t *testing.T) {
+	r := worker.NewRegistry()
+	tour.Register(r)
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		approval := env.Start(tour.Approval)
+		approval.RequestCancellation()
+		if _, err := workflowtest.Result[string](approval); !errors.Is(err, workflow.ErrCancelled) {
+			t.Errorf("got %v", err)
+		}
+		if by, err := workflowtest.Result[string](env.Start(tour.Approval)); err != nil || by != "nobody approved" { // a day later
+			t.Errorf("got %q, %v", by, err)
+		}
+	})
+}
