@@ -42,7 +42,7 @@ func TestALostAnswerIsGivenAgain(t *testing.T) {
 
 		w.start("lost-1")
 		flow := poll("workflow", "p-1")
-		complete(flowPath(flow, "complete"), w.flowBody(flow, `,"commands":[`+step+`,`+inSession("s")+`,`+step+`]`))
+		complete(flowPath(flow, "complete"), w.flowBody(flow, `,"commands":[`+step+`,`+inSession("s")+`,{"type":"start_timer","delay_seconds":900},`+step+`]`))
 		act, tied, fails := poll("activity", "p-2"), poll("activity", "p-3"), poll("activity", "p-4")
 		complete(stepPath(act, "complete"), w.stepBody(act, `,"result":`+envelope(t, `{"n":1}`)))
 		complete(stepPath(tied, "complete"), w.stepBody(tied, `,"session_epoch":0`))

@@ -2,6 +2,7 @@ package apptest_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
@@ -125,4 +126,35 @@ func TestAPollForWhatWasNotRegisteredSaysSo(t *testing.T) {
 	if s := w.pollWith("activity", `,"timeout_seconds":0`); s.text("poll_status") != "empty" {
 		t.Errorf("the kind it has: %s", s.brief())
 	}
+}
+
+// A completion lists the tasks it made, in the order of its commands, and the workflow task that follows at once; sent again it lists the same.
+func TestACompletionListsTheTasksItMade(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		w := register(caller{t, a, ""}, "w", "")
+		run := w.start("lists")
+		flow := w.poll("workflow")
+		w.want(202, "POST", "/api/workflows/lists/signal/go", `{}`)
+		commands := []string{step, step, `{"type":"start_timer","delay_seconds":900}`, step, `{"type":"open_signal_wait","signal_name":"go"}`}
+		want := []any{run + "-1", run + "-2", run + "-4", run + "-2-workflow"}
+		for range 2 {
+			if got := w.decide(flow, commands...).body["created_task_ids"]; !reflect.DeepEqual(got, want) {
+				t.Errorf("it lists %v, want %v", got, want)
+			}
+		}
+		for range 3 {
+			task := w.poll("activity")
+			if !slices.Contains(want, any(task.text("task_id"))) {
+				t.Errorf("the activity task %s is not among those listed", task.text("task_id"))
+			}
+		}
+		next := w.poll("workflow")
+		if next.text("task_id") != want[3] {
+			t.Errorf("the next workflow task is %s", next.text("task_id"))
+		}
+		if got := w.decide(next, finish).body["created_task_ids"]; !reflect.DeepEqual(got, []any{}) {
+			t.Errorf("the last completion lists %v", got)
+		}
+	})
 }

@@ -173,6 +173,8 @@ func (s *scene) commands() (list []refusal) {
 		{"another codec", `{"type":"complete_workflow","result":{"codec":"json","blob":"e30="}}`, 422, "unsupported_payload_codec"},
 		{"a blob that is none", `{"type":"complete_workflow","result":{"codec":"avro","blob":"%%"}}`, 422, "validation_failed"},
 		{"an update nobody sent", `{"type":"complete_update","update_id":"u"}`, 409, "invalid_commands"},
+		{"a part of a parallel group", step[:len(step)-1] + `,"parallel_group_id":"parallel-activities:1:2","parallel_group_kind":"activity",` +
+			`"parallel_group_base_sequence":1,"parallel_group_size":2,"parallel_group_index":0}`, 422, "validation_failed"},
 		{"more than a thousand", strings.TrimSuffix(strings.Repeat(step+",", 1001), ","), 422, "structural_limit_exceeded"},
 	} {
 		list = append(list, refusal{"commands: " + c.what, "POST", flowPath(s.flow, "complete"), s.w.flowBody(s.flow, `,"commands":[`+c.commands+`]`), c.status, c.reason})

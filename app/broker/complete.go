@@ -325,6 +325,7 @@ func (b *Broker) repeated(
 		a.RunID, _ = e.Details["run_id"].(string)
 		a.CreatedTaskIDs, _ = e.Details["created_task_ids"].([]string)
 		a.Outcome, _ = e.Details["outcome"].(string)
+		a.RunStatus, _ = e.Details["run_status"].(string)
 		if next, _ := e.Details["next_task_id"].(string); next != "" {
 			a.NextTaskID = &next
 		}

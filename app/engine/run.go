@@ -139,8 +139,22 @@ type Completed struct {
 	Owner    string   `json:"owner"`
 	Hash     string   `json:"hash"`
 	Created  []string `json:"created,omitempty"`
+	Steps    []Range  `json:"steps,omitempty"`   // the activities it scheduled
 	Outcome  string   `json:"outcome,omitempty"` // failed, waiting_for_history; empty: completed
 	Next     string   `json:"next,omitempty"`    // the task that is tried again
+}
+
+// Range is a row of command sequences, both ends in it.
+type Range [2]int64
+
+// created lists the tasks a completion of run made: its activities, and the workflow task that followed at once.
+func (c *Completed) created(run string) (ids []string) {
+	for _, r := range c.Steps {
+		for seq := r[0]; seq <= r[1]; seq++ {
+			ids = append(ids, StepID(run, seq))
+		}
+	}
+	return append(ids, c.Created...)
 }
 
 // Activity is an open activity: what it was scheduled with, and its live attempt.

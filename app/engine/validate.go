@@ -73,6 +73,9 @@ func Validate(s *Run, commands []protocol.Command) error {
 			}
 		}
 	}
+	if err := s.whole(commands); err != nil {
+		return err
+	}
 	if children > MaxPending {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run would have %d open children", children).
 			With("limit_kind", "pending_child_count").With("current_value", children).With("configured_limit", MaxPending)
@@ -254,19 +257,6 @@ func retryable(p *retry.Policy, at func(string) string) error {
 	var wrong *retry.FieldError
 	if errors.As(p.Validate(at("retry_policy")), &wrong) {
 		return protocol.Invalid(wrong.Field, "%s", wrong.Reason)
-	}
-	return nil
-}
-
-// grouped checks the innermost parallel group: replayers match members by base and index, so a wrong one would lose the run later.
-func grouped(c protocol.Command, seq int64, at func(string) string) error {
-	switch {
-	case c.GroupID == "" && c.GroupIndex == nil:
-		return nil
-	case c.GroupID == "" || c.GroupIndex == nil || c.GroupBase < 1 || c.GroupSize < 1:
-		return protocol.Invalid(at("parallel_group_id"), "a parallel group needs id, base, size and index")
-	case c.GroupBase+int64(*c.GroupIndex) != seq:
-		return protocol.Invalid(at("parallel_group_index"), "base %d + index %d is not this command's sequence %d", c.GroupBase, *c.GroupIndex, seq)
 	}
 	return nil
 }

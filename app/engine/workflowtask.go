@@ -85,9 +85,29 @@ func (in CompleteTask) decide(st *step) error {
 	st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash}
 	st.overdue()
 	st.wakeUp()
-	st.Last.Created = st.d.Answer.Created
+	st.Last.Created, st.Last.Steps = st.d.Answer.Created, st.scheduled()
+	st.d.Answer.Created = st.Last.created(st.ID)
 	st.d.Answer.Outcome, st.d.Answer.Recorded = "completed", true
 	return nil
+}
+
+// scheduled are the activities that this step scheduled and left open.
+func (st *step) scheduled() (rows []Range) {
+	for _, e := range st.d.Events {
+		d, ok := e.Data.(*history.ActivityScheduled)
+		if !ok {
+			continue
+		}
+		if _, open := st.Activities.Get(d.Sequence); !open {
+			continue
+		}
+		if n := len(rows); n > 0 && rows[n-1][1] == d.Sequence-1 {
+			rows[n-1][1]++
+		} else {
+			rows = append(rows, Range{d.Sequence, d.Sequence})
+		}
+	}
+	return rows
 }
 
 // FailTask is a workflow task that gave no commands. Waiting is no failure: the task showed the workflow nothing new.
@@ -268,8 +288,10 @@ func (st *step) holdsTask(n int64, h Holder, hash string) error {
 	}
 	if l := st.Last; hash != "" && l != nil && l.Number == n && l.Delivery == h.Delivery && l.Owner == h.Owner {
 		if l.Hash == hash {
+			status, _, _ := protocol.PublicRun(st.Status, true, st.Task != nil)
 			return protocol.Refuse(protocol.ReasonAlreadyCompleted, "task %s was completed by this very report", id).
-				With("created_task_ids", l.Created).With("run_id", st.ID).With("outcome", cmp.Or(l.Outcome, "completed")).With("next_task_id", l.Next)
+				With("created_task_ids", l.created(st.ID)).With("run_id", st.ID).With("outcome", cmp.Or(l.Outcome, "completed")).With("next_task_id", l.Next).
+				With("run_status", status)
 		}
 		return protocol.Refuse(protocol.ReasonConflictingCompletion, "task %s was completed with other commands", id)
 	}

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// group names a parallel group: replayers know it by the sequence of its first member and by how many it has.
+type group struct {
+	ID   string `json:"parallel_group_id"`
+	Base int64  `json:"parallel_group_base_sequence"`
+	Size int    `json:"parallel_group_size"`
+}
+
+// grouped checks the innermost parallel group: replayers match members by base and index, so a wrong one would lose the run later.
+func grouped(c protocol.Command, seq int64, at func(string) string) error {
+	switch {
+	case c.GroupID == "" && c.GroupIndex == nil:
+		return nil
+	case c.GroupID == "" || c.GroupIndex == nil || c.GroupBase < 1 || c.GroupSize < 1:
+		return protocol.Invalid(at("parallel_group_id"), "a parallel group needs id, base, size and index")
+	case c.GroupBase+int64(*c.GroupIndex) != seq:
+		return protocol.Invalid(at("parallel_group_index"), "base %d + index %d is not this command's sequence %d", c.GroupBase, *c.GroupIndex, seq)
+	}
+	return nil
+}
+
+// whole refuses a group that begins here without all its members. Code yields a group as one, and the rest of it could never be told from other
+// commands: what stands at their sequences would be taken for them. Members that are sent once more count, as those of a group that began before are.
+func (s *Run) whole(commands []protocol.Command) error {
+	type tally struct {
+		first, members int
+		fresh          bool
+	}
+	var groups map[group]*tally
+	count := func(g group, i int, fresh bool) {
+		t := groups[g]
+		if t == nil {
+			if groups == nil {
+				groups = map[group]*tally{}
+			}
+			t = &tally{first: i}
+			groups[g] = t
+		}
+		t.members++
+		t.fresh = t.fresh || fresh
+	}
+	for i, c := range commands {
+		if c.GroupID == "" {
+			continue
+		}
+		own, fresh := group{c.GroupID, c.GroupBase, c.GroupSize}, !s.repeats(c)
+		count(own, i, fresh)
+		if bytes.Count(c.GroupPath, []byte(`"parallel_group_id"`)) < 2 {
+			continue
+		}
+		var path []group
+		if json.Unmarshal(c.GroupPath, &path) != nil {
+			continue // it is kept as it came, and nothing of ours reads it
+		}
+		for _, outer := range path {
+			if outer.ID != own.ID && outer.Base > 0 && outer.Size > 0 {
+				count(outer, i, fresh)
+			}
+		}
+	}
+	short := -1 // the first command of the first group that is not whole
+	var of group
+	for g, t := range groups {
+		if t.fresh && t.members != g.Size && (short < 0 || t.first < short || t.first == short && g.ID < of.ID) {
+			short, of = t.first, g
+		}
+	}
+	if short < 0 {
+		return nil
+	}
+	return protocol.Invalid(fmt.Sprintf("commands.%d.parallel_group_size", short), "group %s has %d members, of which %d are in this completion",
+		of.ID, of.Size, groups[of].members)
+}
