@@ -106,7 +106,7 @@ func (b *Broker) BuildIDs(ctx context.Context, ns, name string) (protocol.BuildR
 	return protocol.BuildRollout{Namespace: ns, Queue: name, StaleAfter: int64(b.opt.Alive.Seconds()), BuildIDs: g.cohorts(name)}, err
 }
 
-// DecideBuild drains, resumes or promotes a build id of a queue. The queue and the build need not have been seen yet.
+// DecideBuild drains, resumes or promotes a build id of a queue, or takes its promotion back. The queue and the build need not have been seen yet.
 func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (protocol.BuildState, error) {
 	id := ""
 	if in.BuildID != nil {
@@ -123,8 +123,10 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 		decision = engine.ResumeBuild{BuildID: id}
 	case protocol.BuildPromote:
 		decision = engine.PromoteBuild{BuildID: id}
+	case protocol.BuildRollback:
+		decision = engine.RollbackBuild{BuildID: id}
 	default:
-		return protocol.BuildState{}, protocol.Invalid("verb", "must be drain, resume or promote")
+		return protocol.BuildState{}, protocol.Invalid("verb", "must be drain, resume, promote or rollback")
 	}
 	q, err := b.decideQueue(ctx, engine.QueueKey{Namespace: namespace(in.Namespace), Name: in.Queue}, decision, store.Audit{
 		Identity: in.Identity, Action: "task_queue.build." + in.Verb, Detail: cmp.Or(id, "(no build id)"),

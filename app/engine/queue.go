@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -20,6 +21,7 @@ type Queue struct {
 	UpdatedAt history.Time `json:"-"`
 
 	Promoted string            `json:"promoted,omitempty"` // build id that new runs are pinned to; "": none
+	Earlier  []string          `json:"earlier,omitempty"`  // those they were pinned to before, the latest last, at most 16
 	Builds   map[string]Build  `json:"builds,omitempty"`   // by build id, "" for workers without one
 	Limits   map[string]Budget `json:"limits,omitempty"`   // by kind of task
 	Used     Used              `json:"used,omitzero"`      // what was handed out in the latest minute that anything was counted in
@@ -149,6 +151,9 @@ type ResumeBuild struct{ BuildID string }
 // PromoteBuild pins new runs to a build id, and ends a drain of it; "" pins them to none.
 type PromoteBuild struct{ BuildID string }
 
+// RollbackBuild pins new runs to what they were pinned to before this build, which they are pinned to now.
+type RollbackBuild struct{ BuildID string }
+
 // LimitQueue sets the budgets of the kinds it names.
 type LimitQueue struct{ Limits map[protocol.TaskKind]Budget }
 
@@ -174,7 +179,8 @@ func (in DrainBuild) decide(q *Queue, now history.Time) error {
 		return nil
 	}
 	q.Builds[in.BuildID] = Build{DrainedAt: now}
-	if q.Promoted == in.BuildID {
+	if q.Promoted == in.BuildID && in.BuildID != "" {
+		q.before(in.BuildID)
 		q.Promoted = ""
 	}
 	return nil
@@ -190,6 +196,9 @@ func (in ResumeBuild) decide(q *Queue, _ history.Time) error {
 func (in PromoteBuild) decide(q *Queue, now history.Time) error {
 	if before := q.Promoted; before != in.BuildID {
 		b := q.Builds[before]
+		if before != "" || !b.PromotedAt.IsZero() {
+			q.before(before)
+		}
 		b.PromotedAt = history.Time{}
 		q.keep(before, b)
 	}
@@ -201,6 +210,33 @@ func (in PromoteBuild) decide(q *Queue, now history.Time) error {
 	q.keep(in.BuildID, b)
 	q.Promoted = in.BuildID
 	return nil
+}
+
+// before remembers what new runs were pinned to until now.
+func (q *Queue) before(id string) {
+	earlier := append(slices.Clone(q.Earlier), id)
+	q.Earlier = earlier[max(0, len(earlier)-16):]
+}
+
+func (in RollbackBuild) decide(q *Queue, now history.Time) error {
+	if q.Promoted != in.BuildID || q.Builds[in.BuildID].PromotedAt.IsZero() {
+		return protocol.Refuse(protocol.ReasonNotPromoted, "new runs are not pinned to this build").With("promoted_build_id", orNone(q.Promoted))
+	}
+	n := len(q.Earlier)
+	if n == 0 {
+		return protocol.Refuse(protocol.ReasonNoEarlier, "new runs were pinned to no other build before this one")
+	}
+	back, earlier := q.Earlier[n-1], q.Earlier[:n-1]
+	err := PromoteBuild{BuildID: back}.decide(q, now)
+	q.Earlier = earlier
+	return err
+}
+
+func orNone(id string) *string {
+	if id == "" {
+		return nil
+	}
+	return &id
 }
 
 func (in LimitQueue) decide(q *Queue, _ history.Time) error {

@@ -153,6 +153,10 @@ type queuesQuery struct {
 	PageToken string `json:"next_page_token"` // of the page before
 }
 
+type deploymentsQuery struct {
+	Queue string `json:"task_queue"` // only those of one queue
+}
+
 // buildBody names a build id; it has to be there, and null means the workers without one.
 type buildBody struct {
 	BuildID *string `json:"build_id"`

@@ -23,6 +23,7 @@ import (
 type Broker interface {
 	Namespaces
 	Queues
+	Deployments
 	Schedules
 	Retention
 	Passes

@@ -33,3 +33,15 @@ func (f *fake) Limits(_ context.Context, namespace, queue string) (protocol.Limi
 func (f *fake) Limit(_ context.Context, in protocol.LimitRequest) (protocol.LimitState, error) {
 	return protocol.LimitState{Namespace: in.Namespace, Queue: in.Queue}, f.saw(in)
 }
+
+func (f *fake) Deployments(_ context.Context, namespace, queue string) (protocol.DeploymentList, error) {
+	return protocol.DeploymentList{Namespace: namespace}, f.saw(queue)
+}
+
+func (f *fake) Deployment(_ context.Context, name string) (protocol.Deployment, error) {
+	return protocol.Deployment{Name: name}, f.saw(name)
+}
+
+func (f *fake) DecideDeployment(_ context.Context, name, verb, _ string) (protocol.DeploymentState, error) {
+	return protocol.DeploymentState{Name: name, Outcome: verb}, f.saw(name)
+}

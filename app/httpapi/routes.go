@@ -83,6 +83,7 @@ func table() []route {
 	routes = append(routes, attributes(contract)...)
 	routes = append(routes, whys(ours)...)
 	routes = append(routes, queues(contract, ours)...)
+	routes = append(routes, deployments(contract)...)
 	return append(routes, flows(contract)...)
 }
 

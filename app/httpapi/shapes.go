@@ -12,6 +12,8 @@ var (
 	noWorkflow = []protocol.Reason{protocol.ReasonInstanceNotFound, protocol.ReasonRunNotFound}
 	onRun      = append([]protocol.Reason{protocol.ReasonRunNotActive, protocol.ReasonHistoricalRun, protocol.ReasonRequestConflict}, noWorkflow...)
 	onSchedule = []protocol.Reason{protocol.ReasonScheduleNotFound}
+
+	onDeployment = []protocol.Reason{protocol.ReasonDeploymentNotFound, protocol.ReasonForbidden, protocol.ReasonNamespaceNotFound}
 )
 
 func with(list []protocol.Reason, more ...protocol.Reason) []protocol.Reason {
@@ -122,6 +124,13 @@ var shapes = map[string]auth.Shape{
 		Body: buildBody{}, Needs: []string{"build_id"}, Says: auth.OK(protocol.BuildState{})},
 	"promote_task_queue_build_id": {Does: "pin new runs to a build id",
 		Body: buildBody{}, Needs: []string{"build_id"}, Says: auth.OK(protocol.BuildState{})},
+	"list_deployments":    {Does: "list the builds of the task queues, each under one name", Query: deploymentsQuery{}, Says: auth.OK(protocol.DeploymentList{})},
+	"describe_deployment": {Does: "show a build of a task queue", Says: auth.OK(protocol.Deployment{}), Refuses: onDeployment},
+	"promote_deployment":  {Does: "pin new runs to a build", Says: auth.OK(protocol.DeploymentState{}), Refuses: onDeployment},
+	"drain_deployment":    {Does: "give the workers of a build nothing more", Says: auth.OK(protocol.DeploymentState{}), Refuses: onDeployment},
+	"resume_deployment":   {Does: "end the drain of a build", Says: auth.OK(protocol.DeploymentState{}), Refuses: onDeployment},
+	"rollback_deployment": {Does: "pin new runs to what they were pinned to before this build", Says: auth.OK(protocol.DeploymentState{}),
+		Refuses: append([]protocol.Reason{protocol.ReasonNotPromoted, protocol.ReasonNoEarlier}, onDeployment...)},
 	"task_queue_priority_fairness": {Does: "show in which order the ready tasks of a queue go", Says: auth.OK(protocol.QueueOrder{})},
 	"task_queue_limits":            {Does: "show the budgets of a task queue", Says: auth.OK(protocol.LimitState{})},
 	"set_task_queue_limits": {Does: "set the budgets of a task queue; a kind that is absent stays",

@@ -114,12 +114,22 @@ var aboutControl = map[string]about{
 	"create_search_attribute": {text: "From now on values and filters of another type are refused.", body: `{"name": "Amount", "type": "int"}`},
 	"delete_search_attribute": {text: "Runs keep their values."},
 
-	"list_task_queues":             {text: "A queue is there once a worker serves it, a task waits in it or something was decided about it."},
-	"describe_task_queue":          {text: "Also the three tasks of each kind that wait for longest, each with why."},
-	"list_task_queue_build_ids":    {text: "Workers by the build they registered, and what was decided about each: promoted, drained."},
-	"drain_task_queue_build_id":    {text: "Polls of the build are refused with worker_draining; what it has it may finish. Runs pinned to it wait.", body: `{"build_id": "v1"}`},
-	"resume_task_queue_build_id":   {text: "Its polls are answered again.", body: `{"build_id": "v1"}`},
-	"promote_task_queue_build_id":  {text: "Starts, children and firings from now on go to this build alone; null pins them to none.", body: `{"build_id": "v2"}`},
+	"list_task_queues":            {text: "A queue is there once a worker serves it, a task waits in it or something was decided about it."},
+	"describe_task_queue":         {text: "Also the three tasks of each kind that wait for longest, each with why."},
+	"list_task_queue_build_ids":   {text: "Workers by the build they registered, and what was decided about each: promoted, drained."},
+	"drain_task_queue_build_id":   {text: "Polls of the build are refused with worker_draining; what it has it may finish. Runs pinned to it wait.", body: `{"build_id": "v1"}`},
+	"resume_task_queue_build_id":  {text: "Its polls are answered again.", body: `{"build_id": "v1"}`},
+	"promote_task_queue_build_id": {text: "Starts, children and firings from now on go to this build alone; null pins them to none.", body: `{"build_id": "v2"}`},
+	"list_deployments": {text: "The builds of all queues, each under one name, NAMESPACE/QUEUE@BUILD, or @unversioned for workers without a build id. In a path " +
+		"the name is one segment, its slash written %2F."},
+	"describe_deployment": {text: "The same as among the build ids of its queue. The namespace is that of the name, whatever the request says."},
+	"promote_deployment":  {text: "What promoting the build id of the queue does: starts, children and firings from now on go to it alone."},
+	"drain_deployment":    {text: "What draining the build id of the queue does: its workers are given nothing more."},
+	"resume_deployment":   {text: "Ends a drain."},
+	"rollback_deployment": {
+		text: "New runs go to the build they went to before this one was promoted, whose drain ends with that. Refused with deployment_not_promoted when " +
+			"they do not go to this one, and with no_earlier_deployment when none was promoted before. Runs that were started meanwhile stay as they are.",
+	},
 	"task_queue_priority_fairness": {text: "By priority, within one by fairness class and its weight, within a class by age."},
 	"task_queue_limits":            {text: "Tasks leased at once and leases begun in a minute, by kind of task; null is no bound."},
 	"set_task_queue_limits": {

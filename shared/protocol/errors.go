@@ -114,6 +114,9 @@ const (
 	ReasonScheduleNotFound      Reason = "schedule_not_found"
 	ReasonScheduleExists        Reason = "schedule_already_exists"
 	ReasonQueueNotFound         Reason = "task_queue_not_found"
+	ReasonDeploymentNotFound    Reason = "deployment_not_found"
+	ReasonNotPromoted           Reason = "deployment_not_promoted"
+	ReasonNoEarlier             Reason = "no_earlier_deployment"
 	ReasonAttributeNotFound     Reason = "attribute_not_found"
 	ReasonAttributeExists       Reason = "attribute_already_exists"
 	ReasonAttributeReserved     Reason = "name_reserved"
@@ -127,7 +130,7 @@ var statuses = map[Reason]int{
 	ReasonUnauthorized: 401, ReasonForbidden: 403, ReasonNotFound: 404, ReasonNamespaceNotFound: 404, ReasonInstanceNotFound: 404,
 	ReasonRunNotFound: 404, ReasonTaskNotFound: 404, ReasonWorkerNotFound: 404, ReasonSessionNotFound: 404, ReasonWorkerSessionNotFound: 404,
 	ReasonInvalidBundle: 422, ReasonBundleIntegrity: 422,
-	ReasonScheduleNotFound: 404, ReasonQueueNotFound: 404, ReasonAttributeNotFound: 404, ReasonAttributeLimit: 422,
+	ReasonScheduleNotFound: 404, ReasonQueueNotFound: 404, ReasonDeploymentNotFound: 404, ReasonAttributeNotFound: 404, ReasonAttributeLimit: 422,
 	ReasonTokenNotFound: 404, ReasonUnknownUpdate: 404, ReasonUnknownQuery: 404,
 	ReasonUpdateRejected: 422, ReasonValidationUnclaimed: 504, ReasonValidationTimeout: 504, ReasonValidationNotFound: 404,
 	ReasonQueryTaskNotFound: 404, ReasonQueryArguments: 422, ReasonQueryQueueFull: 429, ReasonQueryUnavailable: 503, ReasonQueryTimeout: 504, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,

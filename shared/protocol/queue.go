@@ -178,6 +178,7 @@ const (
 	BuildDrain        = "drain"
 	BuildResume       = "resume"
 	BuildPromote      = "promote"
+	BuildRollback     = "rollback"
 	WorkflowTaskLimit = "workflow_tasks"
 	ActivityTaskLimit = "activity_tasks"
 )
@@ -185,7 +186,7 @@ const (
 // BuildRequest decides about a build id of a queue.
 type BuildRequest struct {
 	Namespace, Queue string
-	Verb             string  // drain, resume or promote
+	Verb             string  // drain, resume, promote or rollback
 	BuildID          *string // nil: workers without one
 	Identity         string
 }
@@ -199,6 +200,39 @@ type BuildState struct {
 	DrainedAt  history.Time `json:"drained_at"`
 	PromotedAt history.Time `json:"promoted_at"`
 	Selected   bool         `json:"new_start_selected"`
+}
+
+// Unversioned stands for no build id in the name of a deployment.
+const Unversioned = "unversioned"
+
+// DeploymentName is NAMESPACE/QUEUE@BUILD: the workers of one build on one queue, by one name.
+func DeploymentName(namespace, queue, build string) string {
+	if build == "" {
+		build = Unversioned
+	}
+	return namespace + "/" + queue + "@" + build
+}
+
+// Deployment is a cohort of workers under its name.
+type Deployment struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Queue     string `json:"task_queue"`
+	BuildCohort
+}
+
+// DeploymentList are the deployments of a namespace, those of new runs before others of their queue.
+type DeploymentList struct {
+	Namespace   string       `json:"namespace"`
+	Deployments []Deployment `json:"deployments"`
+}
+
+// DeploymentState is what a verb left a deployment as. A rollback names the one that took its place.
+type DeploymentState struct {
+	Name    string `json:"name"`
+	Outcome string `json:"outcome"` // promoted, drained, resumed or rolled_back
+	BuildState
+	NewRuns *string `json:"selected_deployment"` // that new runs of the queue go to now
 }
 
 // Budget bounds one kind of task; null is no bound.

@@ -1,0 +1,64 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Deployments is what of the broker is about deployments: the builds of queues, each by one name.
+type Deployments interface {
+	Deployments(ctx context.Context, namespace, queue string) (protocol.DeploymentList, error)
+	Deployment(ctx context.Context, name string) (protocol.Deployment, error)
+	DecideDeployment(ctx context.Context, name, verb, identity string) (protocol.DeploymentState, error)
+}
+
+// deployments are the routes of deployments, whose names hold their namespace.
+func deployments(contract lineFunc) []route {
+	const one = "/deployments/{deployment}"
+	return []route{
+		contract(get, "/deployments", "list_deployments", auth.Viewer, listDeployments),
+		anywhere(contract(get, one, "describe_deployment", auth.Viewer, describeDeployment)),
+		anywhere(contract(post, one+"/promote", "promote_deployment", auth.Operator, decideDeployment(protocol.BuildPromote))),
+		anywhere(contract(post, one+"/drain", "drain_deployment", auth.Operator, decideDeployment(protocol.BuildDrain))),
+		anywhere(contract(post, one+"/resume", "resume_deployment", auth.Operator, decideDeployment(protocol.BuildResume))),
+		anywhere(contract(post, one+"/rollback", "rollback_deployment", auth.Operator, decideDeployment(protocol.BuildRollback))),
+	}
+}
+
+func listDeployments(a *API, c *call) (answer, error) {
+	return ok(a.opt.Broker.Deployments(c.ctx, c.ns, c.URL.Query().Get("task_queue")))
+}
+
+// deployment is the name in the path, when the caller may touch its namespace, and there is one.
+func (c *call) deployment(a *API) (string, error) {
+	name := c.PathValue("deployment")
+	in, err := broker.ParseDeployment(name)
+	if err != nil {
+		return name, err
+	}
+	if _, err := c.space(in.Namespace); err != nil {
+		return name, err
+	}
+	return name, a.opt.Broker.HasNamespace(c.ctx, in.Namespace)
+}
+
+func describeDeployment(a *API, c *call) (answer, error) {
+	name, err := c.deployment(a)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(a.opt.Broker.Deployment(c.ctx, name))
+}
+
+func decideDeployment(verb string) func(*API, *call) (answer, error) {
+	return func(a *API, c *call) (answer, error) {
+		name, err := c.deployment(a)
+		if err != nil {
+			return answer{}, err
+		}
+		return ok(a.opt.Broker.DecideDeployment(c.ctx, name, verb, c.who.Name))
+	}
+}
