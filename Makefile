@@ -17,7 +17,7 @@ SCENARIOS ?= P1 P4 P5 P6
 RUNS    ?= 5
 FUZZ_EXAMPLES ?= 10
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api crash lint fmt generate verify web bench build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api crash upgrade lint fmt generate verify web bench build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -63,6 +63,10 @@ fuzz-api: deps ## hold a running app against the description of its API, in ever
 crash: ## kill the process at 100 random points under load, check that nothing acknowledged is lost
 	.ci/deps postgres
 	SOJOURN_TEST_CRASHES=100 .ci/postgres go test -count=1 -timeout 120m -v -run 'Crash|Kill' ./...
+
+upgrade: build ## leave open work of an older commit's binary to this one (FROM=COMMIT)
+	.ci/deps postgres
+	.ci/upgrade $(FROM)
 
 lint: tools ## golangci-lint and known vulnerabilities
 	$(TOOLS)/golangci-lint run ./...

@@ -105,8 +105,15 @@ func (l *Line) Queue(q *engine.Queue) {
 	l.decided = append(l.decided, q)
 }
 
-// Missed does nothing: these pollers never wait for hints.
-func (l *Line) Missed() {}
+// missed stands for every hint there may have been: a notice of it that got lost, as by a connection that took too long, is not told again.
+const missed = "any queue, also elsewhere"
+
+// Missed notes that hints were lost, as one that may have been any of them.
+func (l *Line) Missed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.backlog, l.changed = append(l.backlog, missed), append(l.changed, store.Changed{})
+}
 
 // forget returns the hints so far and starts anew.
 func (l *Line) forget() (backlog []string, due []time.Time, changed []store.Changed) {
