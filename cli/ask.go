@@ -50,7 +50,7 @@ func asJSON(c *cobra.Command) bool {
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return usageError{fmt.Errorf("%s takes %s", c.CommandPath(), strings.Join(names, " and "))}
+			return misused(c, fmt.Errorf("%s takes %s", c.CommandPath(), strings.Join(names, " and ")))
 		}
 		return nil
 	}
@@ -138,6 +138,9 @@ func list[T any](p *program, c *cobra.Command, l listing, head table.Row, row fu
 	if asJSON(c) {
 		return p.printJSON(items)
 	}
+	if len(items) == 0 {
+		return p.say("none")
+	}
 	t := table.NewWriter()
 	t.AppendHeader(head)
 	for _, raw := range items {
@@ -211,10 +214,19 @@ func (p *program) document(c *cobra.Command, flag, value string) (json.RawMessag
 // arguments reads the JSON array of a workflow's, signal's, query's or update's arguments.
 func (p *program) arguments(c *cobra.Command, value string) (json.RawMessage, error) {
 	raw, err := p.document(c, "input", value)
-	if err == nil && len(raw) > 0 && raw[0] != '[' && raw[0] != '{' { // an object is an envelope, which the app checks
+	if err == nil && len(raw) > 0 && raw[0] != '[' && !envelope(raw) {
 		err = usageError{fmt.Errorf("--input is a JSON array of arguments, like '[\"Ada\", 1]', not %.60s", raw)}
 	}
 	return raw, err
+}
+
+// envelope says of JSON that it is an encoded value.
+func envelope(raw json.RawMessage) bool {
+	var v struct {
+		Blob  *string `json:"blob"`
+		Codec *string `json:"codec"`
+	}
+	return json.Unmarshal(raw, &v) == nil && v.Blob != nil && v.Codec != nil
 }
 
 const inputHelp = "arguments as a JSON array; @FILE reads a file, - standard input"

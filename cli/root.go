@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,11 @@ import (
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// misused is a usageError that says where the right use is told.
+func misused(c *cobra.Command, err error) error {
+	return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+}
 
 // program is one run of the command line.
 type program struct {
@@ -74,8 +80,9 @@ func (p *program) root() *cobra.Command {
 			return p.serve(c.Context(), s)
 		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(misused)
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetHelpCommand(helpCommand(root))
 	config.Register(root.Flags(), config.Any)
 	root.AddCommand(
 		p.roleCommand("app", config.App, "Run a control plane: API, worker protocol, socket and dashboard"),
@@ -87,9 +94,29 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
+// helpCommand is help [COMMAND], which refuses a command that there is not.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{Use: "help [COMMAND]", Short: "Help about any command", RunE: func(c *cobra.Command, args []string) error {
+		about, rest, err := root.Find(args)
+		if err == nil && len(rest) > 0 {
+			err = noArgs(about, rest)
+		}
+		if err != nil {
+			return usageError{err}
+		}
+		about.InitDefaultHelpFlag()
+		return about.Help()
+	}}
+}
+
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown command or argument %q for %q", args[0], c.CommandPath())}
+		near := ""
+		c.SuggestionsMinimumDistance = 2
+		if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+			near = fmt.Sprintf(", did you mean %s?", strings.Join(like, " or "))
+		}
+		return misused(c, fmt.Errorf("unknown command or argument %q for %q%s", args[0], c.CommandPath(), near))
 	}
 	return nil
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -74,11 +76,29 @@ func (p *program) call(c *cobra.Command, method, path string, in, out any) error
 	}
 	var failed error
 	for _, base := range s.AppURLs {
-		if failed = request(c.Context(), s, method, base+path, in, out); protocol.ReasonOf(failed) != "" || failed == nil {
+		switch failed = request(c.Context(), s, method, base+path, in, out); {
+		case protocol.ReasonOf(failed) == protocol.ReasonUnauthorized:
+			return fmt.Errorf("%w (set --token or SOJOURN_TOKEN, or --data-dir to the app's)", failed)
+		case protocol.ReasonOf(failed) != "" || failed == nil:
 			return failed
+		case c.Context().Err() != nil:
+			return context.Cause(c.Context())
 		}
+		failed = unreached(base, failed)
 	}
 	return failed
+}
+
+// unreached says in few words why an app was not reached.
+func unreached(base string, err error) error {
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return fmt.Errorf("no app answers at %s (--app-url): %w", base, dial.Err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the app at %s gave no answer in %s", base, patience)
+	}
+	return err
 }
 
 // patience is how long a request may take: the longest that an app holds one, and the time to answer.

@@ -114,10 +114,17 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 		"takes the id of one":        "query b",
 		"takes the type of one":      "start",
 		"--limit must be at least 1": "list --limit 0",
+		"see sojourn workflow start": "start x --inputs []",
+		"did you mean list?":         "lst",
 	} {
 		s.try(2, says, append([]string{"workflow"}, strings.Fields(args)...)...)
 	}
+	s.try(2, "--input is a JSON array", "workflow", "start", "x", "--input", `{"a": 1}`)
+	s.try(2, `unknown command or argument "workflows"`, "help", "workflows")
+	s.try(0, "List runs", "help", "workflow", "list")
+	s.try(0, "none", "workflow", "list", "--type", "nothing")
 	s.try(1, "instance_not_found", "workflow", "describe", "nothing")
+	s.try(1, "no app answers at http://127.0.0.1:1 (--app-url)", "workflow", "list", "--app-url", "http://127.0.0.1:1")
 }
 
 func TestSchedulesAreMadeChangedAndFiredFromAShell(t *testing.T) {

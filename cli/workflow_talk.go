@@ -3,15 +3,16 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -206,7 +207,11 @@ func (p *program) resultOfWorkflow() *cobra.Command {
 // result waits for the end of a run, and of those it continues as, and prints what the last one returned.
 func (p *program) result(c *cobra.Command, id, run string) error {
 	for {
-		if err := p.follow(c, id, run, func(json.RawMessage) error { return nil }); err != nil {
+		err := p.follow(c, id, run, func(json.RawMessage) error { return nil })
+		switch {
+		case errors.Is(err, process.ErrStopped):
+			return fmt.Errorf("%w; run %s of %s goes on", err, run, id)
+		case err != nil:
 			return err
 		}
 		var v protocol.RunView
@@ -242,6 +247,9 @@ func (p *program) result(c *cobra.Command, id, run string) error {
 		if v.Status == "completed" {
 			return nil
 		}
-		return fmt.Errorf("%s, run %s: %s", id, run, strings.TrimSpace(v.Status+" "+cmp.Or(plain(v.Error), v.Reason)))
+		if why := cmp.Or(plain(v.Error), v.Reason); why != "" {
+			return fmt.Errorf("%s, run %s: %s: %s", id, run, v.Status, why)
+		}
+		return fmt.Errorf("%s, run %s: %s", id, run, v.Status)
 	}
 }

@@ -4,6 +4,7 @@ package auth
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -105,7 +106,12 @@ func (p *Principal) Forbidden(roles []Role) error {
 	if len(p.Roles) > 0 {
 		role = p.Roles[0]
 	}
-	return protocol.Refuse(protocol.ReasonForbidden, "the role %s may not do this", role).With("role", role).With("allowed_roles", Holders(roles))
+	may := make([]string, 0, len(roles))
+	for _, r := range Holders(roles) {
+		may = append(may, string(r))
+	}
+	return protocol.Refuse(protocol.ReasonForbidden, "the role %s may not do this; %s may", role, strings.Join(may, ", ")).
+		With("role", role).With("allowed_roles", Holders(roles))
 }
 
 type contextKey struct{}
