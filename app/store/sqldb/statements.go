@@ -158,7 +158,8 @@ func (s *statements) pick(d Dialect, n int) (*Stmt, int) {
 		size *= 2
 	}
 	if s.picks[size] == nil {
-		one := "SELECT * FROM (SELECT " + columns + " FROM tasks WHERE route = ? ORDER BY priority, rank, ready_at, run_id, seq LIMIT ?)"
+		// A limit that is a bare parameter has SQLite plan the statement again at each execution, for it might look at the number.
+		one := "SELECT * FROM (SELECT " + columns + " FROM tasks WHERE route = ? ORDER BY priority, rank, ready_at, run_id, seq LIMIT (? + 0))"
 		s.picks[size] = &Stmt{SQL: one + strings.Repeat(" UNION ALL "+one, size-1)}
 	}
 	return s.picks[size], size
