@@ -24,21 +24,23 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 	if err != nil {
 		return protocol.CommandReceipt{}, err
 	}
-	return b.command(ctx, in.Target, in.RequestID, "signal "+in.SignalName+" "+value, false,
-		engine.SignalRun{Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
-		func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName })
+	return b.command(ctx, order{
+		target: in.Target, requestID: in.RequestID, what: "signal " + in.SignalName + " " + value,
+		input: engine.SignalRun{Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
+		fill:  func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName },
+	})
 }
 
 // Cancel closes a run at once; its code does not run again.
 func (b *Broker) Cancel(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.end1(ctx, in, "cancel", func(reason string) engine.Input {
+	return b.tell(ctx, in, "cancel", nil, func(reason string) engine.Input {
 		return engine.EndRun{Reason: reason, Identity: in.Identity}
 	})
 }
 
 // Terminate closes a run at once, as a last resort by name only: it does what Cancel does and says so in history.
 func (b *Broker) Terminate(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.end1(ctx, in, "terminate", func(reason string) engine.Input {
+	return b.tell(ctx, in, "terminate", nil, func(reason string) engine.Input {
 		return engine.EndRun{Terminate: true, Reason: reason, Identity: in.Identity}
 	})
 }
@@ -65,56 +67,58 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 	if err != nil {
 		return protocol.CommandReceipt{}, err
 	}
-	return b.end1If(ctx, in, "request-cancellation", func(reason string) engine.Input {
-		return engine.RequestCancellation{Reason: reason, Identity: in.Identity}
-	}, func(run *engine.Run) error {
+	may := func(run *engine.Run) error {
 		if understood || !run.Status.Open() {
 			return nil
 		}
 		return protocol.Refuse(protocol.ReasonCancelNotSupported, "no worker of queue %s says that workflows of type %s understand this; cancel ends them at once",
 			run.Queue, run.Type)
+	}
+	return b.tell(ctx, in, "request-cancellation", may, func(reason string) engine.Input {
+		return engine.RequestCancellation{Reason: reason, Identity: in.Identity}
 	})
 }
 
 // Repair takes a run out of quarantine.
 func (b *Broker) Repair(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.end1(ctx, in, "repair", func(string) engine.Input { return engine.Repair{Identity: in.Identity} })
+	return b.tell(ctx, in, "repair", nil, func(string) engine.Input { return engine.Repair{Identity: in.Identity} })
 }
 
-func (b *Broker) end1(ctx context.Context, in protocol.EndRequest, verb string, make func(reason string) engine.Input) (protocol.CommandReceipt, error) {
-	return b.end1If(ctx, in, verb, make, nil)
-}
-
-func (b *Broker) end1If(
-	ctx context.Context, in protocol.EndRequest, verb string, make func(reason string) engine.Input, may func(*engine.Run) error,
+// tell gives a run a command that carries no more than its reason.
+func (b *Broker) tell(
+	ctx context.Context, in protocol.EndRequest, verb string, may func(*engine.Run) error, input func(reason string) engine.Input,
 ) (protocol.CommandReceipt, error) {
 	reason := strings.TrimSpace(in.Reason)
 	if len(reason) > 1000 {
 		return protocol.CommandReceipt{}, protocol.Invalid("reason", "is longer than 1000 bytes")
 	}
-	return b.commandIf(ctx, in.Target, in.RequestID, verb+" "+reason, true, make(reason), may, nil)
+	return b.command(ctx, order{
+		target: in.Target, requestID: in.RequestID, what: verb + " " + reason, closes: true, input: input(reason), may: may,
+	})
 }
 
-// command runs one operator's command on a workflow's current run, once per request id. closes: it may end everything open in the run.
-func (b *Broker) command(
-	ctx context.Context, t protocol.Target, request, what string, closes bool, in engine.Input, fill func(*protocol.CommandReceipt),
-) (protocol.CommandReceipt, error) {
-	return b.commandIf(ctx, t, request, what, closes, in, nil, fill)
+// order is a command of somebody outside on a workflow's current run.
+type order struct {
+	target    protocol.Target
+	requestID string                         // empty: every request is another one
+	what      string                         // all that is asked: the same request id with something else is refused
+	closes    bool                           // it may end everything open in the run
+	input     engine.Input                   // what the run is told
+	may       func(*engine.Run) error        // a condition on the run, which a repeated request id is not asked again; nil: none
+	fill      func(*protocol.CommandReceipt) // completes the receipt; nil: nothing to add
 }
 
-// commandIf is command under a condition on the run, which a repeated request id is not asked again.
-func (b *Broker) commandIf(
-	ctx context.Context, t protocol.Target, request, what string, closes bool, in engine.Input, may func(*engine.Run) error,
-	fill func(*protocol.CommandReceipt),
-) (protocol.CommandReceipt, error) {
+// command carries out an order, once per request id.
+func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt, error) {
+	t, request := o.target, o.requestID
 	t.Namespace = namespace(t.Namespace)
 	if len(request) > 255 {
 		return protocol.CommandReceipt{}, protocol.Invalid("request_id", "is longer than 255 bytes")
 	}
 	key := engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID}
-	needs := store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, AllTasks: closes, Chain: closes}
+	needs := store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, AllTasks: o.closes, Chain: o.closes}
 	rk := store.ReceiptKey{Namespace: t.Namespace, WorkflowID: t.WorkflowID, RequestID: request}
-	sum := sha256.Sum256([]byte(t.RunID + " " + what))
+	sum := sha256.Sum256([]byte(t.RunID + " " + o.what))
 	hash := hex.EncodeToString(sum[:])
 	if request != "" {
 		needs.Receipts = []store.ReceiptKey{rk}
@@ -137,12 +141,12 @@ func (b *Broker) commandIf(
 			return store.Writes{}, protocol.Refuse(protocol.ReasonHistoricalRun, "run %s is not the current run of %s", t.RunID, t.WorkflowID).
 				With("current_run_id", flow.RunID).With("target_scope", "run")
 		}
-		if may != nil {
-			if err := may(run); err != nil {
+		if o.may != nil {
+			if err := o.may(run); err != nil {
 				return store.Writes{}, err
 			}
 		}
-		w, d, err := decide(rows, run, in, now)
+		w, d, err := decide(rows, run, o.input, now)
 		if err != nil {
 			return store.Writes{}, err
 		}
@@ -150,8 +154,8 @@ func (b *Broker) commandIf(
 			Outcome: d.Answer.Outcome, WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, Status: "accepted",
 			CommandID: engine.StepID(run.ID, run.LastSeq+1), UpdateID: d.Answer.Update,
 		}
-		if fill != nil {
-			fill(&receipt)
+		if o.fill != nil {
+			o.fill(&receipt)
 		}
 		w.Answer = receipt
 		if request != "" {

@@ -14,7 +14,7 @@ import (
 
 // Archive marks a closed run as dealt with.
 func (b *Broker) Archive(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.end1(ctx, in, "archive", func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} })
+	return b.tell(ctx, in, "archive", nil, func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} })
 }
 
 // deadlineNear is how long before a run's deadline its debug view says so.

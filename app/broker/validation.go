@@ -26,20 +26,22 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 	learned, approved := !b.opt.Shared, false
 	for {
 		declared := b.declarations(namespace(in.Namespace))
-		r, err := b.commandIf(ctx, in.Target, in.RequestID, "update "+in.UpdateName+" "+value, false,
-			engine.AcceptUpdate{Name: in.UpdateName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
-			func(run *engine.Run) error {
-				_, known := declared[run.Type]
-				switch {
-				case !run.Status.Open(): // the decision refuses it
-				case declared.lacks(run.Type, "updates", in.UpdateName):
-					return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", run.Type, in.UpdateName).
-						With("outcome", "rejected_unknown_update").With("update_name", in.UpdateName)
-				case !known && !learned, !approved && declared.has(run.Type, "update_validators", in.UpdateName):
-					return &unjudged{run.Head, known}
-				}
-				return nil
-			}, nil)
+		may := func(run *engine.Run) error {
+			_, known := declared[run.Type]
+			switch {
+			case !run.Status.Open(): // the decision refuses it
+			case declared.lacks(run.Type, "updates", in.UpdateName):
+				return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", run.Type, in.UpdateName).
+					With("outcome", "rejected_unknown_update").With("update_name", in.UpdateName)
+			case !known && !learned, !approved && declared.has(run.Type, "update_validators", in.UpdateName):
+				return &unjudged{run.Head, known}
+			}
+			return nil
+		}
+		r, err := b.command(ctx, order{
+			target: in.Target, requestID: in.RequestID, what: "update " + in.UpdateName + " " + value, may: may,
+			input: engine.AcceptUpdate{Name: in.UpdateName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
+		})
 		var u *unjudged
 		switch {
 		case !errors.As(err, &u):
