@@ -87,61 +87,25 @@ func Validate(s *Run, commands []protocol.Command) error {
 	return nil
 }
 
+// validate checks one command by itself.
 func validate(c protocol.Command, at func(string) string) error {
-	limit, _ := c.Wait()
-	delay := int64(0)
-	if c.Delay != nil {
-		delay = *c.Delay
+	v := checker{c, at}
+	if err := v.durations(); err != nil {
+		return err
 	}
-	for _, d := range []struct {
-		field string
-		value int64
-	}{
-		{"start_to_close_timeout", c.StartToClose},
-		{"schedule_to_start_timeout", c.ScheduleToStart},
-		{"schedule_to_close_timeout", c.ScheduleToClose},
-		{"heartbeat_timeout", c.Heartbeat},
-		{"delay_seconds", delay},
-		{"delay_micros", c.DelayMicros},
-		{"timeout_seconds", limit},
-		{"execution_timeout_seconds", c.ExecutionTimeout},
-		{"run_timeout_seconds", c.RunTimeout},
-	} {
-		if d.value < 0 {
-			return protocol.Invalid(at(d.field), "must not be negative")
-		}
-		if d.value > 10*365*24*3600 && d.field != "delay_micros" {
-			return protocol.Invalid(at(d.field), "must not be longer than ten years")
-		}
-	}
-	short := func(field, value string) error {
-		if len(value) > 255 {
-			return protocol.Invalid(at(field), "is longer than 255 bytes")
-		}
-		return nil
-	}
-	need := func(field, value string) error {
-		if value == "" {
-			return missing(at(field))
-		}
-		return short(field, value)
-	}
-	if err := short("queue", c.Queue); err != nil {
+	if err := v.short("queue", c.Queue); err != nil {
 		return err
 	}
 	switch c.Type {
-	case protocol.FailWorkflow:
-		return explained(c, at)
-	case protocol.ContinueAsNew:
-		return short("workflow_type", c.WorkflowType)
-	case protocol.StartSession:
-		if o := c.WorkerSession; o != nil {
-			return CheckAffinity(o.Affinity, o.FallbackAfter, nil, func(f string) string { return at("worker_session." + f) })
-		}
-		return nil
 	case protocol.CompleteWorkflow,
 		protocol.UpsertMemo, protocol.UpsertSearchAttributes: // what an upsert leaves is checked with the run
 		return nil
+	case protocol.StartSession:
+		return v.session(nil)
+	case protocol.FailWorkflow:
+		return explained(c, at)
+	case protocol.ContinueAsNew:
+		return v.short("workflow_type", c.WorkflowType)
 	case protocol.StartTimer:
 		if c.Delay == nil {
 			return missing(at("delay_seconds"))
@@ -153,97 +117,39 @@ func validate(c protocol.Command, at func(string) string) error {
 		}
 		return nil
 	case protocol.ScheduleActivity:
-		if c.WorkerSession != nil {
-			if err := need("worker_session.session_id", c.WorkerSession.SessionID); err != nil {
-				return err
-			}
-			if !KnownPolicy(c.WorkerSession.ReleasePolicy) {
-				return protocol.Invalid(at("worker_session.release_policy"), "must be migrate, finish or fail, not %q", c.WorkerSession.ReleasePolicy)
-			}
-		}
-		if o := c.WorkerSession; o != nil {
-			err := CheckAffinity(o.Affinity, o.FallbackAfter, o.Reacquire, func(f string) string { return at("worker_session." + f) })
-			if err != nil {
-				return err
-			}
-		}
-		if c.WorkerSession == nil && c.SessionID == "" && c.Affinity != "" {
-			return protocol.Invalid(at("affinity"), "is for activities in a session")
-		}
-		if err := CheckAffinity(c.Affinity, c.FallbackAfter, nil, at); err != nil {
-			return err
-		}
-		if err := retryable(c.RetryPolicy, at); err != nil {
-			return err
-		}
-		if err := short("session_id", c.SessionID); err != nil {
-			return err
-		}
-		if c.Priority != nil && (*c.Priority < 0 || *c.Priority > 9) {
-			return protocol.Invalid(at("priority"), "must be between 0 and 9")
-		}
-		if err := CheckFairness(c.FairnessKey, c.FairnessWeight, at); err != nil {
-			return err
-		}
-		return need("activity_type", c.ActivityType)
+		return v.activity()
 	case protocol.OpenSignalWait:
-		return need("signal_name", c.SignalName)
+		return v.need("signal_name", c.SignalName)
 	case protocol.OpenConditionWait:
-		for field, value := range map[string]string{
-			"condition_key": c.ConditionKey, "condition_definition_fingerprint": c.ConditionFingerprint, "condition_wait_occurrence_id": c.ConditionOccurrence,
-		} {
-			if err := short(field, value); err != nil {
-				return err
-			}
+		return v.condition()
+	case protocol.FailUpdate:
+		if err := explained(c, at); err != nil {
+			return err
 		}
-		return nil
-	case protocol.ApplyUpdate, protocol.CompleteUpdate, protocol.FailUpdate:
-		if c.Type == protocol.FailUpdate {
-			if err := explained(c, at); err != nil {
-				return err
-			}
-		}
-		return need("update_id", c.UpdateID)
+		return v.need("update_id", c.UpdateID)
+	case protocol.ApplyUpdate, protocol.CompleteUpdate:
+		return v.need("update_id", c.UpdateID)
 	case protocol.RecordVersionMarker:
-		for _, n := range []struct {
-			field string
-			value *int
-		}{{"version", c.Version}, {"min_supported", c.MinSupported}, {"max_supported", c.MaxSupported}} {
-			if n.value == nil {
-				return missing(at(n.field))
-			}
-		}
-		return need("change_id", c.ChangeID)
+		return v.version()
 	case protocol.EndSession:
-		return need("session_id", c.SessionID)
+		return v.need("session_id", c.SessionID)
 	case protocol.CancelSelection:
 		if c.MemberBase < 1 || c.MemberSize < 1 || c.MemberSize > MaxPending {
 			return protocol.Invalid(at("member_base_sequence"), "a member has a base sequence and a size of 1 or more")
 		}
-		return need("selection_group_id", c.SelectionGroup)
+		return v.need("selection_group_id", c.SelectionGroup)
 	case protocol.StartChildWorkflow:
-		switch c.ParentClosePolicy {
-		case "", Abandon, RequestCancel, Terminate, CancelByRequest:
-		default:
-			return protocol.Invalid(at("parent_close_policy"), "must be abandon, request_cancel, terminate or request_cancellation")
-		}
-		if c.ExecutionTimeout > 0 && c.RunTimeout > c.ExecutionTimeout {
-			return protocol.Invalid(at("run_timeout_seconds"), "must not be longer than execution_timeout_seconds")
-		}
-		if err := retryable(c.RetryPolicy, at); err != nil {
-			return err
-		}
-		return need("workflow_type", c.WorkflowType)
+		return v.child()
 	case protocol.CancelActivity, protocol.CancelTimer, protocol.CancelChildWorkflow:
 		if c.Target < 1 {
 			return protocol.Invalid(at("target"), "must be the command sequence of what is cancelled")
 		}
 		return nil
 	case protocol.SignalWorkflow:
-		if err := need("workflow_id", c.WorkflowID); err != nil {
+		if err := v.need("workflow_id", c.WorkflowID); err != nil {
 			return err
 		}
-		return need("signal_name", c.SignalName)
+		return v.need("signal_name", c.SignalName)
 	case "":
 		return missing(at("type"))
 	default:
