@@ -45,6 +45,7 @@ type modelHold struct {
 }
 
 // Model runs random operations against a store and the model, and compares what they say.
+// Leases and what passes of them are whole hours: the time that the machine takes by itself decides nothing.
 func Model(t *testing.T, s Suite) {
 	w := s.New(t)
 	turn := 0
@@ -53,7 +54,7 @@ func Model(t *testing.T, s Suite) {
 		w.Queue = fmt.Sprint("turn", turn)
 		m := &model{w: w, t: rt, turn: turn, tasks: map[string]*modelTask{}, holds: map[string]modelHold{}, signals: map[string]int{}}
 		for i, most := range []int{0, 1, 3} {
-			m.workers = append(m.workers, w.Worker(fmt.Sprintf("w%d-%d", i, turn), Sessions(most, 20*time.Second), attempts(30*time.Second)))
+			m.workers = append(m.workers, w.Worker(fmt.Sprintf("w%d-%d", i, turn), Sessions(most, 20*time.Hour), attempts(30*time.Hour)))
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"start": m.start, "claim": m.claim, "complete": m.complete, "complete late": m.completeLate, "signal": m.signal,
@@ -202,7 +203,7 @@ func (m *model) signal(t *rapid.T) {
 }
 
 func (m *model) pass(t *rapid.T) {
-	m.w.Pass(time.Duration(rapid.IntRange(1, 25).Draw(t, "seconds")) * time.Second)
+	m.w.Pass(time.Duration(rapid.IntRange(1, 25).Draw(t, "hours")) * time.Hour)
 	m.w.Sweep()
 	now := m.now()
 	m.leased = slices.DeleteFunc(m.leased, func(l store.Leased) bool {

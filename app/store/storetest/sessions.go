@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// tick is the unit of short times: large enough that a test on a real clock does not see it pass by itself.
-const tick = 45 * time.Millisecond
+// tick is the unit of times that a test lets pass: ten of it go by by themselves on no machine.
+const tick = 10 * time.Second
 
 // idle sets how long a worker's sessions may rest.
 func idle(d time.Duration) func(*engine.Worker) {
@@ -197,7 +197,7 @@ func idleNotRenewed(w *World) {
 }
 
 func renewal(w *World) {
-	a, b := w.Worker("a", Sessions(10, 1000*tick)), w.Worker("b")
+	a, b := w.Worker("a", Sessions(10, 1000*tick), idle(10_000*tick)), w.Worker("b", Sessions(10, 10_000*tick), idle(10_000*tick))
 	w.flow("s1", "s2")
 	w.Finish(w.act(a))
 	w.Finish(w.act(b))
@@ -224,7 +224,7 @@ func renewal(w *World) {
 }
 
 func workTouches(w *World) {
-	a, b := w.Worker("a", idle(200*tick)), w.Worker("b")
+	a, b := w.Worker("a", Sessions(10, 600*tick), idle(200*tick), attempts(10_000*tick)), w.Worker("b")
 	w.flow("s")
 	l := w.act(a)
 	w.Pass(250 * tick)
@@ -244,11 +244,11 @@ func workTouches(w *World) {
 	w.Pass(250 * tick)
 	w.flow("s")
 	second := w.act(a)
-	if got, row := w.Renew("a", "s"), w.row("s"); got != 1 || row.LeaseUntil.Sub(second.Activity.LeasedAt.Time) < 30*time.Second {
+	if got, row := w.Renew("a", "s"), w.row("s"); got != 1 || row.LeaseUntil.Sub(second.Activity.LeasedAt.Time) < 600*tick {
 		w.T.Fatalf("a fetch did not restart the lease: %+v", row)
 	}
 	// A late completion under a lapsed session does not touch the new holder's.
-	w.Pass(31 * time.Second)
+	w.Pass(650 * tick)
 	w.Sweep()
 	w.flow("s")
 	w.act(b)
@@ -305,7 +305,7 @@ func storedAsScheduled(w *World) {
 }
 
 func cleanUp(w *World) {
-	short, long := w.Worker("short", Sessions(10, 50*tick)), w.Worker("long", Sessions(10, 300*time.Second))
+	short, long := w.Worker("short", Sessions(10, 50*tick)), w.Worker("long", Sessions(10, 300*tick))
 	w.flow("e1", "e2", "e3", "full")
 	for range 4 {
 		w.Finish(w.act(short))
@@ -404,7 +404,7 @@ func fenceRises(w *World) {
 }
 
 func attemptsApart(w *World) {
-	a, b := w.Worker("a", attempts(500*tick)), w.Worker("b")
+	a, b := w.Worker("a", Sessions(10, 10_000*tick), attempts(500*tick)), w.Worker("b", Sessions(10, 10_000*tick))
 	w.flow("s")
 	l := w.act(a)
 	back := engine.ReleaseActivity{Seq: l.Activity.Seq, Delivery: 1, Why: "worker_error"}
@@ -419,7 +419,7 @@ func attemptsApart(w *World) {
 	if l = w.act(a); l.Activity.Attempt != 3 || l.Activity.Delivery != 3 {
 		w.T.Fatalf("after the lapse a got %+v", l.Activity)
 	}
-	short := w.Worker("short", Sessions(10, 500*tick))
+	short := w.Worker("short", Sessions(10, 500*tick), attempts(10_000*tick))
 	w.flow("t")
 	mine := w.act(short)
 	w.Pass(600 * tick) // now the other way round
