@@ -15,6 +15,7 @@ func scarce(t *testing.T, mib int64, asked chan string) *Bench {
 	var b *Bench
 	b = native(t, sandbox.Options{
 		MaxExecutors: 16, Memory: mib << 20, IdleEvictable: time.Hour,
+		Limits: map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}}, // no limit of one's own comes first
 		OnEvict: func(_ context.Context, l sandbox.SessionLost) bool {
 			here := slices.ContainsFunc(b.Snapshot(), func(e sandbox.ExecutorInfo) bool { return e.SessionID == l.Session })
 			if !here || l.Cause != sandbox.CauseEvictedPressure {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -16,7 +17,10 @@ import (
 // finds its state missing under a higher epoch, and is recovered as after any loss.
 func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
-	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) { o.Memory = 120 << 20 })
+	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+		o.Memory = 120 << 20
+		o.Limits = map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}} // no limit of one's own comes first
+	})
 	view := func(id string) protocol.SessionView {
 		v, err := a.Broker().Session(t.Context(), "", id)
 		if err != nil {
