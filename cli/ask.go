@@ -46,14 +46,24 @@ func asJSON(c *cobra.Command) bool {
 	return err == nil && v
 }
 
-// exactly wants as many arguments as it names.
+// exactly wants as many arguments as it names, none of them empty: an empty name in a path would be another request.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
 			return misused(c, fmt.Errorf("%s takes %s", c.CommandPath(), strings.Join(names, " and ")))
 		}
-		return nil
+		return filled(c, args, names...)
 	}
+}
+
+// filled refuses arguments that are empty.
+func filled(c *cobra.Command, args []string, names ...string) error {
+	for i, a := range args {
+		if a == "" {
+			return usageError{fmt.Errorf("%s takes %s: it is empty", c.CommandPath(), names[i])}
+		}
+	}
+	return nil
 }
 
 // ask sends a request and shows the answer: as it came with --json, otherwise as show prints it.

@@ -108,6 +108,10 @@ func (p *program) sessionsCommand() *cobra.Command {
 					})
 			},
 		},
+		&cobra.Command{
+			Use: "timeline ID", Short: "List who held a session when, from its beginning, also when the session is gone", Args: one(oneSession),
+			RunE: func(c *cobra.Command, args []string) error { return p.sessionTimeline(c, path(args[0])+"/timeline") },
+		},
 		operate("close", "End a session, whoever holds it", nil),
 		operate("migrate", "Move a session to another worker", func(c *cobra.Command, in *protocol.SessionOperation) {
 			c.Flags().StringVar(&in.To, "to", "", "the worker it is meant for; any that can have it when absent")
@@ -126,6 +130,14 @@ func (p *program) listSessions(c *cobra.Command, _ []string) error {
 		})
 }
 
+// affinity is how a session is kept, where that is not the way of all.
+func affinity(v protocol.SessionView) string {
+	if v.FallbackAfter == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s, after %d s", v.Affinity, v.FallbackAfter)
+}
+
 func (p *program) showSession(a sessionAnswer) error {
 	v := a.Session
 	err := p.facts(
@@ -139,16 +151,46 @@ func (p *program) showSession(a sessionAnswer) error {
 		fact{"activities", fmt.Sprintf("%d run, %d ready, at most %d at once", v.Active, v.Ready, v.MaxActivities)},
 		fact{"lease ends", stamp(v.LeaseExpiresAt)},
 		fact{"time is up", stamp(v.TTLExpiresAt)},
+		fact{"affinity", affinity(v)},
 		fact{"ended", v.EndedReason},
 		fact{"waiting", v.Waiting},
 	)
 	if err != nil || len(v.Timeline) == 0 {
 		return err
 	}
+	if v.TimelineToken != nil {
+		if err := p.say("there are older entries: sojourn sessions timeline %s", v.SessionID); err != nil {
+			return err
+		}
+	}
+	return p.showTimeline(v.Timeline)
+}
+
+func (p *program) showTimeline(timeline []protocol.SessionEvent) error {
 	events := table.NewWriter()
 	events.AppendHeader(table.Row{"at", "what", "worker", "epoch", "by", "why"})
-	for _, e := range v.Timeline {
+	for _, e := range timeline {
 		events.AppendRow(table.Row{stamp(e.At), e.What, e.Worker, e.Epoch, e.By, e.Why})
 	}
 	return p.render(events)
+}
+
+// sessionTimeline reads all pages of a timeline, which come newest first, and shows them in the order of time.
+func (p *program) sessionTimeline(c *cobra.Command, path string) error {
+	all := []protocol.SessionEvent{}
+	for query := (url.Values{"page_size": {"200"}}); ; {
+		var page protocol.SessionTimelinePage
+		if err := p.call(c, http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
+			return err
+		}
+		all = append(page.Timeline, all...)
+		if page.NextPageToken == nil {
+			break
+		}
+		query.Set("next_page_token", *page.NextPageToken)
+	}
+	if asJSON(c) {
+		return p.printJSON(all)
+	}
+	return p.showTimeline(all)
 }

@@ -110,7 +110,7 @@ func (p *program) buildCommand(verb, short string) *cobra.Command {
 			if len(args) == 0 || len(args) > 2 || none == (len(args) == 2) {
 				return usageError{fmt.Errorf("%s takes the name of a queue and a build id, or --unversioned instead of the build id", c.CommandPath())}
 			}
-			return nil
+			return filled(c, args, "the name of a queue", "a build id")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			body := map[string]*string{"build_id": nil}
@@ -146,7 +146,7 @@ func (p *program) limitCommand() *cobra.Command {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("%s takes the name of one queue, or none", c.CommandPath())}
 			}
-			return nil
+			return filled(c, args, "the name of one queue")
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := p.settings(c)

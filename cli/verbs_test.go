@@ -185,6 +185,7 @@ func TestWorkersSessionsAndNamespacesAreSeenFromAShell(t *testing.T) {
 	id := sessions[0].ID
 	s.try(0, "claimed", "sessions", "describe", id)
 	s.try(0, "completed", "sessions", "attempts", id)
+	s.try(0, "claimed", "sessions", "timeline", id)
 	s.try(1, "session_not_active", "sessions", "migrate", id)
 	s.try(1, "worker_session_not_found", "sessions", "close", "none")
 

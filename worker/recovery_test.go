@@ -2,7 +2,10 @@ package worker_test
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -67,6 +70,15 @@ func TestRecoveryOverEveryCarrier(t *testing.T) {
 		if got := result[int](t, last); got != 25 || rebuilds.Load() != 1 {
 			t.Errorf("got %d after %d rebuilds", got, rebuilds.Load())
 		}
+		eventually(t, "one rebuild is counted, and none for those that waited for it", func() bool {
+			res, err := http.Get(a.URL() + "/metrics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			text, err := io.ReadAll(res.Body)
+			return err == nil && strings.Contains(string(text), "sojourn_session_rebuilds_total{reason=\"missing_state\"} 1\n")
+		})
 	})
 }
 

@@ -31,9 +31,9 @@ func newSessionCounters(r prometheus.Registerer) sessionCounters {
 		claims: vec("sojourn_session_claims_total", "Sessions claimed, by kind: new for the first claim of a row, reclaim for every other.", "kind"),
 		ends:   vec("sojourn_session_ends_total", "Holdings of sessions that ended, by how: released, expired, idle_unpinned, orphaned, failed, closed.", "how"),
 		rebuilds: vec("sojourn_session_rebuilds_total",
-			"Attempts that found the state of their session missing and had it rebuilt, by reason: how the state was lost.", "reason"),
+			"Rebuilds after which activities were tried again, by reason: how the state was lost.", "reason"),
 		unbuilt: vec("sojourn_session_rebuilds_failed_total",
-			"Attempts that found the state of their session missing and ended with its rebuild, by outcome: failed, cancelled.", "outcome"),
+			"Rebuilds with which their attempt ended, by outcome: failed, cancelled.", "outcome"),
 		late: vec("sojourn_session_late_completions_total",
 			"Completions that came too late and were ignored, by why: session_ended, stale_session_epoch.", "why"),
 		renewals: one("sojourn_session_renewals_total", "Leases of sessions that were renewed."),
@@ -67,7 +67,8 @@ func (m *Metrics) late(why string) {
 	}
 }
 
-// rebuilt counts a rebuild, also of an attempt whose outcome came too late to be taken. What workers say of it is not ours to trust as a label, so only known reasons are.
+// rebuilt counts the rebuilds that ran in an attempt, also of one whose outcome came too late to be taken. Those that another attempt ran are counted
+// there. What workers say of it is not ours to trust as a label, so only known reasons are.
 func (m *Metrics) rebuilt(r *protocol.Recovered) {
 	if m == nil || r == nil {
 		return
@@ -76,11 +77,15 @@ func (m *Metrics) rebuilt(r *protocol.Recovered) {
 	if protocol.LostReasons[r.Reason] {
 		reason = r.Reason
 	}
-	if r.Outcome == protocol.RebuildFailed || r.Outcome == protocol.RebuildCancelled {
-		m.sessions.unbuilt.WithLabelValues(r.Outcome).Inc()
-		return
+	ran, failed := max(r.Retries, 1), r.Outcome == protocol.RebuildFailed || r.Outcome == protocol.RebuildCancelled
+	if failed {
+		ran = r.Retries + 1
 	}
-	m.sessions.rebuilds.WithLabelValues(reason).Inc()
+	if ran = max(0, ran-max(0, r.Waited)); failed && ran > 0 { // the last one; those before it went well
+		m.sessions.unbuilt.WithLabelValues(r.Outcome).Inc()
+		ran--
+	}
+	m.sessions.rebuilds.WithLabelValues(reason).Add(float64(ran))
 }
 
 // gauge counts the stored sessions by status when it is asked to, in one statement.

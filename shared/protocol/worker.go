@@ -175,6 +175,7 @@ type Recovered struct {
 	Cause   string `json:"cause,omitempty"`
 	Reason  string `json:"reason,omitempty"` // one of LostReasons
 	Retries int    `json:"retries"`
+	Waited  int    `json:"waited,omitempty"`  // of the rebuilds, those that another attempt ran and this one waited for
 	Outcome string `json:"outcome,omitempty"` // one of the following; absent: rebuilt
 }
 

@@ -19,17 +19,26 @@ func recovering(a *attempt, next call) call {
 		policy := a.def.Options.Recovery
 		seen := a.session.Rebuilds()
 		result, err := next(ctx)
+		waited := 0
 		for tries := 0; errors.Is(err, activity.ErrSessionLost) && tries < policy.Retries() && ctx.Err() == nil; tries++ {
 			cause, reason := err.Error(), a.lostReason()
-			rebuild := func(ctx context.Context) error { return a.rebuildState(ctx, policy.RebuildActivity) }
-			a.recovered = &protocol.Recovered{Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries, Outcome: protocol.RebuildFailed}
+			own := false
+			rebuild := func(ctx context.Context) error { own = true; return a.rebuildState(ctx, policy.RebuildActivity) }
+			a.recovered = &protocol.Recovered{
+				Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries, Waited: waited, Outcome: protocol.RebuildFailed,
+			}
 			a.told(protocol.RebuildRunning)
-			if err := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild); err != nil {
+			failed := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild)
+			if !own {
+				waited++
+				a.recovered.Waited = waited
+			}
+			if failed != nil {
 				if ctx.Err() != nil {
 					a.recovered.Outcome = protocol.RebuildCancelled
 				}
-				a.log.Warn().Err(err).Str("session_id", a.session.ID).Str("rebuild_activity", policy.RebuildActivity).Msg("session not rebuilt")
-				return payload.Payload{}, err
+				a.log.Warn().Err(failed).Str("session_id", a.session.ID).Str("rebuild_activity", policy.RebuildActivity).Msg("session not rebuilt")
+				return payload.Payload{}, failed
 			}
 			seen = a.session.Rebuilds()
 			a.recovered.Retries, a.recovered.Outcome = tries+1, protocol.Rebuilt
