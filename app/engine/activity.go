@@ -90,6 +90,8 @@ func (st *step) endActivity(a Activity, by bool) {
 			st.keep(s, e)
 			return
 		}
+	case a.State == LeasedState && s.Strays[a.Epoch] > 0:
+		s.strayEnded(a.Epoch)
 	default:
 		return
 	}

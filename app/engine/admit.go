@@ -82,7 +82,7 @@ func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
 	own := s.HeldBy(w.ID, now)
 	if own && s.Incarnation == w.Incarnation {
 		if !verb && s.Full() {
-			return refused(protocol.ReasonSessionActivityLimit, "session %s runs %d activities at once, its most", s.ID, s.Active)
+			return refused(protocol.ReasonSessionActivityLimit, "session %s runs %d activities at once, its most", s.ID, s.running())
 		}
 		return admitted()
 	}

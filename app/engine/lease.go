@@ -76,6 +76,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	case s.Held(now):
 		why = fmt.Sprintf("%s: a task waited for worker %s since %s", ReasonFallback, s.Owner, s.WaitingSince.UTC().Format(time.RFC3339))
 		timeline = append(timeline, s.ended(history.At(now), "released", l.Worker.ID, ReasonFallback))
+		s.leaveBehind()
 	}
 	s.taken()
 	what := "claimed"

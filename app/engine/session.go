@@ -30,42 +30,43 @@ type Session struct {
 	LeaseUntil history.Time           `json:"-"`
 	UpdatedAt  history.Time           `json:"-"`
 
-	Incarnation   string       `json:"incarnation,omitempty"`
-	Terminal      bool         `json:"terminal,omitempty"` // closed, or its TTL passed
-	Claimed       bool         `json:"claimed,omitempty"`  // ever; a row without a claim is left out of listings but for the workflow door
-	TTLUntil      history.Time `json:"ttl_until,omitzero"`
-	LastActivity  history.Time `json:"last_activity,omitzero"`
-	Lease         int64        `json:"lease,omitempty"` // microseconds one renewal gives
-	Idle          int64        `json:"idle,omitempty"`  // microseconds, 0: never idle
-	TTL           int64        `json:"ttl,omitempty"`   // seconds, 0: none
-	Requirements  []string     `json:"requirements,omitempty"`
-	Queue         string       `json:"queue,omitempty"`
-	Connection    string       `json:"connection,omitempty"`
-	MaxActivities int          `json:"max_activities,omitempty"` // 0: the worker's slots
-	NoCreate      bool         `json:"no_create,omitempty"`
-	NoReacquire   bool         `json:"no_reacquire,omitempty"`
-	ReleasePolicy string       `json:"release_policy,omitempty"`
-	Fallback      int64        `json:"fallback,omitempty"`     // microseconds a task waits for the holder until anybody may claim; 0: for as long as that holds
-	WaitingSince  history.Time `json:"waiting_since,omitzero"` // soft: since when the holder has taken none of the tasks that wait for it
-	Open          bool         `json:"open,omitempty"`         // soft: they have waited for so long, and anybody may claim
-	Release       string       `json:"release,omitempty"`      // of the holder, pinned from claim to release; with PolicyFinish beyond it
-	Moving        string       `json:"moving,omitempty"`       // who asked the holder to give it up: no new task is routed, the last one's end releases it
-	PinnedUntil   history.Time `json:"pinned_until,omitzero"`  // PolicyFinish, held by nobody: when to look whether an app serves Release
-	For           string       `json:"for,omitempty"`          // held by nobody, it is kept for this worker …
-	ForUntil      history.Time `json:"for_until,omitzero"`     // … until then
-	Drained       bool         `json:"drained,omitempty"`      // PolicyFail: its holder drained, and no task has been told of it yet
-	Claims        int          `json:"claims,omitempty"`       // of this row
-	Fresh         bool         `json:"fresh,omitempty"`        // no delivery of this holding has been made, but for those that were undone
-	Ran           int          `json:"ran,omitempty"`          // attempts begun in this holding
-	Renewals      int          `json:"renewals,omitempty"`     // of this holding's lease by themselves
-	FirstRenewal  history.Time `json:"first_renewal,omitzero"`
-	LastRenewal   history.Time `json:"last_renewal,omitzero"`
-	Active        int          `json:"active,omitempty"` // leased attempts
-	Ready         int          `json:"ready,omitempty"`  // ready tasks
-	Reason        string       `json:"reason,omitempty"` // why the last holding ended
-	ClosedAt      history.Time `json:"closed_at,omitzero"`
-	RenewedAt     history.Time `json:"renewed_at,omitzero"`
-	CreatedAt     history.Time `json:"created_at,omitzero"`
+	Incarnation   string        `json:"incarnation,omitempty"`
+	Terminal      bool          `json:"terminal,omitempty"` // closed, or its TTL passed
+	Claimed       bool          `json:"claimed,omitempty"`  // ever; a row without a claim is left out of listings but for the workflow door
+	TTLUntil      history.Time  `json:"ttl_until,omitzero"`
+	LastActivity  history.Time  `json:"last_activity,omitzero"`
+	Lease         int64         `json:"lease,omitempty"` // microseconds one renewal gives
+	Idle          int64         `json:"idle,omitempty"`  // microseconds, 0: never idle
+	TTL           int64         `json:"ttl,omitempty"`   // seconds, 0: none
+	Requirements  []string      `json:"requirements,omitempty"`
+	Queue         string        `json:"queue,omitempty"`
+	Connection    string        `json:"connection,omitempty"`
+	MaxActivities int           `json:"max_activities,omitempty"` // 0: the worker's slots
+	NoCreate      bool          `json:"no_create,omitempty"`
+	NoReacquire   bool          `json:"no_reacquire,omitempty"`
+	ReleasePolicy string        `json:"release_policy,omitempty"`
+	Fallback      int64         `json:"fallback,omitempty"`     // microseconds a task waits for the holder until anybody may claim; 0: for as long as that holds
+	WaitingSince  history.Time  `json:"waiting_since,omitzero"` // soft: since when the holder has taken none of the tasks that wait for it
+	Open          bool          `json:"open,omitempty"`         // soft: they have waited for so long, and anybody may claim
+	Strays        map[int64]int `json:"strays,omitempty"`       // attempts that run at holders it fell back from, by epoch: they count for its cap
+	Release       string        `json:"release,omitempty"`      // of the holder, pinned from claim to release; with PolicyFinish beyond it
+	Moving        string        `json:"moving,omitempty"`       // who asked the holder to give it up: no new task is routed, the last one's end releases it
+	PinnedUntil   history.Time  `json:"pinned_until,omitzero"`  // PolicyFinish, held by nobody: when to look whether an app serves Release
+	For           string        `json:"for,omitempty"`          // held by nobody, it is kept for this worker …
+	ForUntil      history.Time  `json:"for_until,omitzero"`     // … until then
+	Drained       bool          `json:"drained,omitempty"`      // PolicyFail: its holder drained, and no task has been told of it yet
+	Claims        int           `json:"claims,omitempty"`       // of this row
+	Fresh         bool          `json:"fresh,omitempty"`        // no delivery of this holding has been made, but for those that were undone
+	Ran           int           `json:"ran,omitempty"`          // attempts begun in this holding
+	Renewals      int           `json:"renewals,omitempty"`     // of this holding's lease by themselves
+	FirstRenewal  history.Time  `json:"first_renewal,omitzero"`
+	LastRenewal   history.Time  `json:"last_renewal,omitzero"`
+	Active        int           `json:"active,omitempty"` // leased attempts
+	Ready         int           `json:"ready,omitempty"`  // ready tasks
+	Reason        string        `json:"reason,omitempty"` // why the last holding ended
+	ClosedAt      history.Time  `json:"closed_at,omitzero"`
+	RenewedAt     history.Time  `json:"renewed_at,omitzero"`
+	CreatedAt     history.Time  `json:"created_at,omitzero"`
 }
 
 // SessionKey names a session.
@@ -83,7 +84,7 @@ func (s *Session) Held(now time.Time) bool {
 func (s *Session) HeldBy(worker string, now time.Time) bool { return s.Held(now) && s.Owner == worker }
 
 // Full says whether its activity cap leaves no room. A cap of 0 leaves it to the worker's slots.
-func (s *Session) Full() bool { return s.MaxActivities > 0 && s.Active >= s.MaxActivities }
+func (s *Session) Full() bool { return s.MaxActivities > 0 && s.running() >= s.MaxActivities }
 
 // Unsettled says whether tasks are queued that may not run: the session has ended, or its policy wants them to be told of a drain.
 func (s *Session) Unsettled() bool { return (s.Terminal || s.Drained) && s.Ready > 0 }

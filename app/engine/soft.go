@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -60,11 +61,38 @@ func (s *Session) keeps(affinity string, after int64) {
 }
 
 // waits says whether a ready task of a soft session waits for its holder and for nothing else: not for the session's own cap, nor for an operator's
-// migration. What a fallback would break keeps it from waiting: a cap, which attempts that still run elsewhere would exceed, and a session of a workflow,
-// where their results would be refused.
+// migration. In a session of a workflow it also waits for what runs there, whose results would be refused after a fallback.
 func (s *Session) waits(now time.Time) bool {
-	apart := s.Active == 0 || s.MaxActivities == 0 && s.Door != DoorWorkflow
-	return s.Fallback > 0 && s.Ready > 0 && s.Held(now) && !s.Terminal && s.Moving == "" && !s.Drained && apart
+	apart := s.Active == 0 || s.Door != DoorWorkflow
+	return s.Fallback > 0 && s.Ready > 0 && s.Held(now) && !s.Terminal && s.Moving == "" && !s.Drained && !s.Full() && apart
+}
+
+// running is how many activities run in the session, those included that a fallback left behind.
+func (s *Session) running() int {
+	n := s.Active
+	for _, left := range s.Strays {
+		n += left
+	}
+	return n
+}
+
+// leaveBehind notes what runs at a holder from which the session falls back.
+func (s *Session) leaveBehind() {
+	if s.Active > 0 && s.MaxActivities > 0 {
+		s.Strays = maps.Clone(s.Strays) // rows are shared
+		if s.Strays == nil {
+			s.Strays = map[int64]int{}
+		}
+		s.Strays[s.Epoch] = s.Active
+	}
+}
+
+// strayEnded takes one out of them.
+func (s *Session) strayEnded(epoch int64) {
+	s.Strays = maps.Clone(s.Strays)
+	if s.Strays[epoch]--; s.Strays[epoch] <= 0 {
+		delete(s.Strays, epoch)
+	}
 }
 
 // watch keeps the time since which the holder has taken none of the tasks that wait for it.
