@@ -55,7 +55,7 @@ type Limit struct {
 type scenario struct {
 	id, transport, unit string
 	n, quick            int
-	latency             bool // the figure is the median time of one operation, not operations a second
+	figure              func(sample) float64 // nil: operations a second
 	options             func(*nodeOptions)
 	measure             func(ctx context.Context, n *node, ops int) (sample, error)
 }
@@ -64,6 +64,7 @@ type scenario struct {
 type sample struct {
 	elapsed    time.Duration
 	each       []time.Duration
+	beside     []time.Duration // without what is measured
 	commits    int64
 	roundTrips int64
 }
@@ -75,6 +76,9 @@ func Scenarios() [][2]string {
 		{"P4", "workflows of five sequential activities, a worker over HTTP with 50 connections"},
 		{"P5", "the same with our Go worker: in the app's process, and over the socket"},
 		{"P6", "time of one such workflow on an idle server"},
+		{"P7", "time from the start of a workflow to the first line of its code, at 500 a second"},
+		{"P9", "what a session adds to the time until an activity begins: the first in it, and one that finds it warm"},
+		{"P17", "change of the time of other workflows while 1,000 tasks are blocked by a session, in percent"},
 	}
 }
 
@@ -93,7 +97,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 		}
 	}
 	if len(todo) == 0 {
-		return nil, fmt.Errorf("no scenario among %v; there are P1, P4, P5 and P6", o.Scenarios)
+		return nil, fmt.Errorf("no scenario among %v", o.Scenarios)
 	}
 	var results []Result
 	done, all := 0, len(todo)*len(o.Stores)*o.Runs
@@ -132,8 +136,8 @@ func repeat(ctx context.Context, s scenario, kind string, o Options, step func()
 			return r, err
 		}
 		value := float64(ops) / one.elapsed.Seconds()
-		if s.latency {
-			value = millis(percentile(one.each, 50))
+		if s.figure != nil {
+			value = s.figure(one)
 		}
 		r.Runs = append(r.Runs, value)
 		each, cpu = append(each, one.each...), cpu+used
@@ -197,6 +201,15 @@ func percentile(all []time.Duration, p int) time.Duration {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
 }
+
+// median is the time of an operation.
+func median(s sample) float64 { return millis(percentile(s.each, 50)) }
+
+// added is how much longer an operation takes than without what is measured.
+func added(s sample) float64 { return median(s) - millis(percentile(s.beside, 50)) }
+
+// change is the same in percent.
+func change(s sample) float64 { return 100 * added(s) / millis(percentile(s.beside, 50)) }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 

@@ -45,7 +45,11 @@ func scenarios() []scenario {
 		{id: "P4", transport: "http", unit: "workflows/s", n: 1_500, quick: 200, measure: overHTTP},
 		{id: "P5", transport: "in-process", unit: "workflows/s", n: 4_000, quick: 400, options: inProcess, measure: together(128)},
 		{id: "P5", transport: "socket", unit: "workflows/s", n: 3_000, quick: 300, options: socket, measure: together(128)},
-		{id: "P6", transport: "in-process", unit: "ms", n: 200, quick: 30, latency: true, options: inProcess, measure: together(1)},
+		{id: "P6", transport: "in-process", unit: "ms", n: 200, quick: 30, figure: median, options: inProcess, measure: together(1)},
+		{id: "P7", transport: "in-process", unit: "ms", n: 5_000, quick: 500, figure: median, options: inProcess, measure: paced},
+		{id: "P9", transport: "in-process", unit: "ms, first", n: 200, quick: 50, figure: added, options: inProcess, measure: visits(heldFirst, plainFirst)},
+		{id: "P9", transport: "in-process", unit: "ms, warm", n: 200, quick: 50, figure: added, options: inProcess, measure: visits(heldNext, plainNext)},
+		{id: "P17", transport: "in-process", unit: "%", n: 200, quick: 50, figure: change, options: inProcess, measure: crowded},
 	}
 }
 

@@ -42,6 +42,9 @@ type node struct {
 	ended chan error
 	parts int
 	trips atomic.Int64 // round trips the scenario made
+
+	arrivals arrivals
+	entered  chan struct{} // hears of every activity that blocks a session
 }
 
 func openNode(ctx context.Context, o nodeOptions) (*node, error) {
@@ -49,7 +52,7 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{dir: dir, drop: func(context.Context) error { return nil }, ended: make(chan error, 2)}
+	n := &node{dir: dir, drop: func(context.Context) error { return nil }, ended: make(chan error, 2), entered: make(chan struct{}, 2)}
 	open := func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		return sqlite.Open(ctx, filepath.Join(dir, "bench.db"), sqldb.Options{App: id, Dispatch: d})
 	}
@@ -84,16 +87,17 @@ func (n *node) run(fn func() error) {
 	go func() { n.ended <- fn() }()
 }
 
-// work starts our Go worker with the workflow of five activities.
+// work starts our Go worker with the workflows of the scenarios.
 func (n *node) work(ctx context.Context, o nodeOptions) error {
 	registry := worker.NewRegistry()
 	register(registry)
+	registerLatency(registry, &n.arrivals, n.entered)
 	var carrier link.Carrier = &link.Socket{URLs: []string{n.app.URL()}}
 	if o.worker == "in-process" {
 		carrier = link.Local{Join: n.app.Channel().Join}
 	}
 	w, err := worker.New(worker.Options{
-		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: "bench", Concurrency: 64, Workflows: 64, NoSandbox: true,
+		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: "bench", Concurrency: 64, Workflows: 64, MaxSessions: 10, NoSandbox: true,
 		DrainTimeout: 5 * time.Second, Log: o.log.Level(zerolog.WarnLevel),
 	})
 	if err != nil {

@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// perSecond is how many workflows a second the latency of the start is measured at, and blocked how many tasks wait for a session's only place.
+const (
+	perSecond = 500
+	blocked   = 1000
+)
+
+// arrivals are how long handlers were waited for, by what was waited for. App and worker are one process here, with one clock.
+type arrivals struct {
+	mu    sync.Mutex // guards waits
+	waits map[string][]time.Duration
+}
+
+// add notes that a handler begins that was asked for at a time, in nanoseconds.
+func (a *arrivals) add(what string, asked int64) {
+	wait := time.Duration(time.Now().UnixNano() - asked)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waits == nil {
+		a.waits = map[string][]time.Duration{}
+	}
+	a.waits[what] = append(a.waits[what], wait)
+}
+
+// take returns what was noted, and forgets it.
+func (a *arrivals) take() map[string][]time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.waits
+	a.waits = nil
+	return all
+}
+
+// What is waited for: the first and the next activity of a workflow, without a session and in one.
+const (
+	started     = "started"
+	plainFirst  = "plain first"
+	plainNext   = "plain next"
+	heldFirst   = "session first"
+	heldNext    = "session next"
+	plainVisits = "visit"
+	heldVisits  = "visit session"
+)
+
+// registerLatency adds the workflows of the latency scenarios. Theirs is the time of day, which a workflow must not use for anything else.
+func registerLatency(r *worker.Registry, a *arrivals, entered chan<- struct{}) {
+	r.Workflow("start", func(_ workflow.Context, asked int64) error {
+		a.add(started, asked)
+		return nil
+	})
+	r.Activity("arrive", func(_ context.Context, what string, asked int64) error {
+		a.add(what, asked)
+		return nil
+	})
+	twice := func(ctx workflow.Context, run func(workflow.Context, any, ...any) workflow.Future, first, next string) error {
+		for _, what := range []string{first, next} {
+			if err := run(ctx, "arrive", what, time.Now().UnixNano()).Get(ctx, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	r.Workflow(plainVisits, func(ctx workflow.Context) error { return twice(ctx, workflow.ExecuteActivity, plainFirst, plainNext) })
+	r.Workflow(heldVisits, func(ctx workflow.Context) error {
+		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+		if err != nil {
+			return err
+		}
+		if err := twice(ctx, s.Execute, heldFirst, heldNext); err != nil {
+			return err
+		}
+		return s.End(ctx)
+	})
+	r.Workflow("crowd", func(ctx workflow.Context) error {
+		s, err := workflow.StartSession(ctx, workflow.SessionOptions{MaxActivities: 1})
+		if err != nil {
+			return err
+		}
+		var all []workflow.Future
+		for range blocked + 1 {
+			all = append(all, s.Execute(ctx, "hold"))
+		}
+		return all[0].Get(ctx, nil)
+	})
+	r.Activity("hold", func(ctx context.Context) error {
+		entered <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+}
+
+// paced starts workflows at an even pace, however long they take, and measures from the call to the first line of their code.
+func paced(ctx context.Context, n *node, ops int) (sample, error) {
+	c := watch(&n.app.Dispatch().Hub)
+	defer c.stop()
+	n.arrivals.take()
+	failed := make(chan error, ops)
+	var group sync.WaitGroup
+	start := time.Now()
+	for i := range ops {
+		time.Sleep(time.Until(start.Add(time.Duration(i) * time.Second / perSecond)))
+		group.Go(func() {
+			asked := json.RawMessage(fmt.Sprintf("[%d]", time.Now().UnixNano()))
+			failed <- c.workflow(ctx, n, "start", asked)
+		})
+	}
+	group.Wait()
+	s := sample{elapsed: time.Since(start), each: n.arrivals.take()[started]}
+	for range ops {
+		if err := <-failed; err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// visits runs workflows one after the other, with a session and without in turn, and measures how long an activity of theirs is waited for in either.
+func visits(held, plain string) func(context.Context, *node, int) (sample, error) {
+	return func(ctx context.Context, n *node, ops int) (sample, error) {
+		c := watch(&n.app.Dispatch().Hub)
+		defer c.stop()
+		n.arrivals.take()
+		start := time.Now()
+		for range ops {
+			for _, typ := range []string{plainVisits, heldVisits} {
+				if err := c.workflow(ctx, n, typ, nil); err != nil {
+					return sample{}, err
+				}
+			}
+		}
+		waits := n.arrivals.take()
+		return sample{elapsed: time.Since(start), each: waits[held], beside: waits[plain]}, nil
+	}
+}
+
+// crowded runs workflows one after the other, first alone and then while tasks are blocked by a session.
+func crowded(ctx context.Context, n *node, ops int) (s sample, err error) {
+	c := watch(&n.app.Dispatch().Hub)
+	defer c.stop()
+	one := func() error { return c.workflow(ctx, n, plainVisits, nil) }
+	alone, err := many(ops, 1, one)
+	if err != nil {
+		return s, err
+	}
+	crowd, err := n.app.Broker().Start(ctx, protocol.StartRequest{WorkflowType: "crowd"})
+	if err != nil {
+		return s, err
+	}
+	select {
+	case <-n.entered:
+	case <-time.After(time.Minute):
+		return s, fmt.Errorf("no activity of session %s began within a minute", crowd.RunID)
+	}
+	if s, err = many(ops, 1, one); err != nil {
+		return s, err
+	}
+	s.beside = alone.each
+	_, err = n.app.Broker().Terminate(ctx, protocol.EndRequest{Target: protocol.Target{WorkflowID: crowd.WorkflowID}, Reason: "measured"})
+	return s, err
+}
+
+// workflow runs one workflow of a type to its end.
+func (c *closings) workflow(ctx context.Context, n *node, typ string, in json.RawMessage) error {
+	return c.wait(ctx, func(id string) error {
+		_, err := n.app.Broker().Start(ctx, protocol.StartRequest{WorkflowID: id, WorkflowType: typ, Input: in})
+		return err
+	})
+}
