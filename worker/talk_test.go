@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -153,6 +154,44 @@ func TestSignalsNobodyReceivedGoAlongOverEveryCarrier(t *testing.T) {
 		raw, _ := json.Marshal(want)
 		if string(v.Output) != string(raw) || v.RunNumber != 10 {
 			t.Errorf("run %d ended with %s, want %s", v.RunNumber, v.Output, raw)
+		}
+	})
+}
+
+// A child begins with the memo and the search attributes that its parent says, in every run of it, and is found by them.
+func TestChildrenBeginWithMemoAndSearchAttributes(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		start(t, a, link.Local{Join: a.Channel().Join}, func(o *worker.Options) {
+			o.Registry.Workflow("labelled", func(ctx workflow.Context) error {
+				if workflow.Info(ctx).RunNumber == 1 {
+					return errors.New("again")
+				}
+				return workflow.UpsertMemo(ctx, map[string]any{"by": "itself"})
+			})
+			o.Registry.Workflow("parent", func(ctx workflow.Context, customer string) (string, error) {
+				bad := workflow.WithChild(ctx, workflow.ChildOptions{SearchAttributes: map[string]any{"n": []int{1}}})
+				if err := workflow.StartChild(bad, "labelled").Get(ctx, nil); !errors.Is(err, workflow.ErrInvalidOptions) {
+					return "", fmt.Errorf("a list of numbers: %w", err)
+				}
+				ctx = workflow.WithChild(ctx, workflow.ChildOptions{
+					Retry: &workflow.RetryPolicy{MaxAttempts: 2}, Memo: map[string]any{"for": customer, "count": 3},
+					SearchAttributes: map[string]any{"customer": customer},
+				})
+				child := workflow.StartChild(ctx, "labelled")
+				return child.WorkflowID, child.Get(ctx, nil)
+			})
+		})
+		id := result[string](t, run(t, a, "parent", "Ada"))
+		list, err := a.Broker().List(t.Context(), protocol.ListRequest{WorkflowType: "labelled", Query: `customer = "Ada"`})
+		if err != nil || len(list.Workflows) != 2 {
+			t.Fatalf("found %+v, %v", list.Workflows, err)
+		}
+		for i, v := range list.Workflows { // newest first
+			want := []string{`{"by":"itself","count":3,"for":"Ada"}`, `{"count":3,"for":"Ada"}`}[i]
+			if v.WorkflowID != id || string(v.Memo) != want || string(v.SearchAttributes) != `{"customer":"Ada"}` {
+				t.Errorf("run %d: got %s with %s and %s", v.RunNumber, v.WorkflowID, v.Memo, v.SearchAttributes)
+			}
 		}
 	})
 }

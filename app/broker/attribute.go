@@ -124,7 +124,7 @@ func (b *Broker) checkTypes(ctx context.Context, ns, field string, given json.Ra
 
 // upsertTypes are the registered types, when a command wants to be checked against them.
 func (b *Broker) upsertTypes(ctx context.Context, ns string, commands []protocol.Command) (map[string]string, error) {
-	if !slices.ContainsFunc(commands, func(c protocol.Command) bool { return c.Type == protocol.UpsertSearchAttributes }) {
+	if !engine.Labels(commands) {
 		return nil, nil
 	}
 	return b.attributeTypes(ctx, ns)

@@ -69,7 +69,7 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 		})
 	}
 	for _, u := range run.Updates.All() {
-		p.Updates = append(p.Updates, protocol.PendingUpdate{UpdateID: u.ID, UpdateName: u.Name})
+		p.Updates = append(p.Updates, protocol.PendingUpdate{UpdateID: u.ID, UpdateName: u.Name, Applied: u.Taken})
 	}
 	return p, nil
 }

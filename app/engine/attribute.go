@@ -41,6 +41,19 @@ func upsert(c protocol.Command, memo, attributes json.RawMessage, at func(string
 	return mergedAttributes(c, attributes, at)
 }
 
+// labels are the memo and the search attributes that a child is started with; nil: none.
+func labels(c protocol.Command, at func(string) string) (memo, attributes json.RawMessage, err error) {
+	if !c.Entries.IsZero() {
+		if memo, err = mergedMemo(c, nil, at); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(c.Attributes) > 0 {
+		attributes, err = mergedAttributes(c, nil, at)
+	}
+	return memo, attributes, err
+}
+
 func mergedMemo(c protocol.Command, memo json.RawMessage, at func(string) string) (json.RawMessage, error) {
 	decoded, err := payload.ToJSON(c.Entries)
 	if err != nil {

@@ -152,10 +152,19 @@ func CheckTypes(attributes json.RawMessage, types map[string]string, at func(nam
 	return wrong
 }
 
-// checkUpserts looks at the types of what commands upsert.
+// labelled says whether a command may set search attributes.
+func labelled(c protocol.Command) bool {
+	return c.Type == protocol.UpsertSearchAttributes || c.Type == protocol.StartChildWorkflow && len(c.Attributes) > 0
+}
+
+// Labels says whether any of the commands may set search attributes, of its run or of a child: whoever completes a task with them has to say
+// which types are registered.
+func Labels(commands []protocol.Command) bool { return slices.ContainsFunc(commands, labelled) }
+
+// checkUpserts looks at the types of what commands upsert, or start children with.
 func checkUpserts(commands []protocol.Command, types map[string]string) error {
 	for i, c := range commands {
-		if c.Type != protocol.UpsertSearchAttributes {
+		if !labelled(c) {
 			continue
 		}
 		if err := CheckTypes(c.Attributes, types, func(name string) string { return fmt.Sprintf("commands.%d.attributes.%s", i, name) }); err != nil {

@@ -132,5 +132,8 @@ func (v checker) child() error {
 	if err := retryable(v.RetryPolicy, v.at); err != nil {
 		return err
 	}
+	if _, _, err := labels(v.Command, v.at); err != nil {
+		return err
+	}
 	return v.need("workflow_type", v.WorkflowType)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -30,6 +31,9 @@ type Child struct {
 	ExecutionTO int64         `json:"execution_timeout,omitempty"`
 	RunTimeout  int64         `json:"run_timeout,omitempty"`
 	Deadline    history.Time  `json:"deadline,omitzero"` // over all its runs
+
+	Memo             json.RawMessage `json:"memo,omitempty"` // this and the next only with a retry policy
+	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 	history.Parallel
 }
 
@@ -45,7 +49,11 @@ func (c *Child) ref(seq int64) history.Child {
 }
 
 // startChild opens a child: its run is started with the step, under a workflow id nobody else can have.
-func (st *step) startChild(c protocol.Command, seq int64) {
+func (st *step) startChild(c protocol.Command, seq int64) error {
+	memo, attributes, err := labels(c, func(f string) string { return f })
+	if err != nil {
+		return err
+	}
 	child := Child{
 		WorkflowID: StepID(st.ID, seq), RunID: DerivedRunID(st.ID, seq, st.now.Time), Number: 1, Type: c.WorkflowType, Queue: c.Queue,
 		ClosePolicy: c.ParentClosePolicy, Retry: c.RetryPolicy.Recorded(), ExecutionTO: c.ExecutionTimeout, RunTimeout: c.RunTimeout,
@@ -61,10 +69,13 @@ func (st *step) startChild(c protocol.Command, seq int64) {
 	}
 	st.emit(&history.ChildWorkflowScheduled{
 		Child: child.ref(seq), TaskQueue: child.Queue, Arguments: c.Arguments.Blob, PayloadCodec: codecOf(c.Arguments.Blob), RetryPolicy: child.Retry,
-		ExecutionTimeout: c.ExecutionTimeout, RunTimeout: c.RunTimeout, Deadline: child.Deadline, Parallel: c.Parallel,
+		ExecutionTimeout: c.ExecutionTimeout, RunTimeout: c.RunTimeout, Deadline: child.Deadline, Memo: memo, SearchAttributes: attributes,
+		Parallel: c.Parallel,
 	})
 	st.emit(&history.ChildRunStarted{Child: child.ref(seq), Number: 1, Attempt: 1, Parallel: c.Parallel})
+	child.Memo, child.SearchAttributes = memo, attributes
 	st.spawn(seq, child, c.Arguments.Blob, 0)
+	return nil
 }
 
 // spawn starts a run of a child with this step.
@@ -75,7 +86,7 @@ func (st *step) spawn(seq int64, c Child, arguments string, delay time.Duration)
 		Request: protocol.StartRequest{
 			Namespace: st.Namespace, WorkflowID: c.WorkflowID, WorkflowType: c.Type, TaskQueue: c.Queue, RunTimeout: c.RunTimeout,
 			ExecutionTimeout: c.ExecutionTO, Priority: &priority, FairnessKey: st.FairnessKey, FairnessWeight: st.FairnessWeight,
-			StartDelay: int64(delay / time.Second),
+			StartDelay: int64(delay / time.Second), Memo: c.Memo, SearchAttributes: c.SearchAttributes,
 		},
 	})
 }
@@ -206,7 +217,7 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 		ExecutionTO: d.ExecutionTimeout, RunTimeout: d.RunTimeout, Deadline: d.Deadline, Parallel: d.Parallel,
 	}
 	if d.RetryPolicy != nil {
-		c.Arguments = d.Arguments
+		c.Arguments, c.Memo, c.SearchAttributes = d.Arguments, d.Memo, d.SearchAttributes
 	}
 	s.Children.Put(d.Sequence, c)
 }

@@ -43,7 +43,7 @@ func (st *step) command(c protocol.Command) error {
 	case protocol.CancelSelection:
 		st.cancelMember(c)
 	case protocol.StartChildWorkflow:
-		st.startChild(c, seq)
+		return st.startChild(c, seq)
 	case protocol.CancelChildWorkflow:
 		st.cancelChild(c.Target, seq)
 	case protocol.ApplyUpdate:

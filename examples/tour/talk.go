@@ -37,11 +37,13 @@ func Family(ctx workflow.Context) (string, error) {
 // Nursery says how children are run, and tells their ends apart.
 func Nursery(ctx workflow.Context) (string, error) {
 	strict := workflow.WithChild(ctx, workflow.ChildOptions{
-		Queue:            "",                     // that of the parent
-		ParentClose:      workflow.TerminateHard, // when the parent closes; left out: the child goes on
-		ExecutionTimeout: time.Hour,              // all its runs together
-		RunTimeout:       2 * time.Second,        // one run
-		Retry:            nil,                    // how often it is run again when it fails
+		Queue:            "",                                  // that of the parent
+		ParentClose:      workflow.TerminateHard,              // when the parent closes; left out: the child goes on
+		ExecutionTimeout: time.Hour,                           // all its runs together
+		RunTimeout:       2 * time.Second,                     // one run
+		Retry:            nil,                                 // how often it is run again when it fails
+		Memo:             map[string]any{"asks": "Join"},      // what it begins with, as UpsertMemo puts it …
+		SearchAttributes: map[string]any{"stage": "approval"}, // … and UpsertSearchAttributes
 	})
 	slow := workflow.StartChild(strict, "tour.approval")
 	err := slow.Get(ctx, nil)

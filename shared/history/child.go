@@ -1,6 +1,10 @@
 package history
 
-import "github.com/sojourn-run/sojourn/shared/retry"
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/shared/retry"
+)
 
 // Child names a child workflow; it stands on every event of the child in its parent's history, since replayers compare them.
 type Child struct {
@@ -22,6 +26,9 @@ type ChildWorkflowScheduled struct {
 	ExecutionTimeout int64         `json:"execution_timeout_seconds,omitempty"`
 	RunTimeout       int64         `json:"run_timeout_seconds,omitempty"`
 	Deadline         Time          `json:"execution_deadline_at,omitzero"`
+	// Memo and SearchAttributes are what the child's runs are started with.
+	Memo             json.RawMessage `json:"memo,omitempty"`
+	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 	Parallel
 }
 

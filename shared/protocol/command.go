@@ -126,9 +126,9 @@ type Command struct {
 
 	UpdateID string `json:"update_id,omitempty" of:"apply_update! complete_update! fail_update!" minLength:"1" maxLength:"255"`
 
-	Attributes     json.RawMessage `json:"attributes,omitempty" of:"upsert_search_attributes!"`     // name → value; null takes one away
-	AttributeTypes json.RawMessage `json:"attribute_types,omitempty" of:"upsert_search_attributes"` // name → type
-	Entries        payload.Payload `json:"entries,omitzero" of:"upsert_memo!"`                      // a map; null takes an entry away
+	Attributes     json.RawMessage `json:"attributes,omitempty" of:"upsert_search_attributes! start_child_workflow"` // name → value; null takes one away
+	AttributeTypes json.RawMessage `json:"attribute_types,omitempty" of:"upsert_search_attributes"`                  // name → type
+	Entries        payload.Payload `json:"entries,omitzero" of:"upsert_memo! start_child_workflow"`                  // a map; null takes an entry away
 
 	ConditionKey         string `json:"condition_key,omitempty" of:"open_condition_wait" maxLength:"255"`
 	ConditionFingerprint string `json:"condition_definition_fingerprint,omitempty" of:"open_condition_wait" maxLength:"255"`

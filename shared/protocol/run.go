@@ -199,6 +199,7 @@ type PendingChild struct {
 type PendingUpdate struct {
 	UpdateID   string `json:"update_id"`
 	UpdateName string `json:"update_name"`
+	Applied    bool   `json:"applied"` // its handler has begun, and answers when it returns
 }
 
 // PendingTask is the open workflow task.

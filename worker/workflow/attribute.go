@@ -28,24 +28,32 @@ var (
 func UpsertMemo(ctx Context, entries map[string]any) error {
 	m := ctx.inner().m
 	m.here()
-	if err := checkNames("memo", entries); err != nil {
+	p, err := encodeMemo(entries)
+	if err != nil {
 		return err
+	}
+	m.issue(&protocol.Command{Type: protocol.UpsertMemo, Entries: p})
+	return nil
+}
+
+func encodeMemo(entries map[string]any) (none payload.Payload, err error) {
+	if err := checkNames("memo", entries); err != nil {
+		return none, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		p, err := payload.Encode(entries[name])
 		if err != nil {
-			return fmt.Errorf("memo %q: %w", name, err)
+			return none, fmt.Errorf("memo %q: %w", name, err)
 		}
 		if n := len(p.Blob) / 4 * 3; n > maxMemoEntry {
-			return fmt.Errorf("%w: memo %q has %d bytes, at most %d", ErrInvalidOptions, name, n, maxMemoEntry)
+			return none, fmt.Errorf("%w: memo %q has %d bytes, at most %d", ErrInvalidOptions, name, n, maxMemoEntry)
 		}
 	}
 	p, err := payload.Encode(entries)
 	if err != nil {
-		return fmt.Errorf("memo: %w", err)
+		return none, fmt.Errorf("memo: %w", err)
 	}
-	m.issue(&protocol.Command{Type: protocol.UpsertMemo, Entries: p})
-	return nil
+	return p, nil
 }
 
 // UpsertSearchAttributes puts values over the run's search attributes, by which lists of runs are filtered; nil takes one away. Names
@@ -53,29 +61,37 @@ func UpsertMemo(ctx Context, entries map[string]any) error {
 func UpsertSearchAttributes(ctx Context, attributes map[string]any) error {
 	m := ctx.inner().m
 	m.here()
-	if err := checkNames("search attribute", attributes); err != nil {
+	raw, err := encodeAttributes(attributes)
+	if err != nil {
 		return err
+	}
+	m.issue(&protocol.Command{Type: protocol.UpsertSearchAttributes, Attributes: raw})
+	return nil
+}
+
+func encodeAttributes(attributes map[string]any) (json.RawMessage, error) {
+	if err := checkNames("search attribute", attributes); err != nil {
+		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		raw, err := json.Marshal(attributes[name])
 		switch {
 		case err != nil:
-			return fmt.Errorf("search attribute %q: %w", name, err)
+			return nil, fmt.Errorf("search attribute %q: %w", name, err)
 		case len(raw) > maxAttributeBytes:
-			return fmt.Errorf("%w: search attribute %q has %d bytes, at most %d", ErrInvalidOptions, name, len(raw), maxAttributeBytes)
+			return nil, fmt.Errorf("%w: search attribute %q has %d bytes, at most %d", ErrInvalidOptions, name, len(raw), maxAttributeBytes)
 		case raw[0] == '{':
-			return fmt.Errorf("%w: search attribute %q is %T, want text, a number, true or false, a time, or a list of texts",
+			return nil, fmt.Errorf("%w: search attribute %q is %T, want text, a number, true or false, a time, or a list of texts",
 				ErrInvalidOptions, name, attributes[name])
 		case raw[0] == '[' && json.Unmarshal(raw, new([]string)) != nil:
-			return fmt.Errorf("%w: search attribute %q is a list of other things than texts", ErrInvalidOptions, name)
+			return nil, fmt.Errorf("%w: search attribute %q is a list of other things than texts", ErrInvalidOptions, name)
 		}
 	}
 	raw, err := json.Marshal(attributes)
 	if err != nil {
-		return fmt.Errorf("search attributes: %w", err)
+		return nil, fmt.Errorf("search attributes: %w", err)
 	}
-	m.issue(&protocol.Command{Type: protocol.UpsertSearchAttributes, Attributes: raw})
-	return nil
+	return raw, nil
 }
 
 func checkNames(what string, entries map[string]any) error {

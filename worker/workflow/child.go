@@ -33,6 +33,10 @@ type ChildOptions struct {
 
 	ExecutionTimeout time.Duration // all its runs together
 	RunTimeout       time.Duration // one run
+
+	// Memo and SearchAttributes are those the child begins with, by the rules of UpsertMemo and UpsertSearchAttributes.
+	Memo             map[string]any
+	SearchAttributes map[string]any
 }
 
 // WithChild returns a context whose children are started with these options. Members left zero keep what ctx has.
@@ -108,6 +112,16 @@ func (o *ChildOptions) command() (*protocol.Command, error) {
 	}
 	if o.Retry != nil {
 		if c.RetryPolicy, err = o.Retry.wire(); err != nil {
+			return nil, err
+		}
+	}
+	if len(o.Memo) > 0 {
+		if c.Entries, err = encodeMemo(o.Memo); err != nil {
+			return nil, err
+		}
+	}
+	if len(o.SearchAttributes) > 0 {
+		if c.Attributes, err = encodeAttributes(o.SearchAttributes); err != nil {
 			return nil, err
 		}
 	}
