@@ -117,6 +117,14 @@ func TestVersionNamesTheRelease(t *testing.T) {
 	}
 }
 
+func TestAnAppSaysWhereItServes(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"APP", "WORKER_AND_APP"} {
+		p := launch(t, t.TempDir(), env{"SOJOURN_ADDR": "127.0.0.1:0", "SOJOURN_CONTAINER_TYPE": role})
+		p.line(p.err, `http://127\.0\.0\.1:[1-9].*app serves`)
+	}
+}
+
 func TestOneFileHasOneProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

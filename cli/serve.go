@@ -28,6 +28,9 @@ func (p *program) serve(ctx context.Context, s *settings) error {
 	if err != nil {
 		return err
 	}
+	if node.app != nil {
+		s.Log.Info().Str("release", s.Release).Str("url", node.app.URL()).Msg("app serves")
+	}
 	return node.wait()
 }
 
@@ -83,7 +86,6 @@ func (p *program) start(ctx context.Context, s *settings) (*node, error) {
 	n.app = a
 	if !s.Role.RunsWorker() {
 		n.run("app", a.Run)
-		s.Log.Info().Str("release", s.Release).Str("url", a.URL()).Msg("app serves")
 		return n, nil
 	}
 	w, err := p.worker(s, a)
