@@ -49,7 +49,7 @@ func scenarios() []scenario {
 		{id: "P7", transport: "in-process", unit: "ms", n: 5_000, quick: 500, figure: median, options: inProcess, measure: paced},
 		{id: "P9", transport: "in-process", unit: "ms, first", n: 200, quick: 50, figure: added, options: inProcess, measure: visits(heldFirst, plainFirst)},
 		{id: "P9", transport: "in-process", unit: "ms, warm", n: 200, quick: 50, figure: added, options: inProcess, measure: visits(heldNext, plainNext)},
-		{id: "P17", transport: "in-process", unit: "%", n: 200, quick: 50, figure: change, options: inProcess, measure: crowded},
+		{id: "P17", transport: "in-process", unit: "%", n: 500, quick: 100, figure: change, options: inProcess, measure: crowded},
 	}
 }
 

@@ -146,30 +146,49 @@ func visits(held, plain string) func(context.Context, *node, int) (sample, error
 	}
 }
 
-// crowded runs workflows one after the other, first alone and then while tasks are blocked by a session.
-func crowded(ctx context.Context, n *node, ops int) (s sample, err error) {
+// crowded runs workflows one after the other, alone and while tasks are blocked by a session, in turns: so a change of the machine's speed is in both.
+func crowded(ctx context.Context, n *node, ops int) (all sample, err error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
 	one := func() error { return c.workflow(ctx, n, plainVisits, nil) }
-	alone, err := many(ops, 1, one)
-	if err != nil {
-		return s, err
+	start := time.Now()
+	for done := 0; done < ops; {
+		turn := min(25, ops-done)
+		alone, err := many(turn, 1, one)
+		if err != nil {
+			return all, err
+		}
+		crowd, err := n.crowd(ctx)
+		if err != nil {
+			return all, err
+		}
+		beside, err := many(turn, 1, one)
+		if err != nil {
+			return all, err
+		}
+		end := protocol.EndRequest{Target: protocol.Target{WorkflowID: crowd}, Reason: "measured"}
+		if _, err := n.app.Broker().Terminate(ctx, end); err != nil {
+			return all, err
+		}
+		done += turn
+		all.each, all.beside = append(all.each, beside.each...), append(all.beside, alone.each...)
 	}
-	crowd, err := n.app.Broker().Start(ctx, protocol.StartRequest{WorkflowType: "crowd"})
+	all.elapsed = time.Since(start)
+	return all, nil
+}
+
+// crowd starts a workflow whose tasks wait for the one place in their session, and returns its id once the first has that place.
+func (n *node) crowd(ctx context.Context) (string, error) {
+	a, err := n.app.Broker().Start(ctx, protocol.StartRequest{WorkflowType: "crowd"})
 	if err != nil {
-		return s, err
+		return "", err
 	}
 	select {
 	case <-n.entered:
+		return a.WorkflowID, nil
 	case <-time.After(time.Minute):
-		return s, fmt.Errorf("no activity of session %s began within a minute", crowd.RunID)
+		return "", fmt.Errorf("no activity of workflow %s began within a minute", a.WorkflowID)
 	}
-	if s, err = many(ops, 1, one); err != nil {
-		return s, err
-	}
-	s.beside = alone.each
-	_, err = n.app.Broker().Terminate(ctx, protocol.EndRequest{Target: protocol.Target{WorkflowID: crowd.WorkflowID}, Reason: "measured"})
-	return s, err
 }
 
 // workflow runs one workflow of a type to its end.
