@@ -56,7 +56,7 @@ func (p *program) listWorkflows() *cobra.Command {
 				})
 		},
 	}
-	c.Flags().StringVar(&filter, "filter", "", "conditions joined by AND, or a part of the workflow id or business key")
+	c.Flags().StringVar(&filter, "filter", "", "conditions joined by AND, OR and NOT, or a part of the workflow id or business key")
 	c.Flags().StringVar(&status, "status", "", "running, completed, failed, cancelled, terminated, timed_out, continued")
 	c.Flags().StringVar(&kind, "type", "", "only this workflow type")
 	c.Flags().IntVar(&limit, "limit", 50, "at most this many")

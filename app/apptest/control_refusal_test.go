@@ -120,7 +120,7 @@ func (m matrix) authentication(c client, roles map[auth.Role]client, elsewhere c
 		}
 		m.refused(as.with(httpapi.VersionHeader, ""), 403, "forbidden", "{") // the role comes before the version
 	}
-	m.refused(elsewhere, 403, "forbidden", "{}")
+	m.refused(elsewhere.with("X-Namespace", "default"), 403, "forbidden", "{}")
 }
 
 func (m matrix) versions(c client) {

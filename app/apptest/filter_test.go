@@ -72,7 +72,8 @@ func TestSearchAttributesAreRegisteredCheckedAndFound(t *testing.T) {
 		for filter, want := range map[string]string{
 			`Amount >= 5`: "w6 w5", `Free = "1" AND A1 = 'x0'`: "w4", `A1 IN ('x0', 'x1') AND Amount < 2`: "w1 w0",
 			`WorkflowType = 't' AND Status = 'running'`: "w6 w5 w4 w3 w2 w1 w0", `Amount = 3`: "w3", `CloseTime IS NOT NULL`: "",
-			`w5`: "w5", `WorkflowId STARTS_WITH 'w' AND StartTime < '2001-01-01'`: "",
+			`Amount > 4 OR Free = '0' AND NOT A1 = 'x0'`: "w6 w5 w3", `(Amount > 4 OR Free = '0') AND NOT A1 = 'x0'`: "w5 w3",
+			`NOT (Amount > 1 OR Free = '0')`: "w1", `w5`: "w5", `WorkflowId STARTS_WITH 'w' AND StartTime < '2001-01-01'`: "",
 		} {
 			for _, size := range []int{2, 200} {
 				if got := strings.Join(c.found(filter, size), " "); got != want {

@@ -152,6 +152,10 @@ func (s *scene) workflowTasks() (list []refusal) {
 		refusal{"a page of more than the most", "POST", path, s.w.flowBody(s.flow, `,"page_size":1001`), 422, "validation_failed"},
 		refusal{"a page of less than none", "POST", path, s.w.flowBody(s.flow, `,"page_size":-1`), 422, "validation_failed"},
 		refusal{"a failure without a message", "POST", flowPath(s.flow, "fail"), s.w.flowBody(s.flow, ""), 422, "validation_failed"},
+		refusal{"a failure of a long type", "POST", flowPath(s.flow, "fail"),
+			s.w.flowBody(s.flow, `,"failure":{"message":"m","type":"`+strings.Repeat("x", 513)+`"}`), 422, "validation_failed"},
+		refusal{"a failure of a long reason", "POST", flowPath(s.flow, "fail"),
+			s.w.flowBody(s.flow, `,"failure":{"message":"m","reason":"`+strings.Repeat("x", 192)+`"}`), 422, "validation_failed"},
 	)
 }
 
@@ -253,6 +257,11 @@ func (s *scene) workers() (list []refusal) {
 	}
 	return append(list,
 		refusal{"poll: a kind that is none", "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_kinds":["dance"]}`, 422, "validation_failed"},
+		refusal{"poll: no kind", "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_kinds":[]}`, 422, "validation_failed"},
+		refusal{"poll: no worker", "POST", "/api/worker/workflow-tasks/poll", `{"task_queue":"q"}`, 422, "validation_failed"},
+		refusal{"heartbeat: no worker", "POST", "/api/worker/heartbeat", `{}`, 422, "validation_failed"},
+		refusal{"register: a long build id", "POST", "/api/worker/register", `{"task_queue":"q","build_id":"` + strings.Repeat("x", 256) + `"}`, 422, "validation_failed"},
+		refusal{"register: a long version", "POST", "/api/worker/register", `{"task_queue":"q","sdk_version":"` + strings.Repeat("x", 65) + `"}`, 422, "validation_failed"},
 		refusal{"register: no queue", "POST", "/api/worker/register", `{"worker_id":"new"}`, 422, "validation_failed"},
 		refusal{"register: no slots", "POST", "/api/worker/register",
 			`{"worker_id":"new","task_queue":"q","max_concurrent_workflow_tasks":0,"max_concurrent_activity_tasks":0}`, 422, "validation_failed"},

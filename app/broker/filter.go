@@ -10,9 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A filter is conditions joined by AND:
+// A filter is conditions joined by AND and OR, of which AND binds more closely, in parentheses where that is not meant; NOT turns one around:
 //
-//	filter    = condition { AND condition }
+//	filter    = all { OR all }
+//	all       = one { AND one }
+//	one       = NOT one | ( filter ) | condition
 //	condition = name ( = | == | != | <> | < | <= | > | >= ) value
 //	          | name [NOT] IN ( value { , value } )
 //	          | name BETWEEN value AND value
@@ -35,8 +37,11 @@ func isFilter(query string) bool {
 	if strings.ContainsAny(query, "=<>!") {
 		return true
 	}
-	words := strings.Fields(strings.ToUpper(query))
-	return len(words) > 2 && (slices.Contains([]string{"IN", "NOT", "BETWEEN", "STARTS_WITH", "IS"}, words[1]) || strings.HasPrefix(words[1], "IN("))
+	words := strings.Fields(strings.ToUpper(strings.NewReplacer("(", " ( ", ")", " ) ").Replace(query)))
+	for len(words) > 1 && (words[0] == "NOT" || words[0] == "(") {
+		words = words[1:]
+	}
+	return len(words) > 2 && (slices.Contains([]string{"IN", "NOT", "BETWEEN", "STARTS_WITH", "IS"}, words[1]))
 }
 
 // parseFilter reads a filter. types are the search attributes the namespace has registered.
@@ -49,24 +54,14 @@ func parseFilter(text string, types map[string]string) ([]store.Condition, error
 		return nil, err
 	}
 	p := &filterParser{tokens: tokens, types: types}
-	var list []store.Condition
-	for {
-		c, err := p.condition()
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, c)
-		switch t := p.next(); {
-		case t.kind == endToken:
-			return list, nil
-		case t.word("OR"):
-			return nil, wrongAt(t, "OR is not known; for a choice of values use IN, else list twice")
-		case !t.word("AND"):
-			return nil, wrongAt(t, "AND is expected, not %s", t)
-		case len(list) == maxConditions:
-			return nil, wrongAt(t, "there are more than %d conditions", maxConditions)
-		}
+	f, err := p.either(false)
+	if err != nil {
+		return nil, err
 	}
+	if t := p.next(); t.kind != endToken {
+		return nil, wrongAt(t, "AND or OR is expected, not %s", t)
+	}
+	return f, nil
 }
 
 // wrongAt refuses a filter at a place: the position of its first character, from 1.
@@ -78,8 +73,9 @@ func wrongAt(t token, format string, args ...any) error {
 }
 
 type filterParser struct {
-	tokens []token
-	types  map[string]string
+	tokens     []token
+	types      map[string]string
+	conditions int // read so far
 }
 
 func (p *filterParser) next() token {
@@ -101,6 +97,101 @@ func (p *filterParser) take(word string) bool {
 var comparisons = map[string]store.Comparison{
 	"=": store.In, "==": store.In, "!=": store.NotIn, "<>": store.NotIn,
 	"<": store.Less, "<=": store.AtMost, ">": store.More, ">=": store.AtLeast,
+}
+
+// either reads what OR joins, turned around if not: then all of it, turned around, must hold.
+func (p *filterParser) either(not bool) ([]store.Condition, error) {
+	return p.joined("OR", !not, not, p.all)
+}
+
+// all reads what AND joins, turned around if not: then one of it, turned around, must hold.
+func (p *filterParser) all(not bool) ([]store.Condition, error) {
+	return p.joined("AND", not, not, p.one)
+}
+
+// joined reads parts between a word, of which one is to hold, if choice says so, or all.
+func (p *filterParser) joined(word string, choice, not bool, part func(bool) ([]store.Condition, error)) ([]store.Condition, error) {
+	var parts [][]store.Condition
+	for {
+		f, err := part(not)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, f)
+		if !p.take(word) {
+			break
+		}
+	}
+	switch {
+	case len(parts) == 1 || !choice:
+		return slices.Concat(parts...), nil
+	case oneOf(parts):
+		c := parts[0][0]
+		for _, f := range parts[1:] {
+			c.Values = slices.Concat(c.Values, f[0].Values)
+		}
+		return []store.Condition{c}, nil
+	}
+	return []store.Condition{{Any: parts}}, nil
+}
+
+// oneOf says whether a choice is one of values of the same attribute, which an index may lead to.
+func oneOf(parts [][]store.Condition) bool {
+	for _, f := range parts {
+		c, first := f[0], parts[0][0]
+		if len(f) != 1 || c.Test != store.In || len(c.Any) > 0 || c.Field != first.Field || c.Name != first.Name {
+			return false
+		}
+	}
+	return true
+}
+
+// one reads a condition, or a filter in parentheses, turned around if not.
+func (p *filterParser) one(not bool) ([]store.Condition, error) {
+	t := p.tokens[0]
+	switch {
+	case t.word("NOT") && len(p.tokens) > 1 && (p.tokens[1].kind == nameToken || p.tokens[1].text == "(" && p.tokens[1].kind == opToken):
+		p.next()
+		return p.one(!not)
+	case t.kind == opToken && t.text == "(":
+		p.next()
+		f, err := p.either(not)
+		if err != nil {
+			return nil, err
+		}
+		if end := p.next(); end.kind != opToken || end.text != ")" {
+			return nil, wrongAt(end, "AND, OR or ) is expected, not %s", end)
+		}
+		return f, nil
+	}
+	if p.conditions++; p.conditions > maxConditions {
+		return nil, wrongAt(t, "there are more than %d conditions", maxConditions)
+	}
+	c, err := p.condition()
+	if not {
+		c = opposite(c)
+	}
+	if err == nil && c.Field == store.FieldStatus {
+		c = byStatus(c)
+	}
+	return []store.Condition{c}, err
+}
+
+// opposite is what holds of runs that have a value where the condition does not.
+func opposite(c store.Condition) store.Condition {
+	switch c.Test {
+	case store.In:
+		c.Test = store.NotIn
+	case store.NotIn:
+		c.Test = store.In
+	case store.Present:
+		c.Test = store.Absent
+	case store.Absent:
+		c.Test = store.Present
+	default:
+		c.Not = !c.Not
+	}
+	return c
 }
 
 func (p *filterParser) condition() (store.Condition, error) {
@@ -149,9 +240,6 @@ func (p *filterParser) condition() (store.Condition, error) {
 		}
 	default:
 		err = wrongAt(op, "an operator is expected after %s, not %s", name, op)
-	}
-	if err == nil && f.field == store.FieldStatus {
-		c = byStatus(c)
 	}
 	return c, err
 }

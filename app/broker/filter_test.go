@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -30,22 +31,50 @@ func TestAFilterSaysWhatIsLookedFor(t *testing.T) {
 		`status = "mine"`:                              `attribute status in ["tmine"]`,
 		`Seen < '2026-01-01T00:00:00+01:00'`:           `attribute Seen < ["` + key(t, "2025-12-31T23:00:00Z") + `"]`,
 		`Unknown > '2026-01-01'`:                       `attribute Unknown > ["` + key(t, "2026-01-01T00:00:00Z") + `"]`,
+		`Vip = true OR Who = 'a' AND RunId = 'x'`:      `(attribute Vip in ["b1"] | attribute Who in ["ta"]; run_id in ["x"])`,
+		`(Vip = true OR Who = 'a') and RunId = 'x'`:    `(attribute Vip in ["b1"] | attribute Who in ["ta"]); run_id in ["x"]`,
+		`Who = 'a' OR Who IN ('b', 'c')`:               `attribute Who in ["ta" "tb" "tc"]`,
+		`NOT Who = 'a' AND Vip = true`:                 `attribute Who not in ["ta"]; attribute Vip in ["b1"]`,
+		`NOT (Who = 'a' OR Vip = true)`:                `attribute Who not in ["ta"]; attribute Vip not in ["b1"]`,
+		`NOT (Who = 'a' AND not Who is null)`:          `(attribute Who not in ["ta"] | attribute Who absent [])`,
+		`not not ((Vip = true))`:                       `attribute Vip in ["b1"]`,
+		`NOT RunId STARTS_WITH 'x'`:                    `not run_id prefix ["x"]`,
+		`NOT Status IN ('running', 'failed')`:          `status in ["completed" "cancelled" "terminated" "continued"]`,
+		`Status = 'running' OR Status = 'cancelled'`:   `status in ["running" "cancelled"]`,
+		`not = 'a' or RunId = 'x'`:                     `(attribute not in ["ta"] | run_id in ["x"])`,
 	} {
 		list, err := parseFilter(text, registered)
-		var got []string
-		for _, c := range list {
-			values := fmt.Sprintf("%q", c.Values)
-			if len(c.Values) > 0 {
-				if n, ok := c.Values[0].(int64); ok && n == 86_400_000_000 {
-					values = `['\x14\x1d\xc0\x00']`
-				}
-			}
-			got = append(got, strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", c.Field, c.Name, c.Test, values)), " "))
-		}
-		if s := strings.Join(got, "; "); err != nil || s != want {
+		if s := shown(list); err != nil || s != want {
 			t.Errorf("%s\n got %s, %v\nwant %s", text, s, err, want)
 		}
 	}
+}
+
+// shown writes conditions as the tests of this file do: those of a choice between bars.
+func shown(list []store.Condition) string {
+	var got []string
+	for _, c := range list {
+		if len(c.Any) > 0 {
+			var of []string
+			for _, l := range c.Any {
+				of = append(of, shown(l))
+			}
+			got = append(got, "("+strings.Join(of, " | ")+")")
+			continue
+		}
+		values := fmt.Sprintf("%q", c.Values)
+		if len(c.Values) > 0 {
+			if n, ok := c.Values[0].(int64); ok && n == 86_400_000_000 {
+				values = `['\x14\x1d\xc0\x00']`
+			}
+		}
+		text := strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", c.Field, c.Name, c.Test, values)), " ")
+		if c.Not {
+			text = "not " + text
+		}
+		got = append(got, text)
+	}
+	return strings.Join(got, "; ")
 }
 
 func number(n string) string { k, _ := engine.NumberKey(json.Number(n)); return k[1:] }
@@ -66,8 +95,13 @@ func TestAFilterThatIsNoneSaysWhere(t *testing.T) {
 		`Who 'x'`:                 "5 an operator is expected",
 		`= 1`:                     "1 the name of an attribute",
 		`Amount = 'x'`:            "10 is registered as int",
-		`Amount = 1 OR Who = 'x'`: "12 OR is not known",
-		`Amount = 1 Who = 'x'`:    "12 AND is expected",
+		`Amount = 1 OR`:           "14 the name of an attribute",
+		`Amount = 1 Who = 'x'`:    "12 AND or OR is expected",
+		`(Amount = 1`:             "12 AND, OR or ) is expected",
+		`Amount = 1)`:             "11 AND or OR is expected",
+		`()`:                      "2 the name of an attribute",
+		`NOT`:                     "4 an operator is expected",
+		`NOT (Who = 'a' OR Who)`:  "22 an operator is expected",
 		`Amount = 1 AND`:          "15 the name of an attribute",
 		`Vip = 1`:                 "7 is registered as bool",
 		`Seen > 'soon'`:           "8 is registered as datetime",
@@ -83,7 +117,7 @@ func TestAFilterThatIsNoneSaysWhere(t *testing.T) {
 		`Who IS NOT 'x'`:          "12 NULL is expected",
 		`Who ! 'x'`:               "5 use !=",
 		`TaskQueue = 3`:           "13 is a text",
-		"Who = 'a'" + strings.Repeat(" AND Who = 'a'", 20): "277 more than 20 conditions",
+		"Who = 'a'" + strings.Repeat(" AND Who = 'a'", 20): "281 more than 20 conditions",
 	} {
 		_, err := parseFilter(text, registered)
 		e, _ := err.(*protocol.Error)
@@ -99,7 +133,8 @@ func TestAFilterThatIsNoneSaysWhere(t *testing.T) {
 
 func TestATextThatComparesNothingIsLookedForInIDs(t *testing.T) {
 	for text, want := range map[string]bool{
-		"order-12": false, "is": false, "in transit": false, "a b c": false, "x=1": true, "Who in ('a')": true, "Who IN('a')": false, "Who is null": true,
+		"order-12": false, "is": false, "in transit": false, "a b c": false, "x=1": true, "Who in ('a')": true, "Who IN('a')": true, "Who is null": true,
+		"not found": false, "(a) in transit": false, "NOT Who IS NULL": true, "(Who IS NULL)": true, "this or that": false,
 	} {
 		if isFilter(text) != want {
 			t.Errorf("%q is a filter: %v", text, !want)
@@ -108,7 +143,7 @@ func TestATextThatComparesNothingIsLookedForInIDs(t *testing.T) {
 }
 
 func FuzzFilter(f *testing.F) {
-	for _, s := range []string{`Who = 'a' AND Amount > 3`, "`x` IN (1,2)", "Seen BETWEEN '2026-01-01' AND '2026-01-02'", `"`, "A=\\"} {
+	for _, s := range []string{`Who = 'a' AND Amount > 3`, "`x` IN (1,2)", "Seen BETWEEN '2026-01-01' AND '2026-01-02'", `"`, "A=\\", "NOT (A=1 OR (B=2 AND NOT C=3))"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

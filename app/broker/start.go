@@ -78,7 +78,7 @@ func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol
 	status, _, _ := protocol.PublicRun(run.Status, run.LeasedEver, run.Task != nil)
 	return protocol.StartAnswer{
 		WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, Namespace: in.Namespace, Status: status,
-		BusinessKey: run.BusinessKey, PayloadCodec: payload.Codec, Outcome: outcome, New: outcome == "started_new",
+		BusinessKey: orNil(run.BusinessKey), PayloadCodec: payload.Codec, Outcome: outcome, New: outcome == "started_new",
 	}
 }
 

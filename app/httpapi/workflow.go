@@ -11,6 +11,9 @@ import (
 // startBody is a start, and the members other systems have there and this one does not: ignoring them would break what their sender relies on.
 type startBody struct {
 	protocol.StartRequest
+	// What a caller sends must be at least a second; null, or nothing, is none.
+	ExecutionTimeout    *int64          `json:"execution_timeout_seconds" minimum:"1" maximum:"315360000"`
+	RunTimeout          *int64          `json:"run_timeout_seconds" minimum:"1" maximum:"315360000"`
 	ExecutionTimeoutOld json.RawMessage `json:"workflow_execution_timeout"`
 	RunTimeoutOld       json.RawMessage `json:"workflow_run_timeout"`
 	TaskTimeout         json.RawMessage `json:"workflow_task_timeout"`
@@ -58,6 +61,21 @@ func start(a *API, c *call) (answer, error) {
 		return answer{}, protocol.Invalid("namespace", "the request is about namespace %s; send X-Namespace to change that", c.ns)
 	}
 	in.Namespace, in.Identity = c.ns, c.who.Name
+	for field, t := range map[string]struct {
+		said *int64
+		to   *int64
+	}{
+		"execution_timeout_seconds": {in.ExecutionTimeout, &in.StartRequest.ExecutionTimeout},
+		"run_timeout_seconds":       {in.RunTimeout, &in.StartRequest.RunTimeout},
+	} {
+		if t.said == nil {
+			continue
+		}
+		if *t.said < 1 {
+			return answer{}, protocol.Invalid(field, "must be at least 1")
+		}
+		*t.to = *t.said
+	}
 	out, err := a.opt.Broker.Start(c.ctx, in.StartRequest)
 	status := http.StatusOK
 	if out.New {

@@ -13,7 +13,7 @@ var aboutControl = map[string]about{
 		body: `{"workflow_type": "order", "workflow_id": "order-17", "task_queue": "default", "input": [{"items": ["tea"]}], "run_timeout_seconds": 3600,
 			"memo": {"note": "urgent"}, "search_attributes": {"customer": "Ada"}}`,
 		answer: `{"workflow_id": "order-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB", "workflow_type": "order", "namespace": "default", "status": "pending",
-			"payload_codec": "avro", "outcome": "started_new"}`,
+			"business_key": null, "payload_codec": "avro", "outcome": "started_new"}`,
 	},
 	"list": {
 		text: "query takes a filter (WorkflowType = 'order' AND Amount > 100), or a part of a workflow id or business key. A filter that cannot be read is " +

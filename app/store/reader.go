@@ -140,12 +140,14 @@ const (
 )
 
 // Condition is one test of a run. Values of search attributes are keys of the engine; one of several values of an attribute is enough, and for NotIn
-// all have to differ.
+// all have to differ. With Any it is a choice and nothing else of it counts: of one list of it all conditions hold.
 type Condition struct {
 	Field  RunField
 	Name   string // of the search attribute
 	Test   Comparison
+	Not    bool // there is a value, and the test fails
 	Values []any
+	Any    [][]Condition
 }
 
 // SessionQuery filters and pages sessions, last updated first. Sessions never claimed are left out unless they were started by a workflow.

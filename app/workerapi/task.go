@@ -103,6 +103,12 @@ func failWorkflow(a *API, c *call) (answer, error) {
 	if item.Failure, err = in.failure(); err != nil {
 		return answer{}, err
 	}
+	if len(item.Failure.Type) > 512 {
+		return answer{}, protocol.Invalid("failure.type", "is longer than 512 bytes")
+	}
+	if len(item.Failure.Reason) > 191 {
+		return answer{}, protocol.Invalid("failure.reason", "is longer than 191 bytes")
+	}
 	out, err := a.submit(c, item)
 	a.settle(c, in.Owner, err)
 	return workflowSaid(out), err

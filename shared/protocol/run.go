@@ -32,16 +32,16 @@ type StartRequest struct {
 
 // StartAnswer tells which run stands for the request.
 type StartAnswer struct {
-	WorkflowID   string `json:"workflow_id"`
-	RunID        string `json:"run_id"`
-	WorkflowType string `json:"workflow_type"`
-	Namespace    string `json:"namespace"`
-	Status       string `json:"status"`
-	BusinessKey  string `json:"business_key,omitempty"`
-	PayloadCodec string `json:"payload_codec"`
-	Outcome      string `json:"outcome"` // started_new, returned_existing_active; with cron schedule_created, returned_existing_schedule
-	ScheduleID   string `json:"schedule_id,omitempty"`
-	New          bool   `json:"-"`
+	WorkflowID   string  `json:"workflow_id"`
+	RunID        string  `json:"run_id"`
+	WorkflowType string  `json:"workflow_type"`
+	Namespace    string  `json:"namespace"`
+	Status       string  `json:"status"`
+	BusinessKey  *string `json:"business_key"`
+	PayloadCodec string  `json:"payload_codec"`
+	Outcome      string  `json:"outcome"` // started_new, returned_existing_active; with cron schedule_created, returned_existing_schedule
+	ScheduleID   string  `json:"schedule_id,omitempty"`
+	New          bool    `json:"-"`
 }
 
 // Target names a workflow's current run, or one run of it.

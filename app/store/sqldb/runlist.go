@@ -66,6 +66,9 @@ const mostAlternatives = 16
 
 // rank says how well a condition leads: by how little its index is likely to yield. Below zero it cannot.
 func rank(c store.Condition) int {
+	if c.Not || len(c.Any) > 0 {
+		return -1
+	}
 	if c.Test == store.In && len(c.Values) <= mostAlternatives {
 		switch c.Field {
 		case store.FieldRun:
@@ -179,6 +182,9 @@ const plainBuild = `(regexp_replace(r.state, '\\u(0000|d[89a-f][0-9a-f]{2})', '\
 
 // narrow adds a condition on the runs at hand.
 func (r *reader) narrow(db *gorm.DB, c store.Condition) *gorm.DB {
+	if len(c.Any) > 0 {
+		return db.Where(r.choice(c.Any))
+	}
 	switch c.Field {
 	case store.FieldAttribute:
 		return r.narrowAttribute(db, c)
@@ -191,10 +197,31 @@ func (r *reader) narrow(db *gorm.DB, c store.Condition) *gorm.DB {
 	return compare(db, "r."+string(c.Field), c)
 }
 
+// choice is a group of conditions: of one list all of them.
+func (r *reader) choice(lists [][]store.Condition) *gorm.DB {
+	any := r.s.read.Session(&gorm.Session{NewDB: true})
+	for i, list := range lists {
+		all := r.s.read.Session(&gorm.Session{NewDB: true})
+		for _, c := range list {
+			all = r.narrow(all, c)
+		}
+		if i == 0 {
+			any = any.Where(all)
+		} else {
+			any = any.Or(all)
+		}
+	}
+	return any
+}
+
 // narrowAttribute asks for values among those of the run at hand.
 func (r *reader) narrowAttribute(db *gorm.DB, c store.Condition) *gorm.DB {
 	has := func() *gorm.DB {
 		return r.s.read.Table("run_attributes AS y").Select("1").Where("y.run_id = r.run_id AND y.name = ?", c.Name)
+	}
+	if c.Not {
+		c.Not = false
+		return db.Where("EXISTS (?) AND NOT EXISTS (?)", has(), compare(has(), "y.value", c))
 	}
 	switch c.Test {
 	case store.Present:
@@ -209,6 +236,9 @@ func (r *reader) narrowAttribute(db *gorm.DB, c store.Condition) *gorm.DB {
 
 // compare adds a comparison of one expression.
 func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
+	if c.Not {
+		return db.Where("NOT ("+opposite(what, c)+")", bounds(c)...)
+	}
 	switch c.Test {
 	case store.In:
 		if len(c.Values) == 1 {
@@ -222,13 +252,34 @@ func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
 	case store.Absent:
 		return db.Where(what + " IS NULL")
 	case store.Between:
-		return db.Where(what+" >= ? AND "+what+" <= ?", c.Values[0], c.Values[1])
+		return db.Where(what+" >= ? AND "+what+" <= ?", bounds(c)...)
 	case store.Prefix:
-		from, _ := c.Values[0].(string)
-		// No character comes after the last one there is, so this is all that begins so.
-		return db.Where(what+" >= ? AND "+what+" < ?", from, from+"\U0010ffff")
+		return db.Where(what+" >= ? AND "+what+" < ?", bounds(c)...)
 	}
 	return ordered(db, what, c)
+}
+
+// bounds are what a comparison by order is with.
+func bounds(c store.Condition) []any {
+	switch c.Test {
+	case store.Between:
+		return c.Values[:2]
+	case store.Prefix:
+		from, _ := c.Values[0].(string)
+		return []any{from, from + "\U0010ffff"} // no character comes after this one, so between them is all that begins so
+	}
+	return c.Values[:1]
+}
+
+// opposite is the comparison of one expression that Not turns around.
+func opposite(what string, c store.Condition) string {
+	switch c.Test {
+	case store.Between:
+		return what + " >= ? AND " + what + " <= ?"
+	case store.Prefix:
+		return what + " >= ? AND " + what + " < ?"
+	}
+	return what + " " + string(c.Test) + " ?"
 }
 
 // ordered is a comparison by order. Keys of search attributes begin with their kind, and what is of another kind is neither more nor less.

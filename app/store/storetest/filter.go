@@ -27,6 +27,16 @@ func column(field store.RunField, test store.Comparison, values ...any) store.Co
 	return store.Condition{Field: field, Test: test, Values: values}
 }
 
+// either is a choice of single conditions, not one turned around.
+func either(of ...store.Condition) (c store.Condition) {
+	for _, one := range of {
+		c.Any = append(c.Any, []store.Condition{one})
+	}
+	return c
+}
+
+func not(c store.Condition) store.Condition { c.Not = true; return c }
+
 // Filters find runs by their own columns and by their search attributes, newest first, whatever leads, and page without gaps.
 func testFilters(t *testing.T, s Suite) {
 	w := s.New(t)
@@ -103,6 +113,19 @@ func testFilters(t *testing.T, s Suite) {
 		{"7 4", []store.Condition{column(store.FieldStatus, store.In, string(protocol.RunRunning)), attribute("Who", store.In, "c1")}},
 		{"5 4", []store.Condition{column(store.FieldStarted, store.Between, begin[4], begin[5])}},
 		{"", []store.Condition{column(store.FieldBuild, store.In, "b1")}},
+		{"8 7 4 1", []store.Condition{either(attribute("Who", store.In, "c1"), column(store.FieldType, store.In, "other"))}},
+		{"8 3", []store.Condition{either(column(store.FieldRun, store.In, ids[3]), column(store.FieldBusinessKey, store.Prefix, "k"))}},
+		{"4", []store.Condition{attribute("Who", store.In, "c1"), either(attribute("Vip", store.In, true), attribute("N", store.More, 100))}},
+		{"7 6 0", []store.Condition{{Any: [][]store.Condition{
+			{attribute("Who", store.In, "c0"), attribute("Vip", store.In, true)}, {attribute("Who", store.In, "c1"), attribute("N", store.More, 2)}}}}},
+		{"8 1 0", []store.Condition{{Any: [][]store.Condition{
+			{either(attribute("N", store.Less, -2), attribute("N", store.More, 100)), attribute("Who", store.Present)}, {attribute("Who", store.Absent)}}}}},
+		{"7 6 5 4 3", []store.Condition{not(attribute("N", store.Less, -1))}},
+		{"7 6 2 1 0", []store.Condition{not(attribute("N", store.Between, -1, 1))}},
+		{"", []store.Condition{not(attribute("Tags", store.Prefix, "t"))}},
+		{"7 6 5 4 3 2 1 0", []store.Condition{not(column(store.FieldType, store.Prefix, "oth"))}},
+		{"8 7 6 3 2 1 0", []store.Condition{not(column(store.FieldStarted, store.Between, begin[4], begin[5]))}},
+		{"", []store.Condition{not(column(store.FieldClosed, store.More, int64(1)))}},
 	} {
 		got, heads := list(100, nil, c.where...)
 		if strings.Join(got, " ") != c.want {
@@ -206,6 +229,9 @@ func Filters() map[string]store.RunQuery {
 		"business key":     of(column(store.FieldBusinessKey, store.In, "k")),
 		"closed":           of(column(store.FieldClosed, store.More, int64(1))),
 		"started":          of(column(store.FieldStarted, store.AtMost, int64(1))),
+		"a choice beside":  of(attribute("Who", store.In, "c1"), either(attribute("N", store.More, 3), column(store.FieldType, store.In, "t"))),
+		"a choice alone":   of(either(attribute("N", store.More, 3), column(store.FieldType, store.In, "t"))),
+		"turned around":    of(column(store.FieldQueue, store.In, "q"), not(attribute("N", store.More, 3))),
 		"status and queue": of(column(store.FieldStatus, store.In, "failed"), column(store.FieldQueue, store.In, "q")),
 	}
 }
