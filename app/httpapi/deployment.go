@@ -55,6 +55,9 @@ func describeDeployment(a *API, c *call) (answer, error) {
 
 func decideDeployment(verb string) func(*API, *call) (answer, error) {
 	return func(a *API, c *call) (answer, error) {
+		if err := c.read(&struct{}{}); err != nil {
+			return answer{}, err
+		}
 		name, err := c.deployment(a)
 		if err != nil {
 			return answer{}, err
