@@ -137,7 +137,7 @@ type NonDeterminismError struct {
 	RunID     string
 	EventSeq  int64 // 0 when there is none to point at
 	EventType string
-	Command   int64  // sequence of the command
+	Command   int64  // sequence of the command; 0 for what takes none, such as the answer to an update
 	Recorded  string // what history has
 	Issued    string // what the code asked for
 }
@@ -145,6 +145,9 @@ type NonDeterminismError struct {
 func (e *NonDeterminismError) Error() string {
 	where := ""
 	if e.EventSeq > 0 {
+		where = fmt.Sprintf(" at event %d (%s)", e.EventSeq, e.EventType)
+	}
+	if e.EventSeq > 0 && e.Command > 0 {
 		where = fmt.Sprintf(" at event %d (%s, command %d)", e.EventSeq, e.EventType, e.Command)
 	}
 	return fmt.Sprintf("nondeterministic workflow code%s: history has %s, the code has %s", where, e.Recorded, e.Issued)

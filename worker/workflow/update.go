@@ -48,6 +48,8 @@ func HandleUpdate(ctx Context, name string, fn any, opts ...UpdateOptions) {
 // continues as new, so that every caller is answered:
 //
 //	err := workflow.Until(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+//
+// In a handler it is never true: the handler itself is under way.
 func AllHandlersFinished(ctx Context) bool {
 	return !slices.ContainsFunc(ctx.inner().m.answers, func(a *answer) bool { return a.begun && a.command == nil })
 }
