@@ -174,6 +174,35 @@ func (w *wanderer) step(next *Session) {
 	w.session = next
 }
 
+// The word under which a session's ready tasks wait is what keeps them from being read by workers that may not have them.
+func TestTheWordOfASessionSaysWhoMayReadItsTasks(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	held := Session{Status: protocol.SessionActive, Owner: "a", Release: "r", LeaseUntil: history.At(now.Add(time.Minute))}
+	free := Session{Status: protocol.SessionActive, Release: "r"}
+	with := func(s Session, change func(*Session)) Session { change(&s); return s }
+	for what, c := range map[string]struct {
+		s    Session
+		want string
+	}{
+		"held":               {held, "=a"},
+		"held, room for one": {with(held, func(s *Session) { s.MaxActivities, s.Active = 2, 1 }), "=a"},
+		"held and full":      {with(held, func(s *Session) { s.MaxActivities, s.Active = 2, 2 }), "-"},
+		"held without a cap": {with(held, func(s *Session) { s.Active = 9 }), "=a"},
+		"changing hands":     {with(held, func(s *Session) { s.Moving = "o" }), "-"},
+		"its lease is over":  {with(held, func(s *Session) { s.LeaseUntil = history.At(now) }), "+"},
+		"lost":               {with(held, func(s *Session) { s.Status = protocol.SessionExpired }), "+"},
+		"free":               {free, "+"},
+		"free, of a release": {with(free, func(s *Session) { s.ReleasePolicy = PolicyFinish }), "+r"},
+		"kept for another":   {with(free, func(s *Session) { s.For, s.ForUntil = "b", history.At(now.Add(time.Second)) }), "=b"},
+		"kept long enough":   {with(free, func(s *Session) { s.For, s.ForUntil = "b", history.At(now) }), "+"},
+		"drained to fail":    {with(free, func(s *Session) { s.Drained = true }), "-"},
+	} {
+		if got := c.s.Word(now); got != c.want {
+			t.Errorf("%s: got %q, want %q", what, got, c.want)
+		}
+	}
+}
+
 // The statuses in the glossary are those of the code.
 func TestTheGlossaryListsTheStatuses(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/glossary.md")
