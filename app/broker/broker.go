@@ -3,6 +3,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // Options of a broker. Zero values mean the defaults named beside them.
@@ -136,6 +138,26 @@ func (b *Broker) async(work func(context.Context)) {
 		ctx, cancel := context.WithTimeout(b.life, 30*time.Second)
 		defer cancel()
 		work(ctx)
+	}()
+}
+
+// persist is async for what would otherwise wait for a lease to run out: while the store is away it is tried again, for as long as that.
+func (b *Broker) persist(work func(context.Context) error) {
+	b.background.Add(1)
+	go func() {
+		defer b.background.Done()
+		ctx, cancel := context.WithTimeout(b.life, b.opt.HTTPLease)
+		defer cancel()
+		for back := (retry.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}); ; {
+			if !errors.Is(work(ctx), store.ErrUnavailable) {
+				return
+			}
+			select {
+			case <-time.After(back.Next()):
+			case <-ctx.Done():
+				return
+			}
+		}
 	}()
 }
 

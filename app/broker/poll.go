@@ -237,10 +237,12 @@ func (b *Broker) Return(l store.Leased) {
 	} else {
 		ref.Seq, ref.Delivery = l.Activity.Seq, l.Activity.Delivery
 	}
-	b.async(func(ctx context.Context) {
-		if err := b.release(ctx, ref, "undelivered", true, false); err != nil && protocol.ReasonOf(err) == "" {
+	b.persist(func(ctx context.Context) error {
+		err := b.release(ctx, ref, "undelivered", true, false)
+		if err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
 			b.log.Error().Err(err).Str("run_id", ref.Run).Msg("undo a lease")
 		}
+		return err
 	})
 }
 

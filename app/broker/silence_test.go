@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,20 @@ type town struct {
 	store    store.Store
 	dispatch *dispatch.Dispatch
 	began    time.Time
+	away     atomic.Bool // the store takes no writes
+}
+
+// outage is a store that takes no writes now and then.
+type outage struct {
+	store.Store
+	away *atomic.Bool
+}
+
+func (o outage) Commit(ctx context.Context, c store.Change) (any, error) {
+	if o.away.Load() {
+		return nil, store.ErrUnavailable
+	}
+	return o.Store.Commit(ctx, c)
 }
 
 // inTown runs a case in virtual time.
@@ -49,7 +64,7 @@ func inTown(t *testing.T, name string, test func(*town)) {
 
 // app starts a broker that looks after its workers; kill ends it as a process is killed, without a word to the others.
 func (o *town) app(id string, shared bool) (a *app, kill func()) {
-	b := broker.New(o.store, o.dispatch, broker.Options{Release: "test", App: id, Shared: shared, Log: apptest.Log(o.t)})
+	b := broker.New(outage{o.store, &o.away}, o.dispatch, broker.Options{Release: "test", App: id, Shared: shared, Log: apptest.Log(o.t)})
 	o.dispatch.Bind(b, func(tasks []store.Leased) {
 		for _, l := range tasks {
 			b.Return(l)
@@ -220,5 +235,24 @@ func TestAWorkerThatSentHeartbeatsIsMissed(t *testing.T) {
 		if owner := o.owner(run); owner != "w" {
 			t.Errorf("after %s the task is leased to %q", o.at(), owner)
 		}
+	})
+}
+
+// A task that never reached its worker goes back when the store takes writes again, if it did not when that was found, and not when its lease is over.
+func TestAnUndeliveredTaskGoesBackWhenTheStoreIs(t *testing.T) {
+	inTown(t, "after a minute", func(o *town) {
+		a, _ := o.app("a", false)
+		o.join(a, "w", "w1")
+		run := a.start("one").RunID
+		none := int64(0)
+		p := must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &none}))
+		o.away.Store(true)
+		p.Undo()
+		time.Sleep(50 * time.Second)
+		if owner := o.owner(run); owner != "w" {
+			t.Fatalf("while the store is away the task is leased to %q", owner)
+		}
+		o.away.Store(false)
+		o.freed(run, 10*time.Second)
 	})
 }

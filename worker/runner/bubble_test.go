@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +54,7 @@ type control struct {
 	channel  *channel.Channel
 	stop     context.CancelFunc
 	parts    sync.WaitGroup
+	away     atomic.Bool // the store takes no writes
 
 	mu      sync.Mutex                        // guards what follows
 	fail    func(worker, method string) error // of a call, before it reaches the app
@@ -61,6 +63,19 @@ type control struct {
 	calls   map[string]int
 	flying  map[*flight]struct{}
 	workers []*member
+}
+
+// outage is a store that takes no writes now and then.
+type outage struct {
+	store.Store
+	away *atomic.Bool
+}
+
+func (o outage) Commit(ctx context.Context, c store.Change) (any, error) {
+	if o.away.Load() {
+		return nil, store.ErrUnavailable
+	}
+	return o.Store.Commit(ctx, c)
 }
 
 // flight is a call under way.
@@ -77,7 +92,7 @@ func open(t *testing.T, path string) *control {
 	if a.store, err = sqlite.Open(t.Context(), path, sqldb.Options{App: "app", Dispatch: a.dispatch}); err != nil {
 		t.Fatal(err)
 	}
-	a.Broker = broker.New(a.store, a.dispatch, broker.Options{Release: "test", App: "app", Log: log})
+	a.Broker = broker.New(outage{a.store, &a.away}, a.dispatch, broker.Options{Release: "test", App: "app", Log: log})
 	sweeper := sweep.New(a.store, a.Due, sweep.Options{Log: log})
 	a.dispatch.Bind(a.Broker, func(tasks []store.Leased) {
 		for _, l := range tasks {

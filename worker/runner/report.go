@@ -163,10 +163,19 @@ func (p *report) deliver(batch []entry) {
 				req.Next = &next
 			}
 		}
-		err := p.once(req, got)
+		again, err := p.once(req, got)
 		switch {
-		case err == nil:
+		case err == nil && len(again) == 0:
 			return
+		case err == nil:
+			keep := make([]entry, len(again))
+			for i, n := range again {
+				keep[i] = batch[n]
+			}
+			batch = keep
+			if p.r.life.Err() == nil {
+				p.r.log.Warn().Int("outcomes", len(batch)).Msg("the app's store takes no outcomes now, sending them again")
+			}
 		case errors.Is(err, socketio.ErrPayloadTooLarge) && len(batch) > 1:
 			for i := range batch {
 				p.deliver(batch[i : i+1 : i+1])
@@ -204,8 +213,8 @@ func tooLarge(item *protocol.CompleteItem, err error) bool {
 	return true
 }
 
-// once is one call, with the poll that goes along.
-func (p *report) once(req protocol.CompleteRequest, got share) error {
+// once is one call, with the poll that goes along. It gives the places of outcomes that the app could not store: nothing was decided about them.
+func (p *report) once(req protocol.CompleteRequest, got share) (again []int, err error) {
 	// Not the runner's life: outcomes of a worker that stops are still worth telling, until close.
 	ctx, cancel := context.WithTimeout(p.r.pollCtx, time.Minute)
 	defer cancel()
@@ -217,14 +226,18 @@ func (p *report) once(req protocol.CompleteRequest, got share) error {
 		p.r.slots.give(got)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range req.Items {
-		if i < len(a.Items) {
+		switch {
+		case i >= len(a.Items):
+		case a.Items[i].Error != nil && a.Items[i].Error.Reason == protocol.ReasonStoreUnavailable:
+			again = append(again, i)
+		default:
 			p.r.answered(req.Items[i], a.Items[i])
 		}
 	}
-	return nil
+	return again, nil
 }
 
 // pause waits, and says whether there is still somebody to tell.

@@ -149,6 +149,32 @@ func TestOutcomeWhoseAnswerWasLostIsSentAgainAndCountsOnce(t *testing.T) {
 	})
 }
 
+// What was done while the store took no writes is told until it does, and not done again when the lease is over.
+func TestOutcomeIsKeptWhileTheStoreIsAway(t *testing.T) {
+	bubble(t, func(t *testing.T, a *control) {
+		var runs atomic.Int32
+		a.worker("w", func(r *worker.Registry) {
+			single(r, "work", func(context.Context) (string, error) {
+				runs.Add(1)
+				time.Sleep(lease / 10)
+				return "done", nil
+			})
+		}, nil)
+		run := a.begin("do_work")
+		synctest.Wait()
+		a.away.Store(true)
+		time.Sleep(lease / 2) // it ends meanwhile
+		a.away.Store(false)
+		back := time.Now()
+		if got := result[any](t, a.end(run)); got != "done" || runs.Load() != 1 {
+			t.Errorf("got %v after %d runs", got, runs.Load())
+		}
+		if took := time.Since(back); took > lease/4 {
+			t.Errorf("the outcome counted %s after the store was back", took)
+		}
+	})
+}
+
 func TestActivityRunsOnWhileTheConnectionIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var runs atomic.Int32
