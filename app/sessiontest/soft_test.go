@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -162,6 +164,39 @@ func TestSoftAffinityOutlivesTheApp(t *testing.T) {
 		second.tasks["1"] = first.tasks["1"]
 		steps(second, "A completes 1; row s owner=B active=1")
 	})
+}
+
+// The worker that takes over may be joined to another app than the holder.
+func TestSoftAffinityAcrossApps(t *testing.T) {
+	database := apptest.Postgres(t)
+	first := newScript(t, planeOptions{Database: database}, "default", 1)
+	second := open(t, planeOptions{Database: database})
+	for _, first.line = range []string{"worker A", "schedule 1:s 2:s soft=1s", "A fetches 1"} {
+		first.step(strings.Fields(first.line))
+	}
+	if _, err := second.Register(t.Context(), protocol.RegisterRequest{
+		WorkerID: "B", Incarnation: "B-1", TaskQueue: "default", AnyActivity: true, Capabilities: []string{broker.CapSessions},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for late := time.Now().Add(30 * time.Second); ; {
+		a, err := second.Poll(t.Context(), protocol.PollRequest{WorkerID: "B", Kinds: []protocol.TaskKind{protocol.KindActivity}, Max: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(a.Tasks) == 1 {
+			if got := a.Tasks[0].Activity; got.ActivityType != "2" || got.Session.LeaseOwner != "B" {
+				t.Errorf("B got %+v", got)
+			}
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatal("B got nothing")
+		}
+	}
+	for _, first.line = range []string{"A heartbeats s refused=session_owner_mismatch", "A completes 1", "row s owner=B active=1"} {
+		first.step(strings.Fields(first.line))
+	}
 }
 
 // Options that contradict one another are refused where they are given, and change nothing.
