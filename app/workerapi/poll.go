@@ -23,15 +23,15 @@ const (
 
 // pollBody is the request of the contract's polls, which ask for one task of one kind.
 type pollBody struct {
-	WorkerID    string `json:"worker_id"`
+	WorkerID    string `json:"worker_id"` // as registered
 	Namespace   string `json:"namespace"`
 	Incarnation string `json:"incarnation"`
-	TaskQueue   string `json:"task_queue"`
+	TaskQueue   string `json:"task_queue"` // one of those registered; all of them when empty
 	BuildID     string `json:"build_id"`
-	PollID      string `json:"poll_request_id" maxLength:"255"`
-	Timeout     *int64 `json:"timeout_seconds" minimum:"0" maximum:"60"`
-	PageSize    int    `json:"history_page_size" minimum:"0" maximum:"1000"`
-	Encoding    string `json:"accept_history_encoding"`
+	PollID      string `json:"poll_request_id" maxLength:"255"`              // the same one again gets the same lease again
+	Timeout     *int64 `json:"timeout_seconds" minimum:"0" maximum:"60"`     // how long the poll may be held; 30 when absent
+	PageSize    int    `json:"history_page_size" minimum:"0" maximum:"1000"` // 500 when absent
+	Encoding    string `json:"accept_history_encoding"`                      // gzip, deflate: long pages come compressed
 	// TaskKinds asks a workflow poll for update validation tasks as well; every task it gets then says its kind.
 	TaskKinds []protocol.TaskKind `json:"task_kinds"`
 }

@@ -9,12 +9,12 @@ import (
 
 // holder is what every call about a leased task carries.
 type holder struct {
-	Owner       string `json:"lease_owner"`
-	Incarnation string `json:"incarnation"`
-	Attempt     int64  `json:"workflow_task_attempt"`
-	AttemptID   string `json:"activity_attempt_id"`
-	AttemptOld  string `json:"attempt_id"` // the name some clients use
-	Epoch       int64  `json:"session_epoch"`
+	Owner       string `json:"lease_owner"`           // as the task says; the worker's id
+	Incarnation string `json:"incarnation"`           // of the registration; only if the worker keeps several apart
+	Attempt     int64  `json:"workflow_task_attempt"` // as the task says: an old one changes nothing
+	AttemptID   string `json:"activity_attempt_id"`   // as the task says: an old one changes nothing
+	AttemptOld  string `json:"attempt_id"`            // the name some clients use
+	Epoch       int64  `json:"session_epoch"`         // as worker_session of the task says; checked if given
 }
 
 func (h holder) attemptID() string {

@@ -20,23 +20,23 @@ type Task struct {
 // WorkflowTask is one decision a workflow is asked for. The history it carries may be the first page only.
 type WorkflowTask struct {
 	Kind           TaskKind        `json:"task_kind,omitempty"` // said to a poll that asked for several kinds
-	TaskID         string          `json:"task_id"`
+	TaskID         string          `json:"task_id"`             // in the path of all that is said about the task
 	WorkflowID     string          `json:"workflow_id"`
 	RunID          string          `json:"run_id"`
 	Namespace      string          `json:"namespace,omitempty"`
 	Attempt        int64           `json:"workflow_task_attempt"` // the delivery: the fence
 	WorkflowType   string          `json:"workflow_type"`
 	PayloadCodec   string          `json:"payload_codec"` // always "avro"
-	Arguments      payload.Payload `json:"arguments"`
+	Arguments      payload.Payload `json:"arguments"`     // of the run: a list
 	RunStatus      string          `json:"run_status"`
 	RunNumber      int64           `json:"run_number,omitempty"`
 	LastSequence   int64           `json:"last_history_sequence"`
-	Events         []history.Event `json:"history_events"`
-	TotalEvents    int64           `json:"total_history_events"`
-	NextPageToken  *string         `json:"next_history_page_token"`
+	Events         []history.Event `json:"history_events"`          // the first page of the history
+	TotalEvents    int64           `json:"total_history_events"`    // on all pages
+	NextPageToken  *string         `json:"next_history_page_token"` // null: there is no further page
 	TaskQueue      string          `json:"task_queue"`
 	LeaseOwner     string          `json:"lease_owner"`
-	LeaseExpiresAt history.Time    `json:"lease_expires_at"`
+	LeaseExpiresAt history.Time    `json:"lease_expires_at"` // when another worker may get it
 	Release        string          `json:"release,omitempty"`
 	Resume
 }
@@ -45,13 +45,13 @@ type WorkflowTask struct {
 type Resume struct {
 	WaitKind          *string          `json:"workflow_wait_kind"`
 	OpenWaitID        *string          `json:"open_wait_id"`
-	SourceKind        *string          `json:"resume_source_kind"`
+	SourceKind        *string          `json:"resume_source_kind"` // activity, timer, child, workflow_signal, workflow_update, condition, …
 	SourceID          *string          `json:"resume_source_id"`
-	UpdateID          *string          `json:"workflow_update_id"`
+	UpdateID          *string          `json:"workflow_update_id"` // the update to answer
 	SignalID          *string          `json:"workflow_signal_id"`
 	SignalName        *string          `json:"signal_name"`
 	SignalWaitID      *string          `json:"signal_wait_id"`
-	SignalArguments   *payload.Payload `json:"signal_arguments,omitempty"`
+	SignalArguments   *payload.Payload `json:"signal_arguments,omitempty"` // of the signal that a wait got: a list
 	CommandID         *string          `json:"workflow_command_id"`
 	ActivityID        *string          `json:"activity_execution_id"`
 	ActivityAttemptID *string          `json:"activity_attempt_id"`
@@ -62,31 +62,31 @@ type Resume struct {
 	ConditionWaitID   *string          `json:"condition_wait_id"`
 	ConditionKey      *string          `json:"condition_key"`
 	Fingerprint       *string          `json:"condition_definition_fingerprint"`
-	Sequence          *int64           `json:"workflow_sequence"`
-	EventType         *string          `json:"workflow_event_type"`
+	Sequence          *int64           `json:"workflow_sequence"`   // command sequence of what ended
+	EventType         *string          `json:"workflow_event_type"` // the event that woke the run
 }
 
 // ActivityTask is one attempt of an activity. ExecutionID is the idempotency key offered to user code, AttemptID names this try.
 type ActivityTask struct {
-	TaskID         string           `json:"task_id"`
+	TaskID         string           `json:"task_id"` // in the path of all that is said about it
 	WorkflowID     string           `json:"workflow_id"`
 	RunID          string           `json:"run_id"`
 	Namespace      string           `json:"namespace,omitempty"`
 	ExecutionID    string           `json:"activity_execution_id"`
-	AttemptID      string           `json:"activity_attempt_id"`
-	IdempotencyKey string           `json:"idempotency_key"`
-	Attempt        int              `json:"attempt_number"`
+	AttemptID      string           `json:"activity_attempt_id"` // to be said with every report
+	IdempotencyKey string           `json:"idempotency_key"`     // the same in all attempts
+	Attempt        int              `json:"attempt_number"`      // 1, 2, 3, …
 	ActivityType   string           `json:"activity_type"`
 	PayloadCodec   string           `json:"payload_codec"`
-	Arguments      payload.Payload  `json:"arguments"`
+	Arguments      payload.Payload  `json:"arguments"` // a list
 	RetryPolicy    *retry.Policy    `json:"retry_policy,omitempty"`
 	TaskQueue      string           `json:"task_queue"`
 	LeaseOwner     string           `json:"lease_owner"`
-	LeaseExpiresAt history.Time     `json:"lease_expires_at"`
+	LeaseExpiresAt history.Time     `json:"lease_expires_at"` // when another worker may get it, unless a heartbeat comes before
 	Release        string           `json:"release,omitempty"`
 	Deadlines      Deadlines        `json:"deadlines"`
 	HeartbeatEvery int64            `json:"heartbeat_timeout,omitempty"` // seconds; 0: none
-	Session        *SessionAffinity `json:"worker_session,omitempty"`
+	Session        *SessionAffinity `json:"worker_session,omitempty"`    // absent outside sessions
 }
 
 // Deadlines of an attempt; null where there is none.

@@ -14,20 +14,24 @@ const RustSDK = "durable-workflow-rust/"
 // RegisterRequest announces a worker process. Incarnation, queues and session settings are ours; a client of the HTTP contract sends none, and each
 // of its registrations is a new incarnation.
 type RegisterRequest struct {
-	WorkerID      string          `json:"worker_id,omitempty" maxLength:"255"` // made when empty
-	Namespace     string          `json:"namespace,omitempty"`
-	Incarnation   string          `json:"incarnation,omitempty"`
-	TaskQueue     string          `json:"task_queue,omitempty" minLength:"1" maxLength:"255"`
-	TaskQueues    []string        `json:"task_queues,omitempty" maxItems:"10000" each:"255"`
-	Runtime       string          `json:"runtime,omitempty"`
-	SDKVersion    string          `json:"sdk_version,omitempty"`
-	BuildID       string          `json:"build_id,omitempty"`
-	Release       string          `json:"release,omitempty"`
-	WorkflowTypes []string        `json:"supported_workflow_types,omitempty" maxItems:"10000" each:"255"`
-	ActivityTypes []string        `json:"supported_activity_types,omitempty" maxItems:"10000" each:"255"`
-	AnyActivity   bool            `json:"any_activity_type,omitempty"` // takes activities of every type of its queues
-	Capabilities  []string        `json:"capabilities,omitempty" maxItems:"10000" each:"255"`
-	Contracts     json.RawMessage `json:"workflow_command_contracts,omitempty"`
+	WorkerID    string   `json:"worker_id,omitempty" maxLength:"255"` // made when empty
+	Namespace   string   `json:"namespace,omitempty"`
+	Incarnation string   `json:"incarnation,omitempty"`
+	TaskQueue   string   `json:"task_queue,omitempty" minLength:"1" maxLength:"255"`
+	TaskQueues  []string `json:"task_queues,omitempty" maxItems:"10000" each:"255"`
+	Runtime     string   `json:"runtime,omitempty"`
+	SDKVersion  string   `json:"sdk_version,omitempty"`
+	BuildID     string   `json:"build_id,omitempty"`
+	Release     string   `json:"release,omitempty"`
+	// WorkflowTypes are those it is given tasks of; it gets no others.
+	WorkflowTypes []string `json:"supported_workflow_types,omitempty" maxItems:"10000" each:"255"`
+	// ActivityTypes are those it is given tasks of; it gets no others.
+	ActivityTypes []string `json:"supported_activity_types,omitempty" maxItems:"10000" each:"255"`
+	AnyActivity   bool     `json:"any_activity_type,omitempty"` // takes activities of every type of its queues
+	// Capabilities are query_tasks, worker_sessions and update_validation_tasks, and what the requirements of activities are compared with.
+	Capabilities []string `json:"capabilities,omitempty" maxItems:"10000" each:"255"`
+	// Contracts name, by workflow type, what may be sent to it: {queries, signals, updates, update_validators}, lists of names.
+	Contracts json.RawMessage `json:"workflow_command_contracts,omitempty"`
 	// Fingerprints are what the code of a workflow type was when the worker started, in whatever form its SDK has. Absent: nothing is compared.
 	Fingerprints  map[string]string `json:"workflow_definition_fingerprints,omitempty"`
 	Manifest      json.RawMessage   `json:"capability_manifest,omitempty"`
