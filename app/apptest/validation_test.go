@@ -88,3 +88,42 @@ func TestAnUpdateIsAcceptedOnlyAfterItsValidatorApproved(t *testing.T) {
 		}
 	})
 }
+
+// The verdict on an update is about one run. What happens in it meanwhile does not void it; when another run has taken its place, that one's code is
+// asked.
+func TestAnApprovalIsGoodForTheRunThatWasJudged(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c := caller{t, a, ""}
+	w := register(c, "w", validators)
+	judge := func() handTask {
+		t.Helper()
+		return taskOf(t, w.want(200, "POST", "/api/worker/update-validation-tasks/poll", `{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":30}`))
+	}
+	run := c.start("moves")
+	w.decide(w.poll("workflow"), `{"type":"open_condition_wait","condition_key":"k"}`)
+
+	asked := c.later("POST", "/api/workflows/moves/update/set", `{"input":[1]}`)
+	task := judge()
+	c.want(202, "POST", "/api/workflows/moves/signal/x", `{}`)
+	w.verdict(task, "approve", "")
+	if s := <-asked; s.status != 202 || s.text("run_id") != run {
+		t.Errorf("approved while the history grew: %d %s", s.status, s.raw)
+	}
+	flow := w.poll("workflow")
+	w.decide(flow, `{"type":"open_condition_wait","condition_key":"k"}`)
+	flow = w.poll("workflow")
+
+	asked = c.later("POST", "/api/workflows/moves/update/set", `{"input":[2]}`)
+	task = judge()
+	w.decide(flow, `{"type":"complete_update","update_id":"`+flow.text("workflow_update_id")+`"}`)
+	w.decide(w.poll("workflow"), `{"type":"continue_as_new"}`)
+	w.verdict(task, "approve", "")
+	again := judge()
+	if task.text("run_id") != run || again.text("run_id") == run {
+		t.Errorf("the run judged first is %s, then %s; it began as %s", task.text("run_id"), again.text("run_id"), run)
+	}
+	w.verdict(again, "approve", "")
+	if s := <-asked; s.status != 202 || s.text("run_id") != again.text("run_id") {
+		t.Errorf("approved for the run that went on: %d %s", s.status, s.raw)
+	}
+}

@@ -21,9 +21,10 @@ const CapValidation = "update_validation_tasks"
 const validationDeadline = 10 * time.Second
 
 // accept takes an update in. When the living workers say that its workflow has a validator for it, a worker is asked first, and only its approval lets
-// the update into the history. An update that was accepted before under its request id is not judged again.
+// the update into the history. An update that was accepted before under its request id is not judged again. A verdict is about one run as its worker
+// saw it: events that come between it and the acceptance do not void it, since more may come until the update is handled, but another run does.
 func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value string) (protocol.CommandReceipt, error) {
-	learned, approved := !b.opt.Shared, false
+	learned, approved := !b.opt.Shared, "" // the run that its validator let the update into
 	for {
 		declared := b.declarations(namespace(in.Namespace))
 		may := func(run *engine.Run) error {
@@ -33,7 +34,7 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 			case declared.lacks(run.Type, "updates", in.UpdateName):
 				return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", run.Type, in.UpdateName).
 					With("outcome", "rejected_unknown_update").With("update_name", in.UpdateName)
-			case !known && !learned, !approved && declared.has(run.Type, "update_validators", in.UpdateName):
+			case !known && !learned, approved != run.ID && declared.has(run.Type, "update_validators", in.UpdateName):
 				return &unjudged{run.Head, known}
 			}
 			return nil
@@ -48,7 +49,7 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 			return r, err
 		case u.known:
 			err = b.validate(ctx, &u.head, in.UpdateName, value)
-			approved = true
+			approved = u.head.ID
 		default:
 			err = b.learn(ctx, u.head.Namespace, u.head.Queue)
 			learned = true
