@@ -65,6 +65,23 @@ export const spaces = [
     await page.goto(`${base}/queues/${queue}?namespace=${team}`);
     await shown(page.getByRole("region", { name: "Workers" }).getByText(worker));
   }],
+  ["a long timeline is paged back to its first entry", async ({ page, base, api, shot }) => {
+    for (let n = 0; n < 260; n++) {
+      await api("/api/worker/sessions", { worker_id: worker, session_id: "often" }, team);
+      await api("/api/worker/sessions/often/release", { worker_id: worker }, team);
+    }
+    await page.goto(`${base}/sessions/often?namespace=${team}`);
+    const entries = page.locator("[data-owner-event]");
+    await until("the newest", async () => (await entries.count()) === 100);
+    for (let n = 0; n < 9 && (await page.locator("[data-older]").count()) > 0; n++) {
+      const before = await entries.count();
+      await page.locator("[data-older]").click();
+      await until("older ones", async () => (await entries.count()) > before);
+    }
+    assert.equal(await page.locator('[data-owner-event="released"]').count(), 260);
+    assert.equal(await entries.last().getAttribute("data-owner-event"), "claimed");
+    await shot("timeline-long");
+  }],
   ["a link to a run opens in the run's namespace, also without naming it", async ({ page, base, refused }) => {
     refused(`/api/runs/${ours}`); // asked in the namespace of the link first
     await page.goto(`${base}/runs/${ours}`);

@@ -2,7 +2,7 @@ import type { Where } from "./past";
 import { query, request } from "./request";
 import type {
   Backfilled, HistoryPage, Json, Limits, Me, NamespaceRequest, NamespaceView, Overview, QueueList, QueueState, RunList, RunOfWorkflow, RunView, Schedule,
-  ScheduleHistory, ScheduleList, ScheduleRequest, ScheduleSpec, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionView, StartRequest,
+  ScheduleHistory, ScheduleList, ScheduleRequest, ScheduleSpec, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionView, StartRequest,
   WorkerView,
 } from "./types";
 
@@ -92,6 +92,8 @@ export const api = {
   sessions: (namespace: string, status: string | undefined, after: string | undefined) =>
     request<SessionList>(`/api/worker-sessions${query({ status, next_page_token: after })}`, { namespace }),
   session: (k: SessionKey) => request<{ namespace: string; session: SessionView }>(session(k), { namespace: k.namespace }),
+  sessionTimeline: (k: SessionKey, token: string) =>
+    request<SessionPast>(`${session(k)}/timeline${query({ page_size: 100, next_page_token: token })}`, { namespace: k.namespace }),
   sessionAttempts: (k: SessionKey, epoch: number, token: string | null) =>
     request<SessionAttempts>(`${session(k)}/attempts${query({ epoch, page_size: 20, next_page_token: token })}`, { namespace: k.namespace }),
   closeSession: (k: SessionKey, reason: string) => request<SessionDone>(`${session(k)}/close`, { method: "POST", namespace: k.namespace, body: { reason } }),

@@ -63,6 +63,17 @@ export const sessionsQuery = (namespace: string, status: string | undefined, aft
 
 export const sessionQuery = (k: SessionKey) => queryOptions({ queryKey: [...keys.session(k), "view"], queryFn: () => api.session(k) });
 
+/** What a session's timeline tells before a page of it. It does not change any more, so no hint makes it stale. */
+export const sessionPastQuery = (k: SessionKey, token: string | undefined) =>
+  infiniteQueryOptions({
+    queryKey: ["session-past", k.namespace, k.session_id, token],
+    queryFn: ({ pageParam }) => api.sessionTimeline(k, pageParam),
+    initialPageParam: token ?? "",
+    getNextPageParam: (last) => last.next_page_token,
+    enabled: token !== undefined,
+    staleTime: Infinity,
+  });
+
 /** What ran in one holding of a session, newest first; part of the session's key, so that a hint of it reads this again as well. */
 export const sessionAttemptsQuery = (k: SessionKey, epoch: number) =>
   infiniteQueryOptions({

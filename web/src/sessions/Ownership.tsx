@@ -1,31 +1,46 @@
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 import type { SessionKey } from "../api/client";
-import type { SessionEvent } from "../api/types";
+import type { SessionEvent, SessionView } from "../api/types";
 import { useNow } from "../lib/clock";
 import { useZone } from "../lib/prefs";
 import { tone, words } from "../lib/status";
 import { absolute, clockTime, duration, parseTime } from "../lib/time";
 import { Empty } from "../ui/Page";
+import { Older } from "../ui/Older";
 import { Tip } from "../ui/Tip";
 import { When } from "../ui/When";
 import { Ran } from "./Ran";
+import { identity, useTimeline } from "./past";
 import { facts, holds, reason, runOf, type Hold } from "./ownership";
 
+const shownFirst = 100; // entries; each "older" shows as many more
+
 /** Who held a session from when to when, why no longer, and what ran meanwhile. */
-export function Ownership({ session, timeline }: { session: SessionKey; timeline: SessionEvent[] }) {
+export function Ownership({ session }: { session: SessionView }) {
+  const { timeline, more, pending, error, older } = useTimeline(session);
+  const [most, setMost] = useState(shownFirst);
   if (timeline.length === 0) {
     return <Empty title="Nobody has held this session yet">The first activity of the session decides which worker it stays with.</Empty>;
   }
   const all = holds(timeline);
+  const newest = timeline.slice(-most).reverse();
+  const further = () => {
+    setMost(most + shownFirst);
+    if (most + shownFirst > timeline.length) older();
+  };
   return (
-    <div className="card overflow-hidden">
-      {all.length > 0 && <HoldBar timeline={timeline} all={all} />}
-      <ol aria-label="Ownership events">
-        {[...timeline].reverse().map((e, i) => (
-          <Entry key={`${e.what}${e.epoch ?? e.at}${timeline.length - i}`} session={session} event={e} all={all} last={i === timeline.length - 1} />
-        ))}
-      </ol>
-    </div>
+    <>
+      <div className="card overflow-hidden">
+        {all.length > 0 && <HoldBar timeline={timeline} all={all} />}
+        <ol aria-label="Ownership events">
+          {newest.map((e, i) => (
+            <Entry key={identity(e)} session={session} event={e} all={all} last={i === newest.length - 1} />
+          ))}
+        </ol>
+      </div>
+      {(more || newest.length < timeline.length) && <Older shown={newest.length} what="entries" pending={pending} error={error} onClick={further} />}
+    </>
   );
 }
 

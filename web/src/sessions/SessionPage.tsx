@@ -129,7 +129,7 @@ function Session({ session: s }: { session: SessionView }) {
         )}
       </dl>
       <Section title="Ownership">
-        <Ownership session={s} timeline={s.timeline ?? []} />
+        <Ownership session={s} />
       </Section>
     </>
   );

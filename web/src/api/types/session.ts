@@ -36,7 +36,8 @@ export interface SessionView {
   created_at: Time;
   updated_at: Time;
   waiting?: string;
-  timeline?: SessionEvent[] | null;
+  timeline?: SessionEvent[] | null; // its newest entries, oldest first
+  timeline_page_token?: string | null; // leads to those before them
 }
 
 export interface SessionEvent {
@@ -87,4 +88,10 @@ export interface SessionList {
   sessions: SessionView[] | null;
   metrics?: Record<string, number>;
   next_page_token?: string | null;
+}
+
+/** A page of a session's timeline, oldest entry first; the next page has those before it. */
+export interface SessionPast {
+  timeline: SessionEvent[] | null;
+  next_page_token: string | null;
 }
