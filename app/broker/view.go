@@ -177,6 +177,12 @@ func (b *Broker) List(ctx context.Context, in protocol.ListRequest) (protocol.Li
 	if q.AfterStart, q.AfterRun, err = parseCursor(in.PageToken); err != nil {
 		return protocol.ListAnswer{}, err
 	}
+	var now time.Time
+	if in.WaitReasons {
+		if now, err = b.store.Now(ctx); err != nil {
+			return protocol.ListAnswer{}, err
+		}
+	}
 	a := protocol.ListAnswer{Workflows: []protocol.RunView{}}
 	err = b.store.View(ctx, func(r store.Reader) error {
 		heads, err := r.Runs(ctx, q)
@@ -190,6 +196,9 @@ func (b *Broker) List(ctx context.Context, in protocol.ListRequest) (protocol.Li
 			// A listing does not read the workflow's own row: a run that no other went on from is its current one, and its last.
 			v.RunCount, v.Current = v.RunNumber, heads[i].ContinuedTo == ""
 			a.Workflows = append(a.Workflows, v)
+		}
+		if err == nil && in.WaitReasons {
+			err = b.waiting(ctx, r, q.Namespace, a.Workflows, now)
 		}
 		return err
 	})

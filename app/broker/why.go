@@ -20,6 +20,38 @@ func (b *Broker) pending(ctx context.Context, r store.Reader, run *engine.Run, n
 	if err != nil {
 		return nil, err
 	}
+	return b.pendingOf(ctx, r, fleet, run, now)
+}
+
+// waiting says of each open run in a list what it waits for.
+func (b *Broker) waiting(ctx context.Context, r store.Reader, ns string, list []protocol.RunView, now time.Time) error {
+	fleet, err := b.fleet(ctx, r, ns)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		v := &list[i]
+		if v.Terminal {
+			continue
+		}
+		run, err := r.Run(ctx, v.RunID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && !run.Status.Open() { // it has ended since
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		open, err := b.pendingOf(ctx, r, fleet, run, now)
+		if err != nil {
+			return err
+		}
+		v.WaitKind, v.WaitReason = waitsFor(open, now)
+	}
+	return nil
+}
+
+func (b *Broker) pendingOf(ctx context.Context, r store.Reader, fleet fleet, run *engine.Run, now time.Time) (*protocol.Pending, error) {
+	var err error
 	p := &protocol.Pending{
 		Activities: []protocol.PendingActivity{}, Timers: []protocol.PendingTimer{}, Waits: []protocol.PendingWait{}, Updates: []protocol.PendingUpdate{},
 		Children: []protocol.PendingChild{},

@@ -164,8 +164,9 @@ type buildBody struct {
 
 type runsQuery struct {
 	Type   string `json:"workflow_type"`
-	Status string `json:"status"` // a bucket (running, completed, failed) or a stored status
-	Query  string `json:"query"`  // a part of the workflow id or of the business key
+	Status string `json:"status"`       // a bucket (running, completed, failed) or a stored status
+	Query  string `json:"query"`        // a part of the workflow id or of the business key
+	Waits  bool   `json:"wait_reasons"` // also say what each open run waits for
 	pageQuery
 }
 

@@ -89,6 +89,7 @@ func listRuns(a *API, c *call) (answer, error) {
 	in := protocol.ListRequest{
 		Namespace: c.ns, WorkflowType: q.text("workflow_type"), Status: q.text("status"), Query: q.text("query"),
 		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
+		WaitReasons: q.flag("wait_reasons"),
 	}
 	if q.err != nil {
 		return answer{}, q.err

@@ -220,6 +220,7 @@ type ListRequest struct {
 	Query        string `json:"query,omitempty"`  // a filter, or a substring of workflow id or business key
 	PageSize     int    `json:"page_size,omitempty"`
 	PageToken    string `json:"next_page_token,omitempty"`
+	WaitReasons  bool   `json:"wait_reasons,omitempty"` // also say what each open run waits for, which reads all that is open in it
 }
 
 // ListAnswer is one page of runs.

@@ -60,7 +60,7 @@ const queue = (name: string) => `/api/task-queues/${encodeURIComponent(name)}`;
 
 export const api = {
   runs: (namespace: string, f: RunFilter, signal?: AbortSignal) =>
-    request<RunList>(`/api/workflows${query({ status: f.status, workflow_type: f.type, query: f.q, page_size: 50, next_page_token: f.after })}`, {
+    request<RunList>(`/api/workflows${query({ status: f.status, workflow_type: f.type, query: f.q, page_size: 50, wait_reasons: true, next_page_token: f.after })}`, {
       namespace,
       ...(signal && { signal }),
     }),
@@ -91,6 +91,8 @@ export const api = {
   workers: (namespace: string) => request<{ workers: WorkerView[] | null }>("/api/workers", { namespace }),
   sessions: (namespace: string, status: string | undefined, after: string | undefined) =>
     request<SessionList>(`/api/worker-sessions${query({ status, next_page_token: after })}`, { namespace }),
+  heldBy: (namespace: string, owner: string) =>
+    request<SessionList>(`/api/worker-sessions${query({ owner, status: "active", page_size: 200 })}`, { namespace }),
   session: (k: SessionKey) => request<{ namespace: string; session: SessionView }>(session(k), { namespace: k.namespace }),
   sessionTimeline: (k: SessionKey, token: string) =>
     request<SessionPast>(`${session(k)}/timeline${query({ page_size: 100, next_page_token: token })}`, { namespace: k.namespace }),

@@ -61,6 +61,10 @@ export const sessionsQuery = (namespace: string, status: string | undefined, aft
     placeholderData: (before) => before,
   });
 
+/** The sessions a worker holds. */
+export const heldQuery = (namespace: string, worker: string) =>
+  queryOptions({ queryKey: [...keys.sessions, namespace, "held by", worker], queryFn: () => api.heldBy(namespace, worker) });
+
 export const sessionQuery = (k: SessionKey) => queryOptions({ queryKey: [...keys.session(k), "view"], queryFn: () => api.session(k) });
 
 /** What a session's timeline tells before a page of it. It does not change any more, so no hint makes it stale. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { RunView } from "../api/types";
-import { isOpen, runStatus, whyWaiting } from "./status";
+import { isOpen, runStatus, stuck, whyWaiting } from "./status";
 
 const run = (o: Partial<RunView>) => ({ status: "running", closed_reason: null, wait_reason: null, wait_kind: null, ...o }) as RunView;
 
@@ -31,4 +31,16 @@ describe("why a run waits", () => {
     expect(whyWaiting(run({}))).toBe("");
     expect(whyWaiting(run({ status: "completed", closed_reason: "completed", wait_reason: "old" }))).toBe("");
   });
+});
+
+it("tells what somebody may have to look at from what takes its time", () => {
+  const waits = (wait_kind: string, wait_reason: string) => stuck(run({ status: "waiting", wait_kind, wait_reason }));
+  expect(waits("activity", "activity a: no live worker serves queue q")).toBe(true);
+  expect(waits("workflow_task", "its next decision waits: no live worker serves queue q")).toBe(true);
+  expect(waits("quarantined", "quarantined until repaired: x")).toBe(true);
+  expect(waits("activity", "activity a runs on worker w (and 2 more)")).toBe(false);
+  expect(waits("activity", "activity a: waits for its back-off until 12:00:00 UTC")).toBe(false);
+  expect(waits("workflow_task", "worker w decides what comes next")).toBe(false);
+  for (const kind of ["timer", "signal", "child", "condition"]) expect(waits(kind, "x")).toBe(false);
+  expect(stuck(run({ status: "pending" }))).toBe(true);
 });

@@ -57,6 +57,13 @@ export function whyWaiting(r: RunView): string {
   return r.wait_kind ? `waits for ${words(r.wait_kind)}` : "";
 }
 
+/** Whether somebody may have to do something: what it waits for is no time, message or child, and nobody works on it. */
+export function stuck(r: RunView): boolean {
+  if (r.blocked_reason || r.wait_kind === "quarantined") return true;
+  if (r.wait_kind !== "workflow_task" && r.wait_kind !== "activity") return r.status === "pending";
+  return !/ decides what comes next$| runs on worker |waits for its back-off/.test(r.wait_reason ?? "");
+}
+
 /** How runs may be filtered. The first three are wide and together hold all runs; the rest are parts of them. */
 export const runFilters: { status: string; of: string[]; wide: boolean }[] = [
   { status: "running", of: ["running"], wide: true },

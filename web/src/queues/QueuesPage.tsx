@@ -8,7 +8,7 @@ import { useNamespace } from "../shell/namespace";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
-import { withheld } from "./facts";
+import { waitsIn, withheld } from "./facts";
 
 export function QueuesPage() {
   useTitle("Queues");
@@ -52,11 +52,16 @@ export function QueuesPage() {
                   const why = withheld(q);
                   const bounded = [q.admission.workflow_tasks, q.admission.activity_tasks].some((a) => a.status !== "unlimited");
                   return (
-                    <tr key={q.name} className="h-12 [&>td]:px-4" data-queue={q.name}>
+                    <tr key={q.name} className="h-12 [&>td]:px-4 [&>td]:py-1.5" data-queue={q.name}>
                       <td>
                         <Link to="/queues/$queue" params={{ queue: q.name }} data-nav className="quiet font-medium">
                           {q.name}
                         </Link>
+                        {waitsIn(q) && (
+                          <span className="line-clamp-2 max-w-72 text-xs text-warn" data-waits>
+                            {waitsIn(q)}
+                          </span>
+                        )}
                       </td>
                       <td className="text-right">{count(q.stats.workflow_tasks.ready_count)}</td>
                       <td className="text-right">{count(q.stats.activity_tasks.ready_count)}</td>

@@ -32,6 +32,17 @@ export function bars(a: TaskAdmission): Bar[] {
 /** Why a queue hands out less than it could, or "". */
 export const withheld = (q: QueueState): string => q.admission.workflow_tasks.wait_reason || q.admission.activity_tasks.wait_reason || "";
 
+/** Why tasks of a queue wait, in a line of a list, or "". The page of the queue says it of each task. */
+export function waitsIn(q: QueueState): string {
+  const budget = withheld(q);
+  if (budget) return budget;
+  const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
+  if (ready === 0) return "";
+  const { active_count: active, stale_count: stale, waiting_count: waiting } = q.stats.pollers;
+  if (active === 0) return stale > 0 ? `no live worker serves it; ${stale} ${stale === 1 ? "was" : "were"} not heard of for too long` : "no worker serves it";
+  return waiting > 0 ? "no worker that asks may take what is ready" : "its workers are busy, or do not ask";
+}
+
 /** What an operator may do to a cohort. */
 export function verbs(c: BuildCohort): ("promote" | "drain" | "resume")[] {
   if (c.drain_intent === "draining") return ["resume"];

@@ -19,17 +19,32 @@ export interface Scale {
 const foldedShare = 0.11; // of the width, for one folded stretch
 const foldedMost = 0.45; // for all of them together
 
-/** Where something begins or ends, in order. */
-function moments(t: Timeline, end: number): number[] {
-  const all = new Set([t.from, end]);
-  for (const l of t.lanes) {
-    for (const b of l.bars) {
-      all.add(b.from);
-      all.add(b.to ?? end);
+const known = new WeakMap<Timeline, number[]>();
+
+/** Where something begins or has ended, in order. An open run is drawn every second, and its past does not change: it is put in order once. */
+function past(t: Timeline): number[] {
+  let found = known.get(t);
+  if (!found) {
+    const all = new Set([t.from]);
+    for (const l of t.lanes) {
+      for (const b of l.bars) {
+        all.add(b.from);
+        if (b.to !== null) all.add(b.to);
+      }
+      for (const m of l.marks) all.add(m.at);
     }
-    for (const m of l.marks) all.add(m.at);
+    found = [...all].filter((x) => x >= t.from).sort((a, b) => a - b);
+    known.set(t, found);
   }
-  return [...all].filter((x) => x >= t.from && x <= end).sort((a, b) => a - b);
+  return found;
+}
+
+/** The same up to the end, which is what is open now. */
+function moments(t: Timeline, end: number): number[] {
+  const all = past(t);
+  let n = all.length;
+  while (n > 0 && all[n - 1]! >= end) n--;
+  return [...all.slice(0, n), end];
 }
 
 /** The length from which on a stretch dwarfs all shorter ones together, or Infinity. */

@@ -6,7 +6,7 @@ import { overviewQuery, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
 import { useNow } from "../lib/clock";
 import { count, without } from "../lib/format";
-import { isOpen, runFilters, runStatus, whyWaiting, words } from "../lib/status";
+import { isOpen, runFilters, runStatus, stuck, whyWaiting, words } from "../lib/status";
 import { duration, parseTime } from "../lib/time";
 import { useNamespace } from "../shell/namespace";
 import { Act } from "../ui/Act";
@@ -30,7 +30,7 @@ export function RunsPage() {
   return (
     <>
       <Heading title="Runs">
-        <div className="flex w-full flex-wrap gap-2 sm:w-auto">
+        <div className="flex flex-wrap gap-2 max-sm:contents">
           <Filters types={typesOf(rows)} wrong={Boolean(unread)} />
           <Act needs="writer" primary onClick={() => setStarting(true)}>
             Start a workflow
@@ -104,7 +104,7 @@ function Table({ rows }: { rows: RunView[] }) {
             <th>Workflow</th>
             <th className="hidden w-36 lg:table-cell">Queue</th>
             <th className="hidden w-28 text-right sm:table-cell">Duration</th>
-            <th className="w-26 sm:w-40">Started</th>
+            <th className="hidden w-40 sm:table-cell">Started</th>
           </tr>
         </thead>
         <tbody className="divide-y divide-line">
@@ -135,22 +135,25 @@ function Row({ run: r }: { run: RunView }) {
           {r.workflow_type}
           {r.run_number > 1 && <span className="ml-2 text-xs font-normal text-faint">run {r.run_number}</span>}
         </Link>
-        <div className="flex min-w-0 gap-2 text-xs text-faint">
+        <span className="flex justify-between gap-2 text-xs text-faint">
           <code className="truncate font-mono" title={r.workflow_id}>
             {r.workflow_id}
           </code>
-          {why && (
-            <span className="hidden min-w-0 flex-1 truncate text-warn md:inline" title={why}>
-              {why}
-            </span>
-          )}
-        </div>
+          <span className="shrink-0 sm:hidden">
+            <When value={r.started_at} />
+          </span>
+        </span>
+        {why && (
+          <span className={`line-clamp-3 text-xs sm:line-clamp-2 break-words ${stuck(r) ? "text-warn" : "text-soft"}`} title={why} data-waits={stuck(r) ? "stuck" : "open"}>
+            {why}
+          </span>
+        )}
       </td>
       <td className="hidden truncate text-soft lg:table-cell">{r.task_queue}</td>
       <td className="hidden text-right text-soft sm:table-cell">
         <Length run={r} />
       </td>
-      <td className="max-sm:[&_time>span+span]:hidden">
+      <td className="max-sm:hidden">
         <When value={r.started_at} form="both" />
       </td>
     </tr>
@@ -204,7 +207,7 @@ function Filters({ types, wrong }: { types: string[]; wrong: boolean }) {
   const workers = useQuery(workersQuery(useNamespace()));
   const known = [...new Set([...(workers.data?.workers ?? []).flatMap((w) => w.supported_workflow_types ?? []), ...types])].sort();
   return (
-    <div className="flex w-full flex-1 flex-wrap gap-2 sm:w-auto">
+    <div className="flex flex-wrap gap-2 max-sm:order-last max-sm:w-full">
       <FilterField name="type" label="Workflow type" placeholder="Any type" value={search.type} options={known} className="w-36 flex-1 sm:w-44 sm:flex-none" />
       <FilterField name="q" label="Search workflow ids and business keys, or filter runs" placeholder="Search ids, or Amount > 100" value={search.q} wrong={wrong} className="w-44 flex-1 sm:w-80 sm:flex-none" />
     </div>

@@ -10,6 +10,7 @@ import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
 import { When } from "../ui/When";
 import { LeaseLeft } from "./LeaseLeft";
+import { waits } from "./waits";
 
 export function SessionsPage() {
   useTitle("Sessions");
@@ -79,8 +80,12 @@ function Table({ rows }: { rows: SessionView[] }) {
                 <span className="block truncate text-xs text-faint">
                   {s.scope === "workflow" ? `of ${s.workflow_id}` : "shared"}
                   {s.queue && ` · ${s.queue}`}
-                  {s.waiting && <span className="text-warn"> · {s.waiting}</span>}
                 </span>
+                {waits(s) && (
+                  <span className="line-clamp-2 text-xs break-words text-warn" title={waits(s)} data-waits>
+                    {waits(s)}
+                  </span>
+                )}
               </td>
               <td className="hidden truncate md:table-cell">
                 {s.status === "active" && s.lease_owner ? s.lease_owner : <span className="text-faint">nobody</span>}

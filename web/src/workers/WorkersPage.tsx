@@ -1,7 +1,12 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQueries, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { overviewQuery, workersQuery } from "../api/queries";
-import type { WorkerView } from "../api/types";
+import { heldQuery, overviewQuery, queueQuery, workersQuery } from "../api/queries";
+import type { QueueState, WorkerView } from "../api/types";
+import { count } from "../lib/format";
+import { useZone } from "../lib/prefs";
+import { zoneName } from "../lib/time";
+import { LeaseLeft } from "../sessions/LeaseLeft";
 import { useNamespace } from "../shell/namespace";
 import { Id } from "../ui/Copy";
 import { JsonView } from "../ui/JsonView";
@@ -9,6 +14,7 @@ import { Empty, Fact, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
 import { When } from "../ui/When";
 import { isolation, machine, slots, type Meter } from "./facts";
+import { whyNoWork, type Reason } from "./why";
 
 const order = ["mismatched", "draining", "active", "stale"];
 
@@ -17,6 +23,7 @@ export function WorkersPage() {
   const namespace = useNamespace();
   const workers = useQuery(workersQuery(namespace));
   const overview = useQuery(overviewQuery(namespace));
+  const queues = useQueues(namespace, workers.data?.workers ?? []);
   const rows = [...(workers.data?.workers ?? [])].sort(
     (a, b) => order.indexOf(a.status) - order.indexOf(b.status) || a.worker_id.localeCompare(b.worker_id),
   );
@@ -34,7 +41,7 @@ export function WorkersPage() {
       ) : (
         <div className="grid grid-cols-[minmax(0,1fr)] items-start gap-3 lg:grid-cols-2">
           {rows.map((w) => (
-            <Worker key={`${w.namespace}/${w.worker_id}`} worker={w} />
+            <Worker key={`${w.namespace}/${w.worker_id}`} worker={w} queues={queues} />
           ))}
         </div>
       )}
@@ -42,8 +49,9 @@ export function WorkersPage() {
   );
 }
 
-function Worker({ worker: w }: { worker: WorkerView }) {
+function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[] }) {
   const [open, setOpen] = useState(false);
+  const zone = useZone();
   const box = isolation(w.isolation);
   const box2 = machine(w.machine);
   return (
@@ -54,18 +62,29 @@ function Worker({ worker: w }: { worker: WorkerView }) {
         </h2>
         <Status status={w.status} />
       </div>
-      {w.gate && <p className="mt-2 rounded-lg bg-bad-soft px-3 py-2 text-bad">{w.gate}</p>}
+      <Reasons of={whyNoWork(w, queues)} />
       <div className="mt-3 grid gap-x-6 gap-y-2 sm:grid-cols-3">
         {slots(w).map((m) => (
           <MeterView key={m.name} meter={m} />
         ))}
       </div>
       <dl className="mt-4 grid grid-cols-2 gap-x-6 gap-y-3 sm:grid-cols-3">
-        <Fact name="Release">{w.release || w.build_id || <None />}</Fact>
-        <Fact name="Queues">{(w.task_queues?.length ? w.task_queues : [w.task_queue]).join(", ")}</Fact>
-        <Fact name="Last heartbeat">
-          <When value={w.last_heartbeat_at} />
+        <Fact name="Release">{w.release || <None />}</Fact>
+        <Fact name="Build">{w.build_id ?? <None />}</Fact>
+        <Fact name={`Last sign of life, ${zoneName(zone)}`}>
+          <When value={w.last_heartbeat_at} form="both" />
         </Fact>
+        <Fact name="Queues">
+          {(w.task_queues?.length ? w.task_queues : [w.task_queue]).map((q, i) => (
+            <span key={q}>
+              {i > 0 && ", "}
+              <Link to="/queues/$queue" params={{ queue: q }} className="quiet">
+                {q}
+              </Link>
+            </span>
+          ))}
+        </Fact>
+        <Fact name="Tasks it has now">{count(w.active_leases)}</Fact>
         <Fact name="Runtime">
           {w.runtime || <None />}
           {w.sdk_version && <span className="text-faint"> {w.sdk_version}</span>}
@@ -91,6 +110,16 @@ function Worker({ worker: w }: { worker: WorkerView }) {
           )}
         </Fact>
       </dl>
+      {(w.capabilities ?? []).length > 0 && (
+        <p className="mt-3 flex flex-wrap gap-1.5" aria-label="Capabilities" role="group">
+          {w.capabilities!.map((c) => (
+            <span key={c} className="rounded-md border border-line px-1.5 py-px text-xs break-all text-soft">
+              {c}
+            </span>
+          ))}
+        </p>
+      )}
+      {w.held_sessions > 0 && <Held worker={w} />}
       {box && box.missing.length > 0 && (
         <details className="mt-3 text-[13px]">
           <summary className="text-warn">
@@ -111,6 +140,70 @@ function Worker({ worker: w }: { worker: WorkerView }) {
       </div>
     </article>
   );
+}
+
+/** What keeps it from work, or that there is none. */
+function Reasons({ of }: { of: Reason[] }) {
+  if (of.length === 0) return null;
+  const look = of[0]!.weight === "stop" ? "bg-bad-soft text-bad" : of[0]!.weight === "less" ? "bg-warn-soft text-warn" : "bg-sunken text-soft";
+  return (
+    <ul aria-label="Why it gets no work" className={`mt-2 grid gap-1 rounded-lg px-3 py-2 ${look}`}>
+      {of.map((r) => (
+        <li key={r.text} className="break-words" data-why={r.weight}>
+          {r.text}{" "}
+          {r.queue && (
+            <Link to="/queues/$queue" params={{ queue: r.queue }} className="whitespace-nowrap underline underline-offset-3">
+              Look at {r.queue}
+            </Link>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The sessions a worker holds, read when somebody asks. */
+function Held({ worker: w }: { worker: WorkerView }) {
+  const [open, setOpen] = useState(false);
+  const held = useQuery({ ...heldQuery(w.namespace, w.worker_id), enabled: open });
+  return (
+    <div className="mt-3 text-[13px]">
+      <button type="button" className="quiet text-stay" aria-expanded={open} onClick={() => setOpen(!open)}>
+        Holds {count(w.held_sessions)} {w.held_sessions === 1 ? "session" : "sessions"}
+      </button>
+      {open && held.error && (
+        <p role="alert" className="text-bad">
+          {held.error.message}
+        </p>
+      )}
+      {open && held.data && (
+        <ul aria-label={`Sessions of ${w.worker_id}`} className="mt-1.5 max-h-64 divide-y divide-line overflow-y-auto rounded-lg border border-line" tabIndex={0}>
+          {(held.data.sessions ?? []).map((s) => (
+            <li key={s.session_id} className="flex flex-wrap items-center justify-between gap-x-3 px-3 py-1.5">
+              <Link to="/sessions/$sessionId" params={{ sessionId: s.session_id }} className="quiet min-w-0 font-mono text-xs break-all">
+                {s.session_id}
+              </Link>
+              <span className="flex items-center gap-3 text-soft">
+                {s.active_activity_count} running, {s.ready_activity_count} ready
+                <LeaseLeft session={s} />
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+const queuesAsked = 12; // of the workers', whose builds and backlog are read beside them
+
+/** The queues that workers serve, with their builds. */
+function useQueues(namespace: string, workers: WorkerView[]): QueueState[] {
+  const names = [...new Set(workers.flatMap((w) => (w.task_queues?.length ? w.task_queues : [w.task_queue])))].sort().slice(0, queuesAsked);
+  return useQueries({
+    queries: names.map((name) => ({ ...queueQuery({ namespace, name }), retry: false })),
+    combine: (all) => all.map((q) => q.data).filter((q) => q !== undefined),
+  });
 }
 
 const None = () => <span className="text-faint">–</span>;
@@ -138,7 +231,6 @@ function More({ worker: w }: { worker: WorkerView }) {
       <dl className="grid grid-cols-2 gap-x-6 gap-y-3">
         <Fact name="Workflows">{list(w.supported_workflow_types)}</Fact>
         <Fact name="Activities">{list(w.supported_activity_types)}</Fact>
-        <Fact name="Capabilities">{list(w.capabilities)}</Fact>
         <Fact name="Registered">
           <When value={w.registered_at} />
         </Fact>

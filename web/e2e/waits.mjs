@@ -1,0 +1,85 @@
+// Why things wait, one glance away: runs, queues, workers and sessions, with things that really wait. The workers are this file.
+import assert from "node:assert/strict";
+import { keepAlive } from "./alive.mjs";
+import { patience, shown, until } from "./checks.mjs";
+
+const space = "waiting-room";
+const queue = "desk";
+const worker = "clerk";
+
+const task = async (api, kind, poll = {}) => (await api(`/api/worker/${kind}/poll`, { worker_id: worker, task_queue: queue, timeout_seconds: 30, ...poll }, space)).task;
+
+export const waiting = [
+  ["the list of runs says what each open run waits for", async ({ page, base, api, axe, shot }) => {
+    await api("/api/namespaces", { name: space });
+    const start = (workflow_id, task_queue = queue) => api("/api/workflows", { workflow_id, workflow_type: "order", task_queue }, space);
+    const register = (worker_id, more) =>
+      api("/api/worker/register", {
+        worker_id, task_queue: queue, runtime: "hand", build_id: "b1", supported_workflow_types: ["order"], supported_activity_types: ["charge"],
+        max_concurrent_worker_sessions: 2, capabilities: ["worker_sessions"], ...more,
+      }, space);
+    await register(worker);
+    keepAlive(api, worker, space);
+    const decide = async (workflow_id, commands) => {
+      await start(workflow_id);
+      const t = await task(api, "workflow-tasks");
+      await api(`/api/worker/workflow-tasks/${t.task_id}/complete`, { lease_owner: worker, workflow_task_attempt: t.workflow_task_attempt, commands }, space);
+    };
+    await decide("signal", [{ type: "open_signal_wait", signal_name: "go" }]);
+    await decide("type", [{ type: "schedule_activity", activity_type: "print" }]);
+    await decide("budget", [{ type: "schedule_activity", activity_type: "charge" }, { type: "schedule_activity", activity_type: "charge" }]);
+    await start("nobody", "deserted");
+    await page.goto(`${base}/?namespace=${space}`);
+    const row = (id) => page.locator("tr", { has: page.getByText(id, { exact: true }) }).locator("[data-waits]");
+    for (const [id, text, kind] of [
+      ["signal", "waits for signal go", "open"],
+      ["type", `worker ${worker} does not run print`, "stuck"],
+      ["nobody", "no live worker serves queue deserted", "stuck"],
+    ]) {
+      await shown(row(id).getByText(text));
+      await until(`${id} is ${kind}`, async () => (await row(id).getAttribute("data-waits")) === kind);
+    }
+    assert.deepEqual(await axe(), []);
+    await shot("waits-runs");
+  }],
+  ["a budget that is used up is told in the list of queues, and at the worker", async ({ page, base, api, axe, shot }) => {
+    await api(`/api/task-queues/${queue}/limits`, { activity_tasks: { max_active_leases: 1 } }, space, "PUT");
+    assert.ok(await task(api, "activity-tasks"), "the one that the budget allows");
+    await page.goto(`${base}/queues?namespace=${space}`);
+    await shown(page.locator(`[data-queue="${queue}"] [data-waits]`).getByText("budget is 1"));
+    await shown(page.locator('[data-queue="deserted"] [data-waits]').getByText("no worker serves it"));
+    assert.deepEqual(await axe(), []);
+    await shot("waits-queues");
+    await page.goto(`${base}/workers?namespace=${space}`);
+    const card = page.locator(`[data-worker="${worker}"]`);
+    await shown(card.locator('[data-why="less"]').getByText("budget is 1"));
+    await card.locator('[data-why="less"]').getByRole("link", { name: `Look at ${queue}` }).first().click();
+    await page.waitForURL(`${base}/queues/${queue}?namespace=${space}`, { timeout: patience });
+    await shown(page.locator("[data-waiting]").getByText("its budget is 1").first());
+  }],
+  ["a worker says that its build is drained, and what it holds", async ({ page, base, api, axe, shot }) => {
+    await api("/api/worker/sessions", { worker_id: worker, session_id: "drawer", ttl_seconds: 6000, lease_seconds: 6000 }, space);
+    await api(`/api/task-queues/${queue}/build-ids/drain`, { build_id: "b1" }, space);
+    await page.goto(`${base}/workers?namespace=${space}`);
+    const card = page.locator(`[data-worker="${worker}"]`);
+    await shown(card.locator('[data-why="stop"]').getByText(`Build b1 is drained on ${queue}`));
+    await card.getByRole("button", { name: "Holds 1 session" }).click();
+    await shown(card.getByRole("link", { name: "drawer" }));
+    await shown(card.getByRole("group", { name: "Capabilities" }).getByText("worker_sessions"));
+    assert.deepEqual(await axe(), []);
+    await shot("waits-worker", true);
+    await page.setViewportSize({ width: 380, height: 844 });
+    await page.emulateMedia({ colorScheme: "dark" });
+    for (const [name, path] of [["workers", "/workers"], ["runs", "/"], ["queues", "/queues"], ["sessions", "/sessions"]]) {
+      await page.goto(`${base}${path}?namespace=${space}`);
+      await shown(page.getByRole("heading", { level: 1 }));
+      await page.locator('[aria-label="Loading"]').waitFor({ state: "detached", timeout: patience });
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      assert.ok(over <= 0, `${path} is ${over} px too wide`);
+      await shot(`waits-${name}-narrow-dark`, true);
+    }
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await api(`/api/task-queues/${queue}/build-ids/resume`, { build_id: "b1" }, space);
+  }],
+];

@@ -1,0 +1,57 @@
+import type { QueueState, WorkerView } from "../api/types";
+import { slots } from "./facts";
+
+/** Why a worker gets no work, or none of some kind. */
+export interface Reason {
+  text: string;
+  weight: "stop" | "less" | "rest"; // nothing at all; not everything; there is nothing to get
+  queue?: string; // where more is said
+}
+
+const of = (n: number, one: string) => `${n.toLocaleString("en-US")} ${one}${n === 1 ? "" : "s"}`;
+const list = (names: string[]) => (names.length < 3 ? names.join(" and ") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`);
+
+/** What keeps a worker from work, the heaviest first, as far as its registration and its queues tell. None: it works, or nothing speaks against it. */
+export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[] {
+  const has = w.active_leases > 0 ? ` What it has, ${of(w.active_leases, "task")}, it may finish.` : "";
+  if (w.status === "stale") return [{ weight: "stop", text: "It was not heard of for too long and is taken for gone. Its sessions and tasks go to others when their leases end." }];
+  if (w.gate) return [{ weight: "stop", text: `${w.gate}.${has}` }];
+  if (w.status === "draining") return [{ weight: "stop", text: `It drains: it is given nothing new, and leaves when it has finished.${has}` }];
+  const out: Reason[] = [];
+  const workflows = w.supported_workflow_types ?? [];
+  const activities = w.supported_activity_types ?? [];
+  const names = w.task_queues?.length ? w.task_queues : [w.task_queue];
+  const mine = names.map((n) => queues.find((q) => q.name === n)).filter((q) => q !== undefined);
+  const drained = mine.filter((q) => q.build_ids?.some((b) => b.build_id === w.build_id && b.drain_intent === "draining")).map((q) => q.name);
+  for (const queue of drained) out.push({ weight: drained.length === names.length ? "stop" : "less", queue, text: `${w.build_id ? `Build ${w.build_id}` : "The build without an id"} is drained on ${queue}.` });
+  const [flow, act, held] = slots(w);
+  if (flow && act) {
+    if (workflows.length > 0 && flow.most === 0) out.push({ weight: "less", text: "It has no workflow slots, so it takes no workflow task." });
+    if (activities.length > 0 && act.most === 0) out.push({ weight: "less", text: "It has no activity slots, so it takes no activity." });
+    const full = [flow, act].filter((m) => m.most > 0 && m.used !== null && m.used >= m.most).map((m) => `${m.most} ${m.name.toLowerCase()}`);
+    if (full.length > 0) out.push({ weight: "less", text: `All its ${list(full)} are taken: more comes when one is free.` });
+  }
+  if (held && held.most > 0 && (held.used ?? 0) >= held.most) out.push({ weight: "less", text: `It holds all ${held.most} sessions it may hold, and takes no further one.` });
+  for (const q of mine) {
+    if (drained.includes(q.name)) continue;
+    for (const [admission, what] of [[q.admission.workflow_tasks, "workflow tasks"], [q.admission.activity_tasks, "activities"]] as const) {
+      if (admission.wait_reason) out.push({ weight: "less", queue: q.name, text: `${what} are held back: ${admission.wait_reason}.` });
+    }
+    const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
+    if (ready === 0) continue;
+    if (full(w)) continue; // it rightly asks for nothing, and that is said above
+    out.push({
+      weight: "less",
+      queue: q.name,
+      text: q.stats.pollers.waiting_count === 0 ? `${of(ready, "task")} ready in ${q.name}, and no poll waits there now.` : `${of(ready, "task")} ready in ${q.name} that no worker there may take.`,
+    });
+  }
+  if (out.length === 0 && w.active_leases === 0 && mine.length === names.length) {
+    out.push({ weight: "rest", text: `Nothing is ready in ${list(names)}.` });
+  }
+  const order = { stop: 0, less: 1, rest: 2 };
+  return out.sort((a, b) => order[a.weight] - order[b.weight]);
+}
+
+/** Whether every slot of a worker is taken, so that it rightly asks for nothing. */
+const full = (w: WorkerView): boolean => slots(w).slice(0, 2).every((m) => m.used !== null && m.used >= m.most);
