@@ -245,12 +245,12 @@ func TestAnUndeliveredTaskGoesBackWhenTheStoreIs(t *testing.T) {
 		o.join(a, "w", "w1")
 		run := a.start("one").RunID
 		none := int64(0)
-		p := must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &none}))
+		p := must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &none}))
 		o.away.Store(true)
 		p.Undo()
 		time.Sleep(50 * time.Second)
 		if owner := o.owner(run); owner != "w" {
-			t.Fatalf("while the store is away the task is leased to %q", owner)
+			o.t.Fatalf("while the store is away the task is leased to %q", owner)
 		}
 		o.away.Store(false)
 		o.freed(run, 10*time.Second)
