@@ -3,7 +3,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"runtime/debug"
@@ -257,7 +256,7 @@ func (a *API) write(c *call, status int, body any) {
 
 // refuse answers with a refusal and returns the status.
 func (a *API) refuse(c *call, err error) int {
-	e := httpjson.Refusal(known(err))
+	e := httpjson.Refusal(store.Refusal(err))
 	status := e.Reason.Status()
 	if c.Context().Err() != nil {
 		return 499 // the caller hung up; logs of proxies know this number
@@ -272,17 +271,4 @@ func (a *API) refuse(c *call, err error) int {
 	}
 	a.write(c, status, body)
 	return status
-}
-
-// known gives the store's own errors their reason.
-func known(err error) error {
-	switch {
-	case errors.Is(err, store.ErrUnavailable):
-		return protocol.Refuse(protocol.ReasonStoreUnavailable, "the store takes no writes now; try again")
-	case errors.Is(err, store.ErrClosed):
-		return protocol.Refuse(protocol.ReasonStoreUnavailable, "this app is going away; try again")
-	case errors.Is(err, store.ErrNotFound):
-		return protocol.Refuse(protocol.ReasonNotFound, "not found")
-	}
-	return err
 }

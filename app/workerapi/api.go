@@ -216,7 +216,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, status int, body any
 
 // refuse answers with a refusal and returns the status.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error, beside map[string]any, statuses map[protocol.Reason]int) int {
-	e := httpjson.Refusal(known(err))
+	e := httpjson.Refusal(store.Refusal(err))
 	status := e.Reason.Status()
 	if s, ok := statuses[e.Reason]; ok {
 		status = s
@@ -239,17 +239,4 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error, beside m
 	}
 	_ = a.write(w, r, status, body, a.tail) // nobody is left to tell
 	return status
-}
-
-// known gives the store's own errors their reason.
-func known(err error) error {
-	switch {
-	case errors.Is(err, store.ErrUnavailable):
-		return protocol.Refuse(protocol.ReasonStoreUnavailable, "the store takes no writes now; try again")
-	case errors.Is(err, store.ErrClosed):
-		return protocol.Refuse(protocol.ReasonStoreUnavailable, "this app is going away; try again")
-	case errors.Is(err, store.ErrNotFound):
-		return protocol.Refuse(protocol.ReasonNotFound, "not found")
-	}
-	return err
 }

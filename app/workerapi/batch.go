@@ -3,6 +3,7 @@ package workerapi
 import (
 	"net/http"
 
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -49,7 +50,7 @@ func completeTasks(a *API, c *call) (answer, error) {
 	}
 	for i := range out.Items {
 		if item := &out.Items[i]; item.Err != nil {
-			item.Error = body(httpjson.Refusal(known(item.Err)))
+			item.Error = body(httpjson.Refusal(store.Refusal(item.Err)))
 		}
 	}
 	return answer{http.StatusOK, out}, err

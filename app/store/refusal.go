@@ -1,0 +1,20 @@
+package store
+
+import (
+	"errors"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Refusal gives the store's own errors the reason that callers are told, whatever they called by. Other errors stay as they are.
+func Refusal(err error) error {
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		return protocol.Refuse(protocol.ReasonStoreUnavailable, "the store takes no writes now; try again")
+	case errors.Is(err, ErrClosed):
+		return protocol.Refuse(protocol.ReasonStoreUnavailable, "this app is going away; try again")
+	case errors.Is(err, ErrNotFound):
+		return protocol.Refuse(protocol.ReasonNotFound, "not found")
+	}
+	return err
+}
