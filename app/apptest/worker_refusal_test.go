@@ -271,6 +271,7 @@ func (s *scene) workers() (list []refusal) {
 		refusal{"deregister: a worker nobody knows", "DELETE", "/api/worker/registrations/nobody", ``, 404, "worker_not_found"},
 		refusal{"deregister: an older process", "DELETE", "/api/worker/registrations/w?incarnation=before", ``, 409, "stale_worker_registration"},
 		refusal{"batch: no outcome", "POST", "/api/worker/tasks/complete", `{"items":[]}`, 422, "validation_failed"},
+		refusal{"batch: a kind that is none", "POST", "/api/worker/tasks/poll", `{"worker_id":"w","kinds":["dance"]}`, 422, "validation_failed"},
 		refusal{"batch: too many", "POST", "/api/worker/tasks/poll", `{"worker_id":"w","max":1001}`, 422, "validation_failed"},
 	)
 }
@@ -289,6 +290,10 @@ func (s *scene) sessions() (list []refusal) {
 	create("one too many", `{"worker_id":"other","session_id":"s"}`, 409, "worker_session_limit_exceeded")
 	create("a worker that holds none", `{"worker_id":"plain","session_id":"s"}`, 409, "worker_session_limit_exceeded")
 	create("a closed one", `{"worker_id":"w","session_id":"closed"}`, 409, "session_closed")
+	for _, member := range []string{"lease_seconds", "ttl_seconds", "max_concurrent_activities"} {
+		create("no "+member, `{"worker_id":"w","session_id":"s","`+member+`":0}`, 422, "validation_failed")
+	}
+	create("no worker", `{"session_id":"s"}`, 422, "validation_failed")
 	create("less than no lease", `{"worker_id":"w","session_id":"s","lease_seconds":-1}`, 422, "validation_failed")
 	for _, v := range []struct{ method, verb string }{{"POST", "/heartbeat"}, {"POST", "/release"}, {"DELETE", ""}} {
 		add := func(what, session, worker string, status int, reason string) {

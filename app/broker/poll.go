@@ -124,6 +124,11 @@ func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engi
 	if len(in.Kinds) == 0 {
 		in.Kinds = []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}
 	}
+	for _, k := range in.Kinds {
+		if k != protocol.KindWorkflow && k != protocol.KindActivity && !k.Asked() {
+			return nil, nil, protocol.Invalid("kinds", "must be workflow, activity, query or update_validation, not %.40q", string(k))
+		}
+	}
 	if in.Max < 0 || in.Max > 1000 {
 		return nil, nil, protocol.Invalid("max", "must be between 1 and 1000")
 	}

@@ -10,10 +10,48 @@ import (
 // sessionRefused are the members of every refused session verb; the status is added when it is known.
 func sessionRefused(c *call) { c.tell("admitted", false) }
 
+// sessionBody asks for a session. A number that is said must be at least 1; one that is not, or null, is the default.
+type sessionBody struct {
+	protocol.SessionCreate
+	Lease *int64 `json:"lease_seconds" minimum:"1" maximum:"315360000"`
+	TTL   *int64 `json:"ttl_seconds" minimum:"1" maximum:"315360000"`
+	Cap   *int64 `json:"max_concurrent_activities" minimum:"1"`
+}
+
+// create is the request with the numbers it says.
+func (b sessionBody) create() (protocol.SessionCreate, error) {
+	in := b.SessionCreate
+	for _, n := range []struct {
+		field string
+		said  *int64
+		take  func(int64)
+	}{
+		{"lease_seconds", b.Lease, func(n int64) { in.Lease = n }},
+		{"ttl_seconds", b.TTL, func(n int64) { in.TTL = n }},
+		{"max_concurrent_activities", b.Cap, func(n int64) { in.MaxActivities = int(n) }},
+	} {
+		switch {
+		case n.said == nil:
+		case *n.said < 1:
+			return in, protocol.Invalid(n.field, "must be at least 1")
+		default:
+			n.take(*n.said)
+		}
+	}
+	if in.WorkerID == "" {
+		return in, protocol.Invalid("worker_id", "is missing")
+	}
+	return in, nil
+}
+
 func createSession(a *API, c *call) (answer, error) {
 	sessionRefused(c)
-	var in protocol.SessionCreate
-	if err := c.read(&in); err != nil {
+	var body sessionBody
+	if err := c.read(&body); err != nil {
+		return answer{}, err
+	}
+	in, err := body.create()
+	if err != nil {
 		return answer{}, err
 	}
 	if err := c.namespace(&in.Namespace); err != nil {

@@ -126,7 +126,7 @@ var shapes = map[string]auth.Shape{
 		Says: auth.OK(verdictOutcome{}), Refuses: onValidation},
 
 	"create_worker_session": {
-		Does: "claim a session", Body: protocol.SessionCreate{}, Needs: []string{"worker_id", "session_id"},
+		Does: "claim a session", Body: sessionBody{}, Needs: []string{"worker_id", "session_id"},
 		Says: map[int]any{http.StatusCreated: protocol.SessionAnswer{}, http.StatusOK: protocol.SessionAnswer{}},
 		Refuses: append([]protocol.Reason{
 			protocol.ReasonSessionRequirements, protocol.ReasonSessionOwned, protocol.ReasonSessionLimit, protocol.ReasonSessionActivityLimit,
