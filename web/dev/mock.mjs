@@ -127,7 +127,7 @@ async function answer(req, url) {
   const queues = flags.empty ? [] : data.taskQueues(born);
   if (is("task-queues")) return { status: 200, body: { namespace: "default", task_queues: queues, next_page_token: null } };
   if (is("task-queues", "*")) {
-    const queue = queues.find((queue) => queue.name === path[1]);
+    const queue = queues.find((queue) => queue.name === path[1]) ?? (queues[0] && { ...queues[0], name: path[1] });
     return queue ? { status: 200, body: queue } : gone("task_queue");
   }
   return refuse(404, "not_found", "no such route");
