@@ -1,0 +1,128 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func released(w *World) {
+	a, b := w.Worker("a"), w.Worker("b")
+	w.flow("s")
+	w.Finish(w.act(a))
+	w.flow("s")
+	w.noAct(b)
+	w.Commit(SessionStep("s", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "a"}, Why: "shutdown"}))
+	if l := w.act(b); !l.IsNew || l.Activity.SessionID != "s" {
+		w.T.Fatalf("b got %+v", l)
+	}
+}
+
+func restarted(w *World) {
+	a, b := w.Worker("a"), w.Worker("b")
+	w.flow("s")
+	first := w.act(a)
+	w.Finish(first)
+	w.flow("s")
+	again := w.Worker("a", func(x *engine.Worker) { x.Incarnation = "2" })
+	w.noAct(b)
+	if l := w.act(again); !l.IsNew || l.Session.Epoch <= first.Session.Epoch {
+		w.T.Fatalf("the restarted holder got %+v", l.Session)
+	}
+}
+
+func chainEnds(w *World) {
+	a, b := w.Worker("a"), w.Worker("b")
+	run := w.Start("chained")
+	id := engine.StepID(run, 1)
+	w.Decide(w.One(protocol.KindWorkflow, a), protocol.Command{Type: protocol.StartSession}, Activity("x", id), Activity("y", id))
+	if row := w.row(id); row.Owner != "" || row.WorkflowID != "chained" {
+		w.T.Fatalf("started %+v", row)
+	}
+	if l := w.act(a); !l.IsNew {
+		w.T.Fatalf("a got %+v", l)
+	}
+	w.noAct(b)
+	if n := w.cleanUp(); n != 0 {
+		w.T.Fatalf("removed %d of a live workflow", n)
+	}
+	w.Do(run, engine.EndRun{Terminate: true})
+	if row := w.row(id); !row.Terminal || row.Status != protocol.SessionClosed {
+		w.T.Fatalf("after the end %+v", row)
+	}
+	w.noAct(a)
+	w.View(func(r store.Reader) error {
+		left, err := r.SessionTasks(w.T.Context(), engine.SessionKey{Namespace: Namespace, ID: id}, 10)
+		if len(left) != 0 {
+			w.T.Errorf("%d tasks are left", len(left))
+		}
+		return err
+	})
+}
+
+func requires(w *World) {
+	bare := w.Worker("bare")
+	gpu := w.Worker("gpu", func(x *engine.Worker) { x.Capabilities = []string{"gpu"} })
+	c := Activity("x", "")
+	c.WorkerSession = &protocol.SessionOptions{SessionID: "s", Requirements: []string{"gpu"}}
+	w.Begun("needs", c)
+	w.noAct(bare)
+	if l := w.act(gpu); l.Session.ID != "s" {
+		w.T.Fatalf("gpu got %+v", l.Session)
+	}
+}
+
+func freed(w *World) {
+	a, b := w.Worker("a"), w.Worker("b")
+	w.flow("s", "s", "s")
+	w.act(a)
+	w.Pass(31 * time.Second)
+	w.Sweep()
+	if got := len(w.Claim(protocol.KindActivity, b, 5)); got != 2 {
+		w.T.Fatalf("b got %d, want the two that waited", got)
+	}
+}
+
+// forgotten keeps the timeline of a session that is gone until its last entry is old, and that of one that is there in any case.
+func forgotten(w *World) {
+	a := w.Worker("a")
+	for _, id := range []string{"old", "young", "held"} {
+		w.flow(id)
+	}
+	for range 3 {
+		w.Finish(w.act(a))
+	}
+	w.Commit(SessionStep("old", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "a"}, Why: "test"}))
+	w.cleanUp()
+	w.Pass(time.Second)
+	cut, err := w.S.Now(w.T.Context())
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.Pass(time.Second)
+	w.Commit(SessionStep("young", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "a"}, Why: "test"}))
+	w.cleanUp()
+	key := func(id string) engine.SessionKey { return engine.SessionKey{Namespace: Namespace, ID: id} }
+	w.View(func(r store.Reader) error {
+		list, err := r.Forgettable(w.T.Context(), Namespace, cut, 10)
+		if !slices.Equal(list, []engine.SessionKey{key("old")}) {
+			w.T.Errorf("may be forgotten: %v", list)
+		}
+		return err
+	})
+	w.Commit(store.Change{Needs: store.Keys{Sessions: []engine.SessionKey{key("old")}}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		return store.Writes{DropTimelines: []engine.SessionKey{key("old")}}, nil
+	}})
+	w.View(func(r store.Reader) error {
+		for id, kept := range map[string]bool{"old": false, "young": true, "held": true} {
+			line, err := r.Timeline(w.T.Context(), key(id), 0, 10)
+			if err != nil || (len(line) > 0) != kept {
+				w.T.Errorf("timeline of %s: %+v, %v", id, line, err)
+			}
+		}
+		return nil
+	})
+}

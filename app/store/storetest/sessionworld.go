@@ -1,0 +1,69 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// tick is the unit of times that a test lets pass: ten of it go by by themselves on no machine.
+const tick = 10 * time.Second
+
+// idle sets how long a worker's sessions may rest.
+func idle(d time.Duration) func(*engine.Worker) {
+	return func(w *engine.Worker) { w.SessionIdle = d.Microseconds() }
+}
+
+// attempts sets how long a worker's attempts are leased.
+func attempts(d time.Duration) func(*engine.Worker) {
+	return func(w *engine.Worker) { w.AttemptLease = d.Microseconds() }
+}
+
+// flow schedules activities in a run of its own, named by their sessions ("" is plain).
+func (w *World) flow(sessions ...string) string {
+	w.T.Helper()
+	var commands []protocol.Command
+	for i, s := range sessions {
+		commands = append(commands, Activity(fmt.Sprint("t", i+1), s))
+	}
+	return w.Begun(w.ID(), commands...)
+}
+
+// act claims one activity for a worker.
+func (w *World) act(worker *engine.Worker) store.Leased {
+	w.T.Helper()
+	return w.One(protocol.KindActivity, worker)
+}
+
+func (w *World) noAct(worker *engine.Worker) { w.T.Helper(); w.None(protocol.KindActivity, worker) }
+
+// row reads a session that must be there.
+func (w *World) row(id string) engine.Session {
+	w.T.Helper()
+	s, err := w.Session(id)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return s
+}
+
+// cleanUp removes what may be removed and counts it.
+func (w *World) cleanUp() int {
+	w.T.Helper()
+	now, err := w.S.Now(w.T.Context())
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	var keys []engine.SessionKey
+	w.View(func(r store.Reader) (err error) {
+		keys, err = r.Removable(w.T.Context(), now, now.Add(-time.Hour), 100)
+		return err
+	})
+	for _, k := range keys {
+		w.Commit(SessionStep(k.ID, engine.CleanUp{Kept: now.Add(-time.Hour)}))
+	}
+	return len(keys)
+}
