@@ -441,3 +441,12 @@ func TestRevokedTokenEndsItsConnections(t *testing.T) {
 	}
 	_ = client.Wait(within(t))
 }
+
+func TestACallIsToldThatTheStoreIsAway(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	w := join(t, a, "w", "test")
+	if err := a.Store().Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.refusal("store_unavailable", protocol.MethodCreateSession, map[string]any{"session_id": "s"})
+}

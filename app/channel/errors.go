@@ -4,14 +4,16 @@ import (
 	"errors"
 	"maps"
 
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
-// refusal puts a refusal of the app into the words of the wire. Other errors stay as they are: the caller learns no more than that something failed.
+// refusal puts a refusal of the app, or of its store, into the words of the wire. Other errors stay as they are: the caller learns no more than that
+// something failed.
 func refusal(err error) error {
 	var e *protocol.Error
-	if !errors.As(err, &e) {
+	if !errors.As(store.Refusal(err), &e) {
 		return err
 	}
 	r := rpc.Errorf(string(e.Reason), e.Reason.Status(), "%s", e.Message)

@@ -26,7 +26,8 @@ func (l *Link) call(ctx context.Context, conn Conn, method string, in, out any) 
 		return fmt.Errorf("%s: %w", method, err)
 	}
 	switch e.Code {
-	case rpc.CodeDeadlineExceeded, rpc.CodeCancelled, rpc.CodeInternal, rpc.CodeMalformedAnswer:
+	case rpc.CodeDeadlineExceeded, rpc.CodeCancelled, rpc.CodeInternal, rpc.CodeMalformedAnswer,
+		string(protocol.ReasonStoreUnavailable): // perhaps it was done after all
 		return fmt.Errorf("%s: %w", method, err)
 	}
 	refusal := &protocol.Error{Reason: protocol.Reason(e.Code), Message: e.Message, Details: e.Details}
