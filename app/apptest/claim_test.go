@@ -89,6 +89,7 @@ func TestAClaimPassesTheGatesOfAPoll(t *testing.T) {
 	id := run + "-1-workflow"
 	c.want(201, "POST", "/api/worker/register", `{"worker_id":"elsewhere","task_queue":"other","supported_workflow_types":["flow"]}`)
 	c.want(201, "POST", "/api/worker/register", `{"worker_id":"narrow","task_queue":"`+handQueue+`","supported_workflow_types":["else"]}`)
+	c.want(201, "POST", "/api/worker/register", `{"worker_id":"typeless","task_queue":"`+handQueue+`"}`)
 	register(c, "drained", "")
 	c.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"drained","draining":true}`)
 	register(c, "ours", "")
@@ -100,6 +101,8 @@ func TestAClaimPassesTheGatesOfAPoll(t *testing.T) {
 		{"no worker", `{}`, "validation_failed", 422},
 		{"another queue's worker", `{"worker_id":"elsewhere"}`, "task_queue_mismatch", 409},
 		{"a worker without the type", `{"worker_id":"narrow"}`, "task_not_claimable", 409},
+		{"a worker of no type at all", `{"worker_id":"typeless"}`, "task_not_claimable", 409},
+		{"another build", `{"worker_id":"ours","build_id":"b-2"}`, "build_id_mismatch", 409},
 		{"a worker that drains", `{"worker_id":"drained"}`, "worker_draining", 409},
 		{"an older process", `{"worker_id":"ours","incarnation":"old"}`, "stale_worker_registration", 409},
 		{"a page out of range", `{"worker_id":"ours","history_page_size":1001}`, "validation_failed", 422},

@@ -51,8 +51,11 @@ type claimed struct {
 
 // notNow is the refusal of a worker that is given nothing at all.
 func notNow(a *protocol.PollAnswer) error {
-	if a.Status == protocol.PollMismatch {
+	switch a.Status {
+	case protocol.PollMismatch:
 		return protocol.Refuse(protocol.ReasonVersionMismatch, "%s", a.Reason).With("app_release", a.AppRelease)
+	case protocol.PollNoWorkflow, protocol.PollNoActivity:
+		return protocol.Refuse(protocol.ReasonNotClaimable, "the worker registered no type, or no slot, for such tasks")
 	}
 	return protocol.Refuse(protocol.ReasonWorkerDraining, "the worker is draining, or the app is")
 }

@@ -154,7 +154,7 @@ var claiming = append([]protocol.Reason{
 	protocol.ReasonNotClaimable, protocol.ReasonThrottled, protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased, protocol.ReasonRunClosed, protocol.ReasonWorkerDraining,
 	protocol.ReasonVersionMismatch, protocol.ReasonQueueMismatch, protocol.ReasonStaleAttempt, protocol.ReasonRunCancelled, protocol.ReasonRunTerminated,
 	protocol.ReasonSessionClosed, protocol.ReasonSessionOwned, protocol.ReasonSessionRequirements, protocol.ReasonSessionLimit,
-	protocol.ReasonSessionActivityLimit, protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue,
+	protocol.ReasonSessionActivityLimit, protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue, protocol.ReasonBuildMismatch,
 }, unregistered...)
 
 var onWorker = append([]protocol.Reason{protocol.ReasonWorkerNotFound}, unregistered...)
