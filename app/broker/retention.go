@@ -104,8 +104,8 @@ func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
 	}
 }
 
-// Prune removes from every namespace what is past its retention, and returns how long it is until something else will be: zero when nothing that has
-// closed is kept. A namespace where that fails holds up no other.
+// Prune removes from every namespace what is past its retention, and workers that are long gone. It returns how long it is until something else will
+// be past its retention: zero when nothing that has closed is kept. A namespace where that fails holds up no other.
 func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	all, err := b.Namespaces(ctx, func(string) bool { return true })
 	if err != nil {
@@ -131,6 +131,9 @@ func (b *Broker) prune(ctx context.Context, v protocol.NamespaceView) (next time
 	err = b.expire(ctx, v.Name, func(_, gone []string) { pruned += len(gone) })
 	if pruned > 0 {
 		b.log.Info().Str("namespace", v.Name).Int("runs", pruned).Msg("runs past their retention removed")
+	}
+	if err == nil {
+		err = b.dropBygone(ctx, v.Name)
 	}
 	if err != nil {
 		return 0, err
