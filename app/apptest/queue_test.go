@@ -283,7 +283,7 @@ func TestAQueueSaysWhyItsOldestTasksWait(t *testing.T) {
 		last := w.leased("workflow")
 		w.finish(w.leased("activity"))
 		got := waiting()
-		if len(got) != 4 || got[0] != "workflow of wf-0: ready for worker w, which is busy" || !strings.HasPrefix(got[1], "activity of wf-0: ") ||
+		if len(got) != 4 || got[0] != "workflow of wf-0: ready for worker w, which is busy or does not poll" || !strings.HasPrefix(got[1], "activity of wf-0: ") ||
 			!strings.Contains(got[1], "other") || !strings.HasPrefix(got[3], "activity of wf-1: ") {
 			t.Errorf("with a worker that knows one of two activities, waiting are %q", got)
 		}

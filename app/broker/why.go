@@ -137,7 +137,7 @@ func (b *Broker) why(fleet fleet, queue string, want engine.Wanted, now time.Tim
 		v := engine.Admit(want, engine.Lessee{Worker: h.worker, Counted: true}, now)
 		text, kept := v.Text, h.kept()
 		if v.OK && kept == "" {
-			return fmt.Sprintf("ready for worker %s, which is busy", k.ID)
+			return fmt.Sprintf("ready for worker %s, which is busy or does not poll", k.ID)
 		}
 		if v.OK {
 			text = fmt.Sprintf("worker %s: %s", k.ID, kept)
@@ -183,7 +183,7 @@ func (b *Broker) heldWhy(fleet fleet, want engine.Wanted, now time.Time) string 
 	if v := engine.Admit(want, engine.Lessee{Worker: h.worker, Counted: true}, now); !v.OK {
 		return v.Text + s.Fallbacks()
 	}
-	return fmt.Sprintf("for worker %s, which holds session %s and is busy%s", s.Owner, s.ID, s.Fallbacks())
+	return fmt.Sprintf("for worker %s, which holds session %s and is busy or does not poll%s", s.Owner, s.ID, s.Fallbacks())
 }
 
 // kept is why a worker is given nothing at all, if so.

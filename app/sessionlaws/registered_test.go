@@ -171,7 +171,7 @@ func TestReasonsAreRightAtEveryApp(t *testing.T) {
 	}
 	for i, b := range []*broker.Broker{here, there} {
 		run := must[protocol.RunView](t)(b.Describe(t.Context(), protocol.Target{Namespace: ns, WorkflowID: "one"}))
-		for k, want := range []string{"", "for worker holder, which holds session s and is busy", "needs gpu, which worker holder does not offer"} {
+		for k, want := range []string{"", "for worker holder, which holds session s and is busy or does not poll", "needs gpu, which worker holder does not offer"} {
 			if got := run.Pending.Activities[k].Why; !strings.HasSuffix(got, want) || want == "" && got != "" {
 				t.Errorf("app %d says of activity %d: %q, want %q", i, k, got, want)
 			}
