@@ -20,11 +20,7 @@ const returning = time.Hour
 
 // dropBygone removes the workers of a namespace that gave no sign of life for so long that nothing of theirs can be left: each start of a worker
 // without a name of its own leaves one.
-func (b *Broker) dropBygone(ctx context.Context, namespace string) error {
-	now, err := b.store.Now(ctx)
-	if err != nil {
-		return err
-	}
+func (b *Broker) dropBygone(ctx context.Context, namespace string, now time.Time) error {
 	var list []engine.Worker
 	for after := ""; ; after = list[len(list)-1].ID {
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
@@ -50,13 +46,11 @@ func (b *Broker) bygone(ctx context.Context, w *engine.Worker, now time.Time) er
 	if silent < renewal {
 		return nil
 	}
-	here, draining := false, false
-	b.workers.with(w.Key(), func(h *heard) {
-		here, draining = !h.at.IsZero() && time.Since(h.at) <= b.opt.Alive, h.draining
-	})
+	here := false
+	b.workers.with(w.Key(), func(h *heard) { here = b.hears(*h) })
 	switch {
 	case here && b.opt.Shared:
-		return b.storeAlive(ctx, w, draining)
+		return b.storeAlive(ctx, w, b.workers.drains(w.Key()))
 	case here, silent < bygone, !b.opt.Shared && time.Since(b.started) < returning:
 		return nil
 	}

@@ -127,9 +127,12 @@ func (b *Broker) hear(k engine.WorkerKey) {
 	})
 }
 
+// hears says whether a worker was heard here within the window.
+func (b *Broker) hears(h heard) bool { return !h.at.IsZero() && time.Since(h.at) <= b.opt.Alive }
+
 // alive says whether a worker can be believed to live at now: heard here within the window, or by its stored time.
 func (b *Broker) alive(h heard, now time.Time) bool {
-	if !h.at.IsZero() && time.Since(h.at) <= b.opt.Alive {
+	if b.hears(h) {
 		return true
 	}
 	return b.opt.Shared && h.at.IsZero() && h.worker.AliveUntil.After(now)

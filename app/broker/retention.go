@@ -132,13 +132,13 @@ func (b *Broker) prune(ctx context.Context, v protocol.NamespaceView) (next time
 	if pruned > 0 {
 		b.log.Info().Str("namespace", v.Name).Int("runs", pruned).Msg("runs past their retention removed")
 	}
-	if err == nil {
-		err = b.dropBygone(ctx, v.Name)
-	}
 	if err != nil {
 		return 0, err
 	}
 	now, err := b.store.Now(ctx)
+	if err == nil {
+		err = b.dropBygone(ctx, v.Name, now)
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -81,7 +81,7 @@ func (b *Broker) takeUp(ctx context.Context) error {
 // another app may hear is looked at again when what is stored of it says that nobody does.
 func (b *Broker) look(ctx context.Context, k engine.WorkerKey, h heard) error {
 	switch {
-	case h.at.IsZero() && h.lookAt.IsZero(), !h.at.IsZero() && time.Since(h.at) <= b.opt.Alive, time.Now().Before(h.lookAt):
+	case h.at.IsZero() && h.lookAt.IsZero(), b.hears(h), time.Now().Before(h.lookAt):
 		return nil
 	}
 	if b.opt.Shared {
