@@ -30,6 +30,7 @@ RUN apt-get update \
 # The release is read beside the executable, so image and binary cannot disagree.
 COPY --from=build /src/VERSION /usr/local/lib/sojourn/VERSION
 COPY --from=build /sojourn /usr/local/lib/sojourn/sojourn
+COPY deploy/healthy /usr/local/lib/sojourn/healthy
 RUN ln -s ../lib/sojourn/sojourn /usr/local/bin/sojourn
 ENV SOJOURN_ADDR=0.0.0.0:7700 \
     SOJOURN_DATA_DIR=/data \
@@ -41,6 +42,7 @@ EXPOSE 7700
 # The role comes from SOJOURN_CONTAINER_TYPE, or from a subcommand: docker run sojourn worker. The binary is process 1, so
 # SIGTERM reaches it; give it 40 s (docker run --stop-timeout 40) for its drain of at most 25.
 STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=6s --start-period=30s CMD ["/usr/local/lib/sojourn/healthy"]
 ENTRYPOINT ["/usr/local/lib/sojourn/sojourn"]
 
 FROM base AS handlers

@@ -15,9 +15,11 @@ SOURCES := find * -name node_modules -prune -o -name '*.go' -print
 PACKAGE ?= ./...
 SCENARIOS ?= P1 P4 P5 P6
 RUNS    ?= 5
+MUTANTS ?= all
 FUZZ_EXAMPLES ?= 10
+FREEZES ?= 20
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api crash upgrade lint fmt generate verify web bench build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze upgrade lint fmt generate verify web bench build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -60,16 +62,26 @@ fuzz: ## run every fuzz test for FUZZTIME (20s each)
 fuzz-api: deps ## hold a running app against the description of its API, in every role, FUZZ_EXAMPLES (10) examples of each operation
 	SOJOURN_TEST_FUZZ=$(FUZZ_EXAMPLES) go test -count=1 -timeout 60m -v -run RequestsMadeOfTheDescription ./app/apptest
 
-crash: ## kill the process at 100 random points under load, check that nothing acknowledged is lost
+mutants: deps ## make the mistakes of .ci/mutants in a copy of the tree, see that their tests notice (MUTANTS=NAME for some)
+	.ci/postgres env SOJOURN_TEST_REQUIRE=postgres SOJOURN_TEST_MUTANTS=$(MUTANTS) go test -count=1 -timeout 60m -v -run TestMutantsDie .
+
+crash: ## kill processes at 100 random points under load; 200 sessions under kills and freezes; orders of the Python SDK whose workers die
+	.ci/deps postgres python
+	SOJOURN_TEST_CRASHES=100 SOJOURN_TEST_REQUIRE=postgres,python .ci/postgres go test -count=1 -timeout 120m -v -run 'Crash|Kill' ./...
+
+freeze: ## stop a worker 20 times for longer than its leases: it begins nothing late; and an app at 20 places: no other waits (FREEZES=20)
 	.ci/deps postgres
-	SOJOURN_TEST_CRASHES=100 .ci/postgres go test -count=1 -timeout 120m -v -run 'Crash|Kill' ./...
+	SOJOURN_TEST_FREEZES=$(FREEZES) .ci/postgres go test -count=1 -timeout 120m -v -run ThawedWorkerBegins ./cli
+	SOJOURN_TEST_FREEZES=$(FREEZES) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run StandsStill ./app/store/postgres
 
 upgrade: build ## leave open work of an older commit's binary to this one (FROM=COMMIT)
 	.ci/deps postgres
 	.ci/upgrade $(FROM)
 
-lint: tools ## golangci-lint and known vulnerabilities
+lint: tools ## golangci-lint with gofumpt, functions that nothing reaches, known vulnerabilities
 	$(TOOLS)/golangci-lint run ./...
+	@dead=$$($(TOOLS)/deadcode -test ./... | grep -v ' Example'); \
+	  [ -z "$$dead" ] || { echo "nothing reaches:"; echo "$$dead"; exit 1; }
 	$(TOOLS)/govulncheck ./...
 
 fmt: ## format the Go sources

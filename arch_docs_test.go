@@ -11,7 +11,8 @@ import (
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// described are the packages that the table of docs/architecture.md speaks of: those of a row's first column, and below them the names in its second.
+// described are the packages that the table of docs/architecture.md speaks of: those of a row's first column, and below
+// them the names in its second.
 func described(document string) func(pkg string) bool {
 	type row struct {
 		trees []string
@@ -33,7 +34,8 @@ func described(document string) func(pkg string) bool {
 	}
 	return func(pkg string) bool {
 		return slices.ContainsFunc(rows, func(r row) bool {
-			return slices.Contains(r.trees, pkg) || slices.Contains(r.trees, path.Dir(pkg)) && slices.Contains(r.words, path.Base(pkg))
+			return slices.Contains(r.trees, pkg) ||
+				slices.Contains(r.trees, path.Dir(pkg)) && slices.Contains(r.words, path.Base(pkg))
 		})
 	}
 }

@@ -24,15 +24,16 @@ type direction struct {
 	may      []string // what they may import of ours
 }
 
-// directions says, for every package of the module, which packages of ours its code may import. An entry "x/..." means x
-// and everything below it. Tests may import what they like: they are where the parts meet. A package that is not listed
-// fails the test, so that a new package, or a new arrow between two, is a line somebody reads in review.
+// directions says, for every package of the module, which packages of ours its code may import. An entry "x/..." means
+// x and everything below it. Tests may import what they like: they are where the parts meet. A package that is not
+// listed fails the test, so that a new package, or a new arrow between two, is a line somebody reads in review. So does
+// an entry that nothing uses, and a tree of which only one package is used: the table is the picture.
 //
 // The order is that of the house: what stands further up never imports what stands further down.
 var directions = []direction{
 	// Contracts that both processes compile against.
 	{"shared/...", []string{"shared/..."}},
-	{"sandbox/...", []string{"sandbox/...", "shared/payload"}},
+	{"sandbox/...", []string{"sandbox/...", "shared/payload", "shared/filelock"}},
 	{"web", nil},
 	{"docs", nil},
 
@@ -40,54 +41,73 @@ var directions = []direction{
 	{"app/engine", []string{"shared/..."}},
 	{"app/store", []string{"app/engine", "shared/..."}},
 	{"app/store/sqldb", []string{"app/store", "app/engine", "shared/..."}},
-	{"app/store/sqlite", []string{"app/store/sqldb", "app/store", "app/engine", "shared/..."}},
-	{"app/store/postgres", []string{"app/store/sqldb", "app/store", "app/engine", "shared/..."}},
+	{"app/store/sqlite", []string{"app/store/sqldb", "app/store", "shared/process", "shared/filelock"}},
+	{"app/store/postgres", []string{"app/store/sqldb", "app/store", "app/engine", "shared/protocol"}},
 	{"app/store/storetest", []string{"app/store", "app/engine", "shared/..."}},
-	{"app/dispatch", []string{"app/store", "app/engine", "shared/..."}},
+	{"app/dispatch", []string{"app/store", "app/engine", "shared/protocol"}},
 	{"app/auth", []string{"app/store", "shared/..."}},
-	{"app/broker", []string{"app/dispatch", "app/auth", "app/store", "app/engine", "shared/..."}},
-	{"app/sweep", []string{"app/broker", "app/dispatch", "app/store", "app/engine", "shared/..."}},
-	{"app/httpapi", []string{"app/broker", "app/auth", "app/dispatch", "app/store", "app/engine", "web", "docs", "shared/..."}},
-	{"app/workerapi", []string{"app/broker", "app/auth", "app/dispatch", "app/store", "app/engine", "shared/..."}},
-	{"app/channel", []string{"app/broker", "app/auth", "app/dispatch", "app/store", "app/engine", "shared/..."}},
-	{"app", []string{
-		"app/httpapi", "app/workerapi", "app/channel", "app/sweep", "app/broker", "app/dispatch", "app/auth", "app/store",
-		"app/engine", "cli/config", "web", "shared/...",
+	{"app/filter", []string{"app/store", "app/engine", "shared/protocol"}},
+	{"app/view", []string{"app/store", "app/engine", "shared/..."}},
+	{
+		"app/broker", []string{"app/view", "app/filter", "app/dispatch", "app/auth", "app/store", "app/engine", "shared/..."},
+	},
+	{"app/sweep", []string{"app/store", "app/engine"}},
+	{"app/serve", []string{"app/auth", "app/store", "shared/..."}},
+	{"app/httpapi", []string{"app/serve", "app/broker", "app/auth", "app/store", "app/engine", "docs", "shared/..."}},
+	{"app/workerapi", []string{"app/serve", "app/auth", "app/dispatch", "app/store", "app/engine", "shared/..."}},
+	{"app/channel", []string{"app/auth", "app/dispatch", "app/store", "shared/..."}},
+	{"app/plane", []string{
+		"app/httpapi", "app/workerapi", "app/channel", "app/sweep", "app/broker", "app/view", "app/dispatch", "app/auth",
+		"app/store",
+		"shared/protocol",
 	}},
-	{"app/openapi/...", []string{"app/openapi", "app/httpapi", "app/workerapi", "app/auth", "shared/..."}}, // a tool: not in the binary
-	{"app/apptest", []string{"app/...", "docs", "worker/...", "sandbox/...", "cli/config", "shared/..."}},
-	{"app/sessionlaws", nil},
+	{"app", []string{"app/plane", "web", "shared/httpjson"}},
+	// a tool: not in the binary
+	{"internal/openapi", []string{"app/httpapi", "app/workerapi", "app/serve", "app/auth", "shared/..."}},
+	{"internal/openapi/write", []string{"internal/openapi"}},
+	{"app/apptest", []string{"app", "app/plane", "internal/openapi", "app/store/...", "docs"}},
+	{"app/sessiontest/invariants", nil},
 	{"app/sessiontest", nil}, // tests only
 
 	// The worker process, and what its users import.
 	{"worker/activity", []string{"shared/..."}},
 	{"worker/workflow", []string{"worker/activity", "shared/..."}},
 	{"worker/link", []string{"shared/..."}},
-	{"worker/session", []string{"worker/link", "sandbox/...", "shared/..."}},
+	{"worker/clock", nil},
+	{"worker/session", []string{"shared/protocol"}},
 	{"worker/runner", []string{
-		"worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox/...", "shared/...",
+		"worker/clock", "worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox", "shared/...",
 	}},
 	{"worker", []string{
-		"worker/runner", "worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox/...", "cli/config",
-		"shared/...",
+		"worker/runner", "worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox/...", "shared/...",
 	}},
-	{"worker/workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
-		"worker", "worker/link", "worker/workflow", "worker/activity", "app/broker", "app/channel", "app/dispatch", "app/store", "app/store/sqldb",
-		"app/store/sqlite", "app/sweep", "shared/...",
+	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
+		"worker", "worker/link", "worker/workflow", "worker/activity", "app/plane", "app/store", "app/store/sqldb",
+		"app/store/sqlite", "shared/...",
 	}},
 
+	{"client", []string{"shared/..."}}, // for programs of users, and the command line
+
 	// Where app and worker meet.
-	{"cli/config", []string{"shared/release"}},
-	{"cli/bench", []string{"app/...", "worker/...", "shared/..."}},
+	{"cli/bench", []string{
+		"client",
+		"app", "app/plane", "app/broker", "app/dispatch", "app/store/...", "worker", "worker/link", "worker/workflow",
+		"shared/...",
+	}},
 	{"cli/conformance", nil},
-	{"cli", []string{"cli/config", "cli/bench", "cli/conformance", "docs", "app/...", "worker/...", "sandbox/...", "web", "examples/...", "shared/..."}},
-	{"", []string{"cli/...", "worker/...", "shared/release"}},
-	{"cmd/sojourn", []string{"", "examples/..."}},
+	{"cli", []string{
+		"client",
+		"cli/...", "docs", "web", "app", "app/plane", "app/auth", "app/broker", "app/dispatch", "app/store/...", "worker",
+		"worker/link", "sandbox",
+		"examples/research", "shared/...",
+	}},
+	{"", []string{"cli", "worker"}},
+	{"cmd/sojourn", []string{"", "examples"}},
 	{"examples/...", []string{"", "worker/...", "examples/..."}},
 }
 
 // pure packages decide and never act: the same arguments give the same answer, today and in a replay.
-var pure = []string{"app/engine", "shared/history"}
+var pure = []string{"app/engine", "app/filter", "shared/history"}
 
 // impure lists what a pure package must not import; an entry covers the packages below it.
 var impure = []string{
@@ -98,7 +118,8 @@ var impure = []string{
 // clocks are the names of package time that read the clock or wait for it.
 var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep"}
 
-// databases may be opened by the command line and by tests alone, and what is made for tests; everyone else knows only the store's contract.
+// databases may be opened by the command line and by tests alone, and what is made for tests; everyone else knows only
+// the store's contract.
 var databases = []string{"app/store/sqlite", "app/store/postgres"}
 
 type pkg struct {
@@ -107,6 +128,8 @@ type pkg struct {
 	GoFiles    []string
 	CgoFiles   []string
 	Imports    []string
+
+	TestGoFiles, XTestGoFiles []string
 }
 
 func (p pkg) name() string { return short(p.ImportPath) }
@@ -130,7 +153,9 @@ func coveredBy(patterns []string, name string) bool {
 
 func list(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,CgoFiles,Imports", "./...").Output()
+	out, err := exec.Command(
+		"go", "list", "-e", "-json=ImportPath,Dir,GoFiles,CgoFiles,Imports,TestGoFiles,XTestGoFiles", "./...",
+	).Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
@@ -161,17 +186,22 @@ func list(t *testing.T) []pkg {
 func violations(p pkg) []string {
 	row := slices.IndexFunc(directions, func(d direction) bool { return covers(d.packages, p.name()) })
 	if row < 0 {
-		return []string{fmt.Sprintf("package %s is not in the table of arch_test.go: say there what it may import", p.ImportPath)}
+		return []string{
+			fmt.Sprintf("package %s is not in the table of arch_test.go: say there what it may import", p.ImportPath),
+		}
 	}
 	var found []string
 	for _, path := range p.Imports {
 		if ours(path) && !coveredBy(directions[row].may, short(path)) {
 			found = append(found, fmt.Sprintf("%s imports %s, which arch_test.go does not allow", p.ImportPath, path))
 		}
-		if ours(path) && slices.Contains(databases, short(path)) && !coveredBy([]string{"cli/...", "app/apptest", "worker/workflowtest"}, p.name()) {
+		if ours(path) && slices.Contains(databases, short(path)) &&
+			!coveredBy([]string{"cli/...", "app/apptest", "workflowtest"}, p.name()) {
 			found = append(found, fmt.Sprintf("%s imports %s: only cli and tests open a database", p.ImportPath, path))
 		}
-		if slices.Contains(pure, p.name()) && slices.ContainsFunc(impure, func(i string) bool { return covers(i+"/...", path) }) {
+		if slices.Contains(pure, p.name()) && slices.ContainsFunc(impure, func(i string) bool {
+			return covers(i+"/...", path)
+		}) {
 			found = append(found, fmt.Sprintf("%s imports %s: it must stay pure", p.ImportPath, path))
 		}
 	}
@@ -222,6 +252,46 @@ func TestPackagesImportOnlyInTheDirectionOfTheHouse(t *testing.T) {
 	}
 }
 
+// slack names what the table permits and no import uses: a row without a package, an entry without an arrow, a tree
+// where one name would do. Of shared, which is there for everybody, a tree may always be named.
+func slack(rows []direction, all []pkg) (found []string) {
+	used := map[int][]string{} // by row: what its packages import of ours
+	for _, p := range all {
+		row := slices.IndexFunc(rows, func(d direction) bool { return covers(d.packages, p.name()) })
+		if row < 0 {
+			continue
+		}
+		used[row] = append(used[row], "*")
+		for _, path := range p.Imports {
+			if ours(path) && !slices.Contains(used[row], short(path)) {
+				used[row] = append(used[row], short(path))
+			}
+		}
+	}
+	for i, row := range rows {
+		if used[i] == nil {
+			found = append(found, fmt.Sprintf("%q is no package", row.packages))
+			continue
+		}
+		for _, entry := range row.may {
+			by := slices.DeleteFunc(slices.Clone(used[i]), func(name string) bool { return name == "*" || !covers(entry, name) })
+			switch {
+			case len(by) == 0:
+				found = append(found, fmt.Sprintf("%s imports nothing of %q", row.packages, entry))
+			case len(by) == 1 && by[0] != entry && entry != "shared/...":
+				found = append(found, fmt.Sprintf("%s imports of %q only %q", row.packages, entry, by[0]))
+			}
+		}
+	}
+	return found
+}
+
+func TestTheTableOfDirectionsPermitsNothingThatIsNotUsed(t *testing.T) {
+	for _, s := range slack(directions, list(t)) {
+		t.Errorf("%s: take it out of arch_test.go", s)
+	}
+}
+
 func TestPurePackagesNeverReadTheClock(t *testing.T) {
 	for _, p := range list(t) {
 		if !slices.Contains(pure, p.name()) {
@@ -237,6 +307,56 @@ func TestPurePackagesNeverReadTheClock(t *testing.T) {
 			}
 		}
 	}
+}
+
+// joins are the packages that may bind a dispatch to a store: the plane, for everybody, and the tests of the parts that
+// it joins.
+var joins = []string{"app/plane", "app/dispatch", "app/broker"}
+
+// A control plane is put together in one place, so that what a test runs is what is served.
+func TestOnlyThePlaneJoinsAControlPlane(t *testing.T) {
+	joined := false
+	for _, p := range list(t) {
+		for _, f := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+			binds, err := bindings(filepath.Join(p.Dir, f), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, b := range binds {
+				joined = joined || p.name() == "app/plane"
+				if !slices.Contains(joins, p.name()) {
+					t.Errorf("%s joins a control plane by hand: open an app/plane", b)
+				}
+			}
+		}
+	}
+	if !joined {
+		t.Error("app/plane binds nothing: this test looks for the wrong call")
+	}
+}
+
+// bindings names every call of a method Bind in a Go source that knows the dispatch.
+func bindings(name string, src any) ([]string, error) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
+		return i.Path.Value == strconv.Quote(module+"/app/dispatch")
+	}) {
+		return nil, nil
+	}
+	var found []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if method, ok := call.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Bind" {
+				found = append(found, fset.Position(call.Pos()).String())
+			}
+		}
+		return true
+	})
+	return found, nil
 }
 
 // The checks above pass silently on a clean tree, so they are shown here to fail on a bad one.
@@ -262,6 +382,7 @@ func TestArchitectureChecksCatchWhatTheyAreFor(t *testing.T) {
 		{at("app/broker", module+"/worker"), 1},
 		{at("worker/runner", module+"/app/broker"), 1},
 		{at("app", module+"/app/store/sqlite"), 2},
+		{at("app/plane", module+"/app/store/sqlite"), 2},
 		{at("cli", module+"/app/store/sqlite", module+"/worker"), 0},
 		{at("app/novelty"), 1},
 		{at("", module+"/cli"), 0},
@@ -269,6 +390,19 @@ func TestArchitectureChecksCatchWhatTheyAreFor(t *testing.T) {
 	} {
 		if got := violations(c.p); len(got) != c.want {
 			t.Errorf("%s importing %v: got %d violations %q, want %d", c.p.name(), c.p.Imports, len(got), got, c.want)
+		}
+	}
+	rows := []direction{{"a", []string{"b/...", "c", "shared/..."}}, {"gone", nil}}
+	for _, c := range []struct {
+		imports []string
+		want    int
+	}{
+		{[]string{module + "/b", module + "/b/x", module + "/c", module + "/shared/y"}, 1},
+		{[]string{module + "/b/x", module + "/c", module + "/shared/y"}, 2},
+		{[]string{"time"}, 4},
+	} {
+		if got := slack(rows, []pkg{at("a", c.imports...)}); len(got) != c.want {
+			t.Errorf("importing %v: got %q, want %d that say too much", c.imports, got, c.want)
 		}
 	}
 	for src, want := range map[string]int{

@@ -22,8 +22,8 @@ module.exports = {
     // The whole drain takes at most 25 s; killed earlier, work would have to wait for its leases.
     kill_timeout: 40000,
     // A settings mistake exits with 2 and stays down (PM2 goes on to show it as waiting for its restart); everything else comes
-    // back, each time a little later.
-    stop_exit_codes: [0, 2],
+    // back, each time a little later. 0 is not in this list: PM2 takes it for the code of whatever a signal ended.
+    stop_exit_codes: [2],
     exp_backoff_restart_delay: 200,
     max_restarts: 1000,
     merge_logs: true,

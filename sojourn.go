@@ -1,4 +1,5 @@
-// Package sojourn is the whole platform as a library: Main makes a binary of it with your workflows and activities inside.
+// Package sojourn is the whole platform as a library: Main makes a binary of it with your workflows and activities
+// inside.
 package sojourn
 
 import (
@@ -8,11 +9,13 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// Main runs the sojourn command line with the workflows and activities that register offers, and exits. It is all a main function needs:
+// Main runs the sojourn command line with the workflows and activities that register offers, and exits. It is all a
+// main function needs:
 //
 //	func main() { sojourn.Main(func(r *worker.Registry) { r.Workflow("research", Research) }) }
 //
-// The same binary is app, worker, both, and the executor of isolated activities; which, its arguments and SOJOURN_CONTAINER_TYPE say.
+// The same binary is app, worker, both, and the executor of isolated activities; which, its arguments and
+// SOJOURN_CONTAINER_TYPE say.
 func Main(register func(*worker.Registry)) {
 	os.Exit(cli.Main(register))
 }

@@ -1,9 +1,9 @@
-// Summary reads what "go test -json" prints, several runs of it if need be, and says it in the lines of plain "go test": one
-// line a package, and of a failed test all it wrote. At the end stand the skipped tests with their reasons, the ten slowest
-// tests and one closing line with the counts. It exits 1 when a test or a build failed.
+// Summary reads what "go test -json" prints, several runs of it if need be, and says it in the lines of plain "go
+// test": one line a package, and of a failed test all it wrote. At the end stand the skipped tests with their reasons,
+// the ten slowest tests and one closing line with the counts. It exits 1 when a test or a build failed.
 //
-// SOJOURN_TEST_REQUIRE lists, comma separated, what must be here ("postgres,chromium,node"): a test that skips and names
-// one of these in its reason has failed.
+// SOJOURN_TEST_REQUIRE lists, comma separated, what must be here ("postgres,chromium,node"): a test that skips and
+// names one of these in its reason has failed.
 package main
 
 import (
@@ -32,7 +32,9 @@ func main() {
 		failures       = map[string]int{}      // failed tests by package
 		slow, skipped  []result
 		passed, failed int
-		required       = strings.FieldsFunc(os.Getenv("SOJOURN_TEST_REQUIRE"), func(r rune) bool { return r == ',' || r == ' ' })
+		required       = strings.FieldsFunc(os.Getenv("SOJOURN_TEST_REQUIRE"), func(r rune) bool {
+			return r == ',' || r == ' '
+		})
 	)
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 64<<20)
@@ -72,7 +74,9 @@ func main() {
 			reason := strings.ToLower(strings.Join(r.output, ""))
 			if slices.ContainsFunc(required, func(word string) bool { return strings.Contains(reason, strings.ToLower(word)) }) {
 				failed++
-				fmt.Printf("%s    skipped, though SOJOURN_TEST_REQUIRE is %s\n", strings.Join(r.output, ""), strings.Join(required, ","))
+				fmt.Printf(
+					"%s    skipped, though SOJOURN_TEST_REQUIRE is %s\n", strings.Join(r.output, ""), strings.Join(required, ","),
+				)
 			} else {
 				skipped = append(skipped, r)
 			}

@@ -77,8 +77,8 @@ func at(v any, path ...string) any {
 
 type object = map[string]any
 
-// Whatever the app says of worker sessions is what the published schema says it is: the contract, receipts and refusals of every verb, tasks, listing
-// and detail.
+// Whatever the app says of worker sessions is what the published schema says it is: the contract, receipts and refusals
+// of every verb, tasks, listing and detail.
 func TestWhatIsServedOfWorkerSessionsFitsTheirSchema(t *testing.T) {
 	judge := published(t)
 	fits := func(definition string, value any) {
@@ -94,7 +94,8 @@ func TestWhatIsServedOfWorkerSessionsFitsTheirSchema(t *testing.T) {
 	if contract["supported"] != true || at(info, "sojourn", "sessions", "fencing_token") != "session_epoch" {
 		t.Errorf("worker sessions are not said to be supported, or not how they are fenced: %v", at(info, "sojourn"))
 	}
-	for _, k := range []string{"feature", "verbs", "lifecycle", "ownership", "admission", "statuses"} { // the judge can say no
+	for _, k := range []string{"feature", "verbs", "lifecycle", "ownership", "admission", "statuses"} {
+		// the judge can say no
 		less := maps.Clone(contract)
 		delete(less, k)
 		if judge("workerSessionRuntimeContract", less) == nil {
@@ -105,7 +106,8 @@ func TestWhatIsServedOfWorkerSessionsFitsTheirSchema(t *testing.T) {
 		t.Helper()
 		p.call("POST", "/worker/register", object{
 			"worker_id": id, "task_queue": queue, "runtime": "test", "supported_workflow_types": []string{"wf"},
-			"supported_activity_types": []string{"turn"}, "capabilities": append(capabilities, "worker_sessions"), "max_concurrent_worker_sessions": sessions,
+			"supported_activity_types": []string{"turn"}, "capabilities": append(capabilities, "worker_sessions"),
+			"max_concurrent_worker_sessions": sessions,
 		}, 201)
 	}
 	register("w", "default", 5, "gpu")
@@ -167,10 +169,15 @@ func TestWhatIsServedOfWorkerSessionsFitsTheirSchema(t *testing.T) {
 	outcome(verb("POST", "f1", "/release", "full", "workerSessionReleaseResult", 200), "released")
 	outcome(create("other", "f1", 200, nil), "reacquired")
 
-	p.call("POST", "/workflows", object{"workflow_id": "one", "workflow_type": "wf", "task_queue": "default", "input": []any{}}, 201)
+	p.call(
+		"POST", "/workflows", object{"workflow_id": "one", "workflow_type": "wf", "task_queue": "default", "input": []any{}},
+		201,
+	)
 	poll := func(kind string) map[string]any {
 		t.Helper()
-		v := p.call("POST", "/worker/"+kind+"-tasks/poll", object{"worker_id": "w", "task_queue": "default", "timeout_seconds": 20}, 200)
+		v := p.call(
+			"POST", "/worker/"+kind+"-tasks/poll", object{"worker_id": "w", "task_queue": "default", "timeout_seconds": 20}, 200,
+		)
 		task, ok := v["task"].(map[string]any)
 		if !ok {
 			t.Fatalf("no %s task: %v", kind, v)
@@ -183,8 +190,14 @@ func TestWhatIsServedOfWorkerSessionsFitsTheirSchema(t *testing.T) {
 	fits("workerSessionOptions", number(t, options))
 	p.call("POST", fmt.Sprintf("/worker/workflow-tasks/%s/complete", task["task_id"]), object{
 		"lease_owner": "w", "workflow_task_attempt": task["workflow_task_attempt"], "commands": []any{
-			object{"type": "schedule_activity", "activity_type": "turn", "queue": "default", "arguments": args, "worker_session": options},
-			object{"type": "schedule_activity", "activity_type": "turn", "queue": "default", "arguments": args, "session_id": "implicit"},
+			object{
+				"type": "schedule_activity", "activity_type": "turn", "queue": "default", "arguments": args,
+				"worker_session": options,
+			},
+			object{
+				"type": "schedule_activity", "activity_type": "turn", "queue": "default", "arguments": args,
+				"session_id": "implicit",
+			},
 			object{"type": "start_session"},
 		},
 	}, 200)

@@ -9,14 +9,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/web"
+	"github.com/sojourn-run/sojourn/worker"
 )
 
 func (p *program) migrateCommand() *cobra.Command {
@@ -27,9 +30,16 @@ func (p *program) migrateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			st, err := s.open(c.Context(), "migrate", dispatch.New(dispatch.Options{}))
+			if err := s.keepPrivate(); err != nil {
+				return err
+			}
+			st, err := s.openStore(c.Context(), "migrate", dispatch.New(dispatch.Options{}))
 			if err != nil {
 				return err
+			}
+			if schema, err := s.inspect(c.Context()); err == nil && schema.Found > schema.Wanted {
+				fmt.Fprintln(p.out, "left as it is:", s.database()+",", schemaText(schema))
+				return st.Close()
 			}
 			fmt.Fprintln(p.out, "migrated", s.database())
 			return st.Close()
@@ -48,7 +58,8 @@ type finding struct {
 
 func (p *program) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "doctor", Short: "Check settings, data directory, database, release, runtimes and sandbox of this machine", Args: noArgs,
+		Use: "doctor", Short: "Check settings, data directory, database, release, runtimes and sandbox of this machine",
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := p.settings(c)
 			if err != nil {
@@ -76,7 +87,10 @@ func (p *program) doctorCommand() *cobra.Command {
 func (p *program) examine(ctx context.Context, s *settings) []finding {
 	list := []finding{
 		{"release", s.Release != "0.0.0", fmt.Sprintf("%s (from %s)", s.Release, s.ReleaseFrom)},
-		{"dashboard", web.Built(), map[bool]string{true: "inside the binary", false: "not built in; run make web build"}[web.Built()]},
+		{
+			"dashboard", web.Built(),
+			map[bool]string{true: "inside the binary", false: "not built in; run make web build"}[web.Built()],
+		},
 		{"machine", true, fmt.Sprintf("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())},
 	}
 	list = append(list, writable(s.DataDir), s.databaseFinding(ctx))
@@ -87,7 +101,37 @@ func (p *program) examine(ctx context.Context, s *settings) []finding {
 		}
 		list = append(list, finding{r, true, path})
 	}
-	return list
+	return append(list, s.isolation())
+}
+
+// isolation is what holds executors on this machine, tried out.
+func (s *settings) isolation() finding {
+	if s.Isolation == worker.IsolationNone {
+		return finding{"isolation", true, "none: isolated activities run in the worker's own process"}
+	}
+	dir, err := os.MkdirTemp("", "sojourn-doctor-")
+	if err != nil {
+		return finding{"isolation", false, err.Error()}
+	}
+	defer os.RemoveAll(dir)
+	o := sandbox.Options{Dir: dir, Handlers: s.Handlers, Private: s.DataDir, Read: s.ExecutorRead, Write: s.ExecutorWrite}
+	if s.Isolation != "auto" {
+		o.Level = sandbox.Level(s.Isolation)
+	}
+	if s.Handlers != "" {
+		o.MinLevel = sandbox.Level(s.IsolationMin)
+	}
+	pool, err := sandbox.NewPool(o)
+	if err != nil {
+		return finding{"isolation", false, err.Error()}
+	}
+	defer pool.Close()
+	r := pool.Report()
+	text := string(r.Level)
+	if r.Reason != "" {
+		text += " (" + r.Reason + ")"
+	}
+	return finding{"isolation", true, strings.Join(append([]string{text}, r.Missing...), "\n                      ")}
 }
 
 // writable says whether files can be made in a directory, or in the one it will be made in.
@@ -112,7 +156,8 @@ func writable(dir string) finding {
 	return finding{"data directory", true, text}
 }
 
-// databaseFinding looks at the schema, and changes nothing. A file that another process holds is as good: that process has it.
+// databaseFinding looks at the schema, and changes nothing. A file that another process holds is as good: that process
+// has it.
 func (s *settings) databaseFinding(ctx context.Context) finding {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -124,7 +169,7 @@ func (s *settings) databaseFinding(ctx context.Context) finding {
 	case err != nil:
 		return finding{"database", false, fmt.Sprintf("%s: %v", s.database(), err)}
 	}
-	return finding{"database", schema.Found <= schema.Wanted, text}
+	return finding{"database", schema.Refused == nil, text}
 }
 
 // schemaText says which schema was found and which is wanted.
@@ -134,8 +179,10 @@ func schemaText(s store.Schema) string {
 		return fmt.Sprintf("empty; the first start makes schema %d", s.Wanted)
 	case s.Found < s.Wanted:
 		return fmt.Sprintf("schema %d; the next start, or sojourn migrate, makes it %d", s.Found, s.Wanted)
+	case s.Refused != nil:
+		return s.Refused.Error()
 	case s.Found > s.Wanted:
-		return fmt.Sprintf("schema %d of a newer release; this one knows %d", s.Found, s.Wanted)
+		return fmt.Sprintf("schema %d of a newer release, which this one, of schema %d, may serve", s.Found, s.Wanted)
 	}
 	return fmt.Sprintf("schema %d", s.Found)
 }

@@ -16,12 +16,15 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // group is a command that has subcommands; run is what it does without one, nil: its help.
-func (p *program) group(use, short string, run func(*cobra.Command, []string) error, subs ...*cobra.Command) *cobra.Command {
+func (p *program) group(
+	use, short string, run func(*cobra.Command, []string) error, subs ...*cobra.Command,
+) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: noArgs, RunE: run}
 	if run == nil {
 		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
@@ -124,15 +127,25 @@ func (p *program) gather(c *cobra.Command, l listing) ([]json.RawMessage, error)
 		}
 		var items []json.RawMessage
 		var token string // null is the same as ""
-		for member, to := range map[string]any{l.member: &items, "next_page_token": &token} {
+		var warnings []protocol.FilterWarning
+		for member, to := range map[string]any{l.member: &items, "next_page_token": &token, "warnings": &warnings} {
 			if raw, ok := page[member]; ok {
 				if err := json.Unmarshal(raw, to); err != nil {
 					return nil, fmt.Errorf("read %s of the answer: %w", member, err)
 				}
 			}
 		}
+		if len(all) == 0 { // every page repeats them
+			for _, w := range warnings {
+				fmt.Fprintln(p.err, "warning:", w.Message)
+			}
+		}
 		all = append(all, items...)
-		if token == "" || l.limit > 0 && len(all) >= l.limit {
+		if token == "" {
+			return all, nil
+		}
+		if l.limit > 0 && len(all) >= l.limit {
+			fmt.Fprintf(p.err, "there are more than these %d: --limit shows more\n", len(all))
 			return all, nil
 		}
 		l.query.Set("next_page_token", token)
@@ -153,6 +166,9 @@ func list[T any](p *program, c *cobra.Command, l listing, head table.Row, row fu
 	}
 	t := table.NewWriter()
 	t.AppendHeader(head)
+	if err := sorted(c, t, head); err != nil {
+		return err
+	}
 	for _, raw := range items {
 		var v T
 		if err := json.Unmarshal(raw, &v); err != nil {
@@ -161,6 +177,34 @@ func list[T any](p *program, c *cobra.Command, l listing, head table.Row, row fu
 		t.AppendRow(row(v))
 	}
 	return p.render(t)
+}
+
+// sortable lets a list be sorted by one of its columns.
+func sortable(c *cobra.Command) *cobra.Command {
+	c.Flags().String("sort", "", "by this column, with - before it from the last on, as --sort=-started")
+	return c
+}
+
+// sorted sorts a table as the command's flag says. What is listed is what was asked for: sorting shows no other rows.
+func sorted(c *cobra.Command, t table.Writer, head table.Row) error {
+	by, err := c.Flags().GetString("sort")
+	if err != nil || by == "" {
+		return nil // a list that cannot be sorted
+	}
+	name, down := strings.CutPrefix(by, "-")
+	mode := table.AscNumericAlpha
+	if down {
+		mode = table.DscNumericAlpha
+	}
+	var names []string
+	for _, column := range head {
+		names = append(names, fmt.Sprint(column))
+		if column == name {
+			t.SortBy([]table.SortBy{{Name: name, Mode: mode}})
+			return nil
+		}
+	}
+	return usageError{fmt.Errorf("--sort: no column is called %s; there are %s", name, strings.Join(names, ", "))}
 }
 
 // fact is a line of what is shown of one thing; without a value it is left out.
@@ -178,12 +222,12 @@ func (p *program) facts(all ...fact) error {
 	return nil
 }
 
-// stamp is how a time is shown; none is nothing.
+// stamp is how a time is shown, in the zone of who reads; none is nothing.
 func stamp(t history.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.Format(time.RFC3339)
+	return t.Local().Format(time.RFC3339)
 }
 
 func stampOf(t *history.Time) string {

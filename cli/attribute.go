@@ -31,11 +31,14 @@ func (p *program) attributesCommand() *cobra.Command {
 		},
 	}
 	create := &cobra.Command{
-		Use: "create NAME TYPE", Short: "Register a search attribute: keyword, text, int, double, bool, datetime or keyword_list",
-		Args: exactly("a name", "a type"),
+		Use:   "create NAME TYPE",
+		Short: "Register a search attribute: keyword, text, int, double, bool, datetime or keyword_list",
+		Args:  exactly("a name", "a type"),
 		RunE: func(c *cobra.Command, args []string) error {
 			in := protocol.SearchAttribute{Name: args[0], Type: args[1]}
-			return ask(p, c, http.MethodPost, path, in, func(a protocol.SearchAttribute) error { return p.say("created %s", a.Name) })
+			return ask(p, c, http.MethodPost, path, in, func(a protocol.SearchAttribute) error {
+				return p.say("created %s", a.Name)
+			})
 		},
 	}
 	remove := &cobra.Command{
@@ -46,5 +49,7 @@ func (p *program) attributesCommand() *cobra.Command {
 			})
 		},
 	}
-	return p.group("search-attributes", "List, register and remove the search attributes of a namespace", nil, list, create, remove)
+	return p.group(
+		"search-attributes", "List, register and remove the search attributes of a namespace", nil, list, create, remove,
+	)
 }

@@ -37,7 +37,10 @@ func (p *program) benchCommand() *cobra.Command {
 			if o.Postgres == "" {
 				o.Postgres = os.Getenv("SOJOURN_TEST_POSTGRES")
 			}
-			bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(p.err), progressbar.OptionSetVisibility(process.Terminal(p.err)), progressbar.OptionClearOnFinish())
+			bar := progressbar.NewOptions(
+				-1, progressbar.OptionSetWriter(p.err), progressbar.OptionSetVisibility(process.Terminal(p.err)),
+				progressbar.OptionClearOnFinish(),
+			)
 			o.Progress = func(done, all int, what string) {
 				bar.ChangeMax(all)
 				bar.Describe(what)
@@ -53,7 +56,10 @@ func (p *program) benchCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringSliceVar(&o.Stores, "store", []string{"sqlite"}, "databases: sqlite, postgres")
-	c.Flags().StringVar(&o.Postgres, "postgres", "", "URL of a PostgreSQL server where databases may be made; SOJOURN_TEST_POSTGRES when empty")
+	c.Flags().StringVar(
+		&o.Postgres, "postgres", "",
+		"URL of a PostgreSQL server where databases may be made; SOJOURN_TEST_POSTGRES when empty",
+	)
 	c.Flags().IntVar(&o.Runs, "runs", 5, "runs of each scenario; the median is shown")
 	c.Flags().BoolVar(&o.Quick, "quick", false, "one small run of each, within 40 s")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
@@ -75,10 +81,14 @@ func (p *program) writeJSON(v any) error {
 
 func benchTable(results []bench.Result) string {
 	t := table.NewWriter()
-	t.AppendHeader(table.Row{"scenario", "store", "transport", "median", "min – max", "unit", "p50 ms", "p99 ms", "cpu ms/op", "commits/s limit", "of limit"})
+	t.AppendHeader(table.Row{
+		"scenario", "store", "transport", "median", "min – max", "unit", "p50 ms", "p99 ms", "cpu ms/op", "commits/s limit",
+		"of limit",
+	})
 	for _, r := range results {
 		t.AppendRow(table.Row{
-			r.Scenario, r.Store, r.Transport, round(r.Median), round(r.Min) + " – " + round(r.Max), r.Unit, round(r.P50), round(r.P99),
+			r.Scenario, r.Store, r.Transport, round(r.Median), round(r.Min) + " – " + round(r.Max), r.Unit, round(r.P50),
+			round(r.P99),
 			round(r.CPU), round(r.Limit.Commits), fmt.Sprintf("%.2f", r.OfLimit),
 		})
 	}

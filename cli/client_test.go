@@ -98,8 +98,8 @@ func (c client) describe(id string) protocol.RunView {
 	return v
 }
 
-// history reads a run's events, and waits for more until enough says so or the run is closed. While the app is away it asks again: the wait may
-// span restarts.
+// history reads a run's events, and waits for more until enough says so or the run is closed. While the app is away it
+// asks again: the wait may span restarts.
 func (c client) history(id, run string, enough func([]history.Event) bool) []history.Event {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), ceiling)
@@ -138,7 +138,8 @@ func (c client) history(id, run string, enough func([]history.Event) bool) []his
 
 func closed(e history.Event) bool {
 	switch e.Data.(type) {
-	case *history.WorkflowCompleted, *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated, *history.WorkflowTimedOut:
+	case *history.WorkflowCompleted, *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated,
+		*history.WorkflowTimedOut:
 		return true
 	}
 	return false

@@ -34,24 +34,48 @@ func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{"unknown container type", env{"SOJOURN_CONTAINER_TYPE": "APPS"}, nil, []string{"APPS", "SOJOURN_CONTAINER_TYPE", "WORKER_AND_APP"}},
-		{"none beyond loopback", env{"SOJOURN_AUTH": "none", "SOJOURN_ADDR": "0.0.0.0:0"}, []string{"app"}, []string{"auth", "none", "0.0.0.0", "loopback"}},
+		{
+			"unknown container type",
+			env{"SOJOURN_CONTAINER_TYPE": "APPS"},
+			nil,
+			[]string{"APPS", "SOJOURN_CONTAINER_TYPE", "WORKER_AND_APP"},
+		},
+		{
+			"none beyond loopback",
+			env{"SOJOURN_AUTH": "none", "SOJOURN_ADDR": "0.0.0.0:0"},
+			[]string{"app"},
+			[]string{"auth", "none", "0.0.0.0", "loopback"},
+		},
 		{"dev beyond loopback", nil, []string{"dev", "--addr", ":0"}, []string{"loopback"}},
 		{"unknown command", nil, []string{"serve"}, []string{"serve"}},
 		{"unknown flag", nil, []string{"app", "--colour", "red"}, []string{"colour"}},
 		{"flag of another role", nil, []string{"worker", "--addr", "127.0.0.1:0"}, []string{"addr"}},
-		{"value that is none", env{"SOJOURN_WORKER_CONCURRENCY": "many"}, []string{"worker"}, []string{"many", "worker-concurrency"}},
+		{
+			"value that is none",
+			env{"SOJOURN_WORKER_CONCURRENCY": "many"},
+			[]string{"worker"},
+			[]string{"many", "worker-concurrency"},
+		},
 		{"what ran in no session", nil, []string{"sessions", "attempts", ""}, []string{"the id of one session", "empty"}},
 		{"a workflow without an id", nil, []string{"workflow", "describe", ""}, []string{"the id of one workflow", "empty"}},
 		{"a signal without a name", nil, []string{"workflow", "signal", "w", ""}, []string{"the name of a signal", "empty"}},
 		{"a build of no queue", nil, []string{"queues", "drain", "", "b1"}, []string{"the name of a queue", "empty"}},
+		{"roles without any", nil, []string{"token", "roles", "abc"}, []string{"all its roles"}},
 		{"revoke without an id", nil, []string{"token", "revoke"}, []string{"id of one token"}},
 		{"unknown scenario", nil, []string{"bench", "P99"}, []string{"P99"}},
 		{"conformance of nothing", nil, []string{"conformance"}, []string{"URL of one server"}},
 		{"conformance of no server", nil, []string{"conformance", "localhost:7700"}, []string{"localhost:7700", "http://"}},
-		{"a part there is not", nil, []string{"conformance", "http://127.0.0.1:1", "--only", "mine"}, []string{"mine", "contract"}},
+		{
+			"a part there is not", nil,
+			[]string{"conformance", "http://127.0.0.1:1", "--only", "mine"},
+			[]string{"mine", "contract"},
+		},
 		{"a filter that is none", nil, []string{"conformance", "http://127.0.0.1:1", "--filter", "("}, []string{"--filter"}},
-		{"no such case", nil, []string{"conformance", "http://127.0.0.1:1", "--filter", "nothing-like-it"}, []string{"--list"}},
+		{
+			"no such case", nil,
+			[]string{"conformance", "http://127.0.0.1:1", "--filter", "nothing-like-it"},
+			[]string{"--list"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +90,9 @@ func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
 
 func TestUnknownVariablesAreReported(t *testing.T) {
 	t.Parallel()
-	e := env{"SOJOURN_WORKER_CONCURENCY": "3", "SOJOURN_SERVICE_HOST": "10.0.0.1", "SOJOURN_PORT_7700_TCP": "tcp://10.0.0.1:7700"}
+	e := env{
+		"SOJOURN_WORKER_CONCURENCY": "3", "SOJOURN_SERVICE_HOST": "10.0.0.1", "SOJOURN_PORT_7700_TCP": "tcp://10.0.0.1:7700",
+	}
 	code, _, err := run(t, t.TempDir(), e, "config")
 	if code != 0 {
 		t.Errorf("exit %d", code)
@@ -81,7 +107,10 @@ func TestUnknownVariablesAreReported(t *testing.T) {
 
 func TestConfigShowsEveryValueAndWhereItCameFrom(t *testing.T) {
 	t.Parallel()
-	e := env{"SOJOURN_TOKEN": "sjn_secret_secret", "SOJOURN_QUEUES": "fast,slow", "SOJOURN_DATABASE_URL": "postgres://me:hunter2@db/x"}
+	e := env{
+		"SOJOURN_TOKEN": "sjn_secret_secret", "SOJOURN_QUEUES": "fast,slow",
+		"SOJOURN_DATABASE_URL": "postgres://me:hunter2@db/x",
+	}
 	code, out, err := run(t, t.TempDir(), e, "config", "--session-idle", "10m")
 	if code != 0 || err != "" {
 		t.Errorf("exit %d: %s", code, err)
@@ -93,8 +122,10 @@ func TestConfigShowsEveryValueAndWhereItCameFrom(t *testing.T) {
 		}
 	}
 	for name, parts := range map[string][]string{
-		"session-idle": {"10m", "--session-idle"}, "queues": {"fast,slow", "SOJOURN_QUEUES"}, "addr": {"127.0.0.1:7700", "default"},
-		"database-url": {"postgres://me", "@db/x", "SOJOURN_DATABASE_URL"}, "token": {"SOJOURN_TOKEN"}, "attempt-lease": {"2m", "default"},
+		"session-idle": {"10m", "--session-idle"}, "queues": {"fast,slow", "SOJOURN_QUEUES"},
+		"addr":         {"127.0.0.1:7700", "default"},
+		"database-url": {"postgres://me", "@db/x", "SOJOURN_DATABASE_URL"}, "token": {"SOJOURN_TOKEN"},
+		"attempt-lease": {"30s", "default"},
 	} {
 		says(t, name, lines[name], parts...)
 	}
@@ -214,7 +245,10 @@ func TestDoctorChangesNothing(t *testing.T) {
 	}
 	dir := t.TempDir()
 	_, out, _ := run(t, dir, nil, "doctor")
-	says(t, "doctor before anything", out, "ok   database", fmt.Sprint("empty; the first start makes schema ", latestSchema(t)), "ok   data directory", "made at the first start")
+	says(
+		t, "doctor before anything", out, "ok   database",
+		fmt.Sprint("empty; the first start makes schema ", latestSchema(t)), "ok   data directory", "made at the first start",
+	)
 	if left := files(dir); len(left) > 0 {
 		t.Errorf("the doctor left %v", left)
 	}
@@ -225,7 +259,9 @@ func TestDoctorChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for version, want := range map[int]string{1: "schema 1; the next start", latestSchema(t): "ok   database", 99: "FAIL database"} {
+	for version, want := range map[int]string{
+		1: "schema 1; the next start", latestSchema(t): "ok   database", 99: "FAIL database",
+	} {
 		if _, err := db.Exec("DELETE FROM goose_db_version WHERE version_id > 1"); err != nil {
 			t.Fatal(err)
 		}
@@ -297,6 +333,13 @@ func TestTokensAreMadeListedAndRevoked(t *testing.T) {
 	if strings.Contains(out, strings.Split(made.token, "_")[2]) {
 		t.Error("list shows a secret")
 	}
+	if code, out, err = run(t, dir, e, "token", "roles", id, "writer", "worker"); code != 0 ||
+		!strings.Contains(out, id+" is writer, worker") {
+		t.Errorf("roles: exit %d: %s%s", code, out, err)
+	}
+	if got := try(http.MethodPost, "/api/workflows", map[string]any{"workflow_type": "one"}); got != 201 {
+		t.Errorf("the same token, a writer's now, starts a workflow: %d", got)
+	}
 	if code, out, err = run(t, dir, e, "token", "revoke", id); code != 0 || !strings.Contains(out, "revoked "+id) {
 		t.Errorf("revoke: exit %d: %s%s", code, out, err)
 	}
@@ -358,14 +401,18 @@ func TestWorkflowsAreListedDebuggedArchivedAndMoved(t *testing.T) {
 	try(0, "StartTime", "search-attributes", "list")
 	start("small", 1)
 	start("large", 100)
-	if out := try(0, "large", "workflow", "list", "--filter", "Amount > 50 AND WorkflowType = 'order'"); strings.Contains(out, "small") {
+	if out := try(0, "large", "workflow", "list", "--filter", "Amount > 50 AND WorkflowType = 'order'"); strings.Contains(
+		out, "small",
+	) {
 		t.Errorf("listed %s", out)
 	}
 	try(1, "at character 10", "workflow", "list", "--filter", "Amount > 'x'")
 	try(0, "no live worker serves queue default", "workflow", "debug", "large")
 	try(1, "is open", "workflow", "archive", "large")
 	try(2, "takes the id of one workflow", "workflow", "archive")
-	if status, _, err := c.call(t.Context(), http.MethodPost, "/api/workflows/large/terminate", map[string]any{}); err != nil || status != 200 {
+	if status, _, err := c.call(
+		t.Context(), http.MethodPost, "/api/workflows/large/terminate", map[string]any{},
+	); err != nil || status != 200 {
 		t.Fatalf("terminate: %d %v", status, err)
 	}
 	try(0, "", "workflow", "export", "large", "-o", "bundle.json")
@@ -378,7 +425,9 @@ func TestQueuesAreShownRolledOutAndLimited(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	c := client{t: t, base: a.URL()}
-	c.must(http.MethodPost, "/api/workflows", map[string]any{"workflow_id": "f", "workflow_type": "wf", "task_queue": "q"}, nil)
+	c.must(
+		http.MethodPost, "/api/workflows", map[string]any{"workflow_id": "f", "workflow_type": "wf", "task_queue": "q"}, nil,
+	)
 	do := func(want int, args ...string) string {
 		t.Helper()
 		code, out, err := run(t, t.TempDir(), env{"SOJOURN_APP_URL": a.URL()}, append([]string{"queues"}, args...)...)

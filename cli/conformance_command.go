@@ -9,9 +9,9 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/cli/config"
 	"github.com/sojourn-run/sojourn/cli/conformance"
 	"github.com/sojourn-run/sojourn/docs"
+	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/process"
 )
 
@@ -81,7 +81,9 @@ func absolute(text string) bool {
 }
 
 func (p *program) conform(c *cobra.Command, cases []conformance.Case, o conformance.Options, asJSON bool) error {
-	bar := progressbar.NewOptions(len(cases), progressbar.OptionSetWriter(p.err), progressbar.OptionSetVisibility(process.Terminal(p.err)),
+	bar := progressbar.NewOptions(len(cases), progressbar.OptionSetWriter(p.err), progressbar.OptionSetVisibility(
+		process.Terminal(p.err),
+	),
 		progressbar.OptionClearOnFinish())
 	count := map[string]int{}
 	o.Done = func(r conformance.Result) {
@@ -98,7 +100,10 @@ func (p *program) conform(c *cobra.Command, cases []conformance.Case, o conforma
 	if asJSON && results != nil {
 		err = orFirst(err, p.writeJSON(results))
 	} else if err == nil {
-		fmt.Fprintf(p.out, "%d cases: %d passed, %d failed, %d skipped\n", len(results), count[conformance.Passed], count[conformance.Failed], count[conformance.Skipped])
+		fmt.Fprintf(
+			p.out, "%d cases: %d passed, %d failed, %d skipped\n", len(results), count[conformance.Passed],
+			count[conformance.Failed], count[conformance.Skipped],
+		)
 	}
 	if err == nil && count[conformance.Failed] > 0 {
 		return errNonconforming

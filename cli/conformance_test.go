@@ -33,7 +33,9 @@ func TestConformanceSaysHowAServerDidAndEndsAccordingly(t *testing.T) {
 		}
 	}
 
-	wrong := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
+	wrong := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{}`))
+	}))
 	defer wrong.Close()
 	code, out, err = run(t, dir, nil, "conformance", wrong.URL, "--filter", "^discovery/")
 	if code != 1 {

@@ -19,9 +19,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// checkLedger compares what a run's history says of its activities with what happened outside. Both come from the same attempts, so:
-// an activity has exactly one outcome, which an attempt in the ledger stands for, under the number the history gives it; that attempt is the
-// last one of the activity, and none was run twice.
+// checkLedger compares what a run's history says of its activities with what happened outside. Both come from the same
+// attempts, so: an activity has exactly one outcome, which an attempt in the ledger stands for, under the number the
+// history gives it; that attempt is the last one of the activity, and none was run twice.
 func checkLedger(t *testing.T, events []history.Event, lines []line) {
 	t.Helper()
 	ran := map[string][]line{}
@@ -61,7 +61,10 @@ func checkLedger(t *testing.T, events []history.Event, lines []line) {
 				}
 			}
 			if o.Number > len(o.Lost)+1 || len(mine) > o.Number {
-				t.Errorf("activity %s: attempt %d with %d lost ones, and the ledger has %d lines", d.ExecutionID, o.Number, len(o.Lost), len(mine))
+				t.Errorf(
+					"activity %s: attempt %d with %d lost ones, and the ledger has %d lines", d.ExecutionID, o.Number, len(o.Lost),
+					len(mine),
+				)
 			}
 		case *history.ActivityFailed:
 			if o.Category != "poison" || len(o.Lost) < 3 {
@@ -122,7 +125,10 @@ func (l *load) client(ctx context.Context, i int) {
 		var a struct {
 			RunID string `json:"run_id"`
 		}
-		ok := l.send(ctx, "/api/workflows", map[string]any{"workflow_id": id, "workflow_type": "ledger", "input": []any{loadSteps, loadSignals}}, &a)
+		ok := l.send(
+			ctx, "/api/workflows",
+			map[string]any{"workflow_id": id, "workflow_type": "ledger", "input": []any{loadSteps, loadSignals}}, &a,
+		)
 		l.note(func() { l.started[id] = a.RunID })
 		if !ok {
 			continue
@@ -130,7 +136,9 @@ func (l *load) client(ctx context.Context, i int) {
 		for _, request := range requests(id) {
 			ok := false
 			for !ok && ctx.Err() == nil { // a request id makes it safe to say it again
-				ok = l.send(ctx, "/api/workflows/"+id+"/signal/go", map[string]any{"input": []any{request}, "request_id": request}, nil)
+				ok = l.send(
+					ctx, "/api/workflows/"+id+"/signal/go", map[string]any{"input": []any{request}, "request_id": request}, nil,
+				)
 			}
 			l.note(func() { l.signals[request] = ok })
 		}
@@ -248,7 +256,10 @@ func (l *load) end(path string) {
 				t.Errorf("signal %s was acknowledged and is recorded %d times", request, recorded[request])
 			}
 			if !v.Terminal { // sent again it is recorded once all the same
-				l.c.must(http.MethodPost, "/api/workflows/"+id+"/signal/go", map[string]any{"input": []any{request}, "request_id": request}, nil)
+				l.c.must(
+					http.MethodPost, "/api/workflows/"+id+"/signal/go", map[string]any{"input": []any{request}, "request_id": request},
+					nil,
+				)
 			}
 		}
 		events := l.c.completed(id, v.RunID)
@@ -267,7 +278,10 @@ func (l *load) end(path string) {
 		checkLedger(t, events, lines[run])
 		repeated += len(lines[run]) - loadSteps
 	}
-	t.Logf("%d runs, %d of them without an answer, %d repaired; %d attempts cut off and made again", len(l.started), unanswered, repaired, repeated)
+	t.Logf(
+		"%d runs, %d of them without an answer, %d repaired; %d attempts cut off and made again", len(l.started), unanswered,
+		repaired, repeated,
+	)
 }
 
 func (l *load) signalsOf(events []history.Event) map[string]int {
@@ -291,7 +305,8 @@ func (k *killer) strike() {
 	k.p = k.start()
 }
 
-// crash kills one of the processes after the other under load, at random points, and now and then one that has only just been started.
+// crash kills one of the processes after the other under load, at random points, and now and then one that has only
+// just been started.
 func crash(t *testing.T, c client, path string, processes ...*killer) {
 	for _, k := range processes {
 		k.p = k.start()
@@ -327,7 +342,9 @@ func TestCrashUnderLoadLosesNothingAcknowledged(t *testing.T) {
 		dir, addr := t.TempDir(), address(t)
 		path := filepath.Join(dir, "ledger")
 		app := env{"SOJOURN_AUTH": "none", "SOJOURN_ADDR": addr, "SOJOURN_DATABASE_URL": apptest.Postgres(t)}
-		worker := env{ledgerPath: path, "SOJOURN_APP_URL": "http://" + addr, "SOJOURN_WORKER_ID": "w", "SOJOURN_ISOLATION": "none"}
+		worker := env{
+			ledgerPath: path, "SOJOURN_APP_URL": "http://" + addr, "SOJOURN_WORKER_ID": "w", "SOJOURN_ISOLATION": "none",
+		}
 		crash(t, client{t: t, base: "http://" + addr}, path,
 			&killer{start: func() *process { return launch(t, dir, app, "app") }},
 			&killer{start: func() *process { return launch(t, dir, worker, "worker") }})

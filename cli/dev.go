@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/cli/config"
 	"github.com/sojourn-run/sojourn/examples/research"
+	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -91,7 +91,9 @@ func (s *settings) database() string {
 
 // sample is the newest run of the sample: the one that is open, else a new one under the next free id.
 func sample(ctx context.Context, b *broker.Broker, namespace string) (protocol.StartAnswer, error) {
-	args, err := payload.EncodeArgs(research.Question{Text: "What do the largest whales eat, and how do they find it?", Near: 3})
+	args, err := payload.EncodeArgs(research.Question{
+		Text: "What do the largest whales eat, and how do they find it?", Near: 3,
+	})
 	if err != nil {
 		return protocol.StartAnswer{}, err
 	}
@@ -105,9 +107,10 @@ func sample(ctx context.Context, b *broker.Broker, namespace string) (protocol.S
 			id = fmt.Sprintf("sample-%d", n)
 		}
 		a, err := b.Start(ctx, protocol.StartRequest{
-			Namespace: namespace, WorkflowID: id, WorkflowType: research.Workflow, Input: input, DuplicatePolicy: "use-existing", Identity: "sojourn dev",
+			Namespace: namespace, WorkflowID: id, WorkflowType: research.Workflow, Input: input, DuplicatePolicy: "use-existing",
+			Identity: "sojourn dev",
 		})
-		if protocol.ReasonOf(err) != protocol.ReasonAlreadyStarted {
+		if protocol.ReasonOf(err) != protocol.ReasonDuplicateStart {
 			return a, err
 		}
 	}
@@ -128,7 +131,8 @@ func approve(ctx context.Context, b *broker.Broker, run protocol.StartAnswer) er
 				continue
 			}
 			_, err := b.Signal(ctx, protocol.SignalRequest{
-				Target: target, SignalName: research.Approve, Input: []byte(`["sojourn dev"]`), RequestID: run.RunID + "-approve", Identity: "sojourn dev",
+				Target: target, SignalName: research.Approve, Input: []byte(`["sojourn dev"]`), RequestID: run.RunID + "-approve",
+				Identity: "sojourn dev",
 			})
 			return err
 		}

@@ -31,7 +31,8 @@ func TestDevPrintsFiveLinesAndRunsTheSample(t *testing.T) {
 	var out []string
 	until(t, "dev has printed its lines", func() bool { out, _ = p.out.all(); return len(out) >= 6 })
 	for i, want := range []string{
-		"release ", "database   sqlite:.sojourn/sojourn.db", "dashboard  " + c.base + "/", "API        " + c.base + "/api, socket " + c.base + "/api/socket.io",
+		"release ", "database   sqlite:.sojourn/sojourn.db", "dashboard  " + c.base + "/",
+		"API        " + c.base + "/api, socket " + c.base + "/api/socket.io",
 		"worker     local, ", "ready " + c.base + " " + c.base + "/runs/" + run,
 	} {
 		if !strings.HasPrefix(out[i], want) {
@@ -43,7 +44,8 @@ func TestDevPrintsFiveLinesAndRunsTheSample(t *testing.T) {
 	}
 	events := c.completed("sample", run)
 	for _, path := range []string{"/runs/" + run, "/"} {
-		if status, page, err := c.call(t.Context(), http.MethodGet, path, nil); err != nil || status != 200 || !strings.Contains(strings.ToLower(string(page)), "<html") {
+		if status, page, err := c.call(t.Context(), http.MethodGet, path, nil); err != nil || status != 200 ||
+			!strings.Contains(strings.ToLower(string(page)), "<html") {
 			t.Errorf("GET %s: %d %.100s %v", path, status, page, err)
 		}
 	}
@@ -52,7 +54,8 @@ func TestDevPrintsFiveLinesAndRunsTheSample(t *testing.T) {
 		seen[e.Type()]++
 	}
 	for typ, n := range map[string]int{
-		"SessionStarted": 1, "ActivityCompleted": 3, "TimerFired": 1, "SignalReceived": 1, "SessionEnded": 1, "WorkflowCompleted": 1, "ActivityRetryScheduled": 0,
+		"SessionStarted": 1, "ActivityCompleted": 3, "TimerFired": 1, "SignalReceived": 1, "SessionEnded": 1,
+		"WorkflowCompleted": 1, "ActivityRetryScheduled": 0,
 	} {
 		if seen[typ] != n {
 			t.Errorf("the sample's history has %d %s, want %d", seen[typ], typ, n)
@@ -95,7 +98,8 @@ func TestSampleSurvivesKillsAtRandomMoments(t *testing.T) {
 				if first == "" {
 					first = run
 				}
-				if run != first && c.describe("sample").Status != "completed" { // dev starts another sample only when the one before has ended
+				if run != first && c.describe("sample").Status != "completed" {
+					// dev starts another sample only when the one before has ended
 					t.Fatalf("after %d kills the sample is run %s, want %s", kills, run, first)
 				}
 				return run != first
@@ -117,7 +121,9 @@ func TestSampleSurvivesKillsAtRandomMoments(t *testing.T) {
 			events := c.completed("sample", first)
 			for i, e := range before {
 				if e.Type() != events[i].Type() || e.At != events[i].At {
-					t.Errorf("event %d was %s at %s before the kill and is %s at %s", i+1, e.Type(), e.At, events[i].Type(), events[i].At)
+					t.Errorf(
+						"event %d was %s at %s before the kill and is %s at %s", i+1, e.Type(), e.At, events[i].Type(), events[i].At,
+					)
 				}
 			}
 			done := map[int64]int{}
@@ -137,7 +143,8 @@ func TestSampleSurvivesKillsAtRandomMoments(t *testing.T) {
 	}
 }
 
-// A step that was recorded is never done again, told by a file outside; and what the workflow sees is what was recorded before the kill.
+// A step that was recorded is never done again, told by a file outside; and what the workflow sees is what was recorded
+// before the kill.
 func TestKilledProcessNeverRepeatsACompletedActivity(t *testing.T) {
 	t.Parallel()
 	dir, addr := t.TempDir(), address(t)
@@ -173,7 +180,8 @@ func TestIdleDevLeavesTheDatabaseAlone(t *testing.T) {
 		before = c.metrics(statements, commits)
 		return fmt.Sprint(was) == fmt.Sprint(before)
 	})
-	for last := 6; ; last-- { // what is done once, like a look for old rows a minute after the start, may fall into some of them
+	for last := 6; ; last-- {
+		// what is done once, like a look for old rows a minute after the start, may fall into some of them
 		before = c.metrics(statements, commits, reads)
 		wait, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		<-wait.Done() // ten idle seconds are what this test is about

@@ -19,7 +19,7 @@ const (
 
 func (p *program) workersCommand() *cobra.Command {
 	path := func(id string) string { return "/api/workers/" + url.PathEscape(id) }
-	return p.group("workers", "List the workers of an app, look at one, remove one", p.listWorkers,
+	return sortable(offerIDs(p.group("workers", "List the workers of an app, look at one, remove one", p.listWorkers,
 		&cobra.Command{
 			Use: "describe ID", Short: "Show a worker", Args: one(oneWorker),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -27,12 +27,15 @@ func (p *program) workersCommand() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "remove ID", Short: "Take a worker's registration away; what it holds goes to others", Args: one(oneWorker),
+			Use: "remove ID", Short: "Take a worker's registration away; what it runs goes to others when it has ended",
+			Args: one(oneWorker),
 			RunE: func(c *cobra.Command, args []string) error {
-				return ask(p, c, http.MethodDelete, path(args[0]), nil, func(struct{}) error { return p.say("deregistered %s", args[0]) })
+				return ask(p, c, http.MethodDelete, path(args[0]), nil, func(struct{}) error {
+					return p.say("deregistered %s", args[0])
+				})
 			},
 		},
-	)
+	), first(p.ids("/api/workers", "workers", "worker_id", false))))
 }
 
 func (p *program) listWorkers(c *cobra.Command, _ []string) error {
@@ -40,7 +43,8 @@ func (p *program) listWorkers(c *cobra.Command, _ []string) error {
 		table.Row{"worker", "status", "queues", "build", "runtime", "leases", "sessions", "last heard"},
 		func(w protocol.WorkerView) table.Row {
 			return table.Row{
-				w.WorkerID, w.Status, strings.Join(w.TaskQueues, " "), buildName(w.BuildID), strings.TrimSpace(w.Runtime + " " + w.SDKVersion),
+				w.WorkerID, w.Status, strings.Join(w.TaskQueues, " "), buildName(w.BuildID),
+				strings.TrimSpace(w.Runtime + " " + w.SDKVersion),
 				w.Leases, w.Sessions, stamp(w.LastHeartbeatAt),
 			}
 		})
@@ -58,7 +62,10 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 		fact{"capabilities", strings.Join(w.Capabilities, " ")},
 		fact{"workflows", strings.Join(w.WorkflowTypes, " ")},
 		fact{"activities", strings.Join(w.ActivityTypes, " ")},
-		fact{"slots", fmt.Sprintf("%d workflow tasks, %d activities, %d sessions", w.WorkflowSlots, w.ActivitySlots, w.MaxSessions)},
+		fact{
+			"slots",
+			fmt.Sprintf("%d workflow tasks, %d activities, %d sessions", w.WorkflowSlots, w.ActivitySlots, w.MaxSessions),
+		},
 		fact{"holds", fmt.Sprintf("%d leases, %d sessions", w.Leases, w.Sessions)},
 		fact{"registered", stamp(w.RegisteredAt)},
 		fact{"last heard", stamp(w.LastHeartbeatAt)},
@@ -89,7 +96,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 		}
 		return c
 	}
-	return p.group("sessions", "List worker sessions, look at one, close or move one", p.listSessions,
+	return sortable(offerIDs(p.group("sessions", "List worker sessions, look at one, close or move one", p.listSessions,
 		&cobra.Command{
 			Use: "describe ID", Short: "Show a session and its timeline", Args: one(oneSession),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -103,13 +110,15 @@ func (p *program) sessionsCommand() *cobra.Command {
 					table.Row{"epoch", "activity", "attempt", "workflow", "worker", "outcome", "started", "ended", "why"},
 					func(a protocol.SessionAttempt) table.Row {
 						return table.Row{
-							a.Epoch, a.ActivityType, a.Attempt, a.WorkflowID, a.Worker, a.Outcome, stamp(a.StartedAt), stamp(a.EndedAt), a.Why,
+							a.Epoch, a.ActivityType, a.Attempt, a.WorkflowID, a.Worker, a.Outcome, stamp(a.StartedAt), stamp(a.EndedAt),
+							a.Why,
 						}
 					})
 			},
 		},
 		&cobra.Command{
-			Use: "timeline ID", Short: "List who held a session when, from its beginning, also when the session is gone", Args: one(oneSession),
+			Use: "timeline ID", Short: "List who held a session when, from its beginning, also when the session is gone",
+			Args: one(oneSession),
 			RunE: func(c *cobra.Command, args []string) error { return p.sessionTimeline(c, path(args[0])+"/timeline") },
 		},
 		operate("close", "End a session, whoever holds it", nil),
@@ -117,7 +126,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 			c.Flags().StringVar(&in.To, "to", "", "the worker it is meant for; any that can have it when absent")
 			c.Flags().BoolVar(&in.Force, "force", false, "at once, whatever runs in it")
 		}),
-	)
+	), first(p.ids("/api/worker-sessions", "sessions", "session_id", true))))
 }
 
 func (p *program) listSessions(c *cobra.Command, _ []string) error {
@@ -125,7 +134,8 @@ func (p *program) listSessions(c *cobra.Command, _ []string) error {
 		table.Row{"session", "status", "door", "holder", "epoch", "running", "ready", "lease ends", "waiting"},
 		func(v protocol.SessionView) table.Row {
 			return table.Row{
-				v.SessionID, v.Status, v.Door, plain(v.LeaseOwner), v.Epoch, v.Active, v.Ready, stamp(v.LeaseExpiresAt), v.Waiting,
+				v.SessionID, v.Status, v.Door, plain(v.LeaseOwner), v.Epoch, v.Active, v.Ready, stamp(v.LeaseExpiresAt),
+				reason(v.Wait, v.Waiting),
 			}
 		})
 }
@@ -153,7 +163,7 @@ func (p *program) showSession(a sessionAnswer) error {
 		fact{"time is up", stamp(v.TTLExpiresAt)},
 		fact{"affinity", affinity(v)},
 		fact{"ended", v.EndedReason},
-		fact{"waiting", v.Waiting},
+		fact{"waiting", reason(v.Wait, v.Waiting)},
 	)
 	if err != nil || len(v.Timeline) == 0 {
 		return err

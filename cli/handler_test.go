@@ -14,7 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// registerHandlers registers a workflow whose update handlers wait for activities; each returns the workers that its two ran on.
+// registerHandlers registers a workflow whose update handlers wait for activities; each returns the workers that its
+// two ran on.
 func registerHandlers(r *worker.Registry) {
 	r.Workflow("killed.handlers", func(ctx workflow.Context) (int, error) {
 		begun, closed := 0, false

@@ -33,14 +33,26 @@ func TestBadInputIsRefusedByTypeAndTheServerGoesOn(t *testing.T) {
 	}{
 		{"a number for a name", "POST", "/api/workflows", `{"workflow_type":7}`, 422, protocol.ReasonValidation},
 		{"no type", "POST", "/api/workflows", `{}`, 422, protocol.ReasonValidation},
-		{"input that is no list", "POST", "/api/workflows", `{"workflow_type":"one","input":"x"}`, 422, protocol.ReasonValidation},
+		{
+			"input that is no list", "POST", "/api/workflows", `{"workflow_type":"one","input":"x"}`, 422,
+			protocol.ReasonValidation,
+		},
 		{"a list", "POST", "/api/workflows", `[1]`, 422, protocol.ReasonValidation},
 		{"half a body", "POST", "/api/workflows", `{"workflow_type":`, 400, protocol.ReasonMalformedJSON},
 		{"no UTF-8", "POST", "/api/workflows", []byte("{\"workflow_type\":\"\xff\xfe\"}"), 400, protocol.ReasonMalformedJSON},
-		{"a NUL in an id", "POST", "/api/workflows", `{"workflow_type":"one","workflow_id":"a\u0000b"}`, 422, protocol.ReasonValidation},
+		{
+			"a NUL in an id", "POST", "/api/workflows", `{"workflow_type":"one","workflow_id":"a\u0000b"}`, 422,
+			protocol.ReasonValidation,
+		},
 		{"deep nesting", "POST", "/api/workflows", strings.Repeat(`{"memo":`, 50_000), 400, protocol.ReasonMalformedJSON},
-		{"a negative timeout", "POST", "/api/workflows", `{"workflow_type":"one","run_timeout_seconds":-1}`, 422, protocol.ReasonValidation},
-		{"a timeout of ages", "POST", "/api/workflows", `{"workflow_type":"one","run_timeout_seconds":9223372036854775807}`, 422, protocol.ReasonValidation},
+		{
+			"a negative timeout", "POST", "/api/workflows", `{"workflow_type":"one","run_timeout_seconds":-1}`, 422,
+			protocol.ReasonValidation,
+		},
+		{
+			"a timeout of ages", "POST", "/api/workflows", `{"workflow_type":"one","run_timeout_seconds":9223372036854775807}`,
+			422, protocol.ReasonValidation,
+		},
 		{"a body too large", "POST", "/api/workflows", huge, 413, protocol.ReasonPayloadTooLarge},
 		{"a signal of no type", "POST", "/api/workflows/here/signal/go", `{"input":"x"}`, 422, protocol.ReasonValidation},
 		{"a signal to nobody", "POST", "/api/workflows/nobody/signal/go", `{}`, 404, protocol.ReasonInstanceNotFound},
@@ -59,7 +71,9 @@ func TestBadInputIsRefusedByTypeAndTheServerGoesOn(t *testing.T) {
 		}
 	}
 	run := c.start("after", "one", "x").RunID // and unknown fields are ignored
-	c.must(http.MethodPost, "/api/workflows", `{"workflow_type":"one","workflow_id":"odd","input":["x"],"colour":"red"}`, nil)
+	c.must(
+		http.MethodPost, "/api/workflows", `{"workflow_type":"one","workflow_id":"odd","input":["x"],"colour":"red"}`, nil,
+	)
 	c.completed("after", run)
 	if code := p.terminate(); code != 0 {
 		t.Errorf("exit %d", code)
@@ -83,14 +97,21 @@ func TestBadFramesEndTheirSocketAndNothingElse(t *testing.T) {
 	// settings is a call that the well-behaved peer makes after each of the others' frames.
 	settings := func(what string) {
 		t.Helper()
-		if ack, err := peer.EmitWithAck(ctx, protocol.EventFetchSettings, protocol.MachineInformation{WorkerID: "w"}); err != nil || len(ack) != 1 {
+		if ack, err := peer.EmitWithAck(ctx, protocol.EventFetchSettings, protocol.MachineInformation{
+			WorkerID: "w",
+		}); err != nil || len(ack) != 1 {
 			t.Fatalf("after %s the peer beside it gets %v, %v", what, ack, err)
 		}
 	}
 	settings("nothing")
 	for _, call := range []any{
-		map[string]any{"method": "makeCoffee", "payload": nil}, map[string]any{"method": 7}, "rpc", 1, []any{}, nil,
-		map[string]any{"method": "poll", "payload": "soon"}, map[string]any{"method": "completeJob", "payload": map[string]any{"jobId": 1}},
+		map[string]any{"method": "makeCoffee", "payload": nil},
+		map[string]any{"method": 7},
+		"rpc", 1,
+		[]any{},
+		nil,
+		map[string]any{"method": "poll", "payload": "soon"},
+		map[string]any{"method": "completeJob", "payload": map[string]any{"jobId": 1}},
 	} {
 		ack, err := peer.EmitWithAck(ctx, "rpc", call)
 		var refused struct {
@@ -118,7 +139,9 @@ func TestBadFramesEndTheirSocketAndNothingElse(t *testing.T) {
 		"bytes that nobody announced":  {websocket.BinaryMessage, []byte{1, 2, 3}},
 		"a huge frame":                 {websocket.TextMessage, append([]byte(`42["`), bytes.Repeat([]byte("x"), 9<<20)...)},
 	} {
-		ws, answer, err := websocket.DefaultDialer.DialContext(ctx, "ws://"+addr+protocol.ChannelPath+"/?EIO=4&transport=websocket", nil)
+		ws, answer, err := websocket.DefaultDialer.DialContext(
+			ctx, "ws://"+addr+protocol.ChannelPath+"/?EIO=4&transport=websocket", nil,
+		)
 		if err != nil {
 			t.Fatalf("%s: %v %v", name, answer, err)
 		}
@@ -132,7 +155,8 @@ func TestBadFramesEndTheirSocketAndNothingElse(t *testing.T) {
 			t.Errorf("%s: the server keeps the socket", name)
 		}
 		if name == "a huge frame" && late == nil && !websocket.IsCloseError(err, websocket.CloseMessageTooBig) {
-			t.Errorf("%s: ended by %v", name, err) // a broken pipe, too, is an end: the server does not read what it does not take
+			// a broken pipe, too, is an end: the server does not read what it does not take
+			t.Errorf("%s: ended by %v", name, err)
 		}
 		_ = ws.Close()
 		settings(name)

@@ -22,12 +22,13 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// What sessions promise when workers are killed, shown on real processes: the same cases run in virtual time elsewhere. Here only orders are asserted,
-// and that nothing happens before a lease ended.
+// What sessions promise when workers are killed, shown on real processes: the same cases run in virtual time elsewhere.
+// Here only orders are asserted, and that nothing happens before a lease ended.
 
 func registerKilled(r *worker.Registry) {
 	r.Workflow("killed.two", twoSteps)
 	r.Workflow("killed.one", oneStep)
+	r.Workflow("killed.one.word", oneWord)
 	r.Workflow("killed.state", stateful)
 	r.Activity("killed.work", workItem)
 	r.Activity("killed.load", loadModel)
@@ -55,7 +56,13 @@ func oneStep(ctx workflow.Context, session string) (string, error) {
 	return workflow.Execute[string](workflow.InSession(ctx, session), workItem, "item", true)
 }
 
-// stateful uses a session's state twice, the second time until its worker may go on. It returns the workers that the state was of.
+// oneWord runs an item in a session that ends at once.
+func oneWord(ctx workflow.Context, session string) (string, error) {
+	return workflow.Execute[string](workflow.InSession(ctx, session), workItem, "item", false)
+}
+
+// stateful uses a session's state twice, the second time until its worker may go on. It returns the workers that the
+// state was of.
 func stateful(ctx workflow.Context) ([]string, error) {
 	s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 	if err != nil {
@@ -75,8 +82,8 @@ func stateful(ctx workflow.Context) ([]string, error) {
 	return []string{first, second}, err
 }
 
-// workItem notes that it runs and that it is done. One that holds waits for the word of the test in between, and is deaf to everything else: so that
-// a worker whose lease is over has a result all the same.
+// workItem notes that it runs and that it is done. One that holds waits for the word of the test in between, and is
+// deaf to everything else: so that a worker whose lease is over has a result all the same.
 func workItem(ctx context.Context, item string, hold bool) (string, error) {
 	if err := note(ctx, item); err != nil {
 		return "", err
@@ -144,8 +151,9 @@ func (p *plant) begin(id string, more env) {
 	p.node[id] = w
 }
 
-// kill kills a worker and waits until the app has noticed: what it hands over before that is the worker's until the lease ends. It returns the time
-// before which nobody else may have the session: when the lease the worker last had of it ends.
+// kill kills a worker and waits until the app has noticed: what it hands over before that is the worker's until the
+// lease ends. It returns the time before which nobody else may have the session: when the lease the worker last had of
+// it ends.
 func (p *plant) kill(id, session string) time.Time {
 	p.t.Helper()
 	before := p.lease(id, session)
@@ -238,16 +246,19 @@ func (p *plant) notBefore(l line, lease time.Time) {
 	}
 }
 
-// tooLate reports a result for an attempt in the name of the worker that had it. It must be refused, and touch neither the session nor the run.
+// tooLate reports a result for an attempt in the name of the worker that had it. It must be refused, and touch neither
+// the session nor the run.
 func (p *plant) tooLate(of line) {
 	p.t.Helper()
 	before := p.session(of.Session)
-	status, raw, err := p.client.call(p.t.Context(), http.MethodPost, "/api/worker/activity-tasks/"+url.PathEscape(of.Task)+"/complete",
+	status, raw, err := p.client.call(p.t.Context(), http.MethodPost, "/api/worker/activity-tasks/"+
+		url.PathEscape(of.Task)+"/complete",
 		map[string]any{"lease_owner": of.Worker, "activity_attempt_id": of.AttemptID, "result": "too late"})
 	if err != nil || status < 400 || status >= 500 {
 		p.t.Errorf("a late result of %s: %d %s %v", of.Worker, status, raw, err)
 	}
-	if after := p.session(of.Session); after.Epoch != before.Epoch || owner(after) != owner(before) || entries(after, of.Worker) != entries(before, of.Worker) {
+	if after := p.session(of.Session); after.Epoch != before.Epoch || owner(after) != owner(before) ||
+		entries(after, of.Worker) != entries(before, of.Worker) {
 		p.t.Errorf("a late result changed the session from %+v to %+v", before, after)
 	}
 }
@@ -391,11 +402,14 @@ func TestSessionsOfKilledWorkers(t *testing.T) {
 		p.ran("first", "A")
 		p.ran("second", "A", "B")
 		lost, loads := p.lines("second lost"), p.lines("load")
-		if len(lost) != 1 || lost[0].Worker != "B" || len(loads) != 2 || loads[1].Worker != "B" || loads[1].Epoch != both[1].Epoch {
+		if len(lost) != 1 || lost[0].Worker != "B" || len(loads) != 2 || loads[1].Worker != "B" ||
+			loads[1].Epoch != both[1].Epoch {
 			t.Fatalf("lost as %+v, loaded as %+v", lost, loads)
 		}
 		p.notBefore(lost[0], lease)
-		p.equal("history", types(events), "WorkflowStarted SessionStarted ActivityScheduled ActivityCompleted ActivityScheduled ActivityCompleted "+
+		p.equal("history", types(
+			events,
+		), "WorkflowStarted SessionStarted ActivityScheduled ActivityCompleted ActivityScheduled ActivityCompleted "+
 			"SignalWaitOpened SignalReceived SignalApplied ActivityScheduled SessionRecovered ActivityCompleted WorkflowCompleted")
 		def, err := workflow.NewDefinition("killed.state", stateful)
 		if err != nil {
@@ -409,8 +423,8 @@ func TestSessionsOfKilledWorkers(t *testing.T) {
 	})
 }
 
-// A worker that was stopped, and not killed, wakes up with a lease that is over and with a result in its hands. Neither counts any more, and the worker
-// goes on as one that holds nothing.
+// A worker that was stopped, and not killed, wakes up with a lease that is over and with a result in its hands. Neither
+// counts any more, and the worker goes on as one that holds nothing.
 func TestStoppedWorkerWakesUpToALostSession(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, "stopped", func(p *plant) {

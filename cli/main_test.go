@@ -24,9 +24,13 @@ const (
 	ledgerPath = "SOJOURN_TEST_LEDGER"     // the file activities write to
 	holdPath   = "SOJOURN_TEST_HOLD"       // a hold activity waits until this file exists
 	crashes    = "SOJOURN_TEST_CRASHES"    // how often a crash test kills
+	freezes    = "SOJOURN_TEST_FREEZES"    // how often a worker is frozen, with its default leases
+	// activitiesOnly, set: this worker runs no workflows.
+	activitiesOnly = "SOJOURN_TEST_ACTIVITIES_ONLY"
 )
 
-// TestMain makes this binary serve as the program under test, too: the tests start it again as real processes, with activities of their own.
+// TestMain makes this binary serve as the program under test, too: the tests start it again as real processes, with
+// activities of their own.
 func TestMain(m *testing.M) {
 	if os.Getenv(asSojourn) != "" {
 		os.Exit(cli.Main(register))
@@ -42,6 +46,10 @@ func TestMain(m *testing.M) {
 }
 
 func register(r *worker.Registry) {
+	if os.Getenv(activitiesOnly) != "" {
+		r.Activity("killed.work", workItem)
+		return
+	}
 	examples.Register(r)
 	r.Workflow("ledger", ledgerWorkflow)
 	r.Activity("ledger.append", appendToLedger)
@@ -52,6 +60,8 @@ func register(r *worker.Registry) {
 	r.Activity("stay.count", countState, activity.Options{Recovery: lost})
 	r.Activity("stay.hold", holdState, activity.Options{Recovery: lost})
 	registerKilled(r)
+	registerTakeover(r)
+	registerStorm(r)
 	registerHandlers(r)
 }
 
@@ -78,7 +88,8 @@ func note(ctx context.Context, what string) error {
 	}
 	i := activity.Info(ctx)
 	raw, err := json.Marshal(line{
-		Run: i.RunID, Task: i.TaskID, Execution: i.ExecutionID, AttemptID: i.AttemptID, Attempt: i.Attempt, Process: os.Getpid(), Worker: i.WorkerID,
+		Run: i.RunID, Task: i.TaskID, Execution: i.ExecutionID, AttemptID: i.AttemptID, Attempt: i.Attempt,
+		Process: os.Getpid(), Worker: i.WorkerID,
 		Session: activity.SessionID(ctx), Epoch: activity.SessionEpoch(ctx), At: time.Now(), What: what,
 	})
 	if err != nil {
@@ -133,7 +144,12 @@ func appendToLedger(ctx context.Context, step int) error {
 
 // stayWorkflow counts in memory: twice at once, and a third time after the hold is over.
 func stayWorkflow(ctx workflow.Context) ([]int, error) {
-	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: time.Minute, Retry: &workflow.RetryPolicy{Backoff: []time.Duration{time.Second}}})
+	ctx = workflow.WithActivity(
+		ctx,
+		workflow.ActivityOptions{
+			StartToClose: time.Minute, Retry: &workflow.RetryPolicy{Backoff: []time.Duration{time.Second}},
+		},
+	)
 	s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 	if err != nil {
 		return nil, err

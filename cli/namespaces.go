@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -17,7 +21,10 @@ func (p *program) namespacesCommand() *cobra.Command {
 	row := func(v protocol.NamespaceView) table.Row {
 		return table.Row{v.Name, v.Status, v.RetentionDays, v.Description, stamp(v.CreatedAt)}
 	}
-	write := func(use, short, said string, send func(c *cobra.Command, in protocol.NamespaceRequest, show func(protocol.NamespaceView) error) error) *cobra.Command {
+	write := func(use, short, said string, send func(
+		c *cobra.Command, in protocol.NamespaceRequest, show func(protocol.NamespaceView) error,
+	) error,
+	) *cobra.Command {
 		var about string
 		var days int
 		c := &cobra.Command{
@@ -48,14 +55,36 @@ func (p *program) namespacesCommand() *cobra.Command {
 		write("create", "Make a namespace", "created", func(c *cobra.Command, in protocol.NamespaceRequest, s show) error {
 			return ask(p, c, http.MethodPost, "/api/namespaces", in, s)
 		}),
-		write("update", "Change a namespace; what no flag names stays", "updated", func(c *cobra.Command, in protocol.NamespaceRequest, s show) error {
+		write("update", "Change a namespace; what no flag names stays", "updated", func(
+			c *cobra.Command, in protocol.NamespaceRequest, s show,
+		) error {
 			return ask(p, c, http.MethodPut, path(in.Name), in, s)
 		}),
-		&cobra.Command{
-			Use: "delete NAME", Short: "Remove a namespace with everything in it", Args: one(oneNamespace),
-			RunE: func(c *cobra.Command, args []string) error {
-				return ask(p, c, http.MethodDelete, path(args[0]), nil, func(v protocol.NamespaceRemoval) error { return p.say("deleted %s", v.Name) })
-			},
-		},
+		p.deleteNamespace(path),
 	)
+}
+
+func (p *program) deleteNamespace(path func(string) string) *cobra.Command {
+	var sure bool
+	c := &cobra.Command{
+		Use: "delete NAME", Short: "Remove a namespace with everything in it", Args: one(oneNamespace),
+		RunE: func(c *cobra.Command, args []string) error {
+			if !sure {
+				fmt.Fprintf(
+					p.err,
+					"The namespace %s goes with all its runs, histories, sessions and schedules; they cannot be had back.\nType its name to go on: ",
+					args[0],
+				)
+				typed, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer is none
+				if strings.TrimSpace(typed) != args[0] {
+					return usageError{errors.New("nothing was deleted: its name was not typed, and there was no --yes")}
+				}
+			}
+			return ask(p, c, http.MethodDelete, path(args[0]), nil, func(v protocol.NamespaceRemoval) error {
+				return p.say("deleted %s", v.Name)
+			})
+		},
+	}
+	c.Flags().BoolVar(&sure, "yes", false, "without being asked")
+	return c
 }

@@ -84,17 +84,28 @@ type process struct {
 // launch starts the program. Its directory is dir, its environment e and nothing of the tests' own but paths.
 func launch(t *testing.T, dir string, e env, args ...string) *process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	return launchAs(t, "", dir, e, args...)
+}
+
+// launchAs is launch of another build of the program; "" is this one.
+func launchAs(t *testing.T, binary, dir string, e env, args ...string) *process {
+	t.Helper()
+	if binary == "" {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		binary = self
 	}
 	p := &process{
-		t: t, name: strings.Join(args, " "), cmd: exec.Command(self, args...), ended: make(chan struct{}),
+		t: t, name: strings.Join(args, " "), cmd: exec.Command(binary, args...), ended: make(chan struct{}),
 		out: &output{moved: make(chan struct{})}, err: &output{moved: make(chan struct{})},
 	}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.out, p.err
 	p.cmd.WaitDelay = 5 * time.Second // an executor that outlives its worker for a moment holds the pipes
-	p.cmd.Env = []string{asSojourn + "=1", "SOJOURN_LOG_FORMAT=json", "SOJOURN_RELEASE=1.0.0", "PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	p.cmd.Env = []string{
+		asSojourn + "=1", "SOJOURN_LOG_FORMAT=json", "SOJOURN_RELEASE=1.0.0", "PATH=" + os.Getenv("PATH"), "HOME=" + dir,
+	}
 	if tmp := os.Getenv("TMPDIR"); tmp != "" {
 		p.cmd.Env = append(p.cmd.Env, "TMPDIR="+tmp)
 	}
@@ -126,7 +137,10 @@ func (p *process) String() string {
 	for name, o := range map[string]*output{"stdout": p.out, "stderr": p.err} {
 		all, _ := o.all()
 		cut := max(0, len(all)-40)
-		fmt.Fprintf(&b, "%s (pid %d) %s, %d lines left out:\n  %s\n", p.name, p.cmd.Process.Pid, name, cut, strings.Join(all[cut:], "\n  "))
+		fmt.Fprintf(
+			&b, "%s (pid %d) %s, %d lines left out:\n  %s\n", p.name, p.cmd.Process.Pid, name, cut,
+			strings.Join(all[cut:], "\n  "),
+		)
 	}
 	return b.String()
 }
@@ -192,7 +206,8 @@ func run(t *testing.T, dir string, e env, args ...string) (code int, out, err st
 
 var taken sync.Map // ports handed out
 
-// address is a free one that stays the same over restarts of a process: below what the kernel hands out by itself, and named once.
+// address is a free one that stays the same over restarts of a process: below what the kernel hands out by itself, and
+// named once.
 func address(t *testing.T) string {
 	t.Helper()
 	for range 200 {

@@ -16,7 +16,10 @@ import (
 
 func (p *program) queuesCommand() *cobra.Command {
 	return p.group("queues", "Look at task queues, roll out builds, set budgets", p.listQueues,
-		&cobra.Command{Use: "describe QUEUE", Short: "Show a queue: tasks, budgets, builds, who serves it", Args: oneQueue, RunE: p.describeQueue},
+		&cobra.Command{
+			Use: "describe QUEUE", Short: "Show a queue: tasks, budgets, builds, who serves it", Args: oneQueue,
+			RunE: p.describeQueue,
+		},
 		p.limitCommand(),
 		p.buildCommand(protocol.BuildDrain, "Give the workers of a build nothing more; what they have they may finish"),
 		p.buildCommand(protocol.BuildResume, "End the drain of a build"),
@@ -51,7 +54,8 @@ func (p *program) listQueues(c *cobra.Command, _ []string) error {
 		table.Row{"queue", "ready", "oldest", "leased", "workers", "workflow tasks", "activities", "new runs"},
 		func(q protocol.QueueState) table.Row {
 			return table.Row{
-				q.Name, q.Stats.Backlog, plain(q.Stats.BacklogAge), q.Stats.Workflow.Leased + q.Stats.Activity.Leased, q.Stats.Pollers.Active,
+				q.Name, q.Stats.Backlog, plain(q.Stats.BacklogAge), q.Stats.Workflow.Leased + q.Stats.Activity.Leased,
+				q.Stats.Pollers.Active,
 				q.Admission.Workflow.Status, q.Admission.Activity.Status, newRuns(q.Promoted),
 			}
 		})
@@ -71,8 +75,9 @@ func (p *program) showQueue(q protocol.QueueState) error {
 		a     protocol.TaskAdmission
 	}{{"workflow", q.Stats.Workflow, q.Admission.Workflow}, {"activity", q.Stats.Activity, q.Admission.Activity}} {
 		tasks.AppendRow(table.Row{
-			l.name, l.tally.Ready, l.tally.Leased, l.tally.Delayed, bound(l.a.LeaseCount, l.a.MaxLeases), bound(l.a.DispatchCount, l.a.MaxDispatches),
-			cmp.Or(l.a.WaitReason, l.a.Status),
+			l.name, l.tally.Ready, l.tally.Leased, l.tally.Delayed, bound(l.a.LeaseCount, l.a.MaxLeases),
+			bound(l.a.DispatchCount, l.a.MaxDispatches),
+			cmp.Or(reason(l.a.Wait, l.a.WaitReason), l.a.Status),
 		})
 	}
 	builds := table.NewWriter()
@@ -83,13 +88,16 @@ func (p *program) showQueue(q protocol.QueueState) error {
 			selected = "yes"
 		}
 		builds.AppendRow(table.Row{
-			buildName(b.BuildID), b.Rollout, b.ActiveWorkers, b.DrainingWorkers, b.StaleWorkers, strings.Join(b.Runtimes, " "), selected,
+			buildName(b.BuildID), b.Rollout, b.ActiveWorkers, b.DrainingWorkers, b.StaleWorkers, strings.Join(b.Runtimes, " "),
+			selected,
 		})
 	}
 	workers := table.NewWriter()
 	workers.AppendHeader(table.Row{"worker", "status", "build", "runtime"})
 	for _, w := range q.Pollers {
-		workers.AppendRow(table.Row{w.WorkerID, w.Status, buildName(w.BuildID), strings.TrimSpace(w.Runtime + " " + w.SDKVersion)})
+		workers.AppendRow(table.Row{
+			w.WorkerID, w.Status, buildName(w.BuildID), strings.TrimSpace(w.Runtime + " " + w.SDKVersion),
+		})
 	}
 	return p.say("%s\n%s\n%s", tasks.Render(), builds.Render(), workers.Render())
 }
@@ -108,7 +116,11 @@ func (p *program) buildCommand(verb, short string) *cobra.Command {
 		Use: verb + " QUEUE [BUILD]", Short: short,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 || none == (len(args) == 2) {
-				return usageError{fmt.Errorf("%s takes the name of a queue and a build id, or --unversioned instead of the build id", c.CommandPath())}
+				return usageError{
+					fmt.Errorf(
+						"%s takes the name of a queue and a build id, or --unversioned instead of the build id", c.CommandPath(),
+					),
+				}
 			}
 			return filled(c, args, "the name of a queue", "a build id")
 		},
@@ -118,6 +130,9 @@ func (p *program) buildCommand(verb, short string) *cobra.Command {
 				body["build_id"] = &args[1]
 			}
 			return ask(p, c, http.MethodPost, queuePath(args[0])+"/build-ids/"+verb, body, func(out protocol.BuildState) error {
+				if out.Warning != "" {
+					fmt.Fprintln(p.err, "warning:", out.Warning)
+				}
 				said := "is active"
 				if out.Intent == protocol.IntentDraining {
 					said = "drains"
@@ -169,10 +184,18 @@ func (p *program) limitCommand() *cobra.Command {
 				put  **protocol.Budget
 				to   func(*protocol.Budget, *int)
 			}{
-				{"workflow-leases", workflow.leases, &now.Workflow, &in.Workflow, func(b *protocol.Budget, n *int) { b.MaxLeases = n }},
-				{"workflow-per-minute", workflow.minute, &now.Workflow, &in.Workflow, func(b *protocol.Budget, n *int) { b.MaxPerMinute = n }},
-				{"activity-leases", activity.leases, &now.Activity, &in.Activity, func(b *protocol.Budget, n *int) { b.MaxLeases = n }},
-				{"activity-per-minute", activity.minute, &now.Activity, &in.Activity, func(b *protocol.Budget, n *int) { b.MaxPerMinute = n }},
+				{"workflow-leases", workflow.leases, &now.Workflow, &in.Workflow, func(b *protocol.Budget, n *int) {
+					b.MaxLeases = n
+				}},
+				{"workflow-per-minute", workflow.minute, &now.Workflow, &in.Workflow, func(b *protocol.Budget, n *int) {
+					b.MaxPerMinute = n
+				}},
+				{"activity-leases", activity.leases, &now.Activity, &in.Activity, func(b *protocol.Budget, n *int) {
+					b.MaxLeases = n
+				}},
+				{"activity-per-minute", activity.minute, &now.Activity, &in.Activity, func(b *protocol.Budget, n *int) {
+					b.MaxPerMinute = n
+				}},
 			} {
 				if !c.Flags().Changed(f.name) {
 					continue

@@ -1,4 +1,5 @@
-// Package cli is the command line: it turns arguments and settings into a running app, worker, or both, or into one call of an app.
+// Package cli is the command line: it turns arguments and settings into a running app, worker, or both, or into one
+// call of an app.
 package cli
 
 import (
@@ -11,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/cli/config"
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -34,8 +35,8 @@ type program struct {
 	out, err io.Writer
 }
 
-// Main runs the command line of this process and returns its exit code. A process that was started as an executor or its minder becomes that and
-// does not return.
+// Main runs the command line of this process and returns its exit code. A process that was started as an executor or
+// its minder becomes that and does not return.
 func Main(register func(*worker.Registry)) int {
 	registry := worker.NewRegistry()
 	register(registry)
@@ -87,7 +88,8 @@ func (p *program) root() *cobra.Command {
 	root.AddCommand(
 		p.roleCommand("app", config.App, "Run a control plane: API, worker protocol, socket and dashboard"),
 		p.roleCommand("worker", config.Worker, "Run a worker that takes tasks from an app"),
-		p.workflowCommand(), p.schedulesCommand(), p.queuesCommand(), p.workersCommand(), p.sessionsCommand(), p.namespacesCommand(),
+		p.workflowCommand(), p.schedulesCommand(), p.queuesCommand(), p.workersCommand(), p.sessionsCommand(),
+		p.namespacesCommand(),
 		p.attributesCommand(), p.tokenCommand(), p.conformanceCommand(),
 		p.devCommand(), p.migrateCommand(), p.configCommand(), p.versionCommand(), p.doctorCommand(), p.benchCommand(),
 	)
@@ -96,7 +98,9 @@ func (p *program) root() *cobra.Command {
 
 // helpCommand is help [COMMAND], which refuses a command that there is not.
 func helpCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{Use: "help [COMMAND]", Short: "Help about any command", RunE: func(c *cobra.Command, args []string) error {
+	return &cobra.Command{Use: "help [COMMAND]", Short: "Help about any command", RunE: func(
+		c *cobra.Command, args []string,
+	) error {
 		about, rest, err := root.Find(args)
 		if err == nil && len(rest) > 0 {
 			err = noArgs(about, rest)

@@ -41,7 +41,9 @@ func (p *program) listSchedules(c *cobra.Command, _ []string) error {
 	return list(p, c, listing{path: schedulesPath, member: "schedules", page: 200},
 		table.Row{"schedule", "type", "status", "times", "overlap", "fired", "last", "next"},
 		func(v protocol.ScheduleView) table.Row {
-			return table.Row{v.ScheduleID, v.WorkflowType, v.Status, times(v.Spec), v.Overlap, v.Fires, stampOf(v.LastFire), stampOf(v.NextFire)}
+			return table.Row{
+				v.ScheduleID, v.WorkflowType, v.Status, times(v.Spec), v.Overlap, v.Fires, stampOf(v.LastFire), stampOf(v.NextFire),
+			}
 		})
 }
 
@@ -68,7 +70,9 @@ func (p *program) describeSchedule(c *cobra.Command, args []string) error {
 			fact{"status", v.Status},
 			fact{"note", plain(v.Note)},
 			fact{"overlap", v.Overlap},
-			fact{"fired", fmt.Sprintf("%d, failed %d, skipped %d, waiting %d", v.Fires, v.Failures, v.Info.Skipped, v.Info.Buffered)},
+			fact{
+				"fired", fmt.Sprintf("%d, failed %d, skipped %d, waiting %d", v.Fires, v.Failures, v.Info.Skipped, v.Info.Buffered),
+			},
 			fact{"remaining", plain(v.Remaining)},
 			fact{"last", stampOf(v.LastFire)},
 			fact{"next", stampOf(v.NextFire)},
@@ -93,7 +97,9 @@ func (s *scheduleFlags) register(c *cobra.Command) {
 	f.StringVar(&s.kind, "type", "", "type of the workflow it starts")
 	f.StringVar(&s.queue, "queue", "", "task queue of the workflow (default default)")
 	f.StringVar(&s.input, "input", "", inputHelp)
-	f.StringVar(&s.overlap, "overlap", "", "skip, buffer_one, buffer_all, allow_all, cancel_other or terminate_other (default skip)")
+	f.StringVar(
+		&s.overlap, "overlap", "", "skip, buffer_one, buffer_all, allow_all, cancel_other or terminate_other (default skip)",
+	)
 	f.DurationVar(&s.jitter, "jitter", 0, "fire up to this much later, by chance")
 	f.Int64Var(&s.runs, "max-runs", 0, "end after so many firings")
 	f.StringVar(&s.note, "note", "", "what it is for")
@@ -260,7 +266,9 @@ func (p *program) scheduleReceipt(r protocol.ScheduleReceipt) error {
 }
 
 func (p *program) scheduleHistory(c *cobra.Command, args []string) error {
-	return list(p, c, listing{path: schedulePath(args[0]) + "/history", member: "events", query: url.Values{"limit": {"1000"}}},
+	return list(p, c, listing{
+		path: schedulePath(args[0]) + "/history", member: "events", query: url.Values{"limit": {"1000"}},
+	},
 		table.Row{"sequence", "at", "event", "workflow"},
 		func(e protocol.ScheduleEvent) table.Row {
 			return table.Row{e.Sequence, stamp(e.At), e.Type, plain(e.WorkflowID)}

@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
-	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -66,8 +68,12 @@ func (n *node) wait() error {
 	return errors.Join(all...)
 }
 
-// start starts the app, the worker or both. The app is started first and stopped last: a worker of the same process can hand back what it holds.
+// start starts the app, the worker or both. The app is started first and stopped last: a worker of the same process can
+// hand back what it holds.
 func (p *program) start(ctx context.Context, s *settings) (*node, error) {
+	if err := s.keepPrivate(); err != nil {
+		return nil, err
+	}
 	n := &node{done: make(chan error, 2)}
 	n.ctx, n.cancel = context.WithCancelCause(ctx)
 	if !s.Role.RunsApp() {
@@ -113,6 +119,21 @@ func (p *program) start(ctx context.Context, s *settings) (*node, error) {
 	return n, nil
 }
 
+// keepPrivate keeps others out of the data directory and of what is in it: its database has everything, its token opens
+// everything.
+func (s *settings) keepPrivate() error {
+	if err := process.PrivateDir(s.DataDir); err != nil {
+		return err
+	}
+	files, err := os.ReadDir(s.DataDir)
+	for _, f := range files {
+		if f.Type().IsRegular() {
+			err = errors.Join(err, process.PrivateFile(filepath.Join(s.DataDir, f.Name())))
+		}
+	}
+	return err
+}
+
 // app opens the control plane.
 func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
 	token := ""
@@ -126,20 +147,41 @@ func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
 		}
 	}
 	return app.New(ctx, app.Options{
-		Open: s.open, Shared: s.postgres(), Addr: s.Addr, Release: s.Release, Strict: s.ReleaseStrict, Token: token, NoAuth: s.Auth == config.AuthNone,
-		Transports: s.SocketTransports, Cleanup: s.SessionCleanup, AttemptLease: s.AttemptLease, Drain: s.DrainTimeout, Metrics: s.Metrics, Log: s.Log,
-		Settings: func() protocol.WorkerSettings {
-			return protocol.WorkerSettings{ExecutionMode: "SANDBOX_PROCESS", LogLevel: s.LogLevel, DrainSeconds: int64(s.DrainTimeout.Seconds())}
+		Options: plane.Options{
+			Open: s.openStore, Shared: s.postgres(), Release: s.Release, Strict: s.ReleaseStrict, Token: token,
+			NoAuth:     s.Auth == config.AuthNone,
+			Transports: s.SocketTransports, Cleanup: s.SessionCleanup, AttemptLease: s.othersLease(), Metrics: s.Metrics,
+			MaxPolls: s.MaxPolls, MaxSockets: s.MaxSockets, Log: s.Log,
+			Settings: func() protocol.WorkerSettings {
+				return protocol.WorkerSettings{
+					ExecutionMode: "SANDBOX_PROCESS", LogLevel: s.LogLevel, DrainSeconds: int64(s.DrainTimeout.Seconds()),
+				}
+			},
 		},
+		Addr: s.Addr, Drain: s.DrainTimeout,
 	})
+}
+
+// othersLease is what the app leases an attempt for to workers that renew by themselves and name no lease; 0: the app's
+// own default. One process has one setting for this and for its own worker, which renews more often than others have
+// to.
+func (s *settings) othersLease() time.Duration {
+	for _, src := range s.Sources {
+		if src.Name == "attempt-lease" && src.From == "default" {
+			return 0
+		}
+	}
+	return s.AttemptLease
 }
 
 // postgres says whether the database is one that several apps may share.
 func (s *settings) postgres() bool { return !strings.HasPrefix(s.DatabaseURL, "sqlite:") }
 
-// open opens the store that the settings name.
-func (s *settings) open(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
-	o := sqldb.Options{App: id, Dispatch: d}
+// openStore opens the store that the settings name.
+func (s *settings) openStore(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+	o := sqldb.Options{App: id, Dispatch: d, Pool: s.PostgresPool, Waiting: func(err error) {
+		s.Log.Warn().Err(err).Msg("waiting for the database")
+	}}
 	if path, ok := strings.CutPrefix(s.DatabaseURL, "sqlite:"); ok {
 		o.App = "app" // the file has one app at a time: its row goes on
 		return sqlite.Open(ctx, path, o)

@@ -4,7 +4,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/release"
 )

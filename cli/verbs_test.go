@@ -44,10 +44,12 @@ func startShell(t *testing.T) shell {
 func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	if got := s.try(0, "", "workflow", "start", "tour.greeting", "--id", "g", "--input", `["Ada"]`, "--wait"); got != `"hello Ada, goodbye Ada"` {
+	if got := s.try(
+		0, "", "workflow", "start", "tour.greeting", "--id", "g", "--input", `["Ada"]`, "--wait",
+	); got != `"hello Ada, goodbye Ada"` {
 		t.Errorf("the result is %q", got)
 	}
-	s.try(1, "instance_already_started", "workflow", "start", "tour.greeting", "--id", "g", "--input", `["Ada"]`)
+	s.try(1, "duplicate_not_allowed", "workflow", "start", "tour.greeting", "--id", "g", "--input", `["Ada"]`)
 	s.try(0, "hello Bob", "workflow", "start", "tour.greeting", "--input", `["Bob"]`, "--wait")
 	s.try(0, "3", "workflow", "start", "tour.counter", "--id", "n", "--input", "[1, 3]", "--wait") // over three runs
 	var runs []struct {
@@ -63,7 +65,10 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 	if err := os.WriteFile(file, []byte("[2]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.try(0, "started_new b", "workflow", "start", "tour.basket", "--id", "b", "--input", "@"+file, "--memo", `{"for":"Ada"}`, "--priority", "2")
+	s.try(
+		0, "started_new b", "workflow", "start", "tour.basket", "--id", "b", "--input", "@"+file, "--memo", `{"for":"Ada"}`,
+		"--priority", "2",
+	)
 	s.try(0, "1", "workflow", "update", "b", "add", "--input", `["pear"]`, "--request-id", "one")
 	s.try(0, "1", "workflow", "update", "b", "add", "--input", `["pear"]`, "--request-id", "one") // the first, again
 	s.try(1, "request_id_conflict", "workflow", "update", "b", "add", "--input", `["fig"]`, "--request-id", "one")
@@ -73,7 +78,7 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 		t.Errorf("the query says %s", got)
 	}
 	s.try(1, "rejected_unknown_query", "workflow", "query", "b", "colour")
-	for _, want := range []string{"tour.basket", `{"for":"Ada"}`, "waiting"} {
+	for _, want := range []string{"tour.basket", `{"for":"Ada"}`, "running"} {
 		s.try(0, want, "workflow", "describe", "b")
 	}
 	s.try(0, "update_accepted", "workflow", "update", "b", "pay", "--input", "[1]", "--wait-for", "accepted")
@@ -123,6 +128,11 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 	s.try(2, `unknown command or argument "workflows"`, "help", "workflows")
 	s.try(0, "List runs", "help", "workflow", "list")
 	s.try(0, "none", "workflow", "list", "--type", "nothing")
+	s.try(0, "warning: no run carries the search attribute Amuont", "workflow", "list", "--filter", "Amuont > 3")
+	if s.read(&list, "workflow", "list", "--filter", "Amuont > 3"); len(list) != 0 {
+		// the warning is not on the standard output
+		t.Errorf("Amuont > 3: %v", list)
+	}
 	s.try(1, "instance_not_found", "workflow", "describe", "nothing")
 	s.try(1, "no app answers at http://127.0.0.1:1 (--app-url)", "workflow", "list", "--app-url", "http://127.0.0.1:1")
 }
@@ -132,7 +142,10 @@ func TestSchedulesAreMadeChangedAndFiredFromAShell(t *testing.T) {
 	s := startShell(t)
 	s.try(2, "needs --type", "schedules", "create", "s", "--every", "1h")
 	s.try(2, "whole seconds", "schedules", "create", "s", "--every", "soon", "--type", "tour.greeting")
-	s.try(0, "created s", "schedules", "create", "s", "--every", "1h", "--every", "90m", "--type", "tour.greeting", "--input", `["Ada"]`, "--jitter", "5s")
+	s.try(
+		0, "created s", "schedules", "create", "s", "--every", "1h", "--every", "90m", "--type", "tour.greeting", "--input",
+		`["Ada"]`, "--jitter", "5s",
+	)
 	s.try(1, "schedule_already_exists", "schedules", "create", "s", "--every", "1h", "--type", "tour.greeting")
 	var v struct {
 		Times struct {
@@ -148,9 +161,13 @@ func TestSchedulesAreMadeChangedAndFiredFromAShell(t *testing.T) {
 	if s.read(&v, "schedules", "describe", "s"); len(v.Times.Intervals) != 2 || v.Jitter != 5 || v.Policy != "skip" {
 		t.Errorf("the schedule is %+v", v)
 	}
-	s.try(0, "updated s", "schedules", "update", "s", "--overlap", "allow_all", "--cron", "0 7 * * 1-5", "--timezone", "Europe/Berlin")
+	s.try(
+		0, "updated s", "schedules", "update", "s", "--overlap", "allow_all", "--cron", "0 7 * * 1-5", "--timezone",
+		"Europe/Berlin",
+	)
 	v.Times.Intervals = nil
-	if s.read(&v, "schedules", "describe", "s"); len(v.Times.Cron) != 1 || len(v.Times.Intervals) != 0 || v.Jitter != 5 || v.Policy != "allow_all" {
+	if s.read(&v, "schedules", "describe", "s"); len(v.Times.Cron) != 1 || len(v.Times.Intervals) != 0 || v.Jitter != 5 ||
+		v.Policy != "allow_all" {
 		t.Errorf("the changed schedule is %+v", v)
 	}
 	s.try(0, "Europe/Berlin", "schedules")
@@ -195,7 +212,9 @@ func TestWorkersSessionsAndNamespacesAreSeenFromAShell(t *testing.T) {
 	s.try(0, "ours", "namespaces")
 	s.try(0, "started_new", "workflow", "start", "x", "--id", "x", "--namespace", "team")
 	s.try(1, "instance_not_found", "workflow", "describe", "x")
-	s.try(0, "pending", "workflow", "describe", "x", "--namespace", "team")
-	s.try(0, "deleted team", "namespaces", "delete", "team")
+	s.try(0, "running", "workflow", "describe", "x", "--namespace", "team")
+	s.try(2, "nothing was deleted", "namespaces", "delete", "team") // nobody is there to be asked
+	s.try(0, "ours", "namespaces")
+	s.try(0, "deleted team", "namespaces", "delete", "team", "--yes")
 	s.try(0, "deregistered local", "workers", "remove", "local")
 }

@@ -28,11 +28,15 @@ func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	dir, addr := t.TempDir(), address(t)
 	short := env{"SOJOURN_ATTEMPT_LEASE": "2s", "SOJOURN_DATA_DIR": filepath.Join(dir, "data")}
-	f := &fleet{t: t, dir: dir, ledger: filepath.Join(dir, "ledger"), hold: filepath.Join(dir, "go on"), client: client{t: t, base: "http://" + addr}}
+	f := &fleet{
+		t: t, dir: dir, ledger: filepath.Join(dir, "ledger"), hold: filepath.Join(dir, "go on"),
+		client: client{t: t, base: "http://" + addr},
+	}
 	f.app = short.with(env{"SOJOURN_ADDR": addr})
 	f.worker = short.with(env{
-		"SOJOURN_APP_URL": "http://" + addr, "SOJOURN_SESSION_LEASE": "2s", "SOJOURN_SESSION_BUFFER": "1s", "SOJOURN_ISOLATION": "none",
-		ledgerPath: f.ledger, holdPath: f.hold,
+		"SOJOURN_APP_URL": "http://" + addr, "SOJOURN_SESSION_LEASE": "2s", "SOJOURN_SESSION_BUFFER": "1s",
+		"SOJOURN_ISOLATION": "none",
+		ledgerPath:          f.ledger, holdPath: f.hold,
 	})
 	return f
 }
@@ -139,7 +143,10 @@ func TestWorkerKilledInASessionIsReplacedAndItsStateBuiltAnew(t *testing.T) {
 			}
 		}
 		if builds[first.cmd.Process.Pid] != 1 || builds[second.cmd.Process.Pid] != 1 {
-			t.Errorf("state was built %v times by process, want once by %d and once by %d", builds, first.cmd.Process.Pid, second.cmd.Process.Pid)
+			t.Errorf(
+				"state was built %v times by process, want once by %d and once by %d", builds, first.cmd.Process.Pid,
+				second.cmd.Process.Pid,
+			)
 		}
 		for execution, all := range outcomes(events) {
 			if len(all) != 1 {
@@ -201,7 +208,9 @@ func TestWorkFlowsBetweenEqualReleasesOnly(t *testing.T) {
 			t.Errorf("the gate says %q", v.Gate)
 		}
 		app.line(app.err, `"worker_id":"w".*1\.0\.1`)
-		if n := len(f.client.history("gated", run, func([]history.Event) bool { return true })); n != 1 || len(ledger(t, f.ledger)) > 0 {
+		if n := len(f.client.history("gated", run, func([]history.Event) bool {
+			return true
+		})); n != 1 || len(ledger(t, f.ledger)) > 0 {
 			t.Errorf("work flowed between different releases: %d events", n)
 		}
 		for p, o := range map[*process]*output{app: app.err, worker: worker.err} {
@@ -223,7 +232,9 @@ func TestWorkFlowsBetweenEqualReleasesOnly(t *testing.T) {
 
 func TestWorkerGoesOnAtAnotherAppOfTheSameDatabase(t *testing.T) {
 	t.Parallel()
-	database := env{"SOJOURN_DATABASE_URL": apptest.Postgres(t), "SOJOURN_TOKEN": "sjn_bootstrap_of_this_test_and_long_enough"}
+	database := env{
+		"SOJOURN_DATABASE_URL": apptest.Postgres(t), "SOJOURN_TOKEN": "sjn_bootstrap_of_this_test_and_long_enough",
+	}
 	f := newFleet(t)
 	var apps []*process
 	var urls []string

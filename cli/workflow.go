@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -16,8 +18,9 @@ import (
 )
 
 func (p *program) workflowCommand() *cobra.Command {
-	return p.group("workflow", "Start, look at, talk to and end workflows", nil,
-		p.startWorkflow(), p.listWorkflows(), p.describeWorkflow(), p.runsOfWorkflow(), p.historyOfWorkflow(), p.resultOfWorkflow(),
+	return offerIDs(p.group("workflow", "Start, look at, talk to and end workflows", nil,
+		p.startWorkflow(), p.listWorkflows(), p.describeWorkflow(), p.runsOfWorkflow(), p.historyOfWorkflow(),
+		p.resultOfWorkflow(),
 		p.signalWorkflow(), p.queryWorkflow(), p.updateWorkflow(),
 		p.endWorkflow("cancel", "End a run at once: what it waits for is cancelled, its code does not run again"),
 		p.endWorkflow("terminate", "End a run at once, as cancel does, and call it terminated"),
@@ -25,7 +28,7 @@ func (p *program) workflowCommand() *cobra.Command {
 		p.endWorkflow("repair", "Set a quarantined run going again"),
 		p.endWorkflow("archive", "Mark a closed run as dealt with"),
 		p.debugWorkflow(), p.exportWorkflow(), p.importWorkflow(),
-	)
+	), p.workflowIDs())
 }
 
 // one wants exactly one argument.
@@ -43,6 +46,13 @@ func (p *program) listWorkflows() *cobra.Command {
 			if limit < 1 {
 				return usageError{fmt.Errorf("--limit must be at least 1")}
 			}
+			if status == "failed" { // the contract's word has all that did not complete; here it is what is shown as failed
+				if status = ""; filter == "" {
+					filter = "Status = 'failed' AND NOT Status = 'timed_out'"
+				} else {
+					filter = "(" + filter + ") AND Status = 'failed' AND NOT Status = 'timed_out'"
+				}
+			}
 			q := url.Values{}
 			for name, v := range map[string]string{"query": filter, "status": status, "workflow_type": kind} {
 				if v != "" {
@@ -50,17 +60,24 @@ func (p *program) listWorkflows() *cobra.Command {
 				}
 			}
 			return list(p, c, listing{path: "/api/workflows", member: "workflows", query: q, page: 200, limit: limit},
-				table.Row{"workflow id", "run", "type", "status", "queue", "started", "closed"},
+				table.Row{"workflow id", "run", "type", "status", "queue", "started", "closed", "error"},
 				func(v protocol.RunView) table.Row {
-					return table.Row{v.WorkflowID, v.RunID, v.WorkflowType, v.Status, v.TaskQueue, stamp(v.StartedAt), stamp(v.ClosedAt)}
+					return table.Row{
+						v.WorkflowID, v.RunID, v.WorkflowType, p.tinted(standing(v)), v.TaskQueue, stamp(v.StartedAt), stamp(v.ClosedAt),
+						briefly(plain(v.Error)),
+					}
 				})
 		},
 	}
-	c.Flags().StringVar(&filter, "filter", "", "conditions joined by AND, OR and NOT, or a part of the workflow id or business key")
-	c.Flags().StringVar(&status, "status", "", "running, completed, failed, cancelled, terminated, timed_out, continued")
+	c.Flags().StringVar(
+		&filter, "filter", "", "conditions joined by AND, OR and NOT, or a part of the workflow id or business key",
+	)
+	c.Flags().StringVar(&status, "status", "", strings.Join(standings, ", "))
 	c.Flags().StringVar(&kind, "type", "", "only this workflow type")
 	c.Flags().IntVar(&limit, "limit", 50, "at most this many")
-	return c
+	offerFlag(c, "status", flagOf(func(*cobra.Command, string) []string { return slices.Clone(standings) }))
+	offerFlag(c, "type", flagOf(p.workflowTypes))
+	return sortable(c)
 }
 
 // runPath is the path of a workflow, or of one run of it.
@@ -95,10 +112,12 @@ func (p *program) debugWorkflow() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			return ask(p, c, http.MethodGet, runPath(args[0], run)+"/debug", nil, func(v protocol.DebugView) error {
 				fmt.Fprintf(p.out, "%s, run %s of type %s: %s\n", v.WorkflowID, v.RunID, v.WorkflowType, v.Diagnosis)
-				if v.WaitReason != nil {
-					fmt.Fprintf(p.out, "  %s\n", *v.WaitReason)
+				if wait := saying(v.Wait, v.WaitReason); wait != "" {
+					fmt.Fprintf(p.out, "  %s\n", wait)
 				}
-				fmt.Fprintf(p.out, "  %d events, the last %s at %s\n", v.HistorySize, v.LastEvent.Type, v.LastEvent.At.Format(time.RFC3339))
+				fmt.Fprintf(
+					p.out, "  %d events, the last %s at %s\n", v.HistorySize, v.LastEvent.Type, v.LastEvent.At.Format(time.RFC3339),
+				)
 				for _, q := range v.Queues {
 					fmt.Fprintf(p.out, "  queue %s: %d live workers\n", q.Name, q.Workers)
 				}
@@ -136,7 +155,8 @@ func (p *program) exportWorkflow() *cobra.Command {
 
 func (p *program) importWorkflow() *cobra.Command {
 	return &cobra.Command{
-		Use: "import FILE", Short: "Take a closed run back in from its export; - reads standard input", Args: one("one file, or -"),
+		Use: "import FILE", Short: "Take a closed run back in from its export; - reads standard input",
+		Args: one("one file, or -"),
 		RunE: func(c *cobra.Command, args []string) error {
 			var bundle json.RawMessage
 			var err error

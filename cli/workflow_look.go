@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -30,11 +31,11 @@ func (p *program) showRun(v protocol.RunView) error {
 		fact{"run", fmt.Sprintf("%s, %d of %d", v.RunID, v.RunNumber, v.RunCount)},
 		fact{"type", v.WorkflowType},
 		fact{"business key", plain(v.BusinessKey)},
-		fact{"status", v.Status},
+		fact{"status", standing(v)},
 		fact{"queue", v.TaskQueue},
 		fact{"started", stamp(v.StartedAt)},
 		fact{"closed", stamp(v.ClosedAt)},
-		fact{"waits for", plain(v.WaitReason)},
+		fact{"waits for", saying(v.Wait, v.WaitReason)},
 		fact{"quarantined", plain(v.Quarantined)},
 		fact{"input", content(v.Input)},
 		fact{"output", content(v.Output)},
@@ -50,10 +51,12 @@ func (p *program) showRun(v protocol.RunView) error {
 	open := table.NewWriter()
 	open.AppendHeader(table.Row{"open", "what", "state", "attempt", "worker", "session", "why"})
 	for _, a := range v.Pending.Activities {
-		open.AppendRow(table.Row{"activity", a.ActivityType, a.State, a.Attempt, a.Worker, a.SessionID, a.Why})
+		open.AppendRow(table.Row{
+			"activity", a.ActivityType, a.State, a.Attempt, a.Worker, a.SessionID, reason(a.Wait, a.Why),
+		})
 	}
 	if k := v.Pending.Task; k != nil {
-		open.AppendRow(table.Row{"workflow task", k.TaskID, k.State, k.Attempt, k.Worker, "", k.Why})
+		open.AppendRow(table.Row{"workflow task", k.TaskID, k.State, k.Attempt, k.Worker, "", reason(k.Wait, k.Why)})
 	}
 	for _, k := range v.Pending.Timers {
 		open.AppendRow(table.Row{"timer", k.TimerID, stamp(k.FireAt), "", "", "", ""})
@@ -70,7 +73,28 @@ func (p *program) showRun(v protocol.RunView) error {
 	if open.Length() == 0 {
 		return nil
 	}
-	return p.render(open)
+	if err := p.render(open); err != nil || v.Pending.Task == nil || v.Pending.Task.Stack == "" {
+		return err
+	}
+	_, err = fmt.Fprintf(p.out, "\nits code failed at\n%s\n", strings.TrimSpace(v.Pending.Task.Stack))
+	return err
+}
+
+// saying is a wait in a sentence, with its times in the zone of who reads; an app that does not know waits yet has
+// words alone.
+func saying(w *protocol.Wait, words *string) string {
+	if w == nil || w.Reason.Rule().Text == "" {
+		return plain(words)
+	}
+	return w.Say(time.Local)
+}
+
+// reason is the same without its subject.
+func reason(w *protocol.Wait, words string) string {
+	if w == nil || w.Reason.Rule().Text == "" {
+		return words
+	}
+	return w.Why(time.Local)
 }
 
 // content is JSON as text, nothing of null and of an empty object.
@@ -88,7 +112,9 @@ func (p *program) runsOfWorkflow() *cobra.Command {
 			return list(p, c, listing{path: runPath(args[0], "") + "/runs", member: "runs"},
 				table.Row{"number", "run", "type", "status", "queue", "started", "closed"},
 				func(v protocol.RunView) table.Row {
-					return table.Row{v.RunNumber, v.RunID, v.WorkflowType, v.Status, v.TaskQueue, stamp(v.StartedAt), stamp(v.ClosedAt)}
+					return table.Row{
+						v.RunNumber, v.RunID, v.WorkflowType, p.tinted(standing(v)), v.TaskQueue, stamp(v.StartedAt), stamp(v.ClosedAt),
+					}
 				})
 		},
 	}
@@ -149,7 +175,9 @@ func (p *program) showEvent(c *cobra.Command, raw json.RawMessage) error {
 	}{}
 	_ = json.Unmarshal(e.Payload, &about) // one that is made otherwise is shown without
 	line := []string{fmt.Sprintf("%d %s %-24s", e.Sequence, stamp(e.At), e.Type)}
-	for _, s := range []string{about.Activity, about.Signal, about.Update, about.Child, about.Message, content(e.Decoded)} {
+	for _, s := range []string{
+		about.Activity, about.Signal, about.Update, about.Child, about.Message, content(e.Decoded),
+	} {
 		if s != "" {
 			line = append(line, s)
 		}

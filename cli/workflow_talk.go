@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +10,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -24,6 +23,7 @@ func (p *program) startWorkflow() *cobra.Command {
 	var existing, wait bool
 	c := &cobra.Command{
 		Use: "start TYPE", Short: "Start a workflow", Args: one("the type of one workflow"),
+		ValidArgsFunction: first(p.workflowTypes),
 		Example: "  sojourn workflow start greet --id g1 --input '[\"Ada\"]' --wait\n" +
 			"  sojourn workflow start report --cron '0 7 * * 1-5' --cron-timezone Europe/Berlin",
 		RunE: func(c *cobra.Command, args []string) (err error) {
@@ -35,7 +35,11 @@ func (p *program) startWorkflow() *cobra.Command {
 				flag  string
 				value time.Duration
 				to    *int64
-			}{{"execution-timeout", execution, &in.ExecutionTimeout}, {"run-timeout", run, &in.RunTimeout}, {"delay", delay, &in.StartDelay}} {
+			}{
+				{"execution-timeout", execution, &in.ExecutionTimeout},
+				{"run-timeout", run, &in.RunTimeout},
+				{"delay", delay, &in.StartDelay},
+			} {
 				if *d.to, err = seconds(d.flag, d.value); err != nil {
 					return err
 				}
@@ -126,14 +130,16 @@ func (p *program) receipt(r protocol.CommandReceipt) error {
 func (p *program) queryWorkflow() *cobra.Command {
 	var run, input string
 	c := runFlag(&cobra.Command{
-		Use: "query ID NAME", Short: "Ask a run's code about its state, and print what it says", Args: exactly(oneWorkflow, "the name of a query"),
+		Use: "query ID NAME", Short: "Ask a run's code about its state, and print what it says",
+		Args: exactly(oneWorkflow, "the name of a query"),
 		RunE: func(c *cobra.Command, args []string) error {
 			raw, err := p.arguments(c, input)
 			if err != nil {
 				return err
 			}
 			in := protocol.QueryRequest{Input: raw}
-			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/query/"+url.PathEscape(args[1]), in, func(a protocol.QueryAnswer) error {
+			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/query/"+
+				url.PathEscape(args[1]), in, func(a protocol.QueryAnswer) error {
 				return p.printJSON(a.Result)
 			})
 		},
@@ -146,7 +152,8 @@ func (p *program) updateWorkflow() *cobra.Command {
 	var run, input, request, until string
 	var most time.Duration
 	c := runFlag(&cobra.Command{
-		Use: "update ID NAME", Short: "Send an update, wait for its answer and print it", Args: exactly(oneWorkflow, "the name of an update"),
+		Use: "update ID NAME", Short: "Send an update, wait for its answer and print it",
+		Args: exactly(oneWorkflow, "the name of an update"),
 		RunE: func(c *cobra.Command, args []string) error {
 			raw, err := p.arguments(c, input)
 			if err != nil {
@@ -157,7 +164,8 @@ func (p *program) updateWorkflow() *cobra.Command {
 				return err
 			}
 			in := protocol.UpdateRequest{Input: raw, RequestID: requestID(request), WaitFor: until, WaitTimeout: &wait}
-			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/update/"+url.PathEscape(args[1]), in, func(a protocol.UpdateAnswer) error {
+			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/update/"+
+				url.PathEscape(args[1]), in, func(a protocol.UpdateAnswer) error {
 				if a.UpdateStatus == protocol.WaitCompleted {
 					return p.printJSON(a.Result)
 				}
@@ -193,7 +201,8 @@ func (p *program) endWorkflow(verb, short string) *cobra.Command {
 func (p *program) resultOfWorkflow() *cobra.Command {
 	var run string
 	return runFlag(&cobra.Command{
-		Use: "result ID", Short: "Wait until a workflow has ended and print its result; fails when it failed", Args: one(oneWorkflow),
+		Use: "result ID", Short: "Wait until a workflow has ended and print its result; fails when it failed",
+		Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
 			run, err := p.currentRun(c, args[0], run)
 			if err != nil {
@@ -206,50 +215,23 @@ func (p *program) resultOfWorkflow() *cobra.Command {
 
 // result waits for the end of a run, and of those it continues as, and prints what the last one returned.
 func (p *program) result(c *cobra.Command, id, run string) error {
-	for {
-		err := p.follow(c, id, run, func(json.RawMessage) error { return nil })
-		switch {
-		case errors.Is(err, process.ErrStopped):
-			return fmt.Errorf("%w; run %s of %s goes on", err, run, id)
-		case err != nil:
-			return err
-		}
-		var v protocol.RunView
-		var raw json.RawMessage
-		if err := p.call(c, http.MethodGet, runPath(id, run), nil, &raw); err != nil {
-			return err
-		}
-		if err := json.Unmarshal(raw, &v); err != nil {
-			return fmt.Errorf("read the answer: %w", err)
-		}
-		reason := ""
-		if v.ClosedReason != nil {
-			reason = *v.ClosedReason
-		}
-		switch {
-		case !v.Terminal: // the app that held the request is being restarted
-			continue
-		case reason == "continued" && !v.Current:
-			var next protocol.RunView
-			if err := p.call(c, http.MethodGet, runPath(id, ""), nil, &next); err != nil {
-				return err
-			}
-			run = next.RunID
-			continue
-		}
-		if asJSON(c) {
-			if err := p.printJSON(raw); err != nil {
-				return err
-			}
-		} else if v.Status == "completed" {
-			return p.printJSON(v.Output)
-		}
-		if v.Status == "completed" {
-			return nil
-		}
-		if why := cmp.Or(plain(v.Error), v.Reason); why != "" {
-			return fmt.Errorf("%s, run %s: %s: %s", id, run, v.Status, why)
-		}
-		return fmt.Errorf("%s, run %s: %s", id, run, v.Status)
+	app, err := p.client(c)
+	if err != nil {
+		return err
 	}
+	v, err := app.Run(id, run).Wait(c.Context())
+	switch {
+	case errors.Is(err, process.ErrStopped):
+		return fmt.Errorf("%w; run %s of %s goes on", err, run, id)
+	case err != nil:
+		return hinted(err)
+	case asJSON(c):
+		err = p.printJSON(v)
+	case v.Status == "completed":
+		return p.printJSON(v.Output)
+	}
+	if err != nil || v.Status == "completed" {
+		return err
+	}
+	return &client.NotCompleted{Run: v}
 }

@@ -22,7 +22,7 @@ func TestResearchEndsWhenItIsApproved(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, nil)
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	c.start(research.Workflow, "q", research.Question{Text: "what do blue whales eat", Near: 2})
 	c.signal("q", research.Approve, "a reader")
 	var got research.Answer
@@ -36,7 +36,7 @@ func TestConversationGoesOnInItsNextRunAndOnAnotherWorker(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	stop, _ := work(t, a, nil)
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	c.start(conversation.Workflow, "c", conversation.Talk{PerRun: 2})
 	c.signal("c", conversation.Say, "hello")
 	c.signal("c", conversation.Say, "Hello")
@@ -62,7 +62,7 @@ func TestTouchedSessionOutlivesItsIdleTime(t *testing.T) {
 	work(t, a, func(o *worker.Options) {
 		o.AttemptLease, o.SessionLease, o.SessionIdle = 2*time.Second, time.Second, 3*time.Second
 	})
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	c.start(keepalive.Workflow, "touched", keepalive.Pause{Seconds: 6, Every: 1})
 	c.start(keepalive.Workflow, "left", keepalive.Pause{Seconds: 6})
 	var touched, left keepalive.Held
@@ -83,7 +83,7 @@ func TestLostSessionIsRebuiltAndTheWorkflowNoticesNothing(t *testing.T) {
 		return func(o *worker.Options) { o.WorkerID, o.SessionLease = id, 2*time.Second }
 	}
 	_, kill := work(t, a, short("first"))
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	c.start(rebuild.Workflow, "r", "The cat and the dog, and the fish.")
 	c.signal("r", rebuild.Ask, "the")
 	c.until("r", func(r run) bool {
@@ -107,7 +107,8 @@ func TestLostSessionIsRebuiltAndTheWorkflowNoticesNothing(t *testing.T) {
 	c.signal("r", rebuild.Ask, "")
 	var got []rebuild.Found
 	c.result("r", &got)
-	if len(got) != 2 || got[0].Times != 3 || got[0].Worker != "first" || got[1].Times != 2 || got[1].Worker != "second" || got[1].Epoch <= got[0].Epoch {
+	if len(got) != 2 || got[0].Times != 3 || got[0].Worker != "first" || got[1].Times != 2 || got[1].Worker != "second" ||
+		got[1].Epoch <= got[0].Epoch {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -116,7 +117,7 @@ func TestDeviceIsSharedByRunsAndWaitsForAWorkerThatHasIt(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, nil)
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	c.start(device.Workflow, "one", device.Job{Device: "p1", Pages: 3})
 	c.until("one", func(r run) bool { return strings.Contains(r.Waits, "needs printer") })
 	work(t, a, func(o *worker.Options) { o.WorkerID, o.Capabilities = "pressroom", []string{device.Printer} })
@@ -146,7 +147,7 @@ func TestHandlersInJavaScriptAndPythonKeepTheirState(t *testing.T) {
 	work(t, a, func(o *worker.Options) {
 		o.NoSandbox, o.Handlers, o.DataDir = false, "handlers/activities", t.TempDir()
 	})
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	c.start(handlers.Workflow, "h", []string{"The whale sings.", "A whale dives, and the other whale as well."})
 	var got handlers.Tally
 	c.result("h", &got)

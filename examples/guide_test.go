@@ -83,8 +83,10 @@ func TestStepsOfTheWorkerProtocolWork(t *testing.T) {
 	}
 	at := 0
 	for _, want := range []string{
-		`"registered":true`, `"outcome":"started_new"`, `"run_status":"waiting"`, `"can_continue":true`, `"recorded":true`, `"reason":"already_completed"`,
-		`"reason":"stale_attempt"`, `"run_status":"completed"`, "hello world\n", `["world"]`, `"outcome":"created"`, `"outcome":"heartbeat_recorded"`,
+		`"registered":true`, `"outcome":"started_new"`, `"run_status":"waiting"`, `"can_continue":true`, `"recorded":true`,
+		`"reason":"already_completed"`,
+		`"reason":"stale_attempt"`, `"run_status":"completed"`, "hello world\n", `["world"]`, `"outcome":"created"`,
+		`"outcome":"heartbeat_recorded"`,
 		`"outcome":"released"`, `"outcome":"reacquired"`, `"outcome":"closed"`, `"acknowledged":true`,
 		`"outcome":"deregistered"`,
 	} {

@@ -33,7 +33,8 @@ func registry() *worker.Registry {
 	return r
 }
 
-// work runs a worker with the examples until stop is called or the test ends. kill makes it vanish without a word to the app.
+// work runs a worker with the examples until stop is called or the test ends. kill makes it vanish without a word to
+// the app.
 func work(t *testing.T, a *apptest.App, change func(*worker.Options)) (stop, kill func()) {
 	t.Helper()
 	o := worker.Options{
@@ -72,14 +73,14 @@ func work(t *testing.T, a *apptest.App, change func(*worker.Options)) (stop, kil
 	return stop, func() { w.Abort(); ended() }
 }
 
-// client speaks to an app the way curl does.
-type client struct {
+// caller speaks to an app the way curl does.
+type caller struct {
 	t   *testing.T
 	url string
 }
 
 // call makes a request and decodes the answer into out. It is the error when there is none with a status below 300.
-func (c client) call(method, path string, in, out any) error {
+func (c caller) call(method, path string, in, out any) error {
 	c.t.Helper()
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -108,19 +109,19 @@ func (c client) call(method, path string, in, out any) error {
 }
 
 // must is call for what has to succeed.
-func (c client) must(method, path string, in, out any) {
+func (c caller) must(method, path string, in, out any) {
 	c.t.Helper()
 	if err := c.call(method, path, in, out); err != nil {
 		c.t.Fatalf("%s %s: %v", method, path, err)
 	}
 }
 
-func (c client) start(typ, id string, args ...any) {
+func (c caller) start(typ, id string, args ...any) {
 	c.t.Helper()
 	c.must("POST", "workflows", map[string]any{"workflow_type": typ, "workflow_id": id, "input": args}, &struct{}{})
 }
 
-func (c client) signal(id, name string, args ...any) {
+func (c caller) signal(id, name string, args ...any) {
 	c.t.Helper()
 	c.must("POST", "workflows/"+id+"/signal/"+name, map[string]any{"input": args}, &struct{}{})
 }
@@ -136,7 +137,7 @@ type run struct {
 }
 
 // until waits, by the history of the run, for a run that is as wanted.
-func (c client) until(id string, wanted func(run) bool) run {
+func (c caller) until(id string, wanted func(run) bool) run {
 	c.t.Helper()
 	page, last := "", ""
 	for end := time.Now().Add(ceiling); ; {
@@ -154,13 +155,16 @@ func (c client) until(id string, wanted func(run) bool) run {
 		var h struct {
 			Next string `json:"next_page_token"`
 		}
-		c.must("GET", "workflows/"+id+"/runs/"+r.RunID+"/history?wait_new_event=true&next_page_token="+url.QueryEscape(page), nil, &h)
+		c.must(
+			"GET", "workflows/"+id+"/runs/"+r.RunID+"/history?wait_new_event=true&next_page_token="+url.QueryEscape(page), nil,
+			&h,
+		)
 		page = h.Next
 	}
 }
 
 // result waits for the end of a workflow and decodes its result.
-func (c client) result(id string, out any) {
+func (c caller) result(id string, out any) {
 	c.t.Helper()
 	r := c.until(id, func(r run) bool { return r.Terminal })
 	if r.Status != "completed" {

@@ -48,10 +48,11 @@ func build(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// program starts a program, ends it as a supervisor does when the test ends, and shows what it said if something failed.
-func program(t *testing.T, environment []string, name string, args ...string) {
+// program starts a program, ends it as a supervisor does when the test ends, and shows what it said if something
+// failed.
+func program(t *testing.T, environment []string, name string, args ...string) (said *output) {
 	t.Helper()
-	said := &output{}
+	said = &output{}
 	c := exec.Command(name, args...)
 	c.Env = append(os.Environ(), environment...)
 	c.Stdout, c.Stderr = said, said
@@ -77,6 +78,7 @@ func program(t *testing.T, environment []string, name string, args ...string) {
 			t.Logf("%s said:\n%s", name, said)
 		}
 	})
+	return said
 }
 
 type output struct {
@@ -115,13 +117,14 @@ func address(t *testing.T) string {
 	return ""
 }
 
-// whole runs a binary that is app and worker, and returns a client of it.
-func whole(t *testing.T, dir string) client {
+// whole runs a binary that is app and worker, and returns a caller of it.
+func whole(t *testing.T, dir string) caller {
 	t.Helper()
 	addr := address(t)
 	program(t, nil, build(t, dir), "--auth", "none", "--addr", addr, "--data-dir", t.TempDir())
-	c := client{t, "http://" + addr}
-	for end := time.Now().Add(ceiling); c.call("GET", "ready", nil, &struct{}{}) != nil; time.Sleep(20 * time.Millisecond) {
+	c := caller{t, "http://" + addr}
+	for end := time.Now().
+		Add(ceiling); c.call("GET", "ready", nil, &struct{}{}) != nil; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s does not become ready", dir)
 		}
@@ -154,8 +157,11 @@ func TestProgramOfTheReadmeFindsTheWhale(t *testing.T) {
 func TestWorkerAloneRunsIsolatedActivitiesInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
-	program(t, []string{"SOJOURN_APP_URL=" + a.URL(), "SOJOURN_RELEASE=test", "SOJOURN_DATA_DIR=" + t.TempDir()}, build(t, "worker-only"))
-	c := client{t, a.URL()}
+	program(
+		t, []string{"SOJOURN_APP_URL=" + a.URL(), "SOJOURN_RELEASE=test", "SOJOURN_DATA_DIR=" + t.TempDir()},
+		build(t, "worker-only"),
+	)
+	c := caller{t, a.URL()}
 	c.start("count", "n", []string{"one two three", "four"})
 	var got []struct{ Words, Process, Worker int }
 	c.result("n", &got)
@@ -174,7 +180,7 @@ func TestShellWorkerShouts(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, nil) // for the workflow
 	program(t, []string{"SOJOURN_APP_URL=" + a.URL()}, "curl-worker/worker.sh")
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	c.start(curlworker.Workflow, "s", `hello "there", ünïcode`)
 	var got string
 	c.result("s", &got)
@@ -190,7 +196,7 @@ func TestWorkerOverPlainHTTPTakesAnOrder(t *testing.T) {
 	}
 	a := apptest.Start(t, apptest.Options{})
 	program(t, []string{"SOJOURN_APP_URL=" + a.URL(), "PYTHONDONTWRITEBYTECODE=1"}, "http-worker/worker.py")
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	c.must("POST", "workflows", map[string]any{
 		"workflow_type": "http.order", "workflow_id": "o", "task_queue": "http", "input": []string{"tea", "milk"},
 	}, &struct{}{})
@@ -236,20 +242,24 @@ func TestRustWorkerGreets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := filepath.Join(cache, "sojourn-tests", "rust", "target") // of interop/rust as well: they build on the same crates
-	build := exec.Command("cargo", "build", "--locked", "--manifest-path", "rust-worker/Cargo.toml", "--target-dir", target)
+	// of interop/rust as well: they build on the same crates
+	target := filepath.Join(cache, "sojourn-tests", "rust", "target")
+	build := exec.Command(
+		"cargo", "build", "--locked", "--manifest-path", "rust-worker/Cargo.toml", "--target-dir", target,
+	)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	greets(t, "rust", filepath.Join(target, "debug", "rust-worker"))
 }
 
-// greets runs a worker of another language, whose workflow and activity are named alike, on the queue of the language's name.
+// greets runs a worker of another language, whose workflow and activity are named alike, on the queue of the language's
+// name.
 func greets(t *testing.T, language, path string) {
 	t.Helper()
 	a := apptest.Start(t, apptest.Options{})
 	program(t, []string{"SOJOURN_APP_URL=" + a.URL()}, path)
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	c.must("POST", "workflows", map[string]any{
 		"workflow_type": language + ".greeting", "workflow_id": "g", "task_queue": language, "input": []string{"you"},
 	}, &struct{}{})
@@ -257,5 +267,89 @@ func greets(t *testing.T, language, path string) {
 	c.result("g", &got)
 	if !strings.HasPrefix(got, "hello you, from process ") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// socketWorker is a copy of the example beside the official client, which the tests of our own implementation install.
+func socketWorker(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skipf("no node: %v", err)
+	}
+	modules, err := filepath.Abs("../interop/js/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(modules, "socket.io-client")); err != nil {
+		install := exec.CommandContext(t.Context(), "npm", "ci", "--no-audit", "--no-fund")
+		install.Dir = filepath.Dir(modules)
+		if out, err := install.CombinedOutput(); err != nil {
+			t.Fatalf("npm ci: %v\n%s", err, out)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("socket-worker")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "worker.mjs")
+}
+
+func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
+	t.Parallel()
+	a := apptest.Start(t, apptest.Options{})
+	said := program(t, []string{"SOJOURN_APP_URL=" + a.URL(), "SOJOURN_WORKER_ID=js"}, "node", socketWorker(t))
+	c := caller{t, a.URL()}
+	start := func(kind, id string, input ...any) {
+		c.must(
+			"POST", "workflows",
+			map[string]any{"workflow_type": kind, "workflow_id": id, "task_queue": "socket", "input": input}, &struct{}{},
+		)
+	}
+	eventually := func(what string, cond func() bool) {
+		t.Helper()
+		for end := time.Now().Add(ceiling); !cond(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s did not happen", what)
+			}
+		}
+	}
+	start("socket.tally", "t", []string{"tea", "milk", "bread"})
+	var got struct {
+		Words   []string
+		Letters int
+		Worker  string
+	}
+	// The sum is what the session kept in the worker's memory over three steps.
+	if c.result("t", &got); !slices.Equal(got.Words, []string{"tea", "milk", "bread"}) || got.Letters != 12 ||
+		got.Worker != "js" {
+		t.Errorf("got %+v", got)
+	}
+	start("socket.watch", "w", 3)
+	var rounds int
+	if c.result("w", &rounds); rounds != 3 {
+		t.Errorf("got %d rounds", rounds)
+	}
+	start("socket.watch", "long", 1_000_000)
+	eventually("progress", func() bool {
+		var run struct {
+			Pending struct {
+				Activities []struct{ Progress struct{ Message string } }
+			}
+		}
+		c.must("GET", "workflows/long", nil, &run)
+		open := run.Pending.Activities
+		return len(open) == 1 && strings.HasPrefix(open[0].Progress.Message, "round ")
+	})
+	c.must("POST", "workflows/long/cancel", map[string]any{}, &struct{}{})
+	eventually("the end of what was cancelled", func() bool {
+		return strings.Contains(said.String(), "socket.watch ended: cancelled")
+	})
+	a.Channel().DrainWorkers()
+	eventually("the worker's leaving", func() bool { return strings.Contains(said.String(), "js has left") })
+	if strings.Contains(said.String(), "heartbeat:") || strings.Contains(said.String(), "poll:") {
+		t.Errorf("something was refused:\n%s", said)
 	}
 }

@@ -16,7 +16,8 @@ import (
 // Register offers every example to a worker.
 func Register(r *worker.Registry) {
 	for _, register := range []func(*worker.Registry){
-		research.Register, conversation.Register, keepalive.Register, rebuild.Register, device.Register, handlers.Register, curlworker.Register,
+		research.Register, conversation.Register, keepalive.Register, rebuild.Register, device.Register, handlers.Register,
+		curlworker.Register,
 		tour.Register,
 	} {
 		register(r)

@@ -14,7 +14,7 @@ func TestTourOfWorkflows(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, nil)
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	for i, leg := range []struct {
 		name string
 		args []any
@@ -34,6 +34,7 @@ func TestTourOfWorkflows(t *testing.T) {
 		{"session", nil, `true`},
 		{"family", nil, `"hello child, goodbye child; hi Bob"`},
 		{"nursery", nil, `"nobody came"`},
+		{"guardian", []any{"ward"}, `"hello child, goodbye child"`},
 		{"countdown", nil, `"lift-off"`},
 		{"relay", []any{"Eve"}, `"hello Eve, goodbye Eve"`},
 		{"labels", []any{"Ada"}, `null`},
@@ -55,7 +56,7 @@ func TestTourOfWorkflows(t *testing.T) {
 func TestTourOfSignalsAndCancellation(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	c.start("tour.inbox", "inbox")
 	c.signal("inbox", "mail", "one")
 	c.signal("inbox", "mail", "two")
@@ -93,15 +94,18 @@ func TestTourOfUpdatesAndQueries(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a, nil)
-	c := client{t, a.URL()}
+	c := caller{t, a.URL()}
 	c.start("tour.basket", "basket", 2)
 	update := func(name string, arg any) (answer struct {
 		Status  string          `json:"update_status"`
 		Result  json.RawMessage `json:"result"`
 		Message string          `json:"failure_message"`
-	}, err error) {
+	}, err error,
+	) {
 		t.Helper()
-		err = c.call("POST", "workflows/basket/update/"+name, map[string]any{"input": []any{arg}, "wait_for": "completed"}, &answer)
+		err = c.call(
+			"POST", "workflows/basket/update/"+name, map[string]any{"input": []any{arg}, "wait_for": "completed"}, &answer,
+		)
 		return answer, err
 	}
 	items := func() string {

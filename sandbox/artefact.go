@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// OpenArtefact opens a regular file that a session's handler left in its scratch folder, for reading. Runtime picks the executor
-// when the session has several. Code in the session may put anything there, so a name or a link that leads out of the folder is
-// refused, and so is what is not a regular file. Errors wrap fs.ErrNotExist when there is no such session or file.
+// OpenArtefact opens a regular file that a session's handler left in its scratch folder, for reading. Runtime picks the
+// executor when the session has several. Code in the session may put anything there, so a name or a link that leads out
+// of the folder is refused, and so is what is not a regular file. Errors wrap fs.ErrNotExist when there is no such
+// session or file.
 func (p *Pool) OpenArtefact(session Session, runtime, name string) (*os.File, error) {
 	p.mu.Lock()
 	dir := ""

@@ -34,9 +34,9 @@ var handlerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
 var runtimeOf = map[string]string{"js": RuntimeNode, "mjs": RuntimeNode, "cjs": RuntimeNode, "py": RuntimePython}
 
-// Discover lists the handlers in dir, sorted by name. A file NAME.js, .mjs, .cjs or .py is the activity NAME, one in a folder the
-// activity FOLDER.NAME. What begins with a dot or an underscore, node_modules and files that are not named like an activity are
-// left out, so code that handlers share has a place. Two files of one name are an error.
+// Discover lists the handlers in dir, sorted by name. A file NAME.js, .mjs, .cjs or .py is the activity NAME, one in a
+// folder the activity FOLDER.NAME. What begins with a dot or an underscore, node_modules and files that are not named
+// like an activity are left out, so code that handlers share has a place. Two files of one name are an error.
 func Discover(dir string) ([]Definition, error) {
 	var all []Definition
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

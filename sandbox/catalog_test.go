@@ -34,7 +34,8 @@ func put(t *testing.T, path, text string) {
 
 func TestDiscoverNamesHandlersByTheirFiles(t *testing.T) {
 	dir := files(t, map[string]string{
-		"index.py": "a", "search.mjs": "b", "text/clean.js": "c", "text/deep/er.cjs": "d", "README.md": "", "_shared/lib.py": "", "_lib.js": "",
+		"index.py": "a", "search.mjs": "b", "text/clean.js": "c", "text/deep/er.cjs": "d", "README.md": "",
+		"_shared/lib.py": "", "_lib.js": "",
 		".hidden.py": "", "node_modules/x/index.js": "", "bad name.py": "", "__pycache__/x.py": "",
 	})
 	found, err := sandbox.Discover(dir)
@@ -48,7 +49,9 @@ func TestDiscoverNamesHandlersByTheirFiles(t *testing.T) {
 			t.Errorf("%s has the hash %q", d.Name, d.Hash)
 		}
 	}
-	if d := cmp.Diff(got, map[string]string{"index": "python py", "search": "node mjs", "text.clean": "node js", "text.deep.er": "node cjs"}); d != "" {
+	if d := cmp.Diff(got, map[string]string{
+		"index": "python py", "search": "node mjs", "text.clean": "node js", "text.deep.er": "node cjs",
+	}); d != "" {
 		t.Errorf("(-got +want)\n%s", d)
 	}
 	put(t, filepath.Join(dir, "index.js"), "")
@@ -101,10 +104,14 @@ func TestChangedCodeRunsAtTheNextCallAndStateStays(t *testing.T) {
 		file, first string
 		second      string
 	}{
-		{Targets[1], "h.mjs", "export const main = (_, ctx) => { ctx.session.state.a = 1; return 'first'; }",
-			"export const main = (_, ctx) => `second ${ctx.session.state.a}`"},
-		{Targets[2], "h.py", "def main(_, ctx):\n    ctx.session.state.a = 1\n    return 'first'",
-			"def main(_, ctx):\n    return 'second %d' % ctx.session.state.a"},
+		{
+			Targets[1], "h.mjs", "export const main = (_, ctx) => { ctx.session.state.a = 1; return 'first'; }",
+			"export const main = (_, ctx) => `second ${ctx.session.state.a}`",
+		},
+		{
+			Targets[2], "h.py", "def main(_, ctx):\n    ctx.session.state.a = 1\n    return 'first'",
+			"def main(_, ctx):\n    return 'second %d' % ctx.session.state.a",
+		},
 	} {
 		t.Run(c.target.Runtime, func(t *testing.T) {
 			dir := files(t, map[string]string{c.file: c.first})
@@ -135,12 +142,14 @@ func TestChangedCodeRunsAtTheNextCallAndStateStays(t *testing.T) {
 
 func TestHandlersThatCannotRunSayWhy(t *testing.T) {
 	dir := files(t, map[string]string{
-		"syntax.mjs": "export const main = (", "throws.mjs": "throw new Error('at the top');", "empty.mjs": "export const other = 1;",
-		"wrong.py": "def main(", "raises.py": "raise ValueError('at the top')", "none.py": "other = 1",
+		"syntax.mjs": "export const main = (", "throws.mjs": "throw new Error('at the top');",
+		"empty.mjs": "export const other = 1;",
+		"wrong.py":  "def main(", "raises.py": "raise ValueError('at the top')", "none.py": "other = 1",
 	})
 	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
 	for activity, want := range map[string]string{
-		"syntax": "SyntaxError", "throws": "at the top", "empty": `no function "main"`, "wrong": "SyntaxError", "raises": "at the top", "none": "no function 'main'",
+		"syntax": "SyntaxError", "throws": "at the top", "empty": `no function "main"`, "wrong": "SyntaxError",
+		"raises": "at the top", "none": "no function 'main'",
 	} {
 		if runtime, _ := b.Has(activity); runtime == "" {
 			continue

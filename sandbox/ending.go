@@ -9,7 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/minder"
 )
 
-// ending says why an executor is no more: the cause its session is told, and the type and words its calls in flight are.
+// ending says why an executor is no more: the cause its session is told, and the type and words its calls in flight
+// are.
 type ending struct {
 	cause   Cause
 	kind    ErrorType
@@ -51,7 +52,8 @@ func explain(end minder.Fact, printed string) ending {
 	return e
 }
 
-// saysOutOfMemory knows the last words of the runtimes, which is all there is when a process hits the limit on its own heap.
+// saysOutOfMemory knows the last words of the runtimes, which is all there is when a process hits the limit on its own
+// heap.
 func saysOutOfMemory(end minder.Fact, printed string) bool {
 	aborted := end.Signal != 0 || end.Exit > 128
 	for _, w := range []struct {

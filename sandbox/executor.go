@@ -12,6 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
 // errGone says that an executor ended before a call could begin in it.
@@ -22,6 +23,7 @@ type executor struct {
 	id      string
 	scratch string
 	lang    *language
+	rules   *wall.Rules // that confine it; nil at level process
 	born    time.Time
 	proc    *process
 	pid     int                     // of the program; 0 until started
@@ -42,6 +44,7 @@ type executor struct {
 	loading  sync.Mutex     // one piece of code at a time, and before the call that needs it
 	sends    sync.WaitGroup // frames that are sent aside; added to under mu while not ended
 	resident atomic.Int64   // bytes, as the minder said last
+	refused  atomic.Bool    // a call was told of all the rules that it failed by
 	tainted  atomic.Bool    // what happened here forbids using it for another tenant
 
 	mu       sync.Mutex // guards what follows
@@ -59,14 +62,25 @@ type executor struct {
 }
 
 // launch starts an executor and waits until it is ready to take calls.
-func launch(l *language, o Options, id, scratch string, onGrown func(), onEnd func(*executor, ending)) (*executor, error) {
-	ex := &executor{id: id, scratch: scratch, lang: l, born: time.Now(), patience: o.patience, onGrown: onGrown, onEnd: onEnd, ready: make(chan frame.Header, 1),
-		shut: make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), calls: map[string]*call{}, loaded: map[string]bool{}}
+func launch(
+	l *language, o Options, id, scratch string, onGrown func(), onEnd func(*executor, ending),
+) (*executor, error) {
+	ex := &executor{
+		id: id, scratch: scratch, lang: l, born: time.Now(), patience: o.patience, onGrown: onGrown, onEnd: onEnd,
+		ready: make(chan frame.Header, 1),
+		shut:  make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), calls: map[string]*call{},
+		loaded: map[string]bool{},
+	}
+	level := LevelProcess
+	if l.rule != nil {
+		level, ex.rules = LevelConfined, l.rule(scratch)
+	}
 	var err error
 	ex.proc, err = startProcess(minder.Config{
 		Path: l.program, Args: l.args, Env: l.environment(o, scratch), Dir: scratch,
 		Memory: l.limits.Memory, Data: l.limits.Data, FileSize: l.limits.FileSize, Files: int64(l.limits.OpenFiles),
 		Processes: l.limits.Processes, ScratchBytes: l.limits.ScratchBytes, ScratchFiles: l.limits.ScratchFiles,
+		Wall: ex.rules,
 	})
 	if err != nil {
 		minder.Wipe(scratch)
@@ -76,8 +90,12 @@ func launch(l *language, o Options, id, scratch string, onGrown func(), onEnd fu
 	ex.stderr = &output{file: ex.proc.stderr, line: func(text []byte) { ex.printed("warn", "stderr", text) }}
 	ex.idle = time.AfterFunc(idleAfter, ex.fellIdle)
 	go ex.run()
-	if err := ex.send(frame.Frame{Header: frame.Header{T: frame.Init, Proto: frame.Proto, Level: string(LevelProcess), Scratch: scratch,
-		MaxHeader: frame.DefaultLimits.Header, MaxBody: frame.DefaultLimits.Body}}); err != nil {
+	if err := ex.send(frame.Frame{Header: frame.Header{
+		T: frame.Init, Proto: frame.Proto, Level: string(
+			level,
+		), Scratch: scratch,
+		MaxHeader: frame.DefaultLimits.Header, MaxBody: frame.DefaultLimits.Body,
+	}}); err != nil {
 		ex.kill(ending{cause: CauseCrash, kind: Unavailable, message: err.Error()})
 	}
 	boot := time.NewTimer(bootTime)
@@ -92,7 +110,10 @@ func launch(l *language, o Options, id, scratch string, onGrown func(), onEnd fu
 	}
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
-	return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("start %s executor: %s", l.name, ex.doom.message), Stack: ex.doom.stack, Retryable: true}
+	return nil, &Error{
+		Type: Unavailable, Message: fmt.Sprintf("start %s executor: %s", l.name, ex.doom.message), Stack: ex.doom.stack,
+		Retryable: true,
+	}
 }
 
 // run follows the process to its end: frames, facts and output until each stops, then what it all meant.
@@ -110,7 +131,7 @@ func (ex *executor) run() {
 	for {
 		f, err := r.Read()
 		if err == nil {
-			err = ex.take(f)
+			err = ex.handleFrame(f)
 		}
 		if err != nil {
 			// Malformed is the executor's doing; every other error is how the end of the process looks from here.
@@ -187,9 +208,11 @@ func (ex *executor) follow(last chan<- minder.Fact) {
 			default:
 			}
 		case minder.FactOOM:
-			ex.doomed(ending{cause: CauseOutOfMemory, kind: OutOfMemory,
+			ex.doomed(ending{
+				cause: CauseOutOfMemory, kind: OutOfMemory,
 				message: fmt.Sprintf("%d MiB resident exceed the limit of %d MiB", f.Bytes>>20, ex.lang.limits.Memory>>20),
-				details: fmt.Appendf(nil, `{"peak_bytes":%d,"limit_bytes":%d}`, f.Bytes, ex.lang.limits.Memory)})
+				details: fmt.Appendf(nil, `{"peak_bytes":%d,"limit_bytes":%d}`, f.Bytes, ex.lang.limits.Memory),
+			})
 		case minder.FactQuota:
 			ex.doomed(ending{cause: CauseQuota, kind: QuotaExceeded, message: f.Error})
 		case minder.FactEnd:
@@ -199,8 +222,8 @@ func (ex *executor) follow(last chan<- minder.Fact) {
 	}
 }
 
-// take handles one frame of the executor. All of it is hostile input: an error ends the executor.
-func (ex *executor) take(f frame.Frame) error {
+// handleFrame handles one frame of the executor. All of it is hostile input: an error ends the executor.
+func (ex *executor) handleFrame(f frame.Frame) error {
 	var known bool
 	switch f.T {
 	case frame.Ready:
@@ -210,7 +233,7 @@ func (ex *executor) take(f frame.Frame) error {
 		default:
 		}
 	case frame.Result, frame.Error:
-		known = ex.settle(f)
+		known = ex.endCall(f)
 	case frame.Heartbeat:
 		c := ex.call(f.ID)
 		known = c != nil && c.heartbeat()
@@ -251,8 +274,8 @@ func (ex *executor) call(id string) *call {
 	return ex.calls[id]
 }
 
-// settle ends a call by its result or error. What was printed before it is taken first.
-func (ex *executor) settle(f frame.Frame) bool {
+// endCall ends a call by its result or error. What was printed before it is taken first.
+func (ex *executor) endCall(f frame.Frame) bool {
 	c := ex.call(f.ID)
 	if c == nil {
 		return false
@@ -274,20 +297,25 @@ func (ex *executor) settle(f frame.Frame) bool {
 
 // failed is the error an executor told. It may only tell types that end a call, not those that end the executor.
 func (ex *executor) failed(h frame.Header) error {
-	e := &Error{Type: UserError, Class: h.Class, Message: h.Message, Stack: h.Stack, Retryable: h.Retryable == nil || *h.Retryable, Details: h.Details}
+	e := &Error{Type: UserError, Class: h.Class, Message: h.Message, Stack: h.Stack, Retryable: h.Retryable == nil ||
+		*h.Retryable, Details: h.Details}
 	switch t := ErrorType(h.Type); t {
 	case Cancelled, DeadlineExceeded, Unavailable, needCode:
 		e.Type = t
 	case OutOfMemory:
 		e.Type = t
 		ex.tainted.Store(true)
+	case UserError:
+		e.Message += ex.denial(h.Denied)
 	case sessionLost:
 		if s := ex.session.Load(); s != nil {
 			cause := CauseDeclared
 			if s.evicted.Load() {
 				cause = CauseEvictedPressure
 			}
-			return &SessionLost{Session: s.id, EpochWanted: s.epoch, EpochNow: s.epoch, Cause: cause, When: time.Now(), Message: h.Message}
+			return &SessionLost{
+				Session: s.id, EpochWanted: s.epoch, EpochNow: s.epoch, Cause: cause, When: time.Now(), Message: h.Message,
+			}
 		}
 	}
 	return e
@@ -370,10 +398,13 @@ func (ex *executor) fellIdle() {
 	}
 }
 
-// close ends the executor in good order: its close hooks run, within ctx and five seconds. It returns when everything is gone.
+// close ends the executor in good order: its close hooks run, within ctx and five seconds. It returns when everything
+// is gone.
 func (ex *executor) close(ctx context.Context, why ending) {
 	if s := ex.session.Load(); s != nil {
-		if err := ex.send(frame.Frame{Header: frame.Header{T: frame.Close, Session: s.id, Reason: string(why.cause)}}); err == nil {
+		if err := ex.send(frame.Frame{
+			Header: frame.Header{T: frame.Close, Session: s.id, Reason: string(why.cause)},
+		}); err == nil {
 			hooks := time.NewTimer(closeTime)
 			select {
 			case <-ex.shut:
@@ -418,8 +449,15 @@ func (ex *executor) alone() bool {
 func (ex *executor) info() ExecutorInfo {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
-	i := ExecutorInfo{SandboxID: ex.id, Busy: len(ex.calls) > 0, Calls: ex.served, MemoryUsageBytes: ex.resident.Load(), Runtime: ex.lang.name,
-		Level: LevelProcess, Since: ex.born, PID: ex.pid}
+	i := ExecutorInfo{
+		SandboxID: ex.id, Busy: len(
+			ex.calls,
+		) > 0, Calls: ex.served, MemoryUsageBytes: ex.resident.Load(), Runtime: ex.lang.name,
+		Level: LevelProcess, Since: ex.born, PID: ex.pid,
+	}
+	if ex.rules != nil {
+		i.Level = LevelConfined
+	}
 	if s := ex.session.Load(); s != nil {
 		i.SessionID, i.Epoch = s.id, s.epoch
 	}

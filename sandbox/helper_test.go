@@ -13,8 +13,9 @@ import (
 // helperName is the first argument of a worker that exists to be killed.
 const helperName = "sandbox-test-worker"
 
-// helper is the whole life of such a worker, when this process is one: it holds one session in each runtime, each with a daemon that
-// has left the session, prints the executor's and the daemon's pid and the scratch folder of each, and waits.
+// helper is the whole life of such a worker, when this process is one: it holds one session in each runtime, each with
+// a daemon that has left the session, prints the executor's and the daemon's pid and the scratch folder of each, and
+// waits.
 func helper() {
 	if len(os.Args) != 3 || os.Args[0] != helperName {
 		return
@@ -32,8 +33,10 @@ func helper() {
 			input, err := payload.EncodeArgs(args...)
 			if err == nil {
 				var res sandbox.Result
-				res, err = pool.Invoke(context.Background(), sandbox.Invocation{ID: entry, Activity: target.Activity, Entry: entry, Input: []byte(input.Blob),
-					Session: &sandbox.Session{ID: target.Runtime, Epoch: 1}}, sandbox.Hooks{})
+				res, err = pool.Invoke(context.Background(), sandbox.Invocation{
+					ID: entry, Activity: target.Activity, Entry: entry, Input: []byte(input.Blob),
+					Session: &sandbox.Session{ID: target.Runtime, Epoch: 1},
+				}, sandbox.Hooks{})
 				if err == nil {
 					err = payload.Decode(payload.Payload{Blob: string(res.Output)}, out)
 				}

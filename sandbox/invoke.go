@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Invoke runs one call and returns when it has ended, in whatever way. The error is an [*Error] or a [*SessionLost]; usage and logs of the
-// result are there in both cases.
+// Invoke runs one call and returns when it has ended, in whatever way. The error is an [*Error] or a [*SessionLost];
+// usage and logs of the result are there in both cases.
 //
-// A call with a session runs in the session's executor, which is started by the session's first call. Calls of one session may run at the
-// same time; how many is the caller's affair. When ctx ends the handler is asked to stop, then sent SIGTERM, then killed; at the
-// deadline it is killed after a short grace. Killing costs the session its state, and the calls beside it.
+// A call with a session runs in the session's executor, which is started by the session's first call. Calls of one
+// session may run at the same time; how many is the caller's affair. When ctx ends the handler is asked to stop, then
+// sent SIGTERM, then killed; at the deadline it is killed after a short grace. Killing costs the session its state, and
+// the calls beside it.
 func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result, error) {
 	began := time.Now()
 	l, b, err := p.find(inv.Activity, inv.Hash)
@@ -23,7 +24,9 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 		return Result{}, err
 	}
 	if !inv.Deadline.IsZero() && !began.Before(inv.Deadline) {
-		return Result{}, &Error{Type: DeadlineExceeded, Message: "the deadline had passed before the call began", Retryable: true}
+		return Result{}, &Error{
+			Type: DeadlineExceeded, Message: "the deadline had passed before the call began", Retryable: true,
+		}
 	}
 	if ctx.Err() != nil {
 		return Result{}, &Error{Type: Cancelled, Message: context.Cause(ctx).Error()}
@@ -51,7 +54,9 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 }
 
 // once finds an executor for the call and runs it there.
-func (p *Pool) once(ctx context.Context, inv Invocation, l *language, b *bundle, input []byte, hooks Hooks) (Result, error) {
+func (p *Pool) once(
+	ctx context.Context, inv Invocation, l *language, b *bundle, input []byte, hooks Hooks,
+) (Result, error) {
 	var ex *executor
 	var done func()
 	var err error
@@ -97,4 +102,13 @@ func (p *Pool) leave() {
 	if p.inflight == 0 && p.quiet != nil {
 		close(p.quiet)
 	}
+}
+
+// Ready is an error when the pool takes no invocation any more.
+func (p *Pool) Ready() error {
+	if err := p.enter(); err != nil {
+		return err
+	}
+	p.leave()
+	return nil
 }

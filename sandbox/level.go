@@ -1,43 +1,51 @@
 package sandbox
 
-import "fmt"
-
 // Level says how far an executor is kept from the rest of the machine.
 type Level string
 
-// The levels, weakest first. External stands beside the ladder: what it holds is up to the program that starts the executor.
+// The levels, weakest first.
 const (
-	LevelNone      Level = "none"      // in the worker's own process
-	LevelProcess   Level = "process"   // a child under a minder: clean environment, resource limits, no new privileges
-	LevelConfined  Level = "confined"  // and the kernel's filters on files, network and system calls
-	LevelNamespace Level = "namespace" // and namespaces of its own
-	LevelExternal  Level = "external"  // started by another sandbox
+	LevelNone    Level = "none"    // in the worker's own process
+	LevelProcess Level = "process" // a child under a minder: clean environment, resource limits, no new privileges
+	// and the kernel keeps it from files outside a list, other processes and dangerous system calls
+	LevelConfined Level = "confined"
 )
 
-var rungs = map[Level]int{LevelNone: 0, LevelProcess: 1, LevelConfined: 2, LevelNamespace: 3, LevelExternal: 4}
+// FloorAuto, as the least level allowed, is confined where the kernel can hold it, and nothing elsewhere.
+const FloorAuto Level = "auto"
 
-// ParseLevel reads a level by name.
-func ParseLevel(s string) (Level, error) {
-	if _, ok := rungs[Level(s)]; !ok {
-		return "", fmt.Errorf("unknown isolation level %q: want none, process, confined, namespace or external", s)
-	}
-	return Level(s), nil
-}
+var rungs = map[Level]int{LevelNone: 0, LevelProcess: 1, LevelConfined: 2}
 
 // AtLeast says whether l is no weaker than other.
 func (l Level) AtLeast(other Level) bool { return rungs[l] >= rungs[other] }
 
 // Report is what the isolation of a worker really holds, for its log, its registration and the dashboard.
 type Report struct {
-	Level         Level             `json:"level"`
-	UIDPerSession bool              `json:"uid_per_session"`
-	LandlockABI   int               `json:"landlock_abi"` // what the kernel offers; 0 for nothing
-	Missing       []string          `json:"missing"`      // what code in an executor could still do, in words
-	Memory        string            `json:"memory"`       // cgroup2, cgroup1, watchdog or none
-	Disk          string            `json:"disk"`         // tmpfs, quota, watchdog or none
-	Egress        string            `json:"egress"`       // none, filtered, advisory or open
-	Runtimes      map[string]string `json:"runtimes"`     // program of each runtime there is
+	Level         Level  `json:"level"`
+	Reason        string `json:"reason,omitempty"` // why it is not a stronger one
+	UIDPerSession bool   `json:"uid_per_session"`
+	LandlockABI   int    `json:"landlock_abi"` // what the kernel offers; 0 for nothing
+	// whether signals and abstract sockets of other processes are out of reach
+	Signals bool `json:"signals"`
+	// what code in an executor could still do, in words, as it was found by trying
+	Missing  []string          `json:"missing"`
+	Memory   string            `json:"memory"`   // cgroup2, cgroup1, watchdog or none
+	Disk     string            `json:"disk"`     // tmpfs, quota, watchdog or none
+	Egress   string            `json:"egress"`   // none, filtered, advisory or open
+	Runtimes map[string]string `json:"runtimes"` // program of each runtime there is
 }
 
-// Capability is the string a worker offers for its level, such as isolation:process.
-func (r Report) Capability() string { return "isolation:" + string(r.Level) }
+// Capabilities are the strings a worker offers: its level, every weaker one that code may be content with, and what
+// holds beside it.
+func (r Report) Capabilities() []string {
+	var all []string
+	for _, l := range []Level{LevelProcess, LevelConfined} {
+		if r.Level.AtLeast(l) {
+			all = append(all, "isolation:"+string(l))
+		}
+	}
+	if r.Signals {
+		all = append(all, "isolation:signals")
+	}
+	return all
+}

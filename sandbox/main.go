@@ -14,11 +14,15 @@ const nativeName = "sojourn-native"
 // hooked says that Main ran, so that starting this binary again makes an executor and not a second worker.
 var hooked bool
 
-// Main turns this process into a minder or an executor when it was started as one, and then never returns; else it does nothing. Call
-// it first in main and in TestMain. The functions given fill [Native]; a minder does not call them.
+// Main turns this process into a minder or an executor when it was started as one, and then never returns; else it does
+// nothing. Call it first in main and in TestMain. The functions given fill [Native]; a minder does not call them.
 func Main(fill ...func(Handlers)) {
 	if minder.Is() {
 		minder.Run()
+	}
+	if len(os.Args) > 0 && os.Args[0] == proberName {
+		probe()
+		os.Exit(0)
 	}
 	for _, f := range fill {
 		f(Native)

@@ -6,25 +6,34 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
-// Options set up a [Pool]. The zero value works: native handlers and whatever interpreters are in PATH, at level process.
+// Options set up a [Pool]. The zero value works: native handlers and whatever interpreters are in PATH, at the
+// strongest level there is.
 type Options struct {
-	Dir         string   // folder for scratch folders, best on a disk with room; empty for one in the system's temporary folder
+	// folder for scratch folders, best on a disk with room; empty for one in the system's temporary folder
+	Dir         string
 	Handlers    string   // folder of handlers in other languages; empty for none
 	Instance    string   // names this worker among those that share Dir; empty for a random name
 	Environment []string // extra NAME=value of every executor: never secrets, all code sees them
 
+	Read    []string // files and folders that confined code may read beside its runtime and the handlers
+	Write   []string // files and folders that confined code may change beside its scratch folder; they must be there
+	Private string   // a folder that Read, Write and Handlers never open, though it may lie in one of them
+
 	Node, Python string // programs; empty looks for node and python3 in PATH
 
 	Level       Level // wanted; empty takes the strongest there is
-	MinLevel    Level // NewPool refuses to go under it; empty for no floor
+	MinLevel    Level // NewPool refuses to go under it; empty for no floor; see FloorAuto
 	AllowWeaker bool  // go under MinLevel all the same
 
-	MaxExecutors int               // most executors at once, blanks included; 0 for what memory allows, at most 64
-	Memory       int64             // resident bytes of all executors above which idle ones are ended; 0 for three quarters of what the machine has
-	Blank        int               // booted executors kept ready per runtime in use; 0 for one, negative for none
-	Limits       map[string]Limits // per runtime; what is left 0 takes the default
+	MaxExecutors int // most executors at once, blanks included; 0 for what memory allows, at most 64
+	// resident bytes of all executors above which idle ones are ended; 0 for three quarters of what the machine has
+	Memory int64
+	Blank  int               // booted executors kept ready per runtime in use; 0 for one, negative for none
+	Limits map[string]Limits // per runtime; what is left 0 takes the default
 
 	CancelTerm    time.Duration // from a cancel to SIGTERM; 0 for 2 s
 	CancelKill    time.Duration // from a cancel to SIGKILL; 0 for 5 s
@@ -33,14 +42,15 @@ type Options struct {
 
 	Logger zerolog.Logger
 
-	// OnLost is told of every session whose state is gone other than by CloseSession or an eviction that OnEvict allowed, after its
-	// end. It is called on a goroutine of its own, never twice for an epoch unless that was rebuilt.
+	// OnLost is told of every session whose state is gone other than by CloseSession or an eviction that OnEvict allowed,
+	// after its end. It is called on a goroutine of its own, never twice for an epoch unless that was rebuilt.
 	OnLost func(SessionLost)
 
-	// OnEvict is asked before an idle session is evicted because executors or memory ran out. It tells whoever believes in the session's state, and
-	// returns whether it may go. nil: it goes, and OnLost is told before it ends.
+	// OnEvict is asked before an idle session is evicted because executors or memory ran out. It tells whoever believes in
+	// the session's state, and returns whether it may go. nil: it goes, and OnLost is told before it ends.
 	OnEvict func(context.Context, SessionLost) bool
 
+	kernel   *wall.Kernel  // nil: asked
 	patience time.Duration // with a frame that has begun; 0 for frame.Deadline
 }
 
@@ -110,7 +120,9 @@ func fill[T int | int64](p *T, d T) {
 }
 
 func defaultLimits(memory int64) Limits {
-	return Limits{Memory: memory, FileSize: 256 << 20, OpenFiles: 256, Processes: 64, ScratchBytes: 512 << 20, ScratchFiles: 20_000}
+	return Limits{
+		Memory: memory, FileSize: 256 << 20, OpenFiles: 256, Processes: 64, ScratchBytes: 512 << 20, ScratchFiles: 20_000,
+	}
 }
 
 // capacity is how many executors of up to limit bytes total bytes of memory carry: most use far less than their limit.

@@ -10,7 +10,8 @@ import (
 	"unicode"
 )
 
-// output takes one stream of what an executor prints apart into lines. However much comes, it holds one line and a tail.
+// output takes one stream of what an executor prints apart into lines. However much comes, it holds one line and a
+// tail.
 type output struct {
 	file *os.File
 	line func(text []byte) // gets each line, without its end
@@ -32,7 +33,7 @@ func (o *output) run() {
 		return
 	}
 	_ = conn.Read(func(fd uintptr) bool {
-		for o.take(fd) {
+		for o.readOnce(fd) {
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -49,7 +50,7 @@ func (o *output) catchUp() {
 	}
 	_ = conn.Control(func(fd uintptr) {
 		for range 4 << 20 / len(o.buf) { // one that never stops printing must not hold up its own result
-			if !o.take(fd) {
+			if !o.readOnce(fd) {
 				break
 			}
 		}
@@ -57,8 +58,8 @@ func (o *output) catchUp() {
 	o.flush()
 }
 
-// take reads once; false when there is nothing now, or never again.
-func (o *output) take(fd uintptr) bool {
+// readOnce reads once; false when there is nothing now, or never again.
+func (o *output) readOnce(fd uintptr) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended {

@@ -39,7 +39,7 @@ func TestOutputIsTakenApartIntoLines(t *testing.T) {
 					t.Fatal(err)
 				}
 				if err := conn.Control(func(fd uintptr) {
-					for o.take(fd) {
+					for o.readOnce(fd) {
 					}
 				}); err != nil {
 					t.Fatal(err)

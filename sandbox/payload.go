@@ -13,7 +13,9 @@ func (l *language) inputFor(stored []byte) ([]byte, error) {
 	}
 	plain, err := payload.ToJSON(payload.Payload{Blob: string(stored)})
 	if err != nil {
-		return nil, &Error{Type: UserError, Class: payload.Reason(err), Message: fmt.Sprintf("the arguments cannot be read: %v", err)}
+		return nil, &Error{
+			Type: UserError, Class: payload.Reason(err), Message: fmt.Sprintf("the arguments cannot be read: %v", err),
+		}
 	}
 	return plain, nil
 }
@@ -25,7 +27,9 @@ func (l *language) outputFrom(given []byte) ([]byte, error) {
 	}
 	stored, err := payload.FromJSON(given)
 	if err != nil {
-		return nil, &Error{Type: UserError, Class: payload.Reason(err), Message: fmt.Sprintf("the result cannot be stored: %v", err)}
+		return nil, &Error{
+			Type: UserError, Class: payload.Reason(err), Message: fmt.Sprintf("the result cannot be stored: %v", err),
+		}
 	}
 	return []byte(stored.Blob), nil
 }

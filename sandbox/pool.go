@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/shared/filelock"
 )
 
 // ErrTooWeak is wrapped by NewPool when the isolation this machine holds is under the least that was asked for.
 var ErrTooWeak = errors.New("isolation is too weak")
 
-// Pool keeps executors: one per session and runtime, some for calls outside sessions, and a few that are booted and wait. It is safe for
-// concurrent use.
+// Pool keeps executors: one per session and runtime, some for calls outside sessions, and a few that are booted and
+// wait. It is safe for concurrent use.
 type Pool struct {
 	opt       Options
 	report    Report
@@ -49,32 +50,40 @@ type Pool struct {
 	closed    bool
 }
 
-// NewPool sets up a pool. No executor runs until the first call. It fails when this machine cannot hold the level asked for, when an
-// interpreter that was named is not there, and when [Main] was not called.
+// NewPool sets up a pool. No executor runs until the first call. It fails when this machine cannot hold the level asked
+// for, when an interpreter that was named is not there, and when [Main] was not called.
 func NewPool(o Options) (*Pool, error) {
 	if !hooked {
 		return nil, errors.New("sandbox.Main must be called first in main: executors are started from this program")
 	}
 	o = o.withDefaults()
-	p := &Pool{opt: o, report: hold(), starts: make(chan struct{}, runtime.NumCPU()), all: map[*executor]struct{}{}, blanks: map[string][]*executor{},
-		booting: map[string]int{}, idle: map[reuse][]*executor{}, sessions: map[string]*session{}, tombs: map[string]tombstone{},
-		catalog: catalog{dir: o.Handlers, known: map[string]*bundle{}}}
-	if o.Level != "" && o.Level != p.report.Level {
-		return nil, fmt.Errorf("level %s cannot be had here, only %s: %w", o.Level, p.report.Level, ErrTooWeak)
+	p := &Pool{
+		opt: o, starts: make(
+			chan struct{}, runtime.NumCPU(),
+		), all: map[*executor]struct{}{}, blanks: map[string][]*executor{},
+		booting: map[string]int{}, idle: map[reuse][]*executor{}, sessions: map[string]*session{},
+		tombs:   map[string]tombstone{},
+		catalog: catalog{dir: o.Handlers, known: map[string]*bundle{}},
 	}
-	if o.MinLevel != "" && !p.report.Level.AtLeast(o.MinLevel) && !o.AllowWeaker {
-		return nil, fmt.Errorf("level %s is under the least allowed, %s (%s): %w", p.report.Level, o.MinLevel, strings.Join(p.report.Missing, "; "), ErrTooWeak)
+	for _, path := range slices.Concat(o.Read, o.Write) { // a slip of the pen would show as a denied access, much later
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("what executors may open: %w", err)
+		}
 	}
-	if err := harden(); err != nil {
-		p.report.Missing = append(p.report.Missing, "code of the same user can read this process: "+err.Error())
-	}
+	hardened := harden()
 	if err := p.claimDir(); err != nil {
 		return nil, err
 	}
 	var err error
-	if p.languages, err = languages(o, p.dir); err != nil {
+	if p.languages, err = languages(o, p.dir); err == nil {
+		err = p.confine()
+	}
+	if err != nil {
 		p.releaseDir()
 		return nil, err
+	}
+	if hardened != nil {
+		p.report.Missing = append(p.report.Missing, "code of the same user can read this process: "+hardened.Error())
 	}
 	p.report.Runtimes = map[string]string{}
 	largest := int64(1)
@@ -89,7 +98,11 @@ func NewPool(o Options) (*Pool, error) {
 		p.memory = machineMemory() / 4 * 3
 	}
 	if len(p.report.Missing) > 0 {
-		o.Logger.Warn().Str("isolation", string(p.report.Level)).Strs("missing", p.report.Missing).Msg("sandbox isolation is partial")
+		note := o.Logger.Warn().Str("isolation", string(p.report.Level)).Strs("missing", p.report.Missing)
+		if p.report.Reason != "" {
+			note = note.Str("reason", p.report.Reason)
+		}
+		note.Msg("sandbox isolation is partial")
 	}
 	return p, nil
 }
@@ -104,8 +117,11 @@ func (p *Pool) claimDir() error {
 	if err != nil {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
-	if err := os.MkdirAll(base, 0o700); err != nil {
+	if err := errors.Join(os.MkdirAll(base, 0o700), os.Chmod(base, 0o700)); err != nil { // whatever it was before
 		return fmt.Errorf("sandbox folder: %w", err)
+	}
+	if p.opt.Private == "" {
+		p.opt.Private = base
 	}
 	old, err := os.ReadDir(base)
 	if err != nil {
@@ -113,7 +129,7 @@ func (p *Pool) claimDir() error {
 	}
 	for _, e := range old {
 		if dir := filepath.Join(base, e.Name()); e.IsDir() && strings.HasPrefix(e.Name(), "pool-") {
-			if lock, err := lockFile(filepath.Join(dir, "lock"), false); err == nil {
+			if lock, err := filelock.Take(filepath.Join(dir, "lock"), 0); err == nil {
 				minder.Wipe(dir)
 				_ = lock.Close()
 			}
@@ -127,7 +143,7 @@ func (p *Pool) claimDir() error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
-	if p.lock, err = lockFile(filepath.Join(p.dir, "lock"), true); err != nil {
+	if p.lock, err = filelock.Take(filepath.Join(p.dir, "lock"), os.O_CREATE); err != nil {
 		return fmt.Errorf("sandbox folder %s is another worker's: %w", p.dir, err)
 	}
 	return nil
@@ -160,11 +176,16 @@ func (p *Pool) find(activity, hash string) (*language, *bundle, error) {
 		return nil, nil, &Error{Type: Unavailable, Message: err.Error(), Retryable: true}
 	}
 	if hash != "" && hash != b.Hash {
-		return nil, nil, &Error{Type: Unavailable, Message: fmt.Sprintf("handler %s is now %s, not %s", activity, b.Hash, hash), Retryable: true}
+		return nil, nil, &Error{
+			Type: Unavailable, Message: fmt.Sprintf("handler %s is now %s, not %s", activity, b.Hash, hash), Retryable: true,
+		}
 	}
 	l := p.languages[b.Runtime]
 	if l == nil {
-		return nil, nil, &Error{Type: Unavailable, Message: fmt.Sprintf("handler %s needs %s, which is not here", activity, b.Runtime), Retryable: true}
+		return nil, nil, &Error{
+			Type: Unavailable, Message: fmt.Sprintf("handler %s needs %s, which is not here", activity, b.Runtime),
+			Retryable: true,
+		}
 	}
 	return l, b, nil
 }
@@ -185,8 +206,8 @@ func (p *Pool) Snapshot() []ExecutorInfo {
 	return infos
 }
 
-// Drain takes no new calls, waits for those in flight until ctx ends, and closes every session in good order. What is still running when
-// ctx ends goes on until [Pool.Close].
+// Drain takes no new calls, waits for those in flight until ctx ends, and closes every session in good order. What is
+// still running when ctx ends goes on until [Pool.Close].
 func (p *Pool) Drain(ctx context.Context) error {
 	p.mu.Lock()
 	quiet := p.refuse()
@@ -222,7 +243,8 @@ func (p *Pool) refuse() <-chan struct{} {
 	return p.quiet
 }
 
-// Close kills every executor and returns when nothing is left of them. Calls in flight end with Unavailable. The second call does nothing.
+// Close kills every executor and returns when nothing is left of them. Calls in flight end with Unavailable. The second
+// call does nothing.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	if p.closed {

@@ -16,8 +16,8 @@ func (p *Pool) resident() (bytes int64) {
 	return bytes
 }
 
-// pressed begins to end what may be ended when the executors have more in memory than all of them together may have. It is called when one of them
-// grew and when a call has ended, and does not wait.
+// pressed begins to end what may be ended when the executors have more in memory than all of them together may have. It
+// is called when one of them grew and when a call has ended, and does not wait.
 func (p *Pool) pressed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,9 +50,10 @@ func (p *Pool) relieve() {
 	}
 }
 
-// victim picks what may be ended for the sake of others and returns how: what is idle outside sessions, then reserves, then the session whose last call
-// ended the longest ago, and at least that long. Sessions in which something runs and pinned ones are never picked. It returns nil when there is nothing;
-// what it returns says whether that has ended. The mutex is held.
+// victim picks what may be ended for the sake of others and returns how: what is idle outside sessions, then reserves,
+// then the session whose last call ended the longest ago, and at least that long. Sessions in which something runs and
+// pinned ones are never picked. It returns nil when there is nothing; what it returns says whether that has ended. The
+// mutex is held.
 func (p *Pool) victim(idle time.Duration, why string) (end func() bool) {
 	for key, list := range p.idle {
 		if len(list) > 0 {
@@ -70,7 +71,8 @@ func (p *Pool) victim(idle time.Duration, why string) (end func() bool) {
 	}
 	var oldest *session
 	for _, s := range p.sessions {
-		if !s.pinned && !s.leaving && s.inflight == 0 && time.Since(s.used) >= idle && (oldest == nil || s.used.Before(oldest.used)) {
+		if !s.pinned && !s.leaving && s.inflight == 0 && time.Since(s.used) >= idle &&
+			(oldest == nil || s.used.Before(oldest.used)) {
 			oldest = s
 		}
 	}

@@ -10,12 +10,14 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// scarce opens a pool whose executors may have so many MiB together. What is about to be evicted is told on asked, and may go.
+// scarce opens a pool whose executors may have so many MiB together. What is about to be evicted is told on asked, and
+// may go.
 func scarce(t *testing.T, mib int64, asked chan string) *Bench {
 	var b *Bench
 	b = native(t, sandbox.Options{
 		MaxExecutors: 16, Memory: mib << 20, IdleEvictable: time.Hour,
-		Limits: map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}}, // no limit of one's own comes first
+		// no limit of one's own comes first
+		Limits: map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}},
 		OnEvict: func(_ context.Context, l sandbox.SessionLost) bool {
 			here := slices.ContainsFunc(b.Snapshot(), func(e sandbox.ExecutorInfo) bool { return e.SessionID == l.Session })
 			if !here || l.Cause != sandbox.CauseEvictedPressure {
@@ -30,8 +32,8 @@ func scarce(t *testing.T, mib int64, asked chan string) *Bench {
 
 func pinned(inv sandbox.Invocation) sandbox.Invocation { inv.Session.Pinned = true; return inv }
 
-// Where memory is scarce, idle sessions go, the one used longest ago first, and their owner is asked before their executor ends. What runs and what is
-// pinned stays, also when nothing else is left.
+// Where memory is scarce, idle sessions go, the one used longest ago first, and their owner is asked before their
+// executor ends. What runs and what is pinned stays, also when nothing else is left.
 func TestScarceMemoryEvictsIdleSessionsOldestFirst(t *testing.T) {
 	asked := make(chan string, 10)
 	b := scarce(t, 300, asked)
@@ -48,7 +50,9 @@ func TestScarceMemoryEvictsIdleSessionsOldestFirst(t *testing.T) {
 		}
 	}
 	Eventually(t, "they have ended", func() bool {
-		return !slices.ContainsFunc(b.Snapshot(), func(e sandbox.ExecutorInfo) bool { return e.SessionID == "older" || e.SessionID == "younger" })
+		return !slices.ContainsFunc(b.Snapshot(), func(e sandbox.ExecutorInfo) bool {
+			return e.SessionID == "older" || e.SessionID == "younger"
+		})
 	})
 	WantLost(t, b.Fail(In("older", 1, b.Call("count"))), sandbox.CauseEvictedPressure)
 	cancel()

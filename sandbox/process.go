@@ -56,8 +56,10 @@ func startProcess(c minder.Config) (_ *process, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("own program: %w", err)
 	}
-	p.cmd = &exec.Cmd{Path: program, Args: []string{minder.Name}, Env: []string{}, Dir: "/", Stdout: out, Stderr: errs,
-		ExtraFiles: []*os.File{control, line}, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	p.cmd = &exec.Cmd{
+		Path: program, Args: []string{minder.Name}, Env: []string{}, Dir: "/", Stdout: out, Stderr: errs,
+		ExtraFiles: []*os.File{control, line}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start minder: %w", err)
 	}

@@ -60,8 +60,10 @@ func TestFramesThatBelongToNoCallAreDropped(t *testing.T) {
 	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
 		b.Run(In("s", 1, b.Call("count"))) // has id 1
 		b.Run(In("s", 1, b.Call("raw", lie(
-			framed(t, frame.Header{T: frame.Result, ID: "1"}, `"late"`), framed(t, frame.Header{T: frame.Progress, ID: "1"}, `1`),
-			framed(t, frame.Header{T: frame.Result, ID: "unknown"}, `1`), framed(t, frame.Header{T: frame.Error, ID: "unknown", Type: "SessionLost"}, ``),
+			framed(t, frame.Header{T: frame.Result, ID: "1"}, `"late"`),
+			framed(t, frame.Header{T: frame.Progress, ID: "1"}, `1`),
+			framed(t, frame.Header{T: frame.Result, ID: "unknown"}, `1`),
+			framed(t, frame.Header{T: frame.Error, ID: "unknown", Type: "SessionLost"}, ``),
 			framed(t, frame.Header{T: "never heard of"}, ``), framed(t, frame.Header{T: frame.Ready, Proto: 9}, ``),
 		))))
 		if got := Got[int](t, b.Run(In("s", 1, b.Call("count")))); got != 2 {
@@ -87,7 +89,10 @@ func TestResultsThatCannotBeStoredAreErrorsOfTheHandler(t *testing.T) {
 			WantType(t, b.Fail(In("s", 1, b.Call("nested", 900))), sandbox.UserError)
 			WantType(t, b.Fail(In("s", 1, b.Call("nested", 100_000))), sandbox.UserError)
 			n := 3
-			for _, body := range []string{"", "nope", `1e999`, `"\ud800"`, `[1,]`, "\xff", `18446744073709551616`, strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)} {
+			for _, body := range []string{
+				"", "nope", `1e999`, `"\ud800"`, `[1,]`, "\xff", `18446744073709551616`,
+				strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000),
+			} {
 				n++
 				// The handler answers its own call: ids count up in base 36.
 				answer := framed(t, frame.Header{T: frame.Result, ID: string("0123456789abcdefghijklmnopqrstuvwxyz"[n])}, body)
@@ -100,7 +105,9 @@ func TestResultsThatCannotBeStoredAreErrorsOfTheHandler(t *testing.T) {
 					t.Errorf("%.20q was stored as %s", body, res.Output)
 				}
 			}
-			if got := Got[map[string]any](t, b.Run(In("s", 1, b.Call("main", map[string]any{"__proto__": map[string]any{"polluted": true}})))); got["__proto__"] == nil {
+			if got := Got[map[string]any](t, b.Run(In("s", 1, b.Call("main", map[string]any{
+				"__proto__": map[string]any{"polluted": true},
+			})))); got["__proto__"] == nil {
 				t.Errorf("got %v", got)
 			}
 			if got := Got[int](t, b.Run(In("s", 1, b.Call("count")))); got != 2 {

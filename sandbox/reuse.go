@@ -11,7 +11,8 @@ type reuse struct {
 	hash    string // of the handler's code; empty for native handlers, which are one bundle
 }
 
-// borrow returns an executor for one call outside sessions. Done gives it back, or ends it when it must not be used again.
+// borrow returns an executor for one call outside sessions. Done gives it back, or ends it when it must not be used
+// again.
 func (p *Pool) borrow(inv Invocation, l *language, b *bundle) (ex *executor, done func(), err error) {
 	key := reuse{runtime: l.name}
 	if b != nil {
@@ -50,7 +51,8 @@ func (p *Pool) keep(ex *executor, key reuse) bool {
 	fit := !ex.ended && ex.doom == nil && ex.strays == 0 && ex.served < reuseCalls && len(ex.calls) == 0
 	ex.mu.Unlock()
 	limit := ex.lang.limits.Memory
-	if !fit || ex.tainted.Load() || limit > 0 && ex.resident.Load() > limit/10*7 || time.Since(ex.born) >= reuseAge || !ex.alone() {
+	if !fit || ex.tainted.Load() || limit > 0 && ex.resident.Load() > limit/10*7 || time.Since(ex.born) >= reuseAge ||
+		!ex.alone() {
 		return false
 	}
 	p.mu.Lock()
@@ -67,5 +69,7 @@ func (p *Pool) keep(ex *executor, key reuse) bool {
 
 // retire ends an executor that is in no list.
 func (p *Pool) retire(ex *executor) {
-	ex.close(context.Background(), ending{cause: CauseEvictedIdle, kind: Unavailable, message: "the executor had served its time"})
+	ex.close(
+		context.Background(), ending{cause: CauseEvictedIdle, kind: Unavailable, message: "the executor had served its time"},
+	)
 }

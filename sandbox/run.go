@@ -14,8 +14,8 @@ import (
 // bigFrame is from where on writing a frame may wait for the executor to read.
 const bigFrame = 32 << 10
 
-// begin registers a call and sends it, with its code when the executor does not have that. It returns errGone when there is no executor to
-// send it to any more.
+// begin registers a call and sends it, with its code when the executor does not have that. It returns errGone when
+// there is no executor to send it to any more.
 func (ex *executor) begin(inv Invocation, b *bundle, input []byte, hooks Hooks) (*call, error) {
 	c := &call{hooks: hooks, done: make(chan struct{})}
 	h := frame.Header{T: frame.Invoke, Activity: inv.Activity, Entry: inv.Entry, Attempt: inv.Attempt, Keys: inv.Keys}
@@ -76,7 +76,9 @@ func (ex *executor) load(b *bundle) error {
 	}
 	ex.loading.Lock()
 	defer ex.loading.Unlock()
-	err := ex.send(frame.Frame{Header: frame.Header{T: frame.Load, Hash: b.Hash, Format: b.Format, Path: b.Path}, Body: b.code})
+	err := ex.send(frame.Frame{
+		Header: frame.Header{T: frame.Load, Hash: b.Hash, Format: b.Format, Path: b.Path}, Body: b.code,
+	})
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	ex.loaded[b.Hash] = err == nil
@@ -94,8 +96,8 @@ func (ex *executor) drop(c *call, err error) {
 	c.finish(nil, nil, err)
 }
 
-// await waits for the call's end and sees to it that there is one: at its deadline, and after ctx was cancelled, the executor is
-// asked first and killed then.
+// await waits for the call's end and sees to it that there is one: at its deadline, and after ctx was cancelled, the
+// executor is asked first and killed then.
 func (ex *executor) await(ctx context.Context, inv Invocation, c *call, o Options) error {
 	var deadline <-chan time.Time
 	if !inv.Deadline.IsZero() {
@@ -115,7 +117,10 @@ func (ex *executor) await(ctx context.Context, inv Invocation, c *call, o Option
 		reason = cause.Error()
 	}
 	ex.cancel(c, reason, o.CancelKill)
-	forced := ending{cause: CauseDeadline, kind: Crashed, message: fmt.Sprintf("the executor was killed because %s ignored its cancellation", inv.Activity)}
+	forced := ending{
+		cause: CauseDeadline, kind: Crashed,
+		message: fmt.Sprintf("the executor was killed because %s ignored its cancellation", inv.Activity),
+	}
 	for _, step := range []struct {
 		after time.Duration
 		do    func()
@@ -164,11 +169,18 @@ func (ex *executor) expire(inv Invocation, c *call, o Options) error {
 	select {
 	case <-c.done:
 	case <-grace.C:
-		ex.kill(ending{cause: CauseDeadline, kind: Crashed, message: fmt.Sprintf("the executor was killed because %s ran over its deadline", inv.Activity)})
+		ex.kill(ending{
+			cause: CauseDeadline, kind: Crashed,
+			message: fmt.Sprintf("the executor was killed because %s ran over its deadline", inv.Activity),
+		})
 		<-c.done
 	}
 	ex.tainted.Store(true)
-	return &Error{Type: DeadlineExceeded, Message: fmt.Sprintf("%s did not end by %s", inv.Activity, inv.Deadline.UTC().Format(time.RFC3339Nano)), Retryable: true}
+	return &Error{
+		Type:      DeadlineExceeded,
+		Message:   fmt.Sprintf("%s did not end by %s", inv.Activity, inv.Deadline.UTC().Format(time.RFC3339Nano)),
+		Retryable: true,
+	}
 }
 
 // cancel asks the executor to end a call; it does not wait for that to be read.

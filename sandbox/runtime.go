@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/sandbox/shim"
+	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
 // Names of the runtimes.
@@ -20,6 +21,9 @@ const (
 	RuntimePython = "python"
 )
 
+// shimName is the file of each shim in a pool's folder.
+var shimName = map[string]string{RuntimeNode: "node.mjs", RuntimePython: "python.py"}
+
 // language is one way to run handlers: a program, and how it is told what it may use.
 type language struct {
 	name    string
@@ -28,6 +32,8 @@ type language struct {
 	env     []string
 	limits  Limits
 	json    bool // handlers take and give JSON instead of the stored encoding
+	// what an executor with that scratch folder is left with; nil below level confined
+	rule func(scratch string) *wall.Rules
 }
 
 // self is the path of this very binary, also after the file was replaced.
@@ -38,7 +44,8 @@ func self() (string, error) {
 	return os.Executable()
 }
 
-// languages returns what can run here. An interpreter that was asked for by path must be there; one that was not may be missing.
+// languages returns what can run here. An interpreter that was asked for by path must be there; one that was not may be
+// missing.
 func languages(o Options, shims string) (map[string]*language, error) {
 	all := map[string]*language{}
 	if len(Native) > 0 {
@@ -47,36 +54,43 @@ func languages(o Options, shims string) (map[string]*language, error) {
 			return nil, fmt.Errorf("own program: %w", err)
 		}
 		l := o.Limits[RuntimeNative].or(defaultLimits(128 << 20))
-		all[RuntimeNative] = &language{name: RuntimeNative, program: program, args: []string{nativeName}, limits: l,
-			env: []string{fmt.Sprintf("GOMEMLIMIT=%d", l.Memory/10*8)}}
+		all[RuntimeNative] = &language{
+			name: RuntimeNative, program: program, args: []string{nativeName}, limits: l,
+			// A confined process cannot read how much of the machine its cgroup has.
+			env: []string{fmt.Sprintf("GOMEMLIMIT=%d", l.Memory/10*8), fmt.Sprintf("GOMAXPROCS=%d", runtime.GOMAXPROCS(0))},
+		}
 	}
 	if program, err := look(o.Node, "node", "-p", "process.execPath"); err != nil {
 		return nil, err
 	} else if program != "" {
-		script := filepath.Join(shims, "node.mjs")
-		if err := os.WriteFile(script, shim.Node, 0o644); err != nil {
+		script := filepath.Join(shims, shimName[RuntimeNode])
+		if err := os.WriteFile(script, shim.Node, 0o600); err != nil {
 			return nil, fmt.Errorf("shim of node: %w", err)
 		}
 		l := o.Limits[RuntimeNode].or(defaultLimits(256 << 20))
 		// V8's own ceiling is below ours, so that it can say what happened.
 		heap := fmt.Sprintf("--max-old-space-size=%d", l.Memory/10*6>>20)
-		all[RuntimeNode] = &language{name: RuntimeNode, program: program, args: []string{"node", heap, script}, limits: l, json: true}
+		all[RuntimeNode] = &language{
+			name: RuntimeNode, program: program, args: []string{"node", heap, script}, limits: l, json: true,
+		}
 	}
 	if program, err := look(o.Python, "python3", "-c", "import sys; print(sys.executable)"); err != nil {
 		return nil, err
 	} else if program != "" {
-		script := filepath.Join(shims, "python.py")
-		if err := os.WriteFile(script, shim.Python, 0o644); err != nil {
+		script := filepath.Join(shims, shimName[RuntimePython])
+		if err := os.WriteFile(script, shim.Python, 0o600); err != nil {
 			return nil, fmt.Errorf("shim of python: %w", err)
 		}
-		all[RuntimePython] = &language{name: RuntimePython, program: program, args: []string{program, "-I", "-B", script},
-			limits: o.Limits[RuntimePython].or(defaultLimits(256 << 20)), json: true}
+		all[RuntimePython] = &language{
+			name: RuntimePython, program: program, args: []string{program, "-I", "-B", script},
+			limits: o.Limits[RuntimePython].or(defaultLimits(256 << 20)), json: true,
+		}
 	}
 	return all, nil
 }
 
-// look finds a program; empty when name is not in PATH and no path was given. What is found may be a script of a version manager, which
-// takes longer than the interpreter itself: ask makes that one print where it is.
+// look finds a program; empty when name is not in PATH and no path was given. What is found may be a script of a
+// version manager, which takes longer than the interpreter itself: ask makes that one print where it is.
 func look(path, name string, ask ...string) (string, error) {
 	wanted := path
 	if wanted == "" {

@@ -1,9 +1,9 @@
 // Package sandbox runs activities in child processes of their own and keeps one warm executor per session.
 //
-// A [Pool] belongs to a worker. Code in another language, and Go handlers of the [Native] registry, run in executors: processes
-// without the worker's secrets, watched by a minder that leaves nothing behind however the worker ends. A session's state is its
-// executor: as long as the process lives the next call of the session finds what the last one left in memory, and every other
-// end is a typed [SessionLost] that says why.
+// A [Pool] belongs to a worker. Code in another language, and Go handlers of the [Native] registry, run in executors:
+// processes without the worker's secrets, watched by a minder that leaves nothing behind however the worker ends. A
+// session's state is its executor: as long as the process lives the next call of the session finds what the last one
+// left in memory, and every other end is a typed [SessionLost] that says why.
 //
 // Executors are started from the program's own binary, so main (and TestMain) must call [Main] before anything else.
 package sandbox
@@ -68,8 +68,8 @@ const (
 	CauseDeclared        = lib.CauseDeclared
 )
 
-// Native are the Go handlers that may run in an executor of this very binary, by activity name. Fill it before [Main] is called and
-// leave it alone afterwards; worker and executor must see the same.
+// Native are the Go handlers that may run in an executor of this very binary, by activity name. Fill it before [Main]
+// is called and leave it alone afterwards; worker and executor must see the same.
 var Native = Handlers{}
 
 // Result is what a call left behind. Usage and logs are there also when the call failed.
@@ -80,7 +80,8 @@ type Result struct {
 	LogsTruncated int // bytes of log that were dropped over the limit
 }
 
-// Usage is what a call cost, as far as it is known. Calls that overlap in one executor each count what all of them used.
+// Usage is what a call cost, as far as it is known. Calls that overlap in one executor each count what all of them
+// used.
 type Usage struct {
 	CPU  time.Duration // processor time
 	RSS  int64         // most resident bytes of the executor so far
@@ -95,8 +96,8 @@ type LogLine struct {
 	Text   string    `json:"text"`
 }
 
-// Hooks are told what a running call says. They are called one after another from the executor's reading goroutine, so they must be
-// quick and must not call the pool. Any may be nil.
+// Hooks are told what a running call says. They are called one after another from the executor's reading goroutine, so
+// they must be quick and must not call the pool. Any may be nil.
 type Hooks struct {
 	OnHeartbeat func()            // at most about ten a second
 	OnProgress  func(json []byte) // at most about ten a second

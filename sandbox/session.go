@@ -43,7 +43,8 @@ func (t tombstone) lost(id string, wanted, now int64) *SessionLost {
 	return &SessionLost{Session: id, EpochWanted: wanted, EpochNow: now, Cause: t.cause, When: t.when, Message: t.message}
 }
 
-// join returns the executor of a session and runtime, starting it for the first call. Done must be called when the call has ended.
+// join returns the executor of a session and runtime, starting it for the first call. Done must be called when the call
+// has ended.
 func (p *Pool) join(ctx context.Context, inv Invocation, l *language) (ex *executor, done func(), err error) {
 	p.mu.Lock()
 	s, replaced, err := p.hold(inv)
@@ -71,7 +72,10 @@ func (p *Pool) join(ctx context.Context, inv Invocation, l *language) (ex *execu
 	p.mu.Unlock()
 	if replaced != nil {
 		p.background(func() {
-			p.finish(context.Background(), replaced, ending{cause: CauseClosed, kind: Unavailable, message: "a later holding of the session took its place"})
+			p.finish(
+				context.Background(), replaced,
+				ending{cause: CauseClosed, kind: Unavailable, message: "a later holding of the session took its place"},
+			)
 		})
 	}
 	if mine {
@@ -147,7 +151,8 @@ func (p *Pool) bury(s *session, t tombstone) {
 	}
 }
 
-// fill puts an executor into a slot and binds it to the session. It does not end with the call that wanted it first: others wait too.
+// fill puts an executor into a slot and binds it to the session. It does not end with the call that wanted it first:
+// others wait too.
 func (p *Pool) fill(s *session, place *slot, l *language) {
 	defer close(place.ready)
 	ex, err := p.blank(l)
@@ -182,9 +187,10 @@ func (p *Pool) fill(s *session, place *slot, l *language) {
 	}
 }
 
-// CloseSession ends a holding in good order: calls in flight end first (or ctx, and then they are killed), close hooks run for up to five
-// seconds, scratch folders are wiped. The next call of that epoch gets a [*SessionLost] with cause closed, or drained when that is the
-// reason. Epoch 0 means whichever is held. A session that is not here is closed already.
+// CloseSession ends a holding in good order: calls in flight end first (or ctx, and then they are killed), close hooks
+// run for up to five seconds, scratch folders are wiped. The next call of that epoch gets a [*SessionLost] with cause
+// closed, or drained when that is the reason. Epoch 0 means whichever is held. A session that is not here is closed
+// already.
 func (p *Pool) CloseSession(ctx context.Context, which Session, reason string) error {
 	cause := CauseClosed
 	switch c := Cause(reason); c {
@@ -253,14 +259,18 @@ func (p *Pool) ended(ex *executor, why ending) {
 	p.bury(s, t)
 	tell := !p.closed
 	p.mu.Unlock()
-	p.opt.Logger.Warn().Str("session_id", s.id).Int64("epoch", s.epoch).Str("cause", string(why.cause)).Str("sandbox_id", ex.id).
-		Msg("session state is lost")
+	p.opt.Logger.Warn().Str("session_id", s.id).Int64("epoch", s.epoch).Str("cause", string(why.cause)).Str(
+		"sandbox_id", ex.id,
+	).Msg("session state is lost")
 	if tell {
 		p.background(func() { p.opt.OnLost(*t.lost(s.id, s.epoch, 0)) })
 	}
 	// The state was spread over the executors of the session: without one of them it is lost as a whole.
 	p.background(func() {
-		p.finish(context.Background(), s, ending{cause: why.cause, kind: Crashed, message: "another executor of the session ended: " + why.message})
+		p.finish(
+			context.Background(), s,
+			ending{cause: why.cause, kind: Crashed, message: "another executor of the session ended: " + why.message},
+		)
 	})
 }
 

@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// blank returns an executor that nothing ran in, from those that wait or a new one, and sees to it that another one waits.
+// blank returns an executor that nothing ran in, from those that wait or a new one, and sees to it that another one
+// waits.
 func (p *Pool) blank(l *language) (*executor, error) {
 	p.mu.Lock()
 	var ex *executor
@@ -32,7 +33,8 @@ func (p *Pool) blank(l *language) (*executor, error) {
 func (p *Pool) refill(l *language) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.draining || p.closed || p.reserved >= p.capacity || p.resident() > p.memory/8*7 || len(p.blanks[l.name])+p.booting[l.name] >= p.opt.Blank {
+	if p.draining || p.closed || p.reserved >= p.capacity || p.resident() > p.memory/8*7 ||
+		len(p.blanks[l.name])+p.booting[l.name] >= p.opt.Blank {
 		return
 	}
 	p.reserved++
@@ -88,8 +90,9 @@ func (p *Pool) start(l *language) (*executor, error) {
 	return ex, nil
 }
 
-// reserve makes room for one more executor: it ends what is idle outside sessions, then reserves of other runtimes, then the session
-// that has been idle the longest. It does not wait for room: the caller's task is better off with another worker.
+// reserve makes room for one more executor: it ends what is idle outside sessions, then reserves of other runtimes,
+// then the session that has been idle the longest. It does not wait for room: the caller's task is better off with
+// another worker.
 func (p *Pool) reserve() error {
 	for refused := 0; ; {
 		p.mu.Lock()
@@ -105,7 +108,10 @@ func (p *Pool) reserve() error {
 		end := p.victim(p.opt.IdleEvictable, "executors ran out")
 		p.mu.Unlock()
 		if end == nil || refused > 3 {
-			return &Error{Type: Unavailable, Message: fmt.Sprintf("all %d executors are in use", p.capacity), Retryable: true, Details: []byte(`{"throttled":true}`)}
+			return &Error{
+				Type: Unavailable, Message: fmt.Sprintf("all %d executors are in use", p.capacity), Retryable: true,
+				Details: []byte(`{"throttled":true}`),
+			}
 		}
 		if !end() {
 			refused++

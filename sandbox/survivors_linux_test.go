@@ -20,7 +20,9 @@ import (
 
 func TestNothingSurvivesAKilledWorker(t *testing.T) {
 	dir := t.TempDir()
-	worker := &exec.Cmd{Path: "/proc/self/exe", Args: []string{helperName, dir, HandlersDir(t)}, Stderr: os.Stderr, Env: os.Environ()}
+	worker := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{helperName, dir, HandlersDir(t)}, Stderr: os.Stderr, Env: os.Environ(),
+	}
 	out, err := worker.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +51,10 @@ func TestNothingSurvivesAKilledWorker(t *testing.T) {
 		if word != "held" || Gone(pid) || Gone(daemon) {
 			t.Fatalf("%s %s %d %d %s", word, name, pid, daemon, scratch)
 		}
-		all = append(all, held{name, pid, daemon, scratch}, held{what: name + " minder", pid: parent(t, pid), daemon: pid, scratch: scratch})
+		all = append(
+			all, held{name, pid, daemon, scratch},
+			held{what: name + " minder", pid: parent(t, pid), daemon: pid, scratch: scratch},
+		)
 	}
 	killed := time.Now()
 	if err := worker.Process.Kill(); err != nil {
@@ -107,7 +112,9 @@ func TestDaemonsDieWithTheirExecutor(t *testing.T) {
 func TestLeftoverChildrenForbidReuse(t *testing.T) {
 	everyRuntime(t, sandbox.Options{Blank: -1}, func(t *testing.T, b *Bench) {
 		daemon := Got[int](t, b.Run(b.Call("daemon", 300)))
-		Eventually(t, "the executor is retired with its daemon", func() bool { return Gone(daemon) && len(b.Snapshot()) == 0 })
+		Eventually(t, "the executor is retired with its daemon", func() bool {
+			return Gone(daemon) && len(b.Snapshot()) == 0
+		})
 	})
 }
 
@@ -161,12 +168,31 @@ func TestLimitsAreToldApart(t *testing.T) {
 		want  sandbox.ErrorType
 		cause sandbox.Cause // empty when the executor lives on
 	}{
-		{"a child takes the memory", limits(sandbox.Limits{Memory: 128 << 20, Data: -1}), "child_hog", nil, sandbox.OutOfMemory, sandbox.CauseOutOfMemory},
-		{"the heap limit is an exception in Python", limits(sandbox.Limits{Memory: 1 << 30, Data: 128 << 20}), "hog", nil, sandbox.OutOfMemory, ""},
-		{"too many processes", limits(sandbox.Limits{Processes: 10}), "children", 40, sandbox.QuotaExceeded, sandbox.CauseQuota},
+		{
+			"a child takes the memory", limits(sandbox.Limits{Memory: 128 << 20, Data: -1}), "child_hog", nil,
+			sandbox.OutOfMemory, sandbox.CauseOutOfMemory,
+		},
+		{
+			"the heap limit is an exception in Python", limits(sandbox.Limits{Memory: 1 << 30, Data: 128 << 20}), "hog", nil,
+			sandbox.OutOfMemory, "",
+		},
+		{
+			"too many processes", limits(sandbox.Limits{Processes: 10}), "children", 40, sandbox.QuotaExceeded,
+			sandbox.CauseQuota,
+		},
 		{"one large file", limits(sandbox.Limits{FileSize: 8 << 20}), "one_file", 16, sandbox.UserError, ""},
-		{"many files", limits(sandbox.Limits{ScratchFiles: 100}), "many_files", []int{200, 1}, sandbox.QuotaExceeded, sandbox.CauseQuota},
-		{"many bytes", limits(sandbox.Limits{ScratchBytes: 8 << 20}), "many_files", []int{20, 1024}, sandbox.QuotaExceeded, sandbox.CauseQuota},
+		{
+			"many files", limits(sandbox.Limits{ScratchFiles: 100}), "many_files",
+			[]int{200, 1},
+			sandbox.QuotaExceeded,
+			sandbox.CauseQuota,
+		},
+		{
+			"many bytes", limits(sandbox.Limits{ScratchBytes: 8 << 20}), "many_files",
+			[]int{20, 1024},
+			sandbox.QuotaExceeded,
+			sandbox.CauseQuota,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -7,7 +7,8 @@ import (
 	"net/http"
 )
 
-// dist is what "npm run build" made. Without Node it holds only .gitkeep, which is committed so that this line compiles.
+// dist is what "npm run build" made. Without Node it holds only .gitkeep, which is committed so that this line
+// compiles.
 //
 //go:embed all:dist
 var dist embed.FS
@@ -15,9 +16,9 @@ var dist embed.FS
 //go:embed fallback/index.html
 var fallback []byte
 
-// Handler serves the dashboard: its files by name, and index.html for every other path, since the routes of the page live in
-// the browser. It answers GET and HEAD alone. A binary built without the dashboard serves one page that says how to build it.
-// Paths of the API do not belong here; mount it below them.
+// Handler serves the dashboard: its files by name, and index.html for every other path, since the routes of the page
+// live in the browser. It answers GET and HEAD alone. A binary built without the dashboard serves one page that says
+// how to build it. Paths of the API do not belong here; mount it below them.
 func Handler() http.Handler {
 	files, err := fs.Sub(dist, "dist")
 	if err != nil {

@@ -126,8 +126,8 @@ func serve(dist fs.FS) http.Handler {
 	})
 }
 
-// missing tells a file that does not exist from a route of the page: identifiers may hold dots, so only names at the root and
-// below assets/ are taken for files.
+// missing tells a file that does not exist from a route of the page: identifiers may hold dots, so only names at the
+// root and below assets/ are taken for files.
 func missing(name string) bool {
 	if strings.HasPrefix(name, "assets/") {
 		return true

@@ -83,7 +83,9 @@ func TestHashedAssetsAreKeptForeverAndCompressed(t *testing.T) {
 	if got := text(t, z); got != script {
 		t.Errorf("unpacked body differs: %d bytes, want %d", len(got), len(script))
 	}
-	if plain := get(t, built(), "GET", "/assets/main-8f3a1.js", "Accept-Encoding", "gzip;q=0"); text(t, plain.Body) != script {
+	if plain := get(t, built(), "GET", "/assets/main-8f3a1.js", "Accept-Encoding", "gzip;q=0"); text(
+		t, plain.Body,
+	) != script {
 		t.Error("a caller that refuses gzip got something else than the plain body")
 	}
 }

@@ -28,7 +28,9 @@ func TestRunsGoToThePromotedBuild(t *testing.T) {
 		build("v2")
 		decide := func(verb, build string) {
 			t.Helper()
-			if _, err := a.Broker().DecideBuild(t.Context(), protocol.BuildRequest{Queue: "default", Verb: verb, BuildID: &build}); err != nil {
+			if _, err := a.Broker().DecideBuild(t.Context(), protocol.BuildRequest{
+				Queue: "default", Verb: verb, BuildID: &build,
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -48,7 +48,9 @@ func TestACloseAtTheAppEndsTheExecutor(t *testing.T) {
 	})
 	result[int](t, run(t, a, "holds"))
 	executors(t, a, "w", "closes", true)
-	v, err := a.Broker().OperateSession(t.Context(), protocol.SessionOperation{SessionID: "closes", Verb: "close", Identity: "eve", Reason: "sold"})
+	v, err := a.Broker().OperateSession(
+		t.Context(), protocol.SessionOperation{SessionID: "closes", Verb: "close", Identity: "eve", Reason: "sold"},
+	)
 	if err != nil || v.Status != protocol.SessionClosed || !strings.Contains(v.EndedReason, "sold") {
 		t.Fatalf("close: %+v, %v", v, err)
 	}

@@ -13,13 +13,14 @@ import (
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
-// Where the executors' memory is scarce, the worker gives an idle session up at the app and then ends its executor. What comes later in that session
-// finds its state missing under a higher epoch, and is recovered as after any loss.
+// Where the executors' memory is scarce, the worker gives an idle session up at the app and then ends its executor.
+// What comes later in that session finds its state missing under a higher epoch, and is recovered as after any loss.
 func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
 		o.Memory = 120 << 20
-		o.Limits = map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}} // no limit of one's own comes first
+		// no limit of one's own comes first
+		o.Limits = map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}}
 	})
 	view := func(id string) protocol.SessionView {
 		v, err := a.Broker().Session(t.Context(), "", id)
@@ -39,7 +40,8 @@ func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 			t.Fatal("the session that was used longest ago is not given up")
 		}
 	}
-	if v := view("one"); v.Status != protocol.SessionActive || v.Timeline[len(v.Timeline)-1].Why != "evicted_pressure" {
+	if v := view("one"); v.Status != protocol.SessionExpired || v.EndedReason != "released" ||
+		v.Timeline[len(v.Timeline)-1].Why != "evicted_pressure" {
 		t.Errorf("the evicted session is %s, its timeline %+v", v.Status, v.Timeline)
 	}
 	again, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "talk", Input: []byte(`["one"]`)})

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/runner"
 )
 
-// Isolated gives an executor of this very binary the isolated activities of a registry; hand it to sandbox.Main, which must be the first call of
-// main and of TestMain.
+// Isolated gives an executor of this very binary the isolated activities of a registry; hand it to sandbox.Main, which
+// must be the first call of main and of TestMain.
 func Isolated(r *Registry) func(sandbox.Handlers) {
 	return func(h sandbox.Handlers) {
 		for _, name := range r.ActivityTypes() {
@@ -51,9 +51,11 @@ type inside struct {
 func (i inside) Info() activity.AttemptInfo {
 	k := i.inv.Keys
 	return activity.AttemptInfo{
-		Namespace: k["namespace"], WorkflowID: k["workflow_id"], RunID: k["run_id"], TaskID: k["task_id"], ActivityType: i.inv.Activity,
-		Queue: k["task_queue"], ExecutionID: k["activity_execution_id"], AttemptID: k["attempt_id"], IdempotencyKey: k["activity_execution_id"],
-		Attempt: i.inv.Attempt, WorkerID: k["worker_id"], Deadline: i.inv.Deadline,
+		Namespace: k["namespace"], WorkflowID: k["workflow_id"], RunID: k["run_id"], TaskID: k["task_id"],
+		ActivityType: i.inv.Activity,
+		Queue:        k["task_queue"], ExecutionID: k["activity_execution_id"], AttemptID: k["attempt_id"],
+		IdempotencyKey: k["activity_execution_id"],
+		Attempt:        i.inv.Attempt, WorkerID: k["worker_id"], Deadline: i.inv.Deadline,
 	}
 }
 
@@ -93,7 +95,8 @@ func (i inside) Heartbeat(progress json.RawMessage) {
 func outward(ctx context.Context, inv sandbox.Invocation, err error) error {
 	if errors.Is(err, activity.ErrSessionLost) && inv.Session != nil {
 		return &sandbox.SessionLost{
-			Session: inv.Session.ID, EpochWanted: inv.Session.Epoch, EpochNow: inv.Session.Epoch, Cause: sandbox.CauseDeclared, Message: err.Error(),
+			Session: inv.Session.ID, EpochWanted: inv.Session.Epoch, EpochNow: inv.Session.Epoch, Cause: sandbox.CauseDeclared,
+			Message: err.Error(),
 		}
 	}
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
@@ -101,6 +104,8 @@ func outward(ctx context.Context, inv sandbox.Invocation, err error) error {
 	}
 	f := activity.FailureOf(err)
 	return &sandbox.Error{
-		Type: sandbox.UserError, Class: f.Type, Message: f.Message, Stack: f.StackTrace, Retryable: !f.NonRetryable, Details: f.Details,
+		Type: sandbox.UserError, Class: f.Type, Message: f.Message, Stack: f.StackTrace, Retryable: !f.NonRetryable,
+		Details: f.Details,
+		Denied:  executor.DeniedPath(err),
 	}
 }

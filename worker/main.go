@@ -9,15 +9,16 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sojourn-run/sojourn/cli/config"
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/release"
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
-// Main makes a binary that is a worker alone, with the workflows and activities that register offers, and exits. Settings are flags, SOJOURN_…
-// variables or a file, as for `sojourn worker`; it needs nothing but the address of an app and a token.
+// Main makes a binary that is a worker alone, with the workflows and activities that register offers, and exits.
+// Settings are flags, SOJOURN_… variables or a file, as for `sojourn worker`; it needs nothing but the address of an
+// app and a token.
 func Main(register func(*Registry)) {
 	r := NewRegistry()
 	register(r)
@@ -58,7 +59,8 @@ func run(r *Registry, args []string) int {
 	return 0
 }
 
-// FromConfig makes a worker of the settings of a process. Without a token of its own it presents the one the app keeps in the same data directory.
+// FromConfig makes a worker of the settings of a process. Without a token of its own it presents the one the app keeps
+// in the same data directory.
 func FromConfig(r *Registry, c *config.Config, carrier link.Carrier) (*Worker, error) {
 	token := c.Token
 	if token == "" {
@@ -72,10 +74,16 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier) (*Worker, e
 	source.Setting = c.Release
 	current, _ := release.Current(source)
 	return New(Options{
-		Registry: r, Carrier: carrier, Release: current, Strict: c.ReleaseStrict, Token: token, WorkerID: c.WorkerID, Namespace: c.Namespace,
-		Queues: c.Queues, BuildID: c.BuildID, Capabilities: c.Capabilities, Concurrency: c.WorkerConcurrency, MaxSessions: c.WorkerMaxSessions,
-		AttemptLease: c.AttemptLease, SessionLease: c.SessionLease, SessionBuffer: c.SessionBuffer, SessionIdle: c.SessionIdle,
-		DrainTimeout: c.DrainTimeout, DataDir: c.DataDir, Handlers: c.Handlers, Isolation: c.Isolation, IsolationMin: c.IsolationMin,
+		Registry: r, Carrier: carrier, Release: current, Strict: c.ReleaseStrict, Token: token, WorkerID: c.WorkerID,
+		Namespace: c.Namespace,
+		Queues:    c.Queues, BuildID: c.BuildID, Capabilities: c.Capabilities, Concurrency: c.WorkerConcurrency,
+		MaxSessions: c.WorkerMaxSessions,
+		KeptRuns:    c.WorkerKeptRuns, Addr: c.WorkerAddr,
+		AttemptLease: c.AttemptLease, SessionLease: c.SessionLease, SessionBuffer: c.SessionBuffer,
+		SessionIdle:  c.SessionIdle,
+		DrainTimeout: c.DrainTimeout, DataDir: c.DataDir, Handlers: c.Handlers, Isolation: c.Isolation,
+		IsolationMin: c.IsolationMin,
+		Read:         c.ExecutorRead, Write: c.ExecutorWrite,
 		Memory: int64(c.ExecutorMemory) << 20,
 		Log:    process.Logger(os.Stderr, c.LogLevel, c.LogFormat),
 	})

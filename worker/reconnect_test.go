@@ -111,7 +111,9 @@ func TestWorkOutlivesARestartOfTheApp(t *testing.T) {
 		entered, leave := make(chan struct{}, 10), make(chan struct{})
 		var runs atomic.Int32
 		start(t, a, to(nil, a.URL()), func(o *worker.Options) {
-			o.Registry.Workflow("hold", func(ctx workflow.Context) error { return workflow.ExecuteActivity(ctx, "hold").Get(ctx, nil) })
+			o.Registry.Workflow("hold", func(ctx workflow.Context) error {
+				return workflow.ExecuteActivity(ctx, "hold").Get(ctx, nil)
+			})
 			o.Registry.Activity("hold", func(context.Context) error { runs.Add(1); entered <- struct{}{}; <-leave; return nil })
 		})
 		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "hold"})

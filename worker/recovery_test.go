@@ -18,7 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// fragile are a workflow whose activities need state that is not there, all at once, and may be told to stop. hold keeps the rebuild from its end.
+// fragile are a workflow whose activities need state that is not there, all at once, and may be told to stop. hold
+// keeps the rebuild from its end.
 func fragile(r *worker.Registry, rebuilds *atomic.Int32, hold func(context.Context) error) {
 	r.Workflow("fragile", func(ctx workflow.Context, n int) (int, error) {
 		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -58,7 +59,8 @@ func fragile(r *worker.Registry, rebuilds *atomic.Int32, hold func(context.Conte
 	}})
 }
 
-// A recovery policy does the same whichever way its worker is joined to the app: cold activities share one rebuild, and history tells of it.
+// A recovery policy does the same whichever way its worker is joined to the app: cold activities share one rebuild, and
+// history tells of it.
 func TestRecoveryOverEveryCarrier(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		var rebuilds atomic.Int32
@@ -82,7 +84,8 @@ func TestRecoveryOverEveryCarrier(t *testing.T) {
 	})
 }
 
-// An activity that its workflow cancels while the state is rebuilt ends at once; the rebuild is told to stop, and history has it all the same.
+// An activity that its workflow cancels while the state is rebuilt ends at once; the rebuild is told to stop, and
+// history has it all the same.
 func TestARebuildThatIsCancelledIsInHistoryOverEveryCarrier(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		var rebuilds, stopped atomic.Int32
@@ -101,14 +104,17 @@ func TestARebuildThatIsCancelledIsInHistoryOverEveryCarrier(t *testing.T) {
 			return len(v.Pending.Activities) == 1 && v.Pending.Activities[0].Rebuild != nil
 		}
 		eventually(t, "the app is told of the rebuild", told)
-		if _, err := a.Broker().Signal(t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: answer.WorkflowID}, SignalName: "stop"}); err != nil {
+		if _, err := a.Broker().Signal(t.Context(), protocol.SignalRequest{
+			Target: protocol.Target{WorkflowID: answer.WorkflowID}, SignalName: "stop",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		end(t, a, answer.RunID)
 		var types []string
 		for _, e := range events(t, a, answer.RunID) {
 			types = append(types, e.Data.Type())
-			if d, ok := e.Data.(*history.SessionRecovered); ok && (d.Outcome != protocol.RebuildCancelled || d.Rebuild != "rebuilds" || d.Retries != 0 || d.Epoch == 0) {
+			if d, ok := e.Data.(*history.SessionRecovered); ok &&
+				(d.Outcome != protocol.RebuildCancelled || d.Rebuild != "rebuilds" || d.Retries != 0 || d.Epoch == 0) {
 				t.Errorf("what history says of the rebuild: %+v", d)
 			}
 		}

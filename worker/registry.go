@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Registry holds the workflows and activities of a worker, by the names that cross the wire. It is filled before the worker starts and
-// only read after that. A name that is registered twice, or a function of the wrong shape, panics at once, since no such worker should
-// start.
+// Registry holds the workflows and activities of a worker, by the names that cross the wire. It is filled before the
+// worker starts and only read after that. A name that is registered twice, or a function of the wrong shape, panics at
+// once, since no such worker should start.
 type Registry struct {
 	workflows  map[string]*workflow.Definition
 	activities map[string]*activity.Definition
@@ -26,9 +26,10 @@ type Registry struct {
 
 // WorkflowOptions of a registered workflow.
 type WorkflowOptions struct {
-	// Validated are the names of updates whose validator (workflow.UpdateOptions) is asked before the update is accepted: what it rejects
-	// leaves no trace in history, and who waits for the acceptance alone is told, too. That costs a replay for each such update. The
-	// validators of other updates are asked when the update's turn comes, and so are these again.
+	// Validated are the names of updates whose validator (workflow.UpdateOptions) is asked before the update is accepted:
+	// what it rejects leaves no trace in history, and who waits for the acceptance alone is told, too. That costs a replay
+	// for each such update. The validators of other updates are asked when the update's turn comes, and so are these
+	// again.
 	Validated []string
 }
 
@@ -36,8 +37,11 @@ var _ workflow.Names = (*Registry)(nil)
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
-	return &Registry{workflows: map[string]*workflow.Definition{}, activities: map[string]*activity.Definition{}, names: map[uintptr][]string{},
-		flows: map[uintptr][]string{}, validated: map[string][]string{}}
+	return &Registry{
+		workflows: map[string]*workflow.Definition{}, activities: map[string]*activity.Definition{},
+		names: map[uintptr][]string{},
+		flows: map[uintptr][]string{}, validated: map[string][]string{},
+	}
 }
 
 // Workflow registers func(workflow.Context, args…) (result, error), or error alone, as the workflow's version 1.
@@ -45,8 +49,9 @@ func (r *Registry) Workflow(name string, fn any, opts ...WorkflowOptions) {
 	r.WorkflowVersion(name, 1, fn, opts...)
 }
 
-// WorkflowVersion registers a version of a workflow. Several can stand beside one another: a new run goes by the highest and keeps it
-// for its life, and runs begun when there was one version only go by the lowest. A run that continues as new is a new run.
+// WorkflowVersion registers a version of a workflow. Several can stand beside one another: a new run goes by the
+// highest and keeps it for its life, and runs begun when there was one version only go by the lowest. A run that
+// continues as new is a new run.
 func (r *Registry) WorkflowVersion(name string, version int, fn any, opts ...WorkflowOptions) {
 	d, ok := r.workflows[name]
 	if !ok {
@@ -82,8 +87,8 @@ func (r *Registry) Activity(name string, fn any, opts ...activity.Options) {
 	r.names[code] = append(r.names[code], name)
 }
 
-// ReplaceActivity runs another function of activities under a name that is registered, with the options it has; callers by the first
-// function reach it, too. It is for tests.
+// ReplaceActivity runs another function of activities under a name that is registered, with the options it has; callers
+// by the first function reach it, too. It is for tests.
 func (r *Registry) ReplaceActivity(name string, fn any) {
 	was, ok := r.activities[name]
 	if !ok {
@@ -96,8 +101,8 @@ func (r *Registry) ReplaceActivity(name string, fn any) {
 	r.activities[name] = d
 }
 
-// ReplaceWorkflow runs another function of workflows under a name that is registered, as ReplaceActivity does for activities: for a
-// child whose parent is tested alone.
+// ReplaceWorkflow runs another function of workflows under a name that is registered, as ReplaceActivity does for
+// activities: for a child whose parent is tested alone.
 func (r *Registry) ReplaceWorkflow(name string, fn any) {
 	if _, ok := r.workflows[name]; !ok {
 		panic(fmt.Sprintf("replace: no workflow %q is registered", name))
@@ -109,7 +114,8 @@ func (r *Registry) ReplaceWorkflow(name string, fn any) {
 	r.workflows[name] = d
 }
 
-// Check says what is wrong with the registry as a whole: a recovery policy whose rebuild activity is missing, or runs elsewhere.
+// Check says what is wrong with the registry as a whole: a recovery policy whose rebuild activity is missing, or runs
+// elsewhere.
 func (r *Registry) Check() error {
 	var all []error
 	for _, name := range r.ActivityTypes() {
@@ -120,7 +126,10 @@ func (r *Registry) Check() error {
 		if rebuild, ok := r.activities[p.RebuildActivity]; !ok {
 			all = append(all, fmt.Errorf("activity %q: its rebuild activity %q is not registered", name, p.RebuildActivity))
 		} else if rebuild.Options.Isolated != r.activities[name].Options.Isolated {
-			all = append(all, fmt.Errorf("activity %q and its rebuild activity %q must both be isolated, or neither", name, p.RebuildActivity))
+			all = append(
+				all,
+				fmt.Errorf("activity %q and its rebuild activity %q must both be isolated, or neither", name, p.RebuildActivity),
+			)
 		}
 	}
 	return errors.Join(all...)
@@ -147,11 +156,12 @@ func (r *Registry) WorkflowTypes() []string { return slices.Sorted(maps.Keys(r.w
 // ActivityTypes are the names of the activities, sorted.
 func (r *Registry) ActivityTypes() []string { return slices.Sorted(maps.Keys(r.activities)) }
 
-// ActivityName is the name an activity function is registered under. One that is registered under several names, as closures made by
-// one function and methods of several values are, can only be called by name.
+// ActivityName is the name an activity function is registered under. One that is registered under several names, as
+// closures made by one function and methods of several values are, can only be called by name.
 func (r *Registry) ActivityName(fn any) (string, error) { return nameOf("an activity", fn, r.names) }
 
-// WorkflowName is the name a workflow function is registered under, in whichever version, as ActivityName is that of an activity.
+// WorkflowName is the name a workflow function is registered under, in whichever version, as ActivityName is that of an
+// activity.
 func (r *Registry) WorkflowName(fn any) (string, error) { return nameOf("a workflow", fn, r.flows) }
 
 func nameOf(what string, fn any, all map[uintptr][]string) (string, error) {

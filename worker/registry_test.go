@@ -34,14 +34,24 @@ func refused(t *testing.T, register func(*worker.Registry), words ...string) {
 }
 
 func TestWrongShapesPanicAtRegistrationAndSayWhat(t *testing.T) {
-	refused(t, func(r *worker.Registry) { r.Workflow("w", index) }, `workflow "w"`, "does not take a workflow.Context first", "worker_test.index")
+	refused(t, func(r *worker.Registry) {
+		r.Workflow("w", index)
+	}, `workflow "w"`, "does not take a workflow.Context first", "worker_test.index")
 	refused(t, func(r *worker.Registry) { r.Workflow("w", func(workflow.Context) {}) }, "returns 0 values")
 	refused(t, func(r *worker.Registry) { r.Workflow("", research) }, "has no name")
 	refused(t, func(r *worker.Registry) { r.WorkflowVersion("w", 0, research) }, "count from 1")
-	refused(t, func(r *worker.Registry) { r.Workflow("w", research); r.Workflow("w", research) }, "version 1 is registered twice")
-	refused(t, func(r *worker.Registry) { r.Activity("a", research) }, `activity "a"`, "does not take a context.Context first", "worker_test.research")
+	refused(t, func(r *worker.Registry) {
+		r.Workflow("w", research)
+		r.Workflow("w", research)
+	}, "version 1 is registered twice")
+	refused(t, func(r *worker.Registry) {
+		r.Activity("a", research)
+	}, `activity "a"`, "does not take a context.Context first", "worker_test.research")
 	refused(t, func(r *worker.Registry) { r.Activity("a", "index") }, "string is no function")
-	refused(t, func(r *worker.Registry) { r.Activity("a", index); r.Activity("a", rebuild) }, `activity "a" is registered twice`)
+	refused(t, func(r *worker.Registry) {
+		r.Activity("a", index)
+		r.Activity("a", rebuild)
+	}, `activity "a" is registered twice`)
 	refused(t, func(r *worker.Registry) {
 		r.Activity("a", index, activity.Options{Recovery: &activity.SessionRecoveryPolicy{}})
 	}, "RebuildActivity is empty")
@@ -109,7 +119,10 @@ func TestRegistryChecksRebuildActivities(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	mixed := worker.NewRegistry()
-	mixed.Activity("index", index, activity.Isolated, activity.Options{Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "rebuild"}})
+	mixed.Activity(
+		"index", index, activity.Isolated,
+		activity.Options{Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "rebuild"}},
+	)
 	mixed.Activity("rebuild", rebuild)
 	if err := mixed.Check(); err == nil || !strings.Contains(err.Error(), "must both be isolated") {
 		t.Errorf("got %v", err)

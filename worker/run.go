@@ -9,7 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Of a drain, what handing back, close hooks of sessions and the last calls to the app get; the work that runs gets the rest, half of it at least.
+// Of a drain, what handing back, close hooks of sessions and the last calls to the app get; the work that runs gets the
+// rest, half of it at least.
 const (
 	backTime  = 2 * time.Second
 	hooksTime = 5 * time.Second
@@ -19,11 +20,18 @@ const (
 // ErrAborted says that a drain was cut short by Abort.
 var ErrAborted = errors.New("worker: the drain was cut short")
 
-// Run works until ctx ends or the app tells the worker to leave, then drains within the one deadline: it stops asking, finishes or hands back what
-// runs, closes executors, releases its sessions and deregisters. It returns nil then. An error is that of a worker that must not go on, such as
-// link.ErrSuperseded, or ErrAborted.
+// Run works until ctx ends or the app tells the worker to leave, then drains within the one deadline: it stops asking,
+// finishes or hands back what runs, closes executors, releases its sessions and deregisters. It returns nil then. An
+// error is that of a worker that must not go on, such as link.ErrSuperseded, or ErrAborted.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.Close()
+	if w.opt.Addr != "" {
+		p, err := w.openPort(w.opt.Addr)
+		if err != nil {
+			return err
+		}
+		defer p.close()
+	}
 	linkCtx, unlink := context.WithCancel(context.Background())
 	defer unlink()
 	linked := make(chan error, 1)
@@ -58,7 +66,9 @@ func (w *Worker) Abort() { w.aborting.Do(func() { close(w.abort) }) }
 // leave is the drain.
 func (w *Worker) leave() error {
 	began := time.Now()
-	ctx, cancel := context.WithTimeoutCause(context.Background(), w.opt.DrainTimeout, errors.New("the drain took too long"))
+	ctx, cancel := context.WithTimeoutCause(
+		context.Background(), w.opt.DrainTimeout, errors.New("the drain took too long"),
+	)
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)
@@ -74,7 +84,9 @@ func (w *Worker) leave() error {
 	if connected {
 		w.link.Drain()
 	}
-	work, done := context.WithDeadline(ctx, began.Add(max(w.opt.DrainTimeout-backTime-hooksTime-callsTime, w.opt.DrainTimeout/2)))
+	work, done := context.WithDeadline(
+		ctx, began.Add(max(w.opt.DrainTimeout-backTime-hooksTime-callsTime, w.opt.DrainTimeout/2)),
+	)
 	err := w.runner.Stop(work)
 	done()
 	if err != nil {
@@ -127,7 +139,8 @@ func (w *Worker) release(ctx context.Context) {
 	}
 }
 
-// Close ends everything at once. Run does it at its end; call it for a worker that never ran. The second call does nothing.
+// Close ends everything at once. Run does it at its end; call it for a worker that never ran. The second call does
+// nothing.
 func (w *Worker) Close() {
 	if w.runner != nil {
 		w.runner.Close()
@@ -168,19 +181,34 @@ func (w *Worker) lost(l sandbox.SessionLost) {
 // evict gives up a session whose executor the pool wants to end: the app is told first.
 func (w *Worker) evict(ctx context.Context, l sandbox.SessionLost) bool {
 	return w.sessions.Evict(l.Session, l.EpochWanted, string(l.Cause), func() error {
-		_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: l.Session, Epoch: l.EpochWanted, Reason: string(l.Cause)})
+		_, err := w.link.ReleaseSession(
+			ctx, protocol.SessionVerb{SessionID: l.Session, Epoch: l.EpochWanted, Reason: string(l.Cause)},
+		)
 		if reason := protocol.ReasonOf(err); reason != "" {
-			w.log.Debug().Str("session_id", l.Session).Int64("epoch", l.EpochWanted).Str("reason", string(reason)).Msg("evicted session was not held")
+			w.log.Debug().Str("session_id", l.Session).Int64("epoch", l.EpochWanted).Str("reason", string(reason)).
+				Msg("evicted session was not held")
 			return nil
 		}
 		return err
 	})
 }
 
+// yield gives up an idle session at the app's word, which wants its place for another one: the app takes note of it,
+// then its executor is ended. When that may not be, the session stays.
+func (w *Worker) yield(ctx context.Context, n protocol.SessionNotice) {
+	w.sessions.Evict(n.SessionID, n.Epoch, n.Reason, func() error {
+		_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: n.SessionID, Epoch: n.Epoch, Reason: n.Reason})
+		return err
+	})
+}
+
 // sessionFailed tells the app that a session's state died here.
 func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, cause string) {
-	_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: "failed", Failed: cause})
+	_, err := w.link.ReleaseSession(
+		ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: "failed", Failed: cause},
+	)
 	if err != nil {
-		w.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("cause", cause).Msg("failed session not reported")
+		w.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("cause", cause).
+			Msg("failed session not reported")
 	}
 }

@@ -74,13 +74,16 @@ func TestChildrenUpdatesAndQueriesOverEveryCarrier(t *testing.T) {
 		}
 		query := func() (string, error) {
 			for end := time.Now().Add(ceiling); ; { // a slow machine may need longer for the long history than a query lives
-				q, err := a.Broker().Query(t.Context(), protocol.QueryRequest{Target: target, QueryName: "first", Input: input(t, 3)})
+				q, err := a.Broker().Query(
+					t.Context(), protocol.QueryRequest{Target: target, QueryName: "first", Input: input(t, 3)},
+				)
 				if protocol.ReasonOf(err) != protocol.ReasonQueryTimeout || time.Now().After(end) {
 					return string(q.Result), err
 				}
 			}
 		}
-		if _, err := query(); protocol.ReasonOf(err) != protocol.ReasonQueryRejected || !strings.Contains(err.Error(), "query first: the shelf is empty") {
+		if _, err := query(); protocol.ReasonOf(err) != protocol.ReasonQueryRejected ||
+			!strings.Contains(err.Error(), "query first: the shelf is empty") {
 			t.Errorf("got %v", err)
 		}
 		if u := update("put", "abc"); string(u.Result) != "1" {
@@ -113,7 +116,8 @@ func TestChildrenUpdatesAndQueriesOverEveryCarrier(t *testing.T) {
 	})
 }
 
-// Signals go along when a run continues as new: those its worker had and its code did not take, those that came with what made it end, and later ones.
+// Signals go along when a run continues as new: those its worker had and its code did not take, those that came with
+// what made it end, and later ones.
 func TestSignalsNobodyReceivedGoAlongOverEveryCarrier(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		start(t, a, c, func(o *worker.Options) {
@@ -137,7 +141,8 @@ func TestSignalsNobodyReceivedGoAlongOverEveryCarrier(t *testing.T) {
 		for i := range 10 {
 			want = append(want, fmt.Sprint("s", i))
 			_, err := a.Broker().Signal(t.Context(), protocol.SignalRequest{
-				Target: protocol.Target{WorkflowID: answer.WorkflowID}, SignalName: []string{"even", "odd"}[i%2], Input: input(t, want[i]),
+				Target: protocol.Target{WorkflowID: answer.WorkflowID}, SignalName: []string{"even", "odd"}[i%2],
+				Input: input(t, want[i]),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -158,7 +163,8 @@ func TestSignalsNobodyReceivedGoAlongOverEveryCarrier(t *testing.T) {
 	})
 }
 
-// A child begins with the memo and the search attributes that its parent says, in every run of it, and is found by them.
+// A child begins with the memo and the search attributes that its parent says, in every run of it, and is found by
+// them.
 func TestChildrenBeginWithMemoAndSearchAttributes(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

@@ -32,7 +32,8 @@ func guarded(r *worker.Registry) {
 			return nil
 		}
 		workflow.HandleUpdate(ctx, "put", put, workflow.UpdateOptions{Validate: validate})
-		workflow.HandleUpdate(ctx, "push", put, workflow.UpdateOptions{Validate: validate}) // not declared: judged when its turn comes
+		// not declared: judged when its turn comes
+		workflow.HandleUpdate(ctx, "push", put, workflow.UpdateOptions{Validate: validate})
 		workflow.HandleQuery(ctx, "texts", func(workflow.Context) (int, error) { return len(texts), nil })
 		err := workflow.Signal(ctx, "close").Receive(ctx)
 		return len(texts), err
@@ -48,7 +49,9 @@ func TestValidatorsAreAskedBeforeAnUpdateIsAcceptedOverEveryCarrier(t *testing.T
 		}
 		target := protocol.Target{WorkflowID: answer.WorkflowID}
 		update := func(name, waitFor string, args ...any) (protocol.UpdateAnswer, error) {
-			return a.Broker().Update(t.Context(), protocol.UpdateRequest{Target: target, UpdateName: name, Input: input(t, args...), WaitFor: waitFor})
+			return a.Broker().Update(t.Context(), protocol.UpdateRequest{
+				Target: target, UpdateName: name, Input: input(t, args...), WaitFor: waitFor,
+			})
 		}
 		describe := func() protocol.RunView {
 			t.Helper()
@@ -69,17 +72,20 @@ func TestValidatorsAreAskedBeforeAnUpdateIsAcceptedOverEveryCarrier(t *testing.T
 			{[]any{"acts"}, protocol.ReasonValidatorFailed, workflow.ErrReadOnly.Error()},
 			{[]any{"panics"}, protocol.ReasonValidatorFailed, "a bug"},
 		} {
-			if _, err := update("put", protocol.WaitAccepted, c.args...); protocol.ReasonOf(err) != c.reason || !strings.Contains(err.Error(), c.text) {
+			if _, err := update("put", protocol.WaitAccepted, c.args...); protocol.ReasonOf(err) != c.reason ||
+				!strings.Contains(err.Error(), c.text) {
 				t.Errorf("put %v: got %v", c.args, err)
 			}
 		}
 		for range 2 { // more history than fits into one frame
-			if u, err := update("put", protocol.WaitCompleted, strings.Repeat("x", 1_400_000)); err != nil || u.UpdateStatus != "completed" {
+			if u, err := update("put", protocol.WaitCompleted, strings.Repeat("x", 1_400_000)); err != nil ||
+				u.UpdateStatus != "completed" {
 				t.Fatalf("put: %+v, %v", u, err)
 			}
 		}
 		_, err = update("put", protocol.WaitAccepted, "one more")
-		if protocol.ReasonOf(err) != protocol.ReasonUpdateRejected || !strings.Contains(err.Error(), "the shelf holds no more") {
+		if protocol.ReasonOf(err) != protocol.ReasonUpdateRejected ||
+			!strings.Contains(err.Error(), "the shelf holds no more") {
 			t.Errorf("a full shelf: got %v", err)
 		}
 		if n := describe().HistoryLength - before; n != 6 { // accepted, applied, completed
@@ -89,7 +95,8 @@ func TestValidatorsAreAskedBeforeAnUpdateIsAcceptedOverEveryCarrier(t *testing.T
 		if err != nil || u.UpdateStatus != "failed" || u.Failure.ExceptionType != workflow.TypeUpdateRejected {
 			t.Errorf("not declared: got %+v, %v", u, err)
 		}
-		if q, err := a.Broker().Query(t.Context(), protocol.QueryRequest{Target: target, QueryName: "texts"}); err != nil || string(q.Result) != "2" {
+		if q, err := a.Broker().Query(t.Context(), protocol.QueryRequest{Target: target, QueryName: "texts"}); err != nil ||
+			string(q.Result) != "2" {
 			t.Errorf("a query that was not declared either: got %s, %v", q.Result, err)
 		}
 		if _, err := update("none", protocol.WaitCompleted); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/filelock"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/link"
@@ -40,30 +41,39 @@ type Options struct {
 	Queues       []string
 	BuildID      string // the cohort of the worker's code, for rollouts of its queues; empty: the workers without one
 	Capabilities []string
-	Concurrency  int // activities at once: 2 × cores
-	Workflows    int // workflow tasks at once: the greater of 16 and Concurrency
+	Concurrency  int // activities at once: 128, or 2 × cores for a worker that runs some in executors
+	Workflows    int // workflow tasks at once: 256, of which at most 2 × cores replay a long history
 	MaxSessions  int // most sessions held; 0: none ever
+	KeptRuns     int // runs whose workflow is kept in memory between their tasks: 1000
 
-	AttemptLease  time.Duration // 120 s
+	AttemptLease  time.Duration // of what it runs, renewed with each heartbeat: 30 s
 	SessionLease  time.Duration // 30 s
 	SessionBuffer time.Duration // 5 s
 	SessionIdle   time.Duration // 5 min
 	DrainTimeout  time.Duration // 25 s
+	Addr          string        // of the worker's own port: /healthz, /readyz, /metrics; empty: none
 
 	DataDir   string // for the lock and for executors' folders; empty: no lock, and the system's temporary folder
 	Handlers  string // folder of activities in other languages; empty: none
-	Isolation string // auto, none, process, confined or namespace; empty: auto
-	// IsolationMin is the weakest level the worker starts with.
+	Isolation string // auto, none, process or confined; empty: auto
+	// IsolationMin is the weakest level the worker starts with when something needs executors; auto: confined where the
+	// kernel can hold it. Empty: any.
 	IsolationMin string
-	Limits       map[string]sandbox.Limits // of executors, per runtime: native, node, python
-	// Memory is how many bytes all executors together may have in memory: above it idle sessions are evicted, the one used longest ago first, but for
-	// those that a workflow started; 0: three quarters of what the machine has.
+	// files and folders that confined code may read, or change, beside its runtime, the handlers and its scratch folder
+	Read, Write []string
+	Limits      map[string]sandbox.Limits // of executors, per runtime: native, node, python
+	// Memory is how many bytes all executors together may have in memory: above it idle sessions are evicted, the one used
+	// longest ago first, but for those that a workflow started; 0: three quarters of what the machine has.
 	Memory    int64
 	NoSandbox bool // no executors at all; isolated activities and handlers are then an error
 	NoMachine bool // say nothing of the machine it runs on: no load, memory, disk or address
-	// OnSettings hears the settings the app hands out, at each connection and when they change; it must be quick. nil: nobody does.
+	// OnSettings hears the settings the app hands out, at each connection and when they change; it must be quick. nil:
+	// nobody does.
 	OnSettings func(protocol.WorkerSettings)
-	Log        zerolog.Logger
+	// OnTaskFailed hears of each workflow task that fails by its code, with the stack where there is one, before the app
+	// does; it must be quick. nil: nobody does.
+	OnTaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
+	Log          zerolog.Logger
 }
 
 func (o Options) defaults() Options {
@@ -72,16 +82,13 @@ func (o Options) defaults() Options {
 			*d = v
 		}
 	}
-	or(&o.AttemptLease, 120*time.Second)
+	or(&o.AttemptLease, 30*time.Second)
 	or(&o.SessionLease, 30*time.Second)
 	or(&o.SessionBuffer, 5*time.Second)
 	or(&o.SessionIdle, 5*time.Minute)
 	or(&o.DrainTimeout, 25*time.Second)
-	if o.Concurrency <= 0 {
-		o.Concurrency = 2 * runtime.GOMAXPROCS(0)
-	}
 	if o.Workflows <= 0 {
-		o.Workflows = max(16, o.Concurrency)
+		o.Workflows = 256
 	}
 	if len(o.Queues) == 0 {
 		o.Queues = []string{"default"}
@@ -102,6 +109,8 @@ type Worker struct {
 	machine     *link.Machine
 	lock        *os.File // nil: none
 	foreign     []string // activities of other languages
+	executes    bool     // some activities run in executors
+	together    int      // activities at once in a session that names no number; 0: as many as there are slots
 	abort       chan struct{}
 	aborting    sync.Once
 	drain       chan struct{}
@@ -137,12 +146,17 @@ func New(o Options) (_ *Worker, err error) {
 		if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 			return nil, fmt.Errorf("worker: %w", err)
 		}
-		if w.lock, err = lockFile(filepath.Join(o.DataDir, "worker-"+fileName(o.WorkerID)+".lock")); err != nil {
+		if w.lock, err = filelock.Take(
+			filepath.Join(o.DataDir, "worker-"+fileName(o.WorkerID)+".lock"), os.O_CREATE,
+		); err != nil {
 			return nil, fmt.Errorf("worker id %s is in use on this machine: %w", o.WorkerID, err)
 		}
 	}
 	if err := w.openSandbox(); err != nil {
 		return nil, err
+	}
+	if o.Concurrency <= 0 {
+		o.Concurrency, w.together = w.slots()
 	}
 	workflows, activities := o.Registry.WorkflowTypes(), w.activityTypes()
 	if len(workflows) == 0 {
@@ -156,9 +170,11 @@ func New(o Options) (_ *Worker, err error) {
 	}
 	w.opt = o
 	w.sessions, err = session.New(session.Options{
-		Lease: o.SessionLease, Buffer: o.SessionBuffer, Idle: o.SessionIdle, NewState: func() session.State { return activity.NewState() },
+		Lease: o.SessionLease, Buffer: o.SessionBuffer, Idle: o.SessionIdle, NewState: func() session.State {
+			return activity.NewState()
+		},
 		End: w.endSession, Failed: w.sessionFailed, Beat: func() { w.link.Beat() }, Log: w.log,
-	}, session.Interval(o.AttemptLease, o.SessionBuffer)) // not capped as renewals are: what an attempt may go without a sign of life
+	}, session.Interval(o.AttemptLease, o.SessionBuffer)) // not capped as renewals are: an attempt's own signs of life
 	if err != nil {
 		return nil, err
 	}
@@ -167,10 +183,13 @@ func New(o Options) (_ *Worker, err error) {
 	}
 	var run *runner.Runner // the link and the runner know each other
 	w.link, err = link.New(link.Options{
-		Carrier: o.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation, Release: o.Release, Strict: o.Strict,
-		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: o.Log, // the link names the worker by itself
+		Carrier: o.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation,
+		Release: o.Release, Strict: o.Strict,
+		// the link names the worker by itself
+		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: o.Log,
 		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: o.OnSettings,
 		OnSession: func(n protocol.SessionNotice) { w.sessions.Drop(n.SessionID, n.Epoch, n.Reason) },
+		OnYield:   w.yield,
 		OnDrain:   func() { w.draining.Do(func() { close(w.drain) }) },
 	})
 	if err != nil {
@@ -178,9 +197,11 @@ func New(o Options) (_ *Worker, err error) {
 	}
 	_, local := o.Carrier.(link.Local)
 	ro := runner.Options{
-		Link: w.link, Definitions: o.Registry, Sessions: w.sessions, InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
-		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local, AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
-		Log: w.log,
+		Link: w.link, Definitions: o.Registry, Sessions: w.sessions, InProcess: o.Isolation == IsolationNone, WorkerID: w.id,
+		Queues:        o.Queues,
+		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local,
+		AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
+		Machines: o.KeptRuns, TaskFailed: o.OnTaskFailed, Log: w.log,
 	}
 	if w.pool != nil {
 		ro.Executors = w.pool
@@ -200,7 +221,8 @@ func (l lazy) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.Sessio
 func (l lazy) Leases() []protocol.HeartbeatRequest { return (*l.r).Holdings().Leases() }
 
 func (l lazy) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
-	a protocol.WorkerHeartbeatAnswer, err error) {
+	a protocol.WorkerHeartbeatAnswer, err error,
+) {
 	(*l.r).Holdings().Renewed(sent, leases, sessions, a, err)
 }
 
@@ -252,12 +274,20 @@ func (w *Worker) openSandbox() error {
 		}
 		return nil
 	}
-	so := sandbox.Options{Handlers: o.Handlers, MinLevel: sandbox.Level(o.IsolationMin), Limits: o.Limits, OnLost: w.lost, OnEvict: w.evict, Memory: o.Memory, Logger: w.log}
+	so := sandbox.Options{
+		Handlers: o.Handlers, MinLevel: sandbox.Level(
+			o.IsolationMin,
+		), Read: o.Read, Write: o.Write, Limits: o.Limits, OnLost: w.lost,
+		OnEvict: w.evict, Memory: o.Memory, Logger: w.log,
+	}
 	if o.Isolation != "auto" {
 		so.Level = sandbox.Level(o.Isolation)
 	}
 	if o.DataDir != "" {
-		so.Dir = filepath.Join(o.DataDir, "sandbox")
+		so.Dir, so.Private = filepath.Join(o.DataDir, "sandbox"), o.DataDir
+	}
+	if !needs && so.MinLevel == sandbox.FloorAuto {
+		so.MinLevel = "" // nothing runs in executors, so that there is nothing to refuse
 	}
 	pool, err := sandbox.NewPool(so)
 	if err != nil {
@@ -267,7 +297,7 @@ func (w *Worker) openSandbox() error {
 		w.log.Warn().Err(err).Msg("no executors")
 		return nil
 	}
-	w.pool = pool
+	w.pool, w.executes = pool, needs
 	if o.Handlers == "" {
 		return nil
 	}
@@ -280,12 +310,23 @@ func (w *Worker) openSandbox() error {
 			return fmt.Errorf("worker: activity %q is registered in Go and is also the handler %s", d.Name, d.Path)
 		}
 		if _, ok := pool.Has(d.Name); !ok {
-			w.log.Warn().Str("activity_type", d.Name).Str("runtime", d.Runtime).Msg("handler left out: its runtime is not on this machine")
+			w.log.Warn().Str("activity_type", d.Name).Str("runtime", d.Runtime).
+				Msg("handler left out: its runtime is not on this machine")
 			continue
 		}
 		w.foreign = append(w.foreign, d.Name)
 	}
 	return nil
+}
+
+// slots is how many activities the worker runs at once unless it is told, and how many of a session. Go code mostly
+// waits for others; an executor is a process, and what was leased for one and found none would run out of time.
+func (w *Worker) slots() (all, together int) {
+	few := 2 * runtime.GOMAXPROCS(0)
+	if w.executes {
+		return few, 0
+	}
+	return max(128, few), few
 }
 
 func (w *Worker) activityTypes() []string {
@@ -303,7 +344,7 @@ func (w *Worker) capabilities() []string {
 		}
 	}
 	if w.pool != nil {
-		all = append(all, w.pool.Report().Capability())
+		all = append(all, w.pool.Report().Capabilities()...)
 	}
 	return all
 }
@@ -314,9 +355,12 @@ func (w *Worker) registration() protocol.RegisterRequest {
 	in := protocol.RegisterRequest{
 		TaskQueues: o.Queues, BuildID: o.BuildID, Runtime: "go", SDKVersion: "sojourn-go/" + orElse(o.Release, "0.0.0"),
 		WorkflowTypes: o.Registry.WorkflowTypes(), ActivityTypes: w.activityTypes(), Capabilities: w.capabilities(),
-		WorkflowSlots: &o.Workflows, ActivitySlots: &o.Concurrency, MaxSessions: &o.MaxSessions, AttemptLease: int64(o.AttemptLease / time.Second),
+		WorkflowSlots: &o.Workflows, ActivitySlots: &o.Concurrency, MaxSessions: &o.MaxSessions,
+		AttemptLease: int64(o.AttemptLease / time.Second),
 		Session: &protocol.SessionSettings{
-			LeaseMS: o.SessionLease.Milliseconds(), BufferMS: o.SessionBuffer.Milliseconds(), IdleMS: o.SessionIdle.Milliseconds(),
+			LeaseMS: o.SessionLease.Milliseconds(), BufferMS: o.SessionBuffer.Milliseconds(),
+			IdleMS:        o.SessionIdle.Milliseconds(),
+			MaxActivities: w.together,
 		},
 	}
 	if validated := o.Registry.Validated(); len(validated) > 0 {
@@ -328,7 +372,8 @@ func (w *Worker) registration() protocol.RegisterRequest {
 	return in
 }
 
-// contracts are what is declared of workflows: the updates that have validators. Handlers are not known before the code runs.
+// contracts are what is declared of workflows: the updates that have validators. Handlers are not known before the code
+// runs.
 func contracts(validated map[string][]string) json.RawMessage {
 	all := map[string]map[string][]string{}
 	for name, updates := range validated {

@@ -87,7 +87,8 @@ func registry() *worker.Registry {
 	r.Activity("pid", func(context.Context) (int, error) { return os.Getpid(), nil }, activity.Isolated)
 	r.Workflow("fail", func(ctx workflow.Context, activity string) (string, error) {
 		return workflow.Await[string](ctx, workflow.ExecuteActivity(workflow.WithActivity(ctx, workflow.ActivityOptions{
-			Retry: &workflow.RetryPolicy{MaxAttempts: 1}}), activity))
+			Retry: &workflow.RetryPolicy{MaxAttempts: 1},
+		}), activity))
 	})
 	r.Workflow("dies", func(ctx workflow.Context, text string) (int, error) {
 		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -127,8 +128,9 @@ func registry() *worker.Registry {
 func start(t *testing.T, a *apptest.App, carrier link.Carrier, change func(*worker.Options)) *worker.Worker {
 	t.Helper()
 	o := worker.Options{
-		Registry: registry(), Carrier: carrier, Release: "test", MaxSessions: 10, DataDir: t.TempDir(), DrainTimeout: 10 * time.Second,
-		Log: apptest.Log(t), Limits: sandboxtest.Fit(sandbox.Options{}).Limits,
+		Registry: registry(), Carrier: carrier, Release: "test", MaxSessions: 10, DataDir: t.TempDir(),
+		DrainTimeout: 10 * time.Second,
+		Log:          apptest.Log(t), Limits: sandboxtest.Fit(sandbox.Options{}).Limits,
 	}
 	if change != nil {
 		change(&o)
@@ -319,7 +321,9 @@ func TestStableWorkerIDIsUsedOnce(t *testing.T) {
 	dir := t.TempDir()
 	carrier := link.Local{Join: a.Channel().Join}
 	start(t, a, carrier, func(o *worker.Options) { o.DataDir, o.WorkerID = dir, "local" })
-	_, err := worker.New(worker.Options{Registry: registry(), Carrier: carrier, WorkerID: "local", DataDir: dir, NoSandbox: true, Isolation: "none"})
+	_, err := worker.New(worker.Options{
+		Registry: registry(), Carrier: carrier, WorkerID: "local", DataDir: dir, NoSandbox: true, Isolation: "none",
+	})
 	if err == nil || !strings.Contains(err.Error(), "local is in use") {
 		t.Errorf("got %v", err)
 	}
@@ -327,7 +331,9 @@ func TestStableWorkerIDIsUsedOnce(t *testing.T) {
 
 func TestSupersededWorkerStops(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
-		older, err := worker.New(worker.Options{Registry: registry(), Carrier: c, WorkerID: "w", Release: "test", Log: apptest.Log(t)})
+		older, err := worker.New(worker.Options{
+			Registry: registry(), Carrier: c, WorkerID: "w", Release: "test", Log: apptest.Log(t),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -369,7 +375,9 @@ func TestDrainFinishesWhatRunsAndReleasesSessions(t *testing.T) {
 			ended.Add(1)
 			return nil
 		})
-		w, err := worker.New(worker.Options{Registry: r, Carrier: c, WorkerID: "drains", MaxSessions: 1, Release: "test", Log: apptest.Log(t)})
+		w, err := worker.New(worker.Options{
+			Registry: r, Carrier: c, WorkerID: "drains", MaxSessions: 1, Release: "test", Log: apptest.Log(t),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -390,7 +398,9 @@ func TestDrainFinishesWhatRunsAndReleasesSessions(t *testing.T) {
 		if ended.Load() != 1 {
 			t.Errorf("the activity ended %d times", ended.Load())
 		}
-		completed := slices.ContainsFunc(events(t, a, answer.RunID), func(e history.Event) bool { return e.Type() == "ActivityCompleted" })
+		completed := slices.ContainsFunc(events(t, a, answer.RunID), func(e history.Event) bool {
+			return e.Type() == "ActivityCompleted"
+		})
 		if !completed {
 			t.Error("the outcome of what ran is not in the history")
 		}
@@ -419,7 +429,9 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 
 func events(t *testing.T, a *apptest.App, run string) []history.Event {
 	t.Helper()
-	page, err := a.Broker().History(t.Context(), protocol.HistoryQuery{Target: protocol.Target{RunID: run}, PageSize: 1000})
+	page, err := a.Broker().History(
+		t.Context(), protocol.HistoryQuery{Target: protocol.Target{RunID: run}, PageSize: 1000},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -452,7 +464,8 @@ func TestDrainKeepsItsDeadlineWhateverRuns(t *testing.T) {
 	r.Activity("deaf", func(context.Context) error { entered <- struct{}{}; <-leave; return nil })
 	defer close(leave)
 	w, err := worker.New(worker.Options{
-		Registry: r, Carrier: &link.Socket{URLs: []string{a.URL()}}, Release: "test", DrainTimeout: 2 * time.Second, Log: apptest.Log(t), Isolation: "none",
+		Registry: r, Carrier: &link.Socket{URLs: []string{a.URL()}}, Release: "test", DrainTimeout: 2 * time.Second,
+		Log: apptest.Log(t), Isolation: "none",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -480,7 +493,8 @@ func TestAbortCutsADrainShort(t *testing.T) {
 	r.Activity("deaf", func(context.Context) error { entered <- struct{}{}; <-leave; return nil })
 	defer close(leave)
 	w, err := worker.New(worker.Options{
-		Registry: r, Carrier: link.Local{Join: a.Channel().Join}, Release: "test", DrainTimeout: time.Hour, Log: apptest.Log(t), Isolation: "none",
+		Registry: r, Carrier: link.Local{Join: a.Channel().Join}, Release: "test", DrainTimeout: time.Hour,
+		Log: apptest.Log(t), Isolation: "none",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/app/openapi"
 	"github.com/sojourn-run/sojourn/docs"
+	"github.com/sojourn-run/sojourn/internal/openapi"
 )
 
 // longest is the size up to which answers are looked at: checking megabytes of history would be most of a test's time.
@@ -36,7 +36,8 @@ func described(t testing.TB) func(http.Handler) http.Handler {
 	})
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/api/socket.io") || r.Method == http.MethodHead {
+			if !strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/api/socket.io") ||
+				r.Method == http.MethodHead {
 				next.ServeHTTP(w, r)
 				return
 			}

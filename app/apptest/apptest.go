@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
@@ -36,23 +37,20 @@ type App struct {
 	done     chan error
 }
 
-// Start starts an app and returns when its port is open. Every JSON answer it gives is held against the published description of the API.
+// Start starts an app and returns when its port is open. Every JSON answer it gives is held against the published
+// description of the API.
 func Start(t testing.TB, o Options) *App {
 	t.Helper()
 	if o.Database == "" {
 		o.Database = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
 	}
 	ao := app.Options{
-		Shared: !strings.HasPrefix(o.Database, "sqlite:"), Addr: "127.0.0.1:0", Release: "test", NoAuth: true, Drain: 10 * time.Second,
-		Metrics: true, Log: Log(t),
-		Open: func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
-			if path, ok := strings.CutPrefix(o.Database, "sqlite:"); ok {
-				return sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d})
-			}
-			return postgres.Open(ctx, o.Database, sqldb.Options{App: id, Dispatch: d})
+		Options: plane.Options{
+			Open: opens(o.Database), Shared: !strings.HasPrefix(o.Database, "sqlite:"), Release: "test", NoAuth: true,
+			Metrics: true, Log: Log(t),
 		},
+		Addr: "127.0.0.1:0", Drain: 10 * time.Second, Around: described(t),
 	}
-	ao.Around = described(t)
 	if o.Change != nil {
 		o.Change(&ao)
 	}
@@ -65,6 +63,16 @@ func Start(t testing.TB, o Options) *App {
 	go func() { r.done <- a.Run(ctx) }()
 	t.Cleanup(r.Stop)
 	return r
+}
+
+// opens is how a plane opens a database: sqlite:PATH or postgres://….
+func opens(database string) func(context.Context, string, store.Dispatcher) (store.Store, error) {
+	return func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+		if path, ok := strings.CutPrefix(database, "sqlite:"); ok {
+			return sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d})
+		}
+		return postgres.Open(ctx, database, sqldb.Options{App: id, Dispatch: d})
+	}
 }
 
 // Stop drains the app and waits for its end; again it does nothing.
@@ -88,7 +96,8 @@ func Log(t testing.TB) zerolog.Logger {
 	return zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
 }
 
-// Databases are what a test of everything runs on: a new SQLite file, and a new PostgreSQL database where there is a server.
+// Databases are what a test of everything runs on: a new SQLite file, and a new PostgreSQL database where there is a
+// server.
 func Databases(t *testing.T, test func(t *testing.T, database string)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db")) })
 	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })

@@ -35,13 +35,16 @@ func TestAnAppServesItsSurfaces(t *testing.T) {
 				t.Errorf("GET %s: %d %.200s", path, status, body)
 			}
 		}
-		r, err := http.Post(a.URL()+"/api/workflows", "application/json", strings.NewReader(`{"workflow_type":"x","workflow_id":"one"}`))
+		r, err := http.Post(
+			a.URL()+"/api/workflows", "application/json", strings.NewReader(`{"workflow_type":"x","workflow_id":"one"}`),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.Body.Close()
 		var refusal struct{ Reason string }
-		if err := json.NewDecoder(r.Body).Decode(&refusal); err != nil || r.StatusCode != 400 || refusal.Reason != "missing_control_plane_version" {
+		if err := json.NewDecoder(r.Body).Decode(&refusal); err != nil || r.StatusCode != 400 ||
+			refusal.Reason != "missing_control_plane_version" {
 			t.Errorf("a start without the version header: %d %+v %v", r.StatusCode, refusal, err)
 		}
 	})

@@ -22,17 +22,30 @@ import (
 // lived makes a run of a workflow with some of everything, which has closed.
 func (c caller) lived(id string) (run string) {
 	c.t.Helper()
-	run = c.want(201, "POST", "/api/workflows", `{"workflow_id":"`+id+`","workflow_type":"t","task_queue":"q","input":["é😀",1.5],
+	run = c.want(201, "POST", "/api/workflows", `{"workflow_id":"`+id+
+		`","workflow_type":"t","task_queue":"q","input":["é😀",1.5],
 		"memo":{"m":1},"search_attributes":{"K":"`+id+`"},"business_key":"b"}`).text("run_id")
-	c.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"],"supported_activity_types":["a"]}`)
+	c.want(
+		201, "POST", "/api/worker/register",
+		`{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"],"supported_activity_types":["a"]}`,
+	)
 	turn := func(commands string) {
 		c.t.Helper()
-		task := c.want(200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`).body["task"].(map[string]any)
-		c.want(200, "POST", "/api/worker/workflow-tasks/"+task["task_id"].(string)+"/complete", `{"lease_owner":"w","workflow_task_attempt":1,"commands":`+commands+`}`)
+		task := c.want(
+			200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`,
+		).body["task"].(map[string]any)
+		c.want(
+			200, "POST", "/api/worker/workflow-tasks/"+task["task_id"].(string)+"/complete",
+			`{"lease_owner":"w","workflow_task_attempt":1,"commands":`+commands+`}`,
+		)
 	}
-	turn(`[{"type":"upsert_search_attributes","attributes":{"N":7}},{"type":"schedule_activity","activity_type":"a","queue":"q"}]`)
+	turn(
+		`[{"type":"upsert_search_attributes","attributes":{"N":7}},{"type":"schedule_activity","activity_type":"a","queue":"q"}]`,
+	)
 	c.want(202, "POST", "/api/workflows/"+id+"/signal/s", `{"input":[1]}`)
-	act := c.want(200, "POST", "/api/worker/activity-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`).body["task"].(map[string]any)
+	act := c.want(
+		200, "POST", "/api/worker/activity-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`,
+	).body["task"].(map[string]any)
 	c.want(200, "POST", "/api/worker/activity-tasks/"+act["task_id"].(string)+"/complete",
 		`{"lease_owner":"w","activity_attempt_id":"`+act["activity_attempt_id"].(string)+`","result":"done"}`)
 	turn(`[{"type":"complete_workflow"}]`)
@@ -86,7 +99,8 @@ func TestAClosedRunIsExportedAndImported(t *testing.T) {
 		refused(422, "history_bundle_integrity_failed", strings.Replace(raw, `"signal_name":"s"`, `"signal_name":"x"`, 1))
 		refused(422, "history_bundle_integrity_failed", strings.Replace(raw, `"sha256"`, `"md5"`, 1))
 
-		if got := away.want(201, "POST", path, raw); got.text("outcome") != "imported" || got.text("run_id") != run || got.text("status") != "completed" {
+		if got := away.want(201, "POST", path, raw); got.text("outcome") != "imported" || got.text("run_id") != run ||
+			got.text("status") != "completed" {
 			t.Error(got.raw)
 		}
 		if got := away.want(200, "POST", path, raw); got.text("outcome") != "import_not_needed" {
@@ -96,7 +110,10 @@ func TestAClosedRunIsExportedAndImported(t *testing.T) {
 			t.Errorf("its events are %v, want %v", again, events)
 		}
 		there := away.want(200, "GET", "/api/workflows/f", "")
-		for _, member := range []string{"status", "input", "memo", "search_attributes", "started_at", "closed_at", "business_key", "history_length", "run_number", "is_current_run"} {
+		for _, member := range []string{
+			"status", "input", "memo", "search_attributes", "started_at", "closed_at", "business_key", "history_length",
+			"run_number", "is_current_run",
+		} {
 			if !reflect.DeepEqual(there.body[member], shown.body[member]) {
 				t.Errorf("%s is %v, want %v", member, there.body[member], shown.body[member])
 			}
@@ -104,7 +121,9 @@ func TestAClosedRunIsExportedAndImported(t *testing.T) {
 		if got := fmt.Sprint(away.found(`N = 7 AND K = 'f' AND Status = 'completed'`, 10)); got != "[f]" {
 			t.Errorf("filters find %s", got)
 		}
-		if got := away.want(409, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t"}`); got.text("reason") != "instance_already_started" {
+		if got := away.want(
+			409, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t"}`,
+		); got.text("reason") != "duplicate_not_allowed" {
 			t.Error(got.raw)
 		}
 		// A workflow id is used once, whoever used it; and so is the id of a run.
@@ -130,8 +149,13 @@ func TestAHistoryOf10000EventsPagesCompressesExportsReplaysAndImports(t *testing
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c := caller{t, a, "default"}
-		run := c.want(201, "POST", "/api/workflows", `{"workflow_id":"long","workflow_type":"t","task_queue":"q","input":[10,999]}`).text("run_id")
-		c.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"],"supported_activity_types":["add"]}`)
+		run := c.want(
+			201, "POST", "/api/workflows", `{"workflow_id":"long","workflow_type":"t","task_queue":"q","input":[10,999]}`,
+		).text("run_id")
+		c.want(
+			201, "POST", "/api/worker/register",
+			`{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"],"supported_activity_types":["add"]}`,
+		)
 		encoded := func(v any) string {
 			t.Helper()
 			p, err := payload.Encode(v)
@@ -143,13 +167,17 @@ func TestAHistoryOf10000EventsPagesCompressesExportsReplaysAndImports(t *testing
 		noted := strings.Repeat(`{"type":"record_side_effect","result":`+encoded("some text")+`},`, 999)
 		decide := func(commands string) {
 			t.Helper()
-			task := c.want(200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`).body["task"].(map[string]any)
+			task := c.want(
+				200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`,
+			).body["task"].(map[string]any)
 			c.want(200, "POST", "/api/worker/workflow-tasks/"+task["task_id"].(string)+"/complete",
 				`{"lease_owner":"w","workflow_task_attempt":1,"commands":[`+commands+`]}`)
 		}
 		for i := range 10 {
 			decide(noted + `{"type":"schedule_activity","activity_type":"add","arguments":` + encoded([]any{i, 1}) + `}`)
-			task := c.want(200, "POST", "/api/worker/activity-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`).body["task"].(map[string]any)
+			task := c.want(
+				200, "POST", "/api/worker/activity-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`,
+			).body["task"].(map[string]any)
 			c.want(200, "POST", "/api/worker/activity-tasks/"+task["task_id"].(string)+"/complete",
 				`{"lease_owner":"w","activity_attempt_id":"`+task["activity_attempt_id"].(string)+`","result":`+encoded(i+1)+`}`)
 		}
@@ -166,7 +194,8 @@ func TestAHistoryOf10000EventsPagesCompressesExportsReplaysAndImports(t *testing
 				break
 			}
 		}
-		if length := c.want(200, "GET", "/api/workflows/long", "").body["history_length"]; seen < 10_000 || length != float64(seen) {
+		if length := c.want(200, "GET", "/api/workflows/long", "").body["history_length"]; seen < 10_000 ||
+			length != float64(seen) {
 			t.Fatalf("%d events of %v", seen, length)
 		}
 		raw, events := c.bundle("long", run)
@@ -238,12 +267,20 @@ func ran(t *testing.T, raw string, program ...string) string {
 // The runs of one workflow id are imported one by one, from either end; the last stays the current one.
 func TestAChainOfRunsIsImportedFromEitherEnd(t *testing.T) {
 	home := caller{t, apptest.Start(t, apptest.Options{}), "default"}
-	first := home.want(201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t","task_queue":"q"}`).text("run_id")
+	first := home.want(201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t","task_queue":"q"}`).
+		text("run_id")
 	home.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"]}`)
 	runs, bundles := []string{first}, []string{}
-	for i, command := range []string{`{"type":"continue_as_new"}`, `{"type":"continue_as_new"}`, `{"type":"complete_workflow"}`} {
-		task := home.want(200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`).body["task"].(map[string]any)
-		home.want(200, "POST", "/api/worker/workflow-tasks/"+task["task_id"].(string)+"/complete", `{"lease_owner":"w","workflow_task_attempt":1,"commands":[`+command+`]}`)
+	for i, command := range []string{
+		`{"type":"continue_as_new"}`, `{"type":"continue_as_new"}`, `{"type":"complete_workflow"}`,
+	} {
+		task := home.want(
+			200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`,
+		).body["task"].(map[string]any)
+		home.want(
+			200, "POST", "/api/worker/workflow-tasks/"+task["task_id"].(string)+"/complete",
+			`{"lease_owner":"w","workflow_task_attempt":1,"commands":[`+command+`]}`,
+		)
 		if i < 2 {
 			runs = append(runs, home.want(200, "GET", "/api/workflows/f", "").text("run_id"))
 		}
@@ -255,11 +292,18 @@ func TestAChainOfRunsIsImportedFromEitherEnd(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1}} {
 		away := caller{t, apptest.Start(t, apptest.Options{}), "default"}
 		for _, i := range order {
-			if got := away.want(201, "POST", "/api/workflows/import/bundle", bundles[i]); got.body["run_number"] != float64(i+1) {
+			if got := away.want(
+				201, "POST", "/api/workflows/import/bundle", bundles[i],
+			); got.body["run_number"] != float64(i+1) {
 				t.Error(got.raw)
 			}
+			if got := away.want(200, "GET", "/api/workflows/f", ""); i == 0 &&
+				(got.text("run_id") != runs[0] || got.text("closed_reason") != "continued") {
+				t.Errorf("of the first run alone: %s", got.raw)
+			}
 		}
-		if got := away.want(200, "GET", "/api/workflows/f", ""); got.text("run_id") != runs[2] || got.body["run_count"] != 3.0 || got.text("status") != "completed" {
+		if got := away.want(200, "GET", "/api/workflows/f", ""); got.text("run_id") != runs[2] ||
+			got.body["run_count"] != 3.0 || got.text("status") != "completed" {
 			t.Errorf("imported as %v: %s", order, got.raw)
 		}
 	}

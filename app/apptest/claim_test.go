@@ -16,15 +16,19 @@ func TestAKnownTaskIsClaimedByItsID(t *testing.T) {
 		one, two := register(c, "one", ""), register(c, "two", "")
 		run := c.start("claimed-1")
 		id := run + "-1-workflow"
-		var status said
-		unchanged(t, a, "a claim status", func() { status = c.want(200, "GET", claimPath("workflow", id)+"?worker_id=one", "") })
-		if status.body["claimable"] != true || status.body["claimed"] != false || status.text("task_status") != "ready" || status.body["reason"] != nil {
+		var status response
+		unchanged(t, a, "a claim status", func() {
+			status = c.want(200, "GET", claimPath("workflow", id)+"?worker_id=one", "")
+		})
+		if status.body["claimable"] != true || status.body["claimed"] != false || status.text("task_status") != "ready" ||
+			status.body["reason"] != nil {
 			t.Errorf("a ready task: %s", status.raw)
 		}
 
 		got := c.want(200, "POST", claimPath("workflow", id), `{"worker_id":"one"}`)
 		task := taskOf(t, got)
-		if got.body["claimed"] != true || task.text("task_id") != id || task.text("lease_owner") != "one" || task.number("workflow_task_attempt") != 1 ||
+		if got.body["claimed"] != true || task.text("task_id") != id || task.text("lease_owner") != "one" ||
+			task.number("workflow_task_attempt") != 1 ||
 			task["arguments"] == nil || len(task["history_events"].([]any)) == 0 {
 			t.Errorf("the claim: %s", got.raw)
 		}
@@ -36,13 +40,17 @@ func TestAKnownTaskIsClaimedByItsID(t *testing.T) {
 		})
 		unchanged(t, a, "a claim of what another has", func() {
 			s := c.want(409, "POST", claimPath("workflow", id), `{"worker_id":"two"}`)
-			if s.text("reason") != "task_not_claimable" || s.text("lease_owner") != "one" || s.body["claimed"] != false || s.text("task_status") != "leased" {
+			if s.text("reason") != "task_not_claimable" || s.text("lease_owner") != "one" || s.body["claimed"] != false ||
+				s.text("task_status") != "leased" {
 				t.Errorf("a claim of what another has: %s", s.raw)
 			}
-			if s = c.want(200, "GET", claimPath("workflow", id)+"?worker_id=two", ""); s.text("reason") != "task_not_claimable" || s.body["claimable"] != false {
+			if s = c.want(
+				200, "GET", claimPath("workflow", id)+"?worker_id=two", "",
+			); s.text("reason") != "task_not_claimable" || s.body["claimable"] != false {
 				t.Errorf("its status for the other: %s", s.raw)
 			}
-			if s = c.want(200, "GET", claimPath("workflow", id)+"?worker_id=one", ""); s.body["claimed"] != true || s.body["reason"] != nil {
+			if s = c.want(200, "GET", claimPath("workflow", id)+"?worker_id=one", ""); s.body["claimed"] != true ||
+				s.body["reason"] != nil {
 				t.Errorf("its status for the holder: %s", s.raw)
 			}
 		})
@@ -75,7 +83,9 @@ func TestAKnownTaskIsClaimedByItsID(t *testing.T) {
 			if s := c.want(409, "POST", claimPath("workflow", id), `{"worker_id":"one"}`); s.text("reason") != "run_closed" {
 				t.Errorf("a claim in a closed run: %s", s.raw)
 			}
-			if s := c.want(404, "POST", claimPath("activity", run+"-9"), `{"worker_id":"one"}`); s.text("reason") != "task_not_found" {
+			if s := c.want(
+				404, "POST", claimPath("activity", run+"-9"), `{"worker_id":"one"}`,
+			); s.text("reason") != "task_not_found" {
 				t.Errorf("a claim of what never was: %s", s.raw)
 			}
 		})
@@ -87,8 +97,14 @@ func TestAClaimPassesTheGatesOfAPoll(t *testing.T) {
 	c := caller{t, a, ""}
 	run := c.start("gates-1")
 	id := run + "-1-workflow"
-	c.want(201, "POST", "/api/worker/register", `{"worker_id":"elsewhere","task_queue":"other","supported_workflow_types":["flow"]}`)
-	c.want(201, "POST", "/api/worker/register", `{"worker_id":"narrow","task_queue":"`+handQueue+`","supported_workflow_types":["else"]}`)
+	c.want(
+		201, "POST", "/api/worker/register",
+		`{"worker_id":"elsewhere","task_queue":"other","supported_workflow_types":["flow"]}`,
+	)
+	c.want(
+		201, "POST", "/api/worker/register",
+		`{"worker_id":"narrow","task_queue":"`+handQueue+`","supported_workflow_types":["else"]}`,
+	)
 	c.want(201, "POST", "/api/worker/register", `{"worker_id":"typeless","task_queue":"`+handQueue+`"}`)
 	register(c, "drained", "")
 	c.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"drained","draining":true}`)
@@ -108,7 +124,8 @@ func TestAClaimPassesTheGatesOfAPoll(t *testing.T) {
 		{"a page out of range", `{"worker_id":"ours","history_page_size":1001}`, "validation_failed", 422},
 	} {
 		unchanged(t, a, k.what, func() {
-			if s := c.ask("POST", claimPath("workflow", id), k.body); s.status != k.status || s.text("reason") != k.reason || s.body["claimed"] != false {
+			if s := c.ask("POST", claimPath("workflow", id), k.body); s.status != k.status || s.text("reason") != k.reason ||
+				s.body["claimed"] != false {
 				t.Errorf("%s: %d %s", k.what, s.status, s.raw)
 			}
 		})
@@ -133,25 +150,34 @@ func TestAnAttemptsStatusIsReadWithoutRenewing(t *testing.T) {
 		w.decide(w.poll("workflow"), step)
 		task := w.poll("activity")
 		path := stepPath(task, "status")
-		ask := func() said { return c.want(200, "POST", path, w.stepBody(task, "")) }
+		ask := func() response { return c.want(200, "POST", path, w.stepBody(task, "")) }
 		unchanged(t, a, "a status", func() {
 			s := ask()
-			if s.body["can_continue"] != true || s.body["cancel_requested"] != false || s.body["heartbeat_recorded"] != false || s.text("attempt_status") != "running" ||
-				s.text("lease_expires_at") != task.text("lease_expires_at") || s.body["attempt_number"] != 1.0 || s.text("run_id") != run {
+			if s.body["can_continue"] != true || s.body["cancel_requested"] != false || s.body["heartbeat_recorded"] != false ||
+				s.text("attempt_status") != "running" ||
+				s.text("lease_expires_at") != task.text("lease_expires_at") || s.body["attempt_number"] != 1.0 ||
+				s.text("run_id") != run {
 				t.Errorf("a live attempt: %s", s.raw)
 			}
-			if q := c.want(200, "GET", path+"?lease_owner=w&activity_attempt_id="+task.text("activity_attempt_id"), ""); q.text("attempt_status") != "running" {
+			if q := c.want(
+				200, "GET", path+"?lease_owner=w&activity_attempt_id="+task.text("activity_attempt_id"), "",
+			); q.text("attempt_status") != "running" {
 				t.Errorf("by GET: %s", q.raw)
 			}
-			if s := c.want(409, "POST", path, `{"lease_owner":"x","activity_attempt_id":"`+task.text("activity_attempt_id")+`"}`); s.text("reason") != "lease_owner_mismatch" {
+			if s := c.want(
+				409, "POST", path, `{"lease_owner":"x","activity_attempt_id":"`+task.text("activity_attempt_id")+`"}`,
+			); s.text("reason") != "lease_owner_mismatch" {
 				t.Errorf("another owner: %s", s.raw)
 			}
-			if s := c.want(200, "POST", path, `{"lease_owner":"w","activity_attempt_id":"`+run+`-1-7"}`); s.text("reason") != "stale_attempt" || s.body["can_continue"] != false {
+			if s := c.want(
+				200, "POST", path, `{"lease_owner":"w","activity_attempt_id":"`+run+`-1-7"}`,
+			); s.text("reason") != "stale_attempt" || s.body["can_continue"] != false {
 				t.Errorf("an attempt that never was: %s", s.raw)
 			}
 		})
 		c.want(200, "POST", "/api/workflows/status-1/cancel", `{}`)
-		if s := ask(); s.body["can_continue"] != false || s.body["cancel_requested"] != true || s.text("reason") != "run_cancelled" ||
+		if s := ask(); s.body["can_continue"] != false || s.body["cancel_requested"] != true ||
+			s.text("reason") != "run_cancelled" ||
 			s.text("run_closed_reason") != "cancelled" || s.text("attempt_status") != "closed" {
 			t.Errorf("after the cancel: %s", s.raw)
 		}
@@ -173,7 +199,8 @@ func TestHistoryComesInPagesOrWhole(t *testing.T) {
 	}
 	path := flowPath(task, "history")
 	whole := c.want(200, "POST", path+"?all=true", w.flowBody(task, `,"page_size":7`))
-	if events, _ := whole.body["history_events"].([]any); int64(len(events)) != total || whole.body["next_history_page_token"] != nil || whole.body["has_more"] != false {
+	if events, _ := whole.body["history_events"].([]any); int64(len(events)) != total ||
+		whole.body["next_history_page_token"] != nil || whole.body["has_more"] != false {
 		t.Errorf("the whole history has %d of %d events", len(events), total)
 	}
 	var seen int64
@@ -198,11 +225,14 @@ func TestHistoryComesInPagesOrWhole(t *testing.T) {
 	}
 	for _, encoding := range []string{"gzip", "deflate", "br, deflate"} {
 		s := c.want(200, "POST", path+"?all=true", w.flowBody(task, `,"accept_history_encoding":"`+encoding+`"`))
-		if len(s.body["history_events"].([]any)) != 0 || s.text("history_events_compressed") == "" || s.text("history_events_encoding") == "" {
+		if len(s.body["history_events"].([]any)) != 0 || s.text("history_events_compressed") == "" ||
+			s.text("history_events_encoding") == "" {
 			t.Errorf("%s: %.300s", encoding, s.raw)
 		}
 	}
-	if s := c.want(200, "POST", path, w.flowBody(task, `,"page_size":49,"accept_history_encoding":"gzip"`)); len(s.body["history_events"].([]any)) != 49 {
+	if s := c.want(
+		200, "POST", path, w.flowBody(task, `,"page_size":49,"accept_history_encoding":"gzip"`),
+	); len(s.body["history_events"].([]any)) != 49 {
 		t.Errorf("a short page was compressed: %.200s", s.raw)
 	}
 	if s := c.want(422, "POST", path+"?all=perhaps", w.flowBody(task, "")); s.text("reason") != "validation_failed" {

@@ -26,8 +26,8 @@ type recorded struct {
 	Save                    map[string]string // name in later paths and bodies: member, as a.b
 }
 
-// W9: every request of the command-line client, in one story. It sends both version headers, worker protocol 1.0, on all of them, and believes an answer
-// only when the version of its plane is echoed.
+// W9: every request of the command-line client, in one story. It sends both version headers, worker protocol 1.0, on
+// all of them, and believes an answer only when the version of its plane is echoed.
 func TestTheRequestsOfTheCommandLineClient(t *testing.T) {
 	var list []recorded
 	if err := json.Unmarshal(cliRequests, &list); err != nil {
@@ -77,14 +77,15 @@ func at(body map[string]any, member string) any {
 	return v
 }
 
-func send(t *testing.T, a *apptest.App, method, path, body string) (said, http.Header) {
+func send(t *testing.T, a *apptest.App, method, path, body string) (response, http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, a.URL()+"/api"+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, v := range map[string]string{
-		"Content-Type": "application/json", "Accept": "application/json", "X-Namespace": "default", workerapi.VersionHeader: "1.0", httpapi.VersionHeader: "2",
+		"Content-Type": "application/json", "Accept": "application/json", "X-Namespace": "default",
+		workerapi.VersionHeader: "1.0", httpapi.VersionHeader: "2",
 	} {
 		r.Header.Set(name, v)
 	}
@@ -97,7 +98,7 @@ func send(t *testing.T, a *apptest.App, method, path, body string) (said, http.H
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := said{status: res.StatusCode, raw: string(raw)}
+	s := response{status: res.StatusCode, raw: string(raw)}
 	if err := json.Unmarshal(raw, &s.body); err != nil {
 		t.Fatalf("%s %s: %v in %.200q", method, path, err, raw)
 	}
@@ -112,7 +113,10 @@ func TestAStuckRunIsListedAndRepaired(t *testing.T) {
 		w := register(c, "w", "")
 		run := c.start("stuck-1")
 		task := w.poll("workflow")
-		c.want(200, "POST", flowPath(task, "fail"), w.flowBody(task, `,"failure":{"message":"replay failed: the code changed","type":"NonDeterminism"}`))
+		c.want(
+			200, "POST", flowPath(task, "fail"),
+			w.flowBody(task, `,"failure":{"message":"replay failed: the code changed","type":"NonDeterminism"}`),
+		)
 		w.empty("workflow")
 		s := c.want(200, "GET", "/api/system/repair", "")
 		list, _ := s.body["candidates"].([]any)

@@ -34,7 +34,7 @@ func (c client) with(name, value string) client {
 func (c client) as(token string) client { return c.with("Authorization", "Bearer "+token) }
 
 // call makes a request below /api, or whose path says more.
-func (c client) call(method, path, body string) said {
+func (c client) call(method, path, body string) response {
 	c.t.Helper()
 	if strings.HasPrefix(path, "/") && path != "/metrics" && !strings.HasPrefix(path, "/api/") {
 		path = "/api" + path
@@ -63,13 +63,13 @@ func (c client) call(method, path, body string) said {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	s := said{status: res.StatusCode, raw: string(raw), header: res.Header}
+	s := response{status: res.StatusCode, raw: string(raw), header: res.Header}
 	_ = json.Unmarshal(raw, &s.body) // some answers are no JSON
 	return s
 }
 
 // want is call of a request that must be answered with a status.
-func (c client) want(status int, method, path, body string) said {
+func (c client) want(status int, method, path, body string) response {
 	c.t.Helper()
 	s := c.call(method, path, body)
 	if s.status != status {

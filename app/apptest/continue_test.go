@@ -15,7 +15,9 @@ func TestARunThatContinuesWithoutArgumentsKeepsItsOwn(t *testing.T) {
 		first := w.poll("workflow")
 		const again = `{"type":"continue_as_new"}`
 		w.decide(first, again)
-		if s := c.want(200, "POST", flowPath(first, "complete"), w.flowBody(first, `,"commands":[`+again+`]`)); s.text("reason") != "already_completed" {
+		if s := c.want(
+			200, "POST", flowPath(first, "complete"), w.flowBody(first, `,"commands":[`+again+`]`),
+		); s.text("reason") != "already_completed" {
 			t.Errorf("the same once more: %s", s.brief())
 		}
 		second := w.poll("workflow")
@@ -32,7 +34,8 @@ func TestARunThatContinuesWithoutArgumentsKeepsItsOwn(t *testing.T) {
 	})
 }
 
-// A parent that continues as new leaves its children open, whatever their policy; how they end is told to nobody.
+// A parent that continues as new keeps its children: how one ends is told to no later run, and what is open when the
+// last run ends goes by its policy.
 func TestChildrenOutliveAParentThatContinuesAsNew(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -40,9 +43,10 @@ func TestChildrenOutliveAParentThatContinuesAsNew(t *testing.T) {
 		w := register(c, "w", "")
 		c.start("parent-1")
 		parent := w.poll("workflow")
-		w.decide(parent, `{"type":"start_child_workflow","workflow_type":"flow","queue":"`+handQueue+`","parent_close_policy":"terminate"}`,
-			`{"type":"open_condition_wait","condition_key":"k"}`)
-		child := w.poll("workflow")
+		const child = `{"type":"start_child_workflow","workflow_type":"flow","queue":"` + handQueue +
+			`","parent_close_policy":"terminate"}`
+		w.decide(parent, child, child, `{"type":"open_condition_wait","condition_key":"k"}`)
+		one, two := w.poll("workflow"), w.poll("workflow")
 		c.want(202, "POST", "/api/workflows/parent-1/signal/go", `{}`)
 		w.decide(w.poll("workflow"), `{"type":"continue_as_new"}`)
 		next := w.poll("workflow")
@@ -50,11 +54,27 @@ func TestChildrenOutliveAParentThatContinuesAsNew(t *testing.T) {
 			t.Fatalf("the next run: %v", next)
 		}
 		w.decide(next, `{"type":"open_condition_wait","condition_key":"k"}`)
-		w.decide(child, finish)
-		if s := c.want(200, "GET", "/api/workflows/"+child.text("workflow_id"), ""); s.text("status") != "completed" {
+		w.decide(one, finish)
+		if s := c.want(200, "GET", "/api/workflows/"+one.text("workflow_id"), ""); s.text("status") != "completed" {
 			t.Errorf("the child: %s", s.brief())
 		}
 		w.empty("workflow")
-		c.want(200, "POST", "/api/workflows/parent-1/terminate", `{}`)
+		until(t, "the chain hears of its end", func() bool {
+			pending, _ := c.want(200, "GET", "/api/workflows/parent-1", "").body["pending"].(map[string]any)
+			open, _ := pending["children"].([]any)
+			return len(open) == 1
+		})
+		c.want(200, "POST", "/api/workflows/parent-1/cancel", `{}`)
+		until(t, "the other child is terminated", func() bool {
+			return c.want(200, "GET", "/api/workflows/"+two.text("workflow_id"), "").text("status") == "terminated"
+		})
+		told := ""
+		for _, e := range c.want(200, "GET", "/api/workflows/parent-1/runs/"+next.text("run_id")+"/history", "").
+			body["events"].([]any) {
+			told += e.(map[string]any)["event_type"].(string) + " "
+		}
+		if told != "WorkflowStarted ConditionWaitOpened CancelRequested ParentClosePolicyApplied WorkflowCancelled " {
+			t.Errorf("the second run's history: %s", told)
+		}
 	})
 }

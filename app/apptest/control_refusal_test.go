@@ -13,23 +13,27 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/httpapi"
+	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 )
 
 const admin = "refusal-test-token-0123456789"
 
-// W5: every refusal of the checks before a verb, on every route of the control plane, over a real app with one of everything in it. None of them changes
-// anything.
+// W5: every refusal of the checks before a verb, on every route of the control plane, over a real app with one of
+// everything in it. None of them changes anything.
 func TestEveryControlRouteRefusesBeforeItsVerb(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.NoAuth, o.Token = false, admin }})
+		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
+			o.NoAuth, o.Token = false, admin
+		}})
 		c := client{t: t, url: a.URL()}.as(admin)
 		known := populate(t, c)
 		roles := map[auth.Role]client{}
 		for _, role := range auth.Roles {
 			roles[role] = c.as(c.want(201, "POST", "/tokens", fmt.Sprintf(`{"name":%q,"roles":[%q]}`, role, role)).text("token"))
 		}
-		elsewhere := c.as(c.want(201, "POST", "/tokens", `{"name":"elsewhere","roles":["admin"],"namespaces":["ns1"]}`).text("token"))
+		elsewhere := c.as(c.want(201, "POST", "/tokens", `{"name":"elsewhere","roles":["admin"],"namespaces":["ns1"]}`).
+			text("token"))
 		for _, rt := range httpapi.Routes() {
 			if rt.Open() {
 				continue
@@ -75,12 +79,12 @@ func pathOf(pattern string, known map[string][]string) string {
 // matrix asks one route what it must refuse.
 type matrix struct {
 	t    *testing.T
-	rt   auth.Route
+	rt   serve.Route
 	path string
 }
 
 // refused makes a request that must be refused like this, in the form of the route's plane.
-func (m matrix) refused(c client, status int, reason, body string) said {
+func (m matrix) refused(c client, status int, reason, body string) response {
 	m.t.Helper()
 	c.t = m.t
 	got := c.call(m.rt.Method, m.path, body)
@@ -108,7 +112,9 @@ func (m matrix) authentication(c client, roles map[auth.Role]client, elsewhere c
 		}
 	}
 	// Without a token the version and the namespace are not even looked at.
-	m.refused(c.with("Authorization", "").with(httpapi.VersionHeader, "").with("X-Namespace", "none"), 401, "unauthorized", "{")
+	m.refused(
+		c.with("Authorization", "").with(httpapi.VersionHeader, "").with("X-Namespace", "none"), 401, "unauthorized", "{",
+	)
 	holders := auth.Holders(m.rt.Roles)
 	for role, as := range roles {
 		if slices.Contains(holders, role) {
@@ -124,14 +130,16 @@ func (m matrix) authentication(c client, roles map[auth.Role]client, elsewhere c
 }
 
 func (m matrix) versions(c client) {
-	if m.rt.Sojourn || m.rt.Plane != auth.Control {
+	if m.rt.Sojourn || m.rt.Plane != serve.Control {
 		return
 	}
 	for said, reason := range map[string]string{
-		"": "missing_control_plane_version", "1": "unsupported_control_plane_version", "3": "unsupported_control_plane_version",
+		"": "missing_control_plane_version", "1": "unsupported_control_plane_version",
+		"3":   "unsupported_control_plane_version",
 		"2.0": "unsupported_control_plane_version", "two": "unsupported_control_plane_version",
 	} {
-		got := m.refused(c.with(httpapi.VersionHeader, said).with("X-Namespace", "none"), 400, reason, "{") // before namespace and body
+		// before namespace and body
+		got := m.refused(c.with(httpapi.VersionHeader, said).with("X-Namespace", "none"), 400, reason, "{")
 		if got.body["supported_version"] != "2" || got.text("remediation") == "" {
 			m.t.Errorf("version %q: %.300s", said, got.raw)
 		}
@@ -160,7 +168,9 @@ func (m matrix) bodies(c client) {
 	for _, body := range []string{"{", "nonsense", `{"a":1} {"a":2}`, "{\"a\":\"\xff\"}"} {
 		m.refused(c, 400, "malformed_json", body)
 	}
-	m.refused(c, 413, "payload_too_large", `{"a":"`+strings.Repeat("x", int(cmp.Or(m.rt.Shape.MaxBody, httpjson.MaxBody)))+`"}`)
+	m.refused(
+		c, 413, "payload_too_large", `{"a":"`+strings.Repeat("x", int(cmp.Or(m.rt.Shape.MaxBody, httpjson.MaxBody)))+`"}`,
+	)
 	for _, body := range []string{"[]", `"text"`, "7"} {
 		if got := m.refused(c, 422, "validation_failed", body); got.body["errors"] == nil {
 			m.t.Errorf("%s: no errors in %.300s", body, got.raw)
@@ -184,7 +194,8 @@ func (m matrix) paths(c client) {
 		}
 	}
 	got := c.call(http.MethodPatch, m.path, "{}")
-	if got.status != http.StatusMethodNotAllowed || got.text("reason") != "method_not_allowed" || !strings.Contains(got.header.Get("Allow"), m.rt.Method) {
+	if got.status != http.StatusMethodNotAllowed || got.text("reason") != "method_not_allowed" ||
+		!strings.Contains(got.header.Get("Allow"), m.rt.Method) {
 		m.t.Errorf("PATCH %s: got %d, Allow %q", m.path, got.status, got.header.Get("Allow"))
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// A deployment is a build of a queue under one name: it is listed with its workers, takes new runs, is drained and resumed, and gives its place back to
-// the one before.
+// A deployment is a build of a queue under one name: it is listed with its workers, takes new runs, is drained and
+// resumed, and gives its place back to the one before.
 func TestADeploymentIsRolledOutAndBack(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -20,7 +20,10 @@ func TestADeploymentIsRolledOutAndBack(t *testing.T) {
 			if b == "" {
 				build = ""
 			}
-			c.want(201, "POST", "/api/worker/register", `{"worker_id":"w`+b+`",`+build+`"task_queue":"orders","runtime":"go","supported_workflow_types":["flow"]}`)
+			c.want(
+				201, "POST", "/api/worker/register",
+				`{"worker_id":"w`+b+`",`+build+`"task_queue":"orders","runtime":"go","supported_workflow_types":["flow"]}`,
+			)
 		}
 		path := func(build string) string { return "/api/deployments/" + url.PathEscape("default/orders@"+build) }
 		list := c.want(200, "GET", "/api/deployments?task_queue=orders", "")
@@ -31,13 +34,16 @@ func TestADeploymentIsRolledOutAndBack(t *testing.T) {
 		if len(names) != 3 || list.text("namespace") != "default" {
 			t.Errorf("listed are %v: %s", names, list.raw)
 		}
-		if s := c.want(200, "GET", path("unversioned"), ""); s.body["build_id"] != nil || s.body["active_worker_count"] != 1.0 || s.text("task_queue") != "orders" {
+		if s := c.want(200, "GET", path("unversioned"), ""); s.body["build_id"] != nil ||
+			s.body["active_worker_count"] != 1.0 || s.text("task_queue") != "orders" {
 			t.Errorf("the workers without a build id: %s", s.raw)
 		}
-		verb := func(status int, build, verb, outcome, selected string) said {
+		verb := func(status int, build, verb, outcome, selected string) response {
 			t.Helper()
 			s := c.want(status, "POST", path(build)+"/"+verb, "")
-			if status == 200 && (s.text("outcome") != outcome || s.text("selected_deployment") != selected || s.text("name") != "default/orders@"+build) {
+			if status == 200 &&
+				(s.text("outcome") != outcome || s.text("selected_deployment") != selected ||
+					s.text("name") != "default/orders@"+build) {
 				t.Errorf("%s %s: %s", verb, build, s.raw)
 			}
 			return s
@@ -45,30 +51,43 @@ func TestADeploymentIsRolledOutAndBack(t *testing.T) {
 		if s := verb(409, "v1", "rollback", "", ""); s.text("reason") != "deployment_not_promoted" {
 			t.Errorf("one that was never promoted: %s", s.raw)
 		}
-		verb(200, "v1", "promote", "promoted", "default/orders@v1")
+		if s := verb(200, "v1", "promote", "promoted", "default/orders@v1"); s.body["warning"] != nil {
+			t.Errorf("a build that has a worker: %s", s.raw)
+		}
 		if s := verb(409, "v1", "rollback", "", ""); s.text("reason") != "no_earlier_deployment" {
 			t.Errorf("the first that was promoted: %s", s.raw)
 		}
 		verb(200, "v2", "promote", "promoted", "default/orders@v2")
 		verb(200, "v1", "drain", "drained", "default/orders@v2")
-		if s := c.want(200, "GET", path("v1"), ""); s.text("drain_intent") != "draining" || s.text("rollout_status") != "draining" {
+		if s := c.want(200, "GET", path("v1"), ""); s.text("drain_intent") != "draining" ||
+			s.text("rollout_status") != "draining" {
 			t.Errorf("a drained deployment: %s", s.raw)
 		}
-		if s := c.ask("POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"wv1","task_queue":"orders","timeout_seconds":0}`); s.text("reason") != "worker_draining" {
+		if s := c.ask(
+			"POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"wv1","task_queue":"orders","timeout_seconds":0}`,
+		); s.text("reason") != "worker_draining" {
 			t.Errorf("a worker of it: %s", s.brief())
 		}
 		verb(200, "v2", "rollback", "rolled_back", "default/orders@v1") // which ends its drain
-		if s := c.want(200, "GET", path("v1"), ""); s.text("drain_intent") != "active" || s.body["new_start_selected"] != true {
+		if s := c.want(200, "GET", path("v1"), ""); s.text("drain_intent") != "active" ||
+			s.body["new_start_selected"] != true {
 			t.Errorf("the one rolled back to: %s", s.raw)
 		}
 		if s := verb(409, "v1", "rollback", "", ""); s.text("reason") != "no_earlier_deployment" {
 			t.Errorf("back behind the first: %s", s.raw)
 		}
 		run := c.want(201, "POST", "/api/workflows", `{"workflow_type":"flow","task_queue":"orders"}`).text("workflow_id")
-		if s := c.want(200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"wv2","task_queue":"orders","timeout_seconds":0}`); s.body["task"] != nil {
+		if s := c.want(
+			200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"wv2","task_queue":"orders","timeout_seconds":0}`,
+		); s.body["task"] != nil {
 			t.Errorf("a new run went to the build that was taken back: %s", s.brief())
 		}
-		task := taskOf(t, c.want(200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"wv1","task_queue":"orders","timeout_seconds":30}`))
+		task := taskOf(
+			t,
+			c.want(
+				200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"wv1","task_queue":"orders","timeout_seconds":30}`,
+			),
+		)
 		if task.text("workflow_id") != run {
 			t.Errorf("the task of %s", task.text("workflow_id"))
 		}
@@ -82,7 +101,8 @@ func TestADeploymentThatIsNotThereOrNotOnesOwnIsRefused(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, admin }})
 	c := client{t: t, url: a.URL()}.as(admin)
 	c.want(201, "POST", "/namespaces", `{"name":"blue"}`)
-	operator := c.as(c.want(201, "POST", "/tokens", `{"name":"o","roles":["operator"],"namespaces":["default"]}`).text("token"))
+	operator := c.as(c.want(201, "POST", "/tokens", `{"name":"o","roles":["operator"],"namespaces":["default"]}`).
+		text("token"))
 	viewer := c.as(c.want(201, "POST", "/tokens", `{"name":"v","roles":["viewer"]}`).text("token"))
 	before := a.Dump()
 	for _, r := range []struct {
@@ -113,7 +133,9 @@ func TestADeploymentThatIsNotThereOrNotOnesOwnIsRefused(t *testing.T) {
 		}
 	}
 	sameRows(t, before, a.Dump())
-	if s := operator.want(200, "POST", "/deployments/"+url.PathEscape("default/a/b@v@1")+"/promote", ""); s.text("task_queue") != "a/b@v" || s.text("build_id") != "1" {
+	if s := operator.want(
+		200, "POST", "/deployments/"+url.PathEscape("default/a/b@v@1")+"/promote", "",
+	); s.text("task_queue") != "a/b@v" || s.text("build_id") != "1" {
 		t.Errorf("a queue with both signs: %s", s.raw)
 	}
 }

@@ -18,9 +18,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 )
 
-// Requests that are made of the published description, sound ones and broken ones, get only answers that it describes, and never a 5xx. SOJOURN_TEST_FUZZ
-// asks for more examples of each operation, and then every role has its turn.
+// Requests that are made of the published description, sound ones and broken ones, get only answers that it describes,
+// and never a 5xx. SOJOURN_TEST_FUZZ asks for more examples of each operation, and then every role has its turn.
 func TestRequestsMadeOfTheDescriptionGetDescribedAnswers(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
@@ -51,30 +52,44 @@ func TestRequestsMadeOfTheDescriptionGetDescribedAnswers(t *testing.T) {
 // populate gives an app one of everything and returns the ids, by the names under which requests carry them.
 func populate(t *testing.T, c client) map[string][]string {
 	t.Helper()
-	c.want(201, "POST", "/worker/register", `{"worker_id":"w1","task_queue":"q","runtime":"fuzz","supported_workflow_types":["wf"],`+
-		`"supported_activity_types":["act"],"capabilities":["worker_sessions"],"max_concurrent_worker_sessions":5}`)
+	c.want(201, "POST", "/worker/register",
+		`{"worker_id":"w1","task_queue":"q","runtime":"fuzz","supported_workflow_types":["wf"],`+
+			`"supported_activity_types":["act"],"capabilities":["worker_sessions"],"max_concurrent_worker_sessions":5}`)
 	ended := ""
 	for _, id := range []string{"open", "closed"} {
-		ended = c.want(201, "POST", "/workflows", `{"workflow_id":"`+id+`","workflow_type":"wf","task_queue":"q","input":[1]}`).text("run_id")
+		ended = c.want(
+			201, "POST", "/workflows", `{"workflow_id":"`+id+`","workflow_type":"wf","task_queue":"q","input":[1]}`,
+		).text("run_id")
 	}
 	c.want(200, "POST", "/workflows/closed/terminate", `{}`)
-	c.want(201, "POST", "/schedules", `{"schedule_id":"s1","spec":{"cron_expressions":["@yearly"]},"action":{"workflow_type":"wf","task_queue":"q"}}`)
+	c.want(
+		201, "POST", "/schedules",
+		`{"schedule_id":"s1","spec":{"cron_expressions":["@yearly"]},"action":{"workflow_type":"wf","task_queue":"q"}}`,
+	)
 	c.want(201, "POST", "/worker/sessions", `{"worker_id":"w1","session_id":"sn1"}`)
 	c.want(201, "POST", "/namespaces", `{"name":"ns1"}`)
-	task, _ := c.want(200, "POST", "/worker/workflow-tasks/poll", `{"worker_id":"w1","task_queue":"q","timeout_seconds":20}`).body["task"].(map[string]any)
+	task, _ := c.want(
+		200, "POST", "/worker/workflow-tasks/poll", `{"worker_id":"w1","task_queue":"q","timeout_seconds":20}`,
+	).body["task"].(map[string]any)
 	id, _ := task["task_id"].(string)
 	run, _ := task["run_id"].(string)
 	args, _ := json.Marshal(task["arguments"])
-	c.want(200, "POST", "/worker/workflow-tasks/"+id+"/complete", fmt.Sprintf(`{"lease_owner":"w1","workflow_task_attempt":1,"commands":[`+
+	c.want(200, "POST", "/worker/workflow-tasks/"+id+
+		"/complete", fmt.Sprintf(`{"lease_owner":"w1","workflow_task_attempt":1,"commands":[`+
 		`{"type":"schedule_activity","activity_type":"act","queue":"q","arguments":%s},{"type":"schedule_activity","activity_type":"act","queue":"q","arguments":%s},`+
 		`{"type":"open_signal_wait","signal_name":"sig"}]}`, args, args))
-	act, _ := c.want(200, "POST", "/worker/activity-tasks/poll", `{"worker_id":"w1","task_queue":"q","timeout_seconds":20}`).body["task"].(map[string]any)
+	act, _ := c.want(
+		200, "POST", "/worker/activity-tasks/poll", `{"worker_id":"w1","task_queue":"q","timeout_seconds":20}`,
+	).body["task"].(map[string]any)
 	activity, _ := act["task_id"].(string)
 	attempt, _ := act["activity_attempt_id"].(string)
 	return map[string][]string{
-		"workflow": {"open", "closed"}, "run": {run}, "worker": {"w1"}, "worker_id": {"w1"}, "lease_owner": {"w1"}, "session": {"sn1"},
-		"session_id": {"sn1"}, "schedule": {"s1"}, "namespace": {"default", "ns1"}, "task": {activity, id}, "task_id": {activity, id},
-		"activity_attempt_id": {attempt}, "task_queue": {"q"}, "queue": {"q"}, "name": {"sig"}, "workflow_type": {"wf"}, "kind": {"activity", "workflow"},
+		"workflow": {"open", "closed"}, "run": {run}, "worker": {"w1"}, "worker_id": {"w1"}, "lease_owner": {"w1"},
+		"session":    {"sn1"},
+		"session_id": {"sn1"}, "schedule": {"s1"}, "namespace": {"default", "ns1"}, "task": {activity, id},
+		"task_id":             {activity, id},
+		"activity_attempt_id": {attempt}, "task_queue": {"q"}, "queue": {"q"}, "name": {"sig"}, "workflow_type": {"wf"},
+		"kind":  {"activity", "workflow"},
 		"ended": {"closed", ended},
 	}
 }
@@ -91,12 +106,18 @@ func fuzz(t *testing.T, python, url, token string, known map[string][]string, ex
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), python, "-m", "schemathesis.cli", "run", url+"/api/openapi.json", "--max-examples", strconv.Itoa(examples), "--phases", "coverage,fuzzing",
-		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance",
-		"--header", "Authorization: Bearer "+token, "--seed", "1", "--no-color", "--generation-database", "none", "--suppress-health-check", "all",
+	cmd := exec.CommandContext(t.Context(), python, "-m", "schemathesis.cli", "run", url+
+		"/api/openapi.json", "--max-examples", strconv.Itoa(examples), "--phases", "coverage,fuzzing",
+		"--checks",
+		"not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance",
+		"--header", "Authorization: Bearer "+token, "--seed", "1", "--no-color", "--generation-database", "none",
+		"--suppress-health-check", "all",
 		"--request-timeout", "60", "--continue-on-failure", "--warnings", "off")
 	if examples == 1 { // the commands on a named run are read as those on the current one
-		cmd.Args = append(cmd.Args, "--exclude-operation-id-regex", "^(signal|update|query|cancel|terminate|request_cancellation|repair|archive|debug_workflow)_run$")
+		cmd.Args = append(
+			cmd.Args, "--exclude-operation-id-regex",
+			"^(signal|update|query|cancel|terminate|request_cancellation|repair|archive|debug_workflow)_run$",
+		)
 	}
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "SCHEMATHESIS_HOOKS="+hooks, "FUZZ_KNOWN="+string(ids), "PYTHONDONTWRITEBYTECODE=1")

@@ -30,7 +30,10 @@ func register(c caller, id, more string) hand {
 // start starts a run of type flow and gives its id.
 func (c caller) start(id string) string {
 	c.t.Helper()
-	return c.want(201, "POST", "/api/workflows", `{"workflow_id":"`+id+`","workflow_type":"flow","task_queue":"`+handQueue+`","input":[1]}`).text("run_id")
+	return c.want(
+		201, "POST", "/api/workflows",
+		`{"workflow_id":"`+id+`","workflow_type":"flow","task_queue":"`+handQueue+`","input":[1]}`,
+	).text("run_id")
 }
 
 // handTask is a task as its poll gave it.
@@ -43,11 +46,14 @@ func (t handTask) number(member string) int64 { v, _ := t[member].(float64); ret
 // poll waits for a task of a kind: workflow, activity or query.
 func (h hand) poll(kind string) handTask {
 	h.t.Helper()
-	s := h.want(200, "POST", "/api/worker/"+kind+"-tasks/poll", `{"worker_id":"`+h.id+`","task_queue":"`+handQueue+`","timeout_seconds":30}`)
+	s := h.want(
+		200, "POST", "/api/worker/"+kind+"-tasks/poll",
+		`{"worker_id":"`+h.id+`","task_queue":"`+handQueue+`","timeout_seconds":30}`,
+	)
 	return taskOf(h.t, s)
 }
 
-func taskOf(t testing.TB, s said) handTask {
+func taskOf(t testing.TB, s response) handTask {
 	t.Helper()
 	task, ok := s.body["task"].(map[string]any)
 	if !ok {
@@ -59,7 +65,10 @@ func taskOf(t testing.TB, s said) handTask {
 // empty polls without waiting and wants nothing.
 func (h hand) empty(kind string) {
 	h.t.Helper()
-	s := h.want(200, "POST", "/api/worker/"+kind+"-tasks/poll", `{"worker_id":"`+h.id+`","task_queue":"`+handQueue+`","timeout_seconds":0}`)
+	s := h.want(
+		200, "POST", "/api/worker/"+kind+"-tasks/poll",
+		`{"worker_id":"`+h.id+`","task_queue":"`+handQueue+`","timeout_seconds":0}`,
+	)
 	if s.body["task"] != nil {
 		h.t.Fatalf("a %s task where none was to be: %s", kind, s.raw)
 	}
@@ -75,7 +84,7 @@ func flowPath(t handTask, verb string) string {
 }
 
 // decide completes a workflow task with commands.
-func (h hand) decide(t handTask, commands ...string) said {
+func (h hand) decide(t handTask, commands ...string) response {
 	h.t.Helper()
 	return h.want(200, "POST", flowPath(t, "complete"), h.flowBody(t, `,"commands":[`+strings.Join(commands, ",")+`]`))
 }
@@ -110,7 +119,8 @@ const (
 
 // inSession is a step that runs in a session.
 func inSession(id string) string {
-	return `{"type":"schedule_activity","activity_type":"step","queue":"` + handQueue + `","worker_session":{"session_id":"` + id + `"}}`
+	return `{"type":"schedule_activity","activity_type":"step","queue":"` + handQueue +
+		`","worker_session":{"session_id":"` + id + `"}}`
 }
 
 // unchanged runs a call that must leave every row of the database as it is.

@@ -12,9 +12,11 @@ import (
 )
 
 // pollWith polls with further members of the body and gives the whole answer.
-func (h hand) pollWith(kind, more string) said {
+func (h hand) pollWith(kind, more string) response {
 	h.t.Helper()
-	return h.ask("POST", "/api/worker/"+kind+"-tasks/poll", `{"worker_id":"`+h.id+`","task_queue":"`+handQueue+`"`+more+`}`)
+	return h.ask(
+		"POST", "/api/worker/"+kind+"-tasks/poll", `{"worker_id":"`+h.id+`","task_queue":"`+handQueue+`"`+more+`}`,
+	)
 }
 
 // waiting waits until that many polls are held.
@@ -27,7 +29,7 @@ func TestAWorkerThatSaysItDrainsHasItsPollsAnswered(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}
 	w, other := register(c, "w", ""), register(c, "other", "")
-	answers := make(chan said, 3)
+	answers := make(chan response, 3)
 	for _, kind := range []string{"workflow", "activity", "query"} {
 		go func() { answers <- w.pollWith(kind, `,"timeout_seconds":60`) }()
 	}
@@ -35,7 +37,8 @@ func TestAWorkerThatSaysItDrainsHasItsPollsAnswered(t *testing.T) {
 	c.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w","draining":true}`)
 	for range 3 {
 		s := <-answers
-		if s.status != 409 || s.text("poll_status") != "draining" || s.text("reason") != "worker_draining" || s.body["task"] != nil {
+		if s.status != 409 || s.text("poll_status") != "draining" || s.text("reason") != "worker_draining" ||
+			s.body["task"] != nil {
 			t.Errorf("a held poll: %d %.300s", s.status, s.raw)
 		}
 	}
@@ -49,7 +52,8 @@ func TestAWorkerThatSaysItDrainsHasItsPollsAnswered(t *testing.T) {
 	w.decide(w.poll("workflow"), finish)
 }
 
-// The answer to a poll is lost together with the memory of the app that gave it: the lease in the store knows which poll it was for.
+// The answer to a poll is lost together with the memory of the app that gave it: the lease in the store knows which
+// poll it was for.
 func TestAPollIsRepeatedAfterTheAppRestarted(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -67,17 +71,21 @@ func TestAPollIsRepeatedAfterTheAppRestarted(t *testing.T) {
 
 		a = apptest.Start(t, apptest.Options{Database: database})
 		w.app = a
-		if again := taskOf(t, w.pollWith("workflow", `,"poll_request_id":"second","timeout_seconds":0`)); again.text("task_id") != second.text("task_id") ||
+		if again := taskOf(
+			t, w.pollWith("workflow", `,"poll_request_id":"second","timeout_seconds":0`),
+		); again.text("task_id") != second.text("task_id") ||
 			again.number("workflow_task_attempt") != 1 {
 			t.Errorf("the workflow task's poll: %v", again)
 		}
 		for id, act := range acts {
 			for range 2 { // the second time out of memory
 				again := taskOf(t, w.pollWith("activity", `,"poll_request_id":"`+id+`","timeout_seconds":0`))
-				if again.text("activity_attempt_id") != act.text("activity_attempt_id") || again.text("lease_expires_at") != act.text("lease_expires_at") {
+				if again.text("activity_attempt_id") != act.text("activity_attempt_id") ||
+					again.text("lease_expires_at") != act.text("lease_expires_at") {
 					t.Errorf("the activity's poll: %v, first %v", again, act)
 				}
-				if s, ok := act["worker_session"].(map[string]any); ok && again["worker_session"].(map[string]any)["epoch"] != s["epoch"] {
+				if s, ok := act["worker_session"].(map[string]any); ok &&
+					again["worker_session"].(map[string]any)["epoch"] != s["epoch"] {
 					t.Errorf("its session: %v, first %v", again, act)
 				}
 			}
@@ -100,7 +108,9 @@ func TestAPollWhoseConnectionDiedIsUndone(t *testing.T) {
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
 		r, err := http.NewRequestWithContext(ctx, "POST", a.URL()+"/api/worker/workflow-tasks/poll",
-			strings.NewReader(`{"worker_id":"`+dead.id+`","task_queue":"`+handQueue+`","timeout_seconds":60,"poll_request_id":"p"}`))
+			strings.NewReader(
+				`{"worker_id":"`+dead.id+`","task_queue":"`+handQueue+`","timeout_seconds":60,"poll_request_id":"p"}`,
+			))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,7 +46,8 @@ func TestAThousandIdlePollsSendNoStatement(t *testing.T) {
 		}
 		before := a.Broker().Store().Stats()
 		time.Sleep(500 * time.Millisecond) // time in which to send one; nothing is asserted of how long anything takes
-		if after := a.Broker().Store().Stats(); after.Statements != before.Statements || after.Reads != before.Reads || after.Commits != before.Commits {
+		if after := a.Broker().Store().Stats(); after.Statements != before.Statements || after.Reads != before.Reads ||
+			after.Commits != before.Commits {
 			t.Errorf("1000 idle polls: %+v, then %+v", before, after)
 		}
 		a.Stop() // which answers them

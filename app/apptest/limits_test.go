@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// sound are requests that say no more than the description asks for, by operation, with the ids of populate. They go in this order, each after all
-// that can be wrong with it was refused.
+// sound are requests that say no more than the description asks for, by operation, with the ids of populate. They go in
+// this order, each after all that can be wrong with it was refused.
 var sound = []struct{ operation, path, body string }{
 	{"register", "", `{"task_queue":"q2"}`},
 	{"register", "", `{"task_queues":["q3"],"session_settings":{"lease_ms":60000},"max_concurrent_workflow_tasks":1}`},
@@ -30,12 +30,18 @@ var sound = []struct{ operation, path, body string }{
 	{"claim_activity_task", "{task}=none", `{"lease_owner":"w1"}`},
 	{"workflow_task_history", "", `{"lease_owner":"w1","workflow_task_attempt":1}`},
 	{"heartbeat_workflow_task", "", `{"lease_owner":"w1","workflow_task_attempt":1}`},
-	{"complete_workflow_task", "", `{"lease_owner":"w1","workflow_task_attempt":1,"commands":[{"type":"start_timer","delay_seconds":60}]}`},
+	{
+		"complete_workflow_task", "",
+		`{"lease_owner":"w1","workflow_task_attempt":1,"commands":[{"type":"start_timer","delay_seconds":60}]}`,
+	},
 	{"activity_task_status", "{task}=ACTIVITY", `{"lease_owner":"w1","activity_attempt_id":"ATTEMPT"}`},
 	{"heartbeat_activity_task", "{task}=ACTIVITY", `{"lease_owner":"w1","attempt_id":"ATTEMPT"}`},
 	{"fail_activity_task", "{task}=ACTIVITY", `{"lease_owner":"w1","activity_attempt_id":"ATTEMPT","failure":"f"}`},
 	{"complete_activity_task", "{task}=ACTIVITY", `{"lease_owner":"w1","activity_attempt_id":"ATTEMPT"}`},
-	{"complete_tasks", "", `{"items":[{"task_id":"none","lease_owner":"w1"}],"next":{"worker_id":"w1","timeout_seconds":0}}`},
+	{
+		"complete_tasks", "",
+		`{"items":[{"task_id":"none","lease_owner":"w1"}],"next":{"worker_id":"w1","timeout_seconds":0}}`,
+	},
 	{"create_worker_session", "", `{"worker_id":"w1","session_id":"sn2"}`},
 	{"heartbeat_worker_session", "{session}=sn2", `{"worker_id":"w1"}`},
 	{"release_worker_session", "{session}=sn2", `{"worker_id":"w1"}`},
@@ -98,7 +104,9 @@ func (d description) schema(s any) map[string]any {
 		}
 	}
 	if r, ok := m["$ref"].(string); ok {
-		return d.doc["components"].(map[string]any)["schemas"].(map[string]any)[strings.TrimPrefix(r, "#/components/schemas/")].(map[string]any)
+		return d.doc["components"].(map[string]any)["schemas"].(map[string]any)[strings.TrimPrefix(
+			r, "#/components/schemas/",
+		)].(map[string]any)
 	}
 	return m
 }
@@ -112,7 +120,8 @@ type wrong struct {
 	body    any
 }
 
-// wrongs are all the ways in which a value that fits can be made not to fit. put gives the whole body with another value in this one's place.
+// wrongs are all the ways in which a value that fits can be made not to fit. put gives the whole body with another
+// value in this one's place.
 func (d description) wrongs(at string, s map[string]any, value any, put func(any) any) []wrong {
 	var all []wrong
 	add := func(field, about string, missing bool, v any) {
@@ -190,7 +199,7 @@ func violations(s map[string]any) map[string]any {
 		all["too long"] = strings.Repeat("x", int(n)+1)
 	}
 	if s["pattern"] != nil {
-		all["of other letters"] = "/ /"
+		all["of other letters"] = "/ \x7f/"
 	}
 	if s["enum"] != nil {
 		all["none of the list"] = "novel"
@@ -212,8 +221,8 @@ func violations(s map[string]any) map[string]any {
 	return all
 }
 
-// What the description asks of a request, the server asks as well, and no more: without a member that is needed, or with one beyond its limits, a request
-// is refused, and what has just those members is not refused for its form.
+// What the description asks of a request, the server asks as well, and no more: without a member that is needed, or
+// with one beyond its limits, a request is refused, and what has just those members is not refused for its form.
 func TestTheServerAsksForWhatItsDescriptionAsksFor(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, pythonToken }})
 	c := client{t: t, url: a.URL()}.as(pythonToken)
@@ -297,8 +306,9 @@ func TestTheServerAsksForTheMembersOfEachCommand(t *testing.T) {
 	values := map[string]any{
 		"activity_type": "act", "delay_seconds": 60, "version": 1, "min_supported": 1, "max_supported": 1,
 		"signal_name": "s", "workflow_id": "open", "target": 1, "change_id": "c", "message": "m", "workflow_type": "wf",
-		"update_id": "none", "attributes": map[string]any{"A": 1}, "selection_group_id": "g", "member_base_sequence": 1, "member_size": 1,
-		"session_id": "sn", "entries": entries, "result": entries, "exception_type": "E",
+		"update_id": "none", "attributes": map[string]any{"A": 1}, "selection_group_id": "g", "member_base_sequence": 1,
+		"member_size": 1,
+		"session_id":  "sn", "entries": entries, "result": entries, "exception_type": "E",
 	}
 	kinds := d.schema(map[string]any{"$ref": "#/components/schemas/CommandRequest"})["discriminator"]
 	mapping := kinds.(map[string]any)["mapping"].(map[string]any)

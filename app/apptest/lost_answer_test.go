@@ -8,26 +8,30 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// twice makes a call whose first answer is lost on the way: the second says the same, beside the members named, and changes nothing.
-func (h hand) twice(method, path, body string, beside ...string) said {
+// twice makes a call whose first answer is lost on the way: the second says the same, beside the members named, and
+// changes nothing.
+func (h hand) twice(method, path, body string, beside ...string) response {
 	h.t.Helper()
 	first := h.ask(method, path, body)
 	if first.status >= 300 {
 		h.t.Fatalf("%s %s: %d %s", method, path, first.status, first.brief())
 	}
-	var again said
+	var again response
 	unchanged(h.t, h.app, "the second "+method+" "+path, func() { again = h.ask(method, path, body) })
 	for _, member := range beside {
 		delete(first.body, member)
 		delete(again.body, member)
 	}
 	if again.status != first.status || !reflect.DeepEqual(again.body, first.body) {
-		h.t.Errorf("%s %s, first:\n%d %s\nagain:\n%d %s", method, path, first.status, first.brief(), again.status, again.brief())
+		h.t.Errorf(
+			"%s %s, first:\n%d %s\nagain:\n%d %s", method, path, first.status, first.brief(), again.status, again.brief(),
+		)
 	}
 	return first
 }
 
-// The answer to every call of a worker may be lost. The same call once more gives the same task and the same outcome, and does nothing a second time.
+// The answer to every call of a worker may be lost. The same call once more gives the same task and the same outcome,
+// and does nothing a second time.
 func TestALostAnswerIsGivenAgain(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -42,7 +46,10 @@ func TestALostAnswerIsGivenAgain(t *testing.T) {
 
 		w.start("lost-1")
 		flow := poll("workflow", "p-1")
-		complete(flowPath(flow, "complete"), w.flowBody(flow, `,"commands":[`+step+`,`+inSession("s")+`,{"type":"start_timer","delay_seconds":900},`+step+`]`))
+		complete(
+			flowPath(flow, "complete"),
+			w.flowBody(flow, `,"commands":[`+step+`,`+inSession("s")+`,{"type":"start_timer","delay_seconds":900},`+step+`]`),
+		)
 		act, tied, fails := poll("activity", "p-2"), poll("activity", "p-3"), poll("activity", "p-4")
 		complete(stepPath(act, "complete"), w.stepBody(act, `,"result":`+envelope(t, `{"n":1}`)))
 		complete(stepPath(tied, "complete"), w.stepBody(tied, `,"session_epoch":0`))
@@ -51,7 +58,10 @@ func TestALostAnswerIsGivenAgain(t *testing.T) {
 		complete(flowPath(broken, "fail"), w.flowBody(broken, `,"failure":{"message":"out of memory"}`))
 		second := poll("workflow", "p-6")
 		w.twice("POST", flowPath(second, "history"), w.flowBody(second, ""))
-		complete(flowPath(second, "fail"), w.flowBody(second, `,"failure":{"message":"waits","type":"WorkflowTaskWaitingForHistory"}`))
+		complete(
+			flowPath(second, "fail"),
+			w.flowBody(second, `,"failure":{"message":"waits","type":"WorkflowTaskWaitingForHistory"}`),
+		)
 
 		// Sessions: made, and closed. The lease moves at each renewal, so a second one is one.
 		moving := []string{"status", "outcome", "session"}
@@ -62,22 +72,30 @@ func TestALostAnswerIsGivenAgain(t *testing.T) {
 			first, again := w.ask(call[0], call[1], call[2]), w.ask(call[0], call[1], call[2])
 			one, _ := first.body["session"].(map[string]any)
 			two, _ := again.body["session"].(map[string]any)
-			if first.status > 201 || again.status != 200 || again.body["admitted"] != true || one["lease_owner"] != "w" || two["lease_owner"] != "w" ||
+			if first.status > 201 || again.status != 200 || again.body["admitted"] != true || one["lease_owner"] != "w" ||
+				two["lease_owner"] != "w" ||
 				two["created_at"] != one["created_at"] || two["epoch"] != one["epoch"] {
 				t.Errorf("%s %s: %s, again %s", call[0], call[1], first.brief(), again.brief())
 			}
 		}
 		w.twice("DELETE", "/api/worker/sessions/mine", `{"worker_id":"w"}`, moving...)
 
-		// The batch form: tasks of several kinds at once, and their outcomes.
+		// The batch form: tasks of several kinds at once, and their outcomes. The time it says is that of the answer.
 		for _, id := range []string{"lost-2", "lost-3"} {
 			w.start(id)
 		}
-		batch := w.twice("POST", "/api/worker/tasks/poll", `{"worker_id":"w","max":2,"kinds":["workflow"],"poll_request_id":"b-1","timeout_seconds":30}`)
+		batch := w.twice(
+			"POST", "/api/worker/tasks/poll",
+			`{"worker_id":"w","max":2,"kinds":["workflow"],"poll_request_id":"b-1","timeout_seconds":30}`, "store_time",
+		)
 		var items []string
 		for _, got := range batch.body["tasks"].([]any) {
 			task := handTask(got.(map[string]any)["workflow"].(map[string]any))
-			items = append(items, `{"kind":"workflow","task_id":"`+task.text("task_id")+`","lease_owner":"w","workflow_task_attempt":1,"commands":[`+finish+`]}`)
+			items = append(
+				items,
+				`{"kind":"workflow","task_id":"`+task.text("task_id")+`","lease_owner":"w","workflow_task_attempt":1,"commands":[`+
+					finish+`]}`,
+			)
 		}
 		body := `{"items":[` + strings.Join(items, ",") + `]}`
 		first := w.want(200, "POST", "/api/worker/tasks/complete", body)
@@ -85,7 +103,8 @@ func TestALostAnswerIsGivenAgain(t *testing.T) {
 			again := w.want(200, "POST", "/api/worker/tasks/complete", body)
 			for i, got := range again.body["items"].([]any) {
 				one, two := first.body["items"].([]any)[i].(map[string]any), got.(map[string]any)
-				if two["outcome"] != one["outcome"] || two["task_id"] != one["task_id"] || two["error"] != nil || two["reason"] != "already_completed" {
+				if two["outcome"] != one["outcome"] || two["task_id"] != one["task_id"] || two["error"] != nil ||
+					two["reason"] != "already_completed" {
 					t.Errorf("item %d: %v, again %v", i, one, two)
 				}
 			}

@@ -2,6 +2,7 @@ package apptest_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +23,7 @@ const goQueue = "go"
 
 func TestMain(m *testing.M) {
 	sandbox.Main(worker.Isolated(languages())) // the tests' own program is that of the executors as well
+	_ = flag.Set("test.parallel", "4")         // unless it is said: most of them wait, for SDKs that poll
 	os.Exit(m.Run())
 }
 
@@ -38,7 +40,9 @@ func languages() *worker.Registry {
 		if err != nil {
 			return nil, err
 		}
-		child, err := workflow.Await[string](ctx, workflow.StartChild(workflow.WithChild(ctx, workflow.ChildOptions{Queue: pythonQueue}), "hello", "Go"))
+		child, err := workflow.Await[string](
+			ctx, workflow.StartChild(workflow.WithChild(ctx, workflow.ChildOptions{Queue: pythonQueue}), "hello", "Go"),
+		)
 		return []string{greeting, shouted, child}, err
 	})
 	r.Workflow("go.child", func(ctx workflow.Context, whose string) (string, error) {
@@ -64,8 +68,10 @@ func goWork(t *testing.T, a *apptest.App, way string) {
 		t.Fatal(err)
 	}
 	w, err := worker.New(worker.Options{
-		Registry: languages(), Carrier: link.To(way, []string{a.URL()}), Token: pythonToken, Release: "test", Queues: []string{goQueue}, MaxSessions: 10,
-		Handlers: handlers, DataDir: t.TempDir(), DrainTimeout: 10 * time.Second, Limits: sandboxtest.Fit(sandbox.Options{}).Limits, Log: apptest.Log(t),
+		Registry: languages(), Carrier: link.To(way, []string{a.URL()}), Token: pythonToken, Release: "test",
+		Queues: []string{goQueue}, MaxSessions: 10,
+		Handlers: handlers, DataDir: t.TempDir(), DrainTimeout: 10 * time.Second,
+		Limits: sandboxtest.Fit(sandbox.Options{}).Limits, Log: apptest.Log(t),
 	})
 	if err != nil {
 		t.Fatal(err)

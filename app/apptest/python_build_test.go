@@ -8,7 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Two builds of a worker of the published SDK: a run goes to the promoted one, which is all that is left once the other is drained.
+// Two builds of a worker of the published SDK: a run goes to the promoted one, which is all that is left once the other
+// is drained.
 func TestPythonWorkersAreRolledOutByBuildID(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := startPython(t, database, "")
@@ -18,7 +19,9 @@ func TestPythonWorkersAreRolledOutByBuildID(t *testing.T) {
 		work(t, a, "py-new", "1")
 		decide := func(verb, build string) {
 			t.Helper()
-			if _, err := a.Broker().DecideBuild(t.Context(), protocol.BuildRequest{Queue: pythonQueue, Verb: verb, BuildID: &build}); err != nil {
+			if _, err := a.Broker().DecideBuild(t.Context(), protocol.BuildRequest{
+				Queue: pythonQueue, Verb: verb, BuildID: &build,
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

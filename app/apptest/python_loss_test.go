@@ -19,8 +19,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// lossy stands before an app and loses the first answer to every request that may be sent again: the app has done what was asked, and the caller,
-// whose connection breaks, cannot know.
+// lossy stands before an app and loses the first answer to every request that may be sent again: the app has done what
+// was asked, and the caller, whose connection breaks, cannot know.
 type lossy struct {
 	mu   sync.Mutex
 	seen map[[sha256.Size]byte]bool
@@ -58,12 +58,14 @@ func (l *lossy) serve(t *testing.T, a *apptest.App) string {
 	return s.URL
 }
 
-// loses says whether the answer to this request is to be lost: it is the first to carry this body. Starts, registrations and the end of a run are
-// spared: this SDK gives them nothing by which a second one could be told from the first.
+// loses says whether the answer to this request is to be lost: it is the first to carry this body. Starts,
+// registrations and the end of a run are spared: this SDK gives them nothing by which a second one could be told from
+// the first.
 func (l *lossy) loses(r *http.Request) bool {
 	p := r.URL.Path
 	word := p[strings.LastIndexByte(p, '/')+1:]
-	if r.Method != http.MethodPost || r.GetBody == nil || slices.Contains([]string{"workflows", "register", "cancel", "terminate"}, word) {
+	if r.Method != http.MethodPost || r.GetBody == nil ||
+		slices.Contains([]string{"workflows", "register", "cancel", "terminate"}, word) {
 		return false
 	}
 	body, err := r.GetBody()
@@ -93,7 +95,8 @@ func TestPythonLosesEveryFirstAnswer(t *testing.T) {
 		var way lossy
 		through := way.serve(t, a)
 		w := workThrough(t, a, through, "py-1", "50")
-		casesThrough(t, through, "updates", "signals_are_kept_in_order", "side_effects", "parallel_list_in_reverse", "typed_errors_at_the_client",
+		casesThrough(t, through, "updates", "signals_are_kept_in_order", "side_effects", "parallel_list_in_reverse",
+			"typed_errors_at_the_client",
 			"continue_as_new", "session_keeps_state", "queries")
 		r := run(t, a, "long_run", 15)
 		var sum int

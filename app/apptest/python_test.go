@@ -4,18 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,14 +19,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The Python SDK of the worker protocol runs here as it is published: nothing of it is patched, and it is told a URL and a token only.
+// The Python SDK of the worker protocol runs here as it is published: nothing of it is patched, and it is told a URL
+// and a token only.
 const (
 	pythonDir   = "../../interop/python"
 	pythonQueue = "python"
 	pythonToken = "python-interop-token-0123456789"
 )
 
-// python is an interpreter that has the SDK, made once for a list of requirements and kept in the user's cache.
+// python is an interpreter that has the SDK.
 func python(t *testing.T) string {
 	t.Helper()
 	return pythonWith(t, "requirements.txt")
@@ -41,63 +36,7 @@ func python(t *testing.T) string {
 // pythonWith is an interpreter that has what a list of requirements names.
 func pythonWith(t *testing.T, list string) string {
 	t.Helper()
-	path, err := virtualenv(filepath.Join(pythonDir, list))
-	if err != nil {
-		t.Skipf("no python with %s: %v", list, err)
-	}
-	return path
-}
-
-var making sync.Mutex
-
-func virtualenv(list string) (string, error) {
-	making.Lock()
-	defer making.Unlock()
-	base, err := exec.LookPath("python3")
-	if err != nil {
-		return "", err
-	}
-	wanted, err := os.ReadFile(list)
-	if err != nil {
-		return "", err
-	}
-	version, err := exec.Command(base, "-c", "import sys; print(sys.version, sys.base_prefix)").Output()
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(append(wanted, version...))
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir()
-	}
-	cache = filepath.Join(cache, "sojourn-tests")
-	dir := filepath.Join(cache, "python-"+hex.EncodeToString(sum[:8]))
-	interpreter := filepath.Join(dir, "bin", "python")
-	if _, err := os.Stat(interpreter); err == nil {
-		return interpreter, nil
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
-	}
-	made, err := os.MkdirTemp(cache, "making-") // finished or not there at all, also when two tests make it at once
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(made)
-	for _, command := range [][]string{
-		{base, "-m", "venv", made},
-		{filepath.Join(made, "bin", "python"), "-m", "pip", "install", "--quiet", "--no-deps", "-r", list},
-	} {
-		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, out)
-		}
-	}
-	if err := os.Rename(made, dir); err != nil {
-		if _, there := os.Stat(interpreter); there != nil {
-			return "", err
-		}
-	}
-	return interpreter, nil
+	return apptest.Python(t, filepath.Join(pythonDir, list))
 }
 
 // startPython starts an app that wants a token, on an address of its choice unless one is given.
@@ -119,7 +58,8 @@ type pythonWorker struct {
 	done chan error
 }
 
-// work starts a worker and returns when the app knows it. Arguments follow the worker's id: its session cap, then its capabilities.
+// work starts a worker and returns when the app knows it. Arguments follow the worker's id: its session cap, then its
+// capabilities.
 func work(t *testing.T, a *apptest.App, id string, args ...string) *pythonWorker {
 	t.Helper()
 	return workThrough(t, a, a.URL(), id, args...)
@@ -257,7 +197,8 @@ func TestPythonSDK(t *testing.T) {
 		w := work(t, a, "py-1", "50")
 		cases(t, a)
 		w.stop()
-		if _, err := a.Broker().Worker(t.Context(), "default", "py-1"); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
+		if _, err := a.Broker().
+			Worker(t.Context(), "default", "py-1"); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
 			t.Errorf("the stopped worker is still registered: %v", err)
 		}
 	})
@@ -275,7 +216,9 @@ func runOn(t *testing.T, a *apptest.App, queue, workflowType string, args ...any
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: workflowType, TaskQueue: queue, Input: input})
+	s, err := a.Broker().Start(
+		t.Context(), protocol.StartRequest{WorkflowType: workflowType, TaskQueue: queue, Input: input},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // later makes a request elsewhere.
-func (c caller) later(method, path, body string) <-chan said {
-	done := make(chan said, 1)
+func (c caller) later(method, path, body string) <-chan response {
+	done := make(chan response, 1)
 	go func() { done <- c.ask(method, path, body) }()
 	return done
 }
@@ -29,7 +29,7 @@ func questionPath(kind, id, verb string) string {
 }
 
 // answer answers a query task.
-func (h hand) answer(t handTask, value string) said {
+func (h hand) answer(t handTask, value string) response {
 	h.t.Helper()
 	return h.want(200, "POST", questionPath("query_task", t.text("query_task_id"), "complete"),
 		h.questionBody("query_task", t, `,"result":`+value+`,"result_envelope":`+envelope(h.t, value)))
@@ -46,7 +46,9 @@ func TestAQueryReachesAWorkerOfAnotherApp(t *testing.T) {
 	before := a.Dump()
 	for _, held := range []bool{false, true} { // the poll comes after the query, and before it
 		if held {
-			polled := w.later("POST", "/api/worker/query-tasks/poll", `{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":60}`)
+			polled := w.later(
+				"POST", "/api/worker/query-tasks/poll", `{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":60}`,
+			)
 			waiting(t, b, 1)
 			asked := here.later("POST", "/api/workflows/asked-1/query/state", `{"input":["k"]}`)
 			w.answer(taskOf(t, <-polled), `{"at":2}`)
@@ -57,22 +59,28 @@ func TestAQueryReachesAWorkerOfAnotherApp(t *testing.T) {
 		}
 		asked := here.later("POST", "/api/workflows/asked-1/query/state", `{"input":["k"]}`)
 		task := w.poll("query")
-		if task.text("query_name") != "state" || task.text("workflow_id") != "asked-1" || task.number("total_history_events") < 2 ||
-			int64(len(task["history_events"].([]any))) != task.number("total_history_events") || task["workflow_arguments"] == nil {
+		if task.text("query_name") != "state" || task.text("workflow_id") != "asked-1" ||
+			task.number("total_history_events") < 2 ||
+			int64(len(task["history_events"].([]any))) != task.number("total_history_events") ||
+			task["workflow_arguments"] == nil {
 			t.Errorf("the query task: %v", task)
 		}
 		path := questionPath("query_task", task.text("query_task_id"), "complete")
-		if s := there.ask("POST", path, `{"lease_owner":"x","query_task_attempt":1,"result":1}`); s.status != 409 || s.text("reason") != "lease_owner_mismatch" {
+		if s := there.ask("POST", path, `{"lease_owner":"x","query_task_attempt":1,"result":1}`); s.status != 409 ||
+			s.text("reason") != "lease_owner_mismatch" {
 			t.Errorf("another's answer: %s", s.raw)
 		}
-		if s := here.ask("POST", path, `{"lease_owner":"w","query_task_attempt":2,"result":1}`); s.text("reason") != "query_task_attempt_mismatch" {
+		if s := here.ask(
+			"POST", path, `{"lease_owner":"w","query_task_attempt":2,"result":1}`,
+		); s.text("reason") != "query_task_attempt_mismatch" {
 			t.Errorf("another attempt's answer, given to the other app: %s", s.raw)
 		}
 		w.answer(task, `7`)
 		if s := <-asked; s.status != 200 || s.body["result"] != 7.0 {
 			t.Errorf("the caller of the other app: %d %s", s.status, s.raw)
 		}
-		if s := there.ask("POST", path, `{"lease_owner":"w","query_task_attempt":1,"result":1}`); s.status != 404 && s.status != 409 {
+		if s := there.ask("POST", path, `{"lease_owner":"w","query_task_attempt":1,"result":1}`); s.status != 404 &&
+			s.status != 409 {
 			t.Errorf("a second answer: %d %s", s.status, s.raw)
 		}
 	}
@@ -97,7 +105,9 @@ func TestAQueryEndsWithItsCaller(t *testing.T) {
 		c.start("left-1")
 		leave := func(polled bool) handTask {
 			ctx, cancel := context.WithCancel(t.Context())
-			r, err := http.NewRequestWithContext(ctx, "POST", a.URL()+"/api/workflows/left-1/query/state", strings.NewReader(`{}`))
+			r, err := http.NewRequestWithContext(
+				ctx, "POST", a.URL()+"/api/workflows/left-1/query/state", strings.NewReader(`{}`),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +154,7 @@ func TestQueriesThatWaitAreAllHandedOut(t *testing.T) {
 		c := caller{t, a, ""}
 		w := register(c, "w", "")
 		c.start("many-1")
-		var asked []<-chan said
+		var asked []<-chan response
 		for range 5 {
 			asked = append(asked, c.later("POST", "/api/workflows/many-1/query/state", `{}`))
 		}

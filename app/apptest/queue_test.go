@@ -28,12 +28,15 @@ func (c caller) worker(id, build string) queueWorker {
 	return queueWorker{c, id}
 }
 
-func (w queueWorker) poll(kind string, seconds int) said {
-	return w.ask("POST", "/api/worker/"+kind+"-tasks/poll", fmt.Sprintf(`{"worker_id":%q,"task_queue":"q","timeout_seconds":%d}`, w.id, seconds))
+func (w queueWorker) poll(kind string, seconds int) response {
+	return w.ask(
+		"POST", "/api/worker/"+kind+"-tasks/poll",
+		fmt.Sprintf(`{"worker_id":%q,"task_queue":"q","timeout_seconds":%d}`, w.id, seconds),
+	)
 }
 
 // task is the task a poll gave, nil for none.
-func (s said) task() map[string]any { v, _ := s.body["task"].(map[string]any); return v }
+func (s response) task() map[string]any { v, _ := s.body["task"].(map[string]any); return v }
 
 func (w queueWorker) leased(kind string) map[string]any {
 	w.t.Helper()
@@ -47,7 +50,9 @@ func (w queueWorker) leased(kind string) map[string]any {
 func (w queueWorker) complete(task map[string]any, commands string) {
 	w.t.Helper()
 	w.want(http.StatusOK, "POST", "/api/worker/workflow-tasks/"+task["task_id"].(string)+"/complete",
-		fmt.Sprintf(`{"lease_owner":%q,"workflow_task_attempt":%v,"commands":[%s]}`, w.id, task["workflow_task_attempt"], commands))
+		fmt.Sprintf(
+			`{"lease_owner":%q,"workflow_task_attempt":%v,"commands":[%s]}`, w.id, task["workflow_task_attempt"], commands,
+		))
 }
 
 func (w queueWorker) finish(task map[string]any) {
@@ -58,7 +63,10 @@ func (w queueWorker) finish(task map[string]any) {
 
 func (c caller) begin(id string) {
 	c.t.Helper()
-	c.want(http.StatusCreated, "POST", "/api/workflows", fmt.Sprintf(`{"workflow_id":%q,"workflow_type":"wf","task_queue":"q"}`, id))
+	c.want(
+		http.StatusCreated, "POST", "/api/workflows",
+		fmt.Sprintf(`{"workflow_id":%q,"workflow_type":"wf","task_queue":"q"}`, id),
+	)
 }
 
 func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
@@ -67,7 +75,9 @@ func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
 		old := c.worker("w1", "v1")
 		c.begin("before")
 		next := c.worker("w2", "v2")
-		if a := c.want(http.StatusOK, "POST", "/api/task-queues/q/build-ids/promote", `{"build_id":"v2"}`); a.body["new_start_selected"] != true || a.text("promoted_at") == "" {
+		if a := c.want(
+			http.StatusOK, "POST", "/api/task-queues/q/build-ids/promote", `{"build_id":"v2"}`,
+		); a.body["new_start_selected"] != true || a.text("promoted_at") == "" {
 			t.Errorf("promoted: %v", a.body)
 		}
 		c.begin("after")
@@ -83,7 +93,7 @@ func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
 		}
 		c.want(http.StatusUnprocessableEntity, "POST", "/api/task-queues/q/build-ids/drain", `{"build_id":"v\u0000"}`)
 		// A drain ends the poll that waits, and refuses those that follow.
-		waiting := make(chan said, 1)
+		waiting := make(chan response, 1)
 		go func() { waiting <- old.poll("activity", 30) }()
 		until(t, "the old build's poll to wait", func() bool {
 			a := c.want(http.StatusOK, "GET", "/api/task-queues/q", "")
@@ -93,10 +103,12 @@ func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
 		if drained.text("drain_intent") != "draining" || drained.text("drained_at") == "" {
 			t.Errorf("drained: %v", drained.body)
 		}
-		if again := c.want(http.StatusOK, "POST", "/api/task-queues/q/build-ids/drain", `{"build_id":"v1"}`); again.text("drained_at") != drained.text("drained_at") {
+		if again := c.want(
+			http.StatusOK, "POST", "/api/task-queues/q/build-ids/drain", `{"build_id":"v1"}`,
+		); again.text("drained_at") != drained.text("drained_at") {
 			t.Errorf("drained again: %v, want nothing new", again.body)
 		}
-		for i, a := range []said{<-waiting, old.poll("workflow", 0)} {
+		for i, a := range []response{<-waiting, old.poll("workflow", 0)} {
 			if a.status != http.StatusConflict || a.text("poll_status") != "draining" || a.text("reason") != "worker_draining" ||
 				a.text("drain_intent") != "draining" || a.text("build_id") != "v1" {
 				t.Errorf("poll %d of the drained build: %d %v", i, a.status, a.body)
@@ -105,15 +117,34 @@ func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
 		if got := next.leased("workflow")["workflow_id"]; got != "after" {
 			t.Errorf("the new build took %v", got)
 		}
-		if a := c.want(http.StatusOK, "GET", "/api/task-queues/q/build-ids", ""); !strings.Contains(a.raw, `"build_id":"v1","rollout_status":"draining"`) ||
+		if a := c.want(
+			http.StatusOK, "GET", "/api/task-queues/q/build-ids", "",
+		); !strings.Contains(a.raw, `"build_id":"v1","rollout_status":"draining"`) ||
 			!strings.Contains(a.raw, `"build_id":"v2","rollout_status":"active"`) {
 			t.Errorf("build ids: %s", a.raw)
 		}
+		if a := c.want(
+			http.StatusOK, "GET", "/api/workers?status=draining", "",
+		); !strings.Contains(a.raw, `"build_id":"v1"`) || strings.Contains(a.raw, `"build_id":"v2"`) {
+			t.Errorf("workers that are given nothing new: %s", a.raw)
+		}
+		c.want(http.StatusOK, "POST", "/api/task-queues/q/build-ids/drain", `{"build_id":"unseen"}`)
+		if a := c.want(http.StatusOK, "GET", "/api/task-queues/q/build-ids", ""); !strings.Contains(
+			a.raw, `"build_id":"unseen","rollout_status":"draining"`,
+		) {
+			t.Errorf("a build that was drained before a worker of it came: %s", a.raw)
+		}
+		c.want(http.StatusOK, "POST", "/api/task-queues/q/build-ids/resume", `{"build_id":"unseen"}`)
 		c.want(http.StatusOK, "POST", "/api/task-queues/q/build-ids/resume", `{"build_id":"v1"}`)
+		if a := c.want(http.StatusOK, "GET", "/api/workers?status=draining", ""); strings.Contains(a.raw, `"build_id":"v1"`) {
+			t.Errorf("resumed, it still drains: %s", a.raw)
+		}
 		if a := old.poll("workflow", 0); a.status != http.StatusOK {
 			t.Errorf("after the resume: %d %v", a.status, a.body)
 		}
-		if a := c.ask("POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w1","task_queue":"q","build_id":"v9","timeout_seconds":0}`); a.status != http.StatusConflict ||
+		if a := c.ask(
+			"POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w1","task_queue":"q","build_id":"v9","timeout_seconds":0}`,
+		); a.status != http.StatusConflict ||
 			a.text("reason") != "build_id_mismatch" {
 			t.Errorf("a poll as another build: %d %v", a.status, a.body)
 		}
@@ -121,11 +152,13 @@ func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
 		c.begin("mine")
 		id := c.want(http.StatusOK, "GET", "/api/workflows/mine", "").text("run_id") + "-1-workflow"
 		c.want(http.StatusOK, "POST", "/api/task-queues/q/build-ids/drain", `{"build_id":"v2"}`)
-		if a := c.ask("POST", claimPath("workflow", id), `{"worker_id":"w2"}`); a.status != http.StatusConflict || a.text("reason") != "worker_draining" {
+		if a := c.ask("POST", claimPath("workflow", id), `{"worker_id":"w2"}`); a.status != http.StatusConflict ||
+			a.text("reason") != "worker_draining" {
 			t.Errorf("a claim by id of a drained build: %d %v", a.status, a.body)
 		}
 		c.want(http.StatusOK, "PUT", "/api/task-queues/q/limits", `{"workflow_tasks":{"max_active_leases":5}}`)
-		if a := c.ask("POST", claimPath("workflow", id), `{"worker_id":"w1"}`); a.status != http.StatusTooManyRequests || a.text("reason") != "throttled" {
+		if a := c.ask("POST", claimPath("workflow", id), `{"worker_id":"w1"}`); a.status != http.StatusTooManyRequests ||
+			a.text("reason") != "throttled" {
 			t.Errorf("a claim by id of a counted task: %d %.300s", a.status, a.raw)
 		}
 		audits := c.want(http.StatusOK, "GET", "/api/audit", "").raw
@@ -147,7 +180,8 @@ func TestABudgetThrottlesPollsAndItsEndWakesThem(t *testing.T) {
 		w.complete(w.leased("workflow"), act+","+act)
 		first := w.leased("activity")
 		a := w.poll("activity", 0)
-		if a.status != http.StatusOK || a.text("poll_status") != "throttled" || !strings.Contains(a.text("wait_reason"), "budget is 1") || a.task() != nil {
+		if a.status != http.StatusOK || a.text("poll_status") != "throttled" ||
+			!strings.Contains(a.text("wait_reason"), "budget is 1") || a.task() != nil {
 			t.Fatalf("a poll beyond the budget: %d %v", a.status, a.body)
 		}
 		if m := c.want(http.StatusOK, "GET", "/metrics", "").raw; !strings.Contains(m, "\nsojourn_throttled_claims_total ") ||
@@ -158,13 +192,16 @@ func TestABudgetThrottlesPollsAndItsEndWakesThem(t *testing.T) {
 			t.Errorf("why the second activity waits: %s", why)
 		}
 		queue := c.want(http.StatusOK, "GET", "/api/task-queues/q", "").raw
-		for _, want := range []string{`"status":"throttled"`, `"server_max_active_leases_per_queue":1`, `"server_remaining_active_lease_capacity":0`, first["task_id"].(string)} {
+		for _, want := range []string{
+			`"status":"throttled"`, `"server_max_active_leases_per_queue":1`, `"server_remaining_active_lease_capacity":0`,
+			first["task_id"].(string),
+		} {
 			if !strings.Contains(queue, want) {
 				t.Errorf("the queue does not say %s: %s", want, queue)
 			}
 		}
 		// The poll that waits gets the task the moment the lease ends, long before its own end.
-		waiting := make(chan said, 1)
+		waiting := make(chan response, 1)
 		go func() { waiting <- w.poll("activity", 60) }()
 		until(t, "the poll to wait", func() bool {
 			return strings.Contains(c.want(http.StatusOK, "GET", "/api/task-queues/q", "").raw, `"waiting_count":1`)
@@ -180,23 +217,29 @@ func TestABudgetThrottlesPollsAndItsEndWakesThem(t *testing.T) {
 			t.Fatal("the end of a lease did not wake the poll")
 		}
 		for body, field := range map[string]string{
-			`{}`: "activity_tasks", `{"activity_tasks":{"max_active_leases":0}}`: "max_active_leases", `{"workflow_tasks":{"max_dispatches_per_minute":-1}}`: "workflow_tasks",
+			`{}`: "activity_tasks", `{"activity_tasks":{"max_active_leases":0}}`: "max_active_leases",
+			`{"workflow_tasks":{"max_dispatches_per_minute":-1}}`: "workflow_tasks",
 		} {
-			if a := c.ask("PUT", "/api/task-queues/q/limits", body); a.status != http.StatusUnprocessableEntity || !strings.Contains(a.raw, field) {
+			if a := c.ask("PUT", "/api/task-queues/q/limits", body); a.status != http.StatusUnprocessableEntity ||
+				!strings.Contains(a.raw, field) {
 				t.Errorf("limits %s: %d %s", body, a.status, a.raw)
 			}
 		}
 		c.want(http.StatusOK, "PUT", "/api/namespaces/default/limits", `{"activity_tasks":{"max_dispatches_per_minute":100}}`)
-		if a := c.want(http.StatusOK, "GET", "/api/namespaces/default/limits", ""); !strings.Contains(a.raw, `"max_dispatches_per_minute":100`) {
+		if a := c.want(http.StatusOK, "GET", "/api/namespaces/default/limits", ""); !strings.Contains(
+			a.raw, `"max_dispatches_per_minute":100`,
+		) {
 			t.Errorf("limits of the namespace: %s", a.raw)
 		}
-		if a := c.ask("GET", "/api/task-queues/nowhere", ""); a.status != http.StatusNotFound || a.text("reason") != "task_queue_not_found" {
+		if a := c.ask("GET", "/api/task-queues/nowhere", ""); a.status != http.StatusNotFound ||
+			a.text("reason") != "task_queue_not_found" {
 			t.Errorf("a queue nobody knows: %d %v", a.status, a.body)
 		}
 	})
 }
 
-// What one app's operators decide, another app's polls feel: the poll that waits there is ended, the lease that ends here wakes it.
+// What one app's operators decide, another app's polls feel: the poll that waits there is ended, the lease that ends
+// here wakes it.
 func TestDecisionsAboutAQueueReachTheOtherApp(t *testing.T) {
 	database := apptest.Postgres(t)
 	here := caller{t: t, app: apptest.Start(t, apptest.Options{Database: database}), ns: "default"}
@@ -212,7 +255,7 @@ func TestDecisionsAboutAQueueReachTheOtherApp(t *testing.T) {
 	act := `{"type":"schedule_activity","activity_type":"act","queue":"q"}`
 	one.complete(one.leased("workflow"), act+","+act)
 	first := one.leased("activity")
-	answer := make(chan said, 1)
+	answer := make(chan response, 1)
 	go func() { answer <- two.poll("activity", 60) }()
 	waits(there)
 	one.finish(first)
@@ -231,14 +274,18 @@ func TestABurstOfOneTenantDoesNotHoldUpAnother(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t: t, app: apptest.Start(t, apptest.Options{Database: database}), ns: "default"}
 		begin := func(id, key string) {
-			c.want(http.StatusCreated, "POST", "/api/workflows", fmt.Sprintf(`{"workflow_id":%q,"workflow_type":"wf","task_queue":"q","fairness_key":%q}`, id, key))
+			c.want(
+				http.StatusCreated, "POST", "/api/workflows",
+				fmt.Sprintf(`{"workflow_id":%q,"workflow_type":"wf","task_queue":"q","fairness_key":%q}`, id, key),
+			)
 		}
 		for i := range 20 {
 			begin(fmt.Sprint("big-", i), "Big")
 		}
 		begin("small-0", "small")
 		order := c.want(http.StatusOK, "GET", "/api/task-queues/q/priority-fairness", "").raw
-		if !strings.Contains(order, `"fairness_key":"big","fairness_weight":1,"ready_count":20`) || !strings.Contains(order, `"enabled":true`) {
+		if !strings.Contains(order, `"fairness_key":"big","fairness_weight":1,"ready_count":20`) ||
+			!strings.Contains(order, `"enabled":true`) {
 			t.Errorf("order: %s", order)
 		}
 		w := c.worker("w", "")
@@ -252,7 +299,8 @@ func TestABurstOfOneTenantDoesNotHoldUpAnother(t *testing.T) {
 	})
 }
 
-// A queue says of the tasks that wait for longest why nobody has them: three of each kind, the oldest first, and only while they wait.
+// A queue says of the tasks that wait for longest why nobody has them: three of each kind, the oldest first, and only
+// while they wait.
 func TestAQueueSaysWhyItsOldestTasksWait(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
@@ -278,12 +326,16 @@ func TestAQueueSaysWhyItsOldestTasksWait(t *testing.T) {
 		same("workflow of wf-0"+nobody, "workflow of wf-1"+nobody, "workflow of wf-2"+nobody)
 		w := c.worker("w", "")
 		for range 4 {
-			w.complete(w.leased("workflow"), `{"type":"schedule_activity","activity_type":"act"},{"type":"schedule_activity","activity_type":"other"}`)
+			w.complete(
+				w.leased("workflow"),
+				`{"type":"schedule_activity","activity_type":"act"},{"type":"schedule_activity","activity_type":"other"}`,
+			)
 		}
 		last := w.leased("workflow")
 		w.finish(w.leased("activity"))
 		got := waiting()
-		if len(got) != 4 || got[0] != "workflow of wf-0: ready for worker w, which is busy or does not poll" || !strings.HasPrefix(got[1], "activity of wf-0: ") ||
+		if len(got) != 4 || got[0] != "workflow of wf-0: ready for worker w, which is busy or does not poll" ||
+			!strings.HasPrefix(got[1], "activity of wf-0: ") ||
 			!strings.Contains(got[1], "other") || !strings.HasPrefix(got[3], "activity of wf-1: ") {
 			t.Errorf("with a worker that knows one of two activities, waiting are %q", got)
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// A poll_request_id stands for what its poll was given: as long as that is leased it is given again, and when it is not, nothing else is.
+// A poll_request_id stands for what its poll was given: as long as that is leased it is given again, and when it is
+// not, nothing else is.
 func TestAPollWhoseTaskIsOverIsRefused(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -17,7 +18,8 @@ func TestAPollWhoseTaskIsOverIsRefused(t *testing.T) {
 			t.Helper()
 			unchanged(t, a, "a "+kind+" poll again", func() {
 				s := w.pollWith(kind, `,"poll_request_id":"`+id+`","timeout_seconds":0`)
-				if s.status != 409 || s.text("reason") != "poll_cached_task_expired" || s.text("poll_status") != "conflict" || s.body["task"] != nil {
+				if s.status != 409 || s.text("reason") != "poll_cached_task_expired" || s.text("poll_status") != "conflict" ||
+					s.body["task"] != nil {
 					t.Errorf("a %s poll whose task is over: %d %s", kind, s.status, s.brief())
 				}
 			})
@@ -39,7 +41,8 @@ func TestAPollWhoseTaskIsOverIsRefused(t *testing.T) {
 		// The same task once more is another lease, under the id of another poll.
 		second := taskOf(t, w.pollWith("workflow", `,"poll_request_id":"g"`))
 		w.want(200, "POST", flowPath(second, "fail"), w.flowBody(second, `,"failure":{"message":"out of memory"}`))
-		if third := w.poll("workflow"); third.text("task_id") == second.text("task_id") && third.number("workflow_task_attempt") != 2 {
+		if third := w.poll("workflow"); third.text("task_id") == second.text("task_id") &&
+			third.number("workflow_task_attempt") != 2 {
 			t.Errorf("the task was not tried again: %v", third)
 		}
 		expired("workflow", "g")
@@ -50,7 +53,7 @@ func TestAPollWhoseTaskIsOverIsRefused(t *testing.T) {
 func TestAPollThatIsOpenIsJoined(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := register(caller{t, a, ""}, "w", "")
-	var answers []<-chan said
+	var answers []<-chan response
 	for range 2 {
 		answers = append(answers, w.later("POST", "/api/worker/workflow-tasks/poll",
 			`{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":60,"poll_request_id":"p"}`))
@@ -79,21 +82,24 @@ func TestAPollIDIsBoundToItsKinds(t *testing.T) {
 		for _, kinds := range []string{`,"task_kinds":["workflow"]`, `,"task_kinds":["update_validation"]`, ``} {
 			s := w.pollWith("workflow", `,"poll_request_id":"p"`+kinds)
 			bound, _ := s.body["bound_task_kinds"].([]any)
-			if s.status != 409 || s.text("reason") != "poll_request_task_kinds_conflict" || s.text("poll_status") != "conflict" || len(bound) != 2 ||
+			if s.status != 409 || s.text("reason") != "poll_request_task_kinds_conflict" ||
+				s.text("poll_status") != "conflict" || len(bound) != 2 ||
 				s.text("poll_request_id") != "p" || s.body["requested_task_kinds"] == nil || s.body["task"] != nil {
 				t.Errorf("%s: %d %s", kinds, s.status, s.brief())
 			}
 		}
 	})
 	for _, kind := range []string{"activity", "query"} {
-		if s := w.pollWith(kind, `,"poll_request_id":"p","timeout_seconds":0`); s.status != 200 || s.text("poll_status") != "empty" {
+		if s := w.pollWith(kind, `,"poll_request_id":"p","timeout_seconds":0`); s.status != 200 ||
+			s.text("poll_status") != "empty" {
 			t.Errorf("a %s poll: %d %s", kind, s.status, s.brief())
 		}
 	}
 	w.decide(flow, finish)
 }
 
-// The published Rust SDK ends its worker at any refusal of a poll that it does not know, so what is over is simply polled anew.
+// The published Rust SDK ends its worker at any refusal of a poll that it does not know, so what is over is simply
+// polled anew.
 func TestARustWorkerIsNotEndedByAnOldPoll(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := register(caller{t, a, ""}, "w", `,"sdk_version":"durable-workflow-rust/4.10.2"`)
@@ -116,7 +122,9 @@ func TestAPollForWhatWasNotRegisteredSaysSo(t *testing.T) {
 		by           hand
 		kind, status string
 	}{
-		{none, "workflow", "no_workflow_capability"}, {none, "activity", "no_activity_capability"}, {w, "workflow", "no_workflow_capability"},
+		{none, "workflow", "no_workflow_capability"},
+		{none, "activity", "no_activity_capability"},
+		{w, "workflow", "no_workflow_capability"},
 	} {
 		s := p.by.pollWith(p.kind, `,"timeout_seconds":60`)
 		if s.status != 200 || s.text("poll_status") != p.status || s.body["task"] != nil {
@@ -128,7 +136,8 @@ func TestAPollForWhatWasNotRegisteredSaysSo(t *testing.T) {
 	}
 }
 
-// A completion lists the tasks it made, in the order of its commands, and the workflow task that follows at once; sent again it lists the same.
+// A completion lists the tasks it made, in the order of its commands, and the workflow task that follows at once; sent
+// again it lists the same.
 func TestACompletionListsTheTasksItMade(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -136,7 +145,9 @@ func TestACompletionListsTheTasksItMade(t *testing.T) {
 		run := w.start("lists")
 		flow := w.poll("workflow")
 		w.want(202, "POST", "/api/workflows/lists/signal/go", `{}`)
-		commands := []string{step, step, `{"type":"start_timer","delay_seconds":900}`, step, `{"type":"open_signal_wait","signal_name":"go"}`}
+		commands := []string{
+			step, step, `{"type":"start_timer","delay_seconds":900}`, step, `{"type":"open_signal_wait","signal_name":"go"}`,
+		}
 		want := []any{run + "-1", run + "-2", run + "-4", run + "-2-workflow"}
 		for range 2 {
 			if got := w.decide(flow, commands...).body["created_task_ids"]; !reflect.DeepEqual(got, want) {

@@ -38,11 +38,23 @@ func TestRetentionRemovesWhatClosedLongAgoAndFreesItsId(t *testing.T) {
 		t.Errorf("at once: %s", got.raw)
 	}
 	a.Stop()
-	c = caller{t, open(31 * 24 * time.Hour), ""}
-	if got := c.want(200, "GET", "/api/system/retention", ""); got.body["expired_run_count"] != 1.0 || got.body["retention_days"] != 30.0 {
+	early := open(30*24*time.Hour - 10*time.Minute) // not a day, nor an hour, before its time
+	c = caller{t, early, ""}
+	if got := c.want(200, "POST", "/api/system/retention/pass", `{}`); got.body["pruned"] != 0.0 {
+		t.Errorf("ten minutes before the end of its retention: %s", got.raw)
+	}
+	if _, err := early.Broker().Prune(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.want(200, "GET", "/api/workflows/closed", "")
+	early.Stop()
+	c = caller{t, open(30*24*time.Hour + 10*time.Minute), ""}
+	if got := c.want(200, "GET", "/api/system/retention", ""); got.body["expired_run_count"] != 1.0 ||
+		got.body["retention_days"] != 30.0 {
 		t.Errorf("status: %s", got.raw)
 	}
-	if got := c.want(200, "POST", "/api/system/retention/pass", `{}`); got.body["pruned"] != 1.0 || got.body["skipped"] != 0.0 {
+	if got := c.want(200, "POST", "/api/system/retention/pass", `{}`); got.body["pruned"] != 1.0 ||
+		got.body["skipped"] != 0.0 {
 		t.Errorf("pass: %s", got.raw)
 	}
 	c.want(404, "GET", "/api/workflows/closed", "")
@@ -50,7 +62,8 @@ func TestRetentionRemovesWhatClosedLongAgoAndFreesItsId(t *testing.T) {
 	c.want(201, "POST", "/api/workflows", `{"workflow_id":"closed","workflow_type":"t"}`)
 }
 
-// By itself an app removes what is past its namespace's retention, index rows and all, and knows when something will be next.
+// By itself an app removes what is past its namespace's retention, index rows and all, and knows when something will be
+// next.
 func TestRetentionNeedsNobodyToAsk(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		shift := atomic.Int64{}
@@ -83,7 +96,10 @@ func TestRetentionNeedsNobodyToAsk(t *testing.T) {
 		}
 		for _, c := range []caller{root, brief} {
 			for i := range 150 {
-				c.want(201, "POST", "/api/workflows", fmt.Sprintf(`{"workflow_id":"f%d","workflow_type":"t","search_attributes":{"K":1}}`, i))
+				c.want(
+					201, "POST", "/api/workflows",
+					fmt.Sprintf(`{"workflow_id":"f%d","workflow_type":"t","search_attributes":{"K":1}}`, i),
+				)
 				if i > 0 {
 					c.want(200, "POST", fmt.Sprintf("/api/workflows/f%d/terminate", i), `{}`)
 				}
@@ -166,7 +182,9 @@ func TestAStartWithCronMakesASchedule(t *testing.T) {
 			t.Error(got.raw)
 		}
 		c.want(404, "GET", "/api/workflows/nightly", "")
-		if got := c.want(200, "GET", "/api/schedules/nightly", ""); !strings.Contains(got.raw, `"timezone":"Europe/Berlin"`) || got.text("next_fire_at") == "" {
+		if got := c.want(
+			200, "GET", "/api/schedules/nightly", "",
+		); !strings.Contains(got.raw, `"timezone":"Europe/Berlin"`) || got.text("next_fire_at") == "" {
 			t.Error(got.raw)
 		}
 		fired := c.want(200, "POST", "/api/schedules/nightly/trigger", `{}`).text("workflow_id")
@@ -176,7 +194,9 @@ func TestAStartWithCronMakesASchedule(t *testing.T) {
 		if got := c.want(409, "POST", "/api/workflows", body+`}`); got.text("reason") != "schedule_already_exists" {
 			t.Error(got.raw)
 		}
-		if got := c.want(200, "POST", "/api/workflows", body+`,"duplicate_policy":"use-existing"}`); got.text("outcome") != "returned_existing_schedule" {
+		if got := c.want(
+			200, "POST", "/api/workflows", body+`,"duplicate_policy":"use-existing"}`,
+		); got.text("outcome") != "returned_existing_schedule" {
 			t.Error(got.raw)
 		}
 		for field, bad := range map[string]string{

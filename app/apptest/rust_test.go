@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The Rust SDK of the worker protocol runs here as it is published. It takes minutes to compile, so these tests are for make interop: they skip unless
-// SOJOURN_TEST_REQUIRE names rust.
+// The Rust SDK of the worker protocol runs here as it is published. It takes minutes to compile, so these tests are for
+// make interop: they skip unless SOJOURN_TEST_REQUIRE names rust.
 const (
 	rustDir   = "../../interop/rust"
 	rustQueue = "rust"
@@ -45,7 +45,9 @@ var rustPrograms = sync.OnceValues(func() (string, error) {
 	cache = filepath.Join(cache, "sojourn-tests", "rust")
 	build := exec.Command("cargo", "build", "--locked", "--target-dir", filepath.Join(cache, "target"))
 	build.Dir = rustDir
-	install := exec.Command("cargo", "install", "--locked", "--debug", "--version", "4.10.2", "--root", filepath.Join(cache, "target"),
+	install := exec.Command("cargo", "install", "--locked", "--debug", "--version", "4.10.2", "--root", filepath.Join(
+		cache, "target",
+	),
 		"--target-dir", filepath.Join(cache, "own"), "durable-workflow", "--bin", "durable-workflow-replay-conformance",
 		"--bin", "durable-workflow-memo-restart")
 	for _, c := range []*exec.Cmd{build, install} {
@@ -68,14 +70,22 @@ var rustPrograms = sync.OnceValues(func() (string, error) {
 // rustWork starts a worker and returns when the app knows it.
 func rustWork(t *testing.T, a *apptest.App, id string, args ...string) *pythonWorker {
 	t.Helper()
-	return launchWorker(t, a, id, exec.Command(rust(t, "sojourn-interop"), append([]string{"worker", a.URL(), pythonToken, rustQueue, id}, args...)...))
+	return launchWorker(t, a, id, exec.Command(rust(t, "sojourn-interop"), append([]string{
+		"worker", a.URL(), pythonToken, rustQueue, id,
+	}, args...)...))
 }
 
 func rustCases(t *testing.T, a *apptest.App, names ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 	defer cancel()
-	judge(t, exec.CommandContext(ctx, rust(t, "sojourn-interop"), append([]string{"cases", a.URL(), pythonToken, rustQueue}, names...)...), names)
+	judge(
+		t,
+		exec.CommandContext(
+			ctx, rust(t, "sojourn-interop"), append([]string{"cases", a.URL(), pythonToken, rustQueue}, names...)...,
+		),
+		names,
+	)
 }
 
 // W3: worker and client of the published SDK, through the core list.
@@ -86,7 +96,8 @@ func TestRustSDK(t *testing.T) {
 		w := rustWork(t, a, "rs-1", "50")
 		rustCases(t, a)
 		w.stop()
-		if _, err := a.Broker().Worker(t.Context(), "default", "rs-1"); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
+		if _, err := a.Broker().
+			Worker(t.Context(), "default", "rs-1"); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
 			t.Errorf("the stopped worker is still registered: %v", err)
 		}
 	})
@@ -128,8 +139,8 @@ func TestOneOfTwoRustWorkersIsKilled(t *testing.T) {
 	})
 }
 
-// A killed process says nothing: its attempt ends with the time it may take from start to close, without which it waits for the lease of 300 s that
-// the contract gives, and the session with its own.
+// A killed process says nothing: its attempt ends with the time it may take from start to close, without which it waits
+// for the lease of 300 s that the contract gives, and the session with its own.
 func TestARustSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 	rust(t, "sojourn-interop")
 	apptest.Databases(t, func(t *testing.T, database string) {
@@ -159,7 +170,8 @@ func TestARustSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 	})
 }
 
-// Only polls are under way here: a report that the app's end cuts off ends a worker of this SDK, which whoever supervises it starts again.
+// Only polls are under way here: a report that the app's end cuts off ends a worker of this SDK, which whoever
+// supervises it starts again.
 func TestTheAppRestartsWhileRustPolls(t *testing.T) {
 	rust(t, "sojourn-interop")
 	apptest.Databases(t, func(t *testing.T, database string) {

@@ -1,16 +1,23 @@
 package apptest_test
 
 import (
+	"context"
 	"net/url"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
 
 // eventually asks until an answer is as wanted.
-func (c caller) eventually(path string, good func(said) bool) said {
+func (c caller) eventually(path string, good func(response) bool) response {
 	c.t.Helper()
 	end := time.Now().Add(2 * time.Minute)
 	for {
@@ -35,12 +42,14 @@ func TestAScheduleFiresEachOfItsTimesOnce(t *testing.T) {
 			others = append(others, apptest.Start(t, apptest.Options{Database: database}))
 		}
 		c := caller{t, others[len(others)-1], ""}
-		got := c.want(201, "POST", "/api/schedules", `{"schedule_id":"s","overlap_policy":"allow_all","max_runs":2,`+everySecond+`}`)
+		got := c.want(
+			201, "POST", "/api/schedules", `{"schedule_id":"s","overlap_policy":"allow_all","max_runs":2,`+everySecond+`}`,
+		)
 		if got.text("outcome") != "created" || got.text("status") != "active" {
 			t.Errorf("created: %s", got.raw)
 		}
 		c.want(409, "POST", "/api/schedules", `{"schedule_id":"s",`+everySecond+`}`)
-		got = c.eventually("/api/schedules/s", func(s said) bool { return s.text("status") == "deleted" })
+		got = c.eventually("/api/schedules/s", func(s response) bool { return s.text("status") == "deleted" })
 		if got.body["fires_count"] != 2.0 || got.body["remaining_actions"] != 0.0 || got.body["next_fire_at"] != nil {
 			t.Errorf("afterwards: %s", got.raw)
 		}
@@ -51,7 +60,8 @@ func TestAScheduleFiresEachOfItsTimesOnce(t *testing.T) {
 		}
 		for _, f := range flows {
 			id, _ := f.(map[string]any)["workflow_id"].(string)
-			if at, err := time.Parse("20060102T150405Z", strings.TrimPrefix(id, "s.")); err != nil || time.Since(at) > time.Minute {
+			if at, err := time.Parse("20060102T150405Z", strings.TrimPrefix(id, "s.")); err != nil ||
+				time.Since(at) > time.Minute {
 				t.Errorf("workflow id %s: %v", id, err)
 			}
 		}
@@ -61,7 +71,8 @@ func TestAScheduleFiresEachOfItsTimesOnce(t *testing.T) {
 		for _, e := range events {
 			kinds = append(kinds, e.(map[string]any)["event_type"].(string))
 		}
-		if strings.Join(kinds, " ") != "ScheduleCreated ScheduleTriggered ScheduleTriggered" || history.body["has_more"] != true {
+		if strings.Join(kinds, " ") != "ScheduleCreated ScheduleTriggered ScheduleTriggered" ||
+			history.body["has_more"] != true {
 			t.Errorf("history: %s", history.raw)
 		}
 		var back []string
@@ -95,14 +106,17 @@ func TestTheTimesOfASpecAreToldBeforeThereIsASchedule(t *testing.T) {
 		t.Errorf("times: %s", got.raw)
 	}
 	for text, field := range map[string]string{
-		`{"cron_expressions":["61 * * * *"]}`: "spec.cron_expressions.0", `{"intervals":[{"every":"1h"}]}`: "spec.intervals.0.every", `{}`: "spec",
+		`{"cron_expressions":["61 * * * *"]}`: "spec.cron_expressions.0",
+		`{"intervals":[{"every":"1h"}]}`:      "spec.intervals.0.every", `{}`: "spec",
 	} {
 		got := c.want(422, "GET", spec(text), "")
 		if fields, _ := got.body["errors"].(map[string]any); fields[field] == nil {
 			t.Errorf("%s: %s", text, got.raw)
 		}
 	}
-	if got := c.want(200, "GET", spec(`{"cron_expressions":["0 0 30 2 *"]}`), ""); !strings.Contains(got.raw, `"times":[]`) {
+	if got := c.want(200, "GET", spec(`{"cron_expressions":["0 0 30 2 *"]}`), ""); !strings.Contains(
+		got.raw, `"times":[]`,
+	) {
 		t.Errorf("a day that never comes: %s", got.raw)
 	}
 }
@@ -116,17 +130,21 @@ func TestAScheduleWaitsForTheWorkflowBefore(t *testing.T) {
 		if first.text("outcome") != "triggered" || first.text("run_id") == "" {
 			t.Fatalf("trigger: %s", first.raw)
 		}
-		if got := c.want(200, "POST", "/api/schedules/s/trigger", `{}`); got.text("outcome") != "buffered" || got.body["buffer_depth"] != 1.0 {
+		if got := c.want(200, "POST", "/api/schedules/s/trigger", `{}`); got.text("outcome") != "buffered" ||
+			got.body["buffer_depth"] != 1.0 {
 			t.Errorf("while it runs: %s", got.raw)
 		}
 		if got := c.want(200, "POST", "/api/schedules/s/trigger", `{}`); got.text("outcome") != "buffer_full" {
 			t.Errorf("once more: %s", got.raw)
 		}
 		c.want(200, "POST", "/api/workflows/"+first.text("workflow_id")+"/terminate", `{}`)
-		second := c.eventually("/api/schedules/s", func(s said) bool { return s.body["fires_count"] == 2.0 }).text("latest_workflow_instance_id")
+		second := c.eventually("/api/schedules/s", func(s response) bool {
+			return s.body["fires_count"] == 2.0
+		}).text("latest_workflow_instance_id")
 		c.want(200, "GET", "/api/workflows/"+second, "")
 		third := c.want(200, "POST", "/api/schedules/s/trigger", `{"overlap_policy":"cancel_other"}`)
-		if got := c.want(200, "GET", "/api/workflows/"+second, ""); third.text("outcome") != "triggered" || got.body["is_terminal"] != true {
+		if got := c.want(200, "GET", "/api/workflows/"+second, ""); third.text("outcome") != "triggered" ||
+			got.body["is_terminal"] != true {
 			t.Errorf("cancel_other: %s, the one before %s", third.raw, got.raw)
 		}
 		back := `{"start_time":"2019-12-31T23:00:00Z","end_time":"2021-12-31T23:00:00Z","overlap_policy":"allow_all"}`
@@ -134,13 +152,16 @@ func TestAScheduleWaitsForTheWorkflowBefore(t *testing.T) {
 		if got.body["fires_attempted"] != 3.0 || !strings.Contains(got.raw, `"workflow_id":"s.20191231T230000Z"`) {
 			t.Errorf("backfill: %s", got.raw)
 		}
-		if got := c.want(200, "POST", "/api/schedules/s/backfill", back); strings.Count(got.raw, `"reason":"already_fired"`) != 3 {
+		if got := c.want(200, "POST", "/api/schedules/s/backfill", back); strings.Count(
+			got.raw, `"reason":"already_fired"`,
+		) != 3 {
 			t.Errorf("the same backfill again: %s", got.raw)
 		}
 		if got := c.want(200, "POST", "/api/schedules/s/pause", `{"note":"holidays"}`); got.text("outcome") != "paused" {
 			t.Errorf("pause: %s", got.raw)
 		}
-		if got := c.want(200, "GET", "/api/schedules/s", ""); got.body["paused"] != true || got.text("note") != "holidays" || got.body["next_fire_at"] != nil {
+		if got := c.want(200, "GET", "/api/schedules/s", ""); got.body["paused"] != true || got.text("note") != "holidays" ||
+			got.body["next_fire_at"] != nil {
 			t.Errorf("paused: %s", got.raw)
 		}
 		if got := c.want(200, "POST", "/api/schedules/s/trigger", `{}`); got.text("reason") != "status_not_triggerable" {
@@ -160,6 +181,58 @@ func TestAScheduleWaitsForTheWorkflowBefore(t *testing.T) {
 		}
 		c.want(404, "GET", "/api/schedules/s", "")
 		c.want(404, "POST", "/api/schedules/s/trigger", `{}`)
-		c.want(404, "GET", "/api/schedules/s/history", "")
+		c.want(404, "PUT", "/api/schedules/s", `{"jitter_seconds":60}`)
+		c.want(404, "DELETE", "/api/schedules/s", "")
+		if got := c.want(200, "GET", "/api/schedules", ""); len(got.body["schedules"].([]any)) != 0 {
+			t.Errorf("list: %s", got.raw)
+		}
+		told := func() (kinds []string) {
+			for _, e := range c.want(200, "GET", "/api/schedules/s/history?limit=100", "").body["events"].([]any) {
+				kinds = append(kinds, e.(map[string]any)["event_type"].(string))
+			}
+			return kinds
+		}
+		if kinds := told(); kinds[0] != "ScheduleCreated" || kinds[len(kinds)-1] != "ScheduleDeleted" {
+			t.Errorf("the history of a schedule that was taken away: %q", kinds)
+		}
+		c.want(404, "GET", "/api/schedules/never/history", "")
+		// its id is free, and its history goes on
+		c.want(201, "POST", "/api/schedules", `{"schedule_id":"s",`+everySecond+`}`)
+		if kinds := told(); !strings.Contains(strings.Join(kinds, " "), "ScheduleDeleted ScheduleCreated") {
+			t.Errorf("made again: %q", kinds)
+		}
+		if got := c.want(200, "GET", "/api/schedules/s", ""); got.text("status") != "active" {
+			t.Errorf("made again: %s", got.raw)
+		}
 	})
+}
+
+// What a schedule did is kept for as long as a closed run is, also when the schedule was taken away, and not for
+// longer.
+func TestTheHistoryOfADeletedScheduleIsKeptForItsRetention(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	shift := atomic.Int64{}
+	a := apptest.Start(t, apptest.Options{Database: "sqlite:" + path, Change: func(o *app.Options) {
+		o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+			return sqlite.Open(ctx, path, sqldb.Options{App: id, Dispatch: d, Shift: func() time.Duration {
+				return time.Duration(shift.Load())
+			}})
+		}
+	}})
+	c := caller{t, a, ""}
+	c.want(
+		201, "POST", "/api/schedules",
+		`{"schedule_id":"gone","spec":{"intervals":[{"every":"P1D"}]},"action":{"workflow_type":"t"}}`,
+	)
+	c.want(200, "DELETE", "/api/schedules/gone", "")
+	for _, at := range []struct {
+		after  time.Duration
+		status int
+	}{{30*24*time.Hour - 10*time.Minute, 200}, {30*24*time.Hour + 10*time.Minute, 404}} {
+		shift.Store(int64(at.after))
+		if _, err := a.Broker().Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.want(at.status, "GET", "/api/schedules/gone/history", "")
+	}
 }

@@ -21,7 +21,9 @@ type stream struct {
 
 func (c caller) stream(workflow, run, last string) *stream {
 	c.t.Helper()
-	r, err := http.NewRequestWithContext(c.t.Context(), "GET", c.app.URL()+"/api/workflows/"+workflow+"/runs/"+run+"/history/stream", nil)
+	r, err := http.NewRequestWithContext(
+		c.t.Context(), "GET", c.app.URL()+"/api/workflows/"+workflow+"/runs/"+run+"/history/stream", nil,
+	)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -64,7 +66,9 @@ func TestARunIsStreamedAsItGoesOn(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c := caller{t, a, "default"}
-		run := c.want(201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t","task_queue":"q","input":["x"]}`).text("run_id")
+		run := c.want(
+			201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t","task_queue":"q","input":["x"]}`,
+		).text("run_id")
 		signal := func(name string) { c.want(202, "POST", "/api/workflows/f/signal/"+name, `{"input":[1]}`) }
 		signal("one")
 		s := c.stream("f", run, "")
@@ -134,7 +138,8 @@ func TestARunIsArchivedOnceItHasClosed(t *testing.T) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
 		run := c.want(201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t"}`).text("run_id")
 		before := c.want(200, "GET", "/api/workflows/f/runs/"+run, "").raw
-		if got := c.want(409, "POST", "/api/workflows/f/archive", `{}`); got.text("reason") != "run_not_closed" || got.text("outcome") != "rejected_run_not_closed" {
+		if got := c.want(409, "POST", "/api/workflows/f/archive", `{}`); got.text("reason") != "run_not_closed" ||
+			got.text("outcome") != "rejected_run_not_closed" {
 			t.Error(got.raw)
 		}
 		if after := c.want(200, "GET", "/api/workflows/f/runs/"+run, "").raw; after != before {
@@ -142,17 +147,21 @@ func TestARunIsArchivedOnceItHasClosed(t *testing.T) {
 		}
 		c.want(200, "POST", "/api/workflows/f/cancel", `{}`)
 		events := c.want(200, "GET", "/api/workflows/f/runs/"+run+"/history", "").raw
-		if got := c.want(200, "GET", "/api/workflows/f", ""); got.body["actions"].(map[string]any)["can_archive"] != true || got.body["archived_at"] != nil {
+		if got := c.want(200, "GET", "/api/workflows/f", ""); got.body["actions"].(map[string]any)["can_archive"] != true ||
+			got.body["archived_at"] != nil {
 			t.Error(got.raw)
 		}
-		if got := c.want(200, "POST", "/api/workflows/f/runs/"+run+"/archive", `{"reason":"done with"}`); got.text("outcome") != "archived" {
+		if got := c.want(
+			200, "POST", "/api/workflows/f/runs/"+run+"/archive", `{"reason":"done with"}`,
+		); got.text("outcome") != "archived" {
 			t.Error(got.raw)
 		}
 		if got := c.want(200, "POST", "/api/workflows/f/archive", `{}`); got.text("outcome") != "archive_not_needed" {
 			t.Error(got.raw)
 		}
 		got := c.want(200, "GET", "/api/workflows/f", "")
-		if got.text("archived_at") == "" || got.text("archive_reason") != "done with" || got.body["actions"].(map[string]any)["can_archive"] != false {
+		if got.text("archived_at") == "" || got.text("archive_reason") != "done with" ||
+			got.body["actions"].(map[string]any)["can_archive"] != false {
 			t.Error(got.raw)
 		}
 		if after := c.want(200, "GET", "/api/workflows/f/runs/"+run+"/history", "").raw; after != events {
@@ -170,7 +179,7 @@ func TestARunIsArchivedOnceItHasClosed(t *testing.T) {
 func TestDebugAndWhySayWhatKeepsARun(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
-		debug := func(status string, codes ...string) said {
+		debug := func(status string, codes ...string) response {
 			t.Helper()
 			got := c.want(200, "GET", "/api/workflows/f/debug", "")
 			var found []string
@@ -182,13 +191,17 @@ func TestDebugAndWhySayWhatKeepsARun(t *testing.T) {
 			}
 			return got
 		}
-		run := c.want(201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t","task_queue":"q"}`).text("run_id")
-		if got := debug("waiting_for_worker", "waiting_for_worker"); !strings.Contains(got.raw, "no live worker serves queue q") {
+		run := c.want(201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t","task_queue":"q"}`).
+			text("run_id")
+		if got := debug("waiting_for_worker", "waiting_for_worker"); !strings.Contains(
+			got.raw, "no live worker serves queue q",
+		) {
 			t.Error(got.raw)
 		}
 		why := func(task, about string) {
 			t.Helper()
-			if got := c.want(200, "GET", "/api/tasks/"+task+"/why", ""); !strings.Contains(got.text("why"), about) || got.text("workflow_id") != "f" {
+			if got := c.want(200, "GET", "/api/tasks/"+task+"/why", ""); !strings.Contains(got.text("why"), about) ||
+				got.text("workflow_id") != "f" {
 				t.Errorf("%s: %s, want %s", task, got.raw, about)
 			}
 		}
@@ -197,7 +210,7 @@ func TestDebugAndWhySayWhatKeepsARun(t *testing.T) {
 		c.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"]}`)
 		c.want(200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":0}`)
 		debug("running")
-		why(flow, "worker w decides until")
+		why(flow, "runs on worker w")
 		c.want(200, "POST", "/api/worker/workflow-tasks/"+flow+"/complete", `{"lease_owner":"w","workflow_task_attempt":1,
 			"commands":[{"type":"schedule_activity","activity_type":"turn","queue":"gpu"}]}`)
 		why(step, "no live worker serves queue gpu")

@@ -9,8 +9,8 @@ import (
 
 // What strictly typed SDKs of the worker protocol rely on, without one of them.
 
-// A session's task says in which queue the session is and until when, also where it was made without either: such clients take a session that lacks
-// them for broken, and one whose end changes.
+// A session's task says in which queue the session is and until when, also where it was made without either: such
+// clients take a session that lacks them for broken, and one whose end changes.
 func TestATaskOfASessionNamesItsQueueAndItsEnd(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -23,9 +23,11 @@ func TestATaskOfASessionNamesItsQueueAndItsEnd(t *testing.T) {
 			member string
 			ttl    time.Duration // 0: as good as for ever
 		}{
-			"named":      {`"session_id":"named"`, 0},
-			"no-queue":   {`"worker_session":{"session_id":"no-queue"}`, 30 * time.Minute},
-			"with-queue": {`"worker_session":{"session_id":"with-queue","queue":"` + handQueue + `","ttl_seconds":600}`, 10 * time.Minute},
+			"named":    {`"session_id":"named"`, 0},
+			"no-queue": {`"worker_session":{"session_id":"no-queue"}`, 30 * time.Minute},
+			"with-queue": {
+				`"worker_session":{"session_id":"with-queue","queue":"` + handQueue + `","ttl_seconds":600}`, 10 * time.Minute,
+			},
 		} {
 			c.start(id)
 			w.decide(w.poll("workflow"), schedule(s.member), schedule(s.member))
@@ -35,11 +37,14 @@ func TestATaskOfASessionNamesItsQueueAndItsEnd(t *testing.T) {
 			c.want(200, "POST", stepPath(first, "complete"), w.stepBody(first, ""))
 			second := w.poll("activity")
 			for what, got := range map[string]handTask{"first": session, "heartbeat": beat, "second": sessionOf(t, second)} {
-				if got.text("session_id") != id || got.text("queue") != handQueue || got.text("status") != "active" || got.text("lease_owner") != "w" {
+				if got.text("session_id") != id || got.text("queue") != handQueue || got.text("status") != "active" ||
+					got.text("lease_owner") != "w" {
 					t.Errorf("%s: the session of the %s: %v", id, what, got)
 				}
 				if got.text("ttl_expires_at") != session.text("ttl_expires_at") {
-					t.Errorf("%s: the end moved from %s to %s by the %s", id, session.text("ttl_expires_at"), got.text("ttl_expires_at"), what)
+					t.Errorf(
+						"%s: the end moved from %s to %s by the %s", id, session.text("ttl_expires_at"), got.text("ttl_expires_at"), what,
+					)
 				}
 				lease, end := moment(t, got, "lease_expires_at"), moment(t, got, "ttl_expires_at")
 				if !lease.After(time.Now()) || lease.After(end) {
@@ -83,9 +88,12 @@ func TestARunThatTimedOutSaysByWhichLimit(t *testing.T) {
 			"run_timeout":       `"run_timeout_seconds":1,"execution_timeout_seconds":60`,
 			"execution_timeout": `"execution_timeout_seconds":1`,
 		} {
-			c.want(201, "POST", "/api/workflows", `{"workflow_id":"`+limit+`","workflow_type":"flow","task_queue":"`+handQueue+`",`+members+`}`)
+			c.want(
+				201, "POST", "/api/workflows",
+				`{"workflow_id":"`+limit+`","workflow_type":"flow","task_queue":"`+handQueue+`",`+members+`}`,
+			)
 			w.decide(w.poll("workflow"), `{"type":"start_timer","delay_seconds":600}`)
-			var s said
+			var s response
 			until(t, limit+" ends the run", func() bool {
 				s = c.want(200, "GET", "/api/workflows/"+limit, "")
 				return s.body["is_terminal"] == true

@@ -10,7 +10,7 @@ const validators = `,"capabilities":["update_validation_tasks","workflow_updates
 	"workflow_command_contracts":{"flow":{"queries":[],"signals":[],"updates":["set","free"],"update_validators":["set"]}}`
 
 // verdict answers a validation task.
-func (h hand) verdict(t handTask, verb, more string) said {
+func (h hand) verdict(t handTask, verb, more string) response {
 	h.t.Helper()
 	return h.ask("POST", questionPath("update_validation_task", t.text("update_validation_task_id"), verb),
 		h.questionBody("update_validation", t, more))
@@ -28,27 +28,35 @@ func TestAnUpdateIsAcceptedOnlyAfterItsValidatorApproved(t *testing.T) {
 		c.start("judged-1")
 		w.decide(w.poll("workflow"), `{"type":"open_condition_wait","condition_key":"k"}`)
 		const path = "/api/workflows/judged-1/update/"
-		multiplexed := `{"worker_id":"w","task_queue":"` + handQueue + `","task_kinds":["workflow","update_validation"],"timeout_seconds":30}`
+		multiplexed := `{"worker_id":"w","task_queue":"` + handQueue +
+			`","task_kinds":["workflow","update_validation"],"timeout_seconds":30}`
 
 		before := a.Dump()
 		asked := c.later("POST", path+"set", `{"input":[1],"request_id":"r-1"}`)
 		task := taskOf(t, w.want(200, "POST", "/api/worker/workflow-tasks/poll", multiplexed))
-		if task.text("task_kind") != "update_validation" || task.text("update_name") != "set" || task["update_arguments"] == nil || task.text("run_id") == "" ||
+		if task.text("task_kind") != "update_validation" || task.text("update_name") != "set" ||
+			task["update_arguments"] == nil || task.text("run_id") == "" ||
 			task.number("update_validation_attempt") != 1 {
 			t.Fatalf("the validation task: %v", task)
 		}
-		if s := w.verdict(handTask{"update_validation_task_id": task["update_validation_task_id"], "update_validation_attempt": 4.0}, "approve", ""); s.status != 409 ||
+		if s := w.verdict(handTask{
+			"update_validation_task_id": task["update_validation_task_id"], "update_validation_attempt": 4.0,
+		}, "approve", ""); s.status != 409 ||
 			s.text("reason") != "stale_update_validation_completion" {
 			t.Errorf("another attempt's verdict: %s", s.raw)
 		}
 		if diff := before.Diff(a.Dump(), "questions", "workers"); diff != "" {
 			t.Errorf("before the verdict something was written:\n%s", diff)
 		}
-		if s := w.verdict(task, "reject", `,"failure":{"message":"too low","reason":"update_validator_rejected","type":"ValueError","validation_errors":{"n":["low"]}}`); s.status != 200 ||
+		if s := w.verdict(
+			task, "reject",
+			`,"failure":{"message":"too low","reason":"update_validator_rejected","type":"ValueError","validation_errors":{"n":["low"]}}`,
+		); s.status != 200 ||
 			s.text("outcome") != "rejected" {
 			t.Errorf("the rejection: %s", s.raw)
 		}
-		if s := <-asked; s.status != 422 || s.text("reason") != "update_validator_rejected" || s.body["validation_errors"].(map[string]any)["n"] == nil {
+		if s := <-asked; s.status != 422 || s.text("reason") != "update_validator_rejected" ||
+			s.body["validation_errors"].(map[string]any)["n"] == nil {
 			t.Errorf("the caller of a rejected update: %d %s", s.status, s.raw)
 		}
 		if diff := before.Diff(a.Dump(), "workers"); diff != "" {
@@ -56,7 +64,13 @@ func TestAnUpdateIsAcceptedOnlyAfterItsValidatorApproved(t *testing.T) {
 		}
 
 		asked = c.later("POST", path+"set", `{"input":[2],"request_id":"r-1"}`) // the request id was not used up
-		task = taskOf(t, w.want(200, "POST", "/api/worker/update-validation-tasks/poll", `{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":30}`))
+		task = taskOf(
+			t,
+			w.want(
+				200, "POST", "/api/worker/update-validation-tasks/poll",
+				`{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":30}`,
+			),
+		)
 		if s := w.verdict(task, "approve", ""); s.status != 200 || s.text("outcome") != "approved" {
 			t.Errorf("the approval: %s", s.raw)
 		}
@@ -67,7 +81,9 @@ func TestAnUpdateIsAcceptedOnlyAfterItsValidatorApproved(t *testing.T) {
 		if s := w.verdict(task, "approve", ""); s.status != 404 && s.status != 409 {
 			t.Errorf("a second approval: %d %s", s.status, s.raw)
 		}
-		if s := c.want(202, "POST", path+"set", `{"input":[2],"request_id":"r-1"}`); s.text("update_id") != got.text("update_id") {
+		if s := c.want(
+			202, "POST", path+"set", `{"input":[2],"request_id":"r-1"}`,
+		); s.text("update_id") != got.text("update_id") {
 			t.Errorf("the same request again was judged again or is another update: %s", s.raw)
 		}
 		flow := taskOf(t, w.want(200, "POST", "/api/worker/workflow-tasks/poll", multiplexed))
@@ -78,26 +94,40 @@ func TestAnUpdateIsAcceptedOnlyAfterItsValidatorApproved(t *testing.T) {
 		c.want(202, "POST", path+"free", `{"input":[1]}`) // it has no validator
 
 		asked = c.later("POST", path+"set", `{"input":[3]}`)
-		task = taskOf(t, w.want(200, "POST", "/api/worker/update-validation-tasks/poll", `{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":30}`))
+		task = taskOf(
+			t,
+			w.want(
+				200, "POST", "/api/worker/update-validation-tasks/poll",
+				`{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":30}`,
+			),
+		)
 		w.verdict(task, "reject", `,"failure":{"message":"replay broke","reason":"update_validation_worker_failed"}`)
 		if s := <-asked; s.status != 409 || s.text("reason") != "update_validation_worker_failed" {
 			t.Errorf("a validator that broke: %d %s", s.status, s.raw)
 		}
-		if s := w.ask("POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"`+handQueue+`","task_kinds":["query"]}`); s.status != 422 {
+		if s := w.ask(
+			"POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"`+handQueue+`","task_kinds":["query"]}`,
+		); s.status != 422 {
 			t.Errorf("a kind that no poll of this route has: %d", s.status)
 		}
 	})
 }
 
-// The verdict on an update is about one run. What happens in it meanwhile does not void it; when another run has taken its place, that one's code is
-// asked.
+// The verdict on an update is about one run. What happens in it meanwhile does not void it; when another run has taken
+// its place, that one's code is asked.
 func TestAnApprovalIsGoodForTheRunThatWasJudged(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}
 	w := register(c, "w", validators)
 	judge := func() handTask {
 		t.Helper()
-		return taskOf(t, w.want(200, "POST", "/api/worker/update-validation-tasks/poll", `{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":30}`))
+		return taskOf(
+			t,
+			w.want(
+				200, "POST", "/api/worker/update-validation-tasks/poll",
+				`{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":30}`,
+			),
+		)
 	}
 	run := c.start("moves")
 	w.decide(w.poll("workflow"), `{"type":"open_condition_wait","condition_key":"k"}`)

@@ -15,18 +15,22 @@ import (
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 )
 
-// W5: every refusal of the checks before a verb, on every route of the worker plane, over a real app whose worker holds one of everything. None of them
-// changes anything.
+// W5: every refusal of the checks before a verb, on every route of the worker plane, over a real app whose worker holds
+// one of everything. None of them changes anything.
 func TestEveryWorkerRouteRefusesBeforeItsVerb(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.NoAuth, o.Token = false, admin }})
+		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
+			o.NoAuth, o.Token = false, admin
+		}})
 		c := client{t: t, url: a.URL()}.as(admin)
 		roles := map[auth.Role]client{}
 		for _, role := range auth.Roles {
 			roles[role] = c.as(c.want(201, "POST", "/tokens", fmt.Sprintf(`{"name":%q,"roles":[%q]}`, role, role)).text("token"))
 		}
 		c.want(201, "POST", "/namespaces", `{"name":"ns1"}`)
-		elsewhere := c.as(c.want(201, "POST", "/tokens", `{"name":"elsewhere","roles":["worker","admin"],"namespaces":["ns1"]}`).text("token"))
+		elsewhere := c.as(c.want(
+			201, "POST", "/tokens", `{"name":"elsewhere","roles":["worker","admin"],"namespaces":["ns1"]}`,
+		).text("token"))
 		known := busy(t, c)
 		for _, rt := range workerapi.Routes() {
 			t.Run(rt.Method+" "+rt.Pattern, func(t *testing.T) {
@@ -43,18 +47,25 @@ func TestEveryWorkerRouteRefusesBeforeItsVerb(t *testing.T) {
 	})
 }
 
-// busy makes a worker that holds a workflow task, an activity and a session, and gives what the paths of an operation are to name.
+// busy makes a worker that holds a workflow task, an activity and a session, and gives what the paths of an operation
+// are to name.
 func busy(t *testing.T, c client) func(operation string) map[string][]string {
-	c.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","runtime":"external","supported_workflow_types":["flow"],
+	c.want(201, "POST", "/api/worker/register",
+		`{"worker_id":"w","task_queue":"q","runtime":"external","supported_workflow_types":["flow"],
 		"supported_activity_types":["step"],"capabilities":["worker_sessions"]}`)
 	for _, id := range []string{"one", "two"} {
 		c.want(201, "POST", "/workflows", `{"workflow_id":"`+id+`","workflow_type":"flow","task_queue":"q"}`)
 	}
 	poll := func(kind string) handTask {
-		return taskOf(t, c.want(200, "POST", "/api/worker/"+kind+"-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`))
+		return taskOf(
+			t, c.want(200, "POST", "/api/worker/"+kind+"-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`),
+		)
 	}
 	one, two := poll("workflow"), poll("workflow")
-	c.want(200, "POST", flowPath(one, "complete"), `{"lease_owner":"w","workflow_task_attempt":1,"commands":[{"type":"schedule_activity","activity_type":"step"}]}`)
+	c.want(
+		200, "POST", flowPath(one, "complete"),
+		`{"lease_owner":"w","workflow_task_attempt":1,"commands":[{"type":"schedule_activity","activity_type":"step"}]}`,
+	)
 	act := poll("activity")
 	c.want(201, "POST", "/api/worker/sessions", `{"worker_id":"w","session_id":"s"}`)
 	return func(operation string) map[string][]string {
@@ -70,14 +81,15 @@ func busy(t *testing.T, c client) func(operation string) map[string][]string {
 type workerMatrix struct{ matrix }
 
 // refused makes a request that must be refused like this, in the worker plane's form.
-func (m workerMatrix) refused(c client, status int, reason, body string) said {
+func (m workerMatrix) refused(c client, status int, reason, body string) response {
 	m.t.Helper()
 	c.t = m.t
 	got := c.call(m.rt.Method, m.path, body)
 	if got.status != status || got.text("reason") != reason || got.text("message") == "" || got.text("error") == "" {
 		m.t.Errorf("%s %s %.60q: got %d %.300s, want %d %s", m.rt.Method, m.path, body, got.status, got.raw, status, reason)
 	}
-	if got.header.Get(workerapi.VersionHeader) != workerapi.Version || got.text("protocol_version") != workerapi.Version || got.body["server_capabilities"] == nil {
+	if got.header.Get(workerapi.VersionHeader) != workerapi.Version || got.text("protocol_version") != workerapi.Version ||
+		got.body["server_capabilities"] == nil {
 		m.t.Errorf("%s: %d is not in the envelope of the worker plane", m.path, got.status)
 	}
 	return got
@@ -85,11 +97,15 @@ func (m workerMatrix) refused(c client, status int, reason, body string) said {
 
 func (m workerMatrix) authentication(c client, roles map[auth.Role]client, elsewhere client) {
 	for _, said := range []string{"", "Bearer", "Bearer wrong", "Basic " + admin, "Bearer sjn_aaaaaaaa_bbbb", admin} {
-		if got := m.refused(c.with("Authorization", said), 401, "unauthorized", "{}"); got.header.Get("WWW-Authenticate") == "" {
+		if got := m.refused(
+			c.with("Authorization", said), 401, "unauthorized", "{}",
+		); got.header.Get("WWW-Authenticate") == "" {
 			m.t.Errorf("401 without WWW-Authenticate")
 		}
 	}
-	m.refused(c.with("Authorization", "").with(workerapi.VersionHeader, "").with("X-Namespace", "none"), 401, "unauthorized", "{")
+	m.refused(
+		c.with("Authorization", "").with(workerapi.VersionHeader, "").with("X-Namespace", "none"), 401, "unauthorized", "{",
+	)
 	holders := auth.Holders(m.rt.Roles)
 	for role, as := range roles {
 		if slices.Contains(holders, role) {
@@ -108,11 +124,14 @@ func (m workerMatrix) versions(c client) {
 		return
 	}
 	for said, reason := range map[string]string{
-		"": "missing_protocol_version", "1.21": "unsupported_protocol_version", "2.0": "unsupported_protocol_version", "0.9": "unsupported_protocol_version",
-		"1": "unsupported_protocol_version", "two": "unsupported_protocol_version",
+		"": "missing_protocol_version", "1.21": "unsupported_protocol_version", "2.0": "unsupported_protocol_version",
+		"0.9": "unsupported_protocol_version",
+		"1":   "unsupported_protocol_version", "two": "unsupported_protocol_version",
 	} {
-		got := m.refused(c.with(workerapi.VersionHeader, said).with("X-Namespace", "none"), 400, reason, "{") // before namespace and body
-		if got.text("supported_version") != workerapi.Version || got.text("requested_version") != said || got.text("remediation") == "" {
+		// before namespace and body
+		got := m.refused(c.with(workerapi.VersionHeader, said).with("X-Namespace", "none"), 400, reason, "{")
+		if got.text("supported_version") != workerapi.Version || got.text("requested_version") != said ||
+			got.text("remediation") == "" {
 			m.t.Errorf("version %q: %.300s", said, got.raw)
 		}
 	}
@@ -141,11 +160,14 @@ func (m workerMatrix) bodies(c client) {
 		m.refused(c, 400, "malformed_json", body)
 	}
 	limit := cmp.Or(m.rt.Shape.MaxBody, httpjson.MaxBody)
-	if got := m.refused(c, 413, "payload_too_large", `{"a":"`+strings.Repeat("x", int(limit))+`"}`); got.body["limit"] != float64(limit) {
+	if got := m.refused(
+		c, 413, "payload_too_large", `{"a":"`+strings.Repeat("x", int(limit))+`"}`,
+	); got.body["limit"] != float64(limit) {
 		m.t.Errorf("413: %.300s", got.raw)
 	}
 	for _, body := range []string{"[]", `"text"`, "7"} {
-		if got := m.refused(c, 422, "validation_failed", body); got.body["errors"] == nil || got.body["validation_errors"] == nil {
+		if got := m.refused(c, 422, "validation_failed", body); got.body["errors"] == nil ||
+			got.body["validation_errors"] == nil {
 			m.t.Errorf("%s: no errors in %.300s", body, got.raw)
 		}
 	}

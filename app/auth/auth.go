@@ -25,7 +25,8 @@ type Options struct {
 	Store     Store
 	Bootstrap string        // the token with every role; see Bootstrap
 	None      bool          // no token is asked for: every caller is Local. The app must listen on loopback only.
-	CacheFor  time.Duration // how long a looked-up token is believed: 10 s
+	CacheFor  time.Duration // how long a looked-up token is believed, when nothing is heard of it: 500 ms
+	Hears     func() bool   // whether word comes of what other apps change; while not, every request looks. nil: always
 	CookieFor time.Duration // how long a sign-in to the dashboard lasts: 24 h
 }
 
@@ -35,16 +36,25 @@ type Auth struct {
 	bootstrap [sha256.Size]byte
 	cookieKey [sha256.Size]byte
 
-	mu     sync.Mutex // guards known and signed
-	known  map[string]lookup
-	signed map[string]time.Time // cookies signed out before their end, until that end
+	mu    sync.Mutex // guards what follows
+	known map[string]lookup
+	news  int64 // how often something was forgotten: what was read before is not remembered after
+	held  map[*hold]struct{}
 }
 
 type lookup struct {
 	token store.Token
 	found bool
-	until time.Time
+	at    time.Time // when it was read
+	err   error     // of a pass
 }
+
+// How long a look-up may take, and how old what is remembered may be when it cannot be made: a request that needs the
+// database is then told so by the verb, in its own words.
+const (
+	lookupTimeout = 2 * time.Second
+	stale         = 10 * time.Second
+)
 
 // maxKnown bounds the memory of look-ups; when it is reached all are forgotten.
 const maxKnown = 10_000
@@ -52,12 +62,12 @@ const maxKnown = 10_000
 // New makes an Auth. Without a bootstrap token only stored tokens are good.
 func New(o Options) *Auth {
 	if o.CacheFor == 0 {
-		o.CacheFor = 10 * time.Second
+		o.CacheFor = 500 * time.Millisecond
 	}
 	if o.CookieFor == 0 {
 		o.CookieFor = 24 * time.Hour
 	}
-	a := &Auth{opt: o, known: map[string]lookup{}, signed: map[string]time.Time{}}
+	a := &Auth{opt: o, known: map[string]lookup{}, held: map[*hold]struct{}{}}
 	a.bootstrap = sha256.Sum256([]byte(o.Bootstrap))
 	// All apps of a deployment have one bootstrap token, so a cookie made by one is good at all, and after a restart.
 	a.cookieKey = sha256.Sum256([]byte("sojourn dashboard cookie\x00" + o.Bootstrap))
@@ -105,10 +115,18 @@ func (a *Auth) root(m Method) *Principal {
 	return &Principal{Name: "bootstrap", Roles: Roles, Method: m}
 }
 
+// usable refuses a stored token that was revoked or whose time is over.
+func usable(t store.Token, now time.Time) error {
+	if !t.RevokedAt.IsZero() || !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt.Time) {
+		return unknown()
+	}
+	return nil
+}
+
 // good makes the principal of a stored token that may be used now.
 func good(t store.Token, m Method, now time.Time) (*Principal, error) {
-	if !t.RevokedAt.IsZero() || !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt.Time) {
-		return nil, unknown()
+	if err := usable(t, now); err != nil {
+		return nil, err
 	}
 	p := &Principal{TokenID: t.ID, Name: t.Name, Namespaces: t.Namespaces, Queues: t.Queues, Group: t.Group, Method: m}
 	if p.Name == "" {
@@ -120,38 +138,49 @@ func good(t store.Token, m Method, now time.Time) (*Principal, error) {
 	return p, nil
 }
 
+// lookup finds a stored token: in memory, when that is fresh enough for a revocation to hold everywhere within a
+// second.
 func (a *Auth) lookup(ctx context.Context, id string) (store.Token, bool, error) {
-	now := time.Now()
 	a.mu.Lock()
-	l, ok := a.known[id]
+	known, ok := a.known[id]
+	news := a.news
 	a.mu.Unlock()
-	if ok && now.Before(l.until) {
-		return l.token, l.found, nil
+	if ok && time.Since(known.at) < a.opt.CacheFor && (a.opt.Hears == nil || a.opt.Hears()) {
+		return known.token, known.found, nil
 	}
-	l = lookup{until: now.Add(a.opt.CacheFor)}
-	err := a.opt.Store.View(ctx, func(r store.Reader) (err error) {
-		l.token, err = r.Token(ctx, id)
+	pass, _ := ctx.Value(passKey{}).(*pass)
+	if l, ok := pass.seen(id); ok {
+		return l.token, l.found, l.err
+	}
+	l := lookup{at: time.Now()}
+	looking, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	err := a.opt.Store.View(looking, func(r store.Reader) (err error) {
+		l.token, err = r.Token(looking, id)
 		return err
 	})
 	switch {
 	case err == nil:
 		l.found = true
-	case !errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
+	case ctx.Err() == nil && ok && time.Since(known.at) < stale:
+		pass.note(id, known)
+		return known.token, known.found, nil
+	default:
+		pass.note(id, lookup{err: err})
 		return store.Token{}, false, err
 	}
+	pass.note(id, l)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.news != news {
+		return l.token, l.found, nil
+	}
 	if len(a.known) >= maxKnown {
 		clear(a.known)
 	}
 	a.known[id] = l
 	return l.token, l.found, nil
-}
-
-func (a *Auth) forget(id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.known, id)
 }
 
 const prefix = "sjn_"

@@ -77,8 +77,9 @@ func wantReason(t *testing.T, what string, err error, want protocol.Reason) {
 
 func TestARoleContainsThoseBelowAndWorkerStandsBeside(t *testing.T) {
 	contains := map[auth.Role][]auth.Role{
-		auth.Viewer: {auth.Viewer}, auth.Writer: {auth.Viewer, auth.Writer}, auth.Operator: {auth.Viewer, auth.Writer, auth.Operator},
-		auth.Admin: {auth.Viewer, auth.Writer, auth.Operator, auth.Admin}, auth.Worker: {auth.Worker},
+		auth.Viewer: {auth.Viewer}, auth.Writer: {auth.Viewer, auth.Writer},
+		auth.Operator: {auth.Viewer, auth.Writer, auth.Operator},
+		auth.Admin:    {auth.Viewer, auth.Writer, auth.Operator, auth.Admin}, auth.Worker: {auth.Worker},
 	}
 	for _, have := range auth.Roles {
 		for _, asked := range auth.Roles {
@@ -88,7 +89,9 @@ func TestARoleContainsThoseBelowAndWorkerStandsBeside(t *testing.T) {
 			}
 		}
 	}
-	if got := auth.Holders([]auth.Role{auth.Writer}); !slices.Equal(got, []auth.Role{auth.Writer, auth.Operator, auth.Admin}) {
+	if got := auth.Holders([]auth.Role{auth.Writer}); !slices.Equal(got, []auth.Role{
+		auth.Writer, auth.Operator, auth.Admin,
+	}) {
 		t.Errorf("holders of writer: got %v", got)
 	}
 }
@@ -96,7 +99,8 @@ func TestARoleContainsThoseBelowAndWorkerStandsBeside(t *testing.T) {
 func TestATokenIsGoodForItsRolesAndScopeAlone(t *testing.T) {
 	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
 	n := create(t, a, admin(t, a), auth.TokenRequest{
-		Name: "ci", Roles: []auth.Role{auth.Writer, auth.Worker}, Namespaces: []string{"blue"}, Queues: []string{"q1"}, Group: "g",
+		Name: "ci", Roles: []auth.Role{auth.Writer, auth.Worker}, Namespaces: []string{"blue"}, Queues: []string{"q1"},
+		Group: "g",
 	})
 	if !strings.HasPrefix(n.Token, "sjn_"+n.ID+"_") || n.Status != "active" {
 		t.Fatalf("token: %+v", n)
@@ -113,7 +117,10 @@ func TestATokenIsGoodForItsRolesAndScopeAlone(t *testing.T) {
 		role      auth.Role
 		want      bool
 	}{
-		{"blue", auth.Viewer, true}, {"blue", auth.Worker, true}, {"blue", auth.Operator, false}, {"default", auth.Viewer, false},
+		{"blue", auth.Viewer, true},
+		{"blue", auth.Worker, true},
+		{"blue", auth.Operator, false},
+		{"default", auth.Viewer, false},
 	} {
 		if got := p.Allows(c.namespace, c.role); got != c.want {
 			t.Errorf("allows %s in %s: got %v", c.role, c.namespace, got)
@@ -149,7 +156,8 @@ func TestWhatIsNoTokenIsRefusedAlike(t *testing.T) {
 	n := create(t, a, admin(t, a), auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
 	_, unknown := a.Authenticate(t.Context(), "sjn_nobody_secret")
 	for _, bearer := range []string{
-		"x", "sjn_", "sjn__", "sjn_" + n.ID, "sjn_" + n.ID + "_", n.Token + "x", n.Token[:len(n.Token)-1], "sjn_../x_y", secret + "x",
+		"x", "sjn_", "sjn__", "sjn_" + n.ID, "sjn_" + n.ID + "_", n.Token + "x", n.Token[:len(n.Token)-1], "sjn_../x_y",
+		secret + "x",
 		"sjn_" + strings.Repeat("a", 300) + "_x", "sjn_\x00_x",
 	} {
 		_, err := a.Authenticate(t.Context(), bearer)
@@ -203,7 +211,10 @@ func TestALookUpIsRememberedAndARevocationIsNotWaitedFor(t *testing.T) {
 
 func TestATokenEndsAtItsTime(t *testing.T) {
 	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
-	n := create(t, a, admin(t, a), auth.TokenRequest{Roles: []auth.Role{auth.Viewer}, ExpiresAt: history.At(time.Now().Add(-time.Minute))})
+	n := create(
+		t, a, admin(t, a),
+		auth.TokenRequest{Roles: []auth.Role{auth.Viewer}, ExpiresAt: history.At(time.Now().Add(-time.Minute))},
+	)
 	if n.Status != "expired" {
 		t.Errorf("status: got %s", n.Status)
 	}
@@ -262,7 +273,9 @@ func TestWrongTokenRequestsAreRefusedByField(t *testing.T) {
 func TestMakingAndRevokingTokensIsAudited(t *testing.T) {
 	s := open(t)
 	a := auth.New(auth.Options{Store: s, Bootstrap: secret})
-	n := create(t, a, admin(t, a), auth.TokenRequest{Name: "ci", Roles: []auth.Role{auth.Viewer}, Namespaces: []string{"default"}})
+	n := create(
+		t, a, admin(t, a), auth.TokenRequest{Name: "ci", Roles: []auth.Role{auth.Viewer}, Namespaces: []string{"default"}},
+	)
 	if _, err := a.Revoke(t.Context(), admin(t, a), n.ID, false); err != nil {
 		t.Fatal(err)
 	}
@@ -281,6 +294,60 @@ func TestMakingAndRevokingTokensIsAudited(t *testing.T) {
 	slices.Sort(actions)
 	if want := []string{"bootstrap token.create " + n.ID, "bootstrap token.revoke " + n.ID}; !slices.Equal(actions, want) {
 		t.Errorf("audit: got %q, want %q", actions, want)
+	}
+}
+
+// A token's roles are changed by whoever could have made it; the secret stays, and each change is told in the audit
+// log.
+func TestTheRolesOfATokenAreChangedByWhoMaySeeIt(t *testing.T) {
+	s := open(t)
+	a := auth.New(auth.Options{Store: s, Bootstrap: secret})
+	root := admin(t, a)
+	n := create(t, a, root, auth.TokenRequest{Roles: []auth.Role{auth.Admin}, Namespaces: []string{"red"}})
+	set := func(by *auth.Principal, id string, roles ...auth.Role) error {
+		_, err := a.SetRoles(t.Context(), by, id, auth.RolesRequest{Roles: roles})
+		return err
+	}
+	for _, want := range []auth.Role{auth.Viewer, auth.Writer, auth.Writer} {
+		if err := set(root, n.ID, want); err != nil {
+			t.Fatal(err)
+		}
+		p, err := a.Authenticate(t.Context(), n.Token)
+		if err != nil || !slices.Equal(p.Roles, []auth.Role{want}) || !slices.Equal(p.Namespaces, []string{"red"}) {
+			t.Errorf("got %+v %v, want %v in red", p, err, want)
+		}
+	}
+	blue, err := a.Authenticate(
+		t.Context(),
+		create(t, a, root, auth.TokenRequest{Roles: []auth.Role{auth.Admin}, Namespaces: []string{"blue"}}).Token,
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, "of another's namespace", set(blue, n.ID, auth.Admin), protocol.ReasonTokenNotFound)
+	wantReason(t, "of no token", set(root, "nobody", auth.Admin), protocol.ReasonTokenNotFound)
+	wantReason(t, "none", set(root, n.ID), protocol.ReasonValidation)
+	wantReason(t, "unknown", set(root, n.ID, "king"), protocol.ReasonValidation)
+	wantReason(t, "twice", set(root, n.ID, auth.Viewer, auth.Viewer), protocol.ReasonValidation)
+	if p, err := a.Authenticate(t.Context(), n.Token); err != nil || !p.Has(auth.Writer) {
+		t.Errorf("refusals changed it: %+v %v", p, err)
+	}
+	var list []store.Audit
+	if err := s.View(t.Context(), func(r store.Reader) (err error) {
+		list, err = r.Audits(t.Context(), "red", 10)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, e := range list {
+		if e.Action == "token.roles" {
+			said = append(said, e.Identity+" "+e.Target+" "+e.Detail)
+		}
+	}
+	slices.Sort(said)
+	if want := []string{"bootstrap " + n.ID + " viewer", "bootstrap " + n.ID + " writer"}; !slices.Equal(said, want) {
+		t.Errorf("audit: got %q, want %q", said, want)
 	}
 }
 

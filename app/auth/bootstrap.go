@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/process"
 )
 
-// Bootstrap is the token that has every role: the configured one, else the one kept in the data directory, which is made when it is not there yet.
-// created says that it was made now and nobody has seen it.
+// Bootstrap is the token that has every role: the configured one, else the one kept in the data directory, which is
+// made when it is not there yet. created says that it was made now and nobody has seen it.
 func Bootstrap(dataDir, configured string) (token string, created bool, err error) {
 	if configured = strings.TrimSpace(configured); configured != "" {
 		return configured, false, nil

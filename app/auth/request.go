@@ -1,6 +1,8 @@
 package auth
 
 import (
+	"cmp"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -11,20 +13,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // Cookie is the name of the dashboard's cookie.
 const Cookie = "sojourn_session"
 
-// Request says who makes a request: by its Authorization header, else by the dashboard's cookie. When authentication is off, the request must come
-// from this machine, name it as its host and come from none but its own pages: otherwise any page in a browser here could speak for the user.
+// Request says who makes a request: by its Authorization header, else by the dashboard's cookie. When authentication is
+// off, the request must come from this machine, name it as its host and come from none but its own pages: otherwise any
+// page in a browser here could speak for the user.
 func (a *Auth) Request(r *http.Request) (*Principal, error) {
 	if a.opt.None {
-		if err := loopback(r); err != nil {
-			return nil, err
-		}
-		return Local(), SameOrigin(r)
+		return Local(), a.Door(r)
 	}
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
@@ -44,12 +46,27 @@ func (a *Auth) Request(r *http.Request) (*Principal, error) {
 	return p, SameOrigin(r)
 }
 
-// SameOrigin refuses a request that a page of another origin made in a browser, which sends cookies along and passes every loopback check.
+// Door refuses, when authentication is off, whoever is not let in for where the request comes from: see Request. Of a
+// socket it is asked before there is one, so that no page rebinds its name to this machine and takes work. With
+// authentication on, everybody may knock.
+func (a *Auth) Door(r *http.Request) error {
+	if !a.opt.None {
+		return nil
+	}
+	if err := loopback(r); err != nil {
+		return err
+	}
+	return SameOrigin(r)
+}
+
+// SameOrigin refuses a request that a page of another origin made in a browser, which sends cookies along and passes
+// every loopback check.
 func SameOrigin(r *http.Request) error {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		site := r.Header.Get("Sec-Fetch-Site")
-		if site == "" || site == "same-origin" || site == "none" || r.Method == http.MethodGet || r.Method == http.MethodHead {
+		if site == "" || site == "same-origin" || site == "none" || r.Method == http.MethodGet ||
+			r.Method == http.MethodHead {
 			return nil
 		}
 		return protocol.Refuse(protocol.ReasonForbidden, "requests of other sites are refused")
@@ -60,8 +77,8 @@ func SameOrigin(r *http.Request) error {
 	return protocol.Refuse(protocol.ReasonForbidden, "requests of the origin %.100q are refused", origin)
 }
 
-// loopback refuses requests from other machines, and those sent to this one under another name, as a page does that rebinds its own name to
-// 127.0.0.1.
+// loopback refuses requests from other machines, and those sent to this one under another name, as a page does that
+// rebinds its own name to 127.0.0.1.
 func loopback(r *http.Request) error {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		if ip := net.ParseIP(strings.Split(host, "%")[0]); ip != nil && !ip.IsLoopback() {
@@ -76,7 +93,9 @@ func loopback(r *http.Request) error {
 	if ip := net.ParseIP(name); strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return protocol.Refuse(protocol.ReasonForbidden, "authentication is off, so the host must be localhost, not %.100q", r.Host)
+	return protocol.Refuse(
+		protocol.ReasonForbidden, "authentication is off, so the host must be localhost, not %.100q", r.Host,
+	)
 }
 
 // SignIn takes a token once and sets the cookie that stands for it from then on.
@@ -101,27 +120,59 @@ func (a *Auth) SignIn(w http.ResponseWriter, r *http.Request, token string) (*Pr
 	return p, nil
 }
 
-// SignOut ends the sign-in of the request, if it has one.
+// SignOut ends the sign-in of the request, if it has one, everywhere.
 func (a *Auth) SignOut(w http.ResponseWriter, r *http.Request) error {
 	if err := SameOrigin(r); err != nil {
 		return err
 	}
 	if c, err := r.Cookie(Cookie); err == nil {
-		if _, until, ok := a.open(c.Value); ok {
-			a.mu.Lock()
-			for v, end := range a.signed {
-				if time.Now().After(end) {
-					delete(a.signed, v)
-				}
+		if in, ok := a.openCookie(c.Value); ok {
+			if err := a.endSignIn(r.Context(), in); err != nil {
+				return err
 			}
-			a.signed[c.Value] = until
-			a.mu.Unlock()
 		}
 	}
 	gone := a.cookie(r, "", time.Unix(1, 0))
 	gone.MaxAge = -1
 	http.SetCookie(w, gone)
 	return nil
+}
+
+// signedOut begins the id of what is stored of a sign-in that was ended before its time: a token that opens nothing and
+// is in no list, kept until the cookie would have ended by itself. No token that somebody presents has such an id.
+const signedOut = "signed-out."
+
+// endSignIn stores that a sign-in is over, and drops what is stored of those whose time has come.
+func (a *Auth) endSignIn(ctx context.Context, in signIn) error {
+	var all []store.Token
+	err := a.opt.Store.View(ctx, func(r store.Reader) (err error) {
+		all, err = r.Tokens(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var past []string
+	for _, t := range all {
+		if strings.HasPrefix(t.ID, signedOut) && time.Now().After(t.ExpiresAt.Time) {
+			past = append(past, t.ID)
+		}
+	}
+	_, err = a.opt.Store.Commit(ctx, store.Change{
+		Needs: store.Keys{Tokens: append([]string{in.id}, past...)},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			w := store.Writes{DropTokens: past}
+			if rows.Token(in.id) == nil {
+				w.Tokens = []store.Token{{
+					ID: in.id, Name: "sign-in of " + in.token, CreatedAt: history.At(now), ExpiresAt: history.At(in.until),
+					RevokedAt: history.At(now),
+				}}
+			}
+			return w, nil
+		},
+	})
+	a.Changed(ctx, []string{in.id}, false)
+	return err
 }
 
 func (a *Auth) cookie(r *http.Request, value string, until time.Time) *http.Cookie {
@@ -138,42 +189,52 @@ func (a *Auth) sign(body string) string {
 	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
 }
 
-// open reads a cookie that this deployment made and whose time is not over.
-func (a *Auth) open(value string) (id string, until time.Time, ok bool) {
+// signIn is what a cookie says.
+type signIn struct {
+	id    string // of what is stored when it is over
+	token string // the token it stands for; "-" for the bootstrap token
+	until time.Time
+}
+
+// openCookie reads a cookie that this deployment made and whose time is not over.
+func (a *Auth) openCookie(value string) (in signIn, ok bool) {
 	i := strings.LastIndexByte(value, '.')
 	if i < 0 || !hmac.Equal([]byte(a.sign(value[:i])), []byte(value[i+1:])) {
-		return "", time.Time{}, false
+		return in, false
 	}
 	parts := strings.Split(value[:i], ".")
 	if len(parts) != 3 {
-		return "", time.Time{}, false
+		return in, false
 	}
 	sec, err := strconv.ParseInt(parts[1], 10, 64)
-	until = time.Unix(sec, 0)
-	return parts[0], until, err == nil && time.Now().Before(until)
+	in = signIn{id: signedOut + parts[2], token: parts[0], until: time.Unix(sec, 0)}
+	return in, err == nil && time.Now().Before(in.until)
+}
+
+func over() error {
+	return protocol.Refuse(protocol.ReasonUnauthorized, "sign in: this sign-in is over")
 }
 
 func (a *Auth) signedIn(r *http.Request, value string) (*Principal, error) {
-	over := protocol.Refuse(protocol.ReasonUnauthorized, "sign in: this sign-in is over")
-	id, _, ok := a.open(value)
+	in, ok := a.openCookie(value)
 	if !ok {
-		return nil, over
+		return nil, over()
 	}
-	a.mu.Lock()
-	_, out := a.signed[value]
-	a.mu.Unlock()
-	if out {
-		return nil, over
+	if _, out, err := a.lookup(r.Context(), in.id); err != nil || out {
+		return nil, cmp.Or(err, over())
 	}
-	if id == "-" {
-		return a.root(ByCookie), nil
+	if in.token == "-" {
+		p := a.root(ByCookie)
+		p.signIn = in.id
+		return p, nil
 	}
-	t, found, err := a.lookup(r.Context(), id)
-	if err != nil {
-		return nil, err
+	t, found, err := a.lookup(r.Context(), in.token)
+	if err != nil || !found {
+		return nil, cmp.Or(err, over())
 	}
-	if !found {
-		return nil, over
+	p, err := good(t, ByCookie, time.Now())
+	if err == nil {
+		p.signIn = in.id
 	}
-	return good(t, ByCookie, time.Now())
+	return p, err
 }

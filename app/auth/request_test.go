@@ -41,10 +41,22 @@ func TestWithoutAuthenticationOnlyThisMachinesOwnPagesAreServed(t *testing.T) {
 		{"another machine", map[string]string{"Host": "localhost:7700", "From": "10.0.0.9:5000"}, protocol.ReasonForbidden},
 		{"a name rebound to loopback", map[string]string{"Host": "evil.example:7700"}, protocol.ReasonForbidden},
 		{"no host", map[string]string{"Host": ""}, protocol.ReasonForbidden},
-		{"a page of another site", map[string]string{"Host": "localhost:7700", "Origin": "https://evil.example"}, protocol.ReasonForbidden},
-		{"a page on another port", map[string]string{"Host": "localhost:7700", "Origin": "http://localhost:9999"}, protocol.ReasonForbidden},
+		{
+			"a page of another site",
+			map[string]string{"Host": "localhost:7700", "Origin": "https://evil.example"},
+			protocol.ReasonForbidden,
+		},
+		{
+			"a page on another port",
+			map[string]string{"Host": "localhost:7700", "Origin": "http://localhost:9999"},
+			protocol.ReasonForbidden,
+		},
 		{"a sandboxed page", map[string]string{"Host": "localhost:7700", "Origin": "null"}, protocol.ReasonForbidden},
-		{"a form of another site", map[string]string{"Host": "localhost:7700", "Sec-Fetch-Site": "cross-site"}, protocol.ReasonForbidden},
+		{
+			"a form of another site",
+			map[string]string{"Host": "localhost:7700", "Sec-Fetch-Site": "cross-site"},
+			protocol.ReasonForbidden,
+		},
 	} {
 		p, err := a.Request(request(http.MethodPost, c.set))
 		wantReason(t, c.name, err, c.want)
@@ -57,7 +69,8 @@ func TestWithoutAuthenticationOnlyThisMachinesOwnPagesAreServed(t *testing.T) {
 func TestABearerTokenIsReadFromItsHeaderAlone(t *testing.T) {
 	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
 	for header, want := range map[string]protocol.Reason{
-		"Bearer " + secret: "", "bearer  " + secret: "", "Basic " + secret: protocol.ReasonUnauthorized, secret: protocol.ReasonUnauthorized,
+		"Bearer " + secret: "", "bearer  " + secret: "", "Basic " + secret: protocol.ReasonUnauthorized,
+		secret:   protocol.ReasonUnauthorized,
 		"Bearer": protocol.ReasonUnauthorized,
 	} {
 		_, err := a.Request(request(http.MethodGet, map[string]string{"Authorization": header}))
@@ -66,7 +79,9 @@ func TestABearerTokenIsReadFromItsHeaderAlone(t *testing.T) {
 	_, err := a.Request(request(http.MethodGet, nil))
 	wantReason(t, "nothing", err, protocol.ReasonUnauthorized)
 	// A program on another machine may use a token, whatever it calls this one.
-	_, err = a.Request(request(http.MethodPost, map[string]string{"Authorization": "Bearer " + secret, "From": "10.0.0.9:1", "Origin": "https://x"}))
+	_, err = a.Request(request(
+		http.MethodPost, map[string]string{"Authorization": "Bearer " + secret, "From": "10.0.0.9:1", "Origin": "https://x"},
+	))
 	wantReason(t, "from afar", err, "")
 }
 
@@ -87,7 +102,8 @@ func signIn(t *testing.T, a *auth.Auth, token string, set map[string]string) *ht
 func TestASignInGivesACookieThatIsNoToken(t *testing.T) {
 	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
 	c := signIn(t, a, secret, nil)
-	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || c.Path != "/" || strings.Contains(c.Value, secret) {
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || c.Path != "/" ||
+		strings.Contains(c.Value, secret) {
 		t.Errorf("cookie: %+v", c)
 	}
 	if c := signIn(t, a, secret, map[string]string{"X-Forwarded-Proto": "https"}); !c.Secure {
@@ -158,8 +174,12 @@ func TestANamespaceIsTheOneOfTheHeaderThenOfTheQuery(t *testing.T) {
 		want          string
 		reason        protocol.Reason
 	}{
-		{"", "", auth.Local(), "default", ""}, {" Blue ", "red", auth.Local(), "blue", ""}, {"", "red", auth.Local(), "red", ""},
-		{"blue", "", blue, "blue", ""}, {"", "", blue, "", protocol.ReasonForbidden}, {"a/b", "", auth.Local(), "", protocol.ReasonValidation},
+		{"", "", auth.Local(), "default", ""},
+		{" Blue ", "red", auth.Local(), "blue", ""},
+		{"", "red", auth.Local(), "red", ""},
+		{"blue", "", blue, "blue", ""},
+		{"", "", blue, "", protocol.ReasonForbidden},
+		{"a/b", "", auth.Local(), "", protocol.ReasonValidation},
 		{strings.Repeat("n", 129), "", auth.Local(), "", protocol.ReasonValidation},
 	} {
 		r := request(http.MethodGet, map[string]string{"X-Namespace": c.header})

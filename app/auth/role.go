@@ -9,7 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Role is what a token may be used for. Admin contains operator, operator writer, writer viewer; worker stands beside them.
+// Role is what a token may be used for. Admin contains operator, operator writer, writer viewer; worker stands beside
+// them.
 type Role string
 
 // The roles.
@@ -48,7 +49,8 @@ const (
 	Unchecked Method = "none" // authentication is off, or the caller is part of this process
 )
 
-// Principal is a caller: what it is called in history and audit, and what it may do. It is never changed after it was made.
+// Principal is a caller: what it is called in history and audit, and what it may do. It is never changed after it was
+// made.
 type Principal struct {
 	TokenID    string // empty without a stored token
 	Name       string
@@ -57,6 +59,8 @@ type Principal struct {
 	Queues     []string // of a worker; empty: all
 	Group      string   // of a worker
 	Method     Method
+
+	signIn string // by cookie: see signedOut
 }
 
 // Local is the principal of this process itself, and of every caller when authentication is off.
@@ -77,20 +81,25 @@ func (p *Principal) Serves(queue string) bool {
 	return len(p.Queues) == 0 || slices.Contains(p.Queues, queue)
 }
 
+// Bound says whether the principal may speak for some workers of its namespaces only: its token is bound to queues or
+// to a group.
+func (p *Principal) Bound() bool { return len(p.Queues) > 0 || p.Group != "" }
+
 // Allows says whether the principal has one of the roles in a namespace.
 func (p *Principal) Allows(namespace string, roles ...Role) bool {
 	return p.Has(roles...) && p.In(namespace)
 }
 
-// CheckQueues refuses queues the principal's token is not good for. A token that is bound to queues must name them: what a registration says may have
-// been said by another.
+// CheckQueues refuses queues the principal's token is not good for. A token that is bound to queues must name them:
+// what a registration says may have been said by another.
 func (p *Principal) CheckQueues(queues ...string) error {
 	if len(p.Queues) == 0 {
 		return nil
 	}
 	named := slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return q == "" })
 	if len(named) == 0 {
-		return protocol.Refuse(protocol.ReasonForbidden, "this token is bound to queues: name those that are meant").With("queues", p.Queues)
+		return protocol.Refuse(protocol.ReasonForbidden, "this token is bound to queues: name those that are meant").
+			With("queues", p.Queues)
 	}
 	for _, q := range named {
 		if !p.Serves(q) {

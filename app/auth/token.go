@@ -40,6 +40,11 @@ type TokenView struct {
 	RevokedAt  history.Time `json:"revoked_at"`
 }
 
+// RolesRequest says what a token is to be good for from now on.
+type RolesRequest struct {
+	Roles []Role `json:"roles" minItems:"1"`
+}
+
 // NewToken is the answer to a TokenRequest. Token is shown this once: only a hash of it is kept.
 type NewToken struct {
 	TokenView
@@ -65,7 +70,8 @@ func (a *Auth) Create(ctx context.Context, by *Principal, in TokenRequest) (NewT
 				return store.Writes{}, fmt.Errorf("token id %s is taken", id)
 			}
 			t := store.Token{
-				ID: id, Hash: hash[:], Name: strings.TrimSpace(in.Name), Namespaces: in.Namespaces, Queues: in.Queues, Group: in.Group,
+				ID: id, Hash: hash[:], Name: strings.TrimSpace(in.Name), Namespaces: in.Namespaces, Queues: in.Queues,
+				Group:     in.Group,
 				CreatedAt: history.At(now), ExpiresAt: in.ExpiresAt,
 			}
 			for _, r := range in.Roles {
@@ -83,21 +89,33 @@ func (a *Auth) Create(ctx context.Context, by *Principal, in TokenRequest) (NewT
 	return NewToken{TokenView: view(made.(store.Token), time.Now()), Token: prefix + id + "_" + secret}, nil
 }
 
-func check(in TokenRequest, by *Principal) error {
-	if len(in.Roles) == 0 {
+func checkRoles(roles []Role) error {
+	if len(roles) == 0 {
 		return protocol.Invalid("roles", "at least one of %v is needed", Roles)
 	}
-	for i, r := range in.Roles {
-		if !slices.Contains(Roles, r) {
+	for i, r := range roles {
+		switch {
+		case !slices.Contains(Roles, r):
 			return protocol.Invalid(fmt.Sprintf("roles.%d", i), "must be one of %v", Roles)
+		case slices.Contains(roles[:i], r):
+			return protocol.Invalid(fmt.Sprintf("roles.%d", i), "names %s a second time", r)
 		}
 	}
+	return nil
+}
+
+func check(in TokenRequest, by *Principal) error {
+	if err := checkRoles(in.Roles); err != nil {
+		return err
+	}
 	if len(by.Namespaces) > 0 && len(in.Namespaces) == 0 {
-		return protocol.Refuse(protocol.ReasonForbidden, "this caller may only make tokens for namespaces of its own").With("namespaces", by.Namespaces)
+		return protocol.Refuse(protocol.ReasonForbidden, "this caller may only make tokens for namespaces of its own").
+			With("namespaces", by.Namespaces)
 	}
 	for i, n := range in.Namespaces {
 		if !by.In(n) {
-			return protocol.Refuse(protocol.ReasonForbidden, "this caller may not make tokens for namespace %s", n).With("namespaces", by.Namespaces)
+			return protocol.Refuse(protocol.ReasonForbidden, "this caller may not make tokens for namespace %s", n).
+				With("namespaces", by.Namespaces)
 		}
 		if n == "" || len(n) > 128 {
 			return protocol.Invalid(fmt.Sprintf("namespaces.%d", i), "must be 1 to 128 bytes")
@@ -114,8 +132,8 @@ func check(in TokenRequest, by *Principal) error {
 		return protocol.Invalid("name", "is longer than 255 bytes")
 	case len(in.Group) > 255:
 		return protocol.Invalid("group", "is longer than 255 bytes")
-	case len(in.Namespaces) > maxScope || len(in.Queues) > maxScope || len(in.Roles) > len(Roles):
-		return protocol.Invalid("roles", "a scope has at most %d names, and each role once", maxScope)
+	case len(in.Namespaces) > maxScope || len(in.Queues) > maxScope:
+		return protocol.Invalid("namespaces", "a scope has at most %d names", maxScope)
 	case in.ExpiresIn < 0 || in.ExpiresIn > longest:
 		return protocol.Invalid("expires_in_seconds", "must be between 1 and %d", int64(longest))
 	}
@@ -144,7 +162,8 @@ func (a *Auth) List(ctx context.Context, by *Principal) ([]TokenView, error) {
 	return views, err
 }
 
-// Revoke makes a token useless: at once at this app, within seconds at others. Revoking it again changes nothing. drop also removes it from listings.
+// Revoke makes a token useless: at once at this app, within a second at others. Revoking it again changes nothing. drop
+// also removes it from listings.
 func (a *Auth) Revoke(ctx context.Context, by *Principal, id string, drop bool) (TokenView, error) {
 	done, err := a.opt.Store.Commit(ctx, store.Change{
 		Needs: store.Keys{Tokens: []string{id}},
@@ -169,15 +188,51 @@ func (a *Auth) Revoke(ctx context.Context, by *Principal, id string, drop bool) 
 			return w, nil
 		},
 	})
-	a.forget(id)
+	a.Changed(ctx, []string{id}, false)
 	if err != nil {
 		return TokenView{}, err
 	}
 	return view(done.(store.Token), time.Now()), nil
 }
 
-// sees says whether a caller may know of a token: one that is good beyond the caller's own namespaces is not its business.
+// SetRoles changes what a token is good for: at once at this app, within a second at others. What is under way in its
+// name ends, whether the roles are more or fewer, since it was let in as somebody else. The roles it has already change
+// nothing.
+func (a *Auth) SetRoles(ctx context.Context, by *Principal, id string, in RolesRequest) (TokenView, error) {
+	if err := checkRoles(in.Roles); err != nil {
+		return TokenView{}, err
+	}
+	done, err := a.opt.Store.Commit(ctx, store.Change{
+		Needs: store.Keys{Tokens: []string{id}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			old := rows.Token(id)
+			if old == nil || !sees(by, old) {
+				return store.Writes{}, protocol.Refuse(protocol.ReasonTokenNotFound, "there is no token %s", id)
+			}
+			t := *old
+			t.Roles = nil
+			for _, r := range in.Roles {
+				t.Roles = append(t.Roles, string(r))
+			}
+			if slices.Equal(t.Roles, old.Roles) {
+				return store.Writes{Answer: t}, nil
+			}
+			return store.Writes{Tokens: []store.Token{t}, Audit: audited(now, by, "token.roles", t), Answer: t}, nil
+		},
+	})
+	a.Changed(ctx, []string{id}, false)
+	if err != nil {
+		return TokenView{}, err
+	}
+	return view(done.(store.Token), time.Now()), nil
+}
+
+// sees says whether a caller may know of a token: one that is good beyond the caller's own namespaces is not its
+// business.
 func sees(by *Principal, t *store.Token) bool {
+	if strings.HasPrefix(t.ID, signedOut) {
+		return false
+	}
 	if len(by.Namespaces) == 0 {
 		return true
 	}
@@ -197,7 +252,8 @@ func audited(now time.Time, by *Principal, action string, t store.Token) []store
 
 func view(t store.Token, now time.Time) TokenView {
 	v := TokenView{
-		ID: t.ID, Name: t.Name, Roles: t.Roles, Namespaces: orEmpty(t.Namespaces), Queues: orEmpty(t.Queues), Group: t.Group, Status: "active",
+		ID: t.ID, Name: t.Name, Roles: t.Roles, Namespaces: orEmpty(t.Namespaces), Queues: orEmpty(t.Queues), Group: t.Group,
+		Status:    "active",
 		CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt,
 	}
 	switch {

@@ -10,24 +10,40 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// AttemptStatus says what a heartbeat of this attempt would be told, without renewing its lease or moving its heartbeat timeout. It only reads.
+// AttemptStatus says what a heartbeat of this attempt would be told, without renewing its lease or moving its heartbeat
+// timeout. It only reads.
 func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest) (protocol.AttemptStatus, error) {
 	s := protocol.AttemptStatus{
-		HeartbeatAnswer: protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Owner: in.Owner}, ExecutionID: in.TaskID,
-		ActivityStatus: "closed", AttemptState: "closed", TaskStatus: "closed",
+		HeartbeatAnswer: protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Owner: in.Owner},
+		ExecutionID:     in.TaskID,
+		ActivityStatus:  "closed", AttemptState: "closed", TaskStatus: "closed",
 	}
 	id, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
 		return s, noTask(in.TaskID)
+	}
+	sight := b.sight(ctx, namespace(in.Namespace), protocol.KindActivity, in.TaskID, in.Owner)
+	if err := sight.owner(); err != nil {
+		return s, err
 	}
 	now, err := b.store.Now(ctx)
 	if err != nil {
 		return s, err
 	}
 	var run *engine.Run
+	var world engine.Environment
 	err = b.store.View(ctx, func(r store.Reader) (err error) {
-		run, err = r.Run(ctx, id)
-		return err
+		if run, err = r.Step(ctx, id, seq); err != nil {
+			return err
+		}
+		if a, ok := run.Activities.Get(seq); ok && a.SessionID != "" {
+			sess, err := r.Session(ctx, engine.SessionKey{Namespace: run.Namespace, ID: a.SessionID})
+			if err != nil {
+				return ignore(err, store.ErrNotFound)
+			}
+			world.Session = func(string) *engine.Session { return &sess }
+		}
+		return nil
 	})
 	if errors.Is(err, store.ErrNotFound) || err == nil && run.Namespace != namespace(in.Namespace) {
 		return s, noTask(in.TaskID)
@@ -35,11 +51,17 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 	if err != nil {
 		return s, err
 	}
-	return attemptStatus(s, run, seq, in, now)
+	if err := sight.of(run); err != nil {
+		return s, err
+	}
+	return attemptStatus(s, run, world, seq, in, now, sight.refused)
 }
 
 // attemptStatus asks the engine what it would say to a heartbeat, and keeps none of it.
-func attemptStatus(s protocol.AttemptStatus, run *engine.Run, seq int64, in protocol.HeartbeatRequest, now time.Time) (protocol.AttemptStatus, error) {
+func attemptStatus(
+	s protocol.AttemptStatus, run *engine.Run, world engine.Environment, seq int64, in protocol.HeartbeatRequest,
+	now time.Time, refused func(error) error,
+) (protocol.AttemptStatus, error) {
 	s.WorkflowID, s.RunID = run.WorkflowID, run.ID
 	s.RunStatus, _, _ = protocol.PublicRun(run.Status, run.LeasedEver, run.Task != nil)
 	a, open := run.Activities.Get(seq)
@@ -49,13 +71,18 @@ func attemptStatus(s protocol.AttemptStatus, run *engine.Run, seq int64, in prot
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
 	err := error(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID))
 	if ok {
-		_, err = engine.DecideRun(run, engine.World{}, engine.HeartbeatActivity{
+		var d engine.Decision
+		if d, err = engine.DecideRun(run, world, engine.HeartbeatActivity{
 			Seq: seq, Holder: engine.Holder{Owner: in.Owner, Delivery: delivery}, Epoch: in.Epoch,
-		}, now)
+		}, now); err == nil {
+			err = d.Answer.Refused
+		}
 	}
 	if err != nil {
-		s.HeartbeatAnswer, err = over(s.HeartbeatAnswer, err)
-		return s, err
+		if s.HeartbeatAnswer, err = over(s.HeartbeatAnswer, refused(err)); err != nil {
+			return protocol.AttemptStatus{}, err
+		}
+		return s, nil
 	}
 	s.AttemptState, s.CanContinue, s.CancelRequested = "running", !a.Cancel, a.Cancel
 	s.LeaseExpiresAt, s.LastHeartbeatAt = a.Until, a.HeartbeatAt

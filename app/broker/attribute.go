@@ -17,7 +17,8 @@ import (
 
 var registeredName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]{0,127}$`)
 
-// SearchAttributes lists what runs of a namespace can be filtered by: the system's attributes and the registered ones, names and types.
+// SearchAttributes lists what runs of a namespace can be filtered by: the system's attributes and the registered ones,
+// names and types.
 func (b *Broker) SearchAttributes(ctx context.Context, ns string) (protocol.SearchAttributes, error) {
 	types, err := b.attributeTypes(ctx, namespace(ns))
 	if types == nil {
@@ -26,24 +27,32 @@ func (b *Broker) SearchAttributes(ctx context.Context, ns string) (protocol.Sear
 	return protocol.SearchAttributes{System: engine.SystemAttributes, Custom: types}, err
 }
 
-// CreateSearchAttribute registers a name under a type. Runs keep the values they have; from now on others of another type are refused.
-func (b *Broker) CreateSearchAttribute(ctx context.Context, ns string, in protocol.SearchAttribute) (protocol.SearchAttribute, error) {
+// CreateSearchAttribute registers a name under a type. Runs keep the values they have; from now on others of another
+// type are refused.
+func (b *Broker) CreateSearchAttribute(
+	ctx context.Context, ns string, in protocol.SearchAttribute,
+) (protocol.SearchAttribute, error) {
 	switch _, system := engine.SystemAttributes[in.Name]; {
 	case !registeredName.MatchString(in.Name):
-		return in, protocol.Invalid("name", "must be 1 to %d of letters, digits and _, a letter first", engine.MaxAttributeName)
+		return in, protocol.Invalid(
+			"name", "must be 1 to %d of letters, digits and _, a letter first", engine.MaxAttributeName,
+		)
 	case !slices.Contains(engine.RegisteredTypes, in.Type):
 		return in, protocol.Invalid("type", "must be one of %v, not %q", engine.RegisteredTypes, in.Type)
 	case system:
-		return in, protocol.Refuse(protocol.ReasonAttributeReserved, "%s is an attribute of the system", in.Name).With("name", in.Name)
+		return in, protocol.Refuse(protocol.ReasonAttributeReserved, "%s is an attribute of the system", in.Name).
+			With("name", in.Name)
 	}
 	in.Outcome = "created"
-	return in, b.register(ctx, ns, func(types map[string]string) error {
+	return in, b.changeAttributes(ctx, ns, func(types map[string]string) error {
 		if typ, taken := types[in.Name]; taken {
-			return protocol.Refuse(protocol.ReasonAttributeExists, "%s is registered already, as %s", in.Name, typ).With("name", in.Name).With("type", typ)
+			return protocol.Refuse(protocol.ReasonAttributeExists, "%s is registered already, as %s", in.Name, typ).
+				With("name", in.Name).With("type", typ)
 		}
 		if len(types) >= engine.MaxAttributes {
-			return protocol.Refuse(protocol.ReasonAttributeLimit, "the namespace has %d search attributes, its most", len(types)).
-				With("limit", engine.MaxAttributes)
+			return protocol.Refuse(
+				protocol.ReasonAttributeLimit, "the namespace has %d search attributes, its most", len(types),
+			).With("limit", engine.MaxAttributes)
 		}
 		types[in.Name] = in.Type
 		return nil
@@ -54,19 +63,21 @@ func (b *Broker) CreateSearchAttribute(ctx context.Context, ns string, in protoc
 func (b *Broker) DeleteSearchAttribute(ctx context.Context, ns, name string) (protocol.SearchAttribute, error) {
 	out := protocol.SearchAttribute{Name: name, Outcome: "deleted"}
 	if _, system := engine.SystemAttributes[name]; system {
-		return out, protocol.Refuse(protocol.ReasonAttributeSystem, "%s is an attribute of the system and stays", name).With("name", name)
+		return out, protocol.Refuse(protocol.ReasonAttributeSystem, "%s is an attribute of the system and stays", name).
+			With("name", name)
 	}
-	return out, b.register(ctx, ns, func(types map[string]string) error {
+	return out, b.changeAttributes(ctx, ns, func(types map[string]string) error {
 		if _, there := types[name]; !there {
-			return protocol.Refuse(protocol.ReasonAttributeNotFound, "no search attribute %s is registered", name).With("name", name)
+			return protocol.Refuse(protocol.ReasonAttributeNotFound, "no search attribute %s is registered", name).
+				With("name", name)
 		}
 		delete(types, name)
 		return nil
 	})
 }
 
-// register changes the registrations of a namespace.
-func (b *Broker) register(ctx context.Context, ns string, change func(types map[string]string) error) error {
+// changeAttributes changes the registrations of a namespace.
+func (b *Broker) changeAttributes(ctx context.Context, ns string, change func(types map[string]string) error) error {
 	ns = namespace(ns)
 	_, err := b.store.Commit(ctx, store.Change{
 		Needs: store.Keys{Namespaces: []string{ns}},
@@ -86,13 +97,14 @@ func (b *Broker) register(ctx context.Context, ns string, change func(types map[
 			return store.Writes{Namespaces: []store.Namespace{n}}, nil
 		},
 	})
-	b.spaces.forget(ns)
+	b.namespaces.forget(ns)
 	return err
 }
 
-// attributeTypes are the registered search attributes of a namespace. Alone on its database an app reads them once; beside others, each time.
+// attributeTypes are the registered search attributes of a namespace. Alone on its database an app reads them once;
+// beside others, each time.
 func (b *Broker) attributeTypes(ctx context.Context, ns string) (map[string]string, error) {
-	known, at := b.spaces.attributes(ns)
+	known, at := b.namespaces.attributes(ns)
 	if known != nil && !b.opt.Shared {
 		return known, nil
 	}
@@ -105,7 +117,7 @@ func (b *Broker) attributeTypes(ctx context.Context, ns string) (map[string]stri
 		return nil, noNamespace(ns)
 	}
 	if err == nil {
-		b.spaces.learn(ns, n.SearchAttributes, at)
+		b.namespaces.learn(ns, n.SearchAttributes, at)
 	}
 	return n.SearchAttributes, err
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A workflow of five sequential activities, 64 at once, with the answers of the broker used as they come: what app and store alone allow.
+// A workflow of five sequential activities, 64 at once, with the answers of the broker used as they come: what app and
+// store alone allow.
 func BenchmarkFiveActivities(b *testing.B) {
 	a := newApp(b)
 	a.register("w")
@@ -31,7 +32,9 @@ func BenchmarkFiveActivities(b *testing.B) {
 	for range 64 {
 		group.Go(func() {
 			for i := range next {
-				if _, err := a.Start(b.Context(), protocol.StartRequest{WorkflowID: fmt.Sprint("wf-", i), WorkflowType: "wf"}); err != nil {
+				if _, err := a.Start(b.Context(), protocol.StartRequest{
+					WorkflowID: fmt.Sprint("wf-", i), WorkflowType: "wf",
+				}); err != nil {
 					b.Error(err)
 				}
 			}

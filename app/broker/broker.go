@@ -1,4 +1,5 @@
-// Package broker is the shell around the engine: one method per verb, which loads what the verb needs, asks the decider, commits and answers.
+// Package broker is the shell around the engine: one method per verb, which loads what the verb needs, asks the
+// decider, commits and answers.
 package broker
 
 import (
@@ -55,11 +56,13 @@ type Broker struct {
 	log      zerolog.Logger
 	started  time.Time
 
-	workers registry
-	polls   pollMemory
-	desk    desk
-	kept    keptRuns
-	spaces  namespaces
+	workers    registry
+	polls      pollMemory
+	unstored   chan struct{} // a sign of life should be stored soon
+	questions  pendingQuestions
+	sticky     stickyRuns
+	namespaces namespaces
+	room       room
 
 	background sync.WaitGroup
 	mu         sync.Mutex // guards draining and closing
@@ -72,8 +75,13 @@ type Broker struct {
 
 // New makes a broker over a store that was opened with d as its dispatcher.
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
-	b := &Broker{store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now(), drained: make(chan struct{})}
-	b.desk = b.newDesk()
+	b := &Broker{
+		store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now(), drained: make(chan struct{}),
+		unstored: make(chan struct{}, 1),
+	}
+	b.questions = b.newPendingQuestions()
+	d.Prefer(b.stickyWorkers)
+	d.OnGone(b.workers.gone)
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b
 }
@@ -97,6 +105,7 @@ func (b *Broker) isDraining() bool {
 
 // Close ends what the broker started by itself and waits for it.
 func (b *Broker) Close() {
+	b.closeRoom()
 	b.end(store.ErrClosed)
 	b.background.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -115,9 +124,26 @@ func (b *Broker) Dispatch() *dispatch.Dispatch { return b.dispatch }
 // Store is the storage under the broker, for what reads beside it.
 func (b *Broker) Store() store.Store { return b.store }
 
-// Ready says whether the app can serve: its store answers.
+// readyTime is how long it may take to say whether the app is ready.
+const readyTime = 1500 * time.Millisecond
+
+// Ready says whether the app can write, within two seconds: its store answers, and took what it was last given.
 func (b *Broker) Ready(ctx context.Context) error {
-	return b.store.View(ctx, func(r store.Reader) error { return r.Ping(ctx) })
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	if err := b.store.Writable(ctx); err != nil {
+		return err
+	}
+	pinged := make(chan error, 1)
+	go func() { // a database that stands still does not hear that nobody waits any more
+		pinged <- b.store.View(ctx, func(r store.Reader) error { return r.Ping(ctx) })
+	}()
+	select {
+	case err := <-pinged:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // commit runs one change whose answer is a T.
@@ -141,7 +167,8 @@ func (b *Broker) async(work func(context.Context)) {
 	}()
 }
 
-// persist is async for what would otherwise wait for a lease to run out: while the store is away it is tried again, for as long as that.
+// persist is async for what would otherwise wait for a lease to run out: while the store is away it is tried again, for
+// as long as that.
 func (b *Broker) persist(work func(context.Context) error) {
 	b.background.Add(1)
 	go func() {
@@ -161,19 +188,32 @@ func (b *Broker) persist(work func(context.Context) error) {
 	}()
 }
 
-// world is what a decision on a run may look at.
-func world(rows store.Rows, run *engine.Run) engine.World {
-	return engine.World{
+// environment is what a decision on a run may look at.
+func environment(rows store.Rows, run *engine.Run) engine.Environment {
+	chain := engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}
+	return engine.Environment{
 		Session: func(id string) *engine.Session {
 			return rows.Session(engine.SessionKey{Namespace: run.Namespace, ID: id})
 		},
-		Chain: rows.ChainSessions(engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}),
+		Chain: rows.ChainSessions(chain),
+		Former: func(id string) *engine.FormerChild {
+			return rows.FormerChild(engine.FormerKey{Chain: chain, Child: id})
+		},
+		Bound: func() []*engine.FormerChild { return rows.BoundChildren(chain) },
+		Workflow: func(id string) (*engine.Run, bool) {
+			flow := rows.Workflow(engine.WorkflowKey{Namespace: run.Namespace, ID: id})
+			if flow == nil {
+				return nil, false
+			}
+			return rows.Run(flow.RunID), true
+		},
 	}
 }
 
-// decide asks the engine about a run and gathers what the decision writes: the run, the run that goes on in its place, signals to other runs.
+// decide asks the engine about a run and gathers what the decision writes: the run, the run that goes on in its place,
+// signals to other runs.
 func decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (store.Writes, engine.Decision, error) {
-	d, err := engine.DecideRun(run, world(rows, run), in, now)
+	d, err := engine.DecideRun(run, environment(rows, run), in, now)
 	if err != nil {
 		return store.Writes{}, d, err
 	}

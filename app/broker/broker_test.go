@@ -6,6 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -13,6 +14,7 @@ import (
 // app is a whole app of a test, and calls that fail the test when they fail.
 type app struct {
 	*broker.Broker
+	*view.View
 	store store.Store
 	t     testing.TB
 }
@@ -21,7 +23,7 @@ func newApp(t testing.TB) *app { return on(t, "") }
 
 func on(t testing.TB, database string) *app {
 	a := apptest.Start(t, apptest.Options{Database: database})
-	return &app{a.Broker(), a.Store(), t}
+	return &app{a.Broker(), view.New(a.Store()), a.Store(), t}
 }
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -44,12 +46,16 @@ func (a *app) register(id string, caps ...string) {
 
 func (a *app) start(id string) protocol.StartAnswer {
 	a.t.Helper()
-	return must[protocol.StartAnswer](a.t)(a.Start(a.t.Context(), protocol.StartRequest{WorkflowID: id, WorkflowType: "wf", Input: []byte(`["x"]`)}))
+	return must[protocol.StartAnswer](a.t)(a.Start(a.t.Context(), protocol.StartRequest{
+		WorkflowID: id, WorkflowType: "wf", Input: []byte(`["x"]`),
+	}))
 }
 
 func (a *app) poll(worker string, kind protocol.TaskKind, wait int64) *protocol.Task {
 	a.t.Helper()
-	p := must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{WorkerID: worker, Kinds: []protocol.TaskKind{kind}, Timeout: &wait}))
+	p := must[protocol.PollAnswer](a.t)(a.Poll(
+		a.t.Context(), protocol.PollRequest{WorkerID: worker, Kinds: []protocol.TaskKind{kind}, Timeout: &wait},
+	))
 	if len(p.Tasks) == 0 {
 		return nil
 	}
@@ -59,14 +65,17 @@ func (a *app) poll(worker string, kind protocol.TaskKind, wait int64) *protocol.
 func (a *app) pollBoth(worker string, kinds []protocol.TaskKind) []protocol.Task {
 	a.t.Helper()
 	none := int64(0)
-	p := must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{WorkerID: worker, Kinds: kinds, Timeout: &none}))
+	p := must[protocol.PollAnswer](a.t)(a.Poll(
+		a.t.Context(), protocol.PollRequest{WorkerID: worker, Kinds: kinds, Timeout: &none},
+	))
 	return p.Tasks
 }
 
 func (a *app) decide(t *protocol.Task, commands ...protocol.Command) protocol.CompleteAnswer {
 	a.t.Helper()
 	return a.complete(protocol.CompleteItem{
-		Kind: protocol.KindWorkflow, TaskID: t.Workflow.TaskID, Owner: t.Workflow.LeaseOwner, Attempt: t.Workflow.Attempt, Commands: commands,
+		Kind: protocol.KindWorkflow, TaskID: t.Workflow.TaskID, Owner: t.Workflow.LeaseOwner, Attempt: t.Workflow.Attempt,
+		Commands: commands,
 	})
 }
 
@@ -77,13 +86,16 @@ func (a *app) result(t *protocol.Task, v any) protocol.CompleteAnswer {
 		a.t.Fatal(err)
 	}
 	return a.complete(protocol.CompleteItem{
-		Kind: protocol.KindActivity, TaskID: t.Activity.TaskID, Owner: t.Activity.LeaseOwner, AttemptID: t.Activity.AttemptID, Result: p,
+		Kind: protocol.KindActivity, TaskID: t.Activity.TaskID, Owner: t.Activity.LeaseOwner, AttemptID: t.Activity.AttemptID,
+		Result: p,
 	})
 }
 
 func (a *app) complete(item protocol.CompleteItem) protocol.CompleteAnswer {
 	a.t.Helper()
-	out := must[protocol.CompleteBatchAnswer](a.t)(a.Complete(a.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{item}}))
+	out := must[protocol.CompleteBatchAnswer](a.t)(a.Complete(
+		a.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{item}},
+	))
 	return out.Items[0]
 }
 
@@ -150,14 +162,19 @@ func TestAStepCostsTwoCommits(t *testing.T) {
 	task := *wf
 	for range steps {
 		next := &protocol.PollRequest{WorkerID: "w", Kinds: both, Max: 1}
-		out := must[protocol.CompleteBatchAnswer](t)(a.Complete(t.Context(), protocol.CompleteRequest{Next: next, Items: []protocol.CompleteItem{{
-			Kind: protocol.KindWorkflow, TaskID: task.Workflow.TaskID, Owner: "w", Attempt: task.Workflow.Attempt, Commands: []protocol.Command{greet()},
+		out := must[protocol.CompleteBatchAnswer](
+			t,
+		)(a.Complete(t.Context(), protocol.CompleteRequest{Next: next, Items: []protocol.CompleteItem{{
+			Kind: protocol.KindWorkflow, TaskID: task.Workflow.TaskID, Owner: "w", Attempt: task.Workflow.Attempt,
+			Commands: []protocol.Command{greet()},
 		}}}))
 		if out.Next == nil || len(out.Next.Tasks) != 1 || out.Next.Tasks[0].Activity == nil {
 			t.Fatalf("after the decision: %+v %+v", out.Items, out.Next)
 		}
 		act := out.Next.Tasks[0].Activity
-		out = must[protocol.CompleteBatchAnswer](t)(a.Complete(t.Context(), protocol.CompleteRequest{Next: next, Items: []protocol.CompleteItem{{
+		out = must[protocol.CompleteBatchAnswer](
+			t,
+		)(a.Complete(t.Context(), protocol.CompleteRequest{Next: next, Items: []protocol.CompleteItem{{
 			Kind: protocol.KindActivity, TaskID: act.TaskID, Owner: "w", AttemptID: act.AttemptID,
 		}}}))
 		if out.Next == nil || len(out.Next.Tasks) != 1 || out.Next.Tasks[0].Workflow == nil {
@@ -173,5 +190,8 @@ func TestAStepCostsTwoCommits(t *testing.T) {
 		t.Errorf("%d activities took %d reads beside the batches", steps, reads)
 	}
 	t.Logf("dispatch: %+v", a.Dispatch().Counts())
-	t.Logf("per activity: %.1f statements, %.1f rows", float64(after.Statements-before.Statements)/steps, float64(after.Rows-before.Rows)/steps)
+	t.Logf(
+		"per activity: %.1f statements, %.1f rows", float64(after.Statements-before.Statements)/steps,
+		float64(after.Rows-before.Rows)/steps,
+	)
 }

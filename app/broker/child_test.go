@@ -44,7 +44,9 @@ func (a *app) view(t protocol.Target) protocol.RunView {
 // told are the types of a run's events.
 func (a *app) told(run string) string {
 	a.t.Helper()
-	h := must[protocol.HistoryPage](a.t)(a.History(a.t.Context(), protocol.HistoryQuery{Target: protocol.Target{RunID: run}}))
+	h := must[protocol.HistoryPage](a.t)(a.History(
+		a.t.Context(), protocol.HistoryQuery{Target: protocol.Target{RunID: run}},
+	))
 	var types []string
 	for _, e := range h.Events {
 		types = append(types, e.Type())
@@ -61,7 +63,8 @@ func TestAChildReportsToItsParent(t *testing.T) {
 		retried.RetryPolicy = &retry.Policy{MaxAttempts: &three}
 		kids := a.family("one", child(""), retried)
 		parent := a.view(protocol.Target{WorkflowID: "one"})
-		if len(parent.Pending.Children) != 2 || *a.view(protocol.Target{RunID: kids[0].Workflow.RunID}).ParentRunID != parent.RunID {
+		if len(parent.Pending.Children) != 2 ||
+			*a.view(protocol.Target{RunID: kids[0].Workflow.RunID}).ParentRunID != parent.RunID {
 			t.Fatalf("parent: %+v", parent.Pending)
 		}
 
@@ -82,7 +85,8 @@ func TestAChildReportsToItsParent(t *testing.T) {
 			t.Fatal(c.Err)
 		}
 		again := a.poll("w", protocol.KindWorkflow, 20)
-		if again.Workflow.WorkflowID != kids[1].Workflow.WorkflowID || again.Workflow.RunID == kids[1].Workflow.RunID || again.Workflow.RunNumber != 2 {
+		if again.Workflow.WorkflowID != kids[1].Workflow.WorkflowID || again.Workflow.RunID == kids[1].Workflow.RunID ||
+			again.Workflow.RunNumber != 2 {
 			t.Fatalf("after the failure: %+v", again.Workflow)
 		}
 		if c := a.decide(again, protocol.Command{Type: protocol.ContinueAsNew}); c.Err != nil {
@@ -108,7 +112,9 @@ func TestChildrenGoByTheirPolicyWhenTheParentCloses(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("w")
-		kids := a.family("one", child(engine.Abandon), child(engine.RequestCancel), child(engine.Terminate), child(engine.CancelByRequest))
+		kids := a.family(
+			"one", child(engine.Abandon), child(engine.RequestCancel), child(engine.Terminate), child(engine.CancelByRequest),
+		)
 		if c := a.decide(kids[3], condition("never")); c.Err != nil {
 			t.Fatal(c.Err)
 		}
@@ -128,7 +134,8 @@ func TestChildrenGoByTheirPolicyWhenTheParentCloses(t *testing.T) {
 		if c := a.decide(kids[0], done()); c.Err != nil {
 			t.Fatalf("an abandoned child goes on: %v", c.Err)
 		}
-		if got := a.told(parent); strings.Count(got, "ParentClosePolicyApplied") != 3 || !strings.HasSuffix(got, "WorkflowCancelled") {
+		if got := a.told(parent); strings.Count(got, "ParentClosePolicyApplied") != 3 ||
+			!strings.HasSuffix(got, "WorkflowCancelled") {
 			t.Fatalf("the parent's history: %s", got)
 		}
 		if owed := a.run(parent).Owed.Len(); owed != 0 {
@@ -173,7 +180,9 @@ func TestACancelledChildTellsItsParent(t *testing.T) {
 	a := newApp(t)
 	a.register("w")
 	kids := a.family("one", child(""))
-	if _, err := a.Terminate(t.Context(), protocol.EndRequest{Target: protocol.Target{WorkflowID: kids[0].Workflow.WorkflowID}}); err != nil {
+	if _, err := a.Terminate(t.Context(), protocol.EndRequest{
+		Target: protocol.Target{WorkflowID: kids[0].Workflow.WorkflowID},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	task := a.poll("w", protocol.KindWorkflow, 20)
@@ -184,7 +193,9 @@ func TestACancelledChildTellsItsParent(t *testing.T) {
 		t.Fatal(c.Err)
 	}
 	second := a.poll("w", protocol.KindWorkflow, 20)
-	if _, err := a.Signal(t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "one"}, SignalName: "stop"}); err != nil {
+	if _, err := a.Signal(t.Context(), protocol.SignalRequest{
+		Target: protocol.Target{WorkflowID: "one"}, SignalName: "stop",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	task = a.poll("w", protocol.KindWorkflow, 20)
@@ -192,7 +203,8 @@ func TestACancelledChildTellsItsParent(t *testing.T) {
 		t.Fatal(c.Err)
 	}
 	task = a.poll("w", protocol.KindWorkflow, 20)
-	if task == nil || *task.Workflow.EventType != "ChildRunCancelled" || *task.Workflow.ChildRunID != second.Workflow.RunID {
+	if task == nil || *task.Workflow.EventType != "ChildRunCancelled" ||
+		*task.Workflow.ChildRunID != second.Workflow.RunID {
 		t.Fatalf("the parent's task: %+v", task)
 	}
 	_, err := a.Start(t.Context(), protocol.StartRequest{WorkflowID: second.Workflow.WorkflowID, WorkflowType: "wf"})

@@ -11,11 +11,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ClaimTask leases one ready task to a worker that names it. Every gate of a poll holds: registration, release, draining, queue, type, build,
-// requirements, session. A worker that holds the task already is given it again as it is, so a lost answer costs no lease.
+// ClaimTask leases one ready task to a worker that names it. Every gate of a poll holds: registration, release,
+// draining, queue, type, build, requirements, session. A worker that holds the task already is given it again as it is,
+// so a lost answer costs no lease.
 func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (protocol.PollAnswer, error) {
 	poll := protocol.PollRequest{
-		WorkerID: in.WorkerID, Namespace: in.Namespace, Incarnation: in.Incarnation, Release: in.Release, Gated: in.Gated, BuildID: in.BuildID,
+		WorkerID: in.WorkerID, Namespace: in.Namespace, Incarnation: in.Incarnation, Release: in.Release, Gated: in.Gated,
+		BuildID:  in.BuildID,
 		PageSize: in.PageSize, Kinds: []protocol.TaskKind{in.Kind},
 	}
 	w, ended, err := b.admitPoll(ctx, &poll)
@@ -31,12 +33,13 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 	}
 	got, err := commit[claimed](ctx, b, c)
 	if err != nil {
-		return protocol.PollAnswer{}, err
+		return protocol.PollAnswer{}, b.sight(ctx, w.Namespace, in.Kind, in.TaskID, w.ID).refused(err)
 	}
 	if !got.again {
 		return b.answer(ctx, poll, []store.Leased{got.Leased})
 	}
-	tasks, err := b.tasks(ctx, poll, []store.Leased{got.Leased}) // the lease is not this request's: what fails here must not end it
+	// the lease is not this request's: what fails here must not end it
+	tasks, err := b.tasks(ctx, poll, []store.Leased{got.Leased})
 	if err != nil {
 		return protocol.PollAnswer{}, err
 	}
@@ -77,7 +80,7 @@ func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.
 			return store.Writes{}, err
 		}
 		current := rows.Worker(key) // as it is now: another app may have taken a newer registration
-		if current == nil || in.Incarnation != "" && in.Incarnation != current.Incarnation {
+		if current == nil || !current.Left.IsZero() || in.Incarnation != "" && in.Incarnation != current.Incarnation {
 			return store.Writes{}, stale(key.ID)
 		}
 		l := engine.Lessee{Worker: current, BuildID: in.BuildID}
@@ -125,7 +128,9 @@ func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, e
 }
 
 // claim leases the task, or finds it leased to that very process.
-func (id taskID) claim(rows store.Rows, run *engine.Run, l engine.Lessee, kind protocol.TaskKind, now time.Time) (store.Writes, error) {
+func (id taskID) claim(
+	rows store.Rows, run *engine.Run, l engine.Lessee, kind protocol.TaskKind, now time.Time,
+) (store.Writes, error) {
 	if got, ok := id.held(rows, run, l.Worker, now); ok {
 		return store.Writes{Answer: claimed{Leased: got, again: true}}, nil
 	}
@@ -146,17 +151,24 @@ func (id taskID) claim(rows store.Rows, run *engine.Run, l engine.Lessee, kind p
 	}
 	l.Sessions, l.Counted = rows.Holding(l.Worker.Key(), sk, now), true
 	var out engine.ClaimedActivity
-	w, d, err := decide(rows, run, engine.ClaimActivity{Seq: id.seq, Lessee: l, Floor: rows.EpochFloor(run.Namespace), Out: &out, Settings: settings}, now)
+	w, d, err := decide(
+		rows, run,
+		engine.ClaimActivity{Seq: id.seq, Lessee: l, Floor: rows.EpochFloor(run.Namespace), Out: &out, Settings: settings},
+		now,
+	)
 	if err == nil {
 		w.Answer = claimed{Leased: store.Leased{
 			Kind: protocol.KindActivity, Head: d.Next.Head, Activity: &out.Activity, Session: out.Session, IsNew: out.IsNew,
+			Claimed: out.Claimed,
 		}}
 	}
 	return w, err
 }
 
 // settings are what was decided about the task's queue. Under a budget only polls are served: they alone are counted.
-func (id taskID) settings(run *engine.Run, kind protocol.TaskKind, of func(engine.QueueKey) *engine.Queue) (*engine.Queue, error) {
+func (id taskID) settings(
+	run *engine.Run, kind protocol.TaskKind, of func(engine.QueueKey) *engine.Queue,
+) (*engine.Queue, error) {
 	queue := run.Queue
 	if a, ok := run.Activities.Get(id.seq); ok {
 		queue = a.Queue
@@ -164,8 +176,9 @@ func (id taskID) settings(run *engine.Run, kind protocol.TaskKind, of func(engin
 	settings := of(engine.QueueKey{Namespace: run.Namespace, Name: queue})
 	for _, q := range []*engine.Queue{settings, of(engine.QueueKey{Namespace: run.Namespace})} {
 		if q != nil && q.Budget(kind).Bounded() {
-			return nil, protocol.Refuse(protocol.ReasonThrottled, "queue %s has a budget, so its tasks are given to polls alone", queue).
-				With("task_status", string(engine.Ready))
+			return nil, protocol.Refuse(
+				protocol.ReasonThrottled, "queue %s has a budget, so its tasks are given to polls alone", queue,
+			).With("task_status", string(engine.Ready))
 		}
 	}
 	return settings, nil
@@ -181,7 +194,8 @@ func (id taskID) held(rows store.Rows, run *engine.Run, w *engine.Worker, now ti
 	}
 	if id.seq == 0 {
 		t := run.Task
-		return store.Leased{Kind: protocol.KindWorkflow, Head: run.Head}, t != nil && t.Number == id.number && mine(t.State, t.Lease)
+		return store.Leased{Kind: protocol.KindWorkflow, Head: run.Head}, t != nil && t.Number == id.number &&
+			mine(t.State, t.Lease)
 	}
 	a, ok := run.Activities.Get(id.seq)
 	out := store.Leased{Kind: protocol.KindActivity, Head: run.Head, Activity: &a, IsNew: a.New}
@@ -204,12 +218,14 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 	}
 	var l engine.Lessee
 	if in.WorkerID != "" {
-		if l.Worker, err = b.current(ctx, engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}, in.Incarnation); err != nil {
+		if l.Worker, err = b.current(ctx, engine.WorkerKey{
+			Namespace: namespace(in.Namespace), ID: in.WorkerID,
+		}, in.Incarnation); err != nil {
 			return s, err
 		}
 	}
 	err = b.store.View(ctx, func(r store.Reader) error {
-		run, err := r.Run(ctx, id.run)
+		run, err := r.Step(ctx, id.run, id.seq)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
@@ -236,11 +252,19 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 		}
 		return nil
 	})
+	if err == nil && s.LeaseOwner != nil {
+		if there, e := b.lookUpReach(ctx, namespace(in.Namespace), *s.LeaseOwner); e != nil || !there {
+			s.LeaseOwner = nil // leased, to a worker that is no business of the caller's
+		}
+	}
 	return s, err
 }
 
 // status fills in what is known of the task.
-func (id taskID) status(s *protocol.ClaimStatus, run *engine.Run, l engine.Lessee, session *engine.Session, settings *engine.Queue, now time.Time) {
+func (id taskID) status(
+	s *protocol.ClaimStatus, run *engine.Run, l engine.Lessee, session *engine.Session, settings *engine.Queue,
+	now time.Time,
+) {
 	s.WorkflowID, s.RunID, s.WorkflowType, s.TaskQueue = run.WorkflowID, run.ID, &run.Type, &run.Queue
 	s.RunStatus, _, _ = protocol.PublicRun(run.Status, run.LeasedEver, run.Task != nil)
 	var lease engine.Lease
@@ -255,7 +279,8 @@ func (id taskID) status(s *protocol.ClaimStatus, run *engine.Run, l engine.Lesse
 		var a engine.Activity
 		a, _, err = run.ClaimableActivity(id.seq, l, func(string) *engine.Session { return session }, settings, now)
 		if a.Type != "" {
-			s.TaskStatus, lease, s.ActivityType, s.TaskQueue, s.ActivityID = string(a.State), a.Lease, &a.Type, &a.Queue, &s.TaskID
+			s.TaskStatus, lease, s.ActivityType, s.TaskQueue, s.ActivityID = string(a.State), a.Lease, &a.Type, &a.Queue,
+				&s.TaskID
 			s.RetryAfter = retryAfter(a.State, a.ReadyAt.Time, now)
 			if a.State == engine.LeasedState {
 				attempt := engine.AttemptID(run.ID, id.seq, a.Delivery)
@@ -265,7 +290,8 @@ func (id taskID) status(s *protocol.ClaimStatus, run *engine.Run, l engine.Lesse
 	}
 	s.LeaseOwner, s.LeaseExpires = orNil(lease.Owner), lease.Until
 	s.Claimable = err == nil
-	s.Claimed = l.Worker != nil && lease.Owner == l.Worker.ID && lease.Incarnation == l.Worker.Incarnation && lease.Until.After(now)
+	s.Claimed = l.Worker != nil && lease.Owner == l.Worker.ID && lease.Incarnation == l.Worker.Incarnation &&
+		lease.Until.After(now)
 	if !s.Claimed {
 		withheld(s, err)
 	}

@@ -15,22 +15,6 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Signal sends a signal to the current run of a workflow, or to the one the target names as long as that is current.
-func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protocol.CommandReceipt, error) {
-	if in.SignalName == "" || len(in.SignalName) > 255 {
-		return protocol.CommandReceipt{}, protocol.Invalid("signal_name", "must be 1 to 255 bytes")
-	}
-	value, err := Arguments("input", in.Input)
-	if err != nil {
-		return protocol.CommandReceipt{}, err
-	}
-	return b.command(ctx, order{
-		target: in.Target, requestID: in.RequestID, what: "signal " + in.SignalName + " " + value,
-		input: engine.SignalRun{Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
-		fill:  func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName },
-	})
-}
-
 // Cancel closes a run at once; its code does not run again.
 func (b *Broker) Cancel(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
 	return b.tell(ctx, in, "cancel", nil, func(reason string) engine.Input {
@@ -45,11 +29,12 @@ func (b *Broker) Terminate(ctx context.Context, in protocol.EndRequest) (protoco
 	})
 }
 
-// CapCancellation is the capability of a worker whose workflows understand a request to end. Replayers of others do not expect such an event.
+// CapCancellation is the capability of a worker whose workflows understand a request to end. Replayers of others do not
+// expect such an event.
 const CapCancellation = "cancellation_requests"
 
-// RequestCancellation cancels the root context of the workflow's code, which may clean up. It is refused unless a registered worker of the run's queue
-// announces that it understands this for the run's type.
+// RequestCancellation cancels the root context of the workflow's code, which may clean up. It is refused unless a
+// registered worker of the run's queue announces that it understands this for the run's type.
 func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
 	in.Namespace = namespace(in.Namespace)
 	understood := false
@@ -60,7 +45,7 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 		}
 		workers, err := r.Workers(ctx, store.WorkerQuery{Namespace: in.Namespace, Queue: run.Queue, Limit: 1000})
 		understood = slices.ContainsFunc(workers, func(w engine.Worker) bool {
-			return w.Runs(protocol.KindWorkflow, run.Type) && slices.Contains(w.Capabilities, CapCancellation)
+			return w.Left.IsZero() && w.Runs(protocol.KindWorkflow, run.Type) && slices.Contains(w.Capabilities, CapCancellation)
 		})
 		return err
 	})
@@ -71,7 +56,8 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 		if understood || !run.Status.Open() {
 			return nil
 		}
-		return protocol.Refuse(protocol.ReasonCancelNotSupported, "no worker of queue %s says that workflows of type %s understand this; cancel ends them at once",
+		return protocol.Refuse(protocol.ReasonCancelNotSupported,
+			"no worker of queue %s says that workflows of type %s understand this; cancel ends them at once",
 			run.Queue, run.Type)
 	}
 	return b.tell(ctx, in, "request-cancellation", may, func(reason string) engine.Input {
@@ -86,7 +72,8 @@ func (b *Broker) Repair(ctx context.Context, in protocol.EndRequest) (protocol.C
 
 // tell gives a run a command that carries no more than its reason.
 func (b *Broker) tell(
-	ctx context.Context, in protocol.EndRequest, verb string, may func(*engine.Run) error, input func(reason string) engine.Input,
+	ctx context.Context, in protocol.EndRequest, verb string, may func(*engine.Run) error,
+	input func(reason string) engine.Input,
 ) (protocol.CommandReceipt, error) {
 	reason := strings.TrimSpace(in.Reason)
 	if len(reason) > 1000 {
@@ -100,12 +87,13 @@ func (b *Broker) tell(
 // order is a command of somebody outside on a workflow's current run.
 type order struct {
 	target    protocol.Target
-	requestID string                         // empty: every request is another one
-	what      string                         // all that is asked: the same request id with something else is refused
-	closes    bool                           // it may end everything open in the run
-	input     engine.Input                   // what the run is told
-	may       func(*engine.Run) error        // a condition on the run, which a repeated request id is not asked again; nil: none
-	fill      func(*protocol.CommandReceipt) // completes the receipt; nil: nothing to add
+	requestID string       // empty: every request is another one
+	what      string       // all that is asked: the same request id with something else is refused
+	closes    bool         // it may end everything open in the run
+	input     engine.Input // what the run is told
+	// a condition on the run, which a repeated request id is not asked again; nil: none
+	may  func(*engine.Run) error
+	fill func(*protocol.CommandReceipt) // completes the receipt; nil: nothing to add
 }
 
 // command carries out an order, once per request id.
@@ -116,14 +104,18 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 		return protocol.CommandReceipt{}, protocol.Invalid("request_id", "is longer than 255 bytes")
 	}
 	key := engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID}
-	needs := store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, AllTasks: o.closes, Chain: o.closes}
+	needs := store.Keys{
+		Workflows: []engine.WorkflowKey{key}, Current: true, AllTasks: o.closes, Chain: o.closes, Bound: o.closes,
+	}
 	rk := store.ReceiptKey{Namespace: t.Namespace, WorkflowID: t.WorkflowID, RequestID: request}
 	sum := sha256.Sum256([]byte(t.RunID + " " + o.what))
 	hash := hex.EncodeToString(sum[:])
 	if request != "" {
 		needs.Receipts = []store.ReceiptKey{rk}
 	}
-	out, err := commit[protocol.CommandReceipt](ctx, b, store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+	out, err := commit[protocol.CommandReceipt](ctx, b, store.Change{Needs: needs, Decide: func(
+		rows store.Rows, now time.Time,
+	) (store.Writes, error) {
 		if request != "" {
 			if r := rows.Receipt(rk); r != nil {
 				return retained(r, hash)
@@ -138,8 +130,9 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 			return store.Writes{}, noRun(flow.RunID)
 		}
 		if t.RunID != "" && t.RunID != flow.RunID {
-			return store.Writes{}, protocol.Refuse(protocol.ReasonHistoricalRun, "run %s is not the current run of %s", t.RunID, t.WorkflowID).
-				With("current_run_id", flow.RunID).With("target_scope", "run")
+			return store.Writes{}, protocol.Refuse(
+				protocol.ReasonHistoricalRun, "run %s is not the current run of %s", t.RunID, t.WorkflowID,
+			).With("current_run_id", flow.RunID).With("target_scope", "run")
 		}
 		if o.may != nil {
 			if err := o.may(run); err != nil {
@@ -173,7 +166,8 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 	return out, err
 }
 
-// neverWas refuses a run that the workflow has not had at all as one that is not there. The change that refused it saw the current run alone.
+// neverWas refuses a run that the workflow has not had at all as one that is not there. The change that refused it saw
+// the current run alone.
 func (b *Broker) neverWas(ctx context.Context, t protocol.Target, refusal error) error {
 	err := b.store.View(ctx, func(r store.Reader) error {
 		_, _, err := find(ctx, r, t)
@@ -188,7 +182,9 @@ func (b *Broker) neverWas(ctx context.Context, t protocol.Target, refusal error)
 // retained answers a request id that was seen before: with the first receipt, unless something else was asked.
 func retained(r *store.Receipt, hash string) (store.Writes, error) {
 	if r.Hash != hash {
-		return store.Writes{}, protocol.Refuse(protocol.ReasonRequestConflict, "request id %s was used for something else", r.RequestID)
+		return store.Writes{}, protocol.Refuse(
+			protocol.ReasonRequestConflict, "request id %s was used for something else", r.RequestID,
+		)
 	}
 	var receipt protocol.CommandReceipt
 	if err := json.Unmarshal(r.Body, &receipt); err != nil {

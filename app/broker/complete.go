@@ -2,9 +2,6 @@ package broker
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,8 +20,8 @@ import (
 // maxItems is the most outcomes one request may carry.
 const maxItems = 1000
 
-// Complete takes the outcomes of tasks, each on its own: one refused leaves the others standing. A next poll enters the lines before the items are
-// submitted and is answered, never held, with what they and the backlog gave.
+// Complete takes the outcomes of tasks, each on its own: one refused leaves the others standing. A next poll enters the
+// lines before the items are submitted and is answered, never held, with what they and the backlog gave.
 func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
 	if len(in.Items) == 0 || len(in.Items) > maxItems {
 		return protocol.CompleteBatchAnswer{}, protocol.Invalid("items", "must be 1 to %d outcomes", maxItems)
@@ -48,55 +45,102 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		}
 	}
 	if len(in.Items) == 1 {
-		out.Items[0] = b.complete(ctx, in.Items[0])
+		out.Items[0] = b.completeOne(ctx, in.Items[0])
 	} else {
 		var wait sync.WaitGroup
 		for i, item := range in.Items {
-			wait.Go(func() { out.Items[i] = b.complete(ctx, item) })
+			wait.Go(func() { out.Items[i] = b.completeOne(ctx, item) })
 		}
 		wait.Wait()
 	}
 	return out, collect()
 }
 
-// complete takes one outcome; a refusal stands in the answer.
-func (b *Broker) complete(ctx context.Context, in protocol.CompleteItem) protocol.CompleteAnswer {
+// completeOne takes one outcome; a refusal stands in the answer.
+func (b *Broker) completeOne(ctx context.Context, in protocol.CompleteItem) protocol.CompleteAnswer {
 	a := protocol.CompleteAnswer{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "rejected"}
+	if err := wantsMembers(in); err != nil {
+		return b.refused(a, err)
+	}
 	if in.Kind.Asked() {
 		return b.replied(ctx, in, a)
 	}
+	in.Namespace = namespace(in.Namespace)
+	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	c, hash, err := b.completion(ctx, in)
 	if err == nil {
+		c, err = sight.through(c)
+	}
+	if err == nil {
 		var o outcome
-		if o, err = commit[outcome](ctx, b, c); err == nil {
-			err = o.Refused
-			b.freed(o.Freed)
+		o, err = commit[outcome](ctx, b, c)
+		for again := 0; errors.Is(err, engine.ErrLookAgain) && again < 3; again++ {
+			// a child ended between the look and the decision; it ends once
+			if c, hash, err = b.completion(ctx, in); err == nil {
+				o, err = commit[outcome](ctx, b, c)
+			}
 		}
 		if err == nil {
-			a.RunID, a.Outcome, a.Recorded, a.CreatedTaskIDs, a.NextTaskID = o.Run.ID, o.Outcome, o.Recorded, o.Created, orNil(o.NextTask)
+			err = o.Refused
+			b.freed(o.Freed)
+			if o.By.Owner == in.Owner {
+				b.credit(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)
+			}
+		}
+		if err == nil {
+			a.RunID, a.Outcome, a.Recorded, a.CreatedTaskIDs, a.NextTaskID = o.Run.ID, o.Outcome, o.Recorded, o.Created,
+				orNil(o.NextTask)
 			a.RunStatus, _, _ = protocol.PublicRun(o.Run.Status, true, o.Run.Task != nil)
 			b.opt.Metrics.completed(in.Kind, o.Outcome)
 			b.opt.Metrics.rebuilt(in.Recovered)
 			return a
 		}
 	}
+	err = sight.refused(err)
 	repeated, ended, ok := b.repeated(ctx, in, hash, err)
 	if ok {
 		return repeated
 	}
-	if in.Recovered != nil && protocol.ReasonOf(err) != "" { // the attempt is over; its history has what its heartbeats told
+	if protocol.ReasonOf(err) != "" {
+		b.forgetSticky(in)
+	}
+	if in.Recovered != nil && protocol.ReasonOf(err) != "" {
+		// the attempt is over; its history has what its heartbeats told
 		b.opt.Metrics.rebuilt(in.Recovered)
-		b.log.Info().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).Str("rebuild_activity", in.Recovered.Rebuild).
-			Str("reason", in.Recovered.Reason).Msg("session rebuilt in an attempt that is over")
+		b.log.Info().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).Str(
+			"rebuild_activity", in.Recovered.Rebuild,
+		).Str("reason", in.Recovered.Reason).Msg("session rebuilt in an attempt that is over")
 	}
 	b.late(in, ended, err)
 	return b.refused(a, err)
 }
 
+// wantsMembers refuses an outcome that does not say whose, of which task and of which delivery it is, before anything
+// is judged by what it does say.
+func wantsMembers(in protocol.CompleteItem) error {
+	delivery, said := "workflow_task_attempt", in.Attempt != 0 // as batches call it for questions as well
+	if in.Kind == protocol.KindActivity {
+		delivery, said = "activity_attempt_id", in.AttemptID != ""
+	}
+	var missing []string
+	for _, m := range []struct {
+		name string
+		said bool
+	}{
+		{"task_id", in.TaskID != ""}, {"lease_owner", in.Owner != ""}, {delivery, said},
+	} {
+		if !m.said {
+			missing = append(missing, m.name)
+		}
+	}
+	return protocol.Missing(missing)
+}
+
 // late counts an outcome that came too late for its session.
 func (b *Broker) late(in protocol.CompleteItem, ended history.Event, refusal error) {
 	why := ""
-	if c, ok := ended.Data.(*history.ActivityCancelled); ok && c.Reason == engine.SessionEndedReason && c.AttemptID == in.AttemptID {
+	if c, ok := ended.Data.(*history.ActivityCancelled); ok && c.Reason == engine.SessionEndedReason &&
+		c.AttemptID == in.AttemptID {
 		why = "session_ended"
 	}
 	if reason := protocol.ReasonOf(refusal); reason == protocol.ReasonStaleSessionEpoch {
@@ -106,11 +150,14 @@ func (b *Broker) late(in protocol.CompleteItem, ended history.Event, refusal err
 		return
 	}
 	b.opt.Metrics.late(why)
-	b.log.Debug().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).Str("reason", why).Msg("late completion ignored")
+	b.log.Debug().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).Str("reason", why).
+		Msg("late completion ignored")
 }
 
 // replied takes the reply to a question, which is kept nowhere.
-func (b *Broker) replied(ctx context.Context, in protocol.CompleteItem, a protocol.CompleteAnswer) protocol.CompleteAnswer {
+func (b *Broker) replied(
+	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteAnswer,
+) protocol.CompleteAnswer {
 	outcome, err := b.completeQuestion(ctx, in)
 	if err != nil {
 		return b.refused(a, err)
@@ -127,17 +174,19 @@ func (b *Broker) refused(a protocol.CompleteAnswer, err error) protocol.Complete
 	if errors.As(err, &refusal) {
 		reason := string(refusal.Reason)
 		a.Reason = &reason
-		a.Error = &protocol.ErrorBody{Reason: refusal.Reason, Message: refusal.Message, Details: refusal.Details, Fields: refusal.Fields}
+		a.Error = &protocol.ErrorBody{
+			Reason: refusal.Reason, Message: refusal.Message, Details: refusal.Details, Fields: refusal.Fields,
+		}
 		b.opt.Metrics.refused(reason)
 	} else {
-		a.Error = &protocol.ErrorBody{Reason: protocol.ReasonStoreUnavailable, Message: err.Error()}
+		a.Error = &protocol.ErrorBody{Reason: protocol.ReasonBackendUnavailable, Message: err.Error()}
+		a.Uncertain()
 	}
 	return a
 }
 
 // completion makes the change of one outcome, and the hash of what it says.
 func (b *Broker) completion(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
-	in.Namespace = namespace(in.Namespace)
 	if in.Kind == protocol.KindWorkflow {
 		return b.workflowOutcome(ctx, in)
 	}
@@ -153,12 +202,25 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	needs := store.Keys{Runs: []string{run}}
 	switch {
 	case in.Returned != "":
-		return b.step(in.Namespace, run, needs, engine.ReleaseTask{Number: n, Delivery: in.Attempt, Why: in.Returned, Lost: in.LostCount}), "", nil
+		return b.step(in.Namespace, run, needs, engine.ReleaseTask{
+			Number: n, Delivery: in.Attempt, Owner: in.Owner, Why: in.Returned, Lost: in.LostCount,
+		}), "", nil
 	case in.Failure != nil:
+		b.noteSticky(run, in)
 		hash := hashOf(in.Failure)
-		return b.step(in.Namespace, run, needs, engine.FailTask{Number: n, Holder: h, Failure: *in.Failure, Hash: hash}), hash, nil
+		return b.step(in.Namespace, run, needs, engine.FailTask{
+			Number: n, Holder: h, Failure: *in.Failure, Hash: hash,
+		}), hash, nil
 	}
-	b.keep(run, in)
+	refused := engine.CompleteTask{
+		Number: n, Holder: h, Commands: in.Commands, Streams: in.StreamWaits, Malformed: in.Malformed,
+	}
+	if in.Malformed != nil || refused.Unsupported() != nil {
+		// before any other refusal: this one takes the run out of everybody's hands
+		refused.Hash, refused.Former = hashCommands(in.Commands), func() string { return hashOf(in.Commands) }
+		return b.step(in.Namespace, run, needs, refused), refused.Hash, nil
+	}
+	b.noteSticky(run, in)
 	for i, c := range in.Commands {
 		if err := b.commandNeeds(in.Namespace, c, i, &needs); err != nil {
 			return store.Change{}, "", err
@@ -168,7 +230,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if err != nil {
 		return store.Change{}, "", err
 	}
-	hash := hashOf(in.Commands)
+	hash, commands := hashCommands(in.Commands), in.Commands
 	if err := b.sameArguments(ctx, run, &in); err != nil {
 		return store.Change{}, "", err
 	}
@@ -176,9 +238,32 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if err != nil {
 		return store.Change{}, "", err
 	}
+	ends, err := b.childEnds(ctx, in.Namespace, in.Commands)
+	if err != nil {
+		return store.Change{}, "", err
+	}
 	return b.step(in.Namespace, run, needs, engine.CompleteTask{
-		Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types, Carry: carry,
+		Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types, Carry: carry, Ends: ends,
+		Code:    b.code(ctx, in),
+		Streams: in.StreamWaits, Former: func() string { return hashOf(commands) },
 	}), hash, nil
+}
+
+// code is what is known of the code whose run goes on as new; a worker that is gone by now leaves the engine to do
+// without.
+func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code {
+	if last := len(in.Commands) - 1; last < 0 || in.Commands[last].Type != protocol.ContinueAsNew {
+		return engine.Code{}
+	}
+	key := engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}
+	w := b.workers.get(key)
+	if w == nil {
+		var err error
+		if w, err = b.stored(ctx, key); err != nil {
+			return engine.Code{}
+		}
+	}
+	return engine.Code{Runtime: w.Runtime, Signals: declaredBy(w, "signals")}
 }
 
 // sameArguments gives a run that goes on as new without saying with what the arguments it was started with.
@@ -203,7 +288,9 @@ func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.Com
 }
 
 // carried reads the signals a run that goes on as new hands on because its worker kept them: only history has them.
-func (b *Broker) carried(ctx context.Context, run string, commands []protocol.Command) (list []engine.Signal, err error) {
+func (b *Broker) carried(
+	ctx context.Context, run string, commands []protocol.Command,
+) (list []engine.Signal, err error) {
 	last := len(commands) - 1
 	if last < 0 || commands[last].Type != protocol.ContinueAsNew || len(commands[last].Unreceived) == 0 {
 		return nil, nil
@@ -227,6 +314,40 @@ func (b *Broker) carried(ctx context.Context, run string, commands []protocol.Co
 	return list, err
 }
 
+// childEnds reads how children have ended that commands attach to: only their histories have their results.
+func (b *Broker) childEnds(
+	ctx context.Context, ns string, commands []protocol.Command,
+) (ends map[string]engine.Message, err error) {
+	for _, c := range commands {
+		if c.Type != protocol.AttachChildWorkflow {
+			continue
+		}
+		err := b.store.View(ctx, func(r store.Reader) error {
+			flow, err := r.Workflow(ctx, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID})
+			if err != nil {
+				return err
+			}
+			run, err := r.Step(ctx, flow.RunID, 0)
+			if err != nil || run.Status.Open() || run.Parent == nil {
+				return err
+			}
+			last, err := r.LastEvent(ctx, run.ID)
+			if err != nil {
+				return err
+			}
+			if ends == nil {
+				ends = map[string]engine.Message{}
+			}
+			ends[c.WorkflowID] = engine.ChildEnd(run, last.Data)
+			return nil
+		})
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+	}
+	return ends, nil
+}
+
 // commandNeeds adds the rows a command wants, and refuses payloads that are none.
 func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store.Keys) error {
 	for field, p := range map[string]payload.Payload{"arguments": c.Arguments, "result": c.Result, "entries": c.Entries} {
@@ -246,11 +367,16 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 	}
 	switch {
 	case c.Type.Terminal():
-		needs.AllTasks, needs.Chain = true, true
+		needs.AllTasks, needs.Chain, needs.Bound = true, true, c.Type != protocol.ContinueAsNew
 	case c.Type == protocol.EndSession:
 		needs.AllTasks = true
 	case c.Type == protocol.CancelActivity:
 		needs.Activities = append(needs.Activities, c.Target)
+	case c.Type == protocol.StartChildWorkflow && c.WorkflowID != "":
+		needs.Workflows = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID})
+	case c.Type == protocol.AttachChildWorkflow:
+		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true
+		needs.Former = append(needs.Former, c.WorkflowID)
 	case c.Type == protocol.SignalWorkflow:
 		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true
 	}
@@ -264,13 +390,17 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem) (store.Change, string
 	}
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
 	if !ok {
-		return store.Change{}, "", protocol.Refuse(protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID).With("can_continue", false)
+		return store.Change{}, "", protocol.Refuse(
+			protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID,
+		).With("can_continue", false)
 	}
 	h := engine.Holder{Owner: in.Owner, Incarnation: in.Incarnation, Delivery: delivery}
 	needs := store.Keys{Runs: []string{run}, Activities: []int64{seq}}
 	switch {
 	case in.Returned != "":
-		return b.step(in.Namespace, run, needs, engine.ReleaseActivity{Seq: seq, Delivery: delivery, Why: in.Returned, Lost: in.LostCount}), "", nil
+		return b.step(in.Namespace, run, needs, engine.ReleaseActivity{
+			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Lost: in.LostCount,
+		}), "", nil
 	case in.Failure != nil:
 		hash := hashOf(in.Failure)
 		return b.step(in.Namespace, run, needs, engine.FailActivity{
@@ -280,7 +410,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem) (store.Change, string
 	if err := Blob("result", in.Result.Blob); err != nil {
 		return store.Change{}, "", err
 	}
-	hash := hashOf(in.Result.Blob)
+	hash := hashResult(in.Result.Blob)
 	return b.step(in.Namespace, run, needs, engine.CompleteActivity{
 		Seq: seq, Holder: h, Epoch: in.Epoch, Result: in.Result.Blob, Hash: hash, Recovered: in.Recovered,
 	}), hash, nil
@@ -296,18 +426,8 @@ func deliveryOf(task, attempt string) (int64, bool) {
 	return n, err == nil && n > 0
 }
 
-// hashOf tells outcomes apart, so that a repeated one is known.
-func hashOf(v any) string {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return ""
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:12])
-}
-
-// repeated answers an outcome that was accepted before, whose answer was lost on the way: the first answer again. It also returns the event with which
-// the activity ended, when it had to look for it.
+// repeated answers an outcome that was accepted before, whose answer was lost on the way: the first answer again. It
+// also returns the event with which the activity ended, when it had to look for it.
 func (b *Broker) repeated(
 	ctx context.Context, in protocol.CompleteItem, hash string, refusal error,
 ) (_ protocol.CompleteAnswer, ended history.Event, again bool) {
@@ -347,10 +467,10 @@ func (b *Broker) repeated(
 	a.RunID = run
 	switch d := ended.Data.(type) {
 	case *history.ActivityCompleted:
-		return a, ended, d.BodyHash == hash && d.AttemptID == in.AttemptID && d.Worker == in.Owner
+		return a, ended, sameOutcome(&in, d.BodyHash, hash) && d.AttemptID == in.AttemptID && d.Worker == in.Owner
 	case *history.ActivityFailed:
 		a.Outcome = "failed"
-		return a, ended, d.BodyHash == hash && d.AttemptID == in.AttemptID && d.Worker == in.Owner
+		return a, ended, sameOutcome(&in, d.BodyHash, hash) && d.AttemptID == in.AttemptID && d.Worker == in.Owner
 	}
 	return a, ended, false
 }

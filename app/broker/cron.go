@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// startCron makes the schedule that a start with a cron expression stands for. Its id is the workflow id of the start, and every firing has one of its
-// own: that id and the time.
+// startCron makes the schedule that a start with a cron expression stands for. Its id is the workflow id of the start,
+// and every firing has one of its own: that id and the time.
 func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
 	in, _, err := b.startRequest(in)
 	if err != nil {
@@ -20,7 +20,9 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 		name string
 		set  bool
 	}{
-		{"start_delay_seconds", in.StartDelay != 0}, {"priority", in.Priority != nil}, {"fairness_key", in.FairnessKey != ""},
+		{"start_delay_seconds", in.StartDelay != 0},
+		{"priority", in.Priority != nil},
+		{"fairness_key", in.FairnessKey != ""},
 		{"fairness_weight", in.FairnessWeight != 0},
 	} {
 		if f.set {
@@ -29,13 +31,15 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 	}
 	spec := protocol.ScheduleSpec{Cron: []string{in.Cron}, TimeZone: in.CronTimezone}
 	out := protocol.StartAnswer{
-		WorkflowID: in.WorkflowID, WorkflowType: in.WorkflowType, Namespace: in.Namespace, Status: "scheduled", BusinessKey: orNil(in.BusinessKey),
+		WorkflowID: in.WorkflowID, WorkflowType: in.WorkflowType, Namespace: in.Namespace, Status: "scheduled",
+		BusinessKey:  orNil(in.BusinessKey),
 		PayloadCodec: payload.Codec, Outcome: "schedule_created", ScheduleID: in.WorkflowID, New: true,
 	}
 	_, err = b.CreateSchedule(ctx, protocol.ScheduleRequest{
 		Namespace: in.Namespace, ID: in.WorkflowID, Spec: &spec, Action: &protocol.ScheduleAction{
 			WorkflowType: in.WorkflowType, TaskQueue: in.TaskQueue, Input: in.Input, BusinessKey: in.BusinessKey, Memo: in.Memo,
-			SearchAttributes: in.SearchAttributes, ExecutionTimeout: in.ExecutionTimeout, RunTimeout: in.RunTimeout,
+			SearchAttributes: in.SearchAttributes, ExecutionTimeout: protocol.Timeout(in.ExecutionTimeout),
+			RunTimeout: protocol.Timeout(in.RunTimeout),
 		},
 	})
 	if protocol.ReasonOf(err) == protocol.ReasonScheduleExists && in.DuplicatePolicy == "use-existing" {
@@ -46,7 +50,9 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 }
 
 // startMembers are the members of a start that become others of its schedule.
-var startMembers = map[string]string{"spec.cron_expressions.0": "cron", "spec.timezone": "cron_timezone", "schedule_id": "workflow_id"}
+var startMembers = map[string]string{
+	"spec.cron_expressions.0": "cron", "spec.timezone": "cron_timezone", "schedule_id": "workflow_id",
+}
 
 // byStart gives a refusal of the schedule the names that the members of a start have.
 func byStart(err error) error {

@@ -31,10 +31,13 @@ func (b *Broker) Debug(ctx context.Context, t protocol.Target) (protocol.DebugVi
 		return protocol.DebugView{}, err
 	}
 	d := protocol.DebugView{
-		WorkflowID: v.WorkflowID, RunID: v.RunID, WorkflowType: v.WorkflowType, Status: v.Status, StatusBucket: v.StatusBucket, Terminal: v.Terminal,
-		TaskQueue: v.TaskQueue, Diagnosis: diagnosis(&v), WaitKind: v.WaitKind, WaitReason: v.WaitReason, Findings: findings(&v, now), Pending: v.Pending,
-		HistorySize: v.HistoryLength, LastProgress: v.LastProgressAt, RunDeadline: v.RunDeadline, ExecDeadline: v.ExecutionDeadline,
-		Actions: v.Actions, Queues: b.debugQueues(v.Namespace, &v, now),
+		WorkflowID: v.WorkflowID, RunID: v.RunID, WorkflowType: v.WorkflowType, Status: v.Status,
+		StatusBucket: v.StatusBucket, Terminal: v.Terminal,
+		TaskQueue: v.TaskQueue, Diagnosis: diagnosis(&v), WaitKind: v.WaitKind, WaitReason: v.WaitReason, Wait: v.Wait,
+		Findings: findings(&v, now), Pending: v.Pending,
+		HistorySize: v.HistoryLength, LastProgress: v.LastProgressAt, RunDeadline: v.RunDeadline,
+		ExecDeadline: v.ExecutionDeadline,
+		Actions:      v.Actions, Queues: b.debugQueues(v.Namespace, &v, now),
 	}
 	err = b.store.View(ctx, func(r store.Reader) error {
 		e, err := r.LastEvent(ctx, v.RunID)
@@ -72,7 +75,9 @@ var severities = []string{"error", "warning", "info"}
 func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
 	list := []protocol.Finding{}
 	say := func(severity, code, subject, format string, args ...any) {
-		list = append(list, protocol.Finding{Severity: severity, Code: code, Subject: subject, Message: fmt.Sprintf(format, args...)})
+		list = append(
+			list, protocol.Finding{Severity: severity, Code: code, Subject: subject, Message: fmt.Sprintf(format, args...)},
+		)
 	}
 	if v.Error != nil {
 		say("error", "failed", v.RunID, "the run ended: %s", *v.Error)
@@ -98,10 +103,16 @@ func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
 			say("warning", "waiting_for_worker", a.ExecutionID, "activity %s waits: %s", a.ActivityType, a.Why)
 		}
 		if a.State == string(engine.LeasedState) && a.LeaseUntil.Before(now) {
-			say("warning", "lease_over", a.ExecutionID, "worker %s let its lease of activity %s run out at %s", a.Worker, a.ActivityType, clock(a.LeaseUntil.Time))
+			say(
+				"warning", "lease_over", a.ExecutionID, "worker %s let its lease of activity %s run out at %s", a.Worker,
+				a.ActivityType, clock(a.LeaseUntil.Time),
+			)
 		}
 		if a.LastFailure != "" {
-			say("warning", "failing", a.ExecutionID, "attempt %d of activity %s failed: %s", a.Attempt, a.ActivityType, a.LastFailure)
+			say(
+				"warning", "failing", a.ExecutionID, "attempt %d of activity %s failed: %s", a.Attempt, a.ActivityType,
+				a.LastFailure,
+			)
 		}
 	}
 	for what, at := range map[string]time.Time{"run": v.RunDeadline.Time, "execution": v.ExecutionDeadline.Time} {
@@ -110,7 +121,10 @@ func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
 		}
 	}
 	slices.SortStableFunc(list, func(x, y protocol.Finding) int {
-		return cmp.Or(cmp.Compare(slices.Index(severities, x.Severity), slices.Index(severities, y.Severity)), cmp.Compare(x.Message, y.Message))
+		return cmp.Or(
+			cmp.Compare(slices.Index(severities, x.Severity), slices.Index(severities, y.Severity)),
+			cmp.Compare(x.Message, y.Message),
+		)
 	})
 	return list
 }
@@ -165,10 +179,7 @@ func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, err
 	w := protocol.TaskWhy{TaskID: id, WorkflowID: v.WorkflowID, RunID: v.RunID}
 	if t := v.Pending.Task; isFlow && t != nil && t.TaskID == id {
 		w.Kind, w.State, w.TaskQueue, w.Type, w.Worker = protocol.KindWorkflow, t.State, v.TaskQueue, v.WorkflowType, t.Worker
-		w.LeaseUntil, w.Why = t.LeaseUntil, t.Why
-		if t.Worker != "" {
-			w.Why = fmt.Sprintf("worker %s decides until %s", t.Worker, clock(t.LeaseUntil.Time))
-		}
+		w.LeaseUntil, w.Wait, w.Why = t.LeaseUntil, t.Wait, t.Wait.Why(time.UTC)
 		return w, nil
 	}
 	for _, a := range v.Pending.Activities {
@@ -176,10 +187,8 @@ func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, err
 			continue
 		}
 		w.Kind, w.State, w.TaskQueue, w.Type, w.Worker = protocol.KindActivity, a.State, a.TaskQueue, a.ActivityType, a.Worker
-		w.SessionID, w.LeaseUntil, w.NextAt, w.Why = a.SessionID, a.LeaseUntil, a.NextAt, a.Why
-		if a.Worker != "" {
-			w.Why = fmt.Sprintf("attempt %d runs on worker %s, leased until %s", a.Attempt, a.Worker, clock(a.LeaseUntil.Time))
-		}
+		w.SessionID, w.LeaseUntil, w.NextAt, w.Why = a.SessionID, a.LeaseUntil, a.NextAt, a.Wait.Why(time.UTC)
+		w.Wait = a.Wait
 		return w, nil
 	}
 	return protocol.TaskWhy{}, noTask(id)

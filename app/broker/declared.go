@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// declarations are what the living workers of a namespace said their workflow types have: by type, then queries, signals or updates, the names.
+// declarations are what the living workers of a namespace said their workflow types have: by type, then queries,
+// signals or updates, the names.
 type declarations map[string]map[string][]string
 
-// declarations reads the contracts of the living workers. A type that one worker runs without saying what it has is left out, and so is a kind of
-// names of it that one contract leaves out: nothing is known of those.
+// declarations reads the contracts of the living workers. A type that one worker runs without saying what it has is
+// left out, and so is a kind of names of it that one contract leaves out: nothing is known of those.
 func (b *Broker) declarations(namespace string) declarations {
 	all := declarations{}
 	silent, unsaid := map[string]bool{}, map[[2]string]bool{}
@@ -49,6 +52,19 @@ func (b *Broker) declarations(namespace string) declarations {
 		delete(all[k[0]], k[1])
 	}
 	return all
+}
+
+// declaredBy are the queries, signals or updates that one worker said its workflow types have, by type.
+func declaredBy(w *engine.Worker, what string) map[string][]string {
+	var said map[string]map[string]json.RawMessage
+	if json.Unmarshal(w.Contracts, &said) != nil {
+		return nil
+	}
+	names := map[string][]string{}
+	for typ, contract := range said {
+		names[typ] = namesIn(contract[what])
+	}
+	return names
 }
 
 // namesIn reads a list of names, or of objects that have one.

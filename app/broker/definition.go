@@ -9,9 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// sameDefinitions refuses a registration whose code of a workflow type is another than that of the living worker of this id: its runs would be replayed
-// by code they were not made with, and nobody would have decided that. One that has left, drains or is stale is simply replaced. What the earlier
-// registration said of a type, and this one does not, still counts.
+// sameDefinitions refuses a registration whose code of a workflow type is another than that of the living worker of
+// this id: its runs would be replayed by code they were not made with, and nobody would have decided that. One that has
+// left, drains or is stale is simply replaced. What the earlier registration said of a type, and this one does not,
+// still counts.
 func (b *Broker) sameDefinitions(old, next *engine.Worker, now time.Time) error {
 	if len(old.Fingerprints) == 0 || !b.works(old, now) {
 		return nil
@@ -21,10 +22,13 @@ func (b *Broker) sameDefinitions(old, next *engine.Worker, now time.Time) error 
 		changed, again := next.Fingerprints[typ]
 		switch {
 		case again && changed != print:
-			return protocol.Refuse(protocol.ReasonDefinitionChanged, "worker %s is alive and registered other code of workflow type %s", old.ID, typ).
-				With("workflow_type", typ).With("registered_fingerprint", print).With("requested_fingerprint", changed).
-				With("remediation", "register under another worker_id, with a build_id of its own where runs must stay with the code that began them; "+
-					"or deregister worker "+old.ID+" first, or wait until it is stale, which it is "+b.opt.Alive.String()+" after its last sign of life")
+			return protocol.Refuse(
+				protocol.ReasonDefinitionChanged, "worker %s is alive and registered other code of workflow type %s", old.ID, typ,
+			).With("workflow_type", typ).With("registered_fingerprint", print).With("requested_fingerprint", changed).
+				With("remediation",
+					"register under another worker_id, with a build_id of its own where runs must stay with the code that began them; "+
+						"or deregister worker "+old.ID+" first, or wait until it is stale, which it is "+b.opt.Alive.String()+
+						" after its last sign of life")
 		case !again && slices.Contains(next.WorkflowTypes, typ):
 			said[typ] = print
 		}
@@ -47,13 +51,17 @@ func (b *Broker) works(w *engine.Worker, now time.Time) bool {
 	return b.alive(h, now) && !h.draining && w.Status == protocol.WorkerActive
 }
 
-// checkShapes refuses what a registration says in members that are kept as they are, where that is not what readers of it expect.
+// checkShapes refuses what a registration says in members that are kept as they are, where that is not what readers of
+// it expect.
 func checkShapes(in protocol.RegisterRequest) error {
 	for _, m := range []struct {
 		field string
 		value json.RawMessage
 	}{
-		{"workflow_command_contracts", in.Contracts}, {"capability_manifest", in.Manifest}, {"task_slots", in.Slots}, {"process_metrics", in.Process},
+		{"workflow_command_contracts", in.Contracts},
+		{"capability_manifest", in.Manifest},
+		{"task_slots", in.Slots},
+		{"process_metrics", in.Process},
 	} {
 		var members map[string]json.RawMessage
 		if len(m.value) > 0 && json.Unmarshal(m.value, &members) != nil {

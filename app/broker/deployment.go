@@ -11,14 +11,15 @@ import (
 
 // deploymentOutcomes are what the verbs on a deployment are answered with.
 var deploymentOutcomes = map[string]string{
-	protocol.BuildPromote: "promoted", protocol.BuildDrain: "drained", protocol.BuildResume: "resumed", protocol.BuildRollback: "rolled_back",
+	protocol.BuildPromote: "promoted", protocol.BuildDrain: "drained", protocol.BuildResume: "resumed",
+	protocol.BuildRollback: "rolled_back",
 }
 
 // Deployments lists the builds of the queues of a namespace, or of one queue, each under one name.
 func (b *Broker) Deployments(ctx context.Context, ns, queue string) (protocol.DeploymentList, error) {
 	ns = namespace(ns)
 	l := protocol.DeploymentList{Namespace: ns, Deployments: []protocol.Deployment{}}
-	g, err := b.glance(ctx, ns)
+	g, err := b.queueSnapshot(ctx, ns)
 	if err != nil {
 		return l, err
 	}
@@ -71,12 +72,15 @@ func (b *Broker) DecideDeployment(ctx context.Context, name, verb, identity stri
 	return out, nil
 }
 
-// ParseDeployment takes the name of a deployment apart: NAMESPACE/QUEUE@BUILD, or …@unversioned for workers without a build id.
+// ParseDeployment takes the name of a deployment apart: NAMESPACE/QUEUE@BUILD, or …@unversioned for workers without a
+// build id.
 func ParseDeployment(name string) (protocol.BuildRequest, error) {
 	ns, rest, slash := strings.Cut(name, "/")
 	at := strings.LastIndexByte(rest, '@')
 	if !slash || ns == "" || at < 1 || at == len(rest)-1 {
-		return protocol.BuildRequest{}, protocol.Invalid("deployment", "must be NAMESPACE/QUEUE@BUILD, or end in @%s", protocol.Unversioned)
+		return protocol.BuildRequest{}, protocol.Invalid(
+			"deployment", "must be NAMESPACE/QUEUE@BUILD, or end in @%s", protocol.Unversioned,
+		)
 	}
 	in := protocol.BuildRequest{Namespace: ns, Queue: rest[:at]}
 	if build := rest[at+1:]; build != protocol.Unversioned {

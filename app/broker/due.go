@@ -2,20 +2,30 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Due moves one due thing forward in time. Its decision looks again whether the time has come, so that several sweepers at the same work do no harm.
+// Due moves one due thing forward in time. Its decision looks again whether the time has come, so that several sweepers
+// at the same work do no harm.
 func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	var err error
 	switch d.Kind {
 	case store.DueRun:
-		_, err = b.store.Commit(ctx, b.step("", d.Run, store.Keys{Runs: []string{d.Run}, AllTasks: true, Chain: true}, engine.Due{}))
+		err = b.lapse(ctx, d, func(h engine.Heard) store.Change {
+			return b.step("", d.Run, store.Keys{Runs: []string{d.Run}, AllTasks: true, Chain: true, Bound: true}, engine.Due{
+				Heard: h,
+			})
+		})
 	case store.DueActivity:
-		_, err = b.store.Commit(ctx, b.step("", d.Run, store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}, engine.DueActivity{Seq: d.Seq}))
+		err = b.lapse(ctx, d, func(h engine.Heard) store.Change {
+			return b.step("", d.Run, store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}, engine.DueActivity{
+				Seq: d.Seq, Heard: h,
+			})
+		})
 	case store.DueTimer:
 		_, err = b.store.Commit(ctx, b.step("", d.Run, store.Keys{Runs: []string{d.Run}}, engine.FireTimer{Seq: d.Seq}))
 	case store.DueMessage:
@@ -31,6 +41,65 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	return err
 }
 
+// leftToOthers is how long a lease that ended is left to the app that heard its worker last, which alone knows whether
+// the worker lives: what is stored of a living one may be half a minute old.
+const leftToOthers = 2 * time.Second
+
+// unheardHere ends a decision that asks whether a worker lives which another app may hear.
+type unheardHere struct{ process store.Process }
+
+func (e *unheardHere) Error() string {
+	return "worker " + e.process.Worker.ID + " is not heard here"
+}
+
+// lapse makes a change that may end a lease, and has to say whether its worker died. An app that does not hear the
+// worker itself leaves that to the one that does. When that one does not come to it, it is gone or stands still: then
+// counts what is stored, as a worker that lives has gone to yet another app by the end of its lease.
+func (b *Broker) lapse(ctx context.Context, d store.Due, change func(engine.Heard) store.Change) error {
+	_, err := b.store.Commit(ctx, change(func(ns string, l engine.Lease) (bool, error) {
+		if lives := b.heardSince(ns, l); lives || !b.opt.Shared {
+			return lives, nil
+		}
+		return false, &unheardHere{
+			store.Process{Worker: engine.WorkerKey{Namespace: ns, ID: l.Owner}, Incarnation: l.Incarnation},
+		}
+	}))
+	var who *unheardHere
+	if !errors.As(err, &who) {
+		return err
+	}
+	w, err := b.storedWorker(ctx, who.process.Worker)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	known := w.Incarnation == who.process.Incarnation
+	if known && w.HeardBy != b.opt.App && now.Before(d.At.Add(leftToOthers)) {
+		return nil // it is still due, and looked at again soon
+	}
+	_, err = b.store.Commit(ctx, change(func(ns string, l engine.Lease) (bool, error) {
+		return b.heardSince(ns, l) || known && now.Sub(w.HeartbeatAt.Time) <= b.lately(l), nil
+	}))
+	return err
+}
+
+// heardSince says whether this app heard the process of a lease as lately as one that lives is heard.
+func (b *Broker) heardSince(namespace string, l engine.Lease) (lives bool) {
+	b.workers.with(engine.WorkerKey{Namespace: namespace, ID: l.Owner}, func(h *heard) {
+		lives = h.worker.Incarnation == l.Incarnation && !h.at.IsZero() && time.Since(h.at) <= b.lately(l)
+	})
+	return lives
+}
+
+// lately is the second half of a lease that ends now. A worker that renews does so several times in a lease, so one
+// that died after its last renewal was not heard as late as that; one that was lives, and let the lease end.
+func (b *Broker) lately(l engine.Lease) time.Duration {
+	return min(b.opt.Alive, time.Duration(l.Length)*time.Microsecond/2)
+}
+
 // CleanUp removes sessions that ended or lapsed and have no work. Those that got some meanwhile stay.
 func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
 	removed := 0
@@ -40,7 +109,7 @@ func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
 		}
 	}()
 	for _, k := range keys {
-		_, err := b.session(ctx, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)})
+		_, err := b.stepSession(ctx, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)})
 		if err == nil {
 			removed++
 		} else if !engine.IsNotDue(err) {

@@ -12,7 +12,8 @@ import (
 // fleet is what is known of the workers of a namespace: by this app's own ears, else as another app stored it.
 type fleet map[engine.WorkerKey]heard
 
-// fleet gathers it. On a database that other apps share a worker may be connected to any of them, and its row is all that is known of it here.
+// fleet gathers it. On a database that other apps share a worker may be connected to any of them, and its row is all
+// that is known of it here.
 func (b *Broker) fleet(ctx context.Context, r store.Reader, ns string) (fleet, error) {
 	known := fleet(b.workers.all(ns))
 	if !b.opt.Shared {
@@ -25,6 +26,9 @@ func (b *Broker) fleet(ctx context.Context, r store.Reader, ns string) (fleet, e
 	all := make(fleet, len(rows))
 	for i := range rows {
 		w := &rows[i]
+		if !w.Left.IsZero() {
+			continue
+		}
 		if h, ok := known[w.Key()]; ok && !h.at.IsZero() && h.worker.Incarnation == w.Incarnation {
 			all[w.Key()] = h
 			continue
@@ -34,8 +38,8 @@ func (b *Broker) fleet(ctx context.Context, r store.Reader, ns string) (fleet, e
 	return all, nil
 }
 
-// gatedElsewhere is why a worker that another app hears is given no work: no app serves its release. "" when one does, or the worker is not asked for
-// its release.
+// gatedElsewhere is why a worker that another app hears is given no work: no app serves its release. "" when one does,
+// or the worker is not asked for its release.
 func (b *Broker) gatedElsewhere(w *engine.Worker) string {
 	served := b.served()
 	if !w.Explicit || w.Release == "" || len(served) == 0 || slices.ContainsFunc(served, func(app string) bool {

@@ -20,9 +20,9 @@ type Follower struct {
 	Every time.Duration
 }
 
-// Follow tells of the events of a run after a sequence, and of new ones as they are committed, until the run is closed and all was told: then the
-// answer is true. It ends earlier with ctx, with the app, or when the follower fails. While nothing happens nothing is asked of the store, but for a
-// rare look where other apps write too.
+// Follow tells of the events of a run after a sequence, and of new ones as they are committed, until the run is closed
+// and all was told: then the answer is true. It ends earlier with ctx, with the app, or when the follower fails. While
+// nothing happens nothing is asked of the store, but for a rare look where other apps write too.
 func (b *Broker) Follow(ctx context.Context, t protocol.Target, after int64, f Follower) (closed bool, err error) {
 	t.Namespace = namespace(t.Namespace)
 	run, err := b.runStatus(ctx, t)
@@ -30,19 +30,13 @@ func (b *Broker) Follow(ctx context.Context, t protocol.Target, after int64, f F
 		return false, err
 	}
 	t.RunID = run.RunID
-	changed, stop := b.dispatch.WatchRun(run.RunID)
+	changed, round, stop := b.runChanges(run.RunID)
 	defer stop()
 	if err := f.Begin(run); err != nil {
 		return false, err
 	}
 	beat := time.NewTicker(f.Every)
 	defer beat.Stop()
-	var round <-chan time.Time
-	if b.opt.Shared {
-		ticker := time.NewTicker(followRound)
-		defer ticker.Stop()
-		round = ticker.C
-	}
 	for {
 		if run, err = b.runStatus(ctx, t); err != nil {
 			return false, err
@@ -82,6 +76,17 @@ func (b *Broker) Follow(ctx context.Context, t protocol.Target, after int64, f F
 			}
 		}
 	}
+}
+
+// runChanges wakes who waits for something in a run: when it got events, and now and then by itself where other apps
+// write too and a hint may be lost. Start it before looking, and nothing is missed.
+func (b *Broker) runChanges(run string) (changed <-chan struct{}, round <-chan time.Time, stop func()) {
+	changed, end := b.dispatch.WatchRun(run)
+	if !b.opt.Shared {
+		return changed, nil, end
+	}
+	ticker := time.NewTicker(followRound)
+	return changed, ticker.C, func() { ticker.Stop(); end() }
 }
 
 // runStatus is a run's own row as it is shown.

@@ -7,29 +7,25 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/dispatch"
-	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A follower of a run that does nothing for an hour is told every time that it is still there, and the store is asked nothing.
+// A follower of a run that does nothing for an hour is told every time that it is still there, and the store is asked
+// nothing.
 func TestAFollowerIsToldThatNothingHappensWithoutAsking(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "follow.db")
 	synctest.Test(t, func(t *testing.T) {
-		d := dispatch.New(dispatch.Options{})
-		db, err := sqlite.Open(t.Context(), path, sqldb.Options{App: "a", Dispatch: d})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := broker.New(db, d, broker.Options{Release: "1", App: "a"})
-		d.Bind(db, nil, nil)
+		p := apptest.Plane(t, "sqlite:"+path, plane.Options{})
+		b, db := p.Broker(), p.Store()
 		started, err := b.Start(t.Context(), protocol.StartRequest{WorkflowID: "f", WorkflowType: "wf"})
 		if err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(10 * time.Minute) // an app looks once, minutes after its start, for what was left behind
 		ctx, cancel := context.WithCancel(t.Context())
 		begun, events, beats := 0, 0, 0
 		done := make(chan error)
@@ -52,14 +48,6 @@ func TestAFollowerIsToldThatNothingHappensWithoutAsking(t *testing.T) {
 		cancel()
 		if err := <-done; err != context.Canceled {
 			t.Errorf("ended with %v", err)
-		}
-		b.Drain()
-		b.Close()
-		if err := d.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// HeartbeatTask renews the lease of one attempt, stored before it is answered, and says whether to go on. An attempt that is over is told so in the
-// answer; an id that never was, and a task somebody else holds, are errors.
+// HeartbeatTask renews the lease of one attempt, stored before it is answered, and says whether to go on. An attempt
+// that is over is told so in the answer; an id that never was, and a task somebody else holds, are errors.
 func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
 	in.Namespace = namespace(in.Namespace)
 	a := protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
@@ -23,20 +23,30 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	if !ok {
 		return a, noTask(in.TaskID)
 	}
+	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
 	if !ok {
-		return over(a, protocol.Refuse(protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID))
+		return over(
+			a,
+			sight.refused(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID)),
+		)
 	}
 	beat := engine.HeartbeatActivity{
-		Seq: seq, Holder: engine.Holder{Owner: in.Owner, Delivery: delivery}, Epoch: in.Epoch, Beat: in.Beat, Progress: in.Progress,
-		Rebuild: in.Rebuild,
+		Seq: seq, Holder: engine.Holder{Owner: in.Owner, Delivery: delivery}, Epoch: in.Epoch, Beat: in.Beat,
+		Progress: in.Progress,
+		Rebuild:  in.Rebuild,
 	}
 	needs := store.Keys{Runs: []string{run}, Activities: []int64{seq}}
 	type renewed struct {
-		act  engine.Activity
-		sess *engine.Session
+		act     engine.Activity
+		sess    *engine.Session
+		by      engine.Lease
+		refused error // the attempt ended with this heartbeat
 	}
-	change := b.step(in.Namespace, run, needs, beat)
+	change, err := sight.through(b.step(in.Namespace, run, needs, beat))
+	if err != nil {
+		return a, err
+	}
 	decideStep := change.Decide
 	change.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 		w, err := decideStep(rows, now)
@@ -44,7 +54,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 			return w, err
 		}
 		d := w.Runs[0]
-		r := renewed{}
+		r := renewed{by: w.Answer.(outcome).By, refused: d.Answer.Refused}
 		r.act, _ = d.Next.Activities.Get(seq)
 		if r.act.SessionID != "" {
 			r.sess = rows.Session(engine.SessionKey{Namespace: in.Namespace, ID: r.act.SessionID})
@@ -56,8 +66,12 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		return w, nil
 	}
 	r, err := commit[renewed](ctx, b, change)
+	if err == nil {
+		b.credit(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, r.by.Incarnation)
+		err = r.refused
+	}
 	if err != nil {
-		return over(a, err)
+		return over(a, sight.refused(err))
 	}
 	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.LastHeartbeatAt = true, !r.act.Cancel, r.act.Until, r.act.HeartbeatAt
 	a.CancelRequested = r.act.Cancel
@@ -67,17 +81,25 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	return a, nil
 }
 
-func (b *Broker) heartbeatWorkflow(ctx context.Context, in protocol.HeartbeatRequest, a protocol.HeartbeatAnswer) (protocol.HeartbeatAnswer, error) {
+func (b *Broker) heartbeatWorkflow(
+	ctx context.Context, in protocol.HeartbeatRequest, a protocol.HeartbeatAnswer,
+) (protocol.HeartbeatAnswer, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
 		return a, noTask(in.TaskID)
 	}
-	o, err := commit[outcome](ctx, b, b.step(in.Namespace, run, store.Keys{Runs: []string{run}}, engine.HeartbeatTask{
+	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
+	c, err := sight.through(b.step(in.Namespace, run, store.Keys{Runs: []string{run}}, engine.HeartbeatTask{
 		Number: n, Holder: engine.Holder{Owner: in.Owner, Delivery: in.Attempt},
 	}))
 	if err != nil {
 		return a, err
 	}
+	o, err := commit[outcome](ctx, b, c)
+	if err != nil {
+		return a, sight.refused(err)
+	}
+	b.credit(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, o.By.Incarnation)
 	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.RunStatus = true, true, o.Run.Task.Until, "running"
 	return a, nil
 }
@@ -110,7 +132,7 @@ func (b *Broker) renewLease(ctx context.Context, in protocol.HeartbeatRequest) p
 	if err != nil {
 		reason := string(protocol.ReasonOf(err))
 		if reason == "" {
-			reason = string(protocol.ReasonStoreUnavailable)
+			reason = string(protocol.ReasonBackendUnavailable)
 			a.CanContinue = true
 		}
 		a.Reason = &reason

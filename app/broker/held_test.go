@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An app that dies between storing a lease and delivering its task leaves a worker that never heard of it. On its next connection the worker says what
-// it has, and the rest must not wait for leases.
+// An app that dies between storing a lease and delivering its task leaves a worker that never heard of it. On its next
+// connection the worker says what it has, and the rest must not wait for leases.
 func TestWorkerThatComesBackWithoutATaskSetsItFree(t *testing.T) {
 	a := newApp(t)
 	register := func(held *[]string) protocol.RegisterAnswer {

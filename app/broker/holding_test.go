@@ -15,9 +15,12 @@ import (
 func (a *app) ran(id string, epochs map[int64]int, size int) (list []string) {
 	a.t.Helper()
 	for token := ""; ; {
-		p := must[protocol.SessionAttemptPage](a.t)(a.SessionAttempts(a.t.Context(), protocol.SessionAttempts{SessionID: id, PageSize: size, PageToken: token}))
+		p := must[protocol.SessionAttemptPage](a.t)(a.SessionAttempts(
+			a.t.Context(), protocol.SessionAttempts{SessionID: id, PageSize: size, PageToken: token},
+		))
 		for _, at := range p.Attempts {
-			if at.WorkflowID == "" || at.RunID == "" || !strings.HasPrefix(at.AttemptID, at.TaskID+"-") || at.ActivityType != "turn" {
+			if at.WorkflowID == "" || at.RunID == "" || !strings.HasPrefix(at.AttemptID, at.TaskID+"-") ||
+				at.ActivityType != "turn" {
 				a.t.Errorf("attempt %+v", at)
 			}
 			list = append([]string{fmt.Sprintf("%d %s %s", epochs[at.Epoch], at.Worker, at.Outcome)}, list...)
@@ -29,7 +32,8 @@ func (a *app) ran(id string, epochs map[int64]int, size int) (list []string) {
 	}
 }
 
-// An operator reads of each holding who had it, from when to when and why no longer, how often it was renewed, and what ran in it.
+// An operator reads of each holding who had it, from when to when and why no longer, how often it was renewed, and what
+// ran in it.
 func TestATimelineTellsOfEveryHolding(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -41,11 +45,13 @@ func TestATimelineTellsOfEveryHolding(t *testing.T) {
 		a.taken(a.result(first, "done"))
 		again := a.poll("a", protocol.KindActivity, 30)
 		a.taken(a.complete(protocol.CompleteItem{
-			Kind: protocol.KindActivity, TaskID: again.Activity.TaskID, Owner: "a", AttemptID: again.Activity.AttemptID, Failure: &protocol.Failure{Message: "no"},
+			Kind: protocol.KindActivity, TaskID: again.Activity.TaskID, Owner: "a", AttemptID: again.Activity.AttemptID,
+			Failure: &protocol.Failure{Message: "no"},
 		}))
 		for range 2 {
 			must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
-				WorkerID: "a", Incarnation: "a1", Sessions: []protocol.SessionRenewal{{SessionID: "s", Epoch: first.Activity.Session.Epoch}},
+				WorkerID: "a", Incarnation: "a1",
+				Sessions: []protocol.SessionRenewal{{SessionID: "s", Epoch: first.Activity.Session.Epoch}},
 			}))
 		}
 		lost := a.poll("a", protocol.KindActivity, 30)
@@ -56,7 +62,9 @@ func TestATimelineTellsOfEveryHolding(t *testing.T) {
 		}
 		a.taken(a.result(second, "done"))
 		a.taken(a.decide(a.poll("flow", protocol.KindWorkflow, 30), inSession("s")))
-		must[protocol.SessionView](t)(a.OperateSession(t.Context(), protocol.SessionOperation{SessionID: "s", Verb: "migrate", Identity: "eve", To: "b"}))
+		must[protocol.SessionView](t)(a.OperateSession(
+			t.Context(), protocol.SessionOperation{SessionID: "s", Verb: "migrate", Identity: "eve", To: "b"},
+		))
 		third := a.poll("b", protocol.KindActivity, 30)
 		v := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
 		var what []string
@@ -66,7 +74,8 @@ func TestATimelineTellsOfEveryHolding(t *testing.T) {
 		if got := strings.Join(what, ", "); got != "claimed a, renewed a, released a, reclaimed a, released a, reclaimed b" {
 			t.Fatalf("timeline: %s", got)
 		}
-		if e := v.Timeline[1]; e.Renewals != 2 || e.Epoch != first.Activity.Session.Epoch || e.FirstRenewal.IsZero() || !e.LastRenewal.After(e.FirstRenewal.Time) {
+		if e := v.Timeline[1]; e.Renewals != 2 || e.Epoch != first.Activity.Session.Epoch || e.FirstRenewal.IsZero() ||
+			!e.LastRenewal.After(e.FirstRenewal.Time) {
 			t.Errorf("renewals: %+v", e)
 		}
 		if e := v.Timeline[2]; e.Why != engine.ReasonRestarted || e.Ran != 3 || e.Epoch != first.Activity.Session.Epoch {
@@ -75,18 +84,25 @@ func TestATimelineTellsOfEveryHolding(t *testing.T) {
 		if e := v.Timeline[4]; e.By != "eve" || e.Ran != 1 {
 			t.Errorf("the end of the second holding: %+v", e)
 		}
-		epochs := map[int64]int{first.Activity.Session.Epoch: 1, second.Activity.Session.Epoch: 2, third.Activity.Session.Epoch: 3}
+		epochs := map[int64]int{
+			first.Activity.Session.Epoch: 1, second.Activity.Session.Epoch: 2, third.Activity.Session.Epoch: 3,
+		}
 		want := "1 a completed, 1 a failed, 1 a expired, 2 a completed, 3 b running"
 		for _, size := range []int{1, 2, 50} {
 			if got := strings.Join(a.ran("s", epochs, size), ", "); got != want {
 				t.Errorf("by pages of %d ran %s, want %s", size, got, want)
 			}
 		}
-		p := must[protocol.SessionAttemptPage](t)(a.SessionAttempts(t.Context(), protocol.SessionAttempts{SessionID: "s", Epoch: second.Activity.Session.Epoch}))
-		if len(p.Attempts) != 1 || p.Attempts[0].AttemptID != second.Activity.AttemptID || p.Attempts[0].EndedAt.Before(p.Attempts[0].StartedAt.Time) {
+		p := must[protocol.SessionAttemptPage](t)(a.SessionAttempts(
+			t.Context(), protocol.SessionAttempts{SessionID: "s", Epoch: second.Activity.Session.Epoch},
+		))
+		if len(p.Attempts) != 1 || p.Attempts[0].AttemptID != second.Activity.AttemptID ||
+			p.Attempts[0].EndedAt.Before(p.Attempts[0].StartedAt.Time) {
 			t.Errorf("of the second holding: %+v", p.Attempts)
 		}
-		if _, err := a.SessionAttempts(t.Context(), protocol.SessionAttempts{SessionID: "s", PageToken: "?"}); protocol.ReasonOf(err) != protocol.ReasonInvalidPageToken {
+		if _, err := a.SessionAttempts(t.Context(), protocol.SessionAttempts{
+			SessionID: "s", PageToken: "?",
+		}); protocol.ReasonOf(err) != protocol.ReasonInvalidPageToken {
 			t.Errorf("a token that is none: %v", err)
 		}
 	})
@@ -112,7 +128,9 @@ func TestATimelineIsReadToItsBeginning(t *testing.T) {
 		read := func(size int, token string, newer []protocol.SessionEvent) []protocol.SessionEvent {
 			t.Helper()
 			for {
-				p := must[protocol.SessionTimelinePage](t)(a.SessionTimeline(t.Context(), protocol.SessionTimeline{SessionID: "s", PageSize: size, PageToken: token}))
+				p := must[protocol.SessionTimelinePage](t)(a.SessionTimeline(
+					t.Context(), protocol.SessionTimeline{SessionID: "s", PageSize: size, PageToken: token},
+				))
 				newer = append(p.Timeline, newer...)
 				if p.NextPageToken == nil {
 					return newer
@@ -142,10 +160,14 @@ func TestATimelineIsReadToItsBeginning(t *testing.T) {
 		}
 		whole("behind the detail", read(7, *v.TimelineToken, v.Timeline))
 		whole("from the newest", read(99, "", nil))
-		if _, err := a.SessionTimeline(t.Context(), protocol.SessionTimeline{SessionID: "s", PageToken: "?"}); protocol.ReasonOf(err) != protocol.ReasonInvalidPageToken {
+		if _, err := a.SessionTimeline(t.Context(), protocol.SessionTimeline{
+			SessionID: "s", PageToken: "?",
+		}); protocol.ReasonOf(err) != protocol.ReasonInvalidPageToken {
 			t.Errorf("a token that is none: %v", err)
 		}
-		if _, err := a.SessionTimeline(t.Context(), protocol.SessionTimeline{SessionID: "none"}); protocol.ReasonOf(err) != protocol.ReasonWorkerSessionNotFound {
+		if _, err := a.SessionTimeline(t.Context(), protocol.SessionTimeline{
+			SessionID: "none",
+		}); protocol.ReasonOf(err) != protocol.ReasonWorkerSessionNotFound {
 			t.Errorf("a session that never was: %v", err)
 		}
 		if err := a.CleanUp(t.Context(), []engine.SessionKey{{Namespace: "default", ID: "s"}}); err != nil {
@@ -159,7 +181,8 @@ func TestATimelineIsReadToItsBeginning(t *testing.T) {
 	})
 }
 
-// A worker learns that it is the first to see an epoch of a session, also when the delivery with which it was claimed never reached it.
+// A worker learns that it is the first to see an epoch of a session, also when the delivery with which it was claimed
+// never reached it.
 func TestTheFirstDeliveryThatIsSeenIsNew(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -167,7 +190,9 @@ func TestTheFirstDeliveryThatIsSeenIsNew(t *testing.T) {
 		a.ours("a", "a1", time.Hour, time.Hour, 1)
 		a.schedule("one", inSession("s"), inSession("s"))
 		none := int64(0)
-		p := must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{WorkerID: "a", Kinds: []protocol.TaskKind{protocol.KindActivity}, Timeout: &none}))
+		p := must[protocol.PollAnswer](t)(a.Poll(
+			t.Context(), protocol.PollRequest{WorkerID: "a", Kinds: []protocol.TaskKind{protocol.KindActivity}, Timeout: &none},
+		))
 		unseen := p.Tasks[0].Activity.Session
 		p.Undo()
 		fresh := 0 // the hand-back is on its way: the other task may come before or after it
@@ -186,7 +211,8 @@ func TestTheFirstDeliveryThatIsSeenIsNew(t *testing.T) {
 	})
 }
 
-// Who lost the lease holds nothing that it could close, while nobody else has claimed it yet as well.
+// Who lost the lease holds nothing that it could close: for it the session is closed already, and to be had for others.
+// Who has never held it, or lost it to another, is refused.
 func TestAWorkerWithoutALeaseClosesNothing(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -198,12 +224,38 @@ func TestAWorkerWithoutALeaseClosesNothing(t *testing.T) {
 		for status := protocol.SessionActive; status == protocol.SessionActive; time.Sleep(5 * time.Millisecond) {
 			status = must[protocol.SessionView](t)(a.Session(t.Context(), "", "s")).Status
 		}
-		_, err := a.CloseSession(t.Context(), protocol.SessionVerb{SessionID: "s", WorkerID: "a", Epoch: held.Epoch})
-		if protocol.ReasonOf(err) != protocol.ReasonSessionOwner {
-			t.Errorf("close: %v", err)
+		refused := func(who, worker string, epoch int64) {
+			t.Helper()
+			_, err := a.CloseSession(t.Context(), protocol.SessionVerb{SessionID: "s", WorkerID: worker, Epoch: epoch})
+			if protocol.ReasonOf(err) != protocol.ReasonSessionOwner {
+				t.Errorf("a close by %s: %v", who, err)
+			}
 		}
-		if got := a.poll("b", protocol.KindActivity, 30); got == nil || got.Activity.Session.Epoch <= held.Epoch {
-			t.Errorf("the next worker gets %+v", got)
+		refused("one that never held it", "b", 0)
+		refused("one that never held it, by the holder's epoch", "b", held.Epoch)
+		was := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
+		for range 2 {
+			r := must[protocol.SessionAnswer](t)(a.CloseSession(
+				t.Context(), protocol.SessionVerb{SessionID: "s", WorkerID: "a", Epoch: held.Epoch},
+			))
+			if r.Outcome != "already_closed" || r.Status != 200 {
+				t.Errorf("a close of what was lost: %+v", r)
+			}
+		}
+		is := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
+		if is.Status != was.Status || is.Epoch != was.Epoch || is.UpdatedAt != was.UpdatedAt ||
+			len(is.Timeline) != len(was.Timeline) {
+			t.Errorf("it changed\n%+v\nto\n%+v", was, is)
+		}
+		got := a.poll("b", protocol.KindActivity, 30)
+		if got == nil || got.Activity.Session.Epoch <= held.Epoch {
+			t.Fatalf("the next worker gets %+v", got)
+		}
+		refused("one whose successor holds it", "a", held.Epoch)
+		refused("one whose successor holds it, by no epoch", "a", 0)
+		if is := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s")); is.Status != protocol.SessionActive ||
+			is.LeaseOwner == nil || *is.LeaseOwner != "b" {
+			t.Errorf("after refused closes it is %+v", is)
 		}
 	})
 }

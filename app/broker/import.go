@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Import brings a closed run back: its history, and what listings and filters show of it. The workflow id has to be free, or to belong to the run that
-// this one went on to, or came from. The same run once more changes nothing.
+// Import brings a closed run back: its history, and what listings and filters show of it. The workflow id has to be
+// free, or to belong to the run that this one went on to, or came from. The same run once more changes nothing.
 func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protocol.ImportAnswer, error) {
 	ns := namespace(in.Namespace)
 	d, err := engine.ImportRun(ns, in.Events)
@@ -24,22 +24,26 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 	run := d.Next
 	status, _, _ := protocol.PublicRun(run.Status, true, false)
 	out := protocol.ImportAnswer{
-		Outcome: "imported", Namespace: ns, WorkflowID: run.WorkflowID, RunID: run.ID, RunNumber: run.Number, Status: status, Events: run.LastSeq,
+		Outcome: "imported", Namespace: ns, WorkflowID: run.WorkflowID, RunID: run.ID, RunNumber: run.Number, Status: status,
+		Events: run.LastSeq,
 	}
 	key := engine.WorkflowKey{Namespace: ns, ID: run.WorkflowID}
 	return commit[protocol.ImportAnswer](ctx, b, store.Change{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Runs: []string{run.ID}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			if had := rows.Run(run.ID); had != nil {
-				if had.Namespace != ns || had.WorkflowID != run.WorkflowID || had.LastSeq != run.LastSeq || !had.ClosedAt.Equal(run.ClosedAt.Time) {
-					return store.Writes{}, protocol.Refuse(protocol.ReasonRunExists, "there is another run %s", run.ID).With("run_id", run.ID)
+				if had.Namespace != ns || had.WorkflowID != run.WorkflowID || had.LastSeq != run.LastSeq ||
+					!had.ClosedAt.Equal(run.ClosedAt.Time) {
+					return store.Writes{}, protocol.Refuse(protocol.ReasonRunExists, "there is another run %s", run.ID).
+						With("run_id", run.ID)
 				}
 				out.Outcome = "import_not_needed"
 				return store.Writes{Answer: out}, nil
 			}
 			if cutoff := now.Add(-time.Duration(kept.RetentionDays) * 24 * time.Hour); run.ClosedAt.Before(cutoff) {
-				return store.Writes{}, protocol.Refuse(protocol.ReasonPastRetention, "run %s closed on %s, and namespace %s keeps runs for %d days",
-					run.ID, run.ClosedAt.Format(time.DateOnly), ns, kept.RetentionDays).With("retention_days", kept.RetentionDays)
+				return store.Writes{},
+					protocol.Refuse(protocol.ReasonPastRetention, "run %s closed on %s, and namespace %s keeps runs for %d days",
+						run.ID, run.ClosedAt.Format(time.DateOnly), ns, kept.RetentionDays).With("retention_days", kept.RetentionDays)
 			}
 			w := store.Writes{Runs: []engine.Decision{d}, Answer: out}
 			flow := engine.Workflow{Namespace: ns, ID: run.WorkflowID, RunID: run.ID, Runs: run.Number}
@@ -50,8 +54,9 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 				case current != nil && current.ContinuedFrom == run.ID:
 					return w, nil // the current one stays that
 				default:
-					return store.Writes{}, protocol.Refuse(protocol.ReasonAlreadyStarted, "workflow id %s is taken by run %s", had.ID, had.RunID).
-						With("workflow_id", had.ID).With("run_id", had.RunID).With("outcome", "rejected_duplicate")
+					return store.Writes{}, protocol.Refuse(
+						protocol.ReasonAlreadyStarted, "workflow id %s is taken by run %s", had.ID, had.RunID,
+					).With("workflow_id", had.ID).With("run_id", had.RunID).With("outcome", "rejected_duplicate")
 				}
 			}
 			w.Workflows = []engine.Workflow{flow}

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/release"
@@ -39,7 +41,13 @@ func (b *Broker) Workers(ctx context.Context, ns, queue, status string) ([]proto
 			if !ok {
 				h = heard{worker: &rows[i]}
 			}
+			if !rows[i].Left.IsZero() && held[rows[i].ID].Leases == 0 {
+				continue
+			}
 			v := b.workerView(&rows[i], h, held[rows[i].ID], now)
+			if !rows[i].Left.IsZero() { // it ends what it holds
+				v.Status = protocol.WorkerDraining
+			}
 			if status == "" || string(v.Status) == status {
 				views = append(views, v)
 			}
@@ -65,13 +73,21 @@ func (b *Broker) Worker(ctx context.Context, ns, id string) (protocol.WorkerView
 
 func (b *Broker) workerView(w *engine.Worker, h heard, held store.Holding, now time.Time) protocol.WorkerView {
 	v := protocol.WorkerView{
-		WorkerID: w.ID, Namespace: w.Namespace, TaskQueue: w.Queues[0], TaskQueues: w.Queues, Runtime: w.Runtime, SDKVersion: w.SDKVersion,
-		BuildID: orNil(w.BuildID), Release: w.Release, Incarnation: w.Incarnation, Status: b.status(h, now), Gate: h.gate,
-		Capabilities: orEmpty(w.Capabilities), WorkflowTypes: orEmpty(w.WorkflowTypes), ActivityTypes: orEmpty(w.ActivityTypes),
+		WorkerID: w.ID, Namespace: w.Namespace, TaskQueue: w.Queues[0], TaskQueues: w.Queues, Runtime: w.Runtime,
+		SDKVersion: w.SDKVersion,
+		BuildID:    orNil(w.BuildID), Release: w.Release, Incarnation: w.Incarnation, Status: b.shown(h, now), Gate: h.gate,
+		Capabilities: orEmpty(w.Capabilities), WorkflowTypes: orEmpty(w.WorkflowTypes),
+		ActivityTypes: orEmpty(w.ActivityTypes),
 		WorkflowSlots: w.WorkflowSlots, ActivitySlots: w.ActivitySlots, MaxSessions: w.MaxSessions,
-		Session:           &protocol.SessionSettings{LeaseMS: w.SessionLease / 1000, BufferMS: w.SessionBuffer / 1000, IdleMS: w.SessionIdle / 1000},
-		HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()), LastHeartbeatAt: w.HeartbeatAt, RegisteredAt: w.RegisteredAt, UpdatedAt: w.UpdatedAt,
-		Machine: h.machine, Isolation: w.Isolation, Slots: w.Slots, Process: w.Process, Leases: held.Leases, Sessions: held.Sessions,
+		Session: &protocol.SessionSettings{
+			LeaseMS: w.SessionLease / 1000, BufferMS: w.SessionBuffer / 1000, IdleMS: w.SessionIdle / 1000,
+			MaxActivities: w.Together,
+		},
+		HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()), LastHeartbeatAt: w.HeartbeatAt, RegisteredAt: w.RegisteredAt,
+		UpdatedAt: w.UpdatedAt,
+		Machine:   h.machine, Isolation: w.Isolation, Slots: w.Slots, Process: w.Process, Leases: held.Leases,
+		WorkflowTasks: held.WorkflowTasks,
+		Activities:    held.Leases - held.WorkflowTasks, Sessions: held.Sessions,
 	}
 	if !h.at.IsZero() {
 		v.LastHeartbeatAt = history.At(now.Add(-time.Since(h.at)))
@@ -89,9 +105,13 @@ func (b *Broker) workerView(w *engine.Worker, h heard, held store.Holding, now t
 func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protocol.SessionPage, error) {
 	ns := namespace(in.Namespace)
 	q := store.SessionQuery{
-		Namespace: ns, Owner: in.Owner, Queue: in.Queue, Workflow: in.Workflow, Text: in.Query, Limit: pageSize(in.PageSize, 50, 200) + 1,
+		Namespace: ns, Owner: in.Owner, Queue: in.Queue, Workflow: in.Workflow, Text: in.Query,
+		Limit: view.PageSize(in.PageSize, 50, 200) + 1,
 	}
 	if in.Status != "" {
+		if !slices.Contains(sessionStatuses, protocol.SessionStatus(in.Status)) {
+			return protocol.SessionPage{}, protocol.Invalid("status", "must be one of %v, not %q", sessionStatuses, in.Status)
+		}
 		q.Statuses = []protocol.SessionStatus{protocol.SessionStatus(in.Status)}
 	}
 	var err error
@@ -120,8 +140,16 @@ func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protoco
 		if err != nil {
 			return err
 		}
+		around, err := b.among(ctx, r, known, ns, true, now)
+		if err != nil {
+			return err
+		}
 		for _, s := range rows {
-			p.Sessions = append(p.Sessions, b.sessionView(s, known, now))
+			v := b.sessionView(s, known, now)
+			if v.Wait = around.SessionWait(&s); v.Wait != nil {
+				v.Waiting = v.Wait.Why(time.UTC)
+			}
+			p.Sessions = append(p.Sessions, v)
 		}
 		counts, err := r.SessionCounts(ctx, ns)
 		for s, n := range counts {
@@ -145,9 +173,9 @@ func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionVi
 		s, err := r.Session(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			gone := protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", id)
-			timeline, earlier, err := timeline(ctx, r, key, 0, timelineShown) // kept when the row was cleaned up
+			timeline, earlier, err := view.Timeline(ctx, r, key, 0, view.TimelineShown) // kept when the row was cleaned up
 			if len(timeline) > 0 {
-				gone.With("timeline", renewals(timeline, nil, false))
+				gone.With("timeline", view.Renewals(timeline, nil, false))
 			}
 			if earlier != nil {
 				gone.With("timeline_page_token", *earlier)
@@ -162,29 +190,49 @@ func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionVi
 			return err
 		}
 		v = b.sessionView(s, known, now)
-		timeline, earlier, err := timeline(ctx, r, key, 0, timelineShown)
-		v.Timeline, v.TimelineToken = renewals(timeline, &s, s.Held(now)), earlier
-		if err != nil || s.Ready == 0 {
+		timeline, earlier, err := view.Timeline(ctx, r, key, 0, view.TimelineShown)
+		v.Timeline, v.TimelineToken = view.Renewals(timeline, &s, s.Held(now)), earlier
+		if err != nil {
 			return err
 		}
-		tasks, err := r.SessionTasks(ctx, key, 100)
-		for _, a := range tasks {
-			if a.State == engine.Ready {
-				v.Waiting, err = b.activityWhy(ctx, r, known, a, now)
-				break
-			}
+		around, err := b.among(ctx, r, known, key.Namespace, true, now)
+		if err != nil {
+			return err
+		}
+		if v.Wait, err = sessionWait(ctx, r, around, &s); v.Wait != nil {
+			v.Waiting = v.Wait.Why(time.UTC)
 		}
 		return err
 	})
 	return v, err
 }
 
+// sessionWait is why the tasks of a session wait: as its first ready task says, else as the session does.
+func sessionWait(
+	ctx context.Context, r store.Reader, around *engine.Surroundings, s *engine.Session,
+) (*protocol.Wait, error) {
+	if s.Ready == 0 {
+		return around.SessionWait(s), nil
+	}
+	around.Sessions[s.ID] = s
+	tasks, err := r.SessionTasks(ctx, s.Key(), 100)
+	for _, a := range tasks {
+		if a.State == engine.Ready {
+			return around.ActivityWait(a), err
+		}
+	}
+	return around.SessionWait(s), err
+}
+
 func (b *Broker) sessionView(s engine.Session, known fleet, now time.Time) protocol.SessionView {
 	v := protocol.SessionView{
-		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID, Connection: orNil(s.Connection),
-		Queue: orNil(s.Queue), Requirements: orEmpty(s.Requirements), Status: s.Status, Epoch: s.Epoch, LeaseOwner: orNil(s.Owner),
+		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID,
+		Connection: orNil(s.Connection),
+		Queue:      orNil(s.Queue), Requirements: orEmpty(s.Requirements), Status: s.Shown(), Epoch: s.Epoch,
+		LeaseOwner:     orNil(s.Owner),
 		LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: s.TTLUntil, IdleSeconds: s.Idle / 1_000_000, ClosedAt: s.ClosedAt,
-		EndedReason: s.Reason, Moving: s.Moving, ReleasePolicy: s.ReleasePolicy, Claims: s.Claims, Lease: s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
+		EndedReason: s.Reason, Moving: s.Moving, ReleasePolicy: s.ReleasePolicy, Claims: s.Claims, Lease: s.Lease / 1_000_000,
+		TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
 		Reacquire: !s.NoReacquire, Active: s.Active, Ready: s.Ready, Release: s.Release, LastActivityAt: s.LastActivity,
 		LastHeartbeatAt: s.RenewedAt, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
@@ -196,6 +244,10 @@ func (b *Broker) sessionView(s engine.Session, known fleet, now time.Time) proto
 	switch s.Reason { // clients know these reasons of failure only
 	case engine.ReasonTTL, engine.ReasonLeaseLost, engine.ReasonOrphaned:
 		v.FailureReason = &s.Reason
+	default:
+		if s.Status == protocol.SessionFailed {
+			v.FailureReason = &s.Reason
+		}
 	}
 	if s.For != "" && s.ForUntil.After(now) {
 		v.KeptFor = s.For
@@ -206,7 +258,8 @@ func (b *Broker) sessionView(s engine.Session, known fleet, now time.Time) proto
 	if h, ok := known[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]; ok {
 		w := b.workerView(h.worker, h, store.Holding{}, now)
 		v.Holder = &protocol.SessionHolder{
-			WorkerID: w.WorkerID, TaskQueue: w.TaskQueue, Status: w.Status, LastHeartbeatAt: w.LastHeartbeatAt, Stale: w.Status == protocol.WorkerStale,
+			WorkerID: w.WorkerID, TaskQueue: w.TaskQueue, Status: w.Status, LastHeartbeatAt: w.LastHeartbeatAt,
+			Stale: w.Status == protocol.WorkerStale,
 		}
 		return v
 	}
@@ -223,16 +276,7 @@ func (b *Broker) Audit(ctx context.Context, a store.Audit) error {
 	return err
 }
 
-// Audits lists operators' actions, newest first.
-func (b *Broker) Audits(ctx context.Context, ns string, limit int) (list []store.Audit, err error) {
-	err = b.store.View(ctx, func(r store.Reader) error {
-		list, err = r.Audits(ctx, namespace(ns), pageSize(limit, 100, 1000))
-		return err
-	})
-	return list, err
-}
-
-// Overview is one glance at this app and what it sees.
+// Overview is a snapshot of this app and what it sees.
 func (b *Broker) Overview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = namespace(ns)
 	o := protocol.Overview{
@@ -270,10 +314,26 @@ func (b *Broker) Overview(ctx context.Context, ns string) (protocol.Overview, er
 		queues, err := r.Queues(ctx, ns)
 		for _, q := range queues {
 			o.Queues = append(o.Queues, protocol.QueueView{
-				Namespace: q.Namespace, Queue: q.Queue, Kind: q.Kind, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, OldestReady: q.OldestReady,
+				Namespace: q.Namespace, Queue: q.Queue, Kind: q.Kind, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed,
+				OldestReady: q.OldestReady,
 			})
 		}
 		return err
 	})
 	return o, err
+}
+
+// shown is a worker's status for people: one whose build is drained in all of its queues gets nothing new, as if it
+// drained by itself.
+func (b *Broker) shown(h heard, now time.Time) protocol.WorkerStatus {
+	s := b.status(h, now)
+	if s != protocol.WorkerActive {
+		return s
+	}
+	for _, q := range h.worker.Queues {
+		if !b.store.Queue(engine.QueueKey{Namespace: h.worker.Namespace, Name: q}).Drained(h.worker.BuildID) {
+			return s
+		}
+	}
+	return protocol.WorkerDraining
 }

@@ -9,30 +9,36 @@ import (
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // registry is this app's memory of the workers it hears. Rows in it are snapshots: never changed, only replaced.
 type registry struct {
-	mu    sync.Mutex // guards known
+	mu    sync.Mutex // guards all below
+	drops uint64     // rises when a registration ends or is forgotten: a row that was read before may be out of date
 	known map[engine.WorkerKey]*heard
+	asked map[engine.QueueKey]time.Time // when the workers of a queue were last looked for
 }
 
 // heard is one worker, and what is known of it beside its row.
 type heard struct {
 	worker   *engine.Worker
-	at       time.Time // last sign of life at this app; zero: only read from the store
-	storedAt time.Time // when this app last stored one; zero: never, so the next heartbeat is stored
+	signals  map[string][]string // that the worker declared, by workflow type
+	at       time.Time           // last sign of life at this app; zero: only read from the store
+	storedAt time.Time           // when this app last stored one; zero: never, so the next one is stored
+	stored   time.Time           // the sign of life that it stored then
 	machine  json.RawMessage
 	slots    json.RawMessage
 	process  json.RawMessage
 	gate     string // why the release gate holds it
 	draining bool
-	adopted  time.Time // when this app read a registration that another app took, or itself before it restarted; zero: it took it
-	lookAt   time.Time // when to look whether another app hears it still; zero: this app hears it, or never did
-	beats    bool      // it sends heartbeats, so that its silence means something also when it names no process
-	left     bool      // by an app that is gone: what it holds is taken away if no other app hears it by lookAt
+	unsure   time.Time // when nobody knew last whether a poll of it was given something
+	// when this app read a registration that another app took, or itself before it restarted; zero: it took it
+	adopted time.Time
+	lookAt  time.Time // when to look whether another app hears it still; zero: this app hears it, or never did
+	beats   bool      // it sends heartbeats, as its row says as well once that is stored
+	hushed  bool      // it missed so many heartbeats that its polls were ended
+	left    bool      // by an app that is gone: what it holds is taken away if no other app hears it by lookAt
 }
 
 func (r *registry) put(w *engine.Worker) {
@@ -49,16 +55,60 @@ func (r *registry) put(w *engine.Worker) {
 	if h.worker != nil && h.worker.Incarnation != w.Incarnation {
 		h.draining, h.beats, h.adopted = false, false, time.Time{}
 	}
-	h.worker, h.storedAt = w, time.Time{}
+	h.worker, h.signals, h.storedAt, h.stored = w, declaredBy(w, "signals"), time.Time{}, time.Time{}
 }
 
-// learn remembers a worker that another app heard, as it is stored; what is heard here counts more.
-func (r *registry) learn(w *engine.Worker) {
-	known := false
-	r.with(w.Key(), func(h *heard) { known = !h.at.IsZero() && h.worker.Incarnation == w.Incarnation })
-	if !known {
+// hear notes a sign of life; the registry's mutex is held.
+func (h *heard) hear() {
+	now := time.Now()
+	if h.at.IsZero() {
+		h.adopted = now
+	}
+	h.at, h.lookAt, h.left, h.hushed = now, time.Time{}, false, false
+}
+
+// missed says whether the worker's silence means anything: it renews what it holds by itself, or sends heartbeats. Who
+// only polls may be silent for as long as it works, and keeps its leases.
+func (h *heard) missed() bool { return h.beats || h.worker.Beats }
+
+// putRead is put for a row that was read after mark: not if a registration has ended since then, which may have been
+// this one.
+func (r *registry) putRead(w *engine.Worker, mark uint64) {
+	if r.mark() == mark {
 		r.put(w)
 	}
+}
+
+// mark is to be taken before a row is read that is to be remembered.
+func (r *registry) mark() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.drops
+}
+
+// learn remembers a worker that another app heard, as it was read after mark; what is heard here counts more.
+func (r *registry) learn(w *engine.Worker, mark uint64) {
+	known := false
+	r.with(w.Key(), func(h *heard) { known = !h.at.IsZero() && h.worker.Incarnation == w.Incarnation })
+	if !known && w.Left.IsZero() {
+		r.putRead(w, mark)
+	}
+}
+
+// gone forgets a process whose registration is over.
+func (r *registry) gone(p store.Process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drops++
+	if h := r.known[p.Worker]; h != nil && h.worker.Incarnation == p.Incarnation {
+		delete(r.known, p.Worker)
+	}
+}
+
+// is says whether a process is the registered one, as far as is known here.
+func (r *registry) is(k engine.WorkerKey, incarnation string) bool {
+	w := r.get(k)
+	return w != nil && w.Incarnation == incarnation
 }
 
 func (r *registry) get(k engine.WorkerKey) *engine.Worker {
@@ -73,19 +123,22 @@ func (r *registry) get(k engine.WorkerKey) *engine.Worker {
 func (r *registry) drop(k engine.WorkerKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.drops++
 	delete(r.known, k)
 }
 
-// swap forgets the process that is known of a worker, and remembers another, or none. What is known of it may be a later process already, and stays then.
+// swap forgets the process that is known of a worker, and remembers another, or none. What is known of it may be a
+// later process already, and stays then.
 func (r *registry) swap(k engine.WorkerKey, known, other *engine.Worker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h := r.known[k]; h == nil || h.worker.Incarnation != known.Incarnation {
 		return
 	}
+	r.drops++
 	delete(r.known, k)
 	if other != nil {
-		r.known[k] = &heard{worker: other}
+		r.known[k] = &heard{worker: other, signals: declaredBy(other, "signals")}
 	}
 }
 
@@ -117,14 +170,41 @@ func (r *registry) all(namespace string) map[engine.WorkerKey]heard {
 	return m
 }
 
-// hear notes a sign of life; polls count as well as heartbeats.
-func (b *Broker) hear(k engine.WorkerKey) {
+// hear notes a sign of life of a process: whatever was accepted from it is one, polls and reports as well as
+// heartbeats.
+func (b *Broker) hear(k engine.WorkerKey) { b.hearProcess(k, "") }
+
+// hearProcess is hear for a process that may have been superseded: one is not heard by what another says. "" is the one
+// that is known.
+func (b *Broker) hearProcess(k engine.WorkerKey, incarnation string) {
+	overdue := false
 	b.workers.with(k, func(h *heard) {
-		if h.at.IsZero() {
-			h.adopted = time.Now()
+		if incarnation != "" && h.worker.Incarnation != incarnation {
+			return
 		}
-		h.at, h.lookAt, h.left = time.Now(), time.Time{}, false
+		h.hear()
+		overdue = b.opt.Shared && h.at.Sub(h.storedAt) >= b.opt.StoreAlive
 	})
+	if overdue {
+		select {
+		case b.unstored <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// credit notes that a report was accepted under a lease, or a verb under a holding, which is a sign of life of the
+// process that has it.
+func (b *Broker) credit(ctx context.Context, k engine.WorkerKey, incarnation string) {
+	if k.ID == "" || incarnation == "" {
+		return
+	}
+	if b.workers.get(k) == nil {
+		if _, err := b.standing(ctx, k); err != nil { // it polls at another app, or did so before this one was started
+			return
+		}
+	}
+	b.hearProcess(k, incarnation)
 }
 
 // hears says whether a worker was heard here within the window.
@@ -138,9 +218,11 @@ func (b *Broker) alive(h heard, now time.Time) bool {
 	return b.opt.Shared && h.at.IsZero() && h.worker.AliveUntil.After(now)
 }
 
-// WorkerHeartbeat takes a worker's sign of life, renews every attempt and session it names, and says what the worker should do. One statement a
-// table stores all of it, whatever the number.
-func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error) {
+// WorkerHeartbeat takes a worker's sign of life, renews every attempt and session it names, and says what the worker
+// should do. One statement a table stores all of it, whatever the number.
+func (b *Broker) WorkerHeartbeat(
+	ctx context.Context, in protocol.WorkerHeartbeat,
+) (protocol.WorkerHeartbeatAnswer, error) {
 	if in.WorkerID == "" {
 		return protocol.WorkerHeartbeatAnswer{}, protocol.Invalid("worker_id", "is missing")
 	}
@@ -149,14 +231,15 @@ func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbea
 	if err != nil {
 		return protocol.WorkerHeartbeatAnswer{}, err
 	}
-	store, drains := false, false
+	keep, drains := false, false
 	b.workers.with(key, func(h *heard) {
 		drains = in.Draining && !h.draining
-		store = b.opt.Shared && h.draining != in.Draining // for the other apps to know as well
-		if h.at.IsZero() {
-			h.adopted = time.Now()
+		keep = b.opt.Shared && h.draining != in.Draining // for the other apps to know as well
+		h.hear()
+		h.draining = in.Draining
+		if !in.Told && !h.missed() {
+			h.beats, keep = true, true // for this app to know as well when it was started again
 		}
-		h.at, h.lookAt, h.left, h.draining, h.beats = time.Now(), time.Time{}, false, in.Draining, true
 		if len(in.Machine) > 0 {
 			h.machine = in.Machine
 		}
@@ -167,20 +250,24 @@ func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbea
 			h.process = in.Process
 		}
 		if b.opt.Shared && time.Since(h.storedAt) >= b.opt.StoreAlive {
-			h.storedAt, store = time.Now(), true
+			keep = true
 		}
 	})
 	if drains { // the polls it still holds are answered, so that it need not wait for their end
-		b.dispatch.Drop(key, "", dispatch.ErrDraining)
+		b.dispatch.Drop(key, dispatch.ErrDraining)
 	}
-	if store {
-		if err := b.storeAlive(ctx, w, in.Draining); err != nil {
+	if keep {
+		if err := b.storeAlive(ctx, key); err != nil {
 			return protocol.WorkerHeartbeatAnswer{}, err
+		}
+		if known := b.workers.get(key); w.Explicit && known != nil && known.Incarnation != w.Incarnation {
+			return protocol.WorkerHeartbeatAnswer{}, stale(key.ID)
 		}
 	}
 	a := protocol.WorkerHeartbeatAnswer{
-		WorkerID: w.ID, Acknowledged: true, HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()), StaleAfter: int64(b.opt.Alive.Seconds()),
-		Drain: b.isDraining(), AppRelease: b.opt.Release,
+		WorkerID: w.ID, Acknowledged: true, HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()),
+		StaleAfter: int64(b.opt.Alive.Seconds()),
+		Drain:      b.isDraining(), AppRelease: b.opt.Release,
 		Leases: make([]protocol.HeartbeatAnswer, len(in.Leases)), Sessions: make([]protocol.SessionState, len(in.Sessions)),
 	}
 	var wait sync.WaitGroup
@@ -196,6 +283,7 @@ func (b *Broker) WorkerHeartbeat(ctx context.Context, in protocol.WorkerHeartbea
 		b.opt.Metrics.renewed(renewed)
 		b.log.Debug().Str("worker_id", w.ID).Int("sessions", renewed).Int("asked", len(in.Sessions)).Msg("sessions renewed")
 	}
+	a.StoreTime = b.storeTime()
 	return a, nil
 }
 
@@ -209,44 +297,18 @@ func kept(states []protocol.SessionState) (n int) {
 	return n
 }
 
-// storeAlive stores a sign of life. A process that another one superseded, at whatever app, is refused.
-func (b *Broker) storeAlive(ctx context.Context, w *engine.Worker, draining bool) error {
-	key := w.Key()
-	_, err := b.store.Commit(ctx, store.Change{
-		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
-		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			old := rows.Worker(key)
-			switch {
-			case old == nil:
-				return store.Writes{}, nil
-			case w.Explicit && old.Incarnation != w.Incarnation:
-				return store.Writes{}, stale(key.ID)
-			}
-			next := *old
-			next.AliveUntil, next.HeartbeatAt = history.At(now.Add(b.opt.Alive+b.opt.StoreAlive)), history.At(now)
-			next.Status = protocol.WorkerActive
-			if draining {
-				next.Status = protocol.WorkerDraining
-			}
-			return store.Writes{Workers: []engine.Worker{next}}, nil
-		},
-	})
-	if protocol.ReasonOf(err) == protocol.ReasonStaleRegistration {
-		b.superseded(ctx, key)
-	}
-	return err
-}
-
-// current is the registration of a worker, refused when the caller is an older process of that name.
+// current is the registration of a worker, refused when the caller is an older process of that name, or may not speak
+// for it.
 func (b *Broker) current(ctx context.Context, key engine.WorkerKey, incarnation string) (*engine.Worker, error) {
-	w, err := b.worker(ctx, key)
+	w, err := b.standing(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	if incarnation == "" || incarnation == w.Incarnation {
+	if (incarnation == "" || incarnation == w.Incarnation) && covers(bound(ctx), w) {
 		return w, nil
 	}
-	// Another app may have taken the newer registration: look before refusing. When it did not, what is known of the living process stays.
+	// Another app may have taken the newer registration: look before refusing. When it did not, what is known of the
+	// living process stays.
 	stored, err := b.stored(ctx, key)
 	if err != nil {
 		if protocol.ReasonOf(err) == protocol.ReasonWorkerNotRegistered {
@@ -254,58 +316,22 @@ func (b *Broker) current(ctx context.Context, key engine.WorkerKey, incarnation 
 		}
 		return nil, err
 	}
-	if stored.Incarnation != w.Incarnation {
+	switch {
+	case !stored.Left.IsZero():
+		b.workers.swap(key, w, nil)
+	case stored.Incarnation != w.Incarnation:
 		b.workers.swap(key, w, stored)
 	}
-	if incarnation != stored.Incarnation {
+	if !covers(bound(ctx), stored) {
+		return nil, noWorker(key.ID)
+	}
+	if !stored.Left.IsZero() {
+		return nil, left(stored)
+	}
+	if incarnation != "" && incarnation != stored.Incarnation {
 		return nil, stale(key.ID)
 	}
 	return stored, nil
-}
-
-// Watch looks after the holders of sessions and of workflow tasks until ctx ends: when a worker this app used to hear falls silent, or one that a dead
-// app heard, what it held is set free and its sessions are orphaned. It costs no statement while everybody is heard. It logs how sessions move, and
-// keeps this app known to the others.
-func (b *Broker) Watch(ctx context.Context) error {
-	tick := time.NewTicker(max(b.opt.Alive/12, 100*time.Millisecond))
-	defer tick.Stop()
-	var watching sync.WaitGroup
-	watching.Go(func() { b.watchSessions(ctx) })
-	watching.Go(func() { b.watchSuperseded(ctx) })
-	defer watching.Wait()
-	behind := orphans{due: b.started.Add(b.opt.Alive)} // by then all that live have come to this app, or their time is stored
-	announce := func() {
-		apps, err := b.announce(ctx)
-		if err == nil {
-			behind.met(apps)
-		} else if ctx.Err() == nil {
-			b.log.Warn().Err(err).Msg("tell the other apps of this one")
-		}
-	}
-	announce()
-	for announced := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-			if b.opt.Shared && time.Since(announced) >= b.opt.StoreAlive {
-				announced = time.Now()
-				announce()
-			}
-			if !behind.due.IsZero() && !time.Now().Before(behind.due) {
-				if err := b.takeUp(ctx); err == nil {
-					behind.due = time.Time{}
-				} else if ctx.Err() == nil {
-					b.log.Warn().Err(err).Msg("look for workers that an app left behind")
-				}
-			}
-			for k, h := range b.workers.all("") {
-				if err := b.look(ctx, k, h); err != nil && ctx.Err() == nil {
-					b.log.Error().Err(err).Str("worker_id", k.ID).Msg("look after a silent worker")
-				}
-			}
-		}
-	}
 }
 
 // Status is what listings call a worker.

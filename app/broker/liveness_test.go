@@ -7,17 +7,21 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A process that was superseded and goes on asking is refused; the one that took its place does not become silent by that.
+// A process that was superseded and goes on asking is refused; the one that took its place does not become silent by
+// that.
 func TestAnOlderProcessDoesNotSilenceTheLivingOne(t *testing.T) {
 	a := newApp(t)
 	const older, newer = "01K0000000000000000000000A", "01K0000000000000000000000B"
 	for _, process := range []string{older, newer} {
 		must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
-			WorkerID: "w", Incarnation: process, TaskQueue: "default", WorkflowTypes: []string{"wf"}, Capabilities: []string{broker.CapSessions},
+			WorkerID: "w", Incarnation: process, TaskQueue: "default", WorkflowTypes: []string{"wf"},
+			Capabilities: []string{broker.CapSessions},
 		}))
 	}
 	beat := func(process string) error {
-		_, err := a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{WorkerID: "w", Incarnation: process, Machine: []byte(`{"hostname":"h"}`)})
+		_, err := a.WorkerHeartbeat(
+			t.Context(), protocol.WorkerHeartbeat{WorkerID: "w", Incarnation: process, Machine: []byte(`{"hostname":"h"}`)},
+		)
 		return err
 	}
 	if err := beat(newer); err != nil {

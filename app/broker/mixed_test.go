@@ -8,6 +8,7 @@ import (
 	appkg "github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -15,7 +16,8 @@ import (
 func (a *app) older(id string) {
 	a.t.Helper()
 	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
-		WorkerID: id, Incarnation: id + "1", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true, Capabilities: []string{broker.CapQueries},
+		WorkerID: id, Incarnation: id + "1", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
+		Capabilities: []string{broker.CapQueries},
 	}))
 }
 
@@ -52,11 +54,13 @@ func (a *app) waits(worker string) {
 	}
 }
 
-// Workers that know sessions and workers that do not, on one database: the older one never sees a task in a session, nor a workflow task of a run whose
-// history holds session events; that work waits, says why, and costs no attempt.
+// Workers that know sessions and workers that do not, on one database: the older one never sees a task in a session,
+// nor a workflow task of a run whose history holds session events; that work waits, says why, and costs no attempt.
 func TestMixedVersions(t *testing.T) {
 	bound := func(handle string) []protocol.Command {
-		return []protocol.Command{{Type: protocol.StartSession}, inSession(handle), {Type: protocol.OpenSignalWait, SignalName: "go"}}
+		return []protocol.Command{
+			{Type: protocol.StartSession}, inSession(handle), {Type: protocol.OpenSignalWait, SignalName: "go"},
+		}
 	}
 	t.Run("OS-E8", func(t *testing.T) {
 		apptest.Databases(t, func(t *testing.T, database string) {
@@ -66,7 +70,9 @@ func TestMixedVersions(t *testing.T) {
 			a.taken(a.decide(a.task("N", protocol.KindWorkflow, "bound"), bound(run.RunID+"-1")...))
 			must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "N"}))
 			a.older("O")
-			must[protocol.CommandReceipt](t)(a.Signal(t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "bound"}, SignalName: "go"}))
+			must[protocol.CommandReceipt](t)(a.Signal(
+				t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "bound"}, SignalName: "go"},
+			))
 			a.waits("O")
 			p := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "bound"})).Pending
 			if p.Task.Attempt != 0 || !strings.Contains(p.Task.Why, "needs worker_sessions, which worker O does not offer") {
@@ -87,7 +93,9 @@ func TestMixedVersions(t *testing.T) {
 			a.taken(a.decide(a.task("O", protocol.KindWorkflow, "plain"), done()))
 
 			a.ours("N", "n2", time.Minute, time.Hour, 10)
-			a.taken(a.decide(a.task("N", protocol.KindWorkflow, "bound"), protocol.Command{Type: protocol.OpenSignalWait, SignalName: "on"}))
+			a.taken(a.decide(
+				a.task("N", protocol.KindWorkflow, "bound"), protocol.Command{Type: protocol.OpenSignalWait, SignalName: "on"},
+			))
 			a.taken(a.result(a.task("N", protocol.KindActivity, "bound"), "done"))
 			a.waits("O")
 			again := protocol.Command{Type: protocol.ContinueAsNew}
@@ -140,20 +148,23 @@ func TestMixedVersions(t *testing.T) {
 	})
 }
 
-// While apps of two releases live on one database, a session whose policy is to finish stays with workers of the older release, whoever of them it is,
-// also when asked of the newer app; when the older app has gone, it migrates.
+// While apps of two releases live on one database, a session whose policy is to finish stays with workers of the older
+// release, whoever of them it is, also when asked of the newer app; when the older app has gone, it migrates.
 func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
 	database := apptest.Postgres(t)
 	begin := func(release string) (*apptest.App, *app) {
-		running := apptest.Start(t, apptest.Options{Database: database, Change: func(o *appkg.Options) { o.Release = release }})
-		return running, &app{running.Broker(), running.Store(), t}
+		running := apptest.Start(t, apptest.Options{Database: database, Change: func(o *appkg.Options) {
+			o.Release = release
+		}})
+		return running, &app{running.Broker(), view.New(running.Store()), running.Store(), t}
 	}
 	older, a := begin("one")
 	_, next := begin("two")
 	register := func(a *app, id, release string) {
 		t.Helper()
 		must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
-			WorkerID: id, Incarnation: id + "1", Release: release, TaskQueue: "default", AnyActivity: true, Capabilities: []string{broker.CapSessions},
+			WorkerID: id, Incarnation: id + "1", Release: release, TaskQueue: "default", AnyActivity: true,
+			Capabilities: []string{broker.CapSessions},
 		}))
 	}
 	a.register("flow")

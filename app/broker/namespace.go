@@ -58,10 +58,11 @@ func (n *namespaces) drop(name string) {
 	n.changes++
 }
 
-// HasNamespace refuses a namespace that was not created. Alone on its database an app asks the store once for each; beside others, once a minute.
+// HasNamespace refuses a namespace that was not created. Alone on its database an app asks the store once for each;
+// beside others, once a minute.
 func (b *Broker) HasNamespace(ctx context.Context, name string) error {
 	name = namespace(name)
-	if name == store.DefaultNamespace || b.spaces.has(name, b.opt.Shared) {
+	if name == store.DefaultNamespace || b.namespaces.has(name, b.opt.Shared) {
 		return nil
 	}
 	_, err := b.Namespace(ctx, name)
@@ -86,13 +87,14 @@ func (b *Broker) Namespace(ctx context.Context, name string) (protocol.Namespace
 	if err != nil {
 		return protocol.NamespaceView{}, err
 	}
-	b.spaces.put(name)
+	b.namespaces.put(name)
 	return viewNamespace(n), nil
 }
 
 func viewNamespace(n store.Namespace) protocol.NamespaceView {
 	v := protocol.NamespaceView{
-		Name: n.Name, Description: n.Description, RetentionDays: n.Retention(), Status: "active", CreatedAt: n.CreatedAt, UpdatedAt: n.UpdatedAt,
+		Name: n.Name, Description: n.Description, RetentionDays: n.Retention(), Status: "active", CreatedAt: n.CreatedAt,
+		UpdatedAt: n.UpdatedAt,
 	}
 	if v.UpdatedAt.IsZero() {
 		v.UpdatedAt = v.CreatedAt
@@ -122,7 +124,8 @@ func (b *Broker) CreateNamespace(ctx context.Context, in protocol.NamespaceReque
 	}
 	return b.putNamespace(ctx, in, func(had *store.Namespace, now history.Time) (store.Namespace, error) {
 		if had != nil {
-			return store.Namespace{}, protocol.Refuse(protocol.ReasonNamespaceExists, "namespace %s is there already", in.Name).With("name", in.Name)
+			return store.Namespace{}, protocol.Refuse(protocol.ReasonNamespaceExists, "namespace %s is there already", in.Name).
+				With("name", in.Name)
 		}
 		return store.Namespace{Name: in.Name, CreatedAt: now}, nil
 	})
@@ -139,7 +142,8 @@ func (b *Broker) UpdateNamespace(ctx context.Context, in protocol.NamespaceReque
 }
 
 func (b *Broker) putNamespace(
-	ctx context.Context, in protocol.NamespaceRequest, from func(had *store.Namespace, now history.Time) (store.Namespace, error),
+	ctx context.Context, in protocol.NamespaceRequest,
+	from func(had *store.Namespace, now history.Time) (store.Namespace, error),
 ) (protocol.NamespaceView, error) {
 	if in.Description != nil && len(*in.Description) > 1000 {
 		return protocol.NamespaceView{}, protocol.Invalid("description", "is longer than 1000 bytes")
@@ -165,18 +169,20 @@ func (b *Broker) putNamespace(
 		},
 	})
 	if err == nil {
-		b.spaces.forget(in.Name)
-		b.spaces.put(in.Name)
+		b.namespaces.forget(in.Name)
+		b.namespaces.put(in.Name)
 	}
 	return v, err
 }
 
-// DeleteNamespace removes a namespace and everything in it. From the first change on nothing of it can be named any more, and workers that still hold
-// its tasks are told that they are gone. After a failure in between it is asked for again and goes on.
+// DeleteNamespace removes a namespace and everything in it. From the first change on nothing of it can be named any
+// more, and workers that still hold its tasks are told that they are gone. After a failure in between it is asked for
+// again and goes on.
 func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.NamespaceRemoval, error) {
 	out := protocol.NamespaceRemoval{Name: name, Status: "deleted", Deleted: map[string]int{}}
 	if name == store.DefaultNamespace {
-		return out, protocol.Refuse(protocol.ReasonNamespaceBuiltIn, "the namespace %s is built in and stays", name).With("name", name)
+		return out, protocol.Refuse(protocol.ReasonNamespaceBuiltIn, "the namespace %s is built in and stays", name).
+			With("name", name)
 	}
 	if err := b.leave(ctx, name, func(n store.Namespace) store.Writes {
 		n.Leaving = true
@@ -184,7 +190,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 	}); err != nil {
 		return out, err
 	}
-	b.spaces.drop(name)
+	b.namespaces.drop(name)
 	for {
 		var c store.Contents
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
@@ -208,7 +214,9 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 		out.Deleted["workers"] += len(c.Workers)
 		out.Deleted["schedules"] += len(c.Schedules)
 	}
-	return out, b.leave(ctx, name, func(store.Namespace) store.Writes { return store.Writes{DropNamespaces: []string{name}} })
+	return out, b.leave(ctx, name, func(store.Namespace) store.Writes {
+		return store.Writes{DropNamespaces: []string{name}}
+	})
 }
 
 // leave takes one step in the removal of a namespace.

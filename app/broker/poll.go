@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/release"
 )
@@ -22,9 +23,10 @@ const (
 	mismatchMS  = 10_000
 )
 
-// Poll hands out work: held until there is some or the time is up, first come first served among the workers of a queue. The same poll_request_id
-// again, within two minutes, gives the same tasks as long as they are still leased, and is refused when they are not: the worker that sends it has
-// lost them. To workers of ours and to the Rust SDK, which such a refusal would end, it is a new poll.
+// Poll hands out work: held until there is some or the time is up, first come first served among the workers of a
+// queue. The same poll_request_id again, within two minutes, gives the same tasks as long as they are still leased, and
+// is refused when they are not: the worker that sends it has lost them. To workers of ours and to the Rust SDK, which
+// such a refusal would end, it is a new poll.
 func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
 	w, empty, err := b.admitPoll(ctx, &in)
 	if err != nil || empty != nil {
@@ -41,10 +43,6 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 		began := time.Now()
 		for {
 			waiter := b.dispatch.Enter(b.spec(in, w))
-			if now := b.workers.get(w.Key()); w.Explicit && now != nil && now.Incarnation != w.Incarnation { // since it was admitted
-				waiter.Leave()
-				return protocol.PollAnswer{}, stale(w.ID)
-			}
 			leased, err := waiter.Wait(ctx, wait-time.Since(began))
 			switch {
 			case errors.Is(err, dispatch.ErrDraining):
@@ -54,12 +52,26 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 					return orZero(empty), err
 				}
 				continue
+			case errors.Is(err, dispatch.ErrGone): // its registration is over, or was forgotten here
+				next, empty, err := b.admitPoll(ctx, &in)
+				if err != nil || empty != nil {
+					return orZero(empty), err
+				}
+				if next.Incarnation != w.Incarnation {
+					return b.outlived(ctx, in, next)
+				}
+				w = next
+				continue
 			case err != nil:
+				if errors.Is(err, store.ErrOutcome) {
+					b.workers.with(w.Key(), func(h *heard) { h.unsure = time.Now() })
+				}
 				return protocol.PollAnswer{}, err
 			}
 			a, err := b.answer(ctx, in, leased)
-			if why := waiter.Throttled(); a.Status == protocol.PollEmpty && why != "" {
-				a.Status, a.Reason, a.WaitReason = protocol.PollThrottled, string(protocol.ReasonThrottled), why
+			if why := waiter.Throttled(); a.Status == protocol.PollEmpty && why != nil {
+				a.Status, a.Reason, a.WaitReason, a.Wait = protocol.PollThrottled, string(protocol.ReasonThrottled),
+					why.Why(time.UTC), why
 			}
 			return a, err
 		}
@@ -69,11 +81,24 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 	}
 	anew := w.Explicit || strings.HasPrefix(w.SDKVersion, protocol.RustSDK)
 	return b.polls.once(ctx, pollKey{w.Key(), in.PollID, wayOf(in.Kinds)}, in.Kinds, anew, poll,
-		func(a protocol.PollAnswer) (bool, error) { return b.stillLeased(ctx, w, a) })
+		func(refs []store.TaskRef) (protocol.PollAnswer, error) { return b.again(ctx, in, w, refs) })
+}
+
+// outlived answers a poll of a process that named itself not, when another has registered meanwhile: at this app, which
+// would have known the new one's polls, it is refused. At others it may be the new one's own, which asks again.
+func (b *Broker) outlived(
+	ctx context.Context, in protocol.PollRequest, now *engine.Worker,
+) (protocol.PollAnswer, error) {
+	if now.HeardBy == b.opt.App {
+		return protocol.PollAnswer{}, stale(now.ID)
+	}
+	return b.answer(ctx, in, nil)
 }
 
 // admitPoll checks who polls. A non-nil answer ends the poll without work and without an error.
-func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engine.Worker, *protocol.PollAnswer, error) {
+func (b *Broker) admitPoll(
+	ctx context.Context, in *protocol.PollRequest,
+) (*engine.Worker, *protocol.PollAnswer, error) {
 	if in.WorkerID == "" {
 		return nil, nil, protocol.Invalid("worker_id", "is missing")
 	}
@@ -88,7 +113,8 @@ func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engi
 		b.gate(key, v)
 		if !v.Allowed {
 			return nil, &protocol.PollAnswer{
-				Status: protocol.PollMismatch, Reason: v.Message, RetryAfter: mismatchMS, AppRelease: b.opt.Release, Tasks: []protocol.Task{}, Undo: func() {},
+				Status: protocol.PollMismatch, Reason: v.Message, RetryAfter: mismatchMS, AppRelease: b.opt.Release,
+				Tasks: []protocol.Task{}, Undo: func() {},
 			}, nil
 		}
 	}
@@ -118,15 +144,18 @@ func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engi
 	}
 	in.Queues = queues
 	if in.BuildID != "" && in.BuildID != w.BuildID {
-		return nil, nil, protocol.Refuse(protocol.ReasonBuildMismatch, "worker %s registered build %q and polls as %q", w.ID, w.BuildID, in.BuildID).
-			With("registered_build_id", w.BuildID).With("requested_build_id", in.BuildID)
+		return nil, nil, protocol.Refuse(
+			protocol.ReasonBuildMismatch, "worker %s registered build %q and polls as %q", w.ID, w.BuildID, in.BuildID,
+		).With("registered_build_id", w.BuildID).With("requested_build_id", in.BuildID)
 	}
 	if len(in.Kinds) == 0 {
 		in.Kinds = []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}
 	}
 	for _, k := range in.Kinds {
 		if k != protocol.KindWorkflow && k != protocol.KindActivity && !k.Asked() {
-			return nil, nil, protocol.Invalid("kinds", "must be workflow, activity, query or update_validation, not %.40q", string(k))
+			return nil, nil, protocol.Invalid(
+				"kinds", "must be workflow, activity, query or update_validation, not %.40q", string(k),
+			)
 		}
 	}
 	if in.Max < 0 || in.Max > 1000 {
@@ -139,36 +168,39 @@ func (b *Broker) admitPoll(ctx context.Context, in *protocol.PollRequest) (*engi
 	return w, nil, nil
 }
 
-// incapable says of a worker that asks for one kind of work why it can never get any: it registered no type, or no slot, for that. Holding its poll
-// would only hide the mistake.
+// incapable says of a worker that asks for one kind of work why it can never get any: it registered no type, or no
+// slot, for that. Holding its poll would only hide the mistake.
 func incapable(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus {
 	switch {
-	case slices.Contains(kinds, protocol.KindActivity) && len(kinds) == 1 && (len(w.ActivityTypes) == 0 && !w.AnyActivity || w.ActivitySlots == 0):
+	case slices.Contains(kinds, protocol.KindActivity) && len(kinds) == 1 &&
+		(len(w.ActivityTypes) == 0 && !w.AnyActivity || w.ActivitySlots == 0):
 		return protocol.PollNoActivity
-	case slices.Contains(kinds, protocol.KindWorkflow) && !slices.Contains(kinds, protocol.KindActivity) && !slices.Contains(kinds, protocol.KindQuery) &&
+	case slices.Contains(kinds, protocol.KindWorkflow) && !slices.Contains(kinds, protocol.KindActivity) &&
+		!slices.Contains(kinds, protocol.KindQuery) &&
 		(len(w.WorkflowTypes) == 0 || w.WorkflowSlots == 0):
 		return protocol.PollNoWorkflow
 	}
 	return ""
 }
 
-// drainAnswer tells whether it is the worker that drains or the app: workers stop for good when they are told that they drain, and the successor of an
-// app that goes away needs them.
+// drainAnswer tells whether it is the worker that drains or the app: workers stop for good when they are told that they
+// drain, and the successor of an app that goes away needs them.
 func (b *Broker) drainAnswer() protocol.PollAnswer {
 	a := drainingAnswer()
 	if b.isDraining() {
-		a.Status, a.Reason = protocol.PollUnavailable, string(protocol.ReasonStoreUnavailable)
+		a.Status, a.Reason = protocol.PollUnavailable, string(protocol.ReasonBackendUnavailable)
 	}
 	return a
 }
 
 func drainingAnswer() protocol.PollAnswer {
 	return protocol.PollAnswer{
-		Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: 1000, Tasks: []protocol.Task{}, Undo: func() {},
+		Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: 1000,
+		Tasks: []protocol.Task{}, Undo: func() {},
 	}
 }
 
-// gate remembers why the release gate holds a worker, and says so once per change.
+// gate remembers why the release gate holds a worker, and says so once per change; it is counted each time.
 func (b *Broker) gate(key engine.WorkerKey, v release.Verdict) {
 	why := ""
 	if !v.Allowed {
@@ -176,9 +208,11 @@ func (b *Broker) gate(key engine.WorkerKey, v release.Verdict) {
 	}
 	changed := false
 	b.workers.with(key, func(h *heard) { changed, h.gate = h.gate != why, why })
+	if why != "" {
+		b.opt.Metrics.refused(v.Reason)
+	}
 	if changed && why != "" {
 		b.log.Warn().Str("worker_id", key.ID).Str("reason", v.Reason).Msg(why)
-		b.opt.Metrics.refused(v.Reason)
 	}
 	if changed && why == "" {
 		b.log.Info().Str("worker_id", key.ID).Msg("releases match, work flows")
@@ -200,20 +234,35 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	return dispatch.Spec{
 		Namespace: w.Namespace, Queues: in.Queues, Kinds: in.Kinds, Free: free, Max: in.Max,
 		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build},
+		Still:  func() bool { return b.workers.is(w.Key(), w.Incarnation) },
 	}
 }
 
 // answer makes tasks of what was leased. When that is impossible the tasks go back at once.
-func (b *Broker) answer(ctx context.Context, in protocol.PollRequest, leased []store.Leased) (protocol.PollAnswer, error) {
-	a := protocol.PollAnswer{Status: protocol.PollEmpty, Tasks: []protocol.Task{}, AppRelease: b.opt.Release, Undo: func() {}}
+func (b *Broker) answer(
+	ctx context.Context, in protocol.PollRequest, leased []store.Leased,
+) (protocol.PollAnswer, error) {
+	a := protocol.PollAnswer{
+		Status: protocol.PollEmpty, Tasks: []protocol.Task{}, AppRelease: b.opt.Release, StoreTime: b.storeTime(),
+		Undo: func() {},
+	}
 	if len(leased) == 0 {
 		return a, nil
 	}
+	refs := make([]store.TaskRef, len(leased)) // what may have to go back, and not the pages that come with it
+	for i, l := range leased {
+		refs[i] = refOf(l)
+	}
 	undo := sync.OnceFunc(func() {
-		for _, l := range leased {
-			b.Return(l)
+		for _, r := range refs {
+			b.giveBack(r)
 		}
 	})
+	for _, l := range leased {
+		if l.Claimed && l.Session.Door == engine.DoorWorkflow {
+			b.async(func(ctx context.Context) { b.freeSuperseded(ctx, l.Session) })
+		}
+	}
 	tasks, err := b.tasks(ctx, in, leased)
 	if err != nil {
 		undo()
@@ -226,63 +275,44 @@ func (b *Broker) answer(ctx context.Context, in protocol.PollRequest, leased []s
 	return a, nil
 }
 
+// storeTime is the store's time for an answer.
+func (b *Broker) storeTime() history.Time {
+	if at := b.store.About(); !at.IsZero() {
+		return history.At(at)
+	}
+	return history.Time{}
+}
+
 // Return undoes a lease whose task never reached a worker: it counts for nothing, and the task is ready again.
-func (b *Broker) Return(l store.Leased) {
-	if l.Kind.Asked() {
+func (b *Broker) Return(l store.Leased) { b.giveBack(refOf(l)) }
+
+// refOf names a delivery; that of a question by the question's id.
+func refOf(l store.Leased) store.TaskRef {
+	switch {
+	case l.Kind.Asked():
+		return store.TaskRef{Kind: l.Kind, Run: l.Question.ID, Delivery: l.Question.Attempt}
+	case l.Kind == protocol.KindWorkflow:
+		return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: l.Head.Task.Number, Delivery: l.Head.Task.Delivery}
+	}
+	return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: l.Activity.Seq, Delivery: l.Activity.Delivery}
+}
+
+func (b *Broker) giveBack(ref store.TaskRef) {
+	if ref.Kind.Asked() {
 		b.async(func(ctx context.Context) {
-			if err := b.desk.back(ctx, l.Question.ID, l.Question.Attempt); err != nil {
-				b.log.Warn().Err(err).Str("question", l.Question.ID).Msg("put a question back")
+			if err := b.questions.requeue(ctx, ref.Run, ref.Delivery); err != nil {
+				b.log.Warn().Err(err).Str("question", ref.Run).Msg("put a question back")
 			}
 		})
 		return
 	}
-	ref := store.TaskRef{Kind: l.Kind, Run: l.Head.ID}
-	if l.Kind == protocol.KindWorkflow {
-		ref.Seq, ref.Delivery = l.Head.Task.Number, l.Head.Task.Delivery
-	} else {
-		ref.Seq, ref.Delivery = l.Activity.Seq, l.Activity.Delivery
-	}
 	b.persist(func(ctx context.Context) error {
-		err := b.release(ctx, ref, "undelivered", true, false)
+		err := b.endDelivery(ctx, ref, "undelivered", true, false)
 		if err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
 			b.log.Error().Err(err).Str("run_id", ref.Run).Msg("undo a lease")
 		}
 		return err
 	})
-}
-
-// stillLeased says whether the tasks of an earlier answer are all in the worker's hands still.
-func (b *Broker) stillLeased(ctx context.Context, w *engine.Worker, a protocol.PollAnswer) (bool, error) {
-	var refs []store.TaskRef
-	err := b.store.View(ctx, func(r store.Reader) (err error) {
-		refs, err = r.Owned(ctx, w.Key(), w.Incarnation)
-		return err
-	})
-	if err != nil {
-		return false, err
-	}
-	held := map[string]bool{}
-	for _, r := range refs {
-		held[protocol.TaskKey(r.Kind, engine.TaskID(r.Run, r.Seq), engine.AttemptID(r.Run, r.Seq, r.Delivery), r.Delivery)] = true
-	}
-	for _, t := range a.Tasks {
-		switch {
-		case t.Workflow != nil && !held[protocol.TaskKey(protocol.KindWorkflow, t.Workflow.TaskID, "", t.Workflow.Attempt)],
-			t.Activity != nil && !held[t.Activity.AttemptID]:
-			return false, nil
-		}
-		if t.Query != nil && !b.stillAsked(ctx, t.Query.TaskID, t.Query.Attempt) ||
-			t.Validation != nil && !b.stillAsked(ctx, t.Validation.TaskID, t.Validation.Attempt) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// stillAsked says whether a question's lease is under way.
-func (b *Broker) stillAsked(ctx context.Context, id string, attempt int64) bool {
-	q, err := b.desk.look(ctx, id)
-	return err == nil && !q.Over && q.Owner != "" && q.Attempt == attempt
 }
 
 func orZero(a *protocol.PollAnswer) protocol.PollAnswer {

@@ -23,51 +23,60 @@ type pollMemory struct {
 	swept time.Time
 }
 
-// pollKey names a poll. A worker's polls for workflow tasks and for the validation of updates go one way and share their ids; those for activities,
-// queries and mixed batches each have ids of their own.
+// pollKey names a poll. A worker's polls for workflow tasks and for the validation of updates go one way and share
+// their ids; those for activities, queries and mixed batches each have ids of their own.
 type pollKey struct {
 	worker engine.WorkerKey
 	id     string
 	way    string
 }
 
+// pollEntry is a poll that is open, or what it was given: by ids alone, as its page of history may be megabytes and is
+// there to be read again.
 type pollEntry struct {
 	kinds   []protocol.TaskKind
-	done    chan struct{} // closed when answer and err stand
-	answer  protocol.PollAnswer
-	err     error
+	done    chan struct{}   // closed when given and undo stand
+	given   []store.TaskRef // none: nothing was leased, or the poll failed
+	undo    func()
 	at      time.Time
 	readers int // answers given with these tasks, less those that could not be delivered; guarded by the memory's mu
 }
 
-// once runs poll, or joins the open poll of that key, or repeats its answer while valid says its tasks are still leased. When they are not, the poll is
-// refused, or made anew if anew says so.
+// once runs poll, or joins the open poll of that key, or repeats what it was given as again reads it anew. When that
+// says that some of it is not leased any more, the poll is refused, or made anew if anew says so.
 func (m *pollMemory) once(
 	ctx context.Context, k pollKey, kinds []protocol.TaskKind, anew bool,
-	poll func() (protocol.PollAnswer, error), valid func(protocol.PollAnswer) (bool, error),
+	poll func() (protocol.PollAnswer, error), again func([]store.TaskRef) (protocol.PollAnswer, error),
 ) (protocol.PollAnswer, error) {
 	for {
 		e, first := m.entry(k, kinds)
 		if first {
-			e.answer, e.err = poll()
-			m.finish(k, e, e.err == nil && e.answer.Status == protocol.PollLeased)
-			return m.read(k, e), e.err
+			a, err := poll()
+			if err == nil && a.Status == protocol.PollLeased {
+				e.given, e.undo = given(a.Tasks), a.Undo
+			}
+			m.finish(k, e)
+			return m.read(k, e, a), err
 		}
 		if !sameKinds(e.kinds, kinds) {
-			return protocol.PollAnswer{}, protocol.Refuse(protocol.ReasonPollKinds, "poll_request_id %s was sent for other kinds of tasks", k.id).
-				With("poll_status", protocol.PollConflict).With("poll_request_id", k.id).With("requested_task_kinds", kinds).With("bound_task_kinds", e.kinds)
+			return protocol.PollAnswer{}, protocol.Refuse(
+				protocol.ReasonPollKinds, "poll_request_id %s was sent for other kinds of tasks", k.id,
+			).With("poll_status", protocol.PollConflict).With("poll_request_id", k.id).With("requested_task_kinds", kinds).With(
+				"bound_task_kinds", e.kinds,
+			)
 		}
 		select {
 		case <-e.done:
 		case <-ctx.Done():
 			return protocol.PollAnswer{}, context.Cause(ctx)
 		}
-		if e.err == nil && e.answer.Status == protocol.PollLeased && m.join(k, e) {
-			switch still, err := valid(e.answer); {
+		if e.given != nil && m.join(k, e) {
+			switch a, err := again(e.given); {
 			case err != nil:
+				m.read(k, e, a).Undo() // nothing is delivered with this answer
 				return protocol.PollAnswer{}, err
-			case still:
-				return m.read(k, e), nil
+			case len(a.Tasks) > 0:
+				return m.read(k, e, a), nil
 			case !anew:
 				return protocol.PollAnswer{}, protocol.Refuse(protocol.ReasonPollExpired,
 					"what poll_request_id %s was given is leased to the worker no more; poll under another id", k.id).
@@ -104,12 +113,12 @@ func (m *pollMemory) entry(k pollKey, kinds []protocol.TaskKind) (*pollEntry, bo
 	return e, true
 }
 
-// finish publishes the answer; only one that leased something is worth keeping.
-func (m *pollMemory) finish(k pollKey, e *pollEntry, keep bool) {
+// finish publishes what the poll was given; only that is worth keeping.
+func (m *pollMemory) finish(k pollKey, e *pollEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.at = time.Now()
-	if !keep {
+	if e.given == nil {
 		delete(m.polls, k)
 	}
 	close(e.done)
@@ -127,9 +136,8 @@ func (m *pollMemory) join(k pollKey, e *pollEntry) bool {
 }
 
 // read is an entry's answer for one caller. Its tasks go back when no answer that carried them could be delivered.
-func (m *pollMemory) read(k pollKey, e *pollEntry) protocol.PollAnswer {
-	a := e.answer
-	if a.Status != protocol.PollLeased {
+func (m *pollMemory) read(k pollKey, e *pollEntry, a protocol.PollAnswer) protocol.PollAnswer {
+	if e.given == nil {
 		return a
 	}
 	a.Undo = sync.OnceFunc(func() {
@@ -141,7 +149,7 @@ func (m *pollMemory) read(k pollKey, e *pollEntry) protocol.PollAnswer {
 		}
 		m.mu.Unlock()
 		if over {
-			e.answer.Undo()
+			e.undo()
 		}
 	})
 	return a
@@ -155,20 +163,115 @@ func (m *pollMemory) forget(k pollKey, e *pollEntry) {
 	}
 }
 
+// given names tasks by the deliveries that gave them; a question by its own id.
+func given(tasks []protocol.Task) []store.TaskRef {
+	refs := make([]store.TaskRef, len(tasks))
+	for i, t := range tasks {
+		r := store.TaskRef{Kind: t.Kind}
+		switch {
+		case t.Workflow != nil:
+			r.Run, r.Seq, _ = engine.ParseTaskID(t.Workflow.TaskID)
+			r.Delivery = t.Workflow.Attempt
+		case t.Activity != nil:
+			r.Run, r.Seq, r.Delivery, _ = engine.ParseAttemptID(t.Activity.AttemptID)
+		case t.Query != nil:
+			r.Run, r.Delivery = t.Query.TaskID, t.Query.Attempt
+		case t.Validation != nil:
+			r.Run, r.Delivery = t.Validation.TaskID, t.Validation.Attempt
+		}
+		refs[i] = r
+	}
+	return refs
+}
+
+// again is what a poll was given, as it is now; no tasks when some of it is in the worker's hands no more.
+func (b *Broker) again(
+	ctx context.Context, in protocol.PollRequest, w *engine.Worker, refs []store.TaskRef,
+) (protocol.PollAnswer, error) {
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return protocol.PollAnswer{}, err
+	}
+	leased := make([]store.Leased, 0, len(refs))
+	err = b.store.View(ctx, func(r store.Reader) error {
+		for _, ref := range refs {
+			l, ok, err := b.leaseOf(ctx, r, ref, now)
+			if err != nil {
+				return err
+			}
+			if by := holderOf(l); !ok || by.Owner != w.ID || by.Incarnation != w.Incarnation {
+				leased = nil
+				return nil
+			}
+			leased = append(leased, l)
+		}
+		return nil
+	})
+	if err != nil || len(leased) == 0 {
+		return protocol.PollAnswer{}, err
+	}
+	tasks, err := b.tasks(ctx, in, leased) // the leases stay what they are, whatever becomes of this
+	return protocol.PollAnswer{
+		Status: protocol.PollLeased, Tasks: tasks, AppRelease: b.opt.Release, StoreTime: b.storeTime(), Undo: func() {},
+	}, err
+}
+
+// leaseOf finds a delivery that is under way still.
+func (b *Broker) leaseOf(
+	ctx context.Context, r store.Reader, ref store.TaskRef, now time.Time,
+) (l store.Leased, ok bool, err error) {
+	if ref.Kind.Asked() {
+		q, err := b.questions.get(ctx, ref.Run)
+		if errors.Is(err, store.ErrNotFound) {
+			return l, false, nil
+		}
+		return store.Leased{Kind: ref.Kind, Question: &q}, err == nil && !q.Over && q.Owner != "" &&
+			q.Attempt == ref.Delivery, err
+	}
+	run, err := r.Step(ctx, ref.Run, stepOf(ref))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return l, false, err
+	}
+	l, ok = stillHeld(ctx, r, run, ref, now)
+	return l, ok, nil
+}
+
+// holderOf is who has what was leased.
+func holderOf(l store.Leased) (by engine.Lease) {
+	switch {
+	case l.Question != nil:
+		by.Owner, by.Incarnation = l.Question.Owner, l.Question.Incarnation
+	case l.Activity != nil:
+		by = l.Activity.Lease
+	case l.Head.Task != nil:
+		by = l.Head.Task.Lease
+	}
+	return by
+}
+
 // wayOf is the way that polls for these kinds go; see pollKey.
 func wayOf(kinds []protocol.TaskKind) string {
-	if !slices.ContainsFunc(kinds, func(k protocol.TaskKind) bool { return k != protocol.KindWorkflow && k != protocol.KindValidation }) {
+	if !slices.ContainsFunc(kinds, func(k protocol.TaskKind) bool {
+		return k != protocol.KindWorkflow && k != protocol.KindValidation
+	}) {
 		return string(protocol.KindWorkflow)
 	}
 	return fmt.Sprint(kinds)
 }
 
-// leasedBefore finds what this poll was given by an app that did not remember it: another one, or this one before it restarted. The lease says which
-// poll it was made for. Only for a while after the worker came from there is it worth a look.
-func (b *Broker) leasedBefore(ctx context.Context, in protocol.PollRequest, w *engine.Worker) (protocol.PollAnswer, error) {
-	var adopted time.Time
-	b.workers.with(w.Key(), func(h *heard) { adopted = h.adopted })
-	if in.PollID == "" || adopted.IsZero() || time.Since(adopted) > pollKept {
+// leasedBefore finds what this poll was given by an app that did not remember it: another one, this one before it
+// restarted, or this one when the database went away as it said what it had stored. The lease says which poll it was
+// made for. Only for a while after the worker came from there, or was told that nobody knows, is it worth a look.
+func (b *Broker) leasedBefore(
+	ctx context.Context, in protocol.PollRequest, w *engine.Worker,
+) (protocol.PollAnswer, error) {
+	var last time.Time
+	b.workers.with(w.Key(), func(h *heard) {
+		if last = h.adopted; h.unsure.After(last) {
+			last = h.unsure
+		}
+	})
+	if in.PollID == "" || last.IsZero() || time.Since(last) > pollKept {
 		return protocol.PollAnswer{}, nil
 	}
 	now, err := b.store.Now(ctx)
@@ -185,7 +288,7 @@ func (b *Broker) leasedBefore(ctx context.Context, in protocol.PollRequest, w *e
 			if ref.PollID != in.PollID || !slices.Contains(in.Kinds, ref.Kind) {
 				continue
 			}
-			run, err := r.Run(ctx, ref.Run)
+			run, err := r.Step(ctx, ref.Run, stepOf(ref))
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
@@ -201,14 +304,25 @@ func (b *Broker) leasedBefore(ctx context.Context, in protocol.PollRequest, w *e
 	return b.answer(ctx, in, leased)
 }
 
+// stepOf is the activity that a delivery is of, 0 for a workflow task.
+func stepOf(ref store.TaskRef) int64 {
+	if ref.Kind == protocol.KindWorkflow {
+		return 0
+	}
+	return ref.Seq
+}
+
 // stillHeld is a lease that was found again, as it was given.
-func stillHeld(ctx context.Context, r store.Reader, run *engine.Run, ref store.TaskRef, now time.Time) (store.Leased, bool) {
+func stillHeld(
+	ctx context.Context, r store.Reader, run *engine.Run, ref store.TaskRef, now time.Time,
+) (store.Leased, bool) {
 	if run == nil {
 		return store.Leased{}, false
 	}
 	if ref.Kind == protocol.KindWorkflow {
 		t := run.Task
-		ok := t != nil && t.Number == ref.Seq && t.State == engine.LeasedState && t.Delivery == ref.Delivery && t.Until.After(now)
+		ok := t != nil && t.Number == ref.Seq && t.State == engine.LeasedState && t.Delivery == ref.Delivery &&
+			t.Until.After(now)
 		return store.Leased{Kind: ref.Kind, Head: run.Head}, ok
 	}
 	a, ok := run.Activities.Get(ref.Seq)

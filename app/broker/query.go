@@ -19,8 +19,8 @@ const CapQueries = "query_tasks"
 // queryDeadline is how long a query may take.
 const queryDeadline = 30 * time.Second
 
-// Query asks a worker that runs the workflow's code. The worker replays the history as it is stored now; nothing is written, and nobody tries again
-// once the caller has left.
+// Query asks a worker that runs the workflow's code. The worker replays the history as it is stored now; nothing is
+// written, and nobody tries again once the caller has left.
 func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.QueryAnswer, error) {
 	if in.QueryName == "" || len(in.QueryName) > 255 {
 		return protocol.QueryAnswer{}, protocol.Invalid("query_name", "must be 1 to 255 bytes")
@@ -45,11 +45,15 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	reply, err := b.ask(ctx, q, queryDeadline)
 	switch {
 	case errors.Is(err, store.ErrFull):
-		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryQueueFull, "%d queries wait for workers of queue %s", maxQuestions, run.Queue)
+		return protocol.QueryAnswer{}, protocol.Refuse(
+			protocol.ReasonQueryQueueFull, "%d queries wait for workers of queue %s", maxQuestions, run.Queue,
+		)
 	case errors.Is(err, errAskDrained):
 		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")
 	case errors.Is(err, errUnanswered), errors.Is(err, errUnclaimed):
-		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryTimeout, "no worker answered query %s in time", in.QueryName)
+		return protocol.QueryAnswer{}, protocol.Refuse(
+			protocol.ReasonQueryTimeout, "no worker answered query %s in time", in.QueryName,
+		)
 	case err != nil:
 		return protocol.QueryAnswer{}, err
 	case reply.Failure != nil:
@@ -68,16 +72,20 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	return a, nil
 }
 
-// answerable refuses a query nobody can answer: no living worker of the queue runs the type and takes queries, or the type has no such query.
+// answerable refuses a query nobody can answer: no living worker of the queue runs the type and takes queries, or the
+// type has no such query.
 func (b *Broker) answerable(ctx context.Context, q *store.Question) error {
 	ok, err := b.someWorker(ctx, q)
 	switch {
 	case err != nil:
 		return err
 	case b.declarations(q.Namespace).lacks(q.Type, "queries", q.Name):
-		return protocol.Refuse(protocol.ReasonUnknownQuery, "workflow type %s has no query %s", q.Type, q.Name).With("query_name", q.Name)
+		return protocol.Refuse(protocol.ReasonUnknownQuery, "workflow type %s has no query %s", q.Type, q.Name).
+			With("query_name", q.Name)
 	case !ok:
-		return protocol.Refuse(protocol.ReasonQueryWorker, "no living worker of queue %s answers queries of %s", q.Queue, q.Type)
+		return protocol.Refuse(
+			protocol.ReasonQueryWorker, "no living worker of queue %s answers queries of %s", q.Queue, q.Type,
+		)
 	}
 	return nil
 }
@@ -98,8 +106,11 @@ func refusedQuery(name string, f *protocol.Failure) error {
 func (b *Broker) queryTask(ctx context.Context, q *store.Question, paged bool) (*protocol.QueryTask, error) {
 	events, next, args, err := b.pastOf(ctx, q, paged)
 	return &protocol.QueryTask{
-		TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID, Namespace: q.Namespace, WorkflowType: q.Type, QueryName: q.Name,
-		PayloadCodec: payload.Codec, WorkflowArguments: args, QueryArguments: payload.Payload{Blob: q.Arguments}, Events: events,
-		TotalEvents: q.LastSeq, NextPageToken: next, RunStatus: q.RunStatus, TaskQueue: q.Queue, LeaseOwner: q.Owner, LeaseExpiresAt: history.At(q.Until),
+		TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID, Namespace: q.Namespace,
+		WorkflowType: q.Type, QueryName: q.Name,
+		PayloadCodec: payload.Codec, WorkflowArguments: args, QueryArguments: payload.Payload{Blob: q.Arguments},
+		Events:      events,
+		TotalEvents: q.LastSeq, NextPageToken: next, RunStatus: q.RunStatus, TaskQueue: q.Queue, LeaseOwner: q.Owner,
+		LeaseExpiresAt: history.At(q.Until),
 	}, err
 }

@@ -33,7 +33,8 @@ func (a *app) reply(t *protocol.Task, attempt int64, v any, failure *protocol.Fa
 		a.t.Fatal(err)
 	}
 	return a.complete(protocol.CompleteItem{
-		Kind: protocol.KindQuery, TaskID: t.Query.TaskID, Owner: t.Query.LeaseOwner, Attempt: attempt, Result: p, Failure: failure,
+		Kind: protocol.KindQuery, TaskID: t.Query.TaskID, Owner: t.Query.LeaseOwner, Attempt: attempt, Result: p,
+		Failure: failure,
 	})
 }
 
@@ -46,7 +47,9 @@ func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
 			t.Fatalf("nobody takes queries: %+v", got)
 		}
 		a.register("w", broker.CapQueries)
-		events := must[protocol.HistoryPage](t)(a.History(t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}})).TotalEvents
+		events := must[protocol.HistoryPage](t)(a.History(
+			t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}},
+		)).TotalEvents
 
 		waiting := a.ask("one", "state")
 		if got := a.poll("plain", protocol.KindQuery, 0); got != nil {
@@ -54,7 +57,8 @@ func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
 		}
 		task := a.poll("w", protocol.KindQuery, 20) // the query may come before the poll or after it
 		var key string
-		if task == nil || task.Query.QueryName != "state" || len(task.Query.Events) != 1 || payload.DecodeArgs(task.Query.QueryArguments, &key) != nil ||
+		if task == nil || task.Query.QueryName != "state" || len(task.Query.Events) != 1 ||
+			payload.DecodeArgs(task.Query.QueryArguments, &key) != nil ||
 			key != "k" || task.Query.WorkflowArguments.Blob == "" || task.Query.LeaseExpiresAt.IsZero() {
 			t.Fatalf("query task: %+v", task)
 		}
@@ -73,20 +77,25 @@ func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
 
 		waiting = a.ask("one", "other")
 		task = a.poll("w", protocol.KindQuery, 20)
-		if c := a.reply(task, 1, nil, &protocol.Failure{Message: "no such query", Reason: "rejected_unknown_query"}); c.Err != nil || c.Outcome != "failed" {
+		if c := a.reply(task, 1, nil, &protocol.Failure{
+			Message: "no such query", Reason: "rejected_unknown_query",
+		}); c.Err != nil || c.Outcome != "failed" {
 			t.Fatalf("failure: %+v", c)
 		}
 		if got := <-waiting; protocol.ReasonOf(got.err) != protocol.ReasonUnknownQuery {
 			t.Fatalf("the caller got %+v", got)
 		}
-		h := must[protocol.HistoryPage](t)(a.History(t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}}))
+		h := must[protocol.HistoryPage](t)(a.History(
+			t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}},
+		))
 		if h.TotalEvents != events {
 			t.Fatalf("%d events after the queries, %d before", h.TotalEvents, events)
 		}
 	})
 }
 
-// A worker that polls before there is a query gets it; one whose answer never arrived gives it back, and a closed run can still be asked.
+// A worker that polls before there is a query gets it; one whose answer never arrived gives it back, and a closed run
+// can still be asked.
 func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
 	a := newApp(t)
 	a.register("w", broker.CapQueries)
@@ -97,7 +106,9 @@ func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
 	polled := make(chan protocol.PollAnswer, 1)
 	go func() {
 		wait := int64(20)
-		p, err := a.Poll(t.Context(), protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindQuery}, Timeout: &wait})
+		p, err := a.Poll(
+			t.Context(), protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindQuery}, Timeout: &wait},
+		)
 		if err != nil {
 			t.Error(err)
 		}
@@ -129,13 +140,20 @@ func TestLongHistoryBehindAQueryIsPaged(t *testing.T) {
 		a.register("w", broker.CapQueries)
 		a.start("one")
 		for range 1200 {
-			if _, err := a.Signal(t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "one"}, SignalName: "x"}); err != nil {
+			if _, err := a.Signal(t.Context(), protocol.SignalRequest{
+				Target: protocol.Target{WorkflowID: "one"}, SignalName: "x",
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		waiting := a.ask("one", "state")
 		wait := int64(20)
-		polled, err := a.Poll(t.Context(), protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindQuery}, Timeout: &wait, PagedQueries: true})
+		polled, err := a.Poll(
+			t.Context(),
+			protocol.PollRequest{
+				WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindQuery}, Timeout: &wait, PagedQueries: true,
+			},
+		)
 		if err != nil || len(polled.Tasks) != 1 {
 			t.Fatalf("poll: %+v, %v", polled, err)
 		}

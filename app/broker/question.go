@@ -29,13 +29,13 @@ var (
 var _ dispatch.Claimer = (*Broker)(nil)
 
 // newDesk is where this broker's questions lie.
-func (b *Broker) newDesk() desk {
+func (b *Broker) newPendingQuestions() pendingQuestions {
 	if s, ok := b.store.(interface{ Questions() store.Questions }); ok {
 		if q := s.Questions(); q != nil {
-			return &sharedDesk{q, b.dispatch.WatchAnswer}
+			return &storedQuestions{q, b.dispatch.WatchAnswer}
 		}
 	}
-	return newMemoryDesk(func(l deskLine) { b.dispatch.Backlog(l.namespace, l.queue, l.kind) })
+	return newMemoryQuestions(func(l questionQueue) { b.dispatch.Backlog(l.namespace, l.queue, l.kind) })
 }
 
 // questionOf is a question about a run as it stands.
@@ -43,7 +43,8 @@ func questionOf(kind protocol.TaskKind, h *engine.Head, name, arguments string) 
 	busy := h.Task != nil && (h.Task.State == engine.Ready || h.Task.State == engine.LeasedState)
 	status, _, _ := protocol.PublicRun(h.Status, h.LeasedEver, busy)
 	return store.Question{
-		ID: ulid.Make().String(), Kind: kind, Namespace: h.Namespace, Queue: h.Queue, WorkflowID: h.WorkflowID, RunID: h.ID, Type: h.Type,
+		ID: ulid.Make().String(), Kind: kind, Namespace: h.Namespace, Queue: h.Queue, WorkflowID: h.WorkflowID, RunID: h.ID,
+		Type:      h.Type,
 		RunStatus: status, LastSeq: h.LastSeq, Name: name, Arguments: arguments, Requirements: h.Wanted().Requirements,
 	}
 }
@@ -61,29 +62,30 @@ func (b *Broker) ask(ctx context.Context, q store.Question, patience time.Durati
 		case <-ctx.Done():
 		}
 	}()
-	if err := b.desk.put(ctx, q, patience, maxQuestions); err != nil {
+	if err := b.questions.add(ctx, q, patience, maxQuestions); err != nil {
 		return store.Reply{}, err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		if err := b.desk.remove(ctx, q.ID); err != nil {
+		if err := b.questions.remove(ctx, q.ID); err != nil {
 			b.log.Warn().Err(err).Str("question", q.ID).Msg("take a question away")
 		}
 	}()
-	r, err := b.desk.reply(ctx, q.ID)
+	r, err := b.questions.reply(ctx, q.ID)
 	switch {
 	case errors.Is(err, store.ErrNotFound): // lost with the database's memory
 		err = errUnanswered
 	case errors.Is(err, errUnanswered):
-		if seen, e := b.desk.look(context.WithoutCancel(ctx), q.ID); e == nil && seen.Attempt == 0 {
+		if seen, e := b.questions.get(context.WithoutCancel(ctx), q.ID); e == nil && seen.Attempt == 0 {
 			err = errUnclaimed
 		}
 	}
 	return r, err
 }
 
-// someWorker says whether a living worker of the queue may be asked a question. Those that only other apps know are looked up when none here may.
+// someWorker says whether a living worker of the queue may be asked a question. Those that only other apps know are
+// looked up when none here may.
 func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error) {
 	here := func() bool {
 		now := time.Now()
@@ -104,21 +106,24 @@ func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error
 // learn reads the workers of a queue that other apps registered.
 func (b *Broker) learn(ctx context.Context, ns, queue string) error {
 	return b.store.View(ctx, func(r store.Reader) error {
+		mark := b.workers.mark()
 		list, err := r.Workers(ctx, store.WorkerQuery{Namespace: ns, Queue: queue, Limit: 1000})
 		for _, w := range list {
-			b.workers.learn(&w)
+			b.workers.learn(&w, mark)
 		}
 		return err
 	})
 }
 
-// Claim leases questions from the desk; every other kind of task comes from the store. It makes the broker the claimer of a dispatch.
+// Claim leases pending questions; every other kind of task comes from the store. It makes the broker the claimer of a
+// dispatch.
 func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
 	if !r.Kind.Asked() {
+		r.Full = b.full
 		return b.store.Claim(ctx, r)
 	}
-	line := deskLine{r.Namespace, r.Queue, r.Kind}
-	waiting, err := b.desk.waiting(ctx, line, maxQuestions)
+	line := questionQueue{r.Namespace, r.Queue, r.Kind}
+	waiting, err := b.questions.waiting(ctx, line, maxQuestions)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +144,7 @@ func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Lease
 		}
 		q.Owner, q.Incarnation = r.Pollers[i].Lessee.Worker.ID, r.Pollers[i].Lessee.Worker.Incarnation
 		q.Attempt++
-		got, err := b.desk.lease(ctx, q)
+		got, err := b.questions.lease(ctx, q)
 		if err != nil {
 			b.log.Warn().Err(err).Str("question", q.ID).Msg("lease a question")
 			left = true
@@ -168,7 +173,9 @@ func takes(w *engine.Worker, q *store.Question) bool {
 }
 
 // past is the history a question is about, with the arguments the workflow was started with.
-func (b *Broker) past(ctx context.Context, q *store.Question) (events []history.Event, args payload.Payload, err error) {
+func (b *Broker) past(
+	ctx context.Context, q *store.Question,
+) (events []history.Event, args payload.Payload, err error) {
 	for after := int64(0); after < q.LastSeq; {
 		page, err := b.page(ctx, q.RunID, after, q.LastSeq, maxPage)
 		if err != nil {
@@ -195,23 +202,27 @@ func (b *Broker) questionTask(ctx context.Context, in protocol.PollRequest, l st
 
 // completeQuestion takes a worker's reply to its caller.
 func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem) (outcome string, err error) {
-	q, err := b.desk.look(ctx, in.TaskID)
+	q, err := b.questions.get(ctx, in.TaskID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", err
 	}
 	if err != nil || q.Namespace != namespace(in.Namespace) || q.Kind != in.Kind {
 		return "", noQuestion(in.Kind, in.TaskID)
 	}
-	if err := holdsQuestion(&q, in); err != nil {
+	sight := b.sight(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
+	if err := sight.question(&q); err != nil {
 		return "", err
 	}
+	if err := holdsQuestion(&q, in); err != nil {
+		return "", sight.refused(err)
+	}
 	if in.Returned != "" {
-		return "returned", b.desk.back(ctx, q.ID, q.Attempt)
+		return "returned", b.questions.requeue(ctx, q.ID, q.Attempt)
 	}
 	if err := Blob("result", in.Result.Blob); err != nil {
 		return "", err
 	}
-	taken, err := b.desk.settle(ctx, q, store.Reply{Result: in.Result.Blob, Failure: in.Failure})
+	taken, err := b.questions.complete(ctx, q, store.Reply{Result: in.Result.Blob, Failure: in.Failure})
 	if err != nil {
 		return "", err
 	}
@@ -239,17 +250,24 @@ func holdsQuestion(q *store.Question, in protocol.CompleteItem) error {
 	mine := q.Owner == in.Owner && (in.Incarnation == "" || in.Incarnation == q.Incarnation)
 	switch {
 	case q.Over && mine && q.Attempt == in.Attempt:
-		return protocol.Refuse(reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationDuplicate), "task %s was answered already", q.ID)
+		return protocol.Refuse(
+			reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationDuplicate), "task %s was answered already", q.ID,
+		)
 	case q.Over || q.Owner == "":
-		return protocol.Refuse(reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationNotLeased), "task %s is leased to nobody", q.ID)
+		return protocol.Refuse(
+			reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationNotLeased), "task %s is leased to nobody", q.ID,
+		)
 	case !mine:
-		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", q.ID, q.Owner).With("lease_owner", q.Owner)
+		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", q.ID, q.Owner).
+			With("lease_owner", q.Owner)
 	case q.Attempt != in.Attempt:
-		return protocol.Refuse(reason(protocol.ReasonQueryAttempt, protocol.ReasonValidationStale), "task %s is at attempt %d", q.ID, q.Attempt).
-			With("current_attempt", q.Attempt)
+		return protocol.Refuse(
+			reason(protocol.ReasonQueryAttempt, protocol.ReasonValidationStale), "task %s is at attempt %d", q.ID, q.Attempt,
+		).With("current_attempt", q.Attempt)
 	case !time.Now().Before(q.Until):
-		return protocol.Refuse(reason(protocol.ReasonLeaseExpired, protocol.ReasonValidationExpired), "the lease of task %s ended", q.ID).
-			With("lease_expires_at", history.At(q.Until))
+		return protocol.Refuse(
+			reason(protocol.ReasonLeaseExpired, protocol.ReasonValidationExpired), "the lease of task %s ended", q.ID,
+		).With("lease_expires_at", history.At(q.Until))
 	}
 	return nil
 }

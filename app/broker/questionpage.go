@@ -10,14 +10,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// begun is the first page of the history behind a question, for a worker that fetches the rest: a long history fits into no frame.
+// begun is the first page of the history behind a question, for a worker that fetches the rest: a long history fits
+// into no frame.
 func (b *Broker) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
 	page, err := b.page(ctx, q.RunID, 0, q.LastSeq, maxPage)
 	return page.Events, page.NextPageToken, startArguments(page.Events), err
 }
 
 // pastOf is what a worker is given of the history behind a question: its first page, or all of it.
-func (b *Broker) pastOf(ctx context.Context, q *store.Question, paged bool) ([]history.Event, *string, payload.Payload, error) {
+func (b *Broker) pastOf(
+	ctx context.Context, q *store.Question, paged bool,
+) ([]history.Event, *string, payload.Payload, error) {
 	if paged {
 		return b.begun(ctx, q)
 	}
@@ -37,15 +40,19 @@ func startArguments(events []history.Event) (args payload.Payload) {
 
 // questionPage is a further page of the history behind a leased question, which ends where the question found it.
 func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
-	q, err := b.desk.look(ctx, in.TaskID)
+	q, err := b.questions.get(ctx, in.TaskID)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && (q.Namespace != namespace(in.Namespace) || !q.Kind.Asked()):
 		return protocol.HistoryPage{}, noTask(in.TaskID)
 	case err != nil:
 		return protocol.HistoryPage{}, err
 	}
-	if err := holdsQuestion(&q, protocol.CompleteItem{Owner: in.Owner, Attempt: in.Attempt}); err != nil {
+	sight := b.sight(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
+	if err := sight.question(&q); err != nil {
 		return protocol.HistoryPage{}, err
+	}
+	if err := holdsQuestion(&q, protocol.CompleteItem{Owner: in.Owner, Attempt: in.Attempt}); err != nil {
+		return protocol.HistoryPage{}, sight.refused(err)
 	}
 	after, err := parsePage(in.PageToken)
 	if err != nil {

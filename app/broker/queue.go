@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -18,7 +19,8 @@ import (
 // leasesShown is how many leased tasks the detail of a queue shows.
 const leasesShown = 200
 
-// Queues lists the task queues of a namespace by name: those that hold a task, that a registered worker serves, or that something was decided about.
+// Queues lists the task queues of a namespace by name: those that hold a task, that a registered worker serves, or that
+// something was decided about.
 func (b *Broker) Queues(ctx context.Context, in protocol.QueueList) (protocol.QueuePage, error) {
 	ns := namespace(in.Namespace)
 	p := protocol.QueuePage{Namespace: ns, Queues: []protocol.QueueState{}}
@@ -26,11 +28,11 @@ func (b *Broker) Queues(ctx context.Context, in protocol.QueueList) (protocol.Qu
 	if err != nil {
 		return p, protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", in.PageToken)
 	}
-	g, err := b.glance(ctx, ns)
+	g, err := b.queueSnapshot(ctx, ns)
 	if err != nil {
 		return p, err
 	}
-	limit := pageSize(in.PageSize, 100, 1000)
+	limit := view.PageSize(in.PageSize, 100, 1000)
 	for _, name := range g.names() {
 		if name <= string(after) {
 			continue
@@ -48,7 +50,7 @@ func (b *Broker) Queues(ctx context.Context, in protocol.QueueList) (protocol.Qu
 // Queue shows one task queue: its tasks, its leases, who serves it, its builds and budgets.
 func (b *Broker) Queue(ctx context.Context, ns, name string) (protocol.QueueState, error) {
 	ns = namespace(ns)
-	g, err := b.glance(ctx, ns)
+	g, err := b.queueSnapshot(ctx, ns)
 	if err != nil {
 		return protocol.QueueState{}, err
 	}
@@ -65,8 +67,9 @@ func (b *Broker) Queue(ctx context.Context, ns, name string) (protocol.QueueStat
 	}
 	for _, w := range g.workers[name] {
 		v.Pollers = append(v.Pollers, protocol.QueuePoller{
-			WorkerID: w.WorkerID, Runtime: w.Runtime, SDKVersion: w.SDKVersion, BuildID: w.BuildID, LastHeartbeatAt: w.LastHeartbeatAt,
-			Status: w.Status, Stale: w.Status == protocol.WorkerStale,
+			WorkerID: w.WorkerID, Runtime: w.Runtime, SDKVersion: w.SDKVersion, BuildID: w.BuildID,
+			LastHeartbeatAt: w.LastHeartbeatAt,
+			Status:          w.Status, Stale: w.Status == protocol.WorkerStale,
 		})
 	}
 	err = b.store.View(ctx, func(r store.Reader) error {
@@ -84,12 +87,14 @@ func (b *Broker) Queue(ctx context.Context, ns, name string) (protocol.QueueStat
 }
 
 func noQueue(name string) error {
-	return protocol.Refuse(protocol.ReasonQueueNotFound, "queue %s holds no task and no worker serves it", name).With("task_queue", name)
+	return protocol.Refuse(protocol.ReasonQueueNotFound, "queue %s holds no task and no worker serves it", name).
+		With("task_queue", name)
 }
 
 func leaseView(l store.QueueLease, now time.Time) protocol.QueueLease {
 	v := protocol.QueueLease{
-		Kind: l.Kind, WorkflowID: l.WorkflowID, RunID: l.Run, Owner: l.Owner, ExpiresAt: l.Until, Expired: !l.Until.After(now), SessionID: l.Session,
+		Kind: l.Kind, WorkflowID: l.WorkflowID, RunID: l.Run, Owner: l.Owner, ExpiresAt: l.Until,
+		Expired: !l.Until.After(now), SessionID: l.Session,
 	}
 	if l.Kind == protocol.KindWorkflow {
 		v.TaskID, v.WorkflowAttempt = engine.TaskID(l.Run, l.Seq), l.Delivery
@@ -102,11 +107,14 @@ func leaseView(l store.QueueLease, now time.Time) protocol.QueueLease {
 // BuildIDs lists the build ids of a queue: those of registered workers and those something was decided about.
 func (b *Broker) BuildIDs(ctx context.Context, ns, name string) (protocol.BuildRollout, error) {
 	ns = namespace(ns)
-	g, err := b.glance(ctx, ns)
-	return protocol.BuildRollout{Namespace: ns, Queue: name, StaleAfter: int64(b.opt.Alive.Seconds()), BuildIDs: g.cohorts(name)}, err
+	g, err := b.queueSnapshot(ctx, ns)
+	return protocol.BuildRollout{
+		Namespace: ns, Queue: name, StaleAfter: int64(b.opt.Alive.Seconds()), BuildIDs: g.cohorts(name),
+	}, err
 }
 
-// DecideBuild drains, resumes or promotes a build id of a queue, or takes its promotion back. The queue and the build need not have been seen yet.
+// DecideBuild drains, resumes or promotes a build id of a queue, or takes its promotion back. The queue and the build
+// need not have been seen yet.
 func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (protocol.BuildState, error) {
 	id := ""
 	if in.BuildID != nil {
@@ -128,17 +136,43 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 	default:
 		return protocol.BuildState{}, protocol.Invalid("verb", "must be drain, resume, promote or rollback")
 	}
-	q, err := b.decideQueue(ctx, engine.QueueKey{Namespace: namespace(in.Namespace), Name: in.Queue}, decision, store.Audit{
+	q, err := b.decideQueue(ctx, engine.QueueKey{
+		Namespace: namespace(in.Namespace), Name: in.Queue,
+	}, decision, store.Audit{
 		Identity: in.Identity, Action: "task_queue.build." + in.Verb, Detail: cmp.Or(id, "(no build id)"),
 	})
 	c := cohort(q, id)
-	return protocol.BuildState{
-		Namespace: q.Namespace, Queue: in.Queue, BuildID: in.BuildID, Intent: c.Intent, DrainedAt: c.DrainedAt, PromotedAt: c.PromotedAt, Selected: c.Selected,
-	}, err
+	s := protocol.BuildState{
+		Namespace: q.Namespace, Queue: in.Queue, BuildID: in.BuildID, Intent: c.Intent, DrainedAt: c.DrainedAt,
+		PromotedAt: c.PromotedAt, Selected: c.Selected,
+	}
+	if err == nil && s.Selected && id != "" {
+		s.Warning, err = b.unmanned(ctx, s)
+	}
+	return s, err
+}
+
+// unmanned warns of a promoted build that no living worker of its queue has: it may come yet, but if its name is a
+// slip, every new run waits for it.
+func (b *Broker) unmanned(ctx context.Context, s protocol.BuildState) (string, error) {
+	g, err := b.queueSnapshot(ctx, s.Namespace)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range g.cohorts(s.Queue) {
+		if text(c.BuildID) == *s.BuildID && c.ActiveWorkers > 0 {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf(
+		"no live worker of queue %s has build %s: new runs are pinned to it and wait for one", s.Queue, *s.BuildID,
+	), nil
 }
 
 // limited are the kinds of tasks that have budgets, by the member that says theirs.
-var limited = map[protocol.TaskKind]string{protocol.KindWorkflow: protocol.WorkflowTaskLimit, protocol.KindActivity: protocol.ActivityTaskLimit}
+var limited = map[protocol.TaskKind]string{
+	protocol.KindWorkflow: protocol.WorkflowTaskLimit, protocol.KindActivity: protocol.ActivityTaskLimit,
+}
 
 // maxBudget is the highest bound a budget may say.
 const maxBudget = 1_000_000_000
@@ -169,9 +203,13 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 		action = "namespace.limit"
 	}
 	if len(limits) == 0 {
-		return protocol.LimitState{}, protocol.Invalid(protocol.ActivityTaskLimit, "give workflow_tasks, activity_tasks, or both")
+		return protocol.LimitState{}, protocol.Invalid(
+			protocol.ActivityTaskLimit, "give workflow_tasks, activity_tasks, or both",
+		)
 	}
-	q, err := b.decideQueue(ctx, key, engine.LimitQueue{Limits: limits}, store.Audit{Identity: in.Identity, Action: action, Detail: detail})
+	q, err := b.decideQueue(
+		ctx, key, engine.LimitQueue{Limits: limits}, store.Audit{Identity: in.Identity, Action: action, Detail: detail},
+	)
 	return limitState(key, &q), err
 }
 
@@ -184,7 +222,8 @@ func (b *Broker) Limits(ctx context.Context, ns, name string) (protocol.LimitSta
 
 func limitState(k engine.QueueKey, q *engine.Queue) protocol.LimitState {
 	v := protocol.LimitState{
-		Namespace: k.Namespace, Queue: k.Name, Workflow: budget(q.Budget(protocol.KindWorkflow)), Activity: budget(q.Budget(protocol.KindActivity)),
+		Namespace: k.Namespace, Queue: k.Name, Workflow: budget(q.Budget(protocol.KindWorkflow)),
+		Activity: budget(q.Budget(protocol.KindActivity)),
 	}
 	if q != nil {
 		v.UpdatedAt = q.UpdatedAt
@@ -211,7 +250,9 @@ func value(n *int) int {
 }
 
 // decideQueue commits a decision about a queue and notes who made it.
-func (b *Broker) decideQueue(ctx context.Context, k engine.QueueKey, in engine.QueueChange, note store.Audit) (engine.Queue, error) {
+func (b *Broker) decideQueue(
+	ctx context.Context, k engine.QueueKey, in engine.QueueChange, note store.Audit,
+) (engine.Queue, error) {
 	if len(k.Name) > 255 {
 		return engine.Queue{Namespace: k.Namespace}, protocol.Invalid("task_queue", "is longer than 255 bytes")
 	}

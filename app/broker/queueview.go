@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// glance is one look at all queues of a namespace.
-type glance struct {
+// queueSnapshot is one look at all queues of a namespace.
+type queueSnapshot struct {
 	ns      string
 	now     time.Time
 	stats   map[string]map[protocol.TaskKind]store.QueueStats
@@ -24,13 +24,13 @@ type glance struct {
 	queries map[string]protocol.QueryTally
 }
 
-func (b *Broker) glance(ctx context.Context, ns string) (*glance, error) {
-	g := &glance{
+func (b *Broker) queueSnapshot(ctx context.Context, ns string) (*queueSnapshot, error) {
+	g := &queueSnapshot{
 		ns: ns, stats: map[string]map[protocol.TaskKind]store.QueueStats{}, workers: map[string][]protocol.WorkerView{},
 		waiting: b.waitersOf(ns),
 	}
 	var err error
-	if g.queries, err = b.desk.tally(ctx, ns, protocol.KindQuery); err != nil {
+	if g.queries, err = b.questions.count(ctx, ns, protocol.KindQuery); err != nil {
 		return g, err
 	}
 	workers, err := b.Workers(ctx, ns, "", "")
@@ -55,7 +55,7 @@ func (b *Broker) glance(ctx context.Context, ns string) (*glance, error) {
 	})
 }
 
-func (g *glance) add(stats []store.QueueStats) {
+func (g *queueSnapshot) add(stats []store.QueueStats) {
 	for _, s := range stats {
 		if g.stats[s.Queue] == nil {
 			g.stats[s.Queue] = map[protocol.TaskKind]store.QueueStats{}
@@ -65,7 +65,7 @@ func (g *glance) add(stats []store.QueueStats) {
 }
 
 // names are all queues anything is known of.
-func (g *glance) names() []string {
+func (g *queueSnapshot) names() []string {
 	all := map[string]bool{}
 	for name := range g.stats {
 		all[name] = true
@@ -83,18 +83,20 @@ func (g *glance) names() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-func (g *glance) state(name string) protocol.QueueState {
+func (g *queueSnapshot) state(name string) protocol.QueueState {
 	v := protocol.QueueState{
 		Name: name, Namespace: g.ns,
 		Admission: protocol.QueueAdmission{
-			Workflow: g.admission(name, protocol.KindWorkflow), Activity: g.admission(name, protocol.KindActivity), Query: g.queryAdmission(name),
+			Workflow: g.admission(name, protocol.KindWorkflow), Activity: g.admission(name, protocol.KindActivity),
+			Query: g.queryAdmission(name),
 		},
 	}
 	if id := g.decided[name].NewRuns(); id != "" {
 		v.Promoted = &id
 	}
 	t := &v.Stats
-	t.Workflow, t.Activity, t.Query = g.tally(name, protocol.KindWorkflow), g.tally(name, protocol.KindActivity), g.queries[name]
+	t.Workflow, t.Activity, t.Query = g.tally(name, protocol.KindWorkflow), g.tally(name, protocol.KindActivity),
+		g.queries[name]
 	t.Backlog = t.Workflow.Ready + t.Activity.Ready
 	oldest := t.Workflow.OldestReady
 	if o := t.Activity.OldestReady; oldest.IsZero() || !o.IsZero() && o.Before(oldest.Time) {
@@ -115,13 +117,15 @@ func (g *glance) state(name string) protocol.QueueState {
 	return v
 }
 
-func (g *glance) tally(name string, kind protocol.TaskKind) protocol.TaskTally {
+func (g *queueSnapshot) tally(name string, kind protocol.TaskKind) protocol.TaskTally {
 	s := g.stats[name][kind]
-	return protocol.TaskTally{Ready: s.Ready, Leased: s.Leased, Expired: s.Expired, Delayed: s.Delayed, OldestReady: s.OldestReady}
+	return protocol.TaskTally{
+		Ready: s.Ready, Leased: s.Leased, Expired: s.Expired, Delayed: s.Delayed, OldestReady: s.OldestReady,
+	}
 }
 
 // leased counts the leased tasks of a kind: of one queue, or of all for "".
-func (g *glance) leased(name string, kind protocol.TaskKind) (n int) {
+func (g *queueSnapshot) leased(name string, kind protocol.TaskKind) (n int) {
 	for queue, s := range g.stats {
 		if name == "" || queue == name {
 			n += s[kind].Leased
@@ -131,18 +135,20 @@ func (g *glance) leased(name string, kind protocol.TaskKind) (n int) {
 }
 
 // admission is how the budgets of a queue and of its namespace stand.
-func (g *glance) admission(name string, kind protocol.TaskKind) protocol.TaskAdmission {
+func (g *queueSnapshot) admission(name string, kind protocol.TaskKind) protocol.TaskAdmission {
 	own, all := g.decided[name], g.decided[""]
 	l, of := own.Budget(kind), all.Budget(kind)
 	v := protocol.TaskAdmission{
 		Status: protocol.AdmissionUnlimited, BudgetSource: "worker_registration.max_concurrent_" + limited[kind],
 		Leased: g.leased(name, kind), Ready: g.stats[name][kind].Ready,
-		LeaseCount: g.leased(name, kind), MaxLeases: orNone(l.Leases), AllLeaseCount: g.leased("", kind), MaxAllLeases: orNone(of.Leases),
-		DispatchCount: own.Begun(kind, g.now), MaxDispatches: orNone(l.PerMinute), AllDispatchCount: all.Begun(kind, g.now), MaxAllDispatches: orNone(of.PerMinute),
-		LockSupported: true,
+		LeaseCount: g.leased(name, kind), MaxLeases: orNone(l.Leases), AllLeaseCount: g.leased("", kind),
+		MaxAllLeases:  orNone(of.Leases),
+		DispatchCount: own.Begun(kind, g.now), MaxDispatches: orNone(l.PerMinute), AllDispatchCount: all.Begun(kind, g.now),
+		MaxAllDispatches: orNone(of.PerMinute),
+		LockSupported:    true,
 	}
 	for _, w := range g.workers[name] {
-		if w.Status == protocol.WorkerStale {
+		if w.Status == protocol.WorkerStale || w.Gate != "" { // slots that no task gets are none
 			continue
 		}
 		v.ActiveWorkers++
@@ -178,8 +184,8 @@ func (g *glance) admission(name string, kind protocol.TaskKind) protocol.TaskAdm
 	if least >= 0 {
 		v.Status = protocol.AdmissionAccepting
 	}
-	if t := throttle(own, all, kind, v.LeaseCount, v.AllLeaseCount, g.now); t.Why != "" {
-		v.Status, v.WaitReason = protocol.AdmissionThrottled, t.Why
+	if t := throttle(own, all, kind, v.LeaseCount, v.AllLeaseCount, g.now); t.Why != nil {
+		v.Status, v.WaitReason, v.Wait = protocol.AdmissionThrottled, t.Text(), t.Why
 	}
 	return v
 }
@@ -190,15 +196,16 @@ func throttle(own, all *engine.Queue, kind protocol.TaskKind, leased, leasedInAl
 	if own != nil {
 		_, t, _ = own.Room(kind, leased, now)
 	}
-	if t.Why == "" && all != nil {
+	if t.Why == nil && all != nil {
 		_, t, _ = all.Room(kind, leasedInAll, now)
 	}
 	return t
 }
 
-func (g *glance) queryAdmission(name string) protocol.QueryAdmission {
+func (g *queueSnapshot) queryAdmission(name string) protocol.QueryAdmission {
 	v := protocol.QueryAdmission{
-		Status: protocol.AdmissionAccepting, BudgetSource: "server.query_tasks.max_pending_per_queue", Pending: g.queries[name].Ready,
+		Status: protocol.AdmissionAccepting, BudgetSource: "server.query_tasks.max_pending_per_queue",
+		Pending:    g.queries[name].Ready,
 		MaxPending: maxQuestions, Remaining: max(0, maxQuestions-g.queries[name].Ready), LockSupported: true,
 	}
 	if v.Remaining == 0 {
@@ -221,7 +228,7 @@ func cohort(q engine.Queue, id string) protocol.BuildCohort {
 }
 
 // cohorts are the builds of a queue, that of new runs first, the one seen last before the others.
-func (g *glance) cohorts(name string) []protocol.BuildCohort {
+func (g *queueSnapshot) cohorts(name string) []protocol.BuildCohort {
 	var decided engine.Queue
 	if q := g.decided[name]; q != nil {
 		decided = *q
@@ -299,7 +306,8 @@ func rollout(c *protocol.BuildCohort) string {
 		return protocol.RolloutMixed
 	case c.ActiveWorkers > 0:
 		return protocol.RolloutActive
-	case c.DrainingWorkers > 0:
+	case c.DrainingWorkers > 0, c.Intent == protocol.IntentDraining:
+		// the decision stands whether a worker of it is there or not
 		return protocol.RolloutDraining
 	case c.StaleWorkers > 0:
 		return protocol.RolloutStale
@@ -307,22 +315,26 @@ func rollout(c *protocol.BuildCohort) string {
 	return protocol.RolloutNobody
 }
 
-// throttles answers, for tasks of one namespace that are looked at together, whether a budget withholds them. It counts once, and only where there is
-// a budget.
+// throttles answers, for tasks of one namespace that are looked at together, whether a budget withholds them. It counts
+// once, and only where there is a budget.
 type throttles struct {
-	b      *Broker
-	ns     string
-	now    time.Time
-	glance *glance
+	b        *Broker
+	ns       string
+	now      time.Time
+	snapshot *queueSnapshot
 }
 
-func (t *throttles) why(ctx context.Context, r store.Reader, queue string, kind protocol.TaskKind) string {
-	own, all := t.b.store.Queue(engine.QueueKey{Namespace: t.ns, Name: queue}), t.b.store.Queue(engine.QueueKey{Namespace: t.ns})
+func (t *throttles) of(ctx context.Context, r store.Reader, queue string, kind protocol.TaskKind) engine.Throttle {
+	own, all := t.b.store.Queue(engine.QueueKey{Namespace: t.ns, Name: queue}),
+		t.b.store.Queue(engine.QueueKey{Namespace: t.ns})
 	if !own.Budget(kind).Bounded() && !all.Budget(kind).Bounded() {
-		return ""
+		return engine.Throttle{}
 	}
-	if t.glance == nil {
-		g := &glance{ns: t.ns, now: t.now, stats: map[string]map[protocol.TaskKind]store.QueueStats{}, decided: map[string]*engine.Queue{}}
+	if t.snapshot == nil {
+		g := &queueSnapshot{
+			ns: t.ns, now: t.now, stats: map[string]map[protocol.TaskKind]store.QueueStats{},
+			decided: map[string]*engine.Queue{},
+		}
 		if stats, err := r.Queues(ctx, t.ns); err == nil {
 			g.add(stats)
 		}
@@ -331,47 +343,10 @@ func (t *throttles) why(ctx context.Context, r store.Reader, queue string, kind 
 				g.decided[rows[i].Name] = &rows[i]
 			}
 		}
-		t.glance = g
+		t.snapshot = g
 	}
-	return throttle(t.glance.decided[queue], t.glance.decided[""], kind, t.glance.leased(queue, kind), t.glance.leased("", kind), t.now).Why
-}
-
-// orderShown is how many ready tasks of a queue are looked at to say in which order they go, and classesShown how many classes of a tier are listed.
-const (
-	orderShown   = 10_000
-	classesShown = 100
-)
-
-// Order shows in which order the ready tasks of a queue are handed out.
-func (b *Broker) Order(ctx context.Context, ns, name string) (protocol.QueueOrder, error) {
-	ns = namespace(ns)
-	v := protocol.QueueOrder{
-		Namespace: ns, Queue: name, Priority: protocol.PriorityRange{Max: 9, Default: engine.DefaultPriority, LowerFirst: true}, Tiers: []protocol.OrderTier{},
-		Fairness: protocol.FairnessRules{DefaultClass: engine.DefaultClass, MaxKey: 64, MinWeight: 1, MaxWeight: engine.MaxWeight},
-	}
-	err := b.store.View(ctx, func(r store.Reader) error {
-		tasks, err := r.QueueOrder(ctx, engine.QueueKey{Namespace: ns, Name: name}, orderShown)
-		for _, t := range tasks {
-			v.Fairness.Enabled = v.Fairness.Enabled || t.Rank > 0 || t.Class != ""
-			tier := slices.IndexFunc(v.Tiers, func(o protocol.OrderTier) bool { return o.Kind == t.Kind && o.Priority == t.Priority })
-			if tier < 0 {
-				tier = len(v.Tiers)
-				v.Tiers = append(v.Tiers, protocol.OrderTier{Kind: t.Kind, Priority: t.Priority, Classes: []protocol.OrderClass{}})
-			}
-			o := &v.Tiers[tier]
-			o.Ready++
-			key := cmp.Or(t.Class, engine.DefaultClass)
-			class := slices.IndexFunc(o.Classes, func(c protocol.OrderClass) bool { return c.Key == key })
-			if class < 0 {
-				if len(o.Classes) == classesShown {
-					continue
-				}
-				class = len(o.Classes)
-				o.Classes = append(o.Classes, protocol.OrderClass{Key: key, Weight: t.Weight})
-			}
-			o.Classes[class].Ready++
-		}
-		return err
-	})
-	return v, err
+	return throttle(
+		t.snapshot.decided[queue], t.snapshot.decided[""], kind, t.snapshot.leased(queue, kind), t.snapshot.leased("", kind),
+		t.now,
+	)
 }

@@ -11,7 +11,8 @@ import (
 // waitingShown is how many waiting tasks of each kind a queue gives reasons for. Each costs the reading of its run.
 const waitingShown = 3
 
-// queueWaiting says of the ready tasks that wait for longest, of each kind, why nobody has them. One that got a worker meanwhile is left out.
+// queueWaiting says of the ready tasks that wait for longest, of each kind, why nobody has them. One that got a worker
+// meanwhile is left out.
 func (b *Broker) queueWaiting(ctx context.Context, k engine.QueueKey) ([]protocol.TaskWhy, error) {
 	var oldest []store.TaskRef
 	err := b.store.View(ctx, func(r store.Reader) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -27,8 +28,8 @@ const (
 	maxNames            = 10_000
 )
 
-// Register announces a worker. The same incarnation again is a refresh; another one supersedes: what the older had leased is redelivered at once,
-// and its calls are refused from then on.
+// Register announces a worker. The same incarnation again is a refresh; another one supersedes: what the older had
+// leased is redelivered at once, and its calls are refused from then on.
 func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
 	w, err := b.registration(in)
 	if err != nil {
@@ -37,28 +38,39 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	if err := b.HasNamespace(ctx, w.Namespace); err != nil {
 		return protocol.RegisterAnswer{}, err
 	}
-	key := w.Key()
-	superseded := false
+	key, who := w.Key(), auth.From(ctx)
+	w.Scoped = true
+	if who != nil {
+		w.Group = who.Group
+	}
+	superseded, before := false, ""
 	stored, err := commit[*engine.Worker](ctx, b, store.Change{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			next := *w
 			next.AliveUntil = history.At(now.Add(b.opt.Alive + b.opt.StoreAlive))
-			next.HeartbeatAt, next.UpdatedAt, next.RegisteredAt = history.At(now), history.At(now), history.At(now)
+			next.HeartbeatAt, next.UpdatedAt, next.RegisteredAt, next.HeardBy = history.At(now), history.At(now),
+				history.At(now), b.opt.App
 			old := rows.Worker(key)
 			superseded = false
 			if old != nil {
+				if !covers(bound(ctx), old) {
+					return store.Writes{}, noWorker(key.ID)
+				}
 				if slices.Contains(old.Superseded, next.Incarnation) {
 					return store.Writes{}, stale(key.ID)
+				}
+				if !old.Left.IsZero() && old.Incarnation == next.Incarnation && namesProcess(old) {
+					return store.Writes{}, left(old)
 				}
 				if err := b.sameDefinitions(old, &next, now); err != nil {
 					return store.Writes{}, err
 				}
 				next.Superseded = old.Superseded
 				if old.Incarnation == next.Incarnation {
-					next.RegisteredAt = old.RegisteredAt
+					next.RegisteredAt, next.Beats = old.RegisteredAt, next.Beats || old.Beats
 				} else {
-					superseded = true
+					superseded, before = true, old.Incarnation
 					next.Superseded = append(slices.Clone(old.Superseded), old.Incarnation)
 					next.Superseded = next.Superseded[max(0, len(next.Superseded)-16):]
 				}
@@ -69,29 +81,37 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	if err != nil {
 		return protocol.RegisterAnswer{}, err
 	}
+	if superseded {
+		b.dispatch.Gone(store.Process{Worker: key, Incarnation: before})
+	}
 	b.workers.put(stored)
 	b.hear(key)
-	b.workers.with(key, func(h *heard) { h.adopted, h.storedAt = time.Time{}, time.Now() })
-	if in.Gated && in.Release != "" { // a worker that knows of the difference never polls: this is where the app hears of it
+	b.workers.with(key, func(h *heard) { h.adopted, h.storedAt, h.stored = time.Time{}, time.Now(), h.at })
+	if in.Gated && in.Release != "" {
+		// a worker that knows of the difference never polls: this is where the app hears of it
 		b.gate(key, release.Gate(b.opt.Release, in.Release, b.opt.StrictRelease))
 	}
 	a := protocol.RegisterAnswer{
-		WorkerID: stored.ID, Registered: true, Namespace: stored.Namespace, TaskQueue: stored.Queues[0], Runtime: stored.Runtime,
+		WorkerID: stored.ID, Registered: true, Namespace: stored.Namespace, TaskQueue: stored.Queues[0],
+		Runtime: stored.Runtime,
 		BuildID: orNil(stored.BuildID), Capabilities: orEmpty(stored.Capabilities), Manifest: stored.Manifest,
 		Status: string(stored.Status), Incarnation: stored.Incarnation, HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()),
 	}
 	if superseded {
-		b.dispatch.Drop(key, stored.Incarnation, stale(key.ID))
-		a.Redelivered, _, err = b.freeLeases(ctx, key, "worker_restarted", true)
+		a.Redelivered, _, err = b.freeLeases(ctx, key, restarted, diedWith(stored), func(incarnation string) bool {
+			return incarnation != stored.Incarnation
+		})
 	} else if in.Held != nil && in.Incarnation != "" {
 		a.Redelivered, err = b.freeUnheld(ctx, key, in.Incarnation, *in.Held)
 	}
 	return a, err
 }
 
-// freeUnheld undoes the leases of a worker's process that it does not know of: their tasks were on their way when its app died or its connection
-// broke. Nothing of them was begun.
-func (b *Broker) freeUnheld(ctx context.Context, key engine.WorkerKey, incarnation string, held []string) (freed int, err error) {
+// freeUnheld undoes the leases of a worker's process that it does not know of: their tasks were on their way when its
+// app died or its connection broke. Nothing of them was begun.
+func (b *Broker) freeUnheld(
+	ctx context.Context, key engine.WorkerKey, incarnation string, held []string,
+) (freed int, err error) {
 	var refs []store.TaskRef
 	err = b.store.View(ctx, func(r store.Reader) error {
 		refs, err = r.Owned(ctx, key, incarnation)
@@ -108,7 +128,7 @@ func (b *Broker) freeUnheld(ctx context.Context, key engine.WorkerKey, incarnati
 		if slices.Contains(held, protocol.TaskKey(ref.Kind, id, attempt, ref.Delivery)) {
 			continue
 		}
-		switch err := b.release(ctx, ref, "undelivered", true, false); {
+		switch err := b.endDelivery(ctx, ref, "undelivered", true, false); {
 		case err == nil:
 			freed++
 		case protocol.ReasonOf(err) == "": // else somebody ended it meanwhile
@@ -118,9 +138,28 @@ func (b *Broker) freeUnheld(ctx context.Context, key engine.WorkerKey, incarnati
 	return freed, nil
 }
 
+// restarted is why a lease ended whose process another one superseded.
+const restarted = "worker_restarted"
+
+// left is the refusal of a worker whose registration was taken away. One that tells its processes apart has to be
+// started again; others register anew.
+func left(w *engine.Worker) error {
+	if namesProcess(w) {
+		return protocol.Refuse(protocol.ReasonStaleRegistration, "worker %s was removed", w.ID).
+			With("poll_status", string(protocol.ReasonStaleRegistration))
+	}
+	return unregistered(w.ID)
+}
+
+func unregistered(worker string) error {
+	return protocol.Refuse(protocol.ReasonWorkerNotRegistered, "worker %s is not registered", worker).
+		With("worker_id", worker)
+}
+
 func stale(worker string) error {
-	return protocol.Refuse(protocol.ReasonStaleRegistration, "another process registered as worker %s after this one", worker).
-		With("poll_status", string(protocol.ReasonStaleRegistration))
+	return protocol.Refuse(
+		protocol.ReasonStaleRegistration, "another process registered as worker %s after this one", worker,
+	).With("poll_status", string(protocol.ReasonStaleRegistration))
 }
 
 // registration checks a request and makes the row of it.
@@ -130,12 +169,17 @@ func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, erro
 		queues = []string{in.TaskQueue}
 	}
 	w := &engine.Worker{
-		Namespace: namespace(in.Namespace), ID: in.WorkerID, Incarnation: in.Incarnation, Status: protocol.WorkerActive, Queues: queues,
-		Runtime: in.Runtime, SDKVersion: in.SDKVersion, BuildID: in.BuildID, Release: in.Release, WorkflowTypes: in.WorkflowTypes,
+		Namespace: namespace(in.Namespace), ID: in.WorkerID, Incarnation: in.Incarnation, Status: protocol.WorkerActive,
+		Queues:  queues,
+		Runtime: in.Runtime, SDKVersion: in.SDKVersion, BuildID: in.BuildID, Release: in.Release,
+		WorkflowTypes: in.WorkflowTypes,
 		ActivityTypes: in.ActivityTypes, AnyActivity: in.AnyActivity, Capabilities: in.Capabilities,
 		WorkflowSlots: defaultSlots, ActivitySlots: defaultSlots, SessionLease: defaultSessionLease.Microseconds(),
-		SessionIdle: defaultSessionIdle.Microseconds(), AttemptLease: b.opt.HTTPLease.Microseconds(), Explicit: in.Incarnation != "",
-		Contracts: in.Contracts, Fingerprints: in.Fingerprints, Manifest: in.Manifest, Isolation: in.Isolation, Slots: in.Slots, Process: in.Process,
+		SessionIdle: defaultSessionIdle.Microseconds(), AttemptLease: b.opt.HTTPLease.Microseconds(),
+		Explicit:  in.Incarnation != "",
+		Beats:     len(in.Process) > 0 || in.HeartbeatSecs != nil || in.Incarnation != "" && in.Session != nil,
+		Contracts: in.Contracts, Fingerprints: in.Fingerprints, Manifest: in.Manifest, Isolation: in.Isolation,
+		Slots: in.Slots, Process: in.Process,
 	}
 	if w.ID == "" {
 		w.ID = ulid.Make().String()
@@ -156,6 +200,7 @@ func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, erro
 	}
 	if s := in.Session; s != nil {
 		w.SessionLease, w.SessionBuffer, w.SessionIdle = s.LeaseMS*1000, s.BufferMS*1000, s.IdleMS*1000
+		w.Together = s.MaxActivities
 	}
 	if in.WorkflowSlots != nil {
 		w.WorkflowSlots = *in.WorkflowSlots
@@ -176,8 +221,10 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 		field string
 		names []string
 	}{
-		{"supported_workflow_types", in.WorkflowTypes}, {"supported_activity_types", in.ActivityTypes},
-		{"capabilities", in.Capabilities}, {"task_queues", in.TaskQueues},
+		{"supported_workflow_types", in.WorkflowTypes},
+		{"supported_activity_types", in.ActivityTypes},
+		{"capabilities", in.Capabilities},
+		{"task_queues", in.TaskQueues},
 	} {
 		if len(l.names) > maxNames {
 			return protocol.Invalid(l.field, "more than %d names", maxNames)
@@ -204,41 +251,31 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 		return protocol.Invalid("max_concurrent_worker_sessions", "must not be negative")
 	case w.AttemptLease < int64(time.Millisecond/time.Microsecond) || w.AttemptLease > maxSeconds*1_000_000:
 		return protocol.Invalid("attempt_lease_seconds", "must be between 1 and %d", maxSeconds)
-	case w.SessionLease <= 0 || w.SessionIdle < 0:
-		return protocol.Invalid("session_settings", "the lease must be above 0 and the idle time not below")
+	case in.HeartbeatSecs != nil && (*in.HeartbeatSecs < 1 || *in.HeartbeatSecs > 3600):
+		return protocol.Invalid("heartbeat_interval_seconds", "must be between 1 and 3600")
+	case w.SessionLease <= 0 || w.SessionIdle < 0 || w.Together < 0:
+		return protocol.Invalid(
+			"session_settings", "the lease must be above 0, the idle time and the activities at once not below",
+		)
 	}
 	return nil
 }
 
-// Deregister takes a worker's registration away: its leases end and its sessions are released, so that others go on at once.
-func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
-	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
-	w, err := b.worker(ctx, key)
-	if err != nil {
-		return protocol.DeregisterAnswer{}, protocol.Refuse(protocol.ReasonWorkerNotFound, "there is no worker %s", in.WorkerID)
-	}
-	if in.Incarnation != "" && in.Incarnation != w.Incarnation {
-		return protocol.DeregisterAnswer{}, stale(in.WorkerID)
-	}
-	_, flows, err := b.freeLeases(ctx, key, engine.ReturnedDraining, false)
-	if err != nil {
-		return protocol.DeregisterAnswer{}, err
-	}
-	if err := b.releaseSessions(ctx, key, "shutdown"); err != nil {
-		return protocol.DeregisterAnswer{}, err
-	}
-	b.workers.drop(key)
-	_, err = b.store.Commit(ctx, store.Change{
-		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
-		Decide: func(store.Rows, time.Time) (store.Writes, error) {
-			return store.Writes{DropWorkers: []engine.WorkerKey{key}}, nil
-		},
-	})
-	return protocol.DeregisterAnswer{WorkerID: in.WorkerID, Outcome: "deregistered", Recovered: flows}, err
+// diedWith says which deliveries died with the process that another one superseded: those it had until then, whichever
+// app comes to them first. What was leased to it later is no sign of anything.
+func diedWith(now *engine.Worker) func(store.TaskRef) bool {
+	return func(r store.TaskRef) bool { return !r.LeasedAt.After(now.RegisteredAt.Time) }
 }
 
-// freeLeases ends everything leased to a worker; it says how many tasks that were, and how many of them workflow tasks.
-func (b *Broker) freeLeases(ctx context.Context, key engine.WorkerKey, why string, lost bool) (all, flows int, err error) {
+// returned says of deliveries that their worker left in good order, so that they are no losses; died, that it did not.
+func returned(store.TaskRef) bool { return false }
+func died(store.TaskRef) bool     { return true }
+
+// freeLeases ends everything leased to the processes of a worker that of says yes to; it says how many tasks that were,
+// and how many of them workflow tasks.
+func (b *Broker) freeLeases(
+	ctx context.Context, key engine.WorkerKey, why string, lost func(store.TaskRef) bool, of func(incarnation string) bool,
+) (all, flows int, err error) {
 	var refs []store.TaskRef
 	err = b.store.View(ctx, func(r store.Reader) error {
 		refs, err = r.Owned(ctx, key, "")
@@ -248,7 +285,10 @@ func (b *Broker) freeLeases(ctx context.Context, key engine.WorkerKey, why strin
 		return 0, 0, err
 	}
 	for _, ref := range refs {
-		err := b.release(ctx, ref, why, false, lost)
+		if !of(ref.Incarnation) {
+			continue
+		}
+		err := b.endDelivery(ctx, ref, why, false, lost(ref))
 		if protocol.ReasonOf(err) != "" { // somebody else ended it meanwhile
 			continue
 		}
@@ -263,20 +303,26 @@ func (b *Broker) freeLeases(ctx context.Context, key engine.WorkerKey, why strin
 	return all, flows, nil
 }
 
-// release ends one delivery of a task without an outcome.
-func (b *Broker) release(ctx context.Context, ref store.TaskRef, why string, undone, lost bool) error {
-	var in engine.Input = engine.ReleaseActivity{Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost}
-	needs := store.Keys{Runs: []string{ref.Run}, Activities: []int64{ref.Seq}}
-	if ref.Kind == protocol.KindWorkflow {
-		in = engine.ReleaseTask{Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost}
-		needs.Activities = nil
-	}
+// endDelivery ends one delivery of a task without an outcome.
+func (b *Broker) endDelivery(ctx context.Context, ref store.TaskRef, why string, undone, lost bool) error {
+	in, needs := releaseOf(ref, why, undone, lost)
 	_, err := b.store.Commit(ctx, b.step("", ref.Run, needs, in))
 	return err
 }
 
-// step is a change that asks the engine about one run and answers with its decision. A run of another namespace than ns does not exist for the
-// caller; "" is us, who may touch all.
+// releaseOf is the input with which one delivery of a task ends without an outcome, and the rows it wants.
+func releaseOf(ref store.TaskRef, why string, undone, lost bool) (engine.Input, store.Keys) {
+	if ref.Kind == protocol.KindWorkflow {
+		return engine.ReleaseTask{Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost}, store.Keys{
+			Runs: []string{ref.Run},
+		}
+	}
+	return engine.ReleaseActivity{Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost},
+		store.Keys{Runs: []string{ref.Run}, Activities: []int64{ref.Seq}}
+}
+
+// step is a change that asks the engine about one run and answers with its decision. A run of another namespace than ns
+// does not exist for the caller; "" is us, who may touch all.
 func (b *Broker) step(ns, run string, needs store.Keys, in engine.Input) store.Change {
 	return store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 		s := rows.Run(run)
@@ -284,7 +330,7 @@ func (b *Broker) step(ns, run string, needs store.Keys, in engine.Input) store.C
 			return store.Writes{}, noTask(run)
 		}
 		w, d, err := decide(rows, s, in, now)
-		w.Answer = outcome{Answer: d.Answer, Run: headOf(d, s), Freed: freedBy(d.Sessions)}
+		w.Answer = outcome{Answer: d.Answer, Run: headOf(d, s), Freed: freedBy(d.Sessions), By: engine.LeaseOf(s, in)}
 		return w, err
 	}}
 }
@@ -294,6 +340,7 @@ type outcome struct {
 	engine.Answer
 	Run   engine.Head
 	Freed []engine.WorkerKey // workers with room for another session now
+	By    engine.Lease       // under which the input was reported, if it was
 }
 
 // freedBy lists the holders of sessions that a change ended.
@@ -327,24 +374,33 @@ func headOf(d engine.Decision, s *engine.Run) engine.Head {
 
 // SDK is what a worker registered as its SDK and version; empty for one that is not registered.
 func (b *Broker) SDK(ctx context.Context, ns, worker string) string {
-	w, err := b.worker(ctx, engine.WorkerKey{Namespace: namespace(ns), ID: worker})
+	w, err := b.known(ctx, engine.WorkerKey{Namespace: namespace(ns), ID: worker})
 	if err != nil {
 		return ""
 	}
 	return w.SDKVersion
 }
 
-// worker finds a registration: in memory, else as it is stored.
-func (b *Broker) worker(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
+// standing finds a registration that stands: in memory, else as it is stored.
+func (b *Broker) standing(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
+	w, err := b.known(ctx, key)
+	if err == nil && !w.Left.IsZero() {
+		return nil, left(w)
+	}
+	return w, err
+}
+
+// known is worker, also for one whose registration was taken away.
+func (b *Broker) known(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
 	if w := b.workers.get(key); w != nil {
 		return w, nil
 	}
+	mark := b.workers.mark()
 	w, err := b.stored(ctx, key)
-	if err != nil {
-		return nil, err
+	if err == nil && w.Left.IsZero() {
+		b.workers.putRead(w, mark)
 	}
-	b.workers.put(w)
-	return w, nil
+	return w, err
 }
 
 // stored is a registration as it is stored.
@@ -355,7 +411,7 @@ func (b *Broker) stored(ctx context.Context, key engine.WorkerKey) (*engine.Work
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, protocol.Refuse(protocol.ReasonWorkerNotRegistered, "worker %s is not registered", key.ID).With("worker_id", key.ID)
+		return nil, unregistered(key.ID)
 	}
 	return &w, err
 }

@@ -39,7 +39,8 @@ func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionSt
 	return s, err
 }
 
-// RetentionPass removes them, a hundred a change with room for other work between; a run that is not there any more is skipped.
+// RetentionPass removes them, a hundred a change with room for other work between; a run that is not there any more is
+// skipped.
 func (b *Broker) RetentionPass(ctx context.Context, ns string) (protocol.RetentionPass, error) {
 	p := protocol.RetentionPass{Results: []protocol.RetentionResult{}}
 	err := b.expire(ctx, ns, func(ids, gone []string) {
@@ -104,8 +105,9 @@ func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
 	}
 }
 
-// Prune removes from every namespace what is past its retention, and workers that are long gone. It returns how long it is until something else will
-// be past its retention: zero when nothing that has closed is kept. A namespace where that fails holds up no other.
+// Prune removes from every namespace what is past its retention, and workers that are long gone. It returns how long it
+// is until something else will be past its retention: zero when nothing that has closed is kept. A namespace where that
+// fails holds up no other.
 func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	all, err := b.Namespaces(ctx, func(string) bool { return true })
 	if err != nil {
@@ -113,7 +115,7 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	}
 	var failed []error
 	for _, v := range all {
-		wait, err := b.prune(ctx, v)
+		wait, err := b.pruneNamespace(ctx, v)
 		switch {
 		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
@@ -126,7 +128,7 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	return next, errors.Join(failed...)
 }
 
-func (b *Broker) prune(ctx context.Context, v protocol.NamespaceView) (next time.Duration, err error) {
+func (b *Broker) pruneNamespace(ctx context.Context, v protocol.NamespaceView) (next time.Duration, err error) {
 	pruned := 0
 	err = b.expire(ctx, v.Name, func(_, gone []string) { pruned += len(gone) })
 	if pruned > 0 {
@@ -137,7 +139,10 @@ func (b *Broker) prune(ctx context.Context, v protocol.NamespaceView) (next time
 	}
 	now, err := b.store.Now(ctx)
 	if err == nil {
-		err = b.dropBygone(ctx, v.Name, now)
+		err = b.removeExpiredWorkers(ctx, v.Name, now)
+	}
+	if err == nil {
+		err = b.dropSchedules(ctx, v.Name, now.Add(-time.Duration(v.RetentionDays)*24*time.Hour))
 	}
 	if err != nil {
 		return 0, err
@@ -151,4 +156,32 @@ func (b *Broker) prune(ctx context.Context, v protocol.NamespaceView) (next time
 		return 0, err
 	}
 	return max(first.Add(time.Duration(v.RetentionDays)*24*time.Hour).Sub(now), time.Second), nil
+}
+
+// dropSchedules drops the schedules of a namespace that were taken away before a time; until then their history is
+// shown.
+func (b *Broker) dropSchedules(ctx context.Context, ns string, before time.Time) error {
+	for after := ""; ; {
+		var list []engine.Schedule
+		err := b.store.View(ctx, func(r store.Reader) (err error) {
+			list, err = r.Schedules(ctx, ns, after, piece)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, s := range list {
+			after = s.ID
+			if s.RemovedAt.IsZero() || !s.RemovedAt.Before(before) {
+				continue
+			}
+			if _, err := b.decideSchedule(ctx, s.Key(), engine.ForgetSchedule{Before: before}); err != nil &&
+				!engine.IsNotDue(err) {
+				return err
+			}
+		}
+		if len(list) < piece {
+			return nil
+		}
+	}
 }

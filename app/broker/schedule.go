@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"regexp"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -22,7 +22,8 @@ var scheduleID = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,100}$`)
 const maxBackfill = 1000
 
 var overlaps = []string{
-	protocol.OverlapSkip, protocol.OverlapBufferOne, protocol.OverlapBufferAll, protocol.OverlapAllowAll, protocol.OverlapCancel, protocol.OverlapTerminate,
+	protocol.OverlapSkip, protocol.OverlapBufferOne, protocol.OverlapBufferAll, protocol.OverlapAllowAll,
+	protocol.OverlapCancel, protocol.OverlapTerminate,
 }
 
 // errMoved says that a schedule is another than the one a step was prepared for.
@@ -34,10 +35,10 @@ type scheduled struct {
 	before *engine.Schedule
 }
 
-// schedule takes one step on a schedule. What it may start and end depends on the row, so that is read first; a row that moved meanwhile is read again.
-// The start, the end of the workflow before it and the row go into one transaction, and the workflow's id is that of the firing, used once: nothing
-// fires twice.
-func (b *Broker) schedule(ctx context.Context, k engine.ScheduleKey, in engine.ScheduleInput) (scheduled, error) {
+// decideSchedule takes one step on a schedule. What it may start and end depends on the row, so that is read first; a
+// row that moved meanwhile is read again. The start, the end of the workflow before it and the row go into one
+// transaction, and the workflow's id is that of the firing, used once: nothing fires twice.
+func (b *Broker) decideSchedule(ctx context.Context, k engine.ScheduleKey, in engine.ScheduleInput) (scheduled, error) {
 	for {
 		var s *engine.Schedule
 		err := b.store.View(ctx, func(r store.Reader) error {
@@ -57,7 +58,9 @@ func (b *Broker) schedule(ctx context.Context, k engine.ScheduleKey, in engine.S
 	}
 }
 
-func (b *Broker) scheduleStep(ctx context.Context, k engine.ScheduleKey, read *engine.Schedule, in engine.ScheduleInput) (scheduled, error) {
+func (b *Broker) scheduleStep(
+	ctx context.Context, k engine.ScheduleKey, read *engine.Schedule, in engine.ScheduleInput,
+) (scheduled, error) {
 	needs := store.Keys{Schedules: []engine.ScheduleKey{k}}
 	var request protocol.StartRequest
 	var args string
@@ -68,15 +71,20 @@ func (b *Broker) scheduleStep(ctx context.Context, k engine.ScheduleKey, read *e
 		if request, args, err = b.scheduledStart(read.Namespace, read.FireID(time.Unix(0, 0)), read.Action); err != nil {
 			return scheduled{}, err
 		}
-		needs.Workflows, needs.Current, needs.AllTasks, needs.Chain = workflowsOf(read, in), true, true, true
+		needs.Workflows, needs.Current, needs.AllTasks, needs.Chain, needs.Bound = workflowsOf(read, in), true, true, true,
+			true
 	}
-	return commit[scheduled](ctx, b, store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+	return commit[scheduled](ctx, b, store.Change{Needs: needs, Decide: func(
+		rows store.Rows, now time.Time,
+	) (store.Writes, error) {
 		s := rows.Schedule(k)
 		if s == nil && version != 0 || s != nil && s.Version != version {
 			return store.Writes{}, errMoved
 		}
 		var latest *engine.Run
-		w := engine.ScheduleWorld{Taken: func(id string) bool { return rows.Workflow(engine.WorkflowKey{Namespace: k.Namespace, ID: id}) != nil }}
+		w := engine.ScheduleEnvironment{Taken: func(id string) bool {
+			return rows.Workflow(engine.WorkflowKey{Namespace: k.Namespace, ID: id}) != nil
+		}}
 		if s != nil && s.Latest != "" {
 			if f := rows.Workflow(engine.WorkflowKey{Namespace: k.Namespace, ID: s.Latest}); f != nil {
 				latest = rows.Run(f.RunID)
@@ -100,7 +108,9 @@ func (b *Broker) scheduleStep(ctx context.Context, k engine.ScheduleKey, read *e
 			request.WorkflowID = start.WorkflowID
 			run := begin(rows, engine.Start{RunID: start.RunID, Number: 1, Request: request, Arguments: args}, now)
 			writes.Runs = append(writes.Runs, run)
-			writes.Workflows = append(writes.Workflows, engine.Workflow{Namespace: k.Namespace, ID: start.WorkflowID, RunID: start.RunID, Runs: 1})
+			writes.Workflows = append(
+				writes.Workflows, engine.Workflow{Namespace: k.Namespace, ID: start.WorkflowID, RunID: start.RunID, Runs: 1},
+			)
 		}
 		writes.Schedules = []engine.ScheduleDecision{d}
 		writes.Answer = scheduled{d, s}
@@ -136,14 +146,17 @@ func workflowsOf(s *engine.Schedule, in engine.ScheduleInput) []engine.WorkflowK
 // scheduledStart is the start an action asks for.
 func (b *Broker) scheduledStart(ns, id string, a protocol.ScheduleAction) (protocol.StartRequest, string, error) {
 	return b.startRequest(protocol.StartRequest{
-		Namespace: ns, WorkflowID: id, WorkflowType: a.WorkflowType, TaskQueue: a.TaskQueue, Input: a.Input, BusinessKey: a.BusinessKey, Memo: a.Memo,
-		SearchAttributes: a.SearchAttributes, ExecutionTimeout: a.ExecutionTimeout, RunTimeout: a.RunTimeout, Identity: "schedule",
+		Namespace: ns, WorkflowID: id, WorkflowType: a.WorkflowType, TaskQueue: a.TaskQueue, Input: a.Input,
+		BusinessKey: a.BusinessKey, Memo: a.Memo,
+		SearchAttributes: a.SearchAttributes, ExecutionTimeout: int64(a.ExecutionTimeout), RunTimeout: int64(a.RunTimeout),
+		Identity: "schedule",
 	})
 }
 
-// dueSchedule fires what is due. A start that is refused counts as a failure of that firing, so that the schedule goes on.
+// dueSchedule fires what is due. A start that is refused counts as a failure of that firing, so that the schedule goes
+// on.
 func (b *Broker) dueSchedule(ctx context.Context, k engine.ScheduleKey) error {
-	_, err := b.schedule(ctx, k, engine.DueSchedule{})
+	_, err := b.decideSchedule(ctx, k, engine.DueSchedule{})
 	switch {
 	case protocol.ReasonOf(err) == protocol.ReasonScheduleNotFound:
 		return nil
@@ -158,7 +171,9 @@ func (b *Broker) failSchedule(ctx context.Context, k engine.ScheduleKey, reason 
 	_, err := b.store.Commit(ctx, store.Change{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{k}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			d, err := engine.DecideSchedule(rows.Schedule(k), k, engine.ScheduleWorld{}, engine.FailSchedule{Reason: reason}, now)
+			d, err := engine.DecideSchedule(
+				rows.Schedule(k), k, engine.ScheduleEnvironment{}, engine.FailSchedule{Reason: reason}, now,
+			)
 			return store.Writes{Schedules: []engine.ScheduleDecision{d}}, err
 		},
 	})
@@ -178,12 +193,14 @@ func (b *Broker) UpdateSchedule(ctx context.Context, in protocol.ScheduleRequest
 	return b.commandSchedule(ctx, in, engine.UpdateSchedule{Request: in})
 }
 
-func (b *Broker) commandSchedule(ctx context.Context, in protocol.ScheduleRequest, do engine.ScheduleInput) (protocol.ScheduleReceipt, error) {
+func (b *Broker) commandSchedule(
+	ctx context.Context, in protocol.ScheduleRequest, do engine.ScheduleInput,
+) (protocol.ScheduleReceipt, error) {
 	k := engine.ScheduleKey{Namespace: namespace(in.Namespace), ID: in.ID}
 	if err := b.checkSchedule(ctx, k, in); err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}
-	out, err := b.schedule(ctx, k, do)
+	out, err := b.decideSchedule(ctx, k, do)
 	return receiptOf(k, out), err
 }
 
@@ -251,15 +268,20 @@ func receiptOf(k engine.ScheduleKey, d scheduled) protocol.ScheduleReceipt {
 
 // PauseSchedule keeps a schedule from firing.
 func (b *Broker) PauseSchedule(ctx context.Context, ns, id, note string) (protocol.ScheduleReceipt, error) {
-	return b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id, Note: &note}, engine.PauseSchedule{Note: note})
+	return b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id, Note: &note}, engine.PauseSchedule{
+		Note: note,
+	})
 }
 
 // ResumeSchedule goes on with the next time; what was missed is for a backfill.
 func (b *Broker) ResumeSchedule(ctx context.Context, ns, id, note string) (protocol.ScheduleReceipt, error) {
-	return b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id, Note: &note}, engine.ResumeSchedule{Note: note})
+	return b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id, Note: &note}, engine.ResumeSchedule{
+		Note: note,
+	})
 }
 
-// DeleteSchedule takes a schedule and its history away; the workflows it started stay.
+// DeleteSchedule takes a schedule away; its history stays for as long as a closed run is kept, and so do the workflows
+// it started.
 func (b *Broker) DeleteSchedule(ctx context.Context, ns, id string) (protocol.ScheduleReceipt, error) {
 	out, err := b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id}, engine.DeleteSchedule{})
 	out.Status = engine.ScheduleDeleted
@@ -283,8 +305,11 @@ func overlapping(ns, id, overlap string) protocol.ScheduleRequest {
 	return in
 }
 
-// BackfillSchedule fires for the times of the spec between two times, both included. A time that has fired before is skipped.
-func (b *Broker) BackfillSchedule(ctx context.Context, ns, id string, from, to time.Time, overlap string) (protocol.ScheduleReceipt, error) {
+// BackfillSchedule fires for the times of the spec between two times, both included. A time that has fired before is
+// skipped.
+func (b *Broker) BackfillSchedule(
+	ctx context.Context, ns, id string, from, to time.Time, overlap string,
+) (protocol.ScheduleReceipt, error) {
 	k := engine.ScheduleKey{Namespace: namespace(ns), ID: id}
 	if err := b.checkSchedule(ctx, k, overlapping(ns, id, overlap)); err != nil {
 		return protocol.ScheduleReceipt{}, err
@@ -292,7 +317,7 @@ func (b *Broker) BackfillSchedule(ctx context.Context, ns, id string, from, to t
 	if from.IsZero() || to.IsZero() || to.Before(from) {
 		return protocol.ScheduleReceipt{}, protocol.Invalid("end_time", "start_time and end_time are needed, in that order")
 	}
-	s, err := b.findSchedule(ctx, k)
+	s, err := view.FindSchedule(ctx, b.store, k, false)
 	if err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}
@@ -302,114 +327,25 @@ func (b *Broker) BackfillSchedule(ctx context.Context, ns, id string, from, to t
 	}
 	times, more := c.Between(from, to, maxBackfill)
 	if more {
-		return protocol.ScheduleReceipt{}, protocol.Invalid("end_time", "more than %d firings; ask for less at a time", maxBackfill)
+		return protocol.ScheduleReceipt{}, protocol.Invalid(
+			"end_time", "more than %d firings; ask for less at a time", maxBackfill,
+		)
 	}
 	n := len(times)
-	r := protocol.ScheduleReceipt{ScheduleID: id, Namespace: k.Namespace, Outcome: "backfilled", Status: s.Status, Attempted: &n, Results: []protocol.ScheduleFire{}}
+	r := protocol.ScheduleReceipt{
+		ScheduleID: id, Namespace: k.Namespace, Outcome: "backfilled", Status: s.Status, Attempted: &n,
+		Results: []protocol.ScheduleFire{},
+	}
 	for _, at := range times {
-		out, err := b.schedule(ctx, k, engine.FireSchedule{At: at, Backfill: true, Overlap: overlap})
+		out, err := b.decideSchedule(ctx, k, engine.FireSchedule{At: at, Backfill: true, Overlap: overlap})
 		if err != nil {
 			return r, err
 		}
 		one := receiptOf(k, out)
 		r.Results = append(r.Results, protocol.ScheduleFire{
-			At: history.At(at), Outcome: one.Outcome, Reason: one.Reason, WorkflowID: one.WorkflowID, BufferDepth: one.BufferDepth,
+			At: history.At(at), Outcome: one.Outcome, Reason: one.Reason, WorkflowID: one.WorkflowID,
+			BufferDepth: one.BufferDepth,
 		})
 	}
 	return r, nil
-}
-
-func (b *Broker) findSchedule(ctx context.Context, k engine.ScheduleKey) (s engine.Schedule, err error) {
-	err = b.store.View(ctx, func(r store.Reader) (err error) {
-		s, err = r.Schedule(ctx, k)
-		return err
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		err = protocol.Refuse(protocol.ReasonScheduleNotFound, "there is no schedule %s", k.ID).With("schedule_id", k.ID)
-	}
-	return s, err
-}
-
-// Schedule shows one schedule.
-func (b *Broker) Schedule(ctx context.Context, ns, id string) (protocol.ScheduleView, error) {
-	s, err := b.findSchedule(ctx, engine.ScheduleKey{Namespace: namespace(ns), ID: id})
-	return viewSchedule(s), err
-}
-
-// Schedules lists by id; the token is the last id of the page before.
-func (b *Broker) Schedules(ctx context.Context, ns, after string, limit int) (list []protocol.ScheduleView, next string, err error) {
-	if limit == 0 {
-		limit = 100
-	}
-	list = []protocol.ScheduleView{}
-	err = b.store.View(ctx, func(r store.Reader) error {
-		rows, err := r.Schedules(ctx, namespace(ns), after, limit+1)
-		for _, s := range rows[:min(limit, len(rows))] {
-			list = append(list, viewSchedule(s))
-		}
-		if len(rows) > limit {
-			next = rows[limit-1].ID
-		}
-		return err
-	})
-	return list, next, err
-}
-
-// ScheduleHistory reads a schedule's own history after a sequence, and says whether there is more.
-func (b *Broker) ScheduleHistory(ctx context.Context, ns, id string, after int64, limit int) ([]protocol.ScheduleEvent, bool, error) {
-	return b.scheduleHistory(ctx, ns, id, after, limit, store.Reader.ScheduleEvents)
-}
-
-// ScheduleHistoryBack is the same, newest first: what happened before an event, and whether there is more. before 0 begins with the newest.
-func (b *Broker) ScheduleHistoryBack(ctx context.Context, ns, id string, before int64, limit int) ([]protocol.ScheduleEvent, bool, error) {
-	return b.scheduleHistory(ctx, ns, id, before, limit, store.Reader.ScheduleEventsBack)
-}
-
-// scheduleEvents reads a page of what a schedule did, in one of the two directions.
-type scheduleEvents func(r store.Reader, ctx context.Context, k engine.ScheduleKey, from int64, limit int) ([]protocol.ScheduleEvent, error)
-
-func (b *Broker) scheduleHistory(
-	ctx context.Context, ns, id string, from int64, limit int, read scheduleEvents,
-) (list []protocol.ScheduleEvent, more bool, err error) {
-	k := engine.ScheduleKey{Namespace: namespace(ns), ID: id}
-	if _, err := b.findSchedule(ctx, k); err != nil {
-		return nil, false, err
-	}
-	if limit == 0 {
-		limit = 100
-	}
-	err = b.store.View(ctx, func(r store.Reader) (err error) {
-		list, err = read(r, ctx, k, from, limit+1)
-		return err
-	})
-	if more = len(list) > limit; more {
-		list = list[:limit]
-	}
-	return orEmpty(list), more, err
-}
-
-func viewSchedule(s engine.Schedule) protocol.ScheduleView {
-	v := protocol.ScheduleView{
-		ScheduleID: s.ID, Namespace: s.Namespace, WorkflowType: s.Action.WorkflowType, Status: s.Status, Paused: s.Status == engine.SchedulePaused,
-		Spec: s.Spec, Action: s.Action, Overlap: s.Overlap, Jitter: s.Jitter, Note: orNil(s.Note), Memo: orObject(s.Memo),
-		SearchAttributes: orObject(s.SearchAttributes), Fires: s.Fires, Failures: s.Failures, Latest: orNil(s.Latest), CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
-		Info: protocol.ScheduleInfo{Buffered: len(s.Buffered), Skipped: s.Skipped, LastSkip: orNil(s.LastSkip)},
-	}
-	if s.MaxRuns > 0 {
-		v.MaxRuns, v.Remaining = &s.MaxRuns, &s.Remaining
-	}
-	if at := s.NextFire(); !at.IsZero() {
-		v.NextFire, v.NextFireAt = &at, &at
-	}
-	if !s.LastFiredAt.IsZero() {
-		v.LastFire, v.LastFiredAt = &s.LastFiredAt, &s.LastFiredAt
-	}
-	return v
-}
-
-func orObject(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
-		return json.RawMessage(`{}`)
-	}
-	return raw
 }

@@ -8,10 +8,12 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// CreateSession claims a session for a worker before any activity of it. It is how external workers take one on purpose.
+// CreateSession claims a session for a worker before any activity of it. It is how external workers take one on
+// purpose.
 func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
 	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
 	w, err := b.current(ctx, key, in.Incarnation)
@@ -24,10 +26,15 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	sk := engine.SessionKey{Namespace: key.Namespace, ID: in.SessionID}
 	needs := store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}, Holdings: true}
 	outcome := ""
-	s, err := commit[engine.Session](ctx, b, store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+	s, err := commit[engine.Session](ctx, b, store.Change{Needs: needs, Decide: func(
+		rows store.Rows, now time.Time,
+	) (store.Writes, error) {
 		w := rows.Worker(key) // as it is now: another app may have taken a newer registration
-		if w == nil || in.Incarnation != "" && in.Incarnation != w.Incarnation {
+		if w == nil || !w.Left.IsZero() || in.Incarnation != "" && in.Incarnation != w.Incarnation {
 			return store.Writes{}, stale(key.ID)
+		}
+		if err := inQueue(bound(ctx), rows.Session(sk)); err != nil {
+			return store.Writes{}, err
 		}
 		c, err := engine.DecideSession(rows.Session(sk), engine.CreateSession{
 			Namespace: key.Namespace, Options: in.SessionOptions, Floor: rows.EpochFloor(key.Namespace), Outcome: &outcome,
@@ -38,6 +45,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	if err != nil {
 		return protocol.SessionAnswer{}, b.withSession(ctx, sk, err)
 	}
+	b.credit(ctx, key, s.Incarnation)
 	status := 200
 	if outcome == "created" {
 		status = 201
@@ -47,27 +55,27 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 
 func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
 	switch {
-	case o.SessionID == "" || len(o.SessionID) > 255:
-		return protocol.Refuse(protocol.ReasonInvalidSession, "session_id must be 1 to 255 bytes")
-	case o.Lease < 0 || o.TTL < 0 || o.MaxActivities < 0 || o.Idle < 0 || o.Lease > maxSeconds || o.TTL > maxSeconds:
-		return protocol.Invalid("lease_seconds", "lease, TTL, idle time and activity cap must be positive and at most ten years")
-	case !engine.KnownPolicy(o.ReleasePolicy):
-		return protocol.Invalid("release_policy", "must be migrate, finish or fail, not %q", o.ReleasePolicy)
+	case engine.CheckSessionID(o.SessionID, "session_id") != nil:
+		return protocol.Refuse(protocol.ReasonInvalidSession, "session_id must be 1 to 255 bytes, and not only blanks")
 	case o.Queue != "" && o.Queue != w.Queues[0] && !slices.Contains(w.Queues, o.Queue):
 		return protocol.Refuse(protocol.ReasonSessionQueue, "worker %s does not serve queue %s", w.ID, o.Queue).
 			With("registered_task_queue", w.Queues[0]).With("requested_session_queue", o.Queue)
 	}
-	return engine.CheckAffinity(o.Affinity, o.FallbackAfter, o.Reacquire, func(member string) string { return member })
+	return engine.CheckOptions(&o, o.Reacquire, func(member string) string { return member })
 }
 
 // HeartbeatSession renews a session its caller holds, and counts as activity.
 func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-	return b.sessionVerb(ctx, in, "heartbeat_recorded", engine.RenewSession{SessionHolder: holder(in), Lease: in.Lease, Touch: true})
+	return b.sessionVerb(ctx, in, "heartbeat_recorded", engine.RenewSession{
+		SessionHolder: holder(in), Lease: int64(in.Lease), Touch: true,
+	})
 }
 
 // ReleaseSession gives a session up without ending it: another worker may claim it at once.
 func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-	return b.sessionVerb(ctx, in, "released", engine.ReleaseSession{SessionHolder: holder(in), Why: in.Reason, Failed: in.Failed})
+	return b.sessionVerb(ctx, in, "released", engine.ReleaseSession{
+		SessionHolder: holder(in), Why: in.Reason, Failed: in.Failed,
+	})
 }
 
 // CloseSession ends a session for good; twice is no error.
@@ -79,14 +87,23 @@ func holder(in protocol.SessionVerb) engine.SessionHolder {
 	return engine.SessionHolder{Worker: in.WorkerID, Epoch: in.Epoch}
 }
 
-func (b *Broker) sessionVerb(ctx context.Context, in protocol.SessionVerb, outcome string, verb engine.SessionInput) (protocol.SessionAnswer, error) {
+func (b *Broker) sessionVerb(
+	ctx context.Context, in protocol.SessionVerb, outcome string, verb engine.SessionInput,
+) (protocol.SessionAnswer, error) {
 	if in.Lease < 0 || in.Lease > maxSeconds {
 		return protocol.SessionAnswer{}, protocol.Invalid("lease_seconds", "must be between 1 and %d", maxSeconds)
 	}
 	key := engine.SessionKey{Namespace: namespace(in.Namespace), ID: in.SessionID}
-	c, err := b.session(ctx, key, verb)
+	if err := b.mine(ctx, key.Namespace, in.WorkerID); err != nil {
+		return protocol.SessionAnswer{}, err
+	}
+	c, holder, err := b.heldSession(ctx, key, verb)
 	if err != nil {
 		return protocol.SessionAnswer{}, b.withSession(ctx, key, err)
+	}
+	b.credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, holder)
+	if outcome == "released" {
+		b.gaveWay(key)
 	}
 	if outcome == "closed" && len(c.Timeline) == 0 {
 		outcome = "already_closed"
@@ -94,29 +111,60 @@ func (b *Broker) sessionVerb(ctx context.Context, in protocol.SessionVerb, outco
 	return b.receipt(ctx, c.Session, outcome, 200)
 }
 
-// session runs one input on one session.
-func (b *Broker) session(ctx context.Context, key engine.SessionKey, in engine.SessionInput) (engine.SessionChange, error) {
-	c, err := commit[engine.SessionChange](ctx, b, store.Change{
-		Needs: store.Keys{Sessions: []engine.SessionKey{key}},
-		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			c, err := engine.DecideSession(rows.Session(key), in, now)
-			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c}, err
-		},
-	})
-	if err == nil {
-		b.freed(freedBy([]engine.SessionChange{c}))
-	}
+// stepSession runs one input on one session.
+func (b *Broker) stepSession(
+	ctx context.Context, key engine.SessionKey, in engine.SessionInput,
+) (engine.SessionChange, error) {
+	c, _, err := b.heldSession(ctx, key, in)
 	return c, err
 }
 
-// renewSession renews one of the sessions a heartbeat names.
-func (b *Broker) renewSession(ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal) protocol.SessionState {
-	c, err := b.session(ctx, engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID},
-		engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}})
-	if err != nil {
-		return protocol.SessionState{SessionID: r.SessionID, Epoch: r.Epoch, Held: protocol.ReasonOf(err) == "", Reason: err.Error()}
+// heldSession is session for a verb of a holder; it also says which process had the session until then.
+func (b *Broker) heldSession(
+	ctx context.Context, key engine.SessionKey, in engine.SessionInput,
+) (engine.SessionChange, string, error) {
+	type change struct {
+		engine.SessionChange
+		holder string
 	}
-	return protocol.SessionState{SessionID: r.SessionID, Epoch: c.Session.Epoch, Held: true, LeaseExpiresAt: c.Session.LeaseUntil}
+	given, ok := in.(engine.ReleaseSession)
+	c, err := commit[change](ctx, b, store.Change{
+		Needs: store.Keys{Sessions: []engine.SessionKey{key}, Lately: true, Exactly: ok &&
+			given.Why == engine.ReasonEvictedCap},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			s, holder := rows.Session(key), ""
+			if err := inQueue(bound(ctx), s); err != nil {
+				return store.Writes{}, err
+			}
+			if s != nil {
+				holder = s.Incarnation
+			}
+			c, err := engine.DecideSession(s, in, now)
+			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: change{c, holder}}, err
+		},
+	})
+	if err == nil {
+		b.freed(freedBy([]engine.SessionChange{c.SessionChange}))
+	}
+	return c.SessionChange, c.holder, err
+}
+
+// renewSession renews one of the sessions a heartbeat names.
+func (b *Broker) renewSession(
+	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal,
+) protocol.SessionState {
+	key := engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
+	c, err := b.stepSession(
+		ctx, key, engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}},
+	)
+	if err = b.heard(ctx, key, err); err != nil {
+		return protocol.SessionState{
+			SessionID: r.SessionID, Epoch: r.Epoch, Held: protocol.ReasonOf(err) == "", Reason: err.Error(),
+		}
+	}
+	return protocol.SessionState{
+		SessionID: r.SessionID, Epoch: c.Session.Epoch, Held: true, LeaseExpiresAt: c.Session.LeaseUntil,
+	}
 }
 
 // releaseSessions gives up everything a worker holds.
@@ -126,12 +174,42 @@ func (b *Broker) releaseSessions(ctx context.Context, w engine.WorkerKey, why st
 		return err
 	}
 	for _, s := range held {
-		_, err := b.session(ctx, s.Key(), engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why})
+		_, err := b.stepSession(
+			ctx, s.Key(), engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why},
+		)
 		if err != nil && protocol.ReasonOf(err) == "" {
 			return err
 		}
 	}
 	return nil
+}
+
+// freeSuperseded sets the attempts free that run in a workflow's session under an epoch before the one it was claimed
+// under now: their results would be refused, and until their own leases ended they would hold the workflow up.
+func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
+	var tasks []engine.Activity
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		tasks, err = r.SessionTasks(ctx, s.Key(), 10_000)
+		return err
+	})
+	for _, a := range tasks {
+		if a.State != engine.LeasedState || a.Epoch >= s.Epoch || err != nil {
+			continue
+		}
+		dead := true
+		b.workers.with(engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}, func(h *heard) {
+			dead = h.worker.Incarnation != a.Incarnation || time.Since(h.at) >= time.Duration(a.Length)*time.Microsecond
+		})
+		ref := store.TaskRef{Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery}
+		if err = b.endDelivery(
+			ctx, ref, string(protocol.ReasonStaleSessionEpoch), false, dead,
+		); protocol.ReasonOf(err) != "" {
+			err = nil // it ended meanwhile
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		b.log.Warn().Err(err).Str("session_id", s.ID).Msg("attempts of an earlier holding end with their leases")
+	}
 }
 
 // heldBy lists the sessions a worker owns.
@@ -147,6 +225,7 @@ func (b *Broker) heldBy(ctx context.Context, w engine.WorkerKey) (held []engine.
 
 // withSession adds the session as it stands to a refusal, since callers show it.
 func (b *Broker) withSession(ctx context.Context, key engine.SessionKey, err error) error {
+	err = b.heard(ctx, key, err)
 	var refusal *protocol.Error
 	if !errors.As(err, &refusal) || refusal.Reason == protocol.ReasonSessionNotFound {
 		return err
@@ -158,11 +237,19 @@ func (b *Broker) withSession(ctx context.Context, key engine.SessionKey, err err
 	return refusal
 }
 
-func (b *Broker) receipt(ctx context.Context, s engine.Session, outcome string, status int) (protocol.SessionAnswer, error) {
+// farEnd is the end of sessions that have none, in receipts.
+var farEnd = history.At(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))
+
+func (b *Broker) receipt(
+	ctx context.Context, s engine.Session, outcome string, status int,
+) (protocol.SessionAnswer, error) {
 	now, err := b.store.Now(ctx)
 	if err != nil {
 		return protocol.SessionAnswer{}, err
 	}
 	v := b.sessionView(s, fleet(b.workers.all(s.Namespace)), now)
+	if v.TTL == 0 { // a receipt has both, always
+		v.TTL, v.TTLExpiresAt = maxSeconds, farEnd
+	}
 	return protocol.SessionAnswer{Admitted: true, Outcome: outcome, Status: status, Session: &v}, nil
 }

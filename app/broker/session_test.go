@@ -46,7 +46,8 @@ func TestASessionStaysWithTheWorkerThatClaimedIt(t *testing.T) {
 		a.ours("b", "b1", time.Minute, time.Minute, 10)
 		a.schedule("one", inSession("s"), inSession("s"), greet())
 		first := a.poll("a", protocol.KindActivity, 5)
-		if first == nil || first.Activity.Session == nil || !first.Activity.Session.IsNew || first.Activity.Session.Epoch == 0 {
+		if first == nil || first.Activity.Session == nil || !first.Activity.Session.IsNew ||
+			first.Activity.Session.Epoch == 0 {
 			t.Fatalf("first claim: %+v", first)
 		}
 		plain := a.poll("b", protocol.KindActivity, 5)
@@ -69,7 +70,8 @@ func TestASessionStaysWithTheWorkerThatClaimedIt(t *testing.T) {
 				t.Fatal(c.Err)
 			}
 		}
-		if v = must[protocol.SessionView](t)(a.Session(t.Context(), "", "s")); v.Active != 0 || v.Status != protocol.SessionActive {
+		if v = must[protocol.SessionView](t)(a.Session(t.Context(), "", "s")); v.Active != 0 ||
+			v.Status != protocol.SessionActive {
 			t.Fatalf("session after its tasks: %+v", v)
 		}
 	})
@@ -89,7 +91,8 @@ func TestARestartedWorkerReclaimsAtOnce(t *testing.T) {
 			t.Fatalf("the other worker gets %+v", got)
 		}
 		again := a.poll("n1", protocol.KindActivity, 5)
-		if again == nil || again.Activity.Attempt != 2 || !again.Activity.Session.IsNew || again.Activity.Session.Epoch <= lost.Activity.Session.Epoch {
+		if again == nil || again.Activity.Attempt != 2 || !again.Activity.Session.IsNew ||
+			again.Activity.Session.Epoch <= lost.Activity.Session.Epoch {
 			t.Fatalf("after the restart: %+v, was %+v", again, lost)
 		}
 		if c := a.result(lost, "late"); protocol.ReasonOf(c.Err) != protocol.ReasonStaleAttempt {
@@ -102,7 +105,8 @@ func TestARestartedWorkerReclaimsAtOnce(t *testing.T) {
 	})
 }
 
-// A lease nobody renews ends, by the store's clock and the sweeper's hand, and another worker claims under a higher epoch.
+// A lease nobody renews ends, by the store's clock and the sweeper's hand, and another worker claims under a higher
+// epoch.
 func TestALapsedSessionMovesOn(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -173,8 +177,13 @@ func TestAnEndedSessionTakesItsWorkWithIt(t *testing.T) {
 		if task == nil || task.Activity.Session.SessionID != handle {
 			t.Fatalf("task: %+v", task)
 		}
-		must[protocol.CommandReceipt](t)(a.RequestCancellation(t.Context(), protocol.EndRequest{Target: protocol.Target{WorkflowID: "one"}}))
-		c := a.decide(a.poll("flow", protocol.KindWorkflow, 5), protocol.Command{Type: protocol.EndSession, SessionID: handle}, inSession(handle))
+		must[protocol.CommandReceipt](t)(a.RequestCancellation(
+			t.Context(), protocol.EndRequest{Target: protocol.Target{WorkflowID: "one"}},
+		))
+		c := a.decide(
+			a.poll("flow", protocol.KindWorkflow, 5), protocol.Command{Type: protocol.EndSession, SessionID: handle},
+			inSession(handle),
+		)
 		if c.Err != nil {
 			t.Fatal(c.Err)
 		}
@@ -185,12 +194,17 @@ func TestAnEndedSessionTakesItsWorkWithIt(t *testing.T) {
 		if v.Status != protocol.SessionClosed || v.Scope != "workflow" || v.Active != 0 {
 			t.Fatalf("session: %+v", v)
 		}
-		page := must[protocol.HistoryPage](t)(a.History(t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}}))
+		page := must[protocol.HistoryPage](t)(a.History(
+			t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}},
+		))
 		var types []string
 		for _, e := range page.Events {
 			types = append(types, e.Type())
 		}
-		want := []string{"WorkflowStarted", "SessionStarted", "ActivityScheduled", "WorkflowCancellationRequested", "SessionEnded", "ActivityCancelled", "ActivityScheduled", "ActivityFailed"}
+		want := []string{
+			"WorkflowStarted", "SessionStarted", "ActivityScheduled", "WorkflowCancellationRequested", "SessionEnded",
+			"ActivityCancelled", "ActivityScheduled", "ActivityFailed",
+		}
 		if len(types) != len(want) {
 			t.Fatalf("history: %v, want %v", types, want)
 		}
@@ -224,10 +238,12 @@ func TestSessionVerbs(t *testing.T) {
 			t.Fatalf("an old epoch closes: %v", err)
 		}
 		verb.Epoch = c.Session.Epoch
-		if r := must[protocol.SessionAnswer](t)(a.HeartbeatSession(t.Context(), verb)); r.Outcome != "heartbeat_recorded" || r.Session.TTLExpiresAt != c.Session.TTLExpiresAt {
+		if r := must[protocol.SessionAnswer](t)(a.HeartbeatSession(t.Context(), verb)); r.Outcome != "heartbeat_recorded" ||
+			r.Session.TTLExpiresAt != c.Session.TTLExpiresAt {
 			t.Fatalf("renewed: %+v", r.Session)
 		}
-		if r := must[protocol.SessionAnswer](t)(a.CloseSession(t.Context(), verb)); r.Outcome != "closed" || *r.Session.LeaseOwner != "w1" {
+		if r := must[protocol.SessionAnswer](t)(a.CloseSession(t.Context(), verb)); r.Outcome != "closed" ||
+			*r.Session.LeaseOwner != "w1" {
 			t.Fatalf("closed: %+v", r)
 		}
 		if r := must[protocol.SessionAnswer](t)(a.CloseSession(t.Context(), verb)); r.Outcome != "already_closed" {

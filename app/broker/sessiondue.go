@@ -17,15 +17,15 @@ func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 	if err != nil {
 		return err
 	}
-	c, err := b.session(ctx, key, engine.DueSession{Served: b.served(), Stale: stale})
+	c, err := b.stepSession(ctx, key, engine.DueSession{Served: b.served(), Stale: stale})
 	if err != nil || !c.Session.Unsettled() {
 		return err
 	}
-	return b.settle(ctx, key)
+	return b.failQueuedTasks(ctx, key)
 }
 
-// holderStale is the worker whose lease on the session is over, if its registration is gone or it has not been heard of for longer than a living
-// worker may be silent; else "".
+// holderStale is the worker whose lease on the session is over, if its registration is gone or it has not been heard of
+// for longer than a living worker may be silent; else "".
 func (b *Broker) holderStale(ctx context.Context, key engine.SessionKey) (string, error) {
 	now, err := b.store.Now(ctx)
 	if err != nil {
@@ -66,8 +66,9 @@ func ignore(err, kind error) error {
 	return err
 }
 
-// settle fails the tasks that are queued in a session which has ended, or whose policy says so; they would wait for ever.
-func (b *Broker) settle(ctx context.Context, key engine.SessionKey) error {
+// failQueuedTasks fails the tasks that are queued in a session which has ended, or whose policy says so; they would
+// wait for ever.
+func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) error {
 	var tasks []engine.Activity
 	err := b.store.View(ctx, func(r store.Reader) (err error) {
 		tasks, err = r.SessionTasks(ctx, key, 10_000)
@@ -95,12 +96,13 @@ func (b *Broker) settle(ctx context.Context, key engine.SessionKey) error {
 		b.log.Info().Str("session_id", key.ID).Int("tasks", ended).Msg("tasks of a session that is over failed")
 	}
 	if !queued {
-		_, err = b.session(ctx, key, engine.DueSession{Settled: true})
+		_, err = b.stepSession(ctx, key, engine.DueSession{Settled: true})
 	}
 	return err
 }
 
-// appsNamespace is where the apps of one database register, so that each knows which releases are served. It is no namespace a caller can name.
+// appsNamespace is where the apps of one database register, so that each knows which releases are served. It is no
+// namespace a caller can name.
 const appsNamespace = "/apps"
 
 // served are the releases that live apps serve.
@@ -110,8 +112,8 @@ func (b *Broker) served() []string {
 	return b.releases
 }
 
-// announce registers this app with the others on its database and learns of theirs; it lists those that are alive. Those that have been dead for long
-// are forgotten.
+// announce registers this app with the others on its database and learns of theirs; it lists those that are alive.
+// Those that have been dead for long are forgotten.
 func (b *Broker) announce(ctx context.Context) (alive []string, err error) {
 	releases := []string{b.opt.Release}
 	if b.opt.Shared {
@@ -137,8 +139,9 @@ func (b *Broker) announce(ctx context.Context) (alive []string, err error) {
 		}
 		_, err = b.store.Commit(ctx, store.Change{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 			return store.Writes{DropWorkers: dead, Workers: []engine.Worker{{
-				Namespace: appsNamespace, ID: b.opt.App, Release: b.opt.Release, Queues: []string{"-"}, HeartbeatAt: history.At(now),
-				UpdatedAt: history.At(now), AliveUntil: history.At(now.Add(2 * b.opt.StoreAlive)),
+				Namespace: appsNamespace, ID: b.opt.App, Release: b.opt.Release, Queues: []string{"-"},
+				HeartbeatAt: history.At(now),
+				UpdatedAt:   history.At(now), AliveUntil: history.At(now.Add(2 * b.opt.StoreAlive)),
 			}}}, nil
 		}})
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// watchSessions logs and counts what this app's commits did to sessions, until ctx ends: together the lines tell who held which session from when to
-// when, and why no longer.
+// watchSessions logs and counts what this app's commits did to sessions, until ctx ends: together the lines tell who
+// held which session from when to when, and why no longer.
 func (b *Broker) watchSessions(ctx context.Context) {
 	b.dispatch.Each(ctx, dispatch.TopicMoves, func(changed store.Changed, overflow bool) {
 		for _, m := range changed.Moves {
@@ -61,7 +61,9 @@ func (b *Broker) logMove(m store.SessionMove) {
 
 // words are what the log says of an entry of a timeline.
 var words = map[string]string{
-	"started": "started", "claimed": "claimed", "reclaimed": "reclaimed", "draining": "drains", "released": "released", "expired": "expired",
-	"idle_unpinned": "unpinned for idleness", "orphaned": "orphaned", "failed": "failed", "closed": "closed", "unpinned": "freed from its release",
+	"started": "started", "claimed": "claimed", "reclaimed": "reclaimed", "draining": "drains", "released": "released",
+	"expired":       "expired",
+	"idle_unpinned": "unpinned for idleness", "orphaned": "orphaned", "failed": "failed", "closed": "closed",
+	"unpinned":   "freed from its release",
 	"cleaned_up": "cleaned up",
 }

@@ -2,10 +2,12 @@ package broker
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -13,7 +15,8 @@ import (
 // sessionCounters count what happens to sessions at this app.
 type sessionCounters struct {
 	claims, ends, rebuilds, unbuilt, late *prometheus.CounterVec
-	renewals, cleaned                     prometheus.Counter
+	evictions                             *prometheus.CounterVec
+	renewals, cleaned, thrashed           prometheus.Counter
 }
 
 func newSessionCounters(r prometheus.Registerer) sessionCounters {
@@ -28,14 +31,26 @@ func newSessionCounters(r prometheus.Registerer) sessionCounters {
 		return c
 	}
 	return sessionCounters{
-		claims: vec("sojourn_session_claims_total", "Sessions claimed, by kind: new for the first claim of a row, reclaim for every other.", "kind"),
-		ends:   vec("sojourn_session_ends_total", "Holdings of sessions that ended, by how: released, expired, idle_unpinned, orphaned, failed, closed.", "how"),
+		claims: vec(
+			"sojourn_session_claims_total",
+			"Sessions claimed, by kind: new for the first claim of a row, reclaim for every other.", "kind",
+		),
+		ends: vec(
+			"sojourn_session_ends_total",
+			"Holdings of sessions that ended, by how: released, expired, idle_unpinned, orphaned, failed, closed.", "how",
+		),
 		rebuilds: vec("sojourn_session_rebuilds_total",
 			"Rebuilds after which activities were tried again, by reason: how the state was lost.", "reason"),
 		unbuilt: vec("sojourn_session_rebuilds_failed_total",
 			"Rebuilds with which their attempt ended, by outcome: failed, cancelled.", "outcome"),
 		late: vec("sojourn_session_late_completions_total",
 			"Completions that came too late and were ignored, by why: session_ended, stale_session_epoch.", "why"),
+		evictions: vec("sojourn_session_evictions_total",
+			"Idle sessions that were given up for others, by why: cap, the holder held as many as it may; pressure, its memory was scarce.", "why"),
+		thrashed: one(
+			"sojourn_sessions_thrashed_total",
+			"Sessions that were claimed again within a minute of giving way at their holder's cap.",
+		),
 		renewals: one("sojourn_session_renewals_total", "Leases of sessions that were renewed."),
 		cleaned:  one("sojourn_sessions_cleaned_up_total", "Rows of sessions that were removed."),
 	}
@@ -48,10 +63,19 @@ func (m *Metrics) moved(e store.SessionMove) {
 		m.sessions.claims.WithLabelValues("new").Inc()
 	case e.What == "reclaimed":
 		m.sessions.claims.WithLabelValues("reclaim").Inc()
+		if strings.HasPrefix(e.Why, engine.ReasonEvictedCap) {
+			m.sessions.thrashed.Inc()
+		}
 	case e.What == "cleaned_up":
 		m.sessions.cleaned.Inc()
 	case e.Ends():
 		m.sessions.ends.WithLabelValues(e.What).Inc()
+		switch e.Why {
+		case engine.ReasonEvictedCap:
+			m.sessions.evictions.WithLabelValues("cap").Inc()
+		case engine.ReasonEvictedPressure:
+			m.sessions.evictions.WithLabelValues("pressure").Inc()
+		}
 	}
 }
 
@@ -67,8 +91,9 @@ func (m *Metrics) late(why string) {
 	}
 }
 
-// rebuilt counts the rebuilds that ran in an attempt, also of one whose outcome came too late to be taken. Those that another attempt ran are counted
-// there. What workers say of it is not ours to trust as a label, so only known reasons are.
+// rebuilt counts the rebuilds that ran in an attempt, also of one whose outcome came too late to be taken. Those that
+// another attempt ran are counted there. What workers say of it is not ours to trust as a label, so only known reasons
+// are.
 func (m *Metrics) rebuilt(r *protocol.Recovered) {
 	if m == nil || r == nil {
 		return
@@ -119,5 +144,6 @@ func (g *gauge) Collect(c chan<- prometheus.Metric) {
 }
 
 var sessionStatuses = []protocol.SessionStatus{
-	protocol.SessionActive, protocol.SessionClosed, protocol.SessionExpired, protocol.SessionFailed, protocol.SessionOrphaned,
+	protocol.SessionActive, protocol.SessionClosed, protocol.SessionExpired, protocol.SessionFailed,
+	protocol.SessionOrphaned,
 }

@@ -44,7 +44,8 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 			return store.Writes{
 				Sessions: []engine.SessionChange{c}, Answer: c,
 				Audit: []store.Audit{{
-					At: history.At(now), Identity: in.Identity, Action: "session." + in.Verb, Namespace: key.Namespace, Target: in.SessionID, Detail: detail,
+					At: history.At(now), Identity: in.Identity, Action: "session." + in.Verb, Namespace: key.Namespace,
+					Target: in.SessionID, Detail: detail,
 				}},
 			}, err
 		},
@@ -56,15 +57,17 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	return b.Session(ctx, in.Namespace, in.SessionID)
 }
 
-// successor is the worker a session is moved to: the one that is named, else, of those that could have it, the one with the fewest sessions. "" is
-// whoever comes first, its old holder included.
+// successor is the worker a session is moved to: the one that is named, else, of those that could have it, the one with
+// the fewest sessions. "" is whoever comes first, its old holder included.
 func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named string) (string, error) {
 	workers, err := b.Workers(ctx, key.Namespace, "", string(protocol.WorkerActive))
 	if err != nil {
 		return "", err
 	}
 	if named != "" {
-		if !slices.ContainsFunc(workers, func(w protocol.WorkerView) bool { return w.WorkerID == named && w.MaxSessions > 0 }) {
+		if !slices.ContainsFunc(workers, func(w protocol.WorkerView) bool {
+			return w.WorkerID == named && w.MaxSessions > 0
+		}) {
 			return "", protocol.Refuse(protocol.ReasonWorkerNotFound, "no active worker %s holds sessions here", named)
 		}
 		return named, nil
@@ -90,7 +93,8 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 	}
 	best := -1
 	for i, w := range workers {
-		fits := w.WorkerID != s.Owner && w.Sessions < w.MaxSessions && len(engine.Missing(s.Requirements, w.Capabilities)) == 0 &&
+		fits := w.WorkerID != s.Owner && w.Sessions < w.MaxSessions &&
+			len(engine.Missing(s.Requirements, w.Capabilities)) == 0 &&
 			len(engine.Missing(queues, w.TaskQueues)) == 0 && (s.ReleasePolicy != engine.PolicyFinish || w.Release == s.Release)
 		if fits && (best < 0 || w.Sessions < workers[best].Sessions) {
 			best = i

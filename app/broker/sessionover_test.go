@@ -11,6 +11,7 @@ import (
 	appkg "github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -64,10 +65,14 @@ func TestQueuedTasksOfASessionThatIsOverFail(t *testing.T) {
 			says    string
 		}{
 			"closed": {protocol.SessionOptions{}, func(epoch int64) {
-				must[protocol.SessionAnswer](t)(a.CloseSession(t.Context(), protocol.SessionVerb{WorkerID: "a", SessionID: "closed", Epoch: epoch}))
+				must[protocol.SessionAnswer](t)(a.CloseSession(
+					t.Context(), protocol.SessionVerb{WorkerID: "a", SessionID: "closed", Epoch: epoch},
+				))
 			}, "closed"},
 			"operator": {protocol.SessionOptions{}, func(int64) {
-				must[protocol.SessionView](t)(a.OperateSession(t.Context(), protocol.SessionOperation{SessionID: "operator", Verb: "close", Identity: "eve"}))
+				must[protocol.SessionView](t)(a.OperateSession(
+					t.Context(), protocol.SessionOperation{SessionID: "operator", Verb: "close", Identity: "eve"},
+				))
 			}, "eve"},
 			"ttl":  {protocol.SessionOptions{TTL: 1, Lease: 600}, nil, "ttl_expired"},
 			"lost": {protocol.SessionOptions{Lease: 1, Reacquire: &no}, nil, "lease_expired"},
@@ -82,7 +87,8 @@ func TestQueuedTasksOfASessionThatIsOverFail(t *testing.T) {
 				c.end(first.Activity.Session.Epoch)
 			}
 			f := a.failure(name, 2)
-			if f.Failure.ExceptionType != "session_closed" || !strings.Contains(f.Failure.Message, c.says) || !f.Failure.NonRetryable {
+			if f.Failure.ExceptionType != "session_closed" || !strings.Contains(f.Failure.Message, c.says) ||
+				!f.Failure.NonRetryable {
 				t.Errorf("%s: the queued activity failed with %+v", name, f.Failure)
 			}
 			if r := a.result(first, "done"); r.Err != nil {
@@ -91,7 +97,8 @@ func TestQueuedTasksOfASessionThatIsOverFail(t *testing.T) {
 			for next := a.poll("flow", protocol.KindWorkflow, 5); next != nil; next = a.poll("flow", protocol.KindWorkflow, 0) {
 				a.decide(next)
 			}
-			if v := must[protocol.SessionView](t)(a.Session(t.Context(), "", name)); v.LeaseOwner == nil || *v.LeaseOwner != "a" || v.Ready != 0 {
+			if v := must[protocol.SessionView](t)(a.Session(t.Context(), "", name)); v.LeaseOwner == nil ||
+				*v.LeaseOwner != "a" || v.Ready != 0 {
 				t.Errorf("%s: the session afterwards: %+v", name, v)
 			}
 			want := protocol.ReasonSessionReacquire
@@ -115,13 +122,17 @@ func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 		}))
 	}
 	options := protocol.SessionOptions{SessionID: "s", Lease: 1}
-	first := must[protocol.SessionAnswer](t)(a.CreateSession(t.Context(), protocol.SessionCreate{WorkerID: "gpu", SessionOptions: options}))
+	first := must[protocol.SessionAnswer](t)(a.CreateSession(
+		t.Context(), protocol.SessionCreate{WorkerID: "gpu", SessionOptions: options},
+	))
 	if first.Session.Queue == nil || *first.Session.Queue != "gpu" {
 		t.Fatalf("queue: %+v", first.Session)
 	}
 	refused := func(what, worker string, o protocol.SessionOptions, want protocol.Reason) {
 		t.Helper()
-		if _, err := a.CreateSession(t.Context(), protocol.SessionCreate{WorkerID: worker, SessionOptions: o}); protocol.ReasonOf(err) != want {
+		if _, err := a.CreateSession(t.Context(), protocol.SessionCreate{
+			WorkerID: worker, SessionOptions: o,
+		}); protocol.ReasonOf(err) != want {
 			t.Errorf("%s: %v, want %s", what, err, want)
 		}
 	}
@@ -130,14 +141,11 @@ func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 	other.Queue = "cpu"
 	refused("a queue the worker does not serve", "gpu", other, protocol.ReasonSessionQueue)
 	other = options
-	other.MaxActivities = 5
-	refused("other options", "gpu", other, protocol.ReasonInvalidSession)
+	other.Requirements = []string{"tpu"}
+	refused("other requirements", "gpu", other, protocol.ReasonInvalidSession)
 	other = options
 	other.ReleasePolicy = "fail"
 	refused("another release policy", "gpu", other, protocol.ReasonInvalidSession)
-	other = options
-	other.Idle = 5
-	refused("another idle time", "gpu", other, protocol.ReasonInvalidSession)
 	other = options
 	other.ReleasePolicy = "sometimes"
 	refused("an unknown policy", "gpu", other, protocol.ReasonValidation)
@@ -152,13 +160,17 @@ func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 	other = options
 	other.Reacquire = &no
 	refused("a request that forbids it", "gpu", other, protocol.ReasonSessionReacquire)
-	again := must[protocol.SessionAnswer](t)(a.CreateSession(t.Context(), protocol.SessionCreate{WorkerID: "gpu", SessionOptions: options}))
-	if again.Outcome != "reacquired" || again.Session.TTLExpiresAt != first.Session.TTLExpiresAt || again.Session.Claims != 2 {
+	again := must[protocol.SessionAnswer](t)(a.CreateSession(
+		t.Context(), protocol.SessionCreate{WorkerID: "gpu", SessionOptions: options},
+	))
+	if again.Outcome != "reacquired" || again.Session.TTLExpiresAt != first.Session.TTLExpiresAt ||
+		again.Session.Claims != 2 {
 		t.Errorf("reacquired: %+v", again.Session)
 	}
 }
 
-// Migrating drains first, then hands over to another worker than the old holder; force does not wait. Both are in the audit and the timeline.
+// Migrating drains first, then hands over to another worker than the old holder; force does not wait. Both are in the
+// audit and the timeline.
 func TestMigratingDrainsAndMovesOn(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
@@ -168,7 +180,8 @@ func TestMigratingDrainsAndMovesOn(t *testing.T) {
 		first := a.poll("a", protocol.KindActivity, 5)
 		a.ours("b", "b1", time.Minute, time.Minute, 10)
 		migrate := protocol.SessionOperation{SessionID: "s", Verb: "migrate", Identity: "eve", Reason: "maintenance"}
-		if v := must[protocol.SessionView](t)(a.OperateSession(t.Context(), migrate)); v.Moving != "eve" || *v.LeaseOwner != "a" {
+		if v := must[protocol.SessionView](t)(a.OperateSession(t.Context(), migrate)); v.Moving != "eve" ||
+			*v.LeaseOwner != "a" {
 			t.Fatalf("draining: %+v", v)
 		}
 		for _, w := range []string{"a", "b"} {
@@ -190,7 +203,8 @@ func TestMigratingDrainsAndMovesOn(t *testing.T) {
 			t.Fatalf("the next holder gets %+v", second)
 		}
 		migrate.Force, migrate.To = true, "a"
-		if v := must[protocol.SessionView](t)(a.OperateSession(t.Context(), migrate)); v.LeaseOwner != nil || v.KeptFor != "a" {
+		if v := must[protocol.SessionView](t)(a.OperateSession(t.Context(), migrate)); v.LeaseOwner != nil ||
+			v.KeptFor != "a" {
 			t.Fatalf("forced: %+v", v)
 		}
 		want := "claimed draining released reclaimed released"
@@ -202,22 +216,24 @@ func TestMigratingDrainsAndMovesOn(t *testing.T) {
 			t.Errorf("the end of the first holding: %+v", e)
 		}
 		list, err := a.Audits(t.Context(), "", 10)
-		if err != nil || len(list) != 2 || list[0].Action != "session.migrate" || !strings.Contains(list[0].Detail, "forced") {
+		if err != nil || len(list) != 2 || list[0].Action != "session.migrate" ||
+			!strings.Contains(list[0].Detail, "forced") {
 			t.Errorf("audit: %+v %v", list, err)
 		}
 	})
 }
 
-// The policy fail tells what waits that the state went with the worker that drained; the policy finish keeps the session for its release until no
-// app serves that.
+// The policy fail tells what waits that the state went with the worker that drained; the policy finish keeps the
+// session for its release until no app serves that.
 func TestReleasePolicies(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		running := apptest.Start(t, apptest.Options{Database: database})
-		a := &app{running.Broker(), running.Store(), t}
+		a := &app{running.Broker(), view.New(running.Store()), running.Store(), t}
 		register := func(id, release string) {
 			t.Helper()
 			must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
-				WorkerID: id, Incarnation: id + "1", Release: release, TaskQueue: "default", AnyActivity: true, Capabilities: []string{broker.CapSessions},
+				WorkerID: id, Incarnation: id + "1", Release: release, TaskQueue: "default", AnyActivity: true,
+				Capabilities: []string{broker.CapSessions},
 			}))
 		}
 		a.register("flow")
@@ -240,7 +256,8 @@ func TestReleasePolicies(t *testing.T) {
 			}
 		}
 		must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "old"}))
-		if f := a.failure("one", 2); f.Failure.ExceptionType != "SessionLost" || !strings.HasPrefix(f.Failure.Message, "drained") {
+		if f := a.failure("one", 2); f.Failure.ExceptionType != "SessionLost" ||
+			!strings.HasPrefix(f.Failure.Message, "drained") {
 			t.Errorf("what waited failed with %+v", f.Failure)
 		}
 		register("new", "next")
@@ -249,8 +266,9 @@ func TestReleasePolicies(t *testing.T) {
 		}
 		running.Stop()
 		running = apptest.Start(t, apptest.Options{Database: database, Change: func(o *appkg.Options) { o.Release = "next" }})
-		a = &app{running.Broker(), running.Store(), t}
-		if got := a.poll("new", protocol.KindActivity, 25); got == nil || got.Activity.Session.SessionID != "finish" || !got.Activity.Session.IsNew {
+		a = &app{running.Broker(), view.New(running.Store()), running.Store(), t}
+		if got := a.poll("new", protocol.KindActivity, 25); got == nil || got.Activity.Session.SessionID != "finish" ||
+			!got.Activity.Session.IsNew {
 			t.Fatalf("when only the next release is served its worker gets %+v", got)
 		}
 		if got := strings.Join(a.timeline("finish"), " "); got != "claimed released unpinned reclaimed" {
@@ -262,12 +280,15 @@ func TestReleasePolicies(t *testing.T) {
 // What happened to sessions is counted, and the gauges are there with every status.
 func TestSessionsAreCounted(t *testing.T) {
 	running := apptest.Start(t, apptest.Options{})
-	a := &app{running.Broker(), running.Store(), t}
+	a := &app{running.Broker(), view.New(running.Store()), running.Store(), t}
 	a.register("flow")
 	a.ours("a", "a1", time.Minute, time.Minute, 10)
 	run := a.start("one")
 	handle := run.RunID + "-1"
-	a.decide(a.poll("flow", protocol.KindWorkflow, 5), protocol.Command{Type: protocol.StartSession}, inSession(handle), inSession(handle), inSession("s"))
+	a.decide(
+		a.poll("flow", protocol.KindWorkflow, 5), protocol.Command{Type: protocol.StartSession}, inSession(handle),
+		inSession(handle), inSession("s"),
+	)
 	recovered := a.poll("a", protocol.KindActivity, 5)
 	late := a.poll("a", protocol.KindActivity, 5)
 	a.poll("a", protocol.KindActivity, 5)
@@ -287,7 +308,8 @@ func TestSessionsAreCounted(t *testing.T) {
 	}))
 	want := []string{
 		`sojourn_sessions{status="active"} 1`, `sojourn_sessions{status="closed"} 1`, `sojourn_sessions{status="expired"} 0`,
-		`sojourn_sessions{status="failed"} 0`, `sojourn_sessions{status="orphaned"} 0`, `sojourn_session_claims_total{kind="new"} 2`,
+		`sojourn_sessions{status="failed"} 0`, `sojourn_sessions{status="orphaned"} 0`,
+		`sojourn_session_claims_total{kind="new"} 2`,
 		`sojourn_session_ends_total{how="closed"} 1`, `sojourn_session_rebuilds_total{reason="out_of_memory"} 1`,
 		`sojourn_session_late_completions_total{why="session_ended"} 1`, `sojourn_session_renewals_total 1`,
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"regexp"
 	"strings"
 	"time"
 
@@ -17,15 +16,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-var (
-	workflowID = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,128}$`)
-)
-
 // maxSeconds is the longest timeout: ten years.
 const maxSeconds = 10 * 365 * 24 * 3600
 
-// Start starts a workflow. A workflow id is used once while a run of it is kept: a second start is refused, or, with use-existing, answered with the
-// run that is open.
+// Start starts a workflow. A workflow id is used once while a run of it is kept: a second start is refused, or, with
+// use-existing, answered with the run that is open.
 func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
 	if in.Cron != "" {
 		return b.startCron(ctx, in)
@@ -70,8 +65,9 @@ func existing(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) 
 	if in.DuplicatePolicy == "use-existing" && run != nil && run.Status.Open() {
 		return store.Writes{Answer: started(in, run, "returned_existing_active")}, nil
 	}
-	return store.Writes{}, protocol.Refuse(protocol.ReasonAlreadyStarted, "workflow id %s is taken by run %s", flow.ID, flow.RunID).
-		With("workflow_id", flow.ID).With("run_id", flow.RunID).With("outcome", "rejected_duplicate")
+	return store.Writes{}, protocol.Refuse(
+		protocol.ReasonDuplicateStart, "workflow id %s is taken by run %s", flow.ID, flow.RunID,
+	).With("workflow_id", flow.ID).With("run_id", flow.RunID).With("outcome", "rejected_duplicate")
 }
 
 func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol.StartAnswer {
@@ -91,14 +87,10 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 	if in.TaskQueue == "" {
 		in.TaskQueue = "default"
 	}
-	if run, _, ok := engine.ParseStepID(in.WorkflowID); ok {
-		if _, err := ulid.ParseStrict(run); err == nil {
-			return in, "", protocol.Invalid("workflow_id", "ids of this form belong to child workflows")
-		}
+	if err := engine.CheckWorkflowID(in.WorkflowID, "workflow_id"); err != nil {
+		return in, "", err
 	}
 	switch {
-	case !workflowID.MatchString(in.WorkflowID):
-		return in, "", protocol.Invalid("workflow_id", "must be 1 to 128 of letters, digits and . _ : -")
 	case in.WorkflowType == "" || len(in.WorkflowType) > 255:
 		return in, "", protocol.Invalid("workflow_type", "must be 1 to 255 bytes")
 	case len(in.TaskQueue) > 255:
@@ -114,13 +106,17 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 	case in.DuplicatePolicy != "" && in.DuplicatePolicy != "fail" && in.DuplicatePolicy != "use-existing":
 		return in, "", protocol.Invalid("duplicate_policy", "must be fail or use-existing")
 	case in.PayloadCodec != "" && in.PayloadCodec != payload.Codec:
-		return in, "", protocol.Refuse(protocol.ReasonUnsupportedCodec, "codec %q is not supported; use %s", in.PayloadCodec, payload.Codec)
+		return in, "", protocol.Refuse(
+			protocol.ReasonUnsupportedCodec, "codec %q is not supported; use %s", in.PayloadCodec, payload.Codec,
+		)
 	case len(in.BusinessKey) > 255:
 		return in, "", protocol.Invalid("business_key", "is longer than 255 bytes")
 	case len(in.Memo) > engine.MaxStartMemo:
 		return in, "", protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
 	}
-	if err := engine.CheckFairness(in.FairnessKey, in.FairnessWeight, func(field string) string { return field }); err != nil {
+	if err := engine.CheckFairness(in.FairnessKey, in.FairnessWeight, func(field string) string {
+		return field
+	}); err != nil {
 		return in, "", err
 	}
 	in.FairnessKey = strings.ToLower(in.FairnessKey)
@@ -134,8 +130,8 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 	return in, args, err
 }
 
-// Arguments reads the input of a start, signal, query or update: an envelope, a plain JSON array of arguments which is encoded here, or nothing. The
-// answer is the blob of an argument array, empty for none.
+// Arguments reads the input of a start, signal, query or update: an envelope, a plain JSON array of arguments which is
+// encoded here, or nothing. The answer is the blob of an argument array, empty for none.
 func Arguments(field string, raw json.RawMessage) (string, error) {
 	trimmed := bytes.TrimSpace(raw)
 	switch {
@@ -175,6 +171,7 @@ func badPayload(field string, err error) error {
 	case errors.Is(err, payload.ErrUnsupportedCodec):
 		return protocol.Refuse(protocol.ReasonUnsupportedCodec, "%s: %v", field, err)
 	}
+	field, err = payload.Place(field, err)
 	e := protocol.Invalid(field, "%v", err)
 	if r := payload.Reason(err); r != "" {
 		e.With("payload_reason", r)

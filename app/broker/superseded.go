@@ -9,48 +9,51 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// watchSuperseded hears, until ctx ends, of workers that registered anew at other apps on the database: what this app remembers of them is out of
-// date, and the process it knows is to be told so.
+// watchSuperseded hears, until ctx ends, of processes whose registration ended at other apps on the database: another
+// took their place, or they left.
 func (b *Broker) watchSuperseded(ctx context.Context) {
 	b.dispatch.Each(ctx, dispatch.TopicSuperseded, func(changed store.Changed, overflow bool) {
 		if overflow {
-			for k := range b.workers.all("") {
-				changed.Superseded = append(changed.Superseded, k)
+			for k, h := range b.workers.all("") {
+				changed.Superseded = append(changed.Superseded, store.Process{Worker: k, Incarnation: h.worker.Incarnation})
 			}
 		}
-		for _, k := range changed.Superseded {
-			b.superseded(ctx, k)
+		for _, p := range changed.Superseded {
+			if known := b.workers.get(p.Worker); p.Incarnation == "" && known != nil {
+				p.Incarnation = known.Incarnation
+			}
+			if p.Incarnation != "" {
+				b.superseded(ctx, p)
+			}
 		}
 	})
 }
 
-// superseded looks whether the process that this app knows of a worker is still the registered one. If not it is forgotten, and its polls, which might
-// otherwise take work, end refused.
-func (b *Broker) superseded(ctx context.Context, k engine.WorkerKey) {
-	known := b.workers.get(k)
-	if known == nil {
-		return
-	}
-	var w engine.Worker
-	err := b.store.View(ctx, func(r store.Reader) (err error) {
-		w, err = r.Worker(ctx, k)
-		return err
-	})
+// superseded looks whether a process is still the registered one. If not it is forgotten, its polls end, and what this
+// app leased to it since goes back: who ended the registration has freed what was leased by then, and could not know of
+// what was being written here.
+func (b *Broker) superseded(ctx context.Context, p store.Process) {
+	w, err := b.storedWorker(ctx, p.Worker)
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		if ctx.Err() == nil {
-			b.log.Warn().Err(err).Str("worker_id", k.ID).Msg("look which process a worker is")
+			b.log.Warn().Err(err).Str("worker_id", p.Worker.ID).Msg("look which process a worker is")
 		}
-	case err == nil && w.Incarnation == known.Incarnation:
-	default:
-		var now *engine.Worker
-		if err == nil {
-			now = &w
+		return
+	case err == nil && w.Incarnation == p.Incarnation && w.Left.IsZero():
+		return
+	}
+	b.dispatch.Gone(p)
+	why, lost := engine.ReturnedDraining, returned
+	if err == nil {
+		if w.Incarnation == p.Incarnation {
+			return // it may end what it holds
 		}
-		b.workers.swap(k, known, now)
-		newest := b.workers.get(k)                                                                    // by now perhaps a process that came to this app meanwhile: it has told the older ones itself
-		if (newest == nil || newest.Incarnation == w.Incarnation) && (known.Explicit || w.Explicit) { // one that names no process polls as the newest
-			b.dispatch.Drop(k, w.Incarnation, stale(k.ID))
-		}
+		why, lost = restarted, diedWith(&w)
+	}
+	if _, _, err := b.freeLeases(ctx, p.Worker, why, lost, func(incarnation string) bool {
+		return incarnation == p.Incarnation
+	}); err != nil && ctx.Err() == nil {
+		b.log.Warn().Err(err).Str("worker_id", p.Worker.ID).Msg("free what was leased to a process that left")
 	}
 }

@@ -31,7 +31,8 @@ func (b *Broker) RepairStatus(ctx context.Context, ns string) (protocol.RepairSt
 			for _, h := range heads {
 				if t := h.Task; t != nil && t.State == engine.Quarantined && len(s.Candidates) < systemScan {
 					s.Candidates = append(s.Candidates, protocol.RepairCandidate{
-						WorkflowID: h.WorkflowID, RunID: h.ID, WorkflowType: h.Type, TaskQueue: h.Queue, TaskID: engine.TaskID(h.ID, t.Number),
+						WorkflowID: h.WorkflowID, RunID: h.ID, WorkflowType: h.Type, TaskQueue: h.Queue,
+						TaskID:  engine.TaskID(h.ID, t.Number),
 						Problem: t.Problem, StartedAt: h.StartedAt,
 					})
 				}

@@ -21,8 +21,8 @@ const (
 	maxPageSize = 4 << 20
 )
 
-// tasks turns leases into what workers are given. What the batch had in memory is used as it is; the rest is read in one statement for all
-// activities and one per workflow task.
+// tasks turns leases into what workers are given. What the batch had in memory is used as it is; the rest is read in
+// one statement for all activities and one per workflow task.
 func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []store.Leased) ([]protocol.Task, error) {
 	args, err := b.arguments(ctx, leased)
 	if err != nil {
@@ -82,9 +82,11 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 	t := &protocol.ActivityTask{
 		TaskID: engine.StepID(l.Head.ID, a.Seq), WorkflowID: l.Head.WorkflowID, RunID: l.Head.ID, Namespace: l.Head.Namespace,
 		ExecutionID: engine.StepID(l.Head.ID, a.Seq), AttemptID: engine.AttemptID(l.Head.ID, a.Seq, a.Delivery),
-		IdempotencyKey: engine.StepID(l.Head.ID, a.Seq), Attempt: a.Attempt, ActivityType: a.Type, PayloadCodec: payload.Codec,
-		Arguments: payload.Payload{Blob: args}, RetryPolicy: a.Retry, TaskQueue: a.Queue, LeaseOwner: a.Owner, LeaseExpiresAt: a.Until,
-		Release: a.Lease.Release, HeartbeatEvery: a.HeartbeatTO,
+		IdempotencyKey: engine.StepID(l.Head.ID, a.Seq), Attempt: a.Attempt, ActivityType: a.Type,
+		PayloadCodec: payload.Codec,
+		Arguments:    payload.Payload{Blob: args}, RetryPolicy: a.Retry, TaskQueue: a.Queue, LeaseOwner: a.Owner,
+		LeaseExpiresAt: a.Until,
+		Release:        a.Lease.Release, HeartbeatEvery: a.HeartbeatTO,
 	}
 	if a.StartToClose > 0 {
 		t.Deadlines.StartToClose = history.At(a.LeasedAt.Add(secs(a.StartToClose)))
@@ -101,11 +103,12 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 	return t
 }
 
-// noEnd is what a session without a TTL is said to live for at least: clients hold a session without that time for broken.
+// noEnd is what a session without a TTL is said to live for at least: clients hold a session without that time for
+// broken.
 const noEnd = 100 * 365 * 24 * time.Hour
 
-// affinity is a session as its tasks show it. Clients compare it with what they were told before, so only the lease may ever change in it; and the
-// queue, where the session was made without one, is that of its task.
+// affinity is a session as its tasks show it. Clients compare it with what they were told before, so only the lease may
+// ever change in it; and the queue, where the session was made without one, is that of its task.
 func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffinity {
 	if s.Queue != "" {
 		queue = s.Queue
@@ -115,27 +118,38 @@ func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffi
 		until = history.At(s.CreatedAt.Add(noEnd))
 	}
 	return &protocol.SessionAffinity{
-		SessionID: s.ID, Epoch: s.Epoch, IsNew: isNew, Door: string(s.Door), Queue: queue, Requirements: orEmpty(s.Requirements),
-		Lease: s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate, Reacquire: !s.NoReacquire,
-		Status: string(s.Status), LeaseOwner: s.Owner, LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: until,
+		SessionID: s.ID, Epoch: s.Epoch, IsNew: isNew, Door: string(s.Door), Queue: queue,
+		Requirements: orEmpty(s.Requirements),
+		Lease:        s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
+		Reacquire: !s.NoReacquire,
+		Status:    string(s.Status), LeaseOwner: s.Owner, LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: until,
 	}
 }
 
-func (b *Broker) workflowTask(ctx context.Context, in protocol.PollRequest, l store.Leased) (*protocol.WorkflowTask, error) {
+func (b *Broker) workflowTask(
+	ctx context.Context, in protocol.PollRequest, l store.Leased,
+) (*protocol.WorkflowTask, error) {
 	h := l.Head
 	t := &protocol.WorkflowTask{
-		TaskID: engine.TaskID(h.ID, h.Task.Number), WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace, Attempt: h.Task.Delivery,
-		WorkflowType: h.Type, PayloadCodec: payload.Codec, RunStatus: "running", RunNumber: h.Number, LastSequence: h.Task.Shown,
-		TotalEvents: h.Task.Shown, TaskQueue: h.Queue, LeaseOwner: h.Task.Owner, LeaseExpiresAt: h.Task.Until, Release: h.Task.Release,
+		TaskID: engine.TaskID(h.ID, h.Task.Number), WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace,
+		Attempt:      h.Task.Delivery,
+		WorkflowType: h.Type, PayloadCodec: payload.Codec, RunStatus: "running", RunNumber: h.Number,
+		LastSequence: h.Task.Shown,
+		TotalEvents:  h.Task.Shown, TaskQueue: h.Queue, LeaseOwner: h.Task.Owner, LeaseExpiresAt: h.Task.Until,
+		Release: h.Task.Release,
 	}
-	seen := min(b.kept.seen(h.ID, h.Task.Owner, h.Task.Incarnation), h.Task.Shown)
+	seen := min(b.sticky.seen(h.ID, store.Process{
+		Worker: engine.WorkerKey{Namespace: h.Namespace, ID: h.Task.Owner}, Incarnation: h.Task.Incarnation,
+	}), h.Task.Shown)
 	size := in.PageSize
 	if size <= 0 {
 		size = defaultPage
 	}
 	all := l.Events
-	if l.Events != nil && int64(len(l.Events)) >= h.Task.Shown && l.Bytes <= maxPageSize {
-		t.Events = l.Events[seen:h.Task.Shown]
+	if n := len(l.Events); n > 0 && l.Events[0].Seq <= seen+1 && l.Events[n-1].Seq >= h.Task.Shown &&
+		l.Bytes <= maxPageSize {
+		first := l.Events[0].Seq
+		t.Events = l.Events[seen+1-first : h.Task.Shown+1-first]
 		if len(t.Events) > min(size, maxPage) {
 			t.Events = t.Events[:min(size, maxPage)]
 			t.NextPageToken = pageToken(t.Events[len(t.Events)-1].Seq)
@@ -173,7 +187,8 @@ func (b *Broker) page(ctx context.Context, run string, after, through int64, siz
 	return p, err
 }
 
-// HistoryPage is a further page of a leased workflow task's history, or of a query's; pages end at what the task was shown at first.
+// HistoryPage is a further page of a leased workflow task's history, or of a query's; pages end at what the task was
+// shown at first.
 func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
@@ -186,29 +201,36 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	if in.After > after {
 		after = in.After
 	}
+	sight := b.sight(ctx, namespace(in.Namespace), protocol.KindWorkflow, in.TaskID, in.Owner)
+	if err := sight.owner(); err != nil {
+		return protocol.HistoryPage{}, err
+	}
 	now, err := b.store.Now(ctx)
 	if err != nil {
 		return protocol.HistoryPage{}, err
 	}
 	var through int64
 	err = b.store.View(ctx, func(r store.Reader) error {
-		s, err := r.Run(ctx, run)
+		s, err := r.Step(ctx, run, 0)
 		if errors.Is(err, store.ErrNotFound) || err == nil && s.Namespace != namespace(in.Namespace) {
 			return noTask(in.TaskID)
 		}
 		if err != nil {
 			return err
 		}
+		if err := sight.of(s); err != nil {
+			return err
+		}
 		// The checks are those of a heartbeat; what it would renew is not kept.
 		held := engine.HeartbeatTask{Number: n, Holder: engine.Holder{Owner: in.Owner, Delivery: in.Attempt}}
-		if _, err := engine.DecideRun(s, engine.World{}, held, now); err != nil {
+		if _, err := engine.DecideRun(s, engine.Environment{}, held, now); err != nil {
 			return err
 		}
 		through = s.Task.Shown
 		return nil
 	})
 	if err != nil {
-		return protocol.HistoryPage{}, err
+		return protocol.HistoryPage{}, sight.refused(err)
 	}
 	size := in.PageSize
 	if size <= 0 {

@@ -17,8 +17,9 @@ const (
 	maxUpdateWait     = 60 * time.Second
 )
 
-// Update sends an update to the current run of a workflow and waits for the stage asked for. A wait that runs out is no error: the answer says what is
-// known so far, and the update goes on. When the run closes first, the update has failed.
+// Update sends an update to the current run of a workflow and waits for the stage asked for. A wait that runs out is no
+// error: the answer says what is known so far, and the update goes on. When the run closes first, the update has
+// failed.
 func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protocol.UpdateAnswer, error) {
 	wait := defaultUpdateWait
 	switch {
@@ -44,12 +45,14 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 		return protocol.UpdateAnswer{}, err
 	}
 	f := followed{id: r.UpdateID, run: r.RunID, answer: protocol.UpdateAnswer{
-		Outcome: r.Outcome, WorkflowID: r.WorkflowID, RunID: r.RunID, WorkflowType: r.WorkflowType, UpdateID: r.UpdateID, UpdateName: in.UpdateName,
-		UpdateStatus: "accepted", CommandID: r.CommandID, CommandStatus: r.Status, WaitFor: in.WaitFor, WaitTimeout: int64(wait / time.Second),
-		Retained: r.Retained,
+		Outcome: r.Outcome, WorkflowID: r.WorkflowID, RunID: r.RunID, WorkflowType: r.WorkflowType, UpdateID: r.UpdateID,
+		UpdateName:   in.UpdateName,
+		UpdateStatus: "accepted", CommandID: r.CommandID, CommandStatus: r.Status, WaitFor: in.WaitFor,
+		WaitTimeout: int64(wait / time.Second),
+		Retained:    r.Retained,
 	}}
 	f.after = acceptedAt(r.UpdateID) - 1
-	return b.follow(ctx, f, in.WaitFor == protocol.WaitCompleted, wait)
+	return b.awaitUpdate(ctx, f, in.WaitFor == protocol.WaitCompleted, wait)
 }
 
 // acceptedAt is the event sequence at which an update was accepted, which its id ends with.
@@ -69,8 +72,11 @@ type followed struct {
 	answer  protocol.UpdateAnswer
 }
 
-// follow reads what became of an update. With wait it goes on until the update was answered, through the runs that continued as new.
-func (b *Broker) follow(ctx context.Context, f followed, wait bool, most time.Duration) (protocol.UpdateAnswer, error) {
+// awaitUpdate reads what became of an update. With wait it goes on until the update was answered, through the runs that
+// continued as new.
+func (b *Broker) awaitUpdate(
+	ctx context.Context, f followed, wait bool, most time.Duration,
+) (protocol.UpdateAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for {

@@ -47,7 +47,8 @@ func (a *app) sent(in protocol.UpdateRequest) <-chan protocol.UpdateAnswer {
 
 func set(workflow, wait string) protocol.UpdateRequest {
 	return protocol.UpdateRequest{
-		Target: protocol.Target{WorkflowID: workflow}, UpdateName: "set", Input: []byte(`[1]`), WaitFor: wait, RequestID: "r1",
+		Target: protocol.Target{WorkflowID: workflow}, UpdateName: "set", Input: []byte(`[1]`), WaitFor: wait,
+		RequestID: "r1",
 	}
 }
 
@@ -56,12 +57,14 @@ func TestAnUpdateIsAnsweredAndTheWorkflowGoesOn(t *testing.T) {
 		a := on(t, database)
 		a.register("w")
 		a.parked("one")
-		if v := a.view(protocol.Target{WorkflowID: "one"}); *v.WaitKind != "condition" || !strings.Contains(*v.WaitReason, "condition ready") {
+		if v := a.view(protocol.Target{WorkflowID: "one"}); *v.WaitKind != "condition" ||
+			!strings.Contains(*v.WaitReason, "condition ready") {
 			t.Fatalf("waits for %s: %s", *v.WaitKind, *v.WaitReason)
 		}
 		waiting := a.sent(set("one", "completed"))
 		task := a.poll("w", protocol.KindWorkflow, 20)
-		if task == nil || task.Workflow.UpdateID == nil || *task.Workflow.SourceKind != "workflow_update" || *task.Workflow.WaitKind != "update" {
+		if task == nil || task.Workflow.UpdateID == nil || *task.Workflow.SourceKind != "workflow_update" ||
+			*task.Workflow.WaitKind != "update" {
 			t.Fatalf("task of the update: %+v", task)
 		}
 		id := *task.Workflow.UpdateID
@@ -69,7 +72,8 @@ func TestAnUpdateIsAnsweredAndTheWorkflowGoesOn(t *testing.T) {
 			t.Fatal(c.Err)
 		}
 		got := <-waiting
-		if got.UpdateID != id || got.UpdateStatus != "completed" || got.Outcome != "update_completed" || string(got.Result) != "7" || got.WaitTimedOut ||
+		if got.UpdateID != id || got.UpdateStatus != "completed" || got.Outcome != "update_completed" ||
+			string(got.Result) != "7" || got.WaitTimedOut ||
 			got.AcceptedAt.IsZero() || got.ClosedAt.Before(got.AcceptedAt.Time) || got.Sequence == nil || *got.Sequence != 2 {
 			t.Fatalf("answer: %+v", got)
 		}
@@ -83,7 +87,8 @@ func TestAnUpdateIsAnsweredAndTheWorkflowGoesOn(t *testing.T) {
 			t.Fatalf("another request under the same id: %v", err)
 		}
 		next := a.poll("w", protocol.KindWorkflow, 20)
-		if next == nil || next.Workflow.UpdateID != nil || next.Workflow.ConditionWaitID == nil || *next.Workflow.ConditionKey != "ready" {
+		if next == nil || next.Workflow.UpdateID != nil || next.Workflow.ConditionWaitID == nil ||
+			*next.Workflow.ConditionKey != "ready" {
 			t.Fatalf("task behind the update: %+v", next)
 		}
 		if c := a.decide(next, done()); c.Err != nil || c.RunStatus != "completed" {
@@ -103,7 +108,9 @@ func TestAnUpdateFailsWithItsRunAndGoesOnWithTheNext(t *testing.T) {
 		t.Fatalf("nobody answers: %+v", got)
 	}
 	done := a.sent(set("one", "completed"))
-	if _, err := a.Cancel(t.Context(), protocol.EndRequest{Target: protocol.Target{WorkflowID: "one"}, Reason: "enough"}); err != nil {
+	if _, err := a.Cancel(t.Context(), protocol.EndRequest{
+		Target: protocol.Target{WorkflowID: "one"}, Reason: "enough",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	got := <-done
@@ -133,7 +140,8 @@ func TestAnUpdateFailsWithItsRunAndGoesOnWithTheNext(t *testing.T) {
 func TestAnUpdateNobodyHasIsRefused(t *testing.T) {
 	a := newApp(t)
 	must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
-		WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"wf"}, Contracts: []byte(`{"wf":{"updates":["set"],"queries":[{"name":"state"}]}}`),
+		WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"wf"},
+		Contracts: []byte(`{"wf":{"updates":["set"],"queries":[{"name":"state"}]}}`),
 	}))
 	a.start("one")
 	in := set("one", "")

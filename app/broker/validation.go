@@ -20,9 +20,10 @@ const CapValidation = "update_validation_tasks"
 // validationDeadline is how long a validator may take, the wait for its worker included.
 const validationDeadline = 10 * time.Second
 
-// accept takes an update in. When the living workers say that its workflow has a validator for it, a worker is asked first, and only its approval lets
-// the update into the history. An update that was accepted before under its request id is not judged again. A verdict is about one run as its worker
-// saw it: events that come between it and the acceptance do not void it, since more may come until the update is handled, but another run does.
+// accept takes an update in. When the living workers say that its workflow has a validator for it, a worker is asked
+// first, and only its approval lets the update into the history. An update that was accepted before under its request
+// id is not judged again. A verdict is about one run as its worker saw it: events that come between it and the
+// acceptance do not void it, since more may come until the update is handled, but another run does.
 func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value string) (protocol.CommandReceipt, error) {
 	learned, approved := !b.opt.Shared, "" // the run that its validator let the update into
 	for {
@@ -71,7 +72,8 @@ func (*unjudged) Error() string { return "the update was not judged yet" }
 // validate asks a worker whether an update may be accepted; nil is its approval.
 func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value string) error {
 	unavailable := func(format string, args ...any) error {
-		return protocol.Refuse(protocol.ReasonValidatorWorker, format, args...).With("update_name", name).With("retryable", true)
+		return protocol.Refuse(protocol.ReasonValidatorWorker, format, args...).With("update_name", name).
+			With("retryable", true)
 	}
 	q := questionOf(protocol.KindValidation, h, name, value)
 	ok, err := b.someWorker(ctx, &q)
@@ -88,9 +90,13 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 	case errors.Is(err, errAskDrained):
 		return unavailable("the app is draining")
 	case errors.Is(err, errUnclaimed):
-		return protocol.Refuse(protocol.ReasonValidationUnclaimed, "no worker took the validation of update %s in time", name).With("retryable", true)
+		return protocol.Refuse(
+			protocol.ReasonValidationUnclaimed, "no worker took the validation of update %s in time", name,
+		).With("retryable", true)
 	case errors.Is(err, errUnanswered):
-		return protocol.Refuse(protocol.ReasonValidationTimeout, "the validation of update %s was not answered in time", name).With("retryable", true)
+		return protocol.Refuse(
+			protocol.ReasonValidationTimeout, "the validation of update %s was not answered in time", name,
+		).With("retryable", true)
 	case err != nil:
 		return err
 	case reply.Failure == nil:
@@ -102,7 +108,9 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 			With("update_name", name).With("failure", f).With("retryable", true)
 	}
 	refusal := protocol.Refuse(protocol.ReasonUpdateRejected, "update %s was rejected: %s", name, f.Message).
-		With("update_name", name).With("update_status", "rejected").With("outcome", "rejected_invalid_arguments").With("failure", f)
+		With("update_name", name).With("update_status", "rejected").With("outcome", "rejected_invalid_arguments").With(
+		"failure", f,
+	)
 	if len(f.Errors) > 0 {
 		refusal.With("validation_errors", f.Errors)
 	}
@@ -121,8 +129,11 @@ func validates(w *engine.Worker, typ, name string) bool {
 func (b *Broker) validationTask(ctx context.Context, q *store.Question, paged bool) (*protocol.ValidationTask, error) {
 	events, next, args, err := b.pastOf(ctx, q, paged)
 	return &protocol.ValidationTask{
-		Kind: protocol.KindValidation, TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID, Namespace: q.Namespace, WorkflowType: q.Type,
-		UpdateName: q.Name, PayloadCodec: payload.Codec, WorkflowArguments: args, UpdateArguments: payload.Payload{Blob: q.Arguments}, Events: events,
-		TotalEvents: q.LastSeq, NextPageToken: next, RunStatus: q.RunStatus, TaskQueue: q.Queue, LeaseOwner: q.Owner, LeaseExpiresAt: history.At(q.Until),
+		Kind: protocol.KindValidation, TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID,
+		Namespace: q.Namespace, WorkflowType: q.Type,
+		UpdateName: q.Name, PayloadCodec: payload.Codec, WorkflowArguments: args,
+		UpdateArguments: payload.Payload{Blob: q.Arguments}, Events: events,
+		TotalEvents: q.LastSeq, NextPageToken: next, RunStatus: q.RunStatus, TaskQueue: q.Queue, LeaseOwner: q.Owner,
+		LeaseExpiresAt: history.At(q.Until),
 	}, err
 }

@@ -10,14 +10,16 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/filter"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Describe shows one run with all that is open in it, and why it waits. Without a run id it is the current run; without a workflow id the run id
-// alone says which.
+// Describe shows one run with all that is open in it, and why it waits. Without a run id it is the current run; without
+// a workflow id the run id alone says which.
 func (b *Broker) Describe(ctx context.Context, t protocol.Target) (protocol.RunView, error) {
 	t.Namespace = namespace(t.Namespace)
 	now, err := b.store.Now(ctx)
@@ -42,11 +44,14 @@ func (b *Broker) Describe(ctx context.Context, t protocol.Target) (protocol.RunV
 			}
 		}
 		if run.Status.Open() {
-			if v.Pending, err = b.pending(ctx, r, run, now); err != nil {
+			var wait *protocol.Wait
+			if v.Pending, wait, err = b.pending(ctx, r, run, now); err != nil {
 				return err
 			}
-			v.WaitKind, v.WaitReason = waitsFor(v.Pending, now)
-			v.Actions = &protocol.RunActions{Signal: true, Query: true, Update: true, Cancel: true, Terminate: true, Repair: v.Quarantined != nil}
+			tellWait(&v, wait)
+			v.Actions = &protocol.RunActions{
+				Signal: true, Query: true, Update: true, Cancel: true, Terminate: true, Repair: v.Quarantined != nil,
+			}
 			return nil
 		}
 		v.Actions = &protocol.RunActions{Query: true, Archive: v.Current && run.ArchivedAt.IsZero()}
@@ -55,14 +60,16 @@ func (b *Broker) Describe(ctx context.Context, t protocol.Target) (protocol.RunV
 	return v, err
 }
 
-// find is the run a target means, with the row of its workflow id. They are two reads, and the run may go on as a new one between them: then both are
-// read again, so that nobody is shown a run as its workflow's end that is not.
+// find is the run a target means, with the row of its workflow id. They are two reads, and the run may go on as a new
+// one between them: then both are read again, so that nobody is shown a run as its workflow's end that is not. What
+// reads the same twice is so: of a chain that was imported from its beginning, the runs to come are missing.
 func find(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, engine.Workflow, error) {
-	for {
+	for before := ""; ; {
 		run, flow, err := findOnce(ctx, r, t)
-		if err != nil || run.ContinuedTo == "" || flow.RunID != run.ID {
+		if err != nil || run.ContinuedTo == "" || flow.RunID != run.ID || run.ID == before {
 			return run, flow, err
 		}
+		before = run.ID
 	}
 }
 
@@ -83,7 +90,8 @@ func findOnce(ctx context.Context, r store.Reader, t protocol.Target) (*engine.R
 		}
 	}
 	run, err := r.Run(ctx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (run.Namespace != t.Namespace || t.WorkflowID != "" && run.WorkflowID != t.WorkflowID) {
+	if errors.Is(err, store.ErrNotFound) ||
+		err == nil && (run.Namespace != t.Namespace || t.WorkflowID != "" && run.WorkflowID != t.WorkflowID) {
 		return nil, flow, noRun(id)
 	}
 	if err != nil {
@@ -100,11 +108,16 @@ func runView(h *engine.Head) protocol.RunView {
 	busy := h.Task != nil && (h.Task.State == engine.Ready || h.Task.State == engine.LeasedState)
 	status, bucket, closed := protocol.PublicRun(h.Status, h.LeasedEver, busy)
 	v := protocol.RunView{
-		WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace, WorkflowType: h.Type, BusinessKey: orNil(h.BusinessKey),
-		Status: status, StatusBucket: bucket, Terminal: !h.Status.Open(), ClosedReason: orNil(closed), TaskQueue: h.Queue, RunNumber: h.Number,
-		PayloadCodec: payload.Codec, ExecutionTimeout: orNoInt(h.ExecutionTimeout), RunTimeout: orNoInt(h.RunTimeout),
+		WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace, WorkflowType: h.Type,
+		BusinessKey: orNil(h.BusinessKey),
+		Status:      status, StatusBucket: bucket, Terminal: !h.Status.Open(), ClosedReason: orNil(closed),
+		TaskQueue:     h.Queue,
+		RunNumber:     h.Number,
+		Compatibility: orNil(h.BuildID),
+		PayloadCodec:  payload.Codec, ExecutionTimeout: orNoInt(h.ExecutionTimeout), RunTimeout: orNoInt(h.RunTimeout),
 		ExecutionDeadline: h.ExecutionDeadline, RunDeadline: h.RunDeadline, StartedAt: h.StartedAt, ClosedAt: h.ClosedAt,
-		LastProgressAt: h.ProgressAt, Memo: payload.Plain(h.Memo), SearchAttributes: h.SearchAttributes, HistoryLength: h.LastSeq, Error: orNil(h.Failure),
+		LastProgressAt: h.ProgressAt, Memo: payload.Plain(h.Memo), SearchAttributes: h.SearchAttributes,
+		HistoryLength: h.LastSeq, Error: orNil(h.Failure),
 		ArchivedAt: h.ArchivedAt, ArchiveReason: h.ArchiveReason,
 	}
 	if h.Parent != nil {
@@ -159,19 +172,22 @@ func closing(ctx context.Context, r store.Reader, run *engine.Run, v *protocol.R
 
 // List pages through runs.
 func (b *Broker) List(ctx context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
-	q := store.RunQuery{Namespace: namespace(in.Namespace), Type: in.WorkflowType, Text: in.Query, Limit: pageSize(in.PageSize, 50, 200) + 1}
+	q := store.RunQuery{
+		Namespace: namespace(in.Namespace), Type: in.WorkflowType, Text: in.Query,
+		Limit: view.PageSize(in.PageSize, 50, 200) + 1,
+	}
+	var types map[string]string
 	var err error
-	if isFilter(in.Query) {
-		types, err := b.attributeTypes(ctx, q.Namespace)
-		if err != nil {
+	if filter.Is(in.Query) {
+		if types, err = b.attributeTypes(ctx, q.Namespace); err != nil {
 			return protocol.ListAnswer{}, err
 		}
-		if q.Where, err = parseFilter(in.Query, types); err != nil {
+		if q.Where, err = filter.Parse(in.Query, types); err != nil {
 			return protocol.ListAnswer{}, err
 		}
 		q.Text = ""
 	}
-	if q.Statuses, err = runStatuses(in.Status); err != nil {
+	if q.Statuses, err = filter.Statuses(in.Status); err != nil {
 		return protocol.ListAnswer{}, err
 	}
 	if q.AfterStart, q.AfterRun, err = parseCursor(in.PageToken); err != nil {
@@ -200,24 +216,13 @@ func (b *Broker) List(ctx context.Context, in protocol.ListRequest) (protocol.Li
 		if err == nil && in.WaitReasons {
 			err = b.waiting(ctx, r, q.Namespace, a.Workflows, now)
 		}
+		if err == nil {
+			a.Warnings, err = filterWarnings(ctx, r, q, types, a.Workflows)
+		}
 		return err
 	})
 	a.Count = len(a.Workflows)
 	return a, err
-}
-
-func runStatuses(s string) ([]protocol.RunStatus, error) {
-	switch s {
-	case "":
-		return nil, nil
-	case "failed":
-		return []protocol.RunStatus{protocol.RunFailed, protocol.RunTimedOut, protocol.RunCancelled, protocol.RunTerminated}, nil
-	case "completed":
-		return []protocol.RunStatus{protocol.RunCompleted, protocol.RunContinued}, nil
-	case "running", "cancelled", "terminated", "timed_out", "continued":
-		return []protocol.RunStatus{protocol.RunStatus(s)}, nil
-	}
-	return nil, protocol.Invalid("status", "must be running, completed, failed, cancelled, terminated, timed_out or continued, not %q", s)
 }
 
 // Runs lists the runs of a workflow id, newest first.
@@ -247,8 +252,8 @@ func (b *Broker) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunVie
 // maxHistoryWait is how long a history request waits for a new event.
 const maxHistoryWait = 30 * time.Second
 
-// History reads a page of a run's history; with Wait it is held until there is an event after the token, and its answer carries the next token for as
-// long as the run is open.
+// History reads a page of a run's history; with Wait it is held until there is an event after the token, and its answer
+// carries the next token for as long as the run is open.
 func (b *Broker) History(ctx context.Context, in protocol.HistoryQuery) (protocol.HistoryPage, error) {
 	in.Namespace = namespace(in.Namespace)
 	after, err := parsePage(in.PageToken)
@@ -264,7 +269,7 @@ func (b *Broker) History(ctx context.Context, in protocol.HistoryQuery) (protoco
 		if err != nil {
 			return protocol.HistoryPage{}, err
 		}
-		p, err := b.page(ctx, run.ID, after, run.LastSeq, pageSize(in.PageSize, maxPage, maxPage))
+		p, err := b.page(ctx, run.ID, after, run.LastSeq, view.PageSize(in.PageSize, maxPage, maxPage))
 		if in.Wait && p.NextPageToken == nil && run.Status.Open() {
 			p.NextPageToken = pageToken(run.LastSeq) // there will be more: this is where to wait for it
 		}
@@ -290,13 +295,6 @@ func (b *Broker) History(ctx context.Context, in protocol.HistoryQuery) (protoco
 		}
 		return p, nil
 	}
-}
-
-func pageSize(n, def, most int) int {
-	if n <= 0 {
-		return def
-	}
-	return min(n, most)
 }
 
 // cursor is the opaque position behind an item of a listing: its time and id.

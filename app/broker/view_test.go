@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -36,7 +37,8 @@ func TestHistoryCanBeFollowedToTheEndOfTheRun(t *testing.T) {
 		t.Errorf("after the end: %d events, token %v", len(page.Events), page.NextPageToken)
 	}
 	q.PageToken, q.Wait = "", false
-	if page = must[protocol.HistoryPage](t)(a.History(t.Context(), q)); len(page.Events) != 2 || page.NextPageToken != nil {
+	if page = must[protocol.HistoryPage](t)(a.History(t.Context(), q)); len(page.Events) != 2 ||
+		page.NextPageToken != nil {
 		t.Errorf("without waiting: %d events, token %v", len(page.Events), page.NextPageToken)
 	}
 }
@@ -65,7 +67,8 @@ func (r slowReader) Workflow(ctx context.Context, k engine.WorkflowKey) (engine.
 	return f, err
 }
 
-// A run that goes on as a new one while somebody looks is not the end of its workflow: who waits for the result must not be told of one that is empty.
+// A run that goes on as a new one while somebody looks is not the end of its workflow: who waits for the result must
+// not be told of one that is empty.
 func TestLookingWhileARunGoesOnShowsTheNewRun(t *testing.T) {
 	var between func()
 	started := apptest.Start(t, apptest.Options{Change: func(o *sojourn.Options) {
@@ -75,7 +78,7 @@ func TestLookingWhileARunGoesOnShowsTheNewRun(t *testing.T) {
 			return slow{s, &between}, err
 		}
 	}})
-	a := &app{started.Broker(), started.Store(), t}
+	a := &app{started.Broker(), view.New(started.Store()), started.Store(), t}
 	a.register("w")
 	for i, by := range []protocol.Target{{WorkflowID: "by-id"}, {WorkflowID: "by-both"}} {
 		first := a.start(by.WorkflowID)
@@ -89,8 +92,11 @@ func TestLookingWhileARunGoesOnShowsTheNewRun(t *testing.T) {
 			}
 		}
 		v := must[protocol.RunView](t)(a.Describe(t.Context(), by))
-		if old := v.RunID == first.RunID; old != (by.RunID != "") || v.Terminal != old || v.Current == old || v.RunCount != 2 {
-			t.Errorf("%s: shown run %d of %d as %s, the current one %v", by.WorkflowID, v.RunNumber, v.RunCount, v.Status, v.Current)
+		if old := v.RunID == first.RunID; old != (by.RunID != "") || v.Terminal != old || v.Current == old ||
+			v.RunCount != 2 {
+			t.Errorf(
+				"%s: shown run %d of %d as %s, the current one %v", by.WorkflowID, v.RunNumber, v.RunCount, v.Status, v.Current,
+			)
 		}
 		next := a.poll("w", protocol.KindWorkflow, 5)
 		between = func() {
@@ -104,7 +110,9 @@ func TestLookingWhileARunGoesOnShowsTheNewRun(t *testing.T) {
 		}
 		for k, v := range all {
 			if v.RunCount != 3 || v.Current != (k == 2) || v.Terminal == v.Current {
-				t.Errorf("%s: listed run %d of %d as %s, the current one %v", by.WorkflowID, v.RunNumber, v.RunCount, v.Status, v.Current)
+				t.Errorf(
+					"%s: listed run %d of %d as %s, the current one %v", by.WorkflowID, v.RunNumber, v.RunCount, v.Status, v.Current,
+				)
 			}
 		}
 		a.decide(a.poll("w", protocol.KindWorkflow, 5), done())

@@ -1,6 +1,8 @@
-// Package channel is the app's Socket.IO endpoint: workers fetch settings and call the app's verbs over it, browsers hear hints.
+// Package channel is the app's Socket.IO endpoint: workers fetch settings and call the app's verbs over it, browsers
+// hear hints.
 //
-// One table of methods serves sockets and the worker of the same process alike; see [Channel.Handlers] and [Channel.Join].
+// One table of methods serves sockets and the worker of the same process alike; see [Channel.Handlers] and
+// [Channel.Join].
 package channel
 
 import (
@@ -28,22 +30,31 @@ type Verbs interface {
 	Poll(context.Context, protocol.PollRequest) (protocol.PollAnswer, error)
 	Complete(context.Context, protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error)
 	HeartbeatTask(context.Context, protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error)
+	AttemptStatus(context.Context, protocol.HeartbeatRequest) (protocol.AttemptStatus, error)
 	HistoryPage(context.Context, protocol.HistoryRequest) (protocol.HistoryPage, error)
 	CreateSession(context.Context, protocol.SessionCreate) (protocol.SessionAnswer, error)
 	HeartbeatSession(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)
 	ReleaseSession(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)
 	CloseSession(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)
+	// Reaches refuses the caller whom the context carries, when its token may not speak for the worker of that id.
+	Reaches(ctx context.Context, namespace, worker string) error
 	Release() string
 }
 
-// Authenticate says who presents a token, or, for a browser with an empty token, whose cookie r carries. An error keeps the caller out; it is told
-// no more of it than its protocol.Reason, forbidden or else unauthorized. It is called again every minute for each connection: an error then ends it.
+// Authenticate says who presents a token, or, for a browser with an empty token, whose cookie r carries. An error keeps
+// the caller out; it is told no more of it than its protocol.Reason, forbidden or else unauthorized. It is called again
+// every minute for each connection, and when Recheck is: an error then ends it.
 type Authenticate func(ctx context.Context, token string, r *http.Request) (principal any, err error)
 
 // Options of a channel. Zero values mean the defaults named beside them.
 type Options struct {
 	Worker    Authenticate // of workers; must let nobody in who is not one. nil: everybody is let in
 	Dashboard Authenticate // of browsers; nil: everybody is let in
+	// Door refuses requests before anything of them is read, whatever they are for; nil: none.
+	Door func(*http.Request) error
+	// Still refuses a principal that may no longer do what it could when it was let in; nil: Worker and Dashboard are
+	// asked again. It is asked at every call, so it has to be quick.
+	Still func(ctx context.Context, principal any) error
 	// Allow says whether a worker's principal may serve these queues of a namespace; nil: any.
 	Allow func(principal any, namespace string, queues []string) error
 	// Sees says whether a browser's principal may hear of a namespace; nil: of all.
@@ -115,7 +126,7 @@ func New(verbs Verbs, o Options) *Channel {
 	}
 	c.server = socketio.NewServer(socketio.Options{
 		Transports: o.Transports, Origins: o.Origins, PingInterval: o.PingInterval, PingTimeout: o.PingTimeout,
-		MaxSocketsPerKey: o.MaxPerToken, PrincipalKey: c.key, Failed: c.failed,
+		MaxSocketsPerKey: o.MaxPerToken, PrincipalKey: c.key, Failed: c.failed, Admit: c.admit,
 	})
 	c.handlers = c.table()
 	c.serving = rpc.Serving{Failed: c.refused}
@@ -136,6 +147,18 @@ func New(verbs Verbs, o Options) *Channel {
 
 // ServeHTTP is the Socket.IO endpoint; mount it at protocol.ChannelPath, with and without a slash behind.
 func (c *Channel) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.server.ServeHTTP(w, r) }
+
+// admit asks the door.
+func (c *Channel) admit(r *http.Request) bool {
+	if c.opt.Door == nil {
+		return true
+	}
+	err := c.opt.Door(r)
+	if err != nil {
+		c.log.Warn().Err(err).Str("remote", r.RemoteAddr).Msg("connection refused")
+	}
+	return err == nil
+}
 
 // Handlers is the table of methods. A call's principal must be a *Peer.
 func (c *Channel) Handlers() rpc.Handlers { return c.handlers }
@@ -161,7 +184,8 @@ func (c *Channel) Close(ctx context.Context) error {
 func (c *Channel) Stats() Stats {
 	return Stats{
 		Socket: c.server.Stats(), MalformedMachines: c.counts.malformedMachines.Load(), Undone: c.counts.undone.Load(),
-		StaleCompletions: c.counts.staleCompletions.Load(), UnackedNotices: c.counts.unacked.Load(), EarlyCalls: c.counts.early.Load(),
+		StaleCompletions: c.counts.staleCompletions.Load(), UnackedNotices: c.counts.unacked.Load(),
+		EarlyCalls: c.counts.early.Load(),
 	}
 }
 
@@ -202,8 +226,8 @@ func (c *Channel) refused(ctx context.Context, method string, err *rpc.Error) {
 	e.Str("method", method).Str("code", err.Code).Msg(err.Message)
 }
 
-// Join makes the worker of this process a peer: what it calls goes to the same table without JSON, and notices go to its handlers. leave takes it
-// out again. The principal of such a worker is the process itself.
+// Join makes the worker of this process a peer: what it calls goes to the same table without JSON, and notices go to
+// its handlers. leave takes it out again. The principal of such a worker is the process itself.
 func (c *Channel) Join(hello protocol.ChannelAuth, notices rpc.Handlers) (caller rpc.Caller, leave func(), err error) {
 	p, err := newPeer(hello, nil)
 	if err != nil {
@@ -228,7 +252,9 @@ func (c *Channel) openWorker(s *socketio.Socket) {
 	s.Join(p.WorkerID, protocol.RoomWorkers)
 	early := func(context.Context, []json.RawMessage) ([]any, error) {
 		c.counts.early.Add(1)
-		return []any{rpc.Failure(rpc.Errorf("settings_required", http.StatusConflict, "fetch the worker settings before the first call"))}, nil
+		return []any{
+			rpc.Failure(rpc.Errorf("settings_required", http.StatusConflict, "fetch the worker settings before the first call")),
+		}, nil
 	}
 	s.On(rpc.EventCall, early)
 	s.On(rpc.EventNotify, early)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,8 +29,13 @@ func TestRefusedConnectSaysAReasonAndNothingAboutTheToken(t *testing.T) {
 		"of wrong types": {map[string]any{"workerId": 7}, "malformed_payload"},
 		"no token":       {protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, "unauthorized"},
 		"wrong token":    {protocol.ChannelAuth{Token: "sjn_no_such", WorkerID: "w", Protocol: 1}, "unauthorized"},
-		"wrong protocol": {protocol.ChannelAuth{Token: "sjn_bootstrap_secretsecretsecretsecret", WorkerID: "w", Protocol: 7}, "unsupported_protocol_version"},
-		"no worker id":   {protocol.ChannelAuth{Token: "sjn_bootstrap_secretsecretsecretsecret", Protocol: 1}, "validation_failed"},
+		"wrong protocol": {
+			protocol.ChannelAuth{Token: "sjn_bootstrap_secretsecretsecretsecret", WorkerID: "w", Protocol: 7},
+			"unsupported_protocol_version",
+		},
+		"no worker id": {
+			protocol.ChannelAuth{Token: "sjn_bootstrap_secretsecretsecretsecret", Protocol: 1}, "validation_failed",
+		},
 	} {
 		_, err := dial(t, a, c.auth, nil)
 		var refused *socketio.ConnectError
@@ -38,7 +45,9 @@ func TestRefusedConnectSaysAReasonAndNothingAboutTheToken(t *testing.T) {
 			t.Errorf("%s: the message speaks of the token: %s", name, refused.Message)
 		}
 	}
-	if _, err := dial(t, a, protocol.ChannelAuth{Token: "sjn_bootstrap_secretsecretsecretsecret", WorkerID: "w", Protocol: 1}, nil); err != nil {
+	if _, err := dial(t, a, protocol.ChannelAuth{
+		Token: "sjn_bootstrap_secretsecretsecretsecret", WorkerID: "w", Protocol: 1,
+	}, nil); err != nil {
 		t.Errorf("the right token: %v", err)
 	}
 }
@@ -81,7 +90,9 @@ func TestMalformedTelemetryIsStoredAsNothingAndSettingsComeAllTheSame(t *testing
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, machine := range []any{"none", 7, []int{1}, map[string]any{"cpuUsagePercentage": "much"}, map[string]any{"workerProps": 3}} {
+	for _, machine := range []any{
+		"none", 7, []int{1}, map[string]any{"cpuUsagePercentage": "much"}, map[string]any{"workerProps": 3},
+	} {
 		if s := p.settings(machine); s.Release != "test" {
 			t.Errorf("%v: got %+v", machine, s)
 		}
@@ -108,7 +119,8 @@ func TestWorkerThatNeverRegistersGetsActivitiesOfAnyTypeAndNoWorkflowTasks(t *te
 	flow := s.job(nil)
 	s.ok(flow, map[string]any{"commands": []protocol.Command{{Type: protocol.ScheduleActivity, ActivityType: "whatever"}}})
 	j := w.job(nil)
-	if j.Kind != protocol.KindActivity || j.Task.Activity.ActivityType != "whatever" || j.LockExpiresAt.IsZero() || j.Release != "test" {
+	if j.Kind != protocol.KindActivity || j.Task.Activity.ActivityType != "whatever" || j.LockExpiresAt.IsZero() ||
+		j.Release != "test" {
 		t.Errorf("got %+v", j)
 	}
 	w.ok(j, map[string]any{"result": map[string]any{"codec": "avro", "blob": encode(t, "done")}})
@@ -146,7 +158,8 @@ func TestMismatchedWorkerGetsNothingAndStaysListed(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	many := call[protocol.ChannelPollAnswer](w, protocol.MethodPoll, map[string]any{"max": 1})
-	if many.Status != protocol.PollMismatch || many.RetryAfter != 10_000 || many.AppRelease != "test" || !strings.Contains(many.Reason, "0.1.0") {
+	if many.Status != protocol.PollMismatch || many.RetryAfter != 10_000 || many.AppRelease != "test" ||
+		!strings.Contains(many.Reason, "0.1.0") {
 		t.Errorf("got %+v", many)
 	}
 	listed := func(status protocol.WorkerStatus) {
@@ -155,7 +168,8 @@ func TestMismatchedWorkerGetsNothingAndStaysListed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(list) != 1 || list[0].WorkerID != "older" || list[0].Status != status || (list[0].Gate != "") != (status == protocol.WorkerMismatched) {
+		if len(list) != 1 || list[0].WorkerID != "older" || list[0].Status != status ||
+			(list[0].Gate != "") != (status == protocol.WorkerMismatched) {
 			t.Errorf("got %+v", list)
 		}
 	}
@@ -163,7 +177,9 @@ func TestMismatchedWorkerGetsNothingAndStaysListed(t *testing.T) {
 	// A worker that compares by itself says its release when it registers, and never polls.
 	register := func(release string) {
 		t.Helper()
-		call[protocol.RegisterAnswer](w, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}, Release: release})
+		call[protocol.RegisterAnswer](
+			w, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}, Release: release},
+		)
 	}
 	register("test")
 	listed(protocol.WorkerActive)
@@ -182,7 +198,12 @@ func TestStatusesOfAJobAreOutcomesOfAnAttempt(t *testing.T) {
 		final    bool
 	}{
 		{"USER_FAILURE", map[string]any{"errorMessage": "no"}, "activity", "", false},
-		{"USER_FAILURE", map[string]any{"response": map[string]any{"failure": map[string]any{"message": "no", "type": "Mine"}}}, "activity", "Mine", false},
+		{
+			"USER_FAILURE",
+			map[string]any{"response": map[string]any{"failure": map[string]any{"message": "no", "type": "Mine"}}},
+			"activity",
+			"Mine", false,
+		},
 		{"TIMEOUT", nil, "timeout", "timeout", false},
 		{"MEMORY_ISSUE", nil, "activity", "out_of_memory", false},
 		{"LOG_SIZE_EXCEEDED", nil, "activity", "log_size_exceeded", true},
@@ -204,8 +225,13 @@ func TestStatusesOfAJobAreOutcomesOfAnAttempt(t *testing.T) {
 	}
 	schedule(t, a, s, 1)
 	j := w.job(nil)
-	w.refusal("validation_failed", protocol.MethodCompleteJob, map[string]any{"jobId": j.ID, "token": j.Token, "status": "SPLENDID"})
-	if err := w.Call(within(t), protocol.MethodCompleteJob, map[string]any{"jobId": j.ID, "token": j.Token, "status": "INTERNAL_ERROR"}, nil); err != nil {
+	w.refusal(
+		"validation_failed", protocol.MethodCompleteJob,
+		map[string]any{"jobId": j.ID, "token": j.Token, "status": "SPLENDID"},
+	)
+	if err := w.Call(within(t), protocol.MethodCompleteJob, map[string]any{
+		"jobId": j.ID, "token": j.Token, "status": "INTERNAL_ERROR",
+	}, nil); err != nil {
 		t.Fatal(err)
 	}
 	again := w.job(nil)
@@ -219,14 +245,18 @@ func TestStaleTokenChangesNothingAndIsCounted(t *testing.T) {
 	s, w := scheduler(t, a), join(t, a, "w", "test")
 	run := schedule(t, a, s, 1)
 	old := w.job(nil)
-	if err := w.Call(within(t), protocol.MethodReturnJob, map[string]any{"jobId": old.ID, "token": old.Token, "reason": "tired"}, nil); err != nil {
+	if err := w.Call(within(t), protocol.MethodReturnJob, map[string]any{
+		"jobId": old.ID, "token": old.Token, "reason": "tired",
+	}, nil); err != nil {
 		t.Fatal(err)
 	}
 	j := w.job(nil)
 	if j.ID != old.ID || j.Token == old.Token {
 		t.Fatalf("got %+v after %+v", j, old)
 	}
-	w.refusal("stale_attempt", protocol.MethodCompleteJob, map[string]any{"jobId": old.ID, "token": old.Token, "status": "OK"})
+	w.refusal(
+		"stale_attempt", protocol.MethodCompleteJob, map[string]any{"jobId": old.ID, "token": old.Token, "status": "OK"},
+	)
 	w.refusal("stale_attempt", protocol.MethodExtendLock, map[string]any{"jobId": old.ID, "token": old.Token})
 	w.refusal("malformed_payload", protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": "w1"})
 	w.refusal("lease_owner_mismatch", protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": j.Token + "x"})
@@ -254,7 +284,8 @@ func TestCompletionCarriesItemsAndTheNextPoll(t *testing.T) {
 		},
 		"next": map[string]any{"max": 3},
 	})
-	if len(out.Items) != 2 || !out.Items[0].Recorded || out.Items[1].Error == nil || out.Items[1].Reason != "malformed_payload" {
+	if len(out.Items) != 2 || !out.Items[0].Recorded || out.Items[1].Error == nil ||
+		out.Items[1].Reason != "malformed_payload" {
 		t.Errorf("got %+v", out.Items)
 	}
 	if out.Next == nil || len(out.Next.Jobs) != 1 {
@@ -275,7 +306,8 @@ func TestTooLargeValueIsRefusedAndTheConnectionKept(t *testing.T) {
 	j := w.job(nil)
 	blob := strings.Repeat("A", payload.MaxBytes+4)
 	w.refusal("payload_too_large", protocol.MethodCompleteJob, map[string]any{
-		"jobId": j.ID, "token": j.Token, "status": "OK", "response": map[string]any{"result": map[string]any{"codec": "avro", "blob": blob}},
+		"jobId": j.ID, "token": j.Token, "status": "OK",
+		"response": map[string]any{"result": map[string]any{"codec": "avro", "blob": blob}},
 	})
 	w.ok(j, map[string]any{})
 }
@@ -305,7 +337,9 @@ func TestJobWhoseAnswerWasLostGoesBackAtOnce(t *testing.T) {
 	defer leave()
 	local := caller.(rpc.Local)
 	ctx, delivery := rpc.WithDelivery(rpc.WithPrincipal(within(t), local.Principal))
-	answer, err := a.Channel().Handlers().Serve(ctx, protocol.MethodPoll, json.RawMessage(`{"release":"test","timeoutMs":20000}`))
+	answer, err := a.Channel().Handlers().Serve(
+		ctx, protocol.MethodPoll, json.RawMessage(`{"release":"test","timeoutMs":20000}`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +350,10 @@ func TestJobWhoseAnswerWasLostGoesBackAtOnce(t *testing.T) {
 	delivery.Settle(false)
 	j := w.job(nil)
 	if j.ID != lost.Jobs[0].ID || j.Task.Activity.Attempt != 1 {
-		t.Errorf("got %s attempt %d, want %s attempt 1: what never arrived is no attempt", j.ID, j.Task.Activity.Attempt, lost.Jobs[0].ID)
+		t.Errorf(
+			"got %s attempt %d, want %s attempt 1: what never arrived is no attempt", j.ID, j.Task.Activity.Attempt,
+			lost.Jobs[0].ID,
+		)
 	}
 	if n := a.Channel().Stats().Undone; n != 1 {
 		t.Errorf("%d undone, want 1", n)
@@ -362,7 +399,9 @@ func TestCancelledAttemptIsToldToItsWorker(t *testing.T) {
 		told <- n
 		return rpc.None{}, nil
 	})
-	w, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, func(s *socketio.Socket) { rpc.Serve(s, notices, rpc.Serving{}) })
+	w, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, func(s *socketio.Socket) {
+		rpc.Serve(s, notices, rpc.Serving{})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +409,9 @@ func TestCancelledAttemptIsToldToItsWorker(t *testing.T) {
 	run := schedule(t, a, s, 1)
 	j := w.job(nil)
 	flow := j.Task.Activity.WorkflowID
-	if _, err := a.Broker().Terminate(within(t), protocol.EndRequest{Target: protocol.Target{WorkflowID: flow, RunID: run}}); err != nil {
+	if _, err := a.Broker().Terminate(within(t), protocol.EndRequest{
+		Target: protocol.Target{WorkflowID: flow, RunID: run},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -390,7 +431,9 @@ func TestCancelledAttemptIsToldToItsWorker(t *testing.T) {
 func TestDashboardHearsHints(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	hints := make(chan protocol.Hint, 100)
-	c, err := socketio.Dial(within(t), a.URL(), protocol.NamespaceDashboard, nil, socketio.DialOptions{OnSocket: func(s *socketio.Socket) {
+	c, err := socketio.Dial(within(
+		t,
+	), a.URL(), protocol.NamespaceDashboard, nil, socketio.DialOptions{OnSocket: func(s *socketio.Socket) {
 		s.On(protocol.EventHint, func(_ context.Context, args []json.RawMessage) ([]any, error) {
 			var h protocol.Hint
 			if err := json.Unmarshal(args[0], &h); err != nil {
@@ -428,7 +471,10 @@ func TestRevokedTokenEndsItsConnections(t *testing.T) {
 	valid <- true
 	c := channel.New(nothing{}, channel.Options{Recheck: 5 * time.Millisecond, Worker: authenticate(valid)})
 	server := serve(t, c)
-	client, err := socketio.Dial(within(t), server, protocol.NamespaceWorkers, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, socketio.DialOptions{})
+	client, err := socketio.Dial(
+		within(t), server, protocol.NamespaceWorkers, protocol.ChannelAuth{WorkerID: "w", Protocol: 1},
+		socketio.DialOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -448,5 +494,34 @@ func TestACallIsToldThatTheStoreIsAway(t *testing.T) {
 	if err := a.Store().Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.refusal("store_unavailable", protocol.MethodCreateSession, map[string]any{"session_id": "s"})
+	w.refusal("backend_unavailable", protocol.MethodCreateSession, map[string]any{"session_id": "s"})
+}
+
+// A worker's call is refused when its token is no good any more, however late the word of it comes.
+func TestACallOfARevokedTokenIsRefused(t *testing.T) {
+	var over atomic.Bool
+	a := apptest.Start(t, apptest.Options{})
+	c := channel.New(a.Broker(), channel.Options{
+		Worker: func(context.Context, string, *http.Request) (any, error) { return "anybody", nil },
+		Still: func(context.Context, any) error {
+			if over.Load() {
+				return protocol.Refuse(protocol.ReasonUnauthorized, "the token is unknown, expired or revoked")
+			}
+			return nil
+		},
+	})
+	server := serve(t, c)
+	s, err := socketio.Dial(
+		within(t), server, protocol.NamespaceWorkers, protocol.ChannelAuth{WorkerID: "w", Protocol: 1},
+		socketio.DialOptions{},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &peer{Client: s, SocketCaller: rpc.SocketCaller{Socket: s.Socket}, t: t}
+	t.Cleanup(w.hangUp)
+	w.settings(map[string]any{"workerId": "w", "workerProps": map[string]any{"version": "test"}})
+	w.refusal("session_not_found", protocol.MethodCloseSession, map[string]any{"session_id": "none"})
+	over.Store(true)
+	w.refusal("unauthorized", protocol.MethodCloseSession, map[string]any{"session_id": "none"})
 }

@@ -9,12 +9,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
-// refusal puts a refusal of the app, or of its store, into the words of the wire. Other errors stay as they are: the caller learns no more than that
-// something failed.
+// refusal puts a refusal of the app, or of its store, into the words of the wire. Other errors stay as they are: the
+// caller learns no more than that something failed.
 func refusal(err error) error {
 	var e *protocol.Error
 	if !errors.As(store.Refusal(err), &e) {
 		return err
+	}
+	if e.Reason.Away() { // the words of the HTTP worker protocol
+		e = protocol.Refuse(protocol.ReasonBackendUnavailable, "%s", e.Message).With("outcome", "unknown").With(
+			"retryable", true,
+		).With("retry_after_seconds", 1)
 	}
 	r := rpc.Errorf(string(e.Reason), e.Reason.Status(), "%s", e.Message)
 	r.Details = maps.Clone(e.Details)

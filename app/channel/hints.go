@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Hints are gathered for hintEvery and then sent, at most hintBurst at a time: a browser's queue is short, and a page that shows a hundred runs
-// fetches its list once.
+// Hints are gathered for hintEvery and then sent, at most hintBurst at a time: a browser's queue is short, and a page
+// that shows a hundred runs fetches its list once.
 const (
 	hintEvery = 100 * time.Millisecond
 	hintBurst = 50
@@ -53,7 +53,9 @@ func (c *Channel) spreadHints() {
 func hintsOf(c store.Changed) []protocol.Hint {
 	hints := make([]protocol.Hint, 0, len(c.Runs)+len(c.Sessions)+len(c.Workers))
 	for _, r := range c.Runs {
-		hints = append(hints, protocol.Hint{Kind: "run", ID: r.RunID, Namespace: r.Namespace, WorkflowID: r.WorkflowID, LastSeq: r.LastSeq})
+		hints = append(
+			hints, protocol.Hint{Kind: "run", ID: r.RunID, Namespace: r.Namespace, WorkflowID: r.WorkflowID, LastSeq: r.LastSeq},
+		)
 	}
 	for _, k := range c.Sessions {
 		hints = append(hints, protocol.Hint{Kind: "session", ID: k.ID, Namespace: k.Namespace})

@@ -14,14 +14,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The official JavaScript client does a job: settings, poll, extend, complete; under another release it is given nothing.
+// The official JavaScript client does a job: settings, poll, extend, complete; under another release it is given
+// nothing.
 func TestAJavaScriptWorkerDoesAJob(t *testing.T) {
 	dir := peers(t)
 	a := apptest.Start(t, apptest.Options{})
 	b := a.Broker()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	_, err := b.Register(ctx, protocol.RegisterRequest{WorkerID: "flow", TaskQueue: "default", WorkflowTypes: []string{"wf"}})
+	_, err := b.Register(
+		ctx, protocol.RegisterRequest{WorkerID: "flow", TaskQueue: "default", WorkflowTypes: []string{"wf"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ type notice struct {
 	Payload any    `json:"payload,omitempty"`
 }
 
-// Cancel tells a worker to stop an attempt. Like every notice it does not block and may be lost: the next heartbeat says the same.
+// Cancel tells a worker to stop an attempt. Like every notice it does not block and may be lost: the next heartbeat
+// says the same.
 func (c *Channel) Cancel(namespace, worker string, n protocol.CancelNotice) {
 	c.notify(namespace, worker, protocol.NoticeCancel, n)
 }
@@ -30,21 +31,32 @@ func (c *Channel) CloseSession(namespace, worker string, n protocol.SessionNotic
 	c.notify(namespace, worker, protocol.NoticeSession, n)
 }
 
+// YieldSession tells a worker that a session it holds is to give way, and says whether there was a worker to tell.
+func (c *Channel) YieldSession(namespace, worker string, n protocol.SessionNotice) bool {
+	return c.notify(namespace, worker, protocol.NoticeYield, n)
+}
+
 // DrainWorkers tells every connected worker to finish and leave.
 func (c *Channel) DrainWorkers() { c.notify("", "", protocol.NoticeDrain, struct{}{}) }
 
 // SettingsChanged tells every connected worker to fetch its settings again.
 func (c *Channel) SettingsChanged() { c.notify("", "", protocol.NoticeSettings, struct{}{}) }
 
-// notify sends a notice to a worker, or with an empty id to all of them.
-func (c *Channel) notify(namespace, worker, method string, body any) {
+// notify sends a notice to a worker, or with an empty id to all of them. It says whether there was anybody.
+func (c *Channel) notify(namespace, worker, method string, body any) (anybody bool) {
 	room := worker
 	if worker == "" {
 		room = protocol.RoomWorkers
 	}
 	for _, s := range c.workers.Sockets(room) {
 		if p, ok := s.Principal().(*Peer); ok && (namespace == "" || p.Namespace == namespace) {
-			c.spawn(func() { c.emit(s, p, method, body) })
+			anybody = true
+			c.spawn(func() {
+				// It may have come before somebody else's worker was registered under the id it gave.
+				if worker == "" || c.verbs.Reaches(p.calls(c.life), p.Namespace, worker) == nil {
+					c.emit(s, p, method, body)
+				}
+			})
 		}
 	}
 	c.mu.Lock()
@@ -54,12 +66,14 @@ func (c *Channel) notify(namespace, worker, method string, body any) {
 		if worker != "" && p.WorkerID != worker || namespace != "" && p.Namespace != namespace {
 			continue
 		}
+		anybody = true
 		c.spawn(func() {
 			if err := (rpc.Local{Handlers: handlers, Timeout: noticeTime}).Notify(c.life, method, body); err != nil {
 				c.counts.unacked.Add(1)
 			}
 		})
 	}
+	return anybody
 }
 
 // emit sends one notice and waits for the worker to confirm it.
@@ -103,7 +117,9 @@ func (c *Channel) spreadCancels() {
 				if reason == "" {
 					reason = m.What
 				}
-				c.CloseSession(m.Session.Namespace, m.Worker, protocol.SessionNotice{SessionID: m.Session.ID, Epoch: m.Epoch, Reason: reason})
+				c.CloseSession(
+					m.Session.Namespace, m.Worker, protocol.SessionNotice{SessionID: m.Session.ID, Epoch: m.Epoch, Reason: reason},
+				)
 			}
 		}
 	}

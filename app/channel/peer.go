@@ -7,12 +7,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
-// Peer is a worker at the other end of one connection: the principal of its calls. What a call says about who the worker is counts for nothing
-// beside it.
+// Peer is a worker at the other end of one connection: the principal of its calls. What a call says about who the
+// worker is counts for nothing beside it.
 type Peer struct {
 	Principal any // what Authenticate returned; nil in the same process
 	WorkerID  string
@@ -30,6 +31,14 @@ type Peer struct {
 	release     string          // from the machine information
 	concurrency int             // likewise
 	machine     json.RawMessage // not yet told to the broker, which does not know the worker before it registers
+}
+
+// calls is a context of the peer's calls: the verbs judge by its token which workers it may speak for.
+func (p *Peer) calls(ctx context.Context) context.Context {
+	if who, ok := p.Principal.(*auth.Principal); ok {
+		return auth.With(ctx, who)
+	}
+	return ctx
 }
 
 // browser is the principal of a dashboard socket.
@@ -53,9 +62,13 @@ func newPeer(hello protocol.ChannelAuth, principal any) (*Peer, error) {
 			Data: map[string]any{"supported": []int{protocol.ChannelVersion}},
 		}
 	case p.WorkerID == "" || len(p.WorkerID) > maxID || p.WorkerID == protocol.RoomWorkers:
-		return nil, &socketio.ConnectError{Message: "workerId must be 1 to 255 bytes", Reason: string(protocol.ReasonValidation)}
+		return nil, &socketio.ConnectError{
+			Message: "workerId must be 1 to 255 bytes", Reason: string(protocol.ReasonValidation),
+		}
 	case len(p.Namespace) > maxID:
-		return nil, &socketio.ConnectError{Message: "namespace must be at most 255 bytes", Reason: string(protocol.ReasonValidation)}
+		return nil, &socketio.ConnectError{
+			Message: "namespace must be at most 255 bytes", Reason: string(protocol.ReasonValidation),
+		}
 	}
 	return p, nil
 }
@@ -64,7 +77,9 @@ func newPeer(hello protocol.ChannelAuth, principal any) (*Peer, error) {
 func (c *Channel) admitWorker(ctx context.Context, r *socketio.ConnectRequest) (any, error) {
 	var hello protocol.ChannelAuth
 	if len(r.Auth) == 0 || json.Unmarshal(r.Auth, &hello) != nil {
-		return nil, &socketio.ConnectError{Message: "auth must be {token, workerId, protocol: 1}", Reason: string(protocol.ReasonMalformedPayload)}
+		return nil, &socketio.ConnectError{
+			Message: "auth must be {token, workerId, protocol: 1}", Reason: string(protocol.ReasonMalformedPayload),
+		}
 	}
 	var principal any
 	if c.opt.Worker != nil {
@@ -78,6 +93,9 @@ func (c *Channel) admitWorker(ctx context.Context, r *socketio.ConnectRequest) (
 		return nil, err
 	}
 	if err := c.allow(p, nil); err != nil {
+		return nil, c.keepOut(err, "worker", hello.WorkerID)
+	}
+	if err := c.verbs.Reaches(p.calls(ctx), p.Namespace, p.WorkerID); err != nil {
 		return nil, c.keepOut(err, "worker", hello.WorkerID)
 	}
 	return p, nil
@@ -104,7 +122,10 @@ func (c *Channel) admitBrowser(ctx context.Context, r *socketio.ConnectRequest) 
 // keepOut is what a caller is told who may not come in: nothing of why its token is wrong.
 func (c *Channel) keepOut(err error, who, id string) error {
 	c.log.Warn().Str("who", who).Str("worker_id", id).Err(err).Msg("connection refused")
-	if protocol.ReasonOf(err) == protocol.ReasonForbidden {
+	switch protocol.ReasonOf(err) {
+	case protocol.ReasonWorkerNotFound:
+		return &socketio.ConnectError{Message: "there is no such worker", Reason: string(protocol.ReasonWorkerNotFound)}
+	case protocol.ReasonForbidden:
 		return &socketio.ConnectError{Message: "the token does not allow this", Reason: string(protocol.ReasonForbidden)}
 	}
 	return &socketio.ConnectError{Message: "a valid token is needed", Reason: string(protocol.ReasonUnauthorized)}
@@ -117,7 +138,8 @@ func (c *Channel) allow(p *Peer, queues []string) error {
 	return c.opt.Allow(p.Principal, p.Namespace, queues)
 }
 
-// recheck looks again at who is connected, so that a revoked or expired token ends its connections.
+// recheck looks from time to time at who is connected, so that a token which ended, or whose revocation went unheard,
+// ends its connections.
 func (c *Channel) recheck() {
 	tick := time.NewTicker(c.opt.Recheck)
 	defer tick.Stop()
@@ -127,23 +149,34 @@ func (c *Channel) recheck() {
 			return
 		case <-tick.C:
 		}
-		for _, s := range c.workers.Sockets() {
-			if p, ok := s.Principal().(*Peer); ok && c.opt.Worker != nil {
-				c.recheckOne(s, c.opt.Worker, p.token)
-			}
+		c.Recheck(c.life)
+	}
+}
+
+// Recheck looks at who is connected: call it when tokens may have changed. A connection whose principal may no longer
+// do what it could ends; one that may do something else comes back as that.
+func (c *Channel) Recheck(ctx context.Context) {
+	for _, s := range c.workers.Sockets() {
+		if p, ok := s.Principal().(*Peer); ok && c.opt.Worker != nil {
+			c.recheckOne(ctx, s, c.opt.Worker, p.Principal, p.token)
 		}
-		for _, s := range c.browsers.Sockets() {
-			if b, ok := s.Principal().(*browser); ok && c.opt.Dashboard != nil {
-				c.recheckOne(s, c.opt.Dashboard, b.token)
-			}
+	}
+	for _, s := range c.browsers.Sockets() {
+		if b, ok := s.Principal().(*browser); ok && c.opt.Dashboard != nil {
+			c.recheckOne(ctx, s, c.opt.Dashboard, b.principal, b.token)
 		}
 	}
 }
 
-func (c *Channel) recheckOne(s *socketio.Socket, who Authenticate, token string) {
-	ctx, cancel := context.WithTimeout(c.life, 10*time.Second)
+func (c *Channel) recheckOne(ctx context.Context, s *socketio.Socket, who Authenticate, principal any, token string) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, err := who(ctx, token, s.Request())
+	var err error
+	if c.opt.Still != nil {
+		err = c.opt.Still(ctx, principal)
+	} else {
+		_, err = who(ctx, token, s.Request())
+	}
 	// Only a refusal ends a connection: a store that does not answer says nothing about the token.
 	if reason := protocol.ReasonOf(err); reason == protocol.ReasonUnauthorized || reason == protocol.ReasonForbidden {
 		c.log.Warn().Str("socket", s.ID()).Str("reason", string(reason)).Msg("token no longer valid, connection closed")
@@ -151,8 +184,16 @@ func (c *Channel) recheckOne(s *socketio.Socket, who Authenticate, token string)
 	}
 }
 
-// observe takes the machine information of a settings call. What is malformed is stored as nothing: a worker must never be kept from work by its
-// telemetry.
+// still refuses a worker whose token ended since it was let in: whatever told this app of it may come late.
+func (c *Channel) still(ctx context.Context, p *Peer) error {
+	if c.opt.Still == nil || p.Principal == nil { // nobody was asked, or the worker is part of this process
+		return nil
+	}
+	return c.opt.Still(ctx, p.Principal)
+}
+
+// observe takes the machine information of a settings call. What is malformed is stored as nothing: a worker must never
+// be kept from work by its telemetry.
 func (c *Channel) observe(ctx context.Context, p *Peer, args []json.RawMessage) {
 	if len(args) == 0 || bytes.Equal(args[0], []byte("null")) {
 		return

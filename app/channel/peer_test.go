@@ -66,7 +66,9 @@ func join(t *testing.T, a *apptest.App, id, version string) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.settings(map[string]any{"workerId": id, "cpuUsagePercentage": 1.5, "workerProps": map[string]any{"version": version, "WORKER_CONCURRENCY": 3}})
+	p.settings(map[string]any{
+		"workerId": id, "cpuUsagePercentage": 1.5, "workerProps": map[string]any{"version": version, "WORKER_CONCURRENCY": 3},
+	})
 	return p
 }
 
@@ -145,7 +147,8 @@ func schedule(t *testing.T, a *apptest.App, s *peer, maxAttempts int) (run strin
 		t.Fatal(err)
 	}
 	s.ok(j, map[string]any{"commands": []protocol.Command{{
-		Type: protocol.ScheduleActivity, ActivityType: "work", Arguments: args, RetryPolicy: &retry.Policy{MaxAttempts: &maxAttempts, BackoffSeconds: []int{0}},
+		Type: protocol.ScheduleActivity, ActivityType: "work", Arguments: args,
+		RetryPolicy: &retry.Policy{MaxAttempts: &maxAttempts, BackoffSeconds: []int{0}},
 	}}})
 	return answer.RunID
 }

@@ -40,7 +40,8 @@ func (c *Channel) poll(ctx context.Context, p *Peer, in protocol.ChannelPoll) (p
 	a, err := c.verbs.Poll(waiting, req)
 	if errors.Is(err, dispatch.ErrDraining) || err != nil && p.polls.Err() != nil && ctx.Err() == nil {
 		return protocol.ChannelPollAnswer{
-			Many: in.Max > 0, Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: drainingRetry,
+			Many: in.Max > 0, Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining),
+			RetryAfter: drainingRetry,
 		}, nil
 	}
 	if err != nil {
@@ -49,7 +50,8 @@ func (c *Channel) poll(ctx context.Context, p *Peer, in protocol.ChannelPoll) (p
 	return c.handOver(ctx, a, in.Max > 0), nil
 }
 
-// pollRequest is a poll in the app's words. The worker is registered by then, so that one the gate holds back is listed all the same.
+// pollRequest is a poll in the app's words. The worker is registered by then, so that one the gate holds back is listed
+// all the same.
 func (c *Channel) pollRequest(ctx context.Context, p *Peer, in protocol.ChannelPoll) (protocol.PollRequest, error) {
 	if err := c.ensureRegistered(ctx, p, in.Queues); err != nil {
 		return protocol.PollRequest{}, err
@@ -69,7 +71,8 @@ func (c *Channel) pollRequest(ctx context.Context, p *Peer, in protocol.ChannelP
 		release = in.Release
 	}
 	return protocol.PollRequest{
-		WorkerID: p.WorkerID, Namespace: p.Namespace, Incarnation: incarnation, Release: release, Gated: true, Queues: in.Queues, Kinds: in.Kinds,
+		WorkerID: p.WorkerID, Namespace: p.Namespace, Incarnation: incarnation, Release: release, Gated: true,
+		Queues: in.Queues, Kinds: in.Kinds,
 		Free: in.Free, Max: max(1, in.Max), BuildID: in.BuildID, PollID: in.PollID, PageSize: in.PageSize,
 		PagedQueries: in.PagedQueries,
 	}, nil
@@ -77,7 +80,10 @@ func (c *Channel) pollRequest(ctx context.Context, p *Peer, in protocol.ChannelP
 
 // handOver makes jobs of what a poll gave, and sees to it that they are given back when the answer is lost.
 func (c *Channel) handOver(ctx context.Context, a protocol.PollAnswer, many bool) protocol.ChannelPollAnswer {
-	out := protocol.ChannelPollAnswer{Many: many, Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease}
+	out := protocol.ChannelPollAnswer{
+		Many: many, Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease,
+		StoreTime: a.StoreTime,
+	}
 	if out.Status == "" {
 		out.Status = protocol.PollEmpty
 	}

@@ -6,10 +6,6 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// socketIncarnation stands for the process of a worker that names none. It is the same over reconnects, or each of them would take the worker's own
-// running attempts away from it.
-const socketIncarnation = "socket"
-
 func (p *Peer) currentIncarnation() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -26,7 +22,7 @@ func (p *Peer) isRegistered() bool {
 func (c *Channel) register(ctx context.Context, p *Peer, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
 	in.WorkerID, in.Namespace, in.Gated = p.WorkerID, p.Namespace, true
 	if in.Incarnation == "" {
-		in.Incarnation = socketIncarnation
+		in.Incarnation = protocol.SocketProcess
 	}
 	if in.Release == "" {
 		p.mu.Lock()
@@ -54,7 +50,8 @@ func (c *Channel) register(ctx context.Context, p *Peer, in protocol.RegisterReq
 	return a, nil
 }
 
-// ensureRegistered registers a worker that never did so by itself: for activities of every type of its queues, and no workflow tasks.
+// ensureRegistered registers a worker that never did so by itself: for activities of every type of its queues, and no
+// workflow tasks.
 func (c *Channel) ensureRegistered(ctx context.Context, p *Peer, queues []string) error {
 	if p.isRegistered() {
 		return nil
@@ -76,7 +73,9 @@ func (c *Channel) ensureRegistered(ctx context.Context, p *Peer, queues []string
 	return err
 }
 
-func (c *Channel) deregister(ctx context.Context, p *Peer, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+func (c *Channel) deregister(
+	ctx context.Context, p *Peer, in protocol.DeregisterRequest,
+) (protocol.DeregisterAnswer, error) {
 	in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.currentIncarnation()
 	a, err := c.verbs.Deregister(ctx, in)
 	if err == nil {
@@ -88,7 +87,9 @@ func (c *Channel) deregister(ctx context.Context, p *Peer, in protocol.Deregiste
 }
 
 // heartbeat is a worker's sign of life, which renews all it names.
-func (c *Channel) heartbeat(ctx context.Context, p *Peer, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error) {
+func (c *Channel) heartbeat(
+	ctx context.Context, p *Peer, in protocol.WorkerHeartbeat,
+) (protocol.WorkerHeartbeatAnswer, error) {
 	if err := c.ensureRegistered(ctx, p, nil); err != nil {
 		return protocol.WorkerHeartbeatAnswer{}, err
 	}

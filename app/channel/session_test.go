@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
-// A session that ends by another's word is not its holder's any more from then on, not from its next renewal on. What the holder itself ends it knows.
+// A session that ends by another's word is not its holder's any more from then on, not from its next renewal on. What
+// the holder itself ends it knows.
 func TestHolderIsToldThatItsSessionEnded(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	told := make(chan protocol.SessionNotice, 10)
@@ -20,24 +21,32 @@ func TestHolderIsToldThatItsSessionEnded(t *testing.T) {
 		told <- n
 		return rpc.None{}, nil
 	})
-	w, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, func(s *socketio.Socket) { rpc.Serve(s, notices, rpc.Serving{}) })
+	w, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, func(s *socketio.Socket) {
+		rpc.Serve(s, notices, rpc.Serving{})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.settings(map[string]any{"workerProps": map[string]any{"version": "test"}})
-	call[protocol.RegisterAnswer](w, protocol.MethodRegister, map[string]any{"task_queue": "default", "capabilities": []string{"worker_sessions"}})
+	call[protocol.RegisterAnswer](
+		w, protocol.MethodRegister, map[string]any{"task_queue": "default", "capabilities": []string{"worker_sessions"}},
+	)
 	epochs := map[string]int64{}
 	for _, id := range []string{"own", "closed", "moved", "ttl"} {
 		ttl := 600
 		if id == "ttl" {
 			ttl = 1
 		}
-		out := call[protocol.SessionAnswer](w, protocol.MethodCreateSession, map[string]any{"session_id": id, "ttl_seconds": ttl})
+		out := call[protocol.SessionAnswer](
+			w, protocol.MethodCreateSession, map[string]any{"session_id": id, "ttl_seconds": ttl},
+		)
 		epochs[id] = out.Session.Epoch
 	}
 	call[protocol.SessionAnswer](w, protocol.MethodCloseSession, map[string]any{"session_id": "own"})
 	for verb, id := range map[string]string{"close": "closed", "migrate": "moved"} {
-		_, err := a.Broker().OperateSession(within(t), protocol.SessionOperation{SessionID: id, Verb: verb, Identity: "eve", Reason: "test"})
+		_, err := a.Broker().OperateSession(
+			within(t), protocol.SessionOperation{SessionID: id, Verb: verb, Identity: "eve", Reason: "test"},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,10 @@ func (c *Channel) WorkerSettings() protocol.WorkerSettings {
 		field *int64
 		value int64
 	}{
-		{&s.PollSeconds, pollSeconds}, {&s.LockSeconds, lockSeconds}, {&s.ExtendSeconds, extendSeconds}, {&s.BeatSeconds, beatSeconds},
+		{&s.PollSeconds, pollSeconds},
+		{&s.LockSeconds, lockSeconds},
+		{&s.ExtendSeconds, extendSeconds},
+		{&s.BeatSeconds, beatSeconds},
 		{&s.DrainSeconds, drainSeconds},
 	} {
 		if *d.field <= 0 {
@@ -46,7 +49,9 @@ func (c *Channel) WorkerSettings() protocol.WorkerSettings {
 }
 
 // fetchSettings is what EventFetchSettings does, for carriers without events.
-func (c *Channel) fetchSettings(ctx context.Context, p *Peer, m protocol.MachineInformation) (protocol.WorkerSettings, error) {
+func (c *Channel) fetchSettings(
+	ctx context.Context, p *Peer, m protocol.MachineInformation,
+) (protocol.WorkerSettings, error) {
 	raw, err := json.Marshal(m)
 	if err != nil {
 		return protocol.WorkerSettings{}, err
@@ -70,7 +75,8 @@ func (c *Channel) meet(ctx context.Context, p *Peer, m protocol.MachineInformati
 	}
 }
 
-// tellMachine hands on the machine information that was kept back. That it may fail is why a heartbeat of its own follows.
+// tellMachine hands on the machine information that was kept back. That it may fail is why a heartbeat of its own
+// follows.
 func (c *Channel) tellMachine(ctx context.Context, p *Peer) {
 	p.mu.Lock()
 	raw, incarnation := p.machine, p.incarnation
@@ -80,7 +86,7 @@ func (c *Channel) tellMachine(ctx context.Context, p *Peer) {
 		return
 	}
 	_, err := c.verbs.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
-		WorkerID: p.WorkerID, Namespace: p.Namespace, Incarnation: incarnation, Machine: raw,
+		WorkerID: p.WorkerID, Namespace: p.Namespace, Incarnation: incarnation, Machine: raw, Told: true,
 	})
 	if err != nil {
 		c.log.Warn().Str("worker_id", p.WorkerID).Err(err).Msg("machine information not stored")

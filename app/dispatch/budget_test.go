@@ -40,10 +40,11 @@ func (s *stingy) set(bound *engine.Throttle) (claims int) {
 	return s.claims
 }
 
-// A budget costs one claim until it has room; what makes room is heard at once: the end of a lease, the end of the minute, a decision. A poll that
-// waited in vain says why.
+// A budget costs one claim until it has room; what makes room is heard at once: the end of a lease, the end of the
+// minute, a decision. A poll that waited in vain says why.
 func TestAThrottledLineAsksAgainWhenThereMayBeRoom(t *testing.T) {
-	leases, minute := &engine.Throttle{Why: "2 leased"}, &engine.Throttle{Why: "in this minute", Wait: 40 * time.Second}
+	leases, minute := &engine.Throttle{Why: &protocol.Wait{Limit: 2}},
+		&engine.Throttle{Why: &protocol.Wait{Limit: 1}, Wait: 40 * time.Second}
 	for name, c := range map[string]struct {
 		bound *engine.Throttle
 		room  func(*Dispatch)
@@ -52,7 +53,9 @@ func TestAThrottledLineAsksAgainWhenThereMayBeRoom(t *testing.T) {
 		"a lease ends":              {leases, func(d *Dispatch) { d.Backlog("default", "q", protocol.KindActivity) }, 0},
 		"one of another queue ends": {leases, func(d *Dispatch) { d.Backlog("default", "", protocol.KindActivity) }, 0},
 		"the minute ends":           {minute, func(*Dispatch) {}, 40 * time.Second},
-		"a budget is changed":       {minute, func(d *Dispatch) { d.Queue(&engine.Queue{Namespace: "default", Name: "q"}) }, 0},
+		"a budget is changed": {minute, func(d *Dispatch) {
+			d.Queue(&engine.Queue{Namespace: "default", Name: "q"})
+		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -61,8 +64,9 @@ func TestAThrottledLineAsksAgainWhenThereMayBeRoom(t *testing.T) {
 				d.Bind(s, nil, nil)
 				in := spec(worker("w"), 1, oneActivity)
 				vain := d.Enter(in)
-				if got, err := vain.Wait(t.Context(), 10*time.Second); len(got) > 0 || err != nil || vain.Throttled() != c.bound.Why {
-					t.Fatalf("the first poll: %v, %v, %q", got, err, vain.Throttled())
+				if got, err := vain.Wait(t.Context(), 10*time.Second); len(got) > 0 || err != nil ||
+					vain.Throttled() != c.bound.Why {
+					t.Fatalf("the first poll: %v, %v, %v", got, err, vain.Throttled())
 				}
 				began := time.Now()
 				var got []store.Leased
@@ -104,7 +108,9 @@ func TestADrainEndsThePollsOfItsBuild(t *testing.T) {
 		}
 		synctest.Wait()
 		began := time.Now()
-		q, _ := engine.DecideQueue(nil, engine.QueueKey{Namespace: "default", Name: "more"}, engine.DrainBuild{BuildID: "v1"}, began)
+		q, _ := engine.DecideQueue(
+			nil, engine.QueueKey{Namespace: "default", Name: "more"}, engine.DrainBuild{BuildID: "v1"}, began,
+		)
 		d.Queue(&q)
 		if err := <-errs["v1"]; err != ErrDrained || time.Since(began) > 0 {
 			t.Errorf("the drained build's poll ended with %v after %v", err, time.Since(began))

@@ -1,10 +1,14 @@
 package dispatch
 
 import (
+	"cmp"
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // part is what a claim asks for on behalf of one waiter.
@@ -12,16 +16,21 @@ type part struct {
 	entry *entry
 	asked int
 	got   int
-	age   uint64 // of the waiter's class when the claim was sent
+	age   uint64 // of the waiter's worker when the claim was sent
 }
 
-// kick sends the claims a waiter needs, of the line that was asked longest ago first, so that no kind or queue starves another. The caller holds mu.
+// kick sends the claims a waiter needs, of the line that was asked longest ago first, so that no kind or queue starves
+// another. The caller holds mu.
 func (d *Dispatch) kick(w *Waiter) {
 	for {
 		var next *line
 		for i := range w.entries {
 			e := &w.entries[i]
-			if e.linked && !e.line.claiming && e.line.pause == nil && !w.class.clear(e.line) && (next == nil || e.line.lastClaim < next.lastClaim) {
+			if !e.linked || e.spot.clear() {
+				continue
+			}
+			e.spot.group.look()
+			if !e.line.claiming && e.line.pause == nil && (next == nil || e.line.lastClaim < next.lastClaim) {
 				next = e.line
 			}
 		}
@@ -31,36 +40,62 @@ func (d *Dispatch) kick(w *Waiter) {
 	}
 }
 
-// start sends one claim for all pollers of the line that may find something there, in their order, with their free slots set aside until the answer
-// is here. It says whether it sent one. The caller holds mu.
+// start sends one claim for all pollers of the line that may find something there, in their order, with their free
+// slots set aside until the answer is here. It says whether it sent one. The caller holds mu.
 func (d *Dispatch) start(l *line) bool {
 	if d.claimer == nil || d.closed || l.claiming || l.pause != nil {
 		return false
 	}
 	r := store.ClaimRequest{Namespace: l.key.namespace, Queue: l.key.queue, Kind: kindNames[l.key.kind]}
-	var parts []part
-	budget := d.opt.MaxClaim
-	for e := l.first; e != nil && budget > 0; {
-		w, at := e.waiter, e
-		e = e.next
-		if w.class.clear(l) {
-			continue
-		}
-		n := min(w.room(l.key.kind), budget)
-		budget -= n
-		r.Pollers = append(r.Pollers, store.Poller{Lessee: w.spec.Lessee, Max: n})
-		parts = append(parts, part{entry: at, asked: n, age: w.class.age})
-		w.hold(l.key.kind, n)
+	if r.Kind == protocol.KindWorkflow {
+		r.Keepers = d.sticky
 	}
-	if len(parts) == 0 {
+	waiting := l.unclear(d.opt.MaxClaim)
+	if len(waiting) == 0 {
 		return false
 	}
+	r.Pollers = make([]store.Poller, 0, len(waiting))
+	parts := make([]part, 0, len(waiting))
+	budget := d.opt.MaxClaim
+	for _, e := range waiting {
+		w := e.waiter
+		n := min(w.room(l.key.kind), budget)
+		if n == 0 {
+			break
+		}
+		budget -= n
+		r.Pollers = append(r.Pollers, store.Poller{Lessee: w.spec.Lessee, Max: n, Gone: &w.gone})
+		parts = append(parts, part{entry: e, asked: n, age: w.member.age})
+		w.hold(l.key.kind, n)
+	}
 	d.claims++
-	l.claiming, l.lastClaim, l.throttle = true, d.claims, ""
+	l.claiming, l.lastClaim, l.throttle = true, d.claims, nil
 	d.count.Claims++
-	d.open()
+	d.beginWork()
 	go d.claim(l, l.gen, r, parts)
 	return true
+}
+
+// unclear are the pollers that may find something in the queue, by arrival: at most so many, and only of groups of
+// which somebody told. Groups without any are not looked through again until somebody does.
+func (l *line) unclear(most int) (list []*entry) {
+	open := l.open[:0]
+	for _, g := range l.open {
+		some := 0
+		for e := g.first; e != nil && some < most; e = e.next {
+			if !e.spot.clear() {
+				list = append(list, e)
+				some++
+			}
+		}
+		if g.open = some > 0; g.open {
+			open = append(open, g)
+		}
+	}
+	clear(l.open[len(open):])
+	l.open = open
+	slices.SortFunc(list, func(a, b *entry) int { return cmp.Compare(a.waiter.place, b.waiter.place) })
+	return list
 }
 
 // claim asks the store and deals out what it gave.
@@ -68,7 +103,7 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part
 	tasks, err := d.claimer.Claim(d.life, r)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	defer d.settle()
+	defer d.endWork()
 	l.claiming = false
 	d.judge(l, len(tasks), err)
 	d.deal(l, tasks, parts)
@@ -79,22 +114,23 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part
 		if !w.closing {
 			w.err = err
 		}
+		if errors.Is(err, store.ErrOutcome) {
+			d.doubt(w, err)
+		}
 		w.release(l.key.kind, p.asked-p.got)
 	}
 	for i := range parts {
-		c := parts[i].entry.waiter.class
-		if err == nil && c.age == parts[i].age {
-			c.empty[l] = gen // had the claim left tasks behind, the store would have told Backlog before it answered
+		e := parts[i].entry
+		if err == nil && e.waiter.member.age == parts[i].age {
+			e.spot.empty = gen // had the claim left tasks behind, the store would have told Backlog before it answered
 		}
 	}
 	for i := range parts {
 		d.kick(parts[i].entry.waiter)
 	}
 	d.start(l)
-	for e := l.first; e != nil; e = e.next {
-		if e.waiter.once {
-			e.waiter.signal() // it may have waited for this claim to begin its own, which is not needed any more or has to wait
-		}
+	for w := range l.asking {
+		w.signal() // it may have waited for this claim to begin its own, which is not needed any more or has to wait
 	}
 }
 
@@ -122,7 +158,8 @@ func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []part) {
 	d.giveBack(lost)
 }
 
-// A line whose claims find nothing time and again rests between them: tasks that none of its pollers may have are no reason to keep the store busy.
+// A line whose claims find nothing time and again rests between them: tasks that none of its pollers may have are no
+// reason to keep the store busy.
 const (
 	vainClaims = 16                    // empty claims in a row before the first rest
 	vainApart  = 50 * time.Millisecond // a longer time between two of them ends the row

@@ -2,51 +2,183 @@ package dispatch
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// class is one worker as routing sees it. What a claim finds nothing of is empty for that worker only: another may run other types, offer other
-// capabilities, hold other sessions. So what is known about a backlog is known per worker.
+// class are workers that the router tells apart only by what they hold: they registered the same types, capabilities
+// and build. Which tasks a class may have is found out once; after that a task costs nothing for those that cannot
+// serve it, however many of them wait.
 type class struct {
+	like *engine.Worker // any of them
+	used bool           // while old ones are looked for
+}
+
+// group are the pollers of one class in one line.
+type group struct {
+	*class
+	line        *line
+	first, last *entry // that can take a task, longest wait first
+	told        uint64 // gen at which something it may have was left in the queue
+	open        bool   // it is among the line's open ones
+}
+
+// member is one worker as routing sees it. What a claim finds nothing of is empty for that worker only: another of its
+// class may hold other sessions. So what is known about a backlog is known per worker.
+type member struct {
 	worker *engine.Worker
-	empty  map[*line]uint64 // the line's gen at which a claim for this worker left nothing behind
-	age    uint64           // rises when what is known is forgotten: a claim sent before teaches nothing
-	size   int              // waiters
-	used   uint64           // arrival that asked for it last
+	class  *class
+	spots  map[*line]*spot
+	age    uint64    // rises when what is known is forgotten: a claim sent before teaches nothing
+	polls  []*Waiter // by arrival
+	used   uint64    // arrival that asked for it last
+	before *member   // of the same id, with other types or another process, and with polls left
+}
+
+// spot is what is known about a line for one worker.
+type spot struct {
+	group *group
+	empty uint64 // the line's gen at which a claim for this worker left nothing behind; 0: none ever did
 }
 
 // clear says that the line holds no older ready task for this worker, as far as anybody told.
-func (c *class) clear(l *line) bool { return c.empty[l] == l.gen }
+func (s *spot) clear() bool { return s.empty >= s.group.told }
 
-// forget makes every line one that may hold something.
-func (c *class) forget() {
-	clear(c.empty)
-	c.age++
+// spot is the worker's place in a line.
+func (m *member) spot(l *line) *spot {
+	s := m.spots[l]
+	if s == nil {
+		s = &spot{group: l.group(m.class)}
+		m.spots[l] = s
+	}
+	return s
 }
 
-// class returns what is known of the worker of a poll. A registration that routes differently starts anew; a heartbeat does not.
-func (d *Dispatch) class(w *engine.Worker) *class {
-	k := w.Key()
-	c := d.classes[k]
-	switch {
-	case c == nil:
-		d.prune()
-		c = &class{worker: w, empty: map[*line]uint64{}}
-		d.classes[k] = c
-	case c.worker == w:
-	case routesAlike(c.worker, w):
-		c.worker = w
-	default:
-		c = &class{worker: w, empty: map[*line]uint64{}}
-		d.classes[k] = c
+// forget makes every line one that may hold something.
+func (m *member) forget() {
+	for _, s := range m.spots {
+		s.empty = 0
 	}
-	c.used = d.arrivals
+	m.age++
+}
+
+// left takes a poller of the worker out.
+func (m *member) left(w *Waiter) {
+	if i := slices.Index(m.polls, w); i >= 0 {
+		m.polls = slices.Delete(m.polls, i, i+1)
+	}
+}
+
+// waiting is m, or who of the same id came before it and has polls left.
+func (m *member) waiting() *member {
+	for m != nil && len(m.polls) == 0 {
+		m = m.before
+	}
+	if m != nil {
+		m.before = m.before.waiting()
+	}
+	return m
+}
+
+// member returns what is known of the worker of a poll. A registration that routes differently starts anew; a heartbeat
+// does not.
+func (d *Dispatch) member(w *engine.Worker) *member {
+	k := w.Key()
+	m := d.members[k]
+	switch {
+	case m == nil || m.worker != w && !routesAlike(m.worker, w):
+		if m == nil {
+			d.prune()
+		}
+		m = &member{worker: w, class: d.class(w), spots: map[*line]*spot{}, before: m.waiting()}
+		d.members[k] = m
+	default:
+		m.worker = w
+	}
+	m.used = d.arrivals
+	return m
+}
+
+// class returns the class of a worker.
+func (d *Dispatch) class(w *engine.Worker) *class {
+	every := ""
+	if w.AnyActivity {
+		every = "every activity"
+	}
+	list := func(of []string) string { return strings.Join(of, "\x1f") }
+	key := strings.Join(
+		[]string{every, w.BuildID, list(w.WorkflowTypes), list(w.ActivityTypes), list(w.Capabilities)}, "\x1e",
+	)
+	c := d.classes[key]
+	if c == nil {
+		c = &class{like: w}
+		d.classes[key] = c
+	}
 	return c
 }
 
+// pollers are the waits of a worker's processes.
+func (d *Dispatch) pollers(k engine.WorkerKey) (list []*Waiter) {
+	for m := d.members[k].waiting(); m != nil; m = m.before {
+		list = append(list, m.polls...)
+	}
+	return list
+}
+
 func routesAlike(a, b *engine.Worker) bool {
-	return a.Incarnation == b.Incarnation && a.BuildID == b.BuildID && a.Release == b.Release && a.MaxSessions == b.MaxSessions &&
-		a.AnyActivity == b.AnyActivity && slices.Equal(a.WorkflowTypes, b.WorkflowTypes) && slices.Equal(a.ActivityTypes, b.ActivityTypes) &&
+	return a.Incarnation == b.Incarnation && a.BuildID == b.BuildID && a.Release == b.Release &&
+		a.MaxSessions == b.MaxSessions &&
+		a.AnyActivity == b.AnyActivity && slices.Equal(a.WorkflowTypes, b.WorkflowTypes) &&
+		slices.Equal(a.ActivityTypes, b.ActivityTypes) &&
 		slices.Equal(a.Capabilities, b.Capabilities)
+}
+
+// lane is what tasks of one kind ask of any worker, and the groups whose workers may serve it.
+type lane struct {
+	store.Lane
+	fits []*group
+}
+
+// admits says whether a class may serve the lane, by the rules of the engine. What was decided about the queue changes,
+// and is asked for each task.
+func (n *lane) admits(l *line, c *class) bool {
+	return engine.Admits(engine.Wanted{
+		Kind: kindNames[l.key.kind], Type: n.Type, BuildID: n.BuildID, Requirements: n.Requirements,
+	},
+		engine.Lessee{Worker: c.like}, never)
+}
+
+// longest is who of the lane has waited longest.
+func (n *lane) longest(settings *engine.Queue) *Waiter {
+	var best *entry
+	for _, g := range n.fits {
+		if e := g.first; e != nil && (best == nil || e.waiter.place < best.waiter.place) &&
+			!settings.Drained(g.like.BuildID) {
+			best = e
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return best.waiter
+}
+
+// longestFor is the longest-waiting of the lane that may have the task itself, which its class alone does not tell.
+func (n *lane) longestFor(may func(*Waiter) bool) *Waiter {
+	var best *Waiter
+	for _, g := range n.fits {
+		var refused *member // a worker often has many pollers in a row
+		for e := g.first; e != nil && (best == nil || e.waiter.place < best.place); e = e.next {
+			if w := e.waiter; w.member != refused {
+				if may(w) {
+					best = w
+					break
+				}
+				refused = w.member
+			}
+		}
+	}
+	return best
 }

@@ -1,8 +1,10 @@
-// Package dispatch knows which pollers of this process wait for which queue, and hands them tasks the moment these exist.
+// Package dispatch knows which pollers of this process wait for which queue, and hands them tasks the moment these
+// exist.
 //
-// A task reaches a poller in one of two ways. The committer reserves a poller for a task it is about to write and delivers it after the commit: no
-// claim and no scan. Or the task was ready before anybody asked: then one claim per queue and kind is sent for all pollers that wait. What a worker's
-// last claim found to be empty stays known to be empty until the store says that something was left behind, so waiting costs no statements.
+// A task reaches a poller in one of two ways. The committer reserves a poller for a task it is about to write and
+// delivers it after the commit: no claim and no scan. Or the task was ready before anybody asked: then one claim per
+// queue and kind is sent for all pollers that wait. What a worker's last claim found to be empty stays known to be
+// empty until the store says that something was left behind, so waiting costs no statements.
 package dispatch
 
 import (
@@ -22,7 +24,8 @@ import (
 var (
 	ErrDraining = errors.New("app is draining")
 	ErrDrained  = errors.New("build was drained on a queue") // ask again: the poller may go on with its other queues
-	ErrDropped  = errors.New("poller was dropped")           // wrapped by the cause given to Drop, when that has none of its own
+	// of the poller's process: it left, was removed, or another took its place
+	ErrGone = errors.New("registration is over")
 )
 
 // Claimer is the part of a store that claims are sent to.
@@ -36,7 +39,8 @@ type Options struct {
 	Backoff  time.Duration // wait after a first failed claim, doubled with each further one up to BackoffMax; 50 ms
 	// BackoffMax is the longest wait between claims of a store that fails; 5 s.
 	BackoffMax time.Duration
-	// Settle is how long a poller whose time is over still waits for a commit or claim that already counts on it; 2 s. What arrives later is given back.
+	// Settle is how long a poller whose time is over still waits for a commit or claim that already counts on it; 2 s.
+	// What arrives later is given back.
 	Settle time.Duration
 	Log    zerolog.Logger
 }
@@ -57,22 +61,26 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// Dispatch is the store.Dispatcher of one process. All methods may be called from any goroutine; those of store.Dispatcher never block.
+// Dispatch is the store.Dispatcher of one process. All methods may be called from any goroutine; those of
+// store.Dispatcher never block.
 type Dispatch struct {
 	Hub
 	opt  Options
 	life context.Context // of claims: ends when Close gives up waiting for them
 	stop context.CancelFunc
 
-	mu       sync.Mutex // guards all below, and everything in lines, waiters and classes
+	mu       sync.Mutex // guards all below, and everything in lines, waiters and workers
 	claimer  Claimer
 	back     func([]store.Leased)
+	sticky   func(run string) []store.Process
+	gone     func(store.Process)
 	pulse    func(time.Time)
 	due      time.Time // earliest Due told before Bind
 	lines    map[lineKey]*line
-	classes  map[engine.WorkerKey]*class
+	members  map[engine.WorkerKey]*member
+	classes  map[string]*class
 	waiters  map[*Waiter]struct{}
-	pruneAt  int    // number of lines and classes at which old ones are forgotten
+	pruneAt  int    // number of lines and workers at which old ones are forgotten
 	arrivals uint64 // gives every waiter its place
 	claims   uint64 // gives every claim its number
 	draining bool
@@ -89,7 +97,8 @@ func New(o Options) *Dispatch {
 	d := &Dispatch{
 		opt:     o.defaults(),
 		lines:   map[lineKey]*line{},
-		classes: map[engine.WorkerKey]*class{},
+		members: map[engine.WorkerKey]*member{},
+		classes: map[string]*class{},
 		waiters: map[*Waiter]struct{}{},
 		pruneAt: pruneFloor,
 		quiet:   make(chan struct{}),
@@ -98,9 +107,9 @@ func New(o Options) *Dispatch {
 	return d
 }
 
-// Bind joins the store, which needs its dispatcher before it can be opened. back hands leased tasks back that no poller waits for any more; it runs on
-// a goroutine of its own, must end by itself and must not count the delivery as an attempt. pulse tells the sweeper when something will be due; it must
-// not block. Both may be nil.
+// Bind joins the store, which needs its dispatcher before it can be opened. back hands leased tasks back that no poller
+// waits for any more; it runs on a goroutine of its own, must end by itself and must not count the delivery as an
+// attempt. pulse tells the sweeper when something will be due; it must not block. Both may be nil.
 func (d *Dispatch) Bind(c Claimer, back func([]store.Leased), pulse func(time.Time)) {
 	d.mu.Lock()
 	d.claimer, d.back, d.pulse = c, back, pulse
@@ -115,8 +124,25 @@ func (d *Dispatch) Bind(c Claimer, back func([]store.Leased), pulse func(time.Ti
 	}
 }
 
-// Backlog says that ready tasks of this queue were left to be claimed: what was known about it to be empty is no longer known.
-func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind) {
+// Prefer has workflow tasks go to pollers of the processes that keep their run in memory, the best first, when one of
+// them waits; nobody waits for them. It must not block, and is to be called before Bind.
+func (d *Dispatch) Prefer(workers func(run string) []store.Process) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sticky = workers
+}
+
+// OnGone has forget called for every process that Gone is told of, before its polls end. It must not block, and is to
+// be given before Bind.
+func (d *Dispatch) OnGone(forget func(store.Process)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gone = forget
+}
+
+// Backlog says that ready tasks of this queue were left to be claimed: what was known about it to be empty is no longer
+// known, to workers that may serve these lanes or, without any, to all.
+func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...store.Lane) {
 	k := kindOf(kind)
 	if k < 0 {
 		return
@@ -128,7 +154,7 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind) {
 		return
 	}
 	if l := d.lines[lineKey{namespace, queue, k}]; l != nil { // without a line nobody has asked, and nothing is believed
-		l.gen++
+		l.tell(lanes)
 		d.start(l)
 	}
 }
@@ -137,14 +163,14 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind) {
 func (d *Dispatch) reopen(which func(lineKey) bool) {
 	for k, l := range d.lines {
 		if which(k) {
-			l.gen++
+			l.tell(nil)
 			d.start(l)
 		}
 	}
 }
 
-// Throttled says that a budget kept tasks from the claim that is about to be answered. Until a lease ends, which Backlog tells, or the minute is over,
-// there is no use in another.
+// Throttled says that a budget kept tasks from the claim that is about to be answered. Until a lease ends, which
+// Backlog tells, or the minute is over, there is no use in another.
 func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t engine.Throttle) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,12 +181,13 @@ func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t 
 	l.throttle = t.Why
 	d.count.Throttled++
 	if t.Wait > 0 {
-		l.gen++ // it is not empty: after the rest it is asked again
+		l.tell(nil) // it is not empty: after the rest it is asked again
 		d.rest(l, t.Wait)
 	}
 }
 
-// Queue says that something was decided about a queue: budgets may have room, and pollers whose build was drained wait for it in vain.
+// Queue says that something was decided about a queue: budgets may have room, and pollers whose build was drained wait
+// for it in vain.
 func (d *Dispatch) Queue(q *engine.Queue) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +198,7 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 		}
 		for i := range w.entries {
 			if k := w.entries[i].line.key; concerns(k) && q.Name != "" {
-				d.end(w, ErrDrained)
+				d.endWait(w, ErrDrained)
 				break
 			}
 		}
@@ -184,7 +211,8 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 	d.reopen(concerns)
 }
 
-// Missed says that hints of other apps were lost: nothing is known to be empty any more, and everybody who watches looks again.
+// Missed says that hints of other apps were lost: nothing is known to be empty any more, and everybody who watches
+// looks again.
 func (d *Dispatch) Missed() {
 	d.mu.Lock()
 	d.reopen(func(lineKey) bool { return true })
@@ -208,46 +236,62 @@ func (d *Dispatch) Due(at time.Time) {
 	}
 }
 
-// Recheck forgets that queues were found empty for a worker. It is for changes that let the worker take tasks that lay there already and that no
-// Backlog is told for: a session it held ended, so that it has room for another.
+// Recheck forgets that queues were found empty for a worker. It is for changes that let the worker take tasks that lay
+// there already and that no Backlog is told for: a session it held ended, so that it has room for another.
 func (d *Dispatch) Recheck(k engine.WorkerKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c := d.classes[k]; c != nil {
-		c.forget()
+	for m := d.members[k]; m != nil; m = m.before {
+		m.forget()
 	}
-	for w := range d.waiters {
-		if w.spec.Lessee.Worker.Key() == k {
-			w.class.forget()
-			d.kick(w)
+	for _, w := range d.pollers(k) {
+		d.kick(w)
+	}
+}
+
+// Drop ends the waits of a worker's pollers with err: it drains. What is on its way to them is still delivered.
+func (d *Dispatch) Drop(k engine.WorkerKey, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.pollers(k) {
+		d.endWait(w, err)
+	}
+}
+
+// Gone ends the waits of a process whose registration is over with ErrGone. Nobody may be there to take what is on its
+// way to them, so that goes back. Whoever enters for the process from now on has to be told by the Still of its Spec,
+// which is why OnGone comes first.
+func (d *Dispatch) Gone(p store.Process) {
+	d.mu.Lock()
+	forget := d.gone
+	d.mu.Unlock()
+	if forget != nil {
+		forget(p)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.pollers(p.Worker) {
+		if w.spec.Lessee.Worker.Incarnation == p.Incarnation {
+			d.dismiss(w)
 		}
 	}
 }
 
-// Drop ends the waits of a worker's pollers with err, but for those of the incarnation keep: its registration was superseded or taken away, or it
-// drains. What is on its way to them is still delivered.
-func (d *Dispatch) Drop(k engine.WorkerKey, keep string, err error) {
-	if err == nil {
-		err = ErrDropped
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for w := range d.waiters {
-		if worker := w.spec.Lessee.Worker; worker.Key() == k && (keep == "" || worker.Incarnation != keep) {
-			d.end(w, err)
-		}
-	}
+// dismiss ends a wait at once, with what it was given already.
+func (d *Dispatch) dismiss(w *Waiter) {
+	w.err, w.closing = ErrGone, true
+	w.gone.Store(true)
+	d.giveBack(w.leave())
 }
 
-// Silent ends the waits of a worker whose lease ran out, as if their time were over. One that lives asks again, which shows that it does; from one that
-// stands still, or that an unnoticed break of the network keeps from us, tasks would only be lost once more.
-func (d *Dispatch) Silent(k engine.WorkerKey) {
+// LeaseExpired ends the waits of a worker whose lease ran out, as if their time were over. One that lives asks again,
+// which shows that it does; from one that stands still, or that an unnoticed break of the network keeps from us, tasks
+// would only be lost once more.
+func (d *Dispatch) LeaseExpired(k engine.WorkerKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for w := range d.waiters {
-		if w.spec.Lessee.Worker.Key() == k {
-			d.shut(w)
-		}
+	for _, w := range d.pollers(k) {
+		d.shut(w)
 	}
 }
 
@@ -261,12 +305,12 @@ func (d *Dispatch) Drain() {
 func (d *Dispatch) drain() {
 	d.draining = true
 	for w := range d.waiters {
-		d.end(w, ErrDraining)
+		d.endWait(w, ErrDraining)
 	}
 }
 
-// Close drains and waits until no reservation, claim or hand-back is open; when ctx ends first it cancels the claims and reports that. The store must
-// still run.
+// Close drains and waits until no reservation, claim or hand-back is open; when ctx ends first it cancels the claims
+// and reports that. The store must still run.
 func (d *Dispatch) Close(ctx context.Context) error {
 	d.mu.Lock()
 	if !d.closed {
@@ -289,10 +333,10 @@ func (d *Dispatch) Close(ctx context.Context) error {
 	}
 }
 
-// open and settle count what Close waits for. The caller holds mu.
-func (d *Dispatch) open() { d.busy++ }
+// beginWork and endWork count what Close waits for. The caller holds mu.
+func (d *Dispatch) beginWork() { d.busy++ }
 
-func (d *Dispatch) settle() {
+func (d *Dispatch) endWork() {
 	if d.busy--; d.busy == 0 && d.closed {
 		select {
 		case <-d.quiet: // the wait is over already
@@ -312,11 +356,11 @@ func (d *Dispatch) giveBack(tasks []store.Leased) {
 	if back == nil {
 		return // their leases run out
 	}
-	d.open()
+	d.beginWork()
 	go func() {
 		back(tasks)
 		d.mu.Lock()
-		d.settle()
+		d.endWork()
 		d.mu.Unlock()
 	}()
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -56,7 +57,9 @@ func TestUndonePollerIsBackAtItsOldPlace(t *testing.T) {
 			answers = append(answers, waitFor(t.Context(), d.Enter(spec(worker(id), 1, oneActivity)), time.Minute))
 		}
 		rested()
-		r := []store.Reservation{mustReserve(t, d, activity("x")), mustReserve(t, d, activity("y")), mustReserve(t, d, activity("z"))}
+		r := []store.Reservation{
+			mustReserve(t, d, activity("x")), mustReserve(t, d, activity("y")), mustReserve(t, d, activity("z")),
+		}
 		r[1].Undo()
 		r[0].Undo()
 		for i, want := range []string{"a", "b"} {
@@ -77,7 +80,10 @@ func TestOneBatchFillsAPollerWithMixedKindsUpToItsMax(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		w := worker("a")
 		w.WorkflowTypes = []string{"w"}
-		got := waitFor(t.Context(), d.Enter(spec(w, 3, map[protocol.TaskKind]int{protocol.KindActivity: 5, protocol.KindWorkflow: 1})), time.Minute)
+		got := waitFor(
+			t.Context(), d.Enter(spec(w, 3, map[protocol.TaskKind]int{protocol.KindActivity: 5, protocol.KindWorkflow: 1})),
+			time.Minute,
+		)
 		rested()
 		offers := []store.Offer{activity("1"), workflow("w"), activity("2")}
 		var r []store.Reservation
@@ -204,7 +210,10 @@ func TestSlotsOfAClaimAreNotReservedAsWell(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		a := worker("a")
 		a.WorkflowTypes = []string{"w"}
-		got := waitFor(t.Context(), d.Enter(spec(a, 1, map[protocol.TaskKind]int{protocol.KindActivity: 1, protocol.KindWorkflow: 1})), time.Minute)
+		got := waitFor(
+			t.Context(), d.Enter(spec(a, 1, map[protocol.TaskKind]int{protocol.KindActivity: 1, protocol.KindWorkflow: 1})),
+			time.Minute,
+		)
 		rested()
 		b.leave(activity("x"))
 		if d.Reserve(workflow("w")) != nil {
@@ -348,9 +357,8 @@ func TestDrainAndDropAnswerWhoWaits(t *testing.T) {
 			answers = append(answers, waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute))
 		}
 		rested()
-		stale := errors.New("superseded")
-		d.Drop(fresh.Key(), fresh.Incarnation, stale)
-		if a := <-answers[0]; !errors.Is(a.err, stale) {
+		d.Gone(store.Process{Worker: old.Key(), Incarnation: old.Incarnation})
+		if a := <-answers[0]; !errors.Is(a.err, ErrGone) {
 			t.Fatalf("the superseded process got %v", a)
 		}
 		r := mustReserve(t, d, activity("x"))
@@ -360,8 +368,66 @@ func TestDrainAndDropAnswerWhoWaits(t *testing.T) {
 		}
 		r.Deliver(lease(activity("x"), 0))
 		wantTasks(t, answers[1], "x")
-		if a := <-waitFor(t.Context(), d.Enter(spec(other, 1, oneActivity)), time.Minute); !errors.Is(a.err, ErrDraining) || a.took != 0 {
+		if a := <-waitFor(t.Context(), d.Enter(spec(other, 1, oneActivity)), time.Minute); !errors.Is(a.err, ErrDraining) ||
+			a.took != 0 {
 			t.Fatalf("got %v, want draining at once", a)
+		}
+	})
+}
+
+// Who leaves gets nothing of what is on its way to it: neither what is being committed or claimed for it, nor what lies
+// there already; and a poll that comes in when its worker has left does not wait.
+func TestWhatIsOnItsWayToWhoLeftGoesBack(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		w := worker("a")
+		gone := func() { d.Gone(store.Process{Worker: w.Key(), Incarnation: w.Incarnation}) }
+		wantBack := func(name string) {
+			t.Helper()
+			rested()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if len(b.back) != 1 {
+				t.Errorf("%d tasks went back, want %s", len(b.back), name)
+			}
+			b.back = nil
+		}
+		end := waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute)
+		rested()
+		r := mustReserve(t, d, activity("being committed"))
+		gone()
+		if a := <-end; !errors.Is(a.err, ErrGone) || len(a.tasks) > 0 {
+			t.Errorf("the open poll got %v", a)
+		}
+		r.Deliver(lease(activity("being committed"), 0))
+		wantBack("what was being committed")
+
+		waiter := d.Enter(spec(w, 1, oneActivity))
+		rested()
+		mustReserve(t, d, activity("lies there")).Deliver(lease(activity("lies there"), 0))
+		gone()
+		wantBack("what lay there")
+		if tasks, err := waiter.Wait(t.Context(), time.Minute); !errors.Is(err, ErrGone) || len(tasks) > 0 {
+			t.Errorf("got %v, %v", tasks, err)
+		}
+
+		b.leave(activity("being claimed"))
+		end = waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute)
+		time.Sleep(time.Millisecond / 2)
+		gone()
+		if a := <-end; !errors.Is(a.err, ErrGone) {
+			t.Errorf("the poll that claims got %v", a)
+		}
+		wantBack("what was being claimed")
+
+		stands := true
+		s := spec(w, 1, oneActivity)
+		s.Still = func() bool { return stands }
+		d.OnGone(func(store.Process) { stands = false })
+		d.Enter(s).Leave()
+		gone()
+		start := time.Now()
+		if _, err := d.Enter(s).Wait(t.Context(), time.Minute); !errors.Is(err, ErrGone) || time.Since(start) != 0 {
+			t.Errorf("a poll that came too late got %v after %s", err, time.Since(start))
 		}
 	})
 }
@@ -461,7 +527,7 @@ func TestPollsOfASilentWorkerGetNothing(t *testing.T) {
 		second := waitFor(t.Context(), d.Enter(spec(still, 1, oneActivity)), time.Minute)
 		other := waitFor(t.Context(), d.Enter(spec(worker("other"), 1, oneActivity)), time.Minute)
 		rested()
-		d.Silent(still.Key())
+		d.LeaseExpired(still.Key())
 		mustReserve(t, d, activity("lost")).Deliver(lease(activity("lost"), 0))
 		wantTasks(t, other, "lost")
 		for _, c := range []<-chan answer{first, second} {
@@ -473,5 +539,52 @@ func TestPollsOfASilentWorkerGetNothing(t *testing.T) {
 		rested()
 		b.leave(activity("next"))
 		wantTasks(t, again, "next")
+	})
+}
+
+// Who cannot serve a task is not looked at for it: neither when it is handed over nor when it is left to be claimed.
+func TestForeignPollersAreNotLookedAt(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		for i := range 1000 {
+			w := worker(fmt.Sprintf("foreign-%d", i), "x")
+			w.Capabilities = []string{w.ID}
+			waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Hour)
+		}
+		able := worker("able", "x")
+		able.Capabilities = []string{"gpu"}
+		got := waitFor(t.Context(), d.Enter(spec(able, 1, oneActivity)), time.Hour)
+		rested()
+		o := activity("x")
+		o.Requirements = []string{"gpu"}
+		if n := testing.AllocsPerRun(100, func() { d.Reserve(o).Undo() }); n > 1 {
+			t.Errorf("%v allocations for a task that one of many may have", n)
+		}
+		o.Requirements = []string{"tpu"}
+		if n := testing.AllocsPerRun(100, func() {
+			if d.Reserve(o) != nil {
+				t.Fatal("handed to a worker without what it needs")
+			}
+		}); n > 0 {
+			t.Errorf("%v allocations for a task that nobody may have", n)
+		}
+		before := b.sent()
+		d.Backlog("default", "q", protocol.KindActivity, store.Lane{Type: "x", Requirements: []string{"tpu"}})
+		rested()
+		if n := b.sent() - before; n > 0 {
+			t.Errorf("%d claims for a task that nobody may have", n)
+		}
+		o.Requirements = []string{"gpu"}
+		b.mu.Lock()
+		b.ready = append(b.ready, o)
+		b.mu.Unlock()
+		d.Backlog("default", "q", protocol.KindActivity, store.Lane{Type: "x", Requirements: []string{"gpu"}})
+		wantTasks(t, got, "x")
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, r := range b.claims[before:] {
+			if len(r.Pollers) != 1 {
+				t.Errorf("a claim for %d pollers where one may have the task", len(r.Pollers))
+			}
+		}
 	})
 }

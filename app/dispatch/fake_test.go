@@ -82,9 +82,12 @@ func want(o store.Offer) engine.Wanted {
 	return engine.Wanted{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session}
 }
 
-// lease makes the task of an offer. Offers have no place for a name: the time of one is all its own, and its type says enough in small tests.
+// lease makes the task of an offer. Offers have no place for a name: the time of one is all its own, and its type says
+// enough in small tests.
 func lease(o store.Offer, poller int) store.Leased {
-	return store.Leased{Kind: o.Kind, Poller: poller, Head: engine.Head{ProgressAt: history.Time{Time: o.Now}}, Arguments: o.Type}
+	return store.Leased{
+		Kind: o.Kind, Poller: poller, Head: engine.Head{ProgressAt: history.Time{Time: o.Now}}, Arguments: o.Type,
+	}
 }
 
 func (b *backlog) giveBack(tasks []store.Leased) {
@@ -131,7 +134,10 @@ func names(tasks []store.Leased) []string {
 
 // worker makes a registration that runs these types, workflows and activities alike.
 func worker(id string, types ...string) *engine.Worker {
-	return &engine.Worker{Namespace: "default", ID: id, Incarnation: id + "-1", WorkflowTypes: types, ActivityTypes: types, AnyActivity: len(types) == 0}
+	return &engine.Worker{
+		Namespace: "default", ID: id, Incarnation: id + "-1", WorkflowTypes: types, ActivityTypes: types,
+		AnyActivity: len(types) == 0,
+	}
 }
 
 func spec(w *engine.Worker, most int, slots map[protocol.TaskKind]int) Spec {
@@ -158,7 +164,8 @@ func workflow(typ string) store.Offer {
 
 func held(by *engine.Worker, now time.Time) *engine.Session {
 	return &engine.Session{
-		Namespace: "default", ID: "s", Status: protocol.SessionActive, Owner: by.ID, Incarnation: by.Incarnation, Claimed: true,
+		Namespace: "default", ID: "s", Status: protocol.SessionActive, Owner: by.ID, Incarnation: by.Incarnation,
+		Claimed:    true,
 		LeaseUntil: history.At(now.Add(time.Minute)),
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Hub spreads what commits touched. All of it is hints: telling never blocks, what is not fetched is merged, and what is too much is dropped and
-// said to be.
+// Hub spreads what commits touched. All of it is hints: telling never blocks, what is not fetched is merged, and what
+// is too much is dropped and said to be.
 type Hub struct {
 	mu      sync.Mutex // guards all below and what Watches hold
 	runs    map[string]map[chan struct{}]struct{}
 	watches map[*Watch]struct{}
 }
 
-// WatchRun returns a channel that receives when the run got events since the last receive, and a function that ends it. Start to watch before
-// looking, and nothing is missed.
+// WatchRun returns a channel that receives when the run got events since the last receive, and a function that ends it.
+// Start to watch before looking, and nothing is missed.
 func (h *Hub) WatchRun(id string) (<-chan struct{}, func()) {
 	c := make(chan struct{}, 1)
 	h.mu.Lock()
@@ -50,12 +50,14 @@ type Topics uint8
 
 // The topics.
 const (
-	TopicRuns       Topics = 1 << iota // runs that got events, without their cancelled attempts
-	TopicCancels                       // runs with attempts that were cancelled, and those attempts
-	TopicSessions                      // sessions that changed
-	TopicWorkers                       // workers whose registration changed
-	TopicMoves                         // entries of sessions' timelines: claims, releases, ends
-	TopicSuperseded                    // workers of whom another app has a newer registration; overflow: perhaps of any
+	TopicRuns     Topics = 1 << iota // runs that got events, without their cancelled attempts
+	TopicCancels                     // runs with attempts that were cancelled, and those attempts
+	TopicSessions                    // sessions that changed
+	TopicWorkers                     // workers whose registration changed
+	TopicMoves                       // entries of sessions' timelines: claims, releases, ends
+	// processes whose registration another app gave to another, or took away; overflow: perhaps of any worker
+	TopicSuperseded
+	TopicTokens // tokens that were made, changed or dropped; overflow: perhaps any
 )
 
 // watchLimit is how many hints a Watch keeps until they are taken.
@@ -75,7 +77,8 @@ type Watch struct {
 	sessions map[engine.SessionKey]struct{}
 	workers  map[engine.WorkerKey]struct{}
 	moves    []store.SessionMove
-	gone     []engine.WorkerKey // superseded
+	gone     []store.Process // superseded
+	tokens   []string
 	size     int
 	overflow bool
 }
@@ -115,8 +118,8 @@ func (h *Hub) Each(ctx context.Context, t Topics, took func(c store.Changed, ove
 	}
 }
 
-// Take returns what was gathered since the last Take: each run once with its latest sequence, each session and worker once. overflow says that there
-// was more than could be kept, so that anything may have changed.
+// Take returns what was gathered since the last Take: each run once with its latest sequence, each session and worker
+// once. overflow says that there was more than could be kept, so that anything may have changed.
 func (w *Watch) Take() (c store.Changed, overflow bool) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -129,7 +132,7 @@ func (w *Watch) Take() (c store.Changed, overflow bool) {
 	for k := range w.workers {
 		c.Workers = append(c.Workers, k)
 	}
-	c.Moves, c.Superseded, overflow = w.moves, w.gone, w.overflow
+	c.Moves, c.Superseded, c.Tokens, overflow = w.moves, w.gone, w.tokens, w.overflow
 	w.reset()
 	return c, overflow
 }
@@ -137,7 +140,7 @@ func (w *Watch) Take() (c store.Changed, overflow bool) {
 func (w *Watch) reset() {
 	w.runs, w.order = map[string]*store.RunChange{}, nil
 	w.sessions, w.workers = map[engine.SessionKey]struct{}{}, map[engine.WorkerKey]struct{}{}
-	w.moves, w.gone, w.size, w.overflow = nil, nil, 0, false
+	w.moves, w.gone, w.tokens, w.size, w.overflow = nil, nil, nil, 0, false
 }
 
 // Changed tells everybody who watches what a batch touched.
@@ -163,7 +166,8 @@ func (h *Hub) Changed(c store.Changed) {
 	}
 }
 
-// missed tells everybody who watches that anything may have changed. Moves are another matter: those of other apps are never all heard.
+// missed tells everybody who watches that anything may have changed. Moves are another matter: those of other apps are
+// never all heard.
 func (h *Hub) missed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -214,6 +218,10 @@ func (w *Watch) add(c store.Changed) bool {
 	if w.topics&TopicSuperseded != 0 && len(c.Superseded) > 0 && w.grow(len(c.Superseded)) {
 		some = true
 		w.gone = append(w.gone, c.Superseded...)
+	}
+	if w.topics&TopicTokens != 0 && len(c.Tokens) > 0 && w.grow(len(c.Tokens)) {
+		some = true
+		w.tokens = append(w.tokens, c.Tokens...)
 	}
 	return some
 }

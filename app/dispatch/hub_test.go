@@ -52,11 +52,14 @@ func TestWatchMergesUntilTaken(t *testing.T) {
 		t.Fatal("want only the watch of all topics told")
 	}
 	h.Changed(store.Changed{
-		Runs: []store.RunChange{{RunID: "r2", LastSeq: 1}, {RunID: "r1", LastSeq: 5, Closed: true, Cancelled: []store.CancelledAttempt{stop}}},
+		Runs: []store.RunChange{
+			{RunID: "r2", LastSeq: 1}, {RunID: "r1", LastSeq: 5, Closed: true, Cancelled: []store.CancelledAttempt{stop}},
+		},
 	})
 	h.Changed(store.Changed{Sessions: []engine.SessionKey{s}, Workers: []engine.WorkerKey{w}})
 	got, overflow := all.Take()
-	if overflow || len(got.Runs) != 2 || got.Runs[0].LastSeq != 5 || !got.Runs[0].Closed || got.Runs[0].Cancelled != nil || got.Runs[1].RunID != "r2" ||
+	if overflow || len(got.Runs) != 2 || got.Runs[0].LastSeq != 5 || !got.Runs[0].Closed || got.Runs[0].Cancelled != nil ||
+		got.Runs[1].RunID != "r2" ||
 		len(got.Sessions) != 1 || len(got.Workers) != 1 {
 		t.Fatalf("took %+v", got)
 	}

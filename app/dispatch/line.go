@@ -3,13 +3,19 @@ package dispatch
 import (
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // kinds is how many kinds of tasks there are.
 const kinds = 4
 
-var kindNames = [kinds]protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation}
+var kindNames = [kinds]protocol.TaskKind{
+	protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation,
+}
+
+// never is the time for rules that time has no part in.
+var never time.Time
 
 // kindOf is the number of a kind, -1 for one that does not exist.
 func kindOf(k protocol.TaskKind) int {
@@ -26,26 +32,31 @@ type lineKey struct {
 	kind             int
 }
 
-// line is who waits for one kind of task of one queue, longest wait first.
+// line is who waits for one kind of task of one queue.
 type line struct {
-	key         lineKey
-	first, last *entry
-	size        int    // waiters that asked for this line, those without a free slot included
-	gen         uint64 // rises with every backlog told: what a claim found is true of the gen it was sent at
-	claiming    bool   // a claim is in flight; there is never a second one
-	lastClaim   uint64 // number of its latest claim
-	failures    int    // failed claims in a row
-	vain        int    // empty claims in a row
-	vainAt      time.Time
-	err         error  // of the latest claim
-	throttle    string // why a budget withheld tasks from the latest claim
-	pause       *time.Timer
-	used        uint64 // arrival that asked for it last
+	key       lineKey
+	groups    map[*class]*group
+	lanes     map[string]*lane // of tasks that were offered or told of
+	name      []byte           // of the lane that is looked up
+	open      []*group         // with pollers for which there may be something to claim
+	asking    map[*Waiter]bool // that do not wait: a claim of the line is all they ask for
+	size      int              // waiters that asked for this line, those without a free slot included
+	gen       uint64           // rises with every backlog told: what a claim found is true of the gen it was sent at
+	claiming  bool             // a claim is in flight; there is never a second one
+	lastClaim uint64           // number of its latest claim
+	failures  int              // failed claims in a row
+	vain      int              // empty claims in a row
+	vainAt    time.Time
+	err       error          // of the latest claim
+	throttle  *protocol.Wait // why a budget withheld tasks from the latest claim
+	pause     *time.Timer
+	used      uint64 // arrival that asked for it last
 }
 
 // entry is a waiter's place in one line. It is linked while the waiter can take a task of that kind.
 type entry struct {
 	line       *line
+	spot       *spot
 	waiter     *Waiter
 	prev, next *entry
 	linked     bool
@@ -53,44 +64,114 @@ type entry struct {
 }
 
 // link puts e at the place its arrival gives it.
-func (l *line) link(e *entry) {
+func (e *entry) link() {
 	if e.linked {
 		return
 	}
 	e.linked = true
-	before := l.last
+	g := e.spot.group
+	before := g.last
 	for before != nil && before.waiter.place > e.waiter.place {
 		before = before.prev
 	}
 	e.prev = before
 	if before == nil {
-		e.next, l.first = l.first, e
+		e.next, g.first = g.first, e
 	} else {
 		e.next, before.next = before.next, e
 	}
 	if e.next == nil {
-		l.last = e
+		g.last = e
 	} else {
 		e.next.prev = e
 	}
 }
 
-func (l *line) unlink(e *entry) {
+func (e *entry) unlink() {
 	if !e.linked {
 		return
 	}
 	e.linked = false
+	g := e.spot.group
 	if e.prev == nil {
-		l.first = e.next
+		g.first = e.next
 	} else {
 		e.prev.next = e.next
 	}
 	if e.next == nil {
-		l.last = e.prev
+		g.last = e.prev
 	} else {
 		e.next.prev = e.prev
 	}
 	e.prev, e.next = nil, nil
+}
+
+// group returns the pollers of a class, making it if none asked before.
+func (l *line) group(c *class) *group {
+	g := l.groups[c]
+	if g == nil {
+		g = &group{class: c, line: l, told: l.gen}
+		l.groups[c] = g
+		for _, n := range l.lanes {
+			if n.admits(l, c) {
+				n.fits = append(n.fits, g)
+			}
+		}
+	}
+	return g
+}
+
+// mostLanes is how many lanes of a line are known at once: types in tasks come from outside.
+const mostLanes = 1000
+
+// lane returns who may serve tasks that ask for this.
+func (l *line) lane(typ, build string, requirements []string) *lane {
+	l.name = append(append(append(l.name[:0], typ...), 0x1e), build...)
+	for _, r := range requirements {
+		l.name = append(append(l.name, 0x1e), r...)
+	}
+	if n := l.lanes[string(l.name)]; n != nil {
+		return n
+	}
+	if len(l.lanes) >= mostLanes {
+		clear(l.lanes)
+	}
+	n := &lane{Lane: store.Lane{Type: typ, BuildID: build, Requirements: requirements}}
+	for _, g := range l.groups {
+		if n.admits(l, g.class) {
+			n.fits = append(n.fits, g)
+		}
+	}
+	l.lanes[string(l.name)] = n
+	return n
+}
+
+// tell notes that tasks of these lanes were left in the queue; without any it may be of all.
+func (l *line) tell(lanes []store.Lane) {
+	l.gen++
+	if len(lanes) == 0 {
+		for _, g := range l.groups {
+			g.tell()
+		}
+	}
+	for i := range lanes {
+		for _, g := range l.lane(lanes[i].Type, lanes[i].BuildID, lanes[i].Requirements).fits {
+			g.tell()
+		}
+	}
+}
+
+func (g *group) tell() {
+	g.told = g.line.gen
+	g.look()
+}
+
+// look has the next claim of the line look through the group.
+func (g *group) look() {
+	if !g.open {
+		g.open = true
+		g.line.open = append(g.line.open, g)
+	}
 }
 
 // resume ends the pause after a failed claim.
@@ -106,7 +187,7 @@ func (d *Dispatch) line(k lineKey) *line {
 	l := d.lines[k]
 	if l == nil {
 		d.prune()
-		l = &line{key: k, gen: 1}
+		l = &line{key: k, gen: 1, groups: map[*class]*group{}, lanes: map[string]*lane{}}
 		d.lines[k] = l
 	}
 	l.used = d.arrivals
@@ -114,30 +195,68 @@ func (d *Dispatch) line(k lineKey) *line {
 }
 
 const (
-	pruneFloor = 1024    // fewer lines and classes than this are never forgotten
+	pruneFloor = 1024    // fewer lines and workers than this are never forgotten
 	pruneKeep  = 100_000 // arrivals for which an unused one is kept
 )
 
-// prune forgets lines and classes that nobody used for long: names in polls come from outside, and forgetting one only costs a claim when it is asked
-// for again.
+// prune forgets lines, workers and their classes that nobody used for long: names in polls come from outside, and
+// forgetting one only costs a claim when it is asked for again.
 func (d *Dispatch) prune() {
-	if len(d.lines)+len(d.classes) < d.pruneAt {
+	if len(d.lines)+len(d.members) < d.pruneAt {
 		return
 	}
 	old := func(used uint64) bool { return d.arrivals-used > pruneKeep }
-	for k, c := range d.classes {
-		if c.size == 0 && old(c.used) {
-			delete(d.classes, k)
+	for k, m := range d.members {
+		if old(m.used) && m.waiting() == nil {
+			delete(d.members, k)
+			continue
+		}
+		for ; m != nil; m = m.before {
+			m.class.used = true
 		}
 	}
 	for k, l := range d.lines {
 		if l.size == 0 && !l.claiming && old(l.used) {
 			l.resume()
 			delete(d.lines, k)
-			for _, c := range d.classes {
-				delete(c.empty, l)
+			for _, m := range d.members {
+				delete(m.spots, l)
 			}
 		}
 	}
-	d.pruneAt = max(pruneFloor, 2*(len(d.lines)+len(d.classes)))
+	for k, c := range d.classes {
+		if !c.used {
+			delete(d.classes, k)
+		}
+	}
+	for _, l := range d.lines {
+		l.prune()
+	}
+	for _, c := range d.classes {
+		c.used = false
+	}
+	d.pruneAt = max(pruneFloor, 2*(len(d.lines)+len(d.members)))
+}
+
+// prune forgets the groups of classes that no worker has any more.
+func (l *line) prune() {
+	some := false
+	for c, g := range l.groups {
+		if !c.used && g.first == nil {
+			delete(l.groups, c)
+			some = true
+		}
+	}
+	if !some {
+		return
+	}
+	clear(l.lanes) // they name the groups
+	kept := l.open[:0]
+	for _, g := range l.open {
+		if g.class.used {
+			kept = append(kept, g)
+		}
+	}
+	clear(l.open[len(kept):])
+	l.open = kept
 }

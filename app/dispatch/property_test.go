@@ -14,8 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// world drives a Dispatch with random polls, offers, failures and time, and keeps its own books: every task is in exactly one place.
-type world struct {
+// model drives a Dispatch with random polls, offers, failures and time, and keeps its own books: every task is in
+// exactly one place.
+type model struct {
 	*rapid.T
 	d       *Dispatch
 	b       *backlog
@@ -38,8 +39,9 @@ type poll struct {
 	done   chan []store.Leased
 }
 
-// TestTasksAreNeitherLostNorDoubled is the property that matters: whatever happens, each task reaches one poller once, nobody gets more than it has
-// slots for, the longest wait is served first and no older task that the poller could have had is overtaken.
+// TestTasksAreNeitherLostNorDoubled is the property that matters: whatever happens, each task reaches one poller once,
+// nobody gets more than it has slots for, the longest wait is served first and no older task that the poller could have
+// had is overtaken.
 func TestTasksAreNeitherLostNorDoubled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// A bubble has no deadline to tell, so rapid must not see that this is a *testing.T.
@@ -47,7 +49,10 @@ func TestTasksAreNeitherLostNorDoubled(t *testing.T) {
 			d, b := newBacklog()
 			plain, picky, able := worker("plain", "t0", "t1"), worker("picky", "t0"), worker("able", "t0", "t1")
 			able.Capabilities = []string{"gpu"}
-			w := &world{T: r, d: d, b: b, workers: []*engine.Worker{plain, picky, able}, made: map[time.Time]store.Offer{}, took: map[time.Time]int{}}
+			w := &model{
+				T: r, d: d, b: b, workers: []*engine.Worker{plain, picky, able}, made: map[time.Time]store.Offer{},
+				took: map[time.Time]int{},
+			}
 			w.Repeat(map[string]func(*rapid.T){
 				"":       func(*rapid.T) { w.settle() },
 				"poll":   func(*rapid.T) { w.poll() },
@@ -55,17 +60,23 @@ func TestTasksAreNeitherLostNorDoubled(t *testing.T) {
 				"commit": func(*rapid.T) { w.commit() },
 				"others": func(*rapid.T) { w.others() },
 				"leave":  func(*rapid.T) { w.leave() },
-				"break":  func(*rapid.T) { w.breakdown() },
-				"time":   func(*rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(r, "us")) * time.Microsecond) },
+				"gone": func(*rapid.T) { // it registers again at once
+					who := rapid.SampledFrom(w.workers).Draw(w.T, "gone")
+					w.d.Gone(store.Process{Worker: who.Key(), Incarnation: who.Incarnation})
+				},
+				"break": func(*rapid.T) { w.breakdown() },
+				"time":  func(*rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(r, "us")) * time.Microsecond) },
 			})
 			w.finish()
 		})
 	})
 }
 
-func (w *world) offer() store.Offer {
+func (w *model) offer() store.Offer {
 	w.next++
-	o := store.Offer{Namespace: "default", Now: time.Unix(0, int64(w.next)), Kind: rapid.SampledFrom(kindNames[:2]).Draw(w.T, "kind")}
+	o := store.Offer{
+		Namespace: "default", Now: time.Unix(0, int64(w.next)), Kind: rapid.SampledFrom(kindNames[:2]).Draw(w.T, "kind"),
+	}
 	o.Queue = rapid.SampledFrom([]string{"q", "p"}).Draw(w.T, "queue")
 	o.Type = rapid.SampledFrom([]string{"t0", "t1"}).Draw(w.T, "type")
 	if rapid.IntRange(0, 4).Draw(w.T, "needs") == 0 {
@@ -75,7 +86,7 @@ func (w *world) offer() store.Offer {
 	return o
 }
 
-func (w *world) poll() {
+func (w *model) poll() {
 	s := Spec{
 		Namespace: "default", Queues: []string{"q", "p"}[:rapid.IntRange(1, 2).Draw(w.T, "queues")], Kinds: kindNames[:],
 		Free: map[protocol.TaskKind]int{
@@ -101,13 +112,13 @@ func (w *world) poll() {
 }
 
 // batch reserves pollers for new tasks; what nobody takes is written as ready. The outcome is known at a later commit.
-func (w *world) batch() {
+func (w *model) batch() {
 	for range rapid.IntRange(1, 5).Draw(w.T, "tasks") {
 		o := w.offer()
 		first := w.longest(o)
 		r := w.d.Reserve(o)
 		if r == nil {
-			if first != nil && first.class.clear(w.d.lines[keyOf(o)]) {
+			if first != nil && first.entry(w.d.lines[keyOf(o)]).spot.clear() {
 				w.Fatalf("task %d was not handed to the poller that waits for it", o.Now.UnixNano())
 			}
 			w.open = append(w.open, promise{o: o})
@@ -115,7 +126,9 @@ func (w *world) batch() {
 		}
 		got := r.(*reservation).waiter
 		if got != first {
-			w.Fatalf("task %d was handed to arrival %d, the longest wait is arrival %d", o.Now.UnixNano(), got.place, first.place)
+			w.Fatalf(
+				"task %d was handed to arrival %d, the longest wait is arrival %d", o.Now.UnixNano(), got.place, first.place,
+			)
 		}
 		w.b.mu.Lock()
 		ready := slices.Clone(w.b.ready)
@@ -132,20 +145,21 @@ func (w *world) batch() {
 func keyOf(o store.Offer) lineKey { return lineKey{o.Namespace, o.Queue, kindOf(o.Kind)} }
 
 // longest finds by brute force who should get the task, were there no backlog.
-func (w *world) longest(o store.Offer) *Waiter {
+func (w *model) longest(o store.Offer) *Waiter {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 	var first *Waiter
 	for c := range w.d.waiters {
 		asks := slices.Contains(c.spec.Queues, o.Queue) && slices.Contains(c.spec.Kinds, o.Kind)
-		if asks && c.room(kindOf(o.Kind)) > 0 && engine.Admit(want(o), c.spec.Lessee, o.Now).OK && (first == nil || c.place < first.place) {
+		if asks && c.room(kindOf(o.Kind)) > 0 && engine.Admit(want(o), c.spec.Lessee, o.Now).OK &&
+			(first == nil || c.place < first.place) {
 			first = c
 		}
 	}
 	return first
 }
 
-func (w *world) commit() {
+func (w *model) commit() {
 	fail := rapid.IntRange(0, 3).Draw(w.T, "fails") == 0
 	for _, p := range w.open {
 		switch {
@@ -162,15 +176,15 @@ func (w *world) commit() {
 }
 
 // others is another app writing a ready task, or a session's end routing it anew.
-func (w *world) others() { w.b.leave(w.offer()) }
+func (w *model) others() { w.b.leave(w.offer()) }
 
-func (w *world) leave() {
+func (w *model) leave() {
 	if len(w.polls) > 0 {
 		rapid.SampledFrom(w.polls).Draw(w.T, "who").cancel()
 	}
 }
 
-func (w *world) breakdown() {
+func (w *model) breakdown() {
 	var fail error
 	if rapid.Bool().Draw(w.T, "broken") {
 		fail = store.ErrUnavailable
@@ -179,7 +193,7 @@ func (w *world) breakdown() {
 }
 
 // settle checks the answers there are and puts tasks that were given back into the store again.
-func (w *world) settle() {
+func (w *model) settle() {
 	synctest.Wait()
 	w.polls = slices.DeleteFunc(w.polls, func(p *poll) bool {
 		select {
@@ -200,12 +214,13 @@ func (w *world) settle() {
 	}
 }
 
-func (w *world) check(s Spec, tasks []store.Leased) {
+func (w *model) check(s Spec, tasks []store.Leased) {
 	count := map[protocol.TaskKind]int{}
 	for _, t := range tasks {
 		w.took[t.Head.ProgressAt.Time]++
 		count[t.Kind]++
-		if o := w.made[t.Head.ProgressAt.Time]; !slices.Contains(s.Queues, o.Queue) || !engine.Admit(want(o), s.Lessee, o.Now).OK {
+		if o := w.made[t.Head.ProgressAt.Time]; !slices.Contains(s.Queues, o.Queue) ||
+			!engine.Admit(want(o), s.Lessee, o.Now).OK {
 			w.Fatalf("worker %s was given task %+v", s.Lessee.Worker.ID, o)
 		}
 	}
@@ -220,7 +235,7 @@ func (w *world) check(s Spec, tasks []store.Leased) {
 }
 
 // finish lets every worker take all that is left, and counts.
-func (w *world) finish() {
+func (w *model) finish() {
 	w.commit()
 	w.b.set(nil, time.Millisecond)
 	for _, p := range w.polls {
@@ -231,7 +246,10 @@ func (w *world) finish() {
 	w.settle()
 	for _, worker := range w.workers {
 		for {
-			s := Spec{Namespace: "default", Queues: []string{"q", "p"}, Kinds: kindNames[:2], Max: 9, Lessee: engine.Lessee{Worker: worker}}
+			s := Spec{
+				Namespace: "default", Queues: []string{"q", "p"}, Kinds: kindNames[:2], Max: 9,
+				Lessee: engine.Lessee{Worker: worker},
+			}
 			s.Free = map[protocol.TaskKind]int{protocol.KindActivity: 9, protocol.KindWorkflow: 9}
 			tasks, err := w.d.Enter(s).Wait(context.Background(), 0)
 			if err != nil {
@@ -255,7 +273,13 @@ func (w *world) finish() {
 		w.Fatalf("%d pollers and %d open outcomes are left", c.Waiting, w.d.busy)
 	}
 	for k, l := range w.d.lines {
-		if l.size != 0 || l.first != nil || l.last != nil {
+		if l.size != 0 || len(l.asking) > 0 {
+			w.Fatalf("line %v is not empty", k)
+		}
+		for _, g := range l.groups {
+			if g.first == nil && g.last == nil {
+				continue
+			}
 			w.Fatalf("line %v is not empty", k)
 		}
 	}

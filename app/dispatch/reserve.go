@@ -3,11 +3,13 @@ package dispatch
 import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Reserve picks the longest-waiting poller that may have the task. A task of a session is handed only to the process that holds the session: first
-// claims are counted, which only a claim does. The poller it would be gets nothing while older ready tasks may lie in the queue for it; the store then
-// tells Backlog, and a claim takes them in their order.
+// Reserve picks the poller that the task goes to: for a workflow task one whose process keeps the run, else the
+// longest-waiting that may have it. A task of a session goes to the process that holds the session, or with First to
+// any that may claim it: what that one holds already the store counts. The poller it would be gets nothing while older
+// ready tasks may lie in the queue for it; the store then tells Backlog, and a claim takes them in their order.
 func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	k := kindOf(o.Kind)
 	if k < 0 {
@@ -19,27 +21,83 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	if l == nil || d.closed {
 		return nil
 	}
-	want := engine.Wanted{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings}
-	var refused *class // a worker often has many pollers in a row
-	for e := l.first; e != nil; e = e.next {
-		w := e.waiter
-		if w.class == refused {
-			continue
-		}
-		worker := w.spec.Lessee.Worker
-		if s := o.Session; s != nil && (s.Incarnation != worker.Incarnation || !s.HeldBy(worker.ID, o.Now)) {
-			continue
-		}
-		if !engine.Admit(want, w.spec.Lessee, o.Now).OK {
-			refused = w.class
-			continue
-		}
-		if !w.class.clear(l) {
+	want := engine.Wanted{
+		Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings,
+	}
+	w := d.stickyWaiter(l, want, o)
+	if w == nil {
+		w = d.longest(l, want, o)
+	}
+	if w == nil {
+		return nil
+	}
+	w.hold(k, 1)
+	d.beginWork()
+	return &reservation{waiter: w, kind: k}
+}
+
+// longest is the longest-waiting poller that may have the task, nil when there is none or an older task may lie in the
+// queue for it.
+func (d *Dispatch) longest(l *line, want engine.Wanted, o store.Offer) (w *Waiter) {
+	switch s := o.Session; {
+	case s == nil:
+		w = l.lane(o.Type, o.BuildID, o.Requirements).longest(o.Settings)
+	case o.First:
+		w = l.lane(o.Type, o.BuildID, o.Requirements).longestFor(func(w *Waiter) bool {
+			lessee := w.spec.Lessee
+			lessee.Counted = true
+			return engine.Admits(want, lessee, o.Now)
+		})
+	default:
+		m := d.members[engine.WorkerKey{Namespace: o.Namespace, ID: s.Owner}]
+		if m == nil || m.worker.Incarnation != s.Incarnation || !s.HeldBy(m.worker.ID, o.Now) {
 			return nil
 		}
-		w.hold(k, 1)
-		d.open()
-		return &reservation{waiter: w, kind: k}
+		w = m.longest(l, want, o)
+	}
+	if w == nil || !w.entry(l).spot.clear() {
+		return nil
+	}
+	return w
+}
+
+// longest is the longest-waiting poller of the worker that may have the task.
+func (m *member) longest(l *line, want engine.Wanted, o store.Offer) *Waiter {
+	for _, w := range m.polls {
+		if e := w.entry(l); e != nil && e.linked && engine.Admits(want, w.spec.Lessee, o.Now) {
+			return w
+		}
+	}
+	return nil
+}
+
+// stickyWaiter is the longest-waiting poller of the best process that keeps the run in memory and for which no older
+// task lies in the queue; nil when none of them waits.
+func (d *Dispatch) stickyWaiter(l *line, want engine.Wanted, o store.Offer) *Waiter {
+	if o.Kind != protocol.KindWorkflow || d.sticky == nil {
+		return nil
+	}
+	for _, p := range d.sticky(o.Run) {
+		m := d.members[p.Worker]
+		if m == nil || m.worker.Incarnation != p.Incarnation {
+			continue
+		}
+		if s := m.spots[l]; s == nil || !s.clear() {
+			continue
+		}
+		if w := m.longest(l, want, o); w != nil {
+			return w
+		}
+	}
+	return nil
+}
+
+// entry is the waiter's place in a line, nil when it asks for nothing there.
+func (w *Waiter) entry(l *line) *entry {
+	for i := range w.entries {
+		if w.entries[i].line == l {
+			return &w.entries[i]
+		}
 	}
 	return nil
 }
@@ -60,7 +118,7 @@ func (r *reservation) Deliver(t store.Leased) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r.finish()
-	defer d.settle()
+	defer d.endWork()
 	if w.left {
 		w.pending--
 		d.giveBack([]store.Leased{t})
@@ -77,10 +135,31 @@ func (r *reservation) Undo() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r.finish()
-	defer d.settle()
+	defer d.endWork()
 	d.count.Undone++
 	w.release(r.kind, 1)
 	d.kick(w)
+}
+
+// Doubt ends a wait that can tell its outcome when it is asked again, see doubt; any other goes on.
+func (r *reservation) Doubt(err error) {
+	w, d := r.waiter, r.waiter.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r.finish()
+	defer d.endWork()
+	d.count.Undone++
+	d.doubt(w, err)
+	w.release(r.kind, 1)
+	d.kick(w)
+}
+
+// doubt ends a poller to which a task may be leased that never came: the lease names its poll, so the same poll again
+// finds it. To go on waiting would leave the task to nobody until the lease ends.
+func (d *Dispatch) doubt(w *Waiter, err error) {
+	if w.spec.Lessee.PollID != "" && !w.left {
+		d.endWait(w, err)
+	}
 }
 
 func (r *reservation) finish() {

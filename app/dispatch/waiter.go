@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -9,7 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Spec is what a poller waits for. Its Lessee must not be changed afterwards; Sessions and Counted of it are left alone: only claims count.
+// Spec is what a poller waits for. Its Lessee must not be changed afterwards; Sessions and Counted of it are left
+// alone: only claims count.
 type Spec struct {
 	Namespace string
 	Queues    []string
@@ -17,27 +19,32 @@ type Spec struct {
 	Free      map[protocol.TaskKind]int // free slots per kind; a kind without one is not waited for
 	Max       int                       // most tasks over all kinds; less than 1 means 1
 	Lessee    engine.Lessee
+	// whether the worker's registration stands; nil: it does. It is asked under the locks of the dispatch, so it must not
+	// call it
+	Still func() bool
 }
 
-// Waiter is one poller in its lines. Exactly one of Wait and Collect may be called, and ends it; Leave may be called at any time and again.
+// Waiter is one poller in its lines. Exactly one of Wait and Collect may be called, and ends it; Leave may be called at
+// any time and again.
 type Waiter struct {
 	d    *Dispatch
 	spec Spec
 	wake chan struct{} // something changed that may end the wait
+	gone atomic.Bool   // its worker's registration is over
 
 	// The rest is guarded by d.mu.
-	class   *class
+	member  *member
 	place   uint64 // arrivals before it, and itself
 	free    [kinds]int
 	max     int
 	entries []entry
 	pending int // reservations and claims that count on it
 	got     []store.Leased
-	once    bool   // it does not wait: one claim of each line that may hold something, no more
-	closing bool   // takes nothing new
-	left    bool   // is in no line; what still arrives is given back
-	err     error  // why it was ended, or what its latest claim failed with
-	held    string // why a budget withheld tasks from it when its wait ended
+	once    bool           // it does not wait: one claim of each line that may hold something, no more
+	closing bool           // takes nothing new
+	left    bool           // is in no line; what still arrives is given back
+	err     error          // why it was ended, or what its latest claim failed with
+	held    *protocol.Wait // why a budget withheld tasks from it when its wait ended
 }
 
 // Enter puts a poller into the line of every queue and kind it asks for, behind all who wait there.
@@ -49,9 +56,14 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 	defer d.mu.Unlock()
 	d.arrivals++
 	w.place = d.arrivals
-	w.class = d.class(s.Lessee.Worker)
-	w.class.size++
+	w.member = d.member(s.Lessee.Worker)
+	w.member.polls = append(w.member.polls, w)
 	d.waiters[w] = struct{}{}
+	if s.Still != nil && !s.Still() {
+		w.entries = nil
+		d.dismiss(w)
+		return w
+	}
 	for _, kind := range s.Kinds {
 		k := kindOf(kind)
 		if k < 0 || s.Free[kind] <= 0 {
@@ -63,7 +75,7 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 		}
 	}
 	if d.draining {
-		d.end(w, ErrDraining)
+		d.endWait(w, ErrDraining)
 		return w
 	}
 	w.relink()
@@ -78,24 +90,26 @@ func (w *Waiter) enter(l *line) {
 		}
 	}
 	l.size++
-	w.entries = append(w.entries, entry{line: l, waiter: w})
+	w.entries = append(w.entries, entry{line: l, spot: w.member.spot(l), waiter: w})
 }
 
-// Wait holds the poller until something was delivered, for at most hold; with a hold of 0 it only waits for the claims that find out whether there is
-// a backlog. It returns tasks or an error or, when there was nothing, neither. Tasks that it returned after ctx ended are the caller's to give back;
-// tasks that come later are given back by the dispatch.
+// Wait holds the poller until something was delivered, for at most hold; with a hold of 0 it only waits for the claims
+// that find out whether there is a backlog. It returns tasks or an error or, when there was nothing, neither. Tasks
+// that it returned after ctx ended are the caller's to give back; tasks that come later are given back by the dispatch.
 //
-// The error is ErrDraining, the cause given to Drop, what the latest claim failed with when the time ran out, or the cause of ctx.
+// The error is ErrDraining, ErrGone, the cause given to Drop, what the latest claim failed with when the time ran out,
+// or the cause of ctx.
 func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, error) {
 	d := w.d
-	d.mu.Lock()
-	w.once = hold <= 0
-	d.mu.Unlock()
-	if hold > 0 {
+	if hold <= 0 {
+		d.mu.Lock()
+		w.askOnce()
+		d.mu.Unlock()
+	} else {
 		timer := time.NewTimer(hold)
 		defer timer.Stop()
 		if w.until(ctx, timer.C) {
-			return w.take(ctx)
+			return w.outcome(ctx)
 		}
 		d.mu.Lock()
 		d.shut(w)
@@ -104,11 +118,12 @@ func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, 
 	timer := time.NewTimer(d.opt.Settle)
 	defer timer.Stop()
 	w.until(ctx, timer.C)
-	return w.take(ctx)
+	return w.outcome(ctx)
 }
 
-// Collect takes the poller out of its lines and returns what was delivered to it. It is never held for work to appear, but a commit or claim that
-// already counts on the poller is awaited, since its tasks would have to be taken back otherwise.
+// Collect takes the poller out of its lines and returns what was delivered to it. It is never held for work to appear,
+// but a commit or claim that already counts on the poller is awaited, since its tasks would have to be taken back
+// otherwise.
 func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 	w.d.mu.Lock()
 	w.d.shut(w)
@@ -116,7 +131,7 @@ func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 	timer := time.NewTimer(w.d.opt.Settle)
 	defer timer.Stop()
 	w.until(ctx, timer.C)
-	tasks, _ := w.take(ctx)
+	tasks, _ := w.outcome(ctx)
 	return tasks
 }
 
@@ -125,6 +140,21 @@ func (w *Waiter) Leave() {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 	w.d.giveBack(w.leave())
+}
+
+// askOnce has the claims of its lines wake the waiter, though they were not for it.
+func (w *Waiter) askOnce() {
+	w.once = true
+	if w.left {
+		return
+	}
+	for i := range w.entries {
+		l := w.entries[i].line
+		if l.asking == nil {
+			l.asking = map[*Waiter]bool{}
+		}
+		l.asking[w] = true
+	}
 }
 
 // until blocks until the wait is over and says true, or until timeout or the end of ctx.
@@ -161,7 +191,7 @@ func (w *Waiter) asking() bool {
 	}
 	for i := range w.entries {
 		e := &w.entries[i]
-		if !e.tried && !w.class.clear(e.line) {
+		if !e.tried && !e.spot.clear() {
 			if e.line.pause == nil || e.line.err == nil {
 				return true
 			}
@@ -171,15 +201,15 @@ func (w *Waiter) asking() bool {
 	return false
 }
 
-// take ends the wait with its outcome.
-func (w *Waiter) take(ctx context.Context) ([]store.Leased, error) {
+// outcome ends the wait with its outcome.
+func (w *Waiter) outcome(ctx context.Context) ([]store.Leased, error) {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 	if w.left {
 		return nil, w.err
 	}
 	for i := range w.entries {
-		if w.held == "" {
+		if w.held == nil {
 			w.held = w.entries[i].line.throttle
 		}
 	}
@@ -194,8 +224,8 @@ func (w *Waiter) take(ctx context.Context) ([]store.Leased, error) {
 	return nil, w.err
 }
 
-// Throttled is why a budget withheld tasks from a wait that is over; "" when none did.
-func (w *Waiter) Throttled() string {
+// Throttled is why a budget withheld tasks from a wait that is over; nil when none did.
+func (w *Waiter) Throttled() *protocol.Wait {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 	return w.held
@@ -208,9 +238,10 @@ func (w *Waiter) leave() []store.Leased {
 	}
 	w.left = true
 	w.relink()
-	w.class.size--
+	w.member.left(w)
 	for i := range w.entries {
 		w.entries[i].line.size--
+		delete(w.entries[i].line.asking, w)
 	}
 	delete(w.d.waiters, w)
 	tasks := w.got
@@ -226,7 +257,7 @@ func (d *Dispatch) shut(w *Waiter) {
 	w.signal()
 }
 
-func (d *Dispatch) end(w *Waiter, err error) {
+func (d *Dispatch) endWait(w *Waiter, err error) {
 	w.err = err
 	d.shut(w)
 }
@@ -262,9 +293,9 @@ func (w *Waiter) relink() {
 	for i := range w.entries {
 		e := &w.entries[i]
 		if w.room(e.line.key.kind) > 0 {
-			e.line.link(e)
+			e.link()
 		} else {
-			e.line.unlink(e)
+			e.unlink()
 		}
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,15 +12,21 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// scheduleActivity opens an activity. One whose session has ended, or may not be made, fails in the same step: it would wait for ever.
+// scheduleActivity opens an activity. One whose session has ended, or may not be made, fails in the same step: it would
+// wait for ever.
 func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	d := &history.ActivityScheduled{
 		Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: c.ActivityType, Arguments: c.Arguments.Blob,
 		PayloadCodec: codecOf(c.Arguments.Blob), Requirements: c.Requirements, Priority: st.Priority,
 		FairnessKey: strings.ToLower(c.FairnessKey), FairnessWeight: c.FairnessWeight,
 		Activity:     &history.ActivitySnapshot{Queue: c.Queue, RetryPolicy: c.RetryPolicy.Recorded()},
-		StartToClose: c.StartToClose, ScheduleToStart: c.ScheduleToStart, ScheduleToClose: c.ScheduleToClose, Heartbeat: c.Heartbeat,
+		StartToClose: int64(c.StartToClose), ScheduleToStart: int64(c.ScheduleToStart),
+		ScheduleToClose: int64(c.ScheduleToClose), Heartbeat: int64(c.Heartbeat),
 		Parallel: c.Parallel, SessionID: c.SessionID,
+	}
+	if d.ScheduleToClose > 0 {
+		// no attempt outlasts them all: a deadline shown to it is one that holds
+		d.StartToClose = min(d.StartToClose, d.ScheduleToClose)
 	}
 	if d.Activity.Queue == "" {
 		d.Activity.Queue = st.Queue
@@ -38,7 +45,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		return
 	}
 	st.usesSessions()
-	sess, refused := st.sessionFor(d.SessionID, c.WorkerSession)
+	sess, refused := st.sessionFor(d.SessionID, d.Activity.Queue, c.WorkerSession)
 	if refused != nil {
 		a, _ := st.Activities.Get(seq)
 		st.fail(a, history.Failure{
@@ -68,8 +75,9 @@ func (a *Activity) outcome() history.Attempt {
 	return t
 }
 
-// endActivity takes the activity out of its session's counts: it is about to end or to be tried again. by says that its holder reported, which
-// moves the session's idle clock as long as the holder still owns it under the same epoch and its lease lives.
+// endActivity takes the activity out of its session's counts: it is about to end or to be tried again. by says that its
+// holder reported, which moves the session's idle clock as long as the holder still owns it under the same epoch and
+// its lease lives.
 func (st *step) endActivity(a Activity, by bool) {
 	if a.SessionID == "" {
 		return
@@ -80,7 +88,7 @@ func (st *step) endActivity(a Activity, by bool) {
 	}
 	switch {
 	case a.State == Ready:
-		s.Ready = max(0, s.Ready-1)
+		s.unready()
 	case a.State == LeasedState && a.Epoch == s.Epoch:
 		s.Active = max(0, s.Active-1)
 		if by && s.HeldBy(a.Owner, st.now.Time) {
@@ -98,16 +106,17 @@ func (st *step) endActivity(a Activity, by bool) {
 	st.keep(s)
 }
 
-// unran takes an attempt that never reached its worker out of what was begun in its session's holding: the next one may be the first its holder sees.
+// unran takes back an attempt that never reached its worker: the next one may be the first that the session's holder
+// sees.
 func (st *step) unran(a Activity) {
-	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && s.Ran > 0 {
-		s.Ran--
-		s.Fresh = s.Fresh || a.New
+	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && a.New {
+		s.Fresh = true
 		st.keep(s)
 	}
 }
 
-// readyAgain counts the activity, which is ready again, in its session. In a session that has ended it would wait for ever: it fails.
+// readyAgain counts the activity, which is ready again, in its session. In a session that has ended it would wait for
+// ever: it fails.
 func (st *step) readyAgain(a Activity) {
 	s, ok := st.session(a.SessionID)
 	switch {
@@ -138,18 +147,24 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 	}
 	a, ok := st.Activities.Get(seq)
 	if !ok || a.State != LeasedState || a.Delivery != h.Delivery {
-		return Activity{}, protocol.Refuse(protocol.ReasonStaleAttempt, "attempt %s is over", AttemptID(st.ID, seq, h.Delivery)).
-			With("can_continue", false).With("cancel_requested", !ok)
+		return Activity{}, protocol.Refuse(
+			protocol.ReasonStaleAttempt, "attempt %s is over", AttemptID(st.ID, seq, h.Delivery),
+		).With("can_continue", false).With("cancel_requested", !ok)
 	}
 	if a.Owner != h.Owner || h.Incarnation != "" && h.Incarnation != a.Incarnation {
-		return Activity{}, protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", id, a.Owner).With("lease_owner", a.Owner)
+		return Activity{}, protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", id, a.Owner).
+			With("lease_owner", a.Owner)
 	}
 	if !a.Until.After(st.now.Time) {
-		return Activity{}, protocol.Refuse(protocol.ReasonStaleAttempt, "the lease of attempt %s ended at %s", AttemptID(st.ID, seq, h.Delivery),
+		return Activity{}, protocol.Refuse(protocol.ReasonStaleAttempt, "the lease of attempt %s ended at %s", AttemptID(
+			st.ID, seq, h.Delivery,
+		),
 			a.Until.Format(time.RFC3339)).With("can_continue", false)
 	}
 	if epoch != 0 && epoch != a.Epoch {
-		return Activity{}, protocol.Refuse(protocol.ReasonStaleSessionEpoch, "the attempt runs under epoch %d, not %d", a.Epoch, epoch)
+		return Activity{}, protocol.Refuse(
+			protocol.ReasonStaleSessionEpoch, "the attempt runs under epoch %d, not %d", a.Epoch, epoch,
+		)
 	}
 	return a, nil
 }
@@ -164,8 +179,28 @@ func (st *step) superseded(a Activity) bool {
 func (st *step) refuseSuperseded(a Activity) {
 	s, _ := st.session(a.SessionID)
 	st.release(a, "stale_session_epoch", false, false)
-	st.d.Answer.Refused = protocol.Refuse(protocol.ReasonStaleSessionEpoch, "session %s went from epoch %d to %d", s.ID, a.Epoch, s.Epoch).
-		With("session_epoch", s.Epoch).With("can_continue", false)
+	st.d.Answer.Refused = protocol.Refuse(
+		protocol.ReasonStaleSessionEpoch, "session %s went from epoch %d to %d", s.ID, a.Epoch, s.Epoch,
+	).With("session_epoch", s.Epoch).With("can_continue", false)
+}
+
+// sessionLost says whether the attempt's session was made by options and its holder lost it: the lease ran out, or
+// another holds it. What such options promise, as many at once as they say and no more, an attempt that goes on would
+// break. Not of a session of soft affinity: that leaves what runs to its end.
+func (st *step) sessionLost(a Activity) bool {
+	s, ok := st.session(a.SessionID)
+	return a.SessionID != "" && ok && s.Door == DoorWorker && s.Fallback == 0 && !s.Terminal &&
+		(s.Epoch != a.Epoch || !s.HeldBy(a.Owner, st.now.Time))
+}
+
+// refuseLost ends the attempt at its heartbeat and sets the task free for whoever has the session next. Its worker
+// lives, so nothing was lost with it.
+func (st *step) refuseLost(a Activity) {
+	s, _ := st.session(a.SessionID)
+	st.release(a, ReasonSessionLost, false, false)
+	st.d.Answer.Refused = protocol.Refuse(
+		protocol.ReasonStaleAttempt, "worker %s lost session %s, in which the attempt ran", a.Owner, s.ID,
+	).With("can_continue", false)
 }
 
 // CompleteActivity is an attempt that gave a result. Hash is of the result.
@@ -190,8 +225,9 @@ func (in CompleteActivity) decide(st *step) error {
 	rebuilt := st.recovered(a, in.Recovered)
 	st.endActivity(a, true)
 	st.emit(&history.ActivityCompleted{
-		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Result: in.Result, PayloadCodec: codecOf(in.Result),
-		BodyHash: in.Hash, Recovered: rebuilt, Attempt: a.outcome(), Parallel: a.Parallel,
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Result: in.Result,
+		PayloadCodec: codecOf(in.Result),
+		BodyHash:     in.Hash, Recovered: rebuilt, Attempt: a.outcome(), Parallel: a.Parallel,
 	})
 	st.d.Answer.Outcome, st.d.Answer.Recorded = "completed", true
 	return nil
@@ -220,7 +256,8 @@ func (in FailActivity) decide(st *step) error {
 	st.endActivity(a, true)
 	if in.Failure.Cancelled && a.Cancel {
 		st.emit(&history.ActivityCancelled{
-			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: in.Failure.Message, Attempt: a.outcome(), Parallel: a.Parallel,
+			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: in.Failure.Message,
+			Attempt: a.outcome(), Parallel: a.Parallel,
 		})
 		st.d.Answer = Answer{Outcome: "cancelled", Recorded: true}
 		return nil
@@ -241,8 +278,24 @@ func reported(f protocol.Failure) history.Failure {
 	}
 	return history.Failure{
 		Category: category, Message: f.Message, ExceptionType: f.Type, ExceptionCls: f.Class, Code: f.Code,
-		NonRetryable: f.NonRetryable || f.Retryable != nil && !*f.Retryable, Exception: exception(f),
+		NonRetryable: f.NonRetryable || f.Retryable != nil && !*f.Retryable, Exception: exception(f), Stack: stackOf(f),
 	}
+}
+
+// maxStack is how much of a stack is kept, in bytes: its beginning, where the code failed. Of an attempt that is
+// followed by another it is maxRetryStack, since there may be many.
+const (
+	maxStack      = 16 << 10
+	maxRetryStack = 2 << 10
+)
+
+// stackOf is the stack that a worker reported, as it is kept.
+func stackOf(f protocol.Failure) string {
+	return shortened(strings.ReplaceAll(f.StackTrace, "\x00", ""), maxStack)
+}
+
+func shortened(s string, most int) string {
+	return strings.ToValidUTF8(s[:min(len(s), most)], "")
 }
 
 // exception is the object a workflow's own language reads a failure from.
@@ -262,7 +315,8 @@ func exception(f protocol.Failure) json.RawMessage {
 	return raw(e)
 }
 
-// tryAgain ends an attempt with a failure or a timeout: another follows when the policy says so, else the activity ends.
+// tryAgain ends an attempt with a failure or a timeout: another follows when the policy says so, else the activity
+// ends.
 func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 	delay, again := a.Retry.Next(a.Failures+1, f.ExceptionType, f.NonRetryable)
 	if !again {
@@ -274,6 +328,7 @@ func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 		return
 	}
 	at := plus(st.now, delay)
+	f.Stack = shortened(f.Stack, maxRetryStack)
 	st.emit(&history.ActivityRetryScheduled{
 		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, AvailableAt: at, TimeoutKind: timeout,
 		Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
@@ -287,18 +342,21 @@ func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 func (st *step) fail(a Activity, f history.Failure, hash string) {
 	f.ID = st.failureID()
 	st.emit(&history.ActivityFailed{
-		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, BodyHash: hash, Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, BodyHash: hash, Attempt: a.outcome(),
+		Failure: f, Parallel: a.Parallel,
 	})
 }
 
 func (st *step) timedOut(a Activity, f history.Failure, kind string) {
 	f.ID = st.failureID()
 	st.emit(&history.ActivityTimedOut{
-		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, TimeoutKind: kind, Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, TimeoutKind: kind, Attempt: a.outcome(),
+		Failure: f, Parallel: a.Parallel,
 	})
 }
 
-// HeartbeatActivity renews the lease of an attempt, and the session it runs in. Beat is a sign of life of the activity's own code.
+// HeartbeatActivity renews the lease of an attempt, and the session it runs in. Beat is a sign of life of the
+// activity's own code.
 type HeartbeatActivity struct {
 	Seq int64
 	Holder
@@ -312,6 +370,14 @@ func (in HeartbeatActivity) decide(st *step) error {
 	a, err := st.holdsActivity(in.Seq, in.Holder, in.Epoch)
 	if err != nil {
 		return err
+	}
+	switch {
+	case st.superseded(a):
+		st.refuseSuperseded(a)
+		return nil
+	case st.sessionLost(a):
+		st.refuseLost(a)
+		return nil
 	}
 	a.Until = plus(st.now, time.Duration(a.Length)*time.Microsecond)
 	if in.Beat {
@@ -332,19 +398,29 @@ func (in HeartbeatActivity) decide(st *step) error {
 	return nil
 }
 
-// ReleaseActivity ends a delivery without an outcome: undone (it never reached the worker), lost (the worker died with it), or handed back.
+// ReleaseActivity ends a delivery without an outcome: undone (it never reached the worker), lost (the worker died with
+// it), or handed back.
 type ReleaseActivity struct {
-	Seq      int64
-	Delivery int64
-	Why      string
-	Undone   bool
-	Lost     bool
+	Seq         int64
+	Delivery    int64
+	Owner       string // the worker that hands it back, which must hold it; "": it is taken back
+	Why         string
+	Undone      bool
+	Lost        bool
+	UnlessHeard history.Time // not if the attempt itself was heard since then
 }
 
 func (in ReleaseActivity) decide(st *step) error {
 	a, ok := st.Activities.Get(in.Seq)
 	if !ok || a.State != LeasedState || a.Delivery != in.Delivery {
 		return protocol.Refuse(protocol.ReasonStaleAttempt, "attempt %s is over", AttemptID(st.ID, in.Seq, in.Delivery))
+	}
+	if in.Owner != "" && in.Owner != a.Owner {
+		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", StepID(st.ID, in.Seq), a.Owner).
+			With("lease_owner", a.Owner)
+	}
+	if !in.UnlessHeard.IsZero() && a.HeartbeatAt.After(in.UnlessHeard.Time) {
+		return errNotDue
 	}
 	st.release(a, in.Why, in.Undone, in.Lost)
 	st.d.Answer = Answer{Outcome: "returned", Recorded: true}
@@ -358,7 +434,9 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 		a.Attempt--
 		st.unran(a)
 	} else {
-		a.Lost = appendLost(slices.Clone(a.Lost), history.Lost{Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: st.now, Why: why})
+		a.Lost = appendLost(
+			slices.Clone(a.Lost), history.Lost{Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: st.now, Why: why},
+		)
 		if lost {
 			a.Losses++
 		} else if why != ReturnedDraining {
@@ -368,7 +446,10 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 	if a.Losses >= MaxLosses || a.Losses+a.Returns >= MaxDeliveries {
 		st.fail(a, history.Failure{
 			Category: "poison", ExceptionType: "poison", NonRetryable: true,
-			Message: "given up after " + count(a.Losses, "lost worker") + " and " + count(a.Returns, "hand-back") + ": " + why,
+			Message: fmt.Sprintf(
+				"given up after %d deliveries without an outcome, %d of them lost with their worker: %s", a.Losses+a.Returns,
+				a.Losses, why,
+			),
 		}, "")
 		return
 	}
@@ -378,14 +459,20 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 	st.readyAgain(a)
 }
 
+// ReasonSessionLost is why an attempt ended whose session, made by options, went from its worker.
+const ReasonSessionLost = "session_lost"
+
 // ReturnedDraining is the reason of a hand-back that says nothing about the task.
 const ReturnedDraining = "draining"
 
 // DueActivity moves an activity forward in time: back-off, lease, the four timeouts.
-type DueActivity struct{ Seq int64 }
+type DueActivity struct {
+	Seq   int64
+	Heard Heard
+}
 
 func (in DueActivity) decide(st *step) error {
-	if err := st.open(); err != nil {
+	if err := st.mustBeOpen(); err != nil {
 		return err
 	}
 	a, ok := st.Activities.Get(in.Seq)
@@ -402,7 +489,11 @@ func (in DueActivity) decide(st *step) error {
 		st.Activities.Put(a.Seq, a)
 		st.readyAgain(a)
 	case "lease":
-		st.release(a, "lease_expired", false, true)
+		died, err := in.Heard.died(st.Namespace, a.Lease)
+		if err != nil {
+			return err
+		}
+		st.release(a, LeaseExpired, false, died)
 	case "schedule_to_close":
 		st.interrupted(a)
 		st.endActivity(a, false)
@@ -434,6 +525,7 @@ func (st *step) cancelled(a Activity, why string) {
 	st.interrupted(a)
 	st.endActivity(a, false)
 	st.emit(&history.ActivityCancelled{
-		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: why, Attempt: a.outcome(), Parallel: a.Parallel,
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: why, Attempt: a.outcome(),
+		Parallel: a.Parallel,
 	})
 }

@@ -1,27 +1,43 @@
 package engine
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Verdict is whether a worker may have a task, and if not, why: for programs and for people.
+// Verdict is whether a worker may have a task, and if not, why: the reason of a refusal, and the wait that comes of it.
 type Verdict struct {
 	OK     bool
 	Reason protocol.Reason
-	Text   string
+	Wait   *protocol.Wait // nil when OK
 }
 
 func admitted() Verdict { return Verdict{OK: true} }
 
-func refused(r protocol.Reason, format string, args ...any) Verdict {
-	return Verdict{Reason: r, Text: fmt.Sprintf(format, args...)}
+// worded says whether somebody wants to know why not. Who looks for one worker among many does not, and words cost more
+// than the judgement.
+type worded bool
+
+func (asked worded) refused(r protocol.Reason, why protocol.WaitReason, w protocol.Wait) Verdict {
+	if !asked {
+		return Verdict{Reason: r}
+	}
+	said := w
+	said.Reason = why
+	return Verdict{Reason: r, Wait: &said}
 }
 
-// CapSessions is the capability a worker declares to be given anything of sessions: tasks in them, and workflow tasks of runs whose history has them.
+// Text is the refusal for people.
+func (v Verdict) Text() string {
+	if v.Wait == nil {
+		return ""
+	}
+	return v.Wait.Why(time.UTC)
+}
+
+// CapSessions is the capability a worker declares to be given anything of sessions: tasks in them, and workflow tasks
+// of runs whose history has them.
 const CapSessions = "worker_sessions"
 
 // Wanted is what a task asks of the worker that gets it.
@@ -34,77 +50,113 @@ type Wanted struct {
 	Queue        *Queue // what was decided about its queue; nil: nothing
 }
 
-// Admit holds every routing rule there is, after the queue and the release gate: types, builds, requirements, then the session's. now is the
-// store's clock.
-func Admit(t Wanted, l Lessee, now time.Time) Verdict {
+// Admit holds every routing rule there is, after the queue and the release gate: types, builds, requirements, then the
+// session's. now is the store's clock.
+func Admit(t Wanted, l Lessee, now time.Time) Verdict { return admit(&t, &l, now, true) }
+
+// Admits is Admit for who asks about many workers: the same rules, and no word about why not.
+func Admits(t Wanted, l Lessee, now time.Time) bool { return admit(&t, &l, now, false).OK }
+
+func admit(t *Wanted, l *Lessee, now time.Time, asked worded) Verdict {
 	w := l.Worker
 	if !w.Runs(t.Kind, t.Type) {
-		return refused(protocol.ReasonNotFound, "worker %s does not run %s", w.ID, t.Type)
+		return asked.refused(protocol.ReasonNotFound, protocol.WaitTypeNotServed, protocol.Wait{Worker: w.ID, Name: t.Type})
 	}
 	if t.Queue.Drained(w.BuildID) {
-		return refused(protocol.ReasonWorkerDraining, "worker %s has %s, which is drained on queue %s", w.ID, buildName(w.BuildID), t.Queue.Name)
+		return asked.refused(protocol.ReasonWorkerDraining, protocol.WaitBuildDrained, protocol.Wait{
+			Worker: w.ID, WorkerBuild: w.BuildID, Queue: t.Queue.Name,
+		})
 	}
 	if t.BuildID != "" && t.BuildID != w.BuildID {
-		return refused(protocol.ReasonVersionMismatch, "pinned to build %s, worker %s has %s", t.BuildID, w.ID, buildName(w.BuildID))
+		return asked.refused(protocol.ReasonVersionMismatch, protocol.WaitBuildPinned, protocol.Wait{
+			Build: t.BuildID, Worker: w.ID, WorkerBuild: w.BuildID,
+		})
 	}
-	if missing := Missing(t.Requirements, w.Capabilities); len(missing) > 0 {
-		return refused(protocol.ReasonSessionRequirements, "needs %s, which worker %s does not offer", strings.Join(missing, ", "), w.ID)
+	if missing := asked.missing(t.Requirements, w.Capabilities); len(missing) > 0 {
+		return asked.refused(protocol.ReasonSessionRequirements, protocol.WaitCapabilityMissing, protocol.Wait{
+			Missing: missing, Worker: w.ID,
+		})
 	}
 	if t.Session == nil {
 		return admitted()
 	}
-	return AdmitSession(t.Session, l, now, false)
+	return admitSession(t.Session, l, now, false, asked)
 }
 
-func buildName(id string) string {
-	if id == "" {
-		return "no build id"
-	}
-	return "build " + id
-}
-
-// AdmitSession judges a session alone. verb is true when a worker asks for the session itself and not for a task in it: then the activity cap does
-// not count.
+// AdmitSession judges a session alone. verb is true when a worker asks for the session itself and not for a task in it:
+// then the activity cap does not count.
 func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
+	return admitSession(s, &l, now, verb, true)
+}
+
+func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded) Verdict {
 	w := l.Worker
-	if missing := Missing(s.Requirements, w.Capabilities); len(missing) > 0 {
-		return refused(protocol.ReasonSessionRequirements, "session %s needs %s, which worker %s does not offer", s.ID, strings.Join(missing, ", "), w.ID)
+	if missing := asked.missing(s.Requirements, w.Capabilities); len(missing) > 0 {
+		return asked.refused(protocol.ReasonSessionRequirements, protocol.WaitCapabilityMissing, protocol.Wait{
+			Session: s.ID, Missing: missing, Worker: w.ID,
+		})
 	}
 	if s.Terminal {
-		return refused(s.endedAs(), "session %s has ended: %s", s.ID, s.Reason)
+		return asked.refused(s.endedAs(), protocol.WaitSessionEnded, protocol.Wait{Session: s.ID, Detail: s.Reason})
 	}
 	if !verb && (s.Moving != "" && s.Held(now) || s.Drained) {
-		return refused(protocol.ReasonSessionOwned, "session %s changes hands; its queued tasks wait", s.ID)
+		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionMoving, protocol.Wait{
+			Session: s.ID, Worker: s.Owner, By: s.Moving,
+		})
 	}
-	if s.Held(now) && s.Owner != w.ID && !s.open(now) {
-		return refused(protocol.ReasonSessionOwned, "held by worker %s until %s%s", s.Owner, s.LeaseUntil.Format("15:04:05"), s.Fallbacks())
+	if s.Held(now) && s.Owner != w.ID && !s.claimableByOthers(now) {
+		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionHeld, s.heldBy())
 	}
 	own := s.HeldBy(w.ID, now)
 	if own && s.Incarnation == w.Incarnation {
 		if !verb && s.Full() {
-			return refused(protocol.ReasonSessionActivityLimit, "session %s runs %d activities at once, its most", s.ID, s.running())
+			return asked.refused(protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull, s.fullWith(""))
 		}
 		return admitted()
 	}
 	if pin := s.pin(now); pin != "" && w.Release != pin {
-		return refused(protocol.ReasonVersionMismatch, "session %s stays with release %s while that is served, worker %s is of %s", s.ID, pin, w.ID, w.Release)
+		return asked.refused(protocol.ReasonVersionMismatch, protocol.WaitSessionRelease,
+			protocol.Wait{Session: s.ID, Release: pin, Worker: w.ID, WorkerRelease: w.Release})
 	}
 	if s.kept(now) && s.For != w.ID {
-		return refused(protocol.ReasonSessionOwned, "kept for worker %s until %s", s.For, s.ForUntil.Format("15:04:05"))
+		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionKept, protocol.Wait{
+			Session: s.ID, Worker: s.For, Until: s.ForUntil,
+		})
 	}
 	if s.lost(now) && s.NoReacquire && !own {
-		return refused(protocol.ReasonSessionReacquire, "session %s was lost (%s) and may not be acquired again", s.ID, s.Reason)
+		return asked.refused(protocol.ReasonSessionReacquire, protocol.WaitSessionLost, protocol.Wait{
+			Session: s.ID, Detail: s.Reason,
+		})
+	}
+	if !verb && s.crowded(now) {
+		return asked.refused(
+			protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull,
+			s.fullWith("its holder lost it, and they are not over"),
+		)
 	}
 	if w.MaxSessions == 0 {
-		return refused(protocol.ReasonSessionLimit, "worker %s holds no sessions", w.ID)
+		return asked.refused(protocol.ReasonSessionLimit, protocol.WaitWorkerWithout, protocol.Wait{
+			Session: s.ID, Worker: w.ID,
+		})
 	}
 	if !l.Counted {
-		return refused(protocol.ReasonSessionOwned, "session %s is for any worker; a claim will decide", s.ID)
+		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionUnclaimed, protocol.Wait{Session: s.ID})
 	}
 	if !own && l.Sessions >= w.MaxSessions {
-		return refused(protocol.ReasonSessionLimit, "worker %s holds %d sessions, its most", w.ID, l.Sessions)
+		return asked.refused(protocol.ReasonSessionLimit, protocol.WaitWorkerSessionsFull,
+			protocol.Wait{Session: s.ID, Worker: w.ID, Used: l.Sessions, Limit: w.MaxSessions})
 	}
 	return admitted()
+}
+
+// heldBy is that somebody holds the session, until when, and from when others may have it.
+func (s *Session) heldBy() protocol.Wait {
+	return protocol.Wait{Session: s.ID, Worker: s.Owner, Until: s.LeaseUntil, FallbackAt: s.OpensAt()}
+}
+
+// fullWith is that its cap leaves no room; more than runs now may count for it.
+func (s *Session) fullWith(detail string) protocol.Wait {
+	return protocol.Wait{Session: s.ID, Worker: s.Owner, Used: s.running(), Limit: s.most(), Detail: detail}
 }
 
 // Why the last holding of a session ended, as its row, its timeline and receipts say it.
@@ -117,12 +169,15 @@ const (
 	ReasonRestarted   = "worker_restarted"
 	ReasonFallback    = "fallback" // its tasks waited for the holder for longer than its soft affinity allows
 	ReasonEndedByFlow = "ended_by_workflow"
-	ReasonShutdown    = "shutdown" // what a worker says when it releases in its drain
+	// it was idle, and its holder held as many as it may while another one waited
+	ReasonEvictedCap      = "evicted_cap"
+	ReasonEvictedPressure = "evicted_pressure" // what a worker says when its memory is scarce
+	ReasonShutdown        = "shutdown"         // what a worker says when it releases in its drain
 )
 
-// What a change of release does to a session: PolicyMigrate, the default, lets a worker of any release claim it once its holder has released it;
-// PolicyFinish keeps it for workers of its release for as long as an app of that release lives; PolicyFail fails the tasks that wait for it, or else
-// the next one, with the lost state as their error.
+// What a change of release does to a session: PolicyMigrate, the default, lets a worker of any release claim it once
+// its holder has released it; PolicyFinish keeps it for workers of its release for as long as an app of that release
+// lives; PolicyFail fails the tasks that wait for it, or else the next one, with the lost state as their error.
 const (
 	PolicyMigrate = "migrate"
 	PolicyFinish  = "finish"
@@ -134,9 +189,10 @@ func KnownPolicy(p string) bool {
 	return p == "" || p == PolicyMigrate || p == PolicyFinish || p == PolicyFail
 }
 
-// pin is the release whose workers alone may claim a session that nobody holds, or that falls back from its holder; "" for any.
+// pin is the release whose workers alone may claim a session that nobody holds, or that falls back from its holder; ""
+// for any.
 func (s *Session) pin(now time.Time) string {
-	if s.ReleasePolicy == PolicyFinish && (!s.Held(now) || s.open(now)) {
+	if s.ReleasePolicy == PolicyFinish && (!s.Held(now) || s.claimableByOthers(now)) {
 		return s.Release
 	}
 	return ""
@@ -160,22 +216,33 @@ func (s *Session) endedAs() protocol.Reason {
 	return protocol.ReasonSessionReacquire
 }
 
-// Word is the routing word of a session's ready tasks: "+" nobody holds it, "+RELEASE" nobody holds it and only workers of that release may take it,
-// "=WORKER" that worker may take them, "~WORKER~RELEASE" that worker, or any other one of that release (of any, without one), "-" nobody may now: its
-// activity cap is full, or it changes hands.
+// Word is the routing word of a session's ready tasks: "+" nobody holds it, "+RELEASE" nobody holds it and only workers
+// of that release may take it, "=WORKER" that worker may take them, "~WORKER~RELEASE" that worker, or any other one of
+// that release (of any, without one), "-" nobody may now: it has ended, or it changes hands. That its activity cap is
+// full is not in the word, which the row keeps, but in Route.
 func (s *Session) Word(now time.Time) string {
 	switch {
+	case s.Terminal:
+		return "-"
 	case s.Moving != "" && s.Held(now), s.Drained:
 		return "-"
-	case s.kept(now):
+	case s.kept(now) && !s.crowded(now):
 		return "=" + s.For
+	case s.crowded(now):
+		return "-"
 	case !s.Held(now):
 		return "+" + s.pin(now)
-	case s.Full():
-		return "-"
-	case s.open(now):
+	case s.claimableByOthers(now):
 		return "~" + s.Owner + "~" + s.pin(now)
 	default:
 		return "=" + s.Owner
 	}
+}
+
+// Route is where the ready tasks of a session with this word wait: nobody visits them while its activity cap is full.
+func (s *Session) Route(word string) string {
+	if (word[0] == '=' || word[0] == '~') && s.Owner != "" && s.Full() {
+		return "-"
+	}
+	return word
 }

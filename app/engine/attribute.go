@@ -34,7 +34,9 @@ var attributeTypes = []string{"string", "text", "keyword", "keyword_list", "int"
 type object = map[string]json.RawMessage
 
 // upsert merges one command into the run's memo or search attributes and checks the outcome.
-func upsert(c protocol.Command, memo, attributes json.RawMessage, at func(string) string) (merged json.RawMessage, err error) {
+func upsert(
+	c protocol.Command, memo, attributes json.RawMessage, at func(string) string,
+) (merged json.RawMessage, err error) {
 	if c.Type == protocol.UpsertMemo {
 		return mergedMemo(c, memo, at)
 	}
@@ -111,6 +113,9 @@ func sized(all object, field string) error {
 		if v[0] == '{' {
 			return protocol.Invalid(field+"."+k, "must be text, a number, true or false, or a list of texts")
 		}
+		if err := codable(field+"."+k, v); err != nil {
+			return err
+		}
 		total += len(k) + len(v)
 	}
 	if total > MaxAttributesBytes {
@@ -133,7 +138,9 @@ func merge(old, change json.RawMessage, field string, longest int) (object, erro
 	for _, k := range slices.Sorted(maps.Keys(entries)) {
 		v := entries[k]
 		if len(k) > longest || !attributeName.MatchString(k) || wholeNumber.MatchString(k) {
-			return nil, protocol.Invalid(field, "name %q is not 1 to %d of letters, digits and _ . : -, or is a number", shorten(k), longest)
+			return nil, protocol.Invalid(
+				field, "name %q is not 1 to %d of letters, digits and _ . : -, or is a number", shorten(k), longest,
+			)
 		}
 		if string(v) == "null" {
 			delete(all, k)
@@ -152,8 +159,26 @@ func CheckMemo(given json.RawMessage) error {
 	if len(given) == 0 || string(given) == "null" {
 		return nil
 	}
-	_, err := merge(nil, given, "memo", maxMemoName)
-	return err
+	all, err := merge(nil, given, "memo", maxMemoName)
+	if err != nil {
+		return err
+	}
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		if err := codable("memo."+k, all[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// codable refuses a value that the codec cannot hold, such as 1e400: an upsert could never merge anything with it.
+func codable(field string, v json.RawMessage) error {
+	if _, err := payload.FromJSON(v); err != nil {
+		reason := payload.Reason(err)
+		field, err = payload.Place(field, err)
+		return protocol.Invalid(field, "%v", err).With("payload_reason", reason)
+	}
+	return nil
 }
 
 // CheckAttributes refuses search attributes of a start that an upsert could not have made. Empty is none.
@@ -200,7 +225,9 @@ func (st *step) upsertAttributes(c protocol.Command, seq int64) error {
 	if err != nil {
 		return err
 	}
-	st.emit(&history.SearchAttributesUpserted{Sequence: seq, Attributes: c.Attributes, Types: c.AttributeTypes, Merged: merged})
+	st.emit(&history.SearchAttributesUpserted{
+		Sequence: seq, Attributes: c.Attributes, Types: c.AttributeTypes, Merged: merged,
+	})
 	return nil
 }
 

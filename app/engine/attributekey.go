@@ -29,14 +29,17 @@ var RegisteredTypes = []string{
 	AttributeKeyword, AttributeText, AttributeInt, AttributeDouble, AttributeBool, AttributeTime, AttributeKeywordList,
 }
 
-// SystemAttributes are the names a filter knows of every run, with their types. A custom attribute of the same name is kept, and never filtered by.
+// SystemAttributes are the names a filter knows of every run, with their types. A custom attribute of the same name is
+// kept, and never filtered by.
 var SystemAttributes = map[string]string{
-	"WorkflowType": AttributeKeyword, "WorkflowId": AttributeKeyword, "RunId": AttributeKeyword, "Status": AttributeKeyword,
+	"WorkflowType": AttributeKeyword, "WorkflowId": AttributeKeyword, "RunId": AttributeKeyword,
+	"Status":    AttributeKeyword,
 	"StartTime": AttributeTime, "CloseTime": AttributeTime, "TaskQueue": AttributeKeyword, "BuildId": AttributeKeyword,
 	"BusinessKey": AttributeKeyword,
 }
 
-// A key is a value as the index of search attributes holds it: a letter for its kind and text whose bytes order as the values do.
+// A key is a value as the index of search attributes holds it: a letter for its kind and text whose bytes order as the
+// values do.
 
 // TextKey is the key of a text.
 func TextKey(s string) string { return "t" + strings.ReplaceAll(s, "\x00", "�") }
@@ -52,14 +55,16 @@ func BoolKey(v bool) string {
 // TimeKey is the key of a time, to the microsecond.
 func TimeKey(t time.Time) string { return fmt.Sprintf("d%016x", uint64(t.UnixMicro())^1<<63) }
 
-// NumberKey is the key of a JSON number. Whole numbers and fractions share one order; whole numbers of 64 bits are exact.
+// NumberKey is the key of a JSON number. Whole numbers and fractions share one order; whole numbers of 64 bits are
+// exact.
 func NumberKey(n json.Number) (string, bool) {
 	near, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || len(n) > 400 {
 		return "", false
 	}
-	rest := int64(0)                                            // what rounding took from a whole number
-	if size := math.Abs(near); size >= 1<<53 && size <= 1<<63 { // elsewhere nothing is taken, or too much; and an exact 1e-999999 takes its time
+	rest := int64(0) // what rounding took from a whole number
+	if size := math.Abs(near); size >= 1<<53 && size <= 1<<63 {
+		// elsewhere nothing is taken, or too much; and an exact 1e-999999 takes its time
 		if exact, ok := new(big.Rat).SetString(string(n)); ok && exact.IsInt() && exact.Num().IsInt64() {
 			whole, _ := new(big.Float).SetFloat64(near).Int(nil)
 			rest = new(big.Int).Sub(exact.Num(), whole).Int64()
@@ -86,7 +91,8 @@ func AttributeTimeOf(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// AttributeKeys are the keys of one value, each once: those of a list's members, and of a text that is a time also the time's.
+// AttributeKeys are the keys of one value, each once: those of a list's members, and of a text that is a time also the
+// time's.
 func AttributeKeys(raw json.RawMessage) []string {
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
@@ -121,8 +127,8 @@ func AttributeKeys(raw json.RawMessage) []string {
 	return slices.Compact(keys)
 }
 
-// CheckTypes refuses values that are not of the type their namespace registered them under; null takes an attribute away and is always good. What is
-// not registered may be any value and is found by what it is.
+// CheckTypes refuses values that are not of the type their namespace registered them under; null takes an attribute
+// away and is always good. What is not registered may be any value and is found by what it is.
 func CheckTypes(attributes json.RawMessage, types map[string]string, at func(name string) string) error {
 	if len(types) == 0 || len(attributes) == 0 {
 		return nil
@@ -157,8 +163,8 @@ func labelled(c protocol.Command) bool {
 	return c.Type == protocol.UpsertSearchAttributes || c.Type == protocol.StartChildWorkflow && len(c.Attributes) > 0
 }
 
-// Labels says whether any of the commands may set search attributes, of its run or of a child: whoever completes a task with them has to say
-// which types are registered.
+// Labels says whether any of the commands may set search attributes, of its run or of a child: whoever completes a task
+// with them has to say which types are registered.
 func Labels(commands []protocol.Command) bool { return slices.ContainsFunc(commands, labelled) }
 
 // checkUpserts looks at the types of what commands upsert, or start children with.
@@ -167,7 +173,9 @@ func checkUpserts(commands []protocol.Command, types map[string]string) error {
 		if !labelled(c) {
 			continue
 		}
-		if err := CheckTypes(c.Attributes, types, func(name string) string { return fmt.Sprintf("commands.%d.attributes.%s", i, name) }); err != nil {
+		if err := CheckTypes(c.Attributes, types, func(name string) string {
+			return fmt.Sprintf("commands.%d.attributes.%s", i, name)
+		}); err != nil {
 			return err
 		}
 	}

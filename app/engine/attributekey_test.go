@@ -13,8 +13,10 @@ import (
 
 func TestKeysOrderAsValuesDo(t *testing.T) {
 	numbers := []string{
-		"-1e308", "-9223372036854775808", "-9223372036854775807", "-9007199254740993", "-9007199254740992", "-2", "-1.5", "-1e-300", "0", "1e-300", "0.1",
-		"1", "1.5", "2", "1000", "9007199254740992", "9007199254740993", "9007199254740994", "9223372036854775806", "9223372036854775807", "1e300",
+		"-1e308", "-9223372036854775808", "-9223372036854775807", "-9007199254740993", "-9007199254740992", "-2", "-1.5",
+		"-1e-300", "0", "1e-300", "0.1",
+		"1", "1.5", "2", "1000", "9007199254740992", "9007199254740993", "9007199254740994", "9223372036854775806",
+		"9223372036854775807", "1e300",
 	}
 	var keys []string
 	for _, n := range numbers {
@@ -40,14 +42,15 @@ func TestKeysOrderAsValuesDo(t *testing.T) {
 	at := time.Unix(0, 0)
 	for range 1000 {
 		x, y := at.Add(time.Duration(rand.Int64()-1<<62)), at.Add(time.Duration(rand.Int64()-1<<62))
-		if a, b := TimeKey(x), TimeKey(y); (a < b) != x.Truncate(time.Microsecond).Before(y.Truncate(time.Microsecond)) && x.UnixMicro() != y.UnixMicro() {
+		if a, b := TimeKey(x), TimeKey(y); (a < b) != x.Truncate(time.Microsecond).Before(y.Truncate(time.Microsecond)) &&
+			x.UnixMicro() != y.UnixMicro() {
 			t.Fatalf("%v is %s, %v is %s", x, a, y, b)
 		}
 	}
 }
 
-// The committer makes the keys, so a few bytes must not cost it a tenth of a second each, which is what an exact 1e999999 takes: all of these together
-// would take half an hour.
+// The committer makes the keys, so a few bytes must not cost it a tenth of a second each, which is what an exact
+// 1e999999 takes: all of these together would take half an hour.
 func TestNumbersOfHugeExponentsCostNothing(t *testing.T) {
 	for range 10_000 {
 		if _, ok := NumberKey("1e999999"); ok {
@@ -82,7 +85,8 @@ func TestValuesAreOfTheirRegisteredTypes(t *testing.T) {
 		"keyword": "1", "text": "[]", "int": "1.5", "double": `"1"`, "bool": "0", "datetime": `"soon"`, "keyword_list": `"a"`,
 	} {
 		err := CheckTypes(json.RawMessage(`{"`+name+`":`+v+`,"free":1}`), types, at)
-		if protocol.ReasonOf(err) != protocol.ReasonValidation || !strings.HasPrefix(err.Error(), "validation_failed: f."+name) {
+		if protocol.ReasonOf(err) != protocol.ReasonValidation ||
+			!strings.HasPrefix(err.Error(), "validation_failed: f."+name) {
 			t.Errorf("%s as %s: %v", v, name, err)
 		}
 		if err := CheckTypes(json.RawMessage(`{"`+name+`":null}`), types, at); err != nil {
@@ -97,12 +101,17 @@ func TestSearchAttributesHaveLimits(t *testing.T) {
 		many["k"+strings.Repeat("x", i)] = strings.Repeat("v", 2000)
 	}
 	large, _ := json.Marshal(many)
-	for _, bad := range []string{`{"a":"` + strings.Repeat("x", 2047) + `"}`, `{"` + strings.Repeat("n", 129) + `":1}`, `{"a":{}}`, `{"1":1}`, `[1]`, string(large)} {
+	for _, bad := range []string{
+		`{"a":"` + strings.Repeat("x", 2047) + `"}`, `{"` + strings.Repeat("n", 129) + `":1}`, `{"a":{}}`, `{"1":1}`, `[1]`,
+		string(large),
+	} {
 		if CheckAttributes(json.RawMessage(bad)) == nil {
 			t.Errorf("%.40s… is taken", bad)
 		}
 	}
-	for _, good := range []string{``, `null`, `{}`, `{"` + strings.Repeat("n", 128) + `":"` + strings.Repeat("x", 2046) + `"}`} {
+	for _, good := range []string{
+		``, `null`, `{}`, `{"` + strings.Repeat("n", 128) + `":"` + strings.Repeat("x", 2046) + `"}`,
+	} {
 		if err := CheckAttributes(json.RawMessage(good)); err != nil {
 			t.Errorf("%.40s…: %v", good, err)
 		}

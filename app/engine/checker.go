@@ -1,6 +1,13 @@
 package engine
 
-import "github.com/sojourn-run/sojourn/shared/protocol"
+import (
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// maxTimeout is the longest time anything may be told to take, in seconds: ten years.
+const maxTimeout = 10 * 365 * 24 * 3600
 
 // checker checks one command; at gives the path of one of its fields.
 type checker struct {
@@ -32,22 +39,27 @@ func (v checker) durations() error {
 	}
 	for _, d := range []struct {
 		field string
-		value int64
+		value protocol.Timeout
 	}{
 		{"start_to_close_timeout", v.StartToClose},
 		{"schedule_to_start_timeout", v.ScheduleToStart},
 		{"schedule_to_close_timeout", v.ScheduleToClose},
 		{"heartbeat_timeout", v.Heartbeat},
-		{"delay_seconds", delay},
-		{"delay_micros", v.DelayMicros},
-		{"timeout_seconds", limit},
 		{"execution_timeout_seconds", v.ExecutionTimeout},
 		{"run_timeout_seconds", v.RunTimeout},
 	} {
+		if d.value < 0 || d.value > maxTimeout {
+			return protocol.Invalid(v.at(d.field), "must be between 1 and %d", maxTimeout)
+		}
+	}
+	for _, d := range []struct {
+		field string
+		value int64
+	}{{"delay_seconds", delay}, {"delay_micros", v.DelayMicros}, {"timeout_seconds", limit}} {
 		if d.value < 0 {
 			return protocol.Invalid(v.at(d.field), "must not be negative")
 		}
-		if d.value > 10*365*24*3600 && d.field != "delay_micros" {
+		if d.value > maxTimeout && d.field != "delay_micros" {
 			return protocol.Invalid(v.at(d.field), "must not be longer than ten years")
 		}
 	}
@@ -60,16 +72,51 @@ func (v checker) session(reacquire *bool) error {
 	if o == nil {
 		return nil
 	}
-	return CheckAffinity(o.Affinity, o.FallbackAfter, reacquire, func(f string) string { return v.at("worker_session." + f) })
+	return CheckOptions(o, reacquire, func(f string) string { return v.at("worker_session." + f) })
+}
+
+// CheckOptions says what is wrong with the options of a session, whoever sends them; at names a member of the request.
+func CheckOptions(o *protocol.SessionOptions, reacquire *bool, at func(string) string) error {
+	ttl := int64(o.TTL)
+	if o.TTL == protocol.NoTTL {
+		ttl = 0
+	}
+	for _, n := range []struct {
+		field string
+		value int64
+	}{
+		{"lease_seconds", int64(o.Lease)},
+		{"ttl_seconds", ttl},
+		{"max_concurrent_activities", int64(o.MaxActivities)},
+		{"idle_seconds", o.Idle},
+	} {
+		if n.value < 0 || n.value > maxTimeout {
+			return protocol.Invalid(at(n.field), "must be between 1 and %d", maxTimeout)
+		}
+	}
+	if o.Scope != "" && o.Scope != "namespace" {
+		return protocol.Invalid(
+			at("scope"), "must be namespace, not %q: the sessions of a workflow are those it starts", o.Scope,
+		)
+	}
+	if !KnownPolicy(o.ReleasePolicy) {
+		return protocol.Invalid(at("release_policy"), "must be migrate, finish or fail, not %q", o.ReleasePolicy)
+	}
+	return CheckAffinity(o.Affinity, o.FallbackAfter, reacquire, at)
+}
+
+// CheckSessionID says what is wrong with the id of a session.
+func CheckSessionID(id, field string) error {
+	if strings.TrimSpace(id) == "" || len(id) > 255 {
+		return protocol.Invalid(field, "must be 1 to 255 bytes, and not only blanks")
+	}
+	return nil
 }
 
 func (v checker) activity() error {
 	if o := v.WorkerSession; o != nil {
-		if err := v.need("worker_session.session_id", o.SessionID); err != nil {
+		if err := CheckSessionID(o.SessionID, v.at("worker_session.session_id")); err != nil {
 			return err
-		}
-		if !KnownPolicy(o.ReleasePolicy) {
-			return protocol.Invalid(v.at("worker_session.release_policy"), "must be migrate, finish or fail, not %q", o.ReleasePolicy)
 		}
 		if err := v.session(o.Reacquire); err != nil {
 			return err
@@ -83,8 +130,10 @@ func (v checker) activity() error {
 	if err := retryable(v.RetryPolicy, v.at); err != nil {
 		return err
 	}
-	if err := v.short("session_id", v.SessionID); err != nil {
-		return err
+	if v.SessionID != "" {
+		if err := CheckSessionID(v.SessionID, v.at("session_id")); err != nil {
+			return err
+		}
 	}
 	if v.Priority != nil && (*v.Priority < 0 || *v.Priority > 9) {
 		return protocol.Invalid(v.at("priority"), "must be between 0 and 9")
@@ -124,7 +173,14 @@ func (v checker) child() error {
 	switch v.ParentClosePolicy {
 	case "", Abandon, RequestCancel, Terminate, CancelByRequest:
 	default:
-		return protocol.Invalid(v.at("parent_close_policy"), "must be abandon, request_cancel, terminate or request_cancellation")
+		return protocol.Invalid(
+			v.at("parent_close_policy"), "must be abandon, request_cancel, terminate or request_cancellation",
+		)
+	}
+	if v.WorkflowID != "" {
+		if err := CheckWorkflowID(v.WorkflowID, v.at("workflow_id")); err != nil {
+			return err
+		}
 	}
 	if v.ExecutionTimeout > 0 && v.RunTimeout > v.ExecutionTimeout {
 		return protocol.Invalid(v.at("run_timeout_seconds"), "must not be longer than execution_timeout_seconds")

@@ -44,19 +44,26 @@ type Parent struct {
 	Seq        int64  `json:"seq"`
 }
 
-func (c *Child) ref(seq int64) history.Child {
-	return history.Child{Sequence: seq, CallID: c.WorkflowID, WorkflowID: c.WorkflowID, RunID: c.RunID, Type: c.Type, ClosePolicy: c.ClosePolicy}
+// childRef names a child as the events of the run that started it do.
+func (st *step) childRef(seq int64, c *Child) history.Child {
+	return history.Child{
+		Sequence: seq, CallID: StepID(st.ID, seq), WorkflowID: c.WorkflowID, RunID: c.RunID, Type: c.Type,
+		ClosePolicy: c.ClosePolicy,
+	}
 }
 
-// startChild opens a child: its run is started with the step, under a workflow id nobody else can have.
+// startChild opens a child: its run is started with the step, under a workflow id nobody else can have, or the one that
+// was chosen. The child of an id that is taken has failed in the same step.
 func (st *step) startChild(c protocol.Command, seq int64) error {
 	memo, attributes, err := labels(c, func(f string) string { return f })
 	if err != nil {
 		return err
 	}
 	child := Child{
-		WorkflowID: StepID(st.ID, seq), RunID: DerivedRunID(st.ID, seq, st.now.Time), Number: 1, Type: c.WorkflowType, Queue: c.Queue,
-		ClosePolicy: c.ParentClosePolicy, Retry: c.RetryPolicy.Recorded(), ExecutionTO: c.ExecutionTimeout, RunTimeout: c.RunTimeout,
+		WorkflowID: StepID(st.ID, seq), RunID: DerivedRunID(st.ID, seq, st.now.Time), Number: 1, Type: c.WorkflowType,
+		Queue:       c.Queue,
+		ClosePolicy: c.ParentClosePolicy, Retry: c.RetryPolicy.Recorded(), ExecutionTO: int64(c.ExecutionTimeout),
+		RunTimeout: int64(c.RunTimeout),
 	}
 	if child.Queue == "" {
 		child.Queue = st.Queue
@@ -65,26 +72,46 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 		child.ClosePolicy = Abandon
 	}
 	if c.ExecutionTimeout > 0 {
-		child.Deadline = plus(st.now, seconds(c.ExecutionTimeout))
+		child.Deadline = plus(st.now, seconds(int64(c.ExecutionTimeout)))
+	}
+	taken := false
+	if c.WorkflowID != "" {
+		child.WorkflowID = c.WorkflowID
+		if _, taken = st.workflow(c.WorkflowID); taken {
+			child.RunID = ""
+		}
 	}
 	st.emit(&history.ChildWorkflowScheduled{
-		Child: child.ref(seq), TaskQueue: child.Queue, Arguments: c.Arguments.Blob, PayloadCodec: codecOf(c.Arguments.Blob), RetryPolicy: child.Retry,
-		ExecutionTimeout: c.ExecutionTimeout, RunTimeout: c.RunTimeout, Deadline: child.Deadline, Memo: memo, SearchAttributes: attributes,
-		Parallel: c.Parallel,
+		Child: st.childRef(seq, &child), TaskQueue: child.Queue, Arguments: c.Arguments.Blob,
+		PayloadCodec: codecOf(c.Arguments.Blob), RetryPolicy: child.Retry,
+		ExecutionTimeout: int64(c.ExecutionTimeout), RunTimeout: int64(c.RunTimeout), Deadline: child.Deadline, Memo: memo,
+		SearchAttributes: attributes,
+		Parallel:         c.Parallel,
 	})
-	st.emit(&history.ChildRunStarted{Child: child.ref(seq), Number: 1, Attempt: 1, Parallel: c.Parallel})
+	if taken {
+		st.emit(&history.ChildRunFailed{ChildEnded: history.ChildEnded{
+			Child: st.childRef(seq, &child), Status: "failed", ClosedReason: "failed", ClosedAt: st.now, Parallel: c.Parallel,
+			Failure: history.Failure{
+				ID: st.failureID(), Category: "child_workflow", ExceptionType: history.TypeWorkflowIDTaken, NonRetryable: true,
+				Message: "workflow id " + c.WorkflowID + " is taken",
+			},
+		}})
+		return nil
+	}
+	st.emit(&history.ChildRunStarted{Child: st.childRef(seq, &child), Number: 1, Attempt: 1, Parallel: c.Parallel})
 	child.Memo, child.SearchAttributes = memo, attributes
-	st.spawn(seq, child, c.Arguments.Blob, 0)
+	st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: seq}, child, c.Arguments.Blob, 0)
 	return nil
 }
 
-// spawn starts a run of a child with this step.
-func (st *step) spawn(seq int64, c Child, arguments string, delay time.Duration) {
+// spawn starts a run of a child with this step. Its parent is the run that started the child, for all runs of it.
+func (st *step) spawn(parent Parent, c Child, arguments string, delay time.Duration) {
 	priority := st.Priority
 	st.d.Spawn = append(st.d.Spawn, Start{
-		RunID: c.RunID, Number: c.Number, Arguments: arguments, Parent: &Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: seq}, Deadline: c.Deadline,
+		RunID: c.RunID, Number: c.Number, Arguments: arguments, Parent: &parent, Deadline: c.Deadline,
 		Request: protocol.StartRequest{
-			Namespace: st.Namespace, WorkflowID: c.WorkflowID, WorkflowType: c.Type, TaskQueue: c.Queue, RunTimeout: c.RunTimeout,
+			Namespace: st.Namespace, WorkflowID: c.WorkflowID, WorkflowType: c.Type, TaskQueue: c.Queue,
+			RunTimeout:       c.RunTimeout,
 			ExecutionTimeout: c.ExecutionTO, Priority: &priority, FairnessKey: st.FairnessKey, FairnessWeight: st.FairnessWeight,
 			StartDelay: int64(delay / time.Second), Memo: c.Memo, SearchAttributes: c.SearchAttributes,
 		},
@@ -94,6 +121,9 @@ func (st *step) spawn(seq int64, c Child, arguments string, delay time.Duration)
 // cancelChild asks a child to stop; what becomes of it is told by its end.
 func (st *step) cancelChild(target, seq int64) {
 	c, ok := st.Children.Get(target)
+	if a, attached := st.Attached.Get(target); attached {
+		c, ok = Child{WorkflowID: a.WorkflowID, ClosePolicy: a.ClosePolicy}, true
+	}
 	d := &history.ChildCancelRequested{CommandSequence: seq, Target: target, Effect: "too_late"}
 	if ok {
 		d.Effect = "requested"
@@ -108,16 +138,26 @@ func (st *step) cancelChild(target, seq int64) {
 	}
 }
 
-// closeChildren does with the open children what their parent-close policies say.
+// closeChildren does with the open children what their parent-close policies say: those of earlier runs first, since
+// this is the last run of the id.
 func (st *step) closeChildren() {
-	for _, c := range st.Children.All() {
-		if c.ClosePolicy == Abandon {
-			continue
-		}
-		const why = "parent closed"
-		st.emit(&history.ParentClosePolicyApplied{WorkflowID: c.WorkflowID, RunID: c.RunID, Policy: c.ClosePolicy, Reason: why})
-		st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: c.ClosePolicy, Reason: why})
+	for _, f := range st.bound() {
+		st.closeChild(&f.Child)
 	}
+	for _, c := range st.Children.All() {
+		if c.ClosePolicy != Abandon {
+			st.closeChild(&c)
+		}
+	}
+	st.d.DropFormer, st.Former = st.d.DropFormer || st.Former.Open > 0, FormerCount{}
+}
+
+func (st *step) closeChild(c *Child) {
+	const why = "parent closed"
+	st.emit(&history.ParentClosePolicyApplied{
+		WorkflowID: c.WorkflowID, RunID: c.RunID, Policy: c.ClosePolicy, Reason: why,
+	})
+	st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: c.ClosePolicy, Reason: why})
 }
 
 // closing is what a child does when its parent's policy says so.
@@ -134,8 +174,15 @@ func (m Message) closing() Input {
 
 // tellParent owes the parent the news that its child's run closed.
 func (st *step) tellParent() {
-	m := Message{Kind: ChildEnded, ToRun: st.Parent.RunID, ToSeq: st.Parent.Seq, Run: st.ID, Number: st.Number, Status: st.Status}
-	switch d := st.d.Events[len(st.d.Events)-1].Data.(type) {
+	m := ChildEnd(st.Run, st.d.Events[len(st.d.Events)-1].Data)
+	m.ToRun, m.ToSeq = st.Parent.RunID, st.Parent.Seq
+	st.owe(m)
+}
+
+// ChildEnd is how a child's run closed, as its last event says.
+func ChildEnd(run *Run, last history.Data) Message {
+	m := Message{Kind: ChildEnded, Run: run.ID, Number: run.Number, Status: run.Status, At: run.ClosedAt}
+	switch d := last.(type) {
 	case *history.WorkflowCompleted:
 		m.Value = d.Output
 	case *history.WorkflowFailed:
@@ -149,14 +196,14 @@ func (st *step) tellParent() {
 	case *history.WorkflowContinuedAsNew:
 		m.Run, m.Number = d.NewRunID, d.NewRunNumber
 	}
-	st.owe(m)
+	return m
 }
 
 // ChildReport is a child's run that closed or continued as new, as its parent hears of it.
 type ChildReport struct{ Message }
 
 func (in ChildReport) decide(st *step) error {
-	if err := st.open(); err != nil {
+	if err := st.mustBeOpen(); err != nil {
 		return err
 	}
 	c, ok := st.Children.Get(in.ToSeq)
@@ -165,22 +212,49 @@ func (in ChildReport) decide(st *step) error {
 	}
 	unheard := in.Number > c.Number
 	c.RunID, c.Number = in.Run, in.Number
-	if unheard || in.Status == protocol.RunContinued { // the end of a run may overtake the word of its start, which another run sends
-		st.emit(&history.ChildRunStarted{Child: c.ref(in.ToSeq), Number: c.Number, Attempt: c.Failures + 1, Parallel: c.Parallel})
+	if unheard || in.Status == protocol.RunContinued {
+		// the end of a run may overtake the word of its start, which another run sends
+		st.emit(&history.ChildRunStarted{
+			Child: st.childRef(in.ToSeq, &c), Number: c.Number, Attempt: c.Failures + 1, Parallel: c.Parallel,
+		})
 	}
+	if in.Status == protocol.RunContinued {
+		return nil
+	}
+	if again, delay, retried := st.retried(c, in.Message); retried {
+		d := &history.ChildRunStarted{
+			Child: st.childRef(in.ToSeq, &again), Number: again.Number, Attempt: again.Failures + 1, Parallel: c.Parallel,
+		}
+		if delay > 0 {
+			d.StartAt = plus(st.now, delay)
+		}
+		st.emit(d)
+		st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: in.ToSeq}, again, c.Arguments, delay)
+		return nil
+	}
+	st.childOver(c, in)
+	if st.Attached.Len() > 0 {
+		st.tellAttached(c.WorkflowID, in.Message)
+	}
+	return nil
+}
+
+// childOver emits the end of a child.
+func (st *step) childOver(c Child, in ChildReport) {
 	var f history.Failure
 	if in.Failure != nil {
 		f = *in.Failure
 	}
+	f.Stack = "" // it stays in the child's own history
 	status, _, reason := protocol.PublicRun(in.Status, true, false)
 	ended := history.ChildEnded{
-		Child: c.ref(in.ToSeq), Number: c.Number, Status: status, ClosedReason: reason, ClosedAt: in.At, Failure: f, Parallel: c.Parallel,
+		Child: st.childRef(in.ToSeq, &c), Number: c.Number, Status: status, ClosedReason: reason, ClosedAt: in.At, Failure: f,
+		Parallel: c.Parallel,
 	}
 	switch in.Status {
-	case protocol.RunContinued:
 	case protocol.RunCompleted:
 		st.emit(&history.ChildRunCompleted{
-			Child: c.ref(in.ToSeq), Number: c.Number, Status: status, ClosedReason: reason, ClosedAt: in.At, Result: in.Value,
+			Child: ended.Child, Number: c.Number, Status: status, ClosedReason: reason, ClosedAt: in.At, Result: in.Value,
 			PayloadCodec: codecOf(in.Value), Parallel: c.Parallel,
 		})
 	case protocol.RunCancelled:
@@ -188,32 +262,32 @@ func (in ChildReport) decide(st *step) error {
 	case protocol.RunTerminated:
 		st.emit(&history.ChildRunTerminated{ChildEnded: ended})
 	default:
-		if !st.childAgain(in.ToSeq, c, f) {
-			st.emit(&history.ChildRunFailed{ChildEnded: ended})
-		}
+		st.emit(&history.ChildRunFailed{ChildEnded: ended})
 	}
-	return nil
 }
 
-// childAgain starts another run of a child that failed, when its policy and its deadline allow one.
-func (st *step) childAgain(seq int64, c Child, f history.Failure) bool {
-	delay, again := c.Retry.Next(c.Failures+1, f.ExceptionType, f.NonRetryable)
-	if !again || !c.Deadline.IsZero() && !plus(st.now, delay).Before(c.Deadline.Time) {
-		return false
+// retried is a child as its next run has it, when the one that ended has failed or timed out, and the child's policy
+// and its deadline allow another.
+func (st *step) retried(c Child, m Message) (again Child, delay time.Duration, ok bool) {
+	if m.Status != protocol.RunFailed && m.Status != protocol.RunTimedOut {
+		return c, 0, false
 	}
-	c.RunID, c.Number, c.Failures = DerivedRunID(c.RunID, c.Number, st.now.Time), c.Number+1, c.Failures+1
-	d := &history.ChildRunStarted{Child: c.ref(seq), Number: c.Number, Attempt: c.Failures + 1, Parallel: c.Parallel}
-	if delay > 0 {
-		d.StartAt = plus(st.now, delay)
+	var f history.Failure
+	if m.Failure != nil {
+		f = *m.Failure
 	}
-	st.emit(d)
-	st.spawn(seq, c, c.Arguments, delay)
-	return true
+	if delay, ok = c.Retry.Next(c.Failures+1, f.ExceptionType, f.NonRetryable); !ok ||
+		!c.Deadline.IsZero() && !plus(st.now, delay).Before(c.Deadline.Time) {
+		return c, 0, false
+	}
+	c.RunID, c.Number, c.Failures = DerivedRunID(m.Run, m.Number, st.now.Time), m.Number+1, c.Failures+1
+	return c, delay, true
 }
 
 func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 	c := Child{
-		WorkflowID: d.WorkflowID, RunID: d.RunID, Number: 1, Type: d.Child.Type, Queue: d.TaskQueue, ClosePolicy: d.ClosePolicy, Retry: d.RetryPolicy,
+		WorkflowID: d.WorkflowID, RunID: d.RunID, Number: 1, Type: d.Child.Type, Queue: d.TaskQueue,
+		ClosePolicy: d.ClosePolicy, Retry: d.RetryPolicy,
 		ExecutionTO: d.ExecutionTimeout, RunTimeout: d.RunTimeout, Deadline: d.Deadline, Parallel: d.Parallel,
 	}
 	if d.RetryPolicy != nil {

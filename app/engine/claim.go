@@ -6,7 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ClaimTask leases the run's nth workflow task to a worker that asks for it by its id. It passes every gate that a poll passes.
+// ClaimTask leases the run's nth workflow task to a worker that asks for it by its id. It passes every gate that a poll
+// passes.
 type ClaimTask struct {
 	Number   int64
 	Lessee   Lessee
@@ -23,8 +24,8 @@ func (in ClaimTask) decide(st *step) error {
 	return nil
 }
 
-// ClaimActivity leases an open activity to a worker that asks for it by its id, together with the activity's session. Floor is the highest epoch that
-// clean-up removed. Out tells what was leased.
+// ClaimActivity leases an open activity to a worker that asks for it by its id, together with the activity's session.
+// Floor is the highest epoch that clean-up removed. Out tells what was leased.
 type ClaimActivity struct {
 	Seq    int64
 	Lessee Lessee
@@ -38,17 +39,18 @@ type ClaimActivity struct {
 type ClaimedActivity struct {
 	Activity Activity
 	Session  *Session // after the lease; nil without one
+	Claimed  bool     // the lease claimed the session
 	IsNew    bool     // the first task of the session's epoch that its holder sees
 }
 
 func (in ClaimActivity) decide(st *step) error {
-	a, sess, err := st.ClaimableActivity(in.Seq, in.Lessee, st.world.Session, in.Settings, st.now.Time)
+	a, sess, err := st.ClaimableActivity(in.Seq, in.Lessee, st.env.Session, in.Settings, st.now.Time)
 	if err != nil {
 		return err
 	}
-	a, change, _ := LeaseActivity(a, sess, in.Lessee, in.Floor, st.now.Time)
+	a, change, claimed := LeaseActivity(a, sess, in.Lessee, in.Floor, st.now.Time)
 	st.Activities.Put(in.Seq, a)
-	*in.Out = ClaimedActivity{Activity: a}
+	*in.Out = ClaimedActivity{Activity: a, Claimed: claimed}
 	if change != nil {
 		in.Out.Session, in.Out.IsNew = &change.Session, a.New
 		st.keep(change.Session, change.Timeline...)
@@ -57,7 +59,8 @@ func (in ClaimActivity) decide(st *step) error {
 	return nil
 }
 
-// Claimable says why a worker may not have the run's nth workflow task now; nil when it may. A lessee without a worker is anybody.
+// Claimable says why a worker may not have the run's nth workflow task now; nil when it may. A lessee without a worker
+// is anybody.
 func (s *Run) Claimable(n int64, l Lessee, settings *Queue, now time.Time) error {
 	id := TaskID(s.ID, n)
 	switch t := s.Task; {
@@ -73,8 +76,11 @@ func (s *Run) Claimable(n int64, l Lessee, settings *Queue, now time.Time) error
 	return admits(id, want, s.Queue, l, now)
 }
 
-// ClaimableActivity says why a worker may not have an activity now; nil when it may. It also returns the activity and its session.
-func (s *Run) ClaimableActivity(seq int64, l Lessee, session func(string) *Session, settings *Queue, now time.Time) (Activity, *Session, error) {
+// ClaimableActivity says why a worker may not have an activity now; nil when it may. It also returns the activity and
+// its session.
+func (s *Run) ClaimableActivity(
+	seq int64, l Lessee, session func(string) *Session, settings *Queue, now time.Time,
+) (Activity, *Session, error) {
 	id := StepID(s.ID, seq)
 	if seq > s.CommandSeq {
 		return Activity{}, nil, protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id)
@@ -119,8 +125,11 @@ func admits(id string, want Wanted, queue string, l Lessee, now time.Time) error
 		return nil
 	}
 	if !l.Worker.Serves(queue) {
-		return protocol.Refuse(protocol.ReasonQueueMismatch, "task %s waits in queue %s, which worker %s does not serve", id, queue, l.Worker.ID).
-			With("registered_task_queue", l.Worker.Queues[0]).With("requested_task_queue", queue).With("task_status", string(Ready))
+		return protocol.Refuse(
+			protocol.ReasonQueueMismatch, "task %s waits in queue %s, which worker %s does not serve", id, queue, l.Worker.ID,
+		).With("registered_task_queue", l.Worker.Queues[0]).With("requested_task_queue", queue).With(
+			"task_status", string(Ready),
+		)
 	}
 	v := Admit(want, l, now)
 	if v.OK {
@@ -129,5 +138,5 @@ func admits(id string, want Wanted, queue string, l Lessee, now time.Time) error
 	if v.Reason == protocol.ReasonNotFound {
 		v.Reason = protocol.ReasonNotClaimable
 	}
-	return protocol.Refuse(v.Reason, "%s", v.Text).With("task_status", string(Ready))
+	return protocol.Refuse(v.Reason, "%s", v.Text()).With("task_status", string(Ready))
 }

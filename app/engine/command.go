@@ -8,7 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// command applies one command of an accepted completion. Each leaves at least one event and takes the next command sequence.
+// command applies one command of an accepted completion. Each leaves at least one event and takes the next command
+// sequence.
 func (st *step) command(c protocol.Command) error {
 	seq := st.CommandSeq + 1
 	switch c.Type {
@@ -24,7 +25,8 @@ func (st *step) command(c protocol.Command) error {
 		st.emit(&history.SideEffectRecorded{Sequence: seq, Result: c.Result.Blob, PayloadCodec: codecOf(c.Result.Blob)})
 	case protocol.RecordVersionMarker:
 		st.emit(&history.VersionMarkerRecorded{
-			Sequence: seq, ChangeID: c.ChangeID, Version: *c.Version, MinSupported: *c.MinSupported, MaxSupported: *c.MaxSupported,
+			Sequence: seq, ChangeID: c.ChangeID, Version: *c.Version, MinSupported: *c.MinSupported,
+			MaxSupported: *c.MaxSupported,
 		})
 	case protocol.StartSession:
 		st.startSession(c, seq)
@@ -46,6 +48,8 @@ func (st *step) command(c protocol.Command) error {
 		return st.startChild(c, seq)
 	case protocol.CancelChildWorkflow:
 		st.cancelChild(c.Target, seq)
+	case protocol.AttachChildWorkflow:
+		return st.attachChild(c, seq)
 	case protocol.ApplyUpdate:
 		st.applyUpdate(c)
 	case protocol.CompleteUpdate:
@@ -53,7 +57,7 @@ func (st *step) command(c protocol.Command) error {
 	case protocol.FailUpdate:
 		st.failUpdate(c)
 	case protocol.CompleteWorkflow:
-		st.end("workflow completed")
+		st.endOpenSteps("workflow completed")
 		st.emit(&history.WorkflowCompleted{Output: c.Result.Blob, PayloadCodec: codecOf(c.Result.Blob)})
 	case protocol.FailWorkflow:
 		st.failRun(c)
@@ -65,10 +69,24 @@ func (st *step) command(c protocol.Command) error {
 	return nil
 }
 
+// typeCancelled is the type under which code says that it ends since it was cancelled.
+const typeCancelled = "Cancelled"
+
+// failRun closes the run with the code's error. Code that was asked to end and says that it was cancelled did as it was
+// told.
 func (st *step) failRun(c protocol.Command) {
-	st.end("workflow failed")
+	if st.Asked && c.ExceptionType == typeCancelled {
+		st.endOpenSteps("workflow cancelled")
+		st.emit(&history.WorkflowCancelled{ClosedReason: "cancelled", Failure: history.Failure{
+			ID: st.failureID(), Category: "cancelled", Message: c.Message, ExceptionType: c.ExceptionType,
+			ExceptionCls: c.ExceptionClass, Exception: c.Exception,
+		}})
+		return
+	}
+	st.endOpenSteps("workflow failed")
 	f := &history.WorkflowFailed{SourceKind: "workflow_run", SourceID: st.ID, Failure: history.Failure{
-		ID: st.failureID(), Category: "application", Message: c.Message, ExceptionType: c.ExceptionType, ExceptionCls: c.ExceptionClass,
+		ID: st.failureID(), Category: "application", Message: c.Message, ExceptionType: c.ExceptionType,
+		ExceptionCls: c.ExceptionClass,
 		NonRetryable: c.NonRetryable, Exception: c.Exception,
 	}}
 	if c.FailedActivityID != "" {
@@ -77,23 +95,24 @@ func (st *step) failRun(c protocol.Command) {
 	st.emit(f)
 }
 
-// end ends everything that stays open in the run or depends on it, before the event that closes its workflow.
-func (st *step) end(why string) {
+// endOpenSteps ends everything that stays open in the run or depends on it, before the event that closes its workflow.
+func (st *step) endOpenSteps(why string) {
 	st.closeOpen(why)
 	st.closeUpdates(why)
 	st.closeChildren()
 	st.endChain(why)
 }
 
-// continueAsNew closes the run and says which run goes on; signals the workflow has not received and updates it has not answered go with it, sessions
-// of the workflow id stay.
+// continueAsNew closes the run and says which run goes on; signals the workflow has not handled and updates it has not
+// answered go with it, sessions of the workflow id stay.
 func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	was := *st.Run
 	next := Start{
 		RunID: DerivedRunID(st.ID, seq, st.now.Time), Number: st.Number + 1, Arguments: c.Arguments.Blob, ContinuedFrom: &was,
 		Request: protocol.StartRequest{
-			Namespace: st.Namespace, WorkflowID: st.WorkflowID, WorkflowType: st.Type, TaskQueue: st.Queue, BusinessKey: st.BusinessKey,
-			Memo: st.Memo, SearchAttributes: st.SearchAttributes, RunTimeout: st.RunTimeout, Priority: &was.Priority,
+			Namespace: st.Namespace, WorkflowID: st.WorkflowID, WorkflowType: st.Type, TaskQueue: st.Queue,
+			BusinessKey: st.BusinessKey,
+			Memo:        st.Memo, SearchAttributes: st.SearchAttributes, RunTimeout: st.RunTimeout, Priority: &was.Priority,
 			FairnessKey: st.FairnessKey, FairnessWeight: st.FairnessWeight,
 		},
 	}
@@ -106,20 +125,15 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	if next.Request.TaskQueue == st.Queue {
 		next.BuildID = st.BuildID
 	}
-	next.Carry = append(next.Carry, st.carry...)
-	if !c.Buffers {
-		for _, s := range st.Unread.All() {
-			next.Carry = append(next.Carry, s)
-		}
-	}
-	for _, s := range st.Signals.All() {
-		next.Carry = append(next.Carry, s)
-	}
+	next.Carry = st.carried(c)
 	for _, u := range st.Updates.All() {
 		next.Updates = append(next.Updates, u)
 	}
 	st.closeOpen("workflow continued as new")
-	st.emit(&history.WorkflowContinuedAsNew{Sequence: seq, NewRunID: next.RunID, NewRunNumber: next.Number, ClosedReason: "continued"})
+	st.handOver(&next)
+	st.emit(&history.WorkflowContinuedAsNew{
+		Sequence: seq, NewRunID: next.RunID, NewRunNumber: next.Number, ClosedReason: "continued",
+	})
 	st.d.Continue = &next
 }
 
@@ -148,14 +162,18 @@ func (in EndRun) decide(st *step) error {
 	id := st.eventID("c")
 	if in.Terminate {
 		st.emit(&history.TerminateRequested{CommandID: id, Reason: in.Reason, Identity: in.Identity})
-		st.end("workflow terminated")
-		st.emit(&history.WorkflowTerminated{Reason: in.Reason, ClosedReason: "terminated", Failure: st.ended("terminated", in.Reason)})
+		st.endOpenSteps("workflow terminated")
+		st.emit(&history.WorkflowTerminated{
+			Reason: in.Reason, ClosedReason: "terminated", Failure: st.ended("terminated", in.Reason),
+		})
 		st.d.Answer.Outcome = "terminated"
 		return nil
 	}
 	st.emit(&history.CancelRequested{CommandID: id, Reason: in.Reason, Identity: in.Identity})
-	st.end("workflow cancelled")
-	st.emit(&history.WorkflowCancelled{Reason: in.Reason, ClosedReason: "cancelled", Failure: st.ended("cancelled", in.Reason)})
+	st.endOpenSteps("workflow cancelled")
+	st.emit(&history.WorkflowCancelled{
+		Reason: in.Reason, ClosedReason: "cancelled", Failure: st.ended("cancelled", in.Reason),
+	})
 	st.d.Answer.Outcome = "cancelled"
 	return nil
 }
@@ -165,7 +183,9 @@ func (st *step) ended(how, reason string) history.Failure {
 	if reason != "" {
 		text += ": " + reason
 	}
-	return history.Failure{ID: st.failureID(), Category: how, Message: text, ExceptionCls: "Workflow" + string(how[0]-32) + how[1:]}
+	return history.Failure{
+		ID: st.failureID(), Category: how, Message: text, ExceptionCls: "Workflow" + string(how[0]-32) + how[1:],
+	}
 }
 
 // RequestCancellation asks the workflow's code to come to an end by itself.
@@ -181,10 +201,12 @@ func (in RequestCancellation) decide(st *step) error {
 }
 
 func (st *step) timeOut(kind string) {
-	st.end("workflow timed out")
+	st.endOpenSteps("workflow timed out")
 	f := st.ended("timed out", kind)
 	f.Category, f.ExceptionCls = "timeout", "WorkflowTimedOut"
-	st.emit(&history.WorkflowTimedOut{TimeoutKind: kind, RunDeadline: st.RunDeadline, ExecutionDeadline: st.ExecutionDeadline, Failure: f})
+	st.emit(&history.WorkflowTimedOut{
+		TimeoutKind: kind, RunDeadline: st.RunDeadline, ExecutionDeadline: st.ExecutionDeadline, Failure: f,
+	})
 }
 
 // notActive refuses what only an open run can take.
@@ -194,8 +216,9 @@ func (st *step) notActive() error {
 	}
 	status, _, closed := protocol.PublicRun(st.Status, true, false)
 	return protocol.Refuse(protocol.ReasonRunNotActive, "run %s is %s", st.ID, st.Status).
-		With("run_id", st.ID).With("run_status", status).With("rejection_reason", "run_not_active").With("command_status", "rejected").
-		With("outcome", "rejected_not_active").With("run_closed_reason", closed).With("run_closed_at", st.ClosedAt)
+		With("run_id", st.ID).With("run_status", status).With("rejection_reason", "run_not_active").With(
+		"command_status", "rejected",
+	).With("outcome", "rejected_not_active").With("run_closed_reason", closed).With("run_closed_at", st.ClosedAt)
 }
 
 // eventID is the derived id of what the next event brings.

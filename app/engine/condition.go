@@ -16,7 +16,8 @@ const ConditionWait = "condition"
 
 func (st *step) openCondition(c protocol.Command, seq int64) {
 	w := history.Condition{
-		Sequence: seq, ConditionWaitID: StepID(st.ID, seq), Occurrence: c.ConditionOccurrence, Key: c.ConditionKey, Fingerprint: c.ConditionFingerprint,
+		Sequence: seq, ConditionWaitID: StepID(st.ID, seq), Occurrence: c.ConditionOccurrence, Key: c.ConditionKey,
+		Fingerprint: c.ConditionFingerprint,
 	}
 	limit, limited := c.Wait()
 	d := &history.ConditionWaitOpened{Condition: w, Timeout: c.Timeout, Parallel: c.Parallel}
@@ -29,11 +30,13 @@ func (st *step) openCondition(c protocol.Command, seq int64) {
 	}
 	at := plus(st.now, seconds(limit))
 	if before, again := st.renewed[c.ConditionOccurrence]; again && c.ConditionOccurrence != "" {
-		at = latest(st.now, before) // the same occurrence was evaluated and found to hold not yet: its time does not begin anew
+		// the same occurrence was evaluated and found to hold not yet: its time does not begin anew
+		at = latest(st.now, before)
 	}
 	st.emit(&history.TimerScheduled{
-		Sequence: seq, TimerID: StepID(st.ID, seq), Delay: limit, FireAt: at, Kind: ConditionTimeout, ConditionWaitID: w.ConditionWaitID,
-		Occurrence: w.Occurrence, Parallel: c.Parallel,
+		Sequence: seq, TimerID: StepID(st.ID, seq), Delay: limit, FireAt: at, Kind: ConditionTimeout,
+		ConditionWaitID: w.ConditionWaitID,
+		Occurrence:      w.Occurrence, Parallel: c.Parallel,
 	})
 }
 
@@ -44,11 +47,12 @@ func (w *Wait) condition(run string, seq int64) history.Condition {
 	}
 }
 
-// settleWaits ends the waits that the completed task was asked about: a signal wait whose signal it was shown, and a condition it evaluated. A
-// condition that did not hold comes back among the commands and gets a wait of its own; a member of an open group that comes back stays as it is. So
-// does a condition that was evaluated without a signal which has come since: a replayer reckons what came before the end of a wait to that wait, would
-// find the condition true there, and go another way than the task did. Fresh are the commands without those a replayer
-// repeated; what is still to be carried out of them is returned.
+// settleWaits ends the waits that the completed task was asked about: a signal wait whose signal it was shown, and a
+// condition it evaluated. A condition that did not hold comes back among the commands and gets a wait of its own; a
+// member of an open group that comes back stays as it is. So does a condition that was evaluated without a signal which
+// has come since: a replayer reckons what came before the end of a wait to that wait, would find the condition true
+// there, and go another way than the task did. Fresh are the commands without those a replayer repeated; what is still
+// to be carried out of them is returned.
 func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Command {
 	for k, w := range st.Waits.All() {
 		woken := w.Signal > 0 && w.Signal <= st.seen
@@ -60,6 +64,9 @@ func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Comma
 			fresh = fresh[1:]
 		case woken || w.Opened <= st.seen && w.evaluated(commands):
 			st.emit(&history.ConditionWaitSatisfied{Condition: w.condition(st.ID, k), Parallel: w.Parallel})
+			if !w.evaluated(commands) {
+				st.heeded()
+			}
 			if t, ok := st.Timers.Get(k); ok {
 				if st.renewed == nil {
 					st.renewed = map[string]history.Time{}
@@ -75,7 +82,8 @@ func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Comma
 // evaluated says whether the wait stands among the commands again, so that its condition was looked at.
 func (w *Wait) evaluated(commands []protocol.Command) bool {
 	for _, c := range commands {
-		if c.Type == protocol.OpenConditionWait && c.GroupID == "" && w.Occurrence == c.ConditionOccurrence && w.Key == c.ConditionKey &&
+		if c.Type == protocol.OpenConditionWait && c.GroupID == "" && w.Occurrence == c.ConditionOccurrence &&
+			w.Key == c.ConditionKey &&
 			w.Fingerprint == c.ConditionFingerprint {
 			return true
 		}
@@ -92,35 +100,44 @@ func (st *step) comesBack(commands []protocol.Command, seq int64) bool {
 	return false
 }
 
-// repeats says whether a command is a member of a parallel group that the run recorded already and that has not ended: some replayers send the whole
-// group again when they are woken inside it. Such a command changes nothing and takes no sequence.
+// repeats says whether a command is a member of a parallel group that the run recorded already and that has not ended:
+// some replayers send the whole group again when they are woken inside it. Such a command changes nothing and takes no
+// sequence.
 func (s *Run) repeats(c protocol.Command) bool {
 	if c.GroupID == "" || c.GroupIndex == nil || c.GroupBase < 1 || c.GroupBase+int64(*c.GroupIndex) > s.CommandSeq {
 		return false
 	}
-	return s.Activities.Any(func(a Activity) bool { return a.GroupID != "" }) || s.Timers.Any(func(t Timer) bool { return t.GroupID != "" }) ||
-		s.Waits.Any(func(w Wait) bool { return w.GroupID != "" }) || s.Children.Any(func(c Child) bool { return c.GroupID != "" })
+	return s.Activities.Any(func(a Activity) bool { return a.GroupID != "" }) || s.Timers.Any(func(t Timer) bool {
+		return t.GroupID != ""
+	}) ||
+		s.Waits.Any(func(w Wait) bool { return w.GroupID != "" }) || s.Children.Any(func(c Child) bool {
+		return c.GroupID != ""
+	})
 }
 
-// timeOutCondition ends a condition wait by its timer. While a task evaluates the condition, or is about to because something happened that may have
-// made it true, the answer is awaited: history must not hold both.
+// timeOutCondition ends a condition wait by its timer. While a task evaluates the condition, or is about to because
+// something happened that may have made it true, the answer is awaited: history must not hold both.
 func (st *step) timeOutCondition(seq int64, t Timer) error {
 	w, ok := st.Waits.Get(seq)
 	if task := st.Task; !ok || task != nil && (task.State == LeasedState || w.Signal > 0) {
 		return errNotDue
 	}
-	st.emit(&history.TimerFired{Sequence: seq, TimerID: StepID(st.ID, seq), Delay: t.Delay, Kind: t.Kind, Parallel: t.Parallel})
+	st.emit(&history.TimerFired{
+		Sequence: seq, TimerID: StepID(st.ID, seq), Delay: t.Delay, Kind: t.Kind, Parallel: t.Parallel,
+	})
 	st.emit(&history.ConditionWaitTimedOut{Condition: w.condition(st.ID, seq), Timeout: &t.Delay, Parallel: w.Parallel})
 	return nil
 }
 
-// overdue ends the conditions whose time ran out while a task was evaluating them, and the waits of selections that something came for meanwhile.
+// overdue ends the conditions whose time ran out while a task was evaluating them, and the waits of selections that
+// something came for meanwhile.
 func (st *step) overdue() {
 	task, seen := st.task, st.seen
 	st.task, st.seen = "", 0
 	st.satisfied()
 	for k, t := range st.Timers.All() {
-		if w, ok := st.Waits.Get(k); ok && t.Kind == ConditionTimeout && !t.FireAt.After(st.now.Time) && st.Signals.Len() == 0 &&
+		if w, ok := st.Waits.Get(k); ok && t.Kind == ConditionTimeout && !t.FireAt.After(st.now.Time) &&
+			st.Signals.Len() == 0 &&
 			(w.Signal == 0 || w.Signal <= st.Seen) {
 			_ = st.timeOutCondition(k, t)
 		}
@@ -150,12 +167,15 @@ func (s *Run) mayHold(e history.Event, c Cause) {
 // conditionOpened opens a wait; signals the opening task had not been shown are a reason to evaluate it once more.
 func (s *Run) conditionOpened(d *history.ConditionWaitOpened, e history.Event) {
 	w := Wait{
-		Kind: ConditionWait, Opened: e.Seq, Signal: d.Signal, Key: d.Key, Fingerprint: d.Fingerprint, Occurrence: d.Occurrence, Parallel: d.Parallel,
+		Kind: ConditionWait, Opened: e.Seq, Signal: d.Signal, Key: d.Key, Fingerprint: d.Fingerprint,
+		Occurrence: d.Occurrence, Parallel: d.Parallel,
 	}
 	for k, sig := range s.Signals.All() {
 		w.Signal = k
 		s.Wake = max(s.Wake, k)
-		s.WakeFor = &Cause{Kind: "workflow_signal", Wait: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived"}
+		s.WakeFor = &Cause{
+			Kind: "workflow_signal", Wait: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived",
+		}
 	}
 	s.Waits.Put(d.Sequence, w)
 }

@@ -5,16 +5,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Decision is everything one step changes: one run, the tasks it owns, and the sessions its commands name. A store applies it whole or not at all.
+// Decision is everything one step changes: one run, the tasks it owns, and the sessions its commands name. A store
+// applies it whole or not at all.
 type Decision struct {
 	After    int64           // sequence of the last event this was decided on: the fence
 	Next     *Run            // a fork of the run with the step taken; its tables hold the changed rows
 	Events   []history.Event // what is appended, in order
 	Sessions []SessionChange // sessions that the step started, ended, touched or scheduled on
-	Continue *Start          // the run that goes on in this one's place, when it continued as new
-	Spawn    []Start         // runs of children
-	Outbox   []Message       // signals to other workflows; what else is owed stands in the run
-	Answer   Answer          // what the caller is told
+	Former   []FormerChange  // children that belong to the chain of runs of the workflow id
+	// DropFormer: the chain ends, and with it all rows of its children.
+	DropFormer bool
+	Continue   *Start    // the run that goes on in this one's place, when it continued as new
+	Spawn      []Start   // runs of children
+	Outbox     []Message // signals to other workflows; what else is owed stands in the run
+	Answer     Answer    // what the caller is told
 }
 
 // Answer is what a decision tells its caller.
@@ -41,8 +45,9 @@ type Start struct {
 	Request       protocol.StartRequest
 	Arguments     string // blob of the argument array, may be empty
 	ContinuedFrom *Run
-	Carry         []Signal // signals the run before had not received
-	Updates       []Update // updates the run before had not answered
+	Carry         []Signal    // signals the run before had not received
+	Updates       []Update    // updates the run before had not answered
+	Former        FormerCount // open children that earlier runs started
 	Parent        *Parent
 	BuildID       string       // that the run is pinned to; one that continues another on the same queue has that one's
 	Deadline      history.Time // of a child whose earlier runs took some of its time

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Evolve folds one event into s, in place. History is already true, so it cannot fail. Leases are not history: folding gives every open task as
-// ready or delayed.
+// Evolve folds one event into s, in place. History is already true, so it cannot fail. Leases are not history: folding
+// gives every open task as ready or delayed.
 func (s *Run) Evolve(e history.Event) {
 	s.LastSeq, s.ProgressAt = e.Seq, e.At
 	if e.SeenThrough > 0 {
@@ -80,6 +80,11 @@ func (s *Run) Evolve(e history.Event) {
 		s.childEnded(d.Child, e, d.GroupID)
 	case *history.ChildCancelRequested:
 		s.authored(d.CommandSequence)
+	case *history.AttachedToChild:
+		s.authored(d.CommandSequence)
+		s.attached(d)
+	case *history.AttachedChildEnded:
+		s.attachmentEnded(d, e)
 	case *history.SelectionResolved:
 		s.selected(d, e)
 	case *history.SelectionOperationCancelled:
@@ -102,6 +107,7 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.SessionEnded:
 		s.authored(d.CommandSequence)
 	case *history.WorkflowCancellationRequested:
+		s.Asked = true
 		s.wake(e, Cause{Kind: "cancellation"})
 	case *history.WorkflowContinuedAsNew:
 		s.authored(d.Sequence)
@@ -126,8 +132,8 @@ func (s *Run) authored(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
 // maxUnread bounds what is kept for waits that may never come.
 const maxUnread = 1000
 
-// saw notes that a completed workflow task had been shown the history through this event. Its signals are still there for the waits to come, unless
-// the code keeps them by itself.
+// saw notes that a completed workflow task had been shown the history through this event. Its signals are still there
+// for the waits to come, unless the code keeps them by itself.
 func (s *Run) saw(through int64) {
 	if through <= s.Seen {
 		return
@@ -166,6 +172,7 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 	if d.ParentRunID != "" {
 		s.Parent = &Parent{RunID: d.ParentRunID, WorkflowID: d.ParentWorkflowID, Seq: d.ParentSequence}
 	}
+	s.Waitless = true
 	s.wake(e, Cause{Kind: "start"})
 }
 
@@ -191,11 +198,15 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why string) {
 	for k := range s.Children.All() {
 		s.Children.Delete(k)
 	}
+	for k := range s.Attached.All() {
+		s.Attached.Delete(k)
+	}
 }
 
-// resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a replayer woken inside a group would
-// emit the whole group again.
+// resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a replayer
+// woken inside a group would emit the whole group again.
 func (s *Run) resolved(e history.Event, group string, c Cause) {
+	s.Settled = e.Seq
 	if group != "" && !slices.Contains(s.Selected, group) {
 		if s.Activities.Any(func(a Activity) bool { return a.GroupID == group }) ||
 			s.Timers.Any(func(t Timer) bool { return t.GroupID == group && t.Kind == "" }) ||
@@ -209,7 +220,8 @@ func (s *Run) resolved(e history.Event, group string, c Cause) {
 
 func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 	a := Activity{
-		Seq: d.Sequence, RunID: s.ID, Namespace: s.Namespace, Type: d.ActivityType, Queue: s.Queue, Event: e.Seq, Priority: d.Priority,
+		Seq: d.Sequence, RunID: s.ID, Namespace: s.Namespace, Type: d.ActivityType, Queue: s.Queue, Event: e.Seq,
+		Priority:    d.Priority,
 		FairnessKey: d.FairnessKey, FairnessWeight: d.FairnessWeight,
 		Requirements: d.Requirements, SessionID: d.SessionID, Options: d.Session, StartToClose: d.StartToClose,
 		SchedToStart: d.ScheduleToStart, SchedToClose: d.ScheduleToClose, HeartbeatTO: d.Heartbeat, ScheduledAt: e.At,
@@ -268,10 +280,11 @@ func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 	}
 }
 
-// waiting opens a wait. The first signal of that name that was not the answer to another resolves it at once; for code that keeps signals by itself
-// that can only be one that arrived behind the back of the task that asked.
+// waiting opens a wait. The first signal of that name that was not the answer to another resolves it at once; for code
+// that keeps signals by itself that can only be one that arrived behind the back of the task that asked.
 func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 	w := Wait{Name: d.SignalName, Parallel: d.Parallel}
+	s.Waitless = false
 	if d.Buffers {
 		s.Buffers = true
 		s.forget()
@@ -282,7 +295,9 @@ func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 			s.Unread.Delete(k)
 			s.Waits.Put(d.Sequence, w)
 			s.Wake = e.Seq
-			s.WakeFor = &Cause{Kind: "workflow_signal", Sequence: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived"}
+			s.WakeFor = &Cause{
+				Kind: "workflow_signal", Sequence: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived",
+			}
 			return
 		}
 	}
@@ -290,7 +305,9 @@ func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 		if sig.Name == d.SignalName && !s.taken(k) {
 			w.answered(k, sig)
 			s.Wake = max(s.Wake, k)
-			s.WakeFor = &Cause{Kind: "workflow_signal", Sequence: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived"}
+			s.WakeFor = &Cause{
+				Kind: "workflow_signal", Sequence: d.Sequence, Name: sig.Name, ID: sig.ID, Event: k, Type: "SignalReceived",
+			}
 			break
 		}
 	}

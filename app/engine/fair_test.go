@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Random tasks of a few classes come and go. Nobody overtakes in its own class, no class waits while another gets more than its share, and a class
-// that was away is not paid for it.
+// Random tasks of a few classes come and go. Nobody overtakes in its own class, no class waits while another gets more
+// than its share, and a class that was away is not paid for it.
 func TestRanksAreFair(t *testing.T) {
 	type task struct {
 		class, number int
@@ -45,7 +45,10 @@ func TestRanksAreFair(t *testing.T) {
 						a, b := got(x, since[k][0]), got(y, since[k][1])
 						// A class may begin up to one task of its own behind the clock, and one of each is the grain of it.
 						if bound := 2/float64(weights[x]) + 2/float64(weights[y]) + 1e-6; max(a-b, b-a) > bound {
-							t.Fatalf("class %d (weight %d) got %.3f rounds, class %d (weight %d) %.3f, both waiting all the time", x, weights[x], a, y, weights[y], b)
+							t.Fatalf(
+								"class %d (weight %d) got %.3f rounds, class %d (weight %d) %.3f, both waiting all the time", x, weights[x], a,
+								y, weights[y], b,
+							)
 						}
 					}
 				}

@@ -15,7 +15,8 @@ type group struct {
 	Size int    `json:"parallel_group_size"`
 }
 
-// grouped checks the innermost parallel group: replayers match members by base and index, so a wrong one would lose the run later.
+// grouped checks the innermost parallel group: replayers match members by base and index, so a wrong one would lose the
+// run later.
 func grouped(c protocol.Command, seq int64, at func(string) string) error {
 	switch {
 	case c.GroupID == "" && c.GroupIndex == nil:
@@ -23,13 +24,16 @@ func grouped(c protocol.Command, seq int64, at func(string) string) error {
 	case c.GroupID == "" || c.GroupIndex == nil || c.GroupBase < 1 || c.GroupSize < 1:
 		return protocol.Invalid(at("parallel_group_id"), "a parallel group needs id, base, size and index")
 	case c.GroupBase+int64(*c.GroupIndex) != seq:
-		return protocol.Invalid(at("parallel_group_index"), "base %d + index %d is not this command's sequence %d", c.GroupBase, *c.GroupIndex, seq)
+		return protocol.Invalid(
+			at("parallel_group_index"), "base %d + index %d is not this command's sequence %d", c.GroupBase, *c.GroupIndex, seq,
+		)
 	}
 	return nil
 }
 
-// whole refuses a group that begins here without all its members. Code yields a group as one, and the rest of it could never be told from other
-// commands: what stands at their sequences would be taken for them. Members that are sent once more count, as those of a group that began before are.
+// whole refuses a group that begins here without all its members. Code yields a group as one, and the rest of it could
+// never be told from other commands: what stands at their sequences would be taken for them. Members that are sent once
+// more count, as those of a group that began before are.
 func (s *Run) whole(commands []protocol.Command) error {
 	type tally struct {
 		first, members int
@@ -77,6 +81,8 @@ func (s *Run) whole(commands []protocol.Command) error {
 	if short < 0 {
 		return nil
 	}
-	return protocol.Invalid(fmt.Sprintf("commands.%d.parallel_group_size", short), "group %s has %d members, of which %d are in this completion",
+	return protocol.Invalid(fmt.Sprintf(
+		"commands.%d.parallel_group_size", short,
+	), "group %s has %d members, of which %d are in this completion",
 		of.ID, of.Size, groups[of].members)
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ImportRun makes the run whose whole history this is, as it stood when it closed. Nothing of it is open, so nothing is done again and nobody is told.
+// ImportRun makes the run whose whole history this is, as it stood when it closed. Nothing of it is open, so nothing is
+// done again and nobody is told.
 func ImportRun(namespace string, events []history.Event) (Decision, error) {
 	broken := func(format string, args ...any) (Decision, error) {
 		return Decision{}, protocol.Refuse(protocol.ReasonInvalidBundle, format, args...)
@@ -35,8 +36,9 @@ func ImportRun(namespace string, events []history.Event) (Decision, error) {
 		run.Evolve(e)
 	}
 	if run.Status.Open() {
-		return Decision{}, protocol.Refuse(protocol.ReasonHistoryIncomplete, "run %s had not closed when it was exported", run.ID).
-			With("remediation", fmt.Sprintf("export it again when it has: its history ends at event %d", run.LastSeq))
+		return Decision{}, protocol.Refuse(
+			protocol.ReasonHistoryIncomplete, "run %s had not closed when it was exported", run.ID,
+		).With("remediation", fmt.Sprintf("export it again when it has: its history ends at event %d", run.LastSeq))
 	}
 	return Decision{Next: run, Events: events}, nil
 }

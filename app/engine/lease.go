@@ -14,14 +14,23 @@ type Lessee struct {
 	Worker  *Worker
 	PollID  string
 	BuildID string
-	// Sessions is how many sessions the worker holds; only a claim that counted them under the worker's lock sets it, and only such a claim may
-	// give it a session it does not hold yet.
+	// Sessions is how many sessions the worker holds; only a claim that counted them under the worker's lock sets it, and
+	// only such a claim may give it a session it does not hold yet.
 	Sessions int
 	Counted  bool
 }
 
-// WorkflowLease is how long a workflow task is leased.
+// WorkflowLease is how long a workflow task is leased to a client of the HTTP contract, and the longest to anybody.
 const WorkflowLease = 300 * time.Second
+
+// flowLease is how long the worker gets a workflow task. One that renews by itself renews all that it holds, so its
+// attempts' lease does for both, and its decision moves on as soon as they do.
+func (w *Worker) flowLease() time.Duration {
+	if w.Explicit && w.AttemptLease > 0 {
+		return min(WorkflowLease, time.Duration(w.AttemptLease)*time.Microsecond)
+	}
+	return WorkflowLease
+}
 
 // Leased returns the run with its ready workflow task leased: a fork of s.
 func (s *Run) Leased(l Lessee, now time.Time) *Run {
@@ -30,15 +39,16 @@ func (s *Run) Leased(l Lessee, now time.Time) *Run {
 	t.State = LeasedState
 	t.Delivery++
 	t.Attempt++
-	t.Shown = f.LastSeq
-	t.Lease = l.lease(WorkflowLease, now)
+	t.Shown, t.Settled = f.LastSeq, f.Settled
+	t.Lease = l.lease(l.Worker.flowLease(), now)
 	t.Lease.Sessions = slices.Contains(l.Worker.Capabilities, CapSessions)
 	f.LeasedEver = true
 	return f
 }
 
-// LeaseActivity leases a ready activity, claiming or touching its session in the same step. sess is nil for a plain activity. floor is the highest
-// epoch clean-up removed. The caller has asked Admit. The last result says that the lease claimed the session.
+// LeaseActivity leases a ready activity, claiming or touching its session in the same step. sess is nil for a plain
+// activity. floor is the highest epoch clean-up removed. The caller has asked Admit. The last result says that the
+// lease claimed the session.
 func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Time) (Activity, *SessionChange, bool) {
 	a.State = LeasedState
 	a.Delivery++
@@ -57,8 +67,7 @@ func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Ti
 	}
 	s.touch(now)
 	s.Active++
-	s.Ran++
-	s.Ready = max(0, s.Ready-1)
+	s.unready()
 	s.taken()
 	s.watch(a.LeasedAt)
 	a.Epoch, a.New = s.Epoch, s.Fresh
@@ -66,18 +75,24 @@ func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Ti
 	return a, &c, claimed
 }
 
-// claim makes the worker the owner under a higher epoch. One that held the session until now has let go of it with that: an older process of its own, or
-// a holder that left the session's tasks waiting for too long.
+// claim makes the worker the owner under a higher epoch. One that held the session until now has let go of it with
+// that: an older process of its own, or a holder that left the session's tasks waiting for too long.
 func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (timeline []protocol.SessionEvent) {
 	why := ""
 	switch {
 	case s.HeldBy(l.Worker.ID, now):
 		timeline = append(timeline, s.ended(history.At(now), "released", s.Owner, ReasonRestarted))
 	case s.Held(now):
-		why = fmt.Sprintf("%s: a task waited for worker %s since %s", ReasonFallback, s.Owner, s.WaitingSince.UTC().Format(time.RFC3339))
+		why = fmt.Sprintf(
+			"%s: a task waited for worker %s since %s", ReasonFallback, s.Owner, s.WaitingSince.UTC().Format(time.RFC3339),
+		)
 		timeline = append(timeline, s.ended(history.At(now), "released", l.Worker.ID, ReasonFallback))
-		s.leaveBehind()
 	}
+	if ago := now.Sub(s.EvictedAt.Time); !s.EvictedAt.IsZero() && ago < EvictedLately {
+		why = fmt.Sprintf("%s %d s before", ReasonEvictedCap, int(ago.Seconds()))
+	}
+	s.EvictedAt = history.Time{}
+	s.leaveBehind()
 	s.taken()
 	what := "claimed"
 	if s.Claimed {
@@ -86,13 +101,15 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	s.Epoch = max(s.Epoch+1, floor+1, now.UnixMicro())
 	s.Status = protocol.SessionActive
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
-	s.Active, s.Reason, s.Claimed, s.LeaseUntil = 0, "", true, history.Time{}
-	s.Claims, s.Ran, s.Renewals, s.Moving = s.Claims+1, 0, 0, ""
+	s.Reason, s.Claimed, s.LeaseUntil = "", true, history.Time{}
+	s.Claims, s.Renewals, s.Moving = s.Claims+1, 0, ""
 	s.Fresh, s.FirstRenewal, s.LastRenewal = true, history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
+	s.adopt()
 	if s.Door != DoorWorker {
 		s.Lease = l.Worker.SessionLease
 	}
+	s.Together = l.Worker.Together
 	if s.Door == DoorImplicit {
 		s.Idle = l.Worker.SessionIdle
 	}
@@ -100,12 +117,28 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 		s.TTLUntil = plus(history.At(now), seconds(s.TTL))
 	}
 	return append(timeline, protocol.SessionEvent{
-		At: history.At(now), What: what, Worker: s.Owner, Epoch: s.Epoch, By: s.Owner, Why: why, Task: task, Release: s.Release,
+		At: history.At(now), What: what, Worker: s.Owner, Epoch: s.Epoch, By: s.Owner, Why: why, Task: task,
+		Release: s.Release,
 	})
 }
 
-// touch moves the idle clock and renews the lease.
+// lagging is by which part of the idle time the row's last activity may lag behind, so that not every step in the
+// session writes it.
+const lagging = 10
+
+// touch moves the idle clock and renews the lease, all at once: but only when the clock lags by a tenth of the idle
+// time, or less than two thirds of the lease are left and it can be renewed. Until then the row stays as it is, and its
+// lease what it says.
 func (s *Session) touch(now time.Time) {
+	left, lease := s.LeaseUntil.Sub(now), time.Duration(s.Lease)*time.Microsecond
+	spent := 3*left < 2*lease && (s.TTLUntil.IsZero() || s.LeaseUntil.Before(s.TTLUntil.Time))
+	if lag := now.Sub(s.LastActivity.Time); spent || s.Idle > 0 && lag >= time.Duration(s.Idle)*time.Microsecond/lagging {
+		s.move(now)
+	}
+}
+
+// move moves the idle clock and renews the lease.
+func (s *Session) move(now time.Time) {
 	s.LastActivity = history.At(now)
 	s.renew(now, time.Duration(s.Lease)*time.Microsecond)
 }
@@ -124,9 +157,33 @@ func (s *Session) renew(now time.Time, length time.Duration) {
 func (l Lessee) lease(length time.Duration, now time.Time) Lease {
 	at := history.At(now)
 	return Lease{
-		Owner: l.Worker.ID, Incarnation: l.Worker.Incarnation, Release: l.Worker.Release, BuildID: l.BuildID, PollID: l.PollID,
+		Owner: l.Worker.ID, Incarnation: l.Worker.Incarnation, Release: l.Worker.Release, BuildID: l.BuildID,
+		PollID:   l.PollID,
 		LeasedAt: at, Until: plus(at, length), Length: length.Microseconds(),
 	}
+}
+
+// LeaseOf is the lease of s under which in reports about a task; the zero value when it is no such report.
+func LeaseOf(s *Run, in Input) Lease {
+	attempt := func(seq int64) Lease {
+		a, _ := s.Activities.Get(seq)
+		return a.Lease
+	}
+	switch in := in.(type) {
+	case CompleteActivity:
+		return attempt(in.Seq)
+	case FailActivity:
+		return attempt(in.Seq)
+	case HeartbeatActivity:
+		return attempt(in.Seq)
+	case ReleaseActivity:
+		return attempt(in.Seq)
+	case CompleteTask, FailTask, HeartbeatTask, ReleaseTask:
+		if s.Task != nil {
+			return s.Task.Lease
+		}
+	}
+	return Lease{}
 }
 
 // Serves says whether the worker registered for a queue.

@@ -11,8 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Whatever happens in whatever order: folding the history gives the state, the numbers have no gaps, nothing follows a terminal event, deciding twice
-// is equal, a decision leaves its run alone, and a session's counts are those of the tasks in it.
+// Whatever happens in whatever order: folding the history gives the state, the numbers have no gaps, nothing follows a
+// terminal event, deciding twice is equal, a decision leaves its run alone, and a session's counts are those of the
+// tasks in it.
 func TestAnythingInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStage()
@@ -28,7 +29,8 @@ func TestAnythingInAnyOrder(t *testing.T) {
 		}
 		for i, e := range s.history[:len(s.history)-1] {
 			switch e.Data.(type) {
-			case *history.WorkflowCompleted, *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated, *history.WorkflowTimedOut:
+			case *history.WorkflowCompleted, *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated,
+				*history.WorkflowTimedOut:
 				rt.Fatalf("event %d follows %s", i+2, e.Type())
 			}
 		}
@@ -47,7 +49,8 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 	seq := rapid.IntRange(1, 6).Draw(rt, "seq")
 	by := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "by")
 	d.Cmd = rapid.SampledFrom([]string{
-		"lease", "lease", "do", "do", "do", "take", "take", "complete", "complete", "fail", "beat", "return", "due", "due-seq", "due-timer", "signal",
+		"lease", "lease", "do", "do", "do", "take", "take", "complete", "complete", "fail", "beat", "return", "due",
+		"due-seq", "due-timer", "signal",
 		"advance", "fail-task", "release-task", "session", "repair", "cancel", "update", "answer",
 		"child", "child",
 	}).Draw(rt, "what")
@@ -62,7 +65,12 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 		d.Input = someCommands(rt, seq, s.run.CommandSeq+1)
 	case "child":
 		arg("seq", seq)
-		arg("status", rapid.SampledFrom([]string{"completed", "failed", "timed_out", "cancelled", "terminated", "continued"}).Draw(rt, "status"))
+		arg(
+			"status",
+			rapid.SampledFrom([]string{"completed", "failed", "timed_out", "cancelled", "terminated", "continued"}).Draw(
+				rt, "status",
+			),
+		)
 		arg("number", rapid.IntRange(1, 3).Draw(rt, "number"))
 	case "answer":
 		d.Cmd = "do"
@@ -71,7 +79,9 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 		if s.run.Task != nil && s.run.Task.Cause.Kind == UpdateTask {
 			id = s.run.Task.Cause.ID
 		}
-		d.Input = rapid.SampledFrom([]string{"complete_update", "fail_update", "apply_update"}).Draw(rt, "answer") + " update_id=" + id
+		d.Input = rapid.SampledFrom([]string{"complete_update", "fail_update", "apply_update"}).Draw(
+			rt, "answer",
+		) + " update_id=" + id
 	case "take", "complete", "fail", "beat":
 		arg("seq", seq)
 		arg("by", by)
@@ -101,14 +111,18 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 
 func someCommands(rt *rapid.T, seq int, next int64) string {
 	lines := rapid.SliceOfN(rapid.SampledFrom([]string{
-		"schedule_activity activity_type=a", "schedule_activity activity_type=a session_id=s", "schedule_activity activity_type=a session_id=RUN-1",
+		"schedule_activity activity_type=a", "schedule_activity activity_type=a session_id=s",
+		"schedule_activity activity_type=a session_id=RUN-1",
 		`schedule_activity activity_type=a session_id=s retry_policy={"max_attempts":3,"backoff_seconds":[1]} start_to_close_timeout=10`,
 		"start_timer delay_seconds=5", "open_signal_wait signal_name=x", "open_signal_wait signal_name=y timeout_seconds=5",
-		"open_condition_wait condition_key=k timeout_seconds=9", "open_condition_wait condition_wait_occurrence_id=o", "start_session", "end_session session_id=RUN-1",
-		fmt.Sprintf("cancel_activity target=%d", seq), fmt.Sprintf("cancel_timer target=%d", seq), "record_version_marker change_id=c version=1",
+		"open_condition_wait condition_key=k timeout_seconds=9", "open_condition_wait condition_wait_occurrence_id=o",
+		"start_session", "end_session session_id=RUN-1",
+		fmt.Sprintf("cancel_activity target=%d", seq), fmt.Sprintf("cancel_timer target=%d", seq),
+		"record_version_marker change_id=c version=1",
 		"signal_workflow workflow_id=wf signal_name=x", "start_child_workflow workflow_type=c parent_close_policy=terminate",
 		`start_child_workflow workflow_type=c retry_policy={"max_attempts":3,"backoff_seconds":[0,5]} execution_timeout_seconds=60`,
-		fmt.Sprintf("cancel_child_workflow target=%d", seq), `upsert_memo entries={"a":1,"b":null}`, `upsert_memo entries={"b":"x"}`,
+		fmt.Sprintf("cancel_child_workflow target=%d", seq), `upsert_memo entries={"a":1,"b":null}`,
+		`upsert_memo entries={"b":"x"}`,
 		`upsert_search_attributes attributes={"C":"x","D":null}`,
 	}), 1, 4).Draw(rt, "commands")
 	if rapid.IntRange(0, 4).Draw(rt, "select") == 0 {
@@ -129,14 +143,17 @@ func someCommands(rt *rapid.T, seq int, next int64) string {
 func selecting(base int64) []string {
 	var lines []string
 	for i, c := range []string{
-		"schedule_activity activity_type=a", "start_timer delay_seconds=5", "open_condition_wait timeout_seconds=5", "start_child_workflow workflow_type=c",
+		"schedule_activity activity_type=a", "start_timer delay_seconds=5", "open_condition_wait timeout_seconds=5",
+		"start_child_workflow workflow_type=c",
 	} {
-		lines = append(lines, fmt.Sprintf("%s parallel_group_id=select-calls:%d:4 parallel_group_mode=select parallel_group_base_sequence=%d"+
-			" parallel_group_size=4 parallel_group_index=%d selection_member_key=%d selection_member_index=%d selection_member_base_sequence=%d"+
-			" selection_member_size=1 selection_member_kind=x", c, base, base, i, i, i, base+int64(i)))
+		lines = append(lines,
+			fmt.Sprintf("%s parallel_group_id=select-calls:%d:4 parallel_group_mode=select parallel_group_base_sequence=%d"+
+				" parallel_group_size=4 parallel_group_index=%d selection_member_key=%d selection_member_index=%d selection_member_base_sequence=%d"+
+				" selection_member_size=1 selection_member_kind=x", c, base, base, i, i, i, base+int64(i)))
 	}
-	return append(lines, fmt.Sprintf("cancel_selection_operation selection_group_id=select-calls:%d:4 member_key=1 member_base_sequence=%d member_size=2",
-		base, base))
+	return append(lines,
+		fmt.Sprintf("cancel_selection_operation selection_group_id=select-calls:%d:4 member_key=1 member_base_sequence=%d member_size=2",
+			base, base))
 }
 
 // checkSessions compares what each session counts with the open activities, which are all of this one run.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,8 +12,9 @@ import (
 // QueueKey names a task queue; with an empty name it means all queues of the namespace together.
 type QueueKey struct{ Namespace, Name string }
 
-// Queue is what operators decided about a task queue, or about all queues of a namespace together: which builds may take work, which one new runs
-// are pinned to, how much is handed out. A queue nobody decided about has none, and all methods take a nil one for it.
+// Queue is what operators decided about a task queue, or about all queues of a namespace together: which builds may
+// take work, which one new runs are pinned to, how much is handed out. A queue nobody decided about has none, and all
+// methods take a nil one for it.
 type Queue struct {
 	Namespace string       `json:"-"`
 	Name      string       `json:"-"`
@@ -24,7 +24,8 @@ type Queue struct {
 	Earlier  []string          `json:"earlier,omitempty"`  // those they were pinned to before, the latest last, at most 16
 	Builds   map[string]Build  `json:"builds,omitempty"`   // by build id, "" for workers without one
 	Limits   map[string]Budget `json:"limits,omitempty"`   // by kind of task
-	Used     Used              `json:"used,omitzero"`      // what was handed out in the latest minute that anything was counted in
+	// what was handed out in the latest minute that anything was counted in
+	Used Used `json:"used,omitzero"`
 }
 
 // Build is what was decided about the workers of one build id.
@@ -93,20 +94,14 @@ func (q *Queue) Count(kind protocol.TaskKind, n int, now time.Time) *Queue {
 
 func minute(now time.Time) int64 { return now.Unix() / 60 }
 
-// Room is how much more of a kind of task may be handed out of a queue now, when leased of them are leased; ok is false without a bound. With no room
-// left, the throttle says why.
+// Room is how much more of a kind of task may be handed out of a queue now, when leased of them are leased; ok is false
+// without a bound. With no room left, the throttle says why.
 func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room int, t Throttle, ok bool) {
 	l := q.Budget(kind)
-	of := func() string {
-		if q.Name == "" {
-			return "namespace " + q.Namespace
-		}
-		return "queue " + q.Name
-	}
 	if l.Leases > 0 {
 		room, ok = max(0, l.Leases-leased), true
 		if room == 0 {
-			t.Why = fmt.Sprintf("%s has %d %s tasks leased, its budget is %d at once", of(), leased, kind, l.Leases)
+			t.Why = q.spent(protocol.WaitBudgetLeases, kind, leased, l.Leases)
 		}
 	}
 	if l.PerMinute > 0 {
@@ -115,23 +110,47 @@ func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room in
 			room, ok = left, true
 			if left == 0 {
 				next := time.Unix((minute(now)+1)*60, 0)
-				t = Throttle{Wait: next.Sub(now), Why: fmt.Sprintf("%s has handed out %d %s tasks in this minute, its budget is %d; more at %s",
-					of(), begun, kind, l.PerMinute, next.UTC().Format("15:04:05"))}
+				t = Throttle{Wait: next.Sub(now), Why: q.spent(protocol.WaitBudgetRate, kind, begun, l.PerMinute)}
+				t.Why.Until = history.At(next)
 			}
 		}
+	}
+	if t.Why != nil {
+		t.Why.Message = t.Text()
 	}
 	return room, t, ok
 }
 
-// Throttle is why a budget gives nothing, and for how long at least; a Wait of 0 is until a lease ends.
+// spent is that a budget of the queue, or of all of the namespace together, is used up.
+func (q *Queue) spent(why protocol.WaitReason, kind protocol.TaskKind, used, limit int) *protocol.Wait {
+	w := &protocol.Wait{Kind: protocol.WaitForActivity, Reason: why, Queue: q.Name, Used: used, Limit: limit}
+	if kind == protocol.KindWorkflow {
+		w.Kind = protocol.WaitForTask
+	}
+	if q.Name == "" {
+		w.Namespace = q.Namespace
+	}
+	return w
+}
+
+// Throttle is why a budget gives nothing, and for how long at least; a Wait of 0 is until a lease ends. Without a Why
+// it gives.
 type Throttle struct {
-	Why  string
+	Why  *protocol.Wait
 	Wait time.Duration
+}
+
+// Text is why, for people.
+func (t Throttle) Text() string {
+	if t.Why == nil {
+		return ""
+	}
+	return t.Why.Why(time.UTC)
 }
 
 // Stricter is of two answers about room the one that binds.
 func (t Throttle) Stricter(o Throttle) Throttle {
-	if t.Why == "" || o.Why != "" && cmp.Less(t.Wait, o.Wait) {
+	if t.Why == nil || o.Why != nil && cmp.Less(t.Wait, o.Wait) {
 		return o
 	}
 	return t
@@ -142,7 +161,8 @@ type QueueChange interface {
 	decide(q *Queue, now history.Time) error
 }
 
-// DrainBuild gives the workers of a build id nothing more; a build that new runs were pinned to is so no longer. Again it changes nothing.
+// DrainBuild gives the workers of a build id nothing more; a build that new runs were pinned to is so no longer. Again
+// it changes nothing.
 type DrainBuild struct{ BuildID string }
 
 // ResumeBuild ends a drain.
@@ -220,7 +240,8 @@ func (q *Queue) before(id string) {
 
 func (in RollbackBuild) decide(q *Queue, now history.Time) error {
 	if q.Promoted != in.BuildID || q.Builds[in.BuildID].PromotedAt.IsZero() {
-		return protocol.Refuse(protocol.ReasonNotPromoted, "new runs are not pinned to this build").With("promoted_build_id", orNone(q.Promoted))
+		return protocol.Refuse(protocol.ReasonNotPromoted, "new runs are not pinned to this build").
+			With("promoted_build_id", orNone(q.Promoted))
 	}
 	n := len(q.Earlier)
 	if n == 0 {

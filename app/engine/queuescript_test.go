@@ -14,7 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The scripts tell what operators decide about one queue, and what becomes of it: every decision prints the queue as it stands then.
+// The scripts tell what operators decide about one queue, and what becomes of it: every decision prints the queue as it
+// stands then.
 func TestQueueScripts(t *testing.T) {
 	datadriven.Walk(t, "scripts/queue", func(t *testing.T, path string) {
 		var q *Queue
@@ -68,8 +69,8 @@ func TestQueueScripts(t *testing.T) {
 				switch {
 				case !bounded:
 					return "no bound\n"
-				case throttle.Why != "":
-					return fmt.Sprintf("none: %s; looks again in %s\n", throttle.Why, throttle.Wait)
+				case throttle.Why != nil:
+					return fmt.Sprintf("none: %s; looks again in %s\n", throttle.Text(), throttle.Wait)
 				}
 				return fmt.Sprintf("%d\n", room)
 			case "advance":
@@ -81,11 +82,13 @@ func TestQueueScripts(t *testing.T) {
 				return ""
 			case "admit": // may a worker of a build have a workflow task of a run that is pinned to another?
 				v := Admit(Wanted{Kind: protocol.KindWorkflow, Type: "sample", BuildID: arg("pinned", ""), Queue: q}, Lessee{
-					Worker:  &Worker{Namespace: "default", ID: "w", Queues: []string{"q"}, WorkflowTypes: []string{"sample"}, BuildID: build},
+					Worker: &Worker{
+						Namespace: "default", ID: "w", Queues: []string{"q"}, WorkflowTypes: []string{"sample"}, BuildID: build,
+					},
 					BuildID: build, Counted: true,
 				}, now)
 				if !v.OK {
-					return fmt.Sprintf("no: %s: %s\n", v.Reason, v.Text)
+					return fmt.Sprintf("no: %s: %s\n", v.Reason, v.Text())
 				}
 				return "yes\n"
 			}

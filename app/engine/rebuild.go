@@ -10,8 +10,8 @@ import (
 // maxCause is how many bytes history keeps of why the state of a session was missing.
 const maxCause = 2000
 
-// recovered records that a session's state was rebuilt, or was to be, inside an attempt that is about to end. It returns how often the activity was
-// tried again.
+// recovered records that a session's state was rebuilt, or was to be, inside an attempt that is about to end. It
+// returns how often the activity was tried again.
 func (st *step) recovered(a Activity, r *protocol.Recovered) int {
 	if r == nil {
 		return 0
@@ -25,13 +25,15 @@ func (st *step) recovered(a Activity, r *protocol.Recovered) int {
 		outcome = protocol.RebuildCancelled
 	}
 	st.emit(&history.SessionRecovered{
-		CommandSequence: a.Seq, SessionID: a.SessionID, Epoch: a.Epoch, Rebuild: r.Rebuild, Cause: r.Cause, Reason: r.Reason, Retries: r.Retries,
+		CommandSequence: a.Seq, SessionID: a.SessionID, Epoch: a.Epoch, Rebuild: r.Rebuild, Cause: r.Cause, Reason: r.Reason,
+		Retries: r.Retries,
 		Outcome: outcome,
 	})
 	return r.Retries
 }
 
-// interrupted records the rebuild of an attempt that ends without its worker's word: what the worker had said of it until then.
+// interrupted records the rebuild of an attempt that ends without its worker's word: what the worker had said of it
+// until then.
 func (st *step) interrupted(a Activity) {
 	if a.State == LeasedState {
 		st.recovered(a, a.Rebuild)

@@ -6,15 +6,24 @@ import (
 	"strings"
 )
 
-// Missing lists the requirements that no capability meets. A capability meets a requirement of the same text. A requirement of the form
-// NAME>=VERSION (also > < <=, and several with commas between them: "cuda>=12.2,<13") is met by a capability NAME=VERSION as well, when
-// that version fits. A version is numbers with dots between them, compared one by one; those it lacks are zero.
+// Missing lists the requirements that no capability meets. A capability meets a requirement of the same text. A
+// requirement of the form NAME>=VERSION (also > < <=, and several with commas between them: "cuda>=12.2,<13") is met by
+// a capability NAME=VERSION as well, when that version fits. A version is numbers with dots between them, compared one
+// by one; those it lacks are zero.
 func Missing(requirements, capabilities []string) []string {
-	var missing []string
-	for _, r := range requirements {
-		if !slices.Contains(capabilities, r) && !slices.ContainsFunc(capabilities, func(c string) bool { return fits(r, c) }) {
-			missing = append(missing, r)
+	return worded(true).missing(requirements, capabilities)
+}
+
+// missing names all that is missing, or for who wants no words the first of it.
+func (asked worded) missing(requirements, capabilities []string) (missing []string) {
+	for i, r := range requirements {
+		if slices.Contains(capabilities, r) || slices.ContainsFunc(capabilities, func(c string) bool { return fits(r, c) }) {
+			continue
 		}
+		if !asked {
+			return requirements[i : i+1]
+		}
+		missing = append(missing, r)
 	}
 	return missing
 }

@@ -1,5 +1,5 @@
-// Package engine decides. Given a run, session or worker as it stands, an input and the time, it returns what changes, and does nothing else: no
-// clock, no chance, no IO. Given the same, it returns the same.
+// Package engine decides. Given a run, session or worker as it stands, an input and the time, it returns what changes,
+// and does nothing else: no clock, no chance, no IO. Given the same, it returns the same.
 package engine
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// Run is what is open in a run, never what has happened: payloads and the past stay in its events. The embedded Head is one row; every entry of the
-// tables is a row of its own, written only when it changes.
+// Run is what is open in a run, never what has happened: payloads and the past stay in its events. The embedded Head is
+// one row; every entry of the tables is a row of its own, written only when it changes.
 type Run struct {
 	Head
 	Activities Table[int64, Activity] // by command sequence
@@ -25,6 +25,7 @@ type Run struct {
 	Unread     Table[int64, Signal]   // by event sequence: seen, and not yet the answer to a wait; at most maxUnread
 	Updates    Table[int64, Update]   // by event sequence: accepted, and not yet answered
 	Children   Table[int64, Child]    // by command sequence
+	Attached   Table[int64, Attached] // by command sequence: of children, whose end is to be told
 	Owed       Table[int64, Message]  // by event sequence: to other runs, not yet delivered; a run that closed still owes
 }
 
@@ -41,23 +42,27 @@ type Head struct {
 	ClosedAt   history.Time       `json:"-"`
 	LastSeq    int64              `json:"-"` // of its last event: the fence of every decision
 
-	Parent         *Parent `json:"parent,omitempty"`
-	FairnessKey    string  `json:"fairness_key,omitempty"`
-	FairnessWeight int     `json:"fairness_weight,omitempty"`
+	Parent         *Parent     `json:"parent,omitempty"`
+	Former         FormerCount `json:"former,omitzero"` // open children that earlier runs of the workflow id started
+	FairnessKey    string      `json:"fairness_key,omitempty"`
+	FairnessWeight int         `json:"fairness_weight,omitempty"`
 
-	BusinessKey string       `json:"business_key,omitempty"`
-	Priority    int          `json:"priority"`
-	BuildID     string       `json:"build_id,omitempty"`
-	CommandSeq  int64        `json:"command_seq,omitempty"` // of its last command
-	Tasks       int64        `json:"tasks,omitempty"`       // workflow tasks made so far
-	Task        *Task        `json:"task,omitempty"`        // the open workflow task; at most one
-	Seen        int64        `json:"seen,omitempty"`        // last event a completed workflow task had been shown
-	Wake        int64        `json:"wake,omitempty"`        // last event that wants a workflow task; a task that was shown less owes another
-	WakeFor     *Cause       `json:"wake_for,omitempty"`    // what that event was
-	Last        *Completed   `json:"last,omitempty"`        // the last accepted completion of a workflow task
-	LeasedEver  bool         `json:"leased_ever,omitempty"`
-	Selected    []string     `json:"selected,omitempty"` // selections that have a winner and members that are open
-	ProgressAt  history.Time `json:"progress_at,omitzero"`
+	BusinessKey string `json:"business_key,omitempty"`
+	Priority    int    `json:"priority"`
+	BuildID     string `json:"build_id,omitempty"`
+	CommandSeq  int64  `json:"command_seq,omitempty"` // of its last command
+	Tasks       int64  `json:"tasks,omitempty"`       // workflow tasks made so far
+	Task        *Task  `json:"task,omitempty"`        // the open workflow task; at most one
+	Seen        int64  `json:"seen,omitempty"`        // last event a completed workflow task had been shown
+	FirstSeen   int64  `json:"first_seen,omitempty"`  // last event its first workflow task had been shown
+	Settled     int64  `json:"settled,omitempty"`     // last event that ended a step
+	// last event that wants a workflow task; a task that was shown less owes another
+	Wake       int64        `json:"wake,omitempty"`
+	WakeFor    *Cause       `json:"wake_for,omitempty"` // what that event was
+	Last       *Completed   `json:"last,omitempty"`     // the last accepted completion of a workflow task
+	LeasedEver bool         `json:"leased_ever,omitempty"`
+	Selected   []string     `json:"selected,omitempty"` // selections that have a winner and members that are open
+	ProgressAt history.Time `json:"progress_at,omitzero"`
 
 	RunTimeout        int64        `json:"run_timeout,omitempty"` // seconds
 	ExecutionTimeout  int64        `json:"execution_timeout,omitempty"`
@@ -70,12 +75,21 @@ type Head struct {
 	ContinuedFrom string `json:"continued_from,omitempty"`
 	ContinuedTo   string `json:"continued_to,omitempty"`
 	Failure       string `json:"failure,omitempty"` // message of the failure it closed with
+	Asked         bool   `json:"asked,omitempty"`   // its code was asked to come to an end
 	HasSessions   bool   `json:"has_sessions,omitempty"`
-	// NeedsSessions: only a worker that declares CapSessions gets the run's workflow tasks, since such a worker put session events into its history and
-	// others may not be able to replay them. A fleet that uses sessions and never declares it is left alone.
+	// NeedsSessions: only a worker that declares CapSessions gets the run's workflow tasks, since such a worker put
+	// session events into its history and others may not be able to replay them. A fleet that uses sessions and never
+	// declares it is left alone.
 	NeedsSessions bool `json:"needs_sessions,omitempty"`
 	// Buffers: the run's code keeps the signals it has seen until it wants them, so that none has to be kept here.
 	Buffers bool `json:"buffers,omitempty"`
+	// Waitless: the run has opened no wait for a signal. What an earlier build began does not say.
+	Waitless bool `json:"waitless,omitempty"`
+	// Heeds: where code opened no wait for a signal, here or in a run that this one continues, a condition held: it is
+	// conditions that heed signals.
+	Heeds bool `json:"heeds,omitempty"`
+	// Heeded is the last event that the task had been shown by which such a condition held last.
+	Heeded int64 `json:"heeded,omitempty"`
 
 	ArchivedAt    history.Time `json:"archived_at,omitzero"` // a mark on a closed run, beside its history
 	ArchiveReason string       `json:"archive_reason,omitempty"`
@@ -103,7 +117,8 @@ const (
 	Quarantined TaskState = "quarantined"
 )
 
-// Lease is who works on a task, until when. Delivery is the fence and part of every attempt id: +1 at each lease, never reused.
+// Lease is who works on a task, until when. Delivery is the fence and part of every attempt id: +1 at each lease, never
+// reused.
 type Lease struct {
 	Owner       string       `json:"owner,omitempty"`
 	Incarnation string       `json:"incarnation,omitempty"`
@@ -123,11 +138,13 @@ type Task struct {
 	ReadyAt  history.Time   `json:"ready_at,omitzero"`
 	Delivery int64          `json:"delivery,omitempty"`
 	Attempt  int            `json:"attempt,omitempty"`
-	Losses   int            `json:"losses,omitempty"` // workers that died with it
-	Rank     int64          `json:"rank,omitempty"`   // its place in the fair order of its queue
-	Shown    int64          `json:"shown,omitempty"`  // last event the leaseholder has been shown
+	Losses   int            `json:"losses,omitempty"`  // workers that died with it
+	Rank     int64          `json:"rank,omitempty"`    // its place in the fair order of its queue
+	Shown    int64          `json:"shown,omitempty"`   // last event the leaseholder has been shown
+	Settled  int64          `json:"settled,omitempty"` // among those, the last that ended a step
 	Cause    Cause          `json:"cause,omitzero"`
 	Problem  string         `json:"problem,omitempty"` // why it was quarantined
+	Stack    string         `json:"stack,omitempty"`   // where its code failed last
 	Lost     []history.Lost `json:"lost,omitempty"`
 	Lease
 }
@@ -181,21 +198,24 @@ type Activity struct {
 	ScheduledAt    history.Time    `json:"scheduled_at"`
 	history.Parallel
 
-	State       TaskState           `json:"state"`
-	ReadyAt     history.Time        `json:"ready_at,omitzero"` // ready or delayed: since, or until, when
-	Delivery    int64               `json:"delivery,omitempty"`
-	Attempt     int                 `json:"attempt,omitempty"` // what users see
-	Failures    int                 `json:"failures,omitempty"`
-	Losses      int                 `json:"losses,omitempty"`
-	Returns     int                 `json:"returns,omitempty"` // deliveries handed back
-	Epoch       int64               `json:"epoch,omitempty"`   // of the session, when leased
-	HeartbeatAt history.Time        `json:"heartbeat_at,omitzero"`
-	Progress    json.RawMessage     `json:"progress,omitempty"`
-	Rebuild     *protocol.Recovered `json:"rebuild,omitempty"` // what its worker last said of a rebuild in the attempt under way
-	New         bool                `json:"new,omitempty"`     // the delivery under way is the first its holder sees of the session's epoch
-	Cancel      bool                `json:"cancel,omitempty"`  // the holder was asked to stop
-	LastFailure string              `json:"last_failure,omitempty"`
-	Lost        []history.Lost      `json:"lost,omitempty"` // at most 10
+	State    TaskState    `json:"state"`
+	ReadyAt  history.Time `json:"ready_at,omitzero"` // ready or delayed: since, or until, when
+	Delivery int64        `json:"delivery,omitempty"`
+	Attempt  int          `json:"attempt,omitempty"` // what users see
+	Failures int          `json:"failures,omitempty"`
+	Losses   int          `json:"losses,omitempty"`
+	// deliveries that ended without an outcome while their worker lived
+	Returns     int             `json:"returns,omitempty"`
+	Epoch       int64           `json:"epoch,omitempty"` // of the session, when leased
+	HeartbeatAt history.Time    `json:"heartbeat_at,omitzero"`
+	Progress    json.RawMessage `json:"progress,omitempty"`
+	// what its worker last said of a rebuild in the attempt under way
+	Rebuild *protocol.Recovered `json:"rebuild,omitempty"`
+	// the delivery under way is the first its holder sees of the session's epoch
+	New         bool           `json:"new,omitempty"`
+	Cancel      bool           `json:"cancel,omitempty"` // the holder was asked to stop
+	LastFailure string         `json:"last_failure,omitempty"`
+	Lost        []history.Lost `json:"lost,omitempty"` // at most 10
 	Lease
 }
 
@@ -207,8 +227,9 @@ type Timer struct {
 	history.Parallel
 }
 
-// Wait is an open wait for a signal, or for a condition. Signal is the event sequence of the signal that resolved it, or of what may have made the
-// condition true; 0 while nothing did. It closes when the task woken by that event completes.
+// Wait is an open wait for a signal, or for a condition. Signal is the event sequence of the signal that resolved it,
+// or of what may have made the condition true; 0 while nothing did. It closes when the task woken by that event
+// completes.
 type Wait struct {
 	Name     string `json:"name,omitempty"` // of the signal
 	Signal   int64  `json:"signal,omitempty"`
@@ -245,6 +266,7 @@ func (s *Run) Fork() *Run {
 	f.Activities, f.Timers = s.Activities.Fork(), s.Timers.Fork()
 	f.Waits, f.Signals, f.Updates = s.Waits.Fork(), s.Signals.Fork(), s.Updates.Fork()
 	f.Children, f.Owed, f.Unread = s.Children.Fork(), s.Owed.Fork(), s.Unread.Fork()
+	f.Attached = s.Attached.Fork()
 	return f
 }
 
@@ -258,6 +280,7 @@ func (s *Run) Merge(f *Run) {
 	s.Unread.Merge(&f.Unread)
 	s.Updates.Merge(&f.Updates)
 	s.Children.Merge(&f.Children)
+	s.Attached.Merge(&f.Attached)
 	s.Owed.Merge(&f.Owed)
 }
 
@@ -280,6 +303,16 @@ func ParseStepID(id string) (run string, seq int64, ok bool) {
 	}
 	seq, err := strconv.ParseInt(id[i+1:], 10, 64)
 	return id[:i], seq, err == nil && seq > 0
+}
+
+// ParseAttemptID takes RUN-seq-delivery apart; ok is false for anything else.
+func ParseAttemptID(id string) (run string, seq, delivery int64, ok bool) {
+	i := strings.LastIndexByte(id, '-')
+	if run, seq, ok = ParseStepID(id[:max(0, i)]); !ok {
+		return "", 0, 0, false
+	}
+	delivery, err := strconv.ParseInt(id[i+1:], 10, 64)
+	return run, seq, delivery, err == nil && delivery > 0
 }
 
 // ParseTaskID takes RUN-n-workflow apart; ok is false for anything else.
@@ -312,7 +345,8 @@ func (a *Activity) DueAt() history.Time {
 	return due
 }
 
-// due also says what is due: retry, lease, or the kind of a timeout. Ties go to the timeout that would end the activity.
+// due also says what is due: retry, lease, or the kind of a timeout. Ties go to the timeout that would end the
+// activity.
 func (a *Activity) due() (at history.Time, what string) {
 	consider := func(t history.Time, name string) {
 		if !t.IsZero() && (at.IsZero() || t.Before(at.Time)) {

@@ -29,7 +29,8 @@ const (
 // maxBuffered is the most starts a schedule keeps for later.
 const maxBuffered = 1000
 
-// Schedule starts workflows at times. Version moves with every decision and is the fence: what was decided on another version is refused.
+// Schedule starts workflows at times. Version moves with every decision and is the fence: what was decided on another
+// version is refused.
 type Schedule struct {
 	Namespace string `json:"-"`
 	ID        string `json:"-"`
@@ -39,6 +40,8 @@ type Schedule struct {
 	Events    int64        `json:"events"` // sequence of the last entry of its history
 	CreatedAt history.Time `json:"created_at"`
 	UpdatedAt history.Time `json:"updated_at"`
+	// taken away: only its history is shown, for as long as a closed run is kept
+	RemovedAt history.Time `json:"removed_at,omitzero"`
 
 	Spec             protocol.ScheduleSpec   `json:"spec"`
 	Action           protocol.ScheduleAction `json:"action"`
@@ -97,7 +100,8 @@ func (s *Schedule) FireID(at time.Time) string {
 	return name + "." + at.UTC().Format("20060102T150405Z")
 }
 
-// StartID is the workflow id of a start: one by hand also carries its number, since somebody may do it twice within a second.
+// StartID is the workflow id of a start: one by hand also carries its number, since somebody may do it twice within a
+// second.
 func (s *Schedule) StartID(at time.Time, trigger string) string {
 	if trigger == ByHand {
 		return fmt.Sprintf("%s-%d", s.FireID(at), s.Events+1)
@@ -105,8 +109,8 @@ func (s *Schedule) StartID(at time.Time, trigger string) string {
 	return s.FireID(at)
 }
 
-// ScheduleWorld is what a decision on a schedule may look at beside it.
-type ScheduleWorld struct {
+// ScheduleEnvironment is what a decision on a schedule may look at beside it.
+type ScheduleEnvironment struct {
 	Running bool                         // the workflow it started last is open
 	Taken   func(workflowID string) bool // there is, or was, a workflow of this id
 }
@@ -133,14 +137,23 @@ type ScheduleInput interface {
 }
 
 // DecideSchedule says what in does to s, nil when there is none of that key. It only reads s.
-func DecideSchedule(s *Schedule, k ScheduleKey, w ScheduleWorld, in ScheduleInput, now time.Time) (ScheduleDecision, error) {
-	st := &scheduleStep{world: w, now: history.At(now)}
+func DecideSchedule(
+	s *Schedule, k ScheduleKey, w ScheduleEnvironment, in ScheduleInput, now time.Time,
+) (ScheduleDecision, error) {
+	st := &scheduleStep{env: w, now: history.At(now)}
 	if s == nil {
 		if _, creates := in.(CreateSchedule); !creates {
 			return st.d, noSchedule(k)
 		}
 		st.Schedule = &Schedule{Namespace: k.Namespace, ID: k.ID}
 	} else {
+		switch in.(type) {
+		case CreateSchedule, ForgetSchedule:
+		default:
+			if !s.RemovedAt.IsZero() {
+				return st.d, noSchedule(k)
+			}
+		}
 		next := *s
 		next.Buffered = append([]Buffered(nil), s.Buffered...)
 		st.Schedule, st.d.After = &next, s.Version
@@ -161,9 +174,9 @@ func noSchedule(k ScheduleKey) error {
 // scheduleStep is one decision on a schedule in the making.
 type scheduleStep struct {
 	*Schedule
-	world ScheduleWorld
-	now   history.Time
-	d     ScheduleDecision
+	env ScheduleEnvironment
+	now history.Time
+	d   ScheduleDecision
 }
 
 func (st *scheduleStep) note(kind, workflow, run string, payload map[string]any) {
@@ -185,10 +198,10 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	case st.Status != ScheduleActive:
 		st.skip(at, trigger, "status_not_triggerable")
 		return
-	case st.world.Taken != nil && st.world.Taken(id):
+	case st.env.Taken != nil && st.env.Taken(id):
 		st.skip(at, trigger, "already_fired")
 		return
-	case !st.world.Running:
+	case !st.env.Running:
 		st.start(id, at, trigger)
 		return
 	}
@@ -242,21 +255,21 @@ func (st *scheduleStep) start(id string, at history.Time, trigger string) {
 	st.d.Starts = append(st.d.Starts, ScheduledStart{id, run})
 	st.d.Outcome = "triggered"
 	st.Fires++
-	st.Latest, st.LastFiredAt, st.world.Running = id, st.now, true
+	st.Latest, st.LastFiredAt, st.env.Running = id, st.now, true
 	st.note("ScheduleTriggered", id, run, st.about(at, trigger, nil))
 	if st.MaxRuns == 0 {
 		return
 	}
 	if st.Remaining--; st.Remaining <= 0 {
-		st.finish()
+		st.finish("max_runs_exhausted")
 	}
 }
 
-// finish ends a schedule whose runs are used up.
-func (st *scheduleStep) finish() {
+// finish ends a schedule: its runs are used up, or it is taken away.
+func (st *scheduleStep) finish(reason string) {
 	st.Status, st.Remaining, st.Buffered = ScheduleDeleted, 0, nil
 	st.NextAt, st.CheckAt = history.Time{}, history.Time{}
-	st.note("ScheduleDeleted", "", "", map[string]any{"reason": "max_runs_exhausted"})
+	st.note("ScheduleDeleted", "", "", map[string]any{"reason": reason})
 }
 
 // plan sets when to look after the buffered starts: soon at first, less often the longer the first of them waits.

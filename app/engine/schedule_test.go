@@ -12,14 +12,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The scripts tell what happens to one schedule. Every command prints what was decided: starts, ends, entries of the history, the next fire time.
+// The scripts tell what happens to one schedule. Every command prints what was decided: starts, ends, entries of the
+// history, the next fire time.
 func TestScheduleScripts(t *testing.T) {
 	datadriven.Walk(t, "scripts/schedule", func(t *testing.T, path string) {
 		var s *Schedule
 		now, running, taken := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), false, map[string]bool{}
 		key := ScheduleKey{"default", "s"}
 		take := func(in ScheduleInput) string {
-			world := ScheduleWorld{Running: running, Taken: func(id string) bool { return taken[id] }}
+			world := ScheduleEnvironment{Running: running, Taken: func(id string) bool { return taken[id] }}
 			before, _ := json.Marshal(s)
 			d, err := DecideSchedule(s, key, world, in, now)
 			again, _ := DecideSchedule(s, key, world, in, now)
@@ -50,7 +51,10 @@ func TestScheduleScripts(t *testing.T) {
 				s = nil
 				return out.String()
 			}
-			fmt.Fprintf(&out, "%s, next %s, due %s, buffered %d\n", s.Status, clock(s.NextFire().Time), clock(s.DueAt().Time), len(s.Buffered))
+			fmt.Fprintf(
+				&out, "%s, next %s, due %s, buffered %d\n", s.Status, clock(s.NextFire().Time), clock(s.DueAt().Time),
+				len(s.Buffered),
+			)
 			return out.String()
 		}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

@@ -12,7 +12,8 @@ type CreateSchedule struct{ Request protocol.ScheduleRequest }
 
 func (in CreateSchedule) decide(st *scheduleStep) error {
 	if st.Status != "" && st.Status != ScheduleDeleted {
-		return protocol.Refuse(protocol.ReasonScheduleExists, "schedule %s is there already", st.ID).With("schedule_id", st.ID)
+		return protocol.Refuse(protocol.ReasonScheduleExists, "schedule %s is there already", st.ID).
+			With("schedule_id", st.ID)
 	}
 	switch {
 	case in.Request.Spec == nil:
@@ -21,7 +22,8 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 		return protocol.Invalid("action", "is missing")
 	}
 	*st.Schedule = Schedule{
-		Namespace: st.Namespace, ID: st.ID, Status: ScheduleActive, Version: st.Version, Events: st.Events, CreatedAt: st.now, Overlap: protocol.OverlapSkip,
+		Namespace: st.Namespace, ID: st.ID, Status: ScheduleActive, Version: st.Version, Events: st.Events, CreatedAt: st.now,
+		Overlap: protocol.OverlapSkip,
 	}
 	st.note("ScheduleCreated", "", "", map[string]any{"workflow_type": in.Request.Action.WorkflowType})
 	st.d.Outcome = "created"
@@ -77,7 +79,7 @@ func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
 	}
 	st.plan()
 	if st.MaxRuns > 0 && st.Remaining <= 0 {
-		st.finish()
+		st.finish("max_runs_exhausted")
 	}
 	return nil
 }
@@ -114,7 +116,8 @@ func (st *scheduleStep) turn(status, kind, outcome, note string) error {
 	return st.next(st.now.Time)
 }
 
-// FireSchedule fires as of a time: that of the request, or one of the past in a backfill. An empty policy is the schedule's own.
+// FireSchedule fires as of a time: that of the request, or one of the past in a backfill. An empty policy is the
+// schedule's own.
 type FireSchedule struct {
 	At       time.Time
 	Backfill bool
@@ -137,14 +140,15 @@ func (in FireSchedule) decide(st *scheduleStep) error {
 	return nil
 }
 
-// DueSchedule fires what is due: a start that was waiting, and the time of the spec. Of several times that were missed the first fires.
+// DueSchedule fires what is due: a start that was waiting, and the time of the spec. Of several times that were missed
+// the first fires.
 type DueSchedule struct{}
 
 func (DueSchedule) decide(st *scheduleStep) error {
 	if due := st.DueAt(); due.IsZero() || due.After(st.now.Time) {
 		return errNotDue
 	}
-	if len(st.Buffered) > 0 && !st.world.Running {
+	if len(st.Buffered) > 0 && !st.env.Running {
 		b := st.Buffered[0]
 		st.Buffered = st.Buffered[1:]
 		st.fire(b.At, b.Trigger, OverlapAll)
@@ -180,10 +184,22 @@ func (in FailSchedule) decide(st *scheduleStep) error {
 	return st.next(st.now.Time)
 }
 
-// DeleteSchedule takes a schedule away with its history.
+// DeleteSchedule takes a schedule away. Its history stays readable until ForgetSchedule.
 type DeleteSchedule struct{}
 
 func (DeleteSchedule) decide(st *scheduleStep) error {
-	st.d.Delete, st.d.Outcome = true, "deleted"
+	st.RemovedAt, st.d.Outcome = st.now, "deleted"
+	st.finish("deleted")
+	return nil
+}
+
+// ForgetSchedule drops a schedule that was taken away before a time, history and all.
+type ForgetSchedule struct{ Before time.Time }
+
+func (in ForgetSchedule) decide(st *scheduleStep) error {
+	if st.RemovedAt.IsZero() || !st.RemovedAt.Before(in.Before) {
+		return errNotDue
+	}
+	st.d.Delete = true
 	return nil
 }

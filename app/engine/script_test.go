@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The scripts in testdata tell what happens to one run and its sessions, and what the engine decides. Every command prints the events it made, or
-// the refusal; "show" prints what is open. Ids are printed without the run's.
+// The scripts in testdata tell what happens to one run and its sessions, and what the engine decides. Every command
+// prints the events it made, or the refusal; "show" prints what is open. Ids are printed without the run's.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := newStage()
@@ -36,6 +36,9 @@ type stage struct {
 	runs     int
 	sessions map[string]*Session
 	workers  map[string]*Worker
+	former   map[string]*FormerChild // by workflow id
+	others   map[string]*Run         // the current runs of other workflow ids
+	ends     map[string]Message      // of those that closed
 	now      time.Time
 	history  []history.Event
 }
@@ -43,6 +46,7 @@ type stage struct {
 func newStage() *stage {
 	return &stage{
 		sessions: map[string]*Session{}, workers: map[string]*Worker{},
+		former: map[string]*FormerChild{}, others: map[string]*Run{}, ends: map[string]Message{},
 		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
 }
@@ -50,7 +54,8 @@ func newStage() *stage {
 func (s *stage) worker(id string) *Worker {
 	if s.workers[id] == nil {
 		s.workers[id] = &Worker{
-			Namespace: "default", ID: id, Incarnation: id + "-1", Queues: []string{"default"}, AnyActivity: true, MaxSessions: 10,
+			Namespace: "default", ID: id, Incarnation: id + "-1", Queues: []string{"default"}, AnyActivity: true,
+			MaxSessions:  10,
 			AttemptLease: 120e6, SessionLease: 30e6, SessionIdle: 300e6,
 		}
 	}
@@ -72,12 +77,14 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		return n
 	}
 	by := arg("by", "a")
+	stack := func() string { return strings.Repeat("main.go:7 ", int(num("stack", 0))) }
 	switch d.Cmd {
 	case "start":
 		dec := DecideStart(Start{RunID: testRun, Number: 1, Request: protocol.StartRequest{
 			Namespace: "default", WorkflowID: "wf", WorkflowType: arg("type", "sample"), TaskQueue: "default",
 			RunTimeout: num("run-timeout", 0), ExecutionTimeout: num("execution-timeout", 0), StartDelay: num("delay", 0),
-			Priority: new(int(num("priority", DefaultPriority))), FairnessKey: arg("fairness-key", ""), FairnessWeight: int(num("fairness-weight", 0)),
+			Priority: new(int(num("priority", DefaultPriority))), FairnessKey: arg("fairness-key", ""),
+			FairnessWeight: int(num("fairness-weight", 0)),
 		}, BuildID: arg("build", "")}, s.now)
 		return s.take(dec)
 	case "facts":
@@ -86,7 +93,18 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		s.run = merged(s.run, s.run.Leased(Lessee{Worker: s.worker(by)}, s.now))
 		return fmt.Sprintf("task %d delivery %d, shown %d\n", s.run.Task.Number, s.run.Task.Delivery, s.run.Task.Shown)
 	case "do":
-		in := CompleteTask{Number: num("n", s.run.Tasks), Holder: s.holder(by, num("delivery", s.taskDelivery())), Commands: commands(t, d), Hash: hash(d)}
+		in := CompleteTask{
+			Number: num("n", s.run.Tasks), Holder: s.holder(by, num("delivery", s.taskDelivery())), Commands: commands(t, d),
+			Hash: hash(d), Ends: s.ends,
+		}
+		in.Code = Code{
+			Runtime: arg("runtime", ""),
+			Signals: map[string][]string{s.run.Type: strings.Fields(strings.ReplaceAll(arg("declares", ""), "+", " "))},
+		}
+		list := func(n int64) json.RawMessage {
+			return json.RawMessage("[" + strings.TrimSuffix(strings.Repeat("{},", int(n)), ",") + "]")
+		}
+		in.Streams.Waits, in.Streams.Cursors = list(num("waits", 0)), list(num("cursors", 0))
 		for _, c := range in.Commands {
 			for _, k := range c.Unreceived {
 				if sig, ok := s.run.Signals.Get(k); ok {
@@ -98,50 +116,99 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 	case "fail-task":
 		return s.apply(FailTask{
 			Number: num("n", s.run.Tasks), Holder: s.holder(by, num("delivery", s.taskDelivery())), Hash: "f" + d.Input,
-			Failure: protocol.Failure{Type: arg("type", ""), Message: strings.TrimSpace(d.Input)},
+			Failure: protocol.Failure{Type: arg("type", ""), Message: strings.TrimSpace(d.Input), StackTrace: stack()},
 		})
 	case "release-task":
-		return s.apply(ReleaseTask{Number: s.run.Tasks, Delivery: num("delivery", s.taskDelivery()), Why: arg("why", "x"), Undone: d.HasArg("undone"), Lost: d.HasArg("lost")})
+		return s.apply(ReleaseTask{
+			Number: s.run.Tasks, Delivery: num("delivery", s.taskDelivery()), Why: arg("why", "x"), Undone: d.HasArg("undone"),
+			Lost: d.HasArg("lost"),
+		})
 	case "take":
 		return s.takeActivity(t, d, num("seq", 1), by)
 	case "complete":
 		seq := num("seq", 1)
-		return s.apply(CompleteActivity{Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Epoch: num("epoch", 0), Result: arg("result", ""), Hash: "h"})
+		return s.apply(CompleteActivity{
+			Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Epoch: num("epoch", 0), Result: arg("result", ""),
+			Hash: "h",
+		})
 	case "fail":
 		seq := num("seq", 1)
-		return s.apply(FailActivity{Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Failure: protocol.Failure{
+		return s.apply(FailActivity{Seq: seq, Holder: s.holder(
+			by, num("delivery", s.delivery(seq)),
+		), Failure: protocol.Failure{
 			Type: arg("type", "Oops"), Message: strings.TrimSpace(d.Input), NonRetryable: d.HasArg("non-retryable"),
+			StackTrace: stack(),
 		}})
 	case "beat":
 		seq := num("seq", 1)
 		beat := HeartbeatActivity{Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Beat: d.HasArg("user")}
 		if d.HasArg("rebuild") {
-			beat.Rebuild = &protocol.Recovered{Rebuild: "load", Reason: "missing_state", Retries: int(num("retries", 0)), Outcome: arg("rebuild", "")}
+			beat.Rebuild = &protocol.Recovered{
+				Rebuild: "load", Reason: "missing_state", Retries: int(num("retries", 0)), Outcome: arg("rebuild", ""),
+			}
 		}
 		return s.apply(beat)
 	case "return":
 		seq := num("seq", 1)
-		return s.apply(ReleaseActivity{Seq: seq, Delivery: num("delivery", s.delivery(seq)), Why: arg("why", "x"), Undone: d.HasArg("undone"), Lost: d.HasArg("lost")})
+		return s.apply(ReleaseActivity{
+			Seq: seq, Delivery: num("delivery", s.delivery(seq)), Why: arg("why", "x"), Undone: d.HasArg("undone"),
+			Lost: d.HasArg("lost"),
+		})
 	case "due":
+		heard := func(string, Lease) (bool, error) { return d.HasArg("heard"), nil }
 		if d.HasArg("seq") {
-			return s.apply(DueActivity{Seq: num("seq", 1)})
+			return s.apply(DueActivity{Seq: num("seq", 1), Heard: heard})
 		}
 		if d.HasArg("timer") {
 			return s.apply(FireTimer{Seq: num("timer", 1)})
 		}
-		return s.apply(Due{})
+		return s.apply(Due{Heard: heard})
 	case "end-queued":
 		return s.apply(EndQueued{Seq: num("seq", 1)})
 	case "signal":
 		return s.apply(SignalRun{Name: arg("name", "go"), Value: arg("value", "")})
-	case "child":
-		m := Message{Kind: ChildEnded, ToSeq: num("seq", 1), Run: "CHILD", Status: protocol.RunStatus(arg("status", "completed")), Value: arg("result", "")}
+	case "other":
+		other := &Run{Head: Head{
+			ID: "OTHER", WorkflowID: arg("id", ""), Type: "sub", Number: 1, Status: protocol.RunStatus(arg("status", "running")),
+		}}
+		if d.HasArg("of") {
+			other.Parent = &Parent{RunID: testRun, WorkflowID: arg("of", ""), Seq: num("seq", 1)}
+		}
+		if d.HasArg("untold") {
+			other.Owed.Put(1, Message{Kind: ChildEnded})
+		}
+		s.others[other.WorkflowID] = other
+		if !other.Status.Open() && !d.HasArg("unread") {
+			s.ends[other.WorkflowID] = Message{
+				Kind: ChildEnded, Run: other.ID, Number: 1, Status: other.Status, Value: arg("result", ""),
+			}
+		}
+		return ""
+	case "child", "former":
+		m := Message{
+			Kind: ChildEnded, ToRun: testRun, ToSeq: num("seq", 1), Run: "CHILD",
+			Status: protocol.RunStatus(arg("status", "completed")),
+			Value:  arg("result", ""),
+		}
 		c, _ := s.run.Children.Get(m.ToSeq)
+		if d.Cmd == "former" && s.former[arg("id", "")] != nil {
+			f := s.former[arg("id", "")]
+			c, m.ToSeq = f.Child, num("seq", f.Seq)
+		}
 		m.Number = num("number", c.Number)
 		if m.Status != protocol.RunCompleted && m.Status != protocol.RunContinued {
-			m.Failure = &history.Failure{Category: arg("category", "application"), ExceptionType: arg("type", ""), Message: strings.TrimSpace(d.Input)}
+			m.Failure = &history.Failure{
+				Category: arg("category", "application"), ExceptionType: arg("type", ""), Message: strings.TrimSpace(d.Input),
+			}
+		}
+		if d.Cmd == "former" {
+			return s.apply(FormerReport{m, arg("id", "")})
 		}
 		return s.apply(ChildReport{m})
+	case "older-build": // what its row does not have
+		h := &s.run.Head
+		h.FirstSeen, h.Settled, h.Waitless, h.Heeds, h.Heeded = 0, 0, false, false, 0
+		return ""
 	case "parent":
 		s.run.Parent = &Parent{RunID: testRun[:25] + "P", WorkflowID: "parent", Seq: 7}
 		return ""
@@ -187,20 +254,30 @@ func (s *stage) delivery(seq int64) int64 {
 	return a.Delivery
 }
 
-func (s *stage) world() World {
-	w := World{Session: func(id string) *Session { return s.sessions[id] }}
+func (s *stage) environment() Environment {
+	w := Environment{Session: func(id string) *Session { return s.sessions[id] }}
 	for _, sess := range s.sessions {
 		if sess.WorkflowID == "wf" && !sess.Terminal {
 			w.Chain = append(w.Chain, sess)
 		}
 	}
+	w.Former = func(id string) *FormerChild { return s.former[id] }
+	w.Bound = func() (list []*FormerChild) {
+		for _, id := range sortedKeys(s.former) {
+			if s.former[id].Bound() {
+				list = append(list, s.former[id])
+			}
+		}
+		return list
+	}
+	w.Workflow = func(id string) (*Run, bool) { return s.others[id], s.others[id] != nil }
 	return w
 }
 
 func (s *stage) apply(in Input) string {
 	before := s.run.Fork()
-	d, err := DecideRun(s.run, s.world(), in, s.now)
-	again, errAgain := DecideRun(s.run, s.world(), in, s.now)
+	d, err := DecideRun(s.run, s.environment(), in, s.now)
+	again, errAgain := DecideRun(s.run, s.environment(), in, s.now)
 	if fmt.Sprint(err) != fmt.Sprint(errAgain) || short(d.Events) != short(again.Events) {
 		return "DECIDING TWICE DIFFERS\n"
 	}
@@ -230,20 +307,37 @@ func (s *stage) take(d Decision) string {
 		s.sessions[sess.ID] = &sess
 		out += timeline(c)
 	}
+	if d.DropFormer {
+		clear(s.former)
+		out += "  the chain ends\n"
+	}
+	for _, c := range d.Former {
+		s.former[c.Child.Child.WorkflowID] = &c.Child
+		if c.Gone {
+			delete(s.former, c.Child.Child.WorkflowID)
+		}
+	}
 	for _, c := range d.Spawn {
-		out += fmt.Sprintf("starts run %d of child %s, type %s", c.Number, shortID(c.Request.WorkflowID), c.Request.WorkflowType)
+		out += fmt.Sprintf(
+			"starts run %d of child %s, type %s", c.Number, shortID(c.Request.WorkflowID), c.Request.WorkflowType,
+		)
 		if c.Request.StartDelay > 0 {
 			out += fmt.Sprintf(", after %d s", c.Request.StartDelay)
 		}
 		out += "\n"
 	}
 	for k, m := range s.run.Owed.All() {
-		out += fmt.Sprintf("owes %s %s%s: %s %s\n", m.Kind, shortID(m.WorkflowID), strings.TrimPrefix(m.ToRun, testRun[:25]), m.Name, m.Status)
+		out += fmt.Sprintf(
+			"owes %s %s%s: %s %s\n", m.Kind, shortID(m.WorkflowID), strings.TrimPrefix(m.ToRun, testRun[:25]), m.Name, m.Status,
+		)
 		s.run.Owed.Delete(k)
 	}
 	if d.Continue != nil {
 		s.runs++
-		out += fmt.Sprintf("continues as run %d of %s, carrying %d signals\n", d.Continue.Number, d.Continue.Request.WorkflowType, len(d.Continue.Carry))
+		out += fmt.Sprintf(
+			"continues as run %d of %s, carrying %d signals\n", d.Continue.Number, d.Continue.Request.WorkflowType,
+			len(d.Continue.Carry),
+		)
 		if n := len(d.Continue.Updates); n > 0 {
 			out += fmt.Sprintf("carrying %d updates\n", n)
 		}
@@ -277,8 +371,10 @@ func (s *stage) takeActivity(t *testing.T, d *datadriven.TestData, seq int64, by
 		d.ScanArgs(t, "release", &l.Worker.Release)
 	}
 	sess := s.sessions[a.SessionID]
-	if v := Admit(Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess}, l, s.now); !v.OK {
-		return fmt.Sprintf("not admitted: %s: %s\n", v.Reason, v.Text)
+	if v := Admit(Wanted{
+		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess,
+	}, l, s.now); !v.OK {
+		return fmt.Sprintf("not admitted: %s: %s\n", v.Reason, v.Text())
 	}
 	leased, c, isNew := LeaseActivity(a, sess, l, 0, s.now)
 	s.run.Activities.Put(seq, leased)
@@ -301,7 +397,9 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 	switch verb := d.CmdArgs[0].Key; verb {
 	case "create":
 		l := Lessee{Worker: s.worker(by), Counted: true}
-		in = CreateSession{Namespace: "default", Options: protocol.SessionOptions{SessionID: id}, Lessee: l, Outcome: &outcome}
+		in = CreateSession{
+			Namespace: "default", Options: protocol.SessionOptions{SessionID: id}, Lessee: l, Outcome: &outcome,
+		}
 	case "renew":
 		in = RenewSession{SessionHolder: h}
 	case "heartbeat":
@@ -378,13 +476,22 @@ func describe(s *Session, now time.Time) string {
 	if s.Held(now) {
 		out += fmt.Sprintf(" until +%s", s.LeaseUntil.Sub(now))
 	}
-	return out + fmt.Sprintf(" active %d ready %d word %s\n", s.Active, s.Ready, s.Word(now))
+	return out + fmt.Sprintf(" active %d ready %d word %s\n", s.Active, s.Ready, s.Route(s.Word(now)))
 }
 
 func (s *stage) show() string {
 	out := s.run.show()
 	for _, id := range sortedKeys(s.sessions) {
 		out += describe(s.sessions[id], s.now)
+	}
+	for _, id := range sortedKeys(s.former) {
+		f := s.former[id]
+		out += fmt.Sprintf(
+			"former child %s %s of command %d, run %d, %d failures\n", shortID(id), f.Type, f.Seq, f.Number, f.Failures,
+		)
+	}
+	if n := s.run.Former; n.Open != len(s.former) {
+		out += fmt.Sprintf("BUT THE RUN COUNTS %d\n", n.Open)
 	}
 	return out
 }
@@ -427,6 +534,9 @@ func (s *Run) show() string {
 		if t.Problem != "" {
 			out += ": " + t.Problem
 		}
+		if t.Stack != "" {
+			out += fmt.Sprintf(", a stack of %d bytes", len(t.Stack))
+		}
 		out += "\n"
 	}
 	for k, a := range s.Activities.All() {
@@ -450,6 +560,9 @@ func (s *Run) show() string {
 	}
 	for k, c := range s.Children.All() {
 		out += fmt.Sprintf("child %d %s run %d, %d failures\n", k, c.Type, c.Number, c.Failures)
+	}
+	for k, a := range s.Attached.All() {
+		out += fmt.Sprintf("attached %d to %s %s\n", k, shortID(a.WorkflowID), a.Type)
 	}
 	for k, u := range s.Updates.All() {
 		out += fmt.Sprintf("update %d %s %s", k, shortID(u.ID), u.Name)
@@ -502,6 +615,9 @@ func (s *Run) open() string {
 	for k, c := range s.Children.All() {
 		out += fmt.Sprintln("child", k, c)
 	}
+	for k, a := range s.Attached.All() {
+		out += fmt.Sprintln("attached", k, a)
+	}
 	for k, u := range s.Updates.All() {
 		out += fmt.Sprintln("update", k, u.ID, u.Name, u.Taken)
 	}
@@ -515,8 +631,12 @@ func short(events []history.Event) string {
 		var m map[string]any
 		_ = json.Unmarshal(raw, &m)
 		out += fmt.Sprintf("%d %s", e.Seq, e.Type())
+		if strings.HasPrefix(e.Type(), "Attached") {
+			out += fmt.Sprintf(" %v", m["workflow_id"])
+		}
 		for _, k := range []string{
-			"sequence", "command_sequence", "activity_type", "signal_name", "session_id", "target", "effect", "timeout_kind", "attempt_number",
+			"sequence", "command_sequence", "activity_type", "signal_name", "session_id", "target", "effect", "timeout_kind",
+			"attempt_number",
 			"failure_category", "exception_type", "message", "reason", "closed_reason", "timer_kind", "condition_key",
 			"update_id", "update_name", "result", "child_run_number", "child_workflow_type", "policy",
 			"attributes", "merged",
@@ -525,6 +645,9 @@ func short(events []history.Event) string {
 			if v, ok := m[k]; ok {
 				out += fmt.Sprintf(" %s=%v", k, v)
 			}
+		}
+		if stack, ok := m["stack_trace"].(string); ok {
+			out += fmt.Sprintf(" stack of %d bytes", len(stack))
 		}
 		out += "\n"
 	}
@@ -570,7 +693,7 @@ func commands(t *testing.T, d *datadriven.TestData) []protocol.Command {
 	return list
 }
 
-func sortedKeys(m map[string]*Session) []string {
+func sortedKeys[V any](m map[string]V) []string {
 	var t Table[string, bool]
 	for k := range m {
 		t.Put(k, true)

@@ -61,20 +61,22 @@ func ended(d history.Data) (seq int64, p *history.Parallel, failed, ok bool) {
 	return 0, nil, false, false
 }
 
-// choose names the winner of a selection once the first of its members has ended: completed when all of the member's steps have, failed with the
-// first of them that failed.
+// choose names the winner of a selection once the first of its members has ended: completed when all of the member's
+// steps have, failed with the first of them that failed.
 func (st *step) choose(e history.Event) {
 	seq, p, failed, ok := ended(e.Data)
 	if !ok || p.GroupID == "" || st.closing {
 		return
 	}
 	g, ok := selection(p)
-	if !ok || slices.Contains(st.Selected, g.GroupID) || g.SelectIndex == nil || !failed && st.unfinished(g.SelectBase, g.SelectSize) {
+	if !ok || slices.Contains(st.Selected, g.GroupID) || g.SelectIndex == nil ||
+		!failed && st.unfinished(g.SelectBase, g.SelectSize) {
 		return
 	}
 	d := &history.SelectionResolved{
 		SelectionMember: history.SelectionMember{
-			GroupID: g.GroupID, Key: g.SelectKey, Index: *g.SelectIndex, Base: g.SelectBase, Size: g.SelectSize, Kind: g.SelectKind,
+			GroupID: g.GroupID, Key: g.SelectKey, Index: *g.SelectIndex, Base: g.SelectBase, Size: g.SelectSize,
+			Kind:     g.SelectKind,
 			Identity: st.identity(e.Data, g, seq),
 		},
 		GroupBase: g.GroupBase, GroupSize: g.GroupSize, Outcome: "completed", EventID: e.ID(), EventType: e.Type(),
@@ -126,14 +128,18 @@ func (s *Run) selected(d *history.SelectionResolved, e history.Event) {
 	}
 	s.Selected = append(slices.Clone(s.Selected), d.GroupID)
 	s.Selected = slices.DeleteFunc(s.Selected, func(id string) bool {
-		return !s.Activities.Any(func(a Activity) bool { return in(a.Parallel, id) }) && !s.Timers.Any(func(t Timer) bool { return in(t.Parallel, id) }) &&
-			!s.Waits.Any(func(w Wait) bool { return in(w.Parallel, id) }) && !s.Children.Any(func(c Child) bool { return in(c.Parallel, id) })
+		return !s.Activities.Any(func(a Activity) bool { return in(a.Parallel, id) }) && !s.Timers.Any(func(t Timer) bool {
+			return in(t.Parallel, id)
+		}) &&
+			!s.Waits.Any(func(w Wait) bool { return in(w.Parallel, id) }) && !s.Children.Any(func(c Child) bool {
+			return in(c.Parallel, id)
+		})
 	})
 	s.wake(e, Cause{Kind: "selection", Sequence: d.Base, ID: d.Identity})
 }
 
-// satisfied ends the waits of selections that a signal or an update concerns. Nobody asks the code of a selection whether its conditions hold, so
-// whatever may have made one true has.
+// satisfied ends the waits of selections that a signal or an update concerns. Nobody asks the code of a selection
+// whether its conditions hold, so whatever may have made one true has.
 func (st *step) satisfied() {
 	for k, w := range st.Waits.All() {
 		if _, ok := selection(&w.Parallel); !ok || w.Signal == 0 {
@@ -150,10 +156,12 @@ func (st *step) satisfied() {
 	}
 }
 
-// cancelMember cancels what is open of a member of a selection. A member that has ended stays as it is, and nothing is recorded.
+// cancelMember cancels what is open of a member of a selection. A member that has ended stays as it is, and nothing is
+// recorded.
 func (st *step) cancelMember(c protocol.Command) {
 	m := history.SelectionMember{
-		GroupID: c.SelectionGroup, Key: c.Member, Index: c.MemberIndex, Base: c.MemberBase, Size: int64(c.MemberSize), Kind: c.OperationKind,
+		GroupID: c.SelectionGroup, Key: c.Member, Index: c.MemberIndex, Base: c.MemberBase, Size: int64(c.MemberSize),
+		Kind:     c.OperationKind,
 		Identity: c.OperationID,
 	}
 	if !st.unfinished(m.Base, m.Size) {

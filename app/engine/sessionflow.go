@@ -15,15 +15,20 @@ const (
 
 // NewSession is a session nobody holds yet, from the options of the worker door, or nil for the implicit one.
 func NewSession(namespace, id string, o *protocol.SessionOptions, now history.Time) Session {
-	s := Session{Namespace: namespace, ID: id, Door: DoorImplicit, Status: protocol.SessionActive, CreatedAt: now, UpdatedAt: now, LastActivity: now}
+	s := Session{
+		Namespace: namespace, ID: id, Door: DoorImplicit, Status: protocol.SessionActive, CreatedAt: now, UpdatedAt: now,
+		LastActivity: now,
+	}
 	if o == nil {
 		return s
 	}
 	s.Door = DoorWorker
 	s.Queue, s.Connection = o.Queue, o.Connection
 	s.Requirements = slices.Compact(slices.Sorted(slices.Values(o.Requirements)))
-	s.Lease = orElse(o.Lease, WorkerSessionLease) * 1_000_000
-	s.TTL = orElse(o.TTL, WorkerSessionTTL)
+	s.Lease = orElse(int64(o.Lease), WorkerSessionLease) * 1_000_000
+	if s.TTL = orElse(int64(o.TTL), WorkerSessionTTL); o.TTL == protocol.NoTTL {
+		s.TTL = 0
+	}
 	s.MaxActivities = int(orElse(int64(o.MaxActivities), 1))
 	s.Idle = o.Idle * 1_000_000
 	s.NoCreate = o.Create != nil && !*o.Create
@@ -40,8 +45,9 @@ func orElse(v, other int64) int64 {
 	return v
 }
 
-// sessionFor is the session an activity of this run is to run in, made if need be, or why it cannot.
-func (st *step) sessionFor(id string, o *protocol.SessionOptions) (Session, *protocol.Error) {
+// sessionFor is the session an activity of this run, in this queue, is to run in, made if need be, or why it cannot.
+// Numbers that differ from those of a session that is there hold from its next claim on.
+func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Session, *protocol.Error) {
 	s, ok := st.session(id)
 	_, _, handle := ParseStepID(id)
 	switch {
@@ -49,25 +55,41 @@ func (st *step) sessionFor(id string, o *protocol.SessionOptions) (Session, *pro
 		return s, protocol.Refuse(protocol.ReasonSessionClosed, "session %s has ended: %s", id, s.Reason)
 	case ok && s.Door == DoorWorkflow && s.WorkflowID != st.WorkflowID:
 		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s belongs to another workflow", id)
-	case ok && o != nil && s.Claimed && !s.sameOptions(o, st.now):
+	case ok && o != nil && s.Claimed && !s.fits(o):
 		return s, protocol.Refuse(protocol.ReasonInvalidSession, "session %s exists with other options", id)
+	case ok && o != nil && s.Door == DoorWorker:
+		want := NewSession(st.Namespace, id, o, st.now)
+		s.wants(want.numbers())
+		return s, nil
 	case ok:
 		return s, nil
 	case handle && o == nil:
 		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s was never started", id)
 	case o != nil && o.Create != nil && !*o.Create:
-		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s does not exist and the activity may not make it", id)
+		return s, protocol.Refuse(
+			protocol.ReasonSessionMissing, "session %s does not exist and the activity may not make it", id,
+		)
 	}
-	return NewSession(st.Namespace, id, o, st.now), nil
+	s = NewSession(st.Namespace, id, o, st.now)
+	if o != nil && s.Queue == "" {
+		s.Queue = queue
+	}
+	return s, nil
 }
 
-// sameOptions says whether options of the worker door ask for the session as it is.
-func (s *Session) sameOptions(o *protocol.SessionOptions, now history.Time) bool {
-	want := NewSession(s.Namespace, s.ID, o, now)
-	agree := func(is, asked string) bool { return is == "" || asked == "" || is == asked } // what is left out agrees with anything
-	return s.Door == DoorWorker && s.Lease == want.Lease && s.TTL == want.TTL && s.MaxActivities == want.MaxActivities && s.Idle == want.Idle &&
-		agree(s.Queue, o.Queue) && agree(s.Connection, o.Connection) && policy(s.ReleasePolicy) == policy(o.ReleasePolicy) &&
-		slices.Equal(s.Requirements, want.Requirements) && s.NoReacquire == want.NoReacquire && s.Fallback == want.Fallback
+// fits says whether options of the worker door ask for the session as it is, but for its numbers. The rules of one that
+// was made by another door are not theirs to make.
+func (s *Session) fits(o *protocol.SessionOptions) bool {
+	want := NewSession(s.Namespace, s.ID, o, history.Time{})
+	// what is left out agrees with anything
+	agree := func(is, asked string) bool { return is == "" || asked == "" || is == asked }
+	same := slices.Equal(s.Requirements, want.Requirements) && agree(s.Connection, o.Connection)
+	if s.Door != DoorWorker {
+		return same
+	}
+	return same && agree(s.Queue, o.Queue) && policy(s.ReleasePolicy) == policy(o.ReleasePolicy) &&
+		s.NoReacquire == want.NoReacquire &&
+		(s.Fallback > 0) == (want.Fallback > 0)
 }
 
 // policy is a release policy by its name.
@@ -84,7 +106,7 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	s.Door, s.WorkflowID = DoorWorkflow, st.WorkflowID
 	s.Requirements = slices.Compact(slices.Sorted(slices.Values(c.Requirements)))
 	if o := c.WorkerSession; o != nil {
-		s.MaxActivities, s.Queue, s.ReleasePolicy = o.MaxActivities, o.Queue, o.ReleasePolicy
+		s.MaxActivities, s.Queue, s.ReleasePolicy = int(o.MaxActivities), o.Queue, o.ReleasePolicy
 		s.Fallback = fallback(o.Affinity, o.FallbackAfter)
 		s.Requirements = slices.Compact(slices.Sorted(slices.Values(append(s.Requirements, o.Requirements...))))
 	}
@@ -97,7 +119,8 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	st.keep(s, protocol.SessionEvent{At: st.now, What: "started", By: "run " + st.ID, Why: "workflow " + st.WorkflowID})
 }
 
-// endSession ends a workflow-scoped session with the step that says so: its open activities are cancelled, late results of them refused.
+// endSession ends a workflow-scoped session with the step that says so: its open activities are cancelled, late results
+// of them refused.
 func (st *step) endSession(c protocol.Command, seq int64) {
 	s, ok := st.session(c.SessionID)
 	if !ok || s.Door != DoorWorkflow || s.WorkflowID != st.WorkflowID || s.Terminal {
@@ -117,7 +140,7 @@ func (st *step) endSession(c protocol.Command, seq int64) {
 
 // endChain ends the workflow-scoped sessions of the workflow id, since its last run closes.
 func (st *step) endChain(why string) {
-	for _, s := range st.world.Chain {
+	for _, s := range st.env.Chain {
 		if now, _ := st.session(s.ID); !now.Terminal {
 			if now.ID == "" {
 				now = *s
@@ -134,12 +157,12 @@ func (st *step) endChain(why string) {
 
 func (st *step) close(s Session, why string) {
 	e := s.ended(st.now, "closed", "run "+st.ID, why)
-	s.end(protocol.SessionClosed, why, st.now)
+	s.endAs(protocol.SessionClosed, why, st.now)
 	st.keep(s, e)
 }
 
-// end makes the session terminal.
-func (s *Session) end(status protocol.SessionStatus, why string, now history.Time) {
+// endAs makes the session terminal.
+func (s *Session) endAs(status protocol.SessionStatus, why string, now history.Time) {
 	s.Status, s.Terminal, s.Reason = status, true, why
 	s.ClosedAt, s.UpdatedAt, s.Active, s.Moving, s.Drained = now, now, 0, "", false
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}

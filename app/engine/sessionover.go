@@ -26,12 +26,12 @@ func stateDrained(s *Session) history.Failure {
 	}
 }
 
-// EndQueued fails an activity that waits in a session for nothing: the session has ended, or its policy is to fail what waited when its holder
-// drained. What runs is left to its own lease.
+// EndQueued fails an activity that waits in a session for nothing: the session has ended, or its policy is to fail what
+// waited when its holder drained. What runs is left to its own lease.
 type EndQueued struct{ Seq int64 }
 
 func (in EndQueued) decide(st *step) error {
-	if err := st.open(); err != nil {
+	if err := st.mustBeOpen(); err != nil {
 		return err
 	}
 	a, ok := st.Activities.Get(in.Seq)

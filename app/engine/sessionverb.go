@@ -33,7 +33,9 @@ type CreateSession struct {
 func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if s == nil {
 		if o := in.Options; o.Create != nil && !*o.Create {
-			return SessionChange{}, protocol.Refuse(protocol.ReasonSessionMissing, "session %s does not exist and may not be made", o.SessionID)
+			return SessionChange{}, protocol.Refuse(
+				protocol.ReasonSessionMissing, "session %s does not exist and may not be made", o.SessionID,
+			)
 		}
 		fresh := NewSession(in.Namespace, in.Options.SessionID, &in.Options, now)
 		if fresh.Queue == "" {
@@ -47,9 +49,18 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 		return SessionChange{}, refusal(v, s, in.Lessee)
 	}
 	c := SessionChange{Session: *s}
+	want := NewSession(in.Namespace, in.Options.SessionID, &in.Options, now)
+	if s.Door == DoorWorker {
+		c.Session.wants(want.numbers())
+	}
 	if s.HeldBy(in.Lessee.Worker.ID, now.Time) && s.Incarnation == in.Lessee.Worker.Incarnation {
 		*in.Outcome = "reused"
-		c.Session.touch(now.Time)
+		if n := c.Session.Next; n != nil { // its holder's word holds at once, but for the TTL
+			c.Session.Lease, c.Session.Idle, c.Session.MaxActivities, c.Session.Fallback = n.Lease, n.Idle, n.MaxActivities,
+				n.Fallback
+			c.Session.wants(*n)
+		}
+		c.Session.move(now.Time)
 		return c, nil
 	}
 	*in.Outcome = "created"
@@ -57,7 +68,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 		*in.Outcome = "reacquired"
 	}
 	c.Timeline = c.Session.claim(in.Lessee, in.Floor, now.Time, "")
-	c.Session.touch(now.Time)
+	c.Session.move(now.Time)
 	return c, nil
 }
 
@@ -68,18 +79,24 @@ func (in CreateSession) fits(s *Session, now history.Time) error {
 	case s.Terminal || !s.Claimed:
 		return nil // admission says more
 	case s.Queue != "" && !slices.Contains(w.Queues, s.Queue):
-		return protocol.Refuse(protocol.ReasonSessionQueue, "session %s is for queue %s, which worker %s does not serve", s.ID, s.Queue, w.ID).
-			With("registered_task_queue", w.Queues[0]).With("requested_session_queue", s.Queue)
+		return protocol.Refuse(
+			protocol.ReasonSessionQueue, "session %s is for queue %s, which worker %s does not serve", s.ID, s.Queue, w.ID,
+		).With("registered_task_queue", w.Queues[0]).With("requested_session_queue", s.Queue)
+	case s.Held(now.Time) && s.Owner != w.ID && !s.claimableByOthers(now.Time):
+		return nil // a stranger learns who has it, or what it lacks, and nothing of the options
 	case s.lost(now.Time) && in.Options.Reacquire != nil && !*in.Options.Reacquire:
-		return protocol.Refuse(protocol.ReasonSessionReacquire, "session %s was lost (%s), and the request forbids to acquire it again", s.ID, s.Reason)
-	case !s.sameOptions(&in.Options, now):
+		return protocol.Refuse(
+			protocol.ReasonSessionReacquire, "session %s was lost (%s), and the request forbids to acquire it again", s.ID,
+			s.Reason,
+		)
+	case !s.fits(&in.Options):
 		return protocol.Refuse(protocol.ReasonInvalidSession, "session %s exists with other options", s.ID)
 	}
 	return nil
 }
 
 func refusal(v Verdict, s *Session, l Lessee) error {
-	e := protocol.Refuse(v.Reason, "%s", v.Text)
+	e := protocol.Refuse(v.Reason, "%s", v.Text())
 	switch v.Reason {
 	case protocol.ReasonSessionRequirements:
 		e.With("missing_requirements", Missing(s.Requirements, l.Worker.Capabilities))
@@ -104,13 +121,14 @@ func (h SessionHolder) holds(s *Session) error {
 	case s.Owner != h.Worker:
 		return protocol.Refuse(protocol.ReasonSessionOwner, "session %s is not held by %s", s.ID, h.Worker)
 	case h.Epoch != 0 && h.Epoch != s.Epoch:
-		return protocol.Refuse(protocol.ReasonSessionOwner, "session %s is at epoch %d, not %d", s.ID, s.Epoch, h.Epoch).With("epoch", s.Epoch)
+		return protocol.Refuse(protocol.ReasonSessionOwner, "session %s is at epoch %d, not %d", s.ID, s.Epoch, h.Epoch).
+			With("epoch", s.Epoch)
 	}
 	return nil
 }
 
-// RenewSession moves the lease of a held session forward. An expired lease is never revived. Worker-side idleness shows by not being renewed; the
-// store refuses too what has been idle for longer than the session allows.
+// RenewSession moves the lease of a held session forward. An expired lease is never revived. Worker-side idleness shows
+// by not being renewed; the store refuses too what has been idle for longer than the session allows.
 type RenewSession struct {
 	SessionHolder
 	Lease int64 // seconds, of this renewal alone; 0: the session's own
@@ -122,12 +140,17 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 		return SessionChange{}, err
 	}
 	if !s.Held(now.Time) {
-		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s lost its lease at %s", s.ID, s.LeaseUntil.Format(time.RFC3339))
+		return SessionChange{}, protocol.Refuse(
+			protocol.ReasonSessionNotActive, "session %s lost its lease at %s", s.ID, s.LeaseUntil.Format(time.RFC3339),
+		)
 	}
-	if s.Idle > 0 && !in.Touch && now.Sub(s.LastActivity.Time) >= time.Duration(s.Idle)*time.Microsecond {
-		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s has been idle since %s", s.ID, s.LastActivity.Format(time.RFC3339))
+	if !in.Touch && s.idle(now.Time) {
+		return SessionChange{}, protocol.Refuse(
+			protocol.ReasonSessionNotActive, "session %s has been idle since %s", s.ID, s.lastActivity().Format(time.RFC3339),
+		)
 	}
 	c := SessionChange{Session: *s}
+	c.Session.LastActivity = s.lastActivity()
 	if in.Touch {
 		c.Session.LastActivity = now
 	}
@@ -143,7 +166,8 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 	return c, nil
 }
 
-// ReleaseSession gives a session up without ending it: a clean shutdown, or, with Failed, an executor that ended uncleanly.
+// ReleaseSession gives a session up without ending it: a clean shutdown, or, with Failed, an executor that ended
+// uncleanly.
 type ReleaseSession struct {
 	SessionHolder
 	Why    string
@@ -158,7 +182,14 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s has ended: %s", s.ID, s.Reason)
 	}
 	if !s.Held(now.Time) { // it was lost, not released: whether it may be acquired again is judged by that
-		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s lost its lease at %s", s.ID, s.LeaseUntil.Format(time.RFC3339))
+		return SessionChange{}, protocol.Refuse(
+			protocol.ReasonSessionNotActive, "session %s lost its lease at %s", s.ID, s.LeaseUntil.Format(time.RFC3339),
+		)
+	}
+	if in.Why == ReasonEvictedCap {
+		if err := s.inUse(now); err != nil {
+			return SessionChange{}, err
+		}
 	}
 	drained := in.Why == ReasonShutdown
 	if drained && s.NoReacquire {
@@ -180,14 +211,16 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 	return c, nil
 }
 
-// ended is the entry of the timeline for the end of a holding.
+// ended is the entry of the timeline for the end of a holding. Of what ran in it, it knows what runs now; the store
+// adds what has ended.
 func (s *Session) ended(now history.Time, what, by, why string) protocol.SessionEvent {
 	e := protocol.SessionEvent{
-		At: now, What: what, Worker: s.Owner, Epoch: s.Epoch, By: by, Why: why, Ran: s.Ran, Renewals: s.Renewals, FirstRenewal: s.FirstRenewal,
-		LastRenewal: s.LastRenewal,
+		At: now, What: what, Worker: s.Owner, Epoch: s.Epoch, By: by, Why: why, Ran: s.Active, Renewals: s.Renewals,
+		FirstRenewal: s.FirstRenewal,
+		LastRenewal:  s.LastRenewal,
 	}
-	if s.Owner != "" && !s.LastActivity.IsZero() {
-		e.Idle = now.Sub(s.LastActivity.Time).Seconds()
+	if last := s.lastActivity(); s.Owner != "" && !last.IsZero() {
+		e.Idle = now.Sub(last.Time).Seconds()
 	}
 	return e
 }
@@ -197,12 +230,15 @@ func (s *Session) release(now history.Time, by, why string) protocol.SessionEven
 	e := s.ended(now, "released", by, why)
 	s.give(now)
 	s.Status, s.Reason = protocol.SessionActive, ReasonReleased
+	if why == ReasonEvictedCap {
+		s.EvictedAt = now
+	}
 	return e
 }
 
 // give takes the holder out of the row. What its release pins stays, where the policy says so.
 func (s *Session) give(now history.Time) {
-	s.Owner, s.Incarnation, s.Active, s.Moving = "", "", 0, ""
+	s.Owner, s.Incarnation, s.Moving = "", "", ""
 	s.LeaseUntil, s.UpdatedAt = now, now
 	s.letGo(now)
 }
@@ -222,8 +258,9 @@ func (s *Session) letGo(now history.Time) {
 // KeptFor is how long a session that was moved is kept for the worker it was meant for.
 const KeptFor = 30 * time.Second
 
-// MigrateSession makes the holder give the session up at an operator's word: at once when nothing runs in it or with Force, else when what runs has
-// ended, and no new task of it is routed until then. For, if not empty, is the worker that it is kept for a while after that.
+// MigrateSession makes the holder give the session up at an operator's word: at once when nothing runs in it or with
+// Force, else when what runs has ended, and no new task of it is routed until then. For, if not empty, is the worker
+// that it is kept for a while after that.
 type MigrateSession struct {
 	Operator string
 	Why      string
@@ -280,8 +317,9 @@ func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
 	return e, true
 }
 
-// CloseSession ends a session for good. Operators close without holding it: then SessionHolder is empty and Operator names them. A worker whose lease
-// has ended holds nothing any more: its close would end for all what somebody else may be about to claim.
+// CloseSession ends a session for good. Operators close without holding it: then SessionHolder is empty and Operator
+// names them. A worker whose lease has ended holds nothing any more: its close would end for all what somebody else may
+// be about to claim, so it changes nothing.
 type CloseSession struct {
 	SessionHolder
 	Why      string
@@ -296,9 +334,8 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 		if err := in.holds(s); err != nil {
 			return SessionChange{}, err
 		}
-		if !s.Terminal && !s.Held(now.Time) {
-			return SessionChange{}, protocol.Refuse(protocol.ReasonSessionOwner, "session %s is not held by %s any more: its lease ended at %s", s.ID, in.Worker,
-				s.LeaseUntil.Format(time.RFC3339))
+		if !s.Terminal && !s.Held(now.Time) { // it is over for its holder, and not for others
+			return SessionChange{Session: *s}, nil
 		}
 	}
 	c := SessionChange{Session: *s}
@@ -314,14 +351,15 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 		by = in.Operator
 		why += " by " + in.Operator
 	}
-	c.Session.end(protocol.SessionClosed, why, now)
+	c.Session.endAs(protocol.SessionClosed, why, now)
 	c.Timeline = append(c.Timeline, s.ended(now, "closed", by, why))
 	return c, nil
 }
 
-// DueSession moves a session forward in time: its TTL, which ends it, and its lease, after which anybody may claim it. Stale is the
-// worker whose registration is, if it is the holder's: then the session was orphaned rather than left to expire. Settled says that no queued task of it was found: a count that says otherwise
-// is wrong. Served are the releases that live apps serve, as far as is known: a session pinned to another is pinned no more.
+// DueSession moves a session forward in time: its TTL, which ends it, and its lease, after which anybody may claim it.
+// Stale is the worker whose registration is, if it is the holder's: then the session was orphaned rather than left to
+// expire. Settled says that no queued task of it was found: a count that says otherwise is wrong. Served are the
+// releases that live apps serve, as far as is known: a session pinned to another is pinned no more.
 type DueSession struct {
 	Stale   string
 	Settled bool
@@ -337,12 +375,12 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 	switch {
 	case s.Unsettled():
 		if in.Settled {
-			n.Ready = 0
+			n.Ready, n.Many = 0, false
 		}
-	case s.Terminal:
-		return SessionChange{}, errNotDue
+	case s.Terminal: // what was queued is gone: the row says so at last, if it did not before
+		return c, nil
 	case !s.TTLUntil.IsZero() && !s.TTLUntil.After(now.Time):
-		n.end(protocol.SessionExpired, ReasonTTL, now)
+		n.endAs(protocol.SessionExpired, ReasonTTL, now)
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", "", ReasonTTL))
 	case s.Status == protocol.SessionActive && s.Owner != "" && !s.LeaseUntil.After(now.Time):
 		e := s.ended(now, "expired", "", ReasonLeaseLost)
@@ -351,8 +389,8 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		case in.Stale != "" && in.Stale == s.Owner:
 			status, reason = protocol.SessionOrphaned, ReasonOrphaned
 			e.What, e.Why = "orphaned", ReasonOrphaned
-		case s.Idle > 0 && now.Sub(s.LastActivity.Time) >= time.Duration(s.Idle)*time.Microsecond:
-			e.What, e.Why = "idle_unpinned", "idle since "+s.LastActivity.Format(time.RFC3339)
+		case s.idle(now.Time):
+			e.What, e.Why = "idle_unpinned", "idle since "+s.lastActivity().Format(time.RFC3339)
 		}
 		n.lose(status, reason, now)
 		c.Timeline = append(c.Timeline, e)
@@ -364,7 +402,10 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		n.PinnedUntil = plus(now, PinCheck)
 		if len(in.Served) > 0 && !slices.Contains(in.Served, s.Release) {
 			n.Release, n.PinnedUntil, n.UpdatedAt = "", history.Time{}, now
-			c.Timeline = append(c.Timeline, protocol.SessionEvent{At: now, What: "unpinned", Epoch: s.Epoch, Why: "no app serves release " + s.Release})
+			c.Timeline = append(
+				c.Timeline,
+				protocol.SessionEvent{At: now, What: "unpinned", Epoch: s.Epoch, Why: "no app serves release " + s.Release},
+			)
 		}
 	default:
 		return SessionChange{}, errNotDue
@@ -375,10 +416,10 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 // lose ends a holding without its holder's word. A session that may not be acquired again has ended with it.
 func (s *Session) lose(status protocol.SessionStatus, reason string, now history.Time) {
 	if s.NoReacquire {
-		s.end(status, reason, now)
+		s.endAs(status, reason, now)
 		return
 	}
-	s.Status, s.Reason, s.UpdatedAt, s.Active, s.Moving = status, reason, now, 0, ""
+	s.Status, s.Reason, s.UpdatedAt, s.Moving = status, reason, now, ""
 	s.letGo(now)
 }
 
@@ -401,10 +442,13 @@ type CleanUp struct{ Kept time.Time }
 
 func (in CleanUp) decide(s *Session, now history.Time) (SessionChange, error) {
 	switch {
-	case s == nil, s.Held(now.Time), s.Ready > 0, s.Active > 0 && !s.Terminal:
+	case s == nil, s.Held(now.Time), s.Ready > 0, s.running() > 0 && !s.Terminal:
 		return SessionChange{}, errNotDue
 	case s.Terminal && s.UpdatedAt.After(in.Kept), s.Door == DoorWorkflow && !s.Terminal:
 		return SessionChange{}, errNotDue
 	}
-	return SessionChange{Session: *s, Delete: true, Timeline: []protocol.SessionEvent{{At: now, What: "cleaned_up", Worker: s.Owner, Epoch: s.Epoch}}}, nil
+	return SessionChange{
+		Session: *s, Delete: true,
+		Timeline: []protocol.SessionEvent{{At: now, What: "cleaned_up", Worker: s.Owner, Epoch: s.Epoch}},
+	}, nil
 }

@@ -24,7 +24,9 @@ func (in SignalRun) decide(st *step) error {
 	}
 	if st.Signals.Len() >= MaxSignals {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run has %d unseen signals", st.Signals.Len()).
-			With("limit_kind", "pending_signal_count").With("current_value", st.Signals.Len()).With("configured_limit", MaxSignals)
+			With("limit_kind", "pending_signal_count").With("current_value", st.Signals.Len()).With(
+			"configured_limit", MaxSignals,
+		)
 	}
 	st.receive(in)
 	st.d.Answer.Outcome = "signal_received"
@@ -33,7 +35,8 @@ func (in SignalRun) decide(st *step) error {
 
 func (st *step) receive(in SignalRun) {
 	e := st.emit(&history.SignalReceived{
-		SignalName: in.Name, SignalID: st.eventID("s"), Value: in.Value, PayloadCodec: codecOf(in.Value), RequestID: in.RequestID, Identity: in.Identity,
+		SignalName: in.Name, SignalID: st.eventID("s"), Value: in.Value, PayloadCodec: codecOf(in.Value),
+		RequestID: in.RequestID, Identity: in.Identity,
 	})
 	st.satisfied()
 	for k, t := range st.Timers.All() {
@@ -47,7 +50,10 @@ func (st *step) receive(in SignalRun) {
 func checkCarried(commands []protocol.Command, carry []Signal, shown int64) error {
 	for i, c := range commands {
 		if n := len(c.Unreceived); n > 0 && (n != len(carry) || c.Unreceived[n-1] > shown) {
-			return protocol.Invalid(fmt.Sprintf("commands.%d.unreceived_signals", i), "must be the events, in their order, of signals the task has shown")
+			return protocol.Invalid(
+				fmt.Sprintf("commands.%d.unreceived_signals", i),
+				"must be the events, in their order, of signals the task has shown",
+			)
 		}
 	}
 	return nil
@@ -56,18 +62,22 @@ func checkCarried(commands []protocol.Command, carry []Signal, shown int64) erro
 // applied says that a wait has its signal, with what the signal brought.
 func (st *step) applied(seq int64, w Wait) *history.SignalApplied {
 	return &history.SignalApplied{
-		Sequence: seq, SignalName: w.Name, SignalWaitID: StepID(st.ID, seq), SignalID: w.SignalID, Value: w.Value, PayloadCodec: codecOf(w.Value),
-		Parallel: w.Parallel,
+		Sequence: seq, SignalName: w.Name, SignalWaitID: StepID(st.ID, seq), SignalID: w.SignalID, Value: w.Value,
+		PayloadCodec: codecOf(w.Value),
+		Parallel:     w.Parallel,
 	}
 }
 
 func (st *step) openWait(c protocol.Command, seq int64) {
 	id := StepID(st.ID, seq)
 	limit, limited := c.Wait()
-	st.emit(&history.SignalWaitOpened{Sequence: seq, SignalName: c.SignalName, SignalWaitID: id, Timeout: limit, Buffers: c.Buffers, Parallel: c.Parallel})
+	st.emit(&history.SignalWaitOpened{
+		Sequence: seq, SignalName: c.SignalName, SignalWaitID: id, Timeout: limit, Buffers: c.Buffers, Parallel: c.Parallel,
+	})
 	if w, _ := st.Waits.Get(seq); limited && w.Signal == 0 {
 		st.emit(&history.TimerScheduled{
-			Sequence: seq, TimerID: id, Delay: limit, FireAt: plus(st.now, seconds(limit)), Kind: SignalTimeout, SignalWaitID: id, Parallel: c.Parallel,
+			Sequence: seq, TimerID: id, Delay: limit, FireAt: plus(st.now, seconds(limit)), Kind: SignalTimeout,
+			SignalWaitID: id, Parallel: c.Parallel,
 		})
 	}
 }
@@ -83,6 +93,7 @@ func (st *step) sendSignal(c protocol.Command, seq int64) {
 		return
 	}
 	st.d.Outbox = append(st.d.Outbox, Message{
-		Kind: "signal", Namespace: st.Namespace, WorkflowID: c.WorkflowID, FromRun: st.ID, FromSeq: seq, Name: c.SignalName, Value: c.Arguments.Blob,
+		Kind: "signal", Namespace: st.Namespace, WorkflowID: c.WorkflowID, FromRun: st.ID, FromSeq: seq, Name: c.SignalName,
+		Value: c.Arguments.Blob,
 	})
 }

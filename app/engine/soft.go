@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"maps"
 	"time"
 
@@ -9,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// How a session is kept: AffinityHard, the default, leaves its tasks to its holder for as long as that holds it; AffinitySoft lets another worker claim it
-// once a task has waited for the holder for so long.
+// How a session is kept: AffinityHard, the default, leaves its tasks to its holder for as long as that holds it;
+// AffinitySoft lets another worker claim it once a task has waited for the holder for so long.
 const (
 	AffinityHard = "hard"
 	AffinitySoft = "soft"
@@ -60,31 +59,44 @@ func (s *Session) keeps(affinity string, after int64) {
 	}
 }
 
-// waits says whether a ready task of a soft session waits for its holder and for nothing else: not for the session's own cap, nor for an operator's
-// migration. In a session of a workflow it also waits for what runs there, whose results would be refused after a fallback.
+// waits says whether a ready task of a soft session waits for its holder and for nothing else: not for the session's
+// own cap, nor for an operator's migration. In a session of a workflow it also waits for what runs there, whose results
+// would be refused after a fallback.
 func (s *Session) waits(now time.Time) bool {
 	apart := s.Active == 0 || s.Door != DoorWorkflow
-	return s.Fallback > 0 && s.Ready > 0 && s.Held(now) && !s.Terminal && s.Moving == "" && !s.Drained && !s.Full() && apart
+	return s.Fallback > 0 && s.Ready > 0 && s.Held(now) && !s.Terminal && s.Moving == "" && !s.Drained && !s.Full() &&
+		apart
 }
 
-// running is how many activities run in the session, those included that a fallback left behind.
+// running is how many activities run in the session, those included that outlive the holding they began in.
 func (s *Session) running() int {
 	n := s.Active
+	if s.Door == DoorWorkflow {
+		return n // what a workflow's session left behind is set free: its result would be refused
+	}
 	for _, left := range s.Strays {
 		n += left
 	}
 	return n
 }
 
-// leaveBehind notes what runs at a holder from which the session falls back.
+// crowded says whether the session's own cap leaves no room for another activity. What runs in a session of a workflow
+// that nobody holds any more takes none: its result is refused once another worker has claimed.
+func (s *Session) crowded(now time.Time) bool {
+	return s.Full() && (s.Door != DoorWorkflow || s.Held(now))
+}
+
+// leaveBehind ends a holding in the counts: what runs still goes on at the holder that was, and counts for the
+// session's own cap until it is over.
 func (s *Session) leaveBehind() {
-	if s.Active > 0 && s.MaxActivities > 0 {
+	if s.Active > 0 {
 		s.Strays = maps.Clone(s.Strays) // rows are shared
 		if s.Strays == nil {
 			s.Strays = map[int64]int{}
 		}
-		s.Strays[s.Epoch] = s.Active
+		s.Strays[s.Epoch] += s.Active
 	}
+	s.Active = 0
 }
 
 // strayEnded takes one out of them.
@@ -116,21 +128,5 @@ func (s *Session) OpensAt() history.Time {
 	return plus(s.WaitingSince, time.Duration(s.Fallback)*time.Microsecond)
 }
 
-// Fallbacks says, behind who holds the session, when others may have it; "" with hard affinity.
-func (s *Session) Fallbacks() string {
-	switch at := s.OpensAt(); {
-	case s.Fallback == 0:
-		return ""
-	case s.Open:
-		return fmt.Sprintf("; any worker may take it since %s", at.UTC().Format(timeOfDay))
-	case !at.IsZero():
-		return fmt.Sprintf("; any worker may take it from %s", at.UTC().Format(timeOfDay))
-	}
-	return ""
-}
-
-// timeOfDay is a time of day as reasons give it.
-const timeOfDay = "15:04:05 UTC"
-
-// open says whether a worker other than the holder may claim the session now.
-func (s *Session) open(now time.Time) bool { return s.Open && s.waits(now) }
+// claimableByOthers says whether a worker other than the holder may claim the session now.
+func (s *Session) claimableByOthers(now time.Time) bool { return s.Open && s.waits(now) }

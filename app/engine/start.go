@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // DefaultPriority is in the middle of 0, first, and 9, last.
@@ -38,7 +39,8 @@ func DecideStart(in Start, now time.Time) Decision {
 		started.ExecutionDeadline = plus(st.now, seconds(r.ExecutionTimeout))
 	}
 	if p := in.ContinuedFrom; p != nil {
-		started.ContinuedFrom, started.ExecutionTimeout, started.ExecutionDeadline = p.ID, p.ExecutionTimeout, p.ExecutionDeadline
+		started.ContinuedFrom, started.ExecutionTimeout, started.ExecutionDeadline = p.ID, p.ExecutionTimeout,
+			p.ExecutionDeadline
 		started.CarriedSignals = len(in.Carry)
 	}
 	if !in.Deadline.IsZero() {
@@ -57,13 +59,16 @@ func DecideStart(in Start, now time.Time) Decision {
 	st.emit(started)
 	if p := in.ContinuedFrom; p != nil {
 		run.HasSessions, run.NeedsSessions = p.HasSessions, p.NeedsSessions
+		run.Heeds = p.Heeds && p.Type == run.Type
+		run.Former = in.Former
 	}
 	for _, s := range in.Carry {
 		st.emit(&history.SignalReceived{SignalName: s.Name, SignalID: s.ID, Value: s.Value, PayloadCodec: codecOf(s.Value)})
 	}
 	for _, u := range in.Updates {
 		st.emit(&history.UpdateAccepted{
-			UpdateID: u.ID, UpdateName: u.Name, Arguments: u.Arguments, PayloadCodec: codecOf(u.Arguments), CarriedFrom: in.ContinuedFrom.ID,
+			UpdateID: u.ID, UpdateName: u.Name, Arguments: u.Arguments, PayloadCodec: codecOf(u.Arguments),
+			CarriedFrom: in.ContinuedFrom.ID,
 		})
 	}
 	st.wakeUp()
@@ -74,8 +79,23 @@ func DecideStart(in Start, now time.Time) Decision {
 	return st.d
 }
 
-// DerivedRunID is the id of a run that another one makes with its command seq: the time of the decision first, so that ids stay ordered by time,
-// then a hash of where it comes from, so that deciding again gives the same.
+// CheckWorkflowID refuses what is no id for a workflow, or one of the form that children have who were given none.
+func CheckWorkflowID(id, field string) error {
+	if !protocol.IsWorkflowID(id) {
+		return protocol.Invalid(
+			field, "must be 1 to %d bytes of text without control characters, and not . .. or /", protocol.MaxWorkflowID,
+		)
+	}
+	if run, _, ok := ParseStepID(id); ok {
+		if _, err := ulid.ParseStrict(run); err == nil {
+			return protocol.Invalid(field, "ids of this form belong to child workflows")
+		}
+	}
+	return nil
+}
+
+// DerivedRunID is the id of a run that another one makes with its command seq: the time of the decision first, so that
+// ids stay ordered by time, then a hash of where it comes from, so that deciding again gives the same.
 func DerivedRunID(parent string, seq int64, now time.Time) string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(seq))

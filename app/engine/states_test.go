@@ -77,7 +77,7 @@ func drawnAs(s *Session) string {
 // Whatever happens to a session is an arrow of the diagram, and every arrow happens. The walks are the same every time.
 func TestSessionsGoTheWaysThatAreDrawn(t *testing.T) {
 	w := wanderer{t: t, chance: rand.New(rand.NewPCG(1, 2)), drawn: arrows(t, "Session"), gone: map[string]bool{}}
-	for range 3000 {
+	for range 6000 {
 		w.walk()
 	}
 	for way := range w.drawn {
@@ -107,11 +107,13 @@ func (w *wanderer) walk() {
 	}
 	for range 30 {
 		worker := []string{"a", "b"}[w.chance.IntN(2)]
-		lessee := Lessee{Worker: &Worker{ID: worker, Incarnation: worker + "1", Queues: []string{"q"}, MaxSessions: 9}, Counted: true}
+		lessee := Lessee{
+			Worker: &Worker{ID: worker, Incarnation: worker + "1", Queues: []string{"q"}, MaxSessions: 9}, Counted: true,
+		}
 		holder := SessionHolder{Worker: worker}
 		s := w.session
 		var in SessionInput
-		switch w.chance.IntN(16) {
+		switch w.chance.IntN(17) {
 		case 0: // a first activity makes the row, held by nobody
 			if s == nil {
 				fresh := NewSession("ns", "s", &options, history.At(w.now))
@@ -145,6 +147,15 @@ func (w *wanderer) walk() {
 			}
 		case 15:
 			w.now = w.now.Add(time.Duration(1+w.chance.IntN(400)) * time.Second)
+		case 16: // as if nobody had said anything of it
+			if s != nil && s.Held(w.now) {
+				idle := *s
+				idle.Door, idle.LastActivity = DoorImplicit, history.At(w.now.Add(-YieldIdle))
+				if c, err := DecideSession(&idle, YieldSession{SessionHolder: holder, Held: 9, Most: 9}, w.now); err == nil {
+					c.Session.Door = s.Door
+					w.step(&c.Session)
+				}
+			}
 		}
 		if in == nil {
 			continue
@@ -174,7 +185,8 @@ func (w *wanderer) step(next *Session) {
 	w.session = next
 }
 
-// The word under which a session's ready tasks wait is what keeps them from being read by workers that may not have them.
+// The word under which a session's ready tasks wait is what keeps them from being read by workers that may not have
+// them.
 func TestTheWordOfASessionSaysWhoMayReadItsTasks(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	held := Session{Status: protocol.SessionActive, Owner: "a", Release: "r", LeaseUntil: history.At(now.Add(time.Minute))}
@@ -184,20 +196,26 @@ func TestTheWordOfASessionSaysWhoMayReadItsTasks(t *testing.T) {
 		s    Session
 		want string
 	}{
-		"held":               {held, "=a"},
-		"held, room for one": {with(held, func(s *Session) { s.MaxActivities, s.Active = 2, 1 }), "=a"},
-		"held and full":      {with(held, func(s *Session) { s.MaxActivities, s.Active = 2, 2 }), "-"},
+		"held":                              {held, "=a"},
+		"held, room for one":                {with(held, func(s *Session) { s.MaxActivities, s.Active = 2, 1 }), "=a"},
+		"held and full":                     {with(held, func(s *Session) { s.MaxActivities, s.Active = 2, 2 }), "-"},
+		"held, its holder's number reached": {with(held, func(s *Session) { s.Together, s.Active = 2, 2 }), "-"},
+		"held, its own number before that": {with(held, func(s *Session) {
+			s.MaxActivities, s.Together, s.Active = 3, 2, 2
+		}), "=a"},
 		"held without a cap": {with(held, func(s *Session) { s.Active = 9 }), "=a"},
 		"changing hands":     {with(held, func(s *Session) { s.Moving = "o" }), "-"},
 		"its lease is over":  {with(held, func(s *Session) { s.LeaseUntil = history.At(now) }), "+"},
 		"lost":               {with(held, func(s *Session) { s.Status = protocol.SessionExpired }), "+"},
 		"free":               {free, "+"},
 		"free, of a release": {with(free, func(s *Session) { s.ReleasePolicy = PolicyFinish }), "+r"},
-		"kept for another":   {with(free, func(s *Session) { s.For, s.ForUntil = "b", history.At(now.Add(time.Second)) }), "=b"},
-		"kept long enough":   {with(free, func(s *Session) { s.For, s.ForUntil = "b", history.At(now) }), "+"},
-		"drained to fail":    {with(free, func(s *Session) { s.Drained = true }), "-"},
+		"kept for another": {with(free, func(s *Session) {
+			s.For, s.ForUntil = "b", history.At(now.Add(time.Second))
+		}), "=b"},
+		"kept long enough": {with(free, func(s *Session) { s.For, s.ForUntil = "b", history.At(now) }), "+"},
+		"drained to fail":  {with(free, func(s *Session) { s.Drained = true }), "-"},
 	} {
-		if got := c.s.Word(now); got != c.want {
+		if got := c.s.Route(c.s.Word(now)); got != c.want {
 			t.Errorf("%s: got %q, want %q", what, got, c.want)
 		}
 	}
@@ -210,11 +228,15 @@ func TestTheGlossaryListsTheStatuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for of, want := range map[string][]string{
-		"run": texts(protocol.RunRunning, protocol.RunCompleted, protocol.RunFailed, protocol.RunCancelled, protocol.RunTerminated, protocol.RunTimedOut,
+		"run": texts(protocol.RunRunning, protocol.RunCompleted, protocol.RunFailed, protocol.RunCancelled,
+			protocol.RunTerminated, protocol.RunTimedOut,
 			protocol.RunContinued),
-		"session": texts(protocol.SessionActive, protocol.SessionClosed, protocol.SessionExpired, protocol.SessionFailed, protocol.SessionOrphaned),
-		"worker":  texts(protocol.WorkerActive, protocol.WorkerDraining, protocol.WorkerMismatched, protocol.WorkerStale),
-		"task":    texts(Ready, Delayed, LeasedState, Quarantined),
+		"session": texts(
+			protocol.SessionActive, protocol.SessionClosed, protocol.SessionExpired, protocol.SessionFailed,
+			protocol.SessionOrphaned,
+		),
+		"worker": texts(protocol.WorkerActive, protocol.WorkerDraining, protocol.WorkerMismatched, protocol.WorkerStale),
+		"task":   texts(Ready, Delayed, LeasedState, Quarantined),
 	} {
 		_, row, _ := strings.Cut(string(raw), "\n| "+of+" | `")
 		row, _, _ = strings.Cut(row, " |\n")

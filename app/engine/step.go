@@ -13,18 +13,24 @@ type Input interface {
 	decide(*step) error
 }
 
-// World is what a decision on a run may look at beside the run.
-type World struct {
+// Environment is what a decision on a run may look at beside the run.
+type Environment struct {
 	Session func(id string) *Session // of the run's namespace; nil when there is no row
 	Chain   []*Session               // the live workflow-scoped sessions of the run's workflow id
+
+	// an open child that an earlier run of the workflow id started; nil when there is none
+	Former func(workflowID string) *FormerChild
+	// those that go by a close policy, for a step that may end the last run
+	Bound    func() []*FormerChild
+	Workflow func(workflowID string) (current *Run, taken bool) // of the run's namespace, for ids that commands name
 }
 
 // DecideRun says what in does to the run s at now. It only reads s. A refusal is a *protocol.Error and changes nothing.
-func DecideRun(s *Run, w World, in Input, now time.Time) (Decision, error) {
+func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error) {
 	if w.Session == nil {
 		w.Session = func(string) *Session { return nil }
 	}
-	st := &step{Run: s.Fork(), world: w, now: history.At(now), d: Decision{After: s.LastSeq}}
+	st := &step{Run: s.Fork(), env: w, now: history.At(now), d: Decision{After: s.LastSeq}}
 	if err := in.decide(st); err != nil {
 		return Decision{}, err
 	}
@@ -39,14 +45,18 @@ func DecideRun(s *Run, w World, in Input, now time.Time) (Decision, error) {
 // step is one decision in the making, on a fork of the run.
 type step struct {
 	*Run
-	world World
-	now   history.Time
-	d     Decision
-	task  string // id of the workflow task being completed
-	seen  int64
+	env  Environment
+	now  history.Time
+	d    Decision
+	task string // id of the workflow task being completed
+	seen int64
 
 	knows   bool                    // whoever completes the workflow task declared CapSessions
 	closing bool                    // the run's steps end because it does
+	code    Code                    // of whoever completes the workflow task
+	resumed bool                    // the one command it sent is its whole answer to the end of a step
+	settled int64                   // the event that ended that step
+	ends    map[string]Message      // by workflow id: how children ended that commands attach to
 	carry   []Signal                // that the code has seen and not received, when the run goes on as new
 	fresh   int64                   // last signal that the completed task was the first to show
 	renewed map[string]history.Time // deadlines of condition waits this step ended, by occurrence
@@ -82,11 +92,14 @@ func (st *step) wakeUp() {
 	st.d.Answer.Created = append(st.d.Answer.Created, TaskID(st.ID, st.Tasks))
 }
 
-// why is the cause of the next task. A signal that resolves a wait goes first: some replayers know of it only from the task.
+// why is the cause of the next task. A signal that resolves a wait goes first: some replayers know of it only from the
+// task.
 func (st *step) why() Cause {
 	for k, w := range st.Waits.All() {
 		if w.Kind == "" && w.Signal > 0 {
-			return Cause{Kind: "workflow_signal", Sequence: k, Event: w.Signal, Type: "SignalReceived", Name: w.Name, ID: w.SignalID}
+			return Cause{
+				Kind: "workflow_signal", Sequence: k, Event: w.Signal, Type: "SignalReceived", Name: w.Name, ID: w.SignalID,
+			}
 		}
 	}
 	if st.WakeFor == nil {
@@ -102,7 +115,7 @@ func (st *step) session(id string) (Session, bool) {
 			return c.Session, true
 		}
 	}
-	if s := st.world.Session(id); s != nil {
+	if s := st.env.Session(id); s != nil {
 		return *s, true
 	}
 	return Session{}, false
@@ -120,8 +133,8 @@ func (st *step) keep(s Session, timeline ...protocol.SessionEvent) {
 	st.d.Sessions = append(st.d.Sessions, SessionChange{Session: s, Timeline: timeline})
 }
 
-// open refuses what needs an open run.
-func (st *step) open() error {
+// mustBeOpen refuses what needs an open run.
+func (st *step) mustBeOpen() error {
 	if st.Status.Open() {
 		return nil
 	}
@@ -133,8 +146,9 @@ func runClosed(h *Head) *protocol.Error {
 	reason := protocol.ReasonRunClosed
 	_, _, closed := protocol.PublicRun(h.Status, true, false)
 	stop := map[protocol.RunStatus]string{
-		protocol.RunCancelled: "run_cancelled", protocol.RunTerminated: "run_terminated", protocol.RunCompleted: "run_completed",
-		protocol.RunFailed: "run_failed", protocol.RunTimedOut: "run_timed_out", protocol.RunContinued: "run_completed",
+		protocol.RunCancelled: "run_cancelled", protocol.RunTerminated: "run_terminated",
+		protocol.RunCompleted: "run_completed",
+		protocol.RunFailed:    "run_failed", protocol.RunTimedOut: "run_timed_out", protocol.RunContinued: "run_completed",
 	}[h.Status]
 	return protocol.Refuse(reason, "run %s is %s", h.ID, h.Status).
 		With("run_id", h.ID).With("run_status", h.Status).With("can_continue", false).With("stop_reason", stop).

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Table is a set of open rows of a run by key. A table made by fork sees its parent's rows and keeps its own changes apart, so that a decision can
-// be tried and thrown away; what a fork holds is exactly what the decision changed. Rows are values: Get returns a copy and Put replaces.
+// Table is a set of open rows of a run by key. A table made by fork sees its parent's rows and keeps its own changes
+// apart, so that a decision can be tried and thrown away; what a fork holds is exactly what the decision changed. Rows
+// are values: Get returns a copy and Put replaces.
 type Table[K cmp.Ordered, V any] struct {
 	rows  map[K]*V // nil: deleted here
 	under *Table[K, V]

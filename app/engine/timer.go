@@ -13,7 +13,8 @@ func (st *step) startTimer(c protocol.Command, seq int64) {
 		delay = time.Duration(c.DelayMicros) * time.Microsecond
 	}
 	st.emit(&history.TimerScheduled{
-		Sequence: seq, TimerID: StepID(st.ID, seq), Delay: *c.Delay, DelayMicros: c.DelayMicros, FireAt: plus(st.now, delay), Parallel: c.Parallel,
+		Sequence: seq, TimerID: StepID(st.ID, seq), Delay: *c.Delay, DelayMicros: c.DelayMicros, FireAt: plus(st.now, delay),
+		Parallel: c.Parallel,
 	})
 }
 
@@ -36,7 +37,7 @@ func effect(open bool) string {
 type FireTimer struct{ Seq int64 }
 
 func (in FireTimer) decide(st *step) error {
-	if err := st.open(); err != nil {
+	if err := st.mustBeOpen(); err != nil {
 		return err
 	}
 	t, ok := st.Timers.Get(in.Seq)
@@ -46,6 +47,8 @@ func (in FireTimer) decide(st *step) error {
 	if t.Kind == ConditionTimeout {
 		return st.timeOutCondition(in.Seq, t)
 	}
-	st.emit(&history.TimerFired{Sequence: in.Seq, TimerID: StepID(st.ID, in.Seq), Delay: t.Delay, Kind: t.Kind, Parallel: t.Parallel})
+	st.emit(&history.TimerFired{
+		Sequence: in.Seq, TimerID: StepID(st.ID, in.Seq), Delay: t.Delay, Kind: t.Kind, Parallel: t.Parallel,
+	})
 	return nil
 }

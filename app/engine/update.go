@@ -8,7 +8,8 @@ import (
 // MaxUpdates is the most updates a run may have unanswered.
 const MaxUpdates = 500
 
-// UpdateTask is the cause of a task that asks the workflow to take one update: to answer it, or to say that its handler has begun.
+// UpdateTask is the cause of a task that asks the workflow to take one update: to answer it, or to say that its handler
+// has begun.
 const UpdateTask = "workflow_update"
 
 // Update is one that was accepted and has not been answered.
@@ -37,14 +38,15 @@ func (in AcceptUpdate) decide(st *step) error {
 	}
 	id := st.eventID("u")
 	st.emit(&history.UpdateAccepted{
-		UpdateID: id, UpdateName: in.Name, Arguments: in.Value, PayloadCodec: codecOf(in.Value), RequestID: in.RequestID, Identity: in.Identity,
+		UpdateID: id, UpdateName: in.Name, Arguments: in.Value, PayloadCodec: codecOf(in.Value), RequestID: in.RequestID,
+		Identity: in.Identity,
 	})
 	st.d.Answer.Outcome, st.d.Answer.Update = "update_accepted", id
 	return nil
 }
 
-// checkUpdates refuses to take an update twice or to answer one that does not wait for it, and a task made for an update that does neither.
-// The end of the run does for all that are open: it fails them, or hands them on.
+// checkUpdates refuses to take an update twice or to answer one that does not wait for it, and a task made for an
+// update that does neither. The end of the run does for all that are open: it fails them, or hands them on.
 func (st *step) checkUpdates(commands []protocol.Command) error {
 	named := map[string]bool{}
 	for i, c := range commands {
@@ -57,14 +59,16 @@ func (st *step) checkUpdates(commands []protocol.Command) error {
 			if c.Type == protocol.ApplyUpdate {
 				waits = "its handler"
 			}
-			return protocol.Refuse(protocol.ReasonInvalidCommands, "commands.%d: update %q does not wait for %s", i, c.UpdateID, waits).
-				With("update_id", c.UpdateID)
+			return protocol.Refuse(
+				protocol.ReasonInvalidCommands, "commands.%d: update %q does not wait for %s", i, c.UpdateID, waits,
+			).With("update_id", c.UpdateID)
 		}
 		named[c.UpdateID] = true
 	}
 	ends := len(commands) > 0 && commands[len(commands)-1].Type.Terminal()
 	if c := st.Task.Cause; c.Kind == UpdateTask && !named[c.ID] && !ends {
-		return protocol.Refuse(protocol.ReasonInvalidCommands, "the task is to answer update %s", c.ID).With("update_id", c.ID)
+		return protocol.Refuse(protocol.ReasonInvalidCommands, "the task is to answer update %s", c.ID).
+			With("update_id", c.ID)
 	}
 	return nil
 }
@@ -100,7 +104,8 @@ func (s *Run) update(id string) (Update, bool) {
 func (st *step) applyUpdate(c protocol.Command) {
 	u, _ := st.update(c.UpdateID)
 	st.emit(&history.UpdateApplied{
-		UpdateID: u.ID, UpdateName: u.Name, Sequence: st.CommandSeq + 1, Arguments: u.Arguments, PayloadCodec: codecOf(u.Arguments),
+		UpdateID: u.ID, UpdateName: u.Name, Sequence: st.CommandSeq + 1, Arguments: u.Arguments,
+		PayloadCodec: codecOf(u.Arguments),
 	})
 }
 
@@ -119,8 +124,9 @@ func (st *step) completeUpdate(c protocol.Command) {
 func (st *step) failUpdate(c protocol.Command) {
 	u, _ := st.update(c.UpdateID)
 	st.updateFailed(u, st.CommandSeq+1, history.Failure{
-		Category: "update", Message: c.Message, ExceptionType: c.ExceptionType, ExceptionCls: c.ExceptionClass, NonRetryable: c.NonRetryable,
-		Exception: c.Exception,
+		Category: "update", Message: c.Message, ExceptionType: c.ExceptionType, ExceptionCls: c.ExceptionClass,
+		NonRetryable: c.NonRetryable,
+		Exception:    c.Exception,
 	})
 }
 
@@ -132,7 +138,9 @@ func (st *step) updateFailed(u Update, seq int64, f history.Failure) {
 // closeUpdates fails the updates nobody will answer any more.
 func (st *step) closeUpdates(why string) {
 	for _, u := range st.Updates.All() {
-		st.updateFailed(u, 0, history.Failure{Category: "run_closed", ExceptionType: "run_closed", NonRetryable: true, Message: why})
+		st.updateFailed(
+			u, 0, history.Failure{Category: "run_closed", ExceptionType: "run_closed", NonRetryable: true, Message: why},
+		)
 	}
 }
 

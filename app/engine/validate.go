@@ -16,24 +16,31 @@ const (
 
 // Supported lists the commands this engine takes, terminal ones first, as the capability list announces them.
 var Supported = []protocol.CommandType{
-	protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.ScheduleActivity, protocol.StartTimer,
-	protocol.OpenSignalWait, protocol.RecordSideEffect, protocol.RecordVersionMarker, protocol.StartSession, protocol.EndSession,
+	protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.ScheduleActivity,
+	protocol.StartTimer,
+	protocol.OpenSignalWait, protocol.RecordSideEffect, protocol.RecordVersionMarker, protocol.StartSession,
+	protocol.EndSession,
 	protocol.CancelActivity, protocol.CancelTimer, protocol.SignalWorkflow, protocol.OpenConditionWait,
-	protocol.ApplyUpdate, protocol.CompleteUpdate, protocol.FailUpdate, protocol.StartChildWorkflow, protocol.CancelChildWorkflow,
+	protocol.ApplyUpdate, protocol.CompleteUpdate, protocol.FailUpdate, protocol.StartChildWorkflow,
+	protocol.CancelChildWorkflow,
+	protocol.AttachChildWorkflow,
 	protocol.UpsertMemo, protocol.UpsertSearchAttributes, protocol.CancelSelection,
 }
 
-// Validate checks a whole batch of commands before anything is written; the error names the field of the first wrong one, like
-// commands.3.activity_type.
+// Validate checks a whole batch of commands before anything is written; the error names the field of the first wrong
+// one, like commands.3.activity_type.
 func Validate(s *Run, commands []protocol.Command) error {
 	if len(commands) == 0 {
-		return protocol.Invalid("commands", "at least one command is needed; answer fail with type %s when there is none", protocol.FailureWaiting)
+		return protocol.Invalid(
+			"commands", "at least one command is needed; answer fail with type %s when there is none", protocol.FailureWaiting,
+		)
 	}
 	if len(commands) > MaxCommands {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "%d commands in one completion", len(commands)).
 			With("limit_kind", "command_batch_size").With("current_value", len(commands)).With("configured_limit", MaxCommands)
 	}
-	activities, timers, waits, children := s.Activities.Len(), s.Timers.Len(), s.Waits.Len(), s.Children.Len()
+	activities, timers, waits, children := s.Activities.Len(), s.Timers.Len(), s.Waits.Len(),
+		s.Children.Len()+s.Attached.Len()+s.Former.Bound
 	seq, memo, attributes := s.CommandSeq, s.Memo, s.SearchAttributes
 	for i, c := range commands {
 		at := func(field string) string { return fmt.Sprintf("commands.%d.%s", i, field) }
@@ -59,7 +66,7 @@ func Validate(s *Run, commands []protocol.Command) error {
 			timers++
 		case protocol.OpenSignalWait, protocol.OpenConditionWait:
 			waits++
-		case protocol.StartChildWorkflow:
+		case protocol.StartChildWorkflow, protocol.AttachChildWorkflow:
 			children++
 		case protocol.UpsertMemo, protocol.UpsertSearchAttributes:
 			merged, err := upsert(c, memo, attributes, at)
@@ -145,6 +152,8 @@ func validate(c protocol.Command, at func(string) string) error {
 			return protocol.Invalid(at("target"), "must be the command sequence of what is cancelled")
 		}
 		return nil
+	case protocol.AttachChildWorkflow:
+		return v.need("workflow_id", c.WorkflowID)
 	case protocol.SignalWorkflow:
 		if err := v.need("workflow_id", c.WorkflowID); err != nil {
 			return err
@@ -167,7 +176,8 @@ func retryable(p *retry.Policy, at func(string) string) error {
 	return nil
 }
 
-// explained refuses a failure that says nothing at all; an exception's message may be empty, as long as its type is there.
+// explained refuses a failure that says nothing at all; an exception's message may be empty, as long as its type is
+// there.
 func explained(c protocol.Command, at func(string) string) error {
 	if c.Message == "" && c.ExceptionType == "" && c.ExceptionClass == "" && len(c.Exception) == 0 {
 		return missing(at("message"))

@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A task whose worker died this often, or that was delivered this often without an outcome, is not tried again by itself.
+// A task whose worker died this often, or that was delivered this often without an outcome, is not tried again by
+// itself.
 const (
 	MaxLosses     = 3
 	MaxDeliveries = 10
@@ -32,20 +33,34 @@ func (h *Head) Wanted() Wanted {
 	return w
 }
 
-// CompleteTask is the outcome of a workflow task: what the workflow wants next. Hash is of the commands, Types are the search attributes that the
-// namespace has registered.
+// CompleteTask is the outcome of a workflow task: what the workflow wants next. Hash is of the commands, Types are the
+// search attributes that the namespace has registered.
 type CompleteTask struct {
 	Number int64
 	Holder
 	Commands []protocol.Command
 	Hash     string
+	Former   func() string // the hash a release before took of the same commands; nil: none is known
 	Types    map[string]string
-	Carry    []Signal // those that Unreceived of the last command names
+	Carry    []Signal           // those that Unreceived of the last command names
+	Code     Code               // when the run goes on as new
+	Ends     map[string]Message // by workflow id: how children have ended that commands attach to
+	Streams  protocol.StreamWaits
+	// Malformed is why the commands could not be read as what they are. What this engine does not do is looked for all the
+	// same.
+	Malformed error
 }
 
 func (in CompleteTask) decide(st *step) error {
-	if err := st.holdsTask(in.Number, in.Holder, in.Hash); err != nil {
+	if err := st.holdsTask(in.Number, in.Holder, in.Hash, in.Former); err != nil {
 		return err
+	}
+	if err := in.Unsupported(); err != nil {
+		st.quarantine(err)
+		return nil
+	}
+	if in.Malformed != nil {
+		return in.Malformed
 	}
 	if err := Validate(st.Run, in.Commands); err != nil {
 		return err
@@ -57,14 +72,18 @@ func (in CompleteTask) decide(st *step) error {
 		return err
 	}
 	st.task = TaskID(st.ID, in.Number)
-	// A task that only answers its update did not go on with the workflow: what came meanwhile still has to be shown to it.
-	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool { return !answers(c) })
+	// A task that only answers its update did not go on with the workflow: what came meanwhile still has to be shown to
+	// it.
+	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool {
+		return !answers(c)
+	})
 	shown := st.Task.Shown
 	if err := checkCarried(in.Commands, in.Carry, shown); err != nil {
 		return err
 	}
-	st.carry = in.Carry
+	st.carry, st.ends = in.Carry, in.Ends
 	st.knows = st.Task.Sessions
+	task := st.Task
 	st.Task = nil
 	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.repeats)
 	if !update {
@@ -74,6 +93,7 @@ func (in CompleteTask) decide(st *step) error {
 				st.fresh = k
 			}
 		}
+		st.look(task, in)
 		st.saw(shown)
 		commands = st.settleWaits(in.Commands, commands)
 	}
@@ -119,7 +139,7 @@ type FailTask struct {
 }
 
 func (in FailTask) decide(st *step) error {
-	if err := st.holdsTask(in.Number, in.Holder, in.Hash); err != nil {
+	if err := st.holdsTask(in.Number, in.Holder, in.Hash, nil); err != nil {
 		return err
 	}
 	t := st.Task
@@ -127,19 +147,25 @@ func (in FailTask) decide(st *step) error {
 		st.Task = nil
 		if u, ok := st.update(t.Cause.ID); ok && t.Cause.Kind == UpdateTask {
 			st.updateFailed(u, 0, history.Failure{
-				Category: "update", ExceptionType: "UnknownUpdate", NonRetryable: true, Message: "the workflow does not answer update " + u.Name,
+				Category: "update", ExceptionType: "UnknownUpdate", NonRetryable: true,
+				Message: "the workflow does not answer update " + u.Name,
 			})
 		} else {
 			st.saw(t.Shown)
 		}
-		st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "waiting_for_history"}
+		st.Last = &Completed{
+			Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "waiting_for_history",
+		}
 		st.overdue()
 		st.d.Answer = Answer{Outcome: "waiting_for_history", Recorded: true}
 		return nil
 	}
-	t.Lease = Lease{}
+	t.Lease, t.Stack = Lease{}, stackOf(in.Failure)
 	st.d.Answer = Answer{Outcome: "failed", Recorded: true, NextTask: TaskID(st.ID, t.Number)}
-	st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "failed", Next: st.d.Answer.NextTask}
+	st.Last = &Completed{
+		Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "failed",
+		Next: st.d.Answer.NextTask,
+	}
 	if blocks(in.Failure) {
 		t.State, t.Problem = Quarantined, in.Failure.Message
 		st.d.Answer.NextTask, st.Last.Next = "", ""
@@ -162,7 +188,8 @@ func waiting(f protocol.Failure) bool {
 func blocks(f protocol.Failure) bool {
 	text := strings.ToLower(f.Type + " " + f.Message)
 	for _, s := range []string{
-		"nondeterminis", "non-determinis", "replay failed", "cannot decode start input", "unsupported codec", "no workflow registered",
+		"nondeterminis", "non-determinis", "replay failed", "cannot decode start input", "unsupported codec",
+		"no workflow registered",
 		"workflow task completion failed after commands were produced",
 	} {
 		if strings.Contains(text, s) {
@@ -179,7 +206,7 @@ type HeartbeatTask struct {
 }
 
 func (in HeartbeatTask) decide(st *step) error {
-	if err := st.holdsTask(in.Number, in.Holder, ""); err != nil {
+	if err := st.holdsTask(in.Number, in.Holder, "", nil); err != nil {
 		return err
 	}
 	st.Task.Until = plus(st.now, time.Duration(st.Task.Length)*time.Microsecond)
@@ -187,11 +214,15 @@ func (in HeartbeatTask) decide(st *step) error {
 	return nil
 }
 
-// ReleaseTask ends a delivery of a workflow task without an outcome. Undone: it never reached the worker and counts for nothing; lost: the worker
-// died with it. Otherwise it was handed back.
+// LeaseExpired is why a delivery ended that was neither completed nor renewed.
+const LeaseExpired = "lease_expired"
+
+// ReleaseTask ends a delivery of a workflow task without an outcome. Undone: it never reached the worker and counts for
+// nothing; lost: the worker died with it. Otherwise it was handed back.
 type ReleaseTask struct {
 	Number   int64
 	Delivery int64
+	Owner    string // the worker that hands it back, which must hold it; "": it is taken back
 	Why      string
 	Undone   bool
 	Lost     bool
@@ -200,7 +231,14 @@ type ReleaseTask struct {
 func (in ReleaseTask) decide(st *step) error {
 	t := st.Task
 	if t == nil || t.Number != in.Number || t.State != LeasedState || t.Delivery != in.Delivery {
-		return protocol.Refuse(protocol.ReasonTaskNotLeased, "delivery %d of task %s is over", in.Delivery, TaskID(st.ID, in.Number))
+		return protocol.Refuse(
+			protocol.ReasonTaskNotLeased, "delivery %d of task %s is over", in.Delivery, TaskID(st.ID, in.Number),
+		)
+	}
+	if in.Owner != "" && in.Owner != t.Owner {
+		return protocol.Refuse(
+			protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", TaskID(st.ID, in.Number), t.Owner,
+		).With("lease_owner", t.Owner)
 	}
 	t.release(st.now, in.Why, in.Undone, in.Lost)
 	return nil
@@ -217,8 +255,11 @@ func (t *Task) release(now history.Time, why string, undone, lost bool) {
 	}
 	t.Lease = Lease{}
 	t.State, t.ReadyAt = Ready, now
-	if t.Losses >= MaxLosses || t.Attempt >= MaxDeliveries && lost {
-		t.State, t.Problem = Quarantined, "workers that took it died: "+why
+	switch {
+	case t.Losses >= MaxLosses:
+		t.State, t.Problem = Quarantined, count(t.Losses, "worker")+" died with it: "+why
+	case t.Attempt >= MaxDeliveries && (lost || why == LeaseExpired):
+		t.State, t.Problem = Quarantined, "it was delivered too often without an outcome: "+why
 	}
 }
 
@@ -228,10 +269,23 @@ func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 }
 
 // Due moves the run's own row forward in time: its deadlines, its task's lease and back-off.
-type Due struct{}
+type Due struct{ Heard Heard }
 
-func (Due) decide(st *step) error {
-	if err := st.open(); err != nil {
+// Heard says whether the worker of a lease lives although it let the lease end, as far as anybody here knows; nil knows
+// of none. Such an end is no death: it counts among the deliveries without an outcome. An error says that others have
+// to be asked first, and ends the decision.
+type Heard func(namespace string, l Lease) (lives bool, err error)
+
+func (h Heard) died(namespace string, l Lease) (bool, error) {
+	if h == nil {
+		return true, nil
+	}
+	lives, err := h(namespace, l)
+	return !lives, err
+}
+
+func (in Due) decide(st *step) error {
+	if err := st.mustBeOpen(); err != nil {
 		return err
 	}
 	for _, l := range []struct {
@@ -246,7 +300,11 @@ func (Due) decide(st *step) error {
 	t := st.Task
 	switch {
 	case t != nil && t.State == LeasedState && !t.Until.After(st.now.Time):
-		t.release(st.now, "lease_expired", false, true)
+		died, err := in.Heard.died(st.Namespace, t.Lease)
+		if err != nil {
+			return err
+		}
+		t.release(st.now, LeaseExpired, false, died)
 	case t != nil && t.State == Delayed && !t.ReadyAt.After(st.now.Time):
 		t.State, t.ReadyAt = Ready, st.now
 	default:
@@ -275,42 +333,49 @@ func (in Repair) decide(st *step) error {
 		return nil
 	}
 	st.emit(&history.RepairRequested{Identity: in.Identity, Was: t.Problem})
-	t.State, t.ReadyAt, t.Losses, t.Attempt, t.Problem = Ready, st.now, 0, 0, ""
+	t.State, t.ReadyAt, t.Losses, t.Attempt, t.Problem, t.Stack = Ready, st.now, 0, 0, "", ""
 	st.d.Answer.Outcome = "repair_dispatched"
 	return nil
 }
 
-// holdsTask checks a report about workflow task n in the order callers rely on; see the glossary of refusals in protocol.
-func (st *step) holdsTask(n int64, h Holder, hash string) error {
+// holdsTask checks a report about workflow task n in the order callers rely on; see the glossary of refusals in
+// protocol.
+func (st *step) holdsTask(n int64, h Holder, hash string, former func() string) error {
 	id := TaskID(st.ID, n)
 	if n > st.Tasks {
 		return protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id)
 	}
 	if l := st.Last; hash != "" && l != nil && l.Number == n && l.Delivery == h.Delivery && l.Owner == h.Owner {
-		if l.Hash == hash {
+		if l.Hash == hash || former != nil && l.Hash == former() {
 			status, _, _ := protocol.PublicRun(st.Status, true, st.Task != nil)
 			return protocol.Refuse(protocol.ReasonAlreadyCompleted, "task %s was completed by this very report", id).
-				With("created_task_ids", l.created(st.ID)).With("run_id", st.ID).With("outcome", cmp.Or(l.Outcome, "completed")).With("next_task_id", l.Next).
+				With("created_task_ids", l.created(st.ID)).With("run_id", st.ID).With(
+				"outcome", cmp.Or(l.Outcome, "completed"),
+			).With("next_task_id", l.Next).
 				With("run_status", status)
 		}
 		return protocol.Refuse(protocol.ReasonConflictingCompletion, "task %s was completed with other commands", id)
 	}
-	if err := st.open(); err != nil {
+	if err := st.mustBeOpen(); err != nil {
 		return err
 	}
 	t := st.Task
 	if t == nil || t.Number != n || t.State != LeasedState {
-		return protocol.Refuse(protocol.ReasonTaskNotLeased, "task %s is leased to nobody", id).With("task_status", taskStatus(t, n))
+		return protocol.Refuse(protocol.ReasonTaskNotLeased, "task %s is leased to nobody", id).
+			With("task_status", taskStatus(t, n))
 	}
 	if t.Owner != h.Owner || h.Incarnation != "" && h.Incarnation != t.Incarnation {
-		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", id, t.Owner).With("lease_owner", t.Owner)
+		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", id, t.Owner).
+			With("lease_owner", t.Owner)
 	}
 	if t.Delivery != h.Delivery {
-		return protocol.Refuse(protocol.ReasonAttemptMismatch, "task %s is at attempt %d", id, t.Delivery).With("current_attempt", t.Delivery)
+		return protocol.Refuse(protocol.ReasonAttemptMismatch, "task %s is at attempt %d", id, t.Delivery).
+			With("current_attempt", t.Delivery)
 	}
 	if !t.Until.After(st.now.Time) {
-		return protocol.Refuse(protocol.ReasonLeaseExpired, "the lease of task %s ended at %s", id, t.Until.Format(time.RFC3339)).
-			With("task_status", "leased").With("lease_owner", t.Owner).With("lease_expires_at", t.Until)
+		return protocol.Refuse(
+			protocol.ReasonLeaseExpired, "the lease of task %s ended at %s", id, t.Until.Format(time.RFC3339),
+		).With("task_status", "leased").With("lease_owner", t.Owner).With("lease_expires_at", t.Until)
 	}
 	return nil
 }

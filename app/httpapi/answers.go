@@ -45,9 +45,10 @@ type sessionShown struct {
 }
 
 type sessionOperated struct {
-	Namespace string               `json:"namespace"`
-	Outcome   string               `json:"outcome" enum:"closed,migrated,draining"` // draining: it moves when what runs in it has ended
-	Session   protocol.SessionView `json:"session"`
+	Namespace string `json:"namespace"`
+	// draining: it moves when what runs in it has ended
+	Outcome string               `json:"outcome" enum:"closed,migrated,draining"`
+	Session protocol.SessionView `json:"session"`
 }
 
 type namespacesAnswer struct {
@@ -65,7 +66,8 @@ type scheduleHistoryAnswer struct {
 	Namespace  string                   `json:"namespace"`
 	Events     []protocol.ScheduleEvent `json:"events"`
 	More       bool                     `json:"has_more"`
-	NextCursor *string                  `json:"next_cursor"` // the after_sequence of the next page; with newest_first its before_sequence
+	// the after_sequence of the next page; with newest_first its before_sequence
+	NextCursor *string `json:"next_cursor"`
 }
 
 type scheduleTimesAnswer struct {
@@ -101,9 +103,10 @@ type upAnswer struct {
 }
 
 type probeAnswer struct {
-	Status    string            `json:"status" enum:"serving,ready,unavailable,not_ready"`
-	Timestamp history.Time      `json:"timestamp"`
-	Checks    map[string]string `json:"checks"` // of the database: ok, unavailable
+	Status    string       `json:"status" enum:"serving,ready,unavailable,not_ready"`
+	Timestamp history.Time `json:"timestamp"`
+	// of the database: ok, unavailable; when asked whether it is ready, of the release: ok, unreadable
+	Checks map[string]string `json:"checks"`
 }
 
 type metricsAnswer struct {
@@ -130,7 +133,8 @@ type exported struct {
 	Integrity integrity `json:"integrity"`
 }
 
-// ControlPlane is the object beside every answer of the workflow routes: what was asked, and how it went. It repeats further members of the answer.
+// ControlPlane is the object beside every answer of the workflow routes: what was asked, and how it went. It repeats
+// further members of the answer.
 type ControlPlane struct {
 	Schema        string       `json:"schema"`
 	Version       int          `json:"version"`
@@ -206,6 +210,10 @@ type scheduleHistoryQuery struct {
 	After  int  `json:"after_sequence" minimum:"0"`
 	Newest bool `json:"newest_first"`                // back in time, from before_sequence on
 	Before int  `json:"before_sequence" minimum:"0"` // with newest_first; 0 or absent: from the newest
+}
+
+type resultQuery struct {
+	WaitSeconds int `json:"wait_seconds" minimum:"1" maximum:"60"` // 30 when absent
 }
 
 type scheduleTimesQuery struct {

@@ -1,62 +1,22 @@
-// Package httpapi serves the control plane and everything else on the app's port: it decodes, authorises, calls one verb of the broker and encodes.
+// Package httpapi serves the control plane and everything else on the app's port: it decodes, authorises, calls one
+// verb of the broker and encodes.
 package httpapi
 
 import (
-	"context"
 	"maps"
 	"net/http"
-	"runtime/debug"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-// Broker is what the control plane's routes ask for.
-type Broker interface {
-	Namespaces
-	Queues
-	Deployments
-	Schedules
-	Retention
-	Passes
-	Attributes
-	Diagnostics
-	Following
-	Imports
-	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
-	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
-	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateAnswer, error)
-	Query(context.Context, protocol.QueryRequest) (protocol.QueryAnswer, error)
-	Cancel(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
-	Terminate(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
-	RequestCancellation(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
-	Repair(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
-	Archive(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
-	Describe(context.Context, protocol.Target) (protocol.RunView, error)
-	List(context.Context, protocol.ListRequest) (protocol.ListAnswer, error)
-	Runs(context.Context, protocol.Target) ([]protocol.RunView, error)
-	History(context.Context, protocol.HistoryQuery) (protocol.HistoryPage, error)
-	Workers(ctx context.Context, namespace, queue, status string) ([]protocol.WorkerView, error)
-	Worker(ctx context.Context, namespace, id string) (protocol.WorkerView, error)
-	Deregister(context.Context, protocol.DeregisterRequest) (protocol.DeregisterAnswer, error)
-	Sessions(context.Context, protocol.SessionList) (protocol.SessionPage, error)
-	Session(ctx context.Context, namespace, id string) (protocol.SessionView, error)
-	SessionTimeline(context.Context, protocol.SessionTimeline) (protocol.SessionTimelinePage, error)
-	SessionAttempts(context.Context, protocol.SessionAttempts) (protocol.SessionAttemptPage, error)
-	OperateSession(context.Context, protocol.SessionOperation) (protocol.SessionView, error)
-	Overview(ctx context.Context, namespace string) (protocol.Overview, error)
-	Release() string
-	Ready(context.Context) error
-	Audit(context.Context, store.Audit) error
-	Audits(ctx context.Context, namespace string, limit int) ([]store.Audit, error)
-}
 
 // WorkerAPI is the worker protocol below /api/worker/, and what cluster info says of it.
 type WorkerAPI interface {
@@ -66,7 +26,22 @@ type WorkerAPI interface {
 
 // Options of the control plane. Handlers that are nil are not there: their paths are unknown.
 type Options struct {
-	Broker    Broker
+	// What the routes ask for, by noun: verbs and what is known of living workers are the broker's, the rest is read from
+	// what is stored.
+	Runs        Runs
+	RunViews    RunViews
+	Workers     Workers
+	Sessions    Sessions
+	Queues      Queues
+	Deployments Deployments
+	Schedules   Schedules
+	Namespaces  Namespaces
+	Attributes  Attributes
+	Retention   Retention
+	Passes      Passes
+	Process     Process
+	View        View
+
 	Auth      *auth.Auth
 	WorkerAPI WorkerAPI
 	Socket    http.Handler         // /api/socket.io; it asks Auth by itself
@@ -81,7 +56,10 @@ type Options struct {
 type API struct {
 	opt  Options
 	mux  *http.ServeMux
-	info protocol.ClusterInfo // but for the namespace
+	pipe serve.Pipeline
+	// signing holds one place, for the sign-in under way.
+	signing chan struct{}
+	info    protocol.ClusterInfo // but for the namespace
 }
 
 // New makes the handler.
@@ -92,10 +70,18 @@ func New(o Options) *API {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(o.Registry)
 	}
-	a := &API{opt: o, mux: http.NewServeMux()}
+	a := &API{opt: o, mux: http.NewServeMux(), signing: make(chan struct{}, 1)}
+	a.pipe = serve.Pipeline{
+		Auth: o.Auth, HasNamespace: o.Namespaces.HasNamespace, Header: VersionHeader, Version: Version,
+		CheckVersion: checkVersion, Dashboard: true,
+		Broken: []byte(`{"reason":"internal","message":"internal error"}`), Observe: o.Metrics.Observe, Log: o.Log,
+	}
 	a.info = a.clusterInfo()
 	for _, rt := range table() {
-		a.mux.HandleFunc(rt.Method+" "+rt.Pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, rt) })
+		rt.Shape = shapeOf(rt)
+		a.mux.HandleFunc(rt.Method+" "+rt.Pattern, func(w http.ResponseWriter, r *http.Request) {
+			a.pipe.Serve(&call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt})
+		})
 	}
 	return a
 }
@@ -114,14 +100,15 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.opt.WorkerAPI.ServeHTTP(w, r)
 			return
 		}
-	case p == "/api" || strings.HasPrefix(p, "/api/") || p == "/up" || p == "/healthz" || p == "/readyz" || p == "/metrics":
+	case p == "/api" || strings.HasPrefix(p, "/api/") || p == "/up" || p == "/healthz" || p == "/readyz" ||
+		p == "/metrics":
 	case a.opt.Dashboard != nil:
 		a.opt.Dashboard.ServeHTTP(w, r)
 		return
 	}
-	if status, allow := httpjson.Unrouted(a.mux, r); status != 0 {
-		rt := route{flow: p == "/api/workflows" || strings.HasPrefix(p, "/api/workflows/"), Route: auth.Route{Operation: "unknown"}}
-		a.refuse(&call{Request: r, w: w, rt: rt}, httpjson.NoRoute(w, r, status, allow))
+	rt := route{flow: p == "/api/workflows" ||
+		strings.HasPrefix(p, "/api/workflows/"), Route: serve.Route{Operation: "unknown"}}
+	if a.pipe.Unrouted(a.mux, &call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt}) {
 		return
 	}
 	a.mux.ServeHTTP(w, r)
@@ -129,22 +116,19 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // call is one request on its way to the broker.
 type call struct {
-	*http.Request
-	w   http.ResponseWriter
+	*serve.Call
+	api *API
 	rt  route
-	ctx context.Context
-	who *auth.Principal
-	ns  string
 
-	about string // what an audited request is about, when its path does not say it
+	// the workflow id of a start, made here when the caller named none: the key under which to ask what became of it
+	started string
+	about   string // what an audited request is about, when its path does not say it
+	detail  string // what else is noted of an audited request: the run it met, and why
 }
-
-// read decodes the body.
-func (c *call) read(v any) error { return httpjson.Read(c.w, c.Request, httpjson.MaxBody, v) }
 
 // target is the run the path speaks of: the workflow's current one unless it names one.
 func (c *call) target() protocol.Target {
-	return protocol.Target{Namespace: c.ns, WorkflowID: c.PathValue("workflow"), RunID: c.PathValue("run")}
+	return protocol.Target{Namespace: c.NS, WorkflowID: c.PathValue("workflow"), RunID: c.PathValue("run")}
 }
 
 // answer is what a verb says: a status and a body. Without a body the verb has answered by itself.
@@ -155,71 +139,17 @@ type answer struct {
 
 func ok(body any, err error) (answer, error) { return answer{http.StatusOK, body}, err }
 
-// serve takes a request through the checks in their order: who calls, its role, the version, the namespace, the body.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, rt route) {
-	began, status := time.Now(), 0
-	c := &call{Request: r, w: w, rt: rt}
-	defer func() {
-		if p := recover(); p != nil {
-			if p == any(http.ErrAbortHandler) {
-				panic(p)
-			}
-			a.opt.Log.Error().Str("operation", rt.Operation).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("handler panicked")
-			status = a.refuse(c, protocol.Refuse(protocol.ReasonInternal, "internal error"))
-		}
-		a.opt.Metrics.Observe(rt.Operation, status, time.Since(began))
-	}()
-	said, err := a.run(c)
-	if err != nil {
-		status = a.refuse(c, err)
-		return
-	}
-	if status = said.status; said.body != nil {
-		a.write(c, said.status, said.body)
-	}
-}
-
-func (a *API) run(c *call) (answer, error) {
-	var err error
-	if c.who, err = a.opt.Auth.Admit(c.Request, c.rt.Route); err != nil {
-		return answer{}, err
-	}
-	demanded := c.rt.Plane == auth.Control && !c.rt.Sojourn
-	if demanded && c.who != nil && c.who.Method != auth.ByCookie {
-		if err := checkVersion(c.Header.Get(VersionHeader)); err != nil {
-			return answer{}, err
-		}
-	}
-	about := auth.Namespace
-	if c.rt.Anywhere {
-		about = auth.Begins // who a caller is, and what it may see, is told whatever namespace it is bound to
-	}
-	if c.ns, err = about(c.Request, c.who); err != nil {
-		return answer{}, err
-	}
-	if !c.rt.Anywhere && !c.rt.Open() {
-		if err := a.opt.Broker.HasNamespace(c.Context(), c.ns); err != nil {
-			return answer{}, err
-		}
-	}
-	if err := httpjson.CheckPath(c.Request, c.rt.Pattern); err != nil {
-		return answer{}, err
-	}
-	limit := c.rt.limit
-	if limit == 0 {
-		limit = 30 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(c.Context(), limit)
-	defer cancel()
-	c.ctx = ctx
-	said, err := c.rt.verb(a, c)
+// Do calls the verb, and notes what it did where that is to be noted.
+func (c *call) Do() (serve.Answer, error) {
+	said, err := c.rt.verb(c.api, c)
 	if err == nil && c.rt.audit != "" {
-		a.record(c)
+		c.api.record(c)
 	}
-	return said, err
+	return serve.Answer{Status: said.status, Body: said.body}, err
 }
 
-// record notes an operator's action that no other write carries. The action has happened: what is wrong with the note is for the log.
+// record notes an operator's action that no other write carries. The action has happened: what is wrong with the note
+// is for the log.
 func (a *API) record(c *call) {
 	target := c.PathValue("workflow")
 	if target == "" {
@@ -228,47 +158,54 @@ func (a *API) record(c *call) {
 	if c.about != "" {
 		target = c.about
 	}
-	err := a.opt.Broker.Audit(c.ctx, store.Audit{
-		Identity: c.who.Name, Action: c.rt.audit, Namespace: c.ns, Target: target, Detail: c.PathValue("run"),
+	err := a.opt.Process.Audit(c.Ctx, store.Audit{
+		Identity: c.Who.Name, Action: c.rt.audit, Namespace: c.NS, Target: target, Detail: c.detail,
 	})
 	if err != nil {
 		a.opt.Log.Error().Err(err).Str("action", c.rt.audit).Str("target", target).Msg("note an operator's action")
 	}
 }
 
-func (a *API) write(c *call, status int, body any) {
-	raw, err := httpjson.Encode(body)
-	if err == nil && c.rt.flow {
-		var beside []byte
-		if beside, err = controlPlane(c, status, body); err == nil {
-			raw = httpjson.Append(raw, httpjson.Member("control_plane", beside))
-		}
-	}
-	if err != nil {
-		a.opt.Log.Error().Err(err).Str("operation", c.rt.Operation).Msg("encode an answer")
-		status, raw = http.StatusInternalServerError, []byte(`{"reason":"internal","message":"internal error"}`)
-	}
-	c.w.Header().Set(VersionHeader, Version)
-	if err := httpjson.Write(c.w, c.Request, status, raw); err != nil {
-		a.opt.Log.Debug().Err(err).Str("operation", c.rt.Operation).Msg("the caller did not take the answer")
-	}
-}
+// Failed leaves an error as it is: a refusal of the control plane says by its reason what it leaves open.
+func (c *call) Failed(err error) error { return err }
 
-// refuse answers with a refusal and returns the status.
-func (a *API) refuse(c *call, err error) int {
-	e := httpjson.Refusal(store.Refusal(err))
-	status := e.Reason.Status()
-	if c.Context().Err() != nil {
-		return 499 // the caller hung up; logs of proxies know this number
-	}
+// Status is that of the reason.
+func (c *call) Status(e *protocol.Error) int { return e.Reason.Status() }
+
+// Members are a refusal's own, those of the workflow routes, and of a write what is left open.
+func (c *call) Members(e *protocol.Error, _ int) map[string]any {
 	body := httpjson.Members(e)
 	if c.rt.flow {
 		maps.Copy(body, rejected(c, e))
+		if slices.Contains(misled, e.Reason) {
+			body["message"] = e.Message + unquoted
+		}
 	}
-	httpjson.Hints(c.w, status)
-	if status >= http.StatusInternalServerError {
-		a.opt.Log.Error().Err(err).Str("operation", c.rt.Operation).Int("status", status).Msg("request failed")
+	if e.Reason.Away() && c.Method != http.MethodGet && c.Method != http.MethodHead {
+		// it may have been done, or be done yet
+		body["command_status"], body["outcome"], body["retryable"], body["retry_after_seconds"] = "unknown", "unknown", true,
+			1
 	}
-	a.write(c, status, body)
-	return status
+	return body
 }
+
+// misled are refusals that a client also gets which puts the id of a workflow into a path as it is: / ? # and % in it
+// lead elsewhere.
+var misled = []protocol.Reason{protocol.ReasonNotFound, protocol.ReasonInstanceNotFound, protocol.ReasonRunNotFound}
+
+const unquoted = "; an id is one encoded segment of the path, with / ? # % as %2F %3F %23 %25"
+
+// Beside adds the control_plane object on the workflow routes.
+func (c *call) Beside(status int, body any, raw []byte) ([]byte, error) {
+	if !c.rt.flow {
+		return raw, nil
+	}
+	beside, err := controlPlane(c, status, body)
+	if err != nil {
+		return nil, err
+	}
+	return httpjson.Append(raw, httpjson.Member("control_plane", beside)), nil
+}
+
+// Lost changes nothing: what was done is done, and who asks again is told so.
+func (c *call) Lost() {}

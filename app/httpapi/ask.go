@@ -5,9 +5,9 @@ import "github.com/sojourn-run/sojourn/shared/protocol"
 // ask puts a query to a worker that runs the workflow's code, and is held until it answers or the query's time is up.
 func ask(a *API, c *call) (answer, error) {
 	var in protocol.QueryRequest
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	in.Target, in.QueryName, in.Identity = c.target(), c.PathValue("name"), c.who.Name
-	return ok(a.opt.Broker.Query(c.ctx, in))
+	in.Target, in.QueryName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
+	return ok(a.opt.Runs.Query(c.Ctx, in))
 }

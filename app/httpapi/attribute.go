@@ -11,7 +11,9 @@ import (
 // Attributes is what of the broker is about search attributes.
 type Attributes interface {
 	SearchAttributes(ctx context.Context, namespace string) (protocol.SearchAttributes, error)
-	CreateSearchAttribute(ctx context.Context, namespace string, in protocol.SearchAttribute) (protocol.SearchAttribute, error)
+	CreateSearchAttribute(
+		ctx context.Context, namespace string, in protocol.SearchAttribute,
+	) (protocol.SearchAttribute, error)
 	DeleteSearchAttribute(ctx context.Context, namespace, name string) (protocol.SearchAttribute, error)
 }
 
@@ -20,25 +22,27 @@ func attributes(contract lineFunc) []route {
 	return []route{
 		contract(get, all, "list_search_attributes", auth.Viewer, listAttributes),
 		noted("search_attribute.create", contract(post, all, "create_search_attribute", auth.Operator, createAttribute)),
-		noted("search_attribute.delete", contract(del, all+"/{name}", "delete_search_attribute", auth.Operator, deleteAttribute)),
+		noted(
+			"search_attribute.delete", contract(del, all+"/{name}", "delete_search_attribute", auth.Operator, deleteAttribute),
+		),
 	}
 }
 
 func listAttributes(a *API, c *call) (answer, error) {
-	return ok(a.opt.Broker.SearchAttributes(c.ctx, c.ns))
+	return ok(a.opt.Attributes.SearchAttributes(c.Ctx, c.NS))
 }
 
 func createAttribute(a *API, c *call) (answer, error) {
 	var in protocol.SearchAttribute
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
 	c.about = in.Name
-	out, err := a.opt.Broker.CreateSearchAttribute(c.ctx, c.ns, in)
+	out, err := a.opt.Attributes.CreateSearchAttribute(c.Ctx, c.NS, in)
 	return answer{http.StatusCreated, out}, err
 }
 
 func deleteAttribute(a *API, c *call) (answer, error) {
 	c.about = c.PathValue("name")
-	return ok(a.opt.Broker.DeleteSearchAttribute(c.ctx, c.ns, c.PathValue("name")))
+	return ok(a.opt.Attributes.DeleteSearchAttribute(c.Ctx, c.NS, c.PathValue("name")))
 }

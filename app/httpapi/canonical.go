@@ -17,9 +17,9 @@ import (
 // canonicalForm is the form of documents that checksums are of.
 const canonicalForm = "json-recursive-ksort-v1"
 
-// checksum is the SHA-256 of a JSON document, without some of its members, in the form json-recursive-ksort-v1: keys sorted at every depth, no white
-// space, everything beyond ASCII escaped, fractions in the shortest form that reads back the same. Verifiers in other languages compute it from the
-// document they got.
+// checksum is the SHA-256 of a JSON document, without some of its members, in the form json-recursive-ksort-v1: keys
+// sorted at every depth, no white space, everything beyond ASCII escaped, fractions in the shortest form that reads
+// back the same. Verifiers in other languages compute it from the document they got.
 func checksum(document []byte, without ...string) (string, error) {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
@@ -97,7 +97,8 @@ func appendText(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// appendNumber writes integers as they stand, and fractions plainly from 1e-4 up to 1e17, else with one digit before the point and an exponent.
+// appendNumber writes integers as they stand, and fractions plainly from 1e-4 up to 1e17, else with one digit before
+// the point and an exponent.
 func appendNumber(b []byte, n string) ([]byte, error) {
 	if !strings.ContainsAny(n, ".eE") {
 		if n == "-0" {

@@ -55,7 +55,9 @@ func (f *fake) DeleteSchedule(_ context.Context, _, id string) (protocol.Schedul
 	return protocol.ScheduleReceipt{ScheduleID: id}, f.saw(id)
 }
 
-func (f *fake) BackfillSchedule(_ context.Context, _, id string, from, to time.Time, _ string) (protocol.ScheduleReceipt, error) {
+func (f *fake) BackfillSchedule(
+	_ context.Context, _, id string, from, to time.Time, _ string,
+) (protocol.ScheduleReceipt, error) {
 	return protocol.ScheduleReceipt{ScheduleID: id}, f.saw([]time.Time{from, to})
 }
 
@@ -67,11 +69,15 @@ func (f *fake) Schedules(_ context.Context, _, after string, _ int) ([]protocol.
 	return nil, "", f.saw(after)
 }
 
-func (f *fake) ScheduleHistory(_ context.Context, _, id string, _ int64, _ int) ([]protocol.ScheduleEvent, bool, error) {
+func (f *fake) ScheduleHistory(
+	_ context.Context, _, id string, _ int64, _ int,
+) ([]protocol.ScheduleEvent, bool, error) {
 	return nil, false, f.saw(id)
 }
 
-func (f *fake) ScheduleHistoryBack(_ context.Context, _, id string, before int64, _ int) ([]protocol.ScheduleEvent, bool, error) {
+func (f *fake) ScheduleHistoryBack(
+	_ context.Context, _, id string, before int64, _ int,
+) ([]protocol.ScheduleEvent, bool, error) {
 	return nil, false, f.saw([]any{id, before})
 }
 
@@ -91,7 +97,9 @@ func (f *fake) SearchAttributes(_ context.Context, ns string) (protocol.SearchAt
 	return protocol.SearchAttributes{}, f.saw(ns)
 }
 
-func (f *fake) CreateSearchAttribute(_ context.Context, _ string, in protocol.SearchAttribute) (protocol.SearchAttribute, error) {
+func (f *fake) CreateSearchAttribute(
+	_ context.Context, _ string, in protocol.SearchAttribute,
+) (protocol.SearchAttribute, error) {
 	return in, f.saw(in)
 }
 

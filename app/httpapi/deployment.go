@@ -21,15 +21,19 @@ func deployments(contract lineFunc) []route {
 	return []route{
 		contract(get, "/deployments", "list_deployments", auth.Viewer, listDeployments),
 		anywhere(contract(get, one, "describe_deployment", auth.Viewer, describeDeployment)),
-		anywhere(contract(post, one+"/promote", "promote_deployment", auth.Operator, decideDeployment(protocol.BuildPromote))),
+		anywhere(contract(
+			post, one+"/promote", "promote_deployment", auth.Operator, decideDeployment(protocol.BuildPromote),
+		)),
 		anywhere(contract(post, one+"/drain", "drain_deployment", auth.Operator, decideDeployment(protocol.BuildDrain))),
 		anywhere(contract(post, one+"/resume", "resume_deployment", auth.Operator, decideDeployment(protocol.BuildResume))),
-		anywhere(contract(post, one+"/rollback", "rollback_deployment", auth.Operator, decideDeployment(protocol.BuildRollback))),
+		anywhere(contract(
+			post, one+"/rollback", "rollback_deployment", auth.Operator, decideDeployment(protocol.BuildRollback),
+		)),
 	}
 }
 
 func listDeployments(a *API, c *call) (answer, error) {
-	return ok(a.opt.Broker.Deployments(c.ctx, c.ns, c.URL.Query().Get("task_queue")))
+	return ok(a.opt.Deployments.Deployments(c.Ctx, c.NS, c.URL.Query().Get("task_queue")))
 }
 
 // deployment is the name in the path, when the caller may touch its namespace, and there is one.
@@ -42,7 +46,7 @@ func (c *call) deployment(a *API) (string, error) {
 	if _, err := c.space(in.Namespace); err != nil {
 		return name, err
 	}
-	return name, a.opt.Broker.HasNamespace(c.ctx, in.Namespace)
+	return name, a.opt.Namespaces.HasNamespace(c.Ctx, in.Namespace)
 }
 
 func describeDeployment(a *API, c *call) (answer, error) {
@@ -50,18 +54,18 @@ func describeDeployment(a *API, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(a.opt.Broker.Deployment(c.ctx, name))
+	return ok(a.opt.Deployments.Deployment(c.Ctx, name))
 }
 
 func decideDeployment(verb string) func(*API, *call) (answer, error) {
 	return func(a *API, c *call) (answer, error) {
-		if err := c.read(&struct{}{}); err != nil {
+		if err := c.Read(&struct{}{}); err != nil {
 			return answer{}, err
 		}
 		name, err := c.deployment(a)
 		if err != nil {
 			return answer{}, err
 		}
-		return ok(a.opt.Broker.DecideDeployment(c.ctx, name, verb, c.who.Name))
+		return ok(a.opt.Deployments.DecideDeployment(c.Ctx, name, verb, c.Who.Name))
 	}
 }

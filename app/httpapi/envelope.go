@@ -14,14 +14,19 @@ import (
 
 // projected are the members of an answer that its control_plane object repeats.
 var projected = []string{
-	"run_id", "workflow_type", "namespace", "business_key", "status", "status_bucket", "is_terminal", "task_queue", "run_number", "run_count",
-	"workflow_count", "is_current_run", "compatibility", "started_at", "closed_at", "last_progress_at", "wait_kind", "wait_reason",
-	"next_page_token", "command_id", "command_status", "command_source", "target_scope", "outcome", "reason", "rejection_reason",
-	"validation_errors", "result", "result_envelope", "update_id", "update_status", "wait_for", "wait_timed_out", "wait_timeout_seconds",
+	"run_id", "workflow_type", "namespace", "business_key", "status", "status_bucket", "is_terminal", "task_queue",
+	"run_number", "run_count",
+	"workflow_count", "is_current_run", "compatibility", "started_at", "closed_at", "last_progress_at", "wait_kind",
+	"wait_reason",
+	"next_page_token", "command_id", "command_status", "command_source", "target_scope", "outcome", "reason",
+	"rejection_reason",
+	"validation_errors", "result", "result_envelope", "update_id", "update_status", "wait_for", "wait_timed_out",
+	"wait_timeout_seconds",
 	"blocked_reason", "message", "diagnostic_status",
 }
 
-// promise is what a caller may count on in the control_plane object of an operation: members that are always there, and those of a success.
+// promise is what a caller may count on in the control_plane object of an operation: members that are always there, and
+// those of a success.
 type promise struct{ always, success []string }
 
 var promises = map[string]promise{
@@ -50,7 +55,8 @@ type contractNote struct {
 	Success  []string          `json:"success_fields"`
 }
 
-// controlPlane makes the object that tells a client what was asked and how it went, without reading the rest of the answer.
+// controlPlane makes the object that tells a client what was asked and how it went, without reading the rest of the
+// answer.
 func controlPlane(c *call, status int, body any) ([]byte, error) {
 	p := promises[c.rt.Operation]
 	member := membersOf(body)
@@ -117,7 +123,8 @@ func orEmpty(s []string) []string {
 	return s
 }
 
-// rejected are the members a refusal on the workflow routes has beside its own: what was asked for, and the refusal in the words of commands.
+// rejected are the members a refusal on the workflow routes has beside its own: what was asked for, and the refusal in
+// the words of commands.
 func rejected(c *call, e *protocol.Error) map[string]any {
 	m := map[string]any{}
 	if id := c.PathValue("workflow"); id != "" {
@@ -130,7 +137,10 @@ func rejected(c *call, e *protocol.Error) map[string]any {
 	if c.rt.named != "" {
 		m[c.rt.named] = c.PathValue("name")
 	}
-	if c.Method != http.MethodPost || c.rt.Operation == "unknown" {
+	if c.started != "" {
+		m["workflow_id"] = c.started
+	}
+	if c.Method != http.MethodPost || c.rt.Operation == "unknown" || e.Reason.Away() {
 		return m
 	}
 	m["command_status"], m["rejection_reason"] = "rejected", e.Reason
@@ -144,6 +154,8 @@ func rejected(c *call, e *protocol.Error) map[string]any {
 
 var outcomes = map[protocol.Reason]string{
 	protocol.ReasonAlreadyStarted:   "rejected_duplicate",
+	protocol.ReasonDuplicateStart:   "rejected_duplicate",
+	protocol.ReasonUnknownSignal:    "rejected_unknown_signal",
 	protocol.ReasonRunNotActive:     "rejected_not_active",
 	protocol.ReasonRunNotClosed:     "rejected_run_not_closed",
 	protocol.ReasonHistoricalRun:    "rejected_not_current",
@@ -152,7 +164,8 @@ var outcomes = map[protocol.Reason]string{
 	protocol.ReasonUnsupportedCodec: "rejected_invalid_arguments",
 }
 
-// membersOf looks members of an answer up by their JSON names: of a map, or of a struct whose omitted members count as missing.
+// membersOf looks members of an answer up by their JSON names: of a map, or of a struct whose omitted members count as
+// missing.
 func membersOf(body any) func(name string) (any, bool) {
 	if m, ok := body.(map[string]any); ok {
 		return func(name string) (any, bool) { v, ok := m[name]; return v, ok }

@@ -15,8 +15,8 @@ import (
 // bundleSchema names the documents that history/export answers with.
 const bundleSchema = "durable-workflow.v2.history-export"
 
-// bundle is all that is known of a run in one document, from which its past can be replayed without a server. What stands beside the events is
-// gathered from them.
+// bundle is all that is known of a run in one document, from which its past can be replayed without a server. What
+// stands beside the events is gathered from them.
 type bundle struct {
 	Schema   string                 `json:"schema"`
 	Version  int                    `json:"schema_version"`
@@ -91,16 +91,18 @@ func bundled(p *payload.Payload) bundledPayload {
 	return bundledPayload{true, &p.Blob}
 }
 
-// exportHistory answers with a run's bundle, and its checksum beside it. The bundle is a document of its own: it has no control_plane object.
+// exportHistory answers with a run's bundle, and its checksum beside it. The bundle is a document of its own: it has no
+// control_plane object.
 func exportHistory(a *API, c *call) (answer, error) {
-	v, err := a.opt.Broker.Describe(c.ctx, c.target())
+	v, err := a.opt.RunViews.Describe(c.Ctx, c.target())
 	if err != nil {
 		return answer{}, err
 	}
 	b := bundle{
 		Schema: bundleSchema, Version: 1, At: history.At(time.Now()), Complete: v.Terminal,
 		Payloads: bundledPayloads{payload.Codec, bundled(v.InputEnvelope), bundled(v.OutputEnvelope)},
-		Events:   []bundledEvent{}, Tasks: []protocol.PendingTask{}, Links: bundledLinks{Parents: []bundledLink{}, Children: []bundledLink{}},
+		Events:   []bundledEvent{}, Tasks: []protocol.PendingTask{},
+		Links:    bundledLinks{Parents: []bundledLink{}, Children: []bundledLink{}},
 		Redacted: bundledRedaction{Paths: []string{}},
 		Schemas: map[string]codecSchema{
 			payload.Codec: {Framing: framing, Schema: payload.Schema, Name: "durable_workflow.protocol.Value", Version: 1},
@@ -112,7 +114,7 @@ func exportHistory(a *API, c *call) (answer, error) {
 	}
 	in := protocol.HistoryQuery{Target: c.target(), PageSize: 1000}
 	for {
-		page, err := a.opt.Broker.History(c.ctx, in)
+		page, err := a.opt.RunViews.History(c.Ctx, in)
 		if err != nil {
 			return answer{}, err
 		}
@@ -146,8 +148,10 @@ func (a *API) writeBundle(c *call, b bundle) error {
 	if err != nil {
 		return err
 	}
-	c.w.Header().Set(VersionHeader, Version)
-	if err := httpjson.Write(c.w, c.Request, http.StatusOK, httpjson.Append(raw, httpjson.Member("integrity", check))); err != nil {
+	c.W.Header().Set(VersionHeader, Version)
+	if err := httpjson.Write(
+		c.W, c.Request, http.StatusOK, httpjson.Append(raw, httpjson.Member("integrity", check)),
+	); err != nil {
 		a.opt.Log.Debug().Err(err).Str("operation", c.rt.Operation).Msg("the caller did not take the answer")
 	}
 	return nil
@@ -159,7 +163,10 @@ func (b *bundle) add(e history.Event) error {
 	if err != nil {
 		return err
 	}
-	out := bundledEvent{ID: fmt.Sprintf("e%d", e.Seq), Seq: e.Seq, Type: e.Type(), At: e.At, TaskID: e.TaskID, Seen: e.SeenThrough, Payload: body}
+	out := bundledEvent{
+		ID: fmt.Sprintf("e%d", e.Seq), Seq: e.Seq, Type: e.Type(), At: e.At, TaskID: e.TaskID, Seen: e.SeenThrough,
+		Payload: body,
+	}
 	out.Command = b.gather(e, body)
 	b.Links.add(e)
 	b.Events = append(b.Events, out)

@@ -9,6 +9,9 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/httpapi"
@@ -19,7 +22,8 @@ import (
 
 const secret = "bootstrap-of-the-test"
 
-// fake stands in for the broker where a transport's own behaviour is asked for: it remembers what it was called with and answers what it is told.
+// fake stands in for the broker where a transport's own behaviour is asked for: it remembers what it was called with
+// and answers what it is told.
 type fake struct {
 	mu    sync.Mutex
 	calls []any
@@ -33,6 +37,7 @@ type fake struct {
 	query   protocol.QueryAnswer
 	run     protocol.RunView
 	history protocol.HistoryPage
+	waited  time.Duration // of the last that asked for a result
 	blow    bool
 }
 
@@ -111,6 +116,11 @@ func (f *fake) Describe(_ context.Context, in protocol.Target) (protocol.RunView
 	return f.run, f.saw(in)
 }
 
+func (f *fake) Result(_ context.Context, in protocol.Target, most time.Duration) (protocol.RunView, error) {
+	f.waited = most
+	return f.run, f.saw(in)
+}
+
 func (f *fake) List(_ context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
 	return protocol.ListAnswer{Workflows: []protocol.RunView{f.run}, Count: 1}, f.saw(in)
 }
@@ -131,8 +141,8 @@ func (f *fake) Worker(_ context.Context, namespace, id string) (protocol.WorkerV
 	return protocol.WorkerView{WorkerID: id, Namespace: namespace}, f.saw(id)
 }
 
-func (f *fake) Deregister(_ context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
-	return protocol.DeregisterAnswer{WorkerID: in.WorkerID, Outcome: "deregistered"}, f.saw(in)
+func (f *fake) RemoveWorker(_ context.Context, _, id string) (protocol.DeregisterAnswer, error) {
+	return protocol.DeregisterAnswer{WorkerID: id, Outcome: "deregistered"}, f.saw(id)
 }
 
 func (f *fake) Sessions(_ context.Context, in protocol.SessionList) (protocol.SessionPage, error) {
@@ -144,15 +154,21 @@ func (f *fake) Session(_ context.Context, namespace, id string) (protocol.Sessio
 }
 
 func (f *fake) SessionTimeline(_ context.Context, in protocol.SessionTimeline) (protocol.SessionTimelinePage, error) {
-	return protocol.SessionTimelinePage{Namespace: in.Namespace, SessionID: in.SessionID, Timeline: []protocol.SessionEvent{}}, f.saw(in)
+	return protocol.SessionTimelinePage{
+		Namespace: in.Namespace, SessionID: in.SessionID, Timeline: []protocol.SessionEvent{},
+	}, f.saw(in)
 }
 
 func (f *fake) SessionAttempts(_ context.Context, in protocol.SessionAttempts) (protocol.SessionAttemptPage, error) {
-	return protocol.SessionAttemptPage{Namespace: in.Namespace, SessionID: in.SessionID, Attempts: []protocol.SessionAttempt{}}, f.saw(in)
+	return protocol.SessionAttemptPage{
+		Namespace: in.Namespace, SessionID: in.SessionID, Attempts: []protocol.SessionAttempt{},
+	}, f.saw(in)
 }
 
 func (f *fake) OperateSession(_ context.Context, in protocol.SessionOperation) (protocol.SessionView, error) {
-	return protocol.SessionView{SessionID: in.SessionID}, f.saw([]string{in.Namespace, in.SessionID, in.Verb, in.Identity, in.Reason})
+	return protocol.SessionView{
+		SessionID: in.SessionID,
+	}, f.saw([]string{in.Namespace, in.SessionID, in.Verb, in.Identity, in.Reason})
 }
 
 func (f *fake) Overview(_ context.Context, namespace string) (protocol.Overview, error) {
@@ -194,22 +210,32 @@ func (s tokens) Commit(context.Context, store.Change) (any, error) { return nil,
 // server serves the whole port over a broker.
 func server(t testing.TB, f *fake, o auth.Options) *httptest.Server {
 	t.Helper()
+	s := httptest.NewServer(handler(f, o, zerolog.Nop()))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func handler(f *fake, o auth.Options, log zerolog.Logger) http.Handler {
 	if o.Store == nil {
 		o.Store = tokens{}
 	}
 	o.Bootstrap = secret
 	a := auth.New(o)
-	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<title>page</title>") })
-	s := httptest.NewServer(httpapi.New(httpapi.Options{
-		Broker: f, Auth: a, WorkerAPI: workerapi.New(workerapi.Options{Auth: a}), Dashboard: page, App: "app-1",
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<title>page</title>")
+	})
+	return httpapi.New(httpapi.Options{
+		Runs: f, RunViews: f, Workers: f, Sessions: f, Queues: f, Deployments: f, Schedules: f, Namespaces: f, Attributes: f,
+		Retention: f, Passes: f,
+		Process: f, View: f,
+		Auth: a, WorkerAPI: workerapi.New(workerapi.Options{Auth: a}), Dashboard: page, App: "app-1",
 		Socket: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
-	}))
-	t.Cleanup(s.Close)
-	return s
+		Log:    log,
+	})
 }
 
-// said is an answer as a client gets it.
-type said struct {
+// response is an answer as a client gets it.
+type response struct {
 	status  int
 	header  http.Header
 	cookies []*http.Cookie
@@ -217,26 +243,27 @@ type said struct {
 	body    map[string]any
 }
 
-func (s said) text(member string) string {
+func (s response) text(member string) string {
 	v, _ := s.body[member].(string)
 	return v
 }
 
 // plane is the control_plane object of an answer.
-func (s said) plane() map[string]any {
+func (s response) plane() map[string]any {
 	m, _ := s.body["control_plane"].(map[string]any)
 	return m
 }
 
 // ask makes a request as a well-behaved client does; headers in set replace its own, and an empty one is left out.
-func ask(t testing.TB, s *httptest.Server, method, path, body string, set map[string]string) said {
+func ask(t testing.TB, s *httptest.Server, method, path, body string, set map[string]string) response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, bytes.NewReader([]byte(body)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	headers := map[string]string{
-		"Authorization": "Bearer " + secret, httpapi.VersionHeader: "2", "Content-Type": "application/json", "Accept-Encoding": "identity",
+		"Authorization": "Bearer " + secret, httpapi.VersionHeader: "2", "Content-Type": "application/json",
+		"Accept-Encoding": "identity",
 	}
 	for name, v := range set {
 		headers[name] = v
@@ -253,7 +280,7 @@ func ask(t testing.TB, s *httptest.Server, method, path, body string, set map[st
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	out := said{status: res.StatusCode, header: res.Header, cookies: res.Cookies()}
+	out := response{status: res.StatusCode, header: res.Header, cookies: res.Cookies()}
 	if out.raw, err = io.ReadAll(res.Body); err != nil {
 		t.Fatal(err)
 	}

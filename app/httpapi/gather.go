@@ -87,8 +87,10 @@ type bundledBlob struct {
 
 func newGathered(run string) gathered {
 	return gathered{
-		Commands: []bundledCommand{}, Signals: []bundledSignal{}, Updates: []*bundledUpdate{}, Activities: []*bundledActivity{},
-		Timers: []*bundledTimer{}, Failures: []bundledFailure{}, run: run, known: map[string]*bundledSpan{}, blobs: []bundledBlob{},
+		Commands: []bundledCommand{}, Signals: []bundledSignal{}, Updates: []*bundledUpdate{},
+		Activities: []*bundledActivity{},
+		Timers:     []*bundledTimer{}, Failures: []bundledFailure{}, run: run, known: map[string]*bundledSpan{},
+		blobs: []bundledBlob{},
 	}
 }
 
@@ -129,7 +131,7 @@ func (g *gathered) gather(e history.Event, body json.RawMessage) (command string
 	case *history.UpdateAccepted:
 		outside("update")
 		u := &bundledUpdate{span(p.UpdateID, "accepted"), p.UpdateName}
-		if g.open(&u.bundledSpan) {
+		if g.openEntry(&u.bundledSpan) {
 			g.Updates = append(g.Updates, u)
 		}
 	case *history.UpdateCompleted:
@@ -148,7 +150,7 @@ func (g *gathered) gather(e history.Event, body json.RawMessage) (command string
 		outside("repair")
 	case *history.ActivityScheduled:
 		a := &bundledActivity{span(p.ExecutionID, "open"), p.Activity, p.Sequence}
-		if g.open(&a.bundledSpan) {
+		if g.openEntry(&a.bundledSpan) {
 			g.Activities = append(g.Activities, a)
 		}
 	case *history.ActivityCompleted:
@@ -161,7 +163,7 @@ func (g *gathered) gather(e history.Event, body json.RawMessage) (command string
 		end(p.ExecutionID, "cancelled")
 	case *history.TimerScheduled:
 		t := &bundledTimer{span(p.TimerID, "open"), p.Sequence, p.Delay}
-		if g.open(&t.bundledSpan) {
+		if g.openEntry(&t.bundledSpan) {
 			g.Timers = append(g.Timers, t)
 		}
 	case *history.TimerFired:
@@ -175,8 +177,8 @@ func (g *gathered) gather(e history.Event, body json.RawMessage) (command string
 	return command
 }
 
-// open notes an entry that a later event may close; an id opens once.
-func (g *gathered) open(entry *bundledSpan) bool {
+// openEntry notes an entry that a later event may close; an id opens once.
+func (g *gathered) openEntry(entry *bundledSpan) bool {
 	if g.known[entry.ID] != nil {
 		return false
 	}
@@ -196,7 +198,8 @@ func (g *gathered) blobsIn(e history.Event, body json.RawMessage) {
 			continue
 		}
 		g.blobs = append(g.blobs, bundledBlob{
-			Path: fmt.Sprintf("history_events.%d.payload.%s", e.Seq-1, name), Codec: payload.Codec, Framing: framing, Available: true,
+			Path: fmt.Sprintf("history_events.%d.payload.%s", e.Seq-1, name), Codec: payload.Codec, Framing: framing,
+			Available: true,
 		})
 	}
 }

@@ -29,17 +29,21 @@ type historyAnswer struct {
 func readHistory(a *API, c *call) (answer, error) {
 	q := c.query()
 	in := protocol.HistoryQuery{
-		Target: c.target(), PageSize: q.number("page_size", 1, 1000), PageToken: q.text("next_page_token"), Wait: q.flag("wait_new_event"),
+		Target: c.target(), PageSize: q.number("page_size", 1, 1000), PageToken: q.text("next_page_token"),
+		Wait: q.flag("wait_new_event"),
 	}
 	decoded := q.flag("decoded")
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	page, err := a.opt.Broker.History(c.ctx, in)
+	page, err := a.opt.RunViews.History(c.Ctx, in)
 	if err != nil {
 		return answer{}, err
 	}
-	out := historyAnswer{WorkflowID: in.WorkflowID, RunID: in.RunID, Events: make([]event, len(page.Events)), NextPageToken: page.NextPageToken}
+	out := historyAnswer{
+		WorkflowID: in.WorkflowID, RunID: in.RunID, Events: make([]event, len(page.Events)),
+		NextPageToken: page.NextPageToken,
+	}
 	for i, e := range page.Events {
 		if out.Events[i], err = viewEvent(e, decoded); err != nil {
 			return answer{}, err
@@ -61,7 +65,8 @@ func viewEvent(e history.Event, decoded bool) (event, error) {
 	return out, nil
 }
 
-// decode shows the blobs of an event's payload as values. One that cannot be read is left out: the blob itself still stands in the payload.
+// decode shows the blobs of an event's payload as values. One that cannot be read is left out: the blob itself still
+// stands in the payload.
 func decode(body json.RawMessage) map[string]json.RawMessage {
 	var blobs struct {
 		Result    json.RawMessage `json:"result"`

@@ -1,28 +1,23 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-// Imports is what of the broker takes runs back in.
-type Imports interface {
-	Import(context.Context, protocol.ImportRequest) (protocol.ImportAnswer, error)
-}
 
 // maxBundle is the most bytes of a bundle that is taken in.
 const maxBundle = 32 << 20
 
 func imports(contract lineFunc) route {
 	rt := noted("workflow.import", contract(post, "/workflows/import/bundle", "import", auth.Admin, importRun))
-	rt.Sojourn, rt.Plane, rt.limit = true, auth.Own, held
+	rt.Sojourn, rt.Plane, rt.Limit = true, serve.Own, serve.Held
 	return rt
 }
 
@@ -49,7 +44,7 @@ type importedEvent struct {
 // importRun takes a bundle of this system's in as a closed run, when its checksum says that it is whole.
 func importRun(a *API, c *call) (answer, error) {
 	var raw json.RawMessage
-	if err := httpjson.Read(c.w, c.Request, maxBundle, &raw); err != nil {
+	if err := c.Read(&raw); err != nil {
 		return answer{}, err
 	}
 	var in importBody
@@ -67,7 +62,7 @@ func importRun(a *API, c *call) (answer, error) {
 		}
 		events[i] = history.Event{Seq: e.Seq, At: e.At, Data: data, TaskID: e.TaskID, SeenThrough: e.Seen}
 	}
-	out, err := a.opt.Broker.Import(c.ctx, protocol.ImportRequest{Namespace: c.ns, Events: events, Identity: c.who.Name})
+	out, err := a.opt.Runs.Import(c.Ctx, protocol.ImportRequest{Namespace: c.NS, Events: events, Identity: c.Who.Name})
 	c.about = out.WorkflowID
 	status := http.StatusOK
 	if out.Outcome == "imported" {
@@ -92,15 +87,18 @@ func (in *importBody) check(raw json.RawMessage) error {
 	case slices.ContainsFunc(in.Events, func(e importedEvent) bool { return e.Type == "" }):
 		return badBundle("an event has no type")
 	case in.Integrity == nil || in.Integrity.Algorithm != "sha256" || in.Integrity.Canonical != canonicalForm:
-		return protocol.Refuse(protocol.ReasonBundleIntegrity, "the bundle has no checksum of the form %s and sha256", canonicalForm)
+		return protocol.Refuse(
+			protocol.ReasonBundleIntegrity, "the bundle has no checksum of the form %s and sha256", canonicalForm,
+		)
 	}
 	sum, err := checksum(raw, "integrity")
 	if err != nil {
 		return badBundle("%v", err)
 	}
 	if sum != in.Integrity.Checksum {
-		return protocol.Refuse(protocol.ReasonBundleIntegrity, "the bundle is not as it was exported: its checksum is %s", sum).
-			With("expected", in.Integrity.Checksum)
+		return protocol.Refuse(
+			protocol.ReasonBundleIntegrity, "the bundle is not as it was exported: its checksum is %s", sum,
+		).With("expected", in.Integrity.Checksum)
 	}
 	return nil
 }

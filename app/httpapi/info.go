@@ -12,19 +12,17 @@ import (
 )
 
 func metrics(a *API, c *call) (answer, error) {
-	c.w.Header().Set(VersionHeader, Version)
-	promhttp.HandlerFor(a.opt.Registry, promhttp.HandlerOpts{}).ServeHTTP(c.w, c.Request)
+	c.W.Header().Set(VersionHeader, Version)
+	promhttp.HandlerFor(a.opt.Registry, promhttp.HandlerOpts{}).ServeHTTP(c.W, c.Request)
 	return answer{status: http.StatusOK}, nil
 }
 
-// workerVersionHeader is echoed by cluster info alone, which workers ask too.
-const workerVersionHeader = "X-Durable-Workflow-Protocol-Version"
-
+// clusterInfo answers workers too, so it says the version of their protocol as well.
 func clusterInfo(a *API, c *call) (answer, error) {
 	info := a.info
-	info.Namespace.Name = c.ns
+	info.Namespace.Name = c.NS
 	if info.Worker != nil {
-		c.w.Header().Set(workerVersionHeader, info.Worker.Version)
+		c.W.Header().Set(protocol.HeaderWorkerVersion, info.Worker.Version)
 	}
 	return ok(info, nil)
 }
@@ -32,23 +30,28 @@ func clusterInfo(a *API, c *call) (answer, error) {
 // clusterInfo is what this app says of itself; the namespace is each request's own.
 func (a *API) clusterInfo() protocol.ClusterInfo {
 	info := protocol.ClusterInfo{
-		ServerID: a.opt.App, Version: a.opt.Broker.Release(), DefaultNamespace: "default",
+		ServerID: a.opt.App, Version: a.opt.Process.Release(), DefaultNamespace: "default",
 		SDKVersions: map[string]string{"php": ">=1.0", "python": ">=2.0.0rc1", "rust": ">=4.0", "cli": ">=0.1"},
 		Capabilities: protocol.ControlCapabilities{
-			WorkflowTasks: true, ActivityTasks: true, Signals: true, Queries: true, Updates: true, ContinueAsNew: true, ActivityTimeouts: true,
-			ActivityRetryPolicy: true, NonRetryableFailures: true, ChildWorkflows: true, ChildRetryPolicy: true, ChildTimeouts: true,
+			WorkflowTasks: true, ActivityTasks: true, Signals: true, Queries: true, Updates: true, ContinueAsNew: true,
+			ActivityTimeouts:    true,
+			ActivityRetryPolicy: true, NonRetryableFailures: true, ChildWorkflows: true, ChildRetryPolicy: true,
+			ChildTimeouts:     true,
 			ParentClosePolicy: true, HistoryExport: true, HistoryRetention: true, SearchAttributes: true, Schedules: true,
-			PayloadEnvelope: true, PayloadEnvelopeAnswer: true, PayloadCodecs: []string{payload.Codec}, ResponseCompression: []string{"gzip"},
+			PayloadEnvelope: true, PayloadEnvelopeAnswer: true, PayloadCodecs: []string{payload.Codec},
+			ResponseCompression: []string{"gzip"},
 		},
 		Compatibility: protocol.ClientCompatibility{
-			SchemaVersion: protocol.SchemaVersion{Schema: "durable-workflow.v2.client-compatibility", Version: 1}, Authority: "protocol_manifests",
+			SchemaVersion:   protocol.SchemaVersion{Schema: "durable-workflow.v2.client-compatibility", Version: 1},
+			Authority:       "protocol_manifests",
 			TopLevelVersion: "informational", FailClosed: true,
 		},
 		ControlPlane: protocol.ControlPlaneTerms{
 			Version: Version, Header: VersionHeader,
 			Response: protocol.SchemaVersion{Schema: "durable-workflow.v2.control-plane-response", Version: 1},
 			Request: protocol.RequestTerms{
-				SchemaVersion: protocol.SchemaVersion{Schema: "durable-workflow.v2.control-plane-request.contract", Version: 1}, Operations: operations,
+				SchemaVersion: protocol.SchemaVersion{Schema: "durable-workflow.v2.control-plane-request.contract", Version: 1},
+				Operations:    operations,
 			},
 		},
 		Auth: composition,
@@ -63,9 +66,10 @@ func (a *API) clusterInfo() protocol.ClusterInfo {
 			PayloadBytes: payload.MaxBytes, MemoBytes: engine.MaxStartMemo, SearchAttributeBytes: engine.MaxAttributesBytes,
 		},
 		Sojourn: protocol.SojournInfo{
-			Release: a.opt.Broker.Release(), AppID: a.opt.App,
+			Release: a.opt.Process.Release(), AppID: a.opt.App,
 			Features: []string{
-				"worker_sessions", "session_epochs", "batch_tasks", "cooperative_cancellation_requests", "socket", "why_waiting", "history_stream",
+				"worker_sessions", "session_epochs", "batch_tasks", "cooperative_cancellation_requests", "socket", "why_waiting",
+				"history_stream",
 				"history_import", "run_filters", "queue_budgets", "build_rollouts", "start_delay", "start_cron",
 			},
 			Limits:   protocol.BodyLimits{One: httpjson.MaxBody, Batch: httpjson.MaxBatchBody},
@@ -74,7 +78,9 @@ func (a *API) clusterInfo() protocol.ClusterInfo {
 	}
 	if a.opt.WorkerAPI != nil {
 		version, capabilities := a.opt.WorkerAPI.Protocol()
-		info.Worker = &protocol.WorkerTerms{Version: version, Header: workerVersionHeader, Capabilities: capabilities}
+		info.Worker = &protocol.WorkerTerms{
+			Version: version, Header: protocol.HeaderWorkerVersion, Capabilities: capabilities,
+		}
 	}
 	return info
 }
@@ -89,7 +95,8 @@ var (
 				Scope: "namespace", Lease: workersSetting, Idle: &workersSetting, Activities: "worker_slots", Ends: "never",
 			},
 			Worker: protocol.WorkerSessionDoor{
-				Scope: "namespace", Lease: engine.WorkerSessionLease, TTL: engine.WorkerSessionTTL, Activities: 1, Ends: "close_or_ttl",
+				Scope: "namespace", Lease: engine.WorkerSessionLease, TTL: engine.WorkerSessionTTL, Activities: 1,
+				Ends: "close_or_ttl",
 			},
 			Workflow: protocol.SessionDoor{
 				Scope: "workflow", Lease: workersSetting, Activities: "worker_slots", Ends: "end_session_or_end_of_run_chain",
@@ -118,7 +125,9 @@ var operations = map[string]protocol.OperationTerms{
 		"status": {Values: []string{"running", "completed", "failed"}, Refused: map[string]string{}},
 	}},
 	"update": {
-		Fields:  map[string]protocol.FieldTerms{"wait_for": {Values: []string{protocol.WaitAccepted, protocol.WaitCompleted}}},
+		Fields: map[string]protocol.FieldTerms{
+			"wait_for": {Values: []string{protocol.WaitAccepted, protocol.WaitCompleted}},
+		},
 		Removed: map[string]string{"wait_policy": "Use wait_for."},
 	},
 	"start": {Fields: map[string]protocol.FieldTerms{
@@ -138,7 +147,8 @@ var composition = protocol.AuthComposition{
 		Profile:    []string{"flag_env", "DW_ENV", "current_profile", "default_profile"},
 	},
 	Environment: protocol.AuthEnvironment{
-		ServerURL: "DURABLE_WORKFLOW_SERVER_URL", Namespace: "DURABLE_WORKFLOW_NAMESPACE", Token: "DURABLE_WORKFLOW_AUTH_TOKEN",
+		ServerURL: "DURABLE_WORKFLOW_SERVER_URL", Namespace: "DURABLE_WORKFLOW_NAMESPACE",
+		Token:     "DURABLE_WORKFLOW_AUTH_TOKEN",
 		TLSVerify: "DURABLE_WORKFLOW_TLS_VERIFY", Profile: "DW_ENV",
 	},
 	Material: protocol.AuthMaterials{

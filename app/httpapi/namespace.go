@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -21,11 +22,12 @@ type Namespaces interface {
 // put is http.MethodPut.
 const put = http.MethodPut
 
-// spaces are the routes of namespaces. They speak of the namespace in their path, whatever the one of the request.
-func spaces(contract lineFunc) []route {
+// namespaceRoutes are the routes of namespaces. They speak of the namespace in their path, whatever the one of the
+// request.
+func namespaceRoutes(contract lineFunc) []route {
 	const one = "/namespaces/{namespace}"
 	removal := noted("namespace.delete", contract(del, one, "delete_namespace", auth.Admin, deleteNamespace))
-	removal.limit = held
+	removal.Limit = serve.Held
 	list := []route{
 		contract(get, "/namespaces", "list_namespaces", auth.Viewer, listNamespaces),
 		noted("namespace.create", contract(post, "/namespaces", "create_namespace", auth.Admin, createNamespace)),
@@ -47,14 +49,15 @@ func anywhere(rt route) route {
 
 // space is a namespace named in path or body, when the caller may touch it.
 func (c *call) space(name string) (string, error) {
-	if !c.who.In(name) {
-		return "", protocol.Refuse(protocol.ReasonForbidden, "this token is not good for namespace %s", name).With("namespace", name)
+	if !c.Who.In(name) {
+		return "", protocol.Refuse(protocol.ReasonForbidden, "this token is not good for namespace %s", name).
+			With("namespace", name)
 	}
 	return name, nil
 }
 
 func listNamespaces(a *API, c *call) (answer, error) {
-	list, err := a.opt.Broker.Namespaces(c.ctx, c.who.In)
+	list, err := a.opt.Namespaces.Namespaces(c.Ctx, c.Who.In)
 	return ok(namespacesAnswer{list}, err)
 }
 
@@ -63,25 +66,25 @@ func describeNamespace(a *API, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(a.opt.Broker.Namespace(c.ctx, name))
+	return ok(a.opt.Namespaces.Namespace(c.Ctx, name))
 }
 
 func createNamespace(a *API, c *call) (answer, error) {
 	var in protocol.NamespaceRequest
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
 	if _, err := c.space(in.Name); err != nil {
 		return answer{}, err
 	}
 	c.about = in.Name
-	out, err := a.opt.Broker.CreateNamespace(c.ctx, in)
+	out, err := a.opt.Namespaces.CreateNamespace(c.Ctx, in)
 	return answer{http.StatusCreated, out}, err
 }
 
 func updateNamespace(a *API, c *call) (answer, error) {
 	var in protocol.NamespaceRequest
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
 	var err error
@@ -89,7 +92,7 @@ func updateNamespace(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	c.about = in.Name
-	return ok(a.opt.Broker.UpdateNamespace(c.ctx, in))
+	return ok(a.opt.Namespaces.UpdateNamespace(c.Ctx, in))
 }
 
 func deleteNamespace(a *API, c *call) (answer, error) {
@@ -98,5 +101,5 @@ func deleteNamespace(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	c.about = name
-	return ok(a.opt.Broker.DeleteNamespace(c.ctx, name))
+	return ok(a.opt.Namespaces.DeleteNamespace(c.Ctx, name))
 }

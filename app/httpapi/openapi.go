@@ -9,8 +9,8 @@ import (
 
 // describeAPI answers with the description of this API, as it was made of the routes and types of this build.
 func describeAPI(a *API, c *call) (answer, error) {
-	c.w.Header().Set(VersionHeader, Version)
-	if err := httpjson.Write(c.w, c.Request, http.StatusOK, docs.OpenAPI); err != nil {
+	c.W.Header().Set(VersionHeader, Version)
+	if err := httpjson.Write(c.W, c.Request, http.StatusOK, docs.OpenAPI); err != nil {
 		a.opt.Log.Debug().Err(err).Str("operation", c.rt.Operation).Msg("the caller did not take the answer")
 	}
 	return answer{status: http.StatusOK}, nil

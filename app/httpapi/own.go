@@ -1,14 +1,18 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/release"
 )
 
-func overview(a *API, c *call) (answer, error) { return ok(a.opt.Broker.Overview(c.ctx, c.ns)) }
+func overview(a *API, c *call) (answer, error) { return ok(a.opt.Process.Overview(c.Ctx, c.NS)) }
 
 // identity is a caller as it is told about itself.
 type identity struct {
@@ -25,35 +29,62 @@ func self(p *auth.Principal) identity {
 	return identity{p.Name, p.Roles, orEmpty(p.Namespaces), orEmpty(p.Queues), p.Group, p.Method, p.TokenID}
 }
 
-func me(_ *API, c *call) (answer, error) { return ok(self(c.who), nil) }
+func me(_ *API, c *call) (answer, error) { return ok(self(c.Who), nil) }
 
 func signIn(a *API, c *call) (answer, error) {
 	var in signInBody
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	p, err := a.opt.Auth.SignIn(c.w, c.Request, in.Token)
+	select { // one at a time, so that who guesses waits for each guess
+	case a.signing <- struct{}{}:
+		defer func() { <-a.signing }()
+	case <-c.Ctx.Done():
+		return answer{}, context.Cause(c.Ctx)
+	}
+	p, err := a.opt.Auth.SignIn(c.W, c.Request, in.Token)
+	if protocol.ReasonOf(err) == protocol.ReasonUnauthorized {
+		a.signInFailed(c)
+	}
 	if err != nil {
 		return answer{}, err
 	}
 	return ok(self(p), nil)
 }
 
+// failedSignIn is how long the answer to a failed sign-in is kept back, and with it every other.
+const failedSignIn = 500 * time.Millisecond
+
+// signInFailed notes a failed sign-in for operators, and takes its time.
+func (a *API) signInFailed(c *call) {
+	a.opt.Log.Warn().Str("remote", c.RemoteAddr).Msg("sign-in failed")
+	err := a.opt.Process.Audit(
+		c.Ctx, store.Audit{Identity: "unknown", Action: "sign_in.failed", Namespace: c.NS, Target: c.RemoteAddr},
+	)
+	if err != nil {
+		a.opt.Log.Error().Err(err).Msg("note a failed sign-in")
+	}
+	select {
+	case <-time.After(failedSignIn):
+	case <-c.Ctx.Done():
+	}
+}
+
 func signOut(a *API, c *call) (answer, error) {
-	return ok(signedOut{"signed_out"}, a.opt.Auth.SignOut(c.w, c.Request))
+	return ok(signedOut{"signed_out"}, a.opt.Auth.SignOut(c.W, c.Request))
 }
 
 func listTokens(a *API, c *call) (answer, error) {
-	tokens, err := a.opt.Auth.List(c.ctx, c.who)
+	tokens, err := a.opt.Auth.List(c.Ctx, c.Who)
 	return ok(tokensAnswer{tokens}, err)
 }
 
 func createToken(a *API, c *call) (answer, error) {
 	var in auth.TokenRequest
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	out, err := a.opt.Auth.Create(c.ctx, c.who, in)
+	out, err := a.opt.Auth.Create(c.Ctx, c.Who, in)
 	return answer{http.StatusCreated, out}, err
 }
 
@@ -64,7 +95,16 @@ func revokeToken(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	return ok(a.opt.Auth.Revoke(c.ctx, c.who, c.PathValue("token"), forget))
+	return ok(a.opt.Auth.Revoke(c.Ctx, c.Who, c.PathValue("token"), forget))
+}
+
+// setTokenRoles changes what a token is good for; its secret stays.
+func setTokenRoles(a *API, c *call) (answer, error) {
+	var in auth.RolesRequest
+	if err := c.Read(&in); err != nil {
+		return answer{}, err
+	}
+	return ok(a.opt.Auth.SetRoles(c.Ctx, c.Who, c.PathValue("token"), in))
 }
 
 func listAudit(a *API, c *call) (answer, error) {
@@ -73,34 +113,48 @@ func listAudit(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	list, err := a.opt.Broker.Audits(c.ctx, c.ns, limit)
+	list, err := a.opt.View.Audits(c.Ctx, c.NS, limit)
 	entries := make([]auditEntry, len(list))
 	for i, e := range list {
 		entries[i] = auditEntry(e)
 	}
-	return ok(auditAnswer{c.ns, entries}, err)
+	return ok(auditAnswer{c.NS, entries}, err)
 }
 
 // unready is the refusal of an app that cannot serve now.
 func unready(a *API, c *call) error {
-	err := a.opt.Broker.Ready(c.ctx)
+	err := a.opt.Process.Ready(c.Ctx)
 	if err != nil {
 		a.opt.Log.Warn().Err(err).Msg("not ready")
 	}
 	return err
 }
 
-func probe(healthy, sick string, err error) (answer, error) {
+func probe(c *call, healthy, sick string, err error) (answer, error) {
 	status, said, database := http.StatusOK, healthy, "ok"
 	if err != nil {
 		status, said, database = http.StatusServiceUnavailable, sick, "unavailable"
+		c.W.Header().Set("Retry-After", "1") // as every 503 of this API says
 	}
 	return answer{status, probeAnswer{said, history.At(time.Now()), map[string]string{"database": database}}}, nil
 }
 
-func health(a *API, c *call) (answer, error) { return probe("serving", "unavailable", unready(a, c)) }
+func health(a *API, c *call) (answer, error) {
+	return probe(c, "serving", "unavailable", unready(a, c))
+}
 
-func ready(a *API, c *call) (answer, error) { return probe("ready", "not_ready", unready(a, c)) }
+// ready also shows a release that could not be read: work flows between an app and workers that merely have that in
+// common.
+func ready(a *API, c *call) (answer, error) {
+	out, err := probe(c, "ready", "not_ready", unready(a, c))
+	if said, isProbe := out.body.(probeAnswer); isProbe {
+		said.Checks["release"] = "ok"
+		if r := a.opt.Process.Release(); r == "" || r == release.Unreadable {
+			said.Checks["release"] = "unreadable"
+		}
+	}
+	return out, err
+}
 
 // up says that the process answers, whatever else is wrong.
 func up(*API, *call) (answer, error) {

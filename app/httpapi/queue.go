@@ -13,13 +13,13 @@ type Queues interface {
 	Queues(context.Context, protocol.QueueList) (protocol.QueuePage, error)
 	Queue(ctx context.Context, namespace, name string) (protocol.QueueState, error)
 	BuildIDs(ctx context.Context, namespace, queue string) (protocol.BuildRollout, error)
-	Order(ctx context.Context, namespace, queue string) (protocol.QueueOrder, error)
 	DecideBuild(context.Context, protocol.BuildRequest) (protocol.BuildState, error)
 	Limits(ctx context.Context, namespace, queue string) (protocol.LimitState, error)
 	Limit(context.Context, protocol.LimitRequest) (protocol.LimitState, error)
 }
 
-// queues are the routes of task queues, and ours that set their budgets. The broker notes who decided what, in the change that decides it.
+// queues are the routes of task queues, and ours that set their budgets. The broker notes who decided what, in the
+// change that decides it.
 func queues(contract, ours lineFunc) []route {
 	const one, builds = "/task-queues/{queue}", "/task-queues/{queue}/build-ids"
 	return []route{
@@ -39,23 +39,25 @@ func queues(contract, ours lineFunc) []route {
 
 func listQueues(a *API, c *call) (answer, error) {
 	q := c.query()
-	in := protocol.QueueList{Namespace: c.ns, PageSize: q.number("page_size", 1, 1000), PageToken: q.text("next_page_token")}
+	in := protocol.QueueList{
+		Namespace: c.NS, PageSize: q.number("page_size", 1, 1000), PageToken: q.text("next_page_token"),
+	}
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	return ok(a.opt.Broker.Queues(c.ctx, in))
+	return ok(a.opt.Queues.Queues(c.Ctx, in))
 }
 
 func describeQueue(a *API, c *call) (answer, error) {
-	return ok(a.opt.Broker.Queue(c.ctx, c.ns, c.PathValue("queue")))
+	return ok(a.opt.Queues.Queue(c.Ctx, c.NS, c.PathValue("queue")))
 }
 
 func listBuilds(a *API, c *call) (answer, error) {
-	return ok(a.opt.Broker.BuildIDs(c.ctx, c.ns, c.PathValue("queue")))
+	return ok(a.opt.Queues.BuildIDs(c.Ctx, c.NS, c.PathValue("queue")))
 }
 
 func showOrder(a *API, c *call) (answer, error) {
-	return ok(a.opt.Broker.Order(c.ctx, c.ns, c.PathValue("queue")))
+	return ok(a.opt.View.Order(c.Ctx, c.NS, c.PathValue("queue")))
 }
 
 func decideBuild(verb string) func(*API, *call) (answer, error) {
@@ -63,38 +65,39 @@ func decideBuild(verb string) func(*API, *call) (answer, error) {
 		var body struct {
 			BuildID json.RawMessage `json:"build_id"`
 		}
-		if err := c.read(&body); err != nil {
+		if err := c.Read(&body); err != nil {
 			return answer{}, err
 		}
-		in := protocol.BuildRequest{Namespace: c.ns, Queue: c.PathValue("queue"), Verb: verb, Identity: c.who.Name}
-		if body.BuildID == nil || json.Unmarshal(body.BuildID, &in.BuildID) != nil { // left out by mistake it must not mean all workers without one
+		in := protocol.BuildRequest{Namespace: c.NS, Queue: c.PathValue("queue"), Verb: verb, Identity: c.Who.Name}
+		if body.BuildID == nil || json.Unmarshal(body.BuildID, &in.BuildID) != nil {
+			// left out by mistake it must not mean all workers without one
 			return answer{}, protocol.Invalid("build_id", "must be a build id, or null for the workers without one")
 		}
-		return ok(a.opt.Broker.DecideBuild(c.ctx, in))
+		return ok(a.opt.Queues.DecideBuild(c.Ctx, in))
 	}
 }
 
 func readLimits(a *API, c *call) (answer, error) {
-	return ok(a.opt.Broker.Limits(c.ctx, c.ns, c.PathValue("queue")))
+	return ok(a.opt.Queues.Limits(c.Ctx, c.NS, c.PathValue("queue")))
 }
 
-func setLimits(a *API, c *call) (answer, error) { return limit(a, c, c.ns, c.PathValue("queue")) }
+func setLimits(a *API, c *call) (answer, error) { return limit(a, c, c.NS, c.PathValue("queue")) }
 
 func readNamespaceLimits(a *API, c *call) (answer, error) {
 	name, err := c.space(c.PathValue("namespace"))
 	if err == nil {
-		err = a.opt.Broker.HasNamespace(c.ctx, name)
+		err = a.opt.Namespaces.HasNamespace(c.Ctx, name)
 	}
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(a.opt.Broker.Limits(c.ctx, name, ""))
+	return ok(a.opt.Queues.Limits(c.Ctx, name, ""))
 }
 
 func setNamespaceLimits(a *API, c *call) (answer, error) {
 	name, err := c.space(c.PathValue("namespace"))
 	if err == nil {
-		err = a.opt.Broker.HasNamespace(c.ctx, name)
+		err = a.opt.Namespaces.HasNamespace(c.Ctx, name)
 	}
 	if err != nil {
 		return answer{}, err
@@ -104,9 +107,9 @@ func setNamespaceLimits(a *API, c *call) (answer, error) {
 
 func limit(a *API, c *call, namespace, queue string) (answer, error) {
 	in := protocol.LimitRequest{}
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	in.Namespace, in.Queue, in.Identity = namespace, queue, c.who.Name
-	return ok(a.opt.Broker.Limit(c.ctx, in))
+	in.Namespace, in.Queue, in.Identity = namespace, queue, c.Who.Name
+	return ok(a.opt.Queues.Limit(c.Ctx, in))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/httpapi"
+	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -17,7 +18,8 @@ import (
 func concrete(pattern string) string {
 	for name, v := range map[string]string{
 		"{workflow}": "order-1", "{run}": "r1", "{name}": "approve", "{worker}": "w", "{session}": "s", "{token}": "t",
-		"{namespace}": "blue", "{schedule}": "nightly", "{queue}": "q", "{task}": "01",
+		"{namespace}": "blue", "{schedule}": "nightly", "{queue}": "q", "{task}": "01", "{deployment}": "default%2Fq@b",
+		"{deployment...}": "default/q@b",
 	} {
 		pattern = strings.ReplaceAll(pattern, name, v)
 	}
@@ -27,7 +29,7 @@ func concrete(pattern string) string {
 func flow(pattern string) bool { return strings.HasPrefix(pattern, "/api/workflows") }
 
 // wantPlane checks the control_plane object of an answer as clients do.
-func wantPlane(t *testing.T, what string, rt auth.Route, s said) {
+func wantPlane(t *testing.T, what string, rt serve.Route, s response) {
 	t.Helper()
 	p := s.plane()
 	if p == nil {
@@ -35,7 +37,8 @@ func wantPlane(t *testing.T, what string, rt auth.Route, s said) {
 		return
 	}
 	note, _ := p["contract"].(map[string]any)
-	if p["schema"] != "durable-workflow.v2.control-plane-response" || p["version"] != 1.0 || p["operation"] != rt.Operation || note["version"] != 1.0 ||
+	if p["schema"] != "durable-workflow.v2.control-plane-response" || p["version"] != 1.0 ||
+		p["operation"] != rt.Operation || note["version"] != 1.0 ||
 		note["schema"] == "" || s.header.Get(httpapi.VersionHeader) != "2" {
 		t.Errorf("%s: %v", what, p)
 	}
@@ -71,7 +74,10 @@ func wantPlane(t *testing.T, what string, rt auth.Route, s said) {
 }
 
 func TestEveryRouteChecksInOrderAndRefusesInItsEnvelope(t *testing.T) {
-	f := &fake{run: protocol.RunView{WorkflowID: "order-1", RunID: "r1"}, receipt: protocol.CommandReceipt{WorkflowID: "order-1", RunID: "r1"}}
+	f := &fake{
+		run:     protocol.RunView{WorkflowID: "order-1", RunID: "r1"},
+		receipt: protocol.CommandReceipt{WorkflowID: "order-1", RunID: "r1"},
+	}
 	s := server(t, f, auth.Options{})
 	for _, rt := range httpapi.Routes() {
 		if rt.Open() {
@@ -131,7 +137,9 @@ func TestRolesAreThoseOfTheTable(t *testing.T) {
 	s := server(t, &fake{}, auth.Options{Store: tokens{kept: kept}})
 	for _, rt := range httpapi.Routes() {
 		for _, role := range auth.Roles {
-			got := ask(t, s, rt.Method, concrete(rt.Pattern), "", map[string]string{"Authorization": "Bearer sjn_" + string(role) + "_s"})
+			got := ask(
+				t, s, rt.Method, concrete(rt.Pattern), "", map[string]string{"Authorization": "Bearer sjn_" + string(role) + "_s"},
+			)
 			allowed := rt.Open() || slices.Contains(auth.Holders(rt.Roles), role)
 			if allowed == (got.status == http.StatusForbidden) {
 				t.Errorf("%s as %s: got %d", rt.Operation, role, got.status)
@@ -149,15 +157,17 @@ func TestTheTableGivesEachRoleWhatItShouldHave(t *testing.T) {
 		var want auth.Role
 		switch {
 		case strings.Contains(rt.Pattern, "/tokens"), rt.Operation == "remove_worker", rt.Operation == "import",
-			rt.Method != http.MethodGet && (strings.Contains(rt.Pattern, "/namespaces") || strings.Contains(rt.Pattern, "/system/")):
+			rt.Method != http.MethodGet &&
+				(strings.Contains(rt.Pattern, "/namespaces") || strings.Contains(rt.Pattern, "/system/")):
 			want = auth.Admin
 		case strings.HasPrefix(rt.Operation, "operator_"), rt.Operation == "list_audit",
-			rt.Method != http.MethodGet && (strings.Contains(rt.Pattern, "/schedules") || strings.Contains(rt.Pattern, "/task-queues") ||
-				strings.Contains(rt.Pattern, "/deployments") || strings.Contains(rt.Pattern, "/search-attributes")):
+			rt.Method != http.MethodGet &&
+				(strings.Contains(rt.Pattern, "/schedules") || strings.Contains(rt.Pattern, "/task-queues") ||
+					strings.Contains(rt.Pattern, "/deployments") || strings.Contains(rt.Pattern, "/search-attributes")):
 			want = auth.Operator
 		case rt.Open(), rt.Operation == "cluster_info", rt.Operation == "me":
 			continue
-		case rt.Method == http.MethodGet:
+		case rt.Method == http.MethodGet, rt.Operation == "query": // a query changes nothing
 			want = auth.Viewer
 		default:
 			want = auth.Writer
@@ -165,7 +175,7 @@ func TestTheTableGivesEachRoleWhatItShouldHave(t *testing.T) {
 		if !slices.Equal(rt.Roles, []auth.Role{want}) {
 			t.Errorf("%s %s: roles %v, want %s", rt.Method, rt.Pattern, rt.Roles, want)
 		}
-		if (rt.Plane == auth.Own) != rt.Sojourn {
+		if (rt.Plane == serve.Own) != rt.Sojourn {
 			t.Errorf("%s %s: plane %s, of ours %v", rt.Method, rt.Pattern, rt.Plane, rt.Sojourn)
 		}
 	}
@@ -187,7 +197,8 @@ func TestATokenOfOneNamespaceWorksThereAlone(t *testing.T) {
 		t.Errorf("got %+v after %d calls", got, f.called())
 	}
 	set := map[string]string{"Authorization": "Bearer sjn_b_s", "X-Namespace": "blue"}
-	if got := ask(t, s, "POST", "/api/workflows", `{"workflow_type":"w","namespace":"red"}`, set); got.status != 422 || f.called() != 1 {
+	if got := ask(t, s, "POST", "/api/workflows", `{"workflow_type":"w","namespace":"red"}`, set); got.status != 422 ||
+		f.called() != 1 {
 		t.Errorf("another namespace in the body: got %d", got.status)
 	}
 	// Who it is and what it may see is told without a namespace, too: a page that knows neither asks for them first.
@@ -201,6 +212,38 @@ func TestATokenOfOneNamespaceWorksThereAlone(t *testing.T) {
 	}
 }
 
+// The routes of namespaces speak of the one in their path, whatever the request's is: a token is held against that.
+func TestATokenTouchesNoOtherNamespaceByItsPath(t *testing.T) {
+	sum := sha256.Sum256([]byte("s"))
+	f := &fake{}
+	s := server(t, f, auth.Options{Store: tokens{kept: map[string]store.Token{
+		"b": {ID: "b", Hash: sum[:], Roles: []string{"admin"}, Namespaces: []string{"blue"}},
+	}}})
+	set := map[string]string{"Authorization": "Bearer sjn_b_s", "X-Namespace": "blue"}
+	tried := 0
+	for _, rt := range httpapi.Routes() {
+		if !strings.HasPrefix(rt.Pattern, "/api/namespaces") || rt.Operation == "list_namespaces" {
+			continue
+		}
+		tried++
+		before := f.called()
+		got := ask(
+			t, s, rt.Method, strings.Replace(rt.Pattern, "{namespace}", "red", 1), `{"name":"red","retention_days":1}`, set,
+		)
+		if got.status != 403 || got.text("reason") != "forbidden" || f.called() != before {
+			t.Errorf("%s: got %d %v after %d calls", rt.Operation, got.status, got.body, f.called()-before)
+		}
+		if got := ask(
+			t, s, rt.Method, strings.Replace(rt.Pattern, "{namespace}", "blue", 1), `{"name":"blue","retention_days":1}`, set,
+		); got.status >= 400 {
+			t.Errorf("%s of its own: got %d %v", rt.Operation, got.status, got.body)
+		}
+	}
+	if tried < 4 {
+		t.Errorf("only %d routes speak of a namespace in their path or body", tried)
+	}
+}
+
 func TestWhatIsNotThereAnswersInJSON(t *testing.T) {
 	s := server(t, &fake{}, auth.Options{})
 	for _, c := range []struct {
@@ -209,17 +252,25 @@ func TestWhatIsNotThereAnswersInJSON(t *testing.T) {
 		reason       protocol.Reason
 		plane        bool
 	}{
-		{"GET", "/api", 404, protocol.ReasonNotFound, false}, {"GET", "/api/nothing", 404, protocol.ReasonNotFound, false},
-		{"GET", "/api/workflows/", 404, protocol.ReasonNotFound, true}, {"GET", "/api/workflows/x/nothing", 404, protocol.ReasonNotFound, true},
-		{"PUT", "/api/workflows/x", 405, protocol.ReasonMethodNotAllowed, true}, {"GET", "/api//workflows", 404, protocol.ReasonNotFound, false},
-		{"DELETE", "/api/tokens", 405, protocol.ReasonMethodNotAllowed, false}, {"POST", "/healthz", 405, protocol.ReasonMethodNotAllowed, false},
-		{"POST", "/api/workflows/x/signal/a%00b", 422, protocol.ReasonValidation, true}, {"GET", "/api/workers/%FF", 422, protocol.ReasonValidation, false},
-		{"GET", "/api/workflows?page_size=0", 422, protocol.ReasonValidation, true}, {"GET", "/api/workflows?page_size=x", 422, protocol.ReasonValidation, true},
-		{"GET", "/api/workflows?query=%00", 422, protocol.ReasonValidation, true}, {"GET", "/api/audit?limit=1001", 422, protocol.ReasonValidation, false},
+		{"GET", "/api", 404, protocol.ReasonNotFound, false},
+		{"GET", "/api/nothing", 404, protocol.ReasonNotFound, false},
+		{"GET", "/api/workflows/", 404, protocol.ReasonNotFound, true},
+		{"GET", "/api/workflows/x/nothing", 404, protocol.ReasonNotFound, true},
+		{"PUT", "/api/workflows/x", 405, protocol.ReasonMethodNotAllowed, true},
+		{"GET", "/api//workflows", 404, protocol.ReasonNotFound, false},
+		{"DELETE", "/api/tokens", 405, protocol.ReasonMethodNotAllowed, false},
+		{"POST", "/healthz", 405, protocol.ReasonMethodNotAllowed, false},
+		{"POST", "/api/workflows/x/signal/a%00b", 422, protocol.ReasonValidation, true},
+		{"GET", "/api/workers/%FF", 422, protocol.ReasonValidation, false},
+		{"GET", "/api/workflows?page_size=0", 422, protocol.ReasonValidation, true},
+		{"GET", "/api/workflows?page_size=x", 422, protocol.ReasonValidation, true},
+		{"GET", "/api/workflows?query=%00", 422, protocol.ReasonValidation, true},
+		{"GET", "/api/audit?limit=1001", 422, protocol.ReasonValidation, false},
 		{"GET", "/api/workflows/x/runs/r/history?wait_new_event=maybe", 422, protocol.ReasonValidation, true},
 	} {
 		got := ask(t, s, c.method, c.path, "", nil)
-		if got.status != c.want || got.text("reason") != string(c.reason) || got.text("message") == "" || (got.plane() != nil) != c.plane {
+		if got.status != c.want || got.text("reason") != string(c.reason) || got.text("message") == "" ||
+			(got.plane() != nil) != c.plane {
 			t.Errorf("%s %s: got %d %s", c.method, c.path, got.status, got.raw)
 		}
 		if (c.want == 405) != (got.header.Get("Allow") != "") {
@@ -235,22 +286,32 @@ func TestErrorsOfTheBrokerKeepTheirReason(t *testing.T) {
 		reason  protocol.Reason
 		outcome string
 	}{
-		{protocol.Refuse(protocol.ReasonInstanceNotFound, "none"), 404, protocol.ReasonInstanceNotFound, "rejected_not_started"},
+		{
+			protocol.Refuse(protocol.ReasonInstanceNotFound, "none"), 404, protocol.ReasonInstanceNotFound,
+			"rejected_not_started",
+		},
 		{protocol.Refuse(protocol.ReasonRunNotActive, "closed"), 409, protocol.ReasonRunNotActive, "rejected_not_active"},
 		{protocol.Refuse(protocol.ReasonHistoricalRun, "old"), 409, protocol.ReasonHistoricalRun, "rejected_not_current"},
-		{protocol.Refuse(protocol.ReasonAlreadyStarted, "taken").With("outcome", "said"), 409, protocol.ReasonAlreadyStarted, "said"},
+		{
+			protocol.Refuse(protocol.ReasonAlreadyStarted, "taken").With("outcome", "said"), 409, protocol.ReasonAlreadyStarted,
+			"said",
+		},
 		{protocol.Invalid("input", "is wrong"), 422, protocol.ReasonValidation, "rejected_invalid_arguments"},
-		{store.ErrUnavailable, 503, protocol.ReasonStoreUnavailable, ""},
+		{store.ErrUnavailable, 503, protocol.ReasonStoreUnavailable, "unknown"},
 		{errors.New("open /var/secret: denied"), 500, protocol.ReasonInternal, ""},
 	} {
 		s := server(t, &fake{err: c.err}, auth.Options{})
 		got := ask(t, s, "POST", "/api/workflows/order-1/signal/approve", `{}`, nil)
 		p := got.plane()
-		if got.status != c.status || got.text("reason") != string(c.reason) || p["reason"] != string(c.reason) || got.text("outcome") != c.outcome {
+		if got.status != c.status || got.text("reason") != string(c.reason) || p["reason"] != string(c.reason) ||
+			got.text("outcome") != c.outcome {
 			t.Errorf("%v: got %d %s", c.err, got.status, got.raw)
 		}
-		if p["operation"] != "signal" || p["operation_name"] != "approve" || p["operation_name_field"] != "signal_name" || p["workflow_id"] != "order-1" ||
-			p["rejection_reason"] != string(c.reason) || p["command_status"] != "rejected" || got.text("signal_name") != "approve" {
+		if p["operation"] != "signal" || p["operation_name"] != "approve" || p["operation_name_field"] != "signal_name" ||
+			p["workflow_id"] != "order-1" ||
+			c.status != 503 && (p["rejection_reason"] != string(c.reason) || p["command_status"] != "rejected") ||
+			c.status == 503 && (p["rejection_reason"] != nil || p["command_status"] != "unknown" || p["outcome"] != "unknown") ||
+			got.text("signal_name") != "approve" {
 			t.Errorf("%v: control_plane %v", c.err, p)
 		}
 		if strings.Contains(string(got.raw), "secret") {
@@ -268,3 +329,49 @@ func TestAPanicIsAnInternalErrorAndTheServerGoesOn(t *testing.T) {
 		}
 	}
 }
+
+// Every write of the control plane that the store could not confirm says that its outcome is not known, and a start
+// names its key.
+func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
+	s := server(t, &fake{err: store.ErrUnavailable}, auth.Options{})
+	for _, rt := range httpapi.Routes() {
+		if rt.Open() || strings.HasPrefix(rt.Pattern, "/api/worker/") || rt.Operation == "import" {
+			// which takes an export whole
+			continue
+		}
+		body := ""
+		if rt.Method != http.MethodGet {
+			body = control
+		}
+		got := ask(t, s, rt.Method, concrete(rt.Pattern), body, nil)
+		if got.status != 503 {
+			if got.status >= 500 || rt.Method != http.MethodGet && got.status < 400 {
+				t.Errorf("%s: got %d %s", rt.Operation, got.status, got.raw)
+			}
+			if got.status == 422 && rt.Method != http.MethodGet {
+				t.Errorf("%s: the test has no body for it: %s", rt.Operation, got.raw)
+			}
+			continue
+		}
+		write := rt.Method != http.MethodGet
+		if got.text("reason") != "store_unavailable" ||
+			write != (got.text("outcome") == "unknown" && got.text("command_status") == "unknown") ||
+			strings.Contains(string(got.raw), "rejected") {
+			t.Errorf("%s: got %s", rt.Operation, got.raw)
+		}
+		if flow(rt.Pattern) && write && (got.plane()["command_status"] != "unknown" || got.plane()["outcome"] != "unknown") {
+			t.Errorf("%s: control_plane %v", rt.Operation, got.plane())
+		}
+	}
+	for said, want := range map[string]string{`"workflow_id":"order-7",`: "order-7", "": ""} {
+		got := ask(t, s, "POST", "/api/workflows", `{`+said+`"workflow_type":"order"}`, nil)
+		if id := got.text("workflow_id"); got.status != 503 || id == "" || want != "" && id != want ||
+			got.plane()["workflow_id"] != id {
+			t.Errorf("a start of %q: got %d %s", said, got.status, got.raw)
+		}
+	}
+}
+
+// control is a body that a write of the control plane takes.
+const control = `{"workflow_type":"order","name":"blue","type":"keyword","schedule_id":"nightly","spec":{"cron_expressions":["0 0 * * *"]},` +
+	`"action":{"workflow_type":"order"},"start_time":"2030-01-01T00:00:00Z","end_time":"2030-01-02T00:00:00Z","build_id":"b","roles":["viewer"]}`

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -14,17 +15,19 @@ type Retention interface {
 }
 
 func retentions(contract lineFunc) []route {
-	pass := noted("system.retention", contract(post, "/system/retention/pass", "retention_pass", auth.Admin, retentionPass))
-	pass.limit = held
+	pass := noted(
+		"system.retention", contract(post, "/system/retention/pass", "retention_pass", auth.Admin, retentionPass),
+	)
+	pass.Limit = serve.Held
 	return []route{contract(get, "/system/retention", "retention", auth.Viewer, retention), pass}
 }
 
-func retention(a *API, c *call) (answer, error) { return ok(a.opt.Broker.Retention(c.ctx, c.ns)) }
+func retention(a *API, c *call) (answer, error) { return ok(a.opt.Retention.Retention(c.Ctx, c.NS)) }
 
 func retentionPass(a *API, c *call) (answer, error) {
-	if err := c.read(&struct{}{}); err != nil {
+	if err := c.Read(&struct{}{}); err != nil {
 		return answer{}, err
 	}
-	c.about = c.ns
-	return ok(a.opt.Broker.RetentionPass(c.ctx, c.ns))
+	c.about = c.NS
+	return ok(a.opt.Retention.RetentionPass(c.Ctx, c.NS))
 }

@@ -2,23 +2,19 @@ package httpapi
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/serve"
 )
 
 // route is one line of the table: what the request is, who may make it, and the verb it calls.
 type route struct {
-	auth.Route
+	serve.Route
 	verb  func(*API, *call) (answer, error)
-	flow  bool          // the answer carries the control_plane object, errors included
-	named string        // the member that holds the name at the end of the path
-	audit string        // the action noted when the verb succeeded
-	limit time.Duration // how long it may take; 0: 30 s
+	flow  bool   // the answer carries the control_plane object, errors included
+	named string // the member that holds the name at the end of the path
+	audit string // the action noted when the verb succeeded
 }
-
-// held is how long a request that waits for a worker may take: the longest wait, and the time to answer.
-const held = 75 * time.Second
 
 const (
 	get  = http.MethodGet
@@ -28,14 +24,20 @@ const (
 
 // table is every route of the control plane.
 func table() []route {
-	line := func(plane auth.Plane, method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route {
-		return route{Route: auth.Route{Method: method, Pattern: path, Operation: operation, Plane: plane, Roles: []auth.Role{role}}, verb: verb}
+	line := func(plane serve.Plane, method, path, operation string, role auth.Role, verb func(
+		*API, *call,
+	) (answer, error),
+	) route {
+		return route{
+			Route: serve.Route{Method: method, Pattern: path, Operation: operation, Plane: plane, Roles: []auth.Role{role}},
+			verb:  verb,
+		}
 	}
 	contract := func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route {
-		return line(auth.Control, method, "/api"+path, operation, role, verb)
+		return line(serve.Control, method, "/api"+path, operation, role, verb)
 	}
 	ours := func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route {
-		rt := line(auth.Own, method, path, operation, role, verb)
+		rt := line(serve.Own, method, path, operation, role, verb)
 		rt.Sojourn = true
 		return rt
 	}
@@ -66,9 +68,12 @@ func table() []route {
 
 		contract(get, "/system/operator-metrics", "system_operator_metrics", auth.Viewer, operatorMetrics),
 
+		held(ours(get, "/api/sojourn/workflows/{workflow}/result", "workflow_result", auth.Viewer, result)),
+		held(ours(get, "/api/sojourn/workflows/{workflow}/runs/{run}/result", "run_result", auth.Viewer, result)),
 		ours(get, "/api/runs/{run}", "describe_run_by_id", auth.Viewer, describeRun),
 		anywhere(ours(get, "/api/tokens", "list_tokens", auth.Admin, listTokens)),
 		anywhere(ours(post, "/api/tokens", "create_token", auth.Admin, createToken)),
+		anywhere(ours(put, "/api/tokens/{token}/roles", "set_token_roles", auth.Admin, setTokenRoles)),
 		anywhere(ours(del, "/api/tokens/{token}", "revoke_token", auth.Admin, revokeToken)),
 		ours(get, "/api/audit", "list_audit", auth.Operator, listAudit),
 		ours(get, "/api/sojourn/overview", "overview", auth.Viewer, overview),
@@ -76,7 +81,7 @@ func table() []route {
 		open(post, "/api/sojourn/login", "sign_in", signIn),
 		open(del, "/api/sojourn/login", "sign_out", signOut),
 	}
-	routes = append(routes, spaces(contract)...)
+	routes = append(routes, namespaceRoutes(contract)...)
 	routes = append(routes, schedules(contract, ours)...)
 	routes = append(routes, retentions(contract)...)
 	routes = append(routes, systems(contract)...)
@@ -93,6 +98,12 @@ func info(rt route) route {
 	return rt
 }
 
+// held is for a request that waits for something to happen.
+func held(rt route) route {
+	rt.Limit = serve.Held
+	return rt
+}
+
 func noted(action string, rt route) route {
 	rt.audit = action
 	return rt
@@ -100,13 +111,14 @@ func noted(action string, rt route) route {
 
 type lineFunc func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route
 
-// flows are the routes below /api/workflows. Commands may name the workflow, or one run of it, which must be the current one.
+// flows are the routes below /api/workflows. Commands may name the workflow, or one run of it, which must be the
+// current one.
 func flows(contract lineFunc) []route {
 	const one, run = "/workflows/{workflow}", "/workflows/{workflow}/runs/{run}"
 	export := contract(get, run+"/history/export", "history_export", auth.Viewer, exportHistory)
-	export.limit = held
+	export.Limit = serve.Held
 	stream := contract(get, run+"/history/stream", "history_stream", auth.Viewer, streamHistory)
-	stream.limit, stream.Sojourn, stream.Plane = streamed, true, auth.Own
+	stream.Limit, stream.Sojourn, stream.Plane = streamed, true, serve.Own
 	list := []route{
 		export, stream, imports(contract),
 		contract(get, "/workflows", "list", auth.Viewer, listRuns),
@@ -120,9 +132,9 @@ func flows(contract lineFunc) []route {
 		signalled := contract(post, at+"/signal/{name}", "signal", auth.Writer, signal)
 		signalled.named = "signal_name"
 		updated := contract(post, at+"/update/{name}", "update", auth.Writer, update)
-		updated.named, updated.limit = "update_name", held
-		asked := contract(post, at+"/query/{name}", "query", auth.Writer, ask)
-		asked.named, asked.limit = "query_name", held
+		updated.named, updated.Limit = "update_name", serve.Held
+		asked := contract(post, at+"/query/{name}", "query", auth.Viewer, ask)
+		asked.named, asked.Limit = "query_name", serve.Held
 		list = append(list, signalled, updated, asked,
 			noted("workflow.cancel", contract(post, at+"/cancel", "cancel", auth.Writer, cancel)),
 			noted("workflow.terminate", contract(post, at+"/terminate", "terminate", auth.Writer, terminate)),
@@ -139,13 +151,18 @@ func flows(contract lineFunc) []route {
 }
 
 // Routes lists what this package serves.
-func Routes() []auth.Route {
-	var list []auth.Route
+func Routes() []serve.Route {
+	var list []serve.Route
 	for _, rt := range table() {
-		if rt.Shape.Does == "" {
-			rt.Shape = shapes[rt.Operation]
-		}
+		rt.Shape = shapeOf(rt)
 		list = append(list, rt.Route)
 	}
 	return list
+}
+
+func shapeOf(rt route) serve.Shape {
+	if rt.Shape.Does == "" {
+		return shapes[rt.Operation]
+	}
+	return rt.Shape
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -21,18 +21,17 @@ type Schedules interface {
 	ResumeSchedule(ctx context.Context, namespace, id, note string) (protocol.ScheduleReceipt, error)
 	DeleteSchedule(ctx context.Context, namespace, id string) (protocol.ScheduleReceipt, error)
 	TriggerSchedule(ctx context.Context, namespace, id, overlap string) (protocol.ScheduleReceipt, error)
-	BackfillSchedule(ctx context.Context, namespace, id string, from, to time.Time, overlap string) (protocol.ScheduleReceipt, error)
-	Schedule(ctx context.Context, namespace, id string) (protocol.ScheduleView, error)
-	Schedules(ctx context.Context, namespace, after string, limit int) ([]protocol.ScheduleView, string, error)
-	ScheduleHistory(ctx context.Context, namespace, id string, after int64, limit int) ([]protocol.ScheduleEvent, bool, error)
-	ScheduleHistoryBack(ctx context.Context, namespace, id string, before int64, limit int) ([]protocol.ScheduleEvent, bool, error)
-	ScheduleTimes(ctx context.Context, spec protocol.ScheduleSpec, count int) ([]history.Time, error)
+	BackfillSchedule(
+		ctx context.Context, namespace, id string, from, to time.Time, overlap string,
+	) (protocol.ScheduleReceipt, error)
 }
 
 func schedules(contract, ours lineFunc) []route {
 	const one = "/schedules/{schedule}"
-	backfill := noted("schedule.backfill", contract(post, one+"/backfill", "backfill_schedule", auth.Operator, backfillSchedule))
-	backfill.limit = held
+	backfill := noted(
+		"schedule.backfill", contract(post, one+"/backfill", "backfill_schedule", auth.Operator, backfillSchedule),
+	)
+	backfill.Limit = serve.Held
 	return []route{
 		contract(get, "/schedules", "list_schedules", auth.Viewer, listSchedules),
 		noted("schedule.create", contract(post, "/schedules", "create_schedule", auth.Operator, createSchedule)),
@@ -54,8 +53,8 @@ func listSchedules(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	list, next, err := a.opt.Broker.Schedules(c.ctx, c.ns, after, size)
-	body := schedulesAnswer{Namespace: c.ns, Schedules: list}
+	list, next, err := a.opt.View.Schedules(c.Ctx, c.NS, after, size)
+	body := schedulesAnswer{Namespace: c.NS, Schedules: list}
 	if next != "" {
 		body.NextPageToken = &next
 	}
@@ -67,17 +66,17 @@ func createSchedule(a *API, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	out, err := a.opt.Broker.CreateSchedule(c.ctx, in)
+	out, err := a.opt.Schedules.CreateSchedule(c.Ctx, in)
 	c.about = out.ScheduleID
 	return answer{http.StatusCreated, out}, err
 }
 
 // schedule reads a request about the schedule of the path, or of the body where the path has none.
 func (c *call) schedule() (in protocol.ScheduleRequest, err error) {
-	if err = c.read(&in); err != nil {
+	if err = c.Read(&in); err != nil {
 		return in, err
 	}
-	in.Namespace = c.ns
+	in.Namespace = c.NS
 	if id := c.PathValue("schedule"); id != "" {
 		in.ID, c.about = id, id
 	}
@@ -89,22 +88,24 @@ func updateSchedule(a *API, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(a.opt.Broker.UpdateSchedule(c.ctx, in))
+	return ok(a.opt.Schedules.UpdateSchedule(c.Ctx, in))
 }
 
 func describeSchedule(a *API, c *call) (answer, error) {
-	return ok(a.opt.Broker.Schedule(c.ctx, c.ns, c.PathValue("schedule")))
+	return ok(a.opt.View.Schedule(c.Ctx, c.NS, c.PathValue("schedule")))
 }
 
 func deleteSchedule(a *API, c *call) (answer, error) {
 	c.about = c.PathValue("schedule")
-	return ok(a.opt.Broker.DeleteSchedule(c.ctx, c.ns, c.about))
+	return ok(a.opt.Schedules.DeleteSchedule(c.Ctx, c.NS, c.about))
 }
 
-func pauseSchedule(a *API, c *call) (answer, error)  { return turn(c, a.opt.Broker.PauseSchedule) }
-func resumeSchedule(a *API, c *call) (answer, error) { return turn(c, a.opt.Broker.ResumeSchedule) }
+func pauseSchedule(a *API, c *call) (answer, error)  { return turn(c, a.opt.Schedules.PauseSchedule) }
+func resumeSchedule(a *API, c *call) (answer, error) { return turn(c, a.opt.Schedules.ResumeSchedule) }
 
-func turn(c *call, verb func(ctx context.Context, namespace, id, note string) (protocol.ScheduleReceipt, error)) (answer, error) {
+func turn(
+	c *call, verb func(ctx context.Context, namespace, id, note string) (protocol.ScheduleReceipt, error),
+) (answer, error) {
 	in, err := c.schedule()
 	if err != nil {
 		return answer{}, err
@@ -113,7 +114,7 @@ func turn(c *call, verb func(ctx context.Context, namespace, id, note string) (p
 	if in.Note != nil {
 		note = *in.Note
 	}
-	return ok(verb(c.ctx, c.ns, in.ID, note))
+	return ok(verb(c.Ctx, c.NS, in.ID, note))
 }
 
 func triggerSchedule(a *API, c *call) (answer, error) {
@@ -121,12 +122,12 @@ func triggerSchedule(a *API, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(a.opt.Broker.TriggerSchedule(c.ctx, c.ns, in.ID, orBlank(in.Overlap)))
+	return ok(a.opt.Schedules.TriggerSchedule(c.Ctx, c.NS, in.ID, orBlank(in.Overlap)))
 }
 
 func backfillSchedule(a *API, c *call) (answer, error) {
 	var in backfillBody
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
 	var times [2]time.Time
@@ -138,7 +139,7 @@ func backfillSchedule(a *API, c *call) (answer, error) {
 		times[i] = at
 	}
 	c.about = c.PathValue("schedule")
-	return ok(a.opt.Broker.BackfillSchedule(c.ctx, c.ns, c.about, times[0], times[1], orBlank(in.Overlap)))
+	return ok(a.opt.Schedules.BackfillSchedule(c.Ctx, c.NS, c.about, times[0], times[1], orBlank(in.Overlap)))
 }
 
 func orBlank(s *string) string {
@@ -150,16 +151,16 @@ func orBlank(s *string) string {
 
 func scheduleHistory(a *API, c *call) (answer, error) {
 	q := c.query()
-	limit, from, read := q.number("limit", 1, 1000), q.number("after_sequence", 0, 1<<53), a.opt.Broker.ScheduleHistory
+	limit, from, read := q.number("limit", 1, 1000), q.number("after_sequence", 0, 1<<53), a.opt.View.ScheduleHistory
 	if q.flag("newest_first") {
-		from, read = q.number("before_sequence", 0, 1<<53), a.opt.Broker.ScheduleHistoryBack
+		from, read = q.number("before_sequence", 0, 1<<53), a.opt.View.ScheduleHistoryBack
 	}
 	if q.err != nil {
 		return answer{}, q.err
 	}
 	id := c.PathValue("schedule")
-	events, more, err := read(c.ctx, c.ns, id, int64(from), limit)
-	body := scheduleHistoryAnswer{ScheduleID: id, Namespace: c.ns, Events: events, More: more}
+	events, more, err := read(c.Ctx, c.NS, id, int64(from), limit)
+	body := scheduleHistoryAnswer{ScheduleID: id, Namespace: c.NS, Events: events, More: more}
 	if more {
 		next := strconv.FormatInt(events[len(events)-1].Sequence, 10)
 		body.NextCursor = &next
@@ -178,6 +179,6 @@ func scheduleTimes(a *API, c *call) (answer, error) {
 	if err := httpjson.Decode([]byte(text), &spec); err != nil {
 		return answer{}, err
 	}
-	times, err := a.opt.Broker.ScheduleTimes(c.ctx, spec, cmp.Or(count, 5))
+	times, err := a.opt.View.ScheduleTimes(c.Ctx, spec, cmp.Or(count, 5))
 	return ok(scheduleTimesAnswer{times}, err)
 }

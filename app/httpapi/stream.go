@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -13,21 +12,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Following is what of the broker tells of a run while it goes on.
-type Following interface {
-	Follow(ctx context.Context, t protocol.Target, after int64, f broker.Follower) (closed bool, err error)
-}
-
-// A stream is opened anew after streamed, which a client of server-sent events does by itself, and says that it lives every pulse. A client that
-// takes nothing for writeWait is given up.
+// A stream is opened anew after streamed, which a client of server-sent events does by itself, and says that it lives
+// every pulse. A client that takes nothing for writeWait is given up.
 const (
 	streamed  = 12 * time.Hour
 	pulse     = 15 * time.Second
 	writeWait = 30 * time.Second
 )
 
-// streamHistory sends the history of a run as server-sent events, each under its sequence, from behind the one the client has seen last, and new ones
-// as they are committed. When the run has closed and all was sent, an event named end says how, and the stream ends.
+// streamHistory sends the history of a run as server-sent events, each under its sequence, from behind the one the
+// client has seen last, and new ones as they are committed. When the run has closed and all was sent, an event named
+// end says how, and the stream ends.
 func streamHistory(a *API, c *call) (answer, error) {
 	after, err := lastSeen(c)
 	if err != nil {
@@ -38,23 +33,23 @@ func streamHistory(a *API, c *call) (answer, error) {
 	if decoded.err != nil {
 		return answer{}, decoded.err
 	}
-	out := http.NewResponseController(c.w)
+	out := http.NewResponseController(c.W)
 	begun := false
 	send := func(format string, args ...any) error {
 		_ = out.SetWriteDeadline(time.Now().Add(writeWait)) // a writer without deadlines is no worse than before
-		if _, err := fmt.Fprintf(c.w, format, args...); err != nil {
+		if _, err := fmt.Fprintf(c.W, format, args...); err != nil {
 			return err
 		}
 		return out.Flush()
 	}
-	closed, err := a.opt.Broker.Follow(c.ctx, c.target(), after, broker.Follower{
+	closed, err := a.opt.RunViews.Follow(c.Ctx, c.target(), after, broker.Follower{
 		Begin: func(protocol.RunView) error {
-			h := c.w.Header()
+			h := c.W.Header()
 			h.Set("Content-Type", "text/event-stream")
 			h.Set("Cache-Control", "no-store")
 			h.Set("X-Accel-Buffering", "no") // proxies that gather answers would keep events
 			h.Set(VersionHeader, Version)
-			c.w.WriteHeader(http.StatusOK)
+			c.W.WriteHeader(http.StatusOK)
 			begun = true
 			return send("retry: 1000\n\n")
 		},
@@ -72,7 +67,7 @@ func streamHistory(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	if closed {
-		v, verr := a.opt.Broker.Describe(c.ctx, c.target())
+		v, verr := a.opt.RunViews.Describe(c.Ctx, c.target())
 		if verr == nil {
 			verr = sendEnd(send, v)
 		}

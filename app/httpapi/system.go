@@ -1,13 +1,14 @@
 package httpapi
 
-// operatorMetrics counts what there is in a namespace, by status: sessions, workers and runs, and the backlog of its queues.
+// operatorMetrics counts what there is in a namespace, by status: sessions, workers and runs, and the backlog of its
+// queues.
 func operatorMetrics(a *API, c *call) (answer, error) {
 	if c.Method == post {
-		if err := c.read(&struct{}{}); err != nil {
+		if err := c.Read(&struct{}{}); err != nil {
 			return answer{}, err
 		}
 	}
-	o, err := a.opt.Broker.Overview(c.ctx, c.ns)
+	o, err := a.opt.Process.Overview(c.Ctx, c.NS)
 	if err != nil {
 		return answer{}, err
 	}
@@ -16,5 +17,5 @@ func operatorMetrics(a *API, c *call) (answer, error) {
 		sessions[status] = n
 		sessions["total"] += n
 	}
-	return ok(metricsAnswer{c.ns, sessions, o.Counts["workers"], o.Counts["runs"], o.Queues}, nil)
+	return ok(metricsAnswer{c.NS, sessions, o.Counts["workers"], o.Counts["runs"], o.Queues}, nil)
 }

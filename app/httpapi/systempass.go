@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -18,8 +19,11 @@ type Passes interface {
 // systems are the routes below /api/system that are not of retention.
 func systems(contract lineFunc) []route {
 	repair := noted("system.repair", contract(post, "/system/repair/pass", "repair_pass", auth.Admin, repairPass))
-	timeouts := noted("system.activity_timeouts", contract(post, "/system/activity-timeouts/pass", "activity_timeout_pass", auth.Admin, timeoutPass))
-	repair.limit, timeouts.limit = held, held
+	timeouts := noted(
+		"system.activity_timeouts",
+		contract(post, "/system/activity-timeouts/pass", "activity_timeout_pass", auth.Admin, timeoutPass),
+	)
+	repair.Limit, timeouts.Limit = serve.Held, serve.Held
 	return []route{
 		contract(get, "/system/health", "system_health", auth.Viewer, health),
 		contract(get, "/system/metrics", "system_metrics", auth.Viewer, operatorMetrics),
@@ -33,32 +37,32 @@ func systems(contract lineFunc) []route {
 
 // systemMetrics are the metrics under a route of the contract, whose answers name its version.
 func systemMetrics(a *API, c *call) (answer, error) {
-	c.w.Header().Set(VersionHeader, Version)
+	c.W.Header().Set(VersionHeader, Version)
 	return metrics(a, c)
 }
 
 func repairStatus(a *API, c *call) (answer, error) {
-	return ok(a.opt.Broker.RepairStatus(c.ctx, c.ns))
+	return ok(a.opt.Passes.RepairStatus(c.Ctx, c.NS))
 }
 
 func repairPass(a *API, c *call) (answer, error) {
 	var in protocol.RepairRequest
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	in.Namespace, in.Identity, c.about = c.ns, c.who.Name, c.ns
-	return ok(a.opt.Broker.RepairPass(c.ctx, in))
+	in.Namespace, in.Identity, c.about = c.NS, c.Who.Name, c.NS
+	return ok(a.opt.Passes.RepairPass(c.Ctx, in))
 }
 
 func timeoutStatus(a *API, c *call) (answer, error) {
-	return ok(a.opt.Broker.ActivityTimeouts(c.ctx, c.ns))
+	return ok(a.opt.Passes.ActivityTimeouts(c.Ctx, c.NS))
 }
 
 func timeoutPass(a *API, c *call) (answer, error) {
 	var in protocol.TimeoutRequest
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	in.Namespace, c.about = c.ns, c.ns
-	return ok(a.opt.Broker.ActivityTimeoutPass(c.ctx, in))
+	in.Namespace, c.about = c.NS, c.NS
+	return ok(a.opt.Passes.ActivityTimeoutPass(c.Ctx, in))
 }

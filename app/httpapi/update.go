@@ -19,15 +19,18 @@ type updated struct {
 	Errors          []string `json:"validation_errors"`
 }
 
-// update sends an update and is held until the stage the caller waits for. 200: answered, 202: accepted so far, 422: its handler failed.
+// update sends an update and is held until the stage the caller waits for. 200: answered, 202: accepted so far, 422:
+// its handler failed.
 func update(a *API, c *call) (answer, error) {
 	var in protocol.UpdateRequest
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	in.Target, in.UpdateName, in.Identity = c.target(), c.PathValue("name"), c.who.Name
-	out, err := a.opt.Broker.Update(c.ctx, in)
-	said := updated{UpdateAnswer: out, ResolvedRun: out.RunID, Scope: "instance", Source: "control_plane", Errors: []string{}}
+	in.Target, in.UpdateName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
+	out, err := a.opt.Runs.Update(c.Ctx, in)
+	said := updated{
+		UpdateAnswer: out, ResolvedRun: out.RunID, Scope: "instance", Source: "control_plane", Errors: []string{},
+	}
 	if in.RunID != "" {
 		said.RequestedRun, said.Scope = &in.RunID, "run"
 	}

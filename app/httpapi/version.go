@@ -7,10 +7,10 @@ import (
 )
 
 // Version is the control plane's version, on every answer; requests of the contract's routes must say it.
-const Version = "2"
+const Version = protocol.ControlVersion
 
 // VersionHeader names the control plane's version.
-const VersionHeader = "X-Durable-Workflow-Control-Plane-Version"
+const VersionHeader = protocol.HeaderControlVersion
 
 func checkVersion(said string) error {
 	var e *protocol.Error
@@ -18,9 +18,13 @@ func checkVersion(said string) error {
 	case Version:
 		return nil
 	case "":
-		e = protocol.Refuse(protocol.ReasonMissingControl, "the header %s is missing", VersionHeader).With("requested_version", nil)
+		e = protocol.Refuse(protocol.ReasonMissingControl, "the header %s is missing", VersionHeader).With(
+			"requested_version", nil,
+		)
 	default:
-		e = protocol.Refuse(protocol.ReasonUnsupportedControl, "control plane version %.40q is not supported", said).With("requested_version", said)
+		e = protocol.Refuse(protocol.ReasonUnsupportedControl, "control plane version %.40q is not supported", said).With(
+			"requested_version", said,
+		)
 	}
 	return e.With("supported_version", Version).With("remediation", "send "+VersionHeader+": "+Version)
 }

@@ -10,62 +10,66 @@ func listWorkers(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	workers, err := a.opt.Broker.Workers(c.ctx, c.ns, queue, status)
+	workers, err := a.opt.Workers.Workers(c.Ctx, c.NS, queue, status)
 	if workers == nil {
 		workers = []protocol.WorkerView{}
 	}
-	return ok(workersAnswer{c.ns, workers}, err)
+	return ok(workersAnswer{c.NS, workers}, err)
 }
 
 func describeWorker(a *API, c *call) (answer, error) {
-	return ok(a.opt.Broker.Worker(c.ctx, c.ns, c.PathValue("worker")))
+	return ok(a.opt.Workers.Worker(c.Ctx, c.NS, c.PathValue("worker")))
 }
 
 func removeWorker(a *API, c *call) (answer, error) {
-	out, err := a.opt.Broker.Deregister(c.ctx, protocol.DeregisterRequest{WorkerID: c.PathValue("worker"), Namespace: c.ns})
+	out, err := a.opt.Workers.RemoveWorker(c.Ctx, c.NS, c.PathValue("worker"))
 	return ok(workerRemoved{out.WorkerID, out.Outcome}, err)
 }
 
 func listSessions(a *API, c *call) (answer, error) {
 	q := c.query()
 	in := protocol.SessionList{
-		Namespace: c.ns, Status: q.text("status"), Owner: q.text("owner"), Queue: q.text("queue"), Workflow: q.text("workflow_id"),
-		Query: q.text("query"), PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
+		Namespace: c.NS, Status: q.text("status"), Owner: q.text("owner"), Queue: q.text("queue"),
+		Workflow: q.text("workflow_id"),
+		Query:    q.text("query"), PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
 	}
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	return ok(a.opt.Broker.Sessions(c.ctx, in))
+	return ok(a.opt.Sessions.Sessions(c.Ctx, in))
 }
 
 func describeSession(a *API, c *call) (answer, error) {
-	out, err := a.opt.Broker.Session(c.ctx, c.ns, c.PathValue("session"))
-	return ok(sessionShown{c.ns, out}, err)
+	out, err := a.opt.Sessions.Session(c.Ctx, c.NS, c.PathValue("session"))
+	return ok(sessionShown{c.NS, out}, err)
 }
 
 func sessionTimeline(a *API, c *call) (answer, error) {
 	q := c.query()
 	in := protocol.SessionTimeline{
-		Namespace: c.ns, SessionID: c.PathValue("session"), PageSize: q.number("page_size", 1, 500), PageToken: q.text("next_page_token"),
-	}
-	if q.err != nil {
-		return answer{}, q.err
-	}
-	return ok(a.opt.Broker.SessionTimeline(c.ctx, in))
-}
-
-func sessionAttempts(a *API, c *call) (answer, error) {
-	q := c.query()
-	in := protocol.SessionAttempts{
-		Namespace: c.ns, SessionID: c.PathValue("session"), Epoch: int64(q.number("epoch", 0, 1<<53)), PageSize: q.number("page_size", 1, 200),
+		Namespace: c.NS, SessionID: c.PathValue("session"), PageSize: q.number("page_size", 1, 500),
 		PageToken: q.text("next_page_token"),
 	}
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	page, err := a.opt.Broker.SessionAttempts(c.ctx, in)
-	if err == nil && len(page.Attempts) == 0 { // a session that is gone may have attempts that are kept; one that never was has neither
-		_, err = a.opt.Broker.Session(c.ctx, c.ns, in.SessionID)
+	return ok(a.opt.View.SessionTimeline(c.Ctx, in))
+}
+
+func sessionAttempts(a *API, c *call) (answer, error) {
+	q := c.query()
+	in := protocol.SessionAttempts{
+		Namespace: c.NS, SessionID: c.PathValue("session"), Epoch: int64(q.number("epoch", 0, 1<<53)),
+		PageSize:  q.number("page_size", 1, 200),
+		PageToken: q.text("next_page_token"),
+	}
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	page, err := a.opt.View.SessionAttempts(c.Ctx, in)
+	if err == nil && len(page.Attempts) == 0 {
+		// a session that is gone may have attempts that are kept; one that never was has neither
+		_, err = a.opt.Sessions.Session(c.Ctx, c.NS, in.SessionID)
 	}
 	return ok(page, err)
 }
@@ -77,16 +81,16 @@ func migrateSession(a *API, c *call) (answer, error) { return operate(a, c, "mig
 // operate runs an operator's verb on a session; the broker notes it.
 func operate(a *API, c *call, verb, outcome string) (answer, error) {
 	in := protocol.SessionOperation{}
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
 	if len(in.Reason) > 1000 {
 		return answer{}, protocol.Invalid("reason", "is longer than 1000 bytes")
 	}
-	in.Namespace, in.SessionID, in.Verb, in.Identity = c.ns, c.PathValue("session"), verb, c.who.Name
-	out, err := a.opt.Broker.OperateSession(c.ctx, in)
+	in.Namespace, in.SessionID, in.Verb, in.Identity = c.NS, c.PathValue("session"), verb, c.Who.Name
+	out, err := a.opt.Sessions.OperateSession(c.Ctx, in)
 	if out.Moving != "" {
 		outcome = "draining" // it moves when what runs in it has ended
 	}
-	return ok(sessionOperated{c.ns, outcome, out}, err)
+	return ok(sessionOperated{c.NS, outcome, out}, err)
 }

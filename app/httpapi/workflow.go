@@ -1,16 +1,23 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// startBody is a start, and the members other systems have there and this one does not: ignoring them would break what their sender relies on.
+// startBody is a start, and the members other systems have there and this one does not: ignoring them would break what
+// their sender relies on.
 type startBody struct {
 	protocol.StartRequest
+	// One that is left out, or null, is made; an empty one is none.
+	WorkflowID *string `json:"workflow_id" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
 	// What a caller sends must be at least a second; null, or nothing, is none.
 	ExecutionTimeout    *int64          `json:"execution_timeout_seconds" minimum:"1" maximum:"315360000"`
 	RunTimeout          *int64          `json:"run_timeout_seconds" minimum:"1" maximum:"315360000"`
@@ -51,16 +58,24 @@ func (b startBody) check() error {
 
 func start(a *API, c *call) (answer, error) {
 	var in startBody
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
 	if err := in.check(); err != nil {
 		return answer{}, err
 	}
-	if in.Namespace != "" && in.Namespace != c.ns {
-		return answer{}, protocol.Invalid("namespace", "the request is about namespace %s; send X-Namespace to change that", c.ns)
+	if in.Namespace != "" && in.Namespace != c.NS {
+		return answer{}, protocol.Invalid(
+			"namespace", "the request is about namespace %s; send X-Namespace to change that", c.NS,
+		)
 	}
-	in.Namespace, in.Identity = c.ns, c.who.Name
+	in.Namespace, in.Identity = c.NS, c.Who.Name
+	if id := in.WorkflowID; id != nil {
+		if *id == "" {
+			return answer{}, protocol.Invalid("workflow_id", "is empty; leave it out to have one made")
+		}
+		in.StartRequest.WorkflowID = *id
+	}
 	for field, t := range map[string]struct {
 		said *int64
 		to   *int64
@@ -76,7 +91,11 @@ func start(a *API, c *call) (answer, error) {
 		}
 		*t.to = *t.said
 	}
-	out, err := a.opt.Broker.Start(c.ctx, in.StartRequest)
+	if in.StartRequest.WorkflowID == "" {
+		in.StartRequest.WorkflowID = ulid.Make().String()
+	}
+	c.started = in.StartRequest.WorkflowID
+	out, err := a.opt.Runs.Start(c.Ctx, in.StartRequest)
 	status := http.StatusOK
 	if out.New {
 		status = http.StatusCreated
@@ -87,30 +106,43 @@ func start(a *API, c *call) (answer, error) {
 func listRuns(a *API, c *call) (answer, error) {
 	q := c.query()
 	in := protocol.ListRequest{
-		Namespace: c.ns, WorkflowType: q.text("workflow_type"), Status: q.text("status"), Query: q.text("query"),
+		Namespace: c.NS, WorkflowType: q.text("workflow_type"), Status: q.text("status"), Query: q.text("query"),
 		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
 		WaitReasons: q.flag("wait_reasons"),
 	}
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	return ok(a.opt.Broker.List(c.ctx, in))
+	return ok(a.opt.RunViews.List(c.Ctx, in))
 }
 
 // describeRun shows the run the path speaks of, by its workflow, by its own id, or both.
 func describeRun(a *API, c *call) (answer, error) {
-	return ok(a.opt.Broker.Describe(c.ctx, c.target()))
+	return ok(a.opt.RunViews.Describe(c.Ctx, c.target()))
+}
+
+// resultWait is how long a caller waits for the end of a run who does not say.
+const resultWait = 30
+
+func result(a *API, c *call) (answer, error) {
+	q := c.query()
+	wait := cmp.Or(q.number("wait_seconds", 1, 60), resultWait)
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	return ok(a.opt.RunViews.Result(c.Ctx, c.target(), time.Duration(wait)*time.Second))
 }
 
 func runsOf(a *API, c *call) (answer, error) {
-	runs, err := a.opt.Broker.Runs(c.ctx, c.target())
+	runs, err := a.opt.RunViews.Runs(c.Ctx, c.target())
 	if runs == nil {
 		runs = []protocol.RunView{}
 	}
 	items := make([]runItem, len(runs))
 	for i, r := range runs {
 		items[i] = runItem{
-			r.RunID, r.RunNumber, r.WorkflowType, r.BusinessKey, r.Status, r.StatusBucket, r.ClosedReason, r.Current, r.TaskQueue, r.StartedAt, r.ClosedAt,
+			r.RunID, r.RunNumber, r.WorkflowType, r.BusinessKey, r.Status, r.StatusBucket, r.ClosedReason, r.Current,
+			r.TaskQueue, r.StartedAt, r.ClosedAt,
 		}
 	}
 	return ok(runsAnswer{c.PathValue("workflow"), len(items), items}, err)
@@ -138,30 +170,33 @@ func accepted(c *call, r protocol.CommandReceipt) receipt {
 
 func signal(a *API, c *call) (answer, error) {
 	var in protocol.SignalRequest
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	in.Target, in.SignalName, in.Identity = c.target(), c.PathValue("name"), c.who.Name
-	out, err := a.opt.Broker.Signal(c.ctx, in)
+	in.Target, in.SignalName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
+	out, err := a.opt.Runs.Signal(c.Ctx, in)
 	return answer{http.StatusAccepted, accepted(c, out)}, err
 }
 
-func end(c *call, verb func(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)) (answer, error) {
+func endRun(c *call, verb func(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)) (answer, error) {
 	var in protocol.EndRequest
-	if err := c.read(&in); err != nil {
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	in.Target, in.Identity = c.target(), c.who.Name
-	out, err := verb(c.ctx, in)
+	in.Target, in.Identity = c.target(), c.Who.Name
+	out, err := verb(c.Ctx, in)
+	if c.detail = out.RunID; in.Reason != "" {
+		c.detail += ": " + in.Reason
+	}
 	return ok(accepted(c, out), err)
 }
 
-func cancel(a *API, c *call) (answer, error) { return end(c, a.opt.Broker.Cancel) }
+func cancel(a *API, c *call) (answer, error) { return endRun(c, a.opt.Runs.Cancel) }
 
-func terminate(a *API, c *call) (answer, error) { return end(c, a.opt.Broker.Terminate) }
+func terminate(a *API, c *call) (answer, error) { return endRun(c, a.opt.Runs.Terminate) }
 
 func requestCancellation(a *API, c *call) (answer, error) {
-	return end(c, a.opt.Broker.RequestCancellation)
+	return endRun(c, a.opt.Runs.RequestCancellation)
 }
 
-func repair(a *API, c *call) (answer, error) { return end(c, a.opt.Broker.Repair) }
+func repair(a *API, c *call) (answer, error) { return endRun(c, a.opt.Runs.Repair) }

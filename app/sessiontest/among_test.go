@@ -13,7 +13,7 @@ import (
 
 // Explicit sessions among others, timers, signals and workers that know none.
 func TestExplicitSessionsAmongOthers(t *testing.T) {
-	bubble(t, "OS-E6", func(h *house) {
+	bubble(t, "OS-E6", func(h *harness) {
 		h.flow("start", func(ctx workflow.Context, name string, long, rounds int) ([]string, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 			if err != nil {
@@ -76,7 +76,10 @@ func TestExplicitSessionsAmongOthers(t *testing.T) {
 			h.finish(run)
 		}
 		for i := range 10 { // attached sessions never wait for the cap
-			h.between("the attached session went on", h.once(fmt.Sprintf("x-%d", i)).from-began, time.Duration(i)*200*ms, time.Duration(i)*200*ms+300*ms)
+			h.between(
+				"the attached session went on", h.once(fmt.Sprintf("x-%d", i)).from-began, time.Duration(i)*200*ms,
+				time.Duration(i)*200*ms+300*ms,
+			)
 		}
 		for _, r := range h.did() {
 			if r.attempt != 1 {
@@ -86,7 +89,7 @@ func TestExplicitSessionsAmongOthers(t *testing.T) {
 	})
 
 	for _, recovery := range []bool{false, true} {
-		bubble(t, map[bool]string{false: "OS-E7", true: "OS-E7-recovered"}[recovery], func(h *house) {
+		bubble(t, map[bool]string{false: "OS-E7", true: "OS-E7-recovered"}[recovery], func(h *harness) {
 			h.warm()
 			h.rebuild = 100 * ms
 			mixed := func(ctx workflow.Context) (got []string, err error) {
@@ -151,8 +154,12 @@ func TestExplicitSessionsAmongOthers(t *testing.T) {
 				h.t.Errorf("%d recoveries", n)
 			}
 			types = slices.DeleteFunc(types, func(t string) bool { return t == "SessionRecovered" })
-			h.equal("history but for recoveries", strings.Join(types, " "), "WorkflowStarted SessionStarted ActivityScheduled ActivityCompleted"+
-				strings.Repeat(" ActivityScheduled", 6)+strings.Repeat(" ActivityCompleted", 6)+" SignalWaitOpened SignalReceived SignalApplied ActivityScheduled "+
+			h.equal("history but for recoveries", strings.Join(
+				types, " ",
+			), "WorkflowStarted SessionStarted ActivityScheduled ActivityCompleted"+
+				strings.Repeat(" ActivityScheduled", 6)+strings.Repeat(
+				" ActivityCompleted", 6,
+			)+" SignalWaitOpened SignalReceived SignalApplied ActivityScheduled "+
 				"ActivityCompleted ActivityScheduled TimerScheduled "+
 				"TimerScheduled TimerFired ActivityScheduled ActivityCompleted TimerFired ActivityCancelRequested ActivityCancelled ActivityScheduled "+
 				"ActivityCompleted SessionEnded WorkflowCompleted")
@@ -160,7 +167,7 @@ func TestExplicitSessionsAmongOthers(t *testing.T) {
 		})
 	}
 
-	bubble(t, "OS-E8", func(h *house) {
+	bubble(t, "OS-E8", func(h *harness) {
 		h.warm()
 		h.flow("bound", func(ctx workflow.Context) (string, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -201,7 +208,7 @@ func TestExplicitSessionsAmongOthers(t *testing.T) {
 	})
 
 	// A session of a workflow knows no idle time: it stays as long as its worker lives.
-	bubble(t, "OS-idle", func(h *house) {
+	bubble(t, "OS-idle", func(h *harness) {
 		h.warm()
 		h.flow("rests", func(ctx workflow.Context) (string, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})

@@ -15,7 +15,7 @@ import (
 
 // Sessions a workflow starts and ends.
 func TestExplicitSessions(t *testing.T) {
-	bubble(t, "OS-E1", func(h *house) {
+	bubble(t, "OS-E1", func(h *harness) {
 		h.warm()
 		first := ""
 		h.flow("chain", func(ctx workflow.Context, s *workflow.Session, n int) ([]string, error) {
@@ -60,7 +60,7 @@ func TestExplicitSessions(t *testing.T) {
 		h.equal("timeline", h.timeline(first), []string{"started", "claimed", "closed"})
 	})
 
-	bubble(t, "OS-E1-foreign", func(h *house) {
+	bubble(t, "OS-E1-foreign", func(h *harness) {
 		h.warm()
 		h.flow("owner", func(ctx workflow.Context) (string, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -86,7 +86,7 @@ func TestExplicitSessions(t *testing.T) {
 		h.equal("after the end of the chain", s.Status, protocol.SessionClosed)
 	})
 
-	bubble(t, "OS-E2", func(h *house) {
+	bubble(t, "OS-E2", func(h *harness) {
 		ending := func(ctx workflow.Context) ([]string, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 			if err != nil {
@@ -99,7 +99,10 @@ func TestExplicitSessions(t *testing.T) {
 			if err := s.End(ctx); err != nil {
 				return nil, err
 			}
-			got := []string{failureType(a.Get(ctx, nil)), failureType(b.Get(ctx, nil)), failureType(s.Execute(ctx, "work", "c", 1).Get(ctx, nil))}
+			got := []string{
+				failureType(a.Get(ctx, nil)), failureType(b.Get(ctx, nil)),
+				failureType(s.Execute(ctx, "work", "c", 1).Get(ctx, nil)),
+			}
 			if err := s.End(ctx); err != nil { // again
 				return nil, err
 			}
@@ -135,7 +138,7 @@ func TestExplicitSessions(t *testing.T) {
 		h.replays(run, ending)
 	})
 
-	bubble(t, "OS-E2-refused", func(h *house) {
+	bubble(t, "OS-E2-refused", func(h *harness) {
 		ctx := h.t.Context()
 		if _, err := h.Register(ctx, protocol.RegisterRequest{
 			WorkerID: "flows", Incarnation: "1", TaskQueue: "default", WorkflowTypes: []string{"wf"},
@@ -159,7 +162,9 @@ func TestExplicitSessions(t *testing.T) {
 		}
 		run := h.begin("wf")
 		id := run + "-1"
-		if err := decide(0, protocol.Command{Type: protocol.StartSession}, protocol.Command{Type: protocol.StartTimer, Delay: new(int64(1))}); err != nil {
+		if err := decide(0, protocol.Command{Type: protocol.StartSession}, protocol.Command{
+			Type: protocol.StartTimer, Delay: new(int64(1)),
+		}); err != nil {
 			h.t.Fatal(err)
 		}
 		before := len(h.events(run)) + 1 // and the timer fires
@@ -172,7 +177,7 @@ func TestExplicitSessions(t *testing.T) {
 	})
 
 	// The end of a session races with a result: whichever is stored first stands, and there is one outcome.
-	bubble(t, "OS-E2-race", func(h *house) {
+	bubble(t, "OS-E2-race", func(h *harness) {
 		racing := func(ctx workflow.Context, millis int) (string, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 			if err != nil {

@@ -16,7 +16,7 @@ import (
 // proc is a worker process.
 type proc struct {
 	*worker.Worker
-	h    *house
+	h    *harness
 	name string
 	end  func()
 	done chan struct{} // closed when Run has returned
@@ -28,7 +28,7 @@ type proc struct {
 }
 
 // start starts a worker and waits until it is registered.
-func (h *house) start(name string, change ...func(*worker.Options)) *proc {
+func (h *harness) start(name string, change ...func(*worker.Options)) *proc {
 	h.t.Helper()
 	p, err := h.make(name, change...)
 	if err != nil {
@@ -42,7 +42,7 @@ func (h *house) start(name string, change ...func(*worker.Options)) *proc {
 	return p
 }
 
-func (h *house) make(name string, change ...func(*worker.Options)) (*proc, error) {
+func (h *harness) make(name string, change ...func(*worker.Options)) (*proc, error) {
 	p := &proc{h: h, name: name, done: make(chan struct{})}
 	p.rejoin()
 	r := worker.NewRegistry()
@@ -50,7 +50,8 @@ func (h *house) make(name string, change ...func(*worker.Options)) (*proc, error
 		f(r, p)
 	}
 	o := worker.Options{
-		Registry: r, Carrier: carrier{link.Local{Join: h.channel.Join}, p}, Release: release, WorkerID: name, Concurrency: 4, MaxSessions: 10,
+		Registry: r, Carrier: carrier{link.Local{Join: h.channel.Join}, p}, Release: release, WorkerID: name, Concurrency: 4,
+		MaxSessions:  10,
 		AttemptLease: 5 * sec, DrainTimeout: 10 * sec, NoSandbox: true, Log: apptest.Log(h.t),
 	}
 	for _, f := range change {

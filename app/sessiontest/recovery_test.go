@@ -17,8 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// warm are the activities of a session with state: "load" makes it, "use" needs it and has it rebuilt by "load", "bare" needs it and hands its loss on.
-func (h *house) warm() {
+// warm are the activities of a session with state: "load" makes it, "use" needs it and has it rebuilt by "load", "bare"
+// needs it and hands its loss on.
+func (h *harness) warm() {
 	h.uses(func(r *worker.Registry, p *proc) {
 		load := func(ctx context.Context, item string, millis int) error {
 			d := time.Duration(millis) * ms // a rebuild gets the arguments of the activity that needs it
@@ -49,7 +50,8 @@ func (h *house) warm() {
 // failureType names what became of an activity for the tests: the errors of the authoring package.
 func failureType(err error) string {
 	for name, known := range map[string]error{
-		"closed": workflow.ErrSessionClosed, "missing": workflow.ErrSessionMissing, "lost": workflow.ErrSessionLost, "cancelled": workflow.ErrCancelled,
+		"closed": workflow.ErrSessionClosed, "missing": workflow.ErrSessionMissing, "lost": workflow.ErrSessionLost,
+		"cancelled": workflow.ErrCancelled,
 	} {
 		if errors.Is(err, known) {
 			return name
@@ -59,7 +61,7 @@ func failureType(err error) string {
 }
 
 // replays checks that the code agrees with every prefix of a run's history.
-func (h *house) replays(run string, fn any) {
+func (h *harness) replays(run string, fn any) {
 	h.t.Helper()
 	def, err := workflow.NewDefinition("x", fn)
 	if err != nil {
@@ -84,7 +86,7 @@ func count(types []string, typ string) (n int) {
 
 // State that is lost, and rebuilt.
 func TestRecovery(t *testing.T) {
-	bubble(t, "OS-E3", func(h *house) {
+	bubble(t, "OS-E3", func(h *harness) {
 		h.warm()
 		recovering := func(ctx workflow.Context) ([]string, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -125,12 +127,14 @@ func TestRecovery(t *testing.T) {
 			h.t.Errorf("B ran at %s, A's lease ended at %s", h.once("second").from, lease)
 		}
 		types := h.types(run)
-		h.equal("history", strings.Join(types, " "), "WorkflowStarted SessionStarted ActivityScheduled ActivityCompleted ActivityScheduled ActivityCompleted "+
+		h.equal("history", strings.Join(
+			types, " ",
+		), "WorkflowStarted SessionStarted ActivityScheduled ActivityCompleted ActivityScheduled ActivityCompleted "+
 			"SignalWaitOpened SignalReceived SignalApplied ActivityScheduled SessionRecovered ActivityCompleted WorkflowCompleted")
 		h.replays(run, recovering)
 	})
 
-	bubble(t, "OS-E3-in-flight", func(h *house) {
+	bubble(t, "OS-E3-in-flight", func(h *harness) {
 		h.warm()
 		h.flow("long", func(ctx workflow.Context) (string, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -159,7 +163,8 @@ func TestRecovery(t *testing.T) {
 		a.rejoin()
 		result, _ := payload.Encode("A, too late")
 		out, err := h.Complete(h.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{{
-			Kind: protocol.KindActivity, TaskID: item.id[:strings.LastIndex(item.id, "-")], Owner: "A", AttemptID: item.id, Result: result,
+			Kind: protocol.KindActivity, TaskID: item.id[:strings.LastIndex(item.id, "-")], Owner: "A", AttemptID: item.id,
+			Result: result,
 		}}})
 		if err != nil || out.Items[0].Err == nil {
 			h.t.Errorf("a late result of A: %+v, %v", out, err)
@@ -173,8 +178,9 @@ func TestRecovery(t *testing.T) {
 		h.equal("results", count(h.types(run), "ActivityCompleted"), 2)
 	})
 
-	// The session went to B while A's attempt still had its lease: A's result is refused all the same, and the item goes to B at once.
-	bubble(t, "OS-E3-superseded", func(h *house) {
+	// The session went to B while A's attempt still had its lease: A's result is refused all the same, and the item goes
+	// to B at once.
+	bubble(t, "OS-E3-superseded", func(h *harness) {
 		h.flow("pair", func(ctx workflow.Context) ([]string, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 			if err != nil {
@@ -208,7 +214,7 @@ func TestRecovery(t *testing.T) {
 		h.equal("results", count(h.types(run), "ActivityCompleted"), 2)
 	})
 
-	bubble(t, "OS-E4", func(h *house) {
+	bubble(t, "OS-E4", func(h *harness) {
 		h.warm()
 		h.flow("cold", func(ctx workflow.Context, k int) ([]int, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -240,7 +246,7 @@ func TestRecovery(t *testing.T) {
 	})
 
 	// Rebuilds of different sessions overlap.
-	bubble(t, "OS-E4-parallel", func(h *house) {
+	bubble(t, "OS-E4-parallel", func(h *harness) {
 		h.warm()
 		h.flow("cold", func(ctx workflow.Context) error {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -258,7 +264,7 @@ func TestRecovery(t *testing.T) {
 		}
 	})
 
-	bubble(t, "OS-E4-failing", func(h *house) {
+	bubble(t, "OS-E4-failing", func(h *harness) {
 		h.uses(func(r *worker.Registry, p *proc) {
 			r.Activity("rebuild", func(ctx context.Context, _ string) error {
 				if err := h.work(ctx, p, "rebuild", sec); err != nil {
@@ -267,7 +273,9 @@ func TestRecovery(t *testing.T) {
 				return activity.NewError("NoModel", "the model is gone")
 			})
 			r.Activity("cold", func(ctx context.Context, _ string) (string, error) { return activity.Get[string](ctx, "model") },
-				activity.Options{Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "rebuild", SingleflightPerSession: true}})
+				activity.Options{
+					Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "rebuild", SingleflightPerSession: true},
+				})
 		})
 		h.flow("cold", func(ctx workflow.Context) (types []string, err error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -295,10 +303,14 @@ func TestRecovery(t *testing.T) {
 		h.equal("rebuilds", len(h.did("rebuild")), 1)
 	})
 
-	bubble(t, "OS-E5", func(h *house) {
+	bubble(t, "OS-E5", func(h *harness) {
 		lost := func(ctx context.Context, _ string) error { return activity.SessionLost("still nothing") }
 		policy := func(rebuild string) activity.Options {
-			return activity.Options{Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: rebuild, MaxAutoRetries: 1, SingleflightPerSession: true}}
+			return activity.Options{
+				Recovery: &activity.SessionRecoveryPolicy{
+					RebuildActivity: rebuild, MaxAutoRetries: 1, SingleflightPerSession: true,
+				},
+			}
 		}
 		h.uses(func(r *worker.Registry, p *proc) {
 			noted := func(item string, next func(context.Context, string) error) func(context.Context, string) error {
@@ -315,7 +327,9 @@ func TestRecovery(t *testing.T) {
 			r.Activity("over a lost rebuild", noted("over a lost rebuild", lost), policy("lost rebuild"))
 			r.Activity("good rebuild", noted("good rebuild", ok))
 			r.Activity("lost again", noted("lost again", lost), policy("good rebuild"))
-			r.Activity("bad rebuild", noted("bad rebuild", func(context.Context, string) error { return activity.NewError("Broken", "no") }))
+			r.Activity("bad rebuild", noted("bad rebuild", func(context.Context, string) error {
+				return activity.NewError("Broken", "no")
+			}))
 			r.Activity("over a bad rebuild", noted("over a bad rebuild", lost), policy("bad rebuild"))
 		})
 		h.flow("lost", func(ctx workflow.Context) (got []string, err error) {
@@ -336,14 +350,19 @@ func TestRecovery(t *testing.T) {
 		run := h.begin("lost")
 		h.equal("failures", output[[]string](h, run), []string{activity.TypeSessionLost, activity.TypeSessionLost, "Broken"})
 		for item, n := range map[string]int{
-			"lost rebuild": 1, "rebuild of the rebuild": 0, "over a lost rebuild": 1, "good rebuild": 1, "lost again": 2, "bad rebuild": 1, "over a bad rebuild": 1,
+			"lost rebuild": 1, "rebuild of the rebuild": 0, "over a lost rebuild": 1, "good rebuild": 1, "lost again": 2,
+			"bad rebuild": 1, "over a bad rebuild": 1,
 		} {
 			h.equal(item+" ran", len(h.did(item)), n)
 		}
-		h.equal("what history says of the rebuilds", h.recoveries(run), []string{"lost rebuild: failed after 0", "good rebuild: rebuilt after 1", "bad rebuild: failed after 0"})
+		h.equal(
+			"what history says of the rebuilds", h.recoveries(run),
+			[]string{"lost rebuild: failed after 0", "good rebuild: rebuilt after 1", "bad rebuild: failed after 0"},
+		)
 	})
 
-	// Ended while it rebuilds, without a word of the worker: the rebuild is told, and so is the activity. History says what the app had heard of it.
+	// Ended while it rebuilds, without a word of the worker: the rebuild is told, and so is the activity. History says
+	// what the app had heard of it.
 	for _, c := range []struct {
 		name    string
 		rebuild time.Duration
@@ -351,14 +370,28 @@ func TestRecovery(t *testing.T) {
 		outcome string
 		ends    string
 	}{
-		{"OS-E5-cancelled", time.Minute, func(_ workflow.Context, _ *workflow.Session, cancel func()) error { cancel(); return nil },
-			"cancelled after 0", "ActivityCancelRequested SessionRecovered ActivityCancelled WorkflowCompleted"},
-		{"OS-E5-session-ended", time.Minute, func(ctx workflow.Context, s *workflow.Session, _ func()) error { return s.End(ctx) },
-			"cancelled after 0", "SessionEnded SessionRecovered ActivityCancelled WorkflowCompleted"},
-		{"OS-E5-cancelled-when-rebuilt", sec, func(_ workflow.Context, _ *workflow.Session, cancel func()) error { cancel(); return nil },
-			"rebuilt after 1", "ActivityCancelRequested SessionRecovered ActivityCancelled WorkflowCompleted"},
+		{
+			"OS-E5-cancelled", time.Minute, func(_ workflow.Context, _ *workflow.Session, cancel func()) error {
+				cancel()
+				return nil
+			},
+			"cancelled after 0", "ActivityCancelRequested SessionRecovered ActivityCancelled WorkflowCompleted",
+		},
+		{
+			"OS-E5-session-ended", time.Minute, func(ctx workflow.Context, s *workflow.Session, _ func()) error {
+				return s.End(ctx)
+			},
+			"cancelled after 0", "SessionEnded SessionRecovered ActivityCancelled WorkflowCompleted",
+		},
+		{
+			"OS-E5-cancelled-when-rebuilt", sec, func(_ workflow.Context, _ *workflow.Session, cancel func()) error {
+				cancel()
+				return nil
+			},
+			"rebuilt after 1", "ActivityCancelRequested SessionRecovered ActivityCancelled WorkflowCompleted",
+		},
 	} {
-		bubble(t, c.name, func(h *house) {
+		bubble(t, c.name, func(h *harness) {
 			h.warm()
 			h.rebuild = c.rebuild
 			ending := func(ctx workflow.Context) (string, error) {
@@ -389,7 +422,10 @@ func TestRecovery(t *testing.T) {
 			}
 			h.wait(5 * sec)
 			h.equal("runs of the activity", len(h.did("item")), map[bool]int{true: 1}[rebuilt])
-			h.equal("history", strings.Join(h.types(run), " "), "WorkflowStarted SessionStarted ActivityScheduled TimerScheduled TimerFired "+c.ends)
+			h.equal(
+				"history", strings.Join(h.types(run), " "),
+				"WorkflowStarted SessionStarted ActivityScheduled TimerScheduled TimerFired "+c.ends,
+			)
 			h.equal("what history says of the rebuild", h.recoveries(run), []string{"load: " + c.outcome})
 			h.replays(run, ending)
 		})
@@ -397,7 +433,7 @@ func TestRecovery(t *testing.T) {
 }
 
 // recoveries are what a run's history says of rebuilds.
-func (h *house) recoveries(run string) (list []string) {
+func (h *harness) recoveries(run string) (list []string) {
 	h.t.Helper()
 	for _, e := range h.events(run) {
 		if d, ok := e.Data.(*history.SessionRecovered); ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/cli/config"
+	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -33,7 +33,7 @@ func onSession(session string) func(workflow.Context) (string, error) {
 // What history says of sessions, and code that disagrees with it.
 func TestReplay(t *testing.T) {
 	for _, c := range []struct{ name, session string }{{"IS-R1", "sess-1"}, {"IS-R2", ""}} {
-		bubble(t, c.name, func(h *house) {
+		bubble(t, c.name, func(h *harness) {
 			h.flow("wf", onSession(c.session))
 			h.start("A")
 			run := h.begin("wf")
@@ -42,7 +42,8 @@ func TestReplay(t *testing.T) {
 			h.equal("activity and session", d.ActivityType+" "+d.SessionID, "work "+c.session)
 			var item string
 			var millis int
-			if err := payload.DecodeArgs(payload.Payload{Blob: d.Arguments}, &item, &millis); err != nil || item != "input" || millis != 10 {
+			if err := payload.DecodeArgs(payload.Payload{Blob: d.Arguments}, &item, &millis); err != nil || item != "input" ||
+				millis != 10 {
 				h.t.Errorf("input: %q, %d, %v", item, millis, err)
 			}
 			raw, err := history.EncodeData(d)
@@ -52,7 +53,7 @@ func TestReplay(t *testing.T) {
 		})
 	}
 
-	bubble(t, "IS-R3", func(h *house) {
+	bubble(t, "IS-R3", func(h *harness) {
 		h.flow("wf", onSession("s"))
 		a := h.start("A")
 		run := h.begin("wf")
@@ -66,7 +67,7 @@ func TestReplay(t *testing.T) {
 	})
 
 	for _, c := range []struct{ was, is string }{{"s", "t"}, {"", "t"}, {"s", ""}} {
-		bubble(t, fmt.Sprintf("IS-R4/%q is now %q", c.was, c.is), func(h *house) {
+		bubble(t, fmt.Sprintf("IS-R4/%q is now %q", c.was, c.is), func(h *harness) {
 			h.flow("wf", onSession(c.was))
 			a := h.start("A")
 			run := h.begin("wf")
@@ -147,7 +148,8 @@ func TestUnits(t *testing.T) {
 			}
 			text := encode(t, sent)
 			var got protocol.ActivityTask
-			if err := json.Unmarshal([]byte(text), &got); err != nil || (got.Session != nil) != (id != "") || strings.Contains(text, "session") != (id != "") {
+			if err := json.Unmarshal([]byte(text), &got); err != nil || (got.Session != nil) != (id != "") ||
+				strings.Contains(text, "session") != (id != "") {
 				t.Errorf("sent: %s, %v", text, err)
 			}
 			if id != "" && (got.Session.SessionID != id || got.Session.Epoch != 7) {
@@ -155,7 +157,8 @@ func TestUnits(t *testing.T) {
 			}
 		}
 		var old engine.Activity
-		if err := json.Unmarshal([]byte(`{"type":"x","queue":"default","state":"ready"}`), &old); err != nil || old.SessionID != "" || old.State != engine.Ready {
+		if err := json.Unmarshal([]byte(`{"type":"x","queue":"default","state":"ready"}`), &old); err != nil ||
+			old.SessionID != "" || old.State != engine.Ready {
 			t.Errorf("old: %+v, %v", old, err)
 		}
 	})
@@ -166,9 +169,25 @@ func TestUnits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := fmt.Sprintln(c.SessionLease, c.SessionBuffer, c.SessionIdle, c.SessionCleanup, c.WorkerMaxSessions, c.WorkerID == "")
+		got := fmt.Sprintln(
+			c.SessionLease, c.SessionBuffer, c.SessionIdle, c.SessionCleanup, c.WorkerMaxSessions, c.WorkerID == "",
+		)
 		if want := fmt.Sprintln(30*sec, 5*sec, 5*time.Minute, 5*time.Minute, 10, true); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
+		bubble(t, "in a program of its own", func(h *harness) { // which sets nothing, and as the app understands it
+			h.flow("one", one)
+			h.start("A", byDefault)
+			output[string](h, h.begin("one", "s", "item", 10))
+			s, _ := h.row("s")
+			h.between("the lease ends", s.LeaseUntil.Sub(h.began), 30*sec, 31*sec)
+			h.equal("idle", time.Duration(s.Idle)*time.Microsecond, 5*time.Minute)
+			h.wait(31 * sec) // renewed before the last 5 s of it
+			s, _ = h.row("s")
+			h.between("the lease ends", s.LeaseUntil.Sub(h.began), 50*sec, 62*sec)
+			h.equal("owner", s.Owner, "A")
+			h.wait(5*time.Minute + 31*sec)
+			h.equal("owner of an idle one", h.owner("s"), "")
+		})
 	})
 }

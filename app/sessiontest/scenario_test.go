@@ -18,8 +18,9 @@ import (
 // talk is what a worker keeps of a conversation: its messages so far.
 type talk struct{ messages []string }
 
-// conversations are the activities of a chat whose state lives in the session. "resume" makes it anew from what the workflow has.
-func (h *house) conversations(made, resumed *atomic.Int32) {
+// conversations are the activities of a chat whose state lives in the session. "resume" makes it anew from what the
+// workflow has.
+func (h *harness) conversations(made, resumed *atomic.Int32) {
 	h.uses(func(r *worker.Registry, p *proc) {
 		r.Activity("create", func(ctx context.Context) (string, error) {
 			made.Add(1)
@@ -66,7 +67,7 @@ func say(ctx workflow.Context, session string, said []string, text string, milli
 
 // Sessions as applications use them.
 func TestScenarios(t *testing.T) {
-	bubble(t, "IS-X1", func(h *house) {
+	bubble(t, "IS-X1", func(h *harness) {
 		var made, resumed atomic.Int32
 		h.conversations(&made, &resumed)
 		h.flow("chat", func(ctx workflow.Context, session string, said []string, more bool) ([]string, error) {
@@ -110,7 +111,7 @@ func TestScenarios(t *testing.T) {
 		h.equal("turns", len(h.did()), 12)
 	})
 
-	bubble(t, "IS-X2", func(h *house) {
+	bubble(t, "IS-X2", func(h *harness) {
 		var made, resumed atomic.Int32
 		h.conversations(&made, &resumed)
 		h.flow("chat", func(ctx workflow.Context, session string) (said []string, err error) {
@@ -142,7 +143,7 @@ func TestScenarios(t *testing.T) {
 	})
 
 	for _, flying := range []bool{false, true} {
-		bubble(t, map[bool]string{false: "IS-X3", true: "IS-X3-in-flight"}[flying], func(h *house) {
+		bubble(t, map[bool]string{false: "IS-X3", true: "IS-X3-in-flight"}[flying], func(h *harness) {
 			var made, resumed atomic.Int32
 			h.conversations(&made, &resumed)
 			h.flow("chat", func(ctx workflow.Context, session string) (said []string, err error) {
@@ -188,7 +189,7 @@ func TestScenarios(t *testing.T) {
 // What the cases do not tell and the model does.
 func TestHoldersThatLeave(t *testing.T) {
 	// A clean shutdown gives sessions up at once, of every door that may be taken again.
-	bubble(t, "released at shutdown", func(h *house) {
+	bubble(t, "released at shutdown", func(h *harness) {
 		h.flow("twice", twice)
 		a := h.start("A")
 		run := h.begin("twice", "s", 10, 10)
@@ -203,7 +204,7 @@ func TestHoldersThatLeave(t *testing.T) {
 	})
 
 	// An app that hears nothing of a worker takes its sessions away, however long their leases are.
-	bubble(t, "orphaned when silent", func(h *house) {
+	bubble(t, "orphaned when silent", func(h *harness) {
 		h.flow("twice", twice)
 		a := h.start("A", lock(time.Hour, 2*time.Hour))
 		run := h.begin("twice", "s", 10, 10)
@@ -219,7 +220,7 @@ func TestHoldersThatLeave(t *testing.T) {
 	})
 
 	// A worker that comes back with another cap keeps what it holds and claims by the new cap.
-	bubble(t, "another cap after a restart", func(h *house) {
+	bubble(t, "another cap after a restart", func(h *harness) {
 		h.flow("one", one)
 		n1 := h.start("n1", most(3))
 		for i := range 3 {
@@ -242,7 +243,7 @@ func TestHoldersThatLeave(t *testing.T) {
 	})
 
 	// A worker that lost its session while it could not be reached is told so, and its late result touches nothing.
-	bubble(t, "a holder that was cut off", func(h *house) {
+	bubble(t, "a holder that was cut off", func(h *harness) {
 		h.flow("pair", func(ctx workflow.Context, session string) ([]string, error) {
 			long := begin(ctx, session, "long", 8000)
 			if err := workflow.Signal(ctx, "go").Receive(ctx, nil); err != nil {

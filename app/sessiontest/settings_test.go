@@ -13,7 +13,7 @@ import (
 )
 
 // done waits until an item has run, and returns that run.
-func (h *house) done(item string) ran {
+func (h *harness) done(item string) ran {
 	h.t.Helper()
 	var last ran
 	h.until(item+" is done", 5*ms, func() bool {
@@ -28,7 +28,7 @@ func (h *house) done(item string) ran {
 }
 
 // leased is how long a session's row is leased from when it was last renewed.
-func (h *house) leased(id string) time.Duration {
+func (h *harness) leased(id string) time.Duration {
 	h.t.Helper()
 	s, ok := h.row(id)
 	if !ok {
@@ -38,7 +38,7 @@ func (h *house) leased(id string) time.Duration {
 }
 
 // inSession lists what ran in a session or, with "", in none.
-func (h *house) inSession(id string) (list []ran) {
+func (h *harness) inSession(id string) (list []ran) {
 	for _, r := range h.did() {
 		if r.session.ID == id {
 			list = append(list, r)
@@ -49,7 +49,7 @@ func (h *house) inSession(id string) (list []ran) {
 
 // Two workers with settings of their own: each one's apply to what it holds.
 func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
-	bubble(t, "IS-H1", func(h *house) {
+	bubble(t, "IS-H1", func(h *harness) {
 		h.flow("twice", twice)
 		a := h.start("A", lock(5*sec, 0))
 		run := h.begin("twice", "s", 10, 10)
@@ -68,7 +68,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		h.equal("lease after renewals", h.leased("s"), 60*sec)
 	})
 
-	bubble(t, "IS-H2", func(h *house) {
+	bubble(t, "IS-H2", func(h *harness) {
 		h.flow("twice", twice)
 		h.flow("one", one)
 		h.start("B", lock(2*sec, 10*time.Minute), most(1))
@@ -92,7 +92,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		h.equal("owner of a younger session", h.owner("s"), "C")
 	})
 
-	bubble(t, "IS-H3", func(h *house) {
+	bubble(t, "IS-H3", func(h *harness) {
 		h.flow("one", one)
 		h.start("A", most(2), slots(4))
 		var runs []string
@@ -118,7 +118,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		h.equal("workers of plain activities", distinct(h.inSession("")), []string{"A", "B"})
 	})
 
-	bubble(t, "IS-H4", func(h *house) {
+	bubble(t, "IS-H4", func(h *harness) {
 		h.flow("one", one)
 		h.start("A", most(0), slots(2))
 		h.start("B", most(100), slots(2))
@@ -143,7 +143,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		h.equal("workers of plain activities", distinct(h.inSession("")), []string{"A", "B"})
 	})
 
-	bubble(t, "IS-H5", func(h *house) {
+	bubble(t, "IS-H5", func(h *harness) {
 		h.flow("twice", twice)
 		h.flow("one", one)
 		a := h.start("A", lock(10*sec, 12*sec))
@@ -159,22 +159,19 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		b.kill()
 		h.start("C", lock(10*sec, 12*sec))
 		h.equal("worker", output[string](h, h.begin("one", "s", "third", 10)), "C")
-		// The app hears nothing of B for a minute at most, whatever its lease.
-		h.between("C ran", h.once("third").from, min(lease, killed+45*sec), killed+60*sec+500*ms)
-		if at := h.once("third").from; at < lease && h.timeline("s")[4] != "orphaned" {
-			h.t.Errorf("C ran at %s, before B's lease ended at %s: %q", at, lease, h.timeline("s"))
-		}
+		h.between("C ran", h.once("third").from, lease, killed+60*sec+500*ms)
 	})
 
-	bubbleOn(t, "IS-H6", planeOptions{Cleanup: 5 * sec}, func(h *house) {
+	bubbleOn(t, "IS-H6", planeOptions{Cleanup: 5 * sec}, func(h *harness) {
 		h.flow("turns", func(ctx workflow.Context, session string) ([]string, error) {
 			return turns(ctx, session, session+"-", 4, 5000)
 		})
 		h.flow("one", one)
 		slow := sweep.New(h.store, h.Due, sweep.Options{Cleanup: 10 * time.Minute, Remove: h.CleanUp})
 		ctx, stop := h.context()
-		h.runs.Go(func() { slow.Run(ctx) })
-		defer stop()
+		swept := make(chan struct{})
+		go func() { defer close(swept); slow.Run(ctx) }()
+		defer func() { stop(); <-swept }()
 		a := h.start("A", most(1))
 		first := h.begin("turns", "sa")
 		h.running("sa-1")
@@ -202,7 +199,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		a.stop()
 	})
 
-	bubble(t, "IS-H7", func(h *house) {
+	bubble(t, "IS-H7", func(h *harness) {
 		h.flow("one", one)
 		names := func(o *worker.Options) { o.WorkerID = "" }
 		a := h.start("stable-A", most(1))
@@ -228,7 +225,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		h.between("the other session moved", h.once("b2").from, lease, lease+500*ms)
 	})
 
-	bubble(t, "IS-H8", func(h *house) {
+	bubble(t, "IS-H8", func(h *harness) {
 		h.flow("one", one)
 		h.start("A", slots(1))
 		long := h.begin("one", "s", "long", 30_000)
@@ -255,7 +252,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		{"IS-H9", 30 * sec, 5 * time.Minute, 3 * time.Minute, 25 * sec, 30 * sec},
 		{"IS-H9-scaled", 2 * sec, 3 * sec, 8 * sec, sec, 2 * sec},
 	} {
-		bubble(t, c.name, func(h *house) {
+		bubble(t, c.name, func(h *harness) {
 			h.flow("two", func(ctx workflow.Context) ([]string, error) {
 				a, err := in(ctx, "s", "long", int(c.long/ms))
 				if err != nil {
@@ -281,7 +278,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		})
 	}
 
-	bubble(t, "IS-H10", func(h *house) {
+	bubble(t, "IS-H10", func(h *harness) {
 		h.flow("one", one)
 		for _, c := range []struct {
 			attempt, idle time.Duration

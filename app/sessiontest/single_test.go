@@ -24,7 +24,7 @@ func overlap(a, b ran) bool { return a.from < b.to && b.from < a.to }
 func nameless(o *worker.Options) { o.WorkerID = "" }
 
 // scheduled are the session ids of a run's ActivityScheduled events.
-func (h *house) scheduled(run string) (ids []string) {
+func (h *harness) scheduled(run string) (ids []string) {
 	h.t.Helper()
 	for _, e := range h.events(run) {
 		if d, ok := e.Data.(*history.ActivityScheduled); ok {
@@ -36,7 +36,7 @@ func (h *house) scheduled(run string) (ids []string) {
 
 // One worker.
 func TestOneWorker(t *testing.T) {
-	bubble(t, "IS-S1", func(h *house) {
+	bubble(t, "IS-S1", func(h *harness) {
 		h.flow("three", func(ctx workflow.Context) ([]string, error) { return turns(ctx, "s", "t", 3, 10) })
 		h.flow("pair", func(ctx workflow.Context) error {
 			return workflow.Join(ctx, begin(ctx, "s", "half", 500), begin(ctx, "s", "fifth", 200))
@@ -55,7 +55,7 @@ func TestOneWorker(t *testing.T) {
 		}
 	})
 
-	bubble(t, "IS-S2", func(h *house) {
+	bubble(t, "IS-S2", func(h *harness) {
 		h.flow("pair", func(ctx workflow.Context) error {
 			return workflow.Join(ctx, begin(ctx, "s1", "a", 300), begin(ctx, "s2", "b", 300))
 		})
@@ -66,7 +66,7 @@ func TestOneWorker(t *testing.T) {
 		}
 	})
 
-	bubble(t, "IS-S3", func(h *house) {
+	bubble(t, "IS-S3", func(h *harness) {
 		h.uses(func(r *worker.Registry, _ *proc) {
 			r.Activity("tag", func(ctx context.Context, name string) (string, error) {
 				if id := activity.SessionID(ctx); id != "" {
@@ -94,7 +94,7 @@ func TestOneWorker(t *testing.T) {
 		h.equal("result", output[string](h, h.begin("mix")), "regular:a|session:b|regular:c")
 	})
 
-	bubble(t, "IS-S4", func(h *house) {
+	bubble(t, "IS-S4", func(h *harness) {
 		tracked := func(version string) any {
 			return func(ctx workflow.Context, session string, iteration int) (string, error) {
 				if _, err := in(ctx, session, fmt.Sprintf("iter-%d", iteration), 10); err != nil {
@@ -132,7 +132,7 @@ func TestOneWorker(t *testing.T) {
 		h.equal("session", h.did("iter-1")[1].session.ID, "t")
 	})
 
-	bubble(t, "IS-S5", func(h *house) {
+	bubble(t, "IS-S5", func(h *harness) {
 		h.flow("race", func(ctx workflow.Context) (string, error) {
 			inner, cancel := workflow.WithCancel(ctx)
 			won, err := workflow.Select(ctx, begin(inner, "s", "endless", 3_600_000), workflow.NewTimer(ctx, 3*time.Second))
@@ -161,7 +161,7 @@ func TestOneWorker(t *testing.T) {
 		h.equal("cancelled activities", tasks, 1)
 	})
 
-	bubble(t, "IS-S6", func(h *house) {
+	bubble(t, "IS-S6", func(h *harness) {
 		h.flow("one", one)
 		h.flow("doomed", func(ctx workflow.Context) (string, error) {
 			_, err := in(ctx, "s", "doomed", 60_000)
@@ -184,7 +184,7 @@ func TestOneWorker(t *testing.T) {
 		h.equal("worker", output[string](h, h.begin("one", "s", "after", 10)), "n1")
 	})
 
-	bubble(t, "IS-S8", func(h *house) {
+	bubble(t, "IS-S8", func(h *harness) {
 		h.flow("mix", func(ctx workflow.Context) error {
 			if _, err := in(ctx, "sess-1", "a", 10); err != nil {
 				return err
@@ -203,14 +203,16 @@ func TestOneWorker(t *testing.T) {
 		h.equal("mentions of a session id", strings.Count(string(raw), `"session_id"`), 1)
 	})
 
-	bubble(t, "IS-S10", func(h *house) {
+	bubble(t, "IS-S10", func(h *harness) {
 		type sum struct{ Left, Right int }
 		type total struct {
 			Value int
 			Of    []string
 		}
 		h.uses(func(r *worker.Registry, _ *proc) {
-			r.Activity("add", func(_ context.Context, s sum) (total, error) { return total{s.Left + s.Right, []string{"l", "r"}}, nil })
+			r.Activity("add", func(_ context.Context, s sum) (total, error) {
+				return total{s.Left + s.Right, []string{"l", "r"}}, nil
+			})
 		})
 		h.flow("typed", func(ctx workflow.Context, s sum) (total, error) {
 			return workflow.Execute[total](workflow.InSession(ctx, "s"), "add", s)
@@ -220,7 +222,7 @@ func TestOneWorker(t *testing.T) {
 	})
 
 	for _, c := range []struct{ name, id string }{{"IS-S11", "Kunde 7/ä ½ \"x\"·"}, {"IS-S12", ""}} {
-		bubble(t, c.name, func(h *house) {
+		bubble(t, c.name, func(h *harness) {
 			h.uses(func(r *worker.Registry, _ *proc) {
 				r.Activity("ask", func(ctx context.Context) (string, error) { return activity.SessionID(ctx), nil })
 			})
@@ -236,7 +238,7 @@ func TestOneWorker(t *testing.T) {
 // The app and the worker end after an item was scheduled; others go on from the store.
 func TestAnotherAppGoesOn(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
-	bubbleOn(t, "IS-S9", planeOptions{Database: database}, func(h *house) {
+	bubbleOn(t, "IS-S9", planeOptions{Database: database}, func(h *harness) {
 		h.flow("steps", func(ctx workflow.Context) ([]string, error) {
 			a, err := in(ctx, "", "first", 10)
 			if err != nil {
@@ -268,7 +270,7 @@ func TestAnotherAppGoesOn(t *testing.T) {
 
 // A child gets its parent's session as any run does: by the id in its arguments.
 func TestChildInTheSession(t *testing.T) {
-	bubble(t, "IS-S7", func(h *house) {
+	bubble(t, "IS-S7", func(h *harness) {
 		h.flow("child", func(ctx workflow.Context, session string) (string, error) { return in(ctx, session, "inside", 10) })
 		h.flow("parent", func(ctx workflow.Context, session string) ([]string, error) {
 			before, err := in(ctx, session, "before", 10)
@@ -295,7 +297,7 @@ func TestChildInTheSession(t *testing.T) {
 	})
 
 	// A session that a workflow started is its own: its children cannot run in it, and the parent learns why.
-	bubble(t, "IS-S7-started", func(h *house) {
+	bubble(t, "IS-S7-started", func(h *harness) {
 		h.flow("child", func(ctx workflow.Context, s workflow.Session) (string, error) {
 			return workflow.ExecuteIn[string](ctx, &s, "work", "inside", 10)
 		})

@@ -3,6 +3,7 @@ package sessiontest
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 
 // A slot that falls free is asked for again at once, also by a worker that then only waits for workflow tasks.
 func TestNoSlotIsIdleBesideReadyWork(t *testing.T) {
-	bubble(t, "after a full house", func(h *house) {
+	bubble(t, "after a full house", func(h *harness) {
 		h.flow("other", func(workflow.Context) error { return nil }) // so that it asks for both kinds
 		h.start("B", slots(4))
 		r := worker.NewRegistry()
@@ -26,7 +27,8 @@ func TestNoSlotIsIdleBesideReadyWork(t *testing.T) {
 			return workflow.Join(ctx, all...)
 		})
 		f, err := worker.New(worker.Options{
-			Registry: r, Carrier: link.Local{Join: h.channel.Join}, Release: release, WorkerID: "F", NoSandbox: true, Log: apptest.Log(t),
+			Registry: r, Carrier: link.Local{Join: h.channel.Join}, Release: release, WorkerID: "F", NoSandbox: true,
+			Log: apptest.Log(t),
 		})
 		if err != nil {
 			h.t.Fatal(err)
@@ -40,6 +42,47 @@ func TestNoSlotIsIdleBesideReadyWork(t *testing.T) {
 			h.finish(h.begin("flow", fmt.Sprint("round", round, "-")))
 			h.between("a round of four on four slots", h.at()-began, sec, sec+100*ms)
 			h.wait(time.Duration(round+1) * 1100 * ms)
+		}
+	})
+}
+
+// At its default settings a worker runs more Go activities at once than it has cores for; in a session of a mere id no
+// more than ever.
+func TestDefaultSlotsAndTheSession(t *testing.T) {
+	most := func(list []ran) (n int) {
+		for _, a := range list {
+			at := 0
+			for _, b := range list {
+				if b.from <= a.from && a.from < b.to {
+					at++
+				}
+			}
+			n = max(n, at)
+		}
+		return n
+	}
+	few := 2 * runtime.GOMAXPROCS(0)
+	bubble(t, "in a session and without", func(h *harness) {
+		h.flow("wide", func(ctx workflow.Context) error {
+			var all []workflow.Future
+			for i := range 3 * few {
+				all = append(all, begin(ctx, "s", fmt.Sprintf("held%d", i), 1000), begin(ctx, "", fmt.Sprintf("plain%d", i), 1000))
+			}
+			return workflow.Join(ctx, all...)
+		})
+		h.start("A", slots(0))
+		h.finish(h.begin("wide"))
+		var held, plain []ran
+		for _, r := range h.did() {
+			if r.session.ID != "" {
+				held = append(held, r)
+			} else {
+				plain = append(plain, r)
+			}
+		}
+		h.equal("activities at once in the session", most(held), few)
+		if few <= 32 { // else there are not slots enough for all
+			h.equal("activities at once without", most(plain), 3*few)
 		}
 	})
 }

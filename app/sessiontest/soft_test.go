@@ -16,7 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A session of soft affinity waits for its holder for so long and no longer; whoever claims it then finds its state lost, as after any loss.
+// A session of soft affinity waits for its holder for so long and no longer; whoever claims it then finds its state
+// lost, as after any loss.
 func TestSoftAffinity(t *testing.T) {
 	// steps runs "first", waits for the signal and runs "second", both in session s with these options.
 	steps := func(fallback time.Duration) func(workflow.Context) ([]string, error) {
@@ -42,7 +43,7 @@ func TestSoftAffinity(t *testing.T) {
 		return begin(workflow.WithActivity(ctx, workflow.ActivityOptions{Requirements: []string{"big"}}), "", item, 60_000)
 	}
 	// filled starts A, has it hold s, and fills its slots for a minute with other work; then B comes.
-	filled := func(h *house, fallback time.Duration) (a *proc, run string) {
+	filled := func(h *harness, fallback time.Duration) (a *proc, run string) {
 		h.warm()
 		h.flow("steps", steps(fallback))
 		h.flow("fill", func(ctx workflow.Context) error {
@@ -58,7 +59,7 @@ func TestSoftAffinity(t *testing.T) {
 		return a, run
 	}
 
-	bubble(t, "full", func(h *house) {
+	bubble(t, "full", func(h *harness) {
 		_, run := filled(h, 5*sec)
 		before, _ := h.row("s")
 		h.signal(run, "go")
@@ -68,7 +69,7 @@ func TestSoftAffinity(t *testing.T) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		from := h.began.Add(asked + 5*sec).UTC().Format("15:04:05 UTC")
+		from := h.began.Add(asked + 5*sec).UTC().Format(time.RFC3339)
 		if why := v.Pending.Activities[0].Why; why != "for worker A, which holds session s and is busy or does not poll; any worker may take it from "+from {
 			h.t.Errorf("it waits %q, want the time %s", why, from)
 		}
@@ -81,11 +82,12 @@ func TestSoftAffinity(t *testing.T) {
 		h.equal("rebuilds in history", count(h.types(run), "SessionRecovered"), 2) // the first use is one
 		h.equal("timeline", h.timeline("s"), []string{"claimed", "released", "reclaimed"})
 		claim := h.entries("s")[2]
-		if h.entries("s")[1].Why != "fallback" || !strings.HasPrefix(claim.Why, "fallback: a task waited for worker A since ") {
+		if h.entries("s")[1].Why != "fallback" ||
+			!strings.HasPrefix(claim.Why, "fallback: a task waited for worker A since ") {
 			h.t.Errorf("the timeline says %+v", h.entries("s"))
 		}
 	})
-	bubble(t, "hard", func(h *house) {
+	bubble(t, "hard", func(h *harness) {
 		_, run := filled(h, 0)
 		h.signal(run, "go")
 		h.equal("by", output[[]string](h, run), []string{"A", "A"})
@@ -94,7 +96,7 @@ func TestSoftAffinity(t *testing.T) {
 			h.t.Errorf("the second ran at %s, before there was room", at)
 		}
 	})
-	bubble(t, "gone", func(h *house) {
+	bubble(t, "gone", func(h *harness) {
 		a, run := filled(h, 5*sec)
 		a.kill()
 		h.signal(run, "go")
@@ -102,7 +104,7 @@ func TestSoftAffinity(t *testing.T) {
 		h.equal("by", output[[]string](h, run), []string{"A", "B"})
 		h.near("the second", h.once("second").from-asked, 5*sec, 100*ms)
 	})
-	bubble(t, "draining", func(h *house) {
+	bubble(t, "draining", func(h *harness) {
 		a, run := filled(h, 3*sec)
 		drained := make(chan struct{})
 		go func() { a.stop(); close(drained) }() // it waits for what fills it, and has the session until then
@@ -114,7 +116,7 @@ func TestSoftAffinity(t *testing.T) {
 		<-drained
 		h.equal("owner", h.owner("s"), "B")
 	})
-	bubble(t, "of a workflow, nothing that runs is thrown away", func(h *house) {
+	bubble(t, "of a workflow, nothing that runs is thrown away", func(h *harness) {
 		h.warm()
 		h.flow("steps", func(ctx workflow.Context) (by []string, err error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{Fallback: 5 * sec})
@@ -180,12 +182,15 @@ func TestSoftAffinityAcrossApps(t *testing.T) {
 		first.step(strings.Fields(first.line))
 	}
 	if _, err := second.Register(t.Context(), protocol.RegisterRequest{
-		WorkerID: "B", Incarnation: "B-1", TaskQueue: "default", AnyActivity: true, Capabilities: []string{broker.CapSessions},
+		WorkerID: "B", Incarnation: "B-1", TaskQueue: "default", AnyActivity: true,
+		Capabilities: []string{broker.CapSessions},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	for late := time.Now().Add(30 * time.Second); ; {
-		a, err := second.Poll(t.Context(), protocol.PollRequest{WorkerID: "B", Kinds: []protocol.TaskKind{protocol.KindActivity}, Max: 1})
+		a, err := second.Poll(
+			t.Context(), protocol.PollRequest{WorkerID: "B", Kinds: []protocol.TaskKind{protocol.KindActivity}, Max: 1},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +204,9 @@ func TestSoftAffinityAcrossApps(t *testing.T) {
 			t.Fatal("B got nothing")
 		}
 	}
-	for _, first.line = range []string{"A heartbeats s refused=session_owner_mismatch", "A completes 1", "row s owner=B active=1"} {
+	for _, first.line = range []string{
+		"A heartbeats s refused=session_owner_mismatch", "A completes 1", "row s owner=B active=1",
+	} {
 		first.step(strings.Fields(first.line))
 	}
 }
@@ -229,21 +236,27 @@ func TestSoftAffinityIsCheckedWhereItIsGiven(t *testing.T) {
 			commands := []protocol.Command{{Type: protocol.ScheduleActivity, ActivityType: "x", WorkerSession: &o}}
 			if o.Reacquire == nil {
 				commands = append(commands, protocol.Command{Type: protocol.StartSession, WorkerSession: &o}, protocol.Command{
-					Type: protocol.ScheduleActivity, ActivityType: "x", SessionID: "s", Affinity: o.Affinity, FallbackAfter: o.FallbackAfter,
+					Type: protocol.ScheduleActivity, ActivityType: "x", SessionID: "s", Affinity: o.Affinity,
+					FallbackAfter: o.FallbackAfter,
 				})
 			}
 			for _, command := range commands {
 				w.runs++
-				if _, err := w.Start(t.Context(), protocol.StartRequest{WorkflowID: fmt.Sprint("w", w.runs), WorkflowType: "wf"}); err != nil {
+				if _, err := w.Start(t.Context(), protocol.StartRequest{
+					WorkflowID: fmt.Sprint("w", w.runs), WorkflowType: "wf",
+				}); err != nil {
 					t.Fatal(err)
 				}
 				task := w.poll("flow", protocol.KindWorkflow, 1)[0].Workflow
 				refusals = append(refusals, w.complete(protocol.CompleteItem{
-					Kind: protocol.KindWorkflow, TaskID: task.TaskID, Owner: task.LeaseOwner, Attempt: task.Attempt, Commands: []protocol.Command{command},
+					Kind: protocol.KindWorkflow, TaskID: task.TaskID, Owner: task.LeaseOwner, Attempt: task.Attempt,
+					Commands: []protocol.Command{command},
 				}).Err)
 			}
 			for i, err := range refusals {
-				if !slices.Contains([]protocol.Reason{protocol.ReasonValidation, protocol.ReasonInvalidCommands}, protocol.ReasonOf(err)) ||
+				if !slices.Contains([]protocol.Reason{
+					protocol.ReasonValidation, protocol.ReasonInvalidCommands,
+				}, protocol.ReasonOf(err)) ||
 					!strings.Contains(fmt.Sprint(err), c.member) {
 					t.Errorf("%s, by way %d: %v, want a refusal of %s", c.what, i, err, c.member)
 				}

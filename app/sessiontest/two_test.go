@@ -57,7 +57,7 @@ func one(ctx workflow.Context, session, item string, millis int) (string, error)
 
 // Two workers with the same settings.
 func TestTwoWorkers(t *testing.T) {
-	bubble(t, "IS-M1", func(h *house) {
+	bubble(t, "IS-M1", func(h *harness) {
 		h.flow("five", func(ctx workflow.Context) ([]string, error) { return turns(ctx, "s", "t", 5, 50) })
 		h.start("A")
 		h.start("B")
@@ -67,7 +67,7 @@ func TestTwoWorkers(t *testing.T) {
 		}
 	})
 
-	bubble(t, "IS-M2", func(h *house) {
+	bubble(t, "IS-M2", func(h *harness) {
 		h.flow("mix", func(ctx workflow.Context) ([]string, error) {
 			var plain []workflow.Future
 			for i := range 12 {
@@ -93,7 +93,7 @@ func TestTwoWorkers(t *testing.T) {
 		h.equal("workers of plain activities", distinct(plain), []string{"A", "B"})
 	})
 
-	bubble(t, "IS-M3", func(h *house) {
+	bubble(t, "IS-M3", func(h *harness) {
 		h.flow("twice", twice)
 		a := h.start("A", lock(2*sec, 0))
 		run := h.begin("twice", "s", 10, 10)
@@ -107,7 +107,7 @@ func TestTwoWorkers(t *testing.T) {
 		h.between("B ran", h.once("second").from, lease, killed+2*sec+500*ms)
 	})
 
-	bubble(t, "IS-M4", func(h *house) {
+	bubble(t, "IS-M4", func(h *harness) {
 		h.flow("twice", twice)
 		both := func(o *worker.Options) { lock(sec, 3*sec)(o); attempts(2 * sec)(o) }
 		h.start("A", both)
@@ -128,7 +128,7 @@ func TestTwoWorkers(t *testing.T) {
 		}
 	})
 
-	bubble(t, "IS-M5", func(h *house) {
+	bubble(t, "IS-M5", func(h *harness) {
 		h.flow("two", func(ctx workflow.Context) ([]string, error) {
 			long := begin(ctx, "s", "long", 6000)
 			if err := workflow.Sleep(ctx, 100*ms); err != nil {
@@ -159,7 +159,7 @@ func TestTwoWorkers(t *testing.T) {
 		h.equal("attempt", h.once("short").attempt, 1)
 	})
 
-	bubble(t, "IS-M6", func(h *house) {
+	bubble(t, "IS-M6", func(h *harness) {
 		h.flow("one", one)
 		for i := range 20 {
 			a := h.start(fmt.Sprintf("A%d", i))
@@ -174,7 +174,7 @@ func TestTwoWorkers(t *testing.T) {
 		}
 	})
 
-	bubble(t, "IS-M7", func(h *house) {
+	bubble(t, "IS-M7", func(h *harness) {
 		h.flow("one", one)
 		h.start("A", most(1))
 		long := h.begin("one", "s1", "long", 20_000)
@@ -186,7 +186,7 @@ func TestTwoWorkers(t *testing.T) {
 		h.equal("worker of s1", output[string](h, long), "A")
 	})
 
-	bubble(t, "IS-M8", func(h *house) {
+	bubble(t, "IS-M8", func(h *harness) {
 		h.flow("again", func(ctx workflow.Context, session string, n int, workers []string) ([]string, error) {
 			w, err := in(ctx, session, fmt.Sprintf("t%d", n), 10)
 			if err != nil {
@@ -207,7 +207,7 @@ func TestTwoWorkers(t *testing.T) {
 		h.equal("epochs", h.once("t1").session.Epoch, h.once("t2").session.Epoch)
 	})
 
-	bubble(t, "IS-M9", func(h *house) {
+	bubble(t, "IS-M9", func(h *harness) {
 		h.flow("one", one)
 		h.flow("mix", func(ctx workflow.Context) (int, error) {
 			var all []workflow.Future
@@ -241,7 +241,7 @@ func TestTwoWorkers(t *testing.T) {
 		}
 	})
 
-	bubble(t, "IS-M10", func(h *house) {
+	bubble(t, "IS-M10", func(h *harness) {
 		h.flow("one", one)
 		with := func(o *worker.Options) { lock(2*sec, 0)(o); attempts(2 * sec)(o) }
 		a := h.start("A", with)
@@ -273,7 +273,7 @@ func TestTwoWorkers(t *testing.T) {
 		h.equal("results", n, 1)
 	})
 
-	bubble(t, "IS-M11", func(h *house) {
+	bubble(t, "IS-M11", func(h *harness) {
 		h.flow("rounds", func(ctx workflow.Context, session string) ([]string, error) {
 			return turns(ctx, session, session+"-", 4, 100)
 		})
@@ -292,7 +292,7 @@ func TestTwoWorkers(t *testing.T) {
 		h.equal("executions", len(h.did()), 40)
 	})
 
-	bubble(t, "IS-M12", func(h *house) {
+	bubble(t, "IS-M12", func(h *harness) {
 		h.flow("twice", twice)
 		n1 := h.start("n1")
 		run := h.begin("twice", "s", 10, 10_000)
@@ -310,7 +310,7 @@ func TestTwoWorkers(t *testing.T) {
 		}
 	})
 
-	bubble(t, "IS-M12-in-flight", func(h *house) {
+	bubble(t, "IS-M12-in-flight", func(h *harness) {
 		h.flow("one", one)
 		n1 := h.start("n1")
 		run := h.begin("one", "s", "item", 2000)
@@ -327,7 +327,7 @@ func TestTwoWorkers(t *testing.T) {
 		h.near("redelivered", both[1].from, began, 200*ms)
 	})
 
-	bubble(t, "IS-M12-control", func(h *house) {
+	bubble(t, "IS-M12-control", func(h *harness) {
 		h.flow("twice", twice)
 		n1 := h.start("n1", lock(10*sec, 0))
 		run := h.begin("twice", "s", 10, 10)

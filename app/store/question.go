@@ -8,8 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Question is what a caller of one app asks the workers of a queue, who may poll another app: a query, or whether an update may be accepted. It is
-// worth as much as its caller's patience, so nothing of it is durable and nothing of it is in a history.
+// Question is what a caller of one app asks the workers of a queue, who may poll another app: a query, or whether an
+// update may be accepted. It is worth as much as its caller's patience, so nothing of it is durable and nothing of it
+// is in a history.
 type Question struct {
 	ID         string            `json:"id"` // a ULID: their order is that in which they came
 	Kind       protocol.TaskKind `json:"kind"`
@@ -41,8 +42,8 @@ type Reply struct {
 // ErrFull says that as many questions as may wait do.
 var ErrFull = errors.New("too many questions wait")
 
-// Questions carries questions between the apps that share a database. Whom it concerns is told by Dispatcher.Backlog when one waits for a worker and
-// by Changed.Answers when one was answered; both are hints.
+// Questions carries questions between the apps that share a database. Whom it concerns is told by Dispatcher.Backlog
+// when one waits for a worker and by Changed.Answers when one was answered; both are hints.
 type Questions interface {
 	// Ask puts a question in line for at most this long; ErrFull when most wait in its queue.
 	Ask(ctx context.Context, q Question, patience time.Duration, most int) error

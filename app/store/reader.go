@@ -13,7 +13,11 @@ import (
 type Reader interface {
 	Workflow(ctx context.Context, k engine.WorkflowKey) (engine.Workflow, error)
 	Run(ctx context.Context, id string) (*engine.Run, error) // with all that is open in it
-	// Events returns the run's events after a sequence, up to and including through (0: the last), at most limit of them and about maxBytes of payload.
+	// Step is a run with one of its open activities and nothing else that is open in it, whatever there is; with 0 not
+	// even that. It is what who holds a lease can be told from.
+	Step(ctx context.Context, id string, seq int64) (*engine.Run, error)
+	// Events returns the run's events after a sequence, up to and including through (0: the last), at most limit of them
+	// and about maxBytes of payload.
 	Events(ctx context.Context, run string, after, through int64, limit, maxBytes int) ([]history.Event, error)
 	// Arguments returns, by step, the argument blobs recorded in these ActivityScheduled or WorkflowStarted events.
 	Arguments(ctx context.Context, at []EventKey) (map[EventKey]string, error)
@@ -23,15 +27,21 @@ type Reader interface {
 	LastEvent(ctx context.Context, run string) (history.Event, error)
 
 	Runs(ctx context.Context, q RunQuery) ([]engine.Head, error) // newest start first
+	// Uncarried are those of the search attributes that no run of the namespace carries. It looks into the index once for
+	// each, however many runs there are.
+	Uncarried(ctx context.Context, namespace string, attributes []string) ([]string, error)
 	RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error)
 	RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error)
+	// FormerChildren lists open children that earlier runs of a workflow id started, by id, at most limit.
+	FormerChildren(ctx context.Context, chain engine.WorkflowKey, limit int) ([]engine.FormerChild, error)
 
 	Session(ctx context.Context, k engine.SessionKey) (engine.Session, error)
 	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
 	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)
 	// Timeline returns the newest limit entries with a number below before (0: no bound), oldest first.
 	Timeline(ctx context.Context, k engine.SessionKey, before int64, limit int) ([]TimelineEntry, error)
-	// SessionHistory returns the events that ended attempts in a session, newest first, those before one of them unless that is zero.
+	// SessionHistory returns the events that ended attempts in a session, newest first, those before one of them unless
+	// that is zero.
 	SessionHistory(ctx context.Context, k engine.SessionKey, before RunEvent, limit int) ([]RunEvent, error)
 	SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) // open ones, leased first
 
@@ -42,20 +52,27 @@ type Reader interface {
 	// Holdings counts, per worker of the namespace, leased tasks and held sessions.
 	Holdings(ctx context.Context, namespace string) (map[string]Holding, error)
 
-	// Due lists what is due at or before now, oldest first, at most limit; Next is the earliest due time after now, zero when there is none.
+	// Due lists what is due at or before now, oldest first, at most limit; Next is the earliest due time after now, zero
+	// when there is none.
 	Due(ctx context.Context, now time.Time, limit int) ([]Due, error)
 	NextDue(ctx context.Context, after time.Time) (time.Time, error)
-	// Removable lists ended sessions that clean-up may remove: without open tasks, out of their lease, terminal ones last touched before kept.
+	// Removable lists ended sessions that clean-up may remove: without open tasks, out of their lease, terminal ones last
+	// touched before kept.
 	Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error)
 
 	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
-	// QueueRows lists what was decided about queues of a namespace, or of all when that is empty; the row without a name is about all of a namespace.
+	// QueueRows lists what was decided about queues of a namespace, or of all when that is empty; the row without a name
+	// is about all of a namespace.
 	QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error)
 	// QueueLeases lists leased tasks of a queue, those that run out first, at most limit.
 	QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]QueueLease, error)
 	// QueueOrder lists the ready tasks of a queue as they will be handed out, by kind, at most limit.
 	QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]ReadyTask, error)
-	// OldestReady lists the ready tasks of one kind in a queue that are ready for longest, at most limit. The Seq of a workflow task is 0.
+	// ReadyOn lists the ready activities that wait on these routes, as a claim told of them, in their order, at most limit
+	// of each.
+	ReadyOn(ctx context.Context, namespace string, routes []string, limit int) ([]engine.Activity, error)
+	// OldestReady lists the ready tasks of one kind in a queue that are ready for longest, at most limit. The Seq of a
+	// workflow task is 0.
 	OldestReady(ctx context.Context, k engine.QueueKey, kind protocol.TaskKind, limit int) ([]TaskRef, error)
 	Token(ctx context.Context, id string) (Token, error)
 	Tokens(ctx context.Context) ([]Token, error)
@@ -65,7 +82,9 @@ type Reader interface {
 	// ScheduleEvents reads a schedule's own history after a sequence.
 	ScheduleEvents(ctx context.Context, k engine.ScheduleKey, after int64, limit int) ([]protocol.ScheduleEvent, error)
 	// ScheduleEventsBack are those before a sequence, newest first; 0: the newest of all.
-	ScheduleEventsBack(ctx context.Context, k engine.ScheduleKey, before int64, limit int) ([]protocol.ScheduleEvent, error)
+	ScheduleEventsBack(
+		ctx context.Context, k engine.ScheduleKey, before int64, limit int,
+	) ([]protocol.ScheduleEvent, error)
 	Namespace(ctx context.Context, name string) (Namespace, error)
 	Namespaces(ctx context.Context) ([]Namespace, error) // by name
 	// Contents looks at what a namespace holds, at most limit of each kind.
@@ -92,12 +111,13 @@ type RunEvent struct {
 	history.Event
 }
 
-// RunQuery filters and pages runs. After is the position behind which the page begins: a start time and run id of the last item seen.
+// RunQuery filters and pages runs. After is the position behind which the page begins: a start time and run id of the
+// last item seen.
 type RunQuery struct {
 	Namespace  string
 	Type       string
 	Statuses   []protocol.RunStatus // empty: all
-	Text       string               // substring of workflow id or business key
+	Text       string               // substring of workflow id or business key, or a whole run id
 	Where      []Condition          // all of them hold
 	AfterStart history.Time
 	AfterRun   string
@@ -124,8 +144,9 @@ const (
 // Comparison is how a condition compares.
 type Comparison string
 
-// The comparisons. In is one of the values, NotIn none of them, Prefix a text that begins so, Between from the first value to the second; Present and
-// Absent ask whether there is a value at all. Beside Absent, what has no value satisfies nothing.
+// The comparisons. In is one of the values, NotIn none of them, Prefix a text that begins so, Between from the first
+// value to the second; Present and Absent ask whether there is a value at all. Beside Absent, what has no value
+// satisfies nothing.
 const (
 	In      Comparison = "in"
 	NotIn   Comparison = "not in"
@@ -139,8 +160,9 @@ const (
 	Absent  Comparison = "absent"
 )
 
-// Condition is one test of a run. Values of search attributes are keys of the engine; one of several values of an attribute is enough, and for NotIn
-// all have to differ. With Any it is a choice and nothing else of it counts: of one list of it all conditions hold.
+// Condition is one test of a run. Values of search attributes are keys of the engine; one of several values of an
+// attribute is enough, and for NotIn all have to differ. With Any it is a choice and nothing else of it counts: of one
+// list of it all conditions hold.
 type Condition struct {
 	Field  RunField
 	Name   string // of the search attribute
@@ -150,7 +172,8 @@ type Condition struct {
 	Any    [][]Condition
 }
 
-// SessionQuery filters and pages sessions, last updated first. Sessions never claimed are left out unless they were started by a workflow.
+// SessionQuery filters and pages sessions, last updated first. Sessions never claimed are left out unless they were
+// started by a workflow.
 type SessionQuery struct {
 	Namespace    string
 	Statuses     []protocol.SessionStatus
@@ -174,16 +197,18 @@ type WorkerQuery struct {
 
 // TaskRef names a leased task.
 type TaskRef struct {
-	Kind     protocol.TaskKind
-	Run      string
-	Seq      int64 // activity: its command sequence; workflow task: its number
-	Delivery int64
-	Session  string
-	PollID   string // of the poll it was leased to
+	Kind        protocol.TaskKind
+	Run         string
+	Seq         int64 // activity: its command sequence; workflow task: its number
+	Delivery    int64
+	Session     string
+	Incarnation string // of its owner
+	PollID      string // of the poll it was leased to
+	LeasedAt    history.Time
 }
 
 // Holding counts what a worker has.
-type Holding struct{ Leases, Sessions int }
+type Holding struct{ Leases, WorkflowTasks, Sessions int } // workflow tasks are among the leases
 
 // DueKind tells what is due.
 type DueKind string

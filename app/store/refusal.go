@@ -6,7 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Refusal gives the store's own errors the reason that callers are told, whatever they called by. Other errors stay as they are.
+// Refusal gives the store's own errors the reason that callers are told, whatever they called by. Other errors stay as
+// they are.
 func Refusal(err error) error {
 	switch {
 	case errors.Is(err, ErrUnavailable):

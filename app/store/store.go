@@ -4,6 +4,8 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -13,55 +15,85 @@ import (
 
 // The sentinels of every store.
 var (
-	ErrNotFound    = errors.New("not found")
-	ErrUnavailable = errors.New("store unavailable") // nothing was written; writes answer this until one succeeds
-	ErrClosed      = errors.New("store closed")
-	ErrBusy        = errors.New("database in use") // another process holds the file; the message names it
+	ErrNotFound = errors.New("not found")
+	// writes answer this until one succeeds; what was under way may be stored all the same
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrOutcome is an ErrUnavailable in the middle of a commit: whether what was under way is stored nobody can say now.
+	ErrOutcome = fmt.Errorf("%w: nobody knows what was stored", ErrUnavailable)
+	ErrClosed  = errors.New("store closed")
+	ErrBusy    = errors.New("database in use") // another process holds the file; the message names it
+	// ErrSchema says that a newer release has migrated the database beyond what this binary may serve; the message names
+	// both.
+	ErrSchema = errors.New("the schema is newer than this binary may serve")
 )
 
 // Store keeps everything durable. All methods may be called from any goroutine.
 type Store interface {
-	// Commit runs one change in the next batch and returns the Answer of the Decide whose writes were stored: durable when the error is nil. An
-	// error of Decide is returned as it is and leaves nothing behind. A cancelled ctx ends the waiting, never the change.
+	// Commit runs one change in the next batch and returns the Answer of the Decide whose writes were stored: durable when
+	// the error is nil. An error of Decide is returned as it is and leaves nothing behind. A cancelled ctx ends the
+	// waiting, never the change.
 	Commit(ctx context.Context, c Change) (any, error)
-	// Claim leases ready tasks from the backlog, after the writes of the batch it travels in. It may return fewer than asked, or none.
+	// Claim leases ready tasks from the backlog, after the writes of the batch it travels in. It may return fewer than
+	// asked, or none.
 	Claim(ctx context.Context, r ClaimRequest) ([]Leased, error)
 	// View reads on connections of its own; what it sees is committed.
 	View(ctx context.Context, fn func(Reader) error) error
-	// Queue is what was decided about a task queue, as this process knows it, without asking the database; nil for nothing. A decision of another
-	// process is known a moment after it.
+	// Queue is what was decided about a task queue, as this process knows it, without asking the database; nil for
+	// nothing. A decision of another process is known a moment after it.
 	Queue(k engine.QueueKey) *engine.Queue
 	// Now is the store's clock: the only one leases are judged by.
 	Now(ctx context.Context) (time.Time, error)
+	// About is the store's clock as far as it is known without asking: perhaps a little behind it, never ahead. It is good
+	// for saying how old an answer is, and no lease is judged by it. Zero: not known yet.
+	About() time.Time
+	// Outgrown is told once, with store.ErrSchema, when another process migrated the database beyond what this binary may
+	// serve: it has to stop.
+	Outgrown() <-chan error
+	// Writable says whether it takes writes, as the last one showed: only while that failed is a write tried.
+	Writable(ctx context.Context) error
+	// Hears says whether this process is told what others commit. While it is not, what it remembers may be out of date
+	// without a word.
+	Hears() bool
 	// Stats counts what was sent to the database since it was opened.
 	Stats() Stats
 	Close() error
 }
 
-// Schema is the version of a database's schema: the one found, 0 where there is none yet, and the one this release works with.
-type Schema struct{ Found, Wanted int64 }
+// Schema is the version of a database's schema: the one found, 0 where there is none yet, and the one this release
+// works with. Refused is an ErrSchema when the one found is newer than this binary may serve.
+type Schema struct {
+	Found, Wanted int64
+	Refused       error
+}
 
-// Stats counts statements beside BEGIN and COMMIT, commits of batches, changes in them, rows written, reads beside the batches, and the ready tasks
-// that claims read to choose from.
+// Stats counts statements beside BEGIN and COMMIT, commits of batches, changes in them, rows written, reads beside the
+// batches, and the ready tasks that claims read to choose from.
 type Stats struct{ Statements, Commits, Changes, Rows, Reads, Candidates int64 }
 
-// Change is one verb's write, as data. Decide is pure: it only reads rows and now, and may be called again with fresher rows when a batch is retried.
+// Change is one verb's write, as data. Decide is pure: it only reads rows and now, and may be called again with fresher
+// rows when a batch is retried.
 type Change struct {
 	Needs  Keys
 	Decide func(Rows, time.Time) (Writes, error)
 }
 
-// Keys are the rows a change wants loaded (and, where several apps share the database, locked). What does not exist is nil in Rows, and stays
-// locked against being made by somebody else.
+// Keys are the rows a change wants loaded (and, where several apps share the database, locked). What does not exist is
+// nil in Rows, and stays locked against being made by somebody else.
 type Keys struct {
 	Workflows []engine.WorkflowKey
 	Current   bool     // also the current run of each workflow named
 	Runs      []string // each with all that is open in it
 	Chain     bool     // also the workflow-scoped sessions of each run's workflow id, and its workflow row
+	// Former names children that earlier runs of the workflow ids of Runs, and of the current runs of Workflows, may have
+	// started and that are open.
+	Former []string
+	Bound  bool // also those of them that go by a close policy: for a step that may end the last run
 	// Activities names activities of Runs whose sessions are wanted too.
 	Activities []int64
 	AllTasks   bool // the sessions of all open activities of Runs: for a step that may end them all
 	Sessions   []engine.SessionKey
+	Lately     bool // also when the holders of Sessions last did something in them, where their rows do not tell
+	Exactly    bool // with Lately: whatever their rows tell
 	Workers    []engine.WorkerKey
 	Holdings   bool // also how many sessions each worker named holds
 	Receipts   []ReceiptKey
@@ -71,14 +103,18 @@ type Keys struct {
 	Queues     []engine.QueueKey // for a decision about them; Rows.Queue needs no naming
 }
 
-// Rows are what Decide sees: the committed rows with the writes of the changes before it in the batch. Nothing in them may be changed; a decision
-// works on a Fork. A row that does not exist is nil.
+// Rows are what Decide sees: the committed rows with the writes of the changes before it in the batch. Nothing in them
+// may be changed; a decision works on a Fork. A row that does not exist is nil.
 type Rows interface {
 	Workflow(engine.WorkflowKey) *engine.Workflow
 	Run(id string) *engine.Run
 	Session(engine.SessionKey) *engine.Session
 	// ChainSessions are the loaded workflow-scoped sessions of a workflow id that are not terminal.
 	ChainSessions(engine.WorkflowKey) []*engine.Session
+	// FormerChild is one of the loaded open children that earlier runs of a workflow id started, BoundChildren are those
+	// that go by a close policy.
+	FormerChild(engine.FormerKey) *engine.FormerChild
+	BoundChildren(engine.WorkflowKey) []*engine.FormerChild
 	Worker(engine.WorkerKey) *engine.Worker
 	// Holding is how many sessions a worker of Needs holds at now, beside the one named.
 	Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int
@@ -107,9 +143,11 @@ type Writes struct {
 	Schedules   []engine.ScheduleDecision // their starts and ends are other writes of the same change
 	// DropTimelines removes what is kept of sessions, which must be loaded.
 	DropTimelines []engine.SessionKey
-	// DropNamespaces removes namespaces with what belongs to nothing else in them, the timelines of their sessions too; lanes and audits stay.
+	// DropNamespaces removes namespaces with what belongs to nothing else in them, the timelines of their sessions too;
+	// lanes and audits stay.
 	DropNamespaces []string
-	// DropRuns removes runs, open or closed, with their histories, open rows and receipts; each must be loaded with its workflow.
+	// DropRuns removes runs, open or closed, with their histories, open rows and receipts; each must be loaded with its
+	// workflow.
 	DropRuns []string
 	Audit    []Audit
 	Answer   any
@@ -156,50 +194,76 @@ type ClaimRequest struct {
 	Queue     string
 	Kind      protocol.TaskKind
 	Pollers   []Poller
+	// Keepers are the processes that have a run in their memory, the best first: its workflow task goes to the first of
+	// them that polls and has room, else to the first poller. It must not block. nil: nobody keeps anything.
+	Keepers func(run string) []Process
+	// Full hears of each worker that holds as many sessions as it may after this claim, and of the routes it was not shown
+	// for that. It must not block. nil: nobody wants to know.
+	Full func(w engine.WorkerKey, routes []string)
+}
+
+// Process is a worker as one process of it registered.
+type Process struct {
+	Worker      engine.WorkerKey
+	Incarnation string
 }
 
 // Poller is one waiting poller of a claim: what it may be given, and how many.
 type Poller struct {
 	Lessee engine.Lessee
 	Max    int
+	Gone   *atomic.Bool // set when its worker's registration is over, so that it is given nothing; nil: it has no such end
 }
 
 // Leased is a task in the hands of a worker, with what was in memory when it was leased.
 type Leased struct {
-	Kind      protocol.TaskKind
-	Head      engine.Head      // of its run, after the lease
-	Activity  *engine.Activity // kind activity
-	Session   *engine.Session  // when the activity runs in one, after the lease
-	Question  *Question        // kinds query and update_validation
-	IsNew     bool             // the first task of the session's epoch that its holder sees: one whose delivery was undone does not count
-	Claimed   bool             // the lease claimed the session
-	Poller    int              // index into ClaimRequest.Pollers; of no meaning for a hand-over
-	Arguments string           // blob; only when Known
-	Known     bool             // Arguments is filled, and Events where the cache holds the history
-	Events    []history.Event  // the history 1 … Head.LastSeq, when the cache holds it; nil: read it
-	Bytes     int              // of the payloads of Events
+	Kind     protocol.TaskKind
+	Head     engine.Head      // of its run, after the lease
+	Activity *engine.Activity // kind activity
+	Session  *engine.Session  // when the activity runs in one, after the lease
+	Question *Question        // kinds query and update_validation
+	// the first task of the session's epoch that its holder sees: one whose delivery was undone does not count
+	IsNew     bool
+	Claimed   bool            // the lease claimed the session
+	Poller    int             // index into ClaimRequest.Pollers; of no meaning for a hand-over
+	Arguments string          // blob; only when Known
+	Known     bool            // Arguments is filled, and Events where the cache holds the history
+	Events    []history.Event // the last events up to Head.LastSeq, as far back as the cache holds them; nil: read them
+	Bytes     int             // of the payloads of Events
 }
 
 // Dispatcher is asked and told by the committer, on its own goroutine: nothing here may block.
 type Dispatcher interface {
 	// Reserve picks the longest-waiting suitable poller of this process for a task about to become ready, or nil.
 	Reserve(o Offer) Reservation
-	// Backlog says that ready tasks of this queue were committed with nobody to take them, or may have been left by others.
-	// An empty queue means all of the namespace.
-	Backlog(namespace, queue string, kind protocol.TaskKind)
-	// Silent says that a lease of this worker ran out: it may be gone or stand still, so polls it made before are not to be given anything.
-	Silent(k engine.WorkerKey)
-	// Throttled says, before the answer of a claim, that a budget kept tasks from it. The backlog is told again when a lease of such a queue ends; after
-	// the Wait of t, unless that is 0, it is worth another claim.
+	// Backlog says that ready tasks of this queue were committed with nobody to take them, or may have been left by
+	// others. An empty queue means all of the namespace, no lanes that the tasks may be of any.
+	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...Lane)
+	// LeaseExpired says that a lease of this worker ran out: it may be gone or stand still, so polls it made before are
+	// not to be given anything.
+	LeaseExpired(k engine.WorkerKey)
+	// Gone says, before what the same commit made ready is delivered, that the registration of a process is over: it left,
+	// was removed, or another took its place, here or at another app. Polls it left open are given nothing more.
+	Gone(p Process)
+	// Throttled says, before the answer of a claim, that a budget kept tasks from it. The backlog is told again when a
+	// lease of such a queue ends; after the Wait of t, unless that is 0, it is worth another claim.
 	Throttled(namespace, queue string, kind protocol.TaskKind, t engine.Throttle)
 	// Queue says that something was decided about a queue, here or elsewhere.
 	Queue(q *engine.Queue)
 	// Due says that something committed wants the sweeper at this time.
 	Due(at time.Time)
-	// Changed tells, after the commit, which runs got events and which sessions moved: hints for long polls and dashboards.
+	// Changed tells, after the commit, which runs got events and which sessions moved: hints for long polls and
+	// dashboards.
 	Changed(c Changed)
-	// Missed says that other apps committed things this process was not told of: there may be ready tasks in any queue, and anything may have changed.
+	// Missed says that other apps committed things this process was not told of: there may be ready tasks in any queue,
+	// and anything may have changed.
 	Missed()
+}
+
+// Lane is what a task asks of any worker, beside its queue and kind.
+type Lane struct {
+	Type, BuildID string
+	Requirements  []string
 }
 
 // Changed is what a batch touched.
@@ -208,12 +272,15 @@ type Changed struct {
 	Sessions []engine.SessionKey
 	Workers  []engine.WorkerKey
 	Moves    []SessionMove
-	// Superseded are workers of whom another app took a newer registration, or took it away.
-	Superseded []engine.WorkerKey
+	// Superseded are processes of workers of whom another app took a newer registration, or took it away. Older releases
+	// do not say which process it was.
+	Superseded []Process
 	Answers    []string // questions that were answered
+	Tokens     []string // tokens that were made, changed or dropped, here or elsewhere
 }
 
-// SessionMove is an entry that was added to a session's timeline. Of those of other apps only the ends of holdings are heard, and not all.
+// SessionMove is an entry that was added to a session's timeline. Of those of other apps only the ends of holdings are
+// heard, and not all.
 type SessionMove struct {
 	Session engine.SessionKey
 	protocol.SessionEvent
@@ -231,22 +298,28 @@ type RunChange struct {
 // CancelledAttempt tells a worker to stop.
 type CancelledAttempt struct{ Worker, TaskID, AttemptID string }
 
-// Offer is a task about to become ready. Session is the row as it will be, nil for a plain task.
+// Offer is a task about to become ready. Session is the row as it will be, nil for a plain task. First says that nobody
+// holds the session and that whoever is reserved may claim it with the task: the store counts what the worker holds,
+// under the lock of its row, and undoes the reservation if that is too much.
 type Offer struct {
 	Kind         protocol.TaskKind
+	Run          string
 	Namespace    string
 	Queue        string
 	Type         string
 	BuildID      string
 	Requirements []string
 	Session      *engine.Session
+	First        bool
 	Settings     *engine.Queue // of its queue, nil: none
 	Now          time.Time
 }
 
-// Reservation is a poller taken out of its lines for a task. Exactly one of Deliver and Undo is called, after the outcome of the commit is known.
+// Reservation is a poller taken out of its lines for a task. Exactly one of Deliver, Undo and Doubt is called, when all
+// is known of the outcome of the commit that can be: with Doubt, that the task may be leased to the poller or not.
 type Reservation interface {
 	Lessee() engine.Lessee
 	Deliver(Leased)
 	Undo()
+	Doubt(error)
 }

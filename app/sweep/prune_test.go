@@ -22,7 +22,13 @@ func TestPruneLooksWhenSomethingIsPastItsTime(t *testing.T) {
 		answers := []struct {
 			next time.Duration
 			err  error
-		}{{3 * time.Hour, nil}, {time.Second, nil}, {0, errors.New("the database is away")}, {0, nil}, {100 * 24 * time.Hour, nil}}
+		}{
+			{3 * time.Hour, nil},
+			{time.Second, nil},
+			{0, errors.New("the database is away")},
+			{0, nil},
+			{100 * 24 * time.Hour, nil},
+		}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -37,8 +43,11 @@ func TestPruneLooksWhenSomethingIsPastItsTime(t *testing.T) {
 		}()
 		<-done
 		first := time.Minute
-		want := []time.Duration{first, first + 3*time.Hour, first + 3*time.Hour + time.Minute, first + 4*time.Hour + time.Minute,
-			first + 28*time.Hour + time.Minute}
+		want := []time.Duration{
+			first, first + 3*time.Hour, first + 3*time.Hour + time.Minute, first + 4*time.Hour +
+				time.Minute,
+			first + 28*time.Hour + time.Minute,
+		}
 		if !slices.Equal(looks, want) {
 			t.Errorf("looked at %v, want %v", looks, want)
 		}

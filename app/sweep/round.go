@@ -21,8 +21,8 @@ type key struct {
 
 func keyOf(d store.Due) key { return key{d.Kind, d.Run, d.Seq, d.Session, d.Schedule} }
 
-// trial is how often a thing was applied without ceasing to be due, and when it may be tried again, by the store's clock. A thing keeps others
-// waiting no longer than itself.
+// trial is how often a thing was applied without ceasing to be due, and when it may be tried again, by the store's
+// clock. A thing keeps others waiting no longer than itself.
 type trial struct {
 	at    time.Time // it was due at; another due time is another matter
 	times int
@@ -69,8 +69,8 @@ func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
 	return s.next(ctx, now, earliest(later, s.again(ready)))
 }
 
-// pick picks the things whose turn it is, and returns when that of the first other one comes. What was tried and is not listed any more is done: due
-// lists the oldest, and the limit leaves room for all that are stuck.
+// pick picks the things whose turn it is, and returns when that of the first other one comes. What was tried and is not
+// listed any more is done: due lists the oldest, and the limit leaves room for all that are stuck.
 func (s *Sweeper) pick(due []store.Due, now time.Time) (ready []store.Due, later time.Time) {
 	still := make(map[key]*trial, len(s.tried))
 	for _, d := range due {

@@ -1,7 +1,8 @@
 // Package sweep moves time forward: it finds what is due, has it done, and sleeps until something is due again.
 //
-// It runs in every process of the control plane, without a leader. What it submits checks once more that it is due, so two sweepers at the same work
-// cost a refused change and nothing else. Alone on a database it sends no statement between one due time and the next.
+// It runs in every process of the control plane, without a leader. What it submits checks once more that it is due, so
+// two sweepers at the same work cost a refused change and nothing else. Alone on a database it sends no statement
+// between one due time and the next.
 package sweep
 
 import (
@@ -29,8 +30,8 @@ type Options struct {
 	Parallel int           // of them applied at a time, so that they share commits; 64
 	Shared   bool          // other processes write to the same database: look at least every Rounds
 	Rounds   time.Duration // 30 s
-	// Backoff is the wait before something is tried again that failed or is still due after it was applied, doubled each time up to BackoffMax;
-	// 100 ms and 30 s.
+	// Backoff is the wait before something is tried again that failed or is still due after it was applied, doubled each
+	// time up to BackoffMax; 100 ms and 30 s.
 	Backoff, BackoffMax time.Duration
 	// Remove takes ended sessions away. Nil: no clean-up.
 	Remove  func(context.Context, []engine.SessionKey) error
@@ -82,7 +83,8 @@ type Sweeper struct {
 	empty   bool           // no session has ended that clean-up would ever remove
 }
 
-// New makes a sweeper. apply does what a due thing asks for, if it still is due; several run at a time. An error is logged and the thing tried again.
+// New makes a sweeper. apply does what a due thing asks for, if it still is due; several run at a time. An error is
+// logged and the thing tried again.
 func New(s Store, apply func(context.Context, store.Due) error, o Options) *Sweeper {
 	return &Sweeper{store: s, apply: apply, opt: o.defaults(), wake: make(chan struct{}, 1), tried: map[key]*trial{}}
 }

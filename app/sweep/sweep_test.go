@@ -137,7 +137,8 @@ func (c *clockwork) remove(_ context.Context, keys []engine.SessionKey) error {
 	return nil
 }
 
-// sweeping runs a sweeper over a clockwork in a bubble for the length of f; one with a clean-up interval removes sessions.
+// sweeping runs a sweeper over a clockwork in a bubble for the length of f; one with a clean-up interval removes
+// sessions.
 func sweeping(t *testing.T, o Options, f func(c *clockwork, s *Sweeper)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

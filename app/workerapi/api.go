@@ -1,18 +1,18 @@
-// Package workerapi serves the worker protocol over HTTP: it decodes, authorises, calls one verb of the broker and encodes.
+// Package workerapi serves the worker protocol over HTTP: it decodes, authorises, calls one verb of the broker and
+// encodes.
 package workerapi
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/http"
-	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -45,6 +45,7 @@ type Options struct {
 	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
 	// Settings is what workers of ours are handed; nil: nothing.
 	Settings func() protocol.WorkerSettings
+	MaxPolls int // that are held at once: 10,000
 	// HasNamespace refuses a namespace that is not there; nil: all are.
 	HasNamespace func(ctx context.Context, name string) error
 }
@@ -53,12 +54,17 @@ type Options struct {
 type API struct {
 	opt          Options
 	mux          *http.ServeMux
+	pipe         serve.Pipeline
 	capabilities protocol.ServerCapabilities
-	tail         []byte // the members that answers carry, errors included
+	tail         []byte       // the members that answers carry, errors included
+	held         atomic.Int64 // polls
 }
 
 // New makes the handler.
 func New(o Options) *API {
+	if o.MaxPolls <= 0 {
+		o.MaxPolls = maxPolls
+	}
 	a := &API{opt: o, mux: http.NewServeMux(), capabilities: capabilities()}
 	can, err := httpjson.Encode(a.capabilities)
 	if err != nil {
@@ -66,9 +72,16 @@ func New(o Options) *API {
 	}
 	a.tail = append(httpjson.Member("protocol_version", []byte(`"`+Version+`"`)), ',')
 	a.tail = append(a.tail, httpjson.Member("server_capabilities", can)...)
+	a.pipe = serve.Pipeline{
+		Auth: o.Auth, HasNamespace: o.HasNamespace, Header: VersionHeader, Version: Version, CheckVersion: checkVersion,
+		Broken:  httpjson.Append([]byte(`{"reason":"internal","error":"internal error","message":"internal error"}`), a.tail),
+		Observe: o.Observe, Log: o.Log,
+	}
 	for _, rt := range table() {
 		rt.Shape = shapes[rt.Operation]
-		a.mux.HandleFunc(rt.Method+" "+rt.Pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, rt) })
+		a.mux.HandleFunc(rt.Method+" "+rt.Pattern, func(w http.ResponseWriter, r *http.Request) {
+			a.pipe.Serve(&call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt})
+		})
 	}
 	return a
 }
@@ -80,8 +93,8 @@ func (a *API) Protocol() (version string, capabilities protocol.ServerCapabiliti
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if status, allow := httpjson.Unrouted(a.mux, r); status != 0 {
-		a.refuse(w, r, httpjson.NoRoute(w, r, status, allow), nil, nil)
+	rt := route{Route: serve.Route{Operation: "unknown"}}
+	if a.pipe.Unrouted(a.mux, &call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt}) {
 		return
 	}
 	a.mux.ServeHTTP(w, r)
@@ -89,11 +102,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // call is one request on its way to the broker.
 type call struct {
-	*http.Request
-	w   http.ResponseWriter
-	ctx context.Context
-	who *auth.Principal
-	ns  string
+	*serve.Call
+	api *API
+	rt  route
 
 	refused     map[string]any          // members a refusal carries beside its own
 	statuses    map[protocol.Reason]int // statuses this verb answers with instead of a reason's own
@@ -108,123 +119,47 @@ func (c *call) tell(name string, value any) {
 	c.refused[name] = value
 }
 
-// read decodes the body.
-func (c *call) read(v any) error { return httpjson.Read(c.w, c.Request, httpjson.MaxBody, v) }
-
 // answer is what a verb says: a status and a body.
 type answer struct {
 	status int
 	body   any
 }
 
-// serve takes a request through the checks in their order: who calls, its role, the version, the namespace, the body.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, rt route) {
-	began := time.Now()
-	c := &call{Request: r, w: w}
-	status := 0
-	defer func() {
-		if p := recover(); p != nil {
-			if p == any(http.ErrAbortHandler) {
-				panic(p)
-			}
-			a.opt.Log.Error().Str("operation", rt.Operation).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("handler panicked")
-			status = a.refuse(w, r, protocol.Refuse(protocol.ReasonInternal, "internal error"), c.refused, nil)
-			if c.undelivered != nil {
-				c.undelivered()
-			}
-		}
-		if a.opt.Observe != nil {
-			a.opt.Observe(rt.Operation, status, time.Since(began))
-		}
-	}()
-	said, err := a.run(c, rt)
-	if err != nil {
-		if c.undelivered != nil {
-			c.undelivered()
-		}
-		status = a.refuse(w, r, err, c.refused, c.statuses)
-		return
+// Do calls the verb in the caller's name.
+func (c *call) Do() (serve.Answer, error) {
+	c.Ctx = auth.With(c.Ctx, c.Who)
+	said, err := c.rt.verb(c.api, c)
+	if err == nil && c.Context().Err() != nil {
+		err = context.Cause(c.Context()) // the caller is gone: nobody would read the answer
 	}
-	status = said.status
-	tail := a.tail
-	if rt.Shape.Bare {
-		tail = nil
-	}
-	if err := a.write(w, r, said.status, said.body, tail); err != nil && c.undelivered != nil {
+	return serve.Answer{Status: said.status, Body: said.body}, err
+}
+
+// Failed takes back what a verb had got for its caller, and gives an error that leaves open what happened its form.
+func (c *call) Failed(err error) error {
+	c.Lost()
+	return c.outcome(c.rt, err)
+}
+
+// Lost takes back what a verb had got for a caller whom the answer does not reach.
+func (c *call) Lost() {
+	if c.undelivered != nil {
 		c.undelivered()
 	}
 }
 
-func (a *API) run(c *call, rt route) (answer, error) {
-	var err error
-	if c.who, err = a.opt.Auth.Admit(c.Request, rt.Route); err != nil {
-		return answer{}, err
+// Status is that of the reason, unless the verb answers with another.
+func (c *call) Status(e *protocol.Error) int {
+	if s, ok := c.statuses[e.Reason]; ok {
+		return s
 	}
-	if !rt.Sojourn {
-		if err := checkVersion(c.Header.Get(VersionHeader)); err != nil {
-			return answer{}, err
-		}
-	}
-	if c.ns, err = auth.Namespace(c.Request, c.who); err != nil {
-		return answer{}, err
-	}
-	if a.opt.HasNamespace != nil {
-		if err := a.opt.HasNamespace(c.Context(), c.ns); err != nil {
-			return answer{}, err
-		}
-	}
-	if err := httpjson.CheckPath(c.Request, rt.Pattern); err != nil {
-		return answer{}, err
-	}
-	limit := rt.limit
-	if limit == 0 {
-		limit = 30 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(c.Context(), limit)
-	defer cancel()
-	c.ctx = ctx
-	said, err := rt.verb(a, c)
-	if err == nil && c.Context().Err() != nil {
-		return answer{}, context.Cause(c.Context()) // the caller is gone: nobody would read the answer
-	}
-	return said, err
+	return e.Reason.Status()
 }
 
-// namespace refuses a body that speaks of another namespace than the request, whose caller was checked for that one only.
-func (c *call) namespace(said *string) error {
-	if *said != "" && *said != c.ns {
-		return protocol.Invalid("namespace", "the request is about namespace %s; send X-Namespace to change that", c.ns)
-	}
-	*said = c.ns
-	return nil
-}
-
-// write sends an answer with the members of tail behind its own.
-func (a *API) write(w http.ResponseWriter, r *http.Request, status int, body any, tail []byte) error {
-	raw, err := httpjson.Encode(body)
-	if err != nil {
-		a.opt.Log.Error().Err(err).Str("path", r.URL.Path).Msg("encode an answer")
-		status, raw = http.StatusInternalServerError, []byte(`{"reason":"internal","error":"internal error","message":"internal error"}`)
-	}
-	if len(tail) > 0 {
-		raw = httpjson.Append(raw, tail)
-	}
-	w.Header().Set(VersionHeader, Version)
-	written := httpjson.Write(w, r, status, raw)
-	return errors.Join(err, written)
-}
-
-// refuse answers with a refusal and returns the status.
-func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error, beside map[string]any, statuses map[protocol.Reason]int) int {
-	e := httpjson.Refusal(store.Refusal(err))
-	status := e.Reason.Status()
-	if s, ok := statuses[e.Reason]; ok {
-		status = s
-	}
-	if r.Context().Err() != nil {
-		return 499 // the caller hung up; logs of proxies know this number
-	}
-	body := maps.Clone(beside)
+// Members are what the verb told of a refusal, the refusal's own, and its message as clients of the contract look for
+// it.
+func (c *call) Members(e *protocol.Error, status int) map[string]any {
+	body := maps.Clone(c.refused)
 	if body == nil {
 		body = map[string]any{}
 	}
@@ -233,10 +168,23 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error, beside m
 	if _, admits := body["admitted"]; admits {
 		body["status"] = status
 	}
-	httpjson.Hints(w, status)
-	if status >= http.StatusInternalServerError {
-		a.opt.Log.Error().Err(err).Str("path", r.URL.Path).Int("status", status).Msg("request failed")
+	return body
+}
+
+// Beside adds the protocol's version and what the server can do, but for documents of their own.
+func (c *call) Beside(status int, _ any, raw []byte) ([]byte, error) {
+	if c.rt.Shape.Bare && status < http.StatusBadRequest {
+		return raw, nil
 	}
-	_ = a.write(w, r, status, body, a.tail) // nobody is left to tell
-	return status
+	return httpjson.Append(raw, c.api.tail), nil
+}
+
+// namespace refuses a body that speaks of another namespace than the request, whose caller was checked for that one
+// only.
+func (c *call) namespace(said *string) error {
+	if *said != "" && *said != c.NS {
+		return protocol.Invalid("namespace", "the request is about namespace %s; send X-Namespace to change that", c.NS)
+	}
+	*said = c.NS
+	return nil
 }

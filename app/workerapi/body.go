@@ -3,14 +3,14 @@ package workerapi
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// completing is the result of an activity attempt: an envelope, a bare blob beside its codec, or any plain JSON, which is encoded here.
+// completing is the result of an activity attempt: an envelope, a bare blob beside its codec, or any plain JSON, which
+// is encoded here.
 type completing struct {
 	holder
 	Codec  string          `json:"payload_codec"`
@@ -18,51 +18,14 @@ type completing struct {
 }
 
 func (in completing) result() (payload.Payload, error) {
-	raw := bytes.TrimSpace(in.Result)
-	var p payload.Payload
-	var err error
-	switch {
-	case len(raw) == 0 || bytes.Equal(raw, []byte("null")):
-		return p, nil
-	case envelope(raw), raw[0] == '"' && in.Codec == payload.Codec:
-		err = json.Unmarshal(raw, &p)
-	default:
-		p, err = payload.FromJSON(raw)
-	}
-	return p, refused("result", err)
-}
-
-// envelope says whether a JSON value is meant as {codec, blob}, whatever its codec: plain values with both of these members cannot be told apart.
-func envelope(raw []byte) bool {
-	if len(raw) == 0 || raw[0] != '{' {
-		return false
-	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil {
-		return false
-	}
-	_, codec := members["codec"]
-	_, blob := members["blob"]
-	return codec && blob
-}
-
-// refused gives an error about a payload its reason.
-func refused(field string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, payload.ErrUnsupportedCodec):
-		return protocol.Refuse(protocol.ReasonUnsupportedCodec, "%s: %v; use %s", field, err, payload.Codec).With("field", field)
-	case errors.Is(err, payload.ErrTooLarge):
-		return protocol.Refuse(protocol.ReasonPayloadTooLarge, "%s: %v", field, err).With("field", field).With("limit", payload.MaxBytes)
-	}
-	return protocol.Invalid(field, "%v", err).With("payload_reason", payload.Reason(err))
+	return protocol.ReadResult("result", in.Result, in.Codec)
 }
 
 // failing is a reported failure: an object in failure, text in failure, or its members beside the lease's.
 type failing struct {
 	holder
-	Failure json.RawMessage `json:"failure"` // text, or an object {message, type, non_retryable, …} of the members that may also stand beside it
+	// text, or an object {message, type, non_retryable, …} of the members that may also stand beside it
+	Failure json.RawMessage `json:"failure"`
 	reported
 }
 
@@ -82,12 +45,12 @@ func (in failing) failure() (*protocol.Failure, error) {
 	case raw[0] == '"':
 		f = reported{}
 		if err := httpjson.Decode(raw, &f.Message); err != nil {
-			return nil, beneath(at, err)
+			return nil, protocol.Beneath(at, err)
 		}
 	default:
 		f = reported{}
 		if err := httpjson.Decode(raw, &f); err != nil {
-			return nil, beneath(at, err)
+			return nil, protocol.Beneath(at, err)
 		}
 	}
 	or := func(s *string, other string) {
@@ -102,32 +65,14 @@ func (in failing) failure() (*protocol.Failure, error) {
 	if f.Message == "" {
 		return nil, protocol.Invalid("failure.message", "is missing")
 	}
-	if d := bytes.TrimSpace(f.Details); len(d) > 0 && !bytes.Equal(d, []byte("null")) && !envelope(d) {
+	if d := bytes.TrimSpace(f.Details); len(d) > 0 && !bytes.Equal(d, []byte("null")) && !protocol.IsEnvelope(d) {
 		p, err := payload.FromJSON(d)
 		if err != nil {
-			return nil, refused("failure.details", err)
+			return nil, protocol.RefusePayload("failure.details", err)
 		}
 		if f.Details, err = json.Marshal(p); err != nil {
 			return nil, err
 		}
 	}
 	return &f.Failure, nil
-}
-
-// beneath puts a member's name before the fields an error speaks of.
-func beneath(name string, err error) error {
-	var e *protocol.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	fields := map[string][]string{}
-	for f, what := range e.Fields {
-		if f == "body" {
-			f = name
-		} else {
-			f = name + "." + f
-		}
-		fields[f] = what
-	}
-	return &protocol.Error{Reason: e.Reason, Message: name + ": " + e.Message, Details: e.Details, Fields: fields}
 }

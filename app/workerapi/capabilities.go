@@ -12,17 +12,20 @@ func capabilities() protocol.ServerCapabilities {
 		HistoryPage: defaultHistoryPage, MaxHistoryPage: maxHistoryPage,
 		QueryTasks: true, QueryPollIdempotency: true, QueryTimeouts: protocol.QueryTimeouts{Caller: 30, Lease: 30},
 		UpdateValidationTasks: true, UpdateValidation: protocol.UpdateValidation{
-			Supported: true, Boundary: "validator_approved", Capability: "update_validation_tasks", Field: "update_validators", Timeout: 10,
+			Supported: true, Boundary: "validator_approved", Capability: "update_validation_tasks", Field: "update_validators",
+			Timeout: 10,
 			Poll: protocol.ValidationPoll{
-				Strategy: "multiplexed", Endpoint: "/worker/workflow-tasks/poll", Field: "task_kinds", Discriminator: "task.task_kind",
-				Kinds: []protocol.TaskKind{protocol.KindWorkflow, protocol.KindValidation},
+				Strategy: "multiplexed", Endpoint: "/worker/workflow-tasks/poll", Field: "task_kinds",
+				Discriminator: "task.task_kind",
+				Kinds:         []protocol.TaskKind{protocol.KindWorkflow, protocol.KindValidation},
 			},
 		},
 		ConditionWaits: true, Selection: true, TypedAttributes: true,
 		Memo: protocol.MemoUpdates{
 			Supported: true, Entries: engine.MaxAttributes, EntryBytes: engine.MaxMemoEntry, TotalBytes: engine.MaxMemo,
 		},
-		ActivityRetryPolicy: true, ActivityTimeouts: true, ChildRetryPolicy: true, ChildTimeouts: true, ParentClosePolicy: true,
+		ActivityRetryPolicy: true, ActivityTimeouts: true, ChildRetryPolicy: true, ChildTimeouts: true,
+		ParentClosePolicy:    true,
 		NonRetryableFailures: true,
 		ResponseCompression:  []string{"gzip"}, HistoryCompression: historyCompression,
 		WorkerStatus: protocol.WorkerStatusTerms{
@@ -45,7 +48,8 @@ func capabilities() protocol.ServerCapabilities {
 var historyCompression = protocol.HistoryCompression{Encodings: []string{"gzip", "deflate"}, From: compressHistory}
 
 var statuses = []protocol.SessionStatus{
-	protocol.SessionActive, protocol.SessionClosed, protocol.SessionExpired, protocol.SessionFailed, protocol.SessionOrphaned,
+	protocol.SessionActive, protocol.SessionClosed, protocol.SessionExpired, protocol.SessionFailed,
+	protocol.SessionOrphaned,
 }
 
 var sessions = protocol.SessionContract{

@@ -3,6 +3,7 @@ package workerapi
 import (
 	"net/http"
 
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -26,7 +27,7 @@ func claim(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	c.tell("claimed", false)
 	c.tell("task_id", c.PathValue("task"))
 	c.tell("task", nil)
-	if err := c.read(&body); err != nil {
+	if err := c.Need(&body); err != nil {
 		return answer{}, err
 	}
 	if body.WorkerID == "" {
@@ -41,12 +42,12 @@ func claim(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	in := c.claim(kind)
 	in.WorkerID, in.Incarnation, in.BuildID, in.PageSize = body.WorkerID, body.Incarnation, body.BuildID, body.PageSize
 	in.Release, in.Gated = release(c)
-	out, err := a.opt.Broker.ClaimTask(c.ctx, in)
+	out, err := a.opt.Broker.ClaimTask(c.Ctx, in)
 	if err != nil {
 		return answer{}, err
 	}
 	c.undelivered = out.Undo
-	said := claimAnswer{claimSaid: claimSaid{Claimed: true, TaskID: in.TaskID}}
+	said := claimAnswer{claimResponse: claimResponse{Claimed: true, TaskID: in.TaskID}}
 	for _, t := range out.Tasks { // exactly one
 		if t.Workflow != nil {
 			said.Task, err = withHistory(t.Workflow, body.Encoding)
@@ -59,12 +60,12 @@ func claim(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 
 // claimAnswer is what a claim answers; shapes has one type for each kind of task.
 type claimAnswer struct {
-	claimSaid
+	claimResponse
 	Task any `json:"task"`
 }
 
 func (c *call) claim(kind protocol.TaskKind) protocol.ClaimRequest {
-	return protocol.ClaimRequest{TaskID: c.PathValue("task"), Kind: kind, Namespace: c.ns, Queues: c.who.Queues}
+	return protocol.ClaimRequest{TaskID: c.PathValue("task"), Kind: kind, Namespace: c.NS, Queues: c.Who.Queues}
 }
 
 func workflowClaimStatus(a *API, c *call) (answer, error) {
@@ -84,7 +85,7 @@ func claimStatus(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	if in.WorkerID == "" {
 		in.WorkerID = c.URL.Query().Get("lease_owner")
 	}
-	out, err := a.opt.Broker.ClaimStatus(c.ctx, in)
+	out, err := a.opt.Broker.ClaimStatus(c.Ctx, in)
 	return answer{http.StatusOK, out}, err
 }
 
@@ -94,15 +95,18 @@ func attemptStatus(a *API, c *call) (answer, error) {
 	if c.Method == http.MethodGet {
 		q := c.URL.Query()
 		in.AttemptID, in.AttemptOld, in.Owner = q.Get("activity_attempt_id"), q.Get("attempt_id"), q.Get("lease_owner")
-	} else if err := c.read(&in); err != nil {
+	} else if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	id := c.PathValue("task")
 	c.tell("task_id", id)
 	c.tell("activity_attempt_id", in.attemptID())
 	c.tell("can_continue", false)
-	out, err := a.opt.Broker.AttemptStatus(c.ctx, protocol.HeartbeatRequest{
-		Namespace: c.ns, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch,
+	if err := httpjson.Missing(&in, leasedAttempt); err != nil {
+		return answer{}, err
+	}
+	out, err := a.opt.Broker.AttemptStatus(c.Ctx, protocol.HeartbeatRequest{
+		Namespace: c.NS, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch,
 	})
 	return answer{http.StatusOK, out}, err
 }

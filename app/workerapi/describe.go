@@ -68,12 +68,14 @@ func describe(*API, *call) (answer, error) {
 	}
 	return answer{http.StatusOK, described{
 		Version: Version, Minimum: "1.0", Header: VersionHeader,
-		WorkflowVerbs: verbs["workflow"], ActivityVerbs: verbs["activity"], QueryVerbs: verbs["query"], ValidationVerbs: verbs["update-validation"],
-		SessionVerbs: []string{"create", "heartbeat", "release", "close"}, Others: others, Terminal: terminal,
+		WorkflowVerbs: verbs["workflow"], ActivityVerbs: verbs["activity"], QueryVerbs: verbs["query"],
+		ValidationVerbs: verbs["update-validation"],
+		SessionVerbs:    []string{"create", "heartbeat", "release", "close"}, Others: others, Terminal: terminal,
 		HistoryPage: defaultHistoryPage, MaxHistoryPage: maxHistoryPage, Compression: historyCompression,
 		LongPoll: describedWait{Default: defaultWait, Min: 1, Max: maxWait},
 		Statuses: []protocol.PollStatus{
-			protocol.PollLeased, protocol.PollEmpty, protocol.PollThrottled, protocol.PollUnavailable, protocol.PollDraining,
+			protocol.PollLeased, protocol.PollEmpty, protocol.PollThrottled, protocol.PollUnavailable, protocol.PollBackend,
+			protocol.PollDraining,
 		},
 		Routes: routes,
 	}}, nil

@@ -18,7 +18,8 @@ import (
 
 const secret = "bootstrap-of-the-test"
 
-// fake stands in for the broker where a transport's own behaviour is asked for: it remembers what it was called with and answers what it is told.
+// fake stands in for the broker where a transport's own behaviour is asked for: it remembers what it was called with
+// and answers what it is told.
 type fake struct {
 	mu    sync.Mutex
 	calls []any
@@ -63,7 +64,9 @@ func (f *fake) called() int {
 func (f *fake) SDK(context.Context, string, string) string { return f.sdk }
 
 func (f *fake) Register(_ context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
-	return protocol.RegisterAnswer{WorkerID: in.WorkerID, Registered: true, Namespace: in.Namespace, TaskQueue: in.TaskQueue}, f.saw(in)
+	return protocol.RegisterAnswer{
+		WorkerID: in.WorkerID, Registered: true, Namespace: in.Namespace, TaskQueue: in.TaskQueue,
+	}, f.saw(in)
 }
 
 func (f *fake) Deregister(_ context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
@@ -150,33 +153,53 @@ func (s tokens) Commit(context.Context, store.Change) (any, error) { return nil,
 // server serves the worker protocol over a broker.
 func server(t testing.TB, b workerapi.Broker, kept map[string]store.Token) *httptest.Server {
 	t.Helper()
-	a := auth.New(auth.Options{Store: tokens{kept: kept}, Bootstrap: secret})
-	s := httptest.NewServer(workerapi.New(workerapi.Options{Broker: b, Auth: a}))
+	return serverWith(t, workerapi.Options{
+		Broker: b, Auth: auth.New(auth.Options{Store: tokens{kept: kept}, Bootstrap: secret}),
+	})
+}
+
+// serverWith is a server with these options, in which nobody has a token but the bootstrap token unless they say so.
+func serverWith(t testing.TB, o workerapi.Options) *httptest.Server {
+	t.Helper()
+	if o.Auth == nil {
+		o.Auth = auth.New(auth.Options{Store: tokens{}, Bootstrap: secret})
+	}
+	s := httptest.NewServer(workerapi.New(o))
 	t.Cleanup(s.Close)
 	return s
 }
 
-// said is an answer as a client gets it.
-type said struct {
+// bounded is server of an app that holds few polls at once.
+func bounded(t testing.TB, b workerapi.Broker, polls int) *httptest.Server {
+	t.Helper()
+	a := auth.New(auth.Options{Store: tokens{}, Bootstrap: secret})
+	s := httptest.NewServer(workerapi.New(workerapi.Options{Broker: b, Auth: a, MaxPolls: polls}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// response is an answer as a client gets it.
+type response struct {
 	status int
 	header http.Header
 	body   map[string]any
 }
 
-func (s said) text(member string) string {
+func (s response) text(member string) string {
 	v, _ := s.body[member].(string)
 	return v
 }
 
 // ask makes a request as a well-behaved worker does; headers in set replace its own, and an empty one is left out.
-func ask(t testing.TB, s *httptest.Server, method, path, body string, set map[string]string) said {
+func ask(t testing.TB, s *httptest.Server, method, path, body string, set map[string]string) response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, bytes.NewReader([]byte(body)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	headers := map[string]string{
-		"Authorization": "Bearer " + secret, workerapi.VersionHeader: "1.20", "Content-Type": "application/json", "Accept-Encoding": "identity",
+		"Authorization": "Bearer " + secret, workerapi.VersionHeader: "1.20", "Content-Type": "application/json",
+		"Accept-Encoding": "identity",
 	}
 	for name, v := range set {
 		headers[name] = v
@@ -195,7 +218,7 @@ func ask(t testing.TB, s *httptest.Server, method, path, body string, set map[st
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := said{status: res.StatusCode, header: res.Header}
+	out := response{status: res.StatusCode, header: res.Header}
 	if err := json.Unmarshal(raw, &out.body); err != nil {
 		t.Fatalf("%s %s: %v in %.200q", method, path, err, raw)
 	}

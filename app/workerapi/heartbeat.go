@@ -9,20 +9,23 @@ import (
 
 func heartbeatWorkflow(a *API, c *call) (answer, error) {
 	var in holder
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	id := c.PathValue("task")
 	c.tell("task_id", id)
 	c.tell("workflow_task_attempt", in.Attempt)
 	c.tell("renewed", false)
-	out, err := a.opt.Broker.HeartbeatTask(c.ctx, protocol.HeartbeatRequest{
-		Namespace: c.ns, Kind: protocol.KindWorkflow, TaskID: id, Owner: in.Owner, Attempt: in.Attempt,
+	out, err := a.opt.Broker.HeartbeatTask(c.Ctx, protocol.HeartbeatRequest{
+		Namespace: c.NS, Kind: protocol.KindWorkflow, TaskID: id, Owner: in.Owner, Attempt: in.Attempt,
 	})
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{http.StatusOK, workflowBeat{id, in.Attempt, in.Owner, out.Renewed, out.LeaseExpiresAt, out.RunStatus, "leased", out.Reason}}, nil
+	return answer{
+		http.StatusOK,
+		workflowBeat{id, in.Attempt, in.Owner, out.Renewed, out.LeaseExpiresAt, out.RunStatus, "leased", out.Reason},
+	}, nil
 }
 
 // beat is an activity's sign of life with what it has to tell; Progress, ours, holds the same members in one object.
@@ -57,7 +60,7 @@ func (b beat) progress() (json.RawMessage, error) {
 
 func heartbeatActivity(a *API, c *call) (answer, error) {
 	var in beat
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	progress, err := in.progress()
@@ -69,9 +72,10 @@ func heartbeatActivity(a *API, c *call) (answer, error) {
 	c.tell("activity_attempt_id", in.attemptID())
 	c.tell("heartbeat_recorded", false)
 	c.tell("can_continue", false)
-	out, err := a.opt.Broker.HeartbeatTask(c.ctx, protocol.HeartbeatRequest{
-		Namespace: c.ns, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch, Progress: progress,
-		Rebuild: in.Rebuild, Beat: in.Rebuild == nil,
+	out, err := a.opt.Broker.HeartbeatTask(c.Ctx, protocol.HeartbeatRequest{
+		Namespace: c.NS, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch,
+		Progress: progress,
+		Rebuild:  in.Rebuild, Beat: in.Rebuild == nil,
 	})
 	return answer{http.StatusOK, out}, err
 }

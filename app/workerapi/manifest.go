@@ -10,12 +10,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// affinity are the capabilities that a worker of protocol 1.18 or later says twice: as words, and in its manifest with the version each needs.
+// affinity are the capabilities that a worker of protocol 1.18 or later says twice: as words, and in its manifest with
+// the version each needs.
 var affinity = []string{"local_activities", "worker_sessions", "sticky_execution"}
 
 const affinitySince = 18
 
-// since are the minor versions from which the protocol has a capability; a worker of an earlier one would not get what it counts on.
+// since are the minor versions from which the protocol has a capability; a worker of an earlier one would not get what
+// it counts on.
 var since = []struct {
 	capability string
 	minor      int
@@ -26,13 +28,16 @@ var since = []struct {
 	{"message_streams", 15, protocol.ReasonStreamsUnavailable},
 }
 
-// checkCapabilities refuses a registration that contradicts itself, or asks for more than its version of the protocol has. A manifest may be left out.
+// checkCapabilities refuses a registration that contradicts itself, or asks for more than its version of the protocol
+// has. A manifest may be left out.
 func checkCapabilities(version string, in protocol.RegisterRequest) error {
 	version = strings.TrimSpace(version)
 	at := minorOf(version)
 	refuse := func(reason protocol.Reason, capability string, least int, remedy string) error {
 		return protocol.Refuse(reason, "capability %s: %s", capability, remedy).With("capability", capability).
-			With("requested_version", version).With("minimum_protocol_version", "1."+strconv.Itoa(least)).With("remediation", remedy)
+			With("requested_version", version).With("minimum_protocol_version", "1."+strconv.Itoa(least)).With(
+			"remediation", remedy,
+		)
 	}
 	if raw := bytes.TrimSpace(in.Manifest); at >= affinitySince && len(raw) > 0 && !bytes.Equal(raw, []byte("null")) {
 		entries, err := manifestOf(raw)
@@ -46,7 +51,9 @@ func checkCapabilities(version string, in protocol.RegisterRequest) error {
 					"name it among the capabilities exactly when capability_manifest says that it is supported")
 			}
 			if least := minorOf(e.Minimum); least < affinitySince || declared && at < least {
-				return refuse(protocol.ReasonManifestFloor, name, max(least, affinitySince), "offer it only with a protocol that has it")
+				return refuse(
+					protocol.ReasonManifestFloor, name, max(least, affinitySince), "offer it only with a protocol that has it",
+				)
 			}
 		}
 	}

@@ -17,14 +17,16 @@ import (
 // compressHistory is from how many events on a page of history travels compressed, when the client asked for it.
 const compressHistory = 50
 
-// packed stands in for the events of a page: they are in Compressed, a base64 text of the JSON list under Encoding, gzip or raw deflate.
+// packed stands in for the events of a page: they are in Compressed, a base64 text of the JSON list under Encoding,
+// gzip or raw deflate.
 type packed struct {
 	Events     []history.Event `json:"history_events"`
 	Compressed string          `json:"history_events_compressed"`
 	Encoding   string          `json:"history_events_encoding"`
 }
 
-// packedTask and packedPage are what carries such a page; the members of packed, being nearer, hide the events themselves.
+// packedTask and packedPage are what carries such a page; the members of packed, being nearer, hide the events
+// themselves.
 type (
 	packedTask struct {
 		*task
@@ -76,5 +78,7 @@ func pack(events []history.Event, accepts string) (*packed, error) {
 	if err := z.Close(); err != nil {
 		return nil, err
 	}
-	return &packed{Events: []history.Event{}, Compressed: base64.StdEncoding.EncodeToString(b.Bytes()), Encoding: encoding}, nil
+	return &packed{
+		Events: []history.Event{}, Compressed: base64.StdEncoding.EncodeToString(b.Bytes()), Encoding: encoding,
+	}, nil
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
-	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // ReleaseHeader is sent by workers of ours; the release gate binds whoever sends it.
-const ReleaseHeader = "X-Sojourn-Release"
+const ReleaseHeader = protocol.HeaderRelease
 
 // What a poll may ask for.
 const (
@@ -28,10 +28,12 @@ type pollBody struct {
 	Incarnation string `json:"incarnation"`
 	TaskQueue   string `json:"task_queue"` // one of those registered; all of them when empty
 	BuildID     string `json:"build_id"`
-	PollID      string `json:"poll_request_id" maxLength:"255"`              // the same one again gets the same lease again
-	Timeout     *int64 `json:"timeout_seconds" minimum:"0" maximum:"60"`     // how long the poll may be held; 30 when absent
-	PageSize    int    `json:"history_page_size" minimum:"0" maximum:"1000"` // 500 when absent
-	Encoding    string `json:"accept_history_encoding"`                      // gzip, deflate: long pages come compressed
+	// the same one again gets the same lease again
+	PollID string `json:"poll_request_id" maxLength:"255"`
+	// how long the poll may be held; 30 when absent, more than 60 is taken for 60
+	Timeout  *int64 `json:"timeout_seconds" minimum:"0"`
+	PageSize int    `json:"history_page_size" minimum:"0" maximum:"1000"` // 500 when absent
+	Encoding string `json:"accept_history_encoding"`                      // gzip, deflate: long pages come compressed
 	// TaskKinds asks a workflow poll for update validation tasks as well; every task it gets then says its kind.
 	TaskKinds []protocol.TaskKind `json:"task_kinds"`
 }
@@ -58,7 +60,7 @@ func pollActivity(a *API, c *call) (answer, error) { return poll(a, c, protocol.
 
 func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	var body pollBody
-	if err := c.read(&body); err != nil {
+	if err := c.Need(&body); err != nil {
 		return answer{}, err
 	}
 	c.tell("task", nil)
@@ -67,15 +69,19 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 		return answer{}, err
 	}
 	in := protocol.PollRequest{
-		WorkerID: body.WorkerID, Namespace: body.Namespace, Incarnation: body.Incarnation, TaskQueue: body.TaskQueue, BuildID: body.BuildID,
-		PollID: body.PollID, Timeout: body.Timeout, PageSize: body.PageSize, Kinds: kinds, Max: 1,
+		WorkerID: body.WorkerID, Namespace: body.Namespace, Incarnation: body.Incarnation, TaskQueue: body.TaskQueue,
+		BuildID: body.BuildID,
+		PollID:  body.PollID, Timeout: body.Timeout, PageSize: body.PageSize, Kinds: kinds, Max: 1,
 	}
 	out, err := a.poll(c, &in)
 	if err != nil {
 		return answer{}, pollRefused(c, err)
 	}
-	said := pollAnswer{pollSaid: pollSaid{
-		Status: out.Status, Reason: out.Reason, WaitReason: out.WaitReason, RetryAfter: out.RetryAfter,
+	if out.Status == protocol.PollUnavailable {
+		return answer{}, store.ErrClosed
+	}
+	said := pollAnswer{pollResponse: pollResponse{
+		Status: out.Status, Reason: out.Reason, WaitReason: out.WaitReason, Wait: out.Wait, RetryAfter: out.RetryAfter,
 	}}
 	for _, t := range out.Tasks { // at most one
 		switch {
@@ -95,11 +101,6 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	}
 	status := http.StatusOK
 	switch out.Status {
-	case protocol.PollUnavailable:
-		status = http.StatusServiceUnavailable
-		httpjson.Hints(c.w, status)
-		said.Error = "this app is going away; try again"
-		said.Message = said.Error
 	case protocol.PollDraining:
 		status = http.StatusConflict
 		said.Reason, said.Worker, said.WorkerID = string(protocol.ReasonWorkerDraining), protocol.WorkerDraining, in.WorkerID
@@ -118,7 +119,7 @@ func poll(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 
 // pollAnswer is what a poll answers; shapes has one type for each kind of task.
 type pollAnswer struct {
-	pollSaid
+	pollResponse
 	Task any `json:"task"` // null: none
 }
 
@@ -135,11 +136,18 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, erro
 	if err := a.prepare(c, in); err != nil {
 		return protocol.PollAnswer{}, err
 	}
-	out, err := a.opt.Broker.Poll(c.ctx, *in)
+	release, err := a.takePlace(c, in)
+	if err != nil {
+		return protocol.PollAnswer{}, err
+	}
+	defer release()
+	out, err := a.opt.Broker.Poll(c.Ctx, *in)
 	if errors.Is(err, dispatch.ErrDraining) {
-		// It is the app that goes away, and another or its successor will answer. A worker told that draining is meant for it would stop.
+		// It is the app that goes away, and another or its successor will answer. A worker told that draining is meant for it
+		// would stop.
 		return protocol.PollAnswer{
-			Status: protocol.PollUnavailable, Reason: string(protocol.ReasonStoreUnavailable), RetryAfter: 1000, Tasks: []protocol.Task{}, Undo: func() {},
+			Status: protocol.PollUnavailable, Reason: string(protocol.ReasonBackendUnavailable), RetryAfter: 1000,
+			Tasks: []protocol.Task{}, Undo: func() {},
 		}, nil
 	}
 	if err == nil && len(out.Tasks) > 0 {
@@ -153,8 +161,13 @@ func (a *API) prepare(c *call, in *protocol.PollRequest) error {
 	if err := c.namespace(&in.Namespace); err != nil {
 		return err
 	}
-	if in.Timeout != nil && (*in.Timeout < 0 || *in.Timeout > maxWait) {
-		return protocol.Invalid("timeout_seconds", "must be between 0 and %d", maxWait)
+	switch {
+	case in.Timeout == nil:
+	case *in.Timeout < 0:
+		return protocol.Invalid("timeout_seconds", "must not be negative")
+	case *in.Timeout > maxWait: // who would wait for longer asks again
+		longest := int64(maxWait)
+		in.Timeout = &longest
 	}
 	if in.PageSize < 0 || in.PageSize > maxHistoryPage {
 		return protocol.Invalid("history_page_size", "must be between 1 and %d", maxHistoryPage)
@@ -166,7 +179,7 @@ func (a *API) prepare(c *call, in *protocol.PollRequest) error {
 		in.Release, in.Gated = said, true
 	}
 	in.Gated = in.Gated || in.Release != ""
-	return c.who.CheckQueues(append([]string{in.TaskQueue}, in.Queues...)...)
+	return c.Who.CheckQueues(append([]string{in.TaskQueue}, in.Queues...)...)
 }
 
 // release is what a worker of ours says its release is; sent binds it to the gate, whatever it says.
@@ -190,8 +203,6 @@ func pollRefused(c *call, err error) error {
 		c.tell("worker_status", protocol.WorkerDraining)
 	case protocol.ReasonStaleRegistration:
 		c.tell("poll_status", e.Reason)
-	case protocol.ReasonStoreUnavailable:
-		c.tell("poll_status", protocol.PollUnavailable)
 	case protocol.ReasonThrottled:
 		c.tell("poll_status", protocol.PollThrottled)
 	}

@@ -25,12 +25,17 @@ import (
 func task(events int) protocol.Task {
 	w := &protocol.WorkflowTask{TaskID: "r-1-workflow", PayloadCodec: "avro", TotalEvents: int64(events)}
 	for i := range events {
-		w.Events = append(w.Events, history.Event{Seq: int64(i + 1), At: history.At(time.Unix(1, 0)), Data: &history.WorkflowStarted{WorkflowType: "w"}})
+		w.Events = append(
+			w.Events,
+			history.Event{Seq: int64(i + 1), At: history.At(time.Unix(1, 0)), Data: &history.WorkflowStarted{WorkflowType: "w"}},
+		)
 	}
 	return protocol.Task{Kind: protocol.KindWorkflow, Workflow: w}
 }
 
-func leased(undo func(), tasks ...protocol.Task) func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
+func leased(
+	undo func(), tasks ...protocol.Task,
+) func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
 	return func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
 		return protocol.PollAnswer{Status: protocol.PollLeased, Tasks: tasks, Undo: undo}, nil
 	}
@@ -39,15 +44,21 @@ func leased(undo func(), tasks ...protocol.Task) func(context.Context, protocol.
 func TestAPollAsksForOneTaskOfOneKind(t *testing.T) {
 	f := &fake{}
 	s := server(t, f, nil)
-	ask(t, s, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","build_id":"b","poll_request_id":"p",
+	ask(t, s, "POST", "/api/worker/workflow-tasks/poll",
+		`{"worker_id":"w","task_queue":"q","build_id":"b","poll_request_id":"p",
 		"timeout_seconds":35,"history_page_size":500,"task_kinds":["workflow"],"max":50,"kinds":["activity"],"free":{"workflow":9}}`,
 		map[string]string{"X-Namespace": "Blue"})
 	got := last[protocol.PollRequest](t, f)
-	if got.WorkerID != "w" || got.TaskQueue != "q" || got.BuildID != "b" || got.PollID != "p" || *got.Timeout != 35 || got.PageSize != 500 ||
-		got.Namespace != "blue" || got.Max != 1 || got.Free != nil || got.Gated || !slices.Equal(got.Kinds, []protocol.TaskKind{protocol.KindWorkflow}) {
+	if got.WorkerID != "w" || got.TaskQueue != "q" || got.BuildID != "b" || got.PollID != "p" || *got.Timeout != 35 ||
+		got.PageSize != 500 ||
+		got.Namespace != "blue" || got.Max != 1 || got.Free != nil || got.Gated ||
+		!slices.Equal(got.Kinds, []protocol.TaskKind{protocol.KindWorkflow}) {
 		t.Errorf("got %+v", got)
 	}
-	ask(t, s, "POST", "/api/worker/tasks/poll", `{"worker_id":"w","max":8,"kinds":["activity"]}`, map[string]string{workerapi.ReleaseHeader: "1.2.3"})
+	ask(
+		t, s, "POST", "/api/worker/tasks/poll", `{"worker_id":"w","max":8,"kinds":["activity"]}`,
+		map[string]string{workerapi.ReleaseHeader: "1.2.3"},
+	)
 	got = last[protocol.PollRequest](t, f)
 	if got.Max != 8 || got.Release != "1.2.3" || !got.Gated || got.Namespace != "default" {
 		t.Errorf("batch: got %+v", got)
@@ -62,10 +73,12 @@ func TestWaitsAndPagesOutOfRangeAreRefused(t *testing.T) {
 	f := &fake{}
 	s := server(t, f, nil)
 	for _, body := range []string{
-		`{"timeout_seconds":-1}`, `{"timeout_seconds":61}`, `{"timeout_seconds":1.5}`, `{"timeout_seconds":"30"}`, `{"history_page_size":-1}`,
+		`{"timeout_seconds":-1}`, `{"timeout_seconds":61}`, `{"timeout_seconds":1.5}`, `{"timeout_seconds":"30"}`,
+		`{"history_page_size":-1}`,
 		`{"history_page_size":1001}`,
 	} {
-		if got := ask(t, s, "POST", "/api/worker/workflow-tasks/poll", body, nil); got.status != 422 || got.body["errors"] == nil {
+		if got := ask(t, s, "POST", "/api/worker/workflow-tasks/poll", body, nil); got.status != 422 ||
+			got.body["errors"] == nil {
 			t.Errorf("%s: got %d %v", body, got.status, got.body["error"])
 		}
 	}
@@ -78,7 +91,9 @@ func TestHowAPollEndsIsSaidInStatusAndBody(t *testing.T) {
 	draining := func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
 		return protocol.PollAnswer{}, fmt.Errorf("wait: %w", dispatch.ErrDraining)
 	}
-	value := func(s protocol.PollStatus, reason string) func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
+	value := func(s protocol.PollStatus, reason string) func(
+		context.Context, protocol.PollRequest,
+	) (protocol.PollAnswer, error) {
 		return func(context.Context, protocol.PollRequest) (protocol.PollAnswer, error) {
 			return protocol.PollAnswer{Status: s, Reason: reason, RetryAfter: 7, Tasks: []protocol.Task{}, Undo: func() {}}, nil
 		}
@@ -99,12 +114,24 @@ func TestHowAPollEndsIsSaidInStatusAndBody(t *testing.T) {
 	}{
 		{"empty", value(protocol.PollEmpty, ""), 200, "empty", "", 200, "empty"},
 		{"throttled", value(protocol.PollThrottled, "budget"), 200, "throttled", "budget", 200, "throttled"},
-		{"unavailable", value(protocol.PollUnavailable, "x"), 503, "unavailable", "x", 200, "unavailable"},
+		{
+			"unavailable", value(protocol.PollUnavailable, "x"), 503, "backend_unavailable", "backend_unavailable", 200,
+			"unavailable",
+		},
 		{"draining", value(protocol.PollDraining, ""), 409, "draining", "worker_draining", 200, "draining"},
-		{"the app goes away while it waits", draining, 503, "unavailable", "store_unavailable", 200, "unavailable"},
-		{"mismatch", value(protocol.PollMismatch, "releases differ"), 409, "version_mismatch", "version_mismatch", 200, "version_mismatch"},
-		{"wrong queue", refusal(protocol.Refuse(protocol.ReasonQueueMismatch, "no").With("registered_task_queue", "q")), 409, "", "task_queue_mismatch", 409, ""},
-		{"unknown", refusal(protocol.Refuse(protocol.ReasonWorkerNotRegistered, "no")), 412, "", "worker_not_registered", 412, ""},
+		{"the app goes away while it waits", draining, 503, "backend_unavailable", "backend_unavailable", 200, "unavailable"},
+		{
+			"mismatch", value(protocol.PollMismatch, "releases differ"), 409, "version_mismatch", "version_mismatch", 200,
+			"version_mismatch",
+		},
+		{
+			"wrong queue", refusal(protocol.Refuse(protocol.ReasonQueueMismatch, "no").With("registered_task_queue", "q")), 409,
+			"", "task_queue_mismatch", 409, "",
+		},
+		{
+			"unknown", refusal(protocol.Refuse(protocol.ReasonWorkerNotRegistered, "no")), 412, "", "worker_not_registered", 412,
+			"",
+		},
 		{
 			"superseded", refusal(protocol.Refuse(protocol.ReasonStaleRegistration, "no")),
 			409, "stale_worker_registration", "stale_worker_registration", 409, "stale_worker_registration",
@@ -113,7 +140,8 @@ func TestHowAPollEndsIsSaidInStatusAndBody(t *testing.T) {
 		s := server(t, &fake{poll: c.poll}, nil)
 		got := ask(t, s, "POST", "/api/worker/activity-tasks/poll", `{"worker_id":"w","task_queue":"q"}`, nil)
 		null, there := got.body["task"]
-		if got.status != c.status || got.text("poll_status") != c.poll_status || got.text("reason") != c.reason || null != nil || !there {
+		if got.status != c.status || got.text("poll_status") != c.poll_status || got.text("reason") != c.reason ||
+			null != nil || !there {
 			t.Errorf("%s: got %d %v", c.name, got.status, got.body)
 		}
 		wantEnvelope200(t, c.name, got)
@@ -124,7 +152,7 @@ func TestHowAPollEndsIsSaidInStatusAndBody(t *testing.T) {
 	}
 }
 
-func wantEnvelope200(t *testing.T, what string, s said) {
+func wantEnvelope200(t *testing.T, what string, s response) {
 	t.Helper()
 	if s.text("protocol_version") != workerapi.Version {
 		t.Errorf("%s: no envelope: %v", what, s.body)
@@ -135,7 +163,8 @@ func TestALeasedTaskIsTheAnswer(t *testing.T) {
 	s := server(t, &fake{poll: leased(func() { t.Error("undone") }, task(2))}, nil)
 	got := ask(t, s, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w"}`, nil)
 	w, _ := got.body["task"].(map[string]any)
-	if got.text("poll_status") != "leased" || w["task_id"] != "r-1-workflow" || w["payload_codec"] != "avro" || len(w["history_events"].([]any)) != 2 {
+	if got.text("poll_status") != "leased" || w["task_id"] != "r-1-workflow" || w["payload_codec"] != "avro" ||
+		len(w["history_events"].([]any)) != 2 {
 		t.Errorf("got %v", got.body)
 	}
 	if _, there := w["resume_source_kind"]; !there {
@@ -150,7 +179,10 @@ func TestALongHistoryTravelsCompressedWhenAskedFor(t *testing.T) {
 	} {
 		for events, packed := range map[int]bool{49: false, 50: true} {
 			s := server(t, &fake{poll: leased(func() {}, task(events))}, nil)
-			got := ask(t, s, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","accept_history_encoding":"br, `+encoding+`"}`, nil)
+			got := ask(
+				t, s, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","accept_history_encoding":"br, `+encoding+`"}`,
+				nil,
+			)
 			w := got.body["task"].(map[string]any)
 			if !packed {
 				if len(w["history_events"].([]any)) != events || w["history_events_encoding"] != nil {
@@ -158,7 +190,8 @@ func TestALongHistoryTravelsCompressedWhenAskedFor(t *testing.T) {
 				}
 				continue
 			}
-			if len(w["history_events"].([]any)) != 0 || w["history_events_encoding"] != encoding || w["task_id"] != "r-1-workflow" {
+			if len(w["history_events"].([]any)) != 0 || w["history_events_encoding"] != encoding ||
+				w["task_id"] != "r-1-workflow" {
 				t.Fatalf("%s: %v", encoding, w)
 			}
 			raw, err := base64.StdEncoding.DecodeString(w["history_events_compressed"].(string))
@@ -170,7 +203,8 @@ func TestALongHistoryTravelsCompressedWhenAskedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			var list []history.Event
-			if err := json.NewDecoder(z).Decode(&list); err != nil || len(list) != events || list[events-1].Seq != int64(events) {
+			if err := json.NewDecoder(z).Decode(&list); err != nil || len(list) != events ||
+				list[events-1].Seq != int64(events) {
 				t.Errorf("%s: %d events, %v", encoding, len(list), err)
 			}
 		}
@@ -197,7 +231,8 @@ func TestATaskWhoseCallerHasHungUpIsGivenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		const body = `{"worker_id":"w","timeout_seconds":60}`
-		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: app\r\nAuthorization: Bearer %s\r\n%s: 1.20\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		fmt.Fprintf(c,
+			"POST %s HTTP/1.1\r\nHost: app\r\nAuthorization: Bearer %s\r\n%s: 1.20\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 			path, secret, workerapi.VersionHeader, len(body), body)
 		wait(t, "the poll", polled)
 		if err := c.Close(); err != nil {
@@ -221,7 +256,8 @@ func TestATaskWhoseAnswerCannotBeWrittenIsGivenBack(t *testing.T) {
 	}}
 	h := handler(f)
 	for i, c := range []struct{ path, body string }{
-		{"/api/worker/workflow-tasks/poll", `{"worker_id":"w"}`}, {"/api/worker/tasks/poll", `{"worker_id":"w"}`},
+		{"/api/worker/workflow-tasks/poll", `{"worker_id":"w"}`},
+		{"/api/worker/tasks/poll", `{"worker_id":"w"}`},
 		{"/api/worker/tasks/complete", `{"items":[{"task_id":"t"}],"next":{"worker_id":"w"}}`},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", c.path, bytes.NewReader([]byte(c.body)))

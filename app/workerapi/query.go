@@ -18,7 +18,7 @@ func queryItem(c *call, h holder, attempt int64) protocol.CompleteItem {
 	c.tell("query_task_attempt", attempt)
 	c.tell("outcome", "rejected")
 	return protocol.CompleteItem{
-		Namespace: c.ns, Kind: protocol.KindQuery, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation, Attempt: attempt,
+		Namespace: c.NS, Kind: protocol.KindQuery, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation, Attempt: attempt,
 	}
 }
 
@@ -31,7 +31,7 @@ func (a *API) settleQuery(c *call, item protocol.CompleteItem) (answer, error) {
 // completeQuery takes an answer. The envelope is exact where plain JSON is not, so it counts when both are there.
 func completeQuery(a *API, c *call) (answer, error) {
 	var in queryCompleting
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	item := queryItem(c, in.holder, in.Try)
@@ -39,7 +39,7 @@ func completeQuery(a *API, c *call) (answer, error) {
 	if e := bytes.TrimSpace(in.Envelope); len(e) > 0 && !bytes.Equal(e, []byte("null")) {
 		var p payload.Payload
 		if err = json.Unmarshal(e, &p); err != nil {
-			return answer{}, refused("result_envelope", err)
+			return answer{}, protocol.RefusePayload("result_envelope", err)
 		}
 		item.Result = p
 	} else if item.Result, err = in.result(); err != nil {
@@ -50,7 +50,7 @@ func completeQuery(a *API, c *call) (answer, error) {
 
 func failQuery(a *API, c *call) (answer, error) {
 	var in queryFailing
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	item := queryItem(c, in.holder, in.Try)

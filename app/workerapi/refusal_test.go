@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/workerapi"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -25,7 +26,7 @@ func concrete(pattern string) string {
 }
 
 // sample is a body each route takes.
-func sample(rt auth.Route) string {
+func sample(rt serve.Route) string {
 	switch {
 	case rt.Method == http.MethodGet:
 		return ""
@@ -39,10 +40,13 @@ func sample(rt auth.Route) string {
 	return `{"worker_id":"w","task_queue":"q","timeout_seconds":0,"commands":[]}`
 }
 
-func wantEnvelope(t *testing.T, what string, s said) {
+func wantEnvelope(t *testing.T, what string, s response) {
 	t.Helper()
 	if s.header.Get(workerapi.VersionHeader) != workerapi.Version || s.text("protocol_version") != workerapi.Version {
-		t.Errorf("%s: version %q in the header, %q in the body", what, s.header.Get(workerapi.VersionHeader), s.text("protocol_version"))
+		t.Errorf(
+			"%s: version %q in the header, %q in the body", what, s.header.Get(workerapi.VersionHeader),
+			s.text("protocol_version"),
+		)
 	}
 	if c, _ := s.body["server_capabilities"].(map[string]any); c["poll_status"] != true {
 		t.Errorf("%s: server_capabilities %v", what, s.body["server_capabilities"])
@@ -93,15 +97,19 @@ func TestEveryRouteAnswersInTheEnvelopeAndChecksInOrder(t *testing.T) {
 func TestVersionsOfTheSameMajorUpToOursAreTaken(t *testing.T) {
 	s := server(t, &fake{}, nil)
 	for version, want := range map[string]int{
-		"1.0": 200, "1.2": 200, "1.19": 200, "1.20": 200, " 1.8 ": 200, "1.21": 400, "2.0": 400, "0.9": 400, "1": 400, "1.": 400, "x": 400,
+		"1.0": 200, "1.2": 200, "1.19": 200, "1.20": 200, " 1.8 ": 200, "1.21": 400, "2.0": 400, "0.9": 400, "1": 400,
+		"1.": 400, "x": 400,
 		"1.-1": 400, "1.2.3": 400, "1.99999999999999999999": 400,
 	} {
-		got := ask(t, s, "POST", "/api/worker/heartbeat", `{"worker_id":"w"}`, map[string]string{workerapi.VersionHeader: version})
+		got := ask(
+			t, s, "POST", "/api/worker/heartbeat", `{"worker_id":"w"}`, map[string]string{workerapi.VersionHeader: version},
+		)
 		if got.status != want {
 			t.Errorf("version %q: got %d %v", version, got.status, got.body["reason"])
 		}
-		if want == 400 && (got.text("supported_version") != "1.20" || got.text("requested_version") != strings.TrimSpace(version) ||
-			got.text("remediation") == "") {
+		if want == 400 &&
+			(got.text("supported_version") != "1.20" || got.text("requested_version") != strings.TrimSpace(version) ||
+				got.text("remediation") == "") {
 			t.Errorf("version %q: %v", version, got.body)
 		}
 	}
@@ -116,7 +124,10 @@ func TestRolesAreThoseOfTheTable(t *testing.T) {
 	s := server(t, &fake{}, kept)
 	for _, rt := range workerapi.Routes() {
 		for _, role := range auth.Roles {
-			got := ask(t, s, rt.Method, concrete(rt.Pattern), sample(rt), map[string]string{"Authorization": "Bearer sjn_" + string(role) + "_s"})
+			got := ask(
+				t, s, rt.Method, concrete(rt.Pattern), sample(rt),
+				map[string]string{"Authorization": "Bearer sjn_" + string(role) + "_s"},
+			)
 			allowed := slices.Contains(auth.Holders(rt.Roles), role)
 			if allowed == (got.status == http.StatusForbidden) {
 				t.Errorf("%s as %s: got %d", rt.Operation, role, got.status)
@@ -168,7 +179,8 @@ func TestRoutesThatAreNotThereAnswerInJSON(t *testing.T) {
 	}
 	got = ask(t, s, "GET", "/api/worker/register", "", nil)
 	wantEnvelope(t, "wrong method", got)
-	if got.status != 405 || got.text("reason") != string(protocol.ReasonMethodNotAllowed) || got.header.Get("Allow") != "POST" {
+	if got.status != 405 || got.text("reason") != string(protocol.ReasonMethodNotAllowed) ||
+		got.header.Get("Allow") != "POST" {
 		t.Errorf("wrong method: %d %v %q", got.status, got.body, got.header.Get("Allow"))
 	}
 	for _, id := range []string{"%FF", "a%00b", strings.Repeat("x", 5000)} {
@@ -199,7 +211,9 @@ func TestTooLargeBodiesAreRefusedAndTheServerGoesOn(t *testing.T) {
 	if got.status != 413 || got.body["limit"] != float64(2<<20) {
 		t.Errorf("got %d %v", got.status, got.body)
 	}
-	if got := ask(t, s, "POST", "/api/worker/tasks/complete", `{"items":[{"task_id":"`+strings.Repeat("x", 3<<20)+`"}]}`, nil); got.status != 200 {
+	if got := ask(
+		t, s, "POST", "/api/worker/tasks/complete", `{"items":[{"task_id":"`+strings.Repeat("x", 3<<20)+`"}]}`, nil,
+	); got.status != 200 {
 		t.Errorf("a batch of 3 MiB: got %d %v", got.status, got.body["error"])
 	}
 	if got := ask(t, s, "POST", "/api/worker/heartbeat", `{"worker_id":"w"}`, nil); got.status != 200 {
@@ -216,19 +230,23 @@ func TestErrorsOfTheBrokerKeepTheirReasonAndStatus(t *testing.T) {
 		{protocol.Refuse(protocol.ReasonLeaseExpired, "gone").With("lease_owner", "other"), 409, protocol.ReasonLeaseExpired},
 		{protocol.Refuse(protocol.ReasonTaskNotFound, "none"), 404, protocol.ReasonTaskNotFound},
 		{protocol.Invalid("commands.3.activity_type", "is missing"), 422, protocol.ReasonValidation},
-		{store.ErrUnavailable, 503, protocol.ReasonStoreUnavailable},
-		{store.ErrClosed, 503, protocol.ReasonStoreUnavailable},
-		{context.DeadlineExceeded, 503, protocol.ReasonStoreUnavailable},
+		{store.ErrUnavailable, 503, protocol.ReasonBackendUnavailable},
+		{store.ErrClosed, 503, protocol.ReasonBackendUnavailable},
+		{context.DeadlineExceeded, 503, protocol.ReasonBackendUnavailable},
 		{errors.New("disk on fire: /var/secret"), 500, protocol.ReasonInternal},
 	} {
 		f := &fake{complete: protocol.CompleteAnswer{Err: c.err}}
 		s := server(t, f, nil)
-		got := ask(t, s, "POST", "/api/worker/workflow-tasks/r-1-workflow/complete", `{"lease_owner":"w","workflow_task_attempt":2,"commands":[]}`, nil)
+		got := ask(
+			t, s, "POST", "/api/worker/workflow-tasks/r-1-workflow/complete",
+			`{"lease_owner":"w","workflow_task_attempt":2,"commands":[]}`, nil,
+		)
 		wantEnvelope(t, c.err.Error(), got)
 		if got.status != c.status || got.text("reason") != string(c.reason) {
 			t.Errorf("%v: got %d %v", c.err, got.status, got.body["reason"])
 		}
-		if got.body["recorded"] != false || got.text("task_id") != "r-1-workflow" || got.body["workflow_task_attempt"] != 2.0 {
+		if (got.body["recorded"] == false) != (c.status != 503) || got.text("task_id") != "r-1-workflow" ||
+			got.body["workflow_task_attempt"] != 2.0 {
 			t.Errorf("%v: which task it was is not said: %v", c.err, got.body)
 		}
 		if strings.Contains(got.text("error"), "secret") {

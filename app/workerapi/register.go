@@ -8,13 +8,13 @@ import (
 
 func register(a *API, c *call) (answer, error) {
 	var in protocol.RegisterRequest
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	if err := c.namespace(&in.Namespace); err != nil {
 		return answer{}, err
 	}
-	if err := c.who.CheckQueues(append([]string{in.TaskQueue}, in.TaskQueues...)...); err != nil {
+	if err := c.Who.CheckQueues(append([]string{in.TaskQueue}, in.TaskQueues...)...); err != nil {
 		return answer{}, err
 	}
 	c.tell("worker_id", in.WorkerID)
@@ -22,22 +22,24 @@ func register(a *API, c *call) (answer, error) {
 	if err := checkCapabilities(c.Header.Get(VersionHeader), in); err != nil {
 		return answer{}, err
 	}
-	in.Identity = c.who.Name
+	in.Identity = c.Who.Name
 	_, in.Gated = c.Header[http.CanonicalHeaderKey(ReleaseHeader)]
-	out, err := a.opt.Broker.Register(c.ctx, in)
+	out, err := a.opt.Broker.Register(c.Ctx, in)
 	return answer{http.StatusCreated, out}, err
 }
 
 func deregister(a *API, c *call) (answer, error) {
-	in := protocol.DeregisterRequest{WorkerID: c.PathValue("worker"), Namespace: c.ns, Incarnation: c.URL.Query().Get("incarnation")}
+	in := protocol.DeregisterRequest{
+		WorkerID: c.PathValue("worker"), Namespace: c.NS, Incarnation: c.URL.Query().Get("incarnation"),
+	}
 	c.tell("worker_id", in.WorkerID)
-	out, err := a.opt.Broker.Deregister(c.ctx, in)
+	out, err := a.opt.Broker.Deregister(c.Ctx, in)
 	return answer{http.StatusOK, out}, err
 }
 
 func workerHeartbeat(a *API, c *call) (answer, error) {
 	var in protocol.WorkerHeartbeat
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	if err := c.namespace(&in.Namespace); err != nil {
@@ -50,7 +52,7 @@ func workerHeartbeat(a *API, c *call) (answer, error) {
 	}
 	c.tell("worker_id", in.WorkerID)
 	c.statuses = map[protocol.Reason]int{protocol.ReasonWorkerNotRegistered: http.StatusNotFound} // elsewhere 412
-	out, err := a.opt.Broker.WorkerHeartbeat(c.ctx, in)
+	out, err := a.opt.Broker.WorkerHeartbeat(c.Ctx, in)
 	return answer{http.StatusOK, out}, err
 }
 

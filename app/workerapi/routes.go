@@ -2,29 +2,30 @@ package workerapi
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/serve"
 )
 
 // route is one line of the table: what the request is, who may make it, and the verb it calls.
 type route struct {
-	auth.Route
-	verb  func(*API, *call) (answer, error)
-	limit time.Duration // how long it may take; 0: 30 s
+	serve.Route
+	verb func(*API, *call) (answer, error)
 }
-
-// held is how long a poll may take: the longest wait, and the time to answer.
-const held = 75 * time.Second
 
 // table is every route of the worker protocol.
 func table() []route {
 	worker := []auth.Role{auth.Worker}
 	line := func(method, path, operation string, verb func(*API, *call) (answer, error)) route {
-		return route{Route: auth.Route{Method: method, Pattern: "/api/worker" + path, Operation: operation, Plane: auth.Work, Roles: worker}, verb: verb}
+		return route{
+			Route: serve.Route{
+				Method: method, Pattern: "/api/worker" + path, Operation: operation, Plane: serve.Work, Roles: worker,
+			},
+			verb: verb,
+		}
 	}
 	ours := func(rt route) route { rt.Sojourn = true; return rt }
-	long := func(rt route) route { rt.limit = held; return rt }
+	long := func(rt route) route { rt.Limit = serve.Held; return rt }
 	also := func(rt route, roles ...auth.Role) route { rt.Roles = append(rt.Roles[:1:1], roles...); return rt }
 	const post, get, del = http.MethodPost, http.MethodGet, http.MethodDelete
 	return []route{
@@ -64,12 +65,10 @@ func table() []route {
 }
 
 // Routes lists what this package serves.
-func Routes() []auth.Route {
-	var list []auth.Route
+func Routes() []serve.Route {
+	var list []serve.Route
 	for _, rt := range table() {
-		if rt.Shape.Does == "" {
-			rt.Shape = shapes[rt.Operation]
-		}
+		rt.Shape = shapes[rt.Operation]
 		list = append(list, rt.Route)
 	}
 	return list

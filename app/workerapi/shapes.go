@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -14,37 +14,46 @@ import (
 var (
 	unregistered = []protocol.Reason{protocol.ReasonWorkerNotRegistered, protocol.ReasonStaleRegistration}
 	registering  = append([]protocol.Reason{
-		protocol.ReasonDefinitionChanged, protocol.ReasonManifestMismatch, protocol.ReasonManifestFloor, protocol.ReasonCapabilityVersion,
-		protocol.ReasonStreamsUnavailable,
+		protocol.ReasonDefinitionChanged, protocol.ReasonManifestMismatch, protocol.ReasonManifestFloor,
+		protocol.ReasonCapabilityVersion,
+		protocol.ReasonStreamsUnavailable, protocol.ReasonWorkerNotFound,
 	}, unregistered...)
 	polling = append([]protocol.Reason{
 		protocol.ReasonWorkerDraining, protocol.ReasonQueueMismatch, protocol.ReasonVersionMismatch, protocol.ReasonThrottled,
-		protocol.ReasonBuildMismatch, protocol.ReasonPollExpired, protocol.ReasonPollKinds,
+		protocol.ReasonPollCapacity, protocol.ReasonBuildMismatch, protocol.ReasonPollExpired, protocol.ReasonPollKinds,
+		protocol.ReasonWorkerNotFound,
 	}, unregistered...)
 	onWorkflowTask = []protocol.Reason{
-		protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased, protocol.ReasonLeaseOwnerMismatch, protocol.ReasonAttemptMismatch,
+		protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased, protocol.ReasonLeaseOwnerMismatch,
+		protocol.ReasonAttemptMismatch,
 		protocol.ReasonLeaseExpired, protocol.ReasonRunClosed, protocol.ReasonRunTimedOut, protocol.ReasonStaleRegistration,
 	}
 	completingTask = append([]protocol.Reason{
-		protocol.ReasonConflictingCompletion, protocol.ReasonInvalidCommands, protocol.ReasonStructuralLimit, protocol.ReasonSessionClosed,
+		protocol.ReasonConflictingCompletion, protocol.ReasonInvalidCommands, protocol.ReasonStructuralLimit,
+		protocol.ReasonSessionClosed,
 		protocol.ReasonSessionMissing, protocol.ReasonInvalidSession,
 	}, onWorkflowTask...)
 	onActivityTask = []protocol.Reason{
-		protocol.ReasonTaskNotFound, protocol.ReasonStaleAttempt, protocol.ReasonLeaseOwnerMismatch, protocol.ReasonRunClosed, protocol.ReasonRunCancelled,
-		protocol.ReasonRunTerminated, protocol.ReasonRunTimedOut, protocol.ReasonStaleSessionEpoch, protocol.ReasonConflictingCompletion,
+		protocol.ReasonTaskNotFound, protocol.ReasonStaleAttempt, protocol.ReasonLeaseOwnerMismatch, protocol.ReasonRunClosed,
+		protocol.ReasonRunCancelled,
+		protocol.ReasonRunTerminated, protocol.ReasonRunTimedOut, protocol.ReasonStaleSessionEpoch,
+		protocol.ReasonConflictingCompletion,
 		protocol.ReasonStaleRegistration, protocol.ReasonLeaseExpired,
 	}
 	onQueryTask = []protocol.Reason{
-		protocol.ReasonQueryTaskNotFound, protocol.ReasonQueryNotLeased, protocol.ReasonQueryAttempt, protocol.ReasonLeaseOwnerMismatch,
+		protocol.ReasonQueryTaskNotFound, protocol.ReasonQueryNotLeased, protocol.ReasonQueryAttempt,
+		protocol.ReasonLeaseOwnerMismatch,
 		protocol.ReasonLeaseExpired, protocol.ReasonStaleRegistration,
 	}
 	onValidation = []protocol.Reason{
-		protocol.ReasonValidationNotFound, protocol.ReasonValidationNotLeased, protocol.ReasonValidationStale, protocol.ReasonValidationDuplicate,
+		protocol.ReasonValidationNotFound, protocol.ReasonValidationNotLeased, protocol.ReasonValidationStale,
+		protocol.ReasonValidationDuplicate,
 		protocol.ReasonValidationExpired, protocol.ReasonLeaseOwnerMismatch, protocol.ReasonStaleRegistration,
 	}
 	onSession = append([]protocol.Reason{
-		protocol.ReasonSessionNotFound, protocol.ReasonSessionNotActive, protocol.ReasonSessionOwner, protocol.ReasonSessionClosed,
-		protocol.ReasonInvalidSession, protocol.ReasonStaleSessionEpoch,
+		protocol.ReasonSessionNotFound, protocol.ReasonSessionNotActive, protocol.ReasonSessionOwner,
+		protocol.ReasonSessionClosed,
+		protocol.ReasonInvalidSession, protocol.ReasonStaleSessionEpoch, protocol.ReasonWorkerNotFound,
 	}, unregistered...)
 )
 
@@ -63,98 +72,161 @@ func why(members []string) []string {
 }
 
 // shapes says what every operation reads and answers. A route without a line here fails the tests.
-var shapes = map[string]auth.Shape{
-	"register": {Does: "announce a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
-		Says: auth.Says(201, protocol.RegisterAnswer{}), Refuses: registering},
-	"deregister": {Does: "take one's own registration away", Query: incarnationQuery{},
-		Says: auth.OK(protocol.DeregisterAnswer{}), Refuses: onWorker},
-	"worker_heartbeat": {Does: "say that a worker lives, and renew what it holds",
+var shapes = map[string]serve.Shape{
+	"register": {
+		Does: "announce a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
+		Says: serve.Says(201, protocol.RegisterAnswer{}), Refuses: registering,
+	},
+	"deregister": {
+		Does: "take one's own registration away", Query: incarnationQuery{},
+		Says: serve.OK(protocol.DeregisterAnswer{}), Refuses: onWorker,
+	},
+	"worker_heartbeat": {
+		Does: "say that a worker lives, and renew what it holds",
 		Body: protocol.WorkerHeartbeat{}, Needs: []string{"worker_id"},
-		Says: auth.OK(protocol.WorkerHeartbeatAnswer{}), Refuses: onWorker},
+		Says: serve.OK(protocol.WorkerHeartbeatAnswer{}), Refuses: onWorker,
+	},
 
-	"poll_workflow_task": {Does: "wait for a workflow task",
-		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(workflowPolled{}), Refuses: polling},
+	"poll_workflow_task": {
+		Does: "wait for a workflow task",
+		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(workflowPolled{}), Refuses: polling,
+	},
 	"workflow_task_history": {
 		Does: "read a further page of a leased task's history",
-		Body: historyBody{}, Needs: leasedTask, Query: allQuery{}, Says: auth.OK(polledPage{}),
+		Body: historyBody{}, Needs: leasedTask, Query: allQuery{}, Says: serve.OK(polledPage{}),
 		Refuses: append([]protocol.Reason{protocol.ReasonInvalidPageToken}, onWorkflowTask...),
 	},
-	"heartbeat_workflow_task": {Does: "renew the lease of a workflow task", Body: holder{}, Needs: leasedTask,
-		Says: auth.OK(workflowBeat{}), Refuses: onWorkflowTask},
-	"complete_workflow_task": {Does: "complete a workflow task with commands",
+	"heartbeat_workflow_task": {
+		Does: "renew the lease of a workflow task", Body: holder{}, Needs: leasedTask,
+		Says: serve.OK(workflowBeat{}), Refuses: onWorkflowTask,
+	},
+	"complete_workflow_task": {
+		Does: "complete a workflow task with commands",
 		Body: commandsBody{}, Needs: []string{"lease_owner", "workflow_task_attempt", "commands"},
-		Says: auth.OK(workflowOutcome{}), Refuses: completingTask},
-	"fail_workflow_task": {Does: "report that a workflow task failed", Body: failing{}, Needs: why(leasedTask),
-		Says: auth.OK(workflowOutcome{}), Refuses: completingTask},
+		Says: serve.OK(workflowOutcome{}), Refuses: completingTask,
+	},
+	"fail_workflow_task": {
+		Does: "report that a workflow task failed", Body: failing{}, Needs: why(leasedTask),
+		Says: serve.OK(workflowOutcome{}), Refuses: completingTask,
+	},
 
-	"claim_workflow_task": {Does: "lease a workflow task by its id", Body: claimBody{}, Needs: eitherName,
-		Says: auth.OK(workflowClaimed{}), Refuses: claiming},
-	"workflow_task_claim_status": {Does: "say whether a workflow task can be claimed, and why not", Query: claimQuery{},
-		Says: auth.OK(protocol.ClaimStatus{}), Refuses: claiming},
-	"claim_activity_task": {Does: "lease an activity task by its id", Body: claimBody{}, Needs: eitherName,
-		Says: auth.OK(activityClaimed{}), Refuses: claiming},
-	"activity_task_claim_status": {Does: "say whether an activity task can be claimed, and why not", Query: claimQuery{},
-		Says: auth.OK(protocol.ClaimStatus{}), Refuses: claiming},
-	"activity_task_status": {Does: "say what a heartbeat would be told, without one", Body: holder{}, Needs: leasedAttempt,
-		Says: auth.OK(protocol.AttemptStatus{}), Refuses: onActivityTask},
-	"read_activity_task_status": {Does: "say what a heartbeat would be told, without one", Query: attemptQuery{},
-		Says: auth.OK(protocol.AttemptStatus{}), Refuses: onActivityTask},
+	"claim_workflow_task": {
+		Does: "lease a workflow task by its id", Body: claimBody{}, Needs: eitherName,
+		Says: serve.OK(workflowClaimed{}), Refuses: claiming,
+	},
+	"workflow_task_claim_status": {
+		Does: "say whether a workflow task can be claimed, and why not", Query: claimQuery{},
+		Says: serve.OK(protocol.ClaimStatus{}), Refuses: claiming,
+	},
+	"claim_activity_task": {
+		Does: "lease an activity task by its id", Body: claimBody{}, Needs: eitherName,
+		Says: serve.OK(activityClaimed{}), Refuses: claiming,
+	},
+	"activity_task_claim_status": {
+		Does: "say whether an activity task can be claimed, and why not", Query: claimQuery{},
+		Says: serve.OK(protocol.ClaimStatus{}), Refuses: claiming,
+	},
+	"activity_task_status": {
+		Does: "say what a heartbeat would be told, without one", Body: holder{}, Needs: leasedAttempt,
+		Says: serve.OK(protocol.AttemptStatus{}), Refuses: onActivityTask,
+	},
+	"read_activity_task_status": {
+		Does: "say what a heartbeat would be told, without one", Query: attemptQuery{},
+		Says: serve.OK(protocol.AttemptStatus{}), Refuses: onActivityTask,
+	},
 
-	"poll_activity_task": {Does: "wait for an activity task",
-		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(activityPolled{}), Refuses: polling},
-	"complete_activity_task": {Does: "complete an activity attempt", Body: completing{}, Needs: leasedAttempt,
-		Says: auth.OK(activityOutcome{}), Refuses: onActivityTask},
-	"fail_activity_task": {Does: "report that an activity attempt failed", Body: failing{}, Needs: why(leasedAttempt),
-		Says: auth.OK(activityOutcome{}), Refuses: onActivityTask},
-	"heartbeat_activity_task": {Does: "renew the lease of an activity attempt, and hear of its cancellation",
+	"poll_activity_task": {
+		Does: "wait for an activity task",
+		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(activityPolled{}), Refuses: polling,
+	},
+	"complete_activity_task": {
+		Does: "complete an activity attempt", Body: completing{}, Needs: leasedAttempt,
+		Says: serve.OK(activityOutcome{}), Refuses: onActivityTask,
+	},
+	"fail_activity_task": {
+		Does: "report that an activity attempt failed", Body: failing{}, Needs: why(leasedAttempt),
+		Says: serve.OK(activityOutcome{}), Refuses: onActivityTask,
+	},
+	"heartbeat_activity_task": {
+		Does: "renew the lease of an activity attempt, and hear of its cancellation",
 		Body: beat{}, Needs: leasedAttempt,
-		Says: auth.OK(protocol.HeartbeatAnswer{}), Refuses: onActivityTask},
+		Says: serve.OK(protocol.HeartbeatAnswer{}), Refuses: onActivityTask,
+	},
 
-	"poll_query_task": {Does: "wait for a query task",
-		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(queryPolled{}), Refuses: polling},
-	"complete_query_task": {Does: "answer a query",
-		Body: queryCompleting{}, Needs: leasedQuery, Says: auth.OK(queryOutcome{}), Refuses: onQueryTask},
-	"fail_query_task": {Does: "report that a query failed",
-		Body: queryFailing{}, Needs: why(leasedQuery), Says: auth.OK(queryOutcome{}), Refuses: onQueryTask},
+	"poll_query_task": {
+		Does: "wait for a query task",
+		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(queryPolled{}), Refuses: polling,
+	},
+	"complete_query_task": {
+		Does: "answer a query",
+		Body: queryCompleting{}, Needs: leasedQuery, Says: serve.OK(queryOutcome{}), Refuses: onQueryTask,
+	},
+	"fail_query_task": {
+		Does: "report that a query failed",
+		Body: queryFailing{}, Needs: why(leasedQuery), Says: serve.OK(queryOutcome{}), Refuses: onQueryTask,
+	},
 
-	"poll_update_validation_task": {Does: "wait for an update validation task",
+	"poll_update_validation_task": {
+		Does: "wait for an update validation task",
 		Body: pollBody{}, Needs: []string{"worker_id"},
-		Says: polled(validationPolled{}), Refuses: polling},
-	"approve_update_validation_task": {Does: "let an update in",
-		Body: approving{}, Needs: leasedVerdict, Says: auth.OK(verdictOutcome{}), Refuses: onValidation},
-	"reject_update_validation_task": {Does: "keep an update out", Body: rejecting{}, Needs: why(leasedVerdict),
-		Says: auth.OK(verdictOutcome{}), Refuses: onValidation},
+		Says: polled(validationPolled{}), Refuses: polling,
+	},
+	"approve_update_validation_task": {
+		Does: "let an update in",
+		Body: approving{}, Needs: leasedVerdict, Says: serve.OK(verdictOutcome{}), Refuses: onValidation,
+	},
+	"reject_update_validation_task": {
+		Does: "keep an update out", Body: rejecting{}, Needs: why(leasedVerdict),
+		Says: serve.OK(verdictOutcome{}), Refuses: onValidation,
+	},
 
 	"create_worker_session": {
-		Does: "claim a session", Body: sessionBody{}, Needs: []string{"worker_id", "session_id"},
+		Does: "claim a session", Body: protocol.SessionCreate{}, Needs: []string{"worker_id", "session_id"},
 		Says: map[int]any{http.StatusCreated: protocol.SessionAnswer{}, http.StatusOK: protocol.SessionAnswer{}},
 		Refuses: append([]protocol.Reason{
-			protocol.ReasonSessionRequirements, protocol.ReasonSessionOwned, protocol.ReasonSessionLimit, protocol.ReasonSessionActivityLimit,
-			protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue, protocol.ReasonSessionMissing, protocol.ReasonWorkerDraining,
+			protocol.ReasonSessionRequirements, protocol.ReasonSessionOwned, protocol.ReasonSessionLimit,
+			protocol.ReasonSessionActivityLimit,
+			protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue, protocol.ReasonSessionMissing,
+			protocol.ReasonWorkerDraining,
 		}, onSession...),
 	},
-	"heartbeat_worker_session": {Does: "renew a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
-		Says: auth.OK(protocol.SessionAnswer{}), Refuses: onSession},
-	"release_worker_session": {Does: "give a session back", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
-		Says: auth.OK(protocol.SessionAnswer{}), Refuses: onSession},
-	"close_worker_session": {Does: "end a session for good", Body: protocol.SessionVerb{}, Query: workerQuery{},
-		Says: auth.OK(protocol.SessionAnswer{}), Refuses: onSession},
+	"heartbeat_worker_session": {
+		Does: "renew a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
+		Says: serve.OK(protocol.SessionAnswer{}), Refuses: onSession,
+	},
+	"release_worker_session": {
+		Does: "give a session back", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
+		Says: serve.OK(protocol.SessionAnswer{}), Refuses: onSession,
+	},
+	"close_worker_session": {
+		Does: "end a session for good", Body: protocol.SessionVerb{}, Query: workerQuery{},
+		Says: serve.OK(protocol.SessionAnswer{}), Refuses: onSession,
+	},
 
-	"poll_tasks": {Does: "wait for tasks of many kinds at once", Bare: true,
+	"poll_tasks": {
+		Does: "wait for tasks of many kinds at once", Bare: true,
 		Body: protocol.PollRequest{}, Needs: []string{"worker_id"},
-		Says: auth.OK(protocol.PollAnswer{}), Refuses: polling},
-	"complete_tasks": {Does: "complete many tasks, and poll for the next", Bare: true,
+		Says: serve.OK(protocol.PollAnswer{}), Refuses: polling,
+	},
+	"complete_tasks": {
+		Does: "complete many tasks, and poll for the next", Bare: true,
 		Body: protocol.CompleteRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
-		Says: auth.OK(protocol.CompleteBatchAnswer{}), Refuses: polling},
-	"worker_settings":   {Does: "read the settings the app has for workers", Says: auth.OK(protocol.WorkerSettings{})},
-	"describe_protocol": {Does: "describe the protocol", Says: auth.OK(described{})},
+		Says: serve.OK(protocol.CompleteBatchAnswer{}), Refuses: polling,
+	},
+	"worker_settings":   {Does: "read the settings the app has for workers", Says: serve.OK(protocol.WorkerSettings{})},
+	"describe_protocol": {Does: "describe the protocol", Says: serve.OK(described{})},
 }
 
 var claiming = append([]protocol.Reason{
-	protocol.ReasonNotClaimable, protocol.ReasonThrottled, protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased, protocol.ReasonRunClosed, protocol.ReasonWorkerDraining,
-	protocol.ReasonVersionMismatch, protocol.ReasonQueueMismatch, protocol.ReasonStaleAttempt, protocol.ReasonRunCancelled, protocol.ReasonRunTerminated,
-	protocol.ReasonSessionClosed, protocol.ReasonSessionOwned, protocol.ReasonSessionRequirements, protocol.ReasonSessionLimit,
-	protocol.ReasonSessionActivityLimit, protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue, protocol.ReasonBuildMismatch,
+	protocol.ReasonNotClaimable, protocol.ReasonThrottled, protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased,
+	protocol.ReasonRunClosed, protocol.ReasonWorkerDraining,
+	protocol.ReasonVersionMismatch, protocol.ReasonQueueMismatch, protocol.ReasonStaleAttempt, protocol.ReasonRunCancelled,
+	protocol.ReasonRunTerminated,
+	protocol.ReasonSessionClosed, protocol.ReasonSessionOwned, protocol.ReasonSessionRequirements,
+	protocol.ReasonSessionLimit,
+	protocol.ReasonSessionActivityLimit, protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue,
+	protocol.ReasonBuildMismatch,
+	protocol.ReasonWorkerNotFound,
 }, unregistered...)
 
 var onWorker = append([]protocol.Reason{protocol.ReasonWorkerNotFound}, unregistered...)
@@ -164,11 +236,12 @@ func polled(body any) map[int]any {
 	return map[int]any{http.StatusOK: body, http.StatusConflict: body, http.StatusServiceUnavailable: body}
 }
 
-// pollSaid is what polls of every kind answer, beside the task.
-type pollSaid struct {
+// pollResponse is what polls of every kind answer, beside the task.
+type pollResponse struct {
 	Status     protocol.PollStatus   `json:"poll_status"`
 	Reason     string                `json:"reason,omitempty"`
 	WaitReason string                `json:"wait_reason,omitempty"`  // throttled: which budget withheld tasks
+	Wait       *protocol.Wait        `json:"wait,omitempty"`         // throttled: the same for programs
 	Intent     string                `json:"drain_intent,omitempty"` // draining: the worker's build is drained
 	BuildID    **string              `json:"build_id,omitempty"`     // that build; null for none
 	RetryAfter int64                 `json:"retry_after_ms,omitempty"`
@@ -180,7 +253,7 @@ type pollSaid struct {
 }
 
 type workflowPolled struct {
-	pollSaid
+	pollResponse
 	Task *flowWork `json:"task"`
 }
 
@@ -198,12 +271,12 @@ type polledTask struct {
 }
 
 type activityPolled struct {
-	pollSaid
+	pollResponse
 	Task *protocol.ActivityTask `json:"task"`
 }
 
 type validationPolled struct {
-	pollSaid
+	pollResponse
 	Task *protocol.ValidationTask `json:"task"`
 }
 
@@ -226,7 +299,7 @@ type verdictOutcome struct {
 }
 
 type queryPolled struct {
-	pollSaid
+	pollResponse
 	Task *protocol.QueryTask `json:"task"`
 }
 
@@ -246,6 +319,7 @@ type workflowBeat struct {
 type commandsBody struct {
 	holder
 	Commands []protocol.Command `json:"commands"`
+	protocol.StreamWaits
 }
 
 // historyBody asks for a further page.
@@ -283,8 +357,8 @@ type polledPage struct {
 	Encoding   string `json:"history_events_encoding,omitempty" enum:"gzip,deflate"`
 }
 
-// claimSaid is what claims of every kind answer.
-type claimSaid struct {
+// claimResponse is what claims of every kind answer.
+type claimResponse struct {
 	Claimed bool    `json:"claimed"`
 	TaskID  string  `json:"task_id"`
 	Reason  *string `json:"reason"`
@@ -292,12 +366,12 @@ type claimSaid struct {
 }
 
 type workflowClaimed struct {
-	claimSaid
+	claimResponse
 	Task polledTask `json:"task"`
 }
 
 type activityClaimed struct {
-	claimSaid
+	claimResponse
 	Task protocol.ActivityTask `json:"task"`
 }
 

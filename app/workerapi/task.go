@@ -1,6 +1,7 @@
 package workerapi
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -32,7 +33,8 @@ func workflowItem(c *call, h holder) protocol.CompleteItem {
 	c.tell("recorded", false)
 	c.tell("outcome", "rejected")
 	return protocol.CompleteItem{
-		Namespace: c.ns, Kind: protocol.KindWorkflow, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation, Attempt: h.Attempt,
+		Namespace: c.NS, Kind: protocol.KindWorkflow, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation,
+		Attempt: h.Attempt,
 	}
 }
 
@@ -44,13 +46,14 @@ func activityItem(c *call, h holder) protocol.CompleteItem {
 	c.tell("recorded", false)
 	c.tell("outcome", "rejected")
 	return protocol.CompleteItem{
-		Namespace: c.ns, Kind: protocol.KindActivity, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation, AttemptID: h.attemptID(), Epoch: h.Epoch,
+		Namespace: c.NS, Kind: protocol.KindActivity, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation,
+		AttemptID: h.attemptID(), Epoch: h.Epoch,
 	}
 }
 
 // submit completes one item.
 func (a *API) submit(c *call, item protocol.CompleteItem) (protocol.CompleteAnswer, error) {
-	out, err := a.opt.Broker.Complete(c.ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})
+	out, err := a.opt.Broker.Complete(c.Ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})
 	if err != nil {
 		return protocol.CompleteAnswer{}, err
 	}
@@ -69,33 +72,41 @@ type workflowOutcome struct {
 	Reason    *string  `json:"reason"`
 }
 
-func workflowSaid(a protocol.CompleteAnswer) answer {
+func workflowResponse(a protocol.CompleteAnswer) answer {
 	created := a.CreatedTaskIDs
 	if created == nil {
 		created = []string{}
 	}
 	return answer{http.StatusOK, workflowOutcome{
-		TaskID: a.TaskID, Attempt: a.Attempt, Outcome: a.Outcome, Recorded: a.Recorded, RunID: a.RunID, RunStatus: a.RunStatus, Created: created,
+		TaskID: a.TaskID, Attempt: a.Attempt, Outcome: a.Outcome, Recorded: a.Recorded, RunID: a.RunID,
+		RunStatus: a.RunStatus, Created: created,
 		Next: a.NextTaskID, Reason: a.Reason,
 	}}
 }
 
 func completeWorkflow(a *API, c *call) (answer, error) {
 	var in commandsBody
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		workflowItem(c, in.holder)
+		raw, _ := c.Body() // it was read above
+		var h holder
+		if rest, ok := protocol.OutlineOf(raw); ok && json.Unmarshal(raw, &h) == nil {
+			if _, e := a.submit(c, rest.Unreadable(workflowItem(c, h), err)); protocol.ReasonOf(e) == protocol.ReasonValidation {
+				err = e
+			}
+		}
 		return answer{}, err
 	}
 	item := workflowItem(c, in.holder)
-	item.Commands = in.Commands
+	item.Commands, item.StreamWaits = in.Commands, in.StreamWaits
 	out, err := a.submit(c, item)
-	a.settle(c, in.Owner, err)
-	return workflowSaid(out), err
+	a.lateReport(c, in.Owner, err)
+	return workflowResponse(out), err
 }
 
 func failWorkflow(a *API, c *call) (answer, error) {
 	var in failing
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	item := workflowItem(c, in.holder)
@@ -110,20 +121,23 @@ func failWorkflow(a *API, c *call) (answer, error) {
 		return answer{}, protocol.Invalid("failure.reason", "is longer than 191 bytes")
 	}
 	out, err := a.submit(c, item)
-	a.settle(c, in.Owner, err)
-	return workflowSaid(out), err
+	a.lateReport(c, in.Owner, err)
+	return workflowResponse(out), err
 }
 
-// A report of a workflow task that comes too late is refused and changes nothing. The Rust SDK as published takes any such refusal for a reason to end
-// the whole worker, so that terminating one run would stop the work of all others: its workers are told the same with status 200.
+// A report of a workflow task that comes too late is refused and changes nothing. The Rust SDK as published takes any
+// such refusal for a reason to end the whole worker, so that terminating one run would stop the work of all others: its
+// workers are told the same with status 200.
 var late = map[protocol.Reason]int{
-	protocol.ReasonRunClosed: http.StatusOK, protocol.ReasonTaskNotLeased: http.StatusOK, protocol.ReasonLeaseOwnerMismatch: http.StatusOK,
-	protocol.ReasonLeaseExpired: http.StatusOK, protocol.ReasonAttemptMismatch: http.StatusOK, protocol.ReasonTaskNotFound: http.StatusOK,
+	protocol.ReasonRunClosed: http.StatusOK, protocol.ReasonTaskNotLeased: http.StatusOK,
+	protocol.ReasonLeaseOwnerMismatch: http.StatusOK,
+	protocol.ReasonLeaseExpired:       http.StatusOK, protocol.ReasonAttemptMismatch: http.StatusOK,
+	protocol.ReasonTaskNotFound: http.StatusOK,
 }
 
-// settle chooses the statuses with which a worker's late report is refused.
-func (a *API) settle(c *call, worker string, err error) {
-	if late[protocol.ReasonOf(err)] != 0 && strings.HasPrefix(a.opt.Broker.SDK(c.ctx, c.ns, worker), protocol.RustSDK) {
+// lateReport chooses the statuses with which a worker's late report is refused.
+func (a *API) lateReport(c *call, worker string, err error) {
+	if late[protocol.ReasonOf(err)] != 0 && strings.HasPrefix(a.opt.Broker.SDK(c.Ctx, c.NS, worker), protocol.RustSDK) {
 		c.statuses = late
 		c.tell("created_task_ids", []string{})
 		c.tell("next_task_id", nil)
@@ -140,15 +154,16 @@ type activityOutcome struct {
 	Reason    *string `json:"reason"`
 }
 
-func activitySaid(a protocol.CompleteAnswer) answer {
+func activityResponse(a protocol.CompleteAnswer) answer {
 	return answer{http.StatusOK, activityOutcome{
-		TaskID: a.TaskID, AttemptID: a.AttemptID, Outcome: a.Outcome, Recorded: a.Recorded, RunID: a.RunID, Next: a.NextTaskID, Reason: a.Reason,
+		TaskID: a.TaskID, AttemptID: a.AttemptID, Outcome: a.Outcome, Recorded: a.Recorded, RunID: a.RunID,
+		Next: a.NextTaskID, Reason: a.Reason,
 	}}
 }
 
 func completeActivity(a *API, c *call) (answer, error) {
 	var in completing
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	item := activityItem(c, in.holder)
@@ -157,12 +172,12 @@ func completeActivity(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	out, err := a.submit(c, item)
-	return activitySaid(out), err
+	return activityResponse(out), err
 }
 
 func failActivity(a *API, c *call) (answer, error) {
 	var in failing
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	item := activityItem(c, in.holder)
@@ -171,12 +186,12 @@ func failActivity(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	out, err := a.submit(c, item)
-	return activitySaid(out), err
+	return activityResponse(out), err
 }
 
 func historyPage(a *API, c *call) (answer, error) {
 	var in historyBody
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	size := max(in.PageSize, in.Older)
@@ -193,8 +208,9 @@ func historyPage(a *API, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	out, err := a.opt.Broker.HistoryPage(c.ctx, protocol.HistoryRequest{
-		Namespace: c.ns, TaskID: id, Owner: in.Owner, Attempt: in.Attempt, PageToken: in.PageToken, PageSize: size, After: in.After, All: all || in.All,
+	out, err := a.opt.Broker.HistoryPage(c.Ctx, protocol.HistoryRequest{
+		Namespace: c.NS, TaskID: id, Owner: in.Owner, Attempt: in.Attempt, PageToken: in.PageToken, PageSize: size,
+		After: in.After, All: all || in.All,
 	})
 	if err != nil {
 		return answer{}, err

@@ -15,14 +15,15 @@ func (a *API) verdict(c *call, h holder, attempt int64, failure *protocol.Failur
 	c.tell("update_validation_attempt", attempt)
 	c.tell("outcome", "rejected")
 	out, err := a.submit(c, protocol.CompleteItem{
-		Namespace: c.ns, Kind: protocol.KindValidation, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation, Attempt: attempt, Failure: failure,
+		Namespace: c.NS, Kind: protocol.KindValidation, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation,
+		Attempt: attempt, Failure: failure,
 	})
 	return answer{http.StatusOK, verdictOutcome{id, attempt, out.Outcome, out.Reason}}, err
 }
 
 func approveUpdate(a *API, c *call) (answer, error) {
 	var in approving
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	return a.verdict(c, in.holder, in.Try, nil)
@@ -30,7 +31,7 @@ func approveUpdate(a *API, c *call) (answer, error) {
 
 func rejectUpdate(a *API, c *call) (answer, error) {
 	var in rejecting
-	if err := c.read(&in); err != nil {
+	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
 	f, err := in.failure()

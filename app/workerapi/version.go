@@ -8,12 +8,12 @@ import (
 )
 
 // Version is the worker protocol advertised on every answer; requests of 1.0 up to it are taken.
-const Version = "1.20"
+const Version = protocol.WorkerVersion
 
 const major, minor = 1, 20
 
 // VersionHeader names the protocol version of a request and of its answer.
-const VersionHeader = "X-Durable-Workflow-Protocol-Version"
+const VersionHeader = protocol.HeaderWorkerVersion
 
 func checkVersion(said string) error {
 	said = strings.TrimSpace(said)

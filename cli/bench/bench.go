@@ -1,5 +1,5 @@
-// Package bench measures a whole Sojourn on one machine: client, server and database together, everything durable, in the scenarios whose figures
-// the project promises.
+// Package bench measures a whole Sojourn on one machine: client, server and database together, everything durable, in
+// the scenarios whose figures the project promises.
 package bench
 
 import (
@@ -51,7 +51,8 @@ type Limit struct {
 	RoundTrips float64 `json:"round_trips_per_s,omitempty"`
 }
 
-// scenario is one thing to measure. measure does n operations on a fresh app and says how long each took; rate says which of the limits bind it.
+// scenario is one thing to measure. measure does n operations on a fresh app and says how long each took; rate says
+// which of the limits bind it.
 type scenario struct {
 	id, transport, unit string
 	n, quick            int
@@ -65,6 +66,8 @@ type sample struct {
 	elapsed    time.Duration
 	each       []time.Duration
 	beside     []time.Duration // without what is measured
+	used       time.Duration   // of the processors, where that is what is measured
+	plain      time.Duration   // the same without what is measured
 	commits    int64
 	roundTrips int64
 }
@@ -79,6 +82,14 @@ func Scenarios() [][2]string {
 		{"P7", "time from the start of a workflow to the first line of its code, at 500 a second"},
 		{"P9", "what a session adds to the time until an activity begins: the first in it, and one that finds it warm"},
 		{"P17", "change of the time of other workflows while 1,000 tasks are blocked by a session, in percent"},
+		{
+			"P18",
+			"processor time of five sequential activities in a session that is held already, against five without, in percent",
+		},
+		{
+			"P19",
+			"processor time of five sequential activities beside 1,000 waiting workers that cannot serve them, against without, in percent",
+		},
 	}
 }
 
@@ -126,7 +137,8 @@ func repeat(ctx context.Context, s scenario, kind string, o Options, step func()
 		ops = s.quick
 	}
 	r := Result{
-		Scenario: s.id, Store: kind, Transport: s.transport, Unit: s.unit, N: ops, Cores: runtime.NumCPU(), Go: runtime.Version(),
+		Scenario: s.id, Store: kind, Transport: s.transport, Unit: s.unit, N: ops, Cores: runtime.NumCPU(),
+		Go: runtime.Version(),
 	}
 	var each []time.Duration
 	var cpu time.Duration
@@ -152,7 +164,9 @@ func repeat(ctx context.Context, s scenario, kind string, o Options, step func()
 	return r, nil
 }
 
-func once(ctx context.Context, s scenario, kind string, o Options, ops int) (one sample, used time.Duration, limit Limit, err error) {
+func once(
+	ctx context.Context, s scenario, kind string, o Options, ops int,
+) (one sample, used time.Duration, limit Limit, err error) {
 	no := nodeOptions{store: kind, postgres: o.Postgres, log: o.Log}
 	if s.options != nil {
 		s.options(&no)
@@ -210,6 +224,9 @@ func added(s sample) float64 { return median(s) - millis(percentile(s.beside, 50
 
 // change is the same in percent.
 func change(s sample) float64 { return 100 * added(s) / millis(percentile(s.beside, 50)) }
+
+// spent is how much more of the processors an operation uses than without what is measured, in percent.
+func spent(s sample) float64 { return 100 * (float64(s.used)/float64(s.plain) - 1) }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 

@@ -18,12 +18,14 @@ const (
 	inFlight = 128
 )
 
-// completions makes runs with many ready activities, claims them all in order, and measures how fast their results become durable.
+// completions makes runs with many ready activities, claims them all in order, and measures how fast their results
+// become durable.
 func completions(ctx context.Context, n *node, ops int) (sample, error) {
 	b := n.app.Broker()
 	owner := "p1-" + ulid.Make().String()
 	_, err := b.Register(ctx, protocol.RegisterRequest{
-		WorkerID: owner, TaskQueue: owner, WorkflowTypes: []string{"wide"}, ActivityTypes: []string{"step"}, Incarnation: owner,
+		WorkerID: owner, TaskQueue: owner, WorkflowTypes: []string{"wide"}, ActivityTypes: []string{"step"},
+		Incarnation: owner,
 	})
 	if err != nil {
 		return sample{}, err

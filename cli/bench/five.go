@@ -34,6 +34,15 @@ func register(r *worker.Registry) {
 		}
 		return in, nil
 	})
+	r.Workflow("five held", func(ctx workflow.Context, in string) (string, error) {
+		ctx = workflow.InSession(ctx, "held")
+		for range steps {
+			if err := workflow.ExecuteActivity(ctx, "echo", in).Get(ctx, &in); err != nil {
+				return "", err
+			}
+		}
+		return in, nil
+	})
 	r.Activity("echo", func(_ context.Context, in string) (string, error) { return in, nil })
 }
 
@@ -43,13 +52,39 @@ func scenarios() []scenario {
 	return []scenario{
 		{id: "P1", transport: "store", unit: "completions/s", n: 40_000, quick: 4_000, measure: completions},
 		{id: "P4", transport: "http", unit: "workflows/s", n: 1_500, quick: 200, measure: overHTTP},
-		{id: "P5", transport: "in-process", unit: "workflows/s", n: 4_000, quick: 400, options: inProcess, measure: together(128)},
+		{
+			id: "P5", transport: "in-process", unit: "workflows/s", n: 4_000, quick: 400, options: inProcess,
+			measure: together(128),
+		},
 		{id: "P5", transport: "socket", unit: "workflows/s", n: 3_000, quick: 300, options: socket, measure: together(128)},
-		{id: "P6", transport: "in-process", unit: "ms", n: 200, quick: 30, figure: median, options: inProcess, measure: together(1)},
-		{id: "P7", transport: "in-process", unit: "ms", n: 5_000, quick: 500, figure: median, options: inProcess, measure: paced},
-		{id: "P9", transport: "in-process", unit: "ms, first", n: 200, quick: 50, figure: added, options: inProcess, measure: visits(heldFirst, plainFirst)},
-		{id: "P9", transport: "in-process", unit: "ms, warm", n: 200, quick: 50, figure: added, options: inProcess, measure: visits(heldNext, plainNext)},
-		{id: "P17", transport: "in-process", unit: "%", n: 500, quick: 100, figure: change, options: inProcess, measure: crowded},
+		{
+			id: "P6", transport: "in-process", unit: "ms", n: 200, quick: 30, figure: median, options: inProcess,
+			measure: together(1),
+		},
+		{
+			id: "P7", transport: "in-process", unit: "ms", n: 5_000, quick: 500, figure: median, options: inProcess,
+			measure: paced,
+		},
+		{
+			id: "P9", transport: "in-process", unit: "ms, first", n: 200, quick: 50, figure: added, options: inProcess,
+			measure: visits(heldFirst, plainFirst),
+		},
+		{
+			id: "P9", transport: "in-process", unit: "ms, warm", n: 200, quick: 50, figure: added, options: inProcess,
+			measure: visits(heldNext, plainNext),
+		},
+		{
+			id: "P17", transport: "in-process", unit: "%", n: 500, quick: 100, figure: change, options: inProcess,
+			measure: crowded,
+		},
+		{
+			id: "P18", transport: "in-process", unit: "%", n: 4_000, quick: 400, figure: spent, options: inProcess,
+			measure: inHeld,
+		},
+		{
+			id: "P19", transport: "in-process", unit: "%", n: 4_000, quick: 400, figure: spent, options: inProcess,
+			measure: besideForeign,
+		},
 	}
 }
 
@@ -77,6 +112,42 @@ func together(atOnce int) func(context.Context, *node, int) (sample, error) {
 		}
 		return s, allCompleted(ctx, n.app.Broker())
 	}
+}
+
+// inHeld measures what the same workflow uses of the processors when its activities run in a session that is held
+// already, and without one, in turns: so a change of the machine's speed is in both. Those with a session come second
+// in every turn.
+func inHeld(ctx context.Context, n *node, ops int) (all sample, err error) {
+	in, err := input()
+	if err != nil {
+		return all, err
+	}
+	c := watch(&n.app.Dispatch().Hub)
+	defer c.stop()
+	one := func(typ string) func() error { return func() error { return c.workflow(ctx, n, typ, in) } }
+	if err := one("five held")(); err != nil { // now it is held
+		return all, err
+	}
+	start := time.Now()
+	for done := 0; done < ops; {
+		turn := min(100, ops-done)
+		for _, typ := range []string{"five", "five held"} {
+			before := cpuTime()
+			some, err := many(turn, 16, one(typ))
+			if err != nil {
+				return all, err
+			}
+			used := cpuTime() - before
+			if typ == "five" {
+				all.plain, all.beside = all.plain+used, append(all.beside, some.each...)
+			} else {
+				all.used, all.each = all.used+used, append(all.each, some.each...)
+			}
+		}
+		done += turn
+	}
+	all.elapsed = time.Since(start)
+	return all, allCompleted(ctx, n.app.Broker())
 }
 
 // allCompleted refuses a measurement in which runs failed: they are quicker.

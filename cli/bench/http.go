@@ -1,16 +1,13 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"sync"
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -18,20 +15,25 @@ import (
 // connections is how many clients the HTTP scenario has.
 const connections = 50
 
-// httpWorker speaks the worker protocol over HTTP, the batch form: each answer is completed together with the next poll.
+// httpWorker speaks the worker protocol over HTTP, the batch form: each answer is completed together with the next
+// poll.
 type httpWorker struct {
 	n      *node
-	base   string
 	id     string
-	client *http.Client
+	api    *client.Client
 	result payload.Payload
 	step   protocol.Command
 }
 
 // overHTTP runs workflows with a worker that is 50 connections of an HTTP client, and starts them over HTTP as well.
 func overHTTP(ctx context.Context, n *node, ops int) (sample, error) {
-	w := &httpWorker{n: n, base: n.app.URL(), id: "p4-" + ulid.Make().String(), client: client(2 * connections)}
-	defer w.client.CloseIdleConnections()
+	hc := httpClient(2 * connections)
+	defer hc.CloseIdleConnections()
+	api, err := client.New(client.Options{URLs: []string{n.app.URL()}, HTTP: hc})
+	if err != nil {
+		return sample{}, err
+	}
+	w := &httpWorker{n: n, id: "p4-" + ulid.Make().String(), api: api}
 	args, err := payload.EncodeArgs(kilobyte)
 	if err != nil {
 		return sample{}, err
@@ -41,7 +43,8 @@ func overHTTP(ctx context.Context, n *node, ops int) (sample, error) {
 	}
 	w.step = protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "echo", Arguments: args}
 	err = w.post(ctx, "/api/worker/register", protocol.RegisterRequest{
-		WorkerID: w.id, TaskQueue: w.id, Runtime: "external", WorkflowTypes: []string{"five"}, ActivityTypes: []string{"echo"},
+		WorkerID: w.id, TaskQueue: w.id, Runtime: "external", WorkflowTypes: []string{"five"},
+		ActivityTypes: []string{"echo"},
 	}, nil)
 	if err != nil {
 		return sample{}, err
@@ -61,7 +64,9 @@ func overHTTP(ctx context.Context, n *node, ops int) (sample, error) {
 	}
 	return many(ops, 2*connections, func() error {
 		return c.wait(ctx, func(id string) error {
-			return w.post(ctx, "/api/workflows", protocol.StartRequest{WorkflowID: id, WorkflowType: "five", TaskQueue: w.id, Input: in}, nil)
+			return w.post(ctx, "/api/workflows", protocol.StartRequest{
+				WorkflowID: id, WorkflowType: "five", TaskQueue: w.id, Input: in,
+			}, nil)
 		})
 	})
 }
@@ -70,7 +75,8 @@ func overHTTP(ctx context.Context, n *node, ops int) (sample, error) {
 func (w *httpWorker) work(ctx context.Context) {
 	wait := int64(10)
 	poll := &protocol.PollRequest{
-		WorkerID: w.id, TaskQueue: w.id, Kinds: []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}, Max: 1, Timeout: &wait,
+		WorkerID: w.id, TaskQueue: w.id, Kinds: []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}, Max: 1,
+		Timeout: &wait,
 	}
 	var have []protocol.Task
 	for ctx.Err() == nil {
@@ -83,7 +89,10 @@ func (w *httpWorker) work(ctx context.Context) {
 			continue
 		}
 		var a protocol.CompleteBatchAnswer
-		err := w.post(ctx, "/api/worker/tasks/complete", protocol.CompleteRequest{Items: []protocol.CompleteItem{w.outcome(have[0])}, Next: poll}, &a)
+		err := w.post(
+			ctx, "/api/worker/tasks/complete",
+			protocol.CompleteRequest{Items: []protocol.CompleteItem{w.outcome(have[0])}, Next: poll}, &a,
+		)
 		have = nil
 		if err == nil && a.Next != nil {
 			have = a.Next.Tasks
@@ -94,10 +103,13 @@ func (w *httpWorker) work(ctx context.Context) {
 // outcome plays the workflow of five activities.
 func (w *httpWorker) outcome(t protocol.Task) protocol.CompleteItem {
 	if a := t.Activity; a != nil {
-		return protocol.CompleteItem{Kind: protocol.KindActivity, TaskID: a.TaskID, Owner: w.id, AttemptID: a.AttemptID, Result: w.result}
+		return protocol.CompleteItem{
+			Kind: protocol.KindActivity, TaskID: a.TaskID, Owner: w.id, AttemptID: a.AttemptID, Result: w.result,
+		}
 	}
 	item := protocol.CompleteItem{
-		Kind: protocol.KindWorkflow, TaskID: t.Workflow.TaskID, Owner: w.id, Attempt: t.Workflow.Attempt, Commands: []protocol.Command{w.step}, Kept: t.Workflow.LastSequence,
+		Kind: protocol.KindWorkflow, TaskID: t.Workflow.TaskID, Owner: w.id, Attempt: t.Workflow.Attempt,
+		Commands: []protocol.Command{w.step}, Kept: t.Workflow.LastSequence,
 	}
 	if t.Workflow.LastSequence > 2*steps {
 		item.Commands = []protocol.Command{{Type: protocol.CompleteWorkflow, Result: w.result}}
@@ -106,32 +118,6 @@ func (w *httpWorker) outcome(t protocol.Task) protocol.CompleteItem {
 }
 
 func (w *httpWorker) post(ctx context.Context, path string, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.base+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("X-Durable-Workflow-Protocol-Version", "1.20")
-	r.Header.Set("X-Durable-Workflow-Control-Plane-Version", "2")
 	w.n.trips.Add(1)
-	answer, err := w.client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	raw, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return err
-	}
-	if answer.StatusCode >= 300 {
-		return fmt.Errorf("%s: %s: %.300s", path, answer.Status, raw)
-	}
-	if out == nil {
-		return nil
-	}
-	return json.Unmarshal(raw, out)
+	return w.api.Call(ctx, http.MethodPost, path, in, out)
 }

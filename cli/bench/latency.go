@@ -12,13 +12,15 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// perSecond is how many workflows a second the latency of the start is measured at, and blocked how many tasks wait for a session's only place.
+// perSecond is how many workflows a second the latency of the start is measured at, and blocked how many tasks wait for
+// a session's only place.
 const (
 	perSecond = 500
 	blocked   = 1000
 )
 
-// arrivals are how long handlers were waited for, by what was waited for. App and worker are one process here, with one clock.
+// arrivals are how long handlers were waited for, by what was waited for. App and worker are one process here, with one
+// clock.
 type arrivals struct {
 	mu    sync.Mutex // guards waits
 	waits map[string][]time.Duration
@@ -35,8 +37,8 @@ func (a *arrivals) add(what string, asked int64) {
 	a.waits[what] = append(a.waits[what], wait)
 }
 
-// take returns what was noted, and forgets it.
-func (a *arrivals) take() map[string][]time.Duration {
+// takeAll returns what was noted, and forgets it.
+func (a *arrivals) takeAll() map[string][]time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := a.waits
@@ -55,7 +57,8 @@ const (
 	heldVisits  = "visit session"
 )
 
-// registerLatency adds the workflows of the latency scenarios. Theirs is the time of day, which a workflow must not use for anything else.
+// registerLatency adds the workflows of the latency scenarios. Theirs is the time of day, which a workflow must not use
+// for anything else.
 func registerLatency(r *worker.Registry, a *arrivals, entered chan<- struct{}) {
 	r.Workflow("start", func(_ workflow.Context, asked int64) error {
 		a.add(started, asked)
@@ -65,7 +68,10 @@ func registerLatency(r *worker.Registry, a *arrivals, entered chan<- struct{}) {
 		a.add(what, asked)
 		return nil
 	})
-	twice := func(ctx workflow.Context, run func(workflow.Context, any, ...any) workflow.Future, first, next string) error {
+	twice := func(ctx workflow.Context, run func(
+		workflow.Context, any, ...any,
+	) workflow.Future, first, next string,
+	) error {
 		for _, what := range []string{first, next} {
 			if err := run(ctx, "arrive", what, time.Now().UnixNano()).Get(ctx, nil); err != nil {
 				return err
@@ -73,7 +79,9 @@ func registerLatency(r *worker.Registry, a *arrivals, entered chan<- struct{}) {
 		}
 		return nil
 	}
-	r.Workflow(plainVisits, func(ctx workflow.Context) error { return twice(ctx, workflow.ExecuteActivity, plainFirst, plainNext) })
+	r.Workflow(plainVisits, func(ctx workflow.Context) error {
+		return twice(ctx, workflow.ExecuteActivity, plainFirst, plainNext)
+	})
 	r.Workflow(heldVisits, func(ctx workflow.Context) error {
 		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 		if err != nil {
@@ -102,11 +110,12 @@ func registerLatency(r *worker.Registry, a *arrivals, entered chan<- struct{}) {
 	})
 }
 
-// paced starts workflows at an even pace, however long they take, and measures from the call to the first line of their code.
+// paced starts workflows at an even pace, however long they take, and measures from the call to the first line of their
+// code.
 func paced(ctx context.Context, n *node, ops int) (sample, error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
-	n.arrivals.take()
+	n.arrivals.takeAll()
 	failed := make(chan error, ops)
 	var group sync.WaitGroup
 	start := time.Now()
@@ -118,7 +127,7 @@ func paced(ctx context.Context, n *node, ops int) (sample, error) {
 		})
 	}
 	group.Wait()
-	s := sample{elapsed: time.Since(start), each: n.arrivals.take()[started]}
+	s := sample{elapsed: time.Since(start), each: n.arrivals.takeAll()[started]}
 	for range ops {
 		if err := <-failed; err != nil {
 			return s, err
@@ -127,12 +136,13 @@ func paced(ctx context.Context, n *node, ops int) (sample, error) {
 	return s, nil
 }
 
-// visits runs workflows one after the other, with a session and without in turn, and measures how long an activity of theirs is waited for in either.
+// visits runs workflows one after the other, with a session and without in turn, and measures how long an activity of
+// theirs is waited for in either.
 func visits(held, plain string) func(context.Context, *node, int) (sample, error) {
 	return func(ctx context.Context, n *node, ops int) (sample, error) {
 		c := watch(&n.app.Dispatch().Hub)
 		defer c.stop()
-		n.arrivals.take()
+		n.arrivals.takeAll()
 		start := time.Now()
 		for range ops {
 			for _, typ := range []string{plainVisits, heldVisits} {
@@ -141,12 +151,13 @@ func visits(held, plain string) func(context.Context, *node, int) (sample, error
 				}
 			}
 		}
-		waits := n.arrivals.take()
+		waits := n.arrivals.takeAll()
 		return sample{elapsed: time.Since(start), each: waits[held], beside: waits[plain]}, nil
 	}
 }
 
-// crowded runs workflows one after the other, alone and while tasks are blocked by a session, in turns: so a change of the machine's speed is in both.
+// crowded runs workflows one after the other, alone and while tasks are blocked by a session, in turns: so a change of
+// the machine's speed is in both.
 func crowded(ctx context.Context, n *node, ops int) (all sample, err error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
@@ -177,7 +188,8 @@ func crowded(ctx context.Context, n *node, ops int) (all sample, err error) {
 	return all, nil
 }
 
-// crowd starts a workflow whose tasks wait for the one place in their session, and returns its id once the first has that place.
+// crowd starts a workflow whose tasks wait for the one place in their session, and returns its id once the first has
+// that place.
 func (n *node) crowd(ctx context.Context) (string, error) {
 	a, err := n.app.Broker().Start(ctx, protocol.StartRequest{WorkflowType: "crowd"})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
@@ -52,7 +53,9 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{dir: dir, drop: func(context.Context) error { return nil }, ended: make(chan error, 2), entered: make(chan struct{}, 2)}
+	n := &node{dir: dir, drop: func(context.Context) error {
+		return nil
+	}, ended: make(chan error, 2), entered: make(chan struct{}, 2)}
 	open := func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		return sqlite.Open(ctx, filepath.Join(dir, "bench.db"), sqldb.Options{App: id, Dispatch: d})
 	}
@@ -66,7 +69,10 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 		}
 	}
 	n.app, err = app.New(ctx, app.Options{
-		Open: open, Shared: o.store == "postgres", Addr: "127.0.0.1:0", Release: "bench", NoAuth: true, Log: o.log.Level(zerolog.WarnLevel),
+		Options: plane.Options{
+			Open: open, Shared: o.store == "postgres", Release: "bench", NoAuth: true, Log: o.log.Level(zerolog.WarnLevel),
+		},
+		Addr: "127.0.0.1:0",
 	})
 	if err != nil {
 		return nil, errors.Join(err, n.drop(ctx), os.RemoveAll(dir))
@@ -97,7 +103,7 @@ func (n *node) work(ctx context.Context, o nodeOptions) error {
 		carrier = link.Local{Join: n.app.Channel().Join}
 	}
 	w, err := worker.New(worker.Options{
-		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: "bench", Concurrency: 64, Workflows: 64, MaxSessions: 10, NoSandbox: true,
+		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: "bench", MaxSessions: 10, NoSandbox: true,
 		DrainTimeout: 5 * time.Second, Log: o.log.Level(zerolog.WarnLevel),
 	})
 	if err != nil {
@@ -144,8 +150,8 @@ func (n *node) close() error {
 	return errors.Join(append(all, n.drop(ctx), os.RemoveAll(n.dir))...)
 }
 
-// limits measures what this machine and store allow: syncs of a file, commits of next to nothing one after another, and round trips of next to
-// nothing over as many connections as the HTTP scenario has.
+// limits measures what this machine and store allow: syncs of a file, commits of next to nothing one after another, and
+// round trips of next to nothing over as many connections as the HTTP scenario has.
 func (n *node) limits(ctx context.Context) (l Limit, err error) {
 	const long = 300 * time.Millisecond
 	f, err := os.CreateTemp(n.dir, "sync-*")
@@ -179,6 +185,9 @@ func rate(long time.Duration, fn func() error) (float64, error) {
 }
 
 // client is an HTTP client with as many kept connections as callers.
-func client(connections int) *http.Client {
-	return &http.Client{Timeout: 90 * time.Second, Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections, DisableCompression: true}}
+func httpClient(connections int) *http.Client {
+	return &http.Client{
+		Timeout:   90 * time.Second,
+		Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections, DisableCompression: true},
+	}
 }

@@ -24,7 +24,7 @@ func decode(raw []byte) (any, error) {
 //	a scalar or null     is that value; numbers are equal when their values are
 //	an object            has these members; the value may have more
 //	a list               is a list of as many items, which fit one by one
-//	{"$type": T}         a value of JSON type T: string number integer boolean object array null, or several as "string|null"
+//	{"$type": T}         a value of JSON type T: string number integer boolean object array null, or "string|null"
 //	{"$regex": R}        a string that matches
 //	{"$oneOf": [P…]}     a value that fits one of the patterns
 //	{"$not": P}          a value that does not fit

@@ -91,7 +91,10 @@ type runner struct {
 
 // probe sees whether there is a server, and whether it wants a token.
 func (r *runner) probe(ctx context.Context) error {
-	a, err := r.send(ctx, Request{Method: http.MethodGet, Path: "/api/cluster/info", Headers: map[string]*string{"Authorization": nil}}, nil)
+	a, err := r.send(
+		ctx, Request{Method: http.MethodGet, Path: "/api/cluster/info", Headers: map[string]*string{"Authorization": nil}},
+		nil,
+	)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", r.URL, err)
 	}
@@ -102,7 +105,9 @@ func (r *runner) probe(ctx context.Context) error {
 		return fmt.Errorf("ask %s: %w", r.URL, err)
 	}
 	if a.status != http.StatusOK {
-		return fmt.Errorf("%s/api/cluster/info answers %d: is this a server of the contract, and the token good?", r.URL, a.status)
+		return fmt.Errorf(
+			"%s/api/cluster/info answers %d: is this a server of the contract, and the token good?", r.URL, a.status,
+		)
 	}
 	return nil
 }
@@ -340,7 +345,8 @@ func (r *runner) send(ctx context.Context, q Request, vars map[string]any) (answ
 	return a, nil
 }
 
-// events reads server-sent events until there are so many or no more: objects of id, event and data, which is decoded where it is JSON.
+// events reads server-sent events until there are so many or no more: objects of id, event and data, which is decoded
+// where it is JSON.
 func events(body io.Reader, most int) (list []any, raw []byte, err error) {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, 32<<20)

@@ -1,4 +1,5 @@
-// Package conformance asks a server, through HTTP alone, whether it keeps the contract: cases are documents, which any language can run.
+// Package conformance asks a server, through HTTP alone, whether it keeps the contract: cases are documents, which any
+// language can run.
 package conformance
 
 import (
@@ -25,14 +26,16 @@ type Suite struct {
 	Cases []Case            `json:"cases"`
 }
 
-// Case is a story of requests that stands on its own. Its variables are ${id}, new for each run of it, ${token}, and what its steps save.
+// Case is a story of requests that stands on its own. Its variables are ${id}, new for each run of it, ${token}, and
+// what its steps save.
 type Case struct {
 	Suite string   `json:"-"`
 	Name  string   `json:"name"`
 	Part  string   `json:"part,omitempty"`
 	Needs []string `json:"needs,omitempty"` // authentication: skipped where the server asks for none
 	Given []string `json:"given,omitempty"` // beginnings of the suite, in this order
-	// Before is how the state comes about that the case is about, after what is given. After is what the state must be then.
+	// Before is how the state comes about that the case is about, after what is given. After is what the state must be
+	// then.
 	Before []Step `json:"before,omitempty"`
 	Steps  []Step `json:"steps"`
 	After  []Step `json:"after,omitempty"`
@@ -46,12 +49,13 @@ type Step struct {
 	// Meanwhile are steps that are taken while the server holds this request: what it waits for.
 	Meanwhile []Step            `json:"meanwhile,omitempty"`
 	Save      map[string]string `json:"save,omitempty"` // variable → JSON pointer into the answer's body
-	// Unchanged are paths whose answers to GET must be the same before and after this request; PATH#/POINTER: only that part of the body.
+	// Unchanged are paths whose answers to GET must be the same before and after this request; PATH#/POINTER: only that
+	// part of the body.
 	Unchanged []string `json:"unchanged,omitempty"`
 }
 
-// Request is what is sent. Headers that a sound request has are added: the token, the version of the plane, the type of the body. A header that is null is
-// left out.
+// Request is what is sent. Headers that a sound request has are added: the token, the version of the plane, the type of
+// the body. A header that is null is left out.
 type Request struct {
 	Method  string             `json:"method"`
 	Path    string             `json:"path"`
@@ -59,7 +63,8 @@ type Request struct {
 	Body    json.RawMessage    `json:"body,omitempty"`
 	Text    *string            `json:"text,omitempty"`   // a body that is no JSON
 	Repeat  *Repeat            `json:"repeat,omitempty"` // a body as long as this
-	Events  int                `json:"events,omitempty"` // hang up after so many server-sent events; the body of the answer is their list
+	// hang up after so many server-sent events; the body of the answer is their list
+	Events int `json:"events,omitempty"`
 }
 
 // Repeat is a JSON object {member: "xxx…"} of that many bytes in its text.
@@ -126,7 +131,8 @@ func Load(files fs.FS, dir string) ([]Case, error) {
 	return all, nil
 }
 
-// fill puts the variables in the place of ${name}. In JSON text a variable stands inside a string; "${name}" alone becomes its value whatever that is.
+// fill puts the variables in the place of ${name}. In JSON text a variable stands inside a string; "${name}" alone
+// becomes its value whatever that is.
 func fill(text string, vars map[string]any) (string, error) {
 	var b strings.Builder
 	for {

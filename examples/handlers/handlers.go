@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Workflow is the name under which the example is registered. Its activities are the files in activities/; a worker finds them by its setting
-// handlers.
+// Workflow is the name under which the example is registered. Its activities are the files in activities/; a worker
+// finds them by its setting handlers.
 const Workflow = "handlers"
 
 // Register offers the workflow.
@@ -28,8 +28,8 @@ type Tally struct {
 	Most  map[string]int `json:"most"`
 }
 
-// Report cuts each text into words in JavaScript and counts them in Python. Both keep their state from one call to the next, since a session has
-// one process for each language.
+// Report cuts each text into words in JavaScript and counts them in Python. Both keep their state from one call to the
+// next, since a session has one process for each language.
 func Report(ctx workflow.Context, texts []string) (Tally, error) {
 	var t Tally
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: time.Minute})

@@ -1,4 +1,5 @@
-// Command hello is a whole Sojourn of your own: app, worker, dashboard and command line in one binary, with one workflow inside.
+// Command hello is a whole Sojourn of your own: app, worker, dashboard and command line in one binary, with one
+// workflow inside.
 package main
 
 import (

@@ -12,7 +12,8 @@ import (
 //go:embed passages.txt
 var library string
 
-// Model finds the passages of a text that are nearest to a question. It is built in memory and lives in the session that built it.
+// Model finds the passages of a text that are nearest to a question. It is built in memory and lives in the session
+// that built it.
 type Model struct {
 	passages []string
 	vectors  []map[string]float64 // of unit length: how much each word says about each passage
@@ -56,7 +57,8 @@ func (m *Model) Passages() int { return len(m.passages) }
 // Words is the number of different words.
 func (m *Model) Words() int { return len(m.rarity) }
 
-// Nearest lists the k passages nearest to the question, the nearest first. Passages that share no word with it are left out.
+// Nearest lists the k passages nearest to the question, the nearest first. Passages that share no word with it are left
+// out.
 func (m *Model) Nearest(question string, k int) []Match {
 	q := m.weigh(count(question))
 	var all []Match
@@ -110,7 +112,10 @@ func (m *Model) weigh(counts map[string]float64) map[string]float64 {
 }
 
 // common words say nothing about a passage.
-var common = []string{"that", "than", "this", "they", "them", "their", "from", "with", "which", "have", "more", "most", "into", "when", "what", "were"}
+var common = []string{
+	"that", "than", "this", "they", "them", "their", "from", "with", "which", "have", "more", "most", "into", "when",
+	"what", "were",
+}
 
 // count counts the words of a text, endings of the plural cut off.
 func count(text string) map[string]float64 {

@@ -1,5 +1,5 @@
-// Package research is the sample that `sojourn dev` runs: a workflow that keeps a model warm in a session, waits for a timer and a person, and
-// survives being killed at any point.
+// Package research is the sample that `sojourn dev` runs: a workflow that keeps a model warm in a session, waits for a
+// timer and a person, and survives being killed at any point.
 package research
 
 import (
@@ -42,7 +42,9 @@ type Built struct {
 
 // Register offers the sample's workflow and activities.
 func Register(r *worker.Registry) {
-	lost := &activity.SessionRecoveryPolicy{OnError: activity.Lost, RebuildActivity: "research.rebuild", MaxAutoRetries: 1, SingleflightPerSession: true}
+	lost := &activity.SessionRecoveryPolicy{
+		OnError: activity.Lost, RebuildActivity: "research.rebuild", MaxAutoRetries: 1, SingleflightPerSession: true,
+	}
 	r.Workflow(Workflow, Research)
 	r.Activity("research.index", Index)
 	r.Activity("research.rebuild", Rebuild)
@@ -50,8 +52,9 @@ func Register(r *worker.Registry) {
 	r.Activity("research.keywords", Keywords, activity.Options{Recovery: lost})
 }
 
-// Research answers a question from the passages nearest to it. Its three activities run in one session: the first builds the model, the next two
-// find it in memory. Should the worker die in between, the model is built again where the session goes, and no finished step is repeated.
+// Research answers a question from the passages nearest to it. Its three activities run in one session: the first
+// builds the model, the next two find it in memory. Should the worker die in between, the model is built again where
+// the session goes, and no finished step is repeated.
 func Research(ctx workflow.Context, q Question) (Answer, error) {
 	a := Answer{Question: q.Text}
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{

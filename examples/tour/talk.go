@@ -14,6 +14,7 @@ import (
 func registerTalk(r *worker.Registry) {
 	r.Workflow("tour.family", Family)
 	r.Workflow("tour.nursery", Nursery)
+	r.Workflow("tour.guardian", Guardian)
 	r.Workflow("tour.basket", Basket, worker.WorkflowOptions{Validated: []string{"add"}})
 	r.Workflow("tour.countdown", Countdown)
 	r.Workflow("tour.labels", Labels)
@@ -22,11 +23,13 @@ func registerTalk(r *worker.Registry) {
 
 // Family starts other workflows and waits for their results.
 func Family(ctx workflow.Context) (string, error) {
-	hello, err := workflow.ExecuteChild[string](ctx, "tour.greeting", "child") // by its name, in whatever language it is written …
+	// by its name, in whatever language it is written …
+	hello, err := workflow.ExecuteChild[string](ctx, "tour.greeting", "child")
 	if err != nil {
 		return "", err
 	}
-	ann, bob := workflow.StartChild(ctx, Join, []string{"Ann"}), workflow.StartChild(ctx, Join, []string{"Bob"}) // … or its function
+	// … or its function
+	ann, bob := workflow.StartChild(ctx, Join, []string{"Ann"}), workflow.StartChild(ctx, Join, []string{"Bob"})
 	if err := workflow.Join(ctx, ann, bob); err != nil {
 		return "", err
 	}
@@ -57,6 +60,19 @@ func Nursery(ctx workflow.Context) (string, error) {
 		return fmt.Sprintf("%s of %s: %s", failed.Type, failed.WorkflowID, failed.Message), nil
 	}
 	return "approved", err
+}
+
+// Guardian goes on as a new run while its child is open, and hears in that run how the child ends.
+func Guardian(ctx workflow.Context, id string) (string, error) {
+	if workflow.Info(ctx).RunNumber == 1 {
+		workflow.StartChild(workflow.WithChild(ctx, workflow.ChildOptions{WorkflowID: id}), "tour.greeting", "child")
+		return "", workflow.ContinueAsNew(ctx, id)
+	}
+	said, err := workflow.Await[string](ctx, workflow.AttachChild(ctx, id))
+	if errors.Is(err, workflow.ErrChildNotFound) || errors.Is(err, workflow.ErrWorkflowIDTaken) {
+		return "no child of mine", nil
+	}
+	return said, err
 }
 
 // Basket is filled by updates, whose senders get an answer, and can be asked what is in it.

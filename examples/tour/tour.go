@@ -1,4 +1,5 @@
-// Package tour has one small workflow for each thing workflow code can do. The guide in docs/guide/workflows-in-go.md shows them.
+// Package tour has one small workflow for each thing workflow code can do. The guide in docs/guide/workflows-in-go.md
+// shows them.
 package tour
 
 import (
@@ -218,8 +219,9 @@ type requestKey struct{}
 // Facts are the same in every replay.
 func Facts(ctx workflow.Context) (string, error) {
 	ctx = workflow.WithValue(ctx, requestKey{}, workflow.NewID(ctx)) // 26 letters and digits, new in the world
-	info := workflow.Info(ctx)                                       // workflow id, run id, type, queue, run number, length of history
-	age := workflow.Now(ctx).Sub(info.StartedAt)                     // the time of the event that woke the code
+	// workflow id, run id, type, queue, run number, length of history
+	info := workflow.Info(ctx)
+	age := workflow.Now(ctx).Sub(info.StartedAt) // the time of the event that woke the code
 	workflow.Logger(ctx).Info().Any("request", ctx.Value(requestKey{})).Msg("said once, not in replays")
 	return fmt.Sprintf("%s, run %d, %t", info.WorkflowType, info.RunNumber, age < time.Hour), ctx.Err()
 }

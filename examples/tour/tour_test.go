@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/examples/tour"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
-	"github.com/sojourn-run/sojourn/worker/workflowtest"
+	"github.com/sojourn-run/sojourn/workflowtest"
 )
 
 func TestBasketIsPaidOnceTheBankAgrees(t *testing.T) {
@@ -49,7 +49,8 @@ func TestApprovalEndsWhenItIsCancelled(t *testing.T) {
 		if _, err := workflowtest.Result[string](approval); !errors.Is(err, workflow.ErrCancelled) {
 			t.Errorf("got %v", err)
 		}
-		if by, err := workflowtest.Result[string](env.Start(tour.Approval)); err != nil || by != "nobody approved" { // a day later
+		if by, err := workflowtest.Result[string](env.Start(tour.Approval)); err != nil || by != "nobody approved" {
+			// a day later
 			t.Errorf("got %q, %v", by, err)
 		}
 	})

@@ -28,7 +28,9 @@ type Counted struct {
 
 // Count counts the words of several texts at once.
 func Count(ctx workflow.Context, texts []string) ([]Counted, error) {
-	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: time.Minute, Retry: &workflow.RetryPolicy{MaxAttempts: 3}})
+	ctx = workflow.WithActivity(
+		ctx, workflow.ActivityOptions{StartToClose: time.Minute, Retry: &workflow.RetryPolicy{MaxAttempts: 3}},
+	)
 	futures := make([]workflow.Future, len(texts))
 	for i, text := range texts {
 		futures[i] = workflow.ExecuteActivity(ctx, "count.words", text)
@@ -47,5 +49,7 @@ func Count(ctx workflow.Context, texts []string) ([]Counted, error) {
 
 // Words counts the words of one text.
 func Words(ctx context.Context, text string) (Counted, error) {
-	return Counted{Words: len(strings.Fields(text)), Process: os.Getpid(), Worker: os.Getppid()}, activity.Heartbeat(ctx, nil)
+	return Counted{
+		Words: len(strings.Fields(text)), Process: os.Getpid(), Worker: os.Getppid(),
+	}, activity.Heartbeat(ctx, nil)
 }

@@ -4,6 +4,7 @@ import asyncio
 import uuid
 
 from bench import case, same
+from case_continue import last_of
 
 
 @case
@@ -76,3 +77,25 @@ async def what_becomes_of_children(b):
             await child.terminate()
 
     await asyncio.gather(*(one(p, s, options) for p, s in want.items() for options in ({}, {"run_timeout_seconds": 6})))
+
+
+@case
+async def a_chain_keeps_its_children(b):
+    """No run hears of the children of a former one, whose ends its code would not know; all that are open go with the last run."""
+    handle = await b.start("chained", 2)
+    same(await last_of(b, handle), "pause")
+    last = await b.client.describe_workflow(handle.workflow_id)
+    assert last.run_id != handle.run_id
+    named = "child_workflow_instance_id"
+    first = [e["payload"][named] for e in await b.events(handle) if e["event_type"] == "ChildRunStarted"]
+    events = [e for e in await b.events(handle, last.run_id) if e["event_type"].startswith("ChildRun")]
+    own = {e["payload"][named] for e in events if e["event_type"] == "ChildRunStarted"}
+    same((len(first), len(own)), (2, 2))
+    assert not own & set(first), (own, first)
+    assert all(e["payload"].get(named) in own for e in events), events
+
+    async def gone():
+        statuses = sorted([(await b.client.describe_workflow(c)).status for c in [*first, *own]])
+        return statuses == ["completed", "terminated", "terminated", "terminated"]
+
+    await b.until(gone)

@@ -46,7 +46,8 @@ async def session_verbs_and_refusals(b):
     again = await c.create_worker_session("py-1", gpu)
     same((again["outcome"], again["session"]["ttl_expires_at"]), ("reused", made["session"]["ttl_expires_at"]))
     await refused("session_owned_by_another_worker", 409, c.create_worker_session("py-2", gpu))
-    e = await raises(InvalidArgument, c.create_worker_session("py-2", WorkerSessionOptions("s-1")))
+    await refused("session_owned_by_another_worker", 409, c.create_worker_session("py-2", WorkerSessionOptions("s-1")))
+    e = await raises(InvalidArgument, c.create_worker_session("py-1", WorkerSessionOptions("s-1")))
     assert "other options" in str(e), e
     await refused("worker_session_limit_exceeded", 409, c.create_worker_session("py-1", WorkerSessionOptions("s-2")))
     renewed = await c.renew_worker_session("py-1", "s-1", 90)

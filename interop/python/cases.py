@@ -10,7 +10,7 @@ import traceback
 
 from durable_workflow import Client
 
-import case_activity, case_child, case_run, case_session, case_signal  # noqa: E401,F401  they enter their cases
+import case_activity, case_child, case_continue, case_run, case_session, case_signal  # noqa: E401,F401  they enter their cases
 from bench import ALONE, CASES, Bench
 
 

@@ -332,6 +332,52 @@ class Approval:
         return {"names": self.names, "total": self.total, "closed": self.closed, "greeting": greeting}
 
 
+@workflow.defn(name="account")
+class Account:
+    """Every deposit begins a new run, which is handed the balance, until there is enough."""
+
+    def __init__(self):
+        self.deposits, self.balance, self.runs = [], 0, 0
+
+    @workflow.signal("deposit")
+    def deposit(self, amount):
+        self.deposits.append(amount)
+
+    @workflow.update("pay_in")
+    def pay_in(self, amount):
+        self.deposits.append(amount)
+        return amount
+
+    @workflow.query("account")
+    def account(self):
+        return {"balance": self.balance, "runs": self.runs}
+
+    def run(self, ctx, enough, balance=0, runs=1):
+        self.balance, self.runs = balance, runs
+        yield ctx.wait_condition(lambda: self.deposits)
+        if balance + sum(self.deposits) >= enough:
+            return {"balance": balance + sum(self.deposits), "runs": runs}
+        return (yield ctx.continue_as_new(enough, balance + sum(self.deposits), runs + 1))
+
+
+@workflow.defn(name="stepwise")
+class Stepwise:
+    """Goes on as new as soon as its step, which any worker of a queue may take, is done; and ends with the first deposit it knows of."""
+
+    def __init__(self):
+        self.deposits = []
+
+    @workflow.signal("deposit")
+    def deposit(self, amount):
+        self.deposits.append(amount)
+
+    def run(self, ctx, queue, runs=1):
+        yield ctx.schedule_activity("step", [], queue=queue)
+        if self.deposits:
+            return {"deposits": self.deposits, "runs": runs}
+        return (yield ctx.continue_as_new(queue, runs + 1))
+
+
 @workflow.defn(name="judged")
 class Judged:
     """Lets updates in that its validator likes, judged by the state of the workflow."""
@@ -370,6 +416,21 @@ class Parent:
             except ChildWorkflowFailed as e:
                 said.append(["failed", str(e), e.exception_class])
         return said
+
+
+@workflow.defn(name="chained")
+class Chained:
+    """Leaves two children behind in each of its runs: one that sleeps for long, and one that ends while a later run is under way."""
+
+    def run(self, ctx, left):
+        won = yield ctx.select({
+            "long": ctx.start_child_workflow("sleeping", [300], parent_close_policy="terminate"),
+            "short": ctx.start_child_workflow("sleeping", [2], parent_close_policy="terminate"),
+            "pause": ctx.start_timer(1),
+        })
+        if left > 0:
+            return (yield ctx.continue_as_new(left - 1))
+        return won.key
 
 
 @workflow.defn(name="family")

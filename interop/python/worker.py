@@ -12,12 +12,14 @@ import sys
 from durable_workflow import Client, Worker
 
 import flows
+import saga
 
 
 async def main(url: str, token: str, queue: str, worker_id: str, max_sessions: str, *capabilities: str) -> None:
     async with Client(url, token=token) as client:
         worker = Worker(
-            client, task_queue=queue, worker_id=worker_id, workflows=flows.WORKFLOWS, activities=flows.ACTIVITIES,
+            client, task_queue=queue, worker_id=worker_id, workflows=flows.WORKFLOWS + saga.WORKFLOWS,
+            activities=flows.ACTIVITIES + saga.ACTIVITIES,
             capabilities=capabilities, max_concurrent_worker_sessions=int(max_sessions),
             build_id=os.environ.get("BUILD_ID") or None,
         )
@@ -27,4 +29,5 @@ async def main(url: str, token: str, queue: str, worker_id: str, max_sessions: s
 
 
 logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
+logging.getLogger("durable_workflow.worker").setLevel(logging.INFO)  # says when it is registered
 asyncio.run(main(*sys.argv[1:]))

@@ -61,7 +61,9 @@ func (c *Call) Log(level, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.done {
-		c.server.tell(frame.Frame{Header: frame.Header{T: frame.Log, ID: c.id, Level: level}, Body: fmt.Appendf(nil, format, args...)})
+		c.server.tell(frame.Frame{
+			Header: frame.Header{T: frame.Log, ID: c.id, Level: level}, Body: fmt.Appendf(nil, format, args...),
+		})
 	}
 }
 
@@ -75,7 +77,11 @@ func (c *Call) finish(last frame.Frame) {
 	}
 	if err := c.server.send(last); err != nil { // too large to send: the worker must still hear of an end
 		no := false
-		c.server.tell(frame.Frame{Header: frame.Header{T: frame.Error, ID: c.id, Type: string(UserError), Class: "ResultTooLarge",
-			Message: err.Error(), Retryable: &no}})
+		c.server.tell(frame.Frame{Header: frame.Header{
+			T: frame.Error, ID: c.id, Type: string(
+				UserError,
+			), Class: "ResultTooLarge",
+			Message: err.Error(), Retryable: &no,
+		}})
 	}
 }

@@ -2,7 +2,11 @@ package executor
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
 	"time"
 )
 
@@ -19,9 +23,11 @@ const (
 	ForbiddenSyscall ErrorType = "ForbiddenSyscall" // the kernel refused what the handler tried
 	Crashed          ErrorType = "Crashed"          // the executor ended by itself
 	ProtocolError    ErrorType = "ProtocolError"    // the executor broke the protocol and was killed
-	NeedCode         ErrorType = "NeedCode"         // the executor no longer has the code; the pool sends it again, callers never see this
-	Unavailable      ErrorType = "Unavailable"      // no executor could be had: at capacity, draining, no such runtime or handler
-	Lost             ErrorType = "SessionLost"      // on the wire only: Go callers get a [*SessionLost]
+	// the executor no longer has the code; the pool sends it again, callers never see this
+	NeedCode ErrorType = "NeedCode"
+	// no executor could be had: at capacity, draining, no such runtime or handler
+	Unavailable ErrorType = "Unavailable"
+	Lost        ErrorType = "SessionLost" // on the wire only: Go callers get a [*SessionLost]
 )
 
 // Error is the typed failure of one call.
@@ -32,6 +38,8 @@ type Error struct {
 	Stack     string          `json:"stack,omitempty"`
 	Retryable bool            `json:"retryable"`
 	Details   json.RawMessage `json:"details,omitempty"` // what the handler attached, or facts such as {"exit_code":3}
+	// path that the handler was refused; the worker knows whether by its isolation
+	Denied string `json:"-"`
 }
 
 func (e *Error) Error() string {
@@ -41,15 +49,32 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s", e.Type, e.Message)
 }
 
+// DeniedPath is the path that somebody was refused access to, when that is what err comes from; else it is empty.
+func DeniedPath(err error) string {
+	if !errors.Is(err, syscall.EACCES) {
+		return ""
+	}
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Path
+	case errors.As(err, &link):
+		return link.New
+	}
+	return ""
+}
+
 // Cause says why a session's state is gone.
 type Cause string
 
 // The causes of [SessionLost].
 const (
-	CauseCrash           Cause = "crash"
-	CauseOutOfMemory     Cause = "out_of_memory"
-	CauseQuota           Cause = "quota"
-	CauseDeadline        Cause = "deadline" // a call ran over its deadline, or ignored its cancellation, and the process was killed
+	CauseCrash       Cause = "crash"
+	CauseOutOfMemory Cause = "out_of_memory"
+	CauseQuota       Cause = "quota"
+	// a call ran over its deadline, or ignored its cancellation, and the process was killed
+	CauseDeadline        Cause = "deadline"
 	CauseProtocolError   Cause = "protocol_error"
 	CauseEvictedIdle     Cause = "evicted_idle"
 	CauseEvictedTTL      Cause = "evicted_ttl"

@@ -1,7 +1,8 @@
-// Package executor is the library inside an executor process: it serves a worker's calls to Go handlers and keeps their session's state.
+// Package executor is the library inside an executor process: it serves a worker's calls to Go handlers and keeps their
+// session's state.
 //
-// A program of its own calls [Serve] from main; the worker starts it with the control socket on descriptor 3. State that handlers put
-// into their [State] lives exactly as long as the process and is never serialized.
+// A program of its own calls [Serve] from main; the worker starts it with the control socket on descriptor 3. State
+// that handlers put into their [State] lives exactly as long as the process and is never serialized.
 package executor
 
 import (
@@ -11,17 +12,19 @@ import (
 
 // Invocation is one attempt of one activity, as the worker hands it to an executor.
 type Invocation struct {
-	ID       string            // unique among the calls in flight, for people and logs
-	Activity string            // the activity's name; finds the handler
-	Entry    string            // function within the handler; empty means main
-	Hash     string            // content hash of the handler's code; empty means whatever is there now
-	Session  *Session          // the session the call runs in; nil for a call that keeps nothing
-	Attempt  int               // from 1
-	Deadline time.Time         // when the call must have ended; zero for none
-	Keys     map[string]string // activity_execution_id, attempt_id, run_id, workflow_id: what a handler makes idempotency keys of
-	Input    []byte            // the arguments: one encoded array. Native handlers get the bytes as they are, others JSON
-	Fresh    bool              // outside sessions: in a process that no call ran in before
-	Rebuild  bool              // start anew on an epoch whose state was lost: the recovery policy's call, never an ordinary one
+	ID       string    // unique among the calls in flight, for people and logs
+	Activity string    // the activity's name; finds the handler
+	Entry    string    // function within the handler; empty means main
+	Hash     string    // content hash of the handler's code; empty means whatever is there now
+	Session  *Session  // the session the call runs in; nil for a call that keeps nothing
+	Attempt  int       // from 1
+	Deadline time.Time // when the call must have ended; zero for none
+	// activity_execution_id, attempt_id, run_id, workflow_id: what a handler makes idempotency keys of
+	Keys  map[string]string
+	Input []byte // the arguments: one encoded array. Native handlers get the bytes as they are, others JSON
+	Fresh bool   // outside sessions: in a process that no call ran in before
+	// start anew on an epoch whose state was lost: the recovery policy's call, never an ordinary one
+	Rebuild bool
 }
 
 // Session names the session, and the holding of it, that a call belongs to.
@@ -34,8 +37,9 @@ type Session struct {
 // IdempotencyKey is the same for every attempt of one activity execution.
 func (inv *Invocation) IdempotencyKey() string { return inv.Keys["activity_execution_id"] }
 
-// Handler runs one call. Its context ends when the call is cancelled or its deadline passes; [From] gives it the session, progress and
-// logging. It returns the encoded result. An error becomes a retryable UserError unless it is (or wraps) an [*Error].
+// Handler runs one call. Its context ends when the call is cancelled or its deadline passes; [From] gives it the
+// session, progress and logging. It returns the encoded result. An error becomes a retryable UserError unless it is (or
+// wraps) an [*Error].
 type Handler = func(ctx context.Context, inv Invocation) ([]byte, error)
 
 // Handlers are the handlers of an executor by activity name.

@@ -21,7 +21,8 @@ const ControlFD = 3
 // closeTime is what all close hooks of a session have together.
 const closeTime = 5 * time.Second
 
-// Serve answers the worker's calls on descriptor 3 until the worker shuts the executor down or goes away; then it returns nil.
+// Serve answers the worker's calls on descriptor 3 until the worker shuts the executor down or goes away; then it
+// returns nil.
 func Serve(handlers Handlers) error {
 	file := os.NewFile(ControlFD, "control")
 	if file == nil {
@@ -93,7 +94,9 @@ func (s *server) handle(f frame.Frame) {
 	switch f.T {
 	case frame.Init:
 		s.scratch = f.Scratch
-		s.tell(frame.Frame{Header: frame.Header{T: frame.Ready, Proto: frame.Proto, Runtime: "go", Features: []string{"overlap"}}})
+		s.tell(frame.Frame{
+			Header: frame.Header{T: frame.Ready, Proto: frame.Proto, Runtime: "go", Features: []string{"overlap"}},
+		})
 	case frame.Open:
 		s.state = &State{ID: f.Session, Epoch: f.Epoch, Dir: s.scratch}
 	case frame.Invoke:
@@ -130,7 +133,9 @@ func (s *server) cancelAll(cause error) {
 func (s *server) invoke(f frame.Frame) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := &Call{IsNew: f.IsNew, id: f.ID, server: s, cancel: cancel}
-	inv := Invocation{ID: f.ID, Activity: f.Activity, Entry: f.Entry, Hash: f.Hash, Attempt: f.Attempt, Keys: f.Keys, Input: f.Body}
+	inv := Invocation{
+		ID: f.ID, Activity: f.Activity, Entry: f.Entry, Hash: f.Hash, Attempt: f.Attempt, Keys: f.Keys, Input: f.Body,
+	}
 	stop := func() {}
 	if f.DeadlineMS != 0 {
 		inv.Deadline = time.UnixMilli(f.DeadlineMS)
@@ -187,10 +192,16 @@ func failure(ctx context.Context, id string, err error) frame.Frame {
 	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
 		typed = &Error{Type: Cancelled, Message: err.Error()}
 	default:
-		typed = &Error{Type: UserError, Class: fmt.Sprintf("%T", err), Message: err.Error(), Retryable: true}
+		typed = &Error{
+			Type: UserError, Class: fmt.Sprintf("%T", err), Message: err.Error(), Retryable: true, Denied: DeniedPath(err),
+		}
 	}
-	h := frame.Header{T: frame.Error, ID: id, Type: string(typed.Type), Class: clip(typed.Class, 256), Message: clip(typed.Message, 16<<10),
-		Stack: clip(typed.Stack, 16<<10), Retryable: &typed.Retryable}
+	h := frame.Header{
+		T: frame.Error, ID: id, Type: string(typed.Type), Class: clip(typed.Class, 256), Message: clip(
+			typed.Message, 16<<10,
+		),
+		Stack: clip(typed.Stack, 16<<10), Retryable: &typed.Retryable, Denied: clip(typed.Denied, 1024),
+	}
 	if len(typed.Details) <= 16<<10 && json.Valid(typed.Details) {
 		h.Details = typed.Details
 	}

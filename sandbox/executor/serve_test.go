@@ -93,7 +93,8 @@ func TestHandlersAnswerWithResultOrTypedError(t *testing.T) {
 		}
 		return f
 	}
-	if f := invoke("echo", time.Time{}); f.T != frame.Result || string(f.Body) != "in" || f.Usage == nil || f.Usage.RSS == 0 {
+	if f := invoke("echo", time.Time{}); f.T != frame.Result || string(f.Body) != "in" || f.Usage == nil ||
+		f.Usage.RSS == 0 {
 		t.Errorf("echo: %+v %q", f.Header, f.Body)
 	}
 	for activity, want := range map[string]struct {
@@ -109,7 +110,8 @@ func TestHandlersAnswerWithResultOrTypedError(t *testing.T) {
 		"unknown": {Unavailable, "", `"unknown"`, true},
 	} {
 		f := invoke(activity, time.Time{})
-		if f.T != frame.Error || f.Type != string(want.kind) || f.Class != want.class || !strings.Contains(f.Message, want.message) || *f.Retryable != want.again {
+		if f.T != frame.Error || f.Type != string(want.kind) || f.Class != want.class ||
+			!strings.Contains(f.Message, want.message) || *f.Retryable != want.again {
 			t.Errorf("%s: %+v", activity, f.Header)
 		}
 		if activity == "panic" && !strings.Contains(f.Stack, "serve_test.go") {

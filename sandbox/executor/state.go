@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// State is what a session keeps between calls: it lives as long as the executor process, is never serialized, and is safe for
-// concurrent use.
+// State is what a session keeps between calls: it lives as long as the executor process, is never serialized, and is
+// safe for concurrent use.
 type State struct {
 	ID    string
 	Epoch int64
@@ -44,18 +44,21 @@ func (s *State) Set(key string, v any) {
 	s.values[key] = v
 }
 
-// Require returns the value kept under key, or a [*SessionLost] with cause declared. A handler that returns that error starts the
-// session's recovery policy.
+// Require returns the value kept under key, or a [*SessionLost] with cause declared. A handler that returns that error
+// starts the session's recovery policy.
 func (s *State) Require(key string) (any, error) {
 	if v, ok := s.Get(key); ok {
 		return v, nil
 	}
-	return nil, &SessionLost{Session: s.ID, EpochWanted: s.Epoch, EpochNow: s.Epoch, Cause: CauseDeclared, When: time.Now(),
-		Message: fmt.Sprintf("state %q is not there", key)}
+	return nil,
+		&SessionLost{
+			Session: s.ID, EpochWanted: s.Epoch, EpochNow: s.Epoch, Cause: CauseDeclared, When: time.Now(),
+			Message: fmt.Sprintf("state %q is not there", key),
+		}
 }
 
-// GetOrCreate returns the value kept under key, making it with fn when there is none. Calls at the same time share one fn; when fn
-// fails all of them get its error and nothing is kept.
+// GetOrCreate returns the value kept under key, making it with fn when there is none. Calls at the same time share one
+// fn; when fn fails all of them get its error and nothing is kept.
 func (s *State) GetOrCreate(ctx context.Context, key string, fn func(context.Context) (any, error)) (any, error) {
 	s.mu.Lock()
 	if v, ok := s.values[key]; ok {
@@ -90,8 +93,8 @@ func (s *State) GetOrCreate(ctx context.Context, key string, fn func(context.Con
 	return m.value, m.err
 }
 
-// OnClose registers fn to run when the session closes in good order. All hooks together have five seconds; the last registered runs
-// first. A crash runs none.
+// OnClose registers fn to run when the session closes in good order. All hooks together have five seconds; the last
+// registered runs first. A crash runs none.
 func (s *State) OnClose(fn func(context.Context)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

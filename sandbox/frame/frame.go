@@ -1,7 +1,8 @@
-// Package frame is what a worker and an executor say to each other: length-prefixed frames of a JSON header and an opaque body.
+// Package frame is what a worker and an executor say to each other: length-prefixed frames of a JSON header and an
+// opaque body.
 //
-// A frame is `u32le headerLen | u32le bodyLen | header (UTF-8 JSON) | body`. Both lengths are checked against [Limits] before
-// anything is allocated, because the other side runs user code and can write whatever it likes.
+// A frame is `u32le headerLen | u32le bodyLen | header (UTF-8 JSON) | body`. Both lengths are checked against [Limits]
+// before anything is allocated, because the other side runs user code and can write whatever it likes.
 package frame
 
 import (
@@ -39,7 +40,8 @@ type Frame struct {
 	Body []byte
 }
 
-// Append encodes f at the end of dst. It fails when f is larger than l allows, so a sender learns of it before the receiver does.
+// Append encodes f at the end of dst. It fails when f is larger than l allows, so a sender learns of it before the
+// receiver does.
 func Append(dst []byte, f Frame, l Limits) ([]byte, error) {
 	if len(f.Body) > l.Body {
 		return dst, fmt.Errorf("body of %d bytes exceeds %d: %w", len(f.Body), l.Body, ErrMalformed)
@@ -68,8 +70,8 @@ type Reader struct {
 	patience time.Duration
 }
 
-// NewReader reads frames within l from r. When deadline is not nil it is called with the moment by which a frame that has begun
-// must be complete, and with the zero time once it is.
+// NewReader reads frames within l from r. When deadline is not nil it is called with the moment by which a frame that
+// has begun must be complete, and with the zero time once it is.
 func NewReader(r io.Reader, l Limits, deadline func(time.Time) error) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 16<<10), limits: l, deadline: deadline, patience: Deadline}
 }
@@ -77,9 +79,9 @@ func NewReader(r io.Reader, l Limits, deadline func(time.Time) error) *Reader {
 // SetPatience replaces [Deadline] for the frames read from now on.
 func (r *Reader) SetPatience(d time.Duration) { r.patience = d }
 
-// Read returns the next frame; its body is the caller's to keep. It returns io.EOF only between frames. Errors that wrap
-// [ErrMalformed] mean the peer broke the protocol: a length over the limit, a header that is not a JSON object in UTF-8, a
-// frame cut short, or one that took longer than the deadline.
+// Read returns the next frame; its body is the caller's to keep. It returns io.EOF only between frames. Errors that
+// wrap [ErrMalformed] mean the peer broke the protocol: a length over the limit, a header that is not a JSON object in
+// UTF-8, a frame cut short, or one that took longer than the deadline.
 func (r *Reader) Read() (Frame, error) {
 	if _, err := r.r.Peek(1); err != nil {
 		return Frame{}, err

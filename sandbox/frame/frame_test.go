@@ -17,7 +17,10 @@ func TestFramesComeBackAsTheyWereSent(t *testing.T) {
 	retry := false
 	want := []Frame{
 		{Header: Header{T: Ping}},
-		{Header: Header{T: Invoke, ID: "7", Activity: "index", Keys: map[string]string{"run_id": "R"}, IsNew: true}, Body: []byte{0, 1, 255}},
+		{
+			Header: Header{T: Invoke, ID: "7", Activity: "index", Keys: map[string]string{"run_id": "R"}, IsNew: true},
+			Body:   []byte{0, 1, 255},
+		},
 		{Header: Header{T: Error, ID: "7", Type: "UserError", Message: "né", Retryable: &retry, Details: []byte(`{"a":1}`)}},
 		{Header: Header{T: Result, ID: "8"}, Body: bytes.Repeat([]byte("x"), 100_000)},
 	}
@@ -81,10 +84,14 @@ func TestLimitsAreCheckedBeforeAllocating(t *testing.T) {
 	}); n > 12 { // the reader itself and the error; a 2 GiB body would also end the test
 		t.Errorf("%v allocations for a frame that is too large", n)
 	}
-	if _, err := Append(nil, Frame{Header: Header{T: "x"}, Body: make([]byte, 11)}, Limits{Header: 100, Body: 10}); !errors.Is(err, ErrMalformed) {
+	if _, err := Append(nil, Frame{Header: Header{T: "x"}, Body: make([]byte, 11)}, Limits{
+		Header: 100, Body: 10,
+	}); !errors.Is(err, ErrMalformed) {
 		t.Errorf("sending a body over the limit: %v", err)
 	}
-	if _, err := Append(nil, Frame{Header: Header{T: strings.Repeat("x", 100)}}, Limits{Header: 100, Body: 10}); !errors.Is(err, ErrMalformed) {
+	if _, err := Append(nil, Frame{Header: Header{T: strings.Repeat("x", 100)}}, Limits{
+		Header: 100, Body: 10,
+	}); !errors.Is(err, ErrMalformed) {
 		t.Errorf("sending a header over the limit: %v", err)
 	}
 }
@@ -102,7 +109,9 @@ func TestHalfAFrameThenSilenceEndsAtTheDeadline(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	ok, _ := Append(nil, Frame{Header: Header{T: Result, ID: "1", Usage: &Usage{CPUMS: 1}}, Body: []byte("body")}, DefaultLimits)
+	ok, _ := Append(
+		nil, Frame{Header: Header{T: Result, ID: "1", Usage: &Usage{CPUMS: 1}}, Body: []byte("body")}, DefaultLimits,
+	)
 	f.Add(ok)
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Add([]byte(raw(`{"t":"x"}`, 5, "abc")))

@@ -29,8 +29,8 @@ const (
 	Closed    = "closed"
 )
 
-// Header is the JSON part of a frame. Which members a type uses stands beside the type's constant; the others stay empty and
-// are not sent. Members this version does not know are ignored.
+// Header is the JSON part of a frame. Which members a type uses stands beside the type's constant; the others stay
+// empty and are not sent. Members this version does not know are ignored.
 type Header struct {
 	T  string `json:"t"`
 	ID string `json:"id,omitempty"`
@@ -68,6 +68,7 @@ type Header struct {
 	Stack     string          `json:"stack,omitempty"`
 	Retryable *bool           `json:"retryable,omitempty"` // absent means yes
 	Details   json.RawMessage `json:"details,omitempty"`
+	Denied    string          `json:"denied,omitempty"` // path that the handler was refused, if that is its failure
 }
 
 // Usage is what one call cost, as its executor measured it.

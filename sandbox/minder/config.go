@@ -1,10 +1,13 @@
-// Package minder watches over one executor process and everything it starts, and leaves nothing behind when the worker is gone.
+// Package minder watches over one executor process and everything it starts, and leaves nothing behind when the worker
+// is gone.
 //
-// A minder is the worker's own binary, started again: it holds no secrets and an empty environment. It starts the executor with
-// the control socket on descriptor 3, is the subreaper of all its descendants, and holds a lifeline to the worker on descriptor 4.
-// When the lifeline breaks, whatever way the worker ended, the minder kills every descendant until none is left, wipes the
-// scratch folder and exits.
+// A minder is the worker's own binary, started again: it holds no secrets and an empty environment. It starts the
+// executor with the control socket on descriptor 3, is the subreaper of all its descendants, and holds a lifeline to
+// the worker on descriptor 4. When the lifeline breaks, whatever way the worker ended, the minder kills every
+// descendant until none is left, wipes the scratch folder and exits.
 package minder
+
+import "github.com/sojourn-run/sojourn/sandbox/wall"
 
 // Name is the first argument by which a process knows that it is a minder.
 const Name = "sojourn-minder"
@@ -22,13 +25,16 @@ type Config struct {
 	Env  []string `json:"env"`  // its whole environment
 	Dir  string   `json:"dir"`  // scratch folder: working directory of the executor, wiped at the end
 
-	Memory       int64 `json:"memory"`        // resident bytes of the executor and its descendants together; 0 for no limit
+	// resident bytes of the executor and its descendants together; 0 for no limit
+	Memory       int64 `json:"memory"`
 	Data         int64 `json:"data"`          // RLIMIT_DATA of each process, bytes; 0 for no limit
 	FileSize     int64 `json:"file_size"`     // RLIMIT_FSIZE, bytes; 0 for no limit
 	Files        int64 `json:"files"`         // RLIMIT_NOFILE; 0 for no limit
 	Processes    int   `json:"processes"`     // descendants at once; 0 for no limit
 	ScratchBytes int64 `json:"scratch_bytes"` // bytes in Dir; 0 for no limit
 	ScratchFiles int   `json:"scratch_files"` // files and folders in Dir; 0 for no limit
+
+	Wall *wall.Rules `json:"wall,omitempty"` // what the executor is left with; nil for all its user has
 }
 
 // Orders the worker writes on the lifeline after the configuration, one byte each.

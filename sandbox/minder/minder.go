@@ -8,20 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
 // Is says whether this process was started as a minder.
 func Is() bool { return len(os.Args) > 0 && os.Args[0] == Name }
 
-// Run is the whole life of a minder; it never returns. The calling goroutine must be the program's main one: the executor is tied to
-// the thread that forks it, and that thread must live as long as the minder.
+// Run is the whole life of a minder; it never returns. The executor is started from a thread of its own, which is
+// restricted before and lives as long as the minder, to which the executor is tied by it. The other threads are free:
+// they watch and kill.
 func Run() {
-	runtime.LockOSThread()
 	closeInherited(lifelineFD)
 	syscall.CloseOnExec(lifelineFD)
 	_ = syscall.SetNonblock(lifelineFD, true)
@@ -34,17 +35,17 @@ func Run() {
 	if err != nil {
 		os.Exit(2) // the worker is gone, or is not one of ours
 	}
-	err = m.start()
+	wall.Apart(func() { err = m.start() })
 	_ = syscall.Close(controlFD)
 	detach()
 	if err != nil {
 		m.tell(Fact{T: FactStarted, Error: err.Error()})
-		m.end(Fact{T: FactEnd, Exit: -1, Error: err.Error()})
+		m.exitWith(Fact{T: FactEnd, Exit: -1, Error: err.Error()})
 	}
 	m.tell(Fact{T: FactStarted, PID: m.pid})
 	go m.obey(in)
 	go m.watch()
-	m.end(m.reap())
+	m.exitWith(m.reap())
 }
 
 type minder struct {
@@ -59,7 +60,8 @@ type minder struct {
 	killed chan struct{} // closed when everything is to be killed
 }
 
-// start prepares this thread, whose attributes the child inherits, and starts the executor from it.
+// start prepares this thread, whose attributes the child inherits, and starts the executor from it. What it says of the
+// process goes for the minder as well.
 func (m *minder) start() error {
 	if err := adopt(); err != nil {
 		return err
@@ -85,6 +87,11 @@ func (m *minder) start() error {
 	defer syscall.Close(null)
 	if err := confine(); err != nil {
 		return err
+	}
+	if m.Wall != nil {
+		if err := wall.Raise(*m.Wall); err != nil {
+			return err
+		}
 	}
 	m.pid, err = syscall.ForkExec(m.Path, m.Args, &syscall.ProcAttr{
 		Dir: m.Dir, Env: m.Env, Files: []uintptr{uintptr(null), 1, 2, controlFD}, Sys: childAttr(),
@@ -184,7 +191,8 @@ func (m *minder) kill() {
 	})
 }
 
-// reap waits for children, its own and those it was given, until none is left. The end of the executor is the end of all.
+// reap waits for children, its own and those it was given, until none is left. The end of the executor is the end of
+// all.
 func (m *minder) reap() Fact {
 	end := Fact{T: FactEnd, Exit: -1}
 	for {
@@ -206,8 +214,8 @@ func (m *minder) reap() Fact {
 	}
 }
 
-// end wipes the scratch folder, tells the last fact and exits.
-func (m *minder) end(last Fact) {
+// exitWith wipes the scratch folder, tells the last fact and exits.
+func (m *minder) exitWith(last Fact) {
 	if m.Dir != "" {
 		Wipe(m.Dir)
 	}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closeInherited closes what the worker leaked above keep. What this process opened itself is marked close-on-exec; a descriptor that
-// came through exec is not.
+// closeInherited closes what the worker leaked above keep. What this process opened itself is marked close-on-exec; a
+// descriptor that came through exec is not.
 func closeInherited(keep int) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil { // no /proc: mark all, so that at least the executor gets none

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Without Linux there is no subreaper and no list of descendants: what the executor starts is reached by its process group, and what
-// leaves the group is not. The worker's report says so.
+// Without Linux there is no subreaper and no list of descendants: what the executor starts is reached by its process
+// group, and what leaves the group is not. The worker's report says so.
 
 func closeInherited(int) {}
 

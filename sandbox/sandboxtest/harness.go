@@ -22,8 +22,8 @@ const Ceiling = 30 * time.Second
 //go:embed handlers
 var handlers embed.FS
 
-// HandlersDir writes the suite's handlers in other languages into a folder of the test and returns it. The activities are
-// "javascript" and "python".
+// HandlersDir writes the suite's handlers in other languages into a folder of the test and returns it. The activities
+// are "javascript" and "python".
 func HandlersDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,8 +59,8 @@ type Bench struct {
 	next atomic.Int64
 }
 
-// Open makes a pool for a test; it is closed when the test ends, and must then have left nothing in its folder. The test is skipped
-// when the target's runtime is not on this machine.
+// Open makes a pool for a test; it is closed when the test ends, and must then have left nothing in its folder. The
+// test is skipped when the target's runtime is not on this machine.
 func Open(t testing.TB, target Target, o sandbox.Options) *Bench {
 	t.Helper()
 	b := &Bench{Target: target, Lost: make(chan sandbox.SessionLost, 100), t: t}
@@ -89,7 +89,8 @@ func Open(t testing.TB, target Target, o sandbox.Options) *Bench {
 	return b
 }
 
-// Fit takes from o what a binary with the race detector cannot live with: its own memory goes over every limit on the heap.
+// Fit takes from o what a binary with the race detector cannot live with: its own memory goes over every limit on the
+// heap.
 func Fit(o sandbox.Options) sandbox.Options {
 	if !Race {
 		return o
@@ -111,8 +112,11 @@ func (b *Bench) Call(entry string, args ...any) sandbox.Invocation {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return sandbox.Invocation{ID: string(rune('a' + b.next.Add(1)%26)), Activity: b.Activity, Entry: entry, Attempt: 1, Input: []byte(input.Blob),
-		Keys: map[string]string{"activity_execution_id": "R-1"}}
+	return sandbox.Invocation{
+		ID: string(rune('a' +
+			b.next.Add(1)%26)), Activity: b.Activity, Entry: entry, Attempt: 1, Input: []byte(input.Blob),
+		Keys: map[string]string{"activity_execution_id": "R-1"},
+	}
 }
 
 // In puts an invocation into a session.

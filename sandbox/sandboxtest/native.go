@@ -1,4 +1,5 @@
-// Package sandboxtest is one suite of behaviour for executors of every runtime, and the handlers it needs in Go, JavaScript and Python.
+// Package sandboxtest is one suite of behaviour for executors of every runtime, and the handlers it needs in Go,
+// JavaScript and Python.
 package sandboxtest
 
 import (
@@ -11,7 +12,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -71,8 +71,10 @@ var behaviours = map[string]behaviour{
 	},
 	"about": func(_ context.Context, c *executor.Call, inv executor.Invocation, _ payload.Payload) (any, error) {
 		s := c.Session()
-		return map[string]any{"id": s.ID, "epoch": s.Epoch, "is_new": c.IsNew, "dir": s.Dir, "pid": os.Getpid(), "attempt": inv.Attempt,
-			"key": inv.IdempotencyKey()}, nil
+		return map[string]any{
+			"id": s.ID, "epoch": s.Epoch, "is_new": c.IsNew, "dir": s.Dir, "pid": os.Getpid(), "attempt": inv.Attempt,
+			"key": inv.IdempotencyKey(),
+		}, nil
 	},
 	"pid": func(context.Context, *executor.Call, executor.Invocation, payload.Payload) (any, error) {
 		return os.Getpid(), nil
@@ -96,7 +98,10 @@ var behaviours = map[string]behaviour{
 		return []any{made, n}, err
 	},
 	"fail": func(context.Context, *executor.Call, executor.Invocation, payload.Payload) (any, error) {
-		return nil, &executor.Error{Type: executor.UserError, Class: "TypeError", Message: "this is wrong", Stack: "native", Details: []byte(`{"code":7}`)}
+		return nil, &executor.Error{
+			Type: executor.UserError, Class: "TypeError", Message: "this is wrong", Stack: "native",
+			Details: []byte(`{"code":7}`),
+		}
 	},
 	"wait": func(ctx context.Context, c *executor.Call, _ executor.Invocation, _ payload.Payload) (any, error) {
 		c.Progress([]byte(`"waiting"`))
@@ -165,27 +170,6 @@ var behaviours = map[string]behaviour{
 		}
 		return env, nil
 	},
-	"limits": func(context.Context, *executor.Call, executor.Invocation, payload.Payload) (any, error) {
-		out := map[string]string{}
-		for key, file := range map[string]string{"status": "status", "limits": "limits", "score": "oom_score_adj"} {
-			text, err := os.ReadFile("/proc/thread-self/" + file)
-			if err != nil {
-				return nil, err
-			}
-			out[key] = strings.TrimSpace(string(text))
-		}
-		return out, nil
-	},
-	"descriptors": func(context.Context, *executor.Call, executor.Invocation, payload.Payload) (any, error) {
-		entries, err := os.ReadDir("/proc/self/fd")
-		var found []string
-		for _, e := range entries {
-			if link, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
-				found = append(found, e.Name()+" "+link)
-			}
-		}
-		return found, err
-	},
 	"write": func(_ context.Context, c *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
 		path := filepath.Join(c.Session().Dir, decoded[string](arg))
 		if err := os.WriteFile(path, []byte("kept"), 0o600); err != nil {
@@ -201,6 +185,16 @@ var behaviours = map[string]behaviour{
 			names = append(names, e.Name())
 		}
 		return string(text) + " " + strings.Join(names, ","), err
+	},
+	"read": func(_ context.Context, _ *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
+		text, err := os.ReadFile(decoded[string](arg))
+		return string(text), err
+	},
+	"create": func(_ context.Context, _ *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
+		return nil, os.WriteFile(decoded[string](arg), []byte("made"), 0o600)
+	},
+	"attacks": func(_ context.Context, _ *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
+		return attack(decoded[Aim](arg)), nil
 	},
 	"on_close": func(_ context.Context, c *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
 		path := decoded[string](arg)
@@ -220,7 +214,9 @@ var behaviours = map[string]behaviour{
 
 // meet waits until as many calls as it is told are in it.
 func meet(ctx context.Context, c *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
-	made, err := c.Session().GetOrCreate(ctx, "meeting", func(context.Context) (any, error) { return make(chan struct{}, 100), nil })
+	made, err := c.Session().GetOrCreate(ctx, "meeting", func(context.Context) (any, error) {
+		return make(chan struct{}, 100), nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -253,20 +249,15 @@ func daemon(_ context.Context, _ *executor.Call, _ executor.Invocation, arg payl
 	return pid, err
 }
 
-// rawWrite writes onto the control socket behind the library's back: it is the one socket above the standard descriptors.
+// rawWrite writes onto the control socket behind the library's back: it is the one socket above the standard
+// descriptors.
 func rawWrite(encoded string) error {
 	data, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		link, _ := os.Readlink("/proc/self/fd/" + e.Name())
-		fd, _ := strconv.Atoi(e.Name())
-		if fd < 3 || !strings.HasPrefix(link, "socket:") {
+	for fd := 3; fd < 64; fd++ {
+		if _, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE); err != nil {
 			continue
 		}
 		for len(data) > 0 {

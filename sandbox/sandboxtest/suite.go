@@ -42,7 +42,9 @@ func Run(t *testing.T, target Target) {
 
 func echo(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{})
-	if got := Got[map[string]any](t, b.Run(b.Call("main", map[string]any{"a": 1, "b": []any{"é", nil, true, 1.5}}))); got["a"] != int64(1) || len(got["b"].([]any)) != 4 {
+	if got := Got[map[string]any](t, b.Run(b.Call("main", map[string]any{
+		"a": 1, "b": []any{"é", nil, true, 1.5},
+	}))); got["a"] != int64(1) || len(got["b"].([]any)) != 4 {
 		t.Errorf("got %v", got)
 	}
 	big := strings.Repeat("0123456789abcdef", 1<<16)
@@ -69,11 +71,13 @@ func sessionsApart(t *testing.T, target Target) {
 	if got := Got[int](t, b.Run(In("two", 1, b.Call("count")))); got != 1 {
 		t.Errorf("the second session counted %d", got)
 	}
-	one, two := Got[map[string]any](t, b.Run(In("one", 1, b.Call("about")))), Got[map[string]any](t, b.Run(In("two", 1, b.Call("about"))))
+	one, two := Got[map[string]any](t, b.Run(In("one", 1, b.Call("about")))),
+		Got[map[string]any](t, b.Run(In("two", 1, b.Call("about"))))
 	if one["pid"] == two["pid"] || one["dir"] == two["dir"] {
 		t.Errorf("shared between sessions: %v, %v", one, two)
 	}
-	if got := Got[string](t, b.Run(In("one", 1, b.Call("write", "a")))); got != "kept a" && got != "kept .code,a" && got != "kept a,.code" {
+	if got := Got[string](t, b.Run(In("one", 1, b.Call("write", "a")))); got != "kept a" && got != "kept .code,a" &&
+		got != "kept a,.code" {
 		t.Errorf("own scratch folder: %q", got)
 	}
 	if got := Got[string](t, b.Run(In("two", 1, b.Call("write", "b")))); strings.Contains(got, "a") {
@@ -86,7 +90,8 @@ func about(t *testing.T, target Target) {
 	first := In("s", 1_700_000_000_000_001, b.Call("about"))
 	first.Attempt = 3
 	got := Got[map[string]any](t, b.Run(first))
-	if got["id"] != "s" || got["epoch"] != int64(1_700_000_000_000_001) || got["is_new"] != true || got["attempt"] != int64(3) || got["key"] != "R-1" {
+	if got["id"] != "s" || got["epoch"] != int64(1_700_000_000_000_001) || got["is_new"] != true ||
+		got["attempt"] != int64(3) || got["key"] != "R-1" {
 		t.Errorf("first call: %v", got)
 	}
 	if info, err := os.Stat(got["dir"].(string)); err != nil || info.Mode().Perm() != 0o700 {
@@ -122,7 +127,8 @@ func makesOnce(t *testing.T, target Target) {
 
 func declared(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{})
-	if lost := WantLost(t, b.Fail(In("s", 7, b.Call("require_model"))), sandbox.CauseDeclared); lost.Session != "s" || lost.EpochWanted != 7 {
+	if lost := WantLost(t, b.Fail(In("s", 7, b.Call("require_model"))), sandbox.CauseDeclared); lost.Session != "s" ||
+		lost.EpochWanted != 7 {
 		t.Errorf("got %+v", lost)
 	}
 	b.Run(In("s", 7, b.Call("set_model", "weights")))
@@ -134,7 +140,8 @@ func declared(t *testing.T, target Target) {
 func crash(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{})
 	b.Run(In("s", 1, b.Call("set_model", "weights")))
-	if e := WantType(t, b.Fail(In("s", 1, b.Call("crash"))), sandbox.Crashed); !strings.Contains(e.Stack, "last words") || !e.Retryable {
+	if e := WantType(t, b.Fail(In("s", 1, b.Call("crash"))), sandbox.Crashed); !strings.Contains(e.Stack, "last words") ||
+		!e.Retryable {
 		t.Errorf("got %+v", e)
 	}
 	for range 2 {
@@ -163,7 +170,8 @@ func laterEpoch(t *testing.T, target Target) {
 	if got := Got[int](t, b.Run(In("s", 2, b.Call("count")))); got != 1 {
 		t.Errorf("the later epoch counted %d", got)
 	}
-	if lost := WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseClosed); lost.EpochNow != 2 || lost.EpochWanted != 1 {
+	if lost := WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseClosed); lost.EpochNow != 2 ||
+		lost.EpochWanted != 1 {
 		t.Errorf("got %+v", lost)
 	}
 	Eventually(t, "the earlier executor is closed", func() bool {
@@ -180,7 +188,8 @@ func failing(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{})
 	b.Run(In("s", 1, b.Call("count")))
 	e := WantType(t, b.Fail(In("s", 1, b.Call("fail"))), sandbox.UserError)
-	if e.Class != "TypeError" || e.Message != "this is wrong" || e.Retryable || strings.ReplaceAll(string(e.Details), " ", "") != `{"code":7}` || e.Stack == "" {
+	if e.Class != "TypeError" || e.Message != "this is wrong" || e.Retryable ||
+		strings.ReplaceAll(string(e.Details), " ", "") != `{"code":7}` || e.Stack == "" {
 		t.Errorf("got %+v", e)
 	}
 	if got := Got[int](t, b.Run(In("s", 1, b.Call("count")))); got != 2 {
@@ -227,7 +236,9 @@ func deaf(t *testing.T, target Target) {
 	ended := make(chan error, 1)
 	shown := make(chan struct{}, 1)
 	go func() {
-		_, err := b.Invoke(ctx, In("s", 1, b.Call("stubborn")), sandbox.Hooks{OnProgress: func([]byte) { shown <- struct{}{} }})
+		_, err := b.Invoke(ctx, In("s", 1, b.Call("stubborn")), sandbox.Hooks{OnProgress: func([]byte) {
+			shown <- struct{}{}
+		}})
 		ended <- err
 	}()
 	Receive(t, "progress", shown)
@@ -260,8 +271,9 @@ func hog(t *testing.T, target Target) {
 }
 
 func closes(t *testing.T, target Target) {
-	b := Open(t, target, sandbox.Options{})
-	proof := filepath.Join(t.TempDir(), "closed")
+	dir := t.TempDir()
+	b := Open(t, target, sandbox.Options{Write: []string{dir}})
+	proof := filepath.Join(dir, "closed")
 	b.Run(In("s", 1, b.Call("on_close", proof)))
 	about := Got[map[string]any](t, b.Run(In("s", 1, b.Call("about"))))
 	if err := b.CloseSession(t.Context(), sandbox.Session{ID: "s", Epoch: 1}, "done"); err != nil {
@@ -289,7 +301,9 @@ func says(t *testing.T, target Target) {
 	var hooked []string
 	ctx, cancel := context.WithTimeout(t.Context(), Ceiling)
 	defer cancel()
-	res, err := b.Invoke(ctx, b.Call("say"), sandbox.Hooks{OnLog: func(l sandbox.LogLine) { hooked = append(hooked, l.Text) }})
+	res, err := b.Invoke(ctx, b.Call("say"), sandbox.Hooks{OnLog: func(l sandbox.LogLine) {
+		hooked = append(hooked, l.Text)
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

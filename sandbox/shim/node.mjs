@@ -28,6 +28,18 @@ function send(header, body) {
   return true;
 }
 
+// A confined process may not read how much memory it has. The most it ever had is the nearest to it.
+try {
+  process.memoryUsage.rss();
+} catch {
+  const rss = () => process.resourceUsage().maxRSS * 1024;
+  const all = () => {
+    const heap = createRequire(import.meta.url)('node:v8').getHeapStatistics();
+    return { rss: rss(), heapTotal: heap.total_heap_size, heapUsed: heap.used_heap_size, external: heap.external_memory, arrayBuffers: 0 };
+  };
+  process.memoryUsage = Object.assign(all, { rss });
+}
+
 class SessionLost extends Error {
   constructor(message) {
     super(message);
@@ -181,6 +193,13 @@ async function load({ hash, format, path }, code) {
   return import(`${pathToFileURL(file).href}?hash=${hash}`);
 }
 
+// deniedPath is the path that somebody was refused access to, when that is what err comes from.
+function deniedPath(err) {
+  for (let depth = 0; err instanceof Error && depth < 5; err = err.cause, depth++) {
+    if (err.code === 'EACCES' && typeof err.path === 'string') return err.path.slice(0, 1024);
+  }
+}
+
 function failure(id, err, controller) {
   const error = err instanceof Error ? err : new Error(typeof err === 'string' ? err : JSON.stringify(err) ?? String(err));
   const aborted = controller?.signal.aborted && (err === controller.signal.reason || error.name === 'AbortError');
@@ -192,6 +211,7 @@ function failure(id, err, controller) {
     message: String(error.message).slice(0, 8192),
     stack: String(error.stack ?? '').slice(0, 8192),
     retryable: err?.retryable !== false && err?.nonRetryable !== true,
+    denied: deniedPath(err),
   };
   if (err instanceof SessionLost) Object.assign(header, { type: 'SessionLost', details: { cause: 'declared' } });
   else if (aborted) header.type = 'Cancelled';

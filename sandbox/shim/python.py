@@ -5,6 +5,7 @@ all calls share one event loop, so what one call keeps in the state another can 
 imported when they are first needed.
 """
 
+import errno
 import json
 import os
 import resource
@@ -212,6 +213,15 @@ class Code:
             return self.module
 
 
+def denied_path(err):
+    """The path that somebody was refused access to, when that is what err comes from."""
+    for _ in range(5):
+        if isinstance(err, PermissionError) and err.errno == errno.EACCES and isinstance(err.filename, (str, bytes)):
+            return os.fsdecode(err.filename).encode("utf-8", "replace")[:1024].decode("utf-8", "ignore")
+        err = getattr(err, "__cause__", None) or getattr(err, "__context__", None)
+    return ""
+
+
 class Call:
     def __init__(self, header, body):
         self.header = header
@@ -328,6 +338,9 @@ class Call:
             "stack": "".join(traceback.format_exception(type(err), err, err.__traceback__))[-8192:],
             "retryable": getattr(err, "retryable", True) is not False,
         }
+        denied = denied_path(err)
+        if denied:
+            header["denied"] = denied
         if isinstance(err, SessionLost):
             header["type"], header["details"] = "SessionLost", {"cause": "declared"}
         elif isinstance(err, MemoryError):

@@ -6,7 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// Child names a child workflow; it stands on every event of the child in its parent's history, since replayers compare them.
+// Child names a child workflow; it stands on every event of the child in its parent's history, since replayers compare
+// them.
 type Child struct {
 	Sequence    int64  `json:"sequence"`
 	CallID      string `json:"child_call_id"`
@@ -32,7 +33,8 @@ type ChildWorkflowScheduled struct {
 	Parallel
 }
 
-// ChildRunStarted says that a run of the child began: the first one, one behind a failure, or one that the run before continued as.
+// ChildRunStarted says that a run of the child began: the first one, one behind a failure, or one that the run before
+// continued as.
 type ChildRunStarted struct {
 	Child
 	Number  int64 `json:"child_run_number"`
@@ -73,7 +75,8 @@ type ChildRunCancelled struct{ ChildEnded }
 // ChildRunTerminated ends a child that was terminated.
 type ChildRunTerminated struct{ ChildEnded }
 
-// ChildCancelRequested records a cancel_child_workflow command; Effect is "requested", or "too_late" when the child had already ended.
+// ChildCancelRequested records a cancel_child_workflow command; Effect is "requested", or "too_late" when the child had
+// already ended.
 type ChildCancelRequested struct {
 	CommandSequence int64  `json:"command_sequence,omitempty"` // 0: the child was cancelled as a member of a selection
 	Target          int64  `json:"target"`
@@ -86,4 +89,37 @@ type ParentClosePolicyApplied struct {
 	RunID      string `json:"child_run_id"`
 	Policy     string `json:"policy"`
 	Reason     string `json:"reason"`
+}
+
+// Types of the failures that Sojourn itself gives a child, or what is attached to one.
+const (
+	TypeWorkflowIDTaken = "workflow_id_taken" // the id that was chosen for a child belongs to another workflow
+	// no run of this workflow id ever started such a child, or nothing is kept of it
+	TypeChildNotFound = "child_not_found"
+)
+
+// AttachedToChild records an attach_child_workflow command. Effect is "attached": AttachedChildEnded comes when the
+// child ends; "ended": it follows at once; or "unknown": it follows with a failure, since the workflow id is of no
+// child of this one. The child may have been started by an earlier run of the workflow id, whose events do not stand
+// here: so its members are named otherwise than those of the Child events, which replayers compare.
+type AttachedToChild struct {
+	CommandSequence int64  `json:"command_sequence"`
+	WorkflowID      string `json:"workflow_id"`
+	WorkflowType    string `json:"workflow_type,omitempty"`
+	ClosePolicy     string `json:"close_policy,omitempty"`
+	Effect          string `json:"effect"`
+}
+
+// AttachedChildEnded is how a child came to an end that the run had attached to: with a result when ClosedReason is
+// completed.
+type AttachedChildEnded struct {
+	CommandSequence int64  `json:"command_sequence"` // of attach_child_workflow
+	WorkflowID      string `json:"workflow_id"`
+	WorkflowType    string `json:"workflow_type,omitempty"`
+	RunID           string `json:"run_id,omitempty"`
+	ClosedReason    string `json:"closed_reason"`
+	ClosedAt        Time   `json:"closed_at,omitzero"`
+	Result          string `json:"result,omitempty"`
+	PayloadCodec    string `json:"payload_codec,omitempty"`
+	Failure
 }

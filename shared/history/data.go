@@ -6,7 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// Payload members named result, output, arguments, input and value are the bare base64 blob; PayloadCodec beside them is "avro" or absent, never null.
+// Payload members named result, output, arguments, input and value are the bare base64 blob; PayloadCodec beside them
+// is "avro" or absent, never null.
 
 // WorkflowStarted is event 1 of a run.
 type WorkflowStarted struct {
@@ -43,7 +44,8 @@ type ActivitySnapshot struct {
 	RetryPolicy *retry.Policy `json:"retry_policy,omitempty"`
 }
 
-// ActivityScheduled opens an activity. Session, when set, is the worker_session object of the command, or {"session_id": …} for the implicit and explicit doors.
+// ActivityScheduled opens an activity. Session, when set, is the worker_session object of the command, or
+// {"session_id": …} for the implicit and explicit doors.
 type ActivityScheduled struct {
 	Sequence        int64             `json:"sequence"`
 	ExecutionID     string            `json:"activity_execution_id"`
@@ -83,8 +85,9 @@ type ActivityCompleted struct {
 	ActivityType string `json:"activity_type"`
 	Result       string `json:"result,omitempty"`
 	PayloadCodec string `json:"payload_codec,omitempty"`
-	BodyHash     string `json:"body_hash,omitempty"` // of the accepted completion, so that the same one again gets the first answer
-	Recovered    int    `json:"recovered,omitempty"` // rebuilds that ran inside this attempt
+	// of the accepted completion, so that the same one again gets the first answer
+	BodyHash  string `json:"body_hash,omitempty"`
+	Recovered int    `json:"recovered,omitempty"` // rebuilds that ran inside this attempt
 	Attempt
 	Parallel
 }
@@ -100,7 +103,8 @@ type ActivityFailed struct {
 	Parallel
 }
 
-// ActivityTimedOut ends an activity by one of its timeouts: schedule_to_start, start_to_close, schedule_to_close or heartbeat.
+// ActivityTimedOut ends an activity by one of its timeouts: schedule_to_start, start_to_close, schedule_to_close or
+// heartbeat.
 type ActivityTimedOut struct {
 	Sequence     int64  `json:"sequence"`
 	ExecutionID  string `json:"activity_execution_id"`
@@ -121,14 +125,16 @@ type ActivityCancelled struct {
 	Parallel
 }
 
-// ActivityCancelRequested records a cancel_activity command; Effect is "cancelled", or "too_late" when the activity had already ended.
+// ActivityCancelRequested records a cancel_activity command; Effect is "cancelled", or "too_late" when the activity had
+// already ended.
 type ActivityCancelRequested struct {
 	CommandSequence int64  `json:"command_sequence"`
 	Target          int64  `json:"target"`
 	Effect          string `json:"effect"`
 }
 
-// TimerScheduled opens a durable timer; Kind is empty for one the workflow asked for, condition_timeout or signal_timeout for a wait's own.
+// TimerScheduled opens a durable timer; Kind is empty for one the workflow asked for, condition_timeout or
+// signal_timeout for a wait's own.
 type TimerScheduled struct {
 	Sequence        int64  `json:"sequence"`
 	TimerID         string `json:"timer_id"`
@@ -234,8 +240,9 @@ type SessionEnded struct {
 	Effect          string `json:"effect"`
 }
 
-// SessionRecovered says that inside one attempt of an activity the session's state was missing and a rebuild ran, or was waited for. It stands once,
-// before the event that ends the attempt, whether the attempt's worker reported or its heartbeats had told until then; Outcome says how it went.
+// SessionRecovered says that inside one attempt of an activity the session's state was missing and a rebuild ran, or
+// was waited for. It stands once, before the event that ends the attempt, whether the attempt's worker reported or its
+// heartbeats had told until then; Outcome says how it went.
 type SessionRecovered struct {
 	CommandSequence int64  `json:"command_sequence"` // of the activity
 	SessionID       string `json:"session_id"`
@@ -268,7 +275,7 @@ type WorkflowFailed struct {
 	Failure
 }
 
-// WorkflowCancelled closes a run at an operator's word.
+// WorkflowCancelled closes a run at an operator's word, or at that of its code, which was asked to end.
 type WorkflowCancelled struct {
 	Reason       string `json:"reason,omitempty"`
 	ClosedReason string `json:"closed_reason"`

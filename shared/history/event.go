@@ -1,4 +1,5 @@
-// Package history is what a run remembers: the events of its past, in the names and shapes that every worker, store, API and export shares.
+// Package history is what a run remembers: the events of its past, in the names and shapes that every worker, store,
+// API and export shares.
 package history
 
 import (
@@ -11,15 +12,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
-// Event is one entry of a run's history. Seq counts 1, 2, 3 … without gaps; it is the event's own number and never the replay key, which is the
-// command sequence inside the payload.
+// Event is one entry of a run's history. Seq counts 1, 2, 3 … without gaps; it is the event's own number and never the
+// replay key, which is the command sequence inside the payload.
 type Event struct {
 	Seq  int64
 	At   Time
 	Data Data
 
-	// TaskID names the workflow task whose completion made this event, and SeenThrough the last Seq that task had been shown; both are zero for
-	// events that arrived from outside. A follow-up task is owed when something outside lies between SeenThrough and the completion.
+	// TaskID names the workflow task whose completion made this event, and SeenThrough the last Seq that task had been
+	// shown; both are zero for events that arrived from outside. A follow-up task is owed when something outside lies
+	// between SeenThrough and the completion.
 	TaskID      string
 	SeenThrough int64
 }
@@ -41,7 +43,8 @@ func (e Event) Type() string {
 // ID is the event's name within its run, as other events and clients refer to it.
 func (e Event) ID() string { return fmt.Sprintf("e%d", e.Seq) }
 
-// Unknown carries an event type this build does not know, so that a newer history still pages, exports and replays past it.
+// Unknown carries an event type this build does not know, so that a newer history still pages, exports and replays past
+// it.
 type Unknown struct {
 	Name string
 	Raw  json.RawMessage
@@ -53,7 +56,8 @@ func (u *Unknown) Type() string { return u.Name }
 // MarshalJSON returns the payload as it was read.
 func (u *Unknown) MarshalJSON() ([]byte, error) { return u.Raw, nil }
 
-// frame is the wire form of an event. It says event_type and never type beside it: some clients refuse the pair as a duplicate.
+// frame is the wire form of an event. It says event_type and never type beside it: some clients refuse the pair as a
+// duplicate.
 type frame struct {
 	ID          string          `json:"id"`
 	Seq         int64           `json:"sequence"`
@@ -108,8 +112,10 @@ func (e *Event) UnmarshalJSON(raw []byte) error {
 func readFrame(raw []byte) (frame, error) {
 	var f frame
 	if rawjson.Read(raw,
-		rawjson.Field{Name: "id", Into: &f.ID}, rawjson.Field{Name: "sequence", Into: &f.Seq}, rawjson.Field{Name: "event_type", Into: &f.Type},
-		rawjson.Field{Name: "type", Into: &f.Alias}, rawjson.Field{Name: "recorded_at", Into: &f.At}, rawjson.Field{Name: "workflow_task_id", Into: &f.TaskID},
+		rawjson.Field{Name: "id", Into: &f.ID}, rawjson.Field{Name: "sequence", Into: &f.Seq},
+		rawjson.Field{Name: "event_type", Into: &f.Type},
+		rawjson.Field{Name: "type", Into: &f.Alias}, rawjson.Field{Name: "recorded_at", Into: &f.At},
+		rawjson.Field{Name: "workflow_task_id", Into: &f.TaskID},
 		rawjson.Field{Name: "seen_through", Into: &f.SeenThrough}, rawjson.Field{Name: "payload", Into: &f.Payload}) {
 		return f, nil
 	}
@@ -125,7 +131,8 @@ func EncodeData(d Data) ([]byte, error) {
 	return json.Marshal(d)
 }
 
-// DecodeData reads the payload of an event of the named type. A name this build does not know gives *Unknown, never an error.
+// DecodeData reads the payload of an event of the named type. A name this build does not know gives *Unknown, never an
+// error.
 func DecodeData(name string, raw []byte) (Data, error) {
 	make, ok := kinds[name]
 	if !ok {
@@ -141,7 +148,8 @@ func DecodeData(name string, raw []byte) (Data, error) {
 	return d, nil
 }
 
-// Time is an instant in UTC with microseconds, the precision every store keeps. JSON: "2026-04-18T12:00:00.000000Z", and null when zero.
+// Time is an instant in UTC with microseconds, the precision every store keeps. JSON: "2026-04-18T12:00:00.000000Z",
+// and null when zero.
 type Time struct{ time.Time }
 
 // At cuts t to the precision of a Time.

@@ -42,7 +42,9 @@ func TestAnEventIsReadAsExportsHaveIt(t *testing.T) {
 		}
 	}
 	var got history.Event
-	for _, text := range []string{`{"sequence":"7"}`, `{"sequence":1,"event_type":"TimerFired","payload":{"sequence":"x"}}`, `[]`} {
+	for _, text := range []string{
+		`{"sequence":"7"}`, `{"sequence":1,"event_type":"TimerFired","payload":{"sequence":"x"}}`, `[]`,
+	} {
 		if json.Unmarshal([]byte(text), &got) == nil {
 			t.Errorf("%s: read as %+v", text, got)
 		}

@@ -39,6 +39,8 @@ var kinds = map[string]func() Data{
 	"ChildRunTerminated":            func() Data { return &ChildRunTerminated{} },
 	"ChildCancelRequested":          func() Data { return &ChildCancelRequested{} },
 	"ParentClosePolicyApplied":      func() Data { return &ParentClosePolicyApplied{} },
+	"AttachedToChild":               func() Data { return &AttachedToChild{} },
+	"AttachedChildEnded":            func() Data { return &AttachedChildEnded{} },
 	"SelectionResolved":             func() Data { return &SelectionResolved{} },
 	"SelectionOperationCancelled":   func() Data { return &SelectionOperationCancelled{} },
 	"SideEffectRecorded":            func() Data { return &SideEffectRecorded{} },
@@ -195,6 +197,12 @@ func (*ChildCancelRequested) Type() string { return "ChildCancelRequested" }
 
 // Type is "ParentClosePolicyApplied".
 func (*ParentClosePolicyApplied) Type() string { return "ParentClosePolicyApplied" }
+
+// Type is "AttachedToChild".
+func (*AttachedToChild) Type() string { return "AttachedToChild" }
+
+// Type is "AttachedChildEnded".
+func (*AttachedChildEnded) Type() string { return "AttachedChildEnded" }
 
 // Type is "SearchAttributesUpserted".
 func (*SearchAttributesUpserted) Type() string { return "SearchAttributesUpserted" }

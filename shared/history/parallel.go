@@ -2,8 +2,8 @@ package history
 
 import "encoding/json"
 
-// Parallel is the place of a command in a parallel group: it comes with the command and stands unchanged on its scheduled event and on every
-// terminal one, since replayers match members by it.
+// Parallel is the place of a command in a parallel group: it comes with the command and stands unchanged on its
+// scheduled event and on every terminal one, since replayers match members by it.
 type Parallel struct {
 	GroupID    string          `json:"parallel_group_id,omitempty"`
 	GroupKind  string          `json:"parallel_group_kind,omitempty"`
@@ -12,7 +12,8 @@ type Parallel struct {
 	GroupIndex *int            `json:"parallel_group_index,omitempty"`
 	GroupPath  json.RawMessage `json:"parallel_group_path,omitempty"`
 
-	// A selection is a group whose first ended member wins; a member is one step, or a group of its own below the selection.
+	// A selection is a group whose first ended member wins; a member is one step, or a group of its own below the
+	// selection.
 	GroupMode   string          `json:"parallel_group_mode,omitempty"` // select
 	SelectKey   json.RawMessage `json:"selection_member_key,omitempty"`
 	SelectIndex *int            `json:"selection_member_index,omitempty"`
@@ -41,8 +42,8 @@ type Attempt struct {
 	Lost         []Lost `json:"lost_deliveries,omitempty"`
 }
 
-// EndedAttempt is the activity whose attempt, or deliveries that were lost before it, this event tells the end of: its command sequence, 0 for any
-// other event.
+// EndedAttempt is the activity whose attempt, or deliveries that were lost before it, this event tells the end of: its
+// command sequence, 0 for any other event.
 func EndedAttempt(d Data) (seq int64, a Attempt) {
 	switch d := d.(type) {
 	case *ActivityCompleted:
@@ -64,12 +65,16 @@ func EndedAttempt(d Data) (seq int64, a Attempt) {
 
 // Failure is why something failed, as every failing event shows it.
 type Failure struct {
-	ID            string          `json:"failure_id,omitempty"`
-	Category      string          `json:"failure_category,omitempty"` // activity, application (a workflow's own), timeout, cancelled, poison, session_lost, …
+	ID string `json:"failure_id,omitempty"`
+	// activity, application (a workflow's own), timeout, cancelled, poison, session_lost, …
+	Category      string          `json:"failure_category,omitempty"`
 	Message       string          `json:"message,omitempty"`
 	ExceptionType string          `json:"exception_type,omitempty"`
 	ExceptionCls  string          `json:"exception_class,omitempty"`
 	Code          json.RawMessage `json:"code,omitempty"`
 	NonRetryable  bool            `json:"non_retryable,omitempty"`
 	Exception     json.RawMessage `json:"exception,omitempty"` // {type, class, message, details, details_payload_codec, …}
+	// Stack is where the code failed, for people: no workflow reads it, so it is not part of the exception, and no other
+	// run is told of it.
+	Stack string `json:"stack_trace,omitempty"`
 }

@@ -2,8 +2,8 @@ package history
 
 import "encoding/json"
 
-// SelectionMember names a member of a selection: Key is text or a number as the workflow's code wrote it, Base and Size the command sequences of its
-// steps, and Identity what the run calls it.
+// SelectionMember names a member of a selection: Key is text or a number as the workflow's code wrote it, Base and Size
+// the command sequences of its steps, and Identity what the run calls it.
 type SelectionMember struct {
 	GroupID  string          `json:"selection_group_id"`
 	Key      json.RawMessage `json:"member_key"`

@@ -1,6 +1,7 @@
 package history
 
-// UpdateAccepted records an update that the workflow will answer; Arguments is the argument-array blob exactly as the caller sent it.
+// UpdateAccepted records an update that the workflow will answer; Arguments is the argument-array blob exactly as the
+// caller sent it.
 type UpdateAccepted struct {
 	UpdateID     string `json:"update_id"`
 	UpdateName   string `json:"update_name"`
@@ -11,8 +12,8 @@ type UpdateAccepted struct {
 	CarriedFrom  string `json:"carried_from_run_id,omitempty"` // accepted by the run before, which continued as new
 }
 
-// UpdateApplied says that a handler took the update, so that a replayer runs it again. UpdateCompleted follows at once, or later when the handler
-// waits. Sequence is the number the next command will get: an update takes none.
+// UpdateApplied says that a handler took the update, so that a replayer runs it again. UpdateCompleted follows at once,
+// or later when the handler waits. Sequence is the number the next command will get: an update takes none.
 type UpdateApplied struct {
 	UpdateID     string `json:"update_id"`
 	UpdateName   string `json:"update_name"`

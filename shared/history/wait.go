@@ -9,15 +9,18 @@ type Condition struct {
 	Fingerprint     string `json:"condition_definition_fingerprint,omitempty"`
 }
 
-// ConditionWaitOpened says the workflow is blocked until a condition over its own state holds; signals and updates may change that state.
+// ConditionWaitOpened says the workflow is blocked until a condition over its own state holds; signals and updates may
+// change that state.
 type ConditionWaitOpened struct {
 	Condition
 	Timeout *int64 `json:"timeout_seconds,omitempty"`
-	Signal  int64  `json:"signal_event_sequence,omitempty"` // event that may have made it true before it was opened, in a selection
+	// event that may have made it true before it was opened, in a selection
+	Signal int64 `json:"signal_event_sequence,omitempty"`
 	Parallel
 }
 
-// ConditionWaitSatisfied ends a condition wait whose condition a worker evaluated. When it did not hold, a new wait was opened behind it.
+// ConditionWaitSatisfied ends a condition wait whose condition a worker evaluated. When it did not hold, a new wait was
+// opened behind it.
 type ConditionWaitSatisfied struct {
 	Condition
 	Parallel

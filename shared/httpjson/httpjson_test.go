@@ -60,10 +60,19 @@ func TestWhatIsWrongWithABodyIsSaidWithItsPath(t *testing.T) {
 		{`{"names":["a",2]}`, "names.1", protocol.ReasonValidation},
 		{`{"free":{"activity":"two"}}`, "free.activity", protocol.ReasonValidation},
 		{`{"commands":[{},{"type":7}]}`, "commands.1.type", protocol.ReasonValidation},
-		{`{"commands":[{"retry_policy":{"max_attempts":"3"}}]}`, "commands.0.retry_policy.max_attempts", protocol.ReasonValidation},
-		{`{"commands":[{"worker_session":{"session_id":1}}]}`, "commands.0.worker_session.session_id", protocol.ReasonValidation},
+		{
+			`{"commands":[{"retry_policy":{"max_attempts":"3"}}]}`, "commands.0.retry_policy.max_attempts",
+			protocol.ReasonValidation,
+		},
+		{
+			`{"commands":[{"worker_session":{"session_id":1}}]}`, "commands.0.worker_session.session_id",
+			protocol.ReasonValidation,
+		},
 		{`{"commands":[{"arguments":[1]}]}`, "commands.0.arguments", protocol.ReasonValidation},
-		{`{"commands":[{},{},{"arguments":{"codec":"json","blob":"eA=="}}]}`, "commands.2.arguments", protocol.ReasonUnsupportedCodec},
+		{
+			`{"commands":[{},{},{"arguments":{"codec":"json","blob":"eA=="}}]}`, "commands.2.arguments",
+			protocol.ReasonUnsupportedCodec,
+		},
 		{`{"name":"a\u0000b"}`, "name", protocol.ReasonValidation},
 		{`{"names":["ok","\u0000"]}`, "names.1", protocol.ReasonValidation},
 		{`{"commands":[{"activity_type":"\u0000"}]}`, "commands.0.activity_type", protocol.ReasonValidation},
@@ -129,7 +138,7 @@ func TestBodiesAreReadOnlyAsJSONAndOnlyToTheirLimit(t *testing.T) {
 		r.Header.Set("Content-Type", c.kind)
 		r.Header.Set("Content-Encoding", c.encoding)
 		var v body
-		err := httpjson.Read(httptest.NewRecorder(), r, limit, &v)
+		err := read(httptest.NewRecorder(), r, limit, &v)
 		if got := protocol.ReasonOf(err); got != c.want {
 			t.Errorf("%s: got %v, want reason %q", c.name, err, c.want)
 		}
@@ -143,8 +152,13 @@ func TestLargeAnswersAreCompressedForThoseWhoAcceptIt(t *testing.T) {
 		body   []byte
 		want   bool
 	}{
-		{"gzip", large, true}, {"deflate, gzip;q=0.5, br", large, true}, {"GZIP", large, true}, {"", large, false},
-		{"gzip;q=0", large, false}, {"br", large, false}, {"gzip", []byte(`{}`), false},
+		{"gzip", large, true},
+		{"deflate, gzip;q=0.5, br", large, true},
+		{"GZIP", large, true},
+		{"", large, false},
+		{"gzip;q=0", large, false},
+		{"br", large, false},
+		{"gzip", []byte(`{}`), false},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept-Encoding", c.accept)
@@ -172,20 +186,24 @@ func TestLargeAnswersAreCompressedForThoseWhoAcceptIt(t *testing.T) {
 
 func TestAppendAddsMembersToAnyObject(t *testing.T) {
 	m := httpjson.Member("b", []byte(`2`))
-	for in, want := range map[string]string{`{}`: `{"b":2}`, `{"a":1}`: `{"a":1,"b":2}`, "{ \n}": `{"b":2}`, `{"a":{}}` + "\n": `{"a":{},"b":2}`} {
+	for in, want := range map[string]string{
+		`{}`: `{"b":2}`, `{"a":1}`: `{"a":1,"b":2}`, "{ \n}": `{"b":2}`, `{"a":{}}` + "\n": `{"a":{},"b":2}`,
+	} {
 		got := httpjson.Append([]byte(in), m)
 		var a, b map[string]any
-		if json.Unmarshal(got, &a) != nil || json.Unmarshal([]byte(want), &b) != nil || !maps.EqualFunc(a, b, func(x, y any) bool {
-			p, _ := json.Marshal(x)
-			q, _ := json.Marshal(y)
-			return bytes.Equal(p, q)
-		}) {
+		if json.Unmarshal(got, &a) != nil || json.Unmarshal([]byte(want), &b) != nil ||
+			!maps.EqualFunc(a, b, func(x, y any) bool {
+				p, _ := json.Marshal(x)
+				q, _ := json.Marshal(y)
+				return bytes.Equal(p, q)
+			}) {
 			t.Errorf("%q: got %s, want %s", in, got, want)
 		}
 	}
 	shared := []byte(`{"a":1}   room behind the object`)[:7]
 	first := string(httpjson.Append(shared, m))
-	if httpjson.Append(shared, httpjson.Member("c", []byte(`3`))); first != `{"a":1,"b":2}` || string(shared) != `{"a":1}` {
+	if httpjson.Append(shared, httpjson.Member("c", []byte(`3`))); first != `{"a":1,"b":2}` ||
+		string(shared) != `{"a":1}` {
 		t.Errorf("an object was written over: %s, %s", first, shared)
 	}
 }
@@ -193,7 +211,8 @@ func TestAppendAddsMembersToAnyObject(t *testing.T) {
 func TestDetailsNeverStandForReasonAndMessage(t *testing.T) {
 	e := protocol.Invalid("a", "is wrong").With("reason", "other").With("message", "other").With("limit", 3)
 	m := httpjson.Members(e)
-	if m["reason"] != protocol.ReasonValidation || m["message"] != e.Message || m["limit"] != 3 || m["errors"] == nil || m["validation_errors"] == nil {
+	if m["reason"] != protocol.ReasonValidation || m["message"] != e.Message || m["limit"] != 3 || m["errors"] == nil ||
+		m["validation_errors"] == nil {
 		t.Errorf("got %v", m)
 	}
 }
@@ -207,9 +226,15 @@ func TestUnknownRoutesAndMethodsAreToldApart(t *testing.T) {
 		want         int
 		allow        string
 	}{
-		{"GET", "/api/things/1", 0, ""}, {"HEAD", "/api/things/1", 0, ""}, {"GET", "/api/things/a%2Fb", 0, ""}, {"GET", "/api/things/%2e%2e", 0, ""},
-		{"POST", "/api/things/1", 405, "DELETE, GET, HEAD"}, {"GET", "/api/things", 404, ""}, {"GET", "/api/things/1/", 404, ""},
-		{"GET", "/api//things/1", 404, ""}, {"GET", "/api/x/../things/1", 404, ""},
+		{"GET", "/api/things/1", 0, ""},
+		{"HEAD", "/api/things/1", 0, ""},
+		{"GET", "/api/things/a%2Fb", 0, ""},
+		{"GET", "/api/things/%2e%2e", 0, ""},
+		{"POST", "/api/things/1", 405, "DELETE, GET, HEAD"},
+		{"GET", "/api/things", 404, ""},
+		{"GET", "/api/things/1/", 404, ""},
+		{"GET", "/api//things/1", 404, ""},
+		{"GET", "/api/x/../things/1", 404, ""},
 	} {
 		status, allow := httpjson.Unrouted(mux, httptest.NewRequest(c.method, c.path, nil))
 		if status != c.want || allow != c.allow {
@@ -220,7 +245,8 @@ func TestUnknownRoutesAndMethodsAreToldApart(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
-		`{"commands":[{"type":"start_timer","delay_seconds":1,"arguments":{"codec":"avro","blob":"wwE="}}]}`, `{"names":[1]}`, `{"name":"\u0000"}`,
+		`{"commands":[{"type":"start_timer","delay_seconds":1,"arguments":{"codec":"avro","blob":"wwE="}}]}`, `{"names":[1]}`,
+		`{"name":"\u0000"}`,
 		`{"failure":{"message":"\u0000"}}`, `[`, `{"any":[[[]]]}`, `{"wait":{},"count":-1}`,
 	} {
 		f.Add([]byte(s))
@@ -242,4 +268,13 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("a NUL came through: %q", raw)
 		}
 	})
+}
+
+// read reads a request as the servers do.
+func read(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
+	raw, err := httpjson.Body(w, r, limit)
+	if err != nil {
+		return err
+	}
+	return httpjson.Decode(raw, v)
 }

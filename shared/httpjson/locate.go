@@ -14,8 +14,8 @@ import (
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// wrongMember says which member of a sound JSON text does not fit v, like commands.3.activity_type, and why. It decodes member by member, which costs
-// only those who send what is wrong.
+// wrongMember says which member of a sound JSON text does not fit v, like commands.3.activity_type, and why. It decodes
+// member by member, which costs only those who send what is wrong.
 func wrongMember(raw []byte, v any, whole error) error {
 	path, err := locate(raw, reflect.TypeOf(v).Elem())
 	if err == nil { // members fit one by one: say what the whole said
@@ -26,9 +26,11 @@ func wrongMember(raw []byte, v any, whole error) error {
 	}
 	switch {
 	case errors.Is(err, payload.ErrUnsupportedCodec):
-		return protocol.Refuse(protocol.ReasonUnsupportedCodec, "%s: %v; use %s", path, err, payload.Codec).With("field", path)
+		return protocol.Refuse(protocol.ReasonUnsupportedCodec, "%s: %v; use %s", path, err, payload.Codec).
+			With("field", path)
 	case errors.Is(err, payload.ErrTooLarge):
-		return protocol.Refuse(protocol.ReasonPayloadTooLarge, "%s: %v", path, err).With("limit", payload.MaxBytes).With("field", path)
+		return protocol.Refuse(protocol.ReasonPayloadTooLarge, "%s: %v", path, err).With("limit", payload.MaxBytes).
+			With("field", path)
 	}
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -129,8 +131,8 @@ func memberTypes(t reflect.Type) map[string]reflect.Type {
 	return types
 }
 
-// withoutNUL refuses strings that hold a NUL character, which a text column cannot. What a failing program printed may hold one by accident and is
-// cleaned instead: refusing it would lose the report.
+// withoutNUL refuses strings that hold a NUL character, which a text column cannot. What a failing program printed may
+// hold one by accident and is cleaned instead: refusing it would lose the report.
 func withoutNUL(raw []byte, v any) error {
 	if !bytes.Contains(raw, []byte(`\u0000`)) {
 		return nil

@@ -1,4 +1,5 @@
-// Package httpjson reads JSON bodies and writes JSON answers over HTTP, with a typed refusal for everything that can be wrong with one.
+// Package httpjson reads JSON bodies and writes JSON answers over HTTP, with a typed refusal for everything that can be
+// wrong with one.
 package httpjson
 
 import (
@@ -9,7 +10,6 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -21,21 +21,9 @@ const (
 	MaxBatchBody = 8 << 20
 )
 
-// readTimeout is how long a body may take to arrive.
-const readTimeout = 30 * time.Second
-
-// Read reads r's body into v, which stays as it is when there is none. Unknown members are ignored. The error is a *protocol.Error: a media type other
-// than JSON, more than limit bytes, text that is not UTF-8 or not one JSON value, a member of the wrong type (with its path) or a string with a NUL,
-// which not every database can keep.
-func Read(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
-	raw, err := body(w, r, limit)
-	if err != nil {
-		return err
-	}
-	return Decode(raw, v)
-}
-
-func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// Body reads r's body, which is nil when there is none. The error is a *protocol.Error: a media type other than JSON,
+// more than limit bytes, text that is not UTF-8.
+func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return nil, nil
 	}
@@ -47,10 +35,6 @@ func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 		if err := media(r); err != nil {
 			return nil, err
 		}
-	}
-	control := http.NewResponseController(w)
-	if control.SetReadDeadline(time.Now().Add(readTimeout)) == nil {
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	}
 	var b bytes.Buffer
 	b.Grow(int(min(max(r.ContentLength, 0), 64<<10)) + bytes.MinRead)
@@ -80,16 +64,20 @@ func media(r *http.Request) error {
 	json := kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
 	switch {
 	case err != nil || !json:
-		return protocol.Refuse(protocol.ReasonUnsupportedMediaType, "the body must be sent with Content-Type: application/json").
-			With("accepted_content_types", []string{"application/json"})
+		return protocol.Refuse(
+			protocol.ReasonUnsupportedMediaType, "the body must be sent with Content-Type: application/json",
+		).With("accepted_content_types", []string{"application/json"})
 	case encoding != "" && encoding != "identity":
-		return protocol.Refuse(protocol.ReasonUnsupportedMediaType, "request bodies with Content-Encoding %.40q are not read", encoding).
-			With("accepted_content_types", []string{"application/json"})
+		return protocol.Refuse(
+			protocol.ReasonUnsupportedMediaType, "request bodies with Content-Encoding %.40q are not read", encoding,
+		).With("accepted_content_types", []string{"application/json"})
 	}
 	return nil
 }
 
-// Decode is Read of a body that is at hand.
+// Decode reads a body into v, which stays as it is when raw is empty. Unknown members are ignored. The error is a
+// *protocol.Error: not one JSON value, a member of the wrong type (with its path), or a string with a NUL, which not
+// every database can keep.
 func Decode(raw []byte, v any) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Unrouted says with which status a mux would turn a request away, and which methods it would take instead; status 0 means that a route serves it. Paths
-// that a mux would answer with a redirect are unknown here: no client means them.
+// Unrouted says with which status a mux would turn a request away, and which methods it would take instead; status 0
+// means that a route serves it. Paths that a mux would answer with a redirect are unknown here: no client means them.
 func Unrouted(mux *http.ServeMux, r *http.Request) (status int, allow string) {
 	if p := r.URL.EscapedPath(); p != path.Clean(p) {
 		return http.StatusNotFound, ""
@@ -31,7 +31,8 @@ func Unrouted(mux *http.ServeMux, r *http.Request) (status int, allow string) {
 func NoRoute(w http.ResponseWriter, r *http.Request, status int, allow string) error {
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", allow)
-		return protocol.Refuse(protocol.ReasonMethodNotAllowed, "%s is not allowed here, only %s", r.Method, allow).With("allow", allow)
+		return protocol.Refuse(protocol.ReasonMethodNotAllowed, "%s is not allowed here, only %s", r.Method, allow).
+			With("allow", allow)
 	}
 	return protocol.Refuse(protocol.ReasonNotFound, "there is no route %s %.200s", r.Method, r.URL.Path)
 }

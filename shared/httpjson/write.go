@@ -42,7 +42,8 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Write sends body, which is JSON, compressed when it is large and the caller accepts gzip. An error says that the caller did not get it.
+// Write sends body, which is JSON, compressed when it is large and the caller accepts gzip. An error says that the
+// caller did not get it.
 func Write(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -123,8 +124,8 @@ func Member(name string, value []byte) []byte {
 	return append(out, value...)
 }
 
-// Refusal gives every error a reason. What has none is internal, and its text stays here: it is for the log. An ended deadline is a server that could
-// not answer in time.
+// Refusal gives every error a reason. What has none is internal, and its text stays here: it is for the log. An ended
+// deadline is a server that could not answer in time.
 func Refusal(err error) *protocol.Error {
 	var e *protocol.Error
 	switch {
@@ -138,7 +139,8 @@ func Refusal(err error) *protocol.Error {
 	return protocol.Refuse(protocol.ReasonInternal, "internal error")
 }
 
-// Members is a refusal as the members of an answer: its details first, so that none of them can stand for reason and message.
+// Members is a refusal as the members of an answer: its details first, so that none of them can stand for reason and
+// message.
 func Members(e *protocol.Error) map[string]any {
 	m := maps.Clone(e.Details)
 	if m == nil {

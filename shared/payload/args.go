@@ -13,7 +13,7 @@ func DecodeArgs(p Payload, outs ...any) error {
 	}
 	b := buffers.Get().(*buffer)
 	defer b.release()
-	r, err := b.open(p.Blob)
+	r, err := b.openFrame(p.Blob)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func DecodeArgs(p Payload, outs ...any) error {
 			return at(err, "["+strconv.Itoa(n)+"]")
 		}
 	}
-	if err := r.end(); err != nil {
+	if err := r.mustBeAtEnd(); err != nil {
 		return err
 	}
 	if n > len(outs) {
@@ -56,7 +56,7 @@ func Args(p Payload) ([]Payload, error) {
 	}
 	b := buffers.Get().(*buffer)
 	defer b.release()
-	r, err := b.open(p.Blob)
+	r, err := b.openFrame(p.Blob)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func Args(p Payload) ([]Payload, error) {
 			return nil, err
 		}
 		if !more {
-			return out, r.end()
+			return out, r.mustBeAtEnd()
 		}
 		var arg Payload
 		if err := r.payload(&arg); err != nil {

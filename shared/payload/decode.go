@@ -11,22 +11,22 @@ import (
 // counts as null. An *any receives nil, bool, int64, float64, []byte, string, []any or map[string]any; a *Payload the
 // value undecoded. A []byte takes bytes, a string of base64 or an array of numbers.
 //
-// A value that does not fit is ErrTypeMismatch or ErrIntegerOverflow, with its place; a double never becomes an integer.
-// On an error what out points to may be partly filled.
+// A value that does not fit is ErrTypeMismatch or ErrIntegerOverflow, with its place; a double never becomes an
+// integer. On an error what out points to may be partly filled.
 func Decode(p Payload, out any) error {
 	if p.IsZero() {
 		return decodeNull(out)
 	}
 	b := buffers.Get().(*buffer)
 	defer b.release()
-	r, err := b.open(p.Blob)
+	r, err := b.openFrame(p.Blob)
 	if err != nil {
 		return err
 	}
 	if err := r.into(out); err != nil {
 		return err
 	}
-	return r.end()
+	return r.mustBeAtEnd()
 }
 
 // target returns what out points to.

@@ -31,7 +31,9 @@ func TestStructsComeBackAsTheyWere(t *testing.T) {
 	if err := Decode(mustEncode(t, in), &out); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(in, out, cmp.AllowUnexported(order{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(in, out, cmp.AllowUnexported(order{}), cmp.Comparer(func(a, b netip.Addr) bool {
+		return a == b
+	})); diff != "" {
 		t.Errorf("out differs from in:\n%s", diff)
 	}
 }
@@ -135,10 +137,12 @@ func TestArgumentsGoByPosition(t *testing.T) {
 		tags []string
 		more = 5
 	)
-	if err := DecodeArgs(p, &name, &age, &tags, &more); err != nil || name != "Ada" || age != 36 || len(tags) != 1 || more != 5 {
+	if err := DecodeArgs(p, &name, &age, &tags, &more); err != nil || name != "Ada" || age != 36 || len(tags) != 1 ||
+		more != 5 {
 		t.Errorf("got %q %d %v %d, %v", name, age, tags, more, err)
 	}
-	if err := DecodeArgs(p, &name); !errors.Is(err, ErrArgumentCount) || !strings.Contains(err.Error(), "3 stored, 1 wanted") {
+	if err := DecodeArgs(p, &name); !errors.Is(err, ErrArgumentCount) ||
+		!strings.Contains(err.Error(), "3 stored, 1 wanted") {
 		t.Errorf("too few receivers: %v", err)
 	}
 	if err := DecodeArgs(p, &age); !errors.Is(err, ErrTypeMismatch) || !strings.Contains(err.Error(), "[0]") {
@@ -185,7 +189,8 @@ func TestDepthIsLimitedOnBothSides(t *testing.T) {
 		t.Errorf("a payload put one level deeper: %v", err)
 	}
 	bomb := strict64.EncodeToString([]byte(header + strings.Repeat("\x0c\x02", 700_000)))
-	if err := Valid(bomb); !errors.Is(err, ErrInvalidFraming) || !errors.Is(err, ErrTooDeep) || Reason(err) != "invalid_payload_framing" {
+	if err := Valid(bomb); !errors.Is(err, ErrInvalidFraming) || !errors.Is(err, ErrTooDeep) ||
+		Reason(err) != "invalid_payload_framing" {
 		t.Errorf("bomb: %v", err)
 	}
 	if err := Valid(strings.Repeat("A", MaxBytes+4)); !errors.Is(err, ErrTooLarge) {
@@ -226,7 +231,9 @@ func TestPlainViewsWriteDoublesWithoutAFractionAsWholeNumbers(t *testing.T) {
 }
 
 func TestViewsAreEncodedBackToTheSameBytes(t *testing.T) {
-	given, err := Encode(map[string]any{"raw": []byte{0xff, 0}, "deep": []any{map[string]any{"raw": []byte("same")}}, "text": "AP8=", "n": 7.0, "i": 7})
+	given, err := Encode(map[string]any{
+		"raw": []byte{0xff, 0}, "deep": []any{map[string]any{"raw": []byte("same")}}, "text": "AP8=", "n": 7.0, "i": 7,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,9 @@ func TestOptionalFieldsAreLeftOutAsInJSON(t *testing.T) {
 		optional{},
 		&optional{},
 		optional{B: true, C: &n, D: 0, E: 1.5, G: zeroByValue{42}, H: zeroByPointer{43}, I: &zeroByValue{42}},
-		&optional{G: zeroByValue{1}, H: zeroByPointer{43}, I: &zeroByValue{1}, J: struct{ X int }{1}, K: time.Unix(1, 0).UTC()},
+		&optional{G: zeroByValue{1}, H: zeroByPointer{43}, I: &zeroByValue{1}, J: struct {
+			X int
+		}{1}, K: time.Unix(1, 0).UTC()},
 		[]optional{{H: zeroByPointer{1}}},
 	} {
 		std, err := json.Marshal(v)
@@ -63,10 +65,14 @@ func TestOptionalFieldsAreLeftOutAsInJSON(t *testing.T) {
 // Each text is decoded by encoding/json and, through a payload, by Decode, into the same kind of target.
 func TestDecodingAgreesWithEncodingJSON(t *testing.T) {
 	texts := []string{
-		`null`, `true`, `0`, `-7`, `300`, `70000`, `9007199254740993`, `1.0`, `-2.5`, `1e300`, `""`, `"x"`, `"7"`, `"AP8="`, `"::1"`, `"true"`,
-		`"2026-01-02T03:04:05.5+01:00"`, `[]`, `[1,2,3]`, `[1,null]`, `["a","b"]`, `[[1],[]]`, `[1.5]`, `{}`, `{"a":1,"B":2}`, `{"1":"x","2":"y"}`,
-		`{"-1":1}`, `{"::1":5}`, `{"id":7,"KIND":"k","Last":true,"big":"12","hash":[1,2,3],"temp":{"celsius":3},"addr":"::1"}`, `{"big":null}`,
-		`{"big":"x"}`, `{"big":5}`, `{"ship":null,"bill":{"city":"Rom"},"tags":["a"],"at":"2026-01-02T03:04:05Z","counts":{"4":5}}`,
+		`null`, `true`, `0`, `-7`, `300`, `70000`, `9007199254740993`, `1.0`, `-2.5`, `1e300`, `""`, `"x"`, `"7"`, `"AP8="`,
+		`"::1"`, `"true"`,
+		`"2026-01-02T03:04:05.5+01:00"`, `[]`, `[1,2,3]`, `[1,null]`, `["a","b"]`, `[[1],[]]`, `[1.5]`, `{}`, `{"a":1,"B":2}`,
+		`{"1":"x","2":"y"}`,
+		`{"-1":1}`, `{"::1":5}`,
+		`{"id":7,"KIND":"k","Last":true,"big":"12","hash":[1,2,3],"temp":{"celsius":3},"addr":"::1"}`, `{"big":null}`,
+		`{"big":"x"}`, `{"big":5}`,
+		`{"ship":null,"bill":{"city":"Rom"},"tags":["a"],"at":"2026-01-02T03:04:05Z","counts":{"4":5}}`,
 		`{"Left":{"Kids":{"a":{"V":2}},"V":1},"V":3}`, `{"s":"\"q\"","n":"5","b":"true"}`, `{"s":null,"n":null,"b":null}`,
 	}
 	type quoted struct {
@@ -75,13 +81,21 @@ func TestDecodingAgreesWithEncodingJSON(t *testing.T) {
 		B bool     `json:"b,string"`
 	}
 	targets := []reflect.Type{
-		reflect.TypeFor[bool](), reflect.TypeFor[int](), reflect.TypeFor[int8](), reflect.TypeFor[uint16](), reflect.TypeFor[float32](),
-		reflect.TypeFor[float64](), reflect.TypeFor[string](), reflect.TypeFor[[]byte](), reflect.TypeFor[[]int](), reflect.TypeFor[[2]int](),
-		reflect.TypeFor[[]string](), reflect.TypeFor[[][]int](), reflect.TypeFor[[]*int](), reflect.TypeFor[map[string]int](), reflect.TypeFor[*int](),
-		reflect.TypeFor[**string](), reflect.TypeFor[map[int]string](), reflect.TypeFor[map[int8]int](), reflect.TypeFor[map[uint]string](),
-		reflect.TypeFor[map[netip.Addr]int](), reflect.TypeFor[netip.Addr](), reflect.TypeFor[*time.Time](), reflect.TypeFor[time.Time](),
-		reflect.TypeFor[order](), reflect.TypeFor[tree](), reflect.TypeFor[celsius](), reflect.TypeFor[error](), reflect.TypeFor[quoted](),
-		reflect.TypeFor[struct{ base }](), reflect.TypeFor[map[string]json.RawMessage](), reflect.TypeFor[[]float64](), reflect.TypeFor[chan int](),
+		reflect.TypeFor[bool](), reflect.TypeFor[int](), reflect.TypeFor[int8](), reflect.TypeFor[uint16](),
+		reflect.TypeFor[float32](),
+		reflect.TypeFor[float64](), reflect.TypeFor[string](), reflect.TypeFor[[]byte](), reflect.TypeFor[[]int](),
+		reflect.TypeFor[[2]int](),
+		reflect.TypeFor[[]string](), reflect.TypeFor[[][]int](), reflect.TypeFor[[]*int](), reflect.TypeFor[map[string]int](),
+		reflect.TypeFor[*int](),
+		reflect.TypeFor[**string](), reflect.TypeFor[map[int]string](), reflect.TypeFor[map[int8]int](),
+		reflect.TypeFor[map[uint]string](),
+		reflect.TypeFor[map[netip.Addr]int](), reflect.TypeFor[netip.Addr](), reflect.TypeFor[*time.Time](),
+		reflect.TypeFor[time.Time](),
+		reflect.TypeFor[order](), reflect.TypeFor[tree](), reflect.TypeFor[celsius](), reflect.TypeFor[error](),
+		reflect.TypeFor[quoted](),
+		reflect.TypeFor[struct {
+			base
+		}](), reflect.TypeFor[map[string]json.RawMessage](), reflect.TypeFor[[]float64](), reflect.TypeFor[chan int](),
 	}
 	agreed := 0
 	for _, text := range texts {

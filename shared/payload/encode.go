@@ -168,7 +168,7 @@ func (w *writer) payload(p Payload) error {
 	}
 	b := buffers.Get().(*buffer)
 	defer b.release()
-	r, err := b.open(p.Blob)
+	r, err := b.openFrame(p.Blob)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (w *writer) payload(p Payload) error {
 	if err := r.skip(); err != nil {
 		return err
 	}
-	if err := r.end(); err != nil {
+	if err := r.mustBeAtEnd(); err != nil {
 		return err
 	}
 	w.buf = append(w.buf, r.buf[start:]...)

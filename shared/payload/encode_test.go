@@ -65,7 +65,8 @@ type order struct {
 func sampleOrder() order {
 	return order{
 		base: base{ID: 7, Kind: "hidden"}, Kind: "web", Ship: inner{City: "Köln"}, Big: 9, Temp: 21.5,
-		Addr: netip.MustParseAddr("10.0.0.1"), Raw: json.RawMessage(`{"b":1.0,"a":[1]}`), Any: map[string]any{"z": 1, "a": nil},
+		Addr: netip.MustParseAddr("10.0.0.1"), Raw: json.RawMessage(`{"b":1.0,"a":[1]}`),
+		Any:    map[string]any{"z": 1, "a": nil},
 		Counts: map[int]int{10: 1, 9: 2}, Text: []byPointer{{1}}, Data: []byte{0, 255}, hidden: 1,
 		At: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
 	}
@@ -124,10 +125,26 @@ func TestStructRulesAgreeWithEncodingJSON(t *testing.T) {
 	n := 3
 	pn, s := &n, `quo"te`
 	for _, v := range []any{
-		both{A{1, 2}, B{3, 4}}, rec{&rec{nil, 2}, 1}, odd{1, 2, nil, &pn, struct{}{}, nil, nil, &s, true}, odd{},
-		struct{ *A }{}, struct{ *A }{&A{1, 2}}, &both{}, []*rec{nil, {}}, [2]string{"a"}, map[netip.Addr]int{netip.MustParseAddr("::1"): 1},
-		map[uint16][]any{3: {1, "x", nil, true}}, (*rec)(nil), []string{}, []string(nil), map[string]int{}, uint64(math.MaxInt64), "a<b\u2028",
-		time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)), big.NewInt(5), json.Number("12"), json.Number(""), new(json.RawMessage("[1]")),
+		both{A{1, 2}, B{3, 4}},
+		rec{&rec{nil, 2}, 1},
+		odd{1, 2, nil, &pn, struct{}{}, nil, nil, &s, true},
+		odd{},
+		struct{ *A }{},
+		struct {
+			*A
+		}{&A{1, 2}},
+		&both{},
+		[]*rec{nil, {}},
+		[2]string{"a"},
+		map[netip.Addr]int{netip.MustParseAddr("::1"): 1},
+		map[uint16][]any{3: {1, "x", nil, true}},
+		(*rec)(nil),
+		[]string{},
+		[]string(nil),
+		map[string]int{},
+		uint64(math.MaxInt64), "a<b\u2028",
+		time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)), big.NewInt(5), json.Number("12"), json.Number(""),
+		new(json.RawMessage("[1]")),
 	} {
 		p, err := Encode(v)
 		if err != nil {
@@ -232,8 +249,14 @@ func TestFromJSONRefusesWhatIsNotOneValue(t *testing.T) {
 		in   string
 		want error
 	}{
-		{``, ErrInvalidJSON}, {`1 2`, ErrInvalidJSON}, {`{"a":}`, ErrInvalidJSON}, {`nul`, ErrInvalidJSON}, {"\"\xff\"", ErrInvalidUTF8},
-		{`18446744073709551616`, ErrIntegerOverflow}, {`-1e400`, ErrNonFinite}, {`01`, ErrInvalidJSON},
+		{``, ErrInvalidJSON},
+		{`1 2`, ErrInvalidJSON},
+		{`{"a":}`, ErrInvalidJSON},
+		{`nul`, ErrInvalidJSON},
+		{"\"\xff\"", ErrInvalidUTF8},
+		{`18446744073709551616`, ErrIntegerOverflow},
+		{`-1e400`, ErrNonFinite},
+		{`01`, ErrInvalidJSON},
 		{strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1), ErrTooDeep},
 		{strings.Repeat("[", 100_000), ErrInvalidJSON},
 	} {
@@ -242,7 +265,8 @@ func TestFromJSONRefusesWhatIsNotOneValue(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		`{"b":1,"a":1.0,"b":2}`: `{"a":1.0,"b":2}`, ` 1e2 `: `100.0`, `-0`: `0`, `1e-7`: `1e-07`, `1e21`: `1e+21`, `"\ud800"`: "\"\ufffd\"",
+		`{"b":1,"a":1.0,"b":2}`: `{"a":1.0,"b":2}`, ` 1e2 `: `100.0`, `-0`: `0`, `1e-7`: `1e-07`, `1e21`: `1e+21`,
+		`"\ud800"`: "\"\ufffd\"",
 	} {
 		p, err := FromJSON([]byte(in))
 		if err != nil {

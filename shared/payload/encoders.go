@@ -69,7 +69,8 @@ func newEncoder(t reflect.Type, addressable bool) encoder {
 	}
 	// A pointer receiver is only reachable when the value lies in something addressable, as in encoding/json.
 	if addressable && t.Kind() != reflect.Pointer && !t.Implements(marshalerType) {
-		if p := reflect.PointerTo(t); p.Implements(marshalerType) || !t.Implements(textMarshalerType) && p.Implements(textMarshalerType) {
+		if p := reflect.PointerTo(t); p.Implements(marshalerType) ||
+			!t.Implements(textMarshalerType) && p.Implements(textMarshalerType) {
 			plain, pointed := newEncoder(t, false), encoderOf(p)
 			return func(w *writer, v reflect.Value) error {
 				if v.CanAddr() {
@@ -137,7 +138,8 @@ func encodeTextMarshaler(w *writer, v reflect.Value) error {
 
 func pointerEncoder(t reflect.Type) encoder {
 	elem := encoderOf(t.Elem())
-	again := t.Elem().Kind() == reflect.Pointer || t.Elem().Kind() == reflect.Interface // may be a ring without a container
+	// may be a ring without a container
+	again := t.Elem().Kind() == reflect.Pointer || t.Elem().Kind() == reflect.Interface
 	return func(w *writer, v reflect.Value) error {
 		if v.IsNil() {
 			w.null()

@@ -59,8 +59,8 @@ func (b *buffer) seal() (Payload, error) {
 	return Payload{Blob: string(b.text)}, nil
 }
 
-// open checks text and frame of blob and returns a reader at its datum, which lives in b.
-func (b *buffer) open(blob string) (reader, error) {
+// openFrame checks text and frame of blob and returns a reader at its datum, which lives in b.
+func (b *buffer) openFrame(blob string) (reader, error) {
 	if len(blob) > MaxBytes {
 		return reader{}, fmt.Errorf("%w: %d bytes encoded, the limit is %d", ErrTooLarge, len(blob), MaxBytes)
 	}
@@ -96,12 +96,12 @@ func jsonHint(blob string) string {
 func Valid(blob string) error {
 	b := buffers.Get().(*buffer)
 	defer b.release()
-	r, err := b.open(blob)
+	r, err := b.openFrame(blob)
 	if err != nil {
 		return err
 	}
 	if err := r.skip(); err != nil {
 		return err
 	}
-	return r.end()
+	return r.mustBeAtEnd()
 }

@@ -158,7 +158,8 @@ func appendDouble(out []byte, f float64) []byte {
 	return out
 }
 
-// Plain is JSON as the contract's plain views have it: doubles without a fraction are whole numbers there (7.0 is 7), which only envelopes tell apart.
+// Plain is JSON as the contract's plain views have it: doubles without a fraction are whole numbers there (7.0 is 7),
+// which only envelopes tell apart.
 func Plain(raw json.RawMessage) json.RawMessage {
 	if !bytes.Contains(raw, []byte(".0")) {
 		return raw
@@ -185,5 +186,6 @@ func Plain(raw json.RawMessage) json.RawMessage {
 
 // wholeNumber says whether what follows the point of a number is a single zero.
 func wholeNumber(rest []byte) bool {
-	return len(rest) > 0 && rest[0] == '0' && (len(rest) == 1 || !bytes.ContainsRune([]byte("0123456789eE"), rune(rest[1])))
+	return len(rest) > 0 && rest[0] == '0' &&
+		(len(rest) == 1 || !bytes.ContainsRune([]byte("0123456789eE"), rune(rest[1])))
 }

@@ -1,6 +1,9 @@
 package payload
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
 // pathError says where in the value an error arose. The path is built from the inside out.
 type pathError struct {
@@ -20,4 +23,13 @@ func at(err error, step string) error {
 		return err
 	}
 	return &pathError{path: step, err: err}
+}
+
+// Place says where below field err arose, as paths of members are written ("input.0.amount"), and what is wrong there.
+func Place(field string, err error) (string, error) {
+	where, ok := errors.AsType[*pathError](err)
+	if !ok {
+		return field, err
+	}
+	return field + strings.NewReplacer("[", ".", "]", "").Replace(where.path), where.err
 }

@@ -22,8 +22,8 @@ const MaxDepth = 512
 // Payload is an encoded value: the base64 text of the frame, or empty for "none". It is immutable. A Payload that came
 // from outside is only as good as its text: check it once with Valid before storing it.
 //
-// Inside Go values a Payload stands for the value it holds: Encode and EncodeArgs put its content in place, and decoding
-// into a Payload takes the element out undecoded.
+// Inside Go values a Payload stands for the value it holds: Encode and EncodeArgs put its content in place, and
+// decoding into a Payload takes the element out undecoded.
 type Payload struct{ Blob string }
 
 // IsZero reports whether there is no value at all; an encoded null is a value.

@@ -15,7 +15,11 @@ func plainValue(depth int) *rapid.Generator[any] {
 		rapid.Just[any](nil),
 		rapid.Map(rapid.Bool(), func(b bool) any { return b }),
 		rapid.Map(rapid.Int64(), func(n int64) any { return n }),
-		rapid.Map(rapid.Float64().Filter(func(f float64) bool { return !math.IsInf(f, 0) && !math.IsNaN(f) }), func(f float64) any { return f }),
+		rapid.Map(rapid.Float64().Filter(func(f float64) bool {
+			return !math.IsInf(f, 0) && !math.IsNaN(f)
+		}), func(f float64) any {
+			return f
+		}),
 		rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) any { return b }),
 		rapid.Map(rapid.String(), func(s string) any { return s }),
 	}

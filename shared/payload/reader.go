@@ -18,8 +18,8 @@ func (r *reader) bad(what string) error {
 	return fmt.Errorf("%w: %s at byte %d", ErrInvalidFraming, what, r.pos)
 }
 
-// end reports bytes after the datum.
-func (r *reader) end() error {
+// mustBeAtEnd reports bytes after the datum.
+func (r *reader) mustBeAtEnd() error {
 	if r.pos != len(r.buf) {
 		return r.bad("trailing bytes")
 	}

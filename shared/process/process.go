@@ -24,15 +24,16 @@ const (
 // ErrStopped is the cause of a context that ended because the process was asked to stop.
 var ErrStopped = errors.New("stopped")
 
-// Tune sets the garbage collector for a program with few long-lived objects and many short-lived ones, unless GOGC says otherwise: a third more
-// throughput for some memory.
+// Tune sets the garbage collector for a program with few long-lived objects and many short-lived ones, unless GOGC says
+// otherwise: a third more throughput for some memory.
 func Tune() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
 }
 
-// Interrupts returns a context that ends at the first SIGINT or SIGTERM; the second ends the process at once. Call stop when nothing is left to drain.
+// Interrupts returns a context that ends at the first SIGINT or SIGTERM; the second ends the process at once. Call stop
+// when nothing is left to drain.
 func Interrupts() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := make(chan os.Signal, 2)

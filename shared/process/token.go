@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// TokenFile is where an app keeps the bootstrap token it made at its first start, below the data directory: worker and command line of the same
-// directory find it there.
+// TokenFile is where an app keeps the bootstrap token it made at its first start, below the data directory: worker and
+// command line of the same directory find it there.
 const TokenFile = "token"
 
 // ReadToken is the bootstrap token kept in a data directory; fs.ErrNotExist when there is none.

@@ -2,9 +2,11 @@ package protocol
 
 // SearchAttribute registers a search attribute, and is the answer to that and to its removal.
 type SearchAttribute struct {
-	Name    string `json:"name" pattern:"^[a-zA-Z][a-zA-Z0-9_]{0,127}$"`                             // 1 to 128 of letters, digits and _, a letter first
-	Type    string `json:"type,omitempty" enum:"keyword,text,int,double,bool,datetime,keyword_list"` // keyword, text, int, double, bool, datetime, keyword_list
-	Outcome string `json:"outcome,omitempty"`                                                        // created, deleted
+	// 1 to 128 of letters, digits and _, a letter first
+	Name string `json:"name" pattern:"^[a-zA-Z][a-zA-Z0-9_]{0,127}$"`
+	// keyword, text, int, double, bool, datetime, keyword_list
+	Type    string `json:"type,omitempty" enum:"keyword,text,int,double,bool,datetime,keyword_list"`
+	Outcome string `json:"outcome,omitempty"` // created, deleted
 }
 
 // SearchAttributes lists what runs can be filtered by: names and types.

@@ -1,7 +1,7 @@
 package protocol
 
-// ServerCapabilities is what a server does for workers: a flag is there, and true, only for what works. Clients switch features on by it, and refuse to
-// start when they were asked for one that is missing.
+// ServerCapabilities is what a server does for workers: a flag is there, and true, only for what works. Clients switch
+// features on by it, and refuse to start when they were asked for one that is missing.
 type ServerCapabilities struct {
 	LongPoll              int                `json:"long_poll_timeout"` // seconds a poll waits that says nothing of it
 	Commands              []CommandType      `json:"supported_workflow_task_commands"`
@@ -40,7 +40,8 @@ type QueryTimeouts struct {
 	Grace  int `json:"lease_grace_seconds"`
 }
 
-// UpdateValidation is how updates are judged before they are accepted: by a worker that polls for both kinds of tasks at once.
+// UpdateValidation is how updates are judged before they are accepted: by a worker that polls for both kinds of tasks
+// at once.
 type UpdateValidation struct {
 	Supported  bool           `json:"supported"`
 	Boundary   string         `json:"acceptance_boundary"`
@@ -122,7 +123,8 @@ type BatchRoutes struct {
 	Complete string `json:"complete"`
 }
 
-// SessionContract is the contract of worker sessions, as clients' schemas have it: docs/schemas/worker-sessions-runtime.schema.json.
+// SessionContract is the contract of worker sessions, as clients' schemas have it:
+// docs/schemas/worker-sessions-runtime.schema.json.
 type SessionContract struct {
 	Supported          bool            `json:"supported"`
 	UnavailableReason  *string         `json:"unavailable_reason"`

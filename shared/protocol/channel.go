@@ -15,6 +15,10 @@ import (
 // ChannelVersion is what a worker says in the member protocol of its CONNECT.
 const ChannelVersion = 1
 
+// SocketProcess stands for the process of a socket worker that names none. It is the same over reconnects, or each of
+// them would take the worker's own running attempts away from it.
+const SocketProcess = "socket"
+
 // Names of the worker channel: its path, namespaces, rooms and events.
 const (
 	ChannelPath        = "/api/socket.io"
@@ -25,7 +29,8 @@ const (
 	EventHint          = "hint"
 )
 
-// Methods a worker calls on the app. Those that are not explained elsewhere take and give what the HTTP routes of the same name do.
+// Methods a worker calls on the app. Those that are not explained elsewhere take and give what the HTTP routes of the
+// same name do.
 const (
 	MethodSettings         = "fetchSettings" // what EventFetchSettings is on a socket, for carriers without events
 	MethodRegister         = "register"
@@ -51,9 +56,13 @@ const (
 	NoticeSettings = "settings" // fetch the settings again
 	// NoticeSession carries a SessionNotice: a session the worker held is not held any more.
 	NoticeSession = "closeSession"
+	// NoticeYield carries a SessionNotice: a session the worker holds is to give way to another that waits, if nothing
+	// runs in it. The worker releases it with that reason; when it does not, the app takes it away.
+	NoticeYield = "yieldSession"
 )
 
-// ChannelAuth is the auth object of a worker's CONNECT. Which group a worker belongs to its token says; the member is read for nobody's benefit.
+// ChannelAuth is the auth object of a worker's CONNECT. Which group a worker belongs to its token says; the member is
+// read for nobody's benefit.
 type ChannelAuth struct {
 	Token     string `json:"token,omitempty"`
 	WorkerID  string `json:"workerId"`
@@ -100,7 +109,8 @@ type SandboxInfo struct {
 	Memory    int64  `json:"memoryUsageBytes"`
 }
 
-// Text is a string that is also read from a JSON number or truth value, since workers of different languages send either.
+// Text is a string that is also read from a JSON number or truth value, since workers of different languages send
+// either.
 type Text string
 
 // UnmarshalJSON takes a string, a number, true or false, and null for "".
@@ -146,7 +156,8 @@ type ChannelPoll struct {
 	Release   string           `json:"release,omitempty"`   // instead of workerProps.version
 	BuildID   string           `json:"buildId,omitempty"`
 	PageSize  int              `json:"historyPageSize,omitempty"`
-	// PagedQueries: the worker fetches what lies behind the first page of the history of a query or a validation, as of a workflow task's.
+	// PagedQueries: the worker fetches what lies behind the first page of the history of a query or a validation, as of a
+	// workflow task's.
 	PagedQueries bool `json:"pagedQueries,omitempty"`
 }
 
@@ -184,7 +195,10 @@ type jobFrame[T any] struct {
 func (j Job) MarshalJSON() ([]byte, error) { return json.Marshal(j.frame()) }
 
 func (j Job) frame() jobFrame[any] {
-	f := jobFrame[any]{ID: j.ID, Kind: j.Kind, Queue: j.Queue, Token: j.Token, LockExpiresAt: j.LockExpiresAt, Release: j.Release, Session: j.Session}
+	f := jobFrame[any]{
+		ID: j.ID, Kind: j.Kind, Queue: j.Queue, Token: j.Token, LockExpiresAt: j.LockExpiresAt, Release: j.Release,
+		Session: j.Session,
+	}
 	switch j.Kind {
 	case KindWorkflow:
 		f.Task = j.Task.Workflow
@@ -204,7 +218,10 @@ func (j *Job) UnmarshalJSON(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	*j = Job{ID: f.ID, Kind: f.Kind, Queue: f.Queue, Token: f.Token, LockExpiresAt: f.LockExpiresAt, Release: f.Release, Session: f.Session}
+	*j = Job{
+		ID: f.ID, Kind: f.Kind, Queue: f.Queue, Token: f.Token, LockExpiresAt: f.LockExpiresAt, Release: f.Release,
+		Session: f.Session,
+	}
 	j.Task.Kind = f.Kind
 	switch f.Kind {
 	case KindWorkflow:
@@ -222,16 +239,19 @@ func (j *Job) UnmarshalJSON(raw []byte) error {
 func readJob(raw []byte) (jobFrame[json.RawMessage], error) {
 	var f jobFrame[json.RawMessage]
 	if rawjson.Read(raw,
-		rawjson.Field{Name: "jobId", Into: &f.ID}, rawjson.Field{Name: "kind", Into: (*string)(&f.Kind)}, rawjson.Field{Name: "queue", Into: &f.Queue},
+		rawjson.Field{Name: "jobId", Into: &f.ID}, rawjson.Field{Name: "kind", Into: (*string)(&f.Kind)},
+		rawjson.Field{Name: "queue", Into: &f.Queue},
 		rawjson.Field{Name: "token", Into: &f.Token}, rawjson.Field{Name: "lockExpiresAt", Into: &f.LockExpiresAt},
-		rawjson.Field{Name: "release", Into: &f.Release}, rawjson.Field{Name: "session", Into: &f.Session}, rawjson.Field{Name: "task", Into: &f.Task}) {
+		rawjson.Field{Name: "release", Into: &f.Release}, rawjson.Field{Name: "session", Into: &f.Session},
+		rawjson.Field{Name: "task", Into: &f.Task}) {
 		return f, nil
 	}
 	f = jobFrame[json.RawMessage]{}
 	return f, json.Unmarshal(raw, &f)
 }
 
-// ChannelPollAnswer is what a poll gives: on the wire one job or null, or with Many, when the poll named a max, the whole object.
+// ChannelPollAnswer is what a poll gives: on the wire one job or null, or with Many, when the poll named a max, the
+// whole object.
 type ChannelPollAnswer struct {
 	Many       bool       `json:"-"`
 	Jobs       []Job      `json:"jobs"`
@@ -239,24 +259,29 @@ type ChannelPollAnswer struct {
 	Reason     string     `json:"reason,omitempty"`
 	RetryAfter int64      `json:"retryAfterMs,omitempty"`
 	AppRelease string     `json:"appRelease,omitempty"`
+	// StoreTime is the store's time when the answer was made, perhaps a little less: it tells a worker that stood still
+	// how old the answer is.
+	StoreTime history.Time `json:"storeTime,omitzero"`
 }
 
 type pollAnswerFrame ChannelPollAnswer
 
-// pollAnswerWire is the whole object without types that encode themselves, each of which would be encoded, checked and copied again.
+// pollAnswerWire is the whole object without types that encode themselves, each of which would be encoded, checked and
+// copied again.
 type pollAnswerWire struct {
 	Jobs       []jobFrame[any] `json:"jobs"`
 	Status     PollStatus      `json:"pollStatus"`
 	Reason     string          `json:"reason,omitempty"`
 	RetryAfter int64           `json:"retryAfterMs,omitempty"`
 	AppRelease string          `json:"appRelease,omitempty"`
+	StoreTime  history.Time    `json:"storeTime,omitzero"`
 }
 
-// Wire is what is encoded: null, a job, or {jobs, pollStatus, reason?, retryAfterMs?, appRelease?}.
+// Wire is what is encoded: null, a job, or {jobs, pollStatus, reason?, retryAfterMs?, appRelease?, storeTime?}.
 func (a ChannelPollAnswer) Wire() any {
 	switch {
 	case a.Many:
-		w := pollAnswerWire{make([]jobFrame[any], len(a.Jobs)), a.Status, a.Reason, a.RetryAfter, a.AppRelease}
+		w := pollAnswerWire{make([]jobFrame[any], len(a.Jobs)), a.Status, a.Reason, a.RetryAfter, a.AppRelease, a.StoreTime}
 		for i, j := range a.Jobs {
 			w.Jobs[i] = j.frame()
 		}
@@ -302,7 +327,7 @@ func readPollAnswer(raw []byte) (ChannelPollAnswer, bool) {
 	if !rawjson.Read(raw,
 		rawjson.Field{Name: "jobs", Into: &jobs}, rawjson.Field{Name: "pollStatus", Into: (*string)(&a.Status)},
 		rawjson.Field{Name: "reason", Into: &a.Reason}, rawjson.Field{Name: "retryAfterMs", Into: &a.RetryAfter},
-		rawjson.Field{Name: "appRelease", Into: &a.AppRelease}) {
+		rawjson.Field{Name: "appRelease", Into: &a.AppRelease}, rawjson.Field{Name: "storeTime", Into: &a.StoreTime}) {
 		return a, false
 	}
 	list, ok := rawjson.Elements(jobs)
@@ -332,30 +357,30 @@ type JobRef struct {
 	Token string `json:"token,omitempty"`
 }
 
-// Grip is what a job's token says: which delivery of what kind of task was given to whom. To the world outside the token is opaque; app and worker of
-// this repository make it in one way, over all releases.
-type Grip struct {
+// TaskToken is what a job's token says: which delivery of what kind of task was given to whom. To the world outside the
+// token is opaque; app and worker of this repository make it in one way, over all releases.
+type TaskToken struct {
 	Kind     TaskKind
 	Delivery int64
 	Owner    string
 }
 
-// GripOf names the attempt of an activity by its id, another task by its delivery.
-func GripOf(kind TaskKind, taskID, attemptID string, attempt int64, owner string) Grip {
+// TaskTokenOf names the attempt of an activity by its id, another task by its delivery.
+func TaskTokenOf(kind TaskKind, taskID, attemptID string, attempt int64, owner string) TaskToken {
 	if kind == KindActivity {
 		// The delivery is the last part of the attempt's id.
 		attempt, _ = strconv.ParseInt(strings.TrimPrefix(attemptID, taskID+"-"), 10, 64)
 	}
-	return Grip{kind, attempt, owner}
+	return TaskToken{kind, attempt, owner}
 }
 
-// Token is the grip as jobs carry it.
-func (g Grip) Token() string {
+// Token is the token as jobs carry it.
+func (g TaskToken) Token() string {
 	return string(g.Kind[:1]) + strconv.FormatInt(g.Delivery, 36) + "." + g.Owner
 }
 
 // ParseToken reads a token; false for one that Token did not make.
-func ParseToken(token string) (g Grip, ok bool) {
+func ParseToken(token string) (g TaskToken, ok bool) {
 	head, owner, ok := strings.Cut(token, ".")
 	if !ok || len(head) < 2 {
 		return g, false
@@ -371,7 +396,7 @@ func ParseToken(token string) (g Grip, ok bool) {
 }
 
 // AttemptID names the attempt of an activity; empty for other tasks.
-func (g Grip) AttemptID(taskID string) string {
+func (g TaskToken) AttemptID(taskID string) string {
 	if g.Kind != KindActivity {
 		return ""
 	}
@@ -379,7 +404,7 @@ func (g Grip) AttemptID(taskID string) string {
 }
 
 // Attempt is the delivery of a task that is no activity; 0 for an activity.
-func (g Grip) Attempt() int64 {
+func (g TaskToken) Attempt() int64 {
 	if g.Kind == KindActivity {
 		return 0
 	}
@@ -393,15 +418,18 @@ type JobOutcome struct {
 	ErrorMessage string          `json:"errorMessage,omitempty"`
 	Logs         json.RawMessage `json:"logs,omitempty"`
 	Response     *JobResponse    `json:"response,omitempty"`
-	Returned     string          `json:"returned,omitempty"` // hands the job back for this reason, as returnJob does; no status then
+	// hands the job back for this reason, as returnJob does; no status then
+	Returned string `json:"returned,omitempty"`
 }
 
-// JobResponse is what a job gave, in the members of the HTTP contract: workflow {commands}, activity {result} or {failure}, query {result_envelope}
-// or {failure}.
+// JobResponse is what a job gave, in the members of the HTTP contract: workflow {commands}, activity {result} or
+// {failure}, query {result_envelope} or {failure}. A query may have its answer in result, too.
 type JobResponse struct {
-	Commands       []Command       `json:"commands,omitempty"`
+	Commands []Command `json:"commands,omitempty"`
+	StreamWaits
 	Kept           int64           `json:"kept,omitempty"`
-	Result         payload.Payload `json:"result,omitzero"`
+	Result         Value           `json:"result,omitzero"`         // an envelope, or any JSON
+	Codec          string          `json:"payload_codec,omitempty"` // of a result that is a bare blob
 	ResultEnvelope payload.Payload `json:"result_envelope,omitzero"`
 	Failure        *Failure        `json:"failure,omitempty"`
 	Epoch          int64           `json:"session_epoch,omitempty"`
@@ -457,7 +485,8 @@ func (a ChannelCompleteAnswer) MarshalJSON() ([]byte, error) { return json.Marsh
 func (a *ChannelCompleteAnswer) UnmarshalJSON(raw []byte) error {
 	var next json.RawMessage
 	*a = ChannelCompleteAnswer{Many: true}
-	if rawjson.Read(raw, rawjson.Field{Name: "items", Into: &a.Items}, rawjson.Field{Name: "next", Into: &next}) && a.Items != nil {
+	if rawjson.Read(raw, rawjson.Field{Name: "items", Into: &a.Items}, rawjson.Field{Name: "next", Into: &next}) &&
+		a.Items != nil {
 		if next == nil || string(next) == "null" {
 			return nil
 		}
@@ -498,7 +527,8 @@ type JobHistory struct {
 	PageSize  int    `json:"pageSize,omitempty"`
 }
 
-// JobProgress is a sign of life of a job's own code. Progress is plain JSON {message?, current?, total?, unit?, details?}.
+// JobProgress is a sign of life of a job's own code. Progress is plain JSON {message?, current?, total?, unit?,
+// details?}.
 type JobProgress struct {
 	JobRef
 	Progress json.RawMessage `json:"progress,omitempty"`
@@ -518,7 +548,8 @@ type JobLogLine struct {
 	Text  string       `json:"text"`
 }
 
-// SessionNotice tells a worker that it holds a session no more, under this epoch, and why. What runs in it is told of by itself.
+// SessionNotice tells a worker that it holds a session no more, under this epoch, and why. What runs in it is told of
+// by itself.
 type SessionNotice struct {
 	SessionID string `json:"session_id"`
 	Epoch     int64  `json:"epoch"`

@@ -15,15 +15,24 @@ import (
 func jobs() []protocol.Job {
 	at := history.Micros(1_700_000_000_000_001)
 	return []protocol.Job{
-		{ID: "r-1-workflow", Kind: protocol.KindWorkflow, Queue: "a \"q\"", Token: "w1.me", LockExpiresAt: at, Release: "1.0", Task: protocol.Task{
-			Kind: protocol.KindWorkflow, Workflow: &protocol.WorkflowTask{TaskID: "r-1-workflow", Events: []history.Event{
-				{Seq: 1, At: at, Data: &history.WorkflowStarted{WorkflowType: "<é>", Arguments: "AAAA"}},
-				{Seq: 2, At: at, Data: &history.ActivityScheduled{Sequence: 1, ActivityType: "echo"}, TaskID: "r-0-workflow", SeenThrough: 1},
-				{Seq: 3, At: at, Data: &history.Unknown{Name: "Later", Raw: json.RawMessage(`{}`)}},
-			}},
-		}},
-		{ID: "r-1", Kind: protocol.KindActivity, Session: &protocol.JobSession{SessionID: "s", Epoch: 3, IsNew: true}, Task: protocol.Task{
-			Kind: protocol.KindActivity, Activity: &protocol.ActivityTask{TaskID: "r-1", Arguments: payload.Payload{Blob: "AAAA"}},
+		{
+			ID: "r-1-workflow", Kind: protocol.KindWorkflow, Queue: "a \"q\"", Token: "w1.me", LockExpiresAt: at, Release: "1.0",
+			Task: protocol.Task{
+				Kind: protocol.KindWorkflow, Workflow: &protocol.WorkflowTask{TaskID: "r-1-workflow", Events: []history.Event{
+					{Seq: 1, At: at, Data: &history.WorkflowStarted{WorkflowType: "<é>", Arguments: "AAAA"}},
+					{
+						Seq: 2, At: at, Data: &history.ActivityScheduled{Sequence: 1, ActivityType: "echo"}, TaskID: "r-0-workflow",
+						SeenThrough: 1,
+					},
+					{Seq: 3, At: at, Data: &history.Unknown{Name: "Later", Raw: json.RawMessage(`{}`)}},
+				}},
+			},
+		},
+		{ID: "r-1", Kind: protocol.KindActivity, Session: &protocol.JobSession{
+			SessionID: "s", Epoch: 3, IsNew: true,
+		}, Task: protocol.Task{
+			Kind:     protocol.KindActivity,
+			Activity: &protocol.ActivityTask{TaskID: "r-1", Arguments: payload.Payload{Blob: "AAAA"}},
 		}},
 	}
 }
@@ -42,9 +51,12 @@ func TestAnAnswerIsReadAlikeInWhateverFormItComes(t *testing.T) {
 	receipt := protocol.JobReceipt{ID: "r-1", Outcome: "completed", Recorded: true, Created: []string{"r-2-workflow"}}
 	next := &protocol.ChannelPollAnswer{Many: true, Jobs: jobs(), Status: protocol.PollLeased, AppRelease: "1.0"}
 	for name, want := range map[string]protocol.ChannelCompleteAnswer{
-		"with jobs":    {Many: true, Items: []protocol.JobReceipt{receipt}, Next: next},
-		"without":      {Many: true, Items: []protocol.JobReceipt{receipt}},
-		"nothing":      {Many: true, Items: []protocol.JobReceipt{}, Next: &protocol.ChannelPollAnswer{Many: true, Jobs: []protocol.Job{}, Status: protocol.PollEmpty, RetryAfter: 5}},
+		"with jobs": {Many: true, Items: []protocol.JobReceipt{receipt}, Next: next},
+		"without":   {Many: true, Items: []protocol.JobReceipt{receipt}},
+		"nothing": {
+			Many: true, Items: []protocol.JobReceipt{},
+			Next: &protocol.ChannelPollAnswer{Many: true, Jobs: []protocol.Job{}, Status: protocol.PollEmpty, RetryAfter: 5},
+		},
 		"one job next": {Next: &protocol.ChannelPollAnswer{Jobs: jobs()[:1], Status: protocol.PollLeased}},
 		"none next":    {Next: &protocol.ChannelPollAnswer{Status: protocol.PollEmpty}},
 	} {
@@ -69,7 +81,9 @@ func TestAnAnswerIsReadAlikeInWhateverFormItComes(t *testing.T) {
 
 // What calls UnmarshalJSON without a check of its own must learn of every text that is no JSON where it matters.
 func TestABrokenAnswerIsRefused(t *testing.T) {
-	raw, err := json.Marshal(protocol.ChannelCompleteAnswer{Many: true, Items: []protocol.JobReceipt{}, Next: &protocol.ChannelPollAnswer{Many: true, Jobs: jobs()}})
+	raw, err := json.Marshal(protocol.ChannelCompleteAnswer{
+		Many: true, Items: []protocol.JobReceipt{}, Next: &protocol.ChannelPollAnswer{Many: true, Jobs: jobs()},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,9 @@ type ClaimRequest struct {
 
 // ClaimStatus says whether a task can be claimed and, when it cannot, why. It changes nothing.
 type ClaimStatus struct {
-	Claimed      bool         `json:"claimed"`   // the worker that asks holds it
-	Claimable    bool         `json:"claimable"` // it waits, and the worker that asks (any worker, when none is named) may have it
+	Claimed bool `json:"claimed"` // the worker that asks holds it
+	// it waits, and the worker that asks (any worker, when none is named) may have it
+	Claimable    bool         `json:"claimable"`
 	TaskID       string       `json:"task_id"`
 	TaskStatus   string       `json:"task_status"` // ready, delayed, leased, quarantined, completed
 	WorkflowID   string       `json:"workflow_id"`

@@ -1,6 +1,7 @@
 package protocol
 
-// ClusterInfo is what clients ask before anything else: which versions and features a server has, in the words they check.
+// ClusterInfo is what clients ask before anything else: which versions and features a server has, in the words they
+// check.
 type ClusterInfo struct {
 	ServerID         string              `json:"server_id"`
 	Version          string              `json:"version"`
@@ -47,7 +48,8 @@ type ControlCapabilities struct {
 	ResponseCompression   []string `json:"response_compression"`
 }
 
-// ClientCompatibility says where clients learn whether they fit: from the versions of the protocols, not from the server's own.
+// ClientCompatibility says where clients learn whether they fit: from the versions of the protocols, not from the
+// server's own.
 type ClientCompatibility struct {
 	SchemaVersion
 	Authority       string   `json:"authority"`
@@ -56,7 +58,8 @@ type ClientCompatibility struct {
 	Clients         struct{} `json:"clients"` // none has rules of its own
 }
 
-// ControlPlaneTerms is the control plane's version, the header that demands it, and what its requests and answers promise.
+// ControlPlaneTerms is the control plane's version, the header that demands it, and what its requests and answers
+// promise.
 type ControlPlaneTerms struct {
 	Version  string        `json:"version"`
 	Header   string        `json:"header"`
@@ -84,10 +87,11 @@ type OperationTerms struct {
 
 // FieldTerms is what one member of a request may be.
 type FieldTerms struct {
-	Type    string            `json:"type,omitempty"`
-	Min     int               `json:"min,omitempty"`
-	Values  []string          `json:"canonical_values,omitempty"`
-	Refused map[string]string `json:"rejected_aliases,omitzero"` // values that are refused, and what is meant; may be empty
+	Type   string   `json:"type,omitempty"`
+	Min    int      `json:"min,omitempty"`
+	Values []string `json:"canonical_values,omitempty"`
+	// values that are refused, and what is meant; may be empty
+	Refused map[string]string `json:"rejected_aliases,omitzero"`
 }
 
 // WorkerTerms is the worker protocol's version, the header that demands it, and what the server does for workers.
@@ -97,7 +101,8 @@ type WorkerTerms struct {
 	Capabilities ServerCapabilities `json:"server_capabilities"`
 }
 
-// AuthComposition says how clients put their connection settings together; workers refuse to start without exactly this.
+// AuthComposition says how clients put their connection settings together; workers refuse to start without exactly
+// this.
 type AuthComposition struct {
 	SchemaVersion
 	Precedence  AuthPrecedence  `json:"precedence"`
@@ -185,7 +190,8 @@ type BodyLimits struct {
 	Batch int `json:"max_batch_body_bytes"` // of the routes that take many items at once
 }
 
-// SessionsGiven is what is ours in sessions, beside the contract that workers are told of: the three doors to one row and what each gives it.
+// SessionsGiven is what is ours in sessions, beside the contract that workers are told of: the three doors to one row
+// and what each gives it.
 type SessionsGiven struct {
 	Schema          string          `json:"schema"`
 	Doors           []string        `json:"doors"`

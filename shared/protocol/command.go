@@ -1,5 +1,5 @@
-// Package protocol is what apps, workers and clients say to each other: commands, tasks, verbs, statuses and refusal reasons, in the JSON that
-// every transport carries.
+// Package protocol is what apps, workers and clients say to each other: commands, tasks, verbs, statuses and refusal
+// reasons, in the JSON that every transport carries.
 package protocol
 
 import (
@@ -23,21 +23,23 @@ type CommandType string
 
 // The commands a workflow task may be completed with. The first three end the run and stand last, at most one of them.
 const (
-	CompleteWorkflow       CommandType = "complete_workflow"
-	FailWorkflow           CommandType = "fail_workflow"
-	ContinueAsNew          CommandType = "continue_as_new"
-	ScheduleActivity       CommandType = "schedule_activity"
-	StartTimer             CommandType = "start_timer"
-	OpenSignalWait         CommandType = "open_signal_wait"
-	RecordSideEffect       CommandType = "record_side_effect"
-	RecordVersionMarker    CommandType = "record_version_marker"
-	StartSession           CommandType = "start_session"
-	EndSession             CommandType = "end_session"
-	CancelActivity         CommandType = "cancel_activity"
-	CancelTimer            CommandType = "cancel_timer"
-	SignalWorkflow         CommandType = "signal_workflow"
-	StartChildWorkflow     CommandType = "start_child_workflow"
-	CancelChildWorkflow    CommandType = "cancel_child_workflow"
+	CompleteWorkflow    CommandType = "complete_workflow"
+	FailWorkflow        CommandType = "fail_workflow"
+	ContinueAsNew       CommandType = "continue_as_new"
+	ScheduleActivity    CommandType = "schedule_activity"
+	StartTimer          CommandType = "start_timer"
+	OpenSignalWait      CommandType = "open_signal_wait"
+	RecordSideEffect    CommandType = "record_side_effect"
+	RecordVersionMarker CommandType = "record_version_marker"
+	StartSession        CommandType = "start_session"
+	EndSession          CommandType = "end_session"
+	CancelActivity      CommandType = "cancel_activity"
+	CancelTimer         CommandType = "cancel_timer"
+	SignalWorkflow      CommandType = "signal_workflow"
+	StartChildWorkflow  CommandType = "start_child_workflow"
+	CancelChildWorkflow CommandType = "cancel_child_workflow"
+	// ours: tell this run how a child ends that an earlier run of its id may have started
+	AttachChildWorkflow    CommandType = "attach_child_workflow"
 	ApplyUpdate            CommandType = "apply_update" // ours: its handler has begun and answers it later
 	CompleteUpdate         CommandType = "complete_update"
 	FailUpdate             CommandType = "fail_update"
@@ -52,9 +54,10 @@ func (t CommandType) Terminal() bool {
 	return t == CompleteWorkflow || t == FailWorkflow || t == ContinueAsNew
 }
 
-// Command is one thing a workflow asks for. It is the only command type: the Go authoring API and a client in any language fill the same members,
-// each command reading its own and ignoring the rest. Durations are whole seconds. The tag of says which commands read a member; a !
-// behind a command says that it is refused without, a | that one of those members is needed.
+// Command is one thing a workflow asks for. It is the only command type: the Go authoring API and a client in any
+// language fill the same members, each command reading its own and ignoring the rest. Durations are whole seconds. The
+// tag of says which commands read a member; a ! behind a command says that it is refused without, a | that one of those
+// members is needed.
 type Command struct {
 	Type CommandType `json:"type" required:"true"`
 
@@ -64,15 +67,16 @@ type Command struct {
 	// Queue is the run's own when empty.
 	Queue           string        `json:"queue,omitempty" of:"schedule_activity start_child_workflow continue_as_new" maxLength:"255"`
 	RetryPolicy     *retry.Policy `json:"retry_policy,omitempty" of:"schedule_activity start_child_workflow"`
-	StartToClose    int64         `json:"start_to_close_timeout,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
-	ScheduleToStart int64         `json:"schedule_to_start_timeout,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
-	ScheduleToClose int64         `json:"schedule_to_close_timeout,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
-	Heartbeat       int64         `json:"heartbeat_timeout,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
+	StartToClose    Timeout       `json:"start_to_close_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
+	ScheduleToStart Timeout       `json:"schedule_to_start_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
+	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
+	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
 	// WorkerSession is the door with options; schedule_activity needs its session_id.
 	WorkerSession *SessionOptions `json:"worker_session,omitempty" of:"schedule_activity start_session"`
 	// SessionID is of the implicit door, or of a handle.
 	SessionID string `json:"session_id,omitempty" of:"schedule_activity end_session!" maxLength:"255"`
-	// Affinity and FallbackAfter, ours, are what WorkerSession says of them, for the session of the implicit door. What an activity says holds from then on.
+	// Affinity and FallbackAfter, ours, are what WorkerSession says of them, for the session of the implicit door. What an
+	// activity says holds from then on.
 	Affinity      string `json:"affinity,omitempty" of:"schedule_activity" enum:"hard,soft"`
 	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
 
@@ -85,21 +89,25 @@ type Command struct {
 
 	history.Parallel `of:"schedule_activity start_timer open_signal_wait open_condition_wait start_child_workflow"`
 
-	Delay       *int64 `json:"delay_seconds,omitempty" of:"start_timer!" minimum:"0" maximum:"315360000"`
-	DelayMicros int64  `json:"delay_micros,omitempty" of:"start_timer" minimum:"0"` // ours: the exact length; it wins over the whole seconds
+	Delay *int64 `json:"delay_seconds,omitempty" of:"start_timer!" minimum:"0" maximum:"315360000"`
+	// ours: the exact length; it wins over the whole seconds
+	DelayMicros int64 `json:"delay_micros,omitempty" of:"start_timer" minimum:"0"`
 
 	SignalName string `json:"signal_name,omitempty" of:"open_signal_wait! signal_workflow!" minLength:"1" maxLength:"255"`
-	// Buffers, ours: the worker keeps the signals it has seen until its code wants them, and asks for one it has not seen. Without it a wait is for the
-	// first signal of the name that no earlier wait got.
+	// Buffers, ours: the worker keeps the signals it has seen until its code wants them, and asks for one it has not seen.
+	// Without it a wait is for the first signal of the name that no earlier wait got.
 	Buffers bool `json:"buffers_signals,omitempty" of:"open_signal_wait continue_as_new"`
-	// Unreceived, ours, with Buffers of continue_as_new: the events, in their order, of the signals the worker has seen and its code has not received.
-	// They go with the run. Without Buffers all go that were the answer to no wait.
+	// Unreceived, ours, with Buffers of continue_as_new: the events, in their order, of the signals the worker has seen
+	// and its code has not received. They go with the run. Without Buffers those go that were not handled, which depends
+	// on the runtime its worker registered.
 	Unreceived []int64 `json:"unreceived_signals,omitempty" of:"continue_as_new"`
 	// Timeout 0 is over at once.
-	Timeout    *int64 `json:"timeout_seconds,omitempty" of:"open_signal_wait open_condition_wait" minimum:"0" maximum:"315360000"`
-	WorkflowID string `json:"workflow_id,omitempty" of:"signal_workflow!" minLength:"1" maxLength:"255"`
+	Timeout *int64 `json:"timeout_seconds,omitempty" of:"open_signal_wait open_condition_wait" minimum:"0" maximum:"315360000"`
+	// WorkflowID is whom a signal goes to, or the child that is attached to. Of start_child_workflow, ours, it is the id
+	// the child shall have, one of its own when empty; a child whose id is taken fails with the type workflow_id_taken.
+	WorkflowID string `json:"workflow_id,omitempty" of:"signal_workflow! attach_child_workflow! start_child_workflow" minLength:"1" maxLength:"255"`
 
-	// Target is the command sequence that opened what is to be cancelled.
+	// Target is the command sequence that opened what is to be cancelled, or attached to the child.
 	Target int64 `json:"target,omitempty" of:"cancel_activity! cancel_timer! cancel_child_workflow!" minimum:"1"`
 
 	// Result is an envelope. Some clients send the bare blob; both forms are read.
@@ -119,16 +127,19 @@ type Command struct {
 	FailedActivityID string          `json:"failed_activity_execution_id,omitempty" of:"fail_workflow"`
 
 	// WorkflowType stays as it is when absent.
-	WorkflowType      string `json:"workflow_type,omitempty" of:"start_child_workflow! continue_as_new" minLength:"1" maxLength:"255"`
-	ParentClosePolicy string `json:"parent_close_policy,omitempty" of:"start_child_workflow" enum:"abandon,request_cancel,terminate,request_cancellation"`
-	ExecutionTimeout  int64  `json:"execution_timeout_seconds,omitempty" of:"start_child_workflow" minimum:"0" maximum:"315360000"`
-	RunTimeout        int64  `json:"run_timeout_seconds,omitempty" of:"start_child_workflow" minimum:"0" maximum:"315360000"`
+	WorkflowType      string  `json:"workflow_type,omitempty" of:"start_child_workflow! continue_as_new" minLength:"1" maxLength:"255"`
+	ParentClosePolicy string  `json:"parent_close_policy,omitempty" of:"start_child_workflow" enum:"abandon,request_cancel,terminate,request_cancellation"`
+	ExecutionTimeout  Timeout `json:"execution_timeout_seconds,omitempty" of:"start_child_workflow" minimum:"1" maximum:"315360000"`
+	RunTimeout        Timeout `json:"run_timeout_seconds,omitempty" of:"start_child_workflow" minimum:"1" maximum:"315360000"`
 
 	UpdateID string `json:"update_id,omitempty" of:"apply_update! complete_update! fail_update!" minLength:"1" maxLength:"255"`
 
-	Attributes     json.RawMessage `json:"attributes,omitempty" of:"upsert_search_attributes! start_child_workflow"` // name → value; null takes one away
-	AttributeTypes json.RawMessage `json:"attribute_types,omitempty" of:"upsert_search_attributes"`                  // name → type
-	Entries        payload.Payload `json:"entries,omitzero" of:"upsert_memo! start_child_workflow"`                  // a map; null takes an entry away
+	// name → value; null takes one away
+	Attributes json.RawMessage `json:"attributes,omitempty" of:"upsert_search_attributes! start_child_workflow"`
+	// name → type
+	AttributeTypes json.RawMessage `json:"attribute_types,omitempty" of:"upsert_search_attributes"`
+	// a map; null takes an entry away
+	Entries payload.Payload `json:"entries,omitzero" of:"upsert_memo! start_child_workflow"`
 
 	ConditionKey         string `json:"condition_key,omitempty" of:"open_condition_wait" maxLength:"255"`
 	ConditionFingerprint string `json:"condition_definition_fingerprint,omitempty" of:"open_condition_wait" maxLength:"255"`
@@ -141,23 +152,32 @@ type Command struct {
 	MemberSize     int             `json:"member_size,omitempty" of:"cancel_selection_operation!" minimum:"1" maximum:"2000"`
 	OperationKind  string          `json:"operation_kind,omitempty" of:"cancel_selection_operation"`
 	OperationID    string          `json:"operation_identity,omitempty" of:"cancel_selection_operation"`
+
+	// Streams and cancellation scopes are not offered. A command that has one of these would do something else without it,
+	// so the task is refused.
+	WorkflowStream json.RawMessage `json:"workflow_stream,omitempty" of:"record_side_effect"`
+	ScopeID        json.RawMessage `json:"cancellation_scope_id,omitempty" of:"schedule_activity start_timer open_signal_wait open_condition_wait start_child_workflow"`
+	ScopeCleanup   json.RawMessage `json:"cancellation_cleanup,omitempty" of:"schedule_activity start_timer open_signal_wait open_condition_wait start_child_workflow"`
 }
 
-// SessionOptions is the worker_session object: in a command, and flat beside worker_id in the create verb. Nil pointers mean the default.
+// SessionOptions is the worker_session object: in a command, and flat beside worker_id in the create verb. Nil pointers
+// mean the default.
 type SessionOptions struct {
 	SessionID     string   `json:"session_id" minLength:"1" maxLength:"255"`
 	Connection    string   `json:"connection,omitempty"`
 	Queue         string   `json:"queue,omitempty"`
 	Requirements  []string `json:"requirements,omitempty"`
-	Lease         int64    `json:"lease_seconds,omitempty" minimum:"0" maximum:"315360000"` // default 120
-	TTL           int64    `json:"ttl_seconds,omitempty" minimum:"0" maximum:"315360000"`   // default 1800
-	MaxActivities int      `json:"max_concurrent_activities,omitempty" minimum:"0"`         // default 1
-	Create        *bool    `json:"create_if_missing,omitempty"`                             // default true
-	Reacquire     *bool    `json:"allow_reacquire_after_failure,omitempty"`
-	Idle          int64    `json:"idle_seconds,omitempty" minimum:"0"`                  // ours
-	ReleasePolicy string   `json:"release_policy,omitempty" enum:"migrate,finish,fail"` // ours: migrate, finish, fail
-	// Affinity, ours, is hard (default), or soft: another worker may claim the session while it is held, once a task of it has waited for its holder for
-	// so many seconds.
+	Lease         Count    `json:"lease_seconds,omitempty" minimum:"1" maximum:"315360000"` // default 120
+	TTL           TTL      `json:"ttl_seconds,omitzero" minimum:"1" maximum:"315360000"`    // default 1800; null: none
+	MaxActivities Count    `json:"max_concurrent_activities,omitempty" minimum:"1"`         // default 1
+	// ours: the sessions of a workflow are started by it
+	Scope         string `json:"scope,omitempty" enum:"namespace"`
+	Create        *bool  `json:"create_if_missing,omitempty"` // default true
+	Reacquire     *bool  `json:"allow_reacquire_after_failure,omitempty"`
+	Idle          int64  `json:"idle_seconds,omitempty" minimum:"0"`                  // ours
+	ReleasePolicy string `json:"release_policy,omitempty" enum:"migrate,finish,fail"` // ours: migrate, finish, fail
+	// Affinity, ours, is hard (default), or soft: another worker may claim the session while it is held, once a task of it
+	// has waited for its holder for so many seconds.
 	Affinity      string `json:"affinity,omitempty" enum:"hard,soft"`
 	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"` // ours, with soft: 30
 }

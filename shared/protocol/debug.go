@@ -2,7 +2,8 @@ package protocol
 
 import "github.com/sojourn-run/sojourn/shared/history"
 
-// DebugView is what can be said of a run that does not go on: where it stands, what is open in it, and what an operator should know first.
+// DebugView is what can be said of a run that does not go on: where it stands, what is open in it, and what an operator
+// should know first.
 type DebugView struct {
 	WorkflowID   string       `json:"workflow_id"`
 	RunID        string       `json:"run_id"`
@@ -14,6 +15,7 @@ type DebugView struct {
 	Diagnosis    string       `json:"diagnostic_status"` // closed, quarantined, running, waiting_for_worker, waiting
 	WaitKind     *string      `json:"wait_kind"`
 	WaitReason   *string      `json:"wait_reason"`
+	Wait         *Wait        `json:"wait,omitempty"`
 	Findings     []Finding    `json:"findings"` // the gravest first
 	Pending      *Pending     `json:"pending"`
 	Queues       []DebugQueue `json:"task_queues"` // those that open tasks wait in
@@ -60,4 +62,5 @@ type TaskWhy struct {
 	LeaseUntil history.Time `json:"lease_expires_at"`
 	NextAt     history.Time `json:"next_attempt_at"`
 	Why        string       `json:"why"`
+	Wait       *Wait        `json:"wait"`
 }

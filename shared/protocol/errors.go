@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // Reason is why a request was refused, from this closed list; programs read it, people read the message.
@@ -24,7 +25,9 @@ const (
 	ReasonUnknownMethod         Reason = "unknown_method"
 	ReasonInternal              Reason = "internal"
 	ReasonStoreUnavailable      Reason = "store_unavailable"
+	ReasonBackendUnavailable    Reason = "backend_unavailable" // to workers: whether it was done is not known
 	ReasonThrottled             Reason = "throttled"
+	ReasonPollCapacity          Reason = "long_poll_capacity_exhausted"
 	ReasonMissingVersion        Reason = "missing_protocol_version"
 	ReasonUnsupportedVersion    Reason = "unsupported_protocol_version"
 	ReasonMissingControl        Reason = "missing_control_plane_version"
@@ -40,6 +43,7 @@ const (
 	ReasonPastRetention         Reason = "past_retention"
 	ReasonRunNotClosed          Reason = "run_not_closed"
 	ReasonHistoricalRun         Reason = "historical_run_command_rejected"
+	ReasonUnknownSignal         Reason = "unknown_signal"
 	ReasonUnknownUpdate         Reason = "unknown_update"
 	ReasonUnknownQuery          Reason = "rejected_unknown_query"
 	ReasonQueryRejected         Reason = "query_rejected"
@@ -62,6 +66,7 @@ const (
 	ReasonValidationDuplicate   Reason = "duplicate_update_validation_completion"
 	ReasonValidationExpired     Reason = "update_validation_lease_expired"
 	ReasonAlreadyStarted        Reason = "instance_already_started"
+	ReasonDuplicateStart        Reason = "duplicate_not_allowed" // a start of a workflow id that is taken
 	ReasonRequestConflict       Reason = "request_id_conflict"
 	ReasonCancelNotSupported    Reason = "cancellation_not_supported"
 	ReasonTaskNotFound          Reason = "task_not_found"
@@ -127,16 +132,25 @@ const (
 var statuses = map[Reason]int{
 	ReasonMalformedJSON: 400, ReasonMalformedPayload: 400, ReasonMissingVersion: 400, ReasonUnsupportedVersion: 400,
 	ReasonMissingControl: 400, ReasonUnsupportedControl: 400, ReasonInvalidPageToken: 400, ReasonUnknownMethod: 404,
-	ReasonUnauthorized: 401, ReasonForbidden: 403, ReasonNotFound: 404, ReasonNamespaceNotFound: 404, ReasonInstanceNotFound: 404,
-	ReasonRunNotFound: 404, ReasonTaskNotFound: 404, ReasonWorkerNotFound: 404, ReasonSessionNotFound: 404, ReasonWorkerSessionNotFound: 404,
-	ReasonInvalidBundle: 422, ReasonBundleIntegrity: 422,
-	ReasonScheduleNotFound: 404, ReasonQueueNotFound: 404, ReasonDeploymentNotFound: 404, ReasonAttributeNotFound: 404, ReasonAttributeLimit: 422,
-	ReasonTokenNotFound: 404, ReasonUnknownUpdate: 404, ReasonUnknownQuery: 404,
+	ReasonUnauthorized: 401, ReasonForbidden: 403, ReasonNotFound: 404, ReasonNamespaceNotFound: 404,
+	ReasonInstanceNotFound: 404,
+	ReasonRunNotFound:      404, ReasonTaskNotFound: 404, ReasonWorkerNotFound: 404, ReasonSessionNotFound: 404,
+	ReasonWorkerSessionNotFound: 404,
+	ReasonInvalidBundle:         422, ReasonBundleIntegrity: 422,
+	ReasonScheduleNotFound: 404, ReasonQueueNotFound: 404, ReasonDeploymentNotFound: 404, ReasonAttributeNotFound: 404,
+	ReasonAttributeLimit: 422,
+	ReasonTokenNotFound:  404, ReasonUnknownSignal: 404, ReasonUnknownUpdate: 404, ReasonUnknownQuery: 404,
 	ReasonUpdateRejected: 422, ReasonValidationUnclaimed: 504, ReasonValidationTimeout: 504, ReasonValidationNotFound: 404,
-	ReasonQueryTaskNotFound: 404, ReasonQueryArguments: 422, ReasonQueryQueueFull: 429, ReasonQueryUnavailable: 503, ReasonQueryTimeout: 504, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,
-	ReasonUnsupportedMediaType: 415, ReasonValidation: 422, ReasonInvalidSession: 422, ReasonStructuralLimit: 422, ReasonUnsupportedCodec: 422,
-	ReasonThrottled: 429, ReasonInternal: 500, ReasonStoreUnavailable: 503,
+	ReasonQueryTaskNotFound: 404, ReasonQueryArguments: 422, ReasonQueryQueueFull: 429, ReasonQueryUnavailable: 503,
+	ReasonQueryTimeout: 504, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,
+	ReasonUnsupportedMediaType: 415, ReasonValidation: 422, ReasonInvalidSession: 422, ReasonStructuralLimit: 422,
+	ReasonUnsupportedCodec: 422,
+	ReasonThrottled:        429, ReasonPollCapacity: 429, ReasonInternal: 500, ReasonStoreUnavailable: 503,
+	ReasonBackendUnavailable: 503,
 }
+
+// Away says whether the store could not be asked: what was asked for may be done all the same.
+func (r Reason) Away() bool { return r == ReasonStoreUnavailable || r == ReasonBackendUnavailable }
 
 // Status is the HTTP status a refusal with this reason is answered with; 409 unless the reason says otherwise.
 func (r Reason) Status() int {
@@ -146,7 +160,8 @@ func (r Reason) Status() int {
 	return http.StatusConflict
 }
 
-// Error is a typed refusal. Details are further members of the answer, by their wire names; Fields maps a field path to what is wrong with it.
+// Error is a typed refusal. Details are further members of the answer, by their wire names; Fields maps a field path to
+// what is wrong with it.
 type Error struct {
 	Reason  Reason
 	Message string
@@ -180,6 +195,40 @@ func (e *Error) With(name string, value any) *Error {
 func Invalid(field, format string, args ...any) *Error {
 	text := fmt.Sprintf(format, args...)
 	return &Error{Reason: ReasonValidation, Message: field + ": " + text, Fields: map[string][]string{field: {text}}}
+}
+
+// Beneath puts a member's name before the fields an error speaks of.
+func Beneath(name string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	fields := map[string][]string{}
+	for f, what := range e.Fields {
+		if f == "body" {
+			f = name
+		} else {
+			f = name + "." + f
+		}
+		fields[f] = what
+	}
+	return &Error{Reason: e.Reason, Message: name + ": " + e.Message, Details: e.Details, Fields: fields}
+}
+
+// Missing refuses a request for the members it must have and does not, by their names; nil when there are none.
+func Missing(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	fields := make(map[string][]string, len(names))
+	for _, n := range names {
+		fields[n] = []string{"is missing"}
+	}
+	verb := "is"
+	if len(names) > 1 {
+		verb = "are"
+	}
+	return &Error{Reason: ReasonValidation, Message: strings.Join(names, ", ") + ": " + verb + " missing", Fields: fields}
 }
 
 // ReasonOf is the reason of a refusal anywhere in err's chain, or "".

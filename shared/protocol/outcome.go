@@ -1,7 +1,8 @@
 package protocol
 
-// Item is the outcome in the words of the HTTP routes, for the job its token names. Who says so, its namespace and process, the transport fills in.
-func (o JobOutcome) Item(g Grip) (CompleteItem, error) {
+// Item is the outcome in the words of the HTTP routes, for the job its token names. Who says so, its namespace and
+// process, the transport fills in.
+func (o JobOutcome) Item(g TaskToken) (CompleteItem, error) {
 	item := CompleteItem{Kind: g.Kind, TaskID: o.ID, Owner: g.Owner, Attempt: g.Attempt(), AttemptID: g.AttemptID(o.ID)}
 	if o.Returned != "" {
 		item.Returned = o.Returned
@@ -18,10 +19,14 @@ func (o JobOutcome) Item(g Grip) (CompleteItem, error) {
 			item.Failure = &Failure{Message: o.message("the job failed")}
 			return item, nil
 		}
-		item.Failure, item.Commands, item.Kept, item.Result = r.Failure, r.Commands, r.Kept, r.Result
-		if g.Kind == KindQuery {
+		item.Failure, item.Commands, item.StreamWaits, item.Kept = r.Failure, r.Commands, r.StreamWaits, r.Kept
+		if g.Kind == KindQuery && !r.ResultEnvelope.IsZero() {
 			item.Result = r.ResultEnvelope
+			return item, nil
 		}
+		var err error
+		item.Result, err = r.Result.Under(r.Codec)
+		return item, err
 	case JobTimeout:
 		item.Failure = &Failure{Message: o.message("the job ran out of time"), Type: "timeout", Kind: "timeout"}
 	case JobMemoryIssue:
@@ -31,7 +36,10 @@ func (o JobOutcome) Item(g Grip) (CompleteItem, error) {
 	case JobInternalError:
 		item.Returned, item.LostCount = o.message("internal_error"), true
 	default:
-		return item, Invalid("status", "must be OK, USER_FAILURE, TIMEOUT, MEMORY_ISSUE, LOG_SIZE_EXCEEDED or INTERNAL_ERROR, not %.40q", o.Status)
+		return item, Invalid(
+			"status", "must be OK, USER_FAILURE, TIMEOUT, MEMORY_ISSUE, LOG_SIZE_EXCEEDED or INTERNAL_ERROR, not %.40q",
+			o.Status,
+		)
 	}
 	return item, nil
 }
@@ -52,8 +60,8 @@ func (a CompleteAnswer) Receipt(id string) JobReceipt {
 	return r
 }
 
-// Lock is the answer to a heartbeat in the words of the channel. A job that is no longer the caller's is a refusal: an answer a worker might overlook
-// would let it go on.
+// Lock is the answer to a heartbeat in the words of the channel. A job that is no longer the caller's is a refusal: an
+// answer a worker might overlook would let it go on.
 func (a HeartbeatAnswer) Lock() (JobLock, error) {
 	if !a.Renewed {
 		reason := ReasonStaleAttempt

@@ -2,7 +2,7 @@ package protocol
 
 import "github.com/sojourn-run/sojourn/shared/history"
 
-// Overview is the state of one app and of what it sees, for the dashboard's first glance.
+// Overview is the state of one app and of what it sees, for the dashboard's first page.
 type Overview struct {
 	Release    string                    `json:"release"`
 	Unreadable bool                      `json:"release_unreadable,omitempty"` // no release could be read: 0.0.0

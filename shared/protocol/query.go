@@ -6,7 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// QueryRequest asks a workflow's code for something about its state, without changing it. A run that has closed can be asked as well.
+// QueryRequest asks a workflow's code for something about its state, without changing it. A run that has closed can be
+// asked as well.
 type QueryRequest struct {
 	Target
 	QueryName string          `json:"query_name"`

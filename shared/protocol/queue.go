@@ -18,16 +18,17 @@ type QueuePage struct {
 
 // QueueState is one task queue as it stands; Waiting, Leases, Pollers and BuildIDs are in the detail only.
 type QueueState struct {
-	Name      string            `json:"name"`
-	Namespace string            `json:"namespace"`
-	Stats     QueueTally        `json:"stats"`
-	Admission QueueAdmission    `json:"admission"`
-	Promoted  *string           `json:"promoted_build_id"` // that new runs are pinned to
-	Waiting   []TaskWhy         `json:"waiting,omitempty"` // the ready tasks that wait for longest, of each kind, and why nobody has them
-	Leases    []QueueLease      `json:"current_leases,omitempty"`
-	Pollers   []QueuePoller     `json:"pollers,omitempty"`
-	BuildIDs  []BuildCohort     `json:"build_ids,omitempty"`
-	Limits    map[string]Budget `json:"limits,omitempty"` // budgets of its own, by workflow_tasks and activity_tasks
+	Name      string         `json:"name"`
+	Namespace string         `json:"namespace"`
+	Stats     QueueTally     `json:"stats"`
+	Admission QueueAdmission `json:"admission"`
+	Promoted  *string        `json:"promoted_build_id"` // that new runs are pinned to
+	// the ready tasks that wait for longest, of each kind, and why nobody has them
+	Waiting  []TaskWhy         `json:"waiting,omitempty"`
+	Leases   []QueueLease      `json:"current_leases,omitempty"`
+	Pollers  []QueuePoller     `json:"pollers,omitempty"`
+	BuildIDs []BuildCohort     `json:"build_ids,omitempty"`
+	Limits   map[string]Budget `json:"limits,omitempty"` // budgets of its own, by workflow_tasks and activity_tasks
 }
 
 // QueueTally counts a queue's tasks and who asks for them.
@@ -78,6 +79,7 @@ const (
 type TaskAdmission struct {
 	Status         string  `json:"status"`
 	WaitReason     string  `json:"wait_reason,omitempty"` // throttled: why
+	Wait           *Wait   `json:"wait,omitempty"`        // throttled: the same for programs
 	BudgetSource   string  `json:"budget_source"`
 	ServerSource   *string `json:"server_budget_source"` // which budget binds first
 	ActiveWorkers  int     `json:"active_worker_count"`
@@ -148,7 +150,8 @@ type BuildRollout struct {
 	BuildIDs   []BuildCohort `json:"build_ids"`
 }
 
-// BuildCohort is the workers of one build id that serve a queue, and what was decided about them. A null build id is those without one.
+// BuildCohort is the workers of one build id that serve a queue, and what was decided about them. A null build id is
+// those without one.
 type BuildCohort struct {
 	BuildID         *string      `json:"build_id"`
 	Rollout         string       `json:"rollout_status"`
@@ -200,6 +203,7 @@ type BuildState struct {
 	DrainedAt  history.Time `json:"drained_at"`
 	PromotedAt history.Time `json:"promoted_at"`
 	Selected   bool         `json:"new_start_selected"`
+	Warning    string       `json:"warning,omitempty"` // for people: what was decided is likely not what was meant
 }
 
 // Unversioned stands for no build id in the name of a deployment.
@@ -259,7 +263,8 @@ type LimitState struct {
 	UpdatedAt history.Time `json:"updated_at"`
 }
 
-// QueueOrder is in which order the tasks of a queue are handed out: by priority, within one by fairness class, within a class by age.
+// QueueOrder is in which order the tasks of a queue are handed out: by priority, within one by fairness class, within a
+// class by age.
 type QueueOrder struct {
 	Namespace string        `json:"namespace"`
 	Queue     string        `json:"task_queue"`

@@ -2,32 +2,48 @@ package protocol
 
 import (
 	"encoding/json"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
+// MaxWorkflowID is how long the id of a workflow may be, in bytes of UTF-8.
+const MaxWorkflowID = 255
+
+// IsWorkflowID says whether a text can be the id of a workflow: any that fits into one segment of a path when it is
+// encoded, so not . and .., which clients and proxies resolve, not / alone, which routers take for the end of a path,
+// and no control characters, which nobody could type again.
+func IsWorkflowID(id string) bool {
+	return id != "" && len(id) <= MaxWorkflowID && id != "." && id != ".." && id != "/" && utf8.ValidString(id) &&
+		!strings.ContainsFunc(id, unicode.IsControl)
+}
+
 // StartRequest starts a workflow. Input is an envelope, or a plain JSON array of arguments that the app encodes.
 type StartRequest struct {
-	Namespace        string          `json:"namespace,omitempty"`
-	WorkflowID       string          `json:"workflow_id,omitempty" pattern:"^[a-zA-Z0-9._:-]{1,128}$"` // made when empty
+	Namespace string `json:"namespace,omitempty"`
+	// made when empty
+	WorkflowID       string          `json:"workflow_id,omitempty" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
 	WorkflowType     string          `json:"workflow_type" minLength:"1" maxLength:"255"`
 	TaskQueue        string          `json:"task_queue,omitempty" maxLength:"255"` // "default"
 	Input            json.RawMessage `json:"input,omitempty"`
 	BusinessKey      string          `json:"business_key,omitempty" maxLength:"255"`
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
-	DuplicatePolicy  string          `json:"duplicate_policy,omitempty" enum:"fail,use-existing"` // fail (default), use-existing
-	ExecutionTimeout int64           `json:"execution_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
-	RunTimeout       int64           `json:"run_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
-	PayloadCodec     string          `json:"payload_codec,omitempty" enum:"avro"`
-	Priority         *int            `json:"priority,omitempty" minimum:"0" maximum:"9"` // 0 first … 9 last, default 5
-	FairnessKey      string          `json:"fairness_key,omitempty" pattern:"^[A-Za-z0-9._:-]{1,64}$"`
-	FairnessWeight   int             `json:"fairness_weight,omitempty" minimum:"0" maximum:"1000"`
-	StartDelay       int64           `json:"start_delay_seconds,omitempty" minimum:"0" maximum:"315360000"`
-	Cron             string          `json:"cron,omitempty"`          // makes a schedule of this id instead of a run
-	CronTimezone     string          `json:"cron_timezone,omitempty"` // UTC when empty
-	Identity         string          `json:"-"`
+	// fail (default), use-existing
+	DuplicatePolicy  string `json:"duplicate_policy,omitempty" enum:"fail,use-existing"`
+	ExecutionTimeout int64  `json:"execution_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	RunTimeout       int64  `json:"run_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	PayloadCodec     string `json:"payload_codec,omitempty" enum:"avro"`
+	Priority         *int   `json:"priority,omitempty" minimum:"0" maximum:"9"` // 0 first … 9 last, default 5
+	FairnessKey      string `json:"fairness_key,omitempty" pattern:"^[A-Za-z0-9._:-]{1,64}$"`
+	FairnessWeight   int    `json:"fairness_weight,omitempty" minimum:"0" maximum:"1000"`
+	StartDelay       int64  `json:"start_delay_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	Cron             string `json:"cron,omitempty"`          // makes a schedule of this id instead of a run
+	CronTimezone     string `json:"cron_timezone,omitempty"` // UTC when empty
+	Identity         string `json:"-"`
 }
 
 // StartAnswer tells which run stands for the request.
@@ -39,9 +55,10 @@ type StartAnswer struct {
 	Status       string  `json:"status"`
 	BusinessKey  *string `json:"business_key"`
 	PayloadCodec string  `json:"payload_codec"`
-	Outcome      string  `json:"outcome"` // started_new, returned_existing_active; with cron schedule_created, returned_existing_schedule
-	ScheduleID   string  `json:"schedule_id,omitempty"`
-	New          bool    `json:"-"`
+	// started_new, returned_existing_active; with cron schedule_created, returned_existing_schedule
+	Outcome    string `json:"outcome"`
+	ScheduleID string `json:"schedule_id,omitempty"`
+	New        bool   `json:"-"`
 }
 
 // Target names a workflow's current run, or one run of it.
@@ -51,7 +68,8 @@ type Target struct {
 	RunID      string `json:"run_id,omitempty"`
 }
 
-// SignalRequest sends a signal. The same RequestID again is answered with the first receipt; with other content it is refused.
+// SignalRequest sends a signal. The same RequestID again is answered with the first receipt; with other content it is
+// refused.
 type SignalRequest struct {
 	Target
 	SignalName string          `json:"signal_name"`
@@ -70,7 +88,9 @@ type EndRequest struct {
 
 // CommandReceipt answers signal, cancel, terminate, request-cancellation, repair and archive.
 type CommandReceipt struct {
-	Outcome      string `json:"outcome"` // signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed, archived, archive_not_needed
+	// signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed, archived,
+	// archive_not_needed
+	Outcome      string `json:"outcome"`
 	WorkflowID   string `json:"workflow_id"`
 	RunID        string `json:"run_id"`
 	WorkflowType string `json:"workflow_type"`
@@ -96,6 +116,7 @@ type RunView struct {
 	RunNumber         int64            `json:"run_number"`
 	RunCount          int64            `json:"run_count"`
 	Current           bool             `json:"is_current_run"`
+	Compatibility     *string          `json:"compatibility"` // the build id that the run is pinned to, or null
 	PayloadCodec      string           `json:"payload_codec"`
 	ExecutionTimeout  *int64           `json:"execution_timeout_seconds"`
 	RunTimeout        *int64           `json:"run_timeout_seconds"`
@@ -109,20 +130,22 @@ type RunView struct {
 	ClosedAt          history.Time     `json:"closed_at"`
 	LastProgressAt    history.Time     `json:"last_progress_at"`
 	WaitKind          *string          `json:"wait_kind"`
-	WaitReason        *string          `json:"wait_reason"` // why this run waits, for people
+	WaitReason        *string          `json:"wait_reason"`    // why this run waits, for people
+	Wait              *Wait            `json:"wait,omitempty"` // the same for programs
 	Memo              json.RawMessage  `json:"memo"`
 	SearchAttributes  json.RawMessage  `json:"search_attributes"`
 	HistoryLength     int64            `json:"history_length"`
 	Failure           json.RawMessage  `json:"failure,omitempty"`
-	Reason            string           `json:"reason,omitempty"` // of a run that timed out: run_timeout or execution_timeout
-	Error             *string          `json:"error,omitempty"`
-	ArchivedAt        history.Time     `json:"archived_at"` // null unless archived
-	ArchiveReason     string           `json:"archive_reason,omitempty"`
-	Quarantined       *string          `json:"blocked_reason,omitempty"`
-	Actions           *RunActions      `json:"actions,omitempty"`
-	Pending           *Pending         `json:"pending,omitempty"`
-	ParentWorkflowID  *string          `json:"parent_workflow_id,omitempty"`
-	ParentRunID       *string          `json:"parent_run_id,omitempty"`
+	// of a run that timed out: run_timeout or execution_timeout
+	Reason           string       `json:"reason,omitempty"`
+	Error            *string      `json:"error,omitempty"`
+	ArchivedAt       history.Time `json:"archived_at"` // null unless archived
+	ArchiveReason    string       `json:"archive_reason,omitempty"`
+	Quarantined      *string      `json:"blocked_reason,omitempty"`
+	Actions          *RunActions  `json:"actions,omitempty"`
+	Pending          *Pending     `json:"pending,omitempty"`
+	ParentWorkflowID *string      `json:"parent_workflow_id,omitempty"`
+	ParentRunID      *string      `json:"parent_run_id,omitempty"`
 }
 
 // RunActions says what may be done with a run now.
@@ -164,9 +187,11 @@ type PendingActivity struct {
 	LeaseUntil   history.Time    `json:"lease_expires_at"`
 	Heartbeat    history.Time    `json:"last_heartbeat_at"`
 	Progress     json.RawMessage `json:"progress,omitempty"`
-	Rebuild      *Recovered      `json:"rebuild,omitempty"` // of its session's state, in the attempt under way, as its worker told
-	LastFailure  string          `json:"last_failure,omitempty"`
-	Why          string          `json:"why,omitempty"`
+	// of its session's state, in the attempt under way, as its worker told
+	Rebuild     *Recovered `json:"rebuild,omitempty"`
+	LastFailure string     `json:"last_failure,omitempty"`
+	Why         string     `json:"why,omitempty"`
+	Wait        *Wait      `json:"wait"`
 }
 
 // PendingTimer is an open timer.
@@ -184,7 +209,8 @@ type PendingWait struct {
 	ConditionKey string `json:"condition_key,omitempty"`
 }
 
-// PendingChild is an open child workflow.
+// PendingChild is an open child workflow. One that an earlier run of the workflow id started names that run, whose
+// command Sequence is.
 type PendingChild struct {
 	Sequence    int64  `json:"sequence"`
 	CallID      string `json:"child_call_id"`
@@ -193,6 +219,9 @@ type PendingChild struct {
 	Type        string `json:"workflow_type"`
 	ClosePolicy string `json:"parent_close_policy"`
 	Attempt     int    `json:"attempt_number"`
+
+	FormerRun string  `json:"former_run_id,omitempty"` // ours
+	Attached  []int64 `json:"attached,omitempty"`      // ours: commands of this run that attached to it
 }
 
 // PendingUpdate is an update that was accepted and has not been answered.
@@ -205,11 +234,13 @@ type PendingUpdate struct {
 // PendingTask is the open workflow task.
 type PendingTask struct {
 	TaskID     string       `json:"task_id"`
-	State      string       `json:"state"` // ready, leased, quarantined
+	State      string       `json:"state"` // ready, delayed, leased, quarantined
 	Attempt    int64        `json:"workflow_task_attempt"`
 	Worker     string       `json:"worker_id,omitempty"`
 	LeaseUntil history.Time `json:"lease_expires_at"`
 	Why        string       `json:"why,omitempty"`
+	Stack      string       `json:"stack_trace,omitempty"` // where its code failed last
+	Wait       *Wait        `json:"wait"`
 }
 
 // ListRequest pages through runs, newest start first.
@@ -220,14 +251,23 @@ type ListRequest struct {
 	Query        string `json:"query,omitempty"`  // a filter, or a substring of workflow id or business key
 	PageSize     int    `json:"page_size,omitempty"`
 	PageToken    string `json:"next_page_token,omitempty"`
-	WaitReasons  bool   `json:"wait_reasons,omitempty"` // also say what each open run waits for, which reads all that is open in it
+	// also say what each open run waits for, which reads all that is open in it
+	WaitReasons bool `json:"wait_reasons,omitempty"`
 }
 
 // ListAnswer is one page of runs.
 type ListAnswer struct {
-	Workflows     []RunView `json:"workflows"`
-	Count         int       `json:"workflow_count"`
-	NextPageToken *string   `json:"next_page_token"`
+	Workflows     []RunView       `json:"workflows"`
+	Count         int             `json:"workflow_count"`
+	NextPageToken *string         `json:"next_page_token"`
+	Warnings      []FilterWarning `json:"warnings,omitempty"` // what of the filter is likely not what was meant
+}
+
+// FilterWarning is something in a filter that can be read, but hardly says what its author meant.
+type FilterWarning struct {
+	Code    string `json:"code"`    // unknown_attribute: neither registered in the namespace nor on any run of it
+	Subject string `json:"subject"` // the attribute, as the filter names it
+	Message string `json:"message"`
 }
 
 // HistoryQuery reads a run's history. Wait holds the request until an event after the token exists, at most 30 s.
@@ -267,5 +307,7 @@ type WorkerView struct {
 	Slots             json.RawMessage  `json:"task_slots,omitempty"`
 	Process           json.RawMessage  `json:"process_metrics,omitempty"`
 	Leases            int              `json:"active_leases"`
+	WorkflowTasks     int              `json:"active_workflow_tasks"` // of these
+	Activities        int              `json:"active_activity_tasks"`
 	Sessions          int              `json:"held_sessions"`
 }

@@ -23,13 +23,15 @@ type ScheduleSpec struct {
 	TimeZone  string             `json:"timezone,omitempty"` // of the expressions; UTC when absent
 }
 
-// ScheduleInterval fires every so often, counted from 1970-01-01T00:00:00Z and moved by the offset. Both are ISO 8601 durations as PT30M.
+// ScheduleInterval fires every so often, counted from 1970-01-01T00:00:00Z and moved by the offset. Both are ISO 8601
+// durations as PT30M.
 type ScheduleInterval struct {
 	Every  string `json:"every" required:"true"`
 	Offset string `json:"offset,omitempty"`
 }
 
-// ScheduleAction is the workflow that a firing starts. Its id is the schedule's, or WorkflowID, with the time of the firing behind it.
+// ScheduleAction is the workflow that a firing starts. Its id is the schedule's, or WorkflowID, with the time of the
+// firing behind it.
 type ScheduleAction struct {
 	WorkflowType     string          `json:"workflow_type" required:"true" minLength:"1" maxLength:"255"`
 	TaskQueue        string          `json:"task_queue,omitempty" maxLength:"255"`
@@ -38,17 +40,19 @@ type ScheduleAction struct {
 	BusinessKey      string          `json:"business_key,omitempty" maxLength:"255"`
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
-	ExecutionTimeout int64           `json:"execution_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
-	RunTimeout       int64           `json:"run_timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	ExecutionTimeout Timeout         `json:"execution_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
+	RunTimeout       Timeout         `json:"run_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
 }
 
 // ScheduleRequest creates or changes a schedule. What is absent in a change stays as it is.
 type ScheduleRequest struct {
-	Namespace        string          `json:"-"`
-	ID               string          `json:"schedule_id,omitempty" pattern:"^[a-zA-Z0-9._:-]{1,100}$"` // a new ULID when absent
-	Spec             *ScheduleSpec   `json:"spec,omitempty"`
-	Action           *ScheduleAction `json:"action,omitempty"`
-	Overlap          *string         `json:"overlap_policy,omitempty" enum:"skip,buffer_one,buffer_all,allow_all,cancel_other,terminate_other"` // skip when absent
+	Namespace string `json:"-"`
+	// a new ULID when absent
+	ID     string          `json:"schedule_id,omitempty" pattern:"^[a-zA-Z0-9._:-]{1,100}$"`
+	Spec   *ScheduleSpec   `json:"spec,omitempty"`
+	Action *ScheduleAction `json:"action,omitempty"`
+	// skip when absent
+	Overlap          *string         `json:"overlap_policy,omitempty" enum:"skip,buffer_one,buffer_all,allow_all,cancel_other,terminate_other"`
 	Jitter           *int64          `json:"jitter_seconds,omitempty" minimum:"0" maximum:"86400"`
 	MaxRuns          *int64          `json:"max_runs,omitempty" minimum:"1"`
 	Paused           *bool           `json:"paused,omitempty"`
@@ -94,9 +98,10 @@ type ScheduleInfo struct {
 
 // ScheduleReceipt is the answer to a command on a schedule.
 type ScheduleReceipt struct {
-	ScheduleID  string         `json:"schedule_id"`
-	Namespace   string         `json:"namespace"`
-	Outcome     string         `json:"outcome"` // created, updated, paused, resumed, triggered, buffered, buffer_full, skipped, backfilled, deleted
+	ScheduleID string `json:"schedule_id"`
+	Namespace  string `json:"namespace"`
+	// created, updated, paused, resumed, triggered, buffered, buffer_full, skipped, backfilled, deleted
+	Outcome     string         `json:"outcome"`
 	Status      string         `json:"status,omitempty"`
 	Reason      string         `json:"reason,omitempty"`
 	WorkflowID  string         `json:"workflow_id,omitempty"`

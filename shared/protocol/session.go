@@ -10,69 +10,74 @@ type SessionCreate struct {
 	SessionOptions
 }
 
-// SessionVerb renews, releases or closes a session its caller holds. Epoch is optional; one that is sent must be the row's.
+// SessionVerb renews, releases or closes a session its caller holds. Epoch is optional; one that is sent must be the
+// row's.
 type SessionVerb struct {
 	WorkerID  string `json:"worker_id"`
 	Namespace string `json:"namespace,omitempty"`
 	SessionID string `json:"session_id"`
 	Epoch     int64  `json:"epoch,omitempty"`
-	Lease     int64  `json:"lease_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	Lease     Count  `json:"lease_seconds,omitempty" minimum:"1" maximum:"315360000"`
 	Reason    string `json:"reason,omitempty"`
 	Failed    string `json:"failed,omitempty"` // release: the executor ended uncleanly, with this cause
 }
 
 // SessionAnswer is the receipt of every session verb.
 type SessionAnswer struct {
-	Admitted bool         `json:"admitted"`
-	Outcome  string       `json:"outcome,omitempty"` // created, reused, reacquired, heartbeat_recorded, released, closed, already_closed
-	TaskID   *string      `json:"activity_task_id"`
-	Status   int          `json:"status"`
-	Reason   *string      `json:"reason"`
-	Session  *SessionView `json:"session,omitempty"`
+	Admitted bool `json:"admitted"`
+	// created, reused, reacquired, heartbeat_recorded, released, closed, already_closed
+	Outcome string       `json:"outcome,omitempty"`
+	TaskID  *string      `json:"activity_task_id"`
+	Status  int          `json:"status"`
+	Reason  *string      `json:"reason"`
+	Session *SessionView `json:"session,omitempty"`
 }
 
 // SessionView is a session as receipts, listings and the detail route show it.
 type SessionView struct {
-	SessionID       string         `json:"session_id"`
-	Namespace       string         `json:"namespace"`
-	Door            string         `json:"door"`  // implicit, worker, workflow
-	Scope           string         `json:"scope"` // namespace, workflow
-	WorkflowID      string         `json:"workflow_id,omitempty"`
-	Connection      *string        `json:"connection"`
-	Queue           *string        `json:"queue"`
-	Requirements    []string       `json:"requirements"`
-	Status          SessionStatus  `json:"status"`
-	Epoch           int64          `json:"epoch"`
-	LeaseOwner      *string        `json:"lease_owner"`
-	Holder          *SessionHolder `json:"holder"`
-	LeaseExpiresAt  history.Time   `json:"lease_expires_at"`
-	TTLExpiresAt    history.Time   `json:"ttl_expires_at"`
-	IdleSeconds     int64          `json:"idle_seconds,omitempty"`
-	ClosedAt        history.Time   `json:"closed_at"`
-	FailureReason   *string        `json:"failure_reason"`         // ttl_expired, lease_expired, worker_heartbeat_stale
-	EndedReason     string         `json:"ended_reason,omitempty"` // why the last holding ended, whatever it was
-	Lease           int64          `json:"lease_seconds"`
-	TTL             int64          `json:"ttl_seconds"` // 0: none
-	MaxActivities   int            `json:"max_concurrent_activities"`
-	Create          bool           `json:"create_if_missing"`
-	Reacquire       bool           `json:"allow_reacquire_after_failure"`
-	Active          int            `json:"active_activity_count"`
-	Ready           int            `json:"ready_activity_count"`
-	Release         string         `json:"release,omitempty"`
-	ReleasePolicy   string         `json:"release_policy,omitempty"`
-	Affinity        string         `json:"affinity"` // hard, soft
-	FallbackAfter   int64          `json:"fallback_after_seconds,omitempty"`
-	FallbackAt      history.Time   `json:"fallback_at,omitzero"` // soft, and a task waits for the holder: when any worker may claim it
-	Moving          string         `json:"moving,omitempty"`     // the operator who asked its holder to give it up
-	KeptFor         string         `json:"kept_for,omitempty"`   // the worker it waits for, for a short time
-	Claims          int            `json:"claims,omitempty"`     // of this row
+	SessionID      string         `json:"session_id"`
+	Namespace      string         `json:"namespace"`
+	Door           string         `json:"door"`  // implicit, worker, workflow
+	Scope          string         `json:"scope"` // namespace, workflow
+	WorkflowID     string         `json:"workflow_id,omitempty"`
+	Connection     *string        `json:"connection"`
+	Queue          *string        `json:"queue"`
+	Requirements   []string       `json:"requirements"`
+	Status         SessionStatus  `json:"status"`
+	Epoch          int64          `json:"epoch"`
+	LeaseOwner     *string        `json:"lease_owner"`
+	Holder         *SessionHolder `json:"holder"`
+	LeaseExpiresAt history.Time   `json:"lease_expires_at"`
+	TTLExpiresAt   history.Time   `json:"ttl_expires_at"`
+	IdleSeconds    int64          `json:"idle_seconds,omitempty"`
+	ClosedAt       history.Time   `json:"closed_at"`
+	FailureReason  *string        `json:"failure_reason"`         // ttl_expired, lease_expired, worker_heartbeat_stale
+	EndedReason    string         `json:"ended_reason,omitempty"` // why the last holding ended, whatever it was
+	Lease          int64          `json:"lease_seconds"`
+	TTL            int64          `json:"ttl_seconds"` // 0: none
+	MaxActivities  int            `json:"max_concurrent_activities"`
+	Create         bool           `json:"create_if_missing"`
+	Reacquire      bool           `json:"allow_reacquire_after_failure"`
+	Active         int            `json:"active_activity_count"`
+	Ready          int            `json:"ready_activity_count"`
+	Release        string         `json:"release,omitempty"`
+	ReleasePolicy  string         `json:"release_policy,omitempty"`
+	Affinity       string         `json:"affinity"` // hard, soft
+	FallbackAfter  int64          `json:"fallback_after_seconds,omitempty"`
+	// soft, and a task waits for the holder: when any worker may claim it
+	FallbackAt      history.Time   `json:"fallback_at,omitzero"`
+	Moving          string         `json:"moving,omitempty"`   // the operator who asked its holder to give it up
+	KeptFor         string         `json:"kept_for,omitempty"` // the worker it waits for, for a short time
+	Claims          int            `json:"claims,omitempty"`   // of this row
 	LastActivityAt  history.Time   `json:"last_activity_at"`
 	LastHeartbeatAt history.Time   `json:"last_heartbeat_at"`
 	CreatedAt       history.Time   `json:"created_at"`
 	UpdatedAt       history.Time   `json:"updated_at"`
-	Waiting         string         `json:"waiting,omitempty"`             // why its tasks wait, for people
-	Timeline        []SessionEvent `json:"timeline,omitempty"`            // its newest entries, oldest first
-	TimelineToken   *string        `json:"timeline_page_token,omitempty"` // of SessionTimeline, for those before them; absent: these are all
+	Waiting         string         `json:"waiting,omitempty"`  // why its tasks wait, for people
+	Wait            *Wait          `json:"wait,omitempty"`     // the same for programs
+	Timeline        []SessionEvent `json:"timeline,omitempty"` // its newest entries, oldest first
+	// of SessionTimeline, for those before them; absent: these are all
+	TimelineToken *string `json:"timeline_page_token,omitempty"`
 }
 
 // SessionHolder is the worker that owns a session.
@@ -98,15 +103,17 @@ type SessionOperation struct {
 // SessionEvent is one entry of a session's ownership timeline.
 type SessionEvent struct {
 	At history.Time `json:"at"`
-	// What is one of started, claimed, reclaimed, renewed, draining, released, expired, idle_unpinned, orphaned, failed, closed, unpinned, cleaned_up.
-	// The renewals of a holding are one entry, at the time of the last one.
+	// What is one of started, claimed, reclaimed, renewed, draining, released, expired, idle_unpinned, orphaned, failed,
+	// closed, unpinned, cleaned_up. The renewals of a holding are one entry, at the time of the last one.
 	What   string `json:"what"`
 	Worker string `json:"worker_id,omitempty"` // who held it, or holds it from now on
 	Epoch  int64  `json:"epoch,omitempty"`
-	By     string `json:"by,omitempty"` // who did it: a worker, an operator, a run; empty: the app, because the time had come
-	Why    string `json:"why,omitempty"`
-	Task   string `json:"task_id,omitempty"` // claims: the task that took it
-	// Of the holding that ends: how many attempts were begun in it, how often its lease was renewed by itself, how long it had been idle.
+	// who did it: a worker, an operator, a run; empty: the app, because the time had come
+	By   string `json:"by,omitempty"`
+	Why  string `json:"why,omitempty"`
+	Task string `json:"task_id,omitempty"` // claims: the task that took it
+	// Of the holding that ends: how many attempts ran in it (of very many the first 10,000), how often its lease was
+	// renewed by itself, how long it had been idle.
 	Ran      int `json:"ran,omitempty"`
 	Renewals int `json:"renewals,omitempty"`
 	// When the lease was first and last renewed by itself.
@@ -153,8 +160,8 @@ type SessionTimeline struct {
 	PageToken string `json:"next_page_token,omitempty"`
 }
 
-// SessionTimelinePage is one page, oldest entry first; the next page has the entries before it. The renewals of a holding come beside the entries that
-// were asked for.
+// SessionTimelinePage is one page, oldest entry first; the next page has the entries before it. The renewals of a
+// holding come beside the entries that were asked for.
 type SessionTimelinePage struct {
 	Namespace     string         `json:"namespace"`
 	SessionID     string         `json:"session_id"`
@@ -173,18 +180,19 @@ type SessionAttempts struct {
 
 // SessionAttempt is one delivery of an activity in a session.
 type SessionAttempt struct {
-	WorkflowID   string       `json:"workflow_id"`
-	RunID        string       `json:"run_id"`
-	TaskID       string       `json:"task_id"`
-	AttemptID    string       `json:"activity_attempt_id"`
-	ActivityType string       `json:"activity_type"`
-	Attempt      int          `json:"attempt_number,omitempty"` // absent of a delivery that was lost
-	Worker       string       `json:"worker_id"`
-	Epoch        int64        `json:"epoch"`   // of the holding it ran in
-	Outcome      string       `json:"outcome"` // running, completed, failed, cancelled, expired: its worker was lost; returned: handed back
-	Why          string       `json:"why,omitempty"`
-	StartedAt    history.Time `json:"started_at,omitzero"`
-	EndedAt      history.Time `json:"ended_at,omitzero"`
+	WorkflowID   string `json:"workflow_id"`
+	RunID        string `json:"run_id"`
+	TaskID       string `json:"task_id"`
+	AttemptID    string `json:"activity_attempt_id"`
+	ActivityType string `json:"activity_type"`
+	Attempt      int    `json:"attempt_number,omitempty"` // absent of a delivery that was lost
+	Worker       string `json:"worker_id"`
+	Epoch        int64  `json:"epoch"` // of the holding it ran in
+	// running, completed, failed, cancelled, expired: its worker was lost; returned: handed back
+	Outcome   string       `json:"outcome"`
+	Why       string       `json:"why,omitempty"`
+	StartedAt history.Time `json:"started_at,omitzero"`
+	EndedAt   history.Time `json:"ended_at,omitzero"`
 }
 
 // SessionAttemptPage is one page of what ran in a session. Runs that retention has removed are not in it.

@@ -20,7 +20,8 @@ func (s RunStatus) Open() bool { return s == RunRunning }
 // SessionStatus is the stored state of a session.
 type SessionStatus string
 
-// The statuses of a session. Closed is terminal, and so is expired when the TTL passed; the others may be claimed again.
+// The statuses of a session. Closed is terminal, and so is expired when the TTL passed; the others may be claimed
+// again.
 const (
 	SessionActive   SessionStatus = "active"
 	SessionClosed   SessionStatus = "closed"
@@ -55,8 +56,8 @@ const (
 // Asked says whether a task of this kind is a question that a caller waits for, and that nobody keeps when it has left.
 func (k TaskKind) Asked() bool { return k == KindQuery || k == KindValidation }
 
-// PublicRun is what the control plane's routes call a run: its status, bucket and closed reason. leasedEver says whether any of its tasks was ever
-// leased, busy whether one is ready or leased now.
+// PublicRun is what the control plane's routes call a run: its status, bucket and closed reason. leasedEver says
+// whether any of its tasks was ever leased, busy whether one is ready or leased now.
 func PublicRun(s RunStatus, leasedEver, busy bool) (status, bucket, closedReason string) {
 	switch s {
 	case RunRunning:

@@ -11,7 +11,8 @@ type RepairStatus struct {
 	Pressure   bool              `json:"scan_pressure"` // there may be more
 }
 
-// RepairPolicy says when repairs happen: what is lost is redelivered when its lease ends, what does not fit waits for a person.
+// RepairPolicy says when repairs happen: what is lost is redelivered when its lease ends, what does not fit waits for a
+// person.
 type RepairPolicy struct {
 	Redelivery string `json:"redelivery"` // lease_expiry
 	Quarantine string `json:"quarantine"` // manual_repair

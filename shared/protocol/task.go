@@ -43,9 +43,10 @@ type WorkflowTask struct {
 
 // Resume says what woke the run; members are null where they do not apply.
 type Resume struct {
-	WaitKind          *string          `json:"workflow_wait_kind"`
-	OpenWaitID        *string          `json:"open_wait_id"`
-	SourceKind        *string          `json:"resume_source_kind"` // activity, timer, child, workflow_signal, workflow_update, condition, …
+	WaitKind   *string `json:"workflow_wait_kind"`
+	OpenWaitID *string `json:"open_wait_id"`
+	// activity, timer, child, workflow_signal, workflow_update, condition, …
+	SourceKind        *string          `json:"resume_source_kind"`
 	SourceID          *string          `json:"resume_source_id"`
 	UpdateID          *string          `json:"workflow_update_id"` // the update to answer
 	SignalID          *string          `json:"workflow_signal_id"`
@@ -66,23 +67,25 @@ type Resume struct {
 	EventType         *string          `json:"workflow_event_type"` // the event that woke the run
 }
 
-// ActivityTask is one attempt of an activity. ExecutionID is the idempotency key offered to user code, AttemptID names this try.
+// ActivityTask is one attempt of an activity. ExecutionID is the idempotency key offered to user code, AttemptID names
+// this try.
 type ActivityTask struct {
-	TaskID         string           `json:"task_id"` // in the path of all that is said about it
-	WorkflowID     string           `json:"workflow_id"`
-	RunID          string           `json:"run_id"`
-	Namespace      string           `json:"namespace,omitempty"`
-	ExecutionID    string           `json:"activity_execution_id"`
-	AttemptID      string           `json:"activity_attempt_id"` // to be said with every report
-	IdempotencyKey string           `json:"idempotency_key"`     // the same in all attempts
-	Attempt        int              `json:"attempt_number"`      // 1, 2, 3, …
-	ActivityType   string           `json:"activity_type"`
-	PayloadCodec   string           `json:"payload_codec"`
-	Arguments      payload.Payload  `json:"arguments"` // a list
-	RetryPolicy    *retry.Policy    `json:"retry_policy,omitempty"`
-	TaskQueue      string           `json:"task_queue"`
-	LeaseOwner     string           `json:"lease_owner"`
-	LeaseExpiresAt history.Time     `json:"lease_expires_at"` // when another worker may get it, unless a heartbeat comes before
+	TaskID         string          `json:"task_id"` // in the path of all that is said about it
+	WorkflowID     string          `json:"workflow_id"`
+	RunID          string          `json:"run_id"`
+	Namespace      string          `json:"namespace,omitempty"`
+	ExecutionID    string          `json:"activity_execution_id"`
+	AttemptID      string          `json:"activity_attempt_id"` // to be said with every report
+	IdempotencyKey string          `json:"idempotency_key"`     // the same in all attempts
+	Attempt        int             `json:"attempt_number"`      // 1, 2, 3, …
+	ActivityType   string          `json:"activity_type"`
+	PayloadCodec   string          `json:"payload_codec"`
+	Arguments      payload.Payload `json:"arguments"` // a list
+	RetryPolicy    *retry.Policy   `json:"retry_policy,omitempty"`
+	TaskQueue      string          `json:"task_queue"`
+	LeaseOwner     string          `json:"lease_owner"`
+	// when another worker may get it, unless a heartbeat comes before
+	LeaseExpiresAt history.Time     `json:"lease_expires_at"`
 	Release        string           `json:"release,omitempty"`
 	Deadlines      Deadlines        `json:"deadlines"`
 	HeartbeatEvery int64            `json:"heartbeat_timeout,omitempty"` // seconds; 0: none
@@ -97,18 +100,19 @@ type Deadlines struct {
 	Heartbeat       history.Time `json:"heartbeat"`
 }
 
-// SessionAffinity is the session an attempt runs in. Epoch is the fencing token: it rises whenever the session changes hands. IsNew is true for the
-// first task of an epoch.
+// SessionAffinity is the session an attempt runs in. Epoch is the fencing token: it rises whenever the session changes
+// hands. IsNew is true for the first task of an epoch.
 type SessionAffinity struct {
-	SessionID      string       `json:"session_id"`
-	Epoch          int64        `json:"epoch"`
-	IsNew          bool         `json:"is_new"`
-	Door           string       `json:"door,omitempty"`
-	Queue          string       `json:"queue,omitempty"`
-	Requirements   []string     `json:"requirements"`
-	Lease          int64        `json:"lease_seconds"`
-	TTL            int64        `json:"ttl_seconds,omitempty"`
-	MaxActivities  int          `json:"max_concurrent_activities,omitempty"` // absent: the worker's slots
+	SessionID    string   `json:"session_id"`
+	Epoch        int64    `json:"epoch"`
+	IsNew        bool     `json:"is_new"`
+	Door         string   `json:"door,omitempty"`
+	Queue        string   `json:"queue,omitempty"`
+	Requirements []string `json:"requirements"`
+	Lease        int64    `json:"lease_seconds"`
+	TTL          int64    `json:"ttl_seconds,omitempty"`
+	// absent: what its holder registered, else that one's slots
+	MaxActivities  int          `json:"max_concurrent_activities,omitempty"`
 	Create         bool         `json:"create_if_missing"`
 	Reacquire      bool         `json:"allow_reacquire_after_failure"`
 	Status         string       `json:"status"`
@@ -138,7 +142,8 @@ type QueryTask struct {
 	LeaseExpiresAt    history.Time    `json:"lease_expires_at"`
 }
 
-// ValidationTask asks a worker whether its workflow's validator lets an update in, on the history as it stands. The update is accepted only afterwards.
+// ValidationTask asks a worker whether its workflow's validator lets an update in, on the history as it stands. The
+// update is accepted only afterwards.
 type ValidationTask struct {
 	Kind              TaskKind        `json:"task_kind"`
 	TaskID            string          `json:"update_validation_task_id"`
@@ -179,5 +184,6 @@ type Failure struct {
 	Diagnostics  json.RawMessage `json:"diagnostics,omitempty"`
 }
 
-// FailureWaiting is the type of a workflow-task failure that is none: the task gave the workflow nothing new to decide on.
+// FailureWaiting is the type of a workflow-task failure that is none: the task gave the workflow nothing new to decide
+// on.
 const FailureWaiting = "WorkflowTaskWaitingForHistory"

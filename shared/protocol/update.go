@@ -13,7 +13,8 @@ const (
 	WaitCompleted = "completed"
 )
 
-// UpdateRequest sends an update. The same RequestID again gives the first update, as it stands then; with other content it is refused.
+// UpdateRequest sends an update. The same RequestID again gives the first update, as it stands then; with other content
+// it is refused.
 type UpdateRequest struct {
 	Target
 	UpdateName  string          `json:"update_name"`

@@ -8,11 +8,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// RustSDK begins what the published Rust SDK registers as its version. It ends the whole worker at refusals that others take for an answer.
+// RustSDK begins what the published Rust SDK registers as its version. It ends the whole worker at refusals that others
+// take for an answer.
 const RustSDK = "durable-workflow-rust/"
 
-// RegisterRequest announces a worker process. Incarnation, queues and session settings are ours; a client of the HTTP contract sends none, and each
-// of its registrations is a new incarnation.
+// RegisterRequest announces a worker process. Incarnation, queues and session settings are ours; a client of the HTTP
+// contract sends none, and each of its registrations is a new incarnation.
 type RegisterRequest struct {
 	WorkerID    string   `json:"worker_id,omitempty" maxLength:"255"` // made when empty
 	Namespace   string   `json:"namespace,omitempty"`
@@ -28,11 +29,14 @@ type RegisterRequest struct {
 	// ActivityTypes are those it is given tasks of; it gets no others.
 	ActivityTypes []string `json:"supported_activity_types,omitempty" maxItems:"10000" each:"255"`
 	AnyActivity   bool     `json:"any_activity_type,omitempty"` // takes activities of every type of its queues
-	// Capabilities are query_tasks, worker_sessions and update_validation_tasks, and what the requirements of activities are compared with.
+	// Capabilities are query_tasks, worker_sessions and update_validation_tasks, and what the requirements of activities
+	// are compared with.
 	Capabilities []string `json:"capabilities,omitempty" maxItems:"10000" each:"255"`
-	// Contracts name, by workflow type, what may be sent to it: {queries, signals, updates, update_validators}, lists of names.
+	// Contracts name, by workflow type, what may be sent to it: {queries, signals, updates, update_validators}, lists of
+	// names.
 	Contracts json.RawMessage `json:"workflow_command_contracts,omitempty"`
-	// Fingerprints are what the code of a workflow type was when the worker started, in whatever form its SDK has. Absent: nothing is compared.
+	// Fingerprints are what the code of a workflow type was when the worker started, in whatever form its SDK has. Absent:
+	// nothing is compared.
 	Fingerprints  map[string]string `json:"workflow_definition_fingerprints,omitempty"`
 	Manifest      json.RawMessage   `json:"capability_manifest,omitempty"`
 	WorkflowSlots *int              `json:"max_concurrent_workflow_tasks,omitempty" minimum:"0"`
@@ -42,9 +46,12 @@ type RegisterRequest struct {
 	AttemptLease  int64             `json:"attempt_lease_seconds,omitempty" maximum:"315360000"`
 	Slots         json.RawMessage   `json:"task_slots,omitempty"`
 	Process       json.RawMessage   `json:"process_metrics,omitempty"`
-	Isolation     json.RawMessage   `json:"isolation,omitempty"` // the worker's own report of what its sandbox holds
-	// Held are the keys (TaskKey) of the tasks this process has, said on a new connection: what else is leased to it never reached it and is set free.
-	// Absent: nothing is said.
+	// HeartbeatSecs is how often the worker means to send heartbeats. One that says so, or sends process_metrics, is
+	// missed when it is silent.
+	HeartbeatSecs *int64          `json:"heartbeat_interval_seconds,omitempty" minimum:"1" maximum:"3600"`
+	Isolation     json.RawMessage `json:"isolation,omitempty"` // the worker's own report of what its sandbox holds
+	// Held are the keys (TaskKey) of the tasks this process has, said on a new connection: what else is leased to it never
+	// reached it and is set free. Absent: nothing is said.
 	Held     *[]string `json:"held_tasks,omitempty"`
 	Gated    bool      `json:"-"` // set by transports whose workers the release gate binds
 	Identity string    `json:"-"`
@@ -58,11 +65,15 @@ func TaskKey(kind TaskKind, task, attempt string, delivery int64) string {
 	return task + "/" + strconv.FormatInt(delivery, 10)
 }
 
-// SessionSettings are a worker's own settings for sessions it holds through the implicit and explicit doors, in milliseconds.
+// SessionSettings are a worker's own settings for sessions it holds through the implicit and explicit doors, in
+// milliseconds.
 type SessionSettings struct {
 	LeaseMS  int64 `json:"lease_ms" required:"true" minimum:"1"`
 	BufferMS int64 `json:"buffer_ms"`
 	IdleMS   int64 `json:"idle_ms" minimum:"0"`
+	// MaxActivities is how many activities run at once in a session that names no number; 0: as many as the worker has
+	// slots.
+	MaxActivities int `json:"max_concurrent_activities,omitempty" minimum:"0"`
 }
 
 // RegisterAnswer echoes the registration.
@@ -81,7 +92,8 @@ type RegisterAnswer struct {
 	Redelivered       int             `json:"redelivered_task_count"`
 }
 
-// PollRequest asks for work. Kinds and Queues empty mean all the worker registered. Free limits what is handed out per kind; Max over all.
+// PollRequest asks for work. Kinds and Queues empty mean all the worker registered. Free limits what is handed out per
+// kind; Max over all.
 type PollRequest struct {
 	WorkerID    string           `json:"worker_id"`
 	Namespace   string           `json:"namespace,omitempty"`
@@ -95,10 +107,11 @@ type PollRequest struct {
 	Max         int              `json:"max,omitempty" minimum:"0" maximum:"1000"` // default 1
 	BuildID     string           `json:"build_id,omitempty"`
 	PollID      string           `json:"poll_request_id,omitempty" maxLength:"255"`
-	Timeout     *int64           `json:"timeout_seconds,omitempty" minimum:"0" maximum:"60"` // default 30, 0 answers at once, at most 60
-	PageSize    int              `json:"history_page_size,omitempty" minimum:"0" maximum:"1000"`
-	// PagedQueries: the worker fetches what lies behind the first page of the history of a query or a validation, as of a workflow task's. Others get
-	// it whole.
+	// default 30, 0 answers at once, more than 60 is taken for 60
+	Timeout  *int64 `json:"timeout_seconds,omitempty" minimum:"0"`
+	PageSize int    `json:"history_page_size,omitempty" minimum:"0" maximum:"1000"`
+	// PagedQueries: the worker fetches what lies behind the first page of the history of a query or a validation, as of a
+	// workflow task's. Others get it whole.
 	PagedQueries bool `json:"paged_queries,omitempty"`
 }
 
@@ -111,11 +124,14 @@ const (
 	PollEmpty       PollStatus = "empty"
 	PollThrottled   PollStatus = "throttled"
 	PollUnavailable PollStatus = "unavailable"
-	PollDraining    PollStatus = "draining"
-	PollMismatch    PollStatus = "version_mismatch"
-	PollConflict    PollStatus = "conflict"               // the poll_request_id belongs to another poll, or to a task that is over
-	PollNoWorkflow  PollStatus = "no_workflow_capability" // the worker registered no workflow type, or no slot for one
-	PollNoActivity  PollStatus = "no_activity_capability" // the same of activities
+	// the same in a refusal: whether a task was leased is not known, the same poll_request_id tells
+	PollBackend  PollStatus = "backend_unavailable"
+	PollDraining PollStatus = "draining"
+	PollMismatch PollStatus = "version_mismatch"
+	// the poll_request_id belongs to another poll, or to a task that is over
+	PollConflict   PollStatus = "conflict"
+	PollNoWorkflow PollStatus = "no_workflow_capability" // the worker registered no workflow type, or no slot for one
+	PollNoActivity PollStatus = "no_activity_capability" // the same of activities
 )
 
 // PollAnswer is what a poll gives.
@@ -124,10 +140,15 @@ type PollAnswer struct {
 	Tasks      []Task     `json:"tasks"`
 	Reason     string     `json:"reason,omitempty"`
 	WaitReason string     `json:"wait_reason,omitempty"` // throttled: what the budget is, for people
+	Wait       *Wait      `json:"wait,omitempty"`        // throttled: the same for programs
 	Drained    *string    `json:"build_id,omitempty"`    // draining: the build id that was drained on all queues asked for
 	RetryAfter int64      `json:"retry_after_ms,omitempty"`
 	AppRelease string     `json:"app_release,omitempty"`
-	// Undo gives the tasks back because the answer could not be delivered; it is never nil and may be called once instead of using the answer.
+	// StoreTime is the store's time when the answer was made, perhaps a little less: it tells a worker that stood still
+	// how old the answer is.
+	StoreTime history.Time `json:"store_time,omitzero"`
+	// Undo gives the tasks back because the answer could not be delivered; it is never nil and may be called once instead
+	// of using the answer.
 	Undo func() `json:"-"`
 }
 
@@ -156,21 +177,35 @@ type HistoryPage struct {
 
 // CompleteItem is the outcome of one task: a workflow task with commands, an activity with result or failure.
 type CompleteItem struct {
-	Namespace   string          `json:"namespace,omitempty"` // set by the transport from the caller; tasks of others do not exist for it
-	Kind        TaskKind        `json:"kind"`
-	TaskID      string          `json:"task_id" required:"true"`
-	Owner       string          `json:"lease_owner" required:"true"`
-	Incarnation string          `json:"incarnation,omitempty"`
-	Attempt     int64           `json:"workflow_task_attempt,omitempty"`
-	AttemptID   string          `json:"activity_attempt_id,omitempty"`
-	Epoch       int64           `json:"session_epoch,omitempty"` // optional; one that is sent must match
-	Commands    []Command       `json:"commands,omitempty"`
-	Kept        int64           `json:"kept,omitempty"` // the worker keeps the run in memory up to this event: later tasks show neither that nor the arguments again
-	Result      payload.Payload `json:"result,omitzero"`
-	Failure     *Failure        `json:"failure,omitempty"`
-	Returned    string          `json:"returned,omitempty"`  // hands the task back, for this reason; neither result nor failure
-	LostCount   bool            `json:"lost,omitempty"`      // with Returned: counted as lost, like a worker that died
-	Recovered   *Recovered      `json:"recovered,omitempty"` // the session's state was rebuilt inside this attempt
+	// set by the transport from the caller; tasks of others do not exist for it
+	Namespace   string    `json:"namespace,omitempty"`
+	Kind        TaskKind  `json:"kind"`
+	TaskID      string    `json:"task_id" required:"true"`
+	Owner       string    `json:"lease_owner" required:"true"`
+	Incarnation string    `json:"incarnation,omitempty"`
+	Attempt     int64     `json:"workflow_task_attempt,omitempty"`
+	AttemptID   string    `json:"activity_attempt_id,omitempty"`
+	Epoch       int64     `json:"session_epoch,omitempty"` // optional; one that is sent must match
+	Commands    []Command `json:"commands,omitempty"`
+	StreamWaits
+	// Malformed says why the commands could not be read. Then they are no more than their types and what is not offered,
+	// and are refused whatever they say.
+	Malformed error `json:"-"`
+	// the worker keeps the run in memory up to this event: later tasks show neither that nor the arguments again
+	Kept    int64           `json:"kept,omitempty"`
+	Result  payload.Payload `json:"result,omitzero"`
+	Failure *Failure        `json:"failure,omitempty"`
+	// hands the task back, for this reason; neither result nor failure
+	Returned  string     `json:"returned,omitempty"`
+	LostCount bool       `json:"lost,omitempty"`      // with Returned: counted as lost, like a worker that died
+	Recovered *Recovered `json:"recovered,omitempty"` // the session's state was rebuilt inside this attempt
+}
+
+// StreamWaits are what a completed workflow task says of message streams, which are not offered: a run that waits on
+// one would wait for ever. They are kept as they came: whatever form they have, what they ask for would be lost.
+type StreamWaits struct {
+	Waits   json.RawMessage `json:"message_stream_waits,omitempty"`
+	Cursors json.RawMessage `json:"message_stream_cursors,omitempty"`
 }
 
 // Recovered tells of a rebuild that ran inside an attempt.
@@ -183,8 +218,8 @@ type Recovered struct {
 	Outcome string `json:"outcome,omitempty"` // one of the following; absent: rebuilt
 }
 
-// The outcomes of a rebuild: the activity was tried again, or the attempt ended with the rebuild, which failed or was told to stop. In a heartbeat it
-// may also run still.
+// The outcomes of a rebuild: the activity was tried again, or the attempt ended with the rebuild, which failed or was
+// told to stop. In a heartbeat it may also run still.
 const (
 	Rebuilt          = "rebuilt"
 	RebuildFailed    = "failed"
@@ -192,10 +227,12 @@ const (
 	RebuildRunning   = "running"
 )
 
-// LostReasons are the reasons for which the state of a session can be missing: code did not find it, or what became of its executor.
+// LostReasons are the reasons for which the state of a session can be missing: code did not find it, or what became of
+// its executor.
 var LostReasons = map[string]bool{
 	"missing_state": true,
-	"crash":         true, "out_of_memory": true, "quota": true, "deadline": true, "protocol_error": true, "evicted_idle": true, "evicted_ttl": true,
+	"crash":         true, "out_of_memory": true, "quota": true, "deadline": true, "protocol_error": true,
+	"evicted_idle": true, "evicted_ttl": true,
 	"evicted_pressure": true, "drained": true, "closed": true, "worker_lost": true, "never_here": true, "declared": true,
 }
 
@@ -205,7 +242,7 @@ type CompleteAnswer struct {
 	Attempt        int64      `json:"workflow_task_attempt,omitempty"`
 	AttemptID      string     `json:"activity_attempt_id,omitempty"`
 	RunID          string     `json:"run_id,omitempty"`
-	Outcome        string     `json:"outcome"` // completed, failed, waiting_for_history, returned, rejected
+	Outcome        string     `json:"outcome"` // completed, failed, waiting_for_history, returned, rejected, unknown
 	Recorded       bool       `json:"recorded"`
 	RunStatus      string     `json:"run_status,omitempty"`
 	CreatedTaskIDs []string   `json:"created_task_ids,omitempty"`
@@ -213,6 +250,16 @@ type CompleteAnswer struct {
 	Reason         *string    `json:"reason"`
 	Error          *ErrorBody `json:"error,omitempty"` // in a batch: this item's refusal, the others stand
 	Err            error      `json:"-"`
+}
+
+// Uncertain gives an answer that the store could not be asked for its words: what was reported may be recorded all the
+// same.
+func (a *CompleteAnswer) Uncertain() {
+	if a.Error == nil || !a.Error.Reason.Away() {
+		return
+	}
+	a.Outcome, a.Error.Reason = "unknown", ReasonBackendUnavailable
+	a.Error.Details = map[string]any{"outcome": "unknown", "retryable": true, "retry_after_seconds": 1}
 }
 
 // ErrorBody is a refusal inside a batch answer and in every HTTP error.
@@ -223,8 +270,8 @@ type ErrorBody struct {
 	Fields  map[string][]string `json:"errors,omitempty"`
 }
 
-// CompleteRequest completes many tasks at once and may carry the next poll, which enters the lines before the items are submitted: the tasks they
-// make can come back in the same answer, which is never held.
+// CompleteRequest completes many tasks at once and may carry the next poll, which enters the lines before the items are
+// submitted: the tasks they make can come back in the same answer, which is never held.
 type CompleteRequest struct {
 	Items []CompleteItem `json:"items" minItems:"1" maxItems:"1000"`
 	Next  *PollRequest   `json:"next,omitempty"`
@@ -246,8 +293,10 @@ type HeartbeatRequest struct {
 	Attempt   int64           `json:"workflow_task_attempt,omitempty"`
 	Epoch     int64           `json:"session_epoch,omitempty"`
 	Progress  json.RawMessage `json:"progress,omitempty"` // plain JSON {message?, current?, total?, unit?, details?}
-	Rebuild   *Recovered      `json:"rebuild,omitempty"`  // how far a rebuild of the session's state is; history has it if nothing more is heard
-	Beat      bool            `json:"-"`                  // user code's sign of life, as opposed to the worker renewing by itself
+	// how far a rebuild of the session's state is; history has it if nothing more is heard
+	Rebuild *Recovered `json:"rebuild,omitempty"`
+	// user code's sign of life, as opposed to the worker renewing by itself
+	Beat bool `json:"-"`
 }
 
 // HeartbeatAnswer says whether to go on. An expiry is never later than the stored one.
@@ -268,7 +317,8 @@ type HeartbeatAnswer struct {
 	Session         *SessionAffinity `json:"worker_session,omitempty"`
 }
 
-// WorkerHeartbeat is a worker's sign of life: independent of polls and jobs, it renews everything the worker holds in one call.
+// WorkerHeartbeat is a worker's sign of life: independent of polls and jobs, it renews everything the worker holds in
+// one call.
 type WorkerHeartbeat struct {
 	WorkerID    string             `json:"worker_id"`
 	Namespace   string             `json:"namespace,omitempty"`
@@ -279,9 +329,12 @@ type WorkerHeartbeat struct {
 	Slots       json.RawMessage    `json:"task_slots,omitempty"`
 	Process     json.RawMessage    `json:"process_metrics,omitempty"`
 	Draining    bool               `json:"draining,omitempty"`
+	// the transport sends it for what it was told, and the worker may never send one
+	Told bool `json:"-"`
 }
 
-// SessionRenewal names a session the worker holds and wants to keep. Idle sessions are left out: they expire by themselves.
+// SessionRenewal names a session the worker holds and wants to keep. Idle sessions are left out: they expire by
+// themselves.
 type SessionRenewal struct {
 	SessionID string `json:"session_id"`
 	Epoch     int64  `json:"epoch"`
@@ -297,6 +350,7 @@ type WorkerHeartbeatAnswer struct {
 	Sessions          []SessionState    `json:"sessions,omitempty"`
 	Drain             bool              `json:"drain,omitempty"`
 	AppRelease        string            `json:"app_release,omitempty"`
+	StoreTime         history.Time      `json:"store_time,omitzero"` // when the answer was made, perhaps a little less
 }
 
 // SessionState is what the store says of a session a worker believes it holds.

@@ -1,8 +1,8 @@
-// Package rawjson cuts JSON text into its parts by looking at strings and brackets alone, for types that decode themselves inside one another:
-// encoding/json looks at every byte of such a value three times at each level.
+// Package rawjson cuts JSON text into its parts by looking at strings and brackets alone, for types that decode
+// themselves inside one another: encoding/json looks at every byte of such a value three times at each level.
 //
-// What is cut out is checked by whoever decodes it. Where a text has not quite the form that was asked for, the answer is false, and encoding/json
-// finds out whether it means the same, and the words for what is wrong.
+// What is cut out is checked by whoever decodes it. Where a text has not quite the form that was asked for, the answer
+// is false, and encoding/json finds out whether it means the same, and the words for what is wrong.
 package rawjson
 
 import (
@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Field is a member of an object and a pointer to what it is decoded into. A [json.RawMessage] gets the text itself, which aliases the object's;
-// a type that decodes itself has to check what it is given.
+// Field is a member of an object and a pointer to what it is decoded into. A [json.RawMessage] gets the text itself,
+// which aliases the object's; a type that decodes itself has to check what it is given.
 type Field struct {
 	Name string
 	Into any
@@ -109,7 +109,8 @@ func inside(text []byte, first, last byte) ([]byte, bool) {
 	return trim(text[1 : len(text)-1]), true
 }
 
-// value cuts the value that text begins with, and the separator behind it, from the rest. False when there is none, or nothing behind a separator.
+// value cuts the value that text begins with, and the separator behind it, from the rest. False when there is none, or
+// nothing behind a separator.
 func value(text []byte, separator byte) (value, rest []byte, ok bool) {
 	depth := 0
 	for i := 0; i < len(text); i++ {

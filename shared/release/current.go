@@ -15,8 +15,8 @@ const Variable = "SOJOURN_RELEASE"
 //	go build -ldflags "-X github.com/sojourn-run/sojourn/shared/release.Stamp=1.2.3"
 var Stamp string
 
-// Embedded is what the repository's VERSION file says, so that a user's own binary carries the release it was built with. A
-// test compares the two.
+// Embedded is what the repository's VERSION file says, so that a user's own binary carries the release it was built
+// with. A test compares the two.
 var Embedded = "0.1.0"
 
 // Source is where a release can come from. The zero value has none; System is that of this process.

@@ -36,10 +36,22 @@ func TestCurrentTakesTheFirstSourceThatSaysAnything(t *testing.T) {
 	}{
 		{"setting before all", both, all, "1.0.0", "SOJOURN_RELEASE"},
 		{"VERSION before package.json", both, unset, "2.0.0", "VERSION"},
-		{"package.json without VERSION", map[string]string{"package.json": both["package.json"]}, unset, "3.0.0", "package.json"},
-		{"empty VERSION says nothing", map[string]string{"VERSION": "\n", "package.json": both["package.json"]}, unset, "3.0.0", "package.json"},
+		{
+			"package.json without VERSION",
+			map[string]string{"package.json": both["package.json"]},
+			unset, "3.0.0",
+			"package.json",
+		},
+		{
+			"empty VERSION says nothing",
+			map[string]string{"VERSION": "\n", "package.json": both["package.json"]},
+			unset,
+			"3.0.0", "package.json",
+		},
 		{"VERSION of several words says nothing", map[string]string{"VERSION": "one two"}, unset, "4.0.0", "build stamp"},
-		{"a long VERSION says nothing", map[string]string{"VERSION": strings.Repeat("1", 129)}, unset, "4.0.0", "build stamp"},
+		{
+			"a long VERSION says nothing", map[string]string{"VERSION": strings.Repeat("1", 129)}, unset, "4.0.0", "build stamp",
+		},
 		{"VERSION that is a directory", map[string]string{"VERSION/x": "2.0.0"}, unset, "4.0.0", "build stamp"},
 		{"VERSION beyond ASCII", map[string]string{"VERSION": "2.0.0\u00e4"}, unset, "4.0.0", "build stamp"},
 		{"byte order mark and line ends", map[string]string{"VERSION": "\ufeff2.0.0\r\n"}, unset, "2.0.0", "VERSION"},

@@ -4,7 +4,6 @@ package retry
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -71,7 +70,9 @@ func (p *Policy) Validate(path string) error {
 	}
 	for i, s := range p.BackoffSeconds {
 		if s < 0 || s > MaxBackoffSeconds {
-			return &FieldError{fmt.Sprintf("%sbackoff_seconds[%d]", path, i), fmt.Sprintf("must be 0 to %d, got %d", MaxBackoffSeconds, s)}
+			return &FieldError{
+				fmt.Sprintf("%sbackoff_seconds[%d]", path, i), fmt.Sprintf("must be 0 to %d, got %d", MaxBackoffSeconds, s),
+			}
 		}
 	}
 	if len(p.NonRetryableErrorTypes) > MaxErrorTypes {
@@ -83,59 +84,4 @@ func (p *Policy) Validate(path string) error {
 		}
 	}
 	return nil
-}
-
-// Exponential describes a policy by its growth. The zero value of a field takes the default beside it.
-type Exponential struct {
-	Initial     time.Duration // delay before the second attempt; 1 s
-	Coefficient float64       // growth per attempt, at least 1; 2
-	MaxInterval time.Duration // longest delay; 100 × Initial
-	MaxAttempts int           // the first one included; 0 means unlimited
-	// NonRetryableErrorTypes are taken over as they are.
-	NonRetryableErrorTypes []string
-}
-
-// Policy spells the growth out as a list of whole seconds, rounded up: one entry less than the attempts, and for many
-// or unlimited attempts only up to the first entry that the following ones would repeat. A negative or impossible
-// setting is a *FieldError.
-func (e Exponential) Policy() (*Policy, error) {
-	if e.Initial == 0 {
-		e.Initial = time.Second
-	}
-	if e.Coefficient == 0 {
-		e.Coefficient = 2
-	}
-	longest := time.Duration(MaxBackoffSeconds) * time.Second
-	if e.MaxInterval == 0 {
-		e.MaxInterval = longest
-		if e.Initial <= longest/100 {
-			e.MaxInterval = 100 * e.Initial
-		}
-	}
-	switch {
-	case e.Initial < 0 || e.Initial > longest:
-		return nil, &FieldError{"initial", fmt.Sprintf("must be 0 to %s, got %s", longest, e.Initial)}
-	case !(e.Coefficient >= 1) || math.IsInf(e.Coefficient, 1):
-		return nil, &FieldError{"coefficient", fmt.Sprintf("must be finite and at least 1, got %v", e.Coefficient)}
-	case e.MaxInterval < e.Initial || e.MaxInterval > longest:
-		return nil, &FieldError{"max_interval", fmt.Sprintf("must be %s to %s, got %s", e.Initial, longest, e.MaxInterval)}
-	case e.MaxAttempts < 0:
-		return nil, &FieldError{"max_attempts", fmt.Sprintf("must not be negative, got %d", e.MaxAttempts)}
-	}
-	p := &Policy{BackoffSeconds: []int{}, NonRetryableErrorTypes: append([]string{}, e.NonRetryableErrorTypes...)}
-	entries := MaxBackoffEntries
-	if e.MaxAttempts > 0 {
-		p.MaxAttempts = &e.MaxAttempts
-		entries = min(entries, e.MaxAttempts-1)
-	}
-	delay, ceiling := e.Initial.Seconds(), e.MaxInterval.Seconds()
-	for len(p.BackoffSeconds) < entries {
-		p.BackoffSeconds = append(p.BackoffSeconds, int(math.Ceil(min(delay, ceiling))))
-		flat := delay >= ceiling || e.Coefficient == 1
-		if flat && (e.MaxAttempts == 0 || e.MaxAttempts > MaxBackoffEntries) {
-			break // Next repeats the last entry for ever
-		}
-		delay = min(delay*e.Coefficient, ceiling)
-	}
-	return p, p.Validate("")
 }

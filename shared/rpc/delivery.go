@@ -7,8 +7,8 @@ import (
 
 type deliveryKey struct{}
 
-// Delivery follows the answer of one call from the handler to the carrier, so that a handler that gave something away (a leased
-// task) learns whether it ever left.
+// Delivery follows the answer of one call from the handler to the carrier, so that a handler that gave something away
+// (a leased task) learns whether it ever left.
 type Delivery struct {
 	mu      sync.Mutex // guards what follows
 	settled bool
@@ -16,17 +16,17 @@ type Delivery struct {
 	waiting []func(ok bool)
 }
 
-// WithDelivery returns a context in which handlers may call [OnDelivered], and the Delivery the carrier must settle exactly once
-// it knows the fate of the answer. Only carriers need it.
+// WithDelivery returns a context in which handlers may call [OnDelivered], and the Delivery the carrier must settle
+// exactly once it knows the fate of the answer. Only carriers need it.
 func WithDelivery(ctx context.Context) (context.Context, *Delivery) {
 	d := &Delivery{}
 	return context.WithValue(ctx, deliveryKey{}, d), d
 }
 
-// OnDelivered asks the carrier of this call to tell fn what became of the answer: true when it was handed over (queued on the
-// socket, written to the HTTP response, returned to the local caller), false when it was lost on the way or never given because
-// the handler failed. fn runs once, on the carrier's goroutine, and must not block. OnDelivered reports whether the carrier keeps
-// count at all; when it does not, fn is never called.
+// OnDelivered asks the carrier of this call to tell fn what became of the answer: true when it was handed over (queued
+// on the socket, written to the HTTP response, returned to the local caller), false when it was lost on the way or
+// never given because the handler failed. fn runs once, on the carrier's goroutine, and must not block. OnDelivered
+// reports whether the carrier keeps count at all; when it does not, fn is never called.
 func OnDelivered(ctx context.Context, fn func(ok bool)) bool {
 	d, _ := ctx.Value(deliveryKey{}).(*Delivery)
 	if d == nil {

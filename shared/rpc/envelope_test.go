@@ -6,11 +6,14 @@ import (
 	"testing"
 )
 
-// FuzzEnvelope compares the short way of reading an envelope with encoding/json: where that takes it, both must say the same.
+// FuzzEnvelope compares the short way of reading an envelope with encoding/json: where that takes it, both must say the
+// same.
 func FuzzEnvelope(f *testing.F) {
 	for _, seed := range []string{
-		`{"method":"poll","payload":{"a":[1,"}\\\"",{}]},"deadlineMs":5}`, ` { "payload" : null , "method" : "x" } `, `{}`, `{"Method":"x"}`, `[]`,
-		`{"method":"x","method":"y"}`, `{"method":7}`, `{"method":"a\u0041"}`, `{"method":"x","payload":"a:b,c"}`, `{"method":"x",}`, `{"other":[1,2],"method":"x"}`,
+		`{"method":"poll","payload":{"a":[1,"}\\\"",{}]},"deadlineMs":5}`, ` { "payload" : null , "method" : "x" } `, `{}`,
+		`{"Method":"x"}`, `[]`,
+		`{"method":"x","method":"y"}`, `{"method":7}`, `{"method":"a\u0041"}`, `{"method":"x","payload":"a:b,c"}`,
+		`{"method":"x",}`, `{"other":[1,2],"method":"x"}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -25,7 +28,8 @@ func FuzzEnvelope(f *testing.F) {
 		if err := got.read(input); err != nil {
 			t.Fatalf("%s: %v", input, err)
 		}
-		if got.Method != want.Method || got.DeadlineMS != want.DeadlineMS || !bytes.Equal(got.Payload, bytes.TrimSpace(want.Payload)) {
+		if got.Method != want.Method || got.DeadlineMS != want.DeadlineMS ||
+			!bytes.Equal(got.Payload, bytes.TrimSpace(want.Payload)) {
 			t.Fatalf("%s: got %+v, want %+v", input, got, want)
 		}
 	})

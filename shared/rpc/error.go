@@ -30,7 +30,8 @@ type Error struct {
 	cause error // stays on this side of the wire
 }
 
-// Errorf returns an Error with a formatted message. A %w in format is kept as the cause on this side and is part of the message.
+// Errorf returns an Error with a formatted message. A %w in format is kept as the cause on this side and is part of the
+// message.
 func Errorf(code string, status int, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Status: status, cause: errors.Unwrap(err)}
@@ -53,8 +54,8 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code && t.Message == "" && t.Status == 0 && t.Details == nil
 }
 
-// outcome is AsError for what a handler returned: an error that says no more than that its caller went away is [CodeCancelled], whatever cause the
-// caller's context ended with.
+// outcome is AsError for what a handler returned: an error that says no more than that its caller went away is
+// [CodeCancelled], whatever cause the caller's context ended with.
 func outcome(ctx context.Context, err error) *Error {
 	var known *Error
 	if errors.Is(ctx.Err(), context.Canceled) && !errors.As(err, &known) && errors.Is(err, context.Cause(ctx)) {
@@ -64,8 +65,8 @@ func outcome(ctx context.Context, err error) *Error {
 }
 
 // AsError gives every error a code: an Error anywhere in the chain stays what it is, an ended context becomes
-// [CodeDeadlineExceeded] or [CodeCancelled], and anything else becomes [CodeInternal], whose message says nothing of the cause.
-// The cause stays reachable with errors.Unwrap for the log. It returns nil for nil.
+// [CodeDeadlineExceeded] or [CodeCancelled], and anything else becomes [CodeInternal], whose message says nothing of
+// the cause. The cause stays reachable with errors.Unwrap for the log. It returns nil for nil.
 func AsError(err error) *Error {
 	var known *Error
 	switch {
@@ -74,7 +75,10 @@ func AsError(err error) *Error {
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Error{Code: CodeDeadlineExceeded, Message: "the deadline of the call passed", Status: http.StatusGatewayTimeout, cause: err}
+		return &Error{
+			Code: CodeDeadlineExceeded, Message: "the deadline of the call passed", Status: http.StatusGatewayTimeout,
+			cause: err,
+		}
 	case errors.Is(err, context.Canceled):
 		return &Error{Code: CodeCancelled, Message: "the caller went away", Status: statusClientClosed, cause: err}
 	}

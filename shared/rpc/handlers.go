@@ -9,19 +9,21 @@ import (
 	"runtime/debug"
 )
 
-// Handlers is the table of methods one side answers. Fill it with [Handle] before the first call; reading it is safe from many
-// goroutines, changing it while it is served is not.
+// Handlers is the table of methods one side answers. Fill it with [Handle] before the first call; reading it is safe
+// from many goroutines, changing it while it is served is not.
 type Handlers map[string]Handler
 
 // Handler is one typed method, callable with JSON or with a Go value.
 type Handler struct {
 	fromJSON  func(ctx context.Context, payload json.RawMessage) (any, error)
 	fromValue func(ctx context.Context, in any) (any, error)
+	// nil: what cannot be read is refused as it stands
+	unread func(ctx context.Context, payload json.RawMessage, why error) error
 }
 
-// Handle enters fn as method. In is what the payload is decoded into; a missing or null payload is the zero In. Out is acked as it
-// marshals: use a pointer for an answer that may be null, and [None] for no answer. A method that is already there panics: two
-// handlers for one method would be a mistake of ours.
+// Handle enters fn as method. In is what the payload is decoded into; a missing or null payload is the zero In. Out is
+// acked as it marshals: use a pointer for an answer that may be null, and [None] for no answer. A method that is
+// already there panics: two handlers for one method would be a mistake of ours.
 func Handle[In, Out any](h Handlers, method string, fn func(ctx context.Context, in In) (Out, error)) {
 	if _, taken := h[method]; taken {
 		panic("rpc: method " + method + " has a handler already")
@@ -30,7 +32,7 @@ func Handle[In, Out any](h Handlers, method string, fn func(ctx context.Context,
 		fromJSON: func(ctx context.Context, payload json.RawMessage) (any, error) {
 			var in In
 			if err := decode(payload, &in); err != nil {
-				return nil, malformed(method, err)
+				return nil, h[method].unreadable(ctx, method, payload, malformed(method, err))
 			}
 			return guard(ctx, method, in, fn)
 		},
@@ -44,8 +46,29 @@ func Handle[In, Out any](h Handlers, method string, fn func(ctx context.Context,
 	}
 }
 
-// Serve answers one call whose payload came over a wire. The error is always an [*Error] or nil, and a panic of the handler is
-// one with [CodeInternal]. The context may carry a principal and a Delivery; Serve adds neither.
+// Unread enters look for payloads of a method that cannot be read as what it takes: a call may have to have an effect
+// all the same. The error that look returns is what the call is refused for; why is what it would be without.
+func (h Handlers) Unread(method string, look func(ctx context.Context, payload json.RawMessage, why error) error) {
+	handler, ok := h[method]
+	if !ok {
+		panic("rpc: method " + method + " has no handler")
+	}
+	handler.unread = look
+	h[method] = handler
+}
+
+func (h Handler) unreadable(ctx context.Context, method string, payload json.RawMessage, why *Error) error {
+	if h.unread == nil {
+		return why
+	}
+	_, err := guard(ctx, method, payload, func(ctx context.Context, payload json.RawMessage) (None, error) {
+		return None{}, h.unread(ctx, payload, why)
+	})
+	return err
+}
+
+// Serve answers one call whose payload came over a wire. The error is always an [*Error] or nil, and a panic of the
+// handler is one with [CodeInternal]. The context may carry a principal and a Delivery; Serve adds neither.
 func (h Handlers) Serve(ctx context.Context, method string, payload json.RawMessage) (any, error) {
 	handler, err := h.find(method)
 	if err != nil {
@@ -71,11 +94,14 @@ func (h Handlers) find(method string) (Handler, error) {
 }
 
 // guard runs fn and turns a panic into an error that keeps the stack for the log.
-func guard[In, Out any](ctx context.Context, method string, in In, fn func(context.Context, In) (Out, error)) (out any, err error) {
+func guard[In, Out any](
+	ctx context.Context, method string, in In, fn func(context.Context, In) (Out, error),
+) (out any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			cause := fmt.Errorf("panic in method %s: %v\n%s", method, p, debug.Stack())
-			out, err = nil, &Error{Code: CodeInternal, Message: "internal error", Status: http.StatusInternalServerError, cause: cause}
+			out, err = nil,
+				&Error{Code: CodeInternal, Message: "internal error", Status: http.StatusInternalServerError, cause: cause}
 		}
 	}()
 	answer, err := fn(ctx, in)

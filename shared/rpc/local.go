@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Local is the Caller of the same process: it hands Go values to the table without JSON. Both sides then share what the values
-// point to, so neither may change them after the call.
+// Local is the Caller of the same process: it hands Go values to the table without JSON. Both sides then share what the
+// values point to, so neither may change them after the call.
 type Local struct {
 	Handlers  Handlers
 	Principal any           // who calls, put into the context of every handler; nil leaves the context's own
 	Timeout   time.Duration // bounds a call without a deadline; 0 is DefaultTimeout
 }
 
-// Call runs the handler of method on the caller's goroutine. in is an In of the handler or a pointer to one, out a pointer to its
-// Out; values of other types go through JSON, as they would over a socket.
+// Call runs the handler of method on the caller's goroutine. in is an In of the handler or a pointer to one, out a
+// pointer to its Out; values of other types go through JSON, as they would over a socket.
 func (l Local) Call(ctx context.Context, method string, in, out any) error {
 	ctx, cancel := withTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -43,7 +43,8 @@ func (l Local) Call(ctx context.Context, method string, in, out any) error {
 	return nil
 }
 
-// Notify runs the handler of method and drops its answer. It returns when the handler has, so handlers of hints must be quick.
+// Notify runs the handler of method and drops its answer. It returns when the handler has, so handlers of hints must be
+// quick.
 func (l Local) Notify(ctx context.Context, method string, in any) error {
 	return l.Call(ctx, method, in, nil)
 }

@@ -47,9 +47,14 @@ func table() rpc.Handlers {
 		e.Details = map[string]any{"holder": "w2"}
 		return rpc.None{}, e
 	})
-	rpc.Handle(h, "break", func(context.Context, question) (answer, error) { return answer{}, errors.New("password is hunter2") })
+	rpc.Handle(h, "break", func(context.Context, question) (answer, error) {
+		return answer{}, errors.New("password is hunter2")
+	})
 	rpc.Handle(h, "panic", func(context.Context, question) (answer, error) { panic("boom") })
-	rpc.Handle(h, "wait", func(ctx context.Context, _ question) (answer, error) { <-ctx.Done(); return answer{}, ctx.Err() })
+	rpc.Handle(h, "wait", func(ctx context.Context, _ question) (answer, error) {
+		<-ctx.Done()
+		return answer{}, ctx.Err()
+	})
 	rpc.Handle(h, "who", func(ctx context.Context, _ question) (any, error) { return rpc.PrincipalFrom(ctx), nil })
 	return h
 }
@@ -93,7 +98,8 @@ func TestLocalLeavesOutAloneOnNull(t *testing.T) {
 		t.Errorf("null: got %+v, %v", out, err)
 	}
 	var fresh *answer
-	if err := caller.Call(t.Context(), "maybe", question{Text: "x"}, &fresh); err != nil || fresh == nil || fresh.Text != "x" {
+	if err := caller.Call(t.Context(), "maybe", question{Text: "x"}, &fresh); err != nil || fresh == nil ||
+		fresh.Text != "x" {
 		t.Errorf("value into a nil pointer: got %+v, %v", fresh, err)
 	}
 	var flat answer
@@ -161,7 +167,8 @@ func TestCallWhoseCallerWentIsCancelledWhateverTheCause(t *testing.T) {
 
 func TestLocalCarriesThePrincipal(t *testing.T) {
 	var who string
-	if err := (rpc.Local{Handlers: table(), Principal: "w7"}).Call(t.Context(), "who", nil, &who); err != nil || who != "w7" {
+	if err := (rpc.Local{Handlers: table(), Principal: "w7"}).Call(t.Context(), "who", nil, &who); err != nil ||
+		who != "w7" {
 		t.Errorf("got %q, %v", who, err)
 	}
 	ctx := rpc.WithPrincipal(t.Context(), "w8")

@@ -39,12 +39,13 @@ type failure struct {
 // Serving says how a table is served on sockets.
 type Serving struct {
 	Timeout time.Duration // the most a handler gets; a caller's deadlineMs may shorten it; 0 is DefaultTimeout
-	// Failed, when set, hears of every call that was refused, for log and metrics. The cause of an internal error is in its chain.
+	// Failed, when set, hears of every call that was refused, for log and metrics. The cause of an internal error is in
+	// its chain.
 	Failed func(ctx context.Context, method string, err *Error)
 }
 
-// Serve answers the calls and hints that arrive on s with handlers. It may be called again for the same socket: the newer table
-// replaces the older, so there is never more than one handler.
+// Serve answers the calls and hints that arrive on s with handlers. It may be called again for the same socket: the
+// newer table replaces the older, so there is never more than one handler.
 func Serve(s Socket, handlers Handlers, how Serving) {
 	s.On(EventCall, func(ctx context.Context, args []json.RawMessage) ([]any, error) {
 		ctx, delivery := WithDelivery(WithPrincipal(ctx, s.Principal()))
@@ -70,7 +71,9 @@ func (how Serving) serve(ctx context.Context, handlers Handlers, args []json.Raw
 		}
 	}()
 	if len(args) != 1 {
-		return nil, Errorf(CodeMalformedPayload, http.StatusBadRequest, "want one argument {method, payload}, got %d", len(args))
+		return nil, Errorf(
+			CodeMalformedPayload, http.StatusBadRequest, "want one argument {method, payload}, got %d", len(args),
+		)
 	}
 	if err := call.read(args[0]); err != nil {
 		return nil, Errorf(CodeMalformedPayload, http.StatusBadRequest, "argument {method, payload}: %w", err)
@@ -133,8 +136,8 @@ type SocketCaller struct {
 	Timeout time.Duration // bounds a call without a deadline; 0 is DefaultTimeout
 }
 
-// Call sends one event "rpc" and waits for its ack. An error that is not an [*Error] means the connection ended, or the call could
-// not be queued: whether the other side acted on it is unknown.
+// Call sends one event "rpc" and waits for its ack. An error that is not an [*Error] means the connection ended, or the
+// call could not be queued: whether the other side acted on it is unknown.
 func (c SocketCaller) Call(ctx context.Context, method string, in, out any) error {
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()

@@ -58,7 +58,9 @@ func TestSocketCalls(t *testing.T) {
 	_, client := link(t, table(), rpc.Serving{})
 	caller := rpc.SocketCaller{Socket: client}
 	var out answer
-	if err := caller.Call(t.Context(), "echo", question{Text: "hi", More: map[string]any{"__rpcError": "a word like any other"}}, &out); err != nil {
+	if err := caller.Call(t.Context(), "echo", question{
+		Text: "hi", More: map[string]any{"__rpcError": "a word like any other"},
+	}, &out); err != nil {
 		t.Fatal(err)
 	}
 	if want := (answer{Text: "hi", Big: 1<<63 + 1}); out != want {
@@ -83,7 +85,9 @@ func TestSocketRefusals(t *testing.T) {
 		err    *rpc.Error
 	}
 	reports := make(chan report, 8)
-	_, client := link(t, table(), rpc.Serving{Failed: func(_ context.Context, method string, err *rpc.Error) { reports <- report{method, err} }})
+	_, client := link(t, table(), rpc.Serving{Failed: func(_ context.Context, method string, err *rpc.Error) {
+		reports <- report{method, err}
+	}})
 	caller := rpc.SocketCaller{Socket: client}
 	for _, c := range []struct {
 		method string
@@ -103,7 +107,8 @@ func TestSocketRefusals(t *testing.T) {
 			t.Errorf("%s: got %#v, want %s %d", c.method, err, c.code, c.status)
 			continue
 		}
-		if c.method == "refuse" && (e.Details["holder"] != "w2" || len(e.Details) != 1 || e.Message != "task t1 is held by another") {
+		if c.method == "refuse" &&
+			(e.Details["holder"] != "w2" || len(e.Details) != 1 || e.Message != "task t1 is held by another") {
 			t.Errorf("got %#v", e)
 		}
 		if got := await(t, reports, "the report"); got.method != c.method || got.err.Code != c.code {
@@ -227,7 +232,9 @@ func BenchmarkCall(b *testing.B) {
 		for range items {
 			in.Items = append(in.Items, "sixty bytes of a payload that looks like what users send here")
 		}
-		for carrier, caller := range map[string]rpc.Caller{"socket": rpc.SocketCaller{Socket: client}, "local": rpc.Local{Handlers: h}} {
+		for carrier, caller := range map[string]rpc.Caller{
+			"socket": rpc.SocketCaller{Socket: client}, "local": rpc.Local{Handlers: h},
+		} {
 			b.Run(carrier+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

@@ -2,8 +2,11 @@ package socketio
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // assembler puts packets and their attachments back together. It is used by one reader at a time.
@@ -51,22 +54,20 @@ func (a *assembler) complete() (*packet, error) {
 	}
 	blobs := a.blobs
 	a.waiting, a.blobs = nil, nil
-	data, err := fillPlaceholders(p.data, blobs)
+	values, data, err := fillPlaceholders(p.data, blobs)
 	if err != nil {
 		return nil, err
 	}
-	p.data = data
+	p.values, p.data = values, data
 	p.kind -= packetBinaryEvent - packetEvent
 	return p, nil
 }
 
-// fillPlaceholders replaces every {"_placeholder": true, "num": i} by blob i as base64 text.
-func fillPlaceholders(data []byte, blobs [][]byte) ([]byte, error) {
-	var tree any
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	if err := dec.Decode(&tree); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
+// fillPlaceholders replaces every {"_placeholder": true, "num": i} by blob i: in values as what it is, in text as
+// base64 text.
+func fillPlaceholders(data []byte, blobs [][]byte) (values []any, text []byte, err error) {
+	if values, err = decodeValues(data); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	// One blob may be named once only, or a small packet could grow without bound.
 	used := make([]bool, len(blobs))
@@ -88,7 +89,7 @@ func fillPlaceholders(data []byte, blobs [][]byte) ([]byte, error) {
 					return nil, fmt.Errorf("%w: placeholder without its attachment", ErrProtocol)
 				}
 				used[i] = true
-				return blobs[i], nil
+				return Binary(blobs[i]), nil
 			}
 			for k := range v {
 				if v[k], err = walk(v[k]); err != nil {
@@ -98,13 +99,75 @@ func fillPlaceholders(data []byte, blobs [][]byte) ([]byte, error) {
 		}
 		return node, nil
 	}
-	tree, err := walk(tree)
-	if err != nil {
-		return nil, err
+	if _, err := walk(values); err != nil { // changes it in place
+		return nil, nil, err
 	}
 	var buf bytes.Buffer
-	if err := appendJSON(&buf, tree); err != nil {
-		return nil, err
+	if err := appendJSON(&buf, values); err != nil {
+		return nil, nil, err
 	}
-	return buf.Bytes(), nil
+	return values, buf.Bytes(), nil
+}
+
+func decodeValues(array []byte) (values []any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(array))
+	dec.UseNumber()
+	return values, dec.Decode(&values)
+}
+
+// valuesKey is where the context of an event with attachments keeps its arguments as values.
+type valuesKey struct{}
+
+// Attached returns the arguments of the event whose handler ctx was made for, decoded (numbers as json.Number), with
+// every attachment a [Binary] wherever it stood. It is false for events without attachments: all they are their args
+// say.
+func Attached(ctx context.Context) (args []any, ok bool) {
+	args, ok = ctx.Value(valuesKey{}).([]any)
+	return args, ok
+}
+
+// detach takes every Binary out of value, at any depth of lists and maps, and leaves its placeholder. What has none
+// stays as it is; nothing is changed in place.
+func detach(value any, frames *[]frame) any {
+	switch v := value.(type) {
+	case Binary:
+		*frames = append(*frames, frame{binary: true, data: v})
+		return map[string]any{"_placeholder": true, "num": len(*frames) - 2}
+	case []any:
+		if !slices.ContainsFunc(v, hasBinary) {
+			return v
+		}
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = detach(v[i], frames)
+		}
+		return out
+	case map[string]any:
+		if !hasBinary(v) {
+			return v
+		}
+		out := make(map[string]any, len(v))
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			out[k] = detach(v[k], frames)
+		}
+		return out
+	}
+	return value
+}
+
+// hasBinary says whether value is a Binary or a list or map with one in it.
+func hasBinary(value any) bool {
+	switch v := value.(type) {
+	case Binary:
+		return true
+	case []any:
+		return slices.ContainsFunc(v, hasBinary)
+	case map[string]any:
+		for _, m := range v {
+			if hasBinary(m) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -36,7 +36,8 @@ type DialOptions struct {
 	MaxHandlers    int
 	MaxAttachments int
 
-	// OnSocket registers handlers before the first event is let in. Handlers registered after Dial has returned may miss some.
+	// OnSocket registers handlers before the first event is let in. Handlers registered after Dial has returned may miss
+	// some.
 	OnSocket func(s *Socket)
 	// Failed hears of handlers that panicked.
 	Failed func(s *Socket, err error)
@@ -58,8 +59,9 @@ func (c *Client) Wait(ctx context.Context) error {
 	}
 }
 
-// Dial connects to namespace at base, an http, https, ws or wss URL such as "http://127.0.0.1:7700", over a websocket. auth is
-// marshalled as the auth object; nil sends none. A refusal by the namespace is a [*ConnectError]; ctx bounds the dialling only.
+// Dial connects to namespace at base, an http, https, ws or wss URL such as "http://127.0.0.1:7700", over a websocket.
+// auth is marshalled as the auth object; nil sends none. A refusal by the namespace is a [*ConnectError]; ctx bounds
+// the dialling only.
 func Dial(ctx context.Context, base, namespace string, auth any, options DialOptions) (*Client, error) {
 	target, err := endpoint(base, options.Path)
 	if err != nil {
@@ -89,7 +91,7 @@ func Dial(ctx context.Context, base, namespace string, auth any, options DialOpt
 	stop := context.AfterFunc(ctx, func() { _ = ws.Close() })
 	socket, err := c.join(namespace, auth, limits)
 	if !stop() || err != nil {
-		c.end(ErrClosed)
+		c.closeWith(ErrClosed)
 		if err == nil || ctx.Err() != nil {
 			err = ctx.Err()
 		}
@@ -97,7 +99,7 @@ func Dial(ctx context.Context, base, namespace string, auth any, options DialOpt
 	}
 	c.group.run(c.read)
 	// Not before the reader runs, so that the hook may use acks.
-	socket.open(options.OnSocket)
+	socket.acceptEvents(options.OnSocket)
 	return &Client{Socket: socket, conn: c}, nil
 }
 
@@ -141,11 +143,13 @@ type clientConn struct {
 }
 
 func newClientConn(ws *websocket.Conn, limits Options, onFail func(*Socket, error)) *clientConn {
-	c := &clientConn{ws: ws, onFail: onFail, parts: assembler{maxAttachments: limits.MaxAttachments, maxBytes: limits.MaxPayload}}
+	c := &clientConn{
+		ws: ws, onFail: onFail, parts: assembler{maxAttachments: limits.MaxAttachments, maxBytes: limits.MaxPayload},
+	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.out = outbox{
 		maxPackets: limits.MaxQueue, maxBytes: limits.MaxQueueBytes, writeTimeout: limits.WriteTimeout,
-		run: c.group.run, failed: c.end, wake: make(chan struct{}, 1), ws: ws,
+		run: c.group.run, failed: c.closeWith, wake: make(chan struct{}, 1), ws: ws,
 	}
 	return c
 }
@@ -244,23 +248,24 @@ func (c *clientConn) next() (*packet, error) {
 	return nil, fmt.Errorf("%w: unknown Engine.IO packet", ErrProtocol)
 }
 
-// read lives as long as the connection. Servers ping, so silence for longer than their interval and timeout is a dead connection.
+// read lives as long as the connection. Servers ping, so silence for longer than their interval and timeout is a dead
+// connection.
 func (c *clientConn) read() {
 	for {
 		if err := c.ws.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
-			c.end(readCause(err))
+			c.closeWith(readCause(err))
 			return
 		}
 		p, err := c.next()
 		if err != nil {
-			c.end(clientCause(err))
+			c.closeWith(clientCause(err))
 			return
 		}
 		if p == nil || p.namespace != c.socket.namespace {
 			continue
 		}
 		if err := c.socket.handle(p); err != nil {
-			c.end(err)
+			c.closeWith(err)
 			return
 		}
 	}
@@ -279,14 +284,14 @@ func clientCause(err error) error {
 	return readCause(err)
 }
 
-// end is how the connection ends; only the first call counts.
-func (c *clientConn) end(cause error) {
+// closeWith is how the connection ends; only the first call counts.
+func (c *clientConn) closeWith(cause error) {
 	if !c.over.CompareAndSwap(false, true) {
 		return
 	}
 	c.out.close()
 	if c.socket != nil {
-		c.socket.end(cause, false)
+		c.socket.closeWith(cause, false)
 	}
 	closeWebsocket(c.ws, cause)
 	c.cancel(cause)

@@ -12,7 +12,8 @@ import (
 // maxStrikes is how many refused CONNECTs one connection gets.
 const maxStrikes = 8
 
-// conn is the Socket.IO side of one connection of the server: it hands packets to the sockets of the namespaces it has joined.
+// conn is the Socket.IO side of one connection of the server: it hands packets to the sockets of the namespaces it has
+// joined.
 type conn struct {
 	server  *Server
 	session *session
@@ -45,7 +46,7 @@ func (c *conn) late() {
 	nowhere := len(c.sockets) == 0 && !c.closed
 	c.mu.Unlock()
 	if nowhere {
-		c.session.end(ErrConnectTimeout)
+		c.session.closeWith(ErrConnectTimeout)
 	}
 }
 
@@ -97,7 +98,7 @@ func (c *conn) connect(p *packet) error {
 	request := &ConnectRequest{Namespace: ns.name, Auth: p.data, HTTP: c.session.request}
 	c.server.group.run(func() {
 		if err := c.join(ns, request); err != nil {
-			c.session.end(err)
+			c.session.closeWith(err)
 		}
 	})
 	return nil
@@ -147,7 +148,7 @@ func (c *conn) joined(ns *Namespace, principal any, release func()) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		s.end(context.Cause(c.session.ctx), false)
+		s.closeWith(context.Cause(c.session.ctx), false)
 		return nil
 	}
 	delete(c.joining, ns.name)
@@ -162,7 +163,7 @@ func (c *conn) joined(ns *Namespace, principal any, release func()) error {
 		return err
 	}
 	ns.add(s)
-	s.open(ns.open)
+	s.acceptEvents(ns.open)
 	return nil
 }
 
@@ -205,7 +206,7 @@ func (c *conn) ended(cause error) {
 	}
 	c.mu.Unlock()
 	for _, s := range sockets {
-		s.end(cause, false)
+		s.closeWith(cause, false)
 	}
 }
 

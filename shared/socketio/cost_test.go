@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
-// What the server costs is measured with the clients in a process of their own: this binary once more, told by these variables
-// where to connect and what to do.
+// What the server costs is measured with the clients in a process of their own: this binary once more, told by these
+// variables where to connect and what to do.
 const (
 	crowdURL  = "SOCKETIO_CROWD_URL"
 	crowdPlan = "SOCKETIO_CROWD_PLAN" // see crowd
@@ -29,8 +29,8 @@ type message struct {
 	Items []string `json:"items"`
 }
 
-// crowd runs the plan "idle N", "connect N" or "call COUNT BYTES", prints "ready" when it is carried out, and leaves when its input
-// ends.
+// crowd runs the plan "idle N", "connect N" or "call COUNT BYTES", prints "ready" when it is carried out, and leaves
+// when its input ends.
 func crowd(url string) {
 	plan := strings.Fields(os.Getenv(crowdPlan))
 	count, err := strconv.Atoi(plan[1])
@@ -135,9 +135,12 @@ func TestFiveThousandConnects(t *testing.T) {
 	invite(t, url, "connect 100")() // what is made once is made
 	before, goroutines := inUse(), runtime.NumGoroutine()
 	invite(t, url, "connect 5000")()
-	for end := time.Now().Add(ceiling); server.Stats().Connections > 0 || runtime.NumGoroutine() > goroutines; runtime.Gosched() {
+	for end := time.Now().Add(ceiling); server.Stats().Connections > 0 ||
+		runtime.NumGoroutine() > goroutines; runtime.Gosched() {
 		if time.Now().After(end) {
-			t.Fatalf("%d connections and %d goroutines left, %d before", server.Stats().Connections, runtime.NumGoroutine(), goroutines)
+			t.Fatalf(
+				"%d connections and %d goroutines left, %d before", server.Stats().Connections, runtime.NumGoroutine(), goroutines,
+			)
 		}
 	}
 	if after := inUse(); after > before+8<<20 {
@@ -145,7 +148,8 @@ func TestFiveThousandConnects(t *testing.T) {
 	}
 }
 
-// BenchmarkServer reports what one call costs the server alone: go test -bench Server -benchtime 20000x ./shared/socketio
+// BenchmarkServer reports what one call costs the server alone: go test -bench Server -benchtime 20000x
+// ./shared/socketio
 func BenchmarkServer(b *testing.B) {
 	for _, bytes := range []int{200, 10_000} {
 		b.Run(fmt.Sprint(bytes), func(b *testing.B) {

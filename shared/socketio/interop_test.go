@@ -21,8 +21,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
-// peers returns the directory of the official implementations, installed. Node belongs to what the tests need, so its absence is a
-// failure and not a reason to skip.
+// peers returns the directory of the official implementations, installed. Node belongs to what the tests need, so its
+// absence is a failure and not a reason to skip.
 var peers = sync.OnceValues(func() (string, error) {
 	dir, err := filepath.Abs(filepath.Join("..", "..", "interop", "js"))
 	if err != nil {
@@ -97,7 +97,9 @@ func converse(ns *socketio.Namespace, s *socketio.Socket) {
 		Name string `json:"name"`
 	}
 	calls := rpc.Handlers{}
-	rpc.Handle(calls, "greet", func(_ context.Context, in name) (greeting, error) { return greeting{"hello " + in.Name}, nil })
+	rpc.Handle(calls, "greet", func(_ context.Context, in name) (greeting, error) {
+		return greeting{"hello " + in.Name}, nil
+	})
 	rpc.Handle(calls, "nothing", func(context.Context, name) (rpc.None, error) { return rpc.None{}, nil })
 	rpc.Handle(calls, "crash", func(context.Context, name) (rpc.None, error) { panic("boom") })
 	rpc.Serve(s, calls, rpc.Serving{})
@@ -222,7 +224,10 @@ func TestOfficialServer(t *testing.T) {
 	welcome, ponged := make(chan string, 1), make(chan struct{}, 8)
 	join := func() *socketio.Client {
 		return dial(t, url, "/", right, socketio.DialOptions{OnSocket: func(s *socketio.Socket) {
-			s.On("welcome", func(_ context.Context, args []json.RawMessage) ([]any, error) { welcome <- text(args); return nil, nil })
+			s.On("welcome", func(_ context.Context, args []json.RawMessage) ([]any, error) {
+				welcome <- text(args)
+				return nil, nil
+			})
 			s.On("ask", func(_ context.Context, args []json.RawMessage) ([]any, error) { return []any{"answer", args[0]}, nil })
 			s.On("ponged", func(context.Context, []json.RawMessage) ([]any, error) {
 				select {
@@ -245,12 +250,14 @@ func TestOfficialServer(t *testing.T) {
 			t.Errorf("%s: got %s, %v, want %s", c.event, text(ack), err, c.want)
 		}
 	}
-	if ack, err := client.EmitWithAck(t.Context(), "blob", socketio.Binary{1, 2, 255}); err != nil || text(ack) != `["/wIB"]` {
+	if ack, err := client.EmitWithAck(t.Context(), "blob", socketio.Binary{1, 2, 255}); err != nil ||
+		text(ack) != `["/wIB"]` {
 		t.Errorf("blob: got %s, %v", text(ack), err)
 	}
 	caller := rpc.SocketCaller{Socket: client}
 	var out struct{ Text string }
-	if err := caller.Call(t.Context(), "greet", map[string]string{"name": "Ada"}, &out); err != nil || out.Text != "hello Ada" {
+	if err := caller.Call(t.Context(), "greet", map[string]string{"name": "Ada"}, &out); err != nil ||
+		out.Text != "hello Ada" {
 		t.Errorf("got %+v, %v", out, err)
 	}
 	if err := caller.Call(t.Context(), "nobody", nil, &out); !errors.Is(err, &rpc.Error{Code: rpc.CodeUnknownMethod}) {

@@ -136,7 +136,9 @@ func TestRefusedConnectsAreCut(t *testing.T) {
 
 func TestOrigins(t *testing.T) {
 	_, base := serve(t, socketio.Options{Origins: []string{"https://good.example"}}, mirror)
-	for origin, want := range map[string]int{"": 200, base: 200, "https://good.example": 200, "https://evil.example": 403, "null": 403} {
+	for origin, want := range map[string]int{
+		"": 200, base: 200, "https://good.example": 200, "https://evil.example": 403, "null": 403,
+	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/api/socket.io/?EIO=4&transport=polling", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +155,9 @@ func TestOrigins(t *testing.T) {
 		if response.StatusCode != want || (origin == "https://good.example") != (allowed == origin && origin != "") {
 			t.Errorf("origin %q: got %d, allowed %q", origin, response.StatusCode, allowed)
 		}
-		ws, response, err := websocket.DefaultDialer.Dial(strings.Replace(base, "http", "ws", 1)+"/api/socket.io/?EIO=4&transport=websocket",
+		ws, response, err := websocket.DefaultDialer.Dial(strings.Replace(
+			base, "http", "ws", 1,
+		)+"/api/socket.io/?EIO=4&transport=websocket",
 			http.Header{"Origin": {origin}})
 		if (err == nil) != (want == 200) {
 			t.Errorf("websocket from %q: %v, %v", origin, response, err)
@@ -256,9 +260,12 @@ func TestManyConnectionsLeaveNothingBehind(t *testing.T) {
 	if n := lost.Load(); n != 0 {
 		t.Errorf("%d of %d lost", n, clients)
 	}
-	for end := time.Now().Add(ceiling); server.Stats().Connections > 0 || runtime.NumGoroutine() > before+2; runtime.Gosched() {
+	for end := time.Now().Add(ceiling); server.Stats().Connections > 0 ||
+		runtime.NumGoroutine() > before+2; runtime.Gosched() {
 		if time.Now().After(end) {
-			t.Fatalf("%d connections and %d goroutines left, %d before", server.Stats().Connections, runtime.NumGoroutine(), before)
+			t.Fatalf(
+				"%d connections and %d goroutines left, %d before", server.Stats().Connections, runtime.NumGoroutine(), before,
+			)
 		}
 	}
 }

@@ -32,15 +32,15 @@ type Namespace struct {
 	rooms   map[string]map[*Socket]struct{}
 }
 
-// OnConnect decides who may join. It returns the principal of the new socket, or an error: a [*ConnectError] is told to the client,
-// any other becomes one with the reason "internal" and goes to Options.Failed. ctx ends with the connection and with its connect
-// deadline. Without OnConnect everybody may join.
+// OnConnect decides who may join. It returns the principal of the new socket, or an error: a [*ConnectError] is told to
+// the client, any other becomes one with the reason "internal" and goes to Options.Failed. ctx ends with the connection
+// and with its connect deadline. Without OnConnect everybody may join.
 func (n *Namespace) OnConnect(decide func(ctx context.Context, r *ConnectRequest) (principal any, err error)) {
 	n.connect = decide
 }
 
-// OnSocket gets every new socket, on a goroutine of its own, to register handlers and join rooms. Events that arrive meanwhile
-// wait for it to return.
+// OnSocket gets every new socket, on a goroutine of its own, to register handlers and join rooms. Events that arrive
+// meanwhile wait for it to return.
 func (n *Namespace) OnSocket(open func(s *Socket)) { n.open = open }
 
 // Name returns the name, beginning with a slash.
@@ -84,8 +84,8 @@ type Room struct {
 // To names the rooms of this server a broadcast goes to; a socket in several gets it once.
 func (n *Namespace) To(rooms ...string) Room { return Room{namespace: n, names: rooms} }
 
-// Emit sends an event to every socket of the rooms. It is encoded once; peers whose queue is full hold it up for one second in
-// all and are cut. The error says only that args cannot be written.
+// Emit sends an event to every socket of the rooms. It is encoded once; peers whose queue is full hold it up for one
+// second in all and are cut. The error says only that args cannot be written.
 func (r Room) Emit(event string, args ...any) error {
 	if len(r.names) == 0 {
 		return nil

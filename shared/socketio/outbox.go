@@ -13,8 +13,8 @@ const (
 	fullWait   = time.Second     // for a full queue to move, before its peer counts as one that does not read
 )
 
-// outbox is the bounded queue of packets on their way to one peer. With a websocket it is also that websocket's only writer, on a
-// goroutine that lives while there is something to write; without one, long polls take from it.
+// outbox is the bounded queue of packets on their way to one peer. With a websocket it is also that websocket's only
+// writer, on a goroutine that lives while there is something to write; without one, long polls take from it.
 type outbox struct {
 	maxPackets, maxBytes int
 	writeTimeout         time.Duration
@@ -34,8 +34,8 @@ type outbox struct {
 	grace  *time.Timer // bounds that
 }
 
-// put queues one packet with its attachments, all or none. When the queue is full, as it is for a moment after a burst, put waits
-// for room until the given time; then the peer is cut.
+// put queues one packet with its attachments, all or none. When the queue is full, as it is for a moment after a burst,
+// put waits for room until the given time; then the peer is cut.
 func (o *outbox) put(frames []frame, until time.Time) error {
 	start, err := o.offer(frames, until)
 	if start {
@@ -156,8 +156,8 @@ func writeFrames(ws *websocket.Conn, frames []frame, timeout time.Duration) erro
 	return nil
 }
 
-// take hands a long poll what fits into max bytes, at least one packet if there is one.
-func (o *outbox) take(max int) (frames []frame) {
+// takeFrames hands a long poll what fits into max bytes, at least one packet if there is one.
+func (o *outbox) takeFrames(max int) (frames []frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for total := 0; o.head < len(o.queue); {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/sojourn-run/sojourn/shared/rawjson"
@@ -50,10 +51,11 @@ type packet struct {
 	hasID       bool
 	attachments int
 	data        []byte // JSON or empty; aliases the frame it came in
+	values      []any  // the same, decoded, when it came with attachments
 }
 
-// parsePacket reads the text of a Socket.IO packet: <type>[<attachments>-][<namespace>,][<ack id>][JSON]. It checks the shape the
-// type demands, but leaves the JSON to whoever decodes it.
+// parsePacket reads the text of a Socket.IO packet: <type>[<attachments>-][<namespace>,][<ack id>][JSON]. It checks the
+// shape the type demands, but leaves the JSON to whoever decodes it.
 func parsePacket(text []byte, maxAttachments int) (packet, error) {
 	p := packet{namespace: "/"}
 	if len(text) == 0 || text[0] < packetConnect || text[0] > packetBinaryAck {
@@ -154,7 +156,8 @@ func appendHead(buf []byte, kind byte, attachments int, namespace string, id uin
 	return buf
 }
 
-// encodeObject returns a packet whose JSON is one value, or nothing when value is nil: CONNECT, CONNECT_ERROR, DISCONNECT.
+// encodeObject returns a packet whose JSON is one value, or nothing when value is nil: CONNECT, CONNECT_ERROR,
+// DISCONNECT.
 func encodeObject(kind byte, namespace string, value any) ([]frame, error) {
 	buf := bytes.NewBuffer(appendHead(nil, kind, 0, namespace, 0, false))
 	if value != nil {
@@ -165,19 +168,15 @@ func encodeObject(kind byte, namespace string, value any) ([]frame, error) {
 	return []frame{{data: buf.Bytes()}}, nil
 }
 
-// encodeArgs returns an EVENT or ACK with its attachments, as binary packet when there are some. event is nil for an ack.
+// encodeArgs returns an EVENT or ACK with its attachments, as binary packet when there are some. event is nil for an
+// ack.
 func encodeArgs(kind byte, namespace string, id uint64, hasID bool, event *string, args []any) ([]frame, error) {
-	attachments := 0
-	for _, arg := range args {
-		if _, ok := arg.(Binary); ok {
-			attachments++
-		}
-	}
-	if attachments > 0 {
+	frames := make([]frame, 1)
+	if slices.ContainsFunc(args, hasBinary) {
+		args, _ = detach(args, &frames).([]any)
 		kind += packetBinaryEvent - packetEvent
 	}
-	buf := bytes.NewBuffer(appendHead(make([]byte, 0, 256), kind, attachments, namespace, id, hasID))
-	frames := make([]frame, 1, 1+attachments)
+	buf := bytes.NewBuffer(appendHead(make([]byte, 0, 256), kind, len(frames)-1, namespace, id, hasID))
 	buf.WriteByte('[')
 	if event != nil {
 		if err := appendJSON(buf, *event); err != nil {
@@ -187,11 +186,6 @@ func encodeArgs(kind byte, namespace string, id uint64, hasID bool, event *strin
 	for i, arg := range args {
 		if i > 0 || event != nil {
 			buf.WriteByte(',')
-		}
-		if blob, ok := arg.(Binary); ok {
-			fmt.Fprintf(buf, `{"_placeholder":true,"num":%d}`, len(frames)-1)
-			frames = append(frames, frame{binary: true, data: blob})
-			continue
 		}
 		if err := appendJSON(buf, arg); err != nil {
 			return nil, err

@@ -51,12 +51,15 @@ func TestSplitArray(t *testing.T) {
 	}
 }
 
-// FuzzPacket feeds a reader whatever a peer may send, with attachments cut off at 0xff. Nothing may panic, whatever encoding/json
-// takes must come out the same from splitArray, and what was read must survive being written and read again.
+// FuzzPacket feeds a reader whatever a peer may send, with attachments cut off at 0xff. Nothing may panic, whatever
+// encoding/json takes must come out the same from splitArray, and what was read must survive being written and read
+// again.
 func FuzzPacket(f *testing.F) {
 	for _, seed := range []string{
-		"2", `2["e",1]`, `2/x,7["e",{"a":[1,"\"]"]}]`, `0{"token":"x"}`, "51-[\"e\",{\"_placeholder\":true,\"num\":0}]\xffblob", `31["x"]`, "4{}", "1/x",
-		"52-[{\"_placeholder\":true,\"num\":1},{\"_placeholder\":true,\"num\":0}]\xffa\xffb", "[[[[", "2[\"\\u0000\",\"\xf0\"]",
+		"2", `2["e",1]`, `2/x,7["e",{"a":[1,"\"]"]}]`, `0{"token":"x"}`,
+		"51-[\"e\",{\"_placeholder\":true,\"num\":0}]\xffblob", `31["x"]`, "4{}", "1/x",
+		"52-[{\"_placeholder\":true,\"num\":1},{\"_placeholder\":true,\"num\":0}]\xffa\xffb", "[[[[",
+		"2[\"\\u0000\",\"\xf0\"]",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -98,7 +101,8 @@ func FuzzPacket(f *testing.F) {
 			t.Fatalf("%s: %v", p.data, err)
 		}
 		again, err := parsePacket(frames[0].data[1:], 0)
-		if err != nil || again.kind != p.kind || again.namespace != p.namespace || again.id != p.id || again.hasID != p.hasID {
+		if err != nil || again.kind != p.kind || again.namespace != p.namespace || again.id != p.id ||
+			again.hasID != p.hasID {
 			t.Fatalf("got %+v, %v, want %+v", again, err, p)
 		}
 	})

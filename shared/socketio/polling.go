@@ -15,48 +15,74 @@ import (
 // separator stands between the packets of one polling body.
 const separator = '\x1e'
 
+// pollGrace is how long a client's word that it closes waits for the poll it sent beside it, which may come over
+// another connection.
+const pollGrace = 100 * time.Millisecond
+
 // poll answers a GET with what is queued, waiting until there is something.
 func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	switch {
+	case s.pinged && !s.heard && time.Since(s.pingedAt) >= s.server.options.PingTimeout*49/50:
+		s.mu.Unlock()
+		s.closeWith(ErrPingTimeout) // the timer may be a little late, and the client's a little early
+		refuse(w, http.StatusBadRequest, errorUnknownSession)
+		return
 	case s.onSocket:
 		s.mu.Unlock()
 		refuse(w, http.StatusBadRequest, errorBadRequest)
 		return
 	case s.polling:
 		s.mu.Unlock()
-		s.end(fmt.Errorf("%w: two polls at once", ErrProtocol))
+		s.closeWith(fmt.Errorf("%w: two polls at once", ErrProtocol))
 		refuse(w, http.StatusBadRequest, errorBadRequest)
 		return
 	}
 	s.polling = true
+	if s.awaited != nil {
+		close(s.awaited)
+		s.awaited = nil
+	}
+	late := s.upgrading // perhaps the client has said already, over the websocket, that it polls no more
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		s.polling = false
 		s.mu.Unlock()
 	}()
-	// A poll is held longer than other answers, so a write timeout of the server must not count here. Servers that cannot change
-	// it have none either.
+	var grace <-chan time.Time
+	if late {
+		timer := time.NewTimer(upgradeGrace)
+		defer timer.Stop()
+		grace = timer.C
+	}
+	// A poll is held longer than other answers, so a write timeout of the server must not count here. Servers that cannot
+	// change it have none either.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	for {
 		s.mu.Lock()
 		moved, probed := s.onSocket, s.probed
 		s.mu.Unlock()
+		if moved && late {
+			refuse(w, http.StatusBadRequest, errorBadRequest)
+			return
+		}
 		if moved {
 			writePoll(w, []frame{{data: []byte{engineNoop}}})
 			return
 		}
-		if frames := s.out.take(s.server.options.MaxPayload); len(frames) > 0 {
+		if frames := s.out.takeFrames(s.server.options.MaxPayload); len(frames) > 0 {
 			writePoll(w, frames)
 			return
 		}
-		if probed {
+		if probed && !late {
 			writePoll(w, []frame{{data: []byte{engineNoop}}})
 			return
 		}
 		select {
 		case <-s.out.wake:
+		case <-grace:
+			late = false
 		case <-s.ctx.Done():
 			farewell := byte(engineClose)
 			if errors.Is(context.Cause(s.ctx), ErrPeerClosed) { //nolint:contextcheck // the session's end, not the poll's
@@ -65,7 +91,7 @@ func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 			writePoll(w, []frame{{data: []byte{farewell}}})
 			return
 		case <-r.Context().Done():
-			s.end(fmt.Errorf("%w: poll cancelled", ErrPeerClosed))
+			s.closeWith(fmt.Errorf("%w: poll cancelled", ErrPeerClosed))
 			return
 		}
 	}
@@ -78,7 +104,7 @@ func (s *session) post(w http.ResponseWriter, r *http.Request) {
 		twice := s.posting
 		s.mu.Unlock()
 		if twice {
-			s.end(fmt.Errorf("%w: two posts at once", ErrProtocol))
+			s.closeWith(fmt.Errorf("%w: two posts at once", ErrProtocol))
 		}
 		refuse(w, http.StatusBadRequest, errorBadRequest)
 		return
@@ -94,11 +120,11 @@ func (s *session) post(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
-			s.end(ErrPayloadTooLarge)
+			s.closeWith(ErrPayloadTooLarge)
 			refuse(w, http.StatusRequestEntityTooLarge, errorBadRequest)
 			return
 		}
-		s.end(fmt.Errorf("%w: %w", ErrPeerClosed, err))
+		s.closeWith(fmt.Errorf("%w: %w", ErrPeerClosed, err))
 		return
 	}
 	for more := true; more; {
@@ -108,8 +134,11 @@ func (s *session) post(w http.ResponseWriter, r *http.Request) {
 		if err == nil {
 			err = s.receive(f)
 		}
+		if errors.Is(err, ErrPeerClosed) {
+			s.awaitPoll()
+		}
 		if err != nil {
-			s.end(err)
+			s.closeWith(err)
 			if errors.Is(err, ErrPeerClosed) {
 				break
 			}
@@ -119,6 +148,26 @@ func (s *session) post(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html")
 	_, _ = w.Write([]byte("ok")) // a client that has gone is seen by its next poll
+}
+
+// awaitPoll waits a moment for a poll to be there, so that the last answer of a session that its client closes has
+// somewhere to go.
+func (s *session) awaitPoll() {
+	s.mu.Lock()
+	if s.polling {
+		s.mu.Unlock()
+		return
+	}
+	awaited := make(chan struct{})
+	s.awaited = awaited
+	s.mu.Unlock()
+	timer := time.NewTimer(pollGrace)
+	defer timer.Stop()
+	select {
+	case <-awaited:
+	case <-timer.C:
+	case <-s.ctx.Done():
+	}
 }
 
 // decodePolled reads one packet of a polling body, where binary is base64 behind a b.

@@ -23,7 +23,9 @@ import (
 const sep = "\x1e"
 
 // quick makes heartbeats visible to a test.
-var quick = socketio.Options{PingInterval: 300 * time.Millisecond, PingTimeout: 200 * time.Millisecond, MaxPayload: 1_000_000}
+var quick = socketio.Options{
+	PingInterval: 300 * time.Millisecond, PingTimeout: 200 * time.Millisecond, MaxPayload: 1_000_000,
+}
 
 // mirror greets every socket with its auth object and sends every message back.
 func mirror(s *socketio.Server) {
@@ -38,23 +40,23 @@ func mirror(s *socketio.Server) {
 		ns.OnSocket(func(s *socketio.Socket) {
 			// A socket whose connection ended at once has nobody to greet.
 			_ = s.Emit("auth", s.Principal())
-			s.On("message", func(_ context.Context, args []json.RawMessage) ([]any, error) {
-				return nil, s.Emit("message-back", reflectBlobs(args)...)
+			s.On("message", func(ctx context.Context, args []json.RawMessage) ([]any, error) {
+				return nil, s.Emit("message-back", reflected(ctx, args)...)
 			})
-			s.On("message-with-ack", func(_ context.Context, args []json.RawMessage) ([]any, error) { return reflectBlobs(args), nil })
+			s.On("message-with-ack", func(ctx context.Context, args []json.RawMessage) ([]any, error) {
+				return reflected(ctx, args), nil
+			})
 		})
 	}
 }
 
-// reflectBlobs sends "AQID" and "BAUG", which arrive as attachments, as attachments again.
-func reflectBlobs(args []json.RawMessage) []any {
+// reflected is what an event carried, its attachments as attachments.
+func reflected(ctx context.Context, args []json.RawMessage) []any {
+	if values, ok := socketio.Attached(ctx); ok {
+		return values
+	}
 	out := make([]any, len(args))
 	for i, a := range args {
-		var blob []byte
-		if s := string(a); (s == `"AQID"` || s == `"BAUG"`) && json.Unmarshal(a, &blob) == nil {
-			out[i] = socketio.Binary(blob)
-			continue
-		}
 		out[i] = a
 	}
 	return out
@@ -119,7 +121,9 @@ type raw struct {
 
 func open(t testing.TB, base, query string) raw {
 	t.Helper()
-	ws, response, err := websocket.DefaultDialer.DialContext(t.Context(), strings.Replace(base, "http", "ws", 1)+"/api/socket.io/?"+query, nil)
+	ws, response, err := websocket.DefaultDialer.DialContext(
+		t.Context(), strings.Replace(base, "http", "ws", 1)+"/api/socket.io/?"+query, nil,
+	)
 	if err != nil {
 		t.Fatalf("%v %v", err, response)
 	}
@@ -209,7 +213,9 @@ func (r raw) wantClosed() int {
 func TestEngineHandshake(t *testing.T) {
 	_, base := serve(t, quick, mirror)
 	_, got := polling(t, base)
-	want := terms{SID: got.SID, Upgrades: []string{"websocket"}, PingInterval: 300, PingTimeout: 200, MaxPayload: 1_000_000}
+	want := terms{
+		SID: got.SID, Upgrades: []string{"websocket"}, PingInterval: 300, PingTimeout: 200, MaxPayload: 1_000_000,
+	}
 	if len(got.Upgrades) != 1 || got.Upgrades[0] != "websocket" || got.PingInterval != want.PingInterval ||
 		got.PingTimeout != want.PingTimeout || got.MaxPayload != want.MaxPayload {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -219,16 +225,22 @@ func TestEngineHandshake(t *testing.T) {
 	if json.Unmarshal([]byte(text[1:]), &got) != nil || text[0] != '0' || !strings.Contains(text, `"upgrades":[]`) {
 		t.Errorf("got %s", text)
 	}
-	for _, query := range []string{"transport=polling", "EIO=abc&transport=polling", "EIO=4", "EIO=4&transport=abc", "EIO=4&transport=websocket"} {
+	for _, query := range []string{
+		"transport=polling", "EIO=abc&transport=polling", "EIO=4", "EIO=4&transport=abc", "EIO=4&transport=websocket",
+	} {
 		get(t, base+"/api/socket.io/?"+query, 400, "")
 	}
-	get(t, base+"/api/socket.io/?EIO=4&transport=polling&sid=nobody", 400, `{"code":1,"message":"Session ID unknown"}`+"\n")
+	get(
+		t, base+"/api/socket.io/?EIO=4&transport=polling&sid=nobody", 400, `{"code":1,"message":"Session ID unknown"}`+"\n",
+	)
 	for _, method := range []string{"POST", "PUT"} {
 		if status, _ := request(t, method, base+"/api/socket.io/?EIO=4&transport=polling", ""); status != 400 {
 			t.Errorf("%s: got %d", method, status)
 		}
 	}
-	for _, query := range []string{"transport=websocket", "EIO=3&transport=websocket", "EIO=4", "EIO=4&transport=polling"} {
+	for _, query := range []string{
+		"transport=websocket", "EIO=3&transport=websocket", "EIO=4", "EIO=4&transport=polling",
+	} {
 		_, response, err := websocket.DefaultDialer.Dial(strings.Replace(base, "http", "ws", 1)+"/api/socket.io/?"+query, nil)
 		if err == nil || response == nil || response.StatusCode != http.StatusBadRequest {
 			t.Errorf("websocket with %s: got %v, %v", query, response, err)
@@ -298,7 +310,9 @@ func TestEngineOverPolling(t *testing.T) {
 		}
 		socket := server.Of("/").Sockets()[0]
 		ctx, cancel := context.WithCancel(t.Context())
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { cancel() }})
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
+			cancel()
+		}})
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -334,6 +348,19 @@ func TestEngineOverPolling(t *testing.T) {
 		post(t, url, "1", 200)
 		if body := await(t, held, "the poll"); body != "6" && !strings.Contains(body, "Session ID unknown") {
 			t.Errorf("got %q", body)
+		}
+		get(t, url, 400, "")
+	})
+	t.Run("close before the poll that was sent beside it", func(t *testing.T) {
+		url := session()
+		closed := make(chan int, 1)
+		go func() { status, _ := request(t, "POST", url, "1"); closed <- status }()
+		// The poll may come a moment later than the word, or on a slow machine too late.
+		if status, body := request(t, "GET", url, ""); status != 400 && body != "6" {
+			t.Errorf("got %d %q", status, body)
+		}
+		if status := await(t, closed, "the answer"); status != 200 && status != 400 {
+			t.Errorf("got %d", status)
 		}
 		get(t, url, 400, "")
 	})
@@ -405,12 +432,45 @@ func TestEngineUpgrade(t *testing.T) {
 		ws.want(`42["auth",{}]`)
 		get(t, url, 400, "")
 		post(t, url, `42["message",1]`, 400)
-		_, response, err := websocket.DefaultDialer.Dial(strings.Replace(base, "http", "ws", 1)+"/api/socket.io/?"+query, nil)
-		if err == nil || response == nil || response.StatusCode != http.StatusBadRequest {
-			t.Errorf("a second websocket: %v, %v", response, err)
+		if code := open(t, base, query).wantClosed(); code != websocket.CloseNormalClosure {
+			t.Errorf("a second websocket: closed with %d", code)
 		}
 		ws.send(`42["message",2]`)
 		ws.want(`42["message-back",2]`)
+	})
+	t.Run("a second websocket beside the probe is accepted and closed", func(t *testing.T) {
+		_, query := session(t)
+		ws := open(t, base, query)
+		ws.send("2probe")
+		ws.want("3probe")
+		if code := open(t, base, query).wantClosed(); code != websocket.CloseNormalClosure {
+			t.Errorf("closed with %d", code)
+		}
+		ws.send("5", "40")
+		ws.wantPrefix(`40{"sid":"`)
+	})
+	t.Run("a poll that overtakes the client's word is refused", func(t *testing.T) {
+		url, query := session(t)
+		ws := open(t, base, query)
+		ws.send("2probe")
+		ws.want("3probe")
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
+			ws.send("5")
+		}})
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		// On a machine that is slow enough the poll has been let go by then, as one that waited.
+		if response.StatusCode != http.StatusBadRequest && response.StatusCode != http.StatusOK {
+			t.Errorf("got %d", response.StatusCode)
+		}
+		get(t, url, 400, "")
 	})
 	t.Run("releases a poll that waits", func(t *testing.T) {
 		url, query := session(t)
@@ -505,9 +565,23 @@ func TestSocketMessages(t *testing.T) {
 		}
 		ws.want(c.want, "\x01\x02\x03", "\x04\x05\x06")
 	}
+	ws.send(
+		`452-1["message-with-ack",{"b":[{"_placeholder":true,"num":1}],"a":{"c":{"_placeholder":true,"num":0},"n":12345678901234567890}},"AQID"]`,
+	)
+	for _, blob := range []string{"\x01", "\x02"} {
+		if err := ws.WriteMessage(websocket.BinaryMessage, []byte(blob)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ws.want(
+		`462-1[{"a":{"c":{"_placeholder":true,"num":0},"n":12345678901234567890},"b":[{"_placeholder":true,"num":1}]},"AQID"]`,
+		"\x01", "\x02",
+	)
 	for _, broken := range []string{
-		"4abc", "42", "42{}", `42"x"`, "42[]", "42[1]", `42abc["message",1]`, `42["message",1`, `43[1]`, "40", "45", `45-["x"]`, `451["x"]`,
-		`4599-["x"]`, `42/custom,["message",1]`, "44{}", "47", `429999999999999999["message"]`, "4" + strings.Repeat("9", 200),
+		"4abc", "42", "42{}", `42"x"`, "42[]", "42[1]", `42abc["message",1]`, `42["message",1`, `43[1]`, "40", "45",
+		`45-["x"]`, `451["x"]`,
+		`4599-["x"]`, `42/custom,["message",1]`, "44{}", "47", `429999999999999999["message"]`,
+		"4" + strings.Repeat("9", 200),
 	} {
 		ws := joined(t, base)
 		ws.send(broken)
@@ -516,7 +590,8 @@ func TestSocketMessages(t *testing.T) {
 		}
 	}
 	for _, broken := range []string{
-		`451-["message",{"_placeholder":true,"num":1}]`, `451-["message",{"_placeholder":true}]`, `451-["message",{"_placeholder":true,"num":-1}]`,
+		`451-["message",{"_placeholder":true,"num":1}]`, `451-["message",{"_placeholder":true}]`,
+		`451-["message",{"_placeholder":true,"num":-1}]`,
 		`451-["message",{"_placeholder":true,"num":0},{"_placeholder":true,"num":0}]`, `451-["message",`, "",
 	} {
 		ws := joined(t, base)

@@ -21,7 +21,8 @@ const (
 )
 
 var errorTexts = [...]string{
-	"Transport unknown", "Session ID unknown", "Bad handshake method", "Bad request", "Forbidden", "Unsupported protocol version",
+	"Transport unknown", "Session ID unknown", "Bad handshake method", "Bad request", "Forbidden",
+	"Unsupported protocol version",
 }
 
 // refuse answers with one of the codes above.
@@ -36,7 +37,7 @@ func refuse(w http.ResponseWriter, status, code int) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.group.add()
 	defer s.group.done()
-	if !s.admitOrigin(w, r) {
+	if s.options.Admit != nil && !s.options.Admit(r) || !s.admitOrigin(w, r) {
 		refuse(w, http.StatusForbidden, errorForbidden)
 		return
 	}
@@ -93,8 +94,8 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 		}
 	}
 	session := newSession(s, r)
-	if !s.open(session) {
-		session.end(ErrServerClosed)
+	if !s.addSession(session) {
+		session.closeWith(ErrServerClosed)
 		if ws != nil {
 			closeWebsocket(ws, ErrServerClosed)
 			return
@@ -116,7 +117,7 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 		return
 	}
 	if err := writeFrames(ws, opening, s.options.WriteTimeout); err != nil {
-		session.end(err)
+		session.closeWith(err)
 		closeWebsocket(ws, err)
 		return
 	}

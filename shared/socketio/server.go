@@ -17,6 +17,9 @@ import (
 type Options struct {
 	Transports []string // of "websocket" and "polling"; none named: both
 	Origins    []string // browser origins let in beside the server's own host, as "https://host"; "*" lets in every one
+	// Admit is asked before anything else, at every request: handshakes, polls, posts and upgrades. Who is not admitted is
+	// answered 403. nil: all are.
+	Admit func(*http.Request) bool
 
 	PingInterval   time.Duration // the next ping after a pong
 	PingTimeout    time.Duration // how long a ping may go unanswered
@@ -35,8 +38,8 @@ type Options struct {
 	MaxSocketsPerKey int                        // sockets of principals with one key; 0 is no cap
 	PrincipalKey     func(principal any) string // the key that cap counts by, such as the token's id; "" is not counted
 
-	// Failed hears of what a peer is not told: panics of handlers and errors of OnConnect that are not a ConnectError. The socket
-	// is nil for the latter. Auth objects are never part of the error.
+	// Failed hears of what a peer is not told: panics of handlers and errors of OnConnect that are not a ConnectError. The
+	// socket is nil for the latter. Auth objects are never part of the error.
 	Failed func(s *Socket, err error)
 }
 
@@ -68,8 +71,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Server is the http.Handler of the whole Socket.IO endpoint. It looks at the query, not at the path, so mount it where clients
-// look for it. The http.Server around it may have any write timeout.
+// Server is the http.Handler of the whole Socket.IO endpoint. It looks at the query, not at the path, so mount it where
+// clients look for it. The http.Server around it may have any write timeout.
 type Server struct {
 	options  Options
 	upgrader websocket.Upgrader
@@ -106,7 +109,8 @@ type Stats struct {
 // NewServer returns a server without namespaces; see [Server.Of].
 func NewServer(options Options) *Server {
 	s := &Server{
-		options: options.withDefaults(), namespaces: map[string]*Namespace{}, sessions: map[string]*session{}, keys: map[string]int{},
+		options: options.withDefaults(), namespaces: map[string]*Namespace{}, sessions: map[string]*session{},
+		keys: map[string]int{},
 	}
 	s.upgrader = websocket.Upgrader{
 		HandshakeTimeout: s.options.ConnectTimeout,
@@ -136,8 +140,8 @@ func (s *Server) namespace(name string) *Namespace {
 	return s.namespaces[name]
 }
 
-// open registers a session, unless the server is full or closing.
-func (s *Server) open(session *session) bool {
+// addSession registers a session, unless the server is full or closing.
+func (s *Server) addSession(session *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing || len(s.sessions) >= s.options.MaxConnections {
@@ -226,9 +230,10 @@ func (s *Server) Stats() Stats {
 	return stats
 }
 
-// Close refuses new connections, writes what is queued, ends every connection so that clients which reconnect by themselves do so
-// (close code 1001, no DISCONNECT), and waits for every handler and goroutine of the server. It returns the error of ctx when that
-// takes too long; the connections are gone then all the same. A second Close does the same again.
+// Close refuses new connections, writes what is queued, ends every connection so that clients which reconnect by
+// themselves do so (close code 1001, no DISCONNECT), and waits for every handler and goroutine of the server. It
+// returns the error of ctx when that takes too long; the connections are gone then all the same. A second Close does
+// the same again.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
@@ -242,7 +247,7 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	err := s.group.wait(ctx)
 	for _, session := range sessions {
-		session.end(ErrServerClosed)
+		session.closeWith(ErrServerClosed)
 	}
 	return err
 }

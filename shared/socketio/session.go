@@ -13,8 +13,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// sink is what an Engine.IO session carries messages for. text and binary are called one at a time, ended exactly once and perhaps
-// beside them.
+// sink is what an Engine.IO session carries messages for. text and binary are called one at a time, ended exactly once
+// and perhaps beside them.
 type sink interface {
 	text(data []byte) error
 	binary(data []byte) error
@@ -37,13 +37,16 @@ type session struct {
 
 	mu        sync.Mutex // guards what follows
 	beat      *time.Timer
-	pinged    bool // a ping waits for its pong
-	heard     bool // something came since that ping
-	polling   bool // a GET is waiting
-	posting   bool // a POST is being read
-	upgrading bool // a websocket is there
-	probed    bool // it works, so polls are released
-	onSocket  bool // the websocket has taken over
+	pinged    bool          // a ping waits for its pong
+	pingAt    time.Time     // the next ping is due
+	pingedAt  time.Time     // the last one was
+	heard     bool          // something came since that ping
+	polling   bool          // a GET is waiting
+	awaited   chan struct{} // closed when one comes; nil when nobody waits for it
+	posting   bool          // a POST is being read
+	upgrading bool          // a websocket is there
+	probed    bool          // it works, so polls are released
+	onSocket  bool          // the websocket has taken over
 }
 
 func newSession(server *Server, request *http.Request) *session {
@@ -54,10 +57,11 @@ func newSession(server *Server, request *http.Request) *session {
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.out = outbox{
 		maxPackets: o.MaxQueue, maxBytes: o.MaxQueueBytes, writeTimeout: o.WriteTimeout,
-		run: server.group.run, failed: s.end, wake: make(chan struct{}, 1),
+		run: server.group.run, failed: s.closeWith, wake: make(chan struct{}, 1),
 	}
 	s.sink = server.newSink(s)
 	s.mu.Lock()
+	s.pingAt = time.Now().Add(o.PingInterval)
 	s.beat = time.AfterFunc(o.PingInterval, s.heartbeat)
 	s.mu.Unlock()
 	return s
@@ -68,11 +72,17 @@ func (s *session) heartbeat() {
 	s.mu.Lock()
 	if s.pinged && !s.heard {
 		s.mu.Unlock()
-		s.end(ErrPingTimeout)
+		s.closeWith(ErrPingTimeout)
 		return
 	}
-	s.pinged, s.heard = true, false
-	s.beat.Reset(s.server.options.PingTimeout)
+	// The peer's time is counted from when the ping was due: clients count so. A process that stood still is late itself
+	// and must not blame them.
+	timeout := s.server.options.PingTimeout
+	s.pinged, s.heard, s.pingedAt = true, false, s.pingAt
+	if time.Since(s.pingAt) > timeout/4 {
+		s.pingedAt = time.Now()
+	}
+	s.beat.Reset(time.Until(s.pingedAt.Add(timeout)))
 	s.mu.Unlock()
 	// When it cannot be queued, the session has ended already.
 	_ = s.out.put([]frame{{data: []byte{enginePing}}}, soon())
@@ -85,11 +95,13 @@ func (s *session) alive(pong bool) {
 	s.heard = true
 	if pong && s.pinged && !s.over.Load() {
 		s.pinged = false
+		s.pingAt = time.Now().Add(s.server.options.PingInterval)
 		s.beat.Reset(s.server.options.PingInterval)
 	}
 }
 
-// receive takes one Engine.IO packet; its error ends the session. A peer above its rate waits here, which stops the reading.
+// receive takes one Engine.IO packet; its error ends the session. A peer above its rate waits here, which stops the
+// reading.
 func (s *session) receive(f frame) error {
 	if err := s.limiter.Wait(s.ctx); err != nil {
 		return context.Cause(s.ctx)
@@ -134,27 +146,27 @@ func (s *session) read(ws *websocket.Conn) {
 			if errors.Is(err, websocket.ErrReadLimit) {
 				linger(ws, s.server.options.MaxPayload)
 			}
-			s.end(readCause(err))
+			s.closeWith(readCause(err))
 			return
 		}
 		if err := s.receive(frame{binary: kind == websocket.BinaryMessage, data: data}); err != nil {
-			s.end(err)
+			s.closeWith(err)
 			return
 		}
 	}
 }
 
-// end is how every session ends; only the first call counts. For a peer that is cut it waits for nothing, for others at most
-// a second to say goodbye.
-func (s *session) end(cause error) {
+// closeWith is how every session ends; only the first call counts. For a peer that is cut it waits for nothing, for
+// others at most a second to say goodbye.
+func (s *session) closeWith(cause error) {
 	if !s.over.CompareAndSwap(false, true) {
 		return
 	}
+	s.server.forget(s, cause) // first, so that whoever sees the end finds it counted
 	s.cancel(cause)
 	s.mu.Lock()
 	s.beat.Stop()
 	s.mu.Unlock()
-	s.server.forget(s, cause)
 	ws := s.out.close()
 	s.sink.ended(cause)
 	if ws != nil {

@@ -23,8 +23,8 @@ type wire interface {
 	busy()                       // an event was refused
 }
 
-// Socket is one client in one namespace, seen from the server or from the client. All methods may be called from anywhere, also
-// after it has ended.
+// Socket is one client in one namespace, seen from the server or from the client. All methods may be called from
+// anywhere, also after it has ended.
 type Socket struct {
 	id, namespace string
 	wire          wire
@@ -59,10 +59,11 @@ type entry struct {
 
 // incoming is an event that wants its handler.
 type incoming struct {
-	event string
-	args  []json.RawMessage
-	id    uint64
-	hasID bool
+	event  string
+	args   []json.RawMessage
+	values []any // args decoded, when there were attachments
+	id     uint64
+	hasID  bool
 }
 
 func newSocket(id, namespace string, w wire, maxHandlers, maxPayload int) *Socket {
@@ -94,21 +95,26 @@ func (s *Socket) Done() <-chan struct{} { return s.ctx.Done() }
 // Err is why the socket ended, or nil while it lives.
 func (s *Socket) Err() error { return context.Cause(s.ctx) }
 
-// On makes handler the one for event, in place of any before. Handlers run each on a goroutine of its own, and those goroutines
-// are started one after the other in the order their events arrived, so a handler that waits holds up nothing.
+// On makes handler the one for event, in place of any before. Handlers run each on a goroutine of its own, and those
+// goroutines are started one after the other in the order their events arrived, so a handler that waits holds up
+// nothing.
 func (s *Socket) On(event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error)) {
 	s.register(event, entry{handler: handler})
 }
 
-// OnInOrder is On for a handler that is quick and whose order matters: it runs where the connection is read, so it has returned
-// before anything later is looked at, and must never wait, least of all for an ack.
-func (s *Socket) OnInOrder(event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error)) {
+// OnInOrder is On for a handler that is quick and whose order matters: it runs where the connection is read, so it has
+// returned before anything later is looked at, and must never wait, least of all for an ack.
+func (s *Socket) OnInOrder(
+	event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error),
+) {
 	s.register(event, entry{handler: handler, inline: true})
 }
 
 // OnOther makes handler the one for all events without their own. Without it those are acked an error with the code
 // "unknown_event".
-func (s *Socket) OnOther(handler func(ctx context.Context, event string, args []json.RawMessage) (ack []any, err error)) {
+func (s *Socket) OnOther(
+	handler func(ctx context.Context, event string, args []json.RawMessage) (ack []any, err error),
+) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fallback = handler
@@ -130,13 +136,17 @@ func (s *Socket) lookup(event string) entry {
 		return e
 	}
 	if fallback := s.fallback; fallback != nil {
-		return entry{handler: func(ctx context.Context, args []json.RawMessage) ([]any, error) { return fallback(ctx, event, args) }}
+		return entry{handler: func(ctx context.Context, args []json.RawMessage) ([]any, error) {
+			return fallback(ctx, event, args)
+		}}
 	}
-	return entry{handler: func(context.Context, []json.RawMessage) ([]any, error) { return nil, errNoHandler }, inline: true}
+	return entry{handler: func(context.Context, []json.RawMessage) ([]any, error) {
+		return nil, errNoHandler
+	}, inline: true}
 }
 
-// Emit queues an event. nil means it was queued, not that it arrived. With a full queue it waits up to a second for room; a peer
-// that has made none by then does not read, and is cut.
+// Emit queues an event. nil means it was queued, not that it arrived. With a full queue it waits up to a second for
+// room; a peer that has made none by then does not read, and is cut.
 func (s *Socket) Emit(event string, args ...any) error {
 	frames, err := encodeArgs(packetEvent, s.namespace, 0, false, &event, args)
 	if err != nil {
@@ -233,17 +243,17 @@ func (s *Socket) Leave(rooms ...string) {
 	}
 }
 
-// Close leaves the namespace, telling the peer, with cause as the cause of the context; nil is [ErrClosed]. It does not wait.
-// Only the first end of a socket counts.
+// Close leaves the namespace, telling the peer, with cause as the cause of the context; nil is [ErrClosed]. It does not
+// wait. Only the first end of a socket counts.
 func (s *Socket) Close(cause error) {
 	if cause == nil {
 		cause = ErrClosed
 	}
-	s.end(cause, true)
+	s.closeWith(cause, true)
 }
 
-// end is how every socket ends; only the first call counts.
-func (s *Socket) end(cause error, tell bool) {
+// closeWith is how every socket ends; only the first call counts.
+func (s *Socket) closeWith(cause error, tell bool) {
 	if !s.over.CompareAndSwap(false, true) {
 		return
 	}
@@ -266,7 +276,7 @@ func (s *Socket) end(cause error, tell bool) {
 func (s *Socket) handle(p *packet) error {
 	switch p.kind {
 	case packetDisconnect:
-		s.end(ErrPeerClosed, false)
+		s.closeWith(ErrPeerClosed, false)
 		return nil
 	case packetConnectError:
 		return fmt.Errorf("%w: CONNECT_ERROR after CONNECT", ErrProtocol)
@@ -290,6 +300,9 @@ func (s *Socket) handle(p *packet) error {
 		return fmt.Errorf("%w: event without a name", ErrProtocol)
 	}
 	in.args = items[1:]
+	if p.values != nil {
+		in.values = p.values[1:]
+	}
 	s.startMu.Lock()
 	defer s.startMu.Unlock()
 	switch {
@@ -303,8 +316,8 @@ func (s *Socket) handle(p *packet) error {
 	return nil
 }
 
-// open runs the hook that registers handlers, then lets events in.
-func (s *Socket) open(hook func(*Socket)) {
+// acceptEvents runs the hook that registers handlers, then lets events in.
+func (s *Socket) acceptEvents(hook func(*Socket)) {
 	if hook != nil {
 		s.guard(func() { hook(s) })
 	}
@@ -316,8 +329,8 @@ func (s *Socket) open(hook func(*Socket)) {
 	s.ready, s.waiting = true, nil
 }
 
-// start runs the handler of in, on a goroutine of its own unless it was registered otherwise. It returns when that goroutine runs;
-// startMu is held.
+// start runs the handler of in, on a goroutine of its own unless it was registered otherwise. It returns when that
+// goroutine runs; startMu is held.
 func (s *Socket) start(in incoming) {
 	e := s.lookup(in.event)
 	if e.inline {
@@ -353,14 +366,18 @@ func (s *Socket) serve(in incoming, handler Handler, runs *atomic.Bool) {
 			defer s.running.Add(-1)
 			runs.Store(true)
 		}
-		values, err = handler(s.ctx, in.args)
+		ctx := s.ctx
+		if in.values != nil {
+			ctx = context.WithValue(ctx, valuesKey{}, in.values)
+		}
+		values, err = handler(ctx, in.args)
 	})
 	if err != nil {
-		settle(values, false)
+		releaseValues(values, false)
 		values = []any{errorAck(err)}
 	}
 	if !in.hasID {
-		settle(values, false)
+		releaseValues(values, false)
 		return
 	}
 	s.ack(in.id, values, runs != nil)
@@ -376,8 +393,9 @@ func (s *Socket) guard(fn func()) {
 	fn()
 }
 
-// ack queues an ack and tells the values that asked whether it could be. An ack that cannot be written or is too large for the
-// peer becomes an error, so that the peer does not wait for nothing. With idle the goroutine may do the writing itself.
+// ack queues an ack and tells the values that asked whether it could be. An ack that cannot be written or is too large
+// for the peer becomes an error, so that the peer does not wait for nothing. With idle the goroutine may do the writing
+// itself.
 func (s *Socket) ack(id uint64, values []any, idle bool) {
 	plain := make([]any, len(values))
 	for i, v := range values {
@@ -396,28 +414,28 @@ func (s *Socket) ack(id uint64, values []any, idle bool) {
 		refusal = errTooLarge
 	}
 	if refusal != nil {
-		settle(values, false)
+		releaseValues(values, false)
 		if frames, err = encodeArgs(packetAck, s.namespace, id, true, nil, []any{errorAck(refusal)}); err == nil {
 			_ = s.put(frames, soon()) // a socket that ended needs no ack
 		}
 		return
 	}
 	if !idle {
-		settle(values, s.put(frames, soon()) == nil)
+		releaseValues(values, s.put(frames, soon()) == nil)
 		return
 	}
 	if s.over.Load() {
-		settle(values, false)
+		releaseValues(values, false)
 		return
 	}
 	start, err := s.wire.offer(frames, soon())
-	settle(values, err == nil)
+	releaseValues(values, err == nil)
 	if start {
 		s.wire.write()
 	}
 }
 
-func settle(values []any, ok bool) {
+func releaseValues(values []any, ok bool) {
 	for _, v := range values {
 		if t, tracked := v.(Tracked); tracked {
 			t.Sent(ok)

@@ -48,7 +48,9 @@ func TestEventsAndAcksBothWays(t *testing.T) {
 
 func TestNoEventStaysWithoutAnAck(t *testing.T) {
 	failures := make(chan error, 2)
-	_, url := serve(t, socketio.Options{Failed: func(_ *socketio.Socket, err error) { failures <- err }}, func(s *socketio.Server) {
+	_, url := serve(t, socketio.Options{Failed: func(_ *socketio.Socket, err error) {
+		failures <- err
+	}}, func(s *socketio.Server) {
 		s.Of("/").OnSocket(func(s *socketio.Socket) {
 			s.On("panic", func(context.Context, []json.RawMessage) ([]any, error) { panic("boom") })
 			s.On("fail", func(context.Context, []json.RawMessage) ([]any, error) { return nil, errors.New("no luck") })
@@ -115,8 +117,9 @@ func TestHandlersThatWaitHoldUpNothing(t *testing.T) {
 	close(release)
 }
 
-// A handler is late when a later event's has taken its first step before it. That happens only when the scheduler stopped its
-// goroutine between its start and that step, so it must be rare; goroutines started without order are late by the dozen.
+// A handler is late when a later event's has taken its first step before it. That happens only when the scheduler
+// stopped its goroutine between its start and that step, so it must be rare; goroutines started without order are late
+// by the dozen.
 func TestHandlersStartInOrder(t *testing.T) {
 	const events = 1000
 	var place, done atomic.Int64
@@ -397,7 +400,8 @@ func TestConnectDecides(t *testing.T) {
 	client.Close(nil)
 	await(t, sockets[0].Done(), "the end of the socket")
 	dial(t, url, "/", map[string]string{"token": secret}, header)
-	if _, err := socketio.Dial(t.Context(), url, "/nowhere", nil, header); err == nil || !strings.Contains(err.Error(), "Invalid namespace") {
+	if _, err := socketio.Dial(t.Context(), url, "/nowhere", nil, header); err == nil ||
+		!strings.Contains(err.Error(), "Invalid namespace") {
 		t.Errorf("unknown namespace: %v", err)
 	}
 	if stats := server.Stats(); stats.RefusedConnects != 4 || stats.UnknownNamespaces != 1 {

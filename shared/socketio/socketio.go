@@ -1,8 +1,9 @@
-// Package socketio speaks Socket.IO 5 over Engine.IO 4, as a server and as a client, for peers that may be slow, broken or hostile.
+// Package socketio speaks Socket.IO 5 over Engine.IO 4, as a server and as a client, for peers that may be slow, broken
+// or hostile.
 //
-// A [Server] is an http.Handler with namespaces; each connection of a client to a namespace is a [Socket]. [Dial] makes the same
-// Socket on the client side. Arguments stay [json.RawMessage] until a handler decodes them, every queue is bounded, and nothing a
-// peer sends ends more than its own connection.
+// A [Server] is an http.Handler with namespaces; each connection of a client to a namespace is a [Socket]. [Dial] makes
+// the same Socket on the client side. Arguments stay [json.RawMessage] until a handler decodes them, every queue is
+// bounded, and nothing a peer sends ends more than its own connection.
 package socketio
 
 import (
@@ -41,24 +42,26 @@ var (
 	ErrUnknownNamespace = errors.New("socketio: the peer keeps asking for namespaces that do not exist")
 )
 
-// Handler answers one event. What it returns is acked when the peer asked for an ack: the values as they marshal, or for an error
-// an object {"__rpcError": message, "__rpcApError": {"code": …}}. An error with a method ErrorAck() any is acked as that. A value
-// with the methods of [Tracked] hears whether its ack could be queued. ctx ends with the socket, its cause being the socket's.
+// Handler answers one event. What it returns is acked when the peer asked for an ack: the values as they marshal, or
+// for an error an object {"__rpcError": message, "__rpcApError": {"code": …}}. An error with a method ErrorAck() any is
+// acked as that. A value with the methods of [Tracked] hears whether its ack could be queued. ctx ends with the socket,
+// its cause being the socket's.
 type Handler = func(ctx context.Context, args []json.RawMessage) (ack []any, err error)
 
-// Tracked is an ack value whose owner wants to know its fate. Sent is called exactly once: with true when the ack was put into
-// the send queue of a live connection, with false when it could not be.
+// Tracked is an ack value whose owner wants to know its fate. Sent is called exactly once: with true when the ack was
+// put into the send queue of a live connection, with false when it could not be.
 type Tracked interface {
 	Value() any
 	Sent(ok bool)
 }
 
-// Binary is an argument that travels as a binary attachment. It counts only as an argument of its own, not inside others. What
-// arrives as an attachment is put where its placeholder stood as base64 text, which encoding/json decodes into a []byte.
+// Binary travels as a binary attachment: as an argument of its own, and inside []any and map[string]any at any depth.
+// Inside other types it is what encoding/json makes of a []byte. What arrives as an attachment is put where its
+// placeholder stood as base64 text, which encoding/json decodes into a []byte; [Attached] tells it from text.
 type Binary []byte
 
-// ConnectError is a refused CONNECT. [Namespace.OnConnect] returns one to say why; [Dial] returns the one it received. On the wire
-// it is {"message": Message, "data": {"reason": Reason, …Data}}.
+// ConnectError is a refused CONNECT. [Namespace.OnConnect] returns one to say why; [Dial] returns the one it received.
+// On the wire it is {"message": Message, "data": {"reason": Reason, …Data}}.
 type ConnectError struct {
 	Message string         // for people
 	Reason  string         // for programs

@@ -8,13 +8,20 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// upgrade lets a websocket take over a polling session: the client probes it, the pending poll is released, and only the client's
-// word "5" moves the session. A probe that fails leaves the session polling.
+// upgradeGrace is how long a poll that came while a websocket takes over is held, for what its client said over that
+// websocket to be read first.
+const upgradeGrace = 100 * time.Millisecond
+
+// upgrade lets a websocket take over a polling session: the client probes it, the pending poll is released, and only
+// the client's word "5" moves the session. A probe that fails leaves the session polling. A session has one websocket:
+// another is accepted, since a browser shows its page nothing of a refused handshake, and closed at once.
 func (s *session) upgrade(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	if s.onSocket || s.upgrading || s.over.Load() {
 		s.mu.Unlock()
-		refuse(w, http.StatusBadRequest, errorBadRequest)
+		if ws, err := s.server.accept(w, r); err == nil { // else it has answered
+			closeWebsocket(ws, ErrClosed)
+		}
 		return
 	}
 	s.upgrading = true

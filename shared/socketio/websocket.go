@@ -65,8 +65,8 @@ func readCause(err error) error {
 	return fmt.Errorf("%w: %w", ErrPeerClosed, err)
 }
 
-// linger lets a peer that is still sending see the close frame it was sent: closing at once, with its bytes unread, would reset
-// the connection and take the frame with it.
+// linger lets a peer that is still sending see the close frame it was sent: closing at once, with its bytes unread,
+// would reset the connection and take the frame with it.
 func linger(ws *websocket.Conn, max int) {
 	half, ok := ws.NetConn().(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

@@ -101,6 +101,11 @@ export const doing = [
     await shown(page.locator('[data-filter-at="8"] mark'));
     await until("the field is marked", async () => (await field.getAttribute("aria-invalid")) === "true");
     await shot("filter-wrong");
+    await field.fill("Amuont > 100");
+    await page.keyboard.press("Enter");
+    await shown(page.locator("[data-filter-warning]").getByText("no run carries the search attribute Amuont"));
+    await until("the field names its warning", async () => (await field.getAttribute("aria-describedby")) === "filter-warning");
+    await shot("filter-doubted");
     await field.fill("Amount >= 100");
     await page.keyboard.press("Enter");
     await shown(page.locator(`[data-run="${order}"]`));

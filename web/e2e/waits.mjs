@@ -29,16 +29,23 @@ export const waiting = [
     await decide("type", [{ type: "schedule_activity", activity_type: "print" }]);
     await decide("budget", [{ type: "schedule_activity", activity_type: "charge" }, { type: "schedule_activity", activity_type: "charge" }]);
     await start("nobody", "deserted");
+    await api("/api/workflows", { workflow_id: "later", workflow_type: "order", task_queue: queue, start_delay_seconds: 7200 }, space);
     await page.goto(`${base}/?namespace=${space}`);
     const row = (id) => page.locator("tr", { has: page.getByText(id, { exact: true }) }).locator("[data-waits]");
     for (const [id, text, kind] of [
       ["signal", "waits for signal go", "open"],
       ["type", `worker ${worker} does not run print`, "stuck"],
       ["nobody", "no live worker serves queue deserted", "stuck"],
+      ["later", "its start is delayed until", "open"],
     ]) {
       await shown(row(id).getByText(text));
       await until(`${id} is ${kind}`, async () => (await row(id).getAttribute("data-waits")) === kind);
     }
+    // Its time is data: in the zone of this browser, with how long it is until then.
+    const from = row("later").locator("time");
+    const at = new Date(await from.getAttribute("datetime"));
+    const clock = at.toLocaleTimeString("en-GB", { timeZone: "Asia/Kolkata" });
+    await shown(from.getByText(`${clock} (in 1h)`));
     assert.deepEqual(await axe(), []);
     await shot("waits-runs");
   }],

@@ -22,7 +22,8 @@ type AttemptInfo struct {
 	// ExecutionID names the activity; it stays the same over all its attempts. AttemptID names this try.
 	ExecutionID string
 	AttemptID   string
-	// IdempotencyKey stays the same over all attempts: give it to an outside service that refuses the second of two equal requests.
+	// IdempotencyKey stays the same over all attempts: give it to an outside service that refuses the second of two equal
+	// requests.
 	IdempotencyKey string
 	Attempt        int // 1 for the first
 	WorkerID       string
@@ -38,13 +39,16 @@ func InfoOf(t *protocol.ActivityTask) AttemptInfo {
 		deadline = d
 	}
 	return AttemptInfo{
-		Namespace: t.Namespace, WorkflowID: t.WorkflowID, RunID: t.RunID, TaskID: t.TaskID, ActivityType: t.ActivityType, Queue: t.TaskQueue,
-		ExecutionID: t.ExecutionID, AttemptID: t.AttemptID, IdempotencyKey: t.IdempotencyKey, Attempt: t.Attempt, WorkerID: t.LeaseOwner,
-		Release: t.Release, Deadline: deadline, HeartbeatEvery: time.Duration(t.HeartbeatEvery) * time.Second,
+		Namespace: t.Namespace, WorkflowID: t.WorkflowID, RunID: t.RunID, TaskID: t.TaskID, ActivityType: t.ActivityType,
+		Queue:       t.TaskQueue,
+		ExecutionID: t.ExecutionID, AttemptID: t.AttemptID, IdempotencyKey: t.IdempotencyKey, Attempt: t.Attempt,
+		WorkerID: t.LeaseOwner,
+		Release:  t.Release, Deadline: deadline, HeartbeatEvery: time.Duration(t.HeartbeatEvery) * time.Second,
 	}
 }
 
-// Runtime is what runs an attempt, as its code reaches it through the context. All methods may be called from any goroutine.
+// Runtime is what runs an attempt, as its code reaches it through the context. All methods may be called from any
+// goroutine.
 type Runtime interface {
 	Info() AttemptInfo
 	// Session is nil for an activity outside any session.
@@ -85,10 +89,12 @@ type Progress struct {
 	Details any     `json:"details,omitempty"`
 }
 
-// Heartbeat says that the attempt is alive and how far it is. progress is nil, a Progress, or any value with a JSON form, which is then
-// shown as the details. It returns the cause once the attempt should stop: it was cancelled, its lease was lost, or the worker drains.
+// Heartbeat says that the attempt is alive and how far it is. progress is nil, a Progress, or any value with a JSON
+// form, which is then shown as the details. It returns the cause once the attempt should stop: it was cancelled, its
+// lease was lost, or the worker drains.
 //
-// The worker renews the attempt's lease by itself; only an activity with a heartbeat timeout must call this, more often than that.
+// The worker renews the attempt's lease by itself; only an activity with a heartbeat timeout must call this, more often
+// than that.
 func Heartbeat(ctx context.Context, progress any) error {
 	rt, ok := FromContext(ctx)
 	if !ok {

@@ -59,7 +59,8 @@ func TestActivityAsksForItsSessionIDAndGetsTheScheduledText(t *testing.T) { // I
 
 func TestPlainActivityHasNoSession(t *testing.T) { // IS-S12
 	for _, ctx := range []context.Context{t.Context(), activity.NewContext(t.Context(), &attempt{})} {
-		if s, ok := activity.Session(ctx); ok || s != (activity.SessionInfo{}) || activity.SessionID(ctx) != "" || activity.SessionEpoch(ctx) != 0 {
+		if s, ok := activity.Session(ctx); ok || s != (activity.SessionInfo{}) || activity.SessionID(ctx) != "" ||
+			activity.SessionEpoch(ctx) != 0 {
 			t.Errorf("got session %+v", s)
 		}
 		state := activity.SessionState(ctx)
@@ -67,7 +68,9 @@ func TestPlainActivityHasNoSession(t *testing.T) { // IS-S12
 		if _, ok := state.Get("k"); ok {
 			t.Error("a value was kept outside a session")
 		}
-		if v, err := activity.GetOrCreate(ctx, "k", func(context.Context) (int, error) { return 5, nil }); v != 5 || err != nil {
+		if v, err := activity.GetOrCreate(ctx, "k", func(context.Context) (int, error) {
+			return 5, nil
+		}); v != 5 || err != nil {
 			t.Errorf("got %v, %v", v, err)
 		}
 	}
@@ -76,15 +79,17 @@ func TestPlainActivityHasNoSession(t *testing.T) { // IS-S12
 func TestInfoReadsTheTask(t *testing.T) {
 	at := history.At(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	task := &protocol.ActivityTask{
-		TaskID: "r-1", RunID: "r", WorkflowID: "w", ExecutionID: "r-1", AttemptID: "r-1-2", IdempotencyKey: "r-1", Attempt: 2, ActivityType: "index",
-		TaskQueue: "gpu", LeaseOwner: "w7", HeartbeatEvery: 5,
+		TaskID: "r-1", RunID: "r", WorkflowID: "w", ExecutionID: "r-1", AttemptID: "r-1-2", IdempotencyKey: "r-1", Attempt: 2,
+		ActivityType: "index",
+		TaskQueue:    "gpu", LeaseOwner: "w7", HeartbeatEvery: 5,
 		Deadlines: protocol.Deadlines{StartToClose: history.Time{Time: at.Add(time.Hour)}, ScheduleToClose: at},
 	}
 	rt := &attempt{info: activity.InfoOf(task)}
 	got := activity.Info(activity.NewContext(t.Context(), rt))
 	want := activity.AttemptInfo{
-		TaskID: "r-1", RunID: "r", WorkflowID: "w", ExecutionID: "r-1", AttemptID: "r-1-2", IdempotencyKey: "r-1", Attempt: 2, ActivityType: "index",
-		Queue: "gpu", WorkerID: "w7", HeartbeatEvery: 5 * time.Second, Deadline: at.Time,
+		TaskID: "r-1", RunID: "r", WorkflowID: "w", ExecutionID: "r-1", AttemptID: "r-1-2", IdempotencyKey: "r-1", Attempt: 2,
+		ActivityType: "index",
+		Queue:        "gpu", WorkerID: "w7", HeartbeatEvery: 5 * time.Second, Deadline: at.Time,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -130,12 +135,15 @@ func TestWrongShapesAreRefusedWithTheReason(t *testing.T) {
 		{func(context.Context) (int, int, error) { return 0, 0, nil }, "returns 3 values"},
 		{func(context.Context, ...string) error { return nil }, "is variadic"},
 	} {
-		if _, err := activity.NewDefinition("index", c.fn); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `"index"`) {
+		if _, err := activity.NewDefinition("index", c.fn); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), `"index"`) {
 			t.Errorf("%T: got %v, want it to say %q", c.fn, err, c.want)
 		}
 	}
 	ok := func(context.Context) error { return nil }
-	for _, p := range []activity.SessionRecoveryPolicy{{}, {RebuildActivity: "x"}, {RebuildActivity: "r", MaxAutoRetries: -1}, {RebuildActivity: "r", OnError: "any"}} {
+	for _, p := range []activity.SessionRecoveryPolicy{
+		{}, {RebuildActivity: "x"}, {RebuildActivity: "r", MaxAutoRetries: -1}, {RebuildActivity: "r", OnError: "any"},
+	} {
 		if _, err := activity.NewDefinition("x", ok, activity.Options{Recovery: &p}); err == nil {
 			t.Errorf("policy %+v was taken", p)
 		}
@@ -168,7 +176,8 @@ func TestInvokeDecodesArgumentsAndEncodesTheResult(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	_, err = d.Invoke(t.Context(), args(t, "no point"))
-	if f := activity.FailureOf(err); f.Type != activity.TypeArguments || !f.NonRetryable || !errors.Is(err, payload.ErrTypeMismatch) {
+	if f := activity.FailureOf(err); f.Type != activity.TypeArguments || !f.NonRetryable ||
+		!errors.Is(err, payload.ErrTypeMismatch) {
 		t.Errorf("got %+v, %v", f, err)
 	}
 }
@@ -183,7 +192,9 @@ func TestFailuresCarryTypeRetryabilityAndDetails(t *testing.T) {
 		return activity.FailureOf(err)
 	}
 	f := invoke(func(context.Context) error {
-		return activity.NewError("card_declined", "no credit", activity.NonRetryable, activity.Details(map[string]int{"code": 51}))
+		return activity.NewError("card_declined", "no credit", activity.NonRetryable, activity.Details(map[string]int{
+			"code": 51,
+		}))
 	})
 	var p payload.Payload
 	var details map[string]int
@@ -194,23 +205,30 @@ func TestFailuresCarryTypeRetryabilityAndDetails(t *testing.T) {
 		t.Errorf("details: got %s, %v", f.Details, details)
 	}
 	f = invoke(func(context.Context) error { return fmt.Errorf("asking: %w", activity.SessionLost("no model")) })
-	if f.Kind != activity.KindSessionLost || f.Type != activity.TypeSessionLost || !strings.Contains(f.Message, "no model") {
+	if f.Kind != activity.KindSessionLost || f.Type != activity.TypeSessionLost ||
+		!strings.Contains(f.Message, "no model") {
 		t.Errorf("session lost: got %+v", f)
 	}
 	f = invoke(func(context.Context) error { var m map[string]int; m["x"] = 1; return nil })
 	if f.Type != activity.TypePanic || !strings.Contains(f.StackTrace, "TestFailuresCarryType") || f.NonRetryable {
 		t.Errorf("panic: got %+v", f)
 	}
-	if f = invoke(func(context.Context) error { return fmt.Errorf("one: %w", errors.New("two")) }); f.Type != "Error" || f.Message != "one: two" {
+	if f = invoke(func(context.Context) error {
+		return fmt.Errorf("one: %w", errors.New("two"))
+	}); f.Type != "Error" || f.Message != "one: two" {
 		t.Errorf("plain: got %+v", f)
 	}
 	if f = invoke(func(context.Context) error { return &json.SyntaxError{Offset: 3} }); f.Type != "SyntaxError" {
 		t.Errorf("own type: got %+v", f)
 	}
-	if f = invoke(func(context.Context) error { return context.Canceled }); !f.Cancelled || f.Type != activity.TypeCancelled {
+	if f = invoke(func(context.Context) error {
+		return context.Canceled
+	}); !f.Cancelled || f.Type != activity.TypeCancelled {
 		t.Errorf("cancelled: got %+v", f)
 	}
-	if f = invoke(func(context.Context) error { return activity.NewError("x", "y", activity.Details(make(chan int))) }); f.Details != nil ||
+	if f = invoke(func(context.Context) error {
+		return activity.NewError("x", "y", activity.Details(make(chan int)))
+	}); f.Details != nil ||
 		!strings.Contains(f.Message, "details left out") {
 		t.Errorf("unencodable details: got %+v", f)
 	}
@@ -303,7 +321,9 @@ func TestPanickingCreatorLeavesNobodyWaiting(t *testing.T) {
 		defer func() { _ = recover() }()
 		_, _ = s.GetOrCreate(t.Context(), "k", func(context.Context) (any, error) { panic("boom") })
 	}()
-	if v, err := s.GetOrCreate(t.Context(), "k", func(context.Context) (any, error) { return 2, nil }); v != 2 || err != nil {
+	if v, err := s.GetOrCreate(t.Context(), "k", func(context.Context) (any, error) {
+		return 2, nil
+	}); v != 2 || err != nil {
 		t.Errorf("got %v, %v", v, err)
 	}
 }

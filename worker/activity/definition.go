@@ -16,8 +16,8 @@ type Definition struct {
 	fn      *Func
 }
 
-// NewDefinition makes an activity of func(context.Context, args…) (result, error), or error alone. Another shape is an error that says
-// what is wrong.
+// NewDefinition makes an activity of func(context.Context, args…) (result, error), or error alone. Another shape is an
+// error that says what is wrong.
 func NewDefinition(name string, fn any, opts ...Options) (*Definition, error) {
 	if name == "" {
 		return nil, fmt.Errorf("activity %T has no name", fn)
@@ -41,8 +41,8 @@ func NewDefinition(name string, fn any, opts ...Options) (*Definition, error) {
 // NumArgs is how many arguments the activity takes, its context not counted.
 func (d *Definition) NumArgs() int { return len(d.fn.in) }
 
-// Invoke runs the activity on an encoded argument list. A panic becomes an *Error of TypePanic with the stack, arguments that do not
-// fit one of TypeArguments, which is not retried.
+// Invoke runs the activity on an encoded argument list. A panic becomes an *Error of TypePanic with the stack,
+// arguments that do not fit one of TypeArguments, which is not retried.
 func (d *Definition) Invoke(ctx context.Context, args payload.Payload) (result payload.Payload, err error) {
 	in, err := d.fn.Decode(args)
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 // KindSessionLost marks a failure as lost session state.
 const KindSessionLost = "session_lost"
 
-// ErrSessionLost is, for errors.Is, every error that says the session's state is not in this process: the session moved here, or its
-// executor died.
+// ErrSessionLost is, for errors.Is, every error that says the session's state is not in this process: the session moved
+// here, or its executor died.
 var ErrSessionLost = errors.New("session state is lost")
 
 // Error is a failure with a type that workflow code and retry policies can tell apart.
@@ -38,7 +38,8 @@ type Error struct {
 	lost         bool
 }
 
-// NewError returns a failure of a type, like activity.NewError("card_declined", "no credit", activity.NonRetryable, activity.Details(v)).
+// NewError returns a failure of a type, like activity.NewError("card_declined", "no credit", activity.NonRetryable,
+// activity.Details(v)).
 func NewError(typ, message string, opts ...ErrorOption) *Error {
 	e := &Error{Type: typ, Message: message}
 	for _, o := range opts {
@@ -56,7 +57,8 @@ func NonRetryable(e *Error) { e.NonRetryable = true }
 // Details attaches a value for the workflow to decode.
 func Details(v any) ErrorOption { return func(e *Error) { e.Details = v } }
 
-// CausedBy keeps the error below for errors.Is and errors.As on this side of the wire; its text is appended to the message.
+// CausedBy keeps the error below for errors.Is and errors.As on this side of the wire; its text is appended to the
+// message.
 func CausedBy(err error) ErrorOption { return func(e *Error) { e.Cause = err } }
 
 // SessionLost says that the state this activity needs is not in this process, and why. It is ErrSessionLost.
@@ -81,8 +83,8 @@ func (e *Error) Unwrap() error { return e.Cause }
 // Is says whether e is lost session state.
 func (e *Error) Is(target error) bool { return target == ErrSessionLost && e.lost }
 
-// FailureOf is how an error of an activity is reported. It never fails: details that cannot be encoded are left out, with a word in the
-// message.
+// FailureOf is how an error of an activity is reported. It never fails: details that cannot be encoded are left out,
+// with a word in the message.
 func FailureOf(err error) *protocol.Failure {
 	f := &protocol.Failure{Message: err.Error(), Type: TypeOf(err), Class: fmt.Sprintf("%T", err)}
 	if typed, ok := errors.AsType[*Error](err); ok {
@@ -119,8 +121,8 @@ func EncodeDetails(details any) (json.RawMessage, error) {
 	return json.Marshal(p)
 }
 
-// TypeOf is the failure type an error is reported under: that of an *Error in its chain, the reason of a payload error, Cancelled, the
-// name of its own Go type, or plain Error.
+// TypeOf is the failure type an error is reported under: that of an *Error in its chain, the reason of a payload error,
+// Cancelled, the name of its own Go type, or plain Error.
 func TypeOf(err error) string {
 	if typed, ok := errors.AsType[*Error](err); ok && typed.Type != "" {
 		return typed.Type

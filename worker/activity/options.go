@@ -19,8 +19,8 @@ type SessionErrorKind string
 // Lost is the only kind: an error that is ErrSessionLost.
 const Lost SessionErrorKind = "lost"
 
-// SessionRecoveryPolicy makes the worker rebuild a session's state and try again, inside the same attempt, session and epoch, when an
-// activity says that the state is lost. The rebuild activity is never itself recovered.
+// SessionRecoveryPolicy makes the worker rebuild a session's state and try again, inside the same attempt, session and
+// epoch, when an activity says that the state is lost. The rebuild activity is never itself recovered.
 type SessionRecoveryPolicy struct {
 	OnError                SessionErrorKind // Lost when empty
 	RebuildActivity        string           // its registered name

@@ -33,8 +33,8 @@ func SessionEpoch(ctx context.Context) int64 {
 	return s.Epoch
 }
 
-// SessionState is what activities of one session keep in this process: it lives as long as the worker holds the session under one
-// epoch. Outside a session it is nil, which keeps nothing and may be used all the same.
+// SessionState is what activities of one session keep in this process: it lives as long as the worker holds the session
+// under one epoch. Outside a session it is nil, which keeps nothing and may be used all the same.
 func SessionState(ctx context.Context) *State {
 	if rt, ok := FromContext(ctx); ok {
 		return rt.State()
@@ -42,7 +42,8 @@ func SessionState(ctx context.Context) *State {
 	return nil
 }
 
-// GetOrCreate is State.GetOrCreate of the attempt's session with a type: the value kept under key, made by create if there is none.
+// GetOrCreate is State.GetOrCreate of the attempt's session with a type: the value kept under key, made by create if
+// there is none.
 func GetOrCreate[T any](ctx context.Context, key string, create func(context.Context) (T, error)) (T, error) {
 	v, err := SessionState(ctx).GetOrCreate(ctx, key, func(ctx context.Context) (any, error) { return create(ctx) })
 	if err != nil {
@@ -56,8 +57,8 @@ func GetOrCreate[T any](ctx context.Context, key string, create func(context.Con
 	return t, nil
 }
 
-// Get is the value kept in the attempt's session under key. One that is missing, or of another type, is an error that is
-// ErrSessionLost, which an activity may return as it is: a recovery policy then rebuilds the state.
+// Get is the value kept in the attempt's session under key. One that is missing, or of another type, is an error that
+// is ErrSessionLost, which an activity may return as it is: a recovery policy then rebuilds the state.
 func Get[T any](ctx context.Context, key string) (T, error) {
 	v, ok := SessionState(ctx).Get(key)
 	if !ok {

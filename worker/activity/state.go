@@ -10,8 +10,9 @@ import (
 // ErrStateClosed is returned by a State whose session was given up.
 var ErrStateClosed = errors.New("session state is closed")
 
-// State keeps values for the activities of one session. Its owner, the worker or an executor, makes one per (session, epoch) and closes
-// it when the session goes. All methods may be called from any goroutine, and on nil, which keeps nothing.
+// State keeps values for the activities of one session. Its owner, the worker or an executor, makes one per (session,
+// epoch) and closes it when the session goes. All methods may be called from any goroutine, and on nil, which keeps
+// nothing.
 type State struct {
 	mu      sync.Mutex
 	values  map[string]any     // guarded by mu
@@ -65,8 +66,8 @@ func (s *State) Delete(key string) {
 	delete(s.values, key)
 }
 
-// GetOrCreate is the value kept under key, or what create makes of it. Of many callers one creates and the others wait for it, or for
-// their own ctx; when it fails they all get its error, nothing is kept, and the next caller tries again.
+// GetOrCreate is the value kept under key, or what create makes of it. Of many callers one creates and the others wait
+// for it, or for their own ctx; when it fails they all get its error, nothing is kept, and the next caller tries again.
 func (s *State) GetOrCreate(ctx context.Context, key string, create func(context.Context) (any, error)) (any, error) {
 	if s == nil {
 		return create(ctx)
@@ -89,7 +90,8 @@ func (s *State) GetOrCreate(ctx context.Context, key string, create func(context
 			return nil, context.Cause(ctx)
 		}
 	}
-	m := &making{done: make(chan struct{}), err: fmt.Errorf("creating %q ended without a value", key)} // stands if create panics
+	// stands if create panics
+	m := &making{done: make(chan struct{}), err: fmt.Errorf("creating %q ended without a value", key)}
 	s.making[key] = m
 	s.mu.Unlock()
 	defer func() {
@@ -120,8 +122,8 @@ func (s *State) OnClose(fn func()) {
 	fn()
 }
 
-// Close forgets everything and runs what OnClose registered. The second call does nothing. The owner calls it when no attempt of the
-// session runs.
+// Close forgets everything and runs what OnClose registered. The second call does nothing. The owner calls it when no
+// attempt of the session runs.
 func (s *State) Close() {
 	if s == nil {
 		return

@@ -33,7 +33,8 @@ type Auto struct {
 	HTTP   *HTTP
 }
 
-// Dial tries the socket, then HTTP, and then the socket once more: an app that was only just starting is not one without sockets.
+// Dial tries the socket, then HTTP, and then the socket once more: an app that was only just starting is not one
+// without sockets.
 func (c *Auto) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (Conn, error) {
 	conn, err := c.socket(ctx, hello, notices)
 	var refused *Refused
@@ -63,3 +64,6 @@ func (c *Auto) socket(ctx context.Context, hello protocol.ChannelAuth, notices r
 	}
 	return c.Socket.Dial(ctx, hello, notices)
 }
+
+// Apps is how many apps there are to go to.
+func (c *Auto) Apps() int { return c.Socket.Apps() }

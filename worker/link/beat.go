@@ -12,8 +12,9 @@ import (
 // quietBeat is the most between two heartbeats when only they tell a worker what the app has decided.
 const quietBeat = 5 * time.Second
 
-// beatTimeout bounds one heartbeat: a later one says the same.
-const beatTimeout = 15 * time.Second
+// beatTimeout bounds one heartbeat: a later one says the same, and there is to be time for two more before what it
+// renews is over.
+const beatTimeout = 8 * time.Second
 
 // Beat asks for a heartbeat now. Many at once are one.
 func (l *Link) Beat() {
@@ -31,8 +32,8 @@ func (l *Link) Drain() {
 	l.Beat()
 }
 
-// beat is the worker's heartbeat: on its own, apart from polls and jobs, every Heartbeat and whenever something it holds is due for renewal. One
-// call carries all of it.
+// beat is the worker's heartbeat: on its own, apart from polls and jobs, every Heartbeat and whenever something it
+// holds is due for renewal. One call carries all of it.
 func (l *Link) beat(ctx context.Context) {
 	timer := time.NewTimer(l.beatEvery())
 	defer timer.Stop()
@@ -137,6 +138,12 @@ func (l *Link) notices() rpc.Handlers {
 	rpc.Handle(h, protocol.NoticeSession, func(_ context.Context, n protocol.SessionNotice) (rpc.None, error) {
 		if l.opt.OnSession != nil && n.Epoch > 0 {
 			l.opt.OnSession(n)
+		}
+		return rpc.None{}, nil
+	})
+	rpc.Handle(h, protocol.NoticeYield, func(ctx context.Context, n protocol.SessionNotice) (rpc.None, error) {
+		if l.opt.OnYield != nil && n.Epoch > 0 {
+			l.opt.OnYield(ctx, n)
 		}
 		return rpc.None{}, nil
 	})

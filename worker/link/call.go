@@ -27,11 +27,15 @@ func (l *Link) call(ctx context.Context, conn Conn, method string, in, out any) 
 	}
 	switch e.Code {
 	case rpc.CodeDeadlineExceeded, rpc.CodeCancelled, rpc.CodeInternal, rpc.CodeMalformedAnswer,
-		string(protocol.ReasonStoreUnavailable): // perhaps it was done after all
+		string(protocol.ReasonStoreUnavailable), string(protocol.ReasonBackendUnavailable): // perhaps it was done after all
 		return fmt.Errorf("%s: %w", method, err)
 	}
 	refusal := &protocol.Error{Reason: protocol.Reason(e.Code), Message: e.Message, Details: e.Details}
 	if refusal.Reason == protocol.ReasonStaleRegistration {
+		if l.hasLeft() && method != protocol.MethodDeregister {
+			// a heartbeat that was on its way as the worker left: it is what it wanted
+			return fmt.Errorf("%s: %w", method, ErrLeft)
+		}
 		fatal := fmt.Errorf("worker %s: %w (%s)", l.opt.WorkerID, ErrSuperseded, e.Message)
 		l.fail(fatal)
 		return fatal
@@ -44,7 +48,8 @@ func Lost(err error) bool {
 	return err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrLeft)
 }
 
-// ask calls a method on the current connection, waiting for one, and registers again when the app has forgotten the worker.
+// ask calls a method on the current connection, waiting for one, and registers again when the app has forgotten the
+// worker.
 func (l *Link) ask(ctx context.Context, method string, in, out any) error {
 	lv, err := l.wait(ctx)
 	if err != nil {
@@ -67,8 +72,9 @@ func (l *Link) ask(ctx context.Context, method string, in, out any) error {
 // slack is how much longer than its hold a poll may take.
 const slack = 5 * time.Second
 
-// Poll asks for tasks, waiting for a connection first. While the releases differ it is answered here, without asking, with PollMismatch and how long
-// to pause; that is an answer like any other, not an error. An answer that could not be taken was given back by the app.
+// Poll asks for tasks, waiting for a connection first. While the releases differ it is answered here, without asking,
+// with PollMismatch and how long to pause; that is an answer like any other, not an error. An answer that could not be
+// taken was given back by the app.
 func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
 	lv, err := l.wait(ctx)
 	if err != nil {
@@ -76,7 +82,8 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 	}
 	if v := l.judge(lv.settings.Release, lv.settings.Strict); !v.Allowed {
 		return protocol.PollAnswer{
-			Status: protocol.PollMismatch, Reason: v.Message, RetryAfter: l.opt.MismatchPause.Milliseconds(), AppRelease: lv.settings.Release,
+			Status: protocol.PollMismatch, Reason: v.Message, RetryAfter: l.opt.MismatchPause.Milliseconds(),
+			AppRelease: lv.settings.Release,
 		}, nil
 	}
 	hold := time.Duration(lv.settings.PollSeconds) * time.Second
@@ -100,25 +107,29 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 
 func (l *Link) channelPoll(in protocol.PollRequest) protocol.ChannelPoll {
 	return protocol.ChannelPoll{
-		Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: max(1, in.Max), PollID: in.PollID, Release: l.opt.Release, BuildID: in.BuildID,
+		Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: max(1, in.Max), PollID: in.PollID, Release: l.opt.Release,
+		BuildID:  in.BuildID,
 		PageSize: in.PageSize, PagedQueries: true,
 	}
 }
 
 // taken is a poll's answer in the app's own words.
 func (l *Link) taken(a protocol.ChannelPollAnswer) protocol.PollAnswer {
-	out := protocol.PollAnswer{Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease}
+	out := protocol.PollAnswer{
+		Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease, StoreTime: a.StoreTime,
+	}
 	if a.Status == protocol.PollMismatch && a.AppRelease != "" {
 		l.judge(a.AppRelease, false)
 	}
 	for _, j := range a.Jobs {
 		out.Tasks = append(out.Tasks, j.Task)
-		l.held.take(j.Task)
+		l.held.addTask(j.Task)
 	}
 	return out
 }
 
-// Complete reports outcomes and, with Next, polls in the same call. The answer's items are in the order of the outcomes.
+// Complete reports outcomes and, with Next, polls in the same call. The answer's items are in the order of the
+// outcomes.
 func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
 	req := protocol.ChannelComplete{Items: make([]protocol.JobOutcome, len(in.Items))}
 	for i, item := range in.Items {
@@ -134,7 +145,9 @@ func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (proto
 	}
 	a := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(out.Items))}
 	for i, r := range out.Items {
-		a.Items[i] = protocol.CompleteAnswer{TaskID: r.ID, Outcome: r.Outcome, Recorded: r.Recorded, CreatedTaskIDs: r.Created, Error: r.Error}
+		a.Items[i] = protocol.CompleteAnswer{
+			TaskID: r.ID, Outcome: r.Outcome, Recorded: r.Recorded, CreatedTaskIDs: r.Created, Error: r.Error,
+		}
 		if r.Reason != "" {
 			a.Items[i].Reason = &r.Reason
 		}
@@ -162,7 +175,9 @@ func (l *Link) History(ctx context.Context, t *protocol.WorkflowTask, pageToken 
 }
 
 // QuestionHistory fetches a page of the history behind a query or a validation, which item is to answer.
-func (l *Link) QuestionHistory(ctx context.Context, item protocol.CompleteItem, pageToken string) (protocol.HistoryPage, error) {
+func (l *Link) QuestionHistory(
+	ctx context.Context, item protocol.CompleteItem, pageToken string,
+) (protocol.HistoryPage, error) {
 	var out protocol.HistoryPage
 	err := l.ask(ctx, protocol.MethodFetchHistory, protocol.JobHistory{
 		JobRef: ref(item.Kind, item.TaskID, "", item.Attempt, item.Owner), PageToken: pageToken,
@@ -173,8 +188,12 @@ func (l *Link) QuestionHistory(ctx context.Context, item protocol.CompleteItem, 
 // Progress is a sign of life of an attempt's own code, with what it wants to show.
 func (l *Link) Progress(ctx context.Context, in protocol.HeartbeatRequest) (protocol.JobLock, error) {
 	var out protocol.JobLock
-	err := l.ask(ctx, protocol.MethodReportProgress, protocol.JobProgress{JobRef: ref(in.Kind, in.TaskID, in.AttemptID, in.Attempt, in.Owner),
-		Progress: in.Progress, Rebuild: in.Rebuild}, &out)
+	err := l.ask(ctx, protocol.MethodReportProgress, protocol.JobProgress{
+		JobRef: ref(
+			in.Kind, in.TaskID, in.AttemptID, in.Attempt, in.Owner,
+		),
+		Progress: in.Progress, Rebuild: in.Rebuild,
+	}, &out)
 	return out, err
 }
 
@@ -211,7 +230,8 @@ func (l *Link) session(ctx context.Context, method string, in any) (protocol.Ses
 	return out, err
 }
 
-// Deregister takes the registration away: what is still leased goes back, what is still held is released. All calls after it fail with ErrLeft.
+// Deregister takes the registration away: what is still leased goes back, what is still held is released. All calls
+// after it fail with ErrLeft.
 func (l *Link) Deregister(ctx context.Context) error {
 	lv, err := l.wait(ctx)
 	if err != nil {
@@ -221,5 +241,7 @@ func (l *Link) Deregister(ctx context.Context) error {
 	l.left = true
 	l.mu.Unlock()
 	var out protocol.DeregisterAnswer
-	return l.call(ctx, lv.conn, protocol.MethodDeregister, protocol.DeregisterRequest{WorkerID: l.opt.WorkerID, Incarnation: l.opt.Incarnation}, &out)
+	return l.call(ctx, lv.conn, protocol.MethodDeregister, protocol.DeregisterRequest{
+		WorkerID: l.opt.WorkerID, Incarnation: l.opt.Incarnation,
+	}, &out)
 }

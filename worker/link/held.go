@@ -12,7 +12,7 @@ type held struct {
 	tasks map[string]struct{}
 }
 
-func (h *held) take(t protocol.Task) {
+func (h *held) addTask(t protocol.Task) {
 	var key string
 	switch {
 	case t.Activity != nil:

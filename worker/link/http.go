@@ -14,11 +14,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
-// HTTP is the carrier over plain requests, for where no socket gets through: it calls the routes that workers in any language call. It goes to the
-// first of its URLs that answers, and after a failure to the next.
+// HTTP is the carrier over plain requests, for where no socket gets through: it calls the routes that workers in any
+// language call. It goes to the first of its URLs that answers, and after a failure to the next.
 //
-// The app cannot speak first over it. That an attempt was cancelled, a session ended or the release changed the answers to heartbeats say, so such a
-// worker sends them more often and names all it holds.
+// The app cannot speak first over it. That an attempt was cancelled, a session ended or the release changed the answers
+// to heartbeats say, so such a worker sends them more often and names all it holds.
 type HTTP struct {
 	URLs   []string // of apps, as "http://127.0.0.1:7700"
 	Header http.Header
@@ -31,7 +31,8 @@ type HTTP struct {
 	turn turn
 }
 
-// idleTime is how long an unused TCP connection is kept: less than proxies and apps keep theirs, so that no request goes into a closing one.
+// idleTime is how long an unused TCP connection is kept: less than proxies and apps keep theirs, so that no request
+// goes into a closing one.
 const idleTime = 30 * time.Second
 
 // Dial says hello to one app by fetching the settings.
@@ -72,17 +73,20 @@ func (c *HTTP) conn(url string, hello protocol.ChannelAuth, notices rpc.Handlers
 		conn.header.Set("Authorization", "Bearer "+hello.Token)
 	}
 	if hello.Namespace != "" {
-		conn.header.Set("X-Namespace", hello.Namespace)
+		conn.header.Set(protocol.HeaderNamespace, hello.Namespace)
 	}
-	conn.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	conn.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	conn.hello.worker = hello.WorkerID
 	conn.ctx, conn.cancel = context.WithCancelCause(context.Background())
 	conn.polls, conn.stopPolls = context.WithCancel(conn.ctx)
 	return conn
 }
 
-// httpConn is what requests of one worker to one app have in common. It ends with the first request that did not reach the app, or whose answer was not
-// the app's: then what the worker has and what the app believes are compared, as after the loss of a socket.
+// httpConn is what requests of one worker to one app have in common. It ends with the first request that did not reach
+// the app, or whose answer was not the app's: then what the worker has and what the app believes are compared, as after
+// the loss of a socket.
 type httpConn struct {
 	url     string
 	apps    int // how many URLs there are
@@ -138,7 +142,7 @@ func (c *httpConn) Quiet() bool { return true }
 // heard reads out of a heartbeat's answer what another carrier would have been told.
 func (c *httpConn) heard(ctx context.Context, a protocol.WorkerHeartbeatAnswer) {
 	if a.Drain && c.apps > 1 {
-		c.end(errors.New("the app is going away"))
+		c.closeWith(errors.New("the app is going away"))
 		return
 	}
 	c.mu.Lock()
@@ -162,8 +166,8 @@ func (c *httpConn) begin() bool {
 	return true
 }
 
-// end ends the connection and every call over it.
-func (c *httpConn) end(cause error) {
+// closeWith ends the connection and every call over it.
+func (c *httpConn) closeWith(cause error) {
 	c.mu.Lock()
 	c.over = true
 	c.mu.Unlock()
@@ -175,7 +179,10 @@ func (c *httpConn) Err() error            { return context.Cause(c.ctx) }
 func (c *httpConn) String() string        { return c.url }
 
 func (c *httpConn) Close() {
-	c.end(fmt.Errorf("connection to %s closed", c.url))
+	c.closeWith(fmt.Errorf("connection to %s closed", c.url))
 	c.calls.Wait() // they end with the context
 	c.client.CloseIdleConnections()
 }
+
+// Apps is how many apps there are to go to.
+func (c *HTTP) Apps() int { return len(c.URLs) }

@@ -56,7 +56,9 @@ func TestAutoTakesHTTPWhereNoSocketGetsThrough(t *testing.T) {
 				}
 				return isSocket(r)
 			})
-			l := start(t, link.Options{Carrier: link.To(link.WayAuto, []string{at}), Incarnation: name, ConnectTimeout: 3 * time.Second})
+			l := start(
+				t, link.Options{Carrier: link.To(link.WayAuto, []string{at}), Incarnation: name, ConnectTimeout: 3 * time.Second},
+			)
 			l.ready()
 			no := int64(0)
 			if _, err := l.Poll(t.Context(), protocol.PollRequest{Timeout: &no}); err != nil {
@@ -101,15 +103,17 @@ func TestAutoStaysOutWithARefusedToken(t *testing.T) {
 		_, _ = io.WriteString(w, `{"reason": "unauthorized", "message": "a valid token is needed"}`)
 	}))
 	t.Cleanup(at.Close)
-	_, err := link.To(link.WayAuto, []string{at.URL}).Dial(t.Context(), protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, nil)
+	_, err := link.To(link.WayAuto, []string{at.URL}).Dial(
+		t.Context(), protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, nil,
+	)
 	var refused *link.Refused
 	if !errors.As(err, &refused) || refused.Reason != "unauthorized" {
 		t.Errorf("got %v", err)
 	}
 }
 
-// What is not the app's answer leaves open what the app did, and after it both sides compare what they have. A proxy that loses patience with a poll
-// is no such thing.
+// What is not the app's answer leaves open what the app did, and after it both sides compare what they have. A proxy
+// that loses patience with a poll is no such thing.
 func TestAnswersOfAProxyAreNotTakenForTheApps(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	var registered, answer atomic.Int32
@@ -178,7 +182,9 @@ func (holding) Leases() []protocol.HeartbeatRequest {
 	return []protocol.HeartbeatRequest{{Kind: protocol.KindActivity, TaskID: "R-1", AttemptID: "R-1-1", Owner: "w"}}
 }
 
-func (h holding) Renewed(_ time.Time, _ []protocol.HeartbeatRequest, _ []protocol.SessionRenewal, a protocol.WorkerHeartbeatAnswer, err error) {
+func (h holding) Renewed(
+	_ time.Time, _ []protocol.HeartbeatRequest, _ []protocol.SessionRenewal, a protocol.WorkerHeartbeatAnswer, err error,
+) {
 	if err != nil || len(a.Leases) == 0 {
 		return
 	}

@@ -7,7 +7,7 @@ func ref(kind protocol.TaskKind, task, attemptID string, attempt int64, owner st
 	if kind == "" {
 		kind = protocol.KindActivity
 	}
-	return protocol.JobRef{ID: task, Token: protocol.GripOf(kind, task, attemptID, attempt, owner).Token()}
+	return protocol.JobRef{ID: task, Token: protocol.TaskTokenOf(kind, task, attemptID, attempt, owner).Token()}
 }
 
 // outcome puts the end of a task into the channel's words.
@@ -25,10 +25,11 @@ func outcome(c protocol.CompleteItem) protocol.JobOutcome {
 		o.Status = protocol.JobUserFailure
 	}
 	o.Response = &protocol.JobResponse{
-		Commands: c.Commands, Kept: c.Kept, Result: c.Result, Failure: c.Failure, Epoch: c.Epoch, Recovered: c.Recovered,
+		Commands: c.Commands, Kept: c.Kept, Result: protocol.Value{Payload: c.Result}, Failure: c.Failure, Epoch: c.Epoch,
+		Recovered: c.Recovered,
 	}
 	if c.Kind == protocol.KindQuery {
-		o.Response.Result, o.Response.ResultEnvelope = o.Response.ResultEnvelope, c.Result
+		o.Response.Result, o.Response.ResultEnvelope = protocol.Value{}, c.Result
 	}
 	return o
 }

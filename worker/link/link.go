@@ -1,6 +1,8 @@
-// Package link is a worker's connection to the app: it dials, registers, reconnects, obeys the release gate and keeps the worker's heartbeat.
+// Package link is a worker's connection to the app: it dials, registers, reconnects, obeys the release gate and keeps
+// the worker's heartbeat.
 //
-// A carrier, [Socket], [HTTP] or [Local], makes connections; everything above calls the typed methods of a [Link] and never sees which one it is.
+// A carrier, [Socket], [HTTP] or [Local], makes connections; everything above calls the typed methods of a [Link] and
+// never sees which one it is.
 package link
 
 import (
@@ -39,14 +41,19 @@ type Conn interface {
 // quiet is a connection over which the app cannot speak first.
 type quiet interface{ Quiet() bool }
 
-// Holdings are what the worker holds and wants to keep. The link asks before each heartbeat and passes on what the app answered.
+// Holdings are what the worker holds and wants to keep. The link asks before each heartbeat and passes on what the app
+// answered.
 type Holdings interface {
 	// Due returns what must be renewed by a heartbeat sent at now, and when the next renewal is due (zero: none).
 	Due(now time.Time) (leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal, next time.Time)
-	// Leases returns all leases, due or not, for connections on which the app cannot say by itself that one of them is over.
+	// Leases returns all leases, due or not, for connections on which the app cannot say by itself that one of them is
+	// over.
 	Leases() []protocol.HeartbeatRequest
 	// Renewed takes the answer to what Due gave for a heartbeat sent at sent, or its error.
-	Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal, a protocol.WorkerHeartbeatAnswer, err error)
+	Renewed(
+		sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
+		a protocol.WorkerHeartbeatAnswer, err error,
+	)
 }
 
 // Options of a link. Carrier, WorkerID and Register are required.
@@ -66,8 +73,11 @@ type Options struct {
 	Machine  func() protocol.MachineInformation
 	Holdings Holdings // nil: none
 	// OnCancel, OnSession, OnDrain and OnSettings hear the app's notices. They must be quick; any may be nil.
-	OnCancel   func(protocol.CancelNotice)
-	OnSession  func(protocol.SessionNotice)
+	OnCancel  func(protocol.CancelNotice)
+	OnSession func(protocol.SessionNotice)
+	// OnYield hears that a session is to give way. It may take its time: the notice is answered when it is back. May be
+	// nil.
+	OnYield    func(context.Context, protocol.SessionNotice)
 	OnDrain    func()
 	OnSettings func(protocol.WorkerSettings)
 
@@ -76,7 +86,7 @@ type Options struct {
 	SettingsTries  int           // 3
 	CallTimeout    time.Duration // of a call without a deadline: 60 s
 	BackoffMin     time.Duration // between tries to connect: 100 ms …
-	BackoffMax     time.Duration // … 10 s
+	BackoffMax     time.Duration // … 5 s: a lease of 30 s has to outlive a break and the way back
 	MismatchPause  time.Duration // polls pause for so long while the releases differ: 10 s
 	ConnectTimeout time.Duration // of one dialling with its handshake: 10 s
 	Log            zerolog.Logger
@@ -91,7 +101,7 @@ func (o Options) defaults() Options {
 	or(&o.SettingsWait, 10*time.Second)
 	or(&o.CallTimeout, rpc.DefaultTimeout)
 	or(&o.BackoffMin, 100*time.Millisecond)
-	or(&o.BackoffMax, 10*time.Second)
+	or(&o.BackoffMax, 5*time.Second)
 	or(&o.MismatchPause, 10*time.Second)
 	or(&o.ConnectTimeout, 10*time.Second)
 	if o.SettingsTries <= 0 {
@@ -117,6 +127,8 @@ type Link struct {
 	draining   bool
 	left       bool   // deregistered: nothing may register again
 	verdict    string // what the gate said last, so that it is logged once per change
+	gated      string // why it let nothing through; empty when it did
+	strangers  int    // connections in a row to apps of other releases
 	held       held   // has a lock of its own
 }
 
@@ -134,8 +146,9 @@ type live struct {
 // ErrNotConnected is wrapped by calls that found no connection, and whose time ran out before there was one.
 var ErrNotConnected = errors.New("not connected to the app")
 
-// ErrSuperseded says that another process registered under this worker's id: this one must stop.
-var ErrSuperseded = errors.New("another process registered under this worker id")
+// ErrSuperseded says that another process registered under this worker's id, or that the worker was removed: this
+// process must stop.
+var ErrSuperseded = errors.New("this process is registered no more")
 
 // ErrLeft is the answer to calls after Deregister.
 var ErrLeft = errors.New("the worker has left the app")
@@ -146,11 +159,14 @@ func New(o Options) (*Link, error) {
 		return nil, errors.New("link: carrier, worker id and registration are required")
 	}
 	o = o.defaults()
-	return &Link{opt: o, log: o.Log.With().Str("worker_id", o.WorkerID).Logger(), kick: make(chan struct{}, 1), changed: make(chan struct{})}, nil
+	return &Link{
+		opt: o, log: o.Log.With().Str("worker_id", o.WorkerID).Logger(), kick: make(chan struct{}, 1),
+		changed: make(chan struct{}),
+	}, nil
 }
 
-// Run connects, and connects again whenever the connection is lost, until ctx ends; then it leaves. It returns nil then, or ErrSuperseded, or why
-// the app will never let this worker in.
+// Run connects, and connects again whenever the connection is lost, until ctx ends; then it leaves. It returns nil
+// then, or ErrSuperseded, or why the app will never let this worker in.
 func (l *Link) Run(ctx context.Context) error {
 	back := retry.Backoff{Min: l.opt.BackoffMin, Max: l.opt.BackoffMax}
 	beats := make(chan struct{})
@@ -186,7 +202,8 @@ func (l *Link) Run(ctx context.Context) error {
 func (l *Link) once(ctx context.Context) error {
 	dial, cancel := context.WithTimeout(ctx, l.opt.ConnectTimeout)
 	conn, err := l.opt.Carrier.Dial(dial, protocol.ChannelAuth{
-		Token: l.opt.Token, WorkerID: l.opt.WorkerID, GroupID: l.opt.Group, Protocol: protocol.ChannelVersion, Namespace: l.opt.Namespace,
+		Token: l.opt.Token, WorkerID: l.opt.WorkerID, GroupID: l.opt.Group, Protocol: protocol.ChannelVersion,
+		Namespace: l.opt.Namespace,
 	}, l.notices())
 	cancel()
 	if err != nil {
@@ -223,8 +240,65 @@ func (l *Link) once(ctx context.Context) error {
 		l.opt.OnSettings(settings)
 	}
 	l.Beat()
-	<-connCtx.Done()
-	return context.Cause(connCtx)
+	return l.stay(connCtx)
+}
+
+// errOtherRelease ends a connection to an app that gives this worker nothing, while there are others to ask.
+var errOtherRelease = errors.New("the app is of another release; the next one may not be")
+
+// stay waits for the end of a connection. One to an app of another release is given up while there are other apps: at
+// once until each was asked, and then from time to time. What the worker holds it goes on with at the next, since the
+// apps share what they know.
+func (l *Link) stay(ctx context.Context) error {
+	many, ok := l.opt.Carrier.(interface{ Apps() int })
+	if !ok || many.Apps() < 2 {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	if l.stranger() && l.strangers%many.Apps() != 0 {
+		return errOtherRelease
+	}
+	look := time.NewTicker(max(l.opt.MismatchPause/2, time.Millisecond))
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-look.C:
+			l.mu.Lock()
+			gated := l.gated != "" && !l.draining
+			l.mu.Unlock()
+			if gated {
+				return errOtherRelease
+			}
+		}
+	}
+}
+
+// Gated is why the app gives this worker no work, as far as its release goes; empty: it does.
+func (l *Link) Gated() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gated
+}
+
+// Leaving says whether the worker drains or has left.
+func (l *Link) Leaving() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.draining || l.left
+}
+
+// stranger counts a new connection to an app of another release, and says whether it is one.
+func (l *Link) stranger() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gated == "" {
+		l.strangers = 0
+		return false
+	}
+	l.strangers++
+	return !l.draining
 }
 
 // fetch asks for the settings until they come: an app under load may lose the first answer.
@@ -253,12 +327,13 @@ func (l *Link) machine() protocol.MachineInformation {
 	return m
 }
 
-// register announces this process; the same incarnation again is a refresh. On a new connection it says what the process has, since what was on its
-// way over the old one is lost; over one that goes on, tasks may be on their way.
+// register announces this process; the same incarnation again is a refresh. On a new connection it says what the
+// process has, since what was on its way over the old one is lost; over one that goes on, tasks may be on their way.
 func (l *Link) register(ctx context.Context, lv *live, held *[]string) error {
 	in := l.opt.Register()
 	in.Held = held
-	in.WorkerID, in.Namespace, in.Incarnation, in.Release = l.opt.WorkerID, l.opt.Namespace, l.opt.Incarnation, l.opt.Release
+	in.WorkerID, in.Namespace, in.Incarnation, in.Release = l.opt.WorkerID, l.opt.Namespace, l.opt.Incarnation,
+		l.opt.Release
 	var out protocol.RegisterAnswer
 	return l.call(ctx, lv.conn, protocol.MethodRegister, in, &out)
 }
@@ -363,7 +438,10 @@ func (l *Link) judge(app string, strict bool) release.Verdict {
 	v := release.Gate(app, l.opt.Release, strict || l.opt.Strict)
 	l.mu.Lock()
 	changed := l.verdict != v.Reason+v.Message
-	l.verdict = v.Reason + v.Message
+	l.verdict, l.gated = v.Reason+v.Message, ""
+	if !v.Allowed {
+		l.gated = v.Message
+	}
 	l.mu.Unlock()
 	switch {
 	case !changed:

@@ -161,7 +161,9 @@ func TestPollsPauseWhileReleasesDiffer(t *testing.T) {
 			t.Errorf("got %+v", answer)
 		}
 		// What is not polling is not gated: a worker of another release can finish what it has.
-		if _, err := l.ReleaseSession(t.Context(), protocol.SessionVerb{SessionID: "none"}); protocol.ReasonOf(err) != protocol.ReasonSessionNotFound {
+		if _, err := l.ReleaseSession(t.Context(), protocol.SessionVerb{
+			SessionID: "none",
+		}); protocol.ReasonOf(err) != protocol.ReasonSessionNotFound {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -169,7 +171,9 @@ func TestPollsPauseWhileReleasesDiffer(t *testing.T) {
 
 func TestRefusedTokenIsTriedAgain(t *testing.T) {
 	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
-		a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, "sjn_bootstrap_secretsecretsecretsecret" }})
+		a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
+			o.NoAuth, o.Token = false, "sjn_bootstrap_secretsecretsecretsecret"
+		}})
 		carrier := to(a.URL())
 		_, err := carrier.Dial(t.Context(), protocol.ChannelAuth{Token: "wrong", WorkerID: "w", Protocol: 1}, nil)
 		var refused *link.Refused
@@ -223,7 +227,10 @@ func TestSupersededLinkEnds(t *testing.T) {
 	})
 }
 
-func TestForgottenWorkerRegistersAgain(t *testing.T) {
+// A goodbye in a worker's name that names no process is not the process's own: if a heartbeat of its comes while that
+// is under way it is told so and ends, and if it polls later it registers again, as one that the app has forgotten. An
+// operator's removal is another verb, which lets it never come back.
+func TestAGoodbyeInItsNameEndsAWorkerOrItRegistersAgain(t *testing.T) {
 	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
 		a := apptest.Start(t, apptest.Options{})
 		l := start(t, link.Options{Carrier: to(a.URL())})
@@ -231,12 +238,25 @@ func TestForgottenWorkerRegistersAgain(t *testing.T) {
 		if _, err := a.Broker().Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}); err != nil {
 			t.Fatal(err)
 		}
-		no := int64(0)
-		if _, err := l.Poll(t.Context(), protocol.PollRequest{Timeout: &no}); err != nil {
-			t.Fatal(err)
+		ended := func(err error) bool {
+			if err == nil {
+				return false
+			}
+			select {
+			case why := <-l.done:
+				l.done <- why
+				if !errors.Is(why, link.ErrSuperseded) {
+					t.Errorf("it ended with %v, and the call with %v", why, err)
+				}
+			case <-time.After(ceiling):
+				t.Fatalf("got %v, and the process goes on", err)
+			}
+			return true
 		}
-		if err := l.Deregister(t.Context()); err != nil {
-			t.Fatal(err)
+		no := int64(0)
+		_, err := l.Poll(t.Context(), protocol.PollRequest{Timeout: &no})
+		if ended(err) || ended(l.Deregister(t.Context())) {
+			return
 		}
 		if _, err := l.Poll(t.Context(), protocol.PollRequest{Timeout: &no}); !errors.Is(err, link.ErrLeft) {
 			t.Errorf("after leaving: got %v", err)
@@ -260,7 +280,9 @@ func TestChangedSettingsReachTheWorkerWithoutARestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(chan string, 10)
-			l := start(t, link.Options{Carrier: carrier, Incarnation: name, OnSettings: func(s protocol.WorkerSettings) { got <- s.LogLevel }})
+			l := start(t, link.Options{Carrier: carrier, Incarnation: name, OnSettings: func(s protocol.WorkerSettings) {
+				got <- s.LogLevel
+			}})
 			l.ready()
 			<-got
 			level.Store("debug " + name)
@@ -276,4 +298,31 @@ func TestChangedSettingsReachTheWorkerWithoutARestart(t *testing.T) {
 			_ = l.end()
 		})
 	}
+}
+
+func TestAWorkerLeavesAnAppOfAnotherReleaseForOneOfItsOwn(t *testing.T) {
+	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
+		other := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.Release = "other" }})
+		own := apptest.Start(t, apptest.Options{})
+		l := start(t, link.Options{Carrier: to(other.URL(), own.URL())})
+		eventually(t, "the link goes to the app of its release", func() bool {
+			list, err := own.Broker().Workers(t.Context(), "default", "", "")
+			return err == nil && len(list) == 1 && l.Gated() == ""
+		})
+	})
+}
+
+func TestAWorkerOfNoAppsReleaseStaysAndLooksAgain(t *testing.T) {
+	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
+		change := func(o *app.Options) { o.Release = "other" }
+		a, b := apptest.Start(t, apptest.Options{Change: change}), apptest.Start(t, apptest.Options{Change: change})
+		l := start(t, link.Options{Carrier: to(a.URL(), b.URL()), MismatchPause: 20 * time.Millisecond})
+		eventually(t, "the link has asked both and goes round", func() bool { return l.Generation() >= 5 })
+		for _, app := range []*apptest.App{a, b} {
+			if list, err := app.Broker().Workers(t.Context(), "default", "", ""); err != nil || len(list) != 1 ||
+				list[0].Gate == "" {
+				t.Errorf("got %+v %v", list, err)
+			}
+		}
+	})
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
-// Local is the carrier of a worker in the app's own process: calls pass Go values to the app's table, without JSON and without a token.
+// Local is the carrier of a worker in the app's own process: calls pass Go values to the app's table, without JSON and
+// without a token.
 type Local struct {
 	// Join enters the worker at the app, which calls notices to tell it something; leave takes it out again.
 	Join func(hello protocol.ChannelAuth, notices rpc.Handlers) (caller rpc.Caller, leave func(), err error)
@@ -31,7 +32,9 @@ func (c Local) Dial(_ context.Context, hello protocol.ChannelAuth, notices rpc.H
 	return conn, nil
 }
 
-func (c *localConn) Settings(ctx context.Context, m protocol.MachineInformation) (s protocol.WorkerSettings, err error) {
+func (c *localConn) Settings(
+	ctx context.Context, m protocol.MachineInformation,
+) (s protocol.WorkerSettings, err error) {
 	err = c.Call(ctx, protocol.MethodSettings, m, &s)
 	return s, err
 }

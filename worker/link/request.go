@@ -16,15 +16,12 @@ import (
 )
 
 const (
-	workerRoutes   = "/api/worker"
-	versionHeader  = "X-Durable-Workflow-Protocol-Version"
-	workerProtocol = "1.20"
-	releaseHeader  = "X-Sojourn-Release"
-	maxAnswer      = 64 << 20
+	workerRoutes = "/api/worker"
+	maxAnswer    = 64 << 20
 )
 
-// do makes one request and decodes its answer. A refusal is an *rpc.Error; what did not reach the app, or came back from somebody else, ends the
-// connection.
+// do makes one request and decodes its answer. A refusal is an *rpc.Error; what did not reach the app, or came back
+// from somebody else, ends the connection.
 func (c *httpConn) do(ctx context.Context, verb, path string, in, out any) error {
 	if !c.begin() {
 		return fmt.Errorf("%s: %w", c.url, c.Err())
@@ -45,7 +42,7 @@ func (c *httpConn) do(ctx context.Context, verb, path string, in, out any) error
 	case err != nil && asked.Err() != nil:
 		return rpc.AsError(asked.Err())
 	case err != nil:
-		c.end(err)
+		c.closeWith(err)
 		return err
 	case status/100 == 2:
 		if err := json.Unmarshal(answer, out); err != nil {
@@ -70,7 +67,9 @@ func encode(in any) ([]byte, error) {
 	return raw, nil
 }
 
-func (c *httpConn) exchange(ctx context.Context, verb, path string, body []byte) (status int, answer []byte, err error) {
+func (c *httpConn) exchange(
+	ctx context.Context, verb, path string, body []byte,
+) (status int, answer []byte, err error) {
 	r, err := http.NewRequestWithContext(ctx, verb, c.url+workerRoutes+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -78,14 +77,15 @@ func (c *httpConn) exchange(ctx context.Context, verb, path string, body []byte)
 	for k, v := range c.header {
 		r.Header[k] = v
 	}
-	r.Header.Set(versionHeader, workerProtocol)
+	r.Header.Set(protocol.HeaderWorkerVersion, protocol.WorkerVersion)
 	if release := c.said(); release != "" {
-		r.Header.Set(releaseHeader, release)
+		r.Header.Set(protocol.HeaderRelease, release)
 	}
 	if len(body) > 0 {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	// Nothing is repeated behind the link's back: after a request that may have arrived, app and worker compare what they have.
+	// Nothing is repeated behind the link's back: after a request that may have arrived, app and worker compare what they
+	// have.
 	said, err := c.client.Do(r)
 	if err != nil {
 		return 0, nil, err
@@ -107,15 +107,17 @@ func (c *httpConn) refused(path string, status int, answer []byte) error {
 	case reason == "":
 		err := fmt.Errorf("%s%s answered %d, not as an app does: %.200s", c.url, path, status, answer)
 		if !gatewayTimeout(status) {
-			c.end(err)
+			c.closeWith(err)
 		}
 		return err
-	case reason == string(protocol.ReasonStoreUnavailable):
+	case protocol.Reason(reason).Away():
 		return errors.New(message) // perhaps it was done after all
 	case status == http.StatusUnauthorized:
-		c.end(errors.New(message)) // the token is valid no more; dialling tells the reason
+		c.closeWith(errors.New(message)) // the token is valid no more; dialling tells the reason
 	}
-	for _, known := range []string{"reason", "message", "error", "protocol_version", "server_capabilities", "validation_errors"} {
+	for _, known := range []string{
+		"reason", "message", "error", "protocol_version", "server_capabilities", "validation_errors",
+	} {
 		delete(said, known)
 	}
 	e := rpc.Errorf(reason, status, "%s", message)

@@ -115,7 +115,8 @@ func (c *httpConn) poll(ctx context.Context, in protocol.ChannelPoll) (protocol.
 // request is a poll in the words of the routes.
 func (c *httpConn) request(in protocol.ChannelPoll) protocol.PollRequest {
 	out := protocol.PollRequest{
-		Release: in.Release, Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, BuildID: in.BuildID, PollID: in.PollID, PageSize: in.PageSize,
+		Release: in.Release, Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, BuildID: in.BuildID,
+		PollID: in.PollID, PageSize: in.PageSize,
 		PagedQueries: in.PagedQueries,
 	}
 	out.WorkerID, out.Incarnation = c.identity()
@@ -128,7 +129,10 @@ func (c *httpConn) request(in protocol.ChannelPoll) protocol.PollRequest {
 
 // jobs is a poll's answer in the words of the link, which reads nothing of a job but its task.
 func jobs(a protocol.PollAnswer) protocol.ChannelPollAnswer {
-	out := protocol.ChannelPollAnswer{Many: true, Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease}
+	out := protocol.ChannelPollAnswer{
+		Many: true, Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease,
+		StoreTime: a.StoreTime,
+	}
 	for _, t := range a.Tasks {
 		out.Jobs = append(out.Jobs, protocol.Job{Kind: t.Kind, Task: t})
 	}
@@ -141,7 +145,9 @@ func (c *httpConn) complete(ctx context.Context, in protocol.ChannelComplete) (p
 	for i, o := range in.Items {
 		g, ok := protocol.ParseToken(o.Token)
 		if !ok {
-			return protocol.ChannelCompleteAnswer{}, protocol.Refuse(protocol.ReasonMalformedPayload, "token of job %s: not one of this worker's", o.ID)
+			return protocol.ChannelCompleteAnswer{}, protocol.Refuse(
+				protocol.ReasonMalformedPayload, "token of job %s: not one of this worker's", o.ID,
+			)
 		}
 		item, err := o.Item(g)
 		if err != nil {
@@ -190,14 +196,16 @@ func (c *httpConn) progress(ctx context.Context, in protocol.JobProgress) (proto
 }
 
 // heartbeat tells of the worker. One that is not answered in time says that nothing gets through any more.
-func (c *httpConn) heartbeat(ctx context.Context, in protocol.WorkerHeartbeat) (a protocol.WorkerHeartbeatAnswer, err error) {
+func (c *httpConn) heartbeat(
+	ctx context.Context, in protocol.WorkerHeartbeat,
+) (a protocol.WorkerHeartbeatAnswer, err error) {
 	if in.Draining {
 		c.stopPolls() // a worker that drains must not be given what another has just handed back, or itself
 	}
 	in.WorkerID, in.Incarnation = c.identity()
 	if err := c.do(ctx, http.MethodPost, "/heartbeat", in, &a); err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			c.end(errors.New("a heartbeat was not answered in time"))
+			c.closeWith(errors.New("a heartbeat was not answered in time"))
 		}
 		return a, err
 	}

@@ -12,19 +12,25 @@ import (
 
 func TestEndOfASessionReachesItsWorker(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
-	for name, carrier := range map[string]link.Carrier{"socket": &link.Socket{URLs: []string{a.URL()}}, "local": link.Local{Join: a.Channel().Join}} {
+	for name, carrier := range map[string]link.Carrier{
+		"socket": &link.Socket{URLs: []string{a.URL()}}, "local": link.Local{Join: a.Channel().Join},
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(chan protocol.SessionNotice, 10)
 			l := start(t, link.Options{
 				Carrier: carrier, Incarnation: name, OnSession: func(n protocol.SessionNotice) { got <- n },
 				Register: func() protocol.RegisterRequest {
-					return protocol.RegisterRequest{ActivityTypes: []string{"work"}, TaskQueues: []string{"default"}, Capabilities: []string{"worker_sessions"}}
+					return protocol.RegisterRequest{
+						ActivityTypes: []string{"work"}, TaskQueues: []string{"default"}, Capabilities: []string{"worker_sessions"},
+					}
 				},
 			})
 			l.ready()
 			ctx, cancel := context.WithTimeout(t.Context(), ceiling)
 			defer cancel()
-			made, err := a.Broker().CreateSession(ctx, protocol.SessionCreate{WorkerID: "w", SessionOptions: protocol.SessionOptions{SessionID: name}})
+			made, err := a.Broker().CreateSession(
+				ctx, protocol.SessionCreate{WorkerID: "w", SessionOptions: protocol.SessionOptions{SessionID: name}},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -77,7 +77,9 @@ func (c *Socket) Dial(ctx context.Context, hello protocol.ChannelAuth, notices r
 	return &socketConn{SocketCaller: rpc.SocketCaller{Socket: client.Socket}, client: client, url: url}, nil
 }
 
-func (c *socketConn) Settings(ctx context.Context, m protocol.MachineInformation) (s protocol.WorkerSettings, err error) {
+func (c *socketConn) Settings(
+	ctx context.Context, m protocol.MachineInformation,
+) (s protocol.WorkerSettings, err error) {
 	ack, err := c.client.EmitWithAck(ctx, protocol.EventFetchSettings, m)
 	if err != nil {
 		return s, err
@@ -108,3 +110,6 @@ func (c *socketConn) Close() {
 	// Whoever still runs after that holds up nobody else.
 	_ = c.client.Wait(ctx)
 }
+
+// Apps is how many apps there are to go to.
+func (c *Socket) Apps() int { return len(c.URLs) }

@@ -21,7 +21,7 @@ type attempt struct {
 	r         *Runner
 	task      *protocol.ActivityTask
 	def       *activity.Definition // nil: only an executor knows the activity
-	received  time.Time
+	came      arrival
 	lease     *lease
 	info      activity.AttemptInfo
 	session   *session.Holding // nil outside a session
@@ -39,7 +39,7 @@ type call func(ctx context.Context) (payload.Payload, error)
 type hook func(a *attempt, next call) call
 
 // hooks are what stands around an activity's code, in this order: each sees the outcome of those after it.
-var hooks = []hook{logged, leased, deadlined, inSession, recovering}
+var hooks = []hook{logged, leased, deadlined, begun, inSession, recovering}
 
 // unavailable hands the task back: it never began.
 type unavailable struct{ why string }
@@ -47,12 +47,14 @@ type unavailable struct{ why string }
 func (e *unavailable) Error() string { return e.why }
 
 // activity runs one attempt and reports its outcome.
-func (r *Runner) activity(t *protocol.ActivityTask, received time.Time) {
+func (r *Runner) activity(t *protocol.ActivityTask, came arrival) {
 	a := &attempt{
-		r: r, task: t, received: received, info: activity.InfoOf(t),
-		log: r.log.With().Str("run_id", t.RunID).Str("task_id", t.TaskID).Int("attempt", t.Attempt).Str("activity_type", t.ActivityType).Logger(),
+		r: r, task: t, came: came, info: activity.InfoOf(t),
+		log: r.log.With().Str("run_id", t.RunID).Str("task_id", t.TaskID).Int("attempt", t.Attempt).Str(
+			"activity_type", t.ActivityType,
+		).Logger(),
 	}
-	a.info.Deadline = r.localTime(t, received, a.info.Deadline)
+	a.info.Deadline = r.localTime(t, came.began(), a.info.Deadline)
 	a.def, _ = r.opt.Definitions.FindActivity(t.ActivityType)
 	run := a.execute
 	for i := len(hooks) - 1; i >= 0; i-- {
@@ -60,18 +62,23 @@ func (r *Runner) activity(t *protocol.ActivityTask, received time.Time) {
 	}
 	ctx, cancel := context.WithCancelCause(r.life)
 	defer cancel(nil)
-	a.lease = r.keeper.hold(t, received, cancel)
-	defer r.keeper.release(a.lease)
+	a.lease = r.leases.hold(t, came, cancel)
+	defer r.leases.release(a.lease)
 	result, err := run(ctx)
 	item, ok := a.outcome(ctx, result, err)
 	if !ok {
 		r.dropped(item, context.Cause(ctx).Error())
 		return
 	}
-	r.report.add(item, r.keeper.until(a.lease))
+	until := r.leases.until(a.lease)
+	if item.Returned != "" {
+		until = later(until, time.Now().Add(handBackTime))
+	}
+	r.report.add(item, until)
 }
 
-// localTime moves an instant of the app's clock to ours. The lease tells how they differ: it began when the task was sent.
+// localTime moves an instant of the app's clock to ours. The lease tells how they differ: it began when the task was
+// sent.
 func (r *Runner) localTime(t *protocol.ActivityTask, received, at time.Time) time.Time {
 	if at.IsZero() || t.LeaseExpiresAt.IsZero() {
 		return at
@@ -90,7 +97,9 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	case ended(cause):
 		return item, false
 	case err == nil && len(result.Blob) > payload.MaxBytes:
-		err = activity.NewError(string(protocol.ReasonPayloadTooLarge), fmt.Sprintf("the result has %d bytes, one value may have %d",
+		err = activity.NewError(string(
+			protocol.ReasonPayloadTooLarge,
+		), fmt.Sprintf("the result has %d bytes, one value may have %d",
 			len(result.Blob), payload.MaxBytes), activity.NonRetryable)
 		item.Failure = activity.FailureOf(err)
 	case err == nil:
@@ -109,10 +118,12 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 
 // passesOn says whether an error says no more than that its context ended.
 func passesOn(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx)))
+	return ctx.Err() != nil &&
+		(errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx)))
 }
 
-// failure is an error in the words of the app. What code says after it was cancelled or ran out of time is told as that.
+// failure is an error in the words of the app. What code says after it was cancelled or ran out of time is told as
+// that.
 func (a *attempt) failure(cause, err error) *protocol.Failure {
 	var timeout *timeoutError
 	switch {
@@ -138,6 +149,9 @@ func logged(a *attempt, next call) call {
 			e := a.log.Debug()
 			if err != nil {
 				e = a.log.Info().Err(err)
+				if f := a.failure(nil, err); f.StackTrace != "" {
+					e = e.Str("stack", f.StackTrace)
+				}
 			}
 			if a.session != nil {
 				e = e.Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch)
@@ -148,7 +162,7 @@ func logged(a *attempt, next call) call {
 	}
 }
 
-// leased lets the code send signs of life while the keeper renews the lease.
+// leased lets the code send signs of life while the renewer renews the lease.
 func leased(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		a.beats = newBeats(ctx, a)
@@ -195,7 +209,7 @@ func inSession(a *attempt, next call) call {
 		if s == nil {
 			return next(ctx)
 		}
-		h, err := a.r.opt.Sessions.Enter(s)
+		h, err := a.r.opt.Sessions.Enter(s, a.r.leases.sessionOf(a.lease))
 		if err != nil {
 			return payload.Payload{}, err
 		}

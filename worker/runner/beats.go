@@ -15,7 +15,8 @@ import (
 // beatPace is the least time between two signs of life of one attempt; of those that come faster the last is sent.
 const beatPace = time.Second
 
-// beats sends the signs of life of an attempt's code. What has to be sent goes from a goroutine of its own, so that code never waits for the network.
+// beats sends the signs of life of an attempt's code. What has to be sent goes from a goroutine of its own, so that
+// code never waits for the network.
 type beats struct {
 	a   *attempt
 	ctx context.Context
@@ -51,7 +52,8 @@ func (b *beats) add(progress json.RawMessage) {
 	b.begin()
 }
 
-// tell has the app know how far a rebuild is. Should the attempt end without its outcome being heard, history says that.
+// tell has the app know how far a rebuild is. Should the attempt end without its outcome being heard, history says
+// that.
 func (b *beats) tell(r protocol.Recovered) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,14 +118,17 @@ func (b *beats) send() {
 func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 	t := b.a.task
 	h := protocol.HeartbeatRequest{
-		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID, Progress: value, Rebuild: rebuild,
-		Beat: rebuild == nil,
+		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID, Progress: value,
+		Rebuild: rebuild,
+		Beat:    rebuild == nil,
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
 	defer cancel()
 	sent := time.Now()
 	lock, err := b.a.r.opt.Link.Progress(ctx, h)
-	answer := protocol.HeartbeatAnswer{AttemptID: t.AttemptID, Renewed: err == nil, CanContinue: err == nil, CancelRequested: lock.CancelRequested}
+	answer := protocol.HeartbeatAnswer{
+		AttemptID: t.AttemptID, Renewed: err == nil, CanContinue: err == nil, CancelRequested: lock.CancelRequested,
+	}
 	if reason := protocol.ReasonOf(err); reason != "" {
 		text := string(reason)
 		answer.Reason = &text
@@ -134,7 +139,9 @@ func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 		}
 		err = fmt.Errorf("sign of life: %w", err)
 	}
-	b.a.r.keeper.renewed(sent, []protocol.HeartbeatRequest{h}, []protocol.HeartbeatAnswer{answer}, err, b.a.r.opt.Sessions)
+	b.a.r.leases.renewed(
+		sent, time.Time{}, []protocol.HeartbeatRequest{h}, []protocol.HeartbeatAnswer{answer}, err, b.a.r.opt.Sessions,
+	)
 }
 
 // close ends the sending and waits for it.

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -16,10 +17,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/channel"
 	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
-	"github.com/sojourn-run/sojourn/app/sweep"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -49,12 +50,13 @@ func bubble(t *testing.T, test func(t *testing.T, a *control)) {
 type control struct {
 	*broker.Broker
 	t        *testing.T
+	plane    *plane.Plane
+	ended    chan error // of its Run
 	store    store.Store
 	dispatch *dispatch.Dispatch
 	channel  *channel.Channel
-	stop     context.CancelFunc
-	parts    sync.WaitGroup
 	away     atomic.Bool // the store takes no writes
+	counts   *counts
 
 	mu      sync.Mutex                        // guards what follows
 	fail    func(worker, method string) error // of a call, before it reaches the app
@@ -68,7 +70,8 @@ type control struct {
 // outage is a store that takes no writes now and then.
 type outage struct {
 	store.Store
-	away *atomic.Bool
+	away   *atomic.Bool
+	counts *counts
 }
 
 func (o outage) Commit(ctx context.Context, c store.Change) (any, error) {
@@ -76,6 +79,33 @@ func (o outage) Commit(ctx context.Context, c store.Change) (any, error) {
 		return nil, store.ErrUnavailable
 	}
 	return o.Store.Commit(ctx, c)
+}
+
+// View counts the events that the broker reads.
+func (o outage) View(ctx context.Context, fn func(store.Reader) error) error {
+	if o.counts.off.Load() {
+		return o.Store.View(ctx, fn)
+	}
+	return o.Store.View(ctx, func(r store.Reader) error { return fn(counted{r, o.counts}) })
+}
+
+// counts are what histories cost: bytes of answers to workers, and events read from the store.
+type counts struct {
+	off         atomic.Bool
+	bytes, read atomic.Int64
+}
+
+type counted struct {
+	store.Reader
+	counts *counts
+}
+
+func (c counted) Events(
+	ctx context.Context, run string, after, through int64, limit, maxBytes int,
+) ([]history.Event, error) {
+	list, err := c.Reader.Events(ctx, run, after, through, limit, maxBytes)
+	c.counts.read.Add(int64(len(list)))
+	return list, err
 }
 
 // flight is a call under way.
@@ -87,23 +117,22 @@ type flight struct {
 func open(t *testing.T, path string) *control {
 	t.Helper()
 	log := zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)
-	a := &control{t: t, dispatch: dispatch.New(dispatch.Options{Log: log}), calls: map[string]int{}, flying: map[*flight]struct{}{}}
+	a := &control{t: t, calls: map[string]int{}, flying: map[*flight]struct{}{}, counts: &counts{}}
+	a.counts.off.Store(true)
 	var err error
-	if a.store, err = sqlite.Open(t.Context(), path, sqldb.Options{App: "app", Dispatch: a.dispatch}); err != nil {
+	a.plane, err = plane.Open(t.Context(), plane.Options{
+		Release: "test", NoAuth: true, Log: log,
+		Open: func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
+			s, err := sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d})
+			return outage{s, &a.away, a.counts}, err
+		},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	a.Broker = broker.New(outage{a.store, &a.away}, a.dispatch, broker.Options{Release: "test", App: "app", Log: log})
-	sweeper := sweep.New(a.store, a.Due, sweep.Options{Log: log})
-	a.dispatch.Bind(a.Broker, func(tasks []store.Leased) {
-		for _, l := range tasks {
-			a.Return(l)
-		}
-	}, sweeper.Pulse)
-	a.channel = channel.New(a.Broker, channel.Options{Hub: &a.dispatch.Hub, Log: log})
-	var ctx context.Context
-	ctx, a.stop = context.WithCancel(context.Background())
-	a.parts.Go(func() { sweeper.Run(ctx) })
-	a.parts.Go(func() { _ = a.Watch(ctx) }) // ends with ctx
+	a.Broker, a.store, a.dispatch, a.channel = a.plane.Broker(), a.plane.Store(), a.plane.Dispatch(), a.plane.Channel()
+	a.ended = make(chan error, 1)
+	go func() { a.ended <- a.plane.Run(context.Background()) }()
 	return a
 }
 
@@ -111,16 +140,7 @@ func (a *control) close() {
 	for _, m := range a.workers {
 		m.kill()
 	}
-	a.Drain()
-	for _, err := range []error{a.channel.Close(context.Background()), a.dispatch.Close(context.Background())} {
-		if err != nil {
-			a.t.Error(err)
-		}
-	}
-	a.stop()
-	a.parts.Wait()
-	a.Close()
-	if err := a.store.Close(); err != nil {
+	if err := errors.Join(a.plane.Close(context.Background()), <-a.ended); err != nil {
 		a.t.Error(err)
 	}
 }
@@ -184,6 +204,10 @@ func (w wire) Call(ctx context.Context, method string, in, out any) error {
 		}
 	}
 	err := w.Caller.Call(ctx, method, in, out)
+	if err == nil && !w.a.counts.off.Load() {
+		raw, _ := json.Marshal(out)
+		w.a.counts.bytes.Add(int64(len(raw)))
+	}
 	if err == nil && lose != nil {
 		return lose(w.worker, method)
 	}
@@ -230,8 +254,10 @@ func (a *control) worker(id string, register func(*worker.Registry), change func
 		Register: func() protocol.RegisterRequest {
 			return protocol.RegisterRequest{
 				TaskQueues: []string{"default"}, WorkflowTypes: r.WorkflowTypes(), ActivityTypes: r.ActivityTypes(),
-				Capabilities: []string{"worker_sessions", "query_tasks"}, WorkflowSlots: &slots, ActivitySlots: &slots, MaxSessions: &sessions,
-				AttemptLease: int64(lease / time.Second), Session: &protocol.SessionSettings{LeaseMS: 30_000, BufferMS: 5_000, IdleMS: 300_000},
+				Capabilities: []string{"worker_sessions", "query_tasks"}, WorkflowSlots: &slots, ActivitySlots: &slots,
+				MaxSessions:  &sessions,
+				AttemptLease: int64(lease / time.Second),
+				Session:      &protocol.SessionSettings{LeaseMS: 30_000, BufferMS: 5_000, IdleMS: 300_000},
 			}
 		},
 		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, Holdings: held{&run},
@@ -240,8 +266,9 @@ func (a *control) worker(id string, register func(*worker.Registry), change func
 		a.t.Fatal(err)
 	}
 	o := runner.Options{
-		Link: m.link, Definitions: r, Sessions: m.sessions, InProcess: true, WorkerID: id, WorkflowSlots: slots, ActivitySlots: slots,
-		AttemptLease: lease, Log: log,
+		Link: m.link, Definitions: r, Sessions: m.sessions, InProcess: true, WorkerID: id, WorkflowSlots: slots,
+		ActivitySlots: slots,
+		AttemptLease:  lease, Log: log,
 	}
 	if change != nil {
 		change(&o)
@@ -273,7 +300,10 @@ func (h held) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.Sessio
 
 func (h held) Leases() []protocol.HeartbeatRequest { return (*h.r).Holdings().Leases() }
 
-func (h held) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal, a protocol.WorkerHeartbeatAnswer, err error) {
+func (h held) Renewed(
+	sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
+	a protocol.WorkerHeartbeatAnswer, err error,
+) {
 	(*h.r).Holdings().Renewed(sent, leases, sessions, a, err)
 }
 
@@ -332,6 +362,36 @@ func (a *control) end(run string) history.Event {
 	}
 }
 
+// last waits as end does, for a run that is too long to be read at every event.
+func (a *control) last(run string) (last history.Event) {
+	a.t.Helper()
+	changed, stop := a.dispatch.WatchRun(run)
+	defer stop()
+	for late := time.After(time.Hour); ; {
+		err := a.store.View(a.t.Context(), func(r store.Reader) error {
+			s, err := r.Run(a.t.Context(), run)
+			if err == nil && !s.Status.Open() {
+				var list []history.Event
+				if list, err = r.Events(a.t.Context(), run, s.LastSeq-1, s.LastSeq, 1, 0); len(list) == 1 {
+					last = list[0]
+				}
+			}
+			return err
+		})
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		if last.Data != nil {
+			return last
+		}
+		select {
+		case <-changed:
+		case <-late:
+			a.t.Fatalf("run %s did not end", run)
+		}
+	}
+}
+
 // result is what a run returned.
 func result[T any](t *testing.T, last history.Event) T {
 	t.Helper()
@@ -371,7 +431,9 @@ func single(r *worker.Registry, name string, fn any, opts ...activity.Options) {
 func (a *control) signal(run, name string) {
 	a.t.Helper()
 	head := a.events(run)[0].Data.(*history.WorkflowStarted)
-	_, err := a.Signal(a.t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: head.WorkflowID}, SignalName: name})
+	_, err := a.Signal(
+		a.t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: head.WorkflowID}, SignalName: name},
+	)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// cache keeps the machines of runs between their workflow tasks, the most recently used ones. A machine is in the cache or in the hands of one task.
+// cache keeps the machines of runs between their workflow tasks, the most recently used ones. A machine is in the cache
+// or in the hands of one task.
 type cache struct {
 	most int
 
@@ -27,8 +28,8 @@ func newCache(most int) *cache {
 	return &cache{most: most, runs: map[string]*list.Element{}, order: list.New()}
 }
 
-// take gives the machine of a run away, or nil.
-func (c *cache) take(run string) *workflow.Machine {
+// takeMachine gives the machine of a run away, or nil.
+func (c *cache) takeMachine(run string) *workflow.Machine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.runs[run]
@@ -67,7 +68,7 @@ func (c *cache) put(run string, m *workflow.Machine) {
 
 // drop throws the machine of a run away.
 func (c *cache) drop(run string) {
-	if m := c.take(run); m != nil {
+	if m := c.takeMachine(run); m != nil {
 		m.Close()
 	}
 }

@@ -20,7 +20,12 @@ func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
 }
 
 // run runs an activity within this attempt.
-func (a *attempt) run(ctx context.Context, name string, def *activity.Definition, args payload.Payload) (payload.Payload, error) {
+func (a *attempt) run(
+	ctx context.Context, name string, def *activity.Definition, args payload.Payload,
+) (payload.Payload, error) {
+	if err := a.may(ctx); err != nil {
+		return payload.Payload{}, err
+	}
 	if def != nil && (!def.Options.Isolated || a.r.opt.InProcess) {
 		return def.Invoke(activity.NewContext(ctx, runtime{a}), args)
 	}
@@ -40,7 +45,8 @@ const KeyRebuild = "rebuild"
 func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload) (payload.Payload, error) {
 	t := a.task
 	inv := sandbox.Invocation{
-		ID: t.AttemptID, Activity: name, Attempt: t.Attempt, Deadline: a.info.Deadline, Input: []byte(args.Blob), Rebuild: a.rebuild,
+		ID: t.AttemptID, Activity: name, Attempt: t.Attempt, Deadline: a.info.Deadline, Input: []byte(args.Blob),
+		Rebuild: a.rebuild,
 		Keys: map[string]string{
 			"activity_execution_id": t.ExecutionID, "attempt_id": t.AttemptID, "run_id": t.RunID, "workflow_id": t.WorkflowID,
 			"task_id": t.TaskID, "task_queue": t.TaskQueue, "namespace": t.Namespace, "worker_id": t.LeaseOwner,
@@ -50,7 +56,8 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		inv.Keys[KeyRebuild] = "true"
 	}
 	if a.session != nil {
-		inv.Session = &sandbox.Session{ID: a.session.ID, Epoch: a.session.Epoch, Pinned: t.Session.Door == "workflow" || !t.Session.Reacquire}
+		inv.Session = &sandbox.Session{ID: a.session.ID, Epoch: a.session.Epoch, Pinned: t.Session.Door == "workflow" ||
+			!t.Session.Reacquire}
 	}
 	if len(inv.Input) == 0 {
 		none, err := payload.EncodeArgs()
@@ -80,15 +87,16 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		if back.Tries() == 0 {
 			a.log.Warn().Err(err).Msg("no executor yet")
 		}
-		// The call never began. Handing it back at once would bring it here again at once, for as long as all executors are taken.
+		// The call never began. Handing it back at once would bring it here again at once, for as long as all executors are
+		// taken.
 		t := time.NewTimer(back.Next())
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 		}
 		t.Stop()
-		if ctx.Err() != nil {
-			return payload.Payload{}, context.Cause(ctx)
+		if err := a.may(ctx); err != nil {
+			return payload.Payload{}, err
 		}
 	}
 }
@@ -111,7 +119,8 @@ func (a *attempt) line(l sandbox.LogLine) {
 	a.log.Info().Str("source", l.Source).Str("level_of_line", l.Level).Msg(l.Text)
 }
 
-// executorError sorts an error of an executor: lost state is what a recovery policy reacts to, and a call that found no executor never began.
+// executorError sorts an error of an executor: lost state is what a recovery policy reacts to, and a call that found no
+// executor never began.
 func (a *attempt) executorError(err error) error {
 	var lost *sandbox.SessionLost
 	if errors.As(err, &lost) {
@@ -130,7 +139,9 @@ func failureOfExecutor(err error) *protocol.Failure {
 	if !errors.As(err, &e) {
 		return nil
 	}
-	f := &protocol.Failure{Message: e.Message, Type: string(e.Type), Class: e.Class, StackTrace: e.Stack, NonRetryable: !e.Retryable}
+	f := &protocol.Failure{
+		Message: e.Message, Type: string(e.Type), Class: e.Class, StackTrace: e.Stack, NonRetryable: !e.Retryable,
+	}
 	switch e.Type {
 	case sandbox.UserError:
 		if e.Class != "" {

@@ -11,19 +11,30 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// flowTime is how long the outcome of a workflow task is worth telling: the lease of one.
-const flowTime = 4 * time.Minute
-
-// workflow runs one workflow task.
-func (r *Runner) workflow(t *protocol.WorkflowTask) {
-	until := time.Now().Add(flowTime)
+// workflow runs one workflow task. Its lease is renewed as those of attempts are, and as short: what somebody else may
+// have by now is dropped. Its code does nothing outside of itself, so that one whose lease was over when it came is
+// handed back and none is confirmed.
+func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
+	if r.leases.tooOld(came, t.LeaseExpiresAt) {
+		item := taskItem(t)
+		item.Returned = "its lease was over before it began"
+		r.report.handBack(item)
+		return
+	}
+	lease := r.leases.holdFlow(t, came)
+	defer r.leases.release(lease)
 	item := taskItem(t)
 	commands, kept, err := r.decide(t)
 	switch {
+	case r.leases.over(lease):
+		r.cache.drop(t.RunID) // what its machine believes to have done did not happen
+		r.dropped(item, ErrLeaseLost.Error())
+		return
 	case errors.Is(err, errUnregistered):
 		item.Failure = workflow.Unregistered(t.WorkflowType)
+		r.failed(t, item.Failure)
 	case err == nil && len(commands) == 0:
-		item.Failure = workflow.Waiting()
+		item.Failure, item.Kept = workflow.Waiting(), kept
 	case err == nil:
 		item.Commands, item.Kept = commands, kept
 	case r.life.Err() != nil:
@@ -33,10 +44,22 @@ func (r *Runner) workflow(t *protocol.WorkflowTask) {
 		r.log.Warn().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Msg("history not available")
 		item.Returned = "history_unavailable"
 	default:
-		r.log.Error().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Str("workflow_type", t.WorkflowType).Msg("workflow task failed")
 		item.Failure = workflow.TaskFailure(err)
+		said := r.log.Error().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Str("workflow_type", t.WorkflowType)
+		if item.Failure.StackTrace != "" {
+			said = said.Str("stack", item.Failure.StackTrace)
+		}
+		said.Msg("workflow task failed")
+		r.failed(t, item.Failure)
 	}
-	r.report.add(item, until)
+	// A lease in doubt may live for as long as one that was made when the task was read: the app judges.
+	r.report.add(item, later(r.leases.until(lease), came.read.Add(r.opt.AttemptLease)))
+}
+
+func (r *Runner) failed(t *protocol.WorkflowTask, f *protocol.Failure) {
+	if r.opt.TaskFailed != nil {
+		r.opt.TaskFailed(t, f)
+	}
 }
 
 var errUnregistered = errors.New("workflow type is not registered")
@@ -51,22 +74,36 @@ func isHistory(err error) bool {
 	return errors.As(err, &h) || errors.Is(err, workflow.ErrGap)
 }
 
-// decide asks the run's machine what the workflow wants next: the kept one if there is one, or one that replays the whole history. An error of a kept
-// machine is only believed when a new one agrees.
+// decide asks the run's machine what the workflow wants next: the kept one if there is one, or one that replays the
+// whole history. An error of a kept machine is only believed when a new one agrees.
 func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, kept int64, err error) {
 	def, ok := r.opt.Definitions.FindWorkflow(t.WorkflowType)
 	if !ok {
 		return nil, 0, errUnregistered
 	}
-	if m := r.cache.take(t.RunID); m != nil {
+	if err := r.loose.of(t.RunID); err != nil {
+		return nil, 0, err
+	}
+	if m := r.cache.takeMachine(t.RunID); m != nil {
 		if len(t.Events) == 0 || t.Events[0].Seq <= m.Seen()+1 {
-			commands, err := r.apply(m, t, t.Events)
+			commands, err := r.apply(m, t, t.Events, nil)
 			if err == nil {
 				return commands, r.keep(t, m), nil
 			}
 			r.log.Debug().Err(err).Str("run_id", t.RunID).Msg("kept machine replaced")
+			if r.loose.note(t.RunID, m, err); m.Runaway() {
+				m.Close()
+				return nil, 0, err
+			}
 		}
 		m.Close()
+	}
+	var place *replay
+	if long(t) {
+		if place, err = r.replays.begin(r.life); err != nil {
+			return nil, 0, err
+		}
+		defer place.release()
 	}
 	m := workflow.NewMachine(def, workflow.Options{Names: r.opt.Definitions, Logger: r.log})
 	events := t.Events
@@ -81,7 +118,8 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 		fresh.NextPageToken = page.NextPageToken
 		t = &fresh
 	}
-	if commands, err = r.apply(m, t, events); err != nil {
+	if commands, err = r.apply(m, t, events, place); err != nil {
+		r.loose.note(t.RunID, m, err)
 		m.Close()
 		return nil, 0, err
 	}
@@ -99,8 +137,13 @@ func (r *Runner) keep(t *protocol.WorkflowTask, m *workflow.Machine) int64 {
 	return seen
 }
 
-// apply gives a machine the events and the pages behind them.
-func (r *Runner) apply(m *workflow.Machine, t *protocol.WorkflowTask, events []history.Event) ([]protocol.Command, error) {
+// apply gives a machine the events and the pages behind them, which take room of the replay.
+func (r *Runner) apply(
+	m *workflow.Machine, t *protocol.WorkflowTask, events []history.Event, place *replay,
+) ([]protocol.Command, error) {
+	if err := place.hold(r.life, events); err != nil {
+		return nil, err
+	}
 	if next := t.NextPageToken; next != nil {
 		events = append([]history.Event(nil), events...)
 		for next != nil {
@@ -110,6 +153,9 @@ func (r *Runner) apply(m *workflow.Machine, t *protocol.WorkflowTask, events []h
 			}
 			if len(page.Events) == 0 && page.NextPageToken != nil {
 				return nil, historyError{fmt.Errorf("history of run %s: an empty page before the last", t.RunID)}
+			}
+			if err := place.hold(r.life, page.Events); err != nil {
+				return nil, err
 			}
 			events, next = append(events, page.Events...), page.NextPageToken
 		}

@@ -22,17 +22,18 @@ const pollSeconds = 50
 // loop is one of the loops that ask for tasks.
 type loop struct {
 	r *Runner
-	// kinds are what it asks for. Loops that asked for whatever is free would all wait for one kind while slots of the other fall free, which nobody
-	// then asks for until a poll's time is over.
+	// kinds are what it asks for. Loops that asked for whatever is free would all wait for one kind while slots of the
+	// other fall free, which nobody then asks for until a poll's time is over.
 	kinds []protocol.TaskKind
 	back  retry.Backoff
 	seen  atomic.Int64 // when it last came round, in nanoseconds
 	idle  atomic.Bool  // it waits for a slot: then coming round is not expected of it
 	id    string       // of a poll whose answer was lost
+	sent  time.Time    // when that was sent first
 }
 
-// loopsFor makes n loops, each for one kind in turn; a single loop has to ask for all. A worker with workflows has one more for
-// queries, and one for validations if it declares validators.
+// loopsFor makes n loops, each for one kind in turn; a single loop has to ask for all. A worker with workflows has one
+// more for queries, and one for validations if it declares validators.
 func loopsFor(r *Runner, n int) (loops []*loop, pollers share) {
 	kinds, pollers := r.kinds(), share{}
 	for i := range n {
@@ -53,7 +54,10 @@ func loopsFor(r *Runner, n int) (loops []*loop, pollers share) {
 		}
 	}
 	for _, k := range asked {
-		loops = append(loops, &loop{r: r, kinds: []protocol.TaskKind{k}, back: retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}})
+		loops = append(
+			loops,
+			&loop{r: r, kinds: []protocol.TaskKind{k}, back: retry.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}},
+		)
 		pollers[k] = 1
 	}
 	return loops, pollers
@@ -75,7 +79,7 @@ func (l *loop) run() {
 	for {
 		l.seen.Store(time.Now().UnixNano())
 		l.idle.Store(true)
-		got, err := l.r.slots.take(l.r.pollCtx, l.kinds)
+		got, err := l.r.slots.acquire(l.r.pollCtx, l.kinds)
 		l.idle.Store(false)
 		l.seen.Store(time.Now().UnixNano())
 		if err != nil {
@@ -98,9 +102,11 @@ func (l *loop) once(got share) time.Duration {
 	req := l.r.request(got)
 	if l.r.opt.PollIDs {
 		if l.id == "" {
-			l.id = rand.Text()
+			l.id, l.sent = rand.Text(), time.Now()
 		}
 		req.PollID = l.id
+	} else {
+		l.sent = time.Now()
 	}
 	seconds := int64(pollSeconds)
 	req.Timeout = &seconds
@@ -119,7 +125,7 @@ func (l *loop) once(got share) time.Duration {
 		}
 		return l.back.Next()
 	}
-	l.r.slots.polled(l.kinds, l.r.accept(a, got))
+	l.r.slots.polled(l.kinds, l.r.accept(a, got, l.sent))
 	pause := time.Duration(a.RetryAfter) * time.Millisecond
 	switch {
 	case len(a.Tasks) > 0:
@@ -134,8 +140,12 @@ func (l *loop) once(got share) time.Duration {
 
 // request is a poll for as many tasks as slots were taken.
 func (r *Runner) request(got share) protocol.PollRequest {
-	req := protocol.PollRequest{WorkerID: r.opt.WorkerID, Queues: r.opt.Queues, Free: map[protocol.TaskKind]int{}, Max: got.total()}
-	for _, k := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation} {
+	req := protocol.PollRequest{
+		WorkerID: r.opt.WorkerID, Queues: r.opt.Queues, Free: map[protocol.TaskKind]int{}, Max: got.total(),
+	}
+	for _, k := range []protocol.TaskKind{
+		protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation,
+	} {
 		if got[k] > 0 {
 			req.Kinds = append(req.Kinds, k)
 			req.Free[k] = got[k]
@@ -144,16 +154,17 @@ func (r *Runner) request(got share) protocol.PollRequest {
 	return req
 }
 
-// accept runs what a poll brought on the slots that were taken for it, and returns the slots that are left.
-func (r *Runner) accept(a protocol.PollAnswer, got share) share {
-	now := time.Now()
+// accept runs what a poll that was sent at that time brought, on the slots that were taken for it, and returns the
+// slots that are left.
+func (r *Runner) accept(a protocol.PollAnswer, got share, sent time.Time) share {
+	came := r.leases.arrived(sent, a.StoreTime)
 	left := share{}
 	for k, n := range got {
 		left[k] = n
 	}
 	for _, t := range a.Tasks {
 		left[t.Kind]--
-		r.spawn(t, now)
+		r.spawn(t, came)
 	}
 	for k, n := range left {
 		if n < 0 { // more than asked for: they run all the same, and their slots are given back twice as late
@@ -168,8 +179,15 @@ func (r *Runner) accept(a protocol.PollAnswer, got share) share {
 // stuckAfter is how long a loop may go without coming round.
 const stuckAfter = 180 * time.Second
 
-// Alive is an error when a loop that has slots to fill has not come round for three minutes: the worker looks healthy then and does nothing.
+// Alive is an error when a loop that has slots to fill has not come round for three minutes: the worker looks healthy
+// then and does nothing. It is one too while the code of a run loops without a call of package workflow: that takes a
+// core until the process ends.
 func (r *Runner) Alive() error {
+	if run, n := r.loose.some(); n > 0 {
+		return fmt.Errorf(
+			"the code of %d runs, of run %s first, loops or blocks outside package workflow; only a restart ends it", n, run,
+		)
+	}
 	for i, l := range r.loops {
 		seen := l.seen.Load()
 		if seen == 0 || l.idle.Load() || r.stopped.Load() {

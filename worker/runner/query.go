@@ -32,16 +32,20 @@ type question struct {
 // query asks the code of the run about its state.
 func (r *Runner) query(t *protocol.QueryTask) {
 	q := question{item: queryItem(t), events: t.Events, next: t.NextPageToken, run: protocol.WorkflowTask{
-		RunID: t.RunID, WorkflowID: t.WorkflowID, Namespace: t.Namespace, WorkflowType: t.WorkflowType, TaskQueue: t.TaskQueue,
+		RunID: t.RunID, WorkflowID: t.WorkflowID, Namespace: t.Namespace, WorkflowType: t.WorkflowType,
+		TaskQueue: t.TaskQueue,
 		Arguments: t.WorkflowArguments,
 	}}
-	r.answer(q, protocol.ReasonQueryRejected, func(m *workflow.Machine, item *protocol.CompleteItem) (f *protocol.Failure) {
+	r.answer(q, protocol.ReasonQueryRejected, func(
+		m *workflow.Machine, item *protocol.CompleteItem,
+	) (f *protocol.Failure) {
 		var err error
 		if item.Result, err = m.Query(t.QueryName, t.QueryArguments); err == nil {
 			return nil
 		}
 		f = queryFailure(err)
-		f.Message = strings.TrimPrefix(f.Message, fmt.Sprintf("query %q: ", t.QueryName)) // its caller is told the name by the app
+		// its caller is told the name by the app
+		f.Message = strings.TrimPrefix(f.Message, fmt.Sprintf("query %q: ", t.QueryName))
 		switch {
 		case errors.Is(err, workflow.ErrUnknownQuery):
 			f.Reason = string(protocol.ReasonUnknownQuery)
@@ -61,7 +65,8 @@ func queryFailure(err error) *protocol.Failure {
 // validation asks the validator of an update whether it may be accepted.
 func (r *Runner) validation(t *protocol.ValidationTask) {
 	q := question{item: validationItem(t), events: t.Events, next: t.NextPageToken, run: protocol.WorkflowTask{
-		RunID: t.RunID, WorkflowID: t.WorkflowID, Namespace: t.Namespace, WorkflowType: t.WorkflowType, TaskQueue: t.TaskQueue,
+		RunID: t.RunID, WorkflowID: t.WorkflowID, Namespace: t.Namespace, WorkflowType: t.WorkflowType,
+		TaskQueue: t.TaskQueue,
 		Arguments: t.WorkflowArguments,
 	}}
 	r.answer(q, protocol.ReasonValidatorFailed, func(m *workflow.Machine, _ *protocol.CompleteItem) (f *protocol.Failure) {
@@ -81,9 +86,11 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 	})
 }
 
-// answer replays the run that a question is about and asks its code; refusal is the reason of failures that are none of the code's. Kept
-// machines are left alone: what a handler changes by mistake must not stay.
-func (r *Runner) answer(q question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure) {
+// answer replays the run that a question is about and asks its code; refusal is the reason of failures that are none of
+// the code's. Kept machines are left alone: what a handler changes by mistake must not stay.
+func (r *Runner) answer(
+	q question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
+) {
 	until := time.Now().Add(queryTime)
 	f, err := r.ask(&q, refusal, ask)
 	log := func(e *zerolog.Event) *zerolog.Event {
@@ -104,11 +111,19 @@ func (r *Runner) answer(q question, refusal protocol.Reason, ask func(*workflow.
 	r.report.add(q.item, until)
 }
 
-// ask puts the answer into the question's item, or says why there is none. An error means that the history behind the question could not be had.
-func (r *Runner) ask(q *question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure) (*protocol.Failure, error) {
+// ask puts the answer into the question's item, or says why there is none. An error means that the history behind the
+// question could not be had.
+func (r *Runner) ask(
+	q *question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
+) (*protocol.Failure, error) {
 	def, ok := r.opt.Definitions.FindWorkflow(q.run.WorkflowType)
 	if !ok {
 		f := workflow.Unregistered(q.run.WorkflowType)
+		f.Reason = string(refusal)
+		return f, nil
+	}
+	if err := r.loose.of(q.run.RunID); err != nil {
+		f := workflow.TaskFailure(err)
 		f.Reason = string(refusal)
 		return f, nil
 	}
@@ -119,6 +134,7 @@ func (r *Runner) ask(q *question, refusal protocol.Reason, ask func(*workflow.Ma
 	m := workflow.NewMachine(def, workflow.Options{Names: r.opt.Definitions, Logger: zerolog.Nop(), ForQueries: true})
 	defer m.Close()
 	if _, err = m.Apply(&q.run, events); err != nil {
+		r.loose.note(q.run.RunID, m, err)
 		f := workflow.TaskFailure(err)
 		f.Reason = string(refusal)
 		if q.item.Kind == protocol.KindQuery {

@@ -52,7 +52,10 @@ func (a *control) update(run, name string, args ...any) protocol.UpdateAnswer {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	u, err := a.Update(a.t.Context(), protocol.UpdateRequest{Target: a.target(run), UpdateName: name, Input: raw, WaitFor: protocol.WaitCompleted})
+	u, err := a.Update(
+		a.t.Context(),
+		protocol.UpdateRequest{Target: a.target(run), UpdateName: name, Input: raw, WaitFor: protocol.WaitCompleted},
+	)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -70,7 +73,8 @@ func TestUpdatesAndQueriesReachTheCode(t *testing.T) {
 		if u := a.update(run, "add", 5); u.UpdateStatus != "completed" || string(u.Result) != "15" {
 			t.Errorf("update: %+v", u)
 		}
-		if u := a.update(run, "add", -5); u.UpdateStatus != "failed" || !strings.Contains(u.Failure.Message, "-5 is negative") {
+		if u := a.update(run, "add", -5); u.UpdateStatus != "failed" ||
+			!strings.Contains(u.Failure.Message, "-5 is negative") {
 			t.Errorf("update: %+v", u)
 		}
 		before := len(a.events(run))
@@ -78,7 +82,9 @@ func TestUpdatesAndQueriesReachTheCode(t *testing.T) {
 		if got != `"default 16"` || err != nil {
 			t.Errorf("query: %s, %v", got, err)
 		}
-		for name, want := range map[string]protocol.Reason{"none": protocol.ReasonUnknownQuery, "acts": protocol.ReasonQueryRejected} {
+		for name, want := range map[string]protocol.Reason{
+			"none": protocol.ReasonUnknownQuery, "acts": protocol.ReasonQueryRejected,
+		} {
 			if _, err := a.ask(run, name); protocol.ReasonOf(err) != want {
 				t.Errorf("query %s: got %v, want %s", name, err, want)
 			}
@@ -170,7 +176,8 @@ func TestRefusedCommandsQuarantineTheRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.WaitReason == nil || !strings.Contains(*v.WaitReason, "quarantined") || !strings.Contains(*v.WaitReason, "longer than 255") {
+		if v.WaitReason == nil || !strings.Contains(*v.WaitReason, "quarantined") ||
+			!strings.Contains(*v.WaitReason, "longer than 255") {
 			t.Errorf("got %+v", v)
 		}
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// recovering rebuilds a session's lost state and tries the activity again, inside the same attempt, session and epoch, when its policy says so. The
-// rebuild activity is run as it is, never with a policy of its own.
+// recovering rebuilds a session's lost state and tries the activity again, inside the same attempt, session and epoch,
+// when its policy says so. The rebuild activity is run as it is, never with a policy of its own.
 func recovering(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		if a.def == nil || a.def.Options.Recovery == nil || a.session == nil {
@@ -25,7 +25,8 @@ func recovering(a *attempt, next call) call {
 			own := false
 			rebuild := func(ctx context.Context) error { own = true; return a.rebuildState(ctx, policy.RebuildActivity) }
 			a.recovered = &protocol.Recovered{
-				Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries, Waited: waited, Outcome: protocol.RebuildFailed,
+				Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries, Waited: waited,
+				Outcome: protocol.RebuildFailed,
 			}
 			a.told(protocol.RebuildRunning)
 			failed := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild)
@@ -37,13 +38,15 @@ func recovering(a *attempt, next call) call {
 				if ctx.Err() != nil {
 					a.recovered.Outcome = protocol.RebuildCancelled
 				}
-				a.log.Warn().Err(failed).Str("session_id", a.session.ID).Str("rebuild_activity", policy.RebuildActivity).Msg("session not rebuilt")
+				a.log.Warn().Err(failed).Str("session_id", a.session.ID).Str("rebuild_activity", policy.RebuildActivity).
+					Msg("session not rebuilt")
 				return payload.Payload{}, failed
 			}
 			seen = a.session.Rebuilds()
 			a.recovered.Retries, a.recovered.Outcome = tries+1, protocol.Rebuilt
 			a.told(protocol.Rebuilt)
-			a.log.Info().Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).Str("cause", cause).Msg("session rebuilt, activity tried again")
+			a.log.Info().Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).Str("cause", cause).
+				Msg("session rebuilt, activity tried again")
 			result, err = next(ctx)
 		}
 		return result, err
@@ -57,7 +60,8 @@ func (a *attempt) told(outcome string) {
 	a.beats.tell(now)
 }
 
-// lostReason is how the state was lost, in one of the words of protocol.LostReasons: what became of the executor, or that code did not find it.
+// lostReason is how the state was lost, in one of the words of protocol.LostReasons: what became of the executor, or
+// that code did not find it.
 func (a *attempt) lostReason() string {
 	reason := "missing_state"
 	if a.lost != "" {
@@ -67,7 +71,8 @@ func (a *attempt) lostReason() string {
 	return reason
 }
 
-// rebuildState runs the rebuild activity with the arguments of the activity whose state is missing, as many of them as it takes.
+// rebuildState runs the rebuild activity with the arguments of the activity whose state is missing, as many of them as
+// it takes.
 func (a *attempt) rebuildState(ctx context.Context, name string) error {
 	def, ok := a.r.opt.Definitions.FindActivity(name)
 	if !ok {
@@ -83,7 +88,8 @@ func (a *attempt) rebuildState(ctx context.Context, name string) error {
 	return err
 }
 
-// InvokeRebuild runs a rebuild activity with the arguments of the activity that found its state missing, as many of them as it takes.
+// InvokeRebuild runs a rebuild activity with the arguments of the activity that found its state missing, as many of
+// them as it takes.
 func InvokeRebuild(ctx context.Context, def *activity.Definition, args payload.Payload) (payload.Payload, error) {
 	for {
 		result, err := def.Invoke(ctx, args)

@@ -15,7 +15,9 @@ import (
 )
 
 // cold is a workflow whose session never built what its activities use, n of them at once.
-func cold(r *worker.Registry, n int, policy activity.SessionRecoveryPolicy, rebuild func(context.Context, string) error) {
+func cold(
+	r *worker.Registry, n int, policy activity.SessionRecoveryPolicy, rebuild func(context.Context, string) error,
+) {
 	r.Workflow("cold", func(ctx workflow.Context) (int, error) {
 		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 		if err != nil {
@@ -59,7 +61,8 @@ func TestLostStateIsRebuiltInsideTheAttempt(t *testing.T) {
 		}
 		events := a.events(run)
 		recovered, completed := all[*history.SessionRecovered](events), all[*history.ActivityCompleted](events)
-		if rebuilds.Load() != 1 || len(recovered) != 1 || recovered[0].Rebuild != "rebuild" || recovered[0].Reason != "missing_state" || recovered[0].Retries != 1 || recovered[0].Epoch == 0 {
+		if rebuilds.Load() != 1 || len(recovered) != 1 || recovered[0].Rebuild != "rebuild" ||
+			recovered[0].Reason != "missing_state" || recovered[0].Retries != 1 || recovered[0].Epoch == 0 {
 			t.Errorf("%d rebuilds, events %+v", rebuilds.Load(), recovered)
 		}
 		if len(completed) != 1 || completed[0].Number != 1 {
@@ -72,7 +75,9 @@ func TestColdActivitiesShareOneRebuild(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var rebuilds atomic.Int32
 		a.worker("w", func(r *worker.Registry) {
-			cold(r, 4, activity.SessionRecoveryPolicy{SingleflightPerSession: true}, func(ctx context.Context, text string) error {
+			cold(r, 4, activity.SessionRecoveryPolicy{
+				SingleflightPerSession: true,
+			}, func(ctx context.Context, text string) error {
 				rebuilds.Add(1)
 				time.Sleep(time.Second)
 				activity.SessionState(ctx).Set("words", strings.Fields(text))
@@ -100,7 +105,10 @@ func TestFailedRebuildFailsTheActivityAndIsNotRecoveredItself(t *testing.T) {
 			bubble(t, func(t *testing.T, a *control) {
 				var rebuilds atomic.Int32
 				a.worker("w", func(r *worker.Registry) {
-					cold(r, 1, activity.SessionRecoveryPolicy{MaxAutoRetries: 3}, func(context.Context, string) error { rebuilds.Add(1); return c.err })
+					cold(r, 1, activity.SessionRecoveryPolicy{MaxAutoRetries: 3}, func(context.Context, string) error {
+						rebuilds.Add(1)
+						return c.err
+					})
 				}, nil)
 				run := a.begin("cold")
 				a.end(run)
@@ -117,7 +125,10 @@ func TestStateThatStaysLostIsTriedAsOftenAsThePolicySays(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var rebuilds atomic.Int32
 		a.worker("w", func(r *worker.Registry) {
-			cold(r, 1, activity.SessionRecoveryPolicy{MaxAutoRetries: 2}, func(context.Context, string) error { rebuilds.Add(1); return nil })
+			cold(r, 1, activity.SessionRecoveryPolicy{MaxAutoRetries: 2}, func(context.Context, string) error {
+				rebuilds.Add(1)
+				return nil
+			})
 		}, nil)
 		run := a.begin("cold")
 		a.end(run)
@@ -147,7 +158,9 @@ func TestSessionMovesWhenItsWorkerDies(t *testing.T) {
 				return first + " " + second, errors.Join(s.Execute(ctx, "who").Get(ctx, &second), s.End(ctx))
 			})
 			r.Activity("who", func(ctx context.Context) (string, error) {
-				id, err := activity.GetOrCreate(ctx, "who", func(context.Context) (string, error) { return activity.Info(ctx).WorkerID, nil })
+				id, err := activity.GetOrCreate(ctx, "who", func(context.Context) (string, error) {
+					return activity.Info(ctx).WorkerID, nil
+				})
 				return id, err
 			})
 		}

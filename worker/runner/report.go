@@ -27,8 +27,8 @@ type entry struct {
 	until time.Time // no use after that: the lease is over
 }
 
-// report sends outcomes. A task's slot is free once its outcome is queued here; the queue is bounded, so that an app that does not answer stops the
-// worker and not its memory. What waits while all senders are busy goes together.
+// report sends outcomes. A task's slot is free once its outcome is queued here; the queue is bounded, so that an app
+// that does not answer stops the worker and not its memory. What waits while all senders are busy goes together.
 type report struct {
 	r *Runner
 
@@ -134,8 +134,8 @@ func (p *report) send() {
 	}
 }
 
-// deliver sends a batch until the app has answered or it is of no use any more. A repeated outcome gets its first answer, so it may be sent again
-// whenever an answer was lost.
+// deliver sends a batch until the app has answered or it is of no use any more. A repeated outcome gets its first
+// answer, so it may be sent again whenever an answer was lost.
 func (p *report) deliver(batch []entry) {
 	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 	poll := true
@@ -209,19 +209,23 @@ func tooLarge(item *protocol.CompleteItem, err error) bool {
 		return false
 	}
 	item.Commands, item.Result.Blob = nil, ""
-	item.Failure = &protocol.Failure{Message: err.Error(), Type: string(protocol.ReasonPayloadTooLarge), NonRetryable: true}
+	item.Failure = &protocol.Failure{
+		Message: err.Error(), Type: string(protocol.ReasonPayloadTooLarge), NonRetryable: true,
+	}
 	return true
 }
 
-// once is one call, with the poll that goes along. It gives the places of outcomes that the app could not store: nothing was decided about them.
+// once is one call, with the poll that goes along. It gives the places of outcomes that the app could not store:
+// nothing was decided about them.
 func (p *report) once(req protocol.CompleteRequest, got share) (again []int, err error) {
 	// Not the runner's life: outcomes of a worker that stops are still worth telling, until close.
 	ctx, cancel := context.WithTimeout(p.r.pollCtx, time.Minute)
 	defer cancel()
+	sent := time.Now()
 	a, err := p.r.opt.Link.Complete(ctx, req)
 	if got != nil {
 		if err == nil && a.Next != nil {
-			got = p.r.accept(*a.Next, got)
+			got = p.r.accept(*a.Next, got, sent)
 		}
 		p.r.slots.give(got)
 	}
@@ -231,7 +235,7 @@ func (p *report) once(req protocol.CompleteRequest, got share) (again []int, err
 	for i := range req.Items {
 		switch {
 		case i >= len(a.Items):
-		case a.Items[i].Error != nil && a.Items[i].Error.Reason == protocol.ReasonStoreUnavailable:
+		case a.Items[i].Error != nil && a.Items[i].Error.Reason.Away():
 			again = append(again, i)
 		default:
 			p.r.answered(req.Items[i], a.Items[i])
@@ -290,7 +294,8 @@ func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer)
 		if refused(item, a.Error.Reason) {
 			item.Commands, item.Kept = nil, 0
 			item.Failure = &protocol.Failure{
-				Type: "WorkflowTaskRefused", Message: "workflow task completion failed after commands were produced: " + a.Error.Message,
+				Type:    "WorkflowTaskRefused",
+				Message: "workflow task completion failed after commands were produced: " + a.Error.Message,
 			}
 			r.report.handBack(item)
 			return
@@ -299,13 +304,15 @@ func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer)
 	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)
 }
 
-// refused says whether the app did not take the commands of a workflow task for what they are: the code would ask for them again.
+// refused says whether the app did not take the commands of a workflow task for what they are: the code would ask for
+// them again.
 func refused(item protocol.CompleteItem, why protocol.Reason) bool {
 	if len(item.Commands) == 0 {
 		return false
 	}
 	switch why {
-	case protocol.ReasonValidation, protocol.ReasonInvalidCommands, protocol.ReasonStructuralLimit, protocol.ReasonPayloadTooLarge:
+	case protocol.ReasonValidation, protocol.ReasonInvalidCommands, protocol.ReasonStructuralLimit,
+		protocol.ReasonPayloadTooLarge:
 		return true
 	}
 	return false

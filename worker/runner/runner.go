@@ -1,5 +1,5 @@
-// Package runner does a worker's work: it asks for tasks while slots are free, runs each with what an attempt needs around it, and reports the
-// outcomes.
+// Package runner does a worker's work: it asks for tasks while slots are free, runs each with what an attempt needs
+// around it, and reports the outcomes.
 package runner
 
 import (
@@ -56,15 +56,18 @@ type Options struct {
 	WorkflowSlots int      // 0: no workflow tasks
 	ActivitySlots int      // 0: no activities
 	Validates     bool     // it declared validators, and is asked whether updates may be accepted
-	Pollers       int      // polls under way at once, for each kind of task in turn, and one more for each kind of question: 2
-	Senders       int      // calls with outcomes under way at once: 16
-	Outcomes      int      // outcomes waiting to be sent before slots stay taken: 1024
-	PollIDs       bool     // polls carry an id, so that one whose answer was lost gives the same tasks again
-	Machines      int      // workflow machines kept between tasks: 1000
+	// polls under way at once, for each kind of task in turn, and one more for each kind of question: 2
+	Pollers  int
+	Senders  int  // calls with outcomes under way at once: 16
+	Outcomes int  // outcomes waiting to be sent before slots stay taken: 1024
+	PollIDs  bool // polls carry an id, so that one whose answer was lost gives the same tasks again
+	Machines int  // workflow machines kept between tasks: 1000
 
-	AttemptLease time.Duration // of activities, as registered: 120 s
+	AttemptLease time.Duration // of attempts and workflow tasks, as registered: 30 s
 	LeaseBuffer  time.Duration // 5 s
 	Log          zerolog.Logger
+	// TaskFailed hears of each workflow task that the code failed; nil: nobody does.
+	TaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
 	// Lines takes what activities in executors logged; nil: the log does.
 	Lines func(t *protocol.ActivityTask, line sandbox.LogLine)
 }
@@ -80,7 +83,7 @@ func (o Options) defaults() Options {
 	num(&o.Outcomes, 1024)
 	num(&o.Machines, 1000)
 	if o.AttemptLease <= 0 {
-		o.AttemptLease = 120 * time.Second
+		o.AttemptLease = 30 * time.Second
 	}
 	if o.LeaseBuffer <= 0 {
 		o.LeaseBuffer = 5 * time.Second
@@ -95,12 +98,20 @@ var (
 	ErrDraining  = errors.New("the worker is draining")
 )
 
-// maxRenewal is the longest time between two renewals of an attempt.
-const maxRenewal = 30 * time.Second
+// maxRenewal is the longest time between two renewals of an attempt: that between two heartbeats of the worker.
+const maxRenewal = 10 * time.Second
 
-// AttemptInterval is how often attempts with a lease are renewed.
+// short is the lease below which half of it is the interval of renewal.
+const short = 15 * time.Second
+
+// AttemptInterval is how often attempts with a lease are renewed: with every heartbeat, and so often that two of them
+// may be lost. One of less than 15 s survives the loss of one.
 func AttemptInterval(lease, buffer time.Duration) time.Duration {
-	return min(maxRenewal, session.Interval(lease, buffer))
+	every := session.Interval(lease, buffer)
+	if lease >= short {
+		every = min(every, lease/3)
+	}
+	return min(maxRenewal, every)
 }
 
 // Runner runs the tasks of one worker. Run once.
@@ -108,9 +119,11 @@ type Runner struct {
 	opt     Options
 	log     zerolog.Logger
 	slots   *slots
-	keeper  *keeper
+	leases  *leaseRenewer
 	report  *report
 	cache   *cache
+	loose   runaways
+	replays *replays
 	loops   []*loop
 	stopped atomic.Bool    // no more is asked for, and what comes is handed back
 	begin   sync.Mutex     // held while a task begins or stopped is set
@@ -121,6 +134,7 @@ type Runner struct {
 	done    chan struct{} // closed when the loops have ended
 	polling context.CancelFunc
 	pollCtx context.Context
+	ticking sync.WaitGroup
 }
 
 // New makes a runner; Run starts it.
@@ -130,11 +144,14 @@ func New(o Options) (*Runner, error) {
 	case o.Link == nil || o.Definitions == nil || o.Sessions == nil:
 		return nil, errors.New("runner: link, definitions and sessions are required")
 	case o.WorkflowSlots < 0 || o.ActivitySlots < 0 || o.WorkflowSlots+o.ActivitySlots == 0:
-		return nil, fmt.Errorf("runner: %d workflow and %d activity slots: there must be some", o.WorkflowSlots, o.ActivitySlots)
+		return nil, fmt.Errorf(
+			"runner: %d workflow and %d activity slots: there must be some", o.WorkflowSlots, o.ActivitySlots,
+		)
 	}
 	r := &Runner{opt: o, log: o.Log, done: make(chan struct{})}
 	r.life, r.end = context.WithCancelCause(context.Background())
-	r.pollCtx, r.polling = context.WithCancel(context.Background()) // outlives the tasks: their outcomes are still to be told
+	// outlives the tasks: their outcomes are still to be told
+	r.pollCtx, r.polling = context.WithCancel(context.Background())
 	loops, pollers := loopsFor(r, o.Pollers)
 	r.loops = loops
 	size := share{protocol.KindWorkflow: o.WorkflowSlots, protocol.KindActivity: o.ActivitySlots}
@@ -144,9 +161,11 @@ func New(o Options) (*Runner, error) {
 		}
 	}
 	r.slots = newSlots(size, pollers)
-	r.keeper = newKeeper(o.AttemptLease, o.LeaseBuffer, o.Link.Beat)
+	r.leases = newLeaseRenewer(o.AttemptLease, o.LeaseBuffer, o.Link.Beat)
 	r.cache = newCache(o.Machines)
+	r.replays = newReplays()
 	r.report = newReport(r)
+	r.ticking.Go(func() { r.leases.ticks.Run(r.pollCtx, r.woke) })
 	return r, nil
 }
 
@@ -163,8 +182,8 @@ func (r *Runner) Run() {
 	<-r.done
 }
 
-// Stop asks for nothing more and waits, until ctx ends, for what runs to finish and for all outcomes to be taken. What a poll still under way brings
-// is handed back.
+// Stop asks for nothing more and waits, until ctx ends, for what runs to finish and for all outcomes to be taken. What
+// a poll still under way brings is handed back.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.stop()
 	if err := r.idle(ctx); err != nil {
@@ -192,7 +211,8 @@ func (r *Runner) idle(ctx context.Context) error {
 	}
 }
 
-// HandBack ends the tasks that still run and hands them back: another worker may have them at once. It waits for that until ctx ends.
+// HandBack ends the tasks that still run and hands them back: another worker may have them at once. It waits for that
+// until ctx ends.
 func (r *Runner) HandBack(ctx context.Context) {
 	r.end(ErrDraining)
 	// What does not listen to its context is given up: deregistering sets its task free.
@@ -200,7 +220,8 @@ func (r *Runner) HandBack(ctx context.Context) {
 	_ = r.report.flush(ctx)
 }
 
-// Close ends the loops, the calls under way and the kept machines. Tasks whose code does not listen go on; their outcomes count for nothing.
+// Close ends the loops, the calls under way and the kept machines. Tasks whose code does not listen go on; their
+// outcomes count for nothing.
 func (r *Runner) Close() {
 	r.stop()
 	r.end(ErrDraining)
@@ -208,14 +229,21 @@ func (r *Runner) Close() {
 	r.started.Do(func() { close(r.done) }) // Run never ran
 	<-r.done
 	r.report.close()
+	r.ticking.Wait()
 	r.cache.close()
+}
+
+// woke hears that this process stood still: what it held may be somebody else's by now.
+func (r *Runner) woke(gap time.Duration) {
+	r.log.Warn().Dur("gap", gap).Msg("this process stood still; what it had not begun is confirmed first")
+	r.opt.Link.Beat()
 }
 
 // Busy is how many tasks run per kind.
 func (r *Runner) Busy() (workflows, activities int) { return r.slots.busy() }
 
 // spawn runs a task that came with a poll, on the slot that was taken for it.
-func (r *Runner) spawn(t protocol.Task, received time.Time) {
+func (r *Runner) spawn(t protocol.Task, came arrival) {
 	r.begin.Lock()
 	defer r.begin.Unlock()
 	if r.stopped.Load() {
@@ -229,9 +257,9 @@ func (r *Runner) spawn(t protocol.Task, received time.Time) {
 		defer r.slots.release(t.Kind, 1)
 		switch {
 		case t.Activity != nil:
-			r.activity(t.Activity, received)
+			r.activity(t.Activity, came)
 		case t.Workflow != nil:
-			r.workflow(t.Workflow)
+			r.workflow(t.Workflow, came)
 		case t.Query != nil:
 			r.query(t.Query)
 		case t.Validation != nil:
@@ -266,7 +294,9 @@ func returned(t protocol.Task, why string) (protocol.CompleteItem, bool) {
 }
 
 func itemOf(t *protocol.ActivityTask) protocol.CompleteItem {
-	item := protocol.CompleteItem{Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID}
+	item := protocol.CompleteItem{
+		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID,
+	}
 	if t.Session != nil {
 		item.Epoch = t.Session.Epoch
 	}

@@ -32,7 +32,8 @@ func TestLongActivityKeepsItsLease(t *testing.T) {
 	})
 }
 
-// A worker that cannot renew ends the attempt itself, before the app gives it to another; what it still gives counts for nothing.
+// A worker that cannot renew ends the attempt itself, before the app gives it to another; what it still gives counts
+// for nothing.
 func TestAttemptThatCannotBeRenewedEndsBeforeAnotherBegins(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var first, running, most atomic.Int32
@@ -81,7 +82,9 @@ func TestTerminatedRunEndsItsAttempts(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		head := a.events(run)[0].Data.(*history.WorkflowStarted)
-		if _, err := a.Terminate(t.Context(), protocol.EndRequest{Target: protocol.Target{WorkflowID: head.WorkflowID}}); err != nil {
+		if _, err := a.Terminate(t.Context(), protocol.EndRequest{
+			Target: protocol.Target{WorkflowID: head.WorkflowID},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if cause := <-ended; !errors.Is(cause, runner.ErrCancelled) {
@@ -221,7 +224,7 @@ func TestIdleWorkerCostsNoStatement(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		a.worker("w", func(r *worker.Registry) { single(r, "work", func(context.Context) error { return nil }) }, nil)
 		result[any](t, a.end(a.begin("do_work")))
-		time.Sleep(2 * time.Minute) // an app looks once, a minute after its start, for what was left behind
+		time.Sleep(10 * time.Minute) // an app looks once, minutes after its start, for what was left behind
 		before := a.store.Stats()
 		time.Sleep(4 * time.Minute)
 		if now := a.store.Stats(); now.Statements != before.Statements || now.Reads != before.Reads {
@@ -282,7 +285,9 @@ func TestDeadlineIsATimeoutOfTheAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		a.worker("w", func(r *worker.Registry) {
 			r.Workflow("short", func(ctx workflow.Context) error {
-				return workflow.ExecuteActivity(workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: 3 * time.Second}), "slow").Get(ctx, nil)
+				return workflow.ExecuteActivity(workflow.WithActivity(ctx, workflow.ActivityOptions{
+					StartToClose: 3 * time.Second,
+				}), "slow").Get(ctx, nil)
 			})
 			r.Activity("slow", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		}, nil)
@@ -303,7 +308,9 @@ func TestHeartbeatsOfCodeKeepItFromTimingOutAndShowProgress(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		a.worker("w", func(r *worker.Registry) {
 			r.Workflow("beats", func(ctx workflow.Context) error {
-				return workflow.ExecuteActivity(workflow.WithActivity(ctx, workflow.ActivityOptions{Heartbeat: 3 * time.Second}), "beat").Get(ctx, nil)
+				return workflow.ExecuteActivity(workflow.WithActivity(ctx, workflow.ActivityOptions{
+					Heartbeat: 3 * time.Second,
+				}), "beat").Get(ctx, nil)
 			})
 			r.Activity("beat", func(ctx context.Context) error {
 				for i := range 60 {
@@ -438,7 +445,9 @@ func TestNonDeterministicWorkflowFailsItsTaskAndSaysWhere(t *testing.T) {
 		first.kill()
 		a.worker("b", define("two"), nil)
 		head := a.events(run)[0].Data.(*history.WorkflowStarted)
-		_, err := a.Signal(t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: head.WorkflowID}, SignalName: "go"})
+		_, err := a.Signal(
+			t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: head.WorkflowID}, SignalName: "go"},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -447,7 +456,8 @@ func TestNonDeterministicWorkflowFailsItsTaskAndSaysWhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if view.Quarantined == nil || !strings.Contains(*view.Quarantined, "one") || !strings.Contains(*view.Quarantined, "two") {
+		if view.Quarantined == nil || !strings.Contains(*view.Quarantined, "one") ||
+			!strings.Contains(*view.Quarantined, "two") {
 			t.Errorf("the run says %+v", view)
 		}
 	})

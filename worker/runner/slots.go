@@ -21,8 +21,8 @@ func (s share) total() int {
 	return n
 }
 
-// slots counts what may run at once. A poll takes the slots it asks for and gives back those that no task came for, so that polls under way together
-// never bring more than there is room for.
+// slots counts what may run at once. A poll takes the slots it asks for and gives back those that no task came for, so
+// that polls under way together never bring more than there is room for.
 type slots struct {
 	pollers share // loops per kind
 
@@ -36,15 +36,18 @@ type slots struct {
 }
 
 func newSlots(size share, pollers share) *slots {
-	s := &slots{pollers: pollers, size: size, free: share{}, polling: share{}, changed: make(chan struct{}), stop: make(chan struct{})}
+	s := &slots{
+		pollers: pollers, size: size, free: share{}, polling: share{}, changed: make(chan struct{}),
+		stop: make(chan struct{}),
+	}
 	for k, n := range size {
 		s.free[k] = n
 	}
 	return s
 }
 
-// take waits until some of these kinds are free and takes a fair share of them for one poll.
-func (s *slots) take(ctx context.Context, kinds []protocol.TaskKind) (share, error) {
+// acquire waits until some of these kinds are free and takes a fair share of them for one poll.
+func (s *slots) acquire(ctx context.Context, kinds []protocol.TaskKind) (share, error) {
 	for {
 		s.mu.Lock()
 		if s.closed {
@@ -136,7 +139,8 @@ func (s *slots) close() {
 func (s *slots) busy() (workflows, activities int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.size[protocol.KindWorkflow] - s.free[protocol.KindWorkflow], s.size[protocol.KindActivity] - s.free[protocol.KindActivity]
+	return s.size[protocol.KindWorkflow] - s.free[protocol.KindWorkflow],
+		s.size[protocol.KindActivity] - s.free[protocol.KindActivity]
 }
 
 // owe takes slots that are not there: the next ones to become free pay for them.

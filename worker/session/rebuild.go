@@ -12,17 +12,17 @@ type rebuild struct {
 	own  bool // it failed because of the caller's own end, which says nothing to others
 }
 
-// Rebuilds is how often the session's state was rebuilt. An attempt notes it before it runs: when it finds the state missing and the number has
-// grown, somebody else has rebuilt it meanwhile.
+// Rebuilds is how often the session's state was rebuilt. An attempt notes it before it runs: when it finds the state
+// missing and the number has grown, somebody else has rebuilt it meanwhile.
 func (h *Holding) Rebuilds() int {
 	h.set.mu.Lock()
 	defer h.set.mu.Unlock()
 	return h.rebuilds
 }
 
-// Rebuild runs fn to rebuild the session's state. With shared, callers that come while one rebuilds wait for it and get its error, and those that
-// noted fewer rebuilds (seen) than there have been do nothing: one rebuild serves all that were cold at once. When the one that rebuilds is
-// cancelled, the next waiter tries.
+// Rebuild runs fn to rebuild the session's state. With shared, callers that come while one rebuilds wait for it and get
+// its error, and those that noted fewer rebuilds (seen) than there have been do nothing: one rebuild serves all that
+// were cold at once. When the one that rebuilds is cancelled, the next waiter tries.
 func (h *Holding) Rebuild(ctx context.Context, seen int, shared bool, fn func(context.Context) error) error {
 	if !shared {
 		err := fn(ctx)

@@ -6,14 +6,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// together is how close to its time a renewal may be to go with one that is due, so that they share a call: a quarter of the interval.
+// together is how close to its time a renewal may be to go with one that is due, so that they share a call: a quarter
+// of the interval.
 const together = 4
 
 // retryAfter is the pause after a renewal whose answer did not come.
 const retryAfter = time.Second
 
-// Due returns the sessions to renew now, and when the next one is due (zero: none). A session that has been idle for too long is left out, so that it
-// expires by itself; once it has, it is dropped.
+// Due returns the sessions to renew now, and when the next one is due (zero: none). A session that has been idle for
+// too long is left out, so that it expires by itself; once it has, it is dropped.
 func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,10 +29,7 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 			next = earlier(next, h.until)
 			continue
 		}
-		at := h.renewed.Add(h.interval)
-		if at.Before(h.notBefore) {
-			at = h.notBefore
-		}
+		at := h.renewal()
 		due = due || !now.Before(at)
 		if now.Before(at.Add(-h.interval / together)) {
 			next = earlier(next, at)
@@ -43,7 +41,7 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 		if due {
 			renew = append(renew, protocol.SessionRenewal{SessionID: h.ID, Epoch: h.Epoch})
 		} else {
-			next = earlier(next, h.renewed.Add(h.interval))
+			next = earlier(next, h.renewal())
 		}
 	}
 	return renew, next
@@ -54,8 +52,11 @@ func (h *Holding) idling(now time.Time) bool {
 	return h.active == 0 && h.idle > 0 && now.Sub(h.last) >= h.idle
 }
 
-// Renewed takes the app's answer to renewals sent at sent. A session the app says is not held is dropped; err leaves them all for a next try.
-func (s *Sessions) Renewed(sent time.Time, asked []protocol.SessionRenewal, states []protocol.SessionState, err error) {
+// Renewed takes the app's answer to renewals sent at sent, made at store by the store's time. A session the app says is
+// not held is dropped; err leaves them all for a next try.
+func (s *Sessions) Renewed(
+	sent, store time.Time, asked []protocol.SessionRenewal, states []protocol.SessionState, err error,
+) {
 	if len(asked) == 0 {
 		return
 	}
@@ -77,8 +78,8 @@ func (s *Sessions) Renewed(sent time.Time, asked []protocol.SessionRenewal, stat
 		case !a.Held || a.Epoch > h.Epoch:
 			s.drop(h, orElse(a.Reason, "not held"))
 		default:
-			h.notBefore = time.Time{}
-			h.extend(sent)
+			h.notBefore = sent.Add(h.interval / 4) // one that is bounded by a time to live does not move any more
+			h.extend(Lease{sent, store, a.LeaseExpiresAt.Time}.until(h.lease))
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package session knows which sessions a worker holds: their epoch, what lives in the worker for them, and when their leases must be renewed.
+// Package session knows which sessions a worker holds: their epoch, what lives in the worker for them, and when their
+// leases must be renewed.
 package session
 
 import (
@@ -69,8 +70,9 @@ func New(o Options, attemptInterval time.Duration) (*Sessions, error) {
 	or(&o.Buffer, 5*time.Second)
 	or(&o.Idle, 5*time.Minute)
 	if least := max(attemptInterval, Interval(o.Lease, o.Buffer)); o.Idle <= least {
-		return nil, fmt.Errorf("session idle time %g s must be longer than the time between renewals, %g s: a session would end while its activity runs",
-			o.Idle.Seconds(), least.Seconds())
+		return nil,
+			fmt.Errorf("session idle time %g s must be longer than the time between renewals, %g s: a session would end while its activity runs",
+				o.Idle.Seconds(), least.Seconds())
 	}
 	return &Sessions{opt: o, log: o.Log, held: map[string]*Holding{}}, nil
 }
@@ -90,7 +92,6 @@ type Holding struct {
 	active    int
 	last      time.Time // activity
 	until     time.Time // the lease is believed to live to here; never later than the stored one
-	renewed   time.Time // when what until rests on was sent
 	notBefore time.Time // of the next try to renew, after one that failed
 	dropped   string    // why it is held no more; "" while it is
 	rebuilds  int
@@ -109,9 +110,27 @@ func (e *SupersededError) Error() string {
 	return fmt.Sprintf("session %s is held under epoch %d, the task is for %d", e.Session, e.Held, e.Epoch)
 }
 
-// Enter counts an attempt into its session, which it takes up when it is not held yet. Leave must be called when the attempt has ended. A newer epoch
-// ends what was held under an older one; an older one is refused with a *SupersededError.
-func (s *Sessions) Enter(a *protocol.SessionAffinity) (*Holding, error) {
+// Lease is what an answer of the app says of a session's lease. A step in a session does not move it each time, so that
+// it counts when it ends, and not when it was last talked about.
+type Lease struct {
+	Sent  time.Time // when the call was sent, by this side's clock; the answer was made then or later
+	Store time.Time // when the answer was made, by the store's
+	End   time.Time // of the lease, by the store's
+}
+
+// until is when a lease of that length ends by this side's clock, or before. Of an answer that lacks a time no more is
+// known than that a step leaves two thirds of it at least.
+func (l Lease) until(length time.Duration) time.Time {
+	if l.Store.IsZero() || l.End.IsZero() {
+		return l.Sent.Add(length * 2 / 3)
+	}
+	return l.Sent.Add(min(length, l.End.Sub(l.Store)))
+}
+
+// Enter counts an attempt into its session, which it takes up when it is not held yet. Leave must be called when the
+// attempt has ended. A newer epoch ends what was held under an older one; an older one is refused with a
+// *SupersededError. lease is what the last answer about the attempt said.
+func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, error) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,10 +160,9 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity) (*Holding, error) {
 		}
 		s.log.Info().Str("session_id", h.ID).Int64("epoch", h.Epoch).Bool("is_new_claim", a.IsNew).Msg("session held")
 	}
-	// The delivery itself moved the session's activity and lease at the app.
 	h.active++
 	h.last = now
-	h.extend(now)
+	h.extend(lease.until(h.lease))
 	return h, nil
 }
 
@@ -158,14 +176,14 @@ func (h *Holding) Leave() {
 	switch {
 	case h.active > 0:
 	case h.dropped != "":
-		s.end(h)
+		s.closeState(h)
 	case h.died != "" && h.rebuilds == h.diedAfter:
 		s.drop(h, h.died)
 	}
 }
 
-// Died says that what a session had outside this process, its executor, ended uncleanly. The session is given up as failed, unless an attempt that
-// runs in it rebuilds it.
+// Died says that what a session had outside this process, its executor, ended uncleanly. The session is given up as
+// failed, unless an attempt that runs in it rebuilds it.
 func (s *Sessions) Died(id string, epoch int64, cause string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +197,9 @@ func (s *Sessions) Died(id string, epoch int64, cause string) {
 	}
 }
 
-// Evict gives up a session in which nothing runs, because its state is about to be ended: tell tells the app, and only when that has worked the session is
-// not held any more. False: something runs in it, or the app was not told, and its state must stay. A session that is not held may go.
+// Evict gives up a session in which nothing runs, because its state is about to be ended: tell tells the app, and only
+// when that has worked the session is not held any more. False: something runs in it, or the app was not told, and its
+// state must stay. A session that is not held may go.
 func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() error) bool {
 	s.mu.Lock()
 	h := s.held[id]
@@ -205,24 +224,44 @@ func (h *Holding) Held() bool {
 	return h.dropped == ""
 }
 
-// extend notes that something the app stored at or after sent has renewed the lease.
-func (h *Holding) extend(sent time.Time) {
-	if sent.After(h.renewed) {
-		h.renewed, h.until = sent, sent.Add(h.lease)
+// extend notes until when the lease lives, at least.
+func (h *Holding) extend(until time.Time) {
+	if until.After(h.until) {
+		h.until = until
 	}
 }
 
-// Touched notes that a renewal sent at that time for an attempt of the session has renewed the session too.
-func (s *Sessions) Touched(id string, epoch int64, sent time.Time) {
+// renewal is when the lease is to be renewed: as long before its end as one that was just made is.
+func (h *Holding) renewal() time.Time {
+	if at := h.until.Add(h.interval - h.lease); at.After(h.notBefore) {
+		return at
+	}
+	return h.notBefore
+}
+
+// Until is when the lease of a session that is held ends as far as is known; zero: it is not held.
+func (s *Sessions) Until(id string, epoch int64) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.held[id]; h != nil && h.Epoch == epoch {
-		h.last = sent
-		h.extend(sent)
+		return h.until
+	}
+	return time.Time{}
+}
+
+// Touched notes that the renewal of an attempt of the session was activity in it, and what its answer said of the
+// session's lease.
+func (s *Sessions) Touched(id string, epoch int64, lease Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.held[id]; h != nil && h.Epoch == epoch {
+		h.last = lease.Sent
+		h.extend(lease.until(h.lease))
 	}
 }
 
-// Drop gives a session up that is not held any more; what it kept is closed once no attempt of it runs. Epoch 0 is whichever is held.
+// Drop gives a session up that is not held any more; what it kept is closed once no attempt of it runs. Epoch 0 is
+// whichever is held.
 func (s *Sessions) Drop(id string, epoch int64, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,12 +291,12 @@ func (s *Sessions) drop(h *Holding, reason string) {
 	s.log.Info().Str("session_id", h.ID).Int64("epoch", h.Epoch).Str("reason", reason).Int("active", h.active).
 		Float64("idle_duration", time.Since(h.last).Seconds()).Msg("session no longer held")
 	if h.active == 0 {
-		s.end(h)
+		s.closeState(h)
 	}
 }
 
-// end closes what h kept, in the background; mu is held.
-func (s *Sessions) end(h *Holding) {
+// closeState closes what h kept, in the background; mu is held.
+func (s *Sessions) closeState(h *Holding) {
 	reason := h.dropped
 	failed := h.died != "" && reason == h.died
 	s.ending.Go(func() {

@@ -18,6 +18,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// lease is one of 30 s that was made just then.
+func lease(at time.Time) session.Lease {
+	return session.Lease{Sent: at, Store: at, End: at.Add(30 * time.Second)}
+}
+
 // state notes its end.
 type state struct{ closed bool }
 
@@ -56,7 +61,9 @@ func open(t *testing.T) *set {
 
 func (s *set) enter(t *testing.T, id string, epoch int64) *session.Holding {
 	t.Helper()
-	h, err := s.Enter(&protocol.SessionAffinity{SessionID: id, Epoch: epoch, Door: "implicit", Lease: 30})
+	h, err := s.Enter(
+		&protocol.SessionAffinity{SessionID: id, Epoch: epoch, Door: "implicit", Lease: 30}, lease(time.Now()),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,10 +81,12 @@ func (s *set) renew(d time.Duration, held bool) (calls int) {
 		calls++
 		states := make([]protocol.SessionState, len(due))
 		for i, r := range due {
-			states[i] = protocol.SessionState{SessionID: r.SessionID, Epoch: r.Epoch, Held: held, Reason: "another holds it",
-				LeaseExpiresAt: history.At(now.Add(30 * time.Second))}
+			states[i] = protocol.SessionState{
+				SessionID: r.SessionID, Epoch: r.Epoch, Held: held, Reason: "another holds it",
+				LeaseExpiresAt: history.At(now.Add(30 * time.Second)),
+			}
 		}
-		s.Renewed(now, due, states, nil)
+		s.Renewed(now, now, due, states, nil)
 	}
 	return calls
 }
@@ -128,7 +137,7 @@ func TestBusySessionIsNeverIdle(t *testing.T) {
 func TestSessionOfAnotherDoorIsNeverIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		h, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 1, Door: "workflow", Lease: 30})
+		h, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 1, Door: "workflow", Lease: 30}, lease(time.Now()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +179,7 @@ func TestNewerEpochEndsTheOlderAndAnOlderIsRefused(t *testing.T) {
 		if old.Held() || !old.State.(*state).closed || !fresh.Held() || fresh.State == old.State {
 			t.Error("the older epoch's state lives on")
 		}
-		_, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 5})
+		_, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 5}, lease(time.Now()))
 		var superseded *session.SupersededError
 		if !errors.As(err, &superseded) || superseded.Held != 6 {
 			t.Errorf("got %v", err)
@@ -191,7 +200,7 @@ func TestLostAnswerIsAskedAgainAndTheLeaseIsNeverBelievedLonger(t *testing.T) {
 			if len(due) > 0 {
 				tries++
 			}
-			s.Renewed(now, due, nil, errors.New("no connection"))
+			s.Renewed(now, now, due, nil, errors.New("no connection"))
 		}
 		if tries < 3 || h.Held() {
 			t.Errorf("%d tries, held: %v after a lease without an answer", tries, h.Held())

@@ -29,6 +29,9 @@ type app struct {
 	events   []history.Event
 	sessions map[string]engine.Session
 	next     *engine.Start // set once the run continued as new
+	others   map[string]*engine.Run
+	former   map[string]*engine.FormerChild
+	ends     map[string]engine.Message // of others that have closed
 	now      time.Time
 	batches  []batch
 }
@@ -40,7 +43,9 @@ type batch struct {
 	commands []protocol.Command
 }
 
-var lessee = engine.Lessee{Worker: &engine.Worker{ID: "w", Incarnation: "i", AttemptLease: 3600e6, SessionLease: 3600e6, MaxSessions: 100}}
+var lessee = engine.Lessee{
+	Worker: &engine.Worker{ID: "w", Incarnation: "i", AttemptLease: 3600e6, SessionLease: 3600e6, MaxSessions: 100},
+}
 
 func define(t testing.TB, fn any) *workflow.Definition {
 	t.Helper()
@@ -79,6 +84,14 @@ func (a *app) take(d engine.Decision) {
 	for _, c := range d.Sessions {
 		a.sessions[c.Session.ID] = c.Session
 	}
+	for _, c := range d.Former {
+		if a.former == nil {
+			a.former = map[string]*engine.FormerChild{}
+		}
+		if a.former[c.Child.Child.WorkflowID] = &c.Child; c.Gone {
+			delete(a.former, c.Child.Child.WorkflowID)
+		}
+	}
 	if d.Continue != nil {
 		a.next = d.Continue
 	}
@@ -87,12 +100,15 @@ func (a *app) take(d engine.Decision) {
 func (a *app) decide(in engine.Input) {
 	a.t.Helper()
 	a.now = a.now.Add(time.Millisecond)
-	d, err := engine.DecideRun(a.run, engine.World{Session: func(id string) *engine.Session {
-		if s, ok := a.sessions[id]; ok {
-			return &s
-		}
-		return nil
-	}}, in, a.now)
+	d, err := engine.DecideRun(a.run, engine.Environment{
+		Session: func(id string) *engine.Session {
+			if s, ok := a.sessions[id]; ok {
+				return &s
+			}
+			return nil
+		}, Workflow: func(id string) (*engine.Run, bool) { return a.others[id], a.others[id] != nil },
+		Former: func(id string) *engine.FormerChild { return a.former[id] },
+	}, in, a.now)
 	if err != nil {
 		a.t.Fatalf("%T: %v", in, err)
 	}
@@ -117,7 +133,8 @@ func (a *app) lease() (*protocol.WorkflowTask, bool) {
 func (a *app) task(n int) *protocol.WorkflowTask {
 	return &protocol.WorkflowTask{
 		RunID: a.run.ID, WorkflowID: "wf", Namespace: "default", WorkflowType: "flow", TaskQueue: "default",
-		Events: a.events[:n:n], LastSequence: int64(n), Arguments: payload.Payload{Blob: a.events[0].Data.(*history.WorkflowStarted).Arguments},
+		Events: a.events[:n:n], LastSequence: int64(n),
+		Arguments: payload.Payload{Blob: a.events[0].Data.(*history.WorkflowStarted).Arguments},
 	}
 }
 
@@ -142,10 +159,11 @@ func (a *app) answer(shown int64, commands []protocol.Command) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.decide(engine.CompleteTask{Number: a.run.Task.Number, Holder: h, Commands: wire})
+	a.decide(engine.CompleteTask{Number: a.run.Task.Number, Holder: h, Commands: wire, Ends: a.ends})
 }
 
-// drain answers workflow tasks until there is none, each with the machine given, or a new one when it is nil, and says how many.
+// drain answers workflow tasks until there is none, each with the machine given, or a new one when it is nil, and says
+// how many.
 func (a *app) drain(kept *workflow.Machine) int {
 	a.t.Helper()
 	n := 0
@@ -315,6 +333,14 @@ func (a *app) failure() *history.WorkflowFailed {
 	return last
 }
 
+// cancelled holds the run to having ended as one that was asked to.
+func (a *app) cancelled() {
+	a.t.Helper()
+	if last := a.events[len(a.events)-1]; last.Type() != "WorkflowCancelled" {
+		a.t.Errorf("the run ended with %s", last.Type())
+	}
+}
+
 // commandsAt replays the first n events in one go.
 func (a *app) commandsAt(n int) []protocol.Command {
 	a.t.Helper()
@@ -334,8 +360,8 @@ func (a *app) commandsFor(n int, update *string) []protocol.Command {
 	return commands
 }
 
-// replays checks that every prefix of the history leads to the same commands, in one go and event by event, and to what the run really
-// did wherever a task had been shown just that.
+// replays checks that every prefix of the history leads to the same commands, in one go and event by event, and to what
+// the run really did wherever a task had been shown just that.
 func (a *app) replays() {
 	a.t.Helper()
 	kept := workflow.NewMachine(a.def, a.options)

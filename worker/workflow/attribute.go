@@ -23,8 +23,9 @@ var (
 	wholeNumber = regexp.MustCompile(`^-?[0-9]+$`)
 )
 
-// UpsertMemo puts entries over those of the run's memo, which people and lists of runs see; nil takes an entry away. Names are 1 to 64
-// of letters, digits and _ . : -, and no numbers; values are any with an encoding, of at most 10,240 bytes. Continue-as-new keeps them.
+// UpsertMemo puts entries over those of the run's memo, which people and lists of runs see; nil takes an entry away.
+// Names are 1 to 64 of letters, digits and _ . : -, and no numbers; values are any with an encoding, of at most 10,240
+// bytes. Continue-as-new keeps them.
 func UpsertMemo(ctx Context, entries map[string]any) error {
 	m := ctx.inner().m
 	m.here()
@@ -56,8 +57,9 @@ func encodeMemo(entries map[string]any) (none payload.Payload, err error) {
 	return p, nil
 }
 
-// UpsertSearchAttributes puts values over the run's search attributes, by which lists of runs are filtered; nil takes one away. Names
-// are as for UpsertMemo; values are text, numbers, true or false, times, or lists of texts, of at most 2,048 bytes.
+// UpsertSearchAttributes puts values over the run's search attributes, by which lists of runs are filtered; nil takes
+// one away. Names are as for UpsertMemo; values are text, numbers, true or false, times, or lists of texts, of at most
+// 2,048 bytes.
 func UpsertSearchAttributes(ctx Context, attributes map[string]any) error {
 	m := ctx.inner().m
 	m.here()
@@ -79,10 +81,13 @@ func encodeAttributes(attributes map[string]any) (json.RawMessage, error) {
 		case err != nil:
 			return nil, fmt.Errorf("search attribute %q: %w", name, err)
 		case len(raw) > maxAttributeBytes:
-			return nil, fmt.Errorf("%w: search attribute %q has %d bytes, at most %d", ErrInvalidOptions, name, len(raw), maxAttributeBytes)
+			return nil, fmt.Errorf(
+				"%w: search attribute %q has %d bytes, at most %d", ErrInvalidOptions, name, len(raw), maxAttributeBytes,
+			)
 		case raw[0] == '{':
-			return nil, fmt.Errorf("%w: search attribute %q is %T, want text, a number, true or false, a time, or a list of texts",
-				ErrInvalidOptions, name, attributes[name])
+			return nil,
+				fmt.Errorf("%w: search attribute %q is %T, want text, a number, true or false, a time, or a list of texts",
+					ErrInvalidOptions, name, attributes[name])
 		case raw[0] == '[' && json.Unmarshal(raw, new([]string)) != nil:
 			return nil, fmt.Errorf("%w: search attribute %q is a list of other things than texts", ErrInvalidOptions, name)
 		}
@@ -100,7 +105,9 @@ func checkNames(what string, entries map[string]any) error {
 	}
 	for name := range entries {
 		if !entryName.MatchString(name) || wholeNumber.MatchString(name) {
-			return fmt.Errorf("%w: %s %q: a name is 1 to 64 of letters, digits and _ . : -, and no number", ErrInvalidOptions, what, name)
+			return fmt.Errorf(
+				"%w: %s %q: a name is 1 to 64 of letters, digits and _ . : -, and no number", ErrInvalidOptions, what, name,
+			)
 		}
 	}
 	return nil

@@ -15,7 +15,12 @@ import (
 func chain(n int) []history.Event {
 	at := func(i int) history.Time { return history.At(epoch.Add(time.Duration(i) * time.Millisecond)) }
 	events := make([]history.Event, 0, 2*n+1)
-	events = append(events, history.Event{Seq: 1, At: at(0), Data: &history.WorkflowStarted{WorkflowType: "flow", RunID: "RUN", TaskQueue: "default"}})
+	events = append(
+		events,
+		history.Event{
+			Seq: 1, At: at(0), Data: &history.WorkflowStarted{WorkflowType: "flow", RunID: "RUN", TaskQueue: "default"},
+		},
+	)
 	one, err := payload.Encode(1)
 	if err != nil {
 		panic(err)
@@ -23,7 +28,10 @@ func chain(n int) []history.Event {
 	for i := range n {
 		seq := int64(i + 1)
 		events = append(events,
-			history.Event{Seq: 2 * seq, At: at(i), SeenThrough: 2*seq - 1, Data: &history.ActivityScheduled{Sequence: seq, ActivityType: "work"}},
+			history.Event{
+				Seq: 2 * seq, At: at(i), SeenThrough: 2*seq - 1,
+				Data: &history.ActivityScheduled{Sequence: seq, ActivityType: "work"},
+			},
 			history.Event{Seq: 2*seq + 1, At: at(i), Data: &history.ActivityCompleted{Sequence: seq, Result: one.Blob}})
 	}
 	return events
@@ -71,7 +79,9 @@ func BenchmarkJoinOf1000(b *testing.B) {
 	})
 	events := []history.Event{{Seq: 1, At: history.At(epoch), Data: &history.WorkflowStarted{RunID: "RUN"}}}
 	for i := range int64(1000) {
-		events = append(events, history.Event{Seq: i + 2, Data: &history.ActivityScheduled{Sequence: i + 1, ActivityType: "work"}})
+		events = append(
+			events, history.Event{Seq: i + 2, Data: &history.ActivityScheduled{Sequence: i + 1, ActivityType: "work"}},
+		)
 	}
 	for i := range int64(1000) {
 		events = append(events, history.Event{Seq: i + 1002, Data: &history.ActivityCompleted{Sequence: 1000 - i}})

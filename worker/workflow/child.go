@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -11,8 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ParentClosePolicy says what becomes of a child that is open when its parent closes. A parent that continues as new does not
-// close: its open children go on, and the run that goes on in its place neither hears how they end nor applies their policy.
+// ParentClosePolicy says what becomes of a child that is open when its parent closes. A parent that continues as new
+// does not close: its open children stay those of its workflow id, and their policy takes effect when the last run of
+// that closes.
 type ParentClosePolicy string
 
 // The parent-close policies.
@@ -23,9 +25,12 @@ const (
 	TerminateHard ParentClosePolicy = "terminate"            // it is terminated
 )
 
-// ChildOptions say how child workflows are run. Durations count in whole seconds, rounded up; zero means none. A child has the priority
-// of its parent.
+// ChildOptions say how child workflows are run. Durations count in whole seconds, rounded up; zero means none. A child
+// has the priority of its parent.
 type ChildOptions struct {
+	// WorkflowID is the id the child shall have, 1 to 128 of letters, digits and . _ : -, for one child; empty: an id of
+	// its own. A child whose id is taken fails with ErrWorkflowIDTaken.
+	WorkflowID  string
 	Queue       string            // the parent's own when empty
 	ParentClose ParentClosePolicy // Abandon when empty
 	// Retry says how often the child is run again when it fails or times out; cancelled and terminated it stays.
@@ -39,6 +44,9 @@ type ChildOptions struct {
 	SearchAttributes map[string]any
 }
 
+// ofAChild is the form of the ids that children have who were given none.
+var ofAChild = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}-[0-9]+$`)
+
 // WithChild returns a context whose children are started with these options. Members left zero keep what ctx has.
 func WithChild(ctx Context, o ChildOptions) Context {
 	c := *ctx.inner()
@@ -46,18 +54,20 @@ func WithChild(ctx Context, o ChildOptions) Context {
 	return &c
 }
 
-// Child is a child workflow that was started, and the Future of its result. Get's error is a *ChildError when it has none.
+// Child is a child workflow that was started or attached to, and the Future of its result. Get's error is a *ChildError
+// when it has none.
 type Child struct {
 	*future
-	// WorkflowID is the child's workflow id, made of the parent's run and the command that started it; it is known at once.
+	// WorkflowID is the child's workflow id: the one of its options, or made of the parent's run and the command that
+	// started it. It is known at once.
 	WorkflowID string
 }
 
 var _ Future = (*Child)(nil)
 
-// StartChild starts a workflow as a child of this one, by its registered name or the registered function; the name may be that of a
-// workflow in another language, served by other workers. Cancelling ctx cancels the child: at once, or as AskToCancel says. One that
-// shall go on is started under WithoutCancel.
+// StartChild starts a workflow as a child of this one, by its registered name or the registered function; the name may
+// be that of a workflow in another language, served by other workers. Cancelling ctx cancels the child: at once, or as
+// AskToCancel says. One that shall go on is started under WithoutCancel.
 func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	c := ctx.inner()
 	c.m.here()
@@ -76,8 +86,30 @@ func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 		return &Child{future: c.m.settled(fmt.Errorf("child workflow %q: %w", name, err))}
 	}
 	cmd.WorkflowType = name
-	f := c.open(childStep, name, cmd)
-	return &Child{f, c.m.stepID(f.seq)}
+	f := c.openStep(childStep, name, cmd)
+	if f.workflowID = cmd.WorkflowID; f.workflowID == "" {
+		f.workflowID = c.m.stepID(f.seq)
+	}
+	return &Child{f, f.workflowID}
+}
+
+// AttachChild is the child of this id that this run, or an earlier one of its workflow id, has started: a run that goes
+// on as new hands ids on and attaches again, since it is not told of the children of the runs before by itself. Get
+// waits for the child's end, or has it at once when the child has ended meanwhile; it is ErrChildNotFound when no run
+// of this workflow id started a child of that id, or when it ended so long ago that nothing is kept of it. Cancelling
+// ctx cancels the child, as for StartChild: to look on only, attach under WithoutCancel.
+func AttachChild(ctx Context, workflowID string) *Child {
+	c := ctx.inner()
+	c.m.here()
+	switch {
+	case c.scope.cancelled:
+		return &Child{c.m.settled(ErrCancelled), workflowID}
+	case workflowID == "" || len(workflowID) > 255:
+		return &Child{c.m.settled(fmt.Errorf("%w: %q is no workflow id", ErrInvalidOptions, workflowID)), workflowID}
+	}
+	f := c.openStep(attachStep, workflowID, &protocol.Command{Type: protocol.AttachChildWorkflow, WorkflowID: workflowID})
+	f.workflowID = workflowID
+	return &Child{f, workflowID}
 }
 
 // ExecuteChild starts a child workflow and waits for its result.
@@ -94,21 +126,30 @@ func (c *Child) Signal(ctx Context, name string, args ...any) error {
 }
 
 func (o *ChildOptions) command() (*protocol.Command, error) {
-	c := &protocol.Command{Type: protocol.StartChildWorkflow, Queue: o.Queue, ParentClosePolicy: string(o.ParentClose)}
+	c := &protocol.Command{
+		Type: protocol.StartChildWorkflow, Queue: o.Queue, ParentClosePolicy: string(o.ParentClose), WorkflowID: o.WorkflowID,
+	}
+	if o.WorkflowID != "" && !protocol.IsWorkflowID(o.WorkflowID) || ofAChild.MatchString(o.WorkflowID) {
+		return nil, fmt.Errorf("%w: %q cannot be the id of a child", ErrInvalidOptions, o.WorkflowID)
+	}
 	switch o.ParentClose {
 	case "", Abandon, CancelAtOnce, AskToCancel, TerminateHard:
 	default:
 		return nil, fmt.Errorf("%w: unknown parent-close policy %q", ErrInvalidOptions, o.ParentClose)
 	}
-	var err error
-	if c.ExecutionTimeout, err = wholeSeconds("ExecutionTimeout", o.ExecutionTimeout); err != nil {
+	execution, err := wholeSeconds("ExecutionTimeout", o.ExecutionTimeout)
+	if err != nil {
 		return nil, err
 	}
-	if c.RunTimeout, err = wholeSeconds("RunTimeout", o.RunTimeout); err != nil {
+	run, err := wholeSeconds("RunTimeout", o.RunTimeout)
+	if err != nil {
 		return nil, err
 	}
+	c.ExecutionTimeout, c.RunTimeout = protocol.Timeout(execution), protocol.Timeout(run)
 	if c.ExecutionTimeout > 0 && c.RunTimeout > c.ExecutionTimeout {
-		return nil, fmt.Errorf("%w: RunTimeout %s is longer than ExecutionTimeout %s", ErrInvalidOptions, o.RunTimeout, o.ExecutionTimeout)
+		return nil, fmt.Errorf(
+			"%w: RunTimeout %s is longer than ExecutionTimeout %s", ErrInvalidOptions, o.RunTimeout, o.ExecutionTimeout,
+		)
 	}
 	if o.Retry != nil {
 		if c.RetryPolicy, err = o.Retry.wire(); err != nil {
@@ -145,7 +186,7 @@ type ChildError struct {
 }
 
 func (e *ChildError) Error() string {
-	return explain("child workflow", e.WorkflowType, e.Type, e.Message)
+	return explain("child workflow", cmp.Or(e.WorkflowType, e.WorkflowID), e.Type, e.Message)
 }
 
 // Is matches the Err values of this package.
@@ -157,6 +198,10 @@ func (e *ChildError) Is(target error) bool {
 		return e.Terminated
 	case ErrTimedOut:
 		return e.TimedOut
+	case ErrWorkflowIDTaken:
+		return e.Type == history.TypeWorkflowIDTaken
+	case ErrChildNotFound:
+		return e.Type == history.TypeChildNotFound
 	}
 	return false
 }
@@ -164,13 +209,20 @@ func (e *ChildError) Is(target error) bool {
 // DecodeDetails reads the details of the child's failure; out stays as it is when there are none.
 func (e *ChildError) DecodeDetails(out any) error { return decodeDetails(e.Details, out) }
 
-// ErrTerminated says that a child workflow was terminated.
-var ErrTerminated = errors.New("terminated")
+var (
+	// ErrTerminated says that a child workflow was terminated.
+	ErrTerminated = errors.New("terminated")
+	// ErrWorkflowIDTaken says that a child was not started, since the id chosen for it belongs to another workflow.
+	ErrWorkflowIDTaken = errors.New("workflow id is taken")
+	// ErrChildNotFound says that there is no child of this workflow id to attach to.
+	ErrChildNotFound = errors.New("no such child")
+)
 
 // childError reads how a child ended.
 func childError(f *future, d *history.ChildEnded) *ChildError {
 	e := &ChildError{
-		WorkflowType: f.name, WorkflowID: d.WorkflowID, RunID: d.RunID, Sequence: f.seq, Type: d.ExceptionType, Message: d.Message,
+		WorkflowType: f.name, WorkflowID: d.WorkflowID, RunID: d.RunID, Sequence: f.seq, Type: d.ExceptionType,
+		Message:      d.Message,
 		NonRetryable: d.NonRetryable, Cancelled: d.ClosedReason == "cancelled", Terminated: d.ClosedReason == "terminated",
 		TimedOut: d.ClosedReason == "timed_out",
 	}
@@ -179,7 +231,23 @@ func childError(f *future, d *history.ChildEnded) *ChildError {
 	return e
 }
 
+// attachedEnded gives whoever attached to a child its end.
+func (m *Machine) attachedEnded(e *history.Event, d *history.AttachedChildEnded) {
+	m.resolve(d.CommandSequence, attachStep, e, func(f *future) (payload.Payload, error) {
+		if d.ClosedReason == "completed" {
+			return payload.Payload{Blob: d.Result}, nil
+		}
+		err := childError(f, &history.ChildEnded{
+			Child: history.Child{WorkflowID: d.WorkflowID, RunID: d.RunID}, ClosedReason: d.ClosedReason, Failure: d.Failure,
+		})
+		err.WorkflowType = cmp.Or(d.WorkflowType, err.WorkflowType)
+		return payload.Payload{}, err
+	})
+}
+
 // childEnded gives a child its end.
 func (m *Machine) childEnded(e *history.Event, d *history.ChildEnded) {
-	m.resolve(d.Sequence, childStep, e, func(f *future) (payload.Payload, error) { return payload.Payload{}, childError(f, d) })
+	m.resolve(d.Sequence, childStep, e, func(f *future) (payload.Payload, error) {
+		return payload.Payload{}, childError(f, d)
+	})
 }

@@ -39,7 +39,8 @@ func TestPanicFailsTheTaskWithItsStack(t *testing.T) {
 			t.Fatalf("%s: got %v, %v", name, commands, err)
 		}
 		f := workflow.TaskFailure(err)
-		if f.Type != "WorkflowPanic" || !strings.Contains(f.StackTrace, "code_test.go") || !strings.Contains(f.Message, "nil map") {
+		if f.Type != "WorkflowPanic" || !strings.Contains(f.StackTrace, "code_test.go") ||
+			!strings.Contains(f.Message, "nil map") {
 			t.Errorf("%s: got %+v", name, f)
 		}
 		if _, ok := panicked.Value.(runtime.Error); !ok {
@@ -82,10 +83,68 @@ func TestReturnedErrorFailsTheRunWithTypeMessageAndDetails(t *testing.T) {
 	want(t, "plain type", a.failure().ExceptionType, "Error")
 }
 
-func TestArgumentsThatDoNotFitFailTheTask(t *testing.T) {
-	_, err := once(t, func(workflow.Context, int) error { return nil }, "text")
-	if _, ok := errors.AsType[*workflow.InputError](err); !ok || !strings.Contains(workflow.TaskFailure(err).Message, "cannot decode start input") {
-		t.Errorf("got %v", err)
+// Nothing that is repaired would make the start's arguments fit. A run that has gone on already was begun by other
+// code, and waits for it.
+func TestArgumentsThatDoNotFitFailTheRun(t *testing.T) {
+	a := start(t, func(workflow.Context, int) error { return nil }, "text")
+	a.drain(nil)
+	if f := a.failure(); f.ExceptionType != "WorkflowInput" || !f.NonRetryable ||
+		!strings.Contains(f.Message, "cannot decode start input") {
+		t.Errorf("got %+v", f)
+	}
+
+	a = start(t, func(ctx workflow.Context, _ string) error { return workflow.Sleep(ctx, time.Hour) }, "text")
+	a.drain(nil)
+	def, err := workflow.NewDefinition(a.def.Name, func(ctx workflow.Context, _ int) error {
+		return workflow.Sleep(ctx, time.Hour)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := workflow.NewMachine(def, workflow.Options{})
+	defer m.Close()
+	if _, err = m.Apply(a.task(1), a.events); workflow.TaskFailure(err).Type != "WorkflowInput" {
+		t.Errorf("with code that was changed: %v", err)
+	}
+}
+
+// A goroutine of one's own cannot be recovered by anybody else: its call fails the task, also while a branch has its
+// turn, and the process lives.
+func TestACallFromAStrangersGoroutineFailsTheTask(t *testing.T) {
+	for name, call := range map[string]func(ctx workflow.Context){
+		"a command":     func(ctx workflow.Context) { _ = workflow.Sleep(ctx, time.Hour) },
+		"a branch":      func(ctx workflow.Context) { workflow.Go(ctx, func(workflow.Context) {}) },
+		"an identifier": func(ctx workflow.Context) { workflow.NewID(ctx) },
+	} {
+		_, err := once(t, func(ctx workflow.Context) error {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				call(ctx)
+			}()
+			<-done // the branch has its turn all the while
+			return workflow.Sleep(ctx, time.Hour)
+		})
+		var panicked *workflow.PanicError
+		if !errors.As(err, &panicked) || !strings.Contains(err.Error(), "workflow.Go") ||
+			!strings.Contains(panicked.Stack, "code_test.go") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	var deep func(ctx workflow.Context, n int) string
+	deep = func(ctx workflow.Context, n int) string {
+		if n == 0 {
+			return workflow.NewID(ctx)
+		}
+		return deep(ctx, n-1)
+	}
+	if _, err := once(t, func(ctx workflow.Context) error {
+		if deep(ctx, 200) == "" || deep(ctx, 57) == "" {
+			return errors.New("no id")
+		}
+		return nil
+	}); err != nil {
+		t.Errorf("a branch that calls from deep below: %v", err)
 	}
 }
 
@@ -110,14 +169,15 @@ func TestCodeThatBlocksOutsideIsNamed(t *testing.T) {
 		}
 		want(t, "type", workflow.TaskFailure(err).Type, "WorkflowDeadlock")
 		m.Close()
+		want(t, "it still runs", m.Runaway(), true)
 		close(release)
 		synctest.Wait()
+		want(t, "it still runs after its next call", m.Runaway(), false)
 		want(t, "the blocked code went on to its next call", after, true)
 	})
 }
 
 func TestCallsFromAForeignGoroutineAreRefused(t *testing.T) {
-	got := make(chan any, 1)
 	_, err := once(t, func(ctx workflow.Context) error {
 		workflow.Go(ctx, func(ctx workflow.Context) {}) // fine
 		return workflow.Sleep(ctx, time.Hour)
@@ -135,12 +195,15 @@ func TestCallsFromAForeignGoroutineAreRefused(t *testing.T) {
 	if _, err := m.Apply(a.task(1), a.events); err != nil {
 		t.Fatal(err)
 	}
+	ended, went := make(chan struct{}), false
 	go func() {
-		defer func() { got <- recover() }()
+		defer close(ended)
 		workflow.NewTimer(leaked, time.Second)
+		went = true
 	}()
-	if text := fmt.Sprint(<-got); !strings.Contains(text, "workflow.Go") {
-		t.Errorf("got %q", text)
+	<-ended
+	if _, err := m.Apply(a.task(1), nil); went || err == nil || !strings.Contains(err.Error(), "workflow.Go") {
+		t.Errorf("it went on: %v; the next task got %v", went, err)
 	}
 }
 
@@ -191,7 +254,8 @@ func TestLoggerIsSilentInAReplay(t *testing.T) {
 	a.drain(nil)
 	a.fire(1)
 	a.drain(nil)
-	if got := out.String(); strings.Count(got, `"one"`) != 1 || strings.Count(got, `"two"`) != 1 || !strings.Contains(got, `"run_id":"RUN"`) {
+	if got := out.String(); strings.Count(got, `"one"`) != 1 || strings.Count(got, `"two"`) != 1 ||
+		!strings.Contains(got, `"run_id":"RUN"`) {
 		t.Errorf("got %s", got)
 	}
 }
@@ -231,7 +295,9 @@ func TestContextCarriesValuesAndOptions(t *testing.T) {
 		}
 		base := workflow.WithActivity(with, workflow.ActivityOptions{
 			Queue: "gpu", StartToClose: 1500 * time.Millisecond, Session: "s", Requirements: []string{"a"}, Priority: 3,
-			Retry: &workflow.RetryPolicy{Backoff: workflow.ExponentialBackoff(time.Second, 5*time.Second), NonRetryable: []string{"bad"}},
+			Retry: &workflow.RetryPolicy{
+				Backoff: workflow.ExponentialBackoff(time.Second, 5*time.Second), NonRetryable: []string{"bad"},
+			},
 		})
 		workflow.ExecuteActivity(workflow.WithActivity(base, workflow.ActivityOptions{Heartbeat: time.Minute}), "one")
 		workflow.ExecuteActivity(workflow.InSession(base, ""), "two")
@@ -239,8 +305,12 @@ func TestContextCarriesValuesAndOptions(t *testing.T) {
 			WorkerSession: &workflow.WorkerSession{ID: "w", Lease: time.Minute, MustExist: true},
 		}), "three")
 		for _, bad := range []workflow.ActivityOptions{
-			{StartToClose: -1}, {Priority: 10}, {Retry: &workflow.RetryPolicy{MaxAttempts: -1}}, {Retry: &workflow.RetryPolicy{Backoff: []time.Duration{-1}}},
+			{StartToClose: -1},
+			{Priority: 10},
+			{Retry: &workflow.RetryPolicy{MaxAttempts: -1}},
+			{Retry: &workflow.RetryPolicy{Backoff: []time.Duration{-1}}},
 			{WorkerSession: &workflow.WorkerSession{}},
+			{StartToClose: time.Minute, ScheduleToClose: 59 * time.Second},
 		} {
 			f := workflow.ExecuteActivity(workflow.WithActivity(ctx, bad), "bad")
 			if err := f.Get(ctx, nil); !f.Ready() || !errors.Is(err, workflow.ErrInvalidOptions) {
@@ -260,17 +330,20 @@ func TestContextCarriesValuesAndOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "commands", types(commands), []string{"schedule_activity", "schedule_activity", "schedule_activity", "start_timer"})
+	want(
+		t, "commands", types(commands),
+		[]string{"schedule_activity", "schedule_activity", "schedule_activity", "start_timer"},
+	)
 	one, two, three := commands[0], commands[1], commands[2]
 	want(t, "queue", one.Queue, "gpu")
-	want(t, "start to close", one.StartToClose, int64(2))
-	want(t, "heartbeat", one.Heartbeat, int64(60))
+	want(t, "start to close", one.StartToClose, protocol.Timeout(2))
+	want(t, "heartbeat", one.Heartbeat, protocol.Timeout(60))
 	want(t, "session", one.SessionID, "s")
 	want(t, "back-off", one.RetryPolicy.BackoffSeconds, []int{1, 2, 4, 5})
 	want(t, "attempts", *one.RetryPolicy.MaxAttempts, 1<<31-1)
 	want(t, "priority", *one.Priority, 3)
 	want(t, "left the session", two.SessionID, "")
-	want(t, "no heartbeat", two.Heartbeat, int64(0))
+	want(t, "no heartbeat", two.Heartbeat, protocol.Timeout(0))
 	want(t, "by options", three.SessionID, "")
 	want(t, "options", three.WorkerSession, &protocol.SessionOptions{SessionID: "w", Lease: 60, Create: new(bool)})
 }

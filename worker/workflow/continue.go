@@ -13,8 +13,9 @@ type ContinueOptions struct {
 	Queue    string // empty: the same
 }
 
-// ContinueAsNew is returned by a workflow to go on as a new run of the same id, with these arguments, or with those it has when none are
-// given, and an empty history. Signals nobody received, updates nobody answered, memo, search attributes and sessions go with it.
+// ContinueAsNew is returned by a workflow to go on as a new run of the same id, with these arguments, or with those it
+// has when none are given, and an empty history. Signals nobody received, updates nobody answered, memo, search
+// attributes and sessions go with it.
 func ContinueAsNew(ctx Context, args ...any) error {
 	return ContinueAsNewWith(ctx, ContinueOptions{}, args...)
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,7 +20,10 @@ type coroutine struct {
 	done   bool
 	wait   *waiter // what it waits for, while it does
 
-	looked bool // it only looked at its condition in this turn
+	goroutine uintptr // it runs on; written before its first turn
+
+	looked bool        // it only looked at its condition in this turn
+	ended  atomic.Bool // its goroutine is over; read where no turn says so
 }
 
 // spawn starts a branch that gets its first turn after those that are ready already.
@@ -36,18 +40,22 @@ func (m *Machine) branch(fn func()) *coroutine {
 }
 
 func (co *coroutine) run(fn func()) {
+	co.goroutine = goroutine()
 	returned := false
 	defer func() {
 		if !co.m.closing.Load() {
 			if r := recover(); r != nil {
 				co.m.fault = panicked(r)
 			} else if !returned {
-				co.m.fault = &PanicError{Value: errors.New("the code ended its goroutine with runtime.Goexit"), Stack: string(debug.Stack())}
+				co.m.fault = &PanicError{
+					Value: errors.New("the code ended its goroutine with runtime.Goexit"), Stack: string(debug.Stack()),
+				}
 			}
 		} else {
 			_ = recover() // a deferred function of code that is being given up
 		}
 		co.done = true
+		co.ended.Store(true)
 		select {
 		case co.yield <- struct{}{}:
 		default: // nobody waits for a branch that overstayed its turn
@@ -99,8 +107,8 @@ func (co *coroutine) halt() {
 	}
 }
 
-// settle gives turns until no branch can go on.
-func (m *Machine) settle() {
+// runBranches gives turns until no branch can go on.
+func (m *Machine) runBranches() {
 	if len(m.turns)+len(m.conditions) == 0 {
 		return
 	}
@@ -138,6 +146,7 @@ func (m *Machine) turn(co *coroutine) bool {
 		return false
 	}
 	m.current = nil
+	m.visited()
 	if co.done {
 		m.gone++
 	}
@@ -146,15 +155,21 @@ func (m *Machine) turn(co *coroutine) bool {
 	return true
 }
 
-// overstayed gives up on a branch that blocks outside the machine. Go cannot end it; it ends by itself at its next call into this package.
+// overstayed gives up on a branch that blocks outside the machine. Go cannot end it; it ends by itself at its next call
+// into this package.
 func (m *Machine) overstayed(co *coroutine) {
 	m.fault = &DeadlockError{After: m.patience, Stack: stackOf(co)}
+	m.visited() // a branch that waits for a stranger who was turned away
 	m.runaway = co
 	m.closing.Store(true)
 }
 
-// Close ends the machine and every branch of its code; deferred functions of the code run, but cannot wait any more. It must be called
-// once a machine is no longer needed, since its branches are goroutines. It may be called twice.
+// Runaway says that a branch overstayed its turn and still runs: it loops, or blocks outside the machine. Nothing but
+// the end of the process stops it before its next call into this package.
+func (m *Machine) Runaway() bool { return m.runaway != nil && !m.runaway.ended.Load() }
+
+// Close ends the machine and every branch of its code; deferred functions of the code run, but cannot wait any more. It
+// must be called once a machine is no longer needed, since its branches are goroutines. It may be called twice.
 func (m *Machine) Close() {
 	if m.closed {
 		return
@@ -187,7 +202,8 @@ func (m *Machine) Close() {
 
 var errClosed = errors.New("the workflow machine is closed")
 
-// stackOf finds the stack of a branch among all goroutines, by the address of its coroutine. It is for people, and "" when not found.
+// stackOf finds the stack of a branch among all goroutines, by the address of its coroutine. It is for people, and ""
+// when not found.
 func stackOf(co *coroutine) string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]

@@ -17,15 +17,15 @@ type Definition struct {
 	versions map[int]*activity.Func
 }
 
-// NewDefinition makes a workflow of func(workflow.Context, args…) (result, error), or error alone, as its version 1. Another shape is
-// an error that says what is wrong.
+// NewDefinition makes a workflow of func(workflow.Context, args…) (result, error), or error alone, as its version 1.
+// Another shape is an error that says what is wrong.
 func NewDefinition(name string, fn any) (*Definition, error) {
 	d := &Definition{Name: name}
 	return d, d.Add(1, fn)
 }
 
-// Add adds a version of the workflow's code. A new run goes by the highest one and keeps it for its life; runs that were begun before
-// there were several go by the lowest.
+// Add adds a version of the workflow's code. A new run goes by the highest one and keeps it for its life; runs that
+// were begun before there were several go by the lowest.
 func (d *Definition) Add(version int, fn any) error {
 	if d.Name == "" {
 		return fmt.Errorf("workflow %T has no name", fn)
@@ -82,7 +82,12 @@ func (m *Machine) main(ctx Context, args payload.Payload) {
 	}
 	in, err := f.Decode(args)
 	if err != nil {
-		m.current.stop(&InputError{WorkflowType: m.def.Name, Err: err})
+		bad := &InputError{WorkflowType: m.def.Name, Err: err}
+		if m.recordedUpTo > 0 { // the run went by other code so far, and can go on with code that fits it
+			m.current.stop(bad)
+		}
+		m.finish(payload.Payload{}, bad) // nothing that is repaired would ever fit
+		return
 	}
 	m.finish(f.Call(ctx, in))
 }

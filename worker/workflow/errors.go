@@ -32,7 +32,10 @@ var (
 	ErrInvalidOptions = errors.New("invalid options")
 )
 
-const typeCancelled = activity.TypeCancelled
+const (
+	typeCancelled = activity.TypeCancelled
+	typeInput     = "WorkflowInput"
+)
 
 // Categories and types of failures as history names them.
 const (
@@ -87,13 +90,15 @@ func (e *ActivityError) DecodeDetails(out any) error { return decodeDetails(e.De
 // activityError reads the failure of a terminal event.
 func activityError(f *future, execution string, a history.Attempt, d history.Failure) *ActivityError {
 	e := &ActivityError{
-		ActivityType: f.name, ExecutionID: execution, Sequence: f.seq, Type: d.ExceptionType, Message: d.Message, Attempts: a.Number,
+		ActivityType: f.name, ExecutionID: execution, Sequence: f.seq, Type: d.ExceptionType, Message: d.Message,
+		Attempts:     a.Number,
 		NonRetryable: d.NonRetryable,
 	}
 	ex := readException(d.Exception)
 	e.Type, e.Message, e.Details = cmp.Or(e.Type, ex.Type), cmp.Or(e.Message, ex.Message), ex.Details
 	e.Poison = d.Category == categoryPoison || e.Type == categoryPoison
-	e.SessionLost = d.Category == categorySessionLost || ex.Kind == activity.KindSessionLost || e.Type == activity.TypeSessionLost
+	e.SessionLost = d.Category == categorySessionLost || ex.Kind == activity.KindSessionLost ||
+		e.Type == activity.TypeSessionLost
 	e.SessionClosed = e.Type == string(protocol.ReasonSessionClosed)
 	e.SessionMissing = e.Type == string(protocol.ReasonSessionMissing)
 	e.Cancelled = d.Category == "cancelled"
@@ -140,6 +145,11 @@ type NonDeterminismError struct {
 	Command   int64  // sequence of the command; 0 for what takes none, such as the answer to an update
 	Recorded  string // what history has
 	Issued    string // what the code asked for
+	At        string // file and line of the code that asked for it, where that is known
+	Around    string // what history has before and after, where there is something
+
+	RecordedArguments string // of an activity or a child, shortened; empty: not at hand
+	IssuedArguments   string
 }
 
 func (e *NonDeterminismError) Error() string {
@@ -150,7 +160,26 @@ func (e *NonDeterminismError) Error() string {
 	if e.EventSeq > 0 && e.Command > 0 {
 		where = fmt.Sprintf(" at event %d (%s, command %d)", e.EventSeq, e.EventType, e.Command)
 	}
-	return fmt.Sprintf("nondeterministic workflow code%s: history has %s, the code has %s", where, e.Recorded, e.Issued)
+	text := fmt.Sprintf("nondeterministic workflow code%s: history has %s, the code has %s", where, e.Recorded, e.Issued)
+	if e.At != "" {
+		text += ", at " + e.At
+	}
+	if e.Around != "" {
+		text += "; " + e.Around
+	}
+	return text
+}
+
+// Explain is the error with the arguments, which are the users' and stay out of logs.
+func (e *NonDeterminismError) Explain() string {
+	text := e.Error()
+	if e.RecordedArguments != "" {
+		text += "; arguments recorded: " + e.RecordedArguments
+	}
+	if e.IssuedArguments != "" {
+		text += "; arguments of the code: " + e.IssuedArguments
+	}
+	return text
 }
 
 // PanicError is a panic of workflow code. It fails the workflow task, not the run: with corrected code the run goes on.
@@ -174,7 +203,9 @@ type DeadlockError struct {
 }
 
 func (e *DeadlockError) Error() string {
-	return fmt.Sprintf("workflow code was still running after %s: it loops, or waits for something outside package workflow", e.After)
+	return fmt.Sprintf(
+		"workflow code was still running after %s: it loops, or waits for something outside package workflow", e.After,
+	)
 }
 
 // InputError says that the run's arguments do not fit the workflow function.
@@ -198,7 +229,9 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the run goes by version %d of workflow %q; registered here: %v", e.Version, e.WorkflowType, e.Registered)
+	return fmt.Sprintf(
+		"the run goes by version %d of workflow %q; registered here: %v", e.Version, e.WorkflowType, e.Registered,
+	)
 }
 
 // Waiting is the answer to a task that gave the workflow nothing new to decide on.
@@ -208,7 +241,9 @@ func Waiting() *protocol.Failure {
 
 // Unregistered is the answer to a task of a workflow type this worker does not have.
 func Unregistered(workflowType string) *protocol.Failure {
-	return &protocol.Failure{Type: "WorkflowNotRegistered", Message: fmt.Sprintf("no workflow registered under %q", workflowType)}
+	return &protocol.Failure{
+		Type: "WorkflowNotRegistered", Message: fmt.Sprintf("no workflow registered under %q", workflowType),
+	}
 }
 
 // TaskFailure is the answer to a task whose code failed with an error of Machine.Apply.
@@ -223,13 +258,13 @@ func TaskFailure(err error) *protocol.Failure {
 	)
 	switch {
 	case errors.As(err, &mismatch):
-		f.Type, f.Sequence = "NonDeterminism", mismatch.Command
+		f.Type, f.Sequence, f.Message = "NonDeterminism", mismatch.Command, mismatch.Explain()
 	case errors.As(err, &panicked):
 		f.Type, f.StackTrace = "WorkflowPanic", panicked.Stack
 	case errors.As(err, &stuck):
 		f.Type, f.StackTrace = "WorkflowDeadlock", stuck.Stack
 	case errors.As(err, &input):
-		f.Type = "WorkflowInput"
+		f.Type = typeInput
 	case errors.As(err, &version):
 		f.Type = "WorkflowVersion"
 	}

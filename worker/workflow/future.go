@@ -17,9 +17,9 @@ type Awaitable interface {
 // Future is a result that will be there: of an activity, a child workflow, a timer, a branch.
 type Future interface {
 	Awaitable
-	// Get waits for the result and decodes it into what out points to; nil discards it. The error is that of the activity (an
-	// *ActivityError) or of the child (a *ChildError), a result that does not fit out, or ErrCancelled when ctx is cancelled first. It
-	// may be called many times.
+	// Get waits for the result and decodes it into what out points to; nil discards it. The error is that of the activity
+	// (an *ActivityError) or of the child (a *ChildError), a result that does not fit out, or ErrCancelled when ctx is
+	// cancelled first. It may be called many times.
 	Get(ctx Context, out any) error
 	// Ready says whether Get returns at once.
 	Ready() bool
@@ -32,19 +32,21 @@ const (
 	activityStep kind = iota
 	timerStep
 	childStep
+	attachStep
 	branchStep
 )
 
 type future struct {
-	m       *Machine
-	kind    kind
-	seq     int64 // of the command; 0: never issued
-	name    string
-	scope   *scope
-	done    bool
-	value   payload.Payload
-	err     error
-	waiters []*waiter
+	m          *Machine
+	kind       kind
+	seq        int64 // of the command; 0: never issued
+	name       string
+	scope      *scope
+	workflowID string // of a child
+	done       bool
+	value      payload.Payload
+	err        error
+	waiters    []*waiter
 }
 
 // waiter is a branch that waits for some of several things.
@@ -86,7 +88,8 @@ func (f *future) resolve(value payload.Payload, err error) {
 	f.waiters = nil
 }
 
-// cancel asks for the end of what the future stands for and resolves it at once: nobody has to wait for the confirmation.
+// cancel asks for the end of what the future stands for and resolves it at once: nobody has to wait for the
+// confirmation.
 func (f *future) cancel() {
 	if f.done {
 		return
@@ -96,13 +99,16 @@ func (f *future) cancel() {
 	switch f.kind {
 	case activityStep:
 		c.Type = protocol.CancelActivity
-		err = &ActivityError{ActivityType: f.name, Sequence: f.seq, Type: typeCancelled, Message: "cancelled by the workflow", Cancelled: true}
+		err = &ActivityError{
+			ActivityType: f.name, Sequence: f.seq, Type: typeCancelled, Message: "cancelled by the workflow", Cancelled: true,
+		}
 	case timerStep:
 		c.Type = protocol.CancelTimer
-	case childStep:
+	case childStep, attachStep:
 		c.Type = protocol.CancelChildWorkflow
 		err = &ChildError{
-			WorkflowType: f.name, WorkflowID: f.m.stepID(f.seq), Sequence: f.seq, Type: typeCancelled, Message: "cancelled by the parent",
+			WorkflowType: f.name, WorkflowID: f.workflowID, Sequence: f.seq, Type: typeCancelled,
+			Message:   "cancelled by the parent",
 			Cancelled: true,
 		}
 	}
@@ -149,10 +155,10 @@ func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	return nil
 }
 
-// Select waits until one of the items is ready and returns its index, the lowest if several are. The error is ErrCancelled when ctx is
-// cancelled first, or that nothing was given; a failed activity is ready like any other, and its error comes from Get. What was cancelled
-// with ctx has not won: a timer that cancellation ended is no time that ran out. What lost goes on: to end it, start it under a context
-// of its own and cancel that.
+// Select waits until one of the items is ready and returns its index, the lowest if several are. The error is
+// ErrCancelled when ctx is cancelled first, or that nothing was given; a failed activity is ready like any other, and
+// its error comes from Get. What was cancelled with ctx has not won: a timer that cancellation ended is no time that
+// ran out. What lost goes on: to end it, start it under a context of its own and cancel that.
 func Select(ctx Context, items ...Awaitable) (int, error) {
 	if len(items) == 0 {
 		return -1, errors.New("select among nothing would never end")
@@ -175,7 +181,7 @@ func Select(ctx Context, items ...Awaitable) (int, error) {
 			w.need = 1
 			for _, item := range items {
 				if s, ok := item.(*SignalChannel); ok {
-					s.open()
+					s.openWait()
 				}
 			}
 			return false
@@ -187,8 +193,9 @@ func Select(ctx Context, items ...Awaitable) (int, error) {
 	return won(), nil
 }
 
-// Join waits for all the futures and returns the first error in their order. The run is woken once, when the last of those that only
-// this Join waits for and that were started together is there; a branch that comes to wait for one of them later hears of it no sooner.
+// Join waits for all the futures and returns the first error in their order. The run is woken once, when the last of
+// those that only this Join waits for and that were started together is there; a branch that comes to wait for one of
+// them later hears of it no sooner.
 func Join(ctx Context, futures ...Future) error {
 	w := &waiter{join: true}
 	var open []Awaitable
@@ -221,7 +228,8 @@ func Await[T any](ctx Context, f Future) (T, error) {
 	return v, err
 }
 
-// NewFuture returns a future for branches to wait on, and the function that resolves it with a value or an error; later calls do nothing.
+// NewFuture returns a future for branches to wait on, and the function that resolves it with a value or an error; later
+// calls do nothing.
 func NewFuture(ctx Context) (Future, func(value any, err error)) {
 	m := ctx.inner().m
 	f := &future{m: m, kind: branchStep}

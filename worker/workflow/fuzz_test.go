@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// FuzzMachineTakesAnyHistory gives the machine histories that no app would write: it answers with commands or an error, and goes on living.
+// FuzzMachineTakesAnyHistory gives the machine histories that no app would write: it answers with commands or an error,
+// and goes on living.
 func FuzzMachineTakesAnyHistory(f *testing.F) {
 	raw, err := os.ReadFile("testdata/mixed.json")
 	if err != nil {
@@ -19,13 +20,25 @@ func FuzzMachineTakesAnyHistory(f *testing.F) {
 	}
 	f.Add(raw, 3)
 	f.Add([]byte(`[{"event_type":"WorkflowStarted"},{"event_type":"TimerFired","payload":{"sequence":1}}]`), 1)
-	f.Add([]byte(`[{"event_type":"WorkflowStarted","payload":{"carried_signals":2}},{"event_type":"SignalReceived","payload":{"signal_name":"signal0","value":"AAAA"}}]`), 2)
+	f.Add(
+		[]byte(
+			`[{"event_type":"WorkflowStarted","payload":{"carried_signals":2}},{"event_type":"SignalReceived","payload":{"signal_name":"signal0","value":"AAAA"}}]`,
+		),
+		2,
+	)
 	f.Add([]byte(`[{"event_type":"SignalReceived"},{"event_type":"WorkflowStarted"},{"event_type":"WorkflowStarted"}]`), 0)
 	def := define(f, func(ctx workflow.Context) (string, error) {
 		st := &state{}
 		st.run(ctx, []stmt{
-			{Op: "session", N: 1}, {Op: "effect"}, {Op: "join", N: 2}, {Op: "sleep", N: 1}, {Op: "go", Body: []stmt{{Op: "receive"}, {Op: "race"}}},
-			{Op: "receive"}, {Op: "version", N: 1}, {Op: "either"}, {Op: "activity", N: 1},
+			{Op: "session", N: 1},
+			{Op: "effect"},
+			{Op: "join", N: 2},
+			{Op: "sleep", N: 1},
+			{Op: "go", Body: []stmt{{Op: "receive"}, {Op: "race"}}},
+			{Op: "receive"},
+			{Op: "version", N: 1},
+			{Op: "either"},
+			{Op: "activity", N: 1},
 		})
 		return st.trace[0], nil
 	})

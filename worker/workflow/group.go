@@ -51,9 +51,9 @@ func (m *Machine) commands() ([]protocol.Command, error) {
 	return out, nil
 }
 
-// group marks the steps that leave with this batch and that only one Join waits for, so that the run is woken once, by the last of
-// them. Everything else wakes on its own. Members of a group follow one another, since a group is named by its first member and its
-// size.
+// group marks the steps that leave with this batch and that only one Join waits for, so that the run is woken once, by
+// the last of them. Everything else wakes on its own. Members of a group follow one another, since a group is named by
+// its first member and its size.
 func group(join *waiter, at map[int64]*protocol.Command) {
 	var members []int64
 	kinds := [branchStep]int{}
@@ -61,7 +61,7 @@ func group(join *waiter, at map[int64]*protocol.Command) {
 		if f.done || f.seq == 0 || at[f.seq] == nil {
 			continue
 		}
-		if len(f.waiters) != 1 {
+		if len(f.waiters) != 1 || f.kind == attachStep { // what ends an attachment is no member of a group
 			return
 		}
 		members = append(members, f.seq)
@@ -83,7 +83,8 @@ func group(join *waiter, at map[int64]*protocol.Command) {
 	}
 	for i, seq := range members {
 		p := history.Parallel{
-			GroupID: fmt.Sprintf("%s:%d:%d", prefix, members[0], size), GroupKind: kind, GroupBase: members[0], GroupSize: size, GroupIndex: &i,
+			GroupID: fmt.Sprintf("%s:%d:%d", prefix, members[0], size), GroupKind: kind, GroupBase: members[0], GroupSize: size,
+			GroupIndex: &i,
 		}
 		path, err := json.Marshal([]history.Parallel{p})
 		if err != nil {

@@ -25,26 +25,32 @@ type Names interface {
 type Options struct {
 	Names  Names          // without it activities and child workflows are called by name only
 	Logger zerolog.Logger // what Logger writes to, with run_id and workflow_type added
-	// Patience is how long the code may run without coming to rest; 5 s by default. Beyond it the code is taken to block outside the
-	// machine.
+	// Patience is how long the code may run without coming to rest; 5 s by default. Beyond it the code is taken to block
+	// outside the machine.
 	Patience time.Duration
-	// ForQueries makes a machine that is only asked: code that comes to a side effect which history does not have yet stays there.
+	// ForQueries makes a machine that is only asked: code that comes to a side effect which history does not have yet
+	// stays there.
 	ForQueries bool
+	// CompareArguments takes a call whose arguments are not those that history has for code that is not deterministic,
+	// such as one that ranges over a map. In production new code may well pass others; a test that replays its own run has
+	// the same code.
+	CompareArguments bool
 }
 
-// Machine runs the code of one run against its history. It may be kept between the workflow tasks of the run. It is not safe for
-// concurrent use, and must be closed.
+// Machine runs the code of one run against its history. It may be kept between the workflow tasks of the run. It is not
+// safe for concurrent use, and must be closed.
 type Machine struct {
 	def      *Definition
 	names    Names
 	log      zerolog.Logger
 	patience time.Duration
 	asked    bool // ForQueries
+	compare  bool // CompareArguments
 
 	info      RunInfo
 	arguments payload.Payload
 	root      *scope
-	steps     map[int64]*future // open activities, timers and children by command sequence
+	steps     map[int64]*future // open activities, timers, children and attachments by command sequence
 	signals   map[string]*SignalChannel
 	versions  map[string]int
 	updates   map[string]*handler
@@ -56,10 +62,11 @@ type Machine struct {
 	head    int
 	answers []*answer // to updates, in the order they came: those being handled, and those not yet confirmed
 
-	recorded     map[int64]*history.Event            // of the events being applied, those that record a command
-	answered     map[string]*history.UpdateCompleted // of the events being applied, the ends of updates by id
-	taken        map[string]bool                     // of the events being applied, the updates whose handler had begun, by id
-	recordedUpTo int64                               // the highest command sequence in the history so far
+	recorded map[int64]*history.Event            // of the events being applied, those that record a command
+	answered map[string]*history.UpdateCompleted // of the events being applied, the ends of updates by id
+	// of the events being applied, the updates whose handler had begun, by id
+	taken        map[string]bool
+	recordedUpTo int64 // the highest command sequence in the history so far
 
 	seen     int64     // last event applied
 	at       int64     // the event that woke the code
@@ -79,7 +86,8 @@ type Machine struct {
 	reading    string       // what is being computed that must not call this package
 	watch      *time.Timer
 	runaway    *coroutine
-	closing    atomic.Bool // read by branches that are given up
+	closing    atomic.Bool                // read by branches that are given up
+	stranger   atomic.Pointer[PanicError] // a call from a goroutine that is no branch
 	closed     bool
 }
 
@@ -93,15 +101,17 @@ type issued struct {
 // ErrGap says that events between what the machine has seen and what it was given are missing.
 var ErrGap = errors.New("history has a gap")
 
-// ErrStale says that a kept machine remembers a value that another worker's completion recorded otherwise: a new machine, given the
-// whole history, goes on.
+// ErrStale says that a kept machine remembers a value that another worker's completion recorded otherwise: a new
+// machine, given the whole history, goes on.
 var ErrStale = errors.New("the kept workflow machine is not what history recorded")
 
 // NewMachine returns a machine for a run that has seen nothing yet.
 func NewMachine(def *Definition, o Options) *Machine {
 	m := &Machine{
-		def: def, names: o.Names, log: o.Logger, patience: o.Patience, asked: o.ForQueries, steps: map[int64]*future{},
-		signals: map[string]*SignalChannel{}, versions: map[string]int{}, updates: map[string]*handler{}, queries: map[string]*handler{},
+		def: def, names: o.Names, log: o.Logger, patience: o.Patience, asked: o.ForQueries, compare: o.CompareArguments,
+		steps:   map[int64]*future{},
+		signals: map[string]*SignalChannel{}, versions: map[string]int{}, updates: map[string]*handler{},
+		queries: map[string]*handler{},
 	}
 	if m.names == nil {
 		m.names = noNames{}
@@ -126,8 +136,8 @@ func (noNames) WorkflowName(fn any) (string, error) {
 // Seen is the sequence of the last event the machine was given: the next task may begin after it.
 func (m *Machine) Seen() int64 { return m.seen }
 
-// Unconfirmed is how many commands the machine has returned, or would return now, that no event of the history it was given records
-// yet. It is 0 again once a task has shown it what became of its last completion.
+// Unconfirmed is how many commands the machine has returned, or would return now, that no event of the history it was
+// given records yet. It is 0 again once a task has shown it what became of its last completion.
 func (m *Machine) Unconfirmed() int {
 	n := len(m.queue) - m.head
 	for _, a := range m.answers {
@@ -141,14 +151,14 @@ func (m *Machine) Unconfirmed() int {
 // Finished says that the workflow has returned or its run is closed.
 func (m *Machine) Finished() bool { return m.finished }
 
-// Apply gives the machine the history of a task, from event 1 or from the one after Seen, and returns the commands the task is to be
-// completed with. No commands and no error means that the code waits: see Waiting. Commands that were returned before and that the
-// history does not show, because their completion was refused, are returned again.
+// Apply gives the machine the history of a task, from event 1 or from the one after Seen, and returns the commands the
+// task is to be completed with. No commands and no error means that the code waits: see Waiting. Commands that were
+// returned before and that the history does not show, because their completion was refused, are returned again.
 //
-// An error means that the task fails (see TaskFailure) and nothing is applied. After one that is not ErrGap the machine is broken:
-// close it. If it was a kept one, give a new machine the whole history before reporting the error.
+// An error means that the task fails (see TaskFailure) and nothing is applied. After one that is not ErrGap the machine
+// is broken: close it. If it was a kept one, give a new machine the whole history before reporting the error.
 func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]protocol.Command, error) {
-	if m.fault != nil {
+	if m.visited(); m.fault != nil {
 		return nil, m.fault
 	}
 	if m.info.RunID != "" && m.info.RunID != task.RunID {
@@ -174,12 +184,16 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 			return nil, m.fault
 		}
 	}
+	if m.visited(); m.fault != nil {
+		return nil, m.fault
+	}
 	m.recorded, m.answered, m.taken = nil, nil, nil
 	return m.commands()
 }
 
-// Replay runs a workflow against a recorded history, as an export or the history route gives it, and says whether the code still fits:
-// nil, or why not. It is for tests that keep histories of runs which new code must be able to go on with.
+// Replay runs a workflow against a recorded history, as an export or the history route gives it, and says whether the
+// code still fits: nil, or why not. It is for tests that keep histories of runs which new code must be able to go on
+// with.
 func Replay(def *Definition, o Options, events []history.Event) error {
 	if len(events) == 0 {
 		return fmt.Errorf("%w: no events", ErrGap)
@@ -190,7 +204,10 @@ func Replay(def *Definition, o Options, events []history.Event) error {
 	}
 	m := NewMachine(def, o)
 	defer m.Close()
-	_, err := m.Apply(&protocol.WorkflowTask{RunID: started.RunID, WorkflowID: started.WorkflowID, WorkflowType: started.WorkflowType}, events)
+	_, err := m.Apply(
+		&protocol.WorkflowTask{RunID: started.RunID, WorkflowID: started.WorkflowID, WorkflowType: started.WorkflowType},
+		events,
+	)
 	return err
 }
 
@@ -233,7 +250,9 @@ func (m *Machine) apply(task *protocol.WorkflowTask, e *history.Event) {
 	case *history.WorkflowStarted:
 		m.start(task, d, e)
 	case *history.ActivityCompleted:
-		m.resolve(d.Sequence, activityStep, e, func(*future) (payload.Payload, error) { return payload.Payload{Blob: d.Result}, nil })
+		m.resolve(d.Sequence, activityStep, e, func(*future) (payload.Payload, error) {
+			return payload.Payload{Blob: d.Result}, nil
+		})
 	case *history.ActivityFailed:
 		m.resolve(d.Sequence, activityStep, e, func(f *future) (payload.Payload, error) {
 			return payload.Payload{}, activityError(f, d.ExecutionID, d.Attempt, d.Failure)
@@ -258,13 +277,17 @@ func (m *Machine) apply(task *protocol.WorkflowTask, e *history.Event) {
 			m.resolve(d.Sequence, timerStep, e, func(*future) (payload.Payload, error) { return payload.Payload{}, nil })
 		}
 	case *history.ChildRunCompleted:
-		m.resolve(d.Sequence, childStep, e, func(*future) (payload.Payload, error) { return payload.Payload{Blob: d.Result}, nil })
+		m.resolve(d.Sequence, childStep, e, func(*future) (payload.Payload, error) {
+			return payload.Payload{Blob: d.Result}, nil
+		})
 	case *history.ChildRunFailed:
 		m.childEnded(e, &d.ChildEnded)
 	case *history.ChildRunCancelled:
 		m.childEnded(e, &d.ChildEnded)
 	case *history.ChildRunTerminated:
 		m.childEnded(e, &d.ChildEnded)
+	case *history.AttachedChildEnded:
+		m.attachedEnded(e, d)
 	case *history.SignalReceived:
 		m.signalled(d, e)
 	case *history.UpdateAccepted:
@@ -289,13 +312,14 @@ func (m *Machine) wake(e *history.Event, happened func()) {
 	m.now, m.at, m.moved = e.At.Time, e.Seq, true
 	happened()
 	if m.fault == nil {
-		m.settle()
+		m.runBranches()
 	}
 }
 
 func (m *Machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted, e *history.Event) {
 	m.info = RunInfo{
-		Namespace: task.Namespace, WorkflowID: task.WorkflowID, RunID: task.RunID, WorkflowType: d.WorkflowType, Queue: d.TaskQueue,
+		Namespace: task.Namespace, WorkflowID: task.WorkflowID, RunID: task.RunID, WorkflowType: d.WorkflowType,
+		Queue:     d.TaskQueue,
 		RunNumber: max(1, d.RunNumber), ContinuedFrom: d.ContinuedFrom, StartedAt: e.At.Time,
 	}
 	if m.info.Queue == "" {
@@ -336,7 +360,8 @@ func (m *Machine) signalled(d *history.SignalReceived, e *history.Event) {
 	}
 }
 
-// resolve gives an activity, timer or child its end. One that was cancelled here has it already; one the code never asked for is somebody else's.
+// resolve gives an activity, timer or child its end. One that was cancelled here has it already; one the code never
+// asked for is somebody else's.
 func (m *Machine) resolve(seq int64, k kind, e *history.Event, with func(*future) (payload.Payload, error)) {
 	if m.finished {
 		return
@@ -369,7 +394,8 @@ func (m *Machine) finish(result payload.Payload, err error) {
 // failure is the command for an error the workflow returned.
 func failure(err error) *protocol.Command {
 	c := &protocol.Command{
-		Type: protocol.FailWorkflow, Message: err.Error(), ExceptionType: activity.TypeOf(err), ExceptionClass: fmt.Sprintf("%T", err),
+		Type: protocol.FailWorkflow, Message: err.Error(), ExceptionType: activity.TypeOf(err),
+		ExceptionClass: fmt.Sprintf("%T", err),
 	}
 	type exception struct {
 		Type    string          `json:"type"`
@@ -380,6 +406,9 @@ func failure(err error) *protocol.Command {
 	ex := exception{Class: c.ExceptionClass, Message: c.Message}
 	if errors.Is(err, ErrCancelled) {
 		c.ExceptionType = typeCancelled
+	}
+	if _, ok := errors.AsType[*InputError](err); ok {
+		c.ExceptionType, c.NonRetryable = typeInput, true
 	}
 	if failed, ok := errors.AsType[*ActivityError](err); ok {
 		if failed.Type != "" {

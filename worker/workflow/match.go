@@ -3,8 +3,12 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -15,15 +19,89 @@ func (m *Machine) issue(c *protocol.Command) int64 {
 	if e := m.recorded[p.seq]; e != nil {
 		if was, is := describe(e.Data), describeCommand(c); was != is {
 			fault := m.mismatch(p.seq, e, was, is)
+			fault.At = userCode()
+			if blob, ok := argumentsOf(e.Data); ok {
+				fault.RecordedArguments = showBlob(blob)
+			}
+			if c.Type == protocol.ScheduleActivity || c.Type == protocol.StartChildWorkflow {
+				fault.IssuedArguments = showBlob(c.Arguments.Blob)
+			}
 			if m.current != nil {
 				m.current.stop(fault)
 			}
 			m.fault = fault
+		} else if m.compare {
+			m.compareArguments(p.seq, e, c)
 		}
 		p.known = true
 	}
 	m.queue = append(m.queue, p)
 	return p.seq
+}
+
+// compareArguments holds what the code passes against what it passed then.
+func (m *Machine) compareArguments(seq int64, e *history.Event, c *protocol.Command) {
+	was, ok := argumentsOf(e.Data)
+	if !ok || was == c.Arguments.Blob {
+		return
+	}
+	fault := m.mismatch(seq, e, describe(e.Data), describeCommand(c))
+	fault.At, fault.RecordedArguments, fault.IssuedArguments = userCode(), showBlob(was), showBlob(c.Arguments.Blob)
+	m.fault = fault
+	if m.current != nil {
+		m.current.stop(m.fault)
+	}
+}
+
+// argumentsOf are the arguments of the activity or child that an event schedules.
+func argumentsOf(d history.Data) (blob string, ok bool) {
+	switch d := d.(type) {
+	case *history.ActivityScheduled:
+		return d.Arguments, true
+	case *history.ChildWorkflowScheduled:
+		return d.Arguments, true
+	}
+	return "", false
+}
+
+// ownCode is how the names of this package's functions begin.
+var ownCode = reflect.TypeFor[Machine]().PkgPath() + "."
+
+// userCode is the file and line of the nearest caller outside of this package; "" when there is none.
+func userCode() string {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if f.Function != "" && !strings.HasPrefix(f.Function, ownCode) {
+			if strings.HasPrefix(f.Function, "reflect.") || strings.HasPrefix(f.Function, "runtime.") {
+				return ""
+			}
+			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+// shownArguments is how much of an argument list a message has.
+const shownArguments = 500
+
+// showBlob is an argument list for people.
+func showBlob(blob string) string {
+	if blob == "" {
+		return "none"
+	}
+	raw, err := payload.ToJSON(payload.Payload{Blob: blob})
+	if err != nil {
+		return "cannot be read"
+	}
+	text := strings.ToValidUTF8(string(raw), "\uFFFD")
+	if len(text) > shownArguments {
+		text = strings.ToValidUTF8(text[:shownArguments], "") + " …"
+	}
+	return text
 }
 
 // confirm matches an event that records a command with the first command that is not confirmed.
@@ -35,7 +113,9 @@ func (m *Machine) confirm(seq int64, e *history.Event) {
 	p := &m.queue[m.head]
 	switch {
 	case p.seq != seq:
-		m.fault = m.mismatch(seq, e, describe(e.Data), fmt.Sprintf("%s as command %d first", describeCommand(p.command), p.seq))
+		m.fault = m.mismatch(
+			seq, e, describe(e.Data), fmt.Sprintf("%s as command %d first", describeCommand(p.command), p.seq),
+		)
 		return
 	case !p.known:
 		if is := describeCommand(p.command); is != describe(e.Data) {
@@ -81,7 +161,27 @@ func (m *Machine) conclude(e *history.Event) {
 }
 
 func (m *Machine) mismatch(seq int64, e *history.Event, recorded, is string) *NonDeterminismError {
-	return &NonDeterminismError{RunID: m.info.RunID, EventSeq: e.Seq, EventType: e.Type(), Command: seq, Recorded: recorded, Issued: is}
+	return &NonDeterminismError{
+		RunID: m.info.RunID, EventSeq: e.Seq, EventType: e.Type(), Command: seq, Recorded: recorded, Issued: is,
+		Around: m.around(seq),
+	}
+}
+
+// around says what history has before and after a command, among the events at hand.
+func (m *Machine) around(seq int64) string {
+	if seq == 0 {
+		return ""
+	}
+	var said []string
+	for _, n := range []struct {
+		word string
+		seq  int64
+	}{{"before it", seq - 1}, {"after it", seq + 1}} {
+		if e := m.recorded[n.seq]; e != nil {
+			said = append(said, fmt.Sprintf("%s event %d is %s", n.word, e.Seq, describe(e.Data)))
+		}
+	}
+	return strings.Join(said, ", ")
 }
 
 // commandOf is the sequence of the command an event records; 0 for events that record none.
@@ -97,6 +197,8 @@ func commandOf(d history.Data) int64 {
 		return d.Sequence
 	case *history.ChildWorkflowScheduled:
 		return d.Sequence
+	case *history.AttachedToChild:
+		return d.CommandSequence
 	case *history.ChildCancelRequested:
 		return d.CommandSequence
 	case *history.MemoUpserted:
@@ -121,8 +223,8 @@ func commandOf(d history.Data) int64 {
 	return 0
 }
 
-// describe and describeCommand say the same about an event and the command it records; what they say is what must not change between
-// the run and its replay. Arguments, options and the length of timers may.
+// describe and describeCommand say the same about an event and the command it records; what they say is what must not
+// change between the run and its replay. Arguments, options and the length of timers may.
 func describe(d history.Data) string {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:
@@ -133,6 +235,8 @@ func describe(d history.Data) string {
 		return waitFor(d.SignalName)
 	case *history.ChildWorkflowScheduled:
 		return childOf(d.Child.Type)
+	case *history.AttachedToChild:
+		return attachmentTo(d.WorkflowID)
 	case *history.ChildCancelRequested:
 		return cancelOf("child workflow", d.Target)
 	case *history.MemoUpserted:
@@ -170,6 +274,8 @@ func describeCommand(c *protocol.Command) string {
 		return waitFor(c.SignalName)
 	case protocol.StartChildWorkflow:
 		return childOf(c.WorkflowType)
+	case protocol.AttachChildWorkflow:
+		return attachmentTo(c.WorkflowID)
 	case protocol.CancelChildWorkflow:
 		return cancelOf("child workflow", c.Target)
 	case protocol.UpsertMemo:
@@ -232,12 +338,14 @@ const (
 )
 
 func quote(s string) string          { return `"` + s + `"` }
+func attachmentTo(id string) string  { return "attachment to child workflow " + quote(id) }
 func childOf(name string) string     { return "child workflow " + quote(name) }
 func waitFor(name string) string     { return "wait for signal " + quote(name) }
 func versionOf(change string) string { return "version of change " + quote(change) }
 func signalTo(name, workflow string) string {
 	return "signal " + quote(name) + " to workflow " + quote(workflow)
 }
+
 func cancelOf(what string, target int64) string {
 	return fmt.Sprintf("cancellation of %s %d", what, target)
 }

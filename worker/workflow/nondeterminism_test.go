@@ -85,14 +85,17 @@ func TestAnotherSessionIsReportedWithBothIDs(t *testing.T) { // IS-R4
 func TestWorkerSessionOptionsMatchByTheirID(t *testing.T) {
 	with := func(id string) func(workflow.Context) error {
 		return func(ctx workflow.Context) error {
-			ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{WorkerSession: &workflow.WorkerSession{ID: id, MaxActivities: 3}})
+			ctx = workflow.WithActivity(
+				ctx, workflow.ActivityOptions{WorkerSession: &workflow.WorkerSession{ID: id, MaxActivities: 3}},
+			)
 			return workflow.ExecuteActivity(ctx, "index").Get(ctx, nil)
 		}
 	}
 	if err := replayedBy(t, with("s"), with("s")); err != nil {
 		t.Error(err)
 	}
-	if err := replayedBy(t, with("s"), with("t")); err == nil || !strings.Contains(err.Error(), `"s"`) || !strings.Contains(err.Error(), `"t"`) {
+	if err := replayedBy(t, with("s"), with("t")); err == nil || !strings.Contains(err.Error(), `"s"`) ||
+		!strings.Contains(err.Error(), `"t"`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -149,17 +152,23 @@ func TestEveryKindOfDifferenceIsReported(t *testing.T) {
 		"another activity": {seq(act("a")), seq(act("b")), []string{`activity "a"`, `activity "b"`, "event 2"}},
 		"another kind":     {seq(timer), seq(act("b")), []string{"a timer", `activity "b"`}},
 		"another order":    {seq(act("a"), timer), seq(timer, act("a")), []string{`activity "a"`, "a timer", "event 2"}},
-		"one less":         {seq(act("a"), act("b")), seq(act("a")), []string{`activity "b"`, `wait for signal "end"`, "event 3"}},
-		"one more":         {seq(act("a")), seq(act("a"), act("b")), []string{`wait for signal "end"`, `activity "b"`, "event 3"}},
-		"nothing left":     {seq(act("a")), func(ctx workflow.Context) error { return act("a")(ctx) }, []string{"no further command", "event 3"}},
-		"side effect":      {seq(timer), seq(effect), []string{"a timer", "a side effect"}},
-		"no side effect":   {seq(effect), seq(timer), []string{"a timer", "a side effect"}},
-		"another change":   {seq(version("x")), seq(version("y")), []string{`change "x"`, `wait for signal "end"`}},
-		"another signal":   {wait("x"), wait("y"), []string{`signal "x"`, `signal "y"`}},
-		"session start":    {seq(session), seq(timer), []string{`start of session "RUN-1"`, "a timer"}},
-		"session end":      {seq(end("x")), seq(end("y")), []string{`end of session "x"`, `end of session "y"`}},
-		"signalled":        {seq(send("x")), seq(send("y")), []string{`workflow "x"`, `workflow "y"`}},
-		"not cancelled":    {seq(cancelled), seq(timer), []string{"cancellation of timer 1", `wait for signal "end"`}},
+		"one less": {
+			seq(act("a"), act("b")), seq(act("a")), []string{`activity "b"`, `wait for signal "end"`, "event 3"},
+		},
+		"one more": {
+			seq(act("a")), seq(act("a"), act("b")), []string{`wait for signal "end"`, `activity "b"`, "event 3"},
+		},
+		"nothing left": {seq(act("a")), func(ctx workflow.Context) error {
+			return act("a")(ctx)
+		}, []string{"no further command", "event 3"}},
+		"side effect":    {seq(timer), seq(effect), []string{"a timer", "a side effect"}},
+		"no side effect": {seq(effect), seq(timer), []string{"a timer", "a side effect"}},
+		"another change": {seq(version("x")), seq(version("y")), []string{`change "x"`, `wait for signal "end"`}},
+		"another signal": {wait("x"), wait("y"), []string{`signal "x"`, `signal "y"`}},
+		"session start":  {seq(session), seq(timer), []string{`start of session "RUN-1"`, "a timer"}},
+		"session end":    {seq(end("x")), seq(end("y")), []string{`end of session "x"`, `end of session "y"`}},
+		"signalled":      {seq(send("x")), seq(send("y")), []string{`workflow "x"`, `workflow "y"`}},
+		"not cancelled":  {seq(cancelled), seq(timer), []string{"cancellation of timer 1", `wait for signal "end"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := replayedBy(t, c.ran, c.replayed)
@@ -197,7 +206,8 @@ func TestEndedRunReplaysAndItsEndMustBeTheCodes(t *testing.T) {
 	}
 	again := func(ctx workflow.Context) error { return workflow.ContinueAsNew(ctx) }
 	err := replayedBy(t, done, again)
-	if err == nil || !strings.Contains(err.Error(), "completion of the workflow") || !strings.Contains(err.Error(), "continuation as a new run") {
+	if err == nil || !strings.Contains(err.Error(), "completion of the workflow") ||
+		!strings.Contains(err.Error(), "continuation as a new run") {
 		t.Errorf("got %v", err)
 	}
 	if err := replayedBy(t, again, again); err != nil {
@@ -213,5 +223,30 @@ func TestUnknownEventsAreSkipped(t *testing.T) {
 	defer m.Close()
 	if commands, err := m.Apply(a.task(2), events); err != nil || len(commands) > 0 {
 		t.Errorf("got %v, %v", commands, err)
+	}
+}
+
+func TestAMismatchNamesArgumentsPlaceAndNeighbours(t *testing.T) {
+	steps := func(second string, arg int) func(workflow.Context) error {
+		return func(ctx workflow.Context) error {
+			a, b, c := workflow.ExecuteActivity(ctx, "first", 1), workflow.ExecuteActivity(ctx, second, arg),
+				workflow.NewTimer(ctx, time.Second)
+			return errors.Join(a.Get(ctx, nil), b.Get(ctx, nil), c.Get(ctx, nil))
+		}
+	}
+	err := replayedBy(t, steps("second", 22), steps("other", 33))
+	mismatch, ok := errors.AsType[*workflow.NonDeterminismError](err)
+	if !ok {
+		t.Fatalf("got %v", err)
+	}
+	for _, part := range []string{
+		"at event 3 (ActivityScheduled, command 2)", `history has activity "second" without a session`,
+		"arguments recorded: [22]",
+		`the code has activity "other" without a session, at `, "arguments of the code: [33]", "nondeterminism_test.go:",
+		`before it event 2 is activity "first"`, "after it event 4 is a timer",
+	} {
+		if !strings.Contains(workflow.TaskFailure(err).Message, part) {
+			t.Errorf("%q is missing in %s", part, mismatch.Explain())
+		}
 	}
 }

@@ -24,7 +24,8 @@ type stmt struct {
 }
 
 var ops = []string{
-	"activity", "activity", "sleep", "receive", "join", "race", "go", "effect", "version", "session", "begin", "await", "either", "scope", "id",
+	"activity", "activity", "sleep", "receive", "join", "race", "go", "effect", "version", "session", "begin", "await",
+	"either", "scope", "id",
 	"child", "until", "ready", "memo",
 }
 
@@ -84,7 +85,9 @@ func (st *state) updated(ctx workflow.Context, n int) (int, error) {
 }
 
 func (st *state) say(ctx workflow.Context, format string, args ...any) {
-	st.trace = append(st.trace, fmt.Sprintf("%d ", workflow.Now(ctx).Sub(epoch).Milliseconds())+fmt.Sprintf(format, args...))
+	st.trace = append(
+		st.trace, fmt.Sprintf("%d ", workflow.Now(ctx).Sub(epoch).Milliseconds())+fmt.Sprintf(format, args...),
+	)
 }
 
 func (st *state) begin(ctx workflow.Context, n int) workflow.Future {
@@ -178,7 +181,9 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 		program := programs(2).Draw(rt, "program")
 		a := start(t, func(ctx workflow.Context) (string, error) {
 			st := &state{}
-			workflow.HandleUpdate(ctx, "update", st.updated, workflow.UpdateOptions{Validate: func(_ workflow.Context, n int) error {
+			workflow.HandleUpdate(ctx, "update", st.updated, workflow.UpdateOptions{Validate: func(
+				_ workflow.Context, n int,
+			) error {
 				if n%11 == 4 {
 					return errors.New("rejected")
 				}
@@ -234,7 +239,9 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 func happen(rt *rapid.T, a *app, cancelled *bool) bool {
 	var can []func()
 	for seq := range a.run.Activities.All() {
-		can = append(can, func() { a.complete(seq, int(seq)) }, func() { a.failActivity(seq, activity.FailureOf(errors.New("no luck"))) })
+		can = append(can, func() { a.complete(seq, int(seq)) }, func() {
+			a.failActivity(seq, activity.FailureOf(errors.New("no luck")))
+		})
 	}
 	for seq := range a.run.Timers.All() {
 		can = append(can, func() { a.fire(seq) })
@@ -261,7 +268,8 @@ func happen(rt *rapid.T, a *app, cancelled *bool) bool {
 	return open
 }
 
-// regroup replays the whole history in chunks of random length; the commands it asks for on the way are those of the history.
+// regroup replays the whole history in chunks of random length; the commands it asks for on the way are those of the
+// history.
 func regroup(rt *rapid.T, a *app) {
 	m := workflow.NewMachine(a.def, a.options)
 	defer m.Close()

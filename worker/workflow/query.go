@@ -8,12 +8,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// HandleQuery answers the queries of a name with fn, a func(Context, args…) (result, error). It is run on the workflow as its history
-// leaves it, by whichever worker replays it then, also when the run has closed. It leaves no trace: what it changes is forgotten, and
-// calling this package in it, but for Info, Now and Logger, fails the query with ErrReadOnly.
+// HandleQuery answers the queries of a name with fn, a func(Context, args…) (result, error). It is run on the workflow
+// as its history leaves it, by whichever worker replays it then, also when the run has closed. It leaves no trace: what
+// it changes is forgotten, and calling this package in it, but for Info, Now and Logger, fails the query with
+// ErrReadOnly.
 //
-// Handlers are set before the code waits for the first time, so that every moment of the run can be asked about. Setting one again
-// replaces it. A function of another shape panics.
+// Handlers are set before the code waits for the first time, so that every moment of the run can be asked about.
+// Setting one again replaces it. A function of another shape panics.
 func HandleQuery(ctx Context, name string, fn any) {
 	m := ctx.inner().m
 	m.here()
@@ -28,7 +29,8 @@ var (
 	ErrReadOnly = errors.New("it must only look")
 )
 
-// readOnly runs code that may only look, and nothing longer than the machine's patience; what goes wrong is the machine's fault.
+// readOnly runs code that may only look, and nothing longer than the machine's patience; what goes wrong is the
+// machine's fault.
 func (m *Machine) readOnly(what string, fn func()) {
 	if m.watch == nil {
 		m.watch = time.NewTimer(m.patience)
@@ -45,8 +47,8 @@ func acted(what string) error {
 	return fmt.Errorf("workflow: %s must not call package workflow: %w", what, ErrReadOnly)
 }
 
-// Query asks the code for something about its state, as the events applied so far leave it. The machine is of no use for workflow tasks
-// afterwards, since a handler may have changed what it looked at; further queries may be asked.
+// Query asks the code for something about its state, as the events applied so far leave it. The machine is of no use
+// for workflow tasks afterwards, since a handler may have changed what it looked at; further queries may be asked.
 func (m *Machine) Query(name string, args payload.Payload) (result payload.Payload, err error) {
 	if m.fault != nil {
 		return result, m.fault

@@ -38,8 +38,12 @@ func TestQueriesWithoutAnAnswerSayWhy(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		n := 0
 		workflow.HandleQuery(ctx, "fails", func(workflow.Context) (int, error) { return 0, errors.New("not now") })
-		workflow.HandleQuery(ctx, "acts", func(ctx workflow.Context) error { return workflow.ExecuteActivity(ctx, "x").Get(ctx, nil) })
-		workflow.HandleQuery(ctx, "waits", func(ctx workflow.Context) error { return workflow.Until(ctx, func() bool { return n > 0 }) })
+		workflow.HandleQuery(ctx, "acts", func(ctx workflow.Context) error {
+			return workflow.ExecuteActivity(ctx, "x").Get(ctx, nil)
+		})
+		workflow.HandleQuery(ctx, "waits", func(ctx workflow.Context) error {
+			return workflow.Until(ctx, func() bool { return n > 0 })
+		})
 		workflow.HandleQuery(ctx, "panics", func(workflow.Context) error { panic("oh") })
 		workflow.HandleQuery(ctx, "reads", func(ctx workflow.Context, add int) (int, error) {
 			workflow.Logger(ctx).Info().Msg("asked")
@@ -48,7 +52,9 @@ func TestQueriesWithoutAnAnswerSayWhy(t *testing.T) {
 		return workflow.Sleep(ctx, time.Hour)
 	})
 	a.drain(nil)
-	for name, is := range map[string]error{"acts": workflow.ErrReadOnly, "waits": workflow.ErrReadOnly, "none": workflow.ErrUnknownQuery} {
+	for name, is := range map[string]error{
+		"acts": workflow.ErrReadOnly, "waits": workflow.ErrReadOnly, "none": workflow.ErrUnknownQuery,
+	} {
 		if _, err := a.ask(len(a.events), name); !errors.Is(err, is) || !strings.Contains(err.Error(), `query "`+name+`"`) {
 			t.Errorf("%s: got %v", name, err)
 		}

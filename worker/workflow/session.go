@@ -7,22 +7,23 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// SessionOptions of a session that a workflow starts. The zero value is a session of the run's own queue, with as many activities at
-// once as its worker has slots.
+// SessionOptions of a session that a workflow starts. The zero value is a session of the run's own queue, with as many
+// activities at once as its worker has slots.
 type SessionOptions struct {
 	Queue         string
 	Requirements  []string // capabilities the worker must have
-	MaxActivities int      // at once; 0: the worker's slots
+	MaxActivities int      // at once; 0: 2 × the worker's cores, or its Concurrency where that is set
 	// ReleasePolicy says what happens when the holder's release is replaced: "migrate" (the default), "finish" or "fail".
 	ReleasePolicy string
-	// Fallback makes the affinity soft: once an activity has waited so long for the session's worker, because that is gone, draining or full, another
-	// worker may take the session, whose state is then lost. 0: hard, it waits for as long as the session is held.
+	// Fallback makes the affinity soft: once an activity has waited so long for the session's worker, because that is
+	// gone, draining or full, another worker may take the session, whose state is then lost. 0: hard, it waits for as long
+	// as the session is held.
 	Fallback time.Duration
 }
 
-// Session is a handle of a session: data, which may be an input, also of the run that this one continues as. A session belongs to its
-// workflow id and lives until it is ended or the last run of that id closes; it stays with one worker, and moves only when that worker
-// is gone.
+// Session is a handle of a session: data, which may be an input, also of the run that this one continues as. A session
+// belongs to its workflow id and lives until it is ended or the last run of that id closes; it stays with one worker,
+// and moves only when that worker is gone.
 type Session struct {
 	ID string `json:"session_id"`
 }
@@ -48,7 +49,7 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	cmd := &protocol.Command{Type: protocol.StartSession, SessionID: id, Requirements: o.Requirements}
 	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" || after > 0 {
 		cmd.WorkerSession = &protocol.SessionOptions{
-			SessionID: id, Queue: o.Queue, MaxActivities: o.MaxActivities, ReleasePolicy: o.ReleasePolicy,
+			SessionID: id, Queue: o.Queue, MaxActivities: protocol.Count(o.MaxActivities), ReleasePolicy: o.ReleasePolicy,
 			Affinity: affinity, FallbackAfter: after,
 		}
 	}
@@ -74,8 +75,8 @@ func ExecuteIn[T any](ctx Context, s *Session, nameOrFunc any, args ...any) (T, 
 	return Await[T](ctx, s.Execute(ctx, nameOrFunc, args...))
 }
 
-// End ends the session: its running activities are cancelled and late results of them refused, what is scheduled in it later fails.
-// Ending it twice does nothing, and a cancelled context is no hindrance.
+// End ends the session: its running activities are cancelled and late results of them refused, what is scheduled in it
+// later fails. Ending it twice does nothing, and a cancelled context is no hindrance.
 func (s *Session) End(ctx Context) error {
 	m := ctx.inner().m
 	m.here()

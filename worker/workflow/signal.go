@@ -44,15 +44,16 @@ func (s *SignalChannel) isReady() bool    { return len(s.values) > 0 }
 func (s *SignalChannel) attach(w *waiter) { s.waiters = append(s.waiters, w) }
 func (s *SignalChannel) detach(w *waiter) { s.waiters = without(s.waiters, w) }
 
-// open tells that the run is blocked on the name, unless it has.
-func (s *SignalChannel) open() {
+// openWait tells that the run is blocked on the name, unless it has.
+func (s *SignalChannel) openWait() {
 	if !s.waiting {
 		s.waiting = true
 		s.m.issue(&protocol.Command{Type: protocol.OpenSignalWait, SignalName: s.name, Buffers: true})
 	}
 }
 
-// arrive keeps a signal and wakes everybody who waits for one, in the order they came; whoever finds none left waits on.
+// arrive keeps a signal and wakes everybody who waits for one, in the order they came; whoever finds none left waits
+// on.
 func (s *SignalChannel) arrive(value received) {
 	s.values = append(s.values, value)
 	s.waiting = false
@@ -61,8 +62,8 @@ func (s *SignalChannel) arrive(value received) {
 	}
 }
 
-// Receive waits for the next signal of the name and decodes its arguments into outs, by position; a nil discards one. A signal that
-// does not fit is used up all the same, and the error says why.
+// Receive waits for the next signal of the name and decodes its arguments into outs, by position; a nil discards one. A
+// signal that does not fit is used up all the same, and the error says why.
 func (s *SignalChannel) Receive(ctx Context, outs ...any) error {
 	if s.name == "" {
 		return fmt.Errorf("%w: the signal has no name", ErrInvalidOptions)
@@ -74,14 +75,14 @@ func (s *SignalChannel) Receive(ctx Context, outs ...any) error {
 				return true
 			}
 			w.need = 1
-			s.open()
+			s.openWait()
 			return false
 		}, s)
 		if err != nil {
 			return err
 		}
 	}
-	return s.take(outs)
+	return s.takeSignal(outs)
 }
 
 // ReceiveAsync takes a signal that is there, without waiting; false when there is none.
@@ -90,7 +91,7 @@ func (s *SignalChannel) ReceiveAsync(outs ...any) (bool, error) {
 	if !s.isReady() {
 		return false, nil
 	}
-	return true, s.take(outs)
+	return true, s.takeSignal(outs)
 }
 
 // ReceiveSignal waits for the next signal of a name with one argument.
@@ -100,7 +101,7 @@ func ReceiveSignal[T any](ctx Context, name string) (T, error) {
 	return v, err
 }
 
-func (s *SignalChannel) take(outs []any) error {
+func (s *SignalChannel) takeSignal(outs []any) error {
 	value := s.values[0].args
 	s.values[0] = received{}
 	s.values = s.values[1:]
@@ -130,7 +131,8 @@ func (m *Machine) unreceived() (events []int64) {
 	return events
 }
 
-// SignalWorkflow sends a signal to the current run of another workflow id, once; it does not wait for it to be received.
+// SignalWorkflow sends a signal to the current run of another workflow id, once; it does not wait for it to be
+// received.
 func SignalWorkflow(ctx Context, workflowID, name string, args ...any) error {
 	m := ctx.inner().m
 	m.here()

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/retry"
@@ -22,13 +23,15 @@ type ActivityOptions struct {
 	ScheduleToStart time.Duration // waiting for a worker
 	Heartbeat       time.Duration // between two signs of life of the activity's code
 
-	Session       string         // keep the activity with the worker that holds the session of this id; InSession says the same
+	// keep the activity with the worker that holds the session of this id; InSession says the same
+	Session       string
 	WorkerSession *WorkerSession // as Session, with options of the session's own
 	Requirements  []string       // capabilities its worker must have
 	Priority      int            // 0 the run's own, 1 first … 9 last
 
-	// SessionFallback makes the affinity of Session soft: once an activity has waited so long for the session's worker, because that is gone, draining or
-	// full, another worker may take the session, whose state is then lost. What an activity says holds from then on; 0 leaves it as it is, at first hard.
+	// SessionFallback makes the affinity of Session soft: once an activity has waited so long for the session's worker,
+	// because that is gone, draining or full, another worker may take the session, whose state is then lost. What an
+	// activity says holds from then on; 0 leaves it as it is, at first hard.
 	SessionFallback time.Duration
 }
 
@@ -54,12 +57,17 @@ type WorkerSession struct {
 	Queue         string
 	Requirements  []string
 	Lease         time.Duration // 120 s
-	TTL           time.Duration // 30 min
+	TTL           time.Duration // 30 min, after which the session ends for good; NoTTL: it ends when somebody closes it
 	MaxActivities int           // at once; 1
 	MustExist     bool          // do not make it
 	NoReacquire   bool          // nobody takes it over after its lease was lost
-	Fallback      time.Duration // how long an activity waits for the session's worker until any other may take the session; 0: for as long as it is held
+	// how long an activity waits for the session's worker until any other may take the session; 0: for as long as it is
+	// held
+	Fallback time.Duration
 }
+
+// NoTTL is the TTL of a session that does not end by itself.
+const NoTTL time.Duration = -1
 
 // WithActivity returns a context whose activities are run with these options. Members left zero keep what ctx has.
 func WithActivity(ctx Context, o ActivityOptions) Context {
@@ -84,15 +92,16 @@ func overlay[T any](to *T, o T) {
 	}
 }
 
-// InSession returns a context whose activities stay with the worker that holds the session of this id; "" leaves the session. Sessions
-// of an id need no start and no end.
+// InSession returns a context whose activities stay with the worker that holds the session of this id; "" leaves the
+// session. Sessions of an id need no start and no end.
 func InSession(ctx Context, id string) Context {
 	c := *ctx.inner()
 	c.options.Session, c.options.WorkerSession = id, nil
 	return &c
 }
 
-// ExecuteActivity schedules an activity, by its registered name or the registered function, and returns its result to come.
+// ExecuteActivity schedules an activity, by its registered name or the registered function, and returns its result to
+// come.
 func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 	c := ctx.inner()
 	c.m.here()
@@ -107,11 +116,26 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 	if err != nil {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
 	}
+	if cmd.ScheduleToClose > 0 && cmd.StartToClose > cmd.ScheduleToClose && !c.m.keptLonger() {
+		return c.m.settled(fmt.Errorf("activity %q: %w: StartToClose %s is longer than ScheduleToClose %s, which bounds all attempts",
+			name, ErrInvalidOptions, c.options.StartToClose, c.options.ScheduleToClose))
+	}
 	if cmd.Arguments, err = payload.EncodeArgs(args...); err != nil {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
 	}
 	cmd.ActivityType = name
-	return c.open(activityStep, name, cmd)
+	return c.openStep(activityStep, name, cmd)
+}
+
+// keptLonger says whether history has the next step as an activity with an attempt that may take longer than all of
+// them: older releases took such a one, and their runs go on.
+func (m *Machine) keptLonger() bool {
+	e := m.recorded[m.sequence+1]
+	if e == nil {
+		return false
+	}
+	d, ok := e.Data.(*history.ActivityScheduled)
+	return ok && d.ScheduleToClose > 0 && d.StartToClose > d.ScheduleToClose
 }
 
 // Execute runs an activity and waits for its result.
@@ -119,8 +143,8 @@ func Execute[T any](ctx Context, nameOrFunc any, args ...any) (T, error) {
 	return Await[T](ctx, ExecuteActivity(ctx, nameOrFunc, args...))
 }
 
-// open issues a command whose end will resolve a future.
-func (c *flow) open(k kind, name string, cmd *protocol.Command) *future {
+// openStep issues a command whose end will resolve a future.
+func (c *flow) openStep(k kind, name string, cmd *protocol.Command) *future {
 	f := &future{m: c.m, kind: k, name: name, scope: c.scope}
 	f.seq = c.m.issue(cmd)
 	c.m.steps[f.seq] = f
@@ -132,7 +156,9 @@ func (c *flow) open(k kind, name string, cmd *protocol.Command) *future {
 func (m *Machine) stepID(seq int64) string { return fmt.Sprintf("%s-%d", m.info.RunID, seq) }
 
 func (o *ActivityOptions) command() (*protocol.Command, error) {
-	c := &protocol.Command{Type: protocol.ScheduleActivity, Queue: o.Queue, SessionID: o.Session, Requirements: o.Requirements}
+	c := &protocol.Command{
+		Type: protocol.ScheduleActivity, Queue: o.Queue, SessionID: o.Session, Requirements: o.Requirements,
+	}
 	if o.Priority > 0 {
 		c.Priority = new(o.Priority)
 	}
@@ -140,14 +166,18 @@ func (o *ActivityOptions) command() (*protocol.Command, error) {
 	for _, d := range []struct {
 		name string
 		from time.Duration
-		to   *int64
+		to   *protocol.Timeout
 	}{
-		{"StartToClose", o.StartToClose, &c.StartToClose}, {"ScheduleToClose", o.ScheduleToClose, &c.ScheduleToClose},
-		{"ScheduleToStart", o.ScheduleToStart, &c.ScheduleToStart}, {"Heartbeat", o.Heartbeat, &c.Heartbeat},
+		{"StartToClose", o.StartToClose, &c.StartToClose},
+		{"ScheduleToClose", o.ScheduleToClose, &c.ScheduleToClose},
+		{"ScheduleToStart", o.ScheduleToStart, &c.ScheduleToStart},
+		{"Heartbeat", o.Heartbeat, &c.Heartbeat},
 	} {
-		if *d.to, err = wholeSeconds(d.name, d.from); err != nil {
+		n, err := wholeSeconds(d.name, d.from)
+		if err != nil {
 			return nil, err
 		}
+		*d.to = protocol.Timeout(n)
 	}
 	if p := o.Retry; p != nil {
 		if c.RetryPolicy, err = p.wire(); err != nil {
@@ -179,7 +209,10 @@ func (p *RetryPolicy) wire() (*retry.Policy, error) {
 	if n == 0 {
 		n = math.MaxInt32
 	}
-	w := &retry.Policy{MaxAttempts: &n, BackoffSeconds: make([]int, len(p.Backoff)), NonRetryableErrorTypes: append([]string{}, p.NonRetryable...)}
+	w := &retry.Policy{
+		MaxAttempts: &n, BackoffSeconds: make([]int, len(p.Backoff)),
+		NonRetryableErrorTypes: append([]string{}, p.NonRetryable...),
+	}
 	for i, d := range p.Backoff {
 		s, err := wholeSeconds("Backoff", d)
 		if err != nil {
@@ -198,12 +231,15 @@ func (s *WorkerSession) wire() (*protocol.SessionOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	ttl, err := wholeSeconds("TTL", s.TTL)
-	if err != nil {
-		return nil, err
+	ttl := int64(protocol.NoTTL)
+	if s.TTL != NoTTL {
+		if ttl, err = wholeSeconds("TTL", s.TTL); err != nil {
+			return nil, err
+		}
 	}
 	o := &protocol.SessionOptions{
-		SessionID: s.ID, Queue: s.Queue, Requirements: s.Requirements, Lease: lease, TTL: ttl, MaxActivities: s.MaxActivities,
+		SessionID: s.ID, Queue: s.Queue, Requirements: s.Requirements, Lease: protocol.Count(lease), TTL: protocol.TTL(ttl),
+		MaxActivities: protocol.Count(s.MaxActivities),
 	}
 	if o.Affinity, o.FallbackAfter, err = fallback(s.Fallback); err != nil {
 		return nil, err
@@ -232,8 +268,8 @@ func ceil(d, unit time.Duration) int64 {
 	return n
 }
 
-// NewTimer returns a future that is ready when d has passed, at once if d is not positive. It is durable: d counts although no worker runs.
-// Cancelling ctx ends it with ErrCancelled.
+// NewTimer returns a future that is ready when d has passed, at once if d is not positive. It is durable: d counts
+// although no worker runs. Cancelling ctx ends it with ErrCancelled.
 func NewTimer(ctx Context, d time.Duration) Future {
 	c := ctx.inner()
 	c.m.here()
@@ -247,7 +283,7 @@ func NewTimer(ctx Context, d time.Duration) Future {
 	if d%time.Second != 0 {
 		cmd.DelayMicros = ceil(d, time.Microsecond)
 	}
-	return c.open(timerStep, "", cmd)
+	return c.openStep(timerStep, "", cmd)
 }
 
 // Sleep waits for d; the error is ErrCancelled.
@@ -267,7 +303,9 @@ func (m *Machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (strin
 		return name, nil
 	}
 	if reflect.ValueOf(nameOrFunc).Kind() != reflect.Func {
-		return "", fmt.Errorf("%w: want the name of the %s or a registered function, not %T", ErrInvalidOptions, what, nameOrFunc)
+		return "", fmt.Errorf(
+			"%w: want the name of the %s or a registered function, not %T", ErrInvalidOptions, what, nameOrFunc,
+		)
 	}
 	name, err := lookup(nameOrFunc)
 	if err != nil {

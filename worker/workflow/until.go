@@ -2,9 +2,10 @@ package workflow
 
 import "time"
 
-// Until waits until a condition over the workflow's own variables holds. It is looked at whenever something happened in the run:
-// other branches and update handlers change what it looks at, and futures become ready. The condition must only look: calling this
-// package in it panics, but for AllHandlersFinished, Info, Now and Logger. The error is ErrCancelled. Nothing of the wait is recorded.
+// Until waits until a condition over the workflow's own variables holds. It is looked at whenever something happened in
+// the run: other branches and update handlers change what it looks at, and futures become ready. The condition must
+// only look: calling this package in it panics, but for AllHandlersFinished, Info, Now and Logger. The error is
+// ErrCancelled. Nothing of the wait is recorded.
 func Until(ctx Context, holds func() bool) error {
 	c := ctx.inner()
 	co := c.m.here()

@@ -50,7 +50,9 @@ func TestUntilEndsWithItsContext(t *testing.T) {
 		if err := workflow.Until(ctx, func() bool { return said != nil }); err != nil {
 			return "", err
 		}
-		return fmt.Sprint(said, workflow.Until(under, func() bool { return false }), workflow.Until(under, func() bool { return true })), nil
+		return fmt.Sprint(said, workflow.Until(under, func() bool { return false }), workflow.Until(under, func() bool {
+			return true
+		})), nil
 	})
 	a.drain(nil)
 	a.fire(1)
@@ -93,7 +95,7 @@ func TestUntilTimeout(t *testing.T) {
 	a.drain(nil)
 	a.decide(engine.RequestCancellation{})
 	a.drain(nil)
-	want(t, "cancelled", a.failure().ExceptionType, "Cancelled")
+	a.cancelled()
 	a.replays()
 }
 
@@ -128,13 +130,17 @@ func TestConditionMayLookAtFuturesThatAreJoined(t *testing.T) {
 
 func TestEntriesThatCannotBeAreRefusedAtOnce(t *testing.T) {
 	commands, err := once(t, func(ctx workflow.Context) error {
-		for _, bad := range []map[string]any{nil, {"": 1}, {"12": 1}, {"a b": 1}, {"big": make([]byte, 11_000)}, {"no": make(chan int)}} {
+		for _, bad := range []map[string]any{
+			nil, {"": 1}, {"12": 1}, {"a b": 1}, {"big": make([]byte, 11_000)}, {"no": make(chan int)},
+		} {
 			if workflow.UpsertMemo(ctx, bad) == nil || workflow.UpsertSearchAttributes(ctx, bad) == nil {
 				t.Errorf("%v was taken", bad)
 			}
 		}
 		for _, bad := range []any{map[string]int{"a": 1}, []int{1}, struct{ A int }{1}} {
-			if err := workflow.UpsertSearchAttributes(ctx, map[string]any{"a": bad}); !errors.Is(err, workflow.ErrInvalidOptions) {
+			if err := workflow.UpsertSearchAttributes(ctx, map[string]any{
+				"a": bad,
+			}); !errors.Is(err, workflow.ErrInvalidOptions) {
 				t.Errorf("%v: got %v", bad, err)
 			}
 		}

@@ -15,23 +15,24 @@ import (
 
 // UpdateOptions of an update handler.
 type UpdateOptions struct {
-	// Validate is func(Context, args…) error with the arguments of the handler: an error rejects the update, and the workflow has not
-	// seen it. It must only look: calling this package in it, but for Info, Now and Logger, fails the update with ErrReadOnly. nil: every
-	// update is taken.
+	// Validate is func(Context, args…) error with the arguments of the handler: an error rejects the update, and the
+	// workflow has not seen it. It must only look: calling this package in it, but for Info, Now and Logger, fails the
+	// update with ErrReadOnly. nil: every update is taken.
 	Validate any
 }
 
-// HandleUpdate answers the updates of a name with fn, a func(Context, args…) (result, error), or with an error alone. An error fails the
-// update, not the run, and so does a panic, under TypeUpdatePanicked. The handler is a branch of its own that begins when the update
-// comes, in the order of history. It may wait like any other code of the workflow, for activities, timers, children, signals and
-// conditions, and several handlers may be under way at once; the update is answered when its handler returns. Its context is that of
-// HandleUpdate: who cancels that, or asks the run to end, cancels what the handler waits for.
+// HandleUpdate answers the updates of a name with fn, a func(Context, args…) (result, error), or with an error alone.
+// An error fails the update, not the run, and so does a panic, under TypeUpdatePanicked. The handler is a branch of its
+// own that begins when the update comes, in the order of history. It may wait like any other code of the workflow, for
+// activities, timers, children, signals and conditions, and several handlers may be under way at once; the update is
+// answered when its handler returns. Its context is that of HandleUpdate: who cancels that, or asks the run to end,
+// cancels what the handler waits for.
 //
-// When the workflow returns, the updates whose handlers are under way fail as run_closed; see AllHandlersFinished. When it continues as
-// new, they go with it, and their handlers begin afresh in the next run.
+// When the workflow returns, the updates whose handlers are under way fail as run_closed; see AllHandlersFinished. When
+// it continues as new, they go with it, and their handlers begin afresh in the next run.
 //
-// Handlers are set before the code waits for the first time: an update of a name without one fails as TypeUnknownUpdate. Setting one
-// again replaces it. A function of another shape panics.
+// Handlers are set before the code waits for the first time: an update of a name without one fails as
+// TypeUnknownUpdate. Setting one again replaces it. A function of another shape panics.
 func HandleUpdate(ctx Context, name string, fn any, opts ...UpdateOptions) {
 	m := ctx.inner().m
 	m.here()
@@ -44,8 +45,8 @@ func HandleUpdate(ctx Context, name string, fn any, opts ...UpdateOptions) {
 	m.updates[name] = h
 }
 
-// AllHandlersFinished says whether no update handler is under way. A workflow that takes updates waits for it before it returns or
-// continues as new, so that every caller is answered:
+// AllHandlersFinished says whether no update handler is under way. A workflow that takes updates waits for it before it
+// returns or continues as new, so that every caller is answered:
 //
 //	err := workflow.Until(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 //
@@ -102,8 +103,8 @@ type answer struct {
 	command  *protocol.Command // nil: its handler came to no end yet
 }
 
-// updated starts an update's handler at the place where history has the update, whichever task shows it. An update that the engine
-// ended before a handler began, because its run closed or its worker knew no updates, was never taken.
+// updated starts an update's handler at the place where history has the update, whichever task shows it. An update that
+// the engine ended before a handler began, because its run closed or its worker knew no updates, was never taken.
 func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
 	was, taken := m.answered[d.UpdateID], m.taken[d.UpdateID]
 	if m.finished || was != nil && was.Sequence == 0 && !taken {
@@ -116,7 +117,9 @@ func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
 	case was != nil && was.Failed && was.ExceptionType == TypeUpdateRejected:
 		a.reject(errors.New(was.Message))
 	case h == nil:
-		a.fail(activity.NewError(TypeUnknownUpdate, fmt.Sprintf("the workflow does not answer update %q", d.UpdateName), activity.NonRetryable))
+		a.fail(activity.NewError(
+			TypeUnknownUpdate, fmt.Sprintf("the workflow does not answer update %q", d.UpdateName), activity.NonRetryable,
+		))
 	default:
 		a.begun = true
 		check := was == nil && !taken
@@ -124,7 +127,8 @@ func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
 	}
 }
 
-// update is the branch of a handler. What panics in it fails the update: a request that meets a bug must not stop the whole run.
+// update is the branch of a handler. What panics in it fails the update: a request that meets a bug must not stop the
+// whole run.
 func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool) {
 	defer func() {
 		if m.closing.Load() {
@@ -136,7 +140,9 @@ func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool
 	}()
 	in, err := h.fn.Decode(args)
 	if err != nil {
-		a.fail(activity.NewError(activity.TypeArguments, fmt.Sprintf("update %q", a.name), activity.NonRetryable, activity.CausedBy(err)))
+		a.fail(activity.NewError(
+			activity.TypeArguments, fmt.Sprintf("update %q", a.name), activity.NonRetryable, activity.CausedBy(err),
+		))
 		return
 	}
 	if check && h.validate != nil {
@@ -150,7 +156,11 @@ func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool
 	result, err := h.fn.Call(&ctx, in)
 	switch _, next := errors.AsType[*continuation](err); {
 	case next:
-		a.fail(errors.New("an update handler cannot continue the workflow as new: set a variable that the workflow's own code looks at"))
+		a.fail(
+			errors.New(
+				"an update handler cannot continue the workflow as new: set a variable that the workflow's own code looks at",
+			),
+		)
 	case err != nil:
 		a.fail(err)
 	default:
@@ -161,9 +171,13 @@ func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool
 // updatePanicked is the error of an update whose handler or validator panicked; its worker's log has the stack.
 func (m *Machine) updatePanicked(what, name string, r any) error {
 	if m.at > m.replayed {
-		m.log.Error().Str("update", name).Any("panic", r).Str("stack", string(debug.Stack())).Msgf("the %s of an update panicked", what)
+		m.log.Error().Str("update", name).Any("panic", r).Str("stack", string(debug.Stack())).Msgf(
+			"the %s of an update panicked", what,
+		)
 	}
-	return activity.NewError(TypeUpdatePanicked, fmt.Sprintf("the %s of update %q panicked: %v", what, name, r), activity.NonRetryable)
+	return activity.NewError(
+		TypeUpdatePanicked, fmt.Sprintf("the %s of update %q panicked: %v", what, name, r), activity.NonRetryable,
+	)
 }
 
 // RejectedError says that an update's validator refused it, and why.
@@ -179,9 +193,9 @@ func (e *RejectedError) Error() string {
 // Unwrap gives what the validator returned.
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// Validate asks whether an update would be taken, as the events applied so far leave the run: nil, a *RejectedError, or why the question
-// has no answer. An update without a handler or a validator is taken. As after Query, the machine is of no use for workflow tasks
-// afterwards.
+// Validate asks whether an update would be taken, as the events applied so far leave the run: nil, a *RejectedError, or
+// why the question has no answer. An update without a handler or a validator is taken. As after Query, the machine is
+// of no use for workflow tasks afterwards.
 func (m *Machine) Validate(name string, args payload.Payload) (err error) {
 	if m.fault != nil {
 		return m.fault
@@ -228,14 +242,15 @@ func (a *answer) fail(err error) {
 	a.command.FailedSequence, a.command.FailedActivityID = 0, "" // these are of a run
 }
 
-// reject fails the update under the type by which a replay knows that nobody handled it; the error's own type stays in the exception.
+// reject fails the update under the type by which a replay knows that nobody handled it; the error's own type stays in
+// the exception.
 func (a *answer) reject(err error) {
 	a.fail(err)
 	a.command.ExceptionType, a.command.NonRetryable = TypeUpdateRejected, true
 }
 
-// confirmTaken matches the start of an update's handler with the code's. The code may have come to the handler's end by now: what
-// arrived while the task was under way stands before in history.
+// confirmTaken matches the start of an update's handler with the code's. The code may have come to the handler's end by
+// now: what arrived while the task was under way stands before in history.
 func (m *Machine) confirmTaken(d *history.UpdateApplied, e *history.Event) {
 	i := m.answerTo(d.UpdateID)
 	if i < 0 {
@@ -245,7 +260,10 @@ func (m *Machine) confirmTaken(d *history.UpdateApplied, e *history.Event) {
 		a.taken = true
 		return
 	}
-	m.fault = m.mismatch(0, e, "start of the handler of update "+quote(d.UpdateName), describeCommand(m.answers[i].command)+" "+quote(d.UpdateName))
+	m.fault = m.mismatch(
+		0, e, "start of the handler of update "+quote(d.UpdateName),
+		describeCommand(m.answers[i].command)+" "+quote(d.UpdateName),
+	)
 }
 
 // confirmAnswer matches the end of an update with the code's answer.
@@ -283,8 +301,8 @@ func (m *Machine) answerTo(id string) int {
 	return slices.IndexFunc(m.answers, func(a *answer) bool { return a.id == id })
 }
 
-// says is what history has to be told of an update now; nil: nothing. That a handler has begun is told also when the workflow ended
-// meanwhile, since what it issued before is in history and a replay has to begin it, too.
+// says is what history has to be told of an update now; nil: nothing. That a handler has begun is told also when the
+// workflow ended meanwhile, since what it issued before is in history and a replay has to begin it, too.
 func (m *Machine) says(a *answer) *protocol.Command {
 	if a.command == nil && a.begun && !a.taken {
 		return &protocol.Command{Type: protocol.ApplyUpdate, UpdateID: a.id}
@@ -292,7 +310,8 @@ func (m *Machine) says(a *answer) *protocol.Command {
 	return a.command
 }
 
-// answering puts what is said to updates before the commands of a task. The engine answers what the end of the workflow leaves open.
+// answering puts what is said to updates before the commands of a task. The engine answers what the end of the workflow
+// leaves open.
 func (m *Machine) answering() (out []protocol.Command) {
 	for _, a := range m.answers {
 		if c := m.says(a); c != nil {

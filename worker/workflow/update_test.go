@@ -89,7 +89,8 @@ func TestUpdatesThatFailSayWhyAndLeaveTheRunAlone(t *testing.T) {
 	a.replays()
 }
 
-// What a handler did before it failed stays done, in every replay; what a validator let through or refused is not asked again.
+// What a handler did before it failed stays done, in every replay; what a validator let through or refused is not asked
+// again.
 func TestReplayDoesWithUpdatesWhatTheRunDid(t *testing.T) {
 	strict := true
 	code := func(ctx workflow.Context) (int, error) {
@@ -357,7 +358,8 @@ func TestValidatorThatActsIsAnError(t *testing.T) {
 	a.drain(nil)
 	id := a.update("set")
 	a.drain(nil)
-	if d := a.answered(id); d.ExceptionType != workflow.TypeUpdateRejected || !strings.Contains(d.Message, workflow.ErrReadOnly.Error()) {
+	if d := a.answered(id); d.ExceptionType != workflow.TypeUpdateRejected ||
+		!strings.Contains(d.Message, workflow.ErrReadOnly.Error()) {
 		t.Errorf("got %+v", d)
 	}
 	a.replays()

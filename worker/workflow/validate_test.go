@@ -29,7 +29,10 @@ func (a *app) judge(n int, name string, args ...any) error {
 func TestValidatorIsAskedOnTheRunAsItStands(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (int, error) {
 		n := 0
-		workflow.HandleUpdate(ctx, "set", func(ctx workflow.Context, v int) error { n = v; return nil }, workflow.UpdateOptions{
+		workflow.HandleUpdate(ctx, "set", func(ctx workflow.Context, v int) error {
+			n = v
+			return nil
+		}, workflow.UpdateOptions{
 			Validate: func(ctx workflow.Context, v int) error {
 				switch {
 				case v == 13:
@@ -54,10 +57,12 @@ func TestValidatorIsAskedOnTheRunAsItStands(t *testing.T) {
 	before := len(a.events)
 	var rejected *workflow.RejectedError
 	var small *activity.Error
-	if err := a.judge(before, "set", 5); !errors.As(err, &rejected) || rejected.Update != "set" || !errors.As(err, &small) || small.Type != "small" {
+	if err := a.judge(before, "set", 5); !errors.As(err, &rejected) || rejected.Update != "set" ||
+		!errors.As(err, &small) || small.Type != "small" {
 		t.Errorf("got %v", err)
 	}
-	if err := a.judge(before, "set", "text"); !errors.As(err, &rejected) || !errors.As(err, &small) || small.Type != activity.TypeArguments {
+	if err := a.judge(before, "set", "text"); !errors.As(err, &rejected) || !errors.As(err, &small) ||
+		small.Type != activity.TypeArguments {
 		t.Errorf("arguments that do not fit: got %v", err)
 	}
 	for v, text := range map[int]string{13: workflow.ErrReadOnly.Error(), 14: "a bug"} {

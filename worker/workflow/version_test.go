@@ -42,7 +42,8 @@ func TestChangesAreVersioned(t *testing.T) {
 	a.drain(nil)
 	m := workflow.NewMachine(define(t, changed(2, 3)), workflow.Options{})
 	defer m.Close()
-	if _, err := m.Apply(a.task(len(a.events)), a.events); err == nil || workflow.TaskFailure(err).Type != "NonDeterminism" {
+	if _, err := m.Apply(a.task(len(a.events)), a.events); err == nil ||
+		workflow.TaskFailure(err).Type != "NonDeterminism" {
 		t.Errorf("a version that is no longer supported: got %v", err)
 	}
 }

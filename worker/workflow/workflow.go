@@ -1,20 +1,20 @@
-// Package workflow is what workflow code imports, and the machine that runs it: the same history always leads to the same commands.
+// Package workflow is what workflow code imports, and the machine that runs it: the same history always leads to the
+// same commands.
 //
-// Workflow code must be deterministic. It waits only through this package, takes the time from Now, identifiers from NewID, starts
-// concurrent branches with Go, and leaves everything that touches the world to activities. Only one branch of a workflow runs at a
-// time, so its variables need no locks.
+// Workflow code must be deterministic. It waits only through this package, takes the time from Now, identifiers from
+// NewID, starts concurrent branches with Go, and leaves everything that touches the world to activities. Only one
+// branch of a workflow runs at a time, so its variables need no locks.
 package workflow
 
 import (
-	"errors"
 	"runtime"
 	"time"
 
 	"github.com/rs/zerolog"
 )
 
-// Context belongs to one run of a workflow. It carries what applies to a branch of the code: cancellation, activity options, values. It
-// is no context.Context, since workflow code must not wait for anything outside its history.
+// Context belongs to one run of a workflow. It carries what applies to a branch of the code: cancellation, activity
+// options, values. It is no context.Context, since workflow code must not wait for anything outside its history.
 type Context interface {
 	// Err is ErrCancelled once the context is cancelled.
 	Err() error
@@ -71,8 +71,8 @@ type RunInfo struct {
 	RunNumber     int64 // 1, and one more after each ContinueAsNew
 	ContinuedFrom string
 	StartedAt     time.Time
-	// HistoryLength is how many events had happened when the code was woken. A workflow without an end continues as new when this grows
-	// large.
+	// HistoryLength is how many events had happened when the code was woken. A workflow without an end continues as new
+	// when this grows large.
 	HistoryLength int64
 }
 
@@ -101,8 +101,8 @@ func Logger(ctx Context) *zerolog.Logger {
 
 var silent = zerolog.Nop()
 
-// Go starts a concurrent branch. It first runs when the branch that started it waits. Branches that are still running when the workflow
-// returns are given up.
+// Go starts a concurrent branch. It first runs when the branch that started it waits. Branches that are still running
+// when the workflow returns are given up.
 func Go(ctx Context, fn func(ctx Context)) {
 	c := ctx.inner()
 	c.m.here()
@@ -130,8 +130,9 @@ func (s *scope) child() *scope {
 // CancelFunc cancels a context. The second call does nothing.
 type CancelFunc func()
 
-// WithCancel returns a context that can be cancelled: the activities, timers and children started under it are cancelled, and whoever
-// waits under it goes on with ErrCancelled. It is cancelled with its parent, too; the parent of all is cancelled when somebody asks the run to end.
+// WithCancel returns a context that can be cancelled: the activities, timers and children started under it are
+// cancelled, and whoever waits under it goes on with ErrCancelled. It is cancelled with its parent, too; the parent of
+// all is cancelled when somebody asks the run to end.
 func WithCancel(ctx Context) (Context, CancelFunc) {
 	c := *ctx.inner()
 	c.scope = c.scope.child()
@@ -148,7 +149,8 @@ func WithoutCancel(ctx Context) Context {
 	return &c
 }
 
-// cancel goes through what is open in the order it was started, then through the scopes below in the order they were made.
+// cancel goes through what is open in the order it was started, then through the scopes below in the order they were
+// made.
 func (s *scope) cancel() {
 	if s.cancelled {
 		return
@@ -183,11 +185,11 @@ func (m *Machine) here() *coroutine {
 	if m.closing.Load() { // cleaning up after the machine was closed
 		runtime.Goexit()
 	}
-	if m.reading != "" {
+	if m.reading != "" && m.onBranch() {
 		panic(acted(m.reading))
 	}
-	if m.current == nil {
-		panic(errors.New("workflow: called outside the workflow's own code; start branches with workflow.Go, not with go"))
+	if !m.onBranch() {
+		m.strange() // does not return
 	}
 	return m.current
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,9 +32,10 @@ const mostEnded = 1000
 // mostPayload keeps one notification below the 8000 bytes that PostgreSQL takes.
 const mostPayload = 7000
 
-// bus tells the other apps on the database what was committed, and hears it from them. It has connections of its own, so that no commit waits for it.
-// When one of them breaks, what it would have carried is lost, and that is told instead: by the listener to its own dispatcher, by the teller to the
-// other apps. Whoever waits for work looks again then.
+// bus tells the other apps on the database what was committed, and hears it from them. It has connections of its own,
+// so that no commit waits for it. When one of them breaks, what it would have carried is lost, and that is told
+// instead: by the listener to its own dispatcher, by the teller to the other apps. Whoever waits for work looks again
+// then.
 type bus struct {
 	cfg      *pgx.ConnConfig
 	app      string
@@ -43,6 +45,7 @@ type bus struct {
 	running  sync.WaitGroup
 	wake     chan struct{}
 	decided  chan struct{} // another app decided something about a queue
+	migrated chan struct{} // another process migrated the database
 
 	mu     sync.Mutex
 	queues map[sqldb.QueueKey]bool    // to be told; guarded by mu
@@ -50,29 +53,37 @@ type bus struct {
 	runs   map[string]store.RunChange // guarded by mu
 	ended  []ended                    // guarded by mu
 	silent map[engine.WorkerKey]bool  // guarded by mu
-	gone   map[engine.WorkerKey]bool  // superseded; guarded by mu
+	gone   map[store.Process]bool     // their registrations are over; guarded by mu
 
-	answers []string // guarded by mu
+	answers []string    // guarded by mu
+	tokens  []string    // guarded by mu
+	hears   atomic.Bool // the listener is connected
 }
 
 // message is one notification.
 type message struct {
-	App     string            `json:"app"`
-	Missed  bool              `json:"m,omitempty"` // others were lost
-	Decided bool              `json:"d,omitempty"` // something was decided about a queue
-	Silent  []worker          `json:"w,omitempty"` // whose lease ran out
-	Gone    []worker          `json:"g,omitempty"` // whose process was superseded
-	Queues  []sqldb.QueueKey  `json:"q,omitempty"`
-	Runs    []store.RunChange `json:"r,omitempty"`
-	Ended   []ended           `json:"e,omitempty"`
-	Answers []string          `json:"a,omitempty"` // questions that were answered
+	App    string `json:"app"`
+	Missed bool   `json:"m,omitempty"` // others were lost
+	// Migrated says that the schema is newer than it was; it comes alone, from a process that may serve nothing.
+	Migrated bool              `json:"s,omitempty"`
+	Decided  bool              `json:"d,omitempty"` // something was decided about a queue
+	Silent   []worker          `json:"w,omitempty"` // whose lease ran out
+	Gone     []worker          `json:"g,omitempty"` // whose registration is over
+	Queues   []sqldb.QueueKey  `json:"q,omitempty"`
+	Runs     []store.RunChange `json:"r,omitempty"`
+	Ended    []ended           `json:"e,omitempty"`
+	Answers  []string          `json:"a,omitempty"` // questions that were answered
+	Tokens   []string          `json:"t,omitempty"` // that were made, changed or dropped
 }
 
-// worker is one whose lease ran out, or that is another process now.
+// worker is one whose lease ran out, or a process of it whose registration is over.
 type worker struct {
-	Namespace string `json:"ns"`
-	ID        string `json:"id"`
+	Namespace   string `json:"ns"`
+	ID          string `json:"id"`
+	Incarnation string `json:"i,omitempty"` // older releases do not say it
 }
+
+func (w worker) key() engine.WorkerKey { return engine.WorkerKey{Namespace: w.Namespace, ID: w.ID} }
 
 // ended is the end of a session's holding, with what its holder wants to know of it.
 type ended struct {
@@ -89,9 +100,10 @@ func newBus(cfg *pgx.ConnConfig, app string, d store.Dispatcher) *bus {
 	quiet := cfg.Copy()
 	quiet.RuntimeParams["application_name"] = "sojourn bus"
 	return &bus{
-		cfg: quiet, app: app, dispatch: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1), decided: make(chan struct{}, 1),
+		cfg: quiet, app: app, dispatch: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1),
+		decided: make(chan struct{}, 1), migrated: make(chan struct{}, 1),
 		queues: map[sqldb.QueueKey]bool{}, runs: map[string]store.RunChange{}, silent: map[engine.WorkerKey]bool{},
-		gone: map[engine.WorkerKey]bool{},
+		gone: map[store.Process]bool{},
 	}
 }
 
@@ -120,7 +132,8 @@ func (b *bus) notify(n sqldb.Notice) {
 		b.runs[r.RunID] = r
 	}
 	b.answers = append(b.answers, n.Answers...)
-	for _, k := range n.Silent {
+	b.tokens = append(b.tokens, n.Tokens...)
+	for _, k := range n.Expired {
 		b.silent[k] = true
 	}
 	for _, k := range n.Superseded {
@@ -128,7 +141,9 @@ func (b *bus) notify(n sqldb.Notice) {
 	}
 	for _, m := range n.Ended {
 		if len(b.ended) < mostEnded {
-			b.ended = append(b.ended, ended{m.Session.Namespace, m.Session.ID, m.What, m.Worker, m.Epoch, m.Why[:min(len(m.Why), 200)]})
+			b.ended = append(
+				b.ended, ended{m.Session.Namespace, m.Session.ID, m.What, m.Worker, m.Epoch, m.Why[:min(len(m.Why), 200)]},
+			)
 		}
 	}
 	b.mu.Unlock()
@@ -138,8 +153,8 @@ func (b *bus) notify(n sqldb.Notice) {
 	}
 }
 
-// take returns what is to be told next, in notifications that are not too long.
-func (b *bus) take() []string {
+// takeNotices returns what is to be told next, in notifications that are not too long.
+func (b *bus) takeNotices() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []string
@@ -153,11 +168,11 @@ func (b *bus) take() []string {
 	m.Decided = b.decide
 	for k := range b.silent { // first: what they lost is in the queues
 		cut(len(k.Namespace) + len(k.ID) + 32)
-		m.Silent = append(m.Silent, worker(k))
+		m.Silent = append(m.Silent, worker{Namespace: k.Namespace, ID: k.ID})
 	}
-	for k := range b.gone {
-		cut(len(k.Namespace) + len(k.ID) + 32)
-		m.Gone = append(m.Gone, worker(k))
+	for p := range b.gone {
+		cut(len(p.Worker.Namespace) + len(p.Worker.ID) + len(p.Incarnation) + 40)
+		m.Gone = append(m.Gone, worker{p.Worker.Namespace, p.Worker.ID, p.Incarnation})
 	}
 	for q := range b.queues {
 		cut(len(q.Namespace) + len(q.Queue) + 64)
@@ -174,26 +189,30 @@ func (b *bus) take() []string {
 		cut(2*(len(e.Namespace)+len(e.Session)+len(e.Worker)+len(e.Why)) + 120)
 		m.Ended = append(m.Ended, e)
 	}
+	for _, id := range b.tokens {
+		cut(len(id) + 8)
+		m.Tokens = append(m.Tokens, id)
+	}
 	for _, id := range b.answers {
 		cut(len(id) + 8)
 		m.Answers = append(m.Answers, id)
 	}
-	if m.Decided || len(m.Silent)+len(m.Gone)+len(m.Queues)+len(m.Runs)+len(m.Ended)+len(m.Answers) > 0 {
+	if m.Decided || len(m.Silent)+len(m.Gone)+len(m.Queues)+len(m.Runs)+len(m.Ended)+len(m.Answers)+len(m.Tokens) > 0 {
 		out = append(out, encode(m))
 	}
 	clear(b.queues)
 	clear(b.runs)
 	clear(b.silent)
 	clear(b.gone)
-	b.ended, b.answers, b.decide = nil, nil, false
+	b.ended, b.answers, b.tokens, b.decide = nil, nil, nil, false
 	return out
 }
 
 // changed is the message as this process's own hints are told.
 func (m message) changed() store.Changed {
-	c := store.Changed{Runs: m.Runs, Answers: m.Answers}
+	c := store.Changed{Runs: m.Runs, Answers: m.Answers, Tokens: m.Tokens}
 	for _, k := range m.Gone {
-		c.Superseded = append(c.Superseded, engine.WorkerKey(k))
+		c.Superseded = append(c.Superseded, store.Process{Worker: k.key(), Incarnation: k.Incarnation})
 	}
 	for _, e := range m.Ended {
 		k := engine.SessionKey{Namespace: e.Namespace, ID: e.Session}
@@ -223,7 +242,7 @@ func (b *bus) tell() {
 				return
 			}
 		}
-		list := b.take()
+		list := b.takeNotices()
 		if lost {
 			list = []string{encode(message{App: b.app, Missed: true})}
 		}
@@ -288,7 +307,9 @@ func (b *bus) listen(ctx context.Context) (*pgx.Conn, error) {
 func (b *bus) listening(c *pgx.Conn, s *sqldb.Store) {
 	for wait := apart; ; {
 		if c != nil {
+			b.hears.Store(true)
 			b.hear(c, s)
+			b.hears.Store(false)
 			hangUp(c)
 			wait = apart
 		}
@@ -306,8 +327,9 @@ func (b *bus) listening(c *pgx.Conn, s *sqldb.Store) {
 
 // missed says that anything may have been committed elsewhere.
 func (b *bus) missed(s *sqldb.Store) {
+	look(b.migrated)
+	look(b.decided)
 	s.StaleLanes()
-	b.again()
 	if b.dispatch != nil {
 		b.dispatch.Missed()
 	}
@@ -326,45 +348,59 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 		if m.Missed {
 			b.missed(s)
 		}
+		if m.Migrated {
+			look(b.migrated)
+		}
 		if slices.ContainsFunc(m.Queues, func(q sqldb.QueueKey) bool { return !q.Kind.Asked() }) {
 			s.StaleLanes()
 		}
 		if m.Decided {
-			b.again()
+			look(b.decided)
 		}
 		if b.dispatch == nil {
 			continue
 		}
 		for _, k := range m.Silent {
-			b.dispatch.Silent(engine.WorkerKey(k))
+			b.dispatch.LeaseExpired(k.key())
+		}
+		for _, k := range m.Gone {
+			if k.Incarnation != "" {
+				b.dispatch.Gone(store.Process{Worker: k.key(), Incarnation: k.Incarnation})
+			}
 		}
 		for _, q := range m.Queues {
 			b.dispatch.Backlog(q.Namespace, q.Queue, q.Kind)
 		}
-		if len(m.Runs)+len(m.Ended)+len(m.Gone)+len(m.Answers) > 0 {
+		if len(m.Runs)+len(m.Ended)+len(m.Gone)+len(m.Answers)+len(m.Tokens) > 0 {
 			b.dispatch.Changed(m.changed())
 		}
 	}
 }
 
-// again asks for what is decided about queues to be read again.
-func (b *bus) again() {
+// look asks for something to be read again.
+func look(at chan struct{}) {
 	select {
-	case b.decided <- struct{}{}:
+	case at <- struct{}{}:
 	default:
 	}
 }
 
-// refresh reads what was decided about queues whenever another app decided something, until it has it.
+// refresh reads what was decided about queues whenever another app decided something, and who may serve the schema when
+// somebody migrated it, until it has it.
 func (b *bus) refresh(s *sqldb.Store) {
 	for {
+		var err error
+		var at chan struct{}
 		select {
 		case <-b.decided:
+			at, err = b.decided, s.RefreshQueues(b.ctx)
+		case <-b.migrated:
+			at, err = b.migrated, s.CheckSchema(b.ctx)
 		case <-b.ctx.Done():
 			return
 		}
-		if s.RefreshQueues(b.ctx) != nil {
-			b.again()
+		if err != nil {
+			look(at)
 			if !b.pause(longest) {
 				return
 			}

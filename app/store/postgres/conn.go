@@ -18,6 +18,7 @@ var errLost = errors.New("connection lost")
 type conn struct {
 	cfg *pgx.ConnConfig
 	c   *pgx.Conn
+	was session // of c
 }
 
 // connectTimeout bounds one attempt to connect.
@@ -31,14 +32,49 @@ func (c *conn) connect(ctx context.Context) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	c.c = raw
+	if err := c.leave(ctx); err != nil {
+		return errors.Join(err, raw.Close(ctx))
+	}
 	return nil
 }
+
+// session is the server's side of a connection.
+type session struct {
+	pid   uint32
+	began string
+}
+
+// leave ends the server's side of the connection that was lost, if there was one: it may not have noticed, and then it
+// keeps its locks.
+func (c *conn) leave(ctx context.Context) error {
+	old := c.was
+	c.was = session{pid: c.c.PgConn().PID()}
+	const begun = "SELECT backend_start::text FROM pg_stat_activity WHERE pid = $1"
+	if err := c.c.QueryRow(ctx, begun, c.was.pid).Scan(&c.was.began); err != nil {
+		return fmt.Errorf("own session: %w", err)
+	}
+	if old.pid == 0 {
+		return nil
+	}
+	const end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start::text = $2"
+	if _, err := c.c.Exec(ctx, end, old.pid, old.began); err != nil {
+		return fmt.Errorf("end session %d: %w", old.pid, err)
+	}
+	return nil
+}
+
+// longestTrip is how long the server may take for what is sent together. It is for a network that swallows everything,
+// which no time-out of the connection itself notices.
+const longestTrip = 30 * time.Second
+
+func (c *conn) deadline() { _ = c.c.PgConn().Conn().SetDeadline(time.Now().Add(longestTrip)) }
 
 // Send runs the calls as one pipeline.
 func (c *conn) Send(ctx context.Context, calls []*sqldb.Call) error {
 	if c.c.IsClosed() {
 		return errLost
 	}
+	c.deadline()
 	batch := &pgx.Batch{}
 	for _, call := range calls {
 		batch.Queue(call.Stmt.SQL, call.Args...)
@@ -98,6 +134,7 @@ func (c *conn) Reset(ctx context.Context) error {
 		if c.c.PgConn().TxStatus() == 'I' {
 			return nil
 		}
+		c.deadline()
 		if _, err := c.c.Exec(ctx, "ROLLBACK"); err == nil {
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
 // Inspect looks which schema the database of a postgres:// URL has, and changes nothing.
@@ -32,13 +33,20 @@ func inspect(ctx context.Context, url string) (s store.Schema, err error) {
 	if err != nil {
 		return s, err
 	}
-	for _, m := range p.ListSources() {
-		s.Wanted = max(s.Wanted, m.Version)
-	}
+	s.Wanted = sqldb.Known(p)
 	var there bool
-	if err := db.QueryRowContext(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there); err != nil || !there {
+	if err := db.QueryRowContext(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there); err != nil ||
+		!there {
 		return s, err
 	}
 	const version = "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied"
-	return s, db.QueryRowContext(ctx, version).Scan(&s.Found)
+	if err := db.QueryRowContext(ctx, version).Scan(&s.Found); err != nil || s.Found <= s.Wanted {
+		return s, err
+	}
+	if err := sqldb.CheckSchema(ctx, db, s.Wanted); errors.Is(err, store.ErrSchema) {
+		s.Refused = err
+	} else {
+		return s, err
+	}
+	return s, nil
 }

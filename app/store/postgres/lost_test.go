@@ -18,7 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Connections are cut while changes are on their way. Whatever was acknowledged is there exactly once; what was refused is not.
+// Connections are cut while changes are on their way. Whatever was acknowledged is there exactly once; what was refused
+// is not.
 func TestLostConnectionsLoseNothing(t *testing.T) {
 	url := database(t)
 	s, err := postgres.Open(t.Context(), url, sqldb.Options{})
@@ -26,7 +27,7 @@ func TestLostConnectionsLoseNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	w := &storetest.World{T: t, S: s, Queue: storetest.Queue}
+	w := &storetest.Fixture{T: t, S: s, Queue: storetest.Queue}
 	run := w.Start("flow")
 	admin, err := pgx.Connect(t.Context(), server(t))
 	if err != nil {
@@ -84,8 +85,8 @@ type ears struct {
 	told, missed chan struct{}
 }
 
-func (e *ears) Backlog(string, string, protocol.TaskKind) { nudge(e.told) }
-func (e *ears) Missed()                                   { nudge(e.missed) }
+func (e *ears) Backlog(string, string, protocol.TaskKind, ...store.Lane) { nudge(e.told) }
+func (e *ears) Missed()                                                  { nudge(e.missed) }
 
 func nudge(c chan struct{}) {
 	select {
@@ -105,11 +106,11 @@ func hears(t *testing.T, what string, a, b <-chan struct{}) {
 	}
 }
 
-// An app that has opened the database hears of the others from then on; and when it may have missed something it says so, since a poller that waits for
-// work would find it out at the end of its wait only.
+// An app that has opened the database hears of the others from then on; and when it may have missed something it says
+// so, since a poller that waits for work would find it out at the end of its wait only.
 func TestWhatOtherAppsCommitIsHeardOrSaidToBeMissed(t *testing.T) {
 	url := database(t)
-	open := func(o sqldb.Options) *storetest.World {
+	open := func(o sqldb.Options) *storetest.Fixture {
 		s, err := postgres.Open(t.Context(), url, o)
 		if err != nil {
 			t.Fatal(err)
@@ -119,7 +120,7 @@ func TestWhatOtherAppsCommitIsHeardOrSaidToBeMissed(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		return &storetest.World{T: t, S: s, Queue: storetest.Queue}
+		return &storetest.Fixture{T: t, S: s, Queue: storetest.Queue}
 	}
 	admin, err := pgx.Connect(t.Context(), server(t))
 	if err != nil {
@@ -137,7 +138,8 @@ func TestWhatOtherAppsCommitIsHeardOrSaidToBeMissed(t *testing.T) {
 	other.Start("before")
 	hears(t, "a start", e.told, nil)
 	const cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'sojourn bus'"
-	if err := admin.QueryRow(t.Context(), cut, nameOf(url)).Scan(&n); err != nil || n != 3 { // a teller that never told has none
+	if err := admin.QueryRow(t.Context(), cut, nameOf(url)).Scan(&n); err != nil || n != 3 {
+		// a teller that never told has none
 		t.Fatalf("%d connections were cut, want 3 (%v)", n, err)
 	}
 	hears(t, "its own broken connection", e.missed, nil)
@@ -155,11 +157,11 @@ func nameOf(url string) string {
 	return cfg.Database
 }
 
-// What two apps add at the same time neither can have locked before. They have to add it in the same order, or each waits for the other until the
-// server ends one of them, a second later.
+// What two apps add at the same time neither can have locked before. They have to add it in the same order, or each
+// waits for the other until the server ends one of them, a second later.
 func TestAppsThatAddTheSameRowsDoNotCross(t *testing.T) {
 	url := database(t)
-	var worlds []*storetest.World
+	var worlds []*storetest.Fixture
 	for range 2 {
 		s, err := postgres.Open(t.Context(), url, sqldb.Options{})
 		if err != nil {
@@ -170,18 +172,21 @@ func TestAppsThatAddTheSameRowsDoNotCross(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		worlds = append(worlds, &storetest.World{T: t, S: s, Queue: storetest.Queue})
+		worlds = append(worlds, &storetest.Fixture{T: t, S: s, Queue: storetest.Queue})
 	}
 	for round := range 20 {
 		var wg sync.WaitGroup
 		for _, w := range worlds {
 			wg.Go(func() {
-				_, err := w.S.Commit(context.Background(), store.Change{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
+				_, err := w.S.Commit(context.Background(), store.Change{Decide: func(
+					_ store.Rows, now time.Time,
+				) (store.Writes, error) {
 					var out store.Writes
 					for class := range 40 {
 						id := w.ID()
 						out.Runs = append(out.Runs, engine.DecideStart(engine.Start{RunID: id, Number: 1, Request: protocol.StartRequest{
-							Namespace: storetest.Namespace, WorkflowID: id, WorkflowType: fmt.Sprint("type", class), TaskQueue: fmt.Sprint("queue", round),
+							Namespace: storetest.Namespace, WorkflowID: id, WorkflowType: fmt.Sprint("type", class),
+							TaskQueue:   fmt.Sprint("queue", round),
 							FairnessKey: fmt.Sprint("class", class),
 						}}, now))
 					}
@@ -205,13 +210,15 @@ func TestAppsThatAddTheSameRowsDoNotCross(t *testing.T) {
 	}
 	defer c.Close(t.Context())
 	for others, end := 1, time.Now().Add(2*time.Minute); others > 0; { // what they counted is told when they are gone
-		if err := c.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"+
-			" AND backend_type = 'client backend'").Scan(&others); err != nil || time.Now().After(end) {
+		if err := c.QueryRow(t.Context(),
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"+
+				" AND backend_type = 'client backend'").Scan(&others); err != nil || time.Now().After(end) {
 			t.Fatalf("%d connections are left: %v", others, err)
 		}
 	}
 	var deadlocks int
-	if err := c.QueryRow(t.Context(), "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks); err != nil {
+	if err := c.QueryRow(t.Context(), "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").
+		Scan(&deadlocks); err != nil {
 		t.Fatal(err)
 	}
 	if deadlocks > 0 {

@@ -4,9 +4,11 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"time"
@@ -24,31 +26,47 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// readers is the most connections that read; idle ones are kept for a while.
-const readers = 8
+// others are the connections of a store beside those that read: who commits, who tells the other apps, who hears them.
+// migrating takes two that read.
+const (
+	others  = 3
+	readers = 7 // where the pool is not bounded
+)
 
-// Open connects to the database of a postgres:// URL, migrates it and opens the store. The role needs to own the schema it works in. An App that is
-// named has to be one of a kind among the processes on the database; without a name it gets a new one.
+// Open connects to the database of a postgres:// URL, migrates it and opens the store. The role needs to own the schema
+// it works in. An App that is named has to be one of a kind among the processes on the database; without a name it gets
+// a new one. A server that is not there yet is waited for when opts says whom to tell.
 func Open(ctx context.Context, url string, opts sqldb.Options) (*sqldb.Store, error) {
-	cfg, err := pgx.ParseConfig(url)
+	cfg, err := parse(url)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
 	reads := stdlib.OpenDB(*cfg)
-	reads.SetMaxOpenConns(readers)
-	reads.SetMaxIdleConns(readers)
+	most := readers
+	if opts.Pool > 0 {
+		most = max(1, opts.Pool-others)
+	}
+	reads.SetMaxOpenConns(max(2, most)) // a migration reads beside its lock, before the others are there
+	reads.SetMaxIdleConns(most)
 	reads.SetConnMaxIdleTime(5 * time.Minute)
-	s, err := open(ctx, cfg, reads, opts)
+	if err := await(ctx, reads, opts.Waiting); err != nil {
+		return nil, errors.Join(fmt.Errorf("postgres: %w", err), reads.Close())
+	}
+	s, err := openStore(ctx, cfg, reads, most, opts)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("postgres: %w", err), reads.Close())
 	}
 	return s, nil
 }
 
-func open(ctx context.Context, cfg *pgx.ConnConfig, reads *sql.DB, opts sqldb.Options) (*sqldb.Store, error) {
-	if err := migrate(ctx, reads); err != nil {
+func openStore(
+	ctx context.Context, cfg *pgx.ConnConfig, reads *sql.DB, most int, opts sqldb.Options,
+) (*sqldb.Store, error) {
+	known, err := migrate(ctx, cfg, reads)
+	if err != nil {
 		return nil, err
 	}
+	reads.SetMaxOpenConns(most)
 	if opts.App == "" {
 		opts.App = ulid.Make().String()
 	}
@@ -61,9 +79,14 @@ func open(ctx context.Context, cfg *pgx.ConnConfig, reads *sql.DB, opts sqldb.Op
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx), bus.close())
 	}
+	if err := sqldb.CheckSchema(ctx, reads, known); err != nil { // who migrated before there was an ear for it
+		return nil, errors.Join(err, c.Close(ctx), ear.Close(ctx), bus.close())
+	}
 	s, err := sqldb.New(ctx, sqldb.Config{
 		Options: opts, Dialect: sqldb.Dialect{Shared: true, Begin: "BEGIN", Classify: classify},
-		Conn: c, Reads: reads, Gorm: gormpostgres.New(gormpostgres.Config{Conn: reads}), Notify: bus.notify, Release: bus.close,
+		Conn: c, Reads: reads, Known: known, Gorm: gormpostgres.New(gormpostgres.Config{Conn: reads}), Notify: bus.notify,
+		Hears: bus.hears.Load, Release: bus.close,
+		Unblock: func(ctx context.Context) error { return unblock(ctx, reads) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx), ear.Close(ctx), bus.close())
@@ -72,7 +95,8 @@ func open(ctx context.Context, cfg *pgx.ConnConfig, reads *sql.DB, opts sqldb.Op
 	return s, nil
 }
 
-// writing is the committer's connection: every statement goes by keys, so that plans made once for tables of any size are right.
+// writing is the committer's connection: every statement goes by keys, so that plans made once for tables of any size
+// are right.
 func writing(cfg *pgx.ConnConfig) *pgx.ConnConfig {
 	w := cfg.Copy()
 	for _, way := range []string{"seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"} {
@@ -80,43 +104,18 @@ func writing(cfg *pgx.ConnConfig) *pgx.ConnConfig {
 	}
 	w.RuntimeParams["jit"] = "off" // it takes what is switched off for costly, and compiles
 	w.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
-	w.RuntimeParams["application_name"] = "sojourn committer"
+	w.RuntimeParams["application_name"] = committer
+	w.RuntimeParams["lock_timeout"] = lockTimeout
 	w.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	return w
 }
 
-// migrating is the advisory lock under which one process at a time migrates.
-const migrating = 0x736f6a6f75726e
-
-// migrate brings the schema up to date. Who finds another process at it waits.
-func migrate(ctx context.Context, db *sql.DB) error {
-	c, err := db.Conn(ctx)
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	defer c.Close()
-	if _, err := c.ExecContext(ctx, "SELECT pg_advisory_lock($1)", int64(migrating)); err != nil {
-		return fmt.Errorf("migration lock: %w", err)
-	}
-	defer func() {
-		_, _ = c.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrating))
-	}()
-	p, err := provider(db)
-	if err != nil {
-		return err
-	}
-	done, err := p.Up(ctx)
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	if len(done) == 0 {
-		return nil
-	}
-	if _, err := c.ExecContext(ctx, "ANALYZE"); err != nil { // plans made on tables nobody counted are three times slower
-		return fmt.Errorf("analyze: %w", err)
-	}
-	return nil
-}
+// versions is where each migration notes who may serve the schema it makes; see sqldb.Migrate.
+const versions = `CREATE TABLE IF NOT EXISTS schema_versions (
+    version BIGINT NOT NULL PRIMARY KEY,
+    release TEXT COLLATE "C" NOT NULL,
+    min_reader BIGINT NOT NULL
+)`
 
 // provider knows the migrations; making it does nothing to the database.
 func provider(db *sql.DB) (*goose.Provider, error) {
@@ -137,17 +136,23 @@ func classify(err error) sqldb.Class {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
 		var n net.Error
-		if errors.As(err, &n) || errors.Is(err, net.ErrClosed) || errors.Is(err, errLost) || pgconn.SafeToRetry(err) {
+		switch {
+		case errors.As(err, &n), errors.Is(err, net.ErrClosed), errors.Is(err, errLost), pgconn.SafeToRetry(err),
+			errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, driver.ErrBadConn),
+			errors.Is(err, sql.ErrConnDone):
 			return sqldb.Lost
 		}
 		return sqldb.Guilty
 	}
 	switch {
-	case e.Code == "40001", e.Code == "40P01", e.Code == "55P03":
+	case e.Code == "40001", e.Code == "40P01":
 		return sqldb.Again
+	case e.Code == "55P03":
+		return sqldb.Locked
 	case e.Code == "25006": // read-only: a standby, or a server about to hand over
 		return sqldb.Unavailable
-	case len(e.Code) == 5 && (e.Code[:2] == "08" || e.Code == "57P01" || e.Code == "57P02" || e.Code == "57P03" || e.Code == "25P03"):
+	case len(e.Code) == 5 &&
+		(e.Code[:2] == "08" || e.Code == "57P01" || e.Code == "57P02" || e.Code == "57P03" || e.Code == "25P03"):
 		return sqldb.Lost
 	case len(e.Code) == 5 && (e.Code[:2] == "53" || e.Code[:2] == "58"):
 		return sqldb.Unavailable

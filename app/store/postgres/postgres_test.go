@@ -111,7 +111,9 @@ func database(t testing.TB) string {
 func suite(t testing.TB) storetest.Suite {
 	server(t)
 	names := map[string]string{}
-	return storetest.Suite{Statements: 8, Shared: true, Open: func(t testing.TB, name string, o storetest.Options) store.Store {
+	return storetest.Suite{Statements: 8, Shared: true, Open: func(
+		t testing.TB, name string, o storetest.Options,
+	) store.Store {
 		t.Helper()
 		if names[name] == "" {
 			names[name] = database(t)
@@ -135,3 +137,13 @@ func BenchmarkCompletions(b *testing.B) { storetest.Completions(b, suite(b)) }
 func BenchmarkBurn(b *testing.B)        { storetest.Burn(b, suite(b)) }
 func BenchmarkFlows(b *testing.B)       { storetest.Flows(b, suite(b)) }
 func BenchmarkWide(b *testing.B)        { storetest.Wide(b, suite(b)) }
+
+// counted asks the superuser's database for a number.
+func counted(t *testing.T, query, about string, n *int) error {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), server(t))
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.QueryRow(t.Context(), query, about).Scan(n), c.Close(t.Context()))
+}

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// attributesTable holds a row for every value of the search attributes of runs, by the key that orders as the value does.
+// attributesTable holds a row for every value of the search attributes of runs, by the key that orders as the value
+// does.
 var attributesTable = &table{name: "run_attributes", keys: 3, columns: []column{
 	text("run_id"), text("name"), text("value"), text("namespace"), num("started_at"),
 }}
@@ -40,8 +42,8 @@ func (b *batch) gatherAttributes(r *run, rows, gone *rowset) {
 	}
 }
 
-// attributeRows are the names and keys under which filters find search attributes. A value that is longer than one may be, from before that had a
-// limit, has none: an index would refuse it, and with it whatever the run does.
+// attributeRows are the names and keys under which filters find search attributes. A value that is longer than one may
+// be, from before that had a limit, has none: an index would refuse it, and with it whatever the run does.
 func attributeRows(attributes json.RawMessage) (list [][2]string) {
 	var values map[string]json.RawMessage
 	if json.Unmarshal(attributes, &values) != nil {
@@ -57,8 +59,38 @@ func attributeRows(attributes json.RawMessage) (list [][2]string) {
 	return list
 }
 
-// IndexAttributes is migration 7 of every database: it lets filters find the runs that were there before their search attributes were indexed. It is
-// no SQL, since the keys are the engine's.
+// uncarried is the statement that yields the positions, from 0, of those of n names that no run of a namespace carries.
+func uncarried(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteString(" UNION ALL ")
+		}
+		fmt.Fprintf(
+			&b, "SELECT %d WHERE NOT EXISTS (SELECT 1 FROM run_attributes WHERE namespace = $1 AND name = $%d)", i, i+2,
+		)
+	}
+	return b.String()
+}
+
+// Uncarried asks for all names at once.
+func (r *reader) Uncarried(ctx context.Context, namespace string, attributes []string) (list []string, err error) {
+	if len(attributes) == 0 {
+		return nil, nil
+	}
+	args := []any{namespace}
+	for _, name := range attributes {
+		args = append(args, name)
+	}
+	err = r.query(ctx, uncarried(len(attributes)), args, func(v []any) error {
+		list = append(list, attributes[integer(v[0])])
+		return nil
+	})
+	return list, err
+}
+
+// IndexAttributes is migration 7 of every database: it lets filters find the runs that were there before their search
+// attributes were indexed. It is no SQL, since the keys are the engine's.
 func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
 	for after := ""; ; {
 		runs, err := described(ctx, tx, after)

@@ -7,9 +7,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// batch is one transaction in the making: the rows it loaded with the writes of its changes on top, and what of that has to be written.
+// batch is one transaction in the making: the rows it loaded with the writes of its changes on top, and what of that
+// has to be written.
 type batch struct {
 	s      *Store
 	number int64
@@ -20,11 +22,22 @@ type batch struct {
 	runs      map[string]*run
 	sessions  map[engine.SessionKey]*session
 	workflows map[engine.WorkflowKey]*workflow
+	former    map[engine.FormerKey]*former
 	workers   map[engine.WorkerKey]*worker
 	holding   map[engine.WorkerKey][]holding // as stored
 	receipts  map[store.ReceiptKey]*store.Receipt
 	tokens    map[string]*store.Token
+	tokenNews []string // tokens that were written or dropped
 	floors    map[string]int64
+
+	items   []*pending        // that were decided
+	aside   []*pending        // that could not be, since somebody else has locked what they need
+	late    []*pending        // that were, and need what turned out to be locked; with errLocked
+	rest    []*pending        // that did not fit
+	locked  map[any]bool      // keys of rows that another transaction has
+	advised map[int64][]any   // names this batch has locked or tried to
+	grown   []*Call           // to be written ahead of the batch
+	skipped map[QueueKey]bool // queues with ready tasks that a claim had to skip, locked as they are
 
 	queues    map[engine.QueueKey]*queue
 	active    map[activeKey]map[string]int // leased tasks of a namespace by queue, as counted for its budgets
@@ -48,14 +61,19 @@ type batch struct {
 	lanes  map[laneKey]bool // first seen in this batch; true while not written
 
 	missed  []missed // ready tasks nobody was reserved for
-	backlog map[QueueKey]bool
-	hidden  map[QueueKey]bool        // ready tasks that only other apps have to be told of: their claims may have skipped them while the batch held its locks
-	claimed map[string]bool          // runs that claims locked and leased from
-	took    map[engine.WorkerKey]int // sessions that claims gave each worker: written with the batch, so that no statement counts them yet
+	backlog map[QueueKey]*backlog
+	// ready tasks that only other apps have to be told of: their claims may have skipped them while the batch held its
+	// locks
+	hidden  map[QueueKey]bool
+	claimed map[string]bool // runs that claims locked and leased from
+	// sessions that claims gave each worker: written with the batch, so that no statement counts them yet
+	took    map[engine.WorkerKey]int
 	touched map[string]*store.RunChange
 	moves   []store.SessionMove
+	told    int                       // how many of the moves were written
+	endedIn map[string]int            // attempts that ended in a session, by the key of events: not written yet
 	silent  map[engine.WorkerKey]bool // leases of theirs ran out
-	gone    []engine.WorkerKey        // their process was superseded
+	gone    []store.Process           // their registrations end with this batch
 	due     history.Time
 	dirty   bool // something was or will be written
 	raised  bool // an epoch floor rose
@@ -67,11 +85,23 @@ type run struct {
 	partial bool // only its head and what the batch itself leases: the open rows were not loaded
 	changed bool // the head has to be written
 	stored  readyRow
+	// was are columns of the head as they are stored, nil without a row: while they stay, an update leaves them and their
+	// indexes alone.
+	was *settled
 	// attributed says that its search attributes have to be indexed anew, indexed that there are rows of them.
 	attributed, indexed bool
 	// What has to be written, and whether the row was stored before.
-	activities, timers, waits, signals, unread, updates, children, owed map[int64]bool
+	activities, timers, waits, signals, unread, updates, children, attached, owed map[int64]bool
 }
+
+// settled are the columns of a run's row that change seldom and stand in indexes, which an update that names them
+// writes anew.
+type settled struct {
+	status protocol.RunStatus
+	closed int64
+}
+
+func settledOf(h *engine.Head) settled { return settled{h.Status, h.ClosedAt.Micros()} }
 
 // readyRow is the stored row of a ready workflow task; zero when there is none.
 type readyRow struct {
@@ -83,11 +113,19 @@ type readyRow struct {
 
 type session struct {
 	*engine.Session
-	stored  bool   // it has a row
-	word    string // stored routing word
-	dirty   bool
-	touched bool // by this batch
+	row     *engine.Session // as stored; nil: it has no row
+	word    string          // stored routing word
+	due     int64           // stored
+	counted bool            // its tasks were
+	route   string          // the last part of the routes of its ready tasks
+	dirty   bool            // something was decided about it
+	touched bool            // by this batch
 	deleted bool
+}
+
+// changed says whether what is decided about a session has to be written. What only its tasks tell has not.
+func (s *session) changed(word string) bool {
+	return s.row == nil || word != s.word || s.DueAt().Micros() != s.due || s.row != s.Session && !s.Session.Same(s.row)
 }
 
 type workflow struct {
@@ -123,19 +161,22 @@ func (s *Store) newBatch() *batch {
 	return &batch{
 		s: s, number: s.batch,
 		runs: map[string]*run{}, sessions: map[engine.SessionKey]*session{}, workflows: map[engine.WorkflowKey]*workflow{},
+		former:  map[engine.FormerKey]*former{},
 		workers: map[engine.WorkerKey]*worker{}, holding: map[engine.WorkerKey][]holding{},
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{},
 		events: map[string]appended{}, flush: newFlush(),
 		namespaces: map[string]*store.Namespace{}, schedules: map[engine.ScheduleKey]*schedule{}, removal: newRemoval(),
-		queues: map[engine.QueueKey]*queue{}, active: map[activeKey]map[string]int{}, throttled: map[QueueKey]engine.Throttle{},
-		tags: map[tagKey]*tag{}, fairNow: map[QueueKey]bool{},
-		lanes: map[laneKey]bool{}, backlog: map[QueueKey]bool{}, hidden: map[QueueKey]bool{}, claimed: map[string]bool{}, touched: map[string]*store.RunChange{},
-		took: map[engine.WorkerKey]int{},
+		queues: map[engine.QueueKey]*queue{}, active: map[activeKey]map[string]int{},
+		throttled: map[QueueKey]engine.Throttle{},
+		tags:      map[tagKey]*tag{}, fairNow: map[QueueKey]bool{},
+		lanes: map[laneKey]bool{}, backlog: map[QueueKey]*backlog{}, hidden: map[QueueKey]bool{}, claimed: map[string]bool{},
+		touched: map[string]*store.RunChange{},
+		took:    map[engine.WorkerKey]int{}, skipped: map[QueueKey]bool{},
 	}
 }
 
-// settle forgets what had to be written: it is.
-func (r *run) settle() {
+// written forgets what had to be written: it is.
+func (r *run) written() {
 	r.changed, r.attributed, r.indexed = false, false, false
 	clear(r.activities)
 	clear(r.timers)
@@ -144,6 +185,7 @@ func (r *run) settle() {
 	clear(r.unread)
 	clear(r.updates)
 	clear(r.children)
+	clear(r.attached)
 	clear(r.owed)
 }
 
@@ -183,7 +225,8 @@ func (b *batch) opening() []*Call {
 	return []*Call{{Stmt: b.s.st.begin}}
 }
 
-// Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt, Token and EpochFloor make a batch the store.Rows of its changes.
+// Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt, Token and EpochFloor make a batch the store.Rows of
+// its changes.
 
 func (b *batch) Workflow(k engine.WorkflowKey) *engine.Workflow {
 	if w := b.workflows[k]; w != nil {

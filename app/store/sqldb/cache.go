@@ -64,7 +64,8 @@ func (l *lru[K, V]) link(e *entry[K, V]) {
 
 func (e *entry[K, V]) unlink() { e.prev.next, e.next.prev = e.next, e.prev }
 
-// past is the beginning of a run's history, event k at index k-1. It is true on every database, since history is only appended to.
+// past is the end of a run's history, without gaps: what a worker that keeps the run has not seen is in it. It is true
+// on every database, since history is only appended to.
 type past struct {
 	events []history.Event
 	bytes  int
@@ -77,11 +78,13 @@ const (
 	mostWorkers  = 5_000
 	mostKeys     = 40_000
 	mostHistory  = 48 << 20
-	longest      = 256 // events of a history that is kept
+	mostEvents   = 2048    // of one history
+	mostPast     = 3 << 20 // bytes of it: what a page of history may have, so that what is kept can be shown
 )
 
-// cache is what the committer remembers between batches. Runs, sessions, workers and workflows are used only when no other process writes the
-// database; where a run belongs and what its past was never changes, so that is remembered everywhere.
+// cache is what the committer remembers between batches. Runs, sessions, workers and workflows are used only when no
+// other process writes the database; where a run belongs and what its past was never changes, so that is remembered
+// everywhere.
 type cache struct {
 	runs      *lru[string, *run]
 	sessions  *lru[engine.SessionKey, *session]
@@ -95,8 +98,9 @@ type cache struct {
 func newCache() *cache {
 	return &cache{
 		runs: newLRU[string, *run](mostRuns), sessions: newLRU[engine.SessionKey, *session](mostSessions),
-		workers: newLRU[engine.WorkerKey, *engine.Worker](mostWorkers), workflows: newLRU[engine.WorkflowKey, *engine.Workflow](mostKeys),
-		owners: newLRU[string, engine.WorkflowKey](mostKeys), history: newLRU[string, *past](mostHistory),
+		workers:   newLRU[engine.WorkerKey, *engine.Worker](mostWorkers),
+		workflows: newLRU[engine.WorkflowKey, *engine.Workflow](mostKeys),
+		owners:    newLRU[string, engine.WorkflowKey](mostKeys), history: newLRU[string, *past](mostHistory),
 	}
 }
 
@@ -131,7 +135,7 @@ func (c *cache) clear() {
 func (c *cache) remember(b *batch, trusted bool) {
 	c.removed(b)
 	for id, r := range b.runs {
-		r.settle()
+		r.written()
 		if !trusted || r.Run == nil || r.partial {
 			continue
 		}
@@ -139,7 +143,12 @@ func (c *cache) remember(b *batch, trusted bool) {
 			c.runs.drop(id)
 			continue
 		}
-		c.runs.put(id, r, 1+(r.Activities.Len()+r.Timers.Len()+r.Waits.Len()+r.Signals.Len()+r.Unread.Len()+r.Updates.Len()+r.Children.Len())/4)
+		c.runs.put(
+			id, r,
+			1+
+				(r.Activities.Len()+r.Timers.Len()+r.Waits.Len()+r.Signals.Len()+r.Unread.Len()+r.Updates.Len()+r.Children.Len()+
+					r.Attached.Len())/4,
+		)
 	}
 	for id, evs := range b.events {
 		c.append(id, evs, b.runs[id].Status.Open())
@@ -172,26 +181,65 @@ func (c *cache) remember(b *batch, trusted bool) {
 	}
 }
 
-// append lengthens a history that is kept, if these events follow on it.
+// append lengthens what is kept of a history. What does not follow on it takes its place.
 func (c *cache) append(id string, evs appended, open bool) {
-	p, ok := c.history.get(id)
-	if !ok {
-		p = &past{}
-	}
-	n := len(p.events) + len(evs.list)
-	if !open || n > longest || evs.list[0].Seq != int64(len(p.events))+1 {
+	if !open {
 		c.history.drop(id)
 		return
 	}
+	p, ok := c.history.get(id)
+	if !ok || evs.list[0].Seq != p.last()+1 {
+		p = &past{}
+	}
 	p.events = append(p.events, evs.list...)
 	p.bytes += evs.bytes
+	p.trim()
+	if len(p.events) == 0 {
+		c.history.drop(id)
+		return
+	}
 	c.history.put(id, p, p.bytes)
 }
 
-// events returns the kept history of a run as long as it is, with its size; nil when it is not kept up to last.
+// trim cuts a history that has grown too long to the later half of what may be kept. Others may read what was there, so
+// the rest is copied.
+func (p *past) trim() {
+	n := len(p.events)
+	if n <= mostEvents && p.bytes <= mostPast {
+		return
+	}
+	keep := min(n, mostEvents/2)
+	if p.bytes > mostPast {
+		keep = min(keep, int(int64(n)*(mostPast/2)/int64(p.bytes))) // they are taken to be alike
+	}
+	p.bytes = int(int64(p.bytes) * int64(keep) / int64(n))
+	p.events = append([]history.Event(nil), p.events[n-keep:]...)
+}
+
+func (p *past) last() int64 {
+	if len(p.events) == 0 {
+		return 0
+	}
+	return p.events[len(p.events)-1].Seq
+}
+
+// at is an event that is kept, or nil.
+func (p *past) at(seq int64) *history.Event {
+	if len(p.events) == 0 {
+		return nil
+	}
+	i := seq - p.events[0].Seq
+	if i < 0 || i >= int64(len(p.events)) {
+		return nil
+	}
+	return &p.events[i]
+}
+
+// events returns the end of a run's history as far as it is kept, with its size; nil when that does not reach up to
+// last.
 func (c *cache) events(id string, last int64) (list []history.Event, bytes int) {
-	if p, ok := c.history.get(id); ok && int64(len(p.events)) == last {
-		return p.events[:last:last], p.bytes
+	if p, ok := c.history.get(id); ok && p.last() == last {
+		return p.events[:len(p.events):len(p.events)], p.bytes
 	}
 	return nil, 0
 }

@@ -20,9 +20,10 @@ type pick struct {
 	activity                *engine.Activity
 }
 
-// claim leases ready tasks to the pollers of p, oldest of the most urgent first, and the first poller that may have a task gets it. It reads only
-// the ranges that hold what these workers may serve. On a shared database everything it locks is skipped when somebody else has it, so it never
-// waits; what was skipped is somebody else's, or is told again by who held it.
+// claim leases ready tasks to the pollers of p, oldest of the most urgent first, and the first poller that may have a
+// task gets it. It reads only the ranges that hold what these workers may serve. On a shared database everything it
+// locks is skipped when somebody else has it, so it never waits. What was skipped is somebody else's, or told again by
+// who held it; and since that one may be gone or stand still, the queue is looked at again.
 func (b *batch) claim(p *pending) error {
 	select {
 	case <-p.gone:
@@ -33,6 +34,11 @@ func (b *batch) claim(p *pending) error {
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
 	if err := b.send(b.freshLanes()...); err != nil {
 		return err
+	}
+	for i := range r.Pollers { // who left since it asked, or leaves with this batch, gets nothing
+		if p := &r.Pollers[i]; p.Gone != nil && p.Gone.Load() || b.leaves(p.Lessee.Worker) {
+			p.Max = 0
+		}
 	}
 	held, open, err := b.holdings(q, r.Pollers)
 	if err != nil {
@@ -53,23 +59,25 @@ func (b *batch) claim(p *pending) error {
 		return err
 	}
 	settings := b.Queue(engine.QueueKey{Namespace: q.Namespace, Name: q.Queue})
-	picks, err := b.picks(b.ranges(q, r.Pollers, held, open, settings), min(total, budget)+1, r.Namespace) // one more than is wanted, to know whether any is left
+	// one more than is wanted, to know whether any is left
+	picks, err := b.picks(q, b.ranges(q, r.Pollers, held, open, settings), min(total, budget)+1)
 	if err != nil {
 		return err
 	}
 	b.s.candidates.Add(int64(len(picks)))
-	if err := b.complete(picks, r.Namespace); err != nil {
+	if err := b.complete(q, picks); err != nil {
 		return err
 	}
-	left := 0
+	var left backlog
 	for _, t := range picks {
+		lane := b.laneOf(t.taskKey)
 		if total == 0 {
-			left++
+			left.add(lane)
 			continue
 		}
-		i, ok, full := b.give(t, r, room, held, settings, left > 0)
+		i, ok, full := b.give(t, r, room, held, settings, left.has(lane))
 		if full {
-			left++
+			left.add(lane)
 		}
 		if ok && budget == 0 {
 			b.throttled[q] = bound
@@ -80,7 +88,8 @@ func (b *batch) claim(p *pending) error {
 			b.spent(q)
 			room[i]--
 			total--
-			l := b.lease(b.runs[t.run], t.seq, b.lessee(r, i, held))
+			e := b.lessee(r, i, held)
+			l := b.lease(b.runs[t.run], t.seq, &e)
 			if l.Claimed {
 				w := r.Pollers[i].Lessee.Worker
 				held[processOf(w)]++
@@ -92,10 +101,46 @@ func (b *batch) claim(p *pending) error {
 			b.claimed[t.run] = true
 		}
 	}
-	if _, withheld := b.throttled[q]; left > 0 && !withheld {
-		b.backlog[q] = true
+	if _, withheld := b.throttled[q]; !withheld && (left.anything || len(left.lanes) > 0) {
+		b.leave(q, left.lanes...)
 	}
+	b.tellFull(q, r, held, settings)
 	return nil
+}
+
+// tellFull tells of the pollers whose workers hold as many sessions as they may, and of the routes of new ones that
+// they could read otherwise.
+func (b *batch) tellFull(q QueueKey, r *store.ClaimRequest, held map[process]int, settings *engine.Queue) {
+	if r.Full == nil || q.Kind != protocol.KindActivity {
+		return
+	}
+	told := map[engine.WorkerKey]bool{}
+	for i := range r.Pollers {
+		e := &r.Pollers[i].Lessee
+		if n, ok := held[processOf(e.Worker)]; !ok || n < e.Worker.MaxSessions || told[e.Worker.Key()] ||
+			settings.Drained(e.Worker.BuildID) {
+			continue
+		}
+		told[e.Worker.Key()] = true
+		var routes []string
+		for _, l := range b.lanesOf(q) {
+			if l.session && l.fits(q.Kind, e) {
+				routes = append(routes, freeRoutes(q, l.String(), e.Worker)...)
+			}
+		}
+		if len(routes) > 0 {
+			r.Full(e.Worker.Key(), routes)
+		}
+	}
+}
+
+// freeRoutes are where the tasks of a lane wait whose sessions nobody holds, and which the worker may have.
+func freeRoutes(q QueueKey, lane string, w *engine.Worker) []string {
+	list := []string{route(q, lane, "+")}
+	if w.Release != "" {
+		list = append(list, route(q, lane, "+"+w.Release))
+	}
+	return list
 }
 
 // process is a worker as one process of it registered.
@@ -106,9 +151,10 @@ type process struct {
 
 func processOf(w *engine.Worker) process { return process{w.Key(), w.Incarnation} }
 
-// holdings counts, under the lock of each worker's row, the sessions it holds: what its cap of sessions is judged by. A process that another one
-// superseded is missing and gets nothing, though this app may not have heard of it; missing is a worker whose row is locked by somebody else, or that has none. Who is
-// missing gets no new session here. Queues without session tasks need no count. open are the words of the sessions that fall back from their holders.
+// holdings counts, under the lock of each worker's row, the sessions it holds: what its cap of sessions is judged by. A
+// process that another one superseded is missing and gets nothing, though this app may not have heard of it; missing is
+// a worker whose row is locked by somebody else, or that has none. Who is missing gets no new session here. Queues
+// without session tasks need no count. open are the words of the sessions that fall back from their holders.
 func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]int, open []string, err error) {
 	if !slices.ContainsFunc(b.lanesOf(q), func(l lane) bool { return l.session }) {
 		return nil, nil, nil
@@ -133,16 +179,18 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	args := []any{keys.json()}
 	if b.s.cfg.Dialect.Shared {
 		args = keys.arrays()
-		calls = append(calls, &Call{Stmt: b.s.st.lockWorkers.stmt, Args: args, Row: func(v []any) error {
+		calls = b.fetch(b.s.st.workers, keys, func(v []any) error {
 			w, err := readWorker(v)
 			rows[w.Key()] = &w
 			return err
-		}})
+		}, func([]any) { b.skipped[q] = true })
 	} else if err := b.send(b.loadWorkers(asked)...); err != nil {
 		return nil, nil, err
 	}
 	count := map[engine.WorkerKey]int{}
-	calls = append(calls, &Call{Stmt: b.s.st.held, Args: append(slices.Clip(args), b.now.UnixMicro(), q.Namespace), Row: func(v []any) error {
+	calls = append(calls, &Call{Stmt: b.s.st.held, Args: append(
+		slices.Clip(args), b.now.UnixMicro(), q.Namespace,
+	), Row: func(v []any) error {
 		if integer(v[2]) < 0 {
 			open = append(open, str(v[1]))
 			return nil
@@ -166,6 +214,8 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	for i := range pollers {
 		l := &pollers[i].Lessee
 		switch newest := rows[l.Worker.Key()]; {
+		case newest != nil && !newest.Left.IsZero():
+			pollers[i].Max = 0
 		case newest == nil || newest.Incarnation == l.Worker.Incarnation:
 		case l.Worker.Explicit: // superseded: it gets nothing at all
 			pollers[i].Max = 0
@@ -176,9 +226,11 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	return held, open, nil
 }
 
-// ranges are the routes to read: for each lane a poller may serve "*", or what its worker holds and, below its cap, what nobody holds or what falls back
-// from its holder.
-func (b *batch) ranges(q QueueKey, pollers []store.Poller, held map[process]int, open []string, settings *engine.Queue) []string {
+// ranges are the routes to read: for each lane a poller may serve "*", or what its worker holds and, below its cap,
+// what nobody holds or what falls back from its holder.
+func (b *batch) ranges(
+	q QueueKey, pollers []store.Poller, held map[process]int, open []string, settings *engine.Queue,
+) []string {
 	routes := map[string]bool{}
 	for _, l := range b.lanesOf(q) {
 		name := l.String()
@@ -195,14 +247,14 @@ func (b *batch) ranges(q QueueKey, pollers []store.Poller, held map[process]int,
 			n, ok := held[processOf(e.Worker)]
 			below := ok && n < e.Worker.MaxSessions
 			for _, word := range open {
-				if strings.HasPrefix(word, "~"+e.Worker.ID+"~") || below && (strings.HasSuffix(word, "~") || strings.HasSuffix(word, "~"+e.Worker.Release)) {
+				if strings.HasPrefix(word, "~"+e.Worker.ID+"~") ||
+					below && (strings.HasSuffix(word, "~") || strings.HasSuffix(word, "~"+e.Worker.Release)) {
 					routes[route(q, name, word)] = true
 				}
 			}
 			if below {
-				routes[route(q, name, "+")] = true
-				if e.Worker.Release != "" {
-					routes[route(q, name, "+"+e.Worker.Release)] = true
+				for _, free := range freeRoutes(q, name, e.Worker) {
+					routes[free] = true
 				}
 			}
 		}
@@ -225,13 +277,21 @@ func (b *batch) lanesOf(q QueueKey) []lane {
 }
 
 // picks reads the first n ready tasks of each range and merges them.
-func (b *batch) picks(routes []string, n int, namespace string) ([]pick, error) {
+func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 	var picks []pick
+	found, visible := map[string]int{}, map[string]int{}
 	row := func(v []any) error {
-		t := pick{taskKey: taskKey{str(v[3]), integer(v[4])}, priority: integer(v[1]), readyAt: integer(v[2]), rank: integer(v[6])}
+		if integer(v[1]) < 0 {
+			visible[str(v[0])] = int(integer(v[2]))
+			return nil
+		}
+		found[str(v[0])]++
+		t := pick{
+			taskKey: taskKey{str(v[3]), integer(v[4])}, priority: integer(v[1]), readyAt: integer(v[2]), rank: integer(v[6]),
+		}
 		if t.seq > 0 {
 			if r, ok := b.s.cache.runs.get(t.run); !ok || r.partial {
-				a, err := readActivity(t.run, namespace, t.seq, str(v[5]))
+				a, err := readActivity(t.run, q.Namespace, t.seq, str(v[5]))
 				if err != nil {
 					return err
 				}
@@ -260,14 +320,22 @@ func (b *batch) picks(routes []string, n int, namespace string) ([]pick, error) 
 			return nil, err
 		}
 	}
+	for k, n := range visible {
+		if n > found[k] {
+			b.skipped[q] = true
+		}
+	}
 	slices.SortFunc(picks, func(x, y pick) int {
-		return cmp.Or(cmp.Compare(x.priority, y.priority), cmp.Compare(x.rank, y.rank), cmp.Compare(x.readyAt, y.readyAt), cmp.Compare(x.run, y.run), cmp.Compare(x.seq, y.seq))
+		return cmp.Or(
+			cmp.Compare(x.priority, y.priority), cmp.Compare(x.rank, y.rank), cmp.Compare(x.readyAt, y.readyAt),
+			cmp.Compare(x.run, y.run), cmp.Compare(x.seq, y.seq),
+		)
 	})
 	return picks, nil
 }
 
 // complete brings the runs and sessions of the picks into the batch: heads only, and with them the picked activities.
-func (b *batch) complete(picks []pick, namespace string) error {
+func (b *batch) complete(q QueueKey, picks []pick) error {
 	runs := map[string]bool{}
 	for _, t := range picks {
 		runs[t.run] = true
@@ -290,14 +358,22 @@ func (b *batch) complete(picks []pick, namespace string) error {
 			r.Activities.Put(t.seq, a)
 		}
 		if a.SessionID != "" {
-			sessions[engine.SessionKey{Namespace: namespace, ID: a.SessionID}] = true
+			sessions[engine.SessionKey{Namespace: q.Namespace, ID: a.SessionID}] = true
 		}
 	}
-	return b.send(b.loadSessions(sessions)...)
+	if err := b.send(b.loadSessions(sessions)...); err != nil {
+		return err
+	}
+	for k := range sessions {
+		if b.locked[k] { // its tasks are for nobody now
+			b.skipped[q] = true
+		}
+	}
+	return b.routed()
 }
 
-// give says which poller gets a task: the first that has room and may have it. full says that nobody gets it only because those who may have no room
-// left: it is for their next claim. With known nobody wants to hear that any more.
+// give says which poller gets a task: the first that has room and may have it. full says that nobody gets it only
+// because those who may have no room left: it is for their next claim. With known nobody wants to hear that any more.
 func (b *batch) give(
 	t pick, r *store.ClaimRequest, room []int, held map[process]int, settings *engine.Queue, known bool,
 ) (i int, ok, full bool) {
@@ -328,13 +404,25 @@ func (b *batch) give(
 	want.Queue = settings
 	if s := want.Session; s != nil && s.Open { // its holder first: there it is warm
 		for i := range r.Pollers {
-			if room[i] > 0 && s.HeldBy(r.Pollers[i].Lessee.Worker.ID, b.now) && engine.Admit(want, *b.lessee(r, i, held), b.now).OK {
+			if room[i] > 0 && s.HeldBy(r.Pollers[i].Lessee.Worker.ID, b.now) &&
+				engine.Admits(want, b.lessee(r, i, held), b.now) {
 				return i, true, false
 			}
 		}
 	}
+	if t.seq == 0 && r.Keepers != nil { // who keeps the run is shown the new events only
+		for _, k := range r.Keepers(t.run) {
+			for i := range r.Pollers {
+				w := r.Pollers[i].Lessee.Worker
+				if room[i] > 0 && w.Key() == k.Worker && w.Incarnation == k.Incarnation &&
+					engine.Admits(want, b.lessee(r, i, held), b.now) {
+					return i, true, false
+				}
+			}
+		}
+	}
 	for i := range r.Pollers {
-		if room[i] <= 0 && (known || full) || !engine.Admit(want, *b.lessee(r, i, held), b.now).OK {
+		if room[i] <= 0 && (known || full) || !engine.Admits(want, b.lessee(r, i, held), b.now) {
 			continue
 		}
 		if room[i] > 0 {
@@ -346,8 +434,8 @@ func (b *batch) give(
 }
 
 // lessee is a poller's worker with the count of its sessions, when that was taken under its lock.
-func (b *batch) lessee(r *store.ClaimRequest, i int, held map[process]int) *engine.Lessee {
+func (b *batch) lessee(r *store.ClaimRequest, i int, held map[process]int) engine.Lessee {
 	l := r.Pollers[i].Lessee
 	l.Sessions, l.Counted = held[processOf(l.Worker)]
-	return &l
+	return l
 }

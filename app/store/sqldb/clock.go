@@ -5,12 +5,15 @@ import (
 	"time"
 )
 
-// clock is the store's time: the process's clock, which never goes back, not even over a restart, or what a shared database says.
+// clock is the store's time: the process's clock, which never goes back, not even over a restart, or what a shared
+// database says.
 type clock struct {
 	shift func() time.Duration
 
-	mu   sync.Mutex
-	last int64 // microseconds; guarded by mu
+	mu   sync.Mutex // guards what follows
+	last int64      // microseconds
+	said time.Time  // what the database said last
+	read time.Time  // and when
 }
 
 // now is the process's clock.
@@ -31,5 +34,18 @@ func (c *clock) at(micros int64) time.Time {
 	if c.shift != nil {
 		t = t.Add(c.shift())
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said, c.read = t, time.Now()
 	return t
+}
+
+// about is what the database would say now, counted from what it said last; zero before that.
+func (c *clock) about() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.said.IsZero() {
+		return time.Time{}
+	}
+	return c.said.Add(time.Since(c.read))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/store"
@@ -16,33 +17,50 @@ const (
 	mostBytes   = 4 << 20
 )
 
+// maxLocked is how often a batch that met a lock in its writes is run again at once, before it is taken apart.
+const maxLocked = 2
+
 // maxRaces is how often a batch that lost a race is run again before its callers are told.
 const maxRaces = 20
 
 // outcomeTimeout bounds the wait for a transaction whose connection was lost.
 const outcomeTimeout = 10 * time.Second
 
-// loop is the committer: it takes whatever waits, and never waits for more.
+// loop is the committer: it takes whatever waits, and never waits for more. What was set aside has batches of its own,
+// so that it holds nothing else up.
 func (s *Store) loop() {
 	defer close(s.done)
+	quit := s.quit
 	var rest []*pending // left over from a batch that grew too large
 	for {
+		s.lookAgain()
+		rest = append(rest, s.retry()...)
 		items := rest
 		if len(items) == 0 {
+			if quit == nil && len(s.in) == 0 && len(s.aside) == 0 {
+				s.closeDown()
+				return
+			}
 			select {
 			case p := <-s.in:
 				items = append(items, p)
-			case <-s.quit:
-				if items = s.drain(nil); len(items) == 0 {
-					s.end()
-					return
-				}
+			case <-s.alarm():
+				continue
+			case <-quit:
+				quit = nil
+				continue
 			}
 			runtime.Gosched() // callers just woken by the last batch are about to bring their next change
 		}
-		items = s.drain(items)
-		rest = s.attempt(items)
+		rest = s.run(s.drain(items))
 	}
+}
+
+// run commits items, see attempt, and notes since when it is at it.
+func (s *Store) run(items []*pending) (rest []*pending) {
+	s.health.began.Store(time.Now().UnixNano())
+	defer s.health.began.Store(0)
+	return s.attempt(items)
 }
 
 func (s *Store) drain(items []*pending) []*pending {
@@ -57,7 +75,8 @@ func (s *Store) drain(items []*pending) []*pending {
 	return items
 }
 
-func (s *Store) end() {
+func (s *Store) closeDown() {
+	s.ending.Wait()
 	errs := []error{s.cfg.Conn.Close(context.Background()), s.cfg.Reads.Close()}
 	if s.cfg.Release != nil {
 		errs = append(errs, s.cfg.Release())
@@ -65,35 +84,63 @@ func (s *Store) end() {
 	s.ended = errors.Join(errs...)
 }
 
-// attempt commits items and answers all of them but those it returns, which did not fit. A batch that fails is taken apart by halves, so that the
-// change at fault gets its own error and the others are stored.
+// attempt commits items and answers all of them but those it returns, which did not fit, and those whose rows somebody
+// else has locked, which are set aside. A batch that fails is taken apart by halves, so that the change at fault gets
+// its own error and the others are stored.
 func (s *Store) attempt(items []*pending) (rest []*pending) {
 	for races := 0; ; races++ {
-		b, rest, err := s.try(items)
+		b, err := s.try(items)
 		if err == nil {
-			return rest
+			s.setAside(b.aside)
+			return b.rest
 		}
 		class := s.cfg.Dialect.Classify(err)
+		if errors.Is(err, errLocked) {
+			class = Locked
+		}
 		if e := s.cfg.Conn.Reset(context.Background()); e != nil {
 			class, err = Unavailable, errors.Join(err, e)
 		}
 		if class == Lost && b.sealed {
 			done, e := s.stored(b.number)
 			if done {
-				b.finish(items[:len(items)-len(rest)])
-				return rest
+				b.finish(b.items)
+				s.setAside(b.aside)
+				return b.rest
 			}
 			if e != nil { // it may be stored or not: trying again could store it twice
-				class, err = Unavailable, errors.Join(err, e)
+				err = fmt.Errorf("%w: %w", store.ErrOutcome, errors.Join(err, e))
+				s.abandon(b, err)
+				s.cache.clear()
+				s.health.failed.Store(true)
+				s.refuse(b.items, err)
+				s.setAside(b.aside)
+				return b.rest
 			}
 		}
-		s.abandon(b)
+		if class == Unavailable && b.sealed {
+			err = fmt.Errorf("%w: %w", store.ErrOutcome, err)
+		}
+		s.abandon(b, err)
 		switch {
-		case class == Again && races < maxRaces, class == Lost && races < 2:
+		case class == Locked && len(b.late) > 0:
+			s.setAside(b.late)
+			items = slices.DeleteFunc(slices.Clone(items), func(p *pending) bool { return slices.Contains(b.late, p) })
+			if len(items) == 0 {
+				return nil
+			}
+			continue
+		case class == Again && races < maxRaces, class == Locked && races < maxLocked && !items[0].alone, class == Lost &&
+			races < 2:
 			continue
 		case class == Unavailable || class == Lost:
 			s.cache.clear()
+			s.health.failed.Store(true)
 			s.refuse(items, fmt.Errorf("%w: %w", store.ErrUnavailable, err))
+			return nil
+		case len(items) == 1 && class == Locked:
+			items[0].alone = true
+			s.setAside(items)
 			return nil
 		case len(items) == 1:
 			s.refuse(items, fmt.Errorf("commit: %w", err))
@@ -106,59 +153,68 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 }
 
 // try runs one batch to its end. When it fails nothing of it is stored, but for a COMMIT whose answer was lost.
-func (s *Store) try(items []*pending) (*batch, []*pending, error) {
+func (s *Store) try(items []*pending) (*batch, error) {
 	s.batch++
 	b := s.newBatch()
 	for _, p := range items {
 		p.answer, p.leased, p.runs, p.err = nil, nil, nil, nil
 	}
 	if err := b.load(items); err != nil {
-		return b, nil, fmt.Errorf("load: %w", err)
+		return b, fmt.Errorf("load: %w", err)
 	}
-	taken := b.decide(items)
+	b.items = b.free(items)
+	taken := b.decide(b.items)
+	b.items, b.rest = b.items[:taken], b.items[taken:]
 	if err := b.route(); err != nil {
-		return b, nil, fmt.Errorf("route: %w", err)
+		return b, fmt.Errorf("route: %w", err)
 	}
-	if err := b.rank(items[:taken]); err != nil {
-		return b, nil, fmt.Errorf("rank: %w", err)
+	if err := b.rank(b.items); err != nil {
+		return b, fmt.Errorf("rank: %w", err)
 	}
-	b.handOver()
+	if err := b.handOver(); err != nil {
+		return b, fmt.Errorf("hand over: %w", err)
+	}
 	claims := 0
-	for _, p := range items[:taken] {
+	for _, p := range b.items {
 		if p.claim != nil {
 			claims++
 		}
 	}
 	if err := b.write(claims == 0); err != nil {
-		return b, items[taken:], fmt.Errorf("flush: %w", err)
+		return b, fmt.Errorf("flush: %w", err)
 	}
 	if claims > 0 {
-		for _, p := range items[:taken] {
+		for _, p := range b.items {
 			if p.claim == nil {
 				continue
 			}
 			if err := b.claim(p); err != nil {
-				return b, items[taken:], fmt.Errorf("claim: %w", err)
+				return b, fmt.Errorf("claim: %w", err)
 			}
 		}
 		if err := b.write(true); err != nil {
-			return b, items[taken:], fmt.Errorf("flush: %w", err)
+			return b, fmt.Errorf("flush: %w", err)
 		}
 	}
-	b.finish(items[:taken])
-	return b, items[taken:], nil
+	b.finish(b.items)
+	return b, nil
 }
 
-// abandon undoes what a failed batch took: its reservations, the cached rows it changed.
-func (s *Store) abandon(b *batch) {
+// abandon undoes what a failed batch took: its reservations, the cached rows it changed. Who waits hears if nobody
+// knows what became of it.
+func (s *Store) abandon(b *batch, why error) {
 	for _, h := range b.handed {
-		h.r.Undo()
+		if errors.Is(why, store.ErrOutcome) {
+			h.r.Doubt(why)
+		} else {
+			h.r.Undo()
+		}
 	}
 	s.cache.forget(b)
 }
 
-// stored says whether a batch whose COMMIT had no answer was committed all the same. A transaction that is still at it holds the row, so this waits
-// for its end.
+// stored says whether a batch whose COMMIT had no answer was committed all the same. A transaction that is still at it
+// holds the row, so this waits for its end.
 func (s *Store) stored(number int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), outcomeTimeout)
 	defer cancel()

@@ -8,8 +8,8 @@ type Stmt struct {
 	Control bool // BEGIN, COMMIT, ROLLBACK: not counted as a statement
 }
 
-// Call is one statement on its way to the database. Row is called for every row it returns, with values that are string, int64 or nil, valid until
-// Row returns; without Row the statement returns none.
+// Call is one statement on its way to the database. Row is called for every row it returns, with values that are
+// string, int64 or nil, valid until Row returns; without Row the statement returns none.
 type Call struct {
 	Stmt     *Stmt
 	Args     []any
@@ -29,11 +29,12 @@ type Conn interface {
 // Class says what an error of the database calls for.
 type Class int
 
-// The classes: the statement or its data are at fault; the transaction lost a race and is run again; the connection was lost; the database cannot
-// write at all.
+// The classes: the statement or its data are at fault; the transaction lost a race and is run again; it met a lock that
+// could not be had in time; the connection was lost; the database cannot write at all.
 const (
 	Guilty Class = iota
 	Again
+	Locked
 	Lost
 	Unavailable
 )

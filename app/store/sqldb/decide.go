@@ -11,9 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// decide runs every change in order over the batch's rows and returns how many it took: fewer than all when their events grow too large.
+// decide runs every change in order over the batch's rows and returns how many it took: fewer than all when their
+// events grow too large.
 func (b *batch) decide(items []*pending) int {
 	for i, p := range items {
+		p.ready, p.readied = len(b.ready), len(b.ready)
 		if p.change == nil {
 			continue
 		}
@@ -31,6 +33,8 @@ func (b *batch) decide(items []*pending) int {
 			continue
 		}
 		b.apply(&w, payloads)
+		b.dirty = b.dirty || p.must
+		p.readied = len(b.ready)
 		p.answer = w.Answer
 	}
 	return len(items)
@@ -46,8 +50,8 @@ func decideOne(c *store.Change, b *batch) (w store.Writes, err error) {
 	return c.Decide(b, b.now)
 }
 
-// check looks at everything in w before any of it is applied, and returns the encoded payloads of its events, decision by decision. A decision made
-// on another state than the batch's is a fault of ours.
+// check looks at everything in w before any of it is applied, and returns the encoded payloads of its events, decision
+// by decision. A decision made on another state than the batch's is a fault of ours.
 func (b *batch) check(w *store.Writes) ([][]string, error) {
 	if err := b.checkRemoval(w); err != nil {
 		return nil, err
@@ -104,8 +108,8 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 	}
 	for _, n := range w.Workers {
 		had := b.workers[n.Key()]
-		if had != nil && had.Worker != nil && had.Incarnation != n.Incarnation {
-			b.gone = append(b.gone, n.Key())
+		if had != nil && had.Worker != nil && (had.Incarnation != n.Incarnation || had.Left.IsZero() && !n.Left.IsZero()) {
+			b.gone = append(b.gone, store.Process{Worker: n.Key(), Incarnation: had.Incarnation})
 		}
 		b.workers[n.Key()] = &worker{Worker: &n, stored: had != nil && had.stored, dirty: true, touched: true}
 		b.dirty = true
@@ -113,7 +117,7 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 	for _, k := range w.DropWorkers {
 		had := b.workers[k]
 		if had != nil && had.Worker != nil {
-			b.gone = append(b.gone, k)
+			b.gone = append(b.gone, store.Process{Worker: k, Incarnation: had.Incarnation})
 		}
 		b.workers[k] = &worker{stored: had == nil || had.stored, dirty: true, touched: true}
 		b.dirty = true
@@ -125,6 +129,7 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 	for _, t := range w.Tokens {
 		b.tokens[t.ID] = &t
 		b.flush.tokens[t.ID] = &t
+		b.tokenNews = append(b.tokenNews, t.ID)
 	}
 	b.applyRemoval(w)
 	b.applySchedules(w.Schedules)
@@ -132,6 +137,7 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 	for _, id := range w.DropTokens {
 		b.tokens[id] = nil
 		b.flush.tokens[id] = nil
+		b.tokenNews = append(b.tokenNews, id)
 	}
 	for _, a := range w.Audit {
 		b.flush.audit.i(a.At.Micros()).s(a.Identity).s(a.Action).s(a.Namespace).s(a.Target).s(a.Detail)
@@ -178,18 +184,24 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	markAll(&r.unread, &r.Unread, &d.Next.Unread)
 	markAll(&r.updates, &r.Updates, &d.Next.Updates)
 	markAll(&r.children, &r.Children, &d.Next.Children)
+	markAll(&r.attached, &r.Attached, &d.Next.Attached)
 	markAll(&r.owed, &r.Owed, &d.Next.Owed)
 	old := r.Task
 	r.reindex(d.Next.SearchAttributes)
 	r.Run.Merge(d.Next)
-	if old != nil && old.State == engine.LeasedState && (r.Task == nil || r.Task.State != engine.LeasedState || !r.Status.Open()) {
+	if old != nil && old.State == engine.LeasedState &&
+		(r.Task == nil || r.Task.State != engine.LeasedState || !r.Status.Open()) {
 		b.freed(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow})
 	}
-	if t := r.Task; t != nil && t.State == engine.Ready && (old == nil || old.State != engine.Ready || old.Number != t.Number) {
+	if t := r.Task; t != nil && t.State == engine.Ready &&
+		(old == nil || old.State != engine.Ready || old.Number != t.Number) {
 		b.ready = append(b.ready, taskKey{id, 0})
 	}
-	if old != nil && old.State == engine.LeasedState && !r.Status.Open() && !endedBy(d.Events, engine.TaskID(id, old.Number)) {
-		hint.Cancelled = append(hint.Cancelled, store.CancelledAttempt{Worker: old.Owner, TaskID: engine.TaskID(id, old.Number)})
+	if old != nil && old.State == engine.LeasedState && !r.Status.Open() &&
+		!endedBy(d.Events, engine.TaskID(id, old.Number)) {
+		hint.Cancelled = append(
+			hint.Cancelled, store.CancelledAttempt{Worker: old.Owner, TaskID: engine.TaskID(id, old.Number)},
+		)
 	}
 	hint.LastSeq, hint.Closed = r.LastSeq, !r.Status.Open()
 	evs := b.events[id]
@@ -197,6 +209,10 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 		session := ""
 		if seq, _ := history.EndedAttempt(d.Events[k].Data); seq > 0 && sessions[seq] != "" {
 			session = sessionKey(engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[seq]})
+			if b.endedIn == nil {
+				b.endedIn = map[string]int{}
+			}
+			b.endedIn[session]++
 		}
 		addEvent(b.flush.events, id, session, &d.Events[k], payloads[k])
 		evs.bytes += len(payloads[k]) + 128
@@ -209,6 +225,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	for i := range d.Sessions {
 		b.applySession(&d.Sessions[i])
 	}
+	b.applyFormer(d)
 }
 
 // touch is what the batch will tell of a run.
@@ -266,10 +283,7 @@ func (b *batch) applySession(c *engine.SessionChange) {
 	for i := range c.Timeline {
 		b.moves = append(b.moves, store.SessionMove{Session: k, SessionEvent: c.Timeline[i]})
 		if e := &c.Timeline[i]; e.What == "expired" && e.Why == engine.ReasonLeaseLost {
-			b.silence(engine.WorkerKey{Namespace: k.Namespace, ID: e.Worker})
-		}
-		if body, err := document(&c.Timeline[i]); err == nil {
-			b.flush.timeline.s(k.Namespace).s(k.ID).i(c.Timeline[i].At.Micros()).s(body)
+			b.leaseExpired(engine.WorkerKey{Namespace: k.Namespace, ID: e.Worker})
 		}
 	}
 	if c.Delete {

@@ -3,19 +3,22 @@ package sqldb
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 )
 
 // Dialect is the handful of words in which two databases differ.
 type Dialect struct {
-	// Shared says that other processes write the same database: rows are locked when they are read, and no cache is trusted. Such a database takes
-	// arrays as parameters; the other kind takes rows of values and lists of keys as JSON.
+	// Shared says that other processes write the same database: rows are locked when they are read, never waited for, and
+	// no cache is trusted. Such a database takes arrays as parameters; the other kind takes rows of values and lists of
+	// keys as JSON.
 	Shared   bool
 	Begin    string
 	Classify func(error) Class
 }
 
-// largest is the most rows one statement of a database without array parameters writes; the prepared sizes are the powers of two up to it.
+// largest is the most rows one statement of a database without array parameters writes; the prepared sizes are the
+// powers of two up to it.
 const largest = 32
 
 // writer is a prepared way to write rows: one statement for arrays, or one for each chunk size.
@@ -75,7 +78,9 @@ func unnest(columns []column) string {
 		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, typ))
 		names = append(names, c.name)
 	}
-	return fmt.Sprintf("SELECT %s FROM unnest(%s) AS u(%s)", strings.Join(list, ", "), strings.Join(arrays, ", "), strings.Join(names, ", "))
+	return fmt.Sprintf(
+		"SELECT %s FROM unnest(%s) AS u(%s)", strings.Join(list, ", "), strings.Join(arrays, ", "), strings.Join(names, ", "),
+	)
 }
 
 func values(columns, rows int) string {
@@ -97,14 +102,14 @@ func (d Dialect) ensure(t *table) *writer {
 	})
 }
 
-// upsert writes rows whether they are there or not, leaving fixed columns as they are.
-func (d Dialect) upsert(t *table) *writer {
+// upsert writes rows whether they are there or not, leaving fixed columns and those named as they are.
+func (d Dialect) upsert(t *table, but ...string) *writer {
 	var key, set []string
 	for _, c := range t.key() {
 		key = append(key, c.name)
 	}
 	for _, c := range t.columns[t.keys:] {
-		if !c.fixed {
+		if !c.fixed && !slices.Contains(but, c.name) {
 			set = append(set, c.name+" = excluded."+c.name)
 		}
 	}
@@ -124,7 +129,8 @@ func (d Dialect) raise(t *table) *writer {
 	})
 }
 
-// remove deletes rows by key. What a shared database deletes is locked already, so its place is found first and then taken.
+// remove deletes rows by key. What a shared database deletes is locked already, so its place is found first and then
+// taken.
 func (d Dialect) remove(t *table) *writer { return d.removeBy(t, t.key()) }
 
 // removeBy deletes all rows with these values in some of the key's columns.
@@ -147,6 +153,9 @@ func (d Dialect) removeBy(t *table, columns []column) *writer {
 type loader struct {
 	stmt *Stmt
 	keys []column
+	// width is how many columns a row has that could be locked. Behind them stands what one could not be: its primary key
+	// and, when the rows are looked for by something else, that. 0: nothing is locked.
+	width int
 }
 
 // call reads the rows of these keys.
@@ -157,21 +166,40 @@ func (d Dialect) call(l *loader, keys *rowset, row func(v []any) error) *Call {
 	return &Call{Stmt: l.stmt, Args: []any{keys.json()}, Row: row}
 }
 
-// load makes a loader: all columns of a table by the key columns. On a shared database the rows come locked, in the order of their keys.
+// load makes a loader: all columns of a table by the key columns. On a shared database the rows come locked. A row that
+// another transaction has locked comes with its key alone: it is neither waited for nor taken for missing.
 func (d Dialect) load(t *table, key []column, where string) *loader {
-	tail := ""
-	if d.Shared {
-		var order []string
-		for _, c := range t.key() {
-			order = append(order, "t."+c.name)
-		}
-		tail = "ORDER BY " + strings.Join(order, ", ") + " FOR UPDATE"
+	columns := "t." + strings.Join(t.names(), ", t.")
+	if !d.Shared {
+		return &loader{stmt: &Stmt{SQL: d.probe(key, columns, t.name, where, "")}, keys: key}
 	}
-	return &loader{stmt: &Stmt{SQL: d.probe(key, "t."+strings.Join(t.names(), ", t."), t.name, where, tail)}, keys: key}
+	var on, same, found, names []string
+	for _, c := range key {
+		on = append(on, fmt.Sprintf("t.%s = k.%s", c.name, c.name))
+	}
+	if where != "" {
+		on = append(on, where)
+	}
+	for _, c := range t.key() {
+		same = append(same, fmt.Sprintf("t.%s = h.%s", c.name, c.name))
+		found, names = append(found, "t."+c.name), append(names, "h."+c.name)
+	}
+	for _, c := range key {
+		if !slices.Contains(t.key(), c) {
+			names = append(names, "k."+c.name)
+		}
+	}
+	return &loader{keys: key, width: len(t.columns), stmt: &Stmt{SQL: fmt.Sprintf("SELECT p.*, %s FROM %s AS k"+
+		" CROSS JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s ORDER BY %s OFFSET 0) AS h"+
+		" LEFT JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s FOR UPDATE SKIP LOCKED) AS p ON true",
+		strings.Join(names, ", "), d.list(key), strings.Join(found, ", "), t.name, strings.Join(on, " AND "),
+		strings.Join(found, ", "),
+		columns, t.name, strings.Join(same, " AND "))}}
 }
 
-// probe selects columns of a table t for every key k given as a parameter, by an index and nothing else: neither database may think that some other
-// way is faster because a table was small once. where may narrow, tail order and lock.
+// probe selects columns of a table t for every key k given as a parameter, by an index and nothing else: neither
+// database may think that some other way is faster because a table was small once. where may narrow, tail order and
+// lock.
 func (d Dialect) probe(key []column, columns, t, where, tail string) string {
 	var on []string
 	for _, c := range key {
@@ -187,7 +215,10 @@ func (d Dialect) probe(key []column, columns, t, where, tail string) string {
 	if tail == "" {
 		tail = "OFFSET 0" // like a lock, it keeps the planner from turning the join around
 	}
-	return fmt.Sprintf("SELECT p.* FROM %s AS k CROSS JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s %s) AS p", d.list(key), columns, t, cond, tail)
+	return fmt.Sprintf(
+		"SELECT p.* FROM %s AS k CROSS JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s %s) AS p", d.list(key), columns, t, cond,
+		tail,
+	)
 }
 
 // list is a table expression of the keys given as parameters: arrays, or one JSON array of arrays.

@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// document encodes a row's JSON part. These are structs of ours, whose encoding fails only when raw JSON inside them is none.
+// document encodes a row's JSON part. These are structs of ours, whose encoding fails only when raw JSON inside them is
+// none.
 func document(v any) (string, error) {
 	b, err := json.Marshal(v)
 	return string(b), err
@@ -96,6 +97,8 @@ const (
 	unreadItem = "unread"
 	updateItem = "update"
 	childItem  = "child"
+
+	attachedItem = "attached"
 )
 
 func addItem(r *rowset, run, kind string, seq int64, due history.Time, v any) error {
@@ -130,6 +133,8 @@ func readOpen(run *engine.Run, v []any) error {
 		return readItem(&run.Updates, run.ID, kind, seq, body)
 	case childItem:
 		return readItem(&run.Children, run.ID, kind, seq, body)
+	case attachedItem:
+		return readItem(&run.Attached, run.ID, kind, seq, body)
 	case string(store.DueMessage):
 		return readItem(&run.Owed, run.ID, kind, seq, body)
 	}
@@ -151,19 +156,19 @@ func addSession(r *rowset, s *engine.Session, word string) error {
 		return fmt.Errorf("session %s: %w", s.ID, err)
 	}
 	r.s(s.Namespace).s(s.ID).s(string(s.Door)).s(s.WorkflowID).s(string(s.Status)).s(s.Owner).i(s.Epoch)
-	r.i(s.LeaseUntil.Micros()).i(s.DueAt().Micros()).i(s.UpdatedAt.Micros()).s(s.Queue).i(flag(s.Claimed)).i(flag(s.Terminal)).s(word).s(body)
+	r.i(s.LeaseUntil.Micros()).i(s.DueAt().Micros()).i(s.UpdatedAt.Micros()).s(s.Queue).i(flag(s.Claimed)).
+		i(flag(s.Terminal)).s(word).s(body)
 	return nil
 }
 
-func readSession(v []any) (engine.Session, string, error) {
-	var s engine.Session
+func readSession(v []any) (s engine.Session, word string, due int64, err error) {
 	if err := json.Unmarshal([]byte(str(v[14])), &s); err != nil {
-		return s, "", fmt.Errorf("session %s: %w", str(v[1]), err)
+		return s, "", due, fmt.Errorf("session %s: %w", str(v[1]), err)
 	}
 	s.Namespace, s.ID, s.Door, s.WorkflowID = str(v[0]), str(v[1]), engine.Door(str(v[2])), str(v[3])
 	s.Status, s.Owner, s.Epoch = protocol.SessionStatus(str(v[4])), str(v[5]), integer(v[6])
 	s.LeaseUntil, s.UpdatedAt = history.Micros(integer(v[7])), history.Micros(integer(v[9]))
-	return s, str(v[13]), nil
+	return s, str(v[13]), integer(v[8]), nil
 }
 
 func addWorker(r *rowset, w *engine.Worker) error {

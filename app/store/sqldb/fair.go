@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// fairnessTable holds the tags of classes, and in the class "" the clock, of every queue in which a task ever had a fairness key.
+// fairnessTable holds the tags of classes, and in the class "" the clock, of every queue in which a task ever had a
+// fairness key.
 var fairnessTable = &table{name: "fairness", keys: 5, columns: []column{
 	text("namespace"), text("queue"), text("kind"), num("tier"), text("class"), num("tag"),
 }}
@@ -23,21 +24,23 @@ type tagKey struct {
 }
 
 type tag struct {
-	value int64
-	dirty bool
+	value  int64
+	dirty  bool
+	stored bool // it has a row
 }
 
 // tiers is how many priorities there are.
 const tiers = 10
 
-// prunedEvery is how far the clock of a tier moves until tags that it has overtaken are dropped: a task of weight 1 is a million.
+// prunedEvery is how far the clock of a tier moves until tags that it has overtaken are dropped: a task of weight 1 is
+// a million.
 const prunedEvery = 1000 * 1_000_000
 
 // fair says whether tasks of a queue have ranks: from the first that has a fairness key.
 func (b *batch) fair(q QueueKey) bool { return b.fairNow[q] || b.s.queues.fair(q) }
 
-// rank gives every task that became ready its place in the fair order of its queue. Queues without fairness keys cost nothing. On a shared database
-// the tags are locked, always after everything else that is loaded and all at once.
+// rank gives every task that became ready its place in the fair order of its queue. Queues without fairness keys cost
+// nothing. On a shared database the tags are locked, always after everything else that is loaded and all at once.
 func (b *batch) rank(items []*pending) error {
 	type ranked struct {
 		taskKey
@@ -60,7 +63,8 @@ func (b *batch) rank(items []*pending) error {
 		}
 		list = append(list, ranked{t, k, weight})
 	}
-	slices.SortFunc(list, func(x, y ranked) int { // runs in the order of their changes, the tasks of one in that of their commands
+	slices.SortFunc(list, func(x, y ranked) int {
+		// runs in the order of their changes, the tasks of one in that of their commands
 		return cmp.Or(cmp.Compare(turn[x.run], turn[y.run]), cmp.Compare(x.seq, y.seq))
 	})
 	want := map[tagKey]bool{}
@@ -93,10 +97,27 @@ func (b *batch) rank(items []*pending) error {
 		keys.s(k.Namespace).s(k.Queue).s(string(k.Kind)).i(k.tier).s(k.class)
 	}
 	if err := b.send(b.fetch(b.s.st.tags, keys, func(v []any) error {
-		b.tags[tagKey{QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}, integer(v[3]), str(v[4])}].value = integer(v[5])
+		t := b.tags[readTagKey(v)]
+		t.value, t.stored = integer(v[5]), true
 		return nil
-	})...); err != nil {
+	}, func(v []any) { b.lock(readTagKey(v)) })...); err != nil {
 		return err
+	}
+	if len(b.locked) > 0 {
+		tasks, queues := map[taskKey]bool{}, map[QueueKey]bool{}
+		for _, t := range list {
+			if b.locked[t.tagKey] || b.locked[t.clock()] {
+				tasks[t.taskKey] = true
+			}
+		}
+		for k := range want {
+			if b.locked[k] && k.class == "" {
+				queues[k.QueueKey] = true
+			}
+		}
+		if len(tasks)+len(queues) > 0 {
+			return b.tooLate(tasks, queues)
+		}
 	}
 	for _, t := range list {
 		if class := b.tags[t.tagKey]; class != nil && t.class != "" {
@@ -107,6 +128,10 @@ func (b *batch) rank(items []*pending) error {
 		}
 	}
 	return nil
+}
+
+func readTagKey(v []any) tagKey {
+	return tagKey{QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}, integer(v[3]), str(v[4])}
 }
 
 func (k tagKey) compare(o tagKey) int {
@@ -167,21 +192,30 @@ func (b *batch) taken(t taskKey) {
 }
 
 func (b *batch) gatherTags() []*Call {
-	rows := newRowset(fairnessTable.columns)
+	rows, fresh := newRowset(fairnessTable.columns), newRowset(fairnessTable.columns)
 	var calls []*Call
-	for _, k := range slices.SortedFunc(maps.Keys(b.tags), tagKey.compare) { // new ones cannot be locked: apps that add the same must not cross
+	for _, k := range slices.SortedFunc(maps.Keys(b.tags), tagKey.compare) {
+		// new ones cannot be locked: apps that add the same must not cross
 		t := b.tags[k]
 		if !t.dirty {
 			continue
 		}
 		rows.s(k.Namespace).s(k.Queue).s(string(k.Kind)).i(k.tier).s(k.class).i(t.value)
-		t.dirty = false
+		if !t.stored {
+			fresh.s(k.Namespace).s(k.Queue).s(string(k.Kind)).i(k.tier).s(k.class).i(0)
+		}
+		t.dirty, t.stored = false, true
 		if last, known := b.s.pruned[k]; k.class == "" && t.value > last+prunedEvery {
 			b.s.pruned[k] = t.value
 			if known {
-				calls = append(calls, &Call{Stmt: b.s.st.pruneTags, Args: []any{k.Namespace, k.Queue, string(k.Kind), k.tier, t.value}})
+				calls = append(
+					calls, &Call{Stmt: b.s.st.pruneTags, Args: []any{k.Namespace, k.Queue, string(k.Kind), k.tier, t.value}},
+				)
 			}
 		}
+	}
+	if b.s.cfg.Dialect.Shared {
+		b.grown = append(b.grown, b.s.st.addTags.calls(fresh)...)
 	}
 	return append(b.s.st.putTags.calls(rows), calls...)
 }

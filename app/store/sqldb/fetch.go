@@ -23,7 +23,7 @@ func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*Call {
 		f := readWorkflow(v)
 		b.workflows[f.Key()].Workflow = &f
 		return nil
-	})
+	}, func(v []any) { b.lock(engine.WorkflowKey{Namespace: str(v[0]), ID: str(v[1])}) })
 }
 
 // loadRuns returns the calls that load runs the batch has not got: their heads, and their open rows when open is set.
@@ -47,10 +47,11 @@ func (b *batch) loadRuns(ids []string, open bool) []*Call {
 		}
 		r := b.runs[h.ID]
 		r.Run = &engine.Run{Head: h}
-		r.stored = r.readyRow()
+		was := settledOf(&h)
+		r.stored, r.was = r.readyRow(), &was
 		b.s.cache.owners.put(h.ID, engine.WorkflowKey{Namespace: h.Namespace, ID: h.WorkflowID}, 1)
 		return nil
-	})
+	}, func(v []any) { b.lock(runKey(str(v[0]))) })
 	if !open {
 		return calls
 	}
@@ -59,9 +60,11 @@ func (b *batch) loadRuns(ids []string, open bool) []*Call {
 			return readOpen(r.Run, v)
 		}
 		return nil
-	})...)
+	}, nil)...)
 }
 
+// loadSessions returns the calls that load sessions the batch has not got, and count their tasks behind the lock. When
+// they were sent, routed is to be called.
 func (b *batch) loadSessions(keys map[engine.SessionKey]bool) []*Call {
 	missing := newRowset(sessionsTable.key())
 	for k := range keys {
@@ -72,34 +75,40 @@ func (b *batch) loadSessions(keys map[engine.SessionKey]bool) []*Call {
 			b.sessions[k] = s
 			continue
 		}
-		b.sessions[k] = &session{}
+		b.sessions[k] = &session{counted: true}
 		missing.s(k.Namespace).s(k.ID)
 	}
-	return b.fetch(b.s.st.sessions, missing, b.readSession)
+	locked := func(v []any) { b.lock(engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])}) }
+	return append(b.fetch(b.s.st.sessions, missing, b.readSession, locked), b.countTasks(missing)...)
 }
 
-// loadChains loads the sessions of workflow ids. They are read even when the cache is trusted: it does not know whether it has all of them.
+// loadChains loads the sessions of workflow ids. They are read even when the cache is trusted: it does not know whether
+// it has all of them.
 func (b *batch) loadChains(keys map[engine.WorkflowKey]bool) []*Call {
 	missing := newRowset([]column{text("namespace"), text("workflow_id")})
 	for k := range keys {
 		missing.s(k.Namespace).s(k.ID)
 	}
-	return b.fetch(b.s.st.chains, missing, b.readSession)
+	return b.fetch(b.s.st.chains, missing, b.readSession, func(v []any) {
+		b.lock(engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])})
+		b.lock(chainKey{Namespace: str(v[0]), ID: str(v[2])})
+	})
 }
 
 func (b *batch) readSession(v []any) error {
-	s, word, err := readSession(v)
+	s, word, due, err := readSession(v)
 	if err != nil {
 		return err
 	}
-	if had := b.sessions[s.Key()]; had != nil && had.stored {
+	before := b.sessions[s.Key()]
+	if before != nil && before.row != nil {
 		return nil
 	}
-	if had, ok := b.s.cache.sessions.get(s.Key()); ok {
+	if had, ok := b.s.cache.sessions.get(s.Key()); ok { // of a chain
 		b.sessions[s.Key()] = had
 		return nil
 	}
-	b.sessions[s.Key()] = &session{Session: &s, stored: true, word: word}
+	b.sessions[s.Key()] = &session{Session: &s, row: &s, word: word, due: due, counted: before != nil && before.counted}
 	return nil
 }
 
@@ -123,7 +132,7 @@ func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*Call {
 		}
 		*b.workers[w.Key()] = worker{Worker: &w, stored: true}
 		return nil
-	})
+	}, func(v []any) { b.lock(engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}) })
 }
 
 // holding is a session somebody holds, as it is stored.
@@ -143,7 +152,7 @@ func (b *batch) loadHoldings(keys map[engine.WorkerKey]bool) []*Call {
 		k := engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}
 		b.holding[k] = append(b.holding[k], holding{engine.SessionKey{Namespace: k.Namespace, ID: str(v[2])}, integer(v[3])})
 		return nil
-	})
+	}, nil)
 }
 
 func (b *batch) loadReceipts(keys map[store.ReceiptKey]bool) []*Call {
@@ -155,6 +164,8 @@ func (b *batch) loadReceipts(keys map[store.ReceiptKey]bool) []*Call {
 		c := readReceipt(v)
 		b.receipts[c.ReceiptKey] = &c
 		return nil
+	}, func(v []any) {
+		b.lock(store.ReceiptKey{Namespace: str(v[0]), WorkflowID: str(v[1]), RequestID: str(v[2])})
 	})
 }
 
@@ -167,7 +178,7 @@ func (b *batch) loadTokens(keys map[string]bool) []*Call {
 		t, err := readToken(v)
 		b.tokens[t.ID] = &t
 		return err
-	})
+	}, func(v []any) { b.lock(tokenKey(str(v[0]))) })
 }
 
 // loadFloors reads the highest epochs that clean-up removed, a row a namespace, unless they are known.
@@ -186,10 +197,21 @@ func (b *batch) loadFloors(wanted bool) error {
 	}})
 }
 
-// fetch is the call that loads these keys, none when there are none.
-func (b *batch) fetch(l *loader, keys *rowset, row func(v []any) error) []*Call {
+// fetch is the call that loads these keys, none when there are none. locked is told the rows that are there and that
+// another transaction has.
+func (b *batch) fetch(l *loader, keys *rowset, row func(v []any) error, locked func(v []any)) []*Call {
 	if keys.empty() {
 		return nil
 	}
-	return []*Call{b.s.cfg.Dialect.call(l, keys, row)}
+	read := row
+	if l.width > 0 {
+		read = func(v []any) error {
+			if v[0] == nil { // the first column of a primary key
+				locked(v[l.width:])
+				return nil
+			}
+			return row(v)
+		}
+	}
+	return []*Call{b.s.cfg.Dialect.call(l, keys, read)}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// finish is what follows a commit: the caches take over what the batch left, reserved pollers get their tasks, callers their answers, and everybody
-// who may care a hint.
+// finish is what follows a commit: the caches take over what the batch left, reserved pollers get their tasks, callers
+// their answers, and everybody who may care a hint.
 func (b *batch) finish(items []*pending) {
 	s := b.s
 	for k := range b.lanes {
@@ -19,6 +19,7 @@ func (b *batch) finish(items []*pending) {
 	}
 	if b.sealed {
 		s.commits.Add(1)
+		s.health.failed.Store(false)
 	}
 	for _, p := range items {
 		if p.change != nil {
@@ -26,10 +27,16 @@ func (b *batch) finish(items []*pending) {
 		}
 	}
 	b.unlocked()
+	s.look(b)
 	changed := b.changed()
 	s.cache.remember(b, !s.cfg.Dialect.Shared)
 	decided := b.rememberQueues()
 	news := b.learnFair() || len(decided) > 0
+	if s.cfg.Dispatch != nil {
+		for _, p := range b.gone {
+			s.cfg.Dispatch.Gone(p)
+		}
+	}
 	for i := range b.handed {
 		b.arguments(b.handed[i].run, &b.handed[i].leased)
 		b.handed[i].r.Deliver(b.handed[i].leased)
@@ -45,21 +52,20 @@ func (b *batch) finish(items []*pending) {
 	b.tell(changed, news)
 }
 
-// tellBacklog says which queues have ready tasks that nobody took. It goes before the answers: a claim whose answer comes without it has left nothing.
+// tellBacklog says which queues have ready tasks that nobody took. It goes before the answers: a claim whose answer
+// comes without it has left nothing.
 func (b *batch) tellBacklog() {
 	b.leaveMissed()
 	if b.s.cfg.Dispatch == nil {
 		return
 	}
-	for q, on := range b.backlog {
-		if on {
-			b.s.cfg.Dispatch.Backlog(q.Namespace, q.Queue, q.Kind)
-		}
+	for q, left := range b.backlog {
+		b.s.cfg.Dispatch.Backlog(q.Namespace, q.Queue, q.Kind, left.lanes...)
 	}
 }
 
-// unlocked tells of the ready tasks of the runs this batch had locked: another app's claim may have skipped them meanwhile, also where nothing changed.
-// What the claims of the batch left in runs they locked, hidden has already.
+// unlocked tells of the ready tasks of the runs this batch had locked: another app's claim may have skipped them
+// meanwhile, also where nothing changed. What the claims of the batch left in runs they locked, hidden has already.
 func (b *batch) unlocked() {
 	if !b.s.cfg.Dialect.Shared {
 		return
@@ -68,16 +74,16 @@ func (b *batch) unlocked() {
 		if r.Run == nil || r.partial {
 			continue
 		}
-		tell := b.hidden
+		tell := func(q QueueKey, _ ...store.Lane) { b.hidden[q] = true }
 		if b.touched[id] != nil {
-			tell = b.backlog
+			tell = b.leave
 		}
 		if r.readyRow() != (readyRow{}) {
-			tell[QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}] = true
+			tell(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, b.laneOf(taskKey{id, 0}))
 		}
 		r.Activities.Any(func(a engine.Activity) bool {
 			if a.State == engine.Ready {
-				tell[QueueKey{r.Namespace, a.Queue, protocol.KindActivity}] = true
+				tell(QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, activityAsks(&a))
 			}
 			return a.State == engine.Ready
 		})
@@ -97,7 +103,7 @@ func (b *batch) leftIn() []*Call {
 
 // changed is what the batch touched, as hints will say it.
 func (b *batch) changed() store.Changed {
-	c := store.Changed{Moves: b.moves}
+	c := store.Changed{Moves: b.moves, Tokens: b.tokenNews}
 	for _, id := range slices.Sorted(maps.Keys(b.touched)) {
 		c.Runs = append(c.Runs, *b.touched[id])
 	}
@@ -122,14 +128,21 @@ func (b *batch) tell(c store.Changed, decided bool) {
 		if !b.due.IsZero() {
 			d.Due(b.due.Time)
 		}
-		if len(c.Runs)+len(c.Sessions)+len(c.Workers)+len(c.Moves) > 0 {
+		if len(c.Runs)+len(c.Sessions)+len(c.Workers)+len(c.Moves)+len(c.Tokens) > 0 {
 			d.Changed(c)
 		}
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
-	if b.s.cfg.Notify != nil && (len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || decided || len(b.gone) > 0) {
-		n := Notice{Runs: c.Runs, Ended: ended, Decided: decided, Silent: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone}
-		maps.Copy(b.hidden, b.backlog)
+	some := len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || len(b.gone) > 0 ||
+		len(c.Tokens) > 0
+	if b.s.cfg.Notify != nil && (some || decided) {
+		n := Notice{
+			Runs: c.Runs, Ended: ended, Decided: decided, Expired: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone,
+			Tokens: c.Tokens,
+		}
+		for q := range b.backlog {
+			b.hidden[q] = true
+		}
 		n.Queues = slices.SortedFunc(maps.Keys(b.hidden), QueueKey.compare)
 		b.s.cfg.Notify(n)
 	}

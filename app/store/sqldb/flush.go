@@ -14,24 +14,30 @@ import (
 
 // flush is rows gathered while the changes are applied; the others are found by what is marked as changed.
 type flush struct {
-	events, timeline, audit *rowset
-	receipts                map[store.ReceiptKey]*store.Receipt
-	tokens                  map[string]*store.Token // nil: dropped
-	floors                  map[string]int64
+	events, audit *rowset
+	receipts      map[store.ReceiptKey]*store.Receipt
+	tokens        map[string]*store.Token // nil: dropped
+	floors        map[string]int64
 }
 
 func newFlush() *flush {
 	return &flush{
-		events: newRowset(eventsTable.columns), timeline: newRowset(timelineTable.columns), audit: newRowset(auditTable.columns),
+		events: newRowset(eventsTable.columns), audit: newRowset(auditTable.columns),
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{}, floors: map[string]int64{},
 	}
 }
 
-// write sends everything that changed since the last write, one statement a table, and with last COMMIT behind it. A batch that changed nothing
-// writes nothing.
+// write sends everything that changed since the last write, one statement a table, and with last COMMIT behind it. A
+// batch that changed nothing writes nothing.
 func (b *batch) write(last bool) error {
+	if err := b.countRan(); err != nil {
+		return err
+	}
 	calls, err := b.gather()
 	if err != nil {
+		return err
+	}
+	if err := b.ahead(); err != nil {
 		return err
 	}
 	changed := b.dirty || len(calls) > 0
@@ -68,7 +74,8 @@ func (b *batch) gather() ([]*Call, error) {
 	}
 	calls = append(calls, queues...)
 	calls = append(calls, b.gatherTags()...)
-	runs, tasks, gone := newRowset(runsTable.columns), newRowset(tasksTable.columns), newRowset(tasksTable.key())
+	runs, moved := newRowset(runsTable.columns), newRowset(runsTable.columns)
+	tasks, gone := newRowset(tasksTable.columns), newRowset(tasksTable.key())
 	items, goneItems := newRowset(itemsTable.columns), newRowset(itemsTable.key())
 	attributes, goneAttributes := newRowset(attributesTable.columns), newRowset(attributeRun)
 	for _, id := range slices.Sorted(maps.Keys(b.runs)) {
@@ -76,17 +83,18 @@ func (b *batch) gather() ([]*Call, error) {
 		if r.Run == nil {
 			continue
 		}
-		if err := b.gatherRun(r, runs, tasks, gone); err != nil {
+		if err := b.gatherRun(r, runs, moved, tasks, gone); err != nil {
 			return nil, err
 		}
 		if err := b.gatherItems(r, items, goneItems); err != nil {
 			return nil, err
 		}
 		b.gatherAttributes(r, attributes, goneAttributes)
-		r.settle()
+		r.written()
 	}
 	calls = append(calls, st.addEvents.calls(b.flush.events)...)
 	calls = append(calls, st.putRuns.calls(runs)...)
+	calls = append(calls, st.moveRuns.calls(moved)...)
 	calls = append(calls, st.dropAttributes.calls(goneAttributes)...)
 	calls = append(calls, st.addAttributes.calls(attributes)...)
 	sessions, err := b.gatherSessions() // before the tasks: these are written with the new words already
@@ -98,16 +106,26 @@ func (b *batch) gather() ([]*Call, error) {
 	calls = append(calls, st.putTasks.calls(tasks)...)
 	calls = append(calls, st.dropItems.calls(goneItems)...)
 	calls = append(calls, st.putItems.calls(items)...)
+	former, err := b.gatherFormer()
+	if err != nil {
+		return nil, err
+	}
+	calls = append(calls, former...)
 	rest, err := b.gatherRest()
 	b.flush = newFlush()
 	return append(calls, rest...), err
 }
 
-func (b *batch) gatherRun(r *run, runs, tasks, gone *rowset) error {
+func (b *batch) gatherRun(r *run, runs, moved, tasks, gone *rowset) error {
 	if r.changed {
-		if err := addRun(runs, &r.Head); err != nil {
+		is, to := settledOf(&r.Head), runs
+		if !b.s.cfg.Dialect.Shared && r.was != nil && *r.was == is {
+			to = moved
+		}
+		if err := addRun(to, &r.Head); err != nil {
 			return err
 		}
+		r.was = &is
 		b.dueAt(r.Head.DueAt())
 		switch want := r.readyRow(); {
 		case want == r.stored:
@@ -147,7 +165,8 @@ func (b *batch) routeOf(r *run, a *engine.Activity) string {
 	if a.SessionID != "" {
 		w = "+"
 		if row := b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}]; row != nil && row.Session != nil {
-			s, w = row.Session, word(row.Session, b.now)
+			s = row.Session
+			w = s.Route(s.Word(b.now))
 		}
 	}
 	q := QueueKey{r.Namespace, a.Queue, protocol.KindActivity}
@@ -196,13 +215,18 @@ func (b *batch) gatherItems(r *run, items, gone *rowset) error {
 	if err := gatherTable(r.ID, childItem, r.children, &r.Children, items, gone); err != nil {
 		return err
 	}
+	if err := gatherTable(r.ID, attachedItem, r.attached, &r.Attached, items, gone); err != nil {
+		return err
+	}
 	if err := gatherTable(r.ID, signalItem, r.signals, &r.Signals, items, gone); err != nil {
 		return err
 	}
 	return gatherTable(r.ID, unreadItem, r.unread, &r.Unread, items, gone)
 }
 
-func gatherTable[V any](run, kind string, changed map[int64]bool, t *engine.Table[int64, V], items, gone *rowset) error {
+func gatherTable[V any](
+	run, kind string, changed map[int64]bool, t *engine.Table[int64, V], items, gone *rowset,
+) error {
 	for seq, had := range changed {
 		if v, ok := t.Get(seq); ok {
 			if err := addItem(items, run, kind, seq, history.Time{}, &v); err != nil {
@@ -230,22 +254,24 @@ func (b *batch) gatherSessions() ([]*Call, error) {
 		switch {
 		case s.Session == nil:
 		case s.deleted:
-			if s.dirty && s.stored {
+			if s.dirty && s.row != nil {
 				gone.s(k.Namespace).s(k.ID)
 			}
-			s.dirty, s.stored = false, false
+			s.dirty, s.row = false, nil
 		default:
-			w := word(s.Session, b.now)
-			if s.stored && w != s.word && (s.Ready > 0 || (w[0] != '-' && s.word[0] != '-')) {
-				moved.s(k.Namespace).s(k.ID).s(w)
+			w := s.Word(b.now)
+			to := s.Route(w)
+			if s.row != nil && to != s.route && (s.Ready > 0 || (to[0] != '-' && s.route[0] != '-')) {
+				moved.s(k.Namespace).s(k.ID).s(to)
 			}
-			if s.dirty || w != s.word {
+			if s.changed(w) {
 				if err := addSession(rows, s.Session, w); err != nil {
 					return nil, err
 				}
 				b.dueAt(s.DueAt())
+				s.row, s.word, s.due = s.Session, w, s.DueAt().Micros()
 			}
-			s.dirty, s.stored, s.word = false, true, w
+			s.dirty, s.route = false, to
 		}
 	}
 	calls := b.s.st.putSessions.calls(rows)
@@ -256,18 +282,31 @@ func (b *batch) gatherSessions() ([]*Call, error) {
 			args = moved.arrays()
 		}
 		calls = append(calls, &Call{Stmt: b.s.st.reroute, Args: args, Row: func(v []any) error {
-			b.backlog[QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}] = true
+			q := QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}
+			b.leave(q, laneIn(q, str(v[3]))...)
 			return nil
 		}})
 	}
-	return append(calls, b.s.st.addTimeline.calls(b.flush.timeline)...), nil
+	timeline := newRowset(timelineTable.columns)
+	for ; b.told < len(b.moves); b.told++ {
+		m := &b.moves[b.told]
+		body, err := document(&m.SessionEvent)
+		if err != nil {
+			return nil, err
+		}
+		timeline.s(m.Session.Namespace).s(m.Session.ID).i(m.At.Micros()).s(body)
+	}
+	b.endedIn = nil
+	return append(calls, b.s.st.addTimeline.calls(timeline)...), nil
 }
 
 // gatherRest writes the tables that change seldom.
 func (b *batch) gatherRest() ([]*Call, error) {
 	st := b.s.st
-	workflows, workers, goneWorkers := newRowset(workflowsTable.columns), newRowset(workersTable.columns), newRowset(workersTable.key())
-	tokens, goneTokens, floors := newRowset(tokensTable.columns), newRowset(tokensTable.key()), newRowset(epochsTable.columns)
+	workflows, workers, goneWorkers := newRowset(workflowsTable.columns), newRowset(workersTable.columns),
+		newRowset(workersTable.key())
+	tokens, goneTokens, floors := newRowset(tokensTable.columns), newRowset(tokensTable.key()),
+		newRowset(epochsTable.columns)
 	lanes := newRowset(lanesTable.columns)
 	for _, f := range b.workflows {
 		if f.dirty {
@@ -316,10 +355,20 @@ func (b *batch) gatherRest() ([]*Call, error) {
 		w *writer
 		r *rowset
 	}{
-		{st.putWorkflows, workflows}, {st.putWorkers, workers}, {st.dropWorkers, goneWorkers}, {st.putReceipts, receipts},
-		{st.putTokens, tokens}, {st.dropTokens, goneTokens}, {st.putEpochs, floors}, {st.addAudit, b.flush.audit}, {st.addLanes, lanes},
+		{st.putWorkflows, workflows},
+		{st.putWorkers, workers},
+		{st.dropWorkers, goneWorkers},
+		{st.putReceipts, receipts},
+		{st.putTokens, tokens},
+		{st.dropTokens, goneTokens},
+		{st.addAudit, b.flush.audit},
 	} {
 		calls = append(calls, w.w.calls(w.r)...)
 	}
-	return calls, nil
+	grown := append(st.putEpochs.calls(floors), st.addLanes.calls(lanes)...)
+	if b.s.cfg.Dialect.Shared {
+		b.grown = append(b.grown, grown...)
+		return calls, nil
+	}
+	return append(calls, grown...), nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// route makes sure that the sessions of all tasks that became ready are in the batch; one that has no row yet gets one, held by nobody, so that no
-// task waits outside of the row that routes it.
+// route makes sure that the sessions of all tasks that became ready are in the batch; one that has no row yet gets one,
+// held by nobody, so that no task waits outside of the row that routes it.
 func (b *batch) route() error {
 	keys := map[engine.SessionKey]bool{}
 	for _, t := range b.ready {
@@ -27,20 +27,40 @@ func (b *batch) route() error {
 	if err := b.send(b.loadSessions(keys)...); err != nil {
 		return err
 	}
+	if err := b.newSessions(keys); err != nil {
+		return err
+	}
+	if err := b.routed(); err != nil {
+		return err
+	}
+	if len(b.locked) > 0 {
+		late := map[taskKey]bool{}
+		for _, t := range b.ready {
+			if a, ok := b.runs[t.run].Activities.Get(t.seq); ok && t.seq > 0 &&
+				b.locked[engine.SessionKey{Namespace: b.runs[t.run].Namespace, ID: a.SessionID}] {
+				late[t] = true
+			}
+		}
+		if len(late) > 0 {
+			return b.tooLate(late, nil)
+		}
+	}
 	at := history.At(b.now)
 	for k := range keys {
 		if s := b.sessions[k]; s.Session == nil || s.deleted {
 			b.applySession(&engine.SessionChange{Session: engine.Session{
-				Namespace: k.Namespace, ID: k.ID, Door: engine.DoorImplicit, Status: protocol.SessionActive, UpdatedAt: at, CreatedAt: at,
+				Namespace: k.Namespace, ID: k.ID, Door: engine.DoorImplicit, Status: protocol.SessionActive, UpdatedAt: at,
+				CreatedAt: at,
 			}})
 		}
 	}
 	return nil
 }
 
-// handOver offers every task that became ready to the pollers that wait in this process, and leases it to the one that is reserved for it. Who gets
-// none stays ready, and its queue has a backlog.
-func (b *batch) handOver() {
+// handOver offers every task that became ready to the pollers that wait in this process, and leases it to the one that
+// is reserved for it. Who gets none stays ready, and its queue has a backlog.
+func (b *batch) handOver() error {
+	first := &firsts{}
 	type candidate struct {
 		taskKey
 		priority int
@@ -69,21 +89,26 @@ func (b *batch) handOver() {
 	for _, t := range list {
 		r := b.runs[t.run]
 		if worker := b.lostBy(r, t.seq); worker != "" {
-			b.silence(engine.WorkerKey{Namespace: r.Namespace, ID: worker})
+			b.leaseExpired(engine.WorkerKey{Namespace: r.Namespace, ID: worker})
 		}
 		o := b.offer(r, t.seq)
 		var res store.Reservation
-		if b.s.cfg.Dispatch != nil && !b.s.queues.bounded(QueueKey{o.Namespace, o.Queue, o.Kind}) { // what is counted is claimed
-			res = b.s.cfg.Dispatch.Reserve(o)
+		var l engine.Lessee
+		if b.s.cfg.Dispatch != nil && !b.s.queues.bounded(QueueKey{o.Namespace, o.Queue, o.Kind}) {
+			// what is counted is claimed
+			var err error
+			if res, l, err = b.reserve(o, first); err != nil {
+				return err
+			}
 		}
 		if res == nil {
 			b.missed = append(b.missed, missed{t.taskKey, QueueKey{o.Namespace, o.Queue, o.Kind}})
 			continue
 		}
-		l := res.Lessee()
 		b.handed = append(b.handed, handed{res, r, b.lease(r, t.seq, &l)})
 	}
 	b.ready = nil
+	return nil
 }
 
 // lostBy is the worker whose lease of a ready task ran out in this batch, or "".
@@ -104,9 +129,9 @@ func (b *batch) lostBy(r *run, seq int64) string {
 	return last.Worker
 }
 
-// silence notes that a lease of a worker ran out, and says so before anything is offered: what was taken from a worker that stands still must not go
-// into one of its open polls.
-func (b *batch) silence(k engine.WorkerKey) {
+// leaseExpired notes that a lease of a worker ran out, and says so before anything is offered: what was taken from a
+// worker that stands still must not go into one of its open polls.
+func (b *batch) leaseExpired(k engine.WorkerKey) {
 	if k.ID == "" || b.silent[k] {
 		return
 	}
@@ -115,7 +140,7 @@ func (b *batch) silence(k engine.WorkerKey) {
 	}
 	b.silent[k] = true
 	if b.s.cfg.Dispatch != nil {
-		b.s.cfg.Dispatch.Silent(k)
+		b.s.cfg.Dispatch.LeaseExpired(k)
 	}
 }
 
@@ -129,7 +154,7 @@ type missed struct {
 func (b *batch) leaveMissed() {
 	for _, m := range b.missed {
 		if b.isReady(m.taskKey) {
-			b.backlog[m.queue] = true
+			b.leave(m.queue, b.laneOf(m.taskKey))
 		}
 	}
 	b.missed = nil
@@ -149,13 +174,15 @@ func (b *batch) offer(r *run, seq int64) store.Offer {
 	if seq == 0 {
 		w := r.Wanted()
 		return store.Offer{
-			Kind: w.Kind, Namespace: r.Namespace, Queue: r.Queue, Type: w.Type, BuildID: w.BuildID, Requirements: w.Requirements, Now: b.now,
+			Kind: w.Kind, Run: r.ID, Namespace: r.Namespace, Queue: r.Queue, Type: w.Type, BuildID: w.BuildID,
+			Requirements: w.Requirements, Now: b.now,
 			Settings: b.Queue(engine.QueueKey{Namespace: r.Namespace, Name: r.Queue}),
 		}
 	}
 	a, _ := r.Activities.Get(seq)
 	o := store.Offer{
-		Kind: protocol.KindActivity, Namespace: r.Namespace, Queue: a.Queue, Type: a.Type, Requirements: a.Requirements, Now: b.now,
+		Kind: protocol.KindActivity, Run: r.ID, Namespace: r.Namespace, Queue: a.Queue, Type: a.Type,
+		Requirements: a.Requirements, Now: b.now,
 		Settings: b.Queue(engine.QueueKey{Namespace: r.Namespace, Name: a.Queue}),
 	}
 	if a.SessionID != "" {
@@ -201,10 +228,11 @@ func (b *batch) arguments(r *run, l *store.Leased) {
 		return
 	}
 	var e *history.Event
-	if evs := b.events[r.ID].list; len(evs) > 0 && l.Activity.Event >= evs[0].Seq && l.Activity.Event <= evs[len(evs)-1].Seq {
+	if evs := b.events[r.ID].list; len(evs) > 0 && l.Activity.Event >= evs[0].Seq &&
+		l.Activity.Event <= evs[len(evs)-1].Seq {
 		e = &evs[l.Activity.Event-evs[0].Seq]
-	} else if p, ok := b.s.cache.history.get(r.ID); ok && l.Activity.Event >= 1 && l.Activity.Event <= int64(len(p.events)) {
-		e = &p.events[l.Activity.Event-1]
+	} else if p, ok := b.s.cache.history.get(r.ID); ok {
+		e = p.at(l.Activity.Event)
 	}
 	if e != nil {
 		if d, ok := e.Data.(*history.ActivityScheduled); ok {

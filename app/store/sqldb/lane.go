@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// lane is what a ready task asks of any worker: tasks of one lane of a queue are the same to the router. A queue has few.
+// lane is what a ready task asks of any worker: tasks of one lane of a queue are the same to the router. A queue has
+// few.
 type lane struct {
 	session      bool // tasks that run in a session: their routing word is never "*"
 	typ          string
@@ -50,7 +52,8 @@ type laneKey struct {
 	lane string
 }
 
-// lanes are the lanes of every queue that ever had a task in them. Only the committer uses them; others may mark them stale.
+// lanes are the lanes of every queue that ever had a task in them. Only the committer uses them; others may mark them
+// stale.
 type lanes struct {
 	known map[QueueKey]map[string]lane
 	read  time.Time // when they were read
@@ -107,7 +110,8 @@ func (b *batch) freshLanes() []*Call {
 	}
 }
 
-// activityLane is the lane of an activity. What its session asks for counts too, so that nobody visits what he may not have.
+// activityLane is the lane of an activity. What its session asks for counts too, so that nobody visits what he may not
+// have.
 func activityLane(a *engine.Activity, s *engine.Session) lane {
 	l := lane{session: a.SessionID != "", typ: a.Type, requirements: a.Requirements}
 	if s != nil && len(s.Requirements) > 0 {
@@ -126,24 +130,29 @@ func route(q QueueKey, lane, word string) string {
 	return q.Namespace + separator + q.Queue + separator + string(q.Kind) + separator + lane + separator + word
 }
 
+// laneIn is the lane of a route of the queue; none when it is not known.
+func laneIn(q QueueKey, route string) []store.Lane {
+	rest, _ := strings.CutPrefix(route, q.Namespace+separator+q.Queue+separator+string(q.Kind)+separator)
+	name, _, _ := strings.Cut(rest, separator)
+	l, ok := parseLane(name)
+	if !ok {
+		return nil
+	}
+	return []store.Lane{{Type: l.typ, BuildID: l.build, Requirements: l.requirements}}
+}
+
 // readyRow is the row a ready workflow task has, or should have.
 func (r *run) readyRow() readyRow {
 	if r.Run == nil || r.Task == nil || r.Task.State != engine.Ready || !r.Status.Open() {
 		return readyRow{}
 	}
 	q := QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}
-	return readyRow{route: route(q, r.workflowLane().String(), "*"), priority: r.Priority, at: r.Task.ReadyAt.Micros(), rank: r.Task.Rank}
+	return readyRow{
+		route: route(q, r.workflowLane().String(), "*"), priority: r.Priority, at: r.Task.ReadyAt.Micros(), rank: r.Task.Rank,
+	}
 }
 
 func (r *run) workflowLane() lane {
 	w := r.Wanted()
 	return lane{typ: w.Type, build: w.BuildID, requirements: w.Requirements}
-}
-
-// word is the routing word of a session's ready tasks. A session that has ended is for nobody.
-func word(s *engine.Session, now time.Time) string {
-	if s.Terminal {
-		return "-"
-	}
-	return s.Word(now)
 }

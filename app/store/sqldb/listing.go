@@ -94,13 +94,15 @@ func like(text string) string {
 // Sessions lists what was moved last first.
 func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.Session, error) {
 	db := r.list(ctx, q.Limit).Order("updated_at DESC, session_id DESC").Where("(claimed = 1 OR door = 'workflow')")
-	for column, v := range map[string]string{"namespace": q.Namespace, "owner": q.Owner, "queue": q.Queue, "workflow_id": q.Workflow} {
+	for column, v := range map[string]string{
+		"namespace": q.Namespace, "owner": q.Owner, "queue": q.Queue, "workflow_id": q.Workflow,
+	} {
 		if v != "" {
 			db = db.Where(column+" = ?", v)
 		}
 	}
 	if len(q.Statuses) > 0 {
-		db = db.Where("status IN ?", q.Statuses)
+		db = db.Where(shownStatus+" IN ?", q.Statuses)
 	}
 	if q.Text != "" {
 		db = db.Where(`lower(session_id) LIKE ? ESCAPE '\'`, like(q.Text))
@@ -115,15 +117,22 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 	}
 	list := make([]engine.Session, len(rows))
 	for i, m := range rows {
-		s, _, err := readSession([]any{m.Namespace, m.SessionID, m.Door, value(m.WorkflowID), m.Status, value(m.Owner), m.Epoch, value(m.LeaseUntil),
-			value(m.DueAt), m.UpdatedAt, m.Queue, m.Claimed, m.Terminal, m.Word, m.Body})
+		s, _, _, err := readSession([]any{
+			m.Namespace, m.SessionID, m.Door, value(m.WorkflowID), m.Status, value(
+				m.Owner,
+			), m.Epoch, value(m.LeaseUntil),
+			value(m.DueAt), m.UpdatedAt, m.Queue, m.Claimed, m.Terminal, m.Word, m.Body,
+		})
 		if err != nil {
 			return nil, err
 		}
 		list[i] = s
 	}
-	return list, nil
+	return list, r.tally(ctx, list)
 }
+
+// shownStatus is engine.Session.Shown in SQL.
+const shownStatus = "CASE WHEN status = 'active' AND owner IS NULL AND claimed = 1 THEN 'expired' ELSE status END"
 
 // hasSomething is true of a worker with a leased task or a session. The indexes on owners hold no other rows.
 const hasSomething = "(EXISTS (SELECT 1 FROM tasks WHERE tasks.namespace = workers.namespace AND tasks.owner = workers.worker_id)" +

@@ -2,7 +2,6 @@ package sqldb
 
 import (
 	"cmp"
-	"hash/fnv"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -25,17 +24,27 @@ type wants struct {
 	queues     map[engine.QueueKey]bool
 }
 
-// load reads, and on a shared database locks, what the changes need, always in the order workflows, runs, sessions, workers: so that no two batches
-// wait for each other. What the trusted cache has is not read.
+// load reads, and on a shared database locks, what the changes need: names first, then workflows, runs, sessions,
+// workers and the rest. What somebody else has locked is noted and not waited for. What the trusted cache has is not
+// read.
 func (b *batch) load(items []*pending) error {
 	w := wants{
-		map[engine.WorkflowKey]bool{}, map[string]bool{}, map[engine.SessionKey]bool{}, map[engine.WorkflowKey]bool{},
-		map[engine.WorkerKey]bool{}, map[engine.WorkerKey]bool{}, map[store.ReceiptKey]bool{}, map[string]bool{}, map[string]bool{},
-		map[engine.ScheduleKey]bool{}, map[engine.QueueKey]bool{},
+		map[engine.WorkflowKey]bool{},
+		map[string]bool{},
+		map[engine.SessionKey]bool{},
+		map[engine.WorkflowKey]bool{},
+		map[engine.WorkerKey]bool{},
+		map[engine.WorkerKey]bool{},
+		map[store.ReceiptKey]bool{},
+		map[string]bool{},
+		map[string]bool{},
+		map[engine.ScheduleKey]bool{},
+		map[engine.QueueKey]bool{},
 	}
 	if !b.s.cfg.Dialect.Shared {
 		b.now = b.s.clock.now()
 	}
+	asked := map[engine.SessionKey]bool{} // when their holders were last heard of; true: whatever the row tells
 	var current []engine.WorkflowKey
 	var chain []string
 	for _, p := range items {
@@ -57,6 +66,11 @@ func (b *batch) load(items []*pending) error {
 			}
 		}
 		add(w.sessions, n.Sessions)
+		if n.Lately {
+			for _, k := range n.Sessions {
+				asked[k] = asked[k] || n.Exactly
+			}
+		}
 		add(w.workers, n.Workers)
 		if n.Holdings {
 			add(w.holdings, n.Workers)
@@ -67,7 +81,10 @@ func (b *batch) load(items []*pending) error {
 		add(w.schedules, n.Schedules)
 		add(w.queues, n.Queues)
 	}
-	locks := advisory(&w)
+	var locks names
+	if b.s.cfg.Dialect.Shared {
+		locks = advisory(&w)
+	}
 	keys, err := b.owners(chain)
 	if err != nil {
 		return err
@@ -76,11 +93,16 @@ func (b *batch) load(items []*pending) error {
 	if err := b.first(&w, locks, current); err != nil {
 		return err
 	}
-	if err := b.loadFloors(len(w.sessions) > 0); err != nil { // who names a session may claim it
+	// Who names a session may claim it, and so may who counts what a worker holds: of a task that is claimed by its id the
+	// session is not known yet.
+	if err := b.loadFloors(len(w.sessions)+len(w.holdings) > 0); err != nil {
 		return err
 	}
 	b.sessionsOf(items, &w)
-	return b.second(&w)
+	if err := b.second(&w, b.loadFormer(b.formerWanted(items))); err != nil {
+		return err
+	}
+	return b.heardIn(asked)
 }
 
 func add[K comparable](set map[K]bool, keys []K) {
@@ -118,16 +140,14 @@ func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 }
 
 // first opens the transaction of a shared database and loads workflows, then runs with their open rows.
-func (b *batch) first(w *wants, locks []int64, current []engine.WorkflowKey) error {
+func (b *batch) first(w *wants, locks names, current []engine.WorkflowKey) error {
 	var calls []*Call
 	if b.s.cfg.Dialect.Shared {
 		calls = append(b.opening(), &Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: func(v []any) error {
 			b.now = b.s.clock.at(integer(v[0]))
 			return nil
 		}})
-		if len(locks) > 0 {
-			calls = append(calls, &Call{Stmt: b.s.st.advisory, Args: []any{locks}, Row: func([]any) error { return nil }})
-		}
+		calls = append(calls, b.advise(locks)...)
 	}
 	calls = append(calls, b.loadWorkflows(w.workflows)...)
 	if len(current) > 0 {
@@ -146,8 +166,8 @@ func (b *batch) first(w *wants, locks []int64, current []engine.WorkflowKey) err
 }
 
 // second loads everything else.
-func (b *batch) second(w *wants) error {
-	calls := b.loadSessions(w.sessions)
+func (b *batch) second(w *wants, more []*Call) error {
+	calls := append(more, b.loadSessions(w.sessions)...)
 	calls = append(calls, b.loadChains(w.chains)...)
 	calls = append(calls, b.loadWorkers(w.workers)...)
 	calls = append(calls, b.loadHoldings(w.holdings)...) // under the workers' locks: every claim takes those
@@ -156,10 +176,14 @@ func (b *batch) second(w *wants) error {
 	calls = append(calls, b.loadNamespaces(w.namespaces)...)
 	calls = append(calls, b.loadSchedules(w.schedules)...)
 	calls = append(calls, b.loadQueues(w.queues)...)
-	return b.send(calls...)
+	if err := b.send(calls...); err != nil {
+		return err
+	}
+	return b.routed()
 }
 
-// sessionsOf adds the sessions of the activities that the changes name, and those of the workflow ids whose chains they ask for.
+// sessionsOf adds the sessions of the activities that the changes name, and those of the workflow ids whose chains they
+// ask for.
 func (b *batch) sessionsOf(items []*pending, w *wants) {
 	want := func(a *engine.Activity, namespace string) {
 		if a.SessionID != "" {
@@ -171,15 +195,7 @@ func (b *batch) sessionsOf(items []*pending, w *wants) {
 			continue
 		}
 		n := &p.change.Needs
-		runs := n.Runs
-		if n.Current {
-			for _, k := range n.Workflows {
-				if f := b.workflows[k]; f != nil && f.Workflow != nil && f.RunID != "" {
-					runs = append(slices.Clip(runs), f.RunID)
-				}
-			}
-		}
-		for _, id := range runs {
+		for _, id := range b.runsOf(n) {
 			r := b.runs[id]
 			if r == nil || r.Run == nil {
 				continue
@@ -201,37 +217,17 @@ func (b *batch) sessionsOf(items []*pending, w *wants) {
 	}
 }
 
-// advisory returns locks for every named key that may not have a row yet: what does not exist cannot be locked, and still nobody else may make it.
-func advisory(w *wants) []int64 {
-	var locks []int64
-	lock := func(parts ...string) {
-		h := fnv.New64a()
-		for _, p := range parts {
-			_, _ = h.Write([]byte(p))
-			_, _ = h.Write([]byte{0})
+// runsOf are the runs that a change names, by their ids or as current ones.
+func (b *batch) runsOf(n *store.Keys) []string {
+	runs := n.Runs
+	if n.Current {
+		for _, k := range n.Workflows {
+			if f := b.workflows[k]; f != nil && f.Workflow != nil && f.RunID != "" {
+				runs = append(slices.Clip(runs), f.RunID)
+			}
 		}
-		locks = append(locks, int64(h.Sum64()))
 	}
-	for k := range w.workflows {
-		lock("workflow", k.Namespace, k.ID)
-	}
-	for k := range w.sessions {
-		lock("session", k.Namespace, k.ID)
-	}
-	for k := range w.workers {
-		lock("worker", k.Namespace, k.ID)
-	}
-	for k := range w.schedules {
-		lock("schedule", k.Namespace, k.ID)
-	}
-	for k := range w.namespaces {
-		lock("namespace", k)
-	}
-	for k := range w.queues {
-		lock("queue", k.Namespace, k.Name)
-	}
-	slices.Sort(locks)
-	return slices.Compact(locks)
+	return runs
 }
 
 func sorted[K cmp.Ordered](set map[K]bool) []K {

@@ -13,7 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-var namespacesTable = &table{name: "namespaces", keys: 1, prune: true, columns: []column{text("name"), num("created_at").keep(), text("body")}}
+var namespacesTable = &table{
+	name: "namespaces", keys: 1, prune: true, columns: []column{text("name"), num("created_at").keep(), text("body")},
+}
 
 // receiptFlow is the part of a receipt's key that names the workflow.
 var receiptFlow = receiptsTable.columns[:2]
@@ -30,6 +32,7 @@ type removal struct {
 	runs       map[string]bool
 	flows      map[engine.WorkflowKey]bool
 	timelines  map[engine.SessionKey]bool
+	chains     map[engine.WorkflowKey]bool // of former children
 }
 
 func readNamespace(v []any) (store.Namespace, error) {
@@ -52,7 +55,7 @@ func (b *batch) loadNamespaces(keys map[string]bool) []*Call {
 		n, err := readNamespace(v)
 		b.namespaces[n.Name] = &n
 		return err
-	})
+	}, func(v []any) { b.lock(namespaceKey(str(v[0]))) })
 }
 
 func (b *batch) Namespace(name string) *store.Namespace { return b.namespaces[name] }
@@ -87,6 +90,9 @@ func (b *batch) applyRemoval(w *store.Writes) {
 		if f := b.workflows[key]; f != nil && f.Workflow != nil && f.RunID == id {
 			b.workflows[key] = &workflow{}
 			b.removal.flows[key] = true
+			if r.Former.Open > 0 {
+				b.dropChain(key)
+			}
 		}
 		b.runs[id] = &run{}
 		b.removal.runs[id] = true
@@ -95,10 +101,12 @@ func (b *batch) applyRemoval(w *store.Writes) {
 	}
 }
 
-// gatherRemoval makes the calls that take things away; they go before all others, so that what takes their place is written after them.
+// gatherRemoval makes the calls that take things away; they go before all others, so that what takes their place is
+// written after them.
 func (b *batch) gatherRemoval() ([]*Call, error) {
 	st := b.s.st
-	puts, drops, queues := newRowset(namespacesTable.columns), newRowset(namespacesTable.key()), newRowset(queuesTable.columns[:1])
+	puts, drops, queues := newRowset(namespacesTable.columns), newRowset(namespacesTable.key()),
+		newRowset(queuesTable.columns[:1])
 	for _, name := range slices.Sorted(maps.Keys(b.removal.namespaces)) {
 		n := b.removal.namespaces[name]
 		if n == nil {
@@ -130,14 +138,30 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 	for k := range b.removal.timelines {
 		timelines.s(k.Namespace).s(k.ID)
 	}
+	chains := newRowset(formerChain)
+	for k := range b.removal.chains {
+		chains.s(k.Namespace).s(k.ID)
+	}
 	b.removal = newRemoval()
 	var calls []*Call
 	for _, w := range []struct {
 		w *writer
 		r *rowset
 	}{
-		{st.dropNamespaces, drops}, {st.dropQueues, queues}, {st.dropTags, queues}, {st.forgetTimelines, queues}, {st.dropTimelines, timelines},
-		{st.putNamespaces, puts}, {st.dropRuns, runs}, {st.dropEvents, events}, {st.dropRunTasks, tasks}, {st.dropRunItems, items}, {st.dropAttributes, attributes}, {st.dropWorkflows, flows}, {st.dropReceipts, receipts},
+		{st.dropNamespaces, drops},
+		{st.dropQueues, queues},
+		{st.dropTags, queues},
+		{st.forgetTimelines, queues},
+		{st.dropTimelines, timelines},
+		{st.putNamespaces, puts},
+		{st.dropRuns, runs},
+		{st.dropEvents, events},
+		{st.dropRunTasks, tasks},
+		{st.dropRunItems, items},
+		{st.dropAttributes, attributes},
+		{st.dropWorkflows, flows},
+		{st.dropReceipts, receipts},
+		{st.dropChains, chains},
 	} {
 		calls = append(calls, w.w.calls(w.r)...)
 	}
@@ -145,7 +169,11 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 }
 
 func newRemoval() removal {
-	return removal{namespaces: map[string]*store.Namespace{}, runs: map[string]bool{}, flows: map[engine.WorkflowKey]bool{}, timelines: map[engine.SessionKey]bool{}}
+	return removal{
+		namespaces: map[string]*store.Namespace{}, runs: map[string]bool{}, flows: map[engine.WorkflowKey]bool{},
+		timelines: map[engine.SessionKey]bool{},
+		chains:    map[engine.WorkflowKey]bool{},
+	}
 }
 
 // removed drops from the cache what a batch took away.
@@ -221,7 +249,9 @@ func (r *reader) FirstClosed(ctx context.Context, namespace string) (at time.Tim
 	return at, wrap(err, "first closed run of namespace %s", namespace)
 }
 
-func (r *reader) Forgettable(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.SessionKey, error) {
+func (r *reader) Forgettable(
+	ctx context.Context, namespace string, before time.Time, limit int,
+) ([]engine.SessionKey, error) {
 	var list []engine.SessionKey
 	const query = "SELECT DISTINCT e.session_id FROM session_events AS e WHERE e.namespace = $1 AND e.at < $2 AND NOT EXISTS" +
 		" (SELECT 1 FROM sessions AS s WHERE s.namespace = e.namespace AND s.session_id = e.session_id) AND NOT EXISTS" +

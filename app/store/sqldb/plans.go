@@ -11,15 +11,24 @@ import (
 // Plans lists the committer's statements that read or delete, for a look at how the database would run them.
 func (s *Store) Plans() []string {
 	st := s.st
-	list := []string{st.owners.SQL, st.opens.SQL, st.held.SQL, st.holdings.SQL, st.reroute.SQL, st.arguments.SQL}
-	for _, l := range []*loader{st.workflows, st.runs, st.sessions, st.chains, st.workers, st.receipts, st.tokens} {
+	list := []string{
+		st.owners.SQL, st.opens.SQL, st.held.SQL, st.holdings.SQL, st.reroute.SQL, st.arguments.SQL, st.tallies.SQL,
+		st.lastEnded.SQL, st.leasedIn.SQL, st.openIn.SQL, st.ranIn.SQL,
+	}
+	for _, l := range []*loader{
+		st.workflows, st.runs, st.sessions, st.chains, st.workers, st.receipts, st.tokens, st.former, st.bound,
+	} {
 		list = append(list, l.stmt.SQL)
 	}
-	for _, w := range []*writer{st.dropAttributes, st.dropTasks, st.dropItems, st.dropSessions, st.dropWorkers, st.dropTokens, st.dropTimelines, st.forgetTimelines} {
+	for _, w := range []*writer{
+		st.dropAttributes, st.dropTasks, st.dropItems, st.dropSessions, st.dropWorkers, st.dropTokens, st.dropTimelines,
+		st.forgetTimelines,
+		st.dropFormer, st.dropChains,
+	} {
 		list = append(list, w.stmts[len(w.stmts)-1].SQL)
 	}
 	pick, _ := s.st.pick(s.cfg.Dialect, 4)
-	return append(list, pick.SQL)
+	return append(list, pick.SQL, uncarried(2))
 }
 
 // RunPlans lists the statements of a listing of runs, for the same look.

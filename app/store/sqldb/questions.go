@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// questions keeps questions in a table that is not logged: a crash of the database may lose them, as the callers' patience would. It goes beside the
-// committer, on the connections that read.
+// questions keeps questions in a table that is not logged: a crash of the database may lose them, as the callers'
+// patience would. It goes beside the committer, on the connections that read.
 type questions struct{ *Store }
 
 // Questions carries questions between apps; nil when this process has the database to itself and needs none.
@@ -33,7 +33,7 @@ func (q questions) exec(ctx context.Context, what, statement string, args ...any
 	q.reads.Add(1)
 	res, err := q.cfg.Reads.ExecContext(ctx, statement, args...)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, err)
+		return 0, fmt.Errorf("%s: %w", what, q.away(err))
 	}
 	return res.RowsAffected()
 }
@@ -67,16 +67,19 @@ func (q questions) backlog(in store.Question) {
 	}
 }
 
-func (q questions) Waiting(ctx context.Context, namespace, queue string, kind protocol.TaskKind, limit int) ([]store.Question, error) {
+func (q questions) Waiting(
+	ctx context.Context, namespace, queue string, kind protocol.TaskKind, limit int,
+) ([]store.Question, error) {
 	q.reads.Add(1)
-	rows, err := q.cfg.Reads.QueryContext(ctx, questionState+" WHERE namespace = $1 AND queue = $2 AND kind = $3 AND owner IS NULL AND until > "+nowMicros+
+	rows, err := q.cfg.Reads.QueryContext(ctx, questionState+
+		" WHERE namespace = $1 AND queue = $2 AND kind = $3 AND owner IS NULL AND until > "+nowMicros+
 		" ORDER BY question_id LIMIT $4", namespace, queue, string(kind), limit)
 	if err != nil {
-		return nil, fmt.Errorf("waiting questions: %w", err)
+		return nil, fmt.Errorf("waiting questions: %w", q.away(err))
 	}
 	list, err := readQuestions(rows)
 	if err != nil {
-		return nil, fmt.Errorf("waiting questions: %w", err)
+		return nil, fmt.Errorf("waiting questions: %w", q.away(err))
 	}
 	return list, nil
 }
@@ -102,7 +105,8 @@ func readQuestions(rows *sql.Rows) (list []store.Question, err error) {
 		if err := json.Unmarshal([]byte(body), &q); err != nil {
 			return nil, err
 		}
-		q.Until, q.Owner, q.Incarnation, q.Attempt, q.Over = time.UnixMicro(until).UTC(), owner.String, incarnation.String, attempt, over
+		q.Until, q.Owner, q.Incarnation, q.Attempt, q.Over = time.UnixMicro(until).UTC(), owner.String, incarnation.String,
+			attempt, over
 		list = append(list, q)
 	}
 	return list, rows.Err()
@@ -112,12 +116,12 @@ func (q questions) Question(ctx context.Context, id string) (store.Question, err
 	q.reads.Add(1)
 	rows, err := q.cfg.Reads.QueryContext(ctx, questionState+" WHERE question_id = $1", id)
 	if err != nil {
-		return store.Question{}, fmt.Errorf("question %s: %w", id, err)
+		return store.Question{}, fmt.Errorf("question %s: %w", id, q.away(err))
 	}
 	list, err := readQuestions(rows)
 	switch {
 	case err != nil:
-		return store.Question{}, fmt.Errorf("question %s: %w", id, err)
+		return store.Question{}, fmt.Errorf("question %s: %w", id, q.away(err))
 	case len(list) == 0:
 		return store.Question{}, fmt.Errorf("question %s: %w", id, store.ErrNotFound)
 	}
@@ -142,8 +146,9 @@ func (q questions) Settle(ctx context.Context, in store.Question, r store.Reply)
 	if err != nil {
 		return false, fmt.Errorf("answer to question %s: %w", in.ID, err)
 	}
-	n, err := q.exec(ctx, "answer a question", "UPDATE questions SET answer = $4 WHERE question_id = $1 AND owner = $2 AND attempt = $3"+
-		" AND answer IS NULL AND until > "+nowMicros, in.ID, in.Owner, in.Attempt, string(answer))
+	n, err := q.exec(ctx, "answer a question",
+		"UPDATE questions SET answer = $4 WHERE question_id = $1 AND owner = $2 AND attempt = $3"+
+			" AND answer IS NULL AND until > "+nowMicros, in.ID, in.Owner, in.Attempt, string(answer))
 	if err != nil || n == 0 {
 		return false, err
 	}
@@ -167,19 +172,23 @@ func (q questions) Reply(ctx context.Context, id string) (r store.Reply, answere
 		err = json.Unmarshal([]byte(answer.String), &r)
 	}
 	if err != nil {
-		err = fmt.Errorf("question %s: %w", id, err)
+		err = fmt.Errorf("question %s: %w", id, q.away(err))
 	}
 	return r, answer.Valid, err
 }
 
-func (q questions) Tally(ctx context.Context, namespace string, kind protocol.TaskKind) (tally map[string]protocol.QueryTally, err error) {
+func (q questions) Tally(
+	ctx context.Context, namespace string, kind protocol.TaskKind,
+) (tally map[string]protocol.QueryTally, err error) {
 	q.reads.Add(1)
-	rows, err := q.cfg.Reads.QueryContext(ctx, "SELECT queue, count(*) FILTER (WHERE owner IS NULL), count(*) FILTER (WHERE owner IS NOT NULL) FROM questions"+
-		" WHERE namespace = $1 AND kind = $2 AND answer IS NULL AND until > "+nowMicros+" GROUP BY queue", namespace, string(kind))
+	rows, err := q.cfg.Reads.QueryContext(ctx,
+		"SELECT queue, count(*) FILTER (WHERE owner IS NULL), count(*) FILTER (WHERE owner IS NOT NULL) FROM questions"+
+			" WHERE namespace = $1 AND kind = $2 AND answer IS NULL AND until > "+nowMicros+" GROUP BY queue", namespace,
+		string(kind))
 	if err != nil {
-		return nil, fmt.Errorf("count questions: %w", err)
+		return nil, fmt.Errorf("count questions: %w", q.away(err))
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
+	defer func() { err = q.away(errors.Join(err, rows.Close())) }()
 	tally = map[string]protocol.QueryTally{}
 	for rows.Next() {
 		var queue string

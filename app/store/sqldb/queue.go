@@ -20,7 +20,8 @@ var queuesTable = &table{name: "queues", keys: 2, prune: true, columns: []column
 	text("namespace"), text("queue"), num("updated_at"), text("body"),
 }}
 
-// queues is what this process knows to be decided about task queues: all of it, since it is little. A queue in it is never changed.
+// queues is what this process knows to be decided about task queues: all of it, since it is little. A queue in it is
+// never changed.
 type queues struct {
 	mu     sync.RWMutex // guards all below
 	known  map[engine.QueueKey]*engine.Queue
@@ -50,7 +51,8 @@ func (q *queues) bounded(k QueueKey) bool {
 // Queue is what was decided about a task queue, as this process knows it.
 func (s *Store) Queue(k engine.QueueKey) *engine.Queue { return s.queues.get(k) }
 
-// RefreshQueues reads again what was decided about queues, and tells the dispatcher what is new. It is for decisions of other processes.
+// RefreshQueues reads again what was decided about queues, and tells the dispatcher what is new. It is for decisions of
+// other processes.
 func (s *Store) RefreshQueues(ctx context.Context) error {
 	q := &s.queues
 	for {
@@ -128,7 +130,8 @@ func scopes(q QueueKey) [2]engine.QueueKey {
 	return [2]engine.QueueKey{{Namespace: q.Namespace, Name: q.Queue}, {Namespace: q.Namespace}}
 }
 
-// bounded adds the rows of the budgets that a claim counts in. On a shared database they are locked, so that two claims never spend the same room.
+// bounded adds the rows of the budgets that a claim counts in. On a shared database they are locked, so that two claims
+// never spend the same room.
 func (b *batch) bounded(r *store.ClaimRequest, want map[engine.QueueKey]bool) {
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
 	if !b.s.queues.bounded(q) {
@@ -149,7 +152,7 @@ func (b *batch) loadQueues(keys map[engine.QueueKey]bool) []*Call {
 		q, err := readQueue(v)
 		b.queues[q.Key()].Queue = &q
 		return err
-	})
+	}, func(v []any) { b.lock(engine.QueueKey{Namespace: str(v[0]), Name: str(v[1])}) })
 }
 
 func readQueue(v []any) (engine.Queue, error) {
@@ -224,7 +227,7 @@ func (b *batch) tellQueues(decided []*engine.Queue) {
 		b.s.cfg.Dispatch.Queue(q)
 	}
 	for q, t := range b.throttled {
-		if !b.backlog[q] { // room came up in the same batch: the claim that follows will see
+		if b.backlog[q] == nil { // room came up in the same batch: the claim that follows will see
 			b.s.cfg.Dispatch.Throttled(q.Namespace, q.Queue, q.Kind, t)
 		}
 	}
@@ -235,9 +238,9 @@ func (b *batch) freed(q QueueKey) {
 	if !b.s.queues.bounded(q) {
 		return
 	}
-	b.backlog[q] = true
+	b.leave(q)
 	if b.s.queues.get(engine.QueueKey{Namespace: q.Namespace}).Budget(q.Kind).Leases > 0 {
-		b.backlog[QueueKey{q.Namespace, "", q.Kind}] = true
+		b.leave(QueueKey{q.Namespace, "", q.Kind})
 	}
 }
 
@@ -249,13 +252,17 @@ type activeKey struct {
 
 func leasedByQueue() map[protocol.TaskKind]*Stmt {
 	return map[protocol.TaskKind]*Stmt{
-		protocol.KindActivity: {SQL: "SELECT queue, count(*) FROM tasks WHERE namespace = $1 AND owner IS NOT NULL AND kind = 'activity' GROUP BY queue"},
-		protocol.KindWorkflow: {SQL: "SELECT queue, count(*) FROM runs WHERE namespace = $1 AND owner IS NOT NULL GROUP BY queue"},
+		protocol.KindActivity: {
+			SQL: "SELECT queue, count(*) FROM tasks WHERE namespace = $1 AND owner IS NOT NULL AND kind = 'activity' GROUP BY queue",
+		},
+		protocol.KindWorkflow: {
+			SQL: "SELECT queue, count(*) FROM runs WHERE namespace = $1 AND owner IS NOT NULL GROUP BY queue",
+		},
 	}
 }
 
-// budget is how many more tasks a claim may lease, by the budgets of its queue and its namespace, and what binds once that is nothing. The rows were
-// loaded with the batch; the leases are counted after its writes.
+// budget is how many more tasks a claim may lease, by the budgets of its queue and its namespace, and what binds once
+// that is nothing. The rows were loaded with the batch; the leases are counted after its writes.
 func (b *batch) budget(q QueueKey) (room int, bound engine.Throttle, err error) {
 	room = math.MaxInt - 1
 	for _, k := range scopes(q) {
@@ -314,7 +321,9 @@ func (b *batch) spent(q QueueKey) {
 
 func (r *reader) QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error) {
 	var list []engine.Queue
-	err := r.query(ctx, selects(queuesTable)+" WHERE namespace = $1 OR $1 = '' ORDER BY namespace, queue", []any{namespace}, func(v []any) error {
+	err := r.query(ctx, selects(queuesTable)+" WHERE namespace = $1 OR $1 = '' ORDER BY namespace, queue", []any{
+		namespace,
+	}, func(v []any) error {
 		q, err := readQueue(v)
 		list = append(list, q)
 		return err
@@ -330,7 +339,10 @@ func (r *reader) QueueLeases(ctx context.Context, k engine.QueueKey, limit int) 
 		" UNION ALL SELECT 'workflow', run_id, 0, workflow_id, owner, due_at, state FROM runs WHERE namespace = $1 AND queue = $2 AND owner IS NOT NULL" +
 		") AS l ORDER BY due_at, run_id, seq LIMIT $3"
 	err := r.query(ctx, query, []any{k.Namespace, k.Name, int64(limit)}, func(v []any) error {
-		l := store.QueueLease{TaskRef: store.TaskRef{Kind: protocol.TaskKind(str(v[0])), Run: str(v[1]), Seq: integer(v[2])}, WorkflowID: str(v[3]), Owner: str(v[4])}
+		l := store.QueueLease{
+			TaskRef:    store.TaskRef{Kind: protocol.TaskKind(str(v[0])), Run: str(v[1]), Seq: integer(v[2])},
+			WorkflowID: str(v[3]), Owner: str(v[4]),
+		}
 		if l.Kind == protocol.KindWorkflow {
 			h, err := undocument[engine.Head](str(v[6]))
 			if err != nil || h.Task == nil {
@@ -350,7 +362,9 @@ func (r *reader) QueueLeases(ctx context.Context, k engine.QueueKey, limit int) 
 	return list, wrap(err, "leases of queue %s", k.Name)
 }
 
-func (r *reader) OldestReady(ctx context.Context, k engine.QueueKey, kind protocol.TaskKind, limit int) ([]store.TaskRef, error) {
+func (r *reader) OldestReady(
+	ctx context.Context, k engine.QueueKey, kind protocol.TaskKind, limit int,
+) ([]store.TaskRef, error) {
 	var list []store.TaskRef
 	const query = "SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND kind = $3 AND state = 'ready' ORDER BY ready_at, run_id, seq LIMIT $4"
 	err := r.query(ctx, query, []any{k.Namespace, k.Name, string(kind), int64(limit)}, func(v []any) error {
@@ -358,6 +372,28 @@ func (r *reader) OldestReady(ctx context.Context, k engine.QueueKey, kind protoc
 		return nil
 	})
 	return list, wrap(err, "oldest tasks of queue %s", k.Name)
+}
+
+func (r *reader) ReadyOn(ctx context.Context, namespace string, routes []string, limit int) ([]engine.Activity, error) {
+	var list []engine.Activity
+	const query = "SELECT run_id, seq, body FROM tasks WHERE route = $1 ORDER BY priority, rank, ready_at, run_id, seq LIMIT $2"
+	for _, route := range routes {
+		err := r.query(ctx, query, []any{route, int64(limit)}, func(v []any) error {
+			a, err := readActivity(str(v[0]), namespace, integer(v[1]), str(v[2]))
+			list = append(list, a)
+			return err
+		})
+		if err != nil {
+			return nil, wrap(err, "ready activities")
+		}
+	}
+	slices.SortStableFunc(list, func(x, y engine.Activity) int {
+		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(
+			x.Rank, y.Rank,
+		), x.ReadyAt.Compare(y.ReadyAt.Time), cmp.Compare(x.RunID, y.RunID),
+			cmp.Compare(x.Seq, y.Seq))
+	})
+	return list, nil
 }
 
 func (r *reader) QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]store.ReadyTask, error) {

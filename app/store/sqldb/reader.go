@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +21,19 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 		return store.ErrClosed
 	default:
 	}
-	return fn(&reader{s: s, q: s.cfg.Reads})
+	return s.away(fn(&reader{s: s, q: s.cfg.Reads}))
+}
+
+// away marks what a database says that goes away, or is not there, with store.ErrUnavailable: a read that meets it is
+// nobody's fault.
+func (s *Store) away(err error) error {
+	if err == nil || errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	if class := s.cfg.Dialect.Classify(err); class == Lost || class == Unavailable {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return err
 }
 
 // querier is a pool or a transaction.
@@ -80,7 +93,9 @@ func (r *reader) one(ctx context.Context, query string, args []any, row func(v [
 func selects(t *table) string { return "SELECT " + strings.Join(t.names(), ", ") + " FROM " + t.name }
 
 func (r *reader) Workflow(ctx context.Context, k engine.WorkflowKey) (f engine.Workflow, err error) {
-	err = r.one(ctx, selects(workflowsTable)+" WHERE namespace = $1 AND workflow_id = $2", []any{k.Namespace, k.ID}, func(v []any) error {
+	err = r.one(ctx, selects(workflowsTable)+" WHERE namespace = $1 AND workflow_id = $2", []any{
+		k.Namespace, k.ID,
+	}, func(v []any) error {
 		f = readWorkflow(v)
 		return nil
 	})
@@ -89,6 +104,25 @@ func (r *reader) Workflow(ctx context.Context, k engine.WorkflowKey) (f engine.W
 
 // Run reads the head and the open rows as of one moment.
 func (r *reader) Run(ctx context.Context, id string) (*engine.Run, error) {
+	const opens = "SELECT run_id, kind, seq, body FROM tasks WHERE run_id = $1 AND seq > 0" +
+		" UNION ALL SELECT run_id, kind, seq, body FROM items WHERE run_id = $1"
+	return r.runWith(ctx, id, opens, id)
+}
+
+// Step is the run with one open activity.
+func (r *reader) Step(ctx context.Context, id string, seq int64) (*engine.Run, error) {
+	if seq == 0 {
+		h, err := r.head(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return &engine.Run{Head: h}, nil
+	}
+	return r.runWith(ctx, id, "SELECT run_id, kind, seq, body FROM tasks WHERE run_id = $1 AND seq = $2", id, seq)
+}
+
+// runWith reads the head and some of the open rows as of one moment.
+func (r *reader) runWith(ctx context.Context, id, opens string, args ...any) (*engine.Run, error) {
 	tx, err := r.s.cfg.Reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: r.s.snapshot()})
 	if err != nil {
 		return nil, wrap(err, "run %s", id)
@@ -100,9 +134,7 @@ func (r *reader) Run(ctx context.Context, id string) (*engine.Run, error) {
 		return nil, err
 	}
 	run := &engine.Run{Head: h}
-	const opens = "SELECT run_id, kind, seq, body FROM tasks WHERE run_id = $1 AND seq > 0" +
-		" UNION ALL SELECT run_id, kind, seq, body FROM items WHERE run_id = $1"
-	err = in.query(ctx, opens, []any{id}, func(v []any) error { return readOpen(run, v) })
+	err = in.query(ctx, opens, args, func(v []any) error { return readOpen(run, v) })
 	return run, wrap(err, "open rows of run %s", id)
 }
 
@@ -124,7 +156,9 @@ func (r *reader) head(ctx context.Context, id string) (h engine.Head, err error)
 
 const eventColumns = "SELECT seq, at, type, task_id, seen_through, payload FROM events"
 
-func (r *reader) Events(ctx context.Context, run string, after, through int64, limit, maxBytes int) ([]history.Event, error) {
+func (r *reader) Events(
+	ctx context.Context, run string, after, through int64, limit, maxBytes int,
+) ([]history.Event, error) {
 	if through == 0 {
 		through = 1 << 62
 	}
@@ -233,15 +267,24 @@ func (r *reader) RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Hea
 }
 
 func (r *reader) Session(ctx context.Context, k engine.SessionKey) (s engine.Session, err error) {
-	err = r.one(ctx, selects(sessionsTable)+" WHERE namespace = $1 AND session_id = $2", []any{k.Namespace, k.ID}, func(v []any) (err error) {
-		s, _, err = readSession(v)
+	err = r.one(ctx, selects(sessionsTable)+" WHERE namespace = $1 AND session_id = $2", []any{
+		k.Namespace, k.ID,
+	}, func(v []any) (err error) {
+		s, _, _, err = readSession(v)
 		return err
 	})
-	return s, wrap(err, "session %s", k.ID)
+	if err != nil {
+		return s, wrap(err, "session %s", k.ID)
+	}
+	one := []engine.Session{s}
+	err = r.tally(ctx, one)
+	return one[0], wrap(err, "tasks of session %s", k.ID)
 }
 
 func (r *reader) Worker(ctx context.Context, k engine.WorkerKey) (w engine.Worker, err error) {
-	err = r.one(ctx, selects(workersTable)+" WHERE namespace = $1 AND worker_id = $2", []any{k.Namespace, k.ID}, func(v []any) (err error) {
+	err = r.one(ctx, selects(workersTable)+" WHERE namespace = $1 AND worker_id = $2", []any{
+		k.Namespace, k.ID,
+	}, func(v []any) (err error) {
 		w, err = readWorker(v)
 		return err
 	})
@@ -272,7 +315,8 @@ func (r *reader) Audits(ctx context.Context, namespace string, limit int) ([]sto
 	query := selects(auditTable) + " WHERE namespace = $1 OR $1 = '' ORDER BY id DESC LIMIT $2"
 	err := r.query(ctx, query, []any{namespace, int64(limit)}, func(v []any) error {
 		list = append(list, store.Audit{
-			At: history.Micros(integer(v[0])), Identity: str(v[1]), Action: str(v[2]), Namespace: str(v[3]), Target: str(v[4]), Detail: str(v[5]),
+			At: history.Micros(integer(v[0])), Identity: str(v[1]), Action: str(v[2]), Namespace: str(v[3]), Target: str(v[4]),
+			Detail: str(v[5]),
 		})
 		return nil
 	})

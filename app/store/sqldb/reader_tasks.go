@@ -13,7 +13,8 @@ import (
 
 func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error) {
 	counts := map[protocol.SessionStatus]int{}
-	const query = "SELECT status, count(*) FROM sessions WHERE (namespace = $1 OR $1 = '') AND (claimed = 1 OR door = 'workflow') GROUP BY status"
+	const query = "SELECT " + shownStatus +
+		", count(*) FROM sessions WHERE (namespace = $1 OR $1 = '') AND (claimed = 1 OR door = 'workflow') GROUP BY 1"
 	err := r.query(ctx, query, []any{namespace}, func(v []any) error {
 		counts[protocol.SessionStatus(str(v[0]))] = int(integer(v[1]))
 		return nil
@@ -21,7 +22,9 @@ func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[proto
 	return counts, wrap(err, "counts of sessions")
 }
 
-func (r *reader) Timeline(ctx context.Context, k engine.SessionKey, before int64, limit int) ([]store.TimelineEntry, error) {
+func (r *reader) Timeline(
+	ctx context.Context, k engine.SessionKey, before int64, limit int,
+) ([]store.TimelineEntry, error) {
 	if before <= 0 {
 		before = 1 << 62
 	}
@@ -36,7 +39,9 @@ func (r *reader) Timeline(ctx context.Context, k engine.SessionKey, before int64
 	return list, wrap(err, "timeline of session %s", k.ID)
 }
 
-func (r *reader) SessionHistory(ctx context.Context, k engine.SessionKey, before store.RunEvent, limit int) ([]store.RunEvent, error) {
+func (r *reader) SessionHistory(
+	ctx context.Context, k engine.SessionKey, before store.RunEvent, limit int,
+) ([]store.RunEvent, error) {
 	at := before.At.Micros()
 	if at == 0 {
 		at = 1 << 62
@@ -72,6 +77,8 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 		if err == nil && (incarnation == "" || a.Incarnation == incarnation) {
 			list = append(list, store.TaskRef{
 				Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery, Session: a.SessionID, PollID: a.PollID,
+				Incarnation: a.Incarnation,
+				LeasedAt:    a.LeasedAt,
 			})
 		}
 		return err
@@ -85,6 +92,8 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 		if err == nil && h.Task != nil && (incarnation == "" || h.Task.Incarnation == incarnation) {
 			list = append(list, store.TaskRef{
 				Kind: protocol.KindWorkflow, Run: h.ID, Seq: h.Task.Number, Delivery: h.Task.Delivery, PollID: h.Task.PollID,
+				Incarnation: h.Task.Incarnation,
+				LeasedAt:    h.Task.LeasedAt,
 			})
 		}
 		return err
@@ -98,13 +107,14 @@ func (r *reader) Holdings(ctx context.Context, namespace string) (map[string]sto
 		return nil, err
 	}
 	all := map[string]store.Holding{}
-	const query = "SELECT owner, count(*), 0 FROM tasks WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
-		" UNION ALL SELECT owner, count(*), 0 FROM runs WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
-		" UNION ALL SELECT owner, 0, count(*) FROM sessions WHERE namespace = $1 AND owner IS NOT NULL AND status = 'active' AND lease_until > $2 GROUP BY owner"
+	const query = "SELECT owner, count(*), 0, 0 FROM tasks WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
+		" UNION ALL SELECT owner, count(*), count(*), 0 FROM runs WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
+		" UNION ALL SELECT owner, 0, 0, count(*) FROM sessions WHERE namespace = $1 AND owner IS NOT NULL AND status = 'active' AND lease_until > $2 GROUP BY owner"
 	err = r.query(ctx, query, []any{namespace, micros(now)}, func(v []any) error {
 		h := all[str(v[0])]
 		h.Leases += int(integer(v[1]))
-		h.Sessions += int(integer(v[2]))
+		h.WorkflowTasks += int(integer(v[2]))
+		h.Sessions += int(integer(v[3]))
 		all[str(v[0])] = h
 		return nil
 	})
@@ -123,7 +133,8 @@ func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due
 	err := r.query(ctx, query, []any{micros(now), int64(limit)}, func(v []any) error {
 		if str(v[0]) == string(store.DueSchedule) {
 			list = append(list, store.Due{
-				Kind: store.DueSchedule, At: time.UnixMicro(integer(v[1])).UTC(), Schedule: engine.ScheduleKey{Namespace: str(v[4]), ID: str(v[5])},
+				Kind: store.DueSchedule, At: time.UnixMicro(integer(v[1])).UTC(),
+				Schedule: engine.ScheduleKey{Namespace: str(v[4]), ID: str(v[5])},
 			})
 			return nil
 		}
@@ -182,8 +193,9 @@ func (r *reader) Queues(ctx context.Context, namespace string) ([]store.QueueSta
 	err = r.query(ctx, query, []any{namespace, micros(now)}, func(v []any) error {
 		list = append(list, store.QueueStats{
 			Namespace: str(v[0]), Queue: str(v[1]), Kind: protocol.TaskKind(str(v[2])),
-			Ready: int(integer(v[3])), Delayed: int(integer(v[4])), Leased: int(integer(v[5])), OldestReady: history.Micros(integer(v[6])),
-			Expired: int(integer(v[7])),
+			Ready: int(integer(v[3])), Delayed: int(integer(v[4])), Leased: int(integer(v[5])),
+			OldestReady: history.Micros(integer(v[6])),
+			Expired:     int(integer(v[7])),
 		})
 		return nil
 	})

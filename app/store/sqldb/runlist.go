@@ -12,8 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Runs lists the newest starts first. One condition leads: an index yields what satisfies it, and the others narrow that down. Where the leading one
-// leaves a choice of values each is listed by itself, since an index has each of them in order, but not all together.
+// Runs lists the newest starts first. One condition leads: an index yields what satisfies it, and the others narrow
+// that down. Where the leading one leaves a choice of values each is listed by itself, since an index has each of them
+// in order, but not all together.
 func (r *reader) Runs(ctx context.Context, q store.RunQuery) ([]engine.Head, error) {
 	if q.Limit <= 0 {
 		q.Limit = defaultLimit
@@ -35,8 +36,12 @@ func (r *reader) Runs(ctx context.Context, q store.RunQuery) ([]engine.Head, err
 	list := make([]engine.Head, min(len(rows), q.Limit))
 	for i := range list {
 		m := rows[i]
-		h, err := readHead([]any{m.RunID, m.Namespace, m.WorkflowID, m.Type, m.Number, m.Status, m.Queue, m.StartedAt, value(m.ClosedAt), m.LastSeq,
-			value(m.DueAt), value(m.Owner), value(m.BusinessKey), m.State})
+		h, err := readHead([]any{
+			m.RunID, m.Namespace, m.WorkflowID, m.Type, m.Number, m.Status, m.Queue, m.StartedAt, value(
+				m.ClosedAt,
+			), m.LastSeq,
+			value(m.DueAt), value(m.Owner), value(m.BusinessKey), m.State,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +127,9 @@ func alternatives(where []store.Condition, lead int) []store.Condition {
 }
 
 // runs puts one listing together. one replaces the leading condition when that is a choice.
-func (r *reader) runs(ctx context.Context, q store.RunQuery, where []store.Condition, lead int, one store.Condition) *gorm.DB {
+func (r *reader) runs(
+	ctx context.Context, q store.RunQuery, where []store.Condition, lead int, one store.Condition,
+) *gorm.DB {
 	first := store.Condition{}
 	if lead >= 0 {
 		if first = where[lead]; first.Test == store.In {
@@ -141,7 +148,8 @@ func (r *reader) runs(ctx context.Context, q store.RunQuery, where []store.Condi
 			found = found.Distinct()
 		}
 		// With these words SQLite keeps the order of the join.
-		db = db.Table("(?) AS a CROSS JOIN runs AS r", found.Order("x.started_at DESC, x.run_id DESC")).Where("r.run_id = a.run_id")
+		db = db.Table("(?) AS a CROSS JOIN runs AS r", found.Order("x.started_at DESC, x.run_id DESC")).
+			Where("r.run_id = a.run_id")
 	default:
 		db = db.Table("runs AS r")
 		if q.Namespace != "" {
@@ -149,7 +157,8 @@ func (r *reader) runs(ctx context.Context, q store.RunQuery, where []store.Condi
 		}
 		switch first.Field {
 		case "":
-		case store.FieldClosed: // no index has these by their start, and to go through all starts is what the condition is to spare
+		case store.FieldClosed:
+			// no index has these by their start, and to go through all starts is what the condition is to spare
 			order = "r.started_at + 0 DESC, r.run_id DESC"
 			fallthrough
 		default:
@@ -161,8 +170,9 @@ func (r *reader) runs(ctx context.Context, q store.RunQuery, where []store.Condi
 			db = r.narrow(db, c)
 		}
 	}
-	if q.Text != "" {
-		db = db.Where(`(lower(r.workflow_id) LIKE ? ESCAPE '\' OR lower(r.business_key) LIKE ? ESCAPE '\')`, like(q.Text), like(q.Text))
+	if q.Text != "" { // a run id is found whole: a part of one, being random, would be part of many
+		db = db.Where(`(lower(r.workflow_id) LIKE ? ESCAPE '\' OR lower(r.business_key) LIKE ? ESCAPE '\' OR r.run_id IN (?, ?))`,
+			like(q.Text), like(q.Text), q.Text, strings.ToUpper(q.Text))
 	}
 	return behind(db, place, strings.Replace(place, "started_at", "run_id", 1), q).Order(order)
 }
@@ -176,8 +186,8 @@ func behind(db *gorm.DB, start, id string, q store.RunQuery) *gorm.DB {
 	return db.Where("("+start+" < ? OR ("+start+" = ? AND "+id+" < ?))", at, at, q.AfterRun)
 }
 
-// plainBuild is the build id in a run's state on PostgreSQL, which refuses to look into a document when any text of it, a memo's say, has an escape for
-// NUL or for half a character. A build id has neither.
+// plainBuild is the build id in a run's state on PostgreSQL, which refuses to look into a document when any text of it,
+// a memo's say, has an escape for NUL or for half a character. A build id has neither.
 const plainBuild = `(regexp_replace(r.state, '\\u(0000|d[89a-f][0-9a-f]{2})', '\ufffd', 'gi')::json ->> 'build_id')`
 
 // narrow adds a condition on the runs at hand.
@@ -282,7 +292,8 @@ func opposite(what string, c store.Condition) string {
 	return what + " " + string(c.Test) + " ?"
 }
 
-// ordered is a comparison by order. Keys of search attributes begin with their kind, and what is of another kind is neither more nor less.
+// ordered is a comparison by order. Keys of search attributes begin with their kind, and what is of another kind is
+// neither more nor less.
 func ordered(db *gorm.DB, what string, c store.Condition) *gorm.DB {
 	db = db.Where(what+" "+string(c.Test)+" ?", c.Values[0])
 	key, text := c.Values[0].(string)

@@ -59,7 +59,7 @@ func (b *batch) loadSchedules(keys map[engine.ScheduleKey]bool) []*Call {
 		s, err := readSchedule(v)
 		b.schedules[s.Key()] = &schedule{Schedule: &s, stored: true}
 		return err
-	})
+	}, func(v []any) { b.lock(engine.ScheduleKey{Namespace: str(v[0]), ID: str(v[1])}) })
 }
 
 // checkSchedules refuses what was decided on another version of a schedule than the batch's.
@@ -93,7 +93,8 @@ func (b *batch) applySchedules(list []engine.ScheduleDecision) {
 }
 
 func (b *batch) gatherSchedules() ([]*Call, error) {
-	rows, gone, goneEvents := newRowset(schedulesTable.columns), newRowset(schedulesTable.key()), newRowset(schedulesTable.key())
+	rows, gone, goneEvents := newRowset(schedulesTable.columns), newRowset(schedulesTable.key()),
+		newRowset(schedulesTable.key())
 	events := newRowset(scheduleEventsTable.columns)
 	keys := slices.SortedFunc(maps.Keys(b.schedules), func(x, y engine.ScheduleKey) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.ID, y.ID))
@@ -139,7 +140,9 @@ func (b *batch) gatherSchedules() ([]*Call, error) {
 }
 
 func (r *reader) Schedule(ctx context.Context, k engine.ScheduleKey) (s engine.Schedule, err error) {
-	err = r.one(ctx, selects(schedulesTable)+" WHERE namespace = $1 AND schedule_id = $2", []any{k.Namespace, k.ID}, func(v []any) (err error) {
+	err = r.one(ctx, selects(schedulesTable)+" WHERE namespace = $1 AND schedule_id = $2", []any{
+		k.Namespace, k.ID,
+	}, func(v []any) (err error) {
 		s, err = readSchedule(v)
 		return err
 	})
@@ -157,18 +160,24 @@ func (r *reader) Schedules(ctx context.Context, namespace, after string, limit i
 	return list, wrap(err, "schedules")
 }
 
-func (r *reader) ScheduleEvents(ctx context.Context, k engine.ScheduleKey, after int64, limit int) ([]protocol.ScheduleEvent, error) {
+func (r *reader) ScheduleEvents(
+	ctx context.Context, k engine.ScheduleKey, after int64, limit int,
+) ([]protocol.ScheduleEvent, error) {
 	return r.scheduleEvents(ctx, k, "seq > $3 ORDER BY seq LIMIT $4", after, limit)
 }
 
-func (r *reader) ScheduleEventsBack(ctx context.Context, k engine.ScheduleKey, before int64, limit int) ([]protocol.ScheduleEvent, error) {
+func (r *reader) ScheduleEventsBack(
+	ctx context.Context, k engine.ScheduleKey, before int64, limit int,
+) ([]protocol.ScheduleEvent, error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
 	return r.scheduleEvents(ctx, k, "seq < $3 ORDER BY seq DESC LIMIT $4", before, limit)
 }
 
-func (r *reader) scheduleEvents(ctx context.Context, k engine.ScheduleKey, which string, from int64, limit int) ([]protocol.ScheduleEvent, error) {
+func (r *reader) scheduleEvents(
+	ctx context.Context, k engine.ScheduleKey, which string, from int64, limit int,
+) ([]protocol.ScheduleEvent, error) {
 	var list []protocol.ScheduleEvent
 	query := "SELECT id, seq, at, body FROM schedule_events WHERE namespace = $1 AND schedule_id = $2 AND " + which
 	err := r.query(ctx, query, []any{k.Namespace, k.ID, from, int64(limit)}, func(v []any) error {

@@ -10,12 +10,18 @@ import (
 type statements struct {
 	begin, commit *Stmt
 	batch         *Stmt // writes (app, batch); on a shared database it also reads the clock
-	advisory      *Stmt
+	advisory      *Stmt // tries to lock numbers, and returns those somebody else has
 	reroute       *Stmt
 	owners        *Stmt // of runs: workflow keys by run id, unlocked
 	opens         *Stmt // open rows of runs
 	held          *Stmt // sessions held, by worker; and the words of those that fall back, with -1
 	holdings      *Stmt // each of them
+	tallies       *Stmt // what sessions leave to their tasks
+	tasksIn       *Stmt // the same for readers
+	lastEnded     *Stmt // in one session, latest first
+	leasedIn      *Stmt
+	openIn        *Stmt
+	ranIn         *Stmt
 	floors        *Stmt
 	lanes         *Stmt
 	readyIn       *Stmt         // of shared databases: where the first ready tasks of some runs wait
@@ -23,19 +29,24 @@ type statements struct {
 	picks         map[int]*Stmt // candidates of a claim by number of ranges; 0 for arrays
 
 	workflows, runs, sessions, chains, workers, receipts, tokens *loader
-	lockWorkers, namespaces                                      *loader
+	namespaces                                                   *loader
+	// children of earlier runs by key; those of a chain that go by a close policy
+	former, bound                     *loader
+	putFormer, dropFormer, dropChains *writer
 
-	putWorkflows, putRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions   *writer
-	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes *writer
+	putWorkflows, putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions *writer
+	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes         *writer
 
-	schedules, queues, tags                                                                                      *loader
-	putTags, dropTags                                                                                            *writer
-	pruneTags                                                                                                    *Stmt
-	putQueues, dropQueues                                                                                        *writer
-	leased                                                                                                       map[protocol.TaskKind]*Stmt // by queue of a namespace
-	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents                                           *writer
-	addAttributes, dropAttributes                                                                                *writer
-	dropTimelines, forgetTimelines                                                                               *writer // of sessions; of namespaces
+	schedules, queues, tags    *loader
+	putTags, addTags, dropTags *writer
+	pruneTags                  *Stmt
+	putQueues, dropQueues      *writer
+	// by queue of a namespace
+	leased                                                             map[protocol.TaskKind]*Stmt
+	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents *writer
+	addAttributes, dropAttributes                                      *writer
+	// of sessions; of namespaces
+	dropTimelines, forgetTimelines                                                                               *writer
 	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts *writer
 }
 
@@ -49,6 +60,12 @@ func newStatements(d Dialect) *statements {
 		owners: &Stmt{SQL: d.probe(runsTable.key(), "t.run_id, t.namespace, t.workflow_id", "runs", "", "")},
 		opens: &Stmt{SQL: d.probe(runsTable.key(), "t.run_id, t.kind, t.seq, t.body", "tasks", "t.seq > 0", "") +
 			" UNION ALL " + d.probe(runsTable.key(), "t.run_id, t.kind, t.seq, t.body", "items", "", "")},
+		tallies:   d.tallies(false),
+		tasksIn:   d.tallies(true),
+		lastEnded: &Stmt{SQL: lastEnded},
+		leasedIn:  &Stmt{SQL: leasedIn},
+		openIn:    &Stmt{SQL: openIn},
+		ranIn:     &Stmt{SQL: ranIn},
 		floors:    &Stmt{SQL: "SELECT namespace, floor FROM epochs"},
 		lanes:     &Stmt{SQL: "SELECT namespace, queue, kind, lane FROM lanes"},
 		arguments: &Stmt{SQL: d.probe(eventsTable.key(), "t.run_id, t.seq, t.type, t.payload", "events", "", "")},
@@ -62,8 +79,15 @@ func newStatements(d Dialect) *statements {
 		receipts:  d.load(receiptsTable, receiptsTable.key(), ""),
 		tokens:    d.load(tokensTable, tokensTable.key(), ""),
 
+		former:     d.load(formerTable, formerTable.key(), ""),
+		bound:      d.load(formerTable, formerChain, "t.bound = 1"),
+		putFormer:  d.upsert(formerTable),
+		dropFormer: d.remove(formerTable),
+		dropChains: d.removeBy(formerTable, formerChain),
+
 		putWorkflows: d.upsert(workflowsTable),
 		putRuns:      d.upsert(runsTable),
+		moveRuns:     d.upsert(runsTable, "status", "closed_at"),
 		addEvents:    d.insert(eventsTable),
 		putTasks:     d.upsert(tasksTable),
 		dropTasks:    d.remove(tasksTable),
@@ -81,15 +105,18 @@ func newStatements(d Dialect) *statements {
 		addAudit:     d.insert(auditTable),
 		addLanes:     d.ensure(lanesTable),
 
-		namespaces:         d.load(namespacesTable, namespacesTable.key(), ""),
-		schedules:          d.load(schedulesTable, schedulesTable.key(), ""),
-		queues:             d.load(queuesTable, queuesTable.key(), ""),
-		putQueues:          d.upsert(queuesTable),
-		dropQueues:         d.removeBy(queuesTable, queuesTable.columns[:1]),
-		leased:             leasedByQueue(),
-		tags:               d.load(fairnessTable, fairnessTable.key(), ""),
-		putTags:            d.raise(fairnessTable),
-		pruneTags:          &Stmt{SQL: "DELETE FROM fairness WHERE namespace = $1 AND queue = $2 AND kind = $3 AND tier = $4 AND class <> '' AND tag <= $5"},
+		namespaces: d.load(namespacesTable, namespacesTable.key(), ""),
+		schedules:  d.load(schedulesTable, schedulesTable.key(), ""),
+		queues:     d.load(queuesTable, queuesTable.key(), ""),
+		putQueues:  d.upsert(queuesTable),
+		dropQueues: d.removeBy(queuesTable, queuesTable.columns[:1]),
+		leased:     leasedByQueue(),
+		tags:       d.load(fairnessTable, fairnessTable.key(), ""),
+		putTags:    d.raise(fairnessTable),
+		addTags:    d.ensure(fairnessTable),
+		pruneTags: &Stmt{
+			SQL: "DELETE FROM fairness WHERE namespace = $1 AND queue = $2 AND kind = $3 AND tier = $4 AND class <> '' AND tag <= $5",
+		},
 		dropTags:           d.removeBy(fairnessTable, fairnessTable.columns[:1]),
 		putSchedules:       d.upsert(schedulesTable),
 		dropSchedules:      d.remove(schedulesTable),
@@ -111,34 +138,46 @@ func newStatements(d Dialect) *statements {
 		dropTimelines:   d.removeBy(timelineTable, timelineSession),
 		forgetTimelines: d.removeBy(timelineTable, timelineTable.columns[:1]),
 	}
-	// The word of a route is what follows its last separator: trimming every other character from the right leaves the rest.
+	// The word of a route is what follows its last separator: trimming every other character from the right leaves the
+	// rest.
 	words := []column{text("namespace"), text("session_id"), text("word")}
-	held := d.probe(workersTable.key(), "t.namespace, t.owner", "(SELECT namespace, owner AS worker_id, owner FROM sessions"+
-		" WHERE owner IS NOT NULL AND status = 'active' AND lease_until > $now)", "", "")
+	held := d.probe(workersTable.key(), "t.namespace, t.owner",
+		"(SELECT namespace, owner AS worker_id, owner FROM sessions"+
+			" WHERE owner IS NOT NULL AND status = 'active' AND lease_until > $now)", "", "")
 	s.held = &Stmt{SQL: "SELECT h.namespace, h.owner, count(*) FROM (" + held + ") AS h GROUP BY h.namespace, h.owner" +
 		" UNION ALL SELECT DISTINCT o.namespace, o.word, -1 FROM sessions AS o WHERE o.namespace = $ns AND substr(o.word, 1, 1) = '~'"}
-	s.holdings = &Stmt{SQL: d.probe(workersTable.key(), "t.namespace, t.owner, t.session_id, t.lease_until", "(SELECT namespace, owner AS worker_id, owner,"+
-		" session_id, lease_until FROM sessions WHERE owner IS NOT NULL AND status = 'active')", "", "")}
+	s.holdings = &Stmt{SQL: d.probe(workersTable.key(), "t.namespace, t.owner, t.session_id, t.lease_until",
+		"(SELECT namespace, owner AS worker_id, owner,"+
+			" session_id, lease_until FROM sessions WHERE owner IS NOT NULL AND status = 'active')", "", "")}
 	const moved = " SET route = rtrim(route, replace(route, char(31), '')) || k.word FROM " // char(31) is the separator
 	const where = "t.namespace = k.namespace AND t.session_id = k.session_id AND t.route IS NOT NULL"
-	const told = " RETURNING tasks.namespace, tasks.queue, tasks.kind"
+	const told = " RETURNING tasks.namespace, tasks.queue, tasks.kind, tasks.route"
 	if !d.Shared {
 		s.opens.SQL = strings.ReplaceAll(s.opens.SQL, "?", "?1")
+		s.tallies.SQL = strings.ReplaceAll(s.tallies.SQL, "?", "?1")
+		s.tasksIn.SQL = strings.ReplaceAll(s.tasksIn.SQL, "?", "?1")
 		s.held.SQL = strings.NewReplacer("$now", "?2", "$ns", "?3").Replace(s.held.SQL)
-		s.batch = &Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES (?, ?, ?) ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at"}
-		s.reroute = &Stmt{SQL: "UPDATE tasks" + moved + d.list(words) + " AS k WHERE " + strings.ReplaceAll(where, "t.", "tasks.") + told}
+		s.batch = &Stmt{
+			SQL: "INSERT INTO batches (app, batch, at) VALUES (?, ?, ?) ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at",
+		}
+		s.reroute = &Stmt{
+			SQL: "UPDATE tasks" + moved + d.list(words) + " AS k WHERE " + strings.ReplaceAll(where, "t.", "tasks.") + told,
+		}
 		return s
 	}
 	s.held.SQL = strings.NewReplacer("$now", "$3", "$ns", "$4").Replace(s.held.SQL)
 	s.readyIn = &Stmt{SQL: "SELECT DISTINCT r.namespace, r.queue, r.kind FROM unnest($1::text[]) AS k(run_id) CROSS JOIN LATERAL (SELECT t.namespace, t.queue, t.kind" +
 		" FROM tasks AS t WHERE t.run_id = k.run_id AND t.route IS NOT NULL ORDER BY t.seq LIMIT 32) AS r"}
-	s.lockWorkers = d.load(workersTable, workersTable.key(), "")
-	s.lockWorkers.stmt.SQL = strings.Replace(s.lockWorkers.stmt.SQL, "FOR UPDATE", "FOR UPDATE SKIP LOCKED", 1)
-	s.advisory = &Stmt{SQL: "SELECT pg_advisory_xact_lock(k.h) FROM (SELECT h FROM unnest($1::bigint[]) AS u(h) ORDER BY h) AS k"}
+	s.advisory = &Stmt{SQL: "SELECT h FROM unnest($1::bigint[]) AS u(h) WHERE NOT pg_try_advisory_xact_lock(h)"}
+	s.pruneTags = &Stmt{SQL: "DELETE FROM fairness WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairness WHERE namespace = $1 AND queue = $2 AND kind = $3 AND tier = $4" +
+		" AND class <> '' AND tag <= $5 FOR UPDATE SKIP LOCKED))"}
 	s.batch = &Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)" +
 		" ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at RETURNING at"}
-	s.reroute = &Stmt{SQL: "UPDATE tasks" + strings.Replace(moved, "char", "chr", 1) + "(SELECT p.place, k.word FROM " + d.list(words) +
-		" AS k CROSS JOIN LATERAL (SELECT t.ctid AS place FROM tasks AS t WHERE " + where + " OFFSET 0) AS p) AS k WHERE tasks.ctid = k.place" + told}
+	s.reroute = &Stmt{SQL: "UPDATE tasks" + strings.Replace(
+		moved, "char", "chr", 1,
+	) + "(SELECT p.place, k.word FROM " + d.list(words) +
+		" AS k CROSS JOIN LATERAL (SELECT t.ctid AS place FROM tasks AS t WHERE " + where +
+		" FOR UPDATE NOWAIT) AS p) AS k WHERE tasks.ctid = k.place" + told}
 	return s
 }
 
@@ -147,9 +186,13 @@ func (s *statements) pick(d Dialect, n int) (*Stmt, int) {
 	const columns = "route, priority, ready_at, run_id, seq, body, rank"
 	if d.Shared {
 		if s.picks[0] == nil {
+			// Behind the tasks comes, for each range, how many there are: where that is more than it gave, some are locked by
+			// others.
 			s.picks[0] = &Stmt{SQL: "SELECT c.* FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT t.route, t.priority, t.ready_at, t.run_id," +
 				" t.seq, t.body, t.rank FROM tasks AS t CROSS JOIN LATERAL (SELECT 1 FROM runs AS x WHERE x.run_id = t.run_id FOR UPDATE SKIP LOCKED) AS r" +
-				" WHERE t.route = k.route ORDER BY t.priority, t.rank, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t SKIP LOCKED) AS c"}
+				" WHERE t.route = k.route ORDER BY t.priority, t.rank, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t SKIP LOCKED) AS c" +
+				" UNION ALL SELECT k.route, -1, n.n, '', 0, '', 0 FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT count(*) AS n FROM" +
+				" (SELECT 1 FROM tasks AS t WHERE t.route = k.route LIMIT $2) AS t) AS n WHERE n.n > 0"}
 		}
 		return s.picks[0], n
 	}
@@ -158,8 +201,10 @@ func (s *statements) pick(d Dialect, n int) (*Stmt, int) {
 		size *= 2
 	}
 	if s.picks[size] == nil {
-		// A limit that is a bare parameter has SQLite plan the statement again at each execution, for it might look at the number.
-		one := "SELECT * FROM (SELECT " + columns + " FROM tasks WHERE route = ? ORDER BY priority, rank, ready_at, run_id, seq LIMIT (? + 0))"
+		// A limit that is a bare parameter has SQLite plan the statement again at each execution, for it might look at the
+		// number.
+		one := "SELECT * FROM (SELECT " + columns +
+			" FROM tasks WHERE route = ? ORDER BY priority, rank, ready_at, run_id, seq LIMIT (? + 0))"
 		s.picks[size] = &Stmt{SQL: one + strings.Repeat(" UNION ALL "+one, size-1)}
 	}
 	return s.picks[size], size

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,10 @@ type Options struct {
 	App      string               // this process among those that share the database; default "app"
 	Dispatch store.Dispatcher     // nil: nobody waits for tasks in this process
 	Shift    func() time.Duration // tests only: added to the store's clock
+	Pool     int                  // most connections to a database that several apps share; 0: as many as it likes
+	// Waiting is told, now and then, why a server that cannot be reached yet is waited for; nil: nobody waits. A file is
+	// there or not.
+	Waiting func(error)
 }
 
 // Config is what a database gives its store.
@@ -30,8 +35,14 @@ type Config struct {
 	Conn    Conn    // the committer's
 	Reads   *sql.DB // for View
 	Gorm    gorm.Dialector
-	// Notify is called after a commit, on the committer's goroutine, with what other processes may want to know; nil when there are none.
+	// Notify is called after a commit, on the committer's goroutine, with what other processes may want to know; nil when
+	// there are none.
 	Notify func(Notice)
+	// Hears says whether notices of other processes arrive; nil when there are none.
+	Hears func() bool
+	Known int64 // the newest schema this binary knows
+	// Unblock ends the transactions of other apps that hold locks and stand still; nil when there are no others.
+	Unblock func(context.Context) error
 	// Release is called last by Close.
 	Release func() error
 }
@@ -48,35 +59,45 @@ func (k QueueKey) compare(o QueueKey) int {
 
 // Notice is what a commit means for other processes on the database: queues with new ready tasks, runs with new events.
 type Notice struct {
-	Ended  []store.SessionMove // holdings of sessions that ended
-	Silent []engine.WorkerKey  // workers whose leases ran out; comes with Runs or Ended
-	Queues []QueueKey
-	Runs   []store.RunChange
-	// Superseded are workers whose registration went to another process, or away.
-	Superseded []engine.WorkerKey
+	Ended   []store.SessionMove // holdings of sessions that ended
+	Expired []engine.WorkerKey  // workers whose leases ran out; comes with Runs or Ended
+	Queues  []QueueKey
+	Runs    []store.RunChange
+	// Superseded are processes whose worker's registration went to another, or away.
+	Superseded []store.Process
 	Decided    bool // something was decided about a queue
 	// Answers are questions that were answered; they come alone.
 	Answers []string
+	Tokens  []string // that were made, changed or dropped
 }
 
 // Store is a store.Store over one connection that writes and a pool that reads.
 type Store struct {
-	cfg   Config
-	st    *statements
-	read  *gorm.DB
-	cache *cache // of the committer's goroutine
-	clock clock
-	in    chan *pending
-	quit  chan struct{}
-	done  chan struct{}
-	close sync.Once
-	ended error // of Close; set before done is closed
-	batch int64 // number of the last batch that was tried
+	cfg      Config
+	st       *statements
+	read     *gorm.DB
+	cache    *cache // of the committer's goroutine
+	clock    clock
+	health   health
+	in       chan *pending
+	quit     chan struct{}
+	done     chan struct{}
+	close    sync.Once
+	ended    error // of Close; set before done is closed
+	outgrown chan error
+	batch    int64 // number of the last batch that was tried
+
+	aside   []*pending             // of the committer's goroutine, as what follows
+	again   map[QueueKey]*lookback // queues with ready tasks that others have locked
+	asked   time.Time              // when Unblock was called last
+	ending  sync.WaitGroup
+	unblock atomic.Bool // Unblock runs
 
 	statements, commits, changes, rows, reads, candidates atomic.Int64
 	lanes                                                 lanes
 	queues                                                queues
-	pruned                                                map[tagKey]int64 // the clock at which tags were dropped last; the committer's
+	// the clock at which tags were dropped last; the committer's
+	pruned map[tagKey]int64
 }
 
 var _ store.Store = (*Store)(nil)
@@ -91,11 +112,11 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, st: newStatements(cfg.Dialect), cache: newCache(),
-		in: make(chan *pending, 1024), quit: make(chan struct{}), done: make(chan struct{}),
+		in: make(chan *pending, 1024), quit: make(chan struct{}), done: make(chan struct{}), outgrown: make(chan error, 1),
 	}
 	s.lanes.known = map[QueueKey]map[string]lane{}
 	s.queues.init()
-	s.pruned = map[tagKey]int64{}
+	s.pruned, s.again = map[tagKey]int64{}, map[QueueKey]*lookback{}
 	s.clock.shift = cfg.Shift
 	var err error
 	if s.read, err = gorm.Open(cfg.Gorm, gormConfig()); err != nil {
@@ -106,7 +127,8 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("last batch: %w", err)
 	}
 	s.clock.last = last.Int64
-	if err := cfg.Reads.QueryRowContext(ctx, "SELECT max(batch) FROM batches WHERE app = $1", cfg.App).Scan(&last); err != nil {
+	if err := cfg.Reads.QueryRowContext(ctx, "SELECT max(batch) FROM batches WHERE app = $1", cfg.App).
+		Scan(&last); err != nil {
 		return nil, fmt.Errorf("last batch of %s: %w", cfg.App, err)
 	}
 	s.batch = last.Int64
@@ -115,10 +137,13 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM batches WHERE at < $1", old); err != nil {
 			return nil, fmt.Errorf("rows of apps long gone: %w", err)
 		}
-		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM questions WHERE until < $1", time.Now().Add(-time.Hour).UnixMicro()); err != nil {
+		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM questions WHERE until < $1", time.Now().Add(-time.Hour).
+			UnixMicro()); err != nil {
 			return nil, fmt.Errorf("questions of apps that ended: %w", err)
 		}
-		if _, err := cfg.Reads.ExecContext(ctx, "INSERT INTO batches (app, batch, at) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING", cfg.App); err != nil {
+		if _, err := cfg.Reads.ExecContext(
+			ctx, "INSERT INTO batches (app, batch, at) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING", cfg.App,
+		); err != nil {
 			return nil, fmt.Errorf("row of %s: %w", cfg.App, err)
 		}
 	}
@@ -137,7 +162,15 @@ type pending struct {
 	change *store.Change
 	claim  *store.ClaimRequest
 	gone   <-chan struct{} // of a claim: closed when nobody waits for its tasks any more
+	must   bool            // the batch is written, whether the change changes anything or not
 	done   chan struct{}   // closed when the fields below are final
+
+	ready, readied int // what it made ready in its batch: from, to
+
+	since time.Time // when it was set aside first; zero: it was not
+	again time.Time // when it is tried next
+	tries int
+	alone bool // it is tried by itself: which row it met is not known
 
 	answer any
 	leased []store.Leased
@@ -201,17 +234,46 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	var at int64
 	err := s.cfg.Reads.QueryRowContext(ctx, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").Scan(&at)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("store's clock: %w", err)
+		return time.Time{}, fmt.Errorf("store's clock: %w", s.away(err))
 	}
 	return s.clock.at(at), nil
+}
+
+// About is Now without asking the database.
+func (s *Store) About() time.Time {
+	if !s.cfg.Dialect.Shared {
+		return s.clock.now()
+	}
+	return s.clock.about()
 }
 
 // Stats counts what was sent since the store was opened.
 func (s *Store) Stats() store.Stats {
 	return store.Stats{
-		Statements: s.statements.Load(), Commits: s.commits.Load(), Changes: s.changes.Load(), Rows: s.rows.Load(), Reads: s.reads.Load(),
+		Statements: s.statements.Load(), Commits: s.commits.Load(), Changes: s.changes.Load(), Rows: s.rows.Load(),
+		Reads:      s.reads.Load(),
 		Candidates: s.candidates.Load(),
 	}
+}
+
+// Hears says whether this process is told what others commit; one that is alone knows it.
+func (s *Store) Hears() bool { return s.cfg.Hears == nil || s.cfg.Hears() }
+
+// Outgrown is told when another process migrated the database beyond what this binary may serve.
+func (s *Store) Outgrown() <-chan error { return s.outgrown }
+
+// CheckSchema looks whether this binary may still serve the database, after a word that somebody has migrated it; the
+// answer is told by Outgrown. The error says only that it could not be read.
+func (s *Store) CheckSchema(ctx context.Context) error {
+	err := CheckSchema(ctx, s.cfg.Reads, s.cfg.Known)
+	if !errors.Is(err, store.ErrSchema) {
+		return err
+	}
+	select {
+	case s.outgrown <- err:
+	default: // told already
+	}
+	return nil
 }
 
 // Waiting is how many changes and claims wait for the next batch.

@@ -1,7 +1,9 @@
-// Package sqldb is the one SQL body of every store: group commit, loads, flushes, claims and reads, in words that SQLite and PostgreSQL share.
+// Package sqldb is the one SQL body of every store: group commit, loads, flushes, claims and reads, in words that
+// SQLite and PostgreSQL share.
 package sqldb
 
-// column is one column of a table. Every column is text or a 64-bit integer: documents are JSON text, times are microseconds.
+// column is one column of a table. Every column is text or a 64-bit integer: documents are JSON text, times are
+// microseconds.
 type column struct {
 	name  string
 	num   bool // an integer, else text
@@ -37,30 +39,38 @@ var (
 		text("namespace"), text("workflow_id"), text("run_id"), num("runs"),
 	}}
 	runsTable = &table{name: "runs", keys: 1, columns: []column{
-		text("run_id"), text("namespace").keep(), text("workflow_id").keep(), text("type").keep(), num("number").keep(), text("status"),
-		text("queue").keep(), num("started_at").keep(), num("closed_at").opt(), num("last_seq"), num("due_at").opt(), text("owner").opt(),
+		text("run_id"), text("namespace").keep(), text("workflow_id").keep(), text("type").keep(), num("number").keep(),
+		text("status"),
+		text("queue").keep(), num("started_at").keep(), num("closed_at").opt(), num("last_seq"), num("due_at").opt(),
+		text("owner").opt(),
 		text("business_key").opt().keep(), text("state"),
 	}}
 	eventsTable = &table{name: "events", keys: 2, columns: []column{
-		text("run_id"), num("seq"), num("at"), text("type"), text("task_id").opt(), num("seen_through").opt(), text("payload"), text("session").opt(),
+		text("run_id"), num("seq"), num("at"), text("type"), text("task_id").opt(), num("seen_through").opt(),
+		text("payload"), text("session").opt(),
 	}}
 	tasksTable = &table{name: "tasks", keys: 2, prune: true, columns: []column{
-		text("run_id"), num("seq"), text("namespace").keep(), text("queue").keep(), text("kind").keep(), text("state"), text("route").opt(),
-		num("priority").keep(), num("ready_at").opt(), num("due_at").opt(), text("owner").opt(), text("session_id").opt().keep(), text("body"), num("rank"),
+		text("run_id"), num("seq"), text("namespace").keep(), text("queue").keep(), text("kind").keep(), text("state"),
+		text("route").opt(),
+		num("priority").keep(), num("ready_at").opt(), num("due_at").opt(), text("owner").opt(),
+		text("session_id").opt().keep(), text("body"), num("rank"),
 	}}
 	itemsTable = &table{name: "items", keys: 3, prune: true, columns: []column{
 		text("run_id"), text("kind"), num("seq"), num("due_at").opt(), text("body"),
 	}}
 	sessionsTable = &table{name: "sessions", keys: 2, prune: true, columns: []column{
-		text("namespace"), text("session_id"), text("door").keep(), text("workflow_id").opt().keep(), text("status"), text("owner").opt(), num("epoch"),
-		num("lease_until").opt(), num("due_at").opt(), num("updated_at"), text("queue"), num("claimed"), num("terminal"), text("word"), text("body"),
+		text("namespace"), text("session_id"), text("door").keep(), text("workflow_id").opt().keep(), text("status"),
+		text("owner").opt(), num("epoch"),
+		num("lease_until").opt(), num("due_at").opt(), num("updated_at"), text("queue"), num("claimed"), num("terminal"),
+		text("word"), text("body"),
 	}}
 	timelineTable = &table{name: "session_events", columns: []column{
 		text("namespace"), text("session_id"), num("at"), text("body"),
 	}}
 	epochsTable  = &table{name: "epochs", keys: 1, columns: []column{text("namespace"), num("floor")}}
 	workersTable = &table{name: "workers", keys: 2, prune: true, columns: []column{
-		text("namespace"), text("worker_id"), text("incarnation"), text("status"), num("alive_until"), num("updated_at"), text("body"),
+		text("namespace"), text("worker_id"), text("incarnation"), text("status"), num("alive_until"), num("updated_at"),
+		text("body"),
 	}}
 	receiptsTable = &table{name: "receipts", keys: 3, columns: []column{
 		text("namespace"), text("workflow_id"), text("request_id"), text("hash"), text("body"), num("at"),
@@ -71,5 +81,7 @@ var (
 	auditTable = &table{name: "audit", columns: []column{
 		num("at"), text("identity"), text("action"), text("namespace"), text("target"), text("detail"),
 	}}
-	lanesTable = &table{name: "lanes", keys: 4, columns: []column{text("namespace"), text("queue"), text("kind"), text("lane")}}
+	lanesTable = &table{
+		name: "lanes", keys: 4, columns: []column{text("namespace"), text("queue"), text("kind"), text("lane")},
+	}
 )

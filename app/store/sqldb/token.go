@@ -38,6 +38,7 @@ func readToken(v []any) (store.Token, error) {
 	}
 	return store.Token{
 		ID: str(v[0]), Hash: hash, Name: b.Name, Roles: b.Roles, Namespaces: b.Namespaces, Queues: b.Queues, Group: b.Group,
-		CreatedAt: history.Micros(integer(v[2])), ExpiresAt: history.Micros(integer(v[3])), RevokedAt: history.Micros(integer(v[4])),
+		CreatedAt: history.Micros(integer(v[2])), ExpiresAt: history.Micros(integer(v[3])),
+		RevokedAt: history.Micros(integer(v[4])),
 	}, nil
 }

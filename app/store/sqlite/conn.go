@@ -12,7 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// conn is the committer's connection: the driver's own, without database/sql around it, and every statement prepared once.
+// conn is the committer's connection: the driver's own, without database/sql around it, and every statement prepared
+// once.
 type conn struct {
 	dsn   string
 	c     driver.Conn
@@ -27,7 +28,7 @@ type prepared struct {
 	query driver.StmtQueryContext
 }
 
-func (c *conn) open() error {
+func (c *conn) openFile() error {
 	raw, err := (&sqlite.Driver{}).Open(c.dsn)
 	if err != nil {
 		return err
@@ -116,7 +117,7 @@ func (c *conn) Reset(context.Context) error {
 		return nil
 	}
 	c.shut()
-	if err := c.open(); err != nil {
+	if err := c.openFile(); err != nil {
 		return fmt.Errorf("reopen: %w", err)
 	}
 	return nil

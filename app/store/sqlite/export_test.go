@@ -2,7 +2,8 @@ package sqlite
 
 import "fmt"
 
-// LimitPages makes connections that are opened from now on refuse to let the file grow beyond n pages, until restore is called.
+// LimitPages makes connections that are opened from now on refuse to let the file grow beyond n pages, until restore is
+// called.
 func LimitPages(n int) (restore func()) {
 	before := pragmas
 	pragmas = append(pragmas[:len(pragmas):len(pragmas)], fmt.Sprintf("max_page_count(%d)", n))

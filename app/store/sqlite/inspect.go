@@ -10,10 +10,11 @@ import (
 	"os"
 
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// Inspect looks which schema the file at path has, and changes nothing. While another process has the file open it says that, too: the error is
-// store.ErrBusy then, with the schema beside it.
+// Inspect looks which schema the file at path has, and changes nothing. While another process has the file open it says
+// that, too: the error is store.ErrBusy then, with the schema beside it.
 func Inspect(ctx context.Context, path string) (store.Schema, error) {
 	s, err := inspect(ctx, path)
 	if err != nil {
@@ -36,9 +37,7 @@ func inspect(ctx context.Context, path string) (s store.Schema, err error) {
 	if err != nil {
 		return s, err
 	}
-	for _, m := range p.ListSources() {
-		s.Wanted = max(s.Wanted, m.Version)
-	}
+	s.Wanted = sqldb.Known(p)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -48,5 +47,13 @@ func inspect(ctx context.Context, path string) (s store.Schema, err error) {
 		return s, err
 	}
 	const version = "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied"
-	return s, db.QueryRowContext(ctx, version).Scan(&s.Found)
+	if err := db.QueryRowContext(ctx, version).Scan(&s.Found); err != nil || s.Found <= s.Wanted {
+		return s, err
+	}
+	if err := sqldb.CheckSchema(ctx, db, s.Wanted); errors.Is(err, store.ErrSchema) {
+		s.Refused = err
+	} else {
+		return s, err
+	}
+	return s, nil
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// lock is a file beside the database that exists for as long as the store is open. After a crash it has to be removed by hand, since there is no
-// kernel lock to tell whether its writer still lives.
+// lock is a file beside the database that exists for as long as the store is open. After a crash it has to be removed
+// by hand, since there is no kernel lock to tell whether its writer still lives.
 type lock struct{ path string }
 
 func acquire(path string) (*lock, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, held(path)
 	}

@@ -8,27 +8,24 @@ import (
 	"io"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/filelock"
 )
 
-// lock is held on a file beside the database for as long as the store is open. The kernel lets go of it when the process ends, however it ends.
+// lock is held on a file beside the database for as long as the store is open. The kernel lets go of it when the
+// process ends, however it ends.
 type lock struct{ f *os.File }
 
 func acquire(path string) (*lock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
+	f, err := filelock.Take(path, os.O_CREATE)
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
+		return nil, busy(path)
+	case err != nil:
 		return nil, err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = busy(f)
-	}
-	if err == nil {
-		err = sign(f)
-	}
-	if err != nil {
+	if err := sign(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return &lock{f}, nil
@@ -36,19 +33,18 @@ func acquire(path string) (*lock, error) {
 
 // held is an ErrBusy that names the holder, or nil when there is none. It leaves everything as it is.
 func held(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil // nobody ever opened the database, or it is not for us to see who
+	if !filelock.Held(path) {
+		return nil // nobody has the database open, or it is not for us to see who
 	}
-	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		return busy(f)
-	}
-	return nil
+	return busy(path)
 }
 
-func busy(f *os.File) error {
-	holder, _ := io.ReadAll(io.LimitReader(f, 64))
+func busy(path string) error {
+	var holder []byte
+	if f, err := os.Open(path); err == nil {
+		holder, _ = io.ReadAll(io.LimitReader(f, 64))
+		_ = f.Close()
+	}
 	return fmt.Errorf("%w: process %s holds it", store.ErrBusy, strings.TrimSpace(string(holder)))
 }
 

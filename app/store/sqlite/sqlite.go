@@ -19,56 +19,78 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/shared/process"
 )
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Pragmas of every connection. Full synchrony is what makes an acknowledged commit survive a power cut; checkpoints are kept small, since large ones
-// stall everybody.
-var pragmas = []string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(0)", "wal_autocheckpoint(1000)", "cache_size(-32768)"}
+// Pragmas of every connection. Full synchrony is what makes an acknowledged commit survive a power cut; checkpoints are
+// kept small, since large ones stall everybody.
+var pragmas = []string{
+	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(0)", "wal_autocheckpoint(1000)",
+	"cache_size(-32768)",
+}
 
-// memory is what the committer's connection has beside them: the pages that a statement may have to put back when it fails are kept in memory, where
-// they would otherwise go to a file of their own from 64 KiB on.
+// memory is what the committer's connection has beside them: the pages that a statement may have to put back when it
+// fails are kept in memory, where they would otherwise go to a file of their own from 64 KiB on.
 const memory = "temp_store(MEMORY)"
 
 // readers is the most connections that read.
 const readers = 4
 
-// Open opens the file at path, made if missing, and migrates it. Until it is closed no other process can open it: who tries gets store.ErrBusy with
-// the holder's process id.
+// Open opens the file at path, made if missing, and migrates it. Until it is closed no other process can open it: who
+// tries gets store.ErrBusy with the holder's process id.
 func Open(ctx context.Context, path string, opts sqldb.Options) (*sqldb.Store, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("sqlite %s: %w", path, err)
 	}
 	lock, err := acquire(path + ".lock")
 	if err != nil {
 		return nil, fmt.Errorf("sqlite %s: %w", path, err)
 	}
-	s, err := open(ctx, path, opts, lock)
+	if err := private(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("sqlite %s: %w", path, err), lock.release())
+	}
+	s, err := openStore(ctx, path, opts, lock)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sqlite %s: %w", path, err), lock.release())
 	}
 	return s, nil
 }
 
-func open(ctx context.Context, path string, opts sqldb.Options, lock *lock) (*sqldb.Store, error) {
+// private makes the file, if missing, and keeps others out of it and of what stands beside it; SQLite makes those with
+// the rights of the file.
+func private(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	err = f.Close()
+	for _, beside := range []string{"", "-wal", "-shm", ".lock"} {
+		err = errors.Join(err, process.PrivateFile(path+beside))
+	}
+	return err
+}
+
+func openStore(ctx context.Context, path string, opts sqldb.Options, lock *lock) (*sqldb.Store, error) {
 	reads, err := sql.Open("sqlite", dsn(path))
 	if err != nil {
 		return nil, err
 	}
 	reads.SetMaxOpenConns(readers)
 	reads.SetMaxIdleConns(readers)
-	if err := migrate(ctx, reads); err != nil {
+	known, err := migrate(ctx, reads)
+	if err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
 	c := &conn{dsn: dsn(path, memory)}
-	if err := c.open(); err != nil {
+	if err := c.openFile(); err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
 	s, err := sqldb.New(ctx, sqldb.Config{
 		Options: opts, Dialect: sqldb.Dialect{Begin: "BEGIN IMMEDIATE", Classify: classify},
-		Conn: c, Reads: reads, Gorm: gormsqlite.New(gormsqlite.Config{Conn: reads}), Release: lock.release,
+		Conn: c, Reads: reads, Known: known, Gorm: gormsqlite.New(gormsqlite.Config{Conn: reads}), Release: lock.release,
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx), reads.Close())
@@ -95,16 +117,22 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	return p, nil
 }
 
-func migrate(ctx context.Context, db *sql.DB) error {
+// migrate brings the schema up to date, and says which one this binary knows.
+func migrate(ctx context.Context, db *sql.DB) (known int64, err error) {
 	p, err := provider(db)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	return nil
+	_, err = sqldb.Migrate(ctx, db, p, versions)
+	return sqldb.Known(p), err
 }
+
+// versions is where each migration notes who may serve the schema it makes; see sqldb.Migrate.
+const versions = `CREATE TABLE IF NOT EXISTS schema_versions (
+    version INTEGER NOT NULL PRIMARY KEY,
+    release TEXT NOT NULL,
+    min_reader INTEGER NOT NULL
+) WITHOUT ROWID`
 
 // classify tells a disk that cannot take anything from a statement that is at fault.
 func classify(err error) sqldb.Class {
@@ -115,7 +143,8 @@ func classify(err error) sqldb.Class {
 	switch e.Code() & 0xff {
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
 		return sqldb.Again
-	case lib.SQLITE_FULL, lib.SQLITE_IOERR, lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_NOTADB, lib.SQLITE_CORRUPT, lib.SQLITE_NOMEM:
+	case lib.SQLITE_FULL, lib.SQLITE_IOERR, lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_NOTADB,
+		lib.SQLITE_CORRUPT, lib.SQLITE_NOMEM:
 		return sqldb.Unavailable
 	}
 	return sqldb.Guilty

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// FoundAfterMigration starts runs with search attributes, lets forget take the database back to where these were not indexed, and looks whether the
-// store that migrate opens finds them.
+// FoundAfterMigration starts runs with search attributes, lets forget take the database back to where these were not
+// indexed, and looks whether the store that migrate opens finds them.
 func FoundAfterMigration(t *testing.T, s Suite, forget func(t *testing.T)) {
 	w := s.New(t)
 	long := "" // no database can make it short
@@ -36,7 +36,9 @@ func FoundAfterMigration(t *testing.T, s Suite, forget func(t *testing.T)) {
 		want  int
 	}{{"Who", "x", 2}, {"Who", "y", 1}, {"N", 7, 1}, {"Tags", "q", 1}, {"Who", "z", 0}} {
 		w.View(func(r store.Reader) error {
-			heads, err := r.Runs(t.Context(), store.RunQuery{Namespace: Namespace, Where: []store.Condition{attribute(c.name, store.In, c.value)}})
+			heads, err := r.Runs(
+				t.Context(), store.RunQuery{Namespace: Namespace, Where: []store.Condition{attribute(c.name, store.In, c.value)}},
+			)
 			if len(heads) != c.want {
 				t.Errorf("%s = %v finds %d runs, want %d", c.name, c.value, len(heads), c.want)
 			}

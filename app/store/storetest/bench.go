@@ -23,7 +23,8 @@ var kilobyte = func() string {
 // inFlight is how many callers a benchmark keeps waiting at once.
 const inFlight = 128
 
-// Completions measures durable completions of plain activities that were claimed in order, ten of a run, 1 KB in and out.
+// Completions measures durable completions of plain activities that were claimed in order, ten of a run, 1 KB in and
+// out.
 func Completions(b *testing.B, s Suite) {
 	w := s.New(b)
 	leased := w.backlog(b.N)
@@ -68,7 +69,8 @@ func Burn(b *testing.B, s Suite) {
 	report(b, w)
 }
 
-// Flows measures workflows of five sequential activities whose every step comes back from the backlog: store work alone.
+// Flows measures workflows of five sequential activities whose every step comes back from the backlog: store work
+// alone.
 func Flows(b *testing.B, s Suite) {
 	w := s.New(b)
 	worker := w.Worker("w")
@@ -79,9 +81,10 @@ func Flows(b *testing.B, s Suite) {
 	for range 50 {
 		starts.Go(func() {
 			for i := range next {
-				_, err := w.S.Commit(b.Context(), StartChange(engine.Start{RunID: w.ID(), Number: 1, Arguments: input, Request: protocol.StartRequest{
-					Namespace: Namespace, WorkflowID: fmt.Sprint("flow-", i), WorkflowType: "flow", TaskQueue: Queue,
-				}}))
+				_, err := w.S.Commit(b.Context(),
+					StartChange(engine.Start{RunID: w.ID(), Number: 1, Arguments: input, Request: protocol.StartRequest{
+						Namespace: Namespace, WorkflowID: fmt.Sprint("flow-", i), WorkflowType: "flow", TaskQueue: Queue,
+					}}))
 				if err != nil {
 					b.Error(err)
 				}
@@ -127,7 +130,7 @@ func Wide(b *testing.B, s Suite) {
 	report(b, w)
 }
 
-func (w *World) step(b *testing.B, l store.Leased) {
+func (w *Fixture) step(b *testing.B, l store.Leased) {
 	switch {
 	case l.Kind == protocol.KindActivity:
 		w.finish(b, l)
@@ -148,9 +151,10 @@ func heavy() protocol.Command {
 	return c
 }
 
-func (w *World) finish(b testing.TB, l store.Leased) {
+func (w *Fixture) finish(b testing.TB, l store.Leased) {
 	c := Step(l.Head.ID, engine.CompleteActivity{
-		Seq: l.Activity.Seq, Holder: engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery}, Result: kilobyte, Hash: "h",
+		Seq: l.Activity.Seq, Holder: engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery}, Result: kilobyte,
+		Hash: "h",
 	}, store.Keys{Activities: []int64{l.Activity.Seq}})
 	if _, err := w.S.Commit(b.Context(), c); err != nil {
 		b.Error(err)
@@ -158,7 +162,7 @@ func (w *World) finish(b testing.TB, l store.Leased) {
 }
 
 // schedule makes n ready activities, ten of a run.
-func (w *World) schedule(n int) {
+func (w *Fixture) schedule(n int) {
 	runs := make([]int, (n+9)/10)
 	each(runs, func(int) {
 		id := w.ID()
@@ -183,7 +187,7 @@ func (w *World) schedule(n int) {
 }
 
 // backlog schedules n activities and claims them all.
-func (w *World) backlog(n int) []store.Leased {
+func (w *Fixture) backlog(n int) []store.Leased {
 	w.schedule(n)
 	worker := NewWorker("w")
 	var leased []store.Leased
@@ -211,7 +215,7 @@ func each[V any](items []V, fn func(V)) {
 	wg.Wait()
 }
 
-func report(b *testing.B, w *World) {
+func report(b *testing.B, w *Fixture) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 	if st := w.S.Stats(); st.Commits > 0 {
 		b.ReportMetric(float64(st.Changes)/float64(st.Commits), "changes/commit")

@@ -17,7 +17,7 @@ import (
 
 var errNo = errors.New("no")
 
-func start(w *World, workflow string) engine.Start {
+func start(w *Fixture, workflow string) engine.Start {
 	return engine.Start{RunID: w.ID(), Number: 1, Request: protocol.StartRequest{
 		Namespace: Namespace, WorkflowID: workflow, WorkflowType: "flow", TaskQueue: Queue,
 	}}
@@ -27,7 +27,7 @@ func start(w *World, workflow string) engine.Start {
 type waiting interface{ Waiting() int }
 
 // until waits for something to become true.
-func (w *World) until(what string, ok func() bool) {
+func (w *Fixture) until(what string, ok func() bool) {
 	w.T.Helper()
 	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -36,8 +36,9 @@ func (w *World) until(what string, ok func() bool) {
 	}
 }
 
-// together commits changes so that they meet in one batch: the committer is held in a first change until all of them wait.
-func (w *World) together(changes ...store.Change) []error {
+// together commits changes so that they meet in one batch: the committer is held in a first change until all of them
+// wait.
+func (w *Fixture) together(changes ...store.Change) []error {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var once, wg sync.WaitGroup
 	once.Go(func() {
@@ -69,12 +70,16 @@ func testAtomic(t *testing.T, s Suite) {
 	k := engine.SessionKey{Namespace: Namespace, ID: "s"}
 	both := func(err error) store.Change {
 		return store.Change{
-			Needs: store.Keys{Workflows: []engine.WorkflowKey{{Namespace: Namespace, ID: "a"}}, Sessions: []engine.SessionKey{k}},
+			Needs: store.Keys{
+				Workflows: []engine.WorkflowKey{{Namespace: Namespace, ID: "a"}}, Sessions: []engine.SessionKey{k},
+			},
 			Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 				return store.Writes{
-					Runs:     []engine.Decision{engine.DecideStart(a, now), engine.DecideStart(b, now)},
-					Sessions: []engine.SessionChange{{Session: engine.Session{Namespace: Namespace, ID: "s", Door: engine.DoorWorkflow, Status: "active"}}},
-					Answer:   "stored",
+					Runs: []engine.Decision{engine.DecideStart(a, now), engine.DecideStart(b, now)},
+					Sessions: []engine.SessionChange{
+						{Session: engine.Session{Namespace: Namespace, ID: "s", Door: engine.DoorWorkflow, Status: "active"}},
+					},
+					Answer: "stored",
 				}, err
 			},
 		}
@@ -83,7 +88,10 @@ func testAtomic(t *testing.T, s Suite) {
 		t.Fatalf("refused change: %v, want %v", err, errNo)
 	}
 	for _, id := range []string{a.RunID, b.RunID} {
-		if err := w.S.View(t.Context(), func(r store.Reader) error { _, err := r.Run(t.Context(), id); return err }); !errors.Is(err, store.ErrNotFound) {
+		if err := w.S.View(t.Context(), func(r store.Reader) error {
+			_, err := r.Run(t.Context(), id)
+			return err
+		}); !errors.Is(err, store.ErrNotFound) {
 			t.Fatalf("run of a refused change: %v, want not found", err)
 		}
 	}
@@ -173,12 +181,18 @@ func testFence(t *testing.T, s Suite) {
 	w := s.New(t)
 	run := w.Start("a")
 	var kept store.Writes
-	w.Commit(store.Change{Needs: store.Keys{Runs: []string{run}}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
-		d, err := engine.DecideRun(r.Run(run), engine.World{}, engine.SignalRun{Name: "x"}, now)
+	w.Commit(store.Change{Needs: store.Keys{
+		Runs: []string{run},
+	}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+		d, err := engine.DecideRun(r.Run(run), engine.Environment{}, engine.SignalRun{Name: "x"}, now)
 		kept = store.Writes{Runs: []engine.Decision{d}}
 		return kept, err
 	}})
-	stale := store.Change{Needs: store.Keys{Runs: []string{run}}, Decide: func(store.Rows, time.Time) (store.Writes, error) { return kept, nil }}
+	stale := store.Change{Needs: store.Keys{
+		Runs: []string{run},
+	}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		return kept, nil
+	}}
 	if _, err := w.S.Commit(t.Context(), stale); err == nil {
 		t.Fatal("a decision on event 1 was stored behind event 2")
 	}
@@ -229,7 +243,8 @@ func testCancelledWait(t *testing.T, s Suite) {
 	if _, err := w.S.Commit(ctx, c); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	w.Commit(store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{}, nil }}) // the batch after
+	// the batch after
+	w.Commit(store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{}, nil }})
 	w.Run(in.RunID)
 }
 
@@ -259,7 +274,7 @@ func testClosed(t *testing.T, s Suite) {
 	if err := w.S.View(t.Context(), func(store.Reader) error { return nil }); !errors.Is(err, store.ErrClosed) {
 		t.Fatalf("view after close: %v", err)
 	}
-	again := s.World(t, "a", Options{})
+	again := s.Fixture(t, "a", Options{})
 	for id := range stored {
 		again.Run(id)
 	}
@@ -268,7 +283,9 @@ func testClosed(t *testing.T, s Suite) {
 func testRestart(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w1")
-	run := w.Begun("a", Activity("x", ""), Activity("y", "s"), protocol.Command{Type: protocol.StartTimer, Delay: new(int64(60))},
+	run := w.Begun("a", Activity("x", ""), Activity("y", "s"), protocol.Command{
+		Type: protocol.StartTimer, Delay: new(int64(60)),
+	},
 		protocol.Command{Type: protocol.OpenSignalWait, SignalName: "go"},
 		protocol.Command{Type: protocol.OpenConditionWait, ConditionKey: "ready", ConditionFingerprint: "sha256:1"},
 		protocol.Command{Type: protocol.StartChildWorkflow, WorkflowType: "child", ParentClosePolicy: engine.Terminate})
@@ -280,7 +297,7 @@ func testRestart(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := s.World(t, "a", Options{})
+	again := s.Fixture(t, "a", Options{})
 	after := again.Run(run)
 	if got, want := dump(t, after), dump(t, before); got != want {
 		t.Fatalf("after the restart\n%s\nwant\n%s", got, want)
@@ -332,7 +349,7 @@ func dump(t *testing.T, r *engine.Run) string {
 
 func testClock(t *testing.T, s Suite) {
 	w := s.New(t)
-	at := func(w *World) (now time.Time) {
+	at := func(w *Fixture) (now time.Time) {
 		w.Commit(store.Change{Decide: func(_ store.Rows, n time.Time) (store.Writes, error) {
 			now = n
 			return store.Writes{Audit: []store.Audit{{Action: "look"}}}, nil
@@ -355,7 +372,7 @@ func testClock(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if fourth := at(s.World(t, "a", Options{})); fourth.Before(second) {
+	if fourth := at(s.Fixture(t, "a", Options{})); fourth.Before(second) {
 		t.Fatalf("clock went back over a restart, from %v to %v", second, fourth)
 	}
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -35,7 +36,8 @@ func testBatchOf64(t *testing.T, s Suite) {
 		}
 	}
 	after := w.S.Stats()
-	// The batch before, which held the committer, refused its change: it reads the clock of a shared database and nothing more.
+	// The batch before, which held the committer, refused its change: it reads the clock of a shared database and nothing
+	// more.
 	sent := after.Statements - before.Statements
 	if s.Shared {
 		sent--
@@ -76,7 +78,7 @@ func testSessionBatchOf64(t *testing.T, s Suite) {
 	}
 }
 
-func (w *World) claimAll(worker *engine.Worker, n int) (list []store.Leased) {
+func (w *Fixture) claimAll(worker *engine.Worker, n int) (list []store.Leased) {
 	for len(list) < n {
 		list = append(list, w.Claim(protocol.KindActivity, worker, min(256, n-len(list)))...)
 	}
@@ -92,6 +94,26 @@ func testOneOf1000(t *testing.T, s Suite) {
 	}
 	w.Begun("wide", commands...)
 	leased := w.claimAll(worker, 1000)
+	before := w.S.Stats().Reads
+	w.View(func(r store.Reader) error { // who holds a lease is told of it by it alone
+		one, err := r.Step(t.Context(), leased[0].Head.ID, leased[0].Activity.Seq)
+		if a, ok := one.Activities.Get(leased[0].Activity.Seq); !ok || one.Activities.Len() != 1 ||
+			a.Delivery != leased[0].Activity.Delivery {
+			t.Errorf("one step of 1,000 is %d, delivery %d", one.Activities.Len(), a.Delivery)
+		}
+		head, e := r.Step(t.Context(), leased[0].Head.ID, 0)
+		if head.Activities.Len() != 0 || head.LastSeq != one.LastSeq {
+			t.Errorf("the head comes with %d activities and ends at %d", head.Activities.Len(), head.LastSeq)
+		}
+		_, none := r.Step(t.Context(), "none", 1)
+		if !errors.Is(none, store.ErrNotFound) {
+			t.Errorf("a run that is not: %v", none)
+		}
+		return errors.Join(err, e)
+	})
+	if read := w.S.Stats().Reads - before; read > 5 {
+		t.Errorf("%d reads for two looks at a lease", read)
+	}
 	for range 2 { // the first wakes the workflow, the second finds it awake
 		before := w.S.Stats()
 		w.Finish(leased[0])
@@ -105,7 +127,10 @@ func testOneOf1000(t *testing.T, s Suite) {
 func testCold(t *testing.T, s Suite) {
 	w := s.New(t)
 	wait := protocol.Command{Type: protocol.OpenSignalWait, SignalName: "s"}
-	run := w.Begun("long", Activity("x", ""), Activity("y", ""), protocol.Command{Type: protocol.StartTimer, Delay: new(int64(100))}, wait)
+	run := w.Begun(
+		"long", Activity("x", ""), Activity("y", ""), protocol.Command{Type: protocol.StartTimer, Delay: new(int64(100))},
+		wait,
+	)
 	for range 300 {
 		w.Do(run, engine.SignalRun{Name: "s"})
 		w.Decide(w.One(protocol.KindWorkflow, NewWorker("w")), wait)
@@ -113,9 +138,10 @@ func testCold(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cold := s.World(t, "a", Options{})
+	cold := s.Fixture(t, "a", Options{})
 	got := cold.Run(run)
-	if open := got.Activities.Len() + got.Timers.Len() + got.Signals.Len() + got.Waits.Len(); open > 5 || got.LastSeq < 600 {
+	if open := got.Activities.Len() + got.Timers.Len() + got.Signals.Len() + got.Waits.Len(); open > 5 ||
+		got.LastSeq < 600 {
 		t.Fatalf("run has %d open rows behind %d events", open, got.LastSeq)
 	}
 	before := cold.S.Stats()

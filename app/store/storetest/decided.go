@@ -13,7 +13,9 @@ import (
 // DecideQueue is the change that decides something about a queue; a queue without a name is all of the namespace.
 func DecideQueue(name string, in engine.QueueChange) store.Change {
 	k := engine.QueueKey{Namespace: Namespace, Name: name}
-	return store.Change{Needs: store.Keys{Queues: []engine.QueueKey{k}}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+	return store.Change{Needs: store.Keys{
+		Queues: []engine.QueueKey{k},
+	}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 		q, err := engine.DecideQueue(r.Queue(k), k, in, now)
 		return store.Writes{Queues: []engine.Queue{q}, Answer: q}, err
 	}}
@@ -24,7 +26,7 @@ func limit(kind protocol.TaskKind, b engine.Budget) engine.LimitQueue {
 }
 
 // wide starts a run with n ready activities.
-func (w *World) wide(workflow string, n int) string {
+func (w *Fixture) wide(workflow string, n int) string {
 	commands := make([]protocol.Command, n)
 	for i := range commands {
 		commands[i] = Activity("x", "")
@@ -34,12 +36,13 @@ func (w *World) wide(workflow string, n int) string {
 
 func testDrained(t *testing.T, s Suite) {
 	line := &Line{}
-	w := s.World(t, "a", Options{Dispatch: line})
+	w := s.Fixture(t, "a", Options{Dispatch: line})
 	build := func(id string) func(*engine.Worker) { return func(w *engine.Worker) { w.BuildID = id } }
 	old, next, plain := w.Worker("old", build("v1")), w.Worker("next", build("v2")), w.Worker("plain")
 	w.wide("flow", 4)
 	w.Commit(DecideQueue(Queue, engine.DrainBuild{BuildID: "v1"}))
-	if q := w.S.Queue(engine.QueueKey{Namespace: Namespace, Name: Queue}); !q.Drained("v1") || q.Drained("v2") || q.Drained("") {
+	if q := w.S.Queue(engine.QueueKey{Namespace: Namespace, Name: Queue}); !q.Drained("v1") || q.Drained("v2") ||
+		q.Drained("") {
 		t.Fatalf("after the drain of v1 the store knows %+v", q)
 	}
 	if len(line.decided) != 1 {
@@ -61,7 +64,7 @@ func testDrained(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := s.World(t, "a", Options{})
+	again := s.Fixture(t, "a", Options{})
 	again.None(protocol.KindActivity, old)
 	again.Commit(DecideQueue(Queue, engine.ResumeBuild{BuildID: "v1"}))
 	again.One(protocol.KindActivity, old)
@@ -90,7 +93,7 @@ func testPinned(t *testing.T, s Suite) {
 
 func testLeaseBudget(t *testing.T, s Suite) {
 	line := &Line{}
-	w := s.World(t, "a", Options{Dispatch: line})
+	w := s.Fixture(t, "a", Options{Dispatch: line})
 	worker := w.Worker("w")
 	w.Commit(DecideQueue(Queue, limit(protocol.KindActivity, engine.Budget{Leases: 2})))
 	w.wide("flow", 5)
@@ -99,7 +102,7 @@ func testLeaseBudget(t *testing.T, s Suite) {
 	if len(got) != 2 {
 		t.Fatalf("a budget of 2 leases gave %d", len(got))
 	}
-	if n := len(line.throttled); n != 1 || line.throttled[0].Wait != 0 || line.throttled[0].Why == "" {
+	if n := len(line.throttled); n != 1 || line.throttled[0].Wait != 0 || line.throttled[0].Why == nil {
 		t.Fatalf("told of throttling: %+v", line.throttled)
 	}
 	if b, _, _ := line.forget(); len(b) != 0 {
@@ -154,7 +157,7 @@ func told(backlog []string, what string) bool {
 
 func testRateBudget(t *testing.T, s Suite) {
 	line := &Line{}
-	w := s.World(t, "a", Options{Dispatch: line})
+	w := s.Fixture(t, "a", Options{Dispatch: line})
 	worker := w.Worker("w")
 	now, err := w.S.Now(t.Context())
 	if err != nil {
@@ -176,7 +179,7 @@ func testRateBudget(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := s.World(t, "a", Options{Shift: func() time.Duration { return time.Duration(w.shift.Load()) }})
+	again := s.Fixture(t, "a", Options{Shift: func() time.Duration { return time.Duration(w.shift.Load()) }})
 	again.None(protocol.KindActivity, worker) // a restart gives nothing away
 	w.Pass(time.Minute)
 	if n := len(again.Claim(protocol.KindActivity, worker, 10)); n != 3 {
@@ -207,7 +210,7 @@ func testTwoBudgets(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")
 	}
-	one, two := s.World(t, "a", Options{App: "one"}), s.World(t, "a", Options{App: "two"})
+	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two"})
 	worker := one.Worker("w")
 	const most = 7
 	one.Commit(DecideQueue(Queue, limit(protocol.KindActivity, engine.Budget{Leases: most})))

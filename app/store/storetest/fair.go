@@ -19,7 +19,7 @@ func keyed(class string, weight, n int) (list []protocol.Command) {
 }
 
 // drawn claims n activities one by one and returns their types, with spaces between.
-func (w *World) drawn(n int) string {
+func (w *Fixture) drawn(n int) string {
 	w.T.Helper()
 	worker := NewWorker("w")
 	var got []string
@@ -55,7 +55,7 @@ func testFair(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w = s.World(t, "a", Options{})
+	w = s.Fixture(t, "a", Options{})
 	w.Begun("late", keyed("d", 1, 2)...)
 	if got := w.drawn(6); !strings.Contains(got, "d0") || !strings.Contains(got, "d1") {
 		t.Fatalf("after a restart a new class waited behind the burst: %s", got)
@@ -117,11 +117,11 @@ func testTwoFair(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")
 	}
-	one, two := s.World(t, "a", Options{App: "one"}), s.World(t, "a", Options{App: "two"})
+	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two"})
 	one.Worker("w")
 	one.Begun("first", keyed("a", 1, 1)...)
 	for i := range 10 {
-		[]*World{one, two}[i%2].Begun(fmt.Sprint("burst", i), keyed("a", 1, 3)...)
+		[]*Fixture{one, two}[i%2].Begun(fmt.Sprint("burst", i), keyed("a", 1, 3)...)
 	}
 	two.Begun("other", keyed("b", 1, 3)...)
 	if got := two.drawn(6); strings.Count(got, "b") < 2 {

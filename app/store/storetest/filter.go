@@ -37,7 +37,8 @@ func either(of ...store.Condition) (c store.Condition) {
 
 func not(c store.Condition) store.Condition { c.Not = true; return c }
 
-// Filters find runs by their own columns and by their search attributes, newest first, whatever leads, and page without gaps.
+// Filters find runs by their own columns and by their search attributes, newest first, whatever leads, and page without
+// gaps.
 func testFilters(t *testing.T, s Suite) {
 	w := s.New(t)
 	begin := map[int]int64{}
@@ -93,7 +94,8 @@ func testFilters(t *testing.T, s Suite) {
 		{"3 2 1 0", []store.Condition{attribute("Half", store.AtMost, 1.5)}},
 		{"4", []store.Condition{attribute("Half", store.In, 2)}},
 		{"7 6 5", []store.Condition{{Field: store.FieldAttribute, Name: "At", Test: store.More, Values: []any{
-			engine.TimeKey(time.Date(2026, 1, 5, 1, 0, 0, 0, time.FixedZone("", 3600)))}}}},
+			engine.TimeKey(time.Date(2026, 1, 5, 1, 0, 0, 0, time.FixedZone("", 3600))),
+		}}}},
 		{"7 5 3 1", []store.Condition{attribute("Tags", store.In, "t1")}},
 		{"7 6 5 4 3 2 1 0", []store.Condition{attribute("Tags", store.Prefix, "t")}},
 		{"7 5 3 1", []store.Condition{attribute("Tags", store.NotIn, "t0")}},
@@ -109,17 +111,41 @@ func testFilters(t *testing.T, s Suite) {
 		{"3", []store.Condition{column(store.FieldRun, store.In, ids[3])}},
 		{"6 1", []store.Condition{column(store.FieldClosed, store.Present)}},
 		{"6 1", []store.Condition{column(store.FieldClosed, store.More, int64(1))}},
-		{"6 1", []store.Condition{column(store.FieldStatus, store.In, string(protocol.RunCancelled), string(protocol.RunTerminated))}},
-		{"7 4", []store.Condition{column(store.FieldStatus, store.In, string(protocol.RunRunning)), attribute("Who", store.In, "c1")}},
+		{
+			"6 1",
+			[]store.Condition{
+				column(store.FieldStatus, store.In, string(protocol.RunCancelled), string(protocol.RunTerminated)),
+			},
+		},
+		{
+			"7 4",
+			[]store.Condition{
+				column(store.FieldStatus, store.In, string(protocol.RunRunning)), attribute("Who", store.In, "c1"),
+			},
+		},
 		{"5 4", []store.Condition{column(store.FieldStarted, store.Between, begin[4], begin[5])}},
 		{"", []store.Condition{column(store.FieldBuild, store.In, "b1")}},
 		{"8 7 4 1", []store.Condition{either(attribute("Who", store.In, "c1"), column(store.FieldType, store.In, "other"))}},
-		{"8 3", []store.Condition{either(column(store.FieldRun, store.In, ids[3]), column(store.FieldBusinessKey, store.Prefix, "k"))}},
-		{"4", []store.Condition{attribute("Who", store.In, "c1"), either(attribute("Vip", store.In, true), attribute("N", store.More, 100))}},
+		{
+			"8 3",
+			[]store.Condition{
+				either(column(store.FieldRun, store.In, ids[3]), column(store.FieldBusinessKey, store.Prefix, "k")),
+			},
+		},
+		{
+			"4",
+			[]store.Condition{
+				attribute("Who", store.In, "c1"), either(attribute("Vip", store.In, true), attribute("N", store.More, 100)),
+			},
+		},
 		{"7 6 0", []store.Condition{{Any: [][]store.Condition{
-			{attribute("Who", store.In, "c0"), attribute("Vip", store.In, true)}, {attribute("Who", store.In, "c1"), attribute("N", store.More, 2)}}}}},
+			{attribute("Who", store.In, "c0"), attribute("Vip", store.In, true)},
+			{attribute("Who", store.In, "c1"), attribute("N", store.More, 2)},
+		}}}},
 		{"8 1 0", []store.Condition{{Any: [][]store.Condition{
-			{either(attribute("N", store.Less, -2), attribute("N", store.More, 100)), attribute("Who", store.Present)}, {attribute("Who", store.Absent)}}}}},
+			{either(attribute("N", store.Less, -2), attribute("N", store.More, 100)), attribute("Who", store.Present)},
+			{attribute("Who", store.Absent)},
+		}}}},
 		{"7 6 5 4 3", []store.Condition{not(attribute("N", store.Less, -1))}},
 		{"7 6 2 1 0", []store.Condition{not(attribute("N", store.Between, -1, 1))}},
 		{"", []store.Condition{not(attribute("Tags", store.Prefix, "t"))}},
@@ -168,7 +194,10 @@ func testOddTexts(t *testing.T, s Suite) {
 	}
 	for build, want := range map[string]int{"b<1>": 5, "x": 0} {
 		w.View(func(r store.Reader) error {
-			heads, err := r.Runs(t.Context(), store.RunQuery{Namespace: Namespace, Where: []store.Condition{column(store.FieldBuild, store.In, build)}})
+			heads, err := r.Runs(
+				t.Context(),
+				store.RunQuery{Namespace: Namespace, Where: []store.Condition{column(store.FieldBuild, store.In, build)}},
+			)
 			if len(heads) != want {
 				t.Errorf("build %s has %d runs, want %d", build, len(heads), want)
 			}
@@ -188,7 +217,9 @@ func testReindex(t *testing.T, s Suite) {
 		t.Helper()
 		n := 0
 		w.View(func(r store.Reader) error {
-			heads, err := r.Runs(t.Context(), store.RunQuery{Namespace: Namespace, Where: []store.Condition{attribute(name, store.In, v)}})
+			heads, err := r.Runs(
+				t.Context(), store.RunQuery{Namespace: Namespace, Where: []store.Condition{attribute(name, store.In, v)}},
+			)
 			n = len(heads)
 			return err
 		})
@@ -218,18 +249,20 @@ func Filters() map[string]store.RunQuery {
 	typed.Type, typed.Statuses = "flow", []protocol.RunStatus{protocol.RunFailed, protocol.RunTimedOut}
 	return map[string]store.RunQuery{
 		"none": of(), "type and status": typed,
-		"attribute":        of(attribute("Who", store.In, "c1")),
-		"attributes":       of(attribute("Who", store.In, "c1"), attribute("N", store.More, 3), attribute("X", store.Absent)),
-		"one of several":   of(attribute("Who", store.In, "c1", "c2")),
-		"range":            of(attribute("N", store.Between, 1, 2)),
-		"prefix":           of(attribute("Who", store.Prefix, "c")),
-		"id":               of(column(store.FieldWorkflow, store.In, "w")),
-		"run":              of(column(store.FieldRun, store.In, "r")),
-		"queue":            of(column(store.FieldQueue, store.In, "q")),
-		"business key":     of(column(store.FieldBusinessKey, store.In, "k")),
-		"closed":           of(column(store.FieldClosed, store.More, int64(1))),
-		"started":          of(column(store.FieldStarted, store.AtMost, int64(1))),
-		"a choice beside":  of(attribute("Who", store.In, "c1"), either(attribute("N", store.More, 3), column(store.FieldType, store.In, "t"))),
+		"attribute":      of(attribute("Who", store.In, "c1")),
+		"attributes":     of(attribute("Who", store.In, "c1"), attribute("N", store.More, 3), attribute("X", store.Absent)),
+		"one of several": of(attribute("Who", store.In, "c1", "c2")),
+		"range":          of(attribute("N", store.Between, 1, 2)),
+		"prefix":         of(attribute("Who", store.Prefix, "c")),
+		"id":             of(column(store.FieldWorkflow, store.In, "w")),
+		"run":            of(column(store.FieldRun, store.In, "r")),
+		"queue":          of(column(store.FieldQueue, store.In, "q")),
+		"business key":   of(column(store.FieldBusinessKey, store.In, "k")),
+		"closed":         of(column(store.FieldClosed, store.More, int64(1))),
+		"started":        of(column(store.FieldStarted, store.AtMost, int64(1))),
+		"a choice beside": of(
+			attribute("Who", store.In, "c1"), either(attribute("N", store.More, 3), column(store.FieldType, store.In, "t")),
+		),
 		"a choice alone":   of(either(attribute("N", store.More, 3), column(store.FieldType, store.In, "t"))),
 		"turned around":    of(column(store.FieldQueue, store.In, "q"), not(attribute("N", store.More, 3))),
 		"status and queue": of(column(store.FieldStatus, store.In, "failed"), column(store.FieldQueue, store.In, "q")),

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -32,6 +34,8 @@ type LinePoller struct {
 	lessee engine.Lessee
 	Got    chan store.Leased
 	Undone int
+	// Doubted is how often nobody knew whether it was handed a task.
+	Doubted int
 }
 
 // Wait puts a poller at the end of the line.
@@ -47,9 +51,13 @@ func (l *Line) Wait(w *engine.Worker) *LinePoller {
 func (l *Line) Reserve(o store.Offer) store.Reservation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	want := engine.Wanted{Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings}
+	want := engine.Wanted{
+		Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings,
+	}
 	for i, p := range l.pollers {
-		if engine.Admit(want, p.lessee, o.Now).OK {
+		lessee := p.lessee
+		lessee.Counted = lessee.Counted || o.First
+		if engine.Admit(want, lessee, o.Now).OK {
 			l.pollers = append(l.pollers[:i:i], l.pollers[i+1:]...)
 			return p
 		}
@@ -58,7 +66,7 @@ func (l *Line) Reserve(o store.Offer) store.Reservation {
 }
 
 // Backlog notes it.
-func (l *Line) Backlog(ns, queue string, kind protocol.TaskKind) {
+func (l *Line) Backlog(ns, queue string, kind protocol.TaskKind, _ ...store.Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.backlog = append(l.backlog, fmt.Sprintf("%s/%s/%s", ns, queue, kind))
@@ -78,11 +86,20 @@ func (l *Line) Changed(c store.Changed) {
 	l.changed = append(l.changed, c)
 }
 
-// Silent takes the worker's pollers out of the line.
-func (l *Line) Silent(k engine.WorkerKey) {
+// LeaseExpired takes the worker's pollers out of the line.
+func (l *Line) LeaseExpired(k engine.WorkerKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pollers = slices.DeleteFunc(l.pollers, func(p *LinePoller) bool { return p.lessee.Worker.Key() == k })
+}
+
+// Gone takes the process's pollers out of the line.
+func (l *Line) Gone(p store.Process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pollers = slices.DeleteFunc(l.pollers, func(o *LinePoller) bool {
+		return o.lessee.Worker.Key() == p.Worker && o.lessee.Worker.Incarnation == p.Incarnation
+	})
 }
 
 func (l *Line) waiting() int {
@@ -105,7 +122,8 @@ func (l *Line) Queue(q *engine.Queue) {
 	l.decided = append(l.decided, q)
 }
 
-// missed stands for every hint there may have been: a notice of it that got lost, as by a connection that took too long, is not told again.
+// missed stands for every hint there may have been: a notice of it that got lost, as by a connection that took too
+// long, is not told again.
 const missed = "any queue, also elsewhere"
 
 // Missed notes that hints were lost, as one that may have been any of them.
@@ -138,8 +156,11 @@ func (p *LinePoller) Undo() {
 	p.line.pollers = append([]*LinePoller{p}, p.line.pollers...)
 }
 
+// Doubt puts the poller nowhere: it was told.
+func (p *LinePoller) Doubt(error) { p.Doubted++ }
+
 // got is what a poller was handed; it has to be there.
-func (w *World) got(p *LinePoller) store.Leased {
+func (w *Fixture) got(p *LinePoller) store.Leased {
 	w.T.Helper()
 	select {
 	case l := <-p.Got:
@@ -152,20 +173,22 @@ func (w *World) got(p *LinePoller) store.Leased {
 
 func testHandOver(t *testing.T, s Suite) {
 	line := &Line{}
-	w := s.World(t, "a", Options{Dispatch: line})
+	w := s.Fixture(t, "a", Options{Dispatch: line})
 	a, b := w.Worker("a"), w.Worker("b")
 	first := line.Wait(a)
 	in := start(w, "flow")
 	in.Arguments = "aW4="
 	run := w.StartAs(in)
 	task := w.got(first)
-	if task.Kind != protocol.KindWorkflow || task.Head.ID != run || task.Head.Task.Owner != "a" || task.Head.Task.Delivery != 1 {
+	if task.Kind != protocol.KindWorkflow || task.Head.ID != run || task.Head.Task.Owner != "a" ||
+		task.Head.Task.Delivery != 1 {
 		t.Fatalf("handed %+v", task.Head.Task)
 	}
 	if task.Known && task.Arguments != "aW4=" {
 		t.Fatalf("arguments are %q", task.Arguments)
 	}
-	// Two commits for an activity: one that schedules and hands it out, one that completes it and hands out the workflow task.
+	// Two commits for an activity: one that schedules and hands it out, one that completes it and hands out the workflow
+	// task.
 	commits := w.S.Stats().Commits
 	second := line.Wait(b)
 	x := Activity("x", "")
@@ -199,7 +222,7 @@ func testHandOver(t *testing.T, s Suite) {
 
 func testUndone(t *testing.T, s Suite) {
 	line := &Line{}
-	w := s.World(t, "a", Options{Dispatch: line})
+	w := s.Fixture(t, "a", Options{Dispatch: line})
 	worker := w.Worker("w")
 	p := line.Wait(worker)
 	in := start(w, "bad")
@@ -228,13 +251,16 @@ func testUndone(t *testing.T, s Suite) {
 
 func testBacklog(t *testing.T, s Suite) {
 	line := &Line{}
-	w := s.World(t, "a", Options{Dispatch: line})
+	w := s.Fixture(t, "a", Options{Dispatch: line})
 	worker := w.Worker("w")
 	line.forget()
 	w.Start("flow")
 	w.until("the hint", func() bool { b, _, _ := line.forget(); return fmt.Sprint(b) == "[default/default/workflow]" })
 	w.Decide(w.One(protocol.KindWorkflow, worker), Activity("x", "s"), Activity("y", "s"))
-	w.until("the hint", func() bool { b, _, _ := line.forget(); return len(b) > 0 && b[len(b)-1] == "default/default/activity" })
+	w.until("the hint", func() bool {
+		b, _, _ := line.forget()
+		return len(b) > 0 && b[len(b)-1] == "default/default/activity"
+	})
 	l := w.One(protocol.KindActivity, worker)
 	w.Pass(time.Minute)
 	line.forget()
@@ -243,29 +269,35 @@ func testBacklog(t *testing.T, s Suite) {
 	_ = l
 }
 
-// One claim for two workers: what it leaves for the one that has no room any more is told, though the other one has some.
+// One claim for two workers: what it leaves for the one that has no room any more is told, though the other one has
+// some.
 func testLeftForTheFull(t *testing.T, s Suite) {
 	line := &Line{}
-	w := s.World(t, "a", Options{Dispatch: line})
+	w := s.Fixture(t, "a", Options{Dispatch: line})
 	holder, plain := w.Worker("holder"), w.Worker("plain", Sessions(0, 0))
 	w.Begun("one", Activity("x", "t"))
 	w.One(protocol.KindActivity, holder)
 	w.Begun("two", Activity("y1", "t"), Activity("y2", "t"))
 	w.None(protocol.KindActivity, plain)
 	line.forget()
-	got, err := w.S.Claim(t.Context(), store.ClaimRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{
-		{Lessee: engine.Lessee{Worker: plain}, Max: 5}, {Lessee: engine.Lessee{Worker: holder}, Max: 1},
-	}})
+	got, err := w.S.Claim(t.Context(),
+		store.ClaimRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{
+			{Lessee: engine.Lessee{Worker: plain}, Max: 5}, {Lessee: engine.Lessee{Worker: holder}, Max: 1},
+		}})
 	if err != nil || len(got) != 1 || got[0].Poller != 1 {
 		t.Fatalf("claimed %+v, %v", got, err)
 	}
-	w.until("the hint", func() bool { b, _, _ := line.forget(); return len(b) == 1 && b[0] == Namespace+"/"+w.Queue+"/activity" })
+	w.until("the hint", func() bool {
+		b, _, _ := line.forget()
+		return len(b) == 1 && b[0] == Namespace+"/"+w.Queue+"/activity"
+	})
 }
 
-// A worker that stands still leaves its polls open, here and at another app. What its leases lose must go to somebody else.
+// A worker that stands still leaves its polls open, here and at another app. What its leases lose must go to somebody
+// else.
 func testSilent(t *testing.T, s Suite) {
 	line, far := &Line{}, &Line{}
-	w := s.World(t, "a", Options{Dispatch: line})
+	w := s.Fixture(t, "a", Options{Dispatch: line})
 	still, other := w.Worker("still"), w.Worker("other")
 	w.Begun("flow", Activity("plain", ""), Activity("kept", "s"))
 	w.Claim(protocol.KindActivity, still, 2)
@@ -273,12 +305,12 @@ func testSilent(t *testing.T, s Suite) {
 	line.Wait(still)
 	b := line.Wait(other)
 	if s.Shared {
-		s.World(t, "a", Options{App: "far", Dispatch: far})
+		s.Fixture(t, "a", Options{App: "far", Dispatch: far})
 		far.Wait(still)
 	}
 	w.Pass(10 * time.Minute)
 	w.Sweep()
-	if got := w.got(b); got.Activity.Type != "plain" || got.Activity.Delivery != 2 {
+	if got := w.got(b); got.Activity.Delivery != 2 || got.Activity.Owner != "other" {
 		t.Errorf("the other worker was handed %+v", got.Activity)
 	}
 	if n := line.waiting(); n != 0 {
@@ -289,13 +321,63 @@ func testSilent(t *testing.T, s Suite) {
 	}
 }
 
+// A worker leaves in the batch in which a task is made ready, with its polls open here and at another app; and one
+// claims for polls that are open no more.
+func testGone(t *testing.T, s Suite) {
+	line, far := &Line{}, &Line{}
+	w := s.Fixture(t, "a", Options{Dispatch: line})
+	leaver, marked, other := w.Worker("leaver"), w.Worker("marked"), w.Worker("other")
+	for _, leaves := range []*engine.Worker{leaver, marked} {
+		line.Wait(leaves)
+		if s.Shared {
+			s.Fixture(t, "a", Options{App: "far", Dispatch: far})
+			far.Wait(leaves)
+		}
+		start := StartChange(engine.Start{RunID: w.ID(), Number: 1, Request: protocol.StartRequest{
+			Namespace: Namespace, WorkflowID: leaves.ID, WorkflowType: "flow", TaskQueue: w.Queue,
+		}})
+		decide := start.Decide
+		start.Needs.Workers = []engine.WorkerKey{leaves.Key()}
+		start.Decide = func(r store.Rows, now time.Time) (store.Writes, error) {
+			writes, err := decide(r, now)
+			if leaves == leaver {
+				writes.DropWorkers = start.Needs.Workers
+			} else {
+				row := *r.Worker(leaves.Key())
+				row.Left = history.At(now)
+				writes.Workers = []engine.Worker{row}
+			}
+			return writes, err
+		}
+		w.Commit(start)
+		if n := line.waiting(); n != 0 {
+			t.Errorf("%d polls of %s are open", n, leaves.ID)
+		}
+		var gone atomic.Bool
+		gone.Store(true)
+		got, err := w.S.Claim(t.Context(),
+			store.ClaimRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindWorkflow, Pollers: []store.Poller{
+				{Lessee: engine.Lessee{Worker: leaves}, Max: 1, Gone: &gone},
+				{Lessee: engine.Lessee{Worker: other}, Max: 1, Gone: &atomic.Bool{}},
+			}})
+		if err != nil || len(got) != 1 || got[0].Head.Task.Owner != "other" || got[0].Head.Task.Delivery != 1 {
+			t.Errorf("what became ready when %s left: %+v, %v", leaves.ID, got, err)
+		}
+		if s.Shared {
+			w.until("the other app's word", func() bool { return far.waiting() == 0 })
+		}
+	}
+}
+
 func testHints(t *testing.T, s Suite) {
 	line := &Line{}
-	w := s.World(t, "a", Options{Dispatch: line})
+	w := s.Fixture(t, "a", Options{Dispatch: line})
 	worker := w.Worker("w")
 	run := w.Begun("flow", Activity("x", "s"), protocol.Command{Type: protocol.StartTimer, Delay: new(int64(5))})
 	l := w.One(protocol.KindActivity, worker)
-	w.Commit(store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{Audit: []store.Audit{{}}}, nil }})
+	w.Commit(store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		return store.Writes{Audit: []store.Audit{{}}}, nil
+	}})
 	var due bool
 	line.mu.Lock()
 	now, err := w.S.Now(t.Context())
@@ -322,4 +404,10 @@ func testHints(t *testing.T, s Suite) {
 	if len(changed[0].Sessions) != 1 || changed[0].Sessions[0].ID != "s" {
 		t.Fatalf("sessions %v", changed[0].Sessions)
 	}
+}
+
+// Forget returns the queues that were told to have a backlog since it was asked last.
+func (l *Line) Forget() []string {
+	backlog, _, _ := l.forget()
+	return backlog
 }

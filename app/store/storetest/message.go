@@ -12,7 +12,9 @@ import (
 // testOwed: what a run owes another outlives its end and a restart, is due at once, and is taken off once.
 func testOwed(t *testing.T, s Suite) {
 	w := s.New(t)
-	run := w.Begun("parent", protocol.Command{Type: protocol.StartChildWorkflow, WorkflowType: "child", ParentClosePolicy: engine.Terminate},
+	run := w.Begun("parent", protocol.Command{
+		Type: protocol.StartChildWorkflow, WorkflowType: "child", ParentClosePolicy: engine.Terminate,
+	},
 		protocol.Command{Type: protocol.StartChildWorkflow, WorkflowType: "child", ParentClosePolicy: engine.Abandon})
 	if got := w.Run(run).Children.Len(); got != 2 {
 		t.Fatalf("%d children are open, want 2", got)
@@ -21,17 +23,22 @@ func testOwed(t *testing.T, s Suite) {
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := s.World(t, "a", Options{})
+	again := s.Fixture(t, "a", Options{})
 	after := again.Run(run)
 	if after.Status != protocol.RunCancelled || after.Children.Len() != 0 || after.Owed.Len() != 1 {
-		t.Fatalf("after the restart the run is %s with %d children and owes %d messages", after.Status, after.Children.Len(), after.Owed.Len())
+		t.Fatalf(
+			"after the restart the run is %s with %d children and owes %d messages", after.Status, after.Children.Len(),
+			after.Owed.Len(),
+		)
 	}
 	due := messages(again)
 	if len(due) != 1 || due[0].Run != run {
 		t.Fatalf("due messages are %v, want the one of the run", due)
 	}
 	deliver := func() bool {
-		return again.Commit(store.Change{Needs: store.Keys{Runs: []string{run}}, Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+		return again.Commit(store.Change{Needs: store.Keys{
+			Runs: []string{run},
+		}, Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			from := rows.Run(run)
 			m, ok := from.Owed.Get(due[0].Seq)
 			if !ok {
@@ -52,7 +59,7 @@ func testOwed(t *testing.T, s Suite) {
 }
 
 // messages are the messages that are due now.
-func messages(w *World) (list []store.Due) {
+func messages(w *Fixture) (list []store.Due) {
 	w.T.Helper()
 	w.View(func(r store.Reader) error {
 		now, err := w.S.Now(w.T.Context())

@@ -16,7 +16,7 @@ import (
 
 // model is what a store should hold, as plain maps: who may have which task is worked out by going through all of them.
 type model struct {
-	w       *World
+	w       *Fixture
 	t       *rapid.T
 	workers []*engine.Worker
 	runs    []string // open
@@ -52,13 +52,17 @@ func Model(t *testing.T, s Suite) {
 	rapid.Check(t, func(rt *rapid.T) {
 		turn++
 		w.Queue = fmt.Sprint("turn", turn)
-		m := &model{w: w, t: rt, turn: turn, tasks: map[string]*modelTask{}, holds: map[string]modelHold{}, signals: map[string]int{}}
+		m := &model{
+			w: w, t: rt, turn: turn, tasks: map[string]*modelTask{}, holds: map[string]modelHold{}, signals: map[string]int{},
+		}
 		for i, most := range []int{0, 1, 3} {
-			m.workers = append(m.workers, w.Worker(fmt.Sprintf("w%d-%d", i, turn), Sessions(most, 20*time.Hour), attempts(30*time.Hour)))
+			m.workers = append(
+				m.workers, w.Worker(fmt.Sprintf("w%d-%d", i, turn), Sessions(most, 20*time.Hour), attempts(30*time.Hour)),
+			)
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"start": m.start, "claim": m.claim, "complete": m.complete, "complete late": m.completeLate, "signal": m.signal,
-			"time passes": m.pass, "end": m.end, "": m.check,
+			"time passes": m.pass, "end": m.endRun, "": m.check,
 		})
 		for _, run := range m.runs {
 			w.Do(run, engine.EndRun{})
@@ -220,7 +224,7 @@ func (m *model) pass(t *rapid.T) {
 	})
 }
 
-func (m *model) end(t *rapid.T) {
+func (m *model) endRun(t *rapid.T) {
 	if len(m.runs) == 0 {
 		t.Skip()
 	}

@@ -1,4 +1,5 @@
-// Package storetest is the behaviour every store has to show: a suite, a model to compare with, and the small steps both are written in.
+// Package storetest is the behaviour every store has to show: a suite, a model to compare with, and the small steps
+// both are written in.
 package storetest
 
 import (
@@ -8,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Open opens a store over a database of the test's own, or over the same one again: calls with one name share it. It is closed with the test. Shift
-// moves the store's clock.
+// Open opens a store over a database of the test's own, or over the same one again: calls with one name share it. It is
+// closed with the test. Shift moves the store's clock.
 type Open func(t testing.TB, name string, o Options) store.Store
 
 // Options are what a test says of the store it opens.

@@ -44,7 +44,8 @@ func testHistory(t *testing.T, s Suite) {
 	}
 	w.View(func(r store.Reader) error {
 		e, err := r.LastEvent(t.Context(), run)
-		if d, ok := e.Data.(*history.SignalReceived); !ok || d.SignalName != "s29" || d.Value != "c29tZSB2YWx1ZQ==" || e.At.IsZero() {
+		if d, ok := e.Data.(*history.SignalReceived); !ok || d.SignalName != "s29" || d.Value != "c29tZSB2YWx1ZQ==" ||
+			e.At.IsZero() {
 			t.Errorf("last event is %+v", e)
 		}
 		return err
@@ -66,7 +67,9 @@ func testFind(t *testing.T, s Suite) {
 	}
 	w.Finish(l)
 	w.View(func(r store.Reader) error {
-		got, err := r.Arguments(t.Context(), []store.EventKey{{Run: run, Seq: 1}, {Run: run, Seq: l.Activity.Event}, {Run: run, Seq: 99}})
+		got, err := r.Arguments(
+			t.Context(), []store.EventKey{{Run: run, Seq: 1}, {Run: run, Seq: l.Activity.Event}, {Run: run, Seq: 99}},
+		)
 		if err != nil {
 			return err
 		}
@@ -78,7 +81,8 @@ func testFind(t *testing.T, s Suite) {
 		if err != nil {
 			return err
 		}
-		if d, ok := e.Data.(*history.ActivityCompleted); !ok || d.BodyHash != "h" || d.AttemptID != engine.AttemptID(run, l.Activity.Seq, 1) {
+		if d, ok := e.Data.(*history.ActivityCompleted); !ok || d.BodyHash != "h" ||
+			d.AttemptID != engine.AttemptID(run, l.Activity.Seq, 1) {
 			t.Errorf("outcome is %+v", e.Data)
 		}
 		if _, err := r.Completion(t.Context(), run, 2); !errors.Is(err, store.ErrNotFound) {

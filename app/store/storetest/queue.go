@@ -59,16 +59,20 @@ func testPollers(t *testing.T, s Suite) {
 		commands = append(commands, Activity(fmt.Sprint("t", i), ""))
 	}
 	w.Begun("flow", commands...)
-	list, err := w.S.Claim(t.Context(), store.ClaimRequest{Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{
-		{Lessee: engine.Lessee{Worker: a, PollID: "p"}, Max: 2}, {Lessee: engine.Lessee{Worker: b}, Max: 0}, {Lessee: engine.Lessee{Worker: b}, Max: 3},
-	}})
+	list, err := w.S.Claim(t.Context(),
+		store.ClaimRequest{Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{
+			{Lessee: engine.Lessee{Worker: a, PollID: "p"}, Max: 2},
+			{Lessee: engine.Lessee{Worker: b}, Max: 0},
+			{Lessee: engine.Lessee{Worker: b}, Max: 3},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, l := range list {
 		got = append(got, fmt.Sprint(l.Activity.Type, l.Poller, l.Activity.Owner))
-		if (l.Activity.PollID == "p") != (l.Poller == 0) || l.Head.ID == "" || l.Activity.Delivery != 1 || l.Activity.Attempt != 1 {
+		if (l.Activity.PollID == "p") != (l.Poller == 0) || l.Head.ID == "" || l.Activity.Delivery != 1 ||
+			l.Activity.Attempt != 1 {
 			t.Errorf("leased %+v", l.Activity)
 		}
 	}
@@ -90,6 +94,44 @@ func testPollers(t *testing.T, s Suite) {
 		}
 		return err
 	})
+}
+
+func testKeepers(t *testing.T, s Suite) {
+	w := s.New(t)
+	a, b, old := w.Worker("a"), w.Worker("b"), w.Worker("c", func(w *engine.Worker) { w.Incarnation = "2" })
+	var runs []string
+	for i := range 4 {
+		runs = append(runs, w.Start(fmt.Sprint("flow-", i)))
+	}
+	keeps := map[string][]store.Process{
+		runs[0]: {
+			{Worker: old.Key(), Incarnation: "1"}, {Worker: b.Key(), Incarnation: "1"}, {Worker: a.Key(), Incarnation: "1"},
+		},
+		runs[1]: {{Worker: old.Key(), Incarnation: "1"}}, // a process that is no more
+		runs[2]: {{Worker: b.Key(), Incarnation: "1"}},   // it has taken the first
+	}
+	list, err := w.S.Claim(t.Context(), store.ClaimRequest{
+		Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindWorkflow,
+		Keepers: func(run string) []store.Process { return keeps[run] },
+		Pollers: []store.Poller{
+			{Lessee: engine.Lessee{Worker: a}, Max: 3},
+			{Lessee: engine.Lessee{Worker: b}, Max: 1},
+			{Lessee: engine.Lessee{Worker: old}, Max: 3},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i, l := range list {
+		if l.Head.ID != runs[i] {
+			t.Errorf("task %d is of run %s: the order of tasks changed", i, l.Head.ID)
+		}
+		got = append(got, fmt.Sprint(l.Poller, l.Head.Task.Owner))
+	}
+	if fmt.Sprint(got) != "[1b 0a 0a 0a]" {
+		t.Errorf("dealt %v", got)
+	}
 }
 
 func testLanes(t *testing.T, s Suite) {
@@ -145,7 +187,8 @@ func testLapse(t *testing.T, s Suite) {
 	if got := fmt.Sprint(w.Sweep()); got != "[run]" {
 		t.Fatalf("swept %s, want the run", got)
 	}
-	if again := w.One(protocol.KindWorkflow, b); again.Head.Task.Delivery != 2 || again.Head.Task.Number != task.Head.Task.Number {
+	if again := w.One(protocol.KindWorkflow, b); again.Head.Task.Delivery != 2 ||
+		again.Head.Task.Number != task.Head.Task.Number {
 		t.Fatalf("second delivery of the workflow task is %+v", again.Head.Task)
 	}
 }
@@ -159,7 +202,8 @@ func testRetry(t *testing.T, s Suite) {
 	run := w.Begun("flow", c)
 	l := w.One(protocol.KindActivity, worker)
 	w.Commit(Step(run, engine.FailActivity{
-		Seq: l.Activity.Seq, Holder: engine.Holder{Owner: "w", Delivery: 1}, Failure: protocol.Failure{Message: "no"}, Hash: "f",
+		Seq: l.Activity.Seq, Holder: engine.Holder{Owner: "w", Delivery: 1}, Failure: protocol.Failure{Message: "no"},
+		Hash: "f",
 	}, store.Keys{Activities: []int64{1}}))
 	w.Sweep()
 	w.None(protocol.KindActivity, worker)
@@ -193,7 +237,8 @@ func testClaimers(t *testing.T, s Suite) {
 		wg.Go(func() {
 			for {
 				list, err := w.S.Claim(context.Background(), store.ClaimRequest{
-					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 3}},
+					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity,
+					Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 3}},
 				})
 				if err != nil {
 					t.Error(err)
@@ -231,7 +276,10 @@ func testDue(t *testing.T, s Suite) {
 	in := start(w, "timed")
 	in.Request.RunTimeout = 30
 	timed := w.StartAs(in)
-	run := w.Begun("timers", protocol.Command{Type: protocol.StartTimer, Delay: new(int64(20))}, protocol.Command{Type: protocol.StartTimer, Delay: new(int64(10))})
+	run := w.Begun(
+		"timers", protocol.Command{Type: protocol.StartTimer, Delay: new(int64(20))},
+		protocol.Command{Type: protocol.StartTimer, Delay: new(int64(10))},
+	)
 	_ = timed
 	w.View(func(r store.Reader) error {
 		now, err := w.S.Now(t.Context())
@@ -266,7 +314,9 @@ func testDue(t *testing.T, s Suite) {
 	w.Pass(25 * time.Second)
 	w.Sweep()
 	w.View(func(r store.Reader) error {
-		h, err := r.Runs(t.Context(), store.RunQuery{Namespace: Namespace, Statuses: []protocol.RunStatus{protocol.RunTimedOut}})
+		h, err := r.Runs(
+			t.Context(), store.RunQuery{Namespace: Namespace, Statuses: []protocol.RunStatus{protocol.RunTimedOut}},
+		)
 		if len(h) != 1 {
 			t.Errorf("%d runs timed out, want 1", len(h))
 		}

@@ -48,8 +48,16 @@ func testListings(t *testing.T, s Suite) {
 	}
 	_, page := list(store.RunQuery{Limit: 2})
 	last := page[1]
-	if got, _ := list(store.RunQuery{Limit: 2, AfterStart: last.StartedAt, AfterRun: last.ID}); fmt.Sprint(got) != "[Order_2 Order_1]" {
+	if got, _ := list(store.RunQuery{
+		Limit: 2, AfterStart: last.StartedAt, AfterRun: last.ID,
+	}); fmt.Sprint(got) != "[Order_2 Order_1]" {
 		t.Errorf("second page is %v", got)
+	}
+	if got, _ := list(store.RunQuery{Text: last.ID}); fmt.Sprint(got) != "["+last.WorkflowID+"]" {
+		t.Errorf("the run id %s finds %v", last.ID, got)
+	}
+	if got, _ := list(store.RunQuery{Text: last.ID[:len(last.ID)-1]}); len(got) != 0 {
+		t.Errorf("a part of a run id finds %v", got)
 	}
 	if last.BusinessKey != "key%3" || last.Priority == 0 {
 		t.Errorf("listed %+v", last)
@@ -73,18 +81,21 @@ func testListings(t *testing.T, s Suite) {
 	listSessions(w, worker)
 }
 
-func listSessions(w *World, worker *engine.Worker) {
+func listSessions(w *Fixture, worker *engine.Worker) {
 	t := w.T
 	w.flow("alpha", "beta", "waiting")
 	w.act(worker)
 	w.Pass(time.Second)
 	w.act(worker)
+	defer func() { w.releasedIsNotActive("alpha") }()
 	w.View(func(r store.Reader) error {
 		list, err := r.Sessions(t.Context(), store.SessionQuery{Namespace: Namespace})
 		if len(list) != 2 || list[0].ID != "beta" || list[0].Lease == 0 {
 			t.Errorf("sessions %+v, want beta and alpha", list)
 		}
-		rest, rerr := r.Sessions(t.Context(), store.SessionQuery{AfterUpdated: list[0].UpdatedAt, AfterID: "beta", Owner: "w", Text: "ALP"})
+		rest, rerr := r.Sessions(
+			t.Context(), store.SessionQuery{AfterUpdated: list[0].UpdatedAt, AfterID: "beta", Owner: "w", Text: "ALP"},
+		)
 		if rerr != nil || len(rest) != 1 || rest[0].ID != "alpha" {
 			t.Errorf("then %+v, %v", rest, rerr)
 		}
@@ -115,19 +126,28 @@ func testSmall(t *testing.T, s Suite) {
 	w := s.New(t)
 	at := history.At(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC))
 	key := store.ReceiptKey{Namespace: Namespace, WorkflowID: "w", RequestID: "r"}
-	token := store.Token{ID: "t1", Hash: []byte{1, 2, 255}, Name: "ci", Roles: []string{"writer"}, Queues: []string{"q"}, CreatedAt: at, ExpiresAt: at}
+	token := store.Token{
+		ID: "t1", Hash: []byte{1, 2, 255}, Name: "ci", Roles: []string{"writer"}, Queues: []string{"q"}, CreatedAt: at,
+		ExpiresAt: at,
+	}
 	worker := NewWorker("w1")
 	w.Commit(store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{
 			Receipts: []store.Receipt{{ReceiptKey: key, Hash: "h", Body: []byte(`{"a":1}`), At: at}},
 			Tokens:   []store.Token{token, {ID: "t0", CreatedAt: at}}, Workers: []engine.Worker{*worker},
-			Audit: []store.Audit{{At: at, Identity: "me", Action: "one", Namespace: Namespace}, {At: at, Action: "two", Namespace: "x", Detail: "d"}},
+			Audit: []store.Audit{
+				{At: at, Identity: "me", Action: "one", Namespace: Namespace}, {At: at, Action: "two", Namespace: "x", Detail: "d"},
+			},
 		}, nil
 	}})
-	needs := store.Keys{Receipts: []store.ReceiptKey{key}, Tokens: []string{"t1", "none"}, Workers: []engine.WorkerKey{worker.Key()}}
+	needs := store.Keys{
+		Receipts: []store.ReceiptKey{key}, Tokens: []string{"t1", "none"}, Workers: []engine.WorkerKey{worker.Key()},
+	}
 	look := func(check func(store.Rows) store.Writes) {
 		t.Helper()
-		w.Commit(store.Change{Needs: needs, Decide: func(r store.Rows, _ time.Time) (store.Writes, error) { return check(r), nil }})
+		w.Commit(store.Change{Needs: needs, Decide: func(r store.Rows, _ time.Time) (store.Writes, error) {
+			return check(r), nil
+		}})
 	}
 	w.View(func(r store.Reader) error {
 		idle, err := r.Workers(t.Context(), store.WorkerQuery{Holding: true})
@@ -149,7 +169,9 @@ func testSmall(t *testing.T, s Suite) {
 		}
 		revoked := *got
 		revoked.RevokedAt = at
-		return store.Writes{Tokens: []store.Token{revoked}, DropTokens: []string{"t0"}, DropWorkers: []engine.WorkerKey{worker.Key()}}
+		return store.Writes{
+			Tokens: []store.Token{revoked}, DropTokens: []string{"t0"}, DropWorkers: []engine.WorkerKey{worker.Key()},
+		}
 	})
 	look(func(r store.Rows) store.Writes {
 		if r.Worker(worker.Key()) != nil {
@@ -176,5 +198,28 @@ func testSmall(t *testing.T, s Suite) {
 			t.Errorf("audits of the namespace %+v", some)
 		}
 		return errors.Join(err, r.Ping(t.Context()))
+	})
+}
+
+// releasedIsNotActive releases one of two sessions: readers see it among those that expired.
+func (w *Fixture) releasedIsNotActive(id string) {
+	t := w.T
+	w.Commit(SessionStep(id, engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "w"}, Why: "test"}))
+	w.View(func(r store.Reader) error {
+		for status, want := range map[protocol.SessionStatus]bool{
+			protocol.SessionActive: false, protocol.SessionExpired: true,
+		} {
+			list, err := r.Sessions(
+				t.Context(), store.SessionQuery{Namespace: Namespace, Statuses: []protocol.SessionStatus{status}},
+			)
+			if err != nil || len(list) != 1 || (list[0].ID == id) != want || list[0].Shown() != status {
+				t.Errorf("%s: %+v, %v", status, list, err)
+			}
+		}
+		counts, err := r.SessionCounts(t.Context(), Namespace)
+		if counts[protocol.SessionActive] != 1 || counts[protocol.SessionExpired] != 1 {
+			t.Errorf("counts %v", counts)
+		}
+		return err
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-func released(w *World) {
+func released(w *Fixture) {
 	a, b := w.Worker("a"), w.Worker("b")
 	w.flow("s")
 	w.Finish(w.act(a))
@@ -21,7 +21,7 @@ func released(w *World) {
 	}
 }
 
-func restarted(w *World) {
+func restarted(w *Fixture) {
 	a, b := w.Worker("a"), w.Worker("b")
 	w.flow("s")
 	first := w.act(a)
@@ -34,11 +34,13 @@ func restarted(w *World) {
 	}
 }
 
-func chainEnds(w *World) {
+func chainEnds(w *Fixture) {
 	a, b := w.Worker("a"), w.Worker("b")
 	run := w.Start("chained")
 	id := engine.StepID(run, 1)
-	w.Decide(w.One(protocol.KindWorkflow, a), protocol.Command{Type: protocol.StartSession}, Activity("x", id), Activity("y", id))
+	w.Decide(
+		w.One(protocol.KindWorkflow, a), protocol.Command{Type: protocol.StartSession}, Activity("x", id), Activity("y", id),
+	)
 	if row := w.row(id); row.Owner != "" || row.WorkflowID != "chained" {
 		w.T.Fatalf("started %+v", row)
 	}
@@ -63,7 +65,7 @@ func chainEnds(w *World) {
 	})
 }
 
-func requires(w *World) {
+func requires(w *Fixture) {
 	bare := w.Worker("bare")
 	gpu := w.Worker("gpu", func(x *engine.Worker) { x.Capabilities = []string{"gpu"} })
 	c := Activity("x", "")
@@ -75,7 +77,7 @@ func requires(w *World) {
 	}
 }
 
-func freed(w *World) {
+func freed(w *Fixture) {
 	a, b := w.Worker("a"), w.Worker("b")
 	w.flow("s", "s", "s")
 	w.act(a)
@@ -86,8 +88,9 @@ func freed(w *World) {
 	}
 }
 
-// forgotten keeps the timeline of a session that is gone until its last entry is old, and that of one that is there in any case.
-func forgotten(w *World) {
+// forgotten keeps the timeline of a session that is gone until its last entry is old, and that of one that is there in
+// any case.
+func forgotten(w *Fixture) {
 	a := w.Worker("a")
 	for _, id := range []string{"old", "young", "held"} {
 		w.flow(id)
@@ -113,7 +116,9 @@ func forgotten(w *World) {
 		}
 		return err
 	})
-	w.Commit(store.Change{Needs: store.Keys{Sessions: []engine.SessionKey{key("old")}}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+	w.Commit(store.Change{Needs: store.Keys{
+		Sessions: []engine.SessionKey{key("old")},
+	}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{DropTimelines: []engine.SessionKey{key("old")}}, nil
 	}})
 	w.View(func(r store.Reader) error {

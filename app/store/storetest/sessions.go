@@ -15,7 +15,7 @@ import (
 func testSessions(t *testing.T, s Suite) {
 	for _, c := range []struct {
 		name string
-		test func(*World)
+		test func(*Fixture)
 	}{
 		{"the first fetch claims (1, 5)", firstFetch},
 		{"what is held is for its holder (2, 3, 4)", heldForHolder},
@@ -23,7 +23,9 @@ func testSessions(t *testing.T, s Suite) {
 		{"an idle session is not renewed (7, 9)", idleNotRenewed},
 		{"renewal is by holder, and never revives (8, 10, 11, 33)", renewal},
 		{"work moves the idle clock (12, 13, 14)", workTouches},
+		{"a session is idle when its tasks say so", lately},
 		{"the cap stops new sessions only (15, 16, 26)", capStopsNew},
+		{"a claim tells who was shown no new session for its cap", fullTold},
 		{"session ids are stored as scheduled (17, 24)", storedAsScheduled},
 		{"clean-up takes what is lapsed and empty (18 to 22)", cleanUp},
 		{"sessions of one worker are independent (25)", independent},
@@ -41,11 +43,12 @@ func testSessions(t *testing.T, s Suite) {
 	}
 }
 
-func firstFetch(w *World) {
+func firstFetch(w *Fixture) {
 	a := w.Worker("a")
 	w.flow("s")
 	l := w.act(a)
-	if l.Activity.SessionID != "s" || l.Activity.Attempt != 1 || !l.IsNew || l.Session == nil || l.Session.Epoch != l.Activity.Epoch {
+	if l.Activity.SessionID != "s" || l.Activity.Attempt != 1 || !l.IsNew || l.Session == nil ||
+		l.Session.Epoch != l.Activity.Epoch {
 		w.T.Fatalf("leased %+v in %+v", l.Activity, l.Session)
 	}
 	row := w.row("s")
@@ -71,7 +74,7 @@ func firstFetch(w *World) {
 	})
 }
 
-func heldForHolder(w *World) {
+func heldForHolder(w *Fixture) {
 	a, b := w.Worker("a"), w.Worker("b")
 	plain := w.Worker("plain", Sessions(0, 0))
 	w.flow("s")
@@ -89,14 +92,14 @@ func heldForHolder(w *World) {
 }
 
 // noActIn claims one activity, which must be outside of the session.
-func (w *World) noActIn(worker *engine.Worker, session string) {
+func (w *Fixture) noActIn(worker *engine.Worker, session string) {
 	w.T.Helper()
 	if l := w.act(worker); l.Activity.SessionID == session {
 		w.T.Fatalf("%s got a task of %s", worker.ID, session)
 	}
 }
 
-func lapsedLease(w *World) {
+func lapsedLease(w *Fixture) {
 	a, b := w.Worker("a", Sessions(10, 50*tick)), w.Worker("b")
 	w.flow("s")
 	first := w.act(a)
@@ -115,7 +118,7 @@ func lapsedLease(w *World) {
 	}
 }
 
-func idleNotRenewed(w *World) {
+func idleNotRenewed(w *Fixture) {
 	a, b := w.Worker("a", Sessions(10, 200*tick), idle(100*tick)), w.Worker("b")
 	w.flow("s")
 	w.Finish(w.act(a))
@@ -136,8 +139,9 @@ func idleNotRenewed(w *World) {
 	}
 }
 
-func renewal(w *World) {
-	a, b := w.Worker("a", Sessions(10, 1000*tick), idle(10_000*tick)), w.Worker("b", Sessions(10, 10_000*tick), idle(10_000*tick))
+func renewal(w *Fixture) {
+	a, b := w.Worker("a", Sessions(10, 1000*tick), idle(10_000*tick)),
+		w.Worker("b", Sessions(10, 10_000*tick), idle(10_000*tick))
 	w.flow("s1", "s2")
 	w.Finish(w.act(a))
 	w.Finish(w.act(b))
@@ -163,7 +167,7 @@ func renewal(w *World) {
 	}
 }
 
-func workTouches(w *World) {
+func workTouches(w *Fixture) {
 	a, b := w.Worker("a", Sessions(10, 600*tick), idle(200*tick), attempts(10_000*tick)), w.Worker("b")
 	w.flow("s")
 	l := w.act(a)
@@ -172,7 +176,10 @@ func workTouches(w *World) {
 		w.T.Fatal("an idle session was renewed")
 	}
 	hold := engine.Holder{Owner: "a", Delivery: l.Activity.Delivery}
-	w.Commit(Step(l.Head.ID, engine.HeartbeatActivity{Seq: l.Activity.Seq, Holder: hold}, store.Keys{Activities: []int64{l.Activity.Seq}}))
+	w.Commit(Step(
+		l.Head.ID, engine.HeartbeatActivity{Seq: l.Activity.Seq, Holder: hold},
+		store.Keys{Activities: []int64{l.Activity.Seq}},
+	))
 	if got := w.Renew("a", "s"); got != 1 {
 		w.T.Fatal("a heartbeat did not move the idle clock")
 	}
@@ -184,7 +191,8 @@ func workTouches(w *World) {
 	w.Pass(250 * tick)
 	w.flow("s")
 	second := w.act(a)
-	if got, row := w.Renew("a", "s"), w.row("s"); got != 1 || row.LeaseUntil.Sub(second.Activity.LeasedAt.Time) < 600*tick {
+	if got, row := w.Renew("a", "s"), w.row("s"); got != 1 ||
+		row.LeaseUntil.Sub(second.Activity.LeasedAt.Time) < 600*tick {
 		w.T.Fatalf("a fetch did not restart the lease: %+v", row)
 	}
 	// A late completion under a lapsed session does not touch the new holder's.
@@ -200,13 +208,14 @@ func workTouches(w *World) {
 	}
 }
 
-func capStopsNew(w *World) {
+func capStopsNew(w *Fixture) {
 	a, b := w.Worker("a", Sessions(2, 30*time.Second)), w.Worker("b", Sessions(0, 0))
 	w.flow("s1", "s2")
 	w.Finish(w.act(a))
 	w.Finish(w.act(a))
 	w.flow("new", "", "s1")
-	if l := w.Claim(protocol.KindActivity, a, 5); len(l) != 2 || l[0].Activity.SessionID == "new" || l[1].Activity.SessionID == "new" {
+	if l := w.Claim(protocol.KindActivity, a, 5); len(l) != 2 || l[0].Activity.SessionID == "new" ||
+		l[1].Activity.SessionID == "new" {
 		w.T.Fatalf("at its cap a got %v", types(l))
 	}
 	w.noAct(a)
@@ -229,7 +238,7 @@ func capStopsNew(w *World) {
 	}
 }
 
-func storedAsScheduled(w *World) {
+func storedAsScheduled(w *Fixture) {
 	run := w.flow("tool box/7", "")
 	open := w.Run(run)
 	if x, _ := open.Activities.Get(1); x.SessionID != "tool box/7" {
@@ -244,7 +253,7 @@ func storedAsScheduled(w *World) {
 	w.noActIn(w.Worker("b", Sessions(0, 0)), "tool box/7")
 }
 
-func cleanUp(w *World) {
+func cleanUp(w *Fixture) {
 	short, long := w.Worker("short", Sessions(10, 50*tick)), w.Worker("long", Sessions(10, 300*tick))
 	w.flow("e1", "e2", "e3", "full")
 	for range 4 {
@@ -270,7 +279,7 @@ func cleanUp(w *World) {
 	}
 }
 
-func independent(w *World) {
+func independent(w *Fixture) {
 	a, b := w.Worker("a"), w.Worker("b")
 	w.flow("s1", "s2", "s3")
 	var held []store.Leased
@@ -291,7 +300,7 @@ func independent(w *World) {
 	}
 }
 
-func activityCap(w *World) {
+func activityCap(w *Fixture) {
 	a := w.Worker("a", Sessions(10, 30*time.Second))
 	one := protocol.Command{Type: protocol.ScheduleActivity, WorkerSession: &protocol.SessionOptions{SessionID: "one"}}
 	var commands []protocol.Command
@@ -311,12 +320,13 @@ func activityCap(w *World) {
 	}
 	w.flow("many", "many", "many")
 	list := w.Claim(protocol.KindActivity, a, 5)
-	if len(list) != 3 || list[2].Session.Active != 3 || list[0].Session.Epoch != list[2].Session.Epoch || !list[0].IsNew || list[1].IsNew {
+	if len(list) != 3 || list[2].Session.Active != 3 || list[0].Session.Epoch != list[2].Session.Epoch || !list[0].IsNew ||
+		list[1].IsNew {
 		w.T.Fatalf("without a cap %d came", len(list))
 	}
 }
 
-func fenceRises(w *World) {
+func fenceRises(w *Fixture) {
 	a, b := w.Worker("a", Sessions(10, 50*tick)), w.Worker("b")
 	w.flow("s")
 	first := w.act(a)
@@ -334,7 +344,9 @@ func fenceRises(w *World) {
 	}
 	old := engine.SessionHolder{Worker: "a", Epoch: first.Session.Epoch}
 	for _, in := range []engine.SessionInput{
-		engine.RenewSession{SessionHolder: old}, engine.ReleaseSession{SessionHolder: old}, engine.CloseSession{SessionHolder: old},
+		engine.RenewSession{SessionHolder: old},
+		engine.ReleaseSession{SessionHolder: old},
+		engine.CloseSession{SessionHolder: old},
 		engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: "b", Epoch: first.Session.Epoch}},
 	} {
 		if _, err := w.S.Commit(w.T.Context(), SessionStep("s", in)); protocol.ReasonOf(err) != protocol.ReasonSessionOwner {
@@ -343,7 +355,7 @@ func fenceRises(w *World) {
 	}
 }
 
-func attemptsApart(w *World) {
+func attemptsApart(w *Fixture) {
 	a, b := w.Worker("a", Sessions(10, 10_000*tick), attempts(500*tick)), w.Worker("b", Sessions(10, 10_000*tick))
 	w.flow("s")
 	l := w.act(a)
@@ -368,7 +380,57 @@ func attemptsApart(w *World) {
 	theirs := w.act(b)
 	before := w.row("t")
 	w.Finish(mine)
-	if got := w.row("t"); theirs.Activity.SessionID != "t" || got.Owner != "b" || got.Active != 1 || !got.LastActivity.Equal(before.LastActivity.Time) {
+	if got := w.row("t"); theirs.Activity.SessionID != "t" || got.Owner != "b" || got.Active != 1 ||
+		!got.LastActivity.Equal(before.LastActivity.Time) {
 		w.T.Fatalf("row is %+v", got)
+	}
+}
+
+// fullTold claims as workers below, at and beyond their cap, and reads what they were not shown.
+func fullTold(w *Fixture) {
+	a, b := w.Worker("a", Sessions(2, time.Minute)), w.Worker("b")
+	told := map[string][]string{}
+	claim := func(most int, workers ...*engine.Worker) int {
+		w.T.Helper()
+		clear(told)
+		r := store.ClaimRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindActivity, Full: func(
+			k engine.WorkerKey, routes []string,
+		) {
+			told[k.ID] = routes
+		}}
+		for _, one := range workers {
+			r.Pollers = append(r.Pollers, store.Poller{Lessee: engine.Lessee{Worker: one}, Max: most})
+		}
+		got, err := w.S.Claim(w.T.Context(), r)
+		if err != nil {
+			w.T.Fatal(err)
+		}
+		return len(got)
+	}
+	w.flow("one")
+	if n := claim(1, a); n != 1 || len(told) != 0 {
+		w.T.Errorf("below its cap it was given %d, and %v told", n, told)
+	}
+	w.flow("two", "three", "four")
+	if n := claim(1, a); n != 1 || len(told["a"]) == 0 {
+		w.T.Errorf("with the last one it was given %d, and %v told", n, told)
+	}
+	if n := claim(1, a); n != 0 || len(told["a"]) == 0 {
+		w.T.Errorf("at its cap it was given %d, and %v told", n, told)
+	}
+	w.View(func(r store.Reader) error {
+		waiting, err := r.ReadyOn(w.T.Context(), Namespace, told["a"], 10)
+		if len(waiting) != 2 || waiting[0].SessionID != "three" || waiting[1].SessionID != "four" ||
+			waiting[0].ReadyAt.IsZero() || waiting[0].Queue != w.Queue {
+			w.T.Errorf("it was not shown %+v", waiting)
+		}
+		none, nerr := r.ReadyOn(w.T.Context(), Namespace, nil, 10)
+		if nerr != nil || len(none) != 0 {
+			w.T.Errorf("on no route: %+v, %v", none, nerr)
+		}
+		return err
+	})
+	if n := claim(1, a, b); n != 1 || len(told["a"]) == 0 || told["b"] != nil {
+		w.T.Errorf("beside one with room %d were given, and %v told", n, told)
 	}
 }

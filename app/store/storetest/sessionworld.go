@@ -23,7 +23,7 @@ func attempts(d time.Duration) func(*engine.Worker) {
 }
 
 // flow schedules activities in a run of its own, named by their sessions ("" is plain).
-func (w *World) flow(sessions ...string) string {
+func (w *Fixture) flow(sessions ...string) string {
 	w.T.Helper()
 	var commands []protocol.Command
 	for i, s := range sessions {
@@ -33,15 +33,15 @@ func (w *World) flow(sessions ...string) string {
 }
 
 // act claims one activity for a worker.
-func (w *World) act(worker *engine.Worker) store.Leased {
+func (w *Fixture) act(worker *engine.Worker) store.Leased {
 	w.T.Helper()
 	return w.One(protocol.KindActivity, worker)
 }
 
-func (w *World) noAct(worker *engine.Worker) { w.T.Helper(); w.None(protocol.KindActivity, worker) }
+func (w *Fixture) noAct(worker *engine.Worker) { w.T.Helper(); w.None(protocol.KindActivity, worker) }
 
 // row reads a session that must be there.
-func (w *World) row(id string) engine.Session {
+func (w *Fixture) row(id string) engine.Session {
 	w.T.Helper()
 	s, err := w.Session(id)
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *World) row(id string) engine.Session {
 }
 
 // cleanUp removes what may be removed and counts it.
-func (w *World) cleanUp() int {
+func (w *Fixture) cleanUp() int {
 	w.T.Helper()
 	now, err := w.S.Now(w.T.Context())
 	if err != nil {

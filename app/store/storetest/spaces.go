@@ -13,12 +13,14 @@ import (
 )
 
 // onSchedule takes one step on a schedule and stores it.
-func (w *World) onSchedule(k engine.ScheduleKey, in engine.ScheduleInput) engine.ScheduleDecision {
+func (w *Fixture) onSchedule(k engine.ScheduleKey, in engine.ScheduleInput) engine.ScheduleDecision {
 	w.T.Helper()
 	return w.Commit(store.Change{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{k}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			d, err := engine.DecideSchedule(rows.Schedule(k), k, engine.ScheduleWorld{Taken: func(string) bool { return false }}, in, now)
+			d, err := engine.DecideSchedule(rows.Schedule(k), k, engine.ScheduleEnvironment{Taken: func(string) bool {
+				return false
+			}}, in, now)
 			return store.Writes{Schedules: []engine.ScheduleDecision{d}, Answer: d}, err
 		},
 	}).(engine.ScheduleDecision)
@@ -42,7 +44,8 @@ func testSchedules(t *testing.T, s Suite) {
 	w.onSchedule(key("s4"), engine.PauseSchedule{Note: "not now"})
 	w.View(func(r store.Reader) error {
 		got, err := r.Schedule(t.Context(), key("s4"))
-		if got.Status != engine.SchedulePaused || got.Note != "not now" || got.Version != 2 || string(got.Action.Input) != `["x"]` || got.CreatedAt.IsZero() {
+		if got.Status != engine.SchedulePaused || got.Note != "not now" || got.Version != 2 ||
+			string(got.Action.Input) != `["x"]` || got.CreatedAt.IsZero() {
 			t.Errorf("kept %+v, %v", got, err)
 		}
 		if _, err := r.Schedule(t.Context(), key("none")); !errors.Is(err, store.ErrNotFound) {
@@ -111,7 +114,9 @@ func testSchedules(t *testing.T, s Suite) {
 	_, err := w.S.Commit(t.Context(), store.Change{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{key("s1")}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			d, err := engine.DecideSchedule(rows.Schedule(key("s1")), key("s1"), engine.ScheduleWorld{}, engine.PauseSchedule{}, now)
+			d, err := engine.DecideSchedule(
+				rows.Schedule(key("s1")), key("s1"), engine.ScheduleEnvironment{}, engine.PauseSchedule{}, now,
+			)
 			d.After++
 			return store.Writes{Schedules: []engine.ScheduleDecision{d}}, err
 		},
@@ -119,10 +124,30 @@ func testSchedules(t *testing.T, s Suite) {
 	if err == nil {
 		t.Error("a decision on another version was stored")
 	}
+	// One that is taken away keeps its row for its history, is due no more, and goes with both when it is forgotten.
 	w.onSchedule(key("s1"), engine.DeleteSchedule{})
+	if got := due(); len(got) != 2 {
+		t.Errorf("due after one was taken away: %v", got)
+	}
+	w.View(func(r store.Reader) error {
+		if s, err := r.Schedule(t.Context(), key("s1")); err != nil || s.RemovedAt.IsZero() {
+			t.Errorf("after it was taken away: %+v, %v", s, err)
+		}
+		events, err := r.ScheduleEvents(t.Context(), key("s1"), 0, 10)
+		if len(events) != 2 || events[1].Type != "ScheduleDeleted" {
+			t.Errorf("its history: %+v", events)
+		}
+		return err
+	})
+	w.Pass(time.Hour)
+	now, err := w.S.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.onSchedule(key("s1"), engine.ForgetSchedule{Before: now})
 	w.View(func(r store.Reader) error {
 		if _, err := r.Schedule(t.Context(), key("s1")); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("after its removal: %v", err)
+			t.Errorf("after it was forgotten: %v", err)
 		}
 		events, err := r.ScheduleEvents(t.Context(), key("s1"), 0, 10)
 		if len(events) != 0 {
@@ -139,7 +164,9 @@ func testSchedules(t *testing.T, s Suite) {
 func testNamespaces(t *testing.T, s Suite) {
 	w := s.New(t)
 	put := func(n store.Namespace) {
-		w.Commit(store.Change{Needs: store.Keys{Namespaces: []string{n.Name}}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		w.Commit(store.Change{Needs: store.Keys{
+			Namespaces: []string{n.Name},
+		}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			return store.Writes{Namespaces: []store.Namespace{n}}, nil
 		}})
 	}
@@ -213,3 +240,6 @@ func testNamespaces(t *testing.T, s Suite) {
 		return err
 	})
 }
+
+// Nothing is a decision that changes nothing.
+func Nothing(store.Rows, time.Time) (store.Writes, error) { return store.Writes{}, nil }

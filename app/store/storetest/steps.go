@@ -16,8 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// World is a store with the steps of a test: what the control plane does, in a line each. Everything happens in one namespace, and in one queue unless the test changes it.
-type World struct {
+// Fixture is a store with the steps of a test: what the control plane does, in a line each. Everything happens in one
+// namespace, and in one queue unless the test changes it.
+type Fixture struct {
 	T     testing.TB
 	S     store.Store
 	Queue string
@@ -27,18 +28,18 @@ type World struct {
 // ids counts the run ids given out.
 var ids atomic.Int64
 
-// Namespace and Queue are where a World begins.
+// Namespace and Queue are where a Fixture begins.
 const (
 	Namespace = "default"
 	Queue     = "default"
 )
 
-// New opens a world over a fresh database.
-func (s Suite) New(t testing.TB) *World { return s.World(t, "a", Options{}) }
+// New opens a fixture over a fresh database.
+func (s Suite) New(t testing.TB) *Fixture { return s.Fixture(t, "a", Options{}) }
 
-// World opens a store as part of a world, over a database of this test.
-func (s Suite) World(t testing.TB, name string, o Options) *World {
-	w := &World{T: t, Queue: Queue}
+// Fixture opens a store as part of a fixture, over a database of this test.
+func (s Suite) Fixture(t testing.TB, name string, o Options) *Fixture {
+	w := &Fixture{T: t, Queue: Queue}
 	if o.Shift == nil {
 		o.Shift = func() time.Duration { return time.Duration(w.shift.Load()) }
 	}
@@ -47,10 +48,10 @@ func (s Suite) World(t testing.TB, name string, o Options) *World {
 }
 
 // Pass moves the store's clock forward.
-func (w *World) Pass(d time.Duration) { w.shift.Add(int64(d)) }
+func (w *Fixture) Pass(d time.Duration) { w.shift.Add(int64(d)) }
 
 // Commit commits a change that must succeed.
-func (w *World) Commit(c store.Change) any {
+func (w *Fixture) Commit(c store.Change) any {
 	w.T.Helper()
 	a, err := w.S.Commit(w.T.Context(), c)
 	if err != nil {
@@ -60,10 +61,10 @@ func (w *World) Commit(c store.Change) any {
 }
 
 // ID is a run id: distinct, and in the order of asking.
-func (w *World) ID() string { return fmt.Sprintf("%026d", ids.Add(1)) }
+func (w *Fixture) ID() string { return fmt.Sprintf("%026d", ids.Add(1)) }
 
 // Start starts a run of type "flow" under a workflow id and returns its id.
-func (w *World) Start(workflow string) string {
+func (w *Fixture) Start(workflow string) string {
 	w.T.Helper()
 	return w.StartAs(engine.Start{RunID: w.ID(), Number: 1, Request: protocol.StartRequest{
 		Namespace: Namespace, WorkflowID: workflow, WorkflowType: "flow", TaskQueue: w.Queue,
@@ -71,7 +72,7 @@ func (w *World) Start(workflow string) string {
 }
 
 // StartAs starts the run that in describes.
-func (w *World) StartAs(in engine.Start) string {
+func (w *Fixture) StartAs(in engine.Start) string {
 	w.T.Helper()
 	w.Commit(StartChange(in))
 	return in.RunID
@@ -106,28 +107,31 @@ func Step(run string, in engine.Input, needs store.Keys) store.Change {
 		if s == nil {
 			return store.Writes{}, store.ErrNotFound
 		}
-		d, err := engine.DecideRun(s, world(r, s), in, now)
+		d, err := engine.DecideRun(s, environment(r, s), in, now)
 		return store.Writes{Runs: []engine.Decision{d}, Answer: d.Answer}, err
 	}}
 }
 
-// world is what a decision on a run may look at.
-func world(r store.Rows, s *engine.Run) engine.World {
-	return engine.World{
+// environment is what a decision on a run may look at.
+func environment(r store.Rows, s *engine.Run) engine.Environment {
+	chain := engine.WorkflowKey{Namespace: s.Namespace, ID: s.WorkflowID}
+	return engine.Environment{
 		Session: func(id string) *engine.Session { return r.Session(engine.SessionKey{Namespace: s.Namespace, ID: id}) },
-		Chain:   r.ChainSessions(engine.WorkflowKey{Namespace: s.Namespace, ID: s.WorkflowID}),
+		Chain:   r.ChainSessions(chain),
+		Former:  func(id string) *engine.FormerChild { return r.FormerChild(engine.FormerKey{Chain: chain, Child: id}) },
+		Bound:   func() []*engine.FormerChild { return r.BoundChildren(chain) },
 	}
 }
 
 // Do gives one input to a run; it must be taken.
-func (w *World) Do(run string, in engine.Input) engine.Answer {
+func (w *Fixture) Do(run string, in engine.Input) engine.Answer {
 	w.T.Helper()
-	a, _ := w.Commit(Step(run, in, store.Keys{AllTasks: true, Chain: true})).(engine.Answer)
+	a, _ := w.Commit(Step(run, in, store.Keys{AllTasks: true, Chain: true, Bound: true})).(engine.Answer)
 	return a
 }
 
 // Worker registers a worker of one process that runs everything and returns it.
-func (w *World) Worker(id string, change ...func(*engine.Worker)) *engine.Worker {
+func (w *Fixture) Worker(id string, change ...func(*engine.Worker)) *engine.Worker {
 	w.T.Helper()
 	row := NewWorker(id, change...)
 	w.Commit(store.Change{
@@ -142,9 +146,11 @@ func (w *World) Worker(id string, change ...func(*engine.Worker)) *engine.Worker
 // NewWorker is a worker that runs everything, with the default leases.
 func NewWorker(id string, change ...func(*engine.Worker)) *engine.Worker {
 	w := &engine.Worker{
-		Namespace: Namespace, ID: id, Incarnation: "1", Status: protocol.WorkerActive, Queues: []string{Queue}, WorkflowTypes: []string{"flow"},
-		AnyActivity: true, WorkflowSlots: 4, ActivitySlots: 4, MaxSessions: 10, SessionLease: (30 * time.Second).Microseconds(),
-		SessionIdle: (5 * time.Minute).Microseconds(), AttemptLease: (120 * time.Second).Microseconds(),
+		Namespace: Namespace, ID: id, Incarnation: "1", Status: protocol.WorkerActive, Queues: []string{Queue},
+		WorkflowTypes: []string{"flow"},
+		AnyActivity:   true, WorkflowSlots: 4, ActivitySlots: 4, MaxSessions: 10,
+		SessionLease: (30 * time.Second).Microseconds(),
+		SessionIdle:  (5 * time.Minute).Microseconds(), AttemptLease: (120 * time.Second).Microseconds(),
 	}
 	for _, c := range change {
 		c(w)
@@ -158,10 +164,11 @@ func Sessions(most int, lease time.Duration) func(*engine.Worker) {
 }
 
 // Claim is one poll of a worker against the backlog.
-func (w *World) Claim(kind protocol.TaskKind, worker *engine.Worker, most int) []store.Leased {
+func (w *Fixture) Claim(kind protocol.TaskKind, worker *engine.Worker, most int) []store.Leased {
 	w.T.Helper()
 	l, err := w.S.Claim(w.T.Context(), store.ClaimRequest{
-		Namespace: Namespace, Queue: w.Queue, Kind: kind, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker, BuildID: worker.BuildID}, Max: most}},
+		Namespace: Namespace, Queue: w.Queue, Kind: kind,
+		Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker, BuildID: worker.BuildID}, Max: most}},
 	})
 	if err != nil {
 		w.T.Fatalf("claim: %v", err)
@@ -170,7 +177,7 @@ func (w *World) Claim(kind protocol.TaskKind, worker *engine.Worker, most int) [
 }
 
 // One claims one task, which must be there.
-func (w *World) One(kind protocol.TaskKind, worker *engine.Worker) store.Leased {
+func (w *Fixture) One(kind protocol.TaskKind, worker *engine.Worker) store.Leased {
 	w.T.Helper()
 	l := w.Claim(kind, worker, 1)
 	if len(l) != 1 {
@@ -180,7 +187,7 @@ func (w *World) One(kind protocol.TaskKind, worker *engine.Worker) store.Leased 
 }
 
 // None claims, and must get nothing.
-func (w *World) None(kind protocol.TaskKind, worker *engine.Worker) {
+func (w *Fixture) None(kind protocol.TaskKind, worker *engine.Worker) {
 	w.T.Helper()
 	if l := w.Claim(kind, worker, 1); len(l) != 0 {
 		w.T.Fatalf("worker %s claimed %s, want nothing", worker.ID, Name(l[0]))
@@ -196,7 +203,7 @@ func Name(l store.Leased) string {
 }
 
 // Finish completes a leased activity with a result.
-func (w *World) Finish(l store.Leased) {
+func (w *Fixture) Finish(l store.Leased) {
 	w.T.Helper()
 	w.Commit(Finishing(l))
 }
@@ -204,15 +211,17 @@ func (w *World) Finish(l store.Leased) {
 // Finishing is the change that completes a leased activity.
 func Finishing(l store.Leased) store.Change {
 	return Step(l.Head.ID, engine.CompleteActivity{
-		Seq: l.Activity.Seq, Holder: engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery}, Result: "cmVzdWx0", Hash: "h",
+		Seq: l.Activity.Seq, Holder: engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery},
+		Result: "cmVzdWx0", Hash: "h",
 	}, store.Keys{Activities: []int64{l.Activity.Seq}})
 }
 
 // Answering is the change that completes a leased workflow task with commands.
 func Answering(l store.Leased, commands ...protocol.Command) store.Change {
-	needs := store.Keys{Chain: true, AllTasks: true, Sessions: sessionsOf(commands)}
+	needs := store.Keys{Chain: true, AllTasks: true, Bound: true, Sessions: sessionsOf(commands)}
 	return Step(l.Head.ID, engine.CompleteTask{
-		Number: l.Head.Task.Number, Holder: engine.Holder{Owner: l.Head.Task.Owner, Delivery: l.Head.Task.Delivery}, Commands: commands, Hash: "h",
+		Number: l.Head.Task.Number, Holder: engine.Holder{Owner: l.Head.Task.Owner, Delivery: l.Head.Task.Delivery},
+		Commands: commands, Hash: "h",
 	}, needs)
 }
 
@@ -236,7 +245,7 @@ func optioned(c protocol.Command) string {
 }
 
 // Decide completes a leased workflow task with commands.
-func (w *World) Decide(l store.Leased, commands ...protocol.Command) engine.Answer {
+func (w *Fixture) Decide(l store.Leased, commands ...protocol.Command) engine.Answer {
 	w.T.Helper()
 	a, _ := w.Commit(Answering(l, commands...)).(engine.Answer)
 	return a
@@ -248,7 +257,7 @@ func Activity(typ, session string) protocol.Command {
 }
 
 // Begun starts a run whose first workflow task was completed with these commands, all in one change.
-func (w *World) Begun(workflow string, commands ...protocol.Command) string {
+func (w *Fixture) Begun(workflow string, commands ...protocol.Command) string {
 	w.T.Helper()
 	in := engine.Start{RunID: w.ID(), Number: 1, Request: protocol.StartRequest{
 		Namespace: Namespace, WorkflowID: workflow, WorkflowType: "flow", TaskQueue: w.Queue,
@@ -262,7 +271,7 @@ func (w *World) Begun(workflow string, commands ...protocol.Command) string {
 			return ws, err
 		}
 		run := ws.Runs[0].Next.Fork().Leased(engine.Lessee{Worker: NewWorker("starter")}, now)
-		d, err := engine.DecideRun(run, world(r, run), engine.CompleteTask{
+		d, err := engine.DecideRun(run, environment(r, run), engine.CompleteTask{
 			Number: 1, Holder: engine.Holder{Owner: "starter", Delivery: 1}, Commands: commands, Hash: "h",
 		}, now)
 		ws.Runs = append(ws.Runs, d)
@@ -273,7 +282,7 @@ func (w *World) Begun(workflow string, commands ...protocol.Command) string {
 }
 
 // Run reads a run.
-func (w *World) Run(id string) *engine.Run {
+func (w *Fixture) Run(id string) *engine.Run {
 	w.T.Helper()
 	var run *engine.Run
 	w.View(func(r store.Reader) (err error) {
@@ -284,7 +293,7 @@ func (w *World) Run(id string) *engine.Run {
 }
 
 // History reads a run's events.
-func (w *World) History(id string) []history.Event {
+func (w *Fixture) History(id string) []history.Event {
 	w.T.Helper()
 	var list []history.Event
 	w.View(func(r store.Reader) (err error) {
@@ -295,7 +304,7 @@ func (w *World) History(id string) []history.Event {
 }
 
 // Session reads a session.
-func (w *World) Session(id string) (engine.Session, error) {
+func (w *Fixture) Session(id string) (engine.Session, error) {
 	var row engine.Session
 	err := w.S.View(w.T.Context(), func(r store.Reader) (err error) {
 		row, err = r.Session(w.T.Context(), engine.SessionKey{Namespace: Namespace, ID: id})
@@ -305,7 +314,7 @@ func (w *World) Session(id string) (engine.Session, error) {
 }
 
 // View reads; it must succeed.
-func (w *World) View(fn func(store.Reader) error) {
+func (w *Fixture) View(fn func(store.Reader) error) {
 	w.T.Helper()
 	if err := w.S.View(w.T.Context(), fn); err != nil {
 		w.T.Fatalf("view: %v", err)
@@ -313,7 +322,7 @@ func (w *World) View(fn func(store.Reader) error) {
 }
 
 // Sweep moves forward everything that is due, as the sweeper does, and returns what it was.
-func (w *World) Sweep() []store.DueKind {
+func (w *Fixture) Sweep() []store.DueKind {
 	w.T.Helper()
 	var done []store.DueKind
 	for {
@@ -339,11 +348,11 @@ func (w *World) Sweep() []store.DueKind {
 	}
 }
 
-func (w *World) advance(d store.Due) error {
+func (w *Fixture) advance(d store.Due) error {
 	var c store.Change
 	switch d.Kind {
 	case store.DueRun:
-		c = Step(d.Run, engine.Due{}, store.Keys{AllTasks: true, Chain: true})
+		c = Step(d.Run, engine.Due{}, store.Keys{AllTasks: true, Chain: true, Bound: true})
 	case store.DueActivity:
 		c = Step(d.Run, engine.DueActivity{Seq: d.Seq}, store.Keys{Activities: []int64{d.Seq}})
 	case store.DueTimer:
@@ -358,7 +367,9 @@ func (w *World) advance(d store.Due) error {
 // SessionStep is a change that gives one input to a session.
 func SessionStep(id string, in engine.SessionInput) store.Change {
 	k := engine.SessionKey{Namespace: Namespace, ID: id}
-	return store.Change{Needs: store.Keys{Sessions: []engine.SessionKey{k}}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+	return store.Change{Needs: store.Keys{
+		Sessions: []engine.SessionKey{k}, Lately: true,
+	}, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 		c, err := engine.DecideSession(r.Session(k), in, now)
 		if err != nil {
 			return store.Writes{}, err
@@ -368,10 +379,12 @@ func SessionStep(id string, in engine.SessionInput) store.Change {
 }
 
 // Renew renews sessions a worker believes it holds and counts those that were.
-func (w *World) Renew(worker string, ids ...string) int {
+func (w *Fixture) Renew(worker string, ids ...string) int {
 	n := 0
 	for _, id := range ids {
-		if _, err := w.S.Commit(w.T.Context(), SessionStep(id, engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: worker}})); err == nil {
+		if _, err := w.S.Commit(w.T.Context(), SessionStep(id, engine.RenewSession{
+			SessionHolder: engine.SessionHolder{Worker: worker},
+		})); err == nil {
 			n++
 		}
 	}

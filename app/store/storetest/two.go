@@ -22,7 +22,7 @@ func testTwo(t *testing.T, s Suite) {
 		t.Skip("one process has this database to itself")
 	}
 	line := &Line{}
-	one, two := s.World(t, "a", Options{App: "one"}), s.World(t, "a", Options{App: "two", Dispatch: line})
+	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two", Dispatch: line})
 	worker := two.Worker("w")
 	// Who made it does not matter to who leases it, and the other one is told.
 	run := one.Start("flow")
@@ -47,7 +47,7 @@ func testTwo(t *testing.T, s Suite) {
 	var mu sync.Mutex
 	won := 0
 	for i := range 40 {
-		w, in := []*World{one, two}[i%2], start(one, fmt.Sprint("contested", i/4))
+		w, in := []*Fixture{one, two}[i%2], start(one, fmt.Sprint("contested", i/4))
 		wg.Go(func() {
 			_, err := w.S.Commit(context.Background(), StartChange(in))
 			mu.Lock()
@@ -65,9 +65,11 @@ func testTwo(t *testing.T, s Suite) {
 	}
 	// Both write one run at once and lose nothing.
 	for i := range 60 {
-		w := []*World{one, two}[i%2]
+		w := []*Fixture{one, two}[i%2]
 		wg.Go(func() {
-			if _, err := w.S.Commit(context.Background(), Step(run, engine.SignalRun{Name: fmt.Sprint(i)}, store.Keys{})); err != nil {
+			if _, err := w.S.Commit(context.Background(), Step(run, engine.SignalRun{
+				Name: fmt.Sprint(i),
+			}, store.Keys{})); err != nil {
 				t.Error(err)
 			}
 		})
@@ -78,14 +80,15 @@ func testTwo(t *testing.T, s Suite) {
 	}
 }
 
-// A claim skips a run that another app has locked, and believes that nothing is left. When the other app changes nothing after all, since what it was
-// asked is refused, it still has to tell: else the task waits until something else happens in its queue.
+// A claim skips a run that another app has locked, and believes that nothing is left. When the other app changes
+// nothing after all, since what it was asked is refused, it still has to tell: else the task waits until something else
+// happens in its queue.
 func testSkipped(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")
 	}
 	line := &Line{}
-	one, two := s.World(t, "a", Options{App: "one"}), s.World(t, "a", Options{App: "two", Dispatch: line})
+	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two", Dispatch: line})
 	worker := two.Worker("w")
 	run := one.Start("flow")
 	two.until("the other app's hint", func() bool { backlog, _, _ := line.forget(); return len(backlog) > 0 })
@@ -93,7 +96,9 @@ func testSkipped(t *testing.T, s Suite) {
 	refused := errors.New("refused")
 	go func() {
 		var once sync.Once
-		_, err := one.S.Commit(context.Background(), store.Change{Needs: store.Keys{Runs: []string{run}}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		_, err := one.S.Commit(context.Background(), store.Change{Needs: store.Keys{
+			Runs: []string{run},
+		}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 			once.Do(func() { close(locked) })
 			<-release
 			return store.Writes{}, refused
@@ -109,7 +114,9 @@ func testSkipped(t *testing.T, s Suite) {
 	two.until("word that the task is to be had", func() bool { backlog, _, _ := line.forget(); return len(backlog) > 0 })
 	leased := two.One(protocol.KindWorkflow, worker)
 	// So it is with a claim: what it leases of a run hides the rest of that from others.
-	one.Decide(leased, Activity("x", ""), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "y", Queue: "elsewhere"})
+	one.Decide(
+		leased, Activity("x", ""), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "y", Queue: "elsewhere"},
+	)
 	told := func() bool { // the last that is told
 		backlog, _, _ := line.forget()
 		return slices.ContainsFunc(backlog, func(s string) bool { return strings.Contains(s, "elsewhere") })
@@ -119,15 +126,17 @@ func testSkipped(t *testing.T, s Suite) {
 	two.until("word of the other queue", told)
 }
 
-// contend lets apps claim activities for one worker, eight at a time, up to max in a claim. It returns how many they were given together.
-func contend(t *testing.T, worker *engine.Worker, max int, apps ...*World) int {
+// contend lets apps claim activities for one worker, eight at a time, up to max in a claim. It returns how many they
+// were given together.
+func contend(t *testing.T, worker *engine.Worker, max int, apps ...*Fixture) int {
 	var wg sync.WaitGroup
 	var leased atomic.Int64
 	for i := range 8 {
 		wg.Go(func() {
 			for range 10 {
 				list, err := apps[i%len(apps)].S.Claim(context.Background(), store.ClaimRequest{
-					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: max}},
+					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity,
+					Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: max}},
 				})
 				if err != nil {
 					t.Error(err)
@@ -145,7 +154,7 @@ func testTwoCaps(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")
 	}
-	one, two := s.World(t, "a", Options{App: "one"}), s.World(t, "a", Options{App: "two"})
+	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two"})
 	const most, sessions = 3, 30
 	worker := one.Worker("w", Sessions(most, time.Hour))
 	for i := range sessions {
@@ -187,7 +196,8 @@ func testOneBatch(t *testing.T, s Suite) {
 	for range 4 {
 		all.Go(func() {
 			list, err := w.S.Claim(context.Background(), store.ClaimRequest{
-				Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 5}},
+				Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity,
+				Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 5}},
 			})
 			if err != nil {
 				t.Error(err)

@@ -1,5 +1,5 @@
-// Package conversation keeps the memory of a conversation warm with one worker by a mere id: nothing is started and nothing ended. When the
-// memory is gone, the workflow sees that and fills it again from what it knows.
+// Package conversation keeps the memory of a conversation warm with one worker by a mere id: nothing is started and
+// nothing ended. When the memory is gone, the workflow sees that and fills it again from what it knows.
 package conversation
 
 import (
@@ -29,7 +29,8 @@ type Talk struct {
 	Replies []string `json:"replies"`
 	Loads   int      `json:"loads"` // how often the memory had to be filled
 	PerRun  int      `json:"per_run"`
-	// Patience is how many seconds a line waits for the worker that remembers the conversation, until any other may have it; 0: for as long as it must.
+	// Patience is how many seconds a line waits for the worker that remembers the conversation, until any other may have
+	// it; 0: for as long as it must.
 	Patience int `json:"patience_seconds,omitempty"`
 }
 
@@ -64,7 +65,8 @@ func Converse(ctx workflow.Context, t Talk) (Talk, error) {
 	return t, workflow.ContinueAsNew(ctx, t)
 }
 
-// turn gets a reply. Where the worker knows nothing of the conversation, it is told first: at the beginning, and after a move.
+// turn gets a reply. Where the worker knows nothing of the conversation, it is told first: at the beginning, and after
+// a move.
 func turn(ctx workflow.Context, t *Talk, line string) error {
 	reply, err := workflow.Execute[string](ctx, Reply, line)
 	for tries := 0; errors.Is(err, workflow.ErrSessionLost) && tries < 3; tries++ {

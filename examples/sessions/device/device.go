@@ -1,4 +1,5 @@
-// Package device shares one device among many workflows: a session with options of its own, for workers that have a printer.
+// Package device shares one device among many workflows: a session with options of its own, for workers that have a
+// printer.
 package device
 
 import (
@@ -44,7 +45,7 @@ func Print(ctx workflow.Context, j Job) (Printed, error) {
 			ID:            "device-" + j.Device,
 			Requirements:  []string{Printer},
 			Lease:         30 * time.Second,
-			TTL:           time.Hour, // after which the session ends for good
+			TTL:           workflow.NoTTL, // it ends when somebody closes it; after a TTL it would end for good
 			MaxActivities: 1,
 		},
 	})

@@ -1,5 +1,5 @@
-// Package rebuild has a session that is started and ended, and a recovery policy: when its worker is lost, the next one rebuilds what was in
-// memory, and the workflow notices nothing.
+// Package rebuild has a session that is started and ended, and a recovery policy: when its worker is lost, the next one
+// rebuilds what was in memory, and the workflow notices nothing.
 package rebuild
 
 import (
@@ -40,7 +40,9 @@ func Register(r *worker.Registry) {
 
 // Answer indexes a text in a session of its own and looks up every word it is asked for.
 func Answer(ctx workflow.Context, text string) ([]Found, error) {
-	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: time.Minute, Retry: &workflow.RetryPolicy{MaxAttempts: 3}})
+	ctx = workflow.WithActivity(
+		ctx, workflow.ActivityOptions{StartToClose: time.Minute, Retry: &workflow.RetryPolicy{MaxAttempts: 3}},
+	)
 	s, err := workflow.StartSession(ctx, workflow.SessionOptions{MaxActivities: 2})
 	if err != nil {
 		return nil, err
@@ -83,5 +85,7 @@ func Find(ctx context.Context, _, word string) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	return Found{Word: word, Times: x[strings.ToLower(word)], Worker: activity.Info(ctx).WorkerID, Epoch: activity.SessionEpoch(ctx)}, nil
+	return Found{
+		Word: word, Times: x[strings.ToLower(word)], Worker: activity.Info(ctx).WorkerID, Epoch: activity.SessionEpoch(ctx),
+	}, nil
 }

@@ -81,7 +81,7 @@ macro_rules! cases {
 cases![
     every_json_type, retries, non_retryable_failures, a_typed_failure_at_the_client, all_four_timeouts, heartbeat_and_cancellation, timers,
     signals_before_and_after_the_wait, a_condition_is_met_by_signals, a_condition_times_out, updates_and_queries, children, ended_children,
-    continue_as_new, side_effects_and_version_markers, memo_and_search_attributes, parallel_groups, racing_operations, cancel_and_terminate,
+    continue_as_new, a_signal_that_answered_a_wait_is_handled, signals_that_met_a_condition_are_handled, side_effects_and_version_markers, memo_and_search_attributes, parallel_groups, racing_operations, cancel_and_terminate,
     run_timeout, duplicate_start, a_session_keeps_its_state,
 ];
 
@@ -269,6 +269,32 @@ async fn continue_as_new(b: Bench) -> Verdict {
     same(&handle.result(patient()).await.map_err(text)?, json!([3, 2, 1]))?;
     let last = handle.describe().await.map_err(text)?;
     same(&last.raw["run_number"], json!(4))
+}
+
+/// Of what a run was shown, the answer to its wait stays behind and the rest goes with it.
+async fn a_signal_that_answered_a_wait_is_handled(b: Bench) -> Verdict {
+    let handle = b.start("taking_turns", json!([4, []])).await?;
+    for n in 1..=3 {
+        handle.signal("add", json!([n])).await.map_err(text)?;
+    }
+    b.until(&handle, "the last run waits", |d| is_waiting(d) && d.raw["run_number"] == json!(4)).await?;
+    handle.signal("add", json!([4])).await.map_err(text)?;
+    same(&handle.result(patient()).await.map_err(text)?, json!([[1], [2], [3], [4]]))
+}
+
+async fn signals_that_met_a_condition_are_handled(b: Bench) -> Verdict {
+    let handle = b.start("account", json!([15])).await?;
+    b.until(&handle, "it waits", is_waiting).await?;
+    handle.signal("deposit", json!([10])).await.map_err(text)?;
+    b.until(&handle, "the next run waits", |d| is_waiting(d) && d.raw["run_number"] == json!(2)).await?;
+    handle.signal("deposit", json!([5])).await.map_err(text)?;
+    same(&handle.result(patient()).await.map_err(text)?, json!({"balance": 15, "runs": 2}))?;
+
+    let handle = b.start("account", json!([30])).await?; // they meet runs that begin, wait and go on
+    for _ in 0..30 {
+        handle.signal("deposit", json!([1])).await.map_err(text)?;
+    }
+    same(&handle.result(patient()).await.map_err(text)?["balance"], json!(30))
 }
 
 async fn side_effects_and_version_markers(b: Bench) -> Verdict {

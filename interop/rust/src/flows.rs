@@ -33,6 +33,8 @@ pub fn register(worker: &mut Worker, queue: &str) -> Result<()> {
     });
     worker.register_workflow("collecting", collecting);
     worker.register_workflow("waiting", waiting);
+    worker.register_workflow("taking_turns", taking_turns);
+    worker.register_workflow("account", account);
     worker.register_replayed_workflow("tally", Tally::default, |ctx, input, tally| async move {
         let wanted = input[0].as_u64().unwrap_or(1) as usize;
         let seen = ctx.clone();
@@ -137,7 +139,7 @@ pub fn register(worker: &mut Worker, queue: &str) -> Result<()> {
         }
         Ok(json!(workers))
     });
-    for (flow, signal) in [("collecting", "add"), ("waiting", "go")] {
+    for (flow, signal) in [("collecting", "add"), ("waiting", "go"), ("taking_turns", "add"), ("account", "deposit")] {
         worker.declare_workflow_signals(flow, &[signal])?;
     }
     Ok(())
@@ -194,6 +196,24 @@ async fn waiting(ctx: WorkflowContext, input: Value) -> Result<Value> {
         ConditionWaitResult::Satisfied => json!(ctx.signals("go")?),
         ConditionWaitResult::TimedOut => json!("timed out"),
     })
+}
+
+/// One signal a run, by a wait that is opened after a step, until as many are there as were wanted.
+async fn taking_turns(ctx: WorkflowContext, input: Value) -> Result<Value> {
+    let left = input[0].as_i64().unwrap_or(1);
+    let mut all = input[1].as_array().cloned().unwrap_or_default();
+    ctx.activity("echo", json!([left])).await?;
+    all.push(json!(ctx.wait_signal("add").await?));
+    if left > 1 { ctx.continue_as_new(json!([left - 1, all])) } else { Ok(json!(all)) }
+}
+
+/// Opens no wait for a signal: a condition sees to it that there are some, and the run that goes on as new has paid in all of them.
+async fn account(ctx: WorkflowContext, input: Value) -> Result<Value> {
+    let (goal, mut balance, runs) = (input[0].as_i64(), input[1].as_i64().unwrap_or(0), input[2].as_i64().unwrap_or(0) + 1);
+    let seen = ctx.clone();
+    wait_condition!(ctx, "paid in", move || Ok(!seen.signals("deposit")?.is_empty())).await?;
+    balance += ctx.signals("deposit")?.iter().filter_map(|d| d[0].as_i64()).sum::<i64>();
+    if Some(balance) < goal { ctx.continue_as_new(json!([goal, balance, runs])) } else { Ok(json!({"balance": balance, "runs": runs})) }
 }
 
 async fn parent(ctx: WorkflowContext, input: Value) -> Result<Value> {

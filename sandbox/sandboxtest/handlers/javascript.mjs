@@ -1,6 +1,6 @@
 // The behaviours of the suite in JavaScript, one function each.
 import { spawn } from 'node:child_process';
-import { readdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync, writeSync } from 'node:fs';
+import { readdirSync, readFileSync, symlinkSync, writeFileSync, writeSync } from 'node:fs';
 
 export const main = (input) => input;
 export const count = (_, ctx) => (ctx.session.state.n = (ctx.session.state.n ?? 0) + 1);
@@ -82,23 +82,12 @@ export const flood = (megabytes) => {
   return megabytes;
 };
 export const environ = () => process.env;
-export const limits = () => ({
-  status: readFileSync('/proc/self/status', 'utf8'),
-  limits: readFileSync('/proc/self/limits', 'utf8'),
-  score: readFileSync('/proc/self/oom_score_adj', 'utf8').trim(),
-});
-export const descriptors = () =>
-  readdirSync('/proc/self/fd').flatMap((fd) => {
-    try {
-      return [`${fd} ${readlinkSync(`/proc/self/fd/${fd}`)}`];
-    } catch {
-      return []; // the one that listed them
-    }
-  });
 export const write = (name, ctx) => {
   writeFileSync(`${ctx.session.dir}/${name}`, 'kept');
   return readFileSync(`${ctx.session.dir}/${name}`, 'utf8') + ' ' + readdirSync(ctx.session.dir).join();
 };
+export const read = (path) => readFileSync(path, 'utf8');
+export const create = (path) => writeFileSync(path, 'made');
 export const on_close = (path, ctx) => ctx.session.onClose(async () => writeFileSync(path, 'closed'));
 // daemon leaves a process that has left the session, and returns its pid.
 export const daemon = (seconds, ctx) =>

@@ -1,5 +1,7 @@
 // One request to the app, and what may come of it.
 
+import { parse, stringify } from "../lib/json";
+
 /** A refusal by the API: reason is for programs, message for people. status 0 means that no answer came. */
 export class ApiError extends Error {
   constructor(
@@ -55,7 +57,7 @@ export async function request<T>(path: string, { method = "GET", body, namespace
       method,
       headers,
       credentials: "same-origin",
-      body: body === undefined ? null : JSON.stringify(body),
+      body: body === undefined ? null : stringify(body),
       signal: signal ?? null,
     });
   } catch (cause) {
@@ -66,7 +68,7 @@ export async function request<T>(path: string, { method = "GET", body, namespace
   const text = await res.text();
   let answer: unknown = null;
   try {
-    answer = text === "" ? null : JSON.parse(text);
+    answer = text === "" ? null : parse(text);
   } catch {
     if (res.ok) throw new ApiError(res.status, "malformed_json", `The answer to ${path} is not JSON.`);
   }

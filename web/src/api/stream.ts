@@ -1,6 +1,7 @@
 import { useQueryClient, type QueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import type { History, RunKey } from "./client";
+import { parse } from "../lib/json";
 import { keys } from "./queries";
 import type { HistoryEvent } from "./types";
 
@@ -99,7 +100,7 @@ async function read({ client, run, set, signal }: Follow): Promise<boolean> {
       silent = setTimeout(() => lost.abort(), silenceMs);
       for (const m of messages.take(decoder.decode(value, { stream: true }))) {
         if (m.event === "end") return true;
-        gathered.push(JSON.parse(m.data) as HistoryEvent);
+        gathered.push(parse(m.data) as unknown as HistoryEvent);
         drawing ??= setTimeout(draw, gatherMs);
       }
     }

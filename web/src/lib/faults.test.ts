@@ -17,6 +17,12 @@ describe("what is wrong", () => {
     expect(faults(other, ["name"]).rest).toBe(other);
     expect(faults(null, ["name"]).rest).toBeNull();
   });
+  it("within typed JSON has its place there", () => {
+    const deep = refused({ "input.1.amounts.0": ["is too large"], "memo.a": ["is odd"], input: ["is no list"] });
+    expect([faults(deep, ["input", "memo"]).at("input"), faults(deep, ["input", "memo"]).at("memo")]).toEqual([
+      "at 1.amounts.0: is too large; is no list", "at a: is odd",
+    ]);
+  });
   it("goes to a field by its reason", () => {
     const taken = new ApiError(409, "namespace_already_exists", "namespace a is there already");
     const f = faults(taken, ["name"], { namespace_already_exists: "name" });

@@ -9,6 +9,9 @@ export interface Faults {
 /** A refusal by the form itself, as the app would word it. */
 export const wrong = (field: string, text: string): ApiError => new ApiError(422, "validation_failed", `${field}: ${text}`, undefined, { [field]: [text] });
 
+/** Fields where JSON is typed: what is wrong in one has a place in the document, not a line. */
+const documents = /(^|\.)(input|memo|search_attributes)$/;
+
 /**
  * Places a refusal among the fields of a form, which are named by their paths. What is wrong with a part of a field goes to that field: the second of
  * a list as "line 2". A refusal that names no field may belong to one by its reason.
@@ -23,8 +26,10 @@ export function faults(error: Error | null, fields: readonly string[], byReason:
       strays++;
       continue;
     }
-    const line = /^\.(\d+)/.exec(path.slice(field.length))?.[1];
-    found.set(field, [...(found.get(field) ?? []), ...texts.map((t) => (line === undefined ? t : `line ${Number(line) + 1}: ${t}`))]);
+    const below = path.slice(field.length);
+    const line = /^\.(\d+)/.exec(below)?.[1];
+    const where = documents.test(field) && below ? `at ${below.slice(1)}: ` : line === undefined ? "" : `line ${Number(line) + 1}: `;
+    found.set(field, [...(found.get(field) ?? []), ...texts.map((t) => where + t)]);
   }
   const owner = told ? byReason[told.reason] : undefined;
   if (told && found.size === 0 && owner && fields.includes(owner)) found.set(owner, [told.message]);

@@ -1,4 +1,5 @@
 import type { Json } from "../api/types";
+import { isObject, stringify } from "./json";
 
 /** "1.4 GB", with decimal units as disks and invoices have them. */
 export function bytes(n: number): string {
@@ -25,14 +26,14 @@ export function shorten(id: string, most = 18): string {
 /** A value on one line, cut after most characters. */
 export function preview(value: Json | undefined, most = 80): string {
   if (value === undefined) return "";
-  const text = JSON.stringify(value);
+  const text = stringify(value);
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
 /** Prints a value with what fits on a line on one line. */
 export function print(value: Json, width = 60, indent = ""): string {
   const flat = oneLine(value);
-  if (flat.length + indent.length <= width || value === null || typeof value !== "object") return flat;
+  if (flat.length + indent.length <= width || !(Array.isArray(value) || isObject(value))) return flat;
   const deeper = `${indent}  `;
   const [open, close] = Array.isArray(value) ? "[]" : "{}";
   const parts = Array.isArray(value)
@@ -43,7 +44,7 @@ export function print(value: Json, width = 60, indent = ""): string {
 
 function oneLine(value: Json): string {
   if (Array.isArray(value)) return `[${value.map(oneLine).join(", ")}]`;
-  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  if (!isObject(value)) return stringify(value);
   const parts = Object.entries(value).map(([k, v]) => `${JSON.stringify(k)}: ${oneLine(v)}`);
   return parts.length === 0 ? "{}" : `{ ${parts.join(", ")} }`;
 }

@@ -1,12 +1,13 @@
 import type { Json } from "../api/types";
 import { wrong } from "./faults";
+import { isObject, parse } from "./json";
 
-const envelope = (v: Json): boolean => v !== null && typeof v === "object" && !Array.isArray(v) && typeof v.codec === "string" && typeof v.blob === "string";
+const envelope = (v: Json): boolean => isObject(v) && typeof v.codec === "string" && typeof v.blob === "string";
 
 /** What was typed as arguments: an array as it is, one value alone as the only argument, nothing as none. */
 export function parseArguments(text: string): Json[] {
   if (text.trim() === "") return [];
-  const value = JSON.parse(text) as Json;
+  const value = parse(text);
   return Array.isArray(value) ? value : [value];
 }
 
@@ -21,13 +22,13 @@ export function readInput(text: string, field: string): Json | undefined {
 export function readObject(text: string, field: string): { [key: string]: Json } | undefined {
   if (text.trim() === "") return undefined;
   const value = read(text, field);
-  if (value === null || typeof value !== "object" || Array.isArray(value)) throw wrong(field, 'must be an object, as {"key": "value"}');
+  if (!isObject(value)) throw wrong(field, 'must be an object, as {"key": "value"}');
   return value;
 }
 
 function read(text: string, field: string): Json {
   try {
-    return JSON.parse(text) as Json;
+    return parse(text);
   } catch (e) {
     throw wrong(field, `is not JSON: ${(e as Error).message}`);
   }

@@ -48,21 +48,8 @@ export function runStatus(r: { status: string; closed_reason?: string | null }):
 
 export const isOpen = (r: { status: string; closed_reason?: string | null }): boolean => runStatus(r) === "running";
 
-/** Why an open run does not move, in a few words, or "" while it does. */
-export function whyWaiting(r: RunView): string {
-  if (!isOpen(r)) return "";
-  if (r.blocked_reason) return r.blocked_reason;
-  if (r.wait_reason) return r.wait_reason;
-  if (r.status === "pending") return "waits for a worker to take it for the first time";
-  return r.wait_kind ? `waits for ${words(r.wait_kind)}` : "";
-}
-
-/** Whether somebody may have to do something: what it waits for is no time, message or child, and nobody works on it. */
-export function stuck(r: RunView): boolean {
-  if (r.blocked_reason || r.wait_kind === "quarantined") return true;
-  if (r.wait_kind !== "workflow_task" && r.wait_kind !== "activity") return r.status === "pending";
-  return !/ decides what comes next$| runs on worker |waits for its back-off/.test(r.wait_reason ?? "");
-}
+/** Whether somebody has to do something about an open run. */
+export const stuck = (r: RunView): boolean => isOpen(r) && Boolean(r.wait?.needs_attention);
 
 /** How runs may be filtered. The first three are wide and together hold all runs; the rest are parts of them. */
 export const runFilters: { status: string; of: string[]; wide: boolean }[] = [

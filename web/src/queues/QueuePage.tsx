@@ -14,6 +14,7 @@ import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
 import { Empty, Fact, Failed, Section, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
+import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 import { BudgetDialog } from "./BudgetDialog";
 import { bars, buildName, verbs, withheld } from "./facts";
@@ -43,7 +44,11 @@ function Queue({ queue: q }: { queue: QueueState }) {
           Budgets
         </Act>
       </div>
-      {why && <p className="card mt-3 border-l-3 border-l-warn px-4 py-3 break-words">{why}</p>}
+      {why && (
+        <p className="card mt-3 border-l-3 border-l-idle px-4 py-3 break-words">
+          <WaitText wait={why} />
+        </p>
+      )}
       <div className="mt-4 grid gap-3 lg:grid-cols-2">
         <Tasks name="Workflow tasks" tally={q.stats.workflow_tasks} admission={q.admission.workflow_tasks} />
         <Tasks name="Activities" tally={q.stats.activity_tasks} admission={q.admission.activity_tasks} />
@@ -191,11 +196,14 @@ function Waits({ queue: q }: { queue: QueueState }) {
   const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
   return (
     <Section title="Why tasks wait" aside={ready > list.length && <span className="text-[13px] text-soft">the oldest of {count(ready)}</span>}>
-      <ul className="card divide-y divide-line border-l-3 border-l-warn" data-waiting>
+      <ul className={`card divide-y divide-line border-l-3 ${list.some((w) => w.wait.needs_attention) ? "border-l-warn" : "border-l-idle"}`} data-waiting>
         {list.map((w) => (
           <li key={w.task_id} className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-0.5 px-4 py-2">
             <span className="w-full min-w-0 break-words sm:w-auto sm:flex-1">
-              <b className="font-medium">{w.type}</b> <span className="text-soft">{w.why}</span>
+              <b className="font-medium">{w.type}</b>
+              <span className={w.wait.needs_attention ? "text-warn" : "text-soft"}>
+                <WaitText wait={w.wait} behind />
+              </span>
             </span>
             <Link to="/runs/$runId" params={{ runId: w.run_id }} data-nav className="quiet min-w-0 font-mono text-[13px] break-all">
               {w.workflow_id}

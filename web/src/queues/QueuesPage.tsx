@@ -8,6 +8,7 @@ import { useNamespace } from "../shell/namespace";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
+import { WaitText } from "../ui/WaitText";
 import { waitsIn, withheld } from "./facts";
 
 export function QueuesPage() {
@@ -57,9 +58,9 @@ export function QueuesPage() {
                         <Link to="/queues/$queue" params={{ queue: q.name }} data-nav className="quiet font-medium">
                           {q.name}
                         </Link>
-                        {waitsIn(q) && (
-                          <span className="line-clamp-2 max-w-72 text-xs text-warn" data-waits>
-                            {waitsIn(q)}
+                        {(why || waitsIn(q)) && (
+                          <span className={`line-clamp-2 max-w-72 text-xs ${why ? "text-soft" : "text-warn"}`} data-waits>
+                            {why ? <WaitText wait={why} /> : waitsIn(q)}
                           </span>
                         )}
                       </td>
@@ -69,7 +70,7 @@ export function QueuesPage() {
                       <td className="text-right text-soft">{since === null ? "–" : duration(Math.max(0, now - since))}</td>
                       <td className="text-right text-soft">{count(q.stats.pollers.active_count)}</td>
                       <td className="text-soft">{q.promoted_build_id ?? "any build"}</td>
-                      <td title={why || undefined}>
+                      <td title={why?.message}>
                         {bounded ? <Status status={why ? "throttled" : "accepting"} /> : <span className="text-faint">none</span>}
                       </td>
                     </tr>

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { BuildCohort, QueueState, TaskAdmission } from "../api/types";
+import type { BuildCohort, QueueState, TaskAdmission, Wait } from "../api/types";
 import { bars, parseBudget, verbs, waitsIn, withheld } from "./facts";
 
 const free: TaskAdmission = {
@@ -51,20 +51,21 @@ describe("verbs", () => {
 });
 
 it("says why a queue is throttled", () => {
-  const q = { admission: { workflow_tasks: free, activity_tasks: { ...free, wait_reason: "its budget is 4 at once" } } } as QueueState;
-  expect(withheld(q)).toBe("its budget is 4 at once");
-  expect(withheld({ admission: { workflow_tasks: free, activity_tasks: free } } as QueueState)).toBe("");
+  const wait = { reason: "budget_leases" } as Wait;
+  const q = { admission: { workflow_tasks: free, activity_tasks: { ...free, wait } } } as QueueState;
+  expect(withheld(q)).toBe(wait);
+  expect(withheld({ admission: { workflow_tasks: free, activity_tasks: free } } as QueueState)).toBeUndefined();
 });
 
 it("says in a line why tasks of a queue wait", () => {
-  const q = (ready: number, active: number, stale: number, waiting: number, why = "") =>
+  const q = (ready: number, active: number, stale: number, waiting: number) =>
     ({
-      admission: { workflow_tasks: free, activity_tasks: { ...free, wait_reason: why } },
+      admission: { workflow_tasks: free, activity_tasks: free },
       stats: { workflow_tasks: { ready_count: 0 }, activity_tasks: { ready_count: ready }, pollers: { active_count: active, stale_count: stale, waiting_count: waiting } },
     }) as unknown as QueueState;
-  expect([q(0, 0, 0, 0), q(1, 0, 0, 0), q(1, 0, 2, 0), q(1, 1, 0, 1), q(1, 1, 0, 0), q(1, 1, 0, 1, "its budget is 1")].map(waitsIn)).toEqual([
+  expect([q(0, 0, 0, 0), q(1, 0, 0, 0), q(1, 0, 2, 0), q(1, 1, 0, 1), q(1, 1, 0, 0)].map(waitsIn)).toEqual([
     "", "no worker serves it", "no live worker serves it; 2 were not heard of for too long", "no worker that asks may take what is ready",
-    "its workers are busy, or do not ask", "its budget is 1",
+    "its workers are busy, or do not ask",
   ]);
 });
 

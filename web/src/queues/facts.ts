@@ -1,4 +1,4 @@
-import type { BuildCohort, QueueState, TaskAdmission } from "../api/types";
+import type { BuildCohort, QueueState, TaskAdmission, Wait } from "../api/types";
 
 /** The name of a build id for people: that of none is said. */
 export const buildName = (id: string | null): string => id ?? "no build id";
@@ -29,13 +29,11 @@ export function bars(a: TaskAdmission): Bar[] {
   return list.filter((b) => b.most !== null || b.name === "Leased now");
 }
 
-/** Why a queue hands out less than it could, or "". */
-export const withheld = (q: QueueState): string => q.admission.workflow_tasks.wait_reason || q.admission.activity_tasks.wait_reason || "";
+/** The budget by which a queue hands out less than it could, if there is one. */
+export const withheld = (q: QueueState): Wait | undefined => q.admission.workflow_tasks.wait ?? q.admission.activity_tasks.wait;
 
-/** Why tasks of a queue wait, in a line of a list, or "". The page of the queue says it of each task. */
+/** Why tasks of a queue wait that no budget withholds, in a line of a list, or "". The page of the queue says it of each task. */
 export function waitsIn(q: QueueState): string {
-  const budget = withheld(q);
-  if (budget) return budget;
   const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
   if (ready === 0) return "";
   const { active_count: active, stale_count: stale, waiting_count: waiting } = q.stats.pollers;

@@ -19,7 +19,7 @@ export function Actions({ run }: { run: RunView }) {
   const not = (can: keyof NonNullable<RunView["actions"]>, why = "The run cannot take this now.") => run.actions?.[can] === false && why;
   return (
     <div className="flex flex-wrap gap-2">
-      <Act needs="writer" why={not("can_query", "No worker could answer for this run.")} onClick={() => setWhich("query")}>
+      <Act needs="viewer" why={not("can_query", "No worker could answer for this run.")} onClick={() => setWhich("query")}>
         Query
       </Act>
       {open && (

@@ -4,11 +4,13 @@ import type { HistoryEvent } from "../api/types";
 import type { Following } from "../api/stream";
 import { count } from "../lib/format";
 import { useZone } from "../lib/prefs";
+import { stackOf } from "../lib/stack";
 import type { Tone } from "../lib/status";
 import { clockTime, precise } from "../lib/time";
 import { Icon } from "../ui/Icon";
 import { JsonView } from "../ui/JsonView";
 import { Empty, Section } from "../ui/Page";
+import { Stack } from "../ui/Stack";
 import { eventName, eventTone, readable, since, summary, unread } from "./summary";
 import { eventTime } from "./timeline";
 
@@ -163,6 +165,7 @@ function Row({ event: e, start, open, first, onToggle }: RowProps) {
         <div className="px-3 pb-3 sm:pl-20">
           {unread(e).length > 0 && <p className="mb-1.5 text-[13px] text-warn">Shown as it is stored, since this app cannot decode it: {unread(e).join(", ")}.</p>}
           <JsonView value={readable(e)} what={`payload of event ${e.sequence}`} tall />
+          {stackOf(e.payload ?? undefined) && <Stack stack={stackOf(e.payload ?? undefined)} />}
         </div>
       )}
     </div>

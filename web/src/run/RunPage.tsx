@@ -1,22 +1,26 @@
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import type { Envelope, Json, RunView, SessionEvent } from "../api/types";
+import type { Envelope, HistoryEvent, Json, RunView, SessionEvent } from "../api/types";
 import { historyQuery, runQuery, runsOfQuery, sessionQuery } from "../api/queries";
 import { useStream } from "../api/stream";
 import { Length } from "../runs/RunsPage";
 import { isOpen, runStatus, words } from "../lib/status";
-import { count } from "../lib/format";
+import { count, without } from "../lib/format";
+import { isObject } from "../lib/json";
+import { lastStack, stackOf } from "../lib/stack";
+import { ordinals } from "../sessions/ownership";
 import { useNamespace } from "../shell/namespace";
 import { Id } from "../ui/Copy";
 import { JsonView } from "../ui/JsonView";
 import { Fact, Failed, useTitle, Waiting } from "../ui/Page";
+import { Stack } from "../ui/Stack";
 import { Status } from "../ui/Status";
 import { When } from "../ui/When";
 import { Actions } from "./Actions";
 import { useElsewhere } from "./elsewhere";
 import { EventList } from "./EventList";
-import { buildTimeline, type Timeline } from "./timeline";
+import { buildTimeline, numbered, type Timeline } from "./timeline";
 import { TimelineView } from "./TimelineView";
 import { envelope } from "./summary";
 import { WhyWaiting } from "./WhyWaiting";
@@ -47,7 +51,7 @@ function Run({ run }: { run: RunView }) {
     <>
       <Header run={run} />
       {isOpen(run) && <WhyWaiting run={run} />}
-      <Failure run={run} />
+      <Failure run={run} events={events} />
       <Values run={run} />
       {history.isPending ? (
         <div className="mt-6">
@@ -80,15 +84,18 @@ function useTimeline(run: RunView, events: Parameters<typeof buildTimeline>[0]):
   const ids = plain.lanes.filter((l) => l.kind === "session").map((l) => l.title);
   const answers = useQueries({
     queries: ids.slice(0, sessionsAsked).map((id) => ({ ...sessionQuery({ namespace: run.namespace, session_id: id }), retry: false })),
-    combine: (all) => all.map((a) => a.data?.session.timeline ?? null),
+    combine: (all) => all.map((a) => a.data?.session ?? null),
   });
   return useMemo(() => {
     const ownership: Record<string, SessionEvent[]> = {};
-    answers.forEach((timeline, i) => {
+    const numbers = new Map<number, number>();
+    answers.forEach((session, i) => {
       const id = ids[i];
-      if (id && timeline) ownership[id] = timeline;
+      if (!id || !session?.timeline) return;
+      ownership[id] = session.timeline;
+      for (const [epoch, n] of ordinals(session.timeline, session.claims)) numbers.set(epoch, n);
     });
-    return Object.keys(ownership).length > 0 ? buildTimeline(events, run.pending, ownership) : plain;
+    return numbered(Object.keys(ownership).length > 0 ? buildTimeline(events, run.pending, ownership) : plain, numbers);
     // The ids follow from the events.
   }, [answers, events, plain, run.pending]);
 }
@@ -172,20 +179,23 @@ function Chain({ run }: { run: RunView }) {
   );
 }
 
-function Failure({ run }: { run: RunView }) {
-  if (isOpen(run)) return null;
+function Failure({ run, events }: { run: RunView; events: HistoryEvent[] }) {
   const f = run.failure;
-  const message = run.error || (f && typeof f === "object" && !Array.isArray(f) && typeof f.message === "string" ? f.message : "");
+  const own = stackOf(f);
+  const step = useMemo(() => (own ? null : lastStack(events)), [own, events]);
+  if (isOpen(run)) return null;
+  const message = run.error || (isObject(f) && typeof f.message === "string" ? f.message : "");
   if (!message && !f) return null;
   const bad = run.status_bucket === "failed";
   return (
     <div className={`card mt-3 border-l-3 p-4 ${bad ? "border-l-bad" : "border-l-idle"}`}>
       <p className={`font-medium break-words ${bad ? "text-bad" : ""}`}>{message || words(runStatus(run))}</p>
+      {own ? <Stack stack={own} /> : bad && step && <Stack stack={step.stack} of={step.of} />}
       {f && (
         <details className="mt-2">
           <summary className="text-[13px] text-soft">Details</summary>
           <div className="mt-2">
-            <JsonView value={f} what="failure" />
+            <JsonView value={isObject(f) ? without(f, "stack_trace") : f} what="failure" />
           </div>
         </details>
       )}
@@ -205,7 +215,7 @@ function Values({ run }: { run: RunView }) {
   );
 }
 
-const filled = (v: Json | undefined): boolean => v !== null && typeof v === "object" && Object.keys(v).length > 0;
+const filled = (v: Json | undefined): boolean => isObject(v) && Object.keys(v).length > 0;
 
 interface ValueProps {
   name: string;

@@ -8,6 +8,7 @@ import { chosen, clockTime, duration, parseTime } from "../lib/time";
 import { Icon, type IconName } from "../ui/Icon";
 import { Section } from "../ui/Page";
 import { Tip } from "../ui/Tip";
+import { WaitText } from "../ui/WaitText";
 import { canFold, foldedLabel, makeScale, type Scale } from "./scale";
 import type { Bar, Lane, Mark, Timeline } from "./timeline";
 
@@ -297,8 +298,13 @@ function BarTip({ bar, lane, now }: { bar: Bar; lane: Lane; now: number }) {
         {clockTime(bar.from, zone)} – {bar.to === null ? "now" : clockTime(bar.to, zone)} · {duration(Math.max(0, (bar.to ?? now) - bar.from))}
       </span>
       {bar.kind === "attempt" && bar.worker && <span className="text-soft">on {bar.worker}</span>}
-      {bar.epoch ? <span className="font-mono text-xs text-faint">epoch {bar.epoch}</span> : null}
+      {bar.epoch ? <span className="text-xs text-faint">epoch {bar.epoch}</span> : null}
       {fire !== null && <span className="text-soft">fires in {duration(Math.max(0, fire - now))}</span>}
+      {bar.wait && (
+        <span className="text-soft">
+          <WaitText wait={bar.wait} />
+        </span>
+      )}
       {bar.note && bar.kind !== "timer" && <span className={bar.kind === "attempt" ? "text-bad" : "text-soft"}>{bar.note}</span>}
     </div>
   );

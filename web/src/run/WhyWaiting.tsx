@@ -2,14 +2,18 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import type { PendingActivity, RunView } from "../api/types";
 import { useNow } from "../lib/clock";
-import { whyWaiting } from "../lib/status";
+import { isOpen } from "../lib/status";
+import { progress } from "./progress";
 import { duration, parseTime } from "../lib/time";
 import { Icon, type IconName } from "../ui/Icon";
+import { Stack } from "../ui/Stack";
+import { WaitText } from "../ui/WaitText";
+import { When } from "../ui/When";
 
 /** Why an open run does not move: the reason in words, and everything that is open with its own. */
 export function WhyWaiting({ run }: { run: RunView }) {
   const p = run.pending;
-  const why = whyWaiting(run);
+  const wait = isOpen(run) ? run.wait : null;
   const task = p?.workflow_task;
   const items = [
     ...(p?.activities ?? []).map((a) => <Activity key={`a${a.sequence}`} a={a} />),
@@ -21,12 +25,12 @@ export function WhyWaiting({ run }: { run: RunView }) {
       </Item>
     )),
     ...(p?.children ?? []).map((c) => (
-      <Item key={`c${c.sequence}`} icon="play" alarm={c.attempt_number > 1}>
+      <Item key={`c${c.workflow_id}`} icon="play" alarm={c.attempt_number > 1}>
         child <b className="font-medium text-ink">{c.workflow_type}</b>{" "}
         <Link to="/runs/$runId" params={{ runId: c.run_id }} className="quiet font-mono text-[13px]">
           {c.workflow_id}
         </Link>{" "}
-        is open{c.attempt_number > 1 && <>, attempt {c.attempt_number}</>}
+        {c.former_run_id && "of an earlier run "}is open{c.attempt_number > 1 && <>, attempt {c.attempt_number}</>}
       </Item>
     )),
     ...(p?.updates ?? []).map((u) => (
@@ -36,24 +40,23 @@ export function WhyWaiting({ run }: { run: RunView }) {
     )),
     ...(task
       ? [
-          <Item key="task" icon="play" alarm={task.state === "quarantined"}>
-            workflow code {task.state === "leased" ? "runs" : task.state === "quarantined" ? "is quarantined" : "is ready to run"}
-            {task.worker_id && <> on {task.worker_id}</>}
-            {task.why && <>: {task.why}</>}
+          <Item key="task" icon="play" alarm={task.wait?.needs_attention}>
+            workflow code{task.wait && <WaitText wait={task.wait} behind />}
+            {task.stack_trace?.trim() && <Stack stack={task.stack_trace.trim()} />}
           </Item>,
         ]
       : []),
   ];
-  if (!why && items.length === 0) return null;
+  if (!wait && items.length === 0) return null;
   return (
-    <section aria-label="What is open" className="card mt-3 border-l-3 border-l-warn p-4">
-      {why && <p className="font-medium break-words">{why}</p>}
-      {items.length > 0 && <ul className={`grid gap-1.5 ${why ? "mt-2" : ""}`}>{items}</ul>}
+    <section aria-label="What is open" className={`card mt-3 border-l-3 p-4 ${wait?.needs_attention ? "border-l-warn" : "border-l-idle"}`}>
+      {wait && <p className="font-medium break-words"><WaitText wait={wait} /></p>}
+      {items.length > 0 && <ul className={`grid gap-1.5 ${wait ? "mt-2" : ""}`}>{items}</ul>}
     </section>
   );
 }
 
-function Item({ icon, alarm = false, children }: { icon: IconName; alarm?: boolean; children: ReactNode }) {
+function Item({ icon, alarm = false, children }: { icon: IconName; alarm?: boolean | undefined; children: ReactNode }) {
   return (
     <li className="flex min-w-0 items-start gap-2 text-soft">
       <span className={`mt-0.5 ${alarm ? "text-bad" : "text-faint"}`}>
@@ -66,21 +69,13 @@ function Item({ icon, alarm = false, children }: { icon: IconName; alarm?: boole
 
 function Activity({ a }: { a: PendingActivity }) {
   const now = useNow();
-  const next = parseTime(a.next_attempt_at);
   const started = parseTime(a.started_at);
   return (
-    <Item icon={a.state === "delayed" ? "clock" : "bolt"} alarm={a.attempt_number > 1 && Boolean(a.last_failure)}>
-      <b className="font-medium text-ink">{a.activity_type}</b>{" "}
-      {a.state === "leased" && (
-        <>
-          runs on <span className="text-ink">{a.worker_id}</span>
-          {started !== null && <> for {duration(Math.max(0, now - started))}</>}
-        </>
-      )}
-      {a.state === "delayed" && <>tries again{next !== null && next > now ? <> in {duration(next - now)}</> : <> now</>}</>}
-      {a.state === "ready" && <>is ready on queue {a.task_queue}</>}
+    <Item icon={a.state === "delayed" ? "clock" : "bolt"} alarm={a.wait?.needs_attention}>
+      <b className="font-medium text-ink">{a.activity_type}</b>
+      {a.wait && <WaitText wait={a.wait} behind />}
+      {a.state === "leased" && started !== null && <> for {duration(Math.max(0, now - started))}</>}
       {a.attempt_number > 1 && <>, attempt {a.attempt_number}</>}
-      {a.why && <>: {a.why}</>}
       {a.session_id && (
         <>
           {" · session "}
@@ -89,8 +84,30 @@ function Activity({ a }: { a: PendingActivity }) {
           </Link>
         </>
       )}
+      <Progress a={a} />
       {a.last_failure && <span className="block text-bad">{a.last_failure}</span>}
     </Item>
+  );
+}
+
+/** What the activity's last heartbeat told. */
+function Progress({ a }: { a: PendingActivity }) {
+  const p = progress(a.progress);
+  if (a.state !== "leased" || !p) return null;
+  return (
+    <span className="mt-0.5 flex flex-wrap items-center gap-x-2" data-progress>
+      {p.share !== null && (
+        <span className="h-1.5 w-32 overflow-hidden rounded-full bg-idle-soft" aria-hidden>
+          <span className="block h-full rounded-full bg-run" style={{ width: `${p.share * 100}%` }} />
+        </span>
+      )}
+      <span className="break-words text-ink">{p.text}</span>
+      {a.last_heartbeat_at && (
+        <span className="text-xs text-faint">
+          told <When value={a.last_heartbeat_at} />
+        </span>
+      )}
+    </span>
   );
 }
 

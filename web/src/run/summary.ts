@@ -1,5 +1,6 @@
 import type { Envelope, HistoryEvent, Json } from "../api/types";
 import { preview } from "../lib/format";
+import { numberOf } from "../lib/json";
 import type { Tone } from "../lib/status";
 import { chosen, duration, parseTime } from "../lib/time";
 
@@ -11,6 +12,7 @@ export function readable(e: HistoryEvent): Json {
   const decoded = e.decoded ?? {};
   for (const [name, value] of Object.entries(e.payload ?? {})) {
     if (name === "payload_codec" && Object.keys(decoded).length > 0) continue;
+    if (name === "stack_trace") continue; // it is shown as lines, beside
     out[name] = blobs.includes(name) && name in decoded ? decoded[name]! : value;
   }
   for (const [name, value] of Object.entries(decoded)) if (!(name in out)) out[name] = value;
@@ -60,7 +62,7 @@ export function summary(e: HistoryEvent): string {
   const p = e.payload ?? {};
   const d = e.decoded ?? {};
   const s = (name: string) => (typeof p[name] === "string" ? (p[name] as string) : "");
-  const n = (name: string) => (typeof p[name] === "number" ? (p[name] as number) : 0);
+  const n = (name: string) => numberOf(p[name]) ?? 0;
   const by = s("worker_id") ? ` on ${s("worker_id")}` : "";
   const again = n("attempt_number") > 1 ? `, attempt ${n("attempt_number")}` : "";
   const why = s("message") || s("reason") || s("timeout_kind").replaceAll("_", " ");
@@ -87,6 +89,10 @@ export function summary(e: HistoryEvent): string {
     case "ChildRunCancelled":
     case "ChildRunTerminated":
       return `${s("child_workflow_type")}${why && `: ${why}`}`;
+    case "AttachedToChild":
+      return `${s("workflow_type")} as ${s("workflow_id")}`.trim();
+    case "AttachedChildEnded":
+      return `${s("workflow_type") || s("workflow_id")}${"result" in d ? ` → ${preview(d.result)}` : why && `: ${why}`}`;
     case "UpdateAccepted":
     case "UpdateApplied":
       return `${s("update_name")}${list(d.arguments)}`;

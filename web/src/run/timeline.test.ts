@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { HistoryEvent, Json, Pending } from "../api/types";
-import { buildTimeline, type Bar, type Lane } from "./timeline";
+import { buildTimeline, numbered, type Bar, type Lane } from "./timeline";
 
 const zero = Date.UTC(2026, 10, 21, 12);
 const iso = (ms: number) => new Date(zero + ms).toISOString();
@@ -54,10 +54,10 @@ describe("an activity", () => {
   });
 
   it("that nobody takes waits, and says why", () => {
-    const pending = { ...none, activities: [{ sequence: 1, state: "ready", attempt_number: 1, started_at: null, why: "needs gpu:nvidia-l4" }] } as unknown as Pending;
+    const pending = { ...none, activities: [{ sequence: 1, state: "ready", attempt_number: 1, started_at: null, wait: { reason: "capability_missing", missing: ["gpu"] } }] } as unknown as Pending;
     const t = buildTimeline(history(started, [10, "ActivityScheduled", { sequence: 1, activity_type: "index" }]), pending);
     expect(bars(find(t.lanes, "index"))).toEqual([["queued", 10, null]]);
-    expect(find(t.lanes, "index")).toMatchObject({ state: "queued", detail: "needs gpu:nvidia-l4" });
+    expect(find(t.lanes, "index")).toMatchObject({ state: "queued", bars: [{ wait: { missing: ["gpu"] } }] });
   });
 
   it("left open by a run that closed ends with it", () => {
@@ -178,4 +178,10 @@ describe("children and updates", () => {
     expect(lanes.find((x) => x.kind === "child")!.bars.map(bar)).toEqual([["child", 5, null]]);
     expect(lanes[0]!.marks.map((m) => m.label)).toEqual(["update add accepted", "update add failed"]);
   });
+});
+
+it("epochs are shown by their number, and left out where nobody knows it", () => {
+  const lane = { id: "s", epoch: 1_795_000_000_000_007, bars: [{ epoch: 1_795_000_000_000_001 }, { epoch: 3 }, {}] } as unknown as Lane;
+  const { lanes } = numbered({ lanes: [lane], from: 0, to: null }, new Map([[1_795_000_000_000_007, 2], [1_795_000_000_000_001, 1]]));
+  expect(lanes).toEqual([{ id: "s", epoch: 2, bars: [{ epoch: 1 }, {}, {}] }]);
 });

@@ -1,4 +1,5 @@
-import type { HistoryEvent, Json, Pending, PendingActivity, SessionEvent } from "../api/types";
+import type { HistoryEvent, Json, Pending, PendingActivity, SessionEvent, Wait } from "../api/types";
+import { isObject, numberOf } from "../lib/json";
 import { parseTime } from "../lib/time";
 import { holds, type Hold } from "../sessions/ownership";
 
@@ -17,6 +18,7 @@ export interface Bar {
   worker?: string;
   epoch?: number;
   note?: string;
+  wait?: Wait; // why it waits
 }
 
 export interface Mark {
@@ -54,7 +56,7 @@ export interface Timeline {
 type Payload = Record<string, Json>;
 
 const text = (p: Payload, name: string): string => (typeof p[name] === "string" ? (p[name] as string) : "");
-const number = (p: Payload, name: string): number => (typeof p[name] === "number" ? (p[name] as number) : 0);
+const number = (p: Payload, name: string): number => numberOf(p[name]) ?? 0;
 
 /** When an event was recorded, whichever of its two names the answer used. */
 export function eventTime(e: HistoryEvent): number {
@@ -63,7 +65,7 @@ export function eventTime(e: HistoryEvent): number {
 
 function sessionOf(p: Payload): string {
   const options = p.worker_session;
-  const named = options && typeof options === "object" && !Array.isArray(options) ? text(options, "session_id") : "";
+  const named = isObject(options) ? text(options, "session_id") : "";
   return text(p, "session_id") || named;
 }
 
@@ -127,6 +129,7 @@ class Builder {
       this.run.events.push(e.sequence);
     } else if (type.startsWith("Activity")) this.activity(e, p, at);
     else if (type.startsWith("Child")) this.child(e, p, at);
+    else if (type.startsWith("Attached")) this.attached(e, p, at);
     else if (type.startsWith("Timer")) this.timer(e, p, at);
     else if (type.startsWith("Session")) this.session(e, p, at);
     else if (type.startsWith("Signal")) this.signal(e, p, at);
@@ -211,10 +214,33 @@ class Builder {
     if (bar) Object.assign(bar, { to: at, outcome: outcomeOf(ended), ...(l.failure && { note: l.failure }) });
   }
 
+  // A child, often of an earlier run, whose end this run asked to be told: a lane from then on.
+  private attached(e: HistoryEvent, p: Payload, at: number): void {
+    const id = `child ${number(p, "command_sequence")}`;
+    if (e.event_type === "AttachedToChild") {
+      const l = lane("child", id, text(p, "workflow_type") || text(p, "workflow_id"), at, number(p, "command_sequence"), "running");
+      l.detail = text(p, "workflow_id");
+      l.events.push(e.sequence);
+      l.bars.push({ kind: "child", from: at, to: null });
+      this.lanes.set(id, l);
+      return;
+    }
+    const l = this.lanes.get(id);
+    if (!l) return;
+    const reason = text(p, "closed_reason");
+    const ended: LaneState = reason === "completed" ? "completed" : reason === "failed" || reason === "timed_out" ? "failed" : "cancelled";
+    l.events.push(e.sequence);
+    l.state = ended;
+    l.to = at;
+    if (ended !== "completed") l.failure = text(p, "message") || reason;
+    const bar = l.bars[0];
+    if (bar) Object.assign(bar, { to: at, outcome: outcomeOf(ended), ...(l.failure && { note: l.failure }) });
+  }
+
   private lost(l: Lane, p: Payload): void {
     const all = Array.isArray(p.lost_deliveries) ? p.lost_deliveries : [];
     for (const one of all) {
-      if (!one || typeof one !== "object" || Array.isArray(one)) continue;
+      if (!isObject(one)) continue;
       const at = parseTime(text(one, "at"));
       if (at === null) continue;
       const label = `delivery ${number(one, "delivery")} lost by ${text(one, "worker_id") || "a worker"}: ${text(one, "why").replaceAll("_", " ")}`;
@@ -354,9 +380,8 @@ class Builder {
       return;
     }
     this.ready.delete(id);
-    if (a.state !== "delayed") l.bars.push(bare(a.why, since));
+    if (a.state !== "delayed") l.bars.push({ kind: "queued", from: since, to: null, ...(a.wait && { wait: a.wait }) });
     l.state = a.state === "delayed" ? "backoff" : "queued";
-    if (a.why) l.detail = a.why;
   }
 
   finish(ownership: Record<string, SessionEvent[]>): Timeline {
@@ -416,10 +441,6 @@ class Builder {
 
 const rank = (l: Lane) => (l.kind === "session" ? 0 : 1);
 
-function bare(why: string | undefined, from: number): Bar {
-  return why ? { kind: "queued", from, to: null, note: why } : { kind: "queued", from, to: null };
-}
-
 function outcomeOf(s: LaneState): NonNullable<Bar["outcome"]> {
   return s === "failed" || s === "timed_out" || s === "cancelled" ? s : "completed";
 }
@@ -443,4 +464,13 @@ function guess(attempts: Bar[], end: number | null): Hold[] {
     out.push({ worker: a.worker ?? "", epoch, from: a.from, to: end });
   }
   return out;
+}
+
+/** The timeline with the epochs of sessions as people count them, by the claims of a session; one that nobody can number is left out. */
+export function numbered(t: Timeline, numbers: Map<number, number>): Timeline {
+  const named = <T extends { epoch?: number }>({ epoch, ...rest }: T): T => {
+    const n = epoch === undefined ? undefined : numbers.get(epoch);
+    return (n === undefined ? rest : { ...rest, epoch: n }) as T;
+  };
+  return { ...t, lanes: t.lanes.map((l) => ({ ...named(l), bars: l.bars.map(named) })) };
 }

@@ -6,7 +6,7 @@ import { overviewQuery, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
 import { useNow } from "../lib/clock";
 import { count, without } from "../lib/format";
-import { isOpen, runFilters, runStatus, stuck, whyWaiting, words } from "../lib/status";
+import { isOpen, runFilters, runStatus, stuck, words } from "../lib/status";
 import { duration, parseTime } from "../lib/time";
 import { useNamespace } from "../shell/namespace";
 import { Act } from "../ui/Act";
@@ -14,6 +14,7 @@ import { Icon } from "../ui/Icon";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
+import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 
 const StartDialog = lazy(() => import("./StartDialog"));
@@ -26,17 +27,25 @@ export function RunsPage() {
   const rows = runs.data?.workflows ?? [];
   const filtered = Boolean(search.status || search.type || search.q);
   const unread = unreadable(runs.error);
+  const doubts = search.q && !unread ? (runs.data?.warnings ?? []) : [];
   const [starting, setStarting] = useState(false);
   return (
     <>
       <Heading title="Runs">
         <div className="flex flex-wrap gap-2 max-sm:contents">
-          <Filters types={typesOf(rows)} wrong={Boolean(unread)} />
+          <Filters types={typesOf(rows)} wrong={Boolean(unread)} doubted={doubts.length > 0} />
           <Act needs="writer" primary onClick={() => setStarting(true)}>
             Start a workflow
           </Act>
         </div>
       </Heading>
+      {doubts.length > 0 && (
+        <ul id="filter-warning" role="status" className="mb-2 text-[13px] text-warn sm:text-right" data-filter-warning>
+          {doubts.map((w) => (
+            <li key={w.subject}>{w.message}.</li>
+          ))}
+        </ul>
+      )}
       <StatusTabs current={search.status} />
       <div className="mt-3" aria-busy={runs.isFetching}>
         {unread ? (
@@ -118,7 +127,7 @@ function Table({ rows }: { rows: RunView[] }) {
 }
 
 function Row({ run: r }: { run: RunView }) {
-  const why = whyWaiting(r);
+  const wait = isOpen(r) ? r.wait : null;
   return (
     <tr className="relative h-[57px] hover:bg-sunken [&>td]:px-3 [&>td]:py-2 sm:[&>td]:px-4">
       <td>
@@ -143,9 +152,14 @@ function Row({ run: r }: { run: RunView }) {
             <When value={r.started_at} />
           </span>
         </span>
-        {why && (
-          <span className={`line-clamp-3 text-xs sm:line-clamp-2 break-words ${stuck(r) ? "text-warn" : "text-soft"}`} title={why} data-waits={stuck(r) ? "stuck" : "open"}>
-            {why}
+        {wait && (
+          <span className={`line-clamp-3 text-xs sm:line-clamp-2 break-words ${stuck(r) ? "text-warn" : "text-soft"}`} title={wait.message} data-waits={stuck(r) ? "stuck" : "open"}>
+            <WaitText wait={wait} />
+          </span>
+        )}
+        {!isOpen(r) && r.error && (
+          <span className="line-clamp-2 text-xs break-words text-bad" title={r.error} data-error>
+            {r.error}
           </span>
         )}
       </td>
@@ -202,14 +216,14 @@ function StatusTabs({ current }: { current: string | undefined }) {
   );
 }
 
-function Filters({ types, wrong }: { types: string[]; wrong: boolean }) {
+function Filters({ types, wrong, doubted }: { types: string[]; wrong: boolean; doubted: boolean }) {
   const search = useSearch({ from: "/" });
   const workers = useQuery(workersQuery(useNamespace()));
   const known = [...new Set([...(workers.data?.workers ?? []).flatMap((w) => w.supported_workflow_types ?? []), ...types])].sort();
   return (
     <div className="flex flex-wrap gap-2 max-sm:order-last max-sm:w-full">
       <FilterField name="type" label="Workflow type" placeholder="Any type" value={search.type} options={known} className="w-36 flex-1 sm:w-44 sm:flex-none" />
-      <FilterField name="q" label="Search workflow ids and business keys, or filter runs" placeholder="Search ids, or Amount > 100" value={search.q} wrong={wrong} className="w-44 flex-1 sm:w-80 sm:flex-none" />
+      <FilterField name="q" label="Search workflow ids and business keys, or filter runs" placeholder="Search ids, or Amount > 100" value={search.q} wrong={wrong} doubted={doubted} className="w-44 flex-1 sm:w-80 sm:flex-none" />
     </div>
   );
 }
@@ -221,11 +235,12 @@ interface FieldProps {
   value: string | undefined;
   options?: string[];
   wrong?: boolean;
+  doubted?: boolean;
   className: string;
 }
 
 /** A filter that applies shortly after the typing stops, and at Enter. What was typed in one go is one step back in the browser. */
-function FilterField({ name, label, placeholder, value, options, wrong = false, className }: FieldProps) {
+function FilterField({ name, label, placeholder, value, options, wrong = false, doubted = false, className }: FieldProps) {
   const navigate = useNavigate({ from: "/" });
   const search = useSearch({ from: "/" });
   const [draft, setDraft] = useState(value ?? "");
@@ -265,7 +280,7 @@ function FilterField({ name, label, placeholder, value, options, wrong = false, 
         spellCheck={false}
         autoComplete="off"
         aria-invalid={wrong || undefined}
-        aria-describedby={wrong ? "filter-error" : undefined}
+        aria-describedby={wrong ? "filter-error" : doubted ? "filter-warning" : undefined}
         {...(name === "q" && { "data-search": true })}
         onFocus={() => (stepped.current = false)}
         onKeyDown={(e) => e.key === "Enter" && apply(draft)}

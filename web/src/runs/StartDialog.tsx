@@ -45,7 +45,7 @@ export default function StartDialog({ namespace, onClose }: { namespace: string;
       await navigate({ to: "/runs/$runId", params: { runId: run.run_id } });
     },
   });
-  const f = faults(m.error, fields, { instance_already_started: "workflow_id" });
+  const f = faults(m.error, fields, { duplicate_not_allowed: "workflow_id" });
   const set = (name: Name) => (e: { target: { value: string } }) => setText({ ...text, [name]: e.target.value });
   const line = (name: Name, list?: string) => (c: Control) => (
     <input {...c} spellCheck={false} autoComplete="off" autoCapitalize="none" list={list} value={name === "task_queue" ? queue : (text[name] ?? "")} onChange={set(name)} />

@@ -1,5 +1,7 @@
 import type { Json, Schedule, ScheduleRequest, ScheduleSpec } from "../api/types";
 import { wrong } from "../lib/faults";
+import { print } from "../lib/format";
+import { Exact } from "../lib/json";
 import { readInput, readObject, readWhole } from "../lib/input";
 
 /** A schedule as it is typed. */
@@ -85,7 +87,7 @@ export function specOf(d: Pick<Draft, "cron" | "intervals" | "zone">): ScheduleS
   };
 }
 
-const json = (v: Json | undefined): string => (v === undefined || v === null || (typeof v === "object" && Object.keys(v).length === 0) ? "" : JSON.stringify(v, null, 2));
+const json = (v: Json | undefined): string => (v === undefined || v === null || (typeof v === "object" && !(v instanceof Exact) && Object.keys(v).length === 0) ? "" : print(v));
 
 /** The draft a form begins with: an empty one, or a schedule as it is. */
 export function draftOf(s: Schedule | undefined, zone: string): Draft {

@@ -87,12 +87,12 @@ function MigrateDialog({ session: s, onClose }: Props) {
             <option value="">the worker with the most room</option>
             {found.map((t) => (
               <option key={t.id} value={t.id}>
-                {t.id} ({t.held} of {t.most} sessions{t.against && `; ${t.against}`})
+                {t.id} ({t.held} of {t.most} sessions)
               </option>
             ))}
           </select>
         </label>
-        {workers.isSuccess && found.length === 0 && <p className="mt-1 text-xs text-warn">No other worker that holds sessions is there now.</p>}
+        {workers.isSuccess && found.length === 0 && <p className="mt-1 text-xs text-warn">No other worker that is there now can take it.</p>}
         {workers.isError && <p className="mt-1 text-xs text-bad">The workers could not be read: {workers.error.message}</p>}
         {held && (
           <label className="mt-3 flex items-start gap-2.5">

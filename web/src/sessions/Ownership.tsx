@@ -12,7 +12,7 @@ import { Tip } from "../ui/Tip";
 import { When } from "../ui/When";
 import { Ran } from "./Ran";
 import { identity, useTimeline } from "./past";
-import { facts, holds, reason, runOf, type Hold } from "./ownership";
+import { facts, holds, ordinals, reason, runOf, type Hold } from "./ownership";
 
 const shownFirst = 100; // entries; each "older" shows as many more
 
@@ -24,6 +24,7 @@ export function Ownership({ session }: { session: SessionView }) {
     return <Empty title="Nobody has held this session yet">The first activity of the session decides which worker it stays with.</Empty>;
   }
   const all = holds(timeline);
+  const numbers = ordinals(timeline, session.claims);
   const newest = timeline.slice(-most).reverse();
   const further = () => {
     setMost(most + shownFirst);
@@ -32,10 +33,10 @@ export function Ownership({ session }: { session: SessionView }) {
   return (
     <>
       <div className="card overflow-hidden">
-        {all.length > 0 && <HoldBar timeline={timeline} all={all} />}
+        {all.length > 0 && <HoldBar timeline={timeline} all={all} numbers={numbers} />}
         <ol aria-label="Ownership events">
           {newest.map((e, i) => (
-            <Entry key={identity(e)} session={session} event={e} all={all} last={i === newest.length - 1} />
+            <Entry key={identity(e)} session={session} event={e} all={all} numbers={numbers} last={i === newest.length - 1} />
           ))}
         </ol>
       </div>
@@ -45,7 +46,7 @@ export function Ownership({ session }: { session: SessionView }) {
 }
 
 /** Who held the session when, on one line. Each worker keeps its colour. */
-function HoldBar({ timeline, all }: { timeline: SessionEvent[]; all: Hold[] }) {
+function HoldBar({ timeline, all, numbers }: { timeline: SessionEvent[]; all: Hold[]; numbers: Map<number, number> }) {
   const now = useNow(all.some((h) => h.to === null));
   const zone = useZone();
   const times = timeline.map((e) => parseTime(e.at)).filter((t) => t !== null);
@@ -59,7 +60,7 @@ function HoldBar({ timeline, all }: { timeline: SessionEvent[]; all: Hold[] }) {
         {all.map((h) => (
           <Tip
             key={h.from}
-            content={<HoldTip hold={h} now={now} />}
+            content={<HoldTip hold={h} now={now} number={numbers.get(h.epoch)} />}
             className={`absolute inset-y-0 overflow-hidden rounded-md border text-xs font-medium ${holdLooks[workers.indexOf(h.worker) % holdLooks.length]}`}
             style={{ left: `min(${at(h.from)}%, calc(100% - 6px))`, width: `max(6px, ${at(h.to ?? now) - at(h.from)}%)` }}
           >
@@ -77,7 +78,7 @@ function HoldBar({ timeline, all }: { timeline: SessionEvent[]; all: Hold[] }) {
 
 const holdLooks = ["bg-stay-soft border-stay/40 text-stay", "bg-accent-soft border-accent/40 text-accent", "bg-run-soft border-run/40 text-run", "bg-warn-soft border-warn/40 text-warn"];
 
-function HoldTip({ hold: h, now }: { hold: Hold; now: number }) {
+function HoldTip({ hold: h, now, number }: { hold: Hold; now: number; number: number | undefined }) {
   const zone = useZone();
   return (
     <div className="grid gap-0.5">
@@ -85,7 +86,7 @@ function HoldTip({ hold: h, now }: { hold: Hold; now: number }) {
       <span className="text-soft">
         {clockTime(h.from, zone)} – {h.to === null ? "now" : clockTime(h.to, zone)} · {duration((h.to ?? now) - h.from)}
       </span>
-      <span className="font-mono text-xs text-faint">epoch {h.epoch}</span>
+      {number && <span className="text-xs text-faint">epoch {number}</span>}
       {h.ended && (
         <span className="text-soft">
           {words(h.ended)}
@@ -102,7 +103,7 @@ const dots = { run: "bg-run", good: "bg-good", bad: "bg-bad", warn: "bg-warn", i
 /** Events that take a session from its holder: what they say of the worker begins with "from". */
 const takes = new Set(["released", "expired", "idle_unpinned", "orphaned", "failed", "draining", "closed"]);
 
-function Entry({ session, event: e, all, last }: { session: SessionKey; event: SessionEvent; all: Hold[]; last: boolean }) {
+function Entry({ session, event: e, all, numbers, last }: { session: SessionKey; event: SessionEvent; all: Hold[]; numbers: Map<number, number>; last: boolean }) {
   const claim = e.what === "claimed" || e.what === "reclaimed";
   const look = claim || e.what === "renewed" ? "stay" : tone(entryTone[e.what] ?? "");
   const run = runOf(e.task_id);
@@ -126,7 +127,7 @@ function Entry({ session, event: e, all, last }: { session: SessionKey; event: S
           </p>
           {more.length > 0 && <p className="text-[13px] text-soft">{more.join(" · ")}</p>}
           <p className="flex flex-wrap gap-x-4 font-mono text-xs break-all text-faint">
-            {e.epoch ? <span>epoch {e.epoch}</span> : null}
+            {e.epoch && numbers.has(e.epoch) ? <span title={String(e.epoch)}>epoch {numbers.get(e.epoch)}</span> : null}
             {e.release && <span>release {e.release}</span>}
             {e.task_id &&
               (run ? (

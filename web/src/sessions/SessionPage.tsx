@@ -6,9 +6,10 @@ import type { SessionView } from "../api/types";
 import { words } from "../lib/status";
 import { duration } from "../lib/time";
 import { useNamespace } from "../shell/namespace";
-import { CopyButton, Id } from "../ui/Copy";
+import { CopyButton } from "../ui/Copy";
 import { Fact, Failed, Section, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
+import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 import { Actions } from "./Actions";
 import { LeaseLeft, TtlLeft } from "./LeaseLeft";
@@ -31,17 +32,18 @@ const doors: Record<string, string> = { implicit: "an id on an activity", worker
 function Notice({ session: s }: { session: SessionView }) {
   const bad = s.status === "failed" || s.status === "orphaned";
   const why = s.ended_reason ? reason(s.ended_reason) : s.failure_reason ? words(s.failure_reason) : "";
-  const lines: [text: string, look: string][] = [];
+  const lines: [text: ReactNode, look: string][] = [];
   if (s.moving) lines.push([`${s.moving} moves it: what runs in it may end, and what is queued waits until another worker has it.`, "border-l-warn"]);
   if (s.kept_for) lines.push([`For a short time it is kept for ${s.kept_for}.`, "border-l-warn"]);
   if (why) lines.push([`${isOver(s) ? "Ended" : "Last holding ended"}: ${why}`, bad ? "border-l-bad" : "border-l-idle"]);
-  if (s.waiting) lines.push([s.waiting, "border-l-warn"]);
+  const waits = s.wait && !s.moving && !s.kept_for ? s.wait : undefined; // those say it already
+  if (waits) lines.push([<WaitText key="wait" wait={waits} />, waits.needs_attention ? "border-l-warn" : "border-l-idle"]);
   if (lines.length === 0) return null;
   const look = ["border-l-bad", "border-l-warn", "border-l-idle"].find((l) => lines.some((x) => x[1] === l));
   return (
     <div className={`card mt-3 grid gap-1 border-l-3 px-4 py-3 ${look}`}>
-      {lines.map(([text, of]) => (
-        <p key={text} className={`break-words ${of === "border-l-bad" ? "font-medium text-bad" : ""}`}>
+      {lines.map(([text, of], i) => (
+        <p key={i} className={`break-words ${of === "border-l-bad" ? "font-medium text-bad" : ""}`}>
           {text}
         </p>
       ))}
@@ -115,7 +117,8 @@ function Session({ session: s }: { session: SessionView }) {
         <Fact name="Epoch" wide>
           {s.epoch > 0 ? (
             <span className="flex flex-wrap items-center gap-x-2">
-              <Id id={String(s.epoch)} what="epoch" />
+              <span title={String(s.epoch)}>{s.claims ?? "–"}</span>
+              <CopyButton text={String(s.epoch)} what="fencing number of the epoch" />
               {s.claims ? <span className="text-soft">{s.claims === 1 ? "claimed once" : `claimed ${s.claims} times`}</span> : null}
             </span>
           ) : (

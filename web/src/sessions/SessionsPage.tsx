@@ -8,9 +8,9 @@ import { useNamespace } from "../shell/namespace";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
+import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 import { LeaseLeft } from "./LeaseLeft";
-import { waits } from "./waits";
 
 export function SessionsPage() {
   useTitle("Sessions");
@@ -81,15 +81,19 @@ function Table({ rows }: { rows: SessionView[] }) {
                   {s.scope === "workflow" ? `of ${s.workflow_id}` : "shared"}
                   {s.queue && ` · ${s.queue}`}
                 </span>
-                {waits(s) && (
-                  <span className="line-clamp-2 text-xs break-words text-warn" title={waits(s)} data-waits>
-                    {waits(s)}
+                {s.wait && (
+                  <span className={`line-clamp-2 text-xs break-words ${s.wait.needs_attention ? "text-warn" : "text-soft"}`} title={s.wait.message} data-waits>
+                    <WaitText wait={s.wait} />
                   </span>
                 )}
               </td>
               <td className="hidden truncate md:table-cell">
                 {s.status === "active" && s.lease_owner ? s.lease_owner : <span className="text-faint">nobody</span>}
-                {s.epoch > 0 && <span className="block truncate font-mono text-[11px] text-faint">epoch {s.epoch}</span>}
+                {s.epoch > 0 && s.claims ? (
+                  <span className="block truncate text-[11px] text-faint" title={`epoch ${s.epoch}`}>
+                    epoch {s.claims}
+                  </span>
+                ) : null}
               </td>
               <td className="hidden text-right text-soft lg:table-cell">
                 {s.active_activity_count} running

@@ -1,8 +1,19 @@
 import { describe, expect, it } from "vitest";
-import { facts, holds, reason, runOf } from "./ownership";
+import { facts, holds, ordinals, reason, runOf } from "./ownership";
 
 const at = (s: number) => new Date(Date.UTC(2026, 10, 21, 12, 0, s)).toISOString();
 const ms = (s: number) => Date.UTC(2026, 10, 21, 12, 0, s);
+
+it("epochs are counted by claims, back from the newest", () => {
+  const timeline = [
+    { at: at(1), what: "claimed", epoch: 1_795_000_000_000_001 },
+    { at: at(2), what: "renewed", epoch: 1_795_000_000_000_001 },
+    { at: at(3), what: "reclaimed", epoch: 1_795_000_000_000_007 },
+  ];
+  expect([...ordinals(timeline, 5)]).toEqual([[1_795_000_000_000_007, 5], [1_795_000_000_000_001, 4]]);
+  expect([...ordinals(timeline, 1)]).toEqual([[1_795_000_000_000_007, 1]]);
+  expect(ordinals(timeline, undefined).size).toBe(0);
+});
 
 describe("holds", () => {
   it("are the stretches between a claim and what ended it", () => {

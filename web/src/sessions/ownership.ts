@@ -41,6 +41,18 @@ export function holds(timeline: SessionEvent[]): Hold[] {
   return out;
 }
 
+/** The claims of a session, numbered from its first on: 1, 2, 3 by their epochs. What is before its newest row is not counted. */
+export function ordinals(timeline: SessionEvent[], claims: number | undefined): Map<number, number> {
+  const found = new Map<number, number>();
+  const claimed = timeline.filter((e) => (e.what === "claimed" || e.what === "reclaimed") && e.epoch).map((e) => e.epoch!);
+  let n = claims ?? 0;
+  for (const epoch of [...new Set(claimed)].sort((a, b) => b - a)) {
+    if (n < 1) break;
+    found.set(epoch, n--);
+  }
+  return found;
+}
+
 /** A reason is a sentence, or a word of the protocol like "ended_by_workflow". */
 export const reason = (text: string): string => (/\s/.test(text) ? text : words(text));
 

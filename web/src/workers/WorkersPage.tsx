@@ -12,6 +12,7 @@ import { Id } from "../ui/Copy";
 import { JsonView } from "../ui/JsonView";
 import { Empty, Fact, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
+import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 import { isolation, machine, slots, type Meter } from "./facts";
 import { whyNoWork, type Reason } from "./why";
@@ -150,7 +151,8 @@ function Reasons({ of }: { of: Reason[] }) {
     <ul aria-label="Why it gets no work" className={`mt-2 grid gap-1 rounded-lg px-3 py-2 ${look}`}>
       {of.map((r) => (
         <li key={r.text} className="break-words" data-why={r.weight}>
-          {r.text}{" "}
+          {r.text}
+          {r.wait && <WaitText wait={r.wait} behind />}{" "}
           {r.queue && (
             <Link to="/queues/$queue" params={{ queue: r.queue }} className="whitespace-nowrap underline underline-offset-3">
               Look at {r.queue}

@@ -6,6 +6,8 @@ describe("a worker's reports", () => {
   it("tell how full it is, and nothing where it says nothing", () => {
     const w = { max_concurrent_workflow_tasks: 4, max_concurrent_activity_tasks: 8, max_concurrent_worker_sessions: 10, held_sessions: 3, task_slots: { activity_available: 2 } };
     expect(slots(w as unknown as WorkerView).map((m) => [m.used, m.most])).toEqual([[null, 4], [6, 8], [3, 10]]);
+    const counted = { ...w, task_slots: null, active_workflow_tasks: 0, active_activity_tasks: 5 };
+    expect(slots(counted as unknown as WorkerView).map((m) => m.used)).toEqual([0, 5, 3]);
   });
   it("tell the isolation in words, with what is missing", () => {
     expect(isolation({ level: "process", memory: "watchdog", disk: "none", egress: "open", missing: ["open network connections", 7] })).toEqual({

@@ -1,12 +1,16 @@
 import type { Json, WorkerView } from "../api/types";
 import { bytes } from "../lib/format";
+import { isObject, numberOf } from "../lib/json";
 
 // What a worker reports of itself comes in objects of its own making; these read the members we know and pass over the rest.
 
 type Report = Record<string, Json> | null | undefined;
 
 const num = (r: Report, ...names: string[]): number | null => {
-  for (const n of names) if (typeof r?.[n] === "number") return r[n] as number;
+  for (const n of names) {
+    const found = numberOf(r?.[n]);
+    if (found !== null) return found;
+  }
   return null;
 };
 const str = (r: Report, name: string): string => (typeof r?.[name] === "string" ? (r[name] as string) : "");
@@ -19,10 +23,11 @@ export interface Meter {
 
 /** How full a worker is, by kind of slot. */
 export function slots(w: WorkerView): Meter[] {
-  const used = (most: number, free: number | null) => (free === null ? null : Math.max(0, most - free));
+  // What it has leased is what it runs, whether it reports its free slots or not.
+  const used = (most: number, free: number | null, leased: number | undefined) => leased ?? (free === null ? null : Math.max(0, most - free));
   return [
-    { name: "Workflow slots", most: w.max_concurrent_workflow_tasks, used: used(w.max_concurrent_workflow_tasks, num(w.task_slots, "workflow_available")) },
-    { name: "Activity slots", most: w.max_concurrent_activity_tasks, used: used(w.max_concurrent_activity_tasks, num(w.task_slots, "activity_available")) },
+    { name: "Workflow slots", most: w.max_concurrent_workflow_tasks, used: used(w.max_concurrent_workflow_tasks, num(w.task_slots, "workflow_available"), w.active_workflow_tasks) },
+    { name: "Activity slots", most: w.max_concurrent_activity_tasks, used: used(w.max_concurrent_activity_tasks, num(w.task_slots, "activity_available"), w.active_activity_tasks) },
     { name: "Sessions", most: w.max_concurrent_worker_sessions, used: w.held_sessions ?? 0 },
   ];
 }
@@ -47,7 +52,7 @@ export function machine(r: Report): { size: string; load: string; address: strin
   const ram = num(r, "totalAvailableRamInBytes");
   const cpu = num(r, "cpuUsagePercentage");
   const used = num(r, "ramUsagePercentage");
-  const disk = num(r.diskInfo && typeof r.diskInfo === "object" && !Array.isArray(r.diskInfo) ? r.diskInfo : null, "percentage");
+  const disk = num(isObject(r.diskInfo) ? r.diskInfo : null, "percentage");
   const size = [cores !== null && `${cores} ${cores === 1 ? "core" : "cores"}`, ram !== null && bytes(ram)].filter(Boolean).join(", ");
   const load = [cpu !== null && `cpu ${Math.round(cpu)}\u00a0%`, used !== null && `memory ${Math.round(used)}\u00a0%`, disk !== null && `disk ${Math.round(disk)}\u00a0%`]
     .filter(Boolean)

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { QueueState, WorkerView } from "../api/types";
+import { because, plain } from "../lib/wait";
 import { whyNoWork } from "./why";
 
 const worker = (o: object = {}) =>
@@ -9,15 +10,15 @@ const worker = (o: object = {}) =>
     task_slots: { workflow_available: 2, activity_available: 4 }, ...o,
   }) as unknown as WorkerView;
 
-const queue = (o: { ready?: number; waiting?: number; drained?: string; held?: string } = {}) =>
+const queue = (o: { ready?: number; waiting?: number; drained?: string; held?: number } = {}) =>
   ({
     name: "q",
     stats: { workflow_tasks: { ready_count: 0 }, activity_tasks: { ready_count: o.ready ?? 0 }, pollers: { active_count: 1, waiting_count: o.waiting ?? 1 } },
-    admission: { workflow_tasks: {}, activity_tasks: o.held ? { wait_reason: o.held } : {} },
+    admission: { workflow_tasks: {}, activity_tasks: o.held ? { wait: { kind: "activity", reason: "budget_leases", task_queue: "q", used: 1, limit: o.held } } : {} },
     build_ids: [{ build_id: o.drained ?? "other", drain_intent: "draining" }],
   }) as unknown as QueueState;
 
-const said = (w: WorkerView, ...queues: QueueState[]) => whyNoWork(w, queues).map((r) => `${r.weight}: ${r.text}`);
+const said = (w: WorkerView, ...queues: QueueState[]) => whyNoWork(w, queues).map((r) => `${r.weight}: ${r.text}${r.wait ? plain(because(r.wait), "utc", 0) : ""}`);
 
 describe("a worker gets no work at all", () => {
   it("while its release is another one, and may finish what it has", () => {
@@ -31,6 +32,7 @@ describe("a worker gets no work at all", () => {
   });
   it("while its build is drained on its queues", () => {
     expect(said(worker(), queue({ drained: "b1", ready: 2 }))).toEqual(["stop: Build b1 is drained on q."]);
+    expect(said(worker({ status: "draining" }), queue({ drained: "b1", ready: 2 }))).toEqual(["stop: Build b1 is drained on q."]);
     expect(said(worker({ task_queues: ["q", "r"] }), queue({ drained: "b1" }))[0]).toMatch(/^less/);
   });
 });
@@ -44,7 +46,7 @@ describe("a worker gets less", () => {
     expect(said(worker({ max_concurrent_activity_tasks: 0, task_slots: null }), queue())).toEqual(["less: It has no activity slots, so it takes no activity."]);
   });
   it("when a budget holds back, or what is ready is not for it", () => {
-    expect(said(worker(), queue({ held: "its budget is 1 at once" }))).toEqual(["less: activities are held back: its budget is 1 at once."]);
+    expect(said(worker(), queue({ held: 1 }))).toEqual(["less: activities are held back: queue q has 1 activity tasks leased, its budget is 1 at once"]);
     expect(said(worker(), queue({ ready: 2 }))).toEqual(["less: 2 tasks ready in q that no worker there may take."]);
     expect(said(worker(), queue({ ready: 1, waiting: 0 }))).toEqual(["less: 1 task ready in q, and no poll waits there now."]);
   });

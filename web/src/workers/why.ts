@@ -1,4 +1,4 @@
-import type { QueueState, WorkerView } from "../api/types";
+import type { QueueState, Wait, WorkerView } from "../api/types";
 import { slots } from "./facts";
 
 /** Why a worker gets no work, or none of some kind. */
@@ -6,6 +6,7 @@ export interface Reason {
   text: string;
   weight: "stop" | "less" | "rest"; // nothing at all; not everything; there is nothing to get
   queue?: string; // where more is said
+  wait?: Wait; // what goes on from the text
 }
 
 const of = (n: number, one: string) => `${n.toLocaleString("en-US")} ${one}${n === 1 ? "" : "s"}`;
@@ -16,13 +17,15 @@ export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[
   const has = w.active_leases > 0 ? ` What it has, ${of(w.active_leases, "task")}, it may finish.` : "";
   if (w.status === "stale") return [{ weight: "stop", text: "It was not heard of for too long and is taken for gone. Its sessions and tasks go to others when their leases end." }];
   if (w.gate) return [{ weight: "stop", text: `${w.gate}.${has}` }];
-  if (w.status === "draining") return [{ weight: "stop", text: `It drains: it is given nothing new, and leaves when it has finished.${has}` }];
   const out: Reason[] = [];
   const workflows = w.supported_workflow_types ?? [];
   const activities = w.supported_activity_types ?? [];
   const names = w.task_queues?.length ? w.task_queues : [w.task_queue];
   const mine = names.map((n) => queues.find((q) => q.name === n)).filter((q) => q !== undefined);
   const drained = mine.filter((q) => q.build_ids?.some((b) => b.build_id === w.build_id && b.drain_intent === "draining")).map((q) => q.name);
+  if (w.status === "draining" && drained.length < names.length) { // one whose build is drained on all its queues is shown as draining, too
+    return [{ weight: "stop", text: `It drains: it is given nothing new, and leaves when it has finished.${has}` }];
+  }
   for (const queue of drained) out.push({ weight: drained.length === names.length ? "stop" : "less", queue, text: `${w.build_id ? `Build ${w.build_id}` : "The build without an id"} is drained on ${queue}.` });
   const [flow, act, held] = slots(w);
   if (flow && act) {
@@ -35,7 +38,7 @@ export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[
   for (const q of mine) {
     if (drained.includes(q.name)) continue;
     for (const [admission, what] of [[q.admission.workflow_tasks, "workflow tasks"], [q.admission.activity_tasks, "activities"]] as const) {
-      if (admission.wait_reason) out.push({ weight: "less", queue: q.name, text: `${what} are held back: ${admission.wait_reason}.` });
+      if (admission.wait) out.push({ weight: "less", queue: q.name, text: `${what} are held back`, wait: admission.wait });
     }
     const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
     if (ready === 0) continue;

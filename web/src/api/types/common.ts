@@ -1,4 +1,6 @@
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+import type { Exact } from "../../lib/json";
+
+export type Json = null | boolean | number | string | Exact | Json[] | { [key: string]: Json };
 export type Time = string | null;
 
 /** A value as it is stored: base64 in a codec. */

@@ -1,4 +1,5 @@
 import type { Time } from "./common";
+import type { Wait } from "./wait";
 
 export interface TaskTally {
   ready_count: number;
@@ -11,7 +12,7 @@ export interface TaskTally {
 /** How the budgets of one kind of task stand; what has no bound is null. */
 export interface TaskAdmission {
   status: string;
-  wait_reason?: string;
+  wait?: Wait;
   server_active_lease_count: number;
   server_max_active_leases_per_queue: number | null;
   server_namespace_active_lease_count: number;
@@ -77,7 +78,7 @@ export interface TaskWhy {
   run_id: string;
   type: string;
   session_id?: string;
-  why: string;
+  wait: Wait;
 }
 
 export interface QueueList {

@@ -1,4 +1,5 @@
 import type { Envelope, Json, Time } from "./common";
+import type { Wait } from "./wait";
 
 export interface RunView {
   workflow_id: string;
@@ -21,8 +22,7 @@ export interface RunView {
   last_progress_at: Time;
   run_deadline_at?: Time;
   execution_deadline_at?: Time;
-  wait_kind: string | null;
-  wait_reason: string | null;
+  wait?: Wait | null;
   memo?: Json;
   search_attributes?: Json;
   history_length: number;
@@ -64,7 +64,7 @@ export interface PendingActivity {
   last_heartbeat_at: Time;
   progress?: Json;
   last_failure?: string;
-  why?: string;
+  wait?: Wait | null;
 }
 
 export interface PendingTimer {
@@ -87,15 +87,18 @@ export interface PendingChild {
   workflow_type: string;
   parent_close_policy: string;
   attempt_number: number;
+  former_run_id?: string; // an earlier run of the workflow id started it
+  attached?: number[]; // commands of this run that wait for it
 }
 
 export interface PendingTask {
   task_id: string;
-  state: "ready" | "leased" | "quarantined";
+  state: "ready" | "delayed" | "leased" | "quarantined";
   workflow_task_attempt: number;
   worker_id?: string;
   lease_expires_at: Time;
-  why?: string;
+  stack_trace?: string; // where its code failed last
+  wait?: Wait | null;
 }
 
 /** A start; an id is made when none is given. */
@@ -115,6 +118,8 @@ export interface RunList {
   workflows: RunView[] | null;
   workflow_count: number;
   next_page_token: string | null;
+  /** What of the filter is likely not what was meant. */
+  warnings?: { code: string; subject: string; message: string }[];
 }
 
 /** One run of a workflow id, as the list of its runs shows it. */

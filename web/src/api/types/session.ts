@@ -1,4 +1,5 @@
 import type { Time } from "./common";
+import type { Wait } from "./wait";
 
 export interface SessionView {
   session_id: string;
@@ -35,7 +36,7 @@ export interface SessionView {
   last_heartbeat_at: Time;
   created_at: Time;
   updated_at: Time;
-  waiting?: string;
+  wait?: Wait;
   timeline?: SessionEvent[] | null; // its newest entries, oldest first
   timeline_page_token?: string | null; // leads to those before them
 }

@@ -25,5 +25,7 @@ export interface WorkerView {
   isolation?: Record<string, Json> | null;
   task_slots?: Record<string, Json> | null;
   active_leases: number;
+  active_workflow_tasks?: number; // of these
+  active_activity_tasks?: number;
   held_sessions: number;
 }

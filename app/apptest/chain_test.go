@@ -1,0 +1,101 @@
+package apptest_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+// What the end of a chain owes its children is stored with the end: an app that dies between the two, before anything
+// was brought, leaves it to the next. The same holds of an app that dies between the run that started the child and the
+// one that ends the chain.
+func TestAnAppThatDiesBeforeTheClosePolicyTakesEffectLeavesItToTheNext(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		// it brings nothing and moves no time: as if it died behind each commit
+		still := func(o *app.Options) { o.Still = true }
+		a := apptest.Start(t, apptest.Options{Database: database, Change: still})
+		c := caller{t, a, ""}
+		w := register(c, "w", "")
+		c.start("parent")
+		w.decide(w.poll("workflow"), `{"type":"start_child_workflow","workflow_type":"flow","queue":"`+handQueue+
+			`","parent_close_policy":"terminate"}`,
+			`{"type":"open_condition_wait","condition_key":"k"}`)
+		child := w.poll("workflow").text("workflow_id")
+		c.want(202, "POST", "/api/workflows/parent/signal/go", `{}`)
+		w.decide(w.poll("workflow"), `{"type":"continue_as_new"}`)
+		a.Stop()
+
+		a = apptest.Start(t, apptest.Options{Database: database, Change: still})
+		c = caller{t, a, ""}
+		w = register(c, "w", "")
+		next := w.poll("workflow")
+		for next.text("workflow_id") != "parent" { // the child's task came back with the worker
+			next = w.poll("workflow")
+		}
+		w.decide(next, finish)
+		if s := c.want(200, "GET", "/api/workflows/parent", "").text("status"); s != "completed" {
+			t.Fatalf("the parent is %s", s)
+		}
+		if s := c.want(200, "GET", "/api/workflows/"+child, "").text("status"); s == "terminated" {
+			t.Fatal("the policy took effect already: nothing is tested")
+		}
+		a.Stop()
+
+		c = caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}
+		until(t, "the child is terminated", func() bool {
+			return c.want(200, "GET", "/api/workflows/"+child, "").text("status") == "terminated"
+		})
+	})
+}
+
+// The runs of a chain that had children, some of whose ends no history of it tells, leave a server and come to another
+// as they are.
+func TestAChainWithChildrenIsExportedAndImported(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		home := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
+		w := register(home, "w", "")
+		home.start("parent")
+		const start = `{"type":"start_child_workflow","workflow_type":"flow","queue":"` + handQueue +
+			`","parent_close_policy":"terminate"}`
+		first := w.poll("workflow")
+		w.decide(first, start, start, `{"type":"open_condition_wait","condition_key":"k"}`)
+		one, two := w.poll("workflow"), w.poll("workflow")
+		home.want(202, "POST", "/api/workflows/parent/signal/go", `{}`)
+		w.decide(w.poll("workflow"), `{"type":"continue_as_new"}`)
+		second := w.poll("workflow")
+		w.decide(two, finish) // told to no run
+		until(t, "the chain hears of its end", func() bool {
+			pending, _ := home.want(200, "GET", "/api/workflows/parent", "").body["pending"].(map[string]any)
+			open, _ := pending["children"].([]any)
+			return len(open) == 1
+		})
+		w.decide(second, finish)
+		until(t, "the other child is terminated", func() bool {
+			return home.want(200, "GET", "/api/workflows/"+one.text("workflow_id"), "").text("status") == "terminated"
+		})
+		away := caller{t, apptest.Start(t, apptest.Options{}), "default"}
+		for _, run := range []handTask{first, second, one, two} {
+			id, number := run.text("workflow_id"), run.text("run_id")
+			raw, events := home.bundle(id, number)
+			got := away.ask("POST", "/api/workflows/import/bundle", raw)
+			if got.status != 201 {
+				t.Fatalf("%s: %s", id, got.raw)
+			}
+			if _, again := away.bundle(id, number); !cmp.Equal(events, again) {
+				t.Errorf("%s came with another history:\n%s", id, cmp.Diff(events, again))
+			}
+		}
+		var told []string
+		for _, e := range away.want(200, "GET", "/api/workflows/parent/runs/"+second.text("run_id")+"/history", "").
+			body["events"].([]any) {
+			told = append(told, e.(map[string]any)["event_type"].(string))
+		}
+		if want := []string{"WorkflowStarted", "ParentClosePolicyApplied", "WorkflowCompleted"}; !slices.Equal(told, want) {
+			t.Errorf("the second run's history is %v, want %v", told, want)
+		}
+	})
+}

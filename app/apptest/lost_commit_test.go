@@ -1,0 +1,160 @@
+package apptest_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/store/storetest"
+)
+
+// behind starts an app whose connections to PostgreSQL go through a gate, and another on the same database whose do
+// not.
+func behind(t *testing.T) (*storetest.Gate, *apptest.App, *apptest.App) {
+	t.Helper()
+	database := apptest.Postgres(t)
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := storetest.NewGate(t, u.Host)
+	u.Host = gate.Addr()
+	a := apptest.Start(t, apptest.Options{Database: u.String()})
+	t.Cleanup(gate.Open)
+	return gate, a, apptest.Start(t, apptest.Options{Database: database})
+}
+
+// loses makes a call whose change is committed while the answer of the database is lost, with the database: it is told
+// that nobody knows what became of it.
+func (c caller) loses(gate *storetest.Gate, at, method, path, body string) response {
+	c.t.Helper()
+	lost := gate.LoseCommit(at)
+	s := c.want(503, method, path, body)
+	select {
+	case <-lost:
+	case <-time.After(time.Minute):
+		c.t.Fatalf("%s %s: no transaction with %s", method, path, at)
+	}
+	gate.Open()
+	if !strings.HasSuffix(s.text("reason"), "_unavailable") || s.text("outcome") != "unknown" ||
+		s.body["retryable"] != true || s.body["recorded"] != nil {
+		c.t.Errorf("%s %s: %s", method, path, s.brief())
+	}
+	return s
+}
+
+// asks makes a call until the database is there again for it: connections that were cut are found out one by one.
+func (c caller) asks(status int, method, path, body string) response {
+	c.t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		if s := c.ask(method, path, body); s.status == status || s.status != 503 || time.Now().After(end) {
+			if s.status != status {
+				c.t.Fatalf("%s %s: %d, want %d: %s", method, path, s.status, status, s.brief())
+			}
+			return s
+		}
+	}
+}
+
+// A database that dies while it commits leaves open whether it did. The call says so, and the same call once more finds
+// out what became of it, at the same app or at another: nothing is done twice, and nothing lies with a worker that does
+// not know of it.
+func TestACommitWhoseAnswerIsLostIsFoundByTheRetry(t *testing.T) {
+	t.Parallel()
+	gate, a, b := behind(t)
+	here := register(caller{t, a, ""}, "w", "")
+	for name, again := range map[string]hand{"same": here, "other": {caller{t, b, ""}, "w"}} {
+		id := "lost-" + name
+		begin := `{"workflow_id":"` + id + `","workflow_type":"flow","task_queue":"` + handQueue + `"}`
+		if s := here.loses(gate, "INSERT INTO events", "POST", "/api/workflows", begin); s.text("workflow_id") != id ||
+			s.text("command_status") != "unknown" {
+			t.Errorf("a start: %s", s.brief())
+		}
+		if s := again.asks(409, "POST", "/api/workflows", begin); s.text("reason") != "duplicate_not_allowed" {
+			t.Errorf("the start again: %s", s.brief())
+		}
+		poll := func(kind string) handTask {
+			t.Helper()
+			path, body := "/api/worker/"+kind+"-tasks/poll",
+				`{"worker_id":"w","task_queue":"`+handQueue+`","poll_request_id":"`+name+`","timeout_seconds":30}`
+			s := here.loses(gate, "SKIP LOCKED", "POST", path, body)
+			if s.text("poll_status") != "backend_unavailable" || s.text("poll_request_id") != name ||
+				s.body["retry_same_poll_request_id"] != true {
+				t.Errorf("a poll: %s", s.brief())
+			}
+			return taskOf(t, again.asks(200, "POST", path, body))
+		}
+		complete := func(path, body string) {
+			t.Helper()
+			here.loses(gate, "INSERT INTO events", "POST", path, body)
+			if s := again.asks(200, "POST", path, body); s.body["recorded"] != false || s.text("reason") != "already_completed" {
+				t.Errorf("%s again: %s", path, s.brief())
+			}
+		}
+		flow := poll("workflow")
+		complete(flowPath(flow, "complete"), here.flowBody(flow, `,"commands":[`+step+`]`))
+		act := poll("activity")
+		if flow.number("workflow_task_attempt") != 1 || act.number("attempt_number") != 1 {
+			t.Errorf("a task was leased more than once: %v, %v", flow, act)
+		}
+		complete(stepPath(act, "complete"), here.stepBody(act, `,"result":`+envelope(t, `{"n":1}`)))
+		here.decide(here.poll("workflow"), finish)
+	}
+}
+
+// A poller that was waiting when the task it was to get was committed, with the answer lost, is told so at once: it
+// asks again and has the task, which otherwise would lie until the end of a lease that nobody knows of.
+func TestAWaitingPollerHearsOfACommitWhoseAnswerIsLost(t *testing.T) {
+	gate, a, _ := behind(t)
+	w := register(caller{t, a, ""}, "w", "")
+	const path, body = "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"` + handQueue +
+		`","poll_request_id":"p","timeout_seconds":60}`
+	answer := make(chan response, 1)
+	go func() { answer <- w.ask("POST", path, body) }()
+	waiting(t, a, 1)
+	w.loses(
+		gate, "INSERT INTO events", "POST", "/api/workflows",
+		`{"workflow_id":"one","workflow_type":"flow","task_queue":"`+handQueue+`"}`,
+	)
+	s := <-answer
+	if s.status != 503 || s.text("poll_status") != "backend_unavailable" {
+		t.Fatalf("the poll: %d %s", s.status, s.brief())
+	}
+	w.decide(taskOf(t, w.asks(200, "POST", path, body)), finish)
+}
+
+// A read that meets a dying database is nobody's fault: it is asked again.
+func TestAReadThatMeetsADyingDatabaseIsNoFault(t *testing.T) {
+	gate, a, _ := behind(t)
+	w := register(caller{t, a, ""}, "w", "")
+	w.start("one")
+	flow := w.poll("workflow")
+	w.decide(flow, inSession("s"))
+	run := flow.text("run_id")
+	for _, path := range []string{
+		"/api/workflows", "/api/workflows/one", "/api/workflows/one/runs", "/api/workflows/one/runs/" + run,
+		"/api/workflows/one/runs/" + run + "/history",
+		"/api/workflows/one/debug", "/api/workers", "/api/workers/w", "/api/worker-sessions", "/api/worker-sessions/s",
+		"/api/task-queues", "/api/schedules",
+		"/api/namespaces", "/api/runs/" + run, "/api/search-attributes",
+	} {
+		w.asks(200, "GET", path, "")
+		for met := false; !met; gate.Open() {
+			lost := gate.LoseRead("FROM ")
+			s := w.ask("GET", path, "")
+			select {
+			case <-lost:
+				if met = s.status != 200; met &&
+					(s.status != 503 || s.text("reason") != "store_unavailable" || s.body["outcome"] != nil) {
+					t.Errorf("%s: %d %s", path, s.status, s.brief())
+				}
+				// else a read of the app's own met it
+			case <-time.After(time.Second):
+				t.Logf("%s reads nothing: %d", path, s.status)
+				met = true
+			}
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package apptest
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/plane"
+)
+
+// Plane opens a control plane without a port, so that it lives in a bubble of virtual time, and runs it until the test
+// ends or it is closed before. It is what an app serves, of release "test", without tokens; database is sqlite:PATH or
+// postgres://…, empty for a new SQLite file, and opened by Open where that is set.
+func Plane(t testing.TB, database string, o plane.Options) *plane.Plane {
+	t.Helper()
+	if database == "" {
+		database = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+	}
+	if o.Open == nil {
+		o.Open = opens(database)
+	}
+	o.Release = cmp.Or(o.Release, "test")
+	o.Shared = o.Shared || !strings.HasPrefix(database, "sqlite:")
+	o.NoAuth = o.Token == ""
+	o.Log = Log(t)
+	p, err := plane.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(context.WithoutCancel(t.Context())) }()
+	t.Cleanup(func() {
+		Close(t, p)
+		if err := <-ended; err != nil {
+			t.Errorf("the plane ended with: %v", err)
+		}
+	})
+	return p
+}
+
+// Close ends a plane; again it does nothing.
+func Close(t testing.TB, p *plane.Plane) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}

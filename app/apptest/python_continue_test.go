@@ -1,0 +1,88 @@
+package apptest_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// deposit is what a chain of runs said in the end.
+type deposit struct {
+	Balance  int   `json:"balance"`
+	Runs     int   `json:"runs"`
+	Deposits []int `json:"deposits"`
+}
+
+// lastOf waits for the end of a chain of runs and reads the result of the last.
+func lastOf(t *testing.T, a *apptest.App, workflowID string) (d deposit) {
+	t.Helper()
+	until(t, "workflow "+workflowID+" ends", func() bool {
+		v, err := a.Broker().Describe(t.Context(), protocol.Target{WorkflowID: workflowID})
+		return err == nil && v.Terminal && v.Status == "completed" && json.Unmarshal(v.Output, &d) == nil && d.Runs > 0
+	})
+	return d
+}
+
+// A condition that a signal made true before anybody looked leaves no event. The run it comes to goes on as new by its
+// first task; the next one must not get the signal again.
+func TestASignalFromBeforeTheFirstWorkerIsHandledOnce(t *testing.T) {
+	t.Parallel()
+	python(t)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		c := caller{t, a, ""}
+		r := run(t, a, "account", 15)
+		c.want(202, "POST", "/api/workflows/"+r.WorkflowID+"/signal/deposit", `{"input":[10]}`)
+		w := work(t, a, "py-1", "50")
+		until(t, "the next run waits", func() bool {
+			v, err := a.Broker().Describe(t.Context(), protocol.Target{WorkflowID: r.WorkflowID})
+			return err == nil && v.RunID != r.RunID && v.Status == "waiting"
+		})
+		c.want(202, "POST", "/api/workflows/"+r.WorkflowID+"/signal/deposit", `{"input":[5]}`)
+		if d := lastOf(t, a, r.WorkflowID); d.Balance != 15 || d.Runs != 2 {
+			t.Errorf("10 and 5 were paid in: %+v", d)
+		}
+		w.stop()
+	})
+}
+
+// The code is resumed by the end of its step and goes on as new at once. A signal from before that end it has seen; for
+// one from behind it the handler runs too late, so the next run gets it.
+func TestASignalBehindTheLastStepGoesWithTheRun(t *testing.T) {
+	t.Parallel()
+	python(t)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		c := caller{t, a, ""}
+		h := register(c, "hand", "")
+		w := work(t, a, "py-1", "50")
+		r := run(t, a, "stepwise", handQueue)
+		held := h.poll("activity")
+		w.stop()
+		h.want(200, "POST", stepPath(held, "complete"), h.stepBody(held, ""))
+		c.want(202, "POST", "/api/workflows/"+r.WorkflowID+"/signal/deposit", `{"input":[10]}`)
+		w = work(t, a, "py-1", "50")
+		held = h.poll("activity")
+		c.want(202, "POST", "/api/workflows/"+r.WorkflowID+"/signal/deposit", `{"input":[5]}`)
+		h.want(200, "POST", stepPath(held, "complete"), h.stepBody(held, ""))
+		if d := lastOf(t, a, r.WorkflowID); d.Runs != 2 || len(d.Deposits) != 2 || d.Deposits[0] != 10 || d.Deposits[1] != 5 {
+			t.Errorf("10 and 5 were paid in: %+v", d)
+		}
+		w.stop()
+	})
+}
+
+// Handler, condition, update and continue-as-new in one workflow: what was paid in is in the balance once, whatever it
+// met on its way.
+func TestSignalsMeetContinueAsNewInPython(t *testing.T) {
+	t.Parallel()
+	python(t)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		w := work(t, a, "py-1", "50")
+		cases(t, a, "a_deposit_is_made_once", "deposits_of_every_kind_are_made_once")
+		w.stop()
+	})
+}

@@ -1,0 +1,42 @@
+package apptest_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+// unknownOutcomes makes the requests that the published SDK retries when their outcome is not known, and has its own
+// reader judge the answers.
+const unknownOutcomes = `
+import sys, httpx
+from durable_workflow.retry_policy import _backend_unavailable_refusal
+url = open(sys.argv[1]).read().strip()
+for path, body in {
+    "register": {"worker_id": "w", "task_queue": "q", "runtime": "python"},
+    "heartbeat": {"worker_id": "w"},
+    "workflow-tasks/poll": {"worker_id": "w", "task_queue": "q", "poll_request_id": "p-1", "timeout_seconds": 1},
+    "activity-tasks/poll": {"worker_id": "w", "task_queue": "q", "poll_request_id": "p-2", "timeout_seconds": 1},
+    "query-tasks/poll": {"worker_id": "w", "task_queue": "q", "poll_request_id": "p-3", "timeout_seconds": 1},
+    "workflow-tasks/01ARZ3NDEKTSV4RRFFQ69G5FAV-1-workflow/heartbeat": {"lease_owner": "w", "workflow_task_attempt": 2},
+}.items():
+    answer = httpx.post(url + "/api/worker/" + path, json=body, headers={"X-Durable-Workflow-Protocol-Version": "1.20"})
+    try:
+        answer.raise_for_status()
+        print("%s: %d %s" % (path, answer.status_code, answer.text[:300]))
+    except httpx.HTTPStatusError as e:
+        if _backend_unavailable_refusal(e) != (True, 1):
+            print("%s: %d %s" % (path, answer.status_code, answer.text[:600]))
+`
+
+// The published Python SDK takes the answers of an app whose database is away for what they are, and asks again.
+func TestThePublishedClientKnowsAnOutcomeThatIsNotKnown(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	if err := a.Store().Close(); err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.TrimSpace(ran(t, a.URL(), "-c", unknownOutcomes)); said != "" {
+		t.Errorf("not in the form that is retried:\n%s", said)
+	}
+}

@@ -1,0 +1,128 @@
+package apptest_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+// lost are completions whose run would go another way if what they ask for were left out, in every form a client may
+// put that; with the member they are refused for. Those without one are wrong in themselves, and their task stays with
+// its worker.
+var lost = []struct {
+	name, body, member string
+	single             bool // cannot be read, nor can what stands beside it in a batch
+}{
+	{"a wait on a stream", `"commands":[],"message_stream_waits":[{"stream_name":"s"}]`, "message_stream_waits", false},
+	{"a wait that is no list", `"commands":[],"message_stream_waits":{"stream_name":"s"}`, "message_stream_waits", false},
+	{"a wait that is a text", `"commands":[],"message_stream_waits":"s"`, "message_stream_waits", false},
+	{"a cursor", `"commands":[],"message_stream_cursors":[{"stream_name":"s"}]`, "message_stream_cursors", false},
+	{"a cursor that is no list", `"commands":[],"message_stream_cursors":{"s":1}`, "message_stream_cursors", false},
+	{
+		"a directive to a stream", `"commands":[{"type":"record_side_effect","workflow_stream":{"operation":"append"}}]`,
+		"commands.0.workflow_stream", false,
+	},
+	{
+		"a scope", `"commands":[{"type":"start_timer","delay_seconds":60,"cancellation_scope_id":"s"}]`,
+		"commands.0.cancellation_scope_id", false,
+	},
+	{
+		"a cleanup", `"commands":[{"type":"start_timer","delay_seconds":60,"cancellation_cleanup":true}]`,
+		"commands.0.cancellation_cleanup", false,
+	},
+	{"a command nobody knows", `"commands":[{"type":"brew_tea"}]`, "commands.0.type", false},
+	{
+		"one behind a good one", `"commands":[{"type":"start_timer","delay_seconds":60},{"type":"brew_tea"}]`,
+		"commands.1.type", false,
+	},
+	{
+		"one behind a wrong one", `"commands":[{"type":"start_timer","delay_seconds":-60},{"type":"brew_tea"}]`,
+		"commands.1.type", false,
+	},
+	{
+		"one with an activity in a session that cannot be",
+		`"commands":[{"type":"schedule_activity","activity_type":"a","worker_session":{"session_id":"s","lease_seconds":-1}}],"message_stream_waits":[1]`,
+		"message_stream_waits", false,
+	},
+	{
+		"one with members of other types",
+		`"commands":[{"type":"brew_tea","activity_type":7,"arguments":["milk"],"delay_seconds":"soon"}]`, "commands.0.type",
+		true,
+	},
+	{
+		"a scope beside a member of another type",
+		`"commands":[{"type":"start_timer","delay_seconds":"soon","cancellation_scope_id":"s"}]`,
+		"commands.0.cancellation_scope_id", true,
+	},
+	{"nothing of that", `"commands":[{"type":"start_timer","delay_seconds":"soon"}]`, "", true},
+	{
+		"empty lists",
+		`"commands":[{"type":"start_timer","delay_seconds":-1,"cancellation_scope_id":null}],"message_stream_waits":[],"message_stream_cursors":null`,
+		"", false,
+	},
+	{"commands that are none", `"commands":7`, "", true},
+}
+
+// What cannot be left out is refused by its path and takes the run out of everybody's hands in the same change, so that
+// not one worker after another ends on it. What is only wrong leaves the task where it is.
+func TestWhatWouldBeLostIsRefusedAndTheRunQuarantined(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		w := register(caller{t, a, "default"}, "w", "")
+		for i, c := range lost {
+			for _, batch := range []bool{false, true} {
+				id := "lost-" + string(rune('a'+i))
+				if batch {
+					id += "-batch"
+				}
+				w.start(id)
+				task := w.poll("workflow")
+				var said string
+				if batch {
+					status := 200
+					if c.single {
+						status = 422
+					}
+					got := w.want(
+						status, "POST", "/api/worker/tasks/complete",
+						`{"items":[{"kind":"workflow","task_id":"`+task.text("task_id")+`",`+w.flowBody(task, ","+c.body)[1:]+`]}`,
+					)
+					said = got.raw
+					if !strings.Contains(said, `"validation_failed"`) {
+						t.Errorf("%s, in a batch: %s", c.name, said)
+					}
+				} else {
+					got := w.want(422, "POST", flowPath(task, "complete"), w.flowBody(task, ","+c.body))
+					said = got.raw
+					if got.text("reason") != "validation_failed" || got.body["recorded"] != false {
+						t.Errorf("%s: %s", c.name, said)
+					}
+				}
+				if !strings.Contains(said, `"`+c.member) && !strings.Contains(said, `"items.0.`+c.member) {
+					t.Errorf("%s, batch %v: %s does not name %s", c.name, batch, said, c.member)
+				}
+				_, held := w.want(200, "GET", "/api/workflows/"+id, "").body["blocked_reason"]
+				if held != (c.member != "") {
+					t.Errorf("%s, batch %v: the run is quarantined: %v", c.name, batch, held)
+				}
+				if held {
+					w.want(409, "POST", flowPath(task, "heartbeat"), w.flowBody(task, ""))
+					continue
+				}
+				w.decide(task, finish)
+			}
+		}
+		// Who does not hold the task quarantines nothing.
+		w.start("held")
+		task := w.poll("workflow")
+		other := register(w.caller, "other", "")
+		for _, body := range []string{lost[0].body, `"commands":[{"type":"brew_tea","delay_seconds":"soon"}]`} {
+			if got := other.ask("POST", flowPath(task, "complete"), other.flowBody(task, ","+body)); got.status != 409 &&
+				got.status != 422 {
+				t.Errorf("by another worker: %s", got.raw)
+			}
+		}
+		w.decide(task, finish)
+	})
+}

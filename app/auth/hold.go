@@ -1,0 +1,124 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// hold is something that goes on in a caller's name: a poll, a stream.
+type hold struct {
+	who *Principal
+	end context.CancelCauseFunc
+}
+
+// Hold gives the context of something that goes on for a while in a caller's name: it ends, with the refusal as its
+// cause, when the caller may no longer do what it could. The function ends the watch.
+func (a *Auth) Hold(ctx context.Context, p *Principal) (context.Context, func()) {
+	if p == nil || p.TokenID == "" && p.signIn == "" {
+		return ctx, func() {}
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	h := &hold{p, end}
+	a.mu.Lock()
+	a.held[h] = struct{}{}
+	a.mu.Unlock()
+	return ctx, func() {
+		a.mu.Lock()
+		delete(a.held, h)
+		a.mu.Unlock()
+		end(nil)
+	}
+}
+
+// Over is the refusal for which a context of Hold ended, or nil.
+func Over(ctx context.Context) error {
+	var e *protocol.Error
+	if errors.As(context.Cause(ctx), &e) && e.Reason == protocol.ReasonUnauthorized {
+		return e
+	}
+	return nil
+}
+
+// Changed says that tokens were changed, here or elsewhere, or with all that any may have been: what is remembered of
+// them is forgotten, and what goes on in the name of those who may no longer ends.
+func (a *Auth) Changed(ctx context.Context, ids []string, all bool) {
+	var look []*hold
+	a.mu.Lock()
+	a.news++
+	if all {
+		clear(a.known)
+	}
+	for _, id := range ids {
+		delete(a.known, id)
+	}
+	for h := range a.held {
+		if all || slices.Contains(ids, h.who.TokenID) || slices.Contains(ids, h.who.signIn) {
+			look = append(look, h)
+		}
+	}
+	a.mu.Unlock()
+	for _, h := range look {
+		if err := a.Still(ctx, h.who); protocol.ReasonOf(err) == protocol.ReasonUnauthorized {
+			h.end(err)
+		}
+	}
+}
+
+// Still refuses a caller that was let in before and may no longer do what it could: its token was revoked, ended or
+// changed, or it signed out. Any other error says that nobody knows.
+func (a *Auth) Still(ctx context.Context, p *Principal) error {
+	if p.signIn != "" {
+		if _, out, err := a.lookup(ctx, p.signIn); err != nil {
+			return err
+		} else if out {
+			return over()
+		}
+	}
+	if p.TokenID == "" {
+		return nil
+	}
+	t, found, err := a.lookup(ctx, p.TokenID)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return unknown()
+	}
+	if err := usable(t, time.Now()); err != nil {
+		return err
+	}
+	same := slices.Equal(p.Namespaces, t.Namespaces) && slices.Equal(p.Queues, t.Queues) && p.Group == t.Group &&
+		slices.EqualFunc(p.Roles, t.Roles, func(a Role, b string) bool { return string(a) == b })
+	if !same {
+		return unknown()
+	}
+	return nil
+}
+
+// pass is one look at many callers, in which each token is looked up once.
+type pass struct{ known map[string]lookup }
+
+type passKey struct{}
+
+// Pass gives the context of one look at many callers, by one goroutine: each token is looked up once in it.
+func Pass(ctx context.Context) context.Context {
+	return context.WithValue(ctx, passKey{}, &pass{map[string]lookup{}})
+}
+
+func (p *pass) seen(id string) (lookup, bool) {
+	if p == nil {
+		return lookup{}, false
+	}
+	l, ok := p.known[id]
+	return l, ok
+}
+
+func (p *pass) note(id string, l lookup) {
+	if p != nil {
+		p.known[id] = l
+	}
+}

@@ -1,0 +1,87 @@
+package broker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// An attempt in a session of a workflow that went to another holder under it may live, by its own lease, and its result
+// does not count all the same: what it worked on is not the session's state any more. The task is ready again at once.
+func TestAResultUnderASupersededEpochDoesNotCount(t *testing.T) {
+	for name, report := range map[string]func(a *app, task *protocol.Task) protocol.CompleteAnswer{
+		"completed": func(a *app, task *protocol.Task) protocol.CompleteAnswer { return a.result(task, "late") },
+		"failed": func(a *app, task *protocol.Task) protocol.CompleteAnswer {
+			return a.complete(protocol.CompleteItem{
+				Kind: protocol.KindActivity, TaskID: task.Activity.TaskID, Owner: task.Activity.LeaseOwner,
+				AttemptID: task.Activity.AttemptID,
+				Failure:   &protocol.Failure{Message: "late", NonRetryable: true},
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			apptest.Databases(t, func(t *testing.T, database string) {
+				a := on(t, database)
+				a.register("flow")
+				a.ours("a", "a1", 200*time.Millisecond, time.Hour, 10)
+				run := a.start("wf")
+				session := run.RunID + "-1"
+				a.taken(a.decide(
+					a.task("flow", protocol.KindWorkflow, "wf"), protocol.Command{Type: protocol.StartSession}, inSession(session),
+					inSession(session),
+				))
+				first := a.task("a", protocol.KindActivity, "wf")
+				a.ours("b", "b1", time.Minute, time.Hour, 10)
+				second := a.task("b", protocol.KindActivity, "wf") // waits for the session's lease to end
+				if was, is := first.Activity.Session.Epoch, second.Activity.Session.Epoch; is <= was ||
+					first.Activity.TaskID == second.Activity.TaskID {
+					t.Fatalf("epoch %d of %s after %d of %s", is, second.Activity.TaskID, was, first.Activity.TaskID)
+				}
+				late := report(a, first)
+				// the app sets such an attempt free by itself, too: then it is over already
+				if r := protocol.ReasonOf(late.Err); r != protocol.ReasonStaleSessionEpoch && r != protocol.ReasonStaleAttempt ||
+					late.Recorded {
+					t.Errorf("the late report: %+v", late)
+				}
+				again := a.poll("b", protocol.KindActivity, 30)
+				if again == nil || again.Activity.TaskID != first.Activity.TaskID ||
+					again.Activity.Session.Epoch != second.Activity.Session.Epoch {
+					t.Fatalf("redelivered: %+v", again)
+				}
+				a.taken(a.result(again, "done"))
+				a.taken(a.result(second, "done"))
+			})
+		})
+	}
+}
+
+// Once a workflow's session was claimed anew, an attempt that runs in it under the holding before holds nobody up: it
+// is ready again although its worker says nothing and its own lease lives on for minutes.
+func TestAnAttemptOfASupersededHoldingHoldsNobodyUp(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("flow")
+		a.ours("a", "a1", 200*time.Millisecond, time.Hour, 10)
+		run := a.start("wf")
+		session := run.RunID + "-1"
+		a.taken(a.decide(
+			a.task("flow", protocol.KindWorkflow, "wf"), protocol.Command{Type: protocol.StartSession}, inSession(session),
+			inSession(session),
+		))
+		first := a.task("a", protocol.KindActivity, "wf")
+		a.ours("b", "b1", time.Minute, time.Hour, 10)
+		second := a.task("b", protocol.KindActivity, "wf") // waits for the session's lease to end
+		again := a.poll("b", protocol.KindActivity, 30)
+		if again == nil || again.Activity.TaskID != first.Activity.TaskID ||
+			again.Activity.Session.Epoch != second.Activity.Session.Epoch {
+			t.Fatalf("redelivered: %+v", again)
+		}
+		if got, want := first.Activity.LeaseExpiresAt.Time, time.Now().Add(30*time.Second); got.Before(want) {
+			t.Errorf("the lease of the attempt before ended at %s: nothing was shown", got)
+		}
+		a.taken(a.result(again, "done"))
+		a.taken(a.result(second, "done"))
+	})
+}

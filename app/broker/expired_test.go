@@ -1,0 +1,42 @@
+package broker
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+)
+
+// At the default lengths: a worker that was heard in the second half of a lease lives, whatever it let end; one that
+// renewed and died was not.
+func TestALeaseThatEndedIsADeathOnlyOfAWorkerThatWasNotHeardSince(t *testing.T) {
+	for name, c := range map[string]struct {
+		lease, silence time.Duration
+		process        string
+		lives          bool
+	}{
+		"an HTTP client that polls":                {300 * time.Second, 45 * time.Second, "p", true},
+		"an HTTP client that died":                 {300 * time.Second, 61 * time.Second, "p", false},
+		"a worker that sends heartbeats":           {30 * time.Second, 10 * time.Second, "p", true},
+		"a worker that died after its last one":    {30 * time.Second, 20 * time.Second, "p", false},
+		"another process of that name, which asks": {300 * time.Second, 0, "q", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &Broker{opt: Options{Alive: 60 * time.Second}}
+				w := &engine.Worker{Namespace: "default", ID: "w", Incarnation: c.process}
+				b.workers.put(w)
+				b.hear(w.Key())
+				time.Sleep(c.silence)
+				l := engine.Lease{Owner: "w", Incarnation: "p", Length: c.lease.Microseconds()}
+				if got := b.heardSince("default", l); got != c.lives {
+					t.Errorf("lives: %t, want %t", got, c.lives)
+				}
+				if b.heardSince("other", l) {
+					t.Error("a worker of another namespace counts")
+				}
+			})
+		})
+	}
+}

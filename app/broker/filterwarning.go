@@ -1,0 +1,61 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/filter"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// filterWarnings names the search attributes of a filter that are neither registered nor on any run. Such a filter is
+// answered like every other, since the first run to carry the attribute may start tomorrow; but today it is more likely
+// misspelled. What the page itself shows needs no question, so that filters that find something cost what they did.
+func filterWarnings(
+	ctx context.Context, r store.Reader, q store.RunQuery, types map[string]string, page []protocol.RunView,
+) (list []protocol.FilterWarning, err error) {
+	var free []string
+	for _, name := range filter.Attributes(q.Where) {
+		if _, registered := types[name]; !registered {
+			free = append(free, name)
+		}
+	}
+	if free = slices.DeleteFunc(free, shownOn(page)); len(free) == 0 {
+		return nil, nil
+	}
+	unknown, err := r.Uncarried(ctx, q.Namespace, free)
+	for _, name := range unknown {
+		w := protocol.FilterWarning{
+			Code: "unknown_attribute", Subject: name,
+			Message: "no run carries the search attribute " + name + ", and it is not registered",
+		}
+		for _, other := range slices.Sorted(maps.Keys(types)) {
+			if strings.EqualFold(other, name) {
+				w.Message += "; " + other + " is: names are told apart by case"
+				break
+			}
+		}
+		list = append(list, w)
+	}
+	return list, err
+}
+
+// shownOn says whether one of these runs carries an attribute. A value that no filter finds, an empty list say, does
+// not count.
+func shownOn(page []protocol.RunView) func(name string) bool {
+	carried := map[string]bool{}
+	for _, v := range page {
+		var values map[string]json.RawMessage
+		if json.Unmarshal(v.SearchAttributes, &values) == nil {
+			for name, value := range values {
+				carried[name] = carried[name] || len(engine.AttributeKeys(value)) > 0
+			}
+		}
+	}
+	return func(name string) bool { return carried[name] }
+}

@@ -1,0 +1,118 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Deregister takes a worker's registration away, at its own word: its leases end and its sessions are released, so that
+// others go on at once. The row is marked first, which fences it, and goes last: a lease never names a worker without a
+// row.
+func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	w, err := b.fence(ctx, in)
+	if err != nil {
+		return protocol.DeregisterAnswer{}, err
+	}
+	flows, err := b.letGo(ctx, w, engine.ReturnedDraining, returned)
+	return protocol.DeregisterAnswer{WorkerID: w.ID, Outcome: "deregistered", Recovered: flows}, err
+}
+
+// RemoveWorker takes a worker's registration away, at an operator's word. It gets nothing more from now on. What it
+// runs goes to nobody else while it may still run there: it may report it, and it comes back when it does, or when its
+// lease is over. One that tells its processes apart and lives is refused until another process of its id registers.
+func (b *Broker) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
+	key := engine.WorkerKey{Namespace: namespace(ns), ID: id}
+	w, err := b.known(ctx, key)
+	if err != nil {
+		return protocol.DeregisterAnswer{}, noWorker(id)
+	}
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return protocol.DeregisterAnswer{}, err
+	}
+	h := heard{worker: w}
+	b.workers.with(key, func(known *heard) { h = *known })
+	lives := b.alive(h, now) || !b.opt.Shared && h.at.IsZero() && time.Since(b.started) <= b.opt.Alive
+	if w, err = b.fence(ctx, protocol.DeregisterRequest{Namespace: ns, WorkerID: id}); err != nil {
+		return protocol.DeregisterAnswer{}, err
+	}
+	out := protocol.DeregisterAnswer{WorkerID: id, Outcome: "deregistered"}
+	var refs []store.TaskRef
+	err = b.store.View(ctx, func(r store.Reader) error {
+		refs, err = r.Owned(ctx, key, w.Incarnation)
+		return err
+	})
+	if err != nil || (lives || w.Explicit) && len(refs) > 0 || lives && namesProcess(w) {
+		return out, err
+	}
+	out.Recovered, err = b.letGo(ctx, w, engine.ReasonOrphaned, died) // what a living one had is not free yet
+	return out, err
+}
+
+// namesProcess says whether a worker's processes can be told apart by their incarnations.
+func namesProcess(w *engine.Worker) bool {
+	return w.Explicit && w.Incarnation != protocol.SocketProcess
+}
+
+// fence marks a registration as taken away: from its commit on the process gets nothing more, here and, as soon as they
+// hear of it, at other apps.
+func (b *Broker) fence(ctx context.Context, in protocol.DeregisterRequest) (*engine.Worker, error) {
+	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
+	if err := b.Reaches(ctx, key.Namespace, in.WorkerID); err != nil {
+		return nil, err
+	}
+	w, err := commit[engine.Worker](ctx, b, store.Change{
+		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			old := rows.Worker(key)
+			switch {
+			case old == nil:
+				return store.Writes{}, noWorker(key.ID)
+			case in.Incarnation != "" && in.Incarnation != old.Incarnation:
+				return store.Writes{}, stale(key.ID)
+			case !old.Left.IsZero():
+				return store.Writes{Answer: *old}, nil
+			}
+			next := *old
+			next.Left, next.UpdatedAt, next.Status = history.At(now), history.At(now), protocol.WorkerDraining
+			return store.Writes{Workers: []engine.Worker{next}, Answer: next}, nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.dispatch.Gone(store.Process{Worker: key, Incarnation: w.Incarnation})
+	return &w, nil
+}
+
+// letGo gives on what a process that left had, and removes its row, unless another has registered meanwhile. It says
+// how many workflow tasks there were.
+func (b *Broker) letGo(
+	ctx context.Context, w *engine.Worker, why string, lost func(store.TaskRef) bool,
+) (flows int, err error) {
+	key := w.Key()
+	_, flows, err = b.freeLeases(ctx, key, why, lost, func(incarnation string) bool {
+		return incarnation == w.Incarnation
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := b.releaseSessions(ctx, key, "shutdown"); err != nil {
+		return 0, err
+	}
+	_, err = b.store.Commit(ctx, store.Change{
+		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
+		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+			if now := rows.Worker(key); now == nil || now.Incarnation != w.Incarnation || now.Left.IsZero() {
+				return store.Writes{}, nil
+			}
+			return store.Writes{DropWorkers: []engine.WorkerKey{key}}, nil
+		},
+	})
+	return flows, err
+}

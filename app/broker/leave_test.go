@@ -1,0 +1,140 @@
+package broker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// running gives the worker w, which may have an incarnation, an attempt, and another worker, spare, that could take it.
+func (o *harness) running(a *app, incarnation string) *protocol.Task {
+	o.t.Helper()
+	o.hired(a, "w", func(in *protocol.RegisterRequest) { in.Incarnation, in.AttemptLease = incarnation, 100 })
+	o.hired(a, "spare", nil)
+	a.start("one")
+	a.taken(a.decide(
+		a.poll("w", protocol.KindWorkflow, 0), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "turn"},
+	))
+	return a.poll("w", protocol.KindActivity, 0)
+}
+
+// A worker that lives and is removed gets nothing more, on the poll it left open as on the next; what it runs nobody
+// else is given before it is over.
+func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
+	for name, c := range map[string]struct {
+		incarnation string
+		refused     protocol.Reason
+	}{
+		"names its process":    {"p", protocol.ReasonStaleRegistration},
+		"of the HTTP contract": {"", protocol.ReasonWorkerNotRegistered},
+	} {
+		for _, end := range []string{"reported", "handed back", "lease over"} {
+			inBubble(t, name+", "+end, func(o *harness) {
+				t := o.t
+				a, _ := o.app("a", false)
+				task := o.running(a, c.incarnation)
+				open := make(chan error)
+				activities, wait := []protocol.TaskKind{protocol.KindActivity}, int64(60)
+				ask := protocol.PollRequest{WorkerID: "w", Incarnation: c.incarnation, Kinds: activities, Timeout: &wait}
+				go func() {
+					_, err := a.Poll(t.Context(), ask)
+					open <- err
+				}()
+				time.Sleep(time.Second)
+				began := o.at()
+				must[protocol.DeregisterAnswer](t)(a.RemoveWorker(t.Context(), "default", "w"))
+				if err := <-open; protocol.ReasonOf(err) != c.refused || o.at() != began {
+					t.Errorf("the open poll ended after %s with %v", o.at()-began, err)
+				}
+				if _, err := a.Poll(t.Context(), ask); protocol.ReasonOf(err) != c.refused {
+					t.Errorf("the next poll: %v", err)
+				}
+				if _, err := a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+					WorkerID: "w", Incarnation: c.incarnation,
+				}); protocol.ReasonOf(err) != c.refused {
+					t.Errorf("a heartbeat: %v", err)
+				}
+				if view := must[protocol.WorkerView](t)(a.Worker(
+					t.Context(), "default", "w",
+				)); view.Status != protocol.WorkerDraining || view.Leases != 1 {
+					t.Errorf("while it runs an attempt it is listed as %s with %d leases", view.Status, view.Leases)
+				}
+				a.waits("spare")
+				time.Sleep(60 * time.Second)
+				a.waits("spare")
+				switch end {
+				case "reported":
+					a.taken(a.result(task, 1))
+				case "handed back":
+					back := a.complete(protocol.CompleteItem{
+						Kind: protocol.KindActivity, TaskID: task.Activity.TaskID, Owner: "w", AttemptID: task.Activity.AttemptID,
+						Returned: "draining",
+					})
+					if back.Err != nil {
+						t.Fatal(back.Err)
+					}
+				case "lease over":
+					time.Sleep(50 * time.Second)
+					run, seq, _ := engine.ParseStepID(task.Activity.TaskID)
+					if err := a.Due(t.Context(), store.Due{Kind: store.DueActivity, Run: run, Seq: seq}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := a.poll("spare", protocol.KindActivity, 0); (got != nil) != (end != "reported") {
+					t.Errorf("then another worker gets %+v", got)
+				}
+				if _, err := a.Worker(t.Context(), "default", "w"); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
+					t.Errorf("with nothing left to end it is listed: %v", err)
+				}
+				_, err := a.Register(
+					t.Context(),
+					protocol.RegisterRequest{WorkerID: "w", Incarnation: c.incarnation, TaskQueue: "default", AnyActivity: true},
+				)
+				if named := c.incarnation != ""; named != (protocol.ReasonOf(err) == protocol.ReasonStaleRegistration) {
+					t.Errorf("it registers again: %v", err)
+				}
+				o.hired(a, "w", func(in *protocol.RegisterRequest) { in.Incarnation = c.incarnation + "next" })
+			})
+		}
+	}
+}
+
+// Another app leases a task to a worker in the moment it leaves: that lease is found by neither, but for the word that
+// the worker has left.
+func TestWhatWasLeasedWhileAWorkerLeftGoesBack(t *testing.T) {
+	inBubble(t, "two apps", func(o *harness) {
+		a, _ := o.app("a", true)
+		o.running(a, "p")
+		key := engine.WorkerKey{Namespace: "default", ID: "w"}
+		must[any](o.t)(o.store.Commit(o.t.Context(), store.Change{
+			Needs: store.Keys{Workers: []engine.WorkerKey{key}},
+			Decide: func(store.Rows, time.Time) (store.Writes, error) {
+				return store.Writes{DropWorkers: []engine.WorkerKey{key}}, nil
+			},
+		}))
+		a.waits("spare")
+		o.dispatch.Changed(store.Changed{Superseded: []store.Process{{Worker: key, Incarnation: "p"}}})
+		time.Sleep(time.Second)
+		if a.poll("spare", protocol.KindActivity, 0) == nil {
+			o.t.Error("nobody gets what was leased")
+		}
+	})
+}
+
+// What a worker had that is dead when it is removed is free at once, where nobody was told an expiry to believe in.
+func TestADeadWorkerThatIsRemovedHoldsNobodyUp(t *testing.T) {
+	inBubble(t, "of the HTTP contract", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.running(a, "")
+		time.Sleep(70 * time.Second)
+		must[protocol.DeregisterAnswer](o.t)(a.RemoveWorker(o.t.Context(), "default", "w"))
+		if got := a.poll("spare", protocol.KindActivity, 0); got == nil {
+			o.t.Error("its attempt is free for nobody")
+		} else if losses, returns := a.counted(got); losses != 1 || returns != 0 {
+			o.t.Errorf("its death counts as %d losses and %d ends of other kinds", losses, returns)
+		}
+	})
+}

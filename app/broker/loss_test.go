@@ -1,0 +1,142 @@
+package broker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// counted is how often deliveries of an activity ended with their worker's death, and without an outcome though it
+// lived.
+func (a *app) counted(task *protocol.Task) (losses, returns int) {
+	a.t.Helper()
+	run, seq, _ := engine.ParseStepID(task.Activity.TaskID)
+	got, open := a.run(run).Activities.Get(seq)
+	if !open {
+		a.t.Fatalf("activity %s is over", task.Activity.TaskID)
+	}
+	return got.Losses, got.Returns
+}
+
+// sweeps does what a sweeper does with an attempt whose lease ended, as often as it does that when it is still due, and
+// says whether it is over.
+func (a *app) sweeps(task *protocol.Task, at time.Time) bool {
+	a.t.Helper()
+	run, seq, _ := engine.ParseStepID(task.Activity.TaskID)
+	if err := a.Due(a.t.Context(), store.Due{Kind: store.DueActivity, At: at, Run: run, Seq: seq}); err != nil {
+		a.t.Fatal(err)
+	}
+	got, open := a.run(run).Activities.Get(seq)
+	return !open || got.State != engine.LeasedState
+}
+
+// At the default times, with two apps: a worker that took an attempt and died at once is a loss, whichever app finds
+// out; one that lives and let the lease end is none, though the app that finds out never heard of it.
+func TestOnlyAWorkerThatDiedIsALoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		incarnation string        // none: of the HTTP contract
+		silent      time.Duration // before the lease ends
+		asks        []string      // apps whose sweepers come to the lease, in this order, at once and three seconds later
+		over        string        // by whom the attempt is over
+		moves       bool          // it is heard at the other app since
+		gone        bool          // the app that heard it is
+		lost        bool
+	}{
+		"died at once": {incarnation: "p", silent: 30 * time.Second, asks: []string{"a"}, over: "a", lost: true},
+		"died at once, the other app comes first": {
+			incarnation: "p", silent: 30 * time.Second, asks: []string{"b", "a"}, over: "a", lost: true,
+		},
+		"died at once with its app": {
+			incarnation: "p", silent: 30 * time.Second, asks: []string{"b", "b"}, over: "b", gone: true, lost: true,
+		},
+		"lives":                            {incarnation: "p", asks: []string{"a"}, over: "a"},
+		"lives, the other app comes first": {incarnation: "p", asks: []string{"b", "a"}, over: "a"},
+		"lives, its app is gone": {
+			incarnation: "p", asks: []string{"b"}, over: "b", moves: true, gone: true,
+		},
+		"client died at once": {
+			silent: 300 * time.Second, asks: []string{"b", "a"}, over: "a", lost: true,
+		},
+		"client that polls, the other app comes first": {silent: 20 * time.Second, asks: []string{"b", "a"}, over: "a"},
+	} {
+		inBubble(t, name, func(o *harness) {
+			t := o.t
+			a, kill := o.app("a", true)
+			b, _ := o.app("b", true)
+			lease := 300 * time.Second
+			o.hired(a, "w", func(in *protocol.RegisterRequest) {
+				if in.Incarnation = c.incarnation; c.incarnation != "" {
+					in.AttemptLease, lease = 30, 30*time.Second // as our own workers ask for
+				}
+			})
+			a.start("one")
+			a.taken(a.decide(
+				a.poll("w", protocol.KindWorkflow, 0), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "turn"},
+			))
+			task := a.poll("w", protocol.KindActivity, 0)
+			due := time.Now().Add(lease)
+			if c.gone {
+				kill()
+			}
+			at := a
+			if c.moves {
+				at = b
+			}
+			for end := due.Add(-c.silent); time.Now().Before(end); time.Sleep(min(10*time.Second, time.Until(end))) {
+				if c.incarnation != "" {
+					must[protocol.WorkerHeartbeatAnswer](t)(at.WorkerHeartbeat(
+						t.Context(), protocol.WorkerHeartbeat{WorkerID: "w", Incarnation: c.incarnation},
+					))
+				} else {
+					at.poll("w", protocol.KindActivity, 0)
+				}
+			}
+			time.Sleep(time.Until(due))
+			over := ""
+			for i, id := range c.asks {
+				if i > 0 && id == c.asks[i-1] {
+					time.Sleep(3 * time.Second)
+				}
+				if over != "" {
+					break
+				}
+				if map[string]*app{"a": a, "b": b}[id].sweeps(task, due) {
+					over = id
+				}
+			}
+			losses, returns := a.counted(task)
+			if over != c.over || (losses == 1) != c.lost || losses+returns != 1 {
+				t.Errorf(
+					"over by %q with %d losses and %d other ends, want %q and a loss: %t", over, losses, returns, c.over, c.lost,
+				)
+			}
+		})
+	}
+}
+
+// Whichever app is first to free what a process had that another one superseded: it died with it.
+func TestWhatASupersededProcessHadIsLostAtEveryApp(t *testing.T) {
+	inBubble(t, "another app frees it", func(o *harness) {
+		a, _ := o.app("a", true)
+		task := o.running(a, "p")
+		key := engine.WorkerKey{Namespace: "default", ID: "w"}
+		time.Sleep(time.Second)
+		must[any](o.t)(o.store.Commit(o.t.Context(), store.Change{
+			// what another app commits of a registration, before it frees anything
+			Needs: store.Keys{Workers: []engine.WorkerKey{key}},
+			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+				next := *rows.Worker(key)
+				next.Superseded, next.Incarnation, next.RegisteredAt.Time = []string{"p"}, "q", now
+				return store.Writes{Workers: []engine.Worker{next}}, nil
+			},
+		}))
+		o.dispatch.Changed(store.Changed{Superseded: []store.Process{{Worker: key, Incarnation: "p"}}})
+		time.Sleep(time.Second)
+		if losses, returns := a.counted(task); losses != 1 || returns != 0 {
+			o.t.Errorf("%d losses and %d other ends", losses, returns)
+		}
+	})
+}

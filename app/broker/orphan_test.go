@@ -1,0 +1,332 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/app/view"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// harness is a database in virtual time, and the brokers that share it.
+type harness struct {
+	t        *testing.T
+	store    store.Store
+	dispatch *dispatch.Dispatch
+	began    time.Time
+	away     atomic.Bool            // the store takes no writes
+	reading  atomic.Pointer[func()] // is called at the next read
+	runs     int
+	decision *protocol.WorkflowTask // that its worker took last
+}
+
+// outage is a store that takes no writes now and then, and lets something happen before it reads.
+type outage struct {
+	store.Store
+	town *harness
+}
+
+func (o outage) Commit(ctx context.Context, c store.Change) (any, error) {
+	if o.town.away.Load() {
+		return nil, store.ErrUnavailable
+	}
+	return o.Store.Commit(ctx, c)
+}
+
+func (o outage) View(ctx context.Context, fn func(store.Reader) error) error {
+	if before := o.town.reading.Swap(nil); before != nil {
+		(*before)()
+	}
+	return o.Store.View(ctx, fn)
+}
+
+// inBubble runs a case in virtual time.
+func inBubble(t *testing.T, name string, test func(*harness)) {
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			o := &harness{t: t, dispatch: dispatch.New(dispatch.Options{Log: apptest.Log(t)}), began: time.Now()}
+			var err error
+			o.store, err = sqlite.Open(
+				t.Context(), filepath.Join(t.TempDir(), "test.db"), sqldb.Options{App: "app", Dispatch: o.dispatch},
+			)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := errors.Join(o.dispatch.Close(context.WithoutCancel(t.Context())), o.store.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+			test(o)
+		})
+	})
+}
+
+// app starts a broker that looks after its workers; kill ends it as a process is killed, without a word to the others.
+func (o *harness) app(id string, shared bool) (a *app, kill func()) {
+	return o.appWith(broker.Options{Release: "test", App: id, Shared: shared, Log: apptest.Log(o.t)})
+}
+
+func (o *harness) appWith(options broker.Options) (a *app, kill func()) {
+	b := broker.New(outage{o.store, o}, o.dispatch, options)
+	o.dispatch.Bind(b, func(tasks []store.Leased) {
+		for _, l := range tasks {
+			b.Return(l)
+		}
+	}, func(time.Time) {})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(o.t.Context()))
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = b.Watch(ctx) })
+	kill = sync.OnceFunc(func() {
+		cancel()
+		watching.Wait()
+	})
+	o.t.Cleanup(func() {
+		kill()
+		b.Close()
+	})
+	return &app{b, view.New(o.store), o.store, o.t}, kill
+}
+
+func (o *harness) at() time.Duration { return time.Since(o.began) }
+
+// beat sends a worker's heartbeat now and every 15 s for so long.
+func (o *harness) beat(a *app, worker, incarnation string, d time.Duration) {
+	o.t.Helper()
+	for end := time.Now().Add(d); ; time.Sleep(min(15*time.Second, time.Until(end))) {
+		_, err := a.WorkerHeartbeat(o.t.Context(), protocol.WorkerHeartbeat{WorkerID: worker, Incarnation: incarnation})
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		if !time.Now().Before(end) {
+			return
+		}
+	}
+}
+
+func (o *harness) join(a *app, worker, incarnation string) {
+	o.t.Helper()
+	must[protocol.RegisterAnswer](o.t)(a.Register(o.t.Context(), protocol.RegisterRequest{
+		WorkerID: worker, Incarnation: incarnation, TaskQueue: "default", WorkflowTypes: []string{"wf"},
+	}))
+}
+
+// owner is who has the workflow task of a run; "" is nobody.
+func (o *harness) owner(run string) (owner string) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r store.Reader) error {
+		got, err := r.Run(o.t.Context(), run)
+		if err == nil && got.Task != nil && got.Task.State == engine.LeasedState {
+			owner = got.Task.Owner
+		}
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return owner
+}
+
+// freed waits for so long at most until nobody has the run's task, and says since when.
+func (o *harness) freed(run string, most time.Duration) time.Duration {
+	o.t.Helper()
+	for end := o.at() + most; o.owner(run) != ""; time.Sleep(time.Second) {
+		if o.at() > end {
+			o.t.Fatalf("after %s the task is still leased to %s", o.at(), o.owner(run))
+		}
+	}
+	return o.at()
+}
+
+// A worker of the HTTP contract may die together with the app that heard it. Every other app, or the same one when it
+// is back, gives on what such a worker had as soon as what is stored of it says that it is gone, and not when the lease
+// of 300 s is over.
+func TestWhatAnAppAndItsWorkerHeldMovesOn(t *testing.T) {
+	const minute = time.Minute
+	const process = ""
+	for _, name := range []string{"with heartbeats"} {
+		inBubble(t, "another app is there, "+name, func(o *harness) {
+			a, kill := o.app("a", true)
+			o.app("b", true)
+			o.join(a, "w", process)
+			o.beat(a, "w", process, minute)
+			run := a.start("one").RunID
+			task := a.poll("w", protocol.KindWorkflow, 0)
+			kill()
+			killed := o.at()
+			if at := o.freed(run, 2*minute) - killed; at < 30*time.Second {
+				t.Errorf("free %s after a sign of life", at)
+			}
+			b, _ := o.app("c", true)
+			o.join(b, "v", "v1")
+			if again := b.poll("v", protocol.KindWorkflow, 0); again == nil || again.Workflow.TaskID != task.Workflow.TaskID {
+				t.Fatalf("the next worker gets %+v", again)
+			}
+			if late := b.decide(task, protocol.Command{
+				Type: protocol.CompleteWorkflow,
+			}); protocol.ReasonOf(late.Err) != protocol.ReasonLeaseOwnerMismatch {
+				t.Errorf("the late decision: %v", late.Err)
+			}
+		})
+		inBubble(t, "it lives and goes on at another app, "+name, func(o *harness) {
+			a, kill := o.app("a", true)
+			b, _ := o.app("b", true)
+			o.app("c", true)
+			time.Sleep(10 * time.Second)
+			o.join(a, "w", process)
+			o.beat(a, "w", process, 81*time.Second) // the app made itself known last, and its worker long before
+			run := a.start("one").RunID
+			task := a.poll("w", protocol.KindWorkflow, 0)
+			kill()
+			time.Sleep(45 * time.Second) // it looks for its way
+			o.beat(b, "w", process, 4*minute)
+			if owner := o.owner(run); owner != "w" {
+				t.Fatalf("%s after the app died the task is leased to %q", o.at(), owner)
+			}
+			b.taken(b.decide(task, protocol.Command{Type: protocol.CompleteWorkflow}))
+		})
+	}
+	inBubble(t, "the only app is back", func(o *harness) {
+		a, kill := o.app("a", false)
+		o.join(a, "w", "")
+		o.beat(a, "w", "", 0)
+		run := a.start("one").RunID
+		a.poll("w", protocol.KindWorkflow, 0)
+		kill()
+		time.Sleep(10 * time.Second)
+		back := o.at()
+		o.app("a", false)
+		if at := o.freed(run, 2*minute) - back; at < 50*time.Second {
+			t.Errorf("free %s after the app was back, sooner than its worker had to be", at)
+		}
+		before := o.store.Stats()
+		time.Sleep(2 * time.Hour)
+		if after := o.store.Stats(); after.Statements != before.Statements {
+			t.Errorf("%d statements in two idle hours", after.Statements-before.Statements)
+		}
+	})
+	inBubble(t, "one that sends no heartbeats keeps its lease", func(o *harness) {
+		a, kill := o.app("a", true)
+		o.app("b", true)
+		o.join(a, "w", "")
+		run := a.start("one").RunID
+		a.poll("w", protocol.KindWorkflow, 0)
+		kill()
+		time.Sleep(engine.WorkflowLease - 2*time.Second)
+		if owner := o.owner(run); owner != "w" {
+			t.Errorf("after %s the task is leased to %q", o.at(), owner)
+		}
+	})
+}
+
+// What a worker of the HTTP contract holds moves on when neither its heartbeats nor its polls come any more.
+func TestAWorkerThatSentHeartbeatsIsMissed(t *testing.T) {
+	inBubble(t, "silent", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.join(a, "w", "")
+		run := a.start("one").RunID
+		a.poll("w", protocol.KindWorkflow, 0)
+		o.beat(a, "w", "", 2*time.Minute)
+		last := o.at()
+		if at := o.freed(run, 2*time.Minute) - last; at < 55*time.Second || at > 75*time.Second {
+			t.Errorf("free %s after the last heartbeat", at)
+		}
+	})
+	inBubble(t, "polls only", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.join(a, "w", "")
+		run := a.start("one").RunID
+		a.poll("w", protocol.KindWorkflow, 0)
+		o.beat(a, "w", "", 0)
+		for range 8 {
+			a.poll("w", protocol.KindActivity, 30)
+		}
+		if owner := o.owner(run); owner != "w" {
+			t.Errorf("after %s the task is leased to %q", o.at(), owner)
+		}
+	})
+}
+
+// A task that never reached its worker goes back when the store takes writes again, if it did not when that was found,
+// and not when its lease is over.
+func TestAnUndeliveredTaskGoesBackWhenTheStoreIs(t *testing.T) {
+	inBubble(t, "after a minute", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.join(a, "w", "w1")
+		run := a.start("one").RunID
+		none := int64(0)
+		p := must[protocol.PollAnswer](o.t)(a.Poll(
+			o.t.Context(),
+			protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &none},
+		))
+		o.away.Store(true)
+		p.Undo()
+		time.Sleep(50 * time.Second)
+		if owner := o.owner(run); owner != "w" {
+			o.t.Fatalf("while the store is away the task is leased to %q", owner)
+		}
+		o.away.Store(false)
+		o.freed(run, 10*time.Second)
+	})
+}
+
+// What a silent worker of the HTTP contract has is taken away in the moment in which one of its attempts is heard
+// again: that one stays with it, and the others go all the same.
+func TestAnAttemptHeardMeanwhileStaysWithItsSilentWorker(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		inBubble(t, fmt.Sprintf("shared %t", shared), func(o *harness) {
+			a, _ := o.app("a", shared)
+			o.hired(a, "w", func(in *protocol.RegisterRequest) { in.Process = []byte(`{"process_id": 1}`) })
+			a.start("one")
+			turn := func() protocol.Command {
+				return protocol.Command{
+					Type: protocol.ScheduleActivity, ActivityType: "turn",
+					Arguments: must[payload.Payload](o.t)(payload.EncodeArgs("x")),
+				}
+			}
+			a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 0), turn(), turn(), turn()))
+			var had [3]*protocol.Task
+			for i := range had {
+				had[i] = a.poll("w", protocol.KindActivity, 0)
+			}
+			last := o.at()
+			o.hired(a, "v", nil)
+			time.Sleep(60*time.Second + time.Millisecond)
+			first := had[0].Activity
+			beat := func() {
+				got, err := a.HeartbeatTask(
+					o.t.Context(), protocol.HeartbeatRequest{TaskID: first.TaskID, Owner: "w", AttemptID: first.AttemptID, Beat: true},
+				)
+				if err != nil || !got.CanContinue {
+					o.t.Errorf("the heartbeat: %+v, %v", got, err)
+				}
+			}
+			o.reading.Store(&beat)
+			for range 2 {
+				again := a.poll("v", protocol.KindActivity, 15)
+				if at := o.at() - last; again == nil || again.Activity.TaskID == first.TaskID || at > 75*time.Second {
+					o.t.Fatalf("after %s another worker gets %+v", at, again)
+				}
+			}
+			if more := a.poll("v", protocol.KindActivity, 30); more != nil {
+				o.t.Errorf("another worker gets %+v, too", more.Activity)
+			}
+			a.taken(a.result(had[0], "done"))
+		})
+	}
+}

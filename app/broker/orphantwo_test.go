@@ -1,0 +1,60 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/store/postgres"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Two apps on PostgreSQL, with times a thirtieth of the standard ones: one of them and the worker that it heard are
+// gone at once, and the other one gives on what the worker had, which would be leased for minutes else.
+func TestWhatAnAppHeldMovesOnAtAnotherOnPostgres(t *testing.T) {
+	database := apptest.Postgres(t)
+	const alive = 2 * time.Second
+	begin := func(id string) (o *harness, a *app, kill func()) {
+		o = &harness{t: t, dispatch: dispatch.New(dispatch.Options{Log: apptest.Log(t)}), began: time.Now()}
+		var err error
+		if o.store, err = postgres.Open(t.Context(), database, sqldb.Options{App: id, Dispatch: o.dispatch}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := errors.Join(o.dispatch.Close(context.WithoutCancel(t.Context())), o.store.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		a, kill = o.appWith(broker.Options{
+			Release: "test", App: id, Shared: true, Alive: alive, StoreAlive: alive / 2, Log: apptest.Log(t),
+		})
+		return o, a, kill
+	}
+	one, a, kill := begin("a")
+	two, b, _ := begin("b")
+	joined := two.at()
+	one.join(a, "w", "")
+	one.beat(a, "w", "", 0)
+	run := a.start("one").RunID
+	task := a.poll("w", protocol.KindWorkflow, 30)
+	one.beat(a, "w", "", 0)
+	kill()
+	if at := two.freed(run, time.Minute) - joined; at < alive {
+		t.Errorf("free %s after the worker came", at)
+	}
+	two.join(b, "v", "v1")
+	again := b.poll("v", protocol.KindWorkflow, 30)
+	if again == nil || again.Workflow.TaskID != task.Workflow.TaskID {
+		t.Fatalf("the next worker gets %+v", again)
+	}
+	if late := b.decide(task, protocol.Command{
+		Type: protocol.CompleteWorkflow,
+	}); protocol.ReasonOf(late.Err) != protocol.ReasonLeaseOwnerMismatch {
+		t.Errorf("the late decision: %v", late.Err)
+	}
+}

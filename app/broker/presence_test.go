@@ -1,0 +1,287 @@
+package broker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// hired registers a worker of the HTTP contract that runs activities, and holds sessions.
+func (o *harness) hired(a *app, worker string, change func(*protocol.RegisterRequest)) {
+	o.t.Helper()
+	in := protocol.RegisterRequest{
+		WorkerID: worker, TaskQueue: "default", WorkflowTypes: []string{"wf"}, ActivityTypes: []string{"turn"},
+		Capabilities: []string{broker.CapSessions},
+	}
+	if change != nil {
+		change(&in)
+	}
+	must[protocol.RegisterAnswer](o.t)(a.Register(o.t.Context(), in))
+}
+
+// opened gives the worker an attempt in a session of options with a long lease.
+func (o *harness) opened(a *app, worker string) (task *protocol.ActivityTask) {
+	o.t.Helper()
+	args, err := payload.EncodeArgs("x")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	a.start("one")
+	a.taken(a.decide(a.poll(worker, protocol.KindWorkflow, 0), protocol.Command{
+		Type: protocol.ScheduleActivity, ActivityType: "turn", Arguments: args,
+		WorkerSession: &protocol.SessionOptions{SessionID: "s", Lease: 6000},
+	}))
+	return a.poll(worker, protocol.KindActivity, 0).Activity
+}
+
+// session is the row of a session.
+func (o *harness) session(id string) (s engine.Session) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r store.Reader) (err error) {
+		s, err = r.Session(o.t.Context(), engine.SessionKey{Namespace: "default", ID: id})
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return s
+}
+
+// lost waits until a session is its holder's no more, and says how long that took.
+func (o *harness) lost(id string, most time.Duration) time.Duration {
+	o.t.Helper()
+	began := o.at()
+	for o.session(id).Status == protocol.SessionActive {
+		if time.Sleep(time.Second); o.at() > began+most {
+			o.t.Fatalf("after %s session %s is still held", o.at()-began, id)
+		}
+	}
+	return o.at() - began
+}
+
+// Whatever is accepted from a worker shows that it lives, at whichever app: who reports in any of these ways alone, for
+// longer than a worker may be silent, keeps what it holds.
+func TestWhateverIsAcceptedFromAWorkerIsASignOfLife(t *testing.T) {
+	beat := func(o *harness, a *app, task *protocol.ActivityTask) error {
+		got, err := a.HeartbeatTask(
+			o.t.Context(),
+			protocol.HeartbeatRequest{TaskID: task.TaskID, Owner: task.LeaseOwner, AttemptID: task.AttemptID, Beat: true},
+		)
+		if err == nil && !got.CanContinue {
+			err = fmt.Errorf("told to stop: %+v", got)
+		}
+		return err
+	}
+	ways := map[string]func(o *harness, a *app, task *protocol.ActivityTask) error{
+		"activity heartbeat": beat,
+		"session heartbeat": func(o *harness, a *app, task *protocol.ActivityTask) error {
+			_, err := a.HeartbeatSession(
+				o.t.Context(), protocol.SessionVerb{WorkerID: "w", SessionID: "s", Epoch: task.Session.Epoch},
+			)
+			return err
+		},
+		"create": func(o *harness, a *app, _ *protocol.ActivityTask) error {
+			_, err := a.CreateSession(
+				o.t.Context(),
+				protocol.SessionCreate{WorkerID: "w", SessionOptions: protocol.SessionOptions{SessionID: "s", Lease: 6000}},
+			)
+			return err
+		},
+		"poll": func(o *harness, a *app, _ *protocol.ActivityTask) error {
+			none := int64(0)
+			_, err := a.Poll(
+				o.t.Context(),
+				protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindActivity}, Timeout: &none},
+			)
+			return err
+		},
+		"workflow heartbeat": func(o *harness, a *app, _ *protocol.ActivityTask) error {
+			_, err := a.HeartbeatTask(o.t.Context(), protocol.HeartbeatRequest{
+				Kind: protocol.KindWorkflow, TaskID: o.decision.TaskID, Owner: "w", Attempt: o.decision.Attempt,
+			})
+			return err
+		},
+		"completion and claim": func(o *harness, a *app, _ *protocol.ActivityTask) error {
+			if done := a.decide(&protocol.Task{Kind: protocol.KindWorkflow, Workflow: o.decision}, protocol.Command{
+				Type: protocol.CompleteWorkflow,
+			}); done.Err != nil {
+				return done.Err
+			}
+			o.decide(a)
+			return nil
+		},
+	}
+	for name, way := range ways {
+		for _, apps := range []int{1, 2} {
+			inBubble(t, fmt.Sprintf("%s, %d apps", name, apps), func(o *harness) {
+				a, _ := o.app("a", apps > 1)
+				heard := a
+				if apps > 1 { // one gave it the work, and the other hears of it
+					heard, _ = o.app("b", true)
+				}
+				o.hired(a, "w", func(in *protocol.RegisterRequest) { in.Process = []byte(`{"process_id": 1}`) })
+				task := o.opened(a, "w")
+				o.decide(a)
+				for range 12 {
+					time.Sleep(20 * time.Second)
+					if err := way(o, heard, task); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(50 * time.Second)
+				if s := o.session("s"); s.Status != protocol.SessionActive || s.Owner != "w" {
+					t.Errorf("the session is %s of %q", s.Status, s.Owner)
+				}
+				if took := o.lost("s", time.Minute); took > 15*time.Second { // silent for 65 s by then
+					t.Errorf("and is lost %s later", took)
+				}
+			})
+		}
+	}
+}
+
+// decide has the worker take a workflow task, and claims it once more by its id.
+func (o *harness) decide(a *app) {
+	o.t.Helper()
+	o.runs++
+	a.start(fmt.Sprintf("flow-%d", o.runs))
+	o.decision = a.poll("w", protocol.KindWorkflow, 0).Workflow
+	must[protocol.PollAnswer](o.t)(a.ClaimTask(
+		o.t.Context(), protocol.ClaimRequest{WorkerID: "w", Kind: protocol.KindWorkflow, TaskID: o.decision.TaskID},
+	))
+}
+
+// A worker of the HTTP contract that says by itself that it lives loses its workflow tasks and attempts within 75 s of
+// silence, and its sessions within 65 s, also by an app that was started again since it said so, and by another one
+// than it spoke with. An attempt that is heard by itself stays with it.
+func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
+	said := map[string]func(*protocol.RegisterRequest){
+		"its metrics":  func(in *protocol.RegisterRequest) { in.Process = []byte(`{"process_id": 1}`) },
+		"its interval": func(in *protocol.RegisterRequest) { in.HeartbeatSecs = new(int64(30)) },
+		"a heartbeat":  nil,
+	}
+	for name, change := range said {
+		for _, shared := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("%s, shared %t", name, shared), func(o *harness) {
+				a, _ := o.app("a", shared)
+				if shared {
+					o.app("b", true)
+				}
+				o.hired(a, "w", change)
+				if change == nil {
+					o.beat(a, "w", "", 0)
+				}
+				task := o.opened(a, "w")
+				run := a.start("two").RunID
+				a.poll("w", protocol.KindWorkflow, 0)
+				last := o.at()
+				o.lost("s", 65*time.Second)
+				if at := o.at() - last; at < 60*time.Second || at > 65*time.Second {
+					t.Errorf("its session is lost after %s", at)
+				}
+				o.freed(run, 10*time.Second)
+				o.hired(a, "v", nil)
+				again := a.poll("v", protocol.KindActivity, 1)
+				if at := o.at() - last; again == nil || again.Activity.TaskID != task.TaskID || at > 75*time.Second {
+					t.Errorf("after %s another worker gets %+v", at, again)
+				}
+			})
+		}
+	}
+	inBubble(t, "said before the app was started again", func(o *harness) {
+		a, kill := o.app("a", false)
+		o.hired(a, "w", nil)
+		o.beat(a, "w", "", 0)
+		run := a.start("one").RunID
+		a.poll("w", protocol.KindWorkflow, 0)
+		kill()
+		back, _ := o.app("a", false)
+		must[protocol.PollAnswer](t)(back.Poll(
+			o.t.Context(),
+			protocol.PollRequest{WorkerID: "w", Kinds: []protocol.TaskKind{protocol.KindActivity}, Timeout: new(int64)},
+		))
+		last := o.at()
+		if at := o.freed(run, 75*time.Second) - last; at < 60*time.Second {
+			t.Errorf("free %s after a sign of life", at)
+		}
+	})
+	for _, shared := range []bool{false, true} {
+		inBubble(t, fmt.Sprintf("only polls, shared %t", shared), func(o *harness) {
+			a, _ := o.app("a", shared)
+			o.hired(a, "w", nil)
+			task := o.opened(a, "w")
+			run := a.start("two").RunID
+			a.poll("w", protocol.KindWorkflow, 0)
+			time.Sleep(290 * time.Second)
+			if s := o.session("s"); o.owner(run) != "w" || s.Status != protocol.SessionActive {
+				t.Errorf("its task is leased to %q, its session %s", o.owner(run), s.Status)
+			}
+			if got := a.result(&protocol.Task{Kind: protocol.KindActivity, Activity: task}, "done"); got.Err != nil {
+				t.Errorf("its result: %v", got.Err)
+			}
+		})
+	}
+}
+
+// Two apps hear a worker in turn. The one that heard it first does not take from it what it has while the other hears
+// it, and the other misses it in time.
+func TestAWorkerIsMissedByTheAppThatHeardItLast(t *testing.T) {
+	for _, gap := range []time.Duration{
+		5 * time.Second, 17 * time.Second, 29 * time.Second, 41 * time.Second, 55 * time.Second,
+	} {
+		inBubble(t, gap.String(), func(o *harness) {
+			a, _ := o.app("a", true)
+			b, _ := o.app("b", true)
+			o.hired(a, "w", func(in *protocol.RegisterRequest) { in.HeartbeatSecs = new(int64(30)) })
+			o.opened(a, "w")
+			for i := range 9 { // the last is b's
+				time.Sleep(gap)
+				o.beat([]*app{b, a}[i%2], "w", "", 0)
+			}
+			last := o.at()
+			for _, quiet := range []time.Duration{gap, 0} {
+				o.beat(b, "w", "", 0)
+				last = o.at()
+				time.Sleep(quiet)
+			}
+			o.lost("s", 66*time.Second)
+			if at := o.at() - last; at < 60*time.Second || at > 65*time.Second {
+				t.Errorf("its session is lost after %s", at)
+			}
+		})
+	}
+}
+
+// Signs of life are stored together, and not at each.
+func TestSignsOfLifeAreStoredTogether(t *testing.T) {
+	inBubble(t, "of 200 workers", func(o *harness) {
+		a, _ := o.app("a", true)
+		const workers = 200
+		for i := range workers {
+			o.hired(a, fmt.Sprint("w", i), nil)
+		}
+		hear := func() {
+			for i := range workers {
+				must[protocol.PollAnswer](t)(a.Poll(o.t.Context(), protocol.PollRequest{
+					WorkerID: fmt.Sprint("w", i), Kinds: []protocol.TaskKind{protocol.KindActivity}, Timeout: new(int64),
+				}))
+			}
+			time.Sleep(10 * time.Second)
+		}
+		hear()
+		before := o.store.Stats()
+		for range 30 {
+			hear()
+		}
+		if n := o.store.Stats().Commits - before.Commits; n > 5*2*(2+1+2) {
+			// in five minutes; a half hundred workers a commit, and the app's own word
+			t.Errorf("%d commits in five minutes", n)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Result waits until a run has closed, and those it continues as, and shows the last of them with its outcome. When the
+// time is over first, or the app drains, it shows the run that is open, which is no error: the caller asks again. While
+// it waits nothing is asked of the store, but for a rare look where other apps write too.
+func (b *Broker) Result(ctx context.Context, t protocol.Target, most time.Duration) (protocol.RunView, error) {
+	waiting, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	t.Namespace = namespace(t.Namespace)
+	for {
+		next, err := b.awaitClose(ctx, waiting, &t)
+		switch {
+		case err != nil:
+			return protocol.RunView{}, err
+		case next == "":
+			return b.Describe(ctx, t)
+		}
+		t.RunID = next
+	}
+}
+
+// awaitClose waits until a run has closed, or waiting is over. It names the run in t; next is the run it continued as.
+// At each event it looks at the head alone, however much is open.
+func (b *Broker) awaitClose(ctx, waiting context.Context, t *protocol.Target) (next string, err error) {
+	run, err := b.runStatus(ctx, *t)
+	if err != nil {
+		return "", err
+	}
+	t.RunID = run.RunID
+	changed, round, stop := b.runChanges(run.RunID)
+	defer stop()
+	for {
+		var now *engine.Run
+		err := b.store.View(ctx, func(r store.Reader) (err error) {
+			now, err = r.Step(ctx, t.RunID, 0)
+			return err
+		})
+		switch {
+		case errors.Is(err, store.ErrNotFound): // removed meanwhile: who describes it says so
+			return "", nil
+		case err != nil:
+			return "", err
+		case !now.Status.Open():
+			return now.ContinuedTo, nil
+		}
+		select {
+		case <-changed:
+		case <-round:
+		case <-b.drained:
+			return "", nil
+		case <-waiting.Done():
+			return "", ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package broker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Who waits for a result hears of the end of the last run, through those that continue as new, without asking again;
+// one who asks for a while only is shown the open run.
+func TestAResultIsTheOutcomeOfTheLastRun(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("w")
+		first := a.start("one")
+		open, err := a.Result(t.Context(), protocol.Target{WorkflowID: "one"}, time.Millisecond)
+		if err != nil || open.Terminal || open.RunID != first.RunID {
+			t.Fatalf("an open run: %+v, %v", open, err)
+		}
+		ended := make(chan protocol.RunView)
+		for _, in := range []protocol.Target{{WorkflowID: "one"}, {WorkflowID: "one", RunID: first.RunID}} {
+			go func() {
+				v, err := a.Result(t.Context(), in, time.Minute)
+				if err != nil {
+					t.Error(err)
+				}
+				ended <- v
+			}()
+		}
+		for _, c := range []protocol.Command{{Type: protocol.ContinueAsNew}, done()} {
+			if said := a.decide(a.poll("w", protocol.KindWorkflow, 20), c); said.Err != nil {
+				t.Fatal(said.Err)
+			}
+		}
+		for range 2 {
+			if v := <-ended; !v.Terminal || v.Status != "completed" || v.RunID == first.RunID || v.RunNumber != 2 {
+				t.Errorf("the result: %+v", v)
+			}
+		}
+		again, err := a.Result(t.Context(), protocol.Target{WorkflowID: "one", RunID: first.RunID}, time.Minute)
+		if err != nil || again.RunNumber != 2 {
+			t.Errorf("of a run that continued long ago: %+v, %v", again, err)
+		}
+		_, err = a.Result(t.Context(), protocol.Target{WorkflowID: "none"}, time.Minute)
+		if protocol.ReasonOf(err) != protocol.ReasonInstanceNotFound {
+			t.Errorf("of none: %v", err)
+		}
+	})
+}

@@ -1,0 +1,271 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// bound is the caller when its token is good for some queues or one group of workers only. It is nil for everybody
+// else, this process included: who is bound to nothing reaches all of the namespaces it may touch, and nothing below
+// costs it anything.
+func bound(ctx context.Context) *auth.Principal {
+	if who := auth.From(ctx); who != nil && who.Bound() {
+		return who
+	}
+	return nil
+}
+
+// covers says whether a caller may speak for a worker: its token is good for all the queues and the group the worker
+// was registered under. Which token that was does not matter, or none could ever be replaced.
+func covers(who *auth.Principal, w *engine.Worker) bool {
+	if who == nil {
+		return true
+	}
+	for _, q := range w.Queues {
+		if !who.Serves(q) {
+			return false
+		}
+	}
+	return who.Group == "" || who.Group == w.Group || !w.Scoped
+}
+
+// noWorker is the answer to who may not speak for a worker, as if there were none: that there is one is no business of
+// its.
+func noWorker(id string) error {
+	return protocol.Refuse(protocol.ReasonWorkerNotFound, "there is no worker %s", id).With("worker_id", id)
+}
+
+// Reaches refuses a caller that may not speak for the worker of an id. An id nobody registered is anybody's.
+func (b *Broker) Reaches(ctx context.Context, ns, id string) error {
+	_, err := b.lookUpReach(ctx, ns, id)
+	return err
+}
+
+// lookUpReach also says whether there is such a worker. What another app registered meanwhile is looked up before a
+// caller is refused.
+func (b *Broker) lookUpReach(ctx context.Context, ns, id string) (there bool, err error) {
+	who := bound(ctx)
+	if who == nil {
+		return true, nil
+	}
+	key := engine.WorkerKey{Namespace: namespace(ns), ID: id}
+	w, err := b.known(ctx, key)
+	if err == nil && !covers(who, w) {
+		w, err = b.stored(ctx, key)
+	}
+	switch {
+	case protocol.ReasonOf(err) == protocol.ReasonWorkerNotRegistered:
+		return false, nil
+	case err != nil:
+		return false, err
+	case !covers(who, w):
+		return true, noWorker(id)
+	}
+	return true, nil
+}
+
+// sight is what the caller of a report may know of the task it is about. For a caller that is bound to nothing it is
+// all, at no cost.
+type sight struct {
+	b      *Broker
+	ctx    context.Context // of the one call it is made for
+	who    *auth.Principal // nil: everything
+	ns     string
+	kind   protocol.TaskKind
+	id     string
+	run    string
+	seq    int64  // of an activity
+	holder string // the worker that reports
+}
+
+// sight is made once for each report; ns is the namespace of the call.
+func (b *Broker) sight(ctx context.Context, ns string, kind protocol.TaskKind, id, holder string) sight {
+	s := sight{b: b, ctx: ctx, who: bound(ctx), ns: ns, kind: kind, id: id, holder: holder}
+	if s.who == nil {
+		return s
+	}
+	if kind == protocol.KindWorkflow {
+		s.run, _, _ = engine.ParseTaskID(id)
+	} else {
+		s.run, s.seq, _ = engine.ParseStepID(id)
+	}
+	return s
+}
+
+// owner refuses a report in the name of a worker its caller may not speak for.
+func (s sight) owner() error {
+	if s.who == nil {
+		return nil
+	}
+	if err := s.b.Reaches(s.ctx, s.ns, s.holder); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
+		return s.none()
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// through is a change that is made only of a task in a queue the caller's token is good for.
+func (s sight) through(c store.Change) (store.Change, error) {
+	if s.who == nil {
+		return c, nil
+	}
+	decide := c.Decide
+	c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+		if run := rows.Run(s.run); run != nil {
+			if err := s.of(run); err != nil {
+				return store.Writes{}, err
+			}
+		}
+		return decide(rows, now)
+	}
+	return c, s.owner()
+}
+
+// of refuses a task whose queue the caller's token is not good for. The queue of an activity that is over is not at
+// hand: whatever is asked of it is refused, and refused looks then.
+func (s sight) of(run *engine.Run) error {
+	if s.who == nil {
+		return nil
+	}
+	if s.seq == 0 && !s.who.Serves(run.Queue) {
+		return s.none()
+	}
+	if a, open := run.Activities.Get(s.seq); s.seq > 0 && open && !s.who.Serves(a.Queue) {
+		return s.none()
+	}
+	return nil
+}
+
+// refused is a refusal as the caller may hear it: nothing of a task it may not know of, and never the name of a worker
+// it may not speak for.
+func (s sight) refused(err error) error {
+	var e *protocol.Error
+	if s.who == nil || !errors.As(err, &e) || e.Reason == protocol.ReasonTaskNotFound {
+		return err
+	}
+	if owner, named := e.Details["lease_owner"].(string); named && owner != "" {
+		if there, e := s.b.lookUpReach(s.ctx, s.ns, owner); e != nil || !there {
+			return s.none()
+		}
+	}
+	if s.seq == 0 {
+		return err
+	}
+	queue, found, fail := s.b.queueOf(s.ctx, s.run, s.seq)
+	switch {
+	case fail != nil:
+		return fail
+	case !found || !s.who.Serves(queue):
+		return s.none()
+	}
+	return err
+}
+
+func (s sight) none() error {
+	if s.kind.Asked() {
+		return noQuestion(s.kind, s.id)
+	}
+	return noTask(s.id)
+}
+
+// question refuses a question of a queue the caller's token is not good for, or in the name of a worker it may not
+// speak for.
+func (s sight) question(q *store.Question) error {
+	if s.who == nil {
+		return nil
+	}
+	if !s.who.Serves(q.Queue) {
+		return s.none()
+	}
+	return s.owner()
+}
+
+// queueOf is the queue an activity was scheduled in. One that is over stands in its run's history alone.
+func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue string, found bool, err error) {
+	err = b.store.View(ctx, func(r store.Reader) error {
+		s, err := r.Step(ctx, run, seq)
+		if err != nil {
+			return err
+		}
+		if a, open := s.Activities.Get(seq); open {
+			queue, found = a.Queue, true
+			return nil
+		}
+		for after := int64(0); !found; {
+			events, err := r.Events(ctx, run, after, 0, maxPage, maxPageSize)
+			if err != nil || len(events) == 0 {
+				return err
+			}
+			for _, e := range events {
+				if d, ok := e.Data.(*history.ActivityScheduled); ok && d.Sequence == seq {
+					queue, found = s.Queue, true
+					if d.Activity != nil && d.Activity.Queue != "" {
+						queue = d.Activity.Queue
+					}
+				}
+				after = e.Seq
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return "", false, nil
+	}
+	return queue, found, err
+}
+
+// mine refuses a verb on a session in the name of a worker its caller may not speak for.
+func (b *Broker) mine(ctx context.Context, ns, worker string) error {
+	if err := b.Reaches(ctx, ns, worker); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
+		return noSession()
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// inQueue refuses a session of a queue the caller's token is not good for. One of no queue is judged by its holder's
+// registration: who succeeds is that holder, and anybody else is told with heard.
+func inQueue(who *auth.Principal, s *engine.Session) error {
+	if who != nil && s != nil && s.Queue != "" && !who.Serves(s.Queue) {
+		return noSession()
+	}
+	return nil
+}
+
+// heard is a refusal of a session verb as the caller may hear it: nothing of a session that is held by a worker it may
+// not speak for.
+func (b *Broker) heard(ctx context.Context, key engine.SessionKey, refusal error) error {
+	if bound(ctx) == nil || protocol.ReasonOf(refusal) == "" {
+		return refusal
+	}
+	var s engine.Session
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		s, err = r.Session(ctx, key)
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && s.Owner == "":
+		return refusal
+	case err != nil:
+		return err
+	}
+	there, err := b.lookUpReach(ctx, key.Namespace, s.Owner)
+	if protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound || err == nil && !there {
+		return noSession()
+	}
+	if err != nil {
+		return err
+	}
+	return refusal
+}
+
+func noSession() error { return protocol.Refuse(protocol.ReasonSessionNotFound, "no such session") }

@@ -1,0 +1,77 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Sessions that gave way are counted by why, and those that were wanted again at once.
+func TestEvictionsAndThrashingAreCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	for _, e := range []protocol.SessionEvent{
+		{What: "released", Worker: "a", Why: engine.ReasonEvictedCap},
+		{What: "released", Worker: "b", Why: engine.ReasonEvictedCap},
+		{What: "released", Worker: "a", Why: engine.ReasonEvictedPressure},
+		{What: "released", Worker: "a", Why: engine.ReasonShutdown},
+		{What: "reclaimed", Why: engine.ReasonEvictedCap + " 12 s before"},
+		{What: "reclaimed"},
+	} {
+		m.moved(store.SessionMove{SessionEvent: e})
+	}
+	all, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range all {
+		if strings.HasPrefix(family.GetName(), "sojourn_session") {
+			for _, one := range family.GetMetric() {
+				name := family.GetName()
+				for _, l := range one.GetLabel() {
+					name += " " + l.GetValue()
+				}
+				got[name] = one.GetCounter().GetValue()
+			}
+		}
+	}
+	for name, want := range map[string]float64{
+		"sojourn_session_evictions_total cap": 2, "sojourn_session_evictions_total pressure": 1,
+		"sojourn_sessions_thrashed_total":     1,
+		"sojourn_session_ends_total released": 4, "sojourn_session_claims_total reclaim": 2,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+}
+
+// What was found full is forgotten once nothing waits there, and a broker that is closed looks no more.
+func TestFullWorkersAreLookedAtOnceAndNotAfterTheEnd(t *testing.T) {
+	b := &Broker{}
+	k := engine.WorkerKey{Namespace: "default", ID: "a"}
+	b.full(k, []string{"r"})
+	b.full(k, []string{"r", "s"})
+	b.room.mu.Lock()
+	timer, routes := b.room.timer, len(b.room.full[k])
+	left := time.Until(b.room.at)
+	b.room.mu.Unlock()
+	if timer == nil || routes != 2 || left <= 0 || left > roomAfter {
+		t.Errorf("timer %v, %d routes, in %s", timer, routes, left)
+	}
+	b.closeRoom()
+	if timer.Stop() {
+		t.Error("the timer goes on after the end")
+	}
+	b.full(engine.WorkerKey{Namespace: "default", ID: "b"}, []string{"r"})
+	if b.room.timer != timer {
+		t.Error("it looks again after the end")
+	}
+}

@@ -1,0 +1,167 @@
+package broker
+
+import (
+	"container/list"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// What is remembered at most: how many workers of one run, and how many over all runs. Beyond that those are forgotten
+// that decided longest ago, which costs each one full history.
+const (
+	stickyWorkersOfRun = 32
+	mostStickyWorkers  = 50_000
+)
+
+// keptRuns remembers which workers keep which runs in their memory, and up to which event each of them, so that a task
+// shows only what its worker has not seen. It may be wrong: a worker that forgot the run asks for the history from the
+// beginning. Another app has a memory of its own.
+type stickyRuns struct {
+	mu    sync.Mutex // guards what follows
+	runs  map[string]*list.Element
+	order *list.List // of *keptRun, the run last decided on first
+	size  int        // workers of all runs
+}
+
+type stickyRun struct {
+	id      string
+	workers []stickyWorker // who decided last first: it has the least to catch up with
+}
+
+type stickyWorker struct {
+	store.Process
+	seen int64
+}
+
+// noteSticky notes what the outcome of a workflow task says that its worker keeps, before the outcome is committed: the
+// task it may make is handed out with the commit.
+func (b *Broker) noteSticky(run string, in protocol.CompleteItem) {
+	p := b.processOf(in)
+	switch {
+	case len(in.Commands) > 0 && in.Commands[len(in.Commands)-1].Type.Terminal():
+		b.sticky.drop(run)
+	case in.Kept > 0 && p.Incarnation != "":
+		b.sticky.put(run, stickyWorker{p, in.Kept})
+	case in.Failure == nil: // one that does not say so may keep the run all the same
+		b.sticky.forget(run, p)
+	}
+}
+
+// forgetSticky takes back what noteSticky noted of an outcome that was refused: its worker throws away what it has of
+// the run.
+func (b *Broker) forgetSticky(in protocol.CompleteItem) {
+	if run, _, ok := engine.ParseTaskID(in.TaskID); ok && in.Kind == protocol.KindWorkflow {
+		b.sticky.forget(run, b.processOf(in))
+	}
+}
+
+// processOf is who sent an outcome.
+func (b *Broker) processOf(in protocol.CompleteItem) store.Process {
+	p := store.Process{
+		Worker: engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.Owner}, Incarnation: in.Incarnation,
+	}
+	if w := b.workers.get(p.Worker); p.Incarnation == "" && w != nil {
+		p.Incarnation = w.Incarnation
+	}
+	return p
+}
+
+// put makes a process the first worker of a run.
+func (k *stickyRuns) put(run string, by stickyWorker) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.runs == nil {
+		k.runs, k.order = map[string]*list.Element{}, list.New()
+	}
+	e := k.runs[run]
+	if e == nil {
+		e = k.order.PushFront(&stickyRun{id: run})
+		k.runs[run] = e
+	}
+	k.order.MoveToFront(e)
+	r := e.Value.(*stickyRun)
+	before := len(r.workers)
+	// An older process of the worker is gone with its memory.
+	r.workers = slices.DeleteFunc(r.workers, func(o stickyWorker) bool { return o.Worker == by.Worker })
+	r.workers = slices.Insert(r.workers, 0, by)
+	r.workers = r.workers[:min(len(r.workers), stickyWorkersOfRun)]
+	k.size += len(r.workers) - before
+	for k.size > mostStickyWorkers {
+		k.remove(k.order.Back())
+	}
+}
+
+// forget says that a process keeps the run no more.
+func (k *stickyRuns) forget(run string, p store.Process) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e := k.runs[run]
+	if e == nil {
+		return
+	}
+	r := e.Value.(*stickyRun)
+	before := len(r.workers)
+	r.workers = slices.DeleteFunc(r.workers, func(o stickyWorker) bool { return o.Process == p })
+	k.size += len(r.workers) - before
+	if len(r.workers) == 0 {
+		k.remove(e)
+	}
+}
+
+// drop forgets a run that is over.
+func (k *stickyRuns) drop(run string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.runs[run]; e != nil {
+		k.remove(e)
+	}
+}
+
+// remove takes a run out; mu is held.
+func (k *stickyRuns) remove(e *list.Element) {
+	r := k.order.Remove(e).(*stickyRun)
+	delete(k.runs, r.id)
+	k.size -= len(r.workers)
+}
+
+// seen is the last event of the run that this process has in memory, 0 when it has none.
+func (k *stickyRuns) seen(run string, p store.Process) int64 {
+	for _, r := range k.of(run) {
+		if r.Process == p {
+			return r.seen
+		}
+	}
+	return 0
+}
+
+// of are the processes that keep a run.
+func (k *stickyRuns) of(run string) []stickyWorker {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.runs[run]; e != nil {
+		return slices.Clone(e.Value.(*stickyRun).workers)
+	}
+	return nil
+}
+
+// stickyWorkers are the processes that a task of the run should rather go to than to others that wait, the best first.
+// Who drains, was superseded, is held by the release gate or was not heard for two heartbeats is none of them.
+func (b *Broker) stickyWorkers(run string) (list []store.Process) {
+	for _, k := range b.sticky.of(run) {
+		fit := false
+		b.workers.with(k.Worker, func(h *heard) {
+			fit = h.worker.Incarnation == k.Incarnation && h.worker.Status != protocol.WorkerDraining && !h.draining &&
+				h.gate == "" &&
+				time.Since(h.at) <= 2*b.opt.Heartbeat
+		})
+		if fit {
+			list = append(list, k.Process)
+		}
+	}
+	return list
+}

@@ -1,0 +1,211 @@
+package broker_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A worker that keeps a run in memory is not shown again what it has; one that does not is shown everything.
+func TestWhoKeepsARunIsShownWhatIsNew(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		a := newApp(t)
+		a.register("w")
+		a.start("one")
+		first := a.poll("w", protocol.KindWorkflow, 5).Workflow
+		item := protocol.CompleteItem{
+			Kind: protocol.KindWorkflow, TaskID: first.TaskID, Owner: "w", Attempt: first.Attempt,
+			Commands: []protocol.Command{greet()},
+		}
+		if kept {
+			item.Kept = first.LastSequence
+		}
+		a.complete(item)
+		a.result(a.poll("w", protocol.KindActivity, 5), "hello Ada")
+		next := a.poll("w", protocol.KindWorkflow, 5).Workflow
+		events, from := 3, int64(1)
+		if kept {
+			events, from = 2, 2
+		}
+		if len(next.Events) != events || next.Events[0].Seq != from || next.Arguments.IsZero() != kept {
+			t.Errorf("kept %v: got %d events and arguments %v", kept, len(next.Events), !next.Arguments.IsZero())
+		}
+	}
+}
+
+// However the tasks of a run go round among its workers, each of them is shown every event once. Who lost what it had,
+// or is another process, is shown all.
+func TestWorkersThatShareARunAreEachShownAnEventOnce(t *testing.T) {
+	goRound(t, newApp(t), nil)
+}
+
+// Each app has a memory of its own, of the workers that decide through it.
+func TestWorkersOfTwoAppsAreEachShownAnEventOnce(t *testing.T) {
+	database := apptest.Postgres(t)
+	goRound(t, on(t, database), on(t, database))
+}
+
+// goRound has three workers decide in turn, the last of them through another app if there is one.
+func goRound(t *testing.T, a, other *app) {
+	ids := []string{"a", "b", "c"}
+	through := map[string]*app{"a": a, "b": a, "c": a}
+	if other != nil {
+		through["c"] = other
+	}
+	for _, id := range ids {
+		through[id].register(id)
+	}
+	a.start("one")
+	seen := map[string]int64{}
+	for i := range 15 {
+		id := ids[i%len(ids)]
+		at := through[id]
+		if i == 9 { // another process of a
+			at.register(id)
+			seen[id] = 0
+		}
+		task := at.poll(id, protocol.KindWorkflow, 20).Workflow
+		if first, last := task.Events[0].Seq, task.Events[len(task.Events)-1].Seq; first != seen[id]+1 ||
+			last != task.LastSequence {
+			t.Errorf(
+				"task %d: worker %s, which has seen %d events, is shown %d to %d of %d", i, id, seen[id], first, last,
+				task.LastSequence,
+			)
+		}
+		item := protocol.CompleteItem{
+			Kind: protocol.KindWorkflow, TaskID: task.TaskID, Owner: id, Attempt: task.Attempt, Kept: task.LastSequence,
+			Commands: []protocol.Command{greet()},
+		}
+		if i == 7 { // b throws away what it has, since its decision is refused
+			bad := item
+			bad.Commands = []protocol.Command{{Type: protocol.ScheduleActivity}}
+			if at.complete(bad).Err == nil {
+				t.Fatal("a command without its type was taken")
+			}
+			item.Kept = 0
+		}
+		seen[id] = item.Kept
+		if c := at.complete(item); c.Err != nil {
+			t.Fatal(c.Err)
+		}
+		a.result(a.poll("a", protocol.KindActivity, 20), "hello")
+	}
+}
+
+// A task that gave its worker nothing to decide is seen as well: a run that waits for many activities is not shown the
+// ends of all with each.
+func TestAWorkerThatDecidesNothingKeepsWhatItWasShown(t *testing.T) {
+	a := newApp(t)
+	a.register("w")
+	a.start("one")
+	var seen int64
+	for i := range 4 {
+		if i > 0 {
+			a.result(a.poll("w", protocol.KindActivity, 5), "hello")
+		}
+		task := a.poll("w", protocol.KindWorkflow, 5).Workflow
+		if task.Events[0].Seq != seen+1 {
+			t.Errorf("task %d shows %d events from %d, and %d were seen", i, len(task.Events), task.Events[0].Seq, seen)
+		}
+		seen = task.LastSequence
+		item := protocol.CompleteItem{
+			Kind: protocol.KindWorkflow, TaskID: task.TaskID, Owner: "w", Attempt: task.Attempt, Kept: seen,
+		}
+		if i == 0 {
+			item.Commands = []protocol.Command{greet(), greet(), greet()}
+		} else {
+			item.Failure = &protocol.Failure{Type: protocol.FailureWaiting, Message: "waits"}
+		}
+		if c := a.complete(item); c.Err != nil {
+			t.Fatal(c.Err)
+		}
+	}
+}
+
+// awaits makes a run's code wait for a signal.
+func awaits() protocol.Command {
+	return protocol.Command{Type: protocol.OpenSignalWait, SignalName: "more"}
+}
+
+// A workflow task goes to a worker that keeps its run, when one waits; one of whom nothing good is known is taken for
+// none.
+func TestAWorkflowTaskGoesToAKeeperThatIsFit(t *testing.T) {
+	for name, c := range map[string]struct {
+		between func(o *harness, a *app) // the decision that "keeper" keeps and the polls
+		wait    time.Duration            // since they polled
+		want    string
+	}{
+		"fit":          {want: "keeper"},
+		"heard lately": {wait: 20 * time.Second, want: "keeper"},
+		"silent":       {wait: 40 * time.Second, want: "other"},
+		"restarted":    {between: func(o *harness, a *app) { o.join(a, "keeper", "2") }, want: "other"},
+		"drains": {between: func(o *harness, a *app) {
+			must[protocol.WorkerHeartbeatAnswer](o.t)(a.WorkerHeartbeat(
+				o.t.Context(), protocol.WorkerHeartbeat{WorkerID: "keeper", Draining: true},
+			))
+		}, want: "other"},
+		"held by the gate": {between: func(o *harness, a *app) {
+			none := int64(0)
+			must[protocol.PollAnswer](o.t)(a.Poll(
+				o.t.Context(), protocol.PollRequest{WorkerID: "keeper", Gated: true, Release: "other", Timeout: &none},
+			))
+		}, want: "other"},
+	} {
+		for _, waits := range []bool{true, false} { // the pollers wait when the task is made; it lies there when they come
+			inBubble(t, fmt.Sprint(name, ", waits ", waits), func(o *harness) {
+				a, _ := o.app("a", false)
+				o.join(a, "keeper", "1")
+				o.join(a, "other", "1")
+				run := a.start("one").RunID
+				task := a.poll("keeper", protocol.KindWorkflow, 0).Workflow
+				a.complete(protocol.CompleteItem{
+					Kind: protocol.KindWorkflow, TaskID: task.TaskID, Owner: "keeper", Attempt: task.Attempt, Kept: task.LastSequence,
+					Commands: []protocol.Command{awaits()},
+				})
+				if c.between != nil {
+					c.between(o, a)
+				}
+				signal := func() {
+					must[protocol.CommandReceipt](o.t)(a.Signal(
+						o.t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "one"}, SignalName: "more"},
+					))
+				}
+				if !waits {
+					if c.wait > 0 {
+						return // who polls now was heard now
+					}
+					signal()
+				}
+				var polls sync.WaitGroup
+				poll := func(id string) {
+					hold := int64(60)
+					polls.Go(func() {
+						_, _ = a.Poll(
+							o.t.Context(),
+							protocol.PollRequest{WorkerID: id, Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &hold},
+						)
+					})
+				}
+				poll("other") // the longest wait
+				synctest.Wait()
+				poll("keeper")
+				synctest.Wait()
+				time.Sleep(c.wait)
+				if waits {
+					signal()
+					synctest.Wait()
+				}
+				if got := o.owner(run); got != c.want && (waits || c.want == "other") {
+					o.t.Errorf("the task went to %q, want %s", got, c.want)
+				}
+				a.Drain()
+				polls.Wait()
+			})
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+)
+
+// lookEvery is how often it is looked who fell silent. It costs no statement while everybody is heard.
+func (b *Broker) lookEvery() time.Duration { return max(b.opt.Alive/20, 100*time.Millisecond) }
+
+// Watch looks after the workers until ctx ends: when one this app used to hear falls silent, or one that a dead app
+// heard, what it held is set free and its sessions are orphaned. It logs how sessions move, and keeps this app and the
+// workers it hears known to the other apps.
+func (b *Broker) Watch(ctx context.Context) error {
+	tick := time.NewTicker(b.lookEvery())
+	defer tick.Stop()
+	var watching sync.WaitGroup
+	watching.Go(func() { b.watchSessions(ctx) })
+	watching.Go(func() { b.watchSuperseded(ctx) })
+	if b.opt.Shared {
+		watching.Go(func() { b.watchHeard(ctx) })
+	}
+	defer watching.Wait()
+	// by then all that live have come to this app, or their time is stored
+	behind := orphans{due: b.started.Add(b.opt.Alive)}
+	announce := func() {
+		apps, err := b.announce(ctx)
+		if err == nil {
+			behind.met(apps)
+		} else if ctx.Err() == nil {
+			b.log.Warn().Err(err).Msg("tell the other apps of this one")
+		}
+	}
+	announce()
+	for announced := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+			if b.opt.Shared && time.Since(announced) >= b.opt.StoreAlive {
+				announced = time.Now()
+				announce()
+			}
+			if !behind.due.IsZero() && !time.Now().Before(behind.due) {
+				if err := b.takeUp(ctx); err == nil {
+					behind.due = time.Time{}
+				} else if ctx.Err() == nil {
+					b.log.Warn().Err(err).Msg("look for workers that an app left behind")
+				}
+			}
+			for k, h := range b.workers.all("") {
+				b.hush(k, h)
+				if err := b.look(ctx, k, h); err != nil && ctx.Err() == nil {
+					b.log.Error().Err(err).Str("worker_id", k.ID).Msg("look after a silent worker")
+				}
+			}
+		}
+	}
+}
+
+// hush ends the polls of a worker of ours that missed so many heartbeats that whatever it holds is lost by now: it may
+// stand still, and would lose what it were given. One that lives asks again.
+func (b *Broker) hush(k engine.WorkerKey, h heard) {
+	lease := time.Duration(h.worker.AttemptLease) * time.Microsecond
+	if h.hushed || h.at.IsZero() || !h.worker.Explicit || !h.missed() || time.Since(h.at) < lease {
+		return
+	}
+	now := false
+	b.workers.with(k, func(n *heard) {
+		now = n.at.Equal(h.at) // not heard meanwhile
+		n.hushed = n.hushed || now
+	})
+	if now {
+		b.dispatch.LeaseExpired(engine.WorkerKey(k))
+	}
+}

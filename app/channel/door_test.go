@@ -1,0 +1,153 @@
+package channel_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/socketio"
+)
+
+// sent is a request as a page in a browser makes it: the host it believes it talks to, and where it comes from.
+type sent struct {
+	host, origin, site string
+}
+
+// knocks makes a request of the socket's endpoint, or of the API, and returns the status.
+func knocks(t *testing.T, a *apptest.App, s sent, method, path string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(within(t), method, a.URL()+path, strings.NewReader(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = s.host
+	for name, value := range map[string]string{"Origin": s.origin, "Sec-Fetch-Site": s.site} {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// upgrades opens a websocket, and returns the status of its handshake.
+func upgrades(t *testing.T, a *apptest.App, s sent) int {
+	t.Helper()
+	header := http.Header{}
+	if s.host != "" {
+		header.Set("Host", s.host)
+	}
+	if s.origin != "" {
+		header.Set("Origin", s.origin)
+	}
+	url := strings.Replace(a.URL(), "http", "ws", 1) + protocol.ChannelPath + "/?EIO=4&transport=websocket"
+	ws, res, err := websocket.DefaultDialer.DialContext(within(t), url, header)
+	if err == nil {
+		_ = ws.Close()
+	}
+	if res == nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// A page of any site can make a browser on this machine ask it, and can give its own name the address 127.0.0.1. Where
+// no token is asked for, only where a request comes from keeps it from taking tasks.
+func TestWithoutTokensAForeignPageGetsNoSocket(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	own := strings.TrimPrefix(a.URL(), "http://")
+	port := own[strings.LastIndexByte(own, ':'):]
+	for name, s := range map[string]sent{
+		"rebound to this machine": {host: "evil.example" + port, origin: "http://evil.example" + port, site: "same-origin"},
+		"rebound, no origin said": {host: "evil.example" + port},
+		"a page of another site":  {origin: "http://evil.example", site: "cross-site"},
+		"another port":            {origin: "http://127.0.0.1:1", site: "same-site"},
+		"a page without an own":   {origin: "null", site: "cross-site"},
+	} {
+		if got := knocks(
+			t, a, s, http.MethodGet, protocol.ChannelPath+"/?EIO=4&transport=polling",
+		); got != http.StatusForbidden {
+			t.Errorf("%s, by polling: got %d", name, got)
+		}
+		if got := upgrades(t, a, s); got != http.StatusForbidden {
+			t.Errorf("%s, by websocket: got %d", name, got)
+		}
+		if got := knocks(t, a, s, http.MethodGet, "/api/workflows"); got != http.StatusForbidden {
+			t.Errorf("%s, by HTTP: got %d", name, got)
+		}
+	}
+	for name, s := range map[string]sent{
+		"no browser":      {},
+		"its own page":    {origin: "http://" + own, site: "same-origin"},
+		"under localhost": {host: "localhost" + port, origin: "http://localhost" + port},
+	} {
+		if got := knocks(t, a, s, http.MethodGet, protocol.ChannelPath+"/?EIO=4&transport=polling"); got != http.StatusOK {
+			t.Errorf("%s, by polling: got %d", name, got)
+		}
+		if got := upgrades(t, a, s); got != http.StatusSwitchingProtocols {
+			t.Errorf("%s, by websocket: got %d", name, got)
+		}
+	}
+}
+
+// The door is asked at every request, not at the handshake alone: whose session it is cannot be told by its id.
+func TestTheDoorIsAskedAtEveryRequestOfASession(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
+		got := knocks(
+			t, a, sent{host: "evil.example:7700"}, method, protocol.ChannelPath+"/?EIO=4&transport=polling&sid=of-another",
+		)
+		if got != http.StatusForbidden {
+			t.Errorf("%s: got %d", method, got)
+		}
+	}
+}
+
+// With tokens on, hosts have any name: a proxy in front gives them one.
+func TestWithTokensAHostHasAnyName(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{Change: withTokens})
+	s := sent{host: "sojourn.example", origin: "http://sojourn.example"}
+	if got := upgrades(t, a, s); got != http.StatusSwitchingProtocols {
+		t.Errorf("got %d", got)
+	}
+}
+
+func TestOnlyWhoMayReadOpensTheDashboardsNamespace(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{Change: withTokens})
+	root, err := a.Auth().Authenticate(t.Context(), "sjn_bootstrap_secretsecretsecretsecret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range auth.Roles {
+		made, err := a.Auth().Create(t.Context(), root, auth.TokenRequest{Roles: []auth.Role{role}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := socketio.Dial(
+			within(t), a.URL(), protocol.NamespaceDashboard, map[string]string{"token": made.Token}, socketio.DialOptions{},
+		)
+		if err == nil {
+			c.Close(nil)
+			_ = c.Wait(within(t))
+		}
+		var refused *socketio.ConnectError
+		if role == auth.Worker {
+			if !errors.As(err, &refused) || refused.Reason != string(protocol.ReasonForbidden) {
+				t.Errorf("%s: got %v", role, err)
+			}
+		} else if err != nil {
+			t.Errorf("%s: %v", role, err)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package channel_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// What a run would lose is looked for on the socket, too, in whatever form it comes, alone or among others, and takes
+// the run out of everybody's hands in the change that refuses it. What is only wrong leaves the job where it is.
+func TestWhatWouldBeLostIsRefusedOnTheSocket(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{Change: withTokens})
+	w := enter(t, a, mint(t, a, "blue", ""), "w", "blue")
+	large := `{"codec":"avro","blob":"` + strings.Repeat("A", payload.MaxBytes+1) + `"}`
+	for _, c := range []struct {
+		name, response, member string
+		reason                 string // "" for what is lost
+		single                 bool   // cannot be read, nor can what stands beside it
+	}{
+		{
+			"a wait on a stream", `{"commands":[],"message_stream_waits":[{"stream_name":"s"}]}`, "message_stream_waits", "",
+			false,
+		},
+		{"a cursor", `{"commands":[],"message_stream_cursors":{"s":1}}`, "message_stream_cursors", "", false},
+		{
+			"a scope", `{"commands":[{"type":"start_timer","delay_seconds":60,"cancellation_scope_id":"s"}]}`,
+			"commands.0.cancellation_scope_id", "", false,
+		},
+		{"a command nobody knows", `{"commands":[{"type":"brew_tea"}]}`, "commands.0.type", "", false},
+		{
+			"one with members of other types", `{"commands":[{"type":"brew_tea","activity_type":7,"delay_seconds":"soon"}]}`,
+			"commands.0.type", "", true,
+		},
+		{
+			"a directive beside a member of another type",
+			`{"commands":[{"type":"start_timer","delay_seconds":"soon","workflow_stream":{}}]}`,
+			"commands.0.workflow_stream", "", true,
+		},
+		{
+			"a wait beside commands that are none", `{"commands":7,"message_stream_waits":[{}]}`, "message_stream_waits", "",
+			true,
+		},
+		{"one behind what is no command", `{"commands":[7,{"type":8},{"type":"brew_tea"}]}`, "commands.2.type", "", true},
+		{
+			"one behind a value that is too large", `{"commands":[{"type":"schedule_activity","activity_type":"a","arguments":` +
+				large + `},{"type":"brew_tea"}]}`,
+			"commands.1.type", "", false,
+		},
+		{"nothing of that", `{"commands":[{"type":"start_timer","delay_seconds":"soon"}]}`, "", "malformed_payload", true},
+		{"commands that are none", `{"commands":7}`, "", "malformed_payload", true},
+		{"a response that is none", `[]`, "", "malformed_payload", true},
+		{
+			"a value that is too large",
+			`{"commands":[{"type":"schedule_activity","activity_type":"a","arguments":` + large + `}]}`, "", "payload_too_large",
+			false,
+		},
+	} {
+		for _, batch := range []bool{false, true} {
+			started, err := a.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one", TaskQueue: "blue"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			j := w.job(nil)
+			in := map[string]any{"jobId": j.ID, "token": j.Token, "status": "OK", "response": json.RawMessage(c.response)}
+			reason := c.reason
+			if reason == "" {
+				reason = "validation_failed"
+			}
+			var said string
+			switch {
+			case batch && !c.single:
+				out := call[protocol.ChannelCompleteAnswer](w, protocol.MethodCompleteJob, map[string]any{"items": []any{in}})
+				if said = text(out); len(out.Items) != 1 || out.Items[0].Recorded || out.Items[0].Reason != reason {
+					t.Errorf("%s, in a batch: %s", c.name, said)
+				}
+			case batch:
+				e := w.refusal(
+					reason, protocol.MethodCompleteJob,
+					map[string]any{"items": []any{map[string]any{"jobId": "none", "token": "none"}, in}},
+				)
+				if said = text(e.Details); c.member != "" && !strings.Contains(said, `"items.1.`+c.member) {
+					t.Errorf("%s, in a batch: %s names no place", c.name, said)
+				}
+			default:
+				said = text(w.refusal(reason, protocol.MethodCompleteJob, in).Details)
+			}
+			if !strings.Contains(said, c.member) {
+				t.Errorf("%s, batch %v: %s does not name %s", c.name, batch, said, c.member)
+			}
+			v, err := a.Broker().Describe(within(t), protocol.Target{WorkflowID: started.WorkflowID})
+			if held := err == nil && v.Quarantined != nil; err != nil || held != (c.member != "") {
+				t.Errorf("%s, batch %v: the run is quarantined: %v, %v", c.name, batch, held, err)
+			}
+			if c.member == "" {
+				w.ok(j, map[string]any{"commands": []protocol.Command{{Type: protocol.CompleteWorkflow}}})
+			}
+		}
+	}
+}
+
+// Who does not hold the job quarantines nothing with a completion that cannot be read, and neither does who reports
+// that it failed.
+func TestWhatCannotBeReadIsJudgedByTheLeaseToo(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{Change: withTokens})
+	w, other := enter(t, a, mint(t, a, "blue", ""), "w", "blue"), enter(t, a, mint(t, a, "red", ""), "o", "red")
+	if _, err := a.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one", TaskQueue: "blue"}); err != nil {
+		t.Fatal(err)
+	}
+	j := w.job(nil)
+	in := map[string]any{
+		"jobId": j.ID, "token": j.Token, "status": "OK",
+		"response": json.RawMessage(`{"commands":[{"type":"brew_tea","delay_seconds":"soon"}]}`),
+	}
+	before := a.Dump()
+	other.refusal("malformed_payload", protocol.MethodCompleteJob, in)
+	in["status"] = "USER_FAILURE"
+	w.refusal("malformed_payload", protocol.MethodCompleteJob, in)
+	if diff := before.Diff(a.Dump()); diff != "" {
+		t.Errorf("that changed:\n%s", diff)
+	}
+	w.ok(j, map[string]any{"commands": []protocol.Command{{Type: protocol.CompleteWorkflow}}})
+}

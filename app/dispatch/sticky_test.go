@@ -1,0 +1,97 @@
+package dispatch
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+var oneWorkflow = map[protocol.TaskKind]int{protocol.KindWorkflow: 1}
+
+func process(w *engine.Worker) store.Process {
+	return store.Process{Worker: w.Key(), Incarnation: w.Incarnation}
+}
+
+func TestWorkflowTaskGoesToAKeeperElseToTheLongestWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		var keepers []store.Process
+		d.Prefer(func(run string) []store.Process {
+			if run != "run" {
+				return nil
+			}
+			return keepers
+		})
+		first := waitFor(
+			t.Context(), d.Enter(spec(worker("a", "run", "other", "older", "younger"), 1, oneWorkflow)), time.Minute,
+		)
+		second := waitFor(
+			t.Context(), d.Enter(spec(worker("b", "run", "other", "older", "younger"), 1, oneWorkflow)), time.Minute,
+		)
+		third := waitFor(
+			t.Context(), d.Enter(spec(worker("c", "run", "other", "older", "younger"), 1, oneWorkflow)), time.Minute,
+		)
+		rested()
+		of := func(run string) store.Offer { o := workflow(run); o.Run = run; return o }
+		// goes says who is offered a task, and takes the offer back.
+		goes := func(what string, o store.Offer, want string) {
+			t.Helper()
+			r := mustReserve(t, d, o)
+			if got := r.Lessee().Worker.ID; got != want {
+				t.Errorf("%s: goes to %s, want %s", what, got, want)
+			}
+			r.Undo()
+		}
+		gone := process(worker("b", "run", "other", "older", "younger"))
+		gone.Incarnation = "an older process"
+		stranger := process(worker("nobody", "run", "other", "older", "younger"))
+
+		goes("nobody keeps it", of("run"), "a")
+		keepers = []store.Process{stranger, gone}
+		goes("who kept it is gone", of("run"), "a")
+		keepers = []store.Process{
+			stranger, process(worker("c", "run", "other", "older", "younger")),
+			process(worker("b", "run", "other", "older", "younger")),
+		}
+		goes("two keep it", of("run"), "c")
+		goes("another run", of("other"), "a")
+		if o := activity("x"); d.Reserve(o) != nil {
+			t.Error("an activity went to who waits for workflow tasks")
+		}
+
+		taken := mustReserve(t, d, of("run"))
+		goes("the best keeper is taken", of("run"), "b")
+		taken.Deliver(lease(of("run"), 0))
+		wantTasks(t, third, "run")
+		r := mustReserve(t, d, of("run"))
+		r.Deliver(lease(of("run"), 0))
+		wantTasks(t, second, "run")
+		goes("no keeper waits", of("run"), "a")
+		mustReserve(t, d, of("run")).Deliver(lease(of("run"), 0))
+		wantTasks(t, first, "run")
+	})
+}
+
+// Older tasks come first: a keeper for whom one may lie in the queue is handed nothing past it.
+func TestKeeperIsHandedNothingPastAnOlderTask(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		keeper := worker("keeper", "run", "other", "older", "younger")
+		d.Prefer(func(string) []store.Process { return []store.Process{process(keeper)} })
+		got := waitFor(t.Context(), d.Enter(spec(keeper, 1, oneWorkflow)), time.Minute)
+		rested()
+		b.mu.Lock()
+		b.ready = append(b.ready, workflow("older"))
+		b.fail, b.took = errors.New("the store is away"), time.Millisecond
+		b.mu.Unlock()
+		d.Backlog("default", "q", protocol.KindWorkflow)
+		rested()
+		if d.Reserve(workflow("younger")) != nil {
+			t.Fatal("a younger task was handed over")
+		}
+		b.set(nil, time.Millisecond)
+		wantTasks(t, got, "older")
+	})
+}

@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// FormerChild is an open child that an earlier run of a workflow id started, before that continued as new. It belongs
+// to the chain of runs: a row of its own, which stays where it is when the chain goes on, and follows the child's
+// latest run. Only the current run of the chain changes it.
+type FormerChild struct {
+	Chain WorkflowKey `json:"-"` // the parent's
+	Child
+	From string `json:"from"` // the run that started it
+	Seq  int64  `json:"seq"`  // with this command
+}
+
+// Bound says whether the child goes by a close policy when the chain ends.
+func (f *FormerChild) Bound() bool { return f.ClosePolicy != Abandon }
+
+// Key names the row.
+func (f *FormerChild) Key() FormerKey { return FormerKey{f.Chain, f.Child.WorkflowID} }
+
+// FormerKey names a child by the chain it belongs to.
+type FormerKey struct {
+	Chain WorkflowKey
+	Child string // its workflow id
+}
+
+// FormerChange is what becomes of one such row.
+type FormerChange struct {
+	Child FormerChild
+	Gone  bool
+}
+
+// FormerCount is how many children of earlier runs are open, and how many of them go by a close policy: so that a run
+// without any asks for none.
+type FormerCount struct {
+	Open  int `json:"open,omitempty"`
+	Bound int `json:"bound,omitempty"`
+}
+
+// Attached is a child, of this run or of an earlier one of its id, whose end the run asked to be told.
+type Attached struct {
+	WorkflowID  string `json:"workflow"`
+	Type        string `json:"type,omitempty"`
+	ClosePolicy string `json:"close_policy,omitempty"`
+}
+
+// ErrLookAgain says that a child the run attaches to has ended and that the decision was not given how: look, and
+// decide again.
+var ErrLookAgain = errors.New("a child has ended: look how, and decide again")
+
+// keepFormer puts the row of a former child, which there may be one of already.
+func (st *step) keepFormer(f FormerChild, isNew bool) {
+	f.Chain = WorkflowKey{Namespace: st.Namespace, ID: st.WorkflowID}
+	st.d.Former = append(st.d.Former, FormerChange{Child: f})
+	if isNew {
+		st.countFormer(&f, 1)
+	}
+}
+
+func (st *step) dropFormer(f FormerChild) {
+	st.d.Former = append(st.d.Former, FormerChange{Child: f, Gone: true})
+	st.countFormer(&f, -1)
+}
+
+func (st *step) countFormer(f *FormerChild, n int) {
+	st.Former.Open += n
+	if f.Bound() {
+		st.Former.Bound += n
+	}
+}
+
+// handOver leaves the open children of the run to the chain: the run that goes on in its place has no step that waits
+// for them.
+func (st *step) handOver(next *Start) {
+	for seq, c := range st.Children.All() {
+		c.Parallel = history.Parallel{}
+		st.keepFormer(FormerChild{Child: c, From: st.ID, Seq: seq}, true)
+	}
+	next.Former, st.Former = st.Former, FormerCount{}
+}
+
+// FormerReport is the news of a child that an earlier run of the workflow id started. It leaves no event but for those
+// who attached to the child: the run's own steps know nothing of it.
+type FormerReport struct {
+	Message
+	Child string // its workflow id
+}
+
+func (in FormerReport) decide(st *step) error {
+	if err := st.mustBeOpen(); err != nil {
+		return err
+	}
+	row := st.former(in.Child)
+	if row == nil || row.From != in.ToRun || row.Seq != in.ToSeq || in.Number < row.Number {
+		return errNotDue
+	}
+	f := *row
+	f.RunID, f.Number = in.Run, in.Number
+	again := in.Status == protocol.RunContinued
+	if c, delay, retried := st.retried(f.Child, in.Message); retried {
+		f.Child, again = c, true
+		st.spawn(Parent{RunID: f.From, WorkflowID: st.WorkflowID, Seq: f.Seq}, c, c.Arguments, delay)
+	}
+	if again {
+		st.keepFormer(f, false)
+		return nil
+	}
+	st.dropFormer(f)
+	st.tellAttached(in.Child, in.Message)
+	return nil
+}
+
+// former is the row of a child that an earlier run started, or nil.
+func (st *step) former(workflowID string) *FormerChild {
+	if st.env.Former == nil || st.Former.Open == 0 {
+		return nil
+	}
+	return st.env.Former(workflowID)
+}
+
+// bound are the children of earlier runs that go by a close policy.
+func (st *step) bound() []*FormerChild {
+	if st.env.Bound == nil || st.Former.Bound == 0 {
+		return nil
+	}
+	return st.env.Bound()
+}
+
+// attachChild has the run told how a child ends. What is told of a child that has ended is read before the decision,
+// since a run's row has no result: one that ended in between is looked at again.
+func (st *step) attachChild(c protocol.Command, seq int64) error {
+	d := &history.AttachedToChild{CommandSequence: seq, WorkflowID: c.WorkflowID, Effect: "attached"}
+	if own, ok := st.ownChild(c.WorkflowID); ok {
+		d.WorkflowType, d.ClosePolicy = own.Type, own.ClosePolicy
+		st.emit(d)
+		return nil
+	}
+	run, _ := st.workflow(c.WorkflowID)
+	if run == nil || run.Parent == nil || run.Parent.WorkflowID != st.WorkflowID {
+		d.Effect = "unknown"
+		st.emit(d)
+		st.attachedEnded(seq, c.WorkflowID, "", Message{Status: protocol.RunFailed, At: st.now, Failure: &history.Failure{
+			ID: st.failureID(), Category: "child_workflow", ExceptionType: history.TypeChildNotFound, NonRetryable: true,
+			Message: "workflow " + c.WorkflowID + " is no child of workflow " + st.WorkflowID,
+		}})
+		return nil
+	}
+	d.WorkflowType = run.Type
+	row := st.former(c.WorkflowID)
+	if run.Status.Open() || run.tellsParent() {
+		if row == nil { // let go by a release that did not keep the children of a chain, or an end that is on its way
+			row = &FormerChild{From: run.Parent.RunID, Seq: run.Parent.Seq, Child: Child{
+				WorkflowID: run.WorkflowID, RunID: run.ID, Number: run.Number, Type: run.Type, Queue: run.Queue,
+				ClosePolicy: Abandon,
+			}}
+			st.keepFormer(*row, true)
+		}
+		d.ClosePolicy = row.ClosePolicy
+		st.emit(d)
+		return nil
+	}
+	end, ok := st.ends[c.WorkflowID]
+	if !ok || end.Run != run.ID {
+		return ErrLookAgain
+	}
+	if row != nil { // nobody told the chain
+		st.dropFormer(*row)
+	}
+	d.Effect = "ended"
+	st.emit(d)
+	st.attachedEnded(seq, c.WorkflowID, run.Type, end)
+	return nil
+}
+
+// ownChild is an open child of this run by its workflow id.
+func (s *Run) ownChild(workflowID string) (Child, bool) {
+	for _, c := range s.Children.All() {
+		if c.WorkflowID == workflowID {
+			return c, true
+		}
+	}
+	return Child{}, false
+}
+
+// tellsParent says whether the run has closed and its parent has not heard of it yet.
+func (s *Run) tellsParent() bool {
+	return s.Owed.Any(func(m Message) bool { return m.Kind == ChildEnded })
+}
+
+// workflow is the current run of a workflow id, if it is at hand, and whether the id belongs to a workflow at all.
+func (st *step) workflow(id string) (run *Run, taken bool) {
+	for _, s := range st.d.Spawn {
+		if s.Request.WorkflowID == id {
+			return nil, true
+		}
+	}
+	if st.env.Workflow == nil {
+		return nil, id == st.WorkflowID
+	}
+	return st.env.Workflow(id)
+}
+
+// tellAttached ends every attachment of the run to a child.
+func (st *step) tellAttached(workflowID string, m Message) {
+	for seq, a := range st.Attached.All() {
+		if a.WorkflowID == workflowID {
+			st.attachedEnded(seq, workflowID, a.Type, m)
+		}
+	}
+}
+
+func (st *step) attachedEnded(seq int64, workflowID, typ string, m Message) {
+	_, _, reason := protocol.PublicRun(m.Status, true, false)
+	d := &history.AttachedChildEnded{
+		CommandSequence: seq, WorkflowID: workflowID, WorkflowType: typ, RunID: m.Run, ClosedReason: reason, ClosedAt: m.At,
+		Result:       m.Value,
+		PayloadCodec: codecOf(m.Value),
+	}
+	if m.Failure != nil {
+		d.Failure = *m.Failure
+	}
+	st.emit(d)
+}
+
+func (s *Run) attached(d *history.AttachedToChild) {
+	s.Attached.Put(d.CommandSequence, Attached{WorkflowID: d.WorkflowID, Type: d.WorkflowType, ClosePolicy: d.ClosePolicy})
+}
+
+func (s *Run) attachmentEnded(d *history.AttachedChildEnded, e history.Event) {
+	s.Attached.Delete(d.CommandSequence)
+	s.wake(e, Cause{Kind: "child_workflow_run", Sequence: d.CommandSequence, Name: d.WorkflowType, ID: d.RunID})
+}

@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func reasonIn(err error) protocol.Reason {
+	var e *protocol.Error
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return ""
+}
+
+// Numbers of a session are its row's until somebody claims it anew; its holder's verb changes them at once, but for the
+// TTL.
+func TestNumbersHoldFromTheNextClaim(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	a, b := Lessee{Worker: &Worker{ID: "a", Queues: []string{"q"}, MaxSessions: 2}, Counted: true},
+		Lessee{Worker: &Worker{ID: "b", Queues: []string{"q"}, MaxSessions: 2}, Counted: true}
+	first := protocol.SessionOptions{SessionID: "s", Lease: 60, TTL: 600, MaxActivities: 1}
+	other := protocol.SessionOptions{SessionID: "s", Lease: 90, TTL: protocol.NoTTL, MaxActivities: 3, Idle: 5}
+	s := NewSession("default", "s", &first, history.At(now))
+	s.claim(a, 0, now, "")
+	s.move(now)
+
+	want := NewSession("default", "s", &other, history.At(now))
+	if !s.fits(&other) {
+		t.Fatal("other numbers do not fit")
+	}
+	asked := s
+	asked.wants(want.numbers())
+	if asked.Lease != s.Lease || asked.TTL != 600 || asked.MaxActivities != 1 {
+		t.Errorf("numbers changed while it is held: %+v", asked)
+	}
+	asked.LeaseUntil = history.At(now)
+	asked.claim(b, 0, now.Add(time.Second), "")
+	if asked.Lease != 90_000_000 || asked.TTL != 0 || !asked.TTLUntil.IsZero() || asked.MaxActivities != 3 ||
+		asked.Idle != 5_000_000 || asked.Next != nil {
+		t.Errorf("the next claim has %+v", asked)
+	}
+
+	outcome := ""
+	create := func(l Lessee, o protocol.SessionOptions) (SessionChange, error) {
+		return DecideSession(&s, CreateSession{
+			Namespace: "default", Options: o, Lessee: l, Outcome: &outcome,
+		}, now.Add(time.Second))
+	}
+	c, err := create(a, other)
+	if n := c.Session; err != nil || outcome != "reused" || n.Lease != 90_000_000 || n.MaxActivities != 3 ||
+		n.TTL != 600 || n.Next == nil || n.Next.TTL != 0 {
+		t.Errorf("the holder's verb: %v, %s, %+v", err, outcome, n)
+	}
+	changed := other
+	changed.Requirements = []string{"gpu"}
+	for _, o := range []protocol.SessionOptions{first, other, changed} {
+		if _, err := create(b, o); reasonIn(err) != protocol.ReasonSessionOwned {
+			t.Errorf("a stranger is told %v", err)
+		}
+	}
+	if _, err := create(a, changed); reasonIn(err) != protocol.ReasonInvalidSession {
+		t.Errorf("other requirements: %v", err)
+	}
+}
+
+// What expired under its holder is closed already, as far as that is concerned; for others it is to be had.
+func TestAHolderClosesWhatExpiredUnderIt(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := NewSession("default", "s", &protocol.SessionOptions{SessionID: "s"}, history.At(now))
+	s.claim(Lessee{Worker: &Worker{ID: "a"}}, 0, now, "")
+	s.move(now)
+	c, err := DecideSession(&s, CloseSession{SessionHolder: SessionHolder{Worker: "a"}}, now.Add(time.Hour/6))
+	if err != nil || len(c.Timeline) > 0 || c.Session.Terminal {
+		t.Errorf("%v, %+v", err, c)
+	}
+	if _, err = DecideSession(&s, CloseSession{
+		SessionHolder: SessionHolder{Worker: "b"},
+	}, now.Add(time.Hour/6)); reasonIn(err) != protocol.ReasonSessionOwner {
+		t.Errorf("a stranger's close: %v", err)
+	}
+}
+
+// Every door reads the same numbers and ids, and refuses the same.
+func TestOneValidationOfSessionOptions(t *testing.T) {
+	for _, c := range []struct{ json, wrong string }{
+		{`{"session_id":"s"}`, ""},
+		{`{"session_id":"s","lease_seconds":null,"max_concurrent_activities":null,"ttl_seconds":null}`, ""},
+		{`{"session_id":"s","lease_seconds":1,"ttl_seconds":1,"max_concurrent_activities":1,"scope":"namespace"}`, ""},
+		{`{"session_id":"s","lease_seconds":0}`, "lease_seconds"},
+		{`{"session_id":"s","lease_seconds":-1}`, "lease_seconds"},
+		{`{"session_id":"s","ttl_seconds":0}`, "ttl_seconds"},
+		{`{"session_id":"s","ttl_seconds":-1}`, "ttl_seconds"},
+		{`{"session_id":"s","max_concurrent_activities":0}`, "max_concurrent_activities"},
+		{`{"session_id":"s","ttl_seconds":315360001}`, "ttl_seconds"},
+		{`{"session_id":"s","scope":"galaxy"}`, "scope"},
+		{`{"session_id":"  "}`, "session_id"},
+	} {
+		var o protocol.SessionOptions
+		if err := json.Unmarshal([]byte(c.json), &o); err != nil {
+			t.Fatal(err)
+		}
+		err := Validate(&Run{}, []protocol.Command{{Type: protocol.ScheduleActivity, ActivityType: "x", WorkerSession: &o}})
+		if (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(errorText(err), c.wrong) {
+			t.Errorf("%s: %v, want %q refused", c.json, err, c.wrong)
+		}
+		raw, _ := json.Marshal(&o)
+		var again protocol.SessionOptions
+		if err := json.Unmarshal(raw, &again); c.wrong == "" && (err != nil || again.TTL != o.TTL || again.Lease != o.Lease) {
+			t.Errorf("%s comes back as %s, %v", c.json, raw, err)
+		}
+	}
+}
+
+func errorText(err error) string {
+	var e *protocol.Error
+	if errors.As(err, &e) {
+		raw, _ := json.Marshal(e)
+		return err.Error() + string(raw)
+	}
+	return err.Error()
+}

@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Unsupported refuses what this engine does not do and cannot leave out: without it the run would go another way than
+// its code believes. Any other member it does not know is ignored, since it comes from a client that is newer.
+func (in *CompleteTask) Unsupported() error {
+	for i, c := range in.Commands {
+		if c.Type != "" && !slices.Contains(Supported, c.Type) {
+			return protocol.Invalid(fmt.Sprintf("commands.%d.type", i), "unknown command %q", c.Type)
+		}
+		for _, m := range []struct {
+			name  string
+			value json.RawMessage
+		}{
+			{"workflow_stream", c.WorkflowStream},
+			{"cancellation_scope_id", c.ScopeID},
+			{"cancellation_cleanup", c.ScopeCleanup},
+		} {
+			if said(m.value) {
+				return protocol.Invalid(fmt.Sprintf("commands.%d.%s", i, m.name), "is not supported")
+			}
+		}
+	}
+	switch {
+	case said(in.Streams.Waits):
+		return protocol.Invalid("message_stream_waits", "message streams are not supported")
+	case said(in.Streams.Cursors):
+		return protocol.Invalid("message_stream_cursors", "message streams are not supported")
+	}
+	return nil
+}
+
+// said says whether a member asks for anything, in whatever form it came: null and an empty list do not.
+func said(raw json.RawMessage) bool {
+	var list []json.RawMessage
+	return len(raw) > 0 && (json.Unmarshal(raw, &list) != nil || len(list) > 0)
+}
+
+// quarantine takes the task out of everybody's hands until somebody repairs the run: any worker that ran the code would
+// be refused alike, and some end with that.
+func (st *step) quarantine(why error) {
+	t := st.Task
+	t.Lease, t.State, t.Problem = Lease{}, Quarantined, why.Error()
+	st.d.Answer.Refused = why
+}

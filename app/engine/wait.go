@@ -1,0 +1,319 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Here is the only place where it is said why something waits. It is said of rows, without asking anybody: what a run
+// has open, the sessions of its tasks, the workers of its namespace, what operators decided about its queues. Whoever
+// may have a task, Admit knows; here its refusals are compared and the one is shown that somebody can do most about.
+
+// Candidate is a worker that might have a task, with what is known of it beside its row.
+type Candidate struct {
+	*Worker
+	Alive    bool
+	Draining bool
+	Gate     string                     // why the release gate gives it nothing; empty: it gives
+	Sessions int                        // how many it holds
+	Full     map[protocol.TaskKind]bool // the kinds it runs its most of, as it last said
+}
+
+// Surroundings is what a run's tasks wait among.
+type Surroundings struct {
+	Now      time.Time
+	Release  string      // the app's
+	Workers  []Candidate // of the namespace, by id
+	Settings func(queue string) *Queue
+	Throttle func(queue string, kind protocol.TaskKind) Throttle // how the budgets stand
+	Sessions map[string]*Session                                 // those of the run's ready activities
+	Former   []FormerChild                                       // open children of earlier runs of the workflow id
+}
+
+// The lengths behind needs_attention.
+const (
+	waitedEnough = 5 * time.Minute // for what a worker could have taken at once
+	failedEnough = 10              // attempts of an activity that failed one after the other
+	taskFailed   = 2               // deliveries of a workflow task: its code fails, which trying again seldom mends
+)
+
+// finish completes a wait: whether it needs somebody, and its sentence.
+func (a *Surroundings) finish(kind protocol.WaitKind, w protocol.Wait) *protocol.Wait {
+	w.Kind = kind
+	switch w.Reason.Rule().Patience {
+	case protocol.PatienceNone:
+		w.Attention = true
+	case protocol.PatienceShort:
+		w.Attention = !w.Since.IsZero() && a.Now.Sub(w.Since.Time) >= waitedEnough
+	}
+	most := failedEnough
+	if kind == protocol.WaitForTask {
+		most = taskFailed
+	}
+	w.Attention = w.Attention || w.Failures >= most
+	w.Message = w.Say(time.UTC)
+	return &w
+}
+
+// TaskWait is why the run's workflow task is where it is; nil without one.
+func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
+	t := s.Task
+	if t == nil {
+		return nil
+	}
+	switch t.State {
+	case Quarantined:
+		return a.finish(protocol.WaitForRepair, protocol.Wait{
+			Reason: protocol.WaitQuarantined, Name: s.Type, Queue: s.Queue, Detail: t.Problem,
+		})
+	case LeasedState:
+		return a.finish(protocol.WaitForTask, running(s.Type, s.Queue, t.Lease, t.failures()))
+	case Delayed:
+		w := protocol.Wait{Reason: protocol.WaitStartDelay, Name: s.Type, Queue: s.Queue, Until: t.ReadyAt}
+		if t.Delivery > 0 {
+			w.Reason, w.Failures, w.Detail = protocol.WaitBackoff, t.failures(), t.Problem
+		}
+		return a.finish(protocol.WaitForTask, w)
+	}
+	want := s.Wanted()
+	want.Queue = a.Settings(s.Queue)
+	w := a.ready(s.Queue, want)
+	w.Name, w.Since, w.Failures, w.Detail = s.Type, t.ReadyAt, t.failures(), cmp.Or(w.Detail, t.Problem)
+	return a.finish(protocol.WaitForTask, w)
+}
+
+// failures is how many deliveries of the task its worker failed.
+func (t *Task) failures() int {
+	if t.Problem == "" {
+		return 0
+	}
+	n := t.Attempt - t.Losses
+	if t.State == LeasedState {
+		n-- // the one under way has not failed
+	}
+	return max(0, n)
+}
+
+func running(name, queue string, l Lease, failures int) protocol.Wait {
+	return protocol.Wait{
+		Reason: protocol.WaitRunning, Name: name, Queue: queue, Worker: l.Owner, Since: l.LeasedAt, Failures: failures,
+	}
+}
+
+// ActivityWait is why an open activity is where it is.
+func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
+	switch act.State {
+	case LeasedState:
+		w := running(act.Type, act.Queue, act.Lease, act.Failures)
+		w.Session, w.Detail = act.SessionID, act.LastFailure
+		return a.finish(protocol.WaitForActivity, w)
+	case Delayed:
+		return a.finish(protocol.WaitForActivity, protocol.Wait{
+			Reason: protocol.WaitBackoff, Name: act.Type, Queue: act.Queue, Until: act.ReadyAt, Failures: act.Failures,
+			Detail: act.LastFailure,
+		})
+	}
+	w := a.ready(act.Queue, Wanted{
+		Kind: protocol.KindActivity, Type: act.Type, Requirements: act.Requirements, Queue: a.Settings(act.Queue),
+		Session: a.Sessions[act.SessionID],
+	})
+	w.Name, w.Since, w.Failures = act.Type, act.ReadyAt, act.Failures
+	return a.finish(protocol.WaitForActivity, w)
+}
+
+// SessionWait is why what is queued in a session waits, as far as the session alone says; nil when nothing does.
+func (a *Surroundings) SessionWait(s *Session) *protocol.Wait {
+	moving := s.Moving != "" && s.Held(a.Now) || s.Drained
+	if s.Terminal || s.Ready == 0 && !moving && !s.kept(a.Now) {
+		return nil
+	}
+	var w protocol.Wait
+	switch {
+	case moving:
+		w = *AdmitSession(s, Lessee{Worker: &Worker{Capabilities: s.Requirements}}, a.Now, false).Wait
+	case s.kept(a.Now):
+		w = protocol.Wait{Reason: protocol.WaitSessionKept, Session: s.ID, Worker: s.For, Until: s.ForUntil}
+	default:
+		w = a.forWorker(s.Queue, protocol.KindActivity, s, func(l Lessee) Verdict { return AdmitSession(s, l, a.Now, false) })
+	}
+	w.Queue = cmp.Or(w.Queue, s.Queue)
+	return a.finish(protocol.WaitForActivity, w)
+}
+
+// ready is why nobody has a ready task: a budget withholds it, or no worker may have it.
+func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
+	if t := a.Throttle(queue, want.Kind); t.Why != nil {
+		return *t.Why
+	}
+	w := a.forWorker(queue, want.Kind, want.Session, func(l Lessee) Verdict { return Admit(want, l, a.Now) })
+	w.Queue = queue
+	return w
+}
+
+// forWorker is what keeps a ready task from a worker: the session's holder, else what the live workers of the queue
+// lack; of several it names the worker that comes nearest to having the task. Without a queue every worker counts.
+func (a *Surroundings) forWorker(
+	queue string, kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict,
+) protocol.Wait {
+	if s != nil && s.Held(a.Now) {
+		return a.forHolder(kind, s, judge)
+	}
+	served, best, nearest := 0, -1, protocol.Wait{Reason: protocol.WaitNoWorker, Queue: queue}
+	for i := range a.Workers {
+		c := &a.Workers[i]
+		if !c.Alive || queue != "" && !c.Serves(queue) {
+			continue
+		}
+		served++
+		v := judge(Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions})
+		w, n := v.Wait, nearness(v)
+		if v.OK {
+			kept := a.kept(c)
+			if kept == nil {
+				return a.busy(c, kind)
+			}
+			w = kept
+		}
+		if n > best {
+			best, nearest = n, *w
+		}
+	}
+	if served > 1 {
+		nearest.Workers = served
+	}
+	return nearest
+}
+
+// nearness orders verdicts by how much of what a task asks for the worker has.
+func nearness(v Verdict) int {
+	switch {
+	case v.OK:
+		return 4
+	case v.Reason == protocol.ReasonNotFound:
+		return 0
+	case v.Reason == protocol.ReasonVersionMismatch, v.Reason == protocol.ReasonWorkerDraining:
+		return 1
+	case v.Reason == protocol.ReasonSessionRequirements:
+		return 2
+	}
+	return 3
+}
+
+// forHolder is why a task of a held session waits: for its holder, who may not be able to take it either.
+func (a *Surroundings) forHolder(kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict) protocol.Wait {
+	i := slices.IndexFunc(a.Workers, func(c Candidate) bool { return c.ID == s.Owner && c.Alive })
+	if i < 0 {
+		w := s.heldBy()
+		w.Reason = protocol.WaitSessionHeld
+		return w
+	}
+	c := &a.Workers[i]
+	w := protocol.Wait{Reason: protocol.WaitSessionBusy, Session: s.ID, Worker: c.ID}
+	v := judge(Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions})
+	kept := a.kept(c)
+	switch {
+	case kept != nil:
+		w = *kept
+		w.Session = s.ID
+	case !v.OK:
+		w = *v.Wait
+	case c.Full[kind]:
+		w = a.busy(c, kind)
+		w.Session = s.ID
+	}
+	w.Until, w.FallbackAt = orTime(w.Until, s.LeaseUntil), s.OpensAt()
+	return w
+}
+
+func orTime(t, other history.Time) history.Time {
+	if t.IsZero() {
+		return other
+	}
+	return t
+}
+
+// kept is why a worker is given nothing at all; nil when it is.
+func (a *Surroundings) kept(c *Candidate) *protocol.Wait {
+	switch {
+	case c.Gate != "":
+		return &protocol.Wait{
+			Reason: protocol.WaitReleaseMismatch, Worker: c.ID, Release: a.Release, WorkerRelease: c.Release, Detail: c.Gate,
+		}
+	case c.Draining || c.Status == protocol.WorkerDraining:
+		return &protocol.Wait{Reason: protocol.WaitWorkerDraining, Worker: c.ID}
+	}
+	return nil
+}
+
+// busy is that a worker may have the task, and does not take it.
+func (a *Surroundings) busy(c *Candidate, kind protocol.TaskKind) protocol.Wait {
+	if !c.Full[kind] {
+		return protocol.Wait{Reason: protocol.WaitWorkerBusy, Worker: c.ID}
+	}
+	w := protocol.Wait{Reason: protocol.WaitWorkerFull, Worker: c.ID, Limit: c.ActivitySlots}
+	if kind == protocol.KindWorkflow {
+		w.Limit = c.WorkflowSlots
+	}
+	w.Used = w.Limit
+	return w
+}
+
+// Wait sums up what an open run waits for. activities are the waits of its open activities, in their order; of several
+// it shows the first that needs somebody.
+func (s *Run) Wait(a *Surroundings, activities []*protocol.Wait) *protocol.Wait {
+	if s.Task != nil {
+		return s.TaskWait(a)
+	}
+	if len(activities) > 0 {
+		first := max(0, slices.IndexFunc(activities, func(w *protocol.Wait) bool { return w.Attention }))
+		w := *activities[first]
+		w.More = len(activities) - 1
+		w.Message = w.Say(time.UTC)
+		return &w
+	}
+	if w, ok := s.childWait(a.Former); ok {
+		return a.finish(protocol.WaitForChild, w)
+	}
+	for _, open := range s.Waits.All() {
+		if open.Kind == ConditionWait {
+			return a.finish(protocol.WaitForCondition, protocol.Wait{Reason: protocol.WaitCondition, Name: open.Key})
+		}
+		return a.finish(protocol.WaitForSignal, protocol.Wait{Reason: protocol.WaitSignal, Name: open.Name})
+	}
+	var fires history.Time
+	for _, t := range s.Timers.All() {
+		fires = earliest(fires, t.FireAt)
+	}
+	if !fires.IsZero() {
+		return a.finish(protocol.WaitForTimer, protocol.Wait{Reason: protocol.WaitTimer, Until: fires})
+	}
+	return a.finish(protocol.WaitForUpdate, protocol.Wait{Reason: protocol.WaitUpdate})
+}
+
+// childWait is the first open child whose end the run is to be told: of its own, or of an earlier run when this one
+// attached to it.
+func (s *Run) childWait(former []FormerChild) (w protocol.Wait, ok bool) {
+	n := 0
+	add := func(c *Child) {
+		if n++; n == 1 {
+			w = protocol.Wait{Reason: protocol.WaitChild, Workflow: c.WorkflowID, Name: c.Type, Failures: c.Failures}
+		}
+	}
+	for _, c := range s.Children.All() {
+		add(&c)
+	}
+	for i := range former {
+		for _, at := range s.Attached.All() {
+			if at.WorkflowID == former[i].WorkflowID {
+				add(&former[i].Child)
+				break
+			}
+		}
+	}
+	w.More = max(0, n-1)
+	return w, n > 0
+}

@@ -1,0 +1,368 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// stuckTask is a run or an activity, and what it waits among: one worker w of queue q that may do everything, and the
+// session s when a case has one.
+type stuckTask struct {
+	run     Run
+	act     Activity
+	session Session
+	around  Surroundings
+	queue   Queue
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func newStuckTask() *stuckTask {
+	at := history.At(noon)
+	w := &stuckTask{
+		run: Run{
+			Head: Head{
+				ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Namespace: "default", Type: "flow", Queue: "q", Status: protocol.RunRunning,
+			},
+		},
+		act: Activity{Seq: 1, Namespace: "default", Type: "charge", Queue: "q", State: Ready, ReadyAt: at},
+		session: Session{
+			Namespace: "default", ID: "s", Status: protocol.SessionActive, Owner: "w", Incarnation: "i",
+			LeaseUntil: history.At(noon.Add(20 * time.Second)),
+		},
+		queue: Queue{Namespace: "default", Name: "q"},
+	}
+	w.around = Surroundings{
+		Now: noon, Release: "2",
+		Workers: []Candidate{{Alive: true, Worker: &Worker{
+			Namespace: "default", ID: "w", Incarnation: "i", Queues: []string{"q"}, WorkflowTypes: []string{"flow"},
+			ActivityTypes: []string{"charge"},
+			WorkflowSlots: 2, ActivitySlots: 4, MaxSessions: 3, Release: "1", Status: protocol.WorkerActive,
+		}}},
+		Sessions: map[string]*Session{},
+		Settings: func(string) *Queue { return &w.queue },
+		Throttle: func(_ string, kind protocol.TaskKind) Throttle {
+			_, t, _ := w.queue.Room(kind, 2, w.around.Now)
+			return t
+		},
+	}
+	return w
+}
+
+// task makes the run's workflow task open.
+func (w *stuckTask) task(t Task) { t.Number, w.run.Task = 1, &t }
+
+// held puts the activity into the session, which others than w hold for the rest of its lease unless a case says
+// otherwise.
+func (w *stuckTask) inSession() *Session {
+	w.act.SessionID, w.around.Sessions["s"] = "s", &w.session
+	return &w.session
+}
+
+func (w *stuckTask) free() *Session {
+	s := w.inSession()
+	s.Owner, s.LeaseUntil, s.Incarnation = "", history.Time{}, ""
+	return s
+}
+
+// everyWait is a way to each reason; a case with a task or another thing in its run asks the run, others ask of the
+// activity.
+var everyWait = []struct {
+	reason    protocol.WaitReason
+	attention bool
+	make      func(*stuckTask)
+	say       string
+}{
+	{protocol.WaitRunning, false, func(w *stuckTask) {
+		w.task(Task{State: LeasedState, Lease: Lease{Owner: "w"}})
+	}, "its next decision runs on worker w"},
+	{protocol.WaitRunning, true, func(w *stuckTask) {
+		w.act.State, w.act.Owner, w.act.Failures = LeasedState, "w", 10
+	}, "activity charge runs on worker w"},
+	{
+		protocol.WaitStartDelay, false, func(w *stuckTask) {
+			w.task(Task{State: Delayed, ReadyAt: history.At(noon.Add(time.Hour))})
+		},
+		"its start is delayed until 2026-01-01T13:00:00Z",
+	},
+	{protocol.WaitBackoff, false, func(w *stuckTask) {
+		w.act.State, w.act.ReadyAt, w.act.Failures = Delayed, history.At(noon.Add(time.Minute)), 9
+	}, "activity charge waits for its back-off until 2026-01-01T12:01:00Z, failed attempts so far: 9"},
+	{protocol.WaitBackoff, true, func(w *stuckTask) {
+		w.act.State, w.act.ReadyAt, w.act.Failures = Delayed, history.At(noon.Add(time.Minute)), 10
+	}, "activity charge waits for its back-off until 2026-01-01T12:01:00Z, failed attempts so far: 10"},
+	{protocol.WaitBackoff, true, func(w *stuckTask) {
+		w.task(Task{State: Delayed, Delivery: 2, Attempt: 2, Problem: "boom", ReadyAt: history.At(noon.Add(time.Second))})
+	}, "its next decision waits for its back-off until 2026-01-01T12:00:01Z, failed attempts so far: 2"},
+	{
+		protocol.WaitQuarantined, true, func(w *stuckTask) { w.task(Task{State: Quarantined, Problem: "replay differs"}) },
+		"quarantined until repaired: replay differs",
+	},
+	{protocol.WaitTimer, false, func(w *stuckTask) {
+		w.run.Timers.Put(1, Timer{FireAt: history.At(noon.Add(2 * time.Hour))})
+		w.run.Timers.Put(2, Timer{FireAt: history.At(noon.Add(time.Hour))})
+	}, "a timer fires at 2026-01-01T13:00:00Z"},
+	{protocol.WaitSignal, false, func(w *stuckTask) {
+		w.run.Waits.Put(1, Wait{Name: "approve"})
+	}, "waits for signal approve"},
+	{
+		protocol.WaitCondition, false, func(w *stuckTask) { w.run.Waits.Put(1, Wait{Kind: ConditionWait, Key: "paid"}) },
+		"waits for condition paid, which signals and updates may make true",
+	},
+	{
+		protocol.WaitCondition, false, func(w *stuckTask) { w.run.Waits.Put(1, Wait{Kind: ConditionWait}) },
+		"waits for a condition that signals and updates may make true",
+	},
+	{protocol.WaitChild, false, func(w *stuckTask) {
+		w.run.Children.Put(1, Child{WorkflowID: "c", Type: "ship"})
+		w.run.Attached.Put(2, Attached{WorkflowID: "d"})
+		w.around.Former = []FormerChild{
+			{Child: Child{WorkflowID: "d", Type: "ship"}}, {Child: Child{WorkflowID: "not awaited", Type: "ship"}},
+		}
+	}, "child workflow c of type ship is open (and 1 more)"},
+	{protocol.WaitUpdate, false, func(w *stuckTask) {
+		w.run.Updates.Put(1, Update{ID: "u"})
+	}, "its code waits for an update: nothing else is open"},
+
+	{protocol.WaitNoWorker, true, func(w *stuckTask) {
+		w.around.Workers[0].Alive = false
+	}, "activity charge: no live worker serves queue q"},
+	{protocol.WaitNoWorker, true, func(w *stuckTask) {
+		w.task(Task{State: Ready})
+		w.run.Queue = "other"
+	}, "its next decision: no live worker serves queue other"},
+	{
+		protocol.WaitWorkerBusy, false, func(*stuckTask) {},
+		"activity charge: ready for worker w, which is busy or does not poll",
+	},
+	{
+		protocol.WaitWorkerBusy, true, func(w *stuckTask) { w.act.ReadyAt = history.At(noon.Add(-5 * time.Minute)) },
+		"activity charge: ready for worker w, which is busy or does not poll",
+	},
+	{protocol.WaitWorkerFull, false, func(w *stuckTask) {
+		w.act.ReadyAt = history.At(noon.Add(-time.Hour))
+		w.around.Workers[0].Full = map[protocol.TaskKind]bool{protocol.KindActivity: true}
+	}, "activity charge: ready for worker w, which runs 4 tasks at once, its most"},
+	{protocol.WaitWorkerFull, false, func(w *stuckTask) {
+		w.inSession()
+		w.around.Workers[0].Full = map[protocol.TaskKind]bool{protocol.KindActivity: true}
+	}, "activity charge: for worker w, which holds session s and runs 4 tasks at once, its most"},
+	{protocol.WaitWorkerDraining, false, func(w *stuckTask) {
+		w.around.Workers[0].Draining = true
+	}, "activity charge: worker w drains"},
+	{
+		protocol.WaitWorkerDraining, false, func(w *stuckTask) { w.inSession(); w.around.Workers[0].Draining = true },
+		"activity charge: session s is held by worker w, which drains",
+	},
+	{
+		protocol.WaitReleaseMismatch, true, func(w *stuckTask) {
+			w.inSession()
+			w.around.Workers[0].Gate = "app 2, worker 1"
+		},
+		"activity charge: session s is held by worker w: app 2, worker 1",
+	},
+	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
+		w.act.Type = "print"
+	}, "activity print: worker w does not run print"},
+	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
+		w.act.Type = "print"
+		w.around.Workers = append(w.around.Workers, Candidate{Alive: true, Worker: &Worker{ID: "x", Queues: []string{"q"}}})
+	}, "activity print: worker w does not run print (the nearest of 2)"},
+	{
+		protocol.WaitBuildDrained, true, func(w *stuckTask) {
+			w.queue.Builds = map[string]Build{"": {DrainedAt: history.At(noon)}}
+		},
+		"activity charge: worker w has no build id, which is drained on queue q",
+	},
+	{protocol.WaitBuildPinned, true, func(w *stuckTask) {
+		w.task(Task{State: Ready})
+		w.run.BuildID, w.around.Workers[0].BuildID = "b2", "b1"
+	}, "its next decision: pinned to build b2, worker w has build b1"},
+	{
+		protocol.WaitCapabilityMissing, true, func(w *stuckTask) { w.act.Requirements = []string{"arm64", "gpu"} },
+		"activity charge: needs arm64, gpu, which worker w does not offer",
+	},
+	{
+		protocol.WaitCapabilityMissing, true, func(w *stuckTask) { w.free().Requirements = []string{"printer"} },
+		"activity charge: session s needs printer, which worker w does not offer",
+	},
+	{protocol.WaitWorkerWithout, true, func(w *stuckTask) {
+		w.free()
+		w.around.Workers[0].MaxSessions = 0
+	}, "activity charge: worker w holds no sessions"},
+	{
+		protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) { w.free(); w.around.Workers[0].Sessions = 3 },
+		"activity charge: worker w holds 3 sessions, its most",
+	},
+
+	{protocol.WaitSessionHeld, false, func(w *stuckTask) {
+		w.inSession().Owner = "w7"
+	}, "activity charge: session s is held by worker w7 until 2026-01-01T12:00:20Z"},
+	{protocol.WaitSessionBusy, false, func(w *stuckTask) {
+		w.inSession()
+	}, "activity charge: for worker w, which holds session s and is busy or does not poll"},
+	{protocol.WaitSessionBusy, false, func(w *stuckTask) {
+		s := w.inSession()
+		s.WaitingSince, s.Fallback = history.At(noon), 30_000_000
+	}, "activity charge: for worker w, which holds session s and is busy or does not poll; any worker may take it from 2026-01-01T12:00:30Z"},
+	{
+		protocol.WaitSessionFull, false, func(w *stuckTask) { s := w.inSession(); s.MaxActivities, s.Active = 1, 1 },
+		"activity charge: session s runs 1 activities at once, its most",
+	},
+	{protocol.WaitSessionMoving, false, func(w *stuckTask) {
+		w.inSession().Moving = "ada"
+	}, "activity charge: session s changes hands; its queued tasks wait"},
+	{
+		protocol.WaitSessionKept, false, func(w *stuckTask) {
+			s := w.free()
+			s.For, s.ForUntil = "x", history.At(noon.Add(time.Second))
+		},
+		"activity charge: session s is kept for worker x until 2026-01-01T12:00:01Z",
+	},
+	{
+		protocol.WaitSessionRelease, true, func(w *stuckTask) {
+			s := w.free()
+			s.ReleasePolicy, s.Release = PolicyFinish, "0"
+		},
+		"activity charge: session s stays with release 0 while that is served, worker w is of 1",
+	},
+	{
+		protocol.WaitSessionLost, true, func(w *stuckTask) {
+			s := w.free()
+			s.Claimed, s.NoReacquire, s.Reason = true, true, ReasonLeaseLost
+		},
+		"activity charge: session s was lost (lease_expired) and may not be acquired again",
+	},
+	{
+		protocol.WaitSessionEnded, false, func(w *stuckTask) { s := w.free(); s.Terminal, s.Reason = true, ReasonTTL },
+		"activity charge: session s has ended: ttl_expired",
+	},
+
+	{protocol.WaitBudgetLeases, false, func(w *stuckTask) {
+		w.limit(Budget{Leases: 2})
+	}, "activity charge: queue q has 2 activity tasks leased, its budget is 2 at once"},
+	{
+		protocol.WaitBudgetLeases, false, func(w *stuckTask) { w.limit(Budget{Leases: 1}); w.queue.Name = "" },
+		"activity charge: namespace default has 2 activity tasks leased, its budget is 1 at once",
+	},
+	{protocol.WaitBudgetRate, false, func(w *stuckTask) {
+		w.limit(Budget{PerMinute: 5})
+		w.queue = *w.queue.Count(protocol.KindActivity, 5, noon)
+	}, "activity charge: queue q has handed out 5 activity tasks in this minute, its budget is 5; more at 2026-01-01T12:01:00Z"},
+}
+
+func (w *stuckTask) limit(b Budget) {
+	w.queue.Limits = map[string]Budget{string(protocol.KindActivity): b}
+}
+
+func (w *stuckTask) ask() *protocol.Wait {
+	if w.run.Task != nil || w.run.Timers.Len()+w.run.Waits.Len()+w.run.Children.Len()+w.run.Updates.Len() > 0 {
+		return w.run.Wait(&w.around, nil)
+	}
+	return w.run.Wait(&w.around, []*protocol.Wait{w.around.ActivityWait(w.act)})
+}
+
+// Every reason is made of rows, has its sentence, and says rightly whether somebody has to do something.
+func TestWhyItWaits(t *testing.T) {
+	seen := map[protocol.WaitReason]bool{protocol.WaitSessionUnclaimed: true} // only of who asks without having counted
+	for _, c := range everyWait {
+		t.Run(string(c.reason)+" "+c.say, func(t *testing.T) {
+			w := newStuckTask()
+			c.make(w)
+			got := w.ask()
+			if got.Reason != c.reason || got.Message != c.say || got.Attention != c.attention {
+				t.Errorf(
+					"waits %s (attention %t): %q, want %s (%t): %q", got.Reason, got.Attention, got.Message, c.reason, c.attention,
+					c.say,
+				)
+			}
+		})
+		seen[c.reason] = true
+	}
+	for _, r := range protocol.WaitRules {
+		if !seen[r.Reason] {
+			t.Errorf("nothing shows how %s comes about", r.Reason)
+		}
+	}
+}
+
+// What is shown of a wait is data, not only its sentence.
+func TestAWaitCarriesItsData(t *testing.T) {
+	w := newStuckTask()
+	w.inSession().Owner = "w7"
+	got := w.ask()
+	if got.Kind != protocol.WaitForActivity || got.Session != "s" || got.Worker != "w7" ||
+		!got.Until.Equal(noon.Add(20*time.Second)) || got.Queue != "q" ||
+		got.Name != "charge" || !got.Since.Equal(noon) {
+		t.Errorf("a held session: %+v", got)
+	}
+	w = newStuckTask()
+	w.free()
+	w.around.Workers[0].Sessions = 3
+	if got = w.ask(); got.Limit != 3 || got.Used != 3 || got.Worker != "w" || got.Session != "s" {
+		t.Errorf("a worker at its cap: %+v", got)
+	}
+	w = newStuckTask()
+	w.act.Requirements = []string{"gpu"}
+	if got = w.ask(); !slices.Equal(got.Missing, []string{"gpu"}) || got.Worker != "w" {
+		t.Errorf("a missing capability: %+v", got)
+	}
+	w = newStuckTask()
+	w.around.Workers[0].Gate = "no work"
+	if got = w.ask(); got.Release != "2" || got.WorkerRelease != "1" || got.Detail != "no work" {
+		t.Errorf("a release: %+v", got)
+	}
+}
+
+// Of many activities the first that needs somebody is shown, and the others are counted.
+func TestTheRunShowsWhatNeedsSomebody(t *testing.T) {
+	w := newStuckTask()
+	fine := w.around.ActivityWait(w.act)
+	w.act.Type = "print"
+	bad := w.around.ActivityWait(w.act)
+	if got := w.run.Wait(&w.around, []*protocol.Wait{
+		fine, bad,
+	}); got.Message != "activity print (and 1 more): worker w does not run print" || bad.More != 0 {
+		t.Errorf("the run says %q", got.Message)
+	}
+	if got := w.run.Wait(&w.around, []*protocol.Wait{fine, fine}); got.Reason != protocol.WaitWorkerBusy || got.More != 1 {
+		t.Errorf("the run says %q", got.Message)
+	}
+}
+
+// A session says why what is queued in it waits without a look at its tasks, which a list cannot afford.
+func TestASessionSaysWhyItsTasksWait(t *testing.T) {
+	for _, c := range []struct {
+		reason protocol.WaitReason
+		make   func(*stuckTask, *Session)
+	}{
+		{"", func(_ *stuckTask, s *Session) { s.Ready = 0 }},
+		{"", func(_ *stuckTask, s *Session) { s.Terminal = true }},
+		{protocol.WaitSessionBusy, func(*stuckTask, *Session) {}},
+		{protocol.WaitSessionHeld, func(w *stuckTask, _ *Session) { w.around.Workers[0].Alive = false }},
+		{protocol.WaitSessionMoving, func(_ *stuckTask, s *Session) { s.Moving, s.Ready = "ada", 0 }},
+		{protocol.WaitSessionKept, func(w *stuckTask, s *Session) {
+			w.free()
+			s.For, s.ForUntil, s.Ready = "x", history.At(noon.Add(time.Second)), 0
+		}},
+		{protocol.WaitCapabilityMissing, func(w *stuckTask, s *Session) { w.free(); s.Requirements = []string{"gpu"} }},
+		{protocol.WaitWorkerSessionsFull, func(w *stuckTask, _ *Session) { w.free(); w.around.Workers[0].Sessions = 3 }},
+		{protocol.WaitNoWorker, func(w *stuckTask, _ *Session) { w.free(); w.around.Workers = nil }},
+	} {
+		w := newStuckTask()
+		w.inSession().Ready = 1
+		c.make(w, &w.session)
+		got := w.around.SessionWait(&w.session)
+		if got == nil && c.reason != "" || got != nil && got.Reason != c.reason {
+			t.Errorf("waits for %+v, want %q", got, c.reason)
+		}
+		if got != nil && (strings.Contains(got.Message, "activity :") || !strings.Contains(got.Message, " ")) {
+			t.Errorf("it says %q", got.Message)
+		}
+	}
+}

@@ -1,0 +1,427 @@
+// Package filter reads what callers look for among runs: a text becomes conditions that the store understands. It is
+// pure: what a namespace has registered is an argument, and the same text means the same every time.
+package filter
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A filter is conditions joined by AND and OR, of which AND binds more closely, in parentheses where that is not meant;
+// NOT turns one around:
+//
+//	filter    = all { OR all }
+//	all       = one { AND one }
+//	one       = NOT one | ( filter ) | condition
+//	condition = name ( = | == | != | <> | < | <= | > | >= ) value
+//	          | name [NOT] IN ( value { , value } )
+//	          | name BETWEEN value AND value
+//	          | name STARTS_WITH value
+//	          | name IS [NOT] NULL
+//	name      = letters, digits and _ . : - after a letter or _, or anything between backquotes
+//	value     = 'text' | "text" | number | true | false
+//
+// A quote inside a text is doubled or follows a backslash. Words may be written in any case.
+
+// maxBytes and maxConditions bound a filter, maxChoice the values of one IN.
+const (
+	maxBytes      = 4096
+	maxConditions = 20
+	maxChoice     = 100
+)
+
+// Is tells a filter from a text that is looked for in ids: a filter compares something.
+func Is(query string) bool {
+	if strings.ContainsAny(query, "=<>!") {
+		return true
+	}
+	words := strings.Fields(strings.ToUpper(strings.NewReplacer("(", " ( ", ")", " ) ").Replace(query)))
+	for len(words) > 1 && (words[0] == "NOT" || words[0] == "(") {
+		words = words[1:]
+	}
+	return len(words) > 2 && (slices.Contains([]string{"IN", "NOT", "BETWEEN", "STARTS_WITH", "IS"}, words[1]))
+}
+
+// Parse reads a filter. types are the search attributes the namespace has registered. What it refuses it refuses with
+// the position.
+func Parse(text string, types map[string]string) ([]store.Condition, error) {
+	if len(text) > maxBytes {
+		return nil, protocol.Invalid("query", "is longer than %d bytes", maxBytes)
+	}
+	tokens, err := scan(text)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{tokens: tokens, types: types}
+	f, err := p.either(false)
+	if err != nil {
+		return nil, err
+	}
+	if t := p.next(); t.kind != endToken {
+		return nil, wrongAt(t, "AND or OR is expected, not %s", t)
+	}
+	return f, nil
+}
+
+// wrongAt refuses a filter at a place: the position of its first character, from 1.
+func wrongAt(t token, format string, args ...any) error {
+	e := protocol.Invalid("query", format, args...)
+	e.Message += " (at character " + strconv.Itoa(t.at) + ")"
+	e.Fields["query"][0] += " (at character " + strconv.Itoa(t.at) + ")"
+	return e.With("position", t.at)
+}
+
+type parser struct {
+	tokens     []token
+	types      map[string]string
+	conditions int // read so far
+}
+
+func (p *parser) next() token {
+	t := p.tokens[0]
+	if len(p.tokens) > 1 {
+		p.tokens = p.tokens[1:]
+	}
+	return t
+}
+
+func (p *parser) accept(word string) bool {
+	if p.tokens[0].word(word) {
+		p.next()
+		return true
+	}
+	return false
+}
+
+var comparisons = map[string]store.Comparison{
+	"=": store.In, "==": store.In, "!=": store.NotIn, "<>": store.NotIn,
+	"<": store.Less, "<=": store.AtMost, ">": store.More, ">=": store.AtLeast,
+}
+
+// either reads what OR joins, turned around if not: then all of it, turned around, must hold.
+func (p *parser) either(not bool) ([]store.Condition, error) {
+	return p.joined("OR", !not, not, p.all)
+}
+
+// all reads what AND joins, turned around if not: then one of it, turned around, must hold.
+func (p *parser) all(not bool) ([]store.Condition, error) {
+	return p.joined("AND", not, not, p.one)
+}
+
+// joined reads parts between a word, of which one is to hold, if choice says so, or all.
+func (p *parser) joined(
+	word string, choice, not bool, part func(bool) ([]store.Condition, error),
+) ([]store.Condition, error) {
+	var parts [][]store.Condition
+	for {
+		f, err := part(not)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, f)
+		if !p.accept(word) {
+			break
+		}
+	}
+	switch {
+	case len(parts) == 1 || !choice:
+		return slices.Concat(parts...), nil
+	case oneOf(parts):
+		c := parts[0][0]
+		for _, f := range parts[1:] {
+			c.Values = slices.Concat(c.Values, f[0].Values)
+		}
+		return []store.Condition{c}, nil
+	}
+	return []store.Condition{{Any: parts}}, nil
+}
+
+// oneOf says whether a choice is one of values of the same attribute, which an index may lead to.
+func oneOf(parts [][]store.Condition) bool {
+	for _, f := range parts {
+		c, first := f[0], parts[0][0]
+		if len(f) != 1 || c.Test != store.In || len(c.Any) > 0 || c.Field != first.Field || c.Name != first.Name {
+			return false
+		}
+	}
+	return true
+}
+
+// one reads a condition, or a filter in parentheses, turned around if not.
+func (p *parser) one(not bool) ([]store.Condition, error) {
+	t := p.tokens[0]
+	switch {
+	case t.word("NOT") && len(p.tokens) > 1 &&
+		(p.tokens[1].kind == nameToken || p.tokens[1].text == "(" && p.tokens[1].kind == opToken):
+		p.next()
+		return p.one(!not)
+	case t.kind == opToken && t.text == "(":
+		p.next()
+		f, err := p.either(not)
+		if err != nil {
+			return nil, err
+		}
+		if end := p.next(); end.kind != opToken || end.text != ")" {
+			return nil, wrongAt(end, "AND, OR or ) is expected, not %s", end)
+		}
+		return f, nil
+	}
+	if p.conditions++; p.conditions > maxConditions {
+		return nil, wrongAt(t, "there are more than %d conditions", maxConditions)
+	}
+	c, err := p.condition()
+	if not {
+		c = opposite(c)
+	}
+	if err == nil && c.Field == store.FieldStatus {
+		c = byStatus(c)
+	}
+	return []store.Condition{c}, err
+}
+
+// opposite is what holds of runs that have a value where the condition does not.
+func opposite(c store.Condition) store.Condition {
+	switch c.Test {
+	case store.In:
+		c.Test = store.NotIn
+	case store.NotIn:
+		c.Test = store.In
+	case store.Present:
+		c.Test = store.Absent
+	case store.Absent:
+		c.Test = store.Present
+	default:
+		c.Not = !c.Not
+	}
+	return c
+}
+
+func (p *parser) condition() (store.Condition, error) {
+	name := p.next()
+	if name.kind != nameToken {
+		return store.Condition{}, wrongAt(name, "the name of an attribute is expected, not %s", name)
+	}
+	f := fieldOf(name.text, p.types)
+	c := store.Condition{Field: f.field, Name: f.attribute}
+	op := p.next()
+	var err error
+	switch {
+	case op.kind == opToken && comparisons[op.text] != "":
+		c.Test = comparisons[op.text]
+		c.Values, err = p.value(f, c.Test)
+	case op.word("IN"):
+		c.Test = store.In
+		c.Values, err = p.choice(f, c.Test)
+	case op.word("NOT"):
+		if !p.accept("IN") {
+			return c, wrongAt(p.tokens[0], "IN is expected after NOT")
+		}
+		c.Test = store.NotIn
+		c.Values, err = p.choice(f, c.Test)
+	case op.word("BETWEEN"):
+		c.Test = store.Between
+		var low, high []any
+		if low, err = p.value(f, c.Test); err != nil {
+			return c, err
+		}
+		if !p.accept("AND") {
+			return c, wrongAt(p.tokens[0], "AND is expected between the two values of BETWEEN")
+		}
+		high, err = p.value(f, c.Test)
+		c.Values = slices.Concat(low, high)
+	case op.word("STARTS_WITH"):
+		c.Test = store.Prefix
+		c.Values, err = p.value(f, c.Test)
+	case op.word("IS"):
+		c.Test = store.Present
+		if !p.accept("NOT") {
+			c.Test = store.Absent
+		}
+		if !p.accept("NULL") {
+			err = wrongAt(p.tokens[0], "NULL is expected after IS")
+		}
+	default:
+		err = wrongAt(op, "an operator is expected after %s, not %s", name, op)
+	}
+	return c, err
+}
+
+// choice reads the list of an IN.
+func (p *parser) choice(f field, test store.Comparison) ([]any, error) {
+	if t := p.next(); t.text != "(" || t.kind != opToken {
+		return nil, wrongAt(t, "( is expected after IN, not %s", t)
+	}
+	var list []any
+	for {
+		v, err := p.value(f, test)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v...)
+		t := p.next()
+		switch {
+		case t.kind == opToken && t.text == ")":
+			return list, nil
+		case t.kind != opToken || t.text != ",":
+			return nil, wrongAt(t, ", or ) is expected, not %s", t)
+		case len(list) >= maxChoice:
+			return nil, wrongAt(t, "IN takes at most %d values", maxChoice)
+		}
+	}
+}
+
+// value reads a value as the field compares it; a status may stand for several.
+func (p *parser) value(f field, test store.Comparison) ([]any, error) {
+	t := p.next()
+	switch t.kind {
+	case textToken, numberToken, boolToken:
+		return f.value(t, test)
+	case nameToken:
+		return nil, wrongAt(t, "a value is expected, not %s; texts stand in quotes", t)
+	}
+	return nil, wrongAt(t, "a value is expected, not %s", t)
+}
+
+// field is what a name stands for.
+type field struct {
+	field     store.RunField
+	attribute string // its name, when it is a search attribute
+	typ       string // as registered, or built in; empty: by its value
+	shown     string
+}
+
+var systemFields = map[string]store.RunField{
+	"WorkflowType": store.FieldType, "WorkflowId": store.FieldWorkflow, "RunId": store.FieldRun,
+	"Status":    store.FieldStatus,
+	"StartTime": store.FieldStarted, "CloseTime": store.FieldClosed, "TaskQueue": store.FieldQueue,
+	"BuildId":     store.FieldBuild,
+	"BusinessKey": store.FieldBusinessKey,
+}
+
+// fieldOf finds what a name means: an attribute the namespace has registered, a system attribute in any case, or one
+// nobody registered.
+func fieldOf(name string, types map[string]string) field {
+	if f, ok := systemFields[name]; ok {
+		return field{f, "", engine.SystemAttributes[name], name}
+	}
+	if typ, ok := types[name]; ok {
+		return field{store.FieldAttribute, name, typ, name}
+	}
+	for system, f := range systemFields {
+		if strings.EqualFold(system, name) {
+			return field{f, "", engine.SystemAttributes[system], system}
+		}
+	}
+	return field{store.FieldAttribute, name, "", name}
+}
+
+// value is what the store compares with.
+func (f field) value(t token, test store.Comparison) ([]any, error) {
+	if test == store.Prefix && (t.kind != textToken || f.field == store.FieldStarted || f.field == store.FieldClosed ||
+		f.typ != "" &&
+			!slices.Contains([]string{engine.AttributeKeyword, engine.AttributeText, engine.AttributeKeywordList}, f.typ)) {
+		return nil, wrongAt(t, "STARTS_WITH is for texts")
+	}
+	switch f.field {
+	case store.FieldStatus:
+		return statusValues(t, test)
+	case store.FieldStarted, store.FieldClosed:
+		at, ok := engine.AttributeTimeOf(t.text)
+		if t.kind != textToken || !ok {
+			return nil, wrongAt(t, "%s is a time: a date or an RFC 3339 time in quotes is expected, not %s", f.shown, t)
+		}
+		return []any{at.UnixMicro()}, nil
+	case store.FieldAttribute:
+		return f.key(t, test)
+	}
+	if t.kind != textToken {
+		return nil, wrongAt(t, "%s is a text: a value in quotes is expected, not %s", f.shown, t)
+	}
+	return []any{t.text}, nil
+}
+
+// key is the key of a value of a search attribute, which must be of its registered type.
+func (f field) key(t token, test store.Comparison) ([]any, error) {
+	at, isTime := engine.AttributeTimeOf(t.text)
+	switch {
+	case t.kind == textToken && (f.typ == engine.AttributeTime || f.typ == "" && isTime && test != store.Prefix):
+		if !isTime {
+			return nil, wrongAt(t, "%s is registered as %s, and %s is none", f.shown, f.typ, t)
+		}
+		return []any{engine.TimeKey(at)}, nil
+	case t.kind == textToken &&
+		(f.typ == "" || f.typ == engine.AttributeKeyword || f.typ == engine.AttributeText ||
+			f.typ == engine.AttributeKeywordList):
+		return []any{engine.TextKey(t.text)}, nil
+	case t.kind == numberToken && (f.typ == "" || f.typ == engine.AttributeInt || f.typ == engine.AttributeDouble):
+		k, ok := engine.NumberKey(json.Number(t.text))
+		if !ok {
+			return nil, wrongAt(t, "%s is out of range", t)
+		}
+		return []any{k}, nil
+	case t.kind == boolToken && (f.typ == "" || f.typ == engine.AttributeBool):
+		return []any{engine.BoolKey(strings.EqualFold(t.text, "true"))}, nil
+	}
+	return nil, wrongAt(t, "%s is registered as %s, and %s is none", f.shown, f.typ, t)
+}
+
+func statusValues(t token, test store.Comparison) ([]any, error) {
+	if test != store.In && test != store.NotIn {
+		return nil, wrongAt(t, "Status has no order: use =, != or IN")
+	}
+	meant := statusWords[strings.ToLower(t.text)].shown
+	if meant == nil || t.kind != textToken {
+		return nil, wrongAt(
+			t, "Status is one of running, completed, failed, cancelled, terminated, timed_out, continued, not %s", t,
+		)
+	}
+	var list []any
+	for _, s := range meant {
+		list = append(list, string(s))
+	}
+	return list, nil
+}
+
+// byStatus turns what a status may not be into what it may: there are few, and an index leads to each.
+func byStatus(c store.Condition) store.Condition {
+	if c.Test != store.NotIn {
+		return c
+	}
+	rest := store.Condition{Field: c.Field, Test: store.In}
+	for _, s := range []protocol.RunStatus{
+		protocol.RunRunning, protocol.RunCompleted, protocol.RunFailed, protocol.RunCancelled, protocol.RunTerminated,
+		protocol.RunTimedOut,
+		protocol.RunContinued,
+	} {
+		if !slices.Contains(c.Values, any(string(s))) {
+			rest.Values = append(rest.Values, string(s))
+		}
+	}
+	if len(rest.Values) == 0 {
+		rest.Values = []any{""} // no run
+	}
+	return rest
+}
+
+// Attributes are the search attributes that conditions speak of, each once, as they come.
+func Attributes(where []store.Condition) (names []string) {
+	for _, c := range where {
+		if c.Field == store.FieldAttribute && len(c.Any) == 0 && !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+		for _, of := range c.Any {
+			for _, name := range Attributes(of) {
+				if !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	return names
+}

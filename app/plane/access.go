@@ -1,0 +1,66 @@
+package plane
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// worker lets a worker into the channel.
+func (p *Plane) worker(ctx context.Context, token string, _ *http.Request) (any, error) {
+	caller, err := p.auth.Authenticate(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	if !caller.Has(auth.Worker) {
+		return nil, protocol.Refuse(protocol.ReasonForbidden, "the token is not a worker's")
+	}
+	return caller, nil
+}
+
+// browser lets a dashboard hear hints: by its cookie, or by a token. What it hears of is what a viewer may read.
+func (p *Plane) browser(ctx context.Context, token string, r *http.Request) (any, error) {
+	var caller *auth.Principal
+	var err error
+	if token != "" || r == nil {
+		caller, err = p.auth.Authenticate(ctx, token)
+	} else {
+		caller, err = p.auth.Request(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !caller.Has(auth.Viewer) {
+		return nil, caller.Forbidden([]auth.Role{auth.Viewer})
+	}
+	return caller, nil
+}
+
+// still refuses who was let in and may no longer do what it could.
+func (p *Plane) still(ctx context.Context, principal any) error {
+	return p.auth.Still(ctx, principal.(*auth.Principal))
+}
+
+func allow(principal any, namespace string, queues []string) error {
+	p := principal.(*auth.Principal)
+	if !p.In(namespace) {
+		return protocol.Refuse(protocol.ReasonForbidden, "the token is not for namespace %s", namespace)
+	}
+	if len(queues) == 0 { // a worker that connects has not named any yet; registering and polling do
+		return nil
+	}
+	return p.CheckQueues(queues...)
+}
+
+func sees(principal any, namespace string) bool { return principal.(*auth.Principal).In(namespace) }
+
+func principalKey(principal any) string {
+	who, _ := principal.(*auth.Principal)
+	if who == nil || who.Method == auth.Unchecked { // nobody has a token
+		return ""
+	}
+	return cmp.Or(who.TokenID, who.Name) // the bootstrap token has a name and no id
+}

@@ -1,0 +1,246 @@
+// Package plane is a control plane without a port: store, dispatch, broker, sweeper, channel and HTTP handlers, joined.
+//
+// Whoever needs a control plane opens one here: the app, which gives it a port; the tests of users, which run it in
+// virtual time; our own tests. So what is tested is what is served, down to the order in which the parts end.
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/channel"
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/httpapi"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/sweep"
+	"github.com/sojourn-run/sojourn/app/view"
+	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Options of a control plane. Open and Release are required.
+type Options struct {
+	// Open opens the store with this dispatcher, under this app's id. It may as well return one that is open, or one
+	// around it. The plane closes it.
+	Open   func(ctx context.Context, app string, d store.Dispatcher) (store.Store, error)
+	Shared bool // other apps use the same database
+
+	Release      string
+	Strict       bool
+	Token        string // the bootstrap token
+	NoAuth       bool   // every caller is trusted
+	Transports   []string
+	Settings     func() protocol.WorkerSettings
+	Cleanup      time.Duration // between two looks for ended sessions: 5 min; below zero they stay
+	AttemptLease time.Duration
+	Metrics      bool
+	MaxPolls     int          // of workers over HTTP that are held at once: 10,000
+	MaxSockets   int          // of one token; 0: no cap
+	Dashboard    http.Handler // what is served outside of /api; nil: nothing
+	Log          zerolog.Logger
+
+	Still bool // nothing moves time forward but the caller, who has done what is due by Broker.Due
+}
+
+// keepSessions is how long sessions that ended for good are kept: the retention of a namespace.
+const keepSessions = 30 * 24 * time.Hour
+
+// Plane is a control plane. Make it with Open. It answers at once, and moves time forward while Run runs.
+type Plane struct {
+	opt      Options
+	id       string
+	store    store.Store
+	dispatch *dispatch.Dispatch
+	broker   *broker.Broker
+	auth     *auth.Auth
+	sweeper  *sweep.Sweeper
+	channel  *channel.Channel
+	handler  http.Handler
+	log      zerolog.Logger
+
+	drain func(context.Context) error // once
+	close func(context.Context) error // once
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	stops  []context.CancelCauseFunc // of Run
+	runs   sync.WaitGroup            // what Run started
+}
+
+// Open opens the store and joins the parts.
+func Open(ctx context.Context, o Options) (*Plane, error) {
+	p := &Plane{opt: o, id: ulid.Make().String(), log: o.Log, dispatch: dispatch.New(dispatch.Options{Log: o.Log})}
+	var err error
+	if p.store, err = o.Open(ctx, p.id, p.dispatch); err != nil {
+		return nil, err
+	}
+	p.join()
+	p.drain, p.close = once(p.drainNow), once(p.closeNow)
+	return p, nil
+}
+
+// join makes the parts and ties them together.
+func (p *Plane) join() {
+	o := p.opt
+	registry := prometheus.NewRegistry()
+	var metrics *broker.Metrics
+	if o.Metrics {
+		metrics = broker.NewMetrics(registry)
+		p.measure(registry)
+	}
+	p.broker = broker.New(p.store, p.dispatch, broker.Options{
+		Release: o.Release, StrictRelease: o.Strict, App: p.id, Shared: o.Shared, AttemptLease: o.AttemptLease,
+		Retention: keepSessions, Log: o.Log, Metrics: metrics,
+	})
+	sweeps := sweep.Options{Shared: o.Shared, Cleanup: o.Cleanup, Keep: keepSessions, Log: o.Log}
+	if o.Cleanup >= 0 {
+		sweeps.Remove = p.broker.CleanUp
+	}
+	p.sweeper = sweep.New(p.store, p.broker.Due, sweeps)
+	p.dispatch.Bind(p.broker, func(tasks []store.Leased) {
+		for _, t := range tasks {
+			p.broker.Return(t)
+		}
+	}, p.sweeper.Pulse)
+	p.auth = auth.New(auth.Options{Store: p.store, Bootstrap: o.Token, None: o.NoAuth, Hears: p.store.Hears})
+	p.channel = channel.New(p.broker, channel.Options{
+		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Allow: allow, Sees: sees,
+		Settings: p.settings, Hub: &p.dispatch.Hub,
+		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets, Log: o.Log,
+	})
+	p.broker.TellsToYield(p.channel.YieldSession)
+	requests := httpapi.NewMetrics(registry)
+	workers := workerapi.New(workerapi.Options{
+		Broker: p.broker, Auth: p.auth, Log: o.Log, Observe: requests.Observe, Settings: p.channel.WorkerSettings,
+		HasNamespace: p.broker.HasNamespace,
+		MaxPolls:     o.MaxPolls,
+	})
+	p.handler = httpapi.New(httpapi.Options{
+		Runs: p.broker, RunViews: p.broker, Workers: p.broker, Sessions: p.broker, Queues: p.broker, Deployments: p.broker,
+		Schedules:  p.broker,
+		Namespaces: p.broker, Attributes: p.broker, Retention: p.broker, Passes: p.broker, Process: p.broker,
+		View: view.New(p.store),
+		Auth: p.auth, WorkerAPI: workers, Socket: p.channel, Dashboard: o.Dashboard, Registry: registry,
+		Metrics: requests, App: p.id, Log: o.Log,
+	})
+}
+
+// settings are what workers are handed. Whether an unreadable release is let nowhere is one decision for app and
+// workers.
+func (p *Plane) settings() (s protocol.WorkerSettings) {
+	if p.opt.Settings != nil {
+		s = p.opt.Settings()
+	}
+	s.Strict = s.Strict || p.opt.Strict
+	return s
+}
+
+// Broker serves the verbs, for callers in this process.
+func (p *Plane) Broker() *broker.Broker { return p.broker }
+
+// Dispatch is where polls wait and hints come from.
+func (p *Plane) Dispatch() *dispatch.Dispatch { return p.dispatch }
+
+// Channel is where workers of this process join.
+func (p *Plane) Channel() *channel.Channel { return p.channel }
+
+// Auth knows callers.
+func (p *Plane) Auth() *auth.Auth { return p.auth }
+
+// Store is where the truth is kept.
+func (p *Plane) Store() store.Store { return p.store }
+
+// Handler serves HTTP workers, the control plane, the channel and the dashboard.
+func (p *Plane) Handler() http.Handler { return p.handler }
+
+// Run moves time forward and follows what other apps commit. It returns when ctx ends, at Close, or with what broke.
+// What it started goes on until Close, since callers are still answered meanwhile.
+func (p *Plane) Run(ctx context.Context) error {
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	loops := map[string]func() error{
+		"tokens": func() error { p.tellTokens(work); return nil },
+		"watch":  func() error { return p.broker.Watch(work) },
+		"database": func() error {
+			select {
+			case err := <-p.store.Outgrown():
+				return err
+			case <-work.Done():
+				return nil
+			}
+		},
+	}
+	if !p.opt.Still {
+		loops["sweeper"] = func() error { p.sweeper.Run(work); return nil }
+		loops["sessions"] = func() error { p.tellSessions(work); return nil }
+		loops["retention"] = func() error { sweep.Prune(work, p.broker.Prune, p.log); return nil }
+	}
+	failed := make(chan error, len(loops))
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		stop(errStopped)
+		return nil
+	}
+	p.stops = append(p.stops, stop)
+	for name, loop := range loops {
+		p.runs.Go(func() {
+			if err := loop(); err != nil && work.Err() == nil {
+				failed <- fmt.Errorf("%s: %w", name, err)
+			}
+		})
+	}
+	p.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-work.Done():
+	case err := <-failed:
+		return err
+	}
+	return nil
+}
+
+var errStopped = errors.New("app stopped")
+
+// Drain ends polls and takes leave of workers, in the order in which nobody waits for somebody who is gone already.
+// Requests are answered until Close; again it does nothing.
+func (p *Plane) Drain(ctx context.Context) error { return p.drain(ctx) }
+
+func (p *Plane) drainNow(ctx context.Context) error {
+	p.broker.Drain()
+	return p.channel.Close(ctx)
+}
+
+// Close drains, ends what Run started and closes the store; again it does nothing.
+func (p *Plane) Close(ctx context.Context) error { return p.close(ctx) }
+
+func (p *Plane) closeNow(ctx context.Context) error {
+	err := errors.Join(p.drain(ctx), p.dispatch.Close(ctx))
+	p.mu.Lock()
+	p.closed = true
+	for _, stop := range p.stops {
+		stop(errStopped)
+	}
+	p.mu.Unlock()
+	p.broker.Close()
+	p.runs.Wait()
+	return errors.Join(err, p.store.Close())
+}
+
+// once is fn for its first caller, whom later ones wait for; its error is theirs to know.
+func once(fn func(context.Context) error) func(context.Context) error {
+	var first sync.Once
+	return func(ctx context.Context) (err error) {
+		first.Do(func() { err = fn(ctx) })
+		return err
+	}
+}

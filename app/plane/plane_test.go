@@ -1,0 +1,97 @@
+package plane_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// grows is a store whose database a newer release migrates when it is told to.
+type grows struct {
+	store.Store
+	outgrown chan error
+	closed   int
+}
+
+func (g *grows) Outgrown() <-chan error { return g.outgrown }
+
+func (g *grows) Close() error { g.closed++; return g.Store.Close() }
+
+func open(t *testing.T, o plane.Options) (*plane.Plane, *grows) {
+	t.Helper()
+	g := &grows{outgrown: make(chan error, 1)}
+	path := filepath.Join(t.TempDir(), "test.db")
+	o.Release, o.NoAuth, o.Log = "test", true, apptest.Log(t)
+	o.Open = func(ctx context.Context, app string, d store.Dispatcher) (store.Store, error) {
+		s, err := sqlite.Open(ctx, path, sqldb.Options{App: app, Dispatch: d})
+		g.Store = s
+		return g, err
+	}
+	p, err := plane.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, g
+}
+
+// What broke ends Run, and callers are answered until Close, which closes the store once however often it is called.
+func TestAPlaneThatCannotGoOnAnswersUntilItIsClosed(t *testing.T) {
+	p, g := open(t, plane.Options{})
+	newer := errors.New("the database is of a newer release")
+	g.outgrown <- newer
+	if err := p.Run(t.Context()); !errors.Is(err, newer) {
+		t.Errorf("Run ended with %v", err)
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/api/health", nil)
+	r.RemoteAddr = "127.0.0.1:1"
+	if p.Handler().ServeHTTP(w, r); w.Code != http.StatusOK {
+		t.Errorf("after Run: %d %s", w.Code, w.Body)
+	}
+	for range 2 {
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if g.closed != 1 {
+		t.Errorf("the store was closed %d times", g.closed)
+	}
+	if err := p.Run(t.Context()); err != nil { // it has nothing to run any more
+		t.Errorf("Run after Close: %v", err)
+	}
+}
+
+// A plane that stands still leaves it to its caller to have done what is due; any other does it by itself.
+func TestTimeMovesUnlessItStandsStill(t *testing.T) {
+	for _, still := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := apptest.Plane(t, "", plane.Options{Still: still})
+			a, err := p.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "wf", RunTimeout: 60})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			run, err := p.Broker().Describe(t.Context(), protocol.Target{RunID: a.RunID})
+			if err != nil || (run.ClosedAt.Micros() > 0) == still {
+				t.Errorf("still: %v: after its timeout the run is %s, %v", still, run.Status, err)
+			}
+		})
+	}
+}

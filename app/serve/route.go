@@ -1,0 +1,66 @@
+package serve
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Plane is the family a route belongs to, which decides about version headers and the shape of errors.
+type Plane string
+
+// The planes.
+const (
+	Control Plane = "control" // the contract's control plane
+	Work    Plane = "worker"  // the contract's worker protocol
+	Own     Plane = "sojourn" // routes of ours, beside the contract
+)
+
+// Route is one line of a transport's table: which request it is, and who may make it.
+type Route struct {
+	Method    string
+	Pattern   string // as net/http has it, with {name} for a part of the path
+	Operation string
+	Plane     Plane
+	Roles     []auth.Role // any of them, or one that contains it; empty: everybody, without a token
+	Sojourn   bool        // not of the contract, whatever plane it is on: no version header is asked for
+	Anywhere  bool        // served whether the request's namespace is there or not
+	// how long it may take; 0: 30 s. One that says so may be held: it ends when its caller is no good any more
+	Limit time.Duration
+	Shape Shape // what it reads and answers
+}
+
+// Held is the limit of a request that waits for work or for a worker: the longest wait, and the time to answer.
+const Held = 75 * time.Second
+
+// brief is the limit of all others.
+const brief = 30 * time.Second
+
+// Shape is what a route reads and answers, as values of the Go types that do it. The published description is made of
+// it, and tests hold every answer against that.
+type Shape struct {
+	Does  string   // one line for people
+	Body  any      // of the type the body is decoded into, whose tags say its limits; nil: it reads none
+	Needs []string // members of the body it refuses to be without; "a|b": either
+	Query any      // of a struct whose members are the parameters of the query; nil: it has none
+	// the answers that are no refusals, by status: a value of the type that is encoded, or a Media
+	Says    map[int]any
+	Refuses []protocol.Reason // beside the reasons that every route of its kind has
+	MaxBody int64             // bytes, where a body may be longer than elsewhere
+	// its answer is a document of its own, without the members that its plane's answers carry beside theirs
+	Bare bool
+}
+
+// Media is an answer that is no JSON, by its media type.
+type Media string
+
+// OK is what most routes say: this, with status 200.
+func OK(body any) map[int]any { return map[int]any{http.StatusOK: body} }
+
+// Says is one answer with another status.
+func Says(status int, body any) map[int]any { return map[int]any{status: body} }
+
+// Open says that no token is asked for.
+func (t Route) Open() bool { return len(t.Roles) == 0 }

@@ -1,0 +1,240 @@
+// Package serve takes the requests of both HTTP planes, the control plane and the worker protocol, through one
+// pipeline.
+//
+// Every request meets the same checks in the same order: who calls, its role, the version it speaks, its namespace, the
+// parts of its path, the time it may take. Every answer is encoded, every refusal gets its status, and both are
+// counted, here. What differs between the planes, such as what stands beside an answer, they say by an Exchange. So a
+// check that is added here is in both.
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Pipeline is what the requests of one plane go through.
+type Pipeline struct {
+	Auth         *auth.Auth
+	HasNamespace func(ctx context.Context, name string) error // refuses one that is not there; nil: all are
+
+	Header, Version string                  // which version this is, on every answer
+	CheckVersion    func(said string) error // asked of what a request of the contract's routes says in Header
+	Dashboard       bool                    // who is known by the dashboard's cookie need not say a version
+	Broken          []byte                  // what is said when an answer cannot be encoded
+
+	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
+	Log     zerolog.Logger
+}
+
+// Call is one request on its way to its verb.
+type Call struct {
+	*http.Request
+	W     http.ResponseWriter
+	Route Route
+
+	// What the checks found out. Ctx is the verb's: it ends with the caller, at the route's limit, and, where it is
+	// held, when its caller is no good any more.
+	Ctx context.Context
+	Who *auth.Principal // nil on open routes
+	NS  string          // the namespace
+
+	raw []byte // the body, once it was read
+}
+
+// Exchange is a call in the hands of its plane, which embeds it.
+type Exchange interface {
+	base() *Call
+
+	// Do does what the request asks for, by the route's verb.
+	Do() (Answer, error)
+	// Failed is told the error of a check or verb, and returns what the caller is to be told.
+	Failed(err error) error
+	// Status is that of a refusal, and Members what it says.
+	Status(e *protocol.Error) int
+	Members(e *protocol.Error, status int) map[string]any
+	// Beside adds to an encoded answer what stands beside it on this plane.
+	Beside(status int, body any, raw []byte) ([]byte, error)
+	// Lost is told that the answer did not reach the caller.
+	Lost()
+}
+
+// Answer is what a verb says: a status and a body. Without a body the verb has answered by itself.
+type Answer struct {
+	Status int
+	Body   any
+}
+
+// NewCall begins a request of a route.
+func NewCall(w http.ResponseWriter, r *http.Request, rt Route) *Call {
+	return &Call{Request: r, W: w, Route: rt}
+}
+
+func (c *Call) base() *Call { return c }
+
+// maxBody is how large the body may be.
+func (c *Call) maxBody() int64 {
+	if c.Route.Shape.MaxBody > 0 {
+		return c.Route.Shape.MaxBody
+	}
+	return httpjson.MaxBody
+}
+
+// Body is the request's body, nil when there is none.
+func (c *Call) Body() (raw []byte, err error) {
+	if c.raw == nil {
+		c.raw, err = httpjson.Body(c.W, c.Request, c.maxBody())
+	}
+	return c.raw, err
+}
+
+// Read decodes the body.
+func (c *Call) Read(v any) error {
+	raw, err := c.Body()
+	if err != nil {
+		return err
+	}
+	return httpjson.Decode(raw, v)
+}
+
+// Need is Read, and refuses a body without what the route's shape says that it needs.
+func (c *Call) Need(v any) error {
+	if err := c.Read(v); err != nil {
+		return err
+	}
+	return httpjson.Missing(v, c.Route.Shape.Needs)
+}
+
+// Unrouted answers a request for which the plane has no route, and says whether it did.
+func (p *Pipeline) Unrouted(mux *http.ServeMux, x Exchange) bool {
+	c := x.base()
+	status, allow := httpjson.Unrouted(mux, c.Request)
+	if status == 0 {
+		return false
+	}
+	p.refuse(x, httpjson.NoRoute(c.W, c.Request, status, allow))
+	return true
+}
+
+// Serve takes a request through the checks to its verb, and answers it.
+func (p *Pipeline) Serve(x Exchange) {
+	began, status := time.Now(), 0
+	c := x.base()
+	defer func() {
+		if broke := recover(); broke != nil {
+			if broke == any(http.ErrAbortHandler) {
+				panic(broke)
+			}
+			p.Log.Error().Str("operation", c.Route.Operation).Interface("panic", broke).Bytes("stack", debug.Stack()).
+				Msg("handler panicked")
+			status = p.refuse(x, x.Failed(protocol.Refuse(protocol.ReasonInternal, "internal error")))
+		}
+		if p.Observe != nil {
+			p.Observe(c.Route.Operation, status, time.Since(began))
+		}
+	}()
+	said, err := p.run(x)
+	if err != nil {
+		status = p.refuse(x, x.Failed(err))
+		return
+	}
+	if status = said.Status; said.Body == nil {
+		return
+	}
+	if err := p.write(x, said.Status, said.Body); err != nil {
+		p.Log.Debug().Err(err).Str("operation", c.Route.Operation).Msg("the caller did not take the answer")
+		x.Lost()
+	}
+}
+
+// run holds a request against the checks in their order, and has its verb done.
+func (p *Pipeline) run(x Exchange) (Answer, error) {
+	c := x.base()
+	var err error
+	if c.Who, err = p.Auth.Admit(c.Request, c.Route.Roles); err != nil {
+		return Answer{}, err
+	}
+	if !c.Route.Sojourn && !(p.Dashboard && c.Who != nil && c.Who.Method == auth.ByCookie) {
+		if err := p.CheckVersion(c.Header.Get(p.Header)); err != nil {
+			return Answer{}, err
+		}
+	}
+	about := auth.Namespace
+	if c.Route.Anywhere {
+		about = auth.Begins // who a caller is, and what it may see, is told whatever namespace it is bound to
+	}
+	if c.NS, err = about(c.Request, c.Who); err != nil {
+		return Answer{}, err
+	}
+	if p.HasNamespace != nil && !c.Route.Anywhere && !c.Route.Open() {
+		if err := p.HasNamespace(c.Context(), c.NS); err != nil {
+			return Answer{}, err
+		}
+	}
+	if err := httpjson.CheckPath(c.Request, c.Route.Pattern); err != nil {
+		return Answer{}, err
+	}
+	limit, ctx := c.Route.Limit, c.Context()
+	if limit == 0 {
+		limit = brief
+	} else { // it may be held: for as long as its caller is good
+		var release func()
+		ctx, release = p.Auth.Hold(ctx, c.Who)
+		defer release()
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c.Ctx = ctx
+	said, err := x.Do()
+	if refusal := auth.Over(ctx); refusal != nil && (err != nil || said.Body != nil) {
+		// a stream has begun its answer, and ends
+		return Answer{}, refusal
+	}
+	return said, err
+}
+
+// write encodes and sends an answer. The error says that the caller did not get it.
+func (p *Pipeline) write(x Exchange, status int, body any) error {
+	c := x.base()
+	raw, err := httpjson.Encode(body)
+	if err == nil {
+		raw, err = x.Beside(status, body, raw)
+	}
+	if err != nil {
+		p.Log.Error().Err(err).Str("operation", c.Route.Operation).Str("path", c.URL.Path).Msg("encode an answer")
+		status, raw = http.StatusInternalServerError, p.Broken
+	}
+	c.W.Header().Set(p.Header, p.Version)
+	return errors.Join(err, httpjson.Write(c.W, c.Request, status, raw))
+}
+
+// HungUp is counted as the status of a request whose caller is gone; logs of proxies know this number.
+const HungUp = 499
+
+// refuse answers with a refusal and returns the status.
+func (p *Pipeline) refuse(x Exchange, err error) int {
+	c := x.base()
+	e := httpjson.Refusal(store.Refusal(err))
+	status := x.Status(e)
+	if c.Context().Err() != nil {
+		return HungUp
+	}
+	httpjson.Hints(c.W, status)
+	if status >= http.StatusInternalServerError {
+		p.Log.Error().Err(err).Str("operation", c.Route.Operation).Str("path", c.URL.Path).Int("status", status).
+			Msg("request failed")
+	}
+	if err := p.write(x, status, x.Members(e, status)); err != nil {
+		p.Log.Debug().Err(err).Str("operation", c.Route.Operation).Msg("the caller did not take the refusal")
+	}
+	return status
+}

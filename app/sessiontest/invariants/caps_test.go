@@ -1,0 +1,101 @@
+package invariants
+
+import (
+	"fmt"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// overCap looks for a claim by a worker that held as many sessions as it may already, beyond doubt: each under a lease
+// that outlived the claim, with nothing begun before the claim's answer that could have ended it.
+func overCap(history []porcupine.Operation, most int) error {
+	for _, o := range history {
+		c, r := o.Input.(call), o.Output.(reply)
+		if c.kind != claim {
+			continue
+		}
+		held := map[string]bool{}
+		for _, e := range history {
+			ec, er := e.Input.(call), e.Output.(reply)
+			grants := er.ok && (ec.kind == claim || ec.kind == fetch || ec.kind == renew)
+			if !grants || ec.session == c.session || ec.worker != c.worker || e.Return >= o.Call || er.until <= r.after ||
+				held[ec.session] {
+				continue
+			}
+			held[ec.session] = !ended(history, ec.session, o.Return)
+		}
+		n := 0
+		for _, yes := range held {
+			if yes {
+				n++
+			}
+		}
+		if own := reclaims(history, o); n >= most && !own {
+			return fmt.Errorf("%s: the worker held %d sessions, its most is %d", model.DescribeOperation(c, r), n, most)
+		}
+	}
+	return nil
+}
+
+// ended says whether a release or close of the session began before a moment.
+func ended(history []porcupine.Operation, session string, before int64) bool {
+	for _, o := range history {
+		if c := o.Input.(call); c.session == session && (c.kind == release || c.kind == closing) && o.Output.(reply).ok &&
+			o.Call < before {
+			return true
+		}
+	}
+	return false
+}
+
+// reclaims says whether the claim may have been of a session the worker held already, in the hands of its former
+// process.
+func reclaims(history []porcupine.Operation, o porcupine.Operation) bool {
+	c := o.Input.(call)
+	for _, e := range history {
+		if ec := e.Input.(call); ec.session == c.session && ec.worker == c.worker && ec.incarnation != c.incarnation &&
+			e.Call < o.Return &&
+			(ec.kind == claim || ec.kind == fetch) {
+			return true
+		}
+	}
+	return false
+}
+
+// replaced says whether another process of the worker registered, before a moment and after the task was given out:
+// what its former one had is over.
+func replaced(history []porcupine.Operation, e porcupine.Operation, before int64) bool {
+	for _, o := range history {
+		if c := o.Input.(call); c.kind == register && c.worker == e.Input.(call).worker && o.Return > e.Call &&
+			o.Call < before {
+			return true
+		}
+	}
+	return false
+}
+
+// overFull looks for a task given out while the session ran as many as it may already: attempts of the same epoch that
+// nobody had begun to end.
+func overFull(history []porcupine.Operation, ends map[string]int64, most int) error {
+	for _, o := range history {
+		c, r := o.Input.(call), o.Output.(reply)
+		if c.task == "" || c.kind != claim && c.kind != fetch {
+			continue
+		}
+		n := 0
+		for _, e := range history {
+			ec, er := e.Input.(call), e.Output.(reply)
+			if ec.task == "" || ec.kind != claim && ec.kind != fetch || ec.session != c.session || er.epoch != r.epoch ||
+				e.Return >= o.Call {
+				continue
+			}
+			if at, over := ends[ec.task]; (!over || at > o.Return) && !replaced(history, e, o.Return) {
+				n++
+			}
+		}
+		if n >= most {
+			return fmt.Errorf("%s: the session ran %d activities, its most is %d", model.DescribeOperation(c, r), n, most)
+		}
+	}
+	return nil
+}

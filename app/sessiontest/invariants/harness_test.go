@@ -1,0 +1,200 @@
+package invariants
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// harness is one database with the apps that share it. On SQLite, where one process has the file, the clock of its
+// store can be moved.
+type harness struct {
+	t     testing.TB
+	apps  []*apptest.App
+	shift *atomic.Int64 // nil: the store's clock is the database's
+}
+
+func onSQLite(t testing.TB) *harness {
+	w := &harness{t: t, shift: &atomic.Int64{}}
+	path := filepath.Join(t.TempDir(), "invariants.db")
+	w.apps = []*apptest.App{apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
+		o.Cleanup = 50 * time.Millisecond
+		o.Open = func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
+			return sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d, Shift: func() time.Duration {
+				return time.Duration(w.shift.Load())
+			}})
+		}
+	}})}
+	return w
+}
+
+func onPostgres(t testing.TB, apps int) *harness {
+	w := &harness{t: t}
+	database := apptest.Postgres(t)
+	for range apps {
+		w.apps = append(w.apps, apptest.Start(t, apptest.Options{
+			Database: database, Change: func(o *app.Options) { o.Cleanup = 200 * time.Millisecond },
+		}))
+	}
+	return w
+}
+
+// movers is about how many callers at a time move the clock of one store.
+const movers = 6
+
+// pass lets time go by, as the store sees it.
+func (w *harness) pass(d time.Duration) {
+	if w.shift == nil {
+		time.Sleep(d)
+		return
+	}
+	w.shift.Add(int64(d) / movers)
+	w.apps[0].Dispatch().Due(time.Unix(0, 0)) // the sweeper does not see the clock jump by itself
+	time.Sleep(time.Millisecond + d/50)
+}
+
+// now is the store's time in microseconds.
+func (w *harness) now() int64 {
+	at, err := w.apps[0].Store().Now(context.Background())
+	if err != nil {
+		w.t.Error(err)
+	}
+	return at.UnixMicro()
+}
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// worker registers a worker that holds at most so many sessions, each under this lease.
+func worker(
+	ns, id, incarnation string, most int, lease time.Duration, capabilities ...string,
+) protocol.RegisterRequest {
+	return protocol.RegisterRequest{
+		Namespace: ns, WorkerID: id, Incarnation: incarnation, TaskQueue: "default", AnyActivity: true,
+		Capabilities: append([]string{broker.CapSessions}, capabilities...), MaxSessions: &most, AttemptLease: 3600,
+		Session: &protocol.SessionSettings{LeaseMS: lease.Milliseconds(), BufferMS: 5, IdleMS: time.Hour.Milliseconds()},
+	}
+}
+
+// flow is the worker that decides for the runs of these tests.
+const flow = "flow"
+
+// namespace makes a namespace, so that what a test does in it is beside what others do.
+func (w *harness) namespace(name string) string {
+	w.t.Helper()
+	must[protocol.NamespaceView](w.t)(w.apps[0].Broker().CreateNamespace(
+		w.t.Context(), protocol.NamespaceRequest{Name: name},
+	))
+	return name
+}
+
+// handle stands for the session that the first of a run's commands starts.
+const handle = "$1"
+
+// decide starts a run of this workflow id and has it decide on these commands; it gives the run's id.
+func (w *harness) decide(ns, id string, commands ...protocol.Command) string {
+	w.t.Helper()
+	b, ctx := w.apps[0].Broker(), w.t.Context()
+	must[protocol.RegisterAnswer](w.t)(b.Register(ctx, protocol.RegisterRequest{
+		Namespace: ns, WorkerID: flow, Incarnation: "1", TaskQueue: "default", WorkflowTypes: []string{"wf"},
+	}))
+	run := must[protocol.StartAnswer](w.t)(b.Start(
+		ctx, protocol.StartRequest{Namespace: ns, WorkflowID: id, WorkflowType: "wf"},
+	)).RunID
+	for i, c := range commands {
+		if c.SessionID == handle {
+			commands[i].SessionID = engine.StepID(run, 1)
+		}
+	}
+	w.step(ns, id, commands...)
+	return run
+}
+
+// step takes the workflow task of this workflow id, the only one there is, and answers it.
+func (w *harness) step(ns, id string, commands ...protocol.Command) {
+	w.t.Helper()
+	b, ctx, wait := w.apps[0].Broker(), w.t.Context(), int64(30)
+	p := must[protocol.PollAnswer](w.t)(b.Poll(ctx, protocol.PollRequest{
+		Namespace: ns, WorkerID: flow, Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &wait,
+	}))
+	if len(p.Tasks) != 1 || p.Tasks[0].Workflow.WorkflowID != id {
+		w.t.Fatalf("workflow task of %s: %+v", id, p.Tasks)
+	}
+	task := p.Tasks[0].Workflow
+	out := must[protocol.CompleteBatchAnswer](
+		w.t,
+	)(b.Complete(ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{{
+		Namespace: ns, Kind: protocol.KindWorkflow, TaskID: task.TaskID, Owner: flow, Attempt: task.Attempt,
+		Commands: commands,
+	}}}))
+	if err := out.Items[0].Err; err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// activity is a plain activity.
+func activity() protocol.Command {
+	p, _ := payload.EncodeArgs("x")
+	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "turn", Arguments: p}
+}
+
+func inSession(id string) protocol.Command {
+	c := activity()
+	c.SessionID = id
+	return c
+}
+
+func withOptions(o protocol.SessionOptions) protocol.Command {
+	c := activity()
+	c.WorkerSession = &o
+	return c
+}
+
+// poll asks an app for one activity.
+func poll(
+	ctx context.Context, b *broker.Broker, ns, worker, incarnation string, seconds int64,
+) (*protocol.ActivityTask, error) {
+	p, err := b.Poll(ctx, protocol.PollRequest{
+		Namespace: ns, WorkerID: worker, Incarnation: incarnation, Kinds: []protocol.TaskKind{protocol.KindActivity},
+		Timeout: &seconds,
+	})
+	if err != nil || len(p.Tasks) == 0 {
+		return nil, err
+	}
+	return p.Tasks[0].Activity, nil
+}
+
+func finish(
+	ctx context.Context, b *broker.Broker, ns string, task *protocol.ActivityTask, change func(*protocol.CompleteItem),
+) protocol.CompleteAnswer {
+	item := protocol.CompleteItem{
+		Namespace: ns, Kind: protocol.KindActivity, TaskID: task.TaskID, Owner: task.LeaseOwner, AttemptID: task.AttemptID,
+	}
+	if change != nil {
+		change(&item)
+	}
+	out, err := b.Complete(ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})
+	if err != nil {
+		return protocol.CompleteAnswer{Err: err}
+	}
+	return out.Items[0]
+}

@@ -1,0 +1,209 @@
+package invariants
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// kind is what a caller did with a session, as the history of a schedule records it.
+type kind string
+
+const (
+	// a process took over the worker's name; recorded once, and part of the history of every session
+	register kind = "register"
+	claim    kind = "claim" // made the caller the owner: by the first task of an epoch that it sees, or by verb
+	fetch    kind = "fetch" // got something of a session the caller owned already
+	renew    kind = "renew"
+	release  kind = "release"
+	closing  kind = "close"
+	report   kind = "report" // completed an attempt, or heart-beat it
+)
+
+// call is the question. Times are microseconds of the store's clock: before is read when the call begins.
+type call struct {
+	kind                         kind
+	worker, incarnation, session string
+	epoch                        int64 // 0: none was sent
+	task                         string
+	app                          int
+	before, lease                int64
+}
+
+// reply is the answer. after is read when it is here; at is when the store applied the call, where the answer tells,
+// and until is the lease it promised.
+type reply struct {
+	ok                      bool
+	already                 bool // a close found it closed, or lost by its caller: it changed nothing
+	reason                  string
+	epoch, at, until, after int64
+}
+
+// ownership is what a session is in the model. The lease ends between low and high, which are the same unless a report
+// may have moved it: what a step does moves the lease when less than two thirds of it are left, and leaves the row as
+// it is before.
+type ownership struct {
+	owner, incarnation string
+	epoch, low, high   int64
+	closed             bool
+	processes          [2]string // the newest process of workers a and b
+}
+
+// latest is when the lease that a verb names has ended for certain: what a poll was given that another process of the
+// worker has overtaken comes back undelivered, and has moved the lease unseen.
+func (s ownership) latest(c call) int64 {
+	if c.epoch == 0 || s.owner == "" || s.processes[process(s.owner)] == s.incarnation {
+		return s.high
+	}
+	return s.high + c.lease
+}
+
+// unknown is the process of an owner whose claim nobody saw.
+const unknown = "?"
+
+func process(worker string) int { return int(worker[0] - 'a') }
+
+// left is how much of a lease there is at least after a step.
+func (c call) left() int64 { return 2 * c.lease / 3 }
+
+// promises says whether the answer names an expiry that may be the row's: none is later than a lease from now, and none
+// leaves less than a step has to.
+func promises(c call, r reply) bool {
+	return r.until <= r.after+c.lease && r.until >= c.before+c.left()
+}
+
+// law says whether the answer is a possible one, and what the session is afterwards.
+func law(s ownership, c call, r reply) (bool, ownership) {
+	holds := s.owner == c.worker && (c.epoch == 0 || c.epoch == s.epoch)
+	mine := s.owner == c.worker && (s.incarnation == c.incarnation || s.incarnation == unknown)
+	if c.kind == claim && c.task != "" && mine && s.epoch == r.epoch {
+		c.kind = fetch // the session was claimed by verb, or by a task that was given back undelivered
+	}
+	// A verb without an epoch is about what its worker holds now, which may be what a poll claimed whose task was given
+	// back undelivered.
+	unseen := c.epoch == 0 && r.ok && !s.closed &&
+		(s.owner == "" || r.after >= s.low || s.owner == c.worker && s.processes[process(c.worker)] != s.incarnation)
+	switch {
+	case r.ok && (c.kind == claim || c.kind == fetch || c.kind == renew) && !promises(c, r):
+		return false, s
+	case c.kind == register:
+		s.processes[process(c.worker)] = c.incarnation
+		return true, s
+	case c.kind == claim:
+		free := s.owner == "" || r.after >= s.low || s.owner == c.worker && s.incarnation != c.incarnation
+		if s.closed || !free || r.epoch <= s.epoch || s.processes[process(c.worker)] != c.incarnation {
+			return false, s
+		}
+		s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, c.incarnation, r.epoch, r.until, r.until
+		return true, s
+	case c.kind == fetch && s.epoch != r.epoch:
+		// The claim was a poll's whose time was over: its task was given back undelivered, the session stayed claimed. An
+		// epoch is at least the store's time of its claim.
+		free := s.owner == "" || r.epoch >= s.low || s.owner == c.worker && s.incarnation != c.incarnation
+		if s.closed || !free || r.epoch <= s.epoch || s.processes[process(c.worker)] != c.incarnation {
+			return false, s
+		}
+		s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, c.incarnation, r.epoch, r.until, r.until
+		return true, s
+	case c.kind == fetch:
+		if s.closed || !mine || s.epoch != r.epoch || max(r.at, c.before) >= s.high {
+			return false, s
+		}
+		s.incarnation, s.low, s.high = c.incarnation, max(s.low, r.until), max(s.high, r.until)
+		return true, s
+	case c.kind == report:
+		if s.closed || s.owner != c.worker || s.epoch != c.epoch || c.before >= s.high {
+			return true, s // the attempt's own lease lets it count, the session is not touched
+		}
+		s.high = max(s.high, r.after+c.lease)
+		if r.after < s.low {
+			s.low = max(s.low, c.before+c.left())
+		}
+		return true, s
+	case !r.ok:
+		// may have claimed in a poll whose task was given back
+		successor := s.owner != "" && s.processes[process(s.owner)] != s.incarnation
+		return s.closed || !holds || successor || r.after >= s.low, s
+	case c.kind == renew && r.epoch != s.epoch && unseen:
+		if r.epoch <= s.epoch {
+			return false, s
+		}
+		s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, unknown, r.epoch, r.until, r.until
+		return true, s
+	case c.kind == renew:
+		if s.closed || !holds || r.at >= s.high {
+			return false, s
+		}
+		s.low, s.high = max(s.low, r.until), max(s.high, r.until)
+		return true, s
+	case c.kind == release:
+		if s.closed || (!holds || c.before >= s.latest(c)) && !unseen {
+			return false, s
+		}
+		s.owner, s.incarnation = "", ""
+		return true, s
+	case c.kind == closing && r.already:
+		return s.closed || holds && r.after >= s.low || unseen, s
+	case c.kind == closing:
+		if s.closed || (!holds || c.before >= s.latest(c)) && !unseen {
+			return false, s
+		}
+		s.closed = true
+		return true, s
+	}
+	return false, s
+}
+
+var model = porcupine.Model{
+	Init: func() any { return ownership{} },
+	Step: func(state, input, output any) (bool, any) {
+		ok, next := law(state.(ownership), input.(call), output.(reply))
+		return ok, next
+	},
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		var sessions []string
+		for _, o := range history {
+			if s := o.Input.(call).session; s != "" && !slices.Contains(sessions, s) {
+				sessions = append(sessions, s)
+			}
+		}
+		slices.Sort(sessions)
+		parts := make([][]porcupine.Operation, len(sessions))
+		for i, s := range sessions {
+			for _, o := range history {
+				if c := o.Input.(call); c.session == s || c.kind == register {
+					parts[i] = append(parts[i], o)
+				}
+			}
+		}
+		return parts
+	},
+	DescribeOperation: func(input, output any) string {
+		c, r := input.(call), output.(reply)
+		text := fmt.Sprintf("%s %s/%s %s", c.kind, c.worker, c.incarnation, c.session)
+		if c.epoch != 0 {
+			text += fmt.Sprintf(" @%d", c.epoch)
+		}
+		if !r.ok {
+			return text + " → " + r.reason
+		}
+		if r.already {
+			text += " → already"
+		}
+		if r.epoch != 0 {
+			text += fmt.Sprintf(" → @%d", r.epoch)
+		}
+		if r.until != 0 {
+			text += fmt.Sprintf(" until %d", r.until)
+		}
+		return text + fmt.Sprintf(" [%d…%d] app %d", c.before, r.after, c.app)
+	},
+	DescribeState: func(state any) string {
+		s := state.(ownership)
+		return fmt.Sprintf("%s/%s @%d until %d…%d closed=%t, processes %s", s.owner, s.incarnation, s.epoch, s.low, s.high,
+			s.closed,
+			strings.Join(s.processes[:], " "))
+	},
+}

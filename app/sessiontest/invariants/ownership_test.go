@@ -1,0 +1,178 @@
+package invariants
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// schedules is how many random histories a run of the tests plays, n unless SOJOURN_TEST_SCHEDULES says otherwise.
+func schedules(t *testing.T, n int) int {
+	if more := os.Getenv("SOJOURN_TEST_SCHEDULES"); more != "" {
+		asked, err := strconv.Atoi(more)
+		if err != nil {
+			t.Fatalf("SOJOURN_TEST_SCHEDULES: %v", err)
+		}
+		n = asked
+	}
+	return n
+}
+
+// seed is where a run begins, other for every run unless SOJOURN_TEST_SEED says which.
+func seed(t *testing.T) uint64 {
+	text := os.Getenv("SOJOURN_TEST_SEED")
+	if text == "" {
+		return uint64(time.Now().UnixMicro()) % 1e9 * 1000
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("SOJOURN_TEST_SEED: %v", err)
+	}
+	return n
+}
+
+// patience is how long the search for an order of one history may take; most take milliseconds.
+const patience = 5 * time.Minute
+
+// tally counts what the histories were made of, so that a run that tested nothing does not pass.
+type tally struct {
+	mu      sync.Mutex // guards all below
+	done    map[kind]int
+	refused int
+	moves   int // claims of a session another worker had held
+}
+
+func (c *tally) add(history []porcupine.Operation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = map[kind]int{}
+	}
+	last := map[string]string{}
+	for _, o := range history {
+		in := o.Input.(call)
+		if !o.Output.(reply).ok {
+			c.refused++
+			continue
+		}
+		c.done[in.kind]++
+		if in.kind == claim {
+			if was := last[in.session]; was != "" && was != in.worker {
+				c.moves++
+			}
+			last[in.session] = in.worker
+		}
+	}
+}
+
+// check holds a history against the laws.
+func check(t *testing.T, s *schedule, history []porcupine.Operation) {
+	t.Helper()
+	result, info := porcupine.CheckOperationsVerbose(model, history, patience)
+	if result != porcupine.Ok {
+		path := filepath.Join(t.ArtifactDir(), fmt.Sprintf("ownership-%d.html", s.seed))
+		if err := porcupine.VisualizePath(model, info, path); err != nil {
+			t.Error(err)
+		}
+		t.Errorf("%s: ownership is not linearizable (%s), see %s\n%s", s, result, path, stuck(history))
+	}
+	if err := overCap(history, s.most); err != nil {
+		t.Errorf("%s: %v", s, err)
+	}
+	if s.limit > 0 {
+		if err := overFull(history, s.ends, s.limit); err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+}
+
+// stuck lists the history of the first session that breaks a law, as far as the most of it that obeys, and what did not
+// fit after that.
+func stuck(history []porcupine.Operation) string {
+	for _, part := range model.Partition(history) {
+		alone := model
+		alone.Partition = nil
+		result, info := porcupine.CheckOperationsVerbose(alone, part, patience)
+		if result == porcupine.Ok {
+			continue
+		}
+		var longest []porcupine.Operation
+		for _, l := range info.PartialLinearizationsOperations()[0] {
+			if len(l) > len(longest) {
+				longest = l
+			}
+		}
+		var text strings.Builder
+		state := ownership{}
+		for i, o := range longest {
+			_, state = law(state, o.Input.(call), o.Output.(reply))
+			if i > len(longest)-8 {
+				fmt.Fprintf(&text, "  %s\n      %s\n", model.DescribeOperation(o.Input, o.Output), model.DescribeState(state))
+			}
+		}
+		text.WriteString("  then none of\n")
+		rest := slices.DeleteFunc(slices.Clone(part), func(o porcupine.Operation) bool { return slices.Contains(longest, o) })
+		slices.SortFunc(rest, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
+		for _, o := range rest[:min(4, len(rest))] {
+			fmt.Fprintf(&text, "  %s\n", model.DescribeOperation(o.Input, o.Output))
+		}
+		return text.String()
+	}
+	return ""
+}
+
+// play runs n schedules, some at a time, in the worlds it is given.
+func play(t *testing.T, n, parallel int, in func() *harness) {
+	first := seed(t)
+	t.Logf("seeds from %d", first)
+	var count tally
+	next := make(chan uint64, n)
+	for i := range n {
+		next <- first + uint64(i)
+	}
+	close(next)
+	var wait sync.WaitGroup
+	for range parallel {
+		wait.Go(func() {
+			for seed := range next {
+				s := newSchedule(in(), seed)
+				history, err := s.run()
+				if err != nil {
+					t.Errorf("%s: %v", s, err)
+				}
+				check(t, s, history)
+				count.add(history)
+			}
+		})
+	}
+	wait.Wait()
+	t.Logf(
+		"%d schedules: %v, %d refused, %d sessions moved to the other worker", n, count.done, count.refused, count.moves,
+	)
+	for _, k := range []kind{register, claim, fetch, renew, release, closing, report} {
+		if count.done[k] == 0 { // how many there are is up to the machine: a schedule ends by the clock
+			t.Errorf("%d schedules had no %s", n, k)
+		}
+	}
+	if count.moves < n/20 || count.refused < n/20 {
+		t.Errorf("%d schedules moved only %d sessions and refused only %d verbs", n, count.moves, count.refused)
+	}
+}
+
+func TestASessionHasOneOwnerAtATimeWithTwoApps(t *testing.T) {
+	w := onPostgres(t, 2)
+	play(t, schedules(t, 200), 16, func() *harness { return w })
+}
+
+func TestASessionHasOneOwnerAtATimeWhileTheClockJumps(t *testing.T) {
+	play(t, schedules(t, 100), 4, func() *harness { return onSQLite(t) })
+}

@@ -1,0 +1,413 @@
+package invariants
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// schedule is one random history in the making: two workers of two names, whose processes poll every app, work, renew,
+// give up, close, pause, die and come back, while their clocks are wrong.
+type schedule struct {
+	*harness
+	seed     uint64
+	ns       string
+	sessions []string
+	options  bool // the sessions are made by options, whose lease is counted in seconds and whose activities are limited
+	lease    time.Duration
+	most     int // sessions a worker may hold
+	limit    int // activities a session runs at once; 0: no limit
+	work     int // tasks of each session
+	life     time.Duration
+
+	start   time.Time
+	began   int64 // by the store's clock
+	wait    sync.WaitGroup
+	mu      sync.Mutex // guards all below
+	history []porcupine.Operation
+	ends    map[string]int64              // attempt → when its holder began to end it
+	known   map[string]map[string][]grant // worker → session → what it was granted, newest last
+	err     error
+}
+
+type grant struct{ epoch, until int64 }
+
+func newSchedule(w *harness, seed uint64) *schedule {
+	r := rand.New(rand.NewPCG(seed, 0))
+	s := &schedule{
+		harness: w, seed: seed, ns: w.namespace(fmt.Sprintf("n%d", seed)), most: 1 + r.IntN(2), options: r.IntN(3) == 0,
+		work:  6 + r.IntN(10),
+		lease: time.Duration(50+r.IntN(151)) * time.Millisecond,
+		ends:  map[string]int64{},
+		known: map[string]map[string][]grant{"a": {}, "b": {}},
+	}
+	for i := range 1 + r.IntN(3) {
+		s.sessions = append(s.sessions, fmt.Sprintf("s%d", i+1))
+	}
+	if s.options {
+		s.lease, s.limit = time.Second, 1+r.IntN(2)
+	}
+	s.life = min(8*s.lease, 2*time.Second)
+	if w.shift != nil {
+		s.life = 20 * s.lease
+	}
+	return s
+}
+
+func (s *schedule) String() string {
+	return fmt.Sprintf("seed %d: %d sessions of %d tasks, lease %s, at most %d per worker, %d activities each", s.seed,
+		len(s.sessions), s.work, s.lease,
+		s.most, s.limit)
+}
+
+func (s *schedule) settings(id string) protocol.SessionOptions {
+	return protocol.SessionOptions{
+		SessionID: id, Lease: protocol.Count(s.lease / time.Second), MaxActivities: protocol.Count(s.limit),
+	}
+}
+
+// run plays the schedule and gives what happened.
+func (s *schedule) run() ([]porcupine.Operation, error) {
+	var commands []protocol.Command
+	for range s.work {
+		for _, id := range s.sessions {
+			if s.options {
+				commands = append(commands, withOptions(s.settings(id)))
+			} else {
+				commands = append(commands, inSession(id))
+			}
+		}
+	}
+	s.decide(s.ns, s.ns, commands...)
+	s.start, s.began = time.Now(), s.now()
+	for i, name := range []string{"a", "b"} {
+		s.wait.Go(func() { s.worker(name, rand.New(rand.NewPCG(s.seed, uint64(i+1)))) })
+	}
+	s.wait.Wait()
+	return s.history, s.err
+}
+
+// over says whether the schedule has had its time: the store's, where that moves by jumps.
+func (s *schedule) over() bool {
+	if s.shift != nil {
+		return s.now()-s.began > s.life.Microseconds() || time.Since(s.start) > 20*time.Second
+	}
+	return time.Since(s.start) > s.life
+}
+
+// worker lives through process after process of one name.
+func (s *schedule) worker(name string, r *rand.Rand) {
+	var stop func()
+	for n := 1; !s.over(); n++ {
+		incarnation := fmt.Sprintf("%s%d", name, n)
+		if err := s.register(name, incarnation, r); err != nil {
+			s.fail(err)
+			break
+		}
+		if stop != nil { // the former process lived on beside it, as one does that did not notice
+			former := stop
+			lag := time.Duration(r.Int64N(int64(s.lease)))
+			s.wait.Go(func() { s.pass(lag); former() })
+		}
+		p := &proc{schedule: s, name: name, incarnation: incarnation, skew: (r.Int64N(1200) - 600) * 1_000_000}
+		stop = p.begin(r)
+		for !s.over() {
+			s.pass(s.some(r, 1, 4))
+			if what := r.IntN(10); what < 4 {
+				p.pause(s.some(r, 1, 4))
+			} else if what < 7 {
+				stop()
+				s.pass(s.some(r, 0, 4))
+				stop = nil
+				break
+			} else if what < 9 {
+				break
+			}
+		}
+	}
+	if stop != nil {
+		stop()
+	}
+}
+
+// some is a time between so many halves of a lease.
+func (s *schedule) some(r *rand.Rand, from, to int64) time.Duration {
+	half := int64(s.lease) / 2
+	return time.Duration(from*half + r.Int64N((to-from)*half))
+}
+
+func (s *schedule) app(r *rand.Rand) (int, *broker.Broker) {
+	i := r.IntN(len(s.apps))
+	return i + 1, s.apps[i].Broker()
+}
+
+func (s *schedule) register(name, incarnation string, r *rand.Rand) error {
+	i, b := s.app(r)
+	c := call{kind: register, worker: name, incarnation: incarnation, app: i, before: s.now()}
+	at := s.at()
+	_, err := b.Register(context.Background(), worker(s.ns, name, incarnation, s.most, s.lease))
+	s.record(c, reply{ok: err == nil, after: s.now()}, at)
+	return err
+}
+
+func (s *schedule) at() int64 { return int64(time.Since(s.start)) }
+
+func (s *schedule) record(c call, r reply, at int64) {
+	back := s.at()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.history = append(s.history, porcupine.Operation{Input: c, Call: at, Output: r, Return: back})
+	if r.ok && (c.kind == claim || c.kind == fetch) {
+		s.known[c.worker][c.session] = append(s.known[c.worker][c.session], grant{r.epoch, r.until})
+	}
+	if g := s.known[c.worker][c.session]; r.ok && c.kind == renew && len(g) > 0 && g[len(g)-1].epoch == r.epoch {
+		g[len(g)-1].until = r.until
+	}
+}
+
+func (s *schedule) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// granted is the reply to what gave or renewed a session.
+func (s *schedule) granted(epoch int64, until history.Time) reply {
+	return reply{
+		ok: true, epoch: epoch, until: until.Micros(), at: until.Micros() - s.lease.Microseconds(), after: s.now(),
+	}
+}
+
+// proc is one process of a worker. Its clock is wrong by skew, in microseconds.
+type proc struct {
+	*schedule
+	name, incarnation string
+	skew              int64
+	mu                sync.RWMutex // held for writing while the process is paused
+}
+
+// begin starts the process; the function it gives kills it: nothing is begun after it returns.
+func (p *proc) begin(r *rand.Rand) (kill func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	seed := r.Uint64()
+	p.wait.Go(func() { p.polls(ctx, rand.New(rand.NewPCG(seed, 1))) })
+	p.wait.Go(func() { p.keeps(ctx, rand.New(rand.NewPCG(seed, 2))) })
+	return cancel
+}
+
+func (p *proc) pause(d time.Duration) {
+	p.mu.Lock()
+	p.pass(d)
+	p.mu.Unlock()
+}
+
+// goesOn waits while the process is paused, and says whether it lives.
+func (p *proc) goesOn(ctx context.Context) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return ctx.Err() == nil && !p.over()
+}
+
+func (p *proc) polls(ctx context.Context, r *rand.Rand) {
+	for p.goesOn(ctx) {
+		i, b := p.app(r)
+		c := call{worker: p.name, incarnation: p.incarnation, app: i, before: p.now(), lease: p.lease.Microseconds()}
+		at := p.at()
+		wait := int64(0)
+		if r.IntN(8) == 0 && p.shift == nil {
+			wait = 1
+		}
+		task, err := poll(context.Background(), b, p.ns, p.name, p.incarnation, wait)
+		switch {
+		case protocol.ReasonOf(err) == protocol.ReasonStaleRegistration:
+			return
+		case err != nil:
+			p.fail(fmt.Errorf("poll: %w", err))
+			return
+		case task == nil:
+			time.Sleep(time.Duration(2+r.IntN(12)) * time.Millisecond)
+			continue
+		}
+		c.kind, c.session, c.task = fetch, task.Session.SessionID, task.AttemptID
+		if task.Session.IsNew {
+			c.kind = claim
+		}
+		p.record(c, p.granted(task.Session.Epoch, task.Session.LeaseExpiresAt), at)
+		seed := r.Uint64()
+		p.wait.Go(func() { p.works(ctx, task, rand.New(rand.NewPCG(seed, 3))) })
+		time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
+	}
+}
+
+// works does one task: to its end, to its hand-back, or never to its end.
+func (p *proc) works(ctx context.Context, task *protocol.ActivityTask, r *rand.Rand) {
+	what := r.IntN(10)
+	if what == 0 {
+		return
+	}
+	for range r.IntN(3) {
+		p.pass(p.some(r, 0, 2))
+		if !p.goesOn(ctx) {
+			return
+		}
+		i, b := p.app(r)
+		c, at := p.reports(task, i)
+		a, err := b.HeartbeatTask(context.Background(), protocol.HeartbeatRequest{
+			Namespace: p.ns, TaskID: task.TaskID, AttemptID: task.AttemptID, Owner: p.name, Epoch: task.Session.Epoch,
+		})
+		if err == nil && a.Renewed {
+			p.record(c, reply{ok: true, after: p.now()}, at)
+		}
+	}
+	p.pass(p.some(r, 0, 1))
+	if !p.goesOn(ctx) {
+		return
+	}
+	i, b := p.app(r)
+	c, at := p.reports(task, i)
+	p.schedule.mu.Lock()
+	p.ends[task.AttemptID] = at
+	p.schedule.mu.Unlock()
+	a := finish(context.Background(), b, p.ns, task, func(item *protocol.CompleteItem) {
+		if what == 1 {
+			item.Returned = "returned"
+		}
+	})
+	if what != 1 && a.Recorded {
+		p.record(c, reply{ok: true, after: p.now()}, at)
+	}
+}
+
+func (p *proc) reports(task *protocol.ActivityTask, app int) (call, int64) {
+	return call{
+		kind: report, worker: p.name, incarnation: p.incarnation, session: task.Session.SessionID, epoch: task.Session.Epoch,
+		app:    app,
+		before: p.now(), lease: p.lease.Microseconds(),
+	}, p.at()
+}
+
+// keeps renews, gives up and closes what the worker was granted, also what it was granted long ago and what it only
+// believes to have.
+func (p *proc) keeps(ctx context.Context, r *rand.Rand) {
+	for p.goesOn(ctx) {
+		p.pass(p.some(r, 0, 1) / 2)
+		time.Sleep(time.Duration(1+r.IntN(4)) * time.Millisecond)
+		if !p.goesOn(ctx) {
+			return
+		}
+		id := p.sessions[r.IntN(len(p.sessions))]
+		if p.options && r.IntN(6) == 0 {
+			p.creates(id, r)
+			continue
+		}
+		name := p.name
+		if r.IntN(20) == 0 {
+			name = map[string]string{"a": "b", "b": "a"}[name] // a verb with a stranger's epoch in it
+		}
+		p.schedule.mu.Lock()
+		g := append([]grant(nil), p.known[name][id]...)
+		p.schedule.mu.Unlock()
+		if len(g) == 0 {
+			continue
+		}
+		which := g[len(g)-1]
+		if r.IntN(8) == 0 {
+			which = g[r.IntN(len(g))]
+		}
+		if believed := p.now() + p.skew; believed > which.until && r.IntN(3) > 0 {
+			continue // by its own clock the lease is over
+		}
+		p.verb(id, which.epoch, r)
+	}
+}
+
+func (p *proc) verb(id string, epoch int64, r *rand.Rand) {
+	i, b := p.app(r)
+	if r.IntN(6) == 0 {
+		epoch = 0
+	}
+	c := call{
+		kind: renew, worker: p.name, incarnation: p.incarnation, session: id, epoch: epoch, app: i, before: p.now(),
+		lease: p.lease.Microseconds(),
+	}
+	in := protocol.SessionVerb{WorkerID: p.name, Namespace: p.ns, SessionID: id, Epoch: epoch}
+	at := p.at()
+	ctx := context.Background()
+	var a protocol.SessionAnswer
+	var err error
+	switch what := r.IntN(40); {
+	case what == 0:
+		c.kind = closing
+		a, err = b.CloseSession(ctx, in)
+	case what < 5:
+		c.kind = release
+		a, err = b.ReleaseSession(ctx, in)
+	case what < 15:
+		p.beat(c, b, at)
+		return
+	default:
+		a, err = b.HeartbeatSession(ctx, in)
+	}
+	reason := protocol.ReasonOf(err)
+	switch {
+	case err != nil && reason == "":
+		p.fail(fmt.Errorf("%s: %w", c.kind, err))
+	case err != nil:
+		p.record(c, reply{reason: string(reason), after: p.now()}, at)
+	case c.kind == renew:
+		p.record(c, p.granted(a.Session.Epoch, a.Session.LeaseExpiresAt), at)
+	default:
+		p.record(c, reply{ok: true, already: a.Outcome == "already_closed", after: p.now()}, at)
+	}
+}
+
+// beat renews through the heartbeat of the worker, which tells its own time too.
+func (p *proc) beat(c call, b *broker.Broker, at int64) {
+	process, _ := json.Marshal(map[string]any{"now": time.UnixMicro(p.now() + p.skew)})
+	a, err := b.WorkerHeartbeat(context.Background(), protocol.WorkerHeartbeat{
+		WorkerID: p.name, Namespace: p.ns, Incarnation: p.incarnation, Process: process,
+		Sessions: []protocol.SessionRenewal{{SessionID: c.session, Epoch: c.epoch}},
+	})
+	switch {
+	case protocol.ReasonOf(err) == protocol.ReasonStaleRegistration:
+	case err != nil:
+		p.fail(fmt.Errorf("heartbeat: %w", err))
+	case a.Sessions[0].Held:
+		p.record(c, p.granted(a.Sessions[0].Epoch, a.Sessions[0].LeaseExpiresAt), at)
+	default:
+		p.record(c, reply{reason: a.Sessions[0].Reason, after: p.now()}, at)
+	}
+}
+
+func (p *proc) creates(id string, r *rand.Rand) {
+	i, b := p.app(r)
+	c := call{
+		kind: claim, worker: p.name, incarnation: p.incarnation, session: id, app: i, before: p.now(),
+		lease: p.lease.Microseconds(),
+	}
+	at := p.at()
+	a, err := b.CreateSession(context.Background(), protocol.SessionCreate{
+		WorkerID: p.name, Namespace: p.ns, Incarnation: p.incarnation, SessionOptions: p.settings(id),
+	})
+	switch reason := protocol.ReasonOf(err); {
+	case err != nil && reason == "" || reason == protocol.ReasonInvalidSession:
+		p.fail(fmt.Errorf("create: %w", err))
+	case err != nil: // a refusal claims nothing
+	default:
+		if a.Outcome == "reused" {
+			c.kind = fetch
+		}
+		p.record(c, p.granted(a.Session.Epoch, a.Session.LeaseExpiresAt), at)
+	}
+}

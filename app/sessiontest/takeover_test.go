@@ -1,0 +1,270 @@
+package sessiontest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// takeover is within which others have the work of one of our workers that died or stands still, with the default
+// settings.
+const takeover = 35 * sec
+
+// byDefault leaves a worker the settings that it has when nobody says anything.
+func byDefault(o *worker.Options) {
+	o.AttemptLease, o.SessionLease, o.SessionBuffer, o.SessionIdle = 0, 0, 0, 0
+}
+
+// relay runs items one after the other, each when it is told to go on, in what session says: nothing, a mere id, or one
+// of the workflow's own.
+func relay(ctx workflow.Context, session string, items []string, ms int) (done []string, err error) {
+	run := func(item string, ms int) (string, error) {
+		return workflow.Execute[string](ctx, "work", item, ms)
+	}
+	switch session {
+	case "":
+	case "own":
+		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+		if err != nil {
+			return nil, err
+		}
+		run = func(item string, ms int) (string, error) {
+			return workflow.Await[string](ctx, s.Execute(ctx, "work", item, ms))
+		}
+	default:
+		ctx = workflow.InSession(ctx, session)
+	}
+	for i, item := range items {
+		if i > 0 {
+			if err := workflow.Signal(ctx, "go").Receive(ctx, nil); err != nil {
+				return done, err
+			}
+		} else if len(items) > 1 {
+			if _, err := run(item, 1); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		by, err := run(item, ms)
+		if err != nil {
+			return done, err
+		}
+		done = append(done, by)
+	}
+	return done, nil
+}
+
+// still is a worker of ours that stands still: registered as ours are, heard until it froze, with its polls left open.
+// It does nothing with what they get.
+type still struct {
+	h    *harness
+	id   string
+	held []*protocol.ActivityTask // that it took before
+	told time.Duration            // when the last lease it was told of ends
+}
+
+func (h *harness) still(id string) *still {
+	h.t.Helper()
+	slots := 16
+	_, err := h.Register(h.t.Context(), protocol.RegisterRequest{
+		WorkerID: id, Incarnation: id + "-1", TaskQueues: []string{"default"}, WorkflowTypes: []string{"relay"},
+		ActivityTypes: []string{"work"},
+		Capabilities:  []string{broker.CapSessions}, WorkflowSlots: &slots, ActivitySlots: &slots, AttemptLease: 30,
+		Session: &protocol.SessionSettings{LeaseMS: 30_000, BufferMS: 5_000, IdleMS: 300_000},
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	s := &still{h: h, id: id}
+	s.beat()
+	return s
+}
+
+// beat is the last that is heard of it.
+func (s *still) beat() {
+	s.h.t.Helper()
+	in := protocol.WorkerHeartbeat{WorkerID: s.id, Incarnation: s.id + "-1"}
+	for _, t := range s.held {
+		in.Leases = append(
+			in.Leases, protocol.HeartbeatRequest{Kind: protocol.KindActivity, TaskID: t.TaskID, AttemptID: t.AttemptID},
+		)
+	}
+	a, err := s.h.WorkerHeartbeat(s.h.t.Context(), in)
+	if err != nil {
+		s.h.t.Fatal(err)
+	}
+	for _, l := range a.Leases {
+		s.told = max(s.told, l.LeaseExpiresAt.Sub(s.h.began))
+	}
+}
+
+func (s *still) poll(ctx context.Context, kind protocol.TaskKind) []protocol.Task {
+	seconds := int64(50)
+	a, err := s.h.Poll(
+		ctx,
+		protocol.PollRequest{WorkerID: s.id, Incarnation: s.id + "-1", Kinds: []protocol.TaskKind{kind}, Timeout: &seconds},
+	)
+	if err != nil {
+		return nil
+	}
+	return a.Tasks
+}
+
+// decides has it schedule an item, as relay does.
+func (s *still) decides(session, item string, ms int) {
+	s.h.t.Helper()
+	args, err := payload.EncodeArgs(item, ms)
+	if err != nil {
+		s.h.t.Fatal(err)
+	}
+	t := s.poll(s.h.t.Context(), protocol.KindWorkflow)[0].Workflow
+	c := protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "work", Arguments: args, SessionID: session}
+	commands := []protocol.Command{c}
+	if session == "own" {
+		commands = []protocol.Command{{Type: protocol.StartSession, WorkerSession: &protocol.SessionOptions{}}, c}
+		commands[1].SessionID = t.RunID + "-1"
+	}
+	out, err := s.h.Complete(s.h.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{{
+		Kind: protocol.KindWorkflow, TaskID: t.TaskID, Owner: s.id, Attempt: t.Attempt, Commands: commands,
+	}}})
+	if err != nil || out.Items[0].Err != nil {
+		s.h.t.Fatal(err, out)
+	}
+}
+
+// leavesOpen has it freeze with so many polls for each kind of task open.
+func (s *still) leavesOpen(polls int) {
+	for _, k := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
+		for range polls {
+			go s.poll(s.h.t.Context(), k)
+		}
+	}
+	s.h.wait(0)
+}
+
+// One of our workers dies or stands still in the middle of its work, idle, or with nothing at all, whether it holds a
+// session or not. Another has the work within 35 s, and never before the lease it was told of is over. Nobody set
+// anything.
+func TestWorkIsTakenOverByDefault(t *testing.T) {
+	for _, session := range []string{"", "s", "own"} {
+		name := map[string]string{"": "no session", "s": "a mere id", "own": "the workflow's session"}[session]
+		bubble(t, "killed while it works, "+name, func(h *harness) {
+			h.flow("relay", relay)
+			a := h.start("A", byDefault)
+			run := h.begin("relay", session, []string{"item"}, 7*60_000)
+			first := h.running("item")
+			h.start("B", byDefault)
+			h.wait(3*time.Minute + 4*sec) // several renewals
+			h.equal("the attempt", len(h.did("item")), 1)
+			killed := h.at()
+			a.kill()
+			h.until("B runs it", ms, func() bool { return len(h.did("item")) == 2 })
+			again := h.did("item")[1]
+			h.equal("it runs on", again.worker, "B")
+			h.between("B begins it", again.from, killed+20*sec, killed+takeover)
+			h.equal("done by", output[[]string](h, run), []string{"B"})
+			h.equal("attempt", again.attempt, first.attempt+1)
+		})
+		bubble(t, "killed idle, "+name, func(h *harness) {
+			h.flow("relay", relay)
+			a := h.start("A", byDefault)
+			run := h.begin("relay", session, []string{"first", "second"}, 10)
+			h.until("the first is done", ms, func() bool { l := h.did("first"); return len(l) == 1 && l[0].to > 0 })
+			h.start("B", byDefault)
+			h.wait(40 * sec) // its lease has been renewed meanwhile
+			killed := h.at()
+			a.kill()
+			h.signal(run, "go")
+			h.equal("done by", output[[]string](h, run), []string{"B"})
+			h.between("done", h.at(), killed, killed+takeover)
+		})
+		bubble(t, "stands still while it works, "+name, func(h *harness) {
+			h.flow("relay", relay)
+			a := h.still("A")
+			run := h.begin("relay", session, []string{"item"}, 10)
+			a.decides(session, "item", 10)
+			task := a.poll(h.t.Context(), protocol.KindActivity)
+			a.held = append(a.held, task[0].Activity)
+			h.wait(20 * sec)
+			a.beat()
+			a.leavesOpen(4)
+			froze := h.at()
+			h.start("C", byDefault)
+			h.equal("done by", output[[]string](h, run), []string{"C"})
+			h.between("the lease it was told of ends", a.told, froze+30*sec, froze+30*sec)
+			h.between("C begins", h.once("item").from, a.told, froze+takeover)
+		})
+		bubble(t, "stands still while it decides, "+name, func(h *harness) {
+			h.flow("relay", relay)
+			a := h.still("A")
+			run := h.begin("relay", session, []string{"item"}, 10)
+			a.poll(h.t.Context(), protocol.KindWorkflow)
+			a.leavesOpen(4)
+			froze := h.at()
+			h.start("C", byDefault)
+			h.equal("done by", output[[]string](h, run), []string{"C"})
+			h.between("done", h.at(), froze+30*sec, froze+takeover)
+		})
+		bubble(t, "stands still idle, "+name, func(h *harness) {
+			h.flow("relay", relay)
+			a := h.still("A")
+			a.leavesOpen(4)
+			h.start("C", byDefault)
+			for _, at := range []time.Duration{0, 5 * sec, 31 * sec} {
+				// it gets nothing more once it has missed three heartbeats
+				h.wait(at)
+				begun := h.at()
+				run := h.begin("relay", session+name, []string{"item"}, 10)
+				h.equal("done by", output[[]string](h, run), []string{"C"})
+				h.between("done", h.at()-begun, 0, takeover)
+			}
+		})
+	}
+}
+
+// A worker that holds a session and stands still is given what is queued there, through the polls it left open; within
+// 35 s another has it, and the session.
+func TestASessionIsTakenOverFromAHolderThatStandsStill(t *testing.T) {
+	bubble(t, "held", func(h *harness) {
+		h.flow("relay", relay)
+		a := h.still("A")
+		_, err := h.CreateSession(h.t.Context(), protocol.SessionCreate{
+			WorkerID: "A", Incarnation: "A-1",
+			SessionOptions: protocol.SessionOptions{SessionID: "s", Lease: 30, MaxActivities: 4},
+		})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		a.leavesOpen(4)
+		h.start("C", byDefault)
+		froze := h.at()
+		run := h.begin("relay", "s", []string{"item"}, 10)
+		h.equal("done by", output[[]string](h, run), []string{"C"})
+		h.between("done", h.at(), froze+30*sec, froze+takeover)
+	})
+}
+
+// Two heartbeats in a row may be lost: what is renewed with them outlives that.
+func TestTwoLostHeartbeatsCostNothing(t *testing.T) {
+	bubble(t, "cut off for as long", func(h *harness) {
+		h.flow("relay", relay)
+		a := h.start("A", byDefault)
+		run := h.begin("relay", "s", []string{"item"}, 5*60_000)
+		h.running("item")
+		h.start("B", byDefault)
+		for range 3 {
+			h.wait(50 * sec)
+			a.sever()
+			h.wait(10 * sec)
+			a.rejoin()
+		}
+		h.equal("done by", output[[]string](h, run), []string{"A"})
+		h.once("item")
+	})
+}

@@ -1,0 +1,133 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+)
+
+// migrating is the advisory lock under which one process at a time migrates.
+const migrating = 0x736f6a6f75726e
+
+// migrator is the name under which the server knows the connections of the process that migrates: the one with the lock
+// and those that work.
+const migrator = "sojourn migration"
+
+const (
+	// mostMigration is how long a process waits for another one to migrate.
+	mostMigration = 5 * time.Minute
+	// between two tries for the lock; only a process that has something to migrate makes any.
+	between = 200 * time.Millisecond
+)
+
+// migrate brings the schema up to date, and says which one this binary knows. A schema that is so already is looked at
+// and no more, so that no lock of another process is in the way. Who finds another one at it waits, not for ever: one
+// whose connections have stood still for half a minute is ended.
+func migrate(ctx context.Context, cfg *pgx.ConnConfig, db *sql.DB) (known int64, err error) {
+	work := cfg.Copy()
+	work.RuntimeParams["application_name"] = migrator
+	work.RuntimeParams["idle_in_transaction_session_timeout"] = "30000" // a migration may think between two statements
+	workers := stdlib.OpenDB(*work)
+	defer func() { err = errors.Join(err, workers.Close()) }()
+	p, err := provider(workers)
+	if err != nil {
+		return 0, err
+	}
+	known = sqldb.Known(p)
+	if there, err := migrated(ctx, db, known); there || err != nil {
+		return known, err
+	}
+	c, err := db.Conn(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("connect: %w", err)
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := takeTurn(ctx, db, c); err != nil {
+		return 0, err
+	}
+	defer func() {
+		quiet := context.WithoutCancel(ctx)
+		_, _ = c.ExecContext(quiet, "RESET application_name")
+		_, _ = c.ExecContext(quiet, "SELECT pg_advisory_unlock($1)", int64(migrating))
+	}()
+	return known, up(ctx, workers, c, p)
+}
+
+func up(ctx context.Context, workers *sql.DB, c *sql.Conn, p *goose.Provider) error {
+	changed, err := sqldb.Migrate(ctx, workers, p, versions)
+	if err != nil || !changed {
+		return err
+	}
+	if _, err := c.ExecContext(ctx, "ANALYZE"); err != nil { // plans made on tables nobody counted are three times slower
+		return fmt.Errorf("analyze: %w", err)
+	}
+	if _, err := c.ExecContext(ctx, "SELECT pg_notify($1, $2)", channel, encode(message{Migrated: true})); err != nil {
+		return fmt.Errorf("tell that the schema is newer: %w", err)
+	}
+	return nil
+}
+
+// migrated says whether the database has the schema this binary knows, or a newer one that it may serve.
+func migrated(ctx context.Context, db *sql.DB, known int64) (bool, error) {
+	var there bool
+	if err := db.QueryRowContext(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there); err != nil ||
+		!there {
+		return false, err
+	}
+	var found int64
+	const version = "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied"
+	if err := db.QueryRowContext(ctx, version).Scan(&found); err != nil || found < known {
+		return false, err
+	}
+	return true, sqldb.CheckSchema(ctx, db, known)
+}
+
+// takeTurn locks migrations on a connection.
+func takeTurn(ctx context.Context, db *sql.DB, c *sql.Conn) error {
+	for began := time.Now(); ; {
+		var mine bool
+		if err := c.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrating)).Scan(&mine); err != nil {
+			return fmt.Errorf("migration lock: %w", err)
+		}
+		if mine {
+			if _, err := c.ExecContext(ctx, "SET application_name = '"+migrator+"'"); err != nil {
+				return fmt.Errorf("migration lock: %w", err)
+			}
+			return nil
+		}
+		if time.Since(began) > mostMigration {
+			return fmt.Errorf("migration lock: another process has had it for %s", mostMigration)
+		}
+		if err := endMigrator(ctx, db); err != nil {
+			return fmt.Errorf("migration lock: %w", err)
+		}
+		select {
+		case <-time.After(between):
+		case <-ctx.Done():
+			return fmt.Errorf("migration lock: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// stillFor is how long a process that migrates may do nothing.
+var stillFor = 30 * time.Second
+
+// endMigrator ends the process that holds the migration lock, if none of its connections did anything for a while: the
+// server would wait for it for ever. Its open transaction ends by itself.
+func endMigrator(ctx context.Context, db *sql.DB) error {
+	const still = "SELECT count(pg_terminate_backend(h.pid)) FROM pg_locks AS h JOIN pg_stat_activity AS a ON a.pid = h.pid" +
+		" WHERE h.locktype = 'advisory' AND h.granted AND a.datname = current_database() AND a.application_name = $1" +
+		" AND (h.classid::bigint << 32) | h.objid::bigint = $2 AND NOT EXISTS (SELECT 1 FROM pg_stat_activity AS w" +
+		" WHERE w.datname = current_database() AND w.application_name = $1 AND (w.state = 'active' AND w.wait_event_type IS DISTINCT FROM 'Client'" +
+		" OR greatest(w.state_change, w.query_start) > clock_timestamp() - make_interval(secs => $3)))"
+	_, err := db.ExecContext(ctx, still, migrator, int64(migrating), stillFor.Seconds())
+	return err
+}

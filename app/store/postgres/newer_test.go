@@ -1,0 +1,82 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/postgres"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/storetest"
+)
+
+// newer is a database, a connection to it, and the schema this binary knows.
+func newer(t *testing.T) (url string, c *pgx.Conn, known int64) {
+	t.Helper()
+	url = database(t)
+	schema, err := postgres.Inspect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = pgx.Connect(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(t.Context()) })
+	return url, c, schema.Wanted
+}
+
+func TestASchemaOneReleaseAheadIsServedAndLeftAlone(t *testing.T) {
+	url, c, known := newer(t)
+	storetest.NewerSchema(t, known, func() (store.Store, error) {
+		return postgres.Open(t.Context(), url, sqldb.Options{})
+	},
+		func(statement string) {
+			t.Helper()
+			if _, err := c.Exec(t.Context(), statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		},
+		func(query string) (n int64) {
+			t.Helper()
+			if err := c.QueryRow(t.Context(), query).Scan(&n); err != nil {
+				t.Fatalf("%s: %v", query, err)
+			}
+			return n
+		})
+}
+
+// An app that serves while a newer one migrates goes on, or is told that it has to stop: also when the word was lost
+// with its connection.
+func TestAStoreIsToldThatTheSchemaOutgrewIt(t *testing.T) {
+	for name, tell := range map[string]string{
+		"told": `SELECT pg_notify('sojourn', '{"app":"","s":true}')`,
+		"missed": `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'sojourn bus' AND query LIKE 'LISTEN%'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, c, known := newer(t)
+			s, err := postgres.Open(t.Context(), url, sqldb.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			next := known
+			storetest.Outgrown(t, s, func(minReader int64) {
+				next++
+				for _, statement := range []string{
+					fmt.Sprintf("INSERT INTO goose_db_version (version_id, is_applied) VALUES (%d, true)", next),
+					fmt.Sprintf(
+						"INSERT INTO schema_versions (version, release, min_reader) VALUES (%d, '99.1.0', %d)", next, minReader,
+					),
+					tell,
+				} {
+					if _, err := c.Exec(t.Context(), statement); err != nil {
+						t.Fatalf("%s: %v", statement, err)
+					}
+				}
+			}, known)
+		})
+	}
+}

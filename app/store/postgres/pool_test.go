@@ -1,0 +1,48 @@
+package postgres_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/postgres"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/storetest"
+)
+
+// A store opens no more connections than it may, however many read at once, and works with the least of them.
+func TestAStoreKeepsToItsPool(t *testing.T) {
+	for _, pool := range []int{4, 6} {
+		url := database(t)
+		s, err := postgres.Open(t.Context(), url, sqldb.Options{Pool: pool})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &storetest.Fixture{T: t, S: s, Queue: storetest.Queue}
+		run := w.Start("a")
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				err := s.View(t.Context(), func(r store.Reader) error {
+					_, err := r.Events(t.Context(), run, 0, 0, 100, 0)
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		var open int
+		const all = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1"
+		if err := counted(t, all, nameOf(url), &open); err != nil {
+			t.Fatal(err)
+		}
+		if open > pool || open < pool-1 { // who tells has no connection before it tells
+			t.Errorf("a pool of %d: %d connections", pool, open)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+)
+
+// An app may stand still, be cut off or vanish in the middle of a transaction, and must not stop the others by what it
+// has locked. The server is told with every connection how long to bear it; what no time-out of the server covers, a
+// statement that never arrives whole, is ended by who meets the lock.
+
+// committer is the name under which the server knows connections that write.
+const committer = "sojourn committer"
+
+// lockTimeout bounds a wait for a lock that cannot be tried, in milliseconds.
+const lockTimeout = "500"
+
+// bearing is what every connection asks of the server, unless the database's URL says otherwise: in milliseconds where
+// it is about a transaction, in seconds where it is about the network.
+var bearing = map[string]string{
+	"idle_in_transaction_session_timeout": "2000",
+	"tcp_user_timeout":                    "10000",
+	"tcp_keepalives_idle":                 "5",
+	"tcp_keepalives_interval":             "2",
+	"tcp_keepalives_count":                "3",
+}
+
+// parse reads a postgres:// URL and adds how both sides bear with a peer that says nothing.
+func parse(url string) (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range bearing {
+		if _, said := cfg.RuntimeParams[name]; !said {
+			cfg.RuntimeParams[name] = value
+		}
+	}
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = connectTimeout
+	}
+	dialer := &net.Dialer{
+		Timeout: cfg.ConnectTimeout, Control: userTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
+	}
+	cfg.DialFunc = dialer.DialContext
+	return cfg, nil
+}
+
+// unblock ends the transactions of committers that have stood still for two seconds: nothing came from their apps, or
+// nothing is taken by them. Who has met a lock for a while calls it. A transaction in which the server is at work, or
+// that waits itself, is left alone.
+func unblock(ctx context.Context, db *sql.DB) error {
+	const still = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1" +
+		" AND pid <> pg_backend_pid() AND xact_start < clock_timestamp() - interval '2 seconds' AND wait_event_type = 'Client'" +
+		" AND greatest(query_start, state_change) < clock_timestamp() - interval '2 seconds'"
+	if _, err := db.ExecContext(ctx, still, committer); err != nil {
+		return fmt.Errorf("transactions that stand still: %w", err)
+	}
+	return nil
+}
+
+// toldEvery is how often it is said that a server is waited for.
+const toldEvery = 10 * time.Second
+
+// await waits until the server takes connections, when it cannot be reached or says that it is starting: an app and its
+// database may be started in any order. What waiting does not mend, a wrong password or a database that does not exist,
+// is an error at once.
+func await(ctx context.Context, db *sql.DB, tell func(error)) error {
+	var told time.Time
+	for wait := apart; ; wait = min(2*wait, time.Second) {
+		err := db.PingContext(ctx)
+		if err == nil || tell == nil || ctx.Err() != nil || classify(err) != sqldb.Lost {
+			return err
+		}
+		if time.Since(told) > toldEvery {
+			told = time.Now()
+			tell(err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

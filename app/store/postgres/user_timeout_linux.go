@@ -1,0 +1,22 @@
+package postgres
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// userTimeout has the kernel give up a connection whose data nobody acknowledges for ten seconds.
+func userTimeout(network, _ string, c syscall.RawConn) error {
+	if network == "unix" {
+		return nil
+	}
+	var failed error
+	err := c.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 10_000)
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}

@@ -1,0 +1,181 @@
+package sqldb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// How soon what was set aside is tried again: as fast as another app usually commits at first, then at leisure.
+const (
+	firstRetry = 2 * time.Millisecond
+	lastRetry  = 100 * time.Millisecond
+)
+
+// mostAside is how long a change may be set aside until its caller is told: who holds the lock is no app that can be
+// ended.
+const mostAside = 10 * time.Second
+
+// patience is how long a lock may be met until it is asked who stands still with it, and asked how often that is.
+const (
+	patience = time.Second
+	asked    = 250 * time.Millisecond
+)
+
+// mostAlone is the most changes a round tries one by one.
+const mostAlone = 16
+
+var errStillLocked = errors.New("its rows are locked by a transaction that does not end")
+
+// setAside keeps items for a later batch, since other transactions have locked what they need.
+func (s *Store) setAside(items []*pending) {
+	if len(items) == 0 {
+		return
+	}
+	now := time.Now()
+	for _, p := range items {
+		if p.since.IsZero() {
+			p.since = now
+		}
+		switch met := now.Sub(p.since); {
+		case met > mostAside:
+			s.refuse([]*pending{p}, fmt.Errorf("%w: %w", store.ErrUnavailable, errStillLocked))
+			continue
+		case met > patience:
+			s.clear(now)
+		}
+		p.again = now.Add(after(p.tries))
+		p.tries++
+		s.aside = append(s.aside, p)
+	}
+}
+
+// after is how long the next try waits, somewhat at random: apps that met each other must not meet again.
+func after(tries int) time.Duration {
+	d := min(firstRetry<<min(tries, 16), lastRetry)
+	return d/2 + rand.N(d)
+}
+
+// retry tries again what was set aside and whose time has come.
+func (s *Store) retry() (rest []*pending) {
+	if len(s.aside) == 0 {
+		return nil
+	}
+	now := time.Now()
+	var kept, due, alone []*pending
+	for _, p := range s.aside {
+		switch {
+		case p.again.After(now):
+			kept = append(kept, p)
+		case p.alone && len(alone) < mostAlone:
+			alone = append(alone, p)
+		case !p.alone && len(due) < mostChanges:
+			due = append(due, p)
+		default:
+			kept = append(kept, p)
+		}
+	}
+	s.aside = kept
+	for _, p := range alone {
+		rest = append(rest, s.run([]*pending{p})...)
+	}
+	if len(due) > 0 {
+		rest = append(rest, s.run(due)...)
+	}
+	return rest
+}
+
+// lookback is a queue in which claims had to skip tasks: they are looked for again, since who holds them may never say
+// that they can be had.
+type lookback struct {
+	since, again time.Time
+	tries        int
+	told         bool // that it is worth a claim, and no claim has been made since
+}
+
+// look notes where the claims of a batch skipped tasks, and where they did not.
+func (s *Store) look(b *batch) {
+	if !s.cfg.Dialect.Shared {
+		return
+	}
+	now := time.Now()
+	for _, p := range b.items {
+		if p.claim == nil {
+			continue
+		}
+		q := QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}
+		l := s.again[q]
+		if !b.skipped[q] {
+			if l != nil {
+				delete(s.again, q)
+			}
+			continue
+		}
+		if l == nil {
+			l = &lookback{since: now}
+			s.again[q] = l
+		}
+		if now.Sub(l.since) > patience {
+			s.clear(now)
+		}
+		l.again, l.told = now.Add(after(l.tries+4)), false
+		l.tries++
+	}
+}
+
+// lookAgain tells the dispatcher of the queues that are worth another claim by now. Without anybody who wants one they
+// are forgotten.
+func (s *Store) lookAgain() {
+	if len(s.again) == 0 {
+		return
+	}
+	now := time.Now()
+	for q, l := range s.again {
+		switch {
+		case l.again.After(now):
+		case l.told || s.cfg.Dispatch == nil:
+			delete(s.again, q)
+		default:
+			l.told, l.again = true, now.Add(2*time.Second)
+			s.cfg.Dispatch.Backlog(q.Namespace, q.Queue, q.Kind)
+		}
+	}
+}
+
+// alarm rings when something that was put off is due; never when nothing was.
+func (s *Store) alarm() <-chan time.Time {
+	var at time.Time
+	earlier := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	for _, p := range s.aside {
+		earlier(p.again)
+	}
+	for _, l := range s.again {
+		earlier(l.again)
+	}
+	if at.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(at))
+}
+
+// clear has the transactions of apps that stand still ended, beside the committer and not too often.
+func (s *Store) clear(now time.Time) {
+	if s.cfg.Unblock == nil || now.Sub(s.asked) < asked || s.unblock.Swap(true) {
+		return
+	}
+	s.asked = now
+	s.ending.Go(func() {
+		defer s.unblock.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), aheadTimeout)
+		defer cancel()
+		_ = s.cfg.Unblock(ctx) // it is asked again while the lock is met
+	})
+}

@@ -1,0 +1,76 @@
+package sqldb
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// slowBatch is how long a batch may be under way before the store is taken for one that cannot write.
+const slowBatch = 2 * time.Second
+
+// health is what the committer knows of its database.
+type health struct {
+	began  atomic.Int64 // when the batch under way began, in nanoseconds since 1970; 0: none is
+	failed atomic.Bool  // the last batch that had to write could not
+
+	mu      sync.Mutex    // guards writing
+	writing *writeAttempt // a write that is tried to find out, one for all who ask
+}
+
+type writeAttempt struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// Writable says whether the store takes writes, as the last batch showed it. Only while that one failed is a write
+// tried.
+func (s *Store) Writable(ctx context.Context) error {
+	select {
+	case <-s.quit:
+		return store.ErrClosed
+	default:
+	}
+	if began := s.health.began.Load(); began != 0 && time.Since(time.Unix(0, began)) > slowBatch {
+		return fmt.Errorf("%w: a commit is under way for longer than %v", store.ErrUnavailable, slowBatch)
+	}
+	if !s.health.failed.Load() {
+		return nil
+	}
+	a := s.tryWrite()
+	select {
+	case <-a.done:
+		return a.err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: no commit in time", store.ErrUnavailable)
+	}
+}
+
+// tryWrite begins the write that finds out, or joins the one under way.
+func (s *Store) tryWrite() *writeAttempt {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	if s.health.writing != nil {
+		return s.health.writing
+	}
+	a := &writeAttempt{done: make(chan struct{})}
+	s.health.writing = a
+	go func() {
+		p := &pending{change: &store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			return store.Writes{}, nil
+		}}, must: true}
+		p.done = make(chan struct{})
+		if a.err = s.submit(context.Background(), p); a.err == nil {
+			a.err = p.err
+		}
+		s.health.mu.Lock()
+		s.health.writing = nil
+		s.health.mu.Unlock()
+		close(a.done)
+	}()
+	return a
+}

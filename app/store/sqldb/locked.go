@@ -1,0 +1,243 @@
+package sqldb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// Nobody waits for a lock: who holds one may stand still. What another transaction has locked is noted under its key
+// while a batch loads, and the changes that need it are set aside for a later batch. To them it is neither there nor
+// missing, so they are not decided at all.
+
+// errLocked says that rows a batch came upon after its decisions are locked by another transaction; late of the batch
+// are the changes that need them, when that is known.
+var errLocked = errors.New("locked by another transaction")
+
+// The keys of rows that have no key type of their own. A chain stands for the sessions of a workflow id, former for the
+// children of its earlier runs: some of them are locked.
+type (
+	runKey       string
+	tokenKey     string
+	namespaceKey string
+	chainKey     engine.WorkflowKey
+	formerKey    engine.WorkflowKey
+)
+
+// lock notes that another transaction has the row of this key.
+func (b *batch) lock(key any) {
+	if b.locked == nil {
+		b.locked = map[any]bool{}
+	}
+	b.locked[key] = true
+}
+
+// free returns the items whose rows the batch has, and notes the others as to be set aside.
+func (b *batch) free(items []*pending) []*pending {
+	if len(b.locked) == 0 {
+		return items
+	}
+	free := make([]*pending, 0, len(items))
+	for _, p := range items {
+		if b.lockedOut(p) {
+			b.aside = append(b.aside, p)
+		} else {
+			free = append(free, p)
+		}
+	}
+	return free
+}
+
+// lockedOut says whether another transaction has a row that p asks for, by name or by what it names.
+func (b *batch) lockedOut(p *pending) bool {
+	if p.change == nil {
+		own := scopes(QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind})
+		return anyLocked(b, own[:])
+	}
+	n := &p.change.Needs
+	runs := n.Runs
+	for _, k := range n.Workflows {
+		if b.locked[k] {
+			return true
+		}
+		if f := b.workflows[k]; n.Current && f != nil && f.Workflow != nil && f.RunID != "" {
+			runs = append(slices.Clip(runs), f.RunID)
+		}
+	}
+	for _, id := range runs {
+		if b.locked[runKey(id)] || b.lockedIn(id, n) {
+			return true
+		}
+	}
+	return anyLocked(b, n.Sessions) || anyLocked(b, n.Workers) || anyLocked(b, n.Receipts) || anyLocked(b, n.Schedules) ||
+		anyLocked(b, n.Queues) ||
+		slices.ContainsFunc(n.Tokens, func(id string) bool { return b.locked[tokenKey(id)] }) ||
+		slices.ContainsFunc(n.Namespaces, func(name string) bool { return b.locked[namespaceKey(name)] })
+}
+
+// lockedIn says whether somebody has a row that hangs on a run: its workflow id, its chain's sessions, the sessions of
+// its activities.
+func (b *batch) lockedIn(id string, n *store.Keys) bool {
+	r := b.runs[id]
+	if r == nil || r.Run == nil {
+		if k, ok := b.s.cache.owners.get(id); ok && n.Chain {
+			return b.locked[k]
+		}
+		return false
+	}
+	k := engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID}
+	if n.Chain && (b.locked[k] || b.locked[chainKey(k)]) || (n.Bound || len(n.Former) > 0) && b.locked[formerKey(k)] {
+		return true
+	}
+	held := func(a engine.Activity) bool {
+		return a.SessionID != "" && b.locked[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}]
+	}
+	for _, seq := range n.Activities {
+		if a, ok := r.Activities.Get(seq); ok && held(a) {
+			return true
+		}
+	}
+	return n.AllTasks && r.Activities.Any(held)
+}
+
+func anyLocked[K comparable](b *batch, keys []K) bool {
+	return slices.ContainsFunc(keys, func(k K) bool { return b.locked[k] })
+}
+
+// tooLate notes the items that made one of these tasks ready, or claim from one of these queues, as to be set aside:
+// what they need turned out to be locked when they were decided already, so the batch cannot be stored with them.
+func (b *batch) tooLate(tasks map[taskKey]bool, queues map[QueueKey]bool) error {
+	for _, p := range b.items {
+		late := p.claim != nil && queues[QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}]
+		for _, t := range b.ready[min(p.ready, len(b.ready)):min(p.readied, len(b.ready))] {
+			late = late || tasks[t]
+		}
+		if late {
+			b.late = append(b.late, p)
+		}
+	}
+	return errLocked
+}
+
+// advise returns the call that tries to lock these keys, which need not have a row: what does not exist cannot be
+// locked, and still nobody else may make it. A key that somebody else has is noted as locked.
+func (b *batch) advise(keys map[int64][]any) []*Call {
+	if len(keys) == 0 {
+		return nil
+	}
+	if b.advised == nil {
+		b.advised = keys
+	} else {
+		maps.Copy(b.advised, keys)
+	}
+	return []*Call{{Stmt: b.s.st.advisory, Args: []any{slices.Sorted(maps.Keys(keys))}, Row: func(v []any) error {
+		for _, k := range keys[integer(v[0])] {
+			b.lock(k)
+		}
+		return nil
+	}}}
+}
+
+// names are keys by the number they are locked under; two that share one are locked together.
+type names map[int64][]any
+
+func (n names) add(key any, parts ...string) {
+	h := fnv.New64a()
+	for _, p := range parts {
+		_, _ = h.Write([]byte(p))
+		_, _ = h.Write([]byte{0})
+	}
+	at := int64(h.Sum64())
+	n[at] = append(n[at], key)
+}
+
+func (n names) session(k engine.SessionKey) { n.add(k, "session", k.Namespace, k.ID) }
+
+// advisory names every key of w that may not have a row yet.
+func advisory(w *wants) names {
+	n := names{}
+	for k := range w.workflows {
+		n.add(k, "workflow", k.Namespace, k.ID)
+	}
+	for k := range w.sessions {
+		n.session(k)
+	}
+	for k := range w.workers {
+		n.add(k, "worker", k.Namespace, k.ID)
+	}
+	for k := range w.schedules {
+		n.add(k, "schedule", k.Namespace, k.ID)
+	}
+	for k := range w.namespaces {
+		n.add(namespaceKey(k), "namespace", k)
+	}
+	for k := range w.queues {
+		n.add(k, "queue", k.Namespace, k.Name)
+	}
+	return n
+}
+
+// newSessions loads sessions that were found to have no row, once more and under their names: another app may be making
+// them, or have made them.
+func (b *batch) newSessions(keys map[engine.SessionKey]bool) error {
+	if !b.s.cfg.Dialect.Shared {
+		return nil
+	}
+	fresh, again := names{}, map[engine.SessionKey]bool{}
+	for k := range keys {
+		if s := b.sessions[k]; s.Session == nil && !b.locked[k] {
+			one := names{}
+			one.session(k)
+			for at := range one {
+				if b.advised[at] == nil {
+					fresh.session(k)
+					again[k] = true
+				}
+			}
+		}
+	}
+	for k := range again {
+		delete(b.sessions, k)
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	return b.send(append(b.advise(fresh), b.loadSessions(again)...)...)
+}
+
+// ahead writes what only ever grows and is true whatever becomes of the batch, each in a transaction of the server's
+// own: lanes, epochs that clean-up removed, classes of tasks. In a transaction that stands still, such a row would hold
+// up every app that has the same to add, and there is no row to try before. It is seldom that there is any.
+func (b *batch) ahead() error {
+	for _, c := range b.grown {
+		if err := b.s.write(c); err != nil {
+			return fmt.Errorf("ahead: %w", err)
+		}
+	}
+	b.grown = nil
+	return nil
+}
+
+// aheadTimeout bounds a statement beside the committer's connection.
+const aheadTimeout = 2 * time.Second
+
+// write runs a statement by itself, beside the committer's connection.
+func (s *Store) write(c *Call) error {
+	ctx, cancel := context.WithTimeout(context.Background(), aheadTimeout)
+	defer cancel()
+	s.statements.Add(1)
+	res, err := s.cfg.Reads.ExecContext(ctx, c.Stmt.SQL, c.Args...)
+	if err != nil {
+		return err
+	}
+	n, err := res.RowsAffected()
+	s.rows.Add(n)
+	return err
+}

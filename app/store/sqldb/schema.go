@@ -1,0 +1,135 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/release"
+)
+
+// A database says of each of its migrations which release brought it, and the oldest schema a binary must know to serve
+// it all the same: so an older binary, which has never seen the migration, can read whether it may stay while the
+// others are replaced. The rows are written by the migrations themselves, in their transactions; the table is therefore
+// made before the first of them. Those up to schema 9 have none, since no binary older than them asks.
+
+// noted is one row of schema_versions.
+type noted struct {
+	version, minReader int64
+	release            string
+}
+
+// Migrate brings a database to the newest schema that p knows and says whether anything changed. One that is newer
+// already is left as it is: the error is store.ErrSchema when this binary may not serve it. makeTable is
+// schema_versions in the words of the database.
+func Migrate(ctx context.Context, db *sql.DB, p *goose.Provider, makeTable string) (bool, error) {
+	found, err := p.GetDBVersion(ctx)
+	if err != nil {
+		return false, fmt.Errorf("schema: %w", err)
+	}
+	known := Known(p)
+	if found > known {
+		return false, CheckSchema(ctx, db, known)
+	}
+	if found < known {
+		if _, err := db.ExecContext(ctx, makeTable); err != nil {
+			return false, fmt.Errorf("migrate: %w", err)
+		}
+	}
+	done, err := p.Up(ctx)
+	if err != nil {
+		return false, fmt.Errorf("migrate: %w", err)
+	}
+	return len(done) > 0, nil
+}
+
+// Known is the newest schema among the migrations of p.
+func Known(p *goose.Provider) (newest int64) {
+	for _, m := range p.ListSources() {
+		newest = max(newest, m.Version)
+	}
+	return newest
+}
+
+// CheckSchema refuses, with store.ErrSchema, a database whose schema is newer than a binary that knows its migrations
+// up to known may serve.
+func CheckSchema(ctx context.Context, db *sql.DB, known int64) error {
+	applied, rows, err := readSchema(ctx, db, known)
+	if err != nil {
+		return fmt.Errorf("schema: %w", err)
+	}
+	return judge(known, release.Embedded, applied, rows)
+}
+
+// readSchema lists the migrations above known that a database has, and what it says of them.
+func readSchema(ctx context.Context, db *sql.DB, known int64) (applied []int64, rows []noted, err error) {
+	err = each(ctx, db,
+		"SELECT DISTINCT version_id FROM goose_db_version WHERE is_applied AND version_id > $1 ORDER BY version_id", known,
+		func(r *sql.Rows) error {
+			var v int64
+			err := r.Scan(&v)
+			applied = append(applied, v)
+			return err
+		})
+	if err != nil || len(applied) == 0 {
+		return applied, nil, err
+	}
+	err = each(ctx, db, "SELECT version, release, min_reader FROM schema_versions WHERE version > $1", known, func(
+		r *sql.Rows,
+	) error {
+		var n noted
+		err := r.Scan(&n.version, &n.release, &n.minReader)
+		rows = append(rows, n)
+		return err
+	})
+	return applied, rows, err
+}
+
+func each(ctx context.Context, db *sql.DB, query string, arg any, row func(*sql.Rows) error) error {
+	rows, err := db.QueryContext(ctx, query, arg)
+	if err != nil {
+		return err
+	}
+	for err == nil && rows.Next() {
+		err = row(rows)
+	}
+	return errors.Join(err, rows.Err(), rows.Close())
+}
+
+// judge says whether a binary of a release, which knows the migrations up to known, may serve a database that has
+// others: all of one later release at most, and each one for which the binary is new enough.
+func judge(known int64, own string, applied []int64, rows []noted) error {
+	if len(applied) == 0 {
+		return nil
+	}
+	refuse := func(format string, args ...any) error {
+		newest := applied[len(applied)-1]
+		brought := "a release that does not say"
+		if i := slices.IndexFunc(rows, func(n noted) bool { return n.version == newest }); i >= 0 {
+			brought = "release " + rows[i].release
+		}
+		return fmt.Errorf("%w: it is %d, of %s; this is release %s, which knows schema %d, and %s",
+			store.ErrSchema, newest, brought, own, known, fmt.Sprintf(format, args...))
+	}
+	ahead := map[string]bool{}
+	for _, v := range applied {
+		i := slices.IndexFunc(rows, func(n noted) bool { return n.version == v })
+		switch {
+		case i < 0:
+			return refuse("schema %d does not say who may serve it", v)
+		case rows[i].minReader > known:
+			return refuse("schema %d is served from schema %d on", v, rows[i].minReader)
+		case rows[i].release != own:
+			ahead[rows[i].release] = true
+		}
+	}
+	if len(ahead) > 1 {
+		return refuse("a database may be one release ahead, not %d", len(ahead))
+	}
+	return nil
+}

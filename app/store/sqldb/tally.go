@@ -1,0 +1,201 @@
+package sqldb
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// What a session's row does not count is counted from the rows of its tasks: see engine.Tally. Those change under the
+// lock of the session's row alone, so what is counted behind that lock is true for as long as the batch lasts.
+
+// mostReady is the most ready tasks of a session that are counted on a shared database, where each batch counts anew.
+// Nobody asks how many there are, only whether there are any.
+const mostReady = 64
+
+// tallies counts the ready tasks of sessions, and lists what is leased in them: by its epoch, or with bodies whole.
+func (d Dialect) tallies(bodies bool) *Stmt {
+	key := []column{text("namespace"), text("session_id")}
+	epoch, most := "coalesce(json_extract(t.body, '$.epoch'), 0)", ""
+	if d.Shared {
+		epoch, most = "coalesce((t.body::json->>'epoch')::bigint, 0)", fmt.Sprint("LIMIT ", mostReady)
+	}
+	if bodies {
+		epoch, most = "t.body", ""
+	}
+	leased := d.probe(key, "t.namespace, t.session_id, "+epoch+" AS what", "tasks", "t.owner > ''", "")
+	ready := d.probe(key, "t.namespace, t.session_id", "tasks", "t.owner IS NULL AND t.route IS NOT NULL", most)
+	return &Stmt{SQL: "SELECT r.namespace, r.session_id, count(*), NULL FROM (" + ready +
+		") AS r GROUP BY r.namespace, r.session_id" +
+		" UNION ALL SELECT l.namespace, l.session_id, 0, l.what FROM (" + leased + ") AS l"}
+}
+
+// leased counts a task that somebody has under an epoch of the session.
+func leased(s *engine.Session, epoch int64) {
+	switch {
+	case epoch == s.Epoch:
+		s.Active++
+	case s.Strays == nil:
+		s.Strays = map[int64]int{epoch: 1}
+	default:
+		s.Strays[epoch]++
+	}
+}
+
+// sign is when the holder of an attempt was last heard of in it: when it was leased, or the lease renewed.
+func sign(a *engine.Activity) history.Time {
+	return history.At(a.Until.Add(-time.Duration(a.Length) * time.Microsecond))
+}
+
+// countTasks is the call that counts the tasks of sessions which the batch has just loaded.
+func (b *batch) countTasks(keys *rowset) []*Call {
+	if keys.empty() {
+		return nil
+	}
+	args, most := []any{keys.json()}, 0
+	if b.s.cfg.Dialect.Shared {
+		args, most = keys.arrays(), mostReady
+	}
+	return []*Call{{Stmt: b.s.st.tallies, Args: args, Row: func(v []any) error {
+		s := b.sessions[engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])}]
+		switch {
+		case s == nil || s.Session == nil:
+		case v[3] == nil:
+			s.Ready, s.Many = int(integer(v[2])), int(integer(v[2])) == most
+		default:
+			leased(s.Session, integer(v[3]))
+		}
+		return nil
+	}}}
+}
+
+// routed notes where the ready tasks of sessions wait that were loaded: as their words say, unless their caps are full.
+// Of those that were loaded with their workflows, the tasks are counted first.
+func (b *batch) routed() error {
+	missing := newRowset(sessionsTable.key())
+	for k, s := range b.sessions {
+		if s.row != nil && !s.counted {
+			s.counted = true
+			missing.s(k.Namespace).s(k.ID)
+		}
+	}
+	if err := b.send(b.countTasks(missing)...); err != nil {
+		return err
+	}
+	for _, s := range b.sessions {
+		if s.row != nil && s.route == "" {
+			s.route = s.Route(s.word)
+		}
+	}
+	return nil
+}
+
+// heardIn reads when the holders of sessions last did something in them, where the row alone cannot say whether they
+// are idle; with true in any case.
+func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
+	var calls []*Call
+	for k, exactly := range keys {
+		s := b.sessions[k]
+		if s == nil || s.Session == nil || !exactly && !s.Unsure(b.now) {
+			continue
+		}
+		row := *s.Session
+		s.Session = &row
+		heard := func(epoch int64, worker string, at history.Time) {
+			if epoch == row.Epoch && worker == row.Owner && at.After(row.Lately.Time) && at.Before(row.LeaseUntil.Time) {
+				row.Lately = at
+			}
+		}
+		calls = append(calls, &Call{Stmt: b.s.st.lastEnded, Args: []any{sessionKey(k)}, Row: func(v []any) error {
+			data, err := history.DecodeData(str(v[1]), []byte(str(v[2])))
+			if err != nil {
+				return err
+			}
+			_, a := history.EndedAttempt(data)
+			heard(a.SessionEpoch, a.Worker, history.Micros(integer(v[0])))
+			return nil
+		}}, &Call{Stmt: b.s.st.leasedIn, Args: []any{k.Namespace, k.ID}, Row: func(v []any) error {
+			a, err := readActivity(str(v[0]), k.Namespace, integer(v[1]), str(v[2]))
+			if err == nil {
+				heard(a.Epoch, a.Owner, sign(&a))
+			}
+			return err
+		}})
+	}
+	return b.send(calls...)
+}
+
+// Statements for one session each. Of what ended in it lately, one that counts is among the last few; of a holding at
+// most 10,000 attempts are counted.
+const (
+	lastEnded = "SELECT at, type, payload FROM events WHERE session = $1 ORDER BY at DESC, run_id DESC, seq DESC LIMIT 4"
+	leasedIn  = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND session_id = $2 AND owner > '' LIMIT 64"
+	openIn    = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND session_id = $2 LIMIT 64"
+	ranIn     = "SELECT count(*) FROM (SELECT 1 FROM events WHERE session = $1 AND at >= $2 LIMIT 10000) AS e"
+)
+
+// countRan adds to what the timeline says of holdings that this batch ended how many attempts had ended in them, those
+// of the batch included, and how many were lost whose activities are open still. A holding began at its epoch, but for
+// a clock that was set back.
+func (b *batch) countRan() error {
+	var calls []*Call
+	for i := b.told; i < len(b.moves); i++ {
+		m := &b.moves[i]
+		if !m.Ends() {
+			continue
+		}
+		key := sessionKey(m.Session)
+		m.Ran += b.endedIn[key]
+		calls = append(calls, &Call{Stmt: b.s.st.ranIn, Args: []any{key, m.Epoch}, Row: func(v []any) error {
+			m.Ran += int(integer(v[0]))
+			return nil
+		}}, &Call{Stmt: b.s.st.openIn, Args: []any{m.Session.Namespace, m.Session.ID}, Row: func(v []any) error {
+			a, err := readActivity(str(v[0]), m.Session.Namespace, integer(v[1]), str(v[2]))
+			for _, l := range a.Lost {
+				if l.Epoch == m.Epoch {
+					m.Ran++
+				}
+			}
+			return err
+		}})
+	}
+	return b.send(calls...)
+}
+
+// tally fills in what the rows of sessions leave to their tasks, for readers: also the last activity, as what runs
+// tells it.
+func (r *reader) tally(ctx context.Context, list []engine.Session) error {
+	if len(list) == 0 {
+		return nil
+	}
+	at := make(map[engine.SessionKey]*engine.Session, len(list))
+	keys := newRowset(sessionsTable.key())
+	for i := range list {
+		at[list[i].Key()] = &list[i]
+		keys.s(list[i].Namespace).s(list[i].ID)
+	}
+	args := []any{keys.json()}
+	if r.s.cfg.Dialect.Shared {
+		args = keys.arrays()
+	}
+	return r.query(ctx, r.s.st.tasksIn.SQL, args, func(v []any) error {
+		s := at[engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])}]
+		switch {
+		case s == nil:
+			return nil
+		case v[3] == nil:
+			s.Ready = int(integer(v[2]))
+			return nil
+		}
+		a, err := readActivity("", s.Namespace, 0, str(v[3]))
+		leased(s, a.Epoch)
+		if at := sign(&a); a.Epoch == s.Epoch && a.Owner == s.Owner && at.After(s.LastActivity.Time) &&
+			at.Before(s.LeaseUntil.Time) {
+			s.LastActivity = at
+		}
+		return err
+	})
+}

@@ -1,0 +1,189 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// goneOn completes the open task of a run with these commands and continue_as_new, and returns the run that goes on.
+func (w *Fixture) goneOn(run, workflow string, commands ...protocol.Command) string {
+	w.T.Helper()
+	return w.Commit(goingOn(run, workflow, commands...)).(string)
+}
+
+func goingOn(run, workflow string, commands ...protocol.Command) store.Change {
+	key := engine.WorkflowKey{Namespace: Namespace, ID: workflow}
+	return store.Change{
+		Needs: store.Keys{Runs: []string{run}, Chain: true, AllTasks: true},
+		Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+			from := r.Run(run).Fork().Leased(engine.Lessee{Worker: NewWorker("starter")}, now)
+			d, err := engine.DecideRun(from, environment(r, from), engine.CompleteTask{
+				Number: from.Tasks, Holder: engine.Holder{Owner: "starter", Delivery: from.Task.Delivery}, Hash: "h",
+				Commands: append(commands, protocol.Command{Type: protocol.ContinueAsNew}),
+			}, now)
+			if err != nil {
+				return store.Writes{}, err
+			}
+			next := engine.DecideStart(*d.Continue, now)
+			flow := *r.Workflow(key)
+			flow.RunID, flow.Runs = next.Next.ID, flow.Runs+1
+			return store.Writes{Runs: []engine.Decision{d, next}, Workflows: []engine.Workflow{flow}, Answer: next.Next.ID}, nil
+		},
+	}
+}
+
+func childCommand(id, policy string) protocol.Command {
+	return protocol.Command{
+		Type: protocol.StartChildWorkflow, WorkflowType: "child", WorkflowID: id, ParentClosePolicy: policy,
+	}
+}
+
+// formerOf lists the open children that earlier runs of a workflow id started: id, run number.
+func (w *Fixture) formerOf(workflow string) string {
+	w.T.Helper()
+	out := ""
+	w.View(func(r store.Reader) error {
+		list, err := r.FormerChildren(w.T.Context(), engine.WorkflowKey{Namespace: Namespace, ID: workflow}, 100)
+		for _, f := range list {
+			out += fmt.Sprintf("%s %d;", f.Child.WorkflowID, f.Number)
+		}
+		return err
+	})
+	return out
+}
+
+// newsOf gives the chain the news of a child that the run started with its command seq.
+func newsOf(current, from string, seq int64, child string, m engine.Message) store.Change {
+	m.Kind, m.ToRun, m.ToSeq = engine.ChildEnded, from, seq
+	return Step(current, engine.FormerReport{Message: m, Child: child}, store.Keys{Former: []string{child}})
+}
+
+// testFormer: the open children of a run that goes on as new are rows of the chain, which stay where they are, survive
+// a restart, and go with their ends or with the end of the last run.
+func testFormer(t *testing.T, s Suite) {
+	w := s.New(t)
+	first := w.Begun("parent", childCommand("early", engine.Terminate), Activity("x", ""))
+	if n := w.Run(first).Children.Len(); n != 1 {
+		t.Fatalf("%d children are open, want 1", n)
+	}
+	w.Finish(w.One(protocol.KindActivity, w.Worker("a")))
+	second := w.goneOn(first, "parent", childCommand("bound", engine.RequestCancel), childCommand("loose", ""))
+	if got, want := w.formerOf("parent"), "bound 1;early 1;loose 1;"; got != want {
+		t.Fatalf("the chain has %q, want %q", got, want)
+	}
+	if n := w.Run(second).Former; n != (engine.FormerCount{Open: 3, Bound: 2}) {
+		t.Fatalf("the run counts %+v", n)
+	}
+	before := w.S.Stats().Rows
+	third := w.goneOn(second, "parent")
+	moved := w.S.Stats().Rows - before
+	other := w.Start("lonely")
+	before = w.S.Stats().Rows
+	w.goneOn(other, "lonely")
+	if alone := w.S.Stats().Rows - before; moved != alone {
+		t.Errorf("going on with three children of earlier runs takes %d rows, with none %d", moved, alone)
+	}
+
+	if err := w.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w = s.Fixture(t, "a", Options{})
+	if n := w.Run(third).Former.Open; n != 3 {
+		t.Fatalf("after the restart the run counts %d", n)
+	}
+	w.Commit(newsOf(third, first, 1, "early", engine.Message{Run: "R", Number: 2, Status: protocol.RunContinued}))
+	if _, err := w.S.Commit(t.Context(), newsOf(third, second, 9, "bound", engine.Message{
+		Run: "R", Number: 9, Status: protocol.RunCompleted,
+	})); err == nil {
+		t.Fatal("the end of a child of another start was taken")
+	}
+	if got, want := w.formerOf("parent"), "bound 1;early 2;loose 1;"; got != want {
+		t.Fatalf("the chain has %q, want %q", got, want)
+	}
+	w.Commit(newsOf(third, first, 1, "early", engine.Message{Run: "R", Number: 2, Status: protocol.RunCompleted}))
+	if got, want := w.formerOf("parent"), "bound 1;loose 1;"; got != want {
+		t.Fatalf("the chain has %q, want %q", got, want)
+	}
+	w.Do(third, engine.EndRun{})
+	if run := w.Run(third); run.Owed.Len() != 1 || run.Former != (engine.FormerCount{}) {
+		t.Fatalf("the last run owes %d messages and counts %+v", run.Owed.Len(), run.Former)
+	}
+	if got := w.formerOf("parent"); got != "" {
+		t.Fatalf("after the end of the chain there are %q", got)
+	}
+}
+
+// testFormerDropped: with a workflow go the rows of its chain, and no others.
+func testFormerDropped(t *testing.T, s Suite) {
+	w := s.New(t)
+	flows := map[string]string{}
+	for _, id := range []string{"one", "two"} {
+		first := w.Start(id)
+		flows[id] = w.goneOn(first, id, childCommand("child-of-"+id, ""))
+	}
+	runs := []string{flows["one"]}
+	w.Commit(store.Change{Needs: store.Keys{
+		Runs: runs, Chain: true,
+	}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		return store.Writes{DropRuns: runs}, nil
+	}})
+	if one, two := w.formerOf("one"), w.formerOf("two"); one != "" || two != "child-of-two 1;" {
+		t.Fatalf("the removed workflow has %q, the other %q", one, two)
+	}
+}
+
+// testFormerOverlay: changes of one batch see the rows that those before them left.
+func testFormerOverlay(t *testing.T, s Suite) {
+	w := s.New(t)
+	first := w.Start("parent")
+	key := engine.WorkflowKey{Namespace: Namespace, ID: "parent"}
+	onCurrent := func(in func(run *engine.Run) engine.Input) store.Change {
+		return store.Change{
+			Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Bound: true, Former: []string{"a", "b", "c"}},
+			Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+				run := r.Run(r.Workflow(key).RunID)
+				d, err := engine.DecideRun(run, environment(r, run), in(run), now)
+				return store.Writes{Runs: []engine.Decision{d}}, err
+			},
+		}
+	}
+	report := func(child string, seq int64) store.Change {
+		return onCurrent(func(*engine.Run) engine.Input {
+			return engine.FormerReport{Child: child, Message: engine.Message{
+				Kind: engine.ChildEnded, ToRun: first, ToSeq: seq, Run: "R", Number: 1, Status: protocol.RunCompleted,
+			}}
+		})
+	}
+	errs := w.together(
+		goingOn(
+			first, "parent", childCommand("a", engine.Terminate), childCommand("b", engine.Terminate), childCommand("c", ""),
+		),
+		report("a", 1), report("a", 1), report("c", 3),
+	)
+	for i, err := range errs {
+		if want := i == 2; (err != nil) != want {
+			t.Fatalf("change %d: %v", i, err)
+		}
+	}
+	if got := w.formerOf("parent"); got != "b 1;" {
+		t.Fatalf("the chain has %q", got)
+	}
+	for i, err := range w.together(
+		report("b", 1), // of another start
+		onCurrent(func(*engine.Run) engine.Input { return engine.EndRun{} }),
+		report("b", 2),
+	) {
+		if want := i != 1; (err != nil) != want || errors.Is(err, store.ErrUnavailable) {
+			t.Fatalf("change %d: %v", i, err)
+		}
+	}
+	if got := w.formerOf("parent"); got != "" {
+		t.Fatalf("after the end there are %q", got)
+	}
+}

@@ -1,0 +1,275 @@
+package storetest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// Gate stands between an app and its PostgreSQL server and can shut at a statement of the app's committer: what was
+// sent before passes, of that statement nothing or half, and after it nothing in either direction, as in a network that
+// swallows everything. So an app can be had to stand still with any lock. Or it loses the answer to a statement that
+// was done, as a server does that dies.
+type Gate struct {
+	target string
+	ln     net.Listener
+	all    sync.WaitGroup
+
+	mu    sync.Mutex
+	open  chan struct{} // closed while the gate is open; guarded by mu, as all below
+	at    string        // shut at the next statement with this in it; "": at none
+	half  bool
+	lose  *bool       // nil: the gate shuts; else it loses an answer, to the committer or to who reads
+	away  bool        // nobody gets through
+	shut  chan string // hears of the statement the gate shut at, or lost the answer to
+	conns map[net.Conn]bool
+	over  bool
+}
+
+// link is one connection through a gate.
+type link struct {
+	app, server net.Conn
+	armed       bool                   // the answer to its next COMMIT is to be lost; only forth knows
+	loses       atomic.Pointer[string] // the statement whose answer is being lost
+}
+
+// NewGate opens a gate before a server's host:port. It ends with the test.
+func NewGate(t testing.TB, target string) *Gate { return NewGateAt(t, "127.0.0.1:0", target) }
+
+// NewGateAt opens a gate at a host:port of its own.
+func NewGateAt(t testing.TB, at, target string) *Gate {
+	t.Helper()
+	ln, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Gate{target: target, ln: ln, open: make(chan struct{}), conns: map[net.Conn]bool{}}
+	close(g.open)
+	g.all.Go(g.accept)
+	t.Cleanup(g.End)
+	return g
+}
+
+// Addr is where the gate is.
+func (g *Gate) Addr() string { return g.ln.Addr().String() }
+
+// Shut has the gate shut at the next statement of a committer that contains at, half of it sent or nothing. The channel
+// hears when that has happened.
+func (g *Gate) Shut(at string, half bool) <-chan string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.at, g.half, g.lose, g.shut = at, half, nil, make(chan string, 1)
+	return g.shut
+}
+
+// LoseCommit has the gate lose what the server says to the COMMIT of the committer's next transaction with a statement
+// that contains at: it is committed, and then every connection ends and nobody gets through until Open. The channel
+// hears when that has happened.
+func (g *Gate) LoseCommit(at string) <-chan string { return g.loses(at, true) }
+
+// LoseRead does so in the middle of what the server says to the next statement of who reads that contains at.
+func (g *Gate) LoseRead(at string) <-chan string { return g.loses(at, false) }
+
+func (g *Gate) loses(at string, committer bool) <-chan string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.at, g.lose, g.shut = at, &committer, make(chan string, 1)
+	return g.shut
+}
+
+// cut ends all that goes through the gate and lets nobody in.
+func (g *Gate) cut(sql string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.away = true
+	for c := range g.conns {
+		_ = c.Close()
+	}
+	clear(g.conns)
+	g.shut <- sql
+}
+
+// Open lets pass again whatever was held up, and whoever was kept out.
+func (g *Gate) Open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.at, g.away = "", false
+	select {
+	case <-g.open:
+	default:
+		close(g.open)
+	}
+}
+
+// End closes the gate and what goes through it.
+func (g *Gate) End() {
+	_ = g.ln.Close()
+	g.mu.Lock()
+	g.over = true
+	for c := range g.conns {
+		_ = c.Close()
+	}
+	g.mu.Unlock()
+	g.Open()
+	g.all.Wait()
+}
+
+// pass waits until the gate is open.
+func (g *Gate) pass() {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	<-open
+}
+
+// meet shuts the gate if it is to be shut at this statement, and says whether half of it is to pass.
+func (g *Gate) meet(sql string) (shut, half bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.at == "" || g.lose != nil || !strings.Contains(sql, g.at) {
+		return false, false
+	}
+	g.at, g.open = "", make(chan struct{})
+	g.shut <- sql
+	return true, g.half
+}
+
+// toLose says whether the answer to this statement, or to the COMMIT after it, is the one to be lost.
+func (g *Gate) toLose(sql string, committer bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.at == "" || g.lose == nil || *g.lose != committer || !strings.Contains(sql, g.at) {
+		return false
+	}
+	g.at = ""
+	return true
+}
+
+func (g *Gate) keep(c net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over || g.away {
+		_ = c.Close()
+	}
+	g.conns[c] = true
+}
+
+func (g *Gate) accept() {
+	for {
+		c, err := g.ln.Accept()
+		if err != nil {
+			return
+		}
+		g.keep(c)
+		g.all.Go(func() {
+			g.pass()
+			s, err := net.Dial("tcp", g.target)
+			if err != nil {
+				_ = c.Close()
+				return
+			}
+			g.keep(s)
+			l := &link{app: c, server: s}
+			g.all.Go(func() {
+				g.back(l)
+				_, _ = c.Close(), s.Close()
+			})
+			g.forth(l)
+			_, _ = c.Close(), s.Close()
+		})
+	}
+}
+
+// back carries what the server says.
+func (g *Gate) back(l *link) {
+	buf := make([]byte, 32<<10)
+	var lost []byte
+	for {
+		n, err := l.server.Read(buf)
+		g.pass()
+		if sql := l.loses.Load(); sql != nil {
+			if lost = append(lost, buf[:n]...); err != nil || *sql != "COMMIT" || bytes.Contains(lost, []byte("COMMIT\x00")) {
+				if *sql != "COMMIT" {
+					_, _ = l.app.Write(buf[:n/2])
+				}
+				g.cut(*sql)
+				return
+			}
+			continue
+		}
+		if _, e := l.app.Write(buf[:n]); e != nil || err != nil {
+			return
+		}
+	}
+}
+
+// forth carries what the app says, message by message, and knows the statements in it.
+func (g *Gate) forth(l *link) {
+	in := bufio.NewReaderSize(l.app, 64<<10)
+	out := bufio.NewWriterSize(l.server, 64<<10)
+	statements := map[string]string{} // by the name they were prepared under
+	var committer bool
+	for first := true; ; first = false {
+		var head []byte
+		size := make([]byte, 4)
+		if !first {
+			kind, err := in.ReadByte()
+			if err != nil {
+				return
+			}
+			head = []byte{kind}
+		}
+		if _, err := io.ReadFull(in, size); err != nil {
+			return
+		}
+		body := make([]byte, int(binary.BigEndian.Uint32(size))-4)
+		if _, err := io.ReadFull(in, body); err != nil {
+			return
+		}
+		sql := ""
+		parts := bytes.SplitN(body, []byte{0}, 3)
+		switch {
+		case first:
+			committer = bytes.Contains(body, []byte("sojourn committer"))
+		case head[0] == 'P':
+			statements[string(parts[0])] = string(parts[1])
+		case head[0] == 'B':
+			sql = statements[string(parts[1])]
+		case head[0] == 'Q':
+			sql = string(parts[0])
+		}
+		if sql != "" && g.toLose(sql, committer) {
+			if l.armed = committer; !committer {
+				l.loses.Store(&sql)
+			}
+		}
+		if l.armed && sql == "COMMIT" {
+			l.loses.Store(&sql)
+		}
+		message := append(append(head, size...), body...)
+		if committer && sql != "" {
+			if shut, half := g.meet(sql); shut {
+				if half {
+					_, _ = out.Write(message[:len(message)/2])
+					message = message[len(message)/2:]
+				}
+				_ = out.Flush()
+			}
+		}
+		g.pass()
+		if _, err := out.Write(message); err != nil {
+			return
+		}
+		if in.Buffered() == 0 {
+			if err := out.Flush(); err != nil {
+				return
+			}
+		}
+	}
+}

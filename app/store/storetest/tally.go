@@ -1,0 +1,174 @@
+package storetest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// What a session's row does not say, its tasks do: on every store, and to every app.
+
+// testSessionRows counts what a step in a session that is held writes: as much as one without.
+func testSessionRows(t *testing.T, s Suite) {
+	w := s.New(t)
+	worker := w.Worker("w")
+	step := func(session string) int64 {
+		run := w.flow(session)
+		before := w.S.Stats().Rows
+		l := w.act(worker)
+		w.Do(run, engine.HeartbeatActivity{Seq: l.Activity.Seq, Holder: holderOf(l), Beat: true})
+		w.Finish(l)
+		return w.S.Stats().Rows - before
+	}
+	step("s")
+	plain := step("")
+	if held := step("s"); held != plain {
+		t.Errorf("a step in a held session writes %d rows, without one %d", held, plain)
+	}
+	w.Pass(11 * time.Second) // of a lease of 30 s less than two thirds are left
+	lease := w.row("s").LeaseUntil
+	if held := step("s"); held != plain+1 {
+		t.Errorf("a step that renews the lease writes %d rows, without a session %d", held, plain)
+	}
+	if row := w.row("s"); row.LeaseUntil.Sub(lease.Time) < 11*time.Second || !row.LastActivity.Equal(row.RenewedAt.Time) {
+		t.Errorf("not all times moved: lease from %s, row %+v", lease, row)
+	}
+}
+
+func holderOf(l store.Leased) engine.Holder {
+	return engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery}
+}
+
+// capped is an activity in a session with a cap, in the words of the options.
+func capped(session string, most int) protocol.Command {
+	c := Activity("x", "")
+	c.WorkerSession = &protocol.SessionOptions{SessionID: session, MaxActivities: protocol.Count(most)}
+	return c
+}
+
+// testActivityCap lets two apps work for one worker in one session at once: no more than its cap run, though neither
+// app writes the session's row, and all are run in the end.
+func testActivityCap(t *testing.T, s Suite) {
+	one := s.Fixture(t, "a", Options{App: "one"})
+	apps := []*Fixture{one}
+	if s.Shared {
+		apps = append(apps, s.Fixture(t, "a", Options{App: "two"}))
+	}
+	const most, tasks = 2, 40
+	worker := one.Worker("w")
+	for range tasks {
+		one.Begun(one.ID(), capped("s", most))
+	}
+	var running, done, over atomic.Int64
+	var all sync.WaitGroup
+	late := time.Now().Add(2 * time.Minute)
+	for i := range 6 {
+		app := apps[i%len(apps)]
+		all.Go(func() {
+			for done.Load() < tasks && time.Now().Before(late) {
+				list, err := app.S.Claim(context.Background(), store.ClaimRequest{
+					Namespace: Namespace, Queue: Queue, Kind: protocol.KindActivity,
+					Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: worker}, Max: 3}},
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if running.Add(int64(len(list))) > most {
+					over.Add(1)
+				}
+				for _, l := range list {
+					running.Add(-1) // before it is: so never too many are counted
+					if _, err := app.S.Commit(context.Background(), Finishing(l)); err != nil {
+						t.Error(err)
+					}
+					done.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if over.Load() > 0 || done.Load() != tasks {
+		t.Errorf("%d of %d activities ran, %d times more than %d at once", done.Load(), tasks, over.Load(), most)
+	}
+}
+
+// testColdCap has an app judge a session by its tasks alone: it has never seen it before.
+func testColdCap(t *testing.T, s Suite) {
+	w := s.New(t)
+	worker := w.Worker("w")
+	w.Begun("one", capped("s", 1))
+	first := w.act(worker)
+	w.Begun("two", capped("s", 1))
+	if err := w.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cold := s.Fixture(t, "a", Options{})
+	if row := cold.row("s"); row.Active != 1 || row.Ready != 1 {
+		t.Errorf("%d run and %d wait, want one each", row.Active, row.Ready)
+	}
+	cold.noAct(worker)
+	cold.Finish(first)
+	cold.act(worker)
+	if row := cold.row("s"); row.Active != 1 || row.Ready != 0 {
+		t.Errorf("%d run and %d wait, want one and none", row.Active, row.Ready)
+	}
+}
+
+// lately: the row lags behind what the holder did last, and still a session counts as idle only when it is.
+func lately(w *Fixture) {
+	a := w.Worker("a", Sessions(10, 400*tick), idle(100*tick))
+	w.flow("s")
+	l := w.act(a)
+	before := w.row("s")
+	w.Pass(8 * tick)
+	w.Finish(l)
+	if row := w.row("s"); !row.LastActivity.Equal(before.LastActivity.Time) {
+		w.T.Fatalf("the row was written: %+v", row)
+	}
+	w.Pass(96 * tick) // 104 since the row's last activity, 96 since the last
+	if n := w.Renew("a", "s"); n != 1 {
+		w.T.Error("a session was refused as idle that was not")
+	}
+	w.Pass(5 * tick)
+	if n := w.Renew("a", "s"); n != 0 {
+		w.T.Error("an idle session was renewed")
+	}
+}
+
+// testFirst hands the first task of a session to a poller in the commit that makes it, as long as the poller's worker
+// may hold one more.
+func testFirst(t *testing.T, s Suite) {
+	line := &Line{}
+	w := s.Fixture(t, "a", Options{Dispatch: line})
+	worker := w.Worker("w", Sessions(2, time.Hour))
+	w.Start("before")
+	leased := w.One(protocol.KindWorkflow, worker)
+	before := w.S.Stats()
+	polls := []*LinePoller{line.Wait(worker), line.Wait(worker), line.Wait(worker)}
+	w.Decide(leased, Activity("x", "one"), Activity("x", "two"), Activity("x", "three"))
+	got := map[string]bool{}
+	for _, p := range polls[:2] {
+		l := w.got(p)
+		if !l.IsNew || !l.Claimed || l.Session.Owner != "w" {
+			t.Errorf("handed %+v in %+v", l.Activity, l.Session)
+		}
+		got[l.Activity.SessionID] = true
+	}
+	if len(got) != 2 || line.waiting() != 1 || polls[2].Undone != 1 {
+		t.Errorf(
+			"handed %v, %d polls wait, the third was undone %d times: the worker may hold two sessions", got, line.waiting(),
+			polls[2].Undone,
+		)
+	}
+	if n := w.S.Stats().Commits - before.Commits; n != 1 {
+		t.Errorf("%d commits, want 1", n)
+	}
+	w.noAct(worker)
+}

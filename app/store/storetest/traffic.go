@@ -1,0 +1,181 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Traffic is what several apps of one database do at the same time to the same things: three runs, a budget of leases,
+// a fairness class, a session and the row of its worker. The first app prepares it.
+type Traffic struct {
+	S       store.Store
+	App     string // one of a kind: it begins every id
+	Payload int    // bytes of a start's arguments
+
+	n     atomic.Int64
+	mu    sync.Mutex
+	taken map[string]bool // signals that were acknowledged; guarded by mu
+}
+
+// Crowded is the queue that all of the traffic shares; Quiet is one that nothing else is in.
+const (
+	Crowded = "crowded"
+	Quiet   = "quiet"
+)
+
+// SharedRuns are the workflow ids, and runs, that every app works on.
+var SharedRuns = []string{"shared-run-1", "shared-run-2", "shared-run-3"}
+
+const sharedSession = "shared-session"
+
+func sharedWorker() *engine.Worker {
+	return NewWorker("shared-worker", Sessions(4, 10*time.Minute), func(w *engine.Worker) { w.Queues = []string{Crowded} })
+}
+
+// Prepare makes what is shared.
+func (x *Traffic) Prepare(ctx context.Context) error {
+	for _, id := range SharedRuns {
+		if _, err := x.S.Commit(ctx, StartChange(x.start(id, id, "nobody-polls"))); err != nil {
+			return err
+		}
+	}
+	k := engine.QueueKey{Namespace: Namespace, Name: Crowded}
+	limits := map[string]engine.Budget{
+		string(protocol.KindWorkflow): {Leases: 100_000},
+		string(protocol.KindActivity): {Leases: 100_000, PerMinute: 1_000_000},
+	}
+	_, err := x.S.Commit(ctx, store.Change{Needs: store.Keys{
+		Queues: []engine.QueueKey{k},
+	}, Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
+		return store.Writes{Queues: []engine.Queue{{Namespace: Namespace, Name: Crowded, Limits: limits}}}, nil
+	}})
+	return errors.Join(err, x.beat(ctx))
+}
+
+// id is a new one.
+func (x *Traffic) id() string { return fmt.Sprintf("%s-%d", x.App, x.n.Add(1)) }
+
+func (x *Traffic) start(run, workflow, queue string) engine.Start {
+	return engine.Start{RunID: run, Number: 1, Request: protocol.StartRequest{
+		Namespace: Namespace, WorkflowID: workflow, WorkflowType: "flow", TaskQueue: queue,
+	}}
+}
+
+// Op is one kind of what the traffic does; it may be done again and again, by one caller at a time.
+type Op struct {
+	Name string
+	Do   func(context.Context) error
+}
+
+// Ops are all kinds but what is done apart from the others.
+func (x *Traffic) Ops() []Op {
+	ops := []Op{
+		{"start in a fairness class", x.begin},
+		{"a step of a workflow, and its activity in the session", x.step},
+		{"the worker's row", x.beat},
+	}
+	for _, run := range SharedRuns {
+		ops = append(ops, Op{"signal " + run, func(ctx context.Context) error { return x.signal(ctx, run) }})
+	}
+	return append(ops, Op{"renewal of the session", x.renew})
+}
+
+// Apart has nothing to do with what is shared.
+func (x *Traffic) Apart(ctx context.Context) error {
+	id := x.id()
+	_, err := x.S.Commit(ctx, StartChange(x.start(id, id, Quiet)))
+	return err
+}
+
+func (x *Traffic) begin(ctx context.Context) error {
+	id := x.id()
+	in := x.start(id, id, Crowded)
+	in.Request.FairnessKey = "tenant"
+	in.Arguments = strings.Repeat("A", x.Payload)
+	_, err := x.S.Commit(ctx, StartChange(in))
+	return err
+}
+
+func (x *Traffic) signal(ctx context.Context, run string) error {
+	name := x.id()
+	_, err := x.S.Commit(ctx, Step(run, engine.SignalRun{Name: name, Value: "AAAA"}, store.Keys{}))
+	if err == nil {
+		x.mu.Lock()
+		if x.taken == nil {
+			x.taken = map[string]bool{}
+		}
+		x.taken[name] = true
+		x.mu.Unlock()
+	}
+	return err
+}
+
+// Taken are the signals that were acknowledged.
+func (x *Traffic) Taken() map[string]bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.taken
+}
+
+// step claims a workflow task, answers it with an activity in the shared session, claims an activity of that and
+// finishes it. What another app got before is none of its business.
+func (x *Traffic) step(ctx context.Context) error {
+	tasks, err := x.claim(ctx, protocol.KindWorkflow)
+	if err != nil {
+		return err
+	}
+	for _, l := range tasks {
+		if err := x.done(x.S.Commit(ctx, Answering(l, Activity("x", sharedSession)))); err != nil {
+			return err
+		}
+	}
+	if tasks, err = x.claim(ctx, protocol.KindActivity); err != nil {
+		return err
+	}
+	for _, l := range tasks {
+		if err := x.done(x.S.Commit(ctx, Finishing(l))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *Traffic) claim(ctx context.Context, kind protocol.TaskKind) ([]store.Leased, error) {
+	return x.S.Claim(ctx, store.ClaimRequest{
+		Namespace: Namespace, Queue: Crowded, Kind: kind,
+		Pollers: []store.Poller{{Lessee: engine.Lessee{Worker: sharedWorker()}, Max: 2}},
+	})
+}
+
+func (x *Traffic) beat(ctx context.Context) error {
+	row := sharedWorker()
+	_, err := x.S.Commit(ctx, store.Change{Needs: store.Keys{
+		Workers: []engine.WorkerKey{row.Key()},
+	}, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+		return store.Writes{Workers: []engine.Worker{*row}}, nil
+	}})
+	return err
+}
+
+func (x *Traffic) renew(ctx context.Context) error {
+	return x.done(x.S.Commit(ctx, SessionStep(sharedSession, engine.RenewSession{
+		SessionHolder: engine.SessionHolder{Worker: "shared-worker"},
+	})))
+}
+
+// done takes a refusal for an answer: only a store that does not answer is at fault.
+func (x *Traffic) done(_ any, err error) error {
+	if err != nil && protocol.ReasonOf(err) != "" && protocol.ReasonOf(err) != protocol.ReasonStoreUnavailable {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,60 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// orderShown is how many ready tasks of a queue are looked at to say in which order they go, and classesShown how many
+// classes of a tier are listed.
+const (
+	orderShown   = 10_000
+	classesShown = 100
+)
+
+// Order shows in which order the ready tasks of a queue are handed out.
+func (v *View) Order(ctx context.Context, ns, name string) (protocol.QueueOrder, error) {
+	ns = cmp.Or(ns, store.DefaultNamespace)
+	order := protocol.QueueOrder{
+		Namespace: ns, Queue: name,
+		Priority: protocol.PriorityRange{Max: 9, Default: engine.DefaultPriority, LowerFirst: true},
+		Tiers:    []protocol.OrderTier{},
+		Fairness: protocol.FairnessRules{
+			DefaultClass: engine.DefaultClass, MaxKey: 64, MinWeight: 1, MaxWeight: engine.MaxWeight,
+		},
+	}
+	err := v.store.View(ctx, func(r store.Reader) error {
+		tasks, err := r.QueueOrder(ctx, engine.QueueKey{Namespace: ns, Name: name}, orderShown)
+		for _, t := range tasks {
+			order.Fairness.Enabled = order.Fairness.Enabled || t.Rank > 0 || t.Class != ""
+			tier := slices.IndexFunc(order.Tiers, func(o protocol.OrderTier) bool {
+				return o.Kind == t.Kind && o.Priority == t.Priority
+			})
+			if tier < 0 {
+				tier = len(order.Tiers)
+				order.Tiers = append(
+					order.Tiers, protocol.OrderTier{Kind: t.Kind, Priority: t.Priority, Classes: []protocol.OrderClass{}},
+				)
+			}
+			o := &order.Tiers[tier]
+			o.Ready++
+			key := cmp.Or(t.Class, engine.DefaultClass)
+			class := slices.IndexFunc(o.Classes, func(c protocol.OrderClass) bool { return c.Key == key })
+			if class < 0 {
+				if len(o.Classes) == classesShown {
+					continue
+				}
+				class = len(o.Classes)
+				o.Classes = append(o.Classes, protocol.OrderClass{Key: key, Weight: t.Weight})
+			}
+			o.Classes[class].Ready++
+		}
+		return err
+	})
+	return order, err
+}

@@ -1,0 +1,143 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Schedule shows one schedule.
+func (v *View) Schedule(ctx context.Context, ns, id string) (protocol.ScheduleView, error) {
+	s, err := FindSchedule(ctx, v.store, engine.ScheduleKey{Namespace: cmp.Or(ns, store.DefaultNamespace), ID: id}, false)
+	return viewSchedule(s), err
+}
+
+// Schedules lists by id; the token is the last id of the page before.
+func (v *View) Schedules(
+	ctx context.Context, ns, after string, limit int,
+) (list []protocol.ScheduleView, next string, err error) {
+	if limit == 0 {
+		limit = 100
+	}
+	list = []protocol.ScheduleView{}
+	err = v.store.View(ctx, func(r store.Reader) error {
+		rows, err := r.Schedules(ctx, cmp.Or(ns, store.DefaultNamespace), after, limit+1)
+		for _, s := range rows[:min(limit, len(rows))] {
+			if s.RemovedAt.IsZero() {
+				list = append(list, viewSchedule(s))
+			}
+		}
+		if len(rows) > limit {
+			next = rows[limit-1].ID
+		}
+		return err
+	})
+	return list, next, err
+}
+
+// ScheduleHistory reads a schedule's own history after a sequence, and says whether there is more.
+func (v *View) ScheduleHistory(
+	ctx context.Context, ns, id string, after int64, limit int,
+) ([]protocol.ScheduleEvent, bool, error) {
+	return v.scheduleEvents(ctx, ns, id, after, limit, store.Reader.ScheduleEvents)
+}
+
+// ScheduleHistoryBack is the same, newest first: what happened before an event, and whether there is more. before 0
+// begins with the newest.
+func (v *View) ScheduleHistoryBack(
+	ctx context.Context, ns, id string, before int64, limit int,
+) ([]protocol.ScheduleEvent, bool, error) {
+	return v.scheduleEvents(ctx, ns, id, before, limit, store.Reader.ScheduleEventsBack)
+}
+
+// eventReader reads a page of what a schedule did, in one of the two directions.
+type eventReader func(
+	r store.Reader, ctx context.Context, k engine.ScheduleKey, from int64, limit int,
+) ([]protocol.ScheduleEvent, error)
+
+func (v *View) scheduleEvents(
+	ctx context.Context, ns, id string, from int64, limit int, read eventReader,
+) (list []protocol.ScheduleEvent, more bool, err error) {
+	k := engine.ScheduleKey{Namespace: cmp.Or(ns, store.DefaultNamespace), ID: id}
+	if _, err := FindSchedule(ctx, v.store, k, true); err != nil {
+		return nil, false, err
+	}
+	if limit == 0 {
+		limit = 100
+	}
+	err = v.store.View(ctx, func(r store.Reader) (err error) {
+		list, err = read(r, ctx, k, from, limit+1)
+		return err
+	})
+	if more = len(list) > limit; more {
+		list = list[:limit]
+	}
+	if list == nil {
+		list = []protocol.ScheduleEvent{}
+	}
+	return list, more, err
+}
+
+func viewSchedule(s engine.Schedule) protocol.ScheduleView {
+	v := protocol.ScheduleView{
+		ScheduleID: s.ID, Namespace: s.Namespace, WorkflowType: s.Action.WorkflowType, Status: s.Status,
+		Paused: s.Status == engine.SchedulePaused,
+		Spec:   s.Spec, Action: s.Action, Overlap: s.Overlap, Jitter: s.Jitter, Note: orNil(s.Note), Memo: orObject(s.Memo),
+		SearchAttributes: orObject(s.SearchAttributes), Fires: s.Fires, Failures: s.Failures, Latest: orNil(s.Latest),
+		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+		Info: protocol.ScheduleInfo{Buffered: len(s.Buffered), Skipped: s.Skipped, LastSkip: orNil(s.LastSkip)},
+	}
+	if s.MaxRuns > 0 {
+		v.MaxRuns, v.Remaining = &s.MaxRuns, &s.Remaining
+	}
+	if at := s.NextFire(); !at.IsZero() {
+		v.NextFire, v.NextFireAt = &at, &at
+	}
+	if !s.LastFiredAt.IsZero() {
+		v.LastFire, v.LastFiredAt = &s.LastFiredAt, &s.LastFiredAt
+	}
+	return v
+}
+
+func orObject(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage(`{}`)
+	}
+	return raw
+}
+
+// ScheduleTimes lists the next times at which a spec fires, at most count: what a schedule would do, before there is
+// one. Jitter is left out.
+func (v *View) ScheduleTimes(ctx context.Context, spec protocol.ScheduleSpec, count int) ([]history.Time, error) {
+	calendar, err := engine.ParseCalendar(spec)
+	if err != nil {
+		return nil, err
+	}
+	now, err := v.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	times := []history.Time{}
+	for at := calendar.Next(now); !at.IsZero() && len(times) < count; at = calendar.Next(at) {
+		times = append(times, history.At(at))
+	}
+	return times, nil
+}
+
+// FindSchedule reads a schedule; one that was taken away is there for who asks for its history.
+func FindSchedule(ctx context.Context, st reads, k engine.ScheduleKey, removed bool) (s engine.Schedule, err error) {
+	err = st.View(ctx, func(r store.Reader) (err error) {
+		s, err = r.Schedule(ctx, k)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) || err == nil && !s.RemovedAt.IsZero() && !removed {
+		err = protocol.Refuse(protocol.ReasonScheduleNotFound, "there is no schedule %s", k.ID).With("schedule_id", k.ID)
+	}
+	return s, err
+}

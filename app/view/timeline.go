@@ -1,0 +1,103 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"strconv"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// TimelineShown is how many entries of a session's timeline the detail shows, and a page of it at most.
+const TimelineShown = 500
+
+// SessionTimeline pages through a session's timeline, from the newest entries to the oldest, also when the session's
+// row was cleaned up.
+func (v *View) SessionTimeline(ctx context.Context, in protocol.SessionTimeline) (protocol.SessionTimelinePage, error) {
+	key := engine.SessionKey{Namespace: cmp.Or(in.Namespace, store.DefaultNamespace), ID: in.SessionID}
+	p := protocol.SessionTimelinePage{Namespace: key.Namespace, SessionID: key.ID}
+	before, err := parseEarlier(in.PageToken)
+	if err != nil {
+		return p, err
+	}
+	now, err := v.store.Now(ctx)
+	if err != nil {
+		return p, err
+	}
+	err = v.store.View(ctx, func(r store.Reader) error {
+		s, err := r.Session(ctx, key)
+		gone := errors.Is(err, store.ErrNotFound)
+		if err != nil && !gone {
+			return err
+		}
+		list, earlier, err := Timeline(ctx, r, key, before, PageSize(in.PageSize, 100, TimelineShown))
+		if gone && len(list) == 0 && before == 0 && err == nil {
+			return protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", key.ID)
+		}
+		p.Timeline, p.NextPageToken = Renewals(list, &s, !gone && before == 0 && s.Held(now)), earlier
+		return err
+	})
+	return p, err
+}
+
+// Timeline reads the newest entries before a number, oldest first, and the token of the page before them.
+func Timeline(
+	ctx context.Context, r store.Reader, key engine.SessionKey, before int64, size int,
+) ([]protocol.SessionEvent, *string, error) {
+	entries, err := r.Timeline(ctx, key, before, size+1)
+	var earlier *string
+	if len(entries) > size {
+		entries = entries[1:]
+		earlier = earlierToken(entries[0].Number)
+	}
+	list := make([]protocol.SessionEvent, len(entries))
+	for i := range entries {
+		list[i] = entries[i].SessionEvent
+	}
+	return list, earlier, err
+}
+
+func earlierToken(number int64) *string {
+	t := base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, number, 10))
+	return &t
+}
+
+func parseEarlier(token string) (int64, error) {
+	if token == "" {
+		return 0, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	n, bad := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || bad != nil || n <= 0 {
+		return 0, protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", token)
+	}
+	return n, nil
+}
+
+// Renewals puts the renewals of each holding into a timeline, as one entry before the holding's end; of the holding
+// that lasts they stand at the end.
+func Renewals(stored []protocol.SessionEvent, s *engine.Session, held bool) []protocol.SessionEvent {
+	list := make([]protocol.SessionEvent, 0, len(stored)+1)
+	for _, e := range stored {
+		if e.Ends() && e.Renewals > 0 {
+			list = append(list, renewed(e.Worker, e.Epoch, e.Renewals, e.FirstRenewal, e.LastRenewal))
+		}
+		list = append(list, e)
+	}
+	if held && s.Renewals > 0 {
+		list = append(list, renewed(s.Owner, s.Epoch, s.Renewals, s.FirstRenewal, s.LastRenewal))
+	}
+	return list
+}
+
+func renewed(worker string, epoch int64, n int, first, last history.Time) protocol.SessionEvent {
+	return protocol.SessionEvent{
+		At: last, What: "renewed", Worker: worker, By: worker, Epoch: epoch, Renewals: n, FirstRenewal: first,
+		LastRenewal: last,
+	}
+}

@@ -1,0 +1,74 @@
+package workerapi_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Above its bound an app refuses polls in the words published workers know: they wait as long as it says, where any
+// other refusal would end them or make them ask in a tight loop.
+func TestPollsAboveTheBoundAreToldToComeAgain(t *testing.T) {
+	entered, leave := make(chan struct{}, 4), make(chan struct{})
+	f := &fake{poll: func(_ context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+		if in.Timeout == nil || *in.Timeout > 0 {
+			entered <- struct{}{}
+			<-leave
+		}
+		return protocol.PollAnswer{Status: protocol.PollEmpty, Tasks: []protocol.Task{}, Undo: func() {}}, nil
+	}}
+	s := bounded(t, f, 2)
+	ended := make(chan int, 2)
+	for range 2 {
+		go func() {
+			ended <- ask(
+				t, s, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":60}`, nil,
+			).status
+		}()
+		select {
+		case <-entered:
+		case <-time.After(time.Minute):
+			t.Fatal("the poll does not reach the broker")
+		}
+	}
+	for path, kind := range map[string]string{
+		"workflow-tasks": "workflow_task", "activity-tasks": "activity_task", "query-tasks": "query_task",
+		"update-validation-tasks": "update_validation_task",
+	} {
+		got := ask(t, s, "POST", "/api/worker/"+path+"/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`, nil)
+		for _, more := range []string{"message", "error", "protocol_version", "server_capabilities"} {
+			delete(got.body, more)
+		}
+		want := map[string]any{
+			"reason": "long_poll_capacity_exhausted", "poll_status": "long_poll_capacity_exhausted", "task": nil,
+			"task_kind": kind, "task_queue": "q",
+			"retryable": true, "retry_after_seconds": 2.0,
+		}
+		if diff := cmp.Diff(want, got.body); got.status != 429 || diff != "" || got.header.Get("Retry-After") == "" {
+			t.Errorf("%s: got %d\n%s", path, got.status, diff)
+		}
+		if got := ask(
+			t, s, "POST", "/api/worker/"+path+"/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":0}`, nil,
+		); got.status != 200 {
+			t.Errorf("%s, not to be held: got %d %v", path, got.status, got.body)
+		}
+	}
+	if got := ask(t, s, "POST", "/api/worker/tasks/poll", `{"worker_id":"w","queues":["q"]}`, nil); got.status != 429 {
+		t.Errorf("of many kinds: got %d %v", got.status, got.body)
+	}
+	close(leave)
+	for range 2 {
+		if got := <-ended; got != 200 {
+			t.Errorf("a poll that was held: got %d", got)
+		}
+	}
+	if got := ask(
+		t, s, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q"}`, nil,
+	); got.status != 200 {
+		t.Errorf("with room again: got %d %v", got.status, got.body)
+	}
+}

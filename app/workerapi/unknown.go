@@ -1,0 +1,116 @@
+package workerapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// unknown is a request whose outcome nobody can tell: the database went away, or did not answer in time, and what was
+// asked may be done all the same. It says so in the form that clients of the contract know; they ask again, with the
+// same ids, and get the answer of what was done.
+type unknown struct {
+	form  *protocol.Error
+	cause error
+}
+
+func (u *unknown) Error() string { return u.cause.Error() }
+
+// Unwrap leaves the cause out: it is for the log, the caller is told the form.
+func (u *unknown) Unwrap() error { return u.form }
+
+// contracted are the names the contract has for operations that are called otherwise here.
+var contracted = map[string]string{
+	"register": "register_worker", "deregister": "deregister_worker", "worker_heartbeat": "heartbeat_worker",
+}
+
+// named are the members by which a request is known to who sent it.
+type named struct {
+	WorkerID string          `json:"worker_id"`
+	Queue    string          `json:"task_queue"`
+	Owner    string          `json:"lease_owner"`
+	Attempt  json.RawMessage `json:"workflow_task_attempt"`
+	ID       string          `json:"activity_attempt_id"`
+	OldID    string          `json:"attempt_id"`
+	Query    json.RawMessage `json:"query_task_attempt"`
+	Poll     string          `json:"poll_request_id"`
+}
+
+// outcome gives an error that leaves open what happened its form, and takes back what the verb had said of the refusal;
+// others stay as they are.
+func (c *call) outcome(rt route, err error) error {
+	e := httpjson.Refusal(store.Refusal(err))
+	if e.Reason != protocol.ReasonStoreUnavailable {
+		return err
+	}
+	for name, v := range c.refused { // that it was not recorded, not renewed …: it may have been
+		if _, flag := v.(bool); flag || name == "outcome" || name == "status" {
+			delete(c.refused, name)
+		}
+	}
+	said := protocol.Refuse(protocol.ReasonBackendUnavailable, "%s", e.Message).With("retryable", true).With(
+		"retry_after_seconds", 1,
+	)
+	operation := rt.Operation
+	if name := contracted[operation]; name != "" {
+		operation = name
+	}
+	said = said.With("operation", operation)
+	if rt.Method != http.MethodGet {
+		c.identify(rt, said.With("outcome", "unknown"))
+	}
+	return &unknown{said, err}
+}
+
+// identify says which request it was, as it was sent.
+func (c *call) identify(rt route, e *protocol.Error) {
+	in := c.sent()
+	e.Details["worker_id"], e.Details["task_queue"] = orNull(in.WorkerID), orNull(in.Queue)
+	if c.PathValue("worker") != "" {
+		e.Details["worker_id"] = c.PathValue("worker")
+	}
+	if id := c.PathValue("task"); id != "" {
+		e.Details["worker_id"], e.Details["task_queue"], e.Details["lease_owner"] = orNull(in.Owner), nil, orNull(in.Owner)
+		switch {
+		case strings.HasPrefix(rt.Pattern, "/api/worker/workflow-tasks/"):
+			e.Details["task_id"], e.Details["workflow_task_attempt"] = id, in.Attempt
+		case strings.HasPrefix(rt.Pattern, "/api/worker/activity-tasks/"):
+			e.Details["task_id"], e.Details["activity_attempt_id"] = id, orNull(in.ID)
+			if in.ID == "" {
+				e.Details["activity_attempt_id"] = orNull(in.OldID)
+			}
+		case strings.HasPrefix(rt.Pattern, "/api/worker/query-tasks/"):
+			e.Details["query_task_id"], e.Details["query_task_attempt"] = id, in.Query
+		default:
+			e.Details["task_id"] = id
+		}
+	}
+	if strings.HasSuffix(rt.Pattern, "/poll") {
+		e.Details["task"], e.Details["poll_status"] = nil, protocol.PollBackend
+		e.Details["poll_request_id"], e.Details["retry_same_poll_request_id"] = orNull(in.Poll), true
+	}
+	if id := c.PathValue("session"); id != "" {
+		e.Details["session_id"] = id
+	}
+}
+
+// sent are the names in the body, which may not have been read yet.
+func (c *call) sent() (in named) {
+	raw, _ := c.Body()           // without a body there are no names
+	_ = json.Unmarshal(raw, &in) // nor without these members
+	if in.WorkerID == "" {
+		in.WorkerID = c.URL.Query().Get("worker_id")
+	}
+	return in
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}

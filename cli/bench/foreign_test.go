@@ -1,0 +1,49 @@
+package bench
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/rs/zerolog"
+)
+
+// Workers that wait on a queue and cannot serve its tasks cost those tasks nothing, however many there are: neither
+// allocations, in workflows one after another, nor candidates that a claim looks at.
+func TestForeignPollersCostNothing(t *testing.T) {
+	const ops = 40
+	n, err := openNode(t.Context(), nodeOptions{store: "sqlite", worker: "in-process", log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	measure := func() (allocs, candidates float64) {
+		runtime.GC()
+		var before, after runtime.MemStats
+		stats := n.app.Store().Stats()
+		runtime.ReadMemStats(&before)
+		if _, err := together(1)(t.Context(), n, ops); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.Mallocs-before.Mallocs) / ops, float64(n.app.Store().Stats().Candidates-stats.Candidates) / ops
+	}
+	measure() // what is made once
+	alone, few := measure()
+	stop, err := waitForeign(t.Context(), n, foreigners)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	beside, more := measure()
+	t.Logf("allocations %.0f and %.0f, candidates %.2f and %.2f a workflow", alone, beside, few, more)
+	if beside > 1.05*alone {
+		t.Errorf("%.0f allocations a workflow beside %d foreign pollers, %.0f alone", beside, foreigners, alone)
+	}
+	if more > few+0.5 {
+		t.Errorf("%.2f candidates a workflow beside %d foreign pollers, %.2f alone", more, foreigners, few)
+	}
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// completing is what a shell is offered for what was typed so far. It asks the app that the command would ask; without
+// an answer nothing is offered.
+type completing = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
+
+// first offers for the first argument alone.
+func first(offer func(c *cobra.Command, typed string) []string) completing {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return beginning(offer(c, typed), typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// flagOf offers for the value of a flag.
+func flagOf(offer func(c *cobra.Command, typed string) []string) completing {
+	return func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return beginning(offer(c, typed), typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func beginning(all []string, typed string) []string {
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return s == "" || !strings.HasPrefix(s, typed) })
+}
+
+// ids offers a member of the items of a list.
+func (p *program) ids(path, list, member string, search bool) func(c *cobra.Command, typed string) []string {
+	return func(c *cobra.Command, typed string) (found []string) {
+		q := url.Values{"page_size": {"100"}}
+		if search && typed != "" {
+			q.Set("query", typed)
+		}
+		var page map[string]json.RawMessage
+		var items []map[string]json.RawMessage
+		if p.call(c, http.MethodGet, path+"?"+q.Encode(), nil, &page) != nil || json.Unmarshal(page[list], &items) != nil {
+			return nil
+		}
+		for _, item := range items {
+			var id string
+			if json.Unmarshal(item[member], &id) == nil {
+				found = append(found, id)
+			}
+		}
+		return found
+	}
+}
+
+func (p *program) workflowIDs() completing {
+	return first(p.ids("/api/workflows", "workflows", "workflow_id", true))
+}
+
+// workflowTypes offers what the workers of the namespace have registered.
+func (p *program) workflowTypes(c *cobra.Command, _ string) (types []string) {
+	var page struct {
+		Workers []protocol.WorkerView `json:"workers"`
+	}
+	if p.call(c, http.MethodGet, "/api/workers", nil, &page) != nil {
+		return nil
+	}
+	for _, w := range page.Workers {
+		types = append(types, w.WorkflowTypes...)
+	}
+	return types
+}
+
+// offerIDs has all commands of a group that name one thing first complete its id.
+func offerIDs(group *cobra.Command, offer completing) *cobra.Command {
+	for _, sub := range group.Commands() {
+		if use := strings.Fields(sub.Use); len(use) > 1 && (use[1] == "ID" || use[1] == "NAME") &&
+			sub.ValidArgsFunction == nil && sub.Name() != "create" {
+			sub.ValidArgsFunction = offer
+		}
+	}
+	return group
+}
+
+// offerFlag has a flag complete its value.
+func offerFlag(c *cobra.Command, flag string, offer completing) {
+	if err := c.RegisterFlagCompletionFunc(flag, offer); err != nil {
+		panic(err) // there is no such flag: our own mistake
+	}
+}

@@ -1,0 +1,52 @@
+package cli_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A list from a shell: whether there is more, why runs failed, one word for how each stands, in any order; and ids to
+// complete.
+func TestListsSayWhatAPersonLooksFor(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.try(0, "", "workflow", "result", "sample")
+	for _, id := range []string{"zeta", "alpha", "user@example.com", "a/b"} {
+		s.try(0, "started_new", "workflow", "start", "nothing.runs.this", "--id", id)
+	}
+	s.try(0, "terminated", "workflow", "terminate", "a/b", "--reason", "the customer went away")
+	s.try(0, "there are more than these 2", "workflow", "list", "--limit", "2")
+	if out := s.try(0, "", "workflow", "list"); strings.Contains(out, "there are more") ||
+		strings.Contains(out, "pending") || !strings.Contains(out, "running") {
+		t.Errorf("listed %s", out)
+	}
+	s.try(0, "the customer went away", "workflow", "list", "--status", "terminated")
+	s.try(0, "none", "workflow", "list", "--status", "failed") // what was terminated did not fail
+	out := s.try(0, "", "workflow", "list", "--sort", "workflow id", "--status", "running")
+	if a, z := strings.Index(out, "alpha"), strings.Index(out, "zeta"); a < 0 || z < a {
+		t.Errorf("sorted: %s", out)
+	}
+	if out = s.try(0, "", "workflow", "list", "--sort=-workflow id", "--status", "running"); strings.Index(
+		out, "zeta",
+	) > strings.Index(out, "alpha") {
+		t.Errorf("sorted the other way: %s", out)
+	}
+	s.try(2, "no column is called colour; there are workflow id, run", "workflow", "list", "--sort", "colour")
+	for _, c := range []struct {
+		offers string
+		typed  []string
+	}{
+		{"user@example.com", []string{"workflow", "describe", "user"}},
+		{"alpha", []string{"workflow", "signal", ""}},
+		{"tour.basket", []string{"workflow", "start", "tour.b"}},
+		{"timed_out", []string{"workflow", "list", "--status", "t"}},
+		{"tour.basket", []string{"workflow", "list", "--type", "tour."}},
+		{"local", []string{"workers", "describe", ""}},
+	} {
+		offered := strings.Split(s.try(0, "", append([]string{"__complete"}, c.typed...)...), "\n")
+		if !slices.Contains(offered, c.offers) {
+			t.Errorf("%v offers %q, not %s", c.typed, offered, c.offers)
+		}
+	}
+}

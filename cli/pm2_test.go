@@ -1,0 +1,174 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pm2 is a PM2 of a test's own, whose daemon ends with the test.
+type pm2 struct {
+	t   *testing.T
+	bin string
+	dir string
+	env []string
+}
+
+// supervised is what PM2 says of one of its processes.
+type supervised struct {
+	Name string `json:"name"`
+	PID  int    `json:"pid"`
+	Env  struct {
+		Status   string `json:"status"`
+		Restarts int    `json:"restart_time"`
+	} `json:"pm2_env"`
+}
+
+func (p *pm2) do(args ...string) string {
+	p.t.Helper()
+	cmd := exec.CommandContext(p.t.Context(), "node", append([]string{p.bin}, args...)...)
+	cmd.Dir, cmd.Env = p.dir, p.env
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		p.t.Fatalf("pm2 %s: %v\n%s%s", strings.Join(args, " "), err, out, errs.String())
+	}
+	return string(out)
+}
+
+func (p *pm2) list() map[string]supervised {
+	p.t.Helper()
+	var all []supervised
+	out := p.do("jlist")
+	if err := json.Unmarshal([]byte(out[strings.Index(out, "["):]), &all); err != nil {
+		p.t.Fatalf("pm2 jlist: %v\n%s", err, out)
+	}
+	found := map[string]supervised{}
+	for _, s := range all {
+		found[s.Name] = s
+	}
+	return found
+}
+
+// until waits until PM2 and the app say what is wanted.
+func (p *pm2) until(what string, ok func(map[string]supervised) bool) map[string]supervised {
+	p.t.Helper()
+	for late := time.Now().Add(ceiling); time.Now().Before(late); time.Sleep(200 * time.Millisecond) {
+		if all := p.list(); ok(all) {
+			return all
+		}
+	}
+	logs, _ := filepath.Glob(filepath.Join(p.dir, "pm2", "logs", "*.log"))
+	for _, log := range logs {
+		text, _ := os.ReadFile(log)
+		p.t.Logf("%s\n%s", log, text[max(0, len(text)-4000):])
+	}
+	p.t.Fatalf("not within %s: %s; %v", ceiling, what, p.list())
+	return nil
+}
+
+// TestPM2KeepsBothRolesUp runs ecosystem.config.js as it is shipped, under the real PM2: what was killed comes back, a
+// reload works, a stop ends both within kill_timeout, and a mistake in the settings is not tried again and again.
+func TestPM2KeepsBothRolesUp(t *testing.T) {
+	t.Parallel()
+	bin, err := filepath.Abs("../interop/pm2/node_modules/pm2/bin/pm2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(bin); err != nil {
+		t.Skip("no PM2 for node here: npm ci --prefix interop/pm2 fetches it")
+	}
+	dir, addr := t.TempDir(), address(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, "sojourn")); err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile("../ecosystem.config.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ecosystem.config.js"), config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &pm2{t: t, bin: bin, dir: dir, env: []string{
+		"PM2_HOME=" + filepath.Join(dir, "pm2"), "HOME=" + dir, "PATH=" + os.Getenv("PATH"), "PM2_DISCRETE_MODE=1",
+		asSojourn + "=1", ledgerPath + "=" + filepath.Join(dir, "ledger"), "SOJOURN_RELEASE=1.0.0", "SOJOURN_AUTH=none",
+		"SOJOURN_ADDR=" + addr, "SOJOURN_APP_URL=http://" + addr,
+		"SOJOURN_DATA_DIR=" + filepath.Join(dir, "data"), "SOJOURN_ISOLATION=none",
+	}}
+	t.Cleanup(func() {
+		cmd := exec.Command("node", bin, "kill")
+		cmd.Dir, cmd.Env = dir, p.env
+		_ = cmd.Run() // nothing is left to ask
+	})
+	ready := func() bool {
+		answer, err := http.Get("http://" + addr + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = answer.Body.Close() // nothing is read of it
+		return answer.StatusCode == http.StatusOK
+	}
+	both := func(all map[string]supervised) bool {
+		return all["sojourn-app"].Env.Status == "online" && all["sojourn-worker"].Env.Status == "online" && ready()
+	}
+	c := client{t: t, base: "http://" + addr}
+	works := func(id string) {
+		t.Helper()
+		c.completed(id, c.start(id, "one", id).RunID)
+	}
+
+	p.do("start", "ecosystem.config.js")
+	first := p.until("both roles are up", both)
+	works("before")
+
+	for _, name := range []string{"sojourn-app", "sojourn-worker"} {
+		if err := syscall.Kill(first[name].PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := p.until("both roles are up after a kill", func(all map[string]supervised) bool {
+		return both(all) && all["sojourn-app"].PID != first["sojourn-app"].PID &&
+			all["sojourn-worker"].PID != first["sojourn-worker"].PID
+	})
+	works("killed")
+
+	p.do("reload", "ecosystem.config.js")
+	p.until("both roles are up after a reload", func(all map[string]supervised) bool {
+		return both(all) && all["sojourn-app"].PID != again["sojourn-app"].PID &&
+			all["sojourn-worker"].PID != again["sojourn-worker"].PID
+	})
+	works("reloaded")
+
+	p.do("stop", "all") // returns when the processes have ended, or were killed after kill_timeout
+	for name, s := range p.list() {
+		if s.Env.Status != "stopped" {
+			t.Errorf("%s is %s after a stop", name, s.Env.Status)
+		}
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "pm2", "pm2.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(log), "still alive") {
+		t.Errorf("a role did not end within kill_timeout:\n%s", log)
+	}
+
+	p.do("delete", "all")
+	p.env = append(p.env, "SOJOURN_ADDR=nonsense", "SOJOURN_CONTAINER_TYPE=APP")
+	p.do("start", "ecosystem.config.js")
+	p.until("a mistake in the settings stays down", func(all map[string]supervised) bool {
+		app := all["sojourn-app"]
+		return app.PID == 0 && app.Env.Status != "online" && app.Env.Status != "launching" && app.Env.Restarts <= 1
+	})
+}

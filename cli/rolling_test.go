@@ -1,0 +1,148 @@
+package cli_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+// newerBuild builds the program with one more migration in both databases, which says that binaries of schema minReader
+// may serve what it makes.
+func newerBuild(t *testing.T, release string, minReader int) (binary string) {
+	t.Helper()
+	dir, version := t.TempDir(), latestSchema(t)+1
+	text := fmt.Sprintf("-- +goose Up\nALTER TABLE audit ADD COLUMN newer TEXT;\n"+
+		"INSERT INTO schema_versions (version, release, min_reader) VALUES (%d, '%s', %d);\n", version, release, minReader)
+	if err := os.WriteFile(filepath.Join(dir, "newer.sql"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	replaced := map[string]string{}
+	for _, database := range []string{"sqlite", "postgres"} {
+		at, err := filepath.Abs(filepath.Join(
+			"..", "app", "store", database, "migrations", fmt.Sprintf("%05d_newer.sql", version),
+		))
+		if err != nil {
+			t.Fatal(err)
+		}
+		replaced[at] = filepath.Join(dir, "newer.sql")
+	}
+	raw, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary = filepath.Join(dir, "sojourn")
+	build := exec.Command("go", "build", "-overlay", overlay, "-o", binary, "./cmd/sojourn")
+	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// schemaOf is the newest migration a database has.
+func schemaOf(t *testing.T, driver, source string) (n int) {
+	t.Helper()
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.QueryRow("SELECT max(version_id) FROM goose_db_version").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Two builds on one database: the newer migrates it while the older serves. Where the migration lets it, the older goes
+// on, may be started again, and work passes between the two; where it does not, the one that runs ends and the one that
+// starts does not come up, each with 1 and both versions.
+func TestARollingUpgradeWithASchemaChange(t *testing.T) {
+	t.Parallel()
+	known := latestSchema(t)
+	versions := fmt.Sprintf("it is %d, of release 0.2.0; this is release 0.1.0, which knows schema %d", known+1, known)
+	t.Run("the older may stay", func(t *testing.T) {
+		database := apptest.Postgres(t)
+		e := env{"SOJOURN_DATABASE_URL": database, "SOJOURN_TOKEN": "rolling"}
+		newer := newerBuild(t, "0.2.0", known)
+		app := func(binary string) (*process, client) {
+			at := address(t)
+			p := launchAs(t, binary, t.TempDir(), e.with(env{"SOJOURN_ADDR": at}), "app")
+			c := client{t: t, base: "http://" + at, token: "rolling"}
+			c.up()
+			return p, c
+		}
+		first, old := app("")
+		second, next := app(newer)
+		if got := schemaOf(t, "pgx", database); got != known+1 {
+			t.Fatalf("schema %d, want %d", got, known+1)
+		}
+		launch(t, t.TempDir(), e.with(env{"SOJOURN_APP_URL": old.base, "SOJOURN_WORKER_ID": "w"}), "worker")
+		for i, c := range []client{old, next} { // the worker is at the older app, work comes to both
+			id := fmt.Sprint("one-", i)
+			a := c.start(id, "one", "v")
+			old.completed(id, a.RunID)
+		}
+		first.terminate()
+		third, again := app("") // the older, restarted on what the newer made
+		next.start("two", "nobody has this", "v")
+		again.must(http.MethodPost, "/api/workflows/two/terminate", map[string]any{"reason": "seen"}, nil)
+		if v := next.describe("two"); !v.Terminal {
+			t.Errorf("the older ended a run of the newer, which sees %s", v.Status)
+		}
+		if got := schemaOf(t, "pgx", database); got != known+1 {
+			t.Errorf("schema %d, want %d", got, known+1)
+		}
+		for _, p := range []*process{second, third} {
+			if code := p.terminate(); code != 0 {
+				t.Errorf("exit %d", code)
+			}
+		}
+	})
+	t.Run("the older may not stay", func(t *testing.T) {
+		database := apptest.Postgres(t)
+		e := env{"SOJOURN_DATABASE_URL": database, "SOJOURN_TOKEN": "rolling"}
+		at := address(t)
+		old := launch(t, t.TempDir(), e.with(env{"SOJOURN_ADDR": at}), "app")
+		client{t: t, base: "http://" + at, token: "rolling"}.up()
+		newer := newerBuild(t, "0.2.0", known+1)
+		if p := launchAs(t, newer, t.TempDir(), e, "migrate"); p.exit() != 0 {
+			t.Fatal(p)
+		}
+		if code := old.exit(); code != 1 {
+			t.Errorf("exit %d", code)
+		}
+		says(t, "the app that ran", old.String(), versions)
+		for _, command := range []string{"app", "migrate"} {
+			code, out, err := run(t, t.TempDir(), e, command)
+			if code != 1 {
+				t.Errorf("%s: exit %d", command, code)
+			}
+			says(t, command, out+err, versions, fmt.Sprintf("schema %d is served from schema %d on", known+1, known+1))
+		}
+		if code, out, _ := run(t, t.TempDir(), e, "doctor"); code != 1 || !strings.Contains(out, "FAIL database") {
+			t.Errorf("doctor: exit %d\n%s", code, out)
+		}
+
+		dir := t.TempDir()
+		if p := launchAs(t, newer, dir, nil, "migrate"); p.exit() != 0 {
+			t.Fatal(p)
+		}
+		code, out, err := run(t, dir, nil, "app")
+		if code != 1 {
+			t.Errorf("on SQLite: exit %d", code)
+		}
+		says(t, "on SQLite", out+err, versions)
+	})
+}

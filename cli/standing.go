@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"os"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// standings are the words for how a run stands, the same as the dashboard's. The contract has others beside them:
+// pending and waiting for what runs, failed also for what timed out, completed also for what goes on in another run.
+var standings = []string{"running", "completed", "failed", "timed_out", "cancelled", "terminated", "continued"}
+
+// standing is how a run stands, in one of these words.
+func standing(v protocol.RunView) string {
+	if v.ClosedReason != nil && (*v.ClosedReason == "timed_out" || *v.ClosedReason == "continued") {
+		return *v.ClosedReason
+	}
+	if !v.Terminal {
+		return "running"
+	}
+	return v.Status
+}
+
+// tinted colours the word for a status where a person looks: on a terminal, unless NO_COLOR says otherwise.
+func (p *program) tinted(status string) string {
+	f, file := p.out.(*os.File)
+	if !file || os.Getenv("NO_COLOR") != "" {
+		return status
+	}
+	if at, err := f.Stat(); err != nil || at.Mode()&os.ModeCharDevice == 0 {
+		return status
+	}
+	switch status {
+	case "failed", "timed_out", "mismatched", "orphaned":
+		return text.FgRed.Sprint(status)
+	case "completed", "active":
+		return text.FgGreen.Sprint(status)
+	case "running":
+		return text.FgBlue.Sprint(status)
+	case "draining", "expired":
+		return text.FgYellow.Sprint(status)
+	}
+	return status
+}
+
+// briefly is the beginning of a text that may be long, on one line.
+func briefly(s string) string {
+	const most = 60
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}

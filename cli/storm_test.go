@@ -1,0 +1,251 @@
+package cli_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+func registerStorm(r *worker.Registry) {
+	r.Workflow("storm.turns", stormTurns)
+	r.Activity("storm.turn", stormTurn)
+}
+
+// stormTurns takes one turn after the other in a session until a turn says that it was the last.
+func stormTurns(ctx workflow.Context, session string, pause time.Duration) (turns int, err error) {
+	in := workflow.InSession(ctx, session)
+	for more := true; more; turns++ {
+		more, err = workflow.Execute[bool](in, stormTurn, fmt.Sprint("turn ", turns))
+		if errors.Is(err, workflow.ErrPoison) { // its worker was struck three times in the middle of it
+			more, err = true, nil
+		}
+		if err != nil {
+			return turns, err
+		}
+		if err := workflow.Sleep(ctx, pause); err != nil {
+			return turns, err
+		}
+	}
+	return turns, nil
+}
+
+// stormTurn says whether there is to be another: until the test writes its word.
+func stormTurn(ctx context.Context, turn string) (bool, error) {
+	if err := note(ctx, turn); err != nil {
+		return false, err
+	}
+	time.Sleep(200 * time.Millisecond) // it may be struck in the middle
+	_, err := os.Stat(os.Getenv(holdPath))
+	return errors.Is(err, os.ErrNotExist), nil
+}
+
+// storm is conversations, each a run with a session, whose workers are killed and frozen and whose apps are killed.
+type storm struct {
+	*plant
+	apps    map[string]*process // by the names of their data directories
+	at      map[string]string   // their addresses
+	links   string              // what a worker is told of them
+	leases  env                 // what it is told of leases
+	workers []string            // who are up, the next to be struck first
+	began   int
+	runs    map[string]string // by session
+}
+
+// begins starts a worker that nobody knows, or one that comes back.
+func (s *storm) begins(id string) {
+	s.t.Helper()
+	s.begin(
+		id,
+		s.leases.with(env{
+			"SOJOURN_APP_URL": s.links, "SOJOURN_WORKER_MAX_SESSIONS": "500", "SOJOURN_WORKER_CONCURRENCY": "32",
+		}),
+	)
+	s.workers = append(s.workers, id)
+}
+
+// next is the worker whose turn it is to be struck.
+func (s *storm) next() (id string) {
+	id, s.workers = s.workers[0], s.workers[1:]
+	return id
+}
+
+// goesOn waits until each session has taken another turn.
+func (s *storm) goesOn() {
+	s.t.Helper()
+	since := time.Now()
+	until(s.t, "every session goes on", func() bool {
+		seen := map[string]bool{}
+		for _, l := range ledger(s.t, s.ledger) {
+			if l.At.After(since) {
+				seen[l.Session] = true
+			}
+		}
+		return len(seen) == len(s.runs)
+	})
+}
+
+// strike kills one worker and freezes another, kills the apps one by one, and brings back what it struck: every other
+// killed worker under its old id, as a supervisor would, and the others as somebody new. The frozen one stands still
+// for longer than its leases.
+func (s *storm) strike(round int, still time.Duration) {
+	s.t.Helper()
+	killed, frozen := s.next(), s.next()
+	if err := s.node[frozen].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		s.t.Fatal(err)
+	}
+	thaw := time.After(still)
+	s.node[killed].kill()
+	if round%2 == 1 {
+		s.begins(killed)
+	} else {
+		s.began++
+		s.begins(fmt.Sprint("w", s.began))
+	}
+	<-time.After(still / 3) // meanwhile the frozen one is given what its polls ask for
+	for name, app := range s.apps {
+		app.kill()
+		s.apps[name], _ = s.another(name, s.at[name])
+	}
+	<-thaw
+	w := s.node[frozen]
+	stood := w.err.count(`"message":"this process stood still`)
+	if err := w.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		s.t.Fatal(err)
+	}
+	until(s.t, frozen+" notices that it stood still", func() bool {
+		return w.err.count(`"message":"this process stood still`) > stood
+	})
+	s.workers = append(s.workers, frozen)
+	s.goesOn()
+}
+
+// Many sessions while workers are killed and frozen and apps are killed: each session has one owner at a time, nothing
+// begins late, and no step waits longer than a session's lease and an attempt's together. With SOJOURN_TEST_CRASHES
+// there are 200, with the leases that workers have by default.
+func TestSessionsUnderKillsAndFreezes(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"sqlite", "postgres"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := &storm{apps: map[string]*process{}, at: map[string]string{}, runs: map[string]string{}}
+			s.leases = env{"SOJOURN_ATTEMPT_LEASE": "3s", "SOJOURN_SESSION_LEASE": "3s", "SOJOURN_SESSION_BUFFER": "1s"}
+			sessions, rounds, lease, pause := 16, 1, 3*time.Second, time.Second
+			if os.Getenv(crashes) != "" {
+				s.leases = env{}
+				sessions, rounds, lease, pause = 200, 4, 30*time.Second, 5*time.Second
+			}
+			s.plant = byDefault(t, kind == "postgres")
+			s.at["data"] = strings.TrimPrefix(s.client.base, "http://")
+			s.apps["data"], s.links = s.plant.app, s.client.base
+			if kind == "postgres" {
+				s.at["second"] = address(t)
+				app, base := s.another("second", s.at["second"])
+				s.apps["second"], s.links = app, s.links+","+base
+			}
+			for range 4 {
+				s.began++
+				s.begins(fmt.Sprint("w", s.began))
+			}
+			for i := range sessions {
+				id := fmt.Sprint("storm-", i)
+				s.runs[id] = s.client.start(id, "storm.turns", id, pause).RunID
+			}
+			s.goesOn()
+			for n := range rounds {
+				s.strike(n, lease+lease/3)
+			}
+			s.release()
+			s.judge(2 * lease)
+		})
+	}
+}
+
+// judge waits for the end of all runs and compares their histories with what happened outside.
+func (s *storm) judge(most time.Duration) {
+	t := s.t
+	t.Helper()
+	ran := map[string][]line{} // by session, in the order they began
+	for session, run := range s.runs {
+		s.client.completed(session, run)
+	}
+	for _, l := range ledger(t, s.ledger) {
+		ran[l.Session] = append(ran[l.Session], l)
+	}
+	turns, lost, longest := 0, 0, time.Duration(0)
+	for session, run := range s.runs {
+		events := s.client.completed(session, run)
+		begun := map[string]time.Time{} // by attempt
+		lines := ran[session]
+		slices.SortStableFunc(lines, func(a, b line) int { return a.At.Compare(b.At) })
+		for i, l := range lines {
+			if old, twice := begun[l.AttemptID]; twice {
+				t.Errorf("attempt %s began at %s and again at %s", l.AttemptID, old, l.At)
+			}
+			begun[l.AttemptID] = l.At
+			if i == 0 {
+				continue
+			}
+			if before := lines[i-1]; l.Epoch < before.Epoch ||
+				l.Epoch == before.Epoch && (l.Worker != before.Worker || l.Process != before.Process) {
+				t.Errorf("session %s has two owners: %+v began after %+v", session, l, before)
+			}
+		}
+		since := map[int64]time.Time{} // by the sequence of an activity: when it was ready
+		for _, e := range events {
+			if d, ok := e.Data.(*history.ActivityScheduled); ok {
+				since[d.Sequence] = e.At.Time
+				continue
+			}
+			sequence, last, ok := ended(e)
+			if !ok {
+				continue
+			}
+			turns++
+			ready := since[sequence]
+			for _, l := range last.Lost {
+				lost++
+				id := fmt.Sprintf("%s-%d-%d", run, sequence, l.Delivery)
+				if at, began := begun[id]; began && at.After(l.At.Time) {
+					t.Errorf("attempt %s began at %s, and was lost at %s (%s)", id, at, l.At, cmp.Or(l.Why, "?"))
+				}
+				longest = max(longest, l.At.Sub(ready))
+				ready = l.At.Time
+			}
+			if at, began := begun[last.AttemptID]; began {
+				longest = max(longest, at.Sub(ready))
+			}
+		}
+	}
+	t.Logf(
+		"%d sessions, %d turns, %d deliveries lost; the longest that one waited: %.1f s", len(s.runs), turns, lost,
+		longest.Seconds(),
+	)
+	if lost == 0 {
+		t.Error("nothing was lost: nothing was shown")
+	}
+	if longest > most+slack {
+		t.Errorf("a turn waited %s", longest)
+	}
+}
+
+// ended is how an activity ended.
+func ended(e history.Event) (sequence int64, last history.Attempt, ok bool) {
+	switch d := e.Data.(type) {
+	case *history.ActivityCompleted:
+		return d.Sequence, d.Attempt, true
+	case *history.ActivityFailed:
+		return d.Sequence, d.Attempt, true
+	}
+	return 0, last, false
+}

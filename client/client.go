@@ -1,0 +1,161 @@
+// Package client starts, asks and ends workflows from any Go program, over the HTTP API of an app.
+//
+// A Client is safe for many goroutines at once. A refusal is a *protocol.Error with its reason; a workflow that did not
+// complete is a *NotCompleted, with the run as it ended.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// patience is how long one request may take: the longest that an app holds one, and the time to answer.
+const patience = 90 * time.Second
+
+// maxAnswer is the most bytes of an answer that are read.
+const maxAnswer = 64 << 20
+
+// Options is what a client needs to know of an app.
+type Options struct {
+	URLs      []string     // of apps on one database; the first that answers is asked
+	Token     string       // empty: none is sent
+	Namespace string       // default: "default"
+	HTTP      *http.Client // default: http.DefaultClient
+}
+
+// Client asks an app.
+type Client struct{ opt Options }
+
+// New makes a client. It asks nothing yet.
+func New(o Options) (*Client, error) {
+	if len(o.URLs) == 0 {
+		return nil, errors.New("client: the URL of an app is missing")
+	}
+	if o.HTTP == nil {
+		o.HTTP = http.DefaultClient
+	}
+	o.URLs = slices.Clone(o.URLs)
+	for i, base := range o.URLs {
+		o.URLs[i] = strings.TrimRight(base, "/")
+	}
+	return &Client{o}, nil
+}
+
+// Call makes one request of the API, at the first app that answers: in is its body, unless nil, and out what its answer
+// is decoded into, unless nil. The methods below are what programs rather use.
+func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
+	var failed error
+	for _, base := range c.opt.URLs {
+		failed = c.request(ctx, method, base+path, in, out)
+		switch {
+		case failed == nil || protocol.ReasonOf(failed) != "":
+			return failed
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		failed = unreached(base, failed)
+	}
+	return failed
+}
+
+func (c *Client) request(ctx context.Context, method, to string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		raw, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(raw)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, to, body)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(protocol.HeaderControlVersion, protocol.ControlVersion)
+	r.Header.Set(protocol.HeaderWorkerVersion, protocol.WorkerVersion)
+	if c.opt.Namespace != "" {
+		r.Header.Set(protocol.HeaderNamespace, c.opt.Namespace)
+	}
+	if c.opt.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.opt.Token)
+	}
+	answer, err := c.opt.HTTP.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode >= http.StatusMultipleChoices {
+		return refusal(answer.Status, raw)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(raw, out)
+}
+
+// refusal is what an app said instead of an answer; what is no JSON is shown as it is.
+func refusal(status string, raw []byte) error {
+	said := struct {
+		protocol.ErrorBody
+		Outcome  string `json:"outcome"`
+		Workflow string `json:"workflow_id"`
+		Plane    struct {
+			Operation string `json:"operation"`
+		} `json:"control_plane"`
+	}{ErrorBody: protocol.ErrorBody{Reason: protocol.Reason(status), Message: strings.TrimSpace(string(raw))}}
+	_ = json.Unmarshal(raw, &said)
+	doubt := ""
+	switch {
+	case said.Outcome != "unknown":
+	case said.Plane.Operation == "start" && said.Workflow != "":
+		doubt = "; whether it was done is not known: the same with the id " + said.Workflow +
+			" is safe, no second run comes of it"
+	default:
+		doubt = "; whether it was done is not known: look before you ask again"
+	}
+	// How ids are put into paths is said to those who do it by hand.
+	message, _, _ := strings.Cut(said.Message, "; an id is one encoded segment of the path")
+	return protocol.Refuse(said.Reason, "%s%s", message, doubt)
+}
+
+// UnreachableError is an app that nothing answers for: the request did not get there.
+type UnreachableError struct {
+	URL string
+	Err error
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("no app answers at %s: %v", e.URL, e.Err)
+}
+
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// unreached says in few words why there is no answer.
+func unreached(base string, err error) error {
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return &UnreachableError{base, dial.Err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the app at %s gave no answer in %s", base, patience)
+	}
+	return err
+}

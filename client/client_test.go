@@ -1,0 +1,280 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// basket takes items by update until a signal says how it is paid: later, as another run, never, or else.
+func basket(ctx workflow.Context, items []string) ([]string, error) {
+	workflow.HandleUpdate(ctx, "add", func(_ workflow.Context, item string) (int, error) {
+		if item == "" {
+			return 0, errors.New("an item has a name")
+		}
+		items = append(items, item)
+		return len(items), nil
+	})
+	workflow.HandleQuery(ctx, "items", func(workflow.Context) ([]string, error) { return items, nil })
+	how, err := workflow.ReceiveSignal[string](ctx, "pay")
+	switch {
+	case err != nil:
+		return nil, err
+	case how == "later":
+		return nil, workflow.ContinueAsNew(ctx, items)
+	case how == "never":
+		return nil, errors.New("nothing to pay with")
+	}
+	return items, nil
+}
+
+// work runs a worker for the baskets of an app until the test ends.
+func work(t *testing.T, a *apptest.App) {
+	t.Helper()
+	r := worker.NewRegistry()
+	r.Workflow("basket", basket)
+	w, err := worker.New(worker.Options{
+		Registry: r, Carrier: link.Local{Join: a.Channel().Join}, Release: "test", NoSandbox: true, Log: apptest.Log(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func asking(t *testing.T, urls ...string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Options{URLs: urls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func collect[T any](t *testing.T, list iter.Seq2[T, error]) (all []T) {
+	t.Helper()
+	for v, err := range list {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+func TestAWorkflowIsStartedAskedAndEnds(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a)
+	c, ctx := asking(t, a.URL()+"/"), t.Context()
+	in := protocol.StartRequest{WorkflowType: "basket", WorkflowID: "a/b ü?", SearchAttributes: []byte(`{}`)}
+	w, err := c.Start(ctx, in, []string{"milk"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Start(ctx, in); protocol.ReasonOf(err) != protocol.ReasonDuplicateStart {
+		t.Errorf("the same id again: %v", err)
+	}
+	current := c.Workflow(w.ID)
+	var n int
+	if err := current.Update(ctx, "add", &n, "tea"); err != nil || n != 2 {
+		t.Errorf("update: %d, %v", n, err)
+	}
+	if err := current.Update(ctx, "add", nil, ""); protocol.ReasonOf(err) != client.UpdateFailed ||
+		!strings.Contains(err.Error(), "has a name") {
+		t.Errorf("an update that fails: %v", err)
+	}
+	var items []string
+	if err := current.Query(ctx, "items", &items); err != nil || strings.Join(items, " ") != "milk tea" {
+		t.Errorf("query: %q, %v", items, err)
+	}
+	if err := w.Query(ctx, "none", nil); protocol.ReasonOf(err) == "" {
+		t.Errorf("an unknown query: %v", err)
+	}
+	for _, how := range []string{"later", "cash"} {
+		if err := current.Signal(ctx, "pay", how); err != nil {
+			t.Fatal(err)
+		}
+		if how == "later" {
+			for v := (protocol.RunView{}); v.RunNumber < 2; {
+				if v, err = current.Describe(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	items = nil
+	if err := w.Result(ctx, &items); err != nil || strings.Join(items, " ") != "milk tea" {
+		t.Errorf("the result, through another run: %q, %v", items, err)
+	}
+	events := collect(t, w.History(ctx))
+	if _, ok := events[len(events)-1].Data.(*history.WorkflowContinuedAsNew); !ok || events[0].Seq != 1 {
+		t.Errorf("the first run: %d events, the last a %s", len(events), events[len(events)-1].Type())
+	}
+}
+
+func TestAWorkflowThatDoesNotCompleteSaysHow(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a)
+	c, ctx := asking(t, a.URL()), t.Context()
+	for how, status := range map[string]string{"never": "failed", "cancel": "cancelled", "terminate": "terminated"} {
+		w, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "basket"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch how {
+		case "cancel":
+			err = w.Cancel(ctx, "enough")
+		case "terminate":
+			err = w.Terminate(ctx, "enough")
+		default:
+			err = w.Signal(ctx, "pay", how)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ended *client.NotCompleted
+		if err := w.Result(ctx, nil); !errors.As(err, &ended) || ended.Run.Status != status ||
+			!strings.Contains(err.Error(), status) {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	if n := len(collect(t, c.Runs(ctx, "WorkflowType = 'basket'"))); n != 3 {
+		t.Errorf("%d runs are listed, want 3", n)
+	}
+	for _, err := range c.Runs(ctx, "WorkflowType =") {
+		if protocol.ReasonOf(err) == "" {
+			t.Errorf("a filter that is none: %v", err)
+		}
+	}
+	if s, l := collect(t, c.Schedules(ctx)), collect(t, c.Sessions(ctx)); len(s)+len(l) != 0 {
+		t.Errorf("schedules %v, sessions %v", s, l)
+	}
+}
+
+// A start whose answer is lost is sent to the next app, and there is one run.
+func TestALostAnswerStartsNothingTwice(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	to, err := url.Parse(a.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := atomic.Int32{}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.ModifyResponse = func(*http.Response) error { lost.Add(1); panic(http.ErrAbortHandler) }
+	loses := httptest.NewServer(proxy)
+	defer loses.Close()
+	c, ctx := asking(t, loses.URL, a.URL()), t.Context()
+	w, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "basket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Signal(ctx, "pay", "cash"); err != nil {
+		t.Fatal(err)
+	}
+	direct := asking(t, a.URL())
+	if runs := collect(t, direct.Runs(ctx, "")); lost.Load() != 2 || len(runs) != 1 || runs[0].RunID != w.RunID {
+		t.Errorf("%d answers were lost; runs: %+v", lost.Load(), runs)
+	}
+	signals := 0
+	for _, e := range collect(t, direct.Run(w.ID, w.RunID).History(ctx)) {
+		if _, ok := e.Data.(*history.SignalReceived); ok {
+			signals++
+		}
+	}
+	if signals != 1 {
+		t.Errorf("the signal arrived %d times", signals)
+	}
+}
+
+func TestACallEndsWithItsCaller(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c := asking(t, a.URL())
+	w, err := c.Start(t.Context(), protocol.StartRequest{WorkflowType: "basket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := w.Result(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a result nobody waits for any more: %v", err)
+	}
+	nobody := asking(t, "http://127.0.0.1:1")
+	if _, err := nobody.Workflow("x").Describe(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "no app answers at http://127.0.0.1:1") {
+		t.Errorf("no app: %v", err)
+	}
+	if _, err := client.New(client.Options{}); err == nil {
+		t.Error("a client of no app was made")
+	}
+}
+
+// Who asked for something and cannot know what became of it is told so, and how to ask again.
+func TestAnOutcomeThatIsNotKnownIsSaidInWords(t *testing.T) {
+	body := ""
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte(body))
+	}))
+	defer app.Close()
+	const away = `{"reason":"backend_unavailable","message":"away"`
+	for _, c := range []struct{ body, says string }{
+		{away + `,"outcome":"unknown","workflow_id":"w-1","control_plane":{"operation":"start"}}`, "id w-1 is safe"},
+		{
+			away + `,"outcome":"unknown","workflow_id":"w-1","control_plane":{"operation":"signal"}}`,
+			"look before you ask again",
+		},
+		{away + `}`, "away"},
+	} {
+		body = c.body
+		err := asking(t, app.URL).Workflow("w-1").Signal(t.Context(), "go")
+		doubt := strings.Contains(c.body, "unknown")
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "not known") != doubt {
+			t.Errorf("%s: says %v, want %q", c.body, err, c.says)
+		}
+	}
+}
+
+// An app that is being stopped answers at once that the run is open. It is not asked again and again.
+func TestAnAppThatIsBeingStoppedIsAskedOnceASecond(t *testing.T) {
+	asked := make(chan time.Time, 2)
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- time.Now()
+		open := `{"is_terminal":false}`
+		if len(asked) == cap(asked) {
+			open = `{"is_terminal":true,"status":"completed"}`
+		}
+		_, _ = w.Write([]byte(open))
+	}))
+	defer app.Close()
+	if err := asking(t, app.URL).Workflow("w-1").Result(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	first, second := <-asked, <-asked
+	if apart := second.Sub(first); apart < 900*time.Millisecond { // the first is noted after the client's second began
+		t.Errorf("asked again after %s", apart)
+	}
+}

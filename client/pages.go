@@ -1,0 +1,66 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// pages reads a list page after page, as far as its reader goes; member is what holds the items in the answer.
+func pages[T any](ctx context.Context, c *Client, path, member string, most int, q url.Values) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		q.Set("page_size", strconv.Itoa(most))
+		for {
+			var page map[string]json.RawMessage
+			if err := c.Call(ctx, http.MethodGet, path+"?"+q.Encode(), nil, &page); err != nil {
+				yield(none, err)
+				return
+			}
+			var items []T
+			var next string // null is the same as ""
+			for name, to := range map[string]any{member: &items, "next_page_token": &next} {
+				if raw, ok := page[name]; ok {
+					if err := json.Unmarshal(raw, to); err != nil {
+						yield(none, fmt.Errorf("read %s of the answer: %w", name, err))
+						return
+					}
+				}
+			}
+			for _, item := range items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			q.Set("next_page_token", next)
+		}
+	}
+}
+
+// Runs lists runs, newest start first: all, or those of a filter like "WorkflowType = 'order' AND Amount > 100".
+func (c *Client) Runs(ctx context.Context, filter string) iter.Seq2[protocol.RunView, error] {
+	q := url.Values{}
+	if filter != "" {
+		q.Set("query", filter)
+	}
+	return pages[protocol.RunView](ctx, c, "/api/workflows", "workflows", 200, q)
+}
+
+// Schedules lists the schedules of the namespace.
+func (c *Client) Schedules(ctx context.Context) iter.Seq2[protocol.ScheduleView, error] {
+	return pages[protocol.ScheduleView](ctx, c, "/api/schedules", "schedules", 200, url.Values{})
+}
+
+// Sessions lists the worker sessions of the namespace.
+func (c *Client) Sessions(ctx context.Context) iter.Seq2[protocol.SessionView, error] {
+	return pages[protocol.SessionView](ctx, c, "/api/worker-sessions", "sessions", 200, url.Values{})
+}

@@ -1,0 +1,194 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Start starts a workflow with these arguments. Without a workflow id one is made; then a start that is sent to a
+// second app, because the answer of the first was lost, starts nothing more. With an id that is taken the error's
+// reason is protocol.ReasonDuplicateStart, unless in says to use the open run.
+func (c *Client) Start(ctx context.Context, in protocol.StartRequest, args ...any) (*Workflow, error) {
+	if in.WorkflowID == "" {
+		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), "use-existing"
+	}
+	var err error
+	if in.Input, err = input(in.Input, args); err != nil {
+		return nil, err
+	}
+	var out protocol.StartAnswer
+	if err := c.Call(ctx, http.MethodPost, "/api/workflows", in, &out); err != nil {
+		return nil, err
+	}
+	return c.Run(out.WorkflowID, out.RunID), nil
+}
+
+// input is the arguments as JSON envelopes carry them; raw is what the caller encoded already.
+func input(raw json.RawMessage, args []any) (json.RawMessage, error) {
+	if len(args) == 0 {
+		return raw, nil
+	}
+	p, err := payload.EncodeArgs(args...)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(p)
+}
+
+// Workflow is the current run of a workflow id, whether there is one or not.
+func (c *Client) Workflow(id string) *Workflow { return &Workflow{client: c, ID: id} }
+
+// Run is one run of a workflow id. Commands to it are refused when it is not the current one.
+func (c *Client) Run(id, run string) *Workflow { return &Workflow{client: c, ID: id, RunID: run} }
+
+// Workflow is a handle: it costs nothing, and knows nothing but names.
+type Workflow struct {
+	client *Client
+	ID     string
+	RunID  string // empty: the current run
+}
+
+// path is where the workflow is below root.
+func (w *Workflow) path(root, rest string) string {
+	p := root + "/workflows/" + url.PathEscape(w.ID)
+	if w.RunID != "" {
+		p += "/runs/" + url.PathEscape(w.RunID)
+	}
+	return p + rest
+}
+
+// Describe shows the run: how it stands, its input and output, and what it waits for.
+func (w *Workflow) Describe(ctx context.Context) (v protocol.RunView, err error) {
+	return v, w.client.Call(ctx, http.MethodGet, w.path("/api", ""), nil, &v)
+}
+
+// Wait waits until the run has closed, and those it continues as, and shows the last of them.
+func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
+	for {
+		again := time.After(time.Second) // an app that is being stopped answers at once
+		err = w.client.Call(ctx, http.MethodGet, w.path("/api/sojourn", "/result?wait_seconds=60"), nil, &v)
+		if err != nil || v.Terminal {
+			return v, err
+		}
+		select {
+		case <-again:
+		case <-ctx.Done():
+			return v, context.Cause(ctx)
+		}
+	}
+}
+
+// NotCompleted is how a workflow ended that has no result: it failed, timed out, or was cancelled or terminated.
+type NotCompleted struct{ Run protocol.RunView }
+
+func (e *NotCompleted) Error() string {
+	why := e.Run.Reason
+	if e.Run.Error != nil {
+		why = *e.Run.Error
+	}
+	if why != "" {
+		why = ": " + why
+	}
+	return fmt.Sprintf("%s, run %s: %s%s", e.Run.WorkflowID, e.Run.RunID, e.Run.Status, why)
+}
+
+// Result waits for the end of the workflow, through runs that continue as new, and decodes what the last one returned
+// into out, unless nil. Of one that did not complete the error is a *NotCompleted.
+func (w *Workflow) Result(ctx context.Context, out any) error {
+	v, err := w.Wait(ctx)
+	switch {
+	case err != nil:
+		return err
+	case v.Status != "completed":
+		return &NotCompleted{v}
+	}
+	return decode(v.OutputEnvelope, out)
+}
+
+// Signal sends a signal. One that is sent to a second app, because the answer of the first was lost, is not sent twice.
+func (w *Workflow) Signal(ctx context.Context, name string, args ...any) error {
+	raw, err := input(nil, args)
+	if err != nil {
+		return err
+	}
+	in := protocol.SignalRequest{Input: raw, RequestID: requestID()}
+	return w.client.Call(ctx, http.MethodPost, w.path("/api", "/signal/"+url.PathEscape(name)), in, nil)
+}
+
+// requestID makes that a command which is sent twice is done once.
+func requestID() string { return "client-" + ulid.Make().String() }
+
+// Query asks the run's code about its state, and decodes what it says into out, unless nil.
+func (w *Workflow) Query(ctx context.Context, name string, out any, args ...any) error {
+	raw, err := input(nil, args)
+	if err != nil {
+		return err
+	}
+	var a protocol.QueryAnswer
+	in := protocol.QueryRequest{Input: raw}
+	if err := w.client.Call(ctx, http.MethodPost, w.path("/api", "/query/"+url.PathEscape(name)), in, &a); err != nil {
+		return err
+	}
+	return decode(a.ResultEnvelope, out)
+}
+
+func decode(p *payload.Payload, out any) error {
+	if p == nil || out == nil {
+		return nil
+	}
+	return payload.Decode(*p, out)
+}
+
+// UpdateFailed is the reason of the error when the code answered an update with an error, or its run ended before it.
+const UpdateFailed protocol.Reason = "update_failed"
+
+// Update sends an update, waits until the code has answered it, and decodes the answer into out, unless nil.
+func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any) error {
+	raw, err := input(nil, args)
+	if err != nil {
+		return err
+	}
+	wait := int64(60)
+	in := protocol.UpdateRequest{Input: raw, RequestID: requestID(), WaitFor: protocol.WaitCompleted, WaitTimeout: &wait}
+	for { // the same request again waits for the same update
+		var a protocol.UpdateAnswer
+		err := w.client.Call(ctx, http.MethodPost, w.path("/api", "/update/"+url.PathEscape(name)), in, &a)
+		if err != nil {
+			return err
+		}
+		if a.UpdateStatus == protocol.WaitCompleted {
+			return decode(a.ResultEnvelope, out)
+		}
+	}
+}
+
+// Cancel asks the run to end; its code decides how.
+func (w *Workflow) Cancel(ctx context.Context, reason string) error {
+	return w.command(ctx, "cancel", reason)
+}
+
+// Terminate ends the run at once; its code is not asked.
+func (w *Workflow) Terminate(ctx context.Context, reason string) error {
+	return w.command(ctx, "terminate", reason)
+}
+
+func (w *Workflow) command(ctx context.Context, verb, reason string) error {
+	in := protocol.EndRequest{Reason: reason, RequestID: requestID()}
+	return w.client.Call(ctx, http.MethodPost, w.path("/api", "/"+verb), in, nil)
+}
+
+// History reads the run's events, oldest first, as many as there are now.
+func (w *Workflow) History(ctx context.Context) iter.Seq2[history.Event, error] {
+	return pages[history.Event](ctx, w.client, w.path("/api", "/history"), "events", 1000, url.Values{})
+}

@@ -1,0 +1,103 @@
+package openapi
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/docs"
+)
+
+func TestSomethingIsToldOfEveryOperation(t *testing.T) {
+	known := map[string]bool{}
+	for _, rt := range Routes() {
+		known[rt.Operation] = true
+		switch a, there := aboutOf(rt.Operation); {
+		case !there || a.text == "":
+			t.Errorf("nothing is told of %s: say in about_work.go or about_control.go what follows from it", rt.Operation)
+		case len(rt.Shape.Needs) > 0 && a.body == "" && rt.Operation != "import":
+			t.Errorf("%s needs a body and shows no example of one", rt.Operation)
+		case rt.Shape.Body == nil && a.body != "":
+			t.Errorf("%s reads no body and shows one", rt.Operation)
+		}
+	}
+	for _, list := range []map[string]about{aboutWork, aboutControl} {
+		for operation := range list {
+			if !known[operation] {
+				t.Errorf("there is no operation %s", operation)
+			}
+		}
+	}
+}
+
+func TestExamplesFitTheirSchemas(t *testing.T) {
+	c, err := NewChecker(docs.OpenAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := c.doc["paths"].(object)
+	seen := 0
+	for _, rt := range Routes() {
+		op := paths[rt.Pattern].(object)[strings.ToLower(rt.Method)].(object)
+		body, _ := op["requestBody"].(object)
+		if body == nil {
+			continue
+		}
+		media := body["content"].(object)["application/json"].(object)
+		if media["example"] == nil {
+			continue
+		}
+		seen++
+		raw, err := json.Marshal(media["example"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.fits([]string{
+			"paths", rt.Pattern, strings.ToLower(rt.Method), "requestBody", "content", "application/json", "schema",
+		}, raw); err != nil {
+			t.Errorf("%s: %v", rt.Operation, err)
+		}
+	}
+	for name, s := range c.doc["components"].(object)["schemas"].(object) {
+		list, _ := s.(object)["examples"].([]any)
+		for _, v := range list {
+			seen++
+			raw, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.fits([]string{"components", "schemas", name}, raw); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if seen < 40 {
+		t.Errorf("found only %d examples", seen)
+	}
+}
+
+func TestPayloadsOfEventsAreDescribedByTheirType(t *testing.T) {
+	c, err := NewChecker(docs.OpenAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string]bool{
+		`{"event_type": "TimerFired", "payload": {"sequence": 1, "timer_id": "r-1", "delay_seconds": 5}}`:   true,
+		`{"event_type": "TimerFired", "payload": {"sequence": "1", "timer_id": "r-1", "delay_seconds": 5}}`: false,
+		`{"event_type": "TimerFired", "payload": {"timer_id": "r-1", "delay_seconds": 5}}`:                  false,
+		`{"event_type": "SomethingNew", "payload": {"sequence": "1"}}`:                                      true,
+	} {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(body), &m); err != nil {
+			t.Fatal(err)
+		}
+		m["id"], m["sequence"], m["recorded_at"] = "e1", 1, "2026-01-02T03:04:05.000006Z"
+		raw, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.fits([]string{"components", "schemas", "HistoryEvent"}, raw); (err == nil) != want {
+			t.Errorf("%s: got %v", body, err)
+		}
+	}
+}

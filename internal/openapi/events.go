@@ -1,0 +1,42 @@
+package openapi
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// tellPayloads says, in the schemas of events, which payload an event has by its type. Types that are not known may
+// have any.
+func (d *schemas) tellPayloads() error {
+	var all []any
+	for _, name := range history.Types() {
+		data, err := history.DecodeData(name, nil)
+		if err != nil {
+			return err
+		}
+		t := reflect.TypeOf(data).Elem()
+		if t.Name() != name {
+			return fmt.Errorf("the payload of %s is called %s", name, t.Name())
+		}
+		s, err := d.of(reflect.Zero(t).Interface(), false)
+		if err != nil {
+			return err
+		}
+		all = append(all, schema{
+			"if":   schema{"properties": schema{"event_type": schema{"const": name}}},
+			"then": schema{"properties": schema{"payload": s}},
+		})
+	}
+	const rule = "PayloadByType"
+	d.named[rule] = schema{"description": "An event's payload has the schema that is called as its type.", "allOf": all}
+	for _, name := range []string{"HistoryEvent", "Event"} {
+		s := d.named[name]
+		if s == nil {
+			return fmt.Errorf("no schema is called %s", name)
+		}
+		s["allOf"] = []any{ref(rule)}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package openapi
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const module = "github.com/sojourn-run/sojourn/"
+
+// source knows what Go's types do not say at run time: the comments of types and members, and the values of types that
+// are closed lists.
+type source struct {
+	root     string // the directory of the module
+	read     map[string]bool
+	comments map[string]string   // PACKAGE.TYPE and PACKAGE.TYPE.FIELD
+	values   map[string][]string // PACKAGE.TYPE → its constants, in their order
+}
+
+func newSource(root string) *source {
+	return &source{root: root, read: map[string]bool{}, comments: map[string]string{}, values: map[string][]string{}}
+}
+
+// of reads the package of a type, once. Packages of others have nothing to say.
+func (s *source) of(t reflect.Type) error {
+	pkg := t.PkgPath()
+	if s.read[pkg] || !strings.HasPrefix(pkg, module) {
+		return nil
+	}
+	s.read[pkg] = true
+	files, err := filepath.Glob(filepath.Join(s.root, strings.TrimPrefix(pkg, module), "*.go"))
+	if err == nil && len(files) == 0 {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return fmt.Errorf("source of %s: %w", pkg, err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range file.Decls {
+			if g, ok := d.(*ast.GenDecl); ok {
+				s.declared(pkg, g)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *source) declared(pkg string, g *ast.GenDecl) {
+	for _, spec := range g.Specs {
+		switch spec := spec.(type) {
+		case *ast.TypeSpec:
+			name := pkg + "." + spec.Name.Name
+			s.comments[name] = line(spec.Doc, g.Doc)
+			if st, ok := spec.Type.(*ast.StructType); ok {
+				for _, f := range st.Fields.List {
+					for _, n := range f.Names {
+						s.comments[name+"."+n.Name] = line(f.Doc, f.Comment)
+					}
+				}
+			}
+		case *ast.ValueSpec:
+			s.constants(pkg, g, spec)
+		}
+	}
+}
+
+// constants keeps the values of constants that have a type of their own package.
+func (s *source) constants(pkg string, g *ast.GenDecl, spec *ast.ValueSpec) {
+	of, ok := spec.Type.(*ast.Ident)
+	if g.Tok != token.CONST || !ok {
+		return
+	}
+	for _, v := range spec.Values {
+		if lit, ok := v.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if text, err := strconv.Unquote(lit.Value); err == nil {
+				s.values[pkg+"."+of.Name] = append(s.values[pkg+"."+of.Name], text)
+			}
+		}
+	}
+}
+
+// line is a comment as one paragraph; the first that says something.
+func line(groups ...*ast.CommentGroup) string {
+	for _, g := range groups {
+		if text := strings.Join(strings.Fields(g.Text()), " "); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// aboutType is the comment of a type in the words of the document: without the Go name in front, and with members by
+// their JSON names. Only names of several words are told from plain ones.
+func (s *source) aboutType(t reflect.Type) string {
+	if s.of(t) != nil {
+		return ""
+	}
+	about := s.comments[t.PkgPath()+"."+t.Name()]
+	if t.Kind() == reflect.Struct {
+		for _, f := range reflect.VisibleFields(t) {
+			member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if severalWords.MatchString(f.Name) && member != "" {
+				about = regexp.MustCompile(`\b`+f.Name+`\b`).ReplaceAllString(about, member)
+			}
+		}
+	}
+	rest, named := strings.CutPrefix(about, t.Name()+" ")
+	if !named {
+		return about
+	}
+	for _, verb := range []string{"is ", "are "} {
+		rest = strings.TrimPrefix(rest, verb)
+	}
+	first, size := utf8.DecodeRuneInString(rest)
+	return string(unicode.ToUpper(first)) + rest[size:]
+}
+
+var severalWords = regexp.MustCompile(`^[A-Z][a-z]+[A-Z]|^[A-Z]+[A-Z][a-z]`)
+
+// aboutField is the comment of a member of t, wherever among t's embedded structs it is declared.
+func (s *source) aboutField(t reflect.Type, name string) string {
+	f, ok := t.FieldByName(name)
+	if !ok {
+		return ""
+	}
+	for _, i := range f.Index[:len(f.Index)-1] {
+		if t = t.Field(i).Type; t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if s.of(t) != nil {
+			return ""
+		}
+	}
+	about := s.comments[t.PkgPath()+"."+t.Name()+"."+name]
+	if rest, ok := strings.CutPrefix(about, name+" "); ok { // Go names its subject
+		member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		return member + " " + rest
+	}
+	return about
+}

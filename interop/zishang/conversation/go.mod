@@ -1,0 +1,3 @@
+module github.com/sojourn-run/sojourn/interop/zishang/conversation
+
+go 1.26.0

@@ -1,0 +1,55 @@
+package sojourn_test
+
+import (
+	"go/scanner"
+	"go/token"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// columns is how long a line of Go may be, a tab counted as one.
+const columns = 120
+
+// texts are the lines of a file that are part of a text of more than a few words, which is harder to read and to find
+// when it is broken.
+func texts(src []byte) map[int]bool {
+	var s scanner.Scanner
+	file := token.NewFileSet().AddFile("", -1, len(src))
+	s.Init(file, src, nil, 0)
+	found := map[int]bool{}
+	for {
+		pos, kind, text := s.Scan()
+		if kind == token.EOF {
+			return found
+		}
+		if kind != token.STRING || len(text) < 30 {
+			continue
+		}
+		first := file.Line(pos)
+		for line := first; line <= first+strings.Count(text, "\n"); line++ {
+			found[line] = true
+		}
+	}
+}
+
+func TestLinesOfGoFitThePage(t *testing.T) {
+	out, err := exec.Command("git", "ls-files", "-z", "--", "*.go").Output()
+	if err != nil {
+		t.Skipf("git tells no files: %v", err)
+	}
+	for _, file := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue // removed, and not committed yet
+		}
+		text := texts(raw)
+		for i, line := range strings.Split(string(raw), "\n") {
+			if n := utf8.RuneCountInString(line); n > columns && !text[i+1] && !strings.Contains(line, "//nolint") {
+				t.Errorf("%s:%d: %d columns, at most %d", file, i+1, n, columns)
+			}
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/sandbox/wall"
+)
+
+// systemFiles are what programs read of a system to run at all: libraries, certificates, names of hosts, zones and
+// languages, and what the machine is. Folders where applications keep themselves, such as /usr/src, /opt and /srv, are
+// not among them, and neither are other processes.
+var systemFiles = []string{
+	"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share", "/usr/include",
+	"/usr/local/bin", "/usr/local/sbin", "/usr/local/lib", "/usr/local/lib64", "/usr/local/share", "/usr/local/include",
+	"/bin", "/sbin", "/lib", "/lib32", "/lib64",
+	"/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
+	"/etc/ld-musl-x86_64.path", "/etc/ld-musl-aarch64.path",
+	"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs",
+	"/etc/pki/tls/cert.pem", "/etc/pki/tls/openssl.cnf",
+	"/etc/pki/ca-trust", "/etc/ca-certificates", "/etc/crypto-policies",
+	"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf", "/run/systemd/resolve/stub-resolv.conf", "/etc/hosts",
+	"/etc/host.conf", "/etc/nsswitch.conf",
+	"/etc/gai.conf", "/etc/services", "/etc/protocols", "/etc/hostname", "/etc/passwd", "/etc/group", "/etc/os-release",
+	"/etc/mime.types",
+	"/etc/localtime", "/etc/timezone", "/etc/locale.conf", "/etc/locale.alias", "/etc/default/locale", "/etc/fonts",
+	"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version", "/proc/filesystems",
+	"/proc/sys/kernel/osrelease", "/proc/sys/kernel/ostype", "/proc/sys/kernel/cap_last_cap",
+	"/proc/sys/kernel/ngroups_max", "/proc/sys/vm/overcommit_memory",
+	"/proc/sys/net/core/somaxconn",
+	"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage",
+}
+
+// devices are the ones every program may have.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+
+// rules are what an executor of this language may do beside what is said of its scratch folder: read its runtime and
+// its code.
+func (l *language) rules(o Options, k wall.Kernel, shims string) wall.Rules {
+	r := wall.Rules{Devices: devices, Inet: true, Landlock: k.Landlock, Filter: true}
+	r.Read = append(append(r.Read, systemFiles...), runtimeFiles(l.program)...)
+	if l.name != RuntimeNative {
+		r.Read = append(r.Read, filepath.Join(shims, shimName[l.name]))
+	}
+	r.Read = append(r.Read, codeFiles(o.Handlers, o.Private)...)
+	for _, path := range o.Read {
+		r.Read = append(r.Read, around(path, o.Private)...)
+	}
+	for _, path := range o.Write {
+		r.Write = append(r.Write, around(path, o.Private)...)
+	}
+	return r
+}
+
+// runtimeFiles are a program and what was installed with it: where it stands in a folder bin, as it does in a virtual
+// environment or below a version manager, the folders beside that one. The folder around them is not taken whole: it
+// may be somebody's home.
+func runtimeFiles(program string) []string {
+	all := []string{program}
+	real, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		return all
+	}
+	for _, path := range []string{program, real} {
+		bin := filepath.Dir(path)
+		if filepath.Base(bin) != "bin" {
+			continue
+		}
+		for _, beside := range []string{"bin", "lib", "lib64", "libexec", "include", "share", "ssl", "pyvenv.cfg"} {
+			all = append(all, filepath.Join(filepath.Dir(bin), beside))
+		}
+	}
+	return append(all, real)
+}
+
+// codeFiles are a folder of handlers and the packages that are installed beside it or above.
+func codeFiles(handlers, private string) []string {
+	if handlers == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(handlers)
+	if err != nil {
+		return nil
+	}
+	all := around(dir, private)
+	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
+		all = append(all, filepath.Join(parent, "node_modules"), filepath.Join(parent, "package.json"))
+		if parent == filepath.Dir(parent) {
+			return all
+		}
+	}
+}
+
+// around is a path without what lies under it and is private: if there is such, all that is there now beside the way to
+// it.
+func around(path, private string) []string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil
+	}
+	if private == "" {
+		return []string{path}
+	}
+	real, kept := followed(path), followed(private)
+	if kept == real || strings.HasPrefix(real, kept+"/") {
+		return nil
+	}
+	if !strings.HasPrefix(kept, strings.TrimSuffix(real, "/")+"/") {
+		return []string{path}
+	}
+	entries, err := os.ReadDir(real)
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, around(filepath.Join(real, e.Name()), private)...)
+	}
+	return all
+}
+
+// followed is where a path leads, as far as that is there.
+func followed(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}

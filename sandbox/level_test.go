@@ -1,0 +1,105 @@
+package sandbox_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/sandbox/wall"
+)
+
+// The level is what held when it was tried, whatever the kernel says it has, and what was asked for is had or refused.
+func TestTheLevelIsWhatHolds(t *testing.T) {
+	here := wall.Offered()
+	confined := here.Landlock > 0 && here.Filter
+	none, old, noFilter := wall.Kernel{Filter: true}, wall.Kernel{Landlock: 2, Filter: true},
+		wall.Kernel{Landlock: here.Landlock}
+	for _, c := range []struct {
+		name   string
+		o      sandbox.Options
+		kernel *wall.Kernel
+		needs  bool          // Landlock and filters
+		level  sandbox.Level // empty: refused
+		reason string
+	}{
+		{name: "the strongest", needs: true, level: sandbox.LevelConfined},
+		{name: "asked for", needs: true, o: sandbox.Options{Level: sandbox.LevelConfined}, level: sandbox.LevelConfined},
+		{
+			name: "weaker on demand", o: sandbox.Options{Level: sandbox.LevelProcess}, level: sandbox.LevelProcess,
+			reason: "the settings ask",
+		},
+		{
+			name: "weaker on demand over its own floor",
+			o:    sandbox.Options{Level: sandbox.LevelProcess, MinLevel: sandbox.FloorAuto}, level: sandbox.LevelProcess,
+		},
+		{name: "under a floor", o: sandbox.Options{Level: sandbox.LevelProcess, MinLevel: sandbox.LevelConfined}},
+		{
+			name:  "under a floor that may be passed",
+			o:     sandbox.Options{Level: sandbox.LevelProcess, MinLevel: sandbox.LevelConfined, AllowWeaker: true},
+			level: sandbox.LevelProcess,
+		},
+		{name: "no Landlock", kernel: &none, level: sandbox.LevelProcess, reason: "the kernel has no Landlock"},
+		{
+			name: "no Landlock and no need of it", kernel: &none, o: sandbox.Options{MinLevel: sandbox.FloorAuto},
+			level: sandbox.LevelProcess, reason: "the kernel has no Landlock",
+		},
+		{name: "no Landlock but asked for", kernel: &none, o: sandbox.Options{Level: sandbox.LevelConfined}},
+		{name: "no Landlock under a floor", kernel: &none, o: sandbox.Options{MinLevel: sandbox.LevelConfined}},
+		{name: "no filter", needs: true, kernel: &noFilter, level: sandbox.LevelProcess, reason: "no filter of system calls"},
+		{
+			name: "no filter where the floor is the best there is", needs: true, kernel: &noFilter,
+			o: sandbox.Options{MinLevel: sandbox.FloorAuto},
+		},
+		{name: "an older Landlock", needs: true, kernel: &old, level: sandbox.LevelConfined},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.needs && !confined {
+				t.Skipf("this kernel offers %+v to this process", here)
+			}
+			c.o.Dir = t.TempDir()
+			if c.kernel != nil {
+				c.o = c.o.WithKernel(*c.kernel)
+			}
+			p, err := sandbox.NewPool(c.o)
+			if c.level == "" {
+				if err == nil {
+					p.Close()
+				}
+				if !errors.Is(err, sandbox.ErrTooWeak) {
+					t.Fatalf("got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			r := p.Report()
+			if r.Level != c.level || !strings.Contains(r.Reason, c.reason) ||
+				(r.Reason == "") != (c.level == sandbox.LevelConfined) || r.Egress != "open" {
+				t.Errorf("report %+v", r)
+			}
+			says := func(word string) bool {
+				return slices.ContainsFunc(r.Missing, func(m string) bool { return strings.Contains(m, word) })
+			}
+			weak := c.level == sandbox.LevelProcess
+			if says("secret files") != weak || says("command lines") != weak || says("outside its scratch folder") != weak ||
+				!says("can connect to anything") {
+				t.Errorf("missing %q", r.Missing)
+			}
+			signals := !weak && c.kernel != &old && here.Landlock >= 6
+			want := []string{"isolation:process"}
+			if !weak {
+				want = append(want, "isolation:confined")
+			}
+			if signals {
+				want = append(want, "isolation:signals")
+			}
+			if got := r.Capabilities(); !slices.Equal(got, want) || r.Signals != signals || says("can signal") == signals {
+				t.Errorf("capabilities %q, want %q; missing %q", got, want, r.Missing)
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package sandbox
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	lib "github.com/sojourn-run/sojourn/sandbox/executor"
+)
+
+const watchedMemory = "watchdog"
+
+// unwatched is what no test finds out.
+var unwatched = []string{"memory is watched, not capped by the kernel"}
+
+// probe is the life of a prober: it reads what is around it, tries everything, and tells what it succeeded with.
+func probe() {
+	time.AfterFunc(probeTime, func() { os.Exit(1) })
+	control := os.NewFile(lib.ControlFD, "control")
+	line, err := bufio.NewReader(control).ReadBytes('\n')
+	var a aim
+	if err == nil {
+		err = json.Unmarshal(line, &a)
+	}
+	if err != nil {
+		os.Exit(2)
+	}
+	found := outcome{}
+	for try, fn := range tries {
+		found[try] = fn(a) == nil
+	}
+	answer, _ := json.Marshal(found) // names and truths
+	_, _ = control.Write(append(answer, '\n'))
+}
+
+// tries are what a prober does; an error means that it was kept from it.
+var tries = map[string]func(aim) error{
+	tryRead: func(a aim) error { return reads(a.Secret) },
+	tryWrite: func(a aim) error {
+		var err error
+		for _, dir := range []string{a.Outside, "/tmp", "/var/tmp", "/dev/shm"} {
+			path := filepath.Join(dir, fmt.Sprintf("sojourn-test-%d-%d", a.Worker, os.Getpid()))
+			if err = os.WriteFile(path, nil, 0o600); err == nil {
+				return os.Remove(path)
+			}
+		}
+		return err
+	},
+	tryEnviron:   func(a aim) error { return reads(fmt.Sprintf("/proc/%d/environ", a.Worker)) },
+	tryProcesses: func(a aim) error { return reads(fmt.Sprintf("/proc/%d/cmdline", a.Worker)) },
+	tryTrace: func(a aim) error {
+		const seize = 0x4206 // without stopping it; the end of this process lets go
+		if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, seize, uintptr(a.Worker), 0, 0, 0, 0); errno != 0 {
+			return errno
+		}
+		return nil
+	},
+	tryDescriptors: func(aim) error {
+		for fd := lib.ControlFD + 1; fd < 256; fd++ {
+			// What this process opened itself is marked.
+			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+				return nil
+			}
+		}
+		return errors.New("none")
+	},
+	tryCalls: func(aim) error {
+		// With such arguments none of them does anything: who gets another error got into the kernel.
+		for _, nr := range []uintptr{
+			unix.SYS_BPF, unix.SYS_IO_URING_SETUP, unix.SYS_KEYCTL, unix.SYS_UNSHARE, unix.SYS_OPEN_BY_HANDLE_AT,
+		} {
+			if _, _, errno := unix.Syscall6(nr, 0xffff, 0, 0, 0, 0, 0); !errors.Is(errno, unix.EPERM) &&
+				!errors.Is(errno, unix.ENOSYS) {
+				return nil
+			}
+		}
+		return unix.EPERM
+	},
+	tryModes:    func(a aim) error { return os.Chmod(a.Secret, 0o600) },
+	trySignal:   func(a aim) error { return unix.Kill(a.Worker, 0) },
+	tryAbstract: func(a aim) error { return connects(a.Abstract) },
+	tryNamed:    func(a aim) error { return connects(a.Named) },
+	tryNetwork: func(aim) error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		return err
+	},
+	tryRoot: func(aim) error {
+		if os.Geteuid() != 0 {
+			return errors.New("another user")
+		}
+		return nil
+	},
+}
+
+func reads(path string) error {
+	_, err := os.ReadFile(path)
+	return err
+}
+
+func connects(address string) error {
+	if address == "" {
+		return errors.New("no socket")
+	}
+	c, err := net.DialTimeout("unix", address, time.Second)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err
+}
+
+// listen opens a socket to be connected to; nobody is answered.
+func listen(address string) (stop func(), err error) {
+	l, err := net.Listen("unix", address)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = l.Close() }, nil
+}

@@ -1,0 +1,87 @@
+package sandboxtest
+
+// Aim tells an attacking handler what is around it.
+type Aim struct {
+	Worker  int    `json:"worker"`  // pid
+	Other   int    `json:"other"`   // pid of another executor
+	Secret  string `json:"secret"`  // file of the worker's
+	Foreign string `json:"foreign"` // file in another executor's scratch folder
+	Folder  string `json:"folder"`  // of the worker's
+	Code    string `json:"code"`    // file of a handler
+	Scratch string `json:"scratch"` // its own folder
+
+	Abstract string `json:"abstract"` // sockets the worker listens on
+	Named    string `json:"named"`
+	TCP      string `json:"tcp"`
+}
+
+// Attack is a row of the list: what is tried and at which levels it must fail.
+type Attack struct {
+	Name              string
+	Process, Confined bool // must be refused
+	Scope             bool // at level confined only with Landlock's scopes
+	Works             bool // must not be refused: code needs it
+}
+
+// Attacks is the list.
+var Attacks = []Attack{
+	{Name: "own folder", Works: true},
+	{Name: "runtime and code", Works: true},
+	{Name: "child process", Works: true},
+	{Name: "what the machine is", Works: true},
+
+	{Name: "secret in the environment", Process: true, Confined: true},
+	{Name: "environment of the worker", Process: true, Confined: true},
+	{Name: "environment of the first process", Confined: true},
+	{Name: "environment of another executor", Confined: true},
+	{Name: "command lines", Confined: true},
+	{Name: "memory of the worker", Process: true, Confined: true},
+	{Name: "memory of the worker by process_vm_readv", Process: true, Confined: true},
+	{Name: "ptrace", Process: true, Confined: true},
+	{Name: "ptrace of another executor", Confined: true},
+	{Name: "descriptor of the worker", Process: true, Confined: true},
+	{Name: "limits of the worker", Confined: true},
+	{Name: "signal to the worker", Confined: true, Scope: true},
+	{Name: "signal to another executor", Confined: true, Scope: true},
+	{Name: "secret file", Confined: true},
+	{Name: "secret file through the worker's root", Process: true, Confined: true},
+	{Name: "another executor's file", Confined: true},
+	{Name: "write in /etc", Confined: true},
+	{Name: "write in /usr", Confined: true},
+	{Name: "write in /var/tmp", Confined: true},
+	{Name: "write in /tmp", Confined: true},
+	{Name: "write in /dev/shm", Confined: true},
+	{Name: "write in the worker's folder", Confined: true},
+	{Name: "change code", Confined: true},
+	{Name: "hard link to the secret", Confined: true},
+	{Name: "symbolic link to the secret", Confined: true},
+	{Name: "open descriptors", Process: true, Confined: true},
+	{Name: "core dumps", Process: true, Confined: true},
+	{Name: "capabilities", Process: true, Confined: true},
+	{Name: "mount", Process: true, Confined: true},
+	{Name: "bpf", Confined: true},
+	{Name: "perf", Confined: true},
+	{Name: "io_uring", Confined: true},
+	{Name: "keyctl", Confined: true},
+	{Name: "userfaultfd", Confined: true},
+	{Name: "open by handle", Confined: true},
+	{Name: "user namespace", Confined: true},
+	{Name: "core pattern", Confined: true},
+	{Name: "sysrq", Confined: true},
+	{Name: "kernel settings", Confined: true},
+	{Name: "devices", Confined: true},
+	{Name: "another cgroup", Confined: true},
+	{Name: "out of memory score", Confined: true},
+	{Name: "hard limit", Process: true, Confined: true},
+	{Name: "abstract socket", Confined: true, Scope: true},
+	{Name: "raw socket", Process: true, Confined: true},
+	{Name: "packet socket", Process: true, Confined: true},
+	{Name: "vsock", Confined: true},
+	{Name: "listen", Confined: true},
+	{Name: "terminal input", Confined: true},
+	{Name: "another user", Process: true, Confined: true},
+	{Name: "clock", Process: true, Confined: true},
+	{Name: "reboot", Process: true, Confined: true},
+	{Name: "kernel module", Process: true, Confined: true},
+	{Name: "kexec", Process: true, Confined: true},
+}

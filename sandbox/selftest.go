@@ -1,0 +1,256 @@
+package sandbox
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/sandbox/wall"
+)
+
+// proberName is the first argument of a process that tries what an executor should not be able to do.
+const proberName = "sojourn-prober"
+
+// probeTime is how long a prober has, on a machine that does other things.
+const probeTime = 30 * time.Second
+
+// aim tells a prober what is around it.
+type aim struct {
+	Worker   int    `json:"worker"`   // its pid
+	Secret   string `json:"secret"`   // a file of the worker's, closed to other users
+	Outside  string `json:"outside"`  // a folder of the worker's
+	Abstract string `json:"abstract"` // socket the worker listens on
+	Named    string `json:"named"`    // and another
+}
+
+// Things a prober tries. Each is harmless when it succeeds.
+const (
+	tryRead        = "read"        // a foreign file
+	tryWrite       = "write"       // a file that stays
+	tryEnviron     = "environ"     // of the worker
+	tryTrace       = "trace"       // the worker
+	tryProcesses   = "processes"   // their command lines
+	tryDescriptors = "descriptors" // that were left open
+	tryCalls       = "calls"       // system calls that nobody needs
+	tryModes       = "modes"       // of a foreign file
+	trySignal      = "signal"      // to the worker
+	tryAbstract    = "abstract"    // socket
+	tryNamed       = "named"       // socket
+	tryNetwork     = "network"
+	tryRoot        = "root" // being it
+)
+
+// core are what the level confined is: who succeeds with one of them is not confined.
+var core = []string{tryRead, tryWrite, tryEnviron, tryTrace, tryProcesses, tryDescriptors, tryCalls}
+
+// openWords say what it means that a try succeeded, in the order in which people should read it.
+var openWords = []struct{ try, words string }{
+	{tryRead, "code can read any file the worker's user can read, secret files included"},
+	{tryEnviron, "code can read the worker's environment"},
+	{tryTrace, "code can look into the worker and change it"},
+	{tryRoot, "code runs as root, though without capabilities"},
+	{tryModes, "code can change the modes and times of its user's files"},
+	{tryProcesses, "code can see other processes and their command lines"},
+	{trySignal, "code can signal other processes of its user"},
+	{tryAbstract, "code can connect to abstract sockets of other processes"},
+	{tryNamed, "code can connect to the sockets in the file system that its user may write to"},
+	{tryNetwork, "code can connect to anything the worker can reach"},
+	{tryWrite, "code can leave files outside its scratch folder"},
+	{tryDescriptors, "code finds descriptors that the worker left open"},
+	{tryCalls, "code can make system calls that programs get out of sandboxes with"},
+}
+
+// outcome is what a prober found: what it succeeded with.
+type outcome map[string]bool
+
+// missing puts it in words.
+func (o outcome) missing() []string {
+	var all []string
+	for _, w := range openWords {
+		if o[w.try] {
+			all = append(all, w.words)
+		}
+	}
+	return all
+}
+
+// holds says whether that is the level confined, and else what it is not.
+func (o outcome) holds() error {
+	var not []string
+	for _, try := range core {
+		if o[try] {
+			not = append(not, try)
+		}
+	}
+	if len(not) > 0 {
+		return fmt.Errorf("a test succeeded with what should be refused: %s", strings.Join(not, ", "))
+	}
+	return nil
+}
+
+// confine finds the level of the pool: the strongest that held in a test, or the one that was asked for.
+func (p *Pool) confine() error {
+	o, offered := p.opt, wall.Offered()
+	if o.kernel != nil {
+		offered = *o.kernel
+	}
+	confined := o.MinLevel == FloorAuto && offered.Landlock > 0 && (o.Level == "" || o.Level == LevelConfined)
+	floor := o.MinLevel
+	if floor == FloorAuto {
+		if floor = LevelNone; confined {
+			floor = LevelConfined
+		}
+	}
+	p.report = Report{
+		Level: LevelProcess, LandlockABI: offered.Landlock, Memory: watchedMemory, Disk: "watchdog", Egress: "open",
+	}
+	var found outcome
+	var err error
+	switch {
+	case o.Level == LevelProcess:
+		p.report.Reason = "the settings ask for this level"
+	case offered.Landlock == 0:
+		err = errors.New("the kernel has no Landlock, or the container does not let it be used")
+	case !offered.Filter:
+		err = errors.New("the kernel has no filter of system calls, or the container does not let it be used")
+	default:
+		if found, err = p.tried(&offered); err == nil {
+			err = found.holds()
+		}
+	}
+	switch {
+	case err != nil && o.Level == LevelConfined:
+		return fmt.Errorf("level %s cannot be had here: %w: %w", o.Level, err, ErrTooWeak)
+	case err != nil:
+		p.report.Reason = "code is not confined: " + err.Error()
+	case o.Level != LevelProcess:
+		p.report.Level = LevelConfined
+		for _, l := range p.languages {
+			l.rule = func(scratch string) *wall.Rules {
+				r := l.rules(o, offered, p.dir)
+				r.Write = append(r.Write, scratch)
+				return &r
+			}
+		}
+	}
+	if p.report.Level == LevelProcess {
+		if found, err = p.tried(nil); err != nil {
+			return fmt.Errorf("test of isolation: %w", err)
+		}
+	}
+	p.report.Signals = !found[trySignal] && !found[tryAbstract]
+	p.report.Missing = append(found.missing(), unwatched...)
+	if floor != "" && !p.report.Level.AtLeast(floor) && !o.AllowWeaker {
+		return fmt.Errorf(
+			"level %s is under the least allowed, %s (%s: %s): %w", p.report.Level, floor, p.report.Reason,
+			strings.Join(p.report.Missing, "; "), ErrTooWeak,
+		)
+	}
+	return nil
+}
+
+// tests remembers what probers found: it is the same for every pool of this process.
+var tests = struct {
+	sync.Mutex
+	found map[wall.Kernel]outcome
+}{found: map[wall.Kernel]outcome{}}
+
+// tried runs a prober the way executors are run, behind a wall of what is offered or without one.
+func (p *Pool) tried(offered *wall.Kernel) (outcome, error) {
+	var k wall.Kernel
+	if offered != nil {
+		k = *offered
+	}
+	tests.Lock()
+	defer tests.Unlock()
+	if found, done := tests.found[k]; done {
+		return found, nil
+	}
+	found, err := p.try(offered)
+	if err == nil {
+		tests.found[k] = found
+	}
+	return found, err
+}
+
+func (p *Pool) try(offered *wall.Kernel) (found outcome, err error) {
+	program, err := self()
+	if err != nil {
+		return nil, err
+	}
+	a := aim{
+		Worker: os.Getpid(), Secret: filepath.Join(p.dir, "secret"), Outside: p.dir,
+		Abstract: "@sojourn-" + filepath.Base(p.dir), Named: filepath.Join(p.dir, "socket"),
+	}
+	scratch := filepath.Join(p.dir, "test")
+	defer os.Remove(a.Secret)
+	if err := errors.Join(os.WriteFile(a.Secret, nil, 0o600), os.Mkdir(scratch, 0o700)); err != nil {
+		return nil, err
+	}
+	defer minder.Wipe(scratch)
+	for _, address := range []*string{&a.Abstract, &a.Named} {
+		stop, err := listen(*address)
+		if err != nil {
+			*address = "" // such sockets cannot be here, so there is none to connect to
+			continue
+		}
+		defer stop()
+	}
+	l := &language{name: RuntimeNative, program: program}
+	config := minder.Config{
+		Path: program, Args: []string{proberName}, Env: l.environment(Options{}, scratch), Dir: scratch,
+	}
+	if offered != nil {
+		r := l.rules(p.opt, *offered, p.dir)
+		r.Write = append(r.Write, scratch)
+		config.Wall = &r
+	}
+	proc, err := startProcess(config)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		proc.order(minder.OrderKill)
+		_ = proc.line.SetReadDeadline(time.Now().Add(probeTime))
+		for end := false; !end; {
+			f, ferr := proc.fact()
+			end = ferr != nil || f.T == minder.FactEnd
+			if f.Error != "" {
+				err = errors.New(f.Error) // says more than that there was no answer
+			}
+		}
+		_ = proc.cmd.Process.Kill()
+		_ = proc.cmd.Wait()
+		proc.release()
+	}()
+	_ = proc.control.SetDeadline(time.Now().Add(probeTime))
+	told, err := json.Marshal(a)
+	if err == nil {
+		_, err = proc.control.Write(append(told, '\n'))
+	}
+	var answer []byte
+	if err == nil {
+		answer, err = bufio.NewReader(proc.control).ReadBytes('\n')
+	}
+	if err == nil {
+		err = json.Unmarshal(answer, &found)
+	}
+	if err == nil {
+		for _, w := range openWords {
+			if _, there := found[w.try]; !there {
+				err = fmt.Errorf("it says nothing of %s", w.try)
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the test did not answer: %w", err)
+	}
+	return found, nil
+}

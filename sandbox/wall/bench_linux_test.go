@@ -1,0 +1,32 @@
+package wall
+
+import (
+	"testing"
+	"time"
+)
+
+// What a wall of the usual length costs the start of an executor. Each one costs the process a thread, so there are
+// few.
+func BenchmarkRaise(b *testing.B) {
+	k := Offered()
+	if k.Landlock == 0 || !k.Filter {
+		b.Skipf("this kernel offers %+v to this process", k)
+	}
+	r := Rules{Write: []string{b.TempDir()}, Inet: true, Landlock: k.Landlock, Filter: true}
+	for range 30 {
+		r.Read = append(r.Read, "/usr/lib", "/usr/bin", "/etc/hosts", "/nowhere")
+	}
+	var spent time.Duration
+	const n = 20
+	for range n {
+		Apart(func() {
+			start := time.Now()
+			if err := Raise(r); err != nil {
+				b.Error(err)
+			}
+			spent += time.Since(start)
+		})
+	}
+	b.ReportMetric(float64(spent.Microseconds())/n, "µs/wall")
+	b.ReportMetric(0, "ns/op")
+}

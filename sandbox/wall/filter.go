@@ -1,0 +1,158 @@
+package wall
+
+import "fmt"
+
+// instruction is one of a filter program, in the kernel's layout.
+type instruction struct {
+	code   uint16
+	jt, jf uint8
+	k      uint32
+}
+
+// Operations of filter programs.
+const (
+	opLoad    = 0x20 // of a word of the call
+	opAnd     = 0x54
+	opEqual   = 0x15 // jumps
+	opAtLeast = 0x35
+	opAnySet  = 0x45
+	opReturn  = 0x06
+)
+
+// Where a filter finds things, and what it may answer.
+const (
+	atNumber = 0
+	atArch   = 4
+	atArgs   = 16 // eight bytes each, low half first on both architectures
+
+	answerAllow = 0x7fff0000
+	answerKill  = 0x80000000 // the whole process
+	answerError = 0x00050000 // with the number of an error
+)
+
+const (
+	errPerm      = 1  // EPERM
+	errAccess    = 13 // EACCES
+	errNoSuch    = 38 // ENOSYS: what makes a library take the older call
+	firstX32Call = 0x40000000
+)
+
+// Flags and commands that the filter looks for.
+const (
+	// mount cgroup uts ipc user pid net
+	newNamespaces = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+	// TIOCSTI: types on the terminal
+	ttyInput = 0x5412
+	// TIOCLINUX: pastes on the console
+	ttyConsole = 0x541c
+
+	unixFamily, inetFamily, inet6Family, netlinkFamily = 1, 2, 10, 16
+	streamType, datagramType, typeMask                 = 1, 2, 0xf
+)
+
+// filter is the program that decides about system calls: those of a foreign architecture end the process, as their
+// numbers mean something else and every other check would look at the wrong call.
+func (r Rules) filter(arch string) ([]instruction, error) {
+	a, ok := architectures[arch]
+	if !ok {
+		return nil, fmt.Errorf("no filter of system calls for %s", arch)
+	}
+	p := program{of: a.of}
+	p.load(atArch)
+	p.unless(opEqual, a.audit, answerKill)
+	p.load(atNumber)
+	if a.x32 {
+		p.when(opAtLeast, firstX32Call, answerKill)
+	}
+	for _, n := range refused {
+		p.call(n, answerError|errPerm, func() {})
+	}
+	p.call(callClone3, answerError|errNoSuch, func() {}) // its flags are behind a pointer
+	p.call(callClone, answerAllow, func() {
+		p.arg(0)
+		p.when(opAnySet, newNamespaces, answerError|errPerm)
+	})
+	p.call(callIoctl, answerAllow, func() {
+		p.arg(1)
+		p.when(opEqual, ttyInput, answerError|errPerm)
+		p.when(opEqual, ttyConsole, answerError|errPerm)
+	})
+	p.call(callPrlimit, answerAllow, func() { // of another process the kernel asks for its user only
+		p.arg(0)
+		p.unless(opEqual, 0, answerError|errPerm)
+	})
+	if r.Landlock > 0 && !r.HoldsTruncate() {
+		p.call(callTruncate, answerError|errAccess, func() {})
+	}
+	p.call(callSocketpair, answerAllow, func() {
+		p.arg(0)
+		p.unless(opEqual, unixFamily, answerError|errAccess)
+	})
+	p.call(callSocket, answerError|errAccess, func() { r.sockets(&p) })
+	p.answer(answerAllow)
+	return p.code, nil
+}
+
+// sockets allows what may be a socket: family, type and protocol decide.
+func (r Rules) sockets(p *program) {
+	p.arg(0)
+	p.when(opEqual, unixFamily, answerAllow)
+	if !r.Inet {
+		return
+	}
+	for _, family := range []uint32{inetFamily, inet6Family} {
+		p.block(opEqual, family, answerError|errAccess, func() {
+			p.arg(1)
+			p.code = append(p.code, instruction{code: opAnd, k: typeMask})
+			p.when(opEqual, streamType, answerAllow)
+			p.when(opEqual, datagramType, answerAllow)
+		})
+	}
+	p.block(opEqual, netlinkFamily, answerError|errAccess, func() {
+		// which addresses there are: libraries ask before they connect
+		p.arg(2)
+		p.when(opEqual, 0, answerAllow)
+	})
+}
+
+// program is a filter while it is written.
+type program struct {
+	code []instruction
+	of   func(number) int
+}
+
+func (p *program) load(at uint32) { p.code = append(p.code, instruction{code: opLoad, k: at}) }
+
+// arg loads the low half of an argument. The kernel takes no more of those that are looked at.
+func (p *program) arg(i uint32) { p.load(atArgs + 8*i) }
+
+func (p *program) answer(a uint32) { p.code = append(p.code, instruction{code: opReturn, k: a}) }
+
+// when answers if the test holds.
+func (p *program) when(test uint16, k, answer uint32) {
+	p.code = append(p.code, instruction{code: test, k: k, jf: 1})
+	p.answer(answer)
+}
+
+// unless answers if the test does not hold.
+func (p *program) unless(test uint16, k, answer uint32) {
+	p.code = append(p.code, instruction{code: test, k: k, jt: 1})
+	p.answer(answer)
+}
+
+// block runs tests if the first one holds, and then has an answer for what they let through. Whatever it loads is of no
+// matter to what comes after: who went in does not come out.
+func (p *program) block(test uint16, k, otherwise uint32, tests func()) {
+	at := len(p.code)
+	p.code = append(p.code, instruction{code: test, k: k})
+	tests()
+	p.answer(otherwise)
+	p.code[at].jf = uint8(len(p.code) - at - 1) //nolint:gosec // a block has few tests
+}
+
+// call is the block of one system call.
+func (p *program) call(n number, otherwise uint32, tests func()) {
+	if nr := p.of(n); nr != absent {
+		p.block(opEqual, uint32(nr), otherwise, tests) //nolint:gosec // a small number
+	}
+}

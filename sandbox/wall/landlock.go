@@ -1,0 +1,89 @@
+package wall
+
+// Rights on files, in the bits of the kernel's interface.
+const (
+	execute = 1 << iota
+	writeFile
+	readFile
+	readDir
+	removeDir
+	removeFile
+	makeChar
+	makeDir
+	makeReg
+	makeSock
+	makeFifo
+	makeBlock
+	makeSym
+	refer
+	truncate
+	ioctlDev
+	resolveUnix
+)
+
+// Rights that make sense for something that is not a folder; the kernel refuses a rule on one that has others.
+const ofFiles = execute | writeFile | readFile | truncate | ioctlDev | resolveUnix
+
+// What a domain keeps inside.
+const (
+	scopeAbstract = 1 << iota
+	scopeSignal
+)
+
+// ruleset is what the kernel is told once: what is forbidden except where a rule allows it. Its layout is the kernel's.
+type ruleset struct {
+	files  uint64
+	net    uint64
+	scoped uint64
+}
+
+// rulesetOf forbids all that an ABI can.
+func rulesetOf(abi int) ruleset {
+	s := ruleset{files: makeSym<<1 - 1}
+	for _, later := range []struct {
+		abi   int
+		right uint64
+	}{{abiRename, refer}, {abiTruncate, truncate}, {abiIoctl, ioctlDev}, {abiUnix, resolveUnix}} {
+		if abi >= later.abi {
+			s.files |= later.right
+		}
+	}
+	if abi >= abiScope {
+		s.scoped = scopeAbstract | scopeSignal
+	}
+	return s
+}
+
+// fileRule allows rights beneath a path.
+type fileRule struct {
+	path   string
+	rights uint64
+	needed bool // a path that is not there is an error and not a rule less
+}
+
+// fileRules are the rules for files. Rights an ABI does not know are left out when the rule is added.
+func (r Rules) fileRules() []fileRule {
+	var all []fileRule
+	for _, path := range r.Read {
+		all = append(all, fileRule{path: path, rights: execute | readFile | readDir})
+	}
+	for _, path := range r.Write {
+		all = append(all, fileRule{
+			path: path, needed: true,
+			rights: (resolveUnix<<1 - 1) &^ (makeChar | makeBlock | ioctlDev),
+		})
+	}
+	for _, path := range r.Devices {
+		all = append(all, fileRule{path: path, rights: readFile | writeFile | truncate | ioctlDev})
+	}
+	return all
+}
+
+// on leaves of the rule's rights what the ruleset knows and what the thing at its path can have.
+func (f fileRule) on(s ruleset, folder bool) uint64 {
+	rights := f.rights & s.files
+	if !folder {
+		rights &= ofFiles
+	}
+	return rights
+}

@@ -1,0 +1,138 @@
+package wall
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Offered asks the kernel what it has.
+func Offered() Kernel {
+	var k Kernel
+	if abi, _, errno := unix.Syscall(
+		unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION,
+	); errno == 0 {
+		k.Landlock = int(abi)
+	}
+	// With no program there is nothing to install: a kernel that has filters says that the address is bad.
+	const setFilter = unix.SECCOMP_SET_MODE_FILTER
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, setFilter, 0, 0)
+	_, known := architectures[runtime.GOARCH]
+	k.Filter = errno == unix.EFAULT && known
+	return k
+}
+
+// Raise restricts the calling thread, for good. The caller has locked its goroutine to it; see [Apart]. After an error
+// the thread may be restricted in part and must not start anything.
+func Raise(r Rules) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no new privileges: %w", err)
+	}
+	if r.Landlock > 0 {
+		if err := r.enclose(); err != nil {
+			return fmt.Errorf("landlock: %w", err)
+		}
+	}
+	if r.Filter {
+		if err := r.install(); err != nil {
+			return fmt.Errorf("seccomp: %w", err)
+		}
+	}
+	return nil
+}
+
+// enclose puts this thread into a Landlock domain of its own.
+func (r Rules) enclose() error {
+	set := rulesetOf(r.Landlock)
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&set)), unsafe.Sizeof(set), 0)
+	if errno != 0 {
+		return fmt.Errorf("make rules: %w", errno)
+	}
+	defer unix.Close(int(fd))
+	for _, f := range r.fileRules() {
+		if err := allow(int(fd), set, f); err != nil {
+			return fmt.Errorf("rule for %s: %w", f.path, err)
+		}
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
+		return fmt.Errorf("apply rules: %w", errno)
+	}
+	return nil
+}
+
+// allow adds a rule for what is at a path now.
+func allow(rules int, set ruleset, f fileRule) error {
+	fd, err := unix.Open(f.path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		if f.needed ||
+			!(errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) ||
+				errors.Is(err, unix.ELOOP)) {
+			return err
+		}
+		return nil // who cannot be reached needs no rule
+	}
+	// The kernel makes up the files under /proc as they are asked for and forgets them when memory is scarce, and the rule
+	// with them. One that is held open is not forgotten.
+	if !strings.HasPrefix(f.path, "/proc/") {
+		defer unix.Close(fd)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	beneath := unix.LandlockPathBeneathAttr{Allowed_access: f.on(set, st.Mode&unix.S_IFMT == unix.S_IFDIR), Parent_fd: int32(fd)} //nolint:gosec // a descriptor
+	_, _, errno := unix.Syscall6(
+		unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&beneath)), 0, 0,
+		0,
+	)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// install puts the filter on this thread.
+func (r Rules) install() error {
+	code, err := r.filter(runtime.GOARCH)
+	if err != nil {
+		return err
+	}
+	list := make([]unix.SockFilter, len(code))
+	for i, c := range code {
+		list[i] = unix.SockFilter{Code: c.code, Jt: c.jt, Jf: c.jf, K: c.k}
+	}
+	prog := unix.SockFprog{Len: uint16(len(list)), Filter: &list[0]} //nolint:gosec // a few hundred
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	runtime.KeepAlive(list)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Apart runs fn on a thread that runs nothing else, before and after, and returns when fn has. The thread is not the
+// process's first: that one stands for the process when somebody sends it a signal, so it must stay outside of what fn
+// shuts itself into. It lives as long as the process, because children started from it may be tied to it.
+func Apart(fn func()) {
+	done := make(chan struct{})
+	go apart(fn, done)
+	<-done
+}
+
+func apart(fn func(), done chan struct{}) {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		go apart(fn, done) // this goroutine holds the first thread until the other has found its own
+		<-done
+		runtime.UnlockOSThread()
+		return
+	}
+	fn()
+	close(done)
+	select {}
+}

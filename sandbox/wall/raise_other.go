@@ -1,0 +1,19 @@
+//go:build !linux
+
+package wall
+
+import "errors"
+
+// Offered says that there is nothing.
+func Offered() Kernel { return Kernel{} }
+
+// Raise refuses rules that cannot be kept here.
+func Raise(r Rules) error {
+	if r.Landlock > 0 || r.Filter {
+		return errors.New("this system has neither Landlock nor seccomp")
+	}
+	return nil
+}
+
+// Apart runs fn.
+func Apart(fn func()) { fn() }

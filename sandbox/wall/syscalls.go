@@ -1,0 +1,101 @@
+package wall
+
+// number is a system call on the two architectures there are filters for; absent where one has no such call.
+type number struct {
+	name         string
+	amd64, arm64 int
+}
+
+const absent = -1
+
+// refused are the system calls that answer EPERM whatever their arguments are. No handler needs one, and each is a way
+// out of a sandbox, into the kernel, or at another process.
+var refused = []number{
+	// What is mounted where.
+	{"mount", 165, 40},
+	{"umount2", 166, 39},
+	{"move_mount", 429, 429},
+	{"open_tree", 428, 428},
+	{"open_tree_attr", 467, 467},
+	{"fsopen", 430, 430},
+	{"fsconfig", 431, 431},
+	{"fsmount", 432, 432},
+	{"fspick", 433, 433},
+	{"mount_setattr", 442, 442},
+	{"pivot_root", 155, 41},
+	{"chroot", 161, 51},
+	// Namespaces; with them a program without privileges gets new parts of the kernel to attack.
+	{"unshare", 272, 97},
+	{"setns", 308, 268},
+	// Other processes.
+	{"ptrace", 101, 117},
+	{"process_vm_readv", 310, 270},
+	{"process_vm_writev", 311, 271},
+	{"pidfd_getfd", 438, 438},
+	{"kcmp", 312, 272},
+	{"process_madvise", 440, 440},
+	// Large parts of the kernel.
+	{"bpf", 321, 280},
+	{"perf_event_open", 298, 241},
+	{"userfaultfd", 323, 282},
+	{"fanotify_init", 300, 262},
+	{"io_uring_setup", 425, 425},
+	{"io_uring_enter", 426, 426},
+	{"io_uring_register", 427, 427},
+	{"keyctl", 250, 219},
+	{"add_key", 248, 217},
+	{"request_key", 249, 218},
+	{"modify_ldt", 154, absent},
+	{"uselib", 134, absent},
+	{"lookup_dcookie", 212, 18},
+	// Files without a path.
+	{"open_by_handle_at", 304, 265},
+	// The machine itself.
+	{"kexec_load", 246, 104},
+	{"kexec_file_load", 320, 294},
+	{"reboot", 169, 142},
+	{"create_module", 174, absent},
+	{"init_module", 175, 105},
+	{"finit_module", 313, 273},
+	{"delete_module", 176, 106},
+	{"swapon", 167, 224},
+	{"swapoff", 168, 225},
+	{"acct", 163, 89},
+	{"quotactl", 179, 60},
+	{"quotactl_fd", 443, 443},
+	{"settimeofday", 164, 170},
+	{"clock_settime", 227, 112},
+	{"clock_adjtime", 305, 266},
+	{"adjtimex", 159, 171},
+	{"sethostname", 170, 161},
+	{"setdomainname", 171, 162},
+	{"syslog", 103, 116},
+	{"vhangup", 153, 58},
+	{"iopl", 172, absent},
+	{"ioperm", 173, absent},
+	// Waiting for others to connect.
+	{"listen", 50, 201},
+}
+
+// System calls whose arguments decide, or that answer something else.
+var (
+	callClone      = number{"clone", 56, 220}
+	callClone3     = number{"clone3", 435, 435}
+	callSocket     = number{"socket", 41, 198}
+	callSocketpair = number{"socketpair", 53, 199}
+	callIoctl      = number{"ioctl", 16, 29}
+	callPrlimit    = number{"prlimit64", 302, 261}
+	callTruncate   = number{"truncate", 76, 45}
+)
+
+// architecture is one for which there is a filter.
+type architecture struct {
+	audit uint32 // by which the kernel names it to filters
+	x32   bool   // has a second set of calls under the same name
+	of    func(number) int
+}
+
+var architectures = map[string]architecture{
+	"amd64": {audit: 0xc000003e, x32: true, of: func(n number) int { return n.amd64 }},
+	"arm64": {audit: 0xc00000b7, of: func(n number) int { return n.arm64 }},
+}

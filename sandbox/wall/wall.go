@@ -1,0 +1,83 @@
+// Package wall takes from one thread, and from every program started from it, all but what its rules leave: files
+// outside a list are closed to it by Landlock, other processes are out of its sight, and a seccomp filter refuses the
+// system calls by which programs get out of sandboxes.
+//
+// Both are kernel features that need no privilege, so this works in a container as it comes. What a kernel has of them
+// differs; [Offered] says it, and nothing here claims more than was asked for and given.
+//
+// One thread is restricted, never the process: the process that starts a confined program has to watch and kill it, and
+// a domain that both share would let the program signal its watcher. See [Apart].
+package wall
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// Rules say what is left to a thread and to all that it starts.
+type Rules struct {
+	Read    []string `json:"read,omitempty"`    // files and trees: open for reading, list, execute
+	Write   []string `json:"write,omitempty"`   // files and trees: everything, except making devices; they must be there
+	Devices []string `json:"devices,omitempty"` // device files: read and write
+	Inet    bool     `json:"inet,omitempty"`    // sockets of IPv4 and IPv6, TCP and UDP; without it there are none
+
+	// ABI to use, at most what is offered; 0 leaves files and processes as they are
+	Landlock int  `json:"landlock,omitempty"`
+	Filter   bool `json:"filter,omitempty"` // filter system calls; Inet is nothing without it
+}
+
+// Kernel is what the kernel offers to this process.
+type Kernel struct {
+	Landlock int  // the ABI; 0 when there is none, or when the process may not use it
+	Filter   bool // seccomp filters
+}
+
+// The ABIs of Landlock by what they brought.
+const (
+	abiRename   = 2 // moving between folders
+	abiTruncate = 3 // cutting files off
+	abiIoctl    = 5 // commands to devices
+	abiScope    = 6 // signals and abstract sockets
+	abiUnix     = 9 // sockets with a name in a folder
+)
+
+// HoldsTruncate says whether the rules keep files that may be read from being cut off.
+func (r Rules) HoldsTruncate() bool { return r.Landlock >= abiTruncate }
+
+// HoldsSignals says whether the rules keep signals and abstract sockets inside.
+func (r Rules) HoldsSignals() bool { return r.Landlock >= abiScope }
+
+// HoldsNamedSockets says whether the rules keep the program from sockets that have a name in a folder.
+func (r Rules) HoldsNamedSockets() bool { return r.Landlock >= abiUnix }
+
+// Covers says whether the rules allow a path to be opened, for writing or else for reading. Only the names are looked
+// at, where links lead included; the rights of the file itself may still refuse it.
+func (r Rules) Covers(path string, write bool) bool {
+	path = real(path)
+	lists := [][]string{r.Write, r.Devices}
+	if !write {
+		lists = append(lists, r.Read)
+	}
+	for _, list := range lists {
+		for _, root := range list {
+			root = real(root)
+			if path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// real is where a path leads: the part of it that is there with its links followed, and the rest as it stands.
+func real(path string) string {
+	path = filepath.Clean(path)
+	if followed, err := filepath.EvalSymlinks(path); err == nil {
+		return followed
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(real(parent), filepath.Base(path))
+}

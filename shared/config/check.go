@@ -1,0 +1,200 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// checker collects what is wrong, each with the setting's name, value and source.
+type checker struct {
+	sources []Source
+	wrong   []error
+}
+
+func (c *checker) bad(name, format string, args ...any) {
+	i := slices.IndexFunc(c.sources, func(s Source) bool { return s.Name == name })
+	s := c.sources[i]
+	c.wrong = append(c.wrong, fmt.Errorf("%s is %q (%s): %s", s.Name, s.Value, s.From, fmt.Sprintf(format, args...)))
+}
+
+func (c *checker) oneOf(name, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		c.bad(name, "must be one of %s", strings.Join(allowed, ", "))
+	}
+}
+
+// isolation takes the levels that are built. Others have a name that people know.
+func (c *checker) isolation(name, value string) {
+	switch value {
+	case "namespace", "wasm", "command", "external":
+		c.bad(name, "there is no such isolation here; confined is the strongest")
+	default:
+		c.oneOf(name, value, "auto", "none", "process", "confined")
+	}
+}
+
+func (c *checker) atLeast(name string, value, least int) {
+	if value < least {
+		c.bad(name, "must be at least %d", least)
+	}
+}
+
+func (c *checker) positive(name string, value time.Duration) {
+	if value <= 0 {
+		c.bad(name, "must be longer than zero")
+	}
+}
+
+// check refuses what cannot work, before anything is opened.
+func check(cfg *Config, sources []Source) error {
+	c := &checker{sources: sources}
+	c.oneOf("container-type", cfg.ContainerType, ContainerApp, ContainerWorker, ContainerWorkerAndApp)
+	c.oneOf("log-level", cfg.LogLevel, "trace", "debug", "info", "warn", "error")
+	c.oneOf("log-format", cfg.LogFormat, "console", "json")
+	c.positive("drain-timeout", cfg.DrainTimeout)
+	if cfg.DataDir == "" {
+		c.bad("data-dir", "must name a directory")
+	}
+	if cfg.Namespace == "" || len(cfg.Namespace) > 128 {
+		c.bad("namespace", "must have 1 to 128 characters")
+	}
+	if cfg.Role.RunsApp() {
+		checkApp(c, cfg)
+	}
+	if cfg.Role.RunsWorker() {
+		checkWorker(c, cfg)
+	}
+	if cfg.Role == Worker || cfg.Role == Client {
+		if len(cfg.AppURLs) == 0 {
+			c.bad("app-url", "must name an app")
+		}
+		for _, a := range cfg.AppURLs {
+			if u, err := url.Parse(a); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+				c.bad("app-url", "each must look like http://HOST:PORT or https://HOST")
+				break
+			}
+		}
+	}
+	return errors.Join(c.wrong...)
+}
+
+// address takes HOST:PORT and gives the host.
+func (c *checker) address(name, value string) string {
+	host, port, err := net.SplitHostPort(value)
+	if n, numErr := strconv.Atoi(port); err != nil || numErr != nil || n < 0 || n > 65535 {
+		c.bad(name, "must look like HOST:PORT")
+	}
+	return host
+}
+
+func checkApp(c *checker, cfg *Config) {
+	host := c.address("addr", cfg.Addr)
+	c.oneOf("auth", cfg.Auth, AuthToken, AuthNone)
+	if cfg.Auth == AuthNone && !loopback(host) {
+		c.bad("auth", "only with a loopback address, and addr is %s", cfg.Addr)
+	}
+	path, sqlite := strings.CutPrefix(cfg.DatabaseURL, "sqlite:")
+	switch {
+	case sqlite && path == "":
+		c.bad("database-url", "sqlite: needs the path of a file")
+	case !sqlite && !strings.HasPrefix(cfg.DatabaseURL, "postgres://") &&
+		!strings.HasPrefix(cfg.DatabaseURL, "postgresql://"):
+		c.bad("database-url", "must be sqlite:PATH or postgres://…")
+	}
+	c.positive("session-cleanup", cfg.SessionCleanup)
+	c.positive("attempt-lease", cfg.AttemptLease)
+	c.atLeast("max-polls", cfg.MaxPolls, 1)
+	c.atLeast("sockets-per-token", cfg.MaxSockets, 0)
+	c.atLeast("postgres-pool", cfg.PostgresPool, 4) // who commits, who tells and who hears the other apps, one reader
+	if len(cfg.SocketTransports) == 0 {
+		c.bad("socket-transports", "must name websocket, polling or both")
+	}
+	for _, t := range cfg.SocketTransports {
+		if t != "websocket" && t != "polling" {
+			c.bad("socket-transports", "%s is neither websocket nor polling", t)
+		}
+	}
+}
+
+// loopback reports whether nobody outside this machine reaches a listener at host. An empty host is every interface.
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+func checkWorker(c *checker, cfg *Config) {
+	if len(cfg.WorkerID) > 255 || strings.ContainsFunc(cfg.WorkerID, func(r rune) bool {
+		return r <= ' ' || r == '/' || r == 0x7f
+	}) {
+		c.bad("worker-id", "must have at most 255 characters, no space and no slash")
+	}
+	c.oneOf("link", cfg.Link, "auto", "socket", "http")
+	if cfg.WorkerAddr != "" {
+		c.address("worker-addr", cfg.WorkerAddr)
+	}
+	c.atLeast("worker-concurrency", cfg.WorkerConcurrency, 0)
+	c.atLeast("worker-max-sessions", cfg.WorkerMaxSessions, 0)
+	c.atLeast("worker-kept-runs", cfg.WorkerKeptRuns, 1)
+	if len(cfg.Queues) == 0 {
+		c.bad("queues", "must name a queue")
+	}
+	for _, q := range cfg.Queues {
+		if len(q) > 255 {
+			c.bad("queues", "%.20s… is longer than 255 characters", q)
+		}
+	}
+	if len(cfg.BuildID) > 255 {
+		c.bad("build-id", "must have at most 255 characters")
+	}
+	c.isolation("isolation", cfg.Isolation)
+	c.isolation("isolation-min-level", cfg.IsolationMin)
+	c.atLeast("executor-memory", cfg.ExecutorMemory, 0)
+	if !cfg.Role.RunsApp() {
+		c.positive("attempt-lease", cfg.AttemptLease)
+	}
+	c.positive("session-lease", cfg.SessionLease)
+	c.positive("session-idle", cfg.SessionIdle)
+	if cfg.SessionBuffer < 0 {
+		c.bad("session-buffer", "must not be negative")
+	} else if cfg.SessionLease >= shortLease && cfg.SessionBuffer >= cfg.SessionLease {
+		c.bad("session-buffer", "must be shorter than session-lease, which is %s", written(cfg.SessionLease))
+	}
+	checkIdle(c, cfg)
+}
+
+// shortLease is the length below which a lease is renewed at half of itself, whatever the buffer.
+const shortLease = 15 * time.Second
+
+// renewal is how often the lease of a running attempt is renewed.
+func renewal(lease, buffer time.Duration) time.Duration {
+	if lease < shortLease {
+		return lease / 2
+	}
+	return min(10*time.Second, lease/3, lease-buffer)
+}
+
+// checkIdle refuses an idle time that ends before a running attempt gives its next sign of life: the session would be
+// taken for idle, and lost, under an activity that runs in it.
+func checkIdle(c *checker, cfg *Config) {
+	if len(c.wrong) > 0 && (cfg.AttemptLease <= 0 || cfg.SessionIdle <= 0) {
+		return // said already
+	}
+	least := max(cfg.AttemptLease-cfg.SessionBuffer, renewal(cfg.AttemptLease, cfg.SessionBuffer))
+	if cfg.SessionIdle > least {
+		return
+	}
+	seconds := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
+	c.bad("session-idle", "%s s must be longer than %s s, which an attempt may take between two signs of life "+
+		"(attempt-lease %s s less session-buffer %s s): lengthen session-idle or shorten attempt-lease",
+		seconds(cfg.SessionIdle), seconds(least), seconds(cfg.AttemptLease), seconds(cfg.SessionBuffer))
+}

@@ -1,0 +1,99 @@
+// Package config reads the settings of a process from flags, environment and file, and says where each came from.
+package config
+
+import "time"
+
+// Role is what a process is. It decides which flags a subcommand takes, some defaults, and what is checked.
+type Role string
+
+// The roles.
+const (
+	Any    Role = ""       // the bare binary without a subcommand: container-type says what it is
+	App    Role = "app"    // a control plane
+	Worker Role = "worker" // a worker that connects to an app
+	Both   Role = "both"   // app and worker in one process
+	Dev    Role = "dev"    // both, on this machine alone: no tokens
+	Client Role = "client" // a command that calls an app
+)
+
+// RunsApp reports whether a process of this role is a control plane.
+func (r Role) RunsApp() bool { return r == App || r == Both || r == Dev }
+
+// RunsWorker reports whether a process of this role runs activities and workflows.
+func (r Role) RunsWorker() bool { return r == Worker || r == Both || r == Dev }
+
+// Values of ContainerType.
+const (
+	ContainerApp          = "APP"
+	ContainerWorker       = "WORKER"
+	ContainerWorkerAndApp = "WORKER_AND_APP"
+)
+
+// Values of Auth.
+const (
+	AuthToken = "token" // every call presents a token
+	AuthNone  = "none"  // every caller is trusted; loopback only
+)
+
+// Config is every setting of a process, as Load leaves it: parsed, derived where a default depends on another setting,
+// and checked. The key of a field is the name of its flag; the table in settings.go says what each means.
+type Config struct {
+	Role Role `koanf:"-"` // never Any: Load has resolved it
+
+	ContainerType string `koanf:"container-type"`
+	Addr          string `koanf:"addr"`
+	DatabaseURL   string `koanf:"database-url"` // sqlite:PATH or postgres://…
+	DataDir       string `koanf:"data-dir"`
+	Auth          string `koanf:"auth"`
+	Token         string `koanf:"token"` // empty: the one kept in DataDir/token, where there is one
+
+	AppURLs           []string `koanf:"app-url"`   // without a trailing slash
+	Link              string   `koanf:"link"`      // auto, socket or http
+	WorkerID          string   `koanf:"worker-id"` // empty: a new ULID, made by the worker at its start
+	WorkerConcurrency int      `koanf:"worker-concurrency"`
+	WorkerMaxSessions int      `koanf:"worker-max-sessions"` // 0: this worker never holds a session
+	WorkerKeptRuns    int      `koanf:"worker-kept-runs"`
+	Queues            []string `koanf:"queues"`
+	BuildID           string   `koanf:"build-id"` // empty: none
+	Namespace         string   `koanf:"namespace"`
+	Capabilities      []string `koanf:"capabilities"`
+	Handlers          string   `koanf:"handlers"`
+
+	AttemptLease   time.Duration `koanf:"attempt-lease"`
+	SessionLease   time.Duration `koanf:"session-lease"`
+	SessionBuffer  time.Duration `koanf:"session-buffer"`
+	SessionIdle    time.Duration `koanf:"session-idle"`
+	SessionCleanup time.Duration `koanf:"session-cleanup"`
+
+	Isolation    string `koanf:"isolation"`
+	IsolationMin string `koanf:"isolation-min-level"`
+	// ExecutorRead and ExecutorWrite are what confined code may open beside what it always may.
+	ExecutorRead  []string `koanf:"executor-read"`
+	ExecutorWrite []string `koanf:"executor-write"`
+	// ExecutorMemory is in MiB; 0: three quarters of what the machine has.
+	ExecutorMemory int `koanf:"executor-memory"`
+
+	Release          string   `koanf:"release"` // empty: read at start, see package release
+	ReleaseStrict    bool     `koanf:"release-strict"`
+	SocketTransports []string `koanf:"socket-transports"`
+
+	MaxPolls     int           `koanf:"max-polls"`
+	MaxSockets   int           `koanf:"sockets-per-token"` // 0: any number
+	WorkerAddr   string        `koanf:"worker-addr"`       // empty: no port
+	PostgresPool int           `koanf:"postgres-pool"`
+	DrainTimeout time.Duration `koanf:"drain-timeout"`
+	LogLevel     string        `koanf:"log-level"`
+	LogFormat    string        `koanf:"log-format"`
+	Metrics      bool          `koanf:"metrics"`
+}
+
+// Source says of one setting what it is and where that came from.
+type Source struct {
+	Name  string // the flag, without dashes in front
+	Env   string // the environment variable
+	Value string // as it would be written; secrets are masked
+	From  string // "default", "file PATH", "SOJOURN_…" or "--flag"
+}
+
+// Warning is something odd about the settings that does not keep a process from starting, for the log.
+type Warning string

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/pflag"
+)
+
+const configFlag = "config"
+
+// roleNote is where Register leaves the role for Load: as an annotation of --config, which every set has.
+const roleNote = "sojourn_role"
+
+// Register adds the flags a role takes, --config among them, with the role's defaults. Any takes them all. A flag's
+// value is checked when it is parsed; nothing is stored until Load.
+func Register(flags *pflag.FlagSet, role Role) {
+	flags.String(configFlag, "", "YAML file with settings, named like the flags")
+	_ = flags.SetAnnotation(configFlag, roleNote, []string{string(role)}) // the flag is there: it was made a line ago
+	for _, s := range settings {
+		if role != Any && !slices.Contains(s.roles, role) {
+			continue
+		}
+		preset := s.preset(role)
+		if preset == "" {
+			preset = s.value
+		}
+		f := flags.VarPF(&flagValue{kind: s.kind, text: preset}, s.name, "", s.help)
+		if s.kind == flag {
+			f.NoOptDefVal = "true"
+		}
+	}
+}
+
+// roleOf is the role that a set was registered for.
+func roleOf(flags *pflag.FlagSet) Role {
+	if flags == nil {
+		return Any
+	}
+	f := flags.Lookup(configFlag)
+	if f == nil || len(f.Annotations[roleNote]) == 0 {
+		return Any
+	}
+	return Role(f.Annotations[roleNote][0])
+}
+
+// flagValue is a flag of one of our kinds, kept as text.
+type flagValue struct {
+	kind kind
+	text string
+}
+
+func (v *flagValue) String() string { return v.text }
+func (v *flagValue) Type() string   { return v.kind.String() }
+
+func (v *flagValue) Set(text string) error {
+	if _, err := v.kind.parse(text); err != nil {
+		return err
+	}
+	v.text = text
+	return nil
+}
+
+// Write prints sources as a table: name, value, where it came from.
+func Write(w io.Writer, sources []Source) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "SETTING\tVALUE\tFROM")
+	for _, s := range sources {
+		value := s.Value
+		if value == "" {
+			value = "-"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", s.Name, value, s.From)
+	}
+	return tw.Flush()
+}

@@ -1,0 +1,247 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// layer is one source of settings, still as text.
+type layer struct {
+	values map[string]string
+	from   func(setting) string
+}
+
+// Load reads the settings of a process. A flag goes before the environment, that before the file, and that before the
+// default.
+//
+// flags is a parsed set that Register has prepared; nil stands for the bare binary with no flags. environ has the form
+// of os.Environ; a variable that is set but empty counts as unset. path names a YAML file with the flags' names as
+// keys; when it is empty, --config or SOJOURN_CONFIG may name one.
+//
+// The sources are in the order of the table, one for every setting, and are returned beside an error too as far as they
+// are known, so that `sojourn config` can show what is wrong. The error joins everything that is wrong, each line
+// naming the setting, its value and where it came from.
+func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Source, []Warning, error) {
+	role := roleOf(flags)
+	given := koanf.New(".")
+	if flags != nil {
+		onlySet := func(f *pflag.Flag) (string, any) {
+			if !f.Changed {
+				return "", nil
+			}
+			return f.Name, f.Value.String()
+		}
+		if err := given.Load(posflag.ProviderWithFlag(flags, ".", nil, onlySet), nil); err != nil {
+			return nil, nil, nil, fmt.Errorf("flags: %w", err)
+		}
+	}
+	variables, warnings, err := readEnviron(environ)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if path == "" {
+		if path = given.String(configFlag); path == "" {
+			path = variables.String(configFlag)
+		}
+	}
+	var inFile layer
+	if path != "" {
+		more, err := readFile(path, &inFile)
+		if err != nil {
+			return nil, nil, warnings, err
+		}
+		warnings = append(warnings, more...)
+	}
+
+	layers := []layer{
+		{texts(given), func(s setting) string { return "--" + s.name }},
+		{texts(variables), setting.env},
+		inFile,
+	}
+	c, sources, err := merge(role, layers)
+	if err != nil {
+		return nil, sources, warnings, err
+	}
+	return c, sources, warnings, check(c, sources)
+}
+
+func texts(k *koanf.Koanf) map[string]string {
+	m := map[string]string{}
+	for key, v := range k.All() {
+		m[key] = fmt.Sprint(v)
+	}
+	return m
+}
+
+// readEnviron reads SOJOURN_… and reports the variables nobody reads.
+func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
+	names := map[string]string{prefix + "CONFIG": configFlag}
+	for _, s := range settings {
+		names[s.env()] = s.name
+	}
+	var warnings []Warning
+	k := koanf.New(".")
+	err := k.Load(env.Provider(".", env.Opt{
+		Prefix:      prefix,
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(name, value string) (string, any) {
+			key, known := names[name]
+			if !known && !foreign(name) {
+				warnings = append(warnings, Warning(fmt.Sprintf("unknown variable %s%s", name, hint(name, names))))
+			}
+			if value == "" {
+				return "", nil
+			}
+			return key, value
+		},
+	}), nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("environment: %w", err)
+	}
+	slices.Sort(warnings)
+	return k, warnings, nil
+}
+
+// foreign reports whether a variable with our prefix is somebody else's: Kubernetes describes every Service of a
+// namespace in variables (a Service named sojourn gives SOJOURN_SERVICE_HOST, SOJOURN_PORT_7700_TCP …), and our own
+// tests have theirs.
+func foreign(name string) bool {
+	return strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT") ||
+		strings.HasPrefix(name, prefix+"TEST_")
+}
+
+func readFile(path string, into *layer) ([]Warning, error) {
+	k := koanf.New(".")
+	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+		return nil, fmt.Errorf("settings file %s: %w", path, err)
+	}
+	var warnings []Warning
+	var wrong []error
+	into.values = map[string]string{}
+	into.from = func(setting) string { return "file " + path }
+	for key, raw := range k.Raw() {
+		s, known := find(key)
+		if !known {
+			names := map[string]string{}
+			for _, s := range settings {
+				names[s.name] = s.name
+			}
+			warnings = append(warnings, Warning(fmt.Sprintf("unknown setting %s in file %s%s", key, path, hint(key, names))))
+			continue
+		}
+		value, err := fromFile(s.kind, raw)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s (file %s): %w", key, path, err))
+			continue
+		}
+		if value != "" {
+			into.values[key] = value
+		}
+	}
+	slices.Sort(warnings)
+	return warnings, errors.Join(wrong...)
+}
+
+// merge takes each setting from the first layer that has it, parses it and derives what was left open.
+func merge(role Role, layers []layer) (*Config, []Source, error) {
+	if role == Any {
+		role = Both // until container-type is known, which has no default that depends on the role
+		for _, l := range layers {
+			if v, ok := l.values["container-type"]; ok {
+				role = containerRole(v)
+				break
+			}
+		}
+	}
+	var sources []Source
+	var wrong []error
+	values := map[string]any{}
+	for _, s := range settings {
+		text, from := s.preset(role), "default"
+		for _, l := range layers {
+			if v, ok := l.values[s.name]; ok {
+				text, from = v, l.from(s)
+				break
+			}
+		}
+		sources = append(sources, Source{Name: s.name, Env: s.env(), Value: s.shown(text), From: from})
+		if s.derive != nil && text == "" {
+			continue
+		}
+		v, err := s.kind.parse(text)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s (%s): %w", s.name, from, err))
+			continue
+		}
+		values[s.name] = v
+		sources[len(sources)-1].Value = s.shown(written(v))
+	}
+	if len(wrong) > 0 {
+		return nil, sources, errors.Join(wrong...)
+	}
+
+	c := &Config{Role: role}
+	if err := decode(values, c); err != nil {
+		return nil, sources, err
+	}
+	derived := map[string]any{}
+	for i, s := range settings {
+		if _, has := values[s.name]; has {
+			continue
+		}
+		text := s.derive(c)
+		v, err := s.kind.parse(text)
+		if err != nil {
+			return nil, sources, fmt.Errorf("%s (derived): %w", s.name, err)
+		}
+		derived[s.name] = v
+		sources[i].Value = s.shown(text)
+	}
+	if err := decode(derived, c); err != nil {
+		return nil, sources, err
+	}
+	for i, url := range c.AppURLs {
+		c.AppURLs[i] = strings.TrimRight(url, "/")
+	}
+	return c, sources, nil
+}
+
+func decode(values map[string]any, c *Config) error {
+	k := koanf.New(".")
+	if err := k.Load(confmap.Provider(values, ""), nil); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	if err := k.Unmarshal("", c); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	return nil
+}
+
+// containerRole is the role of the bare binary; an unknown type is refused by check.
+func containerRole(containerType string) Role {
+	switch containerType {
+	case ContainerApp:
+		return App
+	case ContainerWorker:
+		return Worker
+	default:
+		return Both
+	}
+}
+
+func (s setting) shown(v string) string {
+	if s.secret != nil {
+		return s.secret(v)
+	}
+	return v
+}

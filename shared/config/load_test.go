@@ -1,0 +1,221 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// load reads settings as a subcommand of that role would.
+func load(t *testing.T, role Role, args, environ []string, path string) (*Config, []Source, []Warning, error) {
+	t.Helper()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	Register(flags, role)
+	if err := flags.Parse(args); err != nil {
+		t.Fatalf("flags %v: %v", args, err)
+	}
+	return Load(flags, environ, path)
+}
+
+func writeFile(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "sojourn.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func from(sources []Source, name string) Source {
+	return sources[slices.IndexFunc(sources, func(s Source) bool { return s.Name == name })]
+}
+
+func TestDefaultsAreTheOnesProgramsRelyOn(t *testing.T) {
+	c, sources, warnings, err := load(t, Any, nil, nil, "")
+	if err != nil || len(warnings) != 0 {
+		t.Fatalf("got %v, warnings %v", err, warnings)
+	}
+	want := &Config{
+		Role: Both, ContainerType: ContainerWorkerAndApp, Addr: "127.0.0.1:7700", DatabaseURL: "sqlite:.sojourn/sojourn.db",
+		DataDir: "./.sojourn", Auth: AuthToken, AppURLs: []string{"http://127.0.0.1:7700"}, Link: "auto", WorkerID: "local",
+		WorkerMaxSessions: 10, WorkerKeptRuns: 1000, Queues: []string{"default"}, Namespace: "default",
+		Capabilities: []string{}, ExecutorRead: []string{}, ExecutorWrite: []string{}, AttemptLease: 30 * time.Second,
+		SessionLease: 30 * time.Second, SessionBuffer: 5 * time.Second,
+		SessionIdle: 5 * time.Minute, SessionCleanup: 5 * time.Minute, Isolation: "auto", IsolationMin: "auto",
+		SocketTransports: []string{"websocket", "polling"}, MaxPolls: 10_000, MaxSockets: 5000, PostgresPool: 10,
+		DrainTimeout: 25 * time.Second,
+		LogLevel:     "info", LogFormat: "console", Metrics: true,
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+	for _, s := range sources {
+		if s.From != "default" {
+			t.Errorf("%s comes from %s, want default", s.Name, s.From)
+		}
+	}
+	if got := from(sources, "database-url").Value; got != "sqlite:.sojourn/sojourn.db" {
+		t.Errorf("database-url is shown as %q", got)
+	}
+}
+
+func TestFlagGoesBeforeVariableBeforeFileBeforeDefault(t *testing.T) {
+	path := writeFile(t, "addr: 127.0.0.1:1\nnamespace: of-file\nqueues: [a, b]\nsession-idle: 400\nmetrics: false\n")
+	environ := []string{"SOJOURN_ADDR=127.0.0.1:2", "SOJOURN_NAMESPACE=of-env", "SOJOURN_TOKEN="}
+	c, sources, warnings, err := load(t, Dev, []string{"--addr", "127.0.0.1:3"}, environ, path)
+	if err != nil || len(warnings) != 0 {
+		t.Fatalf("got %v, warnings %v", err, warnings)
+	}
+	if c.Addr != "127.0.0.1:3" || c.Namespace != "of-env" || !slices.Equal(c.Queues, []string{"a", "b"}) ||
+		c.SessionIdle != 400*time.Second || c.Metrics || c.LogLevel != "info" {
+		t.Errorf("got %+v", c)
+	}
+	for name, want := range map[string]string{
+		"addr": "--addr", "namespace": "SOJOURN_NAMESPACE", "queues": "file " + path, "log-level": "default",
+		"token": "default",
+	} {
+		if got := from(sources, name).From; got != want {
+			t.Errorf("%s comes from %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestFileIsNamedByArgumentFlagOrVariable(t *testing.T) {
+	path := writeFile(t, "namespace: of-file\n")
+	for name, try := range map[string]func() (*Config, []Source, []Warning, error){
+		"argument": func() (*Config, []Source, []Warning, error) { return load(t, App, nil, nil, path) },
+		"flag":     func() (*Config, []Source, []Warning, error) { return load(t, App, []string{"--config", path}, nil, "") },
+		"variable": func() (*Config, []Source, []Warning, error) {
+			return load(t, App, nil, []string{"SOJOURN_CONFIG=" + path}, "")
+		},
+	} {
+		c, _, warnings, err := try()
+		if err != nil || len(warnings) != 0 || c.Namespace != "of-file" {
+			t.Errorf("%s: got %+v, %v, %v", name, c, warnings, err)
+		}
+	}
+	if _, _, _, err := load(t, App, nil, nil, path+".gone"); err == nil || !strings.Contains(err.Error(), path+".gone") {
+		t.Errorf("missing file: got %v, want an error that names it", err)
+	}
+	if _, _, _, err := load(t, App, nil, nil, writeFile(t, "a: [")); err == nil {
+		t.Error("a file that is not YAML was taken")
+	}
+	if _, _, _, err := load(t, App, nil, nil, writeFile(t, "addr: {a: b}\n")); err == nil ||
+		!strings.Contains(err.Error(), "addr") {
+		t.Errorf("a map for a text: got %v, want an error that names the setting", err)
+	}
+}
+
+func TestRolesHaveDefaultsAndFlagsOfTheirOwn(t *testing.T) {
+	for _, c := range []struct {
+		role     Role
+		environ  []string
+		want     Role
+		auth, id string
+	}{
+		{Dev, nil, Dev, AuthNone, "local"},
+		{App, nil, App, AuthToken, ""},
+		{Worker, nil, Worker, AuthToken, ""},
+		{Worker, []string{"SOJOURN_CONTAINER_TYPE=WORKER_AND_APP"}, Worker, AuthToken, ""}, // a subcommand decides
+		{Any, nil, Both, AuthToken, "local"},
+		{Any, []string{"SOJOURN_CONTAINER_TYPE=APP"}, App, AuthToken, ""},
+		{Any, []string{"SOJOURN_CONTAINER_TYPE=WORKER"}, Worker, AuthToken, ""},
+		{Any, []string{"SOJOURN_CONTAINER_TYPE=WORKER", "SOJOURN_WORKER_ID=w7"}, Worker, AuthToken, "w7"},
+	} {
+		got, _, _, err := load(t, c.role, nil, c.environ, "")
+		if err != nil {
+			t.Errorf("%q %v: %v", c.role, c.environ, err)
+		} else if got.Role != c.want || got.Auth != c.auth || got.WorkerID != c.id {
+			t.Errorf(
+				"%q %v: got role %q auth %q id %q, want %q %q %q", c.role, c.environ, got.Role, got.Auth, got.WorkerID, c.want,
+				c.auth, c.id,
+			)
+		}
+	}
+	client := pflag.NewFlagSet("client", pflag.ContinueOnError)
+	Register(client, Client)
+	if client.Lookup("addr") != nil || client.Lookup("app-url") == nil {
+		t.Error("a client has --addr, or no --app-url")
+	}
+	if c, _, _, err := Load(nil, nil, ""); err != nil || c.Role != Both {
+		t.Errorf("without flags: got %+v, %v", c, err)
+	}
+}
+
+func TestUnknownVariablesAreReportedButNotThoseOfKubernetes(t *testing.T) {
+	_, _, warnings, err := load(t, App, nil, []string{
+		"SOJOURN_ADRR=127.0.0.1:1", "SOJOURN_NONSENSE=1", "SOJOURN_SERVICE_HOST=10.0.0.1", "SOJOURN_PORT=tcp://10.0.0.1:7700",
+		"SOJOURN_PORT_7700_TCP_ADDR=10.0.0.1", "SOJOURN_APP_SERVICE_PORT_HTTP=1", "SOJOURN_TEST_POSTGRES=x", "PATH=/bin",
+		"SOJOURN_QUEUES=q",
+	}, writeFile(t, "qeues: [a]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"unknown variable SOJOURN_ADRR: did you mean SOJOURN_ADDR?", "unknown variable SOJOURN_NONSENSE",
+		"unknown setting qeues in file",
+	}
+	if len(warnings) != len(want) {
+		t.Fatalf("got %q, want %d warnings", warnings, len(want))
+	}
+	for i, w := range want {
+		if !strings.HasPrefix(string(warnings[i]), w) {
+			t.Errorf("got %q, want %q", warnings[i], w)
+		}
+	}
+}
+
+func TestSecretsNeverLeaveThroughSourcesOrErrors(t *testing.T) {
+	environ := []string{
+		"SOJOURN_TOKEN=sjn_1_hush", "SOJOURN_DATABASE_URL=postgres://me:hu@sh@db:5432/x?password=hush&sslmode=disable",
+	}
+	c, sources, _, err := load(t, App, nil, environ, "")
+	if err != nil || c.Token != "sjn_1_hush" || !strings.Contains(c.DatabaseURL, "hu@sh") {
+		t.Fatalf("got %+v, %v", c, err)
+	}
+	var out strings.Builder
+	if err := Write(&out, sources); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "hush") || strings.Contains(out.String(), "sh@db") {
+		t.Errorf("a secret is printed:\n%s", out.String())
+	}
+	for _, line := range []string{
+		"postgres://me:********@db:5432/x?password=********&sslmode=disable", "SOJOURN_TOKEN", "drain-timeout",
+	} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("%q is missing in\n%s", line, out.String())
+		}
+	}
+	_, _, _, err = load(t, App, nil, []string{"SOJOURN_DATABASE_URL=mysql://me:hush@db/x"}, "")
+	if err == nil || strings.Contains(err.Error(), "hush") {
+		t.Errorf("got %v, want an error without the password", err)
+	}
+}
+
+func TestEveryFieldHasALineInTheTableAndTheReverse(t *testing.T) {
+	fields := map[string]bool{}
+	for f := range reflect.TypeFor[Config]().Fields() {
+		if name := f.Tag.Get("koanf"); name != "-" {
+			fields[name] = true
+		}
+	}
+	for _, s := range settings {
+		if !fields[s.name] {
+			t.Errorf("setting %s has no field", s.name)
+		}
+		if s.help == "" {
+			t.Errorf("setting %s has no help", s.name)
+		}
+		delete(fields, s.name)
+	}
+	for name := range fields {
+		t.Errorf("field %s is no setting", name)
+	}
+}

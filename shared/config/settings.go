@@ -1,0 +1,168 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+const prefix = "SOJOURN_"
+
+type kind int
+
+const (
+	text kind = iota
+	number
+	flag // true or false
+	span // a duration: 30s, 5m; a bare number is seconds
+	list // comma separated
+)
+
+func (k kind) String() string { return [...]string{"text", "number", "bool", "duration", "list"}[k] }
+
+// setting is one line of the table: a name, and with it a flag, an environment variable and a key of the file.
+type setting struct {
+	name   string
+	kind   kind
+	value  string                 // the default, written as a user would
+	in     map[Role]string        // defaults that differ in a role
+	derive func(c *Config) string // the default where it depends on other settings; value is then what help prints
+	secret func(v string) string  // what may be shown of it; nil: all
+	roles  []Role                 // whose flag it is; the variable and the file's key are read in every role
+	help   string
+}
+
+func (s setting) env() string { return prefix + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_")) }
+
+// preset is the default of s in a role.
+func (s setting) preset(r Role) string {
+	if v, ok := s.in[r]; ok {
+		return v
+	}
+	if s.derive != nil {
+		return ""
+	}
+	return s.value
+}
+
+var (
+	apps    = []Role{App, Both, Dev}
+	workers = []Role{Worker, Both, Dev}
+	servers = []Role{App, Worker, Both, Dev}
+	callers = []Role{Worker, Client}
+	all     = []Role{App, Worker, Both, Dev, Client}
+)
+
+// settings is the one place where a setting and its default are written down.
+var settings = []setting{
+	{
+		name: "container-type", value: ContainerWorkerAndApp,
+		help: "role without a subcommand: APP, WORKER or WORKER_AND_APP",
+	},
+	{
+		name: "addr", value: "127.0.0.1:7700", roles: apps,
+		help: "where the app listens: API, worker protocol, socket and dashboard",
+	},
+	{
+		name: "database-url", value: "sqlite:DATA-DIR/sojourn.db", roles: apps, secret: maskURL,
+		derive: func(c *Config) string { return "sqlite:" + filepath.Join(c.DataDir, "sojourn.db") },
+		help:   "sqlite:PATH or postgres://…",
+	},
+	{name: "data-dir", value: "./.sojourn", roles: all, help: "database, handler cache, logs, session directories"},
+	{
+		name: "auth", value: AuthToken, in: map[Role]string{Dev: AuthNone}, roles: apps,
+		help: "token, or none (with a loopback address only)",
+	},
+	{
+		name: "token", roles: all, secret: maskAll,
+		help: "app: the bootstrap token, made and printed once if unset; worker and commands: the token they present",
+	},
+	{
+		name: "app-url", kind: list, value: "http://127.0.0.1:7700", roles: callers,
+		help: "where to find the app; several, comma separated",
+	},
+	{
+		name: "link", value: "auto", roles: []Role{Worker},
+		help: "how a worker reaches the app: socket, http (where proxies let no socket through), or auto, which finds out",
+	},
+	{
+		name: "worker-id", in: map[Role]string{Dev: "local", Both: "local"}, roles: workers,
+		help: "stable worker id, which reclaims its sessions at once after a restart; unset: a new ULID per start",
+	},
+	{
+		name: "worker-concurrency", kind: number, value: "0", roles: workers,
+		help: "slots: activities run at once; 0: 128, or 2 × cores where some run in executors",
+	},
+	{name: "worker-max-sessions", kind: number, value: "10", roles: workers, help: "most sessions held; 0: none ever"},
+	{
+		name: "worker-kept-runs", kind: number, value: "1000", roles: workers,
+		help: "runs whose workflow a worker keeps in memory between their tasks; for any other it reads the history anew",
+	},
+	{name: "queues", kind: list, value: "default", roles: workers, help: "task queues a worker serves, comma separated"},
+	{
+		name: "build-id", roles: workers,
+		help: "build of a worker's code, which rollouts of its queues promote and drain; unset: none",
+	},
+	{name: "namespace", value: "default", roles: []Role{Worker, Both, Dev, Client}, help: "namespace"},
+	{name: "capabilities", kind: list, roles: workers, help: "capabilities a worker offers, comma separated"},
+	{name: "handlers", roles: workers, help: "directory of activity handlers in other languages"},
+	{
+		name: "attempt-lease", kind: span, value: "30s", in: map[Role]string{App: "120s"}, roles: servers,
+		help: "worker: lease of what it runs, renewed with each heartbeat; app: that of workers on the socket that name none",
+	},
+	{name: "session-lease", kind: span, value: "30s", roles: workers, help: "lease of the sessions a worker holds"},
+	{name: "session-buffer", kind: span, value: "5s", roles: workers, help: "how long before its end a lease is renewed"},
+	{name: "session-idle", kind: span, value: "5m", roles: workers, help: "how long an idle session is kept"},
+	{name: "session-cleanup", kind: span, value: "5m", roles: apps, help: "how often an app removes expired sessions"},
+	{
+		name: "isolation", value: "auto", roles: workers,
+		help: "isolation of executors: none, process, confined, or auto: the strongest that holds here",
+	},
+	{
+		name: "isolation-min-level", value: "auto", roles: workers,
+		help: "weakest isolation with which a worker starts: none, process, confined, or auto: confined where the kernel has Landlock",
+	},
+	{
+		name: "executor-read", kind: list, roles: workers,
+		help: "files and folders that confined handlers may read, comma separated",
+	},
+	{
+		name: "executor-write", kind: list, roles: workers,
+		help: "files and folders that confined handlers may change, comma separated",
+	},
+	{
+		name: "executor-memory", kind: number, value: "0", roles: workers,
+		help: "MiB that all executors may have in memory until idle sessions are evicted; 0: three quarters of the machine's",
+	},
+	{name: "release", roles: servers, help: "overrides the release that app and worker compare"},
+	{
+		name: "release-strict", kind: flag, value: "false", roles: servers,
+		help: "refuse to work when no release can be read",
+	},
+	{name: "socket-transports", kind: list, value: "websocket,polling", roles: apps, help: "websocket, polling"},
+	{
+		name: "max-polls", kind: number, value: "10000", roles: apps,
+		help: "most polls of workers over HTTP an app holds at once",
+	},
+	{
+		name: "sockets-per-token", kind: number, value: "5000", roles: apps,
+		help: "most sockets of workers and browsers with one token; 0: any number",
+	},
+	{name: "postgres-pool", kind: number, value: "10", roles: apps, help: "most connections an app opens to PostgreSQL"},
+	{name: "drain-timeout", kind: span, value: "25s", roles: servers, help: "how long a shutdown may take"},
+	{name: "log-level", value: "info", roles: all, help: "trace, debug, info, warn or error"},
+	{name: "log-format", value: "console", roles: all, help: "console or json"},
+	{
+		name: "worker-addr", roles: []Role{Worker},
+		help: "where a worker answers /healthz, /readyz and /metrics, as 127.0.0.1:7701; unset: nowhere",
+	},
+	{name: "metrics", kind: flag, value: "true", roles: apps, help: "serve /metrics"},
+}
+
+func find(name string) (setting, bool) {
+	for _, s := range settings {
+		if s.name == name {
+			return s, true
+		}
+	}
+	return setting{}, false
+}

@@ -1,0 +1,47 @@
+package protocol
+
+import "encoding/json"
+
+// Outline is what can be made out of the completion of a workflow task that cannot be read: the types of its commands,
+// and what is not offered. A run may be quarantined for no more than that. A command of a newer client may have members
+// of the same names as those known here, and of other types.
+type Outline struct {
+	Commands []Command
+	StreamWaits
+}
+
+// OutlineOf reads it, member by member, so that one of another type hides none of the others. False says that nothing
+// in it is worth a look.
+func OutlineOf(raw []byte) (o Outline, ok bool) {
+	var whole struct {
+		Commands json.RawMessage `json:"commands"`
+		StreamWaits
+	}
+	if json.Unmarshal(raw, &whole) != nil {
+		return o, false
+	}
+	o.StreamWaits = whole.StreamWaits
+	var commands []json.RawMessage
+	_ = json.Unmarshal(whole.Commands, &commands) // no list has no commands
+	for _, raw := range commands {
+		var c struct {
+			Type           json.RawMessage `json:"type"`
+			WorkflowStream json.RawMessage `json:"workflow_stream"`
+			ScopeID        json.RawMessage `json:"cancellation_scope_id"`
+			ScopeCleanup   json.RawMessage `json:"cancellation_cleanup"`
+		}
+		_ = json.Unmarshal(raw, &c) // what is no object asks for nothing, and keeps its place in the list
+		out := Command{WorkflowStream: c.WorkflowStream, ScopeID: c.ScopeID, ScopeCleanup: c.ScopeCleanup}
+		if json.Unmarshal(c.Type, &out.Type) != nil {
+			out.Type = "" // no text names no command
+		}
+		o.Commands = append(o.Commands, out)
+	}
+	return o, len(o.Commands) > 0 || len(o.Waits) > 0 || len(o.Cursors) > 0
+}
+
+// Unreadable is the item under which a completion of a workflow task that cannot be read is judged, for the reason why.
+func (o Outline) Unreadable(item CompleteItem, why error) CompleteItem {
+	item.Kind, item.Commands, item.StreamWaits, item.Malformed = KindWorkflow, o.Commands, o.StreamWaits, why
+	return item
+}

@@ -1,0 +1,87 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+)
+
+// Value is a result as workers send it: an envelope {codec, blob}, or any plain JSON, which is encoded once its codec
+// is known. Nothing is wrong with one before it is asked for: a result that cannot be kept is the refusal of one
+// outcome and not of a whole call.
+type Value struct {
+	payload.Payload
+	raw json.RawMessage // not an envelope of ours; nil: Payload it is
+}
+
+// UnmarshalJSON keeps what it is given.
+func (v *Value) UnmarshalJSON(raw []byte) error {
+	*v = Value{}
+	raw = bytes.TrimSpace(raw)
+	if bytes.Equal(raw, []byte("null")) {
+		return nil
+	}
+	if len(raw) > 0 && raw[0] == '{' && v.Payload.UnmarshalJSON(raw) == nil {
+		return nil
+	}
+	v.raw = bytes.Clone(raw)
+	return nil
+}
+
+// Plain says whether it is JSON that is not an envelope of ours.
+func (v Value) Plain() bool { return v.raw != nil }
+
+// Under gives the value when a bare string is one of that codec; with an empty one it is text.
+func (v Value) Under(codec string) (payload.Payload, error) {
+	if v.raw == nil {
+		return v.Payload, nil
+	}
+	return ReadResult("result", v.raw, codec)
+}
+
+// ReadResult reads the result of a task: an envelope, a bare blob beside its codec, or any plain JSON. null is no
+// result.
+func ReadResult(field string, raw json.RawMessage, codec string) (p payload.Payload, err error) {
+	raw = bytes.TrimSpace(raw)
+	switch {
+	case len(raw) == 0 || bytes.Equal(raw, []byte("null")):
+		return p, nil
+	case IsEnvelope(raw), raw[0] == '"' && codec == payload.Codec:
+		err = json.Unmarshal(raw, &p)
+	default:
+		p, err = payload.FromJSON(raw)
+	}
+	return p, RefusePayload(field, err)
+}
+
+// IsEnvelope says whether a JSON value is meant as {codec, blob}, whatever its codec: plain values with both of these
+// members cannot be told apart.
+func IsEnvelope(raw []byte) bool {
+	if len(raw) == 0 || raw[0] != '{' {
+		return false
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return false
+	}
+	_, codec := members["codec"]
+	_, blob := members["blob"]
+	return codec && blob
+}
+
+// RefusePayload gives an error about a payload its reason; nil stays nil.
+func RefusePayload(field string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, payload.ErrUnsupportedCodec):
+		return Refuse(ReasonUnsupportedCodec, "%s: %v; use %s", field, err, payload.Codec).With("field", field)
+	case errors.Is(err, payload.ErrTooLarge):
+		return Refuse(ReasonPayloadTooLarge, "%s: %v", field, err).With("field", field).With("limit", payload.MaxBytes)
+	}
+	reason := payload.Reason(err)
+	field, err = payload.Place(field, err)
+	return Invalid(field, "%v", err).With("payload_reason", reason)
+}

@@ -1,0 +1,347 @@
+package protocol
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// A wait is data: programs switch on its reason and read its members, people read the sentence that is made of them. So
+// there is one list of reasons, here, each with its sentence; app/engine/wait.go alone makes them, of rows. The
+// dashboard has the same list, which go generate writes.
+
+//go:generate go run ./waitlist ../../web/src/api/types/waits.ts
+
+// WaitKind is what of a run is waited for; it is also the contract's wait_kind.
+type WaitKind string
+
+// The kinds of waits.
+const (
+	WaitForTask      WaitKind = "workflow_task"
+	WaitForActivity  WaitKind = "activity"
+	WaitForTimer     WaitKind = "timer"
+	WaitForSignal    WaitKind = "signal"
+	WaitForCondition WaitKind = "condition"
+	WaitForChild     WaitKind = "child"
+	WaitForUpdate    WaitKind = "update"
+	WaitForRepair    WaitKind = "quarantined"
+)
+
+// WaitReason is why something does not go on, from this closed list.
+type WaitReason string
+
+// The reasons. What stands in the comment is the data beside those that the sentence names.
+const (
+	WaitRunning     WaitReason = "running" // a worker has it, since when
+	WaitStartDelay  WaitReason = "start_delay"
+	WaitBackoff     WaitReason = "retry_backoff" // and why it failed
+	WaitQuarantined WaitReason = "quarantined"
+	WaitTimer       WaitReason = "timer"
+	WaitSignal      WaitReason = "signal"
+	WaitCondition   WaitReason = "condition"
+	WaitChild       WaitReason = "child"
+	WaitUpdate      WaitReason = "update"
+
+	WaitNoWorker           WaitReason = "no_worker"
+	WaitWorkerBusy         WaitReason = "worker_busy"
+	WaitWorkerFull         WaitReason = "worker_full"
+	WaitWorkerDraining     WaitReason = "worker_draining"
+	WaitReleaseMismatch    WaitReason = "release_mismatch" // and both releases
+	WaitTypeNotServed      WaitReason = "type_not_served"
+	WaitBuildDrained       WaitReason = "build_drained"
+	WaitBuildPinned        WaitReason = "build_pinned"
+	WaitCapabilityMissing  WaitReason = "capability_missing"
+	WaitWorkerWithout      WaitReason = "worker_without_sessions"
+	WaitWorkerSessionsFull WaitReason = "worker_sessions_full"
+
+	WaitSessionHeld      WaitReason = "session_held"
+	WaitSessionBusy      WaitReason = "session_holder_busy"
+	WaitSessionFull      WaitReason = "session_full"
+	WaitSessionMoving    WaitReason = "session_moving" // and who moves it
+	WaitSessionKept      WaitReason = "session_kept"
+	WaitSessionRelease   WaitReason = "session_release"
+	WaitSessionLost      WaitReason = "session_lost"
+	WaitSessionEnded     WaitReason = "session_ended"
+	WaitSessionUnclaimed WaitReason = "session_unclaimed"
+
+	WaitBudgetLeases WaitReason = "budget_leases"
+	WaitBudgetRate   WaitReason = "budget_rate"
+)
+
+// Wait is why a run, a task or a session does not go on. Its times are data: who shows them, shows them in the zone of
+// the reader.
+type Wait struct {
+	Kind   WaitKind   `json:"kind"`
+	Reason WaitReason `json:"reason"`
+	// somebody has to do something, or it has taken longer than anybody should wait
+	Attention bool   `json:"needs_attention"`
+	Message   string `json:"message"` // all of it in one sentence, for people; its times are UTC
+
+	// of the type of the workflow or activity, or of the signal, condition or child
+	Name      string `json:"name,omitempty"`
+	Queue     string `json:"task_queue,omitempty"` //
+	Namespace string `json:"namespace,omitempty"`  // whose budget it is, when it is not the queue's
+	Worker    string `json:"worker_id,omitempty"`  // who has it, or comes nearest to having it
+	// how many live workers serve the queue, when they are several and none may take it
+	Workers       int          `json:"worker_count,omitempty"`
+	Session       string       `json:"session_id,omitempty"`  //
+	Workflow      string       `json:"workflow_id,omitempty"` // of the child
+	Missing       []string     `json:"missing,omitempty"`     // what the worker does not offer
+	Build         string       `json:"build_id,omitempty"`    // what it is pinned to
+	WorkerBuild   string       `json:"worker_build_id,omitempty"`
+	Release       string       `json:"release,omitempty"` // of the app, or what the session stays with
+	WorkerRelease string       `json:"worker_release,omitempty"`
+	Limit         int          `json:"limit,omitempty"`
+	Used          int          `json:"used,omitempty"`
+	Failures      int          `json:"failures,omitempty"`   // attempts that failed
+	By            string       `json:"by,omitempty"`         // the operator who moves the session
+	Since         history.Time `json:"since,omitzero"`       // when it began to be ready, or to run
+	Until         history.Time `json:"until,omitzero"`       // when it goes on by itself, or may
+	FallbackAt    history.Time `json:"fallback_at,omitzero"` // soft affinity: from when any worker may take it
+	More          int          `json:"more,omitempty"`       // how many others of its kind wait beside it
+	Detail        string       `json:"detail,omitempty"`     // in words: what failed, or why the session ended
+}
+
+// WaitPatience says when a wait needs somebody.
+type WaitPatience string
+
+// Some waits end by themselves, some never do, and some should have ended soon.
+const (
+	PatienceEndless WaitPatience = "endless"
+	PatienceShort   WaitPatience = "short"
+	PatienceNone    WaitPatience = "none"
+)
+
+// WaitForm is how a sentence goes with what waits.
+type WaitForm string
+
+// The forms of sentences: one says all by itself, one goes on behind its subject, and one explains it, behind a colon.
+const (
+	FormAlone     WaitForm = "alone"
+	FormPredicate WaitForm = "predicate"
+	FormClause    WaitForm = "clause"
+)
+
+// WaitRule is what is said of a reason. A text names members as {name}; what stands in [brackets] is left out when a
+// member named there is empty, and [one|other] says the other then.
+type WaitRule struct {
+	Reason   WaitReason
+	Patience WaitPatience
+	Form     WaitForm
+	Text     string
+}
+
+const (
+	nearest  = "[ (the nearest of {workers})]"
+	fallback = "[; any worker may take it from {fallback_at}]"
+)
+
+// WaitRules is every reason, with its sentence.
+var WaitRules = []WaitRule{
+	{WaitRunning, PatienceEndless, FormPredicate, "runs on worker {worker}"},
+	{WaitStartDelay, PatienceEndless, FormAlone, "its start is delayed until {until}"},
+	{
+		WaitBackoff, PatienceEndless, FormPredicate,
+		"waits for its back-off until {until}[, failed attempts so far: {failures}]",
+	},
+	{WaitQuarantined, PatienceNone, FormAlone, "quarantined until repaired: {detail}"},
+	{WaitTimer, PatienceEndless, FormAlone, "a timer fires at {until}"},
+	{WaitSignal, PatienceEndless, FormAlone, "waits for signal {name}"},
+	{
+		WaitCondition, PatienceEndless, FormAlone,
+		"waits for [condition {name}, which|a condition that] signals and updates may make true",
+	},
+	{WaitChild, PatienceEndless, FormAlone, "child workflow {workflow} of type {name} is open[ (and {more} more)]"},
+	{WaitUpdate, PatienceEndless, FormAlone, "its code waits for an update: nothing else is open"},
+
+	{WaitNoWorker, PatienceNone, FormClause, "[no live worker serves queue {queue}|no worker is alive]"},
+	{WaitWorkerBusy, PatienceShort, FormClause, "ready for worker {worker}, which is busy or does not poll"},
+	{
+		WaitWorkerFull, PatienceEndless, FormClause,
+		"[for worker {worker}, which holds session {session} and|ready for worker {worker}, which] runs {limit} tasks at once, its most" + fallback,
+	},
+	{
+		WaitWorkerDraining, PatienceShort, FormClause,
+		"[session {session} is held by worker {worker}, which drains|worker {worker} drains]" + fallback + nearest,
+	},
+	{
+		WaitReleaseMismatch, PatienceNone, FormClause,
+		"[session {session} is held by ]worker {worker}: {detail}" + fallback + nearest,
+	},
+	{WaitTypeNotServed, PatienceNone, FormClause, "worker {worker} does not run {name}" + fallback + nearest},
+	{
+		WaitBuildDrained, PatienceNone, FormClause,
+		"worker {worker} has [build {worker_build}|no build id], which is drained on queue {queue}" + fallback + nearest,
+	},
+	{
+		WaitBuildPinned, PatienceNone, FormClause,
+		"pinned to build {build}, worker {worker} has [build {worker_build}|no build id]" + nearest,
+	},
+	{
+		WaitCapabilityMissing, PatienceNone, FormClause,
+		"[session {session} ]needs {missing}, which worker {worker} does not offer" + fallback + nearest,
+	},
+	{WaitWorkerWithout, PatienceNone, FormClause, "worker {worker} holds no sessions" + nearest},
+	{WaitWorkerSessionsFull, PatienceShort, FormClause, "worker {worker} holds {limit} sessions, its most" + nearest},
+
+	{WaitSessionHeld, PatienceShort, FormClause, "session {session} is held by worker {worker} until {until}" + fallback},
+	{
+		WaitSessionBusy, PatienceShort, FormClause,
+		"for worker {worker}, which holds session {session} and is busy or does not poll" + fallback,
+	},
+	{
+		WaitSessionFull, PatienceEndless, FormClause,
+		"session {session} runs {used} activities at once, its most[; {detail}]" + fallback,
+	},
+	{WaitSessionMoving, PatienceShort, FormClause, "session {session} changes hands; its queued tasks wait"},
+	{WaitSessionKept, PatienceEndless, FormClause, "session {session} is kept for worker {worker} until {until}"},
+	{
+		WaitSessionRelease, PatienceNone, FormClause,
+		"session {session} stays with release {release} while that is served, worker {worker} is of [{worker_release}|none]" +
+			nearest,
+	},
+	{WaitSessionLost, PatienceNone, FormClause, "session {session} was lost ({detail}) and may not be acquired again"},
+	{WaitSessionEnded, PatienceShort, FormClause, "session {session} has ended: {detail}"},
+	{WaitSessionUnclaimed, PatienceShort, FormClause, "session {session} is for any worker; a claim will decide"},
+
+	{
+		WaitBudgetLeases, PatienceEndless, FormClause,
+		"[namespace {namespace}|queue {queue}] has {used} {tasks} tasks leased, its budget is {limit} at once",
+	},
+	{
+		WaitBudgetRate, PatienceEndless, FormClause,
+		"[namespace {namespace}|queue {queue}] has handed out {used} {tasks} tasks in this minute, its budget is {limit}; more at {until}",
+	},
+}
+
+// WaitSubjects is how what waits is called where its sentence does not stand alone.
+var WaitSubjects = map[WaitKind]string{
+	WaitForActivity: "[activity {activity}|an activity][ (and {more} more)]",
+	WaitForTask:     "its next decision",
+}
+
+// Rule is what is said of the reason; the zero rule of none that is known.
+func (r WaitReason) Rule() WaitRule {
+	for i := range WaitRules {
+		if WaitRules[i].Reason == r {
+			return WaitRules[i]
+		}
+	}
+	return WaitRule{}
+}
+
+// Say is the whole wait in one sentence, with its subject, and its times in a zone.
+func (w *Wait) Say(zone *time.Location) string {
+	rule := w.Reason.Rule()
+	switch subject := WaitSubjects[w.Kind]; {
+	case rule.Form == FormAlone || subject == "":
+		return w.fill(rule.Text, zone)
+	case rule.Form == FormPredicate:
+		return w.fill(subject+" "+rule.Text, zone)
+	default:
+		return w.fill(subject+": "+rule.Text, zone)
+	}
+}
+
+// Why is the reason alone, for where its subject stands already.
+func (w *Wait) Why(zone *time.Location) string { return w.fill(w.Reason.Rule().Text, zone) }
+
+// fill puts the members into a text.
+func (w *Wait) fill(text string, zone *time.Location) string {
+	var out strings.Builder
+	for text != "" {
+		before, rest, ok := strings.Cut(text, "[")
+		filled, _ := w.named(before, zone)
+		out.WriteString(filled)
+		if !ok {
+			break
+		}
+		inside, after, _ := strings.Cut(rest, "]")
+		one, other, _ := strings.Cut(inside, "|")
+		filled, whole := w.named(one, zone)
+		if !whole {
+			filled, _ = w.named(other, zone)
+		}
+		out.WriteString(filled)
+		text = after
+	}
+	return out.String()
+}
+
+// named puts members into a text without brackets; whole is false when one of them is empty.
+func (w *Wait) named(text string, zone *time.Location) (filled string, whole bool) {
+	whole = true
+	var out strings.Builder
+	for {
+		before, rest, ok := strings.Cut(text, "{")
+		out.WriteString(before)
+		if !ok {
+			return out.String(), whole
+		}
+		name, after, _ := strings.Cut(rest, "}")
+		value := w.member(name, zone)
+		out.WriteString(value)
+		whole, text = whole && value != "", after
+	}
+}
+
+// member is what a text calls by a name; empty for none.
+func (w *Wait) member(name string, zone *time.Location) string {
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	at := func(t history.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.In(zone).Format(time.RFC3339)
+	}
+	switch name {
+	case "activity", "name":
+		return w.Name
+	case "tasks":
+		return strings.TrimSuffix(string(w.Kind), "_task")
+	case "queue":
+		return w.Queue
+	case "namespace":
+		return w.Namespace
+	case "worker":
+		return w.Worker
+	case "workers":
+		return number(w.Workers)
+	case "session":
+		return w.Session
+	case "workflow":
+		return w.Workflow
+	case "missing":
+		return strings.Join(w.Missing, ", ")
+	case "build":
+		return w.Build
+	case "worker_build":
+		return w.WorkerBuild
+	case "release":
+		return w.Release
+	case "worker_release":
+		return w.WorkerRelease
+	case "limit":
+		return number(w.Limit)
+	case "used":
+		return number(w.Used)
+	case "failures":
+		return number(w.Failures)
+	case "more":
+		return number(w.More)
+	case "detail":
+		return w.Detail
+	case "until":
+		return at(w.Until)
+	case "fallback_at":
+		return at(w.FallbackAt)
+	}
+	return ""
+}

@@ -1,0 +1,105 @@
+package protocol_test
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// whole is a wait of which everything is known.
+func whole(t *testing.T) protocol.Wait {
+	w := protocol.Wait{Missing: []string{"gpu", "arm64"}}
+	v := reflect.ValueOf(&w).Elem()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Interface().(type) {
+		case history.Time:
+			f.Set(reflect.ValueOf(history.At(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))))
+		case string:
+			f.SetString(v.Type().Field(i).Name)
+		case int:
+			f.SetInt(7)
+		case bool, []string, protocol.WaitKind, protocol.WaitReason:
+		default:
+			t.Fatalf("nobody says how %s is shown", v.Type().Field(i).Name)
+		}
+	}
+	w.Kind = protocol.WaitForActivity
+	return w
+}
+
+// Every sentence names only what a wait has, has a form and a patience, and says something of a wait of which nothing
+// is known.
+func TestEveryReasonHasItsSentence(t *testing.T) {
+	seen := map[protocol.WaitReason]bool{}
+	for _, r := range protocol.WaitRules {
+		if seen[r.Reason] {
+			t.Errorf("%s stands twice", r.Reason)
+		}
+		seen[r.Reason] = true
+		w := whole(t)
+		w.Reason = r.Reason
+		said := w.Say(time.UTC)
+		for _, part := range strings.FieldsFunc(r.Text, func(c rune) bool { return c == '[' || c == ']' || c == '|' }) {
+			for i, name := range strings.Split(part, "{")[1:] {
+				name, _, closed := strings.Cut(name, "}")
+				if one := (protocol.WaitRule{Text: "{" + name + "}"}); !closed || name == "" ||
+					protocol.Filled(&w, one.Text) == "" {
+					t.Errorf("%s names %q (the %dth of %q), which a wait does not have", r.Reason, name, i, part)
+				}
+			}
+		}
+		if strings.ContainsAny(said, "{}[]|") || strings.TrimSpace(said) == "" {
+			t.Errorf("%s: %q", r.Reason, said)
+		}
+		switch r.Form {
+		case protocol.FormAlone, protocol.FormPredicate, protocol.FormClause:
+		default:
+			t.Errorf("%s has form %q", r.Reason, r.Form)
+		}
+		switch r.Patience {
+		case protocol.PatienceEndless, protocol.PatienceShort, protocol.PatienceNone:
+		default:
+			t.Errorf("%s has patience %q", r.Reason, r.Patience)
+		}
+	}
+}
+
+// The times of a wait are said in the zone of whoever reads.
+func TestAWaitIsSaidInAZone(t *testing.T) {
+	w := protocol.Wait{
+		Kind: protocol.WaitForActivity, Reason: protocol.WaitSessionHeld, Name: "charge", Session: "s", Worker: "w7",
+		Until: history.At(time.Date(2026, 1, 1, 12, 0, 20, 0, time.UTC)),
+	}
+	for zone, want := range map[*time.Location]string{
+		time.UTC:                       "activity charge: session s is held by worker w7 until 2026-01-01T12:00:20Z",
+		time.FixedZone("east", 3600*2): "activity charge: session s is held by worker w7 until 2026-01-01T14:00:20+02:00",
+	} {
+		if got := w.Say(zone); got != want {
+			t.Errorf("in %s: %q, want %q", zone, got, want)
+		}
+	}
+	w.Name, w.Worker = "[odd|{worker}]", "{session}"
+	if got := w.Say(
+		time.UTC,
+	); got != "activity [odd|{worker}]: session s is held by worker {session} until 2026-01-01T12:00:20Z" {
+		t.Errorf("a name is taken for a part of the text: %q", got)
+	}
+}
+
+// The guide's table of reasons is the list.
+func TestTheGuideHasEveryReason(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/guide/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range protocol.WaitRules {
+		if !strings.Contains(string(guide), "| `"+string(r.Reason)+"` |") {
+			t.Errorf("the guide says nothing of %s", r.Reason)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+// Command waitlist writes the reasons of waits, with their sentences, as the dashboard has them to the file it is
+// given; go generate runs it.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func main() {
+	if err := os.WriteFile(os.Args[1], script(), 0o644); err != nil {
+		fmt.Fprintln(os.Stderr, "waitlist:", err)
+		os.Exit(1)
+	}
+}
+
+func script() []byte {
+	var out bytes.Buffer
+	out.WriteString(
+		"// Written by go generate from shared/protocol/wait.go, which says how the texts are read. Do not edit.\n\nexport const waitRules = {\n",
+	)
+	for _, r := range protocol.WaitRules {
+		fmt.Fprintf(&out, "  %s: { form: %q, text: %q },\n", r.Reason, r.Form, r.Text)
+	}
+	out.WriteString(
+		"} as const;\n\nexport type WaitReason = keyof typeof waitRules;\n\nexport const waitSubjects: Partial<Record<string, string>> = {\n",
+	)
+	for _, kind := range slices.Sorted(maps.Keys(protocol.WaitSubjects)) {
+		fmt.Fprintf(&out, "  %s: %q,\n", kind, protocol.WaitSubjects[kind])
+	}
+	out.WriteString("};\n")
+	return out.Bytes()
+}

@@ -1,0 +1,46 @@
+package socketio
+
+// Message is one message of an Engine.IO session, text or binary.
+type Message struct {
+	Binary bool
+	Data   []byte
+}
+
+// Engine is one session of a server made by [NewEngine].
+type Engine struct {
+	session *session
+	receive func(e *Engine, m Message)
+}
+
+// NewEngine returns a server of bare Engine.IO: sessions with messages, and none of the packets, namespaces and
+// handlers Socket.IO puts on top. receive gets the messages of each session one at a time, where the session is read:
+// it must not wait.
+func NewEngine(options Options, receive func(e *Engine, m Message)) *Server {
+	s := NewServer(options)
+	s.newSink = func(session *session) sink { return &Engine{session: session, receive: receive} }
+	return s
+}
+
+// ID is the session's random id.
+func (e *Engine) ID() string { return e.session.id }
+
+// Send queues a message. nil means it was queued, not that it arrived.
+func (e *Engine) Send(m Message) error {
+	f := frame{binary: m.Binary, data: m.Data}
+	if !m.Binary {
+		f.data = append([]byte{engineMessage}, m.Data...)
+	}
+	return e.session.out.put([]frame{f}, soon())
+}
+
+func (e *Engine) text(data []byte) error {
+	e.receive(e, Message{Data: data})
+	return nil
+}
+
+func (e *Engine) binary(data []byte) error {
+	e.receive(e, Message{Binary: true, Data: data})
+	return nil
+}
+
+func (e *Engine) ended(error) {}

@@ -1,0 +1,43 @@
+import { describe, expect, it } from "vitest";
+import type { Wait, WaitReason } from "../api/types";
+import { waitRules } from "../api/types/waits";
+import { because, plain, sentence } from "./wait";
+
+const now = Date.parse("2026-11-22T12:00:00Z");
+const wait = (reason: WaitReason, o: Partial<Wait> = {}): Wait => ({ kind: "activity", reason, needs_attention: false, message: "as the app says", name: "charge", ...o });
+const said = (w: Wait) => plain(sentence(w), "utc", now);
+
+describe("a wait in words", () => {
+  it.each<[Wait, string]>([
+    [wait("start_delay", { kind: "workflow_task", until: "2026-11-22T15:00:00Z" }), "its start is delayed until 22 Nov, 15:00:00 (in 3h)"],
+    [wait("session_held", { session_id: "s", worker_id: "w7", until: "2026-11-22T12:03:20Z" }), "activity charge: session s is held by worker w7 until 22 Nov, 12:03:20 (in 3m)"],
+    [wait("session_held", { session_id: "s", worker_id: "w7", until: "2026-11-22T11:59:00Z" }), "activity charge: session s is held by worker w7 until 22 Nov, 11:59:00"],
+    [wait("session_holder_busy", { session_id: "s", worker_id: "w7", fallback_at: "2026-11-22T12:00:30Z" }),
+      "activity charge: for worker w7, which holds session s and is busy or does not poll; any worker may take it from 22 Nov, 12:00:30 (in 30s)"],
+    [wait("worker_sessions_full", { worker_id: "w", limit: 3, worker_count: 2 }), "activity charge: worker w holds 3 sessions, its most (the nearest of 2)"],
+    [wait("capability_missing", { worker_id: "w", missing: ["gpu", "arm64"] }), "activity charge: needs gpu, arm64, which worker w does not offer"],
+    [wait("build_pinned", { kind: "workflow_task", build_id: "b2", worker_id: "w" }), "its next decision: pinned to build b2, worker w has no build id"],
+    [wait("retry_backoff", { until: "2026-11-22T12:00:09Z", failures: 10, more: 2 }),
+      "activity charge (and 2 more) waits for its back-off until 22 Nov, 12:00:09 (in 9s), failed attempts so far: 10"],
+    [wait("budget_rate", { kind: "workflow_task", task_queue: "q", used: 5, limit: 5, until: "2026-11-22T12:01:00Z" }),
+      "its next decision: queue q has handed out 5 workflow tasks in this minute, its budget is 5; more at 22 Nov, 12:01:00 (in 1m)"],
+    [wait("signal", { kind: "signal", name: "[odd|{x}]" }), "waits for signal [odd|{x}]"],
+    [wait("release_mismatch", { session_id: "s", worker_id: "w", detail: "app 2, worker 1" }), "activity charge: session s is held by worker w: app 2, worker 1"],
+    [{ ...wait("signal"), reason: "of a later release" as WaitReason }, "as the app says"],
+  ])("%o", (w, text) => expect(said(w)).toBe(text));
+
+  it("goes on from a subject that stands before it", () => {
+    expect(plain(because(wait("running", { worker_id: "w" })), "utc", now)).toBe(" runs on worker w");
+    expect(plain(because(wait("no_worker", { task_queue: "q" })), "utc", now)).toBe(": no live worker serves queue q");
+  });
+
+  it("names nothing but members of a wait, for every reason", () => {
+    for (const reason of Object.keys(waitRules) as WaitReason[]) {
+      const whole = wait(reason, {
+        task_queue: "q", namespace: "n", worker_id: "w", worker_count: 2, session_id: "s", workflow_id: "c", missing: ["m"], build_id: "b", worker_build_id: "c",
+        release: "r", worker_release: "t", limit: 1, used: 1, failures: 1, more: 1, detail: "d", until: "2026-11-22T12:00:00Z", fallback_at: "2026-11-22T12:00:00Z",
+      });
+      expect(said(whole), reason).not.toMatch(/[{}[\]|]|undefined/);
+    }
+  });
+});

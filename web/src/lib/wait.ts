@@ -1,0 +1,75 @@
+import type { Wait } from "../api/types";
+import { waitRules, waitSubjects } from "../api/types/waits";
+import { absolute, parseTime, relative, type Zone } from "./time";
+
+/** A piece of a sentence: text, or an instant that is shown in the reader's zone and moves on. */
+export type Piece = string | { at: string };
+
+const members: Record<string, keyof Wait> = {
+  activity: "name", name: "name", queue: "task_queue", namespace: "namespace", worker: "worker_id", workers: "worker_count", session: "session_id",
+  workflow: "workflow_id", missing: "missing", build: "build_id", worker_build: "worker_build_id", release: "release", worker_release: "worker_release",
+  limit: "limit", used: "used", failures: "failures", more: "more", detail: "detail", until: "until", fallback_at: "fallback_at",
+};
+const times = new Set(["until", "fallback_at"]);
+
+function member(w: Wait, name: string): Piece {
+  if (name === "tasks") return w.kind.replace("_task", "");
+  const value = w[members[name]!];
+  if (!value) return "";
+  if (times.has(name)) return { at: String(value) };
+  return Array.isArray(value) ? value.join(", ") : String(value);
+}
+
+/** The members a text names, and whether all of them are there. */
+function named(w: Wait, text: string): [pieces: Piece[], whole: boolean] {
+  let whole = true;
+  const pieces = text.split("{").flatMap((part, i): Piece[] => {
+    if (i === 0) return [part];
+    const end = part.indexOf("}");
+    const value = member(w, part.slice(0, end));
+    whole &&= value !== "";
+    return [value, part.slice(end + 1)];
+  });
+  return [pieces, whole];
+}
+
+/** Fills a text as shared/protocol/wait.go does: [one|other] is the other when a member that one names is empty. */
+function fill(w: Wait, text: string): Piece[] {
+  const pieces = text.split("[").flatMap((part, i): Piece[] => {
+    if (i === 0) return named(w, part)[0];
+    const end = part.indexOf("]");
+    const [one = "", other = ""] = part.slice(0, end).split("|");
+    const [first, whole] = named(w, one);
+    return [...(whole ? first : named(w, other)[0]), ...named(w, part.slice(end + 1))[0]];
+  });
+  return pieces.filter((p) => p !== "");
+}
+
+const rule = (w: Wait): { form: string; text: string } | undefined => waitRules[w.reason];
+
+/** The whole wait, with its subject; what an app says whose reason is not known here. */
+export function sentence(w: Wait): Piece[] {
+  const r = rule(w);
+  if (!r) return [w.message];
+  const subject = waitSubjects[w.kind];
+  if (r.form === "alone" || !subject) return fill(w, r.text);
+  return fill(w, `${subject}${r.form === "predicate" ? " " : ": "}${r.text}`);
+}
+
+/** The reason alone, where its subject stands already: with how it goes on from there. */
+export function because(w: Wait): Piece[] {
+  const r = rule(w);
+  if (!r) return [": ", w.message];
+  return [r.form === "predicate" ? " " : ": ", ...fill(w, r.text)];
+}
+
+/** A piece of time: "22 Nov, 14:03:22 (in 3m)", and without the length once it is past. */
+export function instant(at: string, zone: Zone, now: number): string {
+  const t = parseTime(at);
+  if (t === null) return at;
+  return t > now ? `${absolute(t, zone, now)} (${relative(t, now)})` : absolute(t, zone, now);
+}
+
+/** The pieces as plain text, for titles. */
+export const plain = (pieces: Piece[], zone: Zone, now: number): string =>
+  pieces.map((p) => (typeof p === "string" ? p : instant(p.at, zone, now))).join("");

@@ -1,0 +1,65 @@
+// Package clock says how old an answer of the app is and whether this process stood still, from the two clocks a
+// process has: what is about to begin must not rest on a lease that is over. A stopped process reads, when it goes on,
+// what came for it long ago, and believes that it has just come.
+package clock
+
+import "time"
+
+// apart is how far the two clocks of a process may be from each other over one span of time until neither is believed.
+const apart = time.Second
+
+// Elapsed is a span of time by both clocks of this process. The monotonic one stands still while the machine is
+// suspended, the wall clock may be set.
+type Elapsed struct{ Mono, Wall time.Duration }
+
+// Between is the time from a to b, which both come from time.Now.
+func Between(a, b time.Time) Elapsed {
+	return Elapsed{Mono: b.Sub(a), Wall: b.Round(0).Sub(a.Round(0))}
+}
+
+// Longest is the time by the clock that counted more of it.
+func (e Elapsed) Longest() time.Duration { return max(e.Mono, e.Wall) }
+
+// Agree says whether both clocks counted the same.
+func (e Elapsed) Agree() bool { return (e.Mono - e.Wall).Abs() <= apart }
+
+// recent is how long an answer's way is remembered at least; at most twice as long, and longer while no other answer
+// comes.
+const recent = time.Minute
+
+// Ages tells how old answers are that carry the store's time: how much later than the best recent one each was read.
+// The zero value is ready. It is not safe for concurrent use.
+type Ages struct {
+	began     time.Duration // of the newer window
+	old, best *Elapsed      // the shortest ways from the store's time to ours in the window before, and in the newer one
+}
+
+// Of is the age of an answer that the store's time is that of, when it was read at; at is counted from one instant, the
+// same for all. known is false for the first answer, which there is nothing to compare with.
+func (a *Ages) Of(at Elapsed, store time.Time) (age Elapsed, known bool) {
+	way := Elapsed{at.Mono - time.Duration(store.UnixNano()), at.Wall - time.Duration(store.UnixNano())}
+	best, known := a.shortest()
+	if known {
+		age = Elapsed{max(0, way.Mono-best.Mono), max(0, way.Wall-best.Wall)}
+	}
+	a.note(at, way)
+	return age, known
+}
+
+func (a *Ages) shortest() (Elapsed, bool) {
+	switch {
+	case a.best == nil:
+		return Elapsed{}, false
+	case a.old == nil:
+		return *a.best, true
+	}
+	return Elapsed{min(a.old.Mono, a.best.Mono), min(a.old.Wall, a.best.Wall)}, true
+}
+
+func (a *Ages) note(at, way Elapsed) {
+	if a.best == nil || at.Longest()-a.began > recent {
+		a.began, a.old, a.best = at.Longest(), a.best, &way
+		return
+	}
+	a.best = &Elapsed{min(a.best.Mono, way.Mono), min(a.best.Wall, way.Wall)}
+}

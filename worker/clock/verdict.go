@@ -1,0 +1,37 @@
+package clock
+
+import "time"
+
+// Verdict is what is to be done with a task before its code begins.
+type Verdict int
+
+// The verdicts.
+const (
+	Begin   Verdict = iota // its lease lives
+	Confirm                // ask the app: only a renewal shows that it does
+	Drop                   // its lease is over
+)
+
+func (v Verdict) String() string { return [...]string{"begin", "confirm", "drop"}[v] }
+
+// Lease is what is known of a task's lease when its code is about to begin.
+type Lease struct {
+	// since an instant at which the lease was not yet older than it is said to be: a renewal was sent, or the task was
+	// leased
+	Since Elapsed
+	Lasts time.Duration // how long it lives from then on, less a margin
+	Known bool          // Since is not only a bound: a longer time means that the lease is over
+	Stood bool          // the process stood still meanwhile, perhaps
+}
+
+// Judge says whether the task may begin.
+func (l Lease) Judge() Verdict {
+	over := l.Since.Longest() >= l.Lasts
+	switch {
+	case over && l.Known && l.Since.Agree():
+		return Drop
+	case over || l.Stood || !l.Since.Agree():
+		return Confirm
+	}
+	return Begin
+}

@@ -1,0 +1,162 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// port is the worker's own small HTTP server, for whoever supervises and watches it. It asks the worker alone and never
+// the app, so that an app that does not answer cannot make its workers look dead.
+type port struct {
+	listener net.Listener
+	server   *http.Server
+	served   chan struct{}
+}
+
+// openPort listens. Nothing of a worker is secret here: states and numbers.
+func (w *Worker) openPort(addr string) (*port, error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("worker-addr: %w", err)
+	}
+	p := &port{listener: l, served: make(chan struct{}), server: &http.Server{
+		Handler: w.Probes(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: 30 * time.Second,
+	}}
+	go func() {
+		defer close(p.served)
+		_ = p.server.Serve(l) // until it is closed
+	}()
+	w.log.Info().Str("addr", l.Addr().String()).Msg("worker answers probes")
+	return p, nil
+}
+
+func (p *port) close() {
+	_ = p.server.Close()
+	<-p.served
+}
+
+// Probes answers /healthz, whether the process is worth keeping, /readyz, whether it gets and does work, and /metrics.
+func (w *Worker) Probes() http.Handler {
+	mux := http.NewServeMux()
+	probe := func(path string, checks func() map[string]string) {
+		mux.HandleFunc("GET "+path, func(rw http.ResponseWriter, _ *http.Request) {
+			status, said := http.StatusOK, "ok"
+			found := checks()
+			for _, c := range found {
+				if c != "ok" {
+					status, said = http.StatusServiceUnavailable, "unavailable"
+				}
+			}
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(status)
+			_ = json.NewEncoder(rw).Encode(map[string]any{"status": said, "checks": found}) // who has gone needs no answer
+		})
+	}
+	probe("/healthz", func() map[string]string { return map[string]string{"loops": text(w.Alive())} })
+	probe("/readyz", w.checks)
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), workerCollector{w},
+	)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// checks are what has to hold for the worker to get work and do it, each "ok" or what is wrong.
+func (w *Worker) checks() map[string]string {
+	found := map[string]string{
+		"settings": text(w.Ready()), "release": "ok", "executors": "ok", "loops": text(w.Alive()), "drain": "ok",
+	}
+	if why := w.link.Gated(); why != "" {
+		found["release"] = why
+	}
+	if w.pool != nil {
+		found["executors"] = text(w.pool.Ready())
+	}
+	if w.link.Leaving() {
+		found["drain"] = "the worker drains"
+	}
+	return found
+}
+
+func text(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return "ok"
+}
+
+// workerCollector exports what a worker is doing, with one look for each scrape.
+type workerCollector struct{ worker *Worker }
+
+var (
+	upDesc = prometheus.NewDesc(
+		"sojourn_worker_connected", "1 while the worker is connected and registered.", nil, nil,
+	)
+	gatedDesc = prometheus.NewDesc(
+		"sojourn_worker_gated", "1 while the app is of another release and gives no work.", nil, nil,
+	)
+	breaksDesc = prometheus.NewDesc("sojourn_worker_disconnects_total", "Connections to apps that ended.", nil, nil)
+	slotsDesc  = prometheus.NewDesc(
+		"sojourn_worker_slots", "Tasks that may run at once, by kind.", []string{"kind"}, nil,
+	)
+	busyDesc     = prometheus.NewDesc("sojourn_worker_busy_slots", "Tasks that run, by kind.", []string{"kind"}, nil)
+	sessionsDesc = prometheus.NewDesc("sojourn_worker_sessions", "Sessions held.", nil, nil)
+	execDesc     = prometheus.NewDesc(
+		"sojourn_worker_executors", "Executors that run, by whether they are busy.", []string{"busy"}, nil,
+	)
+	memoryDesc = prometheus.NewDesc("sojourn_worker_executor_bytes", "What all executors have in memory.", nil, nil)
+)
+
+// Describe lists them.
+func (c workerCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		upDesc, gatedDesc, breaksDesc, slotsDesc, busyDesc, sessionsDesc, execDesc, memoryDesc,
+	} {
+		out <- d
+	}
+}
+
+// Collect reads them.
+func (c workerCollector) Collect(out chan<- prometheus.Metric) {
+	w := c.worker
+	gauge := func(d *prometheus.Desc, n float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
+	}
+	truth := func(is bool) float64 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	gauge(upDesc, truth(w.link.Connected()))
+	gauge(gatedDesc, truth(w.link.Gated() != ""))
+	out <- prometheus.MustNewConstMetric(breaksDesc, prometheus.CounterValue, float64(w.link.Generation()))
+	workflows, activities := w.runner.Busy()
+	gauge(slotsDesc, float64(w.opt.Workflows), "workflow")
+	gauge(slotsDesc, float64(w.opt.Concurrency), "activity")
+	gauge(busyDesc, float64(workflows), "workflow")
+	gauge(busyDesc, float64(activities), "activity")
+	gauge(sessionsDesc, float64(len(w.sessions.List())))
+	if w.pool == nil {
+		return
+	}
+	var busy, all, bytes float64
+	for _, e := range w.pool.Snapshot() {
+		all++
+		busy += truth(e.Busy)
+		bytes += float64(e.MemoryUsageBytes)
+	}
+	gauge(execDesc, busy, "true")
+	gauge(execDesc, all-busy, "false")
+	gauge(memoryDesc, bytes)
+}

@@ -1,0 +1,94 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+func probed(t *testing.T, url string) (status int, checks map[string]string) {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	var a struct{ Checks map[string]string }
+	if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, a.Checks
+}
+
+func TestAWorkersProbesSayWhetherItGetsAndDoesWork(t *testing.T) {
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	a := apptest.Start(t, apptest.Options{})
+	for release, wrong := range map[string]string{"test": "", "other": "release"} {
+		w, err := worker.New(worker.Options{
+			Registry: registry(), Carrier: link.To(link.WaySocket, []string{a.URL()}), Release: release, NoSandbox: true,
+			Isolation: worker.IsolationNone,
+			NoMachine: true, Log: apptest.Log(t),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := httptest.NewServer(w.Probes())
+		if status, checks := probed(t, s.URL+"/readyz"); status != 503 ||
+			!strings.Contains(checks["settings"], "not connected") {
+			t.Errorf("before it runs: got %d %v", status, checks)
+		}
+		if status, _ := probed(t, s.URL+"/healthz"); status != 200 {
+			t.Errorf("before it runs it is healthy: got %d", status)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		if err := w.WaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := 200
+		if wrong != "" {
+			want = 503
+		}
+		var status int
+		var checks map[string]string
+		for end := time.Now().Add(ceiling); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			// A connection is there a moment before the releases are compared.
+			if status, checks = probed(t, s.URL+"/readyz"); status == want {
+				break
+			}
+		}
+		if status != want || wrong != "" && !strings.Contains(checks[wrong], "until they are the same") {
+			t.Errorf("%s: got %d %v", release, status, checks)
+		}
+		r, err := http.Get(s.URL + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r.Body)
+		_ = r.Body.Close()
+		if err != nil || !strings.Contains(string(body), "sojourn_worker_connected 1") ||
+			!strings.Contains(
+				string(body), map[string]string{"test": "sojourn_worker_gated 0", "other": "sojourn_worker_gated 1"}[release],
+			) {
+			t.Errorf("metrics: %v\n%s", err, body)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if status, checks := probed(t, s.URL+"/readyz"); status != 503 || checks["drain"] == "ok" {
+			t.Errorf("after it left: got %d %v", status, checks)
+		}
+		s.Close()
+	}
+}

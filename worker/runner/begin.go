@@ -1,0 +1,181 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/clock"
+	"github.com/sojourn-run/sojourn/worker/session"
+)
+
+// arrival is how an answer with tasks came.
+type arrival struct {
+	read  time.Time // when it was read
+	made  time.Time // when the app made it, as far as is known: not later than that
+	known bool      // made comes from the answer's age; else it is only when the poll was sent
+	store time.Time // the store's time when it was made; zero: the app did not say
+}
+
+// arrived judges an answer to a poll that was sent at that time and has just been read. The poll may have been held for
+// longer than a lease, and the answer may have lain in a buffer while this process stood still: its age tells. It
+// cannot be older than the poll.
+func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
+	now := time.Now()
+	a := arrival{read: now, made: sent, store: store.Time}
+	if store.IsZero() {
+		return a
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	age, known := k.ages.Of(clock.Between(k.origin, now), store.Time)
+	if made := now.Add(-age.Longest()); known && age.Agree() && !made.Before(sent) {
+		a.made, a.known = made, true
+	}
+	return a
+}
+
+// aged takes note of the store's time in an answer without tasks.
+func (k *leaseRenewer) aged(store time.Time) {
+	if store.IsZero() {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ages.Of(clock.Between(k.origin, time.Now()), store)
+}
+
+// rests is what a lease that ends at that time of the store rests on: from then on it lives for length. What the app
+// leased for longer is renewed as soon.
+func (a arrival) rests(end history.Time, length time.Duration) time.Time {
+	if a.store.IsZero() || end.IsZero() {
+		return a.made
+	}
+	return a.made.Add(min(0, end.Sub(a.store)-length))
+}
+
+// began is when the app sent what arrived, by this side's clock.
+func (a arrival) began() time.Time {
+	if a.known {
+		return a.made
+	}
+	return a.read
+}
+
+// tooOld says whether what arrived so was leased until a time that is past, beyond doubt.
+func (k *leaseRenewer) tooOld(came arrival, end history.Time) bool {
+	return came.known && !end.IsZero() && clock.Lease{
+		Since: clock.Between(came.made, time.Now()), Lasts: end.Sub(came.store) - k.margin, Known: true,
+	}.Judge() == clock.Drop
+}
+
+// judge says whether what is leased may begin at now; mu is held.
+func (k *leaseRenewer) judge(l *lease, now time.Time) clock.Verdict {
+	return clock.Lease{
+		Since: clock.Between(l.renewed, now), Lasts: k.length - k.margin, Known: l.known,
+		Stood: k.ticks.StoodSince(l.renewed, now),
+	}.Judge()
+}
+
+// begin waits until an attempt may begin: its lease, and that of its session, live beyond doubt. A process that stood
+// still does not know that of what it was given before, and asks. An error says why it may not.
+func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) error {
+	for asked := false; ; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		now := time.Now()
+		k.mu.Lock()
+		verdict := k.judge(l, now)
+		switch {
+		case l.gone:
+			k.mu.Unlock()
+			return &unavailable{"its session went to another holder before it began"}
+		case verdict == clock.Drop:
+			k.mu.Unlock()
+			return &unavailable{"its lease was over before it began"}
+		case verdict == clock.Begin && (asked || session.IsZero() || session.After(now)):
+			l.doubt = time.Time{}
+			k.mu.Unlock()
+			return nil
+		}
+		if l.doubt.IsZero() {
+			l.doubt = now
+		}
+		if l.answered == nil {
+			l.answered = make(chan struct{})
+		}
+		answered := l.answered
+		k.mu.Unlock()
+		k.beat()
+		select {
+		case <-answered:
+			asked = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// confirmed takes the answer that renewed a lease; mu is held. What it rests on now is a bound: the lease was renewed
+// later than that.
+func (l *lease) confirmed(a protocol.HeartbeatAnswer) {
+	l.known, l.doubt = false, time.Time{}
+	if mine, row := l.session, a.Session; mine != nil && row != nil &&
+		(row.Epoch != mine.Epoch || row.LeaseOwner != l.task.Owner) {
+		l.gone = true
+	}
+	l.wake()
+}
+
+// wake goes on with who waits for an answer; mu is held.
+func (l *lease) wake() {
+	if l.answered != nil {
+		close(l.answered)
+		l.answered = nil
+	}
+}
+
+// sessionOf is the last that an answer said of the lease of the attempt's session.
+func (k *leaseRenewer) sessionOf(l *lease) session.Lease {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return l.said
+}
+
+// may waits until the attempt may begin, or goes on with another piece of its code.
+func (a *attempt) may(ctx context.Context) error {
+	return a.r.leases.begin(ctx, a.lease, a.sessionEnd())
+}
+
+// sessionEnd is when the lease of the attempt's session ends as far as this side knows; zero: it does not, or there is
+// no session.
+func (a *attempt) sessionEnd() (end time.Time) {
+	s := a.task.Session
+	if s == nil {
+		return end
+	}
+	if !a.came.store.IsZero() && !s.LeaseExpiresAt.IsZero() {
+		end = a.came.made.Add(s.LeaseExpiresAt.Sub(a.came.store))
+	}
+	return later(end, a.r.opt.Sessions.Until(s.SessionID, s.Epoch))
+}
+
+// begun keeps an attempt from taking up its session, or running, on a lease that is over.
+func begun(a *attempt, next call) call {
+	return func(ctx context.Context) (payload.Payload, error) {
+		if err := a.may(ctx); err != nil {
+			return payload.Payload{}, err
+		}
+		return next(ctx)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,142 @@
+package runner
+
+import (
+	"context"
+	cores "runtime"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Histories that are read anew take memory and all of a core, so that few are at once: workflow slots outnumber them by
+// far.
+const (
+	replayRoom = 64 << 20 // bytes of histories at once
+	shortRun   = 100      // events that a task brings by itself and that cost no more than any other task
+)
+
+// replays bounds how many runs are replayed at once, and how much of their histories is held. The oldest of them always
+// goes on, whatever its history takes, so that none waits for good.
+type replays struct {
+	most, room int
+
+	mu      sync.Mutex // guards what follows
+	all     []*replay  // under way, oldest first
+	used    int
+	changed chan struct{} // closed and replaced when one ends
+}
+
+// replay is one that is under way.
+type replay struct {
+	of    *replays
+	bytes int
+}
+
+func newReplays() *replays {
+	return &replays{most: 2 * cores.GOMAXPROCS(0), room: replayRoom, changed: make(chan struct{})}
+}
+
+// long says whether a task without a kept machine is worth a place: its history comes in pages, or is no short one.
+func long(t *protocol.WorkflowTask) bool {
+	return t.NextPageToken != nil || len(t.Events) == 0 || t.Events[0].Seq != 1 || len(t.Events) > shortRun
+}
+
+// begin waits for a place.
+func (p *replays) begin(ctx context.Context) (*replay, error) {
+	r := &replay{of: p}
+	err := p.until(ctx, func() bool {
+		if len(p.all) >= p.most {
+			return false
+		}
+		p.all = append(p.all, r)
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// hold notes events that were read, and waits until there is room for more.
+func (r *replay) hold(ctx context.Context, events []history.Event) error {
+	if r == nil {
+		return nil
+	}
+	p := r.of
+	n := 0
+	for i := range events {
+		n += weight(&events[i])
+	}
+	p.mu.Lock()
+	p.used += n
+	r.bytes += n
+	p.mu.Unlock()
+	return p.until(ctx, func() bool { return p.used < p.room || p.all[0] == r })
+}
+
+// release gives the place and the room to others.
+func (r *replay) release() {
+	if r == nil {
+		return
+	}
+	p := r.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, one := range p.all {
+		if one == r {
+			p.all = append(p.all[:i:i], p.all[i+1:]...)
+			break
+		}
+	}
+	p.used -= r.bytes
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// until waits for what ready says, which is asked under mu.
+func (p *replays) until(ctx context.Context, ready func() bool) error {
+	for {
+		p.mu.Lock()
+		ok, changed := ready(), p.changed
+		p.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// weight is about how many bytes an event takes.
+func weight(e *history.Event) int {
+	const bare = 400
+	switch d := e.Data.(type) {
+	case *history.WorkflowStarted:
+		return bare + len(d.Arguments)
+	case *history.ActivityScheduled:
+		return bare + len(d.Arguments)
+	case *history.ActivityCompleted:
+		return bare + len(d.Result)
+	case *history.SideEffectRecorded:
+		return bare + len(d.Result)
+	case *history.SignalReceived:
+		return bare + len(d.Value)
+	case *history.SignalApplied:
+		return bare + len(d.Value)
+	case *history.ChildWorkflowScheduled:
+		return bare + len(d.Arguments)
+	case *history.ChildRunCompleted:
+		return bare + len(d.Result)
+	case *history.UpdateAccepted:
+		return bare + len(d.Arguments)
+	case *history.UpdateApplied:
+		return bare + len(d.Arguments)
+	case *history.UpdateCompleted:
+		return bare + len(d.Result)
+	}
+	return bare
+}

@@ -1,0 +1,21 @@
+package worker
+
+import (
+	"runtime"
+	"testing"
+)
+
+// Go code mostly waits; executors are processes. A session of a mere id runs as many activities at once as before
+// either way.
+func TestSlotsByWhatRunsThem(t *testing.T) {
+	few := 2 * runtime.GOMAXPROCS(0)
+	if all, together := (&Worker{}).slots(); all != max(128, few) || together != few {
+		t.Errorf("Go functions: %d, %d in a session", all, together)
+	}
+	if all, together := (&Worker{executes: true}).slots(); all != few || together != 0 {
+		t.Errorf("with executors: %d, %d in a session", all, together)
+	}
+	if o := (Options{}).defaults(); o.Workflows != 256 {
+		t.Errorf("%d workflow tasks at once", o.Workflows)
+	}
+}

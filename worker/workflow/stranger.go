@@ -1,0 +1,32 @@
+package workflow
+
+import (
+	"errors"
+	"runtime"
+	"runtime/debug"
+)
+
+// errStranger is what is wrong with a goroutine of one's own.
+var errStranger = errors.New(
+	"workflow: called from a goroutine that is no branch of the workflow; start branches with workflow.Go, not with go",
+)
+
+// onBranch says whether the caller runs on the goroutine of the branch that has its turn.
+func (m *Machine) onBranch() bool {
+	co := m.current
+	return co != nil && co.goroutine == goroutine()
+}
+
+// strange ends the goroutine of a caller that is no branch, and has the machine fail its task: a panic there would be
+// nobody's to recover and would take the whole worker along, with all its runs.
+func (m *Machine) strange() {
+	m.stranger.CompareAndSwap(nil, &PanicError{Value: errStranger, Stack: string(debug.Stack())})
+	runtime.Goexit()
+}
+
+// visited makes a stranger's call the machine's fault.
+func (m *Machine) visited() {
+	if s := m.stranger.Load(); s != nil {
+		m.fault = s
+	}
+}

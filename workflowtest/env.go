@@ -1,0 +1,174 @@
+// Package workflowtest runs workflows in a test as they run in production, and in virtual time: a whole app and a
+// worker in one process, whose clock goes on when nothing else happens. A workflow that sleeps for a day is over at
+// once, with its retries, timeouts, children, sessions, updates and queries being the real ones.
+package workflowtest
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+// queue is where everything in a test is done.
+const queue = "default"
+
+// Env is the app and the worker of one test.
+type Env struct {
+	t        testing.TB
+	registry *worker.Registry
+	plane    *plane.Plane
+	ctx      context.Context // of what the test waits for; it ends when the test has failed
+	fail     context.CancelFunc
+	late     *atomic.Bool // the time that the test binary has is nearly over
+
+	mu       sync.Mutex // guards what follows
+	started  []*Workflow
+	patience time.Duration
+}
+
+// SetPatience says for how long, in virtual time, everything may wait for signals or updates before Result and Update
+// give up: a day at first. Only a test whose other goroutines sleep for longer needs more.
+func (e *Env) SetPatience(d time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.patience = d
+}
+
+func (e *Env) id() string { return ulid.Make().String() }
+
+// Run runs a test in virtual time, with a worker that has what the registry has. ReplaceActivity and ReplaceWorkflow of
+// the registry put doubles in the place of what the test is not about. In test, time passes only while everything
+// waits: time.Sleep passes time, and time.Now tells it. What blocks outside the process, such as a network, holds time
+// up.
+//
+// A workflow task that fails, by a panic, a call that is not in its history, code that blocks outside of package
+// workflow, fails the test at once with the stack; so does waiting for a run that nothing can wake any more, with what
+// it waits for.
+//
+// When test returns, the history of each run that it started is replayed, with the arguments of its calls: code that is
+// not deterministic fails the test.
+//
+// Virtual time is for a *testing.T alone. Any other testing.TB, such as a benchmark's, runs in the time it is called
+// in; one that wraps a *testing.T has virtual time when its caller calls Run inside synctest.Test.
+func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "test.db")
+	late := &atomic.Bool{}
+	defer warn(t, late)()
+	plain, ok := any(t).(*testing.T)
+	if !ok {
+		run(t, r, path, late, test)
+		return
+	}
+	blocked := &atomic.Bool{}
+	defer func() {
+		// Code that blocks for ever outlives the bubble, which takes that for a fault of its own: the test has failed with it
+		// already.
+		if broke := recover(); broke != nil && !blocked.Load() {
+			panic(broke)
+		}
+	}()
+	synctest.Test(plain, func(t *testing.T) {
+		t.Helper()
+		defer func() { blocked.Store(t.Failed()) }()
+		run(any(t).(T), r, path, late, test)
+	})
+}
+
+func run[T testing.TB](t T, r *worker.Registry, path string, late *atomic.Bool, test func(t T, env *Env)) {
+	t.Helper()
+	env := &Env{t: t, registry: r, late: late, patience: 24 * time.Hour}
+	env.ctx, env.fail = context.WithCancel(t.Context())
+	defer env.fail()
+	end := env.begin(path)
+	defer end()
+	test(t, env)
+	if env.ctx.Err() == nil {
+		env.replay()
+	}
+}
+
+// warn raises late ten seconds before the test binary is out of time: by the real clock, outside of what runs in
+// virtual time.
+func warn(t testing.TB, late *atomic.Bool) (stop func()) {
+	timed, ok := t.(interface{ Deadline() (time.Time, bool) })
+	if !ok {
+		return func() {}
+	}
+	at, ok := timed.Deadline()
+	if !ok {
+		return func() {}
+	}
+	timer := time.AfterFunc(time.Until(at)-10*time.Second, func() { late.Store(true) })
+	return func() { timer.Stop() }
+}
+
+// begin starts the app and the worker, and returns what ends them.
+func (e *Env) begin(path string) (end func()) {
+	e.t.Helper()
+	log := zerolog.New(zerolog.NewTestWriter(e.t)).Level(zerolog.WarnLevel)
+	var err error
+	e.plane, err = plane.Open(e.t.Context(), plane.Options{
+		Release: "test", NoAuth: true, Log: log,
+		Open: func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
+			return sqlite.Open(ctx, path, sqldb.Options{App: "test", Dispatch: d})
+		},
+		Settings: func() protocol.WorkerSettings {
+			// a worker is taken for dead after 60 s; the fewer there are, the cheaper is time
+			return protocol.WorkerSettings{BeatSeconds: 45}
+		},
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- e.plane.Run(context.Background()) }()
+	leave := e.work(link.Local{Join: e.plane.Channel().Join}, log)
+	return func() {
+		leave()
+		if err := errors.Join(e.plane.Close(context.Background()), <-ended); err != nil {
+			e.t.Error(err)
+		}
+	}
+}
+
+// work starts the worker, and returns what ends it.
+func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (leave func()) {
+	e.t.Helper()
+	w, err := worker.New(worker.Options{
+		Registry: e.registry, Carrier: carrier, Release: "test", WorkerID: "test", Queues: []string{queue}, MaxSessions: 100,
+		Concurrency: 16,
+		Isolation:   worker.IsolationNone, NoMachine: true, OnTaskFailed: e.taskFailed, Log: log,
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	if err := w.WaitReady(e.t.Context()); err != nil {
+		e.t.Error(err)
+	}
+	return func() {
+		stop()
+		if err := <-done; err != nil {
+			e.t.Error(err)
+		}
+	}
+}

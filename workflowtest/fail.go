@@ -1,0 +1,126 @@
+package workflowtest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// taskFailed fails the test with a workflow task of it. What waits for a result goes on and ends.
+func (e *Env) taskFailed(t *protocol.WorkflowTask, f *protocol.Failure) {
+	if e.ctx.Err() != nil {
+		return // the first one counts: the others follow from it, or are its further attempts
+	}
+	stack := ""
+	if f.StackTrace != "" {
+		stack = "\n" + strings.TrimSpace(f.StackTrace)
+	}
+	e.t.Errorf(
+		"workflow %s (id %s, run %s) fails: %s: %s%s%s", t.WorkflowType, t.WorkflowID, t.RunID, f.Type, f.Message, e.waits(),
+		stack,
+	)
+	e.fail()
+}
+
+// check ends the test when it has failed.
+func (e *Env) check() {
+	e.t.Helper()
+	if e.ctx.Err() != nil {
+		e.t.FailNow()
+	}
+}
+
+// stillness is since when nothing moves.
+type stillness struct {
+	mark  string
+	since time.Time
+}
+
+// give gives up on what the test waits for when nothing has moved for long, and nothing will by itself.
+func (e *Env) give(s *stillness, what string) {
+	e.t.Helper()
+	if e.late.Load() {
+		e.t.Fatalf("the time of the test binary is over while the test waits for %s%s", what, e.waits())
+	}
+	mark, still := e.still()
+	if !still || mark != s.mark {
+		s.mark, s.since = mark, time.Now()
+		return
+	}
+	e.mu.Lock()
+	patience := e.patience
+	e.mu.Unlock()
+	if time.Since(s.since) >= patience {
+		e.t.Fatalf(
+			"the test waits for %s, and nothing can go on: everything waits for something that nobody sends%s", what, e.waits(),
+		)
+	}
+}
+
+// openRuns are the open runs.
+func (e *Env) openRuns() (views []protocol.RunView) {
+	in := protocol.ListRequest{Status: "running", PageSize: 200}
+	for {
+		page, err := e.plane.Broker().List(e.t.Context(), in)
+		if err != nil {
+			return views
+		}
+		for _, v := range page.Workflows {
+			if v, err := e.plane.Broker().Describe(e.t.Context(), protocol.Target{RunID: v.RunID}); err == nil && !v.Terminal {
+				views = append(views, v)
+			}
+		}
+		if page.NextPageToken == nil {
+			return views
+		}
+		in.PageToken = *page.NextPageToken
+	}
+}
+
+// still says whether no open run can go on by itself, and how far they are.
+func (e *Env) still() (mark string, still bool) {
+	for _, v := range e.openRuns() {
+		if moves(v) {
+			return "", false
+		}
+		mark += fmt.Sprintf("%s %d ", v.RunID, v.HistoryLength)
+	}
+	return mark, true
+}
+
+// moves says whether time alone, or the worker, can make a run go on.
+func moves(v protocol.RunView) bool {
+	p := v.Pending
+	if p == nil || len(p.Timers) > 0 || !v.ExecutionDeadline.IsZero() || !v.RunDeadline.IsZero() {
+		return true
+	}
+	if p.Task != nil && !forEver(p.Task.Wait) {
+		return true
+	}
+	for _, a := range p.Activities {
+		if !forEver(a.Wait) {
+			return true
+		}
+	}
+	return false
+}
+
+// forEver says whether a wait ends by no worker that is there: somebody has to do something, and here nobody is.
+func forEver(w *protocol.Wait) bool {
+	return w != nil && w.Reason.Rule().Patience == protocol.PatienceNone
+}
+
+// waits is what the open runs wait for, in lines.
+func (e *Env) waits() string {
+	var b strings.Builder
+	for _, v := range e.openRuns() {
+		why := "nothing"
+		if v.Wait != nil {
+			why = v.Wait.Message
+		}
+		fmt.Fprintf(&b, "\n  open: workflow %s (id %s, run %s): %s", v.WorkflowType, v.WorkflowID, v.RunID, why)
+	}
+	return b.String()
+}

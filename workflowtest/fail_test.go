@@ -1,0 +1,234 @@
+package workflowtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+	"github.com/sojourn-run/sojourn/workflowtest"
+)
+
+// recorder is a test that may fail without failing this one.
+type recorder struct {
+	testing.TB
+	mu   sync.Mutex // guards what follows
+	said []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said = append(r.said, fmt.Sprintf(format, args...))
+}
+func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); r.FailNow() }
+func (r *recorder) Error(args ...any)                 { r.Errorf("%s", fmt.Sprint(args...)) }
+func (r *recorder) Fatal(args ...any)                 { r.Error(args...); r.FailNow() }
+func (r *recorder) FailNow()                          { runtime.Goexit() }
+
+func (r *recorder) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.said, "\n")
+}
+
+// failing runs a test in virtual time and returns what it failed with.
+func failing(t *testing.T, r *worker.Registry, test func(t *recorder, env *workflowtest.Env)) (said string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		rec := &recorder{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			workflowtest.Run(rec, r, test)
+		}()
+		<-done
+		said = rec.text()
+	})
+	return said
+}
+
+func wantSaid(t *testing.T, said string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(said, p) {
+			t.Errorf("%q is missing in what the test failed with:\n%s", p, said)
+		}
+	}
+}
+
+func TestCodeThatCannotGoOnFailsItsTestAtOnceWithItsStack(t *testing.T) {
+	outside := make(chan struct{})
+	for _, c := range []struct {
+		name string
+		code func(ctx workflow.Context, n int) (int, error)
+		args []any
+		want []string
+	}{
+		{"panics", func(workflow.Context, int) (int, error) {
+			panic("out of flour")
+		}, []any{1}, []string{"out of flour", "fail_test.go:"}},
+		{"blocks", func(workflow.Context, int) (int, error) {
+			<-outside
+			return 0, nil
+		}, []any{1}, []string{"still running after 5s", "fail_test.go:"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := worker.NewRegistry()
+			r.Workflow("bake", c.code)
+			said := ""
+			synctest.Test(t, func(t *testing.T) {
+				outside = make(chan struct{})
+				rec, done := &recorder{TB: t}, make(chan struct{})
+				go func() {
+					defer close(done)
+					workflowtest.Run(rec, r, func(_ *recorder, env *workflowtest.Env) {
+						_, err := workflowtest.Result[int](env.Start("bake", c.args...))
+						t.Errorf("went on with %v", err)
+					})
+				}()
+				<-done
+				close(outside)
+				said = rec.text()
+			})
+			wantSaid(t, said, append(c.want, "bake", "open: workflow bake")...)
+		})
+	}
+}
+
+func TestAnUpdateOfBrokenCodeFailsTheTest(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Workflow("break", func(ctx workflow.Context) error {
+		if err := workflow.Signal(ctx, "never").Receive(ctx); err != nil {
+			return err
+		}
+		panic("not this far")
+	})
+	said := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
+		w := env.Start("break")
+		w.Signal("never")
+		if _, err := workflowtest.Update[int](w, "any"); err != nil {
+			t.Errorf("went on with %v", err)
+		}
+	})
+	wantSaid(t, said, "not this far", "fail_test.go:")
+}
+
+func TestASignalThatNeverComesFailsTheTestWithWhatIsWaitedFor(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Workflow("child", func(ctx workflow.Context) error { return workflow.Signal(ctx, "approve").Receive(ctx) })
+	r.Workflow("parent", func(ctx workflow.Context) error { return workflow.StartChild(ctx, "child").Get(ctx, nil) })
+	r.Workflow("lonely", func(ctx workflow.Context) error {
+		return workflow.ExecuteActivity(ctx, "nobody has it").Get(ctx, nil)
+	})
+	said := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
+		_, err := workflowtest.Result[any](env.Start("parent"))
+		t.Errorf("went on with %v", err)
+	})
+	wantSaid(t, said, "nothing can go on", "waits for signal approve", "child workflow")
+	said = failing(t, r, func(_ *recorder, env *workflowtest.Env) {
+		_, err := workflowtest.Result[any](env.Start("lonely"))
+		t.Errorf("went on with %v", err)
+	})
+	wantSaid(t, said, "nothing can go on", "nobody has it")
+}
+
+func TestASignalOfAnotherGoroutineIsAwaited(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Workflow("slow", func(ctx workflow.Context) error { return workflow.Signal(ctx, "approve").Receive(ctx) })
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		env.SetPatience(3 * 24 * time.Hour)
+		w := env.Start("slow")
+		go func() {
+			time.Sleep(2 * 24 * time.Hour)
+			w.Signal("approve")
+		}()
+		if _, err := workflowtest.Result[any](w); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestArgumentsInTheOrderOfAMapFailTheClosingReplay(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Activity("tell", func(context.Context, []string) error { return nil })
+	r.Workflow("ranges", func(ctx workflow.Context) error {
+		names := []string{}
+		for name := range map[string]int{"a": 1, "b": 2, "c": 3} {
+			names = append(names, name)
+		}
+		return workflow.ExecuteActivity(ctx, "tell", names).Get(ctx, nil)
+	})
+	said := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
+		if _, err := workflowtest.Result[any](env.Start("ranges")); err != nil {
+			t.Error(err)
+		}
+	})
+	wantSaid(t, said, "nondeterministic", `activity "tell"`, `"a"`, "event 2")
+}
+
+func TestAWorkflowIsStartedWithOptions(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Workflow("late", func(ctx workflow.Context) (string, error) {
+		return workflow.Info(ctx).WorkflowID, workflow.Sleep(ctx, time.Hour)
+	})
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		began := time.Now()
+		w := env.StartWith(
+			workflowtest.StartOptions{WorkflowID: "mine", Delay: time.Hour, Memo: map[string]any{"why": "test"}}, "late",
+		)
+		if id, err := workflowtest.Result[string](w); err != nil || id != "mine" || time.Since(began) < 2*time.Hour {
+			t.Errorf("got %q, %v after %s", id, err, time.Since(began))
+		}
+		if first := w.History()[0].Data.(*history.WorkflowStarted); !strings.Contains(string(first.Memo), "test") {
+			t.Errorf("memo: %s", first.Memo)
+		}
+		w = env.StartWith(workflowtest.StartOptions{RunTimeout: time.Minute}, "late")
+		if _, err := workflowtest.Result[string](w); !errors.Is(err, workflow.ErrTimedOut) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestHistoryKeepsWhereAnActivityFailed(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Activity("crash", func(context.Context) error { panic("out of flour") })
+	r.Workflow("bake", func(ctx workflow.Context) error {
+		once := workflow.WithActivity(
+			ctx, workflow.ActivityOptions{Retry: &workflow.RetryPolicy{MaxAttempts: 2, Backoff: []time.Duration{time.Second}}},
+		)
+		return workflow.ExecuteActivity(once, "crash").Get(ctx, nil)
+	})
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		w := env.Start("bake")
+		if _, err := workflowtest.Result[any](w); err == nil {
+			t.Error("it did not fail")
+		}
+		kept := 0
+		for _, e := range w.History() {
+			switch d := e.Data.(type) {
+			case *history.ActivityRetryScheduled:
+				kept++
+				if !strings.Contains(d.Stack, "panic") || len(d.Stack) > 2<<10 {
+					t.Errorf("the stack of the first attempt: %q", d.Stack)
+				}
+			case *history.ActivityFailed:
+				kept++
+				if !strings.Contains(d.Stack, "fail_test.go:") {
+					t.Errorf("the stack of the last attempt: %q", d.Stack)
+				}
+			}
+		}
+		if kept != 2 {
+			t.Errorf("%d attempts failed", kept)
+		}
+	})
+}

@@ -1,0 +1,333 @@
+package workflowtest
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// Workflow is a workflow that a test has started. It may be used from any goroutine of the test.
+type Workflow struct {
+	ID    string // its workflow id
+	RunID string // of its first run
+	env   *Env
+}
+
+// StartOptions are how a workflow is started; zero values mean what Start does. Durations count in whole seconds,
+// rounded up.
+type StartOptions struct {
+	WorkflowID       string
+	Memo             map[string]any
+	SearchAttributes map[string]any
+	Delay            time.Duration // until its first step
+	ExecutionTimeout time.Duration // all its runs together
+	RunTimeout       time.Duration // one run
+}
+
+func (o StartOptions) request() (in protocol.StartRequest, err error) {
+	seconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+	in = protocol.StartRequest{
+		WorkflowID: o.WorkflowID, TaskQueue: queue, StartDelay: seconds(o.Delay),
+		ExecutionTimeout: seconds(o.ExecutionTimeout), RunTimeout: seconds(o.RunTimeout),
+	}
+	if len(o.Memo) > 0 {
+		if in.Memo, err = json.Marshal(o.Memo); err != nil {
+			return in, fmt.Errorf("memo: %w", err)
+		}
+	}
+	if len(o.SearchAttributes) > 0 {
+		if in.SearchAttributes, err = json.Marshal(o.SearchAttributes); err != nil {
+			return in, fmt.Errorf("search attributes: %w", err)
+		}
+	}
+	return in, nil
+}
+
+// Start starts a workflow, by its registered name or the registered function.
+func (e *Env) Start(nameOrFunc any, args ...any) *Workflow {
+	e.t.Helper()
+	return e.StartWith(StartOptions{}, nameOrFunc, args...)
+}
+
+// StartWith starts a workflow with options.
+func (e *Env) StartWith(o StartOptions, nameOrFunc any, args ...any) *Workflow {
+	e.t.Helper()
+	name, ok := nameOrFunc.(string)
+	if !ok {
+		var err error
+		if name, err = e.registry.WorkflowName(nameOrFunc); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	in, err := o.request()
+	if err != nil {
+		e.t.Fatalf("start %s: %v", name, err)
+	}
+	in.WorkflowType, in.Input = name, e.encode(args)
+	a, err := e.plane.Broker().Start(e.t.Context(), in)
+	if err != nil {
+		e.t.Fatalf("start %s: %v", name, err)
+	}
+	w := &Workflow{ID: a.WorkflowID, RunID: a.RunID, env: e}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.started = append(e.started, w)
+	return w
+}
+
+// encode is an argument list as requests carry it.
+func (e *Env) encode(args []any) json.RawMessage {
+	e.t.Helper()
+	p, err := payload.EncodeArgs(args...)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return raw
+}
+
+func (w *Workflow) target() protocol.Target { return protocol.Target{WorkflowID: w.ID} }
+
+// Signal sends a signal.
+func (w *Workflow) Signal(name string, args ...any) {
+	t := w.env.t
+	t.Helper()
+	if _, err := w.env.plane.Broker().Signal(t.Context(), protocol.SignalRequest{
+		Target: w.target(), SignalName: name, Input: w.env.encode(args),
+	}); err != nil {
+		t.Fatalf("signal %s: %v", name, err)
+	}
+}
+
+// RequestCancellation asks the workflow to come to an end: its context is cancelled, and it may clean up.
+func (w *Workflow) RequestCancellation() {
+	t := w.env.t
+	t.Helper()
+	if _, err := w.env.plane.Broker().RequestCancellation(t.Context(), protocol.EndRequest{
+		Target: w.target(),
+	}); err != nil {
+		t.Fatalf("request the cancellation of %s: %v", w.ID, err)
+	}
+}
+
+// Update sends an update and waits, as long as it takes, for its result. The error is a *Failure when the workflow has
+// answered so, or its validator, and else says why it was not taken.
+func Update[T any](w *Workflow, name string, args ...any) (result T, err error) {
+	w.env.t.Helper()
+	b, ctx, still := w.env.plane.Broker(), w.env.ctx, stillness{}
+	in := protocol.UpdateRequest{
+		Target: w.target(), UpdateName: name, Input: w.env.encode(args), WaitFor: protocol.WaitCompleted,
+		RequestID: w.env.id(),
+	}
+	for {
+		a, err := b.Update(ctx, in) // again, the same request: it waits on
+		var refused *protocol.Error
+		w.env.check()
+		switch {
+		case errors.As(err, &refused) && refused.Reason == protocol.ReasonUpdateRejected:
+			f, _ := refused.Details["failure"].(*protocol.Failure)
+			return result, rejected(refused, f)
+		case err != nil:
+			return result, err
+		case a.Failure != nil:
+			f := failure("failed", *a.Failure)
+			if f.Type == workflow.TypeUpdateRejected {
+				f.Status = "rejected"
+			}
+			return result, f
+		case a.WaitTimedOut:
+			w.env.give(&still, "update "+name)
+			continue
+		}
+		return result, decode(a.ResultEnvelope, &result)
+	}
+}
+
+// Query asks the workflow a query.
+func Query[T any](w *Workflow, name string, args ...any) (result T, err error) {
+	w.env.t.Helper()
+	a, err := w.env.plane.Broker().Query(
+		w.env.ctx, protocol.QueryRequest{Target: w.target(), QueryName: name, Input: w.env.encode(args)},
+	)
+	if err != nil {
+		return result, err
+	}
+	return result, decode(a.ResultEnvelope, &result)
+}
+
+func decode(p *payload.Payload, out any) error {
+	if p == nil {
+		return nil
+	}
+	return payload.Decode(*p, out)
+}
+
+// Result waits, as long as it takes, for the workflow to close, through all the runs that continue as new, and returns
+// what it returned. The error is a *Failure.
+func Result[T any](w *Workflow) (result T, err error) {
+	w.env.t.Helper()
+	switch d := w.last().Data.(type) {
+	case *history.WorkflowCompleted:
+		err = payload.Decode(payload.Payload{Blob: d.Output}, &result)
+	case *history.WorkflowFailed:
+		err = failure("failed", d.Failure)
+	case *history.WorkflowCancelled:
+		err = failure("cancelled", d.Failure)
+	case *history.WorkflowTerminated:
+		err = failure("terminated", d.Failure)
+	case *history.WorkflowTimedOut:
+		err = failure("timed_out", d.Failure)
+	}
+	return result, err
+}
+
+// last waits for the event that closes the workflow.
+func (w *Workflow) last() history.Event {
+	w.env.t.Helper()
+	still := stillness{}
+	look := time.NewTicker(time.Hour) // of virtual time
+	defer look.Stop()
+	for run := w.RunID; ; {
+		w.env.check()
+		changed, stop := w.env.plane.Dispatch().WatchRun(run)
+		events := w.env.events(run)
+		last := events[len(events)-1]
+		switch d := last.Data.(type) {
+		case *history.WorkflowContinuedAsNew:
+			stop()
+			run = d.NewRunID
+			continue
+		case *history.WorkflowCompleted, *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated,
+			*history.WorkflowTimedOut:
+			stop()
+			return last
+		}
+		select {
+		case <-changed:
+		case <-look.C:
+			w.env.give(&still, "the result of workflow "+w.ID)
+		case <-w.env.ctx.Done():
+		}
+		stop()
+	}
+}
+
+// History is the history of the workflow's first run, as far as it has come.
+func (w *Workflow) History() []history.Event {
+	w.env.t.Helper()
+	return w.env.events(w.RunID)
+}
+
+func (e *Env) events(run string) (all []history.Event) {
+	e.t.Helper()
+	q := protocol.HistoryQuery{Target: protocol.Target{RunID: run}, PageSize: 1000}
+	for {
+		page, err := e.plane.Broker().History(e.t.Context(), q)
+		if err != nil {
+			e.t.Fatalf("history of run %s: %v", run, err)
+		}
+		all = append(all, page.Events...)
+		if page.NextPageToken == nil {
+			return all
+		}
+		q.PageToken = *page.NextPageToken
+	}
+}
+
+// replays is how often a history is replayed: the order of a map of two entries is the same every other time.
+const replays = 16
+
+// replay holds the histories of what the test started against the code.
+func (e *Env) replay() {
+	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.started {
+		for run := w.RunID; run != ""; {
+			events := e.events(run)
+			first, ok := events[0].Data.(*history.WorkflowStarted)
+			if !ok {
+				e.t.Fatalf("run %s begins with %s", run, events[0].Type())
+			}
+			if def, ok := e.registry.FindWorkflow(first.WorkflowType); ok {
+				for range replays {
+					if err := workflow.Replay(def, workflow.Options{Names: e.registry, CompareArguments: true}, events); err != nil {
+						e.t.Errorf("%s, replayed: %s", first.WorkflowType, workflow.TaskFailure(err).Message)
+						break
+					}
+				}
+			}
+			run = ""
+			if next, ok := events[len(events)-1].Data.(*history.WorkflowContinuedAsNew); ok {
+				run = next.NewRunID
+			}
+		}
+	}
+}
+
+// Failure is why a workflow or an update has no result.
+type Failure struct {
+	// of a workflow: failed, cancelled, terminated or timed_out; of an update: failed, or rejected by its validator
+	Status  string
+	Type    string // as the error was typed
+	Message string
+	Details payload.Payload
+}
+
+func (f *Failure) Error() string { return fmt.Sprintf("%s: %s", f.Status, f.Message) }
+
+// Is matches ErrCancelled, ErrTerminated and ErrTimedOut of package workflow.
+func (f *Failure) Is(target error) bool {
+	switch target {
+	case workflow.ErrCancelled:
+		return f.Status == "cancelled" || f.Type == activity.TypeCancelled
+	case workflow.ErrTerminated:
+		return f.Status == "terminated"
+	case workflow.ErrTimedOut:
+		return f.Status == "timed_out"
+	}
+	return false
+}
+
+// DecodeDetails reads what activity.Details attached to the error; out stays as it is when there is nothing.
+func (f *Failure) DecodeDetails(out any) error {
+	if f.Details.IsZero() {
+		return nil
+	}
+	return payload.Decode(f.Details, out)
+}
+
+func failure(status string, f history.Failure) *Failure {
+	out := &Failure{Status: status, Type: f.ExceptionType, Message: f.Message}
+	var ex struct {
+		Type    string          `json:"type"`
+		Details payload.Payload `json:"details"`
+	}
+	if len(f.Exception) > 0 && json.Unmarshal(f.Exception, &ex) == nil {
+		out.Type, out.Details = cmp.Or(out.Type, ex.Type), ex.Details
+	}
+	return out
+}
+
+// rejected is the word of a validator that was asked before the update was accepted.
+func rejected(refused *protocol.Error, f *protocol.Failure) *Failure {
+	out := &Failure{Status: "rejected", Type: workflow.TypeUpdateRejected, Message: refused.Message}
+	if f != nil {
+		out.Type, out.Message = cmp.Or(f.Type, out.Type), f.Message
+		if len(f.Details) > 0 {
+			_ = json.Unmarshal(f.Details, &out.Details) // of another shape: left out
+		}
+	}
+	return out
+}

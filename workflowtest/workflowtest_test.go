@@ -1,0 +1,182 @@
+package workflowtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+	"github.com/sojourn-run/sojourn/workflowtest"
+)
+
+// Charge would ask a bank.
+func Charge(context.Context, string, int) (string, error) { return "", errors.New("no bank here") }
+
+// Ship is a workflow of its own.
+func Ship(ctx workflow.Context, what string) (string, error) {
+	return what + " shipped", workflow.Sleep(ctx, 48*time.Hour)
+}
+
+// Order takes what is put in, charges it once somebody approves within a week, and ships it.
+func Order(ctx workflow.Context, customer string) (string, error) {
+	total := 0
+	workflow.HandleUpdate(ctx, "add", func(ctx workflow.Context, price int) (int, error) {
+		if err := workflow.Sleep(ctx, time.Minute); err != nil {
+			return 0, err
+		}
+		total += price
+		return total, nil
+	}, workflow.UpdateOptions{Validate: func(_ workflow.Context, price int) error {
+		if price < 0 {
+			return activity.NewError("negative", "a price is not negative", activity.Details(price))
+		}
+		return nil
+	}})
+	workflow.HandleQuery(ctx, "total", func(workflow.Context) (int, error) { return total, nil })
+	approve := workflow.Signal(ctx, "approve")
+	switch first, err := workflow.Select(ctx, approve, workflow.NewTimer(ctx, 7*24*time.Hour)); {
+	case err != nil:
+		return "", err
+	case first == 1:
+		return "forgotten", nil
+	}
+	charged := workflow.WithActivity(ctx, workflow.ActivityOptions{
+		Retry: &workflow.RetryPolicy{
+			MaxAttempts: 5, Backoff: workflow.ExponentialBackoff(time.Minute, time.Hour), NonRetryable: []string{"no credit"},
+		},
+	})
+	receipt, err := workflow.Execute[string](charged, Charge, customer, total)
+	if err != nil {
+		return "", err
+	}
+	shipped, err := workflow.ExecuteChild[string](ctx, Ship, receipt)
+	return shipped, err
+}
+
+func orders() *worker.Registry {
+	r := worker.NewRegistry()
+	r.Workflow("order", Order, worker.WorkflowOptions{Validated: []string{"add"}})
+	r.Workflow("ship", Ship)
+	r.Activity("charge", Charge)
+	return r
+}
+
+func TestWorkflowRunsWithDoublesInVirtualTime(t *testing.T) {
+	r := orders()
+	tries := 0
+	r.ReplaceActivity("charge", func(_ context.Context, customer string, total int) (string, error) {
+		if tries++; tries < 3 {
+			return "", errors.New("try again")
+		}
+		return customer + "'s order", nil
+	})
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		began := time.Now()
+		w := env.Start(Order, "Ann")
+		for i, price := range []int{5, 7} {
+			if total, err := workflowtest.Update[int](w, "add", price); err != nil || total != []int{5, 12}[i] {
+				t.Errorf("add %d: got %d, %v", price, total, err)
+			}
+		}
+		var f *workflowtest.Failure
+		if _, err := workflowtest.Update[int](w, "add", -1); !errors.As(err, &f) || f.Status != "rejected" ||
+			f.Type != "negative" {
+			t.Errorf("got %v", err)
+		} else if n := 0; f.DecodeDetails(&n) != nil || n != -1 {
+			t.Errorf("details: got %d", n)
+		}
+		time.Sleep(24 * time.Hour)
+		if total, err := workflowtest.Query[int](w, "total"); err != nil || total != 12 {
+			t.Errorf("total: got %d, %v", total, err)
+		}
+		w.Signal("approve")
+		got, err := workflowtest.Result[string](w)
+		if err != nil || got != "Ann's order shipped" || tries != 3 {
+			t.Errorf("got %q, %v after %d tries", got, err, tries)
+		}
+		if took := time.Since(began).Round(time.Minute); took != 72*time.Hour+5*time.Minute {
+			// two adds, a day, two back-offs, the shipping
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestFailuresOfWorkflowsAreTyped(t *testing.T) {
+	r := orders()
+	r.ReplaceActivity("charge", func(context.Context, string, int) (string, error) {
+		return "", activity.NewError("no credit", "51 are missing", activity.Details(51))
+	})
+	r.ReplaceWorkflow("ship", func(workflow.Context, string) (string, error) {
+		return "", errors.New("never comes to this")
+	})
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		w := env.Start("order", "Ann")
+		w.Signal("approve")
+		_, err := workflowtest.Result[string](w)
+		var f *workflowtest.Failure
+		n := 0
+		if !errors.As(err, &f) || f.Status != "failed" || f.Type != "no credit" ||
+			!strings.Contains(f.Message, "51 are missing") || f.DecodeDetails(&n) != nil || n != 51 {
+			t.Errorf("got %+v, %v", f, err)
+		}
+		w = env.Start("order", "Bob")
+		if got, err := workflowtest.Result[string](w); err != nil || got != "forgotten" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		w = env.Start("order", "Eve")
+		w.RequestCancellation()
+		if got, err := workflowtest.Result[string](w); !errors.As(err, &f) || f.Status != "cancelled" ||
+			!errors.Is(err, workflow.ErrCancelled) || errors.Is(err, workflow.ErrTimedOut) {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if first := w.History()[0]; first.Data.(*history.WorkflowStarted).WorkflowType != "order" {
+			t.Errorf("history begins with %+v", first.Data)
+		}
+	})
+}
+
+func TestRunsThatContinueAsNewAreFollowed(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Workflow("count", func(ctx workflow.Context, n int) (int, error) {
+		if n == 3 {
+			return n, nil
+		}
+		return 0, workflow.ContinueAsNew(ctx, n+1)
+	})
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		if n, err := workflowtest.Result[int](env.Start("count", 0)); err != nil || n != 3 {
+			t.Errorf("got %d, %v", n, err)
+		}
+	})
+}
+
+func TestChildrenOfAnEarlierRunAreAttachedTo(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Workflow("slow", func(ctx workflow.Context) (string, error) { return "slept", workflow.Sleep(ctx, time.Hour) })
+	r.Workflow("parent", func(ctx workflow.Context) (string, error) {
+		if workflow.Info(ctx).RunNumber == 1 {
+			workflow.StartChild(workflow.WithChild(ctx, workflow.ChildOptions{WorkflowID: "awaited"}), "slow")
+			return "", workflow.ContinueAsNew(ctx)
+		}
+		if err := workflow.AttachChild(ctx, "nobody").Get(ctx, nil); !errors.Is(err, workflow.ErrChildNotFound) {
+			return "", fmt.Errorf("nobody's child: %w", err)
+		}
+		said, err := workflow.Await[string](ctx, workflow.AttachChild(ctx, "awaited"))
+		if err != nil || workflow.Sleep(ctx, time.Hour) != nil {
+			return "", err
+		}
+		again, err := workflow.Await[string](ctx, workflow.AttachChild(ctx, "awaited"))
+		return said + ", " + again, err
+	})
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		if said, err := workflowtest.Result[string](env.Start("parent")); err != nil || said != "slept, slept" {
+			t.Errorf("got %q, %v", said, err)
+		}
+	})
+}
