@@ -2,6 +2,9 @@
 // test": one line a package, and of a failed test all it wrote. At the end stand the skipped tests with their reasons,
 // the ten slowest tests and one closing line with the counts. It exits 1 when a test or a build failed.
 //
+// Named a file, it writes there the tests that failed, "package test" a line, for whoever wants to run them once more;
+// nothing stands there when something failed that is not a test: a build, a process, a test left out.
+//
 // SOJOURN_TEST_REQUIRE lists, comma separated, what must be here ("postgres,chromium,node"): a test that skips and
 // names one of these in its reason has failed.
 package main
@@ -31,6 +34,8 @@ func main() {
 		output         = map[string][]string{} // by package and test, until its end is known
 		failures       = map[string]int{}      // failed tests by package
 		slow, skipped  []result
+		again          []string // the failed tests, as "package test"
+		beyond         bool     // something failed that is not a test
 		passed, failed int
 		required       = strings.FieldsFunc(os.Getenv("SOJOURN_TEST_REQUIRE"), func(r rune) bool {
 			return r == ',' || r == ' '
@@ -62,9 +67,11 @@ func main() {
 					if test, ok := strings.CutPrefix(key, e.Package+" "); ok && test != "" {
 						fmt.Printf("--- DIED: %s\n%s", test, strings.Join(rest, ""))
 						failures[e.Package]++
+						beyond = true
 						delete(output, key)
 					}
 				}
+				beyond = beyond || failures[e.Package] == 0
 				failed += max(1, failures[e.Package]) // a build or a TestMain fails without any test
 			}
 		case e.Action == "pass":
@@ -74,6 +81,7 @@ func main() {
 			reason := strings.ToLower(strings.Join(r.output, ""))
 			if slices.ContainsFunc(required, func(word string) bool { return strings.Contains(reason, strings.ToLower(word)) }) {
 				failed++
+				beyond = true
 				fmt.Printf(
 					"%s    skipped, though SOJOURN_TEST_REQUIRE is %s\n", strings.Join(r.output, ""), strings.Join(required, ","),
 				)
@@ -83,6 +91,9 @@ func main() {
 		case e.Action == "fail":
 			failures[e.Package]++
 			slow = append(slow, r)
+			if !strings.Contains(e.Test, "/") {
+				again = append(again, e.Package+" "+e.Test)
+			}
 			fmt.Print(strings.Join(r.output, ""))
 		default:
 			continue // run, pause, cont, start: the test goes on
@@ -92,9 +103,15 @@ func main() {
 	if err := in.Err(); err != nil {
 		fmt.Println("summary:", err)
 		failed++
+		beyond = true
 	}
 	report(slow, skipped)
 	fmt.Printf("\n%d passed, %d failed, %d skipped\n", passed, failed, len(skipped))
+	if len(os.Args) > 1 && !beyond && len(again) > 0 {
+		if err := os.WriteFile(os.Args[1], []byte(strings.Join(again, "\n")+"\n"), 0o600); err != nil {
+			fmt.Println("summary:", err)
+		}
+	}
 	if failed > 0 || passed == 0 {
 		os.Exit(1)
 	}
