@@ -247,6 +247,11 @@ func plain[T any](v *T) string {
 
 // document reads the JSON of a flag: as it stands, or from @FILE, or for - from standard input. Empty is none.
 func (p *program) document(c *cobra.Command, flag, value string) (json.RawMessage, error) {
+	return p.given(c, "--"+flag, value)
+}
+
+// given reads JSON that was given under a name.
+func (p *program) given(c *cobra.Command, name, value string) (json.RawMessage, error) {
 	raw, err := []byte(value), error(nil)
 	switch {
 	case value == "":
@@ -257,19 +262,24 @@ func (p *program) document(c *cobra.Command, flag, value string) (json.RawMessag
 		raw, err = os.ReadFile(value[1:])
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", flag, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if raw = bytes.TrimSpace(raw); !json.Valid(raw) {
-		return nil, usageError{fmt.Errorf("--%s is not JSON: %.60s", flag, raw)}
+		return nil, usageError{fmt.Errorf("%s is not JSON: %.60s", name, raw)}
 	}
 	return raw, nil
 }
 
 // arguments reads the JSON array of a workflow's, signal's, query's or update's arguments.
 func (p *program) arguments(c *cobra.Command, value string) (json.RawMessage, error) {
-	raw, err := p.document(c, "input", value)
+	return p.array(c, "--input", value)
+}
+
+// array reads arguments that were given under a name.
+func (p *program) array(c *cobra.Command, name, value string) (json.RawMessage, error) {
+	raw, err := p.given(c, name, value)
 	if err == nil && len(raw) > 0 && raw[0] != '[' && !envelope(raw) {
-		err = usageError{fmt.Errorf("--input is a JSON array of arguments, like '[\"Ada\", 1]', not %.60s", raw)}
+		err = usageError{fmt.Errorf("%s is a JSON array of arguments, like '[\"Ada\", 1]', not %.60s", name, raw)}
 	}
 	return raw, err
 }

@@ -65,7 +65,16 @@ func (p *program) workflowIDs() completing {
 }
 
 // workflowTypes offers what the workers of the namespace have registered.
-func (p *program) workflowTypes(c *cobra.Command, _ string) (types []string) {
+func (p *program) workflowTypes(c *cobra.Command, _ string) []string {
+	return p.registered(c, func(w protocol.WorkerView) []string { return w.WorkflowTypes })
+}
+
+// activityTypes offers the same of activities.
+func (p *program) activityTypes(c *cobra.Command, _ string) []string {
+	return p.registered(c, func(w protocol.WorkerView) []string { return w.ActivityTypes })
+}
+
+func (p *program) registered(c *cobra.Command, by func(protocol.WorkerView) []string) (types []string) {
 	var page struct {
 		Workers []protocol.WorkerView `json:"workers"`
 	}
@@ -73,7 +82,7 @@ func (p *program) workflowTypes(c *cobra.Command, _ string) (types []string) {
 		return nil
 	}
 	for _, w := range page.Workers {
-		types = append(types, w.WorkflowTypes...)
+		types = append(types, by(w)...)
 	}
 	return types
 }

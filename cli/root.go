@@ -88,8 +88,8 @@ func (p *program) root() *cobra.Command {
 	root.AddCommand(
 		p.roleCommand("app", config.App, "Run a control plane: API, worker protocol, socket and dashboard"),
 		p.roleCommand("worker", config.Worker, "Run a worker that takes tasks from an app"),
-		p.workflowCommand(), p.schedulesCommand(), p.queuesCommand(), p.workersCommand(), p.sessionsCommand(),
-		p.namespacesCommand(),
+		p.workflowCommand(), p.activityCommand(), p.schedulesCommand(), p.queuesCommand(), p.workersCommand(),
+		p.sessionsCommand(), p.namespacesCommand(),
 		p.attributesCommand(), p.tokenCommand(), p.conformanceCommand(),
 		p.devCommand(), p.migrateCommand(), p.configCommand(), p.versionCommand(), p.doctorCommand(), p.benchCommand(),
 	)

@@ -29,7 +29,7 @@ func (p *program) showRun(v protocol.RunView) error {
 	err := p.facts(
 		fact{"workflow id", v.WorkflowID},
 		fact{"run", fmt.Sprintf("%s, %d of %d", v.RunID, v.RunNumber, v.RunCount)},
-		fact{"type", v.WorkflowType},
+		fact{"type", described(v)},
 		fact{"business key", plain(v.BusinessKey)},
 		fact{"status", standing(v)},
 		fact{"queue", v.TaskQueue},
@@ -113,7 +113,7 @@ func (p *program) runsOfWorkflow() *cobra.Command {
 				table.Row{"number", "run", "type", "status", "queue", "started", "closed"},
 				func(v protocol.RunView) table.Row {
 					return table.Row{
-						v.RunNumber, v.RunID, v.WorkflowType, p.tinted(standing(v)), v.TaskQueue, stamp(v.StartedAt), stamp(v.ClosedAt),
+						v.RunNumber, v.RunID, typeOf(v), p.tinted(standing(v)), v.TaskQueue, stamp(v.StartedAt), stamp(v.ClosedAt),
 					}
 				})
 		},

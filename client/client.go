@@ -125,7 +125,7 @@ func refusal(status string, raw []byte) error {
 	doubt := ""
 	switch {
 	case said.Outcome != "unknown":
-	case said.Plane.Operation == "start" && said.Workflow != "":
+	case (said.Plane.Operation == "start" || said.Plane.Operation == "") && said.Workflow != "":
 		doubt = "; whether it was done is not known: the same with the id " + said.Workflow +
 			" is safe, no second run comes of it"
 	default:

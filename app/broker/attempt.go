@@ -63,7 +63,7 @@ func attemptStatus(
 	now time.Time, refused func(error) error,
 ) (protocol.AttemptStatus, error) {
 	s.WorkflowID, s.RunID = run.WorkflowID, run.ID
-	s.RunStatus, _, _ = protocol.PublicRun(run.Status, run.LeasedEver, run.Task != nil)
+	s.RunStatus, _, _ = run.Public()
 	a, open := run.Activities.Get(seq)
 	if open && run.Status.Open() {
 		s.ActivityStatus, s.TaskStatus, s.AttemptNumber = string(a.State), string(a.State), &a.Attempt

@@ -266,7 +266,7 @@ func (id taskID) status(
 	now time.Time,
 ) {
 	s.WorkflowID, s.RunID, s.WorkflowType, s.TaskQueue = run.WorkflowID, run.ID, &run.Type, &run.Queue
-	s.RunStatus, _, _ = protocol.PublicRun(run.Status, run.LeasedEver, run.Task != nil)
+	s.RunStatus, _, _ = run.Public()
 	var lease engine.Lease
 	var err error
 	if id.seq == 0 {

@@ -53,7 +53,7 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 		return protocol.CommandReceipt{}, err
 	}
 	may := func(run *engine.Run) error {
-		if understood || !run.Status.Open() {
+		if understood || !run.Status.Open() || !run.HasCode() {
 			return nil
 		}
 		return protocol.Refuse(protocol.ReasonCancelNotSupported,

@@ -358,11 +358,7 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 			return err
 		}
 	}
-	id := c.SessionID
-	if c.WorkerSession != nil {
-		id = c.WorkerSession.SessionID
-	}
-	if id != "" {
+	if id := c.Session(); id != "" {
 		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: ns, ID: id})
 	}
 	switch {

@@ -38,6 +38,9 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err != nil {
 		return protocol.QueryAnswer{}, err
 	}
+	if err := run.CheckHasCode("queries"); err != nil {
+		return protocol.QueryAnswer{}, err
+	}
 	q := questionOf(protocol.KindQuery, &run.Head, in.QueryName, value)
 	if err := b.answerable(ctx, &q); err != nil {
 		return protocol.QueryAnswer{}, err

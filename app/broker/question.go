@@ -40,8 +40,7 @@ func (b *Broker) newPendingQuestions() pendingQuestions {
 
 // questionOf is a question about a run as it stands.
 func questionOf(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Question {
-	busy := h.Task != nil && (h.Task.State == engine.Ready || h.Task.State == engine.LeasedState)
-	status, _, _ := protocol.PublicRun(h.Status, h.LeasedEver, busy)
+	status, _, _ := h.Public()
 	return store.Question{
 		ID: ulid.Make().String(), Kind: kind, Namespace: h.Namespace, Queue: h.Queue, WorkflowID: h.WorkflowID, RunID: h.ID,
 		Type:      h.Type,

@@ -26,7 +26,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 	}
 	learned := !b.opt.Shared
 	may := func(run *engine.Run) error {
-		if !run.Status.Open() { // the decision refuses it
+		if !run.Status.Open() || !run.HasCode() { // the decision refuses it
 			return nil
 		}
 		names, known := b.workers.signals(b, engine.QueueKey{Namespace: run.Namespace, Name: run.Queue}, run.Type)

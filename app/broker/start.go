@@ -71,7 +71,7 @@ func existing(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) 
 }
 
 func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol.StartAnswer {
-	status, _, _ := protocol.PublicRun(run.Status, run.LeasedEver, run.Task != nil)
+	status, _, _ := run.Public()
 	return protocol.StartAnswer{
 		WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, Namespace: in.Namespace, Status: status,
 		BusinessKey: orNil(run.BusinessKey), PayloadCodec: payload.Codec, Outcome: outcome, New: outcome == "started_new",

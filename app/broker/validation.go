@@ -31,7 +31,7 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 		may := func(run *engine.Run) error {
 			_, known := declared[run.Type]
 			switch {
-			case !run.Status.Open(): // the decision refuses it
+			case !run.Status.Open(), !run.HasCode(): // the decision refuses it
 			case declared.lacks(run.Type, "updates", in.UpdateName):
 				return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", run.Type, in.UpdateName).
 					With("outcome", "rejected_unknown_update").With("update_name", in.UpdateName)

@@ -50,11 +50,12 @@ func (b *Broker) Describe(ctx context.Context, t protocol.Target) (protocol.RunV
 			}
 			tellWait(&v, wait)
 			v.Actions = &protocol.RunActions{
-				Signal: true, Query: true, Update: true, Cancel: true, Terminate: true, Repair: v.Quarantined != nil,
+				Signal: run.HasCode(), Query: run.HasCode(), Update: run.HasCode(), Cancel: true, Terminate: true,
+				Repair: v.Quarantined != nil,
 			}
 			return nil
 		}
-		v.Actions = &protocol.RunActions{Query: true, Archive: v.Current && run.ArchivedAt.IsZero()}
+		v.Actions = &protocol.RunActions{Query: run.HasCode(), Archive: v.Current && run.ArchivedAt.IsZero()}
 		return closing(ctx, r, run, &v)
 	})
 	return v, err
@@ -105,10 +106,9 @@ func findOnce(ctx context.Context, r store.Reader, t protocol.Target) (*engine.R
 
 // runView is what listings show of a run's row.
 func runView(h *engine.Head) protocol.RunView {
-	busy := h.Task != nil && (h.Task.State == engine.Ready || h.Task.State == engine.LeasedState)
-	status, bucket, closed := protocol.PublicRun(h.Status, h.LeasedEver, busy)
+	status, bucket, closed := h.Public()
 	v := protocol.RunView{
-		WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace, WorkflowType: h.Type,
+		WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace, Kind: kindOf(h), WorkflowType: h.Type,
 		BusinessKey: orNil(h.BusinessKey),
 		Status:      status, StatusBucket: bucket, Terminal: !h.Status.Open(), ClosedReason: orNil(closed),
 		TaskQueue:     h.Queue,

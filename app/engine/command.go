@@ -195,6 +195,9 @@ func (in RequestCancellation) decide(st *step) error {
 	if err := st.notActive(); err != nil {
 		return err
 	}
+	if err := st.CheckHasCode("requests to end by itself"); err != nil {
+		return err
+	}
 	st.emit(&history.WorkflowCancellationRequested{Reason: in.Reason, Identity: in.Identity})
 	st.d.Answer.Outcome = "cancellation_requested"
 	return nil

@@ -162,7 +162,7 @@ func (s *Run) wake(e history.Event, c Cause) {
 }
 
 func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
-	s.ID, s.WorkflowID, s.Type, s.Number = d.RunID, d.WorkflowID, d.WorkflowType, d.RunNumber
+	s.ID, s.WorkflowID, s.Type, s.Number, s.Kind = d.RunID, d.WorkflowID, d.WorkflowType, d.RunNumber, d.Kind
 	s.Status, s.Queue, s.StartedAt = protocol.RunRunning, d.TaskQueue, e.At
 	s.BusinessKey, s.Priority, s.BuildID = d.BusinessKey, d.Priority, d.BuildID
 	s.RunTimeout, s.ExecutionTimeout = d.RunTimeout, d.ExecutionTimeout
@@ -173,7 +173,9 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 		s.Parent = &Parent{RunID: d.ParentRunID, WorkflowID: d.ParentWorkflowID, Seq: d.ParentSequence}
 	}
 	s.Waitless = true
-	s.wake(e, Cause{Kind: "start"})
+	if s.HasCode() {
+		s.wake(e, Cause{Kind: "start"})
+	}
 }
 
 func (s *Run) closed(status protocol.RunStatus, e history.Event, why string) {

@@ -42,6 +42,7 @@ type Head struct {
 	ClosedAt   history.Time       `json:"-"`
 	LastSeq    int64              `json:"-"` // of its last event: the fence of every decision
 
+	Kind           string      `json:"kind,omitempty"` // history.KindActivity, or empty of a workflow
 	Parent         *Parent     `json:"parent,omitempty"`
 	Former         FormerCount `json:"former,omitzero"` // open children that earlier runs of the workflow id started
 	FairnessKey    string      `json:"fairness_key,omitempty"`

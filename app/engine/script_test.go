@@ -87,6 +87,10 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			FairnessWeight: int(num("fairness-weight", 0)),
 		}, BuildID: arg("build", "")}, s.now)
 		return s.take(dec)
+	case "start-activity": // an activity run: the command is its activity
+		return s.take(DecideActivityRun(Start{RunID: testRun, Number: 1, Request: protocol.StartRequest{
+			Namespace: "default", WorkflowID: "wf", TaskQueue: "default", Priority: new(int(num("priority", DefaultPriority))),
+		}}, commands(t, d)[0], s.environment(), s.now))
 	case "facts":
 		return s.run.facts()
 	case "lease":

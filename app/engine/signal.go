@@ -22,6 +22,9 @@ func (in SignalRun) decide(st *step) error {
 	if err := st.notActive(); err != nil {
 		return err
 	}
+	if err := st.CheckHasCode("signals"); err != nil {
+		return err
+	}
 	if st.Signals.Len() >= MaxSignals {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run has %d unseen signals", st.Signals.Len()).
 			With("limit_kind", "pending_signal_count").With("current_value", st.Signals.Len()).With(

@@ -34,6 +34,7 @@ func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error)
 	if err := in.decide(st); err != nil {
 		return Decision{}, err
 	}
+	st.closeActivityRun()
 	if s.Status.Open() && !st.Status.Open() && st.Parent != nil {
 		st.tellParent()
 	}

@@ -32,6 +32,9 @@ func (in AcceptUpdate) decide(st *step) error {
 	if err := st.notActive(); err != nil {
 		return err
 	}
+	if err := st.CheckHasCode("updates"); err != nil {
+		return err
+	}
 	if n := st.Updates.Len(); n >= MaxUpdates {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run has %d unanswered updates", n).
 			With("limit_kind", "pending_update_count").With("current_value", n).With("configured_limit", MaxUpdates)

@@ -183,6 +183,9 @@ func (c *call) Members(e *protocol.Error, _ int) map[string]any {
 	}
 	if e.Reason.Away() && c.Method != http.MethodGet && c.Method != http.MethodHead {
 		// it may have been done, or be done yet
+		if c.started != "" {
+			body["workflow_id"] = c.started
+		}
 		body["command_status"], body["outcome"], body["retryable"], body["retry_after_seconds"] = "unknown", "unknown", true,
 			1
 	}

@@ -84,6 +84,13 @@ func (f *fake) Start(_ context.Context, in protocol.StartRequest) (protocol.Star
 	return f.start, f.saw(in)
 }
 
+func (f *fake) StartActivity(_ context.Context, in protocol.ActivityRequest) (protocol.ActivityAnswer, error) {
+	return protocol.ActivityAnswer{
+		WorkflowID: in.WorkflowID, RunID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", ActivityType: in.ActivityType,
+		Namespace: in.Namespace, Status: "running", Outcome: "started_new", New: true,
+	}, f.saw(in)
+}
+
 func (f *fake) Signal(_ context.Context, in protocol.SignalRequest) (protocol.CommandReceipt, error) {
 	return f.receipt, f.saw(in)
 }

@@ -17,6 +17,7 @@ import (
 // Runs is what is done to runs.
 type Runs interface {
 	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
+	StartActivity(context.Context, protocol.ActivityRequest) (protocol.ActivityAnswer, error)
 	Signal(context.Context, protocol.SignalRequest) (protocol.CommandReceipt, error)
 	Update(context.Context, protocol.UpdateRequest) (protocol.UpdateAnswer, error)
 	Query(context.Context, protocol.QueryRequest) (protocol.QueryAnswer, error)

@@ -82,6 +82,7 @@ func table() []route {
 		open(del, "/api/sojourn/login", "sign_out", signOut),
 	}
 	routes = append(routes, namespaceRoutes(contract)...)
+	routes = append(routes, activities(ours)...)
 	routes = append(routes, schedules(contract, ours)...)
 	routes = append(routes, retentions(contract)...)
 	routes = append(routes, systems(contract)...)

@@ -298,6 +298,12 @@ var shapes = map[string]serve.Shape{
 		},
 		Says: map[int]any{http.StatusCreated: protocol.StartAnswer{}, http.StatusOK: protocol.StartAnswer{}},
 	},
+	"run_activity": {
+		Does: "run an activity by itself, without a workflow",
+		Body: activityBody{}, Needs: []string{"activity_type"},
+		Refuses: []protocol.Reason{protocol.ReasonDuplicateStart},
+		Says:    map[int]any{http.StatusCreated: protocol.ActivityAnswer{}, http.StatusOK: protocol.ActivityAnswer{}},
+	},
 	"describe":     {Does: "show a workflow's current run", Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow},
 	"list_runs":    {Does: "list the runs of a workflow", Says: serve.OK(runsAnswer{}), Refuses: noWorkflow},
 	"describe_run": {Does: "show a run", Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow},
@@ -307,22 +313,22 @@ var shapes = map[string]serve.Shape{
 	},
 	"signal": {
 		Does: "send a signal", Body: protocol.SignalRequest{}, Says: serve.Says(http.StatusAccepted, receipt{}),
-		Refuses: with(onRun, protocol.ReasonUnknownSignal, protocol.ReasonStructuralLimit),
+		Refuses: with(onRun, protocol.ReasonUnknownSignal, protocol.ReasonActivityRun, protocol.ReasonStructuralLimit),
 	},
 	"update": {
 		Does: "send an update and wait until it is accepted or answered", Body: protocol.UpdateRequest{},
 		Says: map[int]any{
 			http.StatusOK: updated{}, http.StatusAccepted: updated{}, http.StatusUnprocessableEntity: updated{},
 		},
-		Refuses: with(onRun, protocol.ReasonUnknownUpdate, protocol.ReasonStructuralLimit, protocol.ReasonUpdateRejected,
-			protocol.ReasonValidatorWorker,
+		Refuses: with(onRun, protocol.ReasonUnknownUpdate, protocol.ReasonActivityRun, protocol.ReasonStructuralLimit,
+			protocol.ReasonUpdateRejected, protocol.ReasonValidatorWorker,
 			protocol.ReasonValidatorFailed, protocol.ReasonValidationUnclaimed, protocol.ReasonValidationTimeout,
 			protocol.ReasonThrottled),
 	},
 	"query": {
 		Does: "ask a workflow's code about its state", Body: protocol.QueryRequest{}, Says: serve.OK(protocol.QueryAnswer{}),
-		Refuses: with(noWorkflow, protocol.ReasonUnknownQuery, protocol.ReasonQueryRejected, protocol.ReasonQueryArguments,
-			protocol.ReasonQueryWorker,
+		Refuses: with(noWorkflow, protocol.ReasonUnknownQuery, protocol.ReasonActivityRun, protocol.ReasonQueryRejected,
+			protocol.ReasonQueryArguments, protocol.ReasonQueryWorker,
 			protocol.ReasonQueryTimeout, protocol.ReasonQueryQueueFull, protocol.ReasonQueryUnavailable),
 	},
 	"cancel": {
@@ -333,7 +339,7 @@ var shapes = map[string]serve.Shape{
 	},
 	"request_cancellation": {
 		Does: "ask a workflow's code to end", Body: protocol.EndRequest{}, Says: serve.OK(receipt{}),
-		Refuses: with(onRun, protocol.ReasonCancelNotSupported),
+		Refuses: with(onRun, protocol.ReasonCancelNotSupported, protocol.ReasonActivityRun),
 	},
 	"repair": {
 		Does: "set a quarantined workflow task free", Body: protocol.EndRequest{}, Says: serve.OK(receipt{}), Refuses: onRun,

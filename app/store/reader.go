@@ -124,6 +124,15 @@ type RunQuery struct {
 	Limit      int
 }
 
+// TypeColumn is a run's type as FieldType compares it. Those of activity runs stand apart, behind a character that
+// names do not begin with: who looks for a workflow's type does not find activities of that name.
+func TypeColumn(kind, typ string) string {
+	if kind == history.KindActivity {
+		return "\x01" + typ
+	}
+	return typ
+}
+
 // RunField is what a condition looks at.
 type RunField string
 

@@ -15,6 +15,15 @@ var aboutControl = map[string]about{
 		answer: `{"workflow_id": "order-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB", "workflow_type": "order", "namespace": "default", "status": "pending",
 			"business_key": null, "payload_codec": "avro", "outcome": "started_new"}`,
 	},
+	"run_activity": {
+		text: "A run that is one activity: the app decides it, so no workflow is needed. It survives crashes of app and worker, is retried by its policy and may " +
+			"name a session. 201 when it was started. The routes of workflows show, follow, cancel and terminate it by its workflow id; its kind is activity. " +
+			"Signals, updates and queries of it are refused with activity_run.",
+		body: `{"activity_type": "resize", "workflow_id": "photo-17", "input": ["photo.jpg", 300], "start_to_close_timeout": 60,
+			"retry_policy": {"max_attempts": 5}, "session_id": "gpu-1"}`,
+		answer: `{"workflow_id": "photo-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB", "activity_type": "resize", "namespace": "default", "status": "running",
+			"outcome": "started_new"}`,
+	},
 	"list": {
 		text: "query takes a filter (WorkflowType = 'order' AND Amount > 100), or a part of a workflow id or business key. A filter that cannot be read is " +
 			"refused with 422, the message and the position of the first wrong character.",

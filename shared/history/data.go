@@ -9,8 +9,13 @@ import (
 // Payload members named result, output, arguments, input and value are the bare base64 blob; PayloadCodec beside them
 // is "avro" or absent, never null.
 
+// KindActivity is the kind of a run that is one activity by itself: it has no code of its own.
+const KindActivity = "activity"
+
 // WorkflowStarted is event 1 of a run.
 type WorkflowStarted struct {
+	// KindActivity of a run that is one activity by itself, whose type WorkflowType is then; empty: a workflow
+	Kind              string          `json:"kind,omitempty"`
 	WorkflowType      string          `json:"workflow_type"`
 	WorkflowID        string          `json:"workflow_id,omitempty"`
 	RunID             string          `json:"run_id,omitempty"`
@@ -291,7 +296,8 @@ type WorkflowTerminated struct {
 
 // WorkflowTimedOut closes a run whose run or execution deadline passed.
 type WorkflowTimedOut struct {
-	TimeoutKind       string `json:"timeout_kind"` // run_timeout, execution_timeout
+	// run_timeout, execution_timeout; of an activity run the time-out of its activity
+	TimeoutKind       string `json:"timeout_kind"`
 	RunDeadline       Time   `json:"run_deadline_at,omitzero"`
 	ExecutionDeadline Time   `json:"execution_deadline_at,omitzero"`
 	Failure

@@ -18,6 +18,14 @@ func (c *Command) Wait() (seconds int64, limited bool) {
 	return *c.Timeout, true
 }
 
+// Session is the id of the session that the command names, by whichever door; empty without one.
+func (c *Command) Session() string {
+	if c.WorkerSession != nil {
+		return c.WorkerSession.SessionID
+	}
+	return c.SessionID
+}
+
 // CommandType names what a command asks for.
 type CommandType string
 

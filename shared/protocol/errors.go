@@ -69,6 +69,7 @@ const (
 	ReasonDuplicateStart        Reason = "duplicate_not_allowed" // a start of a workflow id that is taken
 	ReasonRequestConflict       Reason = "request_id_conflict"
 	ReasonCancelNotSupported    Reason = "cancellation_not_supported"
+	ReasonActivityRun           Reason = "activity_run" // what only a workflow's code could take, sent to an activity run
 	ReasonTaskNotFound          Reason = "task_not_found"
 	ReasonTaskNotLeased         Reason = "task_not_leased"
 	ReasonNotClaimable          Reason = "task_not_claimable"

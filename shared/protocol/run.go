@@ -106,7 +106,8 @@ type RunView struct {
 	WorkflowID        string           `json:"workflow_id"`
 	RunID             string           `json:"run_id"`
 	Namespace         string           `json:"namespace"`
-	WorkflowType      string           `json:"workflow_type"`
+	Kind              string           `json:"kind" enum:"workflow,activity"`
+	WorkflowType      string           `json:"workflow_type"` // of kind activity the activity's
 	BusinessKey       *string          `json:"business_key"`
 	Status            string           `json:"status"`
 	StatusBucket      string           `json:"status_bucket"`
@@ -136,7 +137,7 @@ type RunView struct {
 	SearchAttributes  json.RawMessage  `json:"search_attributes"`
 	HistoryLength     int64            `json:"history_length"`
 	Failure           json.RawMessage  `json:"failure,omitempty"`
-	// of a run that timed out: run_timeout or execution_timeout
+	// of a run that timed out: run_timeout or execution_timeout; of kind activity the time-out of its activity
 	Reason           string       `json:"reason,omitempty"`
 	Error            *string      `json:"error,omitempty"`
 	ArchivedAt       history.Time `json:"archived_at"` // null unless archived

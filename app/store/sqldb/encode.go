@@ -3,6 +3,7 @@ package sqldb
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -26,7 +27,7 @@ func addRun(r *rowset, h *engine.Head) error {
 	if h.Status.Open() && h.Task != nil && h.Task.State == engine.LeasedState {
 		owner = h.Task.Owner
 	}
-	r.s(h.ID).s(h.Namespace).s(h.WorkflowID).s(h.Type).i(h.Number).s(string(h.Status))
+	r.s(h.ID).s(h.Namespace).s(h.WorkflowID).s(store.TypeColumn(h.Kind, h.Type)).i(h.Number).s(string(h.Status))
 	r.s(h.Queue).i(h.StartedAt.Micros()).i(h.ClosedAt.Micros()).i(h.LastSeq).i(h.DueAt().Micros()).s(owner)
 	r.s(h.BusinessKey).s(state)
 	return nil
@@ -37,7 +38,8 @@ func readHead(v []any) (engine.Head, error) {
 	if err := json.Unmarshal([]byte(str(v[13])), &h); err != nil {
 		return h, fmt.Errorf("state of run %s: %w", str(v[0]), err)
 	}
-	h.ID, h.Namespace, h.WorkflowID, h.Type, h.Number = str(v[0]), str(v[1]), str(v[2]), str(v[3]), integer(v[4])
+	h.ID, h.Namespace, h.WorkflowID, h.Number = str(v[0]), str(v[1]), str(v[2]), integer(v[4])
+	h.Type = strings.TrimPrefix(str(v[3]), store.TypeColumn(h.Kind, ""))
 	h.Status, h.Queue = protocol.RunStatus(str(v[5])), str(v[6])
 	h.StartedAt, h.ClosedAt, h.LastSeq = history.Micros(integer(v[7])), history.Micros(integer(v[8])), integer(v[9])
 	return h, nil

@@ -1,0 +1,76 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// StartActivity runs an activity by itself: a run that the app decides, without a workflow. Of its workflow id holds
+// what holds of a workflow's, so the same start again is refused, or answered with the run that is open.
+func (b *Broker) StartActivity(
+	ctx context.Context, in protocol.ActivityRequest,
+) (protocol.ActivityAnswer, error) {
+	c := in.Command("")
+	if err := engine.CheckActivity(c, func(field string) string { return field }); err != nil {
+		return protocol.ActivityAnswer{}, err
+	}
+	start, args, err := b.startRequest(in.Start())
+	if err != nil {
+		return protocol.ActivityAnswer{}, err
+	}
+	if err := b.checkTypes(ctx, start.Namespace, "search_attributes", start.SearchAttributes); err != nil {
+		return protocol.ActivityAnswer{}, err
+	}
+	c = in.Command(args)
+	key := engine.WorkflowKey{Namespace: start.Namespace, ID: start.WorkflowID}
+	needs := store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true}
+	if id := c.Session(); id != "" {
+		needs.Sessions = []engine.SessionKey{{Namespace: start.Namespace, ID: id}}
+	}
+	runID := ulid.Make().String()
+	return commit[protocol.ActivityAnswer](ctx, b, store.Change{
+		Needs: needs,
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			if flow := rows.Workflow(key); flow != nil {
+				w, err := existing(start, flow, rows.Run(flow.RunID))
+				if a, ok := w.Answer.(protocol.StartAnswer); ok {
+					w.Answer = activityAnswer(a)
+				}
+				return w, err
+			}
+			d := engine.DecideActivityRun(
+				engine.Start{RunID: runID, Number: 1, Request: start}, c,
+				engine.Environment{Session: func(id string) *engine.Session {
+					return rows.Session(engine.SessionKey{Namespace: start.Namespace, ID: id})
+				}}, now,
+			)
+			return store.Writes{
+				Runs:      []engine.Decision{d},
+				Workflows: []engine.Workflow{{Namespace: start.Namespace, ID: start.WorkflowID, RunID: runID, Runs: 1}},
+				Answer:    activityAnswer(started(start, d.Next, "started_new")),
+			}, nil
+		},
+	})
+}
+
+func activityAnswer(a protocol.StartAnswer) protocol.ActivityAnswer {
+	return protocol.ActivityAnswer{
+		WorkflowID: a.WorkflowID, RunID: a.RunID, ActivityType: a.WorkflowType, Namespace: a.Namespace, Status: a.Status,
+		Outcome: a.Outcome, New: a.New,
+	}
+}
+
+// kindOf is what a run is, as people and programs are told.
+func kindOf(h *engine.Head) string {
+	if h.Kind == history.KindActivity {
+		return protocol.RunOfActivity
+	}
+	return protocol.RunOfWorkflow
+}

@@ -1,0 +1,313 @@
+package broker_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
+)
+
+// pair is two apps of one database, where apps may share it, else one that is both.
+func pair(t *testing.T, database string) (a, b *app) {
+	a = on(t, database)
+	if b = a; database != "" && database[:6] != "sqlite" {
+		b = on(t, database)
+	}
+	return a, b
+}
+
+// activity runs an activity by itself.
+func (a *app) activity(in protocol.ActivityRequest) protocol.ActivityAnswer {
+	a.t.Helper()
+	in.ActivityType = "greet"
+	return must[protocol.ActivityAnswer](a.t)(a.StartActivity(a.t.Context(), in))
+}
+
+// events are the types of a run's events.
+func (a *app) events(id string) (types []string) {
+	a.t.Helper()
+	p := must[protocol.HistoryPage](a.t)(a.History(
+		a.t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: id}},
+	))
+	for _, e := range p.Events {
+		types = append(types, e.Type())
+	}
+	return types
+}
+
+// An activity by itself is a run that the app decides: the start has its activity, whose end closes the run, and no
+// worker is asked in between. What became of it is told by every verb that tells of runs.
+func TestAnActivityRunsByItself(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := pair(t, database)
+		a.register("w")
+		b.register("w2")
+		in := protocol.ActivityRequest{WorkflowID: "one", Input: []byte(`["Ada"]`), Memo: []byte(`{"by":"me"}`)}
+		said := a.activity(in)
+		if !said.New || said.Status != "running" || said.ActivityType != "greet" || said.Outcome != "started_new" {
+			t.Fatalf("the start: %+v", said)
+		}
+		if _, err := a.StartActivity(t.Context(), protocol.ActivityRequest{
+			WorkflowID: "one", ActivityType: "greet",
+		}); protocol.ReasonOf(err) != protocol.ReasonDuplicateStart {
+			t.Errorf("the same id again: %v", err)
+		}
+		in.DuplicatePolicy = "use-existing"
+		if again := b.activity(in); again.New || again.RunID != said.RunID {
+			t.Errorf("the same id, where it may be taken: %+v", again)
+		}
+		open := must[protocol.RunView](t)(b.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))
+		if open.Kind != "activity" || open.WorkflowType != "greet" || open.Status != "running" ||
+			string(open.Input) != `["Ada"]` || open.Actions.Signal || open.Actions.Query || open.Actions.Update ||
+			!open.Actions.Cancel || len(open.Pending.Activities) != 1 || open.Pending.Task != nil {
+			t.Errorf("described: %+v %+v", open, open.Actions)
+		}
+		if got := a.poll("w", protocol.KindWorkflow, 0); got != nil {
+			t.Fatalf("a workflow task was made: %+v", got.Workflow)
+		}
+		task := b.poll("w2", protocol.KindActivity, 5)
+		var name string
+		if task == nil || payload.DecodeArgs(task.Activity.Arguments, &name) != nil || name != "Ada" {
+			t.Fatalf("the task: %+v", task)
+		}
+		ended := make(chan protocol.RunView)
+		go func() {
+			v, err := a.Result(t.Context(), protocol.Target{WorkflowID: "one"}, time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			ended <- v
+		}()
+		if c := b.result(task, "hello Ada"); c.Err != nil || !c.Recorded || c.RunStatus != "completed" {
+			t.Fatalf("its result: %+v", c)
+		}
+		if v := <-ended; v.Status != "completed" || string(v.Output) != `"hello Ada"` || !v.Terminal {
+			t.Errorf("who waits: %+v", v)
+		}
+		if c := b.result(task, "hello Ada"); c.Reason == nil || *c.Reason != "already_completed" {
+			t.Errorf("the same result again: %+v", c)
+		}
+		want := []string{"WorkflowStarted", "ActivityScheduled", "ActivityCompleted", "WorkflowCompleted"}
+		if got := a.events("one"); !slices.Equal(got, want) {
+			t.Errorf("its history: %v", got)
+		}
+		for _, w := range []struct {
+			a  *app
+			id string
+		}{{a, "w"}, {b, "w2"}} {
+			if got := w.a.poll(w.id, protocol.KindWorkflow, 0); got != nil {
+				t.Errorf("a workflow task was made: %+v", got.Workflow)
+			}
+		}
+	})
+}
+
+// An activity run has no code that could take a signal, an update, a query or a request to end: each is refused with
+// the same reason, though workers run a workflow type of the activity's name.
+func TestAnActivityRunRefusesWhatOnlyCodeTakes(t *testing.T) {
+	a := newApp(t)
+	must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+		WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"greet"}, AnyActivity: true,
+		Capabilities: []string{broker.CapQueries, broker.CapCancellation, broker.CapValidation},
+	}))
+	a.activity(protocol.ActivityRequest{WorkflowID: "one"})
+	at := protocol.Target{WorkflowID: "one"}
+	ask := func(closed bool) {
+		t.Helper()
+		refused := protocol.ReasonActivityRun
+		if closed {
+			refused = protocol.ReasonRunNotActive
+		}
+		_, err := a.Query(t.Context(), protocol.QueryRequest{Target: at, QueryName: "state"})
+		if protocol.ReasonOf(err) != protocol.ReasonActivityRun {
+			t.Errorf("a query: %v", err)
+		}
+		_, err = a.Signal(t.Context(), protocol.SignalRequest{Target: at, SignalName: "go"})
+		if protocol.ReasonOf(err) != refused {
+			t.Errorf("a signal: %v", err)
+		}
+		_, err = a.Update(t.Context(), protocol.UpdateRequest{Target: at, UpdateName: "set"})
+		if protocol.ReasonOf(err) != refused {
+			t.Errorf("an update: %v", err)
+		}
+		_, err = a.RequestCancellation(t.Context(), protocol.EndRequest{Target: at})
+		if protocol.ReasonOf(err) != refused {
+			t.Errorf("a request to end: %v", err)
+		}
+	}
+	ask(false)
+	a.result(a.poll("w", protocol.KindActivity, 5), "done")
+	ask(true)
+}
+
+// What one is scheduled with holds: it is tried again by its policy, and fails as the activity does.
+func TestAnActivityRunIsTriedAgainByItsPolicy(t *testing.T) {
+	a := newApp(t)
+	a.register("w")
+	most := 2
+	a.activity(protocol.ActivityRequest{
+		WorkflowID: "one", StartToClose: 60,
+		RetryPolicy: &retry.Policy{MaxAttempts: &most, BackoffSeconds: []int{0}},
+	})
+	for attempt := 1; attempt <= most; attempt++ {
+		task := a.poll("w", protocol.KindActivity, 5)
+		if task == nil || task.Activity.Attempt != attempt || task.Activity.Deadlines.StartToClose.IsZero() {
+			t.Fatalf("attempt %d: %+v", attempt, task)
+		}
+		a.complete(protocol.CompleteItem{
+			Kind: protocol.KindActivity, TaskID: task.Activity.TaskID, Owner: "w", AttemptID: task.Activity.AttemptID,
+			Failure: &protocol.Failure{Type: "Declined", Message: "no money", StackTrace: "pay.js:7"},
+		})
+	}
+	v := must[protocol.RunView](t)(a.Result(t.Context(), protocol.Target{WorkflowID: "one"}, time.Minute))
+	if v.Status != "failed" || v.Error == nil || *v.Error != "no money" {
+		t.Errorf("the run: %+v", v)
+	}
+	for name, in := range map[string]protocol.ActivityRequest{
+		"activity_type":             {},
+		"heartbeat_timeout":         {ActivityType: "greet", Heartbeat: -1},
+		"retry_policy.max_attempts": {ActivityType: "greet", RetryPolicy: &retry.Policy{MaxAttempts: new(0)}},
+		"affinity":                  {ActivityType: "greet", Affinity: "soft"},
+		"task_queue":                {ActivityType: "greet", TaskQueue: string(make([]byte, 300))},
+		"workflow_id":               {ActivityType: "greet", WorkflowID: "."},
+		"input":                     {ActivityType: "greet", Input: []byte(`"one"`)},
+	} {
+		if _, err := a.StartActivity(t.Context(), in); !names(err, name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// names says whether a refusal is about one field.
+func names(err error, field string) bool {
+	return protocol.ReasonOf(err) == protocol.ReasonValidation && slices.Contains(fieldsOf(err), field)
+}
+
+// Activity runs of one session go to its holder, whichever app they are started at, one after the other where the
+// session says so.
+func TestActivityRunsShareASession(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := pair(t, database)
+		a.register("w1")
+		a.register("w2")
+		b.register("w3")
+		a.activity(protocol.ActivityRequest{WorkflowID: "load", SessionID: "gpu"})
+		first := a.poll("w1", protocol.KindActivity, 5)
+		if first == nil || first.Activity.Session == nil || !first.Activity.Session.IsNew {
+			t.Fatalf("the first: %+v", first)
+		}
+		a.result(first, "loaded")
+		b.activity(protocol.ActivityRequest{WorkflowID: "use", SessionID: "gpu"})
+		for _, other := range []struct {
+			a  *app
+			id string
+		}{{a, "w2"}, {b, "w3"}} {
+			if got := other.a.poll(other.id, protocol.KindActivity, 0); got != nil {
+				t.Errorf("%s got what the holder was to get: %+v", other.id, got.Activity)
+			}
+		}
+		second := a.poll("w1", protocol.KindActivity, 5)
+		if second == nil || second.Activity.Session.Epoch != first.Activity.Session.Epoch || second.Activity.Session.IsNew {
+			t.Fatalf("the second: %+v", second)
+		}
+		if c := a.result(second, "used"); c.Err != nil {
+			t.Fatal(c.Err)
+		}
+		for _, id := range []string{"load", "use"} {
+			v := must[protocol.RunView](t)(b.Describe(t.Context(), protocol.Target{WorkflowID: id}))
+			if v.Status != "completed" {
+				t.Errorf("%s: %+v", id, v)
+			}
+		}
+	})
+}
+
+// Cancel and terminate close an activity run; its worker learns it at its next heartbeat, and its result is refused.
+func TestAnActivityRunCanBeEnded(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := pair(t, database)
+		a.register("w")
+		for status, end := range map[string]func(protocol.EndRequest) (protocol.CommandReceipt, error){
+			"cancelled": func(in protocol.EndRequest) (protocol.CommandReceipt, error) {
+				return b.Cancel(t.Context(), in)
+			},
+			"terminated": func(in protocol.EndRequest) (protocol.CommandReceipt, error) {
+				return b.Terminate(t.Context(), in)
+			},
+		} {
+			a.activity(protocol.ActivityRequest{WorkflowID: status, SessionID: "s"})
+			task := a.poll("w", protocol.KindActivity, 5)
+			if task == nil {
+				t.Fatal("no task")
+			}
+			must[protocol.CommandReceipt](t)(end(protocol.EndRequest{
+				Target: protocol.Target{WorkflowID: status}, Reason: "not needed",
+			}))
+			if c := a.result(task, "late"); c.Err == nil || c.Recorded {
+				t.Errorf("a late result: %+v", c)
+			}
+			v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: status}))
+			if v.Status != status || v.Pending != nil {
+				t.Errorf("%s: %+v", status, v)
+			}
+		}
+	})
+}
+
+// In lists an activity run is told apart by its kind, and who asks for a workflow type does not get activities of that
+// name.
+func TestActivityRunsInLists(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.activity(protocol.ActivityRequest{WorkflowID: "activity"})
+		must[protocol.StartAnswer](t)(a.Start(t.Context(), protocol.StartRequest{
+			WorkflowID: "workflow", WorkflowType: "greet",
+		}))
+		list := func(in protocol.ListRequest) (ids []string) {
+			for _, v := range must[protocol.ListAnswer](t)(a.List(t.Context(), in)).Workflows {
+				ids = append(ids, v.WorkflowID)
+				if v.Kind != v.WorkflowID || v.WorkflowType != "greet" {
+					t.Errorf("listed: kind %s, type %q of %s", v.Kind, v.WorkflowType, v.WorkflowID)
+				}
+			}
+			slices.Sort(ids)
+			return ids
+		}
+		for _, c := range []struct {
+			in   protocol.ListRequest
+			want []string
+		}{
+			{protocol.ListRequest{}, []string{"activity", "workflow"}},
+			{protocol.ListRequest{WorkflowType: "greet"}, []string{"workflow"}},
+			{protocol.ListRequest{Query: "WorkflowType = 'greet'"}, []string{"workflow"}},
+			{protocol.ListRequest{Query: "WorkflowType STARTS_WITH 'gr'"}, []string{"workflow"}},
+		} {
+			if got := list(c.in); !slices.Equal(got, c.want) {
+				t.Errorf("%+v: got %v, want %v", c.in, got, c.want)
+			}
+		}
+		p := must[protocol.HistoryPage](t)(a.History(
+			t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "activity"}},
+		))
+		if d, ok := p.Events[0].Data.(*history.WorkflowStarted); !ok || d.Kind != history.KindActivity {
+			t.Errorf("event 1: %+v", p.Events[0])
+		}
+	})
+}
+
+func fieldsOf(err error) (fields []string) {
+	var e *protocol.Error
+	if errors.As(err, &e) {
+		for f := range e.Fields {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}

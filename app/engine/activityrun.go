@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// An activity run is one activity by itself. It has no code that decides: its start schedules the activity, and the end
+// of the activity closes it, in the same step. So no workflow task is ever made for it, and what only code could answer
+// is refused.
+
+// DecideActivityRun makes an activity run. c is a schedule_activity command that passed CheckActivity, in is as for
+// DecideStart, of which it reads what a run has that nobody else made. Of w it asks for sessions alone.
+func DecideActivityRun(in Start, c protocol.Command, w Environment, now time.Time) Decision {
+	r := in.Request
+	if w.Session == nil {
+		w.Session = func(string) *Session { return nil }
+	}
+	run := &Run{Head: Head{Namespace: r.Namespace}}
+	st := &step{Run: run, env: w, now: history.At(now)}
+	started := &history.WorkflowStarted{
+		Kind: history.KindActivity, WorkflowType: c.ActivityType, WorkflowID: r.WorkflowID, RunID: in.RunID,
+		RunNumber: in.Number, TaskQueue: r.TaskQueue, Arguments: c.Arguments.Blob, BusinessKey: r.BusinessKey,
+		Priority: DefaultPriority, FairnessKey: r.FairnessKey, FairnessWeight: r.FairnessWeight, Memo: r.Memo,
+		SearchAttributes: r.SearchAttributes, Identity: r.Identity,
+	}
+	if started.Arguments != "" {
+		started.PayloadCodec = payload.Codec
+	}
+	if r.Priority != nil {
+		started.Priority = *r.Priority
+	}
+	st.emit(started)
+	st.scheduleActivity(c, 1)
+	st.closeActivityRun()
+	st.d.Next = run
+	return st.d
+}
+
+// CheckActivity says what is wrong with the activity of an activity run; at names a member of the request.
+func CheckActivity(c protocol.Command, at func(string) string) error { return validate(c, at) }
+
+// Public is what the control plane's routes call the run; see protocol.PublicRun. An activity run has no code that
+// could wait, so it runs from its start to its end.
+func (h *Head) Public() (status, bucket, closedReason string) {
+	busy := h.Task != nil && (h.Task.State == Ready || h.Task.State == LeasedState)
+	return protocol.PublicRun(h.Status, h.LeasedEver || !h.HasCode(), busy || !h.HasCode())
+}
+
+// HasCode says whether the run is a workflow's, with code that takes signals, updates and queries.
+func (h *Head) HasCode() bool { return h.Kind != history.KindActivity }
+
+// CheckHasCode refuses for an activity run what only code could take; what names it for people, like "signals".
+func (h *Head) CheckHasCode(what string) error {
+	if h.HasCode() {
+		return nil
+	}
+	return protocol.Refuse(
+		protocol.ReasonActivityRun, "run %s is the activity %s by itself and takes no %s", h.ID, h.Type, what,
+	).With("run_id", h.ID).With("workflow_id", h.WorkflowID)
+}
+
+// closeActivityRun closes an activity run whose activity has ended in this step, as it ended.
+func (st *step) closeActivityRun() {
+	if st.HasCode() || !st.Status.Open() {
+		return
+	}
+	for _, e := range st.d.Events {
+		switch d := e.Data.(type) {
+		case *history.ActivityCompleted:
+			st.emit(&history.WorkflowCompleted{Output: d.Result, PayloadCodec: d.PayloadCodec})
+		case *history.ActivityFailed:
+			st.emit(&history.WorkflowFailed{
+				SourceKind: "activity_execution", SourceID: d.ExecutionID, Failure: d.Failure,
+			})
+		case *history.ActivityTimedOut:
+			st.emit(&history.WorkflowTimedOut{TimeoutKind: d.TimeoutKind, Failure: d.Failure})
+		case *history.ActivityCancelled:
+			st.emit(&history.WorkflowCancelled{
+				Reason: d.Reason, ClosedReason: "cancelled", Failure: st.ended("cancelled", d.Reason),
+			})
+		default:
+			continue
+		}
+		return
+	}
+}

@@ -1,0 +1,51 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// activityBody is an activity to run by itself.
+type activityBody struct {
+	protocol.ActivityRequest
+	// One that is left out, or null, is made; an empty one is none.
+	WorkflowID *string `json:"workflow_id" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
+}
+
+// activities are the routes of activities that are run by themselves. What becomes of one is asked on the routes of
+// workflows, by its workflow id.
+func activities(ours lineFunc) []route {
+	return []route{ours(post, "/api/sojourn/activities", "run_activity", auth.Writer, runActivity)}
+}
+
+func runActivity(a *API, c *call) (answer, error) {
+	var in activityBody
+	if err := c.Read(&in); err != nil {
+		return answer{}, err
+	}
+	if in.Namespace != "" && in.Namespace != c.NS {
+		return answer{}, protocol.Invalid(
+			"namespace", "the request is about namespace %s; send X-Namespace to change that", c.NS,
+		)
+	}
+	in.Namespace, in.Identity = c.NS, c.Who.Name
+	switch id := in.WorkflowID; {
+	case id == nil:
+		in.ActivityRequest.WorkflowID = ulid.Make().String()
+	case *id == "":
+		return answer{}, protocol.Invalid("workflow_id", "is empty; leave it out to have one made")
+	default:
+		in.ActivityRequest.WorkflowID = *id
+	}
+	c.started = in.ActivityRequest.WorkflowID
+	out, err := a.opt.Runs.StartActivity(c.Ctx, in.ActivityRequest)
+	status := http.StatusOK
+	if out.New {
+		status = http.StatusCreated
+	}
+	return answer{status, out}, err
+}

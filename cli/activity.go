@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
+)
+
+func (p *program) activityCommand() *cobra.Command {
+	c := p.group("activity", "Run activities by themselves, without a workflow", nil, p.runActivity())
+	c.Long = "Run activities by themselves, without a workflow.\n\n" +
+		"Such a run has an id as a workflow has: workflow describe, history, result, cancel and terminate take it."
+	return c
+}
+
+func (p *program) runActivity() *cobra.Command {
+	var in protocol.ActivityRequest
+	var limits activityLimits
+	var memo, attributes string
+	var priority int
+	var existing, detach bool
+	c := &cobra.Command{
+		Use:   "run TYPE [ARGUMENTS]",
+		Short: "Run an activity, wait for its result and print it; fails when it fails",
+		Long: "Run an activity by itself, wait for its result and print it; fails when it fails.\n\n" +
+			"ARGUMENTS are a JSON array; @FILE reads a file, - standard input. The run is durable: it outlives this command,\n" +
+			"the app and the worker. With --detach the command ends once the run is stored; its id is printed.",
+		Example: "  sojourn activity run resize '[\"photo.jpg\", 300]'\n" +
+			"  sojourn activity run turn '[\"hello\"]' --session chat-17 --max-attempts 5 --backoff 1s,10s --detach",
+		ValidArgsFunction: first(p.activityTypes),
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return misused(c, fmt.Errorf("%s takes the type of one activity, and its arguments", c.CommandPath()))
+			}
+			return filled(c, args, "the type of one activity", "arguments as a JSON array")
+		},
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			in.ActivityType = args[0]
+			if len(args) > 1 {
+				if in.Input, err = p.array(c, "ARGUMENTS", args[1]); err != nil {
+					return err
+				}
+			}
+			if err := limits.into(c, &in); err != nil {
+				return err
+			}
+			if in.Memo, err = p.document(c, "memo", memo); err != nil {
+				return err
+			}
+			if in.SearchAttributes, err = p.document(c, "search-attributes", attributes); err != nil {
+				return err
+			}
+			if c.Flags().Changed("priority") {
+				in.Priority = &priority
+			}
+			if in.WorkflowID == "" { // ours alone, so an open run of this id is this one, started already
+				in.WorkflowID, existing = ulid.Make().String(), true
+			}
+			if existing {
+				in.DuplicatePolicy = "use-existing"
+			}
+			const path = "/api/sojourn/activities"
+			if detach {
+				return ask(p, c, http.MethodPost, path, in, func(v protocol.ActivityAnswer) error {
+					return p.say("%s %s, run %s", v.Outcome, v.WorkflowID, v.RunID)
+				})
+			}
+			var out protocol.ActivityAnswer
+			if err := p.call(c, http.MethodPost, path, in, &out); err != nil {
+				return err
+			}
+			return p.result(c, out.WorkflowID, out.RunID)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&in.WorkflowID, "id", "", "id of the run; made when absent")
+	f.StringVar(&in.TaskQueue, "queue", "", "task queue (default default)")
+	f.StringVar(&in.SessionID, "session", "", "run it in this session, where the session's holder is")
+	f.StringVar(&in.Affinity, "affinity", "", "of the session: hard (default), or soft: another may claim it after a while")
+	limits.flags(c)
+	f.StringVar(&in.BusinessKey, "business-key", "", "what people know it by")
+	f.StringVar(&memo, "memo", "", "JSON object that is kept with the run")
+	f.StringVar(&attributes, "search-attributes", "", "JSON object of attributes that runs are found by")
+	f.BoolVar(&existing, "use-existing", false, "take the open run of this id, if there is one")
+	f.IntVar(&priority, "priority", 5, "0 first … 9 last")
+	f.StringVar(&in.FairnessKey, "fairness-key", "", "class among which a queue's tasks are shared out")
+	f.IntVar(&in.FairnessWeight, "fairness-weight", 0, "share of the class, 1 to 1000 (default 1)")
+	f.BoolVar(&detach, "detach", false, "do not wait: print the id once the run is stored")
+	return c
+}
+
+// activityLimits are the times and tries of an activity, as flags.
+type activityLimits struct {
+	startToClose, scheduleToStart, scheduleToClose, heartbeat time.Duration
+	attempts                                                  int
+	backoff                                                   []time.Duration
+}
+
+func (l *activityLimits) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.DurationVar(&l.startToClose, "start-to-close", 0, "how long one attempt may take")
+	f.DurationVar(&l.scheduleToStart, "schedule-to-start", 0, "how long it may wait for a worker")
+	f.DurationVar(&l.scheduleToClose, "schedule-to-close", 0, "how long it may take, all attempts together")
+	f.DurationVar(&l.heartbeat, "heartbeat", 0, "how long an attempt may be without a heartbeat")
+	f.IntVar(&l.attempts, "max-attempts", 1, "how often it is tried; 0: until it succeeds")
+	f.DurationSliceVar(&l.backoff, "backoff", nil, "waits before the second, third … attempt; the last one stays")
+}
+
+// into puts the flags into a request.
+func (l *activityLimits) into(c *cobra.Command, in *protocol.ActivityRequest) error {
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+		to    *protocol.Timeout
+	}{
+		{"start-to-close", l.startToClose, &in.StartToClose},
+		{"schedule-to-start", l.scheduleToStart, &in.ScheduleToStart},
+		{"schedule-to-close", l.scheduleToClose, &in.ScheduleToClose},
+		{"heartbeat", l.heartbeat, &in.Heartbeat},
+	} {
+		n, err := seconds(d.flag, d.value)
+		if err != nil {
+			return err
+		}
+		*d.to = protocol.Timeout(n)
+	}
+	if !c.Flags().Changed("max-attempts") {
+		if len(l.backoff) > 0 {
+			return usageError{errors.New("--backoff is how long to wait between attempts: --max-attempts says how many")}
+		}
+		return nil
+	}
+	in.RetryPolicy = &retry.Policy{}
+	if l.attempts != 0 {
+		in.RetryPolicy.MaxAttempts = &l.attempts
+	}
+	for _, wait := range l.backoff {
+		n, err := seconds("backoff", wait)
+		if err != nil {
+			return err
+		}
+		in.RetryPolicy.BackoffSeconds = append(in.RetryPolicy.BackoffSeconds, int(n))
+	}
+	return nil
+}
+
+// typeOf is a run's type in a list, where an activity by itself is told apart from workflows.
+func typeOf(v protocol.RunView) string {
+	if v.Kind == protocol.RunOfActivity {
+		return "activity " + v.WorkflowType
+	}
+	return v.WorkflowType
+}
+
+// described is the same where there is room.
+func described(v protocol.RunView) string {
+	if v.Kind == protocol.RunOfActivity {
+		return v.WorkflowType + ", an activity by itself"
+	}
+	return v.WorkflowType
+}

@@ -1,0 +1,87 @@
+package cli_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// An activity by itself, from a shell: it is waited for, or left to itself, and every command that tells of runs or
+// ends them takes its id.
+func TestActivitiesAreRunFromAShell(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	if got := s.try(0, "", "activity", "run", "say", `["hello", "Ada"]`, "--id", "one"); got != `"hello Ada"` {
+		t.Errorf("the result is %q", got)
+	}
+	s.try(1, "duplicate_not_allowed", "activity", "run", "say", `["hello", "Ada"]`, "--id", "one")
+	s.try(1, "no credit", "activity", "run", "charge", "[250]", "--max-attempts", "5", "--backoff", "1s")
+	s.try(0, "null", "activity", "run", "charge", "[1]", "--start-to-close", "1m", "--heartbeat", "30s")
+	for range 2 {
+		s.try(0, "", "activity", "run", "epoch", "--session", "shared")
+	}
+	if out := s.try(0, "started_new held", "activity", "run", "slow", "--id", "held", "--detach"); strings.Contains(
+		out, "null",
+	) {
+		t.Errorf("left to itself it printed %s", out)
+	}
+	for says, verb := range map[string]string{
+		"slow, an activity by itself": "describe", "ActivityScheduled": "history",
+	} {
+		s.try(0, says, "workflow", verb, "held")
+	}
+	s.try(1, "activity_run", "workflow", "signal", "held", "go")
+	s.try(1, "activity_run", "workflow", "query", "held", "state")
+	s.try(1, "activity_run", "workflow", "update", "held", "set")
+	s.try(1, "activity_run", "workflow", "request-cancellation", "held")
+	s.try(0, "cancelled held", "workflow", "cancel", "held", "--reason", "enough")
+	s.try(1, "enough", "workflow", "result", "held")
+	s.try(0, "activity say", "workflow", "list")
+	var v struct{ Kind, Status string }
+	if s.read(&v, "workflow", "describe", "held"); v.Kind != "activity" || v.Status != "cancelled" {
+		t.Errorf("described as %+v", v)
+	}
+	for says, args := range map[string]string{
+		"takes the type of one activity": "",
+		"ARGUMENTS is a JSON array":      "say 2",
+		"ARGUMENTS is not JSON":          "say [",
+		"whole seconds":                  "say [] --heartbeat 1500ms",
+		"--max-attempts says how many":   "say [] --backoff 1s",
+	} {
+		s.try(2, says, append([]string{"activity", "run"}, strings.Fields(args)...)...)
+	}
+	s.try(1, "affinity", "activity", "run", "say", "--affinity", "soft")
+}
+
+// A run of an activity outlives the app and the worker it runs on, in the session that it names.
+func TestAnActivityRunOutlivesTheAppAndItsWorker(t *testing.T) {
+	t.Parallel()
+	onDatabases(t, "and ends on another", func(p *plant) {
+		p.begin("one", nil)
+		var said protocol.ActivityAnswer
+		p.client.must(http.MethodPost, "/api/sojourn/activities", map[string]any{
+			"activity_type": "killed.work", "workflow_id": "alone", "input": []any{"item", true}, "session_id": "place",
+		}, &said)
+		p.noted("item", 1)
+		p.app.kill()
+		p.app = launch(p.t, p.dir, p.fleet.app, "app")
+		p.client.up()
+		p.node["one"].kill()
+		p.begin("two", nil)
+		p.noted("item", 2)
+		p.let("item", "two")
+		events := p.client.completed("alone", said.RunID)
+		if got := result[string](p, events); got != "two" {
+			p.t.Errorf("it ended on %s", got)
+		}
+		if got := strings.Fields(types(events)); !slices.Equal(got, []string{
+			"WorkflowStarted", "ActivityScheduled", "ActivityCompleted", "WorkflowCompleted",
+		}) {
+			p.t.Errorf("its history: %v", got)
+		}
+		p.ran("item", "one", "two")
+	})
+}

@@ -1,0 +1,28 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// StartActivity runs an activity by itself with these arguments, without a workflow: durable, tried again by its retry
+// policy, in a session if it names one. The handle waits for its result, describes, cancels and terminates it; signals,
+// updates and queries are refused with protocol.ReasonActivityRun. Of ids holds what holds of Start.
+func (c *Client) StartActivity(ctx context.Context, in protocol.ActivityRequest, args ...any) (*Workflow, error) {
+	if in.WorkflowID == "" {
+		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), "use-existing"
+	}
+	var err error
+	if in.Input, err = input(in.Input, args); err != nil {
+		return nil, err
+	}
+	var out protocol.ActivityAnswer
+	if err := c.Call(ctx, http.MethodPost, "/api/sojourn/activities", in, &out); err != nil {
+		return nil, err
+	}
+	return c.Run(out.WorkflowID, out.RunID), nil
+}

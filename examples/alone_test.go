@@ -1,0 +1,82 @@
+package examples_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+)
+
+func takeNote(ctx context.Context, app *client.Client, text string) (notes []string, err error) {
+	run, err := app.StartActivity(ctx, protocol.ActivityRequest{
+		ActivityType: "notes", SessionID: "ada", StartToClose: 60,
+	}, text)
+	if err != nil {
+		return nil, err
+	}
+	return notes, run.Result(ctx, &notes)
+}
+
+// What the guide shows of activities by themselves: from a shell, over HTTP and from Go, in one session whose process
+// remembers.
+func TestActivitiesByThemselvesAsInTheGuide(t *testing.T) {
+	t.Parallel()
+	if sandboxtest.Race {
+		t.Skip("the race detector does not live with the limits of executors")
+	}
+	for _, needed := range []string{"bash", "curl", "node"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			t.Skipf("no %s: %v", needed, err)
+		}
+	}
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, func(o *worker.Options) {
+		o.NoSandbox, o.Handlers, o.DataDir = false, "alone/activities", t.TempDir()
+	})
+	var script string
+	for _, block := range blocks(t, "../docs/guide/activities.md", "sh") {
+		if strings.Contains(block, "activity run") {
+			script = block
+		}
+	}
+	for _, block := range blocks(t, "../docs/guide/getting-started.md", "sh") {
+		if strings.HasPrefix(block, "api()") {
+			script = block + script
+		}
+	}
+	script = "set -euo pipefail\nsojourn() { '" + build(t, "hello") + "' \"$@\"; }\n" + script
+	c := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(script, "http://127.0.0.1:7700", a.URL()))
+	c.Env = append(os.Environ(), "SOJOURN_APP_URL="+a.URL(), "SOJOURN_DATA_DIR="+t.TempDir())
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	said := strings.Join(strings.Fields(string(out)), "")
+	at := 0
+	for _, want := range []string{
+		`["buytea"]`, `["buytea","callBob"]`, `started_newlater,run`, `["buytea","callBob","fragile"]`, `"outcome":"started_new"`,
+		`"output":["buytea","callBob","fragile","water"]`,
+	} {
+		i := strings.Index(said[at:], want)
+		if i < 0 {
+			t.Fatalf("no %s after what came before, in\n%s", want, out)
+		}
+		at += i + len(want)
+	}
+	app, err := client.New(client.Options{URLs: []string{a.URL()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes, err := takeNote(t.Context(), app, "sleep")
+	if want := []string{"buy tea", "call Bob", "fragile", "water", "sleep"}; err != nil || !slices.Equal(notes, want) {
+		t.Errorf("got %q, %v", notes, err)
+	}
+}

@@ -1,0 +1,85 @@
+package protocol
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/retry"
+)
+
+// What a run is.
+const (
+	RunOfWorkflow = "workflow"
+	RunOfActivity = "activity" // one activity by itself, which the app decides
+)
+
+// ActivityRequest runs an activity by itself. What a run has is named as in StartRequest, what an activity has as in
+// the command schedule_activity.
+type ActivityRequest struct {
+	Namespace string `json:"namespace,omitempty"`
+	// of the run, which is asked after by it; made when empty
+	WorkflowID   string          `json:"workflow_id,omitempty" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
+	ActivityType string          `json:"activity_type" minLength:"1" maxLength:"255"`
+	TaskQueue    string          `json:"task_queue,omitempty" maxLength:"255"` // that of worker_session, or "default"
+	Input        json.RawMessage `json:"input,omitempty"`
+	PayloadCodec string          `json:"payload_codec,omitempty" enum:"avro"`
+
+	// null, or nothing: one attempt
+	RetryPolicy     *retry.Policy `json:"retry_policy,omitempty"`
+	StartToClose    Timeout       `json:"start_to_close_timeout,omitempty" minimum:"1" maximum:"315360000"`
+	ScheduleToStart Timeout       `json:"schedule_to_start_timeout,omitempty" minimum:"1" maximum:"315360000"`
+	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" minimum:"1" maximum:"315360000"`
+	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" minimum:"1" maximum:"315360000"`
+
+	SessionID     string          `json:"session_id,omitempty" maxLength:"255"`
+	Affinity      string          `json:"affinity,omitempty" enum:"hard,soft"`
+	FallbackAfter int64           `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	WorkerSession *SessionOptions `json:"worker_session,omitempty"`
+	Requirements  []string        `json:"requirements,omitempty"`
+
+	Priority       *int   `json:"priority,omitempty" minimum:"0" maximum:"9"` // 0 first … 9 last, default 5
+	FairnessKey    string `json:"fairness_key,omitempty" pattern:"^[A-Za-z0-9._:-]{1,64}$"`
+	FairnessWeight int    `json:"fairness_weight,omitempty" minimum:"0" maximum:"1000"`
+
+	BusinessKey      string          `json:"business_key,omitempty" maxLength:"255"`
+	Memo             json.RawMessage `json:"memo,omitempty"`
+	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
+	// fail (default), use-existing
+	DuplicatePolicy string `json:"duplicate_policy,omitempty" enum:"fail,use-existing"`
+	Identity        string `json:"-"`
+}
+
+// Start is the part of the request that is about the run.
+func (r *ActivityRequest) Start() StartRequest {
+	s := StartRequest{
+		Namespace: r.Namespace, WorkflowID: r.WorkflowID, WorkflowType: r.ActivityType, TaskQueue: r.TaskQueue,
+		Input: r.Input, PayloadCodec: r.PayloadCodec, BusinessKey: r.BusinessKey, Memo: r.Memo,
+		SearchAttributes: r.SearchAttributes, DuplicatePolicy: r.DuplicatePolicy, Priority: r.Priority,
+		FairnessKey: r.FairnessKey, FairnessWeight: r.FairnessWeight, Identity: r.Identity,
+	}
+	if s.TaskQueue == "" && r.WorkerSession != nil {
+		s.TaskQueue = r.WorkerSession.Queue
+	}
+	return s
+}
+
+// Command is the part of the request that is about the activity, with its arguments as a blob.
+func (r *ActivityRequest) Command(arguments string) Command {
+	return Command{
+		Type: ScheduleActivity, ActivityType: r.ActivityType, Arguments: payload.Payload{Blob: arguments},
+		RetryPolicy: r.RetryPolicy, StartToClose: r.StartToClose, ScheduleToStart: r.ScheduleToStart,
+		ScheduleToClose: r.ScheduleToClose, Heartbeat: r.Heartbeat, SessionID: r.SessionID, Affinity: r.Affinity,
+		FallbackAfter: r.FallbackAfter, WorkerSession: r.WorkerSession, Requirements: r.Requirements,
+	}
+}
+
+// ActivityAnswer tells which run stands for the request.
+type ActivityAnswer struct {
+	WorkflowID   string `json:"workflow_id"`
+	RunID        string `json:"run_id"`
+	ActivityType string `json:"activity_type"`
+	Namespace    string `json:"namespace"`
+	Status       string `json:"status"`
+	Outcome      string `json:"outcome"` // started_new, returned_existing_active
+	New          bool   `json:"-"`
+}
