@@ -298,6 +298,52 @@ func TestOnlyStepsOfOneJoinAreGrouped(t *testing.T) {
 	}
 }
 
+func TestMoreActivitiesThanARunMayHaveOpenLeaveAsOthersEnd(t *testing.T) {
+	const n = workflow.MaxPending + 50
+	want(t, "the app's limit", engine.MaxPending, workflow.MaxPending)
+	a := start(t, func(ctx workflow.Context) error {
+		left := n
+		for range n {
+			f := workflow.ExecuteActivity(ctx, "work")
+			workflow.Go(ctx, func(ctx workflow.Context) {
+				if f.Get(ctx, nil) == nil {
+					left--
+				}
+			})
+		}
+		return workflow.Until(ctx, func() bool { return left == 0 })
+	})
+	kept := workflow.NewMachine(a.def, a.options)
+	defer kept.Close()
+	a.drain(kept)
+	most, done := 0, 0
+	for a.run.Activities.Len() > 0 {
+		most = max(most, a.run.Activities.Len())
+		for seq := range a.run.Activities.All() { // the first alone: each wakes the run
+			a.complete(seq, nil)
+			done++
+			break
+		}
+		a.drain(kept)
+	}
+	want(t, "output", a.output(), nil)
+	want(t, "completed", done, n)
+	want(t, "most open at once", most, workflow.MaxPending)
+	next := int64(1)
+	for _, b := range a.batches {
+		for _, c := range b.commands {
+			if c.Type == protocol.ScheduleActivity {
+				next++
+			}
+		}
+	}
+	want(t, "activities sent, each once", next-1, int64(n))
+	for _, i := range []int{0, 1, 2, 3, len(a.batches) / 2} { // a new machine holds back the same
+		b := a.batches[i]
+		want(t, "commands again", len(a.commandsAt(int(b.shown))), len(b.commands))
+	}
+}
+
 func TestMoreCommandsThanOneCompletionTakesLeaveInSeveral(t *testing.T) {
 	const n = workflow.MaxCommands + 200
 	a := start(t, func(ctx workflow.Context) error {

@@ -26,6 +26,9 @@ func (m *Machine) commands() ([]protocol.Command, error) {
 			return nil, m.fault
 		}
 	}
+	if open = m.fitting(open); len(open) == 0 {
+		return answers, nil
+	}
 	at := make(map[int64]*protocol.Command, len(open))
 	for _, p := range open {
 		p.command.Parallel = history.Parallel{}

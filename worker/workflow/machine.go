@@ -51,6 +51,7 @@ type Machine struct {
 	arguments payload.Payload
 	root      *scope
 	steps     map[int64]*future // open activities, timers, children and attachments by command sequence
+	pending   pending           // what the app counts as open, as history has it
 	signals   map[string]*SignalChannel
 	versions  map[string]int
 	updates   map[string]*handler
@@ -242,6 +243,7 @@ func (m *Machine) apply(task *protocol.WorkflowTask, e *history.Event) {
 		m.fault = fmt.Errorf("event %d of run %s is %s: history begins with one WorkflowStarted", e.Seq, task.RunID, e.Type())
 		return
 	}
+	m.pending.take(e.Data)
 	if seq := commandOf(e.Data); seq > 0 {
 		m.confirm(seq, e)
 		return
