@@ -76,10 +76,12 @@ type sample struct {
 func Scenarios() [][2]string {
 	return [][2]string{
 		{"P1", "durable completions of steps claimed in order, 128 in flight"},
+		{"P3", "activities that do nothing, worked off by our worker, 1,000 in a workflow"},
 		{"P4", "workflows of five sequential activities, a worker over HTTP with 50 connections"},
 		{"P5", "the same with our Go worker: in the app's process, and over the socket"},
 		{"P6", "time of one such workflow on an idle server"},
 		{"P7", "time from the start of a workflow to the first line of its code, at 500 a second"},
+		{"P8", "time of one workflow of 1,000 parallel activities"},
 		{"P9", "what a session adds to the time until an activity begins: the first in it, and one that finds it warm"},
 		{"P17", "change of the time of other workflows while 1,000 tasks are blocked by a session, in percent"},
 		{
@@ -90,6 +92,7 @@ func Scenarios() [][2]string {
 			"P19",
 			"processor time of five sequential activities beside 1,000 waiting workers that cannot serve them, against without, in percent",
 		},
+		{"P20", "processor time of a step near the end of a long run, as a multiple of one near its beginning, by workers"},
 	}
 }
 

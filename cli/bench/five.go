@@ -49,8 +49,15 @@ func register(r *worker.Registry) {
 func scenarios() []scenario {
 	inProcess := func(o *nodeOptions) { o.worker = "in-process" }
 	socket := func(o *nodeOptions) { o.worker = "socket" }
+	several := func(workers int) func(*nodeOptions) {
+		return func(o *nodeOptions) { o.worker, o.workers = "in-process", workers }
+	}
 	return []scenario{
 		{id: "P1", transport: "store", unit: "completions/s", n: 40_000, quick: 4_000, measure: completions},
+		{
+			id: "P3", transport: "in-process", unit: "activities/s", n: 100_000, quick: 10_000, options: inProcess,
+			measure: burnDown,
+		},
 		{id: "P4", transport: "http", unit: "workflows/s", n: 1_500, quick: 200, measure: overHTTP},
 		{
 			id: "P5", transport: "in-process", unit: "workflows/s", n: 4_000, quick: 400, options: inProcess,
@@ -64,6 +71,10 @@ func scenarios() []scenario {
 		{
 			id: "P7", transport: "in-process", unit: "ms", n: 5_000, quick: 500, figure: median, options: inProcess,
 			measure: paced,
+		},
+		{
+			id: "P8", transport: "in-process", unit: "ms", n: 20, quick: 5, figure: median, options: inProcess,
+			measure: allAtOnce,
 		},
 		{
 			id: "P9", transport: "in-process", unit: "ms, first", n: 200, quick: 50, figure: added, options: inProcess,
@@ -84,6 +95,18 @@ func scenarios() []scenario {
 		{
 			id: "P19", transport: "in-process", unit: "%", n: 4_000, quick: 400, figure: spent, options: inProcess,
 			measure: besideForeign,
+		},
+		{
+			id: "P20", transport: "in-process", unit: "×, 1 worker", n: 2_000, quick: 500, figure: ratio, options: inProcess,
+			measure: oneLongRun,
+		},
+		{
+			id: "P20", transport: "in-process", unit: "×, 2 workers", n: 2_000, quick: 500, figure: ratio,
+			options: several(2), measure: oneLongRun,
+		},
+		{
+			id: "P20", transport: "in-process", unit: "×, 4 workers", n: 2_000, quick: 500, figure: ratio,
+			options: several(4), measure: oneLongRun,
 		},
 	}
 }

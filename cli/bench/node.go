@@ -31,6 +31,7 @@ type nodeOptions struct {
 	store    string
 	postgres string
 	worker   string // "", in-process, socket
+	workers  int    // 1 when 0
 	log      zerolog.Logger
 }
 
@@ -45,6 +46,7 @@ type node struct {
 	trips atomic.Int64 // round trips the scenario made
 
 	arrivals arrivals
+	passages passages
 	entered  chan struct{} // hears of every activity that blocks a session
 }
 
@@ -55,7 +57,7 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	}
 	n := &node{dir: dir, drop: func(context.Context) error {
 		return nil
-	}, ended: make(chan error, 2), entered: make(chan struct{}, 2)}
+	}, ended: make(chan error, 1+max(1, o.workers)), entered: make(chan struct{}, 2)}
 	open := func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		return sqlite.Open(ctx, filepath.Join(dir, "bench.db"), sqldb.Options{App: id, Dispatch: d})
 	}
@@ -81,8 +83,10 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	n.stop = stop
 	n.run(func() error { return n.app.Run(serving) })
 	if o.worker != "" {
-		if err := n.work(serving, o); err != nil {
-			return nil, errors.Join(err, n.close())
+		for i := range max(1, o.workers) {
+			if err := n.work(serving, o, fmt.Sprintf("bench-%d", i+1)); err != nil {
+				return nil, errors.Join(err, n.close())
+			}
 		}
 	}
 	return n, nil
@@ -93,17 +97,19 @@ func (n *node) run(fn func() error) {
 	go func() { n.ended <- fn() }()
 }
 
-// work starts our Go worker with the workflows of the scenarios.
-func (n *node) work(ctx context.Context, o nodeOptions) error {
+// work starts a Go worker of this id with the workflows of the scenarios.
+func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	registry := worker.NewRegistry()
 	register(registry)
 	registerLatency(registry, &n.arrivals, n.entered)
+	registerWide(registry, &n.arrivals)
+	registerLong(registry, &n.passages)
 	var carrier link.Carrier = &link.Socket{URLs: []string{n.app.URL()}}
 	if o.worker == "in-process" {
 		carrier = link.Local{Join: n.app.Channel().Join}
 	}
 	w, err := worker.New(worker.Options{
-		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: "bench", MaxSessions: 10, NoSandbox: true,
+		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: id, MaxSessions: 10, NoSandbox: true,
 		DrainTimeout: 5 * time.Second, Log: o.log.Level(zerolog.WarnLevel),
 	})
 	if err != nil {
