@@ -5,9 +5,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// MaxPending is how many activities, timers or children a run may have open, each kind by itself: the published limit of
-// the app, which refuses a completion that would open more. Code may start more than that; the machine holds back what
-// does not fit, in the order of the code, and sends it as the others end.
+// MaxPending is how many activities, timers or children a run may have open, each kind by itself: the published limit
+// of the app, which refuses a completion that would open more. Code may start more than that; the machine holds back
+// what does not fit, in the order of the code, and sends it as the others end.
 const MaxPending = 2000
 
 // pending counts, by kind, what the history so far has opened and not ended. It is a function of history alone, not of
@@ -55,7 +55,8 @@ func opens(t protocol.CommandType) (kind, bool) {
 }
 
 // fitting is what of the open commands, from the first on, leaves the run within MaxPending. Something must be left
-// that wakes the run, or what is held back would never leave: without it all of them go, and the app says what is wrong.
+// that wakes the run, or what is held back would never leave: without it all of them go, and the app says what is
+// wrong.
 func (m *Machine) fitting(open []issued) []issued {
 	after := m.pending
 	for i, p := range open {
