@@ -17,7 +17,10 @@ func overCap(history []porcupine.Operation, most int) error {
 		held := map[string]bool{}
 		for _, e := range history {
 			ec, er := e.Input.(call), e.Output.(reply)
-			grants := er.ok && (ec.kind == claim || ec.kind == fetch || ec.kind == renew)
+			grants := er.ok && (ec.kind == claim || ec.kind == fetch || ec.kind == renew && ec.fallback == 0)
+			if ec.fallback > 0 && (ec.kind == fetch && ec.task == "" || ec.before+ec.fallback <= r.after) {
+				continue // another worker may have claimed it since, unseen
+			}
 			if !grants || ec.session == c.session || ec.worker != c.worker || e.Return >= o.Call || er.until <= r.after ||
 				held[ec.session] {
 				continue

@@ -30,6 +30,7 @@ type call struct {
 	task                         string
 	app                          int
 	before, lease                int64
+	fallback                     int64 // 0: the session is hard
 }
 
 // reply is the answer. after is read when it is here; at is when the store applied the call, where the answer tells,
@@ -47,6 +48,7 @@ type reply struct {
 type ownership struct {
 	owner, incarnation string
 	epoch, low, high   int64
+	taken              int64 // at the earliest, when its owner took a task last, or claimed
 	closed             bool
 	processes          [2]string // the newest process of workers a and b
 }
@@ -58,6 +60,19 @@ func (s ownership) latest(c call) int64 {
 		return s.high
 	}
 	return s.high + c.lease
+}
+
+// held makes the caller the owner.
+func (s ownership) held(c call, incarnation string, r reply) ownership {
+	s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, incarnation, r.epoch, r.until, r.until
+	s.taken = max(s.taken, c.before)
+	return s
+}
+
+// open says whether the lease may have been no bar for others at a moment: it had ended or, in a soft session, its
+// owner may have taken nothing for as long as tasks wait for it.
+func (s ownership) open(c call, at int64) bool {
+	return s.owner == "" || at >= s.low || c.fallback > 0 && at >= s.taken+c.fallback
 }
 
 // unknown is the process of an owner whose claim nobody saw.
@@ -84,7 +99,7 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 	// A verb without an epoch is about what its worker holds now, which may be what a poll claimed whose task was given
 	// back undelivered.
 	unseen := c.epoch == 0 && r.ok && !s.closed &&
-		(s.owner == "" || r.after >= s.low || s.owner == c.worker && s.processes[process(c.worker)] != s.incarnation)
+		(s.open(c, r.after) || s.owner == c.worker && s.processes[process(c.worker)] != s.incarnation)
 	switch {
 	case r.ok && (c.kind == claim || c.kind == fetch || c.kind == renew) && !promises(c, r):
 		return false, s
@@ -92,26 +107,27 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		s.processes[process(c.worker)] = c.incarnation
 		return true, s
 	case c.kind == claim:
-		free := s.owner == "" || r.after >= s.low || s.owner == c.worker && s.incarnation != c.incarnation
+		free := s.open(c, r.after) || s.owner == c.worker && s.incarnation != c.incarnation
 		if s.closed || !free || r.epoch <= s.epoch || s.processes[process(c.worker)] != c.incarnation {
 			return false, s
 		}
-		s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, c.incarnation, r.epoch, r.until, r.until
-		return true, s
+		return true, s.held(c, c.incarnation, r)
 	case c.kind == fetch && s.epoch != r.epoch:
 		// The claim was a poll's whose time was over: its task was given back undelivered, the session stayed claimed. An
 		// epoch is at least the store's time of its claim.
-		free := s.owner == "" || r.epoch >= s.low || s.owner == c.worker && s.incarnation != c.incarnation
+		free := s.open(c, r.epoch) || s.owner == c.worker && s.incarnation != c.incarnation
 		if s.closed || !free || r.epoch <= s.epoch || s.processes[process(c.worker)] != c.incarnation {
 			return false, s
 		}
-		s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, c.incarnation, r.epoch, r.until, r.until
-		return true, s
+		return true, s.held(c, c.incarnation, r)
 	case c.kind == fetch:
 		if s.closed || !mine || s.epoch != r.epoch || max(r.at, c.before) >= s.high {
 			return false, s
 		}
 		s.incarnation, s.low, s.high = c.incarnation, max(s.low, r.until), max(s.high, r.until)
+		if c.task != "" { // a verb that finds the session its own takes none of what waits
+			s.taken = max(s.taken, c.before)
+		}
 		return true, s
 	case c.kind == report:
 		if s.closed || s.owner != c.worker || s.epoch != c.epoch || c.before >= s.high {
@@ -125,13 +141,12 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 	case !r.ok:
 		// may have claimed in a poll whose task was given back
 		successor := s.owner != "" && s.processes[process(s.owner)] != s.incarnation
-		return s.closed || !holds || successor || r.after >= s.low, s
+		return s.closed || !holds || successor || s.open(c, r.after), s
 	case c.kind == renew && r.epoch != s.epoch && unseen:
 		if r.epoch <= s.epoch {
 			return false, s
 		}
-		s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, unknown, r.epoch, r.until, r.until
-		return true, s
+		return true, s.held(c, unknown, r)
 	case c.kind == renew:
 		if s.closed || !holds || r.at >= s.high {
 			return false, s
@@ -145,7 +160,7 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		s.owner, s.incarnation = "", ""
 		return true, s
 	case c.kind == closing && r.already:
-		return s.closed || holds && r.after >= s.low || unseen, s
+		return s.closed || holds && s.open(c, r.after) || unseen, s
 	case c.kind == closing:
 		if s.closed || (!holds || c.before >= s.latest(c)) && !unseen {
 			return false, s
@@ -202,8 +217,8 @@ var model = porcupine.Model{
 	},
 	DescribeState: func(state any) string {
 		s := state.(ownership)
-		return fmt.Sprintf("%s/%s @%d until %d…%d closed=%t, processes %s", s.owner, s.incarnation, s.epoch, s.low, s.high,
-			s.closed,
+		return fmt.Sprintf("%s/%s @%d until %d…%d taken %d closed=%t, processes %s", s.owner, s.incarnation, s.epoch,
+			s.low, s.high, s.taken, s.closed,
 			strings.Join(s.processes[:], " "))
 	},
 }

@@ -49,6 +49,8 @@ type tally struct {
 	done    map[kind]int
 	refused int
 	moves   int // claims of a session another worker had held
+	falls   int // those of soft ones whose lease ran on
+	soft    int // schedules of soft sessions
 }
 
 func (c *tally) add(history []porcupine.Operation) {
@@ -57,10 +59,13 @@ func (c *tally) add(history []porcupine.Operation) {
 	if c.done == nil {
 		c.done = map[kind]int{}
 	}
-	last := map[string]string{}
+	last, until := map[string]string{}, map[string]int64{}
+	if len(history) > 0 && history[0].Input.(call).fallback > 0 {
+		c.soft++
+	}
 	for _, o := range history {
-		in := o.Input.(call)
-		if !o.Output.(reply).ok {
+		in, out := o.Input.(call), o.Output.(reply)
+		if !out.ok {
 			c.refused++
 			continue
 		}
@@ -68,8 +73,16 @@ func (c *tally) add(history []porcupine.Operation) {
 		if in.kind == claim {
 			if was := last[in.session]; was != "" && was != in.worker {
 				c.moves++
+				if out.after < until[in.session] {
+					c.falls++
+				}
 			}
 			last[in.session] = in.worker
+		}
+		if in.kind == release || in.kind == closing {
+			until[in.session] = 0
+		} else if in.worker == last[in.session] {
+			until[in.session] = max(until[in.session], out.until)
 		}
 	}
 }
@@ -156,12 +169,16 @@ func play(t *testing.T, n, parallel int, in func() *harness) {
 	}
 	wait.Wait()
 	t.Logf(
-		"%d schedules: %v, %d refused, %d sessions moved to the other worker", n, count.done, count.refused, count.moves,
+		"%d schedules: %v, %d refused, %d sessions moved to the other worker; %d soft, %d fell back to the other worker", n,
+		count.done, count.refused, count.moves, count.soft, count.falls,
 	)
 	for _, k := range []kind{register, claim, fetch, renew, release, closing, report} {
 		if count.done[k] == 0 { // how many there are is up to the machine: a schedule ends by the clock
 			t.Errorf("%d schedules had no %s", n, k)
 		}
+	}
+	if count.falls < count.soft/16 {
+		t.Errorf("%d schedules of soft sessions had only %d that fell back to another worker", count.soft, count.falls)
 	}
 	if count.moves < n/20 || count.refused < n/20 {
 		t.Errorf("%d schedules moved only %d sessions and refused only %d verbs", n, count.moves, count.refused)

@@ -11,6 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -28,6 +29,7 @@ type schedule struct {
 	limit    int // activities a session runs at once; 0: no limit
 	work     int // tasks of each session
 	life     time.Duration
+	fallback time.Duration // the sessions are soft: for so long their tasks wait for the holder
 
 	start   time.Time
 	began   int64 // by the store's clock
@@ -60,19 +62,32 @@ func newSchedule(w *harness, seed uint64) *schedule {
 	if w.shift != nil {
 		s.life = 20 * s.lease
 	}
+	if r.IntN(4) == 0 {
+		// Less than the ten seconds after which an idle session gives way.
+		s.fallback, s.life = time.Second, 6*time.Second
+		s.work, s.lease = 20, max(s.lease, time.Duration(400+r.IntN(601))*time.Millisecond)
+		if s.options {
+			s.limit = 4 + r.IntN(4) // a session that is full waits for room, and not for its holder
+		}
+	}
 	return s
 }
 
 func (s *schedule) String() string {
-	return fmt.Sprintf("seed %d: %d sessions of %d tasks, lease %s, at most %d per worker, %d activities each", s.seed,
-		len(s.sessions), s.work, s.lease,
-		s.most, s.limit)
+	return fmt.Sprintf(
+		"seed %d: %d sessions of %d tasks, lease %s, at most %d per worker, %d activities each, fallback %s",
+		s.seed, len(s.sessions), s.work, s.lease, s.most, s.limit, s.fallback,
+	)
 }
 
 func (s *schedule) settings(id string) protocol.SessionOptions {
-	return protocol.SessionOptions{
+	o := protocol.SessionOptions{
 		SessionID: id, Lease: protocol.Count(s.lease / time.Second), MaxActivities: protocol.Count(s.limit),
 	}
+	if s.fallback > 0 {
+		o.Affinity, o.FallbackAfter = engine.AffinitySoft, int64(s.fallback/time.Second)
+	}
+	return o
 }
 
 // run plays the schedule and gives what happened.
@@ -80,11 +95,14 @@ func (s *schedule) run() ([]porcupine.Operation, error) {
 	var commands []protocol.Command
 	for range s.work {
 		for _, id := range s.sessions {
+			o := s.settings(id)
 			if s.options {
-				commands = append(commands, withOptions(s.settings(id)))
-			} else {
-				commands = append(commands, inSession(id))
+				commands = append(commands, withOptions(o))
+				continue
 			}
+			c := inSession(id)
+			c.Affinity, c.FallbackAfter = o.Affinity, o.FallbackAfter
+			commands = append(commands, c)
 		}
 	}
 	s.decide(s.ns, s.ns, commands...)
@@ -121,7 +139,7 @@ func (s *schedule) worker(name string, r *rand.Rand) {
 		p := &proc{schedule: s, name: name, incarnation: incarnation, skew: (r.Int64N(1200) - 600) * 1_000_000}
 		stop = p.begin(r)
 		for !s.over() {
-			s.pass(s.some(r, 1, 4))
+			s.stay(s.some(r, 1, s.rarer(4)))
 			if what := r.IntN(10); what < 4 {
 				p.pause(s.some(r, 1, 4))
 			} else if what < 7 {
@@ -145,6 +163,26 @@ func (s *schedule) some(r *rand.Rand, from, to int64) time.Duration {
 	return time.Duration(from*half + r.Int64N((to-from)*half))
 }
 
+// stay lets time go by in which those who hold soft sessions can renew them, also where the clock jumps.
+func (s *schedule) stay(d time.Duration) {
+	if s.fallback == 0 || s.shift == nil {
+		s.pass(d)
+		return
+	}
+	for step := s.lease / 4; d > 0 && !s.over(); d -= step {
+		s.pass(min(d, step))
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// rarer is n, or more where the sessions are soft: what takes one from its holder has to leave its tasks time to wait.
+func (s *schedule) rarer(n int64) int64 {
+	if s.fallback > 0 {
+		return 4 * n
+	}
+	return n
+}
+
 func (s *schedule) app(r *rand.Rand) (int, *broker.Broker) {
 	i := r.IntN(len(s.apps))
 	return i + 1, s.apps[i].Broker()
@@ -165,6 +203,7 @@ func (s *schedule) record(c call, r reply, at int64) {
 	back := s.at()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.fallback = s.fallback.Microseconds()
 	s.history = append(s.history, porcupine.Operation{Input: c, Call: at, Output: r, Return: back})
 	if r.ok && (c.kind == claim || c.kind == fetch) {
 		s.known[c.worker][c.session] = append(s.known[c.worker][c.session], grant{r.epoch, r.until})
@@ -247,6 +286,9 @@ func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 		seed := r.Uint64()
 		p.wait.Go(func() { p.works(ctx, task, rand.New(rand.NewPCG(seed, 3))) })
 		time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
+		if s := p.schedule; s.fallback > 0 && r.IntN(3) == 0 {
+			p.stay(time.Duration(r.Int64N(2 * int64(s.fallback)))) // it has enough to do, and keeps its sessions meanwhile
+		}
 	}
 }
 
@@ -346,14 +388,14 @@ func (p *proc) verb(id string, epoch int64, r *rand.Rand) {
 	ctx := context.Background()
 	var a protocol.SessionAnswer
 	var err error
-	switch what := r.IntN(40); {
+	switch what := r.Int64N(p.rarer(40)); {
 	case what == 0:
 		c.kind = closing
 		a, err = b.CloseSession(ctx, in)
 	case what < 5:
 		c.kind = release
 		a, err = b.ReleaseSession(ctx, in)
-	case what < 15:
+	case what%4 == 3:
 		p.beat(c, b, at)
 		return
 	default:
