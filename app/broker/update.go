@@ -95,7 +95,7 @@ func (b *Broker) awaitUpdate(
 
 // followRun reads one run until the update was answered, or the time is up, or the run went on in next.
 func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next string, err error) {
-	changed, stop := b.dispatch.WatchRun(f.run)
+	changed, round, stop := b.runChanges(f.run)
 	defer stop()
 	for {
 		var events []history.Event
@@ -120,6 +120,7 @@ func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next st
 		}
 		select {
 		case <-changed:
+		case <-round:
 		case <-b.drained:
 			return "", nil
 		case <-ctx.Done():
