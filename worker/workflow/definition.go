@@ -13,20 +13,30 @@ import (
 
 // Definition is a registered workflow, in one version or several.
 type Definition struct {
-	Name     string
-	versions map[int]*activity.Func
+	Name      string
+	versions  map[int]*activity.Func
+	versioned bool // a version was registered by its number
 }
 
 // NewDefinition makes a workflow of func(workflow.Context, args…) (result, error), or error alone, as its version 1.
 // Another shape is an error that says what is wrong.
 func NewDefinition(name string, fn any) (*Definition, error) {
 	d := &Definition{Name: name}
-	return d, d.Add(1, fn)
+	return d, d.Plain(fn)
 }
 
-// Add adds a version of the workflow's code. A new run goes by the highest one and keeps it for its life; runs that
-// were begun before there were several go by the lowest.
+// Plain adds the workflow's code as its version 1, without a number: as long as there is no other, runs do not record
+// that they go by it.
+func (d *Definition) Plain(fn any) error { return d.add(1, fn) }
+
+// Add adds a version of the workflow's code. A new run goes by the highest one, records that from the first on, and
+// keeps it for its life; runs that were begun before versions had numbers go by the lowest.
 func (d *Definition) Add(version int, fn any) error {
+	d.versioned = true
+	return d.add(version, fn)
+}
+
+func (d *Definition) add(version int, fn any) error {
 	if d.Name == "" {
 		return fmt.Errorf("workflow %T has no name", fn)
 	}
@@ -62,7 +72,7 @@ func (m *Machine) code() (*activity.Func, error) {
 		marked = ok && d.ChangeID == codeVersion
 	}
 	v := all[0]
-	if marked || len(all) > 1 || v > 1 {
+	if marked || m.def.versioned || len(all) > 1 {
 		if v = m.version(codeVersion, all[0], all[len(all)-1]); v == DefaultVersion {
 			v = all[0]
 		}

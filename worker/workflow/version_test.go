@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
@@ -81,4 +82,53 @@ func TestRunsKeepTheirVersionOfTheWorkflow(t *testing.T) {
 		t.Errorf("worker without the version: got %v", err)
 	}
 	want(t, "new run", finish(a), any("two"))
+}
+
+// A version that was registered by its number is recorded from the first on, also while it is the only one: when it is
+// gone, its runs are not taken for those of the lowest that is left.
+func TestARegisteredVersionIsRecordedFromTheFirst(t *testing.T) {
+	say := func(word string) func(workflow.Context) (string, error) {
+		return func(ctx workflow.Context) (string, error) {
+			return word, workflow.ExecuteActivity(ctx, word).Get(ctx, nil)
+		}
+	}
+	versions := func(words map[int]string) *workflow.Definition {
+		d := &workflow.Definition{Name: "wf"}
+		for v, word := range words {
+			if err := d.Add(v, say(word)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return d
+	}
+	marker := func(a *app) int {
+		for _, e := range a.events {
+			if d, ok := e.Data.(*history.VersionMarkerRecorded); ok {
+				return d.Version
+			}
+		}
+		return 0
+	}
+	a := start(t, say("one"))
+	a.def = versions(map[int]string{1: "one"})
+	a.drain(nil)
+	want(t, "recorded", marker(a), 1)
+	m := workflow.NewMachine(versions(map[int]string{2: "two", 3: "three"}), workflow.Options{})
+	_, err := m.Apply(a.task(len(a.events)), a.events)
+	m.Close()
+	if v, ok := errors.AsType[*workflow.VersionError](err); !ok || v.Version != 1 {
+		t.Errorf("a worker without version 1: got %v", err)
+	}
+	a.def = versions(map[int]string{1: "one", 2: "two"})
+	a.complete(2, nil)
+	a.drain(nil)
+	want(t, "its version beside a newer one", a.output(), any("one"))
+
+	a = start(t, say("one"))
+	a.drain(nil)
+	want(t, "recorded of code without a version", marker(a), 0)
+	a.def = versions(map[int]string{1: "one"})
+	a.complete(1, nil)
+	a.drain(nil)
+	want(t, "begun without a version", a.output(), any("one"))
 }
