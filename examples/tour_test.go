@@ -26,6 +26,7 @@ func TestTourOfWorkflows(t *testing.T) {
 		{"failure", []any{130}, `"declined, 30 missing"`},
 		{"join", []any{[]string{"Ann", "Bob"}}, `"hi Ann, hi Bob"`},
 		{"deadline", nil, `"gave up"`},
+		{"recall", nil, `"saved half of it"`},
 		{"branches", nil, `6`},
 		{"counter", []any{1, 4}, `4`},
 		{"change", nil, `"good morning friend"`},

@@ -319,7 +319,7 @@ func exception(f protocol.Failure) json.RawMessage {
 // ends.
 func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 	delay, again := a.Retry.Next(a.Failures+1, f.ExceptionType, f.NonRetryable)
-	if !again {
+	if !again || a.Cancel {
 		if timeout != "" {
 			st.timedOut(a, f, timeout)
 			return
@@ -429,6 +429,10 @@ func (in ReleaseActivity) decide(st *step) error {
 
 // release makes a leased activity ready again, or fails it as poison when its workers died too often.
 func (st *step) release(a Activity, why string, undone, lost bool) {
+	if a.Cancel { // it was to end, and nobody works on it now
+		st.cancelled(a, cancelledByFlow+": "+why)
+		return
+	}
 	st.endActivity(a, false)
 	if undone {
 		a.Attempt--
@@ -510,14 +514,33 @@ func timeout(kind string) history.Failure {
 	return history.Failure{Category: "timeout", Message: "activity timed out: " + kind, ExceptionType: "ActivityTimeout"}
 }
 
-// cancelActivity ends an activity at the workflow's word: at once, whoever works on it is told to stop.
-func (st *step) cancelActivity(target, seq int64) {
-	a, ok := st.Activities.Get(target)
-	st.emit(&history.ActivityCancelRequested{CommandSequence: seq, Target: target, Effect: effect(ok)})
-	if !ok {
-		return
+// cancelRequested is the effect of a cancellation that leaves the activity open: its worker is asked to stop, and says
+// itself how it ended.
+const cancelRequested = "requested"
+
+// cancelledByFlow is why an activity ended that its workflow gave up.
+const cancelledByFlow = "cancelled by the workflow"
+
+// cancelActivity ends an activity at the workflow's word: at once, whoever works on it is told to stop, or, when the
+// workflow wants to see its end, as soon as that has stopped.
+func (st *step) cancelActivity(c protocol.Command, seq int64) {
+	a, ok := st.Activities.Get(c.Target)
+	d := &history.ActivityCancelRequested{CommandSequence: seq, Target: c.Target, Effect: effect(ok)}
+	if ok && c.UntilEnded && a.State == LeasedState {
+		d.Effect = cancelRequested
 	}
-	st.cancelled(a, "cancelled by the workflow")
+	st.emit(d)
+	if ok && d.Effect != cancelRequested {
+		st.cancelled(a, cancelledByFlow)
+	}
+}
+
+// asked notes that the holder of an activity was asked to stop. No other attempt follows.
+func (s *Run) asked(d *history.ActivityCancelRequested) {
+	if a, ok := s.Activities.Get(d.Target); ok && d.Effect == cancelRequested {
+		a.Cancel = true
+		s.Activities.Put(d.Target, a)
+	}
 }
 
 // cancelled ends an activity without its worker's word.

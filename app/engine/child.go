@@ -28,6 +28,7 @@ type Child struct {
 	Arguments   string        `json:"arguments,omitempty"` // only with a retry policy
 	Retry       *retry.Policy `json:"retry,omitempty"`
 	Failures    int           `json:"failures,omitempty"`
+	Asked       bool          `json:"asked,omitempty"` // it was asked to end, and is not run again
 	ExecutionTO int64         `json:"execution_timeout,omitempty"`
 	RunTimeout  int64         `json:"run_timeout,omitempty"`
 	Deadline    history.Time  `json:"deadline,omitzero"` // over all its runs
@@ -276,6 +277,9 @@ func (st *step) retried(c Child, m Message) (again Child, delay time.Duration, o
 	if m.Failure != nil {
 		f = *m.Failure
 	}
+	if c.Asked {
+		return c, 0, false
+	}
 	if delay, ok = c.Retry.Next(c.Failures+1, f.ExceptionType, f.NonRetryable); !ok ||
 		!c.Deadline.IsZero() && !plus(st.now, delay).Before(c.Deadline.Time) {
 		return c, 0, false
@@ -294,6 +298,13 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 		c.Arguments, c.Memo, c.SearchAttributes = d.Arguments, d.Memo, d.SearchAttributes
 	}
 	s.Children.Put(d.Sequence, c)
+}
+
+func (s *Run) askedChild(d *history.ChildCancelRequested) {
+	if c, ok := s.Children.Get(d.Target); ok {
+		c.Asked = true
+		s.Children.Put(d.Target, c)
+	}
 }
 
 func (s *Run) childStarted(d *history.ChildRunStarted) {

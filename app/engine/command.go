@@ -33,7 +33,7 @@ func (st *step) command(c protocol.Command) error {
 	case protocol.EndSession:
 		st.endSession(c, seq)
 	case protocol.CancelActivity:
-		st.cancelActivity(c.Target, seq)
+		st.cancelActivity(c, seq)
 	case protocol.CancelTimer:
 		st.cancelTimer(c.Target, seq)
 	case protocol.SignalWorkflow:

@@ -32,6 +32,7 @@ func (s *Run) Evolve(e history.Event) {
 		s.activityEnded(d.Sequence, e, d.ActivityType, d.AttemptID, d.GroupID)
 	case *history.ActivityCancelRequested:
 		s.authored(d.CommandSequence)
+		s.asked(d)
 	case *history.TimerScheduled:
 		s.authored(d.Sequence)
 		s.Timers.Put(d.Sequence, Timer{FireAt: d.FireAt, Delay: d.Delay, Kind: d.Kind, Parallel: d.Parallel})
@@ -80,6 +81,7 @@ func (s *Run) Evolve(e history.Event) {
 		s.childEnded(d.Child, e, d.GroupID)
 	case *history.ChildCancelRequested:
 		s.authored(d.CommandSequence)
+		s.askedChild(d)
 	case *history.AttachedToChild:
 		s.authored(d.CommandSequence)
 		s.attached(d)

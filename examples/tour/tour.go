@@ -22,6 +22,7 @@ func Register(r *worker.Registry) {
 	r.Workflow("tour.failure", Failure)
 	r.Workflow("tour.join", Join)
 	r.Workflow("tour.deadline", Deadline)
+	r.Workflow("tour.recall", Recall)
 	r.Workflow("tour.approval", Approval)
 	r.Workflow("tour.inbox", Inbox)
 	r.Workflow("tour.tell", Tell)
@@ -38,6 +39,7 @@ func Register(r *worker.Registry) {
 	r.Activity("say", Say)
 	r.Activity("charge", Charge)
 	r.Activity("slow", Slow)
+	r.Activity("save", Save)
 	r.Activity("epoch", Epoch)
 }
 
@@ -121,6 +123,17 @@ func Deadline(ctx workflow.Context) (string, error) {
 		return "gave up", nil
 	}
 	return workflow.Await[string](ctx, f)
+}
+
+// Recall ends an activity, and sees how that ended.
+func Recall(ctx workflow.Context) (string, error) {
+	doing, stop := workflow.WithCancel(workflow.WithActivity(ctx, workflow.ActivityOptions{WaitForCancellation: true}))
+	f := workflow.ExecuteActivity(doing, Save)
+	if err := workflow.Sleep(ctx, time.Second); err != nil {
+		return "", err
+	}
+	stop()
+	return workflow.Await[string](doing, f) // what Save returns when it has stopped
 }
 
 // Approval waits for a person, but not for ever.
@@ -255,6 +268,12 @@ func Charge(ctx context.Context, amount int) error {
 func Slow(ctx context.Context) (string, error) {
 	<-ctx.Done()
 	return "", context.Cause(ctx)
+}
+
+// Save is an activity that puts its work away when it is told to end.
+func Save(ctx context.Context) (string, error) {
+	<-ctx.Done()
+	return "saved half of it", nil
 }
 
 // Epoch is the fence of the session the activity runs in.

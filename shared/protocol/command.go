@@ -118,6 +118,10 @@ type Command struct {
 	// Target is the command sequence that opened what is to be cancelled, or attached to the child.
 	Target int64 `json:"target,omitempty" of:"cancel_activity! cancel_timer! cancel_child_workflow!" minimum:"1"`
 
+	// UntilEnded, ours: an activity that a worker has ends when the worker says so, or has lost it, and not at once. The
+	// worker is asked to stop.
+	UntilEnded bool `json:"until_ended,omitempty" of:"cancel_activity"`
+
 	// Result is an envelope. Some clients send the bare blob; both forms are read.
 	Result payload.Payload `json:"result,omitzero" of:"record_side_effect! complete_workflow complete_update"`
 

@@ -39,6 +39,11 @@ type ChildOptions struct {
 	ExecutionTimeout time.Duration // all its runs together
 	RunTimeout       time.Duration // one run
 
+	// WaitForCancellation: a child that is cancelled is not over at once. Get, and Join, wait until it has ended, and give
+	// what it returned; under AskToCancel its code may take its time, and return a result all the same. It is not run
+	// again. AttachChild goes by it too.
+	WaitForCancellation bool
+
 	// Memo and SearchAttributes are those the child begins with, by the rules of UpsertMemo and UpsertSearchAttributes.
 	Memo             map[string]any
 	SearchAttributes map[string]any
@@ -87,6 +92,7 @@ func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	}
 	cmd.WorkflowType = name
 	f := c.openStep(childStep, name, cmd)
+	f.patient = c.children.WaitForCancellation
 	if f.workflowID = cmd.WorkflowID; f.workflowID == "" {
 		f.workflowID = c.m.stepID(f.seq)
 	}
@@ -108,7 +114,7 @@ func AttachChild(ctx Context, workflowID string) *Child {
 		return &Child{c.m.settled(fmt.Errorf("%w: %q is no workflow id", ErrInvalidOptions, workflowID)), workflowID}
 	}
 	f := c.openStep(attachStep, workflowID, &protocol.Command{Type: protocol.AttachChildWorkflow, WorkflowID: workflowID})
-	f.workflowID = workflowID
+	f.workflowID, f.patient = workflowID, c.children.WaitForCancellation
 	return &Child{f, workflowID}
 }
 

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -43,6 +44,8 @@ type future struct {
 	name       string
 	scope      *scope
 	workflowID string // of a child
+	patient    bool   // of an activity or child: when it is cancelled, its end is still waited for
+	asked      bool   // it was cancelled, and has not ended yet
 	done       bool
 	value      payload.Payload
 	err        error
@@ -54,6 +57,7 @@ type waiter struct {
 	co    *coroutine
 	need  int  // how many more have to come
 	join  bool // of Join
+	ends  bool // it waits for ends, and so goes on where items were asked to end
 	items []*future
 }
 
@@ -89,16 +93,16 @@ func (f *future) resolve(value payload.Payload, err error) {
 }
 
 // cancel asks for the end of what the future stands for and resolves it at once: nobody has to wait for the
-// confirmation.
+// confirmation, unless the options said so.
 func (f *future) cancel() {
-	if f.done {
+	if f.done || f.asked {
 		return
 	}
 	c := &protocol.Command{Target: f.seq}
 	err := ErrCancelled
 	switch f.kind {
 	case activityStep:
-		c.Type = protocol.CancelActivity
+		c.Type, c.UntilEnded = protocol.CancelActivity, f.patient
 		err = &ActivityError{
 			ActivityType: f.name, Sequence: f.seq, Type: typeCancelled, Message: "cancelled by the workflow", Cancelled: true,
 		}
@@ -113,12 +117,14 @@ func (f *future) cancel() {
 		}
 	}
 	f.m.issue(c)
-	f.resolve(payload.Payload{}, err)
+	if f.asked = f.patient; !f.asked {
+		f.resolve(payload.Payload{}, err)
+	}
 }
 
 func (f *future) Get(ctx Context, out any) error {
 	if !f.done {
-		w := &waiter{need: 1, items: []*future{f}}
+		w := &waiter{need: 1, items: []*future{f}, ends: true}
 		if err := wait(ctx, w, func() bool { return f.done }, f); err != nil {
 			return err
 		}
@@ -129,11 +135,16 @@ func (f *future) Get(ctx Context, out any) error {
 	return payload.Decode(f.value, out)
 }
 
+// ending says whether the branch waits for something that was cancelled and whose end is to be seen.
+func (w *waiter) ending() bool {
+	return w.ends && slices.ContainsFunc(w.items, func(f *future) bool { return f.asked && !f.done })
+}
+
 // wait parks the running branch until done says so, or the context is cancelled.
 func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	c := ctx.inner()
 	w.co = c.m.here()
-	if c.scope.cancelled {
+	if c.scope.cancelled && !w.ending() {
 		return ErrCancelled
 	}
 	for _, item := range items {
@@ -141,7 +152,7 @@ func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	}
 	c.scope.waiters = append(c.scope.waiters, w)
 	w.co.wait = w
-	for !done() && !c.scope.cancelled {
+	for !done() && (!c.scope.cancelled || w.ending()) {
 		w.co.park()
 	}
 	w.co.wait = nil
@@ -197,7 +208,7 @@ func Select(ctx Context, items ...Awaitable) (int, error) {
 // those that only this Join waits for and that were started together is there; a branch that comes to wait for one of
 // them later hears of it no sooner.
 func Join(ctx Context, futures ...Future) error {
-	w := &waiter{join: true}
+	w := &waiter{join: true, ends: true}
 	var open []Awaitable
 	seen := map[*future]bool{}
 	for _, one := range futures {

@@ -33,6 +33,11 @@ type ActivityOptions struct {
 	// because that is gone, draining or full, another worker may take the session, whose state is then lost. What an
 	// activity says holds from then on; 0 leaves it as it is, at first hard.
 	SessionFallback time.Duration
+
+	// WaitForCancellation: an activity that is cancelled while a worker runs it is not over at once. Get, and Join, wait
+	// until the activity has ended by itself, and give what it returned: its error is ErrCancelled when it gave up, and it
+	// is not tried again. One that heeds no cancellation is waited for to its end, or to its time-outs.
+	WaitForCancellation bool
 }
 
 // RetryPolicy says how often an activity is tried. Without a policy that is once.
@@ -124,7 +129,9 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
 	}
 	cmd.ActivityType = name
-	return c.openStep(activityStep, name, cmd)
+	f := c.openStep(activityStep, name, cmd)
+	f.patient = c.options.WaitForCancellation
+	return f
 }
 
 // keptLonger says whether history has the next step as an activity with an attempt that may take longer than all of
