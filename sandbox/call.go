@@ -13,6 +13,8 @@ type call struct {
 	seq   uint64
 	hooks Hooks
 	done  chan struct{} // closed when the outcome is there
+	// expiring says that the call was cancelled or is at its deadline: it may yet end by itself, or be killed.
+	expiring func() bool
 
 	mu       sync.Mutex // held while a hook runs; guards what follows until done is closed
 	finished bool

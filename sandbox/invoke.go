@@ -12,7 +12,7 @@ import (
 // A call with a session runs in the session's executor, which is started by the session's first call. Calls of one
 // session may run at the same time; how many is the caller's affair. When ctx ends the handler is asked to stop, then
 // sent SIGTERM, then killed; at the deadline it is killed after a short grace. Killing costs the session its state, and
-// the calls beside it.
+// the calls beside it; a call that comes meanwhile waits until that is decided.
 func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result, error) {
 	began := time.Now()
 	l, b, err := p.find(inv.Activity, inv.Hash)
@@ -69,7 +69,10 @@ func (p *Pool) once(
 		return Result{}, err
 	}
 	defer done()
-	c, err := ex.begin(inv, b, input, hooks)
+	if err := ex.awaitExpiring(ctx, inv.Deadline); err != nil {
+		return Result{}, err
+	}
+	c, err := ex.begin(ctx, inv, b, input, hooks)
 	if err != nil {
 		<-ex.done // soon: it is ending, and then the pool knows why
 		return Result{}, err

@@ -14,10 +14,57 @@ import (
 // bigFrame is from where on writing a frame may wait for the executor to read.
 const bigFrame = 32 << 10
 
+// expirySlack is how close to its deadline a call counts as expiring: whoever waits for it may have given it up by now,
+// by a clock of its own.
+const expirySlack = 100 * time.Millisecond
+
+// awaitExpiring waits until no call of the executor is expiring any more. A call that began beside such a one could be
+// killed with it, or have its result acknowledged and its state lost.
+func (ex *executor) awaitExpiring(ctx context.Context, deadline time.Time) error {
+	over := ctx
+	if !deadline.IsZero() {
+		var cancel context.CancelFunc
+		over, cancel = context.WithDeadline(ctx, deadline)
+		defer cancel()
+	}
+	for {
+		c := ex.expiringCall()
+		if c == nil {
+			return nil
+		}
+		select {
+		case <-c.done:
+		case <-over.Done():
+			if ctx.Err() != nil {
+				return &Error{Type: Cancelled, Message: context.Cause(ctx).Error()}
+			}
+			return &Error{
+				Type: DeadlineExceeded, Message: "the deadline passed while a call before it was being ended", Retryable: true,
+			}
+		}
+	}
+}
+
+// expiringCall returns a call in flight that is expiring, or nil.
+func (ex *executor) expiringCall() *call {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	for _, c := range ex.calls {
+		if c.expiring() {
+			return c
+		}
+	}
+	return nil
+}
+
 // begin registers a call and sends it, with its code when the executor does not have that. It returns errGone when
 // there is no executor to send it to any more.
-func (ex *executor) begin(inv Invocation, b *bundle, input []byte, hooks Hooks) (*call, error) {
-	c := &call{hooks: hooks, done: make(chan struct{})}
+func (ex *executor) begin(
+	ctx context.Context, inv Invocation, b *bundle, input []byte, hooks Hooks,
+) (*call, error) {
+	c := &call{hooks: hooks, done: make(chan struct{}), expiring: func() bool {
+		return ctx.Err() != nil || !inv.Deadline.IsZero() && time.Until(inv.Deadline) < expirySlack
+	}}
 	h := frame.Header{T: frame.Invoke, Activity: inv.Activity, Entry: inv.Entry, Attempt: inv.Attempt, Keys: inv.Keys}
 	if !inv.Deadline.IsZero() {
 		h.DeadlineMS = inv.Deadline.UnixMilli()

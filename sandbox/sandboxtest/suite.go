@@ -30,7 +30,10 @@ func Run(t *testing.T, target Target) {
 		{"a failing handler keeps its session", failing},
 		{"a cancelled handler keeps its session", cancelled},
 		{"a deaf handler is killed after its cancellation", deaf},
+		{"a call waits while one before it is being cancelled", afterCancelled},
+		{"a call waits while one before it is being killed", afterDeaf},
 		{"a spinning handler is killed at its deadline", spinning},
+		{"a call waits while one before it is over its deadline", afterDeadline},
 		{"too much memory is out of memory", hog},
 		{"close runs the hooks and wipes the scratch folder", closes},
 		{"output and log lines come with the result", says},
@@ -245,6 +248,55 @@ func deaf(t *testing.T, target Target) {
 	cancel()
 	WantType(t, Receive(t, "the end of the call", ended), sandbox.Cancelled)
 	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseDeadline)
+}
+
+// afterCancelled begins a call in the moment in which the one before it was cancelled, which ends by itself.
+func afterCancelled(t *testing.T, target Target) {
+	b := Open(t, target, sandbox.Options{})
+	b.Run(In("s", 1, b.Call("count")))
+	ended, cancel := underway(t, b, In("s", 1, b.Call("wait")))
+	cancel()
+	if got := Got[int](t, b.Run(In("s", 1, b.Call("count")))); got != 2 {
+		t.Errorf("counted %d after the cancellation", got)
+	}
+	WantType(t, Receive(t, "the end of the call", ended), sandbox.Cancelled)
+}
+
+// afterDeaf does the same with one that has to be killed: what would have begun beside it finds its state lost, and is
+// neither killed nor acknowledged with a state that is lost a moment later.
+func afterDeaf(t *testing.T, target Target) {
+	b := Open(t, target, sandbox.Options{CancelTerm: 100 * time.Millisecond, CancelKill: 300 * time.Millisecond})
+	b.Run(In("s", 1, b.Call("count")))
+	ended, cancel := underway(t, b, In("s", 1, b.Call("stubborn")))
+	cancel()
+	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseDeadline)
+	WantType(t, Receive(t, "the end of the call", ended), sandbox.Cancelled)
+}
+
+// afterDeadline begins a call when the one before it, which does not hear, is at its deadline and not yet killed.
+func afterDeadline(t *testing.T, target Target) {
+	b := Open(t, target, sandbox.Options{DeadlineGrace: 300 * time.Millisecond})
+	b.Run(In("s", 1, b.Call("count")))
+	inv := In("s", 1, b.Call("spin"))
+	inv.Deadline = time.Now().Add(500 * time.Millisecond)
+	ended, _ := underway(t, b, inv)
+	<-time.After(time.Until(inv.Deadline))
+	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseDeadline)
+	WantType(t, Receive(t, "the end of the call", ended), sandbox.DeadlineExceeded)
+}
+
+// underway runs a call that shows progress, and returns when it did.
+func underway(t *testing.T, b *Bench, inv sandbox.Invocation) (ended <-chan error, cancel context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	shown, end := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		_, err := b.Invoke(ctx, inv, sandbox.Hooks{OnProgress: func([]byte) { shown <- struct{}{} }})
+		end <- err
+	}()
+	Receive(t, "progress", shown)
+	return end, cancel
 }
 
 func spinning(t *testing.T, target Target) {

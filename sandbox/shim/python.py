@@ -1,7 +1,8 @@
 """The executor for Python: frames on descriptor 3, one handler module per content hash, state kept in this process.
 
-The reader is a thread of its own. A call runs on the main thread when that is free, else on a thread made for it; coroutines of
-all calls share one event loop, so what one call keeps in the state another can await. Modules that take long to import are
+The reader is a thread of its own. A call runs on the main thread when that is free, else on a thread made for it: calls one after
+the other share a thread, as some libraries want of who uses an object of theirs. Coroutines of all calls share one event loop, so
+what one call keeps in the state another can await. Modules that take long to import are
 imported when they are first needed.
 """
 
@@ -30,7 +31,8 @@ session = None
 calls = {}  # call id -> Call
 code = {}  # content hash -> Code
 jobs = SimpleQueue()  # for the main thread
-main_busy = threading.Lock()  # held from handing a job to the main thread until it is done
+main_busy = threading.Lock()  # held from handing a job to the main thread until its end is told
+main_taken = False  # the same, as the main thread knows it
 loop = None
 loop_lock = threading.Lock()
 
@@ -364,6 +366,7 @@ class Call:
             if self.pending is not None:
                 send({"t": "progress", "id": self.id}, self.pending)
         calls.pop(self.id, None)
+        leave_main()
         send(header, body)
 
 
@@ -372,6 +375,14 @@ def close():
         session._close()
     sys.stdout.flush()
     send({"t": "closed"})
+
+
+def leave_main():
+    """Lets the main thread have the next job, before the end of its own is told: the next call may come at once."""
+    global main_taken
+    if main_taken and threading.current_thread() is threading.main_thread():
+        main_taken = False
+        main_busy.release()
 
 
 def submit(job):
@@ -432,7 +443,8 @@ if __name__ == "__main__":
     threading.Thread(target=read, daemon=True, name="sojourn-frames").start()
     while True:
         job = jobs.get()
+        main_taken = True
         try:
             job()
         finally:
-            main_busy.release()
+            leave_main()

@@ -247,3 +247,17 @@ def attack(worker, ctx):
     attempt("mount", lambda: check(libc.mount(b"none", b"/mnt", b"tmpfs", 0, None)))
     attempt("oom_score", lambda: os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"0"))
     return tries
+
+
+def rows(_, ctx):
+    """A connection of sqlite3 refuses every thread but the one it was made in."""
+    import sqlite3
+
+    def connect():
+        made = sqlite3.connect(":memory:")
+        made.execute("create table rows (id integer primary key)")
+        return made
+
+    db = ctx.session.get_or_create("db", connect)
+    db.execute("insert into rows default values")
+    return db.execute("select count(*) from rows").fetchone()[0]
