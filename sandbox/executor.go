@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -59,6 +60,7 @@ type executor struct {
 	asked    *ending // why it was sent SIGTERM; counts if it ends by that
 	ended    bool
 	shutOnce sync.Once
+	forced   *time.Timer // ends what the minder does not, after a kill
 }
 
 // launch starts an executor and waits until it is ready to take calls.
@@ -147,14 +149,8 @@ func (ex *executor) run() {
 	select {
 	case end = <-last:
 		patience.Stop()
-	case <-patience.C: // the minder was stopped or killed by what it watches
-		_ = ex.proc.cmd.Process.Kill()
-		ex.mu.Lock()
-		pid := ex.pid
-		ex.mu.Unlock()
-		if pid > 0 {
-			_ = syscall.Kill(-pid, syscall.SIGKILL)
-		}
+	case <-patience.C:
+		ex.force()
 		end = minder.Fact{T: minder.FactEnd, Exit: -1, Signal: int(syscall.SIGKILL)}
 	}
 	for _, f := range []*output{ex.stdout, ex.stderr} {
@@ -175,6 +171,9 @@ func (ex *executor) run() {
 	}
 	ex.ended = true
 	ex.idle.Stop()
+	if ex.forced != nil {
+		ex.forced.Stop()
+	}
 	doom, calls := *ex.doom, ex.calls
 	ex.calls = map[string]*call{}
 	ex.mu.Unlock()
@@ -186,10 +185,20 @@ func (ex *executor) run() {
 	close(ex.done)
 }
 
-// follow takes the minder's facts until it has no more.
+// follow takes the minder's facts until it has no more. That is the end of the executor, too: its last frames are on
+// their way, and whoever else holds the other end of the control socket is not asked.
 func (ex *executor) follow(last chan<- minder.Fact) {
+	defer func() { time.AfterFunc(endTime, func() { _ = ex.proc.control.Close() }) }()
 	for {
 		f, err := ex.proc.fact()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			ex.kill(ending{cause: CauseCrash, kind: Crashed, message: "what watches over the executor was stopped"})
+			err = ex.proc.line.SetReadDeadline(time.Now().Add(2 * endTime)) // it may go on, and tell the end
+			if err == nil {
+				continue
+			}
+		}
+		ex.expectFacts()
 		if err != nil {
 			last <- minder.Fact{T: minder.FactEnd, Exit: -1, Signal: int(syscall.SIGKILL)}
 			return
@@ -200,8 +209,9 @@ func (ex *executor) follow(last chan<- minder.Fact) {
 			ex.pid = f.PID
 			ex.mu.Unlock()
 		case minder.FactMemory:
-			ex.resident.Store(f.Bytes)
-			ex.onGrown()
+			if ex.resident.Swap(f.Bytes) != f.Bytes {
+				ex.onGrown()
+			}
 		case minder.FactCount:
 			select {
 			case ex.counts <- f.Count:
@@ -365,10 +375,38 @@ func (ex *executor) doomed(why ending) {
 	}
 }
 
-// kill ends the executor and everything it started. It does not wait: done tells.
+// expectFacts sets until when the minder has to say something: while a call runs, it does so every second.
+func (ex *executor) expectFacts() {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	switch {
+	case ex.doom != nil:
+	case ex.toldBusy:
+		_ = ex.proc.line.SetReadDeadline(time.Now().Add(silenceTime))
+	default:
+		_ = ex.proc.line.SetReadDeadline(time.Time{})
+	}
+}
+
+// kill ends the executor and everything it started. It does not wait: done tells. The minder does it; when that was
+// stopped by what it watches, it is done here.
 func (ex *executor) kill(why ending) {
 	ex.doomed(why)
 	ex.proc.order(minder.OrderKill)
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	if ex.forced == nil && !ex.ended {
+		ex.forced = time.AfterFunc(endTime, ex.force)
+	}
+}
+
+// force ends a minder that does not obey, and all under it.
+func (ex *executor) force() {
+	select {
+	case <-ex.done:
+	default:
+		minder.End(ex.proc.cmd.Process.Pid)
+	}
 }
 
 // terminate asks the process to end, the way any process is asked.
@@ -395,6 +433,7 @@ func (ex *executor) fellIdle() {
 	if len(ex.calls) == 0 && ex.toldBusy && !ex.ended {
 		ex.toldBusy = false
 		ex.proc.order(minder.OrderIdle)
+		_ = ex.proc.line.SetReadDeadline(time.Time{})
 	}
 }
 

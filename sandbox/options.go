@@ -70,6 +70,7 @@ const (
 	bootTime      = 10 * time.Second // from start to ready
 	closeTime     = 5 * time.Second  // for all close hooks
 	endTime       = 2 * time.Second  // from a kill to the minder's last word
+	silenceTime   = 10 * time.Second // of the minder, while a call runs; it says something every second
 	writeTime     = 30 * time.Second // for one frame to be taken
 	tombstoneTime = time.Hour        // for which the end of a session is remembered
 	idleAfter     = time.Second      // without a call until the minder is told

@@ -90,6 +90,7 @@ func (ex *executor) begin(
 	if !ex.toldBusy {
 		ex.toldBusy = true
 		ex.proc.order(minder.OrderBusy)
+		_ = ex.proc.line.SetReadDeadline(time.Now().Add(silenceTime))
 	}
 	ex.mu.Unlock()
 	if needs || others || len(input) > bigFrame {

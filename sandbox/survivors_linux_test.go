@@ -156,6 +156,42 @@ func TestKilledMinderIsACrashAndTakesItsExecutorAlong(t *testing.T) {
 	})
 }
 
+func TestAStoppedMinderHoldsNobodyUp(t *testing.T) {
+	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
+		about := Got[map[string]any](t, b.Run(In("s", 1, b.Call("about"))))
+		daemon := Got[int](t, b.Run(In("s", 1, b.Call("daemon", 300))))
+		pid := int(about["pid"].(int64))
+		minder := parent(t, pid)
+		if err := syscall.Kill(minder, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.CloseSession(t.Context(), sandbox.Session{ID: "s", Epoch: 1}, "done"); err != nil {
+			t.Fatal(err)
+		}
+		for _, gone := range []int{pid, minder, daemon} {
+			Eventually(t, fmt.Sprintf("process %d is gone", gone), func() bool { return dead(gone) })
+		}
+		if _, err := os.Stat(about["dir"].(string)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("scratch folder: %v", err)
+		}
+	})
+}
+
+func TestACallWhoseMinderWasStoppedEnds(t *testing.T) {
+	t.Parallel()
+	b := Open(t, Targets[0], sandbox.Options{})
+	about := Got[map[string]any](t, b.Run(In("s", 1, b.Call("about"))))
+	pid := int(about["pid"].(int64))
+	if err := syscall.Kill(parent(t, pid), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	WantType(t, b.Fail(In("s", 1, b.Call("spin"))), sandbox.Crashed)
+	if !dead(pid) {
+		t.Error("the executor is still there")
+	}
+	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseCrash)
+}
+
 func TestLimitsAreToldApart(t *testing.T) {
 	limits := func(l sandbox.Limits) sandbox.Options {
 		return sandbox.Options{Blank: -1, Limits: map[string]sandbox.Limits{sandbox.RuntimePython: l}}

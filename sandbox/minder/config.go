@@ -49,7 +49,7 @@ const (
 // Kinds of [Fact].
 const (
 	FactStarted = "started" // PID; or Error when the program could not be started
-	FactMemory  = "memory"  // Bytes: resident memory moved
+	FactMemory  = "memory"  // Bytes: resident memory moved, or a sign of life while a call runs
 	FactCount   = "count"   // Count: live descendants, the executor included
 	FactOOM     = "oom"     // Bytes: over the memory limit; everything is being killed
 	FactQuota   = "quota"   // Error names the limit; everything is being killed

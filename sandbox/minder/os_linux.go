@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -76,19 +77,34 @@ var hasChildren = func() bool {
 }()
 
 // descendants returns the live processes under this one; the executor, if it lives, is among them.
-func descendants(int) []int {
+func descendants(int) []int { return below(os.Getpid()) }
+
+// End kills a minder that no longer does its work, and everything under it: first those, as long as the minder is there
+// to be their parent. What they start meanwhile is found by looking again, a few times.
+func End(minder int) {
+	for range 10 {
+		for _, pid := range below(minder) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(5 * time.Millisecond) // a stopped minder reaps nothing: those killed stay in the list
+	}
+	_ = syscall.Kill(minder, syscall.SIGKILL)
+}
+
+// below returns the processes under one, those that nobody has reaped yet included.
+func below(parent int) []int {
 	if !hasChildren {
-		return descendantsByParent()
+		return belowByParent(parent)
 	}
 	var all []int
-	next := childrenOf(nil, os.Getpid())
+	next := childrenOf(nil, parent)
 	for len(next) > 0 {
 		all = append(all, next...)
-		var below []int
+		var deeper []int
 		for _, pid := range next {
-			below = childrenOf(below, pid)
+			deeper = childrenOf(deeper, pid)
 		}
-		next = below
+		next = deeper
 	}
 	return all
 }
@@ -115,8 +131,8 @@ func childrenOf(dst []int, pid int) []int {
 	return dst
 }
 
-// descendantsByParent finds them by the parent that every process names.
-func descendantsByParent() []int {
+// belowByParent finds them by the parent that every process names.
+func belowByParent(parent int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -134,20 +150,20 @@ func descendantsByParent() []int {
 		// The name in parentheses may hold anything; after it come state and parent.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(fields) > 1 {
-			if parent, err := strconv.Atoi(fields[1]); err == nil {
-				children[parent] = append(children[parent], pid)
+			if of, err := strconv.Atoi(fields[1]); err == nil {
+				children[of] = append(children[of], pid)
 			}
 		}
 	}
 	var all []int
-	next := children[os.Getpid()]
+	next := children[parent]
 	for len(next) > 0 {
 		all = append(all, next...)
-		var below []int
+		var deeper []int
 		for _, pid := range next {
-			below = append(below, children[pid]...)
+			deeper = append(deeper, children[pid]...)
 		}
-		next = below
+		next = deeper
 	}
 	return all
 }

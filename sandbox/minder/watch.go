@@ -16,10 +16,14 @@ const (
 	asleep  = 500 * time.Millisecond // else
 )
 
+// Sign is how often, at least, a minder tells something while a call runs: one that is silent for much longer does not
+// watch any more.
+const Sign = time.Second
+
 // watch ends everything when a limit is passed, having told the worker which.
 func (m *minder) watch() {
 	var told int64
-	var scratch time.Time
+	var scratch, said time.Time
 	pause := awake
 	for {
 		select {
@@ -46,11 +50,12 @@ func (m *minder) watch() {
 			m.kill()
 			return
 		}
-		if d := resident - told; d > 1<<20 || d < -1<<20 {
-			told = resident
+		d, now := resident-told, time.Now()
+		if d > 1<<20 || d < -1<<20 || m.busy.Load() && now.Sub(said) >= Sign {
+			told, said = resident, now
 			m.tell(Fact{T: FactMemory, Bytes: resident})
 		}
-		if now := time.Now(); m.busy.Load() && now.Sub(scratch) >= asleep {
+		if m.busy.Load() && now.Sub(scratch) >= asleep {
 			scratch = now
 			if over := m.overScratch(); over != "" {
 				m.tell(Fact{T: FactQuota, Error: over})
