@@ -329,7 +329,11 @@ func TestTokensAreMadeListedAndRevoked(t *testing.T) {
 	if code != 0 {
 		t.Errorf("list: exit %d: %s", code, err)
 	}
-	says(t, "list", out, id, "ci", "viewer", "active")
+	says(t, "list", out, id, "ci", "viewer", "active", "LAST USED")
+	until(t, "the list says when the token was used", func() bool {
+		_, out, _ := run(t, dir, e, "token", "list", "--json")
+		return strings.Contains(out, `"last_used_at": "20`)
+	})
 	if strings.Contains(out, strings.Split(made.token, "_")[2]) {
 		t.Error("list shows a secret")
 	}

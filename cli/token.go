@@ -44,12 +44,12 @@ func (p *program) tokenCommand() *cobra.Command {
 		Use: "list", Short: "List the tokens, never their secrets", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return list(p, c, listing{path: "/api/tokens", member: "tokens"}, table.Row{
-				"id", "name", "roles", "namespaces", "status", "created", "expires",
+				"id", "name", "roles", "namespaces", "status", "created", "expires", "last used",
 			},
 				func(v auth.TokenView) table.Row {
 					return table.Row{
 						v.ID, v.Name, strings.Join(v.Roles, " "), strings.Join(v.Namespaces, " "), v.Status, stamp(v.CreatedAt),
-						stamp(v.ExpiresAt),
+						stamp(v.ExpiresAt), stamp(v.LastUsedAt),
 					}
 				})
 		},

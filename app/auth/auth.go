@@ -40,6 +40,8 @@ type Auth struct {
 	known map[string]lookup
 	news  int64 // how often something was forgotten: what was read before is not remembered after
 	held  map[*hold]struct{}
+
+	uses uses
 }
 
 type lookup struct {
@@ -68,6 +70,7 @@ func New(o Options) *Auth {
 		o.CookieFor = 24 * time.Hour
 	}
 	a := &Auth{opt: o, known: map[string]lookup{}, held: map[*hold]struct{}{}}
+	a.uses.wake = make(chan struct{}, 1)
 	a.bootstrap = sha256.Sum256([]byte(o.Bootstrap))
 	// All apps of a deployment have one bootstrap token, so a cookie made by one is good at all, and after a restart.
 	a.cookieKey = sha256.Sum256([]byte("sojourn dashboard cookie\x00" + o.Bootstrap))
@@ -104,7 +107,11 @@ func (a *Auth) Authenticate(ctx context.Context, bearer string) (*Principal, err
 	if subtle.ConstantTimeCompare(given[:], t.Hash) != 1 || !found {
 		return nil, unknown()
 	}
-	return good(t, ByToken, time.Now())
+	p, err := good(t, ByToken, time.Now())
+	if err == nil {
+		a.Used(p)
+	}
+	return p, err
 }
 
 func unknown() error {

@@ -235,6 +235,7 @@ func (a *Auth) signedIn(r *http.Request, value string) (*Principal, error) {
 	p, err := good(t, ByCookie, time.Now())
 	if err == nil {
 		p.signIn = in.id
+		a.Used(p)
 	}
 	return p, err
 }

@@ -38,6 +38,7 @@ type TokenView struct {
 	CreatedAt  history.Time `json:"created_at"`
 	ExpiresAt  history.Time `json:"expires_at"`
 	RevokedAt  history.Time `json:"revoked_at"`
+	LastUsedAt history.Time `json:"last_used_at"` // to a minute; null: never
 }
 
 // RolesRequest says what a token is to be good for from now on.
@@ -254,7 +255,7 @@ func view(t store.Token, now time.Time) TokenView {
 	v := TokenView{
 		ID: t.ID, Name: t.Name, Roles: t.Roles, Namespaces: orEmpty(t.Namespaces), Queues: orEmpty(t.Queues), Group: t.Group,
 		Status:    "active",
-		CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt,
+		CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt, LastUsedAt: t.UsedAt,
 	}
 	switch {
 	case !t.RevokedAt.IsZero():

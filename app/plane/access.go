@@ -44,8 +44,10 @@ func (p *Plane) still(ctx context.Context, principal any) error {
 	return p.auth.Still(ctx, principal.(*auth.Principal))
 }
 
-func allow(principal any, namespace string, queues []string) error {
+// allow says whether a connected worker may do what it asks for. Its token is in use as long as it asks.
+func (pl *Plane) allow(principal any, namespace string, queues []string) error {
 	p := principal.(*auth.Principal)
+	pl.auth.Used(p)
 	if !p.In(namespace) {
 		return protocol.Refuse(protocol.ReasonForbidden, "the token is not for namespace %s", namespace)
 	}

@@ -114,7 +114,7 @@ func (p *Plane) join() {
 	}, p.sweeper.Pulse)
 	p.auth = auth.New(auth.Options{Store: p.store, Bootstrap: o.Token, None: o.NoAuth, Hears: p.store.Hears})
 	p.channel = channel.New(p.broker, channel.Options{
-		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Allow: allow, Sees: sees,
+		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Allow: p.allow, Sees: sees,
 		Settings: p.settings, Hub: &p.dispatch.Hub,
 		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets, Log: o.Log,
 	})
@@ -169,6 +169,7 @@ func (p *Plane) Run(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	loops := map[string]func() error{
 		"tokens": func() error { p.tellTokens(work); return nil },
+		"uses":   func() error { p.auth.NoteUses(work); return nil },
 		"watch":  func() error { return p.broker.Watch(work) },
 		"database": func() error {
 			select {

@@ -137,10 +137,12 @@ type Writes struct {
 	DropWorkers []engine.WorkerKey
 	Receipts    []Receipt
 	Tokens      []Token
-	DropTokens  []string
-	Namespaces  []Namespace
-	Queues      []engine.Queue
-	Schedules   []engine.ScheduleDecision // their starts and ends are other writes of the same change
+	// TokenUses are tokens of which only UsedAt is another: nobody is told that they have changed.
+	TokenUses  []Token
+	DropTokens []string
+	Namespaces []Namespace
+	Queues     []engine.Queue
+	Schedules  []engine.ScheduleDecision // their starts and ends are other writes of the same change
 	// DropTimelines removes what is kept of sessions, which must be loaded.
 	DropTimelines []engine.SessionKey
 	// DropNamespaces removes namespaces with what belongs to nothing else in them, the timelines of their sessions too;
@@ -176,6 +178,7 @@ type Token struct {
 	CreatedAt  history.Time
 	ExpiresAt  history.Time // zero: never
 	RevokedAt  history.Time
+	UsedAt     history.Time // last, to a minute; zero: never
 }
 
 // Audit is one operator action.

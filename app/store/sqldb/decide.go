@@ -131,6 +131,10 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 		b.flush.tokens[t.ID] = &t
 		b.tokenNews = append(b.tokenNews, t.ID)
 	}
+	for _, t := range w.TokenUses {
+		b.tokens[t.ID] = &t
+		b.flush.tokens[t.ID] = &t
+	}
 	b.applyRemoval(w)
 	b.applySchedules(w.Schedules)
 	b.applyQueues(w)

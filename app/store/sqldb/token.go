@@ -16,10 +16,11 @@ type tokenBody struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	Queues     []string `json:"queues,omitempty"`
 	Group      string   `json:"group,omitempty"`
+	Used       int64    `json:"used_at,omitempty"` // microseconds
 }
 
 func addToken(r *rowset, t *store.Token) error {
-	body, err := document(tokenBody{t.Name, t.Roles, t.Namespaces, t.Queues, t.Group})
+	body, err := document(tokenBody{t.Name, t.Roles, t.Namespaces, t.Queues, t.Group, t.UsedAt.Micros()})
 	if err != nil {
 		return fmt.Errorf("token %s: %w", t.ID, err)
 	}
@@ -39,6 +40,6 @@ func readToken(v []any) (store.Token, error) {
 	return store.Token{
 		ID: str(v[0]), Hash: hash, Name: b.Name, Roles: b.Roles, Namespaces: b.Namespaces, Queues: b.Queues, Group: b.Group,
 		CreatedAt: history.Micros(integer(v[2])), ExpiresAt: history.Micros(integer(v[3])),
-		RevokedAt: history.Micros(integer(v[4])),
+		RevokedAt: history.Micros(integer(v[4])), UsedAt: history.Micros(b.Used),
 	}, nil
 }

@@ -168,20 +168,27 @@ func testSmall(t *testing.T, s Suite) {
 			t.Errorf("worker %+v", got)
 		}
 		revoked := *got
-		revoked.RevokedAt = at
+		revoked.RevokedAt, revoked.UsedAt = at, at
 		return store.Writes{
 			Tokens: []store.Token{revoked}, DropTokens: []string{"t0"}, DropWorkers: []engine.WorkerKey{worker.Key()},
 		}
 	})
+	later := history.At(at.Add(time.Minute))
 	look(func(r store.Rows) store.Writes {
 		if r.Worker(worker.Key()) != nil {
 			t.Error("the dropped worker is still there")
 		}
-		return store.Writes{}
+		used := *r.Token("t1")
+		if !used.UsedAt.Equal(at.Time) {
+			t.Errorf("used %v, want %v", used.UsedAt, at)
+		}
+		used.UsedAt = later
+		return store.Writes{TokenUses: []store.Token{used}}
 	})
 	w.View(func(r store.Reader) error {
 		list, err := r.Tokens(t.Context())
-		if len(list) != 1 || list[0].ID != "t1" || list[0].RevokedAt.IsZero() {
+		if len(list) != 1 || list[0].ID != "t1" || list[0].RevokedAt.IsZero() ||
+			!list[0].UsedAt.Equal(later.Time) {
 			t.Errorf("tokens %+v", list)
 		}
 		if _, err := r.Token(t.Context(), "t0"); !errors.Is(err, store.ErrNotFound) {

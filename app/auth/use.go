@@ -1,0 +1,82 @@
+package auth
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// useEvery is how often, at most, it is stored of one token that it was used.
+const useEvery = time.Minute
+
+// uses gathers which stored tokens were used, for NoteUses to store. A request that uses one waits for nothing.
+type uses struct {
+	wake chan struct{} // holds one: there is something in fresh
+
+	mu    sync.Mutex // guards what follows
+	seen  map[string]time.Time
+	fresh []string
+}
+
+// Used notes that a caller was let in, or does something on a connection it was let in on before. It costs a look at a
+// map; what is stored of it is stored later.
+func (a *Auth) Used(p *Principal) {
+	if p == nil || p.TokenID == "" {
+		return
+	}
+	u, now := &a.uses, time.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if at, ok := u.seen[p.TokenID]; ok && now.Sub(at) < useEvery {
+		return
+	}
+	if u.seen == nil || len(u.seen) >= maxKnown {
+		u.seen, u.fresh = map[string]time.Time{}, nil
+	}
+	u.seen[p.TokenID] = now
+	u.fresh = append(u.fresh, p.TokenID)
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}
+
+// NoteUses stores when tokens were used last, until ctx ends: of each at most once a minute, however many apps it is
+// used at, and nothing while none is used. Nobody is told of it: what a token is good for stays as it is.
+func (a *Auth) NoteUses(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.uses.wake:
+		}
+		a.uses.mu.Lock()
+		ids := a.uses.fresh
+		a.uses.fresh = nil
+		a.uses.mu.Unlock()
+		if len(ids) > 0 {
+			a.storeUses(ctx, ids) // when the store is away the next use is stored
+		}
+	}
+}
+
+func (a *Auth) storeUses(ctx context.Context, ids []string) {
+	_, _ = a.opt.Store.Commit(ctx, store.Change{
+		Needs: store.Keys{Tokens: ids},
+		Decide: func(rows store.Rows, now time.Time) (w store.Writes, _ error) {
+			for _, id := range ids {
+				old := rows.Token(id)
+				if old == nil || now.Sub(old.UsedAt.Time) < useEvery {
+					continue
+				}
+				t := *old
+				t.UsedAt = history.At(now)
+				w.TokenUses = append(w.TokenUses, t)
+			}
+			return w, nil
+		},
+	})
+}
