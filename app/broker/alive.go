@@ -15,12 +15,13 @@ import (
 const quietFor = 15 * time.Second
 
 // unheard lists the workers whose last sign of life other apps are to know of: it is half a minute since one was
-// stored, or the worker went quiet.
-func (r *registry) unheard(every time.Duration) (list []engine.WorkerKey) {
+// stored, or the worker went quiet, or it was given something and nothing says yet that its heartbeats are stored.
+func (r *registry) unheard(every, holds time.Duration) (list []engine.WorkerKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for k, h := range r.known {
-		if h.at.After(h.stored) && (time.Since(h.storedAt) >= every || time.Since(h.at) >= quietFor) {
+		if h.at.After(h.stored) && (time.Since(h.storedAt) >= every || time.Since(h.at) >= quietFor) ||
+			!h.at.IsZero() && h.closely(holds) && !h.promised {
 			list = append(list, k)
 		}
 	}
@@ -39,7 +40,7 @@ func (b *Broker) watchHeard(ctx context.Context) {
 		case <-tick.C:
 		case <-b.unstored:
 		}
-		for list := b.workers.unheard(b.opt.StoreAlive); len(list) > 0 &&
+		for list := b.workers.unheard(b.opt.StoreAlive, b.opt.HTTPLease); len(list) > 0 &&
 			ctx.Err() == nil; list = list[min(len(list), piece):] {
 			if err := b.storeAlive(ctx, list[:min(len(list), piece)]...); err != nil && ctx.Err() == nil {
 				b.log.Warn().Err(err).Msg("store signs of life of workers")
@@ -55,10 +56,17 @@ func (b *Broker) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error
 	type sign struct {
 		heard
 		silent time.Duration
+		later  time.Duration // how much later its last heartbeat may have been, for all that is stored
 	}
 	signs := make(map[engine.WorkerKey]sign, len(keys))
 	for _, k := range keys {
-		b.workers.with(k, func(h *heard) { signs[k] = sign{*h, time.Since(h.at)} })
+		b.workers.with(k, func(h *heard) {
+			later := b.opt.StoreAlive
+			if h.closely(b.opt.HTTPLease) {
+				later = 0
+			}
+			signs[k] = sign{*h, time.Since(h.at), later}
+		})
 	}
 	older, err := commit[[]store.Process](ctx, b, store.Change{
 		Needs: store.Keys{Workers: keys},
@@ -83,7 +91,10 @@ func (b *Broker) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error
 				} else {
 					next.HeardBy = b.opt.App
 				}
-				next.AliveUntil, next.HeartbeatAt = history.At(at.Add(b.opt.Alive+b.opt.StoreAlive)), history.At(at)
+				next.AliveUntil, next.HeartbeatAt = history.At(at.Add(b.opt.Alive+s.later)), history.At(at)
+				if old.HeardBy != b.opt.App && old.AliveUntil.After(next.AliveUntil.Time) {
+					next.AliveUntil = old.AliveUntil // it may have been heard there since
+				}
 				next.Beats = next.Beats || s.beats
 				next.Status = protocol.WorkerActive
 				if s.draining {
@@ -102,6 +113,9 @@ func (b *Broker) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error
 		b.workers.with(k, func(h *heard) {
 			if h.worker.Incarnation == s.worker.Incarnation && h.stored.Before(s.at) {
 				h.storedAt, h.stored = time.Now(), s.at
+			}
+			if h.worker.Incarnation == s.worker.Incarnation {
+				h.promised = s.later < b.opt.StoreAlive
 			}
 		})
 	}

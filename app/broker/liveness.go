@@ -39,6 +39,16 @@ type heard struct {
 	beats   bool      // it sends heartbeats, as its row says as well once that is stored
 	hushed  bool      // it missed so many heartbeats that its polls were ended
 	left    bool      // by an app that is gone: what it holds is taken away if no other app hears it by lookAt
+	// when this app gave it something last that it may hold for minutes, or heard it of that
+	gave     time.Time
+	promised bool // what is stored says that its heartbeats are stored
+}
+
+// closely says whether every heartbeat of a worker is stored before it is answered: should it die together with this
+// app, the others know when it was heard last. It is for those that hold something whose leases are too long to wait
+// for; who rests is stored twice a minute.
+func (h *heard) closely(holds time.Duration) bool {
+	return !h.worker.Explicit && h.missed() && !h.gave.IsZero() && time.Since(h.gave) < holds
 }
 
 func (r *registry) put(w *engine.Worker) {
@@ -53,9 +63,9 @@ func (r *registry) put(w *engine.Worker) {
 		r.known[w.Key()] = h
 	}
 	if h.worker != nil && h.worker.Incarnation != w.Incarnation {
-		h.draining, h.beats, h.adopted = false, false, time.Time{}
+		h.draining, h.beats, h.adopted, h.gave = false, false, time.Time{}, time.Time{}
 	}
-	h.worker, h.signals, h.storedAt, h.stored = w, declaredBy(w, "signals"), time.Time{}, time.Time{}
+	h.worker, h.signals, h.storedAt, h.stored, h.promised = w, declaredBy(w, "signals"), time.Time{}, time.Time{}, false
 }
 
 // hear notes a sign of life; the registry's mutex is held.
@@ -205,7 +215,11 @@ func (b *Broker) credit(ctx context.Context, k engine.WorkerKey, incarnation str
 		}
 	}
 	b.hearProcess(k, incarnation)
+	b.gives(k)
 }
+
+// gives notes that a worker holds something.
+func (b *Broker) gives(k engine.WorkerKey) { b.workers.with(k, func(h *heard) { h.gave = time.Now() }) }
 
 // hears says whether a worker was heard here within the window.
 func (b *Broker) hears(h heard) bool { return !h.at.IsZero() && time.Since(h.at) <= b.opt.Alive }
@@ -249,7 +263,7 @@ func (b *Broker) WorkerHeartbeat(
 		if len(in.Process) > 0 {
 			h.process = in.Process
 		}
-		if b.opt.Shared && time.Since(h.storedAt) >= b.opt.StoreAlive {
+		if b.opt.Shared && (time.Since(h.storedAt) >= b.opt.StoreAlive || h.closely(b.opt.HTTPLease)) {
 			keep = true
 		}
 	})

@@ -12,11 +12,11 @@ import (
 )
 
 // leave notes a worker that an app left behind, and when to look whether it lives; not one that is heard or watched
-// here already.
+// here already. One that was left before is noted anew: another app may have heard it since, and be gone as well.
 func (r *registry) leave(w *engine.Worker, lookAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h := r.known[w.Key()]; h != nil && !(h.at.IsZero() && h.lookAt.IsZero()) {
+	if h := r.known[w.Key()]; h != nil && !h.left && !(h.at.IsZero() && h.lookAt.IsZero()) {
 		return
 	}
 	if r.known == nil {
@@ -26,6 +26,18 @@ func (r *registry) leave(w *engine.Worker, lookAt time.Time) {
 		worker: w, signals: declaredBy(w, "signals"), lookAt: lookAt, left: true,
 		beats: w.HeartbeatAt.After(w.RegisteredAt.Time) && w.HeardBy == "",
 	}
+}
+
+// anyLeft says whether there are workers that an app left behind.
+func (r *registry) anyLeft() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.known {
+		if h.left {
+			return true
+		}
+	}
+	return false
 }
 
 // forget drops what is known of a worker, unless it was heard since seen was read.
@@ -42,17 +54,21 @@ func (r *registry) forget(k engine.WorkerKey, seen heard) {
 type orphans struct {
 	due  time.Time // when to find out who they are; zero: there are none
 	apps []string  // that were alive at the last announcement
+	gone time.Time // when one of them will have been silent for too long; zero: there is none
 }
 
 // met compares the apps that are alive with those of the last time: who was heard by one that is gone may have died
 // with it.
-func (o *orphans) met(apps []string) {
-	alive := make(map[string]bool, len(apps))
-	for _, id := range apps {
-		alive[id] = true
+func (o *orphans) met(own string, alive map[string]time.Time) {
+	o.gone = time.Time{}
+	var apps []string
+	for id, until := range alive {
+		if apps = append(apps, id); id != own && (o.gone.IsZero() || until.Before(o.gone)) {
+			o.gone = until
+		}
 	}
 	for _, id := range o.apps {
-		if now := time.Now(); !alive[id] && (o.due.IsZero() || o.due.After(now)) {
+		if now := time.Now(); alive[id].IsZero() && (o.due.IsZero() || o.due.After(now)) {
 			o.due = now
 		}
 	}

@@ -234,6 +234,49 @@ func TestWhatAnAppAndItsWorkerHeldMovesOn(t *testing.T) {
 	})
 }
 
+// A worker that holds something is stored with each heartbeat, so that what it has moves on within 65 s when it dies
+// together with the app that heard it, whenever that is and whenever the other app looked last; not before 60 s of
+// silence. One that rests is written twice a minute.
+func TestWhatAnAppAndItsWorkerHeldMovesOnWithin65Seconds(t *testing.T) {
+	for _, worked := range []time.Duration{5, 17, 29, 31, 44, 59} {
+		for _, later := range []time.Duration{0, 11, 23} { // than the other app
+			inBubble(t, fmt.Sprintf("after %d s, with an app %d s older", worked, later), func(o *harness) {
+				o.app("b", true)
+				time.Sleep(later * time.Second)
+				a, kill := o.app("a", true)
+				o.join(a, "w", "")
+				o.beat(a, "w", "", 20*time.Second)
+				run := a.start("one").RunID
+				a.poll("w", protocol.KindWorkflow, 0)
+				o.beat(a, "w", "", worked*time.Second)
+				heard := o.at()
+				kill()
+				at := o.freed(run, 2*time.Minute) - heard // which looks each second
+				if at < 60*time.Second || at > 66*time.Second {
+					t.Errorf("free %s after the last sign of life", at)
+				}
+			})
+		}
+	}
+	inBubble(t, "writes", func(o *harness) {
+		a, _ := o.app("a", true)
+		o.join(a, "w", "")
+		o.beat(a, "w", "", 0)
+		during := func(d time.Duration) int64 {
+			before := o.store.Stats().Commits
+			o.beat(a, "w", "", d)
+			return int64(o.store.Stats().Commits - before)
+		}
+		rest := during(10 * time.Minute)
+		a.start("one")
+		a.poll("w", protocol.KindWorkflow, 0)
+		busy := during(4 * time.Minute)
+		if rest > 2*(20+1) || busy > 16+8+3 { // each half minute the worker and the app; each heartbeat, and the app
+			t.Errorf("%d commits in ten minutes of rest, %d in four of work", rest, busy)
+		}
+	})
+}
+
 // What a worker of the HTTP contract holds moves on when neither its heartbeats nor its polls come any more.
 func TestAWorkerThatSentHeartbeatsIsMissed(t *testing.T) {
 	inBubble(t, "silent", func(o *harness) {

@@ -249,6 +249,7 @@ func (b *Broker) answer(
 	if len(leased) == 0 {
 		return a, nil
 	}
+	b.gives(engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID})
 	refs := make([]store.TaskRef, len(leased)) // what may have to go back, and not the pages that come with it
 	for i, l := range leased {
 		refs[i] = refOf(l)

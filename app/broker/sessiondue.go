@@ -112,10 +112,11 @@ func (b *Broker) served() []string {
 	return b.releases
 }
 
-// announce registers this app with the others on its database and learns of theirs; it lists those that are alive.
-// Those that have been dead for long are forgotten.
-func (b *Broker) announce(ctx context.Context) (alive []string, err error) {
+// announce registers this app with the others on its database and learns of theirs; it lists those that are alive, and
+// until when they are believed to be. Those that have been dead for long are forgotten.
+func (b *Broker) announce(ctx context.Context) (alive map[string]time.Time, err error) {
 	releases := []string{b.opt.Release}
+	alive = map[string]time.Time{}
 	if b.opt.Shared {
 		var dead []engine.WorkerKey
 		now, err := b.store.Now(ctx)
@@ -127,7 +128,8 @@ func (b *Broker) announce(ctx context.Context) (alive []string, err error) {
 			for _, w := range apps {
 				switch {
 				case w.AliveUntil.After(now):
-					releases, alive = append(releases, w.Release), append(alive, w.ID)
+					releases = append(releases, w.Release)
+					alive[w.ID] = time.Now().Add(w.AliveUntil.Sub(now))
 				case w.AliveUntil.Before(now.Add(-time.Hour)):
 					dead = append(dead, w.Key())
 				}

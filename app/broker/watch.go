@@ -11,11 +11,21 @@ import (
 // lookEvery is how often it is looked who fell silent. It costs no statement while everybody is heard.
 func (b *Broker) lookEvery() time.Duration { return max(b.opt.Alive/20, 100*time.Millisecond) }
 
+// untilLook is lookEvery, or less while there are workers whose app died: what is stored of them is older than what an
+// app remembers of those that it hears itself.
+func (b *Broker) untilLook() time.Duration {
+	if b.workers.anyLeft() {
+		return max(b.lookEvery()/3, 100*time.Millisecond)
+	}
+	return b.lookEvery()
+}
+
 // Watch looks after the workers until ctx ends: when one this app used to hear falls silent, or one that a dead app
 // heard, what it held is set free and its sessions are orphaned. It logs how sessions move, and keeps this app and the
 // workers it hears known to the other apps.
 func (b *Broker) Watch(ctx context.Context) error {
-	tick := time.NewTicker(b.lookEvery())
+	paced := b.lookEvery()
+	tick := time.NewTicker(paced)
 	defer tick.Stop()
 	var watching sync.WaitGroup
 	watching.Go(func() { b.watchSessions(ctx) })
@@ -29,7 +39,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 	announce := func() {
 		apps, err := b.announce(ctx)
 		if err == nil {
-			behind.met(apps)
+			behind.met(b.opt.App, apps)
 		} else if ctx.Err() == nil {
 			b.log.Warn().Err(err).Msg("tell the other apps of this one")
 		}
@@ -40,7 +50,8 @@ func (b *Broker) Watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick.C:
-			if b.opt.Shared && time.Since(announced) >= b.opt.StoreAlive {
+			fell := !behind.gone.IsZero() && !time.Now().Before(behind.gone) // silent: it is looked at once
+			if b.opt.Shared && (time.Since(announced) >= b.opt.StoreAlive || fell) {
 				announced = time.Now()
 				announce()
 			}
@@ -56,6 +67,10 @@ func (b *Broker) Watch(ctx context.Context) error {
 				if err := b.look(ctx, k, h); err != nil && ctx.Err() == nil {
 					b.log.Error().Err(err).Str("worker_id", k.ID).Msg("look after a silent worker")
 				}
+			}
+			if every := b.untilLook(); every != paced {
+				paced = every
+				tick.Reset(every)
 			}
 		}
 	}
