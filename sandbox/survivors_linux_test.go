@@ -156,6 +156,18 @@ func TestKilledMinderIsACrashAndTakesItsExecutorAlong(t *testing.T) {
 	})
 }
 
+// What forked processes share counts once against the limit on memory.
+func TestForksOverOneModelAreNotCountedEach(t *testing.T) {
+	t.Parallel()
+	b := python(t, sandbox.Options{
+		Blank: -1, Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Memory: 256 << 20, Data: -1}},
+	})
+	if got := Got[int](t, b.Run(In("s", 1, b.Call("forks", []int{100, 4})))); got != 100<<20 {
+		t.Errorf("held %d bytes", got)
+	}
+	WantType(t, b.Fail(In("s", 1, b.Call("forks", []int{300, 1}))), sandbox.OutOfMemory)
+}
+
 func TestAStoppedMinderHoldsNobodyUp(t *testing.T) {
 	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
 		about := Got[map[string]any](t, b.Run(In("s", 1, b.Call("about"))))

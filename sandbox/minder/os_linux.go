@@ -2,6 +2,7 @@ package minder
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -181,6 +182,26 @@ func residentBytes(pid int) int64 {
 	}
 	pages, _ := strconv.ParseInt(string(fields[1]), 10, 64)
 	return pages * pageSize
+}
+
+// proportionalBytes is a process's part of its resident memory: of a page that n processes have, an nth. A process that
+// has ended has none.
+func proportionalBytes(pid int) (int64, bool) {
+	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0, errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+	}
+	for line := range bytes.Lines(rollup) {
+		if rest, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
+			fields := bytes.Fields(rest) // the number, and kB
+			if len(fields) == 0 {
+				return 0, false
+			}
+			kilobytes, err := strconv.ParseInt(string(fields[0]), 10, 64)
+			return kilobytes << 10, err == nil
+		}
+	}
+	return 0, false
 }
 
 // allocated is what a file takes on disk: a sparse file is not what it says it is.

@@ -38,4 +38,6 @@ func End(minder int) {
 
 func residentBytes(int) int64 { return 0 }
 
+func proportionalBytes(int) (int64, bool) { return 0, false }
+
 func allocated(info fs.FileInfo) int64 { return info.Size() }

@@ -37,6 +37,12 @@ func (m *minder) watch() {
 		for _, pid := range pids {
 			resident += residentBytes(pid)
 		}
+		if m.Memory > 0 && resident > m.Memory {
+			// What processes share counts once: those forked over one model are not each as large as it is.
+			if shared, ok := proportional(pids); ok {
+				resident = shared
+			}
+		}
 		if resident > m.peak.Load() {
 			m.peak.Store(resident)
 		}
@@ -72,6 +78,19 @@ func (m *minder) watch() {
 			pause = awake
 		}
 	}
+}
+
+// proportional is the resident memory of processes, with what several of them share counted once. It costs too much to
+// be asked each time; false where the kernel does not tell.
+func proportional(pids []int) (bytes int64, ok bool) {
+	for _, pid := range pids {
+		n, ok := proportionalBytes(pid)
+		if !ok {
+			return 0, false
+		}
+		bytes += n
+	}
+	return bytes, true
 }
 
 // overScratch says how the scratch folder is over its limits, or nothing. It stops looking when it knows.

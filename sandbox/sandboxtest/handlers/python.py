@@ -261,3 +261,21 @@ def rows(_, ctx):
     db = ctx.session.get_or_create("db", connect)
     db.execute("insert into rows default values")
     return db.execute("select count(*) from rows").fetchone()[0]
+
+
+def forks(arg, ctx):
+    """Children that share what their parent holds, and stay long enough to be seen."""
+    mebibytes, children = arg
+    held = b"x" * (mebibytes << 20)
+    pids = []
+    for _ in range(children):
+        pid = os.fork()
+        if pid == 0:
+            sum(held[::4096])  # each has every page in its own table
+            signal.pause()
+        pids.append(pid)
+    time.sleep(1)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return len(held)
