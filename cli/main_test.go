@@ -60,6 +60,7 @@ func register(r *worker.Registry) {
 	r.Activity("stay.count", countState, activity.Options{Recovery: lost})
 	r.Activity("stay.hold", holdState, activity.Options{Recovery: lost})
 	registerKilled(r)
+	registerParents(r)
 	registerTakeover(r)
 	registerStorm(r)
 	registerHandlers(r)
