@@ -215,7 +215,8 @@ func (p *program) facts(all ...fact) error {
 		if f.value == "" {
 			continue
 		}
-		if err := p.say("%-18s %s", f.name, f.value); err != nil {
+		value := strings.ReplaceAll(f.value, "\n", "\n"+strings.Repeat(" ", 19)) // joined errors are a line each
+		if err := p.say("%-18s %s", f.name, value); err != nil {
 			return err
 		}
 	}

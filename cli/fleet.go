@@ -106,12 +106,22 @@ func (p *program) sessionsCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "attempts ID", Short: "List what ran in a session, newest first", Args: one(oneSession),
 			RunE: func(c *cobra.Command, args []string) error {
+				n := epochs{}
+				if !asJSON(c) {
+					timeline, err := p.wholeTimeline(c, path(args[0]))
+					if err == nil {
+						n, err = p.epochsAt(c, path(args[0]), timeline)
+					}
+					if err != nil {
+						return err
+					}
+				}
 				return list(p, c, listing{path: path(args[0]) + "/attempts", member: "attempts", page: 200},
 					table.Row{"epoch", "activity", "attempt", "workflow", "worker", "outcome", "started", "ended", "why"},
 					func(a protocol.SessionAttempt) table.Row {
 						return table.Row{
-							a.Epoch, a.ActivityType, a.Attempt, a.WorkflowID, a.Worker, a.Outcome, stamp(a.StartedAt), stamp(a.EndedAt),
-							a.Why,
+							n.name(a.Epoch), a.ActivityType, a.Attempt, a.WorkflowID, a.Worker, a.Outcome, stamp(a.StartedAt),
+							stamp(a.EndedAt), a.Why,
 						}
 					})
 			},
@@ -119,7 +129,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "timeline ID", Short: "List who held a session when, from its beginning, also when the session is gone",
 			Args: one(oneSession),
-			RunE: func(c *cobra.Command, args []string) error { return p.sessionTimeline(c, path(args[0])+"/timeline") },
+			RunE: func(c *cobra.Command, args []string) error { return p.sessionTimeline(c, path(args[0])) },
 		},
 		operate("close", "End a session, whoever holds it", nil),
 		operate("migrate", "Move a session to another worker", func(c *cobra.Command, in *protocol.SessionOperation) {
@@ -134,7 +144,7 @@ func (p *program) listSessions(c *cobra.Command, _ []string) error {
 		table.Row{"session", "status", "door", "holder", "epoch", "running", "ready", "lease ends", "waiting"},
 		func(v protocol.SessionView) table.Row {
 			return table.Row{
-				v.SessionID, v.Status, v.Door, plain(v.LeaseOwner), v.Epoch, v.Active, v.Ready, stamp(v.LeaseExpiresAt),
+				v.SessionID, v.Status, v.Door, plain(v.LeaseOwner), claimOf(v), v.Active, v.Ready, stamp(v.LeaseExpiresAt),
 				reason(v.Wait, v.Waiting),
 			}
 		})
@@ -155,7 +165,7 @@ func (p *program) showSession(a sessionAnswer) error {
 		fact{"status", string(v.Status)},
 		fact{"door", v.Door},
 		fact{"holder", plain(v.LeaseOwner)},
-		fact{"epoch", fmt.Sprint(v.Epoch)},
+		fact{"epoch", claimOf(v)},
 		fact{"queue", plain(v.Queue)},
 		fact{"requirements", strings.Join(v.Requirements, " ")},
 		fact{"activities", fmt.Sprintf("%d run, %d ready, at most %d at once", v.Active, v.Ready, v.MaxActivities)},
@@ -173,34 +183,30 @@ func (p *program) showSession(a sessionAnswer) error {
 			return err
 		}
 	}
-	return p.showTimeline(v.Timeline)
+	return p.showTimeline(v.Timeline, epochsOf(v.Timeline, v.Claims))
 }
 
-func (p *program) showTimeline(timeline []protocol.SessionEvent) error {
+func (p *program) showTimeline(timeline []protocol.SessionEvent, n epochs) error {
 	events := table.NewWriter()
 	events.AppendHeader(table.Row{"at", "what", "worker", "epoch", "by", "why"})
 	for _, e := range timeline {
-		events.AppendRow(table.Row{stamp(e.At), e.What, e.Worker, e.Epoch, e.By, e.Why})
+		events.AppendRow(table.Row{stamp(e.At), e.What, e.Worker, n.name(e.Epoch), e.By, e.Why})
 	}
 	return p.render(events)
 }
 
-// sessionTimeline reads all pages of a timeline, which come newest first, and shows them in the order of time.
+// sessionTimeline shows all of a session's timeline.
 func (p *program) sessionTimeline(c *cobra.Command, path string) error {
-	all := []protocol.SessionEvent{}
-	for query := (url.Values{"page_size": {"200"}}); ; {
-		var page protocol.SessionTimelinePage
-		if err := p.call(c, http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
-			return err
-		}
-		all = append(page.Timeline, all...)
-		if page.NextPageToken == nil {
-			break
-		}
-		query.Set("next_page_token", *page.NextPageToken)
-	}
-	if asJSON(c) {
+	all, err := p.wholeTimeline(c, path)
+	switch {
+	case err != nil:
+		return err
+	case asJSON(c):
 		return p.printJSON(all)
 	}
-	return p.showTimeline(all)
+	n, err := p.epochsAt(c, path, all)
+	if err != nil {
+		return err
+	}
+	return p.showTimeline(all, n)
 }

@@ -64,6 +64,7 @@ func register(r *worker.Registry) {
 	registerTakeover(r)
 	registerStorm(r)
 	registerHandlers(r)
+	registerShown(r)
 }
 
 // line is one line of the ledger: an activity that ran, told outside of everything Sojourn keeps.

@@ -46,10 +46,11 @@ func (p *program) tinted(status string) string {
 	return status
 }
 
-// briefly is the beginning of a text that may be long, on one line.
+// briefly is the beginning of a text that may be long, on one line: errors that were joined, which are a line each,
+// stand behind one another.
 func briefly(s string) string {
 	const most = 60
-	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	s = strings.Join(strings.FieldsFunc(strings.TrimSpace(s), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	if r := []rune(s); len(r) > most {
 		return string(r[:most-1]) + "…"
 	}

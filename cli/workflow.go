@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -116,13 +115,16 @@ func (p *program) debugWorkflow() *cobra.Command {
 					fmt.Fprintf(p.out, "  %s\n", wait)
 				}
 				fmt.Fprintf(
-					p.out, "  %d events, the last %s at %s\n", v.HistorySize, v.LastEvent.Type, v.LastEvent.At.Format(time.RFC3339),
+					p.out, "  %d events, the last %s at %s\n", v.HistorySize, v.LastEvent.Type, stamp(v.LastEvent.At),
 				)
 				for _, q := range v.Queues {
 					fmt.Fprintf(p.out, "  queue %s: %d live workers\n", q.Name, q.Workers)
 				}
 				for _, f := range v.Findings {
 					fmt.Fprintf(p.out, "  %s %s %s: %s\n", f.Severity, f.Code, f.Subject, f.Message)
+				}
+				if s := v.Stack; s != nil {
+					fmt.Fprintf(p.out, "\n%s failed at\n%s\n", s.Of, strings.TrimSpace(s.Trace))
 				}
 				return nil
 			})

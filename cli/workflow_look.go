@@ -17,12 +17,29 @@ import (
 
 func (p *program) describeWorkflow() *cobra.Command {
 	var run string
-	return runFlag(&cobra.Command{
+	var follow bool
+	c := runFlag(&cobra.Command{
 		Use: "describe ID", Short: "Show a run: how it stands, and what it waits for", Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
-			return ask(p, c, http.MethodGet, runPath(args[0], run), nil, p.showRun)
+			if !follow {
+				return ask(p, c, http.MethodGet, runPath(args[0], run), nil, p.showRun)
+			}
+			var v protocol.RunView
+			if err := p.call(c, http.MethodGet, runPath(args[0], run), nil, &v); err != nil {
+				return err
+			}
+			show := p.showRun
+			if asJSON(c) {
+				show = func(v protocol.RunView) error { return p.printJSON(v) }
+			}
+			if err := show(v); err != nil {
+				return err
+			}
+			return p.follow(c, followed{id: args[0], run: v.RunID, after: v.HistoryLength, on: run == ""})
 		},
 	}, &run)
+	c.Flags().BoolVarP(&follow, "follow", "f", false, followHelp)
+	return c
 }
 
 func (p *program) showRun(v protocol.RunView) error {
@@ -49,26 +66,26 @@ func (p *program) showRun(v protocol.RunView) error {
 		return err
 	}
 	open := table.NewWriter()
-	open.AppendHeader(table.Row{"open", "what", "state", "attempt", "worker", "session", "why"})
+	open.AppendHeader(table.Row{"open", "what", "state", "attempt", "worker", "session", "progress", "why"})
 	for _, a := range v.Pending.Activities {
 		open.AppendRow(table.Row{
-			"activity", a.ActivityType, a.State, a.Attempt, a.Worker, a.SessionID, reason(a.Wait, a.Why),
+			"activity", a.ActivityType, a.State, a.Attempt, a.Worker, a.SessionID, progress(a.Progress), reason(a.Wait, a.Why),
 		})
 	}
 	if k := v.Pending.Task; k != nil {
-		open.AppendRow(table.Row{"workflow task", k.TaskID, k.State, k.Attempt, k.Worker, "", reason(k.Wait, k.Why)})
+		open.AppendRow(table.Row{"workflow task", k.TaskID, k.State, k.Attempt, k.Worker, "", "", reason(k.Wait, k.Why)})
 	}
 	for _, k := range v.Pending.Timers {
-		open.AppendRow(table.Row{"timer", k.TimerID, stamp(k.FireAt), "", "", "", ""})
+		open.AppendRow(table.Row{"timer", k.TimerID, stamp(k.FireAt), "", "", "", "", ""})
 	}
 	for _, k := range v.Pending.Waits {
-		open.AppendRow(table.Row{k.Kind, k.SignalName + k.ConditionKey, "", "", "", "", ""})
+		open.AppendRow(table.Row{k.Kind, k.SignalName + k.ConditionKey, "", "", "", "", "", ""})
 	}
 	for _, k := range v.Pending.Children {
-		open.AppendRow(table.Row{"child", k.Type + " " + k.WorkflowID, "", k.Attempt, "", "", ""})
+		open.AppendRow(table.Row{"child", k.Type + " " + k.WorkflowID, "", k.Attempt, "", "", "", ""})
 	}
 	for _, k := range v.Pending.Updates {
-		open.AppendRow(table.Row{"update", k.UpdateName + " " + k.UpdateID, "", "", "", "", ""})
+		open.AppendRow(table.Row{"update", k.UpdateName + " " + k.UpdateID, "", "", "", "", "", ""})
 	}
 	if open.Length() == 0 {
 		return nil
@@ -126,12 +143,13 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 	c := runFlag(&cobra.Command{
 		Use: "history ID", Short: "Print the events of a run, a line each", Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
+			named := run != ""
 			run, err := p.currentRun(c, args[0], run)
 			if err != nil {
 				return err
 			}
 			if follow {
-				return p.follow(c, args[0], run, func(raw json.RawMessage) error { return p.showEvent(c, raw) })
+				return p.follow(c, followed{id: args[0], run: run, on: !named})
 			}
 			events, err := p.gather(c, listing{
 				path: runPath(args[0], run) + "/history", member: "events", query: url.Values{"decoded": {"true"}}, page: 1000,
@@ -147,7 +165,7 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 			return nil
 		},
 	}, &run)
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens until the run has closed")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, followHelp)
 	return c
 }
 
@@ -183,27 +201,4 @@ func (p *program) showEvent(c *cobra.Command, raw json.RawMessage) error {
 		}
 	}
 	return p.say("%s", strings.TrimSpace(strings.Join(line, " ")))
-}
-
-// follow reads the events of a run until it has closed, waiting for them.
-func (p *program) follow(c *cobra.Command, id, run string, each func(json.RawMessage) error) error {
-	q := url.Values{"decoded": {"true"}, "wait_new_event": {"true"}}
-	for {
-		var page struct {
-			Events []json.RawMessage `json:"events"`
-			Next   string            `json:"next_page_token"`
-		}
-		if err := p.call(c, http.MethodGet, runPath(id, run)+"/history?"+q.Encode(), nil, &page); err != nil {
-			return err
-		}
-		for _, e := range page.Events {
-			if err := each(e); err != nil {
-				return err
-			}
-		}
-		if page.Next == "" {
-			return nil
-		}
-		q.Set("next_page_token", page.Next)
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -43,10 +44,44 @@ func (b *Broker) Debug(ctx context.Context, t protocol.Target) (protocol.DebugVi
 		e, err := r.LastEvent(ctx, v.RunID)
 		if err == nil {
 			d.LastEvent = protocol.DebugEvent{Sequence: e.Seq, Type: e.Type(), At: e.At}
+			d.Stack, err = lastStack(ctx, r, &v)
 		}
 		return err
 	})
 	return d, err
+}
+
+// stackBack is how many events a stack is looked for in, from the last one back.
+const stackBack = 200
+
+// lastStack is where the run's code failed last: in its open workflow task, or in the last events.
+func lastStack(ctx context.Context, r store.Reader, v *protocol.RunView) (*protocol.DebugStack, error) {
+	if v.Pending != nil && v.Pending.Task != nil && v.Pending.Task.Stack != "" {
+		return &protocol.DebugStack{Of: v.WorkflowType, Trace: v.Pending.Task.Stack}, nil
+	}
+	var last *protocol.DebugStack
+	for after := max(0, v.HistoryLength-stackBack); after < v.HistoryLength; {
+		events, err := r.Events(ctx, v.RunID, after, v.HistoryLength, stackBack, maxPageSize)
+		if err != nil || len(events) == 0 {
+			return last, err
+		}
+		for _, e := range events {
+			after = e.Seq
+			s := protocol.DebugStack{At: e.At, Of: v.WorkflowType}
+			switch d := e.Data.(type) {
+			case *history.ActivityFailed:
+				s.Of, s.Trace = d.ActivityType, d.Stack
+			case *history.ActivityRetryScheduled:
+				s.Of, s.Trace = d.ActivityType, d.Stack
+			case *history.WorkflowFailed:
+				s.Trace = d.Stack
+			}
+			if s.Trace != "" {
+				last = &s
+			}
+		}
+	}
+	return last, nil
 }
 
 // diagnosis is where a run stands, in one word.

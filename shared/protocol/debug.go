@@ -25,6 +25,15 @@ type DebugView struct {
 	RunDeadline  history.Time `json:"run_deadline_at"`
 	ExecDeadline history.Time `json:"execution_deadline_at"`
 	Actions      *RunActions  `json:"actions"`
+	// where code failed last, of what is open and of what ended the run; absent when nobody reported it
+	Stack *DebugStack `json:"stack,omitempty"`
+}
+
+// DebugStack is where code failed.
+type DebugStack struct {
+	Of    string       `json:"of"` // the workflow, or the activity, by its type
+	At    history.Time `json:"at"` // when it was reported; null of a workflow's, which is no event
+	Trace string       `json:"stack_trace"`
 }
 
 // Finding is one thing worth knowing about a run.

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// An epoch is a fence for programs: it rises with every claim, to a number that nobody can read. People are shown the
+// how-manieth claim of the session it is, as the dashboard does; with --json the epoch itself.
+
+// epochs names the epochs of a session.
+type epochs map[int64]int
+
+// epochsOf numbers the claims of a session from its newest on, of which it has had so many. What was before the
+// session's present row is not counted.
+func epochsOf(timeline []protocol.SessionEvent, claims int) epochs {
+	claimed := map[int64]bool{}
+	for _, e := range timeline {
+		if (e.What == "claimed" || e.What == "reclaimed") && e.Epoch > 0 {
+			claimed[e.Epoch] = true
+		}
+	}
+	found := epochs{}
+	for _, epoch := range slices.Backward(slices.Sorted(maps.Keys(claimed))) {
+		if claims < 1 {
+			break
+		}
+		found[epoch] = claims
+		claims--
+	}
+	return found
+}
+
+// name is an epoch in a few characters; one that has no number is shown as it is.
+func (n epochs) name(epoch int64) string {
+	switch {
+	case epoch == 0:
+		return ""
+	case n[epoch] == 0:
+		return fmt.Sprint(epoch)
+	}
+	return claim(n[epoch])
+}
+
+func claim(n int) string { return fmt.Sprintf("#%d", n) }
+
+// claimOf is the epoch under which a session is held, or was last.
+func claimOf(v protocol.SessionView) string {
+	switch {
+	case v.Claims > 0:
+		return claim(v.Claims)
+	case v.Epoch > 0:
+		return fmt.Sprint(v.Epoch)
+	}
+	return ""
+}
+
+// epochsAt numbers the epochs of the session at a path by its whole timeline. Of one that is gone all claims that are
+// still known are counted, from the first.
+func (p *program) epochsAt(c *cobra.Command, path string, timeline []protocol.SessionEvent) (epochs, error) {
+	var a sessionAnswer
+	err := p.call(c, http.MethodGet, path, nil, &a)
+	switch {
+	case protocol.ReasonOf(err) == protocol.ReasonWorkerSessionNotFound:
+		return epochsOf(timeline, len(epochsOf(timeline, len(timeline)))), nil
+	case err != nil:
+		return nil, err
+	}
+	return epochsOf(timeline, a.Session.Claims), nil
+}
+
+// wholeTimeline reads all pages of a session's timeline, which come newest first, in the order of time.
+func (p *program) wholeTimeline(c *cobra.Command, path string) ([]protocol.SessionEvent, error) {
+	all := []protocol.SessionEvent{}
+	for query := (url.Values{"page_size": {"200"}}); ; {
+		var page protocol.SessionTimelinePage
+		if err := p.call(c, http.MethodGet, path+"/timeline?"+query.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		all = append(page.Timeline, all...)
+		if page.NextPageToken == nil {
+			return all, nil
+		}
+		query.Set("next_page_token", *page.NextPageToken)
+	}
+}

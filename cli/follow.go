@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/process"
+)
+
+const followHelp = "go on with what happens, over runs that continue as new, until the last has closed"
+
+// followed is a run whose events are printed as they come.
+type followed struct {
+	id, run string
+	after   int64 // events up to this one were shown
+	on      bool  // the runs that it continues as are followed too
+}
+
+// follow prints the events of a run as they come, until it has closed.
+func (p *program) follow(c *cobra.Command, f followed) error {
+	for {
+		next, err := p.followRun(c, f)
+		switch {
+		case errors.Is(err, process.ErrStopped):
+			return fmt.Errorf("%w; run %s of %s goes on", err, f.run, f.id)
+		case err != nil || next == "" || !f.on:
+			return err
+		}
+		f.run, f.after = next, 0
+		if asJSON(c) {
+			continue
+		}
+		if err := p.say("goes on as run %s", next); err != nil {
+			return err
+		}
+	}
+}
+
+// followRun follows one run; next is the run that it continued as.
+func (p *program) followRun(c *cobra.Command, f followed) (next string, err error) {
+	q := url.Values{"decoded": {"true"}, "wait_new_event": {"true"}}
+	for {
+		var page struct {
+			Events []json.RawMessage `json:"events"`
+			Next   string            `json:"next_page_token"`
+		}
+		if err := p.call(c, http.MethodGet, runPath(f.id, f.run)+"/history?"+q.Encode(), nil, &page); err != nil {
+			return "", err
+		}
+		for _, raw := range page.Events {
+			var e struct {
+				Sequence int64 `json:"sequence"`
+				Payload  struct {
+					Next string `json:"continued_to_run_id"`
+				} `json:"payload"`
+			}
+			_ = json.Unmarshal(raw, &e) // one that is made otherwise is printed, and leads nowhere
+			if e.Payload.Next != "" {
+				next = e.Payload.Next
+			}
+			if e.Sequence > f.after {
+				if err := p.showEvent(c, raw); err != nil {
+					return "", err
+				}
+			}
+		}
+		if page.Next == "" {
+			return next, nil
+		}
+		q.Set("next_page_token", page.Next)
+	}
+}

@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// progress is what an activity last said of how far it is, in a few words: its own when it keeps to the form of
+// activity.Progress, else its JSON.
+func progress(raw json.RawMessage) string {
+	if content(raw) == "" {
+		return ""
+	}
+	var v struct {
+		Message *string  `json:"message"`
+		Current *float64 `json:"current"`
+		Total   *float64 `json:"total"`
+		Unit    string   `json:"unit"`
+	}
+	if json.Unmarshal(raw, &v) != nil || v.Message == nil && v.Current == nil {
+		var plain bytes.Buffer
+		if json.Compact(&plain, raw) != nil {
+			return briefly(string(raw))
+		}
+		return briefly(strings.Trim(plain.String(), `"`))
+	}
+	var words []string
+	if v.Message != nil {
+		words = append(words, *v.Message)
+	}
+	if v.Current != nil {
+		far := fmt.Sprint(*v.Current)
+		if v.Total != nil && *v.Total > 0 {
+			far += fmt.Sprintf(" of %v", *v.Total)
+		}
+		words = append(words, strings.TrimSpace(far+" "+v.Unit))
+	}
+	return briefly(strings.Join(words, ", "))
+}

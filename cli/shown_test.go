@@ -1,0 +1,119 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+)
+
+// registerShown registers activities of which there is something to be seen from a shell.
+func registerShown(r *worker.Registry) {
+	r.Activity("shown.joined", func(context.Context) error {
+		return errors.Join(errors.New("the first fault"), errors.New("the second fault"))
+	})
+	r.Activity("shown.panics", func(context.Context) error { panic("at a line of its own") })
+	r.Activity("shown.progress", func(ctx context.Context) error {
+		if err := activity.Heartbeat(ctx, activity.Progress{
+			Message: "sawing", Current: 3, Total: 7, Unit: "boards",
+		}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+}
+
+// Errors that were joined are shown whole, failed code with its stack, progress in words, and epochs as small numbers.
+func TestWhatAPersonIsShown(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.try(1, "the first fault\nthe second fault", "activity", "run", "shown.joined", "--id", "joined")
+	s.try(0, "the first fault; the second fault", "workflow", "list")
+	s.try(0, "the first fault\n                   the second fault", "workflow", "describe", "joined")
+	s.try(0, "the second fault", "workflow", "history", "joined")
+
+	s.try(1, "at a line of its own", "activity", "run", "shown.panics", "--id", "panics")
+	s.try(0, "shown_test.go:", "workflow", "debug", "panics")
+	s.try(0, "shown.panics failed at", "workflow", "debug", "panics")
+	if out := s.try(0, "the first fault", "workflow", "debug", "joined"); strings.Contains(out, "failed at") {
+		t.Errorf("a stack of an error that has none: %s", out)
+	}
+
+	s.try(0, "started_new", "activity", "run", "shown.progress", "--id", "progress", "--detach")
+	until(t, "progress is shown", func() bool {
+		_, out, _ := run(t, s.dir, s.env, "workflow", "describe", "progress")
+		return strings.Contains(out, "sawing, 3 of 7 boards")
+	})
+	s.try(0, "cancelled", "workflow", "cancel", "progress")
+
+	var epoch string
+	for range 2 {
+		epoch = s.try(0, "", "activity", "run", "epoch", "--session", "kept")
+	}
+	for _, args := range [][]string{
+		{"sessions"}, {"sessions", "describe", "kept"}, {"sessions", "timeline", "kept"}, {"sessions", "attempts", "kept"},
+	} {
+		if out := s.try(0, "#1", args...); strings.Contains(out, epoch) {
+			t.Errorf("%v shows epoch %s: %s", args, epoch, out)
+		}
+	}
+	s.try(0, epoch, "sessions", "describe", "kept", "--json")
+}
+
+// A run is followed to its end, over those it continues as, unless one of them was named; Ctrl-C ends the following and
+// nothing else.
+func TestARunIsFollowedFromAShell(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.try(0, "started_new", "workflow", "start", "tour.counter", "--id", "n", "--input", "[1, 3]", "--delay", "1s")
+	if out := s.try(0, "WorkflowCompleted", "workflow", "history", "n", "--follow"); strings.Count(
+		out, "goes on as run",
+	) != 2 || strings.Count(out, "WorkflowStarted") != 3 {
+		t.Errorf("followed over three runs: %s", out)
+	}
+	var runs []struct {
+		Number int    `json:"run_number"`
+		Run    string `json:"run_id"`
+	}
+	s.read(&runs, "workflow", "runs", "n")
+	first := ""
+	for _, r := range runs {
+		if r.Number == 1 {
+			first = r.Run
+		}
+	}
+	if out := s.try(0, "WorkflowContinuedAsNew", "workflow", "history", "n", "--run", first, "-f"); strings.Contains(
+		out, "goes on as",
+	) {
+		t.Errorf("followed one run: %s", out)
+	}
+	for line := range strings.Lines(s.try(0, "", "workflow", "history", "n", "-f", "--json")) {
+		if !strings.HasPrefix(line, "{") {
+			t.Errorf("a line of JSON: %q", line)
+		}
+	}
+
+	s.try(0, "started_new", "workflow", "start", "tour.approval", "--id", "a")
+	for _, verb := range []string{"history", "describe"} {
+		p := launch(t, s.dir, s.env, "workflow", verb, "a", "-f")
+		p.line(p.out, `SignalWaitOpened|waiting for signal|approve`)
+		if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.exit(); code != 1 || p.err.count("of a goes on") != 1 {
+			t.Errorf("%s, interrupted: exit %d, %s", verb, code, p)
+		}
+	}
+	p := launch(t, s.dir, s.env, "workflow", "describe", "a", "-f")
+	p.line(p.out, "approve")
+	s.try(0, "signal_received", "workflow", "signal", "a", "approve", "--input", `["Eve"]`)
+	p.line(p.out, "WorkflowCompleted")
+	if code := p.exit(); code != 0 {
+		t.Errorf("the end of the run: exit %d, %s", code, p)
+	}
+}
