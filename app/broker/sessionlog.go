@@ -19,7 +19,8 @@ func (b *Broker) watchSessions(ctx context.Context) {
 				b.opt.Metrics.moved(m)
 				b.logMove(m)
 			}
-			if m.Why == engine.ReasonFallback { // a claim took it, and no verb of the holder's: it has room for another
+			// Its holder has room for another. Verbs of this app have said so, but not a claim that took it.
+			if m.Why == engine.ReasonFallback || m.Remote && m.Ends() {
 				b.freed([]engine.WorkerKey{{Namespace: m.Session.Namespace, ID: m.Worker}})
 			}
 		}
