@@ -175,7 +175,7 @@ func (w *Worker) endSession(ctx context.Context, id string, epoch int64, reason 
 
 // lost hears from the pool that an executor of a session is gone.
 func (w *Worker) lost(l sandbox.SessionLost) {
-	w.sessions.Died(l.Session, l.EpochWanted, string(l.Cause))
+	w.sessions.Died(l.Session, l.EpochWanted, string(l.Cause), l.Message)
 }
 
 // evict gives up a session whose executor the pool wants to end: the app is told first.
@@ -203,9 +203,9 @@ func (w *Worker) yield(ctx context.Context, n protocol.SessionNotice) {
 }
 
 // sessionFailed tells the app that a session's state died here.
-func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, cause string) {
+func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, cause, detail string) {
 	_, err := w.link.ReleaseSession(
-		ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: "failed", Failed: cause},
+		ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: detail, Failed: cause},
 	)
 	if err != nil {
 		w.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("cause", cause).

@@ -108,6 +108,13 @@ func registry() *worker.Registry {
 	r.Activity("words_recovered", func(ctx context.Context, _ string) (int, error) { return words(ctx) }, activity.Options{
 		Isolated: true, Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "build_isolated"},
 	})
+	r.Workflow("visit", func(ctx workflow.Context, session, activity string) (string, error) {
+		err := workflow.ExecuteActivity(workflow.InSession(ctx, session), activity).Get(ctx, nil)
+		if err == nil {
+			return "", nil
+		}
+		return err.Error(), nil
+	})
 	r.Workflow("talk", func(ctx workflow.Context, session string) (int, error) {
 		return workflow.Execute[int](workflow.InSession(ctx, session), "ballast_size", 60)
 	})

@@ -123,6 +123,7 @@ func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffi
 		Lease:        s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
 		Reacquire: !s.NoReacquire,
 		Status:    string(s.Status), LeaseOwner: s.Owner, LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: until,
+		LastEnd: s.Before,
 	}
 }
 

@@ -101,7 +101,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	s.Epoch = max(s.Epoch+1, floor+1, now.UnixMicro())
 	s.Status = protocol.SessionActive
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
-	s.Reason, s.Claimed, s.LeaseUntil = "", true, history.Time{}
+	s.Before, s.Reason, s.GivenUp, s.Claimed, s.LeaseUntil = s.lastEnd(), "", "", true, history.Time{}
 	s.Claims, s.Renewals, s.Moving = s.Claims+1, 0, ""
 	s.Fresh, s.FirstRenewal, s.LastRenewal = true, history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}

@@ -75,6 +75,8 @@ type Session struct {
 	FirstRenewal history.Time `json:"first_renewal,omitzero"`
 	LastRenewal  history.Time `json:"last_renewal,omitzero"`
 	Reason       string       `json:"reason,omitempty"`    // why the last holding ended
+	GivenUp      string       `json:"given_up,omitempty"`  // what its holder said about that
+	Before       string       `json:"before,omitempty"`    // both, of the holding before this one
 	EvictedAt    history.Time `json:"evicted_at,omitzero"` // when it gave way to another, if that was how
 	ClosedAt     history.Time `json:"closed_at,omitzero"`
 	RenewedAt    history.Time `json:"renewed_at,omitzero"`

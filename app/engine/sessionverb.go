@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -201,6 +202,7 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 			c.Session.give(now)
 		}
 		c.Session.lose(protocol.SessionFailed, in.Failed, now)
+		c.Session.GivenUp = in.Why
 		c.Timeline = append(c.Timeline, s.ended(now, "failed", in.Worker, in.Failed))
 		return c, nil
 	}
@@ -229,11 +231,23 @@ func (s *Session) ended(now history.Time, what, by, why string) protocol.Session
 func (s *Session) release(now history.Time, by, why string) protocol.SessionEvent {
 	e := s.ended(now, "released", by, why)
 	s.give(now)
-	s.Status, s.Reason = protocol.SessionActive, ReasonReleased
+	s.Status, s.Reason, s.GivenUp = protocol.SessionActive, ReasonReleased, why
 	if why == ReasonEvictedCap {
 		s.EvictedAt = now
 	}
 	return e
+}
+
+// lastEnd is why the last holding ended, for who finds its state missing in the next one: the reason, and what the
+// holder said.
+func (s *Session) lastEnd() string {
+	switch {
+	case s.Reason == ReasonReleased:
+		return cmp.Or(s.GivenUp, s.Reason)
+	case s.GivenUp != "":
+		return s.Reason + ": " + s.GivenUp
+	}
+	return s.Reason
 }
 
 // give takes the holder out of the row. What its release pins stays, where the policy says so.
@@ -419,7 +433,7 @@ func (s *Session) lose(status protocol.SessionStatus, reason string, now history
 		s.endAs(status, reason, now)
 		return
 	}
-	s.Status, s.Reason, s.UpdatedAt, s.Moving = status, reason, now, ""
+	s.Status, s.Reason, s.GivenUp, s.UpdatedAt, s.Moving = status, reason, "", now, ""
 	s.letGo(now)
 }
 

@@ -119,6 +119,7 @@ type SessionAffinity struct {
 	LeaseOwner     string       `json:"lease_owner"`
 	LeaseExpiresAt history.Time `json:"lease_expires_at"`
 	TTLExpiresAt   history.Time `json:"ttl_expires_at"`
+	LastEnd        string       `json:"last_end,omitempty"` // why the holding before this one ended
 }
 
 // QueryTask asks a worker to read a run's state without changing it.

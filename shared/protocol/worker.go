@@ -3,6 +3,7 @@ package protocol
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -234,6 +235,22 @@ var LostReasons = map[string]bool{
 	"crash":         true, "out_of_memory": true, "quota": true, "deadline": true, "protocol_error": true,
 	"evicted_idle": true, "evicted_ttl": true,
 	"evicted_pressure": true, "drained": true, "closed": true, "worker_lost": true, "never_here": true, "declared": true,
+}
+
+// LostReason is the one of LostReasons for the end of a holding as its session has it: a word, and perhaps what the
+// holder said behind a colon. "" where none fits.
+func LostReason(end string) string {
+	word, _, _ := strings.Cut(end, ":")
+	switch word {
+	case "lease_expired", "worker_heartbeat_stale", "worker_restarted":
+		return "worker_lost"
+	case "shutdown":
+		return "drained"
+	}
+	if LostReasons[word] {
+		return word
+	}
+	return ""
 }
 
 // CompleteAnswer is the answer to one item.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -16,7 +17,25 @@ import (
 
 // execute runs the attempt's code: in this process, or in an executor when it is isolated or no Go code of this worker.
 func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
-	return a.run(ctx, a.task.ActivityType, a.def, a.task.Arguments)
+	result, err := a.run(ctx, a.task.ActivityType, a.def, a.task.Arguments)
+	return result, a.whyLost(err)
+}
+
+// whyLost adds to an error about missing state why it is missing, where that was before this holding of the session,
+// here or on another worker.
+func (a *attempt) whyLost(err error) error {
+	s, here := a.task.Session, a.lost != "" && a.lost != string(sandbox.CauseDeclared)
+	if s == nil || s.LastEnd == "" || here || !errors.Is(err, activity.ErrSessionLost) {
+		return err
+	}
+	a.lost = protocol.LostReason(s.LastEnd)
+	why := fmt.Sprintf(" (the holding before this one ended: %s)", s.LastEnd)
+	if plain, ok := err.(*activity.Error); ok { //nolint:errorlint // not wrapped: its type and class stay
+		told := *plain
+		told.Message += why
+		return &told
+	}
+	return fmt.Errorf("%w%s", err, why)
 }
 
 // run runs an activity within this attempt.

@@ -26,7 +26,7 @@ type Options struct {
 	// End closes what a session has outside this process, its executors; nil: nothing. ctx bounds its close hooks.
 	End func(ctx context.Context, id string, epoch int64, reason string)
 	// Failed tells the app that the state of a held session died uncleanly, once it is given up; nil: nobody.
-	Failed func(ctx context.Context, id string, epoch int64, cause string)
+	Failed func(ctx context.Context, id string, epoch int64, cause, detail string)
 	// Beat asks for a heartbeat soon, which a session with a short lease does when it is taken up; nil: nobody.
 	Beat func()
 	Log  zerolog.Logger
@@ -96,6 +96,7 @@ type Holding struct {
 	dropped   string    // why it is held no more; "" while it is
 	rebuilds  int
 	died      string   // why what it had outside this process ended uncleanly; "" while it lives
+	detail    string   // of that, for people
 	diedAfter int      // rebuilds before that
 	flight    *rebuild // the one that runs; nil: none
 }
@@ -184,14 +185,14 @@ func (h *Holding) Leave() {
 
 // Died says that what a session had outside this process, its executor, ended uncleanly. The session is given up as
 // failed, unless an attempt that runs in it rebuilds it.
-func (s *Sessions) Died(id string, epoch int64, cause string) {
+func (s *Sessions) Died(id string, epoch int64, cause, detail string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.held[id]
 	if h == nil || h.Epoch != epoch {
 		return
 	}
-	h.died, h.diedAfter = cause, h.rebuilds
+	h.died, h.detail, h.diedAfter = cause, detail, h.rebuilds
 	if h.active == 0 {
 		s.drop(h, cause)
 	}
@@ -298,12 +299,12 @@ func (s *Sessions) drop(h *Holding, reason string) {
 // closeState closes what h kept, in the background; mu is held.
 func (s *Sessions) closeState(h *Holding) {
 	reason := h.dropped
-	failed := h.died != "" && reason == h.died
+	failed, detail := h.died != "" && reason == h.died, h.detail
 	s.ending.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
 		if failed && s.opt.Failed != nil {
-			s.opt.Failed(ctx, h.ID, h.Epoch, reason)
+			s.opt.Failed(ctx, h.ID, h.Epoch, reason, detail)
 		}
 		if s.opt.End != nil {
 			s.opt.End(ctx, h.ID, h.Epoch, reason)

@@ -47,7 +47,7 @@ func open(t *testing.T) *set {
 			defer s.mu.Unlock()
 			s.ended = append(s.ended, id+": "+reason)
 		},
-		Failed: func(_ context.Context, id string, _ int64, cause string) {
+		Failed: func(_ context.Context, id string, _ int64, cause, _ string) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.failed = append(s.failed, id+": "+cause)
@@ -213,11 +213,11 @@ func TestSessionWhoseExecutorDiedIsGivenUpAsFailed(t *testing.T) {
 		s := open(t)
 		idle := s.enter(t, "idle", 1)
 		idle.Leave()
-		s.Died("idle", 1, "crash")
+		s.Died("idle", 1, "crash", "as it was")
 		busy := s.enter(t, "busy", 1)
-		s.Died("busy", 1, "out_of_memory")
+		s.Died("busy", 1, "out_of_memory", "as it was")
 		rebuilt := s.enter(t, "rebuilt", 1)
-		s.Died("rebuilt", 1, "crash")
+		s.Died("rebuilt", 1, "crash", "as it was")
 		if err := rebuilt.Rebuild(t.Context(), 0, true, func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}

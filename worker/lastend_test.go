@@ -1,0 +1,43 @@
+package worker_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+// Code that finds its session's state missing is told what became of it, on another worker too.
+func TestLostStateSaysHowTheHoldingBeforeEnded(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		visit := func(t *testing.T, session, activity string) string {
+			return result[string](t, run(t, a, "visit", session, activity))
+		}
+		t.Run("the first worker", func(t *testing.T) {
+			start(t, a, c, nil)
+			visit(t, "crashed", "die")
+			if got := visit(t, "drained", "pid"); got != "" {
+				t.Errorf("drained: %s", got)
+			}
+			eventually(t, "the session whose executor died is given up", func() bool {
+				v, err := a.Broker().Session(t.Context(), "", "crashed")
+				return err == nil && v.LeaseOwner == nil
+			})
+		})
+		start(t, a, c, nil)
+		for session, want := range map[string]string{
+			"crashed": "the holding before this one ended: crash: the executor exited with status 3",
+			"drained": "the holding before this one ended: shutdown",
+		} {
+			for _, activity := range []string{"words_isolated", "words"} { // in an executor, and in the worker
+				if got := visit(t, session, activity); !strings.Contains(got, want) {
+					t.Errorf("%s, %s: %q", session, activity, got)
+				}
+			}
+		}
+		if got := visit(t, "new", "words"); strings.Contains(got, "before this one") {
+			t.Errorf("in its first holding: %q", got)
+		}
+	})
+}
