@@ -21,9 +21,13 @@ RUN CGO_ENABLED=0 GOEXPERIMENT=jsonv2 go build -trimpath \
       -o /sojourn ./cmd/sojourn
 
 FROM debian:12-slim AS base
+# Built twice from the same sources and packages, these files have the same bytes: logs and caches go, and useradd writes the day of
+# this variable into the file of passwords.
+ARG SOURCE_DATE_EPOCH=0
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates tzdata \
- && rm -rf /var/lib/apt/lists/* \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache \
+      /var/log/apt /var/log/alternatives.log /var/log/dpkg.log /tmp/* \
  && groupadd --system --gid 7700 sojourn \
  && useradd --system --uid 7700 --gid sojourn --home-dir /data --shell /usr/sbin/nologin sojourn \
  && install -d -o sojourn -g sojourn /data

@@ -22,7 +22,7 @@ MUTANTS ?= all
 FUZZ_EXAMPLES ?= 10
 FREEZES ?= 20
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze upgrade lint fmt generate verify web bench build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze upgrade image lint fmt generate verify web bench build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -80,6 +80,12 @@ freeze: ## stop a worker 20 times for longer than its leases: it begins nothing 
 upgrade: build ## leave open work of an older commit's binary to this one (FROM=COMMIT)
 	.ci/deps postgres
 	.ci/upgrade $(FROM)
+
+image: web ## build the image's root twice, without an engine, compare the bytes and run it; write bin/sojourn-image.tar.gz (as root)
+	.ci/deps image
+	SOJOURN_TEST_REQUIRE=image go test -count=1 -timeout 30m -v ./deploy/image
+	@mkdir -p bin
+	go run ./deploy/image bin/sojourn-image.tar.gz
 
 lint: tools ## golangci-lint with gofumpt, functions that nothing reaches, known vulnerabilities
 	$(TOOLS)/golangci-lint run ./...

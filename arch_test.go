@@ -103,6 +103,7 @@ var directions = []direction{
 	}},
 	{"", []string{"cli", "worker"}},
 	{"cmd/sojourn", []string{"", "examples"}},
+	{"deploy/image", nil}, // a tool: builds the image without an engine
 	{"examples/...", []string{"", "worker/...", "examples/..."}},
 }
 

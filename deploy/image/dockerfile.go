@@ -1,0 +1,131 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// stage is what stands between one FROM and the next.
+type stage struct {
+	name, from string
+	steps      []step
+}
+
+// step is one instruction: RUN, COPY and so on, with what follows it, continued lines joined.
+type step struct {
+	line       int
+	name, args string
+}
+
+func (s step) String() string { return fmt.Sprintf("line %d: %s %s", s.line, s.name, s.args) }
+
+// known are the instructions this program can follow. Any other in a Dockerfile is an error, and not passed over: what is built
+// here would no longer be what an engine builds.
+var known = []string{
+	"FROM", "ARG", "RUN", "COPY", "ENV", "USER", "WORKDIR", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT",
+}
+
+// parse reads a Dockerfile.
+func parse(text string) ([]stage, error) {
+	var stages []stage
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		at, line := i+1, strings.TrimSpace(lines[i])
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		for strings.HasSuffix(line, `\`) && i+1 < len(lines) {
+			i++
+			line = strings.TrimSuffix(line, `\`) + strings.TrimSpace(lines[i])
+		}
+		name, args, _ := strings.Cut(line, " ")
+		s := step{line: at, name: name, args: strings.TrimSpace(args)}
+		if !slices.Contains(known, s.name) {
+			return nil, fmt.Errorf("%s: unknown instruction", s)
+		}
+		if s.name != "FROM" {
+			if len(stages) == 0 {
+				return nil, fmt.Errorf("%s: stands before the first FROM", s)
+			}
+			last := &stages[len(stages)-1]
+			last.steps = append(last.steps, s)
+			continue
+		}
+		words := strings.Fields(s.args)
+		switch {
+		case len(words) == 1:
+			stages = append(stages, stage{from: words[0]})
+		case len(words) == 3 && strings.EqualFold(words[1], "as"):
+			stages = append(stages, stage{name: words[2], from: words[0]})
+		default:
+			return nil, fmt.Errorf("%s: want an image, and a name perhaps", s)
+		}
+	}
+	if len(stages) == 0 {
+		return nil, fmt.Errorf("no FROM")
+	}
+	return stages, nil
+}
+
+// final is the stage that a plain build makes: the last one, behind all that it is built upon. from is the image of others it
+// begins with.
+func final(stages []stage) (steps []step, from string) {
+	last := stages[len(stages)-1]
+	steps, from = last.steps, last.from
+	for i := len(stages) - 2; i >= 0; i-- {
+		if s := stages[i]; s.name == from {
+			steps, from = append(slices.Clone(s.steps), steps...), s.from
+		}
+	}
+	return steps, from
+}
+
+// image is what a Dockerfile says beside the files.
+type image struct {
+	args        []string // what RUN has in its environment
+	env         []string
+	user        string
+	dir         string
+	volume      string
+	entrypoint  []string
+	healthcheck []string
+}
+
+// note takes in an instruction that changes no file.
+func (m *image) note(s step) error {
+	switch s.name {
+	case "ENV":
+		for _, pair := range strings.Fields(s.args) {
+			if !strings.Contains(pair, "=") || strings.ContainsAny(pair, `"'$`) {
+				return fmt.Errorf("%s: want plain NAME=VALUE", s)
+			}
+			m.env = append(m.env, pair)
+		}
+	case "ARG":
+		m.args = append(m.args, s.args)
+	case "USER":
+		m.user = s.args
+	case "WORKDIR":
+		m.dir = s.args
+	case "VOLUME":
+		m.volume = s.args
+	case "ENTRYPOINT":
+		return words(s, s.args, &m.entrypoint)
+	case "HEALTHCHECK":
+		_, command, _ := strings.Cut(s.args, "CMD ")
+		return words(s, command, &m.healthcheck)
+	}
+	return nil
+}
+
+// words reads the form of a command that no shell sees, a JSON array.
+func words(s step, text string, into *[]string) error {
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		return fmt.Errorf("%s: want a JSON array: %w", s, err)
+	}
+	return nil
+}

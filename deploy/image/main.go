@@ -1,0 +1,330 @@
+//go:build linux
+
+// Command image builds the root file system that the Dockerfile describes, without a container engine: it follows the Dockerfile's
+// own instructions in a chroot. It has to be root, and takes the Debian below from mmdebstrap.
+//
+//	go run ./deploy/image bin/sojourn-image.tar.gz     # docker import bin/sojourn-image.tar.gz
+//
+// Its test runs the entrypoint in such a root as an engine would, and holds both to what the Dockerfile promises.
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if len(os.Args) > 2 && os.Args[1] == entering {
+		fmt.Fprintln(os.Stderr, enter(os.Args[2:]))
+		os.Exit(1)
+	}
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: image FILE.tar.gz")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+func write(path string) error {
+	root, err := os.MkdirTemp("", "sojourn-image-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(root) }()
+	if _, err := build(".", root, debian); err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pack(root, f), f.Close())
+}
+
+// build makes the root of a plain build of the Dockerfile of the sources at src; base fills it with the image of a FROM.
+func build(src, root string, base func(from, root string) error) (*image, error) {
+	text, err := os.ReadFile(filepath.Join(src, "Dockerfile"))
+	if err != nil {
+		return nil, err
+	}
+	stages, err := parse(string(text))
+	if err != nil {
+		return nil, err
+	}
+	steps, from := final(stages)
+	if err := base(from, root); err != nil {
+		return nil, fmt.Errorf("FROM %s: %w", from, err)
+	}
+	m := &image{}
+	for _, s := range steps {
+		switch s.name {
+		case "RUN":
+			err = inside(root, s.args, m.args)
+		case "COPY":
+			err = install(src, root, s, stages)
+		default:
+			err = m.note(s)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// debian makes what the image debian:VERSION-slim has: the essential packages and apt, without manuals and translations.
+func debian(from, root string) error {
+	suite, ok := map[string]string{"debian:12-slim": "bookworm"}[from]
+	if !ok {
+		return errors.New("not known here")
+	}
+	archive := filepath.Join(root, "debian.tar")
+	args := []string{"--mode=root", "--variant=essential", "--include=apt", "--quiet", "--format=tar"}
+	for _, path := range []string{"man", "locale", "info", "groff", "doc", "lintian", "linda"} {
+		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+path+"/*")
+	}
+	args = append(args, "--dpkgopt=path-include=/usr/share/doc/*/copyright", suite, archive)
+	for _, part := range []string{"debian " + suite, "debian " + suite + "-updates", "debian-security " + suite + "-security"} {
+		args = append(args, "deb http://deb.debian.org/"+part+" main")
+	}
+	if err := run(exec.Command("mmdebstrap", args...)); err != nil {
+		return err
+	}
+	err := run(exec.Command("tar", "--extract", "--numeric-owner", "--file", archive, "--directory", root))
+	return errors.Join(err, os.Remove(archive))
+}
+
+// inside runs a command of the shell in the root, as RUN does.
+func inside(root, command string, args []string) error {
+	resolv := filepath.Join(root, "etc/resolv.conf")
+	before, missing := os.ReadFile(resolv)
+	if names, err := os.ReadFile("/etc/resolv.conf"); err == nil {
+		if err := os.WriteFile(resolv, names, 0o644); err != nil {
+			return err
+		}
+	}
+	c := exec.Command("/bin/sh", "-c", command)
+	c.Dir = "/"
+	c.Env = append([]string{"PATH=" + path, "HOME=/root"}, args...)
+	c.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+	err := run(c)
+	if missing != nil {
+		return errors.Join(err, os.Remove(resolv))
+	}
+	return errors.Join(err, os.WriteFile(resolv, before, 0o644))
+}
+
+const path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// install copies a file as COPY does: out of the sources, or out of the stage that builds the binary.
+func install(src, root string, s step, stages []stage) error {
+	words := strings.Fields(s.args)
+	stage, foreign := strings.CutPrefix(words[0], "--from=")
+	if foreign {
+		words = words[1:]
+	}
+	if len(words) != 2 || foreign && stage != "build" || strings.HasSuffix(words[1], "/") {
+		return fmt.Errorf("%s: cannot be followed here", s)
+	}
+	to := filepath.Join(root, words[1])
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	from := filepath.Join(src, words[0])
+	if foreign {
+		rest, ofTree := strings.CutPrefix(words[0], "/src/")
+		if !ofTree {
+			return compile(src, words[0], to, stages)
+		}
+		from = filepath.Join(src, rest)
+	}
+	info, err := os.Stat(from)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	raw, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	return os.WriteFile(to, raw, info.Mode().Perm())
+}
+
+// compile runs the command of the stage "build" that makes what is called name there, with the Go of this machine.
+func compile(src, name, to string, stages []stage) error {
+	for _, stage := range stages {
+		for _, s := range stage.steps {
+			before, after, makes := strings.Cut(s.args, " -o "+name+" ")
+			if stage.name != "build" || s.name != "RUN" || !makes {
+				continue
+			}
+			c := exec.Command("/bin/sh", "-c", before+" -o '"+to+"' "+after)
+			c.Dir = src
+			return run(c)
+		}
+	}
+	return fmt.Errorf("no RUN of the stage build makes %s", name)
+}
+
+// run is c.Run with what the command wrote, should it fail.
+func run(c *exec.Cmd) error {
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", c, err, out.String())
+	}
+	return nil
+}
+
+// pack writes the root as a compressed archive that depends on nothing but the files: they are in the order of their names and have
+// one time.
+func pack(root string, w io.Writer) error {
+	z := gzip.NewWriter(w)
+	t := tar.NewWriter(z)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			return err
+		}
+		return add(t, root, path, d)
+	})
+	return errors.Join(err, t.Close(), z.Close())
+}
+
+func add(t *tar.Writer, root, path string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	link := ""
+	if info.Mode()&fs.ModeSymlink != 0 {
+		if link, err = os.Readlink(path); err != nil {
+			return err
+		}
+	}
+	h, err := tar.FileInfoHeader(info, link)
+	if err != nil {
+		return err
+	}
+	name, err := filepath.Rel(root, path)
+	if err != nil {
+		return err
+	}
+	if filepath.Dir(name) == "dev" { // an engine makes devices for each container
+		return nil
+	}
+	if h.Name = name; d.IsDir() {
+		h.Name += "/"
+	}
+	h.ModTime, h.AccessTime, h.ChangeTime = time.Unix(0, 0), time.Time{}, time.Time{}
+	h.Uname, h.Gname = "", "" // names are this machine's; the numbers are the image's
+	if err := t.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(t, f)
+	return errors.Join(err, f.Close())
+}
+
+// entering is the first argument of this program when it is to become the process of a container.
+const entering = "enter"
+
+// contained is a command that becomes process 1 of the image at root, in namespaces of its own: as the image's user, in its
+// directory, with its environment, its volume at data and everything else read-only, and with a network nobody else is in.
+func (m *image) contained(root, data string) *exec.Cmd {
+	c := exec.Command("/proc/self/exe", append([]string{entering, root, data, m.volume, m.dir, m.user}, m.entrypoint...)...)
+	c.Env = append([]string{"PATH=" + path}, m.env...)
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+	}
+	return c
+}
+
+// beside is a command in the container whose process 1 this machine knows as pid, as an engine's exec and HEALTHCHECK do it.
+func (m *image) beside(ctx context.Context, pid int, command ...string) *exec.Cmd {
+	uid, gid, _ := strings.Cut(m.user, ":")
+	c := exec.CommandContext(ctx, "nsenter", append([]string{
+		"--target", strconv.Itoa(pid), "--mount", "--pid", "--net", "--ipc", "--uts", "--root", "--wd",
+		"--setuid", uid, "--setgid", gid, "--",
+	}, command...)...)
+	c.Env = append([]string{"PATH=" + path}, m.env...)
+	c.WaitDelay = time.Second // nsenter is killed, and not what it started
+	return c
+}
+
+// enter is what contained starts; it returns only if it could not become the command.
+func enter(args []string) error {
+	root, data, volume, dir, user, command := args[0], args[1], args[2], args[3], args[4], args[5:]
+	uid, gid, err := owner(user)
+	if err != nil {
+		return err
+	}
+	if err := loopback(); err != nil {
+		return err
+	}
+	for _, m := range []struct {
+		from, to, kind string
+		flags          uintptr
+	}{
+		{"", "/", "", unix.MS_PRIVATE | unix.MS_REC},
+		{root, root, "", unix.MS_BIND},
+		{"proc", filepath.Join(root, "proc"), "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
+		{data, filepath.Join(root, volume), "", unix.MS_BIND},
+		{"", root, "", unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY},
+		{"tmp", filepath.Join(root, "tmp"), "tmpfs", unix.MS_NOSUID | unix.MS_NODEV},
+	} {
+		if err := unix.Mount(m.from, m.to, m.kind, m.flags, ""); err != nil {
+			return fmt.Errorf("mount %q at %s: %w", m.from, m.to, err)
+		}
+	}
+	return errors.Join(
+		unix.Chroot(root), unix.Chdir(dir), unix.Setgroups(nil), unix.Setgid(gid), unix.Setuid(uid),
+		unix.Exec(command[0], command, os.Environ()),
+	)
+}
+
+// owner reads UID:GID.
+func owner(user string) (uid, gid int, err error) {
+	a, b, _ := strings.Cut(user, ":")
+	uid, err = strconv.Atoi(a)
+	if err != nil {
+		return 0, 0, fmt.Errorf("USER %s: want numbers", user)
+	}
+	if gid, err = strconv.Atoi(b); err != nil {
+		return 0, 0, fmt.Errorf("USER %s: want numbers", user)
+	}
+	return uid, gid, nil
+}
+
+// loopback brings up the one interface a new network has.
+func loopback() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	r, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return errors.Join(unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, r), unix.Close(s))
+}
