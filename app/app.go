@@ -3,8 +3,10 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"time"
@@ -23,6 +25,7 @@ type Options struct {
 
 	Addr  string        // host:port; port 0 takes a free one
 	Drain time.Duration // how long a shutdown may take: 25 s
+	TLS   *tls.Config   // nil: none. With ClientCAs a caller needs a certificate, for all but the probes.
 
 	Around func(http.Handler) http.Handler // stands around all that is served, for tests; nil: nothing
 }
@@ -52,18 +55,45 @@ func New(ctx context.Context, o Options) (*App, error) {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", o.Addr, err), p.Close(ctx))
 	}
 	handler := p.Handler()
+	if o.TLS != nil {
+		a.listener = tls.NewListener(a.listener, o.TLS)
+		handler = certified(handler, o.TLS.ClientAuth != tls.NoClientCert)
+	}
 	if o.Around != nil {
 		handler = o.Around(handler)
 	}
 	a.server = &http.Server{
 		Handler: httpjson.Bodies(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10,
+		MaxHeaderBytes: 64 << 10, ErrorLog: log.New(o.Log, "", 0), // who was not let in, and why
 	}
 	return a, nil
 }
 
 // URL is where the app listens.
-func (a *App) URL() string { return "http://" + a.listener.Addr().String() }
+func (a *App) URL() string {
+	scheme := "http"
+	if a.opt.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + a.listener.Addr().String()
+}
+
+// certified refuses who shows no certificate. One of a stranger's has ended the handshake already. Probes of the machine that
+// runs the app have none, and learn nothing.
+func certified(next http.Handler, required bool) http.Handler {
+	if !required {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/up", r.URL.Path == "/healthz", r.URL.Path == "/readyz":
+		case r.TLS == nil || len(r.TLS.VerifiedChains) == 0:
+			http.Error(w, "this app wants a client certificate (client-cert, client-key)", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // Run serves until ctx ends, then drains: polls end, what is under way is answered, and everything is closed within the
 // drain deadline. The error says what broke; a stop that was asked for is none.

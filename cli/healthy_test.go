@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -32,6 +34,10 @@ func TestTheImagesHealthcheckAsksWhoeverRunsInIt(t *testing.T) {
 	}
 	nobody := l.Addr().String()
 	_ = l.Close()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // the check speaks no TLS, which the server says
+	t.Cleanup(secure.Close)
+	tls := "SOJOURN_ADDR=" + strings.TrimPrefix(secure.URL, "https://")
 	good, bad := answers(http.StatusOK), answers(http.StatusServiceUnavailable)
 	for _, c := range []struct {
 		environment []string
@@ -40,6 +46,8 @@ func TestTheImagesHealthcheckAsksWhoeverRunsInIt(t *testing.T) {
 		{[]string{"SOJOURN_ADDR=" + good}, true},
 		{[]string{"SOJOURN_ADDR=" + bad}, false},
 		{[]string{"SOJOURN_ADDR=" + nobody}, false},
+		{[]string{tls, "SOJOURN_TLS_CERT=app.crt"}, true},
+		{[]string{tls}, false},
 		{[]string{"SOJOURN_ADDR=" + nobody, "SOJOURN_CONTAINER_TYPE=WORKER", "SOJOURN_WORKER_ADDR=" + good}, true},
 		{[]string{"SOJOURN_ADDR=" + good, "SOJOURN_CONTAINER_TYPE=WORKER", "SOJOURN_WORKER_ADDR=" + bad}, false},
 		{[]string{"SOJOURN_ADDR=" + nobody, "SOJOURN_CONTAINER_TYPE=WORKER"}, true},

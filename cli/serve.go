@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/shared/certs"
 	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -146,6 +148,16 @@ func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
 			fmt.Fprintf(p.err, "made a bootstrap token, kept in %s:\n  %s\n", filepath.Join(s.DataDir, process.TokenFile), token)
 		}
 	}
+	var rules *tls.Config
+	if s.TLSCert != "" {
+		var err error
+		rules, err = certs.Server(s.TLSCert, s.TLSKey, s.TLSClientCA, func(err error) {
+			s.Log.Error().Err(err).Msg("the certificate is as it was")
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	return app.New(ctx, app.Options{
 		Options: plane.Options{
 			Open: s.openStore, Shared: s.postgres(), Release: s.Release, Strict: s.ReleaseStrict, Token: token,
@@ -158,7 +170,7 @@ func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
 				}
 			},
 		},
-		Addr: s.Addr, Drain: s.DrainTimeout,
+		Addr: s.Addr, Drain: s.DrainTimeout, TLS: rules,
 	})
 }
 
@@ -199,11 +211,14 @@ func (s *settings) inspect(ctx context.Context) (store.Schema, error) {
 
 // worker makes the worker; with an app it joins that in process.
 func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
-	carrier := link.To(s.Link, s.AppURLs)
 	if a != nil {
-		carrier = link.Local{Join: a.Channel().Join}
+		return worker.FromConfig(p.registry, s.Config, link.Local{Join: a.Channel().Join})
 	}
-	return worker.FromConfig(p.registry, s.Config, carrier)
+	rules, err := certs.Client(s.AppCA, s.ClientCert, s.ClientKey)
+	if err != nil {
+		return nil, err
+	}
+	return worker.FromConfig(p.registry, s.Config, link.Over(s.Link, s.AppURLs, rules))
 }
 
 // localURL is where a browser of this machine finds an app that listens on addr.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/shared/certs"
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -105,7 +106,15 @@ func (p *program) client(c *cobra.Command) (*client.Client, error) {
 			return nil, err
 		}
 	}
-	return client.New(client.Options{URLs: s.AppURLs, Token: s.Token, Namespace: s.Namespace})
+	rules, err := certs.Client(s.AppCA, s.ClientCert, s.ClientKey)
+	if err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = rules
+	return client.New(client.Options{
+		URLs: s.AppURLs, Token: s.Token, Namespace: s.Namespace, HTTP: &http.Client{Transport: transport},
+	})
 }
 
 // hinted adds which setting may mend an error.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/certs"
 	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/release"
@@ -46,7 +47,11 @@ func run(r *Registry, args []string) int {
 	for _, w := range warnings {
 		log.Warn().Msg(string(w))
 	}
-	w, err := FromConfig(r, c, link.To(c.Link, c.AppURLs))
+	rules, err := certs.Client(c.AppCA, c.ClientCert, c.ClientKey)
+	var w *Worker
+	if err == nil {
+		w, err = FromConfig(r, c, link.Over(c.Link, c.AppURLs, rules))
+	}
 	if err == nil {
 		ctx, stop := process.Interrupts()
 		defer stop()

@@ -72,6 +72,9 @@ func check(cfg *Config, sources []Source) error {
 		checkWorker(c, cfg)
 	}
 	if cfg.Role == Worker || cfg.Role == Client {
+		if (cfg.ClientCert == "") != (cfg.ClientKey == "") {
+			c.bad("client-cert", "needs client-key, and the reverse")
+		}
 		if len(cfg.AppURLs) == 0 {
 			c.bad("app-url", "must name an app")
 		}
@@ -96,6 +99,12 @@ func (c *checker) address(name, value string) string {
 
 func checkApp(c *checker, cfg *Config) {
 	host := c.address("addr", cfg.Addr)
+	if (cfg.TLSCert == "") != (cfg.TLSKey == "") {
+		c.bad("tls-cert", "needs tls-key, and the reverse")
+	}
+	if cfg.TLSClientCA != "" && cfg.TLSCert == "" {
+		c.bad("tls-client-ca", "needs tls-cert: without TLS nobody shows a certificate")
+	}
 	c.oneOf("auth", cfg.Auth, AuthToken, AuthNone)
 	if cfg.Auth == AuthNone && !loopback(host) {
 		c.bad("auth", "only with a loopback address, and addr is %s", cfg.Addr)

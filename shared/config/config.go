@@ -42,12 +42,18 @@ type Config struct {
 
 	ContainerType string `koanf:"container-type"`
 	Addr          string `koanf:"addr"`
-	DatabaseURL   string `koanf:"database-url"` // sqlite:PATH or postgres://…
+	TLSCert       string `koanf:"tls-cert"` // empty: no TLS
+	TLSKey        string `koanf:"tls-key"`
+	TLSClientCA   string `koanf:"tls-client-ca"` // empty: callers need no certificate
+	DatabaseURL   string `koanf:"database-url"`  // sqlite:PATH or postgres://…
 	DataDir       string `koanf:"data-dir"`
 	Auth          string `koanf:"auth"`
 	Token         string `koanf:"token"` // empty: the one kept in DataDir/token, where there is one
 
-	AppURLs           []string `koanf:"app-url"`   // without a trailing slash
+	AppURLs           []string `koanf:"app-url"` // without a trailing slash
+	AppCA             string   `koanf:"app-ca"`  // empty: the machine's
+	ClientCert        string   `koanf:"client-cert"`
+	ClientKey         string   `koanf:"client-key"`
 	Link              string   `koanf:"link"`      // auto, socket or http
 	WorkerID          string   `koanf:"worker-id"` // empty: a new ULID, made by the worker at its start
 	WorkerConcurrency int      `koanf:"worker-concurrency"`

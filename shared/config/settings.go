@@ -63,6 +63,15 @@ var settings = []setting{
 		help: "where the app listens: API, worker protocol, socket and dashboard",
 	},
 	{
+		name: "tls-cert", roles: apps,
+		help: "PEM file with the app's certificate and what leads to its authority; read anew when it changes; unset: no TLS",
+	},
+	{name: "tls-key", roles: apps, help: "PEM file with the key of tls-cert"},
+	{
+		name: "tls-client-ca", roles: apps,
+		help: "PEM file with authorities: a caller needs a certificate of theirs, for all but the probes; unset: none is asked for",
+	},
+	{
 		name: "database-url", value: "sqlite:DATA-DIR/sojourn.db", roles: apps, secret: maskURL,
 		derive: func(c *Config) string { return "sqlite:" + filepath.Join(c.DataDir, "sojourn.db") },
 		help:   "sqlite:PATH or postgres://…",
@@ -80,6 +89,12 @@ var settings = []setting{
 		name: "app-url", kind: list, value: "http://127.0.0.1:7700", roles: callers,
 		help: "where to find the app; several, comma separated",
 	},
+	{
+		name: "app-ca", roles: callers,
+		help: "PEM file with the authorities that may vouch for the app; unset: those of the machine",
+	},
+	{name: "client-cert", roles: callers, help: "PEM file with the certificate a worker or command shows to the app"},
+	{name: "client-key", roles: callers, help: "PEM file with the key of client-cert"},
 	{
 		name: "link", value: "auto", roles: []Role{Worker},
 		help: "how a worker reaches the app: socket, http (where proxies let no socket through), or auto, which finds out",

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"time"
 
@@ -17,14 +18,17 @@ const (
 )
 
 // To is the carrier to the apps at urls; an empty way is WayAuto.
-func To(way string, urls []string) Carrier {
+func To(way string, urls []string) Carrier { return Over(way, urls, nil) }
+
+// Over is To with the rules of TLS for URLs with https.
+func Over(way string, urls []string, rules *tls.Config) Carrier {
 	switch way {
 	case WaySocket:
-		return &Socket{URLs: urls}
+		return &Socket{URLs: urls, TLS: rules}
 	case WayHTTP:
-		return &HTTP{URLs: urls}
+		return &HTTP{URLs: urls, TLS: rules}
 	}
-	return &Auto{Socket: &Socket{URLs: urls}, HTTP: &HTTP{URLs: urls}}
+	return &Auto{Socket: &Socket{URLs: urls, TLS: rules}, HTTP: &HTTP{URLs: urls, TLS: rules}}
 }
 
 // Auto is the carrier that takes a socket, and HTTP where an app answers requests and yet no socket gets through to it.

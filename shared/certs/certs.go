@@ -1,0 +1,128 @@
+// Package certs makes the rules of TLS from files, and reads certificates anew when their files change.
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Server is what an app listens with: the certificate in cert and its key and, when ca names a file, the authorities whose
+// clients are let in. A client that shows a certificate of somebody else ends its handshake there; that one has to be shown is
+// for whoever answers to say. The files are looked at with every handshake. What cannot be read then is told to failed, once for
+// each change, and what was read before stays. Connections that are there keep what they began with.
+func Server(cert, key, ca string, failed func(error)) (*tls.Config, error) {
+	w := &watched{cert: cert, key: key, ca: ca, failed: failed}
+	w.seen = w.stamps()
+	var err error
+	if w.rules, err = w.read(); err != nil {
+		return nil, err
+	}
+	c := w.rules.Clone()
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return w.now(), nil }
+	return c, nil
+}
+
+// watched is what was last read of files, and how they were then.
+type watched struct {
+	cert, key, ca string
+	failed        func(error)
+
+	mu    sync.Mutex // guards what follows
+	seen  []stamp
+	rules *tls.Config
+}
+
+// stamp is by what a file that changed is known.
+type stamp struct {
+	at   time.Time
+	size int64
+}
+
+func (w *watched) stamps() []stamp {
+	var all []stamp
+	for _, path := range []string{w.cert, w.key, w.ca} {
+		var s stamp
+		if info, err := os.Stat(path); err == nil { // a link that leads elsewhere now, as in Kubernetes, is followed
+			s = stamp{info.ModTime(), info.Size()}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (w *watched) now() *tls.Config {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := w.stamps()
+	if slices.Equal(seen, w.seen) {
+		return w.rules
+	}
+	w.seen = seen
+	rules, err := w.read()
+	if err != nil { // a certificate whose key is not there yet: the next change brings it
+		w.failed(err)
+		return w.rules
+	}
+	w.rules = rules
+	return rules
+}
+
+func (w *watched) read() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(w.cert, w.key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s with key %s: %w", w.cert, w.key, err)
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
+	if w.ca != "" {
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+		c.ClientCAs, err = authorities(w.ca)
+	}
+	return c, err
+}
+
+// Client is what workers and commands call an app with: the authorities in ca, or those of the machine, and the certificate they
+// show, which is read with every handshake. Without any of them it is nil, which means the usual.
+func Client(ca, cert, key string) (*tls.Config, error) {
+	if ca == "" && cert == "" {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	var err error
+	if ca != "" {
+		if c.RootCAs, err = authorities(ca); err != nil {
+			return nil, err
+		}
+	}
+	if cert == "" {
+		return c, nil
+	}
+	read := func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate %s with key %s: %w", cert, key, err)
+		}
+		return &pair, nil
+	}
+	if _, err := read(); err != nil {
+		return nil, err
+	}
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return read() }
+	return c, nil
+}
+
+func authorities(path string) (*x509.CertPool, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("authorities: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(raw) {
+		return nil, fmt.Errorf("authorities %s: no certificate in PEM", path)
+	}
+	return pool, nil
+}
