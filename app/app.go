@@ -78,8 +78,8 @@ func (a *App) URL() string {
 	return scheme + "://" + a.listener.Addr().String()
 }
 
-// certified refuses who shows no certificate. One of a stranger's has ended the handshake already. Probes of the machine that
-// runs the app have none, and learn nothing.
+// certified refuses who shows no certificate. One of a stranger's has ended the handshake already. Probes of the
+// machine that runs the app have none, and learn nothing.
 func certified(next http.Handler, required bool) http.Handler {
 	if !required {
 		return next

@@ -47,7 +47,8 @@ func (a *authority) sign(name string) int64 {
 	}
 	a.serial++
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(a.serial), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(a.serial), Subject: pkix.Name{CommonName: name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
@@ -73,8 +74,8 @@ func (a *authority) sign(name string) int64 {
 	return a.serial
 }
 
-// App, workers on the socket and over HTTP, and commands, each with a certificate; the app's is replaced while all of them
-// work, and nobody notices. Who trusts, or is, somebody else is refused, and told.
+// App, workers on the socket and over HTTP, and commands, each with a certificate; the app's is replaced while all of
+// them work, and nobody notices. Who trusts, or is, somebody else is refused, and told.
 func TestCertificatesOfBothSides(t *testing.T) {
 	ours, others := newAuthority(t), newAuthority(t)
 	first := ours.sign("app")
@@ -133,7 +134,8 @@ func TestCertificatesOfBothSides(t *testing.T) {
 	if status, serial, _ := get(old, "/healthz"); status != http.StatusOK || serial != first {
 		t.Errorf("a probe got %d from certificate %d", status, serial)
 	}
-	if status, _, body := get(old, "/api/workflows"); status != http.StatusForbidden || !strings.Contains(body, "client certificate") {
+	status, _, body := get(old, "/api/workflows")
+	if status != http.StatusForbidden || !strings.Contains(body, "client certificate") {
 		t.Errorf("without a certificate: got %d %q", status, body)
 	}
 
@@ -147,7 +149,8 @@ func TestCertificatesOfBothSides(t *testing.T) {
 			"unknown certificate authority",
 		},
 	} {
-		if code, _, errs := run(t, dir, caller.with(c.more), "workflow", "list"); code == 0 || !strings.Contains(errs, c.want) {
+		code, _, errs := run(t, dir, caller.with(c.more), "workflow", "list")
+		if code == 0 || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: code %d, %q", what, code, errs)
 		}
 		w := launch(t, dir, caller.with(c.more), "worker", "--link", "socket", "--queues", "none")

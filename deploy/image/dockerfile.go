@@ -23,8 +23,8 @@ type step struct {
 
 func (s step) String() string { return fmt.Sprintf("line %d: %s %s", s.line, s.name, s.args) }
 
-// known are the instructions this program can follow. Any other in a Dockerfile is an error, and not passed over: what is built
-// here would no longer be what an engine builds.
+// known are the instructions this program can follow. Any other in a Dockerfile is an error, and not passed over: what
+// is built here would no longer be what an engine builds.
 var known = []string{
 	"FROM", "ARG", "RUN", "COPY", "ENV", "USER", "WORKDIR", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT",
 }
@@ -71,8 +71,8 @@ func parse(text string) ([]stage, error) {
 	return stages, nil
 }
 
-// final is the stage that a plain build makes: the last one, behind all that it is built upon. from is the image of others it
-// begins with.
+// final is the stage that a plain build makes: the last one, behind all that it is built upon. from is the image of
+// others it begins with.
 func final(stages []stage) (steps []step, from string) {
 	last := stages[len(stages)-1]
 	steps, from = last.steps, last.from

@@ -53,7 +53,8 @@ func needs(t *testing.T, programs ...string) {
 	}
 }
 
-// The image with the Debian it is meant for. It is downloaded and installed twice, which takes minutes: "make image" does it.
+// The image with the Debian it is meant for. It is downloaded and installed twice, which takes minutes: "make image"
+// does it.
 func TestTheWholeImage(t *testing.T) {
 	if !slices.Contains(strings.Split(os.Getenv("SOJOURN_TEST_REQUIRE"), ","), "image") {
 		t.Skip("SOJOURN_TEST_REQUIRE does not name image: make image")
@@ -72,7 +73,8 @@ func TestTheWholeImage(t *testing.T) {
 	serve(t, root, m)
 }
 
-// The same instructions upon a small root of this machine's own programs: there is no apt, and so nothing of Debian's packages.
+// The same instructions upon a small root of this machine's own programs: there is no apt, and so nothing of Debian's
+// packages.
 func TestTheImageUponThisMachine(t *testing.T) {
 	needs(t, "nsenter", "useradd", "groupadd", "ldd")
 	root, m, size := twice(t, local)
@@ -119,7 +121,8 @@ func local(_, root string) error {
 		}
 	}
 	for name, text := range map[string]string{
-		"etc/passwd": "root:x:0:0:root:/root:/bin/bash\n", "etc/group": "root:x:0:\n", "etc/shadow": "root:*:1:0:99999:7:::\n",
+		"etc/passwd": "root:x:0:0:root:/root:/bin/bash\n", "etc/group": "root:x:0:\n",
+		"etc/shadow": "root:*:1:0:99999:7:::\n",
 		"etc/gshadow": "root:*::\n", "etc/resolv.conf": "", "usr/bin/apt-get": "#!/bin/sh\n",
 		"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n", "etc/hosts": "127.0.0.1 localhost\n",
 	} {
@@ -280,9 +283,8 @@ func serve(t *testing.T, root string, m *image) {
 	if err != nil || !strings.Contains(string(status), fmt.Sprintf("Uid:\t%d\t%[1]d\t%[1]d\t%[1]d\n", uid)) {
 		t.Errorf("process 1 does not run as %d: %v\n%s", uid, err, status)
 	}
-	if out := r.sojourn("workflow", "start", "tour.greeting", "--id", "done", "--input", `["world"]`, "--wait"); !strings.Contains(
-		out, "world",
-	) {
+	out := r.sojourn("workflow", "start", "tour.greeting", "--id", "done", "--input", `["world"]`, "--wait")
+	if !strings.Contains(out, "world") {
 		t.Errorf("the sample printed %q", out)
 	}
 	r.sojourn("workflow", "start", "tour.approval", "--id", "open")

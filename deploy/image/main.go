@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command image builds the root file system that the Dockerfile describes, without a container engine: it follows the Dockerfile's
-// own instructions in a chroot. It has to be root, and takes the Debian below from mmdebstrap.
+// Command image builds the root file system that the Dockerfile describes, without a container engine: it follows the
+// Dockerfile's own instructions in a chroot. It has to be root, and takes the Debian below from mmdebstrap.
 //
 //	go run ./deploy/image bin/sojourn-image.tar.gz     # docker import bin/sojourn-image.tar.gz
 //
@@ -59,7 +59,8 @@ func write(path string) error {
 	return errors.Join(pack(root, f), f.Close())
 }
 
-// build makes the root of a plain build of the Dockerfile of the sources at src; base fills it with the image of a FROM.
+// build makes the root of a plain build of the Dockerfile of the sources at src; base fills it with the image of a
+// FROM.
 func build(src, root string, base func(from, root string) error) (*image, error) {
 	text, err := os.ReadFile(filepath.Join(src, "Dockerfile"))
 	if err != nil {
@@ -90,7 +91,8 @@ func build(src, root string, base func(from, root string) error) (*image, error)
 	return m, nil
 }
 
-// debian makes what the image debian:VERSION-slim has: the essential packages and apt, without manuals and translations.
+// debian makes what the image debian:VERSION-slim has: the essential packages and apt, without manuals and
+// translations.
 func debian(from, root string) error {
 	suite, ok := map[string]string{"debian:12-slim": "bookworm"}[from]
 	if !ok {
@@ -102,7 +104,8 @@ func debian(from, root string) error {
 		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+path+"/*")
 	}
 	args = append(args, "--dpkgopt=path-include=/usr/share/doc/*/copyright", suite, archive)
-	for _, part := range []string{"debian " + suite, "debian " + suite + "-updates", "debian-security " + suite + "-security"} {
+	for _, part := range []string{"debian SUITE", "debian SUITE-updates", "debian-security SUITE-security"} {
+		part = strings.ReplaceAll(part, "SUITE", suite)
 		args = append(args, "deb http://deb.debian.org/"+part+" main")
 	}
 	if err := run(exec.Command("mmdebstrap", args...)); err != nil {
@@ -193,8 +196,8 @@ func run(c *exec.Cmd) error {
 	return nil
 }
 
-// pack writes the root as a compressed archive that depends on nothing but the files: they are in the order of their names and have
-// one time.
+// pack writes the root as a compressed archive that depends on nothing but the files: they are in the order of their
+// names and have one time.
 func pack(root string, w io.Writer) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
@@ -248,18 +251,22 @@ func add(t *tar.Writer, root, path string, d fs.DirEntry) error {
 // entering is the first argument of this program when it is to become the process of a container.
 const entering = "enter"
 
-// contained is a command that becomes process 1 of the image at root, in namespaces of its own: as the image's user, in its
-// directory, with its environment, its volume at data and everything else read-only, and with a network nobody else is in.
+// contained is a command that becomes process 1 of the image at root, in namespaces of its own: as the image's user, in
+// its directory, with its environment, its volume at data and everything else read-only, and with a network nobody else
+// is in.
 func (m *image) contained(root, data string) *exec.Cmd {
-	c := exec.Command("/proc/self/exe", append([]string{entering, root, data, m.volume, m.dir, m.user}, m.entrypoint...)...)
+	args := append([]string{entering, root, data, m.volume, m.dir, m.user}, m.entrypoint...)
+	c := exec.Command("/proc/self/exe", args...)
 	c.Env = append([]string{"PATH=" + path}, m.env...)
 	c.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC |
+			syscall.CLONE_NEWUTS,
 	}
 	return c
 }
 
-// beside is a command in the container whose process 1 this machine knows as pid, as an engine's exec and HEALTHCHECK do it.
+// beside is a command in the container whose process 1 this machine knows as pid, as an engine's exec and HEALTHCHECK
+// do it.
 func (m *image) beside(ctx context.Context, pid int, command ...string) *exec.Cmd {
 	uid, gid, _ := strings.Cut(m.user, ":")
 	c := exec.CommandContext(ctx, "nsenter", append([]string{

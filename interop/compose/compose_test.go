@@ -1,5 +1,5 @@
-// Package compose holds the compose files against the loader of Docker Compose itself, in a module of its own: nothing of that
-// loader belongs into the product.
+// Package compose holds the compose files against the loader of Docker Compose itself, in a module of its own: nothing
+// of that loader belongs into the product.
 package compose
 
 import (

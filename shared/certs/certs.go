@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// Server is what an app listens with: the certificate in cert and its key and, when ca names a file, the authorities whose
-// clients are let in. A client that shows a certificate of somebody else ends its handshake there; that one has to be shown is
-// for whoever answers to say. The files are looked at with every handshake. What cannot be read then is told to failed, once for
-// each change, and what was read before stays. Connections that are there keep what they began with.
+// Server is what an app listens with: the certificate in cert and its key and, when ca names a file, the authorities
+// whose clients are let in. A client that shows a certificate of somebody else ends its handshake there; that one has
+// to be shown is for whoever answers to say. The files are looked at with every handshake. What cannot be read then is
+// told to failed, once for each change, and what was read before stays. Connections that are there keep what they began
+// with.
 func Server(cert, key, ca string, failed func(error)) (*tls.Config, error) {
 	w := &watched{cert: cert, key: key, ca: ca, failed: failed}
 	w.seen = w.stamps()
@@ -85,8 +86,8 @@ func (w *watched) read() (*tls.Config, error) {
 	return c, err
 }
 
-// Client is what workers and commands call an app with: the authorities in ca, or those of the machine, and the certificate they
-// show, which is read with every handshake. Without any of them it is nil, which means the usual.
+// Client is what workers and commands call an app with: the authorities in ca, or those of the machine, and the
+// certificate they show, which is read with every handshake. Without any of them it is nil, which means the usual.
 func Client(ca, cert, key string) (*tls.Config, error) {
 	if ca == "" && cert == "" {
 		return nil, nil

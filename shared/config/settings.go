@@ -69,7 +69,7 @@ var settings = []setting{
 	{name: "tls-key", roles: apps, help: "PEM file with the key of tls-cert"},
 	{
 		name: "tls-client-ca", roles: apps,
-		help: "PEM file with authorities: a caller needs a certificate of theirs, for all but the probes; unset: none is asked for",
+		help: "PEM file with authorities: a caller needs a certificate of theirs, for all but probes; unset: it needs none",
 	},
 	{
 		name: "database-url", value: "sqlite:DATA-DIR/sojourn.db", roles: apps, secret: maskURL,
