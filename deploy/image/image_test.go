@@ -122,7 +122,7 @@ func local(_, root string) error {
 	}
 	for name, text := range map[string]string{
 		"etc/passwd": "root:x:0:0:root:/root:/bin/bash\n", "etc/group": "root:x:0:\n",
-		"etc/shadow": "root:*:1:0:99999:7:::\n",
+		"etc/shadow":  "root:*:1:0:99999:7:::\n",
 		"etc/gshadow": "root:*::\n", "etc/resolv.conf": "", "usr/bin/apt-get": "#!/bin/sh\n",
 		"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n", "etc/hosts": "127.0.0.1 localhost\n",
 	} {
