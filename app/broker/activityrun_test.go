@@ -288,6 +288,11 @@ func TestActivityRunsInLists(t *testing.T) {
 			{protocol.ListRequest{WorkflowType: "greet"}, []string{"workflow"}},
 			{protocol.ListRequest{Query: "WorkflowType = 'greet'"}, []string{"workflow"}},
 			{protocol.ListRequest{Query: "WorkflowType STARTS_WITH 'gr'"}, []string{"workflow"}},
+			{protocol.ListRequest{Query: "ActivityType = 'greet'"}, []string{"activity"}},
+			{protocol.ListRequest{Query: "ActivityType = 'other'"}, nil},
+			{protocol.ListRequest{Query: "ActivityType != 'other'"}, []string{"activity"}},
+			{protocol.ListRequest{Query: "ActivityType IS NOT NULL"}, []string{"activity"}},
+			{protocol.ListRequest{Query: "ActivityType IS NULL"}, []string{"workflow"}},
 		} {
 			if got := list(c.in); !slices.Equal(got, c.want) {
 				t.Errorf("%+v: got %v, want %v", c.in, got, c.want)

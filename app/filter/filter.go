@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -182,6 +183,9 @@ func (p *parser) one(not bool) ([]store.Condition, error) {
 	if err == nil && c.Field == store.FieldStatus {
 		c = byStatus(c)
 	}
+	if err == nil && widensActivities(c) {
+		return []store.Condition{anyActivity(), c}, nil
+	}
 	return []store.Condition{c}, err
 }
 
@@ -240,8 +244,11 @@ func (p *parser) condition() (store.Condition, error) {
 		c.Values, err = p.value(f, c.Test)
 	case op.word("IS"):
 		c.Test = store.Present
+		if f.activity {
+			c = anyActivity()
+		}
 		if !p.accept("NOT") {
-			c.Test = store.Absent
+			c = opposite(c)
 		}
 		if !p.accept("NULL") {
 			err = wrongAt(p.tokens[0], "NULL is expected after IS")
@@ -294,6 +301,32 @@ type field struct {
 	attribute string // its name, when it is a search attribute
 	typ       string // as registered, or built in; empty: by its value
 	shown     string
+	activity  bool // the type of an activity run
+}
+
+// activityType is the name of the types of activity runs, which WorkflowType has none of. An attribute that a namespace
+// has registered under it goes before.
+const activityType = "ActivityType"
+
+// anyActivity is what every activity run satisfies, and nothing else.
+func anyActivity() store.Condition {
+	return store.Condition{
+		Field: store.FieldType, Test: store.Prefix, Values: []any{store.TypeColumn(history.KindActivity, "")},
+	}
+}
+
+// widensActivities says whether a condition on the types of activity runs is also satisfied by runs of workflows, which
+// have no such type.
+func widensActivities(c store.Condition) bool {
+	if c.Field != store.FieldType || len(c.Values) == 0 {
+		return false
+	}
+	any := anyActivity().Values[0].(string)
+	value, ok := c.Values[0].(string)
+	if !ok || !strings.HasPrefix(value, any) {
+		return false
+	}
+	return c.Test != store.In && !(c.Test == store.Prefix && (!c.Not || value == any))
 }
 
 var systemFields = map[string]store.RunField{
@@ -308,17 +341,20 @@ var systemFields = map[string]store.RunField{
 // nobody registered.
 func fieldOf(name string, types map[string]string) field {
 	if f, ok := systemFields[name]; ok {
-		return field{f, "", engine.SystemAttributes[name], name}
+		return field{f, "", engine.SystemAttributes[name], name, false}
 	}
 	if typ, ok := types[name]; ok {
-		return field{store.FieldAttribute, name, typ, name}
+		return field{store.FieldAttribute, name, typ, name, false}
 	}
 	for system, f := range systemFields {
 		if strings.EqualFold(system, name) {
-			return field{f, "", engine.SystemAttributes[system], system}
+			return field{f, "", engine.SystemAttributes[system], system, false}
 		}
 	}
-	return field{store.FieldAttribute, name, "", name}
+	if strings.EqualFold(name, activityType) {
+		return field{store.FieldType, "", engine.SystemAttributes["WorkflowType"], activityType, true}
+	}
+	return field{store.FieldAttribute, name, "", name, false}
 }
 
 // value is what the store compares with.
@@ -342,6 +378,9 @@ func (f field) value(t token, test store.Comparison) ([]any, error) {
 	}
 	if t.kind != textToken {
 		return nil, wrongAt(t, "%s is a text: a value in quotes is expected, not %s", f.shown, t)
+	}
+	if f.activity {
+		return []any{store.TypeColumn(history.KindActivity, t.text)}, nil
 	}
 	return []any{t.text}, nil
 }

@@ -44,6 +44,12 @@ func TestAFilterSaysWhatIsLookedFor(t *testing.T) {
 		`NOT RunId STARTS_WITH 'x'`:                    `not run_id prefix ["x"]`,
 		`NOT Status IN ('running', 'failed')`:          `status in ["completed" "cancelled" "terminated" "continued"]`,
 		`Status = 'running' OR Status = 'cancelled'`:   `status in ["running" "cancelled"]`,
+		`ActivityType = 'a' OR activitytype = 'b'`:     `type in ["\x01a" "\x01b"]`,
+		`ActivityType IS NOT NULL`:                     `type prefix ["\x01"]`,
+		`ActivityType IS NULL`:                         `not type prefix ["\x01"]`,
+		`NOT ActivityType = 'a'`:                       `type prefix ["\x01"]; type not in ["\x01a"]`,
+		`NOT ActivityType STARTS_WITH 'a'`:             `type prefix ["\x01"]; not type prefix ["\x01a"]`,
+		`ActivityType > 'a'`:                           `type prefix ["\x01"]; type > ["\x01a"]`,
 		`not = 'a' or RunId = 'x'`:                     `(attribute not in ["ta"] | run_id in ["x"])`,
 	} {
 		list, err := Parse(text, registered)
