@@ -46,7 +46,7 @@ var directions = []direction{
 	{"app/store/storetest", []string{"app/store", "app/engine", "shared/..."}},
 	{"app/dispatch", []string{"app/store", "app/engine", "shared/protocol"}},
 	{"app/auth", []string{"app/store", "shared/..."}},
-	{"app/filter", []string{"app/store", "app/engine", "shared/protocol"}},
+	{"app/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/view", []string{"app/store", "app/engine", "shared/..."}},
 	{
 		"app/broker", []string{"app/view", "app/filter", "app/dispatch", "app/auth", "app/store", "app/engine", "shared/..."},
