@@ -134,7 +134,7 @@ func (p peer) dial(t *testing.T, namespace string, auth any) *socketio.Client {
 }
 
 // dialWith asks again when nothing is answered: a server of version 2 listens only after it has announced itself, and
-// then forgets a CONNECT that was quicker.
+// then forgets a CONNECT that was quicker, as it forgets events that come before their handlers.
 func (p peer) dialWith(t *testing.T, namespace string, auth any, options socketio.DialOptions) *socketio.Client {
 	t.Helper()
 	options.Path, options.MaxQueue, options.ConnectTimeout = "/socket.io/", 10_000, 3*time.Second
@@ -143,7 +143,15 @@ func (p peer) dialWith(t *testing.T, namespace string, auth any, options socketi
 		switch {
 		case err == nil:
 			t.Cleanup(func() { c.Close(nil) })
-			return c
+			ready, cancel := context.WithTimeout(t.Context(), options.ConnectTimeout)
+			_, err := c.EmitWithAck(ready, "auth")
+			cancel()
+			if err == nil {
+				return c
+			}
+			if time.Now().After(end) {
+				t.Fatal(err)
+			}
 		case !errors.Is(err, context.DeadlineExceeded) || time.Now().After(end):
 			t.Fatal(err)
 		}

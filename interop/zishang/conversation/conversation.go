@@ -36,7 +36,6 @@ func Hold(s Socket) {
 		})
 	}
 	on("echo", func(args []any, ack func(...any)) { ack(args...) })
-	on("auth", func(_ []any, ack func(...any)) { ack(s.Auth) })
 	on("ask me", func(args []any, ack func(...any)) {
 		_ = s.Emit("ask", args[0], func(answer []any, err error) {
 			if err != nil {
@@ -73,6 +72,9 @@ func Hold(s Socket) {
 		}
 		ack()
 	})
+
+	// Last: whoever has an answer to it knows that the others are there.
+	on("auth", func(_ []any, ack func(...any)) { ack(s.Auth) })
 }
 
 // Serve serves until standard input ends, and says on standard output where. It never returns.
