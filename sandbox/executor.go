@@ -189,15 +189,19 @@ func (ex *executor) run() {
 // their way, and whoever else holds the other end of the control socket is not asked.
 func (ex *executor) follow(last chan<- minder.Fact) {
 	defer func() { time.AfterFunc(endTime, func() { _ = ex.proc.control.Close() }) }()
-	for {
+	for late := false; ; {
 		f, err := ex.proc.fact()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			ex.kill(ending{cause: CauseCrash, kind: Crashed, message: "what watches over the executor was stopped"})
-			err = ex.proc.line.SetReadDeadline(time.Now().Add(2 * endTime)) // it may go on, and tell the end
-			if err == nil {
+			if late {
+				ex.kill(ending{cause: CauseCrash, kind: Crashed, message: "what watches over the executor was stopped"})
+			}
+			// It may have been this process that stood still: then the facts are here. And after a kill the end is told.
+			late = true
+			if err = ex.proc.line.SetReadDeadline(time.Now().Add(2 * endTime)); err == nil {
 				continue
 			}
 		}
+		late = false
 		ex.expectFacts()
 		if err != nil {
 			last <- minder.Fact{T: minder.FactEnd, Exit: -1, Signal: int(syscall.SIGKILL)}

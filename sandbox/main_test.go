@@ -12,6 +12,7 @@ import (
 func TestMain(m *testing.M) {
 	sandbox.Main(sandboxtest.Handlers)
 	helper()
+	busy()
 	goleak.VerifyTestMain(m)
 }
 

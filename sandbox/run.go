@@ -21,17 +21,17 @@ const expirySlack = 100 * time.Millisecond
 // awaitExpiring waits until no call of the executor is expiring any more. A call that began beside such a one could be
 // killed with it, or have its result acknowledged and its state lost.
 func (ex *executor) awaitExpiring(ctx context.Context, deadline time.Time) error {
+	c := ex.expiringCall()
+	if c == nil {
+		return nil // as nearly always
+	}
 	over := ctx
 	if !deadline.IsZero() {
 		var cancel context.CancelFunc
 		over, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
 	}
-	for {
-		c := ex.expiringCall()
-		if c == nil {
-			return nil
-		}
+	for ; c != nil; c = ex.expiringCall() {
 		select {
 		case <-c.done:
 		case <-over.Done():
@@ -43,6 +43,7 @@ func (ex *executor) awaitExpiring(ctx context.Context, deadline time.Time) error
 			}
 		}
 	}
+	return nil
 }
 
 // expiringCall returns a call in flight that is expiring, or nil.

@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -187,6 +188,45 @@ func TestAStoppedMinderHoldsNobodyUp(t *testing.T) {
 			t.Errorf("scratch folder: %v", err)
 		}
 	})
+}
+
+// A worker that stood still for longer than a minder may be silent finds what its minders said meanwhile, and ends
+// nothing.
+func TestAWorkerThatStoodStillKeepsItsExecutors(t *testing.T) {
+	t.Parallel()
+	worker := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{busyName, t.TempDir(), HandlersDir(t)}, Stderr: os.Stderr, Env: os.Environ(),
+	}
+	in, err := worker.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := worker.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer worker.Wait()
+	defer worker.Process.Kill()
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "busy" {
+		t.Fatalf("the worker said %q", lines.Text())
+	}
+	if err := worker.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(13 * time.Second) // the silence, of which 10 s are allowed
+	if err := worker.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !lines.Scan() || lines.Text() != "counted 2 <nil>" {
+		t.Errorf("the worker said %q", lines.Text())
+	}
 }
 
 func TestACallWhoseMinderWasStoppedEnds(t *testing.T) {

@@ -28,7 +28,9 @@ func (a *attempt) whyLost(err error) error {
 	if s == nil || s.LastEnd == "" || here || !errors.Is(err, activity.ErrSessionLost) {
 		return err
 	}
-	a.lost = protocol.LostReason(s.LastEnd)
+	if reason := protocol.LostReason(s.LastEnd); reason != "" {
+		a.lost = reason
+	}
 	why := fmt.Sprintf(" (the holding before this one ended: %s)", s.LastEnd)
 	if plain, ok := err.(*activity.Error); ok { //nolint:errorlint // not wrapped: its type and class stay
 		told := *plain
