@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
@@ -18,8 +19,11 @@ const helperName = "sandbox-test-worker"
 // busyName is the first argument of one that exists to be stopped for a while.
 const busyName = "sandbox-test-busy-worker"
 
-// busy is the whole life of such a worker: it has a call in a session, cancels it when its standard input ends, and
-// says how often the session has counted then.
+// busySessions is how many sessions it has, each with a call.
+const busySessions = 12
+
+// busy is the whole life of such a worker: it cancels its calls when its standard input ends, and says whether the
+// sessions still count.
 func busy() {
 	if len(os.Args) != 3 || os.Args[0] != busyName {
 		return
@@ -34,19 +38,40 @@ func busy() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	call := func(ctx context.Context, entry string) (sandbox.Result, error) {
-		return pool.Invoke(ctx, sandbox.Invocation{
-			ID: entry, Activity: sandboxtest.NativeActivity, Entry: entry, Session: &sandbox.Session{ID: "s", Epoch: 1},
-		}, sandbox.Hooks{OnProgress: func([]byte) { fmt.Println("busy") }})
+	var sessions, started sync.WaitGroup
+	counted := make(chan error, busySessions)
+	started.Add(busySessions)
+	for i := range busySessions {
+		sessions.Go(func() {
+			call := func(ctx context.Context, entry string, shown func()) (n int, err error) {
+				res, err := pool.Invoke(ctx, sandbox.Invocation{
+					ID: entry, Activity: sandboxtest.NativeActivity, Entry: entry,
+					Session: &sandbox.Session{ID: fmt.Sprint("s", i), Epoch: 1},
+				}, sandbox.Hooks{OnProgress: func([]byte) { shown() }})
+				if err == nil {
+					err = payload.Decode(payload.Payload{Blob: string(res.Output)}, &n)
+				}
+				return n, err
+			}
+			_, first := call(ctx, "count", nil)
+			_, _ = call(ctx, "wait", started.Done)
+			n, err := call(context.Background(), "count", nil)
+			if err == nil && n != 2 {
+				err = fmt.Errorf("counted %d", n)
+			}
+			counted <- errors.Join(first, err)
+		})
 	}
-	_, first := call(ctx, "count")
-	_, _ = call(ctx, "wait")
-	res, err := call(context.Background(), "count")
-	var n int
-	if err == nil {
-		err = payload.Decode(payload.Payload{Blob: string(res.Output)}, &n)
+	started.Wait()
+	fmt.Println("busy")
+	sessions.Wait()
+	close(counted)
+	for err := range counted {
+		if err != nil {
+			fmt.Println("error", err)
+		}
 	}
-	fmt.Println("counted", n, errors.Join(first, err))
+	fmt.Println("kept")
 	pool.Close()
 	os.Exit(0)
 }
