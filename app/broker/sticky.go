@@ -1,10 +1,11 @@
 package broker
 
 import (
-	"container/list"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -18,19 +19,13 @@ const (
 	mostStickyWorkers  = 50_000
 )
 
-// keptRuns remembers which workers keep which runs in their memory, and up to which event each of them, so that a task
-// shows only what its worker has not seen. It may be wrong: a worker that forgot the run asks for the history from the
-// beginning. Another app has a memory of its own.
+// stickyRuns remembers which workers keep which runs in their memory, and up to which event each of them, so that a
+// task shows only what its worker has not seen. It may be wrong: a worker that forgot the run asks for the history from
+// the beginning. Another app has a memory of its own.
 type stickyRuns struct {
-	mu    sync.Mutex // guards what follows
-	runs  map[string]*list.Element
-	order *list.List // of *keptRun, the run last decided on first
-	size  int        // workers of all runs
-}
-
-type stickyRun struct {
-	id      string
-	workers []stickyWorker // who decided last first: it has the least to catch up with
+	mu   sync.Mutex                             // guards what follows
+	runs *simplelru.LRU[string, []stickyWorker] // of each run, who decided last first: it has the least to catch up with
+	size int                                    // workers of all runs
 }
 
 type stickyWorker struct {
@@ -75,24 +70,16 @@ func (b *Broker) processOf(in protocol.CompleteItem) store.Process {
 func (k *stickyRuns) put(run string, by stickyWorker) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.runs == nil {
-		k.runs, k.order = map[string]*list.Element{}, list.New()
+	if k.runs == nil { // a run has a worker at least, so the number of runs never is what bounds it
+		k.runs, _ = simplelru.NewLRU[string, []stickyWorker](mostStickyWorkers+1, nil)
 	}
-	e := k.runs[run]
-	if e == nil {
-		e = k.order.PushFront(&stickyRun{id: run})
-		k.runs[run] = e
-	}
-	k.order.MoveToFront(e)
-	r := e.Value.(*stickyRun)
-	before := len(r.workers)
 	// An older process of the worker is gone with its memory.
-	r.workers = slices.DeleteFunc(r.workers, func(o stickyWorker) bool { return o.Worker == by.Worker })
-	r.workers = slices.Insert(r.workers, 0, by)
-	r.workers = r.workers[:min(len(r.workers), stickyWorkersOfRun)]
-	k.size += len(r.workers) - before
+	workers := k.without(run, func(o stickyWorker) bool { return o.Worker == by.Worker })
+	workers = slices.Insert(workers, 0, by)
+	k.set(run, workers[:min(len(workers), stickyWorkersOfRun)])
 	for k.size > mostStickyWorkers {
-		k.remove(k.order.Back())
+		_, oldest, _ := k.runs.RemoveOldest()
+		k.size -= len(oldest)
 	}
 }
 
@@ -100,16 +87,8 @@ func (k *stickyRuns) put(run string, by stickyWorker) {
 func (k *stickyRuns) forget(run string, p store.Process) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e := k.runs[run]
-	if e == nil {
-		return
-	}
-	r := e.Value.(*stickyRun)
-	before := len(r.workers)
-	r.workers = slices.DeleteFunc(r.workers, func(o stickyWorker) bool { return o.Process == p })
-	k.size += len(r.workers) - before
-	if len(r.workers) == 0 {
-		k.remove(e)
+	if k.runs != nil {
+		k.set(run, k.without(run, func(o stickyWorker) bool { return o.Process == p }))
 	}
 }
 
@@ -117,16 +96,26 @@ func (k *stickyRuns) forget(run string, p store.Process) {
 func (k *stickyRuns) drop(run string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e := k.runs[run]; e != nil {
-		k.remove(e)
+	if k.runs != nil {
+		k.set(run, nil)
 	}
 }
 
-// remove takes a run out; mu is held.
-func (k *stickyRuns) remove(e *list.Element) {
-	r := k.order.Remove(e).(*stickyRun)
-	delete(k.runs, r.id)
-	k.size -= len(r.workers)
+// without copies the workers of a run but those that gone says; mu is held. The slice is its caller's.
+func (k *stickyRuns) without(run string, gone func(stickyWorker) bool) []stickyWorker {
+	workers, _ := k.runs.Peek(run)
+	return slices.DeleteFunc(slices.Clone(workers), gone)
+}
+
+// set gives a run its workers, none of which takes it out; mu is held.
+func (k *stickyRuns) set(run string, workers []stickyWorker) {
+	before, _ := k.runs.Peek(run)
+	k.size += len(workers) - len(before)
+	if len(workers) == 0 {
+		k.runs.Remove(run)
+		return
+	}
+	k.runs.Add(run, workers)
 }
 
 // seen is the last event of the run that this process has in memory, 0 when it has none.
@@ -139,14 +128,15 @@ func (k *stickyRuns) seen(run string, p store.Process) int64 {
 	return 0
 }
 
-// of are the processes that keep a run.
+// of are the processes that keep a run. Nobody writes to the slice any more.
 func (k *stickyRuns) of(run string) []stickyWorker {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e := k.runs[run]; e != nil {
-		return slices.Clone(e.Value.(*stickyRun).workers)
+	if k.runs == nil {
+		return nil
 	}
-	return nil
+	workers, _ := k.runs.Peek(run)
+	return workers
 }
 
 // stickyWorkers are the processes that a task of the run should rather go to than to others that wait, the best first.
