@@ -28,7 +28,7 @@ FREEZES ?= 20
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: build ## build everything, start app and worker on SQLite, start a sample run
+run: build ## build everything, start app and worker on SQLite, start sample runs
 	$(BIN) dev
 
 dev: ## the same without building the dashboard (for work on the Go side)

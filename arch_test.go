@@ -99,7 +99,7 @@ var directions = []direction{
 		"client",
 		"cli/...", "docs", "web", "app", "app/plane", "app/auth", "app/broker", "app/dispatch", "app/store/...", "worker",
 		"worker/link", "sandbox",
-		"examples/research", "shared/...",
+		"examples/look", "examples/research", "shared/...",
 	}},
 	{"", []string{"cli", "worker"}},
 	{"cmd/sojourn", []string{"", "examples"}},

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/examples/look"
 	"github.com/sojourn-run/sojourn/examples/research"
 	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -19,23 +22,30 @@ import (
 
 func (p *program) devCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "dev", Short: "Run app and worker on this machine, without tokens, and a sample run to look at", Args: noArgs,
-		Long: "Run app and worker in one process on this machine, without tokens, and start a sample run to look at.\n" +
+		Use: "dev", Short: "Run app and worker on this machine, without tokens, and sample runs to look at", Args: noArgs,
+		Long: "Run app and worker in one process on this machine, without tokens, and start sample runs to look at: one\n" +
+			"that completes, and beside it one that waits for a signal, one whose step is tried again, one that keeps a session.\n" +
 			"What is in the data directory stays: a run that was cut off goes on.",
 		RunE: func(c *cobra.Command, _ []string) error {
+			held := &heldLog{to: p.err}
+			defer held.release()
+			p.err = held
 			s, err := p.settings(c)
 			if err != nil {
 				return err
 			}
-			return p.dev(c.Context(), s)
+			return p.dev(c.Context(), s, held)
 		},
 	}
 	config.Register(c.Flags(), config.Dev)
 	return c
 }
 
-// dev starts both roles, prints five lines and the ready line, and sees the sample through.
-func (p *program) dev(ctx context.Context, s *settings) error {
+// dev starts both roles, prints five lines and the ready line, starts what stands beside the sample, and sees that
+// through.
+func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
+	patience := time.AfterFunc(heldFor, held.release) // who waits for a database is told so
+	defer patience.Stop()
 	n, err := p.start(ctx, s)
 	if err != nil {
 		return err
@@ -50,6 +60,7 @@ func (p *program) dev(ctx context.Context, s *settings) error {
 	} {
 		fmt.Fprintf(p.out, "%-10s %s\n", l[0], l[1])
 	}
+	held.release()
 	if err := n.worker.WaitReady(n.ctx); err != nil {
 		n.cancel(err)
 		return errors.Join(err, n.wait())
@@ -58,7 +69,18 @@ func (p *program) dev(ctx context.Context, s *settings) error {
 		fmt.Fprintf(p.out, "ready %s\n", base)
 		return n.wait()
 	}
-	run, err := sample(n.ctx, n.app.Broker(), s.Namespace)
+	run, err := newest(n.ctx, n.app.Broker(), s.Namespace, "sample", research.Workflow, research.Question{
+		Text: "What do the largest whales eat, and how do they find it?", Near: 3,
+	})
+	for _, beside := range [][3]string{
+		{"sample-approval", look.Approval, "order 17"},
+		{"sample-retry", look.Retry, "12 Elm Street"},
+		{"sample-session", look.Session, "sojourn dev"},
+	} {
+		if err == nil {
+			_, err = newest(n.ctx, n.app.Broker(), s.Namespace, beside[0], beside[1], beside[2])
+		}
+	}
 	if err != nil {
 		n.cancel(err)
 		return errors.Join(err, n.wait())
@@ -89,11 +111,11 @@ func (s *settings) database() string {
 	return ""
 }
 
-// sample is the newest run of the sample: the one that is open, else a new one under the next free id.
-func sample(ctx context.Context, b *broker.Broker, namespace string) (protocol.StartAnswer, error) {
-	args, err := payload.EncodeArgs(research.Question{
-		Text: "What do the largest whales eat, and how do they find it?", Near: 3,
-	})
+// newest is the newest run of a sample: the one that is open, else a new one under the next free id.
+func newest(
+	ctx context.Context, b *broker.Broker, namespace, name, workflow string, arg any,
+) (protocol.StartAnswer, error) {
+	args, err := payload.EncodeArgs(arg)
 	if err != nil {
 		return protocol.StartAnswer{}, err
 	}
@@ -102,12 +124,12 @@ func sample(ctx context.Context, b *broker.Broker, namespace string) (protocol.S
 		return protocol.StartAnswer{}, err
 	}
 	for n := 1; ; n++ {
-		id := "sample"
+		id := name
 		if n > 1 {
-			id = fmt.Sprintf("sample-%d", n)
+			id = fmt.Sprintf("%s-%d", name, n)
 		}
 		a, err := b.Start(ctx, protocol.StartRequest{
-			Namespace: namespace, WorkflowID: id, WorkflowType: research.Workflow, Input: input, DuplicatePolicy: "use-existing",
+			Namespace: namespace, WorkflowID: id, WorkflowType: workflow, Input: input, DuplicatePolicy: "use-existing",
 			Identity: "sojourn dev",
 		})
 		if protocol.ReasonOf(err) != protocol.ReasonDuplicateStart {
@@ -142,5 +164,36 @@ func approve(ctx context.Context, b *broker.Broker, run protocol.StartAnswer) er
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// heldFor is the longest that the log is held back.
+const heldFor = 3 * time.Second
+
+// heldLog keeps what is logged until it is released, so that the lines for people stand before it.
+type heldLog struct {
+	to   io.Writer
+	mu   sync.Mutex
+	kept []byte // until open
+	open bool
+}
+
+func (h *heldLog) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open {
+		return h.to.Write(p)
+	}
+	h.kept = append(h.kept, p...)
+	return len(p), nil
+}
+
+func (h *heldLog) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.open {
+		h.open = true
+		_, _ = h.to.Write(h.kept) // as the log does, which has nobody to tell either
+		h.kept = nil
 	}
 }

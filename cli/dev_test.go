@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,6 +62,9 @@ func TestDevPrintsFiveLinesAndRunsTheSample(t *testing.T) {
 			t.Errorf("the sample's history has %d %s, want %d", seen[typ], typ, n)
 		}
 	}
+	standing(t, c)
+	c.must(http.MethodPost, "/api/workflows/sample-approval/signal/approve", map[string]any{"request_id": "r"}, nil)
+	until(t, "the approved run is over", func() bool { return c.describe("sample-approval").Status == "completed" })
 	asked := time.Now()
 	if code := p.terminate(); code != 0 || time.Since(asked) > 25*time.Second {
 		t.Errorf("SIGTERM: exit %d after %s, want 0 within 25 s", code, time.Since(asked))
@@ -76,6 +80,9 @@ func TestDevPrintsFiveLinesAndRunsTheSample(t *testing.T) {
 	if v := c.describe("sample-2"); v.RunID != again {
 		t.Errorf("the second start's run %s is not that of sample-2, %s", again, v.RunID)
 	}
+	if v, old := c.describe("sample-approval-2"), c.describe("sample-retry"); v.Status == "" || old.Terminal {
+		t.Errorf("the second start: approval %q, retry %q", v.Status, old.Status)
+	}
 	if code := p.terminate(); code != 0 {
 		t.Errorf("SIGTERM in the middle of the sample: exit %d", code)
 	}
@@ -84,6 +91,46 @@ func TestDevPrintsFiveLinesAndRunsTheSample(t *testing.T) {
 		t.Errorf("the third start shows %s, want %s, which was open", third, again)
 	}
 	c.completed("sample-2", again)
+}
+
+// standing waits for what dev leaves beside its sample: a run that waits for a signal, a step that failed and is tried
+// again, a live session.
+func standing(t *testing.T, c client) {
+	t.Helper()
+	until(t, "a run waits for its signal", func() bool {
+		w := c.describe("sample-approval").Pending.Waits
+		return len(w) == 1 && w[0].SignalName == "approve"
+	})
+	until(t, "a step failed and is tried again", func() bool {
+		a := c.describe("sample-retry").Pending.Activities
+		return len(a) == 1 && a[0].State == "delayed" && a[0].Attempt > 1 && a[0].LastFailure != ""
+	})
+	until(t, "a session is held", func() bool {
+		var list struct {
+			Sessions []struct {
+				Owner string `json:"lease_owner"`
+			} `json:"sessions"`
+		}
+		c.must(http.MethodGet, "/api/worker-sessions?status=active", nil, &list)
+		return len(list.Sessions) == 1 && list.Sessions[0].Owner == "local"
+	})
+}
+
+func TestDevPrintsItsLinesBeforeItsLog(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := launchAs(t, "/bin/sh", t.TempDir(), nil, "-c", `exec "$0" dev --addr 127.0.0.1:0 2>&1`, self)
+	p.line(p.out, `"message":"connected"`)
+	p.line(p.out, `^ready `)
+	out, _ := p.out.all()
+	for i, first := range []string{"release", "database", "dashboard", "API", "worker"} {
+		if !strings.HasPrefix(out[i], first) {
+			t.Errorf("line %d is %q, want that of %s", i+1, out[i], first)
+		}
+	}
 }
 
 func TestSampleSurvivesKillsAtRandomMoments(t *testing.T) {

@@ -212,13 +212,13 @@ func (s *settings) inspect(ctx context.Context) (store.Schema, error) {
 // worker makes the worker; with an app it joins that in process.
 func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
 	if a != nil {
-		return worker.FromConfig(p.registry, s.Config, link.Local{Join: a.Channel().Join})
+		return worker.FromConfig(p.registry, s.Config, link.Local{Join: a.Channel().Join}, s.Log)
 	}
 	rules, err := certs.Client(s.AppCA, s.ClientCert, s.ClientKey)
 	if err != nil {
 		return nil, err
 	}
-	return worker.FromConfig(p.registry, s.Config, link.Over(s.Link, s.AppURLs, rules))
+	return worker.FromConfig(p.registry, s.Config, link.Over(s.Link, s.AppURLs, rules), s.Log)
 }
 
 // localURL is where a browser of this machine finds an app that listens on addr.

@@ -4,6 +4,7 @@ package examples
 import (
 	curlworker "github.com/sojourn-run/sojourn/examples/curl-worker"
 	"github.com/sojourn-run/sojourn/examples/handlers"
+	"github.com/sojourn-run/sojourn/examples/look"
 	"github.com/sojourn-run/sojourn/examples/research"
 	"github.com/sojourn-run/sojourn/examples/sessions/conversation"
 	"github.com/sojourn-run/sojourn/examples/sessions/device"
@@ -18,7 +19,7 @@ func Register(r *worker.Registry) {
 	for _, register := range []func(*worker.Registry){
 		research.Register, conversation.Register, keepalive.Register, rebuild.Register, device.Register, handlers.Register,
 		curlworker.Register,
-		tour.Register,
+		tour.Register, look.Register,
 	} {
 		register(r)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -50,7 +51,7 @@ func run(r *Registry, args []string) int {
 	rules, err := certs.Client(c.AppCA, c.ClientCert, c.ClientKey)
 	var w *Worker
 	if err == nil {
-		w, err = FromConfig(r, c, link.Over(c.Link, c.AppURLs, rules))
+		w, err = FromConfig(r, c, link.Over(c.Link, c.AppURLs, rules), log)
 	}
 	if err == nil {
 		ctx, stop := process.Interrupts()
@@ -66,7 +67,7 @@ func run(r *Registry, args []string) int {
 
 // FromConfig makes a worker of the settings of a process. Without a token of its own it presents the one the app keeps
 // in the same data directory.
-func FromConfig(r *Registry, c *config.Config, carrier link.Carrier) (*Worker, error) {
+func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog.Logger) (*Worker, error) {
 	token := c.Token
 	if token == "" {
 		kept, err := process.ReadToken(c.DataDir)
@@ -90,6 +91,6 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier) (*Worker, e
 		IsolationMin: c.IsolationMin,
 		Read:         c.ExecutorRead, Write: c.ExecutorWrite,
 		Memory: int64(c.ExecutorMemory) << 20,
-		Log:    process.Logger(os.Stderr, c.LogLevel, c.LogFormat),
+		Log:    log,
 	})
 }

@@ -58,5 +58,15 @@ export function setTheme(to: Theme): void {
   apply();
 }
 
+const dismissed = new Set((read("dismissed") ?? "").split(",").filter(Boolean));
+
+/** Puts a hint to the reader away, for good. */
+export function dismiss(name: string): void {
+  dismissed.add(name);
+  write("dismissed", [...dismissed].join(","));
+  tell();
+}
+
+export const useDismissed = (name: string): boolean => useSyncExternalStore(subscribe, () => dismissed.has(name));
 export const useZone = (): Zone => useSyncExternalStore(subscribe, () => zone);
 export const useTheme = (): Theme => useSyncExternalStore(subscribe, () => theme);

@@ -38,10 +38,10 @@ const kinds: Record<Kind, { title: string; says: string; act: string; send: (run
 };
 
 /** Sends something with a name and arguments to a run. What comes back is shown; a signal brings nothing back. */
-export function Ask({ kind, run, onClose }: { kind: Kind; run: RunView; onClose: () => void }) {
+export function Ask({ kind, run, onClose, named }: { kind: Kind; run: RunView; onClose: () => void; named?: string }) {
   const client = useQueryClient();
   const waits = kind === "signal" ? (run.pending?.waits ?? []).map((w) => w.signal_name).filter(Boolean) : [];
-  const [name, setName] = useState(waits[0] ?? "");
+  const [name, setName] = useState(named ?? waits[0] ?? "");
   const [input, setInput] = useState("");
   const [wrong, setWrong] = useState<Error | null>(null);
   const { title, says, act, send } = kinds[kind];

@@ -1,10 +1,12 @@
 import { Link } from "@tanstack/react-router";
-import type { ReactNode } from "react";
+import { useState, type ReactNode } from "react";
 import type { PendingActivity, RunView } from "../api/types";
 import { useNow } from "../lib/clock";
 import { isOpen } from "../lib/status";
+import { Ask } from "./Ask";
 import { progress } from "./progress";
 import { duration, parseTime } from "../lib/time";
+import { Act } from "../ui/Act";
 import { Icon, type IconName } from "../ui/Icon";
 import { Stack } from "../ui/Stack";
 import { WaitText } from "../ui/WaitText";
@@ -12,6 +14,7 @@ import { When } from "../ui/When";
 
 /** Why an open run does not move: the reason in words, and everything that is open with its own. */
 export function WhyWaiting({ run }: { run: RunView }) {
+  const [signal, setSignal] = useState<string | null>(null);
   const p = run.pending;
   const wait = isOpen(run) ? run.wait : null;
   const task = p?.workflow_task;
@@ -22,6 +25,13 @@ export function WhyWaiting({ run }: { run: RunView }) {
       <Item key={`w${w.sequence}`} icon="signal">
         {w.kind === "condition" ? "waits for a condition that signals and updates may make true" : "waits for the signal"}{" "}
         <b className="font-medium">{w.kind === "condition" ? w.condition_key : w.signal_name}</b>
+        {w.kind !== "condition" && w.signal_name && (
+          <span className="ml-3 inline-block">
+            <Act needs="writer" primary why={run.actions?.can_signal === false && "The run cannot take this now."} onClick={() => setSignal(w.signal_name!)}>
+              Send {w.signal_name}
+            </Act>
+          </span>
+        )}
       </Item>
     )),
     ...(p?.children ?? []).map((c) => (
@@ -52,6 +62,7 @@ export function WhyWaiting({ run }: { run: RunView }) {
     <section aria-label="What is open" className={`card mt-3 border-l-3 p-4 ${wait?.needs_attention ? "border-l-warn" : "border-l-idle"}`}>
       {wait && <p className="font-medium break-words"><WaitText wait={wait} /></p>}
       {items.length > 0 && <ul className={`grid gap-1.5 ${wait ? "mt-2" : ""}`}>{items}</ul>}
+      {signal !== null && <Ask kind="signal" run={run} named={signal} onClose={() => setSignal(null)} />}
     </section>
   );
 }

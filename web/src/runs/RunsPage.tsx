@@ -16,6 +16,7 @@ import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
 import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
+import { Samples } from "./Samples";
 
 const StartDialog = lazy(() => import("./StartDialog"));
 
@@ -46,6 +47,7 @@ export function RunsPage() {
           ))}
         </ul>
       )}
+      {!filtered && !search.after && <Samples rows={rows} />}
       <StatusTabs current={search.status} />
       <div className="mt-3" aria-busy={runs.isFetching}>
         {unread ? (

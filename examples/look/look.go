@@ -1,0 +1,80 @@
+// Package look is what `sojourn dev` leaves standing beside its sample, so that there is something to look at: a run
+// that waits for a person, one whose step fails and is tried again, one that keeps a session.
+package look
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// Workflows, in the order in which they are started. The dashboard knows them by their first word and tells what to
+// do with each.
+const (
+	Approval = "sample.approval"
+	Retry    = "sample.retry"
+	Session  = "sample.session"
+)
+
+// Register offers the workflows and their activities.
+func Register(r *worker.Registry) {
+	r.Workflow(Approval, Approve)
+	r.Workflow(Retry, Deliver)
+	r.Workflow(Session, Desk)
+	r.Activity("sample.deliver", deliver)
+	r.Activity("sample.note", note)
+}
+
+// Approve waits for the signal "approve", however long that takes.
+func Approve(ctx workflow.Context, order string) (string, error) {
+	err := workflow.Signal(ctx, "approve").Receive(ctx)
+	return order + " is approved", err
+}
+
+// Deliver has a step that fails: it is tried again after 20 seconds, then after longer, until half an hour lies
+// between two attempts.
+func Deliver(ctx workflow.Context, address string) error {
+	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
+		StartToClose: time.Minute,
+		Retry: &workflow.RetryPolicy{
+			Backoff: []time.Duration{20 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute},
+		},
+	})
+	return workflow.ExecuteActivity(ctx, "sample.deliver", address).Get(ctx, nil)
+}
+
+// Desk keeps a session open: what its first step put in memory is there for every note that comes by signal, until
+// one says "close".
+func Desk(ctx workflow.Context, name string) (int, error) {
+	s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+	if err != nil {
+		return 0, err
+	}
+	notes := 0
+	for text := "opened by " + name; text != "close"; {
+		if err := s.Execute(ctx, "sample.note", text).Get(ctx, &notes); err != nil {
+			return notes, err
+		}
+		if text, err = workflow.ReceiveSignal[string](ctx, "note"); err != nil {
+			return notes, err
+		}
+	}
+	return notes, s.End(ctx)
+}
+
+func deliver(_ context.Context, address string) error {
+	return activity.NewError("nobody_home", "nobody opens the door at "+address)
+}
+
+// note adds a line to what the session keeps in memory, and counts them.
+func note(ctx context.Context, text string) (int, error) {
+	lines, err := activity.GetOrCreate(ctx, "notes", func(context.Context) (*[]string, error) { return &[]string{}, nil })
+	if err != nil {
+		return 0, err
+	}
+	*lines = append(*lines, text)
+	return len(*lines), nil
+}

@@ -1,0 +1,38 @@
+// What "sojourn dev" leaves standing beside its sample, and what its page says to do with it.
+import assert from "node:assert/strict";
+import { shown } from "./checks.mjs";
+
+export const samples = [
+  ["beside the sample stand a run that waits, a step that is tried again and a session, and the page says what to do", async ({ page, base, axe, shot }) => {
+    await page.goto(base);
+    const next = page.getByRole("region", { name: "What to do next" });
+    for (const id of ["sample-approval", "sample-retry", "sample-session"]) await shown(next.getByRole("link", { name: id }));
+    assert.deepEqual(await axe(), []);
+    await shot("samples");
+    await next.getByRole("link", { name: "sample-retry" }).click();
+    const open = page.getByRole("region", { name: "What is open" });
+    await shown(open.getByText("nobody opens the door at 12 Elm Street").first());
+    await shown(open.getByText(/attempt \d/).first());
+    await shot("samples-retry");
+    await page.goBack();
+    await next.getByRole("link", { name: "sample-session" }).click();
+    await open.getByRole("button", { name: "Send note" }).waitFor();
+    await shown(page.locator('[data-lane="session"]'));
+    await shot("samples-session");
+    await page.goBack();
+    await next.getByRole("link", { name: "sample-approval" }).click();
+    await open.getByRole("button", { name: "Send approve" }).click();
+    const dialog = page.getByRole("dialog");
+    assert.equal(await dialog.getByLabel("Name").inputValue(), "approve");
+    await shot("samples-approve");
+    await dialog.getByRole("button", { name: "Send", exact: true }).click();
+    await shown(page.locator('main [data-status="completed"]').first());
+    await page.goto(base);
+    await shown(next);
+    assert.equal(await next.getByRole("link", { name: "sample-approval" }).count(), 0, "what is done is not to be done any more");
+    await next.getByRole("button", { name: "Hide this" }).click();
+    await page.reload();
+    await shown(page.getByRole("heading", { level: 1, name: "Runs" }));
+    assert.equal(await next.count(), 0, "what was put away stays away");
+  }],
+];
