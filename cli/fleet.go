@@ -19,7 +19,7 @@ const (
 
 func (p *program) workersCommand() *cobra.Command {
 	path := func(id string) string { return "/api/workers/" + url.PathEscape(id) }
-	return sortable(offerIDs(p.group("workers", "List the workers of an app, look at one, remove one", p.listWorkers,
+	return sortable(offerIDs(p.group("workers", "List the workers of an app, look at one, drain some, remove one", p.listWorkers,
 		&cobra.Command{
 			Use: "describe ID", Short: "Show a worker", Args: one(oneWorker),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -35,6 +35,12 @@ func (p *program) workersCommand() *cobra.Command {
 				})
 			},
 		},
+		p.fleetCommand(protocol.FleetDrain, "Give workers nothing more; what they have they end, and they stay",
+			"Their sessions are released when nothing runs in them. New workers of the group, build or release get nothing either, until resume."),
+		p.fleetCommand(protocol.FleetResume, "End a drain: the workers get work again", "What was released meanwhile stays released."),
+		p.fleetCommand(protocol.FleetEvict, "Give workers nothing more, and tell them to leave",
+			"They have their own drain timeout to end what runs; then it is handed back, and their processes end."),
+		p.drainsCommand(),
 	), first(p.ids("/api/workers", "workers", "worker_id", false))))
 }
 
@@ -55,6 +61,8 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 		fact{"worker", w.WorkerID},
 		fact{"status", string(w.Status)},
 		fact{"held back", w.Gate},
+		fact{"drained", drainedBy(w.Drain)},
+		fact{"group", w.Group},
 		fact{"queues", strings.Join(w.TaskQueues, " ")},
 		fact{"build", buildName(w.BuildID)},
 		fact{"release", w.Release},
@@ -70,6 +78,21 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 		fact{"registered", stamp(w.RegisteredAt)},
 		fact{"last heard", stamp(w.LastHeartbeatAt)},
 	)
+}
+
+// drainedBy is why a worker is given nothing.
+func drainedBy(d *protocol.WorkerDrain) string {
+	if d == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%s since %s", d.Text(), stamp(d.Since))
+	if d.By != "" {
+		text += " by " + d.By
+	}
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return text
 }
 
 // sessionAnswer is what the routes of one session say.

@@ -82,8 +82,11 @@ func (w *Worker) checks() map[string]string {
 	if w.pool != nil {
 		found["executors"] = text(w.pool.Ready())
 	}
-	if w.link.Leaving() {
+	switch {
+	case w.link.Leaving():
 		found["drain"] = "the worker drains"
+	case w.link.Paused():
+		found["drain"] = "an operator gives this worker nothing more"
 	}
 	return found
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -64,6 +65,9 @@ type Broker struct {
 	namespaces namespaces
 	room       room
 
+	drainsChanged chan struct{} // operators may want something else of workers
+	fleetTell     atomic.Pointer[func(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool]
+
 	background sync.WaitGroup
 	mu         sync.Mutex // guards draining and closing
 	draining   bool
@@ -77,11 +81,12 @@ type Broker struct {
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b := &Broker{
 		store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now(), drained: make(chan struct{}),
-		unstored: make(chan struct{}, 1),
+		unstored: make(chan struct{}, 1), drainsChanged: make(chan struct{}, 1),
 	}
 	b.questions = b.newPendingQuestions()
 	d.Prefer(b.stickyWorkers)
 	d.OnGone(b.workers.gone)
+	d.OnDecided(b.lookAtDrains)
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b
 }

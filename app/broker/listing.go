@@ -87,7 +87,12 @@ func (b *Broker) workerView(w *engine.Worker, h heard, held store.Holding, now t
 		UpdatedAt: w.UpdatedAt,
 		Machine:   h.machine, Isolation: w.Isolation, Slots: w.Slots, Process: w.Process, Leases: held.Leases,
 		WorkflowTasks: held.WorkflowTasks,
-		Activities:    held.Leases - held.WorkflowTasks, Sessions: held.Sessions,
+		Activities:    held.Leases - held.WorkflowTasks, Sessions: held.Sessions, Group: w.Group,
+	}
+	if d := b.drainOf(w); d != nil {
+		v.Drain = &protocol.WorkerDrain{
+			FleetTarget: d.FleetTarget, Since: d.At, DeadlineAt: d.Deadline, Evict: d.Evict, By: d.By, Reason: d.Reason,
+		}
 	}
 	if !h.at.IsZero() {
 		v.LastHeartbeatAt = history.At(now.Add(-time.Since(h.at)))

@@ -42,6 +42,12 @@ type heard struct {
 	// when this app gave it something last that it may hold for minutes, or heard it of that
 	gave     time.Time
 	promised bool // what is stored says that its heartbeats are stored
+
+	// what an operator wants of it, as this app told it, and since when; of a drained one, when it was looked what it had
+	// left, and whether that was nothing
+	told           protocol.Intent
+	toldAt, looked time.Time
+	emptied        bool
 }
 
 // closely says whether every heartbeat of a worker is stored before it is answered: should it die together with this
@@ -64,6 +70,7 @@ func (r *registry) put(w *engine.Worker) {
 	}
 	if h.worker != nil && h.worker.Incarnation != w.Incarnation {
 		h.draining, h.beats, h.adopted, h.gave = false, false, time.Time{}, time.Time{}
+		h.told, h.looked, h.emptied = protocol.IntentWork, time.Time{}, false
 	}
 	h.worker, h.signals, h.storedAt, h.stored, h.promised = w, declaredBy(w, "signals"), time.Time{}, time.Time{}, false
 }
@@ -278,10 +285,12 @@ func (b *Broker) WorkerHeartbeat(
 			return protocol.WorkerHeartbeatAnswer{}, stale(key.ID)
 		}
 	}
+	has := len(in.Leases)+len(in.Sessions) > 0 // or, of one that names only what is due, as it was seen last
+	b.workers.with(key, func(h *heard) { has = has || h.told == protocol.IntentLeave })
 	a := protocol.WorkerHeartbeatAnswer{
 		WorkerID: w.ID, Acknowledged: true, HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()),
 		StaleAfter: int64(b.opt.Alive.Seconds()),
-		Drain:      b.isDraining(), AppRelease: b.opt.Release,
+		Drain:      b.isDraining(), AppRelease: b.opt.Release, Intent: b.intent(w, b.about(), has),
 		Leases: make([]protocol.HeartbeatAnswer, len(in.Leases)), Sessions: make([]protocol.SessionState, len(in.Sessions)),
 	}
 	var wait sync.WaitGroup
@@ -355,7 +364,7 @@ func (b *Broker) status(h heard, now time.Time) protocol.WorkerStatus {
 		return protocol.WorkerStale
 	case h.gate != "":
 		return protocol.WorkerMismatched
-	case h.draining:
+	case h.draining, b.drainOf(h.worker) != nil:
 		return protocol.WorkerDraining
 	}
 	return h.worker.Status

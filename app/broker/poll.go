@@ -47,7 +47,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			switch {
 			case errors.Is(err, dispatch.ErrDraining):
 				return b.drainAnswer(), nil
-			case errors.Is(err, dispatch.ErrDrained): // it may go on with what is left to its build
+			case errors.Is(err, dispatch.ErrDrained): // it may go on with what is left to it
 				if w, empty, err = b.admitPoll(ctx, &in); err != nil || empty != nil {
 					return orZero(empty), err
 				}
@@ -120,6 +120,11 @@ func (b *Broker) admitPoll(
 	}
 	if b.isDraining() || w.Status == protocol.WorkerDraining || b.workers.drains(key) {
 		a := b.drainAnswer()
+		return nil, &a, nil
+	}
+	if b.drainOf(w) != nil {
+		a := drainingAnswer()
+		a.RetryAfter = mismatchMS
 		return nil, &a, nil
 	}
 	if len(in.Queues) == 0 {
@@ -234,7 +239,7 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	return dispatch.Spec{
 		Namespace: w.Namespace, Queues: in.Queues, Kinds: in.Kinds, Free: free, Max: in.Max,
 		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build},
-		Still:  func() bool { return b.workers.is(w.Key(), w.Incarnation) },
+		Still:  func() bool { return b.workers.is(w.Key(), w.Incarnation) && b.drainOf(w) == nil },
 	}
 }
 

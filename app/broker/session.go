@@ -33,10 +33,14 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		if w == nil || !w.Left.IsZero() || in.Incarnation != "" && in.Incarnation != w.Incarnation {
 			return store.Writes{}, stale(key.ID)
 		}
-		if err := inQueue(bound(ctx), rows.Session(sk)); err != nil {
+		s := rows.Session(sk)
+		if err := inQueue(bound(ctx), s); err != nil {
 			return store.Writes{}, err
 		}
-		c, err := engine.DecideSession(rows.Session(sk), engine.CreateSession{
+		if b.drainOf(w) != nil && (s == nil || !s.HeldBy(key.ID, now)) {
+			return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerDraining, "worker %s is drained by an operator", key.ID)
+		}
+		c, err := engine.DecideSession(s, engine.CreateSession{
 			Namespace: key.Namespace, Options: in.SessionOptions, Floor: rows.EpochFloor(key.Namespace), Outcome: &outcome,
 			Lessee: engine.Lessee{Worker: w, Sessions: rows.Holding(key, sk, now), Counted: true},
 		}, now)

@@ -276,8 +276,7 @@ func (b *Broker) crowded(
 		Queue: b.store.Queue(engine.QueueKey{Namespace: s.Namespace, Name: a.Queue}),
 	}
 	for k, h := range known {
-		if !h.worker.Serves(a.Queue) || h.gate != "" || h.draining || h.worker.Status == protocol.WorkerDraining ||
-			!b.alive(h, now) {
+		if !h.worker.Serves(a.Queue) || h.gate != "" || b.stopped(&h) || !b.alive(h, now) {
 			continue
 		}
 		v := engine.Admit(want, engine.Lessee{Worker: h.worker, Sessions: held[k.ID].Sessions, Counted: true}, now)

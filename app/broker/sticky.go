@@ -145,8 +145,7 @@ func (b *Broker) stickyWorkers(run string) (list []store.Process) {
 	for _, k := range b.sticky.of(run) {
 		fit := false
 		b.workers.with(k.Worker, func(h *heard) {
-			fit = h.worker.Incarnation == k.Incarnation && h.worker.Status != protocol.WorkerDraining && !h.draining &&
-				h.gate == "" &&
+			fit = h.worker.Incarnation == k.Incarnation && h.gate == "" && !b.stopped(h) &&
 				time.Since(h.at) <= 2*b.opt.Heartbeat
 		})
 		if fit {

@@ -30,6 +30,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { b.watchSessions(ctx) })
 	watching.Go(func() { b.watchSuperseded(ctx) })
+	watching.Go(func() { b.watchDrains(ctx) })
 	if b.opt.Shared {
 		watching.Go(func() { b.watchHeard(ctx) })
 	}

@@ -47,7 +47,7 @@ func (b *Broker) among(
 	}) {
 		h := known[k]
 		a.Workers = append(a.Workers, engine.Candidate{
-			Worker: h.worker, Alive: b.alive(h, now), Draining: h.draining, Gate: h.gate, Sessions: held[k.ID].Sessions,
+			Worker: h.worker, Alive: b.alive(h, now), Draining: b.stopped(&h), Gate: h.gate, Sessions: held[k.ID].Sessions,
 			Full: h.full(),
 		})
 	}

@@ -36,6 +36,17 @@ func (c *Channel) YieldSession(namespace, worker string, n protocol.SessionNotic
 	return c.notify(namespace, worker, protocol.NoticeYield, n)
 }
 
+// Intend tells a worker what an operator wants of it, and says whether there was a worker to tell.
+func (c *Channel) Intend(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool {
+	switch i {
+	case protocol.IntentPause:
+		return c.notify(namespace, worker, protocol.NoticePause, n)
+	case protocol.IntentLeave:
+		return c.notify(namespace, worker, protocol.NoticeDrain, struct{}{})
+	}
+	return c.notify(namespace, worker, protocol.NoticeResume, struct{}{})
+}
+
 // DrainWorkers tells every connected worker to finish and leave.
 func (c *Channel) DrainWorkers() { c.notify("", "", protocol.NoticeDrain, struct{}{}) }
 

@@ -51,6 +51,7 @@ var said = map[string][2]any{
 var notices = map[string]any{
 	protocol.NoticeCancel: protocol.CancelNotice{}, protocol.NoticeDrain: struct{}{}, protocol.NoticeSettings: struct{}{},
 	protocol.NoticeSession: protocol.SessionNotice{}, protocol.NoticeYield: protocol.SessionNotice{},
+	protocol.NoticePause: protocol.PauseNotice{}, protocol.NoticeResume: struct{}{},
 }
 
 // drawer makes schemas of Go types: what stands in the file is what is encoded and decoded.
@@ -479,6 +480,9 @@ func TestWhatIsSaidOnTheChannelFitsItsSchema(t *testing.T) {
 		c.YieldSession("default", "w", protocol.SessionNotice{SessionID: "s", Epoch: 1, Reason: "queue"})
 	})
 	notice(c.SettingsChanged)
+	for _, i := range []protocol.Intent{protocol.IntentPause, protocol.IntentWork, protocol.IntentLeave} {
+		notice(func() { c.Intend("default", "w", i, protocol.PauseNotice{Reason: "kernel"}) })
+	}
 	notice(c.DrainWorkers)
 	s.ask(w, protocol.MethodHeartbeat, map[string]any{"draining": true})
 	s.ask(w, protocol.MethodDeregister, map[string]any{})

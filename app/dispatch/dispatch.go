@@ -23,7 +23,7 @@ import (
 // The ways a wait ends without a task, other than that there was none.
 var (
 	ErrDraining = errors.New("app is draining")
-	ErrDrained  = errors.New("build was drained on a queue") // ask again: the poller may go on with its other queues
+	ErrDrained  = errors.New("an operator drains it") // ask again: the poller may go on with its other queues
 	// of the poller's process: it left, was removed, or another took its place
 	ErrGone = errors.New("registration is over")
 )
@@ -74,6 +74,7 @@ type Dispatch struct {
 	back     func([]store.Leased)
 	sticky   func(run string) []store.Process
 	gone     func(store.Process)
+	decided  func()
 	pulse    func(time.Time)
 	due      time.Time // earliest Due told before Bind
 	lines    map[lineKey]*line
@@ -186,14 +187,22 @@ func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t 
 	}
 }
 
-// Queue says that something was decided about a queue: budgets may have room, and pollers whose build was drained wait
-// for it in vain.
+// Queue says that something was decided about a queue: budgets may have room, and pollers that were drained, or
+// whose build was, wait in vain.
 func (d *Dispatch) Queue(q *engine.Queue) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	concerns := func(k lineKey) bool { return k.namespace == q.Namespace && (q.Name == "" || k.queue == q.Name) }
+	if d.decided != nil {
+		d.decided()
+	}
 	for w := range d.waiters {
-		if !q.Drained(w.spec.Lessee.Worker.BuildID) {
+		worker := w.spec.Lessee.Worker
+		if worker.Namespace == q.Namespace && q.DrainOf(worker) != nil {
+			d.endWait(w, ErrDrained)
+			continue
+		}
+		if !q.Drained(worker.BuildID) {
 			continue
 		}
 		for i := range w.entries {
@@ -247,6 +256,13 @@ func (d *Dispatch) Recheck(k engine.WorkerKey) {
 	for _, w := range d.pollers(k) {
 		d.kick(w)
 	}
+}
+
+// OnDecided has look called when something was decided about a queue, or about all of a namespace. It must not block.
+func (d *Dispatch) OnDecided(look func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.decided = look
 }
 
 // Drop ends the waits of a worker's pollers with err: it drains. What is on its way to them is still delivered.

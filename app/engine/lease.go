@@ -102,7 +102,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	s.Status = protocol.SessionActive
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
 	s.Before, s.Reason, s.GivenUp, s.Claimed, s.LeaseUntil = s.lastEnd(), "", "", true, history.Time{}
-	s.Claims, s.Renewals, s.Moving = s.Claims+1, 0, ""
+	s.Claims, s.Renewals, s.Moving, s.Leaving = s.Claims+1, 0, "", false
 	s.Fresh, s.FirstRenewal, s.LastRenewal = true, history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 	s.adopt()

@@ -24,6 +24,8 @@ type Queue struct {
 	Earlier  []string          `json:"earlier,omitempty"`  // those they were pinned to before, the latest last, at most 16
 	Builds   map[string]Build  `json:"builds,omitempty"`   // by build id, "" for workers without one
 	Limits   map[string]Budget `json:"limits,omitempty"`   // by kind of task
+	// in the row of a namespace: the workers that are given nothing
+	Drains []Drain `json:"drains,omitempty"`
 	// what was handed out in the latest minute that anything was counted in
 	Used Used `json:"used,omitzero"`
 }

@@ -59,6 +59,25 @@ func TestQueueScripts(t *testing.T) {
 				return decide(ResumeBuild{build})
 			case "promote":
 				return decide(PromoteBuild{build})
+			case "drain-fleet":
+				drain := Drain{FleetTarget: target(arg), Evict: d.HasArg("evict"), By: "op"}
+				if n := num("deadline"); n > 0 {
+					drain.Deadline = history.At(now.Add(time.Duration(n) * time.Second))
+				}
+				return decide(DrainFleet{Drain: drain, Here: func(worker string) bool { return worker == arg("here", "") }})
+			case "resume-fleet":
+				return decide(ResumeFleet{target(arg)})
+			case "worker": // what becomes of a worker: ID of a group, of a build, of a release
+				drain := q.DrainOf(&Worker{
+					ID: arg("id", ""), Group: arg("group", ""), BuildID: arg("build", ""), Release: arg("release", ""),
+				})
+				switch {
+				case drain == nil:
+					return "gets work\n"
+				case drain.Over(now):
+					return "leaves, by the drain of " + drain.Text() + "\n"
+				}
+				return "gets nothing, by the drain of " + drain.Text() + "\n"
 			case "limit":
 				return decide(LimitQueue{map[protocol.TaskKind]Budget{kind: {Leases: num("leases"), PerMinute: num("minute")}}})
 			case "handed-out":
@@ -98,8 +117,24 @@ func TestQueueScripts(t *testing.T) {
 	})
 }
 
+func target(arg func(name, other string) string) protocol.FleetTarget {
+	return protocol.FleetTarget{
+		WorkerID: arg("id", ""), Group: arg("group", ""), BuildID: arg("build", ""), Release: arg("release", ""),
+	}
+}
+
 func (q *Queue) stands() string {
 	var all []string
+	for _, d := range q.Drains {
+		text := d.Text() + " drains since " + d.At.Format("15:04:05")
+		if !d.Deadline.IsZero() {
+			text += " until " + d.Deadline.Format("15:04:05")
+		}
+		if d.Evict {
+			text += ", evicted"
+		}
+		all = append(all, text)
+	}
 	if p := q.NewRuns(); p != "" {
 		all = append(all, "new runs go to "+p)
 	}

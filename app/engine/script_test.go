@@ -426,6 +426,10 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 			d.ScanArgs(t, "for", &m.For)
 		}
 		in = m
+	case "drain":
+		in = DrainSession{Worker: by, Operator: "op"}
+	case "keep":
+		in = KeepSession{Worker: by}
 	case "due":
 		due := DueSession{Settled: d.HasArg("settled")}
 		if d.HasArg("served") {

@@ -62,6 +62,8 @@ type Session struct {
 	Release string `json:"release,omitempty"`
 	// who asked the holder to give it up: no new task is routed, the last one's end releases it
 	Moving string `json:"moving,omitempty"`
+	// with Moving: because the holder is drained, so that the release policy says what becomes of it
+	Leaving bool `json:"leaving,omitempty"`
 	// PolicyFinish, held by nobody: when to look whether an app serves Release
 	PinnedUntil history.Time `json:"pinned_until,omitzero"`
 	For         string       `json:"for,omitempty"`      // held by nobody, it is kept for this worker …

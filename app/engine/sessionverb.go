@@ -192,11 +192,11 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 			return SessionChange{}, err
 		}
 	}
-	drained := in.Why == ReasonShutdown
-	if drained && s.NoReacquire {
-		return CloseSession{SessionHolder: in.SessionHolder, Why: "worker_shutdown"}.decide(s, now)
-	}
 	c := SessionChange{Session: *s}
+	if in.Why == ReasonShutdown && (s.NoReacquire || in.Failed == "") {
+		c.Timeline = append(c.Timeline, c.Session.drain(now, in.Worker))
+		return c, nil
+	}
 	if in.Failed != "" {
 		if !s.NoReacquire {
 			c.Session.give(now)
@@ -205,9 +205,6 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 		c.Session.GivenUp = in.Why
 		c.Timeline = append(c.Timeline, s.ended(now, "failed", in.Worker, in.Failed))
 		return c, nil
-	}
-	if drained && s.ReleasePolicy == PolicyFail {
-		c.Session.Drained = true
 	}
 	c.Timeline = append(c.Timeline, c.Session.release(now, in.Worker, in.Why))
 	return c, nil
@@ -252,7 +249,7 @@ func (s *Session) lastEnd() string {
 
 // give takes the holder out of the row. What its release pins stays, where the policy says so.
 func (s *Session) give(now history.Time) {
-	s.Owner, s.Incarnation, s.Moving = "", "", ""
+	s.Owner, s.Incarnation, s.Moving, s.Leaving = "", "", "", false
 	s.LeaseUntil, s.UpdatedAt = now, now
 	s.letGo(now)
 }
@@ -306,7 +303,7 @@ func (in MigrateSession) decide(s *Session, now history.Time) (SessionChange, er
 		c.Timeline = append(c.Timeline, n.release(now, in.Operator, why))
 		n.keep(now)
 	default:
-		n.Moving, n.UpdatedAt = in.Operator, now
+		n.Moving, n.Leaving, n.UpdatedAt = in.Operator, false, now
 		e := s.ended(now, "draining", in.Operator, why)
 		c.Timeline = append(c.Timeline, e)
 	}
@@ -325,6 +322,9 @@ func (s *Session) keep(now history.Time) {
 func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
 	if s.Moving == "" || s.Active > 0 || !s.Held(now.Time) {
 		return protocol.SessionEvent{}, false
+	}
+	if s.Leaving {
+		return s.drain(now, s.Moving), true
 	}
 	e := s.release(now, s.Moving, "migrated")
 	s.keep(now)
@@ -433,7 +433,7 @@ func (s *Session) lose(status protocol.SessionStatus, reason string, now history
 		s.endAs(status, reason, now)
 		return
 	}
-	s.Status, s.Reason, s.GivenUp, s.UpdatedAt, s.Moving = status, reason, "", now, ""
+	s.Status, s.Reason, s.GivenUp, s.UpdatedAt, s.Moving, s.Leaving = status, reason, "", now, "", false
 	s.letGo(now)
 }
 

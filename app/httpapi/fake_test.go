@@ -152,6 +152,16 @@ func (f *fake) RemoveWorker(_ context.Context, _, id string) (protocol.Deregiste
 	return protocol.DeregisterAnswer{WorkerID: id, Outcome: "deregistered"}, f.saw(id)
 }
 
+func (f *fake) OperateFleet(_ context.Context, in protocol.FleetRequest) (protocol.FleetDrainState, error) {
+	return protocol.FleetDrainState{
+		Namespace: in.Namespace, FleetTarget: in.FleetTarget, State: protocol.DrainEnded, Members: []protocol.DrainedWorker{},
+	}, f.saw(in)
+}
+
+func (f *fake) FleetDrains(_ context.Context, namespace string) (protocol.FleetDrains, error) {
+	return protocol.FleetDrains{Namespace: namespace, Drains: []protocol.FleetDrainState{}}, f.saw(namespace)
+}
+
 func (f *fake) Sessions(_ context.Context, in protocol.SessionList) (protocol.SessionPage, error) {
 	return protocol.SessionPage{Namespace: in.Namespace, Sessions: []protocol.SessionView{}}, f.saw(in)
 }

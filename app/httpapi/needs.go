@@ -46,6 +46,8 @@ type Workers interface {
 	Workers(ctx context.Context, namespace, queue, status string) ([]protocol.WorkerView, error)
 	Worker(ctx context.Context, namespace, id string) (protocol.WorkerView, error)
 	RemoveWorker(ctx context.Context, namespace, id string) (protocol.DeregisterAnswer, error)
+	OperateFleet(context.Context, protocol.FleetRequest) (protocol.FleetDrainState, error)
+	FleetDrains(ctx context.Context, namespace string) (protocol.FleetDrains, error)
 }
 
 // Sessions is what is told of sessions and done to them.

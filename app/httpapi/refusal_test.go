@@ -162,7 +162,8 @@ func TestTheTableGivesEachRoleWhatItShouldHave(t *testing.T) {
 			want = auth.Admin
 		case strings.HasPrefix(rt.Operation, "operator_"), rt.Operation == "list_audit",
 			rt.Method != http.MethodGet &&
-				(strings.Contains(rt.Pattern, "/schedules") || strings.Contains(rt.Pattern, "/task-queues") ||
+				(strings.Contains(rt.Pattern, "/schedules") || strings.Contains(rt.Pattern, "/fleet/") ||
+					strings.Contains(rt.Pattern, "/task-queues") ||
 					strings.Contains(rt.Pattern, "/deployments") || strings.Contains(rt.Pattern, "/search-attributes")):
 			want = auth.Operator
 		case rt.Open(), rt.Operation == "cluster_info", rt.Operation == "me":

@@ -81,6 +81,7 @@ func table() []route {
 		open(post, "/api/sojourn/login", "sign_in", signIn),
 		open(del, "/api/sojourn/login", "sign_out", signOut),
 	}
+	routes = append(routes, fleets(ours)...)
 	routes = append(routes, namespaceRoutes(contract)...)
 	routes = append(routes, activities(ours)...)
 	routes = append(routes, schedules(contract, ours)...)

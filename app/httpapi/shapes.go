@@ -46,6 +46,21 @@ var shapes = map[string]serve.Shape{
 		Does: "take a worker's registration away", Says: serve.OK(workerRemoved{}),
 		Refuses: []protocol.Reason{protocol.ReasonWorkerNotFound},
 	},
+	"list_fleet_drains": {
+		Does: "list which workers are given nothing at an operator's word, and what they have left",
+		Says: serve.OK(protocol.FleetDrains{}),
+	},
+	"drain_fleet": {
+		Does: "give workers nothing more; what they have they end", Body: protocol.FleetRequest{},
+		Says: serve.OK(protocol.FleetDrainState{}), Refuses: []protocol.Reason{protocol.ReasonWorkerNotFound},
+	},
+	"resume_fleet": {
+		Does: "give workers work again", Body: protocol.FleetRequest{}, Says: serve.OK(protocol.FleetDrainState{}),
+	},
+	"evict_fleet": {
+		Does: "give workers nothing more, and tell them to leave", Body: protocol.FleetRequest{},
+		Says: serve.OK(protocol.FleetDrainState{}), Refuses: []protocol.Reason{protocol.ReasonWorkerNotFound},
+	},
 	"list_worker_sessions": {
 		Does: "list worker sessions, last updated first", Query: sessionsQuery{},
 		Says:    serve.OK(protocol.SessionPage{}),

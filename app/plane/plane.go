@@ -119,6 +119,7 @@ func (p *Plane) join() {
 		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets, Log: o.Log,
 	})
 	p.broker.TellsToYield(p.channel.YieldSession)
+	p.broker.TellsIntent(p.channel.Intend)
 	requests := httpapi.NewMetrics(registry)
 	workers := workerapi.New(workerapi.Options{
 		Broker: p.broker, Auth: p.auth, Log: o.Log, Observe: requests.Observe, Settings: p.channel.WorkerSettings,

@@ -101,7 +101,6 @@ async function loop(kind, mine) {
       const a = await call("poll", { kinds: [kind], max: 1, pollRequestId: randomUUID(), release: settings.APP_VERSION });
       for (const job of a.jobs) await run(job);
       wait = a.jobs.length ? 0 : a.retryAfterMs ?? (a.pollStatus === "empty" ? 0 : 1000);
-      if (a.pollStatus === "draining") return;
     } catch (err) {
       console.error(`poll: ${err.message}`);
     }

@@ -99,6 +99,26 @@ var aboutControl = map[string]about{
 	},
 	"remove_worker": {text: "For a worker that will not come back. One that lives registers again with its next poll."},
 
+	"list_fleet_drains": {
+		text: "The oldest first. A drain stays until it is resumed, whichever apps and workers come and go; that of a worker that is registered no more " +
+			"is forgotten a day later.",
+	},
+	"drain_fleet": {
+		text: "Of one worker, or of those of a group, a build or a release, also of workers that register later. Their polls are answered with draining, " +
+			"what runs ends, and each session is released when nothing runs in it, as its release policy wants. With deadline_seconds, who has " +
+			"something left then is told to leave. Again it sets another deadline and reason.",
+		body: `{"release": "1.4.0", "deadline_seconds": 600, "reason": "kernel update"}`,
+	},
+	"resume_fleet": {
+		text: "Ends the drain that names the same workers. What was released stays released. Where there is no such drain nothing changes.",
+		body: `{"release": "1.4.0"}`,
+	},
+	"evict_fleet": {
+		text: "As a drain, and the workers leave: within their own drain timeout they end what they have, hand the rest back, deregister and end. One that " +
+			"cannot be told, or does not leave within 40 seconds, is taken off the list; what it runs goes to nobody else while its lease lasts.",
+		body: `{"worker_id": "w2", "reason": "disk is full"}`,
+	},
+
 	"list_worker_sessions": {
 		text: "Filtered by status, holder, queue and more, with counts over all of the namespace.",
 	},

@@ -53,6 +53,8 @@ const (
 const (
 	NoticeCancel   = "cancel"   // CancelNotice: stop this attempt
 	NoticeDrain    = "drain"    // finish and leave
+	NoticePause    = "pause"    // PauseNotice: finish what you have, and stay; polls give nothing until NoticeResume
+	NoticeResume   = "resume"   // poll again
 	NoticeSettings = "settings" // fetch the settings again
 	// NoticeSession carries a SessionNotice: a session the worker held is not held any more.
 	NoticeSession = "closeSession"

@@ -311,4 +311,6 @@ type WorkerView struct {
 	WorkflowTasks     int              `json:"active_workflow_tasks"` // of these
 	Activities        int              `json:"active_activity_tasks"`
 	Sessions          int              `json:"held_sessions"`
+	Group             string           `json:"group,omitempty"` // of the token it registered with
+	Drain             *WorkerDrain     `json:"drain,omitempty"` // it is given nothing, at an operator's word
 }

@@ -366,8 +366,10 @@ type WorkerHeartbeatAnswer struct {
 	Leases            []HeartbeatAnswer `json:"leases,omitempty"`
 	Sessions          []SessionState    `json:"sessions,omitempty"`
 	Drain             bool              `json:"drain,omitempty"`
-	AppRelease        string            `json:"app_release,omitempty"`
-	StoreTime         history.Time      `json:"store_time,omitzero"` // when the answer was made, perhaps a little less
+	// Intent is what an operator wants of the worker; absent: that it works.
+	Intent     Intent       `json:"intent,omitempty" enum:"pause,leave"`
+	AppRelease string       `json:"app_release,omitempty"`
+	StoreTime  history.Time `json:"store_time,omitzero"` // when the answer was made, perhaps a little less
 }
 
 // SessionState is what the store says of a session a worker believes it holds.

@@ -118,6 +118,9 @@ func (l *Link) due(ctx context.Context, connected bool) time.Time {
 			l.log.Warn().Err(err).Int("leases", len(in.Leases)).Int("sessions", len(in.Sessions)).Msg("heartbeat failed")
 		}
 	}
+	if connected && err == nil {
+		l.intend(out.Intent, "")
+	}
 	if l.opt.Holdings == nil {
 		return time.Time{}
 	}
@@ -151,6 +154,14 @@ func (l *Link) notices() rpc.Handlers {
 		if l.opt.OnDrain != nil {
 			l.opt.OnDrain()
 		}
+		return rpc.None{}, nil
+	})
+	rpc.Handle(h, protocol.NoticePause, func(_ context.Context, n protocol.PauseNotice) (rpc.None, error) {
+		l.intend(protocol.IntentPause, n.Reason)
+		return rpc.None{}, nil
+	})
+	rpc.Handle(h, protocol.NoticeResume, func(context.Context, rpc.None) (rpc.None, error) {
+		l.intend(protocol.IntentWork, "")
 		return rpc.None{}, nil
 	})
 	rpc.Handle(h, protocol.NoticeSettings, func(ctx context.Context, _ rpc.None) (rpc.None, error) {

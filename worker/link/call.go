@@ -93,6 +93,9 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 	if in.Timeout != nil {
 		hold = min(hold, time.Duration(*in.Timeout)*time.Second)
 	}
+	if l.rest(ctx, hold) {
+		return protocol.PollAnswer{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}, ctx.Err()
+	}
 	req := l.channelPoll(in)
 	ms := hold.Milliseconds()
 	req.TimeoutMS = &ms

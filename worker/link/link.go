@@ -72,7 +72,7 @@ type Options struct {
 	// Machine tells of the machine; it must not block. nil: nothing is told but the release.
 	Machine  func() protocol.MachineInformation
 	Holdings Holdings // nil: none
-	// OnCancel, OnSession, OnDrain and OnSettings hear the app's notices. They must be quick; any may be nil.
+	// OnCancel, OnSession, OnDrain, OnSettings and OnPause hear the app's notices. They must be quick; any may be nil.
 	OnCancel  func(protocol.CancelNotice)
 	OnSession func(protocol.SessionNotice)
 	// OnYield hears that a session is to give way. It may take its time: the notice is answered when it is back. May be
@@ -80,6 +80,8 @@ type Options struct {
 	OnYield    func(context.Context, protocol.SessionNotice)
 	OnDrain    func()
 	OnSettings func(protocol.WorkerSettings)
+	// OnPause hears that an operator gives this worker nothing more, or work again; the reason is theirs.
+	OnPause func(paused bool, reason string)
 
 	Heartbeat      time.Duration // between heartbeats: what the app says, or 10 s
 	SettingsWait   time.Duration // for the settings to be answered: 10 s
@@ -125,11 +127,12 @@ type Link struct {
 	changed    chan struct{} // closed and replaced when live changes
 	fatal      error
 	draining   bool
-	left       bool   // deregistered: nothing may register again
-	verdict    string // what the gate said last, so that it is logged once per change
-	gated      string // why it let nothing through; empty when it did
-	strangers  int    // connections in a row to apps of other releases
-	held       held   // has a lock of its own
+	left       bool          // deregistered: nothing may register again
+	verdict    string        // what the gate said last, so that it is logged once per change
+	gated      string        // why it let nothing through; empty when it did
+	strangers  int           // connections in a row to apps of other releases
+	paused     chan struct{} // an operator gives this worker nothing more, until it is closed; nil: it gets work
+	held       held          // has a lock of its own
 }
 
 // live is a connection that is registered.

@@ -1,0 +1,351 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// How often this app looks what it has to tell the workers it hears, which costs no statement, and what those that are
+// drained have left: one statement for all of a namespace, and seldom once they have nothing.
+const (
+	drainTold  = time.Second
+	drainLook  = 2 * time.Second
+	drainAgain = time.Minute
+)
+
+// leaveTime is how long a worker that was told to leave may take, its own drain deadline included; then its
+// registration is taken away.
+const leaveTime = 40 * time.Second
+
+// shownDrained is how many of its workers a drain lists.
+const shownDrained = 1000
+
+// TellsIntent gives the broker the way to tell a worker what is wanted of it; tell says whether there was anybody to
+// tell. Workers that cannot be told hear it when they poll or send a heartbeat.
+func (b *Broker) TellsIntent(tell func(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool) {
+	b.fleetTell.Store(&tell)
+}
+
+// drainOf is the drain of a worker, as this app knows it; nil: it is given work.
+func (b *Broker) drainOf(w *engine.Worker) *engine.Drain {
+	return b.store.Queue(engine.QueueKey{Namespace: w.Namespace}).DrainOf(w)
+}
+
+// stopped says whether a worker is given nothing because it drains, by its own word or an operator's.
+func (b *Broker) stopped(h *heard) bool {
+	return h.draining || h.worker.Status == protocol.WorkerDraining || b.drainOf(h.worker) != nil
+}
+
+// intent is what is wanted of a worker now.
+func (b *Broker) intent(w *engine.Worker, now time.Time, has bool) protocol.Intent {
+	d := b.drainOf(w)
+	switch {
+	case d == nil:
+		return protocol.IntentWork
+	case d.Evict || has && d.Over(now):
+		return protocol.IntentLeave
+	}
+	return protocol.IntentPause
+}
+
+// now is the store's time, as far as it is known without asking.
+func (b *Broker) about() time.Time {
+	if at := b.store.About(); !at.IsZero() {
+		return at
+	}
+	return time.Now()
+}
+
+// OperateFleet drains, resumes or evicts workers at an operator's word, which is stored: apps that come later, and
+// workers that register later, are held to it. Again it changes nothing but the deadline and the reason.
+func (b *Broker) OperateFleet(ctx context.Context, in protocol.FleetRequest) (protocol.FleetDrainState, error) {
+	in.Namespace = namespace(in.Namespace)
+	none := protocol.FleetDrainState{}
+	if err := checkTarget(in.FleetTarget); err != nil {
+		return none, err
+	}
+	if in.Deadline < 0 || in.Deadline > maxSeconds {
+		return none, protocol.Invalid("deadline_seconds", "must be between 0 and %d", maxSeconds)
+	}
+	here := map[string]bool{}
+	err := b.store.View(ctx, func(r store.Reader) error {
+		rows, err := r.Workers(ctx, store.WorkerQuery{Namespace: in.Namespace, Limit: 10_000})
+		for i := range rows {
+			here[rows[i].ID] = rows[i].Left.IsZero()
+		}
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	detail := in.Text()
+	if in.Reason != "" {
+		detail += ": " + in.Reason
+	}
+	key := engine.QueueKey{Namespace: in.Namespace}
+	q, err := commit[engine.Queue](ctx, b, store.Change{
+		Needs: store.Keys{Queues: []engine.QueueKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			old := rows.Queue(key)
+			var change engine.QueueChange
+			switch in.Verb {
+			case protocol.FleetResume:
+				change = engine.ResumeFleet{FleetTarget: in.FleetTarget}
+			case protocol.FleetDrain, protocol.FleetEvict:
+				if in.WorkerID != "" && !here[in.WorkerID] && !drains(old, in.FleetTarget) {
+					return store.Writes{}, noWorker(in.WorkerID)
+				}
+				d := engine.Drain{
+					FleetTarget: in.FleetTarget, Evict: in.Verb == protocol.FleetEvict, By: in.Identity, Reason: in.Reason,
+				}
+				if in.Deadline > 0 && !d.Evict {
+					d.Deadline = history.At(now.Add(time.Duration(in.Deadline) * time.Second))
+				}
+				change = engine.DrainFleet{Drain: d, Here: func(id string) bool { return here[id] }}
+			default:
+				return store.Writes{}, protocol.Invalid("verb", "must be drain, resume or evict")
+			}
+			next, err := engine.DecideQueue(old, key, change, now)
+			return store.Writes{Queues: []engine.Queue{next}, Answer: next, Audit: []store.Audit{{
+				At: history.At(now), Identity: in.Identity, Action: "fleet." + in.Verb, Namespace: in.Namespace,
+				Target: in.Text(), Detail: detail,
+			}}}, err
+		},
+	})
+	if err != nil {
+		return none, err
+	}
+	b.lookAtDrains()
+	d := engine.Drain{FleetTarget: in.FleetTarget}
+	if i := slices.IndexFunc(q.Drains, func(d engine.Drain) bool { return d.FleetTarget == in.FleetTarget }); i >= 0 {
+		d = q.Drains[i]
+	}
+	states, err := b.drainStates(ctx, in.Namespace, []engine.Drain{d})
+	if err != nil {
+		return none, err
+	}
+	states[0].Outcome = map[string]string{
+		protocol.FleetDrain: "draining", protocol.FleetEvict: "evicting", protocol.FleetResume: "resumed",
+	}[in.Verb]
+	return states[0], nil
+}
+
+func drains(q *engine.Queue, t protocol.FleetTarget) bool {
+	return q != nil && slices.ContainsFunc(q.Drains, func(d engine.Drain) bool { return d.FleetTarget == t })
+}
+
+func checkTarget(t protocol.FleetTarget) error {
+	named := 0
+	for _, m := range []struct{ field, name string }{
+		{"worker_id", t.WorkerID}, {"group", t.Group}, {"build_id", t.BuildID}, {"release", t.Release},
+	} {
+		if m.name != "" {
+			named++
+		}
+		if len(m.name) > 255 {
+			return protocol.Invalid(m.field, "is longer than 255 bytes")
+		}
+	}
+	if named != 1 {
+		return protocol.Invalid("worker_id", "give exactly one of worker_id, group, build_id and release")
+	}
+	return nil
+}
+
+// FleetDrains lists the drains of a namespace, and how far they are.
+func (b *Broker) FleetDrains(ctx context.Context, ns string) (protocol.FleetDrains, error) {
+	out := protocol.FleetDrains{Namespace: namespace(ns), Drains: []protocol.FleetDrainState{}}
+	decided, err := b.decided(ctx, out.Namespace)
+	if err != nil || decided[""] == nil {
+		return out, err
+	}
+	if out.Drains, err = b.drainStates(ctx, out.Namespace, decided[""].Drains); err != nil {
+		return out, err
+	}
+	slices.SortStableFunc(out.Drains, func(x, y protocol.FleetDrainState) int { return x.Since.Compare(y.Since.Time) })
+	return out, nil
+}
+
+// drainStates are drains with what their workers have left.
+func (b *Broker) drainStates(
+	ctx context.Context, ns string, list []engine.Drain,
+) ([]protocol.FleetDrainState, error) {
+	workers, err := b.Workers(ctx, ns, "", "")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]protocol.FleetDrainState, len(list))
+	for i := range list {
+		d := &list[i]
+		s := protocol.FleetDrainState{
+			Namespace: ns, FleetTarget: d.FleetTarget, State: protocol.DrainEnded, Reason: d.Reason, By: d.By, Since: d.At,
+			DeadlineAt: d.Deadline, Evict: d.Evict, Members: []protocol.DrainedWorker{},
+		}
+		for _, w := range workers {
+			row := engine.Worker{ID: w.WorkerID, Group: w.Group, Release: w.Release}
+			if w.BuildID != nil {
+				row.BuildID = *w.BuildID
+			}
+			if !d.Covers(&row) {
+				continue
+			}
+			m := protocol.DrainedWorker{
+				WorkerID: w.WorkerID, State: protocol.DrainEnded, Status: w.Status, Leases: w.Leases,
+				WorkflowTasks: w.WorkflowTasks, Sessions: w.Sessions,
+			}
+			if w.Leases+w.Sessions > 0 {
+				m.State, s.State = protocol.DrainRuns, protocol.DrainRuns
+			} else {
+				s.Drained++
+			}
+			s.Workers, s.Leases, s.Sessions = s.Workers+1, s.Leases+w.Leases, s.Sessions+w.Sessions
+			s.Members = append(s.Members, m)
+		}
+		slices.SortStableFunc(s.Members, func(x, y protocol.DrainedWorker) int {
+			return cmp.Compare(y.Leases+y.Sessions, x.Leases+x.Sessions)
+		})
+		s.Members = s.Members[:min(len(s.Members), shownDrained)]
+		out[i] = s
+	}
+	return out, nil
+}
+
+// lookAtDrains has watchDrains look now. It does not block.
+func (b *Broker) lookAtDrains() {
+	select {
+	case b.drainsChanged <- struct{}{}:
+	default:
+	}
+}
+
+// watchDrains tells the workers that this app hears, until ctx ends, what operators want of them, makes them give up
+// their sessions, and has those leave whose time is up. Another app that hears a worker as well does the same, which
+// changes nothing.
+func (b *Broker) watchDrains(ctx context.Context) {
+	tick := time.NewTicker(drainTold)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-b.drainsChanged:
+		}
+		known := b.workers.all("")
+		spaces := map[string][]engine.WorkerKey{} // whose workers may have something left
+		for k, h := range known {
+			if !b.hears(h) {
+				continue
+			}
+			d := b.drainOf(h.worker)
+			every := drainLook
+			if h.emptied { // but a claim may have been on its way
+				every = drainAgain
+			}
+			told := h.told != protocol.IntentWork
+			if told != (d != nil) || told && time.Since(h.looked) >= every {
+				spaces[k.Namespace] = append(spaces[k.Namespace], k)
+			}
+			if d != nil && d.Evict && h.told == protocol.IntentLeave {
+				b.overstays(ctx, k, h)
+			}
+		}
+		for ns, keys := range spaces {
+			if err := b.followDrains(ctx, ns, keys, known); err != nil && ctx.Err() == nil {
+				b.log.Warn().Err(err).Str("namespace", ns).Msg("look what drained workers have left")
+			}
+		}
+	}
+}
+
+// followDrains brings workers where operators want them.
+func (b *Broker) followDrains(ctx context.Context, ns string, keys []engine.WorkerKey, known map[engine.WorkerKey]heard,
+) error {
+	var held map[string]store.Holding
+	if err := b.store.View(ctx, func(r store.Reader) (err error) {
+		held, err = r.Holdings(ctx, ns)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, k := range keys {
+		h, has := known[k], held[k.ID].Leases+held[k.ID].Sessions > 0
+		b.intend(k, h, b.intent(h.worker, b.about(), has), has)
+		if held[k.ID].Sessions == 0 {
+			continue
+		}
+		if err := b.drainSessions(ctx, k, b.drainOf(h.worker)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// intend tells a worker what is wanted of it, if that is new, and notes whether it has something left.
+func (b *Broker) intend(k engine.WorkerKey, h heard, i protocol.Intent, has bool) {
+	changed := h.told != i
+	b.workers.with(k, func(now *heard) {
+		if now.worker.Incarnation != h.worker.Incarnation {
+			changed = false
+			return
+		}
+		now.looked, now.emptied, now.told = time.Now(), !has, i
+		if changed {
+			now.toldAt = time.Now()
+		}
+	})
+	if !changed {
+		return
+	}
+	n := protocol.PauseNotice{}
+	if d := b.drainOf(h.worker); d != nil {
+		n.Reason, n.DeadlineAt = d.Reason, d.Deadline
+	}
+	b.log.Info().Str("worker_id", k.ID).Str("intent", string(i)).Str("reason", n.Reason).Msg("worker is told")
+	if tell := b.fleetTell.Load(); tell != nil {
+		(*tell)(k.Namespace, k.ID, i, n)
+	}
+}
+
+// overstays takes the registration of a worker away that was told to leave and did not: it cannot be told, or does not
+// listen. What it runs goes to nobody else while it may still run there.
+func (b *Broker) overstays(ctx context.Context, k engine.WorkerKey, h heard) {
+	if time.Since(h.toldAt) < leaveTime {
+		return
+	}
+	b.log.Warn().Str("worker_id", k.ID).Msg("a worker that was told to leave is removed")
+	if _, err := b.RemoveWorker(ctx, k.Namespace, k.ID); err != nil && protocol.ReasonOf(err) == "" && ctx.Err() == nil {
+		b.log.Warn().Err(err).Str("worker_id", k.ID).Msg("remove a worker")
+	}
+}
+
+// drainSessions makes a drained worker give up what it holds, each session when nothing runs in it any more; without a
+// drain, it keeps what it has not given up yet.
+func (b *Broker) drainSessions(ctx context.Context, k engine.WorkerKey, d *engine.Drain) error {
+	held, err := b.heldBy(ctx, k)
+	if err != nil {
+		return err
+	}
+	for _, s := range held {
+		var in engine.SessionInput
+		switch {
+		case d == nil && s.Leaving:
+			in = engine.KeepSession{Worker: k.ID}
+		case d != nil && s.Moving == "":
+			in = engine.DrainSession{Worker: k.ID, Operator: cmp.Or(d.By, "an operator")}
+		default:
+			continue
+		}
+		if _, err := b.stepSession(ctx, s.Key(), in); err != nil && !engine.IsNotDue(err) && protocol.ReasonOf(err) == "" {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Drain is an operator's word that workers are given nothing more. It stands in the row that is about all queues of
+// their namespace, so that every app knows it and none has to look for it where tasks are handed out.
+type Drain struct {
+	protocol.FleetTarget
+	At       history.Time `json:"at"`
+	Deadline history.Time `json:"deadline,omitzero"` // then who has something left is told to leave; zero: never
+	Evict    bool         `json:"evict,omitempty"`   // they are told to leave
+	By       string       `json:"by,omitempty"`
+	Reason   string       `json:"reason,omitempty"`
+}
+
+// Covers says whether the drain is about a worker.
+func (d *Drain) Covers(w *Worker) bool {
+	switch {
+	case d.WorkerID != "":
+		return d.WorkerID == w.ID
+	case d.Group != "":
+		return d.Group == w.Group
+	case d.BuildID != "":
+		return d.BuildID == w.BuildID
+	case d.Release != "":
+		return d.Release == w.Release
+	}
+	return false
+}
+
+// Over says whether the time of the drain is up, so that a worker that has something left is to leave.
+func (d *Drain) Over(now time.Time) bool {
+	return d.Evict || !d.Deadline.IsZero() && !d.Deadline.After(now)
+}
+
+// sooner says whether a worker under both has to leave earlier by d.
+func (d *Drain) sooner(o *Drain) bool {
+	switch {
+	case o == nil || d.Evict != o.Evict:
+		return o == nil || d.Evict
+	case d.Deadline.IsZero() || o.Deadline.IsZero():
+		return o.Deadline.IsZero() && !d.Deadline.IsZero()
+	}
+	return d.Deadline.Before(o.Deadline.Time)
+}
+
+// DrainOf is the drain of a worker, of several the one by which it has to leave first; nil: it is given work.
+func (q *Queue) DrainOf(w *Worker) (of *Drain) {
+	if q == nil {
+		return nil
+	}
+	for i := range q.Drains {
+		if d := &q.Drains[i]; d.Covers(w) && d.sooner(of) {
+			of = d
+		}
+	}
+	return of
+}
+
+// forgetDrain is how long a drain of one worker is kept that is registered no more.
+const forgetDrain = 24 * time.Hour
+
+// maxDrains is how many drains a namespace may have.
+const maxDrains = 1000
+
+// DrainFleet begins a drain, or gives one that has begun another deadline and reason. Here says which workers are
+// registered: drains of others are forgotten after a day.
+type DrainFleet struct {
+	Drain
+	Here func(worker string) bool
+}
+
+// ResumeFleet ends a drain. One that is not there is no error: somebody ended it before.
+type ResumeFleet struct{ protocol.FleetTarget }
+
+func (in DrainFleet) decide(q *Queue, now history.Time) error {
+	drains := slices.DeleteFunc(slices.Clone(q.Drains), func(d Drain) bool {
+		return d.WorkerID != "" && now.Sub(d.At.Time) >= forgetDrain && !in.Here(d.WorkerID)
+	})
+	next := in.Drain
+	next.At = now
+	i := slices.IndexFunc(drains, func(d Drain) bool { return d.FleetTarget == in.FleetTarget })
+	switch {
+	case i >= 0:
+		next.At = drains[i].At
+		drains[i] = next
+	case len(drains) >= maxDrains:
+		return protocol.Invalid("worker_id", "there are %d drains; resume some, or drain a group, build or release", maxDrains)
+	default:
+		drains = append(drains, next)
+	}
+	q.Drains = drains
+	return nil
+}
+
+func (in ResumeFleet) decide(q *Queue, _ history.Time) error {
+	q.Drains = slices.DeleteFunc(slices.Clone(q.Drains), func(d Drain) bool { return d.FleetTarget == in.FleetTarget })
+	return nil
+}
+
+// DrainSession makes a holder that is given nothing more give a session up, as if it had done so in a shutdown: at once
+// when nothing runs in it, else when what runs has ended.
+type DrainSession struct{ Worker, Operator string }
+
+func (in DrainSession) decide(s *Session, now history.Time) (SessionChange, error) {
+	if s == nil || s.Terminal || !s.HeldBy(in.Worker, now.Time) || s.Moving != "" && s.Active > 0 {
+		return SessionChange{}, errNotDue
+	}
+	c := SessionChange{Session: *s}
+	n := &c.Session
+	if s.Active == 0 {
+		c.Timeline = append(c.Timeline, n.drain(now, in.Operator))
+		return c, nil
+	}
+	n.Moving, n.Leaving, n.UpdatedAt = in.Operator, true, now
+	c.Timeline = append(c.Timeline, s.ended(now, "draining", in.Operator, ReasonShutdown))
+	return c, nil
+}
+
+// KeepSession undoes a drain of a session in which something runs still: its holder is given work again.
+type KeepSession struct{ Worker string }
+
+func (in KeepSession) decide(s *Session, now history.Time) (SessionChange, error) {
+	if s == nil || !s.HeldBy(in.Worker, now.Time) || !s.Leaving {
+		return SessionChange{}, errNotDue
+	}
+	c := SessionChange{Session: *s}
+	c.Session.Moving, c.Session.Leaving, c.Session.UpdatedAt = "", false, now
+	return c, nil
+}
+
+// drain ends a holding whose holder leaves or is given nothing more, as the session's own policy wants it.
+func (s *Session) drain(now history.Time, by string) protocol.SessionEvent {
+	if s.NoReacquire {
+		e := s.ended(now, "closed", by, "worker_shutdown")
+		s.endAs(protocol.SessionClosed, "worker_shutdown", now)
+		return e
+	}
+	s.Drained = s.ReleasePolicy == PolicyFail
+	return s.release(now, by, ReasonShutdown)
+}

@@ -1,0 +1,36 @@
+package httpapi
+
+import (
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// fleets are our routes about workers by the name of one, of their group, build or release. The broker notes who said
+// what, in the change that stores it.
+func fleets(ours lineFunc) []route {
+	const at = "/api/sojourn/fleet"
+	return []route{
+		ours(get, at+"/drains", "list_fleet_drains", auth.Viewer, listFleetDrains),
+		ours(post, at+"/drain", "drain_fleet", auth.Operator, operateFleet(protocol.FleetDrain)),
+		ours(post, at+"/resume", "resume_fleet", auth.Operator, operateFleet(protocol.FleetResume)),
+		ours(post, at+"/evict", "evict_fleet", auth.Operator, operateFleet(protocol.FleetEvict)),
+	}
+}
+
+func listFleetDrains(a *API, c *call) (answer, error) {
+	return ok(a.opt.Workers.FleetDrains(c.Ctx, c.NS))
+}
+
+func operateFleet(verb string) func(*API, *call) (answer, error) {
+	return func(a *API, c *call) (answer, error) {
+		in := protocol.FleetRequest{}
+		if err := c.Read(&in); err != nil {
+			return answer{}, err
+		}
+		if len(in.Reason) > 1000 {
+			return answer{}, protocol.Invalid("reason", "is longer than 1000 bytes")
+		}
+		in.Namespace, in.Verb, in.Identity = c.NS, verb, c.Who.Name
+		return ok(a.opt.Workers.OperateFleet(c.Ctx, in))
+	}
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+const fleetPath = "/api/sojourn/fleet/"
+
+// fleetCommand is a verb on one worker, or on those of a group, a build or a release.
+func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
+	var in protocol.FleetRequest
+	var deadline time.Duration
+	wait := false
+	c := &cobra.Command{
+		Use: verb + " ID", Short: short,
+		Long: short + ".\n\n" + long + "\n\nGive the id of a worker, or one of --group, --build and --release.",
+		Args: func(c *cobra.Command, args []string) error {
+			named := len(args)
+			for _, s := range []string{in.Group, in.BuildID, in.Release} {
+				if s != "" {
+					named++
+				}
+			}
+			if named != 1 {
+				return usageError{fmt.Errorf(
+					"%s takes %s, or one of --group, --build and --release", c.CommandPath(), oneWorker,
+				)}
+			}
+			return filled(c, args, oneWorker)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				in.WorkerID = args[0]
+			}
+			if deadline < 0 || deadline%time.Second != 0 {
+				return usageError{errors.New("--deadline is a number of whole seconds, as 10m or 90s")}
+			}
+			in.Deadline = int64(deadline / time.Second)
+			return ask(p, c, http.MethodPost, fleetPath+verb, in, func(s protocol.FleetDrainState) error {
+				if verb == protocol.FleetResume {
+					return p.say("%s gets work", s.Text())
+				}
+				if err := p.say("%s", drainText(s)); err != nil || !wait {
+					return err
+				}
+				return p.followDrain(c, s)
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&in.Group, "group", "", "the workers of this group, which their tokens name")
+	f.StringVar(&in.BuildID, "build", "", "the workers of this build, on all their queues")
+	f.StringVar(&in.Release, "release", "", "the workers of this release")
+	if verb != protocol.FleetResume {
+		f.StringVar(&in.Reason, "reason", "", "why, for others")
+		f.BoolVar(&wait, "wait", false, "show what is left until nothing is")
+	}
+	if verb == protocol.FleetDrain {
+		f.DurationVar(&deadline, "deadline", 0, "tell workers to leave that have something left after so long, as 10m; unset: never")
+	}
+	return c
+}
+
+// drainText is a drain in a line.
+func drainText(s protocol.FleetDrainState) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s, %d of %d workers have nothing left", s.Text(), s.State, s.Drained, s.Workers)
+	if s.Leases+s.Sessions > 0 {
+		fmt.Fprintf(&b, "; %d tasks run, %d sessions are held", s.Leases, s.Sessions)
+	}
+	if !s.DeadlineAt.IsZero() {
+		fmt.Fprintf(&b, "; until %s", stamp(s.DeadlineAt))
+	}
+	return b.String()
+}
+
+// followDrain shows each change of what is left until nothing is, or the drain was resumed.
+func (p *program) followDrain(c *cobra.Command, s protocol.FleetDrainState) error {
+	shown := drainText(s)
+	for s.State != protocol.DrainEnded {
+		select {
+		case <-c.Context().Done():
+			return c.Context().Err()
+		case <-time.After(time.Second):
+		}
+		var all protocol.FleetDrains
+		if err := p.call(c, http.MethodGet, fleetPath+"drains", nil, &all); err != nil {
+			return err
+		}
+		there := false
+		for _, d := range all.Drains {
+			if d.FleetTarget == s.FleetTarget {
+				s, there = d, true
+			}
+		}
+		if !there {
+			return fmt.Errorf("the drain of %s was ended", s.Text())
+		}
+		if text := drainText(s); text != shown {
+			shown = text
+			if err := p.say("%s", text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *program) drainsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "drains", Short: "List which workers are given nothing, and what they have left", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return list(p, c, listing{path: fleetPath + "drains", member: "drains"},
+				table.Row{"drain", "state", "workers", "done", "leases", "sessions", "since", "until", "by", "reason"},
+				func(s protocol.FleetDrainState) table.Row {
+					state := s.State
+					if s.Evict {
+						state += ", evicted"
+					}
+					return table.Row{
+						s.Text(), state, s.Workers, s.Drained, s.Leases, s.Sessions, stamp(s.Since), stamp(s.DeadlineAt), s.By,
+						s.Reason,
+					}
+				})
+		},
+	}
+}

@@ -1,0 +1,66 @@
+package link
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// intend does what an operator wants of this worker: work, give up asking for it, or leave. A notice says it at once,
+// and every heartbeat's answer says it again.
+func (l *Link) intend(i protocol.Intent, reason string) {
+	if i == protocol.IntentLeave {
+		if l.opt.OnDrain != nil {
+			l.opt.OnDrain()
+		}
+		return
+	}
+	l.mu.Lock()
+	was := l.paused != nil
+	switch is := i == protocol.IntentPause; {
+	case is == was:
+		l.mu.Unlock()
+		return
+	case is:
+		l.paused = make(chan struct{})
+	default:
+		close(l.paused)
+		l.paused = nil
+	}
+	l.mu.Unlock()
+	if was {
+		l.log.Info().Msg("an operator gives this worker work again")
+	} else {
+		l.log.Info().Str("reason", reason).Msg("an operator gives this worker nothing more; what it has it ends")
+	}
+	if l.opt.OnPause != nil {
+		l.opt.OnPause(!was, reason)
+	}
+}
+
+// Paused says whether an operator gives this worker nothing more.
+func (l *Link) Paused() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.paused != nil
+}
+
+// rest waits while this worker is paused, for at most hold, and says whether it was. Nobody is asked for work
+// meanwhile.
+func (l *Link) rest(ctx context.Context, hold time.Duration) bool {
+	l.mu.Lock()
+	paused := l.paused
+	l.mu.Unlock()
+	if paused == nil {
+		return false
+	}
+	t := time.NewTimer(hold)
+	defer t.Stop()
+	select {
+	case <-paused:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return true
+}
