@@ -175,6 +175,23 @@ export const checks = [
     await page.getByRole("button", { name: "More" }).first().click();
     await shot("workers", true);
   }],
+  ["an operator drains a worker and resumes it", async ({ page, base, api, shot }) => {
+    const { workers } = await api("/api/workers");
+    const worker = workers.find((w) => w.status === "active" && w.held_sessions === 0) ?? workers[0];
+    await page.goto(`${base}/workers`);
+    const card = page.locator(`[data-worker="${worker.worker_id}"]`);
+    await card.getByRole("button", { name: "Drain" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Reason").fill("a new kernel");
+    await dialog.getByRole("button", { name: "Drain the worker" }).click();
+    await shown(card.locator('[data-status="draining"]'));
+    await shown(card.getByText("a new kernel"));
+    await shot("worker-drained");
+    await card.getByRole("button", { name: "Resume" }).click();
+    await dialog.getByRole("button", { name: "Resume the worker" }).click();
+    await shown(card.locator('[data-status="active"]'));
+    assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a resumed drain is over");
+  }],
   ["the queues are there", async ({ page, base, api, shot }) => {
     const { task_queues: queues } = await api("/api/task-queues");
     await page.goto(`${base}/queues`);

@@ -14,6 +14,7 @@ import { Empty, Fact, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
 import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
+import { Drain } from "./Drain";
 import { isolation, machine, slots, type Meter } from "./facts";
 import { whyNoWork, type Reason } from "./why";
 
@@ -133,12 +134,13 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
           </ul>
         </details>
       )}
-      <div className="mt-auto pt-3">
+      <div className="mt-auto flex flex-wrap items-center justify-between gap-3 pt-3">
         <button type="button" data-nav className="quiet text-[13px] text-soft" aria-expanded={open} onClick={() => setOpen(!open)}>
           {open ? "Less" : "More"}
         </button>
-        {open && <More worker={w} />}
+        <Drain worker={w} />
       </div>
+      {open && <More worker={w} />}
     </article>
   );
 }

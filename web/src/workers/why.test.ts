@@ -30,6 +30,12 @@ describe("a worker gets no work at all", () => {
     expect(said(worker({ status: "draining" }))[0]).toMatch(/^stop: It drains/);
     expect(said(worker({ status: "stale", gate: "x" }))[0]).toMatch(/^stop: It was not heard of/);
   });
+  it("while an operator drains it, by its own name or among others", () => {
+    expect(said(worker({ status: "draining", active_leases: 2, drain: { worker_id: "w", by: "ada", reason: "kernel", evict: false } }), queue({ ready: 3 }))).toEqual([
+      "stop: It is drained by ada: kernel. What it has, 2 tasks, it may finish.",
+    ]);
+    expect(said(worker({ status: "draining", drain: { release: "1.4", evict: true } }))).toEqual(["stop: It is one of release 1.4, which was evicted."]);
+  });
   it("while its build is drained on its queues", () => {
     expect(said(worker(), queue({ drained: "b1", ready: 2 }))).toEqual(["stop: Build b1 is drained on q."]);
     expect(said(worker({ status: "draining" }), queue({ drained: "b1", ready: 2 }))).toEqual(["stop: Build b1 is drained on q."]);

@@ -1,4 +1,4 @@
-import type { QueueState, Wait, WorkerView } from "../api/types";
+import type { QueueState, Wait, WorkerDrain, WorkerView } from "../api/types";
 import { slots } from "./facts";
 
 /** Why a worker gets no work, or none of some kind. */
@@ -12,11 +12,20 @@ export interface Reason {
 const of = (n: number, one: string) => `${n.toLocaleString("en-US")} ${one}${n === 1 ? "" : "s"}`;
 const list = (names: string[]) => (names.length < 3 ? names.join(" and ") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`);
 
+/** Whom a drain names. */
+export const drainedAs = (d: WorkerDrain): string =>
+  d.group ? `group ${d.group}` : d.build_id ? `build ${d.build_id}` : d.release ? `release ${d.release}` : `worker ${d.worker_id}`;
+
 /** What keeps a worker from work, the heaviest first, as far as its registration and its queues tell. None: it works, or nothing speaks against it. */
 export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[] {
   const has = w.active_leases > 0 ? ` What it has, ${of(w.active_leases, "task")}, it may finish.` : "";
   if (w.status === "stale") return [{ weight: "stop", text: "It was not heard of for too long and is taken for gone. Its sessions and tasks go to others when their leases end." }];
   if (w.gate) return [{ weight: "stop", text: `${w.gate}.${has}` }];
+  if (w.drain) {
+    const by = w.drain.by ? ` by ${w.drain.by}` : "";
+    const why = w.drain.reason ? `: ${w.drain.reason}` : "";
+    return [{ weight: "stop", text: `${w.drain.worker_id ? "It" : `It is one of ${drainedAs(w.drain)}, which`} ${w.drain.evict ? "was evicted" : "is drained"}${by}${why}.${has}` }];
+  }
   const out: Reason[] = [];
   const workflows = w.supported_workflow_types ?? [];
   const activities = w.supported_activity_types ?? [];

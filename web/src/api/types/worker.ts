@@ -28,4 +28,21 @@ export interface WorkerView {
   active_workflow_tasks?: number; // of these
   active_activity_tasks?: number;
   held_sessions: number;
+  group?: string;
+  drain?: WorkerDrain;
+}
+
+export type FleetVerb = "drain" | "resume" | "evict";
+
+/** Why a worker is given nothing, at an operator's word: by its own id, or as one of a group, a build or a release. */
+export interface WorkerDrain {
+  worker_id?: string;
+  group?: string;
+  build_id?: string;
+  release?: string;
+  since: Time;
+  deadline_at: Time;
+  evict: boolean;
+  by?: string;
+  reason?: string;
 }
