@@ -21,8 +21,10 @@ RUNS    ?= 5
 MUTANTS ?= all
 FUZZ_EXAMPLES ?= 10
 FREEZES ?= 20
+SOAK    ?= 10m
+STORM   ?= 1000
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze upgrade image lint fmt generate verify web bench build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze soak storm upgrade image lint fmt generate verify web bench build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -76,6 +78,14 @@ freeze: ## stop a worker 20 times for longer than its leases: it begins nothing 
 	.ci/deps postgres
 	SOJOURN_TEST_FREEZES=$(FREEZES) .ci/postgres go test -count=1 -timeout 120m -v -run ThawedWorkerBegins ./cli
 	SOJOURN_TEST_FREEZES=$(FREEZES) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run StandsStill ./app/store/postgres
+
+soak: ## 500 workers that come, go and lose their connections for SOAK (10m) on each database: memory, goroutines and tables stay as they are
+	.ci/deps postgres
+	SOJOURN_TEST_SOAK=$(SOAK) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 120m -v -run FleetThatChurns ./cli
+
+storm: ## drop the sockets of STORM (1000) workers that work, twice, on each database: all come back, nothing is lost
+	.ci/deps postgres
+	SOJOURN_TEST_STORM=$(STORM) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run SocketsAreDropped ./cli
 
 upgrade: build ## leave open work of an older commit's binary to this one (FROM=COMMIT)
 	.ci/deps postgres

@@ -1,0 +1,106 @@
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+// crowd is many whole workers in the process of the test, each with a connection of its own to an app that is a process
+// of its own.
+type crowd struct {
+	t     *testing.T
+	url   string
+	token string
+	reg   *worker.Registry
+
+	members []*member
+	joined  int
+}
+
+// member is a worker of a crowd.
+type member struct {
+	id  string
+	w   *worker.Worker
+	end context.CancelFunc
+	ran chan error
+
+	mu    sync.Mutex // guards what follows
+	conns map[net.Conn]bool
+}
+
+// join adds a worker that nobody knows yet.
+func (c *crowd) join() *member {
+	c.t.Helper()
+	c.joined++
+	m := &member{id: fmt.Sprintf("member-%d", c.joined), ran: make(chan error, 1), conns: map[net.Conn]bool{}}
+	var err error
+	m.w, err = worker.New(worker.Options{
+		Registry: c.reg, Carrier: &link.Socket{URLs: []string{c.url}, NetDial: m.dial}, Release: "1.0.0", Token: c.token,
+		WorkerID: m.id, Concurrency: 1, Workflows: 1, MaxSessions: 5, Isolation: worker.IsolationNone, NoMachine: true,
+		Log: zerolog.Nop(),
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	m.end = end
+	go func() { m.ran <- m.w.Run(ctx) }()
+	c.members = append(c.members, m)
+	return m
+}
+
+// leaves ends a member in good order.
+func (c *crowd) leaves(i int) {
+	c.t.Helper()
+	m := c.members[i]
+	c.members = append(c.members[:i], c.members[i+1:]...)
+	m.end()
+	if err := <-m.ran; err != nil {
+		c.t.Errorf("%s leaves: %v", m.id, err)
+	}
+}
+
+func (c *crowd) disperse() {
+	for _, m := range c.members {
+		m.end()
+	}
+	for _, m := range c.members {
+		<-m.ran
+	}
+	c.members = nil
+}
+
+// dial is how a member reaches the app; drop ends what it dialled.
+func (m *member) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err == nil {
+		m.mu.Lock()
+		m.conns[conn] = true
+		m.mu.Unlock()
+	}
+	return conn, err
+}
+
+// drop ends the member's connections as a machine that is gone does: no word to the app, and none to the member.
+func (m *member) drop() (dropped int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for conn := range m.conns {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // a reset, not a goodbye
+		}
+		if conn.Close() == nil {
+			dropped++
+		}
+	}
+	clear(m.conns)
+	return dropped
+}
