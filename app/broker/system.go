@@ -24,11 +24,11 @@ func (b *Broker) RepairStatus(ctx context.Context, ns string) (protocol.RepairSt
 	err := b.store.View(ctx, func(r store.Reader) error {
 		q := store.RunQuery{Namespace: s.Namespace, Statuses: []protocol.RunStatus{protocol.RunRunning}, Limit: 1000}
 		for read := 0; ; {
-			heads, err := r.Runs(ctx, q)
+			list, err := r.Runs(ctx, q)
 			if err != nil {
 				return err
 			}
-			for _, h := range heads {
+			for _, h := range list.Heads {
 				if t := h.Task; t != nil && t.State == engine.Quarantined && len(s.Candidates) < systemScan {
 					s.Candidates = append(s.Candidates, protocol.RepairCandidate{
 						WorkflowID: h.WorkflowID, RunID: h.ID, WorkflowType: h.Type, TaskQueue: h.Queue,
@@ -38,9 +38,9 @@ func (b *Broker) RepairStatus(ctx context.Context, ns string) (protocol.RepairSt
 				}
 				q.AfterStart, q.AfterRun = h.StartedAt, h.ID
 			}
-			read += len(heads)
+			read += len(list.Heads)
 			s.Pressure = len(s.Candidates) == systemScan || read >= repairRead
-			if len(heads) < q.Limit || s.Pressure {
+			if len(list.Heads) < q.Limit || s.Pressure {
 				return nil
 			}
 		}

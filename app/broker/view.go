@@ -170,11 +170,21 @@ func closing(ctx context.Context, r store.Reader, run *engine.Run, v *protocol.R
 	return err
 }
 
+// What no index bounds is searched for as long as this: a caller who takes a part gets it at once, the others wait for
+// the whole.
+const (
+	partialSearch = 80 * time.Millisecond
+	wholeSearch   = 2 * time.Second
+)
+
 // List pages through runs.
 func (b *Broker) List(ctx context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
 	q := store.RunQuery{
 		Namespace: namespace(in.Namespace), Type: in.WorkflowType, Text: in.Query,
-		Limit: view.PageSize(in.PageSize, 50, 200) + 1,
+		Limit: view.PageSize(in.PageSize, 50, 200) + 1, Budget: wholeSearch,
+	}
+	if in.Partial {
+		q.Budget = partialSearch
 	}
 	var types map[string]string
 	var err error
@@ -201,7 +211,20 @@ func (b *Broker) List(ctx context.Context, in protocol.ListRequest) (protocol.Li
 	}
 	a := protocol.ListAnswer{Workflows: []protocol.RunView{}}
 	err = b.store.View(ctx, func(r store.Reader) error {
-		heads, err := r.Runs(ctx, q)
+		list, err := r.Runs(ctx, q)
+		if err != nil {
+			return err
+		}
+		heads := list.Heads
+		if to := list.SearchedTo; to.Run != "" {
+			if !in.Partial {
+				return protocol.Refuse(
+					protocol.ReasonQueryTooBroad, "no index finds these runs, and those since %s alone took %s to look through: "+
+						"add a condition on StartTime, or ask for partial pages", to.Start, wholeSearch,
+				)
+			}
+			a.SearchedTo, a.NextPageToken = &to.Start, cursor(to.Start, to.Run)
+		}
 		if len(heads) == q.Limit {
 			heads = heads[:q.Limit-1]
 			last := heads[len(heads)-1]

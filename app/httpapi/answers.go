@@ -171,6 +171,8 @@ type runsQuery struct {
 	Status string `json:"status"`       // a bucket (running, completed, failed) or a stored status
 	Query  string `json:"query"`        // a part of the workflow id or of the business key
 	Waits  bool   `json:"wait_reasons"` // also say what each open run waits for
+	// answer within a moment, with searched_to if the search is not at its end; else a search of two seconds is refused
+	Partial bool `json:"partial"`
 	pageQuery
 }
 

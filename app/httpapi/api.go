@@ -60,6 +60,8 @@ type API struct {
 	// signing holds one place, for the sign-in under way.
 	signing chan struct{}
 	info    protocol.ClusterInfo // but for the namespace
+
+	searches searches
 }
 
 // New makes the handler.

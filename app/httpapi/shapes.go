@@ -303,7 +303,9 @@ var shapes = map[string]serve.Shape{
 	},
 	"list": {
 		Does: "list runs, newest start first", Query: runsQuery{}, Says: serve.OK(protocol.ListAnswer{}),
-		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken},
+		Refuses: []protocol.Reason{
+			protocol.ReasonInvalidPageToken, protocol.ReasonQueryTooBroad, protocol.ReasonThrottled,
+		},
 	},
 	"start": {
 		Does: "start a workflow",

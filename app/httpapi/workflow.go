@@ -108,10 +108,17 @@ func listRuns(a *API, c *call) (answer, error) {
 	in := protocol.ListRequest{
 		Namespace: c.NS, WorkflowType: q.text("workflow_type"), Status: q.text("status"), Query: q.text("query"),
 		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
-		WaitReasons: q.flag("wait_reasons"),
+		WaitReasons: q.flag("wait_reasons"), Partial: q.flag("partial"),
 	}
 	if q.err != nil {
 		return answer{}, q.err
+	}
+	if in.Query != "" {
+		leave, err := a.searches.enter(c.Who)
+		if err != nil {
+			return answer{}, err
+		}
+		defer leave()
 	}
 	return ok(a.opt.RunViews.List(c.Ctx, in))
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -26,7 +27,7 @@ type Reader interface {
 	// LastEvent is the run's last event, its terminal one when it is closed.
 	LastEvent(ctx context.Context, run string) (history.Event, error)
 
-	Runs(ctx context.Context, q RunQuery) ([]engine.Head, error) // newest start first
+	Runs(ctx context.Context, q RunQuery) (RunList, error) // newest start first
 	// Uncarried are those of the search attributes that no run of the namespace carries. It looks into the index once for
 	// each, however many runs there are.
 	Uncarried(ctx context.Context, namespace string, attributes []string) ([]string, error)
@@ -122,7 +123,30 @@ type RunQuery struct {
 	AfterStart history.Time
 	AfterRun   string
 	Limit      int
+	// Budget is how long a listing that no index bounds may go on reading; 0: to its end.
+	Budget time.Duration
 }
+
+// RunList is a page of runs. SearchedTo is set when the budget ended the search: there may be more behind that
+// position, though the page is not full.
+type RunList struct {
+	Heads      []engine.Head
+	SearchedTo RunPosition
+}
+
+// RunPosition is a place in a listing of runs, which has the newest start first.
+type RunPosition struct {
+	Start history.Time
+	Run   string
+}
+
+// Compare is negative for a place further behind.
+func (p RunPosition) Compare(o RunPosition) int {
+	return cmp.Or(cmp.Compare(p.Start.Micros(), o.Start.Micros()), cmp.Compare(p.Run, o.Run))
+}
+
+// Before is true of a place further behind, which none is than that of a listing that was not cut short.
+func (p RunPosition) Before(o RunPosition) bool { return p.Compare(o) < 0 }
 
 // TypeColumn is a run's type as FieldType compares it. Those of activity runs stand apart, behind a character that
 // names do not begin with: who looks for a workflow's type does not find activities of that name.

@@ -87,6 +87,7 @@ const (
 	ReasonInvalidCommands       Reason = "invalid_commands"
 	ReasonStructuralLimit       Reason = "structural_limit_exceeded"
 	ReasonInvalidPageToken      Reason = "invalid_page_token"
+	ReasonQueryTooBroad         Reason = "query_too_broad"
 	ReasonWorkerNotRegistered   Reason = "worker_not_registered"
 	ReasonWorkerNotFound        Reason = "worker_not_found"
 	ReasonStaleRegistration     Reason = "stale_worker_registration"
@@ -144,7 +145,8 @@ var statuses = map[Reason]int{
 	ReasonUpdateRejected: 422, ReasonValidationUnclaimed: 504, ReasonValidationTimeout: 504, ReasonValidationNotFound: 404,
 	ReasonQueryTaskNotFound: 404, ReasonQueryArguments: 422, ReasonQueryQueueFull: 429, ReasonQueryUnavailable: 503,
 	ReasonQueryTimeout: 504, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,
-	ReasonUnsupportedMediaType: 415, ReasonValidation: 422, ReasonInvalidSession: 422, ReasonStructuralLimit: 422,
+	ReasonUnsupportedMediaType: 415, ReasonValidation: 422, ReasonQueryTooBroad: 422,
+	ReasonInvalidSession: 422, ReasonStructuralLimit: 422,
 	ReasonUnsupportedCodec: 422,
 	ReasonThrottled:        429, ReasonPollCapacity: 429, ReasonInternal: 500, ReasonStoreUnavailable: 503,
 	ReasonBackendUnavailable: 503,

@@ -254,6 +254,8 @@ type ListRequest struct {
 	PageToken    string `json:"next_page_token,omitempty"`
 	// also say what each open run waits for, which reads all that is open in it
 	WaitReasons bool `json:"wait_reasons,omitempty"`
+	// answer soon with what was found so far, rather than refuse what takes long to look for
+	Partial bool `json:"partial,omitempty"`
 }
 
 // ListAnswer is one page of runs.
@@ -262,6 +264,8 @@ type ListAnswer struct {
 	Count         int             `json:"workflow_count"`
 	NextPageToken *string         `json:"next_page_token"`
 	Warnings      []FilterWarning `json:"warnings,omitempty"` // what of the filter is likely not what was meant
+	// of a partial answer that is not whole: runs that started since then were searched, the next page has those before
+	SearchedTo *history.Time `json:"searched_to,omitempty"`
 }
 
 // FilterWarning is something in a filter that can be read, but hardly says what its author meant.

@@ -14,6 +14,11 @@ const (
 	RunContinued  RunStatus = "continued"
 )
 
+// RunStatuses are all of them.
+var RunStatuses = []RunStatus{
+	RunRunning, RunCompleted, RunFailed, RunCancelled, RunTerminated, RunTimedOut, RunContinued,
+}
+
 // Open says whether the run can still change.
 func (s RunStatus) Open() bool { return s == RunRunning }
 

@@ -118,7 +118,9 @@ func suite(t testing.TB) storetest.Suite {
 		if names[name] == "" {
 			names[name] = database(t)
 		}
-		s, err := postgres.Open(t.Context(), names[name], sqldb.Options{App: o.App, Dispatch: o.Dispatch, Shift: o.Shift})
+		s, err := postgres.Open(t.Context(), names[name], sqldb.Options{
+			App: o.App, Dispatch: o.Dispatch, Shift: o.Shift, FewRuns: o.FewRuns,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -189,29 +189,6 @@ func TestIdsCompareByteByByte(t *testing.T) {
 	}
 }
 
-// With room to choose, no listing has to read all of a table.
-func TestEveryFilterGoesByAnIndex(t *testing.T) {
-	p, c := migrated(t)
-	if _, err := c.Exec(t.Context(), "SET enable_seqscan = off"); err != nil {
-		t.Fatal(err)
-	}
-	for name, q := range storetest.Filters() {
-		for _, query := range p.RunPlans(q) {
-			rows, err := c.Query(t.Context(), "EXPLAIN "+query)
-			if err != nil {
-				t.Fatalf("%s: %v\n%s", name, err, query)
-			}
-			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			if err != nil {
-				t.Fatalf("%s: %v\n%s", name, err, query)
-			}
-			if plan := strings.Join(lines, "\n"); strings.Contains(plan, "Seq Scan") {
-				t.Errorf("%s: %s\n%s", name, query, plan)
-			}
-		}
-	}
-}
-
 func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	url := database(t)
 	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {

@@ -3,8 +3,6 @@ package sqldb
 import (
 	"context"
 
-	"gorm.io/gorm"
-
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
@@ -31,16 +29,10 @@ func (s *Store) Plans() []string {
 	return append(list, pick.SQL, uncarried(2))
 }
 
-// RunPlans lists the statements of a listing of runs, for the same look.
-func (s *Store) RunPlans(q store.RunQuery) []string {
-	r := &reader{s: s, q: s.cfg.Reads}
-	where := conditions(q)
-	lead := leading(where)
-	var list []string
-	for _, one := range alternatives(where, lead) {
-		var rows []RunModel
-		db := r.runs(context.Background(), q, where, lead, one).Session(&gorm.Session{DryRun: true}).Find(&rows)
-		list = append(list, db.Dialector.Explain(db.Statement.SQL.String(), db.Statement.Vars...))
-	}
-	return list
+// RunPlans lists the statements by which a listing of runs came to its page, for the same look.
+func (s *Store) RunPlans(ctx context.Context, q store.RunQuery) (list []string, err error) {
+	l := (&reader{s: s, q: s.cfg.Reads}).listing(ctx, q)
+	l.trace = func(statement string) { list = append(list, statement) }
+	_, err = l.find(conditions(q), store.RunPosition{Start: q.AfterStart, Run: q.AfterRun})
+	return list, err
 }

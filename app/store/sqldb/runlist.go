@@ -1,56 +1,97 @@
 package sqldb
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"strings"
+	"time"
 
 	"gorm.io/gorm"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Runs lists the newest starts first. One condition leads: an index yields what satisfies it, and the others narrow
-// that down. Where the leading one leaves a choice of values each is listed by itself, since an index has each of them
-// in order, but not all together.
-func (r *reader) Runs(ctx context.Context, q store.RunQuery) ([]engine.Head, error) {
-	if q.Limit <= 0 {
-		q.Limit = defaultLimit
+// fewRuns is how many runs are read whole and sorted rather than looked for in another way. Of an index that answers
+// alone, from which only the runs of a page are read, it is worth valuesPerRun times as many entries.
+const (
+	fewRuns      = 2_000
+	valuesPerRun = 25
+	// mostAlternatives is how many values of a leading condition are listed one by one.
+	mostAlternatives = 16
+	// rangePatience is for how long a wide range is looked for among the newest runs before all of it is read.
+	rangePatience = 30 * time.Millisecond
+)
+
+// Runs lists the newest starts first, in the way that reads least:
+//
+//   - A condition that few runs satisfy leads: all that its index yields is read, sorted, and held against the others.
+//   - Else the runs are walked from the newest on, by an index that has them in this order (of the namespace, a status,
+//     one value of an attribute), a window at a time, and held against the conditions.
+//   - A wide range of values that the walk does not soon fill a page with is read whole after all.
+//   - A choice of which each part has an index is listed part by part.
+//
+// A walk that is not done within the budget says how far it came.
+func (r *reader) Runs(ctx context.Context, q store.RunQuery) (store.RunList, error) {
+	l := r.listing(ctx, q)
+	f, err := l.find(conditions(q), store.RunPosition{Start: q.AfterStart, Run: q.AfterRun})
+	if err != nil {
+		return store.RunList{}, wrap(err, "runs")
 	}
-	where := conditions(q)
-	lead := leading(where)
-	var rows []RunModel
-	for _, one := range alternatives(where, lead) {
-		var some []RunModel
-		if err := r.runs(ctx, q, where, lead, one).Find(&some).Error; err != nil {
-			return nil, wrap(err, "runs")
-		}
-		rows = append(rows, some...)
-	}
-	slices.SortFunc(rows, func(x, y RunModel) int {
-		return cmp.Or(cmp.Compare(y.StartedAt, x.StartedAt), cmp.Compare(y.RunID, x.RunID))
-	})
-	rows = slices.CompactFunc(rows, func(x, y RunModel) bool { return x.RunID == y.RunID })
-	list := make([]engine.Head, min(len(rows), q.Limit))
-	for i := range list {
-		m := rows[i]
-		h, err := readHead([]any{
-			m.RunID, m.Namespace, m.WorkflowID, m.Type, m.Number, m.Status, m.Queue, m.StartedAt, value(
-				m.ClosedAt,
-			), m.LastSeq,
+	list := store.RunList{Heads: make([]engine.Head, len(f.rows)), SearchedTo: f.to}
+	for i, m := range f.rows {
+		list.Heads[i], err = readHead([]any{
+			m.RunID, m.Namespace, m.WorkflowID, m.Type, m.Number, m.Status, m.Queue, m.StartedAt, value(m.ClosedAt), m.LastSeq,
 			value(m.DueAt), value(m.Owner), value(m.BusinessKey), m.State,
 		})
 		if err != nil {
-			return nil, err
+			return store.RunList{}, err
 		}
-		list[i] = h
 	}
 	return list, nil
 }
 
-// conditions are all conditions of a query in one form.
+// listing is one listing of runs at work.
+type listing struct {
+	*reader
+	ctx      context.Context
+	q        store.RunQuery
+	few      int
+	deadline time.Time    // of a walk; zero: none
+	trace    func(string) // gets every statement, nil: nobody wants them
+}
+
+func (r *reader) listing(ctx context.Context, q store.RunQuery) *listing {
+	l := &listing{reader: r, ctx: ctx, q: q, few: r.s.cfg.FewRuns}
+	if l.few <= 0 {
+		l.few = fewRuns
+	}
+	if l.q.Limit <= 0 {
+		l.q.Limit = defaultLimit
+	}
+	if q.Budget > 0 {
+		l.deadline = time.Now().Add(q.Budget)
+	}
+	return l
+}
+
+// run reads the rows of one statement.
+func (l *listing) run(db *gorm.DB, rows any) error {
+	if l.trace != nil {
+		dry := db.Session(&gorm.Session{DryRun: true}).Find(rows)
+		l.trace(dry.Explain(dry.Statement.SQL.String(), dry.Statement.Vars...))
+	}
+	return db.Find(rows).Error
+}
+
+// found is a part of a listing: all there is down to a position, which is zero if there is no more or the page is full.
+type found struct {
+	rows []RunModel
+	to   store.RunPosition
+}
+
+// conditions are all conditions of a query in one form, and what follows from them.
 func conditions(q store.RunQuery) []store.Condition {
 	list := slices.Clone(q.Where)
 	if q.Type != "" {
@@ -63,59 +104,243 @@ func conditions(q store.RunQuery) []store.Condition {
 		}
 		list = append(list, c)
 	}
+	return implied(list)
+}
+
+// implied adds conditions that others say in a form that no index has.
+func implied(list []store.Condition) []store.Condition {
+	for i, c := range list {
+		switch {
+		case c.Field == store.FieldStatus && (c.Test == store.NotIn || c.Not && c.Test == store.In):
+			rest := store.Condition{Field: c.Field, Test: store.In}
+			for _, s := range protocol.RunStatuses {
+				if !slices.Contains(c.Values, any(string(s))) {
+					rest.Values = append(rest.Values, string(s))
+				}
+			}
+			list[i] = rest
+		case c.Field == store.FieldClosed && c.Test == store.Absent:
+			list = append(list, store.Condition{
+				Field: store.FieldStatus, Test: store.In, Values: []any{string(protocol.RunRunning)},
+			})
+		case c.Field == store.FieldClosed && !c.Not: // no run ends before it starts
+			switch c.Test {
+			case store.Less, store.AtMost:
+				list = append(list, store.Condition{Field: store.FieldStarted, Test: store.AtMost, Values: c.Values})
+			case store.Between:
+				list = append(list, store.Condition{Field: store.FieldStarted, Test: store.AtMost, Values: c.Values[1:]})
+			}
+		}
+	}
 	return list
 }
 
-// mostAlternatives is how many values of a leading condition are listed one by one.
-const mostAlternatives = 16
-
-// rank says how well a condition leads: by how little its index is likely to yield. Below zero it cannot.
-func rank(c store.Condition) int {
-	if c.Not || len(c.Any) > 0 {
-		return -1
-	}
-	if c.Test == store.In && len(c.Values) <= mostAlternatives {
-		switch c.Field {
-		case store.FieldRun:
-			return 9
-		case store.FieldWorkflow:
-			return 8
-		case store.FieldBusinessKey:
-			return 7
-		case store.FieldAttribute:
-			return 6
-		case store.FieldType:
-			return 4
-		case store.FieldQueue:
-			return 3
-		case store.FieldStatus:
-			return 2
-		}
-	}
-	switch {
-	case c.Test == store.NotIn || c.Test == store.Absent || c.Test == store.Present:
-	case c.Field == store.FieldAttribute:
-		return 5
-	case c.Field == store.FieldClosed:
-		return 1
-	}
-	return -1
+// sole is true of what few runs share however many there are.
+func sole(c store.Condition) bool {
+	return c.Test == store.In && !c.Not && len(c.Values) <= mostAlternatives &&
+		(c.Field == store.FieldRun || c.Field == store.FieldWorkflow)
 }
 
-// leading is the condition that leads, -1 for none: then the namespace does, newest first.
-func leading(where []store.Condition) int {
-	best, at := -1, -1
+// inOrder is true of conditions for which an index has the runs of each value by their start.
+func inOrder(c store.Condition) bool {
+	if c.Not || c.Test != store.In || len(c.Values) > mostAlternatives {
+		return false
+	}
+	switch c.Field {
+	case store.FieldType, store.FieldQueue, store.FieldStatus, store.FieldBusinessKey, store.FieldAttribute:
+		return true
+	}
+	return false
+}
+
+// byValue is true of conditions for which an index has the runs together, but not by their start.
+func byValue(c store.Condition) bool {
+	if c.Not || len(c.Any) > 0 || c.Test == store.NotIn || c.Test == store.Absent || sole(c) || inOrder(c) {
+		return false
+	}
+	switch c.Field {
+	case store.FieldAttribute:
+		return true
+	case store.FieldClosed, store.FieldWorkflow, store.FieldBusinessKey, store.FieldType, store.FieldQueue:
+		return c.Test != store.Present
+	}
+	return false
+}
+
+// find lists what satisfies all conditions, behind a position.
+func (l *listing) find(where []store.Condition, after store.RunPosition) (found, error) {
+	lead, n, err := l.lead(where)
+	if err != nil {
+		return found{}, err
+	}
+	if lead >= 0 && n <= l.few || lead >= 0 && n <= l.few*valuesPerRun && l.alone(where, lead) {
+		return l.whole(where, lead, after)
+	}
+	if lead >= 0 && inOrder(where[lead]) {
+		return l.walk(where, lead, after, l.deadline)
+	}
+	if i := slices.IndexFunc(where, func(c store.Condition) bool { return eachLed(c.Any) }); i >= 0 {
+		return l.choose(where, i, after)
+	}
+	if lead < 0 {
+		return l.walk(where, -1, after, l.deadline)
+	}
+	soon := time.Now().Add(rangePatience)
+	f, err := l.walk(where, -1, after, soon)
+	if err != nil || f.to == (store.RunPosition{}) {
+		return f, err
+	}
+	if l.alone(where, lead) {
+		return l.whole(where, lead, after)
+	}
+	if !l.deadline.IsZero() && l.deadline.Before(soon) {
+		return f, nil
+	}
+	rest, err := l.walk(where, -1, f.to, l.deadline)
+	return l.joined(f, rest), err
+}
+
+// alone is true if an index answers without a look at other rows than those of a page: nothing else is asked for than a
+// range of an attribute.
+func (l *listing) alone(where []store.Condition, lead int) bool {
+	return len(where) == 1 && l.q.Text == "" && where[lead].Field == store.FieldAttribute && byValue(where[lead])
+}
+
+// lead is the condition that yields the fewest runs, -1 for none, and how many. Of those that yield many, one that has
+// them in the order of the list is better.
+func (l *listing) lead(where []store.Condition) (best, least int, err error) {
+	best = -1
 	for i, c := range where {
-		if n := rank(c); n > best {
-			best, at = n, i
+		var n int
+		switch {
+		case sole(c):
+			return i, 0, nil
+		case inOrder(c) && len(where) == 1 && l.q.Text == "":
+			return i, l.few + 1, nil // the page is its beginning, however many there are
+		case byValue(c) && l.alone(where, i):
+			n, err = l.count(c, l.few*valuesPerRun+1)
+		case inOrder(c), byValue(c):
+			n, err = l.count(c, l.few+1)
+		default:
+			continue
+		}
+		if err != nil {
+			return -1, 0, err
+		}
+		better := best < 0 || n < least
+		if best >= 0 && n > l.few && least > l.few && inOrder(c) != inOrder(where[best]) {
+			better = inOrder(c)
+		}
+		if better {
+			best, least = i, n
 		}
 	}
-	return at
+	return best, least, nil
+}
+
+// count is how many entries a condition's index has, at most so many.
+func (l *listing) count(c store.Condition, most int) (int, error) {
+	what := "x." + string(c.Field)
+	entries := l.s.read.Table("runs AS x").Where("x.namespace = ?", l.q.Namespace)
+	if c.Field == store.FieldAttribute {
+		what, entries = "x.value", l.s.read.Table("run_attributes AS x").
+			Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name)
+	}
+	entries = compare(entries, what, c).Select("1 AS one").Limit(most)
+	var n []int
+	err := l.run(l.list(l.ctx, 1).Table("(?) AS y", entries).Select("count(*)"), &n)
+	if err != nil || len(n) != 1 {
+		return 0, err
+	}
+	return n[0], nil
+}
+
+// whole reads all that a condition yields, and sorts it.
+func (l *listing) whole(where []store.Condition, lead int, after store.RunPosition) (found, error) {
+	read := func(by order) (rows []RunModel, err error) {
+		return rows, l.run(l.rows(where, lead, where[lead], by, after, store.RunPosition{}), &rows)
+	}
+	if l.alone(where, lead) { // to find the first costs an eighth of telling all values' runs apart
+		rows, err := read(topTwice)
+		all := len(rows) < 2*l.q.Limit
+		if f := l.joined(found{}, found{rows: rows}); err != nil || all || len(f.rows) == l.q.Limit {
+			return f, err
+		}
+	}
+	rows, err := read(allSorted)
+	return found{rows: rows}, err
+}
+
+// walk goes through what a condition yields in the order of the list, all of the namespace for -1.
+func (l *listing) walk(
+	where []store.Condition, lead int, after store.RunPosition, deadline time.Time,
+) (f found, err error) {
+	ways := alternatives(where, lead)
+	for size := max(l.few/4, 1); ; size = min(4*size, 8*l.few) {
+		var end store.RunPosition
+		if l.filters(where, lead) {
+			if end, err = l.window(where, ways, after, size); err != nil {
+				return f, err
+			}
+		}
+		var rows []RunModel
+		for _, one := range ways {
+			var some []RunModel
+			if err := l.run(l.rows(where, lead, one, byIndex, after, end), &some); err != nil {
+				return f, err
+			}
+			rows = append(rows, some...)
+		}
+		f = l.joined(f, found{rows, end})
+		if f.to == (store.RunPosition{}) || !deadline.IsZero() && time.Now().After(deadline) {
+			return f, nil
+		}
+		after = end
+	}
+}
+
+// filters is true if a walk leaves out some of what it passes.
+func (l *listing) filters(where []store.Condition, lead int) bool {
+	for i, c := range where {
+		if i != lead && !within(c) {
+			return true
+		}
+	}
+	return l.q.Text != ""
+}
+
+// within is true of conditions that only say where a walk begins and ends.
+func within(c store.Condition) bool {
+	switch c.Test {
+	case store.Less, store.AtMost, store.More, store.AtLeast, store.Between:
+		return c.Field == store.FieldStarted && !c.Not
+	}
+	return false
+}
+
+// window is the position of the last of the next so many runs that a walk passes, zero when there are fewer than those.
+// With several ways it is where the first of them has passed as many.
+func (l *listing) window(
+	where, ways []store.Condition, after store.RunPosition, size int,
+) (end store.RunPosition, err error) {
+	for _, one := range ways {
+		var at []struct {
+			StartedAt int64
+			RunID     string
+		}
+		if err := l.run(l.way(one, where, after, end).Limit(1).Offset(size-1), &at); err != nil {
+			return end, err
+		}
+		if len(at) == 1 { // no earlier than that of the way before: end bounds it
+			end = store.RunPosition{Start: history.Micros(at[0].StartedAt), Run: at[0].RunID}
+		}
+	}
+	return end, nil
 }
 
 // alternatives are the forms of the leading condition, one for each of its values.
 func alternatives(where []store.Condition, lead int) []store.Condition {
-	if lead < 0 || where[lead].Test != store.In {
+	if lead < 0 {
 		return make([]store.Condition, 1)
 	}
 	c := where[lead]
@@ -126,182 +351,49 @@ func alternatives(where []store.Condition, lead int) []store.Condition {
 	return list
 }
 
-// runs puts one listing together. one replaces the leading condition when that is a choice.
-func (r *reader) runs(
-	ctx context.Context, q store.RunQuery, where []store.Condition, lead int, one store.Condition,
-) *gorm.DB {
-	first := store.Condition{}
-	if lead >= 0 {
-		if first = where[lead]; first.Test == store.In {
-			first = one
+// choose lists the parts of a choice one by one.
+func (l *listing) choose(where []store.Condition, at int, after store.RunPosition) (all found, err error) {
+	rest := slices.Delete(slices.Clone(where), at, at+1)
+	var rows []RunModel
+	for _, part := range where[at].Any {
+		f, err := l.find(implied(slices.Concat(rest, part)), after)
+		if err != nil {
+			return all, err
+		}
+		rows = append(rows, f.rows...)
+		if all.to.Before(f.to) {
+			all.to = f.to
 		}
 	}
-	place, order := "r.started_at", "r.started_at DESC, r.run_id DESC"
-	db := r.list(ctx, q.Limit).Select("r.*")
-	switch {
-	case first.Field == store.FieldAttribute:
-		place, order = "a.started_at", "a.started_at DESC, a.run_id DESC"
-		found := r.s.read.Table("run_attributes AS x").Select("x.started_at, x.run_id").
-			Where("x.namespace = ? AND x.name = ?", q.Namespace, first.Name)
-		found = behind(compare(found, "x.value", first), "x.started_at", "x.run_id", q)
-		if first.Test != store.In {
-			found = found.Distinct()
-		}
-		// With these words SQLite keeps the order of the join.
-		db = db.Table("(?) AS a CROSS JOIN runs AS r", found.Order("x.started_at DESC, x.run_id DESC")).
-			Where("r.run_id = a.run_id")
-	default:
-		db = db.Table("runs AS r")
-		if q.Namespace != "" {
-			db = db.Where("r.namespace = ?", q.Namespace)
-		}
-		switch first.Field {
-		case "":
-		case store.FieldClosed:
-			// no index has these by their start, and to go through all starts is what the condition is to spare
-			order = "r.started_at + 0 DESC, r.run_id DESC"
-			fallthrough
-		default:
-			db = r.narrow(db, first)
-		}
+	if to := all.to; to != (store.RunPosition{}) { // what lies behind that is not all there is
+		rows = slices.DeleteFunc(rows, func(m RunModel) bool { return position(m).Before(to) })
 	}
-	for i, c := range where {
-		if i != lead {
-			db = r.narrow(db, c)
-		}
-	}
-	if q.Text != "" { // a run id is found whole: a part of one, being random, would be part of many
-		db = db.Where(`(lower(r.workflow_id) LIKE ? ESCAPE '\' OR lower(r.business_key) LIKE ? ESCAPE '\' OR r.run_id IN (?, ?))`,
-			like(q.Text), like(q.Text), q.Text, strings.ToUpper(q.Text))
-	}
-	return behind(db, place, strings.Replace(place, "started_at", "run_id", 1), q).Order(order)
+	return l.joined(found{}, found{rows, all.to}), nil
 }
 
-// behind leaves what comes after the last item of the page before.
-func behind(db *gorm.DB, start, id string, q store.RunQuery) *gorm.DB {
-	if q.AfterRun == "" {
-		return db
-	}
-	at := q.AfterStart.Micros()
-	return db.Where("("+start+" < ? OR ("+start+" = ? AND "+id+" < ?))", at, at, q.AfterRun)
-}
-
-// plainBuild is the build id in a run's state on PostgreSQL, which refuses to look into a document when any text of it,
-// a memo's say, has an escape for NUL or for half a character. A build id has neither.
-const plainBuild = `(regexp_replace(r.state, '\\u(0000|d[89a-f][0-9a-f]{2})', '\ufffd', 'gi')::json ->> 'build_id')`
-
-// narrow adds a condition on the runs at hand.
-func (r *reader) narrow(db *gorm.DB, c store.Condition) *gorm.DB {
-	if len(c.Any) > 0 {
-		return db.Where(r.choice(c.Any))
-	}
-	switch c.Field {
-	case store.FieldAttribute:
-		return r.narrowAttribute(db, c)
-	case store.FieldBuild:
-		if r.s.cfg.Dialect.Shared {
-			return compare(db, plainBuild, c)
-		}
-		return compare(db, "json_extract(r.state, '$.build_id')", c)
-	}
-	return compare(db, "r."+string(c.Field), c)
-}
-
-// choice is a group of conditions: of one list all of them.
-func (r *reader) choice(lists [][]store.Condition) *gorm.DB {
-	any := r.s.read.Session(&gorm.Session{NewDB: true})
-	for i, list := range lists {
-		all := r.s.read.Session(&gorm.Session{NewDB: true})
-		for _, c := range list {
-			all = r.narrow(all, c)
-		}
-		if i == 0 {
-			any = any.Where(all)
-		} else {
-			any = any.Or(all)
+// eachLed is true of a choice that can be listed part by part: each of them has a condition with an index.
+func eachLed(parts [][]store.Condition) bool {
+	for _, part := range parts {
+		led := func(c store.Condition) bool { return sole(c) || inOrder(c) || byValue(c) || eachLed(c.Any) }
+		if !slices.ContainsFunc(part, led) {
+			return false
 		}
 	}
-	return any
+	return len(parts) > 0 && len(parts) <= mostAlternatives
 }
 
-// narrowAttribute asks for values among those of the run at hand.
-func (r *reader) narrowAttribute(db *gorm.DB, c store.Condition) *gorm.DB {
-	has := func() *gorm.DB {
-		return r.s.read.Table("run_attributes AS y").Select("1").Where("y.run_id = r.run_id AND y.name = ?", c.Name)
+// joined adds what lies behind a part of a listing, each run once, and ends with the page.
+func (l *listing) joined(f, behind found) found {
+	slices.SortFunc(behind.rows, func(x, y RunModel) int { return position(y).Compare(position(x)) })
+	behind.rows = slices.CompactFunc(behind.rows, func(x, y RunModel) bool { return x.RunID == y.RunID })
+	f = found{append(f.rows, behind.rows...), behind.to}
+	if len(f.rows) >= l.q.Limit {
+		f = found{rows: f.rows[:l.q.Limit]}
 	}
-	if c.Not {
-		c.Not = false
-		return db.Where("EXISTS (?) AND NOT EXISTS (?)", has(), compare(has(), "y.value", c))
-	}
-	switch c.Test {
-	case store.Present:
-		return db.Where("EXISTS (?)", has())
-	case store.Absent:
-		return db.Where("NOT EXISTS (?)", has())
-	case store.NotIn:
-		return db.Where("EXISTS (?) AND NOT EXISTS (?)", has(), has().Where("y.value IN ?", c.Values))
-	}
-	return db.Where("EXISTS (?)", compare(has(), "y.value", c))
+	return f
 }
 
-// compare adds a comparison of one expression.
-func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
-	if c.Not {
-		return db.Where("NOT ("+opposite(what, c)+")", bounds(c)...)
-	}
-	switch c.Test {
-	case store.In:
-		if len(c.Values) == 1 {
-			return db.Where(what+" = ?", c.Values[0])
-		}
-		return db.Where(what+" IN ?", c.Values)
-	case store.NotIn:
-		return db.Where(what+" NOT IN ?", c.Values)
-	case store.Present:
-		return db.Where(what + " IS NOT NULL")
-	case store.Absent:
-		return db.Where(what + " IS NULL")
-	case store.Between:
-		return db.Where(what+" >= ? AND "+what+" <= ?", bounds(c)...)
-	case store.Prefix:
-		return db.Where(what+" >= ? AND "+what+" < ?", bounds(c)...)
-	}
-	return ordered(db, what, c)
-}
-
-// bounds are what a comparison by order is with.
-func bounds(c store.Condition) []any {
-	switch c.Test {
-	case store.Between:
-		return c.Values[:2]
-	case store.Prefix:
-		from, _ := c.Values[0].(string)
-		return []any{from, from + "\U0010ffff"} // no character comes after this one, so between them is all that begins so
-	}
-	return c.Values[:1]
-}
-
-// opposite is the comparison of one expression that Not turns around.
-func opposite(what string, c store.Condition) string {
-	switch c.Test {
-	case store.Between:
-		return what + " >= ? AND " + what + " <= ?"
-	case store.Prefix:
-		return what + " >= ? AND " + what + " < ?"
-	}
-	return what + " " + string(c.Test) + " ?"
-}
-
-// ordered is a comparison by order. Keys of search attributes begin with their kind, and what is of another kind is
-// neither more nor less.
-func ordered(db *gorm.DB, what string, c store.Condition) *gorm.DB {
-	db = db.Where(what+" "+string(c.Test)+" ?", c.Values[0])
-	key, text := c.Values[0].(string)
-	if !text || c.Field != store.FieldAttribute || key == "" {
-		return db
-	}
-	if c.Test == store.Less || c.Test == store.AtMost {
-		return db.Where(what+" >= ?", key[:1])
-	}
-	return db.Where(what+" < ?", string(key[0]+1))
+// position is where a run stands in listings.
+func position(m RunModel) store.RunPosition {
+	return store.RunPosition{Start: history.Micros(m.StartedAt), Run: m.RunID}
 }

@@ -26,6 +26,7 @@ type Options struct {
 	// Waiting is told, now and then, why a server that cannot be reached yet is waited for; nil: nobody waits. A file is
 	// there or not.
 	Waiting func(error)
+	FewRuns int // tests only: how many runs a listing reads whole and sorts; 0: as many as pays
 }
 
 // Config is what a database gives its store.

@@ -36,11 +36,11 @@ func FoundAfterMigration(t *testing.T, s Suite, forget func(t *testing.T)) {
 		want  int
 	}{{"Who", "x", 2}, {"Who", "y", 1}, {"N", 7, 1}, {"Tags", "q", 1}, {"Who", "z", 0}} {
 		w.View(func(r store.Reader) error {
-			heads, err := r.Runs(
+			list, err := r.Runs(
 				t.Context(), store.RunQuery{Namespace: Namespace, Where: []store.Condition{attribute(c.name, store.In, c.value)}},
 			)
-			if len(heads) != c.want {
-				t.Errorf("%s = %v finds %d runs, want %d", c.name, c.value, len(heads), c.want)
+			if len(list.Heads) != c.want {
+				t.Errorf("%s = %v finds %d runs, want %d", c.name, c.value, len(list.Heads), c.want)
 			}
 			return err
 		})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -40,7 +39,11 @@ func not(c store.Condition) store.Condition { c.Not = true; return c }
 // Filters find runs by their own columns and by their search attributes, newest first, whatever leads, and page without
 // gaps.
 func testFilters(t *testing.T, s Suite) {
-	w := s.New(t)
+	t.Run("few are read whole", func(t *testing.T) { findAndPage(t, s.New(t)) })
+	t.Run("many are walked", func(t *testing.T) { findAndPage(t, s.Fixture(t, "a", Options{FewRuns: 1})) })
+}
+
+func findAndPage(t *testing.T, w *Fixture) {
 	begin := map[int]int64{}
 	ids := map[int]string{}
 	for i := range 9 {
@@ -69,8 +72,9 @@ func testFilters(t *testing.T, s Suite) {
 		if after != nil {
 			q.AfterStart, q.AfterRun = after.StartedAt, after.ID
 		}
-		w.View(func(r store.Reader) (err error) {
-			heads, err = r.Runs(t.Context(), q)
+		w.View(func(r store.Reader) error {
+			list, err := r.Runs(t.Context(), q)
+			heads = list.Heads
 			for _, h := range heads {
 				names = append(names, strings.TrimPrefix(h.WorkflowID, "w"))
 			}
@@ -170,6 +174,10 @@ func testFilters(t *testing.T, s Suite) {
 		if fmt.Sprint(paged) != fmt.Sprint(got) {
 			t.Errorf("%+v pages as %v, want %v", c.where, paged, got)
 		}
+		// And search by search, when none has the time to come to the end.
+		if searched := hurried(w, c.where); fmt.Sprint(searched) != fmt.Sprint(got) {
+			t.Errorf("%+v is found in parts as %v, want %v", c.where, searched, got)
+		}
 	}
 	w.Commit(store.Change{
 		Needs: store.Keys{Runs: []string{ids[1]}, Chain: true},
@@ -180,6 +188,23 @@ func testFilters(t *testing.T, s Suite) {
 	if got, _ := list(100, nil, attribute("Who", store.In, "c1")); fmt.Sprint(got) != "[7 4]" {
 		t.Errorf("a removed run is found: %v", got)
 	}
+}
+
+// hurried lists what satisfies some conditions in searches that have no time.
+func hurried(w *Fixture, where []store.Condition) (names []string) {
+	q := store.RunQuery{Namespace: Namespace, Where: where, Limit: 100, Budget: 1}
+	for searching := true; searching; {
+		w.View(func(r store.Reader) error {
+			list, err := r.Runs(w.T.Context(), q)
+			for _, h := range list.Heads {
+				names = append(names, strings.TrimPrefix(h.WorkflowID, "w"))
+			}
+			searching = list.SearchedTo.Run != ""
+			q.AfterStart, q.AfterRun = list.SearchedTo.Start, list.SearchedTo.Run
+			return err
+		})
+	}
+	return names
 }
 
 // Texts of a run that no column takes are no reason to find nothing by its build.
@@ -194,12 +219,12 @@ func testOddTexts(t *testing.T, s Suite) {
 	}
 	for build, want := range map[string]int{"b<1>": 5, "x": 0} {
 		w.View(func(r store.Reader) error {
-			heads, err := r.Runs(
+			list, err := r.Runs(
 				t.Context(),
 				store.RunQuery{Namespace: Namespace, Where: []store.Condition{column(store.FieldBuild, store.In, build)}},
 			)
-			if len(heads) != want {
-				t.Errorf("build %s has %d runs, want %d", build, len(heads), want)
+			if len(list.Heads) != want {
+				t.Errorf("build %s has %d runs, want %d", build, len(list.Heads), want)
 			}
 			return err
 		})
@@ -217,10 +242,10 @@ func testReindex(t *testing.T, s Suite) {
 		t.Helper()
 		n := 0
 		w.View(func(r store.Reader) error {
-			heads, err := r.Runs(
+			list, err := r.Runs(
 				t.Context(), store.RunQuery{Namespace: Namespace, Where: []store.Condition{attribute(name, store.In, v)}},
 			)
-			n = len(heads)
+			n = len(list.Heads)
 			return err
 		})
 		return n == 1
@@ -234,37 +259,5 @@ func testReindex(t *testing.T, s Suite) {
 	)
 	if found("K", "old") || !found("K", "new") || !found("Stays", 1) {
 		t.Error("the upsert is not what is found")
-	}
-}
-
-// Filters are queries that an index has to lead, whatever else they ask for.
-func Filters() map[string]store.RunQuery {
-	both := store.RunQuery{Namespace: Namespace, Limit: 50, AfterStart: history.Micros(5), AfterRun: "r"}
-	of := func(where ...store.Condition) store.RunQuery {
-		q := both
-		q.Where = where
-		return q
-	}
-	typed := both
-	typed.Type, typed.Statuses = "flow", []protocol.RunStatus{protocol.RunFailed, protocol.RunTimedOut}
-	return map[string]store.RunQuery{
-		"none": of(), "type and status": typed,
-		"attribute":      of(attribute("Who", store.In, "c1")),
-		"attributes":     of(attribute("Who", store.In, "c1"), attribute("N", store.More, 3), attribute("X", store.Absent)),
-		"one of several": of(attribute("Who", store.In, "c1", "c2")),
-		"range":          of(attribute("N", store.Between, 1, 2)),
-		"prefix":         of(attribute("Who", store.Prefix, "c")),
-		"id":             of(column(store.FieldWorkflow, store.In, "w")),
-		"run":            of(column(store.FieldRun, store.In, "r")),
-		"queue":          of(column(store.FieldQueue, store.In, "q")),
-		"business key":   of(column(store.FieldBusinessKey, store.In, "k")),
-		"closed":         of(column(store.FieldClosed, store.More, int64(1))),
-		"started":        of(column(store.FieldStarted, store.AtMost, int64(1))),
-		"a choice beside": of(
-			attribute("Who", store.In, "c1"), either(attribute("N", store.More, 3), column(store.FieldType, store.In, "t")),
-		),
-		"a choice alone":   of(either(attribute("N", store.More, 3), column(store.FieldType, store.In, "t"))),
-		"turned around":    of(column(store.FieldQueue, store.In, "q"), not(attribute("N", store.More, 3))),
-		"status and queue": of(column(store.FieldStatus, store.In, "failed"), column(store.FieldQueue, store.In, "q")),
 	}
 }

@@ -18,6 +18,7 @@ type Options struct {
 	App      string
 	Dispatch store.Dispatcher
 	Shift    func() time.Duration
+	FewRuns  int // as in sqldb.Options
 }
 
 // Suite says how to open a store, and what to expect of it.

@@ -314,11 +314,11 @@ func testDue(t *testing.T, s Suite) {
 	w.Pass(25 * time.Second)
 	w.Sweep()
 	w.View(func(r store.Reader) error {
-		h, err := r.Runs(
+		list, err := r.Runs(
 			t.Context(), store.RunQuery{Namespace: Namespace, Statuses: []protocol.RunStatus{protocol.RunTimedOut}},
 		)
-		if len(h) != 1 {
-			t.Errorf("%d runs timed out, want 1", len(h))
+		if len(list.Heads) != 1 {
+			t.Errorf("%d runs timed out, want 1", len(list.Heads))
 		}
 		return err
 	})

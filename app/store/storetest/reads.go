@@ -25,8 +25,9 @@ func testListings(t *testing.T, s Suite) {
 		w.Pass(time.Second)
 	}
 	list := func(q store.RunQuery) (ids []string, heads []engine.Head) {
-		w.View(func(r store.Reader) (err error) {
-			heads, err = r.Runs(t.Context(), q)
+		w.View(func(r store.Reader) error {
+			list, err := r.Runs(t.Context(), q)
+			heads = list.Heads
 			for _, h := range heads {
 				ids = append(ids, h.WorkflowID)
 			}

@@ -227,7 +227,7 @@ func testNamespaces(t *testing.T, s Suite) {
 		if _, err := r.Namespace(t.Context(), "blue"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("after its removal: %v", err)
 		}
-		if list, err := r.Runs(t.Context(), filter); len(list) != 0 || err != nil {
+		if list, err := r.Runs(t.Context(), filter); len(list.Heads) != 0 || err != nil {
 			t.Errorf("its runs are found: %+v, %v", list, err)
 		}
 		list, err := r.Events(t.Context(), runs[1], 0, 0, 10, 0)

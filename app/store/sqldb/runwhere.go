@@ -1,0 +1,228 @@
+package sqldb
+
+import (
+	"strings"
+
+	"gorm.io/gorm"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// The statements of a listing of runs: what runlist.go decides to read.
+
+// way is the index that a walk goes by, between two positions, in its order.
+func (l *listing) way(one store.Condition, where []store.Condition, after, until store.RunPosition) *gorm.DB {
+	var db *gorm.DB
+	if one.Field == store.FieldAttribute {
+		db = l.s.read.Table("run_attributes AS x").
+			Where("x.namespace = ? AND x.name = ?", l.q.Namespace, one.Name)
+		db = compare(db, "x.value", one)
+	} else {
+		db = l.s.read.Table("runs AS x")
+		if l.q.Namespace != "" {
+			db = db.Where("x.namespace = ?", l.q.Namespace)
+		}
+		if one.Field != "" {
+			db = compare(db, "x."+string(one.Field), one)
+		}
+	}
+	return between(db, "x.started_at", "x.run_id", where, after, until).Select("x.started_at, x.run_id").
+		Order("x.started_at DESC, x.run_id DESC")
+}
+
+// order is how rows come by their order.
+type order int
+
+const (
+	byIndex   order = iota // the index of the leading condition has it
+	allSorted              // all that the index yields is sorted
+	topTwice               // twice a page of it is found first, in which a run stands once for each value
+)
+
+// rows are the runs that satisfy all conditions between two positions, a page of them. One of them leads, in the form
+// of one of its alternatives.
+func (l *listing) rows(
+	where []store.Condition, lead int, one store.Condition, by order, after, until store.RunPosition,
+) *gorm.DB {
+	db := l.list(l.ctx, l.q.Limit).Select("r.*")
+	if one.Field == store.FieldAttribute {
+		found := l.way(one, where, after, until)
+		switch by {
+		case allSorted:
+			found = found.Distinct()
+		case topTwice:
+			found, db = found.Limit(2*l.q.Limit), db.Limit(2*l.q.Limit)
+		}
+		// With these words SQLite keeps the order of the join.
+		db = db.Table("(?) AS a CROSS JOIN runs AS r", found).Where("r.run_id = a.run_id").
+			Order("a.started_at DESC, a.run_id DESC")
+	} else {
+		start := "r.started_at"
+		if by == allSorted { // no index is to be taken for this order: that would be a way through all runs
+			start = "(r.started_at + 0)"
+		}
+		db = between(db.Table("runs AS r"), start, "r.run_id", where, after, until).Order(start + " DESC, r.run_id DESC")
+		if l.q.Namespace != "" {
+			db = db.Where("r.namespace = ?", l.q.Namespace)
+		}
+		if one.Field != "" {
+			db = compare(db, "r."+string(one.Field), one)
+		}
+	}
+	for i, c := range where {
+		if i != lead && !within(c) {
+			db = l.narrow(db, c)
+		}
+	}
+	if l.q.Text != "" { // a run id is found whole: a part of one, being random, would be part of many
+		db = db.Where(`(lower(r.workflow_id) LIKE ? ESCAPE '\' OR lower(r.business_key) LIKE ? ESCAPE '\' `+
+			`OR r.run_id IN (?, ?))`,
+			like(l.q.Text), like(l.q.Text), l.q.Text, strings.ToUpper(l.q.Text))
+	}
+	return db
+}
+
+// between leaves what lies behind one position and not behind another, within the times that are asked for.
+func between(
+	db *gorm.DB, start, id string, where []store.Condition, after, until store.RunPosition,
+) *gorm.DB {
+	if after.Run != "" {
+		at := after.Start.Micros()
+		db = db.Where(start+" <= ? AND ("+start+" < ? OR "+id+" < ?)", at, at, after.Run)
+	}
+	if until.Run != "" {
+		at := until.Start.Micros()
+		db = db.Where(start+" >= ? AND ("+start+" > ? OR "+id+" >= ?)", at, at, until.Run)
+	}
+	for _, c := range where {
+		if within(c) {
+			db = compare(db, start, c)
+		}
+	}
+	return db
+}
+
+// plainBuild is the build id in a run's state on PostgreSQL, which refuses to look into a document when any text of it,
+// a memo's say, has an escape for NUL or for half a character. A build id has neither.
+const plainBuild = `(regexp_replace(r.state, '\\u(0000|d[89a-f][0-9a-f]{2})', '\ufffd', 'gi')::json ->> 'build_id')`
+
+// narrow adds a condition on the runs at hand.
+func (r *reader) narrow(db *gorm.DB, c store.Condition) *gorm.DB {
+	if len(c.Any) > 0 {
+		return db.Where(r.choice(c.Any))
+	}
+	switch c.Field {
+	case store.FieldAttribute:
+		return r.narrowAttribute(db, c)
+	case store.FieldBuild:
+		if r.s.cfg.Dialect.Shared {
+			return compare(db, plainBuild, c)
+		}
+		return compare(db, "json_extract(r.state, '$.build_id')", c)
+	}
+	if r.s.cfg.Dialect.Shared {
+		return compare(db, "r."+string(c.Field), c)
+	}
+	// SQLite knows nothing of how many runs there are of each value: it is not to choose another index than that which
+	// was found to yield few, and a sign before a column forbids it.
+	return compare(db, "+r."+string(c.Field), c)
+}
+
+// choice is a group of conditions: of one list all of them.
+func (r *reader) choice(lists [][]store.Condition) *gorm.DB {
+	any := r.s.read.Session(&gorm.Session{NewDB: true})
+	for i, list := range lists {
+		all := r.s.read.Session(&gorm.Session{NewDB: true})
+		for _, c := range list {
+			all = r.narrow(all, c)
+		}
+		if i == 0 {
+			any = any.Where(all)
+		} else {
+			any = any.Or(all)
+		}
+	}
+	return any
+}
+
+// narrowAttribute asks for values among those of the run at hand.
+func (r *reader) narrowAttribute(db *gorm.DB, c store.Condition) *gorm.DB {
+	has := func() *gorm.DB {
+		return r.s.read.Table("run_attributes AS y").Select("1").Where("y.run_id = r.run_id AND y.name = ?", c.Name)
+	}
+	if c.Not {
+		c.Not = false
+		return db.Where("EXISTS (?) AND NOT EXISTS (?)", has(), compare(has(), "y.value", c))
+	}
+	switch c.Test {
+	case store.Present:
+		return db.Where("EXISTS (?)", has())
+	case store.Absent:
+		return db.Where("NOT EXISTS (?)", has())
+	case store.NotIn:
+		return db.Where("EXISTS (?) AND NOT EXISTS (?)", has(), has().Where("y.value IN ?", c.Values))
+	}
+	return db.Where("EXISTS (?)", compare(has(), "y.value", c))
+}
+
+// compare adds a comparison of one expression.
+func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
+	if c.Not {
+		return db.Where("NOT ("+opposite(what, c)+")", bounds(c)...)
+	}
+	switch c.Test {
+	case store.In:
+		if len(c.Values) == 1 {
+			return db.Where(what+" = ?", c.Values[0])
+		}
+		return db.Where(what+" IN ?", c.Values)
+	case store.NotIn:
+		return db.Where(what+" NOT IN ?", c.Values)
+	case store.Present:
+		return db.Where(what + " IS NOT NULL")
+	case store.Absent:
+		return db.Where(what + " IS NULL")
+	case store.Between:
+		return db.Where(what+" >= ? AND "+what+" <= ?", bounds(c)...)
+	case store.Prefix:
+		return db.Where(what+" >= ? AND "+what+" < ?", bounds(c)...)
+	}
+	return ordered(db, what, c)
+}
+
+// bounds are what a comparison by order is with.
+func bounds(c store.Condition) []any {
+	switch c.Test {
+	case store.Between:
+		return c.Values[:2]
+	case store.Prefix:
+		from, _ := c.Values[0].(string)
+		return []any{from, from + "\U0010ffff"} // no character comes after this one, so between them is all that begins so
+	}
+	return c.Values[:1]
+}
+
+// opposite is the comparison of one expression that Not turns around.
+func opposite(what string, c store.Condition) string {
+	switch c.Test {
+	case store.Between:
+		return what + " >= ? AND " + what + " <= ?"
+	case store.Prefix:
+		return what + " >= ? AND " + what + " < ?"
+	}
+	return what + " " + string(c.Test) + " ?"
+}
+
+// ordered is a comparison by order. Keys of search attributes begin with their kind, and what is of another kind is
+// neither more nor less.
+func ordered(db *gorm.DB, what string, c store.Condition) *gorm.DB {
+	db = db.Where(what+" "+string(c.Test)+" ?", c.Values[0])
+	key, text := c.Values[0].(string)
+	if !text || c.Field != store.FieldAttribute || key == "" {
+		return db
+	}
+	if c.Test == store.Less || c.Test == store.AtMost {
+		return db.Where(what+" >= ?", key[:1])
+	}
+	return db.Where(what+" < ?", string(key[0]+1))
+}

@@ -1,0 +1,85 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/storetest"
+)
+
+// However many runs there are, a listing that an index can answer reads those entries, and none reads a whole table.
+func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "many.db")
+	s := open(t, path, sqldb.Options{})
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=synchronous(off)&_pragma=cache_size(-200000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	insert := func(table string, columns []string) *sql.Stmt {
+		places := strings.Repeat(",?", len(columns))[1:]
+		st, err := tx.PrepareContext(t.Context(),
+			"INSERT INTO "+table+" ("+strings.Join(columns, ",")+") VALUES ("+places+")")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	runs, attributes := insert("runs", storetest.RunColumns), insert("run_attributes", storetest.AttributeColumns)
+	for n := range storetest.ManyRuns {
+		r := storetest.MakeRun(n)
+		if _, err := runs.Exec(r.Row()...); err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range r.Attributes() {
+			if _, err := attributes.Exec(row...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	storetest.FindMany(t, s, func(t *testing.T, l storetest.Listing) {
+		queries, err := s.RunPlans(t.Context(), l.RunQuery)
+		if err != nil {
+			t.Fatal(err)
+		}
+		index := ""
+		for _, query := range queries {
+			index = "" // that of the last statement, which reads the page
+			rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, query)
+			}
+			for rows.Next() {
+				var id, parent, unused int
+				var detail string
+				if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+					t.Fatal(err)
+				}
+				index += detail + "\n"
+				// a and y are what subqueries found
+				if strings.HasPrefix(detail, "SCAN ") && detail != "SCAN a" && detail != "SCAN y" {
+					t.Errorf("%s\n%s", detail, query)
+				}
+			}
+			if err := rows.Err(); err != nil {
+				t.Fatal(err)
+			}
+			rows.Close()
+		}
+		if !strings.Contains(index, l.Index) {
+			t.Errorf("not by %s:\n%s%s", l.Index, index, queries)
+		}
+	})
+	t.Run("what nobody has", func(t *testing.T) { storetest.FindNothing(t, s) })
+}

@@ -1,0 +1,302 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// ManyRuns is how many runs listings are held against: enough that what reads all of them is told from what does not.
+const ManyRuns = 100_000
+
+// ListedRun is one of many, made by a rule so that a test knows which of them a filter finds.
+type ListedRun struct {
+	N           int
+	ID          string
+	Status      protocol.RunStatus
+	Start, End  int64 // microseconds; End is 0 while it is open
+	Who         string
+	When        int64 // microseconds
+	Rare        bool
+	BusinessKey string
+}
+
+// first is when the first of them started.
+var first = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+
+// MakeRun is the run with a number.
+func MakeRun(n int) ListedRun {
+	r := ListedRun{
+		N: n, ID: fmt.Sprintf("R%025d", n), Status: protocol.RunCompleted, Start: first + int64(n)*1e6,
+		Who: fmt.Sprint("c", n%40), Rare: n%9973 == 5,
+	}
+	r.End, r.When = r.Start+int64(n%3600)*1e6+1, r.Start+int64(n%100)*1e6
+	switch {
+	case n >= ManyRuns-500:
+		r.Status, r.End = protocol.RunRunning, 0
+	case n%1000 == 7:
+		r.Status = protocol.RunFailed
+	case n%5003 == 9:
+		r.Status = protocol.RunTimedOut
+	}
+	if n%2 == 1 {
+		r.BusinessKey = fmt.Sprint("k", n/2)
+	}
+	return r
+}
+
+// RunColumns and AttributeColumns name what Row and Attributes give, in the tables runs and run_attributes.
+var (
+	RunColumns = []string{
+		"run_id", "namespace", "workflow_id", "type", "number", "status", "queue", "started_at", "closed_at", "last_seq",
+		"business_key", "state",
+	}
+	AttributeColumns = []string{"run_id", "name", "value", "namespace", "started_at"}
+)
+
+// Row is the run in the database.
+func (r ListedRun) Row() []any {
+	var end, key any
+	if r.End > 0 {
+		end = r.End
+	}
+	if r.BusinessKey != "" {
+		key = r.BusinessKey
+	}
+	return []any{
+		r.ID, Namespace, fmt.Sprint("w", r.N), fmt.Sprint("t", r.N%30), 1, string(r.Status), fmt.Sprint("q", r.N%8), r.Start,
+		end, 9, key, `{"priority":5}`,
+	}
+}
+
+// Attributes are the run's rows in the index of search attributes.
+func (r ListedRun) Attributes() [][]any {
+	list := [][]any{
+		{r.ID, "Who", "t" + r.Who, Namespace, r.Start},
+		{r.ID, "When", engine.TimeKey(time.UnixMicro(r.When)), Namespace, r.Start},
+	}
+	if r.Rare {
+		list = append(list, []any{r.ID, "Rare", "tyes", Namespace, r.Start})
+	}
+	return list
+}
+
+// Listing is a filter on many runs, and what it finds.
+type Listing struct {
+	Name string
+	store.RunQuery
+	Finds func(ListedRun) bool
+	// Index leads to its runs.
+	Index string
+	// Reads is the most rows that one step of a plan may read.
+	Reads int
+}
+
+// What one step of a listing reads: entries of an index alone, or runs that it goes through.
+const (
+	pageful = 600
+	someOf  = 2_500
+	rangeOf = 52_000
+)
+
+// Listings are those that have to be quick, however many runs there are.
+func Listings() []Listing {
+	at := func(n int) int64 { return first + int64(n)*1e6 }
+	when := func(test store.Comparison, n int) store.Condition {
+		key := engine.TimeKey(time.UnixMicro(at(n)))
+		return store.Condition{Field: store.FieldAttribute, Name: "When", Test: test, Values: []any{key}}
+	}
+	of := func(name, index string, reads int, finds func(ListedRun) bool, where ...store.Condition) Listing {
+		return Listing{name, store.RunQuery{Namespace: Namespace, Limit: 50, Where: where}, finds, index, reads}
+	}
+	who := func(r ListedRun, of ...string) bool { return slices.Contains(of, r.Who) }
+	bad := func(r ListedRun) bool { return r.Status == protocol.RunFailed || r.Status == protocol.RunTimedOut }
+	text := func(part string) Listing {
+		l := of("a part of an id", "runs_start", pageful, func(r ListedRun) bool {
+			return strings.Contains(fmt.Sprint("w", r.N), part)
+		})
+		l.Text = part
+		return l
+	}
+	return []Listing{
+		of("all", "runs_start", pageful, func(ListedRun) bool { return true }),
+		of(
+			"id", "runs_workflow", pageful, func(r ListedRun) bool { return r.N == 500 },
+			column(store.FieldWorkflow, store.In, "w500"),
+		),
+		of(
+			"ids", "runs_workflow", pageful, func(r ListedRun) bool { return r.N == 500 || r.N == 7 },
+			column(store.FieldWorkflow, store.In, "w500", "w7"),
+		),
+		of(
+			"beginning of an id", "runs_workflow", someOf,
+			func(r ListedRun) bool { return strings.HasPrefix(fmt.Sprint("w", r.N), "w991") },
+			column(store.FieldWorkflow, store.Prefix, "w991"),
+		),
+		of(
+			"run", "PRIMARY KEY", pageful, func(r ListedRun) bool { return r.N == 3 },
+			column(store.FieldRun, store.In, MakeRun(3).ID),
+		),
+		of(
+			"business key", "runs_business_key", pageful, func(r ListedRun) bool { return r.BusinessKey == "k30000" },
+			column(store.FieldBusinessKey, store.In, "k30000"),
+		),
+		of(
+			"type", "runs_type", pageful, func(r ListedRun) bool { return r.N%30 == 7 },
+			column(store.FieldType, store.In, "t7"),
+		),
+		of(
+			"queue", "runs_queue", pageful, func(r ListedRun) bool { return r.N%8 == 3 },
+			column(store.FieldQueue, store.In, "q3"),
+		),
+		of(
+			"statuses", "runs_status", pageful, bad,
+			column(store.FieldStatus, store.In, "failed", "timed_out"),
+		),
+		of(
+			"all but a status", "runs_status", pageful, func(r ListedRun) bool { return r.Status != protocol.RunCompleted },
+			column(store.FieldStatus, store.NotIn, "completed"),
+		),
+		of(
+			"rare status of a type", "runs_status", someOf,
+			func(r ListedRun) bool { return r.Status == protocol.RunTimedOut && r.N%30 == 7 },
+			column(store.FieldStatus, store.In, "timed_out"), column(store.FieldType, store.In, "t7"),
+		),
+		of(
+			"attribute", "run_attributes_value", pageful, func(r ListedRun) bool { return who(r, "c17") },
+			attribute("Who", store.In, "c17"),
+		),
+		of(
+			"attributes", "run_attributes_value", pageful, func(r ListedRun) bool { return who(r, "c17", "c3") },
+			attribute("Who", store.In, "c17", "c3"),
+		),
+		of(
+			"rare status of an attribute", "runs_status", someOf, func(r ListedRun) bool { return bad(r) && who(r, "c9") },
+			attribute("Who", store.In, "c9"), column(store.FieldStatus, store.In, "failed", "timed_out"),
+		),
+		of(
+			"rare attribute", "run_attributes_value", pageful, func(r ListedRun) bool { return r.Rare },
+			attribute("Rare", store.Present),
+		),
+		of(
+			"beginning of an attribute", "run_attributes_value", rangeOf,
+			func(r ListedRun) bool { return strings.HasPrefix(r.Who, "c1") },
+			attribute("Who", store.Prefix, "c1"),
+		),
+		of(
+			"new times", "run_attributes_value", rangeOf, func(r ListedRun) bool { return r.When > at(ManyRuns-300) },
+			when(store.More, ManyRuns-300),
+		),
+		of(
+			"nearly all times", "runs_start", rangeOf, func(r ListedRun) bool { return r.When > at(300) },
+			when(store.More, 300),
+		),
+		of(
+			"old times", "run_attributes_value", rangeOf, func(r ListedRun) bool { return r.When < at(40_000) },
+			when(store.Less, 40_000),
+		),
+		of(
+			"started before", "runs_start", pageful, func(r ListedRun) bool { return r.Start <= at(9000) },
+			column(store.FieldStarted, store.AtMost, at(9000)),
+		),
+		of(
+			"started between", "runs_start", pageful,
+			func(r ListedRun) bool { return r.Start >= at(500) && r.Start <= at(9000) },
+			column(store.FieldStarted, store.Between, at(500), at(9000)),
+		),
+		of(
+			"closed after", "runs_start", rangeOf, func(r ListedRun) bool { return r.End > at(20_000) },
+			column(store.FieldClosed, store.More, at(20_000)),
+		),
+		of(
+			"closed before", "runs_start", rangeOf, func(r ListedRun) bool { return r.End > 0 && r.End < at(60_000) },
+			column(store.FieldClosed, store.Less, at(60_000)),
+		),
+		of(
+			"open", "runs_status", pageful, func(r ListedRun) bool { return r.End == 0 },
+			column(store.FieldClosed, store.Absent),
+		),
+		of(
+			"one or the other", "runs_business_key", someOf,
+			func(r ListedRun) bool { return r.Rare || r.BusinessKey == "k30000" },
+			either(attribute("Rare", store.In, "yes"), column(store.FieldBusinessKey, store.In, "k30000")),
+		),
+		of(
+			"without an attribute", "runs_start", pageful, func(r ListedRun) bool { return !r.Rare },
+			attribute("Rare", store.Absent),
+		),
+		of(
+			"turned around", "runs_start", pageful, func(r ListedRun) bool { return !who(r, "c3") },
+			not(attribute("Who", store.In, "c3")),
+		),
+		text("w9"),
+	}
+}
+
+// FindMany holds listings of many runs, three pages of each, against what they are to find. plans, called for each
+// page, looks at how the database comes to it.
+func FindMany(t *testing.T, s store.Store, plans func(t *testing.T, l Listing)) {
+	for _, l := range Listings() {
+		t.Run(l.Name, func(t *testing.T) {
+			var want []string
+			for n := ManyRuns - 1; n >= 0 && len(want) < 3*l.Limit; n-- {
+				if r := MakeRun(n); l.Finds(r) {
+					want = append(want, r.ID)
+				}
+			}
+			var got []string
+			for range 3 {
+				plans(t, l)
+				err := s.View(t.Context(), func(r store.Reader) error {
+					list, err := r.Runs(t.Context(), l.RunQuery)
+					for _, h := range list.Heads {
+						got = append(got, h.ID)
+						l.AfterStart, l.AfterRun = h.StartedAt, h.ID
+					}
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("finds %d runs, want %d:\n%v\n%v", len(got), len(want), got, want)
+			}
+		})
+	}
+}
+
+// FindNothing asks many runs for what none of them is, and no index knows: with a budget that is over at once the
+// answer is how far the search came, and where the next one goes on.
+func FindNothing(t *testing.T, s store.Store) {
+	q := store.RunQuery{Namespace: Namespace, Text: "nobody", Limit: 50, Budget: 1}
+	last := history.Micros(first + ManyRuns*1e6)
+	searches := 0
+	for searching := true; searching; searches++ {
+		err := s.View(t.Context(), func(r store.Reader) error {
+			list, err := r.Runs(t.Context(), q)
+			to := list.SearchedTo
+			if searching = to.Run != ""; searching && to.Start.Micros() >= last.Micros() {
+				t.Fatalf("searched to %v, after %v", to.Start, last)
+			}
+			if len(list.Heads) > 0 {
+				t.Errorf("finds %d", len(list.Heads))
+			}
+			q.AfterStart, q.AfterRun, last = to.Start, to.Run, to.Start
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if most := ManyRuns/500 + 1; searches < 2 || searches > most {
+		t.Errorf("%d searches, want 2 to %d", searches, most)
+	}
+}
