@@ -102,6 +102,9 @@ func (p *Plane) join() {
 		Release: o.Release, StrictRelease: o.Strict, App: p.id, Shared: o.Shared, AttemptLease: o.AttemptLease,
 		Retention: keepSessions, Log: o.Log, Metrics: metrics,
 	})
+	if o.Metrics {
+		registry.MustRegister(p.broker.QueueGauges())
+	}
 	sweeps := sweep.Options{Shared: o.Shared, Cleanup: o.Cleanup, Keep: keepSessions, Log: o.Log}
 	if o.Cleanup >= 0 {
 		sweeps.Remove = p.broker.CleanUp

@@ -1,0 +1,93 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// queueGauges tell how far workers are behind, with one read of the store for each scrape.
+type queueGauges struct {
+	b             *Broker
+	oldest, ready *prometheus.Desc
+
+	mu    sync.Mutex               // guards seen
+	seen  map[engine.QueueKey]bool // had something once, or is served: they say 0 rather than nothing when they are empty
+	limit int
+}
+
+// seenQueues is how many queues that are empty now are remembered.
+const seenQueues = 10_000
+
+// QueueGauges are the gauges sojourn_queue_oldest_seconds and sojourn_queue_ready. What scales workers by them needs
+// them to fall to 0, and not to go away, when a queue is empty.
+func (b *Broker) QueueGauges() prometheus.Collector {
+	return &queueGauges{
+		b: b, seen: map[engine.QueueKey]bool{}, limit: seenQueues,
+		oldest: prometheus.NewDesc(
+			"sojourn_queue_oldest_seconds", "For how long the task has been ready that was ready first; 0: none is.",
+			[]string{"namespace", "queue"}, nil,
+		),
+		ready: prometheus.NewDesc(
+			"sojourn_queue_ready", "Tasks that are ready and wait for a worker.", []string{"namespace", "queue"}, nil,
+		),
+	}
+}
+
+func (g *queueGauges) Describe(c chan<- *prometheus.Desc) { c <- g.oldest; c <- g.ready }
+
+func (g *queueGauges) Collect(c chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	now, err := g.b.store.Now(ctx)
+	var list []store.QueueStats
+	if err == nil {
+		err = g.b.store.View(ctx, func(r store.Reader) error {
+			list, err = r.Queues(ctx, "")
+			return err
+		})
+	}
+	if err != nil {
+		c <- prometheus.NewInvalidMetric(g.oldest, err)
+		return
+	}
+	type behind struct {
+		oldest float64
+		ready  int
+	}
+	all := map[engine.QueueKey]behind{}
+	for _, q := range list {
+		k := engine.QueueKey{Namespace: q.Namespace, Name: q.Queue}
+		is := all[k]
+		is.ready += q.Ready
+		if !q.OldestReady.IsZero() && q.Ready > 0 {
+			is.oldest = max(is.oldest, now.Sub(q.OldestReady.Time).Seconds())
+		}
+		all[k] = is
+	}
+	for _, h := range g.b.workers.all("") {
+		for _, name := range h.worker.Queues {
+			k := engine.QueueKey{Namespace: h.worker.Namespace, Name: name}
+			all[k] = all[k] // the zero value, if nothing waits there
+		}
+	}
+	g.mu.Lock()
+	for k := range g.seen {
+		all[k] = all[k]
+	}
+	for k := range all {
+		if len(g.seen) < g.limit {
+			g.seen[k] = true
+		}
+	}
+	g.mu.Unlock()
+	for k, is := range all {
+		c <- prometheus.MustNewConstMetric(g.oldest, prometheus.GaugeValue, is.oldest, k.Namespace, k.Name)
+		c <- prometheus.MustNewConstMetric(g.ready, prometheus.GaugeValue, float64(is.ready), k.Namespace, k.Name)
+	}
+}
