@@ -251,6 +251,10 @@ func TestControlVerbsRefuseAndChangeNothing(t *testing.T) {
 			},
 			{"an unknown attribute", "DELETE", "/search-attributes/Colour", ``, 404, "attribute_not_found", ""},
 			{"a token without roles", "POST", "/tokens", `{"name":"n"}`, 422, "validation_failed", "roles"},
+			{
+				"a token bound by a misspelled member", "POST", "/tokens", `{"name":"n","roles":["worker"],"task_queues":["q"]}`, 422,
+				"validation_failed", "task_queues",
+			},
 			{"a token of no role", "POST", "/tokens", `{"name":"n","roles":["king"]}`, 422, "validation_failed", "roles.0"},
 			{"an unknown token", "DELETE", "/tokens/none", ``, 404, "token_not_found", ""},
 			{

@@ -81,7 +81,7 @@ func listTokens(a *API, c *call) (answer, error) {
 
 func createToken(a *API, c *call) (answer, error) {
 	var in auth.TokenRequest
-	if err := c.Read(&in); err != nil {
+	if err := c.ReadKnown(&in); err != nil { // what binds a token is not to be lost by a slip of the pen
 		return answer{}, err
 	}
 	out, err := a.opt.Auth.Create(c.Ctx, c.Who, in)

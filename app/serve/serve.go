@@ -106,6 +106,14 @@ func (c *Call) Read(v any) error {
 	return httpjson.Decode(raw, v)
 }
 
+// ReadKnown is Read, and refuses a body with members that v does not have.
+func (c *Call) ReadKnown(v any) error {
+	if err := c.Read(v); err != nil {
+		return err
+	}
+	return httpjson.Known(c.raw, v)
+}
+
 // Need is Read, and refuses a body without what the route's shape says that it needs.
 func (c *Call) Need(v any) error {
 	if err := c.Read(v); err != nil {
