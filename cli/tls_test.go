@@ -115,7 +115,9 @@ func TestCertificatesOfBothSides(t *testing.T) {
 		t.Fatal(err)
 	}
 	uncertified := func() *http.Client {
-		return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}} //nolint:gosec // of now
+		return &http.Client{Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true, //nolint:gosec // of now
+		}}
 	}
 	get := func(c *http.Client, path string) (status int, serial int64, body string) {
 		t.Helper()
@@ -127,6 +129,9 @@ func TestCertificatesOfBothSides(t *testing.T) {
 		raw, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if r.ProtoMajor != 1 { // also to who would rather speak HTTP/2
+			t.Errorf("%s is answered with %s", path, r.Proto)
 		}
 		return r.StatusCode, r.TLS.PeerCertificates[0].SerialNumber.Int64(), string(raw)
 	}

@@ -88,6 +88,12 @@ func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 		}); protocol.ReasonOf(err) != protocol.ReasonWorkerDraining {
 			t.Errorf("it claims a session: %v", err)
 		}
+		slots := func() int {
+			return must[protocol.QueueState](t)(said.Queue(t.Context(), "default", "default")).Admission.Activity.Slots
+		}
+		if got := slots(); got != 100 { // those of the worker that decides
+			t.Errorf("the queue has %d slots while it is drained", got)
+		}
 		at.taken(at.result(runs, "done")) // what it has it ends
 		drained := func() protocol.FleetDrainState {
 			all := must[protocol.FleetDrains](t)(said.FleetDrains(t.Context(), "default"))

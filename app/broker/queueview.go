@@ -148,7 +148,7 @@ func (g *queueSnapshot) admission(name string, kind protocol.TaskKind) protocol.
 		LockSupported:    true,
 	}
 	for _, w := range g.workers[name] {
-		if w.Status == protocol.WorkerStale || w.Gate != "" { // slots that no task gets are none
+		if w.Status == protocol.WorkerStale || w.Gate != "" || w.Drain != nil { // slots that no task gets are none
 			continue
 		}
 		v.ActiveWorkers++
