@@ -64,6 +64,8 @@ type Broker struct {
 	sticky     stickyRuns
 	namespaces namespaces
 	room       room
+	overviews  shared[protocol.Overview]
+	runCounts  shared[map[string]int]
 
 	drainsChanged chan struct{} // operators may want something else of workers
 	fleetTell     atomic.Pointer[func(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool]

@@ -281,9 +281,57 @@ func (b *Broker) Audit(ctx context.Context, a store.Audit) error {
 	return err
 }
 
-// Overview is a snapshot of this app and what it sees.
+// countedUpTo is how far people are told numbers of runs exactly; one more says that there are more.
+const countedUpTo = 10_000
+
+// RunCounts counts the runs of a namespace by status for people who look: up to 10,000, read once for all of them.
+func (b *Broker) RunCounts(ctx context.Context, ns string) (protocol.RunCounts, error) {
+	ns = namespace(ns)
+	runs, err := b.runCounts.get(ctx, ns, b.dispatch.Changes, func(ctx context.Context) (runs map[string]int, err error) {
+		err = b.store.View(ctx, func(r store.Reader) error {
+			runs, err = countsUpTo(ctx, r, ns)
+			return err
+		})
+		return runs, err
+	})
+	return protocol.RunCounts{Runs: runs, UpTo: countedUpTo}, err
+}
+
+func countsUpTo(ctx context.Context, r store.Reader, ns string) (map[string]int, error) {
+	counts, err := r.RunCountsUpTo(ctx, ns, countedUpTo+1)
+	return texts(counts), err
+}
+
+func texts[S ~string](counts map[S]int) map[string]int {
+	all := make(map[string]int, len(counts))
+	for s, n := range counts {
+		all[string(s)] = n
+	}
+	return all
+}
+
+// Overview is a snapshot of this app and what it sees, for people: read once for all who look, at most once a second,
+// with runs counted as RunCounts does.
 func (b *Broker) Overview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = namespace(ns)
+	o, err := b.overviews.get(ctx, ns, b.dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
+		return b.overview(ctx, ns, countsUpTo)
+	})
+	o.Uptime, o.UpTo = int64(time.Since(b.started).Seconds()), countedUpTo
+	return o, err
+}
+
+// Tally is Overview with exact counts as of now.
+func (b *Broker) Tally(ctx context.Context, ns string) (protocol.Overview, error) {
+	return b.overview(ctx, namespace(ns), func(ctx context.Context, r store.Reader, ns string) (map[string]int, error) {
+		counts, err := r.RunCounts(ctx, ns)
+		return texts(counts), err
+	})
+}
+
+func (b *Broker) overview(
+	ctx context.Context, ns string, runs func(context.Context, store.Reader, string) (map[string]int, error),
+) (protocol.Overview, error) {
 	o := protocol.Overview{
 		Release: b.opt.Release, Unreadable: b.opt.Release == release.Unreadable, App: b.opt.App, Store: "sqlite",
 		Uptime: int64(time.Since(b.started).Seconds()), Counts: map[string]map[string]int{}, Queues: []protocol.QueueView{},
@@ -304,17 +352,9 @@ func (b *Broker) Overview(ctx context.Context, ns string) (protocol.Overview, er
 		if err != nil {
 			return err
 		}
-		o.Counts["sessions"] = map[string]int{}
-		for s, n := range sessions {
-			o.Counts["sessions"][string(s)] = n
-		}
-		runs, err := r.RunCounts(ctx, ns)
-		if err != nil {
+		o.Counts["sessions"] = texts(sessions)
+		if o.Counts["runs"], err = runs(ctx, r, ns); err != nil {
 			return err
-		}
-		o.Counts["runs"] = map[string]int{}
-		for s, n := range runs {
-			o.Counts["runs"][string(s)] = n
 		}
 		queues, err := r.Queues(ctx, ns)
 		for _, q := range queues {

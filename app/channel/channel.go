@@ -87,6 +87,7 @@ type Channel struct {
 	handlers rpc.Handlers
 	serving  rpc.Serving
 	counts   counters
+	recent   recentRounds
 
 	life  context.Context // of what the channel does by itself
 	end   context.CancelFunc
@@ -135,6 +136,7 @@ func New(verbs Verbs, o Options) *Channel {
 	c.workers.OnSocket(c.openWorker)
 	c.browsers = c.server.Of(protocol.NamespaceDashboard)
 	c.browsers.OnConnect(c.admitBrowser)
+	c.browsers.OnSocket(c.openBrowser)
 	if o.Hub != nil {
 		c.tasks.Go(c.spreadHints)
 		c.tasks.Go(c.spreadCancels)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -428,9 +429,11 @@ func TestCancelledAttemptIsToldToItsWorker(t *testing.T) {
 	}
 }
 
-func TestDashboardHearsHints(t *testing.T) {
+// A page hears of what it asked for and of nothing else, also of what changed just before it asked, and once a second
+// however much changes.
+func TestAPageHearsOfItsTopicsOnceASecond(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
-	hints := make(chan protocol.Hint, 100)
+	hints := make(chan protocol.Hint, 1000)
 	c, err := socketio.Dial(within(
 		t,
 	), a.URL(), protocol.NamespaceDashboard, nil, socketio.DialOptions{OnSocket: func(s *socketio.Socket) {
@@ -447,22 +450,65 @@ func TestDashboardHearsHints(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { c.Close(nil); _ = c.Wait(context.Background()) }()
-	answer, err := a.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one", WorkflowID: "flow"})
-	if err != nil {
-		t.Fatal(err)
+	watch := func(topics ...protocol.Topic) {
+		t.Helper()
+		if _, err := c.EmitWithAck(within(t), protocol.EventWatch, map[string]any{"topics": topics}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for {
+	next := func() protocol.Hint {
+		t.Helper()
 		select {
 		case h := <-hints:
-			if h.Kind == "run" {
-				if h.ID != answer.RunID || h.WorkflowID != "flow" || h.LastSeq < 1 {
-					t.Errorf("got %+v", h)
-				}
-				return
-			}
+			return h
 		case <-time.After(ceiling):
 			t.Fatal("no hint")
+			return protocol.Hint{}
 		}
+	}
+	start := func(id string) string {
+		t.Helper()
+		answer, err := a.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one", WorkflowID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.RunID
+	}
+	one, other := start("flow"), start("other")
+	watch(protocol.Topic{Kind: "run", Namespace: "default", ID: one}) // after what it is told of
+	if h := next(); h.ID != one || h.WorkflowID != "flow" || h.LastSeq < 1 {
+		t.Errorf("got %+v", h)
+	}
+	watch(protocol.Topic{Kind: "run", Namespace: "default"})
+	from, heard, signals := time.Now(), 0, 0
+	pace := time.NewTicker(10 * time.Millisecond)
+	defer pace.Stop()
+	for time.Since(from) < 2500*time.Millisecond {
+		<-pace.C
+		signals++
+		if _, err := a.Broker().Signal(within(t), protocol.SignalRequest{
+			Target: protocol.Target{WorkflowID: "other"}, SignalName: "s", RequestID: fmt.Sprint(signals),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watch() // nobody looks any more
+	took := time.Since(from)
+	for len(hints) > 0 {
+		h := next()
+		if heard++; h.ID != "" || h.Kind != "run" || h.Namespace != "default" {
+			t.Errorf("got %+v for all runs", h)
+		}
+	}
+	// One for what had changed when it asked, one a round, and one for a round under way.
+	if most := int(took/time.Second) + 3; heard < 2 || heard > most {
+		t.Errorf("%d hints for %d changes in %s, want 2 to %d", heard, signals, took, most)
+	}
+	watch(
+		protocol.Topic{Kind: "session", Namespace: "default"}, protocol.Topic{Kind: "run", Namespace: "default", ID: other},
+	)
+	if h := next(); h.ID != other {
+		t.Errorf("got %+v", h)
 	}
 }
 

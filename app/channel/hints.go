@@ -1,91 +1,172 @@
 package channel
 
 import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
-// Hints are gathered for hintEvery and then sent, at most hintBurst at a time: a browser's queue is short, and a page
-// that shows a hundred runs fetches its list once.
+// What changed is gathered for hintGather and then told, at most once in hintEvery. A topic that is new to a page is
+// told what changed in the hintMemory before, since the page may have read what it shows before the topic was known
+// here.
 const (
-	hintEvery = 100 * time.Millisecond
-	hintBurst = 50
+	hintGather = 100 * time.Millisecond
+	hintEvery  = time.Second
+	hintMemory = 3 * time.Second
+	maxTopics  = 100 // of one page
 )
+
+// topics is what a page asked to hear of. Nothing before it asked, and nothing while nobody looks at it.
+type topics struct {
+	mu  sync.Mutex // guards all
+	all []protocol.Topic
+}
+
+func (t *topics) get() []protocol.Topic {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all
+}
+
+// set gives those that were not there before.
+func (t *topics) set(to []protocol.Topic) (fresh []protocol.Topic) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, topic := range to {
+		if !slices.Contains(t.all, topic) {
+			fresh = append(fresh, topic)
+		}
+	}
+	t.all = to
+	return fresh
+}
+
+// openBrowser takes the topics of a page: all of them each time.
+func (c *Channel) openBrowser(s *socketio.Socket) {
+	b, ok := s.Principal().(*browser)
+	if !ok {
+		return
+	}
+	s.On(protocol.EventWatch, func(_ context.Context, args []json.RawMessage) ([]any, error) {
+		var asked struct {
+			Topics []protocol.Topic `json:"topics"`
+		}
+		if len(args) == 0 || json.Unmarshal(args[0], &asked) != nil || len(asked.Topics) > maxTopics {
+			return []any{rpc.Failure(rpc.Errorf(
+				string(protocol.ReasonMalformedPayload), http.StatusUnprocessableEntity, "the argument must be {topics}, at most %d",
+				maxTopics,
+			))}, nil
+		}
+		fresh := b.topics.set(asked.Topics)
+		c.recent.mu.Lock()
+		rounds := slices.Clone(c.recent.rounds)
+		c.recent.mu.Unlock()
+		for _, r := range rounds {
+			if time.Since(r.at) < hintMemory {
+				c.tell(s, b, r, fresh)
+			}
+		}
+		return []any{map[string]bool{"ok": true}}, nil
+	})
+}
+
+// round is what changed between two rounds of hints.
+type round struct {
+	at       time.Time
+	overflow bool
+	runs     map[string]*store.RunChange // by id
+	kinds    map[protocol.Topic]bool     // kinds with what changed in a namespace, and what changed by itself
+}
+
+// recentRounds are those of the last hintMemory.
+type recentRounds struct {
+	mu     sync.Mutex // guards rounds
+	rounds []*round
+}
+
+func (r *recentRounds) add(one *round) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rounds = slices.DeleteFunc(r.rounds, func(old *round) bool { return time.Since(old.at) >= hintMemory })
+	r.rounds = append(r.rounds, one)
+}
 
 // spreadHints tells dashboards what changed.
 func (c *Channel) spreadHints() {
 	w := c.opt.Hub.Watch(dispatch.TopicRuns | dispatch.TopicSessions | dispatch.TopicWorkers)
 	defer w.Close()
-	gather := time.NewTimer(time.Hour)
-	gather.Stop()
-	defer gather.Stop()
+	pause := time.NewTimer(time.Hour)
+	pause.Stop()
+	defer pause.Stop()
+	var last time.Time
 	for {
 		select {
 		case <-c.life.Done():
 			return
 		case <-w.C:
 		}
-		gather.Reset(hintEvery)
+		pause.Reset(max(hintGather, hintEvery-time.Since(last)))
 		select {
 		case <-c.life.Done():
 			return
-		case <-gather.C:
+		case <-pause.C:
 		}
-		changed, overflow := w.Take()
-		if sockets := c.browsers.Sockets(); len(sockets) > 0 {
-			hints := condense(hintsOf(changed), overflow)
-			for _, s := range sockets {
-				b, ok := s.Principal().(*browser)
-				for _, h := range hints {
-					if ok && (h.Namespace == "" || c.opt.Sees == nil || c.opt.Sees(b.principal, h.Namespace)) {
-						// A browser that does not read is cut by its own connection.
-						_ = s.Emit(protocol.EventHint, h)
-					}
-				}
+		last = time.Now()
+		r := roundOf(w.Take())
+		c.recent.add(r)
+		for _, s := range c.browsers.Sockets() {
+			if b, ok := s.Principal().(*browser); ok {
+				c.tell(s, b, r, b.topics.get())
 			}
 		}
 	}
 }
 
-func hintsOf(c store.Changed) []protocol.Hint {
-	hints := make([]protocol.Hint, 0, len(c.Runs)+len(c.Sessions)+len(c.Workers))
-	for _, r := range c.Runs {
-		hints = append(
-			hints, protocol.Hint{Kind: "run", ID: r.RunID, Namespace: r.Namespace, WorkflowID: r.WorkflowID, LastSeq: r.LastSeq},
-		)
+func roundOf(changed store.Changed, overflow bool) *round {
+	r := &round{
+		at: time.Now(), overflow: overflow, runs: map[string]*store.RunChange{}, kinds: map[protocol.Topic]bool{},
 	}
-	for _, k := range c.Sessions {
-		hints = append(hints, protocol.Hint{Kind: "session", ID: k.ID, Namespace: k.Namespace})
+	one := func(kind, namespace, id string) {
+		r.kinds[protocol.Topic{Kind: kind, Namespace: namespace}] = true
+		r.kinds[protocol.Topic{Kind: kind, Namespace: namespace, ID: id}] = true
 	}
-	for _, k := range c.Workers {
-		hints = append(hints, protocol.Hint{Kind: "worker", ID: k.ID, Namespace: k.Namespace})
+	for i := range changed.Runs {
+		run := &changed.Runs[i]
+		r.runs[run.RunID] = run
+		if run.Still { // its own page shows its progress; the list does not
+			r.kinds[protocol.Topic{Kind: "run", Namespace: run.Namespace, ID: run.RunID}] = true
+			continue
+		}
+		one("run", run.Namespace, run.RunID)
 	}
-	return hints
+	for _, k := range changed.Sessions {
+		one("session", k.Namespace, k.ID)
+	}
+	for _, k := range changed.Workers {
+		one("worker", k.Namespace, k.ID)
+	}
+	return r
 }
 
-// condense keeps a burst short: of a kind with too many hints one remains, without an id, that stands for all.
-func condense(hints []protocol.Hint, overflow bool) []protocol.Hint {
-	if len(hints) <= hintBurst && !overflow {
-		return hints
-	}
-	count := map[string]int{}
-	for _, h := range hints {
-		count[h.Kind]++
-	}
-	var short []protocol.Hint
-	for _, kind := range []string{"run", "session", "worker"} {
-		if overflow || count[kind] > hintBurst/4 {
-			short = append(short, protocol.Hint{Kind: kind})
-			count[kind] = 0
+// tell sends a page a hint for each of its topics that a round touched.
+func (c *Channel) tell(s *socketio.Socket, b *browser, r *round, of []protocol.Topic) {
+	for _, t := range of {
+		if !r.overflow && !r.kinds[t] || c.opt.Sees != nil && !c.opt.Sees(b.principal, t.Namespace) {
+			continue
 		}
-	}
-	for _, h := range hints {
-		if count[h.Kind] > 0 {
-			short = append(short, h)
+		h := protocol.Hint{Kind: t.Kind, ID: t.ID, Namespace: t.Namespace}
+		if run := r.runs[t.ID]; run != nil && t.Kind == "run" {
+			h.WorkflowID, h.LastSeq = run.WorkflowID, run.LastSeq
 		}
+		_ = s.Emit(protocol.EventHint, h) // a browser that does not read is cut by its own connection
 	}
-	return short
 }

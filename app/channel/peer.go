@@ -45,6 +45,7 @@ func (p *Peer) calls(ctx context.Context) context.Context {
 type browser struct {
 	principal any
 	token     string
+	topics    topics
 }
 
 const maxID = 255

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -14,7 +15,12 @@ type Hub struct {
 	mu      sync.Mutex // guards all below and what Watches hold
 	runs    map[string]map[chan struct{}]struct{}
 	watches map[*Watch]struct{}
+	changes atomic.Uint64
 }
+
+// Changes counts what commits touched, as far as this app was told: as long as it stays, nothing is known to have
+// changed.
+func (h *Hub) Changes() uint64 { return h.changes.Load() }
 
 // WatchRun returns a channel that receives when the run got events since the last receive, and a function that ends it.
 // Start to watch before looking, and nothing is missed.
@@ -145,6 +151,7 @@ func (w *Watch) reset() {
 
 // Changed tells everybody who watches what a batch touched.
 func (h *Hub) Changed(c store.Changed) {
+	h.changes.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.runs) > 0 {
@@ -169,6 +176,7 @@ func (h *Hub) Changed(c store.Changed) {
 // missed tells everybody who watches that anything may have changed. Moves are another matter: those of other apps are
 // never all heard.
 func (h *Hub) missed() {
+	h.changes.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, watchers := range h.runs {
@@ -240,6 +248,7 @@ func (w *Watch) addRun(r *store.RunChange) {
 	}
 	known.LastSeq = max(known.LastSeq, r.LastSeq)
 	known.Closed = known.Closed || r.Closed
+	known.Still = known.Still && r.Still
 	if w.topics&TopicCancels != 0 && len(r.Cancelled) > 0 && w.grow(len(r.Cancelled)) {
 		known.Cancelled = append(known.Cancelled, r.Cancelled...)
 	}

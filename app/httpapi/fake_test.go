@@ -188,6 +188,14 @@ func (f *fake) OperateSession(_ context.Context, in protocol.SessionOperation) (
 	}, f.saw([]string{in.Namespace, in.SessionID, in.Verb, in.Identity, in.Reason})
 }
 
+func (f *fake) RunCounts(_ context.Context, namespace string) (protocol.RunCounts, error) {
+	return protocol.RunCounts{Runs: map[string]int{}}, f.saw(namespace)
+}
+
+func (f *fake) Tally(ctx context.Context, namespace string) (protocol.Overview, error) {
+	return f.Overview(ctx, namespace)
+}
+
 func (f *fake) Overview(_ context.Context, namespace string) (protocol.Overview, error) {
 	return protocol.Overview{Release: "1.2.3"}, f.saw(namespace)
 }

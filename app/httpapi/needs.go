@@ -62,6 +62,8 @@ type Process interface {
 	Release() string
 	Ready(context.Context) error
 	Overview(ctx context.Context, namespace string) (protocol.Overview, error)
+	RunCounts(ctx context.Context, namespace string) (protocol.RunCounts, error)
+	Tally(ctx context.Context, namespace string) (protocol.Overview, error)
 	Audit(context.Context, store.Audit) error
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/release"
 )
 
+func runCounts(a *API, c *call) (answer, error) { return ok(a.opt.Process.RunCounts(c.Ctx, c.NS)) }
+
 func overview(a *API, c *call) (answer, error) { return ok(a.opt.Process.Overview(c.Ctx, c.NS)) }
 
 // identity is a caller as it is told about itself.

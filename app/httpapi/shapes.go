@@ -117,6 +117,7 @@ var shapes = map[string]serve.Shape{
 	},
 	"list_audit": {Does: "list what operators did, newest first", Query: auditQuery{}, Says: serve.OK(auditAnswer{})},
 	"overview":   {Does: "show the state of this app and what it sees", Says: serve.OK(protocol.Overview{})},
+	"run_counts": {Does: "count the runs by status, up to 10,000 of each", Says: serve.OK(protocol.RunCounts{})},
 	"me":         {Does: "say who calls", Says: serve.OK(identity{})},
 	"sign_in": {
 		Does: "take a token and set the dashboard's cookie",

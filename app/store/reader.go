@@ -32,6 +32,8 @@ type Reader interface {
 	// each, however many runs there are.
 	Uncarried(ctx context.Context, namespace string, attributes []string) ([]string, error)
 	RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error)
+	// RunCountsUpTo counts a namespace's runs of each status no further than most, and so reads no more rows than that.
+	RunCountsUpTo(ctx context.Context, namespace string, most int) (map[protocol.RunStatus]int, error)
 	RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error)
 	// FormerChildren lists open children that earlier runs of a workflow id started, by id, at most limit.
 	FormerChildren(ctx context.Context, chain engine.WorkflowKey, limit int) ([]engine.FormerChild, error)

@@ -295,7 +295,9 @@ type RunChange struct {
 	Namespace, WorkflowID, RunID string
 	LastSeq                      int64
 	Closed                       bool
-	Cancelled                    []CancelledAttempt // leased attempts that were cancelled or whose run closed
+	// Still: nothing but leases were renewed, so a list of runs says what it said before.
+	Still     bool
+	Cancelled []CancelledAttempt // leased attempts that were cancelled or whose run closed
 }
 
 // CancelledAttempt tells a worker to stop.

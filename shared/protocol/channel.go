@@ -27,6 +27,7 @@ const (
 	RoomWorkers        = "WORKERS" // every worker; beside it each worker is in a room of its own id
 	EventFetchSettings = "FETCH_WORKER_SETTINGS"
 	EventHint          = "hint"
+	EventWatch         = "watch" // of a dashboard: {topics}, all that it wants to hear of from now on
 )
 
 // Methods a worker calls on the app. Those that are not explained elsewhere take and give what the HTTP routes of the
@@ -564,10 +565,18 @@ type CancelNotice struct {
 	AttemptID string `json:"attemptId"`
 }
 
-// Hint tells a dashboard that something changed. It may come twice, late or never.
+// Topic is what a dashboard may ask to hear of: one thing by its id, or with an empty id whatever of the kind changes
+// in the namespace.
+type Topic struct {
+	Kind      string `json:"kind"` // run, session, worker
+	ID        string `json:"id,omitempty"`
+	Namespace string `json:"namespace"`
+}
+
+// Hint tells a dashboard that something of a topic changed. It may come twice, late or never.
 type Hint struct {
 	Kind       string `json:"kind"` // run, session, worker
-	ID         string `json:"id"`   // empty: many of the kind
+	ID         string `json:"id"`   // empty: some of the kind
 	Namespace  string `json:"namespace,omitempty"`
 	WorkflowID string `json:"workflow_id,omitempty"`
 	LastSeq    int64  `json:"last_seq,omitempty"`

@@ -9,8 +9,15 @@ type Overview struct {
 	App        string                    `json:"app_id"`
 	Store      string                    `json:"store"`
 	Uptime     int64                     `json:"uptime_seconds"`
-	Counts     map[string]map[string]int `json:"counts"` // runs, sessions, workers, each by status
+	Counts     map[string]map[string]int `json:"counts"`                       // runs, sessions, workers, each by status
+	UpTo       int                       `json:"runs_counted_up_to,omitempty"` // one more stands for any number that is larger
 	Queues     []QueueView               `json:"queues"`
+}
+
+// RunCounts are the runs of a namespace by status, counted up to a number; one more stands for any that is larger.
+type RunCounts struct {
+	Runs map[string]int `json:"runs"`
+	UpTo int            `json:"counted_up_to"`
 }
 
 // QueueView is the backlog of one queue and kind of task.

@@ -15,6 +15,7 @@ import { checks, patience } from "./checks.mjs";
 import { doing } from "./doing.mjs";
 import { failures } from "./failures.mjs";
 import { forms } from "./forms.mjs";
+import { quiet } from "./quiet.mjs";
 import { samples } from "./samples.mjs";
 import { spaces } from "./spaces.mjs";
 import { waiting } from "./waits.mjs";
@@ -106,7 +107,7 @@ async function look(browser, { base, run }, shots) {
   const shot = (name, fullPage = false) => page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
   // What is done by hand needs an app of its own: the mock answers only questions, and a server that was named is somebody's.
-  const own = flags.mock || flags.base ? [] : [...samples, ...doing, ...forms, ...spaces, ...waiting, ...failures];
+  const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures];
   const refused = (part) => meant.push(part);
   const all = [...checks, ...own, ["no error in the console, no failed request, no other host", async () => {
     if (complaints.length > 0) throw new Error([...new Set(complaints)].join("\n    "));

@@ -95,6 +95,7 @@ export const spaces = [
   }],
   ["a namespace that is not there is told, with the way out", async ({ page, base, axe, refused, shot }) => {
     refused("/api/sojourn/overview");
+    refused("/api/sojourn/run-counts");
     refused("/api/workflows?");
     refused("/api/workers");
     await page.goto(`${base}/?namespace=nowhere`);

@@ -10,7 +10,8 @@ import { Gate } from "./shell/Gate";
 const client = new QueryClient({
   defaultOptions: {
     queries: {
-      staleTime: 10_000,
+      staleTime: 1000, // what was left may have changed since: nobody heard of it
+      refetchOnWindowFocus: false, // api/live.ts reads again what a page shows when it comes to the front
       // A refusal stays one however often it is asked; a lost connection may come back.
       retry: (failures, error) => failures < 2 && (!(error instanceof ApiError) || error.status === 0 || error.status >= 500),
       retryDelay: (n) => 400 * 2 ** n,

@@ -128,7 +128,9 @@ func (b *bus) notify(n sqldb.Notice) {
 	}
 	b.decide = b.decide || n.Decided
 	for _, r := range n.Runs {
-		r.Cancelled = append(b.runs[r.RunID].Cancelled, r.Cancelled...)
+		if old, told := b.runs[r.RunID]; told {
+			r.Cancelled, r.Still = append(old.Cancelled, r.Cancelled...), r.Still && old.Still
+		}
 		b.runs[r.RunID] = r
 	}
 	b.answers = append(b.answers, n.Answers...)

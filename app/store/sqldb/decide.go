@@ -157,7 +157,10 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	}
 	b.dirty = true
 	r.changed = true
+	known := b.touched[id]
+	still := (known == nil || known.Still) && renews(r.Run, d)
 	hint := b.touch(&d.Next.Head)
+	hint.Still = still
 	ended := outcomes(d.Events)
 	var sessions map[int64]string // by activity
 	for seq, a := range d.Next.Activities.Changes() {
@@ -230,6 +233,27 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 		b.applySession(&d.Sessions[i])
 	}
 	b.applyFormer(d)
+}
+
+// renews says whether a decision only renews leases: what is open, and with whom, is as it was.
+func renews(stored *engine.Run, d *engine.Decision) bool {
+	if len(d.Events) > 0 || !sameTask(stored.Task, d.Next.Task) {
+		return false
+	}
+	for seq, a := range d.Next.Activities.Changes() {
+		old, had := stored.Activities.Get(seq)
+		if !had || a == nil || old.State != engine.LeasedState || a.State != old.State || a.Delivery != old.Delivery {
+			return false
+		}
+	}
+	return true
+}
+
+func sameTask(a, b *engine.Task) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.State == b.State && a.Delivery == b.Delivery && a.Attempt == b.Attempt
 }
 
 // touch is what the batch will tell of a run.

@@ -26,7 +26,7 @@ func (s *Store) Plans() []string {
 		list = append(list, w.stmts[len(w.stmts)-1].SQL)
 	}
 	pick, _ := s.st.pick(s.cfg.Dialect, 4)
-	return append(list, pick.SQL, uncarried(2))
+	return append(list, pick.SQL, uncarried(2), countsUpTo())
 }
 
 // RunPlans lists the statements by which a listing of runs came to its page, for the same look.

@@ -2,7 +2,9 @@ package sqldb
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -210,4 +212,28 @@ func (r *reader) RunCounts(ctx context.Context, namespace string) (map[protocol.
 		return nil
 	})
 	return counts, wrap(err, "counts of runs")
+}
+
+func (r *reader) RunCountsUpTo(
+	ctx context.Context, namespace string, most int,
+) (map[protocol.RunStatus]int, error) {
+	counts := map[protocol.RunStatus]int{}
+	err := r.query(ctx, countsUpTo(), []any{namespace, int64(most)}, func(v []any) error {
+		if n := int(integer(v[1])); n > 0 {
+			counts[protocol.RunStatus(str(v[0]))] = n
+		}
+		return nil
+	})
+	return counts, wrap(err, "counts of runs")
+}
+
+// countsUpTo counts each status by itself, within the index that begins with it.
+func countsUpTo() string {
+	parts := make([]string, len(protocol.RunStatuses))
+	for i, s := range protocol.RunStatuses {
+		parts[i] = fmt.Sprintf(
+			"SELECT '%s', (SELECT count(*) FROM (SELECT 1 FROM runs WHERE namespace = $1 AND status = '%s' LIMIT $2) AS few)", s, s,
+		)
+	}
+	return strings.Join(parts, " UNION ALL ")
 }

@@ -390,8 +390,22 @@ func testHints(t *testing.T, s Suite) {
 		t.Fatalf("no hint of the timer among %v (%v)", line.due, err)
 	}
 	line.forget()
-	w.Do(run, engine.EndRun{Terminate: true, Reason: "enough"})
 	var changed []store.Changed
+	for _, beat := range []engine.Input{
+		engine.HeartbeatActivity{
+			Seq: l.Activity.Seq, Holder: engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery},
+		},
+		engine.SignalRun{Name: "s"},
+	} {
+		w.Commit(Step(run, beat, store.Keys{Activities: []int64{l.Activity.Seq}}))
+		w.until("the hint", func() bool { _, _, c := line.forget(); changed = c; return len(changed) > 0 })
+		_, renews := beat.(engine.HeartbeatActivity)
+		if c := changed[0].Runs; len(c) != 1 || c[0].Still != renews {
+			t.Errorf("%T: hints %+v", beat, changed)
+		}
+	}
+	changed = nil
+	w.Do(run, engine.EndRun{Terminate: true, Reason: "enough"})
 	w.until("the hint", func() bool { _, _, c := line.forget(); changed = append(changed, c...); return len(changed) > 0 })
 	if len(changed) != 1 || len(changed[0].Runs) != 1 {
 		t.Fatalf("hints %+v", changed)

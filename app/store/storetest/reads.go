@@ -69,6 +69,10 @@ func testListings(t *testing.T, s Suite) {
 		if counts[protocol.RunRunning] != 4 || counts[protocol.RunCancelled] != 1 {
 			t.Errorf("counts %v", counts)
 		}
+		some, serr := r.RunCountsUpTo(t.Context(), Namespace, 3)
+		if serr != nil || len(some) != 2 || some[protocol.RunRunning] != 3 || some[protocol.RunCancelled] != 1 {
+			t.Errorf("counts up to three: %v, %v", some, serr)
+		}
 		heads, herr := r.RunsOf(t.Context(), engine.WorkflowKey{Namespace: Namespace, ID: "Order_0"})
 		if herr != nil || len(heads) != 1 {
 			t.Errorf("runs of Order_0: %v, %v", heads, herr)

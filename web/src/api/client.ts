@@ -1,7 +1,7 @@
 import type { Where } from "./past";
 import { query, request } from "./request";
 import type {
-  Backfilled, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceRequest, NamespaceView, Overview, QueueList, QueueState, RunList, RunOfWorkflow, RunView, Schedule,
+  Backfilled, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceRequest, NamespaceView, Overview, QueueList, QueueState, RunCounts, RunList, RunOfWorkflow, RunView, Schedule,
   ScheduleHistory, ScheduleList, ScheduleRequest, ScheduleSpec, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionView, StartRequest,
   WorkerView,
 } from "./types";
@@ -142,6 +142,7 @@ export const api = {
     request<NamespaceView>(`/api/namespaces/${encodeURIComponent(name)}`, { method: "PUT", body }),
   createAttribute: (namespace: string, body: { name: string; type: string }) => request("/api/search-attributes", { method: "POST", namespace, body }),
   searchAttributes: (namespace: string) => request<SearchAttributes>("/api/search-attributes", { namespace }),
+  runCounts: (namespace: string) => request<RunCounts>("/api/sojourn/run-counts", { namespace }),
   overview: (namespace: string) => request<Overview>("/api/sojourn/overview", { namespace }),
   me: () => request<Me>("/api/sojourn/me"),
   signIn: (token: string) => request("/api/sojourn/login", { method: "POST", body: { token } }),

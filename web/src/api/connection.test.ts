@@ -7,6 +7,8 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { Live } from "./live";
 import { keys } from "./queries";
 
+const workers = [...keys.workers, "default"];
+
 let http: HttpServer;
 let server: Server;
 let stop: (() => void) | undefined;
@@ -31,7 +33,7 @@ const stale = (key: readonly unknown[]) => client.getQueryState(key)?.isInvalida
 beforeEach(async () => {
   port = await listen();
   client = new QueryClient();
-  client.setQueryData(keys.workers, {});
+  client.setQueryData(workers, {});
   client.setQueryData(keys.me, {});
 });
 
@@ -44,9 +46,9 @@ it("a hint from the app makes what it names stale", async () => {
   const live = new Live(60_000);
   stop = live.start(client, `http://127.0.0.1:${port}`);
   await until(() => live.state === "live");
-  expect(stale(keys.workers)).toBe(false);
+  expect(stale(workers)).toBe(false);
   server.of("/dashboard").emit("hint", { kind: "worker", id: "local" });
-  await until(() => stale(keys.workers));
+  await until(() => stale(workers));
   expect(stale(keys.me)).toBe(false);
 });
 
@@ -58,9 +60,9 @@ it("comes back by itself, and reads anew what it may have missed", async () => {
   await until(() => live.state === "live");
   await server.close();
   await until(() => live.state === "reconnecting");
-  expect(stale(keys.workers)).toBe(false);
+  expect(stale(workers)).toBe(false);
   await listen(port);
-  await until(() => live.state === "live" && stale(keys.workers));
+  await until(() => live.state === "live" && stale(workers));
   expect(seen).toEqual(["live", "reconnecting", "live"]);
 });
 
@@ -80,7 +82,7 @@ it("without a connection everything shown is read again, but not who is signed i
   await server.close();
   const live = new Live(50);
   stop = live.start(client, `http://127.0.0.1:${port}`);
-  await until(() => stale(keys.workers));
+  await until(() => stale(workers));
   expect(live.state).toBe("connecting");
   expect(stale(keys.me)).toBe(false);
 });

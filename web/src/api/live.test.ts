@@ -1,21 +1,25 @@
 import { QueryClient } from "@tanstack/react-query";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { History } from "./client";
-import { Gatherer, gatherMs, staleKeys } from "./live";
+import { QueryObserver } from "@tanstack/react-query";
+import { staleKeys, staleOn } from "./live";
 import { keys } from "./queries";
-import type { Hint } from "./types";
+import { gatherMs, roundMs, Rounds, topicsOf, wanted } from "./rounds";
+import type { Hint, RunView } from "./types";
 
 describe("a hint", () => {
-  it("makes stale what it names, and the lists it stands in", () => {
+  it("makes stale what it names, and no list that did not ask", () => {
     const namespace = "team-a";
     expect(staleKeys({ kind: "run", id: "r1", namespace, workflow_id: "w1" })).toEqual([
-      ["run", "r1"], ["runs", namespace], ["overview", namespace], ["runs-of", namespace, "w1"],
+      ["run", "r1"], ["runs-of", namespace, "w1"],
     ]);
-    expect(staleKeys({ kind: "session", id: "s1", namespace })).toEqual([["session", namespace, "s1"], ["sessions", namespace], ["overview", namespace]]);
-    expect(staleKeys({ kind: "worker", id: "local", namespace })).toEqual([["workers", namespace], ["overview", namespace]]);
+    expect(staleKeys({ kind: "run", namespace })).toEqual([["runs", namespace], ["runs-counted", namespace], ["overview", namespace]]);
+    expect(staleKeys({ kind: "session", id: "s1", namespace })).toEqual([["session", namespace, "s1"]]);
+    expect(staleKeys({ kind: "session", namespace })).toEqual([["sessions", namespace], ["overview", namespace]]);
+    expect(staleKeys({ kind: "worker", namespace })).toEqual([["workers", namespace], ["overview", namespace]]);
   });
-  it("without an id stands for all of its kind", () => {
-    expect(staleKeys({ kind: "run" })).toEqual([["run"], ["runs"], ["overview"], ["runs-of"]]);
+  it("without a namespace stands for all of its kind", () => {
+    expect(staleKeys({ kind: "run" })).toEqual([["run"], ["runs"], ["runs-counted"], ["overview"], ["runs-of"]]);
     expect(staleKeys({ kind: "session" })).toEqual([["session"], ["sessions"], ["overview"]]);
   });
   it("of a kind this page does not know changes nothing", () => {
@@ -23,60 +27,74 @@ describe("a hint", () => {
   });
 });
 
-describe("gathering", () => {
+describe("rounds", () => {
   let client: QueryClient;
-  let gatherer: Gatherer;
+  let rounds: Rounds;
+  const take = (hint: Hint) => rounds.take(staleOn(client, hint));
   const s1 = { namespace: "team-a", session_id: "s1" };
   const stale = (key: readonly unknown[]) => client.getQueryState(key)?.isInvalidated;
 
   beforeEach(() => {
     vi.useFakeTimers();
     client = new QueryClient();
-    gatherer = new Gatherer(client);
+    rounds = new Rounds(client);
     const history: History = { events: [{ sequence: 9, event_type: "TimerFired", payload: {} }], pages: [], complete: true };
-    for (const k of [[...keys.run("r1"), "view"], [...keys.run("r2"), "view"], [...keys.runs, {}], keys.workers, keys.session(s1), keys.session({ ...s1, namespace: "team-b" })]) client.setQueryData(k, {});
+    for (const k of [[...keys.run("r1"), "view"], [...keys.run("r2"), "view"], [...keys.runs, "team-a", {}], [...keys.workers, "team-a"], keys.session(s1), keys.session({ ...s1, namespace: "team-b" })]) client.setQueryData(k, {});
     client.setQueryData(keys.history("r1"), history);
   });
   afterEach(() => vi.useRealTimers());
 
-  it("invalidates the named queries after a moment, and no others", () => {
-    gatherer.take({ kind: "run", id: "r1", last_seq: 10 });
+  it("read again the named queries after a moment, and no others", () => {
+    take({ kind: "run", id: "r1", last_seq: 10 });
     expect(stale([...keys.run("r1"), "view"])).toBe(false);
     vi.advanceTimersByTime(gatherMs);
     expect(stale([...keys.run("r1"), "view"])).toBe(true);
     expect(stale(keys.history("r1"))).toBe(true);
-    expect(stale([...keys.runs, {}])).toBe(true);
-    expect(stale([...keys.run("r2"), "view"])).toBe(false);
-    expect(stale(keys.workers)).toBe(false);
-    expect(stale(keys.session(s1))).toBe(false);
+    for (const k of [[...keys.runs, "team-a", {}], [...keys.run("r2"), "view"], [...keys.workers, "team-a"], keys.session(s1)]) expect(stale(k)).toBe(false);
   });
-  it("leaves what has the same id in another namespace alone", () => {
-    gatherer.take({ kind: "session", id: "s1", namespace: "team-a" });
+  it("leave what has the same id in another namespace alone", () => {
+    take({ kind: "session", id: "s1", namespace: "team-a" });
     vi.advanceTimersByTime(gatherMs);
     expect([stale(keys.session(s1)), stale(keys.session({ ...s1, namespace: "team-b" }))]).toEqual([true, false]);
   });
-  it("leaves a history alone that already has the last event", () => {
-    gatherer.take({ kind: "run", id: "r1", last_seq: 9 });
+  it("leave a history alone that already has the last event", () => {
+    take({ kind: "run", id: "r1", last_seq: 9 });
     vi.advanceTimersByTime(gatherMs);
     expect(stale(keys.history("r1"))).toBe(false);
     expect(stale([...keys.run("r1"), "view"])).toBe(true);
   });
-  it("a later hint that knows of more makes up for an earlier one that did not", () => {
-    gatherer.take({ kind: "run", id: "r1", last_seq: 11 });
-    gatherer.take({ kind: "run", id: "r1", last_seq: 9 });
-    vi.advanceTimersByTime(gatherMs);
-    expect(stale(keys.history("r1"))).toBe(true);
-  });
-  it("asks once for a burst", () => {
+  it("come once a second, however much changes", () => {
     const asked = vi.spyOn(client, "invalidateQueries");
-    for (let i = 0; i < 50; i++) gatherer.take({ kind: "worker", id: `w${i}` });
-    vi.advanceTimersByTime(gatherMs);
-    expect(asked.mock.calls.map(([f]) => f?.queryKey)).toEqual([["workers"], ["overview"]]);
+    for (let ms = 0; ms < 5000; ms += 10) {
+      take({ kind: "worker", namespace: "team-a" });
+      vi.advanceTimersByTime(10);
+    }
+    expect(asked.mock.calls.filter(([f]) => f?.queryKey?.[0] === "workers").length).toBe(5000 / roundMs);
   });
-  it("survives what is no hint", () => {
+  it("survive what is no hint", () => {
     const asked = vi.spyOn(client, "invalidateQueries");
-    for (const odd of [null, undefined, {}, "run", { kind: "odd", id: 7 }]) gatherer.take(odd as unknown as Hint);
+    for (const odd of [null, undefined, {}, "run", { kind: "odd", id: 7 }]) take(odd as unknown as Hint);
     vi.advanceTimersByTime(gatherMs);
     expect(asked).not.toHaveBeenCalled();
+  });
+});
+
+describe("topics", () => {
+  const run = (status: string) => ({ run_id: "r1", namespace: "team-a", status }) as RunView;
+  it("are those of what a query shows; a closed run has none", () => {
+    expect(topicsOf([...keys.runs, "team-a", {}])).toEqual([{ kind: "run", namespace: "team-a" }]);
+    expect(topicsOf(keys.session({ namespace: "team-a", session_id: "s1" }))).toEqual([{ kind: "session", id: "s1", namespace: "team-a" }]);
+    expect(topicsOf([...keys.run("r1"), "view"], () => run("running"))).toEqual([{ kind: "run", id: "r1", namespace: "team-a" }]);
+    expect(topicsOf([...keys.run("r1"), "view"], () => run("completed"))).toEqual([]);
+    expect(topicsOf([...keys.about, "team-a"])).toEqual([]);
+  });
+  it("are asked for only while something shows them", () => {
+    const client = new QueryClient();
+    client.setQueryData([...keys.workers, "team-a"], {});
+    expect(wanted(client)).toEqual([]);
+    const stop = [1, 2].map(() => new QueryObserver(client, { queryKey: [...keys.workers, "team-a"], queryFn: () => ({}), staleTime: Infinity }).subscribe(() => {}));
+    expect(wanted(client)).toEqual([{ kind: "worker", namespace: "team-a" }]);
+    stop.forEach((fn) => fn());
+    expect(wanted(client)).toEqual([]);
   });
 });

@@ -3,13 +3,12 @@ import { useSyncExternalStore } from "react";
 import { io, type Socket } from "socket.io-client";
 import type { History } from "./client";
 import { keys } from "./queries";
+import { roundsOf, topicsOf, wanted } from "./rounds";
 import { isFollowed } from "./stream";
-import type { Hint } from "./types";
+import type { Hint, RunView } from "./types";
 
 export type LiveState = "connecting" | "live" | "reconnecting";
 
-/** How long hints gather before what they name is fetched again, so that a burst costs one request. */
-export const gatherMs = 250;
 /** How often pages are fetched again while there is no connection. */
 export const fallbackMs = 5000;
 
@@ -19,12 +18,11 @@ export function staleKeys(hint: Hint): (readonly unknown[])[] {
   const within = (key: readonly unknown[]) => (namespace ? [...key, namespace] : key);
   switch (hint.kind) {
     case "run": {
-      if (!id) return [["run"], within(keys.runs), within(keys.overview), within(["runs-of"])];
-      const of = hint.workflow_id ? [namespace ? keys.runsOf(namespace, hint.workflow_id) : ["runs-of"]] : [];
-      return [keys.run(id), within(keys.runs), within(keys.overview), ...of];
+      if (!id) return [...(namespace ? [] : [["run"]]), within(keys.runs), within(keys.counts), within(keys.overview), ...(namespace ? [] : [["runs-of"]])];
+      return [keys.run(id), ...(hint.workflow_id ? [namespace ? keys.runsOf(namespace, hint.workflow_id) : ["runs-of"]] : [])];
     }
     case "session":
-      return [id && namespace ? keys.session({ namespace, session_id: id }) : ["session"], within(keys.sessions), within(keys.overview)];
+      return id && namespace ? [keys.session({ namespace, session_id: id })] : [...(namespace ? [] : [["session"]]), within(keys.sessions), within(keys.overview)];
     case "worker":
       return [within(keys.workers), within(keys.overview)];
     default:
@@ -32,45 +30,29 @@ export function staleKeys(hint: Hint): (readonly unknown[])[] {
   }
 }
 
-/** Collects hints and invalidates what they name, each key once a gathering. */
-export class Gatherer {
-  private stale = new Map<string, readonly unknown[]>();
-  private timer: ReturnType<typeof setTimeout> | undefined;
-
-  constructor(
-    private readonly client: QueryClient,
-    private readonly wait = gatherMs,
-  ) {}
-
-  take(hint: Hint): void {
-    if (!hint || typeof hint !== "object") return;
-    for (const key of staleKeys(hint)) {
-      // When the history is known that far, what moved leaves no event, like a lease: the view is stale, the history is not.
-      const exact = key[0] === "run" && this.known(hint) ? [...key, "view"] : key;
-      this.stale.set(JSON.stringify(exact), exact);
-    }
-    if (this.stale.size > 0) this.timer ??= setTimeout(() => this.flush(), this.wait);
-  }
-
-  private known(hint: Hint): boolean {
-    if (!hint.id || hint.last_seq === undefined) return false;
-    if (isFollowed(hint.id)) return true; // its events come by themselves
-    const last = this.client.getQueryData<History>(keys.history(hint.id))?.events.at(-1)?.sequence ?? 0;
-    return hint.last_seq <= last;
-  }
-
-  flush(): void {
-    clearTimeout(this.timer);
-    this.timer = undefined;
-    const stale = [...this.stale.values()];
-    this.stale.clear();
-    for (const queryKey of stale) void this.client.invalidateQueries({ queryKey });
-  }
+/** What a hint has read again, of what this page knows: a history that is known that far is not, nor one that comes by itself. */
+export function staleOn(client: QueryClient, hint: Hint): (readonly unknown[])[] {
+  if (!hint || typeof hint !== "object") return [];
+  return staleKeys(hint).map((key) => (key[0] === "run" && known(client, hint) ? [...key, "view"] : key));
 }
 
-/** Whether a query has to be read again while no hints come: who somebody is does not change, and a followed history comes by itself. */
-const needsReading = ({ queryKey: [kind, id, part] }: { queryKey: readonly unknown[] }): boolean =>
-  kind !== "me" && !(kind === "run" && part === "history" && isFollowed(String(id)));
+function known(client: QueryClient, hint: Hint): boolean {
+  if (!hint.id || hint.last_seq === undefined) return false;
+  if (isFollowed(hint.id)) return true; // its events come by themselves
+  const last = client.getQueryData<History>(keys.history(hint.id))?.events.at(-1)?.sequence ?? 0;
+  return hint.last_seq <= last;
+}
+
+/** Whether a query has to be read again while no hints come: what never changes does not, and a followed history comes by itself. */
+const needsReading =
+  (client: QueryClient) =>
+  ({ queryKey, state }: { queryKey: readonly unknown[]; state: { data: unknown; error: unknown } }): boolean => {
+    const [kind, id, part] = queryKey;
+    if (kind === "run" && part === "history" && isFollowed(String(id))) return false;
+    if (state.error && state.data === undefined) return kind !== "me";
+    const view = (run: string) => client.getQueriesData<RunView>({ queryKey: ["run", run, "view"] }).find(([, r]) => r)?.[1];
+    return topicsOf(queryKey, view).length > 0;
+  };
 
 /** The connection of one page: it gathers hints, says how it stands, and while it does not, has everything read again now and then. */
 export class Live {
@@ -84,7 +66,7 @@ export class Live {
 
   /** Connects to the app at origin, by default the page's own; gives the way to stop. */
   start(client: QueryClient, origin = ""): () => void {
-    const gatherer = new Gatherer(client);
+    const rounds = roundsOf(client);
     const socket = io(`${origin}/dashboard`, {
       path: "/api/socket.io",
       transports: ["websocket", "polling"],
@@ -94,8 +76,30 @@ export class Live {
     });
     this.socket = socket;
     let before = false;
+    // What the page shows says what it asks to hear of; while nobody looks at it, that is nothing.
+    let asked = "";
+    let asking: ReturnType<typeof setTimeout> | undefined;
+    const ask = () => {
+      asking = undefined;
+      const topics = document.hidden ? [] : wanted(client);
+      const now = JSON.stringify(topics);
+      if (!socket.connected || now === asked) return;
+      asked = now;
+      socket.emit("watch", { topics });
+    };
+    const watch = () => (asking ??= setTimeout(ask, 0));
+    const unsubscribe = client.getQueryCache().subscribe((e) => {
+      if (e.type === "observerAdded" || e.type === "observerRemoved" || (e.type === "updated" && e.action.type === "success")) watch();
+    });
+    const turn = () => {
+      ask();
+      if (!document.hidden) void client.invalidateQueries({ predicate: needsReading(client) });
+    };
+    document.addEventListener("visibilitychange", turn);
     socket.on("connect", () => {
       this.refusals = 0;
+      asked = "";
+      ask();
       this.set("live");
       // What changed while nobody listened is unknown, so everything shown is fetched once.
       if (before) void client.invalidateQueries();
@@ -109,12 +113,15 @@ export class Live {
       this.set(before ? "reconnecting" : "connecting");
       this.again();
     });
-    socket.on("hint", (hint: Hint) => gatherer.take(hint));
+    socket.on("hint", (hint: Hint) => rounds.take(staleOn(client, hint)));
     const poll = setInterval(() => {
-      if (this.state !== "live" && !document.hidden) void client.invalidateQueries({ predicate: needsReading });
+      if (this.state !== "live" && !document.hidden) void client.invalidateQueries({ predicate: needsReading(client) });
     }, this.fallback);
     return () => {
       clearInterval(poll);
+      clearTimeout(asking);
+      unsubscribe();
+      document.removeEventListener("visibilitychange", turn);
       clearTimeout(this.retry);
       socket.close();
       this.socket = undefined;

@@ -6,6 +6,8 @@ import { api, readHistory, type History, type QueueKey, type RunFilter, type Run
 // Every key starts with what hints name, and goes on with the namespace, so that a hint invalidates by prefix. The id of a run is its own everywhere.
 export const keys = {
   me: ["me"] as const,
+  about: ["about"] as const,
+  counts: ["runs-counted"] as const,
   overview: ["overview"] as const,
   queues: (namespace: string) => ["overview", namespace, "queues"] as const, // what makes the overview stale makes these stale
   runs: ["runs"] as const,
@@ -21,7 +23,11 @@ export const keys = {
 
 export const meQuery = queryOptions({ queryKey: keys.me, queryFn: api.me, retry: false, staleTime: Infinity });
 
-export const overviewQuery = (namespace: string) => queryOptions({ queryKey: [...keys.overview, namespace], queryFn: () => api.overview(namespace) });
+/** What the app is. It changes when another app answers, and then everything is read again. */
+export const aboutQuery = (namespace: string) => queryOptions({ queryKey: [...keys.about, namespace], queryFn: () => api.overview(namespace), staleTime: Infinity });
+
+/** How many runs there are of each status. */
+export const countsQuery = (namespace: string) => queryOptions({ queryKey: [...keys.counts, namespace], queryFn: () => api.runCounts(namespace) });
 
 export const runsQuery = (namespace: string, f: RunFilter) =>
   queryOptions({
@@ -64,6 +70,9 @@ export const sessionsQuery = (namespace: string, status: string | undefined, aft
 /** The sessions a worker holds. */
 export const heldQuery = (namespace: string, worker: string) =>
   queryOptions({ queryKey: [...keys.sessions, namespace, "held by", worker], queryFn: () => api.heldBy(namespace, worker) });
+
+/** A session as it was when a run that used it had closed: it may go on, which is no part of the run. */
+export const sessionThenQuery = (k: SessionKey) => queryOptions({ queryKey: ["session-then", k.namespace, k.session_id], queryFn: () => api.session(k), retry: false });
 
 export const sessionQuery = (k: SessionKey) => queryOptions({ queryKey: [...keys.session(k), "view"], queryFn: () => api.session(k) });
 

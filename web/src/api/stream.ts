@@ -3,6 +3,8 @@ import { useEffect, useState } from "react";
 import type { History, RunKey } from "./client";
 import { parse } from "../lib/json";
 import { keys } from "./queries";
+import { roundsOf } from "./rounds";
+import { useVisible } from "../lib/visible";
 import type { HistoryEvent } from "./types";
 
 /** How a followed history stands: events come as they are committed, or are read again now and then until they do. */
@@ -80,7 +82,7 @@ async function read({ client, run, set, signal }: Follow): Promise<boolean> {
     gathered = [];
     if (fresh.length === 0) return;
     client.setQueryData<History>(key, (h) => h && append(h, fresh));
-    void client.invalidateQueries({ queryKey: [...keys.run(run.run_id), "view"] });
+    roundsOf(client).take([[...keys.run(run.run_id), "view"]]);
   };
   try {
     const res = await fetch(`${path}?after=${after}&decoded=true`, {
@@ -135,17 +137,19 @@ export async function follow(f: Follow, pause = 1000): Promise<void> {
   await f.client.invalidateQueries({ queryKey: keys.run(f.run.run_id) });
 }
 
-/** Follows the history of a run while it is open and was read to its end. */
+/** Follows the history of a run while it is open, was read to its end and somebody looks. */
 export function useStream(run: RunKey, open: boolean): Following {
   const client = useQueryClient();
   const [state, set] = useState<Following>("off");
+  const visible = useVisible();
   const { namespace, workflow_id, run_id } = run;
   useEffect(() => {
     if (!open) return set("off");
+    if (!visible) return set("connecting"); // nobody looks: it goes on where it was once somebody does
     const stop = new AbortController();
     set("connecting");
     void follow({ client, run: { namespace, workflow_id, run_id }, set, signal: stop.signal });
     return () => stop.abort();
-  }, [client, open, namespace, workflow_id, run_id]);
+  }, [client, open, visible, namespace, workflow_id, run_id]);
   return state;
 }

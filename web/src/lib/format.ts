@@ -75,3 +75,9 @@ export function pieces(json: string): Piece[] {
 export function without<T extends object, K extends string>(from: T, ...names: K[]): Omit<T, K> {
   return Object.fromEntries(Object.entries(from).filter(([n]) => !names.includes(n as K))) as Omit<T, K>;
 }
+
+/** Numbers that were counted up to a limit, added up: "1,204", or "10k+" where one of them or their sum is beyond it. */
+export function counted(numbers: number[], most: number): string {
+  const sum = numbers.reduce((a, b) => a + b, 0);
+  return sum > most ? `${Math.floor(most / 1000)}k+` : count(sum);
+}

@@ -2,7 +2,7 @@ import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import type { Envelope, HistoryEvent, Json, RunView, SessionEvent } from "../api/types";
-import { historyQuery, runQuery, runsOfQuery, sessionQuery } from "../api/queries";
+import { historyQuery, runQuery, runsOfQuery, sessionQuery, sessionThenQuery } from "../api/queries";
 import { useStream } from "../api/stream";
 import { Length } from "../runs/RunsPage";
 import { isOpen, runStatus, words } from "../lib/status";
@@ -83,7 +83,10 @@ function useTimeline(run: RunView, events: Parameters<typeof buildTimeline>[0]):
   const plain = useMemo(() => buildTimeline(events, run.pending), [events, run.pending]);
   const ids = plain.lanes.filter((l) => l.kind === "session").map((l) => l.title);
   const answers = useQueries({
-    queries: ids.slice(0, sessionsAsked).map((id) => ({ ...sessionQuery({ namespace: run.namespace, session_id: id }), retry: false })),
+    queries: ids.slice(0, sessionsAsked).map((id) => {
+      const k = { namespace: run.namespace, session_id: id };
+      return isOpen(run) ? { ...sessionQuery(k), retry: false } : sessionThenQuery(k);
+    }),
     combine: (all) => all.map((a) => a.data?.session ?? null),
   });
   return useMemo(() => {

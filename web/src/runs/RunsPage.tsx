@@ -2,11 +2,12 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useCallback, useEffect, useRef, useState } from "react";
 import { ApiError } from "../api/client";
-import { overviewQuery, runsQuery, workersQuery } from "../api/queries";
+import { countsQuery, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
 import { useNow } from "../lib/clock";
-import { count, without } from "../lib/format";
+import { count, counted, without } from "../lib/format";
 import { isOpen, runFilters, runStatus, stuck, words } from "../lib/status";
+import { useStill } from "../lib/still";
 import { duration, parseTime } from "../lib/time";
 import { useNamespace } from "../shell/namespace";
 import { Act } from "../ui/Act";
@@ -69,7 +70,7 @@ export function RunsPage() {
             </Empty>
           )
         ) : (
-          <Table rows={rows} />
+          <Table key={JSON.stringify(search)} rows={rows} />
         )}
       </div>
       <Pager next={runs.data?.next_page_token ?? null} after={search.after} />
@@ -105,14 +106,18 @@ function Unreadable({ filter, error }: { filter: string; error: ApiError }) {
 
 const typesOf = (rows: RunView[]) => rows.map((r) => r.workflow_type);
 
-function Table({ rows }: { rows: RunView[] }) {
+function Table({ rows: now }: { rows: RunView[] }) {
+  const { rows, fresh, height, hold } = useStill(now, (r) => r.run_id);
   return (
-    <div className="card overflow-hidden">
+    <div className="card overflow-hidden" {...hold}>
       <table className="w-full table-fixed text-left">
         <thead>
           <tr className="border-b border-line text-xs text-faint [&>th]:px-3 [&>th]:py-2 [&>th]:font-normal sm:[&>th]:px-4">
             <th className="w-30 sm:w-36">Status</th>
-            <th>Workflow</th>
+            <th>
+              Workflow
+              {fresh > 0 && <span className="ml-2 text-accent" data-fresh>{count(fresh)} new, shown when the pointer leaves</span>}
+            </th>
             <th className="hidden w-36 lg:table-cell">Queue</th>
             <th className="hidden w-28 text-right sm:table-cell">Duration</th>
             <th className="hidden w-40 sm:table-cell">Started</th>
@@ -120,7 +125,7 @@ function Table({ rows }: { rows: RunView[] }) {
         </thead>
         <tbody className="divide-y divide-line">
           {rows.map((r) => (
-            <Row key={r.run_id} run={r} />
+            <Row key={r.run_id} run={r} height={height(r.run_id)} />
           ))}
         </tbody>
       </table>
@@ -128,14 +133,15 @@ function Table({ rows }: { rows: RunView[] }) {
   );
 }
 
-function Row({ run: r }: { run: RunView }) {
+function Row({ run: r, height }: { run: RunView; height: number | undefined }) {
   const wait = isOpen(r) ? r.wait : null;
   return (
-    <tr className="relative h-[57px] hover:bg-sunken [&>td]:px-3 [&>td]:py-2 sm:[&>td]:px-4">
+    <tr data-row={r.run_id} style={{ height }} className="relative h-[57px] hover:bg-sunken [&>td]:px-3 [&>td]:py-2 sm:[&>td]:px-4">
       <td>
         <Status status={runStatus(r)} />
       </td>
       <td className="min-w-0">
+        <div className="overflow-hidden" style={{ maxHeight: height && height - 16 }}>
         <Link
           to="/runs/$runId"
           params={{ runId: r.run_id }}
@@ -164,6 +170,7 @@ function Row({ run: r }: { run: RunView }) {
             {r.error}
           </span>
         )}
+        </div>
       </td>
       <td className="hidden truncate text-soft lg:table-cell">{r.task_queue}</td>
       <td className="hidden text-right text-soft sm:table-cell">
@@ -187,11 +194,10 @@ export function Length({ run: r }: { run: RunView }) {
 
 function StatusTabs({ current }: { current: string | undefined }) {
   const search = useSearch({ from: "/" });
-  const overview = useQuery(overviewQuery(useNamespace()));
-  const counts = overview.data?.counts.runs;
-  const total = counts && Object.values(counts).reduce((a, b) => a + b, 0);
-  const sum = (of: string[]) => counts && of.reduce((n, s) => n + (counts[s] ?? 0), 0);
-  const tab = (status: string | undefined, n: number | undefined) => {
+  const { data } = useQuery(countsQuery(useNamespace()));
+  const sum = (of: string[]) => data && counted(of.map((s) => data.runs[s] ?? 0), data.counted_up_to);
+  const total = data && sum(Object.keys(data.runs));
+  const tab = (status: string | undefined, n: string | undefined) => {
     const on = current === status;
     return (
       <Link
@@ -204,7 +210,7 @@ function StatusTabs({ current }: { current: string | undefined }) {
         }`}
       >
         {status ? words(status) : "all"}
-        <span className={`min-w-4 text-right text-xs ${on ? "" : "text-faint"}`}>{n === undefined ? "" : count(n)}</span>
+        <span className={`min-w-4 text-right text-xs ${on ? "" : "text-faint"}`}>{n ?? ""}</span>
       </Link>
     );
   };

@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import type { ReactNode } from "react";
+import { useRef, type ReactNode } from "react";
 import type { RunView } from "../api/types";
 import { dismiss, useDismissed } from "../lib/prefs";
 import { isOpen } from "../lib/status";
@@ -14,7 +14,9 @@ const steps: Record<string, ReactNode> = {
 /** What to do next, where the samples of "sojourn dev" are what there is to see. */
 export function Samples({ rows }: { rows: RunView[] }) {
   const dismissed = useDismissed("samples");
-  const standing = rows.filter((r) => isOpen(r) && steps[r.workflow_type]).reverse();
+  const seen = useRef(new Set<string>()); // what was open in this visit keeps its line, so that nothing below it moves
+  for (const r of rows) if (isOpen(r) && steps[r.workflow_type]) seen.current.add(r.run_id);
+  const standing = rows.filter((r) => seen.current.has(r.run_id)).reverse();
   if (dismissed || standing.length === 0) return null;
   return (
     <section aria-label="What to do next" className="card mb-4 border-l-3 border-l-accent p-4" data-samples>
@@ -30,7 +32,7 @@ export function Samples({ rows }: { rows: RunView[] }) {
             <Link to="/runs/$runId" params={{ runId: r.run_id }} className="font-medium text-ink underline underline-offset-3">
               {r.workflow_id}
             </Link>{" "}
-            {steps[r.workflow_type]}
+            {isOpen(r) ? steps[r.workflow_type] : "is done."}
           </li>
         ))}
         <li>

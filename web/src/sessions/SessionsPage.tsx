@@ -4,6 +4,7 @@ import { sessionsQuery } from "../api/queries";
 import type { SessionView } from "../api/types";
 import { count } from "../lib/format";
 import { sessionStatuses, words } from "../lib/status";
+import { useStill } from "../lib/still";
 import { useNamespace } from "../shell/namespace";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
@@ -38,7 +39,7 @@ export function SessionsPage() {
             <Empty title={`No sessions in ${namespace} yet`}>A session keeps a workflow's activities on one worker, with what they hold in memory.</Empty>
           )
         ) : (
-          <Table rows={rows} />
+          <Table key={`${status} ${after}`} rows={rows} />
         )}
       </div>
       <Pager next={sessions.data?.next_page_token ?? null} after={after} />
@@ -46,9 +47,10 @@ export function SessionsPage() {
   );
 }
 
-function Table({ rows }: { rows: SessionView[] }) {
+function Table({ rows: now }: { rows: SessionView[] }) {
+  const { rows, height, hold } = useStill(now, (s) => s.session_id);
   return (
-    <div className="card overflow-hidden">
+    <div className="card overflow-hidden" {...hold}>
       <table className="w-full table-fixed text-left">
         <thead>
           <tr className="border-b border-line text-xs text-faint [&>th]:px-3 [&>th]:py-2 [&>th]:font-normal sm:[&>th]:px-4">
@@ -62,7 +64,7 @@ function Table({ rows }: { rows: SessionView[] }) {
         </thead>
         <tbody className="divide-y divide-line">
           {rows.map((s) => (
-            <tr key={`${s.namespace}/${s.session_id}`} className="relative h-[57px] hover:bg-sunken [&>td]:px-3 [&>td]:py-2 sm:[&>td]:px-4">
+            <tr key={`${s.namespace}/${s.session_id}`} data-row={s.session_id} style={{ height: height(s.session_id) }} className="relative h-[57px] hover:bg-sunken [&>td]:px-3 [&>td]:py-2 sm:[&>td]:px-4">
               <td>
                 <Status status={s.status} />
               </td>

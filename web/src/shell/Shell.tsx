@@ -3,7 +3,7 @@ import { Link, Outlet, useNavigate } from "@tanstack/react-router";
 import { Fragment, lazy, Suspense, useEffect, useState } from "react";
 import { api } from "../api/client";
 import { useLive, type LiveState } from "../api/live";
-import { meQuery, overviewQuery } from "../api/queries";
+import { meQuery, aboutQuery } from "../api/queries";
 import { Keys, step, typing } from "../lib/keyboard";
 import { setTheme, toggleZone, useTheme, useZone, type Theme } from "../lib/prefs";
 import { zoneName } from "../lib/time";
@@ -205,7 +205,7 @@ function SignOut() {
 
 /** A release nobody can read matches every other such one: work flows, and somebody should know. */
 function ReleaseWarning() {
-  const { data } = useQuery(overviewQuery(useNamespace()));
+  const { data } = useQuery(aboutQuery(useNamespace()));
   if (!data?.release_unreadable) return null;
   return (
     <p role="alert" className="bg-bad-soft px-4 py-2 text-center text-bad">
@@ -215,7 +215,7 @@ function ReleaseWarning() {
 }
 
 function Footer() {
-  const { data } = useQuery(overviewQuery(useNamespace()));
+  const { data } = useQuery(aboutQuery(useNamespace()));
   return (
     <footer className="mx-auto flex min-h-12 max-w-[84rem] flex-wrap gap-x-5 gap-y-1 px-4 pb-6 text-xs text-faint sm:px-6">
       {data && (

@@ -1,7 +1,7 @@
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { heldQuery, overviewQuery, queueQuery, workersQuery } from "../api/queries";
+import { heldQuery, aboutQuery, queueQuery, workersQuery } from "../api/queries";
 import type { QueueState, WorkerView } from "../api/types";
 import { count } from "../lib/format";
 import { useZone } from "../lib/prefs";
@@ -24,7 +24,7 @@ export function WorkersPage() {
   useTitle("Workers");
   const namespace = useNamespace();
   const workers = useQuery(workersQuery(namespace));
-  const overview = useQuery(overviewQuery(namespace));
+  const overview = useQuery(aboutQuery(namespace));
   const queues = useQueues(namespace, workers.data?.workers ?? []);
   const rows = [...(workers.data?.workers ?? [])].sort(
     (a, b) => order.indexOf(a.status) - order.indexOf(b.status) || a.worker_id.localeCompare(b.worker_id),

@@ -6,6 +6,12 @@ export type Time = string | null;
 /** A value as it is stored: base64 in a codec. */
 export type Envelope = { codec: string; blob: string };
 
+/** Runs by status, counted up to a number; one more stands for any that is larger. */
+export interface RunCounts {
+  runs: Record<string, number>;
+  counted_up_to: number;
+}
+
 export interface Overview {
   release: string;
   release_unreadable?: boolean;
@@ -35,6 +41,13 @@ export interface Me {
   roles: string[] | null;
   namespaces?: string[] | null; // those the token is bound to; none: all
   method?: string; // token, cookie, none
+}
+
+/** What a page may ask to hear of: one thing by its id, or whatever of the kind changes in the namespace. */
+export interface Topic {
+  kind: "run" | "session" | "worker";
+  id?: string;
+  namespace: string;
 }
 
 export interface Hint {

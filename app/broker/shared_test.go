@@ -1,0 +1,58 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// However many look, and however much changes, a thing is read once a second; and nobody is shown what was read before
+// a change that was known when he asked.
+func TestWhatIsSharedIsReadOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var changes atomic.Uint64
+		var reads atomic.Int64
+		var s shared[uint64]
+		get := func() uint64 {
+			v, err := s.get(t.Context(), "default", changes.Load, func(context.Context) (uint64, error) {
+				reads.Add(1)
+				return changes.Load(), nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			return v
+		}
+		for range 100 {
+			get()
+		}
+		if n := reads.Load(); n != 1 {
+			t.Errorf("read %d times while nothing changed", n)
+		}
+		from := time.Now()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				for time.Since(from) < 10*time.Second {
+					known := changes.Add(1)
+					if got := get(); got < known {
+						t.Errorf("shown %d, after change %d", got, known)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := reads.Load(); n < 9 || n > 13 {
+			t.Errorf("20 who look for 10 s while everything changes: read %d times", n)
+		}
+		time.Sleep(sharedMost)
+		before := reads.Load()
+		get()
+		if reads.Load() != before+1 {
+			t.Error("what is old is shown though nobody knows whether it still holds")
+		}
+	})
+}

@@ -1,0 +1,74 @@
+import type { QueryClient, QueryKey } from "@tanstack/react-query";
+import type { RunView, Topic } from "./types";
+import { isOpen } from "../lib/status";
+
+/** How long what changed gathers before it is read again. */
+export const gatherMs = 50;
+/** The shortest time between two readings, so that a page asks once a second at most, however much changes. */
+export const roundMs = 1000;
+
+/** Reads stale queries again, in rounds: each query once a round. */
+export class Rounds {
+  private stale = new Map<string, QueryKey>();
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private last = -Infinity;
+
+  constructor(private readonly client: QueryClient) {}
+
+  take(keys: readonly QueryKey[]): void {
+    for (const key of keys) this.stale.set(JSON.stringify(key), key);
+    if (this.stale.size === 0) return;
+    this.timer ??= setTimeout(() => this.flush(), Math.max(gatherMs, this.last + roundMs - performance.now()));
+  }
+
+  private flush(): void {
+    this.timer = undefined;
+    this.last = performance.now();
+    const stale = [...this.stale.values()];
+    this.stale.clear();
+    for (const queryKey of stale) void this.client.invalidateQueries({ queryKey });
+  }
+}
+
+const all = new WeakMap<QueryClient, Rounds>();
+
+/** The rounds of a client: there is one pace for hints and streams. */
+export function roundsOf(client: QueryClient): Rounds {
+  let rounds = all.get(client);
+  if (!rounds) all.set(client, (rounds = new Rounds(client)));
+  return rounds;
+}
+
+/** What may change what a query shows. A closed run changes no more, and what is not named here comes by itself or never changes. */
+export function topicsOf(key: QueryKey, view?: (runId: string) => RunView | undefined): Topic[] {
+  const [kind, a, b] = key.map(String);
+  switch (kind) {
+    case "run": {
+      const run = a ? view?.(a) : undefined;
+      return run && isOpen(run) ? [{ kind: "run", id: run.run_id, namespace: run.namespace }] : [];
+    }
+    case "runs":
+    case "runs-counted":
+      return a ? [{ kind: "run", namespace: a }] : [];
+    case "overview":
+      return a ? (["run", "session", "worker"] as const).map((k) => ({ kind: k, namespace: a })) : [];
+    case "session":
+      return a && b ? [{ kind: "session", id: b, namespace: a }] : [];
+    case "sessions":
+      return a ? [{ kind: "session", namespace: a }] : [];
+    case "workers":
+      return a ? [{ kind: "worker", namespace: a }] : [];
+    default:
+      return [];
+  }
+}
+
+/** What the queries that are on the page now ask to hear of, each once, in an order of their own. */
+export function wanted(client: QueryClient): Topic[] {
+  const topics = new Map<string, Topic>();
+  const view = (id: string) => client.getQueriesData<RunView>({ queryKey: ["run", id, "view"] }).find(([, run]) => run)?.[1];
+  for (const q of client.getQueryCache().findAll({ type: "active" })) {
+    for (const t of topicsOf(q.queryKey, view)) topics.set(`${t.kind} ${t.namespace} ${t.id ?? ""}`, t);
+  }
+  return [...topics].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, t]) => t);
+}
