@@ -211,6 +211,7 @@ type CompleteActivity struct {
 	Result    string
 	Hash      string
 	Recovered *protocol.Recovered
+	Then      *Then // the turn it causes; nil: a workflow task is made
 }
 
 func (in CompleteActivity) decide(st *step) error {
@@ -222,15 +223,20 @@ func (in CompleteActivity) decide(st *step) error {
 		st.refuseSuperseded(a)
 		return nil
 	}
-	rebuilt := st.recovered(a, in.Recovered)
-	st.endActivity(a, true)
-	st.emit(&history.ActivityCompleted{
-		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Result: in.Result,
-		PayloadCodec: codecOf(in.Result),
-		BodyHash:     in.Hash, Recovered: rebuilt, Attempt: a.outcome(), Parallel: a.Parallel,
-	})
+	st.end(a, in, st.now, "")
 	st.d.Answer.Outcome, st.d.Answer.Recorded = "completed", true
 	return nil
+}
+
+// end records the result at a time, with the hash of the turn that goes with it.
+func (st *step) end(a Activity, in CompleteActivity, at history.Time, then string) {
+	rebuilt := st.recovered(a, in.Recovered)
+	st.endActivity(a, true)
+	st.emitAt(&history.ActivityCompleted{
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Result: in.Result,
+		PayloadCodec: codecOf(in.Result),
+		BodyHash:     in.Hash, ThenHash: then, Recovered: rebuilt, Attempt: a.outcome(), Parallel: a.Parallel,
+	}, at)
 }
 
 // FailActivity is an attempt that failed; whether another follows is the retry policy's to say.

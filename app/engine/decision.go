@@ -28,6 +28,7 @@ type Answer struct {
 	Created  []string // ids of the tasks this made
 	NextTask string   // the task that will be tried again
 	Update   string   // id of the update that was accepted
+	Fused    bool     // the turn that came with the result counts
 	Refused  error    // the caller is refused, though something was written: a late result that sets its task free
 }
 

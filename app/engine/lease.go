@@ -41,10 +41,13 @@ func (s *Run) Leased(l Lessee, now time.Time) *Run {
 	t.Attempt++
 	t.Shown, t.Settled = f.LastSeq, f.Settled
 	t.Lease = l.lease(l.Worker.flowLease(), now)
-	t.Lease.Sessions = slices.Contains(l.Worker.Capabilities, CapSessions)
+	t.Lease.Sessions = l.Worker.knowsSessions()
 	f.LeasedEver = true
 	return f
 }
+
+// knowsSessions says whether the worker declared that it can replay histories with sessions.
+func (w *Worker) knowsSessions() bool { return slices.Contains(w.Capabilities, CapSessions) }
 
 // LeaseActivity leases a ready activity, claiming or touching its session in the same step. sess is nil for a plain
 // activity. floor is the highest epoch clean-up removed. The caller has asked Admit. The last result says that the

@@ -55,6 +55,7 @@ func (s *stage) worker(id string) *Worker {
 	if s.workers[id] == nil {
 		s.workers[id] = &Worker{
 			Namespace: "default", ID: id, Incarnation: id + "-1", Queues: []string{"default"}, AnyActivity: true,
+			WorkflowTypes: []string{"sample"}, BuildID: "b1",
 			MaxSessions:  10,
 			AttemptLease: 120e6, SessionLease: 30e6, SessionIdle: 300e6,
 		}
@@ -131,10 +132,28 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		return s.takeActivity(t, d, num("seq", 1), by)
 	case "complete":
 		seq := num("seq", 1)
-		return s.apply(CompleteActivity{
+		in := CompleteActivity{
 			Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Epoch: num("epoch", 0), Result: arg("result", ""),
 			Hash: "h",
-		})
+		}
+		if d.HasArg("then") { // what stands below is the turn it causes
+			ago, err := time.ParseDuration(arg("ago", "0s"))
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			in.Then = &Then{
+				SeenThrough: num("seen", s.run.LastSeq), At: history.At(s.now.Add(-ago)), Commands: commands(t, d), Hash: hash(d),
+				Lessee: Lessee{Worker: s.worker(by)}, Budget: d.HasArg("budget"),
+			}
+			if d.HasArg("drained") {
+				in.Then.Queue = &Queue{Builds: map[string]Build{"b1": {DrainedAt: history.At(s.now)}}}
+			}
+			dec, err := DecideRun(s.run, s.environment(), in, s.now)
+			if err == nil && dec.Answer.Fused {
+				return "fused\n" + s.apply(in)
+			}
+		}
+		return s.apply(in)
 	case "fail":
 		seq := num("seq", 1)
 		return s.apply(FailActivity{Seq: seq, Holder: s.holder(

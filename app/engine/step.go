@@ -30,17 +30,29 @@ func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error)
 	if w.Session == nil {
 		w.Session = func(string) *Session { return nil }
 	}
-	st := &step{Run: s.Fork(), env: w, now: history.At(now), d: Decision{After: s.LastSeq}}
+	begin := func() *step { return &step{Run: s.Fork(), env: w, now: history.At(now), d: Decision{After: s.LastSeq}} }
+	st := begin()
+	if c, ok := in.(CompleteActivity); ok && c.Then != nil {
+		if c.fused(st) == nil {
+			return st.finish(s), nil
+		}
+		st = begin()
+	}
 	if err := in.decide(st); err != nil {
 		return Decision{}, err
 	}
+	return st.finish(s), nil
+}
+
+// finish is what the step came to, which began as s.
+func (st *step) finish(s *Run) Decision {
 	st.closeActivityRun()
 	if s.Status.Open() && !st.Status.Open() && st.Parent != nil {
 		st.tellParent()
 	}
 	st.wakeUp()
 	st.d.Next = st.Run
-	return st.d, nil
+	return st.d
 }
 
 // step is one decision in the making, on a fork of the run.
@@ -64,8 +76,11 @@ type step struct {
 }
 
 // emit appends an event and folds it into the fork.
-func (st *step) emit(d history.Data) history.Event {
-	e := history.Event{Seq: st.LastSeq + 1, At: st.now, Data: d, TaskID: st.task, SeenThrough: st.seen}
+func (st *step) emit(d history.Data) history.Event { return st.emitAt(d, st.now) }
+
+// emitAt is emit with a time of the event's own.
+func (st *step) emitAt(d history.Data, at history.Time) history.Event {
+	e := history.Event{Seq: st.LastSeq + 1, At: at, Data: d, TaskID: st.task, SeenThrough: st.seen}
 	st.Evolve(e)
 	st.d.Events = append(st.d.Events, e)
 	st.choose(e)

@@ -91,7 +91,9 @@ type ActivityCompleted struct {
 	Result       string `json:"result,omitempty"`
 	PayloadCodec string `json:"payload_codec,omitempty"`
 	// of the accepted completion, so that the same one again gets the first answer
-	BodyHash  string `json:"body_hash,omitempty"`
+	BodyHash string `json:"body_hash,omitempty"`
+	// of the turn that was taken with it: then the events behind this one are of the workflow task it would have made
+	ThenHash  string `json:"then_hash,omitempty"`
 	Recovered int    `json:"recovered,omitempty"` // rebuilds that ran inside this attempt
 	Attempt
 	Parallel
