@@ -28,6 +28,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 	}
 	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
 	collect := func() error { return nil }
+	var by *engine.Worker // who polls, if it could be given a task now
 	if in.Next != nil {
 		w, empty, err := b.admitPoll(ctx, in.Next)
 		switch {
@@ -36,6 +37,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		case empty != nil:
 			out.Next = empty
 		default:
+			by = w
 			waiter := b.dispatch.Enter(b.spec(*in.Next, w))
 			collect = func() error {
 				a, err := b.answer(ctx, *in.Next, waiter.Collect(ctx))
@@ -45,19 +47,21 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		}
 	}
 	if len(in.Items) == 1 {
-		out.Items[0] = b.completeOne(ctx, in.Items[0])
+		out.Items[0] = b.completeOne(ctx, in.Items[0], by)
 	} else {
 		var wait sync.WaitGroup
 		for i, item := range in.Items {
-			wait.Go(func() { out.Items[i] = b.completeOne(ctx, item) })
+			wait.Go(func() { out.Items[i] = b.completeOne(ctx, item, by) })
 		}
 		wait.Wait()
 	}
 	return out, collect()
 }
 
-// completeOne takes one outcome; a refusal stands in the answer.
-func (b *Broker) completeOne(ctx context.Context, in protocol.CompleteItem) protocol.CompleteAnswer {
+// completeOne takes one outcome; a refusal stands in the answer. by is who polls with it.
+func (b *Broker) completeOne(
+	ctx context.Context, in protocol.CompleteItem, by *engine.Worker,
+) protocol.CompleteAnswer {
 	a := protocol.CompleteAnswer{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "rejected"}
 	if err := wantsMembers(in); err != nil {
 		return b.refused(a, err)
@@ -67,7 +71,9 @@ func (b *Broker) completeOne(ctx context.Context, in protocol.CompleteItem) prot
 	}
 	in.Namespace = namespace(in.Namespace)
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
-	c, hash, err := b.completion(ctx, in)
+	turn := b.turn(ctx, in, by)
+	defer turn.end()
+	c, hash, err := b.completion(ctx, in, turn)
 	if err == nil {
 		c, err = sight.through(c)
 	}
@@ -76,7 +82,7 @@ func (b *Broker) completeOne(ctx context.Context, in protocol.CompleteItem) prot
 		o, err = commit[outcome](ctx, b, c)
 		for again := 0; errors.Is(err, engine.ErrLookAgain) && again < 3; again++ {
 			// a child ended between the look and the decision; it ends once
-			if c, hash, err = b.completion(ctx, in); err == nil {
+			if c, hash, err = b.completion(ctx, in, turn); err == nil {
 				o, err = commit[outcome](ctx, b, c)
 			}
 		}
@@ -93,6 +99,10 @@ func (b *Broker) completeOne(ctx context.Context, in protocol.CompleteItem) prot
 			a.RunStatus, _, _ = protocol.PublicRun(o.Run.Status, true, o.Run.Task != nil)
 			b.opt.Metrics.completed(in.Kind, o.Outcome)
 			b.opt.Metrics.rebuilt(in.Recovered)
+			if o.Fused {
+				a.Then = turn.taken(o)
+				b.opt.Metrics.completed(protocol.KindWorkflow, "fused")
+			}
 			return a
 		}
 	}
@@ -103,6 +113,7 @@ func (b *Broker) completeOne(ctx context.Context, in protocol.CompleteItem) prot
 	}
 	if protocol.ReasonOf(err) != "" {
 		b.forgetSticky(in)
+		turn.refused()
 	}
 	if in.Recovered != nil && protocol.ReasonOf(err) != "" {
 		// the attempt is over; its history has what its heartbeats told
@@ -186,11 +197,13 @@ func (b *Broker) refused(a protocol.CompleteAnswer, err error) protocol.Complete
 }
 
 // completion makes the change of one outcome, and the hash of what it says.
-func (b *Broker) completion(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
+func (b *Broker) completion(
+	ctx context.Context, in protocol.CompleteItem, turn *turn,
+) (store.Change, string, error) {
 	if in.Kind == protocol.KindWorkflow {
 		return b.workflowOutcome(ctx, in)
 	}
-	return b.activityOutcome(in)
+	return b.activityOutcome(in, turn)
 }
 
 func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
@@ -379,7 +392,7 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 	return nil
 }
 
-func (b *Broker) activityOutcome(in protocol.CompleteItem) (store.Change, string, error) {
+func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Change, string, error) {
 	run, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
 		return store.Change{}, "", noTask(in.TaskID)
@@ -407,9 +420,13 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem) (store.Change, string
 		return store.Change{}, "", err
 	}
 	hash := hashResult(in.Result.Blob)
-	return b.step(in.Namespace, run, needs, engine.CompleteActivity{
+	done := engine.CompleteActivity{
 		Seq: seq, Holder: h, Epoch: in.Epoch, Result: in.Result.Blob, Hash: hash, Recovered: in.Recovered,
-	}), hash, nil
+	}
+	if turn != nil {
+		return turn.change(in.Namespace, needs, done), hash, nil
+	}
+	return b.step(in.Namespace, run, needs, done), hash, nil
 }
 
 // deliveryOf takes the delivery out of an attempt id, if it is one of this task's.
@@ -463,7 +480,13 @@ func (b *Broker) repeated(
 	a.RunID = run
 	switch d := ended.Data.(type) {
 	case *history.ActivityCompleted:
-		return a, ended, sameOutcome(&in, d.BodyHash, hash) && d.AttemptID == in.AttemptID && d.Worker == in.Owner
+		again = sameOutcome(&in, d.BodyHash, hash) && d.AttemptID == in.AttemptID && d.Worker == in.Owner
+		if again {
+			if a.Then, err = b.takenBefore(ctx, in, ended, d.ThenHash); err != nil {
+				return b.refused(a, err), ended, true // whether the turn counts is not known: it is asked again
+			}
+		}
+		return a, ended, again
 	case *history.ActivityFailed:
 		a.Outcome = "failed"
 		return a, ended, sameOutcome(&in, d.BodyHash, hash) && d.AttemptID == in.AttemptID && d.Worker == in.Owner

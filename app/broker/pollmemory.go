@@ -274,18 +274,28 @@ func (b *Broker) leasedBefore(
 	if in.PollID == "" || last.IsZero() || time.Since(last) > pollKept {
 		return protocol.PollAnswer{}, nil
 	}
-	now, err := b.store.Now(ctx)
-	if err != nil {
+	leased, err := b.leasedUnder(ctx, store.Process{Worker: w.Key(), Incarnation: w.Incarnation}, in.PollID, in.Kinds)
+	if err != nil || len(leased) == 0 {
 		return protocol.PollAnswer{}, err
 	}
-	var leased []store.Leased
+	return b.answer(ctx, in, leased)
+}
+
+// leasedUnder are the tasks of these kinds that are leased to a process under the name of one poll.
+func (b *Broker) leasedUnder(
+	ctx context.Context, p store.Process, poll string, kinds []protocol.TaskKind,
+) (leased []store.Leased, err error) {
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
 	err = b.store.View(ctx, func(r store.Reader) error {
-		refs, err := r.Owned(ctx, w.Key(), w.Incarnation)
+		refs, err := r.Owned(ctx, p.Worker, p.Incarnation)
 		if err != nil {
 			return err
 		}
 		for _, ref := range refs {
-			if ref.PollID != in.PollID || !slices.Contains(in.Kinds, ref.Kind) {
+			if ref.PollID != poll || !slices.Contains(kinds, ref.Kind) {
 				continue
 			}
 			run, err := r.Step(ctx, ref.Run, stepOf(ref))
@@ -298,10 +308,7 @@ func (b *Broker) leasedBefore(
 		}
 		return nil
 	})
-	if err != nil || len(leased) == 0 {
-		return protocol.PollAnswer{}, err
-	}
-	return b.answer(ctx, in, leased)
+	return leased, err
 }
 
 // stepOf is the activity that a delivery is of, 0 for a workflow task.

@@ -330,7 +330,11 @@ func (b *Broker) step(ns, run string, needs store.Keys, in engine.Input) store.C
 			return store.Writes{}, noTask(run)
 		}
 		w, d, err := decide(rows, s, in, now)
-		w.Answer = outcome{Answer: d.Answer, Run: headOf(d, s), Freed: freedBy(d.Sessions), By: engine.LeaseOf(s, in)}
+		o := outcome{Answer: d.Answer, Run: headOf(d, s), Freed: freedBy(d.Sessions), By: engine.LeaseOf(s, in)}
+		if d.Answer.Fused {
+			o.Made = d.Events[1:]
+		}
+		w.Answer = o
 		return w, err
 	}}
 }
@@ -341,6 +345,7 @@ type outcome struct {
 	Run   engine.Head
 	Freed []engine.WorkerKey // workers with room for another session now
 	By    engine.Lease       // under which the input was reported, if it was
+	Made  []history.Event    // by the turn that came with a result, if it counts
 }
 
 // freedBy lists the holders of sessions that a change ended.

@@ -31,7 +31,11 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 	out := make([]protocol.Task, len(leased))
 	for i, l := range leased {
 		if l.Kind == protocol.KindActivity {
-			out[i] = protocol.Task{Kind: l.Kind, Activity: activityTask(l, args[i])}
+			t := activityTask(l, args[i])
+			if in.Turns {
+				t.LastSequence, t.Unseen = l.Head.LastSeq, b.unseen(&l)
+			}
+			out[i] = protocol.Task{Kind: l.Kind, Activity: t}
 			continue
 		}
 		if l.Kind.Asked() {
@@ -47,6 +51,40 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 		out[i] = protocol.Task{Kind: l.Kind, Workflow: t}
 	}
 	return out, nil
+}
+
+// mostUnseen is how many bytes an activity shows of its run at most.
+const mostUnseen = 64 << 10
+
+// unseen are the events that the worker of an activity has not seen of its run, if it keeps that: the turn that follows
+// from the result may be its to decide. With several steps scheduled at once that is for a workflow task.
+func (b *Broker) unseen(l *store.Leased) []history.Event {
+	a := l.Activity
+	seen := b.sticky.seen(l.Head.ID, store.Process{
+		Worker: engine.WorkerKey{Namespace: l.Head.Namespace, ID: a.Owner}, Incarnation: a.Incarnation,
+	})
+	n := len(l.Events)
+	if seen == 0 || seen >= l.Head.LastSeq || n == 0 || l.Events[0].Seq > seen+1 || l.Events[n-1].Seq != l.Head.LastSeq {
+		return nil
+	}
+	events := l.Events[seen+1-l.Events[0].Seq:]
+	steps, bytes := 0, 0
+	for i := range events {
+		switch d := events[i].Data.(type) {
+		case *history.ActivityScheduled:
+			steps, bytes = steps+1, bytes+len(d.Arguments)
+		case *history.ChildWorkflowScheduled:
+			return nil
+		case *history.ActivityCompleted:
+			bytes += len(d.Result)
+		case *history.SignalReceived:
+			bytes += len(d.Value)
+		}
+	}
+	if steps > 1 || bytes > mostUnseen {
+		return nil
+	}
+	return events
 }
 
 // arguments gives the argument blob of each leased activity.

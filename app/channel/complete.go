@@ -181,7 +181,7 @@ func outline(p *Peer, raw json.RawMessage, why error) (protocol.CompleteItem, bo
 	}, why), true
 }
 
-// fits refuses values that are too large to be kept.
+// fits refuses values that are too large to be kept. Of those in a turn the app sees to it by itself.
 func fits(r *protocol.JobResponse) error {
 	tooLarge := func(field string, n int) error {
 		if n <= payload.MaxBytes {

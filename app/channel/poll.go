@@ -74,7 +74,7 @@ func (c *Channel) pollRequest(ctx context.Context, p *Peer, in protocol.ChannelP
 		WorkerID: p.WorkerID, Namespace: p.Namespace, Incarnation: incarnation, Release: release, Gated: true,
 		Queues: in.Queues, Kinds: in.Kinds,
 		Free: in.Free, Max: max(1, in.Max), BuildID: in.BuildID, PollID: in.PollID, PageSize: in.PageSize,
-		PagedQueries: in.PagedQueries,
+		PagedQueries: in.PagedQueries, Turns: in.Turns,
 	}, nil
 }
 

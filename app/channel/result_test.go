@@ -54,6 +54,10 @@ func TestAResultIsAnyJSONAsOverHTTP(t *testing.T) {
 		{map[string]any{"result": 7}, `7`},
 		{map[string]any{"result": nil}, `null`},
 		{map[string]any{}, `null`},
+		// what is wrong with the turn that comes with a result is left out
+		{map[string]any{"result": 7, "then": "nonsense"}, `7`},
+		{map[string]any{"result": 7, "then": map[string]any{"seen_through": "many"}}, `7`},
+		{map[string]any{"result": 7, "then": map[string]any{"seen_through": 2, "commands": []any{7}}}, `7`},
 	} {
 		if got := text(result(t, a, s, w, c.response)); got != c.want {
 			t.Errorf("%v: got %s, want %s", c.response, got, c.want)

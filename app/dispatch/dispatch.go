@@ -81,9 +81,10 @@ type Dispatch struct {
 	members  map[engine.WorkerKey]*member
 	classes  map[string]*class
 	waiters  map[*Waiter]struct{}
-	pruneAt  int    // number of lines and workers at which old ones are forgotten
-	arrivals uint64 // gives every waiter its place
-	claims   uint64 // gives every claim its number
+	turns    map[string][]*Waiter // by run: those that want its next activity
+	pruneAt  int                  // number of lines and workers at which old ones are forgotten
+	arrivals uint64               // gives every waiter its place
+	claims   uint64               // gives every claim its number
 	draining bool
 	closed   bool
 	busy     int           // reservations and claims whose outcome is open, and hand-backs under way
@@ -101,6 +102,7 @@ func New(o Options) *Dispatch {
 		members: map[engine.WorkerKey]*member{},
 		classes: map[string]*class{},
 		waiters: map[*Waiter]struct{}{},
+		turns:   map[string][]*Waiter{},
 		pruneAt: pruneFloor,
 		quiet:   make(chan struct{}),
 	}

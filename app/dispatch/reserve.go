@@ -6,7 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Reserve picks the poller that the task goes to: for a workflow task one whose process keeps the run, else the
+// Reserve picks the poller that the task goes to: for an activity that a worker made with the result of the one before
+// it, that worker; for a workflow task one whose process keeps the run, else the
 // longest-waiting that may have it. A task of a session goes to the process that holds the session, or with First to
 // any that may claim it: what that one holds already the store counts. The poller it would be gets nothing while older
 // ready tasks may lie in the queue for it; the store then tells Backlog, and a claim takes them in their order.
@@ -24,7 +25,10 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	want := engine.Wanted{
 		Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings,
 	}
-	w := d.stickyWaiter(l, want, o)
+	w := d.turn(l, want, o)
+	if w == nil {
+		w = d.stickyWaiter(l, want, o)
+	}
 	if w == nil {
 		w = d.longest(l, want, o)
 	}
@@ -34,6 +38,25 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	w.hold(k, 1)
 	d.beginWork()
 	return &reservation{waiter: w, kind: k}
+}
+
+// turn is who decided the turn that makes the task, if it has a slot for it and no older task lies in the queue for it.
+func (d *Dispatch) turn(l *line, want engine.Wanted, o store.Offer) *Waiter {
+	if o.Kind != protocol.KindActivity || o.Fair || len(d.turns) == 0 {
+		return nil
+	}
+	for _, w := range d.turns[o.Run] {
+		e := w.entry(l)
+		if e == nil || w.room(l.key.kind) <= 0 || !e.spot.clear() {
+			continue
+		}
+		lessee := w.spec.Lessee
+		lessee.Counted = o.First
+		if engine.Admits(want, lessee, o.Now) {
+			return w
+		}
+	}
+	return nil
 }
 
 // longest is the longest-waiting poller that may have the task, nil when there is none or an older task may lie in the

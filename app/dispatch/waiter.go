@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,9 @@ type Spec struct {
 	Free      map[protocol.TaskKind]int // free slots per kind; a kind without one is not waited for
 	Max       int                       // most tasks over all kinds; less than 1 means 1
 	Lessee    engine.Lessee
+	// Run: it only wants the next activity of this run, of which its worker has decided the turn that makes it. It stands
+	// in no line, and nothing is claimed for it; for that activity it comes before those that wait in line.
+	Run string
 	// whether the worker's registration stands; nil: it does. It is asked under the locks of the dispatch, so it must not
 	// call it
 	Still func() bool
@@ -76,6 +80,10 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 	}
 	if d.draining {
 		d.endWait(w, ErrDraining)
+		return w
+	}
+	if s.Run != "" {
+		d.turns[s.Run] = append(d.turns[s.Run], w)
 		return w
 	}
 	w.relink()
@@ -244,6 +252,12 @@ func (w *Waiter) leave() []store.Leased {
 		delete(w.entries[i].line.asking, w)
 	}
 	delete(w.d.waiters, w)
+	if run := w.spec.Run; run != "" {
+		w.d.turns[run] = slices.DeleteFunc(w.d.turns[run], func(o *Waiter) bool { return o == w })
+		if len(w.d.turns[run]) == 0 {
+			delete(w.d.turns, run)
+		}
+	}
 	tasks := w.got
 	w.got = nil
 	w.signal()
@@ -292,7 +306,7 @@ func (w *Waiter) release(kind, n int) {
 func (w *Waiter) relink() {
 	for i := range w.entries {
 		e := &w.entries[i]
-		if w.room(e.line.key.kind) > 0 {
+		if w.spec.Run == "" && w.room(e.line.key.kind) > 0 {
 			e.link()
 		} else {
 			e.unlink()

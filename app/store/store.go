@@ -316,6 +316,7 @@ type Offer struct {
 	Requirements []string
 	Session      *engine.Session
 	First        bool
+	Fair         bool          // classes share the queue, so that its order is nobody's to change
 	Settings     *engine.Queue // of its queue, nil: none
 	Now          time.Time
 }

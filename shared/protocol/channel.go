@@ -162,6 +162,7 @@ type ChannelPoll struct {
 	// PagedQueries: the worker fetches what lies behind the first page of the history of a query or a validation, as of a
 	// workflow task's.
 	PagedQueries bool `json:"pagedQueries,omitempty"`
+	Turns        bool `json:"turns,omitempty"` // as in PollRequest
 }
 
 // Job is a task in the words of the channel. Task is the object an HTTP poll gives, untouched.
@@ -437,6 +438,7 @@ type JobResponse struct {
 	Failure        *Failure        `json:"failure,omitempty"`
 	Epoch          int64           `json:"session_epoch,omitempty"`
 	Recovered      *Recovered      `json:"recovered,omitempty"`
+	Then           *Then           `json:"then,omitempty"` // as in CompleteItem
 }
 
 // ChannelComplete ends one job, or with Items many, and may carry the next poll.
@@ -453,6 +455,7 @@ type JobReceipt struct {
 	Recorded bool       `json:"recorded"`
 	Reason   string     `json:"reason,omitempty"`
 	Created  []string   `json:"createdJobIds,omitempty"`
+	Then     *Taken     `json:"then,omitempty"` // as in CompleteAnswer
 	Error    *ErrorBody `json:"error,omitempty"`
 }
 

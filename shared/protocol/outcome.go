@@ -12,7 +12,7 @@ func (o JobOutcome) Item(g TaskToken) (CompleteItem, error) {
 	if r == nil {
 		r = &JobResponse{}
 	}
-	item.Epoch, item.Recovered = r.Epoch, r.Recovered
+	item.Epoch, item.Recovered, item.Then = r.Epoch, r.Recovered, r.Then
 	switch o.Status {
 	case JobOK, JobUserFailure:
 		if r.Failure == nil && o.Status == JobUserFailure {
@@ -53,7 +53,9 @@ func (o JobOutcome) message(otherwise string) string {
 
 // Receipt is the answer to an outcome in the words of the channel.
 func (a CompleteAnswer) Receipt(id string) JobReceipt {
-	r := JobReceipt{ID: id, Outcome: a.Outcome, Recorded: a.Recorded, Created: a.CreatedTaskIDs, Error: a.Error}
+	r := JobReceipt{
+		ID: id, Outcome: a.Outcome, Recorded: a.Recorded, Created: a.CreatedTaskIDs, Then: a.Then, Error: a.Error,
+	}
 	if a.Reason != nil {
 		r.Reason = *a.Reason
 	}

@@ -114,6 +114,9 @@ type PollRequest struct {
 	// PagedQueries: the worker fetches what lies behind the first page of the history of a query or a validation, as of a
 	// workflow task's. Others get it whole.
 	PagedQueries bool `json:"paged_queries,omitempty"`
+	// Turns: the worker sends the turn that an activity's result causes with the result, and is shown with the activity
+	// what it has not seen of a run that it keeps.
+	Turns bool `json:"turns,omitempty"`
 }
 
 // PollStatus says how a poll ended.
@@ -200,6 +203,8 @@ type CompleteItem struct {
 	Returned  string     `json:"returned,omitempty"`
 	LostCount bool       `json:"lost,omitempty"`      // with Returned: counted as lost, like a worker that died
 	Recovered *Recovered `json:"recovered,omitempty"` // the session's state was rebuilt inside this attempt
+	// the turn that the result of an activity causes; it counts only in a call with a next poll
+	Then *Then `json:"then,omitempty"`
 }
 
 // StreamWaits are what a completed workflow task says of message streams, which are not offered: a run that waits on
@@ -265,6 +270,7 @@ type CompleteAnswer struct {
 	CreatedTaskIDs []string   `json:"created_task_ids,omitempty"`
 	NextTaskID     *string    `json:"next_task_id,omitempty"`
 	Reason         *string    `json:"reason"`
+	Then           *Taken     `json:"then,omitempty"`  // the turn that came with the result counts; absent: it does not
 	Error          *ErrorBody `json:"error,omitempty"` // in a batch: this item's refusal, the others stand
 	Err            error      `json:"-"`
 }

@@ -112,7 +112,7 @@ func (l *Link) channelPoll(in protocol.PollRequest) protocol.ChannelPoll {
 	return protocol.ChannelPoll{
 		Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: max(1, in.Max), PollID: in.PollID, Release: l.opt.Release,
 		BuildID:  in.BuildID,
-		PageSize: in.PageSize, PagedQueries: true,
+		PageSize: in.PageSize, PagedQueries: true, Turns: in.Turns,
 	}
 }
 
@@ -149,7 +149,10 @@ func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (proto
 	a := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(out.Items))}
 	for i, r := range out.Items {
 		a.Items[i] = protocol.CompleteAnswer{
-			TaskID: r.ID, Outcome: r.Outcome, Recorded: r.Recorded, CreatedTaskIDs: r.Created, Error: r.Error,
+			TaskID: r.ID, Outcome: r.Outcome, Recorded: r.Recorded, CreatedTaskIDs: r.Created, Then: r.Then, Error: r.Error,
+		}
+		if r.Then != nil && r.Then.Next != nil {
+			l.held.addTask(protocol.Task{Activity: r.Then.Next})
 		}
 		if r.Reason != "" {
 			a.Items[i].Reason = &r.Reason

@@ -117,7 +117,7 @@ func (c *httpConn) request(in protocol.ChannelPoll) protocol.PollRequest {
 	out := protocol.PollRequest{
 		Release: in.Release, Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, BuildID: in.BuildID,
 		PollID: in.PollID, PageSize: in.PageSize,
-		PagedQueries: in.PagedQueries,
+		PagedQueries: in.PagedQueries, Turns: in.Turns,
 	}
 	out.WorkerID, out.Incarnation = c.identity()
 	if in.TimeoutMS != nil {

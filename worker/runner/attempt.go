@@ -46,8 +46,9 @@ type unavailable struct{ why string }
 
 func (e *unavailable) Error() string { return e.why }
 
-// activity runs one attempt and reports its outcome.
-func (r *Runner) activity(t *protocol.ActivityTask, came arrival) {
+// activity runs one attempt and reports its outcome. It says whether the attempt's slot is kept for the activity that
+// follows.
+func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 	a := &attempt{
 		r: r, task: t, came: came, info: activity.InfoOf(t),
 		log: r.log.With().Str("run_id", t.RunID).Str("task_id", t.TaskID).Int("attempt", t.Attempt).Str(
@@ -68,13 +69,15 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) {
 	item, ok := a.outcome(ctx, result, err)
 	if !ok {
 		r.dropped(item, context.Cause(ctx).Error())
-		return
+		return false
 	}
+	turn := r.then(a, &item)
 	until := r.leases.until(a.lease)
 	if item.Returned != "" {
 		until = later(until, time.Now().Add(handBackTime))
 	}
-	r.report.add(item, until)
+	r.report.add(item, until, turn)
+	return turn.keeps()
 }
 
 // localTime moves an instant of the app's clock to ours. The lease tells how they differ: it began when the task was

@@ -30,6 +30,7 @@ func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.told(store.Time, now)
 	age, known := k.ages.Of(clock.Between(k.origin, now), store.Time)
 	if made := now.Add(-age.Longest()); known && age.Agree() && !made.Before(sent) {
 		a.made, a.known = made, true
@@ -44,7 +45,33 @@ func (k *leaseRenewer) aged(store time.Time) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.ages.Of(clock.Between(k.origin, time.Now()), store)
+	now := time.Now()
+	k.told(store, now)
+	k.ages.Of(clock.Between(k.origin, now), store)
+}
+
+// told notes the store's time in an answer that was read now; mu is held.
+func (k *leaseRenewer) told(store, now time.Time) {
+	if store.After(k.bound(now)) {
+		k.store, k.read = store, now
+	}
+}
+
+// bound is what the store's clock has passed by now, zero if nobody has told; mu is held. The two clocks do not run
+// alike, but for a thousandth they do.
+func (k *leaseRenewer) bound(now time.Time) time.Time {
+	if k.store.IsZero() {
+		return time.Time{}
+	}
+	since := now.Sub(k.read)
+	return k.store.Add(since - since/1000)
+}
+
+// storeTime is a lower bound of the store's time.
+func (k *leaseRenewer) storeTime() history.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return history.At(k.bound(time.Now()))
 }
 
 // rests is what a lease that ends at that time of the store rests on: from then on it lives for length. What the app

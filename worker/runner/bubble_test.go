@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +27,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/rpc"
+	"github.com/sojourn-run/sojourn/shared/socketio"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/link"
@@ -55,7 +58,12 @@ type control struct {
 	store    store.Store
 	dispatch *dispatch.Dispatch
 	channel  *channel.Channel
-	away     atomic.Bool // the store takes no writes
+	away     atomic.Bool  // the store takes no writes
+	older    atomic.Bool  // the app reads over turns
+	turns    atomic.Int64 // that it read over
+	narrow   atomic.Bool  // what carries a turn is too large for the wire
+	plain    atomic.Bool  // workers do not say that they send turns with results
+	replayed atomic.Int64 // events that were shown to machines that began anew
 	counts   *counts
 
 	mu      sync.Mutex                        // guards what follows
@@ -203,7 +211,20 @@ func (w wire) Call(ctx context.Context, method string, in, out any) error {
 			return err
 		}
 	}
+	if w.a.plain.Load() {
+		in = without(in)
+	}
+	if w.a.older.Load() && hasTurn(in) {
+		w.a.turns.Add(1)
+		in = untaken(in.(protocol.ChannelComplete))
+	}
+	if w.a.narrow.Load() && hasTurn(in) {
+		return fmt.Errorf("%w: with a turn", socketio.ErrPayloadTooLarge)
+	}
 	err := w.Caller.Call(ctx, method, in, out)
+	if err == nil {
+		w.a.replayed.Add(int64(readAgain(out)))
+	}
 	if err == nil && !w.a.counts.off.Load() {
 		raw, _ := json.Marshal(out)
 		w.a.counts.bytes.Add(int64(len(raw)))
@@ -212,6 +233,64 @@ func (w wire) Call(ctx context.Context, method string, in, out any) error {
 		return lose(w.worker, method)
 	}
 	return err
+}
+
+// without is a call of a worker that does not say that it sends turns with results.
+func without(in any) any {
+	switch in := in.(type) {
+	case protocol.ChannelPoll:
+		in.Turns = false
+		return in
+	case protocol.ChannelComplete:
+		if in.Next != nil {
+			next := *in.Next
+			next.Turns = false
+			in.Next = &next
+		}
+		return in
+	}
+	return in
+}
+
+// hasTurn says whether a call carries a turn.
+func hasTurn(in any) bool {
+	c, ok := in.(protocol.ChannelComplete)
+	return ok && slices.ContainsFunc(c.Items, func(o protocol.JobOutcome) bool {
+		return o.Response != nil && o.Response.Then != nil
+	})
+}
+
+// untaken is a call as an app reads it that knows no turns.
+func untaken(in protocol.ChannelComplete) protocol.ChannelComplete {
+	in.Items = slices.Clone(in.Items)
+	for i := range in.Items {
+		if r := in.Items[i].Response; r != nil {
+			bare := *r
+			bare.Then = nil
+			in.Items[i].Response = &bare
+		}
+	}
+	return in
+}
+
+// readAgain is how many events an answer shows to a worker whose machine of the run begins anew; the first task of a run
+// is none of that.
+func readAgain(out any) (n int) {
+	switch out := out.(type) {
+	case *protocol.HistoryPage:
+		n = len(out.Events)
+	case *protocol.ChannelPollAnswer:
+		for _, j := range out.Jobs {
+			if t := j.Task.Workflow; t != nil && len(t.Events) > 1 && t.Events[0].Seq == 1 {
+				n += len(t.Events)
+			}
+		}
+	case *protocol.ChannelCompleteAnswer:
+		if out.Next != nil {
+			n = readAgain(out.Next)
+		}
+	}
+	return n
 }
 
 // member is a worker of a bubble.

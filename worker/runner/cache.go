@@ -1,61 +1,118 @@
 package runner
 
 import (
+	"context"
 	"strings"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // cache keeps the machines of runs between their workflow tasks, the most recently used ones. A machine is in the cache
-// or in the hands of one task. Machines are closed outside of the lock: their end may wait for goroutines of theirs.
+// or in the hands of one task or turn. Machines are closed outside of the lock: their end may wait for goroutines of
+// theirs.
 type cache struct {
 	most int
 
-	mu   sync.Mutex                                // guards what follows
-	runs *simplelru.LRU[string, *workflow.Machine] // nil once the cache is closed
+	mu    sync.Mutex                    // guards what follows
+	runs  *simplelru.LRU[string, *kept] // nil once the cache is closed
+	ahead map[string]chan struct{}      // of runs whose machine is a turn ahead; closed when the app has said what became of it
+}
+
+type kept struct {
+	machine *workflow.Machine
+	tail    []history.Event // that are known here, behind what the machine has seen
 }
 
 func newCache(most int) *cache {
-	runs, _ := simplelru.NewLRU[string, *workflow.Machine](max(most, 1), nil) // fails for a size below one only
-	return &cache{most: most, runs: runs}
+	runs, _ := simplelru.NewLRU[string, *kept](max(most, 1), nil) // fails for a size below one only
+	return &cache{most: most, runs: runs, ahead: map[string]chan struct{}{}}
 }
 
 // takeMachine gives the machine of a run away, or nil.
 func (c *cache) takeMachine(run string) *workflow.Machine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if k := c.take(run); k != nil {
+		return k.machine
+	}
+	return nil
+}
+
+// take takes a run out; mu is held.
+func (c *cache) take(run string) *kept {
 	if c.runs == nil {
 		return nil
 	}
-	m, _ := c.runs.Peek(run)
+	k, _ := c.runs.Peek(run)
 	c.runs.Remove(run)
-	return m
+	return k
 }
 
-// put keeps a machine, in place of any other of the run.
-func (c *cache) put(run string, m *workflow.Machine) {
-	for _, m := range c.replace(run, m) {
+// await gives the machine of a run away, or nil, for a task of the run: if the machine is a turn ahead, it waits for what becomes of that.
+func (c *cache) await(ctx context.Context, run string) *kept {
+	for {
+		c.mu.Lock()
+		k, ahead := c.take(run), c.ahead[run]
+		c.mu.Unlock()
+		switch {
+		case k != nil || ahead == nil:
+			return k
+		}
+		select {
+		case <-ahead:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// goAhead gives the machine of a run away for a turn, nil if it is in other hands. settled is to follow.
+func (c *cache) goAhead(run string) *kept {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ahead[run] != nil {
+		return nil
+	}
+	k := c.take(run)
+	if k != nil {
+		c.ahead[run] = make(chan struct{})
+	}
+	return k
+}
+
+// settled ends a turn, whose machine is back or closed.
+func (c *cache) settled(run string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.ahead[run])
+	delete(c.ahead, run)
+}
+
+// put keeps a machine, in place of any other of the run, with events behind what it has seen.
+func (c *cache) put(run string, m *workflow.Machine, tail ...history.Event) {
+	for _, m := range c.replace(run, &kept{m, tail}) {
 		m.Close()
 	}
 }
 
 // replace is put without closing: it returns the machines that the cache has no place for.
-func (c *cache) replace(run string, m *workflow.Machine) (out []*workflow.Machine) {
+func (c *cache) replace(run string, k *kept) (out []*workflow.Machine) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.runs == nil || c.most < 1 {
-		return append(out, m)
+		return append(out, k.machine)
 	}
 	if old, ok := c.runs.Peek(run); ok {
-		out = append(out, old)
+		out = append(out, old.machine)
 	} else if c.runs.Len() >= c.most {
 		_, oldest, _ := c.runs.RemoveOldest()
-		out = append(out, oldest)
+		out = append(out, oldest.machine)
 	}
-	c.runs.Add(run, m)
+	c.runs.Add(run, k)
 	return out
 }
 
@@ -69,14 +126,14 @@ func (c *cache) drop(run string) {
 // close throws everything away, now and from now on.
 func (c *cache) close() {
 	c.mu.Lock()
-	var all []*workflow.Machine
+	var all []*kept
 	if c.runs != nil {
 		all = c.runs.Values()
 	}
 	c.runs = nil
 	c.mu.Unlock()
-	for _, m := range all {
-		m.Close()
+	for _, k := range all {
+		k.machine.Close()
 	}
 }
 

@@ -53,7 +53,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 		r.failed(t, item.Failure)
 	}
 	// A lease in doubt may live for as long as one that was made when the task was read: the app judges.
-	r.report.add(item, later(r.leases.until(lease), came.read.Add(r.opt.AttemptLease)))
+	r.report.add(item, later(r.leases.until(lease), came.read.Add(r.opt.AttemptLease)), nil)
 }
 
 func (r *Runner) failed(t *protocol.WorkflowTask, f *protocol.Failure) {
@@ -84,9 +84,13 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 	if err := r.loose.of(t.RunID); err != nil {
 		return nil, 0, err
 	}
-	if m := r.cache.takeMachine(t.RunID); m != nil {
-		if len(t.Events) == 0 || t.Events[0].Seq <= m.Seen()+1 {
-			commands, err := r.apply(m, t, t.Events, nil)
+	if k := r.cache.await(r.life, t.RunID); k != nil {
+		m, events := k.machine, t.Events
+		if tail := unseen(m.Seen(), k.tail); len(tail) > 0 && len(events) > 0 && events[0].Seq > m.Seen()+1 {
+			events = append(tail, events...)
+		}
+		if len(events) == 0 || events[0].Seq <= m.Seen()+1 {
+			commands, err := r.apply(m, t, events, nil)
 			if err == nil {
 				return commands, r.keep(t, m), nil
 			}

@@ -142,6 +142,7 @@ func (l *loop) once(got share) time.Duration {
 func (r *Runner) request(got share) protocol.PollRequest {
 	req := protocol.PollRequest{
 		WorkerID: r.opt.WorkerID, Queues: r.opt.Queues, Free: map[protocol.TaskKind]int{}, Max: got.total(),
+		Turns: r.opt.WorkflowSlots > 0,
 	}
 	for _, k := range []protocol.TaskKind{
 		protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation,

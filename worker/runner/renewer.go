@@ -25,6 +25,8 @@ type leaseRenewer struct {
 	mu     sync.Mutex        // guards what follows, and the leases in it
 	leases map[string]*lease // by protocol.TaskKey
 	ages   clock.Ages        // of the app's answers
+	store  time.Time         // the latest time of the store that an answer told
+	read   time.Time         // and when that answer was read
 }
 
 // lease is one delivery's, as far as this side knows.

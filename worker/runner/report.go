@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ const handBackTime = 2 * time.Minute
 type entry struct {
 	item  protocol.CompleteItem
 	until time.Time // no use after that: the lease is over
+	turn  *turn     // that goes with it; nil: none
 }
 
 // report sends outcomes. A task's slot is free once its outcome is queued here; the queue is bounded, so that an app
@@ -44,7 +46,7 @@ type report struct {
 func newReport(r *Runner) *report { return &report{r: r, changed: make(chan struct{})} }
 
 // add queues an outcome; it blocks while too many wait.
-func (p *report) add(item protocol.CompleteItem, until time.Time) {
+func (p *report) add(item protocol.CompleteItem, until time.Time, t *turn) {
 	p.mu.Lock()
 	for len(p.queue) >= p.r.opt.Outcomes && !p.closed {
 		changed := p.changed
@@ -53,22 +55,23 @@ func (p *report) add(item protocol.CompleteItem, until time.Time) {
 		p.mu.Lock()
 	}
 	defer p.mu.Unlock()
-	p.put(item, until)
+	p.put(entry{item, until, t})
 }
 
 // handBack queues the hand-back of a task that was not begun. It never blocks: a sender may call it.
 func (p *report) handBack(item protocol.CompleteItem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.put(item, time.Now().Add(handBackTime))
+	p.put(entry{item: item, until: time.Now().Add(handBackTime)})
 }
 
 // put queues; mu is held.
-func (p *report) put(item protocol.CompleteItem, until time.Time) {
+func (p *report) put(e entry) {
 	if p.closed {
+		e.turn.settle(nil, time.Time{})
 		return
 	}
-	p.queue = append(p.queue, entry{item, until})
+	p.queue = append(p.queue, e)
 	if p.senders < p.r.opt.Senders {
 		p.senders++
 		p.wait.Go(p.send)
@@ -108,13 +111,20 @@ func (p *report) next() []entry {
 }
 
 func sizeOf(item *protocol.CompleteItem) int {
-	n := len(item.Result.Blob) + 512
-	for i := range item.Commands {
-		c := &item.Commands[i]
-		n += len(c.Arguments.Blob) + len(c.Result.Blob) + len(c.Entries.Blob) + 256
+	n := len(item.Result.Blob) + 512 + sizeOfAll(item.Commands)
+	if item.Then != nil {
+		n += sizeOfAll(item.Then.Commands)
 	}
 	if item.Failure != nil {
 		n += len(item.Failure.Details) + len(item.Failure.Message) + len(item.Failure.StackTrace)
+	}
+	return n
+}
+
+func sizeOfAll(commands []protocol.Command) (n int) {
+	for i := range commands {
+		c := &commands[i]
+		n += len(c.Arguments.Blob) + len(c.Result.Blob) + len(c.Entries.Blob) + 256
 	}
 	return n
 }
@@ -146,7 +156,7 @@ func (p *report) deliver(batch []entry) {
 			if e.until.After(now) {
 				keep = append(keep, e)
 			} else {
-				p.r.dropped(e.item, "its lease ended before the app could be told")
+				p.drop(e, "its lease ended before the app could be told")
 			}
 		}
 		if batch = keep; len(batch) == 0 {
@@ -158,12 +168,19 @@ func (p *report) deliver(batch []entry) {
 		}
 		var got share
 		if poll && !p.r.stopped.Load() {
-			if got = p.r.slots.takeNow(len(batch)); got != nil {
+			got = p.r.slots.takeNow(len(batch))
+			if got != nil || slices.ContainsFunc(batch, func(e entry) bool { return e.turn != nil }) {
 				next := p.r.request(got)
+				if got == nil { // turns count for who asks for tasks, were it for none
+					next.Kinds = p.r.kinds()
+					for _, k := range next.Kinds {
+						next.Free[k] = 0
+					}
+				}
 				req.Next = &next
 			}
 		}
-		again, err := p.once(req, got)
+		again, err := p.once(batch, req, got)
 		switch {
 		case err == nil && len(again) == 0:
 			return
@@ -181,8 +198,11 @@ func (p *report) deliver(batch []entry) {
 				p.deliver(batch[i : i+1 : i+1])
 			}
 			return
+		case errors.Is(err, socketio.ErrPayloadTooLarge) && batch[0].turn != nil:
+			batch[0] = batch[0].without() // it may be the turn alone
+			continue
 		case errors.Is(err, socketio.ErrPayloadTooLarge) && !tooLarge(&batch[0].item, err):
-			p.r.dropped(batch[0].item, err.Error())
+			p.drop(batch[0], err.Error())
 			return
 		case link.Lost(err):
 			if p.r.life.Err() == nil {
@@ -193,14 +213,30 @@ func (p *report) deliver(batch []entry) {
 			continue
 		default:
 			for _, e := range batch {
-				p.r.dropped(e.item, err.Error())
+				p.drop(e, err.Error())
 			}
 			return
 		}
 		if !p.pause(back.Next()) {
+			for _, e := range batch {
+				e.turn.settle(nil, time.Time{})
+			}
 			return
 		}
 	}
+}
+
+// drop gives up an outcome.
+func (p *report) drop(e entry, why string) {
+	e.turn.settle(nil, time.Time{})
+	p.r.dropped(e.item, why)
+}
+
+// without is the outcome without its turn.
+func (e entry) without() entry {
+	e.turn.settle(nil, time.Time{})
+	e.turn, e.item.Then = nil, nil
+	return e
 }
 
 // tooLarge turns an outcome that fits into no frame into the failure of that name; false when it is that already.
@@ -217,7 +253,7 @@ func tooLarge(item *protocol.CompleteItem, err error) bool {
 
 // once is one call, with the poll that goes along. It gives the places of outcomes that the app could not store:
 // nothing was decided about them.
-func (p *report) once(req protocol.CompleteRequest, got share) (again []int, err error) {
+func (p *report) once(batch []entry, req protocol.CompleteRequest, got share) (again []int, err error) {
 	// Not the runner's life: outcomes of a worker that stops are still worth telling, until close.
 	ctx, cancel := context.WithTimeout(p.r.pollCtx, time.Minute)
 	defer cancel()
@@ -235,10 +271,13 @@ func (p *report) once(req protocol.CompleteRequest, got share) (again []int, err
 	for i := range req.Items {
 		switch {
 		case i >= len(a.Items):
+			batch[i].turn.settle(nil, sent)
 		case a.Items[i].Error != nil && a.Items[i].Error.Reason.Away():
 			again = append(again, i)
 		default:
 			p.r.answered(req.Items[i], a.Items[i])
+			batch[i].turn.settle(&a.Items[i], sent)
+			batch[i].turn = nil
 		}
 	}
 	return again, nil
@@ -277,9 +316,13 @@ func (p *report) flush(ctx context.Context) error {
 func (p *report) close() {
 	p.mu.Lock()
 	p.closed = true
+	left := p.queue
 	p.queue = nil
 	p.nudge()
 	p.mu.Unlock()
+	for _, e := range left {
+		e.turn.settle(nil, time.Time{})
+	}
 	p.wait.Wait()
 }
 

@@ -116,25 +116,26 @@ func AttemptInterval(lease, buffer time.Duration) time.Duration {
 
 // Runner runs the tasks of one worker. Run once.
 type Runner struct {
-	opt     Options
-	log     zerolog.Logger
-	slots   *slots
-	leases  *leaseRenewer
-	report  *report
-	cache   *cache
-	loose   runaways
-	replays *replays
-	loops   []*loop
-	stopped atomic.Bool    // no more is asked for, and what comes is handed back
-	begin   sync.Mutex     // held while a task begins or stopped is set
-	tasks   sync.WaitGroup // tasks that run; none begins after stopped is set
-	life    context.Context
-	end     context.CancelCauseFunc // of every task
-	started sync.Once
-	done    chan struct{} // closed when the loops have ended
-	polling context.CancelFunc
-	pollCtx context.Context
-	ticking sync.WaitGroup
+	opt      Options
+	log      zerolog.Logger
+	slots    *slots
+	leases   *leaseRenewer
+	report   *report
+	cache    *cache
+	loose    runaways
+	replays  *replays
+	refusals refusals
+	loops    []*loop
+	stopped  atomic.Bool    // no more is asked for, and what comes is handed back
+	begin    sync.Mutex     // held while a task begins or stopped is set
+	tasks    sync.WaitGroup // tasks that run; none begins after stopped is set
+	life     context.Context
+	end      context.CancelCauseFunc // of every task
+	started  sync.Once
+	done     chan struct{} // closed when the loops have ended
+	polling  context.CancelFunc
+	pollCtx  context.Context
+	ticking  sync.WaitGroup
 }
 
 // New makes a runner; Run starts it.
@@ -254,10 +255,15 @@ func (r *Runner) spawn(t protocol.Task, came arrival) {
 		return
 	}
 	r.tasks.Go(func() {
-		defer r.slots.release(t.Kind, 1)
+		kept := false // the slot is for what comes next
+		defer func() {
+			if !kept {
+				r.slots.release(t.Kind, 1)
+			}
+		}()
 		switch {
 		case t.Activity != nil:
-			r.activity(t.Activity, came)
+			kept = r.activity(t.Activity, came)
 		case t.Workflow != nil:
 			r.workflow(t.Workflow, came)
 		case t.Query != nil:

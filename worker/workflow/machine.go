@@ -149,6 +149,14 @@ func (m *Machine) Unconfirmed() int {
 	return n
 }
 
+// Lone says whether an activity is all that can move the run now, as far as history tells: nothing the code has issued
+// is unconfirmed, no other activity or child is open and no update is being answered.
+func (m *Machine) Lone(seq int64) bool {
+	f := m.steps[seq]
+	return m.fault == nil && !m.finished && f != nil && f.kind == activityStep && m.Unconfirmed() == 0 &&
+		len(m.answers) == 0 && m.pending[activityStep] == 1 && m.pending[childStep] == 0
+}
+
 // Finished says that the workflow has returned or its run is closed.
 func (m *Machine) Finished() bool { return m.finished }
 

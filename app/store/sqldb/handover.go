@@ -92,6 +92,7 @@ func (b *batch) handOver() error {
 			b.leaseExpired(engine.WorkerKey{Namespace: r.Namespace, ID: worker})
 		}
 		o := b.offer(r, t.seq)
+		o.Fair = b.fair(QueueKey{o.Namespace, o.Queue, o.Kind})
 		var res store.Reservation
 		var l engine.Lessee
 		if b.s.cfg.Dispatch != nil && !b.s.queues.bounded(QueueKey{o.Namespace, o.Queue, o.Kind}) {
@@ -219,8 +220,9 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 // arguments fills what the cache knows of a leased task, so that nobody has to read it.
 func (b *batch) arguments(r *run, l *store.Leased) {
 	l.Head = r.Head
+	l.Events, l.Bytes = b.s.cache.events(r.ID, r.LastSeq)
 	if l.Kind == protocol.KindWorkflow {
-		if l.Events, l.Bytes = b.s.cache.events(r.ID, r.LastSeq); len(l.Events) > 0 {
+		if len(l.Events) > 0 {
 			if d, ok := l.Events[0].Data.(*history.WorkflowStarted); ok {
 				l.Arguments, l.Known = d.Arguments, true
 			}

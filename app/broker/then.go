@@ -1,0 +1,208 @@
+package broker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// turn is what came with the result of an activity to be done in the same step: what its workflow does next, as the
+// worker decided that had both. A nil turn is none.
+type turn struct {
+	b    *Broker
+	ctx  context.Context
+	run  string
+	then engine.Then
+	by   store.Process
+	poll protocol.PollRequest // under whose name the next activity is leased
+	next *dispatch.Waiter     // for the next activity; nil: the worker has no slot for one
+	need store.Keys           // of the commands
+}
+
+// turn is that of an outcome, nil when it has none that could count. by is who polls with the same call and was let in:
+// only who could be given the workflow task may do without it.
+func (b *Broker) turn(ctx context.Context, in protocol.CompleteItem, by *engine.Worker) *turn {
+	t := b.turnOf(ctx, in, by)
+	if run, _, ok := engine.ParseStepID(in.TaskID); ok && in.Then != nil && t == nil {
+		b.sticky.forget(run, b.processOf(in)) // its worker went ahead, and will have to begin anew
+	}
+	return t
+}
+
+func (b *Broker) turnOf(ctx context.Context, in protocol.CompleteItem, by *engine.Worker) *turn {
+	if in.Then == nil || in.Then.Unread != nil || by == nil || in.Kind != protocol.KindActivity || in.Failure != nil ||
+		in.Returned != "" || in.Owner != by.ID || in.Namespace != by.Namespace || in.Incarnation == "" ||
+		in.Incarnation != by.Incarnation || by.WorkflowSlots == 0 {
+		return nil
+	}
+	run, _, ok := engine.ParseStepID(in.TaskID)
+	if !ok {
+		return nil
+	}
+	t := &turn{
+		b: b, ctx: ctx, run: run, by: store.Process{Worker: by.Key(), Incarnation: by.Incarnation},
+		poll: protocol.PollRequest{
+			WorkerID: by.ID, Namespace: by.Namespace, Incarnation: by.Incarnation, PollID: turnPoll(in.AttemptID),
+			Turns: true,
+		},
+	}
+	for i, c := range in.Then.Commands {
+		if b.commandNeeds(in.Namespace, c, i, &t.need) != nil {
+			return nil
+		}
+	}
+	types, err := b.upsertTypes(ctx, in.Namespace, in.Then.Commands)
+	if err != nil {
+		return nil
+	}
+	ends, err := b.childEnds(ctx, in.Namespace, in.Then.Commands)
+	if err != nil {
+		return nil
+	}
+	lessee := engine.Lessee{Worker: by, PollID: t.poll.PollID, BuildID: by.BuildID}
+	t.then = engine.Then{
+		SeenThrough: in.Then.SeenThrough, At: in.Then.At, Commands: in.Then.Commands, Hash: hashThen(in.Then), Types: types,
+		Ends: ends, Lessee: lessee,
+	}
+	if in.Then.Slot {
+		t.next = b.dispatch.Enter(dispatch.Spec{
+			Namespace: by.Namespace, Queues: by.Queues, Kinds: []protocol.TaskKind{protocol.KindActivity},
+			Free: map[protocol.TaskKind]int{protocol.KindActivity: 1}, Max: 1, Lessee: lessee, Run: run,
+			Still: func() bool { return b.workers.is(by.Key(), by.Incarnation) },
+		})
+	}
+	return t
+}
+
+// turnPoll names what is leased with the result of an attempt.
+func turnPoll(attempt string) string { return "then " + attempt }
+
+// hashThen tells turns apart.
+func hashThen(t *protocol.Then) string {
+	h := sha256.New()
+	var n [16]byte
+	binary.BigEndian.PutUint64(n[:8], uint64(t.SeenThrough))
+	binary.BigEndian.PutUint64(n[8:], uint64(t.At.Micros()))
+	h.Write(n[:])
+	h.Write([]byte(hashCommands(t.Commands)))
+	return bytesMark + sumOf(h)
+}
+
+// change is that of a result with its turn.
+func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) store.Change {
+	needs.Sessions, needs.Workflows, needs.Former = t.need.Sessions, t.need.Workflows, t.need.Former
+	needs.Activities = append(needs.Activities, t.need.Activities...)
+	needs.Current, needs.AllTasks, needs.Chain, needs.Bound = t.need.Current, t.need.AllTasks, t.need.Chain, t.need.Bound
+	return store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+		in := in
+		if run := rows.Run(t.run); run != nil && t.serves(run) {
+			then := t.then
+			then.Queue = rows.Queue(engine.QueueKey{Namespace: run.Namespace, Name: run.Queue})
+			all := rows.Queue(engine.QueueKey{Namespace: run.Namespace})
+			then.Budget = then.Queue.Budget(protocol.KindWorkflow).Bounded() || all.Budget(protocol.KindWorkflow).Bounded()
+			in.Then = &then
+		}
+		w, err := t.b.step(ns, t.run, store.Keys{}, in).Decide(rows, now)
+		if o, _ := w.Answer.(outcome); err == nil {
+			t.note(&o)
+		}
+		return w, err
+	}}
+}
+
+// serves says whether the caller's token is good for the run's own queue.
+func (t *turn) serves(run *engine.Run) bool {
+	who := bound(t.ctx)
+	return who == nil || who.Serves(run.Queue)
+}
+
+// note remembers up to where the worker keeps the run: to the end, as the answer shows what the turn made, or, when it
+// does not count, not at all. The task that is handed out with the commit shows what is behind that.
+func (t *turn) note(o *outcome) {
+	switch {
+	case !o.Fused:
+		t.b.sticky.forget(t.run, t.by)
+	case !o.Run.Status.Open():
+		t.b.sticky.drop(t.run)
+	default:
+		t.b.sticky.put(t.run, stickyWorker{t.by, o.Run.LastSeq})
+	}
+}
+
+// refused forgets what the worker keeps of the run: the result did not count, and its turn with it.
+func (t *turn) refused() {
+	if t != nil {
+		t.b.sticky.forget(t.run, t.by)
+	}
+}
+
+// end gives up what was set aside for the next activity.
+func (t *turn) end() {
+	if t != nil && t.next != nil {
+		t.next.Leave()
+	}
+}
+
+// taken is the answer to a turn that counts.
+func (t *turn) taken(o outcome) *protocol.Taken {
+	var leased []store.Leased
+	if t.next != nil {
+		leased = t.next.Collect(t.ctx)
+	}
+	return t.b.taken(t.ctx, t.poll, o.Made, leased)
+}
+
+// taken says how a run went on with a turn. What it scheduled goes back if it cannot be told.
+func (b *Broker) taken(
+	ctx context.Context, poll protocol.PollRequest, made []history.Event, leased []store.Leased,
+) *protocol.Taken {
+	out := &protocol.Taken{Events: made, StoreTime: b.storeTime()}
+	if a, err := b.answer(ctx, poll, leased); err == nil && len(a.Tasks) > 0 {
+		out.Next, out.StoreTime = a.Tasks[0].Activity, a.StoreTime
+	}
+	return out
+}
+
+// takenBefore answers a repeated result whose turn counted, at any app: what the turn made stands in the history behind
+// the result, and the lease of the next activity names the attempt.
+func (b *Broker) takenBefore(
+	ctx context.Context, in protocol.CompleteItem, ended history.Event, hash string,
+) (*protocol.Taken, error) {
+	if in.Then == nil || in.Then.Unread != nil || hash == "" || hash != hashThen(in.Then) {
+		return nil, nil
+	}
+	run, _, _ := engine.ParseStepID(in.TaskID)
+	var made []history.Event
+	err := b.store.View(ctx, func(r store.Reader) error {
+		events, err := r.Events(ctx, run, ended.Seq, 0, maxPage, maxPageSize)
+		for _, e := range events {
+			if e.SeenThrough != ended.Seq {
+				break
+			}
+			made = append(made, e)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := store.Process{
+		Worker: engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, Incarnation: in.Incarnation,
+	}
+	poll := protocol.PollRequest{
+		WorkerID: in.Owner, Namespace: in.Namespace, Incarnation: in.Incarnation, PollID: turnPoll(in.AttemptID),
+		Turns: true,
+	}
+	leased, err := b.leasedUnder(ctx, p, poll.PollID, []protocol.TaskKind{protocol.KindActivity})
+	if err != nil {
+		return nil, err
+	}
+	return b.taken(ctx, poll, made, leased[:min(1, len(leased))]), nil
+}

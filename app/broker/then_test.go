@@ -1,0 +1,319 @@
+package broker_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+var work = []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}
+
+// fuses registers a process of worker w that sends turns with results, and takes note that its queue is empty.
+func (a *app) fuses(incarnation string, change ...func(*protocol.RegisterRequest)) {
+	a.t.Helper()
+	in := protocol.RegisterRequest{
+		WorkerID: "w", Incarnation: incarnation, TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
+		Capabilities: []string{broker.CapSessions},
+	}
+	for _, c := range change {
+		c(&in)
+	}
+	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), in))
+	if got := a.pollBoth("w", work); len(got) > 0 {
+		a.t.Fatalf("before anything was started: %+v", got)
+	}
+}
+
+// along is the poll that goes with outcomes of w.
+func along(incarnation string) *protocol.PollRequest {
+	return &protocol.PollRequest{WorkerID: "w", Incarnation: incarnation, Kinds: work, Max: 2, Turns: true}
+}
+
+// first starts a run whose first task, by w, keeps the run and schedules an activity, which w has then.
+func (a *app) first(id, incarnation string) (*protocol.ActivityTask, history.Time) {
+	a.t.Helper()
+	a.start(id)
+	wf := a.poll("w", protocol.KindWorkflow, 5).Workflow
+	out := must[protocol.CompleteBatchAnswer](a.t)(a.Complete(a.t.Context(), protocol.CompleteRequest{
+		Next: along(incarnation), Items: []protocol.CompleteItem{{
+			Kind: protocol.KindWorkflow, TaskID: wf.TaskID, Owner: "w", Incarnation: incarnation, Attempt: wf.Attempt, Kept: 1,
+			Commands: []protocol.Command{greet()},
+		}},
+	}))
+	if out.Next == nil || len(out.Next.Tasks) != 1 || out.Next.Tasks[0].Activity == nil {
+		a.t.Fatalf("after the first decision: %+v %+v", out.Items, out.Next)
+	}
+	return out.Next.Tasks[0].Activity, out.Next.StoreTime
+}
+
+// turned is the outcome of an activity with the turn it causes.
+func turned(t *protocol.ActivityTask, incarnation string, then protocol.Then) protocol.CompleteItem {
+	p, _ := payload.Encode("done")
+	return protocol.CompleteItem{
+		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: "w", Incarnation: incarnation, AttemptID: t.AttemptID, Result: p,
+		Then: &then,
+	}
+}
+
+func (a *app) send(next *protocol.PollRequest, item protocol.CompleteItem) protocol.CompleteAnswer {
+	a.t.Helper()
+	return must[protocol.CompleteBatchAnswer](a.t)(a.Complete(
+		a.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{item}, Next: next},
+	)).Items[0]
+}
+
+// seqs are the numbers of events, with their types.
+func seqs(events []history.Event) (list []string) {
+	for _, e := range events {
+		list = append(list, e.Type())
+	}
+	return list
+}
+
+// A result with its turn is one change, whose answer says how the run went on and gives the next activity. The same
+// again gets the same answer at any app, the activity for as long as this process has it.
+func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		one := apptest.Start(t, apptest.Options{Database: database})
+		a := &app{Broker: one.Broker(), store: one.Store(), t: t}
+		a.fuses("w1")
+		act, at := a.first("one", "w1")
+		if got := seqs(act.Unseen); !slices.Equal(got, []string{"ActivityScheduled"}) || act.Unseen[0].Seq != 2 {
+			t.Fatalf("the activity shows %v", got)
+		}
+		item := turned(act, "w1", protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+		before := a.store.Stats().Commits
+		first := a.send(along("w1"), item)
+		if first.Err != nil || !first.Recorded || first.Then == nil || first.Then.Next == nil {
+			t.Fatalf("the first time: %+v", first)
+		}
+		if n := a.store.Stats().Commits - before; n != 1 {
+			t.Errorf("result, turn and next activity took %d commits", n)
+		}
+		next := first.Then.Next
+		if got := seqs(first.Then.Events); !slices.Equal(got, []string{"ActivityScheduled"}) ||
+			first.Then.Events[0].Seq != 4 || next.AttemptID != act.RunID+"-2-1" || next.Arguments.Blob == "" {
+			t.Fatalf("the first answer: %v, %+v", got, next)
+		}
+		same := func(where string, a *app, lives bool) {
+			t.Helper()
+			again := a.send(along("w1"), item)
+			switch {
+			case again.Err != nil || again.Recorded || again.Reason == nil || *again.Reason != "already_completed":
+				t.Errorf("%s: %+v", where, again)
+			case again.Then == nil || !slices.Equal(seqs(again.Then.Events), seqs(first.Then.Events)):
+				t.Errorf("%s the turn is another: %+v", where, again.Then)
+			case lives && (again.Then.Next == nil || again.Then.Next.AttemptID != next.AttemptID ||
+				again.Then.Next.Arguments != next.Arguments):
+				t.Errorf("%s the next activity is %+v", where, again.Then.Next)
+			case !lives && again.Then.Next != nil:
+				t.Errorf("%s an activity is given that is over: %+v", where, again.Then.Next)
+			}
+			other := item
+			other.Then = &protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{done()}}
+			if c := a.send(along("w1"), other); c.Err != nil || c.Then != nil {
+				t.Errorf("%s another turn: %+v", where, c)
+			}
+			other = item
+			other.Then = nil
+			if c := a.send(along("w1"), other); c.Err != nil || c.Then != nil {
+				t.Errorf("%s no turn: %+v", where, c)
+			}
+		}
+		same("at the same app", a, true)
+		if strings.HasPrefix(database, "sqlite:") {
+			one.Stop() // a file has one app
+		}
+		two := on(t, database)
+		same("at the other app", two, true)
+		out := two.send(along("w1"), turned(next, "w1", protocol.Then{
+			SeenThrough: 4, At: first.Then.StoreTime, Commands: []protocol.Command{done()},
+		}))
+		if out.Then == nil || out.RunStatus != "completed" || !slices.Equal(seqs(out.Then.Events), []string{"WorkflowCompleted"}) {
+			t.Fatalf("the last turn: %+v", out)
+		}
+		same("when the next activity is over,", two, false)
+		page := must[protocol.HistoryPage](t)(two.History(
+			t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}},
+		))
+		if got := seqs(page.Events); !slices.Equal(got, []string{
+			"WorkflowStarted", "ActivityScheduled", "ActivityCompleted", "ActivityScheduled", "ActivityCompleted",
+			"WorkflowCompleted",
+		}) {
+			t.Errorf("history: %v", got)
+		}
+	})
+}
+
+// What is wrong with a turn, or with who sends it, leaves the result as it is: a workflow task is made as without it.
+func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
+	type call struct {
+		next *protocol.PollRequest
+		item *protocol.CompleteItem
+	}
+	for name, c := range map[string]struct {
+		before func(*app)
+		change func(*call)
+	}{
+		"nobody polls along":            {change: func(c *call) { c.next = nil }},
+		"another worker polls":          {change: func(c *call) { c.next.WorkerID, c.next.Incarnation = "v", "" }},
+		"the process is not named":      {change: func(c *call) { c.item.Incarnation = "" }},
+		"it has not seen everything":    {change: func(c *call) { c.item.Then.SeenThrough = 1 }},
+		"it has seen what is not there": {change: func(c *call) { c.item.Then.SeenThrough = 3 }},
+		"its time is to come":           {change: func(c *call) { c.item.Then.At.Time = c.item.Then.At.AddDate(1, 0, 0) }},
+		"its time is too long ago":      {change: func(c *call) { c.item.Then.At.Time = c.item.Then.At.AddDate(-1, 0, 0) }},
+		"it is unreadable": {change: func(c *call) {
+			_ = c.item.Then.UnmarshalJSON([]byte(`{"seen_through":2,"commands":"none"}`))
+		}},
+		"a command is invalid": {change: func(c *call) { c.item.Then.Commands[0].ActivityType = "" }},
+		"a payload is none":    {change: func(c *call) { c.item.Then.Commands[0].Arguments.Blob = "?" }},
+		"a payload is too large": {change: func(c *call) {
+			c.item.Then.Commands[0].Arguments.Blob = strings.Repeat("A", payload.MaxBytes+4)
+		}},
+		"there are too many commands": {change: func(c *call) {
+			c.item.Then.Commands = slices.Repeat(c.item.Then.Commands, 1001)
+		}},
+		"a command is not offered": {change: func(c *call) { c.item.Then.Commands[0].Type = "launch_rocket" }},
+		"it continues as new":      {change: func(c *call) { c.item.Then.Commands[0].Type = protocol.ContinueAsNew }},
+		"the releases differ":      {change: func(c *call) { c.next.Gated, c.next.Release = true, "older" }},
+		"the worker drains": {before: func(a *app) {
+			must[protocol.WorkerHeartbeatAnswer](a.t)(a.WorkerHeartbeat(
+				a.t.Context(), protocol.WorkerHeartbeat{WorkerID: "w", Incarnation: "w1", Draining: true},
+			))
+		}},
+		"the build is drained": {before: func(a *app) {
+			must[protocol.BuildState](a.t)(a.DecideBuild(a.t.Context(), protocol.BuildRequest{Queue: "default", Verb: "drain"}))
+		}},
+		"the app drains": {before: func(a *app) { a.Drain() }},
+		"a budget counts workflow tasks": {before: func(a *app) {
+			must[protocol.LimitState](a.t)(a.Limit(a.t.Context(), protocol.LimitRequest{
+				Queue: "default", Workflow: &protocol.Budget{MaxLeases: new(5)},
+			}))
+		}},
+		"a budget of the namespace does": {before: func(a *app) {
+			must[protocol.LimitState](a.t)(a.Limit(a.t.Context(), protocol.LimitRequest{
+				Workflow: &protocol.Budget{MaxLeases: new(5)},
+			}))
+		}},
+		"a signal came": {before: func(a *app) {
+			must[protocol.CommandReceipt](a.t)(a.Signal(a.t.Context(), protocol.SignalRequest{
+				Target: protocol.Target{WorkflowID: "one"}, SignalName: "go",
+			}))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(t)
+			a.register("v")
+			a.fuses("w1")
+			act, at := a.first("one", "w1")
+			item := turned(act, "w1", protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+			if c.before != nil {
+				c.before(a)
+			}
+			in := &call{along("w1"), &item}
+			if c.change != nil {
+				c.change(in)
+			}
+			out := a.send(in.next, *in.item)
+			if out.Err != nil || !out.Recorded || out.Outcome != "completed" || out.Then != nil {
+				t.Fatalf("the result: %+v", out)
+			}
+			page := must[protocol.HistoryPage](t)(a.History(
+				t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}},
+			))
+			last := page.Events[len(page.Events)-1]
+			d, ok := last.Data.(*history.ActivityCompleted)
+			if !ok || d.ThenHash != "" || last.At.Before(at.Time) {
+				t.Fatalf("the last event: %+v", last)
+			}
+			v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))
+			if v.Pending == nil || v.Pending.Task == nil {
+				t.Errorf("no workflow task was made: %+v", v.Pending)
+			}
+			if again := a.send(in.next, *in.item); again.Err != nil || again.Then != nil {
+				t.Errorf("the same again: %+v", again)
+			}
+		})
+	}
+}
+
+// A turn without commands says that the code waits on: the run has been shown the result, and no task is made.
+func TestATurnWithoutCommands(t *testing.T) {
+	a := newApp(t)
+	a.fuses("w1")
+	act, at := a.first("one", "w1")
+	out := a.send(along("w1"), turned(act, "w1", protocol.Then{SeenThrough: 2, At: at}))
+	if out.Then == nil || len(out.Then.Events) > 0 || out.Then.Next != nil || len(out.CreatedTaskIDs) > 0 {
+		t.Fatalf("the turn: %+v", out)
+	}
+	if task := a.poll("w", protocol.KindWorkflow, 0); task != nil {
+		t.Fatalf("a task for a turn that was taken: %+v", task.Workflow)
+	}
+	must[protocol.CommandReceipt](t)(a.Signal(t.Context(), protocol.SignalRequest{
+		Target: protocol.Target{WorkflowID: "one"}, SignalName: "go",
+	}))
+	if v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "one"})); v.Status != "waiting" {
+		t.Errorf("the run is %s", v.Status)
+	}
+}
+
+// The next activity is handed over by the rules of any hand-over: not where a budget counts activities, where classes
+// share the queue, past an older task, to a worker without a slot, nor into a session that it may not have.
+func TestTheNextActivityOfATurnGoesNoWayOfItsOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(*app)
+		change func(*protocol.Then)
+	}{
+		"no slot": {change: func(t *protocol.Then) { t.Slot = false }},
+		"a budget": {before: func(a *app) {
+			must[protocol.LimitState](a.t)(a.Limit(a.t.Context(), protocol.LimitRequest{
+				Queue: "default", Activity: &protocol.Budget{MaxLeases: new(5)},
+			}))
+		}},
+		"a class":       {change: func(t *protocol.Then) { t.Commands[0].FairnessKey = "tenant" }},
+		"another queue": {change: func(t *protocol.Then) { t.Commands[0].Queue = "elsewhere" }},
+		"requirements":  {change: func(t *protocol.Then) { t.Commands[0].Requirements = []string{"gpu"} }},
+		"a session of another worker": {before: func(a *app) {
+			must[protocol.SessionAnswer](a.t)(a.CreateSession(a.t.Context(), protocol.SessionCreate{
+				WorkerID: "v", SessionOptions: protocol.SessionOptions{SessionID: "held", Queue: "default"},
+			}))
+		}, change: func(t *protocol.Then) { t.Commands[0].SessionID = "held" }},
+		"an older task": {before: func(a *app) {
+			must[protocol.DeregisterAnswer](a.t)(a.Deregister(a.t.Context(), protocol.DeregisterRequest{WorkerID: "v"}))
+			a.start("two")
+			a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 5), greet()))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(t)
+			a.register("v")
+			a.fuses("w1")
+			act, at := a.first("one", "w1")
+			if c.before != nil {
+				c.before(a)
+			}
+			then := protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true}
+			if c.change != nil {
+				c.change(&then)
+			}
+			next := along("w1")
+			next.Kinds, next.Free = work, map[protocol.TaskKind]int{protocol.KindWorkflow: 0, protocol.KindActivity: 0}
+			out := a.send(next, turned(act, "w1", then))
+			if out.Err != nil || out.Then == nil {
+				t.Fatalf("the turn: %+v", out)
+			}
+			if out.Then.Next != nil {
+				t.Errorf("it was given %+v", out.Then.Next)
+			}
+			if got := seqs(out.Then.Events); !slices.Equal(got, []string{"ActivityScheduled"}) {
+				t.Errorf("it made %v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package runner
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// turn is what a workflow did next on seeing the result of its activity, sent with that result. The run's machine is
+// ahead of what happened until the app has said that the turn counts; if it does not, or nobody ever says, what the
+// machine believes to have done did not happen, and it is thrown away.
+type turn struct {
+	r       *Runner
+	run     string
+	machine *workflow.Machine
+	slot    bool // that of the activity it comes from is held until the app's word, for the activity that comes next
+}
+
+// refusals are how often the app did not take the turns of runs, and how many steps each of them goes without. It may
+// be forgotten: that costs another refusal.
+type refusals struct {
+	mu   sync.Mutex // guards runs
+	runs map[string]*setback
+}
+
+type setback struct{ next, rest int } // how many steps after the next refusal, and how many are left of the last
+
+// mostRefused is how many runs are remembered.
+const mostRefused = 10_000
+
+// add notes that a turn did not count: the next 1, 2, 4, … steps of the run go without.
+func (f *refusals) add(run string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.runs == nil || len(f.runs) >= mostRefused {
+		f.runs = map[string]*setback{}
+	}
+	one := f.runs[run]
+	if one == nil {
+		one = &setback{next: 1}
+		f.runs[run] = one
+	}
+	one.rest, one.next = one.next, min(2*one.next, 1<<30)
+}
+
+// wait says whether the run goes without in this step, and counts it.
+func (f *refusals) wait(run string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one := f.runs[run]
+	if one == nil || one.rest == 0 {
+		return false
+	}
+	one.rest--
+	return true
+}
+
+func (f *refusals) drop(run string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.runs, run)
+}
+
+// then has the run's machine decide what follows from a result, if it is kept here and nothing else can move the run.
+// The code runs on the attempt's slot, which stays taken if there is a next activity to run on it. What this
+// side knows of the run may be old: the app looks, and takes the result in any case.
+func (r *Runner) then(a *attempt, item *protocol.CompleteItem) *turn {
+	run, seq := stepOf(item.TaskID)
+	at := r.leases.storeTime()
+	if item.Failure != nil || item.Returned != "" || a.task.LastSequence == 0 || at.IsZero() || r.stopped.Load() ||
+		r.refusals.wait(run) {
+		return nil
+	}
+	k := r.cache.goAhead(run)
+	if k == nil {
+		return nil
+	}
+	t := &turn{r: r, run: run, machine: k.machine}
+	of := &protocol.WorkflowTask{RunID: run}
+	commands, err := k.machine.Apply(of, unseen(k.machine.Seen(), k.tail, a.task.Unseen))
+	if err == nil && (len(commands) > 0 || k.machine.Seen() < a.task.LastSequence || !k.machine.Lone(seq)) {
+		t.back() // it has seen nothing that did not happen
+		return nil
+	}
+	seen := k.machine.Seen()
+	if err == nil {
+		commands, err = k.machine.Apply(of, []history.Event{{Seq: seen + 1, At: at, Data: &history.ActivityCompleted{
+			Sequence: seq, ExecutionID: a.task.ExecutionID, ActivityType: a.task.ActivityType, Result: item.Result.Blob,
+		}}})
+	}
+	if err != nil || slices.ContainsFunc(commands, alone) {
+		r.loose.note(run, k.machine, err) // the task that follows will say what is wrong
+		t.undone()
+		return nil
+	}
+	item.Then = &protocol.Then{SeenThrough: seen, At: at, Commands: commands}
+	if slices.ContainsFunc(commands, func(c protocol.Command) bool { return c.Type == protocol.ScheduleActivity }) {
+		item.Then.Slot, t.slot = true, true
+	}
+	return t
+}
+
+// alone says whether a command goes with a workflow task only.
+func alone(c protocol.Command) bool {
+	switch c.Type {
+	case protocol.ContinueAsNew, protocol.ApplyUpdate, protocol.CompleteUpdate, protocol.FailUpdate:
+		return true
+	}
+	return false
+}
+
+// stepOf takes RUN-seq apart.
+func stepOf(task string) (run string, seq int64) {
+	run, n, _ := strings.Cut(task, "-")
+	seq, _ = strconv.ParseInt(n, 10, 64)
+	return run, seq
+}
+
+// unseen are events behind the last one seen, without a gap, of two lists that may overlap.
+func unseen(seen int64, lists ...[]history.Event) (all []history.Event) {
+	for _, list := range lists {
+		for i := range list {
+			if list[i].Seq == seen+1 {
+				all = append(all, list[i])
+				seen++
+			}
+		}
+	}
+	return all
+}
+
+// keeps says whether the attempt's slot is for the activity that comes next.
+func (t *turn) keeps() bool { return t != nil && t.slot }
+
+// settle takes the app's word: whether the turn counts, and how the run went on. nil is none: the result may have been
+// taken with the turn or without.
+func (t *turn) settle(a *protocol.CompleteAnswer, sent time.Time) {
+	if t == nil {
+		return
+	}
+	if a == nil || a.Then == nil {
+		t.undone()
+		return
+	}
+	came := t.r.leases.arrived(sent, a.Then.StoreTime)
+	next := a.Then.Next
+	if next != nil {
+		if !t.slot {
+			t.r.slots.owe(protocol.KindActivity, 1)
+		}
+		t.slot = false // it runs on that
+	}
+	if t.machine.Finished() {
+		t.machine.Close()
+		t.r.refusals.drop(t.run)
+	} else {
+		t.r.cache.put(t.run, t.machine, a.Then.Events...)
+	}
+	t.over()
+	if next != nil {
+		t.r.spawn(protocol.Task{Kind: protocol.KindActivity, Activity: next}, came)
+	}
+}
+
+// undone throws the machine away, which is ahead of what happened: the run's next task replays. Not every step may cost
+// that.
+func (t *turn) undone() {
+	t.machine.Close()
+	t.r.refusals.add(t.run)
+	t.over()
+}
+
+// back keeps the machine as it is.
+func (t *turn) back() {
+	t.r.cache.put(t.run, t.machine)
+	t.over()
+}
+
+func (t *turn) over() {
+	t.r.cache.settled(t.run)
+	if t.slot {
+		t.r.slots.release(protocol.KindActivity, 1)
+	}
+}
