@@ -56,7 +56,8 @@ func (a *app) first(id, incarnation string) (*protocol.ActivityTask, history.Tim
 func turned(t *protocol.ActivityTask, incarnation string, then protocol.Then) protocol.CompleteItem {
 	p, _ := payload.Encode("done")
 	return protocol.CompleteItem{
-		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: "w", Incarnation: incarnation, AttemptID: t.AttemptID, Result: p,
+		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: "w", Incarnation: incarnation, AttemptID: t.AttemptID,
+		Result: p,
 		Then: &then,
 	}
 }
@@ -135,7 +136,8 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 		out := two.send(along("w1"), turned(next, "w1", protocol.Then{
 			SeenThrough: 4, At: first.Then.StoreTime, Commands: []protocol.Command{done()},
 		}))
-		if out.Then == nil || out.RunStatus != "completed" || !slices.Equal(seqs(out.Then.Events), []string{"WorkflowCompleted"}) {
+		if out.Then == nil || out.RunStatus != "completed" ||
+			!slices.Equal(seqs(out.Then.Events), []string{"WorkflowCompleted"}) {
 			t.Fatalf("the last turn: %+v", out)
 		}
 		same("when the next activity is over,", two, false)

@@ -54,7 +54,8 @@ func (in CompleteActivity) fused(st *step) error {
 	lease := t.Lessee.lease(time.Second, st.now.Time) // it begins and ends here
 	lease.Sessions = t.Lessee.Worker.knowsSessions()
 	st.Task = &Task{
-		Number: st.Tasks, State: LeasedState, Attempt: 1, Cause: st.why(), Shown: st.LastSeq, Settled: st.Settled, Lease: lease,
+		Number: st.Tasks, State: LeasedState, Attempt: 1, Cause: st.why(), Shown: st.LastSeq, Settled: st.Settled,
+		Lease: lease,
 	}
 	last := st.Last // of the task that was delivered last: its worker may ask again
 	if err := st.take(t); err != nil {

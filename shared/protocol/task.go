@@ -90,8 +90,8 @@ type ActivityTask struct {
 	Deadlines      Deadlines        `json:"deadlines"`
 	HeartbeatEvery int64            `json:"heartbeat_timeout,omitempty"` // seconds; 0: none
 	Session        *SessionAffinity `json:"worker_session,omitempty"`    // absent outside sessions
-	// To a worker that polls with turns: the run's last event, and if the worker keeps the run those behind the last one it
-	// has in memory.
+	// To a worker that polls with turns: the run's last event, and if the worker keeps the run those behind the last one
+	// that it has in memory.
 	LastSequence int64           `json:"last_history_sequence,omitempty"`
 	Unseen       []history.Event `json:"unseen_events,omitempty"`
 }

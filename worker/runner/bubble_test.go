@@ -273,8 +273,8 @@ func untaken(in protocol.ChannelComplete) protocol.ChannelComplete {
 	return in
 }
 
-// readAgain is how many events an answer shows to a worker whose machine of the run begins anew; the first task of a run
-// is none of that.
+// readAgain is how many events an answer shows to a worker whose machine of the run begins anew; the first task of a
+// run is none of that.
 func readAgain(out any) (n int) {
 	switch out := out.(type) {
 	case *protocol.HistoryPage:

@@ -17,9 +17,10 @@ import (
 type cache struct {
 	most int
 
-	mu    sync.Mutex                    // guards what follows
-	runs  *simplelru.LRU[string, *kept] // nil once the cache is closed
-	ahead map[string]chan struct{}      // of runs whose machine is a turn ahead; closed when the app has said what became of it
+	mu   sync.Mutex                    // guards what follows
+	runs *simplelru.LRU[string, *kept] // nil once the cache is closed
+	// of runs whose machine is a turn ahead; closed when the app has said what became of it
+	ahead map[string]chan struct{}
 }
 
 type kept struct {
@@ -52,7 +53,8 @@ func (c *cache) take(run string) *kept {
 	return k
 }
 
-// await gives the machine of a run away, or nil, for a task of the run: if the machine is a turn ahead, it waits for what becomes of that.
+// await gives the machine of a run away, or nil, for a task of the run. If it is a turn ahead, the task waits for what
+// becomes of that.
 func (c *cache) await(ctx context.Context, run string) *kept {
 	for {
 		c.mu.Lock()

@@ -188,27 +188,40 @@ func TestALostAnswerToATurnCostsNothing(t *testing.T) {
 // signals at half the rate of the steps, each as its activity ends, and many activities at once.
 func TestTurnsThatAreRefusedCostLittle(t *testing.T) {
 	for name, c := range map[string]struct {
-		code func(a *control, run *atomic.Pointer[string]) func(*worker.Registry)
+		code func(a *control, run func() string) func(*worker.Registry)
 	}{
-		"signals": {code: func(a *control, run *atomic.Pointer[string]) func(*worker.Registry) {
+		"signals": {code: func(a *control, run func() string) func(*worker.Registry) {
 			return func(r *worker.Registry) {
 				r.Workflow("wf", func(ctx workflow.Context) error {
+					heard := 0 // as they come, so that a machine that is ahead of history hears fewer
 					for i := range 200 {
 						if err := workflow.ExecuteActivity(ctx, "step", i).Get(ctx, nil); err != nil {
 							return err
 						}
+						for ok := true; ok; {
+							var err error
+							if ok, err = workflow.Signal(ctx, "go").ReceiveAsync(); err != nil {
+								return err
+							}
+							if ok {
+								heard++
+							}
+						}
+					}
+					if heard != 100 {
+						return fmt.Errorf("%d signals were heard", heard)
 					}
 					return nil
 				})
 				r.Activity("step", func(_ context.Context, n int) error {
-					if id := run.Load(); n%2 == 1 && id != nil {
-						a.signal(*id, "go")
+					if n%2 == 1 {
+						a.signal(run(), "go")
 					}
 					return nil
 				})
 			}
 		}},
-		"at once": {code: func(*control, *atomic.Pointer[string]) func(*worker.Registry) {
+		"at once": {code: func(*control, func() string) func(*worker.Registry) {
 			return func(r *worker.Registry) {
 				r.Workflow("wf", func(ctx workflow.Context) error {
 					var futures []workflow.Future
@@ -228,11 +241,16 @@ func TestTurnsThatAreRefusedCostLittle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, a *control) {
-				var id atomic.Pointer[string]
-				a.worker("w", c.code(a, &id), nil)
-				run := a.begin("wf")
-				id.Store(&run)
-				events := a.last(run).Seq
+				var run string
+				known := make(chan struct{})
+				a.worker("w", c.code(a, func() string { <-known; return run }), nil)
+				run = a.begin("wf")
+				close(known)
+				last := a.last(run)
+				if _, ok := last.Data.(*history.WorkflowCompleted); !ok {
+					t.Errorf("the run ended with %+v", last.Data)
+				}
+				events := last.Seq
 				t.Logf("a run of %d events, of which %d were read again", events, a.replayed.Load())
 				if n := a.replayed.Load(); n > 2*events {
 					t.Errorf("%d events of %d were read again", n, events)
