@@ -58,7 +58,7 @@ func turned(t *protocol.ActivityTask, incarnation string, then protocol.Then) pr
 	return protocol.CompleteItem{
 		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: "w", Incarnation: incarnation, AttemptID: t.AttemptID,
 		Result: p,
-		Then: &then,
+		Then:   &then,
 	}
 }
 
