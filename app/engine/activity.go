@@ -232,10 +232,14 @@ func (in CompleteActivity) decide(st *step) error {
 func (st *step) end(a Activity, in CompleteActivity, at history.Time, then string) {
 	rebuilt := st.recovered(a, in.Recovered)
 	st.endActivity(a, true)
+	var taken history.Time
+	if then != "" && a.SessionID != "" {
+		taken = st.now // the session's idle time counts from that
+	}
 	st.emitAt(&history.ActivityCompleted{
 		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Result: in.Result,
 		PayloadCodec: codecOf(in.Result),
-		BodyHash:     in.Hash, ThenHash: then, Recovered: rebuilt, Attempt: a.outcome(), Parallel: a.Parallel,
+		BodyHash:     in.Hash, ThenHash: then, TakenAt: taken, Recovered: rebuilt, Attempt: a.outcome(), Parallel: a.Parallel,
 	}, at)
 }
 

@@ -93,8 +93,10 @@ type ActivityCompleted struct {
 	// of the accepted completion, so that the same one again gets the first answer
 	BodyHash string `json:"body_hash,omitempty"`
 	// of the turn that was taken with it: then the events behind this one are of the workflow task it would have made
-	ThenHash  string `json:"then_hash,omitempty"`
-	Recovered int    `json:"recovered,omitempty"` // rebuilds that ran inside this attempt
+	ThenHash string `json:"then_hash,omitempty"`
+	// of one in a session, with such a turn: when it was recorded, as the event's own time is what the code was told
+	TakenAt   Time `json:"taken_at,omitzero"`
+	Recovered int  `json:"recovered,omitempty"` // rebuilds that ran inside this attempt
 	Attempt
 	Parallel
 }

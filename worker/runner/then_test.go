@@ -90,7 +90,7 @@ func bare(t *testing.T, run string, events []history.Event) (list []string) {
 			t.Fatal(err)
 		}
 		for _, k := range []string{
-			"then_hash", "started_at", "fire_at", "workflow_id", "retry_available_at", "session_epoch", "failure_id",
+			"then_hash", "taken_at", "started_at", "fire_at", "workflow_id", "retry_available_at", "session_epoch", "failure_id",
 		} {
 			delete(m, k)
 		}

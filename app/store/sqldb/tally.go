@@ -115,7 +115,11 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 				return err
 			}
 			_, a := history.EndedAttempt(data)
-			heard(a.SessionEpoch, a.Worker, history.Micros(integer(v[0])))
+			at := history.Micros(integer(v[0]))
+			if d, ok := data.(*history.ActivityCompleted); ok && !d.TakenAt.IsZero() {
+				at = d.TakenAt
+			}
+			heard(a.SessionEpoch, a.Worker, at)
 			return nil
 		}}, &Call{Stmt: b.s.st.leasedIn, Args: []any{k.Namespace, k.ID}, Row: func(v []any) error {
 			a, err := readActivity(str(v[0]), k.Namespace, integer(v[1]), str(v[2]))
