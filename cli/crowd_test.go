@@ -57,10 +57,11 @@ func (c *crowd) join() *member {
 	return m
 }
 
-// leaves ends a member in good order.
+// leaves ends a member in good order: connected, since one that is not cannot say that it goes, and stays listed.
 func (c *crowd) leaves(i int) {
 	c.t.Helper()
 	m := c.members[i]
+	until(c.t, m.id+" is connected", func() bool { return m.w.Ready() == nil })
 	c.members = append(c.members[:i], c.members[i+1:]...)
 	m.end()
 	if err := <-m.ran; err != nil {
