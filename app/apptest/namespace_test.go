@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/httpapi"
 	"github.com/sojourn-run/sojourn/app/serve"
@@ -224,5 +225,22 @@ func TestAKnownNamespaceCostsNoStatement(t *testing.T) {
 		if rounds == 5 {
 			t.Fatalf("20 polls, five times: %+v, before %+v", after, before)
 		}
+	}
+}
+
+// Metrics of queues have the namespace as a label: who may look into one sees those of no other.
+func TestMetricsShowTheNamespacesOfWhoAsks(t *testing.T) {
+	t.Parallel()
+	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, pythonToken }})
+	c := client{t: t, url: a.URL()}.as(pythonToken)
+	c.want(201, "POST", "/namespaces", `{"name":"left"}`)
+	c.want(201, "POST", "/workflows", `{"workflow_id":"f","workflow_type":"t","task_queue":"of-default"}`)
+	left := c.as(c.want(201, "POST", "/tokens", `{"name":"l","roles":["viewer"],"namespaces":["left"]}`).text("token"))
+	if m := c.want(200, "GET", "/metrics", "").raw; !strings.Contains(m, `queue="of-default"`) {
+		t.Errorf("who may see all is not shown the queue: %s", m)
+	}
+	m := left.want(200, "GET", "/metrics", "").raw
+	if strings.Contains(m, "of-default") || !strings.Contains(m, "sojourn_store_commits_total ") {
+		t.Errorf("who may see another namespace: %s", m)
 	}
 }

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"regexp"
-	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -261,16 +262,32 @@ func (b *Broker) takeAway(ctx context.Context, c store.Contents) error {
 	return err
 }
 
-// removeRuns removes closed runs, those that are still closed; it says which went.
+// removeRuns removes closed runs, those that are still closed; it says which went. Each is a change of its own in the
+// background: whoever waits for something else waits for one of them at most.
 func (b *Broker) removeRuns(ctx context.Context, ids []string) ([]string, error) {
-	return commit[[]string](ctx, b, store.Change{
-		Needs: store.Keys{Runs: ids, Chain: true},
-		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
-			gone := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
-				r := rows.Run(id)
-				return r == nil || r.Status.Open()
+	gone := make([]bool, len(ids))
+	removing, ctx := errgroup.WithContext(ctx)
+	for i, id := range ids {
+		removing.Go(func() (err error) {
+			gone[i], err = commit[bool](ctx, b, store.Change{
+				Needs: store.Keys{Runs: []string{id}, Chain: true},
+				Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+					if r := rows.Run(id); r == nil || r.Status.Open() {
+						return store.Writes{Answer: false}, nil
+					}
+					return store.Writes{DropRuns: []string{id}, Answer: true}, nil
+				},
+				Background: true,
 			})
-			return store.Writes{DropRuns: gone, Answer: gone}, nil
-		},
-	})
+			return err
+		})
+	}
+	err := removing.Wait()
+	var went []string
+	for i, id := range ids {
+		if gone[i] {
+			went = append(went, id)
+		}
+	}
+	return went, err
 }

@@ -2,8 +2,11 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
@@ -11,9 +14,26 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// metrics are those of this process, and of the namespaces that the caller may look into.
 func metrics(a *API, c *call) (answer, error) {
+	return a.metrics(c, func(namespace string) bool { return c.Who.In(namespace) })
+}
+
+// metrics answers with what is of no namespace, and of those namespaces.
+func (a *API) metrics(c *call, of func(namespace string) bool) (answer, error) {
 	c.W.Header().Set(VersionHeader, Version)
-	promhttp.HandlerFor(a.opt.Registry, promhttp.HandlerOpts{}).ServeHTTP(c.W, c.Request)
+	some := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		families, err := a.opt.Registry.Gather()
+		for _, f := range families {
+			f.Metric = slices.DeleteFunc(f.Metric, func(m *dto.Metric) bool {
+				return slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool {
+					return l.GetName() == "namespace" && !of(l.GetValue())
+				})
+			})
+		}
+		return slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 }), err
+	})
+	promhttp.HandlerFor(some, promhttp.HandlerOpts{}).ServeHTTP(c.W, c.Request)
 	return answer{status: http.StatusOK}, nil
 }
 

@@ -35,10 +35,9 @@ func systems(contract lineFunc) []route {
 	}
 }
 
-// systemMetrics are the metrics under a route of the contract, whose answers name its version.
+// systemMetrics are the metrics under a route of the contract: of one namespace, and of the process.
 func systemMetrics(a *API, c *call) (answer, error) {
-	c.W.Header().Set(VersionHeader, Version)
-	return metrics(a, c)
+	return a.metrics(c, func(namespace string) bool { return namespace == c.NS })
 }
 
 func repairStatus(a *API, c *call) (answer, error) {

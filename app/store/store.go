@@ -75,6 +75,9 @@ type Stats struct{ Statements, Commits, Changes, Rows, Reads, Candidates int64 }
 type Change struct {
 	Needs  Keys
 	Decide func(Rows, time.Time) (Writes, error)
+	// Background says that nobody waits for the change, as for one that cleans up: while others wait, a batch has no more
+	// of these than of those.
+	Background bool
 }
 
 // Keys are the rows a change wants loaded (and, where several apps share the database, locked). What does not exist is

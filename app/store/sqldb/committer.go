@@ -15,6 +15,7 @@ import (
 const (
 	mostChanges = 256
 	mostBytes   = 4 << 20
+	mostCleanUp = 32 // changes in the background, of which whoever comes meanwhile waits for the end
 )
 
 // maxLocked is how often a batch that met a lock in its writes is run again at once, before it is taken apart.
@@ -37,12 +38,14 @@ func (s *Store) loop() {
 		rest = append(rest, s.retry()...)
 		items := rest
 		if len(items) == 0 {
-			if quit == nil && len(s.in) == 0 && len(s.aside) == 0 {
+			if quit == nil && len(s.in) == 0 && len(s.back) == 0 && len(s.aside) == 0 {
 				s.closeDown()
 				return
 			}
 			select {
 			case p := <-s.in:
+				items = append(items, p)
+			case p := <-s.back:
 				items = append(items, p)
 			case <-s.alarm():
 				continue
@@ -63,10 +66,28 @@ func (s *Store) run(items []*pending) (rest []*pending) {
 	return s.attempt(items)
 }
 
+// drain adds what waits: changes that somebody waits for, and with each of them one in the background; without any, as
+// many of those as whoever comes next may have to wait for.
 func (s *Store) drain(items []*pending) []*pending {
-	for len(items) < mostChanges {
+	items = fill(items, s.in, mostChanges)
+	behind := 0
+	for _, p := range items {
+		if p.background() {
+			behind++
+		}
+	}
+	room := len(items) - 2*behind // as many as of the others
+	if behind == len(items) {
+		room = mostCleanUp - behind
+	}
+	return fill(items, s.back, min(len(items)+max(room, 0), mostChanges))
+}
+
+// fill adds what a channel has, up to a number of items.
+func fill(items []*pending, from chan *pending, most int) []*pending {
+	for len(items) < most {
 		select {
-		case p := <-s.in:
+		case p := <-from:
 			items = append(items, p)
 		default:
 			return items

@@ -81,6 +81,7 @@ type Store struct {
 	clock    clock
 	health   health
 	in       chan *pending
+	back     chan *pending // of what nobody waits for
 	quit     chan struct{}
 	done     chan struct{}
 	close    sync.Once
@@ -113,7 +114,8 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, st: newStatements(cfg.Dialect), cache: newCache(),
-		in: make(chan *pending, 1024), quit: make(chan struct{}), done: make(chan struct{}), outgrown: make(chan error, 1),
+		in: make(chan *pending, 1024), back: make(chan *pending, 1024),
+		quit: make(chan struct{}), done: make(chan struct{}), outgrown: make(chan error, 1),
 	}
 	s.lanes.known = map[QueueKey]map[string]lane{}
 	s.queues.init()
@@ -179,7 +181,10 @@ type pending struct {
 	err    error
 }
 
-// Commit runs one change in the next batch.
+// background says that nobody waits for it.
+func (p *pending) background() bool { return p.change != nil && p.change.Background }
+
+// Commit runs one change in the next batch, or in one of the next if nobody waits for it.
 func (s *Store) Commit(ctx context.Context, c store.Change) (any, error) {
 	p := &pending{change: &c, done: make(chan struct{})}
 	if err := s.submit(ctx, p); err != nil {
@@ -204,8 +209,12 @@ func (s *Store) submit(ctx context.Context, p *pending) error {
 		return store.ErrClosed
 	default:
 	}
+	in := s.in
+	if p.background() {
+		in = s.back
+	}
 	select {
-	case s.in <- p:
+	case in <- p:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-s.quit:
@@ -278,7 +287,7 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 }
 
 // Waiting is how many changes and claims wait for the next batch.
-func (s *Store) Waiting() int { return len(s.in) }
+func (s *Store) Waiting() int { return len(s.in) + len(s.back) }
 
 // Close commits what was submitted, then closes the connections. Later writes answer store.ErrClosed.
 func (s *Store) Close() error {
