@@ -91,6 +91,15 @@ describe("reading a history", () => {
     expect(fetch.mock.calls.map(([token]) => token)).toEqual(["6", "9"]);
     expect(after.events.map((e) => e.sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
   });
+  it("hands on the first page of a long history before it reads the others, and no other", async () => {
+    const fetch = server({ events: 8 });
+    const early = vi.fn(() => expect(fetch).toHaveBeenCalledTimes(1));
+    const h = await readHistory(fetch, undefined, early);
+    expect(early.mock.calls).toEqual([[{ pages: h.pages.slice(0, 1), events: h.events.slice(0, 3), complete: false }]]);
+    await readHistory(fetch, h, early);
+    await readHistory(server({ events: 2 }), undefined, early);
+    expect(early).toHaveBeenCalledTimes(1);
+  });
   it("gives the very same value when nothing is new", async () => {
     const fetch = server({ events: 4 });
     const before = await readHistory(fetch);

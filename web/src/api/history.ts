@@ -10,10 +10,11 @@ export interface History {
 /** The most pages one reading takes, so that an endless history does not fill the browser. */
 export const pageLimit = 40;
 
-/** Reads what is new since before; pages that were full are not asked for again. */
+/** Reads what is new since before; pages that were full are not asked for again. A first page with more behind it is handed to early at once. */
 export async function readHistory(
   fetchPage: (token: string | null) => Promise<HistoryPage>,
   before?: History,
+  early?: (h: History) => void,
 ): Promise<History> {
   const pages = (before?.pages ?? []).filter((p) => p.next !== null);
   let token = pages.at(-1)?.next ?? null;
@@ -23,6 +24,7 @@ export async function readHistory(
     next = page.next_page_token ?? null;
     pages.push({ token, events: page.events ?? [], next });
     token = next;
+    if (!before && pages.length === 1 && next !== null) early?.({ pages: [...pages], events: page.events ?? [], complete: false });
   }
   const last = before?.pages.at(-1);
   const now = pages.at(-1);

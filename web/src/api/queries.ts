@@ -46,7 +46,8 @@ export const historyQuery = (k: RunKey | undefined) =>
     structuralSharing: false, // readHistory returns the very same value when nothing is new
     queryFn: ({ client, queryKey, signal }) => {
       const before = client.getQueryData<History>(queryKey);
-      return readHistory((token) => api.history(k!, token, signal), before);
+      const early = (h: History) => client.setQueryData(queryKey, h); // so that a long timeline is painted with its first page
+      return readHistory((token) => api.history(k!, token, signal), before, early);
     },
   });
 
