@@ -60,7 +60,7 @@ const queue = (name: string) => `/api/task-queues/${encodeURIComponent(name)}`;
 
 export const api = {
   runs: (namespace: string, f: RunFilter, signal?: AbortSignal) =>
-    request<RunList>(`/api/workflows${query({ status: f.status, workflow_type: f.type, query: f.q, page_size: 50, wait_reasons: true, next_page_token: f.after })}`, {
+    request<RunList>(`/api/workflows${query({ status: f.status, workflow_type: f.type, query: f.q, page_size: 50, wait_reasons: true, partial: f.q ? true : undefined, next_page_token: f.after })}`, {
       namespace,
       ...(signal && { signal }),
     }),

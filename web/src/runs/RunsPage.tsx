@@ -59,7 +59,7 @@ export function RunsPage() {
           <Failed error={runs.error} retry={() => void runs.refetch()} what="list of runs" />
         ) : rows.length === 0 ? (
           filtered ? (
-            <Empty title={`No run matches in ${namespace}`}>
+            <Empty title={runs.data.searched_to ? `No run matches yet in ${namespace}` : `No run matches in ${namespace}`}>
               <Link to="/" className="btn mt-4">
                 Show all runs
               </Link>
@@ -73,6 +73,11 @@ export function RunsPage() {
           <Table key={JSON.stringify(search)} rows={rows} />
         )}
       </div>
+      {runs.data?.searched_to && (
+        <p role="status" className="mt-3 text-[13px] text-soft" data-searched-to>
+          Searched back to <When value={runs.data.searched_to} />. Older runs may match: go on with Older, or add a condition on StartTime.
+        </p>
+      )}
       <Pager next={runs.data?.next_page_token ?? null} after={search.after} />
       <Suspense>{starting && <StartDialog namespace={namespace} onClose={() => setStarting(false)} />}</Suspense>
     </>

@@ -120,6 +120,8 @@ export interface RunList {
   next_page_token: string | null;
   /** What of the filter is likely not what was meant. */
   warnings?: { code: string; subject: string; message: string }[];
+  /** Runs that started since then were searched; the next page has those before. Left out when the search is at its end. */
+  searched_to?: string;
 }
 
 /** One run of a workflow id, as the list of its runs shows it. */
