@@ -58,6 +58,9 @@ func (p *program) listWorkflows() *cobra.Command {
 					q.Set(name, v)
 				}
 			}
+			if filter != "" {
+				q.Set("partial", "true") // a search that takes long comes in parts, rather than being refused
+			}
 			return list(p, c, listing{path: "/api/workflows", member: "workflows", query: q, page: 200, limit: limit},
 				table.Row{"workflow id", "run", "type", "status", "queue", "started", "closed", "error"},
 				func(v protocol.RunView) table.Row {

@@ -51,6 +51,7 @@ func (c *Client) Runs(ctx context.Context, filter string) iter.Seq2[protocol.Run
 	q := url.Values{}
 	if filter != "" {
 		q.Set("query", filter)
+		q.Set("partial", "true") // a search that takes long comes in parts, rather than being refused
 	}
 	return pages[protocol.RunView](ctx, c, "/api/workflows", "workflows", 200, q)
 }
