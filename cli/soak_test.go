@@ -59,9 +59,9 @@ func rows(t *testing.T, driver, source string) map[string]int64 {
 // kept are the tables in which closed runs and what happened to sessions stay, for the retention of their namespace.
 var kept = []string{"workflows", "runs", "events", "session_events", "receipts"}
 
-// kinds are the tables with a row for each kind of thing there is, made when the first of it had to wait: two kinds of
-// tasks here.
-var kinds = map[string]int64{"lanes": 2}
+// kinds are the tables with a row for each kind of thing there is, made when the first of it was needed: two kinds of
+// tasks here, and ten sessions, by name.
+var kinds = map[string]int64{"lanes": 2, "sessions": 10}
 
 // Workers come and go, lose their connections and work, for a while, each with at least four polls open. In the end
 // there is as much of everything in the app as there was after the first quarter: memory, goroutines, connections, and

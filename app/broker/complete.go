@@ -474,8 +474,12 @@ func (b *Broker) repeated(
 		ended, err = r.Completion(ctx, run, seq)
 		return err
 	})
-	if err != nil || hash == "" {
+	switch {
+	case hash == "" || errors.Is(err, store.ErrNotFound):
 		return a, ended, false
+	case err != nil: // it may have been accepted: who looks must not be told that it was not
+		a.Reason = nil
+		return b.refused(a, err), ended, true
 	}
 	a.RunID = run
 	switch d := ended.Data.(type) {

@@ -242,7 +242,11 @@ var aboutControl = map[string]about{
 	"revoke_token": {text: "From the next request on. forget=true also takes it out of the listing."},
 	"list_audit":   {text: "Who, when, what, to what: decisions of operators, not the daily work of runs."},
 	"overview":     {text: "Release, database, counts of runs, sessions and workers, and queues."},
-	"me":           {text: "Name, roles and namespaces of the token, or of the cookie."},
+	"run_counts": {
+		text: "Read at most once a second for all who look. One more than counted_up_to stands for any larger number; the " +
+			"metrics count to the end.",
+	},
+	"me": {text: "Name, roles and namespaces of the token, or of the cookie."},
 	"sign_in": {
 		text: "For the dashboard: the cookie stands for the token in requests of the same site.", body: `{"token": "sjn_…"}`,
 	},

@@ -1,0 +1,58 @@
+package broker_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// forgetful is a store whose connection is lost when it is asked how an activity ended.
+type forgetful struct{ store.Store }
+
+type forgetfulReader struct{ store.Reader }
+
+func (s forgetful) View(ctx context.Context, fn func(store.Reader) error) error {
+	return s.Store.View(ctx, func(r store.Reader) error { return fn(forgetfulReader{r}) })
+}
+
+func (forgetfulReader) Completion(context.Context, string, int64) (history.Event, error) {
+	return history.Event{}, store.ErrUnavailable
+}
+
+// A result that comes again is not refused because nobody could look whether it had been accepted: that is not known,
+// and its sender asks once more.
+func TestAResultIsNotRefusedWhenNobodyCouldLook(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("flow")
+		a.register("w")
+		a.schedule("one", greet())
+		task := a.poll("w", protocol.KindActivity, 20)
+		result, err := payload.Encode("done")
+		if err != nil {
+			t.Fatal(err)
+		}
+		item := protocol.CompleteItem{
+			Kind: protocol.KindActivity, TaskID: task.Activity.TaskID, Owner: "w", AttemptID: task.Activity.AttemptID,
+			Result: result,
+		}
+		a.taken(a.complete(item))
+		cut := broker.New(forgetful{a.store}, dispatch.New(dispatch.Options{}), broker.Options{App: "cut"})
+		t.Cleanup(cut.Close)
+		got := (&app{cut, a.View, a.store, t}).complete(item)
+		if got.Outcome != "unknown" || got.Reason != nil || got.Error == nil ||
+			got.Error.Reason != protocol.ReasonBackendUnavailable {
+			t.Errorf("nobody could look: %+v, %+v", got, got.Error)
+		}
+		if got := a.complete(item); got.Reason == nil || *got.Reason != string(protocol.ReasonAlreadyCompleted) {
+			t.Errorf("the connection is back: %+v", got)
+		}
+	})
+}
