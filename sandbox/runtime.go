@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/sandbox/shim"
@@ -111,7 +112,10 @@ func look(path, name string, ask ...string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bootTime)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, found, ask...).Output()
+	question := exec.CommandContext(ctx, found, ask...)
+	// Such a script finds its way by variables of its own. Ours, with the worker's token among them, are none of them.
+	question.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "SOJOURN_") })
+	out, err := question.Output()
 	if err != nil {
 		if path == "" {
 			return "", nil // a script for a version that is not installed

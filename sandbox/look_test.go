@@ -1,0 +1,32 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A script in the place of an interpreter is asked where that is. It sees what its version manager needs, and nothing
+// that is the worker's.
+func TestAScriptThatIsAskedForItsInterpreterSeesNoToken(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "node")
+	body := "#!/bin/sh\nenv > '" + filepath.Join(dir, "seen") + "'\necho /somewhere/node\n"
+	if err := os.WriteFile(script, []byte(body), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SOJOURN_TOKEN", "sjn_secret")
+	t.Setenv("SOJOURN_DATABASE_URL", "postgres://u:sjn_secret@h/d")
+	t.Setenv("PYENV_VERSION", "3.11")
+	if found, err := look(script, "node"); found != "/somewhere/node" || err != nil {
+		t.Fatalf("got %q, %v", found, err)
+	}
+	seen, err := os.ReadFile(filepath.Join(dir, "seen"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(seen); strings.Contains(text, "sjn_secret") || !strings.Contains(text, "PYENV_VERSION=3.11") {
+		t.Errorf("it sees %s", text)
+	}
+}
