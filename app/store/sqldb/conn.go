@@ -6,6 +6,7 @@ import "context"
 type Stmt struct {
 	SQL     string
 	Control bool // BEGIN, COMMIT, ROLLBACK: not counted as a statement
+	One     bool // writes one row: that it finds none is an error, where the database is nobody else's
 }
 
 // Call is one statement on its way to the database. Row is called for every row it returns, with values that are

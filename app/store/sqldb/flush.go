@@ -75,7 +75,7 @@ func (b *batch) gather() ([]*Call, error) {
 	calls = append(calls, queues...)
 	calls = append(calls, b.gatherTags()...)
 	runs, moved := newRowset(runsTable.columns), newRowset(runsTable.columns)
-	tasks, gone := newRowset(tasksTable.columns), newRowset(tasksTable.key())
+	tasks := newTaskRows(st)
 	items, goneItems := newRowset(itemsTable.columns), newRowset(itemsTable.key())
 	attributes, goneAttributes := newRowset(attributesTable.columns), newRowset(attributeRun)
 	for _, id := range slices.Sorted(maps.Keys(b.runs)) {
@@ -83,7 +83,7 @@ func (b *batch) gather() ([]*Call, error) {
 		if r.Run == nil {
 			continue
 		}
-		if err := b.gatherRun(r, runs, moved, tasks, gone); err != nil {
+		if err := b.gatherRun(r, runs, moved, tasks); err != nil {
 			return nil, err
 		}
 		if err := b.gatherItems(r, items, goneItems); err != nil {
@@ -102,8 +102,9 @@ func (b *batch) gather() ([]*Call, error) {
 		return nil, err
 	}
 	calls = append(calls, sessions...)
-	calls = append(calls, st.dropTasks.calls(gone)...)
-	calls = append(calls, st.putTasks.calls(tasks)...)
+	calls = append(calls, st.dropTasks.calls(tasks.gone)...)
+	calls = append(calls, st.succeedTasks.calls(tasks.succeed)...)
+	calls = append(calls, st.putTasks.calls(tasks.put)...)
 	calls = append(calls, st.dropItems.calls(goneItems)...)
 	calls = append(calls, st.putItems.calls(items)...)
 	former, err := b.gatherFormer()
@@ -116,7 +117,29 @@ func (b *batch) gather() ([]*Call, error) {
 	return append(calls, rest...), err
 }
 
-func (b *batch) gatherRun(r *run, runs, moved, tasks, gone *rowset) error {
+// taskRows are the rows of tasks that a batch writes: those that come or stay, those that come in the place of one of
+// the same run, which ended, and the keys of what ended beside them.
+type taskRows struct{ put, succeed, gone *rowset }
+
+func newTaskRows(st *statements) taskRows {
+	return taskRows{
+		put: newRowset(tasksTable.columns), succeed: newRowset(st.succeedTasks.columns), gone: newRowset(tasksTable.key()),
+	}
+}
+
+func (b *batch) gatherRun(r *run, runs, moved *rowset, tasks taskRows) error {
+	want := r.readyRow()
+	ended := r.endedTasks(want)
+	// next is where the row of a task goes, with done to be called behind it.
+	next := func(stored bool) (to *rowset, done func()) {
+		if stored || len(ended) == 0 {
+			return tasks.put, func() {}
+		}
+		return tasks.succeed, func() {
+			tasks.succeed.i(ended[0])
+			ended = ended[1:]
+		}
+	}
 	if r.changed {
 		is, to := settledOf(&r.Head), runs
 		if !b.s.cfg.Dialect.Shared && r.was != nil && *r.was == is {
@@ -127,35 +150,48 @@ func (b *batch) gatherRun(r *run, runs, moved, tasks, gone *rowset) error {
 		}
 		r.was = &is
 		b.dueAt(r.Head.DueAt())
-		switch want := r.readyRow(); {
-		case want == r.stored:
-		case want == readyRow{}:
-			gone.s(r.ID).i(0)
-			r.stored = want
-		default:
-			addReady(tasks, &r.Head, want.route)
+		if want != r.stored && want != (readyRow{}) {
+			to, done := next(r.stored != readyRow{})
+			addReady(to, &r.Head, want.route)
+			done()
 			b.lane(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, r.workflowLane().String())
-			r.stored = want
 		}
+		r.stored = want
 	}
 	for seq, had := range r.activities {
 		a, ok := r.Activities.Get(seq)
 		if !ok {
-			if had {
-				gone.s(r.ID).i(seq)
-			}
 			continue
 		}
 		where := ""
 		if a.State == engine.Ready {
 			where = b.routeOf(r, &a)
 		}
-		if err := addActivity(tasks, &r.Head, &a, where); err != nil {
+		to, done := next(had)
+		if err := addActivity(to, &r.Head, &a, where); err != nil {
 			return err
 		}
+		done()
 		b.dueAt(a.DueAt())
 	}
+	for _, seq := range ended {
+		tasks.gone.s(r.ID).i(seq)
+	}
 	return nil
+}
+
+// endedTasks are the tasks whose stored rows have to go: 0 is the workflow task, which has a row only while it is
+// ready.
+func (r *run) endedTasks(want readyRow) (seqs []int64) {
+	if none := (readyRow{}); r.changed && r.stored != none && want == none {
+		seqs = append(seqs, 0)
+	}
+	for seq, had := range r.activities {
+		if _, ok := r.Activities.Get(seq); had && !ok {
+			seqs = append(seqs, seq)
+		}
+	}
+	return seqs
 }
 
 // routeOf is the route of a ready activity, by the word of its session as the batch leaves it.

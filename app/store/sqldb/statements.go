@@ -33,6 +33,7 @@ type statements struct {
 	// children of earlier runs by key; those of a chain that go by a close policy
 	former, bound                     *loader
 	putFormer, dropFormer, dropChains *writer
+	succeedTasks                      *writer // rows of tasks go to others of the same runs
 
 	putWorkflows, putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions *writer
 	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes         *writer
@@ -91,6 +92,7 @@ func newStatements(d Dialect) *statements {
 		addEvents:    d.insert(eventsTable),
 		putTasks:     d.upsert(tasksTable),
 		dropTasks:    d.remove(tasksTable),
+		succeedTasks: d.succeed(tasksTable),
 		putItems:     d.upsert(itemsTable),
 		dropItems:    d.remove(itemsTable),
 		putSessions:  d.upsert(sessionsTable),

@@ -67,6 +67,9 @@ func (c *conn) run(call *sqldb.Call) error {
 			c.inTx = call.Stmt.SQL != "COMMIT" && call.Stmt.SQL != "ROLLBACK"
 		default:
 			call.Affected, err = res.RowsAffected()
+			if err == nil && call.Stmt.One && call.Affected != 1 {
+				err = fmt.Errorf("wrote %d rows instead of one: the database is not as this process left it", call.Affected)
+			}
 		}
 		return err
 	}

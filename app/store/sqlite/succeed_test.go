@@ -1,0 +1,37 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/storetest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A task takes the row of the one before it. Where that row is not there, since somebody wrote to the file by another
+// way, the change is refused: a result that is taken while the task it makes is lost would hold its run up for ever.
+func TestATaskIsNeverLostInARowThatIsNotThere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "row.db")
+	w := &storetest.Fixture{T: t, S: open(t, path, sqldb.Options{}), Queue: storetest.Queue}
+	run := w.Begun("order", storetest.Activity("x", ""))
+	leased := w.One(protocol.KindActivity, w.Worker("w"))
+	before := len(w.History(run))
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "DELETE FROM tasks WHERE run_id = ?", run); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.S.Commit(t.Context(), storetest.Finishing(leased))
+	if err == nil || !strings.Contains(err.Error(), "is not as this process left it") {
+		t.Errorf("a result whose task has no row: %v", err)
+	}
+	if after := len(w.History(run)); after != before {
+		t.Errorf("%d events, want the %d of before", after, before)
+	}
+}
