@@ -1,0 +1,152 @@
+package egress
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// kind is what an address is for; empty for one that anybody on the internet may have.
+type kind string
+
+const (
+	public      kind = ""
+	loopback    kind = "a loopback"
+	private     kind = "a private"
+	uniqueLocal kind = "a unique local"
+	shared      kind = "a shared" // between a carrier and its customers
+	linkLocal   kind = "a link-local"
+	metadata    kind = "a metadata"
+	multicast   kind = "a multicast"
+	unspecified kind = "an unspecified"
+	reserved    kind = "a reserved"
+	own         kind = "this machine's own"
+)
+
+// byName are the kinds that a name on the list of what is allowed may lead to. Whoever wants another says its address:
+// who answers for a name can make it lead anywhere.
+func (k kind) byName() bool {
+	switch k {
+	case public, loopback, private, uniqueLocal, shared, own:
+		return true
+	}
+	return false
+}
+
+// blocks are the addresses that are not public, the more special before what contains them. IPv6 addresses outside
+// 2000::/3 are none either.
+var blocks = []struct {
+	prefix netip.Prefix
+	kind   kind
+}{
+	{netip.MustParsePrefix("169.254.169.254/32"), metadata},
+	{netip.MustParsePrefix("169.254.170.0/24"), metadata},   // of containers at Amazon
+	{netip.MustParsePrefix("168.63.129.16/32"), metadata},   // Azure's, of its public addresses
+	{netip.MustParsePrefix("100.100.100.200/32"), metadata}, // Alibaba's
+	{netip.MustParsePrefix("192.0.0.192/32"), metadata},     // Oracle's
+	{netip.MustParsePrefix("fd00:ec2::/32"), metadata},
+	{netip.MustParsePrefix("fd20:ce::254/128"), metadata}, // Google's
+
+	{netip.MustParsePrefix("0.0.0.0/8"), unspecified},
+	{netip.MustParsePrefix("10.0.0.0/8"), private},
+	{netip.MustParsePrefix("100.64.0.0/10"), shared},
+	{netip.MustParsePrefix("127.0.0.0/8"), loopback},
+	{netip.MustParsePrefix("169.254.0.0/16"), linkLocal},
+	{netip.MustParsePrefix("172.16.0.0/12"), private},
+	{netip.MustParsePrefix("192.0.0.0/24"), reserved},
+	{netip.MustParsePrefix("192.0.2.0/24"), reserved},
+	{netip.MustParsePrefix("192.88.99.0/24"), reserved},
+	{netip.MustParsePrefix("192.168.0.0/16"), private},
+	{netip.MustParsePrefix("198.18.0.0/15"), reserved},
+	{netip.MustParsePrefix("198.51.100.0/24"), reserved},
+	{netip.MustParsePrefix("203.0.113.0/24"), reserved},
+	{netip.MustParsePrefix("224.0.0.0/4"), multicast},
+	{netip.MustParsePrefix("240.0.0.0/4"), reserved},
+
+	{netip.MustParsePrefix("::/128"), unspecified},
+	{netip.MustParsePrefix("::1/128"), loopback},
+	{netip.MustParsePrefix("fc00::/7"), uniqueLocal},
+	{netip.MustParsePrefix("fe80::/10"), linkLocal},
+	{netip.MustParsePrefix("fec0::/10"), private},
+	{netip.MustParsePrefix("ff00::/8"), multicast},
+	{netip.MustParsePrefix("2001::/23"), reserved}, // Teredo among them, which has an IPv4 address inside
+	{netip.MustParsePrefix("2001:db8::/32"), reserved},
+	{netip.MustParsePrefix("2002::/16"), reserved}, // 6to4, the same
+	{netip.MustParsePrefix("3fff::/20"), reserved},
+}
+
+var (
+	global = netip.MustParsePrefix("2000::/3")
+	// what a network without IPv4 writes for addresses of it: the last four bytes
+	translated = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+// kindOf looks at an address alone, in whichever form it is written.
+func kindOf(a netip.Addr) kind {
+	if a.Zone() != "" {
+		return linkLocal
+	}
+	a = a.Unmap()
+	if translated.Contains(a) {
+		b := a.As16()
+		return kindOf(netip.AddrFrom4([4]byte(b[12:])))
+	}
+	for _, b := range blocks {
+		if b.prefix.Contains(a) {
+			return b.kind
+		}
+	}
+	if a.Is6() && !global.Contains(a) || !a.IsValid() {
+		return reserved
+	}
+	return public
+}
+
+// literal is the address that a host is written as, in any of the spellings that libraries of C take: 127.1, 0x7f.1,
+// 0177.0.0.1 and 2130706433 are 127.0.0.1. No name ends in a number, so that one that does and is no address is
+// nothing: bad.
+func literal(host string) (a netip.Addr, is, bad bool) {
+	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return a, true, false
+	}
+	parts := strings.Split(host, ".")
+	last := parts[len(parts)-1]
+	if _, err := number(last); err != nil {
+		digits := last != "" && strings.Trim(last, "0123456789") == ""
+		return netip.Addr{}, false, digits || strings.Contains(host, ":")
+	}
+	if len(parts) > 4 {
+		return netip.Addr{}, false, true
+	}
+	var all uint64
+	for i, part := range parts {
+		n, err := number(part)
+		room := uint64(1) << 8
+		if i == len(parts)-1 { // the last part is all that is left
+			room = 1 << (8 * (4 - i))
+		}
+		if err != nil || n >= room {
+			return netip.Addr{}, false, true
+		}
+		if i == len(parts)-1 {
+			all |= n
+		} else {
+			all |= n << (8 * (3 - i))
+		}
+	}
+	return netip.AddrFrom4([4]byte{byte(all >> 24), byte(all >> 16), byte(all >> 8), byte(all)}), true, false
+}
+
+// number reads one part of such an address: hexadecimal after 0x, octal after 0.
+func number(part string) (uint64, error) {
+	lower := strings.ToLower(part)
+	switch {
+	case lower == "0x":
+		return 0, nil
+	case strings.HasPrefix(lower, "0x"):
+		return strconv.ParseUint(lower[2:], 16, 40)
+	case len(lower) > 1 && lower[0] == '0':
+		return strconv.ParseUint(lower, 8, 40)
+	}
+	return strconv.ParseUint(lower, 10, 40)
+}

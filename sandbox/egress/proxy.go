@@ -1,0 +1,491 @@
+// Package egress is the way out of executors: an HTTP proxy in the worker that connects to public addresses, and to
+// others that are on a list.
+//
+// A name is looked up here, each address it leads to is judged, and a judged address is what is connected to. Whoever
+// asks shows the credential of its executor, a [Pass], and whatever it has open is cut when that ends.
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Options set up a [Proxy].
+type Options struct {
+	Network, Address string   // where to listen: tcp and 127.0.0.1:0, or unix and a path
+	Allow            []string // what is reached although it is not public: HOST, HOST:PORT or CIDR
+	Closed           []string // URLs and host:port of the app: never reached, whatever Allow says
+	Resolver         Resolver // nil for the machine's
+	Logger           zerolog.Logger
+}
+
+// Fixed times and counts.
+const (
+	dialTime      = 15 * time.Second
+	headerTime    = 10 * time.Second
+	idleTime      = time.Minute
+	maxPerPass    = 128  // connections through the proxy at once
+	maxConns      = 2048 // to the proxy at once
+	maxRemembered = 1000 // refused addresses that are not logged again
+)
+
+// Proxy serves executors until it is closed.
+type Proxy struct {
+	rule     *rule
+	log      zerolog.Logger
+	listener net.Listener
+	server   *http.Server
+	work     sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	passes map[string]*Pass
+	told   map[string]struct{} // refused addresses that were logged
+	closed bool
+}
+
+// Pass is what lets one executor through.
+type Pass struct {
+	id, secret string
+	proxy      *Proxy
+	transport  *http.Transport
+	forward    *httputil.ReverseProxy
+
+	mu      sync.Mutex // guards what follows
+	open    map[io.Closer]struct{}
+	used    int
+	revoked bool
+}
+
+// Listen starts a proxy.
+func Listen(o Options) (*Proxy, error) {
+	r := &rule{resolver: o.Resolver, machine: ownAddresses, known: map[string]lookup{}}
+	if r.resolver == nil {
+		r.resolver = net.DefaultResolver
+	}
+	for _, text := range o.Allow {
+		e, err := ParseEntry(text)
+		if err != nil {
+			return nil, err
+		}
+		r.allow = append(r.allow, e)
+	}
+	for _, text := range o.Closed {
+		e, err := parseEndpoint(text, "the app's")
+		if err != nil {
+			return nil, err
+		}
+		r.closed = append(r.closed, e)
+	}
+	l, err := net.Listen(o.Network, o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("egress proxy: %w", err)
+	}
+	if a, ok := l.Addr().(*net.TCPAddr); ok {
+		self, err := parseEndpoint(a.String(), "the proxy's")
+		if err != nil {
+			_ = l.Close()
+			return nil, err
+		}
+		r.closed = append(r.closed, self)
+	}
+	p := &Proxy{
+		rule: r, log: o.Logger, listener: &limited{Listener: l, free: make(chan struct{}, maxConns)},
+		passes: map[string]*Pass{}, told: map[string]struct{}{},
+	}
+	p.server = &http.Server{
+		Handler: p, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+	p.work.Go(func() { _ = p.server.Serve(p.listener) })
+	return p, nil
+}
+
+// Addr is where the proxy listens.
+func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
+
+// Port is the TCP port it listens on; 0 when that is a Unix socket.
+func (p *Proxy) Port() int {
+	if a, ok := p.Addr().(*net.TCPAddr); ok {
+		return a.Port
+	}
+	return 0
+}
+
+// Close ends all that goes through the proxy and returns when nothing does.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.closed = true
+	var all []*Pass
+	for _, pass := range p.passes {
+		all = append(all, pass)
+	}
+	p.mu.Unlock()
+	_ = p.server.Close()
+	for _, pass := range all {
+		pass.Revoke()
+	}
+	p.work.Wait()
+}
+
+// Admit makes a pass for the executor of that id.
+func (p *Proxy) Admit(id string) *Pass {
+	pass := &Pass{id: id, secret: rand.Text(), proxy: p, open: map[io.Closer]struct{}{}}
+	pass.transport = &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return pass.dial(ctx, address) },
+		// What handlers ask for is what they get.
+		DisableCompression: true, MaxIdleConns: 16, IdleConnTimeout: 30 * time.Second,
+	}
+	pass.forward = &httputil.ReverseProxy{
+		Rewrite: func(*httputil.ProxyRequest) {}, Transport: pass.transport, FlushInterval: -1,
+		ErrorLog:     log.New(io.Discard, "", 0),
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { pass.fail(w, err) },
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.passes[id] = pass
+	return pass
+}
+
+// URL is the proxy's address for an executor with this pass, as HTTP_PROXY has it. A Unix socket has no such address:
+// the one given then stands for it, see the shims.
+func (p *Pass) URL() string {
+	at := "127.0.0.1:9"
+	if p.proxy.Port() != 0 {
+		at = p.proxy.Addr().String()
+	}
+	return "http://" + p.id + ":" + p.secret + "@" + at
+}
+
+// Revoke ends the pass and all that is open by it.
+func (p *Pass) Revoke() {
+	p.proxy.mu.Lock()
+	if p.proxy.passes[p.id] == p {
+		delete(p.proxy.passes, p.id)
+	}
+	p.proxy.mu.Unlock()
+	p.mu.Lock()
+	p.revoked = true
+	open := p.open
+	p.open = map[io.Closer]struct{}{}
+	p.mu.Unlock()
+	for c := range open {
+		_ = c.Close()
+	}
+	p.transport.CloseIdleConnections()
+}
+
+// keep has a connection closed with the pass.
+func (p *Pass) keep(c io.Closer) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.revoked {
+		_ = c.Close()
+		return errors.New("the executor has ended")
+	}
+	p.open[c] = struct{}{}
+	return nil
+}
+
+func (p *Pass) let(c io.Closer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c)
+}
+
+// enter counts a request in; it must leave.
+func (p *Pass) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.used >= maxPerPass {
+		return false
+	}
+	p.used++
+	return true
+}
+
+func (p *Pass) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used--
+}
+
+// ServeHTTP answers one request to the proxy.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !p.begin() {
+		return
+	}
+	defer p.work.Done()
+	pass := p.passOf(r)
+	switch {
+	case pass == nil:
+		w.Header().Set("Proxy-Authenticate", `Basic realm="sojourn"`)
+		say(w, http.StatusProxyAuthRequired, "the worker's proxy wants the credential of a running executor")
+	case r.Method != http.MethodConnect && (r.URL.Scheme != "http" || r.URL.Host == ""):
+		say(w, http.StatusBadRequest, "this is a proxy: it takes CONNECT, and requests for http://HOST/…")
+	case !pass.enter():
+		say(w, http.StatusTooManyRequests, fmt.Sprintf(
+			"the executor has %d connections through the worker's proxy", maxPerPass,
+		))
+	default:
+		defer pass.leave()
+		if r.Method == http.MethodConnect {
+			pass.tunnel(w, r)
+			return
+		}
+		pass.forward.ServeHTTP(w, r)
+	}
+}
+
+// begin counts a request that Close waits for.
+func (p *Proxy) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.work.Add(1)
+	return true
+}
+
+// passOf is the pass whose credential a request shows.
+func (p *Proxy) passOf(r *http.Request) *Pass {
+	encoded, basic := strings.CutPrefix(r.Header.Get("Proxy-Authorization"), "Basic ")
+	shown, err := base64.StdEncoding.DecodeString(encoded)
+	id, secret, two := strings.Cut(string(shown), ":")
+	if !basic || err != nil || !two {
+		return nil
+	}
+	p.mu.Lock()
+	pass := p.passes[id]
+	p.mu.Unlock()
+	if pass == nil || subtle.ConstantTimeCompare([]byte(pass.secret), []byte(secret)) != 1 {
+		return nil
+	}
+	return pass
+}
+
+// dial connects to what an address leads to, if that may be.
+func (p *Pass) dial(ctx context.Context, address string) (net.Conn, error) {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil || port == 0 {
+		return nil, fmt.Errorf("port %q is none", portText)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	all, err := p.proxy.rule.check(ctx, host, uint16(port))
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	for i, to := range all {
+		attempt, done := ctx, func() {}
+		if end, ok := ctx.Deadline(); ok { // the others want a turn as well
+			attempt, done = context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
+		}
+		c, err := (&net.Dialer{}).DialContext(attempt, "tcp", to.String())
+		done()
+		if err == nil {
+			if err := p.keep(c); err != nil {
+				return nil, err
+			}
+			return &kept{Conn: c, pass: p}, nil
+		}
+		failed = err
+	}
+	return nil, failed
+}
+
+// kept is a connection of a pass.
+type kept struct {
+	net.Conn
+	pass *Pass
+}
+
+func (k *kept) Close() error {
+	k.pass.let(k.Conn)
+	return k.Conn.Close()
+}
+
+// CloseWrite says that no more comes.
+func (k *kept) CloseWrite() error { return endWrite(k.Conn) }
+
+// tunnel connects the two and carries what they say until both are done.
+func (p *Pass) tunnel(w http.ResponseWriter, r *http.Request) {
+	there, err := p.dial(r.Context(), r.Host)
+	if err != nil {
+		p.fail(&tunnelRefusal{ResponseWriter: w}, err)
+		return
+	}
+	defer there.Close()
+	here, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		say(w, http.StatusInternalServerError, "this connection cannot be made a tunnel")
+		return
+	}
+	defer here.Close()
+	if p.keep(here) != nil {
+		return
+	}
+	defer p.let(here)
+	_ = here.SetDeadline(time.Time{})
+	if _, err := io.WriteString(here, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	var out sync.WaitGroup
+	out.Go(func() { carry(there, from(buffered.Reader, here)) })
+	carry(here, there)
+	out.Wait()
+}
+
+// carry copies until from has no more, and says so to the other side.
+func carry(to net.Conn, from io.Reader) {
+	if _, err := io.Copy(to, from); err != nil {
+		_ = to.Close()
+		if c, ok := from.(io.Closer); ok {
+			_ = c.Close()
+		}
+		return
+	}
+	if endWrite(to) != nil {
+		_ = to.Close()
+	}
+}
+
+func endWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
+
+// from is a connection after what of it was read ahead already.
+func from(ahead *bufio.Reader, c net.Conn) io.Reader {
+	n := ahead.Buffered()
+	if n == 0 {
+		return c
+	}
+	first, _ := ahead.Peek(n)
+	return &after{Reader: io.MultiReader(strings.NewReader(string(first)), c), Closer: c}
+}
+
+type after struct {
+	io.Reader
+	io.Closer
+}
+
+// fail answers that there is no connection, and why.
+func (p *Pass) fail(w http.ResponseWriter, err error) {
+	var refused *Refused
+	var timeout net.Error
+	switch {
+	case errors.As(err, &refused):
+		p.proxy.note(p.id, refused)
+		say(w, http.StatusForbidden, refused.Error())
+	case errors.As(err, &timeout) && timeout.Timeout():
+		say(w, http.StatusGatewayTimeout, "the worker's proxy got no answer: "+err.Error())
+	default:
+		say(w, http.StatusBadGateway, "the worker's proxy could not connect: "+err.Error())
+	}
+}
+
+// note logs what was refused, each address once.
+func (p *Proxy) note(id string, r *Refused) {
+	at := hostPort(r.Host, r.Port)
+	p.mu.Lock()
+	_, before := p.told[at]
+	full := len(p.told) >= maxRemembered
+	if !before && !full {
+		p.told[at] = struct{}{}
+	}
+	p.mu.Unlock()
+	if !before && !full {
+		p.log.Warn().Str("executor", id).Str("address", at).Str("reason", r.Why).Msg("egress refused")
+	}
+}
+
+// say answers with a sentence.
+func say(w http.ResponseWriter, status int, sentence string) {
+	if t, ok := w.(*tunnelRefusal); ok {
+		t.say(status, sentence)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, sentence+"\n")
+}
+
+// tunnelRefusal writes the sentence into the status line too: many clients show nothing else of a refused CONNECT.
+type tunnelRefusal struct{ http.ResponseWriter }
+
+func (t *tunnelRefusal) say(status int, sentence string) {
+	c, _, err := http.NewResponseController(t.ResponseWriter).Hijack()
+	if err != nil {
+		say(t.ResponseWriter, status, sentence)
+		return
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(headerTime))
+	line := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, sentence)
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 %d %s: %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n"+
+		"Connection: close\r\n\r\n%s\n", status, http.StatusText(status), line, len(sentence)+1, sentence)
+}
+
+// limited takes no more connections than there are places.
+type limited struct {
+	net.Listener
+	free chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.free <- struct{}{}:
+			return &placed{Conn: c, leave: sync.OnceFunc(func() { <-l.free })}, nil
+		default:
+			_ = c.Close() // who opens so many must not keep the others waiting
+		}
+	}
+}
+
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+func (p *placed) Close() error {
+	p.leave()
+	return p.Conn.Close()
+}
+
+// CloseWrite says that no more comes.
+func (p *placed) CloseWrite() error { return endWrite(p.Conn) }

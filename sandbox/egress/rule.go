@@ -1,0 +1,277 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Resolver looks names up; [net.Resolver] is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Refused says that an address may not be connected to, in a sentence for who asked.
+type Refused struct {
+	Host string
+	Port uint16
+	Why  string
+}
+
+func (r *Refused) Error() string {
+	return fmt.Sprintf("the worker lets no handler connect to %s: %s", hostPort(r.Host, r.Port), r.Why)
+}
+
+// Entry is one that is allowed although it is not public: a name or an address, at one port or at any, or a range of
+// addresses.
+type Entry struct {
+	name   string
+	prefix netip.Prefix // of an address: all of it
+	port   uint16       // 0 for any
+}
+
+// ParseEntry reads HOST, HOST:PORT or CIDR.
+func ParseEntry(text string) (Entry, error) {
+	bad := func(why string) (Entry, error) {
+		return Entry{}, fmt.Errorf("%q is no HOST[:PORT] or CIDR: %s", text, why)
+	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		if p.Addr().Is4In6() {
+			return bad("write addresses of IPv4 as such")
+		}
+		return Entry{prefix: p.Masked()}, nil
+	}
+	var e Entry
+	host := text
+	if _, err := netip.ParseAddr(text); err != nil && strings.Contains(text, ":") {
+		h, port, err := net.SplitHostPort(text)
+		switch {
+		case err == nil:
+			n, err := strconv.ParseUint(port, 10, 16)
+			if err != nil || n == 0 {
+				return bad("the port is a number from 1 to 65535")
+			}
+			host, e.port = h, uint16(n)
+		case strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]"):
+			host = strings.Trim(text, "[]")
+		default:
+			return bad("the colon")
+		}
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		if a.Zone() != "" {
+			return bad("zones are of no use here")
+		}
+		a = a.Unmap()
+		e.prefix = netip.PrefixFrom(a, a.BitLen())
+		return e, nil
+	}
+	if e.name = canonical(host); e.name == "" || strings.ContainsAny(e.name, "/*%@?#[]: \t") {
+		return bad("a host is a name or an address")
+	}
+	if _, is, wrong := literal(e.name); is || wrong {
+		return bad("write addresses in full")
+	}
+	return e, nil
+}
+
+// covers says whether the entry allows an address, of that kind, that host led to.
+func (e Entry) covers(host string, a netip.AddrPort, k kind) bool {
+	if e.port != 0 && e.port != a.Port() {
+		return false
+	}
+	if e.name != "" {
+		return e.name == host && k.byName()
+	}
+	return e.prefix.Contains(a.Addr())
+}
+
+// rule decides what may be connected to.
+type rule struct {
+	allow    []Entry
+	closed   []endpoint // whatever the list says: the app, and the proxy itself
+	resolver Resolver
+	machine  func() ([]netip.Addr, error) // the machine's own addresses
+
+	mu    sync.Mutex // guards what follows
+	known map[string]lookup
+}
+
+// endpoint is one that is never connected to.
+type endpoint struct {
+	host string
+	port uint16
+	what string // as in: that is the app's address
+}
+
+// lookup is what a name of ours led to, and when.
+type lookup struct {
+	addrs []netip.Addr
+	at    time.Time
+}
+
+const (
+	resolveTime = 5 * time.Second
+	knownTime   = 10 * time.Second // for which a name of ours is not looked up again
+)
+
+// parseEndpoint reads a URL or host:port.
+func parseEndpoint(text, what string) (endpoint, error) {
+	e := endpoint{what: what}
+	hostport := text
+	if u, err := url.Parse(text); err == nil && u.Host != "" {
+		hostport = u.Host
+		if u.Port() == "" {
+			port := "80"
+			if u.Scheme == "https" || u.Scheme == "wss" {
+				port = "443"
+			}
+			hostport = net.JoinHostPort(u.Hostname(), port)
+		}
+	}
+	host, port, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return e, fmt.Errorf("address %q: %w", text, err)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return e, fmt.Errorf("address %q: the port: %w", text, err)
+	}
+	if e.host, e.port = canonical(host), uint16(n); e.host == "" {
+		e.host = "0.0.0.0" // of a listener: all of this machine's
+	}
+	return e, nil
+}
+
+// check returns the addresses to which one may connect for host and port, and no others: whoever looks the name up
+// again may get different ones. One address that is refused is enough to refuse the name.
+func (r *rule) check(ctx context.Context, asked string, port uint16) ([]netip.AddrPort, error) {
+	host := canonical(asked)
+	refuse := func(why string) error { return &Refused{Host: asked, Port: port, Why: why} }
+	var addrs []netip.Addr
+	a, is, bad := literal(host)
+	switch {
+	case host == "" || bad:
+		return nil, refuse("that is neither a name nor an address")
+	case is:
+		addrs = []netip.Addr{a}
+	default:
+		within, cancel := context.WithTimeout(ctx, resolveTime)
+		defer cancel()
+		var err error
+		if addrs, err = r.resolver.LookupNetIP(within, "ip", host); err != nil {
+			return nil, fmt.Errorf("look up %s: %w", host, err)
+		}
+		if len(addrs) == 0 {
+			return nil, fmt.Errorf("look up %s: %w", host, errors.New("it has no address"))
+		}
+	}
+	machine, err := r.machine()
+	if err != nil {
+		return nil, refuse("the worker cannot tell which addresses are its own")
+	}
+	ours := func(a netip.Addr) bool {
+		k := kindOf(a)
+		return k == loopback || k == unspecified || slices.Contains(machine, a)
+	}
+	all := make([]netip.AddrPort, len(addrs))
+	for i, a := range addrs {
+		k := kindOf(a)
+		a = a.Unmap()
+		to := netip.AddrPortFrom(a, port)
+		where := "it leads to " + a.String() + ", "
+		if is && a.String() == host {
+			where = "it is "
+		}
+		if what := r.isClosed(ctx, to, ours); what != "" {
+			return nil, refuse("that is " + what + " address, which no setting opens")
+		}
+		if k == public && slices.Contains(machine, a) {
+			k = own
+		}
+		if k != public && !slices.ContainsFunc(r.allow, func(e Entry) bool { return e.covers(host, to, k) }) {
+			return nil, refuse(where + string(k) + " address, and egress-allow does not name it")
+		}
+		all[i] = to
+	}
+	return all, nil
+}
+
+// isClosed says whose address one is that nothing opens. An app on this machine is closed at all addresses of the
+// machine, since it may listen at all of them, and one whose name cannot be looked up at its port everywhere.
+func (r *rule) isClosed(ctx context.Context, to netip.AddrPort, ours func(netip.Addr) bool) string {
+	for _, e := range r.closed {
+		if e.port != to.Port() {
+			continue
+		}
+		addrs := r.addresses(ctx, e.host)
+		if len(addrs) == 0 || slices.Contains(addrs, to.Addr()) || ours(to.Addr()) && slices.ContainsFunc(addrs, ours) {
+			return e.what
+		}
+	}
+	return ""
+}
+
+// addresses are those of a host of ours; what it was last if it cannot be looked up now.
+func (r *rule) addresses(ctx context.Context, host string) []netip.Addr {
+	if a, is, _ := literal(host); is {
+		return []netip.Addr{a.Unmap()}
+	}
+	r.mu.Lock()
+	known, there := r.known[host]
+	r.mu.Unlock()
+	if there && time.Since(known.at) < knownTime {
+		return known.addrs
+	}
+	within, cancel := context.WithTimeout(ctx, resolveTime)
+	defer cancel()
+	found, err := r.resolver.LookupNetIP(within, "ip", host)
+	if err != nil || len(found) == 0 {
+		return known.addrs
+	}
+	fresh := lookup{at: time.Now(), addrs: known.addrs}
+	for _, a := range found {
+		if a = a.Unmap(); !slices.Contains(fresh.addrs, a) { // a name that moves leaves nothing open behind it
+			fresh.addrs = append(slices.Clip(fresh.addrs), a)
+		}
+	}
+	if n := len(fresh.addrs); n > 64 {
+		fresh.addrs = fresh.addrs[n-64:]
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[host] = fresh
+	return fresh.addrs
+}
+
+// ownAddresses are those of the machine's interfaces.
+func ownAddresses() ([]netip.Addr, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	var addrs []netip.Addr
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok {
+			if addr, ok := netip.AddrFromSlice(n.IP); ok {
+				addrs = append(addrs, addr.Unmap())
+			}
+		}
+	}
+	return addrs, nil
+}
+
+// canonical is a host as it is compared.
+func canonical(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
+
+func hostPort(host string, port uint16) string {
+	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(int(port)))
+}
