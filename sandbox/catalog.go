@@ -120,6 +120,10 @@ type bundle struct {
 	code    []byte
 	size    int64
 	changed time.Time
+
+	asking   sync.Mutex // held while the handler is asked for its recovery policy; guards what follows
+	asked    bool
+	recovery []byte
 }
 
 // catalog finds handlers by name and notices when their files change.

@@ -19,9 +19,11 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 	if err != nil {
 		return Result{}, err
 	}
-	input, err := l.inputFor(inv.Input)
-	if err != nil {
-		return Result{}, err
+	var input []byte
+	if inv.Export == "" {
+		if input, err = l.inputFor(inv.Input); err != nil {
+			return Result{}, err
+		}
 	}
 	if !inv.Deadline.IsZero() && !began.Before(inv.Deadline) {
 		return Result{}, &Error{
@@ -45,7 +47,7 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 		if errors.Is(err, errGone) {
 			err = &Error{Type: Unavailable, Message: err.Error(), Retryable: true}
 		}
-		if err == nil {
+		if err == nil && inv.Export == "" {
 			res.Output, err = l.outputFrom(res.Output)
 		}
 		res.Usage.Wall = time.Since(began)

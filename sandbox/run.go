@@ -66,7 +66,9 @@ func (ex *executor) begin(
 	c := &call{hooks: hooks, done: make(chan struct{}), expiring: func() bool {
 		return ctx.Err() != nil || !inv.Deadline.IsZero() && time.Until(inv.Deadline) < expirySlack
 	}}
-	h := frame.Header{T: frame.Invoke, Activity: inv.Activity, Entry: inv.Entry, Attempt: inv.Attempt, Keys: inv.Keys}
+	h := frame.Header{
+		T: frame.Invoke, Activity: inv.Activity, Entry: inv.Entry, Export: inv.Export, Attempt: inv.Attempt, Keys: inv.Keys,
+	}
 	if !inv.Deadline.IsZero() {
 		h.DeadlineMS = inv.Deadline.UnixMilli()
 	}

@@ -432,15 +432,18 @@ func (in ReleaseActivity) decide(st *step) error {
 	if !in.UnlessHeard.IsZero() && a.HeartbeatAt.After(in.UnlessHeard.Time) {
 		return errNotDue
 	}
-	st.release(a, in.Why, in.Undone, in.Lost)
+	if in.Owner != "" && !in.Lost && in.Why != ReturnedDraining {
+		st.handBack(a, in.Why)
+	} else {
+		st.release(a, in.Why, in.Undone, in.Lost)
+	}
 	st.d.Answer = Answer{Outcome: "returned", Recorded: true}
 	return nil
 }
 
 // release makes a leased activity ready again, or fails it as poison when its workers died too often.
 func (st *step) release(a Activity, why string, undone, lost bool) {
-	if a.Cancel { // it was to end, and nobody works on it now
-		st.cancelled(a, cancelledByFlow+": "+why)
+	if st.cancelledInstead(a, why) {
 		return
 	}
 	st.endActivity(a, false)
@@ -448,9 +451,7 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 		a.Attempt--
 		st.unran(a)
 	} else {
-		a.Lost = appendLost(
-			slices.Clone(a.Lost), history.Lost{Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: st.now, Why: why},
-		)
+		a.lost(st.now, why)
 		if lost {
 			a.Losses++
 		} else if why != ReturnedDraining {
@@ -467,10 +468,51 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 		}, "")
 		return
 	}
-	a.Lease, a.Epoch, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel = Lease{}, 0, nil, nil, history.Time{}, false
+	a.unlease()
 	a.State, a.ReadyAt = Ready, st.now
 	st.Activities.Put(a.Seq, a)
 	st.readyAgain(a)
+}
+
+// handBack makes an activity ready again whose worker could not begin it: at once the first time, since another may be
+// able to, and from then on after a back-off. It is no delivery that counts: what the worker lacks, as the file of a
+// handler, may come back, and the wait says what it is.
+func (st *step) handBack(a Activity, why string) {
+	if st.cancelledInstead(a, why) {
+		return
+	}
+	st.endActivity(a, false)
+	a.lost(st.now, why)
+	a.unlease()
+	a.HandedBack++
+	if a.HandedBack > 1 {
+		a.State, a.ReadyAt = Delayed, plus(st.now, min(time.Minute, time.Second<<min(a.HandedBack-2, 6)))
+		st.Activities.Put(a.Seq, a)
+		return
+	}
+	a.State, a.ReadyAt = Ready, st.now
+	st.Activities.Put(a.Seq, a)
+	st.readyAgain(a)
+}
+
+// cancelledInstead ends a leased activity that was to end, and that nobody works on now.
+func (st *step) cancelledInstead(a Activity, why string) bool {
+	if a.Cancel {
+		st.cancelled(a, cancelledByFlow+": "+why)
+	}
+	return a.Cancel
+}
+
+// lost notes a delivery that ended without an outcome.
+func (a *Activity) lost(now history.Time, why string) {
+	a.Lost = appendLost(
+		slices.Clone(a.Lost), history.Lost{Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: now, Why: why},
+	)
+}
+
+// unlease forgets who had the activity.
+func (a *Activity) unlease() {
+	a.Lease, a.Epoch, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel = Lease{}, 0, nil, nil, history.Time{}, false
 }
 
 // ReasonSessionLost is why an attempt ended whose session, made by options, went from its worker.

@@ -247,7 +247,7 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	a.Attempt = d.Number
 	a.Lost = nil // the event has them
 	a.Lease, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel, a.Epoch = Lease{}, nil, nil, history.Time{}, false, 0
-	a.State, a.ReadyAt = Delayed, d.AvailableAt
+	a.State, a.ReadyAt, a.HandedBack = Delayed, d.AvailableAt, 0
 	if !d.AvailableAt.After(e.At.Time) {
 		a.State, a.ReadyAt = Ready, e.At
 	}

@@ -206,7 +206,9 @@ type Activity struct {
 	Failures int          `json:"failures,omitempty"`
 	Losses   int          `json:"losses,omitempty"`
 	// deliveries that ended without an outcome while their worker lived
-	Returns     int             `json:"returns,omitempty"`
+	Returns int `json:"returns,omitempty"`
+	// times in a row that a worker gave it back without having begun it
+	HandedBack  int             `json:"handed_back,omitempty"`
 	Epoch       int64           `json:"epoch,omitempty"` // of the session, when leased
 	HeartbeatAt history.Time    `json:"heartbeat_at,omitzero"`
 	Progress    json.RawMessage `json:"progress,omitempty"`

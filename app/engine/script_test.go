@@ -175,7 +175,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		seq := num("seq", 1)
 		return s.apply(ReleaseActivity{
 			Seq: seq, Delivery: num("delivery", s.delivery(seq)), Why: arg("why", "x"), Undone: d.HasArg("undone"),
-			Lost: d.HasArg("lost"),
+			Lost: d.HasArg("lost"), Owner: arg("owner", ""),
 		})
 	case "due":
 		heard := func(string, Lease) (bool, error) { return d.HasArg("heard"), nil }

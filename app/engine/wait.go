@@ -112,6 +112,12 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 		w.Session, w.Detail = act.SessionID, act.LastFailure
 		return a.finish(protocol.WaitForActivity, w)
 	case Delayed:
+		if n := len(act.Lost); act.HandedBack > 0 && n > 0 {
+			return a.finish(protocol.WaitForActivity, protocol.Wait{
+				Reason: protocol.WaitHandedBack, Name: act.Type, Queue: act.Queue, Worker: act.Lost[n-1].Worker,
+				Until: act.ReadyAt, Detail: act.Lost[n-1].Why,
+			})
+		}
 		return a.finish(protocol.WaitForActivity, protocol.Wait{
 			Reason: protocol.WaitBackoff, Name: act.Type, Queue: act.Queue, Until: act.ReadyAt, Failures: act.Failures,
 			Detail: act.LastFailure,

@@ -99,6 +99,10 @@ var everyWait = []struct {
 	{protocol.WaitBackoff, true, func(w *stuckTask) {
 		w.task(Task{State: Delayed, Delivery: 2, Attempt: 2, Problem: "boom", ReadyAt: history.At(noon.Add(time.Second))})
 	}, "its next decision waits for its back-off until 2026-01-01T12:00:01Z, failed attempts so far: 2"},
+	{protocol.WaitHandedBack, true, func(w *stuckTask) {
+		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
+		w.act.Lost = []history.Lost{{Worker: "w", Why: "no such handler"}}
+	}, "activity charge was handed back by worker w, and is offered again at 2026-01-01T12:00:01Z: no such handler"},
 	{
 		protocol.WaitQuarantined, true, func(w *stuckTask) { w.task(Task{State: Quarantined, Problem: "replay differs"}) },
 		"quarantined until repaired: replay differs",

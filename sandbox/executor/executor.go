@@ -15,6 +15,7 @@ type Invocation struct {
 	ID       string    // unique among the calls in flight, for people and logs
 	Activity string    // the activity's name; finds the handler
 	Entry    string    // function within the handler; empty means main
+	Export   string    // instead of a call: the value the handler's file exports under this name, null for none
 	Hash     string    // content hash of the handler's code; empty means whatever is there now
 	Session  *Session  // the session the call runs in; nil for a call that keeps nothing
 	Attempt  int       // from 1

@@ -10,7 +10,7 @@ const (
 	Init     = "init"     // proto, limits, level, scratch: answered by Ready
 	Load     = "load"     // hash, format, path; body = code
 	Open     = "open"     // session, epoch: binds a blank executor for ever
-	Invoke   = "invoke"   // id, activity, entry, hash, deadline, attempt, keys; body = input
+	Invoke   = "invoke"   // id, activity, entry or export, hash, deadline, attempt, keys; body = input
 	Cancel   = "cancel"   // id, reason, grace_ms
 	Close    = "close"    // session, reason: runs close hooks, answered by Closed
 	Ping     = "ping"     // answered by Pong
@@ -52,6 +52,7 @@ type Header struct {
 
 	Activity   string            `json:"activity,omitempty"`
 	Entry      string            `json:"entry,omitempty"`
+	Export     string            `json:"export,omitempty"` // instead of a call: the value of that name, as JSON
 	Attempt    int               `json:"attempt,omitempty"`
 	DeadlineMS int64             `json:"deadline_ms,omitempty"` // Unix milliseconds; 0 when there is none
 	Keys       map[string]string `json:"keys,omitempty"`

@@ -239,6 +239,11 @@ async function invoke(header, body) {
       return;
     }
     const module = await loading;
+    if (header.export) {
+      finish();
+      send({ t: 'result', id }, Buffer.from(JSON.stringify(module[header.export] ?? module.default?.[header.export]) ?? 'null'));
+      return;
+    }
     const entry = header.entry || 'main';
     const fn = module[entry] ?? (entry === 'main' ? module.default : undefined);
     if (typeof fn !== 'function') {

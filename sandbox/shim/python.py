@@ -277,6 +277,9 @@ class Call:
             if known is None:
                 self.end({"t": "error", "id": self.id, "type": "NeedCode", "message": "code is not loaded"})
                 return
+            if self.header.get("export"):
+                self.result(getattr(known.load(), self.header["export"], None))
+                return
             entry = self.header.get("entry") or "main"
             fn = getattr(known.load(), entry, None)
             if not callable(fn):

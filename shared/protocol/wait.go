@@ -37,6 +37,7 @@ const (
 	WaitRunning     WaitReason = "running" // a worker has it, since when
 	WaitStartDelay  WaitReason = "start_delay"
 	WaitBackoff     WaitReason = "retry_backoff" // and why it failed
+	WaitHandedBack  WaitReason = "handed_back"   // and what the worker lacks
 	WaitQuarantined WaitReason = "quarantined"
 	WaitTimer       WaitReason = "timer"
 	WaitSignal      WaitReason = "signal"
@@ -145,6 +146,10 @@ var WaitRules = []WaitRule{
 	{
 		WaitBackoff, PatienceEndless, FormPredicate,
 		"waits for its back-off until {until}[, failed attempts so far: {failures}]",
+	},
+	{
+		WaitHandedBack, PatienceNone, FormPredicate,
+		"was handed back by worker {worker}, and is offered again at {until}: {detail}",
 	},
 	{WaitQuarantined, PatienceNone, FormAlone, "quarantined until repaired: {detail}"},
 	{WaitTimer, PatienceEndless, FormAlone, "a timer fires at {until}"},

@@ -32,7 +32,7 @@ func NewDefinition(name string, fn any, opts ...Options) (*Definition, error) {
 			return nil, fmt.Errorf("activity %q: %w", name, err)
 		}
 		if r.RebuildActivity == name {
-			return nil, fmt.Errorf("activity %q: recovery policy: an activity cannot rebuild for itself", name)
+			return nil, fmt.Errorf("activity %q: %w", name, errSelf)
 		}
 	}
 	return d, nil

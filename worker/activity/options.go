@@ -1,6 +1,11 @@
 package activity
 
-import "errors"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
 
 // Options say how an activity is run. The zero value runs it in the worker's process, and hands its errors on.
 type Options struct {
@@ -40,6 +45,42 @@ func (p SessionRecoveryPolicy) Check() error {
 	}
 	return nil
 }
+
+// ParseRecovery reads the recovery policy of a handler in another language: an object of the members of a
+// SessionRecoveryPolicy, named as that language names things (rebuildActivity or rebuild_activity). Unless it says
+// otherwise, one rebuild serves all that were cold at once.
+func ParseRecovery(name string, raw []byte) (*SessionRecoveryPolicy, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
+		return nil, errors.New("recovery policy: it is no object")
+	}
+	p := &SessionRecoveryPolicy{SingleflightPerSession: true}
+	for member, value := range members {
+		var err error
+		switch strings.ToLower(strings.ReplaceAll(member, "_", "")) {
+		case "onerror":
+			err = json.Unmarshal(value, &p.OnError)
+		case "rebuildactivity":
+			err = json.Unmarshal(value, &p.RebuildActivity)
+		case "maxautoretries":
+			err = json.Unmarshal(value, &p.MaxAutoRetries)
+		case "singleflightpersession":
+			err = json.Unmarshal(value, &p.SingleflightPerSession)
+		default:
+			err = errors.New("no such member")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("recovery policy: %s: %w", member, err)
+		}
+	}
+	if p.RebuildActivity == name {
+		return nil, errSelf
+	}
+	return p, p.Check()
+}
+
+// errSelf says that a policy names the activity that it is for.
+var errSelf = errors.New("recovery policy: an activity cannot rebuild for itself")
 
 // Retries is how often the activity is tried again after a rebuild.
 func (p SessionRecoveryPolicy) Retries() int { return max(1, p.MaxAutoRetries) }

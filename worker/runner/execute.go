@@ -54,7 +54,7 @@ func (a *attempt) run(
 		return payload.Payload{}, &unavailable{"activity " + name + " needs an executor, and this worker has none"}
 	}
 	if _, ok := a.r.opt.Executors.Has(name); !ok && def == nil {
-		return payload.Payload{}, &unavailable{"activity " + name + " is not known here"}
+		return payload.Payload{}, &unavailable{"handler " + name + " is not there: its file or its runtime is missing"}
 	}
 	return a.invoke(ctx, name, args)
 }

@@ -13,12 +13,18 @@ import (
 // when its policy says so. The rebuild activity is run as it is, never with a policy of its own.
 func recovering(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
-		if a.def == nil || a.def.Options.Recovery == nil || a.session == nil {
+		if a.session == nil {
 			return next(ctx)
 		}
-		policy := a.def.Options.Recovery
 		seen := a.session.Rebuilds()
 		result, err := next(ctx)
+		if !errors.Is(err, activity.ErrSessionLost) {
+			return result, err
+		}
+		policy := a.policy(ctx)
+		if policy == nil {
+			return result, err
+		}
 		waited := 0
 		for tries := 0; errors.Is(err, activity.ErrSessionLost) && tries < policy.Retries() && ctx.Err() == nil; tries++ {
 			cause, reason := err.Error(), a.lostReason()
@@ -53,6 +59,27 @@ func recovering(a *attempt, next call) call {
 	}
 }
 
+// policy is the recovery policy of the activity, nil for none: what it was registered with, or what its handler's file
+// exports. One that cannot be had is none.
+func (a *attempt) policy(ctx context.Context) *activity.SessionRecoveryPolicy {
+	if a.def != nil {
+		return a.def.Options.Recovery
+	}
+	raw, err := a.r.opt.Executors.Recovery(ctx, a.task.ActivityType)
+	if err == nil && raw == nil {
+		return nil
+	}
+	var p *activity.SessionRecoveryPolicy
+	if err == nil {
+		p, err = activity.ParseRecovery(a.task.ActivityType, raw)
+	}
+	if err != nil {
+		a.log.Error().Err(err).Msg("the handler's recovery policy cannot be used")
+		return nil
+	}
+	return p
+}
+
 // told lets the app know how far the rebuild is.
 func (a *attempt) told(outcome string) {
 	now := *a.recovered
@@ -74,6 +101,9 @@ func (a *attempt) lostReason() string {
 // rebuildState runs the rebuild activity with the arguments of the activity whose state is missing, as many of them as
 // it takes.
 func (a *attempt) rebuildState(ctx context.Context, name string) error {
+	if a.def == nil {
+		return a.rebuildHandler(ctx, name)
+	}
 	def, ok := a.r.opt.Definitions.FindActivity(name)
 	if !ok {
 		return activity.NewError("RebuildNotRegistered", "rebuild activity "+name+" is not registered here")
@@ -85,6 +115,19 @@ func (a *attempt) rebuildState(ctx context.Context, name string) error {
 		return err
 	}
 	_, err := InvokeRebuild(activity.NewContext(ctx, runtime{a}), def, a.task.Arguments)
+	return err
+}
+
+// rebuildHandler runs the rebuild activity of a handler, which is a handler of the same runtime: each has state of its
+// own in a session.
+func (a *attempt) rebuildHandler(ctx context.Context, name string) error {
+	mine, _ := a.r.opt.Executors.Has(a.task.ActivityType)
+	if theirs, ok := a.r.opt.Executors.Has(name); !ok || theirs != mine {
+		return activity.NewError("RebuildNotRegistered", "rebuild activity "+name+" is no "+mine+" handler of this worker")
+	}
+	a.rebuild = true
+	defer func() { a.rebuild = false }()
+	_, err := a.run(ctx, name, nil, a.task.Arguments)
 	return err
 }
 

@@ -41,6 +41,8 @@ type Definitions interface {
 type Executors interface {
 	Has(activity string) (runtime string, ok bool)
 	Invoke(ctx context.Context, inv sandbox.Invocation, hooks sandbox.Hooks) (sandbox.Result, error)
+	// Recovery is the recovery policy of a handler in a file, as JSON; nil for none.
+	Recovery(ctx context.Context, activity string) ([]byte, error)
 }
 
 // Options of a runner. Link, Definitions and Sessions are required.

@@ -4,6 +4,7 @@ export const waitRules = {
   running: { form: "predicate", text: "runs on worker {worker}" },
   start_delay: { form: "alone", text: "its start is delayed until {until}" },
   retry_backoff: { form: "predicate", text: "waits for its back-off until {until}[, failed attempts so far: {failures}]" },
+  handed_back: { form: "predicate", text: "was handed back by worker {worker}, and is offered again at {until}: {detail}" },
   quarantined: { form: "alone", text: "quarantined until repaired: {detail}" },
   timer: { form: "alone", text: "a timer fires at {until}" },
   signal: { form: "alone", text: "waits for signal {name}" },

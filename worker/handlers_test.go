@@ -1,0 +1,189 @@
+package worker_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// handlers are files of one language: index.load fills the session, index.find needs that, index.die ends the process.
+var handlers = map[string]map[string]string{
+	"node": {
+		"load.mjs": `export async function main(text, ctx) {
+			await new Promise((later) => setTimeout(later, 50));
+			ctx.session.state.rebuilds = (ctx.session.state.rebuilds ?? 0) + 1;
+			ctx.session.state.text = text;
+		}`,
+		"find.mjs": `export const recovery = { rebuildActivity: 'index.load' };
+		export async function main(_, ctx) {
+			return ctx.session.require('text').length * 10 + ctx.session.state.rebuilds;
+		}`,
+		"die.cjs":     `module.exports = () => process.kill(process.pid, 'SIGKILL') && new Promise(() => {});`,
+		"selfish.cjs": `exports.main = (_, ctx) => ctx.session.require('text'); exports.recovery = { rebuildActivity: 'index.selfish' };`,
+		"strange.cjs": `exports.main = (_, ctx) => ctx.session.require('text'); exports.recovery = { rebuild: 'index.load' };`,
+		"missing.cjs": `exports.main = (_, ctx) => ctx.session.require('text'); exports.recovery = { rebuildActivity: 'index.none' };`,
+	},
+	"python3": {
+		"load.py": "import time\n\ndef main(text, ctx):\n\ttime.sleep(0.05)\n\tstate = ctx.session.state\n" +
+			"\tstate.rebuilds = getattr(state, 'rebuilds', 0) + 1\n\tstate.text = text\n",
+		"find.py": "recovery = {'rebuild_activity': 'index.load'}\n\ndef main(_, ctx):\n" +
+			"\treturn len(ctx.session.require('text')) * 10 + ctx.session.state.rebuilds\n",
+		"die.py":     "import os, signal, time\n\ndef main(_, ctx):\n\tos.kill(os.getpid(), signal.SIGKILL)\n\ttime.sleep(60)\n",
+		"selfish.py": "recovery = {'rebuild_activity': 'index.selfish'}\n\ndef main(_, ctx):\n\treturn ctx.session.require('text')\n",
+		"strange.py": "recovery = {'rebuild': 'index.load'}\n\ndef main(_, ctx):\n\treturn ctx.session.require('text')\n",
+		"missing.py": "recovery = {'rebuild_activity': 'index.none'}\n\ndef main(_, ctx):\n\treturn ctx.session.require('text')\n",
+	},
+}
+
+// languages runs a test with the handlers of each language in a folder.
+func languages(t *testing.T, test func(t *testing.T, dir string)) {
+	for program, files := range handlers {
+		t.Run(program, func(t *testing.T) {
+			if _, err := exec.LookPath(program); err != nil {
+				t.Skip(program + " is not on this machine")
+			}
+			dir := t.TempDir()
+			if err := os.Mkdir(filepath.Join(dir, "index"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for name, code := range files {
+				if err := os.WriteFile(filepath.Join(dir, "index", name), []byte(code), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			test(t, dir)
+		})
+	}
+}
+
+// A handler in another language says in its own file how its session's state is rebuilt, and it is done as for Go: once
+// for all that are cold, in the same attempt, with the same events; also when the executor was killed.
+func TestAHandlersRecoveryPolicyIsKept(t *testing.T) {
+	languages(t, func(t *testing.T, dir string) {
+		a := apptest.Start(t, apptest.Options{})
+		start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+			o.Handlers, o.Concurrency = dir, 5
+			o.Registry.Workflow("finds", func(ctx workflow.Context) (int, error) {
+				s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+				if err != nil {
+					return 0, err
+				}
+				sum := 0
+				for range 2 { // cold at first, and cold again after its executor was killed
+					var all []workflow.Future
+					for range 4 {
+						all = append(all, s.Execute(ctx, "index.find", "abc"))
+					}
+					for _, f := range all {
+						n, err := workflow.Await[int](ctx, f)
+						if err != nil {
+							return 0, err
+						}
+						sum += n
+					}
+					once := workflow.ActivityOptions{Retry: &workflow.RetryPolicy{MaxAttempts: 1}}
+					if err := s.Execute(workflow.WithActivity(ctx, once), "index.die").Get(ctx, nil); err == nil {
+						return 0, errors.New("the executor lived on")
+					}
+				}
+				return sum, s.End(ctx)
+			})
+		})
+		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "finds"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := result[int](t, end(t, a, answer.RunID)); got != 2*4*31 { // 31: three letters, rebuilt once
+			t.Errorf("got %d", got)
+		}
+		reasons := map[string]int{}
+		for _, e := range events(t, a, answer.RunID) {
+			if d, ok := e.Data.(*history.SessionRecovered); ok {
+				reasons[d.Reason]++
+				if d.Outcome != protocol.Rebuilt || d.Rebuild != "index.load" || d.Retries != 1 {
+					t.Errorf("what history says of the rebuild: %+v", d)
+				}
+			}
+		}
+		if reasons["declared"] != 4 || reasons["crash"] != 4 {
+			t.Errorf("recovered for %v, want 4 of each", reasons)
+		}
+	})
+}
+
+// A policy that cannot be kept is none: the activity fails as one without a policy does. One whose rebuild activity is
+// not here says so.
+func TestAHandlersUnusablePolicyRecoversNothing(t *testing.T) {
+	languages(t, func(t *testing.T, dir string) {
+		a := apptest.Start(t, apptest.Options{})
+		start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+			o.Handlers = dir
+			o.Registry.Workflow("uses", func(ctx workflow.Context, name string) error {
+				s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+				if err != nil {
+					return err
+				}
+				once := workflow.ActivityOptions{Retry: &workflow.RetryPolicy{MaxAttempts: 1}}
+				return s.Execute(workflow.WithActivity(ctx, once), name, "abc").Get(ctx, nil)
+			})
+		})
+		for name, want := range map[string]string{
+			"index.selfish": "SessionLost", "index.strange": "SessionLost", "index.missing": "RebuildNotRegistered",
+		} {
+			failed, ok := run(t, a, "uses", name).Data.(*history.WorkflowFailed)
+			if !ok || failed.ExceptionType != want {
+				t.Errorf("%s: %+v, want %s", name, failed, want)
+			}
+		}
+	})
+}
+
+// A handler whose file is missing, as while it is replaced, makes its tasks wait with the reason, however long that is,
+// and they go on when it is back.
+func TestTasksWaitForAHandlersFile(t *testing.T) {
+	languages(t, func(t *testing.T, dir string) {
+		a := apptest.Start(t, apptest.Options{})
+		start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+			o.Handlers = dir
+			o.Registry.Workflow("loads", func(ctx workflow.Context) error {
+				s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+				if err != nil {
+					return err
+				}
+				return s.Execute(ctx, "index.load", "abc").Get(ctx, nil)
+			})
+		})
+		away := filepath.Join(dir, "elsewhere")
+		if err := os.Rename(filepath.Join(dir, "index"), away); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "loads"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the task waits, and says for what", func() bool {
+			v, err := a.Broker().Describe(t.Context(), protocol.Target{RunID: answer.RunID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := v.Wait
+			return w != nil && w.Reason == protocol.WaitHandedBack && w.Attention && strings.Contains(w.Detail, "its file")
+		})
+		if err := os.Rename(away, filepath.Join(dir, "index")); err != nil {
+			t.Fatal(err)
+		}
+		if last := end(t, a, answer.RunID); last.Type() != "WorkflowCompleted" {
+			t.Errorf("the run ended with %s", last.Type())
+		}
+	})
+}
