@@ -48,9 +48,10 @@ var directions = []direction{
 	{"app/auth", []string{"app/store", "shared/..."}},
 	{"app/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/view", []string{"app/store", "app/engine", "shared/..."}},
-	{
-		"app/broker", []string{"app/view", "app/filter", "app/dispatch", "app/auth", "app/store", "app/engine", "shared/..."},
-	},
+	{"app/question", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
+	{"app/broker", []string{
+		"app/question", "app/view", "app/filter", "app/dispatch", "app/auth", "app/store", "app/engine", "shared/...",
+	}},
 	{"app/sweep", []string{"app/store", "app/engine"}},
 	{"app/serve", []string{"app/auth", "app/store", "shared/..."}},
 	{"app/httpapi", []string{"app/serve", "app/broker", "app/auth", "app/store", "app/engine", "docs", "shared/..."}},

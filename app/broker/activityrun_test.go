@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -115,7 +116,7 @@ func TestAnActivityRunRefusesWhatOnlyCodeTakes(t *testing.T) {
 	a := newApp(t)
 	must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
 		WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"greet"}, AnyActivity: true,
-		Capabilities: []string{broker.CapQueries, broker.CapCancellation, broker.CapValidation},
+		Capabilities: []string{question.CapQueries, broker.CapCancellation, question.CapValidation},
 	}))
 	a.activity(protocol.ActivityRequest{WorkflowID: "one"})
 	at := protocol.Target{WorkflowID: "one"}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/retry"
@@ -60,7 +61,7 @@ type Broker struct {
 	workers    registry
 	polls      pollMemory
 	unstored   chan struct{} // a sign of life should be stored soon
-	questions  pendingQuestions
+	questions  *question.Pending
 	sticky     stickyRuns
 	namespaces namespaces
 	room       room
@@ -85,7 +86,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 		store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now(), drained: make(chan struct{}),
 		unstored: make(chan struct{}, 1), drainsChanged: make(chan struct{}, 1),
 	}
-	b.questions = b.newPendingQuestions()
+	b.questions = question.New(s, d, b.drained, o.Log)
 	d.Prefer(b.stickyWorkers)
 	d.OnGone(b.workers.gone)
 	d.OnDecided(b.lookAtDrains)

@@ -276,7 +276,7 @@ func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code
 			return engine.Code{}
 		}
 	}
-	return engine.Code{Runtime: w.Runtime, Signals: declaredBy(w, "signals")}
+	return engine.Code{Runtime: w.Runtime, Signals: w.Declares("signals")}
 }
 
 // sameArguments gives a run that goes on as new without saying with what the arguments it was started with.

@@ -1,95 +1,19 @@
 package broker
 
 import (
-	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// declarations are what the living workers of a namespace said their workflow types have: by type, then queries,
-// signals or updates, the names.
-type declarations map[string]map[string][]string
-
-// declarations reads the contracts of the living workers. A type that one worker runs without saying what it has is
-// left out, and so is a kind of names of it that one contract leaves out: nothing is known of those.
-func (b *Broker) declarations(namespace string) declarations {
-	all := declarations{}
-	silent, unsaid := map[string]bool{}, map[[2]string]bool{}
+// declarations are what the living workers of a namespace said their workflow types have.
+func (b *Broker) declarations(namespace string) engine.Declarations {
 	now := time.Now()
+	var living []*engine.Worker
 	for _, h := range b.workers.all(namespace) {
-		if !b.alive(h, now) {
-			continue
-		}
-		var said map[string]map[string]json.RawMessage
-		if json.Unmarshal(h.worker.Contracts, &said) != nil {
-			said = nil
-		}
-		for _, typ := range h.worker.WorkflowTypes {
-			contract, ok := said[typ]
-			if !ok {
-				silent[typ] = true
-				continue
-			}
-			if all[typ] == nil {
-				all[typ] = map[string][]string{}
-			}
-			for what, raw := range contract {
-				all[typ][what] = append(all[typ][what], namesIn(raw)...)
-			}
-			for _, what := range []string{"queries", "signals", "updates"} {
-				if _, ok := contract[what]; !ok {
-					unsaid[[2]string{typ, what}] = true
-				}
-			}
+		if b.alive(h, now) {
+			living = append(living, h.worker)
 		}
 	}
-	for typ := range silent {
-		delete(all, typ)
-	}
-	for k := range unsaid {
-		delete(all[k[0]], k[1])
-	}
-	return all
-}
-
-// declaredBy are the queries, signals or updates that one worker said its workflow types have, by type.
-func declaredBy(w *engine.Worker, what string) map[string][]string {
-	var said map[string]map[string]json.RawMessage
-	if json.Unmarshal(w.Contracts, &said) != nil {
-		return nil
-	}
-	names := map[string][]string{}
-	for typ, contract := range said {
-		names[typ] = namesIn(contract[what])
-	}
-	return names
-}
-
-// namesIn reads a list of names, or of objects that have one.
-func namesIn(raw json.RawMessage) []string {
-	var names []string
-	if json.Unmarshal(raw, &names) == nil {
-		return names
-	}
-	var objects []struct {
-		Name string `json:"name"`
-	}
-	if json.Unmarshal(raw, &objects) != nil {
-		return nil
-	}
-	for _, o := range objects {
-		names = append(names, o.Name)
-	}
-	return names
-}
-
-// has says whether living workers said that a workflow type has this query, signal, update or validator.
-func (d declarations) has(typ, what, name string) bool { return slices.Contains(d[typ][what], name) }
-
-// lacks says whether it is known that a workflow type does not have this query, signal or update.
-func (d declarations) lacks(typ, what, name string) bool {
-	names, said := d[typ][what]
-	return said && !slices.Contains(names, name)
+	return engine.Declared(living)
 }

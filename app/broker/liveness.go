@@ -72,7 +72,7 @@ func (r *registry) put(w *engine.Worker) {
 		h.draining, h.beats, h.adopted, h.gave = false, false, time.Time{}, time.Time{}
 		h.told, h.looked, h.emptied = protocol.IntentWork, time.Time{}, false
 	}
-	h.worker, h.signals, h.storedAt, h.stored, h.promised = w, declaredBy(w, "signals"), time.Time{}, time.Time{}, false
+	h.worker, h.signals, h.storedAt, h.stored, h.promised = w, w.Declares("signals"), time.Time{}, time.Time{}, false
 }
 
 // hear notes a sign of life; the registry's mutex is held.
@@ -155,7 +155,7 @@ func (r *registry) swap(k engine.WorkerKey, known, other *engine.Worker) {
 	r.drops++
 	delete(r.known, k)
 	if other != nil {
-		r.known[k] = &heard{worker: other, signals: declaredBy(other, "signals")}
+		r.known[k] = &heard{worker: other, signals: other.Declares("signals")}
 	}
 }
 

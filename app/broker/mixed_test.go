@@ -8,6 +8,7 @@ import (
 	appkg "github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -17,7 +18,7 @@ func (a *app) older(id string) {
 	a.t.Helper()
 	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
 		WorkerID: id, Incarnation: id + "1", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
-		Capabilities: []string{broker.CapQueries},
+		Capabilities: []string{question.CapQueries},
 	}))
 }
 

@@ -23,7 +23,7 @@ func (r *registry) leave(w *engine.Worker, lookAt time.Time) {
 		r.known = map[engine.WorkerKey]*heard{}
 	}
 	r.known[w.Key()] = &heard{
-		worker: w, signals: declaredBy(w, "signals"), lookAt: lookAt, left: true,
+		worker: w, signals: w.Declares("signals"), lookAt: lookAt, left: true,
 		beats: w.HeartbeatAt.After(w.RegisteredAt.Time) && w.HeardBy == "",
 	}
 }

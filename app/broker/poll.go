@@ -306,7 +306,7 @@ func refOf(l store.Leased) store.TaskRef {
 func (b *Broker) giveBack(ref store.TaskRef) {
 	if ref.Kind.Asked() {
 		b.async(func(ctx context.Context) {
-			if err := b.questions.requeue(ctx, ref.Run, ref.Delivery); err != nil {
+			if err := b.questions.Requeue(ctx, ref.Run, ref.Delivery); err != nil {
 				b.log.Warn().Err(err).Str("question", ref.Run).Msg("put a question back")
 			}
 		})

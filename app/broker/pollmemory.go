@@ -221,7 +221,7 @@ func (b *Broker) leaseOf(
 	ctx context.Context, r store.Reader, ref store.TaskRef, now time.Time,
 ) (l store.Leased, ok bool, err error) {
 	if ref.Kind.Asked() {
-		q, err := b.questions.get(ctx, ref.Run)
+		q, err := b.questions.Get(ctx, ref.Run)
 		if errors.Is(err, store.ErrNotFound) {
 			return l, false, nil
 		}

@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-// CapQueries is the capability of a worker that answers queries.
-const CapQueries = "query_tasks"
 
 // queryDeadline is how long a query may take.
 const queryDeadline = 30 * time.Second
@@ -41,19 +39,19 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err := run.CheckHasCode("queries"); err != nil {
 		return protocol.QueryAnswer{}, err
 	}
-	q := questionOf(protocol.KindQuery, &run.Head, in.QueryName, value)
+	q := question.Of(protocol.KindQuery, &run.Head, in.QueryName, value)
 	if err := b.answerable(ctx, &q); err != nil {
 		return protocol.QueryAnswer{}, err
 	}
-	reply, err := b.ask(ctx, q, queryDeadline)
+	reply, err := b.questions.Ask(ctx, q, queryDeadline)
 	switch {
 	case errors.Is(err, store.ErrFull):
 		return protocol.QueryAnswer{}, protocol.Refuse(
-			protocol.ReasonQueryQueueFull, "%d queries wait for workers of queue %s", maxQuestions, run.Queue,
+			protocol.ReasonQueryQueueFull, "%d queries wait for workers of queue %s", question.MostWaiting, run.Queue,
 		)
-	case errors.Is(err, errAskDrained):
+	case errors.Is(err, question.ErrDraining):
 		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")
-	case errors.Is(err, errUnanswered), errors.Is(err, errUnclaimed):
+	case errors.Is(err, question.ErrUnanswered), errors.Is(err, question.ErrUnclaimed):
 		return protocol.QueryAnswer{}, protocol.Refuse(
 			protocol.ReasonQueryTimeout, "no worker answered query %s in time", in.QueryName,
 		)
@@ -82,7 +80,7 @@ func (b *Broker) answerable(ctx context.Context, q *store.Question) error {
 	switch {
 	case err != nil:
 		return err
-	case b.declarations(q.Namespace).lacks(q.Type, "queries", q.Name):
+	case b.declarations(q.Namespace).Lacks(q.Type, "queries", q.Name):
 		return protocol.Refuse(protocol.ReasonUnknownQuery, "workflow type %s has no query %s", q.Type, q.Name).
 			With("query_name", q.Name)
 	case !ok:

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -46,7 +46,7 @@ func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
 		if got := <-a.ask("one", "state"); protocol.ReasonOf(got.err) != protocol.ReasonQueryWorker {
 			t.Fatalf("nobody takes queries: %+v", got)
 		}
-		a.register("w", broker.CapQueries)
+		a.register("w", question.CapQueries)
 		events := must[protocol.HistoryPage](t)(a.History(
 			t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}},
 		)).TotalEvents
@@ -98,7 +98,7 @@ func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
 // can still be asked.
 func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
 	a := newApp(t)
-	a.register("w", broker.CapQueries)
+	a.register("w", question.CapQueries)
 	a.start("one")
 	if c := a.decide(a.poll("w", protocol.KindWorkflow, 5), done()); c.Err != nil {
 		t.Fatal(c.Err)
@@ -137,7 +137,7 @@ func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
 func TestLongHistoryBehindAQueryIsPaged(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
-		a.register("w", broker.CapQueries)
+		a.register("w", question.CapQueries)
 		a.start("one")
 		for range 1200 {
 			if _, err := a.Signal(t.Context(), protocol.SignalRequest{

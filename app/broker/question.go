@@ -3,84 +3,26 @@ package broker
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/sojourn-run/sojourn/app/dispatch"
-	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// maxQuestions is how many questions of a kind may wait for a worker in one queue.
-const maxQuestions = 64
-
-// The ways in which a question ends without a reply.
-var (
-	errUnclaimed  = errors.New("no worker took it in time")
-	errUnanswered = errors.New("no worker answered in time")
-	errAskDrained = errors.New("the app drains")
-)
-
 var _ dispatch.Claimer = (*Broker)(nil)
 
-// newDesk is where this broker's questions lie.
-func (b *Broker) newPendingQuestions() pendingQuestions {
-	if s, ok := b.store.(interface{ Questions() store.Questions }); ok {
-		if q := s.Questions(); q != nil {
-			return &storedQuestions{q, b.dispatch.WatchAnswer}
-		}
+// Claim leases tasks from the backlog: pending questions, and every other kind from the store. It makes the broker the
+// claimer of a dispatch.
+func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
+	if r.Kind.Asked() {
+		return b.questions.Claim(ctx, r)
 	}
-	return newMemoryQuestions(func(l questionQueue) { b.dispatch.Backlog(l.namespace, l.queue, l.kind) })
-}
-
-// questionOf is a question about a run as it stands.
-func questionOf(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Question {
-	status, _, _ := h.Public()
-	return store.Question{
-		ID: ulid.Make().String(), Kind: kind, Namespace: h.Namespace, Queue: h.Queue, WorkflowID: h.WorkflowID, RunID: h.ID,
-		Type:      h.Type,
-		RunStatus: status, LastSeq: h.LastSeq, Name: name, Arguments: arguments, Requirements: h.Wanted().Requirements,
-	}
-}
-
-// ask lays a question down and waits for its reply. Once it returns, nobody works on the question any more.
-func (b *Broker) ask(ctx context.Context, q store.Question, patience time.Duration) (store.Reply, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errUnanswered)
-	defer cancel()
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	go func() {
-		select {
-		case <-b.drained:
-			end(errAskDrained)
-		case <-ctx.Done():
-		}
-	}()
-	if err := b.questions.add(ctx, q, patience, maxQuestions); err != nil {
-		return store.Reply{}, err
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		if err := b.questions.remove(ctx, q.ID); err != nil {
-			b.log.Warn().Err(err).Str("question", q.ID).Msg("take a question away")
-		}
-	}()
-	r, err := b.questions.reply(ctx, q.ID)
-	switch {
-	case errors.Is(err, store.ErrNotFound): // lost with the database's memory
-		err = errUnanswered
-	case errors.Is(err, errUnanswered):
-		if seen, e := b.questions.get(context.WithoutCancel(ctx), q.ID); e == nil && seen.Attempt == 0 {
-			err = errUnclaimed
-		}
-	}
-	return r, err
+	r.Full = b.full
+	return b.store.Claim(ctx, r)
 }
 
 // someWorker says whether a living worker of the queue may be asked a question. Those that only other apps know are
@@ -89,7 +31,7 @@ func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error
 	here := func() bool {
 		now := time.Now()
 		for _, w := range b.workers.all(q.Namespace) {
-			if b.alive(w, now) && w.worker.Serves(q.Queue) && takes(w.worker, q) {
+			if b.alive(w, now) && w.worker.Serves(q.Queue) && question.Takes(w.worker, q) {
 				return true
 			}
 		}
@@ -112,63 +54,6 @@ func (b *Broker) learn(ctx context.Context, ns, queue string) error {
 		}
 		return err
 	})
-}
-
-// Claim leases pending questions; every other kind of task comes from the store. It makes the broker the claimer of a
-// dispatch.
-func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
-	if !r.Kind.Asked() {
-		r.Full = b.full
-		return b.store.Claim(ctx, r)
-	}
-	line := questionQueue{r.Namespace, r.Queue, r.Kind}
-	waiting, err := b.questions.waiting(ctx, line, maxQuestions)
-	if err != nil {
-		return nil, err
-	}
-	var out []store.Leased
-	given := make([]int, len(r.Pollers))
-	left := false
-	for _, q := range waiting {
-		i := slices.IndexFunc(r.Pollers, func(p store.Poller) bool { return takes(p.Lessee.Worker, &q) })
-		for i >= 0 && i < len(given) && (given[i] >= r.Pollers[i].Max || !takes(r.Pollers[i].Lessee.Worker, &q)) {
-			i++
-		}
-		if i < 0 {
-			continue
-		}
-		if i == len(given) { // those who may have it have no room
-			left = true
-			break
-		}
-		q.Owner, q.Incarnation = r.Pollers[i].Lessee.Worker.ID, r.Pollers[i].Lessee.Worker.Incarnation
-		q.Attempt++
-		got, err := b.questions.lease(ctx, q)
-		if err != nil {
-			b.log.Warn().Err(err).Str("question", q.ID).Msg("lease a question")
-			left = true
-			break
-		}
-		if got {
-			given[i]++
-			out = append(out, store.Leased{Kind: r.Kind, Question: &q, Poller: i})
-		}
-	}
-	if left {
-		b.dispatch.Backlog(r.Namespace, r.Queue, r.Kind)
-	}
-	return out, nil
-}
-
-// takes says whether a worker may be asked a question: it runs the workflow's code, and answers questions of that kind.
-func takes(w *engine.Worker, q *store.Question) bool {
-	if !w.Runs(q.Kind, q.Type) || len(engine.Missing(q.Requirements, w.Capabilities)) > 0 {
-		return false
-	}
-	if q.Kind == protocol.KindValidation {
-		return slices.Contains(w.Capabilities, CapValidation) && validates(w, q.Type, q.Name)
-	}
-	return slices.Contains(w.Capabilities, CapQueries)
 }
 
 // past is the history a question is about, with the arguments the workflow was started with.
@@ -201,79 +86,82 @@ func (b *Broker) questionTask(ctx context.Context, in protocol.PollRequest, l st
 
 // completeQuestion takes a worker's reply to its caller.
 func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem) (outcome string, err error) {
-	q, err := b.questions.get(ctx, in.TaskID)
+	q, err := b.questions.Get(ctx, in.TaskID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", err
 	}
 	if err != nil || q.Namespace != namespace(in.Namespace) || q.Kind != in.Kind {
-		return "", noQuestion(in.Kind, in.TaskID)
+		return "", question.NotFound(in.Kind, in.TaskID)
 	}
 	sight := b.sight(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
 	if err := sight.question(&q); err != nil {
 		return "", err
 	}
-	if err := holdsQuestion(&q, in); err != nil {
+	if err := question.Held(&q, in); err != nil {
 		return "", sight.refused(err)
 	}
 	if in.Returned != "" {
-		return "returned", b.questions.requeue(ctx, q.ID, q.Attempt)
+		return "returned", b.questions.Requeue(ctx, q.ID, q.Attempt)
 	}
 	if err := Blob("result", in.Result.Blob); err != nil {
 		return "", err
 	}
-	taken, err := b.questions.complete(ctx, q, store.Reply{Result: in.Result.Blob, Failure: in.Failure})
-	if err != nil {
-		return "", err
-	}
-	if !taken { // it changed since it was looked at
-		return "", noQuestion(in.Kind, in.TaskID)
-	}
-	return replyWords[in.Kind][in.Failure != nil], nil
+	return b.questions.Complete(ctx, q, store.Reply{Result: in.Result.Blob, Failure: in.Failure})
 }
 
-// replyWords are the outcomes of replies, without and with a failure.
-var replyWords = map[protocol.TaskKind]map[bool]string{
-	protocol.KindQuery:      {false: "completed", true: "failed"},
-	protocol.KindValidation: {false: "approved", true: "rejected"},
+// begun is the first page of the history behind a question, for a worker that fetches the rest: a long history fits
+// into no frame.
+func (b *Broker) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
+	page, err := b.page(ctx, q.RunID, 0, q.LastSeq, maxPage)
+	return page.Events, page.NextPageToken, startArguments(page.Events), err
 }
 
-// holdsQuestion checks that a reply comes from whoever holds the question.
-func holdsQuestion(q *store.Question, in protocol.CompleteItem) error {
-	query := q.Kind == protocol.KindQuery
-	reason := func(ofQuery, ofValidation protocol.Reason) protocol.Reason {
-		if query {
-			return ofQuery
+// pastOf is what a worker is given of the history behind a question: its first page, or all of it.
+func (b *Broker) pastOf(
+	ctx context.Context, q *store.Question, paged bool,
+) ([]history.Event, *string, payload.Payload, error) {
+	if paged {
+		return b.begun(ctx, q)
+	}
+	events, args, err := b.past(ctx, q)
+	return events, nil, args, err
+}
+
+// startArguments are what a run was started with, by its first event.
+func startArguments(events []history.Event) (args payload.Payload) {
+	if len(events) > 0 {
+		if s, ok := events[0].Data.(*history.WorkflowStarted); ok {
+			args.Blob = s.Arguments
 		}
-		return ofValidation
 	}
-	mine := q.Owner == in.Owner && (in.Incarnation == "" || in.Incarnation == q.Incarnation)
-	switch {
-	case q.Over && mine && q.Attempt == in.Attempt:
-		return protocol.Refuse(
-			reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationDuplicate), "task %s was answered already", q.ID,
-		)
-	case q.Over || q.Owner == "":
-		return protocol.Refuse(
-			reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationNotLeased), "task %s is leased to nobody", q.ID,
-		)
-	case !mine:
-		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", q.ID, q.Owner).
-			With("lease_owner", q.Owner)
-	case q.Attempt != in.Attempt:
-		return protocol.Refuse(
-			reason(protocol.ReasonQueryAttempt, protocol.ReasonValidationStale), "task %s is at attempt %d", q.ID, q.Attempt,
-		).With("current_attempt", q.Attempt)
-	case !time.Now().Before(q.Until):
-		return protocol.Refuse(
-			reason(protocol.ReasonLeaseExpired, protocol.ReasonValidationExpired), "the lease of task %s ended", q.ID,
-		).With("lease_expires_at", history.At(q.Until))
-	}
-	return nil
+	return args
 }
 
-func noQuestion(kind protocol.TaskKind, id string) error {
-	if kind == protocol.KindValidation {
-		return protocol.Refuse(protocol.ReasonValidationNotFound, "there is no update validation task %s", id)
+// questionPage is a further page of the history behind a leased question, which ends where the question found it.
+func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
+	q, err := b.questions.Get(ctx, in.TaskID)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && (q.Namespace != namespace(in.Namespace) || !q.Kind.Asked()):
+		return protocol.HistoryPage{}, noTask(in.TaskID)
+	case err != nil:
+		return protocol.HistoryPage{}, err
 	}
-	return protocol.Refuse(protocol.ReasonQueryTaskNotFound, "there is no query task %s", id)
+	sight := b.sight(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
+	if err := sight.question(&q); err != nil {
+		return protocol.HistoryPage{}, err
+	}
+	if err := question.Held(&q, protocol.CompleteItem{Owner: in.Owner, Attempt: in.Attempt}); err != nil {
+		return protocol.HistoryPage{}, sight.refused(err)
+	}
+	after, err := parsePage(in.PageToken)
+	if err != nil {
+		return protocol.HistoryPage{}, err
+	}
+	size := in.PageSize
+	if size <= 0 {
+		size = maxPage
+	}
+	p, err := b.page(ctx, q.RunID, after, q.LastSeq, size)
+	p.TaskID, p.Attempt, p.More = in.TaskID, in.Attempt, p.NextPageToken != nil
+	return p, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -30,7 +31,7 @@ func (b *Broker) queueSnapshot(ctx context.Context, ns string) (*queueSnapshot, 
 		waiting: b.waitersOf(ns),
 	}
 	var err error
-	if g.queries, err = b.questions.count(ctx, ns, protocol.KindQuery); err != nil {
+	if g.queries, err = b.questions.Count(ctx, ns, protocol.KindQuery); err != nil {
 		return g, err
 	}
 	workers, err := b.Workers(ctx, ns, "", "")
@@ -206,7 +207,7 @@ func (g *queueSnapshot) queryAdmission(name string) protocol.QueryAdmission {
 	v := protocol.QueryAdmission{
 		Status: protocol.AdmissionAccepting, BudgetSource: "server.query_tasks.max_pending_per_queue",
 		Pending:    g.queries[name].Ready,
-		MaxPending: maxQuestions, Remaining: max(0, maxQuestions-g.queries[name].Ready), LockSupported: true,
+		MaxPending: question.MostWaiting, Remaining: max(0, question.MostWaiting-g.queries[name].Ready), LockSupported: true,
 	}
 	if v.Remaining == 0 {
 		v.Status = protocol.AdmissionFull

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -171,7 +172,7 @@ func (s sight) refused(err error) error {
 
 func (s sight) none() error {
 	if s.kind.Asked() {
-		return noQuestion(s.kind, s.id)
+		return question.NotFound(s.kind, s.id)
 	}
 	return noTask(s.id)
 }

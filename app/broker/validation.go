@@ -2,20 +2,16 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-// CapValidation is the capability of a worker that judges updates before they are accepted.
-const CapValidation = "update_validation_tasks"
 
 // validationDeadline is how long a validator may take, the wait for its worker included.
 const validationDeadline = 10 * time.Second
@@ -32,10 +28,10 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 			_, known := declared[run.Type]
 			switch {
 			case !run.Status.Open(), !run.HasCode(): // the decision refuses it
-			case declared.lacks(run.Type, "updates", in.UpdateName):
+			case declared.Lacks(run.Type, "updates", in.UpdateName):
 				return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", run.Type, in.UpdateName).
 					With("outcome", "rejected_unknown_update").With("update_name", in.UpdateName)
-			case !known && !learned, approved != run.ID && declared.has(run.Type, "update_validators", in.UpdateName):
+			case !known && !learned, approved != run.ID && declared.Has(run.Type, "update_validators", in.UpdateName):
 				return &unjudged{run.Head, known}
 			}
 			return nil
@@ -75,7 +71,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 		return protocol.Refuse(protocol.ReasonValidatorWorker, format, args...).With("update_name", name).
 			With("retryable", true)
 	}
-	q := questionOf(protocol.KindValidation, h, name, value)
+	q := question.Of(protocol.KindValidation, h, name, value)
 	ok, err := b.someWorker(ctx, &q)
 	if err != nil {
 		return err
@@ -83,17 +79,17 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 	if !ok {
 		return unavailable("no living worker of queue %s validates update %s of %s", h.Queue, name, h.Type)
 	}
-	reply, err := b.ask(ctx, q, validationDeadline)
+	reply, err := b.questions.Ask(ctx, q, validationDeadline)
 	switch {
 	case errors.Is(err, store.ErrFull):
-		return protocol.Refuse(protocol.ReasonThrottled, "%d updates wait to be validated in queue %s", maxQuestions, h.Queue)
-	case errors.Is(err, errAskDrained):
+		return protocol.Refuse(protocol.ReasonThrottled, "%d updates wait to be validated in queue %s", question.MostWaiting, h.Queue)
+	case errors.Is(err, question.ErrDraining):
 		return unavailable("the app is draining")
-	case errors.Is(err, errUnclaimed):
+	case errors.Is(err, question.ErrUnclaimed):
 		return protocol.Refuse(
 			protocol.ReasonValidationUnclaimed, "no worker took the validation of update %s in time", name,
 		).With("retryable", true)
-	case errors.Is(err, errUnanswered):
+	case errors.Is(err, question.ErrUnanswered):
 		return protocol.Refuse(
 			protocol.ReasonValidationTimeout, "the validation of update %s was not answered in time", name,
 		).With("retryable", true)
@@ -115,14 +111,6 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 		refusal.With("validation_errors", f.Errors)
 	}
 	return refusal
-}
-
-// validates says whether a worker registered a validator for an update of a type.
-func validates(w *engine.Worker, typ, name string) bool {
-	var said map[string]struct {
-		Validators json.RawMessage `json:"update_validators"`
-	}
-	return json.Unmarshal(w.Contracts, &said) == nil && slices.Contains(namesIn(said[typ].Validators), name)
 }
 
 // validationTask is what the worker is given: the update with the whole history, or its first page.

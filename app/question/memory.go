@@ -1,0 +1,157 @@
+package question
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// memory holds the pending questions of the only app there is.
+type memory struct {
+	backlog func(line)
+
+	mu    sync.Mutex // guards what follows
+	all   map[string]*waiter
+	ready map[line][]*waiter // in the order they came
+}
+
+// waiter is a question of memory, guarded by its mu.
+type waiter struct {
+	store.Question
+	answer chan store.Reply // holds one
+}
+
+func newMemory(backlog func(line)) *memory {
+	return &memory{backlog: backlog, all: map[string]*waiter{}, ready: map[line][]*waiter{}}
+}
+
+func (m *memory) add(_ context.Context, q store.Question, patience time.Duration, most int) error {
+	in := lineOf(&q)
+	q.Until = time.Now().Add(patience)
+	m.mu.Lock()
+	if len(m.ready[in]) >= most {
+		m.mu.Unlock()
+		return store.ErrFull
+	}
+	l := &waiter{Question: q, answer: make(chan store.Reply, 1)}
+	m.all[q.ID] = l
+	m.ready[in] = append(m.ready[in], l)
+	m.mu.Unlock()
+	m.backlog(in)
+	return nil
+}
+
+func (m *memory) waiting(_ context.Context, in line, limit int) (list []store.Question, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range m.ready[in][:min(limit, len(m.ready[in]))] {
+		list = append(list, l.Question)
+	}
+	return list, nil
+}
+
+func (m *memory) lease(_ context.Context, q store.Question) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.all[q.ID]
+	if l == nil || l.Over || l.Owner != "" || l.Attempt != q.Attempt-1 {
+		return false, nil
+	}
+	l.Owner, l.Incarnation, l.Attempt = q.Owner, q.Incarnation, q.Attempt
+	m.unready(l)
+	return true, nil
+}
+
+func (m *memory) unready(l *waiter) {
+	in := lineOf(&l.Question)
+	m.ready[in] = slices.DeleteFunc(m.ready[in], func(o *waiter) bool { return o == l })
+	if len(m.ready[in]) == 0 {
+		delete(m.ready, in)
+	}
+}
+
+func (m *memory) get(_ context.Context, id string) (store.Question, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l := m.all[id]; l != nil {
+		return l.Question, nil
+	}
+	return store.Question{}, store.ErrNotFound
+}
+
+func (m *memory) requeue(_ context.Context, id string, attempt int64) error {
+	m.mu.Lock()
+	l := m.all[id]
+	if l == nil || l.Over || l.Owner == "" || attempt != 0 && attempt != l.Attempt {
+		m.mu.Unlock()
+		return nil
+	}
+	l.Owner, l.Incarnation = "", ""
+	in := lineOf(&l.Question)
+	m.ready[in] = slices.Insert(m.ready[in], 0, l)
+	m.mu.Unlock()
+	m.backlog(in)
+	return nil
+}
+
+func (m *memory) complete(_ context.Context, q store.Question, r store.Reply) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.all[q.ID]
+	if l == nil || l.Over || l.Owner != q.Owner || l.Attempt != q.Attempt || !time.Now().Before(l.Until) {
+		return false, nil
+	}
+	l.Over = true
+	l.answer <- r
+	return true, nil
+}
+
+func (m *memory) reply(ctx context.Context, id string) (store.Reply, error) {
+	m.mu.Lock()
+	l := m.all[id]
+	m.mu.Unlock()
+	if l == nil {
+		return store.Reply{}, store.ErrNotFound
+	}
+	select {
+	case r := <-l.answer:
+		return r, nil
+	case <-ctx.Done():
+		return store.Reply{}, context.Cause(ctx)
+	}
+}
+
+func (m *memory) count(
+	_ context.Context, namespace string, kind protocol.TaskKind,
+) (map[string]protocol.QueryTally, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	tally := map[string]protocol.QueryTally{}
+	for _, l := range m.all {
+		if l.Namespace != namespace || l.Kind != kind || l.Over {
+			continue
+		}
+		t := tally[l.Queue]
+		if l.Owner == "" {
+			t.Ready++
+		} else {
+			t.Leased++
+		}
+		tally[l.Queue] = t
+	}
+	return tally, nil
+}
+
+func (m *memory) remove(_ context.Context, id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l := m.all[id]; l != nil {
+		delete(m.all, id)
+		m.unready(l)
+	}
+	return nil
+}

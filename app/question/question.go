@@ -1,0 +1,239 @@
+// Package question keeps questions until they are answered: queries, and whether an update may be accepted. A question
+// is worth as much as its caller's patience. It is in no history, nothing is written for it beside where it waits, and
+// nobody works on it once its caller has left. A worker leases it like any task, and its reply goes back to the caller.
+package question
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// CapQueries is the capability of a worker that answers queries, CapValidation that of one that judges updates before
+// they are accepted.
+const (
+	CapQueries    = "query_tasks"
+	CapValidation = "update_validation_tasks"
+)
+
+// MostWaiting is how many questions of a kind may wait for a worker in one queue.
+const MostWaiting = 64
+
+// The ways in which a question ends without a reply.
+var (
+	ErrUnclaimed  = errors.New("no worker took it in time")
+	ErrUnanswered = errors.New("no worker answered in time")
+	ErrDraining   = errors.New("the app drains")
+)
+
+// Dispatch tells pollers of questions, and callers of answers.
+type Dispatch interface {
+	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...store.Lane)
+	WatchAnswer(id string) (<-chan struct{}, func())
+}
+
+// Pending are the questions that wait for their answers. All methods may be called from any goroutine.
+type Pending struct {
+	lines    lines
+	dispatch Dispatch
+	draining <-chan struct{}
+	log      zerolog.Logger
+}
+
+// New makes the pending questions of an app: in a table of the database where several apps share one, which is what a
+// store with Questions means, and else in memory. Once draining is closed, nobody is asked any more.
+func New(s store.Store, d Dispatch, draining <-chan struct{}, log zerolog.Logger) *Pending {
+	p := &Pending{dispatch: d, draining: draining, log: log}
+	if s, ok := s.(interface{ Questions() store.Questions }); ok {
+		if q := s.Questions(); q != nil {
+			p.lines = &shared{q, d.WatchAnswer}
+			return p
+		}
+	}
+	p.lines = newMemory(func(l line) { d.Backlog(l.namespace, l.queue, l.kind) })
+	return p
+}
+
+// Ask lays a question down and waits for its reply; the error may be one of those above, or store.ErrFull. Once it
+// returns, nobody works on the question any more.
+func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Duration) (store.Reply, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnanswered)
+	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		select {
+		case <-p.draining:
+			end(ErrDraining)
+		case <-ctx.Done():
+		}
+	}()
+	if err := p.lines.add(ctx, q, patience, MostWaiting); err != nil {
+		return store.Reply{}, err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := p.lines.remove(ctx, q.ID); err != nil {
+			p.log.Warn().Err(err).Str("question", q.ID).Msg("take a question away")
+		}
+	}()
+	r, err := p.lines.reply(ctx, q.ID)
+	switch {
+	case errors.Is(err, store.ErrNotFound): // lost with the database's memory
+		err = ErrUnanswered
+	case errors.Is(err, ErrUnanswered):
+		if seen, e := p.lines.get(context.WithoutCancel(ctx), q.ID); e == nil && seen.Attempt == 0 {
+			err = ErrUnclaimed
+		}
+	}
+	return r, err
+}
+
+// Claim leases pending questions to pollers that may have them.
+func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
+	waiting, err := p.lines.waiting(ctx, line{r.Namespace, r.Queue, r.Kind}, MostWaiting)
+	if err != nil {
+		return nil, err
+	}
+	var out []store.Leased
+	given := make([]int, len(r.Pollers))
+	left := false
+	for _, q := range waiting {
+		i := slices.IndexFunc(r.Pollers, func(o store.Poller) bool { return Takes(o.Lessee.Worker, &q) })
+		for i >= 0 && i < len(given) && (given[i] >= r.Pollers[i].Max || !Takes(r.Pollers[i].Lessee.Worker, &q)) {
+			i++
+		}
+		if i < 0 {
+			continue
+		}
+		if i == len(given) { // those who may have it have no room
+			left = true
+			break
+		}
+		q.Owner, q.Incarnation = r.Pollers[i].Lessee.Worker.ID, r.Pollers[i].Lessee.Worker.Incarnation
+		q.Attempt++
+		got, err := p.lines.lease(ctx, q)
+		if err != nil {
+			p.log.Warn().Err(err).Str("question", q.ID).Msg("lease a question")
+			left = true
+			break
+		}
+		if got {
+			given[i]++
+			out = append(out, store.Leased{Kind: r.Kind, Question: &q, Poller: i})
+		}
+	}
+	if left {
+		p.dispatch.Backlog(r.Namespace, r.Queue, r.Kind)
+	}
+	return out, nil
+}
+
+// Get is a question as it stands; store.ErrNotFound when its caller has left.
+func (p *Pending) Get(ctx context.Context, id string) (store.Question, error) {
+	return p.lines.get(ctx, id)
+}
+
+// Requeue puts a question back in line; attempt 0 means whichever is under way.
+func (p *Pending) Requeue(ctx context.Context, id string, attempt int64) error {
+	return p.lines.requeue(ctx, id, attempt)
+}
+
+// Complete takes the reply of whoever holds the question, as it was got; it gives the word for what the reply says.
+func (p *Pending) Complete(ctx context.Context, q store.Question, r store.Reply) (outcome string, err error) {
+	taken, err := p.lines.complete(ctx, q, r)
+	if err != nil {
+		return "", err
+	}
+	if !taken { // it changed since it was looked at
+		return "", NotFound(q.Kind, q.ID)
+	}
+	return outcomes[q.Kind][r.Failure != nil], nil
+}
+
+// Count counts the unanswered questions of a kind in a namespace by queue.
+func (p *Pending) Count(
+	ctx context.Context, namespace string, kind protocol.TaskKind,
+) (map[string]protocol.QueryTally, error) {
+	return p.lines.count(ctx, namespace, kind)
+}
+
+// Of is a question about a run as it stands.
+func Of(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Question {
+	status, _, _ := h.Public()
+	return store.Question{
+		ID: ulid.Make().String(), Kind: kind, Namespace: h.Namespace, Queue: h.Queue, WorkflowID: h.WorkflowID, RunID: h.ID,
+		Type:      h.Type,
+		RunStatus: status, LastSeq: h.LastSeq, Name: name, Arguments: arguments, Requirements: h.Wanted().Requirements,
+	}
+}
+
+// Takes says whether a worker may be asked a question: it runs the workflow's code, and answers questions of that kind.
+func Takes(w *engine.Worker, q *store.Question) bool {
+	if !w.Runs(q.Kind, q.Type) || len(engine.Missing(q.Requirements, w.Capabilities)) > 0 {
+		return false
+	}
+	if q.Kind == protocol.KindValidation {
+		return slices.Contains(w.Capabilities, CapValidation) &&
+			slices.Contains(w.Declares("update_validators")[q.Type], q.Name)
+	}
+	return slices.Contains(w.Capabilities, CapQueries)
+}
+
+// outcomes are the outcomes of replies, without and with a failure.
+var outcomes = map[protocol.TaskKind]map[bool]string{
+	protocol.KindQuery:      {false: "completed", true: "failed"},
+	protocol.KindValidation: {false: "approved", true: "rejected"},
+}
+
+// Held checks that a reply comes from whoever holds the question.
+func Held(q *store.Question, in protocol.CompleteItem) error {
+	query := q.Kind == protocol.KindQuery
+	reason := func(ofQuery, ofValidation protocol.Reason) protocol.Reason {
+		if query {
+			return ofQuery
+		}
+		return ofValidation
+	}
+	mine := q.Owner == in.Owner && (in.Incarnation == "" || in.Incarnation == q.Incarnation)
+	switch {
+	case q.Over && mine && q.Attempt == in.Attempt:
+		return protocol.Refuse(
+			reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationDuplicate), "task %s was answered already", q.ID,
+		)
+	case q.Over || q.Owner == "":
+		return protocol.Refuse(
+			reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationNotLeased), "task %s is leased to nobody", q.ID,
+		)
+	case !mine:
+		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", q.ID, q.Owner).
+			With("lease_owner", q.Owner)
+	case q.Attempt != in.Attempt:
+		return protocol.Refuse(
+			reason(protocol.ReasonQueryAttempt, protocol.ReasonValidationStale), "task %s is at attempt %d", q.ID, q.Attempt,
+		).With("current_attempt", q.Attempt)
+	case !time.Now().Before(q.Until):
+		return protocol.Refuse(
+			reason(protocol.ReasonLeaseExpired, protocol.ReasonValidationExpired), "the lease of task %s ended", q.ID,
+		).With("lease_expires_at", history.At(q.Until))
+	}
+	return nil
+}
+
+// NotFound says that there is no question of an id any more.
+func NotFound(kind protocol.TaskKind, id string) error {
+	if kind == protocol.KindValidation {
+		return protocol.Refuse(protocol.ReasonValidationNotFound, "there is no update validation task %s", id)
+	}
+	return protocol.Refuse(protocol.ReasonQueryTaskNotFound, "there is no query task %s", id)
+}

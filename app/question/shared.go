@@ -1,0 +1,73 @@
+package question
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// shared holds the pending questions of several apps: a table of the database they share.
+type shared struct {
+	store.Questions
+	watch func(id string) (<-chan struct{}, func())
+}
+
+// lookAgain is how often a caller looks for its answer by itself: the hint that there is one may be lost.
+const lookAgain = 2 * time.Second
+
+func (s *shared) add(ctx context.Context, q store.Question, patience time.Duration, most int) error {
+	return s.Ask(ctx, q, patience, most)
+}
+
+func (s *shared) waiting(ctx context.Context, l line, limit int) ([]store.Question, error) {
+	return s.Waiting(ctx, l.namespace, l.queue, l.kind, limit)
+}
+
+func (s *shared) lease(ctx context.Context, q store.Question) (bool, error) {
+	return s.Lease(ctx, q)
+}
+
+func (s *shared) get(ctx context.Context, id string) (store.Question, error) {
+	return s.Question(ctx, id)
+}
+
+func (s *shared) requeue(ctx context.Context, id string, attempt int64) error {
+	return s.Unlease(ctx, id, attempt)
+}
+
+func (s *shared) complete(ctx context.Context, q store.Question, r store.Reply) (bool, error) {
+	return s.Settle(ctx, q, r)
+}
+
+func (s *shared) reply(ctx context.Context, id string) (store.Reply, error) {
+	answered, stop := s.watch(id)
+	defer stop()
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
+	for {
+		r, ok, err := s.Reply(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			return store.Reply{}, context.Cause(ctx)
+		case ok, errors.Is(err, store.ErrNotFound):
+			return r, err
+		}
+		select { // an error may pass
+		case <-answered:
+		case <-again.C:
+		case <-ctx.Done():
+			return store.Reply{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (s *shared) count(
+	ctx context.Context, namespace string, kind protocol.TaskKind,
+) (map[string]protocol.QueryTally, error) {
+	return s.Tally(ctx, namespace, kind)
+}
+
+func (s *shared) remove(ctx context.Context, id string) error { return s.Forget(ctx, id) }
