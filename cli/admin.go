@@ -114,7 +114,13 @@ func (s *settings) isolation() finding {
 		return finding{"isolation", false, err.Error()}
 	}
 	defer os.RemoveAll(dir)
-	o := sandbox.Options{Dir: dir, Handlers: s.Handlers, Private: s.DataDir, Read: s.ExecutorRead, Write: s.ExecutorWrite}
+	o := sandbox.Options{
+		Dir: dir, Handlers: s.Handlers, Private: s.DataDir, Read: s.ExecutorRead, Write: s.ExecutorWrite,
+		EgressAllow: s.EgressAllow,
+	}
+	if s.Egress != "auto" {
+		o.Egress = sandbox.Egress(s.Egress)
+	}
 	if s.Isolation != "auto" {
 		o.Level = sandbox.Level(s.Isolation)
 	}
@@ -130,6 +136,10 @@ func (s *settings) isolation() finding {
 	text := string(r.Level)
 	if r.Reason != "" {
 		text += " (" + r.Reason + ")"
+	}
+	text += ", egress " + string(r.Egress)
+	if r.EgressBy != "" {
+		text += " by " + r.EgressBy
 	}
 	return finding{"isolation", true, strings.Join(append([]string{text}, r.Missing...), "\n                      ")}
 }

@@ -38,7 +38,7 @@ var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/d
 // rules are what an executor of this language may do beside what is said of its scratch folder: read its runtime and
 // its code.
 func (l *language) rules(o Options, k wall.Kernel, shims string) wall.Rules {
-	r := wall.Rules{Devices: devices, Inet: true, Landlock: k.Landlock, Filter: true}
+	r := wall.Rules{Devices: devices, Landlock: k.Landlock, Filter: true}
 	r.Read = append(append(r.Read, systemFiles...), runtimeFiles(l.program)...)
 	if l.name != RuntimeNative {
 		r.Read = append(r.Read, filepath.Join(shims, shimName[l.name]))

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sojourn-run/sojourn/sandbox/egress"
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 	"github.com/sojourn-run/sojourn/sandbox/minder"
 	"github.com/sojourn-run/sojourn/sandbox/wall"
@@ -27,6 +28,7 @@ type executor struct {
 	rules   *wall.Rules // that confine it; nil at level process
 	born    time.Time
 	proc    *process
+	pass    *egress.Pass            // its way to the network; nil when it has another, or none
 	pid     int                     // of the program; 0 until started
 	session atomic.Pointer[session] // nil outside sessions; set once, before the first call
 
@@ -77,14 +79,20 @@ func launch(
 	if l.rule != nil {
 		level, ex.rules = LevelConfined, l.rule(scratch)
 	}
+	env := l.environment(o, scratch)
+	if l.proxy != nil {
+		ex.pass = l.proxy.Admit(id)
+		env = append(env, wayOut(l.proxy, ex.pass)...)
+	}
 	var err error
 	ex.proc, err = startProcess(minder.Config{
-		Path: l.program, Args: l.args, Env: l.environment(o, scratch), Dir: scratch,
+		Path: l.program, Args: l.args, Env: env, Dir: scratch,
 		Memory: l.limits.Memory, Data: l.limits.Data, FileSize: l.limits.FileSize, Files: int64(l.limits.OpenFiles),
 		Processes: l.limits.Processes, ScratchBytes: l.limits.ScratchBytes, ScratchFiles: l.limits.ScratchFiles,
 		Wall: ex.rules,
 	})
 	if err != nil {
+		ex.leave()
 		minder.Wipe(scratch)
 		return nil, err
 	}
@@ -153,6 +161,7 @@ func (ex *executor) run() {
 		ex.force()
 		end = minder.Fact{T: minder.FactEnd, Exit: -1, Signal: int(syscall.SIGKILL)}
 	}
+	ex.leave()
 	for _, f := range []*output{ex.stdout, ex.stderr} {
 		_ = f.file.SetReadDeadline(time.Now().Add(endTime)) // who still holds the pipe is not ours any more
 	}
@@ -183,6 +192,13 @@ func (ex *executor) run() {
 		c.finish(nil, nil, doom.err())
 	}
 	close(ex.done)
+}
+
+// leave ends the executor's way to the network, and what it has open there.
+func (ex *executor) leave() {
+	if ex.pass != nil {
+		ex.pass.Revoke()
+	}
 }
 
 // follow takes the minder's facts until it has no more. That is the end of the executor, too: its last frames are on

@@ -29,10 +29,11 @@ type Report struct {
 	Signals bool `json:"signals"`
 	// what code in an executor could still do, in words, as it was found by trying
 	Missing  []string          `json:"missing"`
-	Memory   string            `json:"memory"`   // cgroup2, cgroup1, watchdog or none
-	Disk     string            `json:"disk"`     // tmpfs, quota, watchdog or none
-	Egress   string            `json:"egress"`   // none, filtered, advisory or open
-	Runtimes map[string]string `json:"runtimes"` // program of each runtime there is
+	Memory   string            `json:"memory"` // cgroup2, cgroup1, watchdog or none
+	Disk     string            `json:"disk"`   // tmpfs, quota, watchdog or none
+	Egress   Egress            `json:"egress"`
+	EgressBy string            `json:"egress_by,omitempty"` // what holds it: landlock or seccomp
+	Runtimes map[string]string `json:"runtimes"`            // program of each runtime there is
 }
 
 // Capabilities are the strings a worker offers: its level, every weaker one that code may be content with, and what
@@ -46,6 +47,9 @@ func (r Report) Capabilities() []string {
 	}
 	if r.Signals {
 		all = append(all, "isolation:signals")
+	}
+	if r.Level.AtLeast(LevelConfined) && r.Egress != EgressOpen {
+		all = append(all, "isolation:egress")
 	}
 	return all
 }

@@ -78,15 +78,25 @@ func TestTheLevelIsWhatHolds(t *testing.T) {
 			defer p.Close()
 			r := p.Report()
 			if r.Level != c.level || !strings.Contains(r.Reason, c.reason) ||
-				(r.Reason == "") != (c.level == sandbox.LevelConfined) || r.Egress != "open" {
+				(r.Reason == "") != (c.level == sandbox.LevelConfined) {
 				t.Errorf("report %+v", r)
 			}
 			says := func(word string) bool {
 				return slices.ContainsFunc(r.Missing, func(m string) bool { return strings.Contains(m, word) })
 			}
 			weak := c.level == sandbox.LevelProcess
+			egress, by := sandbox.EgressFiltered, "seccomp"
+			switch {
+			case weak:
+				egress, by = sandbox.EgressOpen, ""
+			case c.kernel == nil && here.HoldsPorts():
+				by = "landlock"
+			}
+			if r.Egress != egress || r.EgressBy != by || says("number of the worker's proxy") != (by == "landlock") {
+				t.Errorf("egress %s by %s; missing %q", r.Egress, r.EgressBy, r.Missing)
+			}
 			if says("secret files") != weak || says("command lines") != weak || says("outside its scratch folder") != weak ||
-				!says("can connect to anything") {
+				says("can connect to anything") != weak {
 				t.Errorf("missing %q", r.Missing)
 			}
 			signals := !weak && c.kernel != &old && here.Landlock >= 6
@@ -96,6 +106,9 @@ func TestTheLevelIsWhatHolds(t *testing.T) {
 			}
 			if signals {
 				want = append(want, "isolation:signals")
+			}
+			if !weak {
+				want = append(want, "isolation:egress")
 			}
 			if got := r.Capabilities(); !slices.Equal(got, want) || r.Signals != signals || says("can signal") == signals {
 				t.Errorf("capabilities %q, want %q; missing %q", got, want, r.Missing)

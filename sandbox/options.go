@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/sandbox/egress"
 	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
@@ -22,6 +23,11 @@ type Options struct {
 	Read    []string // files and folders that confined code may read beside its runtime and the handlers
 	Write   []string // files and folders that confined code may change beside its scratch folder; they must be there
 	Private string   // a folder that Read, Write and Handlers never open, though it may lie in one of them
+
+	// what of the network code reaches; empty for filtered where the level confined holds it, and else open
+	Egress      Egress
+	EgressAllow []string // HOST, HOST:PORT or CIDR: reached though not public, with EgressFiltered
+	Apps        []string // URLs and host:port of the app: never reached, with EgressFiltered
 
 	Node, Python string // programs; empty looks for node and python3 in PATH
 
@@ -50,8 +56,9 @@ type Options struct {
 	// the session's state, and returns whether it may go. nil: it goes, and OnLost is told before it ends.
 	OnEvict func(context.Context, SessionLost) bool
 
-	kernel   *wall.Kernel  // nil: asked
-	patience time.Duration // with a frame that has begun; 0 for frame.Deadline
+	kernel   *wall.Kernel    // nil: asked
+	resolver egress.Resolver // nil: the machine's
+	patience time.Duration   // with a frame that has begun; 0 for frame.Deadline
 }
 
 // Limits bound one executor and what it starts.

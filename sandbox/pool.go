@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/sandbox/egress"
 	"github.com/sojourn-run/sojourn/sandbox/minder"
 	"github.com/sojourn-run/sojourn/shared/filelock"
 )
@@ -27,8 +28,10 @@ type Pool struct {
 	report    Report
 	languages map[string]*language
 	catalog   catalog
-	dir       string   // of this pool: scratch folders and shims
-	lock      *os.File // says that dir is in use
+	dir       string        // of this pool: scratch folders and shims
+	lock      *os.File      // says that dir is in use
+	proxy     *egress.Proxy // the way of executors to the network; nil when they have another, or none
+	socketDir string        // of the proxy's, when it has one of its own
 	capacity  int
 	memory    int64          // resident bytes of all executors above which idle ones are ended
 	starts    chan struct{}  // one token per executor that boots right now
@@ -68,6 +71,11 @@ func NewPool(o Options) (*Pool, error) {
 	for _, path := range slices.Concat(o.Read, o.Write) { // a slip of the pen would show as a denied access, much later
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("what executors may open: %w", err)
+		}
+	}
+	for _, text := range o.EgressAllow {
+		if _, err := egress.ParseEntry(text); err != nil {
+			return nil, fmt.Errorf("egress-allow: %w", err)
 		}
 	}
 	hardened := harden()
@@ -150,6 +158,12 @@ func (p *Pool) claimDir() error {
 }
 
 func (p *Pool) releaseDir() {
+	if p.proxy != nil {
+		p.proxy.Close()
+	}
+	if p.socketDir != "" {
+		_ = os.RemoveAll(p.socketDir)
+	}
 	minder.Wipe(p.dir)
 	_ = p.lock.Close()
 }

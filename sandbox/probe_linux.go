@@ -87,12 +87,19 @@ var tries = map[string]func(aim) error{
 	trySignal:   func(a aim) error { return unix.Kill(a.Worker, 0) },
 	tryAbstract: func(a aim) error { return connects(a.Abstract) },
 	tryNamed:    func(a aim) error { return connects(a.Named) },
-	tryNetwork: func(aim) error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	tryNetwork: func(a aim) error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err == nil {
-			_ = unix.Close(fd)
+			return unix.Close(fd)
 		}
-		return err
+		if a.TCP == "" {
+			return err
+		}
+		c, err := net.DialTimeout("tcp", a.TCP, time.Second)
+		if err == nil {
+			return c.Close()
+		}
+		return sendsAtOnce(a.TCP)
 	},
 	tryRoot: func(aim) error {
 		if os.Geteuid() != 0 {
@@ -107,6 +114,20 @@ func reads(path string) error {
 	return err
 }
 
+// sendsAtOnce connects while it sends.
+func sendsAtOnce(address string) error {
+	to, err := net.ResolveTCPAddr("tcp4", address)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, &unix.SockaddrInet4{Port: to.Port, Addr: [4]byte(to.IP.To4())})
+}
+
 func connects(address string) error {
 	if address == "" {
 		return errors.New("no socket")
@@ -118,11 +139,19 @@ func connects(address string) error {
 	return err
 }
 
-// listen opens a socket to be connected to; nobody is answered.
-func listen(address string) (stop func(), err error) {
-	l, err := net.Listen("unix", address)
-	if err != nil {
-		return nil, err
+// listen opens a socket to be connected to, and says its address; nobody is answered. Without an address it is one of
+// TCP.
+func listen(address string) (at string, stop func(), err error) {
+	network := "unix"
+	if address == "" {
+		network, address = "tcp", "127.0.0.1:0"
 	}
-	return func() { _ = l.Close() }, nil
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return "", nil, err
+	}
+	if network == "tcp" {
+		address = l.Addr().String()
+	}
+	return address, func() { _ = l.Close() }, nil
 }

@@ -29,4 +29,4 @@ func probe() {
 	_, _ = os.NewFile(lib.ControlFD, "control").Write(append(answer, '\n'))
 }
 
-func listen(string) (func(), error) { return nil, errors.New("not needed") }
+func listen(string) (string, func(), error) { return "", nil, errors.New("not needed") }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/sandbox/egress"
 	"github.com/sojourn-run/sojourn/sandbox/shim"
 	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
@@ -34,7 +35,8 @@ type language struct {
 	limits  Limits
 	json    bool // handlers take and give JSON instead of the stored encoding
 	// what an executor with that scratch folder is left with; nil below level confined
-	rule func(scratch string) *wall.Rules
+	rule  func(scratch string) *wall.Rules
+	proxy *egress.Proxy // its way to the network; nil when it has another, or none
 }
 
 // self is the path of this very binary, also after the file was replaced.

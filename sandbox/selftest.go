@@ -28,6 +28,7 @@ type aim struct {
 	Outside  string `json:"outside"`  // a folder of the worker's
 	Abstract string `json:"abstract"` // socket the worker listens on
 	Named    string `json:"named"`    // and another
+	TCP      string `json:"tcp"`      // and its address on the network
 }
 
 // Things a prober tries. Each is harmless when it succeeds.
@@ -66,6 +67,9 @@ var openWords = []struct{ try, words string }{
 	{tryDescriptors, "code finds descriptors that the worker left open"},
 	{tryCalls, "code can make system calls that programs get out of sandboxes with"},
 }
+
+// unusedPort is where no proxy is, for a prober that should not get past one.
+const unusedPort = 9
 
 // outcome is what a prober found: what it succeeded with.
 type outcome map[string]bool
@@ -109,9 +113,10 @@ func (p *Pool) confine() error {
 		}
 	}
 	p.report = Report{
-		Level: LevelProcess, LandlockABI: offered.Landlock, Memory: watchedMemory, Disk: "watchdog", Egress: "open",
+		Level: LevelProcess, LandlockABI: offered.Landlock, Memory: watchedMemory, Disk: "watchdog", Egress: EgressOpen,
 	}
 	var found outcome
+	var out way
 	var err error
 	switch {
 	case o.Level == LevelProcess:
@@ -121,32 +126,52 @@ func (p *Pool) confine() error {
 	case !offered.Filter:
 		err = errors.New("the kernel has no filter of system calls, or the container does not let it be used")
 	default:
-		if found, err = p.tried(&offered); err == nil {
-			err = found.holds()
-		}
+		out, found, err = p.enclosed(offered)
 	}
+	closed := o.Egress == EgressNone || o.Egress == EgressFiltered
 	switch {
+	case closed && (err != nil || o.Level == LevelProcess):
+		why := p.report.Reason
+		if err != nil {
+			why = err.Error()
+		}
+		return fmt.Errorf("egress %s cannot be held here, since code is not confined: %s: %w", o.Egress, why, ErrTooWeak)
 	case err != nil && o.Level == LevelConfined:
 		return fmt.Errorf("level %s cannot be had here: %w: %w", o.Level, err, ErrTooWeak)
 	case err != nil:
 		p.report.Reason = "code is not confined: " + err.Error()
 	case o.Level != LevelProcess:
-		p.report.Level = LevelConfined
+		p.report.Level, p.report.Egress, p.report.EgressBy = LevelConfined, out.egress, out.by
+		port := 0
+		if out.egress == EgressFiltered {
+			if err := p.serve(out); err != nil {
+				return err
+			}
+			port = p.proxy.Port()
+		}
 		for _, l := range p.languages {
+			l.proxy = p.proxy
 			l.rule = func(scratch string) *wall.Rules {
 				r := l.rules(o, offered, p.dir)
+				out.onto(&r, port)
 				r.Write = append(r.Write, scratch)
 				return &r
 			}
 		}
 	}
 	if p.report.Level == LevelProcess {
-		if found, err = p.tried(nil); err != nil {
+		if found, err = p.tried(nil, way{}); err != nil {
 			return fmt.Errorf("test of isolation: %w", err)
 		}
 	}
 	p.report.Signals = !found[trySignal] && !found[tryAbstract]
-	p.report.Missing = append(found.missing(), unwatched...)
+	p.report.Missing = found.missing()
+	if out.by == byLandlock && p.proxy != nil {
+		p.report.Missing = append(p.report.Missing, fmt.Sprintf(
+			"code can connect to port %d of any machine, since that is the number of the worker's proxy", p.proxy.Port(),
+		))
+	}
+	p.report.Missing = append(p.report.Missing, unwatched...)
 	if floor != "" && !p.report.Level.AtLeast(floor) && !o.AllowWeaker {
 		return fmt.Errorf(
 			"level %s is under the least allowed, %s (%s: %s): %w", p.report.Level, floor, p.report.Reason,
@@ -159,28 +184,34 @@ func (p *Pool) confine() error {
 // tests remembers what probers found: it is the same for every pool of this process.
 var tests = struct {
 	sync.Mutex
-	found map[wall.Kernel]outcome
-}{found: map[wall.Kernel]outcome{}}
+	found map[trial]outcome
+}{found: map[trial]outcome{}}
+
+// trial is what a prober was behind.
+type trial struct {
+	kernel wall.Kernel
+	way    way
+}
 
 // tried runs a prober the way executors are run, behind a wall of what is offered or without one.
-func (p *Pool) tried(offered *wall.Kernel) (outcome, error) {
-	var k wall.Kernel
+func (p *Pool) tried(offered *wall.Kernel, w way) (outcome, error) {
+	k := trial{way: w}
 	if offered != nil {
-		k = *offered
+		k.kernel = *offered
 	}
 	tests.Lock()
 	defer tests.Unlock()
 	if found, done := tests.found[k]; done {
 		return found, nil
 	}
-	found, err := p.try(offered)
+	found, err := p.try(offered, w)
 	if err == nil {
 		tests.found[k] = found
 	}
 	return found, err
 }
 
-func (p *Pool) try(offered *wall.Kernel) (found outcome, err error) {
+func (p *Pool) try(offered *wall.Kernel, w way) (found outcome, err error) {
 	program, err := self()
 	if err != nil {
 		return nil, err
@@ -195,9 +226,9 @@ func (p *Pool) try(offered *wall.Kernel) (found outcome, err error) {
 		return nil, err
 	}
 	defer minder.Wipe(scratch)
-	for _, address := range []*string{&a.Abstract, &a.Named} {
-		stop, err := listen(*address)
-		if err != nil {
+	for _, address := range []*string{&a.Abstract, &a.Named, &a.TCP} {
+		at, stop, err := listen(*address)
+		if *address = at; err != nil {
 			*address = "" // such sockets cannot be here, so there is none to connect to
 			continue
 		}
@@ -209,6 +240,7 @@ func (p *Pool) try(offered *wall.Kernel) (found outcome, err error) {
 	}
 	if offered != nil {
 		r := l.rules(p.opt, *offered, p.dir)
+		w.onto(&r, unusedPort)
 		r.Write = append(r.Write, scratch)
 		config.Wall = &r
 	}

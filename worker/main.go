@@ -79,6 +79,10 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog
 	source := release.System()
 	source.Setting = c.Release
 	current, _ := release.Current(source)
+	apps := c.AppURLs
+	if c.Role.RunsApp() {
+		apps = []string{c.Addr}
+	}
 	return New(Options{
 		Registry: r, Carrier: carrier, Release: current, Strict: c.ReleaseStrict, Token: token, WorkerID: c.WorkerID,
 		Namespace: c.Namespace,
@@ -90,6 +94,7 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog
 		DrainTimeout: c.DrainTimeout, DataDir: c.DataDir, Handlers: c.Handlers, Isolation: c.Isolation,
 		IsolationMin: c.IsolationMin,
 		Read:         c.ExecutorRead, Write: c.ExecutorWrite,
+		Egress: c.Egress, EgressAllow: c.EgressAllow, Apps: apps,
 		Memory: int64(c.ExecutorMemory) << 20,
 		Log:    log,
 	})

@@ -61,6 +61,11 @@ type Options struct {
 	IsolationMin string
 	// files and folders that confined code may read, or change, beside its runtime, the handlers and its scratch folder
 	Read, Write []string
+	// Egress is what of the network executors reach: auto, none, filtered or open; empty: auto, which is filtered where
+	// the level confined holds and else open
+	Egress      string
+	EgressAllow []string                  // HOST, HOST:PORT or CIDR that filtered egress reaches though it is not public
+	Apps        []string                  // URLs and host:port of the app, which filtered egress never reaches
 	Limits      map[string]sandbox.Limits // of executors, per runtime: native, node, python
 	// Memory is how many bytes all executors together may have in memory: above it idle sessions are evicted, the one used
 	// longest ago first, but for those that a workflow started; 0: three quarters of what the machine has.
@@ -279,6 +284,10 @@ func (w *Worker) openSandbox() error {
 			o.IsolationMin,
 		), Read: o.Read, Write: o.Write, Limits: o.Limits, OnLost: w.lost,
 		OnEvict: w.evict, Memory: o.Memory, Logger: w.log,
+	}
+	so.EgressAllow, so.Apps = o.EgressAllow, o.Apps
+	if o.Egress != "auto" {
+		so.Egress = sandbox.Egress(o.Egress)
 	}
 	if o.Isolation != "auto" {
 		so.Level = sandbox.Level(o.Isolation)

@@ -33,6 +33,7 @@ func Serve(handlers Handlers) error {
 		return fmt.Errorf("control socket on descriptor 3: %w", err)
 	}
 	_ = file.Close()
+	useProxy()
 	return ServeConn(conn, handlers)
 }
 

@@ -49,6 +49,55 @@ def send(header, body=b""):
     return True
 
 
+def through_socket(path):
+    """Has sockets that would connect to the worker's proxy over the network do so at a Unix socket, since others are refused.
+
+    Libraries find the proxy in HTTP_PROXY; the address there stands for the Unix socket.
+    """
+    from urllib.parse import urlsplit
+
+    at = urlsplit(os.environ["HTTP_PROXY"])
+    stand_in = (at.hostname, at.port)
+    inet = (-1, socket.AF_INET, socket.AF_INET6)
+
+    class Socket(socket.socket):
+        _stand_in = False
+
+        def __init__(self, family=-1, type=-1, proto=-1, fileno=None):
+            kind = socket.SOCK_STREAM if type == -1 else type
+            if fileno is None and family in inet and kind & 0xF == socket.SOCK_STREAM:
+                family, type, proto, self._stand_in = socket.AF_UNIX, kind, 0, True
+            super().__init__(family, type, proto, fileno)
+
+        def _at(self, address):
+            if not self._stand_in:
+                return address
+            if tuple(address[:2]) == stand_in:
+                return path
+            raise PermissionError(errno.EACCES, "the network is reached through the worker's proxy (HTTP_PROXY) only")
+
+        def connect(self, address):
+            return super().connect(self._at(address))
+
+        def connect_ex(self, address):
+            try:
+                return super().connect_ex(self._at(address))
+            except PermissionError as err:
+                return err.errno
+
+        def setsockopt(self, level, *args):
+            if not self._stand_in or level == socket.SOL_SOCKET:
+                super().setsockopt(level, *args)
+
+        def getpeername(self):
+            return stand_in if self._stand_in else super().getpeername()
+
+        def getsockname(self):
+            return ("127.0.0.1", 0) if self._stand_in else super().getsockname()
+
+    socket.socket = Socket
+
+
 def event_loop():
     """The one event loop, running in a thread of its own."""
     global loop
@@ -440,6 +489,9 @@ def read():
 
 if __name__ == "__main__":
     from time import monotonic
+
+    if os.environ.get("SOJOURN_EGRESS_SOCKET"):
+        through_socket(os.environ["SOJOURN_EGRESS_SOCKET"])
 
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)
     sys.stderr.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)

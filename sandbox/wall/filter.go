@@ -48,6 +48,9 @@ const (
 
 	unixFamily, inetFamily, inet6Family, netlinkFamily = 1, 2, 10, 16
 	streamType, datagramType, typeMask                 = 1, 2, 0xf
+	tcpProtocol                                        = 6
+	// MSG_FASTOPEN: connects while it sends, which Landlock does not look at
+	fastOpen = 0x20000000
 )
 
 // filter is the program that decides about system calls: those of a foreign architecture end the process, as their
@@ -84,6 +87,17 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 	if r.Landlock > 0 && !r.HoldsTruncate() {
 		p.call(callTruncate, answerError|errAccess, func() {})
 	}
+	if len(r.Ports) > 0 {
+		for _, send := range []struct {
+			call  number
+			flags uint32 // which argument they are
+		}{{callSendto, 3}, {callSendmsg, 2}, {callSendmmsg, 3}} {
+			p.call(send.call, answerAllow, func() {
+				p.arg(send.flags)
+				p.when(opAnySet, fastOpen, answerError|errAccess)
+			})
+		}
+	}
 	p.call(callSocketpair, answerAllow, func() {
 		p.arg(0)
 		p.unless(opEqual, unixFamily, answerError|errAccess)
@@ -104,6 +118,13 @@ func (r Rules) sockets(p *program) {
 		p.block(opEqual, family, answerError|errAccess, func() {
 			p.arg(1)
 			p.code = append(p.code, instruction{code: opAnd, k: typeMask})
+			if len(r.Ports) > 0 { // of streams TCP alone: what else there is, MPTCP for one, Landlock does not look at
+				p.unless(opEqual, streamType, answerError|errAccess)
+				p.arg(2)
+				p.when(opEqual, 0, answerAllow)
+				p.when(opEqual, tcpProtocol, answerAllow)
+				return
+			}
 			p.when(opEqual, streamType, answerAllow)
 			p.when(opEqual, datagramType, answerAllow)
 		})

@@ -63,7 +63,40 @@ func TestFilter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, code := range map[string][]instruction{"old": old, "shut": shut, "open": open} {
+		ports, err := Rules{Landlock: 7, Filter: true, Inet: true, Ports: []uint16{80}}.filter(arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			call        number
+			args        []uint64
+			ports, open uint32
+		}{
+			{callSocket, []uint64{inetFamily, 1}, answerAllow, answerAllow},
+			{callSocket, []uint64{inet6Family, 1 | 0x80800, 6}, answerAllow, answerAllow},
+			{callSocket, []uint64{inetFamily, 1, 262}, access, answerAllow}, // MPTCP
+			{callSocket, []uint64{inetFamily, 1, 256}, access, answerAllow}, // SMC
+			{callSocket, []uint64{inetFamily, 1, 132}, access, answerAllow}, // SCTP
+			{callSocket, []uint64{inetFamily, 2}, access, answerAllow},      // UDP
+			{callSocket, []uint64{inet6Family, 2, 17}, access, answerAllow},
+			{callSocket, []uint64{inetFamily, 5}, access, access},
+			{callSocket, []uint64{netlinkFamily, 3, 0}, answerAllow, answerAllow},
+			{callSocket, []uint64{unixFamily, 2}, answerAllow, answerAllow},
+			{callSendto, []uint64{3, 0, 0, 0}, answerAllow, answerAllow},
+			{callSendto, []uint64{3, 0, 0, fastOpen}, access, answerAllow},
+			{callSendto, []uint64{3, 0, 0, fastOpen | 0x4000}, access, answerAllow},
+			{callSendmsg, []uint64{3, 0, fastOpen}, access, answerAllow},
+			{callSendmsg, []uint64{3, 0, 0, fastOpen}, answerAllow, answerAllow},
+			{callSendmmsg, []uint64{3, 0, 1, fastOpen}, access, answerAllow},
+		} {
+			for name, want := range map[string]uint32{"ports": c.ports, "open": c.open} {
+				code := map[string][]instruction{"ports": ports, "open": open}[name]
+				if got := decide(t, code, a.audit, a.of(c.call), c.args...); got != want {
+					t.Errorf("%s %s %s%v: %#x, want %#x", arch, name, c.call.name, c.args, got, want)
+				}
+			}
+		}
+		for name, code := range map[string][]instruction{"ports": ports, "old": old, "shut": shut, "open": open} {
 			if len(code) > 4096 {
 				t.Errorf("%s %s: %d instructions are too many for a kernel", arch, name, len(code))
 			}

@@ -30,6 +30,15 @@ const (
 	scopeSignal
 )
 
+// connectPort is the right to connect to a port of TCP.
+const connectPort = 1 << 1
+
+// ofPort is the kind of a rule about a port.
+const ofPort = 2
+
+// portRule is one, in the kernel's layout.
+type portRule struct{ rights, port uint64 }
+
 // ruleset is what the kernel is told once: what is forbidden except where a rule allows it. Its layout is the kernel's.
 type ruleset struct {
 	files  uint64
@@ -50,6 +59,15 @@ func rulesetOf(abi int) ruleset {
 	}
 	if abi >= abiScope {
 		s.scoped = scopeAbstract | scopeSignal
+	}
+	return s
+}
+
+// ruleset is what these rules forbid, but for the exceptions that are added to it.
+func (r Rules) ruleset() ruleset {
+	s := rulesetOf(r.Landlock)
+	if len(r.Ports) > 0 {
+		s.net = connectPort
 	}
 	return s
 }

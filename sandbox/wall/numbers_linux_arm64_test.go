@@ -8,6 +8,9 @@ import (
 
 func TestNumbersAreTheKernels(t *testing.T) {
 	want := map[string]int{
+		"sendto":            unix.SYS_SENDTO,
+		"sendmsg":           unix.SYS_SENDMSG,
+		"sendmmsg":          unix.SYS_SENDMMSG,
 		"mount":             unix.SYS_MOUNT,
 		"umount2":           unix.SYS_UMOUNT2,
 		"move_mount":        unix.SYS_MOVE_MOUNT,
@@ -69,7 +72,10 @@ func TestNumbersAreTheKernels(t *testing.T) {
 		"truncate":          unix.SYS_TRUNCATE,
 	}
 	all := append(
-		[]number{callClone, callClone3, callSocket, callSocketpair, callIoctl, callPrlimit, callTruncate}, refused...,
+		[]number{
+			callClone, callClone3, callSocket, callSocketpair, callIoctl, callPrlimit, callTruncate, callSendto, callSendmsg,
+			callSendmmsg,
+		}, refused...,
 	)
 	for _, n := range all {
 		nr, there := want[n.name]

@@ -33,6 +33,9 @@ func Raise(r Rules) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
+	if len(r.Ports) > 0 && (r.Landlock < abiNet || !r.Filter) {
+		return fmt.Errorf("no rules for ports: Landlock has ABI %d here, or there is no filter", r.Landlock)
+	}
 	if r.Landlock > 0 {
 		if err := r.enclose(); err != nil {
 			return fmt.Errorf("landlock: %w", err)
@@ -48,7 +51,7 @@ func Raise(r Rules) error {
 
 // enclose puts this thread into a Landlock domain of its own.
 func (r Rules) enclose() error {
-	set := rulesetOf(r.Landlock)
+	set := r.ruleset()
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&set)), unsafe.Sizeof(set), 0)
 	if errno != 0 {
 		return fmt.Errorf("make rules: %w", errno)
@@ -57,6 +60,11 @@ func (r Rules) enclose() error {
 	for _, f := range r.fileRules() {
 		if err := allow(int(fd), set, f); err != nil {
 			return fmt.Errorf("rule for %s: %w", f.path, err)
+		}
+	}
+	for _, port := range r.Ports {
+		if err := allowPort(int(fd), port); err != nil {
+			return fmt.Errorf("rule for port %d: %w", port, err)
 		}
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
@@ -89,6 +97,18 @@ func allow(rules int, set ruleset, f fileRule) error {
 	_, _, errno := unix.Syscall6(
 		unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&beneath)), 0, 0,
 		0,
+	)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// allowPort adds a rule for connections to a port.
+func allowPort(rules int, port uint16) error {
+	rule := portRule{rights: connectPort, port: uint64(port)}
+	_, _, errno := unix.Syscall6(
+		unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), ofPort, uintptr(unsafe.Pointer(&rule)), 0, 0, 0,
 	)
 	if errno != 0 {
 		return errno

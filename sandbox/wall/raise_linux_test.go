@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 type aim struct {
 	Parent                            int
 	Allowed, Secret, Outside, Scratch string
-	Abstract, Named, TCP              string
+	Abstract, Named, TCP, Ruled       string
 }
 
 // probe tries everything and prints what came of it, by name: "open", or why not.
@@ -153,7 +154,21 @@ var probes = map[string]func(aim) error{
 	"x32":              foreignCall,
 	"listen":           func(aim) error { return call(unix.SYS_LISTEN, ^uintptr(0)) },
 	// The network.
-	"tcp":    func(a aim) error { return dial("tcp", a.TCP) },
+	"tcp":   func(a aim) error { return dial("tcp", a.TCP) },
+	"ruled": func(a aim) error { return dial("tcp", a.Ruled) },
+	"fast open": func(a aim) error {
+		to, err := net.ResolveTCPAddr("tcp", a.TCP)
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, &unix.SockaddrInet4{Port: to.Port, Addr: [4]byte(to.IP.To4())})
+	},
+	"mptcp":  func(aim) error { return socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP) },
 	"udp":    func(aim) error { return socket(unix.AF_INET, unix.SOCK_DGRAM, 0) },
 	"tcp6":   func(aim) error { return socket(unix.AF_INET6, unix.SOCK_STREAM, 0) },
 	"raw":    func(aim) error { return socket(unix.AF_INET, unix.SOCK_RAW, 1) },
@@ -247,6 +262,7 @@ func behind(t *testing.T, change func(*Rules)) (map[string]string, Rules) {
 	listen("unix", a.Abstract)
 	listen("unix", a.Named)
 	a.TCP = listen("tcp", "127.0.0.1:0").Addr().String()
+	a.Ruled = listen("tcp", "127.0.0.1:0").Addr().String()
 
 	exe, err := os.Executable()
 	if err != nil {
@@ -260,6 +276,14 @@ func behind(t *testing.T, change func(*Rules)) (map[string]string, Rules) {
 	}
 	if change != nil {
 		change(&rules)
+	}
+	if len(rules.Ports) > 0 {
+		_, port, _ := net.SplitHostPort(a.Ruled)
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules.Ports = []uint16{uint16(n)}
 	}
 	told, err := json.Marshal(a)
 	if err != nil {
@@ -343,7 +367,34 @@ func TestNothingGetsOverTheWall(t *testing.T) {
 
 func TestInetIsTheNetworkAndNoMore(t *testing.T) {
 	said, rules := behind(t, func(r *Rules) { r.Inet = true })
-	want(t, said, append(append(leftOpen(rules), mustWork...), "tcp", "udp", "tcp6")...)
+	open := append(append(leftOpen(rules), mustWork...), "tcp", "ruled", "udp", "tcp6")
+	for _, may := range []string{"fast open", "mptcp"} { // which a kernel may be without
+		if said[may] == "open" {
+			open = append(open, may)
+		}
+	}
+	want(t, said, open...)
+}
+
+func TestPortsAreTheseAndNoOthers(t *testing.T) {
+	said, rules := behind(t, func(r *Rules) {
+		if !(Kernel{Landlock: r.Landlock, Filter: true}).HoldsPorts() {
+			t.Skipf("this kernel has ABI %d", r.Landlock)
+		}
+		r.Inet, r.Ports = true, []uint16{1}
+	})
+	want(t, said, append(append(leftOpen(rules), mustWork...), "ruled", "tcp6")...)
+}
+
+// Rules that cannot be kept are no rules.
+func TestPortsAreNotLeftOpenForWantOfRules(t *testing.T) {
+	for _, r := range []Rules{{Ports: []uint16{1}, Filter: true, Landlock: 3}, {Ports: []uint16{1}, Landlock: 4}} {
+		var err error
+		Apart(func() { err = Raise(r) })
+		if err == nil {
+			t.Errorf("%+v: raised", r)
+		}
+	}
 }
 
 // Old kernels hold less, and what they do not hold is known beforehand.

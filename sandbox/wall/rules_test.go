@@ -26,6 +26,22 @@ func TestRulesetIsWhatTheABIKnows(t *testing.T) {
 	}
 }
 
+func TestPortsAreRuledWhereTheyAreNamed(t *testing.T) {
+	if got := (Rules{Landlock: 7, Ports: []uint16{80}}).ruleset(); got.net != 2 || got.files != 0xffff {
+		t.Errorf("with a port: %+v", got)
+	}
+	if got := (Rules{Landlock: 7, Inet: true}).ruleset(); got.net != 0 {
+		t.Errorf("without: %+v", got)
+	}
+	for k, want := range map[Kernel]bool{
+		{3, true}: false, {4, true}: true, {9, true}: true, {9, false}: false, {0, true}: false,
+	} {
+		if got := k.HoldsPorts(); got != want {
+			t.Errorf("%+v: %v", k, got)
+		}
+	}
+}
+
 func TestRulesAskForWhatTheirFileCanHave(t *testing.T) {
 	r := Rules{Read: []string{"r"}, Write: []string{"w"}, Devices: []string{"d"}}
 	for _, c := range []struct {

@@ -83,6 +83,9 @@ var (
 	callClone3     = number{"clone3", 435, 435}
 	callSocket     = number{"socket", 41, 198}
 	callSocketpair = number{"socketpair", 53, 199}
+	callSendto     = number{"sendto", 44, 206}
+	callSendmsg    = number{"sendmsg", 46, 211}
+	callSendmmsg   = number{"sendmmsg", 307, 269}
 	callIoctl      = number{"ioctl", 16, 29}
 	callPrlimit    = number{"prlimit64", 302, 261}
 	callTruncate   = number{"truncate", 76, 45}

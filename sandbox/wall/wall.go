@@ -20,6 +20,8 @@ type Rules struct {
 	Write   []string `json:"write,omitempty"`   // files and trees: everything, except making devices; they must be there
 	Devices []string `json:"devices,omitempty"` // device files: read and write
 	Inet    bool     `json:"inet,omitempty"`    // sockets of IPv4 and IPv6, TCP and UDP; without it there are none
+	// Ports leave of Inet only TCP, and of that only connections to these ports, of whichever machine. It needs ABI 4.
+	Ports []uint16 `json:"ports,omitempty"`
 
 	// ABI to use, at most what is offered; 0 leaves files and processes as they are
 	Landlock int  `json:"landlock,omitempty"`
@@ -36,6 +38,7 @@ type Kernel struct {
 const (
 	abiRename   = 2 // moving between folders
 	abiTruncate = 3 // cutting files off
+	abiNet      = 4 // ports of TCP
 	abiIoctl    = 5 // commands to devices
 	abiScope    = 6 // signals and abstract sockets
 	abiUnix     = 9 // sockets with a name in a folder
@@ -43,6 +46,9 @@ const (
 
 // HoldsTruncate says whether the rules keep files that may be read from being cut off.
 func (r Rules) HoldsTruncate() bool { return r.Landlock >= abiTruncate }
+
+// HoldsPorts says whether the kernel keeps a program to ports of TCP.
+func (k Kernel) HoldsPorts() bool { return k.Landlock >= abiNet && k.Filter }
 
 // HoldsSignals says whether the rules keep signals and abstract sockets inside.
 func (r Rules) HoldsSignals() bool { return r.Landlock >= abiScope }

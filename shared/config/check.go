@@ -168,6 +168,7 @@ func checkWorker(c *checker, cfg *Config) {
 	c.isolation("isolation", cfg.Isolation)
 	c.isolation("isolation-min-level", cfg.IsolationMin)
 	c.atLeast("executor-memory", cfg.ExecutorMemory, 0)
+	checkEgress(c, cfg)
 	if !cfg.Role.RunsApp() {
 		c.positive("attempt-lease", cfg.AttemptLease)
 	}
@@ -179,6 +180,23 @@ func checkWorker(c *checker, cfg *Config) {
 		c.bad("session-buffer", "must be shorter than session-lease, which is %s", written(cfg.SessionLease))
 	}
 	checkIdle(c, cfg)
+}
+
+func checkEgress(c *checker, cfg *Config) {
+	c.oneOf("egress", cfg.Egress, "auto", "none", "filtered", "open")
+	held := cfg.Egress == "none" || cfg.Egress == "filtered"
+	if held && (cfg.Isolation == "none" || cfg.Isolation == "process") {
+		c.bad("egress", "nothing holds it with isolation %s; it needs confined", cfg.Isolation)
+	}
+	if len(cfg.EgressAllow) > 0 && (cfg.Egress == "none" || cfg.Egress == "open") {
+		c.bad("egress-allow", "is for egress filtered, and egress is %s", cfg.Egress)
+	}
+	for _, e := range cfg.EgressAllow {
+		if e == "" || strings.ContainsAny(e, "*@?# ") || strings.Contains(e, "://") {
+			c.bad("egress-allow", "each must look like HOST, HOST:PORT or an address range as 10.0.0.0/8")
+			break
+		}
+	}
 }
 
 // shortLease is the length below which a lease is renewed at half of itself, whatever the buffer.

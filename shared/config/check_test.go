@@ -58,6 +58,13 @@ func TestSettingsThatCannotWorkAreRefusedByName(t *testing.T) {
 		{Worker, "SOJOURN_SESSION_BUFFER=30s", []string{"session-buffer", "30s"}},
 		{Worker, "SOJOURN_ISOLATION=magic", []string{"isolation", "magic"}},
 		{Worker, "SOJOURN_EXECUTOR_MEMORY=-1", []string{"executor-memory", "-1"}},
+		{Worker, "SOJOURN_EGRESS=advisory", []string{"egress", "advisory", "filtered"}},
+		{Worker, "SOJOURN_EGRESS=filtered SOJOURN_ISOLATION=process", []string{"egress", "needs confined"}},
+		{Worker, "SOJOURN_EGRESS=none SOJOURN_ISOLATION=none", []string{"egress", "needs confined"}},
+		{Worker, "SOJOURN_EGRESS=open SOJOURN_ISOLATION=process", nil},
+		{Worker, "SOJOURN_EGRESS=filtered SOJOURN_EGRESS_ALLOW=db:5432,10.0.0.0/8,[::1]:80", nil},
+		{Worker, "SOJOURN_EGRESS=open SOJOURN_EGRESS_ALLOW=db", []string{"egress-allow", "egress is open"}},
+		{Worker, "SOJOURN_EGRESS_ALLOW=http://db", []string{"egress-allow", "HOST:PORT"}},
 		// An idle time must outlast the pause between two renewals of a running attempt; equal is not enough.
 		{Worker, "SOJOURN_ATTEMPT_LEASE=10m", []string{"session-idle", "300 s", "595 s"}},
 		{Worker, "SOJOURN_ATTEMPT_LEASE=30s SOJOURN_SESSION_IDLE=25s", []string{"session-idle", "25 s"}},

@@ -76,6 +76,9 @@ type Config struct {
 	// ExecutorRead and ExecutorWrite are what confined code may open beside what it always may.
 	ExecutorRead  []string `koanf:"executor-read"`
 	ExecutorWrite []string `koanf:"executor-write"`
+	// Egress and EgressAllow are what handlers reach of the network.
+	Egress      string   `koanf:"egress"`
+	EgressAllow []string `koanf:"egress-allow"`
 	// ExecutorMemory is in MiB; 0: three quarters of what the machine has.
 	ExecutorMemory int `koanf:"executor-memory"`
 

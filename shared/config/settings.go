@@ -145,6 +145,15 @@ var settings = []setting{
 		help: "files and folders that confined handlers may change, comma separated",
 	},
 	{
+		name: "egress", value: "auto", roles: workers,
+		help: "what of the network handlers reach: none, filtered (public addresses, through a proxy), open, or auto: " +
+			"filtered where isolation is confined",
+	},
+	{
+		name: "egress-allow", kind: list, roles: workers,
+		help: "what handlers reach though it is not public: HOST, HOST:PORT or CIDR, comma separated",
+	},
+	{
 		name: "executor-memory", kind: number, value: "0", roles: workers,
 		help: "MiB that all executors may have in memory until idle sessions are evicted; 0: three quarters of the machine's",
 	},

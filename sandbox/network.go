@@ -1,0 +1,131 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/sojourn-run/sojourn/sandbox/egress"
+	"github.com/sojourn-run/sojourn/sandbox/wall"
+)
+
+// Egress says what of the network code in executors reaches.
+type Egress string
+
+// What there is.
+const (
+	EgressNone     Egress = "none"     // nothing
+	EgressFiltered Egress = "filtered" // public addresses and those on a list, through a proxy of the worker's
+	EgressOpen     Egress = "open"     // all that the worker does
+)
+
+// What holds executors to it.
+const (
+	byLandlock = "landlock" // connections of TCP to the proxy's port, and no other network
+	bySeccomp  = "seccomp"  // no sockets of the network; the proxy is at a Unix socket, which the shims use
+)
+
+// way is how executors are kept to an egress.
+type way struct {
+	egress Egress
+	by     string // empty when nothing has to
+}
+
+// ways are those that a kernel offers for what was asked, the best first.
+func (o Options) ways(k wall.Kernel) []way {
+	none, open := way{EgressNone, bySeccomp}, way{egress: EgressOpen}
+	filtered := []way{{EgressFiltered, bySeccomp}}
+	if k.HoldsPorts() {
+		filtered = []way{{EgressFiltered, byLandlock}, {EgressFiltered, bySeccomp}}
+	}
+	switch o.Egress {
+	case EgressNone:
+		return []way{none}
+	case EgressOpen:
+		return []way{open}
+	case EgressFiltered:
+		return filtered
+	}
+	return append(filtered, open)
+}
+
+// onto writes the way into rules; port is the proxy's.
+func (w way) onto(r *wall.Rules, port int) {
+	r.Inet = w.egress == EgressOpen || w.by == byLandlock
+	r.Ports = nil
+	if w.by == byLandlock {
+		r.Ports = []uint16{uint16(port)} //nolint:gosec // a port
+	}
+}
+
+// enclosed finds the first way that holds, and what a prober found behind a wall with it.
+func (p *Pool) enclosed(offered wall.Kernel) (way, outcome, error) {
+	var failed error
+	for _, w := range p.opt.ways(offered) {
+		found, err := p.tried(&offered, w)
+		if err == nil {
+			if err = found.holds(); err != nil { // which has nothing to do with the way
+				return w, found, err
+			}
+			if w.egress == EgressOpen || !found[tryNetwork] {
+				return w, found, nil
+			}
+			err = errors.New("a test got past the proxy")
+		}
+		failed = err
+	}
+	return way{}, nil, failed
+}
+
+// serve starts the proxy of a way that has one.
+func (p *Pool) serve(w way) error {
+	o := egress.Options{
+		Network: "tcp", Address: "127.0.0.1:0", Allow: p.opt.EgressAllow, Closed: p.opt.Apps, Resolver: p.opt.resolver,
+		Logger: p.opt.Logger,
+	}
+	if w.by == bySeccomp {
+		var err error
+		if o.Network, o.Address, err = p.socketPath(); err != nil {
+			return fmt.Errorf("egress proxy: %w", err)
+		}
+	}
+	proxy, err := egress.Listen(o)
+	if err != nil {
+		return err
+	}
+	p.proxy = proxy
+	if w.by == bySeccomp {
+		// Who may connect is decided by credentials; the executors' users may be others than the worker's.
+		return os.Chmod(o.Address, 0o666) //nolint:gosec // see above
+	}
+	return nil
+}
+
+// maxSocketPath is how long the name of a Unix socket may be.
+const maxSocketPath = 100
+
+// socketPath is where the proxy's socket goes: into the pool's folder, unless that has too long a name.
+func (p *Pool) socketPath() (network, path string, err error) {
+	if path = filepath.Join(p.dir, "egress"); len(path) <= maxSocketPath {
+		return "unix", path, nil
+	}
+	if p.socketDir, err = os.MkdirTemp("", "sojourn-"); err != nil {
+		return "", "", err
+	}
+	return "unix", filepath.Join(p.socketDir, "egress"), os.Chmod(p.socketDir, 0o711) //nolint:gosec // for other users
+}
+
+// wayOut is the environment of an executor with that pass. What the proxy carries is decided by the proxy, so that
+// nothing is an exception from it.
+func wayOut(proxy *egress.Proxy, pass *egress.Pass) []string {
+	var env []string
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		env = append(env, name+"="+pass.URL())
+	}
+	env = append(env, "NO_PROXY=", "no_proxy=")
+	if proxy.Port() == 0 {
+		env = append(env, "SOJOURN_EGRESS_SOCKET="+proxy.Addr().String())
+	}
+	return env
+}
