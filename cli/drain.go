@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -133,4 +135,76 @@ func (p *program) drainsCommand() *cobra.Command {
 				})
 		},
 	}
+}
+
+// fleetSettingsCommand shows what all workers run with, and sets it where a flag is given.
+func (p *program) fleetSettingsCommand() *cobra.Command {
+	var in protocol.FleetSettings
+	wait := false
+	const path = fleetPath + "settings"
+	c := &cobra.Command{
+		Use: "settings", Short: "Show or set what all workers of the namespace run with, while they run", Args: noArgs,
+		Long: "Show or set what all workers of the namespace run with, while they run.\n\n" +
+			"What a flag names is set; \"\" or 0 leaves it to each worker again. What no flag names stays. Without a flag they are shown.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			var now protocol.FleetSettingsState
+			if err := p.call(c, http.MethodGet, path, nil, &now); err != nil {
+				return err
+			}
+			next := protocol.FleetSettingsRequest{FleetSettings: now.FleetSettings, Revision: &now.Revision}
+			for name, put := range map[string]func(){
+				"set-log-level": func() { next.LogLevel = in.LogLevel }, "set-concurrency": func() { next.Concurrency = in.Concurrency },
+				"set-isolation": func() { next.IsolationMin = in.IsolationMin },
+			} {
+				if c.Flags().Changed(name) {
+					put()
+				}
+			}
+			if next.FleetSettings != now.FleetSettings {
+				if err := p.call(c, http.MethodPut, path, next, &now); err != nil {
+					return err
+				}
+			}
+			for wait && now.Applied < now.Workers {
+				select {
+				case <-c.Context().Done():
+					return c.Context().Err()
+				case <-time.After(time.Second):
+				}
+				if err := p.call(c, http.MethodGet, path, nil, &now); err != nil {
+					return err
+				}
+			}
+			return ask(p, c, http.MethodGet, path, nil, p.showFleetSettings)
+		},
+	}
+	c.Flags().StringVar(&in.LogLevel, "set-log-level", "", "trace, debug, info, warn or error")
+	c.Flags().IntVar(&in.Concurrency, "set-concurrency", 0, "activities that a worker runs at once")
+	c.Flags().StringVar(&in.IsolationMin, "set-isolation", "",
+		"none, process or confined: a worker whose executors are weaker offers nothing that needs them")
+	c.Flags().BoolVar(&wait, "wait", false, "wait until all workers that take settings run with them")
+	return c
+}
+
+func (p *program) showFleetSettings(s protocol.FleetSettingsState) error {
+	own := "each worker's own"
+	concurrency := own
+	if s.Concurrency > 0 {
+		concurrency = strconv.Itoa(s.Concurrency)
+	}
+	unaware := ""
+	if s.Unaware > 0 {
+		unaware = fmt.Sprintf("%d workers", s.Unaware)
+	}
+	return p.facts(
+		fact{"revision", strconv.FormatInt(s.Revision, 10)},
+		fact{"set", stamp(s.UpdatedAt)},
+		fact{"by", s.By},
+		fact{"log level", cmp.Or(s.LogLevel, own)},
+		fact{"activities at once", concurrency},
+		fact{"isolation", cmp.Or(s.IsolationMin, own)},
+		fact{"applied by", fmt.Sprintf("%d of %d workers", s.Applied, s.Workers)},
+		fact{"not yet by", strings.Join(s.Pending, " ")},
+		fact{"take no settings", unaware},
+	)
 }

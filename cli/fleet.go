@@ -40,7 +40,7 @@ func (p *program) workersCommand() *cobra.Command {
 		p.fleetCommand(protocol.FleetResume, "End a drain: the workers get work again", "What was released meanwhile stays released."),
 		p.fleetCommand(protocol.FleetEvict, "Give workers nothing more, and tell them to leave",
 			"They have their own drain timeout to end what runs; then it is handed back, and their processes end."),
-		p.drainsCommand(),
+		p.drainsCommand(), p.fleetSettingsCommand(),
 	), first(p.ids("/api/workers", "workers", "worker_id", false))))
 }
 
@@ -63,6 +63,7 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 		fact{"held back", w.Gate},
 		fact{"drained", drainedBy(w.Drain)},
 		fact{"group", w.Group},
+		fact{"settings", revision(w.Settings)},
 		fact{"queues", strings.Join(w.TaskQueues, " ")},
 		fact{"build", buildName(w.BuildID)},
 		fact{"release", w.Release},
@@ -78,6 +79,14 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 		fact{"registered", stamp(w.RegisteredAt)},
 		fact{"last heard", stamp(w.LastHeartbeatAt)},
 	)
+}
+
+// revision is which of the operators' settings a worker runs with.
+func revision(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprintf("revision %d", *n)
 }
 
 // drainedBy is why a worker is given nothing.

@@ -166,7 +166,7 @@ func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
 			MaxPolls: s.MaxPolls, MaxSockets: s.MaxSockets, Log: s.Log,
 			Settings: func() protocol.WorkerSettings {
 				return protocol.WorkerSettings{
-					ExecutionMode: "SANDBOX_PROCESS", LogLevel: s.LogLevel, DrainSeconds: int64(s.DrainTimeout.Seconds()),
+					ExecutionMode: "SANDBOX_PROCESS", DrainSeconds: int64(s.DrainTimeout.Seconds()),
 				}
 			},
 		},

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,7 +96,8 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog
 		IsolationMin: c.IsolationMin,
 		Read:         c.ExecutorRead, Write: c.ExecutorWrite,
 		Egress: c.Egress, EgressAllow: c.EgressAllow, Apps: apps,
-		Memory: int64(c.ExecutorMemory) << 20,
-		Log:    log,
+		Memory:      int64(c.ExecutorMemory) << 20,
+		SetLogLevel: func(level string) { process.SetLevel(cmp.Or(level, c.LogLevel)) },
+		Log:         log,
 	})
 }

@@ -146,7 +146,7 @@ func (c workerCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(breaksDesc, prometheus.CounterValue, float64(w.link.Generation()))
 	workflows, activities := w.runner.Busy()
 	gauge(slotsDesc, float64(w.opt.Workflows), "workflow")
-	gauge(slotsDesc, float64(w.opt.Concurrency), "activity")
+	gauge(slotsDesc, float64(w.concurrency()), "activity")
 	gauge(busyDesc, float64(workflows), "workflow")
 	gauge(busyDesc, float64(activities), "activity")
 	gauge(sessionsDesc, float64(len(w.sessions.List())))

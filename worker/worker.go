@@ -75,6 +75,8 @@ type Options struct {
 	// OnSettings hears the settings the app hands out, at each connection and when they change; it must be quick. nil:
 	// nobody does.
 	OnSettings func(protocol.WorkerSettings)
+	// SetLogLevel has the process log from this level on, as an operator wants it; empty: as it was. nil: nothing is done.
+	SetLogLevel func(level string)
 	// OnTaskFailed hears of each workflow task that fails by its code, with the stack where there is one, before the app
 	// does; it must be quick. nil: nobody does.
 	OnTaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
@@ -116,6 +118,7 @@ type Worker struct {
 	foreign     []string // activities of other languages
 	executes    bool     // some activities run in executors
 	together    int      // activities at once in a session that names no number; 0: as many as there are slots
+	fleet       fleetWide
 	abort       chan struct{}
 	aborting    sync.Once
 	drain       chan struct{}
@@ -192,7 +195,7 @@ func New(o Options) (_ *Worker, err error) {
 		Release: o.Release, Strict: o.Strict,
 		// the link names the worker by itself
 		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: o.Log,
-		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: o.OnSettings,
+		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: w.settings,
 		OnSession: func(n protocol.SessionNotice) { w.sessions.Drop(n.SessionID, n.Epoch, n.Reason) },
 		OnYield:   w.yield,
 		OnDrain:   func() { w.draining.Do(func() { close(w.drain) }) },
@@ -363,9 +366,9 @@ func (w *Worker) registration() protocol.RegisterRequest {
 	o := w.opt
 	in := protocol.RegisterRequest{
 		TaskQueues: o.Queues, BuildID: o.BuildID, Runtime: "go", SDKVersion: "sojourn-go/" + orElse(o.Release, "0.0.0"),
-		WorkflowTypes: o.Registry.WorkflowTypes(), ActivityTypes: w.activityTypes(), Capabilities: w.capabilities(),
-		WorkflowSlots: &o.Workflows, ActivitySlots: &o.Concurrency, MaxSessions: &o.MaxSessions,
-		AttemptLease: int64(o.AttemptLease / time.Second),
+		WorkflowTypes: o.Registry.WorkflowTypes(), ActivityTypes: w.offered(), Capabilities: w.capabilities(),
+		WorkflowSlots: &o.Workflows, ActivitySlots: new(w.concurrency()), MaxSessions: &o.MaxSessions,
+		AttemptLease: int64(o.AttemptLease / time.Second), Settings: new(w.fleet.get().Revision),
 		Session: &protocol.SessionSettings{
 			LeaseMS: o.SessionLease.Milliseconds(), BufferMS: o.SessionBuffer.Milliseconds(),
 			IdleMS:        o.SessionIdle.Milliseconds(),
@@ -408,7 +411,7 @@ func (w *Worker) describe() protocol.MachineInformation {
 		}
 	}
 	m.Props = &protocol.WorkerProps{
-		ExecutionMode: string(mode), Concurrency: protocol.Text(strconv.Itoa(w.opt.Concurrency)), ReuseSandbox: "true",
+		ExecutionMode: string(mode), Concurrency: protocol.Text(strconv.Itoa(w.concurrency())), ReuseSandbox: "true",
 	}
 	return m
 }

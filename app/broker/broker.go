@@ -69,6 +69,7 @@ type Broker struct {
 	runCounts  shared[map[string]int]
 
 	drainsChanged chan struct{} // operators may want something else of workers
+	settingsTell  atomic.Pointer[func(namespace string)]
 	fleetTell     atomic.Pointer[func(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool]
 
 	background sync.WaitGroup

@@ -231,6 +231,7 @@ func (b *Broker) lookAtDrains() {
 func (b *Broker) watchDrains(ctx context.Context) {
 	tick := time.NewTicker(drainTold)
 	defer tick.Stop()
+	pushed := map[string]int64{} // revisions of settings, by namespace
 	for {
 		select {
 		case <-ctx.Done():
@@ -239,6 +240,7 @@ func (b *Broker) watchDrains(ctx context.Context) {
 		case <-b.drainsChanged:
 		}
 		known := b.workers.all("")
+		b.pushSettings(pushed, known)
 		spaces := map[string][]engine.WorkerKey{} // whose workers may have something left
 		for k, h := range known {
 			if !b.hears(h) {

@@ -88,6 +88,7 @@ func (b *Broker) workerView(w *engine.Worker, h heard, held store.Holding, now t
 		Machine:   h.machine, Isolation: w.Isolation, Slots: w.Slots, Process: w.Process, Leases: held.Leases,
 		WorkflowTasks: held.WorkflowTasks,
 		Activities:    held.Leases - held.WorkflowTasks, Sessions: held.Sessions, Group: w.Group,
+		Settings: w.Settings,
 	}
 	if d := b.drainOf(w); d != nil {
 		v.Drain = &protocol.WorkerDrain{

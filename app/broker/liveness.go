@@ -293,6 +293,7 @@ func (b *Broker) WorkerHeartbeat(
 		Drain:      b.isDraining(), AppRelease: b.opt.Release, Intent: b.intent(w, b.about(), has),
 		Leases: make([]protocol.HeartbeatAnswer, len(in.Leases)), Sessions: make([]protocol.SessionState, len(in.Sessions)),
 	}
+	_, a.Settings = b.FleetWide(key.Namespace)
 	var wait sync.WaitGroup
 	for i, l := range in.Leases {
 		l.Owner = w.ID

@@ -52,6 +52,8 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 					return orZero(empty), err
 				}
 				continue
+			case errors.Is(err, errRevised):
+				return b.answer(ctx, in, nil)
 			case errors.Is(err, dispatch.ErrGone): // its registration is over, or was forgotten here
 				next, empty, err := b.admitPoll(ctx, &in)
 				if err != nil || empty != nil {

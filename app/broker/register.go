@@ -43,7 +43,7 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	if who != nil {
 		w.Group = who.Group
 	}
-	superseded, before := false, ""
+	superseded, before, changed := false, "", false
 	stored, err := commit[*engine.Worker](ctx, b, store.Change{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -52,7 +52,7 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 			next.HeartbeatAt, next.UpdatedAt, next.RegisteredAt, next.HeardBy = history.At(now), history.At(now),
 				history.At(now), b.opt.App
 			old := rows.Worker(key)
-			superseded = false
+			superseded, changed = false, false
 			if old != nil {
 				if !covers(bound(ctx), old) {
 					return store.Writes{}, noWorker(key.ID)
@@ -69,6 +69,7 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 				next.Superseded = old.Superseded
 				if old.Incarnation == next.Incarnation {
 					next.RegisteredAt, next.Beats = old.RegisteredAt, next.Beats || old.Beats
+					changed = revised(old, &next)
 				} else {
 					superseded, before = true, old.Incarnation
 					next.Superseded = append(slices.Clone(old.Superseded), old.Incarnation)
@@ -87,6 +88,9 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	b.workers.put(stored)
 	b.hear(key)
 	b.workers.with(key, func(h *heard) { h.adopted, h.storedAt, h.stored = time.Time{}, time.Now(), h.at })
+	if changed {
+		b.dispatch.Drop(key, errRevised)
+	}
 	if in.Gated && in.Release != "" {
 		// a worker that knows of the difference never polls: this is where the app hears of it
 		b.gate(key, release.Gate(b.opt.Release, in.Release, b.opt.StrictRelease))
@@ -179,7 +183,7 @@ func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, erro
 		Explicit:  in.Incarnation != "",
 		Beats:     len(in.Process) > 0 || in.HeartbeatSecs != nil || in.Incarnation != "" && in.Session != nil,
 		Contracts: in.Contracts, Fingerprints: in.Fingerprints, Manifest: in.Manifest, Isolation: in.Isolation,
-		Slots: in.Slots, Process: in.Process,
+		Slots: in.Slots, Process: in.Process, Settings: in.Settings,
 	}
 	if w.ID == "" {
 		w.ID = ulid.Make().String()

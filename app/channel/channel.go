@@ -61,6 +61,8 @@ type Options struct {
 	Sees func(principal any, namespace string) bool
 	// Settings is asked for what workers are handed; the release is filled in. nil: the defaults.
 	Settings func() protocol.WorkerSettings
+	// Fleet is asked for what operators set for the workers of a namespace, and its revision; nil: nothing is set.
+	Fleet func(namespace string) (protocol.FleetSettings, int64)
 	// Logs takes the lines that jobs logged; nil: they are logged at debug level.
 	Logs func(ctx context.Context, worker string, logs protocol.JobLogs)
 	// Hub is where hints and cancellations come from; nil: nowhere.
@@ -264,7 +266,7 @@ func (c *Channel) openWorker(s *socketio.Socket) {
 	s.On(protocol.EventFetchSettings, func(ctx context.Context, args []json.RawMessage) ([]any, error) {
 		c.observe(ctx, p, args)
 		once.Do(func() { rpc.Serve(s, c.handlers, c.serving) })
-		return []any{c.WorkerSettings()}, nil
+		return []any{c.WorkerSettings(p.Namespace)}, nil
 	})
 	c.log.Info().Str("worker_id", p.WorkerID).Msg("worker connected")
 	context.AfterFunc(s.Context(), func() {

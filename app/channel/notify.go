@@ -53,6 +53,11 @@ func (c *Channel) DrainWorkers() { c.notify("", "", protocol.NoticeDrain, struct
 // SettingsChanged tells every connected worker to fetch its settings again.
 func (c *Channel) SettingsChanged() { c.notify("", "", protocol.NoticeSettings, struct{}{}) }
 
+// SettingsChangedIn is SettingsChanged for the workers of one namespace.
+func (c *Channel) SettingsChangedIn(namespace string) {
+	c.notify(namespace, "", protocol.NoticeSettings, struct{}{})
+}
+
 // notify sends a notice to a worker, or with an empty id to all of them. It says whether there was anybody.
 func (c *Channel) notify(namespace, worker, method string, body any) (anybody bool) {
 	room := worker

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -18,13 +19,19 @@ const (
 	drainSeconds  = 25
 )
 
-// WorkerSettings is what a worker is handed now, over whatever transport.
-func (c *Channel) WorkerSettings() protocol.WorkerSettings {
+// WorkerSettings is what a worker of a namespace is handed now, over whatever transport.
+func (c *Channel) WorkerSettings(namespace string) protocol.WorkerSettings {
 	var s protocol.WorkerSettings
 	if c.opt.Settings != nil {
 		s = c.opt.Settings()
 	}
 	s.Release = c.verbs.Release()
+	if c.opt.Fleet != nil {
+		var set protocol.FleetSettings
+		set, s.Revision = c.opt.Fleet(namespace)
+		s.Concurrency, s.IsolationMin = set.Concurrency, set.IsolationMin
+		s.LogLevel = cmp.Or(set.LogLevel, s.LogLevel)
+	}
 	if s.ExecutionMode == "" {
 		s.ExecutionMode = "process"
 	}
@@ -57,7 +64,7 @@ func (c *Channel) fetchSettings(
 		return protocol.WorkerSettings{}, err
 	}
 	c.meet(ctx, p, m, raw)
-	return c.WorkerSettings(), nil
+	return c.WorkerSettings(p.Namespace), nil
 }
 
 // meet notes what a worker tells of itself. The broker learns of the machine once it knows the worker.

@@ -104,6 +104,44 @@ func (in ResumeFleet) decide(q *Queue, _ history.Time) error {
 	return nil
 }
 
+// SetFleet sets what the workers of a namespace run with.
+type SetFleet struct {
+	Settings protocol.FleetSettings
+	By       string
+	Saw      *int64 // the revision that the caller saw; nil: whatever it is
+}
+
+// FleetWide are the settings that all workers of a namespace run with.
+type FleetWide struct {
+	protocol.FleetSettings
+	Revision int64        `json:"revision"`
+	At       history.Time `json:"at"`
+	By       string       `json:"by,omitempty"`
+}
+
+// decide counts only what changes something, so that the same again asks no worker to do anything.
+func (in SetFleet) decide(q *Queue, now history.Time) error {
+	is := q.Fleet()
+	if in.Saw != nil && *in.Saw != is.Revision {
+		return protocol.Refuse(
+			protocol.ReasonStaleRevision, "the settings were changed since: they are at revision %d, not %d", is.Revision,
+			*in.Saw,
+		).With("revision", is.Revision)
+	}
+	if is.FleetSettings != in.Settings {
+		q.Settings = &FleetWide{FleetSettings: in.Settings, Revision: is.Revision + 1, At: now, By: in.By}
+	}
+	return nil
+}
+
+// Fleet are the settings of a namespace's workers.
+func (q *Queue) Fleet() FleetWide {
+	if q == nil || q.Settings == nil {
+		return FleetWide{}
+	}
+	return *q.Settings
+}
+
 // DrainSession makes a holder that is given nothing more give a session up, as if it had done so in a shutdown: at once
 // when nothing runs in it, else when what runs has ended.
 type DrainSession struct{ Worker, Operator string }

@@ -26,6 +26,8 @@ type Queue struct {
 	Limits   map[string]Budget `json:"limits,omitempty"`   // by kind of task
 	// in the row of a namespace: the workers that are given nothing
 	Drains []Drain `json:"drains,omitempty"`
+	// in the same row: what its workers run with
+	Settings *FleetWide `json:"settings,omitempty"`
 	// what was handed out in the latest minute that anything was counted in
 	Used Used `json:"used,omitzero"`
 }

@@ -274,6 +274,8 @@ type Worker struct {
 	HeartbeatSecs int64 `json:"heartbeat_secs,omitempty"`
 	// of the token it was registered with: with its queues the scope it belongs to
 	Group string `json:"group,omitempty"`
+	// the revision of the operators' settings that it runs with; nil: it takes none
+	Settings *int64 `json:"settings,omitempty"`
 	// Group was noted; registrations of older releases did not note it
 	Scoped bool `json:"scoped,omitempty"`
 }

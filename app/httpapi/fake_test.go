@@ -158,6 +158,18 @@ func (f *fake) OperateFleet(_ context.Context, in protocol.FleetRequest) (protoc
 	}, f.saw(in)
 }
 
+func (f *fake) SetFleet(
+	_ context.Context, in protocol.FleetSettingsRequest,
+) (protocol.FleetSettingsState, error) {
+	return protocol.FleetSettingsState{
+		Namespace: in.Namespace, FleetSettings: in.FleetSettings, Pending: []string{},
+	}, f.saw(in)
+}
+
+func (f *fake) FleetSettings(_ context.Context, ns string) (protocol.FleetSettingsState, error) {
+	return protocol.FleetSettingsState{Namespace: ns, Pending: []string{}}, f.saw(ns)
+}
+
 func (f *fake) FleetDrains(_ context.Context, namespace string) (protocol.FleetDrains, error) {
 	return protocol.FleetDrains{Namespace: namespace, Drains: []protocol.FleetDrainState{}}, f.saw(namespace)
 }

@@ -11,6 +11,8 @@ func fleets(ours lineFunc) []route {
 	const at = "/api/sojourn/fleet"
 	return []route{
 		ours(get, at+"/drains", "list_fleet_drains", auth.Viewer, listFleetDrains),
+		ours(get, at+"/settings", "fleet_settings", auth.Viewer, fleetSettings),
+		ours(put, at+"/settings", "set_fleet_settings", auth.Operator, setFleet),
 		ours(post, at+"/drain", "drain_fleet", auth.Operator, operateFleet(protocol.FleetDrain)),
 		ours(post, at+"/resume", "resume_fleet", auth.Operator, operateFleet(protocol.FleetResume)),
 		ours(post, at+"/evict", "evict_fleet", auth.Operator, operateFleet(protocol.FleetEvict)),
@@ -19,6 +21,19 @@ func fleets(ours lineFunc) []route {
 
 func listFleetDrains(a *API, c *call) (answer, error) {
 	return ok(a.opt.Workers.FleetDrains(c.Ctx, c.NS))
+}
+
+func fleetSettings(a *API, c *call) (answer, error) {
+	return ok(a.opt.Workers.FleetSettings(c.Ctx, c.NS))
+}
+
+func setFleet(a *API, c *call) (answer, error) {
+	in := protocol.FleetSettingsRequest{}
+	if err := c.Read(&in); err != nil {
+		return answer{}, err
+	}
+	in.Namespace, in.Identity = c.NS, c.Who.Name
+	return ok(a.opt.Workers.SetFleet(c.Ctx, in))
 }
 
 func operateFleet(verb string) func(*API, *call) (answer, error) {

@@ -47,6 +47,8 @@ type Workers interface {
 	Worker(ctx context.Context, namespace, id string) (protocol.WorkerView, error)
 	RemoveWorker(ctx context.Context, namespace, id string) (protocol.DeregisterAnswer, error)
 	OperateFleet(context.Context, protocol.FleetRequest) (protocol.FleetDrainState, error)
+	SetFleet(context.Context, protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error)
+	FleetSettings(ctx context.Context, namespace string) (protocol.FleetSettingsState, error)
 	FleetDrains(ctx context.Context, namespace string) (protocol.FleetDrains, error)
 }
 

@@ -50,6 +50,14 @@ var shapes = map[string]serve.Shape{
 		Does: "list which workers are given nothing at an operator's word, and what they have left",
 		Says: serve.OK(protocol.FleetDrains{}),
 	},
+	"fleet_settings": {
+		Does: "show what all workers run with, and which do",
+		Says: serve.OK(protocol.FleetSettingsState{}),
+	},
+	"set_fleet_settings": {
+		Does: "set what all workers run with, while they run", Body: protocol.FleetSettingsRequest{},
+		Says: serve.OK(protocol.FleetSettingsState{}), Refuses: []protocol.Reason{protocol.ReasonStaleRevision},
+	},
 	"drain_fleet": {
 		Does: "give workers nothing more; what they have they end", Body: protocol.FleetRequest{},
 		Says: serve.OK(protocol.FleetDrainState{}), Refuses: []protocol.Reason{protocol.ReasonWorkerNotFound},

@@ -118,11 +118,12 @@ func (p *Plane) join() {
 	p.auth = auth.New(auth.Options{Store: p.store, Bootstrap: o.Token, None: o.NoAuth, Hears: p.store.Hears})
 	p.channel = channel.New(p.broker, channel.Options{
 		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Allow: p.allow, Sees: sees,
-		Settings: p.settings, Hub: &p.dispatch.Hub,
+		Settings: p.settings, Fleet: p.broker.FleetWide, Hub: &p.dispatch.Hub,
 		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets, Log: o.Log,
 	})
 	p.broker.TellsToYield(p.channel.YieldSession)
 	p.broker.TellsIntent(p.channel.Intend)
+	p.broker.TellsSettings(p.channel.SettingsChangedIn)
 	requests := httpapi.NewMetrics(registry)
 	workers := workerapi.New(workerapi.Options{
 		Broker: p.broker, Auth: p.auth, Log: o.Log, Observe: requests.Observe, Settings: p.channel.WorkerSettings,

@@ -44,7 +44,7 @@ type Options struct {
 	Log     zerolog.Logger
 	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
 	// Settings is what workers of ours are handed; nil: nothing.
-	Settings func() protocol.WorkerSettings
+	Settings func(namespace string) protocol.WorkerSettings
 	MaxPolls int // that are held at once: 10,000
 	// HasNamespace refuses a namespace that is not there; nil: all are.
 	HasNamespace func(ctx context.Context, name string) error

@@ -57,9 +57,9 @@ func workerHeartbeat(a *API, c *call) (answer, error) {
 }
 
 // settings is what a worker that keeps its own connection fetches first, and again from time to time.
-func settings(a *API, _ *call) (answer, error) {
+func settings(a *API, c *call) (answer, error) {
 	if a.opt.Settings == nil {
 		return answer{}, protocol.Refuse(protocol.ReasonNotFound, "this app hands out no settings")
 	}
-	return answer{http.StatusOK, a.opt.Settings()}, nil
+	return answer{http.StatusOK, a.opt.Settings(c.NS)}, nil
 }

@@ -340,7 +340,9 @@ func TestSettingsAreHandedToWorkersOnly(t *testing.T) {
 	}
 	with := workerapi.New(workerapi.Options{
 		Broker: f, Auth: auth.New(auth.Options{Store: tokens{}, Bootstrap: secret}),
-		Settings: func() protocol.WorkerSettings { return protocol.WorkerSettings{Release: "1.2.3", PollSeconds: 50} },
+		Settings: func(string) protocol.WorkerSettings {
+			return protocol.WorkerSettings{Release: "1.2.3", PollSeconds: 50}
+		},
 	})
 	served := httptest.NewServer(with)
 	t.Cleanup(served.Close)

@@ -103,6 +103,16 @@ var aboutControl = map[string]about{
 		text: "The oldest first. A drain stays until it is resumed, whichever apps and workers come and go; that of a worker that is registered no more " +
 			"is forgotten a day later.",
 	},
+	"fleet_settings": {
+		text: "The revision counts the changes. Workers register again with the one they run with, so applied_worker_count is what they said themselves, " +
+			"whichever app hears them; the others are pending, and those that say nothing of settings are unaware.",
+	},
+	"set_fleet_settings": {
+		text: "For the workers of the namespace, also those that register later: told at once over a socket, else with the answer of the next heartbeat. " +
+			"What is left out is each worker's own again. The same again changes nothing. With revision, settings that somebody else has changed since " +
+			"stay as they are. A worker whose executors are weaker than isolation_min_level offers nothing that needs them.",
+		body: `{"log_level": "debug", "worker_concurrency": 16, "revision": 0}`,
+	},
 	"drain_fleet": {
 		text: "Of one worker, or of those of a group, a build or a release, also of workers that register later. Their polls are answered with draining, " +
 			"what runs ends, and each session is released when nothing runs in it, as its release policy wants. With deadline_seconds, who has " +

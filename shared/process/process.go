@@ -60,11 +60,17 @@ func Logger(w io.Writer, level, format string) zerolog.Logger {
 	if format == "console" {
 		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != "" || !Terminal(w)}
 	}
+	SetLevel(level)
+	return zerolog.New(w).With().Timestamp().Logger()
+}
+
+// SetLevel sets the level from which on every logger of this process writes. A level nobody knows is info.
+func SetLevel(level string) {
 	l, err := zerolog.ParseLevel(level)
 	if err != nil {
 		l = zerolog.InfoLevel
 	}
-	return zerolog.New(w).Level(l).With().Timestamp().Logger()
+	zerolog.SetGlobalLevel(l)
 }
 
 // Terminal says whether a person may be looking at w.

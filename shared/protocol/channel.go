@@ -145,6 +145,11 @@ type WorkerSettings struct {
 	BeatSeconds   int64  `json:"WORKER_HEARTBEAT_SECONDS"`    // how often to send a heartbeat
 	DrainSeconds  int64  `json:"WORKER_DRAIN_SECONDS"`        // how long a shutdown may take
 	MaxPayload    int    `json:"MAX_PAYLOAD_BYTES,omitempty"` // of one value
+	// Revision counts what operators set for all workers of the namespace: LOG_LEVEL and what follows. A worker registers
+	// again with the one it runs with. 0: nothing was ever set.
+	Revision     int64  `json:"SETTINGS_REVISION,omitempty"`
+	Concurrency  int    `json:"WORKER_CONCURRENCY,omitempty"`  // activities at once; 0: the worker's own
+	IsolationMin string `json:"ISOLATION_MIN_LEVEL,omitempty"` // the floor of executors; empty: the worker's own
 }
 
 // ChannelPoll asks for jobs. Without Max the answer is one job or null. The machine may be left out.

@@ -129,6 +129,7 @@ const (
 	ReasonAttributeReserved     Reason = "name_reserved"
 	ReasonAttributeSystem       Reason = "system_attribute"
 	ReasonAttributeLimit        Reason = "search_attribute_limit_reached"
+	ReasonStaleRevision         Reason = "stale_revision" // somebody else has set it since
 )
 
 var statuses = map[Reason]int{

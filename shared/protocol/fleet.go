@@ -106,6 +106,39 @@ const (
 	IntentLeave Intent = "leave"
 )
 
+// FleetSettings are what an operator sets for all workers of a namespace while they run. A member that is empty or 0
+// leaves each worker its own.
+type FleetSettings struct {
+	LogLevel    string `json:"log_level,omitempty" enum:"trace,debug,info,warn,error"`
+	Concurrency int    `json:"worker_concurrency,omitempty" minimum:"0" maximum:"10000"` // activities at once
+	// IsolationMin is the floor: a worker whose executors are weaker offers nothing that needs them.
+	IsolationMin string `json:"isolation_min_level,omitempty" enum:"none,process,confined"`
+}
+
+// FleetSettingsRequest sets all of them: what is absent is each worker's own again.
+type FleetSettingsRequest struct {
+	Namespace string `json:"-"`
+	Identity  string `json:"-"`
+	FleetSettings
+	// Revision is the one that the caller saw: another by now refuses the request. Absent: whatever it is.
+	Revision *int64 `json:"revision,omitempty" minimum:"0"`
+}
+
+// FleetSettingsState are the settings and how far they came.
+type FleetSettingsState struct {
+	Namespace string `json:"namespace"`
+	Revision  int64  `json:"revision"` // one more with each change; 0: nothing was ever set
+	FleetSettings
+	UpdatedAt history.Time `json:"updated_at"`
+	By        string       `json:"by,omitempty"`
+	// Workers counts those that say which revision they run with and are not silent, Applied those of them that said
+	// this one. Pending names the others, at most 100. Unaware ones say nothing of settings.
+	Workers int      `json:"worker_count"`
+	Applied int      `json:"applied_worker_count"`
+	Unaware int      `json:"unaware_worker_count"`
+	Pending []string `json:"pending"`
+}
+
 // PauseNotice tells a worker why it is given nothing more.
 type PauseNotice struct {
 	Reason     string       `json:"reason,omitempty"`

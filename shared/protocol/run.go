@@ -317,4 +317,6 @@ type WorkerView struct {
 	Sessions          int              `json:"held_sessions"`
 	Group             string           `json:"group,omitempty"` // of the token it registered with
 	Drain             *WorkerDrain     `json:"drain,omitempty"` // it is given nothing, at an operator's word
+	// Settings is the revision of the operators' settings that it said it runs with; absent: it takes none.
+	Settings *int64 `json:"settings_revision,omitempty"`
 }

@@ -53,9 +53,11 @@ type RegisterRequest struct {
 	Isolation     json.RawMessage `json:"isolation,omitempty"` // the worker's own report of what its sandbox holds
 	// Held are the keys (TaskKey) of the tasks this process has, said on a new connection: what else is leased to it never
 	// reached it and is set free. Absent: nothing is said.
-	Held     *[]string `json:"held_tasks,omitempty"`
-	Gated    bool      `json:"-"` // set by transports whose workers the release gate binds
-	Identity string    `json:"-"`
+	Held *[]string `json:"held_tasks,omitempty"`
+	// Settings is the revision of the operators' settings that this process runs with; absent: it takes none.
+	Settings *int64 `json:"settings_revision,omitempty" minimum:"0"`
+	Gated    bool   `json:"-"` // set by transports whose workers the release gate binds
+	Identity string `json:"-"`
 }
 
 // TaskKey names one delivery of a task: of an activity by its attempt's id, else by the task's id and delivery.
@@ -373,7 +375,9 @@ type WorkerHeartbeatAnswer struct {
 	Sessions          []SessionState    `json:"sessions,omitempty"`
 	Drain             bool              `json:"drain,omitempty"`
 	// Intent is what an operator wants of the worker; absent: that it works.
-	Intent     Intent       `json:"intent,omitempty" enum:"pause,leave"`
+	Intent Intent `json:"intent,omitempty" enum:"pause,leave"`
+	// Settings is the revision of the operators' settings: fetch them when it is not the one fetched last.
+	Settings   int64        `json:"settings_revision,omitempty"`
 	AppRelease string       `json:"app_release,omitempty"`
 	StoreTime  history.Time `json:"store_time,omitzero"` // when the answer was made, perhaps a little less
 }

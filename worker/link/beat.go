@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -120,6 +121,9 @@ func (l *Link) due(ctx context.Context, connected bool) time.Time {
 	}
 	if connected && err == nil {
 		l.intend(out.Intent, "")
+		if out.Settings != l.Settings().Revision {
+			go l.revised(ctx) // renewals are not to wait for it
+		}
 	}
 	if l.opt.Holdings == nil {
 		return time.Time{}
@@ -170,8 +174,11 @@ func (l *Link) notices() rpc.Handlers {
 	return h
 }
 
-// refresh fetches the settings again over the connection there is.
+// refresh fetches the settings again over the connection there is. With what operators set for all workers it registers
+// again: it may offer something else, and says that it does.
 func (l *Link) refresh(ctx context.Context) error {
+	l.refreshing.Lock()
+	defer l.refreshing.Unlock()
 	lv, err := l.wait(ctx)
 	if err != nil {
 		return err
@@ -190,5 +197,26 @@ func (l *Link) refresh(ctx context.Context) error {
 	if l.opt.OnSettings != nil {
 		l.opt.OnSettings(s)
 	}
+	if s.Revision == lv.settings.Revision {
+		return nil
+	}
+	lv.again.Lock()
+	defer lv.again.Unlock()
+	if l.hasLeft() {
+		return ErrLeft
+	}
+	if err := l.register(ctx, lv, nil); err != nil {
+		lv.end(fmt.Errorf("register with the settings that operators made: %w", err)) // the next connection does
+		return err
+	}
 	return nil
+}
+
+// revised fetches the settings again, since the app has others than were fetched last.
+func (l *Link) revised(ctx context.Context) {
+	call, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
+	if err := l.refresh(call); err != nil && ctx.Err() == nil {
+		l.log.Warn().Err(err).Msg("fetch the settings again")
+	}
 }

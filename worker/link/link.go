@@ -121,6 +121,8 @@ type Link struct {
 	log  zerolog.Logger
 	kick chan struct{} // asks for a heartbeat now
 
+	refreshing sync.Mutex // held while the settings are fetched again
+
 	mu         sync.Mutex // guards what follows
 	live       *live
 	generation uint64        // of connections; +1 at every disconnect
@@ -229,6 +231,9 @@ func (l *Link) once(ctx context.Context) error {
 		return fmt.Errorf("fetch settings from %s: %w", conn, err)
 	}
 	lv := &live{conn: conn, ctx: connCtx, end: end, settings: settings}
+	if l.opt.OnSettings != nil {
+		l.opt.OnSettings(settings)
+	}
 	if l.hasLeft() {
 		return ErrLeft
 	}
@@ -239,9 +244,6 @@ func (l *Link) once(ctx context.Context) error {
 	l.publish(lv)
 	defer l.publish(nil)
 	l.judge(settings.Release, settings.Strict)
-	if l.opt.OnSettings != nil {
-		l.opt.OnSettings(settings)
-	}
 	l.Beat()
 	return l.stay(connCtx)
 }

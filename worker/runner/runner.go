@@ -245,6 +245,13 @@ func (r *Runner) woke(gap time.Duration) {
 // Busy is how many tasks run per kind.
 func (r *Runner) Busy() (workflows, activities int) { return r.slots.busy() }
 
+// Resize changes how many activities run at once, for a runner that runs some.
+func (r *Runner) Resize(activities int) {
+	if r.opt.ActivitySlots > 0 && activities > 0 {
+		r.slots.resize(protocol.KindActivity, activities)
+	}
+}
+
 // spawn runs a task that came with a poll, on the slot that was taken for it.
 func (r *Runner) spawn(t protocol.Task, came arrival) {
 	r.begin.Lock()

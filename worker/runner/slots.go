@@ -125,6 +125,16 @@ func (s *slots) give(rest share) {
 
 func (s *slots) release(k protocol.TaskKind, n int) { s.give(share{k: n}) }
 
+// resize changes how many of a kind may run at once. What runs beyond a smaller number ends as it would have.
+func (s *slots) resize(k protocol.TaskKind, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free[k] += n - s.size[k]
+	s.size[k] = n
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
 // close gives nothing out any more.
 func (s *slots) close() {
 	s.mu.Lock()

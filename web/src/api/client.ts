@@ -1,7 +1,7 @@
 import type { Where } from "./past";
 import { query, request } from "./request";
 import type {
-  Backfilled, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceRequest, NamespaceView, Overview, QueueList, QueueState, RunCounts, RunList, RunOfWorkflow, RunView, Schedule,
+  Backfilled, FleetSettings, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceRequest, NamespaceView, Overview, QueueList, QueueState, RunCounts, RunList, RunOfWorkflow, RunView, Schedule,
   ScheduleHistory, ScheduleList, ScheduleRequest, ScheduleSpec, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionView, StartRequest,
   WorkerView,
 } from "./types";
@@ -89,6 +89,7 @@ export const api = {
   terminate: (k: RunKey, reason: string) =>
     request(`${workflow(k)}/terminate`, { method: "POST", namespace: k.namespace, body: { reason } }),
   workers: (namespace: string) => request<{ workers: WorkerView[] | null }>("/api/workers", { namespace }),
+  fleetSettings: (namespace: string) => request<FleetSettings>("/api/sojourn/fleet/settings", { namespace }),
   operateWorker: (w: WorkerView, verb: FleetVerb, reason: string) =>
     request(`/api/sojourn/fleet/${verb}`, { method: "POST", namespace: w.namespace, body: { worker_id: w.worker_id, ...(reason && { reason }) } }),
   sessions: (namespace: string, status: string | undefined, after: string | undefined) =>

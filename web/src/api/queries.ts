@@ -56,6 +56,9 @@ export const runsOfQuery = (k: RunKey | undefined) =>
 
 export const workersQuery = (namespace: string) => queryOptions({ queryKey: [...keys.workers, namespace], queryFn: () => api.workers(namespace) });
 
+export const fleetSettingsQuery = (namespace: string) =>
+  queryOptions({ queryKey: [...keys.workers, namespace, "settings"], queryFn: () => api.fleetSettings(namespace), retry: false });
+
 export const queuesQuery = (namespace: string, after: string | undefined) =>
   queryOptions({ queryKey: [...keys.queues(namespace), { after }], queryFn: () => api.queues(namespace, after), placeholderData: (before) => before });
 

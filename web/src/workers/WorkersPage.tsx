@@ -15,6 +15,7 @@ import { Status } from "../ui/Status";
 import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 import { Drain } from "./Drain";
+import { FleetWide } from "./FleetWide";
 import { isolation, machine, slots, type Meter } from "./facts";
 import { whyNoWork, type Reason } from "./why";
 
@@ -32,6 +33,7 @@ export function WorkersPage() {
   return (
     <>
       <Heading title="Workers">{overview.data && <span className="text-[13px] text-soft">The app runs release {overview.data.release}</span>}</Heading>
+      <FleetWide namespace={namespace} />
       {workers.isPending ? (
         <Waiting rows={4} height={90} />
       ) : workers.isError && !workers.data ? (
@@ -238,6 +240,8 @@ function More({ worker: w }: { worker: WorkerView }) {
         <Fact name="Registered">
           <When value={w.registered_at} />
         </Fact>
+        {w.settings_revision !== undefined && <Fact name="Settings">Revision {w.settings_revision}</Fact>}
+        {w.group && <Fact name="Group">{w.group}</Fact>}
         {w.incarnation && (
           <Fact name="Incarnation">
             <Id id={w.incarnation} what="incarnation" />

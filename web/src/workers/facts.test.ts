@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { WorkerView } from "../api/types";
-import { isolation, machine, slots } from "./facts";
+import { fleetWide, isolation, machine, slots } from "./facts";
 
 describe("a worker's reports", () => {
   it("tell how full it is, and nothing where it says nothing", () => {
@@ -21,5 +21,13 @@ describe("a worker's reports", () => {
       size: "1 core, 8.0 GB", load: "cpu 8\u00a0%, disk 30\u00a0%", address: "",
     });
     expect(machine({ workerId: "x" })).toBeNull();
+  });
+  it("tell what an operator set for all, and that it was set free", () => {
+    const set = { revision: 3, worker_count: 2, applied_worker_count: 1, pending: ["w"] };
+    expect(fleetWide({ ...set, log_level: "debug", worker_concurrency: 1, isolation_min_level: "confined" })).toBe(
+      "log level debug, 1 activity at once, isolation confined or stronger",
+    );
+    expect(fleetWide({ ...set, worker_concurrency: 16 })).toBe("16 activities at once");
+    expect(fleetWide(set)).toBe("what each brings itself");
   });
 });

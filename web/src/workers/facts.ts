@@ -1,4 +1,4 @@
-import type { Json, WorkerView } from "../api/types";
+import type { FleetSettings, Json, WorkerView } from "../api/types";
 import { bytes } from "../lib/format";
 import { isObject, numberOf } from "../lib/json";
 
@@ -59,4 +59,13 @@ export function machine(r: Report): { size: string; load: string; address: strin
     .join(", ");
   const address = str(r, "ip");
   return size || load || address ? { size, load, address } : null;
+}
+
+/** What is set for all workers, in words. */
+export function fleetWide(s: FleetSettings): string {
+  const all: string[] = [];
+  if (s.log_level) all.push(`log level ${s.log_level}`);
+  if (s.worker_concurrency) all.push(`${s.worker_concurrency} ${s.worker_concurrency === 1 ? "activity" : "activities"} at once`);
+  if (s.isolation_min_level) all.push(`isolation ${s.isolation_min_level} or stronger`);
+  return all.join(", ") || "what each brings itself";
 }

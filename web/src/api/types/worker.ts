@@ -30,6 +30,18 @@ export interface WorkerView {
   held_sessions: number;
   group?: string;
   drain?: WorkerDrain;
+  settings_revision?: number; // of the fleet's settings, that it runs with; absent: it takes none
+}
+
+/** What an operator set for all workers of a namespace, and how many run with it. What is absent is each worker's own. */
+export interface FleetSettings {
+  revision: number; // 0: nothing was ever set
+  log_level?: string;
+  worker_concurrency?: number;
+  isolation_min_level?: string;
+  worker_count: number;
+  applied_worker_count: number;
+  pending: string[];
 }
 
 export type FleetVerb = "drain" | "resume" | "evict";

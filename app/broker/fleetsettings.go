@@ -1,0 +1,143 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// shownPending is how many of the workers are named that do not run with what was set.
+const shownPending = 100
+
+// errRevised ends the open polls of a worker that runs with other settings now: they asked for what it offered before.
+var errRevised = errors.New("the worker runs with other settings")
+
+// revised says whether a process that registers again runs with other settings than before.
+func revised(old, next *engine.Worker) bool {
+	return next.Settings != nil && (old.Settings == nil || *old.Settings != *next.Settings)
+}
+
+// TellsSettings gives the broker the way to have the workers of a namespace fetch their settings. Those that cannot be
+// told hear of it with the answer of their next heartbeat.
+func (b *Broker) TellsSettings(tell func(namespace string)) { b.settingsTell.Store(&tell) }
+
+// FleetWide is what an operator set for the workers of a namespace, as this app knows it, and its revision.
+func (b *Broker) FleetWide(ns string) (protocol.FleetSettings, int64) {
+	set := b.store.Queue(engine.QueueKey{Namespace: namespace(ns)}).Fleet()
+	return set.FleetSettings, set.Revision
+}
+
+// SetFleet sets what the workers of a namespace run with, all of it: what is left out is each worker's own again.
+func (b *Broker) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error) {
+	if err := checkSettings(in.FleetSettings); err != nil {
+		return protocol.FleetSettingsState{}, err
+	}
+	key := engine.QueueKey{Namespace: namespace(in.Namespace)}
+	_, err := commit[engine.Queue](ctx, b, store.Change{
+		Needs: store.Keys{Queues: []engine.QueueKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			change := engine.SetFleet{Settings: in.FleetSettings, By: in.Identity, Saw: in.Revision}
+			next, err := engine.DecideQueue(rows.Queue(key), key, change, now)
+			if err != nil || next.Fleet().Revision == rows.Queue(key).Fleet().Revision {
+				return store.Writes{Answer: next}, err // it is so already
+			}
+			return store.Writes{Queues: []engine.Queue{next}, Answer: next, Audit: []store.Audit{{
+				At: history.At(now), Identity: in.Identity, Action: "fleet.settings", Namespace: key.Namespace,
+				Target: key.Namespace, Detail: settingsText(next.Settings),
+			}}}, nil
+		},
+	})
+	if err != nil {
+		return protocol.FleetSettingsState{}, err
+	}
+	b.lookAtDrains()
+	return b.FleetSettings(ctx, in.Namespace)
+}
+
+func checkSettings(in protocol.FleetSettings) error {
+	for _, m := range []struct {
+		field, value string
+		of           []string
+	}{
+		{"log_level", in.LogLevel, []string{"", "trace", "debug", "info", "warn", "error"}},
+		{"isolation_min_level", in.IsolationMin, []string{"", "none", "process", "confined"}},
+	} {
+		if !slices.Contains(m.of, m.value) {
+			return protocol.Invalid(m.field, "must be one of %v, not %q", m.of[1:], m.value)
+		}
+	}
+	if in.Concurrency < 0 || in.Concurrency > 10_000 {
+		return protocol.Invalid("worker_concurrency", "must be between 0 and 10000")
+	}
+	return nil
+}
+
+// settingsText is what was set, for the audit.
+func settingsText(s *engine.FleetWide) string {
+	text := fmt.Sprintf("revision %d:", s.Revision)
+	if s.LogLevel != "" {
+		text += " log_level " + s.LogLevel
+	}
+	if s.Concurrency > 0 {
+		text += fmt.Sprintf(" worker_concurrency %d", s.Concurrency)
+	}
+	if s.IsolationMin != "" {
+		text += " isolation_min_level " + s.IsolationMin
+	}
+	if s.FleetSettings == (protocol.FleetSettings{}) {
+		text += " each worker's own"
+	}
+	return text
+}
+
+// FleetSettings shows what was set, and which workers run with it, whichever app hears them.
+func (b *Broker) FleetSettings(ctx context.Context, ns string) (protocol.FleetSettingsState, error) {
+	out := protocol.FleetSettingsState{Namespace: namespace(ns), Pending: []string{}}
+	decided, err := b.decided(ctx, out.Namespace)
+	if err != nil {
+		return out, err
+	}
+	is := decided[""].Fleet()
+	out.Revision, out.FleetSettings, out.UpdatedAt, out.By = is.Revision, is.FleetSettings, is.At, is.By
+	workers, err := b.Workers(ctx, ns, "", "")
+	if err != nil {
+		return out, err
+	}
+	for _, w := range workers {
+		switch {
+		case w.Status == protocol.WorkerStale:
+		case w.Settings == nil:
+			out.Unaware++
+		case *w.Settings == is.Revision:
+			out.Workers, out.Applied = out.Workers+1, out.Applied+1
+		default:
+			out.Workers++
+			out.Pending = append(out.Pending, w.WorkerID)
+		}
+	}
+	slices.Sort(out.Pending)
+	out.Pending = out.Pending[:min(len(out.Pending), shownPending)]
+	return out, nil
+}
+
+// pushSettings has workers fetch their settings where those changed since it was done last.
+func (b *Broker) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]heard) {
+	tell := b.settingsTell.Load()
+	for k := range known {
+		_, is := b.FleetWide(k.Namespace)
+		if is == pushed[k.Namespace] {
+			continue
+		}
+		pushed[k.Namespace] = is
+		if tell != nil {
+			(*tell)(k.Namespace)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package broker_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func (a *app) set(revision int64, s protocol.FleetSettings) (protocol.FleetSettingsState, error) {
+	return a.SetFleet(a.t.Context(), protocol.FleetSettingsRequest{Identity: "op", FleetSettings: s, Revision: &revision})
+}
+
+func (a *app) settings() protocol.FleetSettingsState {
+	a.t.Helper()
+	return must[protocol.FleetSettingsState](a.t)(a.FleetSettings(a.t.Context(), ""))
+}
+
+// applies registers a worker's process again, with the revision it runs with.
+func (a *app) applies(worker, incarnation string, revision *int64) {
+	a.t.Helper()
+	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
+		WorkerID: worker, Incarnation: incarnation, TaskQueue: "default", ActivityTypes: []string{"greet"},
+		Settings: revision,
+	}))
+}
+
+// What an operator sets at one app a worker of another is told, and what that worker says it runs with is seen at both.
+func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		said := on(t, database)
+		at := said
+		if !strings.HasPrefix(database, "sqlite:") {
+			at = on(t, database)
+		}
+		told := make(chan string, 100)
+		at.TellsSettings(func(ns string) { told <- ns })
+		at.applies("w", "w1", new(int64(0)))
+		at.applies("unaware", "u1", nil)
+		if s := said.settings(); s.Revision != 0 || s.Workers != 1 || s.Applied != 1 || s.Unaware != 1 ||
+			len(s.Pending) != 0 {
+			t.Errorf("before anything was set: %+v", s)
+		}
+
+		s := must[protocol.FleetSettingsState](t)(said.set(0, protocol.FleetSettings{LogLevel: "debug", Concurrency: 3}))
+		if s.Revision != 1 || s.LogLevel != "debug" || s.Concurrency != 3 || s.By != "op" || s.UpdatedAt.IsZero() ||
+			s.Applied != 0 || s.Workers != 1 || len(s.Pending) != 1 || s.Pending[0] != "w" {
+			t.Errorf("set: %+v", s)
+		}
+		select {
+		case ns := <-told:
+			if ns != "default" {
+				t.Errorf("the workers of %q are told", ns)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("the workers of the other app are not told")
+		}
+		beat := must[protocol.WorkerHeartbeatAnswer](t)(at.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+			WorkerID: "w", Incarnation: "w1",
+		}))
+		if beat.Settings != 1 {
+			t.Errorf("a heartbeat is told revision %d", beat.Settings)
+		}
+
+		ended := make(chan protocol.PollStatus, 1)
+		go func() { ended <- at.turned("w", "w1", 60) }()
+		at.eventually("a poll is held", func() bool {
+			waiting := 0
+			for _, q := range at.Dispatch().Queues() {
+				waiting += q.Waiting
+			}
+			return waiting > 0
+		})
+		at.applies("w", "w1", new(int64(1)))
+		if got := <-ended; got != protocol.PollEmpty {
+			t.Errorf("the poll that asked for what it offered before ends with %s", got)
+		}
+		for name, a := range map[string]*app{"where it was said": said, "where the worker is": at} {
+			if s := a.settings(); s.Applied != 1 || s.Workers != 1 || len(s.Pending) != 0 {
+				t.Errorf("%s, when the worker runs with it: %+v", name, s)
+			}
+			w := must[protocol.WorkerView](t)(a.Worker(t.Context(), "default", "w"))
+			if w.Settings == nil || *w.Settings != 1 {
+				t.Errorf("%s the worker is shown with %v", name, w.Settings)
+			}
+		}
+
+		// who saw something else changes nothing, and the same again is no change
+		_, err := at.set(0, protocol.FleetSettings{LogLevel: "error"})
+		if protocol.ReasonOf(err) != protocol.ReasonStaleRevision {
+			t.Errorf("with a revision that is over: %v", err)
+		}
+		again := must[protocol.FleetSettingsState](t)(at.set(1, protocol.FleetSettings{LogLevel: "debug", Concurrency: 3}))
+		if again.Revision != 1 {
+			t.Errorf("the same again: %+v", again)
+		}
+		for _, bad := range []protocol.FleetSettings{
+			{LogLevel: "loud"},
+			{Concurrency: -1},
+			{Concurrency: 10_001},
+			{IsolationMin: "vault"},
+		} {
+			if _, err := at.set(1, bad); protocol.ReasonOf(err) != protocol.ReasonValidation {
+				t.Errorf("%+v: %v", bad, err)
+			}
+		}
+		if s := said.settings(); s.Revision != 1 || s.LogLevel != "debug" {
+			t.Errorf("after what was refused: %+v", s)
+		}
+		// those of another namespace have their own
+		other := must[protocol.FleetSettingsState](t)(said.FleetSettings(t.Context(), "other"))
+		if other.Revision != 0 || other.LogLevel != "" || other.Workers != 0 {
+			t.Errorf("another namespace: %+v", other)
+		}
+		free := must[protocol.FleetSettingsState](t)(at.set(1, protocol.FleetSettings{}))
+		if free.Revision != 2 || free.LogLevel != "" {
+			t.Errorf("each worker's own again: %+v", free)
+		}
+		audits, err := said.Audits(t.Context(), "default", 10)
+		if err != nil || len(audits) != 2 || audits[0].Action != "fleet.settings" ||
+			audits[1].Detail != "revision 1: log_level debug worker_concurrency 3" {
+			t.Errorf("noted: %+v, %v", audits, err)
+		}
+	})
+}

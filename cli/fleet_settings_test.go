@@ -1,0 +1,76 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// What an operator sets for all workers reaches a process that runs, whichever way it talks to its app: it logs more,
+// runs fewer activities at once, says so, and one that comes later starts with it. Set free, each has its own again.
+func TestSettingsReachRunningWorkers(t *testing.T) {
+	t.Parallel()
+	ways(t, func(t *testing.T, f *fleet) {
+		app := f.startApp(nil)
+		own := env{"SOJOURN_TOKEN": f.client.token, "SOJOURN_WORKER_CONCURRENCY": "5", "SOJOURN_LOG_LEVEL": "warn"}
+		w := f.startWorker(own.with(env{"SOJOURN_WORKER_ID": "w"}))
+		sojourn := func(args ...string) string {
+			t.Helper()
+			code, out, err := run(t, f.dir, env{"SOJOURN_TOKEN": f.client.token}, append(args, "--app-url", f.client.base)...)
+			if code != 0 {
+				t.Fatalf("%q ends with %d: %s%s", args, code, out, err)
+			}
+			return out
+		}
+		said := func(out string, want ...string) {
+			t.Helper()
+			for _, one := range want {
+				if !strings.Contains(strings.Join(strings.Fields(out), " "), one) {
+					t.Errorf("want %q in:\n%s", one, out)
+				}
+			}
+		}
+		slots := func(id string) (n int) {
+			for _, v := range f.client.workers() {
+				if v.WorkerID == id {
+					n = v.ActivitySlots
+				}
+			}
+			return n
+		}
+		until(t, "the worker is there", func() bool { return slots("w") == 5 })
+		said(sojourn("workers", "settings"), "revision 0", "log level each worker's own", "applied by 1 of 1 workers")
+
+		set := sojourn("workers", "settings", "--set-log-level", "info", "--set-concurrency", "1", "--wait")
+		said(set, "revision 1", "log level info", "activities at once 1", "applied by 1 of 1 workers")
+		if n := slots("w"); n != 1 {
+			t.Errorf("it offers %d activities at once", n)
+		}
+		w.line(w.err, "settings applied that an operator made for all workers") // which is of level info
+		said(sojourn("workers", "describe", "w"), "settings revision 1")
+
+		later := f.startWorker(own.with(env{"SOJOURN_WORKER_ID": "later"}))
+		until(t, "one that comes later starts with it", func() bool { return slots("later") == 1 })
+		later.line(later.err, "settings applied that an operator made for all workers")
+
+		// what no flag names stays
+		said(sojourn("workers", "settings", "--set-log-level", "", "--wait"),
+			"revision 2", "log level each worker's own", "activities at once 1", "applied by 2 of 2 workers")
+		said(sojourn("workers", "settings", "--set-concurrency", "0", "--wait"), "revision 3", "applied by 2 of 2 workers")
+		if slots("w") != 5 || slots("later") != 5 {
+			t.Errorf("set free, they offer %d and %d activities at once", slots("w"), slots("later"))
+		}
+		if n := w.err.count("settings applied"); n != 1 {
+			t.Errorf("with its own level, warn, it has written of settings %d times", n)
+		}
+		code, out, errs := run(t, f.dir, env{"SOJOURN_TOKEN": f.client.token},
+			"workers", "settings", "--set-isolation", "vault", "--app-url", f.client.base)
+		if code == 0 || !strings.Contains(errs, "isolation_min_level") {
+			t.Errorf("a level there is not ends with %d: %s%s", code, out, errs)
+		}
+		for _, p := range []*process{w, later, app} {
+			if code := p.terminate(); code != 0 {
+				t.Errorf("it ends with %d", code)
+			}
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package worker_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+// A worker whose executors are weaker than what an operator wants of all offers nothing that needs them, and works on
+// with the rest; what is wanted no more it offers again.
+func TestAFloorOfIsolationTakesActivitiesAway(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		levels := make(chan string, 10)
+		w := start(t, a, c, func(o *worker.Options) {
+			o.Isolation, o.SetLogLevel = string(sandbox.LevelProcess), func(level string) { levels <- level }
+		})
+		applied := func(s protocol.FleetSettings) []string {
+			t.Helper()
+			state, err := a.Broker().SetFleet(t.Context(), protocol.FleetSettingsRequest{FleetSettings: s})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for end := time.Now().Add(ceiling); ; time.Sleep(10 * time.Millisecond) {
+				v, err := a.Broker().Worker(t.Context(), "default", w.ID())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v.Settings != nil && *v.Settings == state.Revision {
+					return v.ActivityTypes
+				}
+				if time.Now().After(end) {
+					t.Fatalf("it never says that it runs with revision %d, but with %v", state.Revision, v.Settings)
+				}
+			}
+		}
+		isolated := func(types []string) bool {
+			return slices.ContainsFunc(types, func(name string) bool { return strings.HasSuffix(name, "_isolated") })
+		}
+		low := applied(protocol.FleetSettings{IsolationMin: "confined", LogLevel: "debug"})
+		if isolated(low) || slices.Contains(low, "pid") || !slices.Contains(low, "hello") {
+			t.Errorf("below the floor it offers %v", low)
+		}
+		if got := <-levels; got != "debug" {
+			t.Errorf("it logs from level %q", got)
+		}
+		if got := result[string](t, run(t, a, "greet", "you")); got != "hello you" {
+			t.Errorf("with the rest it works on: %q", got)
+		}
+		if all := applied(protocol.FleetSettings{IsolationMin: "process"}); !isolated(all) || !slices.Contains(all, "pid") {
+			t.Errorf("at the floor it offers %v", all)
+		}
+		if got := <-levels; got != "" {
+			t.Errorf("with its own level again: %q", got)
+		}
+		if got := result[int](t, run(t, a, "count_isolated", "a b c d")); got != 12 {
+			t.Errorf("got %d words, want 12", got)
+		}
+	})
+}
