@@ -153,8 +153,9 @@ func (p *program) fleetSettingsCommand() *cobra.Command {
 			}
 			next := protocol.FleetSettingsRequest{FleetSettings: now.FleetSettings, Revision: &now.Revision}
 			for name, put := range map[string]func(){
-				"set-log-level": func() { next.LogLevel = in.LogLevel }, "set-concurrency": func() { next.Concurrency = in.Concurrency },
-				"set-isolation": func() { next.IsolationMin = in.IsolationMin },
+				"set-log-level":   func() { next.LogLevel = in.LogLevel },
+				"set-concurrency": func() { next.Concurrency = in.Concurrency },
+				"set-isolation":   func() { next.IsolationMin = in.IsolationMin },
 			} {
 				if c.Flags().Changed(name) {
 					put()
