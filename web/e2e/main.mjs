@@ -11,6 +11,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { chromium } from "playwright-core";
+import { access } from "./access.mjs";
+import { away } from "./away.mjs";
 import { checks, patience } from "./checks.mjs";
 import { doing } from "./doing.mjs";
 import { failures } from "./failures.mjs";
@@ -65,13 +67,13 @@ async function main() {
   }
 }
 
-async function look(browser, { base, run }, shots) {
+async function look(browser, { base, run, stop: halt }, shots) {
   const page = browser.pages()[0] ?? (await browser.newPage());
   page.setDefaultTimeout(patience);
   const complaints = [];
   const meant = ["query=Amount"]; // parts of addresses that are refused on purpose
   const purpose = (url) => meant.some((part) => url.includes(part));
-  page.on("console", (m) => ["error", "warning"].includes(m.type()) && !purpose(m.location().url) && complaints.push(`console ${m.type()}: ${m.text()}`));
+  page.on("console", (m) => ["error", "warning"].includes(m.type()) && !purpose(m.location().url) && !purpose(m.text()) && complaints.push(`console ${m.type()}: ${m.text()}`));
   page.on("pageerror", (e) => complaints.push(`page error: ${e.message}`));
   page.on("request", (r) => !r.url().startsWith(base) && !/^(data|blob):/.test(r.url()) && complaints.push(`asked another host: ${r.url()}`));
   page.on("response", (r) => r.status() >= 400 && !(r.status() < 500 && purpose(r.url())) && complaints.push(`${r.status()} ${r.url()}`));
@@ -96,18 +98,18 @@ async function look(browser, { base, run }, shots) {
   };
   if (flags.token) await signIn(page, base, complaints);
   const source = await readFile(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
-  const axe = async () => {
-    await page.evaluate(source);
+  const axe = async (within) => {
+    if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(source);
     // What fades in has not its colours yet. What moves for ever, like a dot that breathes, is not waited for.
     await page.evaluate(() => Promise.allSettled(document.getAnimations().filter((a) => a.effect?.getComputedTiming().endTime < Infinity).map((a) => a.finished)));
-    const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
-    const { violations } = await page.evaluate((values) => globalThis.axe.run(document, { runOnly: { type: "tag", values } }), tags);
+    const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+    const { violations } = await page.evaluate(([where, values]) => globalThis.axe.run(where ?? document, { runOnly: { type: "tag", values } }), [within, tags]);
     return violations.flatMap((v) => v.nodes.slice(0, 3).map((n) => `${v.id}: ${n.target.join(" ")} (${n.any.map((a) => a.message).join("; ")})`));
   };
   const shot = (name, fullPage = false) => page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
   // What is done by hand needs an app of its own: the mock answers only questions, and a server that was named is somebody's.
-  const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures];
+  const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...away];
   const refused = (part) => meant.push(part);
   const all = [...checks, ...own, ["no error in the console, no failed request, no other host", async () => {
     if (complaints.length > 0) throw new Error([...new Set(complaints)].join("\n    "));
@@ -117,7 +119,7 @@ async function look(browser, { base, run }, shots) {
   for (const [name, check] of chosen) {
     const from = Date.now();
     try {
-      await check({ page, base, run, api, history, shot, axe, refused });
+      await check({ page, base, run, api, history, shot, axe, refused, halt });
       console.log(`ok    ${name} (${Date.now() - from} ms)`);
     } catch (err) {
       failed++;

@@ -39,6 +39,28 @@ export function learnSkew(date: string | null, now = Date.now()): void {
   skew = Math.abs(off) < 2000 ? 0 : off;
 }
 
+let answered = Date.now(); // when an answer of the app came last
+let away: number | null = null; // since then it does not answer
+const onAway = new Set<() => void>();
+
+/** Notes whether the app answered. An error of what stands before it, which is none of its own, is no answer. */
+function noteAnswer(ok: boolean): void {
+  if (ok) answered = Date.now();
+  const now = ok ? null : (away ?? answered);
+  if (now === away) return;
+  away = now;
+  for (const fn of onAway) fn();
+}
+
+/** When the app answered last, in milliseconds since 1970, while it does not; null while it does. */
+export const awaySince = (): number | null => away;
+
+/** Calls fn whenever awaySince changes; returns the way to stop. */
+export function whenAway(fn: () => void): () => void {
+  onAway.add(fn);
+  return () => onAway.delete(fn);
+}
+
 export interface Options {
   method?: string;
   body?: unknown;
@@ -62,6 +84,7 @@ export async function request<T>(path: string, { method = "GET", body, namespace
     });
   } catch (cause) {
     if (cause instanceof DOMException && cause.name === "AbortError") throw cause;
+    noteAnswer(false);
     throw new ApiError(0, "unreachable", "The app does not answer.");
   }
   learnSkew(res.headers.get("Date"));
@@ -72,6 +95,7 @@ export async function request<T>(path: string, { method = "GET", body, namespace
   } catch {
     if (res.ok) throw new ApiError(res.status, "malformed_json", `The answer to ${path} is not JSON.`);
   }
+  noteAnswer(res.ok || answer !== null || ![502, 503, 504].includes(res.status));
   if (!res.ok) {
     const refusal = (answer ?? {}) as { reason?: string; message?: string; error?: string; position?: number; errors?: Record<string, string[]> };
     if (res.status === 401) for (const fn of onUnauthorized) fn();

@@ -106,7 +106,7 @@ function Repair({ run }: { run: RunView }) {
   if (run.pending?.workflow_task?.state !== "quarantined") return null;
   return (
     <>
-      <Act needs="writer" why={m.isPending && "It is being repaired."} onClick={() => m.mutate()}>
+      <Act needs="writer" why={m.isPending && "It is being repaired."} atOnce onClick={() => m.mutate()}>
         Repair
       </Act>
       {m.error && (

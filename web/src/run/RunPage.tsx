@@ -7,6 +7,7 @@ import { useStream } from "../api/stream";
 import { Length } from "../runs/RunsPage";
 import { isOpen, runStatus, words } from "../lib/status";
 import { count, without } from "../lib/format";
+import { useNarrow } from "../lib/narrow";
 import { isObject } from "../lib/json";
 import { lastStack, stackOf } from "../lib/stack";
 import { ordinals } from "../sessions/ownership";
@@ -47,23 +48,41 @@ function Run({ run }: { run: RunView }) {
   const lane = timeline.lanes.find((l) => l.id === picked);
   const shown = useMemo(() => (lane ? events.filter((e) => lane.events.includes(e.sequence)) : events), [events, lane]);
 
+  // On a phone the first screen is how it stands and its timeline.
+  const narrow = useNarrow();
+  const about = (
+    <>
+      <Facts run={run} />
+      {run.run_count > 1 && <Chain run={run} />}
+    </>
+  );
+  const below = narrow && (
+    <>
+      {about}
+      <Values run={run} />
+    </>
+  );
   return (
     <>
       <Header run={run} />
+      {!narrow && about}
       {isOpen(run) && <WhyWaiting run={run} />}
       <Failure run={run} events={events} />
-      <Values run={run} />
+      {!narrow && <Values run={run} />}
       {history.isPending ? (
         <div className="mt-6">
           <Waiting rows={5} height={32} />
+          {below}
         </div>
       ) : history.isError && !history.data ? (
         <div className="mt-6">
           <Failed error={history.error} retry={() => void history.refetch()} what="history" />
+          {below}
         </div>
       ) : (
         <>
           <TimelineView timeline={timeline} picked={picked} onPick={setPicked} />
+          {below}
           <EventList
             events={shown}
             start={timeline.from}
@@ -119,41 +138,45 @@ function Header({ run }: { run: RunView }) {
           <Actions run={run} />
         </div>
       </div>
-      <dl className="card mt-4 grid grid-cols-2 gap-x-6 gap-y-4 p-4 md:grid-cols-4 xl:grid-cols-8">
-        <Fact name="Workflow id" wide>
-          <Id id={run.workflow_id} what="workflow id" />
-        </Fact>
-        <Fact name="Run id" wide>
-          <Id id={run.run_id} what="run id" />
-        </Fact>
-        <Fact name="Started">
-          <When value={run.started_at} form="both" />
-        </Fact>
-        <Fact name="Closed">
-          <When value={run.closed_at} form="both" />
-        </Fact>
-        <Fact name="Duration">
-          <Length run={run} />
-        </Fact>
-        <Fact name="Queue">
-          {run.task_queue}
-          {run.namespace && run.namespace !== "default" && <span className="text-faint"> in {run.namespace}</span>}
-        </Fact>
-        {run.parent_run_id && (
-          <Fact name="Child of" wide>
-            <Link to="/runs/$runId" params={{ runId: run.parent_run_id }} className="quiet font-mono text-[13px]">
-              {run.parent_workflow_id}
-            </Link>
-          </Fact>
-        )}
-        {run.business_key && (
-          <Fact name="Business key" wide>
-            <Id id={run.business_key} what="business key" />
-          </Fact>
-        )}
-      </dl>
-      {run.run_count > 1 && <Chain run={run} />}
     </>
+  );
+}
+
+function Facts({ run }: { run: RunView }) {
+  return (
+    <dl className="card mt-4 grid grid-cols-2 gap-x-6 gap-y-4 p-4 md:grid-cols-4 xl:grid-cols-8">
+      <Fact name="Workflow id" wide>
+        <Id id={run.workflow_id} what="workflow id" />
+      </Fact>
+      <Fact name="Run id" wide>
+        <Id id={run.run_id} what="run id" />
+      </Fact>
+      <Fact name="Started">
+        <When value={run.started_at} form="both" />
+      </Fact>
+      <Fact name="Closed">
+        <When value={run.closed_at} form="both" />
+      </Fact>
+      <Fact name="Duration">
+        <Length run={run} />
+      </Fact>
+      <Fact name="Queue">
+        {run.task_queue}
+        {run.namespace && run.namespace !== "default" && <span className="text-faint"> in {run.namespace}</span>}
+      </Fact>
+      {run.parent_run_id && (
+        <Fact name="Child of" wide>
+          <Link to="/runs/$runId" params={{ runId: run.parent_run_id }} className="quiet font-mono text-[13px]">
+            {run.parent_workflow_id}
+          </Link>
+        </Fact>
+      )}
+      {run.business_key && (
+        <Fact name="Business key" wide>
+          <Id id={run.business_key} what="business key" />
+        </Fact>
+      )}
+    </dl>
   );
 }
 

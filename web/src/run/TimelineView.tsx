@@ -148,15 +148,15 @@ function Row({ lane, scale, now, repeated, picked, onPick }: RowProps) {
           data-nav
           onClick={onPick}
           aria-pressed={picked}
-          aria-label={describe(lane, now)}
+          aria-label={describe(lane, now, repeated)}
           title={titleOf(lane) === lane.title ? undefined : lane.title}
           className="flex h-7 min-w-0 flex-1 items-center gap-2 rounded-md text-left"
         >
           <span className={stay ? "text-stay" : stateInk(lane)}>
             <Icon name={icons[lane.kind]} size={14} />
           </span>
-          <span className={`truncate ${lane.kind === "run" || stay ? "font-medium" : ""} ${stay ? "font-mono text-[12.5px]" : ""}`}>{titleOf(lane)}</span>
-          {repeated && lane.kind === "activity" && <span className="shrink-0 text-xs text-faint">{lane.sequence}</span>}
+          <span className={`truncate ${lane.kind === "run" || stay ? "font-medium" : ""} ${stay ? "font-mono text-[12.5px]" : ""}`}>{titleOf(lane)}</span>{" "}
+          {repeated && lane.kind === "activity" && <span className="shrink-0 text-xs text-faint">{lane.sequence}</span>}{" "}
           {lane.attempts > 1 && (
             <span className="shrink-0 rounded bg-warn-soft px-1 text-[11px] text-warn" title={`${lane.attempts} attempts`}>
               ×{lane.attempts}
@@ -194,12 +194,13 @@ function titleOf(l: Lane): string {
   return l.title;
 }
 
-function describe(l: Lane, now: number): string {
-  const name = l.kind === "timer" || l.kind === "wait" ? titleOf(l) : `${l.kind === "run" ? "run of" : l.kind} ${l.title}`;
-  const parts = [name, words(l.state)];
+// What is seen of the row stands in its name as it is seen, for those who speak to the page.
+function describe(l: Lane, now: number, repeated: boolean): string {
+  const title = l.kind === "timer" || l.kind === "wait" ? titleOf(l) : `${l.kind === "run" ? "run of" : l.kind} ${l.title}`;
+  const seen = [title, repeated && l.kind === "activity" && l.sequence, l.attempts > 1 && `×${l.attempts}`].filter(Boolean);
+  const parts = [seen.join(" "), words(l.state)];
   if (l.worker) parts.push(`on ${l.worker}`);
   if (l.epoch) parts.push(`epoch ${l.epoch}`);
-  if (l.attempts > 1) parts.push(`${l.attempts} attempts`);
   parts.push(duration(Math.max(0, (l.to ?? now) - l.from)));
   if (l.failure) parts.push(l.failure);
   for (const m of l.marks.slice(0, 5)) parts.push(m.label);

@@ -2,6 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { useState, type ReactNode } from "react";
 import type { PendingActivity, RunView } from "../api/types";
 import { useNow } from "../lib/clock";
+import { useNarrow } from "../lib/narrow";
 import { isOpen } from "../lib/status";
 import { Ask } from "./Ask";
 import { progress } from "./progress";
@@ -15,12 +16,14 @@ import { When } from "../ui/When";
 /** Why an open run does not move: the reason in words, and everything that is open with its own. */
 export function WhyWaiting({ run }: { run: RunView }) {
   const [signal, setSignal] = useState<string | null>(null);
+  const [all, setAll] = useState(false);
+  const few = useNarrow() ? 3 : 6;
   const p = run.pending;
   const wait = isOpen(run) ? run.wait : null;
   const task = p?.workflow_task;
+  // What somebody can do something about comes first.
+  const activities = [...(p?.activities ?? [])].sort((x, y) => Number(y.wait?.needs_attention ?? false) - Number(x.wait?.needs_attention ?? false));
   const items = [
-    ...(p?.activities ?? []).map((a) => <Activity key={`a${a.sequence}`} a={a} />),
-    ...(p?.timers ?? []).map((t) => <Countdown key={`t${t.sequence}`} at={t.fire_at} />),
     ...(p?.waits ?? []).map((w) => (
       <Item key={`w${w.sequence}`} icon="signal">
         {w.kind === "condition" ? "waits for a condition that signals and updates may make true" : "waits for the signal"}{" "}
@@ -34,6 +37,8 @@ export function WhyWaiting({ run }: { run: RunView }) {
         )}
       </Item>
     )),
+    ...activities.map((a) => <Activity key={`a${a.sequence}`} a={a} />),
+    ...(p?.timers ?? []).map((t) => <Countdown key={`t${t.sequence}`} at={t.fire_at} />),
     ...(p?.children ?? []).map((c) => (
       <Item key={`c${c.workflow_id}`} icon="play" alarm={c.attempt_number > 1}>
         child <b className="font-medium text-ink">{c.workflow_type}</b>{" "}
@@ -61,7 +66,12 @@ export function WhyWaiting({ run }: { run: RunView }) {
   return (
     <section aria-label="What is open" className={`card mt-3 border-l-3 p-4 ${wait?.needs_attention ? "border-l-warn" : "border-l-idle"}`}>
       {wait && <p className="font-medium break-words"><WaitText wait={wait} /></p>}
-      {items.length > 0 && <ul className={`grid gap-1.5 ${wait ? "mt-2" : ""}`}>{items}</ul>}
+      {items.length > 0 && <ul className={`grid gap-1.5 ${wait ? "mt-2" : ""}`}>{all ? items : items.slice(0, few)}</ul>}
+      {items.length > few && (
+        <button type="button" className="quiet mt-2 text-[13px] text-soft" aria-expanded={all} onClick={() => setAll(!all)}>
+          {all ? `Show the first ${few}` : `Show ${items.length - few} more`}
+        </button>
+      )}
       {signal !== null && <Ask kind="signal" run={run} named={signal} onClose={() => setSignal(null)} />}
     </section>
   );

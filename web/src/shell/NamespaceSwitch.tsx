@@ -23,7 +23,7 @@ export function NamespaceSwitch() {
         data-namespace-switch
         value={namespace}
         onChange={(e) => void navigate({ to: listOf(pathname), search: said(e.target.value) })}
-        className="h-8 max-w-28 min-w-0 min-[420px]:max-w-40 appearance-none truncate rounded-md border border-line bg-card pr-7 pl-2.5 text-[13px] font-medium hover:border-line-strong lg:max-w-52"
+        className="h-8 max-w-28 min-w-0 min-[420px]:max-w-40 appearance-none truncate rounded-md border border-line bg-card pr-7 pl-2.5 text-[13px] font-medium hover:border-line-strong lg:max-w-32 xl:max-w-52"
       >
         {!names.includes(namespace) && <option value={namespace}>{namespace}</option>}
         {names.map((n) => (

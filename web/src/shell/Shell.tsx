@@ -1,12 +1,13 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
-import { Fragment, lazy, Suspense, useEffect, useState } from "react";
+import { Fragment, lazy, Suspense, useEffect, useState, useSyncExternalStore } from "react";
 import { api } from "../api/client";
 import { useLive, type LiveState } from "../api/live";
 import { meQuery, aboutQuery } from "../api/queries";
+import { awaySince, whenAway } from "../api/request";
 import { Keys, step, typing } from "../lib/keyboard";
 import { setTheme, toggleZone, useTheme, useZone, type Theme } from "../lib/prefs";
-import { zoneName } from "../lib/time";
+import { clockTime, zoneName } from "../lib/time";
 import { Icon, type IconName } from "../ui/Icon";
 import { Empty, useTitle } from "../ui/Page";
 import { Logo } from "./Logo";
@@ -42,7 +43,7 @@ function Frame() {
         Skip to content
       </a>
       <header className="sticky top-0 z-30 border-b border-line bg-card/85 backdrop-blur">
-        <div className="mx-auto flex max-w-[84rem] flex-wrap items-center gap-x-3 px-4 lg:gap-x-6 sm:px-6">
+        <div className="mx-auto flex max-w-[84rem] flex-wrap items-center gap-x-3 px-4 xl:gap-x-6 sm:px-6">
           <Link to="/" className="flex h-13 items-center rounded-md" aria-label="Sojourn, all runs">
             <Logo />
           </Link>
@@ -53,7 +54,7 @@ function Frame() {
                 key={p.to}
                 to={p.to}
                 activeOptions={{ exact: false, includeSearch: false }}
-                className="relative flex h-11 items-center px-3 font-medium text-soft hover:text-ink lg:h-13 data-[status=active]:text-ink data-[status=active]:after:absolute data-[status=active]:after:inset-x-3 data-[status=active]:after:bottom-0 data-[status=active]:after:h-0.5 data-[status=active]:after:rounded-full data-[status=active]:after:bg-accent"
+                className="relative flex h-11 items-center px-3 font-medium text-soft hover:text-ink lg:h-13 lg:px-2 xl:px-3 data-[status=active]:text-ink data-[status=active]:after:absolute data-[status=active]:after:inset-x-2 xl:data-[status=active]:after:inset-x-3 data-[status=active]:after:bottom-0 data-[status=active]:after:h-0.5 data-[status=active]:after:rounded-full data-[status=active]:after:bg-accent"
               >
                 {p.name}
               </Link>
@@ -71,6 +72,7 @@ function Frame() {
         </div>
       </header>
       <ReleaseWarning />
+      <Away />
       <main id="content" tabIndex={-1} className="mx-auto min-h-[calc(100dvh-9rem)] max-w-[84rem] px-4 py-6 outline-none sm:px-6">
         <KnownNamespace>
           {/* Of one namespace nothing may stand in for another's, so its pages begin anew. */}
@@ -138,9 +140,9 @@ const liveLooks: Record<LiveState, { text: string; dot: string; title: string }>
 function LiveDot() {
   const look = liveLooks[useLive()];
   return (
-    <span role="status" data-live={look.text} title={look.title} className="flex h-8 items-center justify-end gap-2 px-2 text-[13px] text-soft sm:w-30">
+    <span role="status" data-live={look.text} title={look.title} className="flex h-8 items-center justify-end gap-2 px-2 text-[13px] text-soft sm:w-30 lg:max-xl:w-auto">
       <span className={`size-2 rounded-full ${look.dot}`} aria-hidden />
-      <span className="max-sm:sr-only">{look.text}</span>
+      <span className="max-sm:sr-only lg:max-xl:sr-only">{look.text}</span>
     </span>
   );
 }
@@ -204,6 +206,18 @@ function SignOut() {
 }
 
 /** A release nobody can read matches every other such one: work flows, and somebody should know. */
+/** That the app does not answer, and of when everything is that the page shows. */
+function Away() {
+  const since = useSyncExternalStore(whenAway, awaySince);
+  const zone = useZone();
+  if (since === null) return null;
+  return (
+    <p role="alert" data-away className="bg-warn-soft px-4 py-2 text-center text-warn">
+      The app does not answer. What you see is as of {clockTime(since, zone)}.
+    </p>
+  );
+}
+
 function ReleaseWarning() {
   const { data } = useQuery(aboutQuery(useNamespace()));
   if (!data?.release_unreadable) return null;

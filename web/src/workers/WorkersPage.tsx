@@ -154,11 +154,11 @@ function Reasons({ of }: { of: Reason[] }) {
   return (
     <ul aria-label="Why it gets no work" className={`mt-2 grid gap-1 rounded-lg px-3 py-2 ${look}`}>
       {of.map((r) => (
-        <li key={r.text} className="break-words" data-why={r.weight}>
+        <li key={r.text} className="wrap-anywhere" data-why={r.weight}>
           {r.text}
           {r.wait && <WaitText wait={r.wait} behind />}{" "}
           {r.queue && (
-            <Link to="/queues/$queue" params={{ queue: r.queue }} className="whitespace-nowrap underline underline-offset-3">
+            <Link to="/queues/$queue" params={{ queue: r.queue }} className="underline underline-offset-3">
               Look at {r.queue}
             </Link>
           )}

@@ -1,0 +1,110 @@
+// Every page and every dialog, in both themes and at three widths, with data that is hard to show: ids as long as they may be,
+// right-to-left text, activities of one name by the dozen. axe looks for what WCAG 2.2 asks for at levels A and AA.
+import assert from "node:assert/strict";
+import { keepAlive } from "./alive.mjs";
+import { patience, shown } from "./checks.mjs";
+
+const queue = "طابور " + "q".repeat(120);
+const worker = "عامل-" + "w".repeat(100);
+const widths = [390, 1024, 1440];
+
+/** Makes the data, and gives the pages that show it. */
+async function hard(api) {
+  const type = "تحصيل";
+  const session = "جلسة-" + "s".repeat(120);
+  await api("/api/worker/register", { worker_id: worker, task_queue: queue, runtime: "hand", build_id: "نسخة", supported_workflow_types: [type], supported_activity_types: ["charge"], max_concurrent_worker_sessions: 3, capabilities: ["worker_sessions", "query_tasks"] });
+  keepAlive(api, worker);
+  const workflow = "طلب/٤٢-" + "i".repeat(200);
+  const start = { workflow_id: workflow, workflow_type: type, task_queue: queue, input: ["مرحبا", { sku: "x".repeat(300) }], memo: { note: "ملاحظة طويلة ".repeat(20) }, search_attributes: { Who: "سلمى" } };
+  const run = (await api("/api/workflows", start)).run_id;
+  const { task } = await api("/api/worker/workflow-tasks/poll", { worker_id: worker, task_queue: queue, timeout_seconds: 60 });
+  const commands = [...Array.from({ length: 24 }, (_, n) => ({ type: "schedule_activity", activity_type: n % 2 ? "charge" : "تحصيل-" + "a".repeat(90) })), { type: "open_signal_wait", signal_name: "موافقة" }, { type: "start_timer", delay_seconds: 86400 }];
+  await api(`/api/worker/workflow-tasks/${task.task_id}/complete`, { lease_owner: worker, workflow_task_attempt: task.workflow_task_attempt, commands });
+  await api("/api/worker/sessions", { worker_id: worker, session_id: session, ttl_seconds: 6000, lease_seconds: 6000 });
+  await api("/api/namespaces", { name: "l" + "o".repeat(50) + "ng", description: "مساحة للتجارب", retention_days: 7 });
+  await api("/api/schedules", { schedule_id: "every-" + "d".repeat(60), spec: { intervals: [{ every: "PT1H" }] }, action: { workflow_type: type, task_queue: queue }, note: "كل ساعة" });
+  const coded = encodeURIComponent;
+  return ["/", `/runs/${run}`, "/sessions", `/sessions/${coded(session)}`, "/workers", "/queues", `/queues/${coded(queue)}`, "/schedules", `/schedules/every-${"d".repeat(60)}`, "/namespaces"];
+}
+
+async function open(page, base, path) {
+  await page.goto(base + path);
+  await shown(page.getByRole("heading", { level: 1 }));
+  await page.locator('[aria-label="Loading"]').waitFor({ state: "detached", timeout: patience });
+}
+
+let pages;
+
+export const access = [
+  ["no page stands in anybody's way, whatever it shows, in either theme and at every width", async ({ page, base, api, axe, shot }) => {
+    pages = await hard(api);
+    const found = [];
+    for (const path of pages) {
+      await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
+      await open(page, base, path);
+      for (const colorScheme of ["light", "dark"]) {
+        await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+        for (const width of widths) {
+          await page.setViewportSize({ width, height: 900 });
+          const where = `${colorScheme} ${width} ${path.slice(0, 24)}`;
+          const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+          if (over > 0) found.push(`${where}: ${over} px too wide`);
+          found.push(...(await axe()).map((v) => `${where}: ${v}`));
+          if (colorScheme === "dark" || width === 390) await shot(`hard-${pages.indexOf(path)}-${colorScheme}-${width}`, true);
+        }
+      }
+    }
+    assert.deepEqual(found, []);
+  }],
+  ["nor does any dialog", async ({ page, base, axe, shot }) => {
+    const found = [];
+    const titles = new Set();
+    const look = async (where, way) => {
+      const dialog = page.getByRole("dialog");
+      await page.setViewportSize({ width: widths[2], height: 900 });
+      await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
+      await way();
+      await shown(dialog);
+      const title = await dialog.getByRole("heading").first().innerText();
+      if (!titles.has(title)) {
+        titles.add(title);
+        for (const colorScheme of ["light", "dark"]) {
+          await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+          for (const width of widths) {
+            await page.setViewportSize({ width, height: 900 });
+            found.push(...(await axe("[role=dialog]")).map((v) => `${colorScheme} ${width} ${where} "${title}": ${v}`));
+          }
+        }
+        await shot(`dialog-${titles.size}`);
+      }
+      await page.keyboard.press("Escape");
+      await dialog.waitFor({ state: "detached", timeout: patience });
+    };
+    for (const path of pages) {
+      await page.setViewportSize({ width: widths[2], height: 900 });
+      await open(page, base, path);
+      const buttons = page.locator('main button[aria-haspopup="dialog"]:not([aria-disabled])');
+      const names = [...new Set(await buttons.allInnerTexts())];
+      for (const name of names) await look(path.slice(0, 24), () => buttons.filter({ hasText: new RegExp(`^${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`) }).first().click());
+    }
+    await look("anywhere", () => page.keyboard.press("?"));
+    await page.emulateMedia({ colorScheme: "light", reducedMotion: null });
+    await page.setViewportSize({ width: 1280, height: 900 });
+    assert.ok(titles.size >= 16, `only ${titles.size} dialogs were seen: ${[...titles].join(", ")}`);
+    assert.deepEqual(found, []);
+  }],
+  ["on a phone the first screen of a run is how it stands, and its timeline", async ({ page, base, run }) => {
+    await page.setViewportSize({ width: 390, height: 844 });
+    await open(page, base, `/runs/${run}`);
+    const timeline = await page.locator("[data-timeline]").boundingBox();
+    await page.setViewportSize({ width: 1280, height: 900 });
+    assert.ok(timeline.y < 500, `the timeline begins at ${timeline.y} of 844`);
+  }],
+  ["at 1024 the header is one row", async ({ page, base }) => {
+    await page.setViewportSize({ width: 1024, height: 800 });
+    await open(page, base, "/");
+    const { height } = await page.getByRole("banner").boundingBox();
+    await page.setViewportSize({ width: 1280, height: 900 });
+    assert.ok(height < 60, `it is ${height} high`);
+  }],
+];
