@@ -118,6 +118,9 @@ func (s *settings) isolation() finding {
 		Dir: dir, Handlers: s.Handlers, Private: s.DataDir, Read: s.ExecutorRead, Write: s.ExecutorWrite,
 		EgressAllow: s.EgressAllow,
 	}
+	if s.ExecutorUIDs != "auto" {
+		o.Users = s.ExecutorUIDs
+	}
 	if s.Egress != "auto" {
 		o.Egress = sandbox.Egress(s.Egress)
 	}

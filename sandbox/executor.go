@@ -24,6 +24,7 @@ var errGone = errors.New("the executor is gone")
 type executor struct {
 	id      string
 	scratch string
+	user    *user // nil when it has the worker's
 	lang    *language
 	rules   *wall.Rules // that confine it; nil at level process
 	born    time.Time
@@ -67,10 +68,10 @@ type executor struct {
 
 // launch starts an executor and waits until it is ready to take calls.
 func launch(
-	l *language, o Options, id, scratch string, onGrown func(), onEnd func(*executor, ending),
+	l *language, o Options, u *user, id, scratch string, onGrown func(), onEnd func(*executor, ending),
 ) (*executor, error) {
 	ex := &executor{
-		id: id, scratch: scratch, lang: l, born: time.Now(), patience: o.patience, onGrown: onGrown, onEnd: onEnd,
+		id: id, scratch: scratch, user: u, lang: l, born: time.Now(), patience: o.patience, onGrown: onGrown, onEnd: onEnd,
 		ready: make(chan frame.Header, 1),
 		shut:  make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), calls: map[string]*call{},
 		loaded: map[string]bool{},
@@ -89,11 +90,12 @@ func launch(
 		Path: l.program, Args: l.args, Env: env, Dir: scratch,
 		Memory: l.limits.Memory, Data: l.limits.Data, FileSize: l.limits.FileSize, Files: int64(l.limits.OpenFiles),
 		Processes: l.limits.Processes, ScratchBytes: l.limits.ScratchBytes, ScratchFiles: l.limits.ScratchFiles,
-		Wall: ex.rules,
+		Wall: ex.rules, User: u.number(),
 	})
 	if err != nil {
 		ex.leave()
 		minder.Wipe(scratch)
+		u.give()
 		return nil, err
 	}
 	ex.stdout = &output{file: ex.proc.stdout, line: func(text []byte) { ex.printed("info", "stdout", text) }}
@@ -169,6 +171,7 @@ func (ex *executor) run() {
 	_ = ex.proc.cmd.Wait()
 	ex.proc.release()
 	minder.Wipe(ex.scratch) // the minder did, if it lived
+	ex.user.give()
 
 	ex.mu.Lock()
 	if ex.doom == nil && ex.asked != nil && end.Signal == int(syscall.SIGTERM) {

@@ -29,6 +29,10 @@ type Options struct {
 	EgressAllow []string // HOST, HOST:PORT or CIDR: reached though not public, with EgressFiltered
 	Apps        []string // URLs and host:port of the app: never reached, with EgressFiltered
 
+	// the users that executors have when the worker is root, as FIRST-LAST; empty for 60600-60999 where that can be,
+	// "none" for the worker's own
+	Users string
+
 	Node, Python string // programs; empty looks for node and python3 in PATH
 
 	Level       Level // wanted; empty takes the strongest there is

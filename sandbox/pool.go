@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -30,6 +31,8 @@ type Pool struct {
 	catalog   catalog
 	dir       string        // of this pool: scratch folders and shims
 	lock      *os.File      // says that dir is in use
+	users     *users        // of executors; nil when they have the worker's
+	oneUser   error         // why they have
 	proxy     *egress.Proxy // the way of executors to the network; nil when they have another, or none
 	socketDir string        // of the proxy's, when it has one of its own
 	capacity  int
@@ -79,11 +82,17 @@ func NewPool(o Options) (*Pool, error) {
 		}
 	}
 	hardened := harden()
+	found, err := programs(o)
+	if err != nil {
+		return nil, err
+	}
+	if p.users, p.oneUser = usersOf(o, found); p.oneUser != nil && o.Users != "" && o.Users != UsersNone {
+		return nil, fmt.Errorf("executors cannot have users of their own: %w: %w", p.oneUser, ErrTooWeak)
+	}
 	if err := p.claimDir(); err != nil {
 		return nil, err
 	}
-	var err error
-	if p.languages, err = languages(o, p.dir); err == nil {
+	if p.languages, err = languages(o, found, p.dir); err == nil {
 		err = p.confine()
 	}
 	if err != nil {
@@ -125,7 +134,15 @@ func (p *Pool) claimDir() error {
 	if err != nil {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
-	if err := errors.Join(os.MkdirAll(base, 0o700), os.Chmod(base, 0o700)); err != nil { // whatever it was before
+	mode := fs.FileMode(0o700)
+	if p.users != nil { // who pass through, and see nothing
+		mode = 0o711
+		if err := closedToOthers(filepath.Dir(base), 0o001); err != nil {
+			base = filepath.Join(openFolder(), "sojourn-sandbox-0")
+		}
+	}
+	// Whatever it was before.
+	if err := errors.Join(os.MkdirAll(base, mode), ours(base), os.Chmod(base, mode)); err != nil {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
 	if p.opt.Private == "" {
@@ -148,13 +165,21 @@ func (p *Pool) claimDir() error {
 		name = rand.Text()[:12]
 	}
 	p.dir = filepath.Join(base, "pool-"+name)
-	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+	if err := errors.Join(os.MkdirAll(p.dir, mode), os.Chmod(p.dir, mode)); err != nil {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
 	if p.lock, err = filelock.Take(filepath.Join(p.dir, "lock"), os.O_CREATE); err != nil {
 		return fmt.Errorf("sandbox folder %s is another worker's: %w", p.dir, err)
 	}
 	return nil
+}
+
+// openFolder is one through which every user gets, best on a disk.
+func openFolder() string {
+	if dir := "/var/tmp"; closedToOthers(dir, 0o001) == nil {
+		return dir
+	}
+	return os.TempDir()
 }
 
 func (p *Pool) releaseDir() {

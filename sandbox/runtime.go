@@ -47,15 +47,37 @@ func self() (string, error) {
 	return os.Executable()
 }
 
-// languages returns what can run here. An interpreter that was asked for by path must be there; one that was not may be
-// missing.
-func languages(o Options, shims string) (map[string]*language, error) {
-	all := map[string]*language{}
+// programs are those of what can run here, by runtime. An interpreter that was asked for by path must be there; one
+// that was not may be missing.
+func programs(o Options) (map[string]string, error) {
+	all := map[string]string{}
 	if len(Native) > 0 {
 		program, err := self()
 		if err != nil {
 			return nil, fmt.Errorf("own program: %w", err)
 		}
+		all[RuntimeNative] = program
+	}
+	node, err := look(o.Node, "node", "-p", "process.execPath")
+	if err != nil {
+		return nil, err
+	}
+	python, err := look(o.Python, "python3", "-c", "import sys; print(sys.executable)")
+	if err != nil {
+		return nil, err
+	}
+	for name, program := range map[string]string{RuntimeNode: node, RuntimePython: python} {
+		if program != "" {
+			all[name] = program
+		}
+	}
+	return all, nil
+}
+
+// languages is how each program runs handlers, once its shim is written.
+func languages(o Options, programs map[string]string, shims string) (map[string]*language, error) {
+	all := map[string]*language{}
+	if program := programs[RuntimeNative]; program != "" {
 		l := o.Limits[RuntimeNative].or(defaultLimits(128 << 20))
 		all[RuntimeNative] = &language{
 			name: RuntimeNative, program: program, args: []string{nativeName}, limits: l,
@@ -63,11 +85,9 @@ func languages(o Options, shims string) (map[string]*language, error) {
 			env: []string{fmt.Sprintf("GOMEMLIMIT=%d", l.Memory/10*8), fmt.Sprintf("GOMAXPROCS=%d", runtime.GOMAXPROCS(0))},
 		}
 	}
-	if program, err := look(o.Node, "node", "-p", "process.execPath"); err != nil {
-		return nil, err
-	} else if program != "" {
+	if program := programs[RuntimeNode]; program != "" {
 		script := filepath.Join(shims, shimName[RuntimeNode])
-		if err := os.WriteFile(script, shim.Node, 0o600); err != nil {
+		if err := os.WriteFile(script, shim.Node, 0o644); err != nil {
 			return nil, fmt.Errorf("shim of node: %w", err)
 		}
 		l := o.Limits[RuntimeNode].or(defaultLimits(256 << 20))
@@ -77,11 +97,9 @@ func languages(o Options, shims string) (map[string]*language, error) {
 			name: RuntimeNode, program: program, args: []string{"node", heap, script}, limits: l, json: true,
 		}
 	}
-	if program, err := look(o.Python, "python3", "-c", "import sys; print(sys.executable)"); err != nil {
-		return nil, err
-	} else if program != "" {
+	if program := programs[RuntimePython]; program != "" {
 		script := filepath.Join(shims, shimName[RuntimePython])
-		if err := os.WriteFile(script, shim.Python, 0o600); err != nil {
+		if err := os.WriteFile(script, shim.Python, 0o644); err != nil {
 			return nil, fmt.Errorf("shim of python: %w", err)
 		}
 		all[RuntimePython] = &language{

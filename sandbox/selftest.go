@@ -165,7 +165,11 @@ func (p *Pool) confine() error {
 		}
 	}
 	p.report.Signals = !found[trySignal] && !found[tryAbstract]
+	p.report.UIDPerSession = p.users != nil
 	p.report.Missing = found.missing()
+	if found[tryRoot] && p.oneUser != nil {
+		p.report.Missing = append(p.report.Missing, "executors have no users of their own: "+p.oneUser.Error())
+	}
 	if out.by == byLandlock && p.proxy != nil {
 		p.report.Missing = append(p.report.Missing, fmt.Sprintf(
 			"code can connect to port %d of any machine, since that is the number of the worker's proxy", p.proxy.Port(),
@@ -191,11 +195,12 @@ var tests = struct {
 type trial struct {
 	kernel wall.Kernel
 	way    way
+	users  bool // its own
 }
 
 // tried runs a prober the way executors are run, behind a wall of what is offered or without one.
 func (p *Pool) tried(offered *wall.Kernel, w way) (outcome, error) {
-	k := trial{way: w}
+	k := trial{way: w, users: p.users != nil}
 	if offered != nil {
 		k.kernel = *offered
 	}
@@ -207,6 +212,15 @@ func (p *Pool) tried(offered *wall.Kernel, w way) (outcome, error) {
 	found, err := p.try(offered, w)
 	if err == nil {
 		tests.found[k] = found
+	} else if p.users != nil && p.opt.Users == "" {
+		// Nobody asked for it, so that it is better to go without and say so.
+		with := p.users
+		p.users = nil
+		if found, again := p.try(offered, w); again == nil {
+			p.oneUser = err
+			return found, nil
+		}
+		p.users = with
 	}
 	return found, err
 }
@@ -222,7 +236,14 @@ func (p *Pool) try(offered *wall.Kernel, w way) (found outcome, err error) {
 	}
 	scratch := filepath.Join(p.dir, "test")
 	defer os.Remove(a.Secret)
-	if err := errors.Join(os.WriteFile(a.Secret, nil, 0o600), os.Mkdir(scratch, 0o700)); err != nil {
+	u, err := p.users.take()
+	if err != nil {
+		return nil, err
+	}
+	defer u.give()
+	if err := errors.Join(
+		os.WriteFile(a.Secret, nil, 0o600), os.Mkdir(scratch, 0o700), u.own(scratch),
+	); err != nil {
 		return nil, err
 	}
 	defer minder.Wipe(scratch)
@@ -236,7 +257,7 @@ func (p *Pool) try(offered *wall.Kernel, w way) (found outcome, err error) {
 	}
 	l := &language{name: RuntimeNative, program: program}
 	config := minder.Config{
-		Path: program, Args: []string{proberName}, Env: l.environment(Options{}, scratch), Dir: scratch,
+		Path: program, Args: []string{proberName}, Env: l.environment(Options{}, scratch), Dir: scratch, User: u.number(),
 	}
 	if offered != nil {
 		r := l.rules(p.opt, *offered, p.dir)

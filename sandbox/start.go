@@ -2,9 +2,12 @@ package sandbox
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/sojourn-run/sojourn/sandbox/minder"
 )
 
 // blank returns an executor that nothing ran in, from those that wait or a new one, and sees to it that another one
@@ -60,11 +63,18 @@ func (p *Pool) start(l *language) (*executor, error) {
 	defer func() { <-p.starts }()
 	id := "sb-" + rand.Text()[:10]
 	scratch := filepath.Join(p.dir, id)
-	if err := os.Mkdir(scratch, 0o700); err != nil {
+	u, err := p.users.take()
+	if err != nil {
+		p.unreserve()
+		return nil, &Error{Type: Unavailable, Message: err.Error(), Retryable: true}
+	}
+	if err := errors.Join(os.Mkdir(scratch, 0o700), u.own(scratch)); err != nil {
+		minder.Wipe(scratch)
+		u.give()
 		p.unreserve()
 		return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("scratch folder: %v", err), Retryable: true}
 	}
-	ex, err := launch(l, p.opt, id, scratch, p.pressed, p.ended)
+	ex, err := launch(l, p.opt, u, id, scratch, p.pressed, p.ended)
 	if err != nil {
 		if ex == nil && !isType(err, Unavailable) { // no process was there to end
 			p.unreserve()

@@ -61,6 +61,9 @@ type Options struct {
 	IsolationMin string
 	// files and folders that confined code may read, or change, beside its runtime, the handlers and its scratch folder
 	Read, Write []string
+	// ExecutorUIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: a range of its own
+	// where handlers and runtimes are open to others; empty: auto
+	ExecutorUIDs string
 	// Egress is what of the network executors reach: auto, none, filtered or open; empty: auto, which is filtered where
 	// the level confined holds and else open
 	Egress      string
@@ -289,6 +292,9 @@ func (w *Worker) openSandbox() error {
 		OnEvict: w.evict, Memory: o.Memory, Logger: w.log,
 	}
 	so.EgressAllow, so.Apps = o.EgressAllow, o.Apps
+	if o.ExecutorUIDs != "auto" {
+		so.Users = o.ExecutorUIDs
+	}
 	if o.Egress != "auto" {
 		so.Egress = sandbox.Egress(o.Egress)
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	ScratchBytes int64 `json:"scratch_bytes"` // bytes in Dir; 0 for no limit
 	ScratchFiles int   `json:"scratch_files"` // files and folders in Dir; 0 for no limit
 
+	User int         `json:"user,omitempty"` // user and group of the executor; 0 for the minder's
 	Wall *wall.Rules `json:"wall,omitempty"` // what the executor is left with; nil for all its user has
 }
 

@@ -85,13 +85,13 @@ func (m *minder) start() error {
 		return fmt.Errorf("%s: %w", os.DevNull, err)
 	}
 	defer syscall.Close(null)
-	if err := confine(); err != nil {
-		return err
-	}
-	if m.Wall != nil {
+	if m.Wall != nil { // as the user we are: the way to what another one may open can be closed to that
 		if err := wall.Raise(*m.Wall); err != nil {
 			return err
 		}
+	}
+	if err := confine(m.User); err != nil {
+		return err
 	}
 	m.pid, err = syscall.ForkExec(m.Path, m.Args, &syscall.ProcAttr{
 		Dir: m.Dir, Env: m.Env, Files: []uintptr{uintptr(null), 1, 2, controlFD}, Sys: childAttr(),

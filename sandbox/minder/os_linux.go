@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,8 +42,9 @@ func adopt() error {
 	return nil
 }
 
-// confine takes from this thread, and so from the executor, all ways to gain privileges and all that it has.
-func confine() error {
+// confine takes from this thread, and so from the executor, all ways to gain privileges and all that it has, and makes
+// it another user's.
+func confine(user int) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
@@ -51,12 +53,49 @@ func confine() error {
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 	}
 	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	if user > 0 {
+		if err := become(user); err != nil {
+			return fmt.Errorf("become user %d: %w", user, err)
+		}
+	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if err := unix.Capset(&header, &none[0]); err != nil {
 		return fmt.Errorf("drop capabilities: %w", err)
 	}
 	return nil
+}
+
+// become makes this thread, and no other one, a user's who is in no group but that of the same number.
+func become(user int) error {
+	id := uintptr(user)
+	for _, call := range [][4]uintptr{
+		{unix.SYS_SETGROUPS}, {unix.SYS_SETRESGID, id, id, id}, {unix.SYS_SETRESUID, id, id, id},
+	} {
+		if _, _, errno := unix.RawSyscall(call[0], call[1], call[2], call[3]); errno != 0 {
+			return errno
+		}
+	}
+	return nil
+}
+
+// asUser runs fn with the rights to files of a user, on this goroutine. What the kernel tells of the memory of a user's
+// processes it tells that user, and to root only with a capability that containers are without.
+func asUser(user int, fn func()) {
+	if user <= 0 {
+		fn()
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, id := range []int{user, 0} {
+		// They answer with what was, whether or not they did something; without them fn is told less.
+		_, _, _ = unix.RawSyscall(unix.SYS_SETFSGID, uintptr(id), 0, 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, uintptr(id), 0, 0)
+		if id == user {
+			fn()
+		}
+	}
 }
 
 // childAttr makes the executor a session leader that does not outlive this process.

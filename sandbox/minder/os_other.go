@@ -3,6 +3,7 @@
 package minder
 
 import (
+	"errors"
 	"io/fs"
 	"syscall"
 )
@@ -14,7 +15,14 @@ func closeInherited(int) {}
 
 func adopt() error { return nil }
 
-func confine() error { return nil }
+func confine(user int) error {
+	if user > 0 {
+		return errors.New("another user needs Linux")
+	}
+	return nil
+}
+
+func asUser(_ int, fn func()) { fn() }
 
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 

@@ -39,9 +39,11 @@ func (m *minder) watch() {
 		}
 		if m.Memory > 0 && resident > m.Memory {
 			// What processes share counts once: those forked over one model are not each as large as it is.
-			if shared, ok := proportional(pids); ok {
-				resident = shared
-			}
+			asUser(m.User, func() {
+				if shared, ok := proportional(pids); ok {
+					resident = shared
+				}
+			})
 		}
 		if resident > m.peak.Load() {
 			m.peak.Store(resident)

@@ -23,13 +23,13 @@ const Ceiling = 30 * time.Second
 var handlers embed.FS
 
 // HandlersDir writes the suite's handlers in other languages into a folder of the test and returns it. The activities
-// are "javascript" and "python".
+// are "javascript" and "python". Every user gets there, as to the code of any program.
 func HandlersDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	sub, err := fs.Sub(handlers, "handlers")
 	if err == nil {
-		err = os.CopyFS(dir, sub)
+		err = errors.Join(os.CopyFS(dir, sub), os.Chmod(filepath.Dir(dir), 0o755))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -169,6 +169,14 @@ func checkWorker(c *checker, cfg *Config) {
 	c.isolation("isolation-min-level", cfg.IsolationMin)
 	c.atLeast("executor-memory", cfg.ExecutorMemory, 0)
 	checkEgress(c, cfg)
+	if u := cfg.ExecutorUIDs; u != "auto" && u != "none" {
+		a, b, two := strings.Cut(u, "-")
+		first, errFirst := strconv.Atoi(a)
+		last, errLast := strconv.Atoi(b)
+		if !two || errFirst != nil || errLast != nil || first < 1 || last < first || last >= 1<<31-1 {
+			c.bad("executor-uids", "must be auto, none or a range of user ids as 60600-60999")
+		}
+	}
 	if !cfg.Role.RunsApp() {
 		c.positive("attempt-lease", cfg.AttemptLease)
 	}

@@ -76,6 +76,7 @@ type Config struct {
 	// ExecutorRead and ExecutorWrite are what confined code may open beside what it always may.
 	ExecutorRead  []string `koanf:"executor-read"`
 	ExecutorWrite []string `koanf:"executor-write"`
+	ExecutorUIDs  string   `koanf:"executor-uids"` // auto, none or FIRST-LAST
 	// Egress and EgressAllow are what handlers reach of the network.
 	Egress      string   `koanf:"egress"`
 	EgressAllow []string `koanf:"egress-allow"`

@@ -145,6 +145,11 @@ var settings = []setting{
 		help: "files and folders that confined handlers may change, comma separated",
 	},
 	{
+		name: "executor-uids", value: "auto", roles: workers,
+		help: "user ids of which each executor of a worker that is root has one, as 60600-60999; auto: those, where the " +
+			"handlers and their runtimes are open to other users; none: root",
+	},
+	{
 		name: "egress", value: "auto", roles: workers,
 		help: "what of the network handlers reach: none, filtered (public addresses, through a proxy), open, or auto: " +
 			"filtered where isolation is confined",

@@ -1,0 +1,228 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/shared/filelock"
+)
+
+// The users that executors of a worker that is root have by default: numbers that neither distributions nor systemd
+// give to anybody.
+const (
+	firstUser = 60600
+	lastUser  = 60999
+)
+
+// UsersNone leaves executors the worker's user.
+const UsersNone = "none"
+
+// mostLooked is how many files of handlers are looked at before the first executor starts.
+const mostLooked = 20_000
+
+// users are numbers of users, of which each executor has one for itself.
+type users struct {
+	first, last int
+	locks       string // folder of a file for each number that some worker on this machine uses
+
+	mu   sync.Mutex
+	next int
+}
+
+// user is one that an executor has.
+type user struct {
+	id   int
+	lock *os.File
+}
+
+// number is what a minder is told; 0 without a user.
+func (u *user) number() int {
+	if u == nil {
+		return 0
+	}
+	return u.id
+}
+
+// give lets others have the number. Nothing that runs has it any more.
+func (u *user) give() {
+	if u != nil {
+		_ = u.lock.Close()
+	}
+}
+
+// own makes a folder the user's.
+func (u *user) own(dir string) error {
+	if u == nil {
+		return nil
+	}
+	return os.Chown(dir, u.id, u.id)
+}
+
+// ParseUsers reads FIRST-LAST.
+func ParseUsers(text string) (first, last int, err error) {
+	a, b, two := strings.Cut(text, "-")
+	first, errFirst := strconv.Atoi(a)
+	last, errLast := strconv.Atoi(b)
+	if !two || errFirst != nil || errLast != nil || first < 1 || last < first || last >= 1<<31-1 {
+		return 0, 0, fmt.Errorf("%q is no range of user ids as 60600-60999", text)
+	}
+	return first, last, nil
+}
+
+// usersOf are the users that executors can have; nil, and why, when they cannot.
+func usersOf(o Options, programs map[string]string) (*users, error) {
+	u := &users{first: firstUser, last: lastUser}
+	if o.Users == UsersNone {
+		return nil, errors.New("the settings ask for none")
+	}
+	if o.Users != "" {
+		var err error
+		if u.first, u.last, err = ParseUsers(o.Users); err != nil {
+			return nil, err
+		}
+	}
+	if err := mayChangeUsers(); err != nil {
+		return nil, err
+	}
+	for _, program := range programs {
+		if strings.HasPrefix(program, "/proc/self/") {
+			continue // is reached whatever is closed around it
+		}
+		if err := closedToOthers(program, 0o001); err != nil {
+			return nil, err
+		}
+	}
+	for _, tree := range append([]string{o.Handlers}, o.Read...) {
+		if err := treeClosedToOthers(tree); err != nil {
+			return nil, err
+		}
+	}
+	for _, path := range o.Write {
+		if err := closedToOthers(path, 0o002); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if u.locks, err = lockFolder(); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// take finds a number that no executor of any worker on this machine has. A pool without users has none to give.
+func (s *users) take() (*user, error) {
+	if s == nil {
+		return nil, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range s.last - s.first + 1 {
+		id := s.first + s.next%(s.last-s.first+1)
+		s.next++
+		lock, err := filelock.Take(filepath.Join(s.locks, strconv.Itoa(id)), os.O_CREATE)
+		if errors.Is(err, filelock.ErrHeld) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("user of an executor: %w", err)
+		}
+		return &user{id: id, lock: lock}, nil
+	}
+	return nil, fmt.Errorf("all users from %d to %d have an executor", s.first, s.last)
+}
+
+// lockFolder is where root's processes say which users they give to executors.
+func lockFolder() (string, error) {
+	var failed error
+	for _, base := range []string{"/run", "/var/run", os.TempDir()} {
+		dir := filepath.Join(base, "sojourn-users")
+		err := os.Mkdir(dir, 0o700)
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			err = ours(dir)
+		}
+		if err == nil {
+			err = os.Chmod(dir, 0o700)
+		}
+		if err == nil {
+			return dir, nil
+		}
+		failed = err
+	}
+	return "", failed
+}
+
+// closedToOthers says why a user who is neither a file's owner nor of its group lacks a right to it, one of 1, 2 and 4,
+// or cannot get there.
+func closedToOthers(path string, right fs.FileMode) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
+		if err := closedToOthers(real, right); err != nil {
+			return err
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		right |= 0o001
+	}
+	if info.Mode().Perm()&right != right {
+		return fmt.Errorf("%s is closed to other users", path)
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return fmt.Errorf("%s is closed to other users", dir)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
+// treeClosedToOthers says why not all that is below a path can be read by others.
+func treeClosedToOthers(root string) error {
+	if root == "" {
+		return nil
+	}
+	if err := closedToOthers(root, 0o004); err != nil {
+		return err
+	}
+	looked := 0
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if looked++; looked > mostLooked {
+			return fs.SkipAll
+		}
+		need := fs.FileMode(0o004)
+		if d.IsDir() {
+			if strings.HasPrefix(d.Name(), ".") && path != root {
+				return fs.SkipDir // no handlers: the worker's own data may be there
+			}
+			need = 0o005
+		}
+		info, err := d.Info()
+		if err != nil || info.Mode()&fs.ModeSymlink != 0 {
+			return err
+		}
+		if info.Mode().Perm()&need != need {
+			return fmt.Errorf("%s is closed to other users", path)
+		}
+		return nil
+	})
+}
