@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,7 +26,9 @@ type Options struct {
 
 	Addr  string        // host:port; port 0 takes a free one
 	Drain time.Duration // how long a shutdown may take: 25 s
-	TLS   *tls.Config   // nil: none. With ClientCAs a caller needs a certificate, for all but the probes.
+	// Base is a path below which the app can be reached too, as /sojourn; its pages then point there. Empty: none.
+	Base string
+	TLS  *tls.Config // nil: none. With ClientCAs a caller needs a certificate, for all but the probes.
 
 	Around func(http.Handler) http.Handler // stands around all that is served, for tests; nil: nothing
 }
@@ -54,7 +57,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Addr); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", o.Addr, err), p.Close(ctx))
 	}
-	handler := p.Handler()
+	handler := below(o.Base, p.Handler())
 	if o.TLS != nil {
 		a.listener = tls.NewListener(a.listener, o.TLS)
 		handler = certified(handler, o.TLS.ClientAuth != tls.NoClientCert)
@@ -76,6 +79,28 @@ func (a *App) URL() string {
 		scheme = "https"
 	}
 	return scheme + "://" + a.listener.Addr().String()
+}
+
+// below serves what is asked for below a path as what is asked for at the root. Probes and workers that go to the app
+// itself need no path.
+func below(base string, next http.Handler) http.Handler {
+	if base == "" {
+		return next
+	}
+	stripped := http.StripPrefix(base, next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(web.PrefixHeader) == "" {
+			r.Header.Set(web.PrefixHeader, base)
+		}
+		switch {
+		case r.URL.Path == base:
+			http.Redirect(w, r, base+"/", http.StatusPermanentRedirect)
+		case strings.HasPrefix(r.URL.Path, base+"/"):
+			stripped.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // certified refuses who shows no certificate. One of a stranger's has ended the handshake already. Probes of the

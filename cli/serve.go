@@ -170,7 +170,7 @@ func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
 				}
 			},
 		},
-		Addr: s.Addr, Drain: s.DrainTimeout, TLS: rules,
+		Addr: s.Addr, Base: s.BasePath, Drain: s.DrainTimeout, TLS: rules,
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,6 +88,23 @@ func squeeze(kind string, body []byte) []byte {
 	return b.Bytes()
 }
 
+// PrefixHeader says below which path the page's reader finds the app. Proxies that take the prefix away set it, and so
+// does an app that stands below a path of its own.
+const PrefixHeader = "X-Forwarded-Prefix"
+
+var prefixes = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)
+
+// below is the page for readers who find it below a prefix. Its own files are named relative to that, for the page is
+// served at every address of its routes.
+func (f *file) below(prefix string) *file {
+	if !prefixes.MatchString(prefix) {
+		prefix = ""
+	}
+	body := bytes.ReplaceAll(f.body, []byte(`="./`), []byte(`="`+prefix+`/`))
+	body = bytes.Replace(body, []byte(`name="base-path" content=""`), []byte(`name="base-path" content="`+prefix+`"`), 1)
+	return newFile("index.html", body, f.policy)
+}
+
 // serve reads the files of dist once; they never change while the binary runs.
 func serve(dist fs.FS) http.Handler {
 	files := map[string]*file{}
@@ -102,10 +120,12 @@ func serve(dist fs.FS) http.Handler {
 		}
 		return nil
 	})
-	index, ok := files["index.html"]
+	page, ok := files["index.html"]
 	if !ok {
-		files, index = nil, newFile("index.html", fallback, fallbackPolicy)
+		files, page = nil, newFile("index.html", fallback, fallbackPolicy)
 	}
+	delete(files, "index.html")
+	root := page.below("")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -119,8 +139,10 @@ func serve(dist fs.FS) http.Handler {
 		case missing(name):
 			http.NotFound(w, r)
 			return
+		case r.Header.Get(PrefixHeader) != "":
+			f = page.below(strings.TrimSuffix(r.Header.Get(PrefixHeader), "/"))
 		default:
-			f = index
+			f = root
 		}
 		f.write(w, r)
 	})
@@ -143,7 +165,7 @@ func (f *file) write(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", f.cache)
 	h.Set("Content-Type", f.kind)
-	h.Set("Vary", "Accept-Encoding")
+	h.Set("Vary", "Accept-Encoding, "+PrefixHeader)
 	etag, body := f.etag, f.body
 	if small := f.gzipped(); small != nil && acceptsGzip(r) {
 		etag, body = strings.TrimSuffix(etag, `"`)+`-gz"`, small

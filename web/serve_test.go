@@ -137,3 +137,22 @@ func TestTheBinaryAlwaysHasAPage(t *testing.T) {
 		t.Errorf("Built() is %v, but the page says how to build: %v", Built(), says)
 	}
 }
+
+// Below a prefix the page names its files and the API there. What a stranger sends as a prefix never gets into it.
+func TestThePageStandsBelowAPrefix(t *testing.T) {
+	h := serve(fstest.MapFS{"index.html": {Data: []byte(
+		`<meta name="base-path" content="" /><script src="./assets/main.js"></script>`,
+	)}})
+	for prefix, want := range map[string]string{
+		"": "", "/team/sojourn": "/team/sojourn", "/sojourn/": "/sojourn",
+		`/"><script>`: "", "//evil.example": "", "https://evil.example": "", "/a b": "", "/../..%2f": "",
+	} {
+		for _, path := range []string{"/", "/runs/1"} {
+			got := text(t, get(t, h, "GET", path, PrefixHeader, prefix).Body)
+			page := `<meta name="base-path" content="` + want + `" /><script src="` + want + `/assets/main.js"></script>`
+			if got != page {
+				t.Errorf("GET %s below %q: %s", path, prefix, got)
+			}
+		}
+	}
+}

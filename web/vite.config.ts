@@ -20,6 +20,7 @@ function keepDist(): Plugin {
 const app = process.env.SOJOURN_APP_URL ?? "http://127.0.0.1:7700";
 
 export default defineConfig({
+  base: "./", // the app says below which path it stands: see web/serve.go
   plugins: [react(), tailwindcss(), keepDist()],
   build: { target: "es2022", sourcemap: false, chunkSizeWarningLimit: 700, assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   server: { proxy: { "/api": { target: app, ws: true } } },

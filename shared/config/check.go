@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,8 +98,13 @@ func (c *checker) address(name, value string) string {
 	return host
 }
 
+var basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)
+
 func checkApp(c *checker, cfg *Config) {
 	host := c.address("addr", cfg.Addr)
+	if cfg.BasePath != "" && !basePath.MatchString(cfg.BasePath) {
+		c.bad("base-path", "%q is no path as /sojourn or /team/sojourn", cfg.BasePath)
+	}
 	if (cfg.TLSCert == "") != (cfg.TLSKey == "") {
 		c.bad("tls-cert", "needs tls-key, and the reverse")
 	}

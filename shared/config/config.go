@@ -42,7 +42,8 @@ type Config struct {
 
 	ContainerType string `koanf:"container-type"`
 	Addr          string `koanf:"addr"`
-	TLSCert       string `koanf:"tls-cert"` // empty: no TLS
+	BasePath      string `koanf:"base-path"` // empty, or /a or /a/b
+	TLSCert       string `koanf:"tls-cert"`  // empty: no TLS
 	TLSKey        string `koanf:"tls-key"`
 	TLSClientCA   string `koanf:"tls-client-ca"` // empty: callers need no certificate
 	DatabaseURL   string `koanf:"database-url"`  // sqlite:PATH or postgres://…

@@ -63,6 +63,10 @@ var settings = []setting{
 		help: "where the app listens: API, worker protocol, socket and dashboard",
 	},
 	{
+		name: "base-path", roles: apps,
+		help: "path below which a proxy passes the app on, as /sojourn; a proxy that takes it away may say it instead, in X-Forwarded-Prefix",
+	},
+	{
 		name: "tls-cert", roles: apps,
 		help: "PEM file with the app's certificate and what leads to its authority; read anew when it changes; unset: no TLS",
 	},

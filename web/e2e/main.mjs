@@ -13,6 +13,7 @@ import { parseArgs } from "node:util";
 import { chromium } from "playwright-core";
 import { access } from "./access.mjs";
 import { away } from "./away.mjs";
+import { below } from "./below.mjs";
 import { checks, patience } from "./checks.mjs";
 import { doing } from "./doing.mjs";
 import { failures } from "./failures.mjs";
@@ -109,7 +110,7 @@ async function look(browser, { base, run, stop: halt }, shots) {
   const shot = (name, fullPage = false) => page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
   // What is done by hand needs an app of its own: the mock answers only questions, and a server that was named is somebody's.
-  const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...away];
+  const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...away];
   const refused = (part) => meant.push(part);
   const all = [...checks, ...own, ["no error in the console, no failed request, no other host", async () => {
     if (complaints.length > 0) throw new Error([...new Set(complaints)].join("\n    "));

@@ -1,4 +1,5 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, retainSearchParams } from "@tanstack/react-router";
+import { basePath } from "./lib/base";
 import { QueuePage } from "./queues/QueuePage";
 import { QueuesPage } from "./queues/QueuesPage";
 import { NamespacesPage } from "./namespaces/NamespacesPage";
@@ -48,7 +49,7 @@ const routes = root.addChildren([
   createRoute({ getParentRoute: () => root, path: "/namespaces", component: NamespacesPage }),
 ]);
 
-export const router = createRouter({ routeTree: routes, scrollRestoration: true, defaultPreload: "intent" });
+export const router = createRouter({ routeTree: routes, ...(basePath && { basepath: basePath }), scrollRestoration: true, defaultPreload: "intent" });
 
 declare module "@tanstack/react-router" {
   interface Register {

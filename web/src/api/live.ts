@@ -2,6 +2,7 @@ import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { io, type Socket } from "socket.io-client";
 import type { History } from "./client";
+import { basePath } from "../lib/base";
 import { keys } from "./queries";
 import { roundsOf, topicsOf, wanted } from "./rounds";
 import { isFollowed } from "./stream";
@@ -68,7 +69,7 @@ export class Live {
   start(client: QueryClient, origin = ""): () => void {
     const rounds = roundsOf(client);
     const socket = io(`${origin}/dashboard`, {
-      path: "/api/socket.io",
+      path: `${basePath}/api/socket.io`,
       transports: ["websocket", "polling"],
       withCredentials: true,
       reconnectionDelay: 500,

@@ -1,5 +1,6 @@
 // One request to the app, and what may come of it.
 
+import { basePath } from "../lib/base";
 import { parse, stringify } from "../lib/json";
 
 /** A refusal by the API: reason is for programs, message for people. status 0 means that no answer came. */
@@ -75,7 +76,7 @@ export async function request<T>(path: string, { method = "GET", body, namespace
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let res: Response;
   try {
-    res = await fetch(path, {
+    res = await fetch(basePath + path, {
       method,
       headers,
       credentials: "same-origin",

@@ -1,6 +1,7 @@
 import { useQueryClient, type QueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import type { History, RunKey } from "./client";
+import { basePath } from "../lib/base";
 import { parse } from "../lib/json";
 import { keys } from "./queries";
 import { roundsOf } from "./rounds";
@@ -85,7 +86,7 @@ async function read({ client, run, set, signal }: Follow): Promise<boolean> {
     roundsOf(client).take([[...keys.run(run.run_id), "view"]]);
   };
   try {
-    const res = await fetch(`${path}?after=${after}&decoded=true`, {
+    const res = await fetch(`${basePath}${path}?after=${after}&decoded=true`, {
       headers: { Accept: "text/event-stream", "X-Namespace": run.namespace, "X-Durable-Workflow-Control-Plane-Version": "2" },
       credentials: "same-origin",
       signal: stop,
