@@ -55,7 +55,7 @@ func (b *Broker) intent(w *engine.Worker, now time.Time, has bool) protocol.Inte
 	return protocol.IntentPause
 }
 
-// now is the store's time, as far as it is known without asking.
+// about is the store's time, as far as it is known without asking.
 func (b *Broker) about() time.Time {
 	if at := b.store.About(); !at.IsZero() {
 		return at

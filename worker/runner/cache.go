@@ -60,8 +60,7 @@ func (c *cache) await(ctx context.Context, run string) *kept {
 		c.mu.Lock()
 		k, ahead := c.take(run), c.ahead[run]
 		c.mu.Unlock()
-		switch {
-		case k != nil || ahead == nil:
+		if k != nil || ahead == nil {
 			return k
 		}
 		select {
