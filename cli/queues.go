@@ -20,7 +20,7 @@ func (p *program) queuesCommand() *cobra.Command {
 			Use: "describe QUEUE", Short: "Show a queue: tasks, budgets, builds, who serves it", Args: oneQueue,
 			RunE: p.describeQueue,
 		},
-		p.limitCommand(),
+		p.limitCommand(), p.routeCommand(),
 		p.buildCommand(protocol.BuildDrain, "Give the workers of a build nothing more; what they have they may finish"),
 		p.buildCommand(protocol.BuildResume, "End the drain of a build"),
 		p.buildCommand(protocol.BuildPromote, "Pin new runs to a build"),
@@ -51,12 +51,12 @@ func newRuns(id *string) string {
 
 func (p *program) listQueues(c *cobra.Command, _ []string) error {
 	return list(p, c, listing{path: "/api/task-queues", member: "task_queues", page: 1000},
-		table.Row{"queue", "ready", "oldest", "leased", "workers", "workflow tasks", "activities", "new runs"},
+		table.Row{"queue", "ready", "oldest", "leased", "workers", "workflow tasks", "activities", "new runs", "group"},
 		func(q protocol.QueueState) table.Row {
 			return table.Row{
 				q.Name, q.Stats.Backlog, plain(q.Stats.BacklogAge), q.Stats.Workflow.Leased + q.Stats.Activity.Leased,
 				q.Stats.Pollers.Active,
-				q.Admission.Workflow.Status, q.Admission.Activity.Status, newRuns(q.Promoted),
+				q.Admission.Workflow.Status, q.Admission.Activity.Status, newRuns(q.Promoted), q.Group,
 			}
 		})
 }
@@ -245,4 +245,49 @@ func limitText(n *int) string {
 		return "no limit"
 	}
 	return strconv.Itoa(*n)
+}
+
+func (p *program) routeCommand() *cobra.Command {
+	group := ""
+	c := &cobra.Command{
+		Use: "route [QUEUE]", Short: "Have the workers of a group alone get the tasks of a queue, or without one of the namespace",
+		Long: "Have the workers of a group alone get the tasks of a queue, or without one of all queues of the namespace that name no group.\n\n" +
+			"A group is the one in the tokens of its workers; --group \"\" undoes it. Without the flag it is shown where the tasks go.",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{fmt.Errorf("%s takes the name of one queue, or none", c.CommandPath())}
+			}
+			return filled(c, args, "the name of one queue")
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := p.settings(c)
+			if err != nil {
+				return err
+			}
+			path := "/api/namespaces/" + url.PathEscape(s.Namespace) + "/route"
+			if len(args) == 1 {
+				path = queuePath(args[0]) + "/route"
+			}
+			method, in := http.MethodGet, any(nil)
+			if c.Flags().Changed("group") {
+				method, in = http.MethodPut, protocol.RouteRequest{Group: group}
+			}
+			return ask(p, c, method, path, in, func(r protocol.RouteState) error {
+				what := "queue " + r.Queue
+				if r.Queue == "" {
+					what = "namespace " + r.Namespace
+				}
+				if r.Group == "" {
+					return p.say("%s: to all workers that serve it", what)
+				}
+				from := ""
+				if r.FromNamespace {
+					from = ", as its namespace is"
+				}
+				return p.say("%s: to group %s%s, of which %d workers serve it", what, r.Group, from, r.Workers)
+			})
+		},
+	}
+	c.Flags().StringVar(&group, "group", "", "the group, which the tokens of its workers name; \"\": any")
+	return c
 }

@@ -28,6 +28,7 @@ const (
 // is refused when they are not: the worker that sends it has lost them. To workers of ours and to the Rust SDK, which
 // such a refusal would end, it is a new poll.
 func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+	asked := in.Queues // of which some may be withheld, for now
 	w, empty, err := b.admitPoll(ctx, &in)
 	if err != nil || empty != nil {
 		return orZero(empty), err
@@ -47,7 +48,8 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			switch {
 			case errors.Is(err, dispatch.ErrDraining):
 				return b.drainAnswer(), nil
-			case errors.Is(err, dispatch.ErrDrained): // it may go on with what is left to it
+			case errors.Is(err, dispatch.ErrDrained): // it may go on with what is left to it, or given to it
+				in.Queues = asked
 				if w, empty, err = b.admitPoll(ctx, &in); err != nil || empty != nil {
 					return orZero(empty), err
 				}
@@ -149,7 +151,8 @@ func (b *Broker) admitPoll(
 		a.Drained = &w.BuildID
 		return nil, &a, nil
 	}
-	in.Queues = queues
+	// the queues that are another group's it waits for in vain, until they are routed otherwise
+	in.Queues = slices.DeleteFunc(queues, func(q string) bool { return b.elsewhere(w, q) })
 	if in.BuildID != "" && in.BuildID != w.BuildID {
 		return nil, nil, protocol.Refuse(
 			protocol.ReasonBuildMismatch, "worker %s registered build %q and polls as %q", w.ID, w.BuildID, in.BuildID,

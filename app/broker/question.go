@@ -31,7 +31,7 @@ func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error
 	here := func() bool {
 		now := time.Now()
 		for _, w := range b.workers.all(q.Namespace) {
-			if b.alive(w, now) && w.worker.Serves(q.Queue) && question.Takes(w.worker, q) {
+			if b.alive(w, now) && w.worker.Serves(q.Queue) && !b.elsewhere(w.worker, q.Queue) && question.Takes(w.worker, q) {
 				return true
 			}
 		}

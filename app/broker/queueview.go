@@ -92,6 +92,7 @@ func (g *queueSnapshot) state(name string) protocol.QueueState {
 			Query: g.queryAdmission(name),
 		},
 	}
+	v.Group, v.FromNamespace = routed(g.decided, name)
 	if id := g.decided[name].NewRuns(); id != "" {
 		v.Promoted = &id
 	}
@@ -148,8 +149,10 @@ func (g *queueSnapshot) admission(name string, kind protocol.TaskKind) protocol.
 		MaxAllDispatches: orNone(of.PerMinute),
 		LockSupported:    true,
 	}
+	group, _ := routed(g.decided, name)
 	for _, w := range g.workers[name] {
-		if w.Status == protocol.WorkerStale || w.Gate != "" || w.Drain != nil { // slots that no task gets are none
+		if w.Status == protocol.WorkerStale || w.Gate != "" || w.Drain != nil ||
+			group != "" && w.Group != group { // slots that no task gets are none
 			continue
 		}
 		v.ActiveWorkers++

@@ -109,7 +109,7 @@ func (d *Dispatch) class(w *engine.Worker) *class {
 	}
 	list := func(of []string) string { return strings.Join(of, "\x1f") }
 	key := strings.Join(
-		[]string{every, w.BuildID, list(w.WorkflowTypes), list(w.ActivityTypes), list(w.Capabilities)}, "\x1e",
+		[]string{every, w.BuildID, w.Group, list(w.WorkflowTypes), list(w.ActivityTypes), list(w.Capabilities)}, "\x1e",
 	)
 	c := d.classes[key]
 	if c == nil {
@@ -128,7 +128,7 @@ func (d *Dispatch) pollers(k engine.WorkerKey) (list []*Waiter) {
 }
 
 func routesAlike(a, b *engine.Worker) bool {
-	return a.Incarnation == b.Incarnation && a.BuildID == b.BuildID && a.Release == b.Release &&
+	return a.Incarnation == b.Incarnation && a.BuildID == b.BuildID && a.Group == b.Group && a.Release == b.Release &&
 		a.MaxSessions == b.MaxSessions &&
 		a.AnyActivity == b.AnyActivity && slices.Equal(a.WorkflowTypes, b.WorkflowTypes) &&
 		slices.Equal(a.ActivityTypes, b.ActivityTypes) &&
@@ -155,7 +155,7 @@ func (n *lane) longest(settings *engine.Queue) *Waiter {
 	var best *entry
 	for _, g := range n.fits {
 		if e := g.first; e != nil && (best == nil || e.waiter.place < best.waiter.place) &&
-			!settings.Drained(g.like.BuildID) {
+			!settings.Withholds(g.like) {
 			best = e
 		}
 	}

@@ -81,6 +81,7 @@ type Dispatch struct {
 	members  map[engine.WorkerKey]*member
 	classes  map[string]*class
 	waiters  map[*Waiter]struct{}
+	routes   map[engine.QueueKey]string
 	turns    map[string][]*Waiter // by run: those that want its next activity
 	pruneAt  int                  // number of lines and workers at which old ones are forgotten
 	arrivals uint64               // gives every waiter its place
@@ -102,6 +103,7 @@ func New(o Options) *Dispatch {
 		members: map[engine.WorkerKey]*member{},
 		classes: map[string]*class{},
 		waiters: map[*Waiter]struct{}{},
+		routes:  map[engine.QueueKey]string{},
 		turns:   map[string][]*Waiter{},
 		pruneAt: pruneFloor,
 		quiet:   make(chan struct{}),
@@ -198,8 +200,16 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 	if d.decided != nil {
 		d.decided()
 	}
+	moved := d.routes[q.Key()] != q.Group // polls stand in the lines of queues that are theirs
+	if d.routes[q.Key()] = q.Group; q.Group == "" {
+		delete(d.routes, q.Key())
+	}
 	for w := range d.waiters {
 		worker := w.spec.Lessee.Worker
+		if moved && worker.Namespace == q.Namespace {
+			d.endWait(w, ErrDrained)
+			continue
+		}
 		if worker.Namespace == q.Namespace && q.DrainOf(worker) != nil {
 			d.endWait(w, ErrDrained)
 			continue

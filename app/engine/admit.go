@@ -59,6 +59,11 @@ func Admits(t Wanted, l Lessee, now time.Time) bool { return admit(&t, &l, now, 
 
 func admit(t *Wanted, l *Lessee, now time.Time, asked worded) Verdict {
 	w := l.Worker
+	if t.Queue.Elsewhere(w.Group) {
+		return asked.refused(protocol.ReasonQueueMismatch, protocol.WaitGroupOffline, protocol.Wait{
+			Queue: t.Queue.Name, Group: t.Queue.Routed(),
+		})
+	}
 	if !w.Runs(t.Kind, t.Type) {
 		return asked.refused(protocol.ReasonNotFound, protocol.WaitTypeNotServed, protocol.Wait{Worker: w.ID, Name: t.Type})
 	}

@@ -28,6 +28,10 @@ type Queue struct {
 	Drains []Drain `json:"drains,omitempty"`
 	// in the same row: what its workers run with
 	Settings *FleetWide `json:"settings,omitempty"`
+	// the group whose workers alone get its tasks, in the row of a namespace those of all its queues that name none
+	Group string `json:"group,omitempty"`
+	// that of its namespace, when it names none
+	Inherited string `json:"-"`
 	// what was handed out in the latest minute that anything was counted in
 	Used Used `json:"used,omitzero"`
 }
@@ -55,6 +59,23 @@ func (q *Queue) Key() QueueKey { return QueueKey{q.Namespace, q.Name} }
 
 // Drained says whether workers of this build are given nothing from the queue.
 func (q *Queue) Drained(build string) bool { return q != nil && !q.Builds[build].DrainedAt.IsZero() }
+
+// Routed is the group whose workers alone get tasks of the queue; "" for none.
+func (q *Queue) Routed() string {
+	if q == nil {
+		return ""
+	}
+	return cmp.Or(q.Group, q.Inherited)
+}
+
+// Elsewhere says whether the queue's tasks are for the workers of another group.
+func (q *Queue) Elsewhere(group string) bool {
+	to := q.Routed()
+	return to != "" && to != group
+}
+
+// Withholds says whether a worker is given nothing from the queue, whatever its tasks ask for.
+func (q *Queue) Withholds(w *Worker) bool { return q.Drained(w.BuildID) || q.Elsewhere(w.Group) }
 
 // NewRuns is the build id that new runs of the queue are pinned to, "" for none.
 func (q *Queue) NewRuns() string {
@@ -177,6 +198,14 @@ type PromoteBuild struct{ BuildID string }
 
 // RollbackBuild pins new runs to what they were pinned to before this build, which they are pinned to now.
 type RollbackBuild struct{ BuildID string }
+
+// RouteQueue has the workers of a group alone get the tasks of a queue; "" undoes it.
+type RouteQueue struct{ Group string }
+
+func (in RouteQueue) decide(q *Queue, _ history.Time) error {
+	q.Group = in.Group
+	return nil
+}
 
 // LimitQueue sets the budgets of the kinds it names.
 type LimitQueue struct{ Limits map[protocol.TaskKind]Budget }

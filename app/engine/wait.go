@@ -156,6 +156,9 @@ func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
 		return *t.Why
 	}
 	w := a.forWorker(queue, want.Kind, want.Session, func(l Lessee) Verdict { return Admit(want, l, a.Now) })
+	if to := want.Queue.Routed(); to != "" && w.Reason == protocol.WaitNoWorker {
+		w = protocol.Wait{Reason: protocol.WaitGroupOffline, Group: to}
+	}
 	w.Queue = queue
 	return w
 }
@@ -198,15 +201,17 @@ func (a *Surroundings) forWorker(
 func nearness(v Verdict) int {
 	switch {
 	case v.OK:
-		return 4
-	case v.Reason == protocol.ReasonNotFound:
+		return 5
+	case v.Reason == protocol.ReasonQueueMismatch: // its group is not the one the queue is routed to
 		return 0
-	case v.Reason == protocol.ReasonVersionMismatch, v.Reason == protocol.ReasonWorkerDraining:
+	case v.Reason == protocol.ReasonNotFound:
 		return 1
-	case v.Reason == protocol.ReasonSessionRequirements:
+	case v.Reason == protocol.ReasonVersionMismatch, v.Reason == protocol.ReasonWorkerDraining:
 		return 2
+	case v.Reason == protocol.ReasonSessionRequirements:
+		return 3
 	}
-	return 3
+	return 4
 }
 
 // forHolder is why a task of a held session waits: for its holder, who may not be able to take it either.

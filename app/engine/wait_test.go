@@ -140,6 +140,20 @@ var everyWait = []struct {
 		w.task(Task{State: Ready})
 		w.run.Queue = "other"
 	}, "its next decision: no live worker serves queue other"},
+	{protocol.WaitGroupOffline, true, func(w *stuckTask) {
+		w.around.Settings = func(string) *Queue { return &Queue{Namespace: "default", Name: "q", Group: "gpu"} }
+	}, "activity charge: routed to group gpu, of which no live worker serves queue q"},
+	{protocol.WaitGroupOffline, true, func(w *stuckTask) {
+		w.around.Workers[0].Alive = false
+		w.around.Settings = func(string) *Queue { return &Queue{Namespace: "default", Name: "q", Inherited: "gpu"} }
+	}, "activity charge: routed to group gpu, of which no live worker serves queue q"},
+	{
+		protocol.WaitWorkerBusy, false, func(w *stuckTask) {
+			w.around.Workers[0].Group = "gpu"
+			w.around.Settings = func(string) *Queue { return &Queue{Namespace: "default", Name: "q", Group: "gpu"} }
+		},
+		"activity charge: ready for worker w, which is busy or does not poll",
+	},
 	{
 		protocol.WaitWorkerBusy, false, func(*stuckTask) {},
 		"activity charge: ready for worker w, which is busy or does not poll",

@@ -16,6 +16,8 @@ type Queues interface {
 	DecideBuild(context.Context, protocol.BuildRequest) (protocol.BuildState, error)
 	Limits(ctx context.Context, namespace, queue string) (protocol.LimitState, error)
 	Limit(context.Context, protocol.LimitRequest) (protocol.LimitState, error)
+	Routed(ctx context.Context, namespace, queue string) (protocol.RouteState, error)
+	Route(context.Context, protocol.RouteRequest) (protocol.RouteState, error)
 }
 
 // queues are the routes of task queues, and ours that set their budgets. The broker notes who decided what, in the
@@ -32,6 +34,10 @@ func queues(contract, ours lineFunc) []route {
 		contract(post, builds+"/promote", "promote_task_queue_build_id", auth.Operator, decideBuild(protocol.BuildPromote)),
 		ours(get, "/api/task-queues/{queue}/limits", "task_queue_limits", auth.Viewer, readLimits),
 		ours(put, "/api/task-queues/{queue}/limits", "set_task_queue_limits", auth.Operator, setLimits),
+		ours(get, "/api/task-queues/{queue}/route", "task_queue_route", auth.Viewer, readRoute),
+		ours(put, "/api/task-queues/{queue}/route", "set_task_queue_route", auth.Operator, setRoute),
+		anywhere(ours(get, "/api/namespaces/{namespace}/route", "namespace_route", auth.Viewer, readNamespaceRoute)),
+		anywhere(ours(put, "/api/namespaces/{namespace}/route", "set_namespace_route", auth.Admin, setNamespaceRoute)),
 		anywhere(ours(get, "/api/namespaces/{namespace}/limits", "namespace_limits", auth.Viewer, readNamespaceLimits)),
 		anywhere(ours(put, "/api/namespaces/{namespace}/limits", "set_namespace_limits", auth.Admin, setNamespaceLimits)),
 	}
@@ -83,11 +89,17 @@ func readLimits(a *API, c *call) (answer, error) {
 
 func setLimits(a *API, c *call) (answer, error) { return limit(a, c, c.NS, c.PathValue("queue")) }
 
-func readNamespaceLimits(a *API, c *call) (answer, error) {
+// spaceInPath is the namespace that a path names, which has to be there.
+func spaceInPath(a *API, c *call) (string, error) {
 	name, err := c.space(c.PathValue("namespace"))
 	if err == nil {
 		err = a.opt.Namespaces.HasNamespace(c.Ctx, name)
 	}
+	return name, err
+}
+
+func readNamespaceLimits(a *API, c *call) (answer, error) {
+	name, err := spaceInPath(a, c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -95,10 +107,7 @@ func readNamespaceLimits(a *API, c *call) (answer, error) {
 }
 
 func setNamespaceLimits(a *API, c *call) (answer, error) {
-	name, err := c.space(c.PathValue("namespace"))
-	if err == nil {
-		err = a.opt.Namespaces.HasNamespace(c.Ctx, name)
-	}
+	name, err := spaceInPath(a, c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -112,4 +121,35 @@ func limit(a *API, c *call, namespace, queue string) (answer, error) {
 	}
 	in.Namespace, in.Queue, in.Identity = namespace, queue, c.Who.Name
 	return ok(a.opt.Queues.Limit(c.Ctx, in))
+}
+
+func readRoute(a *API, c *call) (answer, error) {
+	return ok(a.opt.Queues.Routed(c.Ctx, c.NS, c.PathValue("queue")))
+}
+
+func setRoute(a *API, c *call) (answer, error) { return reroute(a, c, c.NS, c.PathValue("queue")) }
+
+func readNamespaceRoute(a *API, c *call) (answer, error) {
+	name, err := spaceInPath(a, c)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(a.opt.Queues.Routed(c.Ctx, name, ""))
+}
+
+func setNamespaceRoute(a *API, c *call) (answer, error) {
+	name, err := spaceInPath(a, c)
+	if err != nil {
+		return answer{}, err
+	}
+	return reroute(a, c, name, "")
+}
+
+func reroute(a *API, c *call, namespace, queue string) (answer, error) {
+	in := protocol.RouteRequest{}
+	if err := c.Read(&in); err != nil {
+		return answer{}, err
+	}
+	in.Namespace, in.Queue, in.Identity = namespace, queue, c.Who.Name
+	return ok(a.opt.Queues.Route(c.Ctx, in))
 }

@@ -26,6 +26,14 @@ func (f *fake) DecideBuild(_ context.Context, in protocol.BuildRequest) (protoco
 	return protocol.BuildState{Queue: in.Queue, BuildID: in.BuildID}, f.saw(in)
 }
 
+func (f *fake) Routed(_ context.Context, namespace, queue string) (protocol.RouteState, error) {
+	return protocol.RouteState{Namespace: namespace, Queue: queue}, f.saw(queue)
+}
+
+func (f *fake) Route(_ context.Context, in protocol.RouteRequest) (protocol.RouteState, error) {
+	return protocol.RouteState{Namespace: in.Namespace, Queue: in.Queue, Group: in.Group}, f.saw(in)
+}
+
 func (f *fake) Limits(_ context.Context, namespace, queue string) (protocol.LimitState, error) {
 	return protocol.LimitState{Namespace: namespace, Queue: queue}, f.saw(queue)
 }

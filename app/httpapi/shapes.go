@@ -270,6 +270,21 @@ var shapes = map[string]serve.Shape{
 		Body: protocol.LimitRequest{}, Needs: []string{"workflow_tasks|activity_tasks"},
 		Says: serve.OK(protocol.LimitState{}),
 	},
+	"task_queue_route": {
+		Does: "show which group's workers get the tasks of a task queue", Says: serve.OK(protocol.RouteState{}),
+	},
+	"set_task_queue_route": {
+		Does: "have the workers of a group alone get the tasks of a task queue",
+		Body: protocol.RouteRequest{}, Says: serve.OK(protocol.RouteState{}),
+	},
+	"namespace_route": {
+		Does: "show which group's workers get the tasks of a namespace",
+		Says: serve.OK(protocol.RouteState{}), Refuses: onNamespace,
+	},
+	"set_namespace_route": {
+		Does: "have the workers of a group alone get the tasks of a namespace",
+		Body: protocol.RouteRequest{}, Says: serve.OK(protocol.RouteState{}), Refuses: onNamespace,
+	},
 	"namespace_limits": {
 		Does: "show the budgets of all task queues together",
 		Says: serve.OK(protocol.LimitState{}), Refuses: onNamespace,

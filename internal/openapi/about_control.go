@@ -240,6 +240,21 @@ var aboutControl = map[string]about{
 		body: `{"activity_tasks": {"max_active_leases": 20, "max_dispatches_per_minute": 600}}`,
 	},
 
+	"task_queue_route": {
+		text: "A group is the one in the tokens of its workers. An empty one: all that serve the queue. worker_count says how many of the group live, " +
+			"serve it and are given work.",
+	},
+	"set_task_queue_route": {
+		text: "From now on workers of other groups are given none of its tasks, also where no worker of the group is there: they wait for one, with the reason " +
+			"group_offline. What is leased stays leased. An empty group undoes it, and what the namespace is routed to counts.",
+		body: `{"group": "gpu"}`,
+	},
+	"namespace_route": {text: "It counts for every queue of the namespace that names no group itself."},
+	"set_namespace_route": {
+		text: "Makes workers dedicated to a tenant: its namespace is served by those of the group alone, but for queues that name another. An empty group undoes it.",
+		body: `{"group": "tenant-a"}`,
+	},
+
 	"list_tokens": {text: "With roles, namespaces, queues, and when they end."},
 	"create_token": {
 		text: "Roles: viewer, writer, operator, admin, worker. It may be bound to namespaces, and a worker's to queues.",

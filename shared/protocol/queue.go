@@ -23,6 +23,10 @@ type QueueState struct {
 	Stats     QueueTally     `json:"stats"`
 	Admission QueueAdmission `json:"admission"`
 	Promoted  *string        `json:"promoted_build_id"` // that new runs are pinned to
+	// Group is whose workers alone get its tasks; absent: all that serve it. FromNamespace says that the namespace is
+	// routed to it and the queue names none itself.
+	Group         string `json:"group,omitempty"`
+	FromNamespace bool   `json:"group_of_namespace,omitempty"`
 	// the ready tasks that wait for longest, of each kind, and why nobody has them
 	Waiting  []TaskWhy         `json:"waiting,omitempty"`
 	Leases   []QueueLease      `json:"current_leases,omitempty"`
@@ -260,6 +264,27 @@ type LimitState struct {
 	Queue     string       `json:"task_queue,omitempty"`
 	Workflow  Budget       `json:"workflow_tasks"`
 	Activity  Budget       `json:"activity_tasks"`
+	UpdatedAt history.Time `json:"updated_at"`
+}
+
+// RouteRequest has the workers of a group alone get the tasks of a queue, or of all queues of a namespace that name no
+// group themselves; "" undoes it.
+type RouteRequest struct {
+	Namespace string `json:"-"`
+	Queue     string `json:"-"`
+	Identity  string `json:"-"`
+	Group     string `json:"group" maxLength:"255"`
+}
+
+// RouteState is where the tasks of a queue, or of a namespace, go.
+type RouteState struct {
+	Namespace string `json:"namespace"`
+	Queue     string `json:"task_queue,omitempty"`
+	Group     string `json:"group"` // "": to all that serve it
+	// FromNamespace says that the queue itself names none.
+	FromNamespace bool `json:"group_of_namespace,omitempty"`
+	// Workers counts the live workers of the group that serve it and are given work.
+	Workers   int          `json:"worker_count"`
 	UpdatedAt history.Time `json:"updated_at"`
 }
 

@@ -46,6 +46,7 @@ const (
 	WaitUpdate      WaitReason = "update"
 
 	WaitNoWorker           WaitReason = "no_worker"
+	WaitGroupOffline       WaitReason = "group_offline"
 	WaitWorkerBusy         WaitReason = "worker_busy"
 	WaitWorkerFull         WaitReason = "worker_full"
 	WaitWorkerDraining     WaitReason = "worker_draining"
@@ -83,6 +84,7 @@ type Wait struct {
 	// of the type of the workflow or activity, or of the signal, condition or child
 	Name      string `json:"name,omitempty"`
 	Queue     string `json:"task_queue,omitempty"` //
+	Group     string `json:"group,omitempty"`      // whose workers alone may have it
 	Namespace string `json:"namespace,omitempty"`  // whose budget it is, when it is not the queue's
 	Worker    string `json:"worker_id,omitempty"`  // who has it, or comes nearest to having it
 	// how many live workers serve the queue, when they are several and none may take it
@@ -162,6 +164,7 @@ var WaitRules = []WaitRule{
 	{WaitUpdate, PatienceEndless, FormAlone, "its code waits for an update: nothing else is open"},
 
 	{WaitNoWorker, PatienceNone, FormClause, "[no live worker serves queue {queue}|no worker is alive]"},
+	{WaitGroupOffline, PatienceNone, FormClause, "routed to group {group}, of which no live worker serves queue {queue}"},
 	{WaitWorkerBusy, PatienceShort, FormClause, "ready for worker {worker}, which is busy or does not poll"},
 	{
 		WaitWorkerFull, PatienceEndless, FormClause,
@@ -313,6 +316,8 @@ func (w *Wait) member(name string, zone *time.Location) string {
 		return strings.TrimSuffix(string(w.Kind), "_task")
 	case "queue":
 		return w.Queue
+	case "group":
+		return w.Group
 	case "namespace":
 		return w.Namespace
 	case "worker":

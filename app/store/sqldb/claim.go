@@ -118,7 +118,7 @@ func (b *batch) tellFull(q QueueKey, r *store.ClaimRequest, held map[process]int
 	for i := range r.Pollers {
 		e := &r.Pollers[i].Lessee
 		if n, ok := held[processOf(e.Worker)]; !ok || n < e.Worker.MaxSessions || told[e.Worker.Key()] ||
-			settings.Drained(e.Worker.BuildID) {
+			settings.Withholds(e.Worker) {
 			continue
 		}
 		told[e.Worker.Key()] = true
@@ -236,7 +236,7 @@ func (b *batch) ranges(
 		name := l.String()
 		for i := range pollers {
 			e := &pollers[i].Lessee
-			if pollers[i].Max <= 0 || !l.fits(q.Kind, e) || settings.Drained(e.Worker.BuildID) {
+			if pollers[i].Max <= 0 || !l.fits(q.Kind, e) || settings.Withholds(e.Worker) {
 				continue
 			}
 			if !l.session {

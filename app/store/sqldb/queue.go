@@ -34,7 +34,25 @@ func (q *queues) init() { q.known, q.ranked = map[engine.QueueKey]*engine.Queue{
 func (q *queues) get(k engine.QueueKey) *engine.Queue {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
-	return q.known[k]
+	return q.inherit(k, q.known[k])
+}
+
+// inherit is a queue as it is with what was decided about its namespace; mu is held. Who reads a row for what routes
+// tasks needs it; what is stored of it is its own.
+func (q *queues) inherit(k engine.QueueKey, own *engine.Queue) *engine.Queue {
+	group := ""
+	if all := q.known[engine.QueueKey{Namespace: k.Namespace}]; all != nil && k.Name != "" {
+		group = all.Group
+	}
+	next := engine.Queue{Namespace: k.Namespace, Name: k.Name}
+	switch {
+	case own == nil && group == "", own != nil && own.Inherited == group:
+		return own
+	case own != nil:
+		next = *own
+	}
+	next.Inherited = group
+	return &next
 }
 
 // bounded says whether a budget counts the tasks of a queue. Without any decision it is a look at an empty map.
@@ -120,7 +138,9 @@ type queue struct {
 // Queue is the row of a queue that was loaded, or what is known of it.
 func (b *batch) Queue(k engine.QueueKey) *engine.Queue {
 	if q := b.queues[k]; q != nil {
-		return q.Queue
+		b.s.queues.mu.RLock()
+		defer b.s.queues.mu.RUnlock()
+		return b.s.queues.inherit(k, q.Queue)
 	}
 	return b.s.queues.get(k)
 }

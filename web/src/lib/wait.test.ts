@@ -34,7 +34,7 @@ describe("a wait in words", () => {
   it("names nothing but members of a wait, for every reason", () => {
     for (const reason of Object.keys(waitRules) as WaitReason[]) {
       const whole = wait(reason, {
-        task_queue: "q", namespace: "n", worker_id: "w", worker_count: 2, session_id: "s", workflow_id: "c", missing: ["m"], build_id: "b", worker_build_id: "c",
+        task_queue: "q", namespace: "n", group: "g", worker_id: "w", worker_count: 2, session_id: "s", workflow_id: "c", missing: ["m"], build_id: "b", worker_build_id: "c",
         release: "r", worker_release: "t", limit: 1, used: 1, failures: 1, more: 1, detail: "d", until: "2026-11-22T12:00:00Z", fallback_at: "2026-11-22T12:00:00Z",
       });
       expect(said(whole), reason).not.toMatch(/[{}[\]|]|undefined/);

@@ -57,7 +57,10 @@ function Queue({ queue: q }: { queue: QueueState }) {
       <Section title="Builds" aside={<span className="text-[13px] text-soft">New runs: {q.promoted_build_id ?? "pinned to no build"}</span>}>
         <Builds queue={q} />
       </Section>
-      <Section title="Workers">
+      <Section
+        title="Workers"
+        aside={q.group && <span className="text-[13px] text-soft" data-group={q.group}>Its tasks go to group {q.group} alone{q.group_of_namespace && ", as those of the namespace do"}</span>}
+      >
         <Workers queue={q} />
       </Section>
       <Section title="Leased now">

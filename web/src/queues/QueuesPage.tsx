@@ -68,7 +68,10 @@ export function QueuesPage() {
                       <td className="text-right">{count(q.stats.activity_tasks.ready_count)}</td>
                       <td className="text-right text-soft">{count(q.stats.workflow_tasks.leased_count + q.stats.activity_tasks.leased_count)}</td>
                       <td className="text-right text-soft">{since === null ? "–" : duration(Math.max(0, now - since))}</td>
-                      <td className="text-right text-soft">{count(q.stats.pollers.active_count)}</td>
+                      <td className="text-right text-soft" title={q.group && `Its tasks go to group ${q.group} alone`}>
+                        {count(q.stats.pollers.active_count)}
+                        {q.group && <span className="block max-w-32 truncate text-xs">{q.group} alone</span>}
+                      </td>
                       <td className="text-soft">{q.promoted_build_id ?? "any build"}</td>
                       <td title={why?.message}>
                         {bounded ? <Status status={why ? "throttled" : "accepting"} /> : <span className="text-faint">none</span>}

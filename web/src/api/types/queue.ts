@@ -61,6 +61,8 @@ export interface QueueState {
   };
   admission: { workflow_tasks: TaskAdmission; activity_tasks: TaskAdmission };
   promoted_build_id: string | null;
+  group?: string; // whose workers alone get its tasks
+  group_of_namespace?: boolean;
   // Of one queue alone:
   waiting?: TaskWhy[] | null;
   limits?: Partial<Limits>;

@@ -9,6 +9,7 @@ export interface Wait {
   message: string; // the sentence as the app says it, with times in UTC: for reasons that this page does not know yet
   name?: string;
   task_queue?: string;
+  group?: string; // whose workers alone may have it
   namespace?: string;
   worker_id?: string;
   worker_count?: number;

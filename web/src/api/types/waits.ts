@@ -12,6 +12,7 @@ export const waitRules = {
   child: { form: "alone", text: "child workflow {workflow} of type {name} is open[ (and {more} more)]" },
   update: { form: "alone", text: "its code waits for an update: nothing else is open" },
   no_worker: { form: "clause", text: "[no live worker serves queue {queue}|no worker is alive]" },
+  group_offline: { form: "clause", text: "routed to group {group}, of which no live worker serves queue {queue}" },
   worker_busy: { form: "clause", text: "ready for worker {worker}, which is busy or does not poll" },
   worker_full: { form: "clause", text: "[for worker {worker}, which holds session {session} and|ready for worker {worker}, which] runs {limit} tasks at once, its most[; any worker may take it from {fallback_at}]" },
   worker_draining: { form: "clause", text: "[session {session} is held by worker {worker}, which drains|worker {worker} drains][; any worker may take it from {fallback_at}][ (the nearest of {workers})]" },
