@@ -12,7 +12,9 @@ import (
 // of registers a worker with a token of a group.
 func (a *app) of(group, id string) {
 	a.t.Helper()
-	ctx := auth.With(a.t.Context(), &auth.Principal{TokenID: "t", Name: "t", Roles: []auth.Role{auth.Worker}, Group: group})
+	ctx := auth.With(a.t.Context(), &auth.Principal{
+		TokenID: "t", Name: "t", Roles: []auth.Role{auth.Worker}, Group: group,
+	})
 	must[protocol.RegisterAnswer](a.t)(a.Register(ctx, protocol.RegisterRequest{
 		WorkerID: id, TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
 	}))
@@ -123,8 +125,8 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 			}
 		}
 		audits, err := said.Audits(t.Context(), "default", 10)
-		if err != nil || len(audits) != 5 || audits[0].Action != "namespace.route" || audits[4].Action != "task_queue.route" ||
-			audits[4].Detail != "to group west" {
+		if err != nil || len(audits) != 5 || audits[0].Action != "namespace.route" ||
+			audits[4].Action != "task_queue.route" || audits[4].Detail != "to group west" {
 			t.Errorf("noted: %+v, %v", audits, err)
 		}
 	})
