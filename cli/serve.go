@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -212,7 +213,11 @@ func (s *settings) inspect(ctx context.Context) (store.Schema, error) {
 // worker makes the worker; with an app it joins that in process.
 func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
 	if a != nil {
-		return worker.FromConfig(p.registry, s.Config, link.Local{Join: a.Channel().Join}, s.Log)
+		here := *s.Config
+		if u, err := url.Parse(a.URL()); err == nil {
+			here.Addr = u.Host // with the port that it got, which executors are to be kept from
+		}
+		return worker.FromConfig(p.registry, &here, link.Local{Join: a.Channel().Join}, s.Log)
 	}
 	rules, err := certs.Client(s.AppCA, s.ClientCert, s.ClientKey)
 	if err != nil {

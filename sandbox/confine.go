@@ -41,7 +41,7 @@ func (l *language) rules(o Options, k wall.Kernel, shims string) wall.Rules {
 	r := wall.Rules{Devices: devices, Landlock: k.Landlock, Filter: true}
 	r.Read = append(append(r.Read, systemFiles...), runtimeFiles(l.program)...)
 	if l.name != RuntimeNative {
-		r.Read = append(r.Read, filepath.Join(shims, shimName[l.name]))
+		r.Read = append(r.Read, filepath.Join(shims, shimName[l.name]), filepath.Join(shims, proxyName))
 	}
 	r.Read = append(r.Read, codeFiles(o.Handlers, o.Private)...)
 	for _, path := range o.Read {

@@ -36,6 +36,14 @@ type Report struct {
 	Runtimes map[string]string `json:"runtimes"`            // program of each runtime there is
 }
 
+// egress is what code reaches of the network, and what holds it to that.
+func (r Report) egress() string {
+	if r.EgressBy == "" {
+		return string(r.Egress)
+	}
+	return string(r.Egress) + " by " + r.EgressBy
+}
+
 // Capabilities are the strings a worker offers: its level, every weaker one that code may be content with, and what
 // holds beside it.
 func (r Report) Capabilities() []string {

@@ -115,7 +115,8 @@ func NewPool(o Options) (*Pool, error) {
 		p.memory = machineMemory() / 4 * 3
 	}
 	if len(p.report.Missing) > 0 {
-		note := o.Logger.Warn().Str("isolation", string(p.report.Level)).Strs("missing", p.report.Missing)
+		note := o.Logger.Warn().Str("isolation", string(p.report.Level)).Str("egress", p.report.egress()).
+			Strs("missing", p.report.Missing)
 		if p.report.Reason != "" {
 			note = note.Str("reason", p.report.Reason)
 		}

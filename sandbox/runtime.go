@@ -26,6 +26,9 @@ const (
 // shimName is the file of each shim in a pool's folder.
 var shimName = map[string]string{RuntimeNode: "node.mjs", RuntimePython: "python.py"}
 
+// proxyName is the file by which Node gets its connections from the worker's proxy.
+const proxyName = "proxy.cjs"
+
 // language is one way to run handlers: a program, and how it is told what it may use.
 type language struct {
 	name    string
@@ -88,6 +91,9 @@ func languages(o Options, programs map[string]string, shims string) (map[string]
 	if program := programs[RuntimeNode]; program != "" {
 		script := filepath.Join(shims, shimName[RuntimeNode])
 		if err := os.WriteFile(script, shim.Node, 0o644); err != nil {
+			return nil, fmt.Errorf("shim of node: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(shims, proxyName), shim.NodeProxy, 0o644); err != nil {
 			return nil, fmt.Errorf("shim of node: %w", err)
 		}
 		l := o.Limits[RuntimeNode].or(defaultLimits(256 << 20))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -150,7 +151,9 @@ func (p *Pool) confine() error {
 			port = p.proxy.Port()
 		}
 		for _, l := range p.languages {
-			l.proxy = p.proxy
+			if l.proxy = p.proxy; l.proxy != nil && l.name == RuntimeNode {
+				l.args = slices.Insert(l.args, 1, "--require", filepath.Join(p.dir, proxyName))
+			}
 			l.rule = func(scratch string) *wall.Rules {
 				r := l.rules(o, offered, p.dir)
 				out.onto(&r, port)
@@ -255,6 +258,8 @@ func (p *Pool) try(offered *wall.Kernel, w way) (found outcome, err error) {
 		}
 		defer stop()
 	}
+	// Others are as open as that to every user; whether this one is must not depend on the executors'.
+	_ = os.Chmod(a.Named, 0o666)
 	l := &language{name: RuntimeNative, program: program}
 	config := minder.Config{
 		Path: program, Args: []string{proberName}, Env: l.environment(Options{}, scratch), Dir: scratch, User: u.number(),

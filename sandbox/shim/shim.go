@@ -9,6 +9,11 @@ import _ "embed"
 //go:embed node.mjs
 var Node []byte
 
+// NodeProxy is what Node loads before anything else, in each of its threads, when its way to the network is a proxy.
+//
+//go:embed proxy.cjs
+var NodeProxy []byte
+
 // Python is a script for Python 3.9 or later.
 //
 //go:embed python.py
