@@ -61,6 +61,7 @@ func register(r *worker.Registry) {
 	r.Activity("stay.hold", holdState, activity.Options{Recovery: lost})
 	registerKilled(r)
 	registerParents(r)
+	registerPolicies(r)
 	registerTakeover(r)
 	registerStorm(r)
 	registerHandlers(r)

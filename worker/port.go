@@ -52,7 +52,7 @@ func (w *Worker) Probes() http.Handler {
 			status, said := http.StatusOK, "ok"
 			found := checks()
 			for _, c := range found {
-				if c != "ok" {
+				if c != "ok" && c != unreadable {
 					status, said = http.StatusServiceUnavailable, "unavailable"
 				}
 			}
@@ -71,10 +71,16 @@ func (w *Worker) Probes() http.Handler {
 	return mux
 }
 
+// unreadable is what is said of a release that is none: the worker gets work, and nobody knows whether it should.
+const unreadable = "unreadable"
+
 // checks are what has to hold for the worker to get work and do it, each "ok" or what is wrong.
 func (w *Worker) checks() map[string]string {
 	found := map[string]string{
 		"settings": text(w.Ready()), "release": "ok", "executors": "ok", "loops": text(w.Alive()), "drain": "ok",
+	}
+	if w.link.Unproven() {
+		found["release"] = unreadable
 	}
 	if why := w.link.Gated(); why != "" {
 		found["release"] = why

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/link"
@@ -90,5 +91,31 @@ func TestAWorkersProbesSayWhetherItGetsAndDoesWork(t *testing.T) {
 			t.Errorf("after it left: got %d %v", status, checks)
 		}
 		s.Close()
+	}
+}
+
+// A worker without a release that an app without one lets work says in its probe that nobody compared anything, and is
+// ready; a strict one is not.
+func TestAnUnreadableReleaseIsSeenInReadyz(t *testing.T) {
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.Release = "0.0.0" }})
+	for strict, want := range map[bool]int{false: 200, true: 503} {
+		w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+			o.Release, o.Strict, o.Isolation = "0.0.0", strict, worker.IsolationNone
+		})
+		s := httptest.NewServer(w.Probes())
+		t.Cleanup(s.Close)
+		var status int
+		var checks map[string]string
+		for end := time.Now().Add(ceiling); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			// A connection is there a moment before the releases are compared.
+			if status, checks = probed(t, s.URL+"/readyz"); checks["release"] != "ok" {
+				break
+			}
+		}
+		if status != want || !strict && checks["release"] != "unreadable" ||
+			strict && !strings.Contains(checks["release"], "set SOJOURN_RELEASE") {
+			t.Errorf("strict %v: got %d %v", strict, status, checks)
+		}
 	}
 }

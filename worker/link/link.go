@@ -132,6 +132,7 @@ type Link struct {
 	left       bool          // deregistered: nothing may register again
 	verdict    string        // what the gate said last, so that it is logged once per change
 	gated      string        // why it let nothing through; empty when it did
+	unproven   bool          // it let work through that could not be compared
 	strangers  int           // connections in a row to apps of other releases
 	paused     chan struct{} // an operator gives this worker nothing more, until it is closed; nil: it gets work
 	held       held          // has a lock of its own
@@ -285,6 +286,13 @@ func (l *Link) Gated() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.gated
+}
+
+// Unproven says whether the app lets this worker work although neither release could be read.
+func (l *Link) Unproven() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unproven
 }
 
 // Leaving says whether the worker drains or has left.
@@ -443,7 +451,7 @@ func (l *Link) judge(app string, strict bool) release.Verdict {
 	v := release.Gate(app, l.opt.Release, strict || l.opt.Strict)
 	l.mu.Lock()
 	changed := l.verdict != v.Reason+v.Message
-	l.verdict, l.gated = v.Reason+v.Message, ""
+	l.verdict, l.gated, l.unproven = v.Reason+v.Message, "", v.Unreadable && v.Allowed
 	if !v.Allowed {
 		l.gated = v.Message
 	}

@@ -1,0 +1,38 @@
+package broker_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Slots of workers that the release gate holds are none: also as an app says that does not hear them itself.
+func TestCapacityCountsWorkersTheGateLetsWork(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		apps := map[string]*app{"the app that hears them": a}
+		if !strings.HasPrefix(database, "sqlite:") {
+			apps["another"] = on(t, database)
+		}
+		join := func(id, release string, activities int) {
+			t.Helper()
+			must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+				WorkerID: id, Incarnation: id, Release: release, Gated: true, TaskQueue: "default", AnyActivity: true,
+				WorkflowTypes: []string{"wf"}, ActivitySlots: &activities, WorkflowSlots: &activities,
+			}))
+		}
+		join("ours", "test", 3)
+		join("older", "0.9.0", 40)
+		join("newer", "9.0.0", 500)
+		for name, at := range apps {
+			q := must[protocol.QueueState](t)(at.Queue(t.Context(), "", "default")).Admission
+			for kind, c := range map[string]protocol.TaskAdmission{"workflow": q.Workflow, "activity": q.Activity} {
+				if c.Slots != 3 || c.ActiveWorkers != 1 || c.AvailableSlots != 3 {
+					t.Errorf("%s, %s: %d slots of %d workers, %d available", name, kind, c.Slots, c.ActiveWorkers, c.AvailableSlots)
+				}
+			}
+		}
+	})
+}
