@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -105,7 +106,7 @@ func Listen(o Options) (*Proxy, error) {
 		r.closed = append(r.closed, self)
 	}
 	p := &Proxy{
-		rule: r, log: o.Logger, listener: &limited{Listener: l, free: make(chan struct{}, maxConns)},
+		rule: r, log: o.Logger, listener: &limited{Listener: l, free: make(chan struct{}, places())},
 		passes: map[string]*Pass{}, told: map[string]struct{}{},
 	}
 	p.server = &http.Server{
@@ -114,6 +115,16 @@ func Listen(o Options) (*Proxy, error) {
 	}
 	p.work.Go(func() { _ = p.server.Serve(p.listener) })
 	return p, nil
+}
+
+// places is how many connections the proxy takes at once: with what it connects to they leave the worker half of the
+// descriptors that it may have.
+func places() int {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil || l.Cur/4 >= maxConns {
+		return maxConns
+	}
+	return int(l.Cur / 4) //nolint:gosec // less than maxConns
 }
 
 // Addr is where the proxy listens.
@@ -236,6 +247,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case pass == nil:
 		w.Header().Set("Proxy-Authenticate", `Basic realm="sojourn"`)
 		say(w, http.StatusProxyAuthRequired, "the worker's proxy wants the credential of a running executor")
+	case r.Method == http.MethodConnect && !hasPort(r.Host):
+		say(w, http.StatusBadRequest, "CONNECT takes HOST:PORT")
 	case r.Method != http.MethodConnect && (r.URL.Scheme != "http" || r.URL.Host == ""):
 		say(w, http.StatusBadRequest, "this is a proxy: it takes CONNECT, and requests for http://HOST/…")
 	case !pass.enter():
@@ -250,6 +263,13 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		pass.forward.ServeHTTP(w, r)
 	}
+}
+
+// hasPort says whether an address is a host with the number of a port.
+func hasPort(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	n, bad := strconv.ParseUint(port, 10, 16)
+	return err == nil && bad == nil && n > 0
 }
 
 // begin counts a request that Close waits for.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -309,6 +310,46 @@ func TestExecutorHasSoManyConnections(t *testing.T) {
 	}
 }
 
+// Connections that say nothing take no more than the proxy's places, and give them back.
+func TestProxyHasSoManyPlaces(t *testing.T) {
+	port := server(t)
+	p := listen(t, Options{Allow: []string{"127.0.0.1"}})
+	p.listener.(*limited).free <- struct{}{} // somebody else's
+	took := 1
+	for ; took < cap(p.listener.(*limited).free)-1; took++ {
+		p.listener.(*limited).free <- struct{}{}
+	}
+	pass := p.Admit("a")
+	silent, err := net.Dial("tcp", p.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(p.listener.(*limited).free) <= took { // until it was accepted
+		runtime.Gosched()
+	}
+	refused, err := net.Dial("tcp", p.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer refused.Close()
+	_ = refused.SetDeadline(time.Now().Add(20 * time.Second))
+	if n, err := refused.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("%d bytes, %v", n, err)
+	} else if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
+		t.Error("one more than there are places was taken")
+	}
+	_ = silent.Close()
+	for len(p.listener.(*limited).free) > took {
+		runtime.Gosched()
+	}
+	if status, text := get(t, pass.URL(), "http://127.0.0.1:"+port); status != 200 {
+		t.Errorf("after that: %d %s", status, text)
+	}
+	if n := places(); n < 1 || n > maxConns {
+		t.Errorf("%d places", n)
+	}
+}
+
 func TestProxyIsNoServer(t *testing.T) {
 	p := listen(t, Options{})
 	at, _ := url.Parse(p.Admit("a").URL())
@@ -328,4 +369,9 @@ func TestProxyIsNoServer(t *testing.T) {
 		}
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	for _, to := range []string{"127.0.0.1:0", "127.0.0.1:99999"} {
+		if line, _, _ := connect(t, p, p.Admit("b").URL(), to); !strings.HasPrefix(line, "400 ") {
+			t.Errorf("CONNECT %s: %s", to, line)
+		}
+	}
 }
