@@ -3,6 +3,7 @@ package sandbox_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -159,5 +160,42 @@ func TestHandlersThatCannotRunSayWhy(t *testing.T) {
 		if e := WantType(t, b.Fail(In("s", 1, inv)), sandbox.UserError); !strings.Contains(e.Error(), want) {
 			t.Errorf("%s: %v", activity, e)
 		}
+	}
+}
+
+// Code that cannot be read, and a callback that fails after its function has returned, say which file and line it is.
+func TestFailuresNameTheirFileAndLine(t *testing.T) {
+	const late = "() => {\n    throw new Error('too late');\n  }, 1);\n});"
+	dir := files(t, map[string]string{
+		"wrong.mjs":  "// one\n// two\nexport const main = (;",
+		"module.js":  "import fs from 'node:fs';\n// two\nexport const main = (;",
+		"common.cjs": "// one\n// two\nexports.main = (;",
+		"parse.py":   "# one\n# two\ndef main(",
+		"late.mjs":   "export const main = () => new Promise(() => {\n  setTimeout(" + late,
+		"reject.mjs": "export const main = () => new Promise(() => {\n  setTimeout(async " + late,
+		"copy.js":    "export const main = () => new Promise(() => {\n  setTimeout(" + late,
+		"old.cjs":    "exports.main = () => new Promise(() => {\n  setTimeout(" + late,
+		"task.py": "import asyncio\nasync def late():\n    raise ValueError('too late')\n" +
+			"async def main(_, ctx):\n    await asyncio.create_task(late())\n",
+	})
+	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
+	for file, kind := range map[string]sandbox.ErrorType{
+		"wrong.mjs": sandbox.UserError, "module.js": sandbox.UserError, "common.cjs": sandbox.UserError,
+		"parse.py": sandbox.UserError, "task.py": sandbox.UserError,
+		"late.mjs": sandbox.Crashed, "reject.mjs": sandbox.Crashed, "copy.js": sandbox.Crashed, "old.cjs": sandbox.Crashed,
+	} {
+		t.Run(file, func(t *testing.T) {
+			activity := strings.TrimSuffix(file, filepath.Ext(file))
+			if _, ok := b.Has(activity); !ok {
+				t.Skip("its runtime is not on this machine")
+			}
+			inv := b.Call("main")
+			inv.Activity = activity
+			e := WantType(t, b.Fail(In(activity, 1, inv)), kind)
+			third := regexp.QuoteMeta(filepath.Join(dir, file)) + `(\?hash=[0-9a-f]+)?(:|", line )3\b`
+			if !regexp.MustCompile(third).MatchString(e.Stack) {
+				t.Errorf("%v does not name line 3 of %s:\n%s", e, file, e.Stack)
+			}
+		})
 	}
 }

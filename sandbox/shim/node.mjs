@@ -1,4 +1,5 @@
 // The executor for JavaScript: frames on descriptor 3, one handler module per content hash, state kept in this process.
+import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync, mkdirSync } from 'node:fs';
 import Module, { createRequire } from 'node:module';
@@ -188,9 +189,31 @@ async function load({ hash, format, path }, code) {
     const dir = join(scratch, '.code');
     mkdirSync(dir, { recursive: true });
     file = join(dir, `${hash}.mjs`);
-    writeFileSync(file, resolved);
+    writeFileSync(file, `${resolved}\n//# sourceURL=${pathToFileURL(path).href}\n`); // stack traces name the handler's file
   }
-  return import(`${pathToFileURL(file).href}?hash=${hash}`);
+  try {
+    return await import(`${pathToFileURL(file).href}?hash=${hash}`);
+  } catch (err) {
+    if (err instanceof SyntaxError && !String(err.stack).includes(path)) {
+      err.stack = `${(await whereWrong(file)).replaceAll(file, path) || path}\n${err.stack}`;
+    }
+    throw err;
+  }
+}
+
+// whereWrong is what Node says of the place of a syntax error in a module: file, line and the line itself. The error that import throws
+// has none of it, so the file is checked once more; empty when that finds nothing or cannot be done.
+function whereWrong(file) {
+  return new Promise((found) => {
+    try {
+      execFile(process.execPath, ['--check', file], { timeout: 5000 }, (_, __, printed) => {
+        const lines = printed.split('\n').slice(0, 3);
+        found(/:\d+$/.test(lines[0]) ? lines.join('\n') : '');
+      });
+    } catch {
+      found('');
+    }
+  });
 }
 
 // deniedPath is the path that somebody was refused access to, when that is what err comes from.
