@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a drain and executors rely on stands in the unit of every role.
-func TestSystemdUnitsWaitForADrainAndDelegateControlGroups(t *testing.T) {
+// What a drain relies on stands in the unit of every role.
+func TestSystemdUnitsWaitForADrain(t *testing.T) {
 	units, err := filepath.Glob("../deploy/systemd/*.service")
 	if err != nil || len(units) != 2 {
 		t.Fatalf("got %q, %v", units, err)
@@ -23,7 +23,7 @@ func TestSystemdUnitsWaitForADrainAndDelegateControlGroups(t *testing.T) {
 			lines[strings.TrimSpace(line)] = true
 		}
 		for _, want := range []string{
-			"TimeoutStopSec=40", "KillMode=mixed", "Delegate=true", "Restart=on-failure", "RestartPreventExitStatus=2",
+			"TimeoutStopSec=40", "KillMode=mixed", "Restart=on-failure", "RestartPreventExitStatus=2",
 			"DynamicUser=yes",
 		} {
 			if !lines[want] {

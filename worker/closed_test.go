@@ -1,39 +1,24 @@
 package worker_test
 
 import (
-	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/link"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// executors waits until the worker's heartbeats tell of an executor of a session, or of none.
-func executors(t *testing.T, a *apptest.App, worker, session string, wanted bool) {
+// goneAtOnce waits for the end of a process, which must not take until a heartbeat or the end of a lease would tell.
+func goneAtOnce(t *testing.T, pid int, since time.Time) {
 	t.Helper()
-	for until := time.Now().Add(ceiling); ; time.Sleep(20 * time.Millisecond) {
-		v, err := a.Broker().Worker(t.Context(), "", worker)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var m protocol.MachineInformation
-		if len(v.Machine) > 0 {
-			if err := json.Unmarshal(v.Machine, &m); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if slices.ContainsFunc(m.Sandboxes, func(e protocol.SandboxInfo) bool { return e.SessionID == session }) == wanted {
-			return
-		}
-		if time.Now().After(until) {
-			t.Fatalf("executors %+v of session %s, wanted %t", m.Sandboxes, session, wanted)
-		}
+	eventually(t, "the executor ends", func() bool { return sandboxtest.Gone(pid) })
+	if took := time.Since(since); took > 5*time.Second {
+		t.Errorf("the executor ended after %v", took)
 	}
 }
 
@@ -46,13 +31,48 @@ func TestACloseAtTheAppEndsTheExecutor(t *testing.T) {
 			return workflow.Await[int](ctx, workflow.ExecuteActivity(workflow.InSession(ctx, "closes"), "pid"))
 		})
 	})
-	result[int](t, run(t, a, "holds"))
-	executors(t, a, "w", "closes", true)
+	pid := result[int](t, run(t, a, "holds"))
+	began := time.Now()
 	v, err := a.Broker().OperateSession(
 		t.Context(), protocol.SessionOperation{SessionID: "closes", Verb: "close", Identity: "eve", Reason: "sold"},
 	)
 	if err != nil || v.Status != protocol.SessionClosed || !strings.Contains(v.EndedReason, "sold") {
 		t.Fatalf("close: %+v, %v", v, err)
 	}
-	executors(t, a, "w", "closes", false)
+	goneAtOnce(t, pid, began)
+}
+
+// What an operator moves at once ends at its worker too, and it goes on elsewhere.
+func TestAForcedMoveAtTheAppEndsTheExecutor(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	for _, id := range []string{"w1", "w2"} {
+		start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+			o.WorkerID = id
+			o.Registry.Workflow("holds", func(ctx workflow.Context) (int, error) {
+				return workflow.Await[int](ctx, workflow.ExecuteActivity(workflow.InSession(ctx, "moves"), "pid"))
+			})
+		})
+	}
+	pid := result[int](t, run(t, a, "holds"))
+	v, err := a.Broker().Session(t.Context(), "", "moves")
+	if err != nil || v.LeaseOwner == nil {
+		t.Fatalf("the session: %+v, %v", v, err)
+	}
+	from, to := *v.LeaseOwner, "w1"
+	if from == to {
+		to = "w2"
+	}
+	began := time.Now()
+	if _, err := a.Broker().OperateSession(t.Context(), protocol.SessionOperation{
+		SessionID: "moves", Verb: "migrate", Force: true, To: to, Identity: "eve", Reason: "new disk",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	goneAtOnce(t, pid, began)
+	if again := result[int](t, run(t, a, "holds")); again == pid {
+		t.Errorf("the session went on in the executor %d", pid)
+	}
+	if v, err = a.Broker().Session(t.Context(), "", "moves"); err != nil || v.LeaseOwner == nil || *v.LeaseOwner != to {
+		t.Errorf("it was to go to %s: %+v, %v", to, v, err)
+	}
 }
