@@ -112,6 +112,10 @@ type ActivityFailed struct {
 	Parallel
 }
 
+// TypeActivityTimeout is the type of the failure of an activity that ran out of time, whether its worker or the app
+// noticed it first.
+const TypeActivityTimeout = "ActivityTimeout"
+
 // ActivityTimedOut ends an activity by one of its timeouts: schedule_to_start, start_to_close, schedule_to_close or
 // heartbeat.
 type ActivityTimedOut struct {

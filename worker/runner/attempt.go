@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -131,7 +132,9 @@ func (a *attempt) failure(cause, err error) *protocol.Failure {
 	var timeout *timeoutError
 	switch {
 	case errors.As(err, &timeout):
-		return &protocol.Failure{Message: timeout.Error(), Type: "timeout", Kind: "timeout", TimeoutType: timeout.kind}
+		return &protocol.Failure{
+			Message: timeout.Error(), Type: history.TypeActivityTimeout, Kind: "timeout", TimeoutType: timeout.kind,
+		}
 	case errors.Is(cause, ErrCancelled):
 		return &protocol.Failure{Message: err.Error(), Type: activity.TypeCancelled, Cancelled: true}
 	}

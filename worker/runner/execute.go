@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/retry"
@@ -171,7 +172,7 @@ func failureOfExecutor(err error) *protocol.Failure {
 	case sandbox.OutOfMemory:
 		f.Type = "out_of_memory"
 	case sandbox.DeadlineExceeded:
-		f.Type, f.Kind, f.TimeoutType = "timeout", "timeout", "start_to_close"
+		f.Type, f.Kind, f.TimeoutType = history.TypeActivityTimeout, "timeout", "start_to_close"
 	case sandbox.Cancelled:
 		f.Type, f.Cancelled, f.NonRetryable = activity.TypeCancelled, true, false
 	}
