@@ -92,7 +92,7 @@ func NewPool(o Options) (*Pool, error) {
 	if err := p.claimDir(); err != nil {
 		return nil, err
 	}
-	if p.languages, err = languages(o, found, p.dir); err == nil {
+	if p.languages, err = languages(o, found, p.dir, p.users != nil); err == nil {
 		err = p.confine()
 	}
 	if err != nil {

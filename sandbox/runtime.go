@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,8 +78,13 @@ func programs(o Options) (map[string]string, error) {
 	return all, nil
 }
 
-// languages is how each program runs handlers, once its shim is written.
-func languages(o Options, programs map[string]string, shims string) (map[string]*language, error) {
+// languages is how each program runs handlers, once its shim is written: for executors to read, which may have other
+// users than this process.
+func languages(o Options, programs map[string]string, shims string, others bool) (map[string]*language, error) {
+	mode := fs.FileMode(0o600)
+	if others {
+		mode = 0o644
+	}
 	all := map[string]*language{}
 	if program := programs[RuntimeNative]; program != "" {
 		l := o.Limits[RuntimeNative].or(defaultLimits(128 << 20))
@@ -90,10 +96,10 @@ func languages(o Options, programs map[string]string, shims string) (map[string]
 	}
 	if program := programs[RuntimeNode]; program != "" {
 		script := filepath.Join(shims, shimName[RuntimeNode])
-		if err := os.WriteFile(script, shim.Node, 0o644); err != nil {
+		if err := os.WriteFile(script, shim.Node, mode); err != nil {
 			return nil, fmt.Errorf("shim of node: %w", err)
 		}
-		if err := os.WriteFile(filepath.Join(shims, proxyName), shim.NodeProxy, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(shims, proxyName), shim.NodeProxy, mode); err != nil {
 			return nil, fmt.Errorf("shim of node: %w", err)
 		}
 		l := o.Limits[RuntimeNode].or(defaultLimits(256 << 20))
@@ -105,7 +111,7 @@ func languages(o Options, programs map[string]string, shims string) (map[string]
 	}
 	if program := programs[RuntimePython]; program != "" {
 		script := filepath.Join(shims, shimName[RuntimePython])
-		if err := os.WriteFile(script, shim.Python, 0o644); err != nil {
+		if err := os.WriteFile(script, shim.Python, mode); err != nil {
 			return nil, fmt.Errorf("shim of python: %w", err)
 		}
 		all[RuntimePython] = &language{

@@ -137,7 +137,7 @@ func TestNamespacesKeepEverythingApart(t *testing.T) {
 				`","workflow_task_attempt":1,"commands":[],"task_queue":"` + mark + `"}`
 			got := right.ask(rt.Method, path, body)
 			// Queues need not be known: these show what the asker's namespace has, nothing.
-			own := slices.ContainsFunc([]string{"/build-ids", "/limits", "/priority-fairness"}, func(end string) bool {
+			own := slices.ContainsFunc([]string{"/build-ids", "/limits", "/priority-fairness", "/route"}, func(end string) bool {
 				return strings.HasSuffix(rt.Pattern, end) && !strings.Contains(got.raw, run)
 			})
 			echoed := strings.Contains(rt.Pattern, "{") || rt.Plane == serve.Work || rt.Method != http.MethodGet

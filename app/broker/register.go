@@ -257,6 +257,8 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 		return protocol.Invalid("attempt_lease_seconds", "must be between 1 and %d", maxSeconds)
 	case in.HeartbeatSecs != nil && (*in.HeartbeatSecs < 1 || *in.HeartbeatSecs > 3600):
 		return protocol.Invalid("heartbeat_interval_seconds", "must be between 1 and 3600")
+	case in.Settings != nil && *in.Settings < 0:
+		return protocol.Invalid("settings_revision", "must not be negative")
 	case w.SessionLease <= 0 || w.SessionIdle < 0 || w.Together < 0:
 		return protocol.Invalid(
 			"session_settings", "the lease must be above 0, the idle time and the activities at once not below",

@@ -563,7 +563,9 @@ func (in DueActivity) decide(st *step) error {
 }
 
 func timeout(kind string) history.Failure {
-	return history.Failure{Category: "timeout", Message: "activity timed out: " + kind, ExceptionType: history.TypeActivityTimeout}
+	return history.Failure{
+		Category: "timeout", Message: "activity timed out: " + kind, ExceptionType: history.TypeActivityTimeout,
+	}
 }
 
 // cancelRequested is the effect of a cancellation that leaves the activity open: its worker is asked to stop, and says
