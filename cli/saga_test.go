@@ -83,9 +83,15 @@ func (o *orders) restarts() (at time.Time) {
 }
 
 // inHand waits until a worker is in the middle of a step: it began one less than the half second ago that each takes.
-func (o *orders) inHand(id string) {
+// While it has none, there are new orders now and then.
+func (o *orders) inHand(id string, order func()) {
 	o.t.Helper()
+	last := time.Now()
 	until(o.t, id+" has a step in hand", func() bool {
+		if time.Since(last) > 5*time.Second { // the others may be at the end, or in other hands
+			order()
+			last = time.Now()
+		}
 		all := ledger(o.t, o.ledger)
 		return slices.ContainsFunc(all, func(l line) bool {
 			return l.Worker == id && time.Since(l.At) < 300*time.Millisecond
@@ -191,7 +197,8 @@ func TestOrdersSurviveKilledWorkersAndApps(t *testing.T) {
 			}
 			o.works("py-1")
 			o.works("py-2")
-			for i := range many {
+			order := func() {
+				i := len(o.runs)
 				order, refused := fmt.Sprint("order-", i), []string{"", "ship", "charge", "reserve"}[i%4]
 				var a protocol.StartAnswer
 				o.client.must(http.MethodPost, "/api/workflows", map[string]any{
@@ -199,9 +206,12 @@ func TestOrdersSurviveKilledWorkersAndApps(t *testing.T) {
 				}, &a)
 				o.runs[order], o.refused[order] = a.RunID, refused
 			}
+			for range many {
+				order()
+			}
 			var killed time.Time
 			for _, id := range []string{"py-1", "py-2"} {
-				o.inHand(id)
+				o.inHand(id, order)
 				o.kills(id, next[id])
 				killed = o.restarts()
 			}
@@ -216,7 +226,7 @@ func TestOrdersSurviveKilledWorkersAndApps(t *testing.T) {
 				}
 			}
 			t.Logf(
-				"%d orders, the last finished %.1f s after the last kill; %d steps ran", many, last.Sub(killed).Seconds(),
+				"%d orders, the last finished %.1f s after the last kill; %d steps ran", len(o.runs), last.Sub(killed).Seconds(),
 				len(lines),
 			)
 			if last.Sub(killed) > finishing {
