@@ -77,7 +77,12 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 		case <-ctx.Done():
 		}
 	}()
-	if err := p.lines.add(ctx, q, patience, MostWaiting); err != nil {
+	// A caller that leaves does not cut this short: whether a question stands that was cut off on its way to the
+	// database, nobody could say, and a worker would be given it after its caller has gone.
+	add, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer stop()
+	err := p.lines.add(add, q, patience, MostWaiting)
+	if errors.Is(err, store.ErrFull) {
 		return store.Reply{}, err
 	}
 	defer func() {
@@ -87,6 +92,9 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 			p.log.Warn().Err(err).Str("question", q.ID).Msg("take a question away")
 		}
 	}()
+	if err != nil { // it may stand all the same
+		return store.Reply{}, err
+	}
 	r, err := p.lines.reply(ctx, q.ID)
 	switch {
 	case errors.Is(err, store.ErrNotFound): // lost with the database's memory

@@ -1,0 +1,68 @@
+package question
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// cutOff loses the answer to every question that is laid down: it stands, and its caller is told of a failure.
+type cutOff struct{ *memory }
+
+func (c cutOff) add(ctx context.Context, q store.Question, patience time.Duration, most int) error {
+	if err := c.memory.add(ctx, q, patience, most); err != nil {
+		return err
+	}
+	return errors.New("the connection was cut")
+}
+
+// watched says with what context a question was laid down.
+type watched struct {
+	*memory
+	seen chan error
+}
+
+func (w watched) add(ctx context.Context, q store.Question, patience time.Duration, most int) error {
+	w.seen <- ctx.Err()
+	return w.memory.add(ctx, q, patience, most)
+}
+
+func pending(l lines) *Pending {
+	return &Pending{lines: l, draining: make(chan struct{}), log: zerolog.Nop()}
+}
+
+// A question whose caller was told of a failure is not left for a worker, also when it had been laid down.
+func TestAQuestionThatMayStandIsTakenAway(t *testing.T) {
+	m := newMemory(func(line) {})
+	q := store.Question{ID: "q", Namespace: "default", Queue: "main", Kind: protocol.KindQuery}
+	if _, err := pending(cutOff{m}).Ask(t.Context(), q, time.Minute); err == nil {
+		t.Error("the failure was not told")
+	}
+	if n := len(m.all) + len(m.ready); n != 0 {
+		t.Errorf("%d questions are left without a caller", n)
+	}
+}
+
+// A caller that leaves does not cut its question off on its way to the database: nobody could say whether it stands.
+func TestACallerThatLeavesCutsNoQuestionOff(t *testing.T) {
+	m := newMemory(func(line) {})
+	seen := make(chan error, 1)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	q := store.Question{ID: "q", Namespace: "default", Queue: "main", Kind: protocol.KindQuery}
+	if _, err := pending(watched{m, seen}).Ask(ctx, q, time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller that left was told %v", err)
+	}
+	if err := <-seen; err != nil {
+		t.Errorf("the question was cut off: %v", err)
+	}
+	if n := len(m.all) + len(m.ready); n != 0 {
+		t.Errorf("%d questions are left without a caller", n)
+	}
+}
