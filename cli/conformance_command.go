@@ -20,6 +20,7 @@ var errNonconforming = fmt.Errorf("the server does not conform")
 
 func (p *program) conformanceCommand() *cobra.Command {
 	var filter, only string
+	var with []string
 	var asJSON, list bool
 	c := &cobra.Command{
 		Use: "conformance URL", Short: "Ask any server whether it keeps the contract of the HTTP API",
@@ -36,7 +37,7 @@ func (p *program) conformanceCommand() *cobra.Command {
 			return usageError{fmt.Errorf("%s takes the URL of one server", c.CommandPath())}
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			o := conformance.Options{Only: only}
+			o := conformance.Options{Only: only, With: with}
 			if only != "" && only != conformance.Contract && only != conformance.Sojourn {
 				return usageError{fmt.Errorf("--only is %s or %s, not %q", conformance.Contract, conformance.Sojourn, only)}
 			}
@@ -69,6 +70,7 @@ func (p *program) conformanceCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&filter, "filter", "", "only cases whose suite/name matches this regular expression")
 	c.Flags().StringVar(&only, "only", "", "only this part: contract, sojourn")
+	c.Flags().StringSliceVar(&with, "with", nil, "a setting the server was started with, which some cases need: max-polls=1")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array of results")
 	c.Flags().BoolVar(&list, "list", false, "list the cases and ask nothing")
 	config.Register(c.Flags(), config.Client)

@@ -24,6 +24,7 @@ type Options struct {
 	Client *http.Client
 	Only   string         // contract or sojourn; empty: both
 	Filter *regexp.Regexp // of ids; nil: all
+	With   []string       // settings that the server was started with, as cases name them: max-polls=1
 	// Done is called after each case.
 	Done func(Result)
 	// Around stands around the requests of a case's steps, for tests that look further than HTTP can; nil: nothing.
@@ -63,8 +64,8 @@ func Run(ctx context.Context, cases []Case, o Options) ([]Result, error) {
 		}
 		began := time.Now()
 		res := Result{Case: c.ID(), Part: c.Part, Outcome: Passed}
-		if slices.Contains(c.Needs, "authentication") && r.open {
-			res.Outcome, res.Why = Skipped, "the server asks for no authentication"
+		if why := r.lacks(c); why != "" {
+			res.Outcome, res.Why = Skipped, why
 		} else if err := r.story(ctx, c); err != nil {
 			res.Outcome, res.Why = Failed, err.Error()
 		}
@@ -75,6 +76,19 @@ func Run(ctx context.Context, cases []Case, o Options) ([]Result, error) {
 		}
 	}
 	return results, nil
+}
+
+// lacks says why a case cannot be asked of this server; empty when it can.
+func (r *runner) lacks(c Case) string {
+	for _, need := range c.Needs {
+		switch {
+		case need == "authentication" && r.open:
+			return "the server asks for no authentication"
+		case need != "authentication" && !slices.Contains(r.With, need):
+			return fmt.Sprintf("it is about a server that was started with %s (--with %[1]s)", need)
+		}
+	}
+	return ""
 }
 
 // Selected are the cases of a part whose ids match.
@@ -157,11 +171,7 @@ func (r *runner) step(ctx context.Context, s Step, vars map[string]any) error {
 	if err != nil {
 		return err
 	}
-	a, err := r.during(ctx, s, vars)
-	if err != nil {
-		return err
-	}
-	if err := r.judge(s, a, vars); err != nil {
+	if err := r.answered(ctx, s, vars); err != nil {
 		return err
 	}
 	after, err := r.states(ctx, s.Unchanged, vars)
@@ -177,6 +187,27 @@ func (r *runner) step(ctx context.Context, s Step, vars map[string]any) error {
 		}
 	}
 	return nil
+}
+
+// patience is how long a step that is eventually answered as it says is asked again.
+const patience = 30 * time.Second
+
+// answered sends a step's request and judges the answer; one that is meant to fit eventually, until it does.
+func (r *runner) answered(ctx context.Context, s Step, vars map[string]any) error {
+	for end := time.Now().Add(patience); ; {
+		a, err := r.during(ctx, s, vars)
+		if err != nil {
+			return err
+		}
+		if err = r.judge(s, a, vars); err == nil || !s.Eventually || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // during sends a step's request and takes the steps that are meant to happen while it is held.

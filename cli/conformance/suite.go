@@ -29,10 +29,12 @@ type Suite struct {
 // Case is a story of requests that stands on its own. Its variables are ${id}, new for each run of it, ${token}, and
 // what its steps save.
 type Case struct {
-	Suite string   `json:"-"`
-	Name  string   `json:"name"`
-	Part  string   `json:"part,omitempty"`
-	Needs []string `json:"needs,omitempty"` // authentication: skipped where the server asks for none
+	Suite string `json:"-"`
+	Name  string `json:"name"`
+	Part  string `json:"part,omitempty"`
+	// Needs is what the server must be like, else the case is skipped: authentication, which is seen, or a setting it
+	// was started with, which Options.With says.
+	Needs []string `json:"needs,omitempty"`
 	Given []string `json:"given,omitempty"` // beginnings of the suite, in this order
 	// Before is how the state comes about that the case is about, after what is given. After is what the state must be
 	// then.
@@ -47,8 +49,11 @@ type Step struct {
 	Request Request `json:"request"`
 	Answer  Answer  `json:"answer"`
 	// Meanwhile are steps that are taken while the server holds this request: what it waits for.
-	Meanwhile []Step            `json:"meanwhile,omitempty"`
-	Save      map[string]string `json:"save,omitempty"` // variable → JSON pointer into the answer's body
+	Meanwhile []Step `json:"meanwhile,omitempty"`
+	// Eventually sends the request again, for half a minute at most, until its answer fits: what it asks about takes a
+	// moment to come true.
+	Eventually bool              `json:"eventually,omitempty"`
+	Save       map[string]string `json:"save,omitempty"` // variable → JSON pointer into the answer's body
 	// Unchanged are paths whose answers to GET must be the same before and after this request; PATH#/POINTER: only that
 	// part of the body.
 	Unchanged []string `json:"unchanged,omitempty"`
