@@ -101,17 +101,17 @@ func (p *program) examine(ctx context.Context, s *settings) []finding {
 		}
 		list = append(list, finding{r, true, path})
 	}
-	return append(list, s.isolation())
+	return append(list, s.isolation(p.registry)...)
 }
 
-// isolation is what holds executors on this machine, tried out.
-func (s *settings) isolation() finding {
+// isolation is which handlers there are and what holds executors on this machine, tried out.
+func (s *settings) isolation(registry *worker.Registry) []finding {
 	if s.Isolation == worker.IsolationNone {
-		return finding{"isolation", true, "none: isolated activities run in the worker's own process"}
+		return []finding{{"isolation", true, "none: isolated activities run in the worker's own process"}}
 	}
 	dir, err := os.MkdirTemp("", "sojourn-doctor-")
 	if err != nil {
-		return finding{"isolation", false, err.Error()}
+		return []finding{{"isolation", false, err.Error()}}
 	}
 	defer os.RemoveAll(dir)
 	o := sandbox.Options{
@@ -132,10 +132,19 @@ func (s *settings) isolation() finding {
 	}
 	pool, err := sandbox.NewPool(o)
 	if err != nil {
-		return finding{"isolation", false, err.Error()}
+		return []finding{{"isolation", false, err.Error()}}
 	}
 	defer pool.Close()
 	r := pool.Report()
+	var list []finding
+	if s.Handlers != "" {
+		h, err := worker.FindHandlers(s.Handlers, registry, r.Runtimes)
+		f := finding{"handlers", err == nil, h.String()}
+		if err != nil {
+			f.text = err.Error()
+		}
+		list = append(list, f)
+	}
 	text := string(r.Level)
 	if r.Reason != "" {
 		text += " (" + r.Reason + ")"
@@ -144,7 +153,8 @@ func (s *settings) isolation() finding {
 	if r.EgressBy != "" {
 		text += " by " + r.EgressBy
 	}
-	return finding{"isolation", true, strings.Join(append([]string{text}, r.Missing...), "\n                      ")}
+	text = strings.Join(append([]string{text}, r.Missing...), "\n                      ")
+	return append(list, finding{"isolation", true, text})
 }
 
 // writable says whether files can be made in a directory, or in the one it will be made in.

@@ -41,8 +41,8 @@ func (p *program) devCommand() *cobra.Command {
 	return c
 }
 
-// dev starts both roles, prints five lines and the ready line, starts what stands beside the sample, and sees that
-// through.
+// dev starts both roles, prints five lines, two more with a folder of handlers, and the ready line, starts what stands
+// beside the sample, and sees that through.
 func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 	patience := time.AfterFunc(heldFor, held.release) // who waits for a database is told so
 	defer patience.Stop()
@@ -51,13 +51,20 @@ func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 		return err
 	}
 	base := localURL(n.app.URL())
-	for _, l := range [][2]string{
+	lines := [][2]string{
 		{"release", fmt.Sprintf("%s (from %s)", s.Release, s.ReleaseFrom)},
 		{"database", s.database()},
 		{"dashboard", base + "/"},
 		{"API", fmt.Sprintf("%s/api, socket %s", base, base+protocol.ChannelPath)},
 		{"worker", describeWorker(n.worker)},
-	} {
+	}
+	if s.Handlers != "" {
+		lines = append(lines, [2]string{"handlers", n.worker.Handlers().String()})
+	}
+	if text := n.worker.Isolation(); text != "" {
+		lines = append(lines, [2]string{"isolation", text})
+	}
+	for _, l := range lines {
 		fmt.Fprintf(p.out, "%-10s %s\n", l[0], l[1])
 	}
 	held.release()
@@ -92,14 +99,10 @@ func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 	return n.wait()
 }
 
-// describeWorker is the worker with its slots and its sandbox, in one line.
+// describeWorker is the worker with its slots, in one line.
 func describeWorker(w *worker.Worker) string {
 	workflows, activities := w.Slots()
-	text := fmt.Sprintf("%s, %d activity slots, %d workflow slots, ", w.ID(), activities, workflows)
-	if r, ok := w.Sandbox(); ok {
-		return text + fmt.Sprintf("sandbox %s", r.Level)
-	}
-	return text + "no sandbox"
+	return fmt.Sprintf("%s, %d activity slots, %d workflow slots", w.ID(), activities, workflows)
 }
 
 func (s *settings) database() string {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestDevPrintsFiveLinesAndRunsTheSample(t *testing.T) {
 			t.Errorf("line %d is %q, want %q", i+1, out[i], want)
 		}
 	}
-	if !strings.Contains(out[4], "slots") || !strings.Contains(out[4], "sandbox") {
+	if !strings.Contains(out[4], "slots") {
 		t.Errorf("the worker's line is %q", out[4])
 	}
 	events := c.completed("sample", run)
@@ -114,6 +115,41 @@ func standing(t *testing.T, c client) {
 		c.must(http.MethodGet, "/api/worker-sessions?status=active", nil, &list)
 		return len(list.Sessions) == 1 && list.Sessions[0].Owner == "local"
 	})
+}
+
+// With a folder of handlers, dev says how many it took of it, what it left out and why, and what holds them.
+func TestDevSaysWhichHandlersItFound(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"node", "python3"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(program + " is not on this machine")
+		}
+	}
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{
+		"a.mjs": 0o600, "b.js": 0o600, "c.py": 0o600, "x.sh": 0o700, "README.md": 0o600, "node_modules/left/index.js": 0o600,
+		"lib/python3.11/site-packages/left/pad.py": 0o600,
+	} {
+		path := filepath.Join(dir, "handlers", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := launch(t, dir, nil, "dev", "--addr", "127.0.0.1:0", "--handlers", "handlers")
+	p.line(p.out, `^handlers   3 \(2 Node, 1 Python\), left out: x\.sh \(no runtime\)$`)
+	p.line(p.out, `^isolation  (confined|process), egress `)
+	p.line(p.out, `^ready `)
+	if code := p.terminate(); code != 0 {
+		t.Errorf("SIGTERM: exit %d", code)
+	}
+	if out, _ := p.out.all(); len(out) != 8 {
+		t.Errorf("dev printed %d lines, want 8:\n%s", len(out), strings.Join(out, "\n"))
+	}
+	p = launch(t, dir, env{"SOJOURN_APP_URL": "http://127.0.0.1:1"}, "worker", "--handlers", "handlers")
+	p.line(p.err, `"message":"handlers: 3 \(2 Node, 1 Python\), left out: x\.sh \(no runtime\)"`)
 }
 
 func TestDevPrintsItsLinesBeforeItsLog(t *testing.T) {

@@ -36,6 +36,9 @@ func (p *program) serve(ctx context.Context, s *settings) error {
 	if node.app != nil {
 		s.Log.Info().Str("release", s.Release).Str("url", node.app.URL()).Msg("app serves")
 	}
+	if node.worker != nil && s.Handlers != "" {
+		s.Log.Info().Msg("handlers: " + node.worker.Handlers().String())
+	}
 	return node.wait()
 }
 

@@ -5,11 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,49 +31,6 @@ const maxCode = 2 << 20
 var handlerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
 var runtimeOf = map[string]string{"js": RuntimeNode, "mjs": RuntimeNode, "cjs": RuntimeNode, "py": RuntimePython}
-
-// Discover lists the handlers in dir, sorted by name. A file NAME.js, .mjs, .cjs or .py is the activity NAME, one in a
-// folder the activity FOLDER.NAME. What begins with a dot or an underscore, node_modules and files that are not named
-// like an activity are left out, so code that handlers share has a place. Two files of one name are an error.
-func Discover(dir string) ([]Definition, error) {
-	var all []Definition
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := d.Name()
-		if path != dir && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "node_modules") {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if d.IsDir() {
-			return nil
-		}
-		def, ok := define(dir, path)
-		if !ok {
-			return nil
-		}
-		code, err := readCode(path)
-		if err != nil {
-			return err
-		}
-		def.Hash = hashOf(code)
-		all = append(all, def)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("handlers in %s: %w", dir, err)
-	}
-	slices.SortFunc(all, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
-	for i := 1; i < len(all); i++ {
-		if all[i].Name == all[i-1].Name {
-			return nil, fmt.Errorf("handlers in %s: %s and %s are both named %s", dir, all[i-1].Path, all[i].Path, all[i].Name)
-		}
-	}
-	return all, nil
-}
 
 // define names the handler a file is, without reading it.
 func define(dir, path string) (Definition, bool) {

@@ -39,7 +39,7 @@ func TestDiscoverNamesHandlersByTheirFiles(t *testing.T) {
 		"_shared/lib.py": "", "_lib.js": "",
 		".hidden.py": "", "node_modules/x/index.js": "", "bad name.py": "", "__pycache__/x.py": "",
 	})
-	found, err := sandbox.Discover(dir)
+	found, _, err := sandbox.Discover(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,11 +56,51 @@ func TestDiscoverNamesHandlersByTheirFiles(t *testing.T) {
 		t.Errorf("(-got +want)\n%s", d)
 	}
 	put(t, filepath.Join(dir, "index.js"), "")
-	if _, err := sandbox.Discover(dir); err == nil || !strings.Contains(err.Error(), "both named index") {
+	if _, _, err := sandbox.Discover(dir); err == nil || !strings.Contains(err.Error(), "both named index") {
 		t.Errorf("two files of one name: %v", err)
 	}
-	if _, err := sandbox.Discover(filepath.Join(dir, "missing")); err == nil {
+	if _, _, err := sandbox.Discover(filepath.Join(dir, "missing")); err == nil {
 		t.Error("a folder that is not there was read")
+	}
+}
+
+func TestPackagesAreNotTakenForHandlers(t *testing.T) {
+	handler := "def main(_, ctx):\n    return 1"
+	dir := files(t, map[string]string{
+		"package.json": `{"name": "mine", "version": "1.0.0"}`, "one.mjs": "", "text/two.py": handler, "text/__init__.py": "",
+		"text/helper.py":          "",
+		"node_modules/x/index.js": "", "deep/node_modules/x.js": "", "lib/python3.11/site-packages/x.py": "",
+		"env/pyvenv.cfg": "", "env/bin/activate.py": "",
+		"pad/package.json": `{"name": "pad", "version": "2.1.0"}`, "pad/index.js": "",
+		"requests/__init__.py": "", "requests/api.py": "def get(): pass",
+		"yaml-1.0.dist-info/RECORD": "yaml/__init__.py,sha256=a,1\nsix.py,sha256=b,2\n../../bin/y,,\n", "six.py": "",
+		"yaml/__init__.py": "", "yaml/reader.py": handler,
+		"x.sh": "", "run.ts": "", "run.d.ts": "", "vite.config.mjs": "", "data.json": "", ".venv/x.py": "",
+	})
+	put(t, filepath.Join(dir, "tool"), "")
+	if err := os.Chmod(filepath.Join(dir, "tool"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	found, left, err := sandbox.Discover(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range found {
+		names = append(names, d.Name)
+	}
+	if d := cmp.Diff(names, []string{"one", "text.helper", "text.two"}); d != "" {
+		t.Errorf("handlers (-got +want)\n%s", d)
+	}
+	why := map[string]string{}
+	for _, o := range left {
+		why[o.Path] = o.Why
+	}
+	if d := cmp.Diff(why, map[string]string{
+		"env": "a virtual environment", "pad": "a package", "requests": "a package", "x.sh": "no runtime",
+		"run.ts": "no runtime", "vite.config.mjs": "not an activity's name", "tool": "no runtime",
+	}); d != "" {
+		t.Errorf("left out (-got +want)\n%s", d)
 	}
 }
 
@@ -80,7 +120,7 @@ func TestEveryFormOfModuleRunsWithItsImports(t *testing.T) {
 		"_lib.py":      "def twice(n):\n    return n * 2",
 	})
 	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
-	found, err := sandbox.Discover(dir)
+	found, _, err := sandbox.Discover(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +162,7 @@ func TestChangedCodeRunsAtTheNextCallAndStateStays(t *testing.T) {
 			if got := Got[string](t, b.Run(In("s", 1, inv))); got != "first" {
 				t.Errorf("got %q", got)
 			}
-			found, err := sandbox.Discover(dir)
+			found, _, err := sandbox.Discover(dir)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,5 +1,7 @@
 package sandbox
 
+import "fmt"
+
 // Level says how far an executor is kept from the rest of the machine.
 type Level string
 
@@ -42,6 +44,19 @@ func (r Report) egress() string {
 		return string(r.Egress)
 	}
 	return string(r.Egress) + " by " + r.EgressBy
+}
+
+// String is the level with what code reaches of the network, and how much is missing, in one line.
+func (r Report) String() string {
+	text := string(r.Level) + ", egress " + r.egress()
+	switch n := len(r.Missing); n {
+	case 0:
+		return text
+	case 1:
+		return text + "; 1 thing is not held"
+	default:
+		return text + fmt.Sprintf("; %d things are not held", n)
+	}
 }
 
 // Capabilities are the strings a worker offers: its level, every weaker one that code may be content with, and what

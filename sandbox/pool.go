@@ -114,14 +114,6 @@ func NewPool(o Options) (*Pool, error) {
 	if p.memory = o.Memory; p.memory <= 0 {
 		p.memory = machineMemory() / 4 * 3
 	}
-	if len(p.report.Missing) > 0 {
-		note := o.Logger.Warn().Str("isolation", string(p.report.Level)).Str("egress", p.report.egress()).
-			Strs("missing", p.report.Missing)
-		if p.report.Reason != "" {
-			note = note.Str("reason", p.report.Reason)
-		}
-		note.Msg("sandbox isolation is partial")
-	}
 	return p, nil
 }
 

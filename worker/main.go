@@ -55,6 +55,9 @@ func run(r *Registry, args []string) int {
 		w, err = FromConfig(r, c, link.Over(c.Link, c.AppURLs, rules), log)
 	}
 	if err == nil {
+		if c.Handlers != "" {
+			log.Info().Msg("handlers: " + w.Handlers().String())
+		}
 		ctx, stop := process.Interrupts()
 		defer stop()
 		err = w.Run(ctx)

@@ -118,7 +118,7 @@ type Worker struct {
 	pool        *sandbox.Pool // nil: none
 	machine     *link.Machine
 	lock        *os.File // nil: none
-	foreign     []string // activities of other languages
+	handlers    Handlers // activities of other languages
 	executes    bool     // some activities run in executors
 	together    int      // activities at once in a session that names no number; 0: as many as there are slots
 	fleet       fleetWide
@@ -316,25 +316,23 @@ func (w *Worker) openSandbox() error {
 		return nil
 	}
 	w.pool, w.executes = pool, needs
+	if r := pool.Report(); needs && len(r.Missing) > 0 {
+		level := zerolog.InfoLevel // of Go activities the author knows what they do
+		if o.Handlers != "" {
+			level = zerolog.WarnLevel
+		}
+		note := w.log.WithLevel(level).Str("isolation", string(r.Level)).Str("egress", string(r.Egress)).
+			Strs("missing", r.Missing)
+		if r.Reason != "" {
+			note = note.Str("reason", r.Reason)
+		}
+		note.Msg("sandbox isolation is partial")
+	}
 	if o.Handlers == "" {
 		return nil
 	}
-	found, err := sandbox.Discover(o.Handlers)
-	if err != nil {
-		return fmt.Errorf("worker: %w", err)
-	}
-	for _, d := range found {
-		if _, taken := o.Registry.FindActivity(d.Name); taken {
-			return fmt.Errorf("worker: activity %q is registered in Go and is also the handler %s", d.Name, d.Path)
-		}
-		if _, ok := pool.Has(d.Name); !ok {
-			w.log.Warn().Str("activity_type", d.Name).Str("runtime", d.Runtime).
-				Msg("handler left out: its runtime is not on this machine")
-			continue
-		}
-		w.foreign = append(w.foreign, d.Name)
-	}
-	return nil
+	w.handlers, err = FindHandlers(o.Handlers, o.Registry, pool.Report().Runtimes)
+	return err
 }
 
 // slots is how many activities the worker runs at once unless it is told, and how many of a session. Go code mostly
@@ -348,7 +346,7 @@ func (w *Worker) slots() (all, together int) {
 }
 
 func (w *Worker) activityTypes() []string {
-	return slices.Sorted(slices.Values(append(w.opt.Registry.ActivityTypes(), w.foreign...)))
+	return slices.Sorted(slices.Values(append(w.opt.Registry.ActivityTypes(), w.handlers.names()...)))
 }
 
 // capabilities are what the worker offers: what its user says, and what it is.

@@ -1,0 +1,179 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Omission is a file that looks like code, or a folder of it, in which no handler was looked for.
+type Omission struct {
+	Path string `json:"path"` // below the folder of handlers, with slashes
+	Why  string `json:"why"`
+}
+
+// Why something is left out.
+const (
+	whyRuntime = "no runtime"
+	whyName    = "not an activity's name"
+	whyPackage = "a package"
+	whyEnv     = "a virtual environment"
+)
+
+// otherCode are the endings of programs that no executor runs; a person who put one here expects it to be a handler.
+var otherCode = []string{
+	"ts", "mts", "cts", "tsx", "jsx", "sh", "bash", "rb", "php", "pl", "lua", "r", "jl", "go", "rs", "java", "wasm", "exe",
+}
+
+// packageFolders hold what package managers installed.
+var packageFolders = []string{"node_modules", "site-packages", "dist-packages"}
+
+// Discover lists the handlers in dir, sorted by name, and what looks like code and is left out. A file NAME.js, .mjs,
+// .cjs or .py is the activity NAME, one in a folder the activity FOLDER.NAME. What begins with a dot or an underscore
+// is passed over without a word, so code that handlers share has a place, and so are node_modules and site-packages.
+// Packages that were copied or installed elsewhere are left out. Two files of one name are an error.
+func Discover(dir string) ([]Definition, []Omission, error) {
+	var all []Definition
+	var left []Omission
+	installed := map[string]bool{} // paths that belong to installed packages
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if path != dir && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") ||
+			slices.Contains(packageFolders, name) || installed[path]) {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		omit := func(why string) {
+			rel, _ := filepath.Rel(dir, path)
+			left = append(left, Omission{Path: filepath.ToSlash(rel), Why: why})
+		}
+		if d.IsDir() {
+			if why := foreignFolder(path, path == dir); why != "" {
+				omit(why)
+				return fs.SkipDir
+			}
+			return installedIn(path, installed)
+		}
+		def, ok := define(dir, path)
+		if !ok {
+			if why := whyNot(name, d); why != "" {
+				omit(why)
+			}
+			return nil
+		}
+		code, err := readCode(path)
+		if err != nil {
+			return err
+		}
+		def.Hash = hashOf(code)
+		all = append(all, def)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("handlers in %s: %w", dir, err)
+	}
+	slices.SortFunc(all, func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+	for i := 1; i < len(all); i++ {
+		if all[i].Name == all[i-1].Name {
+			return nil, nil, fmt.Errorf(
+				"handlers in %s: %s and %s are both named %s", dir, all[i-1].Path, all[i].Path, all[i].Name,
+			)
+		}
+	}
+	return all, left, nil
+}
+
+// whyNot is why a file that is no handler is left out, when people could take it for one.
+func whyNot(name string, d fs.DirEntry) string {
+	ext := strings.TrimPrefix(filepath.Ext(name), ".")
+	switch {
+	case runtimeOf[ext] != "":
+		return whyName
+	case strings.HasSuffix(name, ".d.ts"):
+		return ""
+	case slices.Contains(otherCode, strings.ToLower(ext)):
+		return whyRuntime
+	}
+	if info, err := d.Info(); err == nil && ext == "" && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		return whyRuntime
+	}
+	return ""
+}
+
+// foreignFolder says why a folder is not one of handlers: it is a virtual environment of Python's, or a package that
+// was copied there. The folder that was asked for is never a package: handlers have a package.json beside them too.
+func foreignFolder(path string, root bool) string {
+	if isFile(filepath.Join(path, "pyvenv.cfg")) {
+		return whyEnv
+	}
+	if root {
+		return ""
+	}
+	var manifest struct{ Name, Version string }
+	raw, err := os.ReadFile(filepath.Join(path, "package.json"))
+	if err == nil && json.Unmarshal(raw, &manifest) == nil && manifest.Name != "" && manifest.Version != "" {
+		return whyPackage
+	}
+	if isFile(filepath.Join(path, "__init__.py")) && !definesMain(path) {
+		return whyPackage
+	}
+	return ""
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+var pythonMain = regexp.MustCompile(`(?m)^(async\s+def\s+main\b|def\s+main\b|main\s*=)`)
+
+// definesMain says whether a file of a folder has the function that makes it a handler. Editors put __init__.py beside
+// handlers as well, so that alone makes no package.
+func definesMain(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".py" && !strings.HasPrefix(e.Name(), "_") {
+			if code, err := readCode(filepath.Join(dir, e.Name())); err == nil && pythonMain.Match(code) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// installedIn notes what `pip install --target` put into a folder, by the lists that pip leaves there.
+func installedIn(dir string, installed map[string]bool) error {
+	tree := os.DirFS(dir)
+	records, err := fs.Glob(tree, "*.dist-info/RECORD")
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		raw, err := fs.ReadFile(tree, record)
+		if err != nil {
+			return err
+		}
+		for line := range bytes.Lines(raw) {
+			file, _, _ := bytes.Cut(bytes.TrimSpace(line), []byte(","))
+			first, _, _ := strings.Cut(string(file), "/")
+			if first != "" && first != ".." {
+				installed[filepath.Join(dir, first)] = true
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package worker
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// Handlers are the activities in other languages that a worker found in its folder.
+type Handlers struct {
+	Found   []sandbox.Definition
+	LeftOut []sandbox.Omission
+}
+
+// mostLeftOut is how many files that are no handlers a line names.
+const mostLeftOut = 5
+
+// runtimeNames are those of languages, for people.
+var runtimeNames = map[string]string{sandbox.RuntimeNode: "Node", sandbox.RuntimePython: "Python"}
+
+// programNames are what has to be on the machine.
+var programNames = map[string]string{sandbox.RuntimeNode: "node", sandbox.RuntimePython: "python3"}
+
+// FindHandlers looks for handlers in dir, whose names the registry must not have. Those are left out
+// whose runtime is not among the machine's.
+func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers, error) {
+	found, left, err := sandbox.Discover(dir)
+	if err != nil {
+		return Handlers{}, fmt.Errorf("worker: %w", err)
+	}
+	h := Handlers{LeftOut: left}
+	for _, d := range found {
+		if _, taken := r.FindActivity(d.Name); taken {
+			return h, fmt.Errorf("worker: activity %q is registered in Go and is also the handler %s", d.Name, d.Path)
+		}
+		if _, here := runtimes[d.Runtime]; !here {
+			path := strings.ReplaceAll(d.Name, ".", "/") + "." + d.Format
+			h.LeftOut = append(h.LeftOut, sandbox.Omission{Path: path, Why: "no " + programNames[d.Runtime]})
+			continue
+		}
+		h.Found = append(h.Found, d)
+	}
+	slices.SortFunc(h.LeftOut, func(a, b sandbox.Omission) int { return cmp.Compare(a.Path, b.Path) })
+	return h, nil
+}
+
+func (h Handlers) names() []string {
+	all := make([]string, len(h.Found))
+	for i, d := range h.Found {
+		all[i] = d.Name
+	}
+	return all
+}
+
+// String counts the handlers by language and names what was left out, as in
+// "7 (5 Node, 2 Python), left out: x.sh (no runtime)".
+func (h Handlers) String() string {
+	text := "none"
+	if len(h.Found) > 0 {
+		count := map[string]int{}
+		for _, d := range h.Found {
+			count[runtimeNames[d.Runtime]]++
+		}
+		var kinds []string
+		for _, name := range slices.Sorted(maps.Keys(count)) {
+			kinds = append(kinds, fmt.Sprintf("%d %s", count[name], name))
+		}
+		text = fmt.Sprintf("%d (%s)", len(h.Found), strings.Join(kinds, ", "))
+	}
+	if len(h.LeftOut) == 0 {
+		return text
+	}
+	var out []string
+	for _, o := range h.LeftOut[:min(len(h.LeftOut), mostLeftOut)] {
+		out = append(out, fmt.Sprintf("%s (%s)", o.Path, o.Why))
+	}
+	text += ", left out: " + strings.Join(out, ", ")
+	if more := len(h.LeftOut) - mostLeftOut; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// Handlers are the activities in other languages, and what was left out of them.
+func (w *Worker) Handlers() Handlers { return w.handlers }
+
+// Isolation says in one line what holds the worker's executors; empty when it has no handlers.
+func (w *Worker) Isolation() string {
+	if w.pool == nil || len(w.handlers.Found) == 0 {
+		return ""
+	}
+	r := w.pool.Report()
+	text := r.String()
+	if len(r.Missing) > 0 {
+		text += ": sojourn doctor lists them"
+	}
+	return text
+}
