@@ -6,6 +6,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -35,7 +36,7 @@ func (b *Broker) StartActivity(
 		needs.Sessions = []engine.SessionKey{{Namespace: start.Namespace, ID: id}}
 	}
 	runID := ulid.Make().String()
-	return commit[protocol.ActivityAnswer](ctx, b, store.Change{
+	return change.Commit[protocol.ActivityAnswer](ctx, b.store, store.Change{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			if flow := rows.Workflow(key); flow != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -68,7 +69,7 @@ func (b *Broker) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error
 			signs[k] = sign{*h, time.Since(h.at), later}
 		})
 	}
-	older, err := commit[[]store.Process](ctx, b, store.Change{
+	older, err := change.Commit[[]store.Process](ctx, b.store, store.Change{
 		Needs: store.Keys{Workers: keys},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			var older []store.Process

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -20,9 +21,9 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 	}
 	id, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
-		return s, noTask(in.TaskID)
+		return s, change.NoTask(in.TaskID)
 	}
-	sight := b.sight(ctx, namespace(in.Namespace), protocol.KindActivity, in.TaskID, in.Owner)
+	sight := b.sight(ctx, change.Namespace(in.Namespace), protocol.KindActivity, in.TaskID, in.Owner)
 	if err := sight.owner(); err != nil {
 		return s, err
 	}
@@ -45,8 +46,8 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && run.Namespace != namespace(in.Namespace) {
-		return s, noTask(in.TaskID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && run.Namespace != change.Namespace(in.Namespace) {
+		return s, change.NoTask(in.TaskID)
 	}
 	if err != nil {
 		return s, err

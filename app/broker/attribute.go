@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -20,7 +21,7 @@ var registeredName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]{0,127}$`)
 // SearchAttributes lists what runs of a namespace can be filtered by: the system's attributes and the registered ones,
 // names and types.
 func (b *Broker) SearchAttributes(ctx context.Context, ns string) (protocol.SearchAttributes, error) {
-	types, err := b.attributeTypes(ctx, namespace(ns))
+	types, err := b.attributeTypes(ctx, change.Namespace(ns))
 	if types == nil {
 		types = map[string]string{}
 	}
@@ -77,8 +78,8 @@ func (b *Broker) DeleteSearchAttribute(ctx context.Context, ns, name string) (pr
 }
 
 // changeAttributes changes the registrations of a namespace.
-func (b *Broker) changeAttributes(ctx context.Context, ns string, change func(types map[string]string) error) error {
-	ns = namespace(ns)
+func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(types map[string]string) error) error {
+	ns = change.Namespace(ns)
 	_, err := b.store.Commit(ctx, store.Change{
 		Needs: store.Keys{Namespaces: []string{ns}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -90,7 +91,7 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, change func(ty
 			if types == nil {
 				types = map[string]string{}
 			}
-			if err := change(types); err != nil {
+			if err := edit(types); err != nil {
 				return store.Writes{}, err
 			}
 			n.SearchAttributes, n.UpdatedAt = types, history.At(now)

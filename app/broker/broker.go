@@ -12,7 +12,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
-	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -155,16 +154,6 @@ func (b *Broker) Ready(ctx context.Context) error {
 	}
 }
 
-// commit runs one change whose answer is a T.
-func commit[T any](ctx context.Context, b *Broker, c store.Change) (T, error) {
-	a, err := b.store.Commit(ctx, c)
-	if err != nil {
-		var zero T
-		return zero, err
-	}
-	return a.(T), nil
-}
-
 // async runs work that outlives its caller, until Close.
 func (b *Broker) async(work func(context.Context)) {
 	b.background.Add(1)
@@ -195,59 +184,4 @@ func (b *Broker) persist(work func(context.Context) error) {
 			}
 		}
 	}()
-}
-
-// environment is what a decision on a run may look at.
-func environment(rows store.Rows, run *engine.Run) engine.Environment {
-	chain := engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}
-	return engine.Environment{
-		Session: func(id string) *engine.Session {
-			return rows.Session(engine.SessionKey{Namespace: run.Namespace, ID: id})
-		},
-		Chain: rows.ChainSessions(chain),
-		Former: func(id string) *engine.FormerChild {
-			return rows.FormerChild(engine.FormerKey{Chain: chain, Child: id})
-		},
-		Bound: func() []*engine.FormerChild { return rows.BoundChildren(chain) },
-		Workflow: func(id string) (*engine.Run, bool) {
-			flow := rows.Workflow(engine.WorkflowKey{Namespace: run.Namespace, ID: id})
-			if flow == nil {
-				return nil, false
-			}
-			return rows.Run(flow.RunID), true
-		},
-	}
-}
-
-// decide asks the engine about a run and gathers what the decision writes: the run, the run that goes on in its place,
-// signals to other runs.
-func decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (store.Writes, engine.Decision, error) {
-	d, err := engine.DecideRun(run, environment(rows, run), in, now)
-	if err != nil {
-		return store.Writes{}, d, err
-	}
-	w := store.Writes{Runs: []engine.Decision{d}}
-	spawn(rows, d.Spawn, now, &w)
-	if d.Continue != nil {
-		key := engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}
-		if d.Continue.Request.TaskQueue != run.Queue {
-			d.Continue.BuildID = pin(rows, d.Continue)
-		}
-		next := engine.DecideStart(*d.Continue, now)
-		w.Runs = append(w.Runs, next)
-		flow := engine.Workflow{Namespace: run.Namespace, ID: run.WorkflowID}
-		if f := rows.Workflow(key); f != nil {
-			flow = *f
-		}
-		flow.RunID, flow.Runs = d.Continue.RunID, flow.Runs+1
-		w.Workflows = append(w.Workflows, flow)
-	}
-	deliver(rows, d.Outbox, now, &w)
-	report(rows, now, &w)
-	return w, d, nil
-}
-
-// noRun is the refusal of a run id nobody knows.
-func noRun(id string) error {
-	return protocol.Refuse(protocol.ReasonRunNotFound, "there is no run %s", id)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -31,7 +32,7 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 	if err != nil {
 		return protocol.PollAnswer{}, err
 	}
-	got, err := commit[claimed](ctx, b, c)
+	got, err := change.Commit[claimed](ctx, b.store, c)
 	if err != nil {
 		return protocol.PollAnswer{}, b.sight(ctx, w.Namespace, in.Kind, in.TaskID, w.ID).refused(err)
 	}
@@ -107,22 +108,22 @@ func claimID(in protocol.ClaimRequest) (id taskID, err error) {
 		id.run, id.seq, ok = engine.ParseStepID(in.TaskID)
 	}
 	if !ok {
-		return id, noTask(in.TaskID)
+		return id, change.NoTask(in.TaskID)
 	}
 	return id, nil
 }
 
 // find checks that the caller may know of the task at all.
 func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, error) {
-	if run == nil || run.Namespace != namespace(in.Namespace) {
-		return nil, noTask(in.TaskID)
+	if run == nil || run.Namespace != change.Namespace(in.Namespace) {
+		return nil, change.NoTask(in.TaskID)
 	}
 	queue := run.Queue
 	if a, ok := run.Activities.Get(id.seq); ok {
 		queue = a.Queue
 	}
 	if len(in.Queues) > 0 && !slices.Contains(in.Queues, queue) {
-		return nil, noTask(in.TaskID)
+		return nil, change.NoTask(in.TaskID)
 	}
 	return run, nil
 }
@@ -139,7 +140,7 @@ func (id taskID) claim(
 		return store.Writes{}, err
 	}
 	if id.seq == 0 {
-		w, d, err := decide(rows, run, engine.ClaimTask{Number: id.number, Lessee: l, Settings: settings}, now)
+		w, d, err := change.Decide(rows, run, engine.ClaimTask{Number: id.number, Lessee: l, Settings: settings}, now)
 		if err == nil {
 			w.Answer = claimed{Leased: store.Leased{Kind: protocol.KindWorkflow, Head: d.Next.Head}}
 		}
@@ -151,7 +152,7 @@ func (id taskID) claim(
 	}
 	l.Sessions, l.Counted = rows.Holding(l.Worker.Key(), sk, now), true
 	var out engine.ClaimedActivity
-	w, d, err := decide(
+	w, d, err := change.Decide(
 		rows, run,
 		engine.ClaimActivity{Seq: id.seq, Lessee: l, Floor: rows.EpochFloor(run.Namespace), Out: &out, Settings: settings},
 		now,
@@ -219,7 +220,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 	var l engine.Lessee
 	if in.WorkerID != "" {
 		if l.Worker, err = b.current(ctx, engine.WorkerKey{
-			Namespace: namespace(in.Namespace), ID: in.WorkerID,
+			Namespace: change.Namespace(in.Namespace), ID: in.WorkerID,
 		}, in.Incarnation); err != nil {
 			return s, err
 		}
@@ -253,7 +254,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 		return nil
 	})
 	if err == nil && s.LeaseOwner != nil {
-		if there, e := b.lookUpReach(ctx, namespace(in.Namespace), *s.LeaseOwner); e != nil || !there {
+		if there, e := b.lookUpReach(ctx, change.Namespace(in.Namespace), *s.LeaseOwner); e != nil || !there {
 			s.LeaseOwner = nil // leased, to a worker that is no business of the caller's
 		}
 	}

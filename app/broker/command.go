@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -36,7 +37,7 @@ const CapCancellation = "cancellation_requests"
 // RequestCancellation cancels the root context of the workflow's code, which may clean up. It is refused unless a
 // registered worker of the run's queue announces that it understands this for the run's type.
 func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	in.Namespace = namespace(in.Namespace)
+	in.Namespace = change.Namespace(in.Namespace)
 	understood := false
 	err := b.store.View(ctx, func(r store.Reader) error {
 		run, _, err := find(ctx, r, in.Target)
@@ -99,7 +100,7 @@ type order struct {
 // command carries out an order, once per request id.
 func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt, error) {
 	t, request := o.target, o.requestID
-	t.Namespace = namespace(t.Namespace)
+	t.Namespace = change.Namespace(t.Namespace)
 	if len(request) > 255 {
 		return protocol.CommandReceipt{}, protocol.Invalid("request_id", "is longer than 255 bytes")
 	}
@@ -113,7 +114,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 	if request != "" {
 		needs.Receipts = []store.ReceiptKey{rk}
 	}
-	out, err := commit[protocol.CommandReceipt](ctx, b, store.Change{Needs: needs, Decide: func(
+	out, err := change.Commit[protocol.CommandReceipt](ctx, b.store, store.Change{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		if request != "" {
@@ -127,7 +128,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 		}
 		run := rows.Run(flow.RunID)
 		if run == nil {
-			return store.Writes{}, noRun(flow.RunID)
+			return store.Writes{}, change.NoRun(flow.RunID)
 		}
 		if t.RunID != "" && t.RunID != flow.RunID {
 			return store.Writes{}, protocol.Refuse(
@@ -139,7 +140,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 				return store.Writes{}, err
 			}
 		}
-		w, d, err := decide(rows, run, o.input, now)
+		w, d, err := change.Decide(rows, run, o.input, now)
 		if err != nil {
 			return store.Writes{}, err
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -69,7 +70,7 @@ func (b *Broker) completeOne(
 	if in.Kind.Asked() {
 		return b.replied(ctx, in, a)
 	}
-	in.Namespace = namespace(in.Namespace)
+	in.Namespace = change.Namespace(in.Namespace)
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	turn := b.turn(ctx, in, by)
 	defer turn.end()
@@ -78,12 +79,12 @@ func (b *Broker) completeOne(
 		c, err = sight.through(c)
 	}
 	if err == nil {
-		var o outcome
-		o, err = commit[outcome](ctx, b, c)
+		var o change.Outcome
+		o, err = change.Commit[change.Outcome](ctx, b.store, c)
 		for again := 0; errors.Is(err, engine.ErrLookAgain) && again < 3; again++ {
 			// a child ended between the look and the decision; it ends once
 			if c, hash, err = b.completion(ctx, in, turn); err == nil {
-				o, err = commit[outcome](ctx, b, c)
+				o, err = change.Commit[change.Outcome](ctx, b.store, c)
 			}
 		}
 		if err == nil {
@@ -209,19 +210,19 @@ func (b *Broker) completion(
 func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
-		return store.Change{}, "", noTask(in.TaskID)
+		return store.Change{}, "", change.NoTask(in.TaskID)
 	}
 	h := engine.Holder{Owner: in.Owner, Incarnation: in.Incarnation, Delivery: in.Attempt}
 	needs := store.Keys{Runs: []string{run}}
 	switch {
 	case in.Returned != "":
-		return b.step(in.Namespace, run, needs, engine.ReleaseTask{
+		return change.Step(in.Namespace, run, needs, engine.ReleaseTask{
 			Number: n, Delivery: in.Attempt, Owner: in.Owner, Why: in.Returned, Lost: in.LostCount,
 		}), "", nil
 	case in.Failure != nil:
 		b.noteSticky(run, in)
 		hash := hashOf(in.Failure)
-		return b.step(in.Namespace, run, needs, engine.FailTask{
+		return change.Step(in.Namespace, run, needs, engine.FailTask{
 			Number: n, Holder: h, Failure: *in.Failure, Hash: hash,
 		}), hash, nil
 	}
@@ -231,7 +232,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if in.Malformed != nil || refused.Unsupported() != nil {
 		// before any other refusal: this one takes the run out of everybody's hands
 		refused.Hash, refused.Former = hashCommands(in.Commands), func() string { return hashOf(in.Commands) }
-		return b.step(in.Namespace, run, needs, refused), refused.Hash, nil
+		return change.Step(in.Namespace, run, needs, refused), refused.Hash, nil
 	}
 	b.noteSticky(run, in)
 	for i, c := range in.Commands {
@@ -255,7 +256,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if err != nil {
 		return store.Change{}, "", err
 	}
-	return b.step(in.Namespace, run, needs, engine.CompleteTask{
+	return change.Step(in.Namespace, run, needs, engine.CompleteTask{
 		Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types, Carry: carry, Ends: ends,
 		Code:    b.code(ctx, in),
 		Streams: in.StreamWaits, Former: func() string { return hashOf(commands) },
@@ -395,7 +396,7 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Change, string, error) {
 	run, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
-		return store.Change{}, "", noTask(in.TaskID)
+		return store.Change{}, "", change.NoTask(in.TaskID)
 	}
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
 	if !ok {
@@ -407,12 +408,12 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	needs := store.Keys{Runs: []string{run}, Activities: []int64{seq}}
 	switch {
 	case in.Returned != "":
-		return b.step(in.Namespace, run, needs, engine.ReleaseActivity{
+		return change.Step(in.Namespace, run, needs, engine.ReleaseActivity{
 			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Lost: in.LostCount,
 		}), "", nil
 	case in.Failure != nil:
 		hash := hashOf(in.Failure)
-		return b.step(in.Namespace, run, needs, engine.FailActivity{
+		return change.Step(in.Namespace, run, needs, engine.FailActivity{
 			Seq: seq, Holder: h, Epoch: in.Epoch, Failure: *in.Failure, Hash: hash, Recovered: in.Recovered,
 		}), hash, nil
 	}
@@ -426,7 +427,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	if turn != nil {
 		return turn.change(in.Namespace, needs, done), hash, nil
 	}
-	return b.step(in.Namespace, run, needs, done), hash, nil
+	return change.Step(in.Namespace, run, needs, done), hash, nil
 }
 
 // deliveryOf takes the delivery out of an attempt id, if it is one of this task's.

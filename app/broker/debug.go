@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -61,7 +62,7 @@ func lastStack(ctx context.Context, r store.Reader, v *protocol.RunView) (*proto
 	}
 	var last *protocol.DebugStack
 	for after := max(0, v.HistoryLength-stackBack); after < v.HistoryLength; {
-		events, err := r.Events(ctx, v.RunID, after, v.HistoryLength, stackBack, maxPageSize)
+		events, err := r.Events(ctx, v.RunID, after, v.HistoryLength, stackBack, change.MaxPageSize)
 		if err != nil || len(events) == 0 {
 			return last, err
 		}
@@ -193,13 +194,13 @@ func (b *Broker) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, 
 	if !isFlow {
 		var ok bool
 		if run, _, ok = engine.ParseStepID(id); !ok {
-			return protocol.TaskWhy{}, noTask(id)
+			return protocol.TaskWhy{}, change.NoTask(id)
 		}
 	}
 	v, err := b.Describe(ctx, protocol.Target{Namespace: ns, RunID: run})
 	switch {
 	case protocol.ReasonOf(err) == protocol.ReasonRunNotFound:
-		return protocol.TaskWhy{}, noTask(id)
+		return protocol.TaskWhy{}, change.NoTask(id)
 	case err != nil:
 		return protocol.TaskWhy{}, err
 	}
@@ -209,7 +210,7 @@ func (b *Broker) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, 
 // taskWhy says of one open task of a run why it is where it is.
 func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, error) {
 	if v.Pending == nil {
-		return protocol.TaskWhy{}, noTask(id)
+		return protocol.TaskWhy{}, change.NoTask(id)
 	}
 	w := protocol.TaskWhy{TaskID: id, WorkflowID: v.WorkflowID, RunID: v.RunID}
 	if t := v.Pending.Task; isFlow && t != nil && t.TaskID == id {
@@ -226,5 +227,5 @@ func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, err
 		w.Wait = a.Wait
 		return w, nil
 	}
-	return protocol.TaskWhy{}, noTask(id)
+	return protocol.TaskWhy{}, change.NoTask(id)
 }

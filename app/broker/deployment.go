@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -17,7 +18,7 @@ var deploymentOutcomes = map[string]string{
 
 // Deployments lists the builds of the queues of a namespace, or of one queue, each under one name.
 func (b *Broker) Deployments(ctx context.Context, ns, queue string) (protocol.DeploymentList, error) {
-	ns = namespace(ns)
+	ns = change.Namespace(ns)
 	l := protocol.DeploymentList{Namespace: ns, Deployments: []protocol.Deployment{}}
 	g, err := b.queueSnapshot(ctx, ns)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -66,7 +67,7 @@ func (b *Broker) about() time.Time {
 // OperateFleet drains, resumes or evicts workers at an operator's word, which is stored: apps that come later, and
 // workers that register later, are held to it. Again it changes nothing but the deadline and the reason.
 func (b *Broker) OperateFleet(ctx context.Context, in protocol.FleetRequest) (protocol.FleetDrainState, error) {
-	in.Namespace = namespace(in.Namespace)
+	in.Namespace = change.Namespace(in.Namespace)
 	none := protocol.FleetDrainState{}
 	if err := checkTarget(in.FleetTarget); err != nil {
 		return none, err
@@ -90,7 +91,7 @@ func (b *Broker) OperateFleet(ctx context.Context, in protocol.FleetRequest) (pr
 		detail += ": " + in.Reason
 	}
 	key := engine.QueueKey{Namespace: in.Namespace}
-	q, err := commit[engine.Queue](ctx, b, store.Change{
+	q, err := change.Commit[engine.Queue](ctx, b.store, store.Change{
 		Needs: store.Keys{Queues: []engine.QueueKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Queue(key)
@@ -161,7 +162,7 @@ func checkTarget(t protocol.FleetTarget) error {
 
 // FleetDrains lists the drains of a namespace, and how far they are.
 func (b *Broker) FleetDrains(ctx context.Context, ns string) (protocol.FleetDrains, error) {
-	out := protocol.FleetDrains{Namespace: namespace(ns), Drains: []protocol.FleetDrainState{}}
+	out := protocol.FleetDrains{Namespace: change.Namespace(ns), Drains: []protocol.FleetDrainState{}}
 	decided, err := b.decided(ctx, out.Namespace)
 	if err != nil || decided[""] == nil {
 		return out, err

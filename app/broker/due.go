@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 )
@@ -16,18 +17,19 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	switch d.Kind {
 	case store.DueRun:
 		err = b.lapse(ctx, d, func(h engine.Heard) store.Change {
-			return b.step("", d.Run, store.Keys{Runs: []string{d.Run}, AllTasks: true, Chain: true, Bound: true}, engine.Due{
+			needs := store.Keys{Runs: []string{d.Run}, AllTasks: true, Chain: true, Bound: true}
+			return change.Step("", d.Run, needs, engine.Due{
 				Heard: h,
 			})
 		})
 	case store.DueActivity:
 		err = b.lapse(ctx, d, func(h engine.Heard) store.Change {
-			return b.step("", d.Run, store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}, engine.DueActivity{
+			return change.Step("", d.Run, store.Keys{Runs: []string{d.Run}, Activities: []int64{d.Seq}}, engine.DueActivity{
 				Seq: d.Seq, Heard: h,
 			})
 		})
 	case store.DueTimer:
-		_, err = b.store.Commit(ctx, b.step("", d.Run, store.Keys{Runs: []string{d.Run}}, engine.FireTimer{Seq: d.Seq}))
+		_, err = b.store.Commit(ctx, change.Step("", d.Run, store.Keys{Runs: []string{d.Run}}, engine.FireTimer{Seq: d.Seq}))
 	case store.DueMessage:
 		err = b.owed(ctx, d)
 	case store.DueSchedule:
@@ -55,8 +57,8 @@ func (e *unheardHere) Error() string {
 // lapse makes a change that may end a lease, and has to say whether its worker died. An app that does not hear the
 // worker itself leaves that to the one that does. When that one does not come to it, it is gone or stands still: then
 // counts what is stored, as a worker that lives has gone to yet another app by the end of its lease.
-func (b *Broker) lapse(ctx context.Context, d store.Due, change func(engine.Heard) store.Change) error {
-	_, err := b.store.Commit(ctx, change(func(ns string, l engine.Lease) (bool, error) {
+func (b *Broker) lapse(ctx context.Context, d store.Due, step func(engine.Heard) store.Change) error {
+	_, err := b.store.Commit(ctx, step(func(ns string, l engine.Lease) (bool, error) {
 		if lives := b.heardSince(ns, l); lives || !b.opt.Shared {
 			return lives, nil
 		}
@@ -80,7 +82,7 @@ func (b *Broker) lapse(ctx context.Context, d store.Due, change func(engine.Hear
 	if known && w.HeardBy != b.opt.App && now.Before(d.At.Add(leftToOthers)) {
 		return nil // it is still due, and looked at again soon
 	}
-	_, err = b.store.Commit(ctx, change(func(ns string, l engine.Lease) (bool, error) {
+	_, err = b.store.Commit(ctx, step(func(ns string, l engine.Lease) (bool, error) {
 		return b.heardSince(ns, l) || known && now.Sub(w.HeartbeatAt.Time) <= b.lately(l), nil
 	}))
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 )
@@ -55,7 +56,7 @@ func (b *Broker) removeIfExpired(ctx context.Context, w *engine.Worker, now time
 	case here, silent < removedAfter, !b.opt.Shared && time.Since(b.started) < returnTime:
 		return nil
 	}
-	removed, err := commit[bool](ctx, b, store.Change{
+	removed, err := change.Commit[bool](ctx, b.store, store.Change{
 		Needs: store.Keys{Workers: []engine.WorkerKey{w.Key()}},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			if now := rows.Worker(w.Key()); now == nil || now.Incarnation != w.Incarnation || !lastSign(now).Equal(lastSign(w)) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -30,7 +31,7 @@ func (b *Broker) TellsSettings(tell func(namespace string)) { b.settingsTell.Sto
 
 // FleetWide is what an operator set for the workers of a namespace, as this app knows it, and its revision.
 func (b *Broker) FleetWide(ns string) (protocol.FleetSettings, int64) {
-	set := b.store.Queue(engine.QueueKey{Namespace: namespace(ns)}).Fleet()
+	set := b.store.Queue(engine.QueueKey{Namespace: change.Namespace(ns)}).Fleet()
 	return set.FleetSettings, set.Revision
 }
 
@@ -39,8 +40,8 @@ func (b *Broker) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest)
 	if err := checkSettings(in.FleetSettings); err != nil {
 		return protocol.FleetSettingsState{}, err
 	}
-	key := engine.QueueKey{Namespace: namespace(in.Namespace)}
-	_, err := commit[engine.Queue](ctx, b, store.Change{
+	key := engine.QueueKey{Namespace: change.Namespace(in.Namespace)}
+	_, err := change.Commit[engine.Queue](ctx, b.store, store.Change{
 		Needs: store.Keys{Queues: []engine.QueueKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			change := engine.SetFleet{Settings: in.FleetSettings, By: in.Identity, Saw: in.Revision}
@@ -99,7 +100,7 @@ func settingsText(s *engine.FleetWide) string {
 
 // FleetSettings shows what was set, and which workers run with it, whichever app hears them.
 func (b *Broker) FleetSettings(ctx context.Context, ns string) (protocol.FleetSettingsState, error) {
-	out := protocol.FleetSettingsState{Namespace: namespace(ns), Pending: []string{}}
+	out := protocol.FleetSettingsState{Namespace: change.Namespace(ns), Pending: []string{}}
 	decided, err := b.decided(ctx, out.Namespace)
 	if err != nil {
 		return out, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -24,7 +25,7 @@ type Follower struct {
 // and all was told: then the answer is true. It ends earlier with ctx, with the app, or when the follower fails. While
 // nothing happens nothing is asked of the store, but for a rare look where other apps write too.
 func (b *Broker) Follow(ctx context.Context, t protocol.Target, after int64, f Follower) (closed bool, err error) {
-	t.Namespace = namespace(t.Namespace)
+	t.Namespace = change.Namespace(t.Namespace)
 	run, err := b.runStatus(ctx, t)
 	if err != nil {
 		return false, err
@@ -42,7 +43,7 @@ func (b *Broker) Follow(ctx context.Context, t protocol.Target, after int64, f F
 			return false, err
 		}
 		for after < run.HistoryLength {
-			page, err := b.page(ctx, run.RunID, after, run.HistoryLength, maxPage)
+			page, err := change.Page(ctx, b.store, run.RunID, after, run.HistoryLength, change.MaxPage)
 			if err != nil {
 				return false, err
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -14,14 +15,14 @@ import (
 // HeartbeatTask renews the lease of one attempt, stored before it is answered, and says whether to go on. An attempt
 // that is over is told so in the answer; an id that never was, and a task somebody else holds, are errors.
 func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
-	in.Namespace = namespace(in.Namespace)
+	in.Namespace = change.Namespace(in.Namespace)
 	a := protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
 	if in.Kind == protocol.KindWorkflow {
 		return b.heartbeatWorkflow(ctx, in, a)
 	}
 	run, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
-		return a, noTask(in.TaskID)
+		return a, change.NoTask(in.TaskID)
 	}
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
@@ -43,18 +44,18 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		by      engine.Lease
 		refused error // the attempt ended with this heartbeat
 	}
-	change, err := sight.through(b.step(in.Namespace, run, needs, beat))
+	beaten, err := sight.through(change.Step(in.Namespace, run, needs, beat))
 	if err != nil {
 		return a, err
 	}
-	decideStep := change.Decide
-	change.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+	decideStep := beaten.Decide
+	beaten.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 		w, err := decideStep(rows, now)
 		if err != nil {
 			return w, err
 		}
 		d := w.Runs[0]
-		r := renewed{by: w.Answer.(outcome).By, refused: d.Answer.Refused}
+		r := renewed{by: w.Answer.(change.Outcome).By, refused: d.Answer.Refused}
 		r.act, _ = d.Next.Activities.Get(seq)
 		if r.act.SessionID != "" {
 			r.sess = rows.Session(engine.SessionKey{Namespace: in.Namespace, ID: r.act.SessionID})
@@ -65,7 +66,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		w.Answer = r
 		return w, nil
 	}
-	r, err := commit[renewed](ctx, b, change)
+	r, err := change.Commit[renewed](ctx, b.store, beaten)
 	if err == nil {
 		b.credit(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, r.by.Incarnation)
 		err = r.refused
@@ -86,16 +87,16 @@ func (b *Broker) heartbeatWorkflow(
 ) (protocol.HeartbeatAnswer, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
-		return a, noTask(in.TaskID)
+		return a, change.NoTask(in.TaskID)
 	}
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
-	c, err := sight.through(b.step(in.Namespace, run, store.Keys{Runs: []string{run}}, engine.HeartbeatTask{
+	c, err := sight.through(change.Step(in.Namespace, run, store.Keys{Runs: []string{run}}, engine.HeartbeatTask{
 		Number: n, Holder: engine.Holder{Owner: in.Owner, Delivery: in.Attempt},
 	}))
 	if err != nil {
 		return a, err
 	}
-	o, err := commit[outcome](ctx, b, c)
+	o, err := change.Commit[change.Outcome](ctx, b.store, c)
 	if err != nil {
 		return a, sight.refused(err)
 	}

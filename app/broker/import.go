@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -12,7 +13,7 @@ import (
 // Import brings a closed run back: its history, and what listings and filters show of it. The workflow id has to be
 // free, or to belong to the run that this one went on to, or came from. The same run once more changes nothing.
 func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protocol.ImportAnswer, error) {
-	ns := namespace(in.Namespace)
+	ns := change.Namespace(in.Namespace)
 	d, err := engine.ImportRun(ns, in.Events)
 	if err != nil {
 		return protocol.ImportAnswer{}, err
@@ -28,7 +29,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 		Events: run.LastSeq,
 	}
 	key := engine.WorkflowKey{Namespace: ns, ID: run.WorkflowID}
-	return commit[protocol.ImportAnswer](ctx, b, store.Change{
+	return change.Commit[protocol.ImportAnswer](ctx, b.store, store.Change{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Runs: []string{run.ID}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			if had := rows.Run(run.ID); had != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -26,7 +27,7 @@ func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) 
 // runs goes to nobody else while it may still run there: it may report it, and it comes back when it does, or when its
 // lease is over. One that tells its processes apart and lives is refused until another process of its id registers.
 func (b *Broker) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
-	key := engine.WorkerKey{Namespace: namespace(ns), ID: id}
+	key := engine.WorkerKey{Namespace: change.Namespace(ns), ID: id}
 	w, err := b.known(ctx, key)
 	if err != nil {
 		return protocol.DeregisterAnswer{}, noWorker(id)
@@ -62,11 +63,11 @@ func namesProcess(w *engine.Worker) bool {
 // fence marks a registration as taken away: from its commit on the process gets nothing more, here and, as soon as they
 // hear of it, at other apps.
 func (b *Broker) fence(ctx context.Context, in protocol.DeregisterRequest) (*engine.Worker, error) {
-	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
 	if err := b.Reaches(ctx, key.Namespace, in.WorkerID); err != nil {
 		return nil, err
 	}
-	w, err := commit[engine.Worker](ctx, b, store.Change{
+	w, err := change.Commit[engine.Worker](ctx, b.store, store.Change{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Worker(key)

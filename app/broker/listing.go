@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
@@ -17,7 +18,7 @@ import (
 
 // Workers lists registrations by id, each with how it stands now.
 func (b *Broker) Workers(ctx context.Context, ns, queue, status string) ([]protocol.WorkerView, error) {
-	ns = namespace(ns)
+	ns = change.Namespace(ns)
 	now, err := b.store.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func (b *Broker) workerView(w *engine.Worker, h heard, held store.Holding, now t
 
 // Sessions lists sessions, last updated first, with counts over the whole namespace.
 func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protocol.SessionPage, error) {
-	ns := namespace(in.Namespace)
+	ns := change.Namespace(in.Namespace)
 	q := store.SessionQuery{
 		Namespace: ns, Owner: in.Owner, Queue: in.Queue, Workflow: in.Workflow, Text: in.Query,
 		Limit: view.PageSize(in.PageSize, 50, 200) + 1,
@@ -169,7 +170,7 @@ func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protoco
 
 // Session shows one session with its ownership timeline.
 func (b *Broker) Session(ctx context.Context, ns, id string) (protocol.SessionView, error) {
-	key := engine.SessionKey{Namespace: namespace(ns), ID: id}
+	key := engine.SessionKey{Namespace: change.Namespace(ns), ID: id}
 	now, err := b.store.Now(ctx)
 	if err != nil {
 		return protocol.SessionView{}, err
@@ -287,7 +288,7 @@ const countedUpTo = 10_000
 
 // RunCounts counts the runs of a namespace by status for people who look: up to 10,000, read once for all of them.
 func (b *Broker) RunCounts(ctx context.Context, ns string) (protocol.RunCounts, error) {
-	ns = namespace(ns)
+	ns = change.Namespace(ns)
 	runs, err := b.runCounts.get(ctx, ns, b.dispatch.Changes, func(ctx context.Context) (runs map[string]int, err error) {
 		err = b.store.View(ctx, func(r store.Reader) error {
 			runs, err = countsUpTo(ctx, r, ns)
@@ -314,7 +315,7 @@ func texts[S ~string](counts map[S]int) map[string]int {
 // Overview is a snapshot of this app and what it sees, for people: read once for all who look, at most once a second,
 // with runs counted as RunCounts does.
 func (b *Broker) Overview(ctx context.Context, ns string) (protocol.Overview, error) {
-	ns = namespace(ns)
+	ns = change.Namespace(ns)
 	o, err := b.overviews.get(ctx, ns, b.dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
 		return b.overview(ctx, ns, countsUpTo)
 	})
@@ -324,7 +325,9 @@ func (b *Broker) Overview(ctx context.Context, ns string) (protocol.Overview, er
 
 // Tally is Overview with exact counts as of now.
 func (b *Broker) Tally(ctx context.Context, ns string) (protocol.Overview, error) {
-	return b.overview(ctx, namespace(ns), func(ctx context.Context, r store.Reader, ns string) (map[string]int, error) {
+	return b.overview(ctx, change.Namespace(ns), func(
+		ctx context.Context, r store.Reader, ns string,
+	) (map[string]int, error) {
 		counts, err := r.RunCounts(ctx, ns)
 		return texts(counts), err
 	})

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -247,7 +248,7 @@ func (b *Broker) WorkerHeartbeat(
 	if in.WorkerID == "" {
 		return protocol.WorkerHeartbeatAnswer{}, protocol.Invalid("worker_id", "is missing")
 	}
-	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
 	w, err := b.current(ctx, key, in.Incarnation)
 	if err != nil {
 		return protocol.WorkerHeartbeatAnswer{}, err

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -62,7 +63,7 @@ func (n *namespaces) drop(name string) {
 // HasNamespace refuses a namespace that was not created. Alone on its database an app asks the store once for each;
 // beside others, once a minute.
 func (b *Broker) HasNamespace(ctx context.Context, name string) error {
-	name = namespace(name)
+	name = change.Namespace(name)
 	if name == store.DefaultNamespace || b.namespaces.has(name, b.opt.Shared) {
 		return nil
 	}
@@ -152,7 +153,7 @@ func (b *Broker) putNamespace(
 	if d := in.RetentionDays; d != nil && (*d < 1 || *d > 365) {
 		return protocol.NamespaceView{}, protocol.Invalid("retention_days", "must be between 1 and 365")
 	}
-	v, err := commit[protocol.NamespaceView](ctx, b, store.Change{
+	v, err := change.Commit[protocol.NamespaceView](ctx, b.store, store.Change{
 		Needs: store.Keys{Namespaces: []string{in.Name}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			n, err := from(rows.Namespace(in.Name), history.At(now))
@@ -269,7 +270,7 @@ func (b *Broker) removeRuns(ctx context.Context, ids []string) ([]string, error)
 	removing, ctx := errgroup.WithContext(ctx)
 	for i, id := range ids {
 		removing.Go(func() (err error) {
-			gone[i], err = commit[bool](ctx, b, store.Change{
+			gone[i], err = change.Commit[bool](ctx, b.store, store.Change{
 				Needs: store.Keys{Runs: []string{id}, Chain: true},
 				Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 					if r := rows.Run(id); r == nil || r.Status.Open() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -164,12 +165,12 @@ func (b *Broker) releaseExpired(ctx context.Context, k engine.WorkerKey, w *engi
 		return err
 	}
 	for _, ref := range refs {
-		in, needs := releaseOf(ref, engine.ReasonOrphaned, false, true)
+		in, needs := change.ReleaseOf(ref, engine.ReasonOrphaned, false, true)
 		if a, ok := in.(engine.ReleaseActivity); ok {
 			a.UnlessHeard = since
 			in = a
 		}
-		_, err := b.store.Commit(ctx, b.step("", ref.Run, needs, in))
+		_, err := b.store.Commit(ctx, change.Step("", ref.Run, needs, in))
 		if err != nil && protocol.ReasonOf(err) == "" { // else somebody ended it meanwhile
 			return err
 		}

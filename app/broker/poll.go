@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -106,7 +107,7 @@ func (b *Broker) admitPoll(
 	if in.WorkerID == "" {
 		return nil, nil, protocol.Invalid("worker_id", "is missing")
 	}
-	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
 	w, err := b.current(ctx, key, in.Incarnation)
 	if err != nil {
 		return nil, nil, err
@@ -259,7 +260,7 @@ func (b *Broker) answer(
 	if len(leased) == 0 {
 		return a, nil
 	}
-	b.gives(engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID})
+	b.gives(engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID})
 	refs := make([]store.TaskRef, len(leased)) // what may have to go back, and not the pages that come with it
 	for i, l := range leased {
 		refs[i] = refOf(l)

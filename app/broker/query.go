@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -27,7 +28,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err != nil {
 		return protocol.QueryAnswer{}, err
 	}
-	in.Namespace = namespace(in.Namespace)
+	in.Namespace = change.Namespace(in.Namespace)
 	var run *engine.Run
 	err = b.store.View(ctx, func(r store.Reader) error {
 		run, _, err = find(ctx, r, in.Target)

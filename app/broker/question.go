@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -61,7 +62,7 @@ func (b *Broker) past(
 	ctx context.Context, q *store.Question,
 ) (events []history.Event, args payload.Payload, err error) {
 	for after := int64(0); after < q.LastSeq; {
-		page, err := b.page(ctx, q.RunID, after, q.LastSeq, maxPage)
+		page, err := change.Page(ctx, b.store, q.RunID, after, q.LastSeq, change.MaxPage)
 		if err != nil {
 			return nil, args, err
 		}
@@ -90,7 +91,7 @@ func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", err
 	}
-	if err != nil || q.Namespace != namespace(in.Namespace) || q.Kind != in.Kind {
+	if err != nil || q.Namespace != change.Namespace(in.Namespace) || q.Kind != in.Kind {
 		return "", question.NotFound(in.Kind, in.TaskID)
 	}
 	sight := b.sight(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
@@ -112,7 +113,7 @@ func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem)
 // begun is the first page of the history behind a question, for a worker that fetches the rest: a long history fits
 // into no frame.
 func (b *Broker) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
-	page, err := b.page(ctx, q.RunID, 0, q.LastSeq, maxPage)
+	page, err := change.Page(ctx, b.store, q.RunID, 0, q.LastSeq, change.MaxPage)
 	return page.Events, page.NextPageToken, startArguments(page.Events), err
 }
 
@@ -141,8 +142,9 @@ func startArguments(events []history.Event) (args payload.Payload) {
 func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
 	q, err := b.questions.Get(ctx, in.TaskID)
 	switch {
-	case errors.Is(err, store.ErrNotFound), err == nil && (q.Namespace != namespace(in.Namespace) || !q.Kind.Asked()):
-		return protocol.HistoryPage{}, noTask(in.TaskID)
+	case errors.Is(err, store.ErrNotFound),
+		err == nil && (q.Namespace != change.Namespace(in.Namespace) || !q.Kind.Asked()):
+		return protocol.HistoryPage{}, change.NoTask(in.TaskID)
 	case err != nil:
 		return protocol.HistoryPage{}, err
 	}
@@ -153,15 +155,15 @@ func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (
 	if err := question.Held(&q, protocol.CompleteItem{Owner: in.Owner, Attempt: in.Attempt}); err != nil {
 		return protocol.HistoryPage{}, sight.refused(err)
 	}
-	after, err := parsePage(in.PageToken)
+	after, err := change.ParsePage(in.PageToken)
 	if err != nil {
 		return protocol.HistoryPage{}, err
 	}
 	size := in.PageSize
 	if size <= 0 {
-		size = maxPage
+		size = change.MaxPage
 	}
-	p, err := b.page(ctx, q.RunID, after, q.LastSeq, size)
+	p, err := change.Page(ctx, b.store, q.RunID, after, q.LastSeq, size)
 	p.TaskID, p.Attempt, p.More = in.TaskID, in.Attempt, p.NextPageToken != nil
 	return p, err
 }

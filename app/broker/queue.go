@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
@@ -22,7 +23,7 @@ const leasesShown = 200
 // Queues lists the task queues of a namespace by name: those that hold a task, that a registered worker serves, or that
 // something was decided about.
 func (b *Broker) Queues(ctx context.Context, in protocol.QueueList) (protocol.QueuePage, error) {
-	ns := namespace(in.Namespace)
+	ns := change.Namespace(in.Namespace)
 	p := protocol.QueuePage{Namespace: ns, Queues: []protocol.QueueState{}}
 	after, err := base64.RawURLEncoding.DecodeString(in.PageToken)
 	if err != nil {
@@ -49,7 +50,7 @@ func (b *Broker) Queues(ctx context.Context, in protocol.QueueList) (protocol.Qu
 
 // Queue shows one task queue: its tasks, its leases, who serves it, its builds and budgets.
 func (b *Broker) Queue(ctx context.Context, ns, name string) (protocol.QueueState, error) {
-	ns = namespace(ns)
+	ns = change.Namespace(ns)
 	g, err := b.queueSnapshot(ctx, ns)
 	if err != nil {
 		return protocol.QueueState{}, err
@@ -106,7 +107,7 @@ func leaseView(l store.QueueLease, now time.Time) protocol.QueueLease {
 
 // BuildIDs lists the build ids of a queue: those of registered workers and those something was decided about.
 func (b *Broker) BuildIDs(ctx context.Context, ns, name string) (protocol.BuildRollout, error) {
-	ns = namespace(ns)
+	ns = change.Namespace(ns)
 	g, err := b.queueSnapshot(ctx, ns)
 	return protocol.BuildRollout{
 		Namespace: ns, Queue: name, StaleAfter: int64(b.opt.Alive.Seconds()), BuildIDs: g.cohorts(name),
@@ -137,7 +138,7 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 		return protocol.BuildState{}, protocol.Invalid("verb", "must be drain, resume, promote or rollback")
 	}
 	q, err := b.decideQueue(ctx, engine.QueueKey{
-		Namespace: namespace(in.Namespace), Name: in.Queue,
+		Namespace: change.Namespace(in.Namespace), Name: in.Queue,
 	}, decision, store.Audit{
 		Identity: in.Identity, Action: "task_queue.build." + in.Verb, Detail: cmp.Or(id, "(no build id)"),
 	})
@@ -197,7 +198,7 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 		limits[l.kind] = own
 		detail += fmt.Sprintf("%s: %d leases, %d a minute; ", limited[l.kind], own.Leases, own.PerMinute)
 	}
-	key := engine.QueueKey{Namespace: namespace(in.Namespace), Name: in.Queue}
+	key := engine.QueueKey{Namespace: change.Namespace(in.Namespace), Name: in.Queue}
 	action := "task_queue.limit"
 	if key.Name == "" {
 		action = "namespace.limit"
@@ -215,7 +216,7 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 
 // Limits are the budgets of a queue, or of a namespace.
 func (b *Broker) Limits(ctx context.Context, ns, name string) (protocol.LimitState, error) {
-	key := engine.QueueKey{Namespace: namespace(ns), Name: name}
+	key := engine.QueueKey{Namespace: change.Namespace(ns), Name: name}
 	decided, err := b.decided(ctx, key.Namespace)
 	return limitState(key, decided[name]), err
 }
@@ -256,7 +257,7 @@ func (b *Broker) decideQueue(
 	if len(k.Name) > 255 {
 		return engine.Queue{Namespace: k.Namespace}, protocol.Invalid("task_queue", "is longer than 255 bytes")
 	}
-	return commit[engine.Queue](ctx, b, store.Change{
+	return change.Commit[engine.Queue](ctx, b.store, store.Change{
 		Needs: store.Keys{Queues: []engine.QueueKey{k}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			q, err := engine.DecideQueue(rows.Queue(k), k, in, now)

@@ -9,6 +9,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -44,7 +45,7 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 		w.Group = who.Group
 	}
 	superseded, before, changed := false, "", false
-	stored, err := commit[*engine.Worker](ctx, b, store.Change{
+	stored, err := change.Commit[*engine.Worker](ctx, b.store, store.Change{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			next := *w
@@ -173,7 +174,8 @@ func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, erro
 		queues = []string{in.TaskQueue}
 	}
 	w := &engine.Worker{
-		Namespace: namespace(in.Namespace), ID: in.WorkerID, Incarnation: in.Incarnation, Status: protocol.WorkerActive,
+		Namespace: change.Namespace(in.Namespace), ID: in.WorkerID, Incarnation: in.Incarnation,
+		Status:  protocol.WorkerActive,
 		Queues:  queues,
 		Runtime: in.Runtime, SDKVersion: in.SDKVersion, BuildID: in.BuildID, Release: in.Release,
 		WorkflowTypes: in.WorkflowTypes,
@@ -311,62 +313,9 @@ func (b *Broker) freeLeases(
 
 // endDelivery ends one delivery of a task without an outcome.
 func (b *Broker) endDelivery(ctx context.Context, ref store.TaskRef, why string, undone, lost bool) error {
-	in, needs := releaseOf(ref, why, undone, lost)
-	_, err := b.store.Commit(ctx, b.step("", ref.Run, needs, in))
+	in, needs := change.ReleaseOf(ref, why, undone, lost)
+	_, err := b.store.Commit(ctx, change.Step("", ref.Run, needs, in))
 	return err
-}
-
-// releaseOf is the input with which one delivery of a task ends without an outcome, and the rows it wants.
-func releaseOf(ref store.TaskRef, why string, undone, lost bool) (engine.Input, store.Keys) {
-	if ref.Kind == protocol.KindWorkflow {
-		return engine.ReleaseTask{Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost}, store.Keys{
-			Runs: []string{ref.Run},
-		}
-	}
-	return engine.ReleaseActivity{Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost},
-		store.Keys{Runs: []string{ref.Run}, Activities: []int64{ref.Seq}}
-}
-
-// step is a change that asks the engine about one run and answers with its decision. A run of another namespace than ns
-// does not exist for the caller; "" is us, who may touch all.
-func (b *Broker) step(ns, run string, needs store.Keys, in engine.Input) store.Change {
-	return store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-		s := rows.Run(run)
-		if s == nil || ns != "" && s.Namespace != ns {
-			return store.Writes{}, noTask(run)
-		}
-		w, d, err := decide(rows, s, in, now)
-		o := outcome{Answer: d.Answer, Run: headOf(d, s), Freed: freedBy(d.Sessions), By: engine.LeaseOf(s, in)}
-		if d.Answer.Fused {
-			o.Made = d.Events[1:]
-		}
-		w.Answer = o
-		return w, err
-	}}
-}
-
-// outcome is what a step gives back: the engine's answer and the run's row after it.
-type outcome struct {
-	engine.Answer
-	Run   engine.Head
-	Freed []engine.WorkerKey // workers with room for another session now
-	By    engine.Lease       // under which the input was reported, if it was
-	Made  []history.Event    // by the turn that came with a result, if it counts
-}
-
-// freedBy lists the holders of sessions that a change ended.
-func freedBy(changes []engine.SessionChange) (keys []engine.WorkerKey) {
-	for _, c := range changes {
-		for _, e := range c.Timeline {
-			switch e.What {
-			case "closed", "released", "expired", "idle_unpinned", "orphaned", "failed":
-				if e.Worker != "" {
-					keys = append(keys, engine.WorkerKey{Namespace: c.Session.Namespace, ID: e.Worker})
-				}
-			}
-		}
-	}
-	return keys
 }
 
 // freed lets workers that have room for another session look at the backlog again.
@@ -376,16 +325,9 @@ func (b *Broker) freed(keys []engine.WorkerKey) {
 	}
 }
 
-func headOf(d engine.Decision, s *engine.Run) engine.Head {
-	if d.Next != nil {
-		return d.Next.Head
-	}
-	return s.Head
-}
-
 // SDK is what a worker registered as its SDK and version; empty for one that is not registered.
 func (b *Broker) SDK(ctx context.Context, ns, worker string) string {
-	w, err := b.known(ctx, engine.WorkerKey{Namespace: namespace(ns), ID: worker})
+	w, err := b.known(ctx, engine.WorkerKey{Namespace: change.Namespace(ns), ID: worker})
 	if err != nil {
 		return ""
 	}

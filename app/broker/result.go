@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -16,7 +17,7 @@ import (
 func (b *Broker) Result(ctx context.Context, t protocol.Target, most time.Duration) (protocol.RunView, error) {
 	waiting, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	t.Namespace = namespace(t.Namespace)
+	t.Namespace = change.Namespace(t.Namespace)
 	for {
 		next, err := b.awaitClose(ctx, waiting, &t)
 		switch {

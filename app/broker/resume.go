@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -64,7 +65,7 @@ func (b *Broker) resumeArguments(ctx context.Context, t *protocol.WorkflowTask, 
 	if c.Kind != "workflow_signal" || c.Event == 0 || t.Resume.SignalArguments != nil {
 		return nil
 	}
-	page, err := b.page(ctx, t.RunID, c.Event-1, c.Event, 1)
+	page, err := change.Page(ctx, b.store, t.RunID, c.Event-1, c.Event, 1)
 	if err != nil {
 		return err
 	}

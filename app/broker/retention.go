@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -16,7 +17,7 @@ import (
 
 // Retention says which closed runs of a namespace are older than it keeps them.
 func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionStatus, error) {
-	v, err := b.Namespace(ctx, namespace(ns))
+	v, err := b.Namespace(ctx, change.Namespace(ns))
 	if err != nil {
 		return protocol.RetentionStatus{}, err
 	}
@@ -91,7 +92,7 @@ func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
 		if err != nil || len(old) == 0 {
 			return err
 		}
-		gone, err := commit[int](ctx, b, store.Change{
+		gone, err := change.Commit[int](ctx, b.store, store.Change{
 			Needs: store.Keys{Sessions: old},
 			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 				old := slices.DeleteFunc(slices.Clone(old), func(k engine.SessionKey) bool { return rows.Session(k) != nil })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -15,7 +16,7 @@ func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.
 	if len(in.Group) > 255 || strings.ContainsRune(in.Group, 0) {
 		return protocol.RouteState{}, protocol.Invalid("group", "must have at most 255 bytes, none of them NUL")
 	}
-	key, action := engine.QueueKey{Namespace: namespace(in.Namespace), Name: in.Queue}, "task_queue.route"
+	key, action := engine.QueueKey{Namespace: change.Namespace(in.Namespace), Name: in.Queue}, "task_queue.route"
 	if key.Name == "" {
 		action = "namespace.route"
 	}
@@ -34,7 +35,7 @@ func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.
 
 // Routed is where the tasks of a queue go, or of a namespace.
 func (b *Broker) Routed(ctx context.Context, ns, name string) (protocol.RouteState, error) {
-	v := protocol.RouteState{Namespace: namespace(ns), Queue: name}
+	v := protocol.RouteState{Namespace: change.Namespace(ns), Queue: name}
 	decided, err := b.decided(ctx, v.Namespace)
 	if err != nil {
 		return v, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
@@ -74,7 +75,7 @@ func (b *Broker) scheduleStep(
 		needs.Workflows, needs.Current, needs.AllTasks, needs.Chain, needs.Bound = workflowsOf(read, in), true, true, true,
 			true
 	}
-	return commit[scheduled](ctx, b, store.Change{Needs: needs, Decide: func(
+	return change.Commit[scheduled](ctx, b.store, store.Change{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		s := rows.Schedule(k)
@@ -97,7 +98,7 @@ func (b *Broker) scheduleStep(
 		}
 		var writes store.Writes
 		if d.End != "" && w.Running {
-			writes, _, err = decide(rows, latest, engine.EndRun{
+			writes, _, err = change.Decide(rows, latest, engine.EndRun{
 				Terminate: d.End == "terminate", Reason: "schedule " + k.ID + " fired", Identity: "schedule " + k.ID,
 			}, now)
 			if err != nil {
@@ -106,7 +107,7 @@ func (b *Broker) scheduleStep(
 		}
 		for _, start := range d.Starts {
 			request.WorkflowID = start.WorkflowID
-			run := begin(rows, engine.Start{RunID: start.RunID, Number: 1, Request: request, Arguments: args}, now)
+			run := change.Begin(rows, engine.Start{RunID: start.RunID, Number: 1, Request: request, Arguments: args}, now)
 			writes.Runs = append(writes.Runs, run)
 			writes.Workflows = append(
 				writes.Workflows, engine.Workflow{Namespace: k.Namespace, ID: start.WorkflowID, RunID: start.RunID, Runs: 1},
@@ -196,7 +197,7 @@ func (b *Broker) UpdateSchedule(ctx context.Context, in protocol.ScheduleRequest
 func (b *Broker) commandSchedule(
 	ctx context.Context, in protocol.ScheduleRequest, do engine.ScheduleInput,
 ) (protocol.ScheduleReceipt, error) {
-	k := engine.ScheduleKey{Namespace: namespace(in.Namespace), ID: in.ID}
+	k := engine.ScheduleKey{Namespace: change.Namespace(in.Namespace), ID: in.ID}
 	if err := b.checkSchedule(ctx, k, in); err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}
@@ -310,7 +311,7 @@ func overlapping(ns, id, overlap string) protocol.ScheduleRequest {
 func (b *Broker) BackfillSchedule(
 	ctx context.Context, ns, id string, from, to time.Time, overlap string,
 ) (protocol.ScheduleReceipt, error) {
-	k := engine.ScheduleKey{Namespace: namespace(ns), ID: id}
+	k := engine.ScheduleKey{Namespace: change.Namespace(ns), ID: id}
 	if err := b.checkSchedule(ctx, k, overlapping(ns, id, overlap)); err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -56,7 +57,7 @@ func (b *Broker) lookUpReach(ctx context.Context, ns, id string) (there bool, er
 	if who == nil {
 		return true, nil
 	}
-	key := engine.WorkerKey{Namespace: namespace(ns), ID: id}
+	key := engine.WorkerKey{Namespace: change.Namespace(ns), ID: id}
 	w, err := b.known(ctx, key)
 	if err == nil && !covers(who, w) {
 		w, err = b.stored(ctx, key)
@@ -174,7 +175,7 @@ func (s sight) none() error {
 	if s.kind.Asked() {
 		return question.NotFound(s.kind, s.id)
 	}
-	return noTask(s.id)
+	return change.NoTask(s.id)
 }
 
 // question refuses a question of a queue the caller's token is not good for, or in the name of a worker it may not
@@ -201,7 +202,7 @@ func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue stri
 			return nil
 		}
 		for after := int64(0); !found; {
-			events, err := r.Events(ctx, run, after, 0, maxPage, maxPageSize)
+			events, err := r.Events(ctx, run, after, 0, change.MaxPage, change.MaxPageSize)
 			if err != nil || len(events) == 0 {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -15,7 +16,7 @@ import (
 // CreateSession claims a session for a worker before any activity of it. It is how external workers take one on
 // purpose.
 func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
-	key := engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.WorkerID}
+	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
 	w, err := b.current(ctx, key, in.Incarnation)
 	if err != nil {
 		return protocol.SessionAnswer{}, err
@@ -26,7 +27,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	sk := engine.SessionKey{Namespace: key.Namespace, ID: in.SessionID}
 	needs := store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}, Holdings: true}
 	outcome := ""
-	s, err := commit[engine.Session](ctx, b, store.Change{Needs: needs, Decide: func(
+	s, err := change.Commit[engine.Session](ctx, b.store, store.Change{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		w := rows.Worker(key) // as it is now: another app may have taken a newer registration
@@ -97,7 +98,7 @@ func (b *Broker) sessionVerb(
 	if in.Lease < 0 || in.Lease > maxSeconds {
 		return protocol.SessionAnswer{}, protocol.Invalid("lease_seconds", "must be between 1 and %d", maxSeconds)
 	}
-	key := engine.SessionKey{Namespace: namespace(in.Namespace), ID: in.SessionID}
+	key := engine.SessionKey{Namespace: change.Namespace(in.Namespace), ID: in.SessionID}
 	if err := b.mine(ctx, key.Namespace, in.WorkerID); err != nil {
 		return protocol.SessionAnswer{}, err
 	}
@@ -127,12 +128,12 @@ func (b *Broker) stepSession(
 func (b *Broker) heldSession(
 	ctx context.Context, key engine.SessionKey, in engine.SessionInput,
 ) (engine.SessionChange, string, error) {
-	type change struct {
+	type step struct {
 		engine.SessionChange
 		holder string
 	}
 	given, ok := in.(engine.ReleaseSession)
-	c, err := commit[change](ctx, b, store.Change{
+	c, err := change.Commit[step](ctx, b.store, store.Change{
 		Needs: store.Keys{Sessions: []engine.SessionKey{key}, Lately: true, Exactly: ok &&
 			given.Why == engine.ReasonEvictedCap},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -144,11 +145,11 @@ func (b *Broker) heldSession(
 				holder = s.Incarnation
 			}
 			c, err := engine.DecideSession(s, in, now)
-			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: change{c, holder}}, err
+			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: step{c, holder}}, err
 		},
 	})
 	if err == nil {
-		b.freed(freedBy([]engine.SessionChange{c.SessionChange}))
+		b.freed(change.FreedBy([]engine.SessionChange{c.SessionChange}))
 	}
 	return c.SessionChange, c.holder, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -84,7 +85,7 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 		}
 		queued = queued || a.State == engine.Ready
 		needs := store.Keys{Runs: []string{a.RunID}, Activities: []int64{a.Seq}}
-		_, err := b.store.Commit(ctx, b.step("", a.RunID, needs, engine.EndQueued{Seq: a.Seq}))
+		_, err := b.store.Commit(ctx, change.Step("", a.RunID, needs, engine.EndQueued{Seq: a.Seq}))
 		switch {
 		case err == nil:
 			ended++

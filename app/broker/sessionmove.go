@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -15,7 +16,7 @@ import (
 
 // OperateSession closes a session at an operator's word, or moves it to another worker: migrate. Both are audited.
 func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperation) (protocol.SessionView, error) {
-	key := engine.SessionKey{Namespace: namespace(in.Namespace), ID: in.SessionID}
+	key := engine.SessionKey{Namespace: change.Namespace(in.Namespace), ID: in.SessionID}
 	var operation engine.SessionInput
 	detail := in.Reason
 	switch in.Verb {
@@ -33,7 +34,7 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	default:
 		return protocol.SessionView{}, protocol.Invalid("verb", "must be close or migrate")
 	}
-	c, err := commit[engine.SessionChange](ctx, b, store.Change{
+	c, err := change.Commit[engine.SessionChange](ctx, b.store, store.Change{
 		Needs: store.Keys{Sessions: []engine.SessionKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			s := rows.Session(key)
@@ -53,7 +54,7 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	if err != nil {
 		return protocol.SessionView{}, err
 	}
-	b.freed(freedBy([]engine.SessionChange{c}))
+	b.freed(change.FreedBy([]engine.SessionChange{c}))
 	return b.Session(ctx, in.Namespace, in.SessionID)
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -384,7 +385,7 @@ type yielding struct {
 // yield judges by the rows, under their locks, whether a session gives way, and with take has it done so.
 func (b *Broker) yield(ctx context.Context, s *engine.Session, take bool) (yielding, error) {
 	key, owner := s.Key(), engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}
-	v, err := commit[yielding](ctx, b, store.Change{
+	v, err := change.Commit[yielding](ctx, b.store, store.Change{
 		Needs: store.Keys{
 			Sessions: []engine.SessionKey{key}, Lately: true, Exactly: true, Workers: []engine.WorkerKey{owner}, Holdings: true,
 		},
@@ -411,7 +412,7 @@ func (b *Broker) yield(ctx context.Context, s *engine.Session, take bool) (yield
 		},
 	})
 	if err == nil && take && v.due {
-		b.freed(freedBy([]engine.SessionChange{v.change}))
+		b.freed(change.FreedBy([]engine.SessionChange{v.change}))
 	}
 	return v, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -34,13 +35,13 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	}
 	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
 	runID := ulid.Make().String()
-	return commit[protocol.StartAnswer](ctx, b, store.Change{
+	return change.Commit[protocol.StartAnswer](ctx, b.store, store.Change{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			if flow := rows.Workflow(key); flow != nil {
 				return existing(in, flow, rows.Run(flow.RunID))
 			}
-			d := begin(rows, engine.Start{RunID: runID, Number: 1, Request: in, Arguments: args}, now)
+			d := change.Begin(rows, engine.Start{RunID: runID, Number: 1, Request: in, Arguments: args}, now)
 			return store.Writes{
 				Runs:      []engine.Decision{d},
 				Workflows: []engine.Workflow{{Namespace: in.Namespace, ID: in.WorkflowID, RunID: runID, Runs: 1}},
@@ -48,16 +49,6 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 			}, nil
 		},
 	})
-}
-
-// begin makes a run, pinned to the build that was promoted for its queue, if one was.
-func begin(rows store.Rows, s engine.Start, now time.Time) engine.Decision {
-	s.BuildID = pin(rows, &s)
-	return engine.DecideStart(s, now)
-}
-
-func pin(rows store.Rows, s *engine.Start) string {
-	return rows.Queue(engine.QueueKey{Namespace: s.Request.Namespace, Name: s.Request.TaskQueue}).NewRuns()
 }
 
 // existing answers a start whose id is taken.
@@ -80,7 +71,7 @@ func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol
 
 // startRequest checks a start and fills in what was left out; it also gives the blob of the arguments.
 func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, string, error) {
-	in.Namespace = namespace(in.Namespace)
+	in.Namespace = change.Namespace(in.Namespace)
 	if in.WorkflowID == "" {
 		in.WorkflowID = ulid.Make().String()
 	}
@@ -177,12 +168,4 @@ func badPayload(field string, err error) error {
 		e.With("payload_reason", r)
 	}
 	return e
-}
-
-// namespace is the namespace a request means.
-func namespace(n string) string {
-	if n == "" {
-		return "default"
-	}
-	return n
 }

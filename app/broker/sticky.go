@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -58,7 +59,7 @@ func (b *Broker) forgetSticky(in protocol.CompleteItem) {
 // processOf is who sent an outcome.
 func (b *Broker) processOf(in protocol.CompleteItem) store.Process {
 	p := store.Process{
-		Worker: engine.WorkerKey{Namespace: namespace(in.Namespace), ID: in.Owner}, Incarnation: in.Incarnation,
+		Worker: engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.Owner}, Incarnation: in.Incarnation,
 	}
 	if w := b.workers.get(p.Worker); p.Incarnation == "" && w != nil {
 		p.Incarnation = w.Incarnation

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -18,7 +19,7 @@ const (
 // RepairStatus lists the quarantined runs of a namespace, newest first.
 func (b *Broker) RepairStatus(ctx context.Context, ns string) (protocol.RepairStatus, error) {
 	s := protocol.RepairStatus{
-		Namespace: namespace(ns), Candidates: []protocol.RepairCandidate{}, ScanLimit: systemScan,
+		Namespace: change.Namespace(ns), Candidates: []protocol.RepairCandidate{}, ScanLimit: systemScan,
 		Policy: protocol.RepairPolicy{Redelivery: "lease_expiry", Quarantine: "manual_repair", ScanLimit: systemScan},
 	}
 	err := b.store.View(ctx, func(r store.Reader) error {
@@ -66,8 +67,8 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	}
 	for _, id := range wanted {
 		res := protocol.SystemResult{RunID: id}
-		change := b.step(s.Namespace, id, store.Keys{Runs: []string{id}}, engine.Repair{Identity: in.Identity})
-		o, err := commit[outcome](ctx, b, change)
+		repair := change.Step(s.Namespace, id, store.Keys{Runs: []string{id}}, engine.Repair{Identity: in.Identity})
+		o, err := change.Commit[change.Outcome](ctx, b.store, repair)
 		switch {
 		case err == nil && o.Outcome == "repair_dispatched":
 			res.Outcome = o.Outcome
@@ -89,7 +90,7 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 
 // ActivityTimeouts lists activities whose time is over: the sweeper moves them on by itself, so there is rarely any.
 func (b *Broker) ActivityTimeouts(ctx context.Context, ns string) (protocol.TimeoutStatus, error) {
-	s := protocol.TimeoutStatus{Namespace: namespace(ns), IDs: []string{}, ScanLimit: systemScan}
+	s := protocol.TimeoutStatus{Namespace: change.Namespace(ns), IDs: []string{}, ScanLimit: systemScan}
 	due, err := b.dueActivities(ctx, s.Namespace, systemScan)
 	for _, d := range due {
 		s.IDs = append(s.IDs, engine.StepID(d.Run, d.Seq))
@@ -130,7 +131,7 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 	if in.Limit == 0 {
 		in.Limit = 1000
 	}
-	due, err := b.dueActivities(ctx, namespace(in.Namespace), in.Limit)
+	due, err := b.dueActivities(ctx, change.Namespace(in.Namespace), in.Limit)
 	if err != nil {
 		return p, err
 	}

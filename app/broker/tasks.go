@@ -2,23 +2,15 @@ package broker
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
-	"strconv"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-)
-
-// Pages of history: how many events when the request does not say, at most, and about how many bytes.
-const (
-	defaultPage = 500
-	maxPage     = 1000
-	maxPageSize = 4 << 20
 )
 
 // tasks turns leases into what workers are given. What the batch had in memory is used as it is; the rest is read in
@@ -182,19 +174,19 @@ func (b *Broker) workflowTask(
 	}), h.Task.Shown)
 	size := in.PageSize
 	if size <= 0 {
-		size = defaultPage
+		size = change.DefaultPage
 	}
 	all := l.Events
 	if n := len(l.Events); n > 0 && l.Events[0].Seq <= seen+1 && l.Events[n-1].Seq >= h.Task.Shown &&
-		l.Bytes <= maxPageSize {
+		l.Bytes <= change.MaxPageSize {
 		first := l.Events[0].Seq
 		t.Events = l.Events[seen+1-first : h.Task.Shown+1-first]
-		if len(t.Events) > min(size, maxPage) {
-			t.Events = t.Events[:min(size, maxPage)]
-			t.NextPageToken = pageToken(t.Events[len(t.Events)-1].Seq)
+		if len(t.Events) > min(size, change.MaxPage) {
+			t.Events = t.Events[:min(size, change.MaxPage)]
+			t.NextPageToken = change.PageToken(t.Events[len(t.Events)-1].Seq)
 		}
 	} else {
-		page, err := b.page(ctx, h.ID, seen, h.Task.Shown, size)
+		page, err := change.Page(ctx, b.store, h.ID, seen, h.Task.Shown, size)
 		if err != nil {
 			return nil, err
 		}
@@ -209,23 +201,6 @@ func (b *Broker) workflowTask(
 	return t, b.resumeArguments(ctx, t, h.Task.Cause)
 }
 
-// page reads one page of a run's history.
-func (b *Broker) page(ctx context.Context, run string, after, through int64, size int) (protocol.HistoryPage, error) {
-	p := protocol.HistoryPage{TotalEvents: through}
-	size = min(max(1, size), maxPage)
-	err := b.store.View(ctx, func(r store.Reader) (err error) {
-		p.Events, err = r.Events(ctx, run, after, through, size, maxPageSize)
-		return err
-	})
-	if n := len(p.Events); n > 0 && (through == 0 && n == size || p.Events[n-1].Seq < through) {
-		p.NextPageToken = pageToken(p.Events[n-1].Seq)
-	}
-	if p.Events == nil {
-		p.Events = []history.Event{}
-	}
-	return p, err
-}
-
 // HistoryPage is a further page of a leased workflow task's history, or of a query's; pages end at what the task was
 // shown at first.
 func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
@@ -233,14 +208,14 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	if !ok {
 		return b.questionPage(ctx, in)
 	}
-	after, err := parsePage(in.PageToken)
+	after, err := change.ParsePage(in.PageToken)
 	if err != nil {
 		return protocol.HistoryPage{}, err
 	}
 	if in.After > after {
 		after = in.After
 	}
-	sight := b.sight(ctx, namespace(in.Namespace), protocol.KindWorkflow, in.TaskID, in.Owner)
+	sight := b.sight(ctx, change.Namespace(in.Namespace), protocol.KindWorkflow, in.TaskID, in.Owner)
 	if err := sight.owner(); err != nil {
 		return protocol.HistoryPage{}, err
 	}
@@ -251,8 +226,8 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	var through int64
 	err = b.store.View(ctx, func(r store.Reader) error {
 		s, err := r.Step(ctx, run, 0)
-		if errors.Is(err, store.ErrNotFound) || err == nil && s.Namespace != namespace(in.Namespace) {
-			return noTask(in.TaskID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && s.Namespace != change.Namespace(in.Namespace) {
+			return change.NoTask(in.TaskID)
 		}
 		if err != nil {
 			return err
@@ -273,15 +248,15 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	}
 	size := in.PageSize
 	if size <= 0 {
-		size = defaultPage
+		size = change.DefaultPage
 	}
 	if in.All {
-		size = maxPage
+		size = change.MaxPage
 	}
-	p, err := b.page(ctx, run, after, through, size)
+	p, err := change.Page(ctx, b.store, run, after, through, size)
 	for err == nil && in.All && p.NextPageToken != nil {
 		var more protocol.HistoryPage
-		more, err = b.page(ctx, run, p.Events[len(p.Events)-1].Seq, through, size)
+		more, err = change.Page(ctx, b.store, run, p.Events[len(p.Events)-1].Seq, through, size)
 		p.Events, p.NextPageToken = append(p.Events, more.Events...), more.NextPageToken
 	}
 	p.TaskID, p.Attempt, p.More = in.TaskID, in.Attempt, p.NextPageToken != nil
@@ -289,26 +264,4 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 		p.NextAfter = &p.Events[n-1].Seq
 	}
 	return p, err
-}
-
-func noTask(id string) error {
-	return protocol.Refuse(protocol.ReasonTaskNotFound, "there is no task %s", id)
-}
-
-func pageToken(seq int64) *string {
-	t := base64.StdEncoding.EncodeToString(strconv.AppendInt(nil, seq, 10))
-	return &t
-}
-
-func parsePage(token string) (int64, error) {
-	if token == "" {
-		return 0, nil
-	}
-	raw, err := base64.StdEncoding.DecodeString(token)
-	if err == nil {
-		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n >= 0 {
-			return n, nil
-		}
-	}
-	return 0, protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", token)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -109,8 +110,8 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 			then.Budget = then.Queue.Budget(protocol.KindWorkflow).Bounded() || all.Budget(protocol.KindWorkflow).Bounded()
 			in.Then = &then
 		}
-		w, err := t.b.step(ns, t.run, store.Keys{}, in).Decide(rows, now)
-		if o, _ := w.Answer.(outcome); err == nil {
+		w, err := change.Step(ns, t.run, store.Keys{}, in).Decide(rows, now)
+		if o, _ := w.Answer.(change.Outcome); err == nil {
 			t.note(&o)
 		}
 		return w, err
@@ -125,7 +126,7 @@ func (t *turn) serves(run *engine.Run) bool {
 
 // note remembers up to where the worker keeps the run: to the end, as the answer shows what the turn made, or, when it
 // does not count, not at all. The task that is handed out with the commit shows what is behind that.
-func (t *turn) note(o *outcome) {
+func (t *turn) note(o *change.Outcome) {
 	switch {
 	case !o.Fused:
 		t.b.sticky.forget(t.run, t.by)
@@ -151,7 +152,7 @@ func (t *turn) end() {
 }
 
 // taken is the answer to a turn that counts.
-func (t *turn) taken(o outcome) *protocol.Taken {
+func (t *turn) taken(o change.Outcome) *protocol.Taken {
 	var leased []store.Leased
 	if t.next != nil {
 		leased = t.next.Collect(t.ctx)
@@ -181,7 +182,7 @@ func (b *Broker) takenBefore(
 	run, _, _ := engine.ParseStepID(in.TaskID)
 	var made []history.Event
 	err := b.store.View(ctx, func(r store.Reader) error {
-		events, err := r.Events(ctx, run, ended.Seq, 0, maxPage, maxPageSize)
+		events, err := r.Events(ctx, run, ended.Seq, 0, change.MaxPage, change.MaxPageSize)
 		for _, e := range events {
 			if e.SeenThrough != ended.Seq {
 				break

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -100,7 +101,7 @@ func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next st
 	for {
 		var events []history.Event
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
-			events, err = r.Events(ctx, f.run, f.after, 0, maxPage, maxPageSize)
+			events, err = r.Events(ctx, f.run, f.after, 0, change.MaxPage, change.MaxPageSize)
 			return err
 		})
 		if err != nil {
@@ -112,7 +113,7 @@ func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next st
 				return next, nil
 			}
 		}
-		if len(events) == maxPage {
+		if len(events) == change.MaxPage {
 			continue
 		}
 		if !wait {

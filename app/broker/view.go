@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/filter"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -21,7 +22,7 @@ import (
 // Describe shows one run with all that is open in it, and why it waits. Without a run id it is the current run; without
 // a workflow id the run id alone says which.
 func (b *Broker) Describe(ctx context.Context, t protocol.Target) (protocol.RunView, error) {
-	t.Namespace = namespace(t.Namespace)
+	t.Namespace = change.Namespace(t.Namespace)
 	now, err := b.store.Now(ctx)
 	if err != nil {
 		return protocol.RunView{}, err
@@ -34,7 +35,7 @@ func (b *Broker) Describe(ctx context.Context, t protocol.Target) (protocol.RunV
 		}
 		v = runView(&run.Head)
 		v.RunCount, v.Current = flow.Runs, flow.RunID == run.ID
-		first, err := r.Events(ctx, run.ID, 0, 1, 1, maxPageSize)
+		first, err := r.Events(ctx, run.ID, 0, 1, 1, change.MaxPageSize)
 		if err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func findOnce(ctx context.Context, r store.Reader, t protocol.Target) (*engine.R
 	run, err := r.Run(ctx, id)
 	if errors.Is(err, store.ErrNotFound) ||
 		err == nil && (run.Namespace != t.Namespace || t.WorkflowID != "" && run.WorkflowID != t.WorkflowID) {
-		return nil, flow, noRun(id)
+		return nil, flow, change.NoRun(id)
 	}
 	if err != nil {
 		return nil, flow, err
@@ -180,7 +181,7 @@ const (
 // List pages through runs.
 func (b *Broker) List(ctx context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
 	q := store.RunQuery{
-		Namespace: namespace(in.Namespace), Type: in.WorkflowType, Text: in.Query,
+		Namespace: change.Namespace(in.Namespace), Type: in.WorkflowType, Text: in.Query,
 		Limit: view.PageSize(in.PageSize, 50, 200) + 1, Budget: wholeSearch,
 	}
 	if in.Partial {
@@ -250,7 +251,7 @@ func (b *Broker) List(ctx context.Context, in protocol.ListRequest) (protocol.Li
 
 // Runs lists the runs of a workflow id, newest first.
 func (b *Broker) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView, error) {
-	key := engine.WorkflowKey{Namespace: namespace(t.Namespace), ID: t.WorkflowID}
+	key := engine.WorkflowKey{Namespace: change.Namespace(t.Namespace), ID: t.WorkflowID}
 	views := []protocol.RunView{}
 	err := b.store.View(ctx, func(r store.Reader) error {
 		flow, err := r.Workflow(ctx, key)
@@ -278,8 +279,8 @@ const maxHistoryWait = 30 * time.Second
 // History reads a page of a run's history; with Wait it is held until there is an event after the token, and its answer
 // carries the next token for as long as the run is open.
 func (b *Broker) History(ctx context.Context, in protocol.HistoryQuery) (protocol.HistoryPage, error) {
-	in.Namespace = namespace(in.Namespace)
-	after, err := parsePage(in.PageToken)
+	in.Namespace = change.Namespace(in.Namespace)
+	after, err := change.ParsePage(in.PageToken)
 	if err != nil {
 		return protocol.HistoryPage{}, err
 	}
@@ -292,9 +293,10 @@ func (b *Broker) History(ctx context.Context, in protocol.HistoryQuery) (protoco
 		if err != nil {
 			return protocol.HistoryPage{}, err
 		}
-		p, err := b.page(ctx, run.ID, after, run.LastSeq, view.PageSize(in.PageSize, maxPage, maxPage))
+		size := view.PageSize(in.PageSize, change.MaxPage, change.MaxPage)
+		p, err := change.Page(ctx, b.store, run.ID, after, run.LastSeq, size)
 		if in.Wait && p.NextPageToken == nil && run.Status.Open() {
-			p.NextPageToken = pageToken(run.LastSeq) // there will be more: this is where to wait for it
+			p.NextPageToken = change.PageToken(run.LastSeq) // there will be more: this is where to wait for it
 		}
 		return p, err
 	}

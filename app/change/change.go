@@ -1,0 +1,38 @@
+// Package change makes the writes that verbs submit: what one step of a run asks the engine and gathers, the pages in
+// which its history is read, and what is said of a run or a task that is not there. It starts nothing, keeps nothing.
+package change
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Commit submits one change whose answer is a T.
+func Commit[T any](ctx context.Context, s store.Store, c store.Change) (T, error) {
+	a, err := s.Commit(ctx, c)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return a.(T), nil
+}
+
+// NoRun is the refusal of a run id nobody knows.
+func NoRun(id string) error {
+	return protocol.Refuse(protocol.ReasonRunNotFound, "there is no run %s", id)
+}
+
+// NoTask is the refusal of a task id nobody knows.
+func NoTask(id string) error {
+	return protocol.Refuse(protocol.ReasonTaskNotFound, "there is no task %s", id)
+}
+
+// Namespace is the namespace a request means.
+func Namespace(n string) string {
+	if n == "" {
+		return "default"
+	}
+	return n
+}

@@ -1,0 +1,90 @@
+package change
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// spawn starts runs of children in the same change. Their workflow ids belong to the run that starts them, or were
+// chosen and found free by the decision.
+func spawn(rows store.Rows, starts []engine.Start, now time.Time, w *store.Writes) {
+	for _, s := range starts {
+		w.Runs = append(w.Runs, Begin(rows, s, now))
+		w.Workflows = append(w.Workflows, engine.Workflow{
+			Namespace: s.Request.Namespace, ID: s.Request.WorkflowID, RunID: s.RunID, Runs: s.Number,
+		})
+	}
+}
+
+// written is the run as the change leaves it so far: the place of its decision in w, or -1 when the change has none of
+// it.
+func written(rows store.Rows, id string, w *store.Writes) (*engine.Run, int) {
+	for i := range w.Runs {
+		if w.Runs[i].Next.ID == id {
+			return w.Runs[i].Next, i
+		}
+	}
+	return rows.Run(id), -1
+}
+
+// put adds a decision to the change: one decision a run, so a second one is joined to the first.
+func put(rows store.Rows, d engine.Decision, at int, w *store.Writes) {
+	if at < 0 {
+		w.Runs = append(w.Runs, d)
+		return
+	}
+	first := &w.Runs[at]
+	joined := first.Next
+	if base := rows.Run(d.Next.ID); base != nil {
+		joined = base.Fork()
+		joined.Merge(first.Next)
+	}
+	joined.Merge(d.Next)
+	first.Next, first.Events = joined, append(first.Events, d.Events...)
+	first.Sessions = append(first.Sessions, d.Sessions...)
+	first.Former, first.DropFormer = append(first.Former, d.Former...), first.DropFormer || d.DropFormer
+}
+
+// deliver applies signals to other workflows in the same step. A target that is gone or closed gets nothing.
+func deliver(rows store.Rows, owed []engine.Message, now time.Time, w *store.Writes) {
+	for _, m := range owed {
+		flow := rows.Workflow(engine.WorkflowKey{Namespace: m.Namespace, ID: m.WorkflowID})
+		if flow == nil {
+			continue
+		}
+		target, at := written(rows, flow.RunID, w)
+		if target == nil {
+			continue
+		}
+		if d, err := engine.DecideRun(target, environment(rows, target), m.Input(), now); err == nil {
+			put(rows, d, at, w)
+		}
+	}
+}
+
+// report gives a parent the news of its child in the same change, when the parent is at hand; else the news stays owed
+// and the sweeper brings it. What becomes of a child when its parent closes always goes that way, since it needs more
+// rows than these.
+func report(rows store.Rows, now time.Time, w *store.Writes) {
+	for i := 0; i < len(w.Runs); i++ {
+		from := w.Runs[i].Next
+		for seq, m := range from.Owed.Changes() {
+			if m == nil || m.Kind != engine.ChildEnded {
+				continue
+			}
+			parent, at := written(rows, m.ToRun, w)
+			if parent == nil || parent.Status == protocol.RunContinued { // the run that goes on in its place is not at hand
+				continue
+			}
+			d, err := engine.DecideRun(parent, environment(rows, parent), m.Input(), now)
+			if err == nil {
+				put(rows, d, at, w)
+				spawn(rows, d.Spawn, now, w)
+			}
+			from.Owed.Delete(seq)
+		}
+	}
+}

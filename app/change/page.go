@@ -1,0 +1,57 @@
+package change
+
+import (
+	"context"
+	"encoding/base64"
+	"strconv"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Pages of history: how many events when the request does not say, at most, and about how many bytes.
+const (
+	DefaultPage = 500
+	MaxPage     = 1000
+	MaxPageSize = 4 << 20
+)
+
+// Page reads one page of a run's history.
+func Page(
+	ctx context.Context, s store.Store, run string, after, through int64, size int,
+) (protocol.HistoryPage, error) {
+	p := protocol.HistoryPage{TotalEvents: through}
+	size = min(max(1, size), MaxPage)
+	err := s.View(ctx, func(r store.Reader) (err error) {
+		p.Events, err = r.Events(ctx, run, after, through, size, MaxPageSize)
+		return err
+	})
+	if n := len(p.Events); n > 0 && (through == 0 && n == size || p.Events[n-1].Seq < through) {
+		p.NextPageToken = PageToken(p.Events[n-1].Seq)
+	}
+	if p.Events == nil {
+		p.Events = []history.Event{}
+	}
+	return p, err
+}
+
+// PageToken is what the page after the event seq is asked for with.
+func PageToken(seq int64) *string {
+	t := base64.StdEncoding.EncodeToString(strconv.AppendInt(nil, seq, 10))
+	return &t
+}
+
+// ParsePage is the event after which the page of a token begins; 0 without one.
+func ParsePage(token string) (int64, error) {
+	if token == "" {
+		return 0, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(token)
+	if err == nil {
+		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n >= 0 {
+			return n, nil
+		}
+	}
+	return 0, protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", token)
+}

@@ -1,0 +1,131 @@
+package change
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// environment is what a decision on a run may look at.
+func environment(rows store.Rows, run *engine.Run) engine.Environment {
+	chain := engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}
+	return engine.Environment{
+		Session: func(id string) *engine.Session {
+			return rows.Session(engine.SessionKey{Namespace: run.Namespace, ID: id})
+		},
+		Chain: rows.ChainSessions(chain),
+		Former: func(id string) *engine.FormerChild {
+			return rows.FormerChild(engine.FormerKey{Chain: chain, Child: id})
+		},
+		Bound: func() []*engine.FormerChild { return rows.BoundChildren(chain) },
+		Workflow: func(id string) (*engine.Run, bool) {
+			flow := rows.Workflow(engine.WorkflowKey{Namespace: run.Namespace, ID: id})
+			if flow == nil {
+				return nil, false
+			}
+			return rows.Run(flow.RunID), true
+		},
+	}
+}
+
+// Decide asks the engine about a run and gathers what the decision writes: the run, the run that goes on in its place,
+// signals to other runs.
+func Decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (store.Writes, engine.Decision, error) {
+	d, err := engine.DecideRun(run, environment(rows, run), in, now)
+	if err != nil {
+		return store.Writes{}, d, err
+	}
+	w := store.Writes{Runs: []engine.Decision{d}}
+	spawn(rows, d.Spawn, now, &w)
+	if d.Continue != nil {
+		key := engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}
+		if d.Continue.Request.TaskQueue != run.Queue {
+			d.Continue.BuildID = pin(rows, d.Continue)
+		}
+		next := engine.DecideStart(*d.Continue, now)
+		w.Runs = append(w.Runs, next)
+		flow := engine.Workflow{Namespace: run.Namespace, ID: run.WorkflowID}
+		if f := rows.Workflow(key); f != nil {
+			flow = *f
+		}
+		flow.RunID, flow.Runs = d.Continue.RunID, flow.Runs+1
+		w.Workflows = append(w.Workflows, flow)
+	}
+	deliver(rows, d.Outbox, now, &w)
+	report(rows, now, &w)
+	return w, d, nil
+}
+
+// Step is a change that asks the engine about one run and answers with its decision. A run of another namespace than ns
+// does not exist for the caller; "" is us, who may touch all.
+func Step(ns, run string, needs store.Keys, in engine.Input) store.Change {
+	return store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+		s := rows.Run(run)
+		if s == nil || ns != "" && s.Namespace != ns {
+			return store.Writes{}, NoTask(run)
+		}
+		w, d, err := Decide(rows, s, in, now)
+		o := Outcome{Answer: d.Answer, Run: headOf(d, s), Freed: FreedBy(d.Sessions), By: engine.LeaseOf(s, in)}
+		if d.Answer.Fused {
+			o.Made = d.Events[1:]
+		}
+		w.Answer = o
+		return w, err
+	}}
+}
+
+// Outcome is what a step gives back: the engine's answer and the run's row after it.
+type Outcome struct {
+	engine.Answer
+	Run   engine.Head
+	Freed []engine.WorkerKey // workers with room for another session now
+	By    engine.Lease       // under which the input was reported, if it was
+	Made  []history.Event    // by the turn that came with a result, if it counts
+}
+
+// FreedBy lists the holders of sessions that a change ended.
+func FreedBy(changes []engine.SessionChange) (keys []engine.WorkerKey) {
+	for _, c := range changes {
+		for _, e := range c.Timeline {
+			switch e.What {
+			case "closed", "released", "expired", "idle_unpinned", "orphaned", "failed":
+				if e.Worker != "" {
+					keys = append(keys, engine.WorkerKey{Namespace: c.Session.Namespace, ID: e.Worker})
+				}
+			}
+		}
+	}
+	return keys
+}
+
+func headOf(d engine.Decision, s *engine.Run) engine.Head {
+	if d.Next != nil {
+		return d.Next.Head
+	}
+	return s.Head
+}
+
+// Begin makes a run, pinned to the build that was promoted for its queue, if one was.
+func Begin(rows store.Rows, s engine.Start, now time.Time) engine.Decision {
+	s.BuildID = pin(rows, &s)
+	return engine.DecideStart(s, now)
+}
+
+// pin is the build that new runs of a queue get; empty for none.
+func pin(rows store.Rows, s *engine.Start) string {
+	return rows.Queue(engine.QueueKey{Namespace: s.Request.Namespace, Name: s.Request.TaskQueue}).NewRuns()
+}
+
+// ReleaseOf is the input with which one delivery of a task ends without an outcome, and the rows it wants.
+func ReleaseOf(ref store.TaskRef, why string, undone, lost bool) (engine.Input, store.Keys) {
+	if ref.Kind == protocol.KindWorkflow {
+		return engine.ReleaseTask{Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost}, store.Keys{
+			Runs: []string{ref.Run},
+		}
+	}
+	return engine.ReleaseActivity{Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost},
+		store.Keys{Runs: []string{ref.Run}, Activities: []int64{ref.Seq}}
+}
