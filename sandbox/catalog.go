@@ -5,12 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
-	"time"
 )
 
 // ErrNotFound is wrapped when there is no handler of a name.
@@ -22,7 +22,7 @@ type Definition struct {
 	Path    string `json:"path"`
 	Runtime string `json:"runtime"`
 	Format  string `json:"format"` // js, mjs, cjs, py
-	Hash    string `json:"hash"`   // of the file's content
+	Hash    string `json:"hash"`   // its version: of the file and what it imports of the folder
 }
 
 // maxCode is the most bytes of a handler's file; it travels in one frame.
@@ -72,9 +72,7 @@ func hashOf(code []byte) string {
 // bundle is a handler with its code.
 type bundle struct {
 	Definition
-	code    []byte
-	size    int64
-	changed time.Time
+	*graph
 
 	asking   sync.Mutex // held while the handler is asked for its recovery policy; guards what follows
 	asked    bool
@@ -89,7 +87,7 @@ type catalog struct {
 	known map[string]*bundle
 }
 
-// find returns the handler as its file is now. A call costs one stat while nothing changes.
+// find returns the handler as its files are now. A call costs one stat of each while nothing changes.
 func (c *catalog) find(name string) (*bundle, error) {
 	if c.dir == "" {
 		return nil, fmt.Errorf("%q: %w", name, ErrNotFound)
@@ -97,8 +95,7 @@ func (c *catalog) find(name string) (*bundle, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b := c.known[name]; b != nil {
-		info, err := os.Stat(b.Path)
-		if err == nil && info.Size() == b.size && info.ModTime().Equal(b.changed) {
+		if b.fresh() {
 			return b, nil
 		}
 		delete(c.known, name)
@@ -109,16 +106,15 @@ func (c *catalog) find(name string) (*bundle, error) {
 		if !ok || def.Name != name {
 			continue
 		}
-		info, err := os.Stat(def.Path)
-		if err != nil {
+		g, err := trace(def.Path, def.Runtime)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		code, err := readCode(def.Path)
 		if err != nil {
 			return nil, fmt.Errorf("handler %s: %w", name, err)
 		}
-		def.Hash = hashOf(code)
-		b := &bundle{Definition: def, code: code, size: info.Size(), changed: info.ModTime()}
+		def.Hash = g.version(def.Path)
+		b := &bundle{Definition: def, graph: g}
 		c.known[name] = b
 		return b, nil
 	}

@@ -1,9 +1,12 @@
 package sandbox_test
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -178,6 +181,92 @@ func TestChangedCodeRunsAtTheNextCallAndStateStays(t *testing.T) {
 			inv.Hash = ""
 			WantType(t, b.Fail(In("s", 1, inv)), sandbox.Unavailable)
 		})
+	}
+}
+
+// A file that handlers import counts like their own: the next call runs it as it is, through others, in circles, in
+// packages and as data, and the session's state stays. What did not change is not loaded again.
+func TestChangedImportsRunAtTheNextCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		target Target
+		files  map[string]string
+		change map[string]string // each in turn must change the answer
+	}{
+		"modules": {Targets[1], map[string]string{
+			"h.mjs": "import { deep } from './_lib/a.mjs';\nimport data from './_data.json' with { type: 'json' };\n" +
+				"import { old } from './_old.cjs';\nimport { kept } from './_kept.mjs';\n" +
+				"export const main = (_, ctx) => [deep(), data.n, old(), kept(), ctx.session.state.n = (ctx.session.state.n ?? 0) + 1].join();",
+			"_lib/a.mjs": "import { b } from './b.mjs';\nexport const one = 1;\nexport const deep = () => b() + 'a';",
+			"_lib/b.mjs": "import { one } from './a.mjs';\nexport const b = () => 'b' + one;",
+			"_data.json": `{"n": "data"}`, "_old.cjs": "exports.old = () => 'old';",
+			"_kept.mjs": "let n = 0;\nexport const kept = () => ++n;",
+		}, map[string]string{
+			"_lib/b.mjs": "import { one } from './a.mjs';\nexport const b = () => 'changed' + one;",
+			"_data.json": `{"n": "changed"}`, "_old.cjs": "exports.old = () => 'changed';",
+		}},
+		"commonjs": {Targets[1], map[string]string{
+			"h.cjs": "const { deep } = require('./_lib/a');\nconst { kept } = require('./_kept');\n" +
+				"exports.main = (_, ctx) => [deep(), kept(), ctx.session.state.n = (ctx.session.state.n ?? 0) + 1].join();",
+			"_lib/a.js": "const { b } = require('./b.js');\nexports.deep = () => b() + 'a';",
+			"_lib/b.js": "exports.b = () => 'b';", "_kept.js": "let n = 0;\nexports.kept = () => ++n;",
+		}, map[string]string{"_lib/b.js": "exports.b = () => 'changed';"}},
+		"python": {Targets[2], map[string]string{
+			"h.py": "import json, _kept\nfrom _lib import a\nfrom _lib.c import (\n    c,\n)\nimport _lib.d as d\n" +
+				"def main(_, ctx):\n    s = ctx.session.state\n    s.n = getattr(s, 'n', 0) + 1\n" +
+				"    return ','.join([a.deep(), c(), d.d(), str(_kept.kept()), str(s.n)])",
+			"_lib/__init__.py": "", "_lib/a.py": "from . import b\ndef deep():\n    return b.b() + 'a'",
+			"_lib/b.py": "def b():\n    return 'b'", "_lib/c.py": "def c():\n    return 'c'",
+			"_lib/d.py": "def d():\n    return 'd'",
+			"_kept.py":  "n = 0\ndef kept():\n    global n\n    n += 1\n    return n",
+		}, map[string]string{
+			"_lib/b.py": "def b():\n    return 'changed'", "_lib/c.py": "def c():\n    return 'changed'",
+			"_lib/d.py": "def d():\n    return 'changed'",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := files(t, c.files)
+			b := Open(t, c.target, sandbox.Options{Handlers: dir})
+			inv := b.Call("main")
+			inv.Activity = "h"
+			versions := map[string]bool{}
+			for calls, file := range append([]string{""}, slices.Sorted(maps.Keys(c.change))...) {
+				if file != "" {
+					put(t, filepath.Join(dir, file), c.change[file])
+				}
+				found, _, err := sandbox.Discover(dir)
+				if err != nil || len(found) != 1 || versions[found[0].Hash] {
+					t.Fatalf("after a change of %q: %+v %v, want another version", file, found, err)
+				}
+				versions[found[0].Hash] = true
+				got := Got[string](t, b.Run(In("s", 1, inv)))
+				if strings.Count(got, "changed") != calls || !strings.HasSuffix(got, fmt.Sprintf(",%d,%d", calls+1, calls+1)) {
+					t.Errorf("after a change of %q: got %q", file, got)
+				}
+			}
+		})
+	}
+}
+
+// A version depends on what the files say, not on where they lie.
+func TestVersionsAreTheSameEverywhere(t *testing.T) {
+	all := map[string]string{
+		"h.mjs": "import './_a.mjs';\nexport const main = () => 1;", "_a.mjs": "", "p.py": "import _b\ndef main(): pass",
+		"_b.py": "", "alone.py": "def main(): pass",
+	}
+	here, there := files(t, all), files(t, all)
+	put(t, filepath.Join(there, "_unused.py"), "x")
+	var got [2][]string
+	for i, dir := range []string{here, there} {
+		found, _, err := sandbox.Discover(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range found {
+			got[i] = append(got[i], d.Name+" "+d.Hash)
+		}
+	}
+	if d := cmp.Diff(got[0], got[1]); d != "" || len(got[0]) != 3 {
+		t.Errorf("(-here +there)\n%s", d)
 	}
 }
 

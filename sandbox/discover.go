@@ -72,11 +72,11 @@ func Discover(dir string) ([]Definition, []Omission, error) {
 			}
 			return nil
 		}
-		code, err := readCode(path)
+		g, err := trace(def.Path, def.Runtime)
 		if err != nil {
 			return err
 		}
-		def.Hash = hashOf(code)
+		def.Hash = g.version(def.Path)
 		all = append(all, def)
 		return nil
 	})

@@ -128,7 +128,9 @@ func (ex *executor) load(b *bundle) error {
 	ex.loading.Lock()
 	defer ex.loading.Unlock()
 	err := ex.send(frame.Frame{
-		Header: frame.Header{T: frame.Load, Hash: b.Hash, Format: b.Format, Path: b.Path}, Body: b.code,
+		Header: frame.Header{
+			T: frame.Load, Hash: b.Hash, Own: b.own[b.entry], Format: b.Format, Path: b.Path, Files: b.versions(),
+		}, Body: b.code,
 	})
 	ex.mu.Lock()
 	defer ex.mu.Unlock()

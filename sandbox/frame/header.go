@@ -8,7 +8,7 @@ const Proto = 1
 // Types of frames, worker to executor.
 const (
 	Init     = "init"     // proto, limits, level, scratch: answered by Ready
-	Load     = "load"     // hash, format, path; body = code
+	Load     = "load"     // hash, own, format, path, files; body = code
 	Open     = "open"     // session, epoch: binds a blank executor for ever
 	Invoke   = "invoke"   // id, activity, entry or export, hash, deadline, attempt, keys; body = input
 	Cancel   = "cancel"   // id, reason, grace_ms
@@ -46,6 +46,9 @@ type Header struct {
 	Hash   string `json:"hash,omitempty"`
 	Format string `json:"format,omitempty"`
 	Path   string `json:"path,omitempty"`
+	Own    string `json:"own,omitempty"` // hash of the body; Hash is that of all the handler consists of
+	// the other files of the handler, with their versions: what was loaded as another version is loaded again
+	Files map[string]string `json:"files,omitempty"`
 
 	Session string `json:"session,omitempty"`
 	Epoch   int64  `json:"epoch,omitempty"`

@@ -154,10 +154,66 @@ function isModuleSyntax(code) {
   return /^\s*(?:export|import)[\s{*'"]/m.test(code);
 }
 
+const versions = new Map(); // path -> version that it was loaded as, by its own name
+const require = createRequire(import.meta.url);
+
+// takeVersions notes what a handler imports, and says whether all of it can be had by its own name: nothing was loaded as another
+// version before. What `require` keeps of another version is forgotten.
+function takeVersions(files) {
+  let same = true;
+  for (const [path, version] of Object.entries(files)) {
+    if (!versions.has(path)) versions.set(path, version);
+    else if (versions.get(path) !== version) same = false;
+    if (required.get(path) !== version) delete require.cache[path];
+    required.set(path, version);
+  }
+  return same;
+}
+const required = new Map(); // path -> version that `require` has
+
+// copy writes a module into the scratch folder, with the imports that name a file or a package resolved from the original place, and
+// returns its path. Stack traces name the original.
+function copy(path, version, code, files) {
+  const dir = join(scratch, '.code');
+  const file = join(dir, `${version}.mjs`);
+  const from = createRequire(path);
+  const here = pathToFileURL(path).href;
+  copies.add(version); // what imports itself in a circle is written once
+  const resolved = code
+    .replace(/(\bfrom\s*|\bimport\s*\(?\s*)(['"])([^'"\n]+)\2/g, (all, before, quote, name) => {
+      if (/^(node:|data:|https?:|file:)/.test(name)) return all;
+      try {
+        const target = name.startsWith('.') ? join(dirname(path), name) : from.resolve(name);
+        return target === name ? all : before + quote + moduleOf(target, files) + quote;
+      } catch {
+        return all;
+      }
+    })
+    .replace(/\bimport\.meta\.url\b/g, JSON.stringify(here));
+  mkdirSync(dir, { recursive: true });
+  writeFileSync(file, `${resolved}\n//# sourceURL=${here}\n`);
+  return file;
+}
+const copies = new Set(); // versions that are written
+
+// moduleOf is the address of a file as a handler imports it: its own, unless it was loaded as another version under that.
+function moduleOf(path, files) {
+  const version = files[path];
+  const url = pathToFileURL(path).href;
+  if (!version || versions.get(path) === version) return url;
+  const file = join(scratch, '.code', `${version}.mjs`);
+  if (copies.has(version)) return pathToFileURL(file).href;
+  if (!/\.m?js$/.test(path)) return `${url}?hash=${version}`;
+  const code = readFileSync(path, 'utf8');
+  if (path.endsWith('.js') && !isModuleSyntax(code)) return `${url}?hash=${version}`;
+  return pathToFileURL(copy(path, version, code, files)).href;
+}
+
 // load makes a module of the code under its own path, so that what it imports is found beside it. A module is cached by hash: new code is
 // a new module.
-async function load({ hash, format, path }, code) {
+async function load({ hash, own = hash, format, path, files = {} }, code) {
   if (format === 'js') format = isModuleSyntax(code) ? 'mjs' : 'cjs';
+  const same = takeVersions(files);
   if (format === 'cjs') {
     const module = new Module(path, null);
     module.filename = path;
@@ -169,27 +225,13 @@ async function load({ hash, format, path }, code) {
   let file = path;
   let there = false;
   try {
-    there = path.endsWith('.mjs') && createHash('sha256').update(readFileSync(path)).digest('hex').startsWith(hash);
+    there = same && path.endsWith('.mjs') && createHash('sha256').update(readFileSync(path)).digest('hex').startsWith(own);
   } catch {
     // The worker's copy is what counts.
   }
   if (!there) {
-    // Either the file has changed since, or its name does not make it a module: run the worker's copy, with the imports
-    // that name a file or a package resolved from the original place.
-    const require = createRequire(path);
-    const resolved = code.replace(/(\bfrom\s*|\bimport\s*\(?\s*)(['"])([^'"\n]+)\2/g, (all, before, quote, name) => {
-      if (/^(node:|data:|https?:|file:)/.test(name)) return all;
-      try {
-        const target = name.startsWith('.') ? join(dirname(path), name) : require.resolve(name);
-        return target === name ? all : before + quote + pathToFileURL(target).href + quote;
-      } catch {
-        return all;
-      }
-    });
-    const dir = join(scratch, '.code');
-    mkdirSync(dir, { recursive: true });
-    file = join(dir, `${hash}.mjs`);
-    writeFileSync(file, `${resolved}\n//# sourceURL=${pathToFileURL(path).href}\n`); // stack traces name the handler's file
+    // The file or one it imports has changed since, or its name does not make it a module: run the worker's copy.
+    file = copy(path, hash, code, files);
   }
   try {
     return await import(`${pathToFileURL(file).href}?hash=${hash}`);

@@ -244,6 +244,7 @@ class Code:
         self.hash = header["hash"]
         self.path = header.get("path") or "<handler>"
         self.source = source
+        self.files = header.get("files") or {}
         self.module = None
         self.lock = threading.Lock()
 
@@ -255,6 +256,7 @@ class Code:
                 beside = os.path.dirname(self.path)
                 if beside and beside not in sys.path:
                     sys.path.insert(0, beside)
+                forget_changed(self.files)
                 name = os.path.splitext(os.path.basename(self.path))[0]
                 module = types.ModuleType("sojourn_handler_%s_%s" % ("".join(c if c.isalnum() else "_" for c in name), self.hash[:8]))
                 module.__file__ = self.path
@@ -262,6 +264,28 @@ class Code:
                 exec(compile(self.source, self.path, "exec"), module.__dict__)
                 self.module = module
             return self.module
+
+
+versions = {}  # path -> version that it was imported as
+forgetting = threading.Lock()
+
+
+def forget_changed(files):
+    """Has what a handler imports, and was imported as another version before, imported again."""
+    with forgetting:
+        changed = {path for path, version in files.items() if versions.get(path, version) != version}
+        versions.update(files)
+        if not changed:
+            return
+        for name, module in list(sys.modules.items()):
+            if getattr(module, "__file__", None) in changed and not name.startswith("sojourn_handler_"):
+                del sys.modules[name]
+                package, _, last = name.rpartition(".")
+                if package in sys.modules:
+                    vars(sys.modules[package]).pop(last, None)
+        from importlib import invalidate_caches
+
+        invalidate_caches()
 
 
 def denied_path(err):

@@ -1,0 +1,202 @@
+package sandbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxGraph is how many files of its own a handler may consist of; more are not looked at.
+const maxGraph = 500
+
+// maxVersions is how many bytes the names of a handler's files may have, of the 64 KiB of a frame's header.
+const maxVersions = 48 << 10
+
+// graph is a handler's file with those of its folder that it imports, directly or through others. What packages
+// bring is not part of it.
+type graph struct {
+	entry  string
+	code   []byte               // of the entry
+	own    map[string]string    // hash of each file's content, by path
+	to     map[string][]string  // what each imports
+	stamps map[string]fileStamp // what each looked like when it was read
+	absent []string             // paths at which an import would be found, and is not
+}
+
+// fileStamp tells whether a file was changed since.
+type fileStamp struct {
+	size    int64
+	changed time.Time
+}
+
+func stampOf(info os.FileInfo) fileStamp { return fileStamp{info.Size(), info.ModTime()} }
+
+// trace reads a handler's file and follows its imports.
+func trace(path, runtime string) (*graph, error) {
+	g := &graph{
+		entry: path, own: map[string]string{}, to: map[string][]string{}, stamps: map[string]fileStamp{},
+	}
+	for todo := []string{path}; len(todo) > 0 && len(g.own) < maxGraph; todo = todo[1:] {
+		file := todo[0]
+		if _, seen := g.own[file]; seen {
+			continue
+		}
+		info, err := os.Stat(file)
+		var code []byte
+		if err == nil {
+			code, err = readCode(file)
+		}
+		if err != nil {
+			if file == path {
+				return nil, err
+			}
+			g.absent = append(g.absent, file) // gone since it was found
+			continue
+		}
+		g.own[file], g.stamps[file] = hashOf(code), stampOf(info)
+		if file == path {
+			g.code = code
+		}
+		found, absent := importsOf(filepath.Dir(path), file, runtime, code)
+		g.to[file], g.absent = found, append(g.absent, absent...)
+		todo = append(todo, found...)
+	}
+	return g, nil
+}
+
+// fresh says whether every file is as it was read, and no other would be imported now. It costs a stat for each.
+func (g *graph) fresh() bool {
+	for path, was := range g.stamps {
+		info, err := os.Stat(path)
+		if err != nil || stampOf(info).size != was.size || !info.ModTime().Equal(was.changed) {
+			return false
+		}
+	}
+	for _, path := range g.absent {
+		if isFile(path) {
+			return false
+		}
+	}
+	return true
+}
+
+// version is the hash of a file with all it imports: of its content alone when it imports none. It is the same wherever
+// the folder of handlers is.
+func (g *graph) version(path string) string {
+	seen := map[string]bool{}
+	for todo := []string{path}; len(todo) > 0; todo = todo[1:] {
+		if g.own[todo[0]] != "" && !seen[todo[0]] {
+			seen[todo[0]] = true
+			todo = append(todo, g.to[todo[0]]...)
+		}
+	}
+	if len(seen) == 1 {
+		return g.own[path]
+	}
+	sum := sha256.New()
+	_, _ = io.WriteString(sum, filepath.Base(path)+"\n") // in a circle each imports all the others
+	for _, file := range slices.Sorted(maps.Keys(seen)) {
+		rel, _ := filepath.Rel(filepath.Dir(path), file)
+		_, _ = io.WriteString(sum, fmt.Sprintf("%q %s\n", filepath.ToSlash(rel), g.own[file]))
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// versions are those of the files beside the entry, for the shims: which of what they have loaded is another now.
+// nil when there are none, or too many to say.
+func (g *graph) versions() map[string]string {
+	all, size := map[string]string{}, 0
+	for path := range g.own {
+		if path != g.entry {
+			all[path] = g.version(path)
+			size += 2*len(path) + 64
+		}
+	}
+	if len(all) == 0 || size > maxVersions {
+		return nil
+	}
+	return all
+}
+
+// importsOf are the files that a file imports by its text, and where imports would lead that are not there. root is
+// the folder of the handler: Python looks there for what it imports.
+func importsOf(root, path, runtime string, code []byte) (found, absent []string) {
+	add := func(candidates ...string) bool {
+		for i, c := range candidates {
+			if isFile(c) {
+				found = append(found, c)
+				absent = append(absent, candidates[:i]...)
+				return true
+			}
+		}
+		absent = append(absent, candidates...)
+		return false
+	}
+	switch {
+	case runtime == RuntimeNode && runtimeOf[strings.TrimPrefix(filepath.Ext(path), ".")] == RuntimeNode:
+		for _, m := range nodeImport.FindAllSubmatch(code, -1) {
+			at := filepath.Join(filepath.Dir(path), filepath.FromSlash(string(m[1])))
+			add(at, at+".js", at+".json", filepath.Join(at, "index.js"))
+		}
+	case runtime == RuntimePython && filepath.Ext(path) == ".py":
+		for _, name := range pythonImports(root, path, code) {
+			add(name+".py", filepath.Join(name, "__init__.py"))
+		}
+	}
+	return found, absent
+}
+
+var (
+	nodeImport   = regexp.MustCompile(`(?:\bfrom\s*|\bimport\s*\(?\s*|\brequire\s*\(\s*)['"](\.\.?/[^'"\n]+)['"]`)
+	pythonImport = regexp.MustCompile(`(?m)^[ \t]*import[ \t]+([\w., \t]+)`)
+	pythonFrom   = regexp.MustCompile(`(?m)^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]+)`)
+	pythonName   = regexp.MustCompile(`[A-Za-z_]\w*`)
+)
+
+// pythonImports are the paths, without their ending, of the modules that Python code may import from the folder of its
+// handler: of a.b both a and a.b, and of what is imported from a package each name, as it may be a module. Those that
+// come with Python are among them; nothing is there.
+func pythonImports(root, path string, code []byte) []string {
+	var all []string
+	add := func(base, dotted string) {
+		for _, part := range strings.Split(dotted, ".") {
+			if part == "" {
+				return
+			}
+			base = filepath.Join(base, part)
+			all = append(all, base)
+		}
+	}
+	for _, m := range pythonImport.FindAllSubmatch(code, -1) {
+		for _, one := range strings.Split(string(m[1]), ",") {
+			if words := strings.Fields(one); len(words) > 0 {
+				add(root, words[0])
+			}
+		}
+	}
+	for _, m := range pythonFrom.FindAllSubmatch(code, -1) {
+		base := root
+		if dots := len(m[1]); dots > 0 {
+			for base = filepath.Dir(path); dots > 1; dots-- {
+				base = filepath.Dir(base)
+			}
+		}
+		add(base, string(m[2]))
+		from := filepath.Join(base, filepath.Join(strings.Split(string(m[2]), ".")...))
+		if info, err := os.Stat(from); err == nil && info.IsDir() {
+			for _, name := range pythonName.FindAllString(string(m[3]), -1) {
+				all = append(all, filepath.Join(from, name))
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
