@@ -305,8 +305,7 @@ func (b *batch) applySession(c *engine.SessionChange) {
 		s = &session{}
 		b.sessions[k] = s
 	}
-	row := c.Session
-	s.Session, s.dirty, s.touched, s.deleted = &row, true, true, c.Delete
+	s.Session, s.dirty, s.touched, s.deleted = &c.Session, true, true, c.Delete
 	b.dirty = true
 	for i := range c.Timeline {
 		b.moves = append(b.moves, store.SessionMove{Session: k, SessionEvent: c.Timeline[i]})

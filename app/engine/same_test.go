@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// A session whose row would say something else is written, whichever of its fields it is; its counts stand in no row.
+func TestAChangeOfAnyFieldOfASessionIsNoticed(t *testing.T) {
+	values := map[reflect.Type]reflect.Value{
+		reflect.TypeFor[history.Time](): reflect.ValueOf(history.At(time.Unix(1, 0))),
+		reflect.TypeFor[*Numbers]():     reflect.ValueOf(&Numbers{Lease: 1}),
+		reflect.TypeFor[[]string]():     reflect.ValueOf([]string{"gpu"}),
+		reflect.TypeFor[Tally]():        reflect.ValueOf(Tally{Active: 1}),
+	}
+	session := reflect.TypeFor[Session]()
+	for i := range session.NumField() {
+		f := session.Field(i)
+		var a, b Session
+		to := reflect.ValueOf(&b).Elem().Field(i)
+		switch v, ok := values[f.Type]; {
+		case ok:
+			to.Set(v)
+		case f.Type.Kind() == reflect.String:
+			to.SetString("x")
+		case f.Type.Kind() == reflect.Bool:
+			to.SetBool(true)
+		case to.CanInt():
+			to.SetInt(1)
+		default:
+			t.Fatalf("%s: no value of a %s", f.Name, f.Type)
+		}
+		if same := a.Same(&b); same != (f.Name == "Tally") {
+			t.Errorf("%s: the same is %v", f.Name, same)
+		}
+		if !b.Same(&b) {
+			t.Errorf("%s: a session differs from itself", f.Name)
+		}
+	}
+	a, b := Session{Next: &Numbers{Lease: 1}}, Session{Next: &Numbers{Lease: 2}}
+	if a.Same(&b) || !a.Same(&Session{Next: &Numbers{Lease: 1}}) {
+		t.Error("the numbers that were asked for are not compared by what they say")
+	}
+	if n := testing.AllocsPerRun(100, func() { a.Same(&b) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
