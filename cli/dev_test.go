@@ -142,6 +142,10 @@ func TestDevSaysWhichHandlersItFound(t *testing.T) {
 	p.line(p.out, `^handlers   3 \(2 Node, 1 Python\), left out: x\.sh \(no runtime\)$`)
 	p.line(p.out, `^isolation  (confined|process), egress `)
 	p.line(p.out, `^ready `)
+	if err := os.WriteFile(filepath.Join(dir, "handlers", "new.py"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.line(p.err, `"changed":\["new"\].*"message":"handlers: 4 \(2 Node, 2 Python\)`)
 	if code := p.terminate(); code != 0 {
 		t.Errorf("SIGTERM: exit %d", code)
 	}
@@ -149,7 +153,7 @@ func TestDevSaysWhichHandlersItFound(t *testing.T) {
 		t.Errorf("dev printed %d lines, want 8:\n%s", len(out), strings.Join(out, "\n"))
 	}
 	p = launch(t, dir, env{"SOJOURN_APP_URL": "http://127.0.0.1:1"}, "worker", "--handlers", "handlers")
-	p.line(p.err, `"message":"handlers: 3 \(2 Node, 1 Python\), left out: x\.sh \(no runtime\)"`)
+	p.line(p.err, `"message":"handlers: 4 \(2 Node, 2 Python\), left out: x\.sh \(no runtime\)"`)
 }
 
 func TestDevPrintsItsLinesBeforeItsLog(t *testing.T) {

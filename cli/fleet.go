@@ -71,6 +71,7 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 		fact{"capabilities", strings.Join(w.Capabilities, " ")},
 		fact{"workflows", strings.Join(w.WorkflowTypes, " ")},
 		fact{"activities", strings.Join(w.ActivityTypes, " ")},
+		fact{"other code", otherCode(w.Differs)},
 		fact{
 			"slots",
 			fmt.Sprintf("%d workflow tasks, %d activities, %d sessions", w.WorkflowSlots, w.ActivitySlots, w.MaxSessions),
@@ -79,6 +80,15 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 		fact{"registered", stamp(w.RegisteredAt)},
 		fact{"last heard", stamp(w.LastHeartbeatAt)},
 	)
+}
+
+// otherCode is which workers of the same release have different code of what.
+func otherCode(all []protocol.CodeDifference) string {
+	var parts []string
+	for _, d := range all {
+		parts = append(parts, fmt.Sprintf("%s of worker %s", d.ActivityType, d.WorkerID))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // revision is which of the operators' settings a worker runs with.

@@ -50,6 +50,9 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 		if err == nil && inv.Export == "" {
 			res.Output, err = l.outputFrom(res.Output)
 		}
+		if b != nil {
+			res.Version = b.Hash
+		}
 		res.Usage.Wall = time.Since(began)
 		return res, err
 	}

@@ -77,7 +77,8 @@ type Result struct {
 	Output        []byte // the encoded result
 	Usage         Usage
 	Logs          []LogLine
-	LogsTruncated int // bytes of log that were dropped over the limit
+	LogsTruncated int    // bytes of log that were dropped over the limit
+	Version       string // of the handler that ran; empty for native ones
 }
 
 // Usage is what a call cost, as far as it is known. Calls that overlap in one executor each count what all of them

@@ -48,14 +48,6 @@ func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers
 	return h, nil
 }
 
-func (h Handlers) names() []string {
-	all := make([]string, len(h.Found))
-	for i, d := range h.Found {
-		all[i] = d.Name
-	}
-	return all
-}
-
 // String counts the handlers by language and names what was left out, as in
 // "7 (5 Node, 2 Python), left out: x.sh (no runtime)".
 func (h Handlers) String() string {
@@ -85,12 +77,31 @@ func (h Handlers) String() string {
 	return text
 }
 
-// Handlers are the activities in other languages, and what was left out of them.
-func (w *Worker) Handlers() Handlers { return w.handlers }
+// Handlers are the activities in other languages as they are now, and what was left out of them.
+func (w *Worker) Handlers() Handlers {
+	w.found.Lock()
+	defer w.found.Unlock()
+	return w.handlers
+}
+
+func (w *Worker) setHandlers(h Handlers) {
+	w.found.Lock()
+	defer w.found.Unlock()
+	w.handlers = h
+}
+
+// handlerVersions are the versions of the handlers by activity type.
+func (w *Worker) handlerVersions() map[string]string {
+	all := map[string]string{}
+	for _, d := range w.Handlers().Found {
+		all[d.Name] = d.Hash
+	}
+	return all
+}
 
 // Isolation says in one line what holds the worker's executors; empty when it has no handlers.
 func (w *Worker) Isolation() string {
-	if w.pool == nil || len(w.handlers.Found) == 0 {
+	if w.pool == nil || len(w.Handlers().Found) == 0 {
 		return ""
 	}
 	r := w.pool.Report()

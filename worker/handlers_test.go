@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/link"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -118,6 +119,74 @@ func TestAHandlersRecoveryPolicyIsKept(t *testing.T) {
 		if reasons["declared"] != 4 || reasons["crash"] != 4 {
 			t.Errorf("recovered for %v, want 4 of each", reasons)
 		}
+	})
+}
+
+// A handler that is written while its worker watches is offered without a restart; the version that ran stands in the
+// history with the attempt, also with one that failed, and in the registration. Another worker of the release that has
+// other code is pointed out, on both.
+func TestHandlersHaveVersions(t *testing.T) {
+	languages(t, func(t *testing.T, dir string) {
+		a := apptest.Start(t, apptest.Options{})
+		socket := func() link.Carrier { return &link.Socket{URLs: []string{a.URL()}} }
+		start(t, a, socket(), func(o *worker.Options) { o.Handlers, o.Watch, o.WorkerID = dir, true, "writes" })
+		code := map[string]string{
+			"late.mjs": "export const main = (_, ctx) => { if (ctx.attempt < 2) throw new Error('no'); return 'late'; };",
+		}
+		if filepath.Base(t.Name()) == "python3" {
+			code = map[string]string{
+				"late.py": "def main(_, ctx):\n\tif ctx.attempt < 2:\n\t\traise ValueError('no')\n\treturn 'late'\n",
+			}
+		}
+		for name, text := range code {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answer, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{
+			ActivityType: "late", RetryPolicy: &retry.Policy{MaxAttempts: new(2)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := result[string](t, end(t, a, answer.RunID)); got != "late" {
+			t.Errorf("got %q", got)
+		}
+		registered := func(id string) protocol.WorkerView {
+			v, err := a.Broker().Worker(t.Context(), "", id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		version := registered("writes").Versions["late"]
+		if len(version) != 32 {
+			t.Errorf("registered version %q", version)
+		}
+		said := 0
+		for _, e := range events(t, a, answer.RunID) {
+			if seq, attempt := history.EndedAttempt(e.Data); seq > 0 {
+				said++
+				if attempt.CodeVersion != version {
+					t.Errorf("%s has the version %q, want %q", e.Type(), attempt.CodeVersion, version)
+				}
+			}
+		}
+		if said != 2 {
+			t.Errorf("%d attempts in the history, want 2", said)
+		}
+		other := t.TempDir()
+		for name, text := range code {
+			if err := os.WriteFile(filepath.Join(other, name), []byte(text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start(t, a, socket(), func(o *worker.Options) { o.Handlers, o.WorkerID = other, "differs" })
+		eventually(t, "both are pointed out", func() bool {
+			one, two := registered("writes").Differs, registered("differs").Differs
+			return len(one) == 1 && len(two) == 1 && one[0].WorkerID == "differs" && two[0].WorkerID == "writes" &&
+				one[0].ActivityType == "late" && two[0].Version == version
+		})
 	})
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -33,9 +34,13 @@ func (w *Worker) Run(ctx context.Context) error {
 		defer p.close()
 	}
 	linkCtx, unlink := context.WithCancel(context.Background())
-	defer unlink()
+	var watching sync.WaitGroup
+	defer func() { unlink(); watching.Wait() }()
 	linked := make(chan error, 1)
 	go func() { linked <- w.link.Run(linkCtx) }()
+	if w.opt.Watch {
+		watching.Go(func() { w.watch(linkCtx) })
+	}
 	ran := make(chan struct{})
 	go func() { defer close(ran); w.runner.Run() }()
 	var err error

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -73,6 +74,7 @@ type Options struct {
 	// Memory is how many bytes all executors together may have in memory: above it idle sessions are evicted, the one used
 	// longest ago first, but for those that a workflow started; 0: three quarters of what the machine has.
 	Memory    int64
+	Watch     bool // look for new and changed handlers while it runs, as for somebody who writes them
 	NoSandbox bool // no executors at all; isolated activities and handlers are then an error
 	NoMachine bool // say nothing of the machine it runs on: no load, memory, disk or address
 	// OnSettings hears the settings the app hands out, at each connection and when they change; it must be quick. nil:
@@ -117,10 +119,11 @@ type Worker struct {
 	sessions    *session.Sessions
 	pool        *sandbox.Pool // nil: none
 	machine     *link.Machine
-	lock        *os.File // nil: none
-	handlers    Handlers // activities of other languages
-	executes    bool     // some activities run in executors
-	together    int      // activities at once in a session that names no number; 0: as many as there are slots
+	lock        *os.File   // nil: none
+	found       sync.Mutex // guards handlers
+	handlers    Handlers   // activities of other languages
+	executes    bool       // some activities run in executors
+	together    int        // activities at once in a session that names no number; 0: as many as there are slots
 	fleet       fleetWide
 	abort       chan struct{}
 	aborting    sync.Once
@@ -131,6 +134,7 @@ type Worker struct {
 // New checks the options and prepares a worker. It starts nothing that has to be ended but by Run or Close.
 func New(o Options) (_ *Worker, err error) {
 	o = o.defaults()
+	o.Watch = o.Watch && o.Handlers != ""
 	if o.Registry == nil || o.Carrier == nil {
 		return nil, errors.New("worker: registry and carrier are required")
 	}
@@ -173,10 +177,10 @@ func New(o Options) (_ *Worker, err error) {
 	if len(workflows) == 0 {
 		o.Workflows = 0
 	}
-	if len(activities) == 0 {
+	if len(activities) == 0 && !o.Watch {
 		o.Concurrency = 0
 	}
-	if len(workflows)+len(activities) == 0 {
+	if len(workflows)+len(activities) == 0 && !o.Watch {
 		return nil, errors.New("worker: no workflow and no activity is registered")
 	}
 	w.opt = o
@@ -331,7 +335,8 @@ func (w *Worker) openSandbox() error {
 	if o.Handlers == "" {
 		return nil
 	}
-	w.handlers, err = FindHandlers(o.Handlers, o.Registry, pool.Report().Runtimes)
+	found, err := FindHandlers(o.Handlers, o.Registry, pool.Report().Runtimes)
+	w.setHandlers(found)
 	return err
 }
 
@@ -346,7 +351,7 @@ func (w *Worker) slots() (all, together int) {
 }
 
 func (w *Worker) activityTypes() []string {
-	return slices.Sorted(slices.Values(append(w.opt.Registry.ActivityTypes(), w.handlers.names()...)))
+	return slices.Sorted(slices.Values(slices.AppendSeq(w.opt.Registry.ActivityTypes(), maps.Keys(w.handlerVersions()))))
 }
 
 // capabilities are what the worker offers: what its user says, and what it is.
@@ -382,6 +387,7 @@ func (w *Worker) registration() protocol.RegisterRequest {
 	if validated := o.Registry.Validated(); len(validated) > 0 {
 		in.Contracts = contracts(validated)
 	}
+	in.Versions = w.handlerVersions()
 	if w.pool != nil {
 		in.Isolation, _ = json.Marshal(w.pool.Report()) // plain text and lists
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -415,6 +416,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 		hash := hashOf(in.Failure)
 		return change.Step(in.Namespace, run, needs, engine.FailActivity{
 			Seq: seq, Holder: h, Epoch: in.Epoch, Failure: *in.Failure, Hash: hash, Recovered: in.Recovered,
+			Version: versionOf(in),
 		}), hash, nil
 	}
 	if err := Blob("result", in.Result.Blob); err != nil {
@@ -423,11 +425,23 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	hash := hashResult(in.Result.Blob)
 	done := engine.CompleteActivity{
 		Seq: seq, Holder: h, Epoch: in.Epoch, Result: in.Result.Blob, Hash: hash, Recovered: in.Recovered,
+		Version: versionOf(in),
 	}
 	if turn != nil {
 		return turn.change(in.Namespace, needs, done), hash, nil
 	}
 	return change.Step(in.Namespace, run, needs, done), hash, nil
+}
+
+// maxVersion is how long a name of a version of code may be that is kept.
+const maxVersion = 64
+
+// versionOf is what the worker said of its code, if that is short enough to be a version.
+func versionOf(in protocol.CompleteItem) string {
+	if len(in.CodeVersion) > maxVersion || !utf8.ValidString(in.CodeVersion) {
+		return ""
+	}
+	return in.CodeVersion
 }
 
 // deliveryOf takes the delivery out of an attempt id, if it is one of this task's.

@@ -22,6 +22,9 @@ var errRevised = errors.New("the worker runs with other settings")
 
 // revised says whether a process that registers again runs with other settings than before.
 func revised(old, next *engine.Worker) bool {
+	if !slices.Equal(old.ActivityTypes, next.ActivityTypes) {
+		return true
+	}
 	return next.Settings != nil && (old.Settings == nil || *old.Settings != *next.Settings)
 }
 

@@ -49,13 +49,14 @@ func (b *Broker) Workers(ctx context.Context, ns, queue, status string) ([]proto
 			if !rows[i].Left.IsZero() { // it ends what it holds
 				v.Status = protocol.WorkerDraining
 			}
-			if status == "" || string(v.Status) == status {
-				views = append(views, v)
-			}
+			views = append(views, v)
 		}
 		return nil
 	})
-	return views, err
+	differences(views)
+	return slices.DeleteFunc(views, func(v protocol.WorkerView) bool {
+		return status != "" && string(v.Status) != status
+	}), err
 }
 
 // Worker shows one registration.
@@ -89,7 +90,7 @@ func (b *Broker) workerView(w *engine.Worker, h heard, held store.Holding, now t
 		Machine:   h.machine, Isolation: w.Isolation, Slots: w.Slots, Process: w.Process, Leases: held.Leases,
 		WorkflowTasks: held.WorkflowTasks,
 		Activities:    held.Leases - held.WorkflowTasks, Sessions: held.Sessions, Group: w.Group,
-		Settings: w.Settings,
+		Settings: w.Settings, Versions: w.Versions,
 	}
 	if d := b.drainOf(w); d != nil {
 		v.Drain = &protocol.WorkerDrain{

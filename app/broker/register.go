@@ -87,6 +87,7 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 		b.dispatch.Gone(store.Process{Worker: key, Incarnation: before})
 	}
 	b.workers.put(stored)
+	b.warnOfOtherCode(stored)
 	b.hear(key)
 	b.workers.with(key, func(h *heard) { h.adopted, h.storedAt, h.stored = time.Time{}, time.Now(), h.at })
 	if changed {
@@ -185,7 +186,7 @@ func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, erro
 		Explicit:  in.Incarnation != "",
 		Beats:     len(in.Process) > 0 || in.HeartbeatSecs != nil || in.Incarnation != "" && in.Session != nil,
 		Contracts: in.Contracts, Fingerprints: in.Fingerprints, Manifest: in.Manifest, Isolation: in.Isolation,
-		Slots: in.Slots, Process: in.Process, Settings: in.Settings,
+		Slots: in.Slots, Process: in.Process, Settings: in.Settings, Versions: in.Versions,
 	}
 	if w.ID == "" {
 		w.ID = ulid.Make().String()

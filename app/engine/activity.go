@@ -70,7 +70,7 @@ func (a *Activity) outcome() history.Attempt {
 	t := history.Attempt{Number: a.Attempt, Lost: a.Lost}
 	if a.State == LeasedState {
 		t.AttemptID, t.Worker, t.Release = AttemptID(a.RunID, a.Seq, a.Delivery), a.Owner, a.Lease.Release
-		t.SessionEpoch, t.StartedAt = a.Epoch, a.LeasedAt
+		t.SessionEpoch, t.StartedAt, t.CodeVersion = a.Epoch, a.LeasedAt, a.CodeVersion
 	}
 	return t
 }
@@ -211,7 +211,8 @@ type CompleteActivity struct {
 	Result    string
 	Hash      string
 	Recovered *protocol.Recovered
-	Then      *Then // the turn it causes; nil: a workflow task is made
+	Version   string // of its code; empty: the worker did not say
+	Then      *Then  // the turn it causes; nil: a workflow task is made
 }
 
 func (in CompleteActivity) decide(st *step) error {
@@ -232,6 +233,7 @@ func (in CompleteActivity) decide(st *step) error {
 func (st *step) end(a Activity, in CompleteActivity, at history.Time, then string) {
 	rebuilt := st.recovered(a, in.Recovered)
 	st.endActivity(a, true)
+	a.CodeVersion = in.Version
 	var taken history.Time
 	if then != "" && a.SessionID != "" {
 		taken = st.now // the session's idle time counts from that
@@ -251,6 +253,7 @@ type FailActivity struct {
 	Failure   protocol.Failure
 	Hash      string
 	Recovered *protocol.Recovered
+	Version   string
 }
 
 func (in FailActivity) decide(st *step) error {
@@ -264,6 +267,7 @@ func (in FailActivity) decide(st *step) error {
 	}
 	st.recovered(a, in.Recovered)
 	st.endActivity(a, true)
+	a.CodeVersion = in.Version
 	if in.Failure.Cancelled && a.Cancel {
 		st.emit(&history.ActivityCancelled{
 			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: in.Failure.Message,

@@ -218,6 +218,7 @@ type Activity struct {
 	New         bool           `json:"new,omitempty"`
 	Cancel      bool           `json:"cancel,omitempty"` // the holder was asked to stop
 	LastFailure string         `json:"last_failure,omitempty"`
+	CodeVersion string         `json:"-"`              // said with the outcome that is being recorded
 	Lost        []history.Lost `json:"lost,omitempty"` // at most 10
 	Lease
 }

@@ -273,6 +273,7 @@ type Worker struct {
 	Contracts json.RawMessage `json:"contracts,omitempty"` // workflow type → {queries, signals, updates}
 	// workflow type → what its code was, as the worker's SDK says it
 	Fingerprints map[string]string `json:"fingerprints,omitempty"`
+	Versions     map[string]string `json:"versions,omitempty"`     // activity type → what its code is
 	Manifest     json.RawMessage   `json:"manifest,omitempty"`     //
 	Isolation    json.RawMessage   `json:"isolation,omitempty"`    //
 	Machine      json.RawMessage   `json:"machine,omitempty"`      //

@@ -37,6 +37,7 @@ type Attempt struct {
 	Number       int    `json:"attempt_number,omitempty"`
 	Worker       string `json:"worker_id,omitempty"`
 	Release      string `json:"release,omitempty"`
+	CodeVersion  string `json:"code_version,omitempty"` // of the activity's code, if the worker said it
 	SessionEpoch int64  `json:"session_epoch,omitempty"`
 	StartedAt    Time   `json:"started_at,omitzero"`
 	Lost         []Lost `json:"lost_deliveries,omitempty"`

@@ -443,7 +443,8 @@ type JobResponse struct {
 	Failure        *Failure        `json:"failure,omitempty"`
 	Epoch          int64           `json:"session_epoch,omitempty"`
 	Recovered      *Recovered      `json:"recovered,omitempty"`
-	Then           *Then           `json:"then,omitempty"` // as in CompleteItem
+	CodeVersion    string          `json:"code_version,omitempty"` // as in CompleteItem
+	Then           *Then           `json:"then,omitempty"`         // as in CompleteItem
 }
 
 // ChannelComplete ends one job, or with Items many, and may carry the next poll.

@@ -12,7 +12,7 @@ func (o JobOutcome) Item(g TaskToken) (CompleteItem, error) {
 	if r == nil {
 		r = &JobResponse{}
 	}
-	item.Epoch, item.Recovered, item.Then = r.Epoch, r.Recovered, r.Then
+	item.Epoch, item.Recovered, item.Then, item.CodeVersion = r.Epoch, r.Recovered, r.Then, r.CodeVersion
 	switch o.Status {
 	case JobOK, JobUserFailure:
 		if r.Failure == nil && o.Status == JobUserFailure {

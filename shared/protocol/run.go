@@ -319,4 +319,15 @@ type WorkerView struct {
 	Drain             *WorkerDrain     `json:"drain,omitempty"` // it is given nothing, at an operator's word
 	// Settings is the revision of the operators' settings that it said it runs with; absent: it takes none.
 	Settings *int64 `json:"settings_revision,omitempty"`
+	// Versions are what the code of its activity types is, as it says.
+	Versions map[string]string `json:"activity_versions,omitempty"`
+	// Differs are the activity types of which another living worker of the release, on one of its queues, has other code.
+	Differs []CodeDifference `json:"code_differs,omitempty"`
+}
+
+// CodeDifference is an activity type of which two workers have different code under one release.
+type CodeDifference struct {
+	ActivityType string `json:"activity_type"`
+	WorkerID     string `json:"worker_id"` // the other
+	Version      string `json:"version"`   // what that has
 }

@@ -38,7 +38,10 @@ type RegisterRequest struct {
 	Contracts json.RawMessage `json:"workflow_command_contracts,omitempty"`
 	// Fingerprints are what the code of a workflow type was when the worker started, in whatever form its SDK has. Absent:
 	// nothing is compared.
-	Fingerprints  map[string]string `json:"workflow_definition_fingerprints,omitempty"`
+	Fingerprints map[string]string `json:"workflow_definition_fingerprints,omitempty"`
+	// Versions are what the code of activity types is, in whatever form the worker has: workers of one release that have
+	// different ones are pointed out to people. Absent: nothing is compared.
+	Versions      map[string]string `json:"activity_versions,omitempty"`
 	Manifest      json.RawMessage   `json:"capability_manifest,omitempty"`
 	WorkflowSlots *int              `json:"max_concurrent_workflow_tasks,omitempty" minimum:"0"`
 	ActivitySlots *int              `json:"max_concurrent_activity_tasks,omitempty" minimum:"0"`
@@ -205,6 +208,8 @@ type CompleteItem struct {
 	Returned  string     `json:"returned,omitempty"`
 	LostCount bool       `json:"lost,omitempty"`      // with Returned: counted as lost, like a worker that died
 	Recovered *Recovered `json:"recovered,omitempty"` // the session's state was rebuilt inside this attempt
+	// CodeVersion is what the activity's code was, if the worker knows; at most 64 bytes, more are not kept.
+	CodeVersion string `json:"code_version,omitempty"`
 	// the turn that the result of an activity causes; it counts only in a call with a next poll
 	Then *Then `json:"then,omitempty"`
 }

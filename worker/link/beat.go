@@ -212,6 +212,24 @@ func (l *Link) refresh(ctx context.Context) error {
 	return nil
 }
 
+// Reregister tells the app again what the worker is, on the connection there is. Without one the next says it.
+func (l *Link) Reregister(ctx context.Context) error {
+	l.mu.Lock()
+	lv := l.live
+	l.mu.Unlock()
+	if lv == nil {
+		return nil
+	}
+	lv.again.Lock()
+	defer lv.again.Unlock()
+	if l.hasLeft() {
+		return ErrLeft
+	}
+	call, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
+	return l.register(call, lv, nil)
+}
+
 // revised fetches the settings again, since the app has others than were fetched last.
 func (l *Link) revised(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, beatTimeout)

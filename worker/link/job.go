@@ -26,7 +26,7 @@ func outcome(c protocol.CompleteItem) protocol.JobOutcome {
 	}
 	o.Response = &protocol.JobResponse{
 		Commands: c.Commands, Kept: c.Kept, Result: protocol.Value{Payload: c.Result}, Failure: c.Failure, Epoch: c.Epoch,
-		Recovered: c.Recovered, Then: c.Then,
+		Recovered: c.Recovered, Then: c.Then, CodeVersion: c.CodeVersion,
 	}
 	if c.Kind == protocol.KindQuery {
 		o.Response.Result, o.Response.ResultEnvelope = protocol.Value{}, c.Result

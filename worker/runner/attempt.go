@@ -28,6 +28,7 @@ type attempt struct {
 	session   *session.Holding // nil outside a session
 	beats     *beats
 	recovered *protocol.Recovered
+	version   string // of the handler that ran; empty for Go
 	lost      string // why the session's executor is gone, when that was found
 	rebuild   bool   // the executor may begin anew on an epoch whose state was lost
 	log       zerolog.Logger
@@ -93,7 +94,7 @@ func (r *Runner) localTime(t *protocol.ActivityTask, received, at time.Time) tim
 // outcome is what the app is told of an attempt; false: nothing, since it would count for nothing.
 func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error) (protocol.CompleteItem, bool) {
 	item := itemOf(a.task)
-	item.Recovered = a.recovered
+	item.Recovered, item.CodeVersion = a.recovered, a.version
 	cause := context.Cause(ctx)
 	var handBack *unavailable
 	var superseded *session.SupersededError

@@ -100,6 +100,9 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}
 	for began := time.Now(); ; {
 		res, err := a.r.opt.Executors.Invoke(ctx, inv, hooks)
+		if name == t.ActivityType {
+			a.version = res.Version
+		}
 		if err == nil {
 			return payload.Payload{Blob: string(res.Output)}, nil
 		}

@@ -31,6 +31,9 @@ describe("an event for people", () => {
   });
   it("is told in one line", () => {
     expect(summary(event("ActivityScheduled", { activity_type: "index", session_id: "s1" }, { arguments: ["a", 2] }))).toBe('index("a",2) in session s1');
+    expect(summary(event("ActivityCompleted", { activity_type: "index", worker_id: "w1", code_version: "0123456789abcdef" }, { result: null }))).toBe(
+      "index on w1, version 01234567 → null",
+    );
     expect(summary(event("ActivityCompleted", { activity_type: "index", worker_id: "w1", attempt_number: 2 }, { result: null }))).toBe("index on w1, attempt 2 → null");
     expect(summary(event("ActivityTimedOut", { activity_type: "index", timeout_kind: "start_to_close" }))).toBe("index: start to close");
     expect(summary(event("TimerScheduled", { delay_seconds: 90 }))).toBe("1.5 min");

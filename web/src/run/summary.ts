@@ -63,7 +63,8 @@ export function summary(e: HistoryEvent): string {
   const d = e.decoded ?? {};
   const s = (name: string) => (typeof p[name] === "string" ? (p[name] as string) : "");
   const n = (name: string) => numberOf(p[name]) ?? 0;
-  const by = s("worker_id") ? ` on ${s("worker_id")}` : "";
+  const code = s("code_version") ? `, version ${s("code_version").slice(0, 8)}` : "";
+  const by = s("worker_id") ? ` on ${s("worker_id")}${code}` : "";
   const again = n("attempt_number") > 1 ? `, attempt ${n("attempt_number")}` : "";
   const why = s("message") || s("reason") || s("timeout_kind").replaceAll("_", " ");
   switch (e.event_type) {

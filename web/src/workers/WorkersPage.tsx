@@ -16,7 +16,7 @@ import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 import { Drain } from "./Drain";
 import { FleetWide } from "./FleetWide";
-import { isolation, machine, slots, type Meter } from "./facts";
+import { isolation, machine, otherCode, slots, type Meter } from "./facts";
 import { whyNoWork, type Reason } from "./why";
 
 const order = ["mismatched", "draining", "active", "stale"];
@@ -67,6 +67,11 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
         <Status status={w.status} />
       </div>
       <Reasons of={whyNoWork(w, queues)} />
+      {otherCode(w).map((text) => (
+        <p key={text} className="mt-2 text-[13px] text-warn" data-other-code>
+          {text}
+        </p>
+      ))}
       <div className="mt-3 grid gap-x-6 gap-y-2 sm:grid-cols-3">
         {slots(w).map((m) => (
           <MeterView key={m.name} meter={m} />

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { WorkerView } from "../api/types";
-import { fleetWide, isolation, machine, slots } from "./facts";
+import { fleetWide, isolation, machine, otherCode, slots } from "./facts";
 
 describe("a worker's reports", () => {
   it("tell how full it is, and nothing where it says nothing", () => {
@@ -21,6 +21,11 @@ describe("a worker's reports", () => {
       size: "1 core, 8.0 GB", load: "cpu 8\u00a0%, disk 30\u00a0%", address: "",
     });
     expect(machine({ workerId: "x" })).toBeNull();
+  });
+  it("tell whose code differs under one release", () => {
+    const w = { code_differs: [{ activity_type: "a", worker_id: "w2", version: "1" }, { activity_type: "b", worker_id: "w2", version: "2" }] };
+    expect(otherCode(w as unknown as WorkerView)).toEqual(["Worker w2 has other code of a, b under the same release: which of them runs is chance."]);
+    expect(otherCode({} as unknown as WorkerView)).toEqual([]);
   });
   it("tell what an operator set for all, and that it was set free", () => {
     const set = { revision: 3, worker_count: 2, applied_worker_count: 1, pending: ["w"] };

@@ -45,6 +45,13 @@ export function isolation(r: Report): { level: string; limits: string; missing: 
   return { level, limits: limits.join(", "), missing };
 }
 
+/** Which workers have other code than this one under the same release, in words: what runs is then chance. */
+export function otherCode(w: WorkerView): string[] {
+  const by = new Map<string, string[]>();
+  for (const d of w.code_differs ?? []) by.set(d.worker_id, [...(by.get(d.worker_id) ?? []), d.activity_type]);
+  return [...by].map(([worker, types]) => `Worker ${worker} has other code of ${types.join(", ")} under the same release: which of them runs is chance.`);
+}
+
 /** The machine a worker runs on, in words. */
 export function machine(r: Report): { size: string; load: string; address: string } | null {
   if (!r) return null;

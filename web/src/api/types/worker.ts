@@ -31,6 +31,14 @@ export interface WorkerView {
   group?: string;
   drain?: WorkerDrain;
   settings_revision?: number; // of the fleet's settings, that it runs with; absent: it takes none
+  activity_versions?: Record<string, string>; // what the code of its activity types is
+  code_differs?: CodeDifference[]; // activity types of which a worker of the same release has other code
+}
+
+export interface CodeDifference {
+  activity_type: string;
+  worker_id: string; // the other
+  version: string;
 }
 
 /** What an operator set for all workers of a namespace, and how many run with it. What is absent is each worker's own. */

@@ -1,0 +1,83 @@
+package broker
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// maxDiffers is how many differences of code are listed of one worker.
+const maxDiffers = 100
+
+// differences notes in the views of workers where two of one release, with a queue in common, have different code of
+// an activity type. Which of them gets a task is chance, so people should know.
+func differences(views []protocol.WorkerView) {
+	for i := range views {
+		v := &views[i]
+		if len(v.Versions) == 0 {
+			continue
+		}
+		for j := range views {
+			if o := &views[j]; i != j && works(v.Status) && works(o.Status) && v.Release == o.Release &&
+				v.Namespace == o.Namespace && sharesQueue(v.TaskQueues, o.TaskQueues) {
+				for _, name := range otherCode(v.Versions, o.Versions) {
+					v.Differs = append(v.Differs, protocol.CodeDifference{
+						ActivityType: name, WorkerID: o.WorkerID, Version: o.Versions[name],
+					})
+				}
+			}
+		}
+		slices.SortFunc(v.Differs, func(a, b protocol.CodeDifference) int {
+			return cmp.Or(cmp.Compare(a.ActivityType, b.ActivityType), cmp.Compare(a.WorkerID, b.WorkerID))
+		})
+		v.Differs = v.Differs[:min(len(v.Differs), maxDiffers)]
+	}
+}
+
+func works(s protocol.WorkerStatus) bool { return s == protocol.WorkerActive }
+
+func sharesQueue(a, b []string) bool {
+	return slices.ContainsFunc(a, func(q string) bool { return slices.Contains(b, q) })
+}
+
+// otherCode are the activity types of which two workers say that they have different code.
+func otherCode(a, b map[string]string) []string {
+	var all []string
+	for name, version := range a {
+		if other, both := b[name]; both && other != version {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// warnOfOtherCode logs that a worker which registers has other code than one this app hears, of the same release.
+func (b *Broker) warnOfOtherCode(w *engine.Worker) {
+	if len(w.Versions) == 0 {
+		return
+	}
+	type difference struct {
+		worker string
+		types  []string
+	}
+	var all []difference
+	b.workers.mu.Lock()
+	for key, h := range b.workers.known {
+		o := h.worker
+		if key.Namespace != w.Namespace || key.ID == w.ID || o.Release != w.Release || !o.Left.IsZero() || h.draining ||
+			!sharesQueue(w.Queues, o.Queues) {
+			continue
+		}
+		if types := otherCode(w.Versions, o.Versions); len(types) > 0 {
+			all = append(all, difference{key.ID, types})
+		}
+	}
+	b.workers.mu.Unlock()
+	for _, d := range all {
+		b.log.Warn().Str("worker_id", w.ID).Str("other_worker_id", d.worker).Str("release", w.Release).
+			Strs("activity_types", d.types).Msg("two workers of one release have different code")
+	}
+}

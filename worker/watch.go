@@ -1,0 +1,77 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// watchEvery is how often a worker that watches its handlers looks at their files' times.
+const watchEvery = 500 * time.Millisecond
+
+// watch follows the folder of handlers until ctx ends: new ones are offered, and changed ones told to the app.
+func (w *Worker) watch(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	was := treeStamp(w.opt.Handlers)
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now := treeStamp(w.opt.Handlers)
+		if now == was {
+			continue
+		}
+		was = now
+		found, err := FindHandlers(w.opt.Handlers, w.opt.Registry, w.pool.Report().Runtimes)
+		if err != nil {
+			w.log.Warn().Err(err).Msg("handlers stay as they were")
+			continue
+		}
+		before := w.handlerVersions()
+		w.setHandlers(found)
+		after := w.handlerVersions()
+		if maps.Equal(before, after) {
+			continue
+		}
+		var changed []string
+		for name, version := range after {
+			if before[name] != version {
+				changed = append(changed, name)
+			}
+		}
+		w.log.Info().Strs("changed", changed).Msg("handlers: " + found.String())
+		if err := w.link.Reregister(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn().Err(err).Msg("register with the handlers as they are now")
+			was = "" // tried again
+		}
+	}
+}
+
+// treeStamp changes when a file below dir is added, removed or written. Installed packages are not looked at.
+func treeStamp(dir string) string {
+	sum := fnv.New64a()
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // gone meanwhile: the next look sees what is there
+		}
+		if d.IsDir() {
+			if path != dir && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "__pycache__") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if info, err := d.Info(); err == nil {
+			fmt.Fprintf(sum, "%s %d %d\n", path, info.Size(), info.ModTime().UnixNano())
+		}
+		return nil
+	})
+	return fmt.Sprint(sum.Sum64())
+}
