@@ -15,45 +15,41 @@ import (
 // then tell which of them heard it last, and that one misses it as soon as its time is over.
 const quietFor = 15 * time.Second
 
+// aliveAtOnce is how many workers' signs of life are stored in one change.
+const aliveAtOnce = 500
+
 // unheard lists the workers whose last sign of life other apps are to know of: it is half a minute since one was
-// stored, or the worker went quiet, or it was given something and nothing says yet that its heartbeats are stored.
-func (r *registry) unheard(every, holds time.Duration) (list []engine.WorkerKey) {
+// stored, or the worker went quiet, or it was given something and nothing says yet that its heartbeats are stored. With
+// them, or when anything is written anyway, come those whose half a minute is half over: so a fleet is stored in step,
+// twice a minute, and not each worker at a time of its own.
+func (r *registry) unheard(every, holds time.Duration, anyway bool) (list []engine.WorkerKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for k, h := range r.known {
-		if h.at.After(h.stored) && (time.Since(h.storedAt) >= every || time.Since(h.at) >= quietFor) ||
-			!h.at.IsZero() && h.closely(holds) && !h.promised {
+		fresh, since := h.at.After(h.stored), time.Since(h.storedAt)
+		pressing := fresh && (since >= every || time.Since(h.at) >= quietFor) ||
+			!h.at.IsZero() && h.closely(holds) && !h.promised
+		if anyway = anyway || pressing; pressing || fresh && since >= every/2 {
 			list = append(list, k)
 		}
+	}
+	if !anyway {
+		return nil
 	}
 	return list
 }
 
-// watchHeard stores, until ctx ends, what the other apps on the database are to know of the workers that are heard
-// here: many at a time, and only when something is to be stored.
-func (b *Broker) watchHeard(ctx context.Context) {
-	tick := time.NewTicker(b.lookEvery())
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-b.unstored:
-		}
-		for list := b.workers.unheard(b.opt.StoreAlive, b.opt.HTTPLease); len(list) > 0 &&
-			ctx.Err() == nil; list = list[min(len(list), piece):] {
-			if err := b.storeAlive(ctx, list[:min(len(list), piece)]...); err != nil && ctx.Err() == nil {
-				b.log.Warn().Err(err).Msg("store signs of life of workers")
-				break
-			}
-		}
-	}
+// storeAlive stores the last signs of life of workers.
+func (b *Broker) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error {
+	_, err := b.storeSigns(ctx, keys)
+	return err
 }
 
-// storeAlive stores the last signs of life of workers. What this app knows of a process that another one superseded, at
-// whatever app, ends with that.
-func (b *Broker) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error {
+// storeSigns stores the last signs of life of workers, and of apps in the rows beside, and returns the store's time.
+// What this app knows of a process that another one superseded, at whatever app, ends with that.
+func (b *Broker) storeSigns(
+	ctx context.Context, keys []engine.WorkerKey, beside ...func(now time.Time) engine.Worker,
+) (time.Time, error) {
 	type sign struct {
 		heard
 		silent time.Duration
@@ -69,7 +65,11 @@ func (b *Broker) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error
 			signs[k] = sign{*h, time.Since(h.at), later}
 		})
 	}
-	older, err := change.Commit[[]store.Process](ctx, b.store, store.Change{
+	type answer struct {
+		older []store.Process
+		now   time.Time
+	}
+	a, err := change.Commit[answer](ctx, b.store, store.Change{
 		Needs: store.Keys{Workers: keys},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			var older []store.Process
@@ -103,12 +103,15 @@ func (b *Broker) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error
 				}
 				w.Workers = append(w.Workers, next)
 			}
-			w.Answer = older
+			for _, row := range beside {
+				w.Workers = append(w.Workers, row(now))
+			}
+			w.Answer = answer{older, now}
 			return w, nil
 		},
 	})
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
 	for k, s := range signs {
 		b.workers.with(k, func(h *heard) {
@@ -120,8 +123,8 @@ func (b *Broker) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error
 			}
 		})
 	}
-	for _, p := range older {
+	for _, p := range a.older {
 		b.superseded(ctx, p)
 	}
-	return nil
+	return a.now, nil
 }

@@ -204,10 +204,15 @@ func (b *Broker) hearProcess(k engine.WorkerKey, incarnation string) {
 		overdue = b.opt.Shared && h.at.Sub(h.storedAt) >= b.opt.StoreAlive
 	})
 	if overdue {
-		select {
-		case b.unstored <- struct{}{}:
-		default:
-		}
+		b.storeSoon()
+	}
+}
+
+// storeSoon has the signs of life stored that are overdue, with those of others that will be soon.
+func (b *Broker) storeSoon() {
+	select {
+	case b.unstored <- struct{}{}:
+	default:
 	}
 }
 
@@ -253,7 +258,7 @@ func (b *Broker) WorkerHeartbeat(
 	if err != nil {
 		return protocol.WorkerHeartbeatAnswer{}, err
 	}
-	keep, drains := false, false
+	keep, overdue, drains := false, false, false
 	b.workers.with(key, func(h *heard) {
 		drains = in.Draining && !h.draining
 		keep = b.opt.Shared && h.draining != in.Draining // for the other apps to know as well
@@ -271,9 +276,10 @@ func (b *Broker) WorkerHeartbeat(
 		if len(in.Process) > 0 {
 			h.process = in.Process
 		}
-		if b.opt.Shared && (time.Since(h.storedAt) >= b.opt.StoreAlive || h.closely(b.opt.HTTPLease)) {
+		if b.opt.Shared && h.closely(b.opt.HTTPLease) {
 			keep = true
 		}
+		overdue = b.opt.Shared && time.Since(h.storedAt) >= b.opt.StoreAlive
 	})
 	if drains { // the polls it still holds are answered, so that it need not wait for their end
 		b.dispatch.Drop(key, dispatch.ErrDraining)
@@ -285,6 +291,8 @@ func (b *Broker) WorkerHeartbeat(
 		if known := b.workers.get(key); w.Explicit && known != nil && known.Incarnation != w.Incarnation {
 			return protocol.WorkerHeartbeatAnswer{}, stale(key.ID)
 		}
+	} else if overdue {
+		b.storeSoon()
 	}
 	has := len(in.Leases)+len(in.Sessions) > 0 // or, of one that names only what is due, as it was seen last
 	b.workers.with(key, func(h *heard) { has = has || h.told == protocol.IntentLeave })

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/change"
@@ -113,17 +114,33 @@ func (b *Broker) served() []string {
 	return b.releases
 }
 
-// announce registers this app with the others on its database and learns of theirs; it lists those that are alive, and
-// until when they are believed to be. Those that have been dead for long are forgotten.
-func (b *Broker) announce(ctx context.Context) (alive map[string]time.Time, err error) {
+// announce stores the last signs of life of workers, and with self registers this app with the others on its database
+// in the same change and learns of theirs: it lists those that are alive, and until when they are believed to be. Those
+// that have been dead for long are forgotten.
+func (b *Broker) announce(
+	ctx context.Context, self bool, heard []engine.WorkerKey,
+) (alive map[string]time.Time, err error) {
 	releases := []string{b.opt.Release}
 	alive = map[string]time.Time{}
 	if b.opt.Shared {
-		var dead []engine.WorkerKey
-		now, err := b.store.Now(ctx)
+		var beside []func(time.Time) engine.Worker
+		if self {
+			beside = append(beside, b.row)
+		}
+		first := heard[:min(len(heard), aliveAtOnce)]
+		now, err := b.storeSigns(ctx, first, beside...)
 		if err != nil {
 			return nil, err
 		}
+		for rest := range slices.Chunk(heard[len(first):], aliveAtOnce) {
+			if err := b.storeAlive(ctx, rest...); err != nil {
+				return nil, err
+			}
+		}
+		if !self {
+			return nil, nil
+		}
+		var dead []engine.WorkerKey
 		err = b.store.View(ctx, func(r store.Reader) error {
 			apps, err := r.Workers(ctx, store.WorkerQuery{Namespace: appsNamespace, Limit: 10_000})
 			for _, w := range apps {
@@ -140,13 +157,11 @@ func (b *Broker) announce(ctx context.Context) (alive map[string]time.Time, err 
 		if err != nil {
 			return nil, err
 		}
-		_, err = b.store.Commit(ctx, store.Change{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
-			return store.Writes{DropWorkers: dead, Workers: []engine.Worker{{
-				Namespace: appsNamespace, ID: b.opt.App, Release: b.opt.Release, Queues: []string{"-"},
-				HeartbeatAt: history.At(now),
-				UpdatedAt:   history.At(now), AliveUntil: history.At(now.Add(2 * b.opt.StoreAlive)),
-			}}}, nil
-		}})
+		if len(dead) > 0 {
+			_, err = b.store.Commit(ctx, store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+				return store.Writes{DropWorkers: dead}, nil
+			}})
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -155,6 +170,14 @@ func (b *Broker) announce(ctx context.Context) (alive map[string]time.Time, err 
 	b.releases = releases
 	b.mu.Unlock()
 	return alive, nil
+}
+
+// row is this app's own among those of the apps.
+func (b *Broker) row(now time.Time) engine.Worker {
+	return engine.Worker{
+		Namespace: appsNamespace, ID: b.opt.App, Release: b.opt.Release, Queues: []string{"-"}, HeartbeatAt: history.At(now),
+		UpdatedAt: history.At(now), AliveUntil: history.At(now.Add(2 * b.opt.StoreAlive)),
+	}
 }
 
 // withdraw takes this app's registration away.

@@ -31,31 +31,44 @@ func (b *Broker) Watch(ctx context.Context) error {
 	watching.Go(func() { b.watchSessions(ctx) })
 	watching.Go(func() { b.watchSuperseded(ctx) })
 	watching.Go(func() { b.watchDrains(ctx) })
-	if b.opt.Shared {
-		watching.Go(func() { b.watchHeard(ctx) })
-	}
 	defer watching.Wait()
 	// by then all that live have come to this app, or their time is stored
 	behind := orphans{due: b.started.Add(b.opt.Alive)}
-	announce := func() {
-		apps, err := b.announce(ctx)
-		if err == nil {
+	var announced time.Time
+	failed := false
+	tell := func() {
+		fell := !behind.gone.IsZero() && !time.Now().Before(behind.gone) // an app is silent: it is looked at once
+		due := announced.IsZero() || b.opt.Shared && (time.Since(announced) >= b.opt.StoreAlive || fell)
+		var heard []engine.WorkerKey
+		if b.opt.Shared {
+			heard = b.workers.unheard(b.opt.StoreAlive, b.opt.HTTPLease, due)
+		}
+		if !due && len(heard) == 0 {
+			return
+		}
+		self := due || time.Since(announced) >= b.opt.StoreAlive/2 // with the workers' it costs nothing
+		if self {
+			announced = time.Now()
+		}
+		apps, err := b.announce(ctx, self, heard)
+		failed = err != nil
+		switch {
+		case failed && ctx.Err() == nil:
+			b.log.Warn().Err(err).Msg("tell the other apps of this one and of its workers")
+		case !failed && self:
 			behind.met(b.opt.App, apps)
-		} else if ctx.Err() == nil {
-			b.log.Warn().Err(err).Msg("tell the other apps of this one")
 		}
 	}
-	announce()
-	for announced := time.Now(); ; {
+	for tell(); ; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-tick.C:
-			fell := !behind.gone.IsZero() && !time.Now().Before(behind.gone) // silent: it is looked at once
-			if b.opt.Shared && (time.Since(announced) >= b.opt.StoreAlive || fell) {
-				announced = time.Now()
-				announce()
+		case <-b.unstored:
+			if !failed { // the next look tries again, not each heartbeat
+				tell()
 			}
+		case <-tick.C:
+			tell()
 			if !behind.due.IsZero() && !time.Now().Before(behind.due) {
 				if err := b.takeUp(ctx); err == nil {
 					behind.due = time.Time{}

@@ -34,6 +34,10 @@ const maxStuck = 10_000
 
 // sweep applies what is due now and returns when to look again, zero for never.
 func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
+	if rest, err := s.atRest(ctx); rest || err != nil {
+		s.failing = s.failing && err != nil
+		return time.Time{}, err
+	}
 	now, err := s.store.Now(ctx)
 	if err != nil {
 		return time.Time{}, err
@@ -67,6 +71,25 @@ func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
 		return now, nil // there may be more behind these
 	}
 	return s.next(ctx, now, earliest(later, s.again(ready)))
+}
+
+// atRest says, for one statement, that nothing is to be done and nothing will be, as far as the store knows. It is
+// asked where that can be expected: nothing was planned, nobody told of anything, and this is a look in rounds at what
+// others may have left.
+func (s *Sweeper) atRest(ctx context.Context) (bool, error) {
+	s.mu.Lock()
+	expected := s.rested && s.planned.IsZero() && s.pulse.IsZero()
+	s.mu.Unlock()
+	s.rested = true
+	if !expected {
+		return false, nil
+	}
+	var next time.Time
+	err := s.store.View(ctx, func(r store.Reader) (err error) {
+		next, err = r.NextDue(ctx, time.Unix(0, 0))
+		return err
+	})
+	return err == nil && next.IsZero(), err
 }
 
 // pick picks the things whose turn it is, and returns when that of the first other one comes. What was tried and is not

@@ -78,6 +78,7 @@ type Sweeper struct {
 	tried   map[key]*trial // due things that were applied and may still be due
 	stuck   int            // of them, those that were seen to be
 	broken  int            // rounds in a row that the store failed
+	rested  bool           // it has swept once
 	failing bool           // said in the log, until a round without errors
 	clean   time.Time      // next clean-up, by our clock; zero: none
 	empty   bool           // no session has ended that clean-up would ever remove
