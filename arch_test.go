@@ -48,15 +48,17 @@ var directions = []direction{
 	{"app/dispatch", []string{"app/store", "app/engine", "shared/protocol"}},
 	{"app/auth", []string{"app/store", "shared/..."}},
 	{"app/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
-	{"app/view", []string{"app/store", "app/engine", "shared/..."}},
+	{"app/view", []string{"app/filter", "app/change", "app/store", "app/engine", "shared/..."}},
 	{"app/question", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/broker", []string{
-		"app/question", "app/view", "app/filter", "app/dispatch", "app/change", "app/auth", "app/store", "app/engine",
+		"app/question", "app/view", "app/dispatch", "app/change", "app/auth", "app/store", "app/engine",
 		"shared/...",
 	}},
 	{"app/sweep", []string{"app/store", "app/engine"}},
 	{"app/serve", []string{"app/auth", "app/store", "shared/..."}},
-	{"app/httpapi", []string{"app/serve", "app/broker", "app/auth", "app/store", "app/engine", "docs", "shared/..."}},
+	{"app/httpapi", []string{
+		"app/serve", "app/broker", "app/view", "app/auth", "app/store", "app/engine", "docs", "shared/...",
+	}},
 	{"app/workerapi", []string{"app/serve", "app/auth", "app/dispatch", "app/store", "app/engine", "shared/..."}},
 	{"app/channel", []string{"app/auth", "app/dispatch", "app/store", "shared/..."}},
 	{"app/plane", []string{
@@ -94,7 +96,8 @@ var directions = []direction{
 	// Where app and worker meet.
 	{"cli/bench", []string{
 		"client",
-		"app", "app/plane", "app/broker", "app/dispatch", "app/store/...", "worker", "worker/link", "worker/workflow",
+		"app", "app/plane", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker", "worker/link",
+		"worker/workflow",
 		"shared/...",
 	}},
 	{"cli/conformance", nil},

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/examples/look"
 	"github.com/sojourn-run/sojourn/examples/research"
 	"github.com/sojourn-run/sojourn/shared/config"
@@ -93,7 +94,7 @@ func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 		return errors.Join(err, n.wait())
 	}
 	fmt.Fprintf(p.out, "ready %s %s/runs/%s\n", base, base, url.PathEscape(run.RunID))
-	if err := approve(n.ctx, n.app.Broker(), run); err != nil && n.ctx.Err() == nil {
+	if err := approve(n.ctx, n.app.Plane, run); err != nil && n.ctx.Err() == nil {
 		s.Log.Error().Err(err).Str("run_id", run.RunID).Msg("see the sample through")
 	}
 	return n.wait()
@@ -142,12 +143,12 @@ func newest(
 }
 
 // approve sends the signal the sample waits for, once, when it waits for it.
-func approve(ctx context.Context, b *broker.Broker, run protocol.StartAnswer) error {
+func approve(ctx context.Context, p *plane.Plane, run protocol.StartAnswer) error {
 	target := protocol.Target{Namespace: run.Namespace, WorkflowID: run.WorkflowID}
-	changed, stop := b.Dispatch().WatchRun(run.RunID)
+	changed, stop := p.Dispatch().WatchRun(run.RunID)
 	defer stop()
 	for {
-		v, err := b.Describe(ctx, target)
+		v, err := p.View().Describe(ctx, target)
 		if err != nil || v.Terminal {
 			return err
 		}
@@ -155,7 +156,7 @@ func approve(ctx context.Context, b *broker.Broker, run protocol.StartAnswer) er
 			if w.SignalName != research.Approve {
 				continue
 			}
-			_, err := b.Signal(ctx, protocol.SignalRequest{
+			_, err := p.Broker().Signal(ctx, protocol.SignalRequest{
 				Target: target, SignalName: research.Approve, Input: []byte(`["sojourn dev"]`), RequestID: run.RunID + "-approve",
 				Identity: "sojourn dev",
 			})

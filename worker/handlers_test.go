@@ -241,7 +241,7 @@ func TestTasksWaitForAHandlersFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the task waits, and says for what", func() bool {
-			v, err := a.Broker().Describe(t.Context(), protocol.Target{RunID: answer.RunID})
+			v, err := a.View().Describe(t.Context(), protocol.Target{RunID: answer.RunID})
 			if err != nil {
 				t.Fatal(err)
 			}

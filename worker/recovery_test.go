@@ -97,7 +97,7 @@ func TestARebuildThatIsCancelledIsInHistoryOverEveryCarrier(t *testing.T) {
 			t.Fatal(err)
 		}
 		told := func() bool {
-			v, err := a.Broker().Describe(t.Context(), protocol.Target{RunID: answer.RunID})
+			v, err := a.View().Describe(t.Context(), protocol.Target{RunID: answer.RunID})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -102,7 +102,7 @@ func TestChildrenUpdatesAndQueriesOverEveryCarrier(t *testing.T) {
 		var v protocol.RunView
 		eventually(t, "the run ends", func() bool {
 			var err error
-			if v, err = a.Broker().Describe(t.Context(), target); err != nil {
+			if v, err = a.View().Describe(t.Context(), target); err != nil {
 				t.Fatal(err)
 			}
 			return v.Terminal
@@ -151,7 +151,7 @@ func TestSignalsNobodyReceivedGoAlongOverEveryCarrier(t *testing.T) {
 		var v protocol.RunView
 		eventually(t, "the last run ends", func() bool {
 			var err error
-			if v, err = a.Broker().Describe(t.Context(), protocol.Target{WorkflowID: answer.WorkflowID}); err != nil {
+			if v, err = a.View().Describe(t.Context(), protocol.Target{WorkflowID: answer.WorkflowID}); err != nil {
 				t.Fatal(err)
 			}
 			return v.Terminal
@@ -189,7 +189,7 @@ func TestChildrenBeginWithMemoAndSearchAttributes(t *testing.T) {
 			})
 		})
 		id := result[string](t, run(t, a, "parent", "Ada"))
-		list, err := a.Broker().List(t.Context(), protocol.ListRequest{WorkflowType: "labelled", Query: `customer = "Ada"`})
+		list, err := a.View().List(t.Context(), protocol.ListRequest{WorkflowType: "labelled", Query: `customer = "Ada"`})
 		if err != nil || len(list.Workflows) != 2 {
 			t.Fatalf("found %+v, %v", list.Workflows, err)
 		}

@@ -55,7 +55,7 @@ func TestValidatorsAreAskedBeforeAnUpdateIsAcceptedOverEveryCarrier(t *testing.T
 		}
 		describe := func() protocol.RunView {
 			t.Helper()
-			v, err := a.Broker().Describe(t.Context(), target)
+			v, err := a.View().Describe(t.Context(), target)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -468,7 +468,7 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 
 func events(t *testing.T, a *apptest.App, run string) []history.Event {
 	t.Helper()
-	page, err := a.Broker().History(
+	page, err := a.View().History(
 		t.Context(), protocol.HistoryQuery{Target: protocol.Target{RunID: run}, PageSize: 1000},
 	)
 	if err != nil {

@@ -63,12 +63,12 @@ func (e *Env) give(s *stillness, what string) {
 func (e *Env) openRuns() (views []protocol.RunView) {
 	in := protocol.ListRequest{Status: "running", PageSize: 200}
 	for {
-		page, err := e.plane.Broker().List(e.t.Context(), in)
+		page, err := e.plane.View().List(e.t.Context(), in)
 		if err != nil {
 			return views
 		}
 		for _, v := range page.Workflows {
-			if v, err := e.plane.Broker().Describe(e.t.Context(), protocol.Target{RunID: v.RunID}); err == nil && !v.Terminal {
+			if v, err := e.plane.View().Describe(e.t.Context(), protocol.Target{RunID: v.RunID}); err == nil && !v.Terminal {
 				views = append(views, v)
 			}
 		}

@@ -233,7 +233,7 @@ func (e *Env) events(run string) (all []history.Event) {
 	e.t.Helper()
 	q := protocol.HistoryQuery{Target: protocol.Target{RunID: run}, PageSize: 1000}
 	for {
-		page, err := e.plane.Broker().History(e.t.Context(), q)
+		page, err := e.plane.View().History(e.t.Context(), q)
 		if err != nil {
 			e.t.Fatalf("history of run %s: %v", run, err)
 		}

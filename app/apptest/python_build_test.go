@@ -32,7 +32,7 @@ func TestPythonWorkersAreRolledOutByBuildID(t *testing.T) {
 				t.Fatal(err)
 			}
 			until(t, id+" completes", func() bool {
-				v, err := a.Broker().Describe(t.Context(), protocol.Target{WorkflowID: id})
+				v, err := a.View().Describe(t.Context(), protocol.Target{WorkflowID: id})
 				return err == nil && fmt.Sprint(v.Status) == "completed"
 			})
 		}

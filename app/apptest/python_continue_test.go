@@ -19,7 +19,7 @@ type deposit struct {
 func lastOf(t *testing.T, a *apptest.App, workflowID string) (d deposit) {
 	t.Helper()
 	until(t, "workflow "+workflowID+" ends", func() bool {
-		v, err := a.Broker().Describe(t.Context(), protocol.Target{WorkflowID: workflowID})
+		v, err := a.View().Describe(t.Context(), protocol.Target{WorkflowID: workflowID})
 		return err == nil && v.Terminal && v.Status == "completed" && json.Unmarshal(v.Output, &d) == nil && d.Runs > 0
 	})
 	return d
@@ -37,7 +37,7 @@ func TestASignalFromBeforeTheFirstWorkerIsHandledOnce(t *testing.T) {
 		c.want(202, "POST", "/api/workflows/"+r.WorkflowID+"/signal/deposit", `{"input":[10]}`)
 		w := work(t, a, "py-1", "50")
 		until(t, "the next run waits", func() bool {
-			v, err := a.Broker().Describe(t.Context(), protocol.Target{WorkflowID: r.WorkflowID})
+			v, err := a.View().Describe(t.Context(), protocol.Target{WorkflowID: r.WorkflowID})
 			return err == nil && v.RunID != r.RunID && v.Status == "waiting"
 		})
 		c.want(202, "POST", "/api/workflows/"+r.WorkflowID+"/signal/deposit", `{"input":[5]}`)

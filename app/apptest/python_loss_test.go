@@ -104,7 +104,7 @@ func TestPythonLosesEveryFirstAnswer(t *testing.T) {
 		if sum != 105 {
 			t.Errorf("the sum is %d", sum)
 		}
-		page, err := a.Broker().History(t.Context(), protocol.HistoryQuery{Target: r})
+		page, err := a.View().History(t.Context(), protocol.HistoryQuery{Target: r})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -231,7 +231,7 @@ func output(t *testing.T, a *apptest.App, run protocol.Target, into any) {
 	var v protocol.RunView
 	until(t, "run "+run.RunID+" ends", func() bool {
 		var err error
-		v, err = a.Broker().Describe(t.Context(), run)
+		v, err = a.View().Describe(t.Context(), run)
 		return err == nil && v.Terminal
 	})
 	if v.Status != "completed" {
@@ -246,7 +246,7 @@ func output(t *testing.T, a *apptest.App, run protocol.Target, into any) {
 func pendingOn(t *testing.T, a *apptest.App, run protocol.Target, activityType string) (worker string) {
 	t.Helper()
 	until(t, "activity "+activityType+" is under way", func() bool {
-		v, err := a.Broker().Describe(t.Context(), run)
+		v, err := a.View().Describe(t.Context(), run)
 		if err != nil || v.Pending == nil {
 			return false
 		}

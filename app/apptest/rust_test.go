@@ -183,7 +183,7 @@ func TestTheAppRestartsWhileRustPolls(t *testing.T) {
 		w := rustWork(t, a, "rs-1", "50")
 		idle := runOn(t, a, rustQueue, "sleeping", 5)
 		until(t, "it sleeps", func() bool {
-			v, err := a.Broker().Describe(t.Context(), idle)
+			v, err := a.View().Describe(t.Context(), idle)
 			return err == nil && v.Status == "waiting"
 		})
 		a.Stop()

@@ -9,7 +9,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -66,12 +65,4 @@ func activityAnswer(a protocol.StartAnswer) protocol.ActivityAnswer {
 		WorkflowID: a.WorkflowID, RunID: a.RunID, ActivityType: a.WorkflowType, Namespace: a.Namespace, Status: a.Status,
 		Outcome: a.Outcome, New: a.New,
 	}
-}
-
-// kindOf is what a run is, as people and programs are told.
-func kindOf(h *engine.Head) string {
-	if h.Kind == history.KindActivity {
-		return protocol.RunOfActivity
-	}
-	return protocol.RunOfWorkflow
 }

@@ -21,7 +21,7 @@ var registeredName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]{0,127}$`)
 // SearchAttributes lists what runs of a namespace can be filtered by: the system's attributes and the registered ones,
 // names and types.
 func (b *Broker) SearchAttributes(ctx context.Context, ns string) (protocol.SearchAttributes, error) {
-	types, err := b.attributeTypes(ctx, change.Namespace(ns))
+	types, err := b.AttributeTypes(ctx, change.Namespace(ns))
 	if types == nil {
 		types = map[string]string{}
 	}
@@ -102,9 +102,9 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(type
 	return err
 }
 
-// attributeTypes are the registered search attributes of a namespace. Alone on its database an app reads them once;
+// AttributeTypes are the registered search attributes of a namespace. Alone on its database an app reads them once;
 // beside others, each time.
-func (b *Broker) attributeTypes(ctx context.Context, ns string) (map[string]string, error) {
+func (b *Broker) AttributeTypes(ctx context.Context, ns string) (map[string]string, error) {
 	known, at := b.namespaces.attributes(ns)
 	if known != nil && !b.opt.Shared {
 		return known, nil
@@ -128,7 +128,7 @@ func (b *Broker) checkTypes(ctx context.Context, ns, field string, given json.Ra
 	if len(given) == 0 || string(given) == "null" {
 		return nil
 	}
-	types, err := b.attributeTypes(ctx, ns)
+	types, err := b.AttributeTypes(ctx, ns)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (b *Broker) upsertTypes(ctx context.Context, ns string, commands []protocol
 	if !engine.Labels(commands) {
 		return nil, nil
 	}
-	return b.attributeTypes(ctx, ns)
+	return b.AttributeTypes(ctx, ns)
 }
 
 // attributes are the remembered registrations of a namespace, nil when there are none, and what learn has to be told.

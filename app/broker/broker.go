@@ -105,6 +105,9 @@ func (b *Broker) Drain() {
 	b.dispatch.Drain()
 }
 
+// Drained is closed when draining begins.
+func (b *Broker) Drained() <-chan struct{} { return b.drained }
+
 func (b *Broker) isDraining() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,7 +23,7 @@ func newApp(t testing.TB) *app { return on(t, "") }
 
 func on(t testing.TB, database string) *app {
 	a := apptest.Start(t, apptest.Options{Database: database})
-	return &app{a.Broker(), view.New(a.Store()), a.Store(), t}
+	return &app{a.Broker(), a.View(), a.Store(), t}
 }
 
 func must[T any](t testing.TB) func(T, error) T {

@@ -40,7 +40,7 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 	in.Namespace = change.Namespace(in.Namespace)
 	understood := false
 	err := b.store.View(ctx, func(r store.Reader) error {
-		run, _, err := find(ctx, r, in.Target)
+		run, _, err := change.Find(ctx, r, in.Target)
 		if err != nil {
 			return err
 		}
@@ -69,6 +69,11 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 // Repair takes a run out of quarantine.
 func (b *Broker) Repair(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
 	return b.tell(ctx, in, "repair", nil, func(string) engine.Input { return engine.Repair{Identity: in.Identity} })
+}
+
+// Archive marks a closed run as dealt with.
+func (b *Broker) Archive(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return b.tell(ctx, in, "archive", nil, func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} })
 }
 
 // tell gives a run a command that carries no more than its reason.
@@ -171,7 +176,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 // the current run alone.
 func (b *Broker) neverWas(ctx context.Context, t protocol.Target, refusal error) error {
 	err := b.store.View(ctx, func(r store.Reader) error {
-		_, _, err := find(ctx, r, t)
+		_, _, err := change.Find(ctx, r, t)
 		return err
 	})
 	if protocol.ReasonOf(err) == protocol.ReasonRunNotFound {

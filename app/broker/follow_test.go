@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -30,7 +30,7 @@ func TestAFollowerIsToldThatNothingHappensWithoutAsking(t *testing.T) {
 		begun, events, beats := 0, 0, 0
 		done := make(chan error)
 		go func() {
-			_, err := b.Follow(ctx, protocol.Target{RunID: started.RunID}, 0, broker.Follower{
+			_, err := p.View().Follow(ctx, protocol.Target{RunID: started.RunID}, 0, view.Follower{
 				Begin: func(protocol.RunView) error { begun++; return nil },
 				Event: func(history.Event) error { events++; return nil },
 				Beat:  func() error { beats++; return nil },

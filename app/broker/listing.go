@@ -123,7 +123,7 @@ func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protoco
 		q.Statuses = []protocol.SessionStatus{protocol.SessionStatus(in.Status)}
 	}
 	var err error
-	if q.AfterUpdated, q.AfterID, err = parseCursor(in.PageToken); err != nil {
+	if q.AfterUpdated, q.AfterID, err = view.ParseCursor(in.PageToken); err != nil {
 		return protocol.SessionPage{}, err
 	}
 	now, err := b.store.Now(ctx)
@@ -142,7 +142,7 @@ func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protoco
 		if len(rows) == q.Limit {
 			rows = rows[:q.Limit-1]
 			last := rows[len(rows)-1]
-			p.NextPageToken = cursor(last.UpdatedAt, last.ID)
+			p.NextPageToken = view.Cursor(last.UpdatedAt, last.ID)
 		}
 		known, err := b.fleet(ctx, r, ns)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -46,7 +47,9 @@ func TestASearchThatIsTooBroadIsRefusedOrAnsweredInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var budgets []time.Duration
-	b := broker.New(hurried{db, &budgets}, dispatch.New(dispatch.Options{}), broker.Options{})
+	d := dispatch.New(dispatch.Options{})
+	b := broker.New(db, d, broker.Options{})
+	runs := view.New(hurried{db, &budgets}, b, d, false)
 	t.Cleanup(func() { b.Close(); _ = db.Close() })
 	for i := range 30 {
 		in := protocol.StartRequest{WorkflowID: fmt.Sprint("w", i), WorkflowType: "wf", BusinessKey: fmt.Sprint("k", i)}
@@ -55,7 +58,7 @@ func TestASearchThatIsTooBroadIsRefusedOrAnsweredInParts(t *testing.T) {
 		}
 	}
 	list := func(in protocol.ListRequest) (ids []string, a protocol.ListAnswer, err error) {
-		a, err = b.List(t.Context(), in)
+		a, err = runs.List(t.Context(), in)
 		for _, v := range a.Workflows {
 			ids = append(ids, v.WorkflowID)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -29,7 +30,7 @@ func TestWhoWaitsFindsOutWhatNobodyTold(t *testing.T) {
 		})
 		o.join(a, "w", "")
 		a.parked("one")
-		other := &app{b, a.View, o.store, o.t}
+		other := &app{b, view.New(outage{o.store, o}, b, deaf, true), o.store, o.t}
 		most := int64(60)
 		in := set("one", "completed")
 		in.WaitTimeout = &most
@@ -42,14 +43,14 @@ func TestWhoWaitsFindsOutWhatNobodyTold(t *testing.T) {
 		closed := make(chan bool, 1)
 		at := protocol.Target{WorkflowID: "one"}
 		go func() {
-			v, err := b.Result(o.t.Context(), at, 5*time.Minute)
+			v, err := other.Result(o.t.Context(), at, 5*time.Minute)
 			if err != nil {
 				o.t.Error(err)
 			}
 			ended <- v
 		}()
 		go func() {
-			over, err := b.Follow(o.t.Context(), at, 0, broker.Follower{
+			over, err := other.Follow(o.t.Context(), at, 0, view.Follower{
 				Begin: func(protocol.RunView) error { return nil },
 				Event: func(history.Event) error { return nil },
 				Beat:  func() error { return nil },

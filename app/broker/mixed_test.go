@@ -9,7 +9,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/question"
-	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -157,7 +156,7 @@ func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
 		running := apptest.Start(t, apptest.Options{Database: database, Change: func(o *appkg.Options) {
 			o.Release = release
 		}})
-		return running, &app{running.Broker(), view.New(running.Store()), running.Store(), t}
+		return running, &app{running.Broker(), running.View(), running.Store(), t}
 	}
 	older, a := begin("one")
 	_, next := begin("two")

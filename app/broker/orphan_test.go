@@ -100,7 +100,7 @@ func (o *harness) appWith(options broker.Options) (a *app, kill func()) {
 		kill()
 		b.Close()
 	})
-	return &app{b, view.New(o.store), o.store, o.t}, kill
+	return &app{b, view.New(outage{o.store, o}, b, b.Dispatch(), options.Shared), o.store, o.t}, kill
 }
 
 func (o *harness) at() time.Duration { return time.Since(o.began) }

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -31,7 +32,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	in.Namespace = change.Namespace(in.Namespace)
 	var run *engine.Run
 	err = b.store.View(ctx, func(r store.Reader) error {
-		run, _, err = find(ctx, r, in.Target)
+		run, _, err = change.Find(ctx, r, in.Target)
 		return err
 	})
 	if err != nil {
@@ -69,7 +70,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 		a.TargetScope = "run"
 	}
 	if reply.Result != "" {
-		a.ResultEnvelope, a.Result = envelope(reply.Result)
+		a.ResultEnvelope, a.Result = view.Envelope(reply.Result)
 	}
 	return a, nil
 }

@@ -73,18 +73,13 @@ func (b *Broker) Queue(ctx context.Context, ns, name string) (protocol.QueueStat
 			Status:          w.Status, Stale: w.Status == protocol.WorkerStale,
 		})
 	}
-	err = b.store.View(ctx, func(r store.Reader) error {
+	return v, b.store.View(ctx, func(r store.Reader) error {
 		leases, err := r.QueueLeases(ctx, engine.QueueKey{Namespace: ns, Name: name}, leasesShown)
 		for _, l := range leases {
 			v.Leases = append(v.Leases, leaseView(l, g.now))
 		}
 		return err
 	})
-	if err != nil {
-		return v, err
-	}
-	v.Waiting, err = b.queueWaiting(ctx, engine.QueueKey{Namespace: ns, Name: name})
-	return v, err
 }
 
 func noQueue(name string) error {

@@ -68,9 +68,10 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 			t.Errorf("a worker of another group gets %+v", task.Workflow)
 		}
 		state := must[protocol.QueueState](t)(said.Queue(t.Context(), "", "default"))
-		if len(state.Waiting) != 1 || state.Waiting[0].Wait == nil ||
-			state.Waiting[0].Wait.Reason != protocol.WaitGroupOffline || state.Admission.Workflow.Slots != 0 {
-			t.Errorf("the queue is shown with %+v, %d slots", state.Waiting, state.Admission.Workflow.Slots)
+		waiting := must[[]protocol.TaskWhy](t)(said.QueueWaiting(t.Context(), "", "default"))
+		if len(waiting) != 1 || waiting[0].Wait == nil || waiting[0].Wait.Reason != protocol.WaitGroupOffline ||
+			state.Admission.Workflow.Slots != 0 {
+			t.Errorf("the queue is shown with %+v, %d slots", waiting, state.Admission.Workflow.Slots)
 		}
 
 		at.of("west", "w")

@@ -11,7 +11,6 @@ import (
 	appkg "github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -228,7 +227,7 @@ func TestMigratingDrainsAndMovesOn(t *testing.T) {
 func TestReleasePolicies(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		running := apptest.Start(t, apptest.Options{Database: database})
-		a := &app{running.Broker(), view.New(running.Store()), running.Store(), t}
+		a := &app{running.Broker(), running.View(), running.Store(), t}
 		register := func(id, release string) {
 			t.Helper()
 			must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
@@ -266,7 +265,7 @@ func TestReleasePolicies(t *testing.T) {
 		}
 		running.Stop()
 		running = apptest.Start(t, apptest.Options{Database: database, Change: func(o *appkg.Options) { o.Release = "next" }})
-		a = &app{running.Broker(), view.New(running.Store()), running.Store(), t}
+		a = &app{running.Broker(), running.View(), running.Store(), t}
 		if got := a.poll("new", protocol.KindActivity, 25); got == nil || got.Activity.Session.SessionID != "finish" ||
 			!got.Activity.Session.IsNew {
 			t.Fatalf("when only the next release is served its worker gets %+v", got)
@@ -280,7 +279,7 @@ func TestReleasePolicies(t *testing.T) {
 // What happened to sessions is counted, and the gauges are there with every status.
 func TestSessionsAreCounted(t *testing.T) {
 	running := apptest.Start(t, apptest.Options{})
-	a := &app{running.Broker(), view.New(running.Store()), running.Store(), t}
+	a := &app{running.Broker(), running.View(), running.Store(), t}
 	a.register("flow")
 	a.ours("a", "a1", time.Minute, time.Minute, 10)
 	run := a.start("one")

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -17,7 +16,7 @@ import (
 func TestAnItemStoredBeforeThereWereSessions(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		before := apptest.Start(t, apptest.Options{Database: database})
-		a := &app{before.Broker(), view.New(before.Store()), before.Store(), t}
+		a := &app{before.Broker(), before.View(), before.Store(), t}
 		a.older("O")
 		a.start("wf")
 		a.taken(a.decide(a.task("O", protocol.KindWorkflow, "wf"), greet(), greet()))

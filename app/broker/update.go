@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -96,7 +97,7 @@ func (b *Broker) awaitUpdate(
 
 // followRun reads one run until the update was answered, or the time is up, or the run went on in next.
 func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next string, err error) {
-	changed, round, stop := b.runChanges(f.run)
+	changed, round, stop := view.RunChanges(b.dispatch, b.opt.Shared, f.run)
 	defer stop()
 	for {
 		var events []history.Event
@@ -154,7 +155,7 @@ func (f *followed) see(e history.Event) (next string) {
 		}
 		a.Outcome, a.UpdateStatus = "update_completed", "completed"
 		if d.Result != "" {
-			a.ResultEnvelope, a.Result = envelope(d.Result)
+			a.ResultEnvelope, a.Result = view.Envelope(d.Result)
 		}
 	case *history.WorkflowContinuedAsNew:
 		return d.NewRunID

@@ -8,7 +8,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -78,7 +77,7 @@ func TestLookingWhileARunGoesOnShowsTheNewRun(t *testing.T) {
 			return slow{s, &between}, err
 		}
 	}})
-	a := &app{started.Broker(), view.New(started.Store()), started.Store(), t}
+	a := &app{started.Broker(), started.View(), started.Store(), t}
 	a.register("w")
 	for i, by := range []protocol.Target{{WorkflowID: "by-id"}, {WorkflowID: "by-both"}} {
 		first := a.start(by.WorkflowID)

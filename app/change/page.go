@@ -17,9 +17,14 @@ const (
 	MaxPageSize = 4 << 20
 )
 
+// Reads is a store as far as it is read.
+type Reads interface {
+	View(ctx context.Context, read func(store.Reader) error) error
+}
+
 // Page reads one page of a run's history.
 func Page(
-	ctx context.Context, s store.Store, run string, after, through int64, size int,
+	ctx context.Context, s Reads, run string, after, through int64, size int,
 ) (protocol.HistoryPage, error) {
 	p := protocol.HistoryPage{TotalEvents: through}
 	size = min(max(1, size), MaxPage)

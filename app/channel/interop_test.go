@@ -55,7 +55,7 @@ func TestAJavaScriptWorkerDoesAJob(t *testing.T) {
 			t.Fatalf("worker of release %s: %v\n%s", release, err, text)
 		}
 	}
-	page, err := b.History(ctx, protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one", RunID: run.RunID}})
+	page, err := a.View().History(ctx, protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one", RunID: run.RunID}})
 	if err != nil {
 		t.Fatal(err)
 	}

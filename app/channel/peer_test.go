@@ -168,7 +168,7 @@ func has[T history.Data](t *testing.T, a *apptest.App, run string) T {
 	changed, stop := a.Dispatch().WatchRun(run)
 	defer stop()
 	for late := time.After(ceiling); ; {
-		page, err := a.Broker().History(within(t), protocol.HistoryQuery{Target: protocol.Target{RunID: run}})
+		page, err := a.View().History(within(t), protocol.HistoryQuery{Target: protocol.Target{RunID: run}})
 		if err != nil {
 			t.Fatal(err)
 		}

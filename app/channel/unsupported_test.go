@@ -91,7 +91,7 @@ func TestWhatWouldBeLostIsRefusedOnTheSocket(t *testing.T) {
 			if !strings.Contains(said, c.member) {
 				t.Errorf("%s, batch %v: %s does not name %s", c.name, batch, said, c.member)
 			}
-			v, err := a.Broker().Describe(within(t), protocol.Target{WorkflowID: started.WorkflowID})
+			v, err := a.View().Describe(within(t), protocol.Target{WorkflowID: started.WorkflowID})
 			if held := err == nil && v.Quarantined != nil; err != nil || held != (c.member != "") {
 				t.Errorf("%s, batch %v: the run is quarantined: %v, %v", c.name, batch, held, err)
 			}

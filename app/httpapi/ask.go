@@ -1,6 +1,8 @@
 package httpapi
 
-import "github.com/sojourn-run/sojourn/shared/protocol"
+import (
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
 
 // ask puts a query to a worker that runs the workflow's code, and is held until it answers or the query's time is up.
 func ask(a *API, c *call) (answer, error) {

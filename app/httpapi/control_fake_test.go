@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -119,7 +119,7 @@ func (f *fake) TaskWhy(_ context.Context, _, id string) (protocol.TaskWhy, error
 	return protocol.TaskWhy{TaskID: id}, f.saw(id)
 }
 
-func (f *fake) Follow(_ context.Context, t protocol.Target, after int64, to broker.Follower) (bool, error) {
+func (f *fake) Follow(_ context.Context, t protocol.Target, after int64, to view.Follower) (bool, error) {
 	if err := f.saw(after); err != nil {
 		return false, err
 	}

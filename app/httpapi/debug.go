@@ -1,6 +1,8 @@
 package httpapi
 
-import "github.com/sojourn-run/sojourn/app/auth"
+import (
+	"github.com/sojourn-run/sojourn/app/auth"
+)
 
 // whys are the routes that answer for what waits.
 func whys(ours lineFunc) []route {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -36,9 +36,10 @@ type RunViews interface {
 	List(context.Context, protocol.ListRequest) (protocol.ListAnswer, error)
 	Runs(context.Context, protocol.Target) ([]protocol.RunView, error)
 	History(context.Context, protocol.HistoryQuery) (protocol.HistoryPage, error)
-	Follow(ctx context.Context, t protocol.Target, after int64, f broker.Follower) (closed bool, err error)
+	Follow(ctx context.Context, t protocol.Target, after int64, f view.Follower) (closed bool, err error)
 	Debug(context.Context, protocol.Target) (protocol.DebugView, error)
 	TaskWhy(ctx context.Context, namespace, task string) (protocol.TaskWhy, error)
+	QueueWaiting(ctx context.Context, namespace, queue string) ([]protocol.TaskWhy, error)
 }
 
 // Workers is what is told of workers and done to them.

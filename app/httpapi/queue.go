@@ -55,7 +55,12 @@ func listQueues(a *API, c *call) (answer, error) {
 }
 
 func describeQueue(a *API, c *call) (answer, error) {
-	return ok(a.opt.Queues.Queue(c.Ctx, c.NS, c.PathValue("queue")))
+	name := c.PathValue("queue")
+	q, err := a.opt.Queues.Queue(c.Ctx, c.NS, name)
+	if err == nil {
+		q.Waiting, err = a.opt.RunViews.QueueWaiting(c.Ctx, c.NS, name)
+	}
+	return ok(q, err)
 }
 
 func listBuilds(a *API, c *call) (answer, error) {

@@ -14,6 +14,10 @@ func (f *fake) Queue(_ context.Context, namespace, name string) (protocol.QueueS
 	return protocol.QueueState{Name: name, Namespace: namespace}, f.saw(name)
 }
 
+func (f *fake) QueueWaiting(_ context.Context, _, _ string) ([]protocol.TaskWhy, error) {
+	return nil, nil
+}
+
 func (f *fake) BuildIDs(_ context.Context, namespace, queue string) (protocol.BuildRollout, error) {
 	return protocol.BuildRollout{Namespace: namespace, Queue: queue}, f.saw(queue)
 }

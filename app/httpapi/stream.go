@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -42,7 +42,7 @@ func streamHistory(a *API, c *call) (answer, error) {
 		}
 		return out.Flush()
 	}
-	closed, err := a.opt.RunViews.Follow(c.Ctx, c.target(), after, broker.Follower{
+	closed, err := a.opt.RunViews.Follow(c.Ctx, c.target(), after, view.Follower{
 		Begin: func(protocol.RunView) error {
 			h := c.W.Header()
 			h.Set("Content-Type", "text/event-stream")

@@ -62,6 +62,7 @@ type Plane struct {
 	store    store.Store
 	dispatch *dispatch.Dispatch
 	broker   *broker.Broker
+	view     *view.View
 	auth     *auth.Auth
 	sweeper  *sweep.Sweeper
 	channel  *channel.Channel
@@ -102,6 +103,7 @@ func (p *Plane) join() {
 		Release: o.Release, StrictRelease: o.Strict, App: p.id, Shared: o.Shared, AttemptLease: o.AttemptLease,
 		Retention: keepSessions, Log: o.Log, Metrics: metrics,
 	})
+	p.view = view.New(p.store, p.broker, p.dispatch, o.Shared)
 	if o.Metrics {
 		registry.MustRegister(p.broker.QueueGauges())
 	}
@@ -131,10 +133,10 @@ func (p *Plane) join() {
 		MaxPolls:     o.MaxPolls,
 	})
 	p.handler = httpapi.New(httpapi.Options{
-		Runs: p.broker, RunViews: p.broker, Workers: p.broker, Sessions: p.broker, Queues: p.broker, Deployments: p.broker,
+		Runs: p.broker, RunViews: p.view, Workers: p.broker, Sessions: p.broker, Queues: p.broker, Deployments: p.broker,
 		Schedules:  p.broker,
 		Namespaces: p.broker, Attributes: p.broker, Retention: p.broker, Passes: p.broker, Process: p.broker,
-		View: view.New(p.store),
+		View: p.view,
 		Auth: p.auth, WorkerAPI: workers, Socket: p.channel, Dashboard: o.Dashboard, Registry: registry,
 		Metrics: requests, App: p.id, Log: o.Log,
 	})
@@ -152,6 +154,9 @@ func (p *Plane) settings() (s protocol.WorkerSettings) {
 
 // Broker serves the verbs, for callers in this process.
 func (p *Plane) Broker() *broker.Broker { return p.broker }
+
+// View answers what people ask about what is stored.
+func (p *Plane) View() *view.View { return p.view }
 
 // Dispatch is where polls wait and hints come from.
 func (p *Plane) Dispatch() *dispatch.Dispatch { return p.dispatch }

@@ -88,7 +88,7 @@ func TestTimeMovesUnlessItStandsStill(t *testing.T) {
 			}
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
-			run, err := p.Broker().Describe(t.Context(), protocol.Target{RunID: a.RunID})
+			run, err := p.View().Describe(t.Context(), protocol.Target{RunID: a.RunID})
 			if err != nil || (run.ClosedAt.Micros() > 0) == still {
 				t.Errorf("still: %v: after its timeout the run is %s, %v", still, run.Status, err)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/app/view"
 )
 
 // release is that of apps and workers alike, unless a case says otherwise.
@@ -25,6 +26,7 @@ const release = "test"
 // plane is a control plane without a port, with what the cases ask of it.
 type plane struct {
 	*broker.Broker
+	*view.View
 	t        testing.TB
 	plane    *app.Plane
 	store    store.Store
@@ -61,7 +63,10 @@ func open(t testing.TB, o planeOptions) *plane {
 			return postgres.Open(ctx, o.Database, so)
 		},
 	})
-	return &plane{Broker: p.Broker(), t: t, plane: p, store: p.Store(), dispatch: p.Dispatch(), channel: p.Channel()}
+	return &plane{
+		Broker: p.Broker(), View: p.View(), t: t, plane: p, store: p.Store(), dispatch: p.Dispatch(),
+		channel: p.Channel(),
+	}
 }
 
 // close ends the plane; again it does nothing.

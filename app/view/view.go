@@ -2,8 +2,8 @@
 // anybody or changes what a verb will do, so a page of it may be as slow as it likes without a step of a run being
 // slower.
 //
-// What is here asks nobody but the store. What is known of living workers is the broker's, and so are the views that
-// show it.
+// What is known of living workers is the broker's: a view asks for it as one value, what the tasks of a namespace wait
+// among, and the engine says the rest.
 package view
 
 import (
@@ -11,11 +11,17 @@ import (
 	"context"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
 // View reads for people. All methods may be called from any goroutine.
-type View struct{ store reads }
+type View struct {
+	store   reads
+	known   Known
+	changes Changes
+	shared  bool
+}
 
 // reads is all that a view may do with a store: it has no way to commit.
 type reads interface {
@@ -23,8 +29,27 @@ type reads interface {
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// New makes a view of a store.
-func New(s store.Store) *View { return &View{s} }
+// Known is what an app knows beside what is stored.
+type Known interface {
+	// Surroundings is what the tasks of a namespace wait among; with sessions, what workers hold is counted as well.
+	Surroundings(
+		ctx context.Context, r store.Reader, namespace string, sessions bool, now time.Time,
+	) (*engine.Surroundings, error)
+	// AttributeTypes are the registered search attributes of a namespace.
+	AttributeTypes(ctx context.Context, namespace string) (map[string]string, error)
+	// Drained is closed when the app drains: then nobody is kept waiting.
+	Drained() <-chan struct{}
+}
+
+// Changes tells of commits.
+type Changes interface {
+	WatchRun(run string) (changed <-chan struct{}, stop func())
+}
+
+// New makes a view of a store, which other apps write to as well when it is shared.
+func New(s store.Store, k Known, c Changes, shared bool) *View {
+	return &View{store: s, known: k, changes: c, shared: shared}
+}
 
 // Audits lists operators' actions, newest first.
 func (v *View) Audits(ctx context.Context, ns string, limit int) (list []store.Audit, err error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -142,7 +143,7 @@ func together(atOnce int) func(context.Context, *node, int) (sample, error) {
 		if err != nil {
 			return s, err
 		}
-		return s, allCompleted(ctx, n.app.Broker())
+		return s, allCompleted(ctx, n.app.View())
 	}
 }
 
@@ -186,13 +187,13 @@ func inHeld(ctx context.Context, n *node, ops int) (all sample, err error) {
 		done += turn
 	}
 	all.elapsed = time.Since(start)
-	return all, allCompleted(ctx, n.app.Broker())
+	return all, allCompleted(ctx, n.app.View())
 }
 
 // allCompleted refuses a measurement in which runs failed: they are quicker.
-func allCompleted(ctx context.Context, b *broker.Broker) error {
+func allCompleted(ctx context.Context, v *view.View) error {
 	for _, status := range []string{"failed", "running"} {
-		l, err := b.List(ctx, protocol.ListRequest{Status: status, PageSize: 1})
+		l, err := v.List(ctx, protocol.ListRequest{Status: status, PageSize: 1})
 		if err != nil {
 			return err
 		}

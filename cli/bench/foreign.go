@@ -40,7 +40,7 @@ func besideForeign(ctx context.Context, n *node, ops int) (all sample, err error
 		return all, err
 	}
 	all.used, all.each, all.elapsed = cpuTime()-before, with.each, with.elapsed
-	return all, allCompleted(ctx, n.app.Broker())
+	return all, allCompleted(ctx, n.app.View())
 }
 
 // waitForeign has so many workers poll, of types nobody asks for, until stop. When it returns they wait, but for as

@@ -72,7 +72,7 @@ func oneLongRun(ctx context.Context, n *node, ops int) (sample, error) {
 		s.plain = cpu[part] - cpu[0]
 		s.used = cpu[ops-1] - cpu[ops-1-part]
 	}
-	return s, allCompleted(ctx, n.app.Broker())
+	return s, allCompleted(ctx, n.app.View())
 }
 
 // ratio is what is measured, as a multiple of the same without it.

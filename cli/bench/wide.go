@@ -46,7 +46,7 @@ func burnDown(ctx context.Context, n *node, ops int) (sample, error) {
 		return s, err
 	}
 	s.each = n.arrivals.takeAll()[burned]
-	return s, allCompleted(ctx, n.app.Broker())
+	return s, allCompleted(ctx, n.app.View())
 }
 
 // allAtOnce measures workflows of 1,000 parallel activities, one after the other.
@@ -58,7 +58,7 @@ func allAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 	if err != nil {
 		return s, err
 	}
-	return s, allCompleted(ctx, n.app.Broker())
+	return s, allCompleted(ctx, n.app.View())
 }
 
 // wide runs one workflow of so many parallel activities to its end.

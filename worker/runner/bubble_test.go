@@ -23,6 +23,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -52,6 +53,7 @@ func bubble(t *testing.T, test func(t *testing.T, a *control)) {
 // control is the app of a bubble.
 type control struct {
 	*broker.Broker
+	*view.View
 	t        *testing.T
 	plane    *plane.Plane
 	ended    chan error // of its Run
@@ -138,7 +140,8 @@ func open(t *testing.T, path string) *control {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Broker, a.store, a.dispatch, a.channel = a.plane.Broker(), a.plane.Store(), a.plane.Dispatch(), a.plane.Channel()
+	a.Broker, a.View, a.store = a.plane.Broker(), a.plane.View(), a.plane.Store()
+	a.dispatch, a.channel = a.plane.Dispatch(), a.plane.Channel()
 	a.ended = make(chan error, 1)
 	go func() { a.ended <- a.plane.Run(context.Background()) }()
 	return a

@@ -177,7 +177,9 @@ func TestReasonsAreRightAtEveryApp(t *testing.T) {
 		t.Fatal("the holder gets nothing")
 	}
 	for i, b := range []*broker.Broker{here, there} {
-		run := must[protocol.RunView](t)(b.Describe(t.Context(), protocol.Target{Namespace: ns, WorkflowID: "one"}))
+		run := must[protocol.RunView](t)(w.apps[i].View().Describe(
+			t.Context(), protocol.Target{Namespace: ns, WorkflowID: "one"},
+		))
 		for k, want := range []string{
 			"", "for worker holder, which holds session s and is busy or does not poll",
 			"needs gpu, which worker holder does not offer",

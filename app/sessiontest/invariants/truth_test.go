@@ -99,7 +99,7 @@ func (s *truthCase) play() {
 	got := s.poll("other", wait)
 	s.want("the other worker", s.other, got != nil)
 	if s.other == "waits" {
-		if why := s.why(b, run); !strings.Contains(why, s.row.why) {
+		if why := s.why(run); !strings.Contains(why, s.row.why) {
 			t.Errorf("it waits %q, want %q", why, s.row.why)
 		}
 	}
@@ -215,8 +215,8 @@ func (s *truthCase) poll(id string, seconds int64) *protocol.ActivityTask {
 }
 
 // why is what the run says of the task that waits.
-func (s *truthCase) why(b *broker.Broker, run string) string {
-	v := must[protocol.RunView](s.t)(b.Describe(
+func (s *truthCase) why(run string) string {
+	v := must[protocol.RunView](s.t)(s.apps[0].View().Describe(
 		s.t.Context(), protocol.Target{Namespace: s.ns, RunID: run, WorkflowID: "wf"},
 	))
 	for _, a := range v.Pending.Activities {

@@ -1,4 +1,4 @@
-package broker
+package view
 
 import (
 	"context"
@@ -9,9 +9,6 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-// followRound is how often a follower of a run looks by itself where other apps write too and a hint may be lost.
-const followRound = 30 * time.Second
 
 // Follower is told of a run's history as it grows.
 type Follower struct {
@@ -24,14 +21,14 @@ type Follower struct {
 // Follow tells of the events of a run after a sequence, and of new ones as they are committed, until the run is closed
 // and all was told: then the answer is true. It ends earlier with ctx, with the app, or when the follower fails. While
 // nothing happens nothing is asked of the store, but for a rare look where other apps write too.
-func (b *Broker) Follow(ctx context.Context, t protocol.Target, after int64, f Follower) (closed bool, err error) {
+func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Follower) (closed bool, err error) {
 	t.Namespace = change.Namespace(t.Namespace)
-	run, err := b.runStatus(ctx, t)
+	run, err := v.runStatus(ctx, t)
 	if err != nil {
 		return false, err
 	}
 	t.RunID = run.RunID
-	changed, round, stop := b.runChanges(run.RunID)
+	changed, round, stop := RunChanges(v.changes, v.shared, run.RunID)
 	defer stop()
 	if err := f.Begin(run); err != nil {
 		return false, err
@@ -39,11 +36,11 @@ func (b *Broker) Follow(ctx context.Context, t protocol.Target, after int64, f F
 	beat := time.NewTicker(f.Every)
 	defer beat.Stop()
 	for {
-		if run, err = b.runStatus(ctx, t); err != nil {
+		if run, err = v.runStatus(ctx, t); err != nil {
 			return false, err
 		}
 		for after < run.HistoryLength {
-			page, err := change.Page(ctx, b.store, run.RunID, after, run.HistoryLength, change.MaxPage)
+			page, err := change.Page(ctx, v.store, run.RunID, after, run.HistoryLength, change.MaxPage)
 			if err != nil {
 				return false, err
 			}
@@ -70,7 +67,7 @@ func (b *Broker) Follow(ctx context.Context, t protocol.Target, after int64, f F
 				if err := f.Beat(); err != nil {
 					return false, err
 				}
-			case <-b.drained:
+			case <-v.known.Drained():
 				return false, nil
 			case <-ctx.Done():
 				return false, ctx.Err()
@@ -79,27 +76,32 @@ func (b *Broker) Follow(ctx context.Context, t protocol.Target, after int64, f F
 	}
 }
 
-// runChanges wakes who waits for something in a run: when it got events, and now and then by itself where other apps
+// runStatus is a run's own row as it is shown.
+func (v *View) runStatus(ctx context.Context, t protocol.Target) (shown protocol.RunView, err error) {
+	err = v.store.View(ctx, func(r store.Reader) error {
+		run, flow, err := change.Find(ctx, r, t)
+		if err != nil {
+			return err
+		}
+		shown = runView(&run.Head)
+		shown.RunCount, shown.Current = flow.Runs, flow.RunID == run.ID
+		return nil
+	})
+	return shown, err
+}
+
+// followRound is how often a follower of a run looks by itself where other apps write too and a hint may be lost.
+const followRound = 30 * time.Second
+
+// RunChanges wakes who waits for something in a run: when it got events, and now and then by itself where other apps
 // write too and a hint may be lost. Start it before looking, and nothing is missed.
-func (b *Broker) runChanges(run string) (changed <-chan struct{}, round <-chan time.Time, stop func()) {
-	changed, end := b.dispatch.WatchRun(run)
-	if !b.opt.Shared {
+func RunChanges(
+	c Changes, shared bool, run string,
+) (changed <-chan struct{}, round <-chan time.Time, stop func()) {
+	changed, end := c.WatchRun(run)
+	if !shared {
 		return changed, nil, end
 	}
 	ticker := time.NewTicker(followRound)
 	return changed, ticker.C, func() { ticker.Stop(); end() }
-}
-
-// runStatus is a run's own row as it is shown.
-func (b *Broker) runStatus(ctx context.Context, t protocol.Target) (v protocol.RunView, err error) {
-	err = b.store.View(ctx, func(r store.Reader) error {
-		run, flow, err := find(ctx, r, t)
-		if err != nil {
-			return err
-		}
-		v = runView(&run.Head)
-		v.RunCount, v.Current = flow.Runs, flow.RunID == run.ID
-		return nil
-	})
-	return v, err
 }

@@ -1,4 +1,4 @@
-package broker
+package view
 
 import (
 	"context"
@@ -14,17 +14,17 @@ import (
 // Result waits until a run has closed, and those it continues as, and shows the last of them with its outcome. When the
 // time is over first, or the app drains, it shows the run that is open, which is no error: the caller asks again. While
 // it waits nothing is asked of the store, but for a rare look where other apps write too.
-func (b *Broker) Result(ctx context.Context, t protocol.Target, most time.Duration) (protocol.RunView, error) {
+func (v *View) Result(ctx context.Context, t protocol.Target, most time.Duration) (protocol.RunView, error) {
 	waiting, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	t.Namespace = change.Namespace(t.Namespace)
 	for {
-		next, err := b.awaitClose(ctx, waiting, &t)
+		next, err := v.awaitClose(ctx, waiting, &t)
 		switch {
 		case err != nil:
 			return protocol.RunView{}, err
 		case next == "":
-			return b.Describe(ctx, t)
+			return v.Describe(ctx, t)
 		}
 		t.RunID = next
 	}
@@ -32,17 +32,17 @@ func (b *Broker) Result(ctx context.Context, t protocol.Target, most time.Durati
 
 // awaitClose waits until a run has closed, or waiting is over. It names the run in t; next is the run it continued as.
 // At each event it looks at the head alone, however much is open.
-func (b *Broker) awaitClose(ctx, waiting context.Context, t *protocol.Target) (next string, err error) {
-	run, err := b.runStatus(ctx, *t)
+func (v *View) awaitClose(ctx, waiting context.Context, t *protocol.Target) (next string, err error) {
+	run, err := v.runStatus(ctx, *t)
 	if err != nil {
 		return "", err
 	}
 	t.RunID = run.RunID
-	changed, round, stop := b.runChanges(run.RunID)
+	changed, round, stop := RunChanges(v.changes, v.shared, run.RunID)
 	defer stop()
 	for {
 		var now *engine.Run
-		err := b.store.View(ctx, func(r store.Reader) (err error) {
+		err := v.store.View(ctx, func(r store.Reader) (err error) {
 			now, err = r.Step(ctx, t.RunID, 0)
 			return err
 		})
@@ -57,7 +57,7 @@ func (b *Broker) awaitClose(ctx, waiting context.Context, t *protocol.Target) (n
 		select {
 		case <-changed:
 		case <-round:
-		case <-b.drained:
+		case <-v.known.Drained():
 			return "", nil
 		case <-waiting.Done():
 			return "", ctx.Err()

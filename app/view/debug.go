@@ -1,4 +1,4 @@
-package broker
+package view
 
 import (
 	"cmp"
@@ -14,38 +14,41 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Archive marks a closed run as dealt with.
-func (b *Broker) Archive(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.tell(ctx, in, "archive", nil, func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} })
-}
-
 // deadlineNear is how long before a run's deadline its debug view says so.
 const deadlineNear = time.Minute
 
 // Debug shows why a run is where it is, and what an operator should know of it first.
-func (b *Broker) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView, error) {
-	v, err := b.Describe(ctx, t)
+func (v *View) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView, error) {
+	run, err := v.Describe(ctx, t)
 	if err != nil {
 		return protocol.DebugView{}, err
 	}
-	now, err := b.store.Now(ctx)
+	now, err := v.store.Now(ctx)
 	if err != nil {
 		return protocol.DebugView{}, err
 	}
 	d := protocol.DebugView{
-		WorkflowID: v.WorkflowID, RunID: v.RunID, WorkflowType: v.WorkflowType, Status: v.Status,
-		StatusBucket: v.StatusBucket, Terminal: v.Terminal,
-		TaskQueue: v.TaskQueue, Diagnosis: diagnosis(&v), WaitKind: v.WaitKind, WaitReason: v.WaitReason, Wait: v.Wait,
-		Findings: findings(&v, now), Pending: v.Pending,
-		HistorySize: v.HistoryLength, LastProgress: v.LastProgressAt, RunDeadline: v.RunDeadline,
-		ExecDeadline: v.ExecutionDeadline,
-		Actions:      v.Actions, Queues: b.debugQueues(v.Namespace, &v, now),
+		WorkflowID: run.WorkflowID, RunID: run.RunID, WorkflowType: run.WorkflowType, Status: run.Status,
+		StatusBucket: run.StatusBucket, Terminal: run.Terminal,
+		TaskQueue: run.TaskQueue, Diagnosis: diagnosis(&run), WaitKind: run.WaitKind, WaitReason: run.WaitReason,
+		Wait:     run.Wait,
+		Findings: findings(&run, now), Pending: run.Pending,
+		HistorySize: run.HistoryLength, LastProgress: run.LastProgressAt, RunDeadline: run.RunDeadline,
+		ExecDeadline: run.ExecutionDeadline,
+		Actions:      run.Actions,
 	}
-	err = b.store.View(ctx, func(r store.Reader) error {
-		e, err := r.LastEvent(ctx, v.RunID)
+	err = v.store.View(ctx, func(r store.Reader) error {
+		e, err := r.LastEvent(ctx, run.RunID)
 		if err == nil {
 			d.LastEvent = protocol.DebugEvent{Sequence: e.Seq, Type: e.Type(), At: e.At}
-			d.Stack, err = lastStack(ctx, r, &v)
+			d.Stack, err = lastStack(ctx, r, &run)
+		}
+		if err != nil {
+			return err
+		}
+		around, err := v.known.Surroundings(ctx, r, run.Namespace, false, now)
+		if err == nil {
+			d.Queues = debugQueues(&run, around)
 		}
 		return err
 	})
@@ -165,8 +168,10 @@ func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
 	return list
 }
 
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
 // debugQueues are the queues in which tasks of the run wait, and the run's own.
-func (b *Broker) debugQueues(ns string, v *protocol.RunView, now time.Time) []protocol.DebugQueue {
+func debugQueues(v *protocol.RunView, around *engine.Surroundings) []protocol.DebugQueue {
 	names := []string{v.TaskQueue}
 	if v.Pending != nil {
 		for _, a := range v.Pending.Activities {
@@ -174,58 +179,15 @@ func (b *Broker) debugQueues(ns string, v *protocol.RunView, now time.Time) []pr
 		}
 	}
 	slices.Sort(names)
-	workers := b.workers.all(ns)
 	list := []protocol.DebugQueue{}
 	for _, name := range slices.Compact(names) {
 		q := protocol.DebugQueue{Name: name}
-		for _, h := range workers {
-			if slices.Contains(h.worker.Queues, name) && b.alive(h, now) {
+		for _, w := range around.Workers {
+			if w.Alive && w.Worker.Serves(name) {
 				q.Workers++
 			}
 		}
 		list = append(list, q)
 	}
 	return list
-}
-
-// TaskWhy says why an open workflow or activity task is where it is. One that is no longer open is not found.
-func (b *Broker) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, error) {
-	run, _, isFlow := engine.ParseTaskID(id)
-	if !isFlow {
-		var ok bool
-		if run, _, ok = engine.ParseStepID(id); !ok {
-			return protocol.TaskWhy{}, change.NoTask(id)
-		}
-	}
-	v, err := b.Describe(ctx, protocol.Target{Namespace: ns, RunID: run})
-	switch {
-	case protocol.ReasonOf(err) == protocol.ReasonRunNotFound:
-		return protocol.TaskWhy{}, change.NoTask(id)
-	case err != nil:
-		return protocol.TaskWhy{}, err
-	}
-	return taskWhy(&v, id, isFlow)
-}
-
-// taskWhy says of one open task of a run why it is where it is.
-func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, error) {
-	if v.Pending == nil {
-		return protocol.TaskWhy{}, change.NoTask(id)
-	}
-	w := protocol.TaskWhy{TaskID: id, WorkflowID: v.WorkflowID, RunID: v.RunID}
-	if t := v.Pending.Task; isFlow && t != nil && t.TaskID == id {
-		w.Kind, w.State, w.TaskQueue, w.Type, w.Worker = protocol.KindWorkflow, t.State, v.TaskQueue, v.WorkflowType, t.Worker
-		w.LeaseUntil, w.Wait, w.Why = t.LeaseUntil, t.Wait, t.Wait.Why(time.UTC)
-		return w, nil
-	}
-	for _, a := range v.Pending.Activities {
-		if isFlow || a.ExecutionID != id {
-			continue
-		}
-		w.Kind, w.State, w.TaskQueue, w.Type, w.Worker = protocol.KindActivity, a.State, a.TaskQueue, a.ActivityType, a.Worker
-		w.SessionID, w.LeaseUntil, w.NextAt, w.Why = a.SessionID, a.LeaseUntil, a.NextAt, a.Wait.Why(time.UTC)
-		w.Wait = a.Wait
-		return w, nil
-	}
-	return protocol.TaskWhy{}, change.NoTask(id)
 }

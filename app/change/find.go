@@ -1,0 +1,53 @@
+package change
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Find is the run a target means, with the row of its workflow id. They are two reads, and the run may go on as a new
+// one between them: then both are read again, so that nobody is shown a run as its workflow's end that is not. What
+// reads the same twice is so: of a chain that was imported from its beginning, the runs to come are missing.
+func Find(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, engine.Workflow, error) {
+	for before := ""; ; {
+		run, flow, err := findOnce(ctx, r, t)
+		if err != nil || run.ContinuedTo == "" || flow.RunID != run.ID || run.ID == before {
+			return run, flow, err
+		}
+		before = run.ID
+	}
+}
+
+func findOnce(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, engine.Workflow, error) {
+	var flow engine.Workflow
+	id := t.RunID
+	if t.WorkflowID != "" {
+		f, err := r.Workflow(ctx, engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID})
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, flow, protocol.Refuse(protocol.ReasonInstanceNotFound, "there is no workflow %s", t.WorkflowID)
+		}
+		if err != nil {
+			return nil, flow, err
+		}
+		flow = f
+		if id == "" {
+			id = f.RunID
+		}
+	}
+	run, err := r.Run(ctx, id)
+	if errors.Is(err, store.ErrNotFound) ||
+		err == nil && (run.Namespace != t.Namespace || t.WorkflowID != "" && run.WorkflowID != t.WorkflowID) {
+		return nil, flow, NoRun(id)
+	}
+	if err != nil {
+		return nil, flow, err
+	}
+	if t.WorkflowID == "" {
+		flow, err = r.Workflow(ctx, engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID})
+	}
+	return run, flow, err
+}

@@ -1,0 +1,60 @@
+package view
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// maxHistoryWait is how long a history request waits for a new event.
+const maxHistoryWait = 30 * time.Second
+
+// History reads a page of a run's history; with Wait it is held until there is an event after the token, and its answer
+// carries the next token for as long as the run is open.
+func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.HistoryPage, error) {
+	in.Namespace = change.Namespace(in.Namespace)
+	after, err := change.ParsePage(in.PageToken)
+	if err != nil {
+		return protocol.HistoryPage{}, err
+	}
+	var run *engine.Run
+	look := func() (protocol.HistoryPage, error) {
+		err := v.store.View(ctx, func(r store.Reader) error {
+			run, _, err = change.Find(ctx, r, in.Target)
+			return err
+		})
+		if err != nil {
+			return protocol.HistoryPage{}, err
+		}
+		size := PageSize(in.PageSize, change.MaxPage, change.MaxPage)
+		p, err := change.Page(ctx, v.store, run.ID, after, run.LastSeq, size)
+		if in.Wait && p.NextPageToken == nil && run.Status.Open() {
+			p.NextPageToken = change.PageToken(run.LastSeq) // there will be more: this is where to wait for it
+		}
+		return p, err
+	}
+	p, err := look()
+	if err != nil || !in.Wait || len(p.Events) > 0 || !run.Status.Open() {
+		return p, err
+	}
+	changed, stop := v.changes.WatchRun(run.ID)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, maxHistoryWait)
+	defer cancel()
+	for {
+		if p, err = look(); err != nil || len(p.Events) > 0 || !run.Status.Open() {
+			return p, err
+		}
+		select {
+		case <-changed:
+			continue
+		case <-v.known.Drained():
+		case <-ctx.Done():
+		}
+		return p, nil
+	}
+}

@@ -1,0 +1,142 @@
+package view
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/filter"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// What no index bounds is searched for as long as this: a caller who takes a part gets it at once, the others wait for
+// the whole.
+const (
+	partialSearch = 80 * time.Millisecond
+	wholeSearch   = 2 * time.Second
+)
+
+// List pages through runs.
+func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
+	q := store.RunQuery{
+		Namespace: change.Namespace(in.Namespace), Type: in.WorkflowType, Text: in.Query,
+		Limit: PageSize(in.PageSize, 50, 200) + 1, Budget: wholeSearch,
+	}
+	if in.Partial {
+		q.Budget = partialSearch
+	}
+	var types map[string]string
+	var err error
+	if filter.Is(in.Query) {
+		if types, err = v.known.AttributeTypes(ctx, q.Namespace); err != nil {
+			return protocol.ListAnswer{}, err
+		}
+		if q.Where, err = filter.Parse(in.Query, types); err != nil {
+			return protocol.ListAnswer{}, err
+		}
+		q.Text = ""
+	}
+	if q.Statuses, err = filter.Statuses(in.Status); err != nil {
+		return protocol.ListAnswer{}, err
+	}
+	if q.AfterStart, q.AfterRun, err = ParseCursor(in.PageToken); err != nil {
+		return protocol.ListAnswer{}, err
+	}
+	var now time.Time
+	if in.WaitReasons {
+		if now, err = v.store.Now(ctx); err != nil {
+			return protocol.ListAnswer{}, err
+		}
+	}
+	a := protocol.ListAnswer{Workflows: []protocol.RunView{}}
+	err = v.store.View(ctx, func(r store.Reader) error {
+		list, err := r.Runs(ctx, q)
+		if err != nil {
+			return err
+		}
+		heads := list.Heads
+		if to := list.SearchedTo; to.Run != "" {
+			if !in.Partial {
+				return protocol.Refuse(
+					protocol.ReasonQueryTooBroad, "no index finds these runs, and those since %s alone took %s to look through: "+
+						"add a condition on StartTime, or ask for partial pages", to.Start, wholeSearch,
+				)
+			}
+			a.SearchedTo, a.NextPageToken = &to.Start, Cursor(to.Start, to.Run)
+		}
+		if len(heads) == q.Limit {
+			heads = heads[:q.Limit-1]
+			last := heads[len(heads)-1]
+			a.NextPageToken = Cursor(last.StartedAt, last.ID)
+		}
+		for i := range heads {
+			v := runView(&heads[i])
+			// A listing does not read the workflow's own row: a run that no other went on from is its current one, and its last.
+			v.RunCount, v.Current = v.RunNumber, heads[i].ContinuedTo == ""
+			a.Workflows = append(a.Workflows, v)
+		}
+		if err == nil && in.WaitReasons {
+			err = v.waiting(ctx, r, q.Namespace, a.Workflows, now)
+		}
+		if err == nil {
+			a.Warnings, err = filterWarnings(ctx, r, q, types, a.Workflows)
+		}
+		return err
+	})
+	a.Count = len(a.Workflows)
+	return a, err
+}
+
+// Runs lists the runs of a workflow id, newest first.
+func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView, error) {
+	key := engine.WorkflowKey{Namespace: change.Namespace(t.Namespace), ID: t.WorkflowID}
+	views := []protocol.RunView{}
+	err := v.store.View(ctx, func(r store.Reader) error {
+		flow, err := r.Workflow(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return protocol.Refuse(protocol.ReasonInstanceNotFound, "there is no workflow %s", t.WorkflowID)
+		}
+		if err != nil {
+			return err
+		}
+		heads, err := r.RunsOf(ctx, key)
+		for i := range heads {
+			v := runView(&heads[i])
+			// The runs are one read, made after that of the workflow: they know of a run that went on in between.
+			v.RunCount, v.Current = max(flow.Runs, heads[len(heads)-1].Number), heads[i].ContinuedTo == ""
+			views = append(views, v)
+		}
+		return err
+	})
+	return views, err
+}
+
+// Cursor is the opaque position behind an item of a listing: its time and id.
+func Cursor(at history.Time, id string) *string {
+	c := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", at.Micros(), id))
+	return &c
+}
+
+// ParseCursor is the time and id of a cursor; both are zero without one.
+func ParseCursor(token string) (history.Time, string, error) {
+	if token == "" {
+		return history.Time{}, "", nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	at, id, ok := strings.Cut(string(raw), " ")
+	var micros int64
+	if err == nil && ok {
+		_, err = fmt.Sscan(at, &micros)
+	}
+	if err != nil || !ok || id == "" {
+		return history.Time{}, "", protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", token)
+	}
+	return history.Micros(micros), id, nil
+}

@@ -1,0 +1,130 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// kindOf is what a run is, as people and programs are told.
+func kindOf(h *engine.Head) string {
+	if h.Kind == history.KindActivity {
+		return protocol.RunOfActivity
+	}
+	return protocol.RunOfWorkflow
+}
+
+// Describe shows one run with all that is open in it, and why it waits. Without a run id it is the current run; without
+// a workflow id the run id alone says which.
+func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunView, error) {
+	t.Namespace = change.Namespace(t.Namespace)
+	now, err := v.store.Now(ctx)
+	if err != nil {
+		return protocol.RunView{}, err
+	}
+	var shown protocol.RunView
+	err = v.store.View(ctx, func(r store.Reader) error {
+		run, flow, err := change.Find(ctx, r, t)
+		if err != nil {
+			return err
+		}
+		shown = runView(&run.Head)
+		shown.RunCount, shown.Current = flow.Runs, flow.RunID == run.ID
+		first, err := r.Events(ctx, run.ID, 0, 1, 1, change.MaxPageSize)
+		if err != nil {
+			return err
+		}
+		if len(first) > 0 {
+			if s, ok := first[0].Data.(*history.WorkflowStarted); ok && s.Arguments != "" {
+				shown.InputEnvelope, shown.Input = Envelope(s.Arguments)
+			}
+		}
+		if run.Status.Open() {
+			var wait *protocol.Wait
+			if shown.Pending, wait, err = v.pending(ctx, r, run, now); err != nil {
+				return err
+			}
+			tellWait(&shown, wait)
+			shown.Actions = &protocol.RunActions{
+				Signal: run.HasCode(), Query: run.HasCode(), Update: run.HasCode(), Cancel: true, Terminate: true,
+				Repair: shown.Quarantined != nil,
+			}
+			return nil
+		}
+		shown.Actions = &protocol.RunActions{Query: run.HasCode(), Archive: shown.Current && run.ArchivedAt.IsZero()}
+		return closing(ctx, r, run, &shown)
+	})
+	return shown, err
+}
+
+// runView is what listings show of a run's row.
+func runView(h *engine.Head) protocol.RunView {
+	status, bucket, closed := h.Public()
+	v := protocol.RunView{
+		WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace, Kind: kindOf(h), WorkflowType: h.Type,
+		BusinessKey: orNil(h.BusinessKey),
+		Status:      status, StatusBucket: bucket, Terminal: !h.Status.Open(), ClosedReason: orNil(closed),
+		TaskQueue:     h.Queue,
+		RunNumber:     h.Number,
+		Compatibility: orNil(h.BuildID),
+		PayloadCodec:  payload.Codec, ExecutionTimeout: orNoInt(h.ExecutionTimeout), RunTimeout: orNoInt(h.RunTimeout),
+		ExecutionDeadline: h.ExecutionDeadline, RunDeadline: h.RunDeadline, StartedAt: h.StartedAt, ClosedAt: h.ClosedAt,
+		LastProgressAt: h.ProgressAt, Memo: payload.Plain(h.Memo), SearchAttributes: h.SearchAttributes,
+		HistoryLength: h.LastSeq, Error: orNil(h.Failure),
+		ArchivedAt: h.ArchivedAt, ArchiveReason: h.ArchiveReason,
+	}
+	if h.Parent != nil {
+		v.ParentWorkflowID, v.ParentRunID = &h.Parent.WorkflowID, &h.Parent.RunID
+	}
+	if h.Task != nil && h.Task.State == engine.Quarantined {
+		v.Quarantined = &h.Task.Problem
+	}
+	return v
+}
+
+func orNoInt(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// Envelope shows a blob both ways: as stored, and decoded.
+func Envelope(blob string) (*payload.Payload, json.RawMessage) {
+	p := payload.Payload{Blob: blob}
+	decoded, err := payload.ToJSON(p)
+	if err != nil {
+		return &p, nil
+	}
+	return &p, decoded
+}
+
+// closing adds how a closed run ended.
+func closing(ctx context.Context, r store.Reader, run *engine.Run, v *protocol.RunView) error {
+	e, err := r.LastEvent(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	switch d := e.Data.(type) {
+	case *history.WorkflowCompleted:
+		if d.Output != "" {
+			v.OutputEnvelope, v.Output = Envelope(d.Output)
+		}
+	case *history.WorkflowFailed:
+		v.Failure, err = json.Marshal(d)
+	case *history.WorkflowCancelled:
+		v.Failure, err = json.Marshal(d)
+	case *history.WorkflowTerminated:
+		v.Failure, err = json.Marshal(d)
+	case *history.WorkflowTimedOut:
+		v.Reason = d.TimeoutKind
+		v.Failure, err = json.Marshal(d)
+	}
+	return err
+}

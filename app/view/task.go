@@ -1,0 +1,91 @@
+package view
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// TaskWhy says why an open workflow or activity task is where it is. One that is no longer open is not found.
+func (v *View) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, error) {
+	of, _, isFlow := engine.ParseTaskID(id)
+	if !isFlow {
+		var ok bool
+		if of, _, ok = engine.ParseStepID(id); !ok {
+			return protocol.TaskWhy{}, change.NoTask(id)
+		}
+	}
+	run, err := v.Describe(ctx, protocol.Target{Namespace: ns, RunID: of})
+	switch {
+	case protocol.ReasonOf(err) == protocol.ReasonRunNotFound:
+		return protocol.TaskWhy{}, change.NoTask(id)
+	case err != nil:
+		return protocol.TaskWhy{}, err
+	}
+	return taskWhy(&run, id, isFlow)
+}
+
+// taskWhy says of one open task of a run why it is where it is.
+func taskWhy(v *protocol.RunView, id string, isFlow bool) (protocol.TaskWhy, error) {
+	if v.Pending == nil {
+		return protocol.TaskWhy{}, change.NoTask(id)
+	}
+	w := protocol.TaskWhy{TaskID: id, WorkflowID: v.WorkflowID, RunID: v.RunID}
+	if t := v.Pending.Task; isFlow && t != nil && t.TaskID == id {
+		w.Kind, w.State, w.TaskQueue, w.Type, w.Worker = protocol.KindWorkflow, t.State, v.TaskQueue, v.WorkflowType, t.Worker
+		w.LeaseUntil, w.Wait, w.Why = t.LeaseUntil, t.Wait, t.Wait.Why(time.UTC)
+		return w, nil
+	}
+	for _, a := range v.Pending.Activities {
+		if isFlow || a.ExecutionID != id {
+			continue
+		}
+		w.Kind, w.State, w.TaskQueue, w.Type, w.Worker = protocol.KindActivity, a.State, a.TaskQueue, a.ActivityType, a.Worker
+		w.SessionID, w.LeaseUntil, w.NextAt, w.Why = a.SessionID, a.LeaseUntil, a.NextAt, a.Wait.Why(time.UTC)
+		w.Wait = a.Wait
+		return w, nil
+	}
+	return protocol.TaskWhy{}, change.NoTask(id)
+}
+
+// waitingShown is how many waiting tasks of each kind a queue gives reasons for. Each costs the reading of its run.
+const waitingShown = 3
+
+// QueueWaiting says of the ready tasks of a queue that wait for longest, of each kind, why nobody has them. One that
+// got a worker meanwhile is left out.
+func (v *View) QueueWaiting(ctx context.Context, ns, queue string) ([]protocol.TaskWhy, error) {
+	k := engine.QueueKey{Namespace: change.Namespace(ns), Name: queue}
+	var oldest []store.TaskRef
+	err := v.store.View(ctx, func(r store.Reader) error {
+		for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
+			some, err := r.OldestReady(ctx, k, kind, waitingShown)
+			if err != nil {
+				return err
+			}
+			oldest = append(oldest, some...)
+		}
+		return nil
+	})
+	list := []protocol.TaskWhy{}
+	for _, t := range oldest {
+		run, err := v.Describe(ctx, protocol.Target{Namespace: k.Namespace, RunID: t.Run})
+		if protocol.ReasonOf(err) == protocol.ReasonRunNotFound {
+			continue
+		}
+		if err != nil {
+			return list, err
+		}
+		id := engine.StepID(t.Run, t.Seq)
+		if t.Kind == protocol.KindWorkflow && run.Pending != nil && run.Pending.Task != nil {
+			id = run.Pending.Task.TaskID
+		}
+		if w, err := taskWhy(&run, id, t.Kind == protocol.KindWorkflow); err == nil && w.State == string(engine.Ready) {
+			list = append(list, w)
+		}
+	}
+	return list, err
+}
