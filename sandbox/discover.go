@@ -28,16 +28,16 @@ const (
 
 // otherCode are the endings of programs that no executor runs; a person who put one here expects it to be a handler.
 var otherCode = []string{
-	"ts", "mts", "cts", "tsx", "jsx", "sh", "bash", "rb", "php", "pl", "lua", "r", "jl", "go", "rs", "java", "wasm", "exe",
+	"tsx", "jsx", "sh", "bash", "rb", "php", "pl", "lua", "r", "jl", "go", "rs", "java", "wasm", "exe",
 }
 
 // packageFolders hold what package managers installed.
 var packageFolders = []string{"node_modules", "site-packages", "dist-packages"}
 
 // Discover lists the handlers in dir, sorted by name, and what looks like code and is left out. A file NAME.js, .mjs,
-// .cjs or .py is the activity NAME, one in a folder the activity FOLDER.NAME. What begins with a dot or an underscore
-// is passed over without a word, so code that handlers share has a place, and so are node_modules and site-packages.
-// Packages that were copied or installed elsewhere are left out. Two files of one name are an error.
+// .cjs, .ts, .mts, .cts or .py is the activity NAME, one in a folder the activity FOLDER.NAME. What begins with a dot
+// or an underscore is passed over without a word, so code that handlers share has a place, and so are node_modules and
+// site-packages. Packages that were copied or installed elsewhere are left out. Two files of one name are an error.
 func Discover(dir string) ([]Definition, []Omission, error) {
 	var all []Definition
 	var left []Omission
@@ -72,7 +72,7 @@ func Discover(dir string) ([]Definition, []Omission, error) {
 			}
 			return nil
 		}
-		g, err := trace(def.Path, def.Runtime)
+		g, err := trace(dir, def.Path, def.Runtime)
 		if err != nil {
 			return err
 		}
@@ -98,10 +98,10 @@ func Discover(dir string) ([]Definition, []Omission, error) {
 func whyNot(name string, d fs.DirEntry) string {
 	ext := strings.TrimPrefix(filepath.Ext(name), ".")
 	switch {
+	case strings.HasSuffix(strings.TrimSuffix(name, filepath.Ext(name)), ".d"): // types alone
+		return ""
 	case runtimeOf[ext] != "":
 		return whyName
-	case strings.HasSuffix(name, ".d.ts"):
-		return ""
 	case slices.Contains(otherCode, strings.ToLower(ext)):
 		return whyRuntime
 	}

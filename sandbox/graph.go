@@ -24,7 +24,7 @@ const maxVersions = 48 << 10
 // bring is not part of it.
 type graph struct {
 	entry  string
-	code   []byte               // of the entry
+	code   []byte               // of the entry; of TypeScript all of it as one module
 	own    map[string]string    // hash of each file's content, by path
 	to     map[string][]string  // what each imports
 	stamps map[string]fileStamp // what each looked like when it was read
@@ -39,8 +39,11 @@ type fileStamp struct {
 
 func stampOf(info os.FileInfo) fileStamp { return fileStamp{info.Size(), info.ModTime()} }
 
-// trace reads a handler's file and follows its imports.
-func trace(path, runtime string) (*graph, error) {
+// trace reads a handler's file and follows its imports. root is the folder of handlers.
+func trace(root, path, runtime string) (*graph, error) {
+	if isTypescript(path) {
+		return compile(root, path)
+	}
 	g := &graph{
 		entry: path, own: map[string]string{}, to: map[string][]string{}, stamps: map[string]fileStamp{},
 	}
@@ -111,8 +114,11 @@ func (g *graph) version(path string) string {
 }
 
 // versions are those of the files beside the entry, for the shims: which of what they have loaded is another now.
-// nil when there are none, or too many to say.
+// nil when there are none, when all are in one module, or too many to say.
 func (g *graph) versions() map[string]string {
+	if isTypescript(g.entry) {
+		return nil
+	}
 	all, size := map[string]string{}, 0
 	for path := range g.own {
 		if path != g.entry {

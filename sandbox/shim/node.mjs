@@ -191,7 +191,7 @@ function copy(path, version, code, files) {
     })
     .replace(/\bimport\.meta\.url\b/g, JSON.stringify(here));
   mkdirSync(dir, { recursive: true });
-  writeFileSync(file, `${resolved}\n//# sourceURL=${here}\n`);
+  writeFileSync(file, /\.[mc]?ts$/.test(path) ? resolved : `${resolved}\n//# sourceURL=${here}\n`);
   return file;
 }
 const copies = new Set(); // versions that are written
@@ -212,6 +212,7 @@ function moduleOf(path, files) {
 // load makes a module of the code under its own path, so that what it imports is found beside it. A module is cached by hash: new code is
 // a new module.
 async function load({ hash, own = hash, format, path, files = {} }, code) {
+  if (/^[mc]?ts$/.test(format)) process.setSourceMapsEnabled(true); // it comes as one module with a map to its files
   if (format === 'js') format = isModuleSyntax(code) ? 'mjs' : 'cjs';
   const same = takeVersions(files);
   if (format === 'cjs') {

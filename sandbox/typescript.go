@@ -1,0 +1,142 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+// typescript are the endings of handlers that are made into JavaScript before they run.
+var typescript = []string{"ts", "mts", "cts"}
+
+func isTypescript(path string) bool {
+	return slices.Contains(typescript, strings.TrimPrefix(filepath.Ext(path), "."))
+}
+
+// moduleEndings are what an import in TypeScript may leave out, or name as what it will be made into.
+var moduleEndings = []string{".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json", "/index.ts", "/index.js"}
+
+// compile makes one JavaScript module of a handler in TypeScript and what it imports of the folder root, with a source
+// map. Packages stay imports. Only files of the folder are read: this happens in the worker, with its rights. Types are
+// taken out, not checked. Code that is wrong becomes a module that says where, so that its calls fail like those of
+// other handlers.
+func compile(root, path string) (*graph, error) {
+	g := &graph{entry: path, own: map[string]string{}, to: map[string][]string{}, stamps: map[string]fileStamp{}}
+	real, err := filepath.Abs(root)
+	if err == nil {
+		real, err = filepath.EvalSymlinks(real)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var unread error // of the entry
+	house := api.Plugin{Name: "house", Setup: func(b api.PluginBuild) {
+		b.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
+			if a.Kind == api.ResolveEntryPoint {
+				return api.OnResolveResult{Path: path}, nil
+			}
+			if !strings.HasPrefix(a.Path, "./") && !strings.HasPrefix(a.Path, "../") {
+				return api.OnResolveResult{Path: a.Path, External: true}, nil
+			}
+			at := filepath.Join(a.ResolveDir, filepath.FromSlash(a.Path))
+			found, absent := resolveModule(real, at)
+			g.absent = append(g.absent, absent...)
+			if found == "" { // left to Node, under the rules of the executor
+				return api.OnResolveResult{Path: fileURL(at), External: true}, nil
+			}
+			g.to[a.Importer] = append(g.to[a.Importer], found)
+			return api.OnResolveResult{Path: found}, nil
+		})
+		b.OnLoad(api.OnLoadOptions{Filter: ".*"}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
+			info, err := os.Stat(a.Path)
+			var code []byte
+			if err == nil {
+				code, err = readCode(a.Path)
+			}
+			if err != nil {
+				if a.Path == path {
+					unread = err
+				}
+				return api.OnLoadResult{}, err
+			}
+			g.own[a.Path], g.stamps[a.Path] = hashOf(code), stampOf(info)
+			text, loader := string(code), api.LoaderJS
+			switch ext := filepath.Ext(a.Path); {
+			case ext == ".json":
+				loader = api.LoaderJSON
+			case isTypescript(a.Path):
+				loader = api.LoaderTS
+			}
+			return api.OnLoadResult{Contents: &text, Loader: loader, ResolveDir: filepath.Dir(a.Path)}, nil
+		})
+	}}
+	dir := filepath.Dir(path)
+	done := api.Build(api.BuildOptions{
+		EntryPoints: []string{path}, Bundle: true, Format: api.FormatESModule, Platform: api.PlatformNode,
+		Target: api.ES2022, Outfile: path + ".mjs", AbsWorkingDir: dir, Plugins: []api.Plugin{house},
+		Sourcemap: api.SourceMapInline, SourceRoot: fileURL(dir) + "/", SourcesContent: api.SourcesContentExclude,
+		TsconfigRaw: "{}", LogLevel: api.LogLevelSilent, KeepNames: true,
+		Banner: map[string]string{"js": "import { createRequire as $createRequire } from 'node:module';" +
+			" const require = $createRequire(import.meta.url);"},
+	})
+	switch {
+	case unread != nil:
+		return nil, unread
+	case len(done.Errors) > 0:
+		g.code = wrongCode(dir, done.Errors[0])
+	case len(done.OutputFiles) != 1:
+		return nil, fmt.Errorf("%s: %d files were made of it", path, len(done.OutputFiles))
+	default:
+		g.code = done.OutputFiles[0].Contents
+	}
+	if len(g.code) > maxCode {
+		return nil, fmt.Errorf("%s: %d bytes of code exceed %d", path, len(g.code), maxCode)
+	}
+	return g, nil
+}
+
+// resolveModule finds the file that an import names, inside the folder root; empty when there is none. absent is where
+// it would have been found first.
+func resolveModule(root, at string) (found string, absent []string) {
+	candidates := []string{at}
+	for _, as := range [][2]string{{".js", ".ts"}, {".mjs", ".mts"}, {".cjs", ".cts"}} {
+		if stem, ok := strings.CutSuffix(at, as[0]); ok {
+			candidates = append(candidates, stem+as[1])
+		}
+	}
+	for _, ending := range moduleEndings {
+		candidates = append(candidates, at+filepath.FromSlash(ending))
+	}
+	for i, c := range candidates {
+		real, err := filepath.EvalSymlinks(c)
+		if err == nil && isFile(real) && strings.HasPrefix(real, root+string(filepath.Separator)) {
+			return c, candidates[:i]
+		}
+	}
+	return "", candidates
+}
+
+func fileURL(path string) string {
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
+}
+
+// wrongCode is a module that fails with what is wrong with the code it stands for.
+func wrongCode(dir string, m api.Message) []byte {
+	place := ""
+	if l := m.Location; l != nil {
+		file := l.File
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(dir, file)
+		}
+		place = fmt.Sprintf("%s:%d:%d\n%s\n", file, l.Line, l.Column+1, l.LineText)
+	}
+	text, _ := json.Marshal(m.Text) // plain strings
+	stack, _ := json.Marshal(place + "SyntaxError: " + m.Text)
+	return fmt.Appendf(nil, "throw Object.assign(new SyntaxError(%s), { stack: %s });\n", text, stack)
+}

@@ -1,0 +1,123 @@
+package sandbox_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+)
+
+// needNode skips a test on a machine without Node.
+func needNode(t *testing.T, b *Bench) {
+	t.Helper()
+	if b.Report().Runtimes[sandbox.RuntimeNode] == "" {
+		t.Skip("node is not on this machine")
+	}
+}
+
+func TestTypeScriptRunsWithWhatItImports(t *testing.T) {
+	dir := files(t, map[string]string{
+		"shop/price.ts": `import { basename } from 'node:path';
+import { twice, type Money } from '../_lib/money';
+import { half } from '../_lib/half.js';
+import rates from '../_rates.json';
+import { old } from '../_old.cjs';
+const here: string = basename(import.meta.url);
+export async function main(input: { cents: number }, ctx: any): Promise<unknown> {
+  ctx.session.state.calls = (ctx.session.state.calls ?? 0) + 1;
+  const m: Money = { cents: input.cents };
+  return [twice(m).cents, half(4), rates.eur, old(), here, ctx.session.state.calls, require('node:os').EOL].join();
+}
+export const recovery = { rebuildActivity: 'shop.open' } as const;`,
+		"_lib/money.ts": "export interface Money { cents: number }\n" +
+			"export const enum Factor { Two = 2 }\nexport const twice = (m: Money): Money => ({ cents: m.cents * Factor.Two });",
+		"_lib/half.ts": "export const half = (n: number): number => n / 2;",
+		"_rates.json":  `{"eur": 1.5}`, "_old.cjs": "exports.old = () => require('node:path').sep;",
+		"m.mts": "export default (n: number): number => n * 2;", "c.cts": "export const main = (n: number) => n * 3;",
+		"types.d.ts": "export type X = string;",
+	})
+	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
+	needNode(t, b)
+	found, left, err := sandbox.Discover(dir)
+	if err != nil || len(found) != 3 || len(left) != 0 {
+		t.Fatalf("found %+v, left out %+v, %v", found, left, err)
+	}
+	call := func(activity string, in any) sandbox.Invocation {
+		inv := b.Call("main", in)
+		inv.Activity = activity
+		return In("s", 1, inv)
+	}
+	if got := Got[string](t, b.Run(call("shop.price", map[string]int{"cents": 5}))); got != "10,2,1.5,/,price.ts,1,\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := Got[int](t, b.Run(call("m", 2))) + Got[int](t, b.Run(call("c", 2))); got != 10 {
+		t.Errorf("the other endings gave %d", got)
+	}
+	if raw, err := b.Recovery(t.Context(), "shop.price"); err != nil || !strings.Contains(string(raw), "shop.open") {
+		t.Errorf("recovery: %s %v", raw, err)
+	}
+	put(t, filepath.Join(dir, "_lib/half.ts"), "export const half = (n: number): string => 'changed';")
+	again, _, err := sandbox.Discover(dir)
+	if err != nil || again[2].Name != "shop.price" || again[2].Hash == found[2].Hash || again[1].Hash != found[1].Hash {
+		t.Errorf("versions after a change of what one imports: %+v, before %+v, %v", again, found, err)
+	}
+	if got := Got[string](t, b.Run(call("shop.price", map[string]int{"cents": 5}))); got != "10,changed,1.5,/,price.ts,2,\n" {
+		t.Errorf("after a change of what it imports: got %q", got)
+	}
+}
+
+// Stacks name the files people wrote, not what was made of them; so do syntax errors, which fail the call.
+func TestTypeScriptFailuresNameTheirFileAndLine(t *testing.T) {
+	dir := files(t, map[string]string{
+		"throws.ts": "interface Unused {\n  a: string;\n}\nimport { deep } from './_deep';\nexport function main(): void {\n  deep();\n}",
+		"_deep.ts":  "type T = number;\n\nexport function deep(): never {\n  throw new TypeError('at the bottom');\n}",
+		"wrong.ts":  "// one\n// two\nexport const main = (;",
+		"late.ts":   "export const main = (): Promise<void> => new Promise(() => {\n  setTimeout((): void => {\n    throw new Error('late');\n  }, 1);\n});",
+	})
+	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
+	needNode(t, b)
+	for activity, c := range map[string]struct {
+		kind   sandbox.ErrorType
+		places []string
+	}{
+		"throws": {sandbox.UserError, []string{"_deep.ts:4:", "throws.ts:6:"}},
+		"wrong":  {sandbox.UserError, []string{"wrong.ts:3:", "export const main = (;"}},
+		"late":   {sandbox.Crashed, []string{"late.ts:3:"}},
+	} {
+		inv := b.Call("main")
+		inv.Activity = activity
+		e := WantType(t, b.Fail(In(activity, 1, inv)), c.kind)
+		for _, place := range c.places {
+			if strings.Contains(place, ".ts:") {
+				place = regexp.QuoteMeta(filepath.Join(dir, place))
+			} else {
+				place = regexp.QuoteMeta(place)
+			}
+			if !regexp.MustCompile(place).MatchString(e.Stack) {
+				t.Errorf("%s: %v does not name %s:\n%s", activity, e, place, e.Stack)
+			}
+		}
+	}
+}
+
+// The worker makes JavaScript of the folder's files alone: what an import names elsewhere is left to the executor,
+// which may read what its rules say.
+func TestTypeScriptReadsNothingOutsideTheFolder(t *testing.T) {
+	away := files(t, map[string]string{"secret.json": `{"secret": "7f3a"}`})
+	dir := files(t, map[string]string{
+		"h.ts": "import s from '" + filepath.Join(away, "secret.json") + "';\nexport const main = () => s;",
+		"r.ts": "import s from '../" + filepath.Base(away) + "/secret.json';\nexport const main = () => s;",
+	})
+	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
+	needNode(t, b)
+	for _, activity := range []string{"h", "r"} {
+		inv := b.Call("main")
+		inv.Activity = activity
+		if err := b.Fail(In(activity, 1, inv)); strings.Contains(err.Error(), "7f3a") {
+			t.Errorf("%s: %v", activity, err)
+		}
+	}
+}
