@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -57,7 +58,7 @@ type Broker struct {
 	log      zerolog.Logger
 	started  time.Time
 
-	workers    registry
+	workers    *presence.Registry
 	polls      pollMemory
 	unstored   chan struct{} // a sign of life should be stored soon
 	questions  *question.Pending
@@ -84,11 +85,12 @@ type Broker struct {
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b := &Broker{
 		store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now(), drained: make(chan struct{}),
+		workers:  presence.New(o.defaults().Alive, o.Shared),
 		unstored: make(chan struct{}, 1), drainsChanged: make(chan struct{}, 1),
 	}
 	b.questions = question.New(s, d, b.drained, o.Log)
 	d.Prefer(b.stickyWorkers)
-	d.OnGone(b.workers.gone)
+	d.OnGone(b.workers.Gone)
 	d.OnDecided(b.lookAtDrains)
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b

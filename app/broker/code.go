@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -64,18 +65,16 @@ func (b *Broker) warnOfOtherCode(w *engine.Worker) {
 		types  []string
 	}
 	var all []difference
-	b.workers.mu.Lock()
-	for key, h := range b.workers.known {
-		o := h.worker
-		if key.Namespace != w.Namespace || key.ID == w.ID || o.Release != w.Release || !o.Left.IsZero() || h.draining ||
+	b.workers.Each(w.Namespace, func(key engine.WorkerKey, h *presence.Heard) {
+		o := h.Worker
+		if key.ID == w.ID || o.Release != w.Release || !o.Left.IsZero() || h.Draining ||
 			!sharesQueue(w.Queues, o.Queues) {
-			continue
+			return
 		}
 		if types := otherCode(w.Versions, o.Versions); len(types) > 0 {
 			all = append(all, difference{key.ID, types})
 		}
-	}
-	b.workers.mu.Unlock()
+	})
 	for _, d := range all {
 		b.log.Warn().Str("worker_id", w.ID).Str("other_worker_id", d.worker).Str("release", w.Release).
 			Strs("activity_types", d.types).Msg("two workers of one release have different code")

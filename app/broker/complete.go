@@ -271,7 +271,7 @@ func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code
 		return engine.Code{}
 	}
 	key := engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}
-	w := b.workers.get(key)
+	w := b.workers.Get(key)
 	if w == nil {
 		var err error
 		if w, err = b.stored(ctx, key); err != nil {

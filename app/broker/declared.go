@@ -10,9 +10,9 @@ import (
 func (b *Broker) declarations(namespace string) engine.Declarations {
 	now := time.Now()
 	var living []*engine.Worker
-	for _, h := range b.workers.all(namespace) {
-		if b.alive(h, now) {
-			living = append(living, h.worker)
+	for _, h := range b.workers.All(namespace) {
+		if b.workers.Alive(h, now) {
+			living = append(living, h.Worker)
 		}
 	}
 	return engine.Declared(living)

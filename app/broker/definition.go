@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -42,13 +43,13 @@ func (b *Broker) sameDefinitions(old, next *engine.Worker, now time.Time) error 
 
 // works says whether a registered worker is alive, as far as this app can know, and does not drain.
 func (b *Broker) works(w *engine.Worker, now time.Time) bool {
-	h := heard{worker: w}
-	b.workers.with(w.Key(), func(known *heard) {
-		if known.worker.Incarnation == w.Incarnation && !known.at.IsZero() {
+	h := presence.Heard{Worker: w}
+	b.workers.With(w.Key(), func(known *presence.Heard) {
+		if known.Worker.Incarnation == w.Incarnation && !known.At.IsZero() {
 			h = *known
 		}
 	})
-	return b.alive(h, now) && !h.draining && w.Status == protocol.WorkerActive
+	return b.workers.Alive(h, now) && !h.Draining && w.Status == protocol.WorkerActive
 }
 
 // checkShapes refuses what a registration says in members that are kept as they are, where that is not what readers of

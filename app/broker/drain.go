@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -40,8 +41,8 @@ func (b *Broker) drainOf(w *engine.Worker) *engine.Drain {
 }
 
 // stopped says whether a worker is given nothing because it drains, by its own word or an operator's.
-func (b *Broker) stopped(h *heard) bool {
-	return h.draining || h.worker.Status == protocol.WorkerDraining || b.drainOf(h.worker) != nil
+func (b *Broker) stopped(h *presence.Heard) bool {
+	return h.Draining || h.Worker.Status == protocol.WorkerDraining || b.drainOf(h.Worker) != nil
 }
 
 // intent is what is wanted of a worker now.
@@ -240,23 +241,23 @@ func (b *Broker) watchDrains(ctx context.Context) {
 		case <-tick.C:
 		case <-b.drainsChanged:
 		}
-		known := b.workers.all("")
+		known := b.workers.All("")
 		b.pushSettings(pushed, known)
 		spaces := map[string][]engine.WorkerKey{} // whose workers may have something left
 		for k, h := range known {
-			if !b.hears(h) {
+			if !b.workers.Hears(h) {
 				continue
 			}
-			d := b.drainOf(h.worker)
+			d := b.drainOf(h.Worker)
 			every := drainLook
-			if h.emptied { // but a claim may have been on its way
+			if h.Emptied { // but a claim may have been on its way
 				every = drainAgain
 			}
-			told := h.told != protocol.IntentWork
-			if told != (d != nil) || told && time.Since(h.looked) >= every {
+			told := h.Told != protocol.IntentWork
+			if told != (d != nil) || told && time.Since(h.Looked) >= every {
 				spaces[k.Namespace] = append(spaces[k.Namespace], k)
 			}
-			if d != nil && d.Evict && h.told == protocol.IntentLeave {
+			if d != nil && d.Evict && h.Told == protocol.IntentLeave {
 				b.overstays(ctx, k, h)
 			}
 		}
@@ -269,7 +270,8 @@ func (b *Broker) watchDrains(ctx context.Context) {
 }
 
 // followDrains brings workers where operators want them.
-func (b *Broker) followDrains(ctx context.Context, ns string, keys []engine.WorkerKey, known map[engine.WorkerKey]heard,
+func (b *Broker) followDrains(
+	ctx context.Context, ns string, keys []engine.WorkerKey, known map[engine.WorkerKey]presence.Heard,
 ) error {
 	var held map[string]store.Holding
 	if err := b.store.View(ctx, func(r store.Reader) (err error) {
@@ -280,11 +282,11 @@ func (b *Broker) followDrains(ctx context.Context, ns string, keys []engine.Work
 	}
 	for _, k := range keys {
 		h, has := known[k], held[k.ID].Leases+held[k.ID].Sessions > 0
-		b.intend(k, h, b.intent(h.worker, b.about(), has), has)
+		b.intend(k, h, b.intent(h.Worker, b.about(), has), has)
 		if held[k.ID].Sessions == 0 {
 			continue
 		}
-		if err := b.drainSessions(ctx, k, b.drainOf(h.worker)); err != nil {
+		if err := b.drainSessions(ctx, k, b.drainOf(h.Worker)); err != nil {
 			return err
 		}
 	}
@@ -292,23 +294,23 @@ func (b *Broker) followDrains(ctx context.Context, ns string, keys []engine.Work
 }
 
 // intend tells a worker what is wanted of it, if that is new, and notes whether it has something left.
-func (b *Broker) intend(k engine.WorkerKey, h heard, i protocol.Intent, has bool) {
-	changed := h.told != i
-	b.workers.with(k, func(now *heard) {
-		if now.worker.Incarnation != h.worker.Incarnation {
+func (b *Broker) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent, has bool) {
+	changed := h.Told != i
+	b.workers.With(k, func(now *presence.Heard) {
+		if now.Worker.Incarnation != h.Worker.Incarnation {
 			changed = false
 			return
 		}
-		now.looked, now.emptied, now.told = time.Now(), !has, i
+		now.Looked, now.Emptied, now.Told = time.Now(), !has, i
 		if changed {
-			now.toldAt = time.Now()
+			now.ToldAt = time.Now()
 		}
 	})
 	if !changed {
 		return
 	}
 	n := protocol.PauseNotice{}
-	if d := b.drainOf(h.worker); d != nil {
+	if d := b.drainOf(h.Worker); d != nil {
 		n.Reason, n.DeadlineAt = d.Reason, d.Deadline
 	}
 	b.log.Info().Str("worker_id", k.ID).Str("intent", string(i)).Str("reason", n.Reason).Msg("worker is told")
@@ -319,8 +321,8 @@ func (b *Broker) intend(k engine.WorkerKey, h heard, i protocol.Intent, has bool
 
 // overstays takes the registration of a worker away that was told to leave and did not: it cannot be told, or does not
 // listen. What it runs goes to nobody else while it may still run there.
-func (b *Broker) overstays(ctx context.Context, k engine.WorkerKey, h heard) {
-	if time.Since(h.toldAt) < leaveTime {
+func (b *Broker) overstays(ctx context.Context, k engine.WorkerKey, h presence.Heard) {
+	if time.Since(h.ToldAt) < leaveTime {
 		return
 	}
 	b.log.Warn().Str("worker_id", k.ID).Msg("a worker that was told to leave is removed")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
@@ -90,8 +91,8 @@ func (b *Broker) lapse(ctx context.Context, d store.Due, step func(engine.Heard)
 
 // heardSince says whether this app heard the process of a lease as lately as one that lives is heard.
 func (b *Broker) heardSince(namespace string, l engine.Lease) (lives bool) {
-	b.workers.with(engine.WorkerKey{Namespace: namespace, ID: l.Owner}, func(h *heard) {
-		lives = h.worker.Incarnation == l.Incarnation && !h.at.IsZero() && time.Since(h.at) <= b.lately(l)
+	b.workers.With(engine.WorkerKey{Namespace: namespace, ID: l.Owner}, func(h *presence.Heard) {
+		lives = h.Worker.Incarnation == l.Incarnation && !h.At.IsZero() && time.Since(h.At) <= b.lately(l)
 	})
 	return lives
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
@@ -49,7 +50,7 @@ func (b *Broker) removeIfExpired(ctx context.Context, w *engine.Worker, now time
 		return nil
 	}
 	here := false
-	b.workers.with(w.Key(), func(h *heard) { here = b.hears(*h) })
+	b.workers.With(w.Key(), func(h *presence.Heard) { here = b.workers.Hears(*h) })
 	switch {
 	case here && b.opt.Shared:
 		return b.storeAlive(ctx, w.Key())
@@ -66,7 +67,7 @@ func (b *Broker) removeIfExpired(ctx context.Context, w *engine.Worker, now time
 		},
 	})
 	if removed {
-		b.workers.drop(w.Key())
+		b.workers.Drop(w.Key())
 	}
 	return err
 }

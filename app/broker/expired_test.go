@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 )
 
 // At the default lengths: a worker that was heard in the second half of a lease lives, whatever it let end; one that
@@ -24,9 +25,9 @@ func TestALeaseThatEndedIsADeathOnlyOfAWorkerThatWasNotHeardSince(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := &Broker{opt: Options{Alive: 60 * time.Second}}
+				b := &Broker{workers: presence.New(60*time.Second, false), opt: Options{Alive: 60 * time.Second}}
 				w := &engine.Worker{Namespace: "default", ID: "w", Incarnation: c.process}
-				b.workers.put(w)
+				b.workers.Put(w)
 				b.hear(w.Key())
 				time.Sleep(c.silence)
 				l := engine.Lease{Owner: "w", Incarnation: "p", Length: c.lease.Microseconds()}

@@ -5,17 +5,18 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/release"
 )
 
 // fleet is what is known of the workers of a namespace: by this app's own ears, else as another app stored it.
-type fleet map[engine.WorkerKey]heard
+type fleet map[engine.WorkerKey]presence.Heard
 
 // fleet gathers it. On a database that other apps share a worker may be connected to any of them, and its row is all
 // that is known of it here.
 func (b *Broker) fleet(ctx context.Context, r store.Reader, ns string) (fleet, error) {
-	known := fleet(b.workers.all(ns))
+	known := fleet(b.workers.All(ns))
 	if !b.opt.Shared {
 		return known, nil
 	}
@@ -29,11 +30,11 @@ func (b *Broker) fleet(ctx context.Context, r store.Reader, ns string) (fleet, e
 		if !w.Left.IsZero() {
 			continue
 		}
-		if h, ok := known[w.Key()]; ok && !h.at.IsZero() && h.worker.Incarnation == w.Incarnation {
+		if h, ok := known[w.Key()]; ok && !h.At.IsZero() && h.Worker.Incarnation == w.Incarnation {
 			all[w.Key()] = h
 			continue
 		}
-		all[w.Key()] = heard{worker: w, gate: b.gatedElsewhere(w)}
+		all[w.Key()] = presence.Heard{Worker: w, Gate: b.gatedElsewhere(w)}
 	}
 	return all, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -132,7 +133,7 @@ func (b *Broker) FleetSettings(ctx context.Context, ns string) (protocol.FleetSe
 }
 
 // pushSettings has workers fetch their settings where those changed since it was done last.
-func (b *Broker) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]heard) {
+func (b *Broker) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]presence.Heard) {
 	tell := b.settingsTell.Load()
 	for k := range known {
 		_, is := b.FleetWide(k.Namespace)

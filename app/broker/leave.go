@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -36,9 +37,9 @@ func (b *Broker) RemoveWorker(ctx context.Context, ns, id string) (protocol.Dere
 	if err != nil {
 		return protocol.DeregisterAnswer{}, err
 	}
-	h := heard{worker: w}
-	b.workers.with(key, func(known *heard) { h = *known })
-	lives := b.alive(h, now) || !b.opt.Shared && h.at.IsZero() && time.Since(b.started) <= b.opt.Alive
+	h := presence.Heard{Worker: w}
+	b.workers.With(key, func(known *presence.Heard) { h = *known })
+	lives := b.workers.Alive(h, now) || !b.opt.Shared && h.At.IsZero() && time.Since(b.started) <= b.opt.Alive
 	if w, err = b.fence(ctx, protocol.DeregisterRequest{Namespace: ns, WorkerID: id}); err != nil {
 		return protocol.DeregisterAnswer{}, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -40,7 +41,7 @@ func (b *Broker) Workers(ctx context.Context, ns, queue, status string) ([]proto
 		for i := range rows {
 			h, ok := known[rows[i].Key()]
 			if !ok {
-				h = heard{worker: &rows[i]}
+				h = presence.Heard{Worker: &rows[i]}
 			}
 			if !rows[i].Left.IsZero() && held[rows[i].ID].Leases == 0 {
 				continue
@@ -73,11 +74,11 @@ func (b *Broker) Worker(ctx context.Context, ns, id string) (protocol.WorkerView
 	return protocol.WorkerView{}, err
 }
 
-func (b *Broker) workerView(w *engine.Worker, h heard, held store.Holding, now time.Time) protocol.WorkerView {
+func (b *Broker) workerView(w *engine.Worker, h presence.Heard, held store.Holding, now time.Time) protocol.WorkerView {
 	v := protocol.WorkerView{
 		WorkerID: w.ID, Namespace: w.Namespace, TaskQueue: w.Queues[0], TaskQueues: w.Queues, Runtime: w.Runtime,
 		SDKVersion: w.SDKVersion,
-		BuildID:    orNil(w.BuildID), Release: w.Release, Incarnation: w.Incarnation, Status: b.shown(h, now), Gate: h.gate,
+		BuildID:    orNil(w.BuildID), Release: w.Release, Incarnation: w.Incarnation, Status: b.shown(h, now), Gate: h.Gate,
 		Capabilities: orEmpty(w.Capabilities), WorkflowTypes: orEmpty(w.WorkflowTypes),
 		ActivityTypes: orEmpty(w.ActivityTypes),
 		WorkflowSlots: w.WorkflowSlots, ActivitySlots: w.ActivitySlots, MaxSessions: w.MaxSessions,
@@ -87,7 +88,7 @@ func (b *Broker) workerView(w *engine.Worker, h heard, held store.Holding, now t
 		},
 		HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()), LastHeartbeatAt: w.HeartbeatAt, RegisteredAt: w.RegisteredAt,
 		UpdatedAt: w.UpdatedAt,
-		Machine:   h.machine, Isolation: w.Isolation, Slots: w.Slots, Process: w.Process, Leases: held.Leases,
+		Machine:   h.Machine, Isolation: w.Isolation, Slots: w.Slots, Process: w.Process, Leases: held.Leases,
 		WorkflowTasks: held.WorkflowTasks,
 		Activities:    held.Leases - held.WorkflowTasks, Sessions: held.Sessions, Group: w.Group,
 		Settings: w.Settings, Versions: w.Versions,
@@ -97,14 +98,14 @@ func (b *Broker) workerView(w *engine.Worker, h heard, held store.Holding, now t
 			FleetTarget: d.FleetTarget, Since: d.At, DeadlineAt: d.Deadline, Evict: d.Evict, By: d.By, Reason: d.Reason,
 		}
 	}
-	if !h.at.IsZero() {
-		v.LastHeartbeatAt = history.At(now.Add(-time.Since(h.at)))
+	if !h.At.IsZero() {
+		v.LastHeartbeatAt = history.At(now.Add(-time.Since(h.At)))
 	}
-	if len(h.slots) > 0 {
-		v.Slots = h.slots
+	if len(h.Slots) > 0 {
+		v.Slots = h.Slots
 	}
-	if len(h.process) > 0 {
-		v.Process = h.process
+	if len(h.Process) > 0 {
+		v.Process = h.Process
 	}
 	return v
 }
@@ -264,7 +265,7 @@ func (b *Broker) sessionView(s engine.Session, known fleet, now time.Time) proto
 		return v
 	}
 	if h, ok := known[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]; ok {
-		w := b.workerView(h.worker, h, store.Holding{}, now)
+		w := b.workerView(h.Worker, h, store.Holding{}, now)
 		v.Holder = &protocol.SessionHolder{
 			WorkerID: w.WorkerID, TaskQueue: w.TaskQueue, Status: w.Status, LastHeartbeatAt: w.LastHeartbeatAt,
 			Stale: w.Status == protocol.WorkerStale,
@@ -375,13 +376,13 @@ func (b *Broker) overview(
 
 // shown is a worker's status for people: one whose build is drained in all of its queues gets nothing new, as if it
 // drained by itself.
-func (b *Broker) shown(h heard, now time.Time) protocol.WorkerStatus {
+func (b *Broker) shown(h presence.Heard, now time.Time) protocol.WorkerStatus {
 	s := b.status(h, now)
 	if s != protocol.WorkerActive {
 		return s
 	}
-	for _, q := range h.worker.Queues {
-		if !b.store.Queue(engine.QueueKey{Namespace: h.worker.Namespace, Name: q}).Drained(h.worker.BuildID) {
+	for _, q := range h.Worker.Queues {
+		if !b.store.Queue(engine.QueueKey{Namespace: h.Worker.Namespace, Name: q}).Drained(h.Worker.BuildID) {
 			return s
 		}
 	}

@@ -206,7 +206,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 			break
 		}
 		for _, k := range c.Workers {
-			b.workers.drop(k)
+			b.workers.Drop(k)
 		}
 		if err := b.takeAway(ctx, c); err != nil {
 			return out, err

@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -69,7 +70,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 				continue
 			case err != nil:
 				if errors.Is(err, store.ErrOutcome) {
-					b.workers.with(w.Key(), func(h *heard) { h.unsure = time.Now() })
+					b.workers.With(w.Key(), func(h *presence.Heard) { h.Unsure = time.Now() })
 				}
 				return protocol.PollAnswer{}, err
 			}
@@ -123,7 +124,7 @@ func (b *Broker) admitPoll(
 			}, nil
 		}
 	}
-	if b.isDraining() || w.Status == protocol.WorkerDraining || b.workers.drains(key) {
+	if b.isDraining() || w.Status == protocol.WorkerDraining || b.workers.Drains(key) {
 		a := b.drainAnswer()
 		return nil, &a, nil
 	}
@@ -218,7 +219,7 @@ func (b *Broker) gate(key engine.WorkerKey, v release.Verdict) {
 		why = v.Message
 	}
 	changed := false
-	b.workers.with(key, func(h *heard) { changed, h.gate = h.gate != why, why })
+	b.workers.With(key, func(h *presence.Heard) { changed, h.Gate = h.Gate != why, why })
 	if why != "" {
 		b.opt.Metrics.refused(v.Reason)
 	}
@@ -245,7 +246,7 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	return dispatch.Spec{
 		Namespace: w.Namespace, Queues: in.Queues, Kinds: in.Kinds, Free: free, Max: in.Max,
 		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build},
-		Still:  func() bool { return b.workers.is(w.Key(), w.Incarnation) && b.drainOf(w) == nil },
+		Still:  func() bool { return b.workers.Is(w.Key(), w.Incarnation) && b.drainOf(w) == nil },
 	}
 }
 

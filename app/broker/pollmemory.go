@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -266,9 +267,9 @@ func (b *Broker) leasedBefore(
 	ctx context.Context, in protocol.PollRequest, w *engine.Worker,
 ) (protocol.PollAnswer, error) {
 	var last time.Time
-	b.workers.with(w.Key(), func(h *heard) {
-		if last = h.adopted; h.unsure.After(last) {
-			last = h.unsure
+	b.workers.With(w.Key(), func(h *presence.Heard) {
+		if last = h.Adopted; h.Unsure.After(last) {
+			last = h.Unsure
 		}
 	})
 	if in.PollID == "" || last.IsZero() || time.Since(last) > pollKept {

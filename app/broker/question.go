@@ -31,8 +31,9 @@ func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Lease
 func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error) {
 	here := func() bool {
 		now := time.Now()
-		for _, w := range b.workers.all(q.Namespace) {
-			if b.alive(w, now) && w.worker.Serves(q.Queue) && !b.elsewhere(w.worker, q.Queue) && question.Takes(w.worker, q) {
+		for _, w := range b.workers.All(q.Namespace) {
+			if b.workers.Alive(w, now) && w.Worker.Serves(q.Queue) && !b.elsewhere(w.Worker, q.Queue) &&
+				question.Takes(w.Worker, q) {
 				return true
 			}
 		}
@@ -48,10 +49,10 @@ func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error
 // learn reads the workers of a queue that other apps registered.
 func (b *Broker) learn(ctx context.Context, ns, queue string) error {
 	return b.store.View(ctx, func(r store.Reader) error {
-		mark := b.workers.mark()
+		mark := b.workers.Mark()
 		list, err := r.Workers(ctx, store.WorkerQuery{Namespace: ns, Queue: queue, Limit: 1000})
 		for _, w := range list {
-			b.workers.learn(&w, mark)
+			b.workers.Learn(&w, mark)
 		}
 		return err
 	})

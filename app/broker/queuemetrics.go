@@ -70,9 +70,9 @@ func (g *queueGauges) Collect(c chan<- prometheus.Metric) {
 		}
 		all[k] = is
 	}
-	for _, h := range g.b.workers.all("") {
-		for _, name := range h.worker.Queues {
-			k := engine.QueueKey{Namespace: h.worker.Namespace, Name: name}
+	for _, h := range g.b.workers.All("") {
+		for _, name := range h.Worker.Queues {
+			k := engine.QueueKey{Namespace: h.Worker.Namespace, Name: name}
 			all[k] = all[k] // the zero value, if nothing waits there
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -86,10 +87,10 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	if superseded {
 		b.dispatch.Gone(store.Process{Worker: key, Incarnation: before})
 	}
-	b.workers.put(stored)
+	b.workers.Put(stored)
 	b.warnOfOtherCode(stored)
 	b.hear(key)
-	b.workers.with(key, func(h *heard) { h.adopted, h.storedAt, h.stored = time.Time{}, time.Now(), h.at })
+	b.workers.With(key, func(h *presence.Heard) { h.Adopted, h.StoredAt, h.Stored = time.Time{}, time.Now(), h.At })
 	if changed {
 		b.dispatch.Drop(key, errRevised)
 	}
@@ -346,13 +347,13 @@ func (b *Broker) standing(ctx context.Context, key engine.WorkerKey) (*engine.Wo
 
 // known is worker, also for one whose registration was taken away.
 func (b *Broker) known(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
-	if w := b.workers.get(key); w != nil {
+	if w := b.workers.Get(key); w != nil {
 		return w, nil
 	}
-	mark := b.workers.mark()
+	mark := b.workers.Mark()
 	w, err := b.stored(ctx, key)
 	if err == nil && w.Left.IsZero() {
-		b.workers.putRead(w, mark)
+		b.workers.PutRead(w, mark)
 	}
 	return w, err
 }

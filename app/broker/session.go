@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -202,8 +203,8 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 			continue
 		}
 		dead := true
-		b.workers.with(engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}, func(h *heard) {
-			dead = h.worker.Incarnation != a.Incarnation || time.Since(h.at) >= time.Duration(a.Length)*time.Microsecond
+		b.workers.With(engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}, func(h *presence.Heard) {
+			dead = h.Worker.Incarnation != a.Incarnation || time.Since(h.At) >= time.Duration(a.Length)*time.Microsecond
 		})
 		ref := store.TaskRef{Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery}
 		if err = b.endDelivery(
@@ -252,7 +253,7 @@ func (b *Broker) receipt(
 	if err != nil {
 		return protocol.SessionAnswer{}, err
 	}
-	v := b.sessionView(s, fleet(b.workers.all(s.Namespace)), now)
+	v := b.sessionView(s, fleet(b.workers.All(s.Namespace)), now)
 	if v.TTL == 0 { // a receipt has both, always
 		v.TTL, v.TTLExpiresAt = maxSeconds, farEnd
 	}

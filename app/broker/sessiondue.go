@@ -40,9 +40,9 @@ func (b *Broker) holderStale(ctx context.Context, key engine.SessionKey) (string
 			return ignore(err, store.ErrNotFound)
 		}
 		owner := engine.WorkerKey{Namespace: key.Namespace, ID: s.Owner}
-		h, known := b.workers.all(key.Namespace)[owner]
-		if known && !h.at.IsZero() {
-			if time.Since(h.at) > b.opt.Alive {
+		h, known := b.workers.All(key.Namespace)[owner]
+		if known && !h.At.IsZero() {
+			if time.Since(h.At) > b.opt.Alive {
 				stale = s.Owner
 			}
 			return nil

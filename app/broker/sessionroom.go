@@ -277,14 +277,14 @@ func (b *Broker) crowded(
 		Queue: b.store.Queue(engine.QueueKey{Namespace: s.Namespace, Name: a.Queue}),
 	}
 	for k, h := range known {
-		if !h.worker.Serves(a.Queue) || h.gate != "" || b.stopped(&h) || !b.alive(h, now) {
+		if !h.Worker.Serves(a.Queue) || h.Gate != "" || b.stopped(&h) || !b.workers.Alive(h, now) {
 			continue
 		}
-		v := engine.Admit(want, engine.Lessee{Worker: h.worker, Sessions: held[k.ID].Sessions, Counted: true}, now)
+		v := engine.Admit(want, engine.Lessee{Worker: h.Worker, Sessions: held[k.ID].Sessions, Counted: true}, now)
 		if v.OK {
 			return nil
 		}
-		if v.Reason == protocol.ReasonSessionLimit && h.worker.MaxSessions > 0 {
+		if v.Reason == protocol.ReasonSessionLimit && h.Worker.MaxSessions > 0 {
 			list = append(list, k)
 		}
 	}

@@ -10,10 +10,6 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// learnEvery bounds how often signals of a type that no worker known here runs make this app look for workers that
-// other apps registered.
-const learnEvery = time.Second
-
 // Signal sends a signal to the current run of a workflow, or to the one the target names as long as that is current.
 // One that the run's type is known not to have is refused, so that nobody waits for what no code will take.
 func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protocol.CommandReceipt, error) {
@@ -29,7 +25,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 		if !run.Status.Open() || !run.HasCode() { // the decision refuses it
 			return nil
 		}
-		names, known := b.workers.signals(b, engine.QueueKey{Namespace: run.Namespace, Name: run.Queue}, run.Type)
+		names, known := b.workers.Signals(engine.QueueKey{Namespace: run.Namespace, Name: run.Queue}, run.Type)
 		switch {
 		case len(names) > 0 && !slices.Contains(names, in.SignalName):
 			return protocol.Refuse(protocol.ReasonUnknownSignal, "workflow type %s has no signal %s", run.Type, in.SignalName).
@@ -51,44 +47,10 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 			return r, err
 		}
 		learned = true
-		if q := (engine.QueueKey{Namespace: u.head.Namespace, Name: u.head.Queue}); b.workers.askAgain(q, time.Now()) {
+		if q := (engine.QueueKey{Namespace: u.head.Namespace, Name: u.head.Queue}); b.workers.AskAgain(q, time.Now()) {
 			if err := b.learn(ctx, q.Namespace, q.Name); err != nil {
 				return protocol.CommandReceipt{}, err
 			}
 		}
 	}
-}
-
-// signals are the signals that the living workers of a queue declared for a workflow type, and whether any of them runs
-// it. A list that is empty, or left out, says nothing: where one worker has none, nothing is known.
-func (r *registry) signals(b *Broker, q engine.QueueKey, typ string) (names []string, known bool) {
-	now := time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for k, h := range r.known {
-		if k.Namespace != q.Namespace || !h.worker.Serves(q.Name) || !slices.Contains(h.worker.WorkflowTypes, typ) ||
-			!b.alive(*h, now) {
-			continue
-		}
-		said := h.signals[typ]
-		if len(said) == 0 {
-			return nil, true
-		}
-		names, known = append(names, said...), true
-	}
-	return names, known
-}
-
-// askAgain says whether it is time to look for the workers of a queue once more.
-func (r *registry) askAgain(q engine.QueueKey, now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now.Sub(r.asked[q]) < learnEvery {
-		return false
-	}
-	if r.asked == nil || len(r.asked) > 1000 {
-		r.asked = map[engine.QueueKey]time.Time{}
-	}
-	r.asked[q] = now
-	return true
 }

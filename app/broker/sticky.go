@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -61,7 +62,7 @@ func (b *Broker) processOf(in protocol.CompleteItem) store.Process {
 	p := store.Process{
 		Worker: engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.Owner}, Incarnation: in.Incarnation,
 	}
-	if w := b.workers.get(p.Worker); p.Incarnation == "" && w != nil {
+	if w := b.workers.Get(p.Worker); p.Incarnation == "" && w != nil {
 		p.Incarnation = w.Incarnation
 	}
 	return p
@@ -145,9 +146,9 @@ func (k *stickyRuns) of(run string) []stickyWorker {
 func (b *Broker) stickyWorkers(run string) (list []store.Process) {
 	for _, k := range b.sticky.of(run) {
 		fit := false
-		b.workers.with(k.Worker, func(h *heard) {
-			fit = h.worker.Incarnation == k.Incarnation && h.gate == "" && !b.stopped(h) &&
-				time.Since(h.at) <= 2*b.opt.Heartbeat
+		b.workers.With(k.Worker, func(h *presence.Heard) {
+			fit = h.Worker.Incarnation == k.Incarnation && h.Gate == "" && !b.stopped(h) &&
+				time.Since(h.At) <= 2*b.opt.Heartbeat
 		})
 		if fit {
 			list = append(list, k.Process)

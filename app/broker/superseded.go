@@ -14,12 +14,12 @@ import (
 func (b *Broker) watchSuperseded(ctx context.Context) {
 	b.dispatch.Each(ctx, dispatch.TopicSuperseded, func(changed store.Changed, overflow bool) {
 		if overflow {
-			for k, h := range b.workers.all("") {
-				changed.Superseded = append(changed.Superseded, store.Process{Worker: k, Incarnation: h.worker.Incarnation})
+			for k, h := range b.workers.All("") {
+				changed.Superseded = append(changed.Superseded, store.Process{Worker: k, Incarnation: h.Worker.Incarnation})
 			}
 		}
 		for _, p := range changed.Superseded {
-			if known := b.workers.get(p.Worker); p.Incarnation == "" && known != nil {
+			if known := b.workers.Get(p.Worker); p.Incarnation == "" && known != nil {
 				p.Incarnation = known.Incarnation
 			}
 			if p.Incarnation != "" {

@@ -76,7 +76,7 @@ func (b *Broker) turnOf(ctx context.Context, in protocol.CompleteItem, by *engin
 		t.next = b.dispatch.Enter(dispatch.Spec{
 			Namespace: by.Namespace, Queues: by.Queues, Kinds: []protocol.TaskKind{protocol.KindActivity},
 			Free: map[protocol.TaskKind]int{protocol.KindActivity: 1}, Max: 1, Lessee: lessee, Run: run,
-			Still: func() bool { return b.workers.is(by.Key(), by.Incarnation) },
+			Still: func() bool { return b.workers.Is(by.Key(), by.Incarnation) },
 		})
 	}
 	return t

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 )
 
 // lookEvery is how often it is looked who fell silent. It costs no statement while everybody is heard.
@@ -14,7 +15,7 @@ func (b *Broker) lookEvery() time.Duration { return max(b.opt.Alive/20, 100*time
 // untilLook is lookEvery, or less while there are workers whose app died: what is stored of them is older than what an
 // app remembers of those that it hears itself.
 func (b *Broker) untilLook() time.Duration {
-	if b.workers.anyLeft() {
+	if b.workers.AnyLeft() {
 		return max(b.lookEvery()/3, 100*time.Millisecond)
 	}
 	return b.lookEvery()
@@ -33,15 +34,15 @@ func (b *Broker) Watch(ctx context.Context) error {
 	watching.Go(func() { b.watchDrains(ctx) })
 	defer watching.Wait()
 	// by then all that live have come to this app, or their time is stored
-	behind := orphans{due: b.started.Add(b.opt.Alive)}
+	behind := presence.Orphans{Due: b.started.Add(b.opt.Alive)}
 	var announced time.Time
 	failed := false
 	tell := func() {
-		fell := !behind.gone.IsZero() && !time.Now().Before(behind.gone) // an app is silent: it is looked at once
+		fell := !behind.Gone.IsZero() && !time.Now().Before(behind.Gone) // an app is silent: it is looked at once
 		due := announced.IsZero() || b.opt.Shared && (time.Since(announced) >= b.opt.StoreAlive || fell)
 		var heard []engine.WorkerKey
 		if b.opt.Shared {
-			heard = b.workers.unheard(b.opt.StoreAlive, b.opt.HTTPLease, due)
+			heard = b.workers.Unheard(b.opt.StoreAlive, b.opt.HTTPLease, due)
 		}
 		if !due && len(heard) == 0 {
 			return
@@ -56,7 +57,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 		case failed && ctx.Err() == nil:
 			b.log.Warn().Err(err).Msg("tell the other apps of this one and of its workers")
 		case !failed && self:
-			behind.met(b.opt.App, apps)
+			behind.Met(b.opt.App, apps)
 		}
 	}
 	for tell(); ; {
@@ -69,14 +70,14 @@ func (b *Broker) Watch(ctx context.Context) error {
 			}
 		case <-tick.C:
 			tell()
-			if !behind.due.IsZero() && !time.Now().Before(behind.due) {
+			if !behind.Due.IsZero() && !time.Now().Before(behind.Due) {
 				if err := b.takeUp(ctx); err == nil {
-					behind.due = time.Time{}
+					behind.Due = time.Time{}
 				} else if ctx.Err() == nil {
 					b.log.Warn().Err(err).Msg("look for workers that an app left behind")
 				}
 			}
-			for k, h := range b.workers.all("") {
+			for k, h := range b.workers.All("") {
 				b.hush(k, h)
 				if err := b.look(ctx, k, h); err != nil && ctx.Err() == nil {
 					b.log.Error().Err(err).Str("worker_id", k.ID).Msg("look after a silent worker")
@@ -92,15 +93,15 @@ func (b *Broker) Watch(ctx context.Context) error {
 
 // hush ends the polls of a worker of ours that missed so many heartbeats that whatever it holds is lost by now: it may
 // stand still, and would lose what it were given. One that lives asks again.
-func (b *Broker) hush(k engine.WorkerKey, h heard) {
-	lease := time.Duration(h.worker.AttemptLease) * time.Microsecond
-	if h.hushed || h.at.IsZero() || !h.worker.Explicit || !h.missed() || time.Since(h.at) < lease {
+func (b *Broker) hush(k engine.WorkerKey, h presence.Heard) {
+	lease := time.Duration(h.Worker.AttemptLease) * time.Microsecond
+	if h.Hushed || h.At.IsZero() || !h.Worker.Explicit || !h.Missed() || time.Since(h.At) < lease {
 		return
 	}
 	now := false
-	b.workers.with(k, func(n *heard) {
-		now = n.at.Equal(h.at) // not heard meanwhile
-		n.hushed = n.hushed || now
+	b.workers.With(k, func(n *presence.Heard) {
+		now = n.At.Equal(h.At) // not heard meanwhile
+		n.Hushed = n.Hushed || now
 	})
 	if now {
 		b.dispatch.LeaseExpired(engine.WorkerKey(k))

@@ -3,7 +3,6 @@ package broker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -46,28 +45,9 @@ func (b *Broker) among(
 	}) {
 		h := known[k]
 		a.Workers = append(a.Workers, engine.Candidate{
-			Worker: h.worker, Alive: b.alive(h, now), Draining: b.stopped(&h), Gate: h.gate, Sessions: held[k.ID].Sessions,
-			Full: h.full(),
+			Worker: h.Worker, Alive: b.workers.Alive(h, now), Draining: b.stopped(&h), Gate: h.Gate,
+			Sessions: held[k.ID].Sessions, Full: h.Full(),
 		})
 	}
 	return a, nil
-}
-
-// full are the kinds of tasks that the worker runs its most of, as its last heartbeat said.
-func (h *heard) full() map[protocol.TaskKind]bool {
-	free := struct {
-		Workflow *int `json:"workflow_available"`
-		Activity *int `json:"activity_available"`
-	}{}
-	slots := h.slots
-	if len(slots) == 0 {
-		slots = h.worker.Slots
-	}
-	if len(slots) == 0 || json.Unmarshal(slots, &free) != nil { // what a foreign worker sends is its own affair
-		return nil
-	}
-	return map[protocol.TaskKind]bool{
-		protocol.KindWorkflow: h.worker.WorkflowSlots > 0 && free.Workflow != nil && *free.Workflow <= 0,
-		protocol.KindActivity: h.worker.ActivitySlots > 0 && free.Activity != nil && *free.Activity <= 0,
-	}
 }

@@ -1,0 +1,78 @@
+package presence
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Heard is one worker, and what is known of it beside its row.
+type Heard struct {
+	Worker   *engine.Worker
+	signals  map[string][]string // that the worker declared, by workflow type
+	At       time.Time           // last sign of life at this app; zero: only read from the store
+	StoredAt time.Time           // when this app last stored one; zero: never, so the next one is stored
+	Stored   time.Time           // the sign of life that it stored then
+	Machine  json.RawMessage
+	Slots    json.RawMessage
+	Process  json.RawMessage
+	Gate     string // why the release gate holds it
+	Draining bool
+	Unsure   time.Time // when nobody knew last whether a poll of it was given something
+	// when this app read a registration that another app took, or itself before it restarted; zero: it took it
+	Adopted time.Time
+	LookAt  time.Time // when to look whether another app hears it still; zero: this app hears it, or never did
+	Beats   bool      // it sends heartbeats, as its row says as well once that is stored
+	Hushed  bool      // it missed so many heartbeats that its polls were ended
+	Left    bool      // by an app that is gone: what it holds is taken away if no other app hears it by lookAt
+	// when this app gave it something last that it may hold for minutes, or heard it of that
+	Gave     time.Time
+	Promised bool // what is stored says that its heartbeats are stored
+
+	// what an operator wants of it, as this app told it, and since when; of a drained one, when it was looked what it had
+	// left, and whether that was nothing
+	Told           protocol.Intent
+	ToldAt, Looked time.Time
+	Emptied        bool
+}
+
+// Hear notes a sign of life; within With alone.
+func (h *Heard) Hear() {
+	now := time.Now()
+	if h.At.IsZero() {
+		h.Adopted = now
+	}
+	h.At, h.LookAt, h.Left, h.Hushed = now, time.Time{}, false, false
+}
+
+// Missed says whether the worker's silence means anything: it renews what it holds by itself, or sends heartbeats. Who
+// only polls may be silent for as long as it works, and keeps its leases.
+func (h *Heard) Missed() bool { return h.Beats || h.Worker.Beats }
+
+// Closely says whether every heartbeat of a worker is stored before it is answered: should it die together with this
+// app, the others know when it was heard last. It is for those that hold something whose leases are too long to wait
+// for; who rests is stored twice a minute.
+func (h *Heard) Closely(holds time.Duration) bool {
+	return !h.Worker.Explicit && h.Missed() && !h.Gave.IsZero() && time.Since(h.Gave) < holds
+}
+
+// Full are the kinds of tasks that the worker runs its most of, as its last heartbeat said.
+func (h *Heard) Full() map[protocol.TaskKind]bool {
+	free := struct {
+		Workflow *int `json:"workflow_available"`
+		Activity *int `json:"activity_available"`
+	}{}
+	slots := h.Slots
+	if len(slots) == 0 {
+		slots = h.Worker.Slots
+	}
+	if len(slots) == 0 || json.Unmarshal(slots, &free) != nil { // what a foreign worker sends is its own affair
+		return nil
+	}
+	return map[protocol.TaskKind]bool{
+		protocol.KindWorkflow: h.Worker.WorkflowSlots > 0 && free.Workflow != nil && *free.Workflow <= 0,
+		protocol.KindActivity: h.Worker.ActivitySlots > 0 && free.Activity != nil && *free.Activity <= 0,
+	}
+}

@@ -1,0 +1,68 @@
+package presence
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+)
+
+// Orphans are the workers that nobody may be looking after: those that an app heard which is gone, be it this one
+// before it was started again.
+type Orphans struct {
+	Due  time.Time // when to find out who they are; zero: there are none
+	apps []string  // that were alive at the last announcement
+	Gone time.Time // when one of them will have been silent for too long; zero: there is none
+}
+
+// Met compares the apps that are alive with those of the last time: who was heard by one that is gone may have died
+// with it.
+func (o *Orphans) Met(own string, alive map[string]time.Time) {
+	o.Gone = time.Time{}
+	var apps []string
+	for id, until := range alive {
+		if apps = append(apps, id); id != own && (o.Gone.IsZero() || until.Before(o.Gone)) {
+			o.Gone = until
+		}
+	}
+	for _, id := range o.apps {
+		if now := time.Now(); alive[id].IsZero() && (o.Due.IsZero() || o.Due.After(now)) {
+			o.Due = now
+		}
+	}
+	o.apps = apps
+}
+
+// Leave notes a worker that an app left behind, and when to look whether it lives; not one that is heard or watched
+// here already. One that was left before is noted anew: another app may have heard it since, and be gone as well.
+func (r *Registry) Leave(w *engine.Worker, lookAt time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[w.Key()]; h != nil && !h.Left && !(h.At.IsZero() && h.LookAt.IsZero()) {
+		return
+	}
+	r.known[w.Key()] = &Heard{
+		Worker: w, signals: w.Declares("signals"), LookAt: lookAt, Left: true,
+		Beats: w.HeartbeatAt.After(w.RegisteredAt.Time) && w.HeardBy == "",
+	}
+}
+
+// AnyLeft says whether there are workers that an app left behind.
+func (r *Registry) AnyLeft() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.known {
+		if h.Left {
+			return true
+		}
+	}
+	return false
+}
+
+// Forget drops what is known of a worker, unless it was heard since seen was read.
+func (r *Registry) Forget(k engine.WorkerKey, seen Heard) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[k]; h != nil && h.Worker.Incarnation == seen.Worker.Incarnation && h.At.Equal(seen.At) {
+		delete(r.known, k)
+	}
+}

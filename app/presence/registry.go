@@ -1,0 +1,168 @@
+// Package presence knows who lives: the workers an app hears, and what it knows of those that others hear. It is memory
+// alone, asks nobody and decides nothing about what a worker holds; whoever hears a worker tells it here.
+package presence
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Registry is an app's memory of the workers it hears. Rows in it are snapshots: never changed, only replaced.
+type Registry struct {
+	within time.Duration // a worker is alive this long after it was heard
+	shared bool          // other apps hear workers as well
+
+	mu    sync.Mutex // guards all below
+	drops uint64     // rises when a registration ends or is forgotten: a row that was read before may be out of date
+	known map[engine.WorkerKey]*Heard
+	asked map[engine.QueueKey]time.Time // when the workers of a queue were last looked for
+}
+
+// New makes the memory of an app in which a worker is alive for that long after it was heard. When the database is
+// shared, other apps hear workers as well, and what is stored of those counts.
+func New(within time.Duration, shared bool) *Registry {
+	return &Registry{within: within, shared: shared, known: map[engine.WorkerKey]*Heard{}}
+}
+
+// Hears says whether a worker was heard here within the window.
+func (r *Registry) Hears(h Heard) bool { return !h.At.IsZero() && time.Since(h.At) <= r.within }
+
+// Alive says whether a worker can be believed to live at now: heard here within the window, or by its stored time.
+func (r *Registry) Alive(h Heard, now time.Time) bool {
+	if r.Hears(h) {
+		return true
+	}
+	return r.shared && h.At.IsZero() && h.Worker.AliveUntil.After(now)
+}
+
+// Put remembers a registration.
+func (r *Registry) Put(w *engine.Worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.known[w.Key()]
+	if h == nil {
+		h = &Heard{}
+		r.known[w.Key()] = h
+	}
+	if h.Worker != nil && h.Worker.Incarnation != w.Incarnation {
+		h.Draining, h.Beats, h.Adopted, h.Gave = false, false, time.Time{}, time.Time{}
+		h.Told, h.Looked, h.Emptied = protocol.IntentWork, time.Time{}, false
+	}
+	h.Worker, h.signals, h.StoredAt, h.Stored, h.Promised = w, w.Declares("signals"), time.Time{}, time.Time{}, false
+}
+
+// PutRead is Put for a row that was read after mark: not if a registration has ended since then, which may have been
+// this one.
+func (r *Registry) PutRead(w *engine.Worker, mark uint64) {
+	if r.Mark() == mark {
+		r.Put(w)
+	}
+}
+
+// Mark is to be taken before a row is read that is to be remembered.
+func (r *Registry) Mark() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.drops
+}
+
+// Learn remembers a worker that another app heard, as it was read after mark; what is heard here counts more.
+func (r *Registry) Learn(w *engine.Worker, mark uint64) {
+	known := false
+	r.With(w.Key(), func(h *Heard) { known = !h.At.IsZero() && h.Worker.Incarnation == w.Incarnation })
+	if !known && w.Left.IsZero() {
+		r.PutRead(w, mark)
+	}
+}
+
+// Gone forgets a process whose registration is over.
+func (r *Registry) Gone(p store.Process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drops++
+	if h := r.known[p.Worker]; h != nil && h.Worker.Incarnation == p.Incarnation {
+		delete(r.known, p.Worker)
+	}
+}
+
+// Is says whether a process is the registered one, as far as is known here.
+func (r *Registry) Is(k engine.WorkerKey, incarnation string) bool {
+	w := r.Get(k)
+	return w != nil && w.Incarnation == incarnation
+}
+
+// Get is the registration of a worker, nil when none is known here.
+func (r *Registry) Get(k engine.WorkerKey) *engine.Worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[k]; h != nil {
+		return h.Worker
+	}
+	return nil
+}
+
+// Drop forgets a worker, whatever its process.
+func (r *Registry) Drop(k engine.WorkerKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drops++
+	delete(r.known, k)
+}
+
+// Swap forgets the process that is known of a worker, and remembers another, or none. What is known of it may be a
+// later process already, and stays then.
+func (r *Registry) Swap(k engine.WorkerKey, known, other *engine.Worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[k]; h == nil || h.Worker.Incarnation != known.Incarnation {
+		return
+	}
+	r.drops++
+	delete(r.known, k)
+	if other != nil {
+		r.known[k] = &Heard{Worker: other, signals: other.Declares("signals")}
+	}
+}
+
+// With runs fn on what is known of a worker, if anything is.
+func (r *Registry) With(k engine.WorkerKey, fn func(*Heard)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[k]; h != nil {
+		fn(h)
+	}
+}
+
+// Each runs fn on what is known of each worker of a namespace, and copies nothing.
+func (r *Registry) Each(namespace string, fn func(engine.WorkerKey, *Heard)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, h := range r.known {
+		if k.Namespace == namespace {
+			fn(k, h)
+		}
+	}
+}
+
+// Drains says whether a worker's last heartbeat said that it drains.
+func (r *Registry) Drains(k engine.WorkerKey) (said bool) {
+	r.With(k, func(h *Heard) { said = h.Draining })
+	return said
+}
+
+// All lists what is known of the workers of a namespace; "" means all.
+func (r *Registry) All(namespace string) map[engine.WorkerKey]Heard {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := make(map[engine.WorkerKey]Heard, len(r.known))
+	for k, h := range r.known {
+		if namespace == "" || k.Namespace == namespace {
+			m[k] = *h
+		}
+	}
+	return m
+}
