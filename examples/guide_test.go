@@ -37,7 +37,7 @@ func TestCodeInTheGuideStandsInTheExamples(t *testing.T) {
 	var sources []string
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch filepath.Ext(path) {
-		case ".go", ".mjs", ".py", ".sh":
+		case ".go", ".mjs", ".py", ".sh", ".ts":
 			raw, err := os.ReadFile(path)
 			sources = append(sources, string(raw))
 			return err
@@ -54,7 +54,7 @@ func TestCodeInTheGuideStandsInTheExamples(t *testing.T) {
 	}
 	seen := 0
 	for _, d := range append(documents, "../README.md") {
-		for _, code := range blocks(t, d, "go", "js", "python") {
+		for _, code := range blocks(t, d, "go", "js", "ts", "python") {
 			if seen++; !strings.Contains(all, code) {
 				t.Errorf("%s: this stands in no example:\n%s", d, code)
 			}

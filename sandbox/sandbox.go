@@ -9,9 +9,11 @@
 package sandbox
 
 import (
+	"io/fs"
 	"time"
 
 	lib "github.com/sojourn-run/sojourn/sandbox/executor"
+	"github.com/sojourn-run/sojourn/sandbox/shim"
 )
 
 // The words that executors and workers share.
@@ -71,6 +73,9 @@ const (
 // Native are the Go handlers that may run in an executor of this very binary, by activity name. Fill it before [Main]
 // is called and leave it alone afterwards; worker and executor must see the same.
 var Native = Handlers{}
+
+// Types are the files by which editors and type checkers know the context of a handler. No executor reads them.
+var Types fs.FS = shim.Types
 
 // Result is what a call left behind. Usage and logs are there also when the call failed.
 type Result struct {

@@ -2,7 +2,7 @@
 // descriptor 3 and call the handler.
 package shim
 
-import _ "embed"
+import "embed"
 
 // Node is an ES module for Node 18 or later.
 //
@@ -13,6 +13,11 @@ var Node []byte
 //
 //go:embed proxy.cjs
 var NodeProxy []byte
+
+// Types are what editors and checkers read of a handler's second argument, by file name. No executor does.
+//
+//go:embed sojourn.d.ts sojourn.pyi
+var Types embed.FS
 
 // Python is a script for Python 3.9 or later.
 //

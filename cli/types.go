@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+func (p *program) typesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "types [DIR]", Short: "Write the types of handlers' contexts, for editors and type checkers",
+		Long: "Write sojourn.d.ts and sojourn.pyi into a folder of handlers, or the folder here: the types of the context that a\n" +
+			"handler gets as its second argument, in TypeScript (and JavaScript by its comments) and Python. They are of this\n" +
+			"binary and take the place of older ones. Handlers run without them.",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return misused(c, errors.New("want one folder at most"))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			return p.writeTypes(dir)
+		},
+	}
+}
+
+func (p *program) writeTypes(dir string) error {
+	files, err := fs.ReadDir(sandbox.Types, ".")
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		text, err := fs.ReadFile(sandbox.Types, f.Name())
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(dir, f.Name())
+		said := "wrote"
+		switch was, err := os.ReadFile(path); {
+		case err == nil && bytes.Equal(was, text):
+			said = "as it was:"
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return err
+		default:
+			if err := os.WriteFile(path, text, 0o644); err != nil { //nolint:gosec // code, for whoever reads the folder
+				return err
+			}
+		}
+		fmt.Fprintln(p.out, said, path)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package examples_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
+	"github.com/sojourn-run/sojourn/worker"
+)
+
+// A handler in TypeScript is killed between its write and its answer: it is tried again in a process that opens the
+// database anew, and what was written counts once.
+func TestADatabaseHandleComesBackWhenItsProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	if sandboxtest.Race {
+		t.Skip("the race detector does not live with the limits of executors")
+	}
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("node is not on this machine")
+	}
+	a, dir := apptest.Start(t, apptest.Options{}), t.TempDir()
+	work(t, a, func(o *worker.Options) {
+		o.NoSandbox, o.Handlers, o.DataDir, o.Write = false, "ledger/activities", t.TempDir(), []string{dir}
+	})
+	app, err := client.New(client.Options{URLs: []string{a.URL()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	journal := filepath.Join(dir, "journal")
+	begin := func(amount, slow int) *client.Workflow {
+		t.Helper()
+		run, err := app.StartActivity(t.Context(), protocol.ActivityRequest{
+			ActivityType: "account.deposit", SessionID: "ledger", RetryPolicy: &retry.Policy{MaxAttempts: new(3)},
+		}, map[string]any{"file": journal, "account": "ada", "amount": amount, "slow": slow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
+	balance := func(run *client.Workflow, want int) {
+		t.Helper()
+		var got int
+		if err := run.Result(t.Context(), &got); err != nil || got != want {
+			t.Errorf("balance %d, want %d: %v", got, want, err)
+		}
+	}
+	type entry struct{ Amount, Process int }
+	written := func() (all []entry) {
+		t.Helper()
+		raw, _ := os.ReadFile(journal) // not there before the first
+		for line := range bytes.Lines(raw) {
+			var e entry
+			if !bytes.HasSuffix(line, []byte("\n")) {
+				break
+			}
+			if err := json.Unmarshal(line, &e); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, e)
+		}
+		return all
+	}
+	balance(begin(5, 0), 5)
+	held := begin(7, 600_000)
+	for len(written()) < 2 {
+		if t.Context().Err() != nil {
+			t.Fatal("the second deposit is not written")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	first := written()
+	if first[0].Process != first[1].Process {
+		t.Errorf("two processes wrote in one session: %+v", first)
+	}
+	if err := syscall.Kill(first[1].Process, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	balance(held, 12)
+	balance(begin(1, 0), 13)
+	if all := written(); len(all) != 3 || all[2].Process == first[0].Process {
+		t.Errorf("written: %+v, want three entries, the last by another process", all)
+	}
+}
+
+// The example fits the types that editors are given, as strictly as TypeScript can be.
+func TestTheLedgerFitsItsTypes(t *testing.T) {
+	t.Parallel()
+	web, err := filepath.Abs("../web/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(web, ".bin", "tsc")); err != nil {
+		t.Skip("the dashboard's packages, with tsc among them, are not installed")
+	}
+	files, err := filepath.Glob("ledger/activities/account/*.ts")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("files %v, %v", files, err)
+	}
+	args := []string{
+		"--noEmit", "--strict", "--module", "esnext", "--moduleResolution", "bundler", "--target", "es2022",
+		"--types", "node", "--typeRoots", filepath.Join(web, "@types"),
+	}
+	out, err := exec.Command(filepath.Join(web, ".bin", "tsc"), append(args, files...)...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The types beside the example are those that `sojourn types` writes.
+func TestTheLedgersTypesAreTheBinarys(t *testing.T) {
+	t.Parallel()
+	want, err := os.ReadFile("../sandbox/shim/sojourn.d.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("ledger/activities/sojourn.d.ts")
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("run `sojourn types examples/ledger/activities`: they differ (%v)", err)
+	}
+}
