@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,12 +95,12 @@ func (p *program) examine(ctx context.Context, s *settings) []finding {
 		{"machine", true, fmt.Sprintf("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())},
 	}
 	list = append(list, writable(s.DataDir), s.databaseFinding(ctx))
-	for _, r := range []string{"node", "python3"} {
-		path, err := exec.LookPath(r)
+	for _, r := range [][2]string{{"node", s.Node}, {"python3", s.Python}} {
+		path, err := exec.LookPath(cmp.Or(r[1], r[0]))
 		if err != nil {
 			path = "not found: activities in its language cannot run here"
 		}
-		list = append(list, finding{r, true, path})
+		list = append(list, finding{r[0], err == nil || r[1] == "", path})
 	}
 	return append(list, s.isolation(p.registry)...)
 }
@@ -116,7 +117,7 @@ func (s *settings) isolation(registry *worker.Registry) []finding {
 	defer os.RemoveAll(dir)
 	o := sandbox.Options{
 		Dir: dir, Handlers: s.Handlers, Private: s.DataDir, Read: s.ExecutorRead, Write: s.ExecutorWrite,
-		EgressAllow: s.EgressAllow,
+		EgressAllow: s.EgressAllow, Node: s.Node, Python: s.Python,
 	}
 	if s.ExecutorUIDs != "auto" {
 		o.Users = s.ExecutorUIDs

@@ -190,6 +190,47 @@ func TestHandlersHaveVersions(t *testing.T) {
 	})
 }
 
+// The interpreter of handlers can be named: that of a virtual environment finds the packages in it.
+func TestHandlersRunInTheInterpreterThatIsNamed(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not on this machine")
+	}
+	env, dir := filepath.Join(t.TempDir(), "env"), t.TempDir()
+	if out, err := exec.Command(python, "-m", "venv", "--without-pip", env).CombinedOutput(); err != nil {
+		t.Skipf("no virtual environment can be made here: %v %s", err, out)
+	}
+	packages, err := filepath.Glob(filepath.Join(env, "lib", "python3*", "site-packages"))
+	if err != nil || len(packages) != 1 {
+		t.Fatal(packages, err)
+	}
+	for path, code := range map[string]string{
+		filepath.Join(packages[0], "only_here.py"): "word = 'found'\n",
+		filepath.Join(dir, "uses.py"):              "import only_here\n\ndef main(_, ctx):\n\treturn only_here.word\n",
+	} {
+		if err := os.WriteFile(path, []byte(code), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := apptest.Start(t, apptest.Options{})
+	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+		o.Handlers, o.Python = dir, filepath.Join(env, "bin", "python")
+	})
+	answer, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{ActivityType: "uses"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := result[string](t, end(t, a, answer.RunID)); got != "found" {
+		t.Errorf("got %q", got)
+	}
+	_, err = worker.New(worker.Options{
+		Registry: worker.NewRegistry(), Carrier: &link.Socket{URLs: []string{a.URL()}}, Handlers: dir, Node: "no-such-node",
+	})
+	if err == nil || !strings.Contains(err.Error(), "no-such-node") {
+		t.Errorf("an interpreter that is not there: %v", err)
+	}
+}
+
 // A policy that cannot be kept is none: the activity fails as one without a policy does. One whose rebuild activity is
 // not here says so.
 func TestAHandlersUnusablePolicyRecoversNothing(t *testing.T) {

@@ -62,6 +62,8 @@ type Options struct {
 	IsolationMin string
 	// files and folders that confined code may read, or change, beside its runtime, the handlers and its scratch folder
 	Read, Write []string
+	// Node and Python are the programs that run handlers; empty: node and python3 in PATH. A named one must be there.
+	Node, Python string
 	// ExecutorUIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: a range of its own
 	// where handlers and runtimes are open to others; empty: auto
 	ExecutorUIDs string
@@ -296,6 +298,7 @@ func (w *Worker) openSandbox() error {
 		OnEvict: w.evict, Memory: o.Memory, Logger: w.log,
 	}
 	so.EgressAllow, so.Apps = o.EgressAllow, o.Apps
+	so.Node, so.Python = o.Node, o.Python
 	if o.ExecutorUIDs != "auto" {
 		so.Users = o.ExecutorUIDs
 	}

@@ -140,6 +140,11 @@ var settings = []setting{
 		name: "isolation-min-level", value: "auto", roles: workers,
 		help: "weakest isolation with which a worker starts: none, process, confined, or auto: confined where the kernel has Landlock",
 	},
+	{name: "node", roles: workers, help: "Node that runs handlers: a path, or a name in PATH; empty: node"},
+	{
+		name: "python", roles: workers,
+		help: "Python that runs handlers, as that of a virtual environment: a path, or a name in PATH; empty: python3",
+	},
 	{
 		name: "executor-read", kind: list, roles: workers,
 		help: "files and folders that confined handlers may read, comma separated",
