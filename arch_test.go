@@ -50,7 +50,9 @@ var directions = []direction{
 	{"app/auth", []string{"app/store", "shared/..."}},
 	{"app/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/view", []string{"app/filter", "app/change", "app/store", "app/engine", "shared/..."}},
-	{"app/question", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
+	{"app/question", []string{
+		"app/change", "app/store", "app/engine", "shared/history", "shared/payload", "shared/protocol",
+	}},
 	{"app/broker", []string{
 		"app/question", "app/presence", "app/view", "app/dispatch", "app/change", "app/auth", "app/store", "app/engine",
 		"shared/...",

@@ -118,8 +118,10 @@ func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protoco
 		Limit: view.PageSize(in.PageSize, 50, 200) + 1,
 	}
 	if in.Status != "" {
-		if !slices.Contains(sessionStatuses, protocol.SessionStatus(in.Status)) {
-			return protocol.SessionPage{}, protocol.Invalid("status", "must be one of %v, not %q", sessionStatuses, in.Status)
+		if !slices.Contains(view.SessionStatuses, protocol.SessionStatus(in.Status)) {
+			return protocol.SessionPage{}, protocol.Invalid(
+				"status", "must be one of %v, not %q", view.SessionStatuses, in.Status,
+			)
 		}
 		q.Statuses = []protocol.SessionStatus{protocol.SessionStatus(in.Status)}
 	}
@@ -132,7 +134,7 @@ func (b *Broker) Sessions(ctx context.Context, in protocol.SessionList) (protoco
 		return protocol.SessionPage{}, err
 	}
 	p := protocol.SessionPage{Namespace: ns, Sessions: []protocol.SessionView{}, Metrics: map[string]int{"total": 0}}
-	for _, s := range sessionStatuses {
+	for _, s := range view.SessionStatuses {
 		p.Metrics[string(s)] = 0
 	}
 	err = b.store.View(ctx, func(r store.Reader) error {

@@ -107,7 +107,7 @@ func refusedQuery(name string, f *protocol.Failure) error {
 
 // queryTask is what the worker is given: the query with the whole history, or its first page.
 func (b *Broker) queryTask(ctx context.Context, q *store.Question, paged bool) (*protocol.QueryTask, error) {
-	events, next, args, err := b.pastOf(ctx, q, paged)
+	events, next, args, err := b.questions.Past(ctx, q, paged)
 	return &protocol.QueryTask{
 		TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID, Namespace: q.Namespace,
 		WorkflowType: q.Type, QueryName: q.Name,

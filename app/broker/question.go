@@ -9,8 +9,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
-	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -58,24 +56,6 @@ func (b *Broker) learn(ctx context.Context, ns, queue string) error {
 	})
 }
 
-// past is the history a question is about, with the arguments the workflow was started with.
-func (b *Broker) past(
-	ctx context.Context, q *store.Question,
-) (events []history.Event, args payload.Payload, err error) {
-	for after := int64(0); after < q.LastSeq; {
-		page, err := change.Page(ctx, b.store, q.RunID, after, q.LastSeq, change.MaxPage)
-		if err != nil {
-			return nil, args, err
-		}
-		if len(page.Events) == 0 {
-			break
-		}
-		events = append(events, page.Events...)
-		after = page.Events[len(page.Events)-1].Seq
-	}
-	return events, startArguments(events), nil
-}
-
 // questionTask is a leased question as its worker gets it.
 func (b *Broker) questionTask(ctx context.Context, in protocol.PollRequest, l store.Leased) (protocol.Task, error) {
 	if l.Kind == protocol.KindValidation {
@@ -109,34 +89,6 @@ func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem)
 		return "", err
 	}
 	return b.questions.Complete(ctx, q, store.Reply{Result: in.Result.Blob, Failure: in.Failure})
-}
-
-// begun is the first page of the history behind a question, for a worker that fetches the rest: a long history fits
-// into no frame.
-func (b *Broker) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
-	page, err := change.Page(ctx, b.store, q.RunID, 0, q.LastSeq, change.MaxPage)
-	return page.Events, page.NextPageToken, startArguments(page.Events), err
-}
-
-// pastOf is what a worker is given of the history behind a question: its first page, or all of it.
-func (b *Broker) pastOf(
-	ctx context.Context, q *store.Question, paged bool,
-) ([]history.Event, *string, payload.Payload, error) {
-	if paged {
-		return b.begun(ctx, q)
-	}
-	events, args, err := b.past(ctx, q)
-	return events, nil, args, err
-}
-
-// startArguments are what a run was started with, by its first event.
-func startArguments(events []history.Event) (args payload.Payload) {
-	if len(events) > 0 {
-		if s, ok := events[0].Data.(*history.WorkflowStarted); ok {
-			args.Blob = s.Arguments
-		}
-	}
-	return args
 }
 
 // questionPage is a further page of the history behind a leased question, which ends where the question found it.

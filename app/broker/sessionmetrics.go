@@ -1,9 +1,7 @@
 package broker
 
 import (
-	"context"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -111,39 +109,4 @@ func (m *Metrics) rebuilt(r *protocol.Recovered) {
 		ran--
 	}
 	m.sessions.rebuilds.WithLabelValues(reason).Add(float64(ran))
-}
-
-// gauge counts the stored sessions by status when it is asked to, in one statement.
-type gauge struct {
-	store store.Store
-	desc  *prometheus.Desc
-}
-
-// SessionGauge is the gauge sojourn_sessions, by status: one read of the store for each scrape.
-func SessionGauge(s store.Store) prometheus.Collector {
-	return &gauge{s, prometheus.NewDesc("sojourn_sessions", "Stored sessions, by status.", []string{"status"}, nil)}
-}
-
-func (g *gauge) Describe(c chan<- *prometheus.Desc) { c <- g.desc }
-
-func (g *gauge) Collect(c chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var counts map[protocol.SessionStatus]int
-	err := g.store.View(ctx, func(r store.Reader) (err error) {
-		counts, err = r.SessionCounts(ctx, "")
-		return err
-	})
-	if err != nil {
-		c <- prometheus.NewInvalidMetric(g.desc, err)
-		return
-	}
-	for _, s := range sessionStatuses {
-		c <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(counts[s]), string(s))
-	}
-}
-
-var sessionStatuses = []protocol.SessionStatus{
-	protocol.SessionActive, protocol.SessionClosed, protocol.SessionExpired, protocol.SessionFailed,
-	protocol.SessionOrphaned,
 }

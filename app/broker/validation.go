@@ -116,7 +116,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 
 // validationTask is what the worker is given: the update with the whole history, or its first page.
 func (b *Broker) validationTask(ctx context.Context, q *store.Question, paged bool) (*protocol.ValidationTask, error) {
-	events, next, args, err := b.pastOf(ctx, q, paged)
+	events, next, args, err := b.questions.Past(ctx, q, paged)
 	return &protocol.ValidationTask{
 		Kind: protocol.KindValidation, TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID,
 		Namespace: q.Namespace, WorkflowType: q.Type,

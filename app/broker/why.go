@@ -24,6 +24,9 @@ func (b *Broker) Surroundings(
 	return b.among(ctx, r, known, ns, sessions, now)
 }
 
+// Served are the queues that registered workers serve.
+func (b *Broker) Served() []engine.QueueKey { return b.workers.Served() }
+
 // among is the same of workers that are known already.
 func (b *Broker) among(
 	ctx context.Context, r store.Reader, known fleet, ns string, sessions bool, now time.Time,

@@ -1,6 +1,8 @@
 package plane
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // channelCollector exports what the channel counts, with one look at it for each scrape.
 type channelCollector struct{ plane *Plane }

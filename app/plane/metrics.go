@@ -3,8 +3,6 @@ package plane
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-
-	"github.com/sojourn-run/sojourn/app/broker"
 )
 
 // measure exports what the parts count.
@@ -36,7 +34,7 @@ func (p *Plane) measure(r prometheus.Registerer) {
 	counter("sojourn_tasks_returned_total", "Tasks given back because who polled for them was gone.", func() int64 {
 		return p.dispatch.Counts().Returned
 	})
-	r.MustRegister(broker.SessionGauge(p.store), channelCollector{p})
+	r.MustRegister(channelCollector{p})
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sojourn_poll_waiters", Help: "Polls that wait for work.",
 	}, func() float64 { return float64(p.dispatch.Counts().Waiting) }))

@@ -105,7 +105,7 @@ func (p *Plane) join() {
 	})
 	p.view = view.New(p.store, p.broker, p.dispatch, o.Shared)
 	if o.Metrics {
-		registry.MustRegister(p.broker.QueueGauges())
+		registry.MustRegister(p.view.SessionGauge(), p.view.QueueGauges())
 	}
 	sweeps := sweep.Options{Shared: o.Shared, Cleanup: o.Cleanup, Keep: keepSessions, Log: o.Log}
 	if o.Cleanup >= 0 {

@@ -148,6 +148,18 @@ func (r *Registry) Each(namespace string, fn func(engine.WorkerKey, *Heard)) {
 	}
 }
 
+// Served are the queues that the known workers serve, once for each worker.
+func (r *Registry) Served() (list []engine.QueueKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, h := range r.known {
+		for _, name := range h.Worker.Queues {
+			list = append(list, engine.QueueKey{Namespace: k.Namespace, Name: name})
+		}
+	}
+	return list
+}
+
 // Drains says whether a worker's last heartbeat said that it drains.
 func (r *Registry) Drains(k engine.WorkerKey) (said bool) {
 	r.With(k, func(h *Heard) { said = h.Draining })

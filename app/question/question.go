@@ -12,6 +12,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -44,6 +45,7 @@ type Dispatch interface {
 // Pending are the questions that wait for their answers. All methods may be called from any goroutine.
 type Pending struct {
 	lines    lines
+	store    change.Reads // where the history is that questions are about
 	dispatch Dispatch
 	draining <-chan struct{}
 	log      zerolog.Logger
@@ -52,7 +54,7 @@ type Pending struct {
 // New makes the pending questions of an app: in a table of the database where several apps share one, which is what a
 // store with Questions means, and else in memory. Once draining is closed, nobody is asked any more.
 func New(s store.Store, d Dispatch, draining <-chan struct{}, log zerolog.Logger) *Pending {
-	p := &Pending{dispatch: d, draining: draining, log: log}
+	p := &Pending{store: s, dispatch: d, draining: draining, log: log}
 	if s, ok := s.(interface{ Questions() store.Questions }); ok {
 		if q := s.Questions(); q != nil {
 			p.lines = &shared{q, d.WatchAnswer}

@@ -37,6 +37,8 @@ type Known interface {
 	) (*engine.Surroundings, error)
 	// AttributeTypes are the registered search attributes of a namespace.
 	AttributeTypes(ctx context.Context, namespace string) (map[string]string, error)
+	// Served are the queues that registered workers serve, each once or more.
+	Served() []engine.QueueKey
 	// Drained is closed when the app drains: then nobody is kept waiting.
 	Drained() <-chan struct{}
 }

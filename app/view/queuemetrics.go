@@ -1,4 +1,4 @@
-package broker
+package view
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // queueGauges tell how far workers are behind, with one read of the store for each scrape.
 type queueGauges struct {
-	b             *Broker
+	view          *View
 	oldest, ready *prometheus.Desc
 
 	mu    sync.Mutex               // guards seen
@@ -26,9 +26,9 @@ const seenQueues = 10_000
 
 // QueueGauges are the gauges sojourn_queue_oldest_seconds and sojourn_queue_ready. What scales workers by them needs
 // them to fall to 0, and not to go away, when a queue is empty.
-func (b *Broker) QueueGauges() prometheus.Collector {
+func (v *View) QueueGauges() prometheus.Collector {
 	return &queueGauges{
-		b: b, seen: map[engine.QueueKey]bool{}, limit: seenQueues,
+		view: v, seen: map[engine.QueueKey]bool{}, limit: seenQueues,
 		oldest: prometheus.NewDesc(
 			"sojourn_queue_oldest_seconds", "For how long the task has been ready that was ready first; 0: none is.",
 			[]string{"namespace", "queue"}, nil,
@@ -44,10 +44,10 @@ func (g *queueGauges) Describe(c chan<- *prometheus.Desc) { c <- g.oldest; c <- 
 func (g *queueGauges) Collect(c chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	now, err := g.b.store.Now(ctx)
+	now, err := g.view.store.Now(ctx)
 	var list []store.QueueStats
 	if err == nil {
-		err = g.b.store.View(ctx, func(r store.Reader) error {
+		err = g.view.store.View(ctx, func(r store.Reader) error {
 			list, err = r.Queues(ctx, "")
 			return err
 		})
@@ -70,11 +70,8 @@ func (g *queueGauges) Collect(c chan<- prometheus.Metric) {
 		}
 		all[k] = is
 	}
-	for _, h := range g.b.workers.All("") {
-		for _, name := range h.Worker.Queues {
-			k := engine.QueueKey{Namespace: h.Worker.Namespace, Name: name}
-			all[k] = all[k] // the zero value, if nothing waits there
-		}
+	for _, k := range g.view.known.Served() {
+		all[k] = all[k] // the zero value, if nothing waits there
 	}
 	g.mu.Lock()
 	for k := range g.seen {
