@@ -252,11 +252,11 @@ func decodeText(r *reader, v reflect.Value) error {
 
 // decodeUnmarshaler hands a type its value as JSON, bytes as base64 text. Like encoding/json it hands on null too.
 func decodeUnmarshaler(r *reader, v reflect.Value) error {
-	plain, err := r.any()
+	plain, err := r.json(nil, false)
 	if err != nil {
 		return err
 	}
-	if err := v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(appendJSON(nil, plain, false)); err != nil {
+	if err := v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(plain); err != nil {
 		return fmt.Errorf("%w: into %s: %w", ErrTypeMismatch, v.Type(), err)
 	}
 	return nil

@@ -131,6 +131,11 @@ func (w *writer) jsonNumber(s string) error {
 	if !json.Valid([]byte(s)) { // strconv takes more: signs, hexadecimal, leading zeros
 		return fmt.Errorf("%w: number %.40q", ErrInvalidJSON, s)
 	}
+	return w.validNumber(s)
+}
+
+// validNumber is jsonNumber of a text that is known to be a number.
+func (w *writer) validNumber(s string) error {
 	if !strings.ContainsAny(s, ".eE") {
 		n, err := strconv.ParseInt(s, 10, 64)
 		switch {

@@ -121,7 +121,7 @@ func encodeMarshaler(w *writer, v reflect.Value) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", v.Type(), err)
 	}
-	return w.json(raw)
+	return w.json(raw, false)
 }
 
 func encodeTextMarshaler(w *writer, v reflect.Value) error {

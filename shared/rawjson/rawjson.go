@@ -161,24 +161,57 @@ func stringLength(text []byte) int {
 // trim takes away what JSON calls space.
 func trim(text []byte) []byte { return bytes.Trim(text, " \t\r\n") }
 
-// AppendString appends s as a JSON string, as encoding/json writes it.
-func AppendString(out []byte, s string) []byte {
-	if strings.IndexFunc(s, needsEscape) >= 0 {
-		quoted, err := json.Marshal(s)
-		if err != nil {
-			panic("rawjson: a string has no JSON form: " + err.Error())
-		}
-		return append(out, quoted...)
+// itself are the bytes that stand for themselves in a string, whatever is around them.
+var itself = func() (t [256]bool) {
+	for c := ' '; c < utf8.RuneSelf; c++ {
+		t[c] = !strings.ContainsRune(`"\\<>&`, c)
 	}
+	return t
+}()
+
+// AppendString appends s as a JSON string, as encoding/json writes it: with what HTML would take for markup escaped.
+func AppendString[T string | []byte](out []byte, s T) []byte {
+	start := len(out)
 	out = append(out, '"')
-	out = append(out, s...)
+	from := 0
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if itself[c] {
+			continue
+		}
+		size, code := 1, rune(c)
+		if c >= utf8.RuneSelf {
+			code, size = utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
+			switch {
+			case code == utf8.RuneError && size == 1:
+				return asEncodingJSON(out[:start], string(s))
+			case code != '\u2028' && code != '\u2029':
+				i += size - 1
+				continue
+			}
+		}
+		out = escape(append(out, s[from:i]...), code)
+		i += size - 1
+		from = i + 1
+	}
+	out = append(out, s[from:]...)
 	return append(out, '"')
 }
 
-func needsEscape(c rune) bool {
-	switch c {
-	case '"', '\\', '<', '>', '&', '\u2028', '\u2029', utf8.RuneError:
-		return true
+// asEncodingJSON appends what is no UTF-8: the engines of encoding/json write it differently.
+func asEncodingJSON(out []byte, s string) []byte {
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		panic("rawjson: a string has no JSON form: " + err.Error())
 	}
-	return c < ' '
+	return append(out, quoted...)
+}
+
+// escape appends a character that does not stand for itself in a string.
+func escape(out []byte, c rune) []byte {
+	if i := strings.IndexRune("\"\\\b\f\n\r\t", c); i >= 0 {
+		return append(out, '\\', `"\bfnrt`[i])
+	}
+	const hex = "0123456789abcdef"
+	return append(out, '\\', 'u', hex[c>>12&15], hex[c>>8&15], hex[c>>4&15], hex[c&15])
 }

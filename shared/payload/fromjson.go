@@ -1,0 +1,224 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// jsonSource walks a JSON text that is known to be valid, and writes what it says as it goes: building the value in
+// between costs ten times as much, and each step of a handler in another language pays for it.
+type jsonSource struct {
+	text   []byte
+	pos    int
+	tagged bool // an object that ToJSON made of bytes stands for them
+}
+
+// json writes the value a JSON text stands for.
+func (w *writer) json(raw []byte, tagged bool) error {
+	switch {
+	case len(raw) == 0:
+		return fmt.Errorf("%w: empty text", ErrInvalidJSON)
+	case !utf8.Valid(raw):
+		return fmt.Errorf("%w: JSON text", ErrInvalidUTF8)
+	case !json.Valid(raw):
+		var v any
+		return fmt.Errorf("%w: %w", ErrInvalidJSON, json.Unmarshal(raw, &v)) // which says where
+	}
+	w.buf = slices.Grow(w.buf, len(raw)+len(raw)/8)
+	s := jsonSource{text: raw, tagged: tagged}
+	return w.value(&s)
+}
+
+// next is the byte that the next value, name or bracket begins with.
+func (s *jsonSource) next() byte {
+	for {
+		switch c := s.text[s.pos]; c {
+		case ' ', '\t', '\r', '\n', ',', ':':
+			s.pos++
+		default:
+			return c
+		}
+	}
+}
+
+func (w *writer) value(s *jsonSource) error {
+	switch c := s.next(); c {
+	case 'n':
+		s.pos += len("null")
+		w.null()
+	case 't':
+		s.pos += len("true")
+		w.bool(true)
+	case 'f':
+		s.pos += len("false")
+		w.bool(false)
+	case '"':
+		text, err := s.string()
+		if err != nil {
+			return err
+		}
+		w.buf = append(w.buf, tagString)
+		w.number(int64(len(text)))
+		w.buf = append(w.buf, text...)
+	case '[':
+		return w.array(s)
+	case '{':
+		return w.object(s)
+	default:
+		return w.validNumber(string(s.number()))
+	}
+	return nil
+}
+
+// number takes the digits and signs of a number.
+func (s *jsonSource) number() []byte {
+	start := s.pos
+	for s.pos < len(s.text) && strings.IndexByte("0123456789-+.eE", s.text[s.pos]) >= 0 {
+		s.pos++
+	}
+	return s.text[start:s.pos]
+}
+
+// string takes a string; what it returns may alias the text.
+func (s *jsonSource) string() ([]byte, error) {
+	start := s.pos
+	for i := start + 1; ; i++ {
+		n := bytes.IndexByte(s.text[i:], '"')
+		i += n
+		escapes := 0
+		for s.text[i-1-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			s.pos = i + 1
+			break
+		}
+	}
+	quoted := s.text[start:s.pos]
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1], nil
+	}
+	var text string
+	if err := json.Unmarshal(quoted, &text); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalidJSON, err)
+	}
+	return []byte(text), nil
+}
+
+func (w *writer) array(s *jsonSource) error {
+	s.pos++
+	if err := w.enter(); err != nil {
+		return err
+	}
+	w.buf = append(w.buf, tagArray)
+	start, n := len(w.buf), 0
+	for ; s.next() != ']'; n++ {
+		if err := w.value(s); err != nil {
+			return at(err, "["+strconv.Itoa(n)+"]")
+		}
+	}
+	s.pos++
+	w.leave(start, n)
+	return nil
+}
+
+// entry is a member of an object as it was written: its name, and where both stand in the buffer.
+type entry struct {
+	name       string
+	start, end int
+}
+
+func (w *writer) object(s *jsonSource) error {
+	s.pos++
+	if err := w.enter(); err != nil {
+		return err
+	}
+	w.buf = append(w.buf, tagMap)
+	start := len(w.buf)
+	var few [16]entry
+	entries, sorted := few[:0], true
+	for s.next() != '}' {
+		name, err := s.string()
+		if err != nil {
+			return err
+		}
+		e := entry{name: string(name), start: len(w.buf)}
+		w.number(int64(len(name)))
+		w.buf = append(w.buf, name...)
+		if err := w.value(s); err != nil {
+			return at(err, "."+e.name)
+		}
+		e.end = len(w.buf)
+		sorted = sorted && (len(entries) == 0 || entries[len(entries)-1].name < e.name)
+		entries = append(entries, e)
+	}
+	s.pos++
+	n := len(entries)
+	if !sorted {
+		n = w.sort(start, entries)
+	}
+	if s.tagged && n == 2 && w.untag(start) {
+		return nil
+	}
+	w.leave(start, n)
+	return nil
+}
+
+// bytesTag is how the members of an object begin that stands for bytes: their number is two.
+var bytesTag = func() []byte {
+	w := writer{}
+	_ = w.text("$type")
+	_ = w.string("bytes")
+	_ = w.text("base64")
+	return append(w.buf, tagString)
+}()
+
+// untag puts bytes in the place of the object whose members were written since start, if it stands for them.
+func (w *writer) untag(start int) bool {
+	rest, ok := bytes.CutPrefix(w.buf[start:], bytesTag)
+	if !ok {
+		return false
+	}
+	_, n := binary.Varint(rest)
+	raw, err := base64.StdEncoding.AppendDecode(nil, rest[n:])
+	if err != nil {
+		return false
+	}
+	w.buf = w.buf[:start-1]
+	w.bytes(raw)
+	w.depth--
+	return true
+}
+
+// sort brings the members that were written since start into the order of their names, and returns how many there are:
+// of those of one name the last counts.
+func (w *writer) sort(start int, entries []entry) (n int) {
+	slices.SortStableFunc(entries, func(a, b entry) int { return bytes.Compare([]byte(a.name), []byte(b.name)) })
+	written := slices.Clone(w.buf[start:])
+	w.buf = w.buf[:start]
+	for i, e := range entries {
+		if i+1 < len(entries) && entries[i+1].name == e.name {
+			continue
+		}
+		w.buf = append(w.buf, written[e.start-start:e.end-start]...)
+		n++
+	}
+	return n
+}
+
+// leave puts the number of items before those that were written since start, and ends them.
+func (w *writer) leave(start, n int) {
+	if n > 0 {
+		var count [binary.MaxVarintLen64]byte
+		w.buf = slices.Insert(w.buf, start, count[:binary.PutVarint(count[:], int64(n))]...)
+	}
+	w.buf = append(w.buf, 0)
+	w.depth--
+}
