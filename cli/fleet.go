@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -76,10 +79,35 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 			"slots",
 			fmt.Sprintf("%d workflow tasks, %d activities, %d sessions", w.WorkflowSlots, w.ActivitySlots, w.MaxSessions),
 		},
+		fact{"executors", executors(w.Machine, time.Now())},
 		fact{"holds", fmt.Sprintf("%d leases, %d sessions", w.Leases, w.Sessions)},
 		fact{"registered", stamp(w.RegisteredAt)},
 		fact{"last heard", stamp(w.LastHeartbeatAt)},
 	)
+}
+
+// executors are those of a worker as its last heartbeat said, one a line.
+func executors(machine json.RawMessage, now time.Time) string {
+	var m protocol.MachineInformation
+	if len(machine) == 0 || json.Unmarshal(machine, &m) != nil {
+		return ""
+	}
+	var lines []string
+	for _, e := range m.Sandboxes {
+		state := "idle"
+		if e.Busy {
+			state = "busy"
+		}
+		line := fmt.Sprintf("%s, %s, %d MiB, %d calls", cmp.Or(e.Runtime, e.SandboxID), state, e.Memory>>20, e.Calls)
+		if !e.Since.IsZero() {
+			line += fmt.Sprintf(", %s old", now.Sub(e.Since.Time).Round(time.Second))
+		}
+		if e.SessionID != "" {
+			line += fmt.Sprintf(", session %s epoch %d", e.SessionID, e.Epoch)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "; ")
 }
 
 // otherCode is which workers of the same release have different code of what.

@@ -50,6 +50,7 @@ type Pool struct {
 	sessions  map[string]*session
 	tombs     map[string]tombstone
 	swept     time.Time     // when old tombstones were removed
+	stats     Stats         // of executors that are no more, but for their starts
 	inflight  int           // calls
 	quiet     chan struct{} // closed when inflight falls to 0 while draining; nil unless waited for
 	draining  bool
@@ -68,7 +69,7 @@ func NewPool(o Options) (*Pool, error) {
 			chan struct{}, runtime.NumCPU(),
 		), all: map[*executor]struct{}{}, blanks: map[string][]*executor{},
 		booting: map[string]int{}, idle: map[reuse][]*executor{}, sessions: map[string]*session{},
-		tombs:   map[string]tombstone{},
+		tombs: map[string]tombstone{}, stats: newStats(),
 		catalog: catalog{dir: o.Handlers, known: map[string]*bundle{}},
 	}
 	for _, path := range slices.Concat(o.Read, o.Write) { // a slip of the pen would show as a denied access, much later

@@ -243,6 +243,7 @@ func (p *Pool) finish(ctx context.Context, s *session, why ending) {
 func (p *Pool) ended(ex *executor, why ending) {
 	p.mu.Lock()
 	delete(p.all, ex)
+	p.stats.countEnd(ex.lang.name, why.cause, ex.info().Calls)
 	p.reserved--
 	p.blanks[ex.lang.name] = without(p.blanks[ex.lang.name], ex)
 	for key, list := range p.idle {

@@ -86,6 +86,7 @@ func (p *Pool) start(l *language) (*executor, error) {
 	closed := p.closed
 	if !closed {
 		ex.mu.Lock()
+		p.stats.Starts[l.name]++
 		if !ex.ended {
 			p.all[ex] = struct{}{}
 		}

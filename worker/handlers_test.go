@@ -1,12 +1,18 @@
 package worker_test
 
 import (
+	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -187,6 +193,63 @@ func TestHandlersHaveVersions(t *testing.T) {
 			return len(one) == 1 && len(two) == 1 && one[0].WorkerID == "differs" && two[0].WorkerID == "writes" &&
 				one[0].ActivityType == "late" && two[0].Version == version
 		})
+	})
+}
+
+// What a worker tells of its executors: to the app with its heartbeats, and to who scrapes it.
+func TestExecutorsAreTold(t *testing.T) {
+	languages(t, func(t *testing.T, dir string) {
+		name := map[string]string{"node": "node", "python3": "python"}[filepath.Base(t.Name())]
+		a := apptest.Start(t, apptest.Options{})
+		w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+			o.Handlers, o.WorkerID = dir, "w"
+			o.SessionLease, o.SessionBuffer = 2*time.Second, time.Second // renewed, and with it told, every second
+		})
+		s := httptest.NewServer(w.Probes())
+		t.Cleanup(s.Close)
+		call := func(activity string) {
+			answer, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{
+				ActivityType: activity, SessionID: "ada", Input: json.RawMessage(`["abc"]`),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			end(t, a, answer.RunID)
+		}
+		call("index.load")
+		call("index.load")
+		call("index.die")
+		call("index.load")
+		eventually(t, "the app knows the session's executor", func() bool {
+			v, err := a.Broker().Worker(t.Context(), "", "w")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var m protocol.MachineInformation
+			if err := json.Unmarshal(v.Machine, &m); err != nil {
+				return false
+			}
+			return slices.ContainsFunc(m.Sandboxes, func(e protocol.SandboxInfo) bool {
+				return e.SessionID == "ada" && e.Epoch > 0 && e.Runtime == name && e.Memory > 0 && e.Calls == 1 && !e.Since.IsZero()
+			})
+		})
+		r, err := http.Get(s.URL + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r.Body)
+		_ = r.Body.Close()
+		for _, want := range []string{
+			`sojourn_executor_running{runtime="` + name + `",state="session"} 1`,
+			`sojourn_executor_calls_total{runtime="` + name + `"} 3`,
+			`sojourn_executor_ends_total{cause="crash",runtime="` + name + `"} 1`,
+			`sojourn_executor_starts_total{runtime="` + name + `"}`, `sojourn_executor_memory_bytes{runtime="` + name + `"}`,
+			`sojourn_executor_oldest_seconds{runtime="` + name + `"}`,
+		} {
+			if err != nil || !strings.Contains(string(body), want) {
+				t.Errorf("metrics do not say %s: %v\n%s", want, err, body)
+			}
+		}
 	})
 }
 

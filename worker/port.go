@@ -123,13 +123,29 @@ var (
 	execDesc     = prometheus.NewDesc(
 		"sojourn_worker_executors", "Executors that run, by whether they are busy.", []string{"busy"}, nil,
 	)
-	memoryDesc = prometheus.NewDesc("sojourn_worker_executor_bytes", "What all executors have in memory.", nil, nil)
+	memoryDesc  = prometheus.NewDesc("sojourn_worker_executor_bytes", "What all executors have in memory.", nil, nil)
+	runningDesc = prometheus.NewDesc(
+		"sojourn_executor_running", "Executors by runtime and state: busy, session (in one, without a call) or idle.",
+		[]string{"runtime", "state"}, nil,
+	)
+	bytesDesc = prometheus.NewDesc(
+		"sojourn_executor_memory_bytes", "What executors have in memory.", []string{"runtime"}, nil,
+	)
+	oldestDesc = prometheus.NewDesc(
+		"sojourn_executor_oldest_seconds", "Age of the oldest executor.", []string{"runtime"}, nil,
+	)
+	startsDesc = prometheus.NewDesc("sojourn_executor_starts_total", "Executors started.", []string{"runtime"}, nil)
+	callsDesc  = prometheus.NewDesc("sojourn_executor_calls_total", "Calls that ended.", []string{"runtime"}, nil)
+	endsDesc   = prometheus.NewDesc(
+		"sojourn_executor_ends_total", "Executors that ended, by cause.", []string{"runtime", "cause"}, nil,
+	)
 )
 
 // Describe lists them.
 func (c workerCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		upDesc, gatedDesc, breaksDesc, slotsDesc, busyDesc, sessionsDesc, execDesc, memoryDesc,
+		upDesc, gatedDesc, breaksDesc, slotsDesc, busyDesc, sessionsDesc, execDesc, memoryDesc, runningDesc,
+		bytesDesc, oldestDesc, startsDesc, callsDesc, endsDesc,
 	} {
 		out <- d
 	}
@@ -160,10 +176,41 @@ func (c workerCollector) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	var busy, all, bytes float64
+	running, memory, oldest := map[[2]string]float64{}, map[string]float64{}, map[string]float64{}
 	for _, e := range w.pool.Snapshot() {
 		all++
 		busy += truth(e.Busy)
 		bytes += float64(e.MemoryUsageBytes)
+		state := "idle"
+		switch {
+		case e.Busy:
+			state = "busy"
+		case e.SessionID != "":
+			state = "session"
+		}
+		running[[2]string{e.Runtime, state}]++
+		memory[e.Runtime] += float64(e.MemoryUsageBytes)
+		oldest[e.Runtime] = max(oldest[e.Runtime], time.Since(e.Since).Seconds())
+	}
+	for r := range w.pool.Report().Runtimes {
+		for _, state := range []string{"busy", "session", "idle"} {
+			gauge(runningDesc, running[[2]string{r, state}], r, state)
+		}
+		gauge(bytesDesc, memory[r], r)
+		gauge(oldestDesc, oldest[r], r)
+	}
+	counter := func(d *prometheus.Desc, n int64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	stats := w.pool.Stats()
+	for r, n := range stats.Starts {
+		counter(startsDesc, n, r)
+		counter(callsDesc, stats.Calls[r], r)
+	}
+	for r, ends := range stats.Ends {
+		for cause, n := range ends {
+			counter(endsDesc, n, r, cause)
+		}
 	}
 	gauge(execDesc, busy, "true")
 	gauge(execDesc, all-busy, "false")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/filelock"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/link"
@@ -419,7 +420,8 @@ func (w *Worker) describe() protocol.MachineInformation {
 		mode = w.pool.Report().Level
 		for _, e := range w.pool.Snapshot() {
 			m.Sandboxes = append(m.Sandboxes, protocol.SandboxInfo{
-				SandboxID: e.SandboxID, SessionID: e.SessionID, Busy: e.Busy, Memory: e.MemoryUsageBytes,
+				SandboxID: e.SandboxID, Runtime: e.Runtime, SessionID: e.SessionID, Epoch: e.Epoch, Busy: e.Busy, Calls: e.Calls,
+				Memory: e.MemoryUsageBytes, Since: history.At(e.Since),
 			})
 		}
 	}

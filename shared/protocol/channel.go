@@ -106,10 +106,14 @@ type WorkerProps struct {
 
 // SandboxInfo is one executor of a worker.
 type SandboxInfo struct {
-	SandboxID string `json:"sandboxId"`
-	SessionID string `json:"sessionId,omitempty"`
-	Busy      bool   `json:"busy"`
-	Memory    int64  `json:"memoryUsageBytes"`
+	SandboxID string       `json:"sandboxId"`
+	Runtime   string       `json:"runtime,omitempty"`
+	SessionID string       `json:"sessionId,omitempty"`
+	Epoch     int64        `json:"epoch,omitempty"` // of the session
+	Busy      bool         `json:"busy"`
+	Calls     int          `json:"calls,omitempty"` // that it has served
+	Memory    int64        `json:"memoryUsageBytes"`
+	Since     history.Time `json:"since,omitzero"` // when it was started
 }
 
 // Text is a string that is also read from a JSON number or truth value, since workers of different languages send

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { heldQuery, aboutQuery, queueQuery, workersQuery } from "../api/queries";
 import type { QueueState, WorkerView } from "../api/types";
-import { count } from "../lib/format";
+import { bytes, count } from "../lib/format";
 import { useZone } from "../lib/prefs";
 import { zoneName } from "../lib/time";
 import { LeaseLeft } from "../sessions/LeaseLeft";
@@ -16,7 +16,7 @@ import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 import { Drain } from "./Drain";
 import { FleetWide } from "./FleetWide";
-import { isolation, machine, otherCode, slots, type Meter } from "./facts";
+import { executors, isolation, machine, otherCode, slots, type Meter } from "./facts";
 import { whyNoWork, type Reason } from "./why";
 
 const order = ["mismatched", "draining", "active", "stale"];
@@ -129,6 +129,7 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
         </p>
       )}
       {w.held_sessions > 0 && <Held worker={w} />}
+      <Executors worker={w} />
       {box && box.missing.length > 0 && (
         <details className="mt-3 text-[13px]">
           <summary className="text-warn">
@@ -203,6 +204,43 @@ function Held({ worker: w }: { worker: WorkerView }) {
         </ul>
       )}
     </div>
+  );
+}
+
+/** The processes in which a worker runs code, as its last heartbeat told. */
+function Executors({ worker: w }: { worker: WorkerView }) {
+  const all = executors(w.machine);
+  if (all.length === 0) return null;
+  const busy = all.filter((e) => e.busy).length;
+  return (
+    <details className="mt-3 text-[13px]" data-executors>
+      <summary className="text-soft">
+        {all.length === 1 ? "One executor" : `${count(all.length)} executors`}, {count(busy)} busy, {bytes(all.reduce((sum, e) => sum + e.memory, 0))}
+      </summary>
+      <ul aria-label={`Executors of ${w.worker_id}`} className="mt-1.5 max-h-64 divide-y divide-line overflow-y-auto rounded-lg border border-line" tabIndex={0}>
+        {all.map((e) => (
+          <li key={e.id} className="flex flex-wrap items-center justify-between gap-x-3 px-3 py-1.5">
+            <span className="min-w-0">
+              {e.runtime || e.id}
+              {e.session && (
+                <>
+                  {" "}
+                  in{" "}
+                  <Link to="/sessions/$sessionId" params={{ sessionId: e.session }} className="quiet font-mono text-xs break-all">
+                    {e.session}
+                  </Link>
+                  {e.epoch !== null && <span className="text-faint"> epoch {e.epoch}</span>}
+                </>
+              )}
+            </span>
+            <span className="flex items-center gap-3 text-soft">
+              {e.busy ? "busy" : "idle"}, {count(e.calls)} {e.calls === 1 ? "call" : "calls"}, {bytes(e.memory)}
+              {e.since && <When value={e.since} />}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { WorkerView } from "../api/types";
-import { fleetWide, isolation, machine, otherCode, slots } from "./facts";
+import { executors, fleetWide, isolation, machine, otherCode, slots } from "./facts";
 
 describe("a worker's reports", () => {
   it("tell how full it is, and nothing where it says nothing", () => {
@@ -21,6 +21,14 @@ describe("a worker's reports", () => {
       size: "1 core, 8.0 GB", load: "cpu 8\u00a0%, disk 30\u00a0%", address: "",
     });
     expect(machine({ workerId: "x" })).toBeNull();
+  });
+  it("tell of executors, also of workers that say less of them", () => {
+    const full = { sandboxId: "sb-1", runtime: "node", sessionId: "s", epoch: 3, busy: true, calls: 2, memoryUsageBytes: 5, since: "2026-01-01T00:00:00Z" };
+    expect(executors({ sandboxes: [full, { sandboxId: "sb-2", busy: false, memoryUsageBytes: 7 }] })).toEqual([
+      { id: "sb-1", runtime: "node", session: "s", epoch: 3, busy: true, calls: 2, memory: 5, since: "2026-01-01T00:00:00Z" },
+      { id: "sb-2", runtime: "", session: "", epoch: null, busy: false, calls: 0, memory: 7, since: "" },
+    ]);
+    expect(executors(null)).toEqual([]);
   });
   it("tell whose code differs under one release", () => {
     const w = { code_differs: [{ activity_type: "a", worker_id: "w2", version: "1" }, { activity_type: "b", worker_id: "w2", version: "2" }] };

@@ -52,6 +52,32 @@ export function otherCode(w: WorkerView): string[] {
   return [...by].map(([worker, types]) => `Worker ${worker} has other code of ${types.join(", ")} under the same release: which of them runs is chance.`);
 }
 
+export interface Executor {
+  id: string;
+  runtime: string;
+  session: string;
+  epoch: number | null;
+  busy: boolean;
+  calls: number;
+  memory: number; // bytes
+  since: string; // empty: not said
+}
+
+/** The executors a worker told of with its last heartbeat. */
+export function executors(r: Report): Executor[] {
+  const all = Array.isArray(r?.sandboxes) ? r.sandboxes : [];
+  return all.filter(isObject).map((e) => ({
+    id: str(e, "sandboxId"),
+    runtime: str(e, "runtime"),
+    session: str(e, "sessionId"),
+    epoch: num(e, "epoch"),
+    busy: e.busy === true,
+    calls: num(e, "calls") ?? 0,
+    memory: num(e, "memoryUsageBytes") ?? 0,
+    since: str(e, "since"),
+  }));
+}
+
 /** The machine a worker runs on, in words. */
 export function machine(r: Report): { size: string; load: string; address: string } | null {
   if (!r) return null;
