@@ -1,0 +1,137 @@
+package presence
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+func process(incarnation string) *engine.Worker {
+	return &engine.Worker{Namespace: "default", ID: "w", Incarnation: incarnation, Queues: []string{"main"}}
+}
+
+var key = process("").Key()
+
+// known is the process that is known of the worker.
+func known(r *Registry) string {
+	if w := r.Get(key); w != nil {
+		return w.Incarnation
+	}
+	return "nobody"
+}
+
+// A row that was read before a registration ended is not remembered: it may be of the one that ended.
+func TestARowReadBeforeAnEndIsNotRemembered(t *testing.T) {
+	r := New(time.Minute, true)
+	r.Put(process("1"))
+	before := r.Mark()
+	r.Gone(store.Process{Worker: key, Incarnation: "1"})
+	r.PutRead(process("1"), before)
+	r.Learn(process("1"), before)
+	if got := known(r); got != "nobody" {
+		t.Errorf("known is %s", got)
+	}
+	r.Learn(process("2"), r.Mark())
+	if got := known(r); got != "2" {
+		t.Errorf("of a row read since: %s", got)
+	}
+}
+
+// What ends one process leaves a later one of that name alone.
+func TestTheEndOfAProcessLeavesALaterOneAlone(t *testing.T) {
+	for name, end := range map[string]func(*Registry){
+		"gone":    func(r *Registry) { r.Gone(store.Process{Worker: key, Incarnation: "1"}) },
+		"swapped": func(r *Registry) { r.Swap(key, process("1"), nil) },
+		"missed":  func(r *Registry) { r.Forget(key, Heard{Worker: process("1")}) },
+	} {
+		r := New(time.Minute, false)
+		r.Put(process("1"))
+		end(r)
+		if got := known(r); got != "nobody" {
+			t.Errorf("%s: known is %s", name, got)
+		}
+		r.Put(process("2"))
+		end(r)
+		if got := known(r); got != "2" {
+			t.Errorf("%s, and another registered: known is %s", name, got)
+		}
+	}
+}
+
+// One that was heard since it was looked at is not forgotten.
+func TestOneThatIsHeardMeanwhileIsNotForgotten(t *testing.T) {
+	r := New(time.Minute, false)
+	r.Put(process("1"))
+	seen := r.All("default")[key]
+	r.With(key, (*Heard).Hear)
+	r.Forget(key, seen)
+	if got := known(r); got != "1" {
+		t.Errorf("known is %s", got)
+	}
+}
+
+// A worker is alive for as long after it was heard as the app says; of one that only others hear counts what is stored,
+// where there are others.
+func TestHowLongAWorkerIsAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard := func(r *Registry) (h Heard) {
+			r.With(key, func(now *Heard) { h = *now })
+			return h
+		}
+		r := New(time.Minute, false)
+		r.Put(process("1"))
+		if r.Alive(heard(r), time.Now()) {
+			t.Error("one that was never heard is alive")
+		}
+		r.With(key, (*Heard).Hear)
+		time.Sleep(time.Minute)
+		if !r.Alive(heard(r), time.Now()) {
+			t.Error("dead after a minute")
+		}
+		time.Sleep(time.Nanosecond)
+		if r.Alive(heard(r), time.Now()) {
+			t.Error("alive after more than that")
+		}
+		stored := process("1")
+		stored.AliveUntil = history.At(time.Now().Add(time.Minute))
+		for _, shared := range []bool{false, true} {
+			if got := New(time.Minute, shared).Alive(Heard{Worker: stored}, time.Now()); got != shared {
+				t.Errorf("by what is stored, with other apps %t: %t", shared, got)
+			}
+		}
+	})
+}
+
+// Who was heard by an app that is gone is looked for at once, and when the next one would be gone is known.
+func TestWhoIsLookedForWhenAnAppIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o Orphans
+		soon, later := time.Now().Add(time.Minute), time.Now().Add(time.Hour)
+		o.Met("own", map[string]time.Time{"own": soon, "x": later, "y": soon.Add(time.Second)})
+		if !o.Due.IsZero() || !o.Gone.Equal(soon.Add(time.Second)) {
+			t.Errorf("with all there: due %v, gone %v", o.Due, o.Gone)
+		}
+		o.Met("own", map[string]time.Time{"own": soon, "x": later})
+		if !o.Due.Equal(time.Now()) || !o.Gone.Equal(later) {
+			t.Errorf("without one: due %v, gone %v", o.Due, o.Gone)
+		}
+	})
+}
+
+// A queue is served while a worker of it is known.
+func TestWhichQueuesAreServed(t *testing.T) {
+	r := New(time.Minute, false)
+	r.Put(process("1"))
+	if got := r.Served(); !slices.Equal(got, []engine.QueueKey{{Namespace: "default", Name: "main"}}) {
+		t.Errorf("served are %v", got)
+	}
+	r.Drop(key)
+	if got := r.Served(); len(got) > 0 {
+		t.Errorf("of nobody: %v", got)
+	}
+}

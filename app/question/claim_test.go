@@ -1,0 +1,245 @@
+package question
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// notices counts how often pollers are told of questions.
+type notices struct{ told int }
+
+func (b *notices) Backlog(string, string, protocol.TaskKind, ...store.Lane) { b.told++ }
+func (b *notices) WatchAnswer(string) (<-chan struct{}, func())             { return nil, func() {} }
+
+// inMemory has questions in memory, and says how often its pollers were told of one.
+func inMemory() (*Pending, *notices, chan struct{}) {
+	b, draining := &notices{}, make(chan struct{})
+	m := newMemory(func(l line) { b.Backlog(l.namespace, l.queue, l.kind) })
+	return &Pending{lines: m, dispatch: b, draining: draining, log: zerolog.Nop()}, b, draining
+}
+
+func query(id string) store.Question {
+	return store.Question{ID: id, Namespace: "default", Queue: "main", Kind: protocol.KindQuery, Type: "wf"}
+}
+
+// poller asks for up to most questions; as a worker that answers queries of workflow type wf, if it has the capability.
+func poller(id string, most int, caps ...string) store.Poller {
+	return store.Poller{Max: most, Lessee: engine.Lessee{Worker: &engine.Worker{
+		Namespace: "default", ID: id, Incarnation: id + "1", Queues: []string{"main"}, WorkflowTypes: []string{"wf"},
+		Capabilities: caps,
+	}}}
+}
+
+func claim(t *testing.T, p *Pending, pollers ...store.Poller) (given []string) {
+	t.Helper()
+	leased, err := p.Claim(t.Context(), store.ClaimRequest{
+		Namespace: "default", Queue: "main", Kind: protocol.KindQuery, Pollers: pollers,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range leased {
+		given = append(given, fmt.Sprint(l.Question.ID, l.Question.Attempt, " to ", l.Question.Owner))
+	}
+	return given
+}
+
+type answer struct {
+	reply store.Reply
+	err   error
+}
+
+// ask asks in the background, for a minute.
+func ask(t *testing.T, p *Pending, id string) <-chan answer {
+	c := make(chan answer, 1)
+	go func() {
+		r, err := p.Ask(t.Context(), query(id), time.Minute)
+		c <- answer{r, err}
+	}()
+	synctest.Wait()
+	return c
+}
+
+// A question goes to the poller that may be asked, in the order they came and up to what each has room for. What nobody
+// has room for is told of again; what nobody may be asked stays in line in silence.
+func TestAQuestionGoesToWhoMayBeAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, b, _ := inMemory()
+		for _, id := range []string{"a", "b", "c"} {
+			ask(t, p, id)
+		}
+		told := b.told
+		if given := claim(t, p, poller("deaf", 9)); given != nil || b.told != told {
+			t.Errorf("a worker that answers no queries gets %q, and pollers were told %d times", given, b.told-told)
+		}
+		given := claim(t, p, poller("deaf", 9), poller("x", 1, CapQueries), poller("y", 1, CapQueries))
+		if got, want := fmt.Sprint(given), "[a1 to x b1 to y]"; got != want {
+			t.Errorf("given are %s, want %s", got, want)
+		}
+		if b.told != told+1 {
+			t.Errorf("of what is left pollers were told %d times, want once", b.told-told)
+		}
+	})
+}
+
+// The reply of who holds a question reaches its caller; those of others are refused, each with its reason.
+func TestOnlyTheHolderOfAQuestionIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := inMemory()
+		asked := ask(t, p, "q")
+		refused := func(why string, in protocol.CompleteItem, want protocol.Reason) {
+			t.Helper()
+			q, err := p.Get(t.Context(), "q")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := protocol.ReasonOf(Held(&q, in)); got != want {
+				t.Errorf("%s: %q, want %q", why, got, want)
+			}
+		}
+		refused("before anybody has it", protocol.CompleteItem{Owner: "x", Attempt: 1}, protocol.ReasonQueryNotLeased)
+		claim(t, p, poller("x", 1, CapQueries))
+		refused("of another worker", protocol.CompleteItem{Owner: "y", Attempt: 1}, protocol.ReasonLeaseOwnerMismatch)
+		refused("of an older process", protocol.CompleteItem{Owner: "x", Incarnation: "x0", Attempt: 1},
+			protocol.ReasonLeaseOwnerMismatch)
+		if err := p.Requeue(t.Context(), "q", 1); err != nil {
+			t.Fatal(err)
+		}
+		refused("given back", protocol.CompleteItem{Owner: "x", Attempt: 1}, protocol.ReasonQueryNotLeased)
+		if got := fmt.Sprint(claim(t, p, poller("x", 1, CapQueries))); got != "[q2 to x]" {
+			t.Errorf("leased again: %s", got)
+		}
+		refused("of the first attempt", protocol.CompleteItem{Owner: "x", Attempt: 1}, protocol.ReasonQueryAttempt)
+		refused("of the live one", protocol.CompleteItem{Owner: "x", Incarnation: "x1", Attempt: 2}, "")
+		held, err := p.Get(t.Context(), "q")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if outcome, err := p.Complete(t.Context(), held, store.Reply{Result: "42"}); outcome != "completed" || err != nil {
+			t.Errorf("the reply: %q, %v", outcome, err)
+		}
+		if _, err := p.Complete(t.Context(), held, store.Reply{Result: "43"}); protocol.ReasonOf(err) !=
+			protocol.ReasonQueryTaskNotFound {
+			t.Errorf("another reply: %v", err)
+		}
+		if got := <-asked; got.err != nil || got.reply.Result != "42" {
+			t.Errorf("the caller is told %+v", got)
+		}
+		if _, err := p.Get(t.Context(), "q"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("once its caller has its answer: %v", err)
+		}
+	})
+}
+
+// Whose patience ends is told whether anybody had the question; a reply that comes later changes nothing.
+func TestHowAQuestionEndsWithoutAReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _, draining := inMemory()
+		held, alone := ask(t, p, "held"), ask(t, p, "alone")
+		claim(t, p, poller("x", 1, CapQueries))
+		late, err := p.Get(t.Context(), "held")
+		if err != nil || late.Owner != "x" {
+			t.Fatalf("%+v, %v", late, err)
+		}
+		if got := <-held; !errors.Is(got.err, ErrUnanswered) {
+			t.Errorf("with a worker: %v", got.err)
+		}
+		if got := <-alone; !errors.Is(got.err, ErrUnclaimed) {
+			t.Errorf("with none: %v", got.err)
+		}
+		_, err = p.Complete(t.Context(), late, store.Reply{})
+		if protocol.ReasonOf(err) != protocol.ReasonQueryTaskNotFound {
+			t.Errorf("a reply that comes late: %v", err)
+		}
+		cut := ask(t, p, "cut")
+		close(draining)
+		if got := <-cut; !errors.Is(got.err, ErrDraining) {
+			t.Errorf("when the app drains: %v", got.err)
+		}
+	})
+}
+
+// A line is full of so many that wait; what was leased waits no more.
+func TestALineOfQuestionsIsFullOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := inMemory()
+		for i := range MostWaiting {
+			ask(t, p, fmt.Sprint(i))
+		}
+		if got := <-ask(t, p, "more"); !errors.Is(got.err, store.ErrFull) {
+			t.Errorf("one more: %v", got.err)
+		}
+		if given := claim(t, p, poller("x", 1, CapQueries)); len(given) != 1 {
+			t.Fatalf("given are %q", given)
+		}
+		again := ask(t, p, "again")
+		select {
+		case got := <-again:
+			t.Errorf("once there is room: %v", got.err)
+		default:
+		}
+		tally, err := p.Count(t.Context(), "default", protocol.KindQuery)
+		if want := (protocol.QueryTally{Ready: MostWaiting, Leased: 1}); err != nil || tally["main"] != want {
+			t.Errorf("counted are %+v, %v", tally, err)
+		}
+	})
+}
+
+// A worker is asked whether an update may be accepted only of a type and a name that it said it judges.
+func TestWhoMayJudgeAnUpdate(t *testing.T) {
+	q := store.Question{Kind: protocol.KindValidation, Type: "wf", Name: "set", Requirements: []string{"gpu"}}
+	for _, c := range []struct {
+		why  string
+		w    engine.Worker
+		want bool
+	}{
+		{"all it takes", engine.Worker{
+			WorkflowTypes: []string{"wf"}, Capabilities: []string{"gpu", CapValidation},
+			Contracts: []byte(`{"wf":{"update_validators":["set"]}}`),
+		}, true},
+		{"what the run requires is missing", engine.Worker{
+			WorkflowTypes: []string{"wf"}, Capabilities: []string{CapValidation},
+			Contracts: []byte(`{"wf":{"update_validators":["set"]}}`),
+		}, false},
+		{"it judges another update", engine.Worker{
+			WorkflowTypes: []string{"wf"}, Capabilities: []string{"gpu", CapValidation},
+			Contracts: []byte(`{"wf":{"update_validators":["get"]}}`),
+		}, false},
+		{"it answers queries alone", engine.Worker{
+			WorkflowTypes: []string{"wf"}, Capabilities: []string{"gpu", CapQueries},
+			Contracts: []byte(`{"wf":{"update_validators":["set"]}}`),
+		}, false},
+		{"it does not run the type", engine.Worker{
+			WorkflowTypes: []string{"other"}, Capabilities: []string{"gpu", CapValidation},
+			Contracts: []byte(`{"wf":{"update_validators":["set"]}}`),
+		}, false},
+	} {
+		if got := Takes(&c.w, &q); got != c.want {
+			t.Errorf("%s: %t", c.why, got)
+		}
+	}
+}
+
+// What a run was started with is said by its first event, and by no other.
+func TestTheArgumentsOfARunStandInItsFirstEvent(t *testing.T) {
+	started := history.Event{Seq: 1, Data: &history.WorkflowStarted{Arguments: "blob"}}
+	other := history.Event{Seq: 2, Data: &history.ActivityCompleted{}}
+	for want, events := range map[payload.Payload][]history.Event{
+		{Blob: "blob"}: {started, other}, {}: {other},
+	} {
+		if got := startArguments(events); got != want {
+			t.Errorf("of %d events: %+v, want %+v", len(events), got, want)
+		}
+	}
+}
