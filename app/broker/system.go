@@ -23,28 +23,19 @@ func (b *Broker) RepairStatus(ctx context.Context, ns string) (protocol.RepairSt
 		Policy: protocol.RepairPolicy{Redelivery: "lease_expiry", Quarantine: "manual_repair", ScanLimit: systemScan},
 	}
 	err := b.store.View(ctx, func(r store.Reader) error {
-		q := store.RunQuery{Namespace: s.Namespace, Statuses: []protocol.RunStatus{protocol.RunRunning}, Limit: 1000}
-		for read := 0; ; {
-			list, err := r.Runs(ctx, q)
-			if err != nil {
-				return err
-			}
-			for _, h := range list.Heads {
-				if t := h.Task; t != nil && t.State == engine.Quarantined && len(s.Candidates) < systemScan {
-					s.Candidates = append(s.Candidates, protocol.RepairCandidate{
-						WorkflowID: h.WorkflowID, RunID: h.ID, WorkflowType: h.Type, TaskQueue: h.Queue,
-						TaskID:  engine.TaskID(h.ID, t.Number),
-						Problem: t.Problem, StartedAt: h.StartedAt,
-					})
-				}
-				q.AfterStart, q.AfterRun = h.StartedAt, h.ID
-			}
-			read += len(list.Heads)
-			s.Pressure = len(s.Candidates) == systemScan || read >= repairRead
-			if len(list.Heads) < q.Limit || s.Pressure {
-				return nil
-			}
+		heads, err := r.Quarantined(ctx, s.Namespace, repairRead, systemScan)
+		if err != nil {
+			return err
 		}
+		for _, h := range heads {
+			s.Candidates = append(s.Candidates, protocol.RepairCandidate{
+				WorkflowID: h.WorkflowID, RunID: h.ID, WorkflowType: h.Type, TaskQueue: h.Queue,
+				TaskID: engine.TaskID(h.ID, h.Task.Number), Problem: h.Task.Problem, StartedAt: h.StartedAt,
+			})
+		}
+		open, err := r.RunCountsUpTo(ctx, s.Namespace, repairRead)
+		s.Pressure = len(heads) == systemScan || open[protocol.RunRunning] == repairRead
+		return err
 	})
 	return s, err
 }
@@ -104,21 +95,9 @@ func (b *Broker) dueActivities(ctx context.Context, ns string, limit int) (list 
 	if err != nil {
 		return nil, err
 	}
-	return list, b.store.View(ctx, func(r store.Reader) error {
-		due, err := r.Due(ctx, now, 1000)
-		if err != nil {
-			return err
-		}
-		for _, d := range due {
-			if d.Kind != store.DueActivity || len(list) == limit {
-				continue
-			}
-			run, err := r.Run(ctx, d.Run)
-			if err == nil && run.Namespace == ns {
-				list = append(list, d)
-			}
-		}
-		return nil
+	return list, b.store.View(ctx, func(r store.Reader) (err error) {
+		list, err = r.DueActivities(ctx, ns, now, limit)
+		return err
 	})
 }
 

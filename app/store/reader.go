@@ -31,6 +31,7 @@ type Reader interface {
 	// Uncarried are those of the search attributes that no run of the namespace carries. It looks into the index once for
 	// each, however many runs there are.
 	Uncarried(ctx context.Context, namespace string, attributes []string) ([]string, error)
+	// RunCounts counts all runs of one namespace.
 	RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error)
 	// RunCountsUpTo counts a namespace's runs of each status no further than most, and so reads no more rows than that.
 	RunCountsUpTo(ctx context.Context, namespace string, most int) (map[protocol.RunStatus]int, error)
@@ -59,6 +60,11 @@ type Reader interface {
 	// when there is none.
 	Due(ctx context.Context, now time.Time, limit int) ([]Due, error)
 	NextDue(ctx context.Context, after time.Time) (time.Time, error)
+	// DueActivities lists the activities of one namespace that are due at or before now, oldest first, at most limit.
+	DueActivities(ctx context.Context, namespace string, now time.Time, limit int) ([]Due, error)
+	// Quarantined lists, newest first and at most limit, the runs that wait for a repair among a namespace's newest open
+	// ones.
+	Quarantined(ctx context.Context, namespace string, among, limit int) ([]engine.Head, error)
 	// Removable lists ended sessions that clean-up may remove: without open tasks, out of their lease, terminal ones last
 	// touched before kept.
 	Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error)

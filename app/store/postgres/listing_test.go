@@ -26,7 +26,10 @@ func TestListingsOfManyRunsReadLittle(t *testing.T) {
 		attributes = append(attributes, storetest.MakeRun(n).Attributes()...)
 	}
 	load("run_attributes", storetest.AttributeColumns, pgx.CopyFromRows(attributes))
-	if _, err := c.Exec(t.Context(), "VACUUM ANALYZE runs, run_attributes"); err != nil {
+	load("tasks", storetest.TaskColumns, pgx.CopyFromSlice(storetest.OthersDue+1, func(n int) ([]any, error) {
+		return storetest.MakeTask(n), nil
+	}))
+	if _, err := c.Exec(t.Context(), "VACUUM ANALYZE runs, run_attributes, tasks"); err != nil {
 		t.Fatal(err)
 	}
 	storetest.FindMany(t, p, func(t *testing.T, l storetest.Listing) {
@@ -35,20 +38,34 @@ func TestListingsOfManyRunsReadLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, query := range queries {
-			var plan []byte
-			if err := c.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) "+query).Scan(&plan); err != nil {
-				t.Fatalf("%v\n%s", err, query)
-			}
-			var steps []struct{ Plan step }
-			if err := json.Unmarshal(plan, &steps); err != nil {
-				t.Fatal(err)
-			}
-			if n := steps[0].Plan.reads(); n > float64(l.Reads) {
-				t.Errorf("a step reads %.0f rows, at most %d\n%s\n%s", n, l.Reads, query, plan)
-			}
+			reads(t, c, l.Reads, query)
 		}
 	})
 	t.Run("what nobody has", func(t *testing.T) { storetest.FindNothing(t, p) })
+	t.Run("numbers", func(t *testing.T) { storetest.Numbers(t, p) })
+	for _, namespace := range []string{storetest.Namespace, "strangers"} {
+		for _, read := range p.Counts(namespace) {
+			t.Run(read.Name+" of "+namespace, func(t *testing.T) {
+				reads(t, c, storetest.MostRead(read.Name, namespace), read.Query, read.Args...)
+			})
+		}
+	}
+}
+
+// reads fails when one step of a statement goes through more rows than that.
+func reads(t *testing.T, c *pgx.Conn, most int, query string, args ...any) {
+	t.Helper()
+	var plan []byte
+	if err := c.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) "+query, args...).Scan(&plan); err != nil {
+		t.Fatalf("%v\n%s", err, query)
+	}
+	var steps []struct{ Plan step }
+	if err := json.Unmarshal(plan, &steps); err != nil {
+		t.Fatal(err)
+	}
+	if n := steps[0].Plan.reads(); n > float64(most) {
+		t.Errorf("a step reads %.0f rows, at most %d\n%s\n%s", n, most, query, plan)
+	}
 }
 
 // step is one step of a plan that was run.

@@ -36,3 +36,22 @@ func (s *Store) RunPlans(ctx context.Context, q store.RunQuery) (list []string, 
 	_, err = l.find(conditions(q), store.RunPosition{Start: q.AfterStart, Run: q.AfterRun})
 	return list, err
 }
+
+// Read is a statement with its arguments.
+type Read struct {
+	Name, Query string
+	Args        []any
+}
+
+// Counts lists the reads behind operators' numbers and views of a namespace, for the same look.
+func (s *Store) Counts(namespace string) []Read {
+	sessions, ofSessions := sessionCounts(namespace)
+	queues, ofQueues := queueStats(namespace, 1<<60)
+	return []Read{
+		{"runs", runCounts, []any{namespace}},
+		{"sessions", sessions, ofSessions},
+		{"queues", queues, ofQueues},
+		{"due activities", dueActivities, []any{int64(1) << 60, namespace, int64(100)}},
+		{"quarantined", quarantined(), []any{namespace, int64(10_000)}},
+	}
+}

@@ -15,13 +15,22 @@ import (
 
 func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error) {
 	counts := map[protocol.SessionStatus]int{}
-	const query = "SELECT " + shownStatus +
-		", count(*) FROM sessions WHERE (namespace = $1 OR $1 = '') AND (claimed = 1 OR door = 'workflow') GROUP BY 1"
-	err := r.query(ctx, query, []any{namespace}, func(v []any) error {
+	query, args := sessionCounts(namespace)
+	err := r.query(ctx, query, args, func(v []any) error {
 		counts[protocol.SessionStatus(str(v[0]))] = int(integer(v[1]))
 		return nil
 	})
 	return counts, wrap(err, "counts of sessions")
+}
+
+// sessionCounts names the namespace only where one is meant: a condition that holds for all of them as well would keep
+// a database from going to the rows of one.
+func sessionCounts(namespace string) (query string, args []any) {
+	query = "SELECT " + shownStatus + ", count(*) FROM sessions WHERE (claimed = 1 OR door = 'workflow')"
+	if namespace != "" {
+		query, args = query+" AND namespace = $1", []any{namespace}
+	}
+	return query + " GROUP BY 1", args
 }
 
 func (r *reader) Timeline(
@@ -182,17 +191,12 @@ func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) 
 
 func (r *reader) Queues(ctx context.Context, namespace string) ([]store.QueueStats, error) {
 	var list []store.QueueStats
-	const query = "SELECT namespace, queue, kind, sum(CASE WHEN state = 'ready' THEN 1 ELSE 0 END), sum(CASE WHEN state = 'delayed' THEN 1 ELSE 0 END)," +
-		" sum(CASE WHEN state = 'leased' THEN 1 ELSE 0 END), min(CASE WHEN state = 'ready' THEN ready_at END)," +
-		" sum(CASE WHEN state = 'leased' AND due_at <= $2 THEN 1 ELSE 0 END) FROM (" +
-		"SELECT namespace, queue, kind, state, ready_at, due_at FROM tasks WHERE namespace = $1 OR $1 = ''" +
-		" UNION ALL SELECT namespace, queue, 'workflow', 'leased', NULL, due_at FROM runs WHERE (namespace = $1 OR $1 = '') AND owner IS NOT NULL) AS q" +
-		" GROUP BY namespace, queue, kind ORDER BY namespace, queue, kind"
 	now, err := r.s.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = r.query(ctx, query, []any{namespace, micros(now)}, func(v []any) error {
+	query, args := queueStats(namespace, micros(now))
+	err = r.query(ctx, query, args, func(v []any) error {
 		list = append(list, store.QueueStats{
 			Namespace: str(v[0]), Queue: str(v[1]), Kind: protocol.TaskKind(str(v[2])),
 			Ready: int(integer(v[3])), Delayed: int(integer(v[4])), Leased: int(integer(v[5])),
@@ -204,14 +208,67 @@ func (r *reader) Queues(ctx context.Context, namespace string) ([]store.QueueSta
 	return list, wrap(err, "queues")
 }
 
+// queueStats reads open tasks and leased runs, never runs that merely wait or are over.
+func queueStats(namespace string, now int64) (string, []any) {
+	tasks, runs, args := "", "", []any{now}
+	if namespace != "" {
+		tasks, runs, args = " WHERE namespace = $2", " AND namespace = $2", append(args, namespace)
+	}
+	return "SELECT namespace, queue, kind, sum(CASE WHEN state = 'ready' THEN 1 ELSE 0 END), sum(CASE WHEN state = 'delayed' THEN 1 ELSE 0 END)," +
+		" sum(CASE WHEN state = 'leased' THEN 1 ELSE 0 END), min(CASE WHEN state = 'ready' THEN ready_at END)," +
+		" sum(CASE WHEN state = 'leased' AND due_at <= $1 THEN 1 ELSE 0 END) FROM (" +
+		"SELECT namespace, queue, kind, state, ready_at, due_at FROM tasks" + tasks +
+		" UNION ALL SELECT namespace, queue, 'workflow', 'leased', NULL, due_at FROM runs WHERE owner IS NOT NULL" + runs + ") AS q" +
+		" GROUP BY namespace, queue, kind ORDER BY namespace, queue, kind", args
+}
+
 func (r *reader) RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error) {
 	counts := map[protocol.RunStatus]int{}
-	const query = "SELECT status, count(*) FROM runs WHERE namespace = $1 OR $1 = '' GROUP BY status"
-	err := r.query(ctx, query, []any{namespace}, func(v []any) error {
+	err := r.query(ctx, runCounts, []any{namespace}, func(v []any) error {
 		counts[protocol.RunStatus(str(v[0]))] = int(integer(v[1]))
 		return nil
 	})
 	return counts, wrap(err, "counts of runs")
+}
+
+// runCounts reads the namespace's entries of the index that begins with the status, and no run.
+const runCounts = "SELECT status, count(*) FROM runs WHERE namespace = $1 GROUP BY status"
+
+func (r *reader) DueActivities(
+	ctx context.Context, namespace string, now time.Time, limit int,
+) ([]store.Due, error) {
+	var list []store.Due
+	err := r.query(ctx, dueActivities, []any{micros(now), namespace, int64(limit)}, func(v []any) error {
+		list = append(list, store.Due{
+			Kind: store.DueActivity, At: time.UnixMicro(integer(v[0])).UTC(), Run: str(v[1]), Seq: integer(v[2]),
+		})
+		return nil
+	})
+	return list, wrap(err, "due activities")
+}
+
+// dueActivities leaves out ready workflow tasks, which stand in the same table as step 0.
+const dueActivities = "SELECT due_at, run_id, seq FROM tasks WHERE due_at <= $1 AND namespace = $2 AND seq > 0 ORDER BY due_at, run_id, seq LIMIT $3"
+
+func (r *reader) Quarantined(ctx context.Context, namespace string, among, limit int) ([]engine.Head, error) {
+	var list []engine.Head
+	err := r.query(ctx, quarantined(), []any{namespace, int64(among)}, func(v []any) error {
+		h, err := readHead(v)
+		// The text may stand in a memo too.
+		if err == nil && len(list) < limit && h.Task != nil && h.Task.State == engine.Quarantined {
+			list = append(list, h)
+		}
+		return err
+	})
+	return list, wrap(err, "quarantined runs")
+}
+
+// quarantined looks through the newest open runs and gives those whose state has the word, so that few are decoded.
+func quarantined() string {
+	columns := strings.Join(runsTable.names(), ", ")
+	return "SELECT " + columns + " FROM (SELECT " + columns + " FROM runs WHERE namespace = $1 AND status = 'running'" +
+		" ORDER BY started_at DESC, run_id DESC LIMIT $2) AS newest WHERE state LIKE '%\"state\":\"quarantined\"%'" +
+		" ORDER BY started_at DESC, run_id DESC"
 }
 
 func (r *reader) RunCountsUpTo(

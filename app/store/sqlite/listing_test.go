@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"database/sql"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,12 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 			}
 		}
 	}
+	tasks := insert("tasks", storetest.TaskColumns)
+	for n := range storetest.OthersDue + 1 {
+		if _, err := tasks.Exec(storetest.MakeTask(n)...); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
@@ -82,4 +89,45 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 		}
 	})
 	t.Run("what nobody has", func(t *testing.T) { storetest.FindNothing(t, s) })
+	t.Run("numbers", func(t *testing.T) { storetest.Numbers(t, s) })
+	for _, read := range s.Counts(storetest.Namespace) {
+		t.Run(read.Name, func(t *testing.T) {
+			plan := explain(t, db, read)
+			for detail := range strings.Lines(plan) {
+				table, scans := strings.CutPrefix(detail, "SCAN ")
+				// Open tasks are few; what a subquery found is no table.
+				table, _, _ = strings.Cut(strings.TrimSpace(table), " ")
+				if scans && !slices.Contains([]string{"tasks", "q", "newest"}, table) {
+					t.Errorf("reads all of a table: %s%s", detail, read.Query)
+				}
+			}
+			index := map[string]string{
+				"runs": "USING COVERING INDEX runs_status", "queues": "INDEX runs_owner", "sessions": "namespace=?",
+				"due activities": "INDEX tasks_due", "quarantined": "INDEX runs_status (namespace=? AND status=?)",
+			}[read.Name]
+			if !strings.Contains(plan, index) {
+				t.Errorf("not by %s:\n%s%s", index, plan, read.Query)
+			}
+		})
+	}
+}
+
+func explain(t *testing.T, db *sql.DB, read sqldb.Read) (plan string) {
+	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+read.Query, read.Args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, read.Query)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			t.Fatal(err)
+		}
+		plan += detail + "\n"
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return plan
 }

@@ -72,8 +72,19 @@ func (r ListedRun) Row() []any {
 	}
 	return []any{
 		r.ID, Namespace, fmt.Sprint("w", r.N), fmt.Sprint("t", r.N%30), 1, string(r.Status), fmt.Sprint("q", r.N%8), r.Start,
-		end, 9, key, `{"priority":5}`,
+		end, 9, key, r.state(),
 	}
+}
+
+// state has a quarantined workflow task in one open run, and the same words elsewhere in its neighbour.
+func (r ListedRun) state() string {
+	switch ManyRuns - r.N {
+	case 100:
+		return `{"priority":5,"task":{"n":1,"state":"quarantined"}}`
+	case 101:
+		return `{"priority":5,"note":{"n":1,"state":"quarantined"}}`
+	}
+	return `{"priority":5}`
 }
 
 // Attributes are the run's rows in the index of search attributes.
