@@ -369,19 +369,29 @@ func (ex *executor) printed(level, source string, text []byte) {
 	}
 }
 
+// copiedBody is the longest body, in bytes, that is copied behind its header, to be written with it in one go; longer
+// ones are written from where they are.
+const copiedBody = 8 << 10
+
 // send writes one frame. It gives up on an executor that does not read.
 func (ex *executor) send(f frame.Frame) error {
 	ex.out.Lock()
 	defer ex.out.Unlock()
-	buf, err := frame.Append(ex.frameBuf[:0], f, frame.DefaultLimits)
+	encode, body := frame.Append, []byte(nil)
+	if len(f.Body) > copiedBody {
+		encode, body = frame.AppendHead, f.Body
+	}
+	buf, err := encode(ex.frameBuf[:0], f, frame.DefaultLimits)
 	if err != nil {
 		return err
 	}
-	if cap(buf) <= 64<<10 {
-		ex.frameBuf = buf
-	}
+	ex.frameBuf = buf
 	_ = ex.proc.control.SetWriteDeadline(time.Now().Add(writeTime))
-	_, err = ex.proc.control.Write(buf)
+	if body == nil {
+		_, err = ex.proc.control.Write(buf)
+	} else {
+		_, err = (&net.Buffers{buf, body}).WriteTo(ex.proc.control)
+	}
 	var late net.Error
 	if errors.As(err, &late) && late.Timeout() {
 		ex.kill(ending{cause: CauseProtocolError, kind: ProtocolError, message: "the executor does not read its calls"})

@@ -19,12 +19,6 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 	if err != nil {
 		return Result{}, err
 	}
-	var input []byte
-	if inv.Export == "" {
-		if input, err = l.inputFor(inv.Input); err != nil {
-			return Result{}, err
-		}
-	}
 	if !inv.Deadline.IsZero() && !began.Before(inv.Deadline) {
 		return Result{}, &Error{
 			Type: DeadlineExceeded, Message: "the deadline had passed before the call began", Retryable: true,
@@ -38,7 +32,7 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 	}
 	defer p.leave()
 	for try := 1; ; try++ {
-		res, err := p.once(ctx, inv, l, b, input, hooks)
+		res, err := p.once(ctx, inv, l, b, hooks)
 		var e *Error
 		again := errors.Is(err, errGone) || errors.As(err, &e) && e.Type == needCode
 		if again && try < 3 {
@@ -47,8 +41,8 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 		if errors.Is(err, errGone) {
 			err = &Error{Type: Unavailable, Message: err.Error(), Retryable: true}
 		}
-		if err == nil && inv.Export == "" {
-			res.Output, err = l.outputFrom(res.Output)
+		if err == nil && inv.Export == "" && l.name != RuntimeNative {
+			err = checkOutput(res.Output)
 		}
 		if b != nil {
 			res.Version = b.Hash
@@ -60,7 +54,7 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 
 // once finds an executor for the call and runs it there.
 func (p *Pool) once(
-	ctx context.Context, inv Invocation, l *language, b *bundle, input []byte, hooks Hooks,
+	ctx context.Context, inv Invocation, l *language, b *bundle, hooks Hooks,
 ) (Result, error) {
 	var ex *executor
 	var done func()
@@ -77,7 +71,7 @@ func (p *Pool) once(
 	if err := ex.awaitExpiring(ctx, inv.Deadline); err != nil {
 		return Result{}, err
 	}
-	c, err := ex.begin(ctx, inv, b, input, hooks)
+	c, err := ex.begin(ctx, inv, b, hooks)
 	if err != nil {
 		<-ex.done // soon: it is ending, and then the pool knows why
 		return Result{}, err

@@ -6,30 +6,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// inputFor gives a handler its arguments: native ones the stored text, others JSON.
-func (l *language) inputFor(stored []byte) ([]byte, error) {
-	if !l.json {
-		return stored, nil
-	}
-	plain, err := payload.ToJSON(payload.Payload{Blob: string(stored)})
-	if err != nil {
-		return nil, &Error{
-			Type: UserError, Class: payload.Reason(err), Message: fmt.Sprintf("the arguments cannot be read: %v", err),
-		}
-	}
-	return plain, nil
-}
-
-// outputFrom turns what a handler gave into the stored text.
-func (l *language) outputFrom(given []byte) ([]byte, error) {
-	if !l.json {
-		return given, nil
-	}
-	stored, err := payload.FromJSON(given)
-	if err != nil {
-		return nil, &Error{
+// checkOutput refuses a handler's result that is not stored text. The worker neither reads nor makes it, and only looks
+// at it, since code in an executor can write to the control socket itself.
+func checkOutput(given []byte) error {
+	if err := payload.ValidText(given); err != nil {
+		return &Error{
 			Type: UserError, Class: payload.Reason(err), Message: fmt.Sprintf("the result cannot be stored: %v", err),
 		}
 	}
-	return []byte(stored.Blob), nil
+	return nil
 }

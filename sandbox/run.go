@@ -61,7 +61,7 @@ func (ex *executor) expiringCall() *call {
 // begin registers a call and sends it, with its code when the executor does not have that. It returns errGone when
 // there is no executor to send it to any more.
 func (ex *executor) begin(
-	ctx context.Context, inv Invocation, b *bundle, input []byte, hooks Hooks,
+	ctx context.Context, inv Invocation, b *bundle, hooks Hooks,
 ) (*call, error) {
 	c := &call{hooks: hooks, done: make(chan struct{}), expiring: func() bool {
 		return ctx.Err() != nil || !inv.Deadline.IsZero() && time.Until(inv.Deadline) < expirySlack
@@ -96,6 +96,10 @@ func (ex *executor) begin(
 		_ = ex.proc.line.SetReadDeadline(time.Now().Add(silenceTime))
 	}
 	ex.mu.Unlock()
+	input := inv.Input
+	if inv.Export != "" {
+		input = nil // it is no call
+	}
 	if needs || others || len(input) > bigFrame {
 		ex.aside(func() { ex.deliver(c, h, b, input) }) // may wait, and the caller has its own deadline to watch
 	} else {

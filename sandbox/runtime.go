@@ -37,7 +37,6 @@ type language struct {
 	args    []string // the program's own name first
 	env     []string
 	limits  Limits
-	json    bool // handlers take and give JSON instead of the stored encoding
 	// what an executor with that scratch folder is left with; nil below level confined
 	rule  func(scratch string) *wall.Rules
 	proxy *egress.Proxy // its way to the network; nil when it has another, or none
@@ -106,7 +105,7 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 		// V8's own ceiling is below ours, so that it can say what happened.
 		heap := fmt.Sprintf("--max-old-space-size=%d", l.Memory/10*6>>20)
 		all[RuntimeNode] = &language{
-			name: RuntimeNode, program: program, args: []string{"node", heap, script}, limits: l, json: true,
+			name: RuntimeNode, program: program, args: []string{"node", heap, script}, limits: l,
 		}
 	}
 	if program := programs[RuntimePython]; program != "" {
@@ -116,7 +115,7 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 		}
 		all[RuntimePython] = &language{
 			name: RuntimePython, program: program, args: []string{program, "-I", "-B", script},
-			limits: o.Limits[RuntimePython].or(defaultLimits(256 << 20)), json: true,
+			limits: o.Limits[RuntimePython].or(defaultLimits(256 << 20)),
 		}
 	}
 	return all, nil

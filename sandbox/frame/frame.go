@@ -43,6 +43,15 @@ type Frame struct {
 // Append encodes f at the end of dst. It fails when f is larger than l allows, so a sender learns of it before the
 // receiver does.
 func Append(dst []byte, f Frame, l Limits) ([]byte, error) {
+	dst, err := AppendHead(dst, f, l)
+	if err != nil {
+		return dst, err
+	}
+	return append(dst, f.Body...), nil
+}
+
+// AppendHead is Append without the body, for who writes a large one from where it is.
+func AppendHead(dst []byte, f Frame, l Limits) ([]byte, error) {
 	if len(f.Body) > l.Body {
 		return dst, fmt.Errorf("body of %d bytes exceeds %d: %w", len(f.Body), l.Body, ErrMalformed)
 	}
@@ -57,8 +66,7 @@ func Append(dst []byte, f Frame, l Limits) ([]byte, error) {
 	}
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(header)))
 	binary.LittleEndian.PutUint32(dst[start+4:], uint32(len(f.Body)))
-	dst = append(dst, header...)
-	return append(dst, f.Body...), nil
+	return append(dst, header...), nil
 }
 
 // Reader takes frames from a byte stream. It is not safe for concurrent use.

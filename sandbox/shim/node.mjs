@@ -41,6 +41,247 @@ try {
   process.memoryUsage = Object.assign(all, { rss });
 }
 
+// What a value is stored as: an Avro single-object frame of one recursive schema, as base64 text. The worker passes it on as it is.
+const FRAME = Buffer.from('c301e2a33dff55802237', 'hex');
+const MAX_STORED = 2 * 1024 * 1024; // bytes of the text
+const MAX_DEPTH = 512;
+const NULL = 0;
+const BOOL = 2;
+const LONG = 4;
+const DOUBLE = 6;
+const BYTES = 8;
+const STRING = 10;
+const ARRAY = 12;
+const MAP = 14;
+
+// A value that cannot be stored, or stored text that cannot be read; reason is the word programs go by.
+class PayloadError extends Error {
+  constructor(reason, message) {
+    super(message);
+    this.name = 'PayloadError';
+    this.reason = reason;
+    this.retryable = false;
+  }
+}
+
+// decode is the value that stored text holds. Whole numbers that a number cannot hold exactly are bigints; bytes are an object that names
+// them.
+function decode(text) {
+  const buf = Buffer.from(text.latin1Slice(0, text.length), 'base64');
+  let at = 10;
+  const bad = (what) => new PayloadError('invalid_payload_framing', `the arguments cannot be read: ${what} at byte ${at}`);
+  const byte = () => {
+    if (at >= buf.length) throw bad('truncated');
+    return buf[at++];
+  };
+  const long = () => {
+    let b = byte();
+    if (b < 0x80) return (b >>> 1) ^ -(b & 1);
+    const start = at - 1;
+    let n = b & 0x7f;
+    for (let scale = 128; b >= 0x80; scale *= 128) {
+      if (scale > 2 ** 42) return longest(start); // more than 49 bits: a number might not hold them
+      b = byte();
+      n += (b & 0x7f) * scale;
+    }
+    return n % 2 ? -(n + 1) / 2 : n / 2;
+  };
+  const longest = (start) => {
+    at = start;
+    let n = 0n;
+    for (let shift = 0n, b = 0x80; b >= 0x80; shift += 7n) {
+      if (shift > 63n) throw bad('over-long number');
+      b = byte();
+      n |= BigInt(b & 0x7f) << shift;
+    }
+    n = BigInt.asIntN(64, (n >> 1n) ^ -(n & 1n));
+    return n >= Number.MIN_SAFE_INTEGER && n <= Number.MAX_SAFE_INTEGER ? Number(n) : n;
+  };
+  const window = () => {
+    const size = Number(long());
+    const start = at;
+    if (size < 0 || size > buf.length - at) throw bad('length beyond the end');
+    at += size;
+    return start;
+  };
+  const string = () => {
+    const start = window();
+    if (at - start > 24) return buf.utf8Slice(start, at);
+    let out = '';
+    for (let i = start; i < at; i++) {
+      if (buf[i] >= 0x80) return buf.utf8Slice(start, at);
+      out += String.fromCharCode(buf[i]);
+    }
+    return out;
+  };
+  const count = () => {
+    let n = Number(long());
+    if (n < 0) {
+      n = -n;
+      long(); // the block's size in bytes, for who skips it
+    }
+    if (n > buf.length - at) throw bad('block count beyond the end');
+    return n;
+  };
+  const value = (depth) => {
+    const tag = byte();
+    switch (tag) {
+      case NULL:
+        return null;
+      case BOOL:
+        return byte() === 1;
+      case LONG:
+        return long();
+      case DOUBLE:
+        if (buf.length - at < 8) throw bad('truncated');
+        at += 8;
+        return buf.readDoubleLE(at - 8);
+      case BYTES: {
+        const start = window();
+        return { $type: 'bytes', base64: buf.toString('base64', start, at) };
+      }
+      case STRING:
+        return string();
+      case ARRAY:
+      case MAP: {
+        if (depth >= MAX_DEPTH) throw bad(`more than ${MAX_DEPTH} levels`);
+        if (tag === ARRAY) {
+          const items = [];
+          for (let n = count(); n > 0; n = count()) while (n-- > 0) items.push(value(depth + 1));
+          return items;
+        }
+        const entries = {};
+        for (let n = count(); n > 0; n = count()) {
+          while (n-- > 0) {
+            const key = string();
+            const held = value(depth + 1);
+            if (key !== '__proto__') entries[key] = held;
+            else Object.defineProperty(entries, key, { value: held, enumerable: true, configurable: true, writable: true });
+          }
+        }
+        return entries;
+      }
+    }
+    throw bad(`unknown value branch ${tag}`);
+  };
+  if (buf.length < 10 || buf.compare(FRAME, 0, 10, 0, 10) !== 0) throw bad('no frame of this schema');
+  const whole = value(0);
+  if (at !== buf.length) throw bad('trailing bytes');
+  return whole;
+}
+
+// encode is what value is stored as. It takes what JSON.stringify takes and means the same, and bigints, which are whole numbers.
+function encode(root) {
+  let out = Buffer.allocUnsafe(1024);
+  let at = FRAME.copy(out);
+  const refuse = (reason, what) => new PayloadError(reason, `the result cannot be stored: ${what}`);
+  const room = (more) => {
+    if (at + more <= out.length) return;
+    if (at > MAX_STORED) throw refuse('payload_too_large', `more than ${MAX_STORED} bytes`);
+    const larger = Buffer.allocUnsafe(Math.max(2 * out.length, at + more));
+    out.copy(larger, 0, 0, at);
+    out = larger;
+  };
+  const long = (n) => {
+    room(10);
+    if (n >= -0x40000000 && n < 0x40000000) {
+      let z = (n << 1) ^ (n >> 31);
+      for (; z > 0x7f; z >>>= 7) out[at++] = (z & 0x7f) | 0x80;
+      out[at++] = z;
+      return;
+    }
+    const wide = BigInt(n);
+    if (BigInt.asIntN(64, wide) !== wide) throw refuse('integer_overflow', `${wide} is outside signed 64 bit`);
+    let z = BigInt.asUintN(64, (wide << 1n) ^ (wide >> 63n));
+    for (; z > 0x7fn; z >>= 7n) out[at++] = Number(z & 0x7fn) | 0x80;
+    out[at++] = Number(z);
+  };
+  const string = (s) => {
+    if (s.length <= 24) {
+      room(s.length + 1);
+      const start = at;
+      out[at++] = s.length << 1;
+      let i = 0;
+      for (let c; i < s.length && (c = s.charCodeAt(i)) < 0x80; i++) out[at++] = c;
+      if (i === s.length) return;
+      at = start;
+    }
+    const size = Buffer.byteLength(s);
+    if (size > MAX_STORED) throw refuse('payload_too_large', `more than ${MAX_STORED} bytes`);
+    long(size);
+    room(size);
+    at += out.utf8Write(s, at);
+  };
+  // plain is what JSON has in the place of a value; undefined if it leaves it out.
+  const plain = (v, key) => {
+    if (v !== null && (typeof v === 'object' || typeof v === 'function')) {
+      if (typeof v.toJSON === 'function') v = v.toJSON(key);
+      if (v instanceof Number) v = Number(v);
+      else if (v instanceof String) v = String(v);
+      else if (v instanceof Boolean || v instanceof BigInt) v = v.valueOf();
+    }
+    return typeof v === 'function' || typeof v === 'symbol' ? undefined : v;
+  };
+  const write = (v, depth) => {
+    room(10);
+    switch (typeof v) {
+      case 'string':
+        out[at++] = STRING;
+        return string(v);
+      case 'number':
+        if (Number.isInteger(v) && Math.abs(v) < 1e21) {
+          out[at++] = LONG;
+          return long(v);
+        }
+        if (!Number.isFinite(v)) {
+          out[at++] = NULL;
+          return;
+        }
+        out[at++] = DOUBLE;
+        at = out.writeDoubleLE(v, at);
+        return;
+      case 'bigint':
+        out[at++] = LONG;
+        return long(v);
+      case 'boolean':
+        out[at++] = BOOL;
+        out[at++] = v ? 1 : 0;
+        return;
+    }
+    if (v === null || v === undefined) {
+      out[at++] = NULL;
+      return;
+    }
+    if (depth >= MAX_DEPTH) throw refuse('payload_too_deep', `more than ${MAX_DEPTH} levels, or a value that contains itself`);
+    if (Array.isArray(v)) {
+      out[at++] = ARRAY;
+      if (v.length) long(v.length);
+      for (let i = 0; i < v.length; i++) write(plain(v[i], String(i)), depth + 1);
+    } else {
+      out[at++] = MAP;
+      const keys = [];
+      const held = [];
+      for (const key of Object.keys(v)) {
+        const item = plain(v[key], key);
+        if (item === undefined) continue;
+        keys.push(key);
+        held.push(item);
+      }
+      if (keys.length) long(keys.length);
+      for (let i = 0; i < keys.length; i++) {
+        string(keys[i]);
+        write(held[i], depth + 1);
+      }
+    }
+    room(1);
+    out[at++] = 0;
+  };
+  write(plain(root, ''), 0);
+  const text = Buffer.from(out.base64Slice(0, at), 'latin1');
+  if (text.length > MAX_STORED) throw refuse('payload_too_large', `${text.length} bytes exceed ${MAX_STORED}`);
+  return text;
+}
+
 class SessionLost extends Error {
   constructor(message) {
     super(message);
@@ -273,7 +514,7 @@ function failure(id, err, controller) {
     t: 'error',
     id,
     type: 'UserError',
-    class: String(error.name || error.constructor?.name || 'Error').slice(0, 256),
+    class: error instanceof PayloadError ? error.reason : String(error.name || error.constructor?.name || 'Error').slice(0, 256),
     message: String(error.message).slice(0, 8192),
     stack: String(error.stack ?? '').slice(0, 8192),
     retryable: err?.retryable !== false && err?.nonRetryable !== true,
@@ -317,18 +558,14 @@ async function invoke(header, body) {
       missing.retryable = false;
       throw missing;
     }
-    const args = body.length ? JSON.parse(body.toString('utf8')) : [];
+    const args = body.length ? decode(body) : [];
     const input = Array.isArray(args) ? (args.length === 1 ? args[0] : args.length === 0 ? null : args) : args;
     const value = await fn(input, ctx);
-    const output = Buffer.from(JSON.stringify(value) ?? 'null');
+    const output = encode(value);
     finish();
     const after = process.resourceUsage();
     const cpu = after.userCPUTime + after.systemCPUTime - before.userCPUTime - before.systemCPUTime;
-    if (!send({ t: 'result', id, usage: { cpu_ms: cpu / 1000, rss: after.maxRSS * 1024 } }, output)) {
-      const large = new RangeError(`result of ${output.length} bytes exceeds ${limitBody}`);
-      large.retryable = false;
-      throw large;
-    }
+    send({ t: 'result', id, usage: { cpu_ms: cpu / 1000, rss: after.maxRSS * 1024 } }, output);
   } catch (err) {
     finish();
     failure(id, err, controller);

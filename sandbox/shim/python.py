@@ -16,6 +16,7 @@ import sys
 import threading
 import types
 from _queue import SimpleQueue
+from binascii import a2b_base64, b2a_base64
 
 LIMIT_HEADER = 64 * 1024
 THROTTLE = 0.1
@@ -120,6 +121,194 @@ def await_in_loop(value, done):
     future = asyncio.run_coroutine_threadsafe(run(), event_loop())
     future.add_done_callback(done)
     return future
+
+
+# What a value is stored as: an Avro single-object frame of one recursive schema, as base64 text. The worker passes it on as it is.
+FRAME = bytes.fromhex("c301e2a33dff55802237")
+MAX_STORED = 2 * 1024 * 1024  # bytes of the text
+MAX_DEPTH = 512
+NULL, BOOL, LONG, DOUBLE, BYTES, STRING, ARRAY, MAP = range(0, 16, 2)
+REAL = struct.Struct("<d")
+
+
+class PayloadError(Exception):
+    """A value that cannot be stored, or stored text that cannot be read; reason is the word programs go by."""
+
+    retryable = False
+
+    def __init__(self, reason, message):
+        super().__init__(message)
+        self.payload_reason = reason
+
+
+def decode(text):
+    """The value that stored text holds. Whole numbers stay int and others float; bytes are an object that names them."""
+    try:
+        buf = a2b_base64(text)
+        if buf[:10] != FRAME:
+            raise ValueError("no frame of this schema")
+        value, at = decode_value(buf, 10, 0)
+        if at != len(buf):
+            raise ValueError("trailing bytes")
+        return value
+    except (ValueError, IndexError, struct.error) as err:
+        raise PayloadError("invalid_payload_framing", "the arguments cannot be read: %s" % err) from None
+
+
+def decode_long(buf, at):
+    byte = buf[at]
+    at += 1
+    number = byte & 0x7F
+    shift = 7
+    while byte > 0x7F:
+        byte = buf[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+    return (number >> 1) ^ -(number & 1), at
+
+
+def decode_bytes(buf, at):
+    size = buf[at]
+    if size < 0x80 and not size & 1:
+        size >>= 1
+        at += 1
+    else:
+        size, at = decode_long(buf, at)
+    end = at + size
+    if size < 0 or end > len(buf):
+        raise ValueError("length beyond the end")
+    return buf[at:end], end
+
+
+def decode_value(buf, at, depth):
+    tag = buf[at]
+    at += 1
+    if tag == STRING:
+        raw, at = decode_bytes(buf, at)
+        return raw.decode(), at
+    if tag == LONG:
+        return decode_long(buf, at)
+    if tag == MAP or tag == ARRAY:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ValueError("more than %d levels" % MAX_DEPTH)
+        value = {} if tag == MAP else []
+        while True:
+            count, at = decode_long(buf, at)
+            if count == 0:
+                return value, at
+            if count < 0:
+                count = -count
+                _, at = decode_long(buf, at)
+            if count > len(buf) - at:
+                raise ValueError("block count beyond the end")
+            if tag == MAP:
+                for _ in range(count):
+                    raw, at = decode_bytes(buf, at)
+                    value[raw.decode()], at = decode_value(buf, at, depth)
+            else:
+                for _ in range(count):
+                    item, at = decode_value(buf, at, depth)
+                    value.append(item)
+    if tag == NULL:
+        return None, at
+    if tag == DOUBLE:
+        return REAL.unpack_from(buf, at)[0], at + 8
+    if tag == BOOL:
+        return buf[at] == 1, at + 1
+    if tag == BYTES:
+        raw, at = decode_bytes(buf, at)
+        return {"$type": "bytes", "base64": b2a_base64(raw, newline=False).decode()}, at
+    raise ValueError("unknown value branch %d" % tag)
+
+
+def encode(value):
+    """What value is stored as; what json.dumps takes is taken, and NaN and infinities are not."""
+    out = bytearray(FRAME)
+    encode_value(out, value, 0)
+    text = b2a_base64(out, newline=False)
+    if len(text) > MAX_STORED:
+        raise too_large(len(text))
+    return text
+
+
+def too_large(size):
+    return PayloadError("payload_too_large", "the result cannot be stored: %d bytes exceed %d" % (size, MAX_STORED))
+
+
+def encode_long(out, number):
+    number = number << 1 if number >= 0 else (-number << 1) - 1
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def encode_text(out, text):
+    raw = str.encode(text)
+    size = len(raw)
+    if size < 64:
+        out.append(size << 1)
+    else:
+        encode_long(out, size)
+    out += raw
+
+
+def encode_value(out, value, depth):
+    if isinstance(value, str):
+        out.append(STRING)
+        encode_text(out, value)
+    elif value is None:
+        out.append(NULL)
+    elif value is True or value is False:
+        out += b"\x02\x01" if value else b"\x02\x00"
+    elif isinstance(value, int):
+        number = int.__index__(value)
+        if not -(1 << 63) <= number < 1 << 63:
+            raise PayloadError("integer_overflow", "the result cannot be stored: %.40s is outside signed 64 bit" % hex(number))
+        out.append(LONG)
+        encode_long(out, number)
+    elif isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ValueError("%r cannot be stored" % value)
+        out.append(DOUBLE)
+        out += REAL.pack(value)
+    elif isinstance(value, (dict, list, tuple)):
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise PayloadError(
+                "payload_too_deep", "the result cannot be stored: more than %d levels, or a value that contains itself" % MAX_DEPTH
+            )
+        if len(out) > MAX_STORED:
+            raise too_large(len(out))
+        keyed = isinstance(value, dict)
+        out.append(MAP if keyed else ARRAY)
+        if value:
+            encode_long(out, len(value))
+            if keyed:
+                for key, item in value.items():
+                    encode_text(out, key if isinstance(key, str) else key_text(key))
+                    encode_value(out, item, depth)
+            else:
+                for item in value:
+                    encode_value(out, item, depth)
+        out.append(0)
+    else:
+        raise TypeError("object of type %s cannot be stored" % type(value).__name__)
+
+
+def key_text(key):
+    """What json.dumps makes of a key that is not text."""
+    if key is None:
+        return "null"
+    if key is True or key is False:
+        return "true" if key else "false"
+    if isinstance(key, int):
+        return int.__repr__(key)
+    if isinstance(key, float):
+        return float.__repr__(key)
+    raise TypeError("keys must be str, int, float, bool or None, not %s" % type(key).__name__)
 
 
 class SessionLost(Exception):
@@ -351,7 +540,8 @@ class Call:
                 self.end({"t": "error", "id": self.id, "type": "NeedCode", "message": "code is not loaded"})
                 return
             if self.header.get("export"):
-                self.result(getattr(known.load(), self.header["export"], None))
+                value = getattr(known.load(), self.header["export"], None)
+                self.result(json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8"))
                 return
             entry = self.header.get("entry") or "main"
             fn = getattr(known.load(), entry, None)
@@ -359,7 +549,7 @@ class Call:
                 missing = LookupError("%s has no function %r" % (self.header.get("activity"), entry))
                 missing.retryable = False
                 raise missing
-            args = json.loads(self.body) if self.body else []
+            args = decode(self.body) if self.body else []
             self.body = b""
             if isinstance(args, list):
                 args = args[0] if len(args) == 1 else args or None
@@ -369,7 +559,7 @@ class Call:
                 if self.cancelled:
                     self.future.cancel()
                 return
-            self.result(value)
+            self.result(encode(value))
         except BaseException as err:
             self.fail(err)
 
@@ -380,16 +570,11 @@ class Call:
             elif future.exception() is not None:
                 self.fail(future.exception())
             else:
-                self.result(future.result())
+                self.result(encode(future.result()))
         except BaseException as err:
             self.fail(err)
 
-    def result(self, value):
-        body = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-        if len(body) > limit_body:
-            large = OverflowError("result of %d bytes exceeds %d" % (len(body), limit_body))
-            large.retryable = False
-            raise large
+    def result(self, body):
         usage = resource.getrusage(resource.RUSAGE_SELF)
         peak = usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
         cost = {"cpu_ms": (usage.ru_utime + usage.ru_stime - self.before) * 1000, "rss": peak}
@@ -411,7 +596,7 @@ class Call:
             "t": "error",
             "id": self.id,
             "type": "UserError",
-            "class": type(err).__name__[:256],
+            "class": err.payload_reason if isinstance(err, PayloadError) else type(err).__name__[:256],
             "message": str(err)[:8192],
             "stack": "".join(traceback.format_exception(type(err), err, err.__traceback__))[-8192:],
             "retryable": getattr(err, "retryable", True) is not False,

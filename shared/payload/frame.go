@@ -1,9 +1,9 @@
 package payload
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
-	"strings"
 	"sync"
 )
 
@@ -53,7 +53,7 @@ func (b *buffer) release() {
 func (b *buffer) seal() (Payload, error) {
 	size := strict64.EncodedLen(len(b.bin))
 	if size > MaxBytes {
-		return Payload{}, fmt.Errorf("%w: %d bytes encoded, the limit is %d", ErrTooLarge, size, MaxBytes)
+		return Payload{}, tooLarge(size)
 	}
 	b.text = strict64.AppendEncode(b.text[:0], b.bin)
 	return Payload{Blob: string(b.text)}, nil
@@ -62,17 +62,29 @@ func (b *buffer) seal() (Payload, error) {
 // openFrame checks text and frame of blob and returns a reader at its datum, which lives in b.
 func (b *buffer) openFrame(blob string) (reader, error) {
 	if len(blob) > MaxBytes {
-		return reader{}, fmt.Errorf("%w: %d bytes encoded, the limit is %d", ErrTooLarge, len(blob), MaxBytes)
-	}
-	// The standard decoder skips line breaks; the other clients refuse them.
-	if strings.IndexByte(blob, '\n') >= 0 || strings.IndexByte(blob, '\r') >= 0 {
-		return reader{}, fmt.Errorf("%w: line break in base64", ErrInvalidFraming)
+		return reader{}, tooLarge(len(blob))
 	}
 	b.text = append(b.text[:0], blob...)
-	bin, err := strict64.AppendDecode(b.bin[:0], b.text)
+	return b.openText(b.text)
+}
+
+func tooLarge(size int) error {
+	return fmt.Errorf("%w: %d bytes encoded, the limit is %d", ErrTooLarge, size, MaxBytes)
+}
+
+// openText is openFrame for who has bytes, which it does not copy.
+func (b *buffer) openText(text []byte) (reader, error) {
+	if len(text) > MaxBytes {
+		return reader{}, tooLarge(len(text))
+	}
+	// The standard decoder skips line breaks; the other clients refuse them.
+	if bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0 {
+		return reader{}, fmt.Errorf("%w: line break in base64", ErrInvalidFraming)
+	}
+	bin, err := strict64.AppendDecode(b.bin[:0], text)
 	b.bin = bin
 	if err != nil {
-		return reader{}, fmt.Errorf("%w: not standard base64%s: %w", ErrInvalidFraming, jsonHint(blob), err)
+		return reader{}, fmt.Errorf("%w: not standard base64%s: %w", ErrInvalidFraming, jsonHint(text), err)
 	}
 	switch {
 	case len(bin) < len(header) || string(bin[:2]) != header[:2]:
@@ -84,8 +96,8 @@ func (b *buffer) openFrame(blob string) (reader, error) {
 }
 
 // jsonHint names the usual mistake: JSON text where a blob belongs.
-func jsonHint(blob string) string {
-	if text := strings.TrimLeft(blob, " \t"); text != "" && strings.IndexByte(`{["`, text[0]) >= 0 {
+func jsonHint(blob []byte) string {
+	if text := bytes.TrimLeft(blob, " \t"); len(text) > 0 && bytes.IndexByte([]byte(`{["`), text[0]) >= 0 {
 		return " (it looks like JSON)"
 	}
 	return ""
@@ -97,6 +109,18 @@ func Valid(blob string) error {
 	b := buffers.Get().(*buffer)
 	defer b.release()
 	r, err := b.openFrame(blob)
+	return valid(r, err)
+}
+
+// ValidText is Valid for text that is bytes; it copies none of it.
+func ValidText(blob []byte) error {
+	b := buffers.Get().(*buffer)
+	defer b.release()
+	r, err := b.openText(blob)
+	return valid(r, err)
+}
+
+func valid(r reader, err error) error {
 	if err != nil {
 		return err
 	}

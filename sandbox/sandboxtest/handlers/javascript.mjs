@@ -120,3 +120,23 @@ export const heap = () => {
   const held = [];
   for (;;) held.push({ more: new Array(100).fill(held.length) });
 };
+export const odd_values = () => ({
+  date: new Date(0),
+  nan: NaN,
+  hole: [undefined, 1, () => 1],
+  map: new Map([[1, 2]]),
+  boxed: [new Number(1), new String('s'), new Boolean(false)],
+  big: 2n ** 63n - 1n,
+  surrogate: 'a\ud800',
+  minus_zero: -0,
+  power: 1e21,
+  left_out: undefined,
+  function: () => 1,
+});
+export const unstorable = (kind) => {
+  if (kind === 'integer') return 2n ** 63n;
+  if (kind === 'large') return 'x'.repeat(2 << 20);
+  const circle = [];
+  circle.push(circle);
+  return circle;
+};

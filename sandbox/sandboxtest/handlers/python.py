@@ -279,3 +279,25 @@ def forks(arg, ctx):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     return len(held)
+
+
+def odd_values(_, ctx):
+    import enum
+
+    class Number(enum.IntEnum):
+        THREE = 3
+
+    class Color(str, enum.Enum):
+        RED = "red"
+
+    return {"tuple": (1, 2), "keys": {1: "a", None: "c", 2.5: "d", False: "b"}, "enum": [Number.THREE, Color.RED]}
+
+
+def unstorable(kind, ctx):
+    if kind == "integer":
+        return 1 << 63
+    if kind == "large":
+        return "x" * (2 << 20)
+    circle = []
+    circle.append(circle)
+    return circle

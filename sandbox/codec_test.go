@@ -1,0 +1,94 @@
+package sandbox_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+)
+
+// TestValuesComeBackAsTheyWere sends values through handlers that return what they are given.
+func TestValuesComeBackAsTheyWere(t *testing.T) {
+	wide := map[string]any{}
+	for i := range 200 {
+		wide[strings.Repeat("x", i+1)] = int64(i)
+	}
+	values := map[string]any{
+		"nothing": nil, "true": true, "false": false,
+		"zero": int64(0), "small": int64(-64), "one byte more": int64(64),
+		"32 bits": int64(math.MaxInt32), "beyond 32 bits": int64(math.MaxInt32) + 1,
+		"below 32 bits": int64(math.MinInt32) - 1,
+		"49 bits":       int64(1)<<48 - 1, "50 bits": int64(1)<<48 + 1, "last exact": int64(1)<<53 - 1,
+		"beyond exact": int64(1)<<53 + 1, "below exact": -int64(1)<<53 - 1, "long": int64(-1234567890123456789),
+		"largest": int64(math.MaxInt64), "smallest": int64(math.MinInt64),
+		"fraction": 0.1, "tiny": math.SmallestNonzeroFloat64, "huge": math.MaxFloat64,
+		"empty text": "", "ASCII": strings.Repeat("a", 24), "longer": strings.Repeat("b", 65),
+		"long text":     strings.Repeat("c", 100_000),
+		"short foreign": "é", "foreign": strings.Repeat("日本語🙂", 9), "zero byte": "a\x00b", "quotes": "\"\\\n\u2028",
+		"no items": []any{}, "no entries": map[string]any{}, "many entries": wide,
+		"nested": []any{[]any{[]any{}}, map[string]any{"ключ": []any{int64(1), nil, map[string]any{"": "x"}}}},
+		"proto":  map[string]any{"__proto__": map[string]any{"a": int64(1)}, "constructor": int64(2)},
+	}
+	for _, target := range Targets {
+		t.Run(target.Runtime, func(t *testing.T) {
+			b := Open(t, target, sandbox.Options{})
+			for name, want := range values {
+				if diff := cmp.Diff(want, Got[any](t, b.Run(In("s", 1, b.Call("main", want))))); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", name, diff)
+				}
+			}
+			if target.Runtime == sandbox.RuntimeNative {
+				return // takes its arguments one by one, and floats are another type
+			}
+			if diff := cmp.Diff([]any{int64(1), "two"}, Got[any](t, b.Run(In("s", 1, b.Call("main", 1, "two"))))); diff != "" {
+				t.Errorf("two arguments (-want +got):\n%s", diff)
+			}
+			want := any(7.0)
+			if target.Runtime == sandbox.RuntimeNode {
+				want = int64(7) // JavaScript has no other 7
+			}
+			if got := Got[any](t, b.Run(In("s", 1, b.Call("main", 7.0)))); got != want {
+				t.Errorf("7.0 is %T %v, want %T %v", got, got, want, want)
+			}
+		})
+	}
+}
+
+// TestResultsMeanWhatTheirLanguagesJSONWould has results that are more than plain data.
+func TestResultsMeanWhatTheirLanguagesJSONWould(t *testing.T) {
+	for runtime, want := range map[string]map[string]any{
+		sandbox.RuntimeNode: {
+			"date": "1970-01-01T00:00:00.000Z", "nan": nil, "hole": []any{nil, int64(1), nil}, "map": map[string]any{},
+			"boxed": []any{int64(1), "s", false}, "big": int64(math.MaxInt64), "surrogate": "a\ufffd", "minus_zero": int64(0),
+			"power": 1e21,
+		},
+		sandbox.RuntimePython: {
+			"tuple": []any{int64(1), int64(2)}, "keys": map[string]any{"1": "a", "false": "b", "null": "c", "2.5": "d"},
+			"enum": []any{int64(3), "red"},
+		},
+	} {
+		for _, target := range Targets {
+			if target.Runtime != runtime {
+				continue
+			}
+			t.Run(runtime, func(t *testing.T) {
+				b := Open(t, target, sandbox.Options{})
+				if diff := cmp.Diff(any(want), Got[any](t, b.Run(In("s", 1, b.Call("odd_values"))))); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+				for kind, class := range map[string]string{
+					"integer": "integer_overflow", "circle": "payload_too_deep", "large": "payload_too_large",
+				} {
+					e := WantType(t, b.Fail(In("s", 1, b.Call("unstorable", kind))), sandbox.UserError)
+					if e.Class != class || e.Retryable {
+						t.Errorf("%s: %s, retryable %v: %v; want %s", kind, e.Class, e.Retryable, e, class)
+					}
+				}
+			})
+		}
+	}
+}
