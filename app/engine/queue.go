@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -34,6 +35,8 @@ type Queue struct {
 	Inherited string `json:"-"`
 	// what was handed out in the latest minute that anything was counted in
 	Used Used `json:"used,omitzero"`
+	// what a later build stored in the row, which is written again as it is
+	Unknown map[string]json.RawMessage `json:"-"`
 }
 
 // Build is what was decided about the workers of one build id.

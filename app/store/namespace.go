@@ -1,6 +1,8 @@
 package store
 
 import (
+	"encoding/json"
+
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/history"
 )
@@ -21,6 +23,8 @@ type Namespace struct {
 	SearchAttributes map[string]string `json:"search_attributes,omitempty"`
 	Leaving          bool              `json:"leaving,omitempty"` // being removed: it can be named no more
 	CreatedAt        history.Time      `json:"-"`
+	// Unknown is what a later build stored in the row; it is written again as it is.
+	Unknown map[string]json.RawMessage `json:"-"`
 }
 
 // Retention is how many days closed runs are kept.

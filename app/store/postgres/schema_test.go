@@ -213,3 +213,25 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatALaterBuildStoredIsKept(t *testing.T) {
+	url := database(t)
+	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
+		s, err := postgres.Open(t.Context(), url, sqldb.Options{Shift: o.Shift})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() }) // it was, when all is well
+		return s
+	}}
+	storetest.KeptOfALaterBuild(t, s, func(t *testing.T, statement string) {
+		c, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(t.Context())
+		if _, err := c.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -40,6 +40,10 @@ func readNamespace(v []any) (store.Namespace, error) {
 	if err := json.Unmarshal([]byte(str(v[2])), &n); err != nil {
 		return n, fmt.Errorf("namespace %s: %w", str(v[0]), err)
 	}
+	var err error
+	if n.Unknown, err = unknown(str(v[2]), namespaceMembers); err != nil {
+		return n, fmt.Errorf("namespace %s: %w", str(v[0]), err)
+	}
 	n.Name, n.CreatedAt = str(v[0]), history.Micros(integer(v[1]))
 	return n, nil
 }
@@ -114,7 +118,7 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 			queues.s(name)
 			continue
 		}
-		body, err := document(n)
+		body, err := documentWith(n, n.Unknown)
 		if err != nil {
 			return nil, fmt.Errorf("namespace %s: %w", name, err)
 		}

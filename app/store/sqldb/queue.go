@@ -180,6 +180,10 @@ func readQueue(v []any) (engine.Queue, error) {
 	if err := json.Unmarshal([]byte(str(v[3])), &q); err != nil {
 		return q, fmt.Errorf("queue %s: %w", str(v[1]), err)
 	}
+	var err error
+	if q.Unknown, err = unknown(str(v[3]), queueMembers); err != nil {
+		return q, fmt.Errorf("queue %s: %w", str(v[1]), err)
+	}
 	q.Namespace, q.Name, q.UpdatedAt = str(v[0]), str(v[1]), history.Micros(integer(v[2]))
 	return q, nil
 }
@@ -201,7 +205,7 @@ func (b *batch) gatherQueues() ([]*Call, error) {
 		if !q.dirty {
 			continue
 		}
-		body, err := document(q.Queue)
+		body, err := documentWith(q.Queue, q.Unknown)
 		if err != nil {
 			return nil, fmt.Errorf("queue %s: %w", k.Name, err)
 		}

@@ -208,3 +208,20 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatALaterBuildStoredIsKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "later.db")
+	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
+		return open(t, path, sqldb.Options{Shift: o.Shift})
+	}}
+	storetest.KeptOfALaterBuild(t, s, func(t *testing.T, statement string) {
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package sqldb
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// The members of the rows that are rewritten whole and that builds of two releases may write in turn.
+var (
+	queueMembers     = members(reflect.TypeFor[engine.Queue]())
+	namespaceMembers = members(reflect.TypeFor[store.Namespace]())
+)
+
+// members are the names that a struct has in JSON.
+func members(t reflect.Type) map[string]bool {
+	known := map[string]bool{}
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
+			known[name] = true
+		}
+	}
+	return known
+}
+
+// unknown are the members of a row's JSON part that this build does not know: a later one wrote them. They are kept
+// beside what is known and written with it again, so that in an upgrade an app of the earlier build, which rewrites the
+// row for another reason, does not undo what was decided through one of the later build.
+func unknown(body string, known map[string]bool) (map[string]json.RawMessage, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(body), &all); err != nil {
+		return nil, err
+	}
+	for name := range all {
+		if known[name] {
+			delete(all, name)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return all, nil
+}
+
+// documentWith is document with the members that this build does not know.
+func documentWith(v any, unknown map[string]json.RawMessage) (string, error) {
+	body, err := document(v)
+	if err != nil || len(unknown) == 0 {
+		return body, err
+	}
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(body), &all); err != nil {
+		return "", err
+	}
+	for name, value := range unknown {
+		all[name] = value
+	}
+	return document(all)
+}
