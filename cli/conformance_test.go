@@ -13,7 +13,9 @@ import (
 func TestConformanceSaysHowAServerDidAndEndsAccordingly(t *testing.T) {
 	t.Parallel()
 	const token = "conformance-command-0123456789"
-	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, token }})
+	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
+		o.NoAuth, o.Token, o.MaxPolls = false, token, 1
+	}})
 	dir := t.TempDir()
 	e := env{"SOJOURN_TOKEN": token}
 	code, out, err := run(t, dir, e, "conformance", a.URL(), "--filter", "^discovery/")
@@ -22,7 +24,7 @@ func TestConformanceSaysHowAServerDidAndEndsAccordingly(t *testing.T) {
 	}
 	says(t, "summary", out, "10 cases: 10 passed, 0 failed, 0 skipped")
 
-	code, out, err = run(t, dir, e, "conformance", a.URL(), "--only", "sojourn", "--json")
+	code, out, err = run(t, dir, e, "conformance", a.URL(), "--only", "sojourn", "--json", "--with", "max-polls=1")
 	var results []struct{ Case, Part, Outcome string }
 	if e := json.Unmarshal([]byte(out), &results); e != nil || code != 0 || len(results) < 10 {
 		t.Errorf("exit %d, %d results, %v:\n%s", code, len(results), e, err)
@@ -32,6 +34,12 @@ func TestConformanceSaysHowAServerDidAndEndsAccordingly(t *testing.T) {
 			t.Errorf("got %+v", r)
 		}
 	}
+
+	code, out, err = run(t, dir, e, "conformance", a.URL(), "--filter", "above what the server holds")
+	if code != 0 {
+		t.Errorf("exit %d:\n%s%s", code, out, err)
+	}
+	says(t, "a case about a setting that nobody named", out, "started with max-polls=1 (--with max-polls=1)", "1 skipped")
 
 	wrong := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{}`))

@@ -509,6 +509,9 @@ func (b *Broker) repeated(
 	case *history.ActivityFailed:
 		a.Outcome = "failed"
 		return a, ended, sameOutcome(&in, d.BodyHash, hash) && d.AttemptID == in.AttemptID && d.Worker == in.Owner
+	case *history.ActivityTimedOut: // of which the worker told
+		a.Outcome = "failed"
+		return a, ended, sameOutcome(&in, d.BodyHash, hash) && d.AttemptID == in.AttemptID && d.Worker == in.Owner
 	}
 	return a, ended, false
 }

@@ -276,9 +276,25 @@ func (in FailActivity) decide(st *step) error {
 		st.d.Answer = Answer{Outcome: "cancelled", Recorded: true}
 		return nil
 	}
-	st.tryAgain(a, reported(in.Failure), "", in.Hash)
+	if kind := timeoutOf(in.Failure); kind == "schedule_to_close" { // there is no time for another attempt
+		st.timedOut(a, reported(in.Failure), kind, in.Hash)
+	} else {
+		st.tryAgain(a, reported(in.Failure), kind, in.Hash)
+	}
 	st.d.Answer.Outcome, st.d.Answer.Recorded = "failed", true
 	return nil
+}
+
+// timeoutOf is the timeout that a worker saw its attempt end by: history tells it as one that the app noticed. Empty
+// for other failures.
+func timeoutOf(f protocol.Failure) string {
+	if f.Kind == "timeout" {
+		switch f.TimeoutType {
+		case "start_to_close", "schedule_to_close", "heartbeat":
+			return f.TimeoutType
+		}
+	}
+	return ""
 }
 
 // reported is a worker's failure as history keeps it.
@@ -335,7 +351,7 @@ func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 	delay, again := a.Retry.Next(a.Failures+1, f.ExceptionType, f.NonRetryable)
 	if !again || a.Cancel {
 		if timeout != "" {
-			st.timedOut(a, f, timeout)
+			st.timedOut(a, f, timeout, hash)
 			return
 		}
 		st.fail(a, f, hash)
@@ -361,11 +377,11 @@ func (st *step) fail(a Activity, f history.Failure, hash string) {
 	})
 }
 
-func (st *step) timedOut(a Activity, f history.Failure, kind string) {
+func (st *step) timedOut(a Activity, f history.Failure, kind, hash string) {
 	f.ID = st.failureID()
 	st.emit(&history.ActivityTimedOut{
-		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, TimeoutKind: kind, Attempt: a.outcome(),
-		Failure: f, Parallel: a.Parallel,
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, TimeoutKind: kind, BodyHash: hash,
+		Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
 	})
 }
 
@@ -557,7 +573,7 @@ func (in DueActivity) decide(st *step) error {
 	case "schedule_to_close":
 		st.interrupted(a)
 		st.endActivity(a, false)
-		st.timedOut(a, timeout(what), what)
+		st.timedOut(a, timeout(what), what, "")
 	default:
 		st.interrupted(a)
 		st.endActivity(a, false)

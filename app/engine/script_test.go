@@ -160,7 +160,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			by, num("delivery", s.delivery(seq)),
 		), Failure: protocol.Failure{
 			Type: arg("type", "Oops"), Message: strings.TrimSpace(d.Input), NonRetryable: d.HasArg("non-retryable"),
-			StackTrace: stack(),
+			StackTrace: stack(), Kind: arg("kind", ""), TimeoutType: arg("timeout", ""),
 		}})
 	case "beat":
 		seq := num("seq", 1)

@@ -123,6 +123,7 @@ type ActivityTimedOut struct {
 	ExecutionID  string `json:"activity_execution_id"`
 	ActivityType string `json:"activity_type"`
 	TimeoutKind  string `json:"timeout_kind"`
+	BodyHash     string `json:"body_hash,omitempty"` // of the report of a worker that noticed it
 	Attempt
 	Failure
 	Parallel

@@ -140,6 +140,9 @@ func (a *attempt) failure(cause, err error) *protocol.Failure {
 		return &protocol.Failure{Message: err.Error(), Type: activity.TypeCancelled, Cancelled: true}
 	}
 	if f := failureOfExecutor(err); f != nil {
+		if f.Kind == "timeout" {
+			f.TimeoutType = a.deadlineKind()
+		}
 		return f
 	}
 	return activity.FailureOf(err)
@@ -188,17 +191,22 @@ func (e *timeoutError) Error() string {
 	return "the attempt ran out of time (" + e.kind + ")"
 }
 
+// deadlineKind is the timeout that the attempt's deadline comes from: the earlier of two.
+func (a *attempt) deadlineKind() string {
+	d := a.task.Deadlines
+	if !d.ScheduleToClose.IsZero() && (d.StartToClose.IsZero() || d.ScheduleToClose.Before(d.StartToClose.Time)) {
+		return "schedule_to_close"
+	}
+	return "start_to_close"
+}
+
 // deadlined ends the code at the attempt's deadline.
 func deadlined(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		if a.info.Deadline.IsZero() {
 			return next(ctx)
 		}
-		d := a.task.Deadlines
-		out := &timeoutError{kind: "start_to_close", at: a.info.Deadline}
-		if !d.ScheduleToClose.IsZero() && (d.StartToClose.IsZero() || d.ScheduleToClose.Before(d.StartToClose.Time)) {
-			out.kind = "schedule_to_close"
-		}
+		out := &timeoutError{kind: a.deadlineKind(), at: a.info.Deadline}
 		inner, cancel := context.WithDeadlineCause(ctx, a.info.Deadline, out)
 		defer cancel()
 		result, err := next(inner)

@@ -175,7 +175,7 @@ func failureOfExecutor(err error) *protocol.Failure {
 	case sandbox.OutOfMemory:
 		f.Type = "out_of_memory"
 	case sandbox.DeadlineExceeded:
-		f.Type, f.Kind, f.TimeoutType = history.TypeActivityTimeout, "timeout", "start_to_close"
+		f.Type, f.Kind = history.TypeActivityTimeout, "timeout"
 	case sandbox.Cancelled:
 		f.Type, f.Cancelled, f.NonRetryable = activity.TypeCancelled, true, false
 	}
