@@ -343,7 +343,7 @@ func scaled(t *testing.T, name string, h *autoscaling.HorizontalPodAutoscaler, a
 	if d == nil || d.Spec.Replicas != nil {
 		t.Fatalf("%s scales %q: %+v", name, h.Spec.ScaleTargetRef.Name, d)
 	}
-	source, err := os.ReadFile("../../app/broker/queuemetrics.go")
+	source, err := os.ReadFile("../../app/view/queuemetrics.go")
 	if err != nil {
 		t.Fatal(err)
 	}
