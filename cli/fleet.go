@@ -98,7 +98,11 @@ func executors(machine json.RawMessage, now time.Time) string {
 		if e.Busy {
 			state = "busy"
 		}
-		line := fmt.Sprintf("%s, %s, %d MiB, %d calls", cmp.Or(e.Runtime, e.SandboxID), state, e.Memory>>20, e.Calls)
+		calls := "1 call"
+		if e.Calls != 1 {
+			calls = fmt.Sprint(e.Calls, " calls")
+		}
+		line := fmt.Sprintf("%s, %s, %d MiB, %s", cmp.Or(e.Runtime, e.SandboxID), state, e.Memory>>20, calls)
 		if !e.Since.IsZero() {
 			line += fmt.Sprintf(", %s old", now.Sub(e.Since.Time).Round(time.Second))
 		}
