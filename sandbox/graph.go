@@ -29,6 +29,9 @@ type graph struct {
 	to     map[string][]string  // what each imports
 	stamps map[string]fileStamp // what each looked like when it was read
 	absent []string             // paths at which an import would be found, and is not
+	// when the folders were last changed in which one of absent would appear, as far as that is known: most imports of a
+	// handler are of what comes with its runtime, and a call is not to look for each of them
+	folders map[string]time.Time
 }
 
 // fileStamp tells whether a file was changed since.
@@ -75,7 +78,8 @@ func trace(root, path, runtime string) (*graph, error) {
 	return g, nil
 }
 
-// fresh says whether every file is as it was read, and no other would be imported now. It costs a stat for each.
+// fresh says whether every file is as it was read, and no other would be imported now. It costs a stat for each file,
+// and for each folder in which another would appear. Whoever asks has the graph to himself.
 func (g *graph) fresh() bool {
 	for path, was := range g.stamps {
 		info, err := os.Stat(path)
@@ -83,12 +87,49 @@ func (g *graph) fresh() bool {
 			return false
 		}
 	}
-	for _, path := range g.absent {
-		if isFile(path) {
+	if g.folders != nil && g.foldersStand() {
+		return true
+	}
+	g.noteFolders()
+	return !slices.ContainsFunc(g.absent, isFile)
+}
+
+// foldersStand says that nothing came into the folders, or left them, since they were noted.
+func (g *graph) foldersStand() bool {
+	for path, was := range g.folders {
+		info, err := os.Stat(path)
+		if err != nil || !info.ModTime().Equal(was) {
 			return false
 		}
 	}
 	return true
+}
+
+// settling is how long after a change of a folder another one may leave its time as it is: clocks of file systems tick.
+const settling = 50 * time.Millisecond
+
+// noteFolders notes the folders in which what is absent would appear, before it is looked for; none if one of them
+// has just been changed.
+func (g *graph) noteFolders() {
+	g.folders = map[string]time.Time{}
+	for _, path := range g.absent {
+		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+			if _, noted := g.folders[dir]; noted {
+				break
+			}
+			info, err := os.Stat(dir)
+			if err == nil {
+				g.folders[dir] = info.ModTime()
+				if time.Since(info.ModTime()) < settling {
+					g.folders = nil
+					return
+				}
+			}
+			if err == nil || dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
 }
 
 // version is the hash of a file with all it imports: of its content alone when it imports none. It is the same wherever

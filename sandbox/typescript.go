@@ -36,7 +36,7 @@ func compile(root, path string) (*graph, error) {
 		return nil, err
 	}
 	var unread error // of the entry
-	house := api.Plugin{Name: "house", Setup: func(b api.PluginBuild) {
+	folder := api.Plugin{Name: "folder", Setup: func(b api.PluginBuild) {
 		b.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
 			if a.Kind == api.ResolveEntryPoint {
 				return api.OnResolveResult{Path: path}, nil
@@ -79,7 +79,7 @@ func compile(root, path string) (*graph, error) {
 	dir := filepath.Dir(path)
 	done := api.Build(api.BuildOptions{
 		EntryPoints: []string{path}, Bundle: true, Format: api.FormatESModule, Platform: api.PlatformNode,
-		Target: api.ES2022, Outfile: path + ".mjs", AbsWorkingDir: dir, Plugins: []api.Plugin{house},
+		Target: api.ES2022, Outfile: path + ".mjs", AbsWorkingDir: dir, Plugins: []api.Plugin{folder},
 		Sourcemap: api.SourceMapInline, SourceRoot: fileURL(dir) + "/", SourcesContent: api.SourcesContentExclude,
 		TsconfigRaw: "{}", LogLevel: api.LogLevelSilent, KeepNames: true,
 		Banner: map[string]string{"js": "import { createRequire as $createRequire } from 'node:module';" +

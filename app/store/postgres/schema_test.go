@@ -189,9 +189,9 @@ func TestIdsCompareByteByByte(t *testing.T) {
 	}
 }
 
-func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
-	url := database(t)
-	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
+// ofURL opens one database, again and again.
+func ofURL(url string) storetest.Suite {
+	return storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
 		s, err := postgres.Open(t.Context(), url, sqldb.Options{Shift: o.Shift})
 		if err != nil {
 			t.Fatal(err)
@@ -199,39 +199,31 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() }) // it was, when all is well
 		return s
 	}}
-	storetest.FoundAfterMigration(t, s, func(t *testing.T) {
-		c, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(t.Context())
-		if _, err := c.Exec(
-			t.Context(),
+}
+
+// execute runs a statement on a connection of its own.
+func execute(t *testing.T, url, statement string) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	if _, err := c.Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
+	url := database(t)
+	storetest.FoundAfterMigration(t, ofURL(url), func(t *testing.T) {
+		execute(t, url,
 			"DELETE FROM run_attributes; DROP INDEX session_events_at; DROP INDEX sessions_open; DROP TABLE former_children; DELETE FROM schema_versions; DELETE FROM goose_db_version WHERE version_id >= 7",
-		); err != nil {
-			t.Fatal(err)
-		}
+		)
 	})
 }
 
 func TestWhatALaterBuildStoredIsKept(t *testing.T) {
 	url := database(t)
-	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
-		s, err := postgres.Open(t.Context(), url, sqldb.Options{Shift: o.Shift})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close() }) // it was, when all is well
-		return s
-	}}
-	storetest.KeptOfALaterBuild(t, s, func(t *testing.T, statement string) {
-		c, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(t.Context())
-		if _, err := c.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	})
+	storetest.KeptOfALaterBuild(t, ofURL(url), func(t *testing.T, statement string) { execute(t, url, statement) })
 }

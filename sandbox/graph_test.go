@@ -1,0 +1,50 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a handler imports of its runtime would be looked for beside it, at each call; the folder says that nothing came.
+func TestACallLooksAtFoldersAndNotForEachImport(t *testing.T) {
+	for _, imports := range []int{3, 60} {
+		t.Run(fmt.Sprint(imports), func(t *testing.T) {
+			dir := t.TempDir()
+			var code strings.Builder
+			for i := range imports {
+				fmt.Fprintf(&code, "import module%d\nfrom package%d.inner import name\n", i, i)
+			}
+			path := filepath.Join(dir, "main.py")
+			if err := os.WriteFile(path, []byte(code.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			quiet := time.Now().Add(-time.Hour) // no change of the folder is so young that another may hide behind it
+			if err := os.Chtimes(dir, quiet, quiet); err != nil {
+				t.Fatal(err)
+			}
+			g, err := trace(dir, path, RuntimePython)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !g.fresh() || !g.fresh() || len(g.absent) < 4*imports || len(g.folders) != 1 {
+				t.Errorf("%d folders stand for %d imports that are not there", len(g.folders), len(g.absent))
+			}
+			if err := os.MkdirAll(filepath.Join(dir, "package1"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if !g.fresh() {
+				t.Error("an empty folder counts as an import")
+			}
+			if err := os.WriteFile(filepath.Join(dir, "package1", "inner.py"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if g.fresh() {
+				t.Error("a file that is imported now is not noticed")
+			}
+		})
+	}
+}
