@@ -61,6 +61,7 @@ type Broker struct {
 	workers    *presence.Registry
 	polls      pollMemory
 	unstored   chan struct{} // a sign of life should be stored soon
+	expiry     time.Time     // when a silent worker may be past its time, for Watch alone; zero: nobody is silent
 	questions  *question.Pending
 	sticky     stickyRuns
 	namespaces namespaces

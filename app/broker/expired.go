@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/change"
@@ -10,64 +11,163 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// How long a worker stays among the workers after its last sign of life, and when that of one that lives is stored
-// anew. A worker that only polls is stored by nothing else, and each app looks once a day at least: between the two
-// lies more than one look.
+// A worker that sends heartbeats stays among the workers for so many times the silence after which it is taken for
+// dead: 15 minutes, as that is 60 s. Who only polls may be silent for as long as it works.
 const (
-	removedAfter = 3 * 24 * time.Hour
-	renewal      = removedAfter / 6
+	silencesKept     = 15
+	removedUnbeating = 3 * 24 * time.Hour
 )
 
-// returnTime is how long after its start an app without company waits for workers whose signs of life it did not store.
+// returnTime is how long after its start an app without company waits for workers that only poll: it stored no sign of
+// life of those that it heard.
 const returnTime = time.Hour
 
-// removeExpiredWorkers removes the workers of a namespace that gave no sign of life for so long that nothing of theirs
-// can be left: each start of a worker without a name of its own leaves one.
-func (b *Broker) removeExpiredWorkers(ctx context.Context, namespace string, now time.Time) error {
+// expiryPause lies between two looks for silent workers, however many come and go.
+func (b *Broker) expiryPause() time.Duration { return b.opt.Alive }
+
+// expires notes that a worker may be past its time at a time of ours.
+func (b *Broker) expires(at time.Time) {
+	if b.expiry.IsZero() || at.Before(b.expiry) {
+		b.expiry = at
+	}
+}
+
+// removeSilent removes silent workers once the first of them is past its time, and notes when the next one will be:
+// those that no other app is to miss. It asks nothing while all are heard.
+func (b *Broker) removeSilent(ctx context.Context, behind *presence.Orphans) error {
+	if b.expiry.IsZero() || time.Now().Before(b.expiry) {
+		return nil
+	}
 	var list []engine.Worker
-	for after := ""; ; after = list[len(list)-1].ID {
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		list, err = r.Workers(ctx, store.WorkerQuery{Limit: 10_000})
+		return err
+	})
+	list = slices.DeleteFunc(list, func(w engine.Worker) bool { return behind.Others(b.opt.App, &w) })
+	next := time.Duration(0)
+	if err == nil {
+		next, err = b.removeExpired(ctx, list)
+	}
+	b.expiry = time.Time{}
+	if next > 0 || err != nil {
+		b.expires(time.Now().Add(max(next, b.expiryPause())))
+	}
+	return err
+}
+
+// pruneWorkers removes the workers of a namespace that are past their time, those included that only poll.
+func (b *Broker) pruneWorkers(ctx context.Context, namespace string) error {
+	for after := ""; ; {
+		var page []engine.Worker
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
-			list, err = r.Workers(ctx, store.WorkerQuery{Namespace: namespace, AfterID: after, Limit: piece})
+			page, err = r.Workers(ctx, store.WorkerQuery{Namespace: namespace, AfterID: after, Limit: piece})
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		for i := range list {
-			if err := b.removeIfExpired(ctx, &list[i], now); err != nil {
-				return err
-			}
+		if _, err := b.removeExpired(ctx, page); err != nil || len(page) < piece {
+			return err
 		}
-		if len(list) < piece {
-			return nil
-		}
+		after = page[len(page)-1].ID
 	}
 }
 
-func (b *Broker) removeIfExpired(ctx context.Context, w *engine.Worker, now time.Time) error {
-	silent := now.Sub(lastSign(w))
-	if silent < renewal {
-		return nil
+// removeExpired removes those of some workers that are past their time and have nothing left, and returns when the next
+// of those that send heartbeats is to be looked at; zero: this app hears them all.
+func (b *Broker) removeExpired(ctx context.Context, list []engine.Worker) (next time.Duration, err error) {
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	over := map[string][]*engine.Worker{} // by namespace
+	for i := range list {
+		w := &list[i]
+		left, silent := b.untilRemoved(w, now)
+		switch {
+		case !silent:
+		case left <= 0:
+			over[w.Namespace] = append(over[w.Namespace], w)
+		case w.Beats && (next == 0 || left < next):
+			next = left
+		}
+	}
+	for ns, workers := range over {
+		held, err := b.holdings(ctx, ns)
+		if err != nil {
+			return 0, err
+		}
+		idle := workers[:0]
+		for _, w := range workers {
+			if held[w.ID] == (store.Holding{}) {
+				idle = append(idle, w)
+			} else if again := 5 * b.expiryPause(); w.Beats && (next == 0 || again < next) {
+				next = again
+			}
+		}
+		for some := range slices.Chunk(idle, piece) {
+			if err := b.removeUnheard(ctx, some); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return next, nil
+}
+
+// untilRemoved is how long it is until a worker is past its time, and whether it is silent, as far as is known here.
+func (b *Broker) untilRemoved(w *engine.Worker, now time.Time) (left time.Duration, silent bool) {
+	if w.Namespace == appsNamespace {
+		return 0, false
 	}
 	here := false
 	b.workers.With(w.Key(), func(h *presence.Heard) { here = b.workers.Hears(*h) })
-	switch {
-	case here && b.opt.Shared:
-		return b.storeAlive(ctx, w.Key())
-	case here, silent < removedAfter, !b.opt.Shared && time.Since(b.started) < returnTime:
-		return nil
+	if here {
+		return 0, false
 	}
-	removed, err := change.Commit[bool](ctx, b.store, store.Change{
-		Needs: store.Keys{Workers: []engine.WorkerKey{w.Key()}},
+	most, since, up := removedUnbeating, now.Sub(lastSign(w)), time.Since(b.started)
+	if w.Beats {
+		most = silencesKept * b.opt.Alive
+	}
+	switch {
+	case b.opt.Shared:
+	case w.Beats: // it would have come by now, whatever is stored
+		since = min(since, up)
+	case up < returnTime:
+		since = 0
+	}
+	return most - since, true
+}
+
+func (b *Broker) holdings(ctx context.Context, ns string) (held map[string]store.Holding, err error) {
+	return held, b.store.View(ctx, func(r store.Reader) (err error) {
+		held, err = r.Holdings(ctx, ns)
+		return err
+	})
+}
+
+// removeUnheard removes workers, but for those that came back meanwhile. One that comes back later registers anew.
+func (b *Broker) removeUnheard(ctx context.Context, list []*engine.Worker) error {
+	keys := make([]engine.WorkerKey, len(list))
+	for i, w := range list {
+		keys[i] = w.Key()
+	}
+	removed, err := change.Commit[[]engine.WorkerKey](ctx, b.store, store.Change{
+		Needs: store.Keys{Workers: keys},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
-			if now := rows.Worker(w.Key()); now == nil || now.Incarnation != w.Incarnation || !lastSign(now).Equal(lastSign(w)) {
-				return store.Writes{Answer: false}, nil // it came back
+			var drop []engine.WorkerKey
+			for _, w := range list {
+				is, here := rows.Worker(w.Key()), false
+				b.workers.With(w.Key(), func(h *presence.Heard) { here = b.workers.Hears(*h) })
+				if is != nil && is.Incarnation == w.Incarnation && lastSign(is).Equal(lastSign(w)) && !here {
+					drop = append(drop, w.Key())
+				}
 			}
-			return store.Writes{DropWorkers: []engine.WorkerKey{w.Key()}, Answer: true}, nil
+			return store.Writes{DropWorkers: drop, Answer: drop}, nil
 		},
 	})
-	if removed {
-		b.workers.Drop(w.Key())
+	for _, k := range removed {
+		b.workers.Drop(k)
+		b.log.Info().Str("worker_id", k.ID).Msg("worker removed from the list: it was silent for too long")
 	}
 	return err
 }

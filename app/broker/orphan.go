@@ -29,6 +29,7 @@ func (b *Broker) takeUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.expires(time.Now()) // of those without anything it is enough to know who is silent
 	for i := range workers {
 		at := time.Now()
 		if b.opt.Shared {
@@ -66,10 +67,16 @@ func (b *Broker) look(ctx context.Context, k engine.WorkerKey, h presence.Heard)
 			return nil
 		}
 	}
+	if !b.opt.Shared && !h.At.IsZero() { // nothing else says how long it is silent once it is forgotten here
+		if err := b.storeAlive(ctx, k); err != nil {
+			return err
+		}
+	}
 	if !h.Missed() {
 		b.workers.Forget(k, h)
 		return nil
 	}
+	b.expires(time.Now().Add(b.expiryPause()))
 	if err := b.orphan(ctx, k, h.Worker.Incarnation); err != nil {
 		return err
 	}

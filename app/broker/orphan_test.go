@@ -214,6 +214,7 @@ func TestWhatAnAppAndItsWorkerHeldMovesOn(t *testing.T) {
 		if at := o.freed(run, 2*minute) - back; at < 50*time.Second {
 			t.Errorf("free %s after the app was back, sooner than its worker had to be", at)
 		}
+		time.Sleep(20 * time.Minute) // until it is removed from the list
 		before := o.store.Stats()
 		time.Sleep(2 * time.Hour)
 		if after := o.store.Stats(); after.Statements != before.Statements {

@@ -14,29 +14,32 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// onPostgres starts an app on a database of PostgreSQL, for which a worker is alive for so long after it was heard.
+func onPostgres(t *testing.T, database, id string, alive time.Duration) (o *harness, a *app, kill func()) {
+	t.Helper()
+	o = &harness{t: t, dispatch: dispatch.New(dispatch.Options{Log: apptest.Log(t)}), began: time.Now()}
+	var err error
+	if o.store, err = postgres.Open(t.Context(), database, sqldb.Options{App: id, Dispatch: o.dispatch}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(o.dispatch.Close(context.WithoutCancel(t.Context())), o.store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	a, kill = o.appWith(broker.Options{
+		Release: "test", App: id, Shared: true, Alive: alive, StoreAlive: alive / 2, Log: apptest.Log(t),
+	})
+	return o, a, kill
+}
+
 // Two apps on PostgreSQL, with times a thirtieth of the standard ones: one of them and the worker that it heard are
 // gone at once, and the other one gives on what the worker had, which would be leased for minutes else.
 func TestWhatAnAppHeldMovesOnAtAnotherOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	const alive = 2 * time.Second
-	begin := func(id string) (o *harness, a *app, kill func()) {
-		o = &harness{t: t, dispatch: dispatch.New(dispatch.Options{Log: apptest.Log(t)}), began: time.Now()}
-		var err error
-		if o.store, err = postgres.Open(t.Context(), database, sqldb.Options{App: id, Dispatch: o.dispatch}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := errors.Join(o.dispatch.Close(context.WithoutCancel(t.Context())), o.store.Close()); err != nil {
-				t.Error(err)
-			}
-		})
-		a, kill = o.appWith(broker.Options{
-			Release: "test", App: id, Shared: true, Alive: alive, StoreAlive: alive / 2, Log: apptest.Log(t),
-		})
-		return o, a, kill
-	}
-	one, a, kill := begin("a")
-	two, b, _ := begin("b")
+	one, a, kill := onPostgres(t, database, "a", alive)
+	two, b, _ := onPostgres(t, database, "b", alive)
 	joined := two.at()
 	one.join(a, "w", "")
 	one.beat(a, "w", "", 0)
@@ -56,5 +59,27 @@ func TestWhatAnAppHeldMovesOnAtAnotherOnPostgres(t *testing.T) {
 		Type: protocol.CompleteWorkflow,
 	}); protocol.ReasonOf(late.Err) != protocol.ReasonLeaseOwnerMismatch {
 		t.Errorf("the late decision: %v", late.Err)
+	}
+}
+
+// The same of the list of workers, with times a three hundredth of the standard ones.
+func TestAWorkerThatEndedWithItsAppIsRemovedOnPostgres(t *testing.T) {
+	database := apptest.Postgres(t)
+	one, a, kill := onPostgres(t, database, "a", 200*time.Millisecond)
+	two, b, _ := onPostgres(t, database, "b", 200*time.Millisecond)
+	one.join(a, "ended", "p")
+	one.beat(a, "ended", "p", 0)
+	two.join(b, "stays", "p")
+	two.beat(b, "stays", "p", 0)
+	kill()
+	for end := two.at() + time.Minute; ; time.Sleep(50 * time.Millisecond) {
+		two.beat(b, "stays", "p", 0)
+		list := must[[]protocol.WorkerView](t)(b.Workers(t.Context(), "", "", ""))
+		if len(list) == 1 && list[0].WorkerID == "stays" {
+			return
+		}
+		if two.at() > end {
+			t.Fatalf("a minute later there are %+v", list)
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package broker_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -8,29 +10,139 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker without a name of its own is another one at each start. Those that are long gone are removed; one that only
-// polls, and whose signs of life nobody stores, is not.
+// listed are the ids of all workers there are rows of.
+func (o *harness) listed() (ids []string) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r store.Reader) error {
+		list, err := r.Workers(o.t.Context(), store.WorkerQuery{Namespace: store.DefaultNamespace, Limit: 1000})
+		for _, w := range list {
+			ids = append(ids, w.ID)
+		}
+		return err
+	})
+	if err != nil {
+		o.t.Error(err)
+	}
+	return ids
+}
+
+// A worker that sends heartbeats and ends without a word is on the list for a quarter of an hour, and for no more than
+// two minutes longer, be it that its app lives, is started again later, or is gone for good: then its last 45 seconds
+// may not have been stored. One that lives is not removed.
+func TestAWorkerThatEndedWithoutAWordIsRemoved(t *testing.T) {
+	const kept, late, unstored = 15 * time.Minute, 2 * time.Minute, 45 * time.Second
+	for name, c := range map[string]struct{ shared, again, other bool }{
+		"alone": {}, "its app is started again": {again: true}, "one of several": {shared: true},
+		"of several, it is started again": {shared: true, again: true}, "its app is gone": {shared: true, other: true},
+	} {
+		inBubble(t, name, func(o *harness) {
+			a, kill := o.app("a", c.shared)
+			b := a
+			if c.other {
+				b, _ = o.app("b", true)
+			}
+			o.join(a, "ended", "p")
+			o.join(b, "lives", "p")
+			for range 8 {
+				o.beat(a, "ended", "p", 0)
+				o.beat(b, "lives", "p", 15*time.Second)
+			}
+			o.beat(a, "ended", "p", 0)
+			silent := o.at()
+			if c.again || c.other {
+				kill()
+			}
+			if c.again {
+				time.Sleep(5 * time.Minute)
+				b, _ = o.app("a", c.shared)
+				if !c.shared {
+					silent = o.at() // it may have been heard until the app ended
+				}
+			}
+			o.beat(b, "lives", "p", silent+kept-unstored-o.at()-time.Second)
+			if got := o.listed(); !slices.Contains(got, "ended") {
+				o.t.Errorf("%s after its last word there are %v", o.at()-silent, got)
+			}
+			o.beat(b, "lives", "p", unstored+late)
+			if got := o.listed(); !slices.Equal(got, []string{"lives"}) {
+				o.t.Errorf("%s after its last word there are %v", o.at()-silent, got)
+			}
+			for _, w := range must[[]protocol.WorkerView](o.t)(b.Workers(o.t.Context(), "", "", "")) {
+				if w.Status != protocol.WorkerActive {
+					o.t.Errorf("worker %s is %s", w.WorkerID, w.Status)
+				}
+			}
+			o.join(b, "ended", "p") // it stood still all the while
+			o.beat(b, "ended", "p", 0)
+		})
+	}
+}
+
+// Its time is over, but not that of what it holds: a row of its own is what a lease names.
+func TestASilentWorkerThatHoldsSomethingIsNotRemoved(t *testing.T) {
+	for name, shared := range map[string]bool{"alone": false, "with other apps": true} {
+		inBubble(t, name, func(o *harness) {
+			a, _ := o.app("a", shared)
+			o.hired(a, "w", func(in *protocol.RegisterRequest) {
+				in.Incarnation, in.AttemptLease = "p", 3000
+				in.HeartbeatSecs = new(int64(10))
+			})
+			a.start("one")
+			task := a.poll("w", protocol.KindWorkflow, 0)
+			time.Sleep(49 * time.Minute)
+			if got := o.listed(); !slices.Equal(got, []string{"w"}) {
+				o.t.Fatalf("there are %v while it has %+v", got, task)
+			}
+			time.Sleep(2 * time.Minute) // its lease is over
+			run := task.Workflow.RunID
+			if err := a.Due(o.t.Context(), store.Due{Kind: store.DueRun, Run: run}); err != nil {
+				o.t.Fatal(err)
+			}
+			time.Sleep(7 * time.Minute)
+			if got := o.listed(); len(got) != 0 {
+				o.t.Errorf("there are %v", got)
+			}
+		})
+	}
+}
+
+// However many workers end one after the other, the list of them is read once a minute.
+func TestAFleetThatEndsIsLookedAtOnceAMinute(t *testing.T) {
+	const workers = 120
+	inBubble(t, "alone", func(o *harness) {
+		a, _ := o.app("a", false)
+		for i := range workers {
+			id := fmt.Sprint("w-", i)
+			o.join(a, id, "p")
+			o.beat(a, id, "p", 0)
+			time.Sleep(5 * time.Second)
+		}
+		time.Sleep(2 * time.Minute) // all are silent
+		if got := len(o.listed()); got != workers {
+			o.t.Fatalf("%d workers are there", got)
+		}
+		stats := o.store.(interface{ Stats() store.Stats })
+		before := stats.Stats()
+		time.Sleep(15 * time.Minute)
+		if n := stats.Stats().Reads - before.Reads; n > 3*15 {
+			o.t.Errorf("%d reads in the minutes in which they went", n)
+		}
+		if got := o.listed(); len(got) != 0 {
+			o.t.Errorf("there are %v", got)
+		}
+	})
+}
+
+// A worker that only polls may work for as long as it is silent. Those that are long gone are removed; one that polls,
+// and whose signs of life nobody stores, is not.
 func TestWorkersThatAreLongGoneAreRemoved(t *testing.T) {
 	for name, shared := range map[string]bool{"alone": false, "with other apps": true} {
 		inBubble(t, name, func(o *harness) {
 			a, _ := o.app("one", shared)
 			o.join(a, "gone", "p1")
 			o.join(a, "polls", "p1")
-			ids := func() (out []string) {
-				err := o.store.View(o.t.Context(), func(r store.Reader) error {
-					list, err := r.Workers(o.t.Context(), store.WorkerQuery{Namespace: store.DefaultNamespace})
-					for _, w := range list {
-						out = append(out, w.ID)
-					}
-					return err
-				})
-				if err != nil {
-					o.t.Error(err)
-				}
-				return out
-			}
 			for range 6 { // half days
-				if got := len(ids()); got != 2 {
+				if got := len(o.listed()); got != 2 {
 					o.t.Fatalf("after %v there are %d workers, want both", o.at(), got)
 				}
 				time.Sleep(12 * time.Hour)
@@ -41,7 +153,7 @@ func TestWorkersThatAreLongGoneAreRemoved(t *testing.T) {
 					o.t.Fatal(err)
 				}
 			}
-			if got := ids(); len(got) != 1 || got[0] != "polls" {
+			if got := o.listed(); len(got) != 1 || got[0] != "polls" {
 				o.t.Errorf("after %v there are the workers %v, want the one that polls", o.at(), got)
 			}
 		})

@@ -140,7 +140,7 @@ func (b *Broker) pruneNamespace(ctx context.Context, v protocol.NamespaceView) (
 	}
 	now, err := b.store.Now(ctx)
 	if err == nil {
-		err = b.removeExpiredWorkers(ctx, v.Name, now)
+		err = b.pruneWorkers(ctx, v.Name)
 	}
 	if err == nil {
 		err = b.dropSchedules(ctx, v.Name, now.Add(-time.Duration(v.RetentionDays)*24*time.Hour))

@@ -83,6 +83,9 @@ func (b *Broker) Watch(ctx context.Context) error {
 					b.log.Error().Err(err).Str("worker_id", k.ID).Msg("look after a silent worker")
 				}
 			}
+			if err := b.removeSilent(ctx, &behind); err != nil && ctx.Err() == nil {
+				b.log.Warn().Err(err).Msg("remove workers that are silent for too long, trying again later")
+			}
 			if every := b.untilLook(); every != paced {
 				paced = every
 				tick.Reset(every)

@@ -1,6 +1,7 @@
 package presence
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -30,6 +31,11 @@ func (o *Orphans) Met(own string, alive map[string]time.Time) {
 		}
 	}
 	o.apps = apps
+}
+
+// Others says whether another app that is alive heard a worker last, as it is stored: that one is to miss it.
+func (o *Orphans) Others(own string, w *engine.Worker) bool {
+	return w.HeardBy != own && slices.Contains(o.apps, w.HeardBy)
 }
 
 // Leave notes a worker that an app left behind, and when to look whether it lives; not one that is heard or watched
