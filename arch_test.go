@@ -45,11 +45,11 @@ var directions = []direction{
 	{"app/store/postgres", []string{"app/store/sqldb", "app/store", "app/engine", "shared/protocol"}},
 	{"app/store/storetest", []string{"app/store", "app/engine", "shared/..."}},
 	{"app/change", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
-	{"app/presence", []string{"app/store", "app/engine", "shared/protocol"}},
+	{"app/presence", []string{"app/store", "app/engine", "shared/protocol", "shared/release"}},
 	{"app/dispatch", []string{"app/store", "app/engine", "shared/protocol"}},
 	{"app/auth", []string{"app/store", "shared/..."}},
 	{"app/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
-	{"app/view", []string{"app/filter", "app/change", "app/store", "app/engine", "shared/..."}},
+	{"app/view", []string{"app/filter", "app/presence", "app/change", "app/store", "app/engine", "shared/..."}},
 	{"app/question", []string{
 		"app/change", "app/store", "app/engine", "shared/history", "shared/payload", "shared/protocol",
 	}},
@@ -60,7 +60,7 @@ var directions = []direction{
 	{"app/sweep", []string{"app/store", "app/engine"}},
 	{"app/serve", []string{"app/auth", "app/store", "shared/..."}},
 	{"app/httpapi", []string{
-		"app/serve", "app/broker", "app/view", "app/auth", "app/store", "app/engine", "docs", "shared/...",
+		"app/serve", "app/view", "app/auth", "app/store", "app/engine", "docs", "shared/...",
 	}},
 	{"app/workerapi", []string{"app/serve", "app/auth", "app/dispatch", "app/store", "app/engine", "shared/..."}},
 	{"app/channel", []string{"app/auth", "app/dispatch", "app/store", "shared/..."}},

@@ -46,7 +46,7 @@ func TestRunsGoToThePromotedBuild(t *testing.T) {
 		decide(protocol.BuildPromote, "v1") // ends its drain
 		decide(protocol.BuildDrain, "v2")
 		want("v1")
-		v, err := a.Broker().Worker(context.WithoutCancel(t.Context()), "", "of-v1")
+		v, err := a.View().Worker(context.WithoutCancel(t.Context()), "", "of-v1")
 		if err != nil || v.BuildID == nil || *v.BuildID != "v1" {
 			t.Errorf("the worker is shown with build %v, %v", v.BuildID, err)
 		}

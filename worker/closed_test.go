@@ -54,7 +54,7 @@ func TestAForcedMoveAtTheAppEndsTheExecutor(t *testing.T) {
 		})
 	}
 	pid := result[int](t, run(t, a, "holds"))
-	v, err := a.Broker().Session(t.Context(), "", "moves")
+	v, err := a.View().Session(t.Context(), "", "moves")
 	if err != nil || v.LeaseOwner == nil {
 		t.Fatalf("the session: %+v, %v", v, err)
 	}
@@ -72,7 +72,7 @@ func TestAForcedMoveAtTheAppEndsTheExecutor(t *testing.T) {
 	if again := result[int](t, run(t, a, "holds")); again == pid {
 		t.Errorf("the session went on in the executor %d", pid)
 	}
-	if v, err = a.Broker().Session(t.Context(), "", "moves"); err != nil || v.LeaseOwner == nil || *v.LeaseOwner != to {
+	if v, err = a.View().Session(t.Context(), "", "moves"); err != nil || v.LeaseOwner == nil || *v.LeaseOwner != to {
 		t.Errorf("it was to go to %s: %+v, %v", to, v, err)
 	}
 }

@@ -23,7 +23,7 @@ func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 		o.Limits = map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}}
 	})
 	view := func(id string) protocol.SessionView {
-		v, err := a.Broker().Session(t.Context(), "", id)
+		v, err := a.View().Session(t.Context(), "", id)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -159,7 +159,7 @@ func TestHandlersHaveVersions(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		registered := func(id string) protocol.WorkerView {
-			v, err := a.Broker().Worker(t.Context(), "", id)
+			v, err := a.View().Worker(t.Context(), "", id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -221,7 +221,7 @@ func TestExecutorsAreTold(t *testing.T) {
 		call("index.die")
 		call("index.load")
 		eventually(t, "the app knows the session's executor", func() bool {
-			v, err := a.Broker().Worker(t.Context(), "", "w")
+			v, err := a.View().Worker(t.Context(), "", "w")
 			if err != nil {
 				t.Fatal(err)
 			}

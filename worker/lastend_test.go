@@ -21,7 +21,7 @@ func TestLostStateSaysHowTheHoldingBeforeEnded(t *testing.T) {
 				t.Errorf("drained: %s", got)
 			}
 			eventually(t, "the session whose executor died is given up", func() bool {
-				v, err := a.Broker().Session(t.Context(), "", "crashed")
+				v, err := a.View().Session(t.Context(), "", "crashed")
 				return err == nil && v.LeaseOwner == nil
 			})
 		})

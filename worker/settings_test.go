@@ -28,7 +28,7 @@ func TestAFloorOfIsolationTakesActivitiesAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			for end := time.Now().Add(ceiling); ; time.Sleep(10 * time.Millisecond) {
-				v, err := a.Broker().Worker(t.Context(), "default", w.ID())
+				v, err := a.View().Worker(t.Context(), "default", w.ID())
 				if err != nil {
 					t.Fatal(err)
 				}

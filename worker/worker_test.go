@@ -443,7 +443,7 @@ func TestDrainFinishesWhatRunsAndReleasesSessions(t *testing.T) {
 		if !completed {
 			t.Error("the outcome of what ran is not in the history")
 		}
-		page, err := a.Broker().Sessions(t.Context(), protocol.SessionList{})
+		page, err := a.View().Sessions(t.Context(), protocol.SessionList{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -79,7 +79,7 @@ func launchWorker(t *testing.T, a *apptest.App, id string, c *exec.Cmd) *pythonW
 	w := &pythonWorker{Cmd: c, t: t, id: id, said: &bytes.Buffer{}, done: make(chan error, 1)}
 	w.Stdout, w.Stderr = w.said, w.said
 	before := ""
-	if v, err := a.Broker().Worker(t.Context(), "default", id); err == nil {
+	if v, err := a.View().Worker(t.Context(), "default", id); err == nil {
 		before = v.RegisteredAt.String()
 	}
 	if err := w.Start(); err != nil {
@@ -93,7 +93,7 @@ func launchWorker(t *testing.T, a *apptest.App, id string, c *exec.Cmd) *pythonW
 		}
 	})
 	until(t, "worker "+id+" registers", func() bool {
-		v, err := a.Broker().Worker(t.Context(), "default", id)
+		v, err := a.View().Worker(t.Context(), "default", id)
 		return err == nil && v.RegisteredAt.String() != before
 	})
 	return w
@@ -197,7 +197,7 @@ func TestPythonSDK(t *testing.T) {
 		w := work(t, a, "py-1", "50")
 		cases(t, a)
 		w.stop()
-		if _, err := a.Broker().
+		if _, err := a.View().
 			Worker(t.Context(), "default", "py-1"); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
 			t.Errorf("the stopped worker is still registered: %v", err)
 		}
@@ -340,7 +340,7 @@ func TestAPythonSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 		if len(said[1].Kept) != 1 {
 			t.Errorf("state of a killed process came back: %+v", said[1])
 		}
-		v, err := a.Broker().Session(t.Context(), "default", "held")
+		v, err := a.View().Session(t.Context(), "default", "held")
 		if err != nil || v.Status != protocol.SessionActive || v.LeaseOwner == nil || *v.LeaseOwner != said[1].Worker {
 			t.Errorf("the session is %+v, %v", v, err)
 		}

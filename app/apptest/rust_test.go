@@ -96,7 +96,7 @@ func TestRustSDK(t *testing.T) {
 		w := rustWork(t, a, "rs-1", "50")
 		rustCases(t, a)
 		w.stop()
-		if _, err := a.Broker().
+		if _, err := a.View().
 			Worker(t.Context(), "default", "rs-1"); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
 			t.Errorf("the stopped worker is still registered: %v", err)
 		}
@@ -162,7 +162,7 @@ func TestARustSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 			}
 		}
 		survivor := said[moved].Worker
-		v, err := a.Broker().Session(t.Context(), "default", "held")
+		v, err := a.View().Session(t.Context(), "default", "held")
 		if err != nil || v.LeaseOwner == nil || *v.LeaseOwner != survivor {
 			t.Errorf("the session is %+v, %v", v, err)
 		}

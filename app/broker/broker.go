@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
@@ -66,8 +67,7 @@ type Broker struct {
 	sticky     stickyRuns
 	namespaces namespaces
 	room       room
-	overviews  shared[protocol.Overview]
-	runCounts  shared[map[string]int]
+	view       *view.View
 
 	drainsChanged chan struct{} // operators may want something else of workers
 	settingsTell  atomic.Pointer[func(namespace string)]
@@ -77,7 +77,6 @@ type Broker struct {
 	mu         sync.Mutex // guards draining and closing
 	draining   bool
 	drained    chan struct{} // closed when draining begins
-	releases   []string      // that live apps serve, as far as is known; guarded by mu
 	life       context.Context
 	end        context.CancelCauseFunc
 }
@@ -86,10 +85,16 @@ type Broker struct {
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b := &Broker{
 		store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now(), drained: make(chan struct{}),
-		workers:  presence.New(o.defaults().Alive, o.Shared),
 		unstored: make(chan struct{}, 1), drainsChanged: make(chan struct{}, 1),
 	}
+	b.workers = presence.New(presence.Options{
+		Alive: b.opt.Alive, Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, Settings: s.Queue,
+	})
 	b.questions = question.New(s, d, b.drained, o.Log)
+	b.view = view.New(s, view.Options{
+		Known: b, Dispatch: d, Workers: b.workers, Questions: b.questions.Count,
+		App: o.App, Release: o.Release, Shared: o.Shared, Heartbeat: b.opt.Heartbeat, Alive: b.opt.Alive,
+	})
 	d.Prefer(b.stickyWorkers)
 	d.OnGone(b.workers.Gone)
 	d.OnDecided(b.lookAtDrains)
@@ -134,6 +139,9 @@ func (b *Broker) Release() string { return b.opt.Release }
 
 // Dispatch is where polls wait and hints come from.
 func (b *Broker) Dispatch() *dispatch.Dispatch { return b.dispatch }
+
+// View answers what people ask, by what this broker's app knows of its workers.
+func (b *Broker) View() *view.View { return b.view }
 
 // Store is the storage under the broker, for what reads beside it.
 func (b *Broker) Store() store.Store { return b.store }

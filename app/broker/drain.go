@@ -26,28 +26,15 @@ const (
 // registration is taken away.
 const leaveTime = 40 * time.Second
 
-// shownDrained is how many of its workers a drain lists.
-const shownDrained = 1000
-
 // TellsIntent gives the broker the way to tell a worker what is wanted of it; tell says whether there was anybody to
 // tell. Workers that cannot be told hear it when they poll or send a heartbeat.
 func (b *Broker) TellsIntent(tell func(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool) {
 	b.fleetTell.Store(&tell)
 }
 
-// drainOf is the drain of a worker, as this app knows it; nil: it is given work.
-func (b *Broker) drainOf(w *engine.Worker) *engine.Drain {
-	return b.store.Queue(engine.QueueKey{Namespace: w.Namespace}).DrainOf(w)
-}
-
-// stopped says whether a worker is given nothing because it drains, by its own word or an operator's.
-func (b *Broker) stopped(h *presence.Heard) bool {
-	return h.Draining || h.Worker.Status == protocol.WorkerDraining || b.drainOf(h.Worker) != nil
-}
-
 // intent is what is wanted of a worker now.
 func (b *Broker) intent(w *engine.Worker, now time.Time, has bool) protocol.Intent {
-	d := b.drainOf(w)
+	d := b.workers.DrainOf(w)
 	switch {
 	case d == nil:
 		return protocol.IntentWork
@@ -129,7 +116,7 @@ func (b *Broker) OperateFleet(ctx context.Context, in protocol.FleetRequest) (pr
 	if i := slices.IndexFunc(q.Drains, func(d engine.Drain) bool { return d.FleetTarget == in.FleetTarget }); i >= 0 {
 		d = q.Drains[i]
 	}
-	states, err := b.drainStates(ctx, in.Namespace, []engine.Drain{d})
+	states, err := b.view.Drains(ctx, in.Namespace, []engine.Drain{d})
 	if err != nil {
 		return none, err
 	}
@@ -161,64 +148,6 @@ func checkTarget(t protocol.FleetTarget) error {
 	return nil
 }
 
-// FleetDrains lists the drains of a namespace, and how far they are.
-func (b *Broker) FleetDrains(ctx context.Context, ns string) (protocol.FleetDrains, error) {
-	out := protocol.FleetDrains{Namespace: change.Namespace(ns), Drains: []protocol.FleetDrainState{}}
-	decided, err := b.decided(ctx, out.Namespace)
-	if err != nil || decided[""] == nil {
-		return out, err
-	}
-	if out.Drains, err = b.drainStates(ctx, out.Namespace, decided[""].Drains); err != nil {
-		return out, err
-	}
-	slices.SortStableFunc(out.Drains, func(x, y protocol.FleetDrainState) int { return x.Since.Compare(y.Since.Time) })
-	return out, nil
-}
-
-// drainStates are drains with what their workers have left.
-func (b *Broker) drainStates(
-	ctx context.Context, ns string, list []engine.Drain,
-) ([]protocol.FleetDrainState, error) {
-	workers, err := b.Workers(ctx, ns, "", "")
-	if err != nil {
-		return nil, err
-	}
-	out := make([]protocol.FleetDrainState, len(list))
-	for i := range list {
-		d := &list[i]
-		s := protocol.FleetDrainState{
-			Namespace: ns, FleetTarget: d.FleetTarget, State: protocol.DrainEnded, Reason: d.Reason, By: d.By, Since: d.At,
-			DeadlineAt: d.Deadline, Evict: d.Evict, Members: []protocol.DrainedWorker{},
-		}
-		for _, w := range workers {
-			row := engine.Worker{ID: w.WorkerID, Group: w.Group, Release: w.Release}
-			if w.BuildID != nil {
-				row.BuildID = *w.BuildID
-			}
-			if !d.Covers(&row) {
-				continue
-			}
-			m := protocol.DrainedWorker{
-				WorkerID: w.WorkerID, State: protocol.DrainEnded, Status: w.Status, Leases: w.Leases,
-				WorkflowTasks: w.WorkflowTasks, Sessions: w.Sessions,
-			}
-			if w.Leases+w.Sessions > 0 {
-				m.State, s.State = protocol.DrainRuns, protocol.DrainRuns
-			} else {
-				s.Drained++
-			}
-			s.Workers, s.Leases, s.Sessions = s.Workers+1, s.Leases+w.Leases, s.Sessions+w.Sessions
-			s.Members = append(s.Members, m)
-		}
-		slices.SortStableFunc(s.Members, func(x, y protocol.DrainedWorker) int {
-			return cmp.Compare(y.Leases+y.Sessions, x.Leases+x.Sessions)
-		})
-		s.Members = s.Members[:min(len(s.Members), shownDrained)]
-		out[i] = s
-	}
-	return out, nil
-}
-
 // lookAtDrains has watchDrains look now. It does not block.
 func (b *Broker) lookAtDrains() {
 	select {
@@ -248,7 +177,7 @@ func (b *Broker) watchDrains(ctx context.Context) {
 			if !b.workers.Hears(h) {
 				continue
 			}
-			d := b.drainOf(h.Worker)
+			d := b.workers.DrainOf(h.Worker)
 			every := drainLook
 			if h.Emptied { // but a claim may have been on its way
 				every = drainAgain
@@ -286,7 +215,7 @@ func (b *Broker) followDrains(
 		if held[k.ID].Sessions == 0 {
 			continue
 		}
-		if err := b.drainSessions(ctx, k, b.drainOf(h.Worker)); err != nil {
+		if err := b.drainSessions(ctx, k, b.workers.DrainOf(h.Worker)); err != nil {
 			return err
 		}
 	}
@@ -310,7 +239,7 @@ func (b *Broker) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent,
 		return
 	}
 	n := protocol.PauseNotice{}
-	if d := b.drainOf(h.Worker); d != nil {
+	if d := b.workers.DrainOf(h.Worker); d != nil {
 		n.Reason, n.DeadlineAt = d.Reason, d.Deadline
 	}
 	b.log.Info().Str("worker_id", k.ID).Str("intent", string(i)).Str("reason", n.Reason).Msg("worker is told")

@@ -25,7 +25,8 @@ func TestALeaseThatEndedIsADeathOnlyOfAWorkerThatWasNotHeardSince(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := &Broker{workers: presence.New(60*time.Second, false), opt: Options{Alive: 60 * time.Second}}
+				const alive = 60 * time.Second
+				b := &Broker{workers: presence.New(presence.Options{Alive: alive}), opt: Options{Alive: alive}}
 				w := &engine.Worker{Namespace: "default", ID: "w", Incarnation: c.process}
 				b.workers.Put(w)
 				b.hear(w.Key())

@@ -15,9 +15,6 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// shownPending is how many of the workers are named that do not run with what was set.
-const shownPending = 100
-
 // errRevised ends the open polls of a worker that runs with other settings now: they asked for what it offered before.
 var errRevised = errors.New("the worker runs with other settings")
 
@@ -63,7 +60,7 @@ func (b *Broker) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest)
 		return protocol.FleetSettingsState{}, err
 	}
 	b.lookAtDrains()
-	return b.FleetSettings(ctx, in.Namespace)
+	return b.view.FleetSettings(ctx, in.Namespace)
 }
 
 func checkSettings(in protocol.FleetSettings) error {
@@ -100,36 +97,6 @@ func settingsText(s *engine.FleetWide) string {
 		text += " each worker's own"
 	}
 	return text
-}
-
-// FleetSettings shows what was set, and which workers run with it, whichever app hears them.
-func (b *Broker) FleetSettings(ctx context.Context, ns string) (protocol.FleetSettingsState, error) {
-	out := protocol.FleetSettingsState{Namespace: change.Namespace(ns), Pending: []string{}}
-	decided, err := b.decided(ctx, out.Namespace)
-	if err != nil {
-		return out, err
-	}
-	is := decided[""].Fleet()
-	out.Revision, out.FleetSettings, out.UpdatedAt, out.By = is.Revision, is.FleetSettings, is.At, is.By
-	workers, err := b.Workers(ctx, ns, "", "")
-	if err != nil {
-		return out, err
-	}
-	for _, w := range workers {
-		switch {
-		case w.Status == protocol.WorkerStale:
-		case w.Settings == nil:
-			out.Unaware++
-		case *w.Settings == is.Revision:
-			out.Workers, out.Applied = out.Workers+1, out.Applied+1
-		default:
-			out.Workers++
-			out.Pending = append(out.Pending, w.WorkerID)
-		}
-	}
-	slices.Sort(out.Pending)
-	out.Pending = out.Pending[:min(len(out.Pending), shownPending)]
-	return out, nil
 }
 
 // pushSettings has workers fetch their settings where those changed since it was done last.

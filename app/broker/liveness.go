@@ -181,16 +181,3 @@ func (b *Broker) current(ctx context.Context, key engine.WorkerKey, incarnation 
 	}
 	return stored, nil
 }
-
-// Status is what listings call a worker.
-func (b *Broker) status(h presence.Heard, now time.Time) protocol.WorkerStatus {
-	switch {
-	case !b.workers.Alive(h, now):
-		return protocol.WorkerStale
-	case h.Gate != "":
-		return protocol.WorkerMismatched
-	case h.Draining, b.drainOf(h.Worker) != nil:
-		return protocol.WorkerDraining
-	}
-	return h.Worker.Status
-}

@@ -30,7 +30,7 @@ func TestWhoWaitsFindsOutWhatNobodyTold(t *testing.T) {
 		})
 		o.join(a, "w", "")
 		a.parked("one")
-		other := &app{b, view.New(outage{o.store, o}, b, deaf, true), o.store, o.t}
+		other := &app{b, b.View(), o.store, o.t}
 		most := int64(60)
 		in := set("one", "completed")
 		in.WaitTimeout = &most

@@ -18,7 +18,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
-	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -100,7 +99,7 @@ func (o *harness) appWith(options broker.Options) (a *app, kill func()) {
 		kill()
 		b.Close()
 	})
-	return &app{b, view.New(outage{o.store, o}, b, b.Dispatch(), options.Shared), o.store, o.t}, kill
+	return &app{b, b.View(), o.store, o.t}, kill
 }
 
 func (o *harness) at() time.Duration { return time.Since(o.began) }

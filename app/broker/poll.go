@@ -128,7 +128,7 @@ func (b *Broker) admitPoll(
 		a := b.drainAnswer()
 		return nil, &a, nil
 	}
-	if b.drainOf(w) != nil {
+	if b.workers.DrainOf(w) != nil {
 		a := drainingAnswer()
 		a.RetryAfter = mismatchMS
 		return nil, &a, nil
@@ -246,7 +246,7 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	return dispatch.Spec{
 		Namespace: w.Namespace, Queues: in.Queues, Kinds: in.Kinds, Free: free, Max: in.Max,
 		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build},
-		Still:  func() bool { return b.workers.Is(w.Key(), w.Incarnation) && b.drainOf(w) == nil },
+		Still:  func() bool { return b.workers.Is(w.Key(), w.Incarnation) && b.workers.DrainOf(w) == nil },
 	}
 }
 

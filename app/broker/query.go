@@ -49,7 +49,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	switch {
 	case errors.Is(err, store.ErrFull):
 		return protocol.QueryAnswer{}, protocol.Refuse(
-			protocol.ReasonQueryQueueFull, "%d queries wait for workers of queue %s", question.MostWaiting, run.Queue,
+			protocol.ReasonQueryQueueFull, "%d queries wait for workers of queue %s", protocol.MaxPendingQuestions, run.Queue,
 		)
 	case errors.Is(err, question.ErrDraining):
 		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")

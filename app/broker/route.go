@@ -30,41 +30,7 @@ func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.
 	if err != nil {
 		return protocol.RouteState{}, err
 	}
-	return b.Routed(ctx, key.Namespace, key.Name)
-}
-
-// Routed is where the tasks of a queue go, or of a namespace.
-func (b *Broker) Routed(ctx context.Context, ns, name string) (protocol.RouteState, error) {
-	v := protocol.RouteState{Namespace: change.Namespace(ns), Queue: name}
-	decided, err := b.decided(ctx, v.Namespace)
-	if err != nil {
-		return v, err
-	}
-	v.Group, v.FromNamespace = routed(decided, name)
-	if own := decided[name]; own != nil {
-		v.UpdatedAt = own.UpdatedAt
-	}
-	if v.Group == "" {
-		return v, nil
-	}
-	workers, err := b.Workers(ctx, ns, name, "")
-	for _, w := range workers {
-		if w.Group == v.Group && w.Status == protocol.WorkerActive {
-			v.Workers++
-		}
-	}
-	return v, err
-}
-
-// routed is the group that a queue of a namespace is routed to, and whether it is the namespace's.
-func routed(decided map[string]*engine.Queue, name string) (group string, inherited bool) {
-	if q := decided[name]; q != nil && q.Group != "" {
-		return q.Group, false
-	}
-	if all := decided[""]; all != nil && name != "" {
-		return all.Group, all.Group != ""
-	}
-	return "", false
+	return b.view.Routed(ctx, key.Namespace, key.Name)
 }
 
 // elsewhere says whether a queue's tasks are for the workers of another group.

@@ -39,7 +39,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		if err := inQueue(bound(ctx), s); err != nil {
 			return store.Writes{}, err
 		}
-		if b.drainOf(w) != nil && (s == nil || !s.HeldBy(key.ID, now)) {
+		if b.workers.DrainOf(w) != nil && (s == nil || !s.HeldBy(key.ID, now)) {
 			return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerDraining, "worker %s is drained by an operator", key.ID)
 		}
 		c, err := engine.DecideSession(s, engine.CreateSession{
@@ -236,7 +236,7 @@ func (b *Broker) withSession(ctx context.Context, key engine.SessionKey, err err
 	if !errors.As(err, &refusal) || refusal.Reason == protocol.ReasonSessionNotFound {
 		return err
 	}
-	if v, found := b.Session(ctx, key.Namespace, key.ID); found == nil {
+	if v, found := b.view.Session(ctx, key.Namespace, key.ID); found == nil {
 		v.Timeline = nil
 		refusal.With("session", v)
 	}
@@ -253,7 +253,7 @@ func (b *Broker) receipt(
 	if err != nil {
 		return protocol.SessionAnswer{}, err
 	}
-	v := b.sessionView(s, fleet(b.workers.All(s.Namespace)), now)
+	v := b.view.Written(s, now)
 	if v.TTL == 0 { // a receipt has both, always
 		v.TTL, v.TTLExpiresAt = maxSeconds, farEnd
 	}

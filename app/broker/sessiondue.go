@@ -19,7 +19,7 @@ func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 	if err != nil {
 		return err
 	}
-	c, err := b.stepSession(ctx, key, engine.DueSession{Served: b.served(), Stale: stale})
+	c, err := b.stepSession(ctx, key, engine.DueSession{Served: b.workers.Releases(), Stale: stale})
 	if err != nil || !c.Session.Unsettled() {
 		return err
 	}
@@ -107,13 +107,6 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 // namespace a caller can name.
 const appsNamespace = "/apps"
 
-// served are the releases that live apps serve.
-func (b *Broker) served() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.releases
-}
-
 // announce stores the last signs of life of workers, and with self registers this app with the others on its database
 // in the same change and learns of theirs: it lists those that are alive, and until when they are believed to be. Those
 // that have been dead for long are forgotten.
@@ -166,9 +159,7 @@ func (b *Broker) announce(
 			return nil, err
 		}
 	}
-	b.mu.Lock()
-	b.releases = releases
-	b.mu.Unlock()
+	b.workers.Serve(releases)
 	return alive, nil
 }
 

@@ -55,13 +55,13 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 		return protocol.SessionView{}, err
 	}
 	b.freed(change.FreedBy([]engine.SessionChange{c}))
-	return b.Session(ctx, in.Namespace, in.SessionID)
+	return b.view.Session(ctx, in.Namespace, in.SessionID)
 }
 
 // successor is the worker a session is moved to: the one that is named, else, of those that could have it, the one with
 // the fewest sessions. "" is whoever comes first, its old holder included.
 func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named string) (string, error) {
-	workers, err := b.Workers(ctx, key.Namespace, "", string(protocol.WorkerActive))
+	workers, err := b.view.Workers(ctx, key.Namespace, "", string(protocol.WorkerActive))
 	if err != nil {
 		return "", err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -231,7 +232,7 @@ func (b *Broker) wanting(
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
-	known, err := b.fleet(ctx, r, ns)
+	known, err := b.workers.Fleet(ctx, r, ns)
 	if err != nil {
 		return nil, err
 	}
@@ -270,14 +271,14 @@ func (b *Broker) wanting(
 
 // crowded lists the live workers that could have a session if they had room for another; none if one of them has.
 func (b *Broker) crowded(
-	known fleet, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
+	known presence.Fleet, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
 ) (list []engine.WorkerKey) {
 	want := engine.Wanted{
 		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: s,
 		Queue: b.store.Queue(engine.QueueKey{Namespace: s.Namespace, Name: a.Queue}),
 	}
 	for k, h := range known {
-		if !h.Worker.Serves(a.Queue) || h.Gate != "" || b.stopped(&h) || !b.workers.Alive(h, now) {
+		if !h.Worker.Serves(a.Queue) || h.Gate != "" || b.workers.Stopped(&h) || !b.workers.Alive(h, now) {
 			continue
 		}
 		v := engine.Admit(want, engine.Lessee{Worker: h.Worker, Sessions: held[k.ID].Sessions, Counted: true}, now)

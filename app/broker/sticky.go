@@ -147,7 +147,7 @@ func (b *Broker) stickyWorkers(run string) (list []store.Process) {
 	for _, k := range b.sticky.of(run) {
 		fit := false
 		b.workers.With(k.Worker, func(h *presence.Heard) {
-			fit = h.Worker.Incarnation == k.Incarnation && h.Gate == "" && !b.stopped(h) &&
+			fit = h.Worker.Incarnation == k.Incarnation && h.Gate == "" && !b.workers.Stopped(h) &&
 				time.Since(h.At) <= 2*b.opt.Heartbeat
 		})
 		if fit {

@@ -3,42 +3,14 @@ package broker
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-// The most a look at what waits for repair, or is due, tells; and how many open runs it reads to find them.
-const (
-	systemScan = 100
-	repairRead = 10_000
-)
-
-// RepairStatus lists the quarantined runs of a namespace, newest first.
-func (b *Broker) RepairStatus(ctx context.Context, ns string) (protocol.RepairStatus, error) {
-	s := protocol.RepairStatus{
-		Namespace: change.Namespace(ns), Candidates: []protocol.RepairCandidate{}, ScanLimit: systemScan,
-		Policy: protocol.RepairPolicy{Redelivery: "lease_expiry", Quarantine: "manual_repair", ScanLimit: systemScan},
-	}
-	err := b.store.View(ctx, func(r store.Reader) error {
-		heads, err := r.Quarantined(ctx, s.Namespace, repairRead, systemScan)
-		if err != nil {
-			return err
-		}
-		for _, h := range heads {
-			s.Candidates = append(s.Candidates, protocol.RepairCandidate{
-				WorkflowID: h.WorkflowID, RunID: h.ID, WorkflowType: h.Type, TaskQueue: h.Queue,
-				TaskID: engine.TaskID(h.ID, h.Task.Number), Problem: h.Task.Problem, StartedAt: h.StartedAt,
-			})
-		}
-		open, err := r.RunCountsUpTo(ctx, s.Namespace, repairRead)
-		s.Pressure = len(heads) == systemScan || open[protocol.RunRunning] == repairRead
-		return err
-	})
-	return s, err
-}
 
 // RepairPass takes runs out of quarantine: those named, else all that are listed.
 func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (protocol.SystemPass, error) {
@@ -46,7 +18,7 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	if len(in.RunIDs) > 1000 {
 		return p, protocol.Invalid("run_ids", "more than 1000 runs")
 	}
-	s, err := b.RepairStatus(ctx, in.Namespace)
+	s, err := b.view.RepairStatus(ctx, in.Namespace)
 	if err != nil {
 		return p, err
 	}
@@ -79,28 +51,6 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	return p, nil
 }
 
-// ActivityTimeouts lists activities whose time is over: the sweeper moves them on by itself, so there is rarely any.
-func (b *Broker) ActivityTimeouts(ctx context.Context, ns string) (protocol.TimeoutStatus, error) {
-	s := protocol.TimeoutStatus{Namespace: change.Namespace(ns), IDs: []string{}, ScanLimit: systemScan}
-	due, err := b.dueActivities(ctx, s.Namespace, systemScan)
-	for _, d := range due {
-		s.IDs = append(s.IDs, engine.StepID(d.Run, d.Seq))
-	}
-	s.Count, s.Pressure = len(s.IDs), len(s.IDs) == systemScan
-	return s, err
-}
-
-func (b *Broker) dueActivities(ctx context.Context, ns string, limit int) (list []store.Due, err error) {
-	now, err := b.store.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return list, b.store.View(ctx, func(r store.Reader) (err error) {
-		list, err = r.DueActivities(ctx, ns, now, limit)
-		return err
-	})
-}
-
 // ActivityTimeoutPass moves activities on whose time is over: those named, else all that are due.
 func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutRequest) (protocol.SystemPass, error) {
 	p := protocol.SystemPass{Results: []protocol.SystemResult{}}
@@ -110,7 +60,7 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 	if in.Limit == 0 {
 		in.Limit = 1000
 	}
-	due, err := b.dueActivities(ctx, change.Namespace(in.Namespace), in.Limit)
+	due, err := b.view.DueActivities(ctx, change.Namespace(in.Namespace), in.Limit)
 	if err != nil {
 		return p, err
 	}
@@ -138,4 +88,13 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 		}
 	}
 	return p, nil
+}
+
+// Audit records an operator's action that no other write carries.
+func (b *Broker) Audit(ctx context.Context, a store.Audit) error {
+	_, err := b.store.Commit(ctx, store.Change{Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
+		a.At = history.At(now)
+		return store.Writes{Audit: []store.Audit{a}}, nil
+	}})
+	return err
 }

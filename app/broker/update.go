@@ -97,7 +97,7 @@ func (b *Broker) awaitUpdate(
 
 // followRun reads one run until the update was answered, or the time is up, or the run went on in next.
 func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next string, err error) {
-	changed, round, stop := view.RunChanges(b.dispatch, b.opt.Shared, f.run)
+	changed, round, stop := b.view.RunChanges(f.run)
 	defer stop()
 	for {
 		var events []history.Event

@@ -83,7 +83,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 	reply, err := b.questions.Ask(ctx, q, validationDeadline)
 	switch {
 	case errors.Is(err, store.ErrFull):
-		return protocol.Refuse(protocol.ReasonThrottled, "%d updates wait to be validated in queue %s", question.MostWaiting, h.Queue)
+		return protocol.Refuse(protocol.ReasonThrottled, "%d updates wait to be validated in queue %s", protocol.MaxPendingQuestions, h.Queue)
 	case errors.Is(err, question.ErrDraining):
 		return unavailable("the app is draining")
 	case errors.Is(err, question.ErrUnclaimed):

@@ -165,7 +165,7 @@ func TestMismatchedWorkerGetsNothingAndStaysListed(t *testing.T) {
 	}
 	listed := func(status protocol.WorkerStatus) {
 		t.Helper()
-		list, err := a.Broker().Workers(within(t), "default", "", "")
+		list, err := a.View().Workers(within(t), "default", "", "")
 		if err != nil {
 			t.Fatal(err)
 		}

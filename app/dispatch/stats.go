@@ -37,6 +37,17 @@ type QueueWaiters struct {
 	Waiting          int
 }
 
+// Waiting are the polls that wait for the queues of a namespace, of the kind of task for which most of them do.
+func (d *Dispatch) Waiting(namespace string) map[string]int {
+	m := map[string]int{}
+	for _, q := range d.Queues() {
+		if q.Namespace == namespace {
+			m[q.Queue] = max(m[q.Queue], q.Waiting)
+		}
+	}
+	return m
+}
+
 // Queues lists the queues somebody waits for, by name and kind.
 func (d *Dispatch) Queues() []QueueWaiters {
 	d.mu.Lock()

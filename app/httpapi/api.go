@@ -26,21 +26,20 @@ type WorkerAPI interface {
 
 // Options of the control plane. Handlers that are nil are not there: their paths are unknown.
 type Options struct {
-	// What the routes ask for, by noun: verbs and what is known of living workers are the broker's, the rest is read from
-	// what is stored.
-	Runs        Runs
-	RunViews    RunViews
-	Workers     Workers
-	Sessions    Sessions
-	Queues      Queues
-	Deployments Deployments
-	Schedules   Schedules
-	Namespaces  Namespaces
-	Attributes  Attributes
-	Retention   Retention
-	Passes      Passes
-	Process     Process
-	View        View
+	// What the routes ask for: verbs are the broker's, and what is only looked at a view's.
+	Runs       Runs
+	Schedules  Schedules
+	Namespaces Namespaces
+	Attributes Attributes
+	Retention  Retention
+	Operations Operations
+	Process    Process
+
+	RunViews      RunViews
+	Fleet         FleetViews
+	Queues        QueueViews
+	ScheduleViews ScheduleViews
+	System        SystemViews
 
 	Auth      *auth.Auth
 	WorkerAPI WorkerAPI

@@ -1,19 +1,9 @@
 package httpapi
 
 import (
-	"context"
-
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-// Deployments is what of the broker is about deployments: the builds of queues, each by one name.
-type Deployments interface {
-	Deployments(ctx context.Context, namespace, queue string) (protocol.DeploymentList, error)
-	Deployment(ctx context.Context, name string) (protocol.Deployment, error)
-	DecideDeployment(ctx context.Context, name, verb, identity string) (protocol.DeploymentState, error)
-}
 
 // deployments are the routes of deployments, whose names hold their namespace.
 func deployments(contract lineFunc) []route {
@@ -33,13 +23,13 @@ func deployments(contract lineFunc) []route {
 }
 
 func listDeployments(a *API, c *call) (answer, error) {
-	return ok(a.opt.Deployments.Deployments(c.Ctx, c.NS, c.URL.Query().Get("task_queue")))
+	return ok(a.opt.Queues.Deployments(c.Ctx, c.NS, c.URL.Query().Get("task_queue")))
 }
 
 // deployment is the name in the path, when the caller may touch its namespace, and there is one.
 func (c *call) deployment(a *API) (string, error) {
 	name := c.PathValue("deployment")
-	in, err := broker.ParseDeployment(name)
+	in, err := protocol.ParseDeployment(name)
 	if err != nil {
 		return name, err
 	}
@@ -54,7 +44,7 @@ func describeDeployment(a *API, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(a.opt.Deployments.Deployment(c.Ctx, name))
+	return ok(a.opt.Queues.Deployment(c.Ctx, name))
 }
 
 func decideDeployment(verb string) func(*API, *call) (answer, error) {
@@ -66,6 +56,6 @@ func decideDeployment(verb string) func(*API, *call) (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
-		return ok(a.opt.Deployments.DecideDeployment(c.Ctx, name, verb, c.Who.Name))
+		return ok(a.opt.Operations.DecideDeployment(c.Ctx, name, verb, c.Who.Name))
 	}
 }

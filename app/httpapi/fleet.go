@@ -20,11 +20,11 @@ func fleets(ours lineFunc) []route {
 }
 
 func listFleetDrains(a *API, c *call) (answer, error) {
-	return ok(a.opt.Workers.FleetDrains(c.Ctx, c.NS))
+	return ok(a.opt.Fleet.FleetDrains(c.Ctx, c.NS))
 }
 
 func fleetSettings(a *API, c *call) (answer, error) {
-	return ok(a.opt.Workers.FleetSettings(c.Ctx, c.NS))
+	return ok(a.opt.Fleet.FleetSettings(c.Ctx, c.NS))
 }
 
 func setFleet(a *API, c *call) (answer, error) {
@@ -33,7 +33,7 @@ func setFleet(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	in.Namespace, in.Identity = c.NS, c.Who.Name
-	return ok(a.opt.Workers.SetFleet(c.Ctx, in))
+	return ok(a.opt.Operations.SetFleet(c.Ctx, in))
 }
 
 func operateFleet(verb string) func(*API, *call) (answer, error) {
@@ -46,6 +46,6 @@ func operateFleet(verb string) func(*API, *call) (answer, error) {
 			return answer{}, protocol.Invalid("reason", "is longer than 1000 bytes")
 		}
 		in.Namespace, in.Verb, in.Identity = c.NS, verb, c.Who.Name
-		return ok(a.opt.Workers.OperateFleet(c.Ctx, in))
+		return ok(a.opt.Operations.OperateFleet(c.Ctx, in))
 	}
 }

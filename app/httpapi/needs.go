@@ -11,8 +11,8 @@ import (
 )
 
 // What the routes ask for stands in small interfaces, one for each noun, so that who reads a route or writes a fake
-// knows what it can do. Those of queues, deployments, schedules, namespaces, attributes, retention and passes stand
-// beside their routes.
+// knows what it can do: verbs, which are the broker's, apart from what is only looked at. Those of schedules,
+// namespaces, attributes and retention stand beside their routes.
 
 // Runs is what is done to runs.
 type Runs interface {
@@ -29,6 +29,27 @@ type Runs interface {
 	Import(context.Context, protocol.ImportRequest) (protocol.ImportAnswer, error)
 }
 
+// Operations is what operators do to workers, sessions, queues and deployments, and to what got stuck.
+type Operations interface {
+	RemoveWorker(ctx context.Context, namespace, id string) (protocol.DeregisterAnswer, error)
+	OperateFleet(context.Context, protocol.FleetRequest) (protocol.FleetDrainState, error)
+	SetFleet(context.Context, protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error)
+	OperateSession(context.Context, protocol.SessionOperation) (protocol.SessionView, error)
+	DecideBuild(context.Context, protocol.BuildRequest) (protocol.BuildState, error)
+	DecideDeployment(ctx context.Context, name, verb, identity string) (protocol.DeploymentState, error)
+	Limit(context.Context, protocol.LimitRequest) (protocol.LimitState, error)
+	Route(context.Context, protocol.RouteRequest) (protocol.RouteState, error)
+	RepairPass(context.Context, protocol.RepairRequest) (protocol.SystemPass, error)
+	ActivityTimeoutPass(context.Context, protocol.TimeoutRequest) (protocol.SystemPass, error)
+}
+
+// Process is what is asked of this app as such.
+type Process interface {
+	Release() string
+	Ready(context.Context) error
+	Audit(context.Context, store.Audit) error
+}
+
 // RunViews is what is told of runs, with what they wait for; so it knows which workers live.
 type RunViews interface {
 	Describe(context.Context, protocol.Target) (protocol.RunView, error)
@@ -39,42 +60,35 @@ type RunViews interface {
 	Follow(ctx context.Context, t protocol.Target, after int64, f view.Follower) (closed bool, err error)
 	Debug(context.Context, protocol.Target) (protocol.DebugView, error)
 	TaskWhy(ctx context.Context, namespace, task string) (protocol.TaskWhy, error)
-	QueueWaiting(ctx context.Context, namespace, queue string) ([]protocol.TaskWhy, error)
 }
 
-// Workers is what is told of workers and done to them.
-type Workers interface {
+// FleetViews is what is told of workers, and of the sessions they hold.
+type FleetViews interface {
 	Workers(ctx context.Context, namespace, queue, status string) ([]protocol.WorkerView, error)
 	Worker(ctx context.Context, namespace, id string) (protocol.WorkerView, error)
-	RemoveWorker(ctx context.Context, namespace, id string) (protocol.DeregisterAnswer, error)
-	OperateFleet(context.Context, protocol.FleetRequest) (protocol.FleetDrainState, error)
-	SetFleet(context.Context, protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error)
 	FleetSettings(ctx context.Context, namespace string) (protocol.FleetSettingsState, error)
 	FleetDrains(ctx context.Context, namespace string) (protocol.FleetDrains, error)
-}
-
-// Sessions is what is told of sessions and done to them.
-type Sessions interface {
 	Sessions(context.Context, protocol.SessionList) (protocol.SessionPage, error)
 	Session(ctx context.Context, namespace, id string) (protocol.SessionView, error)
-	OperateSession(context.Context, protocol.SessionOperation) (protocol.SessionView, error)
-}
-
-// Process is what is asked of this app as such.
-type Process interface {
-	Release() string
-	Ready(context.Context) error
-	Overview(ctx context.Context, namespace string) (protocol.Overview, error)
-	RunCounts(ctx context.Context, namespace string) (protocol.RunCounts, error)
-	Tally(ctx context.Context, namespace string) (protocol.Overview, error)
-	Audit(context.Context, store.Audit) error
-}
-
-// View is what is read from the store alone.
-type View interface {
 	SessionTimeline(context.Context, protocol.SessionTimeline) (protocol.SessionTimelinePage, error)
 	SessionAttempts(context.Context, protocol.SessionAttempts) (protocol.SessionAttemptPage, error)
+}
+
+// QueueViews is what is told of task queues and of the builds that serve them.
+type QueueViews interface {
+	Queues(context.Context, protocol.QueueList) (protocol.QueuePage, error)
+	Queue(ctx context.Context, namespace, name string) (protocol.QueueState, error)
 	Order(ctx context.Context, namespace, queue string) (protocol.QueueOrder, error)
+	QueueWaiting(ctx context.Context, namespace, queue string) ([]protocol.TaskWhy, error)
+	Limits(ctx context.Context, namespace, queue string) (protocol.LimitState, error)
+	Routed(ctx context.Context, namespace, queue string) (protocol.RouteState, error)
+	BuildIDs(ctx context.Context, namespace, queue string) (protocol.BuildRollout, error)
+	Deployments(ctx context.Context, namespace, queue string) (protocol.DeploymentList, error)
+	Deployment(ctx context.Context, name string) (protocol.Deployment, error)
+}
+
+// ScheduleViews is what is told of schedules.
+type ScheduleViews interface {
 	Schedule(ctx context.Context, namespace, id string) (protocol.ScheduleView, error)
 	Schedules(ctx context.Context, namespace, after string, limit int) ([]protocol.ScheduleView, string, error)
 	ScheduleHistory(
@@ -84,5 +98,14 @@ type View interface {
 		ctx context.Context, namespace, id string, before int64, limit int,
 	) ([]protocol.ScheduleEvent, bool, error)
 	ScheduleTimes(ctx context.Context, spec protocol.ScheduleSpec, count int) ([]history.Time, error)
+}
+
+// SystemViews is what is told of a namespace as a whole.
+type SystemViews interface {
+	Overview(ctx context.Context, namespace string) (protocol.Overview, error)
+	RunCounts(ctx context.Context, namespace string) (protocol.RunCounts, error)
+	Tally(ctx context.Context, namespace string) (protocol.Overview, error)
+	RepairStatus(ctx context.Context, namespace string) (protocol.RepairStatus, error)
+	ActivityTimeouts(ctx context.Context, namespace string) (protocol.TimeoutStatus, error)
 	Audits(ctx context.Context, namespace string, limit int) ([]store.Audit, error)
 }

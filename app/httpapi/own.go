@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/release"
 )
 
-func runCounts(a *API, c *call) (answer, error) { return ok(a.opt.Process.RunCounts(c.Ctx, c.NS)) }
+func runCounts(a *API, c *call) (answer, error) { return ok(a.opt.System.RunCounts(c.Ctx, c.NS)) }
 
-func overview(a *API, c *call) (answer, error) { return ok(a.opt.Process.Overview(c.Ctx, c.NS)) }
+func overview(a *API, c *call) (answer, error) { return ok(a.opt.System.Overview(c.Ctx, c.NS)) }
 
 // identity is a caller as it is told about itself.
 type identity struct {
@@ -115,7 +115,7 @@ func listAudit(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	list, err := a.opt.View.Audits(c.Ctx, c.NS, limit)
+	list, err := a.opt.System.Audits(c.Ctx, c.NS, limit)
 	entries := make([]auditEntry, len(list))
 	for i, e := range list {
 		entries[i] = auditEntry(e)

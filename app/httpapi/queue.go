@@ -1,24 +1,11 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-// Queues is what of the broker is about task queues.
-type Queues interface {
-	Queues(context.Context, protocol.QueueList) (protocol.QueuePage, error)
-	Queue(ctx context.Context, namespace, name string) (protocol.QueueState, error)
-	BuildIDs(ctx context.Context, namespace, queue string) (protocol.BuildRollout, error)
-	DecideBuild(context.Context, protocol.BuildRequest) (protocol.BuildState, error)
-	Limits(ctx context.Context, namespace, queue string) (protocol.LimitState, error)
-	Limit(context.Context, protocol.LimitRequest) (protocol.LimitState, error)
-	Routed(ctx context.Context, namespace, queue string) (protocol.RouteState, error)
-	Route(context.Context, protocol.RouteRequest) (protocol.RouteState, error)
-}
 
 // queues are the routes of task queues, and ours that set their budgets. The broker notes who decided what, in the
 // change that decides it.
@@ -58,7 +45,7 @@ func describeQueue(a *API, c *call) (answer, error) {
 	name := c.PathValue("queue")
 	q, err := a.opt.Queues.Queue(c.Ctx, c.NS, name)
 	if err == nil {
-		q.Waiting, err = a.opt.RunViews.QueueWaiting(c.Ctx, c.NS, name)
+		q.Waiting, err = a.opt.Queues.QueueWaiting(c.Ctx, c.NS, name)
 	}
 	return ok(q, err)
 }
@@ -68,7 +55,7 @@ func listBuilds(a *API, c *call) (answer, error) {
 }
 
 func showOrder(a *API, c *call) (answer, error) {
-	return ok(a.opt.View.Order(c.Ctx, c.NS, c.PathValue("queue")))
+	return ok(a.opt.Queues.Order(c.Ctx, c.NS, c.PathValue("queue")))
 }
 
 func decideBuild(verb string) func(*API, *call) (answer, error) {
@@ -84,7 +71,7 @@ func decideBuild(verb string) func(*API, *call) (answer, error) {
 			// left out by mistake it must not mean all workers without one
 			return answer{}, protocol.Invalid("build_id", "must be a build id, or null for the workers without one")
 		}
-		return ok(a.opt.Queues.DecideBuild(c.Ctx, in))
+		return ok(a.opt.Operations.DecideBuild(c.Ctx, in))
 	}
 }
 
@@ -125,7 +112,7 @@ func limit(a *API, c *call, namespace, queue string) (answer, error) {
 		return answer{}, err
 	}
 	in.Namespace, in.Queue, in.Identity = namespace, queue, c.Who.Name
-	return ok(a.opt.Queues.Limit(c.Ctx, in))
+	return ok(a.opt.Operations.Limit(c.Ctx, in))
 }
 
 func readRoute(a *API, c *call) (answer, error) {
@@ -156,5 +143,5 @@ func reroute(a *API, c *call, namespace, queue string) (answer, error) {
 		return answer{}, err
 	}
 	in.Namespace, in.Queue, in.Identity = namespace, queue, c.Who.Name
-	return ok(a.opt.Queues.Route(c.Ctx, in))
+	return ok(a.opt.Operations.Route(c.Ctx, in))
 }

@@ -53,7 +53,7 @@ func listSchedules(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	list, next, err := a.opt.View.Schedules(c.Ctx, c.NS, after, size)
+	list, next, err := a.opt.ScheduleViews.Schedules(c.Ctx, c.NS, after, size)
 	body := schedulesAnswer{Namespace: c.NS, Schedules: list}
 	if next != "" {
 		body.NextPageToken = &next
@@ -92,7 +92,7 @@ func updateSchedule(a *API, c *call) (answer, error) {
 }
 
 func describeSchedule(a *API, c *call) (answer, error) {
-	return ok(a.opt.View.Schedule(c.Ctx, c.NS, c.PathValue("schedule")))
+	return ok(a.opt.ScheduleViews.Schedule(c.Ctx, c.NS, c.PathValue("schedule")))
 }
 
 func deleteSchedule(a *API, c *call) (answer, error) {
@@ -151,9 +151,10 @@ func orBlank(s *string) string {
 
 func scheduleHistory(a *API, c *call) (answer, error) {
 	q := c.query()
-	limit, from, read := q.number("limit", 1, 1000), q.number("after_sequence", 0, 1<<53), a.opt.View.ScheduleHistory
+	limit, from, read := q.number("limit", 1, 1000), q.number("after_sequence", 0, 1<<53),
+		a.opt.ScheduleViews.ScheduleHistory
 	if q.flag("newest_first") {
-		from, read = q.number("before_sequence", 0, 1<<53), a.opt.View.ScheduleHistoryBack
+		from, read = q.number("before_sequence", 0, 1<<53), a.opt.ScheduleViews.ScheduleHistoryBack
 	}
 	if q.err != nil {
 		return answer{}, q.err
@@ -179,6 +180,6 @@ func scheduleTimes(a *API, c *call) (answer, error) {
 	if err := httpjson.Decode([]byte(text), &spec); err != nil {
 		return answer{}, err
 	}
-	times, err := a.opt.View.ScheduleTimes(c.Ctx, spec, cmp.Or(count, 5))
+	times, err := a.opt.ScheduleViews.ScheduleTimes(c.Ctx, spec, cmp.Or(count, 5))
 	return ok(scheduleTimesAnswer{times}, err)
 }

@@ -8,7 +8,7 @@ func operatorMetrics(a *API, c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
-	o, err := a.opt.Process.Tally(c.Ctx, c.NS)
+	o, err := a.opt.System.Tally(c.Ctx, c.NS)
 	if err != nil {
 		return answer{}, err
 	}

@@ -1,20 +1,10 @@
 package httpapi
 
 import (
-	"context"
-
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-// Passes is what of the broker is about looking after what got stuck.
-type Passes interface {
-	RepairStatus(ctx context.Context, namespace string) (protocol.RepairStatus, error)
-	RepairPass(context.Context, protocol.RepairRequest) (protocol.SystemPass, error)
-	ActivityTimeouts(ctx context.Context, namespace string) (protocol.TimeoutStatus, error)
-	ActivityTimeoutPass(context.Context, protocol.TimeoutRequest) (protocol.SystemPass, error)
-}
 
 // systems are the routes below /api/system that are not of retention.
 func systems(contract lineFunc) []route {
@@ -41,7 +31,7 @@ func systemMetrics(a *API, c *call) (answer, error) {
 }
 
 func repairStatus(a *API, c *call) (answer, error) {
-	return ok(a.opt.Passes.RepairStatus(c.Ctx, c.NS))
+	return ok(a.opt.System.RepairStatus(c.Ctx, c.NS))
 }
 
 func repairPass(a *API, c *call) (answer, error) {
@@ -50,11 +40,11 @@ func repairPass(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	in.Namespace, in.Identity, c.about = c.NS, c.Who.Name, c.NS
-	return ok(a.opt.Passes.RepairPass(c.Ctx, in))
+	return ok(a.opt.Operations.RepairPass(c.Ctx, in))
 }
 
 func timeoutStatus(a *API, c *call) (answer, error) {
-	return ok(a.opt.Passes.ActivityTimeouts(c.Ctx, c.NS))
+	return ok(a.opt.System.ActivityTimeouts(c.Ctx, c.NS))
 }
 
 func timeoutPass(a *API, c *call) (answer, error) {
@@ -63,5 +53,5 @@ func timeoutPass(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	in.Namespace, c.about = c.NS, c.NS
-	return ok(a.opt.Passes.ActivityTimeoutPass(c.Ctx, in))
+	return ok(a.opt.Operations.ActivityTimeoutPass(c.Ctx, in))
 }

@@ -10,7 +10,7 @@ func listWorkers(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	workers, err := a.opt.Workers.Workers(c.Ctx, c.NS, queue, status)
+	workers, err := a.opt.Fleet.Workers(c.Ctx, c.NS, queue, status)
 	if workers == nil {
 		workers = []protocol.WorkerView{}
 	}
@@ -18,11 +18,11 @@ func listWorkers(a *API, c *call) (answer, error) {
 }
 
 func describeWorker(a *API, c *call) (answer, error) {
-	return ok(a.opt.Workers.Worker(c.Ctx, c.NS, c.PathValue("worker")))
+	return ok(a.opt.Fleet.Worker(c.Ctx, c.NS, c.PathValue("worker")))
 }
 
 func removeWorker(a *API, c *call) (answer, error) {
-	out, err := a.opt.Workers.RemoveWorker(c.Ctx, c.NS, c.PathValue("worker"))
+	out, err := a.opt.Operations.RemoveWorker(c.Ctx, c.NS, c.PathValue("worker"))
 	return ok(workerRemoved{out.WorkerID, out.Outcome}, err)
 }
 
@@ -36,11 +36,11 @@ func listSessions(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	return ok(a.opt.Sessions.Sessions(c.Ctx, in))
+	return ok(a.opt.Fleet.Sessions(c.Ctx, in))
 }
 
 func describeSession(a *API, c *call) (answer, error) {
-	out, err := a.opt.Sessions.Session(c.Ctx, c.NS, c.PathValue("session"))
+	out, err := a.opt.Fleet.Session(c.Ctx, c.NS, c.PathValue("session"))
 	return ok(sessionShown{c.NS, out}, err)
 }
 
@@ -53,7 +53,7 @@ func sessionTimeline(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	return ok(a.opt.View.SessionTimeline(c.Ctx, in))
+	return ok(a.opt.Fleet.SessionTimeline(c.Ctx, in))
 }
 
 func sessionAttempts(a *API, c *call) (answer, error) {
@@ -66,10 +66,10 @@ func sessionAttempts(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	page, err := a.opt.View.SessionAttempts(c.Ctx, in)
+	page, err := a.opt.Fleet.SessionAttempts(c.Ctx, in)
 	if err == nil && len(page.Attempts) == 0 {
 		// a session that is gone may have attempts that are kept; one that never was has neither
-		_, err = a.opt.Sessions.Session(c.Ctx, c.NS, in.SessionID)
+		_, err = a.opt.Fleet.Session(c.Ctx, c.NS, in.SessionID)
 	}
 	return ok(page, err)
 }
@@ -88,7 +88,7 @@ func operate(a *API, c *call, verb, outcome string) (answer, error) {
 		return answer{}, protocol.Invalid("reason", "is longer than 1000 bytes")
 	}
 	in.Namespace, in.SessionID, in.Verb, in.Identity = c.NS, c.PathValue("session"), verb, c.Who.Name
-	out, err := a.opt.Sessions.OperateSession(c.Ctx, in)
+	out, err := a.opt.Operations.OperateSession(c.Ctx, in)
 	if out.Moving != "" {
 		outcome = "draining" // it moves when what runs in it has ended
 	}

@@ -103,7 +103,7 @@ func (p *Plane) join() {
 		Release: o.Release, StrictRelease: o.Strict, App: p.id, Shared: o.Shared, AttemptLease: o.AttemptLease,
 		Retention: keepSessions, Log: o.Log, Metrics: metrics,
 	})
-	p.view = view.New(p.store, p.broker, p.dispatch, o.Shared)
+	p.view = p.broker.View()
 	if o.Metrics {
 		registry.MustRegister(p.view.SessionGauge(), p.view.QueueGauges())
 	}
@@ -133,10 +133,9 @@ func (p *Plane) join() {
 		MaxPolls:     o.MaxPolls,
 	})
 	p.handler = httpapi.New(httpapi.Options{
-		Runs: p.broker, RunViews: p.view, Workers: p.broker, Sessions: p.broker, Queues: p.broker, Deployments: p.broker,
-		Schedules:  p.broker,
-		Namespaces: p.broker, Attributes: p.broker, Retention: p.broker, Passes: p.broker, Process: p.broker,
-		View: p.view,
+		Runs: p.broker, Schedules: p.broker, Namespaces: p.broker, Attributes: p.broker, Retention: p.broker,
+		Operations: p.broker, Process: p.broker,
+		RunViews: p.view, Fleet: p.view, Queues: p.view, ScheduleViews: p.view, System: p.view,
 		Auth: p.auth, WorkerAPI: workers, Socket: p.channel, Dashboard: o.Dashboard, Registry: registry,
 		Metrics: requests, App: p.id, Log: o.Log,
 	})

@@ -13,30 +13,37 @@ import (
 
 // Registry is an app's memory of the workers it hears. Rows in it are snapshots: never changed, only replaced.
 type Registry struct {
-	within time.Duration // a worker is alive this long after it was heard
-	shared bool          // other apps hear workers as well
+	opt Options
 
-	mu    sync.Mutex // guards all below
-	drops uint64     // rises when a registration ends or is forgotten: a row that was read before may be out of date
-	known map[engine.WorkerKey]*Heard
-	asked map[engine.QueueKey]time.Time // when the workers of a queue were last looked for
+	mu       sync.Mutex // guards all below
+	drops    uint64     // rises when a registration ends or is forgotten: a row that was read before may be out of date
+	known    map[engine.WorkerKey]*Heard
+	asked    map[engine.QueueKey]time.Time // when the workers of a queue were last looked for
+	releases []string                      // that live apps serve, as far as is known
 }
 
-// New makes the memory of an app in which a worker is alive for that long after it was heard. When the database is
-// shared, other apps hear workers as well, and what is stored of those counts.
-func New(within time.Duration, shared bool) *Registry {
-	return &Registry{within: within, shared: shared, known: map[engine.WorkerKey]*Heard{}}
+// Options are what an app judges its workers by.
+type Options struct {
+	Alive         time.Duration // a worker is alive this long after it was heard
+	Shared        bool          // other apps hear workers as well, and what is stored of those counts
+	Release       string        // of this app
+	StrictRelease bool
+	// Settings is what was decided about a queue, or with an empty name about all of a namespace, as this app knows it.
+	Settings func(engine.QueueKey) *engine.Queue
 }
+
+// New makes the memory of an app.
+func New(o Options) *Registry { return &Registry{opt: o, known: map[engine.WorkerKey]*Heard{}} }
 
 // Hears says whether a worker was heard here within the window.
-func (r *Registry) Hears(h Heard) bool { return !h.At.IsZero() && time.Since(h.At) <= r.within }
+func (r *Registry) Hears(h Heard) bool { return !h.At.IsZero() && time.Since(h.At) <= r.opt.Alive }
 
 // Alive says whether a worker can be believed to live at now: heard here within the window, or by its stored time.
 func (r *Registry) Alive(h Heard, now time.Time) bool {
 	if r.Hears(h) {
 		return true
 	}
-	return r.shared && h.At.IsZero() && h.Worker.AliveUntil.After(now)
+	return r.opt.Shared && h.At.IsZero() && h.Worker.AliveUntil.After(now)
 }
 
 // Put remembers a registration.

@@ -27,7 +27,7 @@ func known(r *Registry) string {
 
 // A row that was read before a registration ended is not remembered: it may be of the one that ended.
 func TestARowReadBeforeAnEndIsNotRemembered(t *testing.T) {
-	r := New(time.Minute, true)
+	r := New(Options{Alive: time.Minute, Shared: true})
 	r.Put(process("1"))
 	before := r.Mark()
 	r.Gone(store.Process{Worker: key, Incarnation: "1"})
@@ -49,7 +49,7 @@ func TestTheEndOfAProcessLeavesALaterOneAlone(t *testing.T) {
 		"swapped": func(r *Registry) { r.Swap(key, process("1"), nil) },
 		"missed":  func(r *Registry) { r.Forget(key, Heard{Worker: process("1")}) },
 	} {
-		r := New(time.Minute, false)
+		r := New(Options{Alive: time.Minute})
 		r.Put(process("1"))
 		end(r)
 		if got := known(r); got != "nobody" {
@@ -65,7 +65,7 @@ func TestTheEndOfAProcessLeavesALaterOneAlone(t *testing.T) {
 
 // One that was heard since it was looked at is not forgotten.
 func TestOneThatIsHeardMeanwhileIsNotForgotten(t *testing.T) {
-	r := New(time.Minute, false)
+	r := New(Options{Alive: time.Minute})
 	r.Put(process("1"))
 	seen := r.All("default")[key]
 	r.With(key, (*Heard).Hear)
@@ -83,7 +83,7 @@ func TestHowLongAWorkerIsAlive(t *testing.T) {
 			r.With(key, func(now *Heard) { h = *now })
 			return h
 		}
-		r := New(time.Minute, false)
+		r := New(Options{Alive: time.Minute})
 		r.Put(process("1"))
 		if r.Alive(heard(r), time.Now()) {
 			t.Error("one that was never heard is alive")
@@ -100,7 +100,7 @@ func TestHowLongAWorkerIsAlive(t *testing.T) {
 		stored := process("1")
 		stored.AliveUntil = history.At(time.Now().Add(time.Minute))
 		for _, shared := range []bool{false, true} {
-			if got := New(time.Minute, shared).Alive(Heard{Worker: stored}, time.Now()); got != shared {
+			if got := New(Options{Alive: time.Minute, Shared: shared}).Alive(Heard{Worker: stored}, time.Now()); got != shared {
 				t.Errorf("by what is stored, with other apps %t: %t", shared, got)
 			}
 		}
@@ -125,7 +125,7 @@ func TestWhoIsLookedForWhenAnAppIsGone(t *testing.T) {
 
 // A queue is served while a worker of it is known.
 func TestWhichQueuesAreServed(t *testing.T) {
-	r := New(time.Minute, false)
+	r := New(Options{Alive: time.Minute})
 	r.Put(process("1"))
 	if got := r.Served(); !slices.Equal(got, []engine.QueueKey{{Namespace: "default", Name: "main"}}) {
 		t.Errorf("served are %v", got)

@@ -174,7 +174,7 @@ func TestHowAQuestionEndsWithoutAReply(t *testing.T) {
 func TestALineOfQuestionsIsFullOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, _ := inMemory()
-		for i := range MostWaiting {
+		for i := range protocol.MaxPendingQuestions {
 			ask(t, p, fmt.Sprint(i))
 		}
 		if got := <-ask(t, p, "more"); !errors.Is(got.err, store.ErrFull) {
@@ -190,7 +190,8 @@ func TestALineOfQuestionsIsFullOnce(t *testing.T) {
 		default:
 		}
 		tally, err := p.Count(t.Context(), "default", protocol.KindQuery)
-		if want := (protocol.QueryTally{Ready: MostWaiting, Leased: 1}); err != nil || tally["main"] != want {
+		want := protocol.QueryTally{Ready: protocol.MaxPendingQuestions, Leased: 1}
+		if err != nil || tally["main"] != want {
 			t.Errorf("counted are %+v, %v", tally, err)
 		}
 	})

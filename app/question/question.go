@@ -26,9 +26,6 @@ const (
 	CapValidation = "update_validation_tasks"
 )
 
-// MostWaiting is how many questions of a kind may wait for a worker in one queue.
-const MostWaiting = 64
-
 // The ways in which a question ends without a reply.
 var (
 	ErrUnclaimed  = errors.New("no worker took it in time")
@@ -83,7 +80,7 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 	// database, nobody could say, and a worker would be given it after its caller has gone.
 	add, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer stop()
-	err := p.lines.add(add, q, patience, MostWaiting)
+	err := p.lines.add(add, q, patience, protocol.MaxPendingQuestions)
 	if errors.Is(err, store.ErrFull) {
 		return store.Reply{}, err
 	}
@@ -111,7 +108,7 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 
 // Claim leases pending questions to pollers that may have them.
 func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
-	waiting, err := p.lines.waiting(ctx, line{r.Namespace, r.Queue, r.Kind}, MostWaiting)
+	waiting, err := p.lines.waiting(ctx, line{r.Namespace, r.Queue, r.Kind}, protocol.MaxPendingQuestions)
 	if err != nil {
 		return nil, err
 	}

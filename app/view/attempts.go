@@ -26,7 +26,7 @@ func (v *View) SessionAttempts(ctx context.Context, in protocol.SessionAttempts)
 	if err != nil {
 		return p, err
 	}
-	size := PageSize(in.PageSize, 100, 500)
+	size := pageSize(in.PageSize, 100, 500)
 	keep := func(list []protocol.SessionAttempt) {
 		for _, a := range list {
 			if in.Epoch == 0 || a.Epoch == in.Epoch {

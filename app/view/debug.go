@@ -46,7 +46,7 @@ func (v *View) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView
 		if err != nil {
 			return err
 		}
-		around, err := v.known.Surroundings(ctx, r, run.Namespace, false, now)
+		around, err := v.surroundings(ctx, r, run.Namespace, false, now)
 		if err == nil {
 			d.Queues = debugQueues(&run, around)
 		}

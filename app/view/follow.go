@@ -28,7 +28,7 @@ func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Fol
 		return false, err
 	}
 	t.RunID = run.RunID
-	changed, round, stop := RunChanges(v.changes, v.shared, run.RunID)
+	changed, round, stop := v.RunChanges(run.RunID)
 	defer stop()
 	if err := f.Begin(run); err != nil {
 		return false, err
@@ -67,7 +67,7 @@ func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Fol
 				if err := f.Beat(); err != nil {
 					return false, err
 				}
-			case <-v.known.Drained():
+			case <-v.opt.Known.Drained():
 				return false, nil
 			case <-ctx.Done():
 				return false, ctx.Err()
@@ -95,11 +95,9 @@ const followRound = 30 * time.Second
 
 // RunChanges wakes who waits for something in a run: when it got events, and now and then by itself where other apps
 // write too and a hint may be lost. Start it before looking, and nothing is missed.
-func RunChanges(
-	c Changes, shared bool, run string,
-) (changed <-chan struct{}, round <-chan time.Time, stop func()) {
-	changed, end := c.WatchRun(run)
-	if !shared {
+func (v *View) RunChanges(run string) (changed <-chan struct{}, round <-chan time.Time, stop func()) {
+	changed, end := v.opt.Dispatch.WatchRun(run)
+	if !v.opt.Shared {
 		return changed, nil, end
 	}
 	ticker := time.NewTicker(followRound)

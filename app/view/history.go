@@ -30,7 +30,7 @@ func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.
 		if err != nil {
 			return protocol.HistoryPage{}, err
 		}
-		size := PageSize(in.PageSize, change.MaxPage, change.MaxPage)
+		size := pageSize(in.PageSize, change.MaxPage, change.MaxPage)
 		p, err := change.Page(ctx, v.store, run.ID, after, run.LastSeq, size)
 		if in.Wait && p.NextPageToken == nil && run.Status.Open() {
 			p.NextPageToken = change.PageToken(run.LastSeq) // there will be more: this is where to wait for it
@@ -41,7 +41,7 @@ func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.
 	if err != nil || !in.Wait || len(p.Events) > 0 || !run.Status.Open() {
 		return p, err
 	}
-	changed, stop := v.changes.WatchRun(run.ID)
+	changed, stop := v.opt.Dispatch.WatchRun(run.ID)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, maxHistoryWait)
 	defer cancel()
@@ -52,7 +52,7 @@ func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.
 		select {
 		case <-changed:
 			continue
-		case <-v.known.Drained():
+		case <-v.opt.Known.Drained():
 		case <-ctx.Done():
 		}
 		return p, nil

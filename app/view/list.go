@@ -27,7 +27,7 @@ const (
 func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
 	q := store.RunQuery{
 		Namespace: change.Namespace(in.Namespace), Type: in.WorkflowType, Text: in.Query,
-		Limit: PageSize(in.PageSize, 50, 200) + 1, Budget: wholeSearch,
+		Limit: pageSize(in.PageSize, 50, 200) + 1, Budget: wholeSearch,
 	}
 	if in.Partial {
 		q.Budget = partialSearch
@@ -35,7 +35,7 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 	var types map[string]string
 	var err error
 	if filter.Is(in.Query) {
-		if types, err = v.known.AttributeTypes(ctx, q.Namespace); err != nil {
+		if types, err = v.opt.Known.AttributeTypes(ctx, q.Namespace); err != nil {
 			return protocol.ListAnswer{}, err
 		}
 		if q.Where, err = filter.Parse(in.Query, types); err != nil {
@@ -46,7 +46,7 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 	if q.Statuses, err = filter.Statuses(in.Status); err != nil {
 		return protocol.ListAnswer{}, err
 	}
-	if q.AfterStart, q.AfterRun, err = ParseCursor(in.PageToken); err != nil {
+	if q.AfterStart, q.AfterRun, err = parseCursor(in.PageToken); err != nil {
 		return protocol.ListAnswer{}, err
 	}
 	var now time.Time
@@ -69,12 +69,12 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 						"add a condition on StartTime, or ask for partial pages", to.Start, wholeSearch,
 				)
 			}
-			a.SearchedTo, a.NextPageToken = &to.Start, Cursor(to.Start, to.Run)
+			a.SearchedTo, a.NextPageToken = &to.Start, cursor(to.Start, to.Run)
 		}
 		if len(heads) == q.Limit {
 			heads = heads[:q.Limit-1]
 			last := heads[len(heads)-1]
-			a.NextPageToken = Cursor(last.StartedAt, last.ID)
+			a.NextPageToken = cursor(last.StartedAt, last.ID)
 		}
 		for i := range heads {
 			v := runView(&heads[i])
@@ -118,14 +118,14 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 	return views, err
 }
 
-// Cursor is the opaque position behind an item of a listing: its time and id.
-func Cursor(at history.Time, id string) *string {
+// cursor is the opaque position behind an item of a listing: its time and id.
+func cursor(at history.Time, id string) *string {
 	c := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", at.Micros(), id))
 	return &c
 }
 
-// ParseCursor is the time and id of a cursor; both are zero without one.
-func ParseCursor(token string) (history.Time, string, error) {
+// parseCursor is the time and id of a cursor; both are zero without one.
+func parseCursor(token string) (history.Time, string, error) {
 	if token == "" {
 		return history.Time{}, "", nil
 	}

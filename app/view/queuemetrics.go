@@ -70,7 +70,7 @@ func (g *queueGauges) Collect(c chan<- prometheus.Metric) {
 		}
 		all[k] = is
 	}
-	for _, k := range g.view.known.Served() {
+	for _, k := range g.view.workers.Served() {
 		all[k] = all[k] // the zero value, if nothing waits there
 	}
 	g.mu.Lock()

@@ -38,7 +38,7 @@ func (v *View) awaitClose(ctx, waiting context.Context, t *protocol.Target) (nex
 		return "", err
 	}
 	t.RunID = run.RunID
-	changed, round, stop := RunChanges(v.changes, v.shared, run.RunID)
+	changed, round, stop := v.RunChanges(run.RunID)
 	defer stop()
 	for {
 		var now *engine.Run
@@ -57,7 +57,7 @@ func (v *View) awaitClose(ctx, waiting context.Context, t *protocol.Target) (nex
 		select {
 		case <-changed:
 		case <-round:
-		case <-v.known.Drained():
+		case <-v.opt.Known.Drained():
 			return "", nil
 		case <-waiting.Done():
 			return "", ctx.Err()

@@ -35,13 +35,13 @@ func (g *gauge) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.NewInvalidMetric(g.desc, err)
 		return
 	}
-	for _, s := range SessionStatuses {
+	for _, s := range sessionStatuses {
 		c <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(counts[s]), string(s))
 	}
 }
 
-// SessionStatuses are the statuses that are counted, also when no session has them.
-var SessionStatuses = []protocol.SessionStatus{
+// sessionStatuses are the statuses that are counted, also when no session has them.
+var sessionStatuses = []protocol.SessionStatus{
 	protocol.SessionActive, protocol.SessionClosed, protocol.SessionExpired, protocol.SessionFailed,
 	protocol.SessionOrphaned,
 }

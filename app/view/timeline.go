@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// TimelineShown is how many entries of a session's timeline the detail shows, and a page of it at most.
-const TimelineShown = 500
+// timelineShown is how many entries of a session's timeline the detail shows, and a page of it at most.
+const timelineShown = 500
 
 // SessionTimeline pages through a session's timeline, from the newest entries to the oldest, also when the session's
 // row was cleaned up.
@@ -35,18 +35,18 @@ func (v *View) SessionTimeline(ctx context.Context, in protocol.SessionTimeline)
 		if err != nil && !gone {
 			return err
 		}
-		list, earlier, err := Timeline(ctx, r, key, before, PageSize(in.PageSize, 100, TimelineShown))
+		list, earlier, err := readTimeline(ctx, r, key, before, pageSize(in.PageSize, 100, timelineShown))
 		if gone && len(list) == 0 && before == 0 && err == nil {
 			return protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", key.ID)
 		}
-		p.Timeline, p.NextPageToken = Renewals(list, &s, !gone && before == 0 && s.Held(now)), earlier
+		p.Timeline, p.NextPageToken = withRenewals(list, &s, !gone && before == 0 && s.Held(now)), earlier
 		return err
 	})
 	return p, err
 }
 
-// Timeline reads the newest entries before a number, oldest first, and the token of the page before them.
-func Timeline(
+// readTimeline reads the newest entries before a number, oldest first, and the token of the page before them.
+func readTimeline(
 	ctx context.Context, r store.Reader, key engine.SessionKey, before int64, size int,
 ) ([]protocol.SessionEvent, *string, error) {
 	entries, err := r.Timeline(ctx, key, before, size+1)
@@ -79,9 +79,9 @@ func parseEarlier(token string) (int64, error) {
 	return n, nil
 }
 
-// Renewals puts the renewals of each holding into a timeline, as one entry before the holding's end; of the holding
+// withRenewals puts the renewals of each holding into a timeline, as one entry before the holding's end; of the holding
 // that lasts they stand at the end.
-func Renewals(stored []protocol.SessionEvent, s *engine.Session, held bool) []protocol.SessionEvent {
+func withRenewals(stored []protocol.SessionEvent, s *engine.Session, held bool) []protocol.SessionEvent {
 	list := make([]protocol.SessionEvent, 0, len(stored)+1)
 	for _, e := range stored {
 		if e.Ends() && e.Renewals > 0 {

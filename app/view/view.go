@@ -2,8 +2,8 @@
 // anybody or changes what a verb will do, so a page of it may be as slow as it likes without a step of a run being
 // slower.
 //
-// What is known of living workers is the broker's: a view asks for it as one value, what the tasks of a namespace wait
-// among, and the engine says the rest.
+// Who lives it asks of the app's memory of presence. What the tasks of a namespace wait among is put together here, as
+// one value, and the engine says the rest.
 package view
 
 import (
@@ -12,58 +12,76 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // View reads for people. All methods may be called from any goroutine.
 type View struct {
 	store   reads
-	known   Known
-	changes Changes
-	shared  bool
+	workers *presence.Registry
+	opt     Options
+	started time.Time
+
+	overviews shared[protocol.Overview]
+	runCounts shared[map[string]int]
+}
+
+// Options of a view. The first four are required.
+type Options struct {
+	Known    Known
+	Dispatch Dispatch
+	Workers  *presence.Registry
+	// Questions are the pending questions of a kind, by queue.
+	Questions func(ctx context.Context, namespace string, k protocol.TaskKind) (map[string]protocol.QueryTally, error)
+
+	App, Release string        // of this process
+	Shared       bool          // other apps write to the store as well
+	Heartbeat    time.Duration // what workers are told
+	Alive        time.Duration // a worker is alive this long after it was heard
 }
 
 // reads is all that a view may do with a store: it has no way to commit.
 type reads interface {
 	View(ctx context.Context, read func(store.Reader) error) error
 	Now(ctx context.Context) (time.Time, error)
+	Queue(engine.QueueKey) *engine.Queue
 }
 
 // Known is what an app knows beside what is stored.
 type Known interface {
-	// Surroundings is what the tasks of a namespace wait among; with sessions, what workers hold is counted as well.
-	Surroundings(
-		ctx context.Context, r store.Reader, namespace string, sessions bool, now time.Time,
-	) (*engine.Surroundings, error)
 	// AttributeTypes are the registered search attributes of a namespace.
 	AttributeTypes(ctx context.Context, namespace string) (map[string]string, error)
-	// Served are the queues that registered workers serve, each once or more.
-	Served() []engine.QueueKey
 	// Drained is closed when the app drains: then nobody is kept waiting.
 	Drained() <-chan struct{}
 }
 
-// Changes tells of commits.
-type Changes interface {
+// Dispatch is what a view asks of who tells of commits and knows the polls that wait.
+type Dispatch interface {
 	WatchRun(run string) (changed <-chan struct{}, stop func())
+	// Changes rises with every commit that this app knows of.
+	Changes() uint64
+	// Waiting are the polls that wait at this app, by queue.
+	Waiting(namespace string) map[string]int
 }
 
-// New makes a view of a store, which other apps write to as well when it is shared.
-func New(s store.Store, k Known, c Changes, shared bool) *View {
-	return &View{store: s, known: k, changes: c, shared: shared}
+// New makes a view of a store.
+func New(s reads, o Options) *View {
+	return &View{store: s, workers: o.Workers, opt: o, started: time.Now()}
 }
 
 // Audits lists operators' actions, newest first.
 func (v *View) Audits(ctx context.Context, ns string, limit int) (list []store.Audit, err error) {
 	err = v.store.View(ctx, func(r store.Reader) error {
-		list, err = r.Audits(ctx, cmp.Or(ns, store.DefaultNamespace), PageSize(limit, 100, 1000))
+		list, err = r.Audits(ctx, cmp.Or(ns, store.DefaultNamespace), pageSize(limit, 100, 1000))
 		return err
 	})
 	return list, err
 }
 
-// PageSize is how many items a page has: def when nothing is asked for, and never more than most.
-func PageSize(n, def, most int) int {
+// pageSize is how many items a page has: def when nothing is asked for, and never more than most.
+func pageSize(n, def, most int) int {
 	if n <= 0 {
 		return def
 	}
@@ -75,4 +93,11 @@ func orNil(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
 }

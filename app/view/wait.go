@@ -26,7 +26,7 @@ func inSessions(run *engine.Run) bool {
 func (v *View) pending(
 	ctx context.Context, r store.Reader, run *engine.Run, now time.Time,
 ) (*protocol.Pending, *protocol.Wait, error) {
-	around, err := v.known.Surroundings(ctx, r, run.Namespace, inSessions(run), now)
+	around, err := v.surroundings(ctx, r, run.Namespace, inSessions(run), now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,7 +41,7 @@ func tellWait(v *protocol.RunView, w *protocol.Wait) {
 
 // waiting says of each open run in a list what it waits for.
 func (v *View) waiting(ctx context.Context, r store.Reader, ns string, list []protocol.RunView, now time.Time) error {
-	around, err := v.known.Surroundings(ctx, r, ns, true, now)
+	around, err := v.surroundings(ctx, r, ns, true, now)
 	if err != nil {
 		return err
 	}

@@ -11,3 +11,6 @@ const (
 	WorkerVersion  = "1.20"
 	ControlVersion = "2"
 )
+
+// MaxPendingQuestions is how many questions of a kind may wait for a worker in one queue.
+const MaxPendingQuestions = 64

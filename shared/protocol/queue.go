@@ -1,6 +1,10 @@
 package protocol
 
-import "github.com/sojourn-run/sojourn/shared/history"
+import (
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
 
 // QueueList asks for task queues by name.
 type QueueList struct {
@@ -190,6 +194,9 @@ const (
 	ActivityTaskLimit = "activity_tasks"
 )
 
+// TaskLimits are the kinds of tasks that have budgets, by the member that says theirs.
+var TaskLimits = map[TaskKind]string{KindWorkflow: WorkflowTaskLimit, KindActivity: ActivityTaskLimit}
+
 // BuildRequest decides about a build id of a queue.
 type BuildRequest struct {
 	Namespace, Queue string
@@ -219,6 +226,23 @@ func DeploymentName(namespace, queue, build string) string {
 		build = Unversioned
 	}
 	return namespace + "/" + queue + "@" + build
+}
+
+// ParseDeployment takes the name of a deployment apart: NAMESPACE/QUEUE@BUILD, or …@unversioned for workers without a
+// build id.
+func ParseDeployment(name string) (BuildRequest, error) {
+	ns, rest, slash := strings.Cut(name, "/")
+	at := strings.LastIndexByte(rest, '@')
+	if !slash || ns == "" || at < 1 || at == len(rest)-1 {
+		return BuildRequest{}, Invalid(
+			"deployment", "must be NAMESPACE/QUEUE@BUILD, or end in @%s", Unversioned,
+		)
+	}
+	in := BuildRequest{Namespace: ns, Queue: rest[:at]}
+	if build := rest[at+1:]; build != Unversioned {
+		in.BuildID = &build
+	}
+	return in, nil
 }
 
 // Deployment is a cohort of workers under its name.

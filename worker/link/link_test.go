@@ -120,7 +120,7 @@ func TestReconnectRegistersAgainUnderTheSameIncarnation(t *testing.T) {
 		}
 		b := apptest.Start(t, apptest.Options{Database: db, Change: func(o *app.Options) { o.Addr = url[len("http://"):] }})
 		l.ready()
-		list, err := b.Broker().Workers(t.Context(), "default", "", "")
+		list, err := b.View().Workers(t.Context(), "default", "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestNextURLIsTriedWhenOneFails(t *testing.T) {
 		l.ready()
 		a.Stop()
 		eventually(t, "the link goes to the other app", func() bool {
-			list, err := b.Broker().Workers(t.Context(), "default", "", "")
+			list, err := b.View().Workers(t.Context(), "default", "", "")
 			return err == nil && len(list) == 1
 		})
 	})
@@ -261,7 +261,7 @@ func TestAGoodbyeInItsNameEndsAWorkerOrItRegistersAgain(t *testing.T) {
 		if _, err := l.Poll(t.Context(), protocol.PollRequest{Timeout: &no}); !errors.Is(err, link.ErrLeft) {
 			t.Errorf("after leaving: got %v", err)
 		}
-		list, err := a.Broker().Workers(t.Context(), "default", "", "")
+		list, err := a.View().Workers(t.Context(), "default", "", "")
 		if err != nil || len(list) != 0 {
 			t.Errorf("left, and listed: %+v, %v", list, err)
 		}
@@ -306,7 +306,7 @@ func TestAWorkerLeavesAnAppOfAnotherReleaseForOneOfItsOwn(t *testing.T) {
 		own := apptest.Start(t, apptest.Options{})
 		l := start(t, link.Options{Carrier: to(other.URL(), own.URL())})
 		eventually(t, "the link goes to the app of its release", func() bool {
-			list, err := own.Broker().Workers(t.Context(), "default", "", "")
+			list, err := own.View().Workers(t.Context(), "default", "", "")
 			return err == nil && len(list) == 1 && l.Gated() == ""
 		})
 	})
@@ -319,7 +319,7 @@ func TestAWorkerOfNoAppsReleaseStaysAndLooksAgain(t *testing.T) {
 		l := start(t, link.Options{Carrier: to(a.URL(), b.URL()), MismatchPause: 20 * time.Millisecond})
 		eventually(t, "the link has asked both and goes round", func() bool { return l.Generation() >= 5 })
 		for _, app := range []*apptest.App{a, b} {
-			if list, err := app.Broker().Workers(t.Context(), "default", "", ""); err != nil || len(list) != 1 ||
+			if list, err := app.View().Workers(t.Context(), "default", "", ""); err != nil || len(list) != 1 ||
 				list[0].Gate == "" {
 				t.Errorf("got %+v %v", list, err)
 			}

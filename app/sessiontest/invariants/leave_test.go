@@ -107,7 +107,7 @@ func TestAFleetThatLeavesUnderLoadIsGivenNothingMore(t *testing.T) {
 			if refs := w.leased(ns, id); len(refs) > 0 {
 				t.Errorf("%s left and holds %d tasks", id, len(refs))
 			}
-			if _, err := w.apps[there].Broker().
+			if _, err := w.apps[there].View().
 				Worker(t.Context(), ns, id); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
 				t.Errorf("%s is listed: %v", id, err)
 			}

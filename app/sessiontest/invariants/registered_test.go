@@ -188,7 +188,7 @@ func TestReasonsAreRightAtEveryApp(t *testing.T) {
 				t.Errorf("app %d says of activity %d: %q, want %q", i, k, got, want)
 			}
 		}
-		s := must[protocol.SessionView](t)(b.Session(t.Context(), ns, "s"))
+		s := must[protocol.SessionView](t)(b.View().Session(t.Context(), ns, "s"))
 		if s.Holder == nil || s.Holder.Stale || s.Holder.Status != protocol.WorkerActive {
 			t.Errorf("app %d says that session s is held by %+v", i, s.Holder)
 		}

@@ -174,7 +174,8 @@ func (s *truthCase) becomes(b *broker.Broker) {
 		must[protocol.WorkerHeartbeatAnswer](s.t)(b.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
 			Namespace: s.ns, WorkerID: "holder", Incarnation: "h1", Draining: true,
 		}))
-		list := must[protocol.SessionPage](s.t)(b.Sessions(ctx, protocol.SessionList{Namespace: s.ns, Owner: "holder"}))
+		held := protocol.SessionList{Namespace: s.ns, Owner: "holder"}
+		list := must[protocol.SessionPage](s.t)(b.View().Sessions(ctx, held))
 		for _, v := range list.Sessions {
 			must[protocol.SessionAnswer](s.t)(b.ReleaseSession(ctx, protocol.SessionVerb{
 				Namespace: s.ns, WorkerID: "holder", SessionID: v.SessionID, Epoch: v.Epoch, Reason: "shutdown",

@@ -1,4 +1,4 @@
-package broker_test
+package view_test
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
-	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -48,8 +47,8 @@ func TestASearchThatIsTooBroadIsRefusedOrAnsweredInParts(t *testing.T) {
 	}
 	var budgets []time.Duration
 	d := dispatch.New(dispatch.Options{})
-	b := broker.New(db, d, broker.Options{})
-	runs := view.New(hurried{db, &budgets}, b, d, false)
+	b := broker.New(hurried{db, &budgets}, d, broker.Options{})
+	runs := b.View()
 	t.Cleanup(func() { b.Close(); _ = db.Close() })
 	for i := range 30 {
 		in := protocol.StartRequest{WorkflowID: fmt.Sprint("w", i), WorkflowType: "wf", BusinessKey: fmt.Sprint("k", i)}

@@ -1,4 +1,4 @@
-package broker
+package view
 
 import (
 	"cmp"
@@ -8,28 +8,26 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Surroundings is what the tasks of a namespace wait among. A session's tasks wait for a worker with room for it, so
+// surroundings is what the tasks of a namespace wait among. A session's tasks wait for a worker with room for it, so
 // what workers hold is counted when sessions says so.
-func (b *Broker) Surroundings(
+func (v *View) surroundings(
 	ctx context.Context, r store.Reader, ns string, sessions bool, now time.Time,
 ) (*engine.Surroundings, error) {
-	known, err := b.fleet(ctx, r, ns)
+	known, err := v.workers.Fleet(ctx, r, ns)
 	if err != nil {
 		return nil, err
 	}
-	return b.among(ctx, r, known, ns, sessions, now)
+	return v.among(ctx, r, known, ns, sessions, now)
 }
 
-// Served are the queues that registered workers serve.
-func (b *Broker) Served() []engine.QueueKey { return b.workers.Served() }
-
 // among is the same of workers that are known already.
-func (b *Broker) among(
-	ctx context.Context, r store.Reader, known fleet, ns string, sessions bool, now time.Time,
+func (v *View) among(
+	ctx context.Context, r store.Reader, known presence.Fleet, ns string, sessions bool, now time.Time,
 ) (a *engine.Surroundings, err error) {
 	var held map[string]store.Holding
 	if sessions {
@@ -37,10 +35,10 @@ func (b *Broker) among(
 			return nil, err
 		}
 	}
-	budgets := &throttles{b: b, ns: ns, now: now}
+	budgets := &throttles{settings: v.store.Queue, ns: ns, now: now}
 	a = &engine.Surroundings{
-		Now: now, Release: b.opt.Release, Sessions: map[string]*engine.Session{},
-		Settings: func(queue string) *engine.Queue { return b.store.Queue(engine.QueueKey{Namespace: ns, Name: queue}) },
+		Now: now, Release: v.opt.Release, Sessions: map[string]*engine.Session{},
+		Settings: func(queue string) *engine.Queue { return v.store.Queue(engine.QueueKey{Namespace: ns, Name: queue}) },
 		Throttle: func(queue string, kind protocol.TaskKind) engine.Throttle { return budgets.of(ctx, r, queue, kind) },
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(known), func(x, y engine.WorkerKey) int {
@@ -48,7 +46,7 @@ func (b *Broker) among(
 	}) {
 		h := known[k]
 		a.Workers = append(a.Workers, engine.Candidate{
-			Worker: h.Worker, Alive: b.workers.Alive(h, now), Draining: b.stopped(&h), Gate: h.Gate,
+			Worker: h.Worker, Alive: v.workers.Alive(h, now), Draining: v.workers.Stopped(&h), Gate: h.Gate,
 			Sessions: held[k.ID].Sessions, Full: h.Full(),
 		})
 	}

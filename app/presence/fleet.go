@@ -1,0 +1,98 @@
+package presence
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/release"
+)
+
+// Fleet is what is known of the workers of a namespace: by this app's own ears, else as another app stored it.
+type Fleet map[engine.WorkerKey]Heard
+
+// Fleet gathers it. On a database that other apps share a worker may be connected to any of them, and its row is all
+// that is known of it here.
+func (r *Registry) Fleet(ctx context.Context, from store.Reader, ns string) (Fleet, error) {
+	known := r.All(ns)
+	if !r.opt.Shared {
+		return known, nil
+	}
+	rows, err := from.Workers(ctx, store.WorkerQuery{Namespace: ns, Limit: 10_000})
+	if err != nil {
+		return nil, err
+	}
+	all := make(Fleet, len(rows))
+	for i := range rows {
+		w := &rows[i]
+		if !w.Left.IsZero() {
+			continue
+		}
+		if h, ok := known[w.Key()]; ok && !h.At.IsZero() && h.Worker.Incarnation == w.Incarnation {
+			all[w.Key()] = h
+			continue
+		}
+		all[w.Key()] = Heard{Worker: w, Gate: r.gatedElsewhere(w)}
+	}
+	return all, nil
+}
+
+// gatedElsewhere is why a worker that another app hears is given no work: no app serves its release. "" when one does,
+// or the worker is not asked for its release.
+func (r *Registry) gatedElsewhere(w *engine.Worker) string {
+	served := r.Releases()
+	if !w.Explicit || w.Release == "" || len(served) == 0 || slices.ContainsFunc(served, func(app string) bool {
+		return release.Gate(app, w.Release, r.opt.StrictRelease).Allowed
+	}) {
+		return ""
+	}
+	return release.Gate(r.opt.Release, w.Release, r.opt.StrictRelease).Message
+}
+
+// Serve notes the releases that live apps serve.
+func (r *Registry) Serve(releases []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.releases = releases
+}
+
+// Releases are those that live apps serve, as far as is known; none before this app looked.
+func (r *Registry) Releases() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.releases
+}
+
+// DrainOf is the drain of a worker, as this app knows it; nil: it is given work.
+func (r *Registry) DrainOf(w *engine.Worker) *engine.Drain {
+	return r.opt.Settings(engine.QueueKey{Namespace: w.Namespace}).DrainOf(w)
+}
+
+// Stopped says whether a worker is given nothing because it drains, by its own word or an operator's.
+func (r *Registry) Stopped(h *Heard) bool {
+	return h.Draining || h.Worker.Status == protocol.WorkerDraining || r.DrainOf(h.Worker) != nil
+}
+
+// Status is what listings call a worker. One whose build is drained in all of its queues gets nothing new, as if it
+// drained by itself.
+func (r *Registry) Status(h Heard, now time.Time) protocol.WorkerStatus {
+	switch {
+	case !r.Alive(h, now):
+		return protocol.WorkerStale
+	case h.Gate != "":
+		return protocol.WorkerMismatched
+	case h.Draining, r.DrainOf(h.Worker) != nil:
+		return protocol.WorkerDraining
+	case h.Worker.Status != protocol.WorkerActive:
+		return h.Worker.Status
+	}
+	for _, q := range h.Worker.Queues {
+		if !r.opt.Settings(engine.QueueKey{Namespace: h.Worker.Namespace, Name: q}).Drained(h.Worker.BuildID) {
+			return h.Worker.Status
+		}
+	}
+	return protocol.WorkerDraining
+}

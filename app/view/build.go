@@ -1,0 +1,110 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Cohort is what was decided about a build id, without its workers.
+func Cohort(q engine.Queue, id string) protocol.BuildCohort {
+	d := q.Builds[id]
+	c := protocol.BuildCohort{
+		BuildID: orNil(id), Intent: protocol.IntentActive, DrainedAt: d.DrainedAt, PromotedAt: d.PromotedAt,
+		Selected: q.Promoted == id && !d.PromotedAt.IsZero(), Runtimes: []string{}, SDKVersions: []string{},
+	}
+	if !d.DrainedAt.IsZero() {
+		c.Intent = protocol.IntentDraining
+	}
+	return c
+}
+
+// cohorts are the builds of a queue, that of new runs first, the one seen last before the others.
+func (g *queueSnapshot) cohorts(name string) []protocol.BuildCohort {
+	var decided engine.Queue
+	if q := g.decided[name]; q != nil {
+		decided = *q
+	}
+	all := map[string]*protocol.BuildCohort{}
+	of := func(id string) *protocol.BuildCohort {
+		if all[id] == nil {
+			c := Cohort(decided, id)
+			all[id] = &c
+		}
+		return all[id]
+	}
+	for id := range decided.Builds {
+		of(id)
+	}
+	for _, w := range g.workers[name] {
+		id := ""
+		if w.BuildID != nil {
+			id = *w.BuildID
+		}
+		c := of(id)
+		c.TotalWorkers++
+		switch {
+		case w.Status == protocol.WorkerStale:
+			c.StaleWorkers++
+		case w.Status == protocol.WorkerDraining, c.Intent == protocol.IntentDraining:
+			c.DrainingWorkers++
+		default:
+			c.ActiveWorkers++
+		}
+		c.Runtimes, c.SDKVersions = with(c.Runtimes, w.Runtime), with(c.SDKVersions, w.SDKVersion)
+		if w.LastHeartbeatAt.After(c.LastHeartbeatAt.Time) {
+			c.LastHeartbeatAt = w.LastHeartbeatAt
+		}
+		if c.FirstSeenAt.IsZero() || w.RegisteredAt.Before(c.FirstSeenAt.Time) {
+			c.FirstSeenAt = w.RegisteredAt
+		}
+	}
+	list := []protocol.BuildCohort{}
+	for _, c := range all {
+		c.Rollout = rollout(c)
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, func(x, y protocol.BuildCohort) int {
+		if x.Selected != y.Selected {
+			if x.Selected {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(y.FirstSeenAt.Compare(x.FirstSeenAt.Time), cmp.Compare(text(y.BuildID), text(x.BuildID)))
+	})
+	return list
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func with(list []string, name string) []string {
+	if name == "" || slices.Contains(list, name) {
+		return list
+	}
+	list = append(list, name)
+	slices.Sort(list)
+	return list
+}
+
+func rollout(c *protocol.BuildCohort) string {
+	switch {
+	case c.ActiveWorkers > 0 && c.DrainingWorkers > 0:
+		return protocol.RolloutMixed
+	case c.ActiveWorkers > 0:
+		return protocol.RolloutActive
+	case c.DrainingWorkers > 0, c.Intent == protocol.IntentDraining:
+		// the decision stands whether a worker of it is there or not
+		return protocol.RolloutDraining
+	case c.StaleWorkers > 0:
+		return protocol.RolloutStale
+	}
+	return protocol.RolloutNobody
+}

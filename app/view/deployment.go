@@ -1,0 +1,46 @@
+package view
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Deployments lists the builds of the queues of a namespace, or of one queue, each under one name.
+func (v *View) Deployments(ctx context.Context, ns, queue string) (protocol.DeploymentList, error) {
+	ns = change.Namespace(ns)
+	l := protocol.DeploymentList{Namespace: ns, Deployments: []protocol.Deployment{}}
+	g, err := v.queueSnapshot(ctx, ns)
+	if err != nil {
+		return l, err
+	}
+	for _, name := range g.names() {
+		if queue != "" && name != queue {
+			continue
+		}
+		for _, c := range g.cohorts(name) {
+			l.Deployments = append(l.Deployments, protocol.Deployment{
+				Name: protocol.DeploymentName(ns, name, text(c.BuildID)), Namespace: ns, Queue: name, BuildCohort: c,
+			})
+		}
+	}
+	return l, nil
+}
+
+// Deployment shows one build of a queue.
+func (v *View) Deployment(ctx context.Context, name string) (protocol.Deployment, error) {
+	in, err := protocol.ParseDeployment(name)
+	if err != nil {
+		return protocol.Deployment{}, err
+	}
+	l, err := v.Deployments(ctx, in.Namespace, in.Queue)
+	for _, d := range l.Deployments {
+		if text(d.BuildID) == text(in.BuildID) {
+			return d, err
+		}
+	}
+	return protocol.Deployment{}, cmp.Or[error](err, protocol.Refuse(protocol.ReasonDeploymentNotFound,
+		"no worker registered as deployment %s, and nothing was decided about it", name).With("name", name))
+}

@@ -1,0 +1,72 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// shownDrained is how many of its workers a drain lists.
+const shownDrained = 1000
+
+// FleetDrains lists the drains of a namespace, and how far they are.
+func (v *View) FleetDrains(ctx context.Context, ns string) (protocol.FleetDrains, error) {
+	out := protocol.FleetDrains{Namespace: change.Namespace(ns), Drains: []protocol.FleetDrainState{}}
+	decided, err := v.decided(ctx, out.Namespace)
+	if err != nil || decided[""] == nil {
+		return out, err
+	}
+	if out.Drains, err = v.Drains(ctx, out.Namespace, decided[""].Drains); err != nil {
+		return out, err
+	}
+	slices.SortStableFunc(out.Drains, func(x, y protocol.FleetDrainState) int { return x.Since.Compare(y.Since.Time) })
+	return out, nil
+}
+
+// Drains are drains with what their workers have left.
+func (v *View) Drains(
+	ctx context.Context, ns string, list []engine.Drain,
+) ([]protocol.FleetDrainState, error) {
+	workers, err := v.Workers(ctx, ns, "", "")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]protocol.FleetDrainState, len(list))
+	for i := range list {
+		d := &list[i]
+		s := protocol.FleetDrainState{
+			Namespace: ns, FleetTarget: d.FleetTarget, State: protocol.DrainEnded, Reason: d.Reason, By: d.By, Since: d.At,
+			DeadlineAt: d.Deadline, Evict: d.Evict, Members: []protocol.DrainedWorker{},
+		}
+		for _, w := range workers {
+			row := engine.Worker{ID: w.WorkerID, Group: w.Group, Release: w.Release}
+			if w.BuildID != nil {
+				row.BuildID = *w.BuildID
+			}
+			if !d.Covers(&row) {
+				continue
+			}
+			m := protocol.DrainedWorker{
+				WorkerID: w.WorkerID, State: protocol.DrainEnded, Status: w.Status, Leases: w.Leases,
+				WorkflowTasks: w.WorkflowTasks, Sessions: w.Sessions,
+			}
+			if w.Leases+w.Sessions > 0 {
+				m.State, s.State = protocol.DrainRuns, protocol.DrainRuns
+			} else {
+				s.Drained++
+			}
+			s.Workers, s.Leases, s.Sessions = s.Workers+1, s.Leases+w.Leases, s.Sessions+w.Sessions
+			s.Members = append(s.Members, m)
+		}
+		slices.SortStableFunc(s.Members, func(x, y protocol.DrainedWorker) int {
+			return cmp.Compare(y.Leases+y.Sessions, x.Leases+x.Sessions)
+		})
+		s.Members = s.Members[:min(len(s.Members), shownDrained)]
+		out[i] = s
+	}
+	return out, nil
+}

@@ -1,0 +1,102 @@
+package view
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/release"
+)
+
+// countedUpTo is how far people are told numbers of runs exactly; one more says that there are more.
+const countedUpTo = 10_000
+
+// RunCounts counts the runs of a namespace by status for people who look: up to 10,000, read once for all of them.
+func (v *View) RunCounts(ctx context.Context, ns string) (protocol.RunCounts, error) {
+	ns = change.Namespace(ns)
+	runs, err := v.runCounts.get(ctx, ns, v.opt.Dispatch.Changes, func(
+		ctx context.Context,
+	) (runs map[string]int, err error) {
+		err = v.store.View(ctx, func(r store.Reader) error {
+			runs, err = countsUpTo(ctx, r, ns)
+			return err
+		})
+		return runs, err
+	})
+	return protocol.RunCounts{Runs: runs, UpTo: countedUpTo}, err
+}
+
+func countsUpTo(ctx context.Context, r store.Reader, ns string) (map[string]int, error) {
+	counts, err := r.RunCountsUpTo(ctx, ns, countedUpTo+1)
+	return texts(counts), err
+}
+
+func texts[S ~string](counts map[S]int) map[string]int {
+	all := make(map[string]int, len(counts))
+	for s, n := range counts {
+		all[string(s)] = n
+	}
+	return all
+}
+
+// Overview is a snapshot of this app and what it sees, for people: read once for all who look, at most once a second,
+// with runs counted as RunCounts does.
+func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, error) {
+	ns = change.Namespace(ns)
+	o, err := v.overviews.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
+		return v.overview(ctx, ns, countsUpTo)
+	})
+	o.Uptime, o.UpTo = int64(time.Since(v.started).Seconds()), countedUpTo
+	return o, err
+}
+
+// Tally is Overview with exact counts as of now.
+func (v *View) Tally(ctx context.Context, ns string) (protocol.Overview, error) {
+	return v.overview(ctx, change.Namespace(ns), func(
+		ctx context.Context, r store.Reader, ns string,
+	) (map[string]int, error) {
+		counts, err := r.RunCounts(ctx, ns)
+		return texts(counts), err
+	})
+}
+
+func (v *View) overview(
+	ctx context.Context, ns string, runs func(context.Context, store.Reader, string) (map[string]int, error),
+) (protocol.Overview, error) {
+	o := protocol.Overview{
+		Release: v.opt.Release, Unreadable: v.opt.Release == release.Unreadable, App: v.opt.App, Store: "sqlite",
+		Uptime: int64(time.Since(v.started).Seconds()), Counts: map[string]map[string]int{}, Queues: []protocol.QueueView{},
+	}
+	if v.opt.Shared {
+		o.Store = "postgres"
+	}
+	workers, err := v.Workers(ctx, ns, "", "")
+	if err != nil {
+		return o, err
+	}
+	o.Counts["workers"] = map[string]int{}
+	for _, w := range workers {
+		o.Counts["workers"][string(w.Status)]++
+	}
+	err = v.store.View(ctx, func(r store.Reader) error {
+		sessions, err := r.SessionCounts(ctx, ns)
+		if err != nil {
+			return err
+		}
+		o.Counts["sessions"] = texts(sessions)
+		if o.Counts["runs"], err = runs(ctx, r, ns); err != nil {
+			return err
+		}
+		queues, err := r.Queues(ctx, ns)
+		for _, q := range queues {
+			o.Queues = append(o.Queues, protocol.QueueView{
+				Namespace: q.Namespace, Queue: q.Queue, Kind: q.Kind, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed,
+				OldestReady: q.OldestReady,
+			})
+		}
+		return err
+	})
+	return o, err
+}

@@ -1,0 +1,159 @@
+package view
+
+import (
+	"context"
+	"encoding/base64"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// leasesShown is how many leased tasks the detail of a queue shows.
+const leasesShown = 200
+
+// Queues lists the task queues of a namespace by name: those that hold a task, that a registered worker serves, or that
+// something was decided about.
+func (v *View) Queues(ctx context.Context, in protocol.QueueList) (protocol.QueuePage, error) {
+	ns := change.Namespace(in.Namespace)
+	p := protocol.QueuePage{Namespace: ns, Queues: []protocol.QueueState{}}
+	after, err := base64.RawURLEncoding.DecodeString(in.PageToken)
+	if err != nil {
+		return p, protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", in.PageToken)
+	}
+	g, err := v.queueSnapshot(ctx, ns)
+	if err != nil {
+		return p, err
+	}
+	limit := pageSize(in.PageSize, 100, 1000)
+	for _, name := range g.names() {
+		if name <= string(after) {
+			continue
+		}
+		if len(p.Queues) == limit {
+			token := base64.RawURLEncoding.EncodeToString([]byte(p.Queues[limit-1].Name))
+			p.NextPageToken = &token
+			break
+		}
+		p.Queues = append(p.Queues, g.state(name))
+	}
+	return p, nil
+}
+
+// Queue shows one task queue: its tasks, its leases, who serves it, its builds and budgets.
+func (v *View) Queue(ctx context.Context, ns, name string) (protocol.QueueState, error) {
+	ns = change.Namespace(ns)
+	g, err := v.queueSnapshot(ctx, ns)
+	if err != nil {
+		return protocol.QueueState{}, err
+	}
+	if !slices.Contains(g.names(), name) {
+		return protocol.QueueState{}, noQueue(name)
+	}
+	out := g.state(name)
+	out.BuildIDs, out.Leases, out.Pollers = g.cohorts(name), []protocol.QueueLease{}, []protocol.QueuePoller{}
+	out.Limits = map[string]protocol.Budget{}
+	for kind, member := range protocol.TaskLimits {
+		if l := g.decided[name].Budget(kind); l.Bounded() {
+			out.Limits[member] = budget(l)
+		}
+	}
+	for _, w := range g.workers[name] {
+		out.Pollers = append(out.Pollers, protocol.QueuePoller{
+			WorkerID: w.WorkerID, Runtime: w.Runtime, SDKVersion: w.SDKVersion, BuildID: w.BuildID,
+			LastHeartbeatAt: w.LastHeartbeatAt,
+			Status:          w.Status, Stale: w.Status == protocol.WorkerStale,
+		})
+	}
+	return out, v.store.View(ctx, func(r store.Reader) error {
+		leases, err := r.QueueLeases(ctx, engine.QueueKey{Namespace: ns, Name: name}, leasesShown)
+		for _, l := range leases {
+			out.Leases = append(out.Leases, leaseView(l, g.now))
+		}
+		return err
+	})
+}
+
+func noQueue(name string) error {
+	return protocol.Refuse(protocol.ReasonQueueNotFound, "queue %s holds no task and no worker serves it", name).
+		With("task_queue", name)
+}
+
+func leaseView(l store.QueueLease, now time.Time) protocol.QueueLease {
+	v := protocol.QueueLease{
+		Kind: l.Kind, WorkflowID: l.WorkflowID, RunID: l.Run, Owner: l.Owner, ExpiresAt: l.Until,
+		Expired: !l.Until.After(now), SessionID: l.Session,
+	}
+	if l.Kind == protocol.KindWorkflow {
+		v.TaskID, v.WorkflowAttempt = engine.TaskID(l.Run, l.Seq), l.Delivery
+	} else {
+		v.TaskID, v.AttemptID = engine.StepID(l.Run, l.Seq), engine.AttemptID(l.Run, l.Seq, l.Delivery)
+	}
+	return v
+}
+
+// BuildIDs lists the build ids of a queue: those of registered workers and those something was decided about.
+func (v *View) BuildIDs(ctx context.Context, ns, name string) (protocol.BuildRollout, error) {
+	ns = change.Namespace(ns)
+	g, err := v.queueSnapshot(ctx, ns)
+	return protocol.BuildRollout{
+		Namespace: ns, Queue: name, StaleAfter: int64(v.opt.Alive.Seconds()), BuildIDs: g.cohorts(name),
+	}, err
+}
+
+// Limits are the budgets of a queue, or of a namespace.
+func (v *View) Limits(ctx context.Context, ns, name string) (protocol.LimitState, error) {
+	key := engine.QueueKey{Namespace: change.Namespace(ns), Name: name}
+	decided, err := v.decided(ctx, key.Namespace)
+	return LimitState(key, decided[name]), err
+}
+
+// LimitState shows the budgets of a queue; with an empty name, of a namespace.
+func LimitState(k engine.QueueKey, q *engine.Queue) protocol.LimitState {
+	v := protocol.LimitState{
+		Namespace: k.Namespace, Queue: k.Name, Workflow: budget(q.Budget(protocol.KindWorkflow)),
+		Activity: budget(q.Budget(protocol.KindActivity)),
+	}
+	if q != nil {
+		v.UpdatedAt = q.UpdatedAt
+	}
+	return v
+}
+
+func budget(l engine.Budget) protocol.Budget {
+	return protocol.Budget{MaxLeases: orNone(l.Leases), MaxPerMinute: orNone(l.PerMinute)}
+}
+
+func orNone(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// decided is what was decided about the queues of a namespace, by name; "" is all of it.
+func (v *View) decided(ctx context.Context, ns string) (map[string]*engine.Queue, error) {
+	m := map[string]*engine.Queue{}
+	err := v.store.View(ctx, func(r store.Reader) error {
+		rows, err := r.QueueRows(ctx, ns)
+		for i := range rows {
+			m[rows[i].Name] = &rows[i]
+		}
+		return err
+	})
+	return m, err
+}
+
+// Manned says whether a living worker of a queue has a build.
+func (v *View) Manned(ctx context.Context, ns, queue, build string) (bool, error) {
+	g, err := v.queueSnapshot(ctx, ns)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(g.cohorts(queue), func(c protocol.BuildCohort) bool {
+		return text(c.BuildID) == build && c.ActiveWorkers > 0
+	}), nil
+}

@@ -1,0 +1,43 @@
+package view
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Routed is where the tasks of a queue go, or of a namespace.
+func (v *View) Routed(ctx context.Context, ns, name string) (protocol.RouteState, error) {
+	out := protocol.RouteState{Namespace: change.Namespace(ns), Queue: name}
+	decided, err := v.decided(ctx, out.Namespace)
+	if err != nil {
+		return out, err
+	}
+	out.Group, out.FromNamespace = routed(decided, name)
+	if own := decided[name]; own != nil {
+		out.UpdatedAt = own.UpdatedAt
+	}
+	if out.Group == "" {
+		return out, nil
+	}
+	workers, err := v.Workers(ctx, ns, name, "")
+	for _, w := range workers {
+		if w.Group == out.Group && w.Status == protocol.WorkerActive {
+			out.Workers++
+		}
+	}
+	return out, err
+}
+
+// routed is the group that a queue of a namespace is routed to, and whether it is the namespace's.
+func routed(decided map[string]*engine.Queue, name string) (group string, inherited bool) {
+	if q := decided[name]; q != nil && q.Group != "" {
+		return q.Group, false
+	}
+	if all := decided[""]; all != nil && name != "" {
+		return all.Group, all.Group != ""
+	}
+	return "", false
+}

@@ -1,0 +1,188 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Sessions lists sessions, last updated first, with counts over the whole namespace.
+func (v *View) Sessions(ctx context.Context, in protocol.SessionList) (protocol.SessionPage, error) {
+	ns := change.Namespace(in.Namespace)
+	q := store.SessionQuery{
+		Namespace: ns, Owner: in.Owner, Queue: in.Queue, Workflow: in.Workflow, Text: in.Query,
+		Limit: pageSize(in.PageSize, 50, 200) + 1,
+	}
+	if in.Status != "" {
+		if !slices.Contains(sessionStatuses, protocol.SessionStatus(in.Status)) {
+			return protocol.SessionPage{}, protocol.Invalid(
+				"status", "must be one of %v, not %q", sessionStatuses, in.Status,
+			)
+		}
+		q.Statuses = []protocol.SessionStatus{protocol.SessionStatus(in.Status)}
+	}
+	var err error
+	if q.AfterUpdated, q.AfterID, err = parseCursor(in.PageToken); err != nil {
+		return protocol.SessionPage{}, err
+	}
+	now, err := v.store.Now(ctx)
+	if err != nil {
+		return protocol.SessionPage{}, err
+	}
+	p := protocol.SessionPage{Namespace: ns, Sessions: []protocol.SessionView{}, Metrics: map[string]int{"total": 0}}
+	for _, s := range sessionStatuses {
+		p.Metrics[string(s)] = 0
+	}
+	err = v.store.View(ctx, func(r store.Reader) error {
+		rows, err := r.Sessions(ctx, q)
+		if err != nil {
+			return err
+		}
+		if len(rows) == q.Limit {
+			rows = rows[:q.Limit-1]
+			last := rows[len(rows)-1]
+			p.NextPageToken = cursor(last.UpdatedAt, last.ID)
+		}
+		known, err := v.workers.Fleet(ctx, r, ns)
+		if err != nil {
+			return err
+		}
+		around, err := v.among(ctx, r, known, ns, true, now)
+		if err != nil {
+			return err
+		}
+		for _, s := range rows {
+			shown := v.session(s, known, now)
+			if shown.Wait = around.SessionWait(&s); shown.Wait != nil {
+				shown.Waiting = shown.Wait.Why(time.UTC)
+			}
+			p.Sessions = append(p.Sessions, shown)
+		}
+		counts, err := r.SessionCounts(ctx, ns)
+		for s, n := range counts {
+			p.Metrics[string(s)] = n
+			p.Metrics["total"] += n
+		}
+		return err
+	})
+	return p, err
+}
+
+// Session shows one session with its ownership timeline.
+func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView, error) {
+	key := engine.SessionKey{Namespace: change.Namespace(ns), ID: id}
+	now, err := v.store.Now(ctx)
+	if err != nil {
+		return protocol.SessionView{}, err
+	}
+	var out protocol.SessionView
+	err = v.store.View(ctx, func(r store.Reader) error {
+		s, err := r.Session(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			gone := protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", id)
+			timeline, earlier, err := readTimeline(ctx, r, key, 0, timelineShown) // kept when the row was cleaned up
+			if len(timeline) > 0 {
+				gone.With("timeline", withRenewals(timeline, nil, false))
+			}
+			if earlier != nil {
+				gone.With("timeline_page_token", *earlier)
+			}
+			return cmp.Or(err, error(gone))
+		}
+		if err != nil {
+			return err
+		}
+		known, err := v.workers.Fleet(ctx, r, key.Namespace)
+		if err != nil {
+			return err
+		}
+		out = v.session(s, known, now)
+		timeline, earlier, err := readTimeline(ctx, r, key, 0, timelineShown)
+		out.Timeline, out.TimelineToken = withRenewals(timeline, &s, s.Held(now)), earlier
+		if err != nil {
+			return err
+		}
+		around, err := v.among(ctx, r, known, key.Namespace, true, now)
+		if err != nil {
+			return err
+		}
+		if out.Wait, err = sessionWait(ctx, r, around, &s); out.Wait != nil {
+			out.Waiting = out.Wait.Why(time.UTC)
+		}
+		return err
+	})
+	return out, err
+}
+
+// sessionWait is why the tasks of a session wait: as its first ready task says, else as the session does.
+func sessionWait(
+	ctx context.Context, r store.Reader, around *engine.Surroundings, s *engine.Session,
+) (*protocol.Wait, error) {
+	if s.Ready == 0 {
+		return around.SessionWait(s), nil
+	}
+	around.Sessions[s.ID] = s
+	tasks, err := r.SessionTasks(ctx, s.Key(), 100)
+	for _, a := range tasks {
+		if a.State == engine.Ready {
+			return around.ActivityWait(a), err
+		}
+	}
+	return around.SessionWait(s), err
+}
+
+// Written shows a session as a verb left it, held by a worker as this app alone knows it.
+func (v *View) Written(s engine.Session, now time.Time) protocol.SessionView {
+	return v.session(s, v.workers.All(s.Namespace), now)
+}
+
+func (v *View) session(s engine.Session, known presence.Fleet, now time.Time) protocol.SessionView {
+	out := protocol.SessionView{
+		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID,
+		Connection: orNil(s.Connection),
+		Queue:      orNil(s.Queue), Requirements: orEmpty(s.Requirements), Status: s.Shown(), Epoch: s.Epoch,
+		LeaseOwner:     orNil(s.Owner),
+		LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: s.TTLUntil, IdleSeconds: s.Idle / 1_000_000, ClosedAt: s.ClosedAt,
+		EndedReason: s.Reason, Moving: s.Moving, ReleasePolicy: s.ReleasePolicy, Claims: s.Claims, Lease: s.Lease / 1_000_000,
+		TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
+		Reacquire: !s.NoReacquire, Active: s.Active, Ready: s.Ready, Release: s.Release, LastActivityAt: s.LastActivity,
+		LastHeartbeatAt: s.RenewedAt, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+	}
+	out.Affinity, out.FallbackAfter = s.Affinity()
+	out.FallbackAt = s.OpensAt()
+	if s.Door == engine.DoorWorkflow {
+		out.Scope = "workflow"
+	}
+	switch s.Reason { // clients know these reasons of failure only
+	case engine.ReasonTTL, engine.ReasonLeaseLost, engine.ReasonOrphaned:
+		out.FailureReason = &s.Reason
+	default:
+		if s.Status == protocol.SessionFailed {
+			out.FailureReason = &s.Reason
+		}
+	}
+	if s.For != "" && s.ForUntil.After(now) {
+		out.KeptFor = s.For
+	}
+	if s.Owner == "" {
+		return out
+	}
+	if h, ok := known[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]; ok {
+		w := v.worker(h.Worker, h, store.Holding{}, now)
+		out.Holder = &protocol.SessionHolder{
+			WorkerID: w.WorkerID, TaskQueue: w.TaskQueue, Status: w.Status, LastHeartbeatAt: w.LastHeartbeatAt,
+			Stale: w.Status == protocol.WorkerStale,
+		}
+		return out
+	}
+	out.Holder = &protocol.SessionHolder{WorkerID: s.Owner, Status: protocol.WorkerStale, Stale: true}
+	return out
+}

@@ -1,0 +1,42 @@
+package view
+
+import (
+	"context"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// shownPending is how many of the workers are named that do not run with what was set.
+const shownPending = 100
+
+// FleetSettings shows what was set, and which workers run with it, whichever app hears them.
+func (v *View) FleetSettings(ctx context.Context, ns string) (protocol.FleetSettingsState, error) {
+	out := protocol.FleetSettingsState{Namespace: change.Namespace(ns), Pending: []string{}}
+	decided, err := v.decided(ctx, out.Namespace)
+	if err != nil {
+		return out, err
+	}
+	is := decided[""].Fleet()
+	out.Revision, out.FleetSettings, out.UpdatedAt, out.By = is.Revision, is.FleetSettings, is.At, is.By
+	workers, err := v.Workers(ctx, ns, "", "")
+	if err != nil {
+		return out, err
+	}
+	for _, w := range workers {
+		switch {
+		case w.Status == protocol.WorkerStale:
+		case w.Settings == nil:
+			out.Unaware++
+		case *w.Settings == is.Revision:
+			out.Workers, out.Applied = out.Workers+1, out.Applied+1
+		default:
+			out.Workers++
+			out.Pending = append(out.Pending, w.WorkerID)
+		}
+	}
+	slices.Sort(out.Pending)
+	out.Pending = out.Pending[:min(len(out.Pending), shownPending)]
+	return out, nil
+}

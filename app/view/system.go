@@ -1,0 +1,63 @@
+package view
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The most a look at what waits for repair, or is due, tells; and how many open runs it reads to find them.
+const (
+	systemScan = 100
+	repairRead = 10_000
+)
+
+// RepairStatus lists the quarantined runs of a namespace, newest first.
+func (v *View) RepairStatus(ctx context.Context, ns string) (protocol.RepairStatus, error) {
+	s := protocol.RepairStatus{
+		Namespace: change.Namespace(ns), Candidates: []protocol.RepairCandidate{}, ScanLimit: systemScan,
+		Policy: protocol.RepairPolicy{Redelivery: "lease_expiry", Quarantine: "manual_repair", ScanLimit: systemScan},
+	}
+	err := v.store.View(ctx, func(r store.Reader) error {
+		heads, err := r.Quarantined(ctx, s.Namespace, repairRead, systemScan)
+		if err != nil {
+			return err
+		}
+		for _, h := range heads {
+			s.Candidates = append(s.Candidates, protocol.RepairCandidate{
+				WorkflowID: h.WorkflowID, RunID: h.ID, WorkflowType: h.Type, TaskQueue: h.Queue,
+				TaskID: engine.TaskID(h.ID, h.Task.Number), Problem: h.Task.Problem, StartedAt: h.StartedAt,
+			})
+		}
+		open, err := r.RunCountsUpTo(ctx, s.Namespace, repairRead)
+		s.Pressure = len(heads) == systemScan || open[protocol.RunRunning] == repairRead
+		return err
+	})
+	return s, err
+}
+
+// ActivityTimeouts lists activities whose time is over: the sweeper moves them on by itself, so there is rarely any.
+func (v *View) ActivityTimeouts(ctx context.Context, ns string) (protocol.TimeoutStatus, error) {
+	s := protocol.TimeoutStatus{Namespace: change.Namespace(ns), IDs: []string{}, ScanLimit: systemScan}
+	due, err := v.DueActivities(ctx, s.Namespace, systemScan)
+	for _, d := range due {
+		s.IDs = append(s.IDs, engine.StepID(d.Run, d.Seq))
+	}
+	s.Count, s.Pressure = len(s.IDs), len(s.IDs) == systemScan
+	return s, err
+}
+
+// DueActivities lists activities of a namespace whose time is over, the first due before others.
+func (v *View) DueActivities(ctx context.Context, ns string, limit int) (list []store.Due, err error) {
+	now, err := v.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return list, v.store.View(ctx, func(r store.Reader) (err error) {
+		list, err = r.DueActivities(ctx, ns, now, limit)
+		return err
+	})
+}

@@ -1,0 +1,58 @@
+package view
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// throttles answers, for tasks of one namespace that are looked at together, whether a budget withholds them. It counts
+// once, and only where there is a budget.
+type throttles struct {
+	settings func(engine.QueueKey) *engine.Queue
+	ns       string
+	now      time.Time
+	snapshot *queueSnapshot
+}
+
+func (t *throttles) of(ctx context.Context, r store.Reader, queue string, kind protocol.TaskKind) engine.Throttle {
+	own, all := t.settings(engine.QueueKey{Namespace: t.ns, Name: queue}),
+		t.settings(engine.QueueKey{Namespace: t.ns})
+	if !own.Budget(kind).Bounded() && !all.Budget(kind).Bounded() {
+		return engine.Throttle{}
+	}
+	if t.snapshot == nil {
+		g := &queueSnapshot{
+			ns: t.ns, now: t.now, stats: map[string]map[protocol.TaskKind]store.QueueStats{},
+			decided: map[string]*engine.Queue{},
+		}
+		if stats, err := r.Queues(ctx, t.ns); err == nil {
+			g.add(stats)
+		}
+		if rows, err := r.QueueRows(ctx, t.ns); err == nil {
+			for i := range rows {
+				g.decided[rows[i].Name] = &rows[i]
+			}
+		}
+		t.snapshot = g
+	}
+	return throttle(
+		t.snapshot.decided[queue], t.snapshot.decided[""], kind, t.snapshot.leased(queue, kind), t.snapshot.leased("", kind),
+		t.now,
+	)
+}
+
+// throttle is why the budgets of a queue and its namespace give nothing now; without a Why they do.
+func throttle(own, all *engine.Queue, kind protocol.TaskKind, leased, leasedInAll int, now time.Time) engine.Throttle {
+	var t engine.Throttle
+	if own != nil {
+		_, t, _ = own.Room(kind, leased, now)
+	}
+	if t.Why == nil && all != nil {
+		_, t, _ = all.Room(kind, leasedInAll, now)
+	}
+	return t
+}

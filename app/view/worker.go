@@ -1,0 +1,108 @@
+package view
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Workers lists registrations by id, each with how it stands now.
+func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protocol.WorkerView, error) {
+	ns = change.Namespace(ns)
+	now, err := v.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	views := []protocol.WorkerView{}
+	err = v.store.View(ctx, func(r store.Reader) error {
+		rows, err := r.Workers(ctx, store.WorkerQuery{Namespace: ns, Queue: queue, Limit: 10_000})
+		if err != nil {
+			return err
+		}
+		held, err := r.Holdings(ctx, ns)
+		if err != nil {
+			return err
+		}
+		known, err := v.workers.Fleet(ctx, r, ns)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			h, ok := known[rows[i].Key()]
+			if !ok {
+				h = presence.Heard{Worker: &rows[i]}
+			}
+			if !rows[i].Left.IsZero() && held[rows[i].ID].Leases == 0 {
+				continue
+			}
+			shown := v.worker(&rows[i], h, held[rows[i].ID], now)
+			if !rows[i].Left.IsZero() { // it ends what it holds
+				shown.Status = protocol.WorkerDraining
+			}
+			views = append(views, shown)
+		}
+		return nil
+	})
+	differences(views)
+	return slices.DeleteFunc(views, func(w protocol.WorkerView) bool {
+		return status != "" && string(w.Status) != status
+	}), err
+}
+
+// Worker shows one registration.
+func (v *View) Worker(ctx context.Context, ns, id string) (protocol.WorkerView, error) {
+	all, err := v.Workers(ctx, ns, "", "")
+	for _, w := range all {
+		if w.WorkerID == id {
+			return w, nil
+		}
+	}
+	if err == nil {
+		err = protocol.Refuse(protocol.ReasonWorkerNotFound, "there is no worker %s", id)
+	}
+	return protocol.WorkerView{}, err
+}
+
+func (v *View) worker(w *engine.Worker, h presence.Heard, held store.Holding, now time.Time) protocol.WorkerView {
+	out := protocol.WorkerView{
+		WorkerID: w.ID, Namespace: w.Namespace, TaskQueue: w.Queues[0], TaskQueues: w.Queues, Runtime: w.Runtime,
+		SDKVersion: w.SDKVersion,
+		BuildID:    orNil(w.BuildID), Release: w.Release, Incarnation: w.Incarnation,
+		Status: v.workers.Status(h, now), Gate: h.Gate,
+		Capabilities: orEmpty(w.Capabilities), WorkflowTypes: orEmpty(w.WorkflowTypes),
+		ActivityTypes: orEmpty(w.ActivityTypes),
+		WorkflowSlots: w.WorkflowSlots, ActivitySlots: w.ActivitySlots, MaxSessions: w.MaxSessions,
+		Session: &protocol.SessionSettings{
+			LeaseMS: w.SessionLease / 1000, BufferMS: w.SessionBuffer / 1000, IdleMS: w.SessionIdle / 1000,
+			MaxActivities: w.Together,
+		},
+		HeartbeatInterval: int64(v.opt.Heartbeat.Seconds()), LastHeartbeatAt: w.HeartbeatAt, RegisteredAt: w.RegisteredAt,
+		UpdatedAt: w.UpdatedAt,
+		Machine:   h.Machine, Isolation: w.Isolation, Slots: w.Slots, Process: w.Process, Leases: held.Leases,
+		WorkflowTasks: held.WorkflowTasks,
+		Activities:    held.Leases - held.WorkflowTasks, Sessions: held.Sessions, Group: w.Group,
+		Settings: w.Settings, Versions: w.Versions,
+	}
+	if d := v.workers.DrainOf(w); d != nil {
+		out.Drain = &protocol.WorkerDrain{
+			FleetTarget: d.FleetTarget, Since: d.At, DeadlineAt: d.Deadline, Evict: d.Evict, By: d.By, Reason: d.Reason,
+		}
+	}
+	if !h.At.IsZero() {
+		out.LastHeartbeatAt = history.At(now.Add(-time.Since(h.At)))
+	}
+	if len(h.Slots) > 0 {
+		out.Slots = h.Slots
+	}
+	if len(h.Process) > 0 {
+		out.Process = h.Process
+	}
+	return out
+}
