@@ -103,6 +103,7 @@ var directions = []direction{
 		"worker/workflow",
 		"shared/...",
 	}},
+	{"cli/bench/chart", []string{"cli/bench"}},
 	{"cli/conformance", nil},
 	{"cli", []string{
 		"client",

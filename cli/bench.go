@@ -13,12 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/cli/bench"
+	"github.com/sojourn-run/sojourn/cli/bench/chart"
 	"github.com/sojourn-run/sojourn/shared/process"
+	"github.com/sojourn-run/sojourn/shared/release"
 )
 
 func (p *program) benchCommand() *cobra.Command {
 	var o bench.Options
-	asJSON := false
+	asJSON, charts := false, ""
 	long := "Measure a whole Sojourn on this machine: client, server and database together, everything durable, payloads of 1 KB.\n\nScenarios:\n"
 	for _, s := range bench.Scenarios() {
 		long += fmt.Sprintf("  %-3s %s\n", s[0], s[1])
@@ -34,6 +36,7 @@ func (p *program) benchCommand() *cobra.Command {
 				}
 				o.Scenarios = append(o.Scenarios, id)
 			}
+			o.Version, _ = release.Current(release.Source{Stamp: release.Stamp, Embedded: release.Embedded})
 			if o.Postgres == "" {
 				o.Postgres = os.Getenv("SOJOURN_TEST_POSTGRES")
 			}
@@ -48,6 +51,11 @@ func (p *program) benchCommand() *cobra.Command {
 			}
 			results, err := bench.Run(c.Context(), o)
 			_ = bar.Finish()
+			if charts != "" && len(results) > 0 {
+				files, failed := chart.Write(charts, results)
+				err = orFirst(err, failed)
+				fmt.Fprintf(p.err, "%d charts in %s\n", len(files), charts)
+			}
 			if asJSON {
 				return orFirst(err, p.writeJSON(results))
 			}
@@ -62,6 +70,7 @@ func (p *program) benchCommand() *cobra.Command {
 	)
 	c.Flags().IntVar(&o.Runs, "runs", 5, "runs of each scenario; the median is shown")
 	c.Flags().BoolVar(&o.Quick, "quick", false, "one small run of each, within 40 s")
+	c.Flags().StringVar(&charts, "chart", "", "directory for a chart of each scenario, as SVG and PNG")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
 	return c
 }

@@ -20,6 +20,7 @@ type Options struct {
 	Postgres  string   // URL of a server where databases can be made
 	Runs      int      // of each; the median is reported
 	Quick     bool     // fewer operations and runs: a look, not a measurement
+	Version   string   // of the program, for the record
 	Progress  func(done, all int, what string)
 	Log       zerolog.Logger
 }
@@ -40,8 +41,12 @@ type Result struct {
 	Limit     Limit     `json:"limit"`
 	OfLimit   float64   `json:"of_limit"` // the part of what the limit that binds allows
 	Runs      []float64 `json:"runs"`
+	Size      int       `json:"size,omitempty"` // how much there was of SizeOf, in what measures growth
+	SizeOf    string    `json:"size_of,omitempty"`
 	Cores     int       `json:"cores"`
 	Go        string    `json:"go"`
+	Version   string    `json:"version"` // of Sojourn
+	Date      string    `json:"date"`    // of the first run, UTC
 }
 
 // Limit is what machine and store allow, measured in the same run.
@@ -96,6 +101,16 @@ func Scenarios() [][2]string {
 	}
 }
 
+// Describe returns the line of explanation of a scenario, and nothing for one that is not there.
+func Describe(id string) string {
+	for _, s := range Scenarios() {
+		if s[0] == id {
+			return s[1]
+		}
+	}
+	return ""
+}
+
 // Run measures what the options ask for. Results come in the order of scenarios, stores and transports.
 func Run(ctx context.Context, o Options) ([]Result, error) {
 	if o.Runs <= 0 {
@@ -141,7 +156,7 @@ func repeat(ctx context.Context, s scenario, kind string, o Options, step func()
 	}
 	r := Result{
 		Scenario: s.id, Store: kind, Transport: s.transport, Unit: s.unit, N: ops, Cores: runtime.NumCPU(),
-		Go: runtime.Version(),
+		Go: runtime.Version(), Version: o.Version, Date: time.Now().UTC().Format(time.DateOnly),
 	}
 	var each []time.Duration
 	var cpu time.Duration
