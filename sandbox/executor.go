@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -27,6 +28,7 @@ type executor struct {
 	user    *user // nil when it has the worker's
 	lang    *language
 	rules   *wall.Rules // that confine it; nil at level process
+	packs   string      // the folder of packages it was started with; empty for none
 	born    time.Time
 	proc    *process
 	pass    *egress.Pass            // its way to the network; nil when it has another, or none
@@ -74,13 +76,22 @@ func launch(
 		id: id, scratch: scratch, user: u, lang: l, born: time.Now(), patience: o.patience, onGrown: onGrown, onEnd: onEnd,
 		ready: make(chan frame.Header, 1),
 		shut:  make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), calls: map[string]*call{},
-		loaded: map[string]bool{},
+		loaded: map[string]bool{}, packs: l.installed(),
 	}
 	level := LevelProcess
 	if l.rule != nil {
 		level, ex.rules = LevelConfined, l.rule(scratch)
+		if ex.packs != "" {
+			ex.rules.Read = append(ex.rules.Read, ex.packs)
+		}
 	}
 	env := l.environment(o, scratch)
+	if ex.packs != "" {
+		env = append(env, "SOJOURN_PACKAGES="+ex.packs)
+		if l.name == RuntimeNode {
+			env = append(env, "NODE_PATH="+filepath.Join(ex.packs, "node_modules")) // for require
+		}
+	}
 	if l.proxy != nil {
 		ex.pass = l.proxy.Admit(id)
 		env = append(env, wayOut(l.proxy, ex.pass)...)

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox/egress"
@@ -24,3 +25,20 @@ func (o Options) WithKernel(k wall.Kernel) Options {
 	o.kernel = &k
 	return o
 }
+
+// WithInstallAgain has an installation that failed begin again after that time.
+func (o Options) WithInstallAgain(d time.Duration) Options {
+	o.installAgain = d
+	return o
+}
+
+// BuiltInRegistries are those that npm or pip use where nothing is configured.
+func (p *Pool) BuiltInRegistries(runtime string) []string {
+	return p.packages.builtIn(context.Background(), p.languages[runtime], manifest{})
+}
+
+// LastWords are what of an installer's output says what is wrong.
+func LastWords(text string) string { return lastWords(text) }
+
+// PackagesDir is the folder of the packages that handlers need.
+func (p *Pool) PackagesDir() string { return p.packages.cache }

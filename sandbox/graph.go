@@ -21,7 +21,7 @@ const maxGraph = 500
 const maxVersions = 48 << 10
 
 // graph is a handler's file with those of its folder that it imports, directly or through others. What packages
-// bring is not part of it.
+// bring is not part of it, but which of them are asked for is.
 type graph struct {
 	entry  string
 	code   []byte               // of the entry; of TypeScript all of it as one module
@@ -29,6 +29,8 @@ type graph struct {
 	to     map[string][]string  // what each imports
 	stamps map[string]fileStamp // what each looked like when it was read
 	absent []string             // paths at which an import would be found, and is not
+	// what the handler's folder says of the packages that handlers of its runtime need
+	packages manifest
 	// when the folders were last changed in which one of absent would appear, as far as that is known: most imports of a
 	// handler are of what comes with its runtime, and a call is not to look for each of them
 	folders map[string]time.Time
@@ -44,6 +46,19 @@ func stampOf(info os.FileInfo) fileStamp { return fileStamp{info.Size(), info.Mo
 
 // trace reads a handler's file and follows its imports. root is the folder of handlers.
 func trace(root, path, runtime string) (*graph, error) {
+	g, err := traceFiles(root, path, runtime)
+	if err != nil {
+		return nil, err
+	}
+	if g.packages, err = readManifest(root, runtime); err != nil {
+		return nil, err
+	}
+	maps.Copy(g.stamps, g.packages.stamps)
+	g.absent = append(g.absent, g.packages.absent...)
+	return g, nil
+}
+
+func traceFiles(root, path, runtime string) (*graph, error) {
 	if isTypescript(path) {
 		return compile(root, path)
 	}
@@ -132,9 +147,17 @@ func (g *graph) noteFolders() {
 	}
 }
 
-// version is the hash of a file with all it imports: of its content alone when it imports none. It is the same wherever
-// the folder of handlers is.
+// version is the hash of a file with all it imports: of its content alone when it imports none. That of the handler's
+// own file is also of the packages which its folder asks for. It is the same wherever the folder of handlers is.
 func (g *graph) version(path string) string {
+	version := g.versionOfFiles(path)
+	if path != g.entry || g.packages.hash == "" {
+		return version
+	}
+	return hashOf([]byte(version + " " + g.packages.hash))
+}
+
+func (g *graph) versionOfFiles(path string) string {
 	seen := map[string]bool{}
 	for todo := []string{path}; len(todo) > 0; todo = todo[1:] {
 		if g.own[todo[0]] != "" && !seen[todo[0]] {

@@ -31,6 +31,9 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 		return Result{}, err
 	}
 	defer p.leave()
+	if err := p.packages.ready(l, b); err != nil {
+		return Result{}, err
+	}
 	for try := 1; ; try++ {
 		res, err := p.once(ctx, inv, l, b, hooks)
 		var e *Error

@@ -24,3 +24,13 @@ func machineMemory() int64 {
 	}
 	return total
 }
+
+// flush has what is in a folder written to the disk, so that a machine that loses its power keeps none of it by half.
+func flush(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Syncfs(int(f.Fd())) //nolint:gosec // a descriptor
+}

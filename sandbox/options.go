@@ -33,7 +33,8 @@ type Options struct {
 	// "none" for the worker's own
 	Users string
 
-	Node, Python string // programs; empty looks for node and python3 in PATH
+	Node, Python string   // programs; empty looks for node and python3 in PATH
+	Packages     Packages // whether what handlers need is installed for them; empty for PackagesInstall
 
 	Level       Level // wanted; empty takes the strongest there is
 	MinLevel    Level // NewPool refuses to go under it; empty for no floor; see FloorAuto
@@ -63,6 +64,8 @@ type Options struct {
 	kernel   *wall.Kernel    // nil: asked
 	resolver egress.Resolver // nil: the machine's
 	patience time.Duration   // with a frame that has begun; 0 for frame.Deadline
+
+	installAgain time.Duration // after the first installation of packages that failed; 0 for installAgain
 }
 
 // Limits bound one executor and what it starts.
@@ -98,6 +101,9 @@ func (o Options) withDefaults() Options {
 		o.Blank = 1
 	}
 	o.Blank = max(o.Blank, 0)
+	if o.Packages == "" {
+		o.Packages = PackagesInstall
+	}
 	set := func(d *time.Duration, to time.Duration) {
 		if *d == 0 {
 			*d = to

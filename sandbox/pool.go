@@ -39,6 +39,11 @@ type Pool struct {
 	memory    int64          // resident bytes of all executors above which idle ones are ended
 	starts    chan struct{}  // one token per executor that boots right now
 	work      sync.WaitGroup // goroutines of the pool, and executors
+	packages  *packages      // that handlers need
+
+	// life ends with Close. Work that no call waits for goes on until then.
+	life    context.Context //nolint:containedctx // of the pool itself
+	endLife context.CancelCauseFunc
 
 	mu        sync.Mutex // guards what follows
 	all       map[*executor]struct{}
@@ -72,6 +77,7 @@ func NewPool(o Options) (*Pool, error) {
 		tombs: map[string]tombstone{}, stats: newStats(),
 		catalog: catalog{dir: o.Handlers, known: map[string]*bundle{}},
 	}
+	p.life, p.endLife = context.WithCancelCause(context.Background())
 	for _, path := range slices.Concat(o.Read, o.Write) { // a slip of the pen would show as a denied access, much later
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("what executors may open: %w", err)
@@ -153,6 +159,9 @@ func (p *Pool) claimDir() error {
 				_ = lock.Close()
 			}
 		}
+	}
+	p.packages = &packages{
+		pool: p, cache: filepath.Join(base, "packages"), sets: map[string]*packageSet{}, made: map[string]string{},
 	}
 	name := p.opt.Instance
 	if name == "" {
@@ -286,6 +295,7 @@ func (p *Pool) Close() {
 		return
 	}
 	p.closed = true
+	p.endLife(errors.New("the worker stops"))
 	quiet := p.refuse()
 	all := make([]*executor, 0, len(p.all))
 	for ex := range p.all {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/sojourn-run/sojourn/sandbox/egress"
 	"github.com/sojourn-run/sojourn/sandbox/shim"
@@ -40,6 +41,16 @@ type language struct {
 	// what an executor with that scratch folder is left with; nil below level confined
 	rule  func(scratch string) *wall.Rules
 	proxy *egress.Proxy // its way to the network; nil when it has another, or none
+	// the folder of what its handlers need of packages, for executors that are started now; nil for none
+	packages atomic.Pointer[string]
+}
+
+// installed is the folder of the packages of executors that are started now; empty for none.
+func (l *language) installed() string {
+	if dir := l.packages.Load(); dir != nil {
+		return *dir
+	}
+	return ""
 }
 
 // self is the path of this very binary, also after the file was replaced.
@@ -122,8 +133,8 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 }
 
 // look finds a program; empty when name is not in PATH and no path was given. What is found may be a script of a
-// version manager, which takes longer than the interpreter itself: ask makes that one print where it is.
-func look(path, name string, ask ...string) (string, error) {
+// version manager, which takes longer than the interpreter itself: the question makes that one print where it is.
+func look(path, name string, question ...string) (string, error) {
 	wanted := path
 	if wanted == "" {
 		wanted = name
@@ -141,12 +152,7 @@ func look(path, name string, ask ...string) (string, error) {
 	if !isScript(found) {
 		return found, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), bootTime)
-	defer cancel()
-	question := exec.CommandContext(ctx, found, ask...)
-	// Such a script finds its way by variables of its own. Ours, with the worker's token among them, are none of them.
-	question.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "SOJOURN_") })
-	out, err := question.Output()
+	out, err := ask(context.Background(), found, question...)
 	if err != nil {
 		if path == "" {
 			return "", nil // a script for a version that is not installed
@@ -157,6 +163,16 @@ func look(path, name string, ask ...string) (string, error) {
 		return real, nil
 	}
 	return found, nil
+}
+
+// ask returns what a program prints. The script of a version manager finds its way by variables of its own. Ours, with
+// the worker's token among them, are none of them.
+func ask(ctx context.Context, program string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, bootTime)
+	defer cancel()
+	c := exec.CommandContext(ctx, program, args...)
+	c.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "SOJOURN_") })
+	return c.Output()
 }
 
 func isScript(path string) bool {

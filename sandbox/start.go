@@ -15,9 +15,14 @@ import (
 func (p *Pool) blank(l *language) (*executor, error) {
 	p.mu.Lock()
 	var ex *executor
-	if list := p.blanks[l.name]; len(list) > 0 {
+	for ex == nil && len(p.blanks[l.name]) > 0 {
+		list := p.blanks[l.name]
 		ex = list[0]
 		p.blanks[l.name] = append([]*executor(nil), list[1:]...)
+		if old := ex; old.packs != l.installed() { // booted before what handlers need was another
+			ex = nil
+			p.work.Go(func() { p.retire(old) })
+		}
 	}
 	p.mu.Unlock()
 	var err error

@@ -96,7 +96,7 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog
 		AttemptLease: c.AttemptLease, SessionLease: c.SessionLease, SessionBuffer: c.SessionBuffer,
 		SessionIdle:  c.SessionIdle,
 		DrainTimeout: c.DrainTimeout, DataDir: c.DataDir, Handlers: c.Handlers, Watch: c.Role == config.Dev,
-		Node: c.Node, Python: c.Python,
+		Node: c.Node, Python: c.Python, Packages: sandbox.Packages(c.Packages),
 		Isolation:    c.Isolation,
 		IsolationMin: c.IsolationMin,
 		Read:         c.ExecutorRead, Write: c.ExecutorWrite,

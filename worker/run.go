@@ -41,6 +41,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.opt.Watch {
 		watching.Go(func() { w.watch(linkCtx) })
 	}
+	if w.pool != nil {
+		w.pool.Install()
+	}
 	ran := make(chan struct{})
 	go func() { defer close(ran); w.runner.Run() }()
 	var err error

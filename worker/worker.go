@@ -65,6 +65,9 @@ type Options struct {
 	Read, Write []string
 	// Node and Python are the programs that run handlers; empty: node and python3 in PATH. A named one must be there.
 	Node, Python string
+	// Packages says whether what handlers need of packages is installed for them; empty: it is, without running code of
+	// theirs.
+	Packages sandbox.Packages
 	// ExecutorUIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: a range of its own
 	// where handlers and runtimes are open to others; empty: auto
 	ExecutorUIDs string
@@ -299,7 +302,7 @@ func (w *Worker) openSandbox() error {
 		OnEvict: w.evict, Memory: o.Memory, Logger: w.log,
 	}
 	so.EgressAllow, so.Apps = o.EgressAllow, o.Apps
-	so.Node, so.Python = o.Node, o.Python
+	so.Node, so.Python, so.Packages = o.Node, o.Python, o.Packages
 	if o.ExecutorUIDs != "auto" {
 		so.Users = o.ExecutorUIDs
 	}

@@ -391,6 +391,38 @@ function context(header, controller) {
   return { ctx, finish };
 }
 
+// Packages that were installed for the handlers are found where none beside or above a handler has the name.
+const packages = process.env.SOJOURN_PACKAGES;
+if (packages) {
+  const parentURL = pathToFileURL(join(packages, 'package.json')).href;
+  if (Module.registerHooks) {
+    Module.registerHooks({
+      resolve(name, context, next) {
+        try {
+          return next(name, context);
+        } catch (err) {
+          if (!/MODULE_NOT_FOUND$/.test(err.code) || /^[./]|^[a-z]+:/.test(name)) throw err;
+          try {
+            return next(name, { ...context, parentURL });
+          } catch {
+            throw err; // it names who imports
+          }
+        }
+      },
+    });
+  } else if (Module.register) {
+    const hooks = `let parentURL;
+      export const initialize = (data) => (parentURL = data);
+      export async function resolve(name, context, next) {
+        try { return await next(name, context); } catch (err) {
+          if (!/MODULE_NOT_FOUND$/.test(err.code) || /^[./]|^[a-z]+:/.test(name)) throw err;
+          try { return await next(name, { ...context, parentURL }); } catch { throw err; }
+        }
+      }`;
+    Module.register(`data:text/javascript,${encodeURIComponent(hooks)}`, { parentURL: import.meta.url, data: parentURL });
+  }
+}
+
 function isModuleSyntax(code) {
   return /^\s*(?:export|import)[\s{*'"]/m.test(code);
 }

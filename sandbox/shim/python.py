@@ -99,6 +99,21 @@ def through_socket(path):
     socket.socket = Socket
 
 
+def add_packages(folder):
+    """Has what was installed for the handlers found before what the interpreter has, and after what comes with Python."""
+    import site
+
+    before = list(sys.path)
+    site.addsitedir(folder)
+    added = [path for path in sys.path if path not in before]
+    at = next((i for i, path in enumerate(before) if os.path.basename(path) in ("site-packages", "dist-packages")), len(before))
+    sys.path[:] = before[:at] + added + before[at:]
+
+
+if os.environ.get("SOJOURN_PACKAGES"):
+    add_packages(os.environ["SOJOURN_PACKAGES"])
+
+
 def event_loop():
     """The one event loop, running in a thread of its own."""
     global loop

@@ -174,6 +174,7 @@ func checkWorker(c *checker, cfg *Config) {
 	c.isolation("isolation", cfg.Isolation)
 	c.isolation("isolation-min-level", cfg.IsolationMin)
 	c.atLeast("executor-memory", cfg.ExecutorMemory, 0)
+	c.oneOf("handler-packages", cfg.Packages, "install", "scripts", "none")
 	checkEgress(c, cfg)
 	if u := cfg.ExecutorUIDs; u != "auto" && u != "none" {
 		a, b, two := strings.Cut(u, "-")

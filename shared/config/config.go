@@ -74,8 +74,9 @@ type Config struct {
 
 	Isolation    string `koanf:"isolation"`
 	IsolationMin string `koanf:"isolation-min-level"`
-	Node         string `koanf:"node"`   // the program; empty: node in PATH
-	Python       string `koanf:"python"` // the program; empty: python3 in PATH
+	Node         string `koanf:"node"`             // the program; empty: node in PATH
+	Python       string `koanf:"python"`           // the program; empty: python3 in PATH
+	Packages     string `koanf:"handler-packages"` // install, scripts or none
 	// ExecutorRead and ExecutorWrite are what confined code may open beside what it always may.
 	ExecutorRead  []string `koanf:"executor-read"`
 	ExecutorWrite []string `koanf:"executor-write"`

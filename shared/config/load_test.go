@@ -46,7 +46,7 @@ func TestDefaultsAreTheOnesProgramsRelyOn(t *testing.T) {
 		DataDir: "./.sojourn", Auth: AuthToken, AppURLs: []string{"http://127.0.0.1:7700"}, Link: "auto", WorkerID: "local",
 		WorkerMaxSessions: 10, WorkerKeptRuns: 1000, Queues: []string{"default"}, Namespace: "default",
 		Capabilities: []string{}, ExecutorRead: []string{},
-		ExecutorWrite: []string{}, Egress: "auto", ExecutorUIDs: "auto", EgressAllow: []string{},
+		ExecutorWrite: []string{}, Egress: "auto", Packages: "install", ExecutorUIDs: "auto", EgressAllow: []string{},
 		AttemptLease: 30 * time.Second,
 		SessionLease: 30 * time.Second, SessionBuffer: 5 * time.Second,
 		SessionIdle: 5 * time.Minute, SessionCleanup: 5 * time.Minute, Isolation: "auto", IsolationMin: "auto",

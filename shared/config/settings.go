@@ -146,6 +146,11 @@ var settings = []setting{
 		help: "Python that runs handlers, as that of a virtual environment: a path, or a name in PATH; empty: python3",
 	},
 	{
+		name: "handler-packages", value: "install", roles: workers,
+		help: "what to do about package.json and requirements.txt beside the handlers: install (without running code of " +
+			"packages), scripts (with what packages run when they are installed), none",
+	},
+	{
 		name: "executor-read", kind: list, roles: workers,
 		help: "files and folders that confined handlers may read, comma separated",
 	},

@@ -1,0 +1,519 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/sandbox/egress"
+	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/sandbox/wall"
+)
+
+// errNoInstaller says that what installs packages is not on the machine.
+var errNoInstaller = errors.New("is not here: install it, or the packages, and then set handler-packages to none")
+
+// installer is one run of npm or pip.
+type installer struct {
+	args, reads []string // what it reads beside its runtime and the handlers
+	write       string   // where it may write beside its scratch folder; empty for nowhere
+	network     bool
+	registries  []string // that it reaches beside those that it is configured for
+}
+
+// run has npm or pip install what a manifest needs into a folder: confined like executors, but that it may write there
+// and reaches registries.
+func (k *packages) run(ctx context.Context, l *language, m manifest, dir string) error {
+	scripts := k.pool.opt.Packages == PackagesScripts
+	if m.builds != "" && !scripts {
+		return fmt.Errorf("%q is no wheel, so that code of its own would run; handler-packages scripts lets it", m.builds)
+	}
+	with, err := packager(l, m, dir, scripts)
+	if err != nil {
+		return err
+	}
+	with.registries = k.builtIn(ctx, l, m)
+	_, err = k.execute(ctx, l, m, with)
+	minder.Wipe(filepath.Join(dir, cacheOfNPM))
+	return err
+}
+
+// cacheOfNPM is where npm keeps what it fetched, which nobody reads again.
+const cacheOfNPM = ".npm-cache"
+
+// builtIn are the registries that npm and pip use where nothing is configured. They ask for them by names that a
+// network may lead to a mirror of its own.
+func (k *packages) builtIn(ctx context.Context, l *language, m manifest) []string {
+	with := installer{args: []string{
+		l.program, "-I", "-c", "from pip._internal.models.index import PyPI; " +
+			"print(PyPI.url, 'https://' + PyPI.file_storage_domain)",
+	}}
+	if l.name == RuntimeNode {
+		npm, err := findNPM(l.program)
+		if err != nil {
+			return nil
+		}
+		with = installer{args: []string{"node", npm, "config", "get", "registry"}, reads: npmFiles(npm)}
+	}
+	said, _ := k.execute(ctx, l, m, with) // who does not say it may find out that it is not reached
+	return readConfiguration(said).registries
+}
+
+// npmFiles are what npm reads beside Node.
+func npmFiles(npm string) []string {
+	return []string{filepath.Dir(filepath.Dir(npm)), "/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"}
+}
+
+// present says whether Python has what a manifest needs, because somebody else installed it for that interpreter.
+func (k *packages) present(ctx context.Context, l *language, m manifest) bool {
+	if l.name != RuntimePython || m.builds != "" {
+		return false
+	}
+	args := append(pip(l.program, m.root), "install", "--dry-run", "--no-index", "--only-binary", ":all:", "--no-input",
+		"--no-cache-dir", "--disable-pip-version-check", "-r", filepath.Join(m.root, m.files[0]))
+	said, err := k.execute(ctx, l, m, installer{args: args, reads: distribution()})
+	return err == nil && !strings.Contains(said, "Would install")
+}
+
+// execute runs npm or pip to its end and returns what it printed, which is logged where it is an installation.
+func (k *packages) execute(ctx context.Context, l *language, m manifest, with installer) (said string, err error) {
+	p := k.pool
+	u, err := p.users.take()
+	if err != nil {
+		return "", err
+	}
+	defer u.give()
+	scratch := filepath.Join(p.dir, "packages-"+rand.Text()[:10])
+	defer minder.Wipe(scratch)
+	if err := errors.Join(os.Mkdir(scratch, 0o700), u.own(scratch)); err != nil {
+		return "", err
+	}
+	if with.write != "" {
+		if err := u.own(with.write); err != nil {
+			return "", err
+		}
+		if l.name == RuntimeNode { // npm installs beside the file it reads
+			if err := m.copyTo(with.write, u); err != nil {
+				return "", err
+			}
+		}
+	}
+	from, err := configuration(l.name, scratch, u)
+	if err != nil {
+		return "", err
+	}
+	env := append(l.environment(p.opt, scratch), installEnv(l.name)...)
+	for i, pair := range env {
+		if strings.HasPrefix(pair, "PATH=") { // what is run finds the interpreter it is installed for
+			env[i] = "PATH=" + filepath.Dir(l.program) + ":" + strings.TrimPrefix(pair, "PATH=")
+		}
+	}
+	config := minder.Config{
+		Path: l.program, Args: with.args, Dir: scratch, User: u.number(),
+		Memory: installMemory, Data: 2 * installMemory, FileSize: installDisk / 2, Files: 4096, Processes: 128,
+		ScratchBytes: installDisk, ScratchFiles: 400_000,
+	}
+	switch {
+	case l.rule != nil:
+		r := l.rule(scratch)
+		r.Read, r.Inet, r.Ports = slices.Concat(r.Read, with.reads, from.files), false, nil
+		if with.write != "" {
+			r.Write = append(r.Write, with.write)
+		}
+		if with.network {
+			out, done, err := p.installWay(r, slices.Concat(from.registries, with.registries))
+			if err != nil {
+				return "", err
+			}
+			defer done()
+			env = append(env, out...)
+		}
+		config.Wall = r
+	case with.network:
+		env = append(env, proxyEnv()...)
+	}
+	config.Env = env
+	return p.installed(ctx, config, with.network)
+}
+
+// copyTo copies what npm installs from into a folder.
+func (m *manifest) copyTo(dir string, u *user) error {
+	for _, name := range slices.Concat(m.files, m.local) {
+		raw, err := os.ReadFile(filepath.Join(m.root, name))
+		if err != nil {
+			return err
+		}
+		made := dir
+		for _, part := range strings.Split(filepath.Dir(name), string(filepath.Separator)) {
+			made = filepath.Join(made, part)
+			if part == "." || isFolder(made) {
+				continue
+			}
+			if err := errors.Join(os.Mkdir(made, 0o700), u.own(made)); err != nil {
+				return err
+			}
+		}
+		to := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(to, raw, 0o600), u.own(to)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// installWay says how an installer reaches registries: through a proxy as executors have it, which also carries to the
+// registries that the machine is configured for; or through the one that the worker has for itself. It returns what
+// the installer is told of it.
+func (p *Pool) installWay(r *wall.Rules, registries []string) (env []string, done func(), err error) {
+	done = func() {}
+	r.Inet, r.Ports = true, nil
+	held := wall.Kernel{Landlock: r.Landlock, Filter: r.Filter}.HoldsPorts()
+	if p.report.Egress == EgressOpen {
+		return proxyEnv(), done, nil
+	}
+	if !held && p.opt.Packages == PackagesScripts {
+		return nil, nil, errors.New("this kernel does not keep what packages run from the network, for which it needs " +
+			"Landlock ABI 4 (Linux 6.7); handler-packages scripts needs that, or egress open")
+	}
+	if upstream := proxyEnv(); len(upstream) > 0 {
+		if held {
+			r.Ports = ports(append(registries, values(upstream)...))
+		}
+		return upstream, done, nil
+	}
+	proxy, err := egress.Listen(egress.Options{
+		Network: "tcp", Address: "127.0.0.1:0", Allow: append(slices.Clone(p.opt.EgressAllow), registries...),
+		Closed: p.opt.Apps, Resolver: p.opt.resolver, Logger: p.opt.Logger,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	pass := proxy.Admit("packages")
+	if held {
+		r.Ports = []uint16{uint16(proxy.Port())} //nolint:gosec // a port
+	}
+	return wayOut(proxy, pass), func() { pass.Revoke(); proxy.Close() }, nil
+}
+
+// installed runs an installer to its end and returns the last of what it printed. Its last words are the error.
+func (p *Pool) installed(ctx context.Context, config minder.Config, logged bool) (said string, err error) {
+	proc, err := startProcess(config)
+	if err != nil {
+		return "", err
+	}
+	line := func(text []byte) {
+		if s := strings.TrimSpace(clean(text)); s != "" && logged {
+			p.opt.Logger.Info().Msg("packages: " + s)
+		}
+	}
+	stdout, stderr := &output{file: proc.stdout, line: line}, &output{file: proc.stderr, line: line}
+	var printing sync.WaitGroup
+	printing.Go(stdout.run)
+	printing.Go(stderr.run)
+	stop := context.AfterFunc(ctx, func() { proc.order(minder.OrderKill) })
+	proc.order(minder.OrderBusy)
+	var end minder.Fact
+	for end.T != minder.FactEnd {
+		f, ferr := proc.fact()
+		switch {
+		case ferr != nil:
+			end = minder.Fact{T: minder.FactEnd, Exit: -1, Error: "what watches over the installation is gone"}
+		case f.T == minder.FactOOM:
+			err = fmt.Errorf("more than %d MiB were needed", config.Memory>>20)
+		case f.T == minder.FactQuota, f.T == minder.FactStarted && f.Error != "":
+			err = errors.New(f.Error)
+		case f.T == minder.FactEnd:
+			end = f
+		}
+	}
+	stop()
+	printing.Wait()
+	_ = proc.cmd.Wait()
+	proc.release()
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case err != nil:
+		return "", err
+	case end.Exit == 0:
+		return stdout.last(), nil
+	case strings.Contains(stderr.last(), "No module named pip"):
+		return "", fmt.Errorf("pip of %s %w", config.Path, errNoInstaller)
+	}
+	return "", errors.New(lastWords(cmp.Or(stderr.last(), stdout.last(), explain(end, "").message)))
+}
+
+// lastWords are the lines in which an installer says what is wrong.
+func lastWords(text string) string {
+	var all []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		said := strings.HasPrefix(line, "npm error") || strings.HasPrefix(line, "npm ERR!") ||
+			strings.HasPrefix(line, "ERROR")
+		if said && line != "ERROR: Exception:" && !strings.Contains(line, "A complete log of this run") {
+			all = append(all, line)
+		}
+	}
+	if len(all) == 0 {
+		text = strings.TrimSpace(text)
+		if at := strings.LastIndexByte(text, '\n'); strings.Contains(text, "Traceback (most recent call last)") {
+			return text[at+1:]
+		}
+		return text[max(0, len(text)-500):]
+	}
+	all = all[:min(len(all), 4)]
+	if why := egressRefusal.FindString(text); why != "" && !strings.Contains(strings.Join(all, ""), why) {
+		all = append(all, why)
+	}
+	return strings.Join(all, "; ")
+}
+
+// egressRefusal is in the words of the proxy, which pip wraps into others.
+var egressRefusal = regexp.MustCompile(`the worker lets no handler connect to [^'"\n]+`)
+
+// inFolder has Python run pip as if it had been started in a folder: paths of requirements are below that.
+const inFolder = "import os, runpy, sys; os.chdir(sys.argv.pop(1)); sys.argv[0] = 'pip'; " +
+	"runpy.run_module('pip', run_name='__main__', alter_sys=True)"
+
+// pip is how Python's pip is started, to run in a folder.
+func pip(program, folder string) []string { return []string{program, "-I", "-c", inFolder, folder} }
+
+// packager is the command that installs what a manifest needs into dir.
+func packager(l *language, m manifest, dir string, scripts bool) (installer, error) {
+	if l.name == RuntimePython {
+		args := append(
+			pip(l.program, m.root), "install", "--target", dir, "--no-input", "--no-cache-dir", "--progress-bar", "off",
+			"--disable-pip-version-check", "--no-warn-script-location", "--root-user-action", "ignore",
+		)
+		if !scripts {
+			args = append(args, "--only-binary", ":all:")
+		}
+		args = append(args, "-r", filepath.Join(m.root, m.files[0]))
+		return installer{args: args, reads: distribution(), write: dir, network: true}, nil
+	}
+	npm, err := findNPM(l.program)
+	if err != nil {
+		return installer{}, err
+	}
+	verb := "install"
+	if m.locked {
+		verb = "ci"
+	}
+	args := []string{
+		"node", npm, verb, "--prefix", dir, "--cache", filepath.Join(dir, cacheOfNPM), "--omit", "dev", "--no-audit",
+		"--no-fund", "--no-progress", "--no-update-notifier", "--loglevel", "http",
+	}
+	if !scripts {
+		args = append(args, "--ignore-scripts")
+	}
+	return installer{args: args, reads: npmFiles(npm), write: dir, network: true}, nil
+}
+
+// distribution is what pip reads of the machine: its own configuration, and which distribution this is, without which
+// some versions do not start.
+func distribution() []string {
+	all := []string{"/etc/pip.conf", "/etc/xdg/pip"}
+	for _, pattern := range []string{"/etc/*release", "/etc/*version"} {
+		found, _ := filepath.Glob(pattern) // the pattern is good
+		all = append(all, found...)
+	}
+	return all
+}
+
+// findNPM returns npm's own program: that beside Node, else the one in PATH.
+func findNPM(node string) (string, error) {
+	beside := filepath.Dir(followed(node))
+	candidates := []string{
+		filepath.Join(filepath.Dir(node), "npm"), filepath.Join(beside, "npm"),
+		filepath.Join(filepath.Dir(beside), "lib", "node_modules", "npm", "bin", "npm-cli.js"),
+	}
+	if found, err := exec.LookPath("npm"); err == nil {
+		candidates = append(candidates, found)
+	}
+	for _, c := range candidates {
+		if real := followed(c); isFile(real) && filepath.Ext(real) == ".js" {
+			return real, nil
+		}
+	}
+	return "", fmt.Errorf("npm %w", errNoInstaller)
+}
+
+// proxyEnv is the worker's own way to the network through a proxy; empty when it has none.
+func proxyEnv() []string {
+	var env []string
+	proxied := false
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
+		for _, name := range []string{name, strings.ToLower(name)} {
+			if value := os.Getenv(name); value != "" {
+				env = append(env, name+"="+value)
+				proxied = proxied || strings.ToUpper(name) != "NO_PROXY"
+			}
+		}
+	}
+	if !proxied {
+		return nil
+	}
+	return env
+}
+
+// values are what the proxies among variables of the environment are.
+func values(env []string) []string {
+	var all []string
+	for _, pair := range env {
+		if name, value, _ := strings.Cut(pair, "="); strings.ToUpper(name) != "NO_PROXY" {
+			if at := endpoint(value); at != "" {
+				all = append(all, at)
+			}
+		}
+	}
+	return all
+}
+
+// installEnv is what of the worker's environment configures npm and pip.
+func installEnv(runtime string) []string {
+	prefix := map[string]string{RuntimeNode: "npm_config_", RuntimePython: "pip_"}[runtime]
+	var env []string
+	for _, pair := range os.Environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		switch strings.ToLower(name) {
+		case "npm_config_userconfig", "npm_config_cache", "npm_config_prefix", "pip_config_file", "pip_cache_dir":
+			continue // about this user's home
+		case "ssl_cert_file", "ssl_cert_dir", "node_extra_ca_certs", "requests_ca_bundle":
+			env = append(env, pair)
+			continue
+		}
+		if strings.HasPrefix(strings.ToLower(name), prefix) && value != "" {
+			env = append(env, pair)
+		}
+	}
+	return env
+}
+
+// configured is what the files and the environment say with which the machine and this user configured an installer.
+type configured struct {
+	registries []string // HOST:PORT of what they name
+	files      []string // and the files and folders: packages, certificates
+}
+
+// configuration gives an installer the file with which this user configured it, in its home, and returns what all
+// configuration says. That in the handlers' folder is not asked: its author does not decide what is reached.
+func configuration(runtime, home string, u *user) (c configured, err error) {
+	user, _ := os.UserHomeDir()
+	to := filepath.Join(home, ".npmrc")
+	own := []string{os.Getenv("NPM_CONFIG_USERCONFIG"), filepath.Join(user, ".npmrc")}
+	machine := []string{"/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"}
+	if runtime == RuntimePython {
+		to = filepath.Join(home, ".pip", "pip.conf")
+		own = []string{
+			os.Getenv("PIP_CONFIG_FILE"), filepath.Join(user, ".config", "pip", "pip.conf"),
+			filepath.Join(user, ".pip", "pip.conf"),
+		}
+		machine = []string{"/etc/pip.conf", "/etc/xdg/pip/pip.conf"}
+	}
+	var text []byte
+	for _, path := range own {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		text = append(text, raw...)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return c, err
+		}
+		if err := os.WriteFile(to, raw, 0o600); err != nil {
+			return c, err
+		}
+		for path := to; path != home; path = filepath.Dir(path) {
+			if err := u.own(path); err != nil {
+				return c, err
+			}
+		}
+		break
+	}
+	for _, path := range machine {
+		raw, _ := os.ReadFile(path)
+		text = append(append(text, '\n'), raw...)
+	}
+	text = append(text, '\n')
+	for _, pair := range installEnv(runtime) {
+		text = append(append(text, pair...), '\n')
+	}
+	return readConfiguration(string(text)), nil
+}
+
+// readConfiguration reads lines NAME=VALUE, of which one that begins with a blank goes on with the one before.
+func readConfiguration(text string) (c configured) {
+	name := ""
+	for line := range strings.Lines(text) {
+		value := line
+		if trimmed := strings.TrimSpace(line); trimmed == "" || strings.ContainsAny(trimmed[:1], "#;[") {
+			continue
+		}
+		if before, after, ok := strings.Cut(line, "="); ok && !strings.ContainsAny(line[:1], " \t") {
+			name, value = before, after
+		}
+		for _, found := range address.FindAllString(line, -1) {
+			if at := endpoint(found); at != "" {
+				c.registries = append(c.registries, at)
+			}
+		}
+		for _, word := range strings.Fields(value) {
+			if word = strings.Trim(word, `"'`); filepath.IsAbs(word) && namesFiles.MatchString(name) {
+				c.files = append(c.files, word)
+			}
+		}
+	}
+	slices.Sort(c.registries)
+	c.registries = slices.Compact(c.registries)
+	return c
+}
+
+var (
+	address    = regexp.MustCompile(`https?://[^\s"',]+`)
+	namesFiles = regexp.MustCompile(`(?i)find[-_]links|cert|cafile|bundle|constraint`)
+)
+
+// endpoint is the HOST:PORT of an URL; empty when it has none.
+func endpoint(text string) string {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443"}[u.Scheme]
+	}
+	at := net.JoinHostPort(u.Hostname(), cmp.Or(port, "80"))
+	if _, err := egress.ParseEntry(at); err != nil {
+		return ""
+	}
+	return at
+}
+
+// ports are those of endpoints.
+func ports(endpoints []string) []uint16 {
+	var all []uint16
+	for _, at := range endpoints {
+		_, port, _ := net.SplitHostPort(at)
+		if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+			all = append(all, uint16(n))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,234 @@
+package sandbox
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// manifest is what the handlers of one runtime need of packages, as the files in their folder say.
+type manifest struct {
+	root   string   // the folder of handlers
+	files  []string // below root, the one that names the packages first; empty when none are needed
+	local  []string // below root, files of packages that they name by a path
+	locked bool     // they say each package's exact version
+	own    bool     // somebody else saw to the packages: they stand beside the handlers or above
+	builds string   // the first requirement of Python's that only code of its own makes installable; empty for none
+	err    error    // what they ask for and cannot have
+	hash   string   // of the files, the local ones too, and their names; empty when none are needed
+	stamps map[string]fileStamp
+	absent []string // files that would count if they were there
+
+	contents [][]byte // of files
+}
+
+// lockFiles are those by which npm repeats an installation, the one that counts first.
+var lockFiles = []string{"npm-shrinkwrap.json", "package-lock.json"}
+
+// readManifest reads what handlers of a runtime need, of the files directly in their folder.
+func readManifest(root, runtime string) (manifest, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return manifest{}, err
+	}
+	m := manifest{root: root, stamps: map[string]fileStamp{}}
+	needed := false
+	switch runtime {
+	case RuntimeNode:
+		needed, err = m.readNode()
+	case RuntimePython:
+		needed, err = m.readPython()
+	}
+	if err != nil {
+		return m, err
+	}
+	if !needed {
+		m.files, m.contents, m.local = nil, nil, nil
+		return m, nil
+	}
+	sum := sha256.New()
+	for i, name := range m.files {
+		fmt.Fprintf(sum, "%q %d\n", filepath.ToSlash(name), len(m.contents[i]))
+		sum.Write(bytes.ReplaceAll(m.contents[i], []byte("\r\n"), []byte("\n")))
+	}
+	m.contents = nil
+	for _, name := range m.local {
+		code, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return m, err
+		}
+		fmt.Fprintf(sum, "%q %d\n", filepath.ToSlash(name), len(code))
+		sum.Write(code)
+	}
+	m.hash = hex.EncodeToString(sum.Sum(nil)[:16])
+	return m, nil
+}
+
+// read takes a file into the manifest; nil when it is not there.
+func (m *manifest) read(name string) ([]byte, error) {
+	path := filepath.Join(m.root, name)
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		m.absent = append(m.absent, path)
+		return nil, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m.files, m.contents = append(m.files, name), append(m.contents, raw)
+	m.stamps[path] = stampOf(info)
+	return raw, nil
+}
+
+func (m *manifest) readNode() (needed bool, err error) {
+	raw, err := m.read("package.json")
+	if err != nil || raw == nil {
+		return false, err
+	}
+	var named struct {
+		Dependencies         map[string]any `json:"dependencies"`
+		OptionalDependencies map[string]any `json:"optionalDependencies"`
+	}
+	if json.Unmarshal(raw, &named) != nil {
+		return true, nil // npm says best what is wrong with it
+	}
+	if len(named.Dependencies)+len(named.OptionalDependencies) == 0 {
+		return false, nil
+	}
+	for _, name := range append(slices.Clone(lockFiles), ".npmrc") {
+		raw, err := m.read(name)
+		if err != nil {
+			return false, err
+		}
+		m.locked = m.locked || raw != nil && name != ".npmrc"
+	}
+	m.own = m.standsAbove(named.Dependencies)
+	for _, version := range named.Dependencies {
+		if path, ok := strings.CutPrefix(fmt.Sprint(version), "file:"); ok && !m.own {
+			if err := m.addLocal(path); err != nil {
+				return false, err
+			}
+		}
+	}
+	slices.Sort(m.local)
+	return true, nil
+}
+
+// standsAbove says that somebody ran npm: in the handlers' folder, or above so that all they need is found there.
+func (m *manifest) standsAbove(names map[string]any) bool {
+	if isFolder(filepath.Join(m.root, "node_modules")) {
+		return true
+	}
+	for name := range names {
+		found := false
+		for dir := filepath.Dir(m.root); !found; dir = filepath.Dir(dir) {
+			found = filepath.IsLocal(name) && isFolder(filepath.Join(dir, "node_modules", name))
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+	return len(names) > 0
+}
+
+// addLocal takes a package that is named by its path, a file or a folder, into the manifest.
+func (m *manifest) addLocal(name string) error {
+	name = filepath.Clean(filepath.FromSlash(strings.TrimPrefix(name, "//")))
+	if !filepath.IsLocal(name) || name == "." {
+		m.err = fmt.Errorf("%s is outside the handlers' folder; what is installed must be in it", name)
+		return nil
+	}
+	return filepath.WalkDir(filepath.Join(m.root, name), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			m.absent = append(m.absent, path)
+			return nil // which whoever installs it will say
+		}
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (slices.Contains(packageFolders, d.Name()) || d.Name() == ".git") {
+			return fs.SkipDir
+		}
+		if len(m.stamps) >= maxGraph {
+			m.err = fmt.Errorf("%s has too many files to look at for each call; pack it into one", name)
+			return fs.SkipAll
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		m.stamps[path] = stampOf(info)
+		if info.Mode().IsRegular() {
+			rel, err := filepath.Rel(m.root, path)
+			if err != nil {
+				return err
+			}
+			m.local = append(m.local, rel)
+		}
+		return nil
+	})
+}
+
+func (m *manifest) readPython() (needed bool, err error) {
+	for todo := []string{"requirements.txt"}; len(todo) > 0 && len(m.stamps) < maxGraph; todo = todo[1:] {
+		if _, seen := m.stamps[filepath.Join(m.root, todo[0])]; seen {
+			continue
+		}
+		raw, err := m.read(todo[0])
+		if err != nil {
+			return false, err
+		}
+		for line := range bytes.Lines(raw) {
+			text := string(line)
+			if also := otherRequirements.FindStringSubmatch(text); also != nil {
+				if name := filepath.FromSlash(also[1]); filepath.IsLocal(name) {
+					todo = append(todo, filepath.Join(filepath.Dir(todo[0]), name))
+				}
+				continue
+			}
+			found := requirement.FindStringSubmatch(text)
+			if found == nil {
+				continue
+			}
+			needed = true
+			editable, what := found[1] != "", found[2]
+			if _, url, ok := strings.Cut(text, "@"); ok && !editable { // NAME @ URL
+				if words := strings.Fields(url); len(words) > 0 && strings.Contains(words[0], "://") {
+					what = words[0]
+				}
+			}
+			path, _, _ := strings.Cut(strings.TrimPrefix(what, "file:"), "#")
+			if !editable && !strings.ContainsAny(path, `/\`) && !strings.HasSuffix(path, ".whl") {
+				continue // a name, for which an index has wheels
+			}
+			if m.builds == "" && (editable || !strings.HasSuffix(path, ".whl")) {
+				m.builds = strings.TrimSpace(text)
+			}
+			if !strings.Contains(path, "://") && filepath.IsLocal(path) {
+				if err := m.addLocal(path); err != nil {
+					return false, err
+				}
+			}
+		}
+	}
+	slices.Sort(m.local)
+	return needed, nil
+}
+
+var (
+	requirement       = regexp.MustCompile(`^[ \t]*(?:(-e|--editable)[ \t=]+)?([A-Za-z0-9./\\][^\s;]*)`)
+	otherRequirements = regexp.MustCompile(`^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]+([^\s#]+)`)
+)

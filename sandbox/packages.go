@@ -1,0 +1,346 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/shared/filelock"
+)
+
+// Packages says whether the packages that handlers need are installed for them.
+type Packages string
+
+// What there is.
+const (
+	PackagesInstall Packages = "install" // with no code of theirs run: no scripts of npm packages, only wheels for Python
+	PackagesScripts Packages = "scripts" // with what packages run when they are installed
+	PackagesNone    Packages = "none"    // not at all
+)
+
+// Times and sizes of an installation.
+const (
+	installTime   = 15 * time.Minute
+	installAgain  = 5 * time.Second // after a failure; twice as long after each
+	installMost   = 5 * time.Minute // between two tries
+	installLook   = 250 * time.Millisecond
+	installMemory = 1 << 30
+	installDisk   = 16 << 30
+	packagesKept  = 30 * 24 * time.Hour // after the last use
+	packagesTouch = time.Hour           // between two notes that they are in use
+)
+
+// packages are those that the handlers of a pool need, in a folder that workers share: CACHE/RUNTIME-KEY holds what was
+// installed whole, and nothing else has such a name.
+type packages struct {
+	pool  *Pool
+	cache string
+
+	mu   sync.Mutex // guards what follows
+	sets map[string]*packageSet
+	made map[string]string // of a runtime: what makes packages for it differ from those for another version of it
+}
+
+// packageSet are the packages of one manifest.
+type packageSet struct {
+	there   bool
+	dir     string // empty when they are there without our doing
+	touched time.Time
+	running bool
+	err     error         // of the last try
+	again   time.Time     // when the next may begin
+	wait    time.Duration // before the one after that
+}
+
+// need returns the folder of what a handler needs, empty for none. When they are not there it sees to it that they are
+// being installed, and returns an Unavailable that says how that stands.
+func (k *packages) need(l *language, b *bundle) (string, error) {
+	if b == nil || b.packages.hash == "" || b.packages.own || k.own(l) {
+		return "", nil
+	}
+	return k.want(l, b.packages)
+}
+
+// ready sees to it that executors that are started from now on have what a handler needs.
+func (k *packages) ready(l *language, b *bundle) error {
+	if b == nil {
+		return nil
+	}
+	dir, err := k.need(l, b)
+	if err == nil && dir != l.installed() {
+		l.packages.Store(&dir)
+	}
+	return err
+}
+
+// own says that somebody else sees to the packages of a runtime: the settings say so, or the interpreter is that of a
+// virtual environment.
+func (k *packages) own(l *language) bool {
+	if k.pool.opt.Packages == PackagesNone {
+		return true
+	}
+	return l.name == RuntimePython && isFile(filepath.Join(filepath.Dir(filepath.Dir(l.program)), "pyvenv.cfg"))
+}
+
+func (k *packages) want(l *language, m manifest) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.sets[l.name+m.hash]
+	if s == nil {
+		s = &packageSet{wait: cmp.Or(k.pool.opt.installAgain, installAgain)}
+		k.sets[l.name+m.hash] = s
+	}
+	if s.there {
+		if s.dir != "" && time.Since(s.touched) > packagesTouch {
+			s.touched = time.Now()
+			_ = os.Chtimes(s.dir, s.touched, s.touched)
+		}
+		return s.dir, nil
+	}
+	if !s.running && !time.Now().Before(s.again) {
+		s.running = true
+		k.pool.background(func() { k.provide(l, m, s) })
+	}
+	message := "the handlers' " + m.files[0] + " is being installed"
+	if s.err != nil {
+		message = s.err.Error()
+	}
+	return "", &Error{Type: Unavailable, Message: message, Retryable: true}
+}
+
+// provide makes one try to have the packages, and says what came of it.
+func (k *packages) provide(l *language, m manifest, s *packageSet) {
+	ctx, cancel := context.WithTimeoutCause(k.pool.life, installTime, fmt.Errorf("it took more than %s", installTime))
+	defer cancel()
+	began := time.Now()
+	dir, err := k.install(ctx, l, m)
+	log := k.pool.opt.Logger.With().Str("runtime", l.name).Dur("took", time.Since(began)).Logger()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s.running = false
+	if err == nil {
+		s.there, s.dir = true, dir
+		log.Info().Str("folder", dir).Msg("packages of " + m.files[0] + " are there")
+		return
+	}
+	s.err = fmt.Errorf("the handlers' %s could not be installed: %w", m.files[0], err)
+	s.again = time.Now().Add(s.wait)
+	s.wait = min(2*s.wait, installMost)
+	if k.pool.life.Err() == nil {
+		log.Warn().Err(s.err).Time("again", s.again).Msg("handlers wait for their packages")
+	}
+}
+
+// Install begins to install the packages that handlers need, and goes on until they are there or the pool is closed.
+// Handlers wait for them without it, too: their first call begins it.
+func (p *Pool) Install() {
+	if p.opt.Handlers == "" {
+		return
+	}
+	for _, name := range []string{RuntimeNode, RuntimePython} {
+		l := p.languages[name]
+		if l == nil || p.packages.own(l) {
+			continue
+		}
+		p.background(func() {
+			for {
+				m, err := readManifest(p.catalog.dir, name)
+				if err == nil && (m.hash == "" || m.own) {
+					return
+				}
+				if err == nil {
+					if _, err = p.packages.want(l, m); err == nil {
+						return
+					}
+				}
+				select {
+				case <-time.After(time.Second):
+				case <-p.life.Done():
+					return
+				}
+			}
+		})
+	}
+}
+
+// install returns the folder of what a manifest needs, and installs it when no worker has yet. It is empty when the
+// interpreter has it all.
+func (k *packages) install(ctx context.Context, l *language, m manifest) (string, error) {
+	if m.err != nil {
+		return "", m.err
+	}
+	key, err := k.key(ctx, l, m)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(k.cache, l.name+"-"+key)
+	if used(dir) {
+		return dir, nil
+	}
+	mode := fs.FileMode(0o700)
+	if k.pool.users != nil { // who pass through, and see nothing
+		mode = 0o711
+	}
+	if err := errors.Join(os.MkdirAll(k.cache, mode), ours(k.cache), os.Chmod(k.cache, mode)); err != nil {
+		return "", fmt.Errorf("folder of packages: %w", err)
+	}
+	lock, err := k.lock(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if used(dir) { // another worker did meanwhile
+		return dir, nil
+	}
+	if k.present(ctx, l, m) {
+		return "", nil
+	}
+	// Of workers that died. What they had started may still be ending, so that each has a name of its own.
+	old, _ := filepath.Glob(dir + ".tmp-*")
+	for _, path := range old {
+		minder.Wipe(path)
+	}
+	tmp, err := os.MkdirTemp(k.cache, filepath.Base(dir)+".tmp-")
+	if err != nil {
+		return "", fmt.Errorf("folder of packages: %w", err)
+	}
+	defer minder.Wipe(tmp)
+	k.pool.opt.Logger.Info().Str("runtime", l.name).Msg("installing packages of " + m.files[0])
+	if err := k.run(ctx, l, m, tmp); err != nil {
+		return "", err
+	}
+	if now, err := readManifest(m.root, l.name); err != nil || now.hash != m.hash {
+		return "", errors.New("the file changed meanwhile")
+	}
+	if err := errors.Join(seal(tmp, k.pool.users != nil), flush(tmp)); err != nil {
+		return "", fmt.Errorf("folder of packages: %w", err)
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return "", fmt.Errorf("folder of packages: %w", err)
+	}
+	k.removeOld()
+	return dir, nil
+}
+
+// removeOld removes what no worker has used for long.
+func (k *packages) removeOld() {
+	entries, _ := os.ReadDir(k.cache)
+	for _, e := range entries {
+		name := e.Name()
+		if info, err := e.Info(); err != nil || !e.IsDir() || time.Since(info.ModTime()) < packagesKept {
+			continue
+		}
+		set, _, _ := strings.Cut(name, ".tmp-")
+		path := filepath.Join(k.cache, name)
+		lock, err := filelock.Take(filepath.Join(k.cache, set+".lock"), os.O_CREATE)
+		if err != nil {
+			continue
+		}
+		// What is half removed must not look whole.
+		gone := filepath.Join(k.cache, set+".tmp-old")
+		if name == set && os.Rename(path, gone) == nil {
+			path = gone
+		}
+		minder.Wipe(path)
+		_ = lock.Close()
+		k.pool.opt.Logger.Info().Str("folder", name).Msg("packages that were not used for long are removed")
+	}
+}
+
+// lock waits until no other worker installs the same.
+func (k *packages) lock(ctx context.Context, dir string) (*os.File, error) {
+	told := false
+	for {
+		lock, err := filelock.Take(dir+".lock", os.O_CREATE)
+		if !errors.Is(err, filelock.ErrHeld) {
+			return lock, err
+		}
+		if !told {
+			told = true
+			k.pool.opt.Logger.Info().Msg("another worker installs the same packages; waiting for it")
+		}
+		select {
+		case <-time.After(installLook):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// key names what an installation makes: of which files, with which version of the runtime, and how.
+func (k *packages) key(ctx context.Context, l *language, m manifest) (string, error) {
+	k.mu.Lock()
+	made := k.made[l.name]
+	k.mu.Unlock()
+	if made == "" {
+		question := []string{"-p", "[process.version, process.versions.modules, process.arch].join(' ')"}
+		if l.name == RuntimePython {
+			question = []string{
+				"-I", "-c", "import sys, sysconfig; " +
+					"print(sys.version_info[:3], sys.implementation.cache_tag, sysconfig.get_platform())",
+			}
+		}
+		out, err := ask(ctx, l.program, question...)
+		if err != nil {
+			return "", fmt.Errorf("ask %s for its version: %w", l.program, err)
+		}
+		made = strings.TrimSpace(string(out))
+		k.mu.Lock()
+		k.made[l.name] = made
+		k.mu.Unlock()
+	}
+	sum := sha256.Sum256(fmt.Appendf(
+		nil, "2 %s %s %s %s %s", m.hash, made, runtime.GOOS, runtime.GOARCH, k.pool.opt.Packages,
+	))
+	return hex.EncodeToString(sum[:16]), nil
+}
+
+// used says whether packages are there, and notes that they are used.
+func used(dir string) bool {
+	now := time.Now()
+	return isFolder(dir) && os.Chtimes(dir, now, now) == nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// seal makes what was installed the worker's own, and lets executors read it when they have users of their own: what
+// has the user of the one that installed it must not be able to change it.
+func seal(dir string, others bool) error {
+	if !others {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := os.Lchown(path, os.Getuid(), os.Getgid()); err != nil {
+			return err
+		}
+		if d.Type()&fs.ModeSymlink != 0 {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o644)
+		if d.IsDir() || info.Mode()&0o100 != 0 {
+			mode = 0o755
+		}
+		return os.Chmod(path, mode) //nolint:gosec // packages, for executors of other users to read
+	})
+}
