@@ -100,7 +100,7 @@ var directions = []direction{
 	{"cli/bench", []string{
 		"client",
 		"app", "app/plane", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker", "worker/link",
-		"worker/workflow",
+		"worker/workflow", "sandbox", "sandbox/frame",
 		"shared/...",
 	}},
 	{"cli/bench/chart", []string{"cli/bench"}},

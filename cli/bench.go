@@ -14,6 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/cli/bench"
 	"github.com/sojourn-run/sojourn/cli/bench/chart"
+	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/release"
 )
@@ -40,17 +41,10 @@ func (p *program) benchCommand() *cobra.Command {
 			if o.Postgres == "" {
 				o.Postgres = os.Getenv("SOJOURN_TEST_POSTGRES")
 			}
-			bar := progressbar.NewOptions(
-				-1, progressbar.OptionSetWriter(p.err), progressbar.OptionSetVisibility(process.Terminal(p.err)),
-				progressbar.OptionClearOnFinish(),
-			)
-			o.Progress = func(done, all int, what string) {
-				bar.ChangeMax(all)
-				bar.Describe(what)
-				_ = bar.Set(done) // a bar that cannot be drawn is no reason to stop
-			}
+			step, finish := p.progressBar()
+			o.Progress = step
 			results, err := bench.Run(c.Context(), o)
-			_ = bar.Finish()
+			finish()
 			if charts != "" && len(results) > 0 {
 				files, failed := chart.Write(charts, results)
 				err = orFirst(err, failed)
@@ -72,7 +66,59 @@ func (p *program) benchCommand() *cobra.Command {
 	c.Flags().BoolVar(&o.Quick, "quick", false, "one small run of each, within 40 s")
 	c.Flags().StringVar(&charts, "chart", "", "directory for a chart of each scenario, as SVG and PNG")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
+	c.AddCommand(p.benchSandboxCommand())
 	return c
+}
+
+func (p *program) benchSandboxCommand() *cobra.Command {
+	o := bench.SandboxOptions{}
+	asJSON := false
+	c := &cobra.Command{
+		Use: "sandbox", Short: "Measure what a call of isolated code costs", Args: noArgs,
+		Long: "Measure a call that starts an executor, a call of 100 bytes in one that is there, and calls of 64 KB and 1 MB " +
+			"of records, in each runtime\nat each level: how long it takes, and the processor time of the worker. " +
+			"\"frames\" are the same bytes to a process that only sends them\nback, over the same kind of socket.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			known := map[string][]string{
+				"runtime": {sandbox.RuntimeNative, sandbox.RuntimeNode, sandbox.RuntimePython},
+				"level":   {string(sandbox.LevelProcess), string(sandbox.LevelConfined)},
+			}
+			for flag, given := range map[string][]string{"runtime": o.Runtimes, "level": o.Levels} {
+				for _, name := range given {
+					if !slices.Contains(known[flag], name) {
+						return misused(c, fmt.Errorf("unknown %s %q: %s", flag, name, strings.Join(known[flag], ", ")))
+					}
+				}
+			}
+			step, finish := p.progressBar()
+			o.Progress = step
+			results, err := bench.RunSandbox(c.Context(), o)
+			finish()
+			if asJSON {
+				return orFirst(err, p.writeJSON(results))
+			}
+			fmt.Fprintln(p.out, sandboxTable(results))
+			return err
+		},
+	}
+	c.Flags().StringSliceVar(&o.Runtimes, "runtime", nil, "runtimes: native, node, python; all when empty")
+	c.Flags().StringSliceVar(&o.Levels, "level", nil, "levels: process, confined; both when empty")
+	c.Flags().BoolVar(&o.Quick, "quick", false, "a few calls of each")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
+	return c
+}
+
+// progressBar is a bar on a terminal, and nothing elsewhere.
+func (p *program) progressBar() (step func(done, all int, what string), finish func()) {
+	bar := progressbar.NewOptions(
+		-1, progressbar.OptionSetWriter(p.err), progressbar.OptionSetVisibility(process.Terminal(p.err)),
+		progressbar.OptionClearOnFinish(),
+	)
+	return func(done, all int, what string) {
+		bar.ChangeMax(all)
+		bar.Describe(what)
+		_ = bar.Set(done) // a bar that cannot be drawn is no reason to stop
+	}, func() { _ = bar.Finish() }
 }
 
 func orFirst(a, b error) error {
@@ -101,12 +147,32 @@ func benchTable(results []bench.Result) string {
 			round(r.CPU), round(r.Limit.Commits), fmt.Sprintf("%.2f", r.OfLimit),
 		})
 	}
-	right := []table.ColumnConfig{}
-	for _, n := range []int{4, 5, 7, 8, 9, 10, 11} {
-		right = append(right, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(right)
+	t.SetColumnConfigs(rightAligned(4, 5, 7, 8, 9, 10, 11))
 	return t.Render()
+}
+
+func sandboxTable(results []bench.SandboxResult) string {
+	t := table.NewWriter()
+	t.AppendHeader(table.Row{"runtime", "level", "call", "p50 ms", "p99 ms", "worker cpu ms"})
+	for _, r := range results {
+		row := table.Row{r.Runtime, r.Level, r.Case}
+		if r.Skipped != "" {
+			row = append(row, r.Skipped)
+		} else {
+			row = append(row, fmt.Sprintf("%.3f", r.P50), fmt.Sprintf("%.3f", r.P99), fmt.Sprintf("%.3f", r.CPU))
+		}
+		t.AppendRow(row)
+	}
+	t.SetColumnConfigs(rightAligned(4, 5, 6))
+	return t.Render()
+}
+
+func rightAligned(columns ...int) []table.ColumnConfig {
+	all := make([]table.ColumnConfig, len(columns))
+	for i, n := range columns {
+		all[i] = table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight}
+	}
+	return all
 }
 
 // round shows a figure with about three digits.

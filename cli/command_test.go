@@ -63,6 +63,7 @@ func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
 		{"roles without any", nil, []string{"token", "roles", "abc"}, []string{"all its roles"}},
 		{"revoke without an id", nil, []string{"token", "revoke"}, []string{"id of one token"}},
 		{"unknown scenario", nil, []string{"bench", "P99"}, []string{"P99"}},
+		{"unknown runtime", nil, []string{"bench", "sandbox", "--runtime", "perl"}, []string{"perl"}},
 		{"conformance of nothing", nil, []string{"conformance"}, []string{"URL of one server"}},
 		{"conformance of no server", nil, []string{"conformance", "localhost:7700"}, []string{"localhost:7700", "http://"}},
 		{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/cli/bench"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/process"
@@ -40,7 +41,7 @@ type program struct {
 func Main(register func(*worker.Registry)) int {
 	registry := worker.NewRegistry()
 	register(registry)
-	sandbox.Main(worker.Isolated(registry))
+	sandbox.Main(worker.Isolated(registry), bench.Executor)
 	process.Tune()
 	ctx, stop := process.Interrupts()
 	defer stop()
