@@ -24,7 +24,7 @@ func (p *program) benchCommand() *cobra.Command {
 	asJSON, charts := false, ""
 	long := "Measure a whole Sojourn on this machine: client, server and database together, everything durable, payloads of 1 KB.\n\nScenarios:\n"
 	for _, s := range bench.Scenarios() {
-		long += fmt.Sprintf("  %-3s %s\n", s[0], s[1])
+		long += fmt.Sprintf("  %-11s %s\n", s[0], s[1])
 	}
 	c := &cobra.Command{
 		Use: "bench [SCENARIO…]", Short: "Measure speed on this machine", Long: long,
@@ -65,6 +65,7 @@ func (p *program) benchCommand() *cobra.Command {
 	c.Flags().IntVar(&o.Runs, "runs", 5, "runs of each scenario; the median is shown")
 	c.Flags().BoolVar(&o.Quick, "quick", false, "one small run of each, within 40 s")
 	c.Flags().StringVar(&charts, "chart", "", "directory for a chart of each scenario, as SVG and PNG")
+	c.Flags().BoolVar(&o.Large, "large", false, "the largest sizes of what grows as well, within an hour")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
 	c.AddCommand(p.benchSandboxCommand())
 	return c
@@ -141,6 +142,9 @@ func benchTable(results []bench.Result) string {
 		"of limit",
 	})
 	for _, r := range results {
+		if r.Size > 0 {
+			r.Scenario += fmt.Sprintf(", %d %s", r.Size, r.SizeOf)
+		}
 		t.AppendRow(table.Row{
 			r.Scenario, r.Store, r.Transport, round(r.Median), round(r.Min) + " – " + round(r.Max), r.Unit, round(r.P50),
 			round(r.P99),

@@ -19,6 +19,7 @@ type Options struct {
 	Stores    []string // sqlite, postgres
 	Postgres  string   // URL of a server where databases can be made
 	Runs      int      // of each; the median is reported
+	Large     bool     // the largest sizes of what grows as well
 	Quick     bool     // fewer operations and runs: a look, not a measurement
 	Version   string   // of the program, for the record
 	Progress  func(done, all int, what string)
@@ -98,6 +99,14 @@ func Scenarios() [][2]string {
 			"processor time of five sequential activities beside 1,000 waiting workers that cannot serve them, against without, in percent",
 		},
 		{"P20", "processor time of a step near the end of a long run, as a multiple of one near its beginning, by workers"},
+		{"P1-RETAINED", "P1 beside 1,000 and 100,000 completed runs that are kept (--large: 1,000,000)"},
+		{"P3-RETAINED", "P3 beside them"},
+		{"P5-RETAINED", "P5 beside them"},
+		{"P4-WORKERS", "P4 with 10, 100 and 1,000 workers of one connection each"},
+		{"P5-APPS", "P5 on one, two and four apps that share a PostgreSQL, each with a worker and queue of its own"},
+		{"CLAIMS", "claims of one activity out of 1,000, 10,000 and 100,000 that are ready"},
+		{"LONG", "processor time of a step in runs that end with 500, 5,000 and 50,000 events"},
+		{"WIDE", "one run of 100, 1,000 and 10,000 parallel activities"},
 	}
 }
 
@@ -119,17 +128,35 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	if o.Quick {
 		o.Runs = 1
 	}
+	if len(o.Scenarios) == 0 {
+		for _, s := range scenarios() { // what grows takes long, and is asked for
+			o.Scenarios = append(o.Scenarios, s.id)
+		}
+	}
 	var todo []scenario
 	for _, s := range scenarios() {
-		if len(o.Scenarios) == 0 || slices.Contains(o.Scenarios, s.id) {
+		if slices.Contains(o.Scenarios, s.id) {
 			todo = append(todo, s)
 		}
 	}
-	if len(todo) == 0 {
-		return nil, fmt.Errorf("no scenario among %v", o.Scenarios)
+	var bigger []growing
+	all := len(todo) * len(o.Stores) * o.Runs
+	for _, g := range growths() {
+		asked := 0
+		for _, p := range g.parts {
+			if slices.Contains(o.Scenarios, p.id) {
+				asked++
+			}
+		}
+		if asked > 0 {
+			bigger, all = append(bigger, g), all+asked*len(g.sized(o))*len(g.stores(o))*o.Runs
+		}
+	}
+	if all == 0 {
+		return nil, fmt.Errorf("nothing to measure of %v on %v", o.Scenarios, o.Stores)
 	}
 	var results []Result
-	done, all := 0, len(todo)*len(o.Stores)*o.Runs
+	done := 0
 	for _, s := range todo {
 		for _, kind := range o.Stores {
 			r, err := repeat(ctx, s, kind, o, func() { done++; o.progress(done, all, s.id+" "+kind+" "+s.transport) })
@@ -137,6 +164,22 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 				return results, fmt.Errorf("%s on %s over %s: %w", s.id, kind, s.transport, err)
 			}
 			results = append(results, r)
+		}
+	}
+	for _, g := range bigger {
+		for _, kind := range g.stores(o) {
+			some, err := grow(ctx, g, kind, o, func(what string) {
+				if what != "" {
+					done++
+				} else {
+					what = "preparing " + kind
+				}
+				o.progress(done, all, what)
+			})
+			if err != nil {
+				return results, fmt.Errorf("on %s: %w", kind, err)
+			}
+			results = append(results, some...)
 		}
 	}
 	return results, nil

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"math"
+	"os"
 	"slices"
 	"testing"
 
@@ -68,15 +69,57 @@ func TestEveryScenarioMeasuresEachOperation(t *testing.T) {
 }
 
 func TestTheListedScenariosAreThoseThereAre(t *testing.T) {
-	listed := Scenarios()
+	var there []string
 	for _, s := range scenarios() {
-		if !slices.ContainsFunc(listed, func(l [2]string) bool { return l[0] == s.id }) {
-			t.Errorf("%s is not listed", s.id)
+		there = append(there, s.id)
+	}
+	for _, g := range growths() {
+		for _, p := range g.parts {
+			there = append(there, p.id)
+		}
+	}
+	listed := Scenarios()
+	for _, id := range there {
+		if !slices.ContainsFunc(listed, func(l [2]string) bool { return l[0] == id }) {
+			t.Errorf("%s is not listed", id)
 		}
 	}
 	for _, l := range listed {
-		if !slices.ContainsFunc(scenarios(), func(s scenario) bool { return s.id == l[0] }) {
+		if !slices.Contains(there, l[0]) {
 			t.Errorf("%s is listed and not there", l[0])
 		}
+	}
+}
+
+// Whatever grows is measured at each of its sizes, in one run of the tool.
+func TestWhatGrowsIsMeasuredAtEachSize(t *testing.T) {
+	for _, g := range growths() {
+		kind, server := "sqlite", ""
+		if g.only == "postgres" {
+			if kind, server = g.only, os.Getenv("SOJOURN_TEST_POSTGRES"); server == "" {
+				continue
+			}
+		}
+		o := Options{Stores: []string{kind}, Postgres: server, Quick: true, Log: zerolog.Nop()}
+		for _, p := range g.parts {
+			o.Scenarios = append(o.Scenarios, p.id)
+		}
+		t.Run(g.of, func(t *testing.T) {
+			steps := 0
+			o.Progress = func(done, all int, _ string) { steps = done - all }
+			got, err := Run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got) != len(g.parts)*len(g.quick) || steps != 0 {
+				t.Fatalf("%d results, want %d of %d parts; %d steps too many", len(got), len(g.quick), len(g.parts), steps)
+			}
+			for i, r := range got {
+				p := g.parts[i/len(g.quick)]
+				if r.Scenario != p.id || r.Size != g.quick[i%len(g.quick)] || r.SizeOf != g.of || r.Median <= 0 || r.CPU <= 0 {
+					t.Errorf("result %d is %+v", i, r)
+				}
+			}
+		})
 	}
 }

@@ -18,13 +18,16 @@ const (
 	inFlight = 128
 )
 
+// leased is the type of these runs, which stay open.
+const leased = "leased"
+
 // completions makes runs with many ready activities, claims them all in order, and measures how fast their results
 // become durable.
 func completions(ctx context.Context, n *node, ops int) (sample, error) {
 	b := n.app.Broker()
 	owner := "p1-" + ulid.Make().String()
 	_, err := b.Register(ctx, protocol.RegisterRequest{
-		WorkerID: owner, TaskQueue: owner, WorkflowTypes: []string{"wide"}, ActivityTypes: []string{"step"},
+		WorkerID: owner, TaskQueue: owner, WorkflowTypes: []string{leased}, ActivityTypes: []string{"step"},
 		Incarnation: owner,
 	})
 	if err != nil {
@@ -54,26 +57,40 @@ func completions(ctx context.Context, n *node, ops int) (sample, error) {
 	})
 }
 
-// leaseAll starts as many runs as it takes, has each schedule its activities, and leases them all.
+// leaseAll leaves so many activities ready and leases them all.
 func leaseAll(ctx context.Context, b *broker.Broker, owner string, ops int) ([]*protocol.ActivityTask, error) {
-	args, err := payload.EncodeArgs(kilobyte)
-	if err != nil {
+	if err := scheduleAll(ctx, b, owner, ops); err != nil {
 		return nil, err
 	}
-	none := int64(0)
-	poll := func(kind protocol.TaskKind, most int) ([]protocol.Task, error) {
-		a, err := b.Poll(ctx, protocol.PollRequest{
-			WorkerID: owner, Queues: []string{owner}, Kinds: []protocol.TaskKind{kind}, Max: most, Timeout: &none,
-		})
-		return a.Tasks, err
-	}
-	for left := ops; left > 0; left -= wide {
-		if _, err := b.Start(ctx, protocol.StartRequest{WorkflowType: "wide", TaskQueue: owner}); err != nil {
+	var all []*protocol.ActivityTask
+	for deadline := time.Now().Add(time.Minute); len(all) < ops; {
+		got, err := pollNow(ctx, b, owner, protocol.KindActivity, min(1000, ops-len(all)))
+		if err != nil {
 			return nil, err
 		}
-		got, err := poll(protocol.KindWorkflow, 1)
+		for _, t := range got {
+			all = append(all, t.Activity)
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("leased %d of %d activities in a minute", len(all), ops)
+		}
+	}
+	return all, nil
+}
+
+// scheduleAll starts as many runs as it takes, and has each schedule its activities.
+func scheduleAll(ctx context.Context, b *broker.Broker, owner string, ops int) error {
+	args, err := payload.EncodeArgs(kilobyte)
+	if err != nil {
+		return err
+	}
+	for left := ops; left > 0; left -= wide {
+		if _, err := b.Start(ctx, protocol.StartRequest{WorkflowType: leased, TaskQueue: owner}); err != nil {
+			return err
+		}
+		got, err := pollNow(ctx, b, owner, protocol.KindWorkflow, 1)
 		if err != nil || len(got) == 0 {
-			return nil, fmt.Errorf("no workflow task was ready: %w", err)
+			return fmt.Errorf("no workflow task was ready: %w", err)
 		}
 		t := got[0].Workflow
 		commands := make([]protocol.Command, min(left, wide))
@@ -87,21 +104,19 @@ func leaseAll(ctx context.Context, b *broker.Broker, owner string, ops int) ([]*
 			err = out.Items[0].Err
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	var all []*protocol.ActivityTask
-	for deadline := time.Now().Add(time.Minute); len(all) < ops; {
-		got, err := poll(protocol.KindActivity, min(1000, ops-len(all)))
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range got {
-			all = append(all, t.Activity)
-		}
-		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("leased %d of %d activities in a minute", len(all), ops)
-		}
-	}
-	return all, nil
+	return nil
+}
+
+// pollNow takes what is ready.
+func pollNow(
+	ctx context.Context, b *broker.Broker, owner string, kind protocol.TaskKind, most int,
+) ([]protocol.Task, error) {
+	none := int64(0)
+	a, err := b.Poll(ctx, protocol.PollRequest{
+		WorkerID: owner, Queues: []string{owner}, Kinds: []protocol.TaskKind{kind}, Max: most, Timeout: &none,
+	})
+	return a.Tasks, err
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 
@@ -20,6 +21,7 @@ const connections = 50
 type httpWorker struct {
 	n      *node
 	id     string
+	queue  string
 	api    *client.Client
 	result payload.Payload
 	step   protocol.Command
@@ -27,32 +29,45 @@ type httpWorker struct {
 
 // overHTTP runs workflows with a worker that is 50 connections of an HTTP client, and starts them over HTTP as well.
 func overHTTP(ctx context.Context, n *node, ops int) (sample, error) {
-	hc := httpClient(2 * connections)
+	return fiveOverHTTP(ctx, n, ops, 1, connections)
+}
+
+// fiveOverHTTP does so with so many workers, each with so many connections.
+func fiveOverHTTP(ctx context.Context, n *node, ops, workers, each int) (sample, error) {
+	hc := httpClient(max(2*connections, workers*each))
 	defer hc.CloseIdleConnections()
 	api, err := client.New(client.Options{URLs: []string{n.app.URL()}, HTTP: hc})
 	if err != nil {
 		return sample{}, err
 	}
-	w := &httpWorker{n: n, id: "p4-" + ulid.Make().String(), api: api}
 	args, err := payload.EncodeArgs(kilobyte)
 	if err != nil {
 		return sample{}, err
 	}
-	if w.result, err = payload.Encode(kilobyte); err != nil {
-		return sample{}, err
-	}
-	w.step = protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "echo", Arguments: args}
-	err = w.post(ctx, "/api/worker/register", protocol.RegisterRequest{
-		WorkerID: w.id, TaskQueue: w.id, Runtime: "external", WorkflowTypes: []string{"five"},
-		ActivityTypes: []string{"echo"},
-	}, nil)
+	result, err := payload.Encode(kilobyte)
 	if err != nil {
 		return sample{}, err
 	}
+	queue := "p4-" + ulid.Make().String()
+	all := make([]*httpWorker, workers)
+	for i := range all {
+		all[i] = &httpWorker{
+			n: n, id: fmt.Sprint(queue, "-", i), queue: queue, api: api, result: result,
+			step: protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "echo", Arguments: args},
+		}
+		if err := all[i].post(ctx, "/api/worker/register", protocol.RegisterRequest{
+			WorkerID: all[i].id, TaskQueue: queue, Runtime: "external", WorkflowTypes: []string{"five"},
+			ActivityTypes: []string{"echo"},
+		}, nil); err != nil {
+			return sample{}, err
+		}
+	}
 	working, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	for range connections {
-		group.Go(func() { w.work(working) })
+	for _, w := range all {
+		for range each {
+			group.Go(func() { w.work(working) })
+		}
 	}
 	defer group.Wait()
 	defer stop()
@@ -64,8 +79,8 @@ func overHTTP(ctx context.Context, n *node, ops int) (sample, error) {
 	}
 	return many(ops, 2*connections, func() error {
 		return c.wait(ctx, func(id string) error {
-			return w.post(ctx, "/api/workflows", protocol.StartRequest{
-				WorkflowID: id, WorkflowType: "five", TaskQueue: w.id, Input: in,
+			return all[0].post(ctx, "/api/workflows", protocol.StartRequest{
+				WorkflowID: id, WorkflowType: "five", TaskQueue: queue, Input: in,
 			}, nil)
 		})
 	})
@@ -75,7 +90,7 @@ func overHTTP(ctx context.Context, n *node, ops int) (sample, error) {
 func (w *httpWorker) work(ctx context.Context) {
 	wait := int64(10)
 	poll := &protocol.PollRequest{
-		WorkerID: w.id, TaskQueue: w.id, Kinds: []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}, Max: 1,
+		WorkerID: w.id, TaskQueue: w.queue, Kinds: []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}, Max: 1,
 		Timeout: &wait,
 	}
 	var have []protocol.Task

@@ -32,18 +32,23 @@ type nodeOptions struct {
 	postgres string
 	worker   string // "", in-process, socket
 	workers  int    // 1 when 0
+	apps     int    // on one database, each with a worker on a queue of its own; 1 when 0
+	database string // of apps after the first
+	queue    string // of the worker; empty: the default
 	log      zerolog.Logger
 }
 
 // node is an app on a database of its own, with a worker if the scenario wants one.
 type node struct {
-	app   *app.App
-	dir   string
-	drop  func(context.Context) error // removes the database
-	stop  context.CancelFunc
-	ended chan error
-	parts int
-	trips atomic.Int64 // round trips the scenario made
+	app    *app.App
+	dir    string
+	drop   func(context.Context) error // removes the database
+	stop   context.CancelFunc
+	ended  chan error
+	parts  int
+	queue  string       // of its worker
+	others []*node      // further apps on its database
+	trips  atomic.Int64 // round trips the scenario made
 
 	arrivals arrivals
 	passages passages
@@ -57,12 +62,16 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	}
 	n := &node{dir: dir, drop: func(context.Context) error {
 		return nil
-	}, ended: make(chan error, 1+max(1, o.workers)), entered: make(chan struct{}, 2)}
+	}, queue: o.queue, ended: make(chan error, 1+max(1, o.workers)), entered: make(chan struct{}, 2)}
 	open := func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		return sqlite.Open(ctx, filepath.Join(dir, "bench.db"), sqldb.Options{App: id, Dispatch: d})
 	}
 	if o.store == "postgres" {
-		database, err := n.database(ctx, o.postgres)
+		database := o.database
+		if database == "" {
+			database, err = n.database(ctx, o.postgres)
+		}
+		o.database = database
 		if err != nil {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
@@ -84,10 +93,19 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	n.run(func() error { return n.app.Run(serving) })
 	if o.worker != "" {
 		for i := range max(1, o.workers) {
-			if err := n.work(serving, o, fmt.Sprintf("bench-%d", i+1)); err != nil {
+			if err := n.work(serving, o, fmt.Sprintf("bench-%s%d", o.queue, i+1)); err != nil {
 				return nil, errors.Join(err, n.close())
 			}
 		}
+	}
+	for i := 1; i < o.apps; i++ {
+		more := o
+		more.apps, more.queue = 1, fmt.Sprint("app-", i+1)
+		other, err := openNode(ctx, more)
+		if err != nil {
+			return nil, errors.Join(err, n.close())
+		}
+		n.others = append(n.others, other)
 	}
 	return n, nil
 }
@@ -104,11 +122,17 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	registerLatency(registry, &n.arrivals, n.entered)
 	registerWide(registry, &n.arrivals)
 	registerLong(registry, &n.passages)
+	registerGrowth(registry)
 	var carrier link.Carrier = &link.Socket{URLs: []string{n.app.URL()}}
 	if o.worker == "in-process" {
 		carrier = link.Local{Join: n.app.Channel().Join}
 	}
+	var queues []string
+	if o.queue != "" {
+		queues = []string{o.queue}
+	}
 	w, err := worker.New(worker.Options{
+		Queues:   queues,
 		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: id, MaxSessions: 10, NoSandbox: true,
 		DrainTimeout: 5 * time.Second, Log: o.log.Level(zerolog.WarnLevel),
 	})
@@ -146,8 +170,11 @@ func (n *node) database(ctx context.Context, server string) (string, error) {
 }
 
 func (n *node) close() error {
-	n.stop()
 	var all []error
+	for _, other := range n.others { // before the database goes
+		all = append(all, other.close())
+	}
+	n.stop()
 	for range n.parts {
 		all = append(all, <-n.ended)
 	}

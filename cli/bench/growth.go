@@ -1,0 +1,349 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// growing measures the same work at several sizes of something: how cost grows. Each size has a node of its own, and
+// they are measured in turns, so that a change of the machine's speed is in all of them.
+type growing struct {
+	of            string // what there is more and more of
+	sizes, quick  []int
+	large         int // a size for those who have the time; 0: none
+	only          string
+	options       func(o *nodeOptions, size int)
+	prepare       func(ctx context.Context, n *node, size int) error // nil: nothing to prepare
+	parts         []growingPart
+	freshEachTime bool // what is measured changes the node, so that each run needs a new one
+}
+
+// growingPart is one thing that is measured at each size. A part's operations may depend on the size.
+type growingPart struct {
+	id, transport, unit string
+	ops                 func(size int, quick bool) int
+	figure              func(sample) float64 // nil: operations a second
+	measure             func(size int) func(ctx context.Context, n *node, ops int) (sample, error)
+}
+
+// fixed is as many operations at every size.
+func fixed(n, quick int) func(int, bool) int {
+	return func(_ int, q bool) int {
+		if q {
+			return quick
+		}
+		return n
+	}
+}
+
+// same measures alike at every size.
+func same(
+	measure func(context.Context, *node, int) (sample, error),
+) func(int) func(context.Context, *node, int) (sample, error) {
+	return func(int) func(context.Context, *node, int) (sample, error) { return measure }
+}
+
+func growths() []growing {
+	inProcess := func(o *nodeOptions, _ int) { o.worker = "in-process" }
+	return []growing{
+		{
+			of: "retained runs", sizes: []int{1_000, 100_000}, quick: []int{100, 2_000}, large: 1_000_000, options: inProcess,
+			prepare: retain,
+			parts: []growingPart{
+				{
+					id: "P1-RETAINED", transport: "store", unit: "completions/s", ops: fixed(20_000, 2_000),
+					measure: same(completions),
+				},
+				{
+					id: "P3-RETAINED", transport: "in-process", unit: "activities/s", ops: fixed(20_000, 2_000),
+					measure: same(burnDown),
+				},
+				{
+					id: "P5-RETAINED", transport: "in-process", unit: "workflows/s", ops: fixed(1_000, 100),
+					measure: same(together(128)),
+				},
+			},
+		},
+		{
+			of: "connected workers", sizes: []int{10, 100, 1_000}, quick: []int{10, 100},
+			parts: []growingPart{{
+				id: "P4-WORKERS", transport: "http", unit: "workflows/s", ops: fixed(1_000, 200),
+				measure: func(size int) func(context.Context, *node, int) (sample, error) { return workersOverHTTP(size) },
+			}},
+		},
+		{
+			of: "ready activities", sizes: []int{1_000, 10_000, 100_000}, quick: []int{500, 5_000}, freshEachTime: true,
+			prepare: backlog,
+			parts: []growingPart{{
+				id: "CLAIMS", transport: "store", unit: "claims/s", ops: fixed(500, 200), measure: same(claims),
+			}},
+		},
+		{
+			of: "events of the run", sizes: []int{500, 5_000, 50_000}, quick: []int{100, 1_000}, options: inProcess,
+			parts: []growingPart{{
+				id: "LONG", transport: "in-process", unit: "ms of processors a step", ops: longSteps, figure: eachUsed,
+				measure: same(longRun),
+			}},
+		},
+		{
+			of: "parallel activities", sizes: []int{100, 1_000, 10_000}, quick: []int{100, 1_000}, options: inProcess,
+			parts: []growingPart{{
+				id: "WIDE", transport: "in-process", unit: "activities/s", measure: same(oneWide),
+				ops: func(size int, _ bool) int { return size },
+			}},
+		},
+		{
+			of: "apps on one database", sizes: []int{1, 2, 4}, quick: []int{1, 2}, only: "postgres",
+			options: func(o *nodeOptions, size int) { o.worker, o.apps = "in-process", size },
+			parts: []growingPart{{
+				id: "P5-APPS", transport: "in-process", unit: "workflows/s", ops: fixed(2_000, 200), measure: same(onEachApp),
+			}},
+		},
+	}
+}
+
+// grow measures those parts of one growing that are asked for.
+func grow(ctx context.Context, g growing, kind string, o Options, step func(string)) ([]Result, error) {
+	parts := slices.DeleteFunc(slices.Clone(g.parts), func(p growingPart) bool {
+		return !slices.Contains(o.Scenarios, p.id)
+	})
+	sizes := g.sized(o)
+	nodes := make([]*node, len(sizes))
+	var closing []error
+	shut := func(i int) {
+		if nodes[i] != nil {
+			closing = append(closing, nodes[i].close())
+			nodes[i] = nil
+		}
+	}
+	results := make([]Result, 0, len(parts)*len(sizes))
+	each, cpu := map[int][]time.Duration{}, map[int]time.Duration{}
+	for _, p := range parts {
+		for _, size := range sizes {
+			results = append(results, Result{
+				Scenario: p.id, Store: kind, Transport: p.transport, Unit: p.unit, N: p.ops(size, o.Quick), Size: size,
+				SizeOf: g.of, Cores: runtime.NumCPU(), Go: runtime.Version(), Version: o.Version,
+				Date: time.Now().UTC().Format(time.DateOnly),
+			})
+		}
+	}
+	err := func() error {
+		for range o.Runs {
+			for i, size := range sizes {
+				if g.freshEachTime {
+					shut(i)
+				}
+				if nodes[i] == nil {
+					step("")
+					n, err := g.open(ctx, kind, size, o)
+					if err != nil {
+						return err
+					}
+					nodes[i] = n
+				}
+				for j, p := range parts {
+					at := j*len(sizes) + i
+					r := &results[at]
+					one, used, err := measured(ctx, nodes[i], p, size, r)
+					if err != nil {
+						return fmt.Errorf("%s with %d %s: %w", p.id, size, g.of, err)
+					}
+					each[at], cpu[at] = append(each[at], one.each...), cpu[at]+used
+					step(fmt.Sprintf("%s %s, %d %s", p.id, kind, size, g.of))
+				}
+			}
+		}
+		return nil
+	}()
+	for i := range nodes {
+		shut(i)
+	}
+	if err = errors.Join(append(closing, err)...); err != nil {
+		return nil, err
+	}
+	for i := range results {
+		r := &results[i]
+		sorted := slices.Sorted(slices.Values(r.Runs))
+		r.Median, r.Min, r.Max = sorted[len(sorted)/2], sorted[0], sorted[len(sorted)-1]
+		r.P50, r.P99 = millis(percentile(each[i], 50)), millis(percentile(each[i], 99))
+		r.CPU = millis(cpu[i]) / float64(r.N*o.Runs)
+	}
+	return results, nil
+}
+
+// sized are the sizes to measure at.
+func (g growing) sized(o Options) []int {
+	switch {
+	case o.Quick:
+		return g.quick
+	case o.Large && g.large > 0:
+		return append(slices.Clone(g.sizes), g.large)
+	}
+	return g.sizes
+}
+
+// stores are those of the databases asked for on which it can be measured.
+func (g growing) stores(o Options) []string {
+	return slices.DeleteFunc(slices.Clone(o.Stores), func(kind string) bool { return g.only != "" && g.only != kind })
+}
+
+func (g growing) open(ctx context.Context, kind string, size int, o Options) (*node, error) {
+	no := nodeOptions{store: kind, postgres: o.Postgres, log: o.Log}
+	if g.options != nil {
+		g.options(&no, size)
+	}
+	n, err := openNode(ctx, no)
+	if err != nil || g.prepare == nil {
+		return n, err
+	}
+	if err := g.prepare(ctx, n, size); err != nil {
+		return nil, errors.Join(err, n.close())
+	}
+	return n, nil
+}
+
+// measured runs one part once on a node, and adds what it finds to the result.
+func measured(
+	ctx context.Context, n *node, p growingPart, size int, r *Result,
+) (one sample, used time.Duration, err error) {
+	if r.Limit, err = n.limits(ctx); err != nil {
+		return one, 0, err
+	}
+	runtime.GC()
+	before, stats := cpuTime(), n.app.Store().Stats()
+	one, err = p.measure(size)(ctx, n, r.N)
+	if err != nil {
+		return one, 0, err
+	}
+	used = cpuTime() - before
+	one.commits = n.app.Store().Stats().Commits - stats.Commits
+	value := float64(r.N) / one.elapsed.Seconds()
+	if p.figure != nil {
+		one.used = used
+		value = p.figure(one)
+	}
+	r.Runs = append(r.Runs, value)
+	r.OfLimit = ofLimit(one, r.Limit)
+	return one, used, nil
+}
+
+// retain leaves so many completed runs in the store.
+func retain(ctx context.Context, n *node, size int) error {
+	c := watch(&n.app.Dispatch().Hub)
+	defer c.stop()
+	in, err := input()
+	if err != nil {
+		return err
+	}
+	_, err = many(size, 1000, func() error { return c.workflow(ctx, n, "brief", in) })
+	return err
+}
+
+// registerGrowth adds the workflows of the growing scenarios.
+func registerGrowth(r *worker.Registry) {
+	r.Workflow("brief", func(_ workflow.Context, in string) (string, error) { return in, nil })
+}
+
+// claimer is the worker whose tasks are waiting.
+const claimer = "claimer"
+
+// backlog leaves so many activities ready, for claims.
+func backlog(ctx context.Context, n *node, size int) error {
+	b := n.app.Broker()
+	_, err := b.Register(ctx, protocol.RegisterRequest{
+		WorkerID: claimer, TaskQueue: claimer, WorkflowTypes: []string{leased}, ActivityTypes: []string{"step"},
+		Incarnation: claimer,
+	})
+	if err != nil {
+		return err
+	}
+	return scheduleAll(ctx, b, claimer, size)
+}
+
+// claims measures polls that take one ready activity each, one after the other.
+func claims(ctx context.Context, n *node, ops int) (sample, error) {
+	return many(ops, 1, func() error {
+		tasks, err := pollNow(ctx, n.app.Broker(), claimer, protocol.KindActivity, 1)
+		if err == nil && len(tasks) != 1 {
+			err = fmt.Errorf("a poll found %d tasks", len(tasks))
+		}
+		return err
+	})
+}
+
+// perStep is how many events a step of a long run has in its history.
+const perStep = 2
+
+// longSteps is how many steps a run of so many events has.
+func longSteps(events int, _ bool) int { return events / perStep }
+
+// eachUsed is the processor time of an operation, in milliseconds.
+func eachUsed(s sample) float64 { return millis(s.used) / float64(len(s.each)) }
+
+// longRun measures one run of so many activities in sequence, to its end.
+func longRun(ctx context.Context, n *node, ops int) (sample, error) { return oneLongRun(ctx, n, ops) }
+
+// oneWide measures one run of so many activities at once.
+func oneWide(ctx context.Context, n *node, ops int) (sample, error) {
+	c := watch(&n.app.Dispatch().Hub)
+	defer c.stop()
+	n.arrivals.takeAll()
+	start := time.Now()
+	if err := c.wide(ctx, n, ops); err != nil {
+		return sample{}, err
+	}
+	s := sample{elapsed: time.Since(start), each: n.arrivals.takeAll()[burned]}
+	return s, allCompleted(ctx, n.app.View())
+}
+
+// onEachApp runs ops workflows, an equal part of them on each app that shares the database, with its own worker and
+// queue.
+func onEachApp(ctx context.Context, n *node, ops int) (all sample, err error) {
+	in, err := input()
+	if err != nil {
+		return all, err
+	}
+	nodes := append([]*node{n}, n.others...)
+	parts, failed := make([]sample, len(nodes)), make([]error, len(nodes))
+	var group sync.WaitGroup
+	start := time.Now()
+	for i, one := range nodes {
+		group.Go(func() {
+			c := watch(&one.app.Dispatch().Hub)
+			defer c.stop()
+			parts[i], failed[i] = many(ops/len(nodes), 128/len(nodes), func() error {
+				return c.wait(ctx, func(id string) error {
+					_, err := one.app.Broker().Start(ctx, protocol.StartRequest{
+						WorkflowID: id, WorkflowType: "five", TaskQueue: one.queue, Input: in,
+					})
+					return err
+				})
+			})
+		})
+	}
+	group.Wait()
+	all.elapsed = time.Since(start)
+	for _, p := range parts {
+		all.each = append(all.each, p.each...)
+	}
+	if err := errors.Join(failed...); err != nil {
+		return all, err
+	}
+	return all, allCompleted(ctx, n.app.View())
+}
+
+// workersOverHTTP is P4 with so many workers, each with one connection.
+func workersOverHTTP(workers int) func(context.Context, *node, int) (sample, error) {
+	return func(ctx context.Context, n *node, ops int) (sample, error) {
+		return fiveOverHTTP(ctx, n, ops, workers, 1)
+	}
+}
