@@ -40,6 +40,15 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 	s.try(0, "cancelled held", "workflow", "cancel", "held", "--reason", "enough")
 	s.try(1, "enough", "workflow", "result", "held")
 	s.try(0, "activity say", "workflow", "list")
+	if out := s.try(0, "activity say", "workflow", "list", "--kind", "activity", "--type", "say"); strings.Contains(
+		out, "charge",
+	) || strings.Contains(out, "sample") {
+		t.Errorf("of one activity are listed %s", out)
+	}
+	if out := s.try(0, "sample", "workflow", "list", "--kind", "workflow"); strings.Contains(out, "activity ") {
+		t.Errorf("of workflows are listed %s", out)
+	}
+	s.try(1, "kind", "workflow", "list", "--kind", "timer")
 	var v struct{ Kind, Status string }
 	if s.read(&v, "workflow", "describe", "held"); v.Kind != "activity" || v.Status != "cancelled" {
 		t.Errorf("described as %+v", v)

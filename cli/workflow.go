@@ -36,7 +36,7 @@ func one(what string) cobra.PositionalArgs { return exactly(what) }
 const oneWorkflow = "the id of one workflow"
 
 func (p *program) listWorkflows() *cobra.Command {
-	var filter, status, kind string
+	var filter, status, kind, typ string
 	var limit int
 	c := &cobra.Command{
 		Use: "list", Short: "List runs, newest start first", Args: noArgs,
@@ -53,12 +53,12 @@ func (p *program) listWorkflows() *cobra.Command {
 				}
 			}
 			q := url.Values{}
-			for name, v := range map[string]string{"query": filter, "status": status, "workflow_type": kind} {
+			for name, v := range map[string]string{"query": filter, "status": status, "workflow_type": typ, "kind": kind} {
 				if v != "" {
 					q.Set(name, v)
 				}
 			}
-			if filter != "" {
+			if filter != "" || kind != "" {
 				q.Set("partial", "true") // a search that takes long comes in parts, rather than being refused
 			}
 			return list(p, c, listing{path: "/api/workflows", member: "workflows", query: q, page: 200, limit: limit},
@@ -75,10 +75,19 @@ func (p *program) listWorkflows() *cobra.Command {
 		&filter, "filter", "", "conditions joined by AND, OR and NOT, or a part of the workflow id or business key",
 	)
 	c.Flags().StringVar(&status, "status", "", strings.Join(standings, ", "))
-	c.Flags().StringVar(&kind, "type", "", "only this workflow type")
+	c.Flags().StringVar(&kind, "kind", "", "only of this kind: workflow, or activity for those run by themselves")
+	c.Flags().StringVar(&typ, "type", "", "only this type, of workflows if --kind does not say otherwise")
 	c.Flags().IntVar(&limit, "limit", 50, "at most this many")
 	offerFlag(c, "status", flagOf(func(*cobra.Command, string) []string { return slices.Clone(standings) }))
-	offerFlag(c, "type", flagOf(p.workflowTypes))
+	offerFlag(c, "kind", flagOf(func(*cobra.Command, string) []string {
+		return []string{protocol.RunOfWorkflow, protocol.RunOfActivity}
+	}))
+	offerFlag(c, "type", flagOf(func(c *cobra.Command, typed string) []string {
+		if kind == protocol.RunOfActivity {
+			return p.activityTypes(c, typed)
+		}
+		return p.workflowTypes(c, typed)
+	}))
 	return sortable(c)
 }
 

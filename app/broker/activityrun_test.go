@@ -294,10 +294,21 @@ func TestActivityRunsInLists(t *testing.T) {
 			{protocol.ListRequest{Query: "ActivityType != 'other'"}, []string{"activity"}},
 			{protocol.ListRequest{Query: "ActivityType IS NOT NULL"}, []string{"activity"}},
 			{protocol.ListRequest{Query: "ActivityType IS NULL"}, []string{"workflow"}},
+			{protocol.ListRequest{Kind: "activity"}, []string{"activity"}},
+			{protocol.ListRequest{Kind: "workflow"}, []string{"workflow"}},
+			{protocol.ListRequest{Kind: "activity", WorkflowType: "greet"}, []string{"activity"}},
+			{protocol.ListRequest{Kind: "workflow", WorkflowType: "greet"}, []string{"workflow"}},
+			{protocol.ListRequest{Kind: "activity", Query: "work"}, nil},
+			{protocol.ListRequest{Kind: "activity", Query: "WorkflowId = 'workflow'"}, nil},
+			{protocol.ListRequest{Kind: "workflow", Query: "WorkflowId = 'workflow'"}, []string{"workflow"}},
 		} {
 			if got := list(c.in); !slices.Equal(got, c.want) {
 				t.Errorf("%+v: got %v, want %v", c.in, got, c.want)
 			}
+		}
+		_, err := a.List(t.Context(), protocol.ListRequest{Kind: "timer"})
+		if !slices.Equal(fieldsOf(err), []string{"kind"}) {
+			t.Errorf("a kind there is none of: %v", err)
 		}
 		p := must[protocol.HistoryPage](t)(a.History(
 			t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "activity"}},

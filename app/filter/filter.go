@@ -315,6 +315,14 @@ func anyActivity() store.Condition {
 	}
 }
 
+// OfActivities is satisfied by all activity runs, or by all others.
+func OfActivities(are bool) store.Condition {
+	if are {
+		return anyActivity()
+	}
+	return opposite(anyActivity())
+}
+
 // widensActivities says whether a condition on the types of activity runs is also satisfied by runs of workflows, which
 // have no such type.
 func widensActivities(c store.Condition) bool {

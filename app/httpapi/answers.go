@@ -167,7 +167,9 @@ type buildBody struct {
 }
 
 type runsQuery struct {
-	Type   string `json:"workflow_type"`
+	Type string `json:"workflow_type"`
+	// only workflows, or only activities by themselves, of which workflow_type is then one
+	Kind   string `json:"kind" enum:"workflow,activity"`
 	Status string `json:"status"`       // a bucket (running, completed, failed) or a stored status
 	Query  string `json:"query"`        // a part of the workflow id or of the business key
 	Waits  bool   `json:"wait_reasons"` // also say what each open run waits for

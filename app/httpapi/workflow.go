@@ -106,14 +106,14 @@ func start(a *API, c *call) (answer, error) {
 func listRuns(a *API, c *call) (answer, error) {
 	q := c.query()
 	in := protocol.ListRequest{
-		Namespace: c.NS, WorkflowType: q.text("workflow_type"), Status: q.text("status"), Query: q.text("query"),
-		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
+		Namespace: c.NS, WorkflowType: q.text("workflow_type"), Kind: q.text("kind"), Status: q.text("status"),
+		Query: q.text("query"), PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
 		WaitReasons: q.flag("wait_reasons"), Partial: q.flag("partial"),
 	}
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	if in.Query != "" {
+	if in.Query != "" || in.Kind != "" {
 		leave, err := a.searches.enter(c.Who)
 		if err != nil {
 			return answer{}, err

@@ -43,6 +43,9 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 		}
 		q.Text = ""
 	}
+	if err := ofKind(&q, in.Kind); err != nil {
+		return protocol.ListAnswer{}, err
+	}
 	if q.Statuses, err = filter.Statuses(in.Status); err != nil {
 		return protocol.ListAnswer{}, err
 	}
@@ -92,6 +95,20 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 	})
 	a.Count = len(a.Workflows)
 	return a, err
+}
+
+// ofKind keeps to runs of one kind, of which the type that is asked for is then one.
+func ofKind(q *store.RunQuery, kind string) error {
+	switch {
+	case kind == "" || kind == protocol.RunOfWorkflow && q.Type != "": // the types of workflows are theirs alone
+	case kind == protocol.RunOfActivity && q.Type != "":
+		q.Type = store.TypeColumn(history.KindActivity, q.Type)
+	case kind == protocol.RunOfActivity || kind == protocol.RunOfWorkflow:
+		q.Where = append(q.Where, filter.OfActivities(kind == protocol.RunOfActivity))
+	default:
+		return protocol.Invalid("kind", "must be workflow or activity, not %q", kind)
+	}
+	return nil
 }
 
 // Runs lists the runs of a workflow id, newest first.

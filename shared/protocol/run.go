@@ -248,6 +248,7 @@ type PendingTask struct {
 type ListRequest struct {
 	Namespace    string `json:"namespace,omitempty"`
 	WorkflowType string `json:"workflow_type,omitempty"`
+	Kind         string `json:"kind,omitempty"`   // RunOfWorkflow or RunOfActivity: only such runs
 	Status       string `json:"status,omitempty"` // a bucket, running completed failed, or a stored status
 	Query        string `json:"query,omitempty"`  // a filter, or a substring of workflow id or business key
 	PageSize     int    `json:"page_size,omitempty"`

@@ -16,7 +16,7 @@ function base(now, o) {
   return {
     namespace: "default", business_key: null, status_bucket: "running", is_terminal: false, closed_reason: null, task_queue: "default", run_number: 1,
     run_count: 1, is_current_run: true, payload_codec: "avro", execution_timeout_seconds: null, run_timeout_seconds: null,
-    execution_deadline_at: null, run_deadline_at: null, output_envelope: null, closed_at: null, wait_kind: null, wait_reason: null, wait: null,
+    kind: "workflow", execution_deadline_at: null, run_deadline_at: null, output_envelope: null, closed_at: null, wait_kind: null, wait_reason: null, wait: null,
     memo: null, search_attributes: null, history_length: 0,
     actions: { can_signal: true, can_query: true, can_update: true, can_cancel: true, can_terminate: true, can_repair: false, can_archive: false },
     last_progress_at: iso(now, 1000), ...o,

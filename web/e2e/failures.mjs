@@ -63,7 +63,7 @@ export const failures = [
   }],
   ["numbers are shown, copied and sent as they are written", async ({ page, base, api, refused, shot }) => {
     await page.goto(`${base}/?namespace=${space}`);
-    await page.getByRole("button", { name: "Start a workflow" }).click();
+    await page.getByRole("button", { name: "Start a run" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Workflow type").fill("order");
     await dialog.getByLabel("Task queue").fill(queue);

@@ -144,7 +144,7 @@ export const forms = [
   ["a workflow is started, and an id that is taken stands at its field", async ({ page, base, api, axe, refused, shot }) => {
     refused("/api/workflows");
     await page.goto(base);
-    await page.getByRole("button", { name: "Start a workflow" }).click();
+    await page.getByRole("button", { name: "Start a run" }).click();
     await field(page, "Workflow type").fill("order");
     await until("the queue its workers serve", async () => (await field(page, "Task queue").inputValue()) === queue);
     await field(page, "Workflow id").fill("order-1");
@@ -166,10 +166,58 @@ export const forms = [
     const run = await api(`/api/runs/${page.url().split("/").at(-1)}`);
     assert.deepEqual([run.workflow_id, run.input, run.memo, run.search_attributes.Amount], ["order-2", [{ order: 7 }], { who: "me" }, 7]);
   }],
+  ["an activity is started by itself, shown as one in the list, and found by its kind", async ({ page, base, api, axe, shot }) => {
+    await page.goto(base);
+    await page.getByRole("button", { name: "Start a run" }).click();
+    await field(page, "What to start").selectOption("activity");
+    const go = () => dialog(page).getByRole("button", { name: "Start it" }).click();
+    await go();
+    await shown(fault(page, "Activity type").getByText("say what to start"));
+    await field(page, "Activity type").fill("charge");
+    await field(page, "Task queue").fill(queue);
+    await field(page, "Id of the run").fill("charge-1");
+    await field(page, "Input, as JSON: a list of arguments, or one value").fill('[9007199254740993, {"order": 7}]');
+    await field(page, "Seconds between attempts").fill("1, 10");
+    await go();
+    await shown(fault(page, "Attempts").getByText("say how many"));
+    await field(page, "Attempts").fill("3");
+    await field(page, "Seconds one attempt may take").fill("0");
+    await go();
+    await shown(fault(page, "Seconds one attempt may take").getByText("1 or more"));
+    await field(page, "Seconds one attempt may take").fill("90");
+    assert.deepEqual(await axe(), []);
+    await shot("start-activity");
+    await go();
+    await page.waitForURL(/\/runs\//, { timeout: patience });
+    await shown(page.getByRole("heading", { level: 1, name: "charge" }));
+    await shown(page.locator('main [data-kind="activity"]'));
+    const signal = page.getByRole("button", { name: "Signal", exact: true });
+    assert.match(await signal.getAttribute("title"), /An activity by itself/);
+    assert.deepEqual(await axe(), []);
+    const { task } = await api("/api/worker/activity-tasks/poll", { worker_id: "hand", task_queue: queue, timeout_seconds: 60 });
+    assert.equal(task.activity_type, "charge");
+    const { max_attempts, backoff_seconds } = task.retry_policy;
+    assert.deepEqual([max_attempts, backoff_seconds], [3, [1, 10]]);
+    assert.ok((Date.parse(task.deadlines.start_to_close) - Date.now()) / 1000 > 60, `it has until ${task.deadlines.start_to_close}`);
+    await shown(page.getByRole("region", { name: "Input" }).getByText("9007199254740993"));
+    await api(`/api/worker/activity-tasks/${task.task_id}/complete`, { lease_owner: "hand", activity_attempt_id: task.activity_attempt_id, result: "paid" });
+    await shown(page.locator('main [data-status="completed"]').first());
+    await shown(page.getByRole("region", { name: "Result" }).getByText("paid"));
+    await shot("activity-run", true);
+    const rows = page.locator("tr[data-row]");
+    await page.getByRole("navigation", { name: "Breadcrumb" }).getByRole("link", { name: "charge" }).click();
+    await shown(page.locator('tr [data-kind="activity"]'));
+    assert.equal(await rows.count(), 1);
+    await shot("activities");
+    await page.getByLabel("Kind", { exact: true }).selectOption("workflow");
+    await until("only workflows", async () => (await rows.count()) > 1 && (await page.locator('tr [data-kind="activity"]').count()) === 0);
+    assert.deepEqual(await axe(), []);
+    assert.equal((await api("/api/workflows?kind=activity")).workflow_count, 1);
+  }],
   ["forms have room on a narrow screen, in the dark, and a viewer opens none", async ({ page, base, shot }) => {
     await page.setViewportSize({ width: 380, height: 844 });
     await page.emulateMedia({ colorScheme: "dark" });
-    for (const [path, name, shot_] of [["/schedules", "New schedule", "schedule-new"], ["/", "Start a workflow", "start"], ["/namespaces", "New namespace", "namespace-new"]]) {
+    for (const [path, name, shot_] of [["/schedules", "New schedule", "schedule-new"], ["/", "Start a run", "start"], ["/namespaces", "New namespace", "namespace-new"]]) {
       await page.goto(base + path);
       await page.getByRole("button", { name }).click();
       await shown(dialog(page));
@@ -182,7 +230,7 @@ export const forms = [
     await page.emulateMedia({ colorScheme: "light" });
     await page.setViewportSize({ width: 1280, height: 900 });
     await page.route("**/api/sojourn/me", (r) => r.fulfill({ json: { identity: "guest", roles: ["viewer"], method: "none" } }));
-    for (const [path, name, who] of [["/schedules", "New schedule", "an operator"], ["/", "Start a workflow", "a writer"], ["/namespaces", "New namespace", "an admin"]]) {
+    for (const [path, name, who] of [["/schedules", "New schedule", "an operator"], ["/", "Start a run", "a writer"], ["/namespaces", "New namespace", "an admin"]]) {
       await page.goto(base + path);
       const button = page.getByRole("button", { name });
       await shown(button);

@@ -37,7 +37,7 @@ const root = createRootRoute({
 });
 
 const routes = root.addChildren([
-  createRoute({ getParentRoute: () => root, path: "/", component: RunsPage, validateSearch: only("status", "type", "q", "after") }),
+  createRoute({ getParentRoute: () => root, path: "/", component: RunsPage, validateSearch: only("status", "kind", "type", "q", "after") }),
   createRoute({ getParentRoute: () => root, path: "/runs/$runId", component: runPage }),
   createRoute({ getParentRoute: () => root, path: "/workers", component: WorkersPage }),
   createRoute({ getParentRoute: () => root, path: "/sessions", component: SessionsPage, validateSearch: only("status", "after") }),

@@ -2,7 +2,7 @@ import type { Where } from "./past";
 import { query, request } from "./request";
 import type {
   Backfilled, FleetSettings, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceRequest, NamespaceView, Overview, QueueList, QueueState, RunCounts, RunList, RunOfWorkflow, RunView, Schedule,
-  ScheduleHistory, ScheduleList, ScheduleRequest, ScheduleSpec, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionView, StartRequest,
+  ScheduleHistory, ScheduleList, ScheduleRequest, ScheduleSpec, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionView, StartActivity, StartRequest,
   WorkerView,
 } from "./types";
 
@@ -11,6 +11,7 @@ export * from "./request";
 
 export interface RunFilter {
   status?: string | undefined;
+  kind?: string | undefined;
   type?: string | undefined;
   q?: string | undefined;
   after?: string | undefined;
@@ -60,12 +61,14 @@ const queue = (name: string) => `/api/task-queues/${encodeURIComponent(name)}`;
 
 export const api = {
   runs: (namespace: string, f: RunFilter, signal?: AbortSignal) =>
-    request<RunList>(`/api/workflows${query({ status: f.status, workflow_type: f.type, query: f.q, page_size: 50, wait_reasons: true, partial: f.q ? true : undefined, next_page_token: f.after })}`, {
+    request<RunList>(`/api/workflows${query({ status: f.status, kind: f.kind, workflow_type: f.type, query: f.q, page_size: 50, wait_reasons: true, partial: f.q || f.kind ? true : undefined, next_page_token: f.after })}`, {
       namespace,
       ...(signal && { signal }),
     }),
   start: (namespace: string, body: StartRequest) =>
     request<{ workflow_id: string; run_id: string }>("/api/workflows", { method: "POST", namespace, body }),
+  startActivity: (namespace: string, body: StartActivity) =>
+    request<{ workflow_id: string; run_id: string }>("/api/sojourn/activities", { method: "POST", namespace, body }),
   run: (namespace: string, id: string, signal?: AbortSignal) =>
     request<RunView>(`/api/runs/${encodeURIComponent(id)}`, { namespace, ...(signal && { signal }) }),
   runsOf: (k: RunKey) => request<{ runs: RunOfWorkflow[] | null }>(`${workflow(k)}/runs`, { namespace: k.namespace }),

@@ -16,7 +16,7 @@ export function Actions({ run }: { run: RunView }) {
   const [which, setWhich] = useState<Which | null>(null);
   const close = () => setWhich(null);
   const open = isOpen(run);
-  const not = (can: keyof NonNullable<RunView["actions"]>, why = "The run cannot take this now.") => run.actions?.[can] === false && why;
+  const not = (can: keyof NonNullable<RunView["actions"]>, why = "The run cannot take this now.") => run.actions?.[can] === false && (run.kind === "activity" ? "An activity by itself has no code of a workflow that could answer." : why);
   return (
     <div className="flex flex-wrap gap-2">
       <Act needs="viewer" why={not("can_query", "No worker could answer for this run.")} onClick={() => setWhich("query")}>

@@ -4,7 +4,7 @@ import { useMemo, useState } from "react";
 import type { Envelope, HistoryEvent, Json, RunView, SessionEvent } from "../api/types";
 import { historyQuery, runQuery, runsOfQuery, sessionQuery, sessionThenQuery } from "../api/queries";
 import { useStream } from "../api/stream";
-import { Length } from "../runs/RunsPage";
+import { Alone, Length } from "../runs/RunsPage";
 import { isOpen, runStatus, words } from "../lib/status";
 import { count, without } from "../lib/format";
 import { useNarrow } from "../lib/narrow";
@@ -129,10 +129,11 @@ function Header({ run }: { run: RunView }) {
         <Link to="/" className="quiet text-soft">
           Runs
         </Link>{" "}
-        / <Link to="/" search={{ type: run.workflow_type }} className="quiet text-soft">{run.workflow_type}</Link>
+        / <Link to="/" search={{ type: run.workflow_type, ...(run.kind === "activity" && { kind: run.kind }) }} className="quiet text-soft">{run.workflow_type}</Link>
       </nav>
       <div className="flex flex-wrap items-center gap-x-3 gap-y-2">
         <h1 className="min-w-0 text-xl font-semibold tracking-tight break-words">{run.workflow_type}</h1>
+        {run.kind === "activity" && <Alone />}
         <Status status={runStatus(run)} large />
         <div className="ml-auto">
           <Actions run={run} />

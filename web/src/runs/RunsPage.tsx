@@ -27,7 +27,7 @@ export function RunsPage() {
   const namespace = useNamespace();
   const runs = useQuery(runsQuery(namespace, search));
   const rows = runs.data?.workflows ?? [];
-  const filtered = Boolean(search.status || search.type || search.q);
+  const filtered = Boolean(search.status || search.type || search.kind || search.q);
   const unread = unreadable(runs.error);
   const doubts = search.q && !unread ? (runs.data?.warnings ?? []) : [];
   const [starting, setStarting] = useState(false);
@@ -35,9 +35,9 @@ export function RunsPage() {
     <>
       <Heading title="Runs">
         <div className="flex flex-wrap gap-2 max-sm:contents">
-          <Filters types={typesOf(rows)} wrong={Boolean(unread)} doubted={doubts.length > 0} />
+          <Filters types={rows.filter((r) => r.kind === (search.kind ?? "workflow")).map((r) => r.workflow_type)} wrong={Boolean(unread)} doubted={doubts.length > 0} />
           <Act needs="writer" primary onClick={() => setStarting(true)}>
-            Start a workflow
+            Start a run
           </Act>
         </div>
       </Heading>
@@ -66,7 +66,7 @@ export function RunsPage() {
             </Empty>
           ) : (
             <Empty title={`No runs in ${namespace} yet`}>
-              Start a workflow here, with the client library, the API or <code className="font-mono text-[13px]">sojourn workflow start</code>.
+              Start a workflow or an activity here, with the client library, the API, or <code className="font-mono text-[13px]">sojourn workflow start</code> and <code className="font-mono text-[13px]">sojourn activity run</code>.
             </Empty>
           )
         ) : (
@@ -108,8 +108,6 @@ function Unreadable({ filter, error }: { filter: string; error: ApiError }) {
     </Empty>
   );
 }
-
-const typesOf = (rows: RunView[]) => rows.map((r) => r.workflow_type);
 
 function Table({ rows: now }: { rows: RunView[] }) {
   const { rows, fresh, height, hold } = useStill(now, (r) => r.run_id);
@@ -155,6 +153,7 @@ function Row({ run: r, height }: { run: RunView; height: number | undefined }) {
           className="block truncate font-medium outline-none after:absolute after:inset-0 focus-visible:after:rounded-lg focus-visible:after:outline-2 focus-visible:after:-outline-offset-2 focus-visible:after:outline-accent"
         >
           {r.workflow_type}
+          {r.kind === "activity" && <Alone />}
           {r.run_number > 1 && <span className="ml-2 text-xs font-normal text-faint">run {r.run_number}</span>}
         </Link>
         <span className="flex justify-between gap-2 text-xs text-faint">
@@ -187,6 +186,9 @@ function Row({ run: r, height }: { run: RunView; height: number | undefined }) {
     </tr>
   );
 }
+
+/** Says of a run that it is an activity by itself. */
+export const Alone = () => <span className="ml-2 rounded-md border border-line px-1.5 py-px text-xs font-normal whitespace-nowrap text-soft" data-kind="activity">activity</span>;
 
 /** How long a run took, or takes by now. */
 export function Length({ run: r }: { run: RunView }) {
@@ -232,10 +234,23 @@ function StatusTabs({ current }: { current: string | undefined }) {
 function Filters({ types, wrong, doubted }: { types: string[]; wrong: boolean; doubted: boolean }) {
   const search = useSearch({ from: "/" });
   const workers = useQuery(workersQuery(useNamespace()));
-  const known = [...new Set([...(workers.data?.workers ?? []).flatMap((w) => w.supported_workflow_types ?? []), ...types])].sort();
+  const navigate = useNavigate({ from: "/" });
+  const alone = search.kind === "activity";
+  const registered = (workers.data?.workers ?? []).flatMap((w) => (alone ? w.supported_activity_types : w.supported_workflow_types) ?? []);
+  const known = [...new Set([...registered, ...types])].sort();
   return (
     <div className="flex flex-wrap gap-2 max-sm:order-last max-sm:w-full">
-      <FilterField name="type" label="Workflow type" placeholder="Any type" value={search.type} options={known} className="w-36 flex-1 sm:w-44 sm:flex-none" />
+      <select
+        aria-label="Kind"
+        className="field w-32 flex-1 sm:flex-none"
+        value={search.kind ?? ""}
+        onChange={(e) => void navigate({ search: { ...without(search, "after", "kind", "type"), ...(e.target.value && { kind: e.target.value }) } })}
+      >
+        <option value="">Any kind</option>
+        <option value="workflow">Workflows</option>
+        <option value="activity">Activities</option>
+      </select>
+      <FilterField name="type" label={alone ? "Activity type" : "Workflow type"} placeholder="Any type" value={search.type} options={known} className="w-36 flex-1 sm:w-44 sm:flex-none" />
       <FilterField name="q" label="Search workflow ids and business keys, or filter runs" placeholder="Search ids, or Amount > 100" value={search.q} wrong={wrong} doubted={doubted} className="w-44 flex-1 sm:w-80 sm:flex-none" />
     </div>
   );

@@ -36,7 +36,7 @@ export function Samples({ rows }: { rows: RunView[] }) {
           </li>
         ))}
         <li>
-          A run of your own: <b className="font-medium text-ink">Start a workflow</b>, type <code className="font-mono text-[13px]">tour.greeting</code>, arguments{" "}
+          A run of your own: <b className="font-medium text-ink">Start a run</b>, type <code className="font-mono text-[13px]">tour.greeting</code>, arguments{" "}
           <code className="font-mono text-[13px]">["Ada"]</code>. Code of your own is in <code className="font-mono text-[13px]">docs/guide/getting-started.md</code>.
         </li>
       </ul>

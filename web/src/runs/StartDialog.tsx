@@ -3,41 +3,53 @@ import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api } from "../api/client";
 import { keys, searchAttributesQuery, workersQuery } from "../api/queries";
+import type { WorkerView } from "../api/types";
 import { faults, wrong } from "../lib/faults";
 import { readInput, readObject, readWhole } from "../lib/input";
 import { Dialog } from "../ui/Dialog";
 import { Field, type Control } from "../ui/Field";
 import { Form } from "../ui/Form";
 
+const limits = ["start_to_close_timeout", "heartbeat_timeout", "schedule_to_start_timeout", "schedule_to_close_timeout"] as const;
 const fields = [
-  "workflow_type", "workflow_id", "task_queue", "business_key", "input", "memo", "search_attributes", "priority", "start_delay_seconds",
+  "workflow_type", "activity_type", "workflow_id", "task_queue", "business_key", "input", "memo", "search_attributes", "priority", "start_delay_seconds",
+  "session_id", "affinity", "retry_policy.max_attempts", "retry_policy.backoff_seconds", ...limits,
 ] as const;
 
 type Name = (typeof fields)[number];
 
-/** Starts a workflow, and goes to its run. */
+/** Starts a workflow, or an activity by itself, and goes to its run. */
 export default function StartDialog({ namespace, onClose }: { namespace: string; onClose: () => void }) {
   const client = useQueryClient();
   const navigate = useNavigate();
+  const [alone, setAlone] = useState(false); // an activity is started, not a workflow
+  const typeField = alone ? "activity_type" : "workflow_type";
+  const typesOf = (w: WorkerView) => (alone ? w.supported_activity_types : w.supported_workflow_types) ?? [];
   const [text, setText] = useState<Partial<Record<Name, string>>>({});
   const workers = useQuery(workersQuery(namespace)).data?.workers ?? [];
   const attributes = useQuery(searchAttributesQuery(namespace)).data?.custom_attributes ?? {};
-  const type = text.workflow_type?.trim() ?? "";
+  const type = text[typeField]?.trim() ?? "";
   // Where one queue alone has workers for the type, it is meant.
-  const queues = [...new Set(workers.filter((w) => w.supported_workflow_types?.includes(type)).flatMap((w) => w.task_queues ?? [w.task_queue]))];
+  const queues = [...new Set(workers.filter((w) => typesOf(w).includes(type)).flatMap((w) => w.task_queues ?? [w.task_queue]))];
   const queue = text.task_queue ?? (queues.length === 1 ? queues[0]! : "");
   const m = useMutation({
     mutationFn: async () => {
-      if (!type) throw wrong("workflow_type", "say what to start");
+      if (!type) throw wrong(typeField, "say what to start");
       const said = (name: Name) => (text[name]?.trim() ? { [name]: text[name]!.trim() } : {});
+      const whole = (name: Name, least: number) => readWhole(text[name] ?? "", name, least);
       const parts = {
+        ...said("workflow_id"), ...said("business_key"), ...(queue.trim() && { task_queue: queue.trim() }),
         input: readInput(text.input ?? "", "input"),
         memo: readObject(text.memo ?? "", "memo"),
         search_attributes: readObject(text.search_attributes ?? "", "search_attributes"),
         priority: readWhole(text.priority ?? "", "priority", 0, 9),
-        start_delay_seconds: readWhole(text.start_delay_seconds ?? "", "start_delay_seconds", 0),
       };
-      return api.start(namespace, { workflow_type: type, ...said("workflow_id"), ...said("business_key"), ...(queue.trim() && { task_queue: queue.trim() }), ...parts });
+      if (!alone) return api.start(namespace, { workflow_type: type, ...parts, ...given({ start_delay_seconds: whole("start_delay_seconds", 0) }) });
+      return api.startActivity(namespace, {
+        activity_type: type, ...parts, ...said("session_id"), ...(text.session_id?.trim() && said("affinity")),
+        ...given({ retry_policy: tries(whole("retry_policy.max_attempts", 0), text["retry_policy.backoff_seconds"] ?? "") }),
+        ...given(Object.fromEntries(limits.map((name) => [name, whole(name, 1)]))),
+      });
     },
     onSuccess: async (run) => {
       onClose();
@@ -55,27 +67,54 @@ export default function StartDialog({ namespace, onClose }: { namespace: string;
   );
   const known = Object.entries(attributes).map(([n, t]) => `${n} (${t})`).join(", ");
   return (
-    <Dialog open wide onClose={onClose} title="Start a workflow" description={`In the namespace ${namespace}.`}>
+    <Dialog open wide onClose={onClose} title="Start a run" description={`In the namespace ${namespace}.`}>
       <Form error={f.rest} at={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={m.isPending ? "Starting…" : "Start it"}>
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label="Workflow type" error={f.at("workflow_type")}>{line("workflow_type", "start-types")}</Field>
+          <Field label="What to start" className="sm:col-span-2">
+            {(c) => (
+              <select {...c} value={alone ? "activity" : "workflow"} onChange={(e) => setAlone(e.target.value === "activity")}>
+                <option value="workflow">A workflow</option>
+                <option value="activity">An activity by itself, without a workflow</option>
+              </select>
+            )}
+          </Field>
+          <Field label={alone ? "Activity type" : "Workflow type"} error={f.at(typeField)}>{line(typeField, "start-types")}</Field>
           <Field label="Task queue" error={f.at("task_queue")} hint="default when empty">{line("task_queue", "start-queues")}</Field>
-          <Field label="Workflow id" mono className="sm:col-span-2" error={f.at("workflow_id")} hint="Used once. One is made when this is empty">{line("workflow_id")}</Field>
+          <Field label={alone ? "Id of the run" : "Workflow id"} mono className="sm:col-span-2" error={f.at("workflow_id")} hint="Used once. One is made when this is empty">{line("workflow_id")}</Field>
           <Field label="Input, as JSON: a list of arguments, or one value" mono className="sm:col-span-2" error={f.at("input")}>
             {area("input", 4, '[{"order": 1234}]')}
           </Field>
+          {alone && (
+            <>
+              <Field label="Session" error={f.at("session_id")} hint="Where it runs; empty: anywhere">{line("session_id")}</Field>
+              <Field label="When the session's holder is away" error={f.at("affinity")}>
+                {(c) => (
+                  <select {...c} disabled={!text.session_id?.trim()} value={text.affinity ?? ""} onChange={set("affinity")}>
+                    <option value="">Wait for it</option>
+                    <option value="soft">Let another worker have it after a while</option>
+                  </select>
+                )}
+              </Field>
+              <Field label="Attempts" error={f.at("retry_policy.max_attempts")} hint="1 when empty; 0: until it succeeds">{line("retry_policy.max_attempts")}</Field>
+              <Field label="Seconds between attempts" error={f.at("retry_policy.backoff_seconds")} hint="As 1, 10, 60: the last one stays">{line("retry_policy.backoff_seconds")}</Field>
+              <Field label="Seconds one attempt may take" error={f.at("start_to_close_timeout")}>{line("start_to_close_timeout")}</Field>
+              <Field label="Seconds without a heartbeat" error={f.at("heartbeat_timeout")}>{line("heartbeat_timeout")}</Field>
+              <Field label="Seconds it may wait for a worker" error={f.at("schedule_to_start_timeout")}>{line("schedule_to_start_timeout")}</Field>
+              <Field label="Seconds all attempts may take" error={f.at("schedule_to_close_timeout")}>{line("schedule_to_close_timeout")}</Field>
+            </>
+          )}
           <Field label="Memo, a JSON object" mono error={f.at("memo")}>{area("memo", 2, '{"who": "Ada"}')}</Field>
           <Field label="Search attributes, a JSON object" mono error={f.at("search_attributes")} hint={known && `Registered: ${known}`}>
             {area("search_attributes", 2, '{"Amount": 100}')}
           </Field>
           <Field label="Business key" error={f.at("business_key")}>{line("business_key")}</Field>
-          <div className="grid grid-cols-2 gap-3">
+          <div className={alone ? "" : "grid grid-cols-2 gap-3"}>
             <Field label="Priority" error={f.at("priority")} hint="0 first, 9 last">{line("priority")}</Field>
-            <Field label="Seconds before it begins" error={f.at("start_delay_seconds")}>{line("start_delay_seconds")}</Field>
+            {!alone && <Field label="Seconds before it begins" error={f.at("start_delay_seconds")}>{line("start_delay_seconds")}</Field>}
           </div>
         </div>
         <datalist id="start-types">
-          {[...new Set(workers.flatMap((w) => w.supported_workflow_types ?? []))].sort().map((o) => (
+          {[...new Set(workers.flatMap(typesOf))].sort().map((o) => (
             <option key={o} value={o} />
           ))}
         </datalist>
@@ -87,4 +126,14 @@ export default function StartDialog({ namespace, onClose }: { namespace: string;
       </Form>
     </Dialog>
   );
+}
+
+/** What was said of some members; those that were left out are not there. */
+const given = <T extends object>(all: T) => Object.fromEntries(Object.entries(all).filter(([, v]) => v !== undefined)) as { [K in keyof T]?: NonNullable<T[K]> };
+
+/** How often it is tried, and with which pauses; nothing when nothing was typed. */
+function tries(most: number | undefined, pauses: string): { max_attempts?: number; backoff_seconds?: number[] } | undefined {
+  const list = pauses.split(/[\s,]+/).filter(Boolean).map((p) => readWhole(p, "retry_policy.backoff_seconds", 0)!);
+  if (most === undefined && list.length > 0) throw wrong("retry_policy.max_attempts", "say how many attempts, as there are pauses between them");
+  return most === undefined ? undefined : { ...(most > 0 && { max_attempts: most }), ...(list.length > 0 && { backoff_seconds: list }) };
 }

@@ -6,6 +6,7 @@ export interface RunView {
   run_id: string;
   namespace: string;
   workflow_type: string;
+  kind: "workflow" | "activity"; // an activity by itself has its name as workflow_type
   business_key: string | null;
   status: string;
   status_bucket: string;
@@ -112,6 +113,18 @@ export interface StartRequest {
   search_attributes?: Json;
   priority?: number;
   start_delay_seconds?: number;
+}
+
+/** An activity to run by itself. */
+export interface StartActivity extends Omit<StartRequest, "workflow_type" | "start_delay_seconds"> {
+  activity_type: string;
+  session_id?: string;
+  affinity?: string;
+  retry_policy?: { max_attempts?: number; backoff_seconds?: number[] };
+  start_to_close_timeout?: number;
+  schedule_to_start_timeout?: number;
+  schedule_to_close_timeout?: number;
+  heartbeat_timeout?: number;
 }
 
 export interface RunList {
