@@ -42,11 +42,13 @@ export function RunsPage() {
         </div>
       </Heading>
       {doubts.length > 0 && (
-        <ul id="filter-warning" role="status" className="mb-2 text-[13px] text-warn sm:text-right" data-filter-warning>
-          {doubts.map((w) => (
-            <li key={w.subject}>{w.message}.</li>
-          ))}
-        </ul>
+        <div id="filter-warning" role="status" className="mb-2 text-[13px] text-warn sm:text-right" data-filter-warning>
+          <ul>
+            {doubts.map((w) => (
+              <li key={w.subject}>{w.message}.</li>
+            ))}
+          </ul>
+        </div>
       )}
       {!filtered && !search.after && <Samples rows={rows} />}
       <StatusTabs current={search.status} />

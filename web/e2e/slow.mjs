@@ -1,0 +1,46 @@
+// A search that no index helps is shown in parts: what was found so far, how far back that is, and the way on.
+import assert from "node:assert/strict";
+import { patience, shown, until } from "./checks.mjs";
+
+const space = "much";
+const conditions = Array.from({ length: 20 }, (_, n) => `A${n + 1} != 'x'`).join(" OR "); // only the oldest run has any of these
+
+export const slow = [
+  ["a search that takes long says how far it came, and goes on from there", async ({ page, base, api, axe, shot }) => {
+    await api("/api/namespaces", { name: space });
+    const start = async (id, more) => (await api("/api/workflows", { workflow_id: id, workflow_type: "order", task_queue: "nobody's", ...more }, space)).run_id;
+    const oldest = await start("the oldest", { search_attributes: { A20: "y" } });
+    // As many as it takes: how many are searched in a moment is the machine's affair.
+    const search = `/api/workflows?partial=true&page_size=50&query=${encodeURIComponent(conditions)}`;
+    let made = 0;
+    let parts = 0;
+    while (parts < 2) {
+      assert.ok(made < 60_000, `${made} runs were searched at once`);
+      const to = made + 4000;
+      await Promise.all(Array.from({ length: 64 }, async () => {
+        while (made < to) await start(`order-${++made}`);
+      }));
+      parts = 0;
+      for (let token = ""; token !== null && parts < 2; parts++) {
+        const answer = await api(`${search}&next_page_token=${encodeURIComponent(token)}`, undefined, space);
+        if (!answer.searched_to) break;
+        token = answer.next_page_token;
+      }
+    }
+    await page.goto(`${base}/?namespace=${space}&q=${encodeURIComponent(conditions)}`);
+    await shown(page.locator("[data-searched-to]").getByText(/^Searched back to .+ Older runs may match/));
+    await shown(page.getByText(`No run matches yet in ${space}`));
+    assert.deepEqual(await axe(), []);
+    await shot("searched-to");
+    await until("the run that matches", async () => {
+      if (await page.locator(`[data-run="${oldest}"]`).count()) return true;
+      const before = page.url();
+      await page.getByRole("button", { name: "Older" }).click();
+      await page.waitForURL((url) => url.href !== before, { timeout: patience });
+      await page.locator('[aria-busy="false"]').first().waitFor({ timeout: patience });
+      return false;
+    });
+    await until("the search is at its end", async () => (await page.locator("[data-searched-to]").count()) === 0);
+    await shot("searched-all");
+  }],
+];
