@@ -154,7 +154,7 @@ func (id taskID) claim(
 	var out engine.ClaimedActivity
 	w, d, err := change.Decide(
 		rows, run,
-		engine.ClaimActivity{Seq: id.seq, Lessee: l, Floor: rows.EpochFloor(run.Namespace), Out: &out, Settings: settings},
+		engine.ClaimActivity{Seq: id.seq, Lessee: l, Floor: rows.EpochFloor, Out: &out, Settings: settings},
 		now,
 	)
 	if err == nil {

@@ -25,11 +25,11 @@ func (in ClaimTask) decide(st *step) error {
 }
 
 // ClaimActivity leases an open activity to a worker that asks for it by its id, together with the activity's session.
-// Floor is the highest epoch that clean-up removed. Out tells what was leased.
+// Out tells what was leased.
 type ClaimActivity struct {
 	Seq    int64
 	Lessee Lessee
-	Floor  int64
+	Floor  EpochFloor
 	Out    *ClaimedActivity
 
 	Settings *Queue // of its queue, nil: none

@@ -49,10 +49,14 @@ func (s *Run) Leased(l Lessee, now time.Time) *Run {
 // knowsSessions says whether the worker declared that it can replay histories with sessions.
 func (w *Worker) knowsSessions() bool { return slices.Contains(w.Capabilities, CapSessions) }
 
+// EpochFloor is the highest epoch of sessions that clean-up removed in a namespace. It is asked by claims alone, since
+// the answer may have to be read.
+type EpochFloor func(namespace string) int64
+
 // LeaseActivity leases a ready activity, claiming or touching its session in the same step. sess is nil for a plain
-// activity. floor is the highest epoch clean-up removed. The caller has asked Admit. The last result says that the
+// activity; floor is asked when the lease claims the session. The caller has asked Admit. The last result says that the
 // lease claimed the session.
-func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Time) (Activity, *SessionChange, bool) {
+func LeaseActivity(a Activity, sess *Session, l Lessee, floor EpochFloor, now time.Time) (Activity, *SessionChange, bool) {
 	a.State = LeasedState
 	a.Delivery++
 	a.Attempt++
@@ -66,7 +70,7 @@ func LeaseActivity(a Activity, sess *Session, l Lessee, floor int64, now time.Ti
 	s := &c.Session
 	claimed := !sess.HeldBy(l.Worker.ID, now) || sess.Incarnation != l.Worker.Incarnation
 	if claimed {
-		c.Timeline = s.claim(l, floor, now, StepID(a.RunID, a.Seq))
+		c.Timeline = s.claim(l, floor(s.Namespace), now, StepID(a.RunID, a.Seq))
 	}
 	s.touch(now)
 	s.Active++

@@ -399,7 +399,7 @@ func (s *stage) takeActivity(t *testing.T, d *datadriven.TestData, seq int64, by
 	}, l, s.now); !v.OK {
 		return fmt.Sprintf("not admitted: %s: %s\n", v.Reason, v.Text())
 	}
-	leased, c, isNew := LeaseActivity(a, sess, l, 0, s.now)
+	leased, c, isNew := LeaseActivity(a, sess, l, noFloor, s.now)
 	s.run.Activities.Put(seq, leased)
 	out := fmt.Sprintf("attempt %d delivery %d", leased.Attempt, leased.Delivery)
 	if c != nil {
@@ -421,7 +421,8 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 	case "create":
 		l := Lessee{Worker: s.worker(by), Counted: true}
 		in = CreateSession{
-			Namespace: "default", Options: protocol.SessionOptions{SessionID: id}, Lessee: l, Outcome: &outcome,
+			Namespace: "default", Options: protocol.SessionOptions{SessionID: id}, Lessee: l, Floor: noFloor,
+			Outcome: &outcome,
 		}
 	case "renew":
 		in = RenewSession{SessionHolder: h}

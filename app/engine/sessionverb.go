@@ -27,7 +27,7 @@ type CreateSession struct {
 	Namespace string
 	Options   protocol.SessionOptions
 	Lessee    Lessee
-	Floor     int64
+	Floor     EpochFloor
 	Outcome   *string // set by the decision
 }
 
@@ -68,7 +68,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	if s.Claimed {
 		*in.Outcome = "reacquired"
 	}
-	c.Timeline = c.Session.claim(in.Lessee, in.Floor, now.Time, "")
+	c.Timeline = c.Session.claim(in.Lessee, in.Floor(in.Namespace), now.Time, "")
 	c.Session.move(now.Time)
 	return c, nil
 }

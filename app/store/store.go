@@ -66,9 +66,9 @@ type Schema struct {
 	Refused       error
 }
 
-// Stats counts statements beside BEGIN and COMMIT, commits of batches, changes in them, rows written, reads beside the
-// batches, and the ready tasks that claims read to choose from.
-type Stats struct{ Statements, Commits, Changes, Rows, Reads, Candidates int64 }
+// Stats counts statements beside BEGIN and COMMIT, the round trips they took, commits of batches, changes in them, rows
+// written, reads beside the batches, and the ready tasks that claims read to choose from.
+type Stats struct{ Statements, RoundTrips, Commits, Changes, Rows, Reads, Candidates int64 }
 
 // Change is one verb's write, as data. Decide is pure: it only reads rows and now, and may be called again with fresher
 // rows when a batch is retried.

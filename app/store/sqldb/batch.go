@@ -27,8 +27,9 @@ type batch struct {
 	holding   map[engine.WorkerKey][]holding // as stored
 	receipts  map[store.ReceiptKey]*store.Receipt
 	tokens    map[string]*store.Token
-	tokenNews []string // tokens that were written or dropped
-	floors    map[string]int64
+	tokenNews []string         // tokens that were written or dropped
+	floors    map[string]int64 // nil: not read yet
+	risen     map[string]int64 // by this batch
 
 	items   []*pending        // that were decided
 	aside   []*pending        // that could not be, since somebody else has locked what they need
@@ -57,8 +58,10 @@ type batch struct {
 	flush  *flush              // rows to be written next
 	bytes  int                 // payload of events
 	ready  []taskKey           // tasks that became ready, in that order
-	handed []handed
-	lanes  map[laneKey]bool // first seen in this batch; true while not written
+
+	leasedIn map[taskKey]engine.SessionKey // activities leased in a session
+	handed   []handed
+	lanes    map[laneKey]bool // first seen in this batch; true while not written
 
 	missed  []missed // ready tasks nobody was reserved for
 	backlog map[QueueKey]*backlog
@@ -75,8 +78,8 @@ type batch struct {
 	silent  map[engine.WorkerKey]bool // leases of theirs ran out
 	gone    []store.Process           // their registrations end with this batch
 	due     history.Time
-	dirty   bool // something was or will be written
-	raised  bool // an epoch floor rose
+	dirty   bool  // something was or will be written
+	broken  error // what Decide asked for could not be read
 }
 
 // run is a run in a batch. Run is nil when there is none of that id.
@@ -209,6 +212,7 @@ func (b *batch) send(calls ...*Call) error {
 			b.s.statements.Add(1)
 		}
 	}
+	b.s.trips.Add(1)
 	err := b.s.cfg.Conn.Send(context.Background(), calls)
 	for _, c := range calls {
 		b.s.rows.Add(c.Affected)
@@ -225,7 +229,7 @@ func (b *batch) opening() []*Call {
 	return []*Call{{Stmt: b.s.st.begin}}
 }
 
-// Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt, Token and EpochFloor make a batch the store.Rows of
+// Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt, Token and EpochFloor (floor.go) make a batch the store.Rows of
 // its changes.
 
 func (b *batch) Workflow(k engine.WorkflowKey) *engine.Workflow {
@@ -276,10 +280,14 @@ func (b *batch) Worker(k engine.WorkerKey) *engine.Worker {
 	return nil
 }
 
+// Holding counts what the batch has of a session by its own row, all others as they are stored: also those whose rows
+// another transaction has locked, which the batch asked for and has not got.
 func (b *batch) Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int {
 	n := 0
 	for _, h := range b.holding[w] {
-		if h.session != beside && b.sessions[h.session] == nil && h.until > now.UnixMicro() {
+		s := b.sessions[h.session]
+		stored := s == nil || s.Session == nil && b.locked[h.session]
+		if h.session != beside && stored && h.until > now.UnixMicro() {
 			n++
 		}
 	}
@@ -294,5 +302,3 @@ func (b *batch) Holding(w engine.WorkerKey, beside engine.SessionKey, now time.T
 func (b *batch) Receipt(k store.ReceiptKey) *store.Receipt { return b.receipts[k] }
 
 func (b *batch) Token(id string) *store.Token { return b.tokens[id] }
-
-func (b *batch) EpochFloor(namespace string) int64 { return b.floors[namespace] }

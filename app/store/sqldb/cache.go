@@ -83,14 +83,16 @@ const (
 )
 
 // cache is what the committer remembers between batches. Runs, sessions, workers and workflows are used only when no
-// other process writes the database; where a run belongs and what its past was never changes, so that is remembered
-// everywhere.
+// other process writes the database; where a run or an activity belongs and what a run's past was never changes, so that
+// is remembered everywhere.
 type cache struct {
 	runs      *lru[string, *run]
 	sessions  *lru[engine.SessionKey, *session]
 	workers   *lru[engine.WorkerKey, *engine.Worker]
 	workflows *lru[engine.WorkflowKey, *engine.Workflow]
 	owners    *lru[string, engine.WorkflowKey]
+	sessionOf *lru[taskKey, engine.SessionKey]  // of leased activities
+	stored    *lru[engine.SessionKey, struct{}] // had a row when last seen; another process may have removed it
 	history   *lru[string, *past]
 	floors    map[string]int64 // nil: not read yet
 }
@@ -100,7 +102,9 @@ func newCache() *cache {
 		runs: newLRU[string, *run](mostRuns), sessions: newLRU[engine.SessionKey, *session](mostSessions),
 		workers:   newLRU[engine.WorkerKey, *engine.Worker](mostWorkers),
 		workflows: newLRU[engine.WorkflowKey, *engine.Workflow](mostKeys),
-		owners:    newLRU[string, engine.WorkflowKey](mostKeys), history: newLRU[string, *past](mostHistory),
+		owners:    newLRU[string, engine.WorkflowKey](mostKeys),
+		sessionOf: newLRU[taskKey, engine.SessionKey](mostSessions),
+		stored:    newLRU[engine.SessionKey, struct{}](mostSessions), history: newLRU[string, *past](mostHistory),
 	}
 }
 
@@ -154,6 +158,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 		c.append(id, evs, b.runs[id].Status.Open())
 	}
 	if !trusted {
+		c.seen(b)
 		return
 	}
 	for k, s := range b.sessions {
@@ -176,8 +181,25 @@ func (c *cache) remember(b *batch, trusted bool) {
 			c.workflows.put(k, w.Workflow, 1)
 		}
 	}
-	if b.floors != nil || b.raised {
+	if b.floors != nil {
 		c.floors = b.floors
+	}
+	if b.risen != nil {
+		c.floors = nil
+	}
+}
+
+// seen notes which sessions have rows, and which task is in which.
+func (c *cache) seen(b *batch) {
+	for k, s := range b.sessions {
+		if s.Session == nil || s.deleted {
+			c.stored.drop(k)
+		} else {
+			c.stored.put(k, struct{}{}, 1)
+		}
+	}
+	for t, k := range b.leasedIn {
+		c.sessionOf.put(t, k, 1)
 	}
 }
 

@@ -171,9 +171,6 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	if keys.empty() {
 		return held, nil, nil
 	}
-	if err := b.loadFloors(true); err != nil {
-		return nil, nil, err
-	}
 	rows := map[engine.WorkerKey]*engine.Worker{} // that are ours
 	var calls []*Call
 	args := []any{keys.json()}

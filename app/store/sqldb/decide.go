@@ -317,18 +317,3 @@ func (b *batch) applySession(c *engine.SessionChange) {
 		b.raise(k.Namespace, c.Session.Epoch)
 	}
 }
-
-// raise keeps the highest epoch that clean-up removed.
-func (b *batch) raise(namespace string, epoch int64) {
-	b.flush.floors[namespace] = max(b.flush.floors[namespace], epoch)
-	b.raised = true
-	if b.floors == nil {
-		return
-	}
-	floors := map[string]int64{namespace: 0}
-	for k, v := range b.floors {
-		floors[k] = v
-	}
-	floors[namespace] = max(floors[namespace], epoch)
-	b.floors = floors
-}

@@ -181,22 +181,6 @@ func (b *batch) loadTokens(keys map[string]bool) []*Call {
 	}, func(v []any) { b.lock(tokenKey(str(v[0]))) })
 }
 
-// loadFloors reads the highest epochs that clean-up removed, a row a namespace, unless they are known.
-func (b *batch) loadFloors(wanted bool) error {
-	if !wanted || b.floors != nil {
-		return nil
-	}
-	if !b.s.cfg.Dialect.Shared && b.s.cache.floors != nil {
-		b.floors = b.s.cache.floors
-		return nil
-	}
-	b.floors = map[string]int64{}
-	return b.send(&Call{Stmt: b.s.st.floors, Row: func(v []any) error {
-		b.floors[str(v[0])] = integer(v[1])
-		return nil
-	}})
-}
-
 // fetch is the call that loads these keys, none when there are none. locked is told the rows that are there and that
 // another transaction has.
 func (b *batch) fetch(l *loader, keys *rowset, row func(v []any) error, locked func(v []any)) []*Call {

@@ -58,9 +58,6 @@ func (b *batch) counted(w *engine.Worker, f *firsts) (*engine.Worker, error) {
 		f.rows = map[engine.WorkerKey]*engine.Worker{}
 	}
 	f.rows[k] = nil
-	if err := b.loadFloors(true); err != nil {
-		return nil, err
-	}
 	key := map[engine.WorkerKey]bool{k: true}
 	var calls []*Call
 	if b.s.cfg.Dialect.Shared {

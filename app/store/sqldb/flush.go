@@ -30,6 +30,9 @@ func newFlush() *flush {
 // write sends everything that changed since the last write, one statement a table, and with last COMMIT behind it. A
 // batch that changed nothing writes nothing.
 func (b *batch) write(last bool) error {
+	if b.broken != nil {
+		return b.broken
+	}
 	if err := b.countRan(); err != nil {
 		return err
 	}

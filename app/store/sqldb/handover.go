@@ -204,9 +204,14 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	a, _ := r.Activities.Get(seq)
 	var sess *engine.Session
 	if a.SessionID != "" {
-		sess = b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}].Session
+		k := engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}
+		sess = b.sessions[k].Session
+		if b.leasedIn == nil {
+			b.leasedIn = map[taskKey]engine.SessionKey{}
+		}
+		b.leasedIn[taskKey{r.ID, seq}] = k
 	}
-	a, change, claimed := engine.LeaseActivity(a, sess, *l, b.floors[r.Namespace], b.now)
+	a, change, claimed := engine.LeaseActivity(a, sess, *l, b.EpochFloor, b.now)
 	r.Activities.Put(seq, a)
 	mark(&r.activities, seq, true)
 	out := store.Leased{Kind: protocol.KindActivity, Activity: &a, Claimed: claimed}

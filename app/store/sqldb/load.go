@@ -81,21 +81,20 @@ func (b *batch) load(items []*pending) error {
 		add(w.schedules, n.Schedules)
 		add(w.queues, n.Queues)
 	}
+	likely := b.likely(items)
 	var locks names
 	if b.s.cfg.Dialect.Shared {
-		locks = advisory(&w)
+		locks = advisory(&w, likely)
 	}
 	keys, err := b.owners(chain)
 	if err != nil {
 		return err
 	}
 	add(w.workflows, keys)
-	if err := b.first(&w, locks, current); err != nil {
+	if err := b.first(&w, locks, current, likely); err != nil {
 		return err
 	}
-	// Who names a session may claim it, and so may who counts what a worker holds: of a task that is claimed by its id the
-	// session is not known yet.
-	if err := b.loadFloors(len(w.sessions)+len(w.holdings) > 0); err != nil {
+	if err := b.newSessions(w.sessions); err != nil {
 		return err
 	}
 	b.sessionsOf(items, &w)
@@ -139,8 +138,11 @@ func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 	}})
 }
 
-// first opens the transaction of a shared database and loads workflows, then runs with their open rows.
-func (b *batch) first(w *wants, locks names, current []engine.WorkflowKey) error {
+// first opens the transaction of a shared database and loads workflows, then runs with their open rows, and the
+// sessions that are likely to be asked for.
+func (b *batch) first(
+	w *wants, locks names, current []engine.WorkflowKey, likely map[engine.SessionKey]bool,
+) error {
 	var calls []*Call
 	if b.s.cfg.Dialect.Shared {
 		calls = append(b.opening(), &Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: func(v []any) error {
@@ -162,7 +164,37 @@ func (b *batch) first(w *wants, locks names, current []engine.WorkflowKey) error
 		}
 	}
 	calls = append(calls, b.loadRuns(sorted(w.runs), true)...)
+	calls = append(calls, b.loadSessions(likely)...)
 	return b.send(calls...)
+}
+
+// likely are the sessions that will turn out to be wanted and have rows, as this process remembers: those that changes
+// name, and those of the activities they name. They are loaded with the runs, not after them, and their names are not
+// locked, which only keeps a row from being made.
+func (b *batch) likely(items []*pending) map[engine.SessionKey]bool {
+	if !b.s.cfg.Dialect.Shared {
+		return nil // the cache has them
+	}
+	keys := map[engine.SessionKey]bool{}
+	for _, p := range items {
+		if p.change == nil {
+			continue
+		}
+		n := &p.change.Needs
+		for _, k := range n.Sessions {
+			if _, ok := b.s.cache.stored.get(k); ok {
+				keys[k] = true
+			}
+		}
+		for _, id := range n.Runs {
+			for _, seq := range n.Activities {
+				if k, ok := b.s.cache.sessionOf.get(taskKey{id, seq}); ok {
+					keys[k] = true
+				}
+			}
+		}
+	}
+	return keys
 }
 
 // second loads everything else.

@@ -160,14 +160,16 @@ func (n names) add(key any, parts ...string) {
 
 func (n names) session(k engine.SessionKey) { n.add(k, "session", k.Namespace, k.ID) }
 
-// advisory names every key of w that may not have a row yet.
-func advisory(w *wants) names {
+// advisory names every key of w that may not have a row yet; sessions that are likely to have one are looked at first.
+func advisory(w *wants, likely map[engine.SessionKey]bool) names {
 	n := names{}
 	for k := range w.workflows {
 		n.add(k, "workflow", k.Namespace, k.ID)
 	}
 	for k := range w.sessions {
-		n.session(k)
+		if !likely[k] {
+			n.session(k)
+		}
 	}
 	for k := range w.workers {
 		n.add(k, "worker", k.Namespace, k.ID)
@@ -192,7 +194,7 @@ func (b *batch) newSessions(keys map[engine.SessionKey]bool) error {
 	}
 	fresh, again := names{}, map[engine.SessionKey]bool{}
 	for k := range keys {
-		if s := b.sessions[k]; s.Session == nil && !b.locked[k] {
+		if s := b.sessions[k]; s != nil && s.Session == nil && !b.locked[k] {
 			one := names{}
 			one.session(k)
 			for at := range one {

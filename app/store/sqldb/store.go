@@ -95,9 +95,9 @@ type Store struct {
 	ending  sync.WaitGroup
 	unblock atomic.Bool // Unblock runs
 
-	statements, commits, changes, rows, reads, candidates atomic.Int64
-	lanes                                                 lanes
-	queues                                                queues
+	statements, trips, commits, changes, rows, reads, candidates atomic.Int64
+	lanes                                                        lanes
+	queues                                                       queues
 	// the clock at which tags were dropped last; the committer's
 	pruned map[tagKey]int64
 }
@@ -260,7 +260,7 @@ func (s *Store) About() time.Time {
 // Stats counts what was sent since the store was opened.
 func (s *Store) Stats() store.Stats {
 	return store.Stats{
-		Statements: s.statements.Load(), Commits: s.commits.Load(), Changes: s.changes.Load(), Rows: s.rows.Load(),
+		Statements: s.statements.Load(), RoundTrips: s.trips.Load(), Commits: s.commits.Load(), Changes: s.changes.Load(), Rows: s.rows.Load(),
 		Reads:      s.reads.Load(),
 		Candidates: s.candidates.Load(),
 	}

@@ -31,6 +31,7 @@ func testSessions(t *testing.T, s Suite) {
 		{"sessions of one worker are independent (25)", independent},
 		{"the activity cap keeps the order (27, 28)", activityCap},
 		{"a fence never repeats (29, 34)", fenceRises},
+		{"a row's epoch outlasts it in the batch that removes it", floorAtOnce},
 		{"hand-back and lapse keep the session (30, 31, 32)", attemptsApart},
 		{"a released session goes to the next at once", released},
 		{"a restarted holder has its session at once", restarted},
@@ -323,6 +324,31 @@ func activityCap(w *Fixture) {
 	if len(list) != 3 || list[2].Session.Active != 3 || list[0].Session.Epoch != list[2].Session.Epoch || !list[0].IsNew ||
 		list[1].IsNew {
 		w.T.Fatalf("without a cap %d came", len(list))
+	}
+}
+
+func floorAtOnce(w *Fixture) {
+	a := w.Worker("a")
+	w.flow("s")
+	w.Finish(w.act(a))
+	k := engine.SessionKey{Namespace: Namespace, ID: "s"}
+	var removed, floor int64
+	errs := w.together(
+		store.Change{
+			Needs: store.Keys{Sessions: []engine.SessionKey{k}},
+			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+				s := *rows.Session(k)
+				removed = s.Epoch
+				return store.Writes{Sessions: []engine.SessionChange{{Session: s, Delete: true}}}, nil
+			},
+		},
+		store.Change{Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+			floor = rows.EpochFloor(Namespace)
+			return store.Writes{}, errNo
+		}},
+	)
+	if errs[0] != nil || removed == 0 || floor != removed {
+		w.T.Fatalf("the floor is %d behind the removal of epoch %d (%v)", floor, removed, errs[0])
 	}
 }
 

@@ -126,6 +126,55 @@ func testSkipped(t *testing.T, s Suite) {
 	two.until("word of the other queue", told)
 }
 
+// What a worker holds is counted whole, though another app has one of its sessions locked, and a change beside the
+// count asks for that one.
+func testLockedHolding(t *testing.T, s Suite) {
+	if !s.Shared {
+		t.Skip("one process has this database to itself")
+	}
+	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two"})
+	worker := one.Worker("w", Sessions(2, time.Hour))
+	one.flow("x", "y")
+	one.act(worker)
+	one.act(worker)
+	x := engine.SessionKey{Namespace: Namespace, ID: "x"}
+	locked, release, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	var enter, leave sync.Once
+	go func() {
+		_, err := one.S.Commit(context.Background(), store.Change{
+			Needs: store.Keys{Sessions: []engine.SessionKey{x}},
+			Decide: func(store.Rows, time.Time) (store.Writes, error) {
+				enter.Do(func() { close(locked) })
+				<-release
+				return store.Writes{}, errNo
+			},
+		})
+		done <- err
+	}()
+	<-locked
+	held := 0
+	two.together(
+		store.Change{
+			Needs:  store.Keys{Sessions: []engine.SessionKey{x}},
+			Decide: func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{}, errNo },
+		},
+		store.Change{
+			Needs: store.Keys{Workers: []engine.WorkerKey{worker.Key()}, Holdings: true},
+			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+				held = rows.Holding(worker.Key(), engine.SessionKey{}, now)
+				leave.Do(func() { close(release) })
+				return store.Writes{}, errNo
+			},
+		},
+	)
+	if err := <-done; !errors.Is(err, errNo) {
+		t.Fatal(err)
+	}
+	if held != 2 {
+		t.Fatalf("the worker holds %d sessions, want 2", held)
+	}
+}
+
 // contend lets apps claim activities for one worker, eight at a time, up to max in a claim. It returns how many they
 // were given together.
 func contend(t *testing.T, worker *engine.Worker, max int, apps ...*Fixture) int {
