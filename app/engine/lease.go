@@ -56,7 +56,9 @@ type EpochFloor func(namespace string) int64
 // LeaseActivity leases a ready activity, claiming or touching its session in the same step. sess is nil for a plain
 // activity; floor is asked when the lease claims the session. The caller has asked Admit. The last result says that the
 // lease claimed the session.
-func LeaseActivity(a Activity, sess *Session, l Lessee, floor EpochFloor, now time.Time) (Activity, *SessionChange, bool) {
+func LeaseActivity(
+	a Activity, sess *Session, l Lessee, floor EpochFloor, now time.Time,
+) (Activity, *SessionChange, bool) {
 	a.State = LeasedState
 	a.Delivery++
 	a.Attempt++

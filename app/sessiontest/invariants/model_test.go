@@ -148,7 +148,7 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		}
 		return true, s.held(c, unknown, r)
 	case c.kind == renew:
-		if s.closed || !holds || r.at >= s.high {
+		if s.closed || !holds || r.at >= s.latest(c) {
 			return false, s
 		}
 		s.low, s.high = max(s.low, r.until), max(s.high, r.until)

@@ -229,8 +229,8 @@ func (b *batch) opening() []*Call {
 	return []*Call{{Stmt: b.s.st.begin}}
 }
 
-// Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt, Token and EpochFloor (floor.go) make a batch the store.Rows of
-// its changes.
+// Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt and Token make a batch the store.Rows of its changes;
+// EpochFloor is in floor.go.
 
 func (b *batch) Workflow(k engine.WorkflowKey) *engine.Workflow {
 	if w := b.workflows[k]; w != nil {

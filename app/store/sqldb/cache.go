@@ -83,8 +83,8 @@ const (
 )
 
 // cache is what the committer remembers between batches. Runs, sessions, workers and workflows are used only when no
-// other process writes the database; where a run or an activity belongs and what a run's past was never changes, so that
-// is remembered everywhere.
+// other process writes the database; where a run or an activity belongs and what a run's past was never changes, so
+// that is remembered everywhere.
 type cache struct {
 	runs      *lru[string, *run]
 	sessions  *lru[engine.SessionKey, *session]

@@ -1,11 +1,11 @@
 package sqldb
 
-// Clean-up removes the rows of sessions that are over. What stays of them is a floor a namespace: the highest epoch that
-// was removed. A claim goes above it, so that no epoch is given twice, whatever the clock says. Claims alone ask for it;
-// a step in a session that is held costs no read.
+// Clean-up removes the rows of sessions that are over. What stays of them is a floor a namespace: the highest epoch
+// that was removed. A claim goes above it, so that no epoch is given twice, whatever the clock says. Claims alone ask
+// for it; a step in a session that is held costs no read.
 
-// EpochFloor is the highest epoch that was removed in the namespace, by this batch too. It is read when first asked for:
-// a floor only rises, so later is never wrong. When it cannot be read, the batch will not be written.
+// EpochFloor is the highest epoch that was removed in the namespace, by this batch too. It is read when first asked
+// for: a floor only rises, so later is never wrong. When it cannot be read, the batch will not be written.
 func (b *batch) EpochFloor(namespace string) int64 {
 	if b.floors == nil {
 		b.loadFloors()

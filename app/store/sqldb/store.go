@@ -260,9 +260,8 @@ func (s *Store) About() time.Time {
 // Stats counts what was sent since the store was opened.
 func (s *Store) Stats() store.Stats {
 	return store.Stats{
-		Statements: s.statements.Load(), RoundTrips: s.trips.Load(), Commits: s.commits.Load(), Changes: s.changes.Load(), Rows: s.rows.Load(),
-		Reads:      s.reads.Load(),
-		Candidates: s.candidates.Load(),
+		Statements: s.statements.Load(), RoundTrips: s.trips.Load(), Commits: s.commits.Load(), Changes: s.changes.Load(),
+		Rows: s.rows.Load(), Reads: s.reads.Load(), Candidates: s.candidates.Load(),
 	}
 }
 
