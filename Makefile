@@ -16,7 +16,7 @@ NPM     := $(patsubst %/package-lock.json,%,$(shell find * -name node_modules -p
 WEB     := $(shell find web -name node_modules -prune -o -name dist -prune -o -type f ! -name '*.go' ! -name '*.md' -print 2>/dev/null)
 SOURCES := find * -name node_modules -prune -o -name '*.go' -print
 PACKAGE ?= ./...
-SCENARIOS ?= P1 P4 P5 P6
+SCENARIOS ?= P1 P2 P4 P5 P6
 RUNS    ?= 5
 MUTANTS ?= all
 FUZZ_EXAMPLES ?= 10
@@ -118,7 +118,7 @@ verify: ## quick checks: format, vet, generated files, direction of imports
 
 web: web/dist/index.html ## build the dashboard, if it changed
 
-bench: build ## measure: P1 P4 P5 P6 on SQLite and PostgreSQL (SCENARIOS="P5" RUNS=5)
+bench: build ## measure: P1 P2 P4 P5 P6 on SQLite and PostgreSQL (SCENARIOS="P5" RUNS=5)
 	.ci/deps postgres
 	SOJOURN_TEST_DURABLE=1 .ci/postgres $(BIN) bench $(SCENARIOS) --store sqlite,postgres --runs $(RUNS)
 

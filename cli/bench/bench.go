@@ -61,6 +61,7 @@ type Limit struct {
 // which of the limits bind it.
 type scenario struct {
 	id, transport, unit string
+	only                string // the database it is of; empty: all
 	n, quick            int
 	figure              func(sample) float64 // nil: operations a second
 	options             func(*nodeOptions)
@@ -74,6 +75,7 @@ type sample struct {
 	beside     []time.Duration // without what is measured
 	used       time.Duration   // of the processors, where that is what is measured
 	plain      time.Duration   // the same without what is measured
+	off        float64         // how far it is from what it should be, in percent
 	commits    int64
 	roundTrips int64
 }
@@ -81,7 +83,8 @@ type sample struct {
 // Scenarios lists what can be measured, by id, with a line of explanation.
 func Scenarios() [][2]string {
 	return [][2]string{
-		{"P1", "durable completions of steps claimed in order, 128 in flight"},
+		{"P1", "durable completions of steps claimed in order, 128 in flight, on SQLite"},
+		{"P2", "the same on PostgreSQL"},
 		{"P3", "activities that do nothing, worked off by our worker, 1,000 in a workflow"},
 		{"P4", "workflows of five sequential activities, a worker over HTTP with 50 connections"},
 		{"P5", "the same with our Go worker: in the app's process, and over the socket"},
@@ -89,6 +92,13 @@ func Scenarios() [][2]string {
 		{"P7", "time from the start of a workflow to the first line of its code, at 500 a second"},
 		{"P8", "time of one workflow of 1,000 parallel activities"},
 		{"P9", "what a session adds to the time until an activity begins: the first in it, and one that finds it warm"},
+		{
+			"P13",
+			"the slowest hundredth of tenants' workflows beside a tenant with 100 times as many, as a multiple of alone; " +
+				"and how far claims are off the weights of fairness keys, in percent",
+		},
+		{"P14", "seconds to read and replay a history of 50,000 events"},
+		{"P15", "seconds until 60,000 schedules that are due in the same second have started their workflows"},
 		{"P17", "change of the time of other workflows while 1,000 tasks are blocked by a session, in percent"},
 		{
 			"P18",
@@ -140,7 +150,10 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 		}
 	}
 	var bigger []growing
-	all := len(todo) * len(o.Stores) * o.Runs
+	all := 0
+	for _, s := range todo {
+		all += len(on(s.only, o.Stores)) * o.Runs
+	}
 	for _, g := range growths() {
 		asked := 0
 		for _, p := range g.parts {
@@ -153,12 +166,14 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 		}
 	}
 	if all == 0 {
-		return nil, fmt.Errorf("nothing to measure of %v on %v", o.Scenarios, o.Stores)
+		return nil, fmt.Errorf(
+			"nothing to measure of %v on %v: P1 is of sqlite, P2 and P5-APPS are of postgres", o.Scenarios, o.Stores,
+		)
 	}
 	var results []Result
 	done := 0
 	for _, s := range todo {
-		for _, kind := range o.Stores {
+		for _, kind := range on(s.only, o.Stores) {
 			r, err := repeat(ctx, s, kind, o, func() { done++; o.progress(done, all, s.id+" "+kind+" "+s.transport) })
 			if err != nil {
 				return results, fmt.Errorf("%s on %s over %s: %w", s.id, kind, s.transport, err)
@@ -183,6 +198,11 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 		}
 	}
 	return results, nil
+}
+
+// on are those of the databases on which something can be measured that is of one of them, or of all.
+func on(only string, stores []string) []string {
+	return slices.DeleteFunc(slices.Clone(stores), func(kind string) bool { return only != "" && only != kind })
 }
 
 func (o Options) progress(done, all int, what string) {
@@ -228,7 +248,7 @@ func repeat(ctx context.Context, s scenario, kind string, o Options, step func()
 func once(
 	ctx context.Context, s scenario, kind string, o Options, ops int,
 ) (one sample, used time.Duration, limit Limit, err error) {
-	no := nodeOptions{store: kind, postgres: o.Postgres, log: o.Log}
+	no := nodeOptions{store: kind, postgres: o.Postgres, quick: o.Quick, log: o.Log}
 	if s.options != nil {
 		s.options(&no)
 	}

@@ -49,22 +49,32 @@ func TestSandboxMeasuresEveryCase(t *testing.T) {
 // A scenario that no longer works would be found when somebody wants its figure.
 func TestEveryScenarioMeasuresEachOperation(t *testing.T) {
 	const ops = 6
+	server := os.Getenv("SOJOURN_TEST_POSTGRES")
+	stores := []string{"sqlite"}
+	if server != "" {
+		stores = append(stores, "postgres")
+	}
 	for _, s := range scenarios() {
-		t.Run(s.id+" "+s.transport+" "+s.unit, func(t *testing.T) {
-			got, _, _, err := once(t.Context(), s, "sqlite", Options{Log: zerolog.Nop()}, ops)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(got.each) != ops || slices.Contains(got.each, 0) || slices.Contains(got.beside, 0) || got.commits == 0 {
-				t.Errorf("got %+v", got)
-			}
-			if s.figure == nil {
-				return
-			}
-			if f := s.figure(got); math.IsNaN(f) || math.IsInf(f, 0) {
-				t.Errorf("figure %v of %+v", f, got)
-			}
-		})
+		for _, kind := range on(s.only, stores) {
+			t.Run(s.id+" "+kind+" "+s.transport+" "+s.unit, func(t *testing.T) {
+				got, _, _, err := once(t.Context(), s, kind, Options{Postgres: server, Quick: true, Log: zerolog.Nop()}, ops)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(got.each) != ops || slices.Contains(got.each, 0) || slices.Contains(got.beside, 0) {
+					t.Errorf("got %+v", got)
+				}
+				if reads := s.id == "P14"; (got.commits == 0) != reads {
+					t.Errorf("%d commits", got.commits)
+				}
+				if s.figure == nil {
+					return
+				}
+				if f := s.figure(got); math.IsNaN(f) || math.IsInf(f, 0) {
+					t.Errorf("figure %v of %+v", f, got)
+				}
+			})
+		}
 	}
 }
 

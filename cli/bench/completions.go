@@ -84,6 +84,13 @@ func scheduleAll(ctx context.Context, b *broker.Broker, owner string, ops int) e
 	if err != nil {
 		return err
 	}
+	return scheduleAs(ctx, b, owner, ops, protocol.Command{
+		Type: protocol.ScheduleActivity, ActivityType: "step", Arguments: args,
+	})
+}
+
+// scheduleAs does so with activities of one kind.
+func scheduleAs(ctx context.Context, b *broker.Broker, owner string, ops int, one protocol.Command) error {
 	for left := ops; left > 0; left -= wide {
 		if _, err := b.Start(ctx, protocol.StartRequest{WorkflowType: leased, TaskQueue: owner}); err != nil {
 			return err
@@ -95,7 +102,7 @@ func scheduleAll(ctx context.Context, b *broker.Broker, owner string, ops int) e
 		t := got[0].Workflow
 		commands := make([]protocol.Command, min(left, wide))
 		for i := range commands {
-			commands[i] = protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "step", Arguments: args}
+			commands[i] = one
 		}
 		out, err := b.Complete(ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{{
 			Kind: protocol.KindWorkflow, TaskID: t.TaskID, Owner: owner, Attempt: t.Attempt, Commands: commands,

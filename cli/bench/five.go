@@ -63,7 +63,14 @@ func scenarios() []scenario {
 		return func(o *nodeOptions) { o.worker, o.workers = "in-process", workers }
 	}
 	return []scenario{
-		{id: "P1", transport: "store", unit: "completions/s", n: 40_000, quick: 4_000, measure: completions},
+		{
+			id: "P1", transport: "store", unit: "completions/s", only: "sqlite", n: 40_000, quick: 4_000,
+			measure: completions,
+		},
+		{
+			id: "P2", transport: "store", unit: "completions/s", only: "postgres", n: 40_000, quick: 4_000,
+			measure: completions,
+		},
 		{
 			id: "P3", transport: "in-process", unit: "activities/s", n: 100_000, quick: 10_000, options: inProcess,
 			measure: burnDown,
@@ -93,6 +100,21 @@ func scenarios() []scenario {
 		{
 			id: "P9", transport: "in-process", unit: "ms, warm", n: 200, quick: 50, figure: added, options: inProcess,
 			measure: visits(heldNext, plainNext),
+		},
+		{
+			id: "P13", transport: "in-process", unit: "×, slowest", n: 1_000, quick: 100, figure: slowest, options: inProcess,
+			measure: besideGreedy,
+		},
+		{
+			id: "P13", transport: "store", unit: "% off the weights", n: 1_000, quick: 200,
+			figure: func(s sample) float64 { return s.off }, measure: weighed,
+		},
+		{
+			id: "P14", transport: "in-process", unit: "s", n: 3, quick: 1, figure: seconds, options: inProcess,
+			measure: replays,
+		},
+		{
+			id: "P15", transport: "store", unit: "s, last", n: 60_000, quick: 1_000, figure: last, measure: dueAtOnce,
 		},
 		{
 			id: "P17", transport: "in-process", unit: "%", n: 500, quick: 100, figure: change, options: inProcess,

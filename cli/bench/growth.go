@@ -192,12 +192,10 @@ func (g growing) sized(o Options) []int {
 }
 
 // stores are those of the databases asked for on which it can be measured.
-func (g growing) stores(o Options) []string {
-	return slices.DeleteFunc(slices.Clone(o.Stores), func(kind string) bool { return g.only != "" && g.only != kind })
-}
+func (g growing) stores(o Options) []string { return on(g.only, o.Stores) }
 
 func (g growing) open(ctx context.Context, kind string, size int, o Options) (*node, error) {
-	no := nodeOptions{store: kind, postgres: o.Postgres, log: o.Log}
+	no := nodeOptions{store: kind, postgres: o.Postgres, quick: o.Quick, log: o.Log}
 	if g.options != nil {
 		g.options(&no, size)
 	}

@@ -35,6 +35,7 @@ type nodeOptions struct {
 	apps     int    // on one database, each with a worker on a queue of its own; 1 when 0
 	database string // of apps after the first
 	queue    string // of the worker; empty: the default
+	quick    bool   // a look: what is there to be measured may be smaller
 	log      zerolog.Logger
 }
 
@@ -47,6 +48,8 @@ type node struct {
 	ended  chan error
 	parts  int
 	queue  string       // of its worker
+	quick  bool         // as the options say
+	long   string       // the workflow whose history is replayed
 	others []*node      // further apps on its database
 	trips  atomic.Int64 // round trips the scenario made
 
@@ -62,7 +65,7 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	}
 	n := &node{dir: dir, drop: func(context.Context) error {
 		return nil
-	}, queue: o.queue, ended: make(chan error, 1+max(1, o.workers)), entered: make(chan struct{}, 2)}
+	}, queue: o.queue, quick: o.quick, ended: make(chan error, 1+max(1, o.workers)), entered: make(chan struct{}, 2)}
 	open := func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		return sqlite.Open(ctx, filepath.Join(dir, "bench.db"), sqldb.Options{App: id, Dispatch: d})
 	}
@@ -123,6 +126,7 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	registerWide(registry, &n.arrivals)
 	registerLong(registry, &n.passages)
 	registerGrowth(registry)
+	registerReplay(registry)
 	var carrier link.Carrier = &link.Socket{URLs: []string{n.app.URL()}}
 	if o.worker == "in-process" {
 		carrier = link.Local{Join: n.app.Channel().Join}
