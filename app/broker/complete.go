@@ -257,11 +257,13 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if err != nil {
 		return store.Change{}, "", err
 	}
-	return change.Step(in.Namespace, run, needs, engine.CompleteTask{
+	c := change.Step(in.Namespace, run, needs, engine.CompleteTask{
 		Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types, Carry: carry, Ends: ends,
 		Code:    b.code(ctx, in),
 		Streams: in.StreamWaits, Former: func() string { return hashOf(commands) },
-	}), hash, nil
+	})
+	c.Recall = true
+	return c, hash, nil
 }
 
 // code is what is known of the code whose run goes on as new; a worker that is gone by now leaves the engine to do
@@ -414,10 +416,12 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 		}), "", nil
 	case in.Failure != nil:
 		hash := hashOf(in.Failure)
-		return change.Step(in.Namespace, run, needs, engine.FailActivity{
+		c := change.Step(in.Namespace, run, needs, engine.FailActivity{
 			Seq: seq, Holder: h, Epoch: in.Epoch, Failure: *in.Failure, Hash: hash, Recovered: in.Recovered,
 			Version: versionOf(in),
-		}), hash, nil
+		})
+		c.Recall = true
+		return c, hash, nil
 	}
 	if err := Blob("result", in.Result.Blob); err != nil {
 		return store.Change{}, "", err
@@ -430,7 +434,9 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	if turn != nil {
 		return turn.change(in.Namespace, needs, done), hash, nil
 	}
-	return change.Step(in.Namespace, run, needs, done), hash, nil
+	c := change.Step(in.Namespace, run, needs, done)
+	c.Recall = true
+	return c, hash, nil
 }
 
 // maxVersion is how long a name of a version of code may be that is kept.

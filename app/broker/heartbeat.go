@@ -48,6 +48,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	if err != nil {
 		return a, err
 	}
+	beaten.Recall = true
 	decideStep := beaten.Decide
 	beaten.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 		w, err := decideStep(rows, now)

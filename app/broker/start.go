@@ -36,7 +36,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
 	runID := ulid.Make().String()
 	return change.Commit[protocol.StartAnswer](ctx, b.store, store.Change{
-		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true},
+		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, New: true}, Recall: true,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			if flow := rows.Workflow(key); flow != nil {
 				return existing(in, flow, rows.Run(flow.RunID))

@@ -101,7 +101,7 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 	needs.Sessions, needs.Workflows, needs.Former = t.need.Sessions, t.need.Workflows, t.need.Former
 	needs.Activities = append(needs.Activities, t.need.Activities...)
 	needs.Current, needs.AllTasks, needs.Chain, needs.Bound = t.need.Current, t.need.AllTasks, t.need.Chain, t.need.Bound
-	return store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+	decide := func(rows store.Rows, now time.Time) (store.Writes, error) {
 		in := in
 		if run := rows.Run(t.run); run != nil && t.serves(run) {
 			then := t.then
@@ -115,7 +115,8 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 			t.note(&o)
 		}
 		return w, err
-	}}
+	}
+	return store.Change{Needs: needs, Recall: true, NotBefore: t.then.At.Time, Decide: decide}
 }
 
 // serves says whether the caller's token is good for the run's own queue.

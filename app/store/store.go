@@ -75,6 +75,12 @@ type Stats struct{ Statements, RoundTrips, Commits, Changes, Rows, Reads, Candid
 type Change struct {
 	Needs  Keys
 	Decide func(Rows, time.Time) (Writes, error)
+	// Recall says that Decide may first be given rows as this process remembers them, at a time that has just passed:
+	// what it decides is stored only where both are still right. It is for changes that are made often, and that a moment
+	// earlier would be decided the same way.
+	Recall bool
+	// NotBefore is a time that has passed, as the caller has it from the store: with Recall Decide is given none before.
+	NotBefore time.Time
 	// Background says that nobody waits for the change, as for one that cleans up: while others wait, a batch has no more
 	// of these than of those.
 	Background bool
@@ -84,6 +90,7 @@ type Change struct {
 // nil in Rows, and stays locked against being made by somebody else.
 type Keys struct {
 	Workflows []engine.WorkflowKey
+	New       bool     // the ids in Workflows are taken to be free, until that shows to be wrong
 	Current   bool     // also the current run of each workflow named
 	Runs      []string // each with all that is open in it
 	Chain     bool     // also the workflow-scoped sessions of each run's workflow id, and its workflow row

@@ -9,12 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// What an activity needs of its session's row comes with its run: in a session that is held, a workflow makes as many
-// round trips as one without.
+// What an activity needs of its session is remembered as its run is, or comes with it: in a session that is held, a
+// workflow makes as many round trips as one without.
 func TestAStepInAHeldSessionMakesNoRoundTripOfItsOwn(t *testing.T) {
-	// Statements that a workflow of five may take more: a started session's row is loaded and its tasks counted with each
-	// batch, where other apps may have written them.
-	for kind, more := range map[string]float64{"sqlite": 1, "postgres": 13} {
+	// Statements that a workflow of five may take more.
+	for kind, more := range map[string]float64{"sqlite": 1, "postgres": 4} {
 		t.Run(kind, func(t *testing.T) {
 			url := os.Getenv("SOJOURN_TEST_POSTGRES")
 			if kind == "postgres" && url == "" {

@@ -80,6 +80,15 @@ type batch struct {
 	due     history.Time
 	dirty   bool  // something was or will be written
 	broken  error // what Decide asked for could not be read
+
+	// Of a batch that is decided on what is remembered: so it is, when, by the server's clock, and what has to hold.
+	recalled  bool
+	decidedAt int64
+	guarded   guarded
+	// what may be remembered of it, once it is committed
+	versions        map[string]recalled
+	sessionVersions map[engine.SessionKey]recalledSession
+	flowVersions    map[engine.WorkflowKey]recalledFlow
 }
 
 // run is a run in a batch. Run is nil when there is none of that id.
@@ -173,8 +182,8 @@ func (s *Store) newBatch() *batch {
 		throttled: map[QueueKey]engine.Throttle{},
 		tags:      map[tagKey]*tag{}, fairNow: map[QueueKey]bool{},
 		lanes: map[laneKey]bool{}, backlog: map[QueueKey]*backlog{}, hidden: map[QueueKey]bool{}, claimed: map[string]bool{},
-		touched: map[string]*store.RunChange{},
-		took:    map[engine.WorkerKey]int{}, skipped: map[QueueKey]bool{},
+		touched: map[string]*store.RunChange{}, guarded: newGuarded(),
+		took: map[engine.WorkerKey]int{}, skipped: map[QueueKey]bool{},
 	}
 }
 
@@ -206,6 +215,9 @@ func mark(m *map[int64]bool, seq int64, had bool) {
 func (b *batch) send(calls ...*Call) error {
 	if len(calls) == 0 {
 		return nil
+	}
+	if b.recalled && !b.sealed {
+		return errForgotten
 	}
 	for _, c := range calls {
 		if !c.Stmt.Control {

@@ -13,6 +13,7 @@ type clock struct {
 	mu   sync.Mutex // guards what follows
 	last int64      // microseconds
 	said time.Time  // what the database said last
+	raw  int64      // the same in microseconds, without a shift
 	read time.Time  // and when
 }
 
@@ -36,8 +37,25 @@ func (c *clock) at(micros int64) time.Time {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.said, c.read = t, time.Now()
+	c.said, c.raw, c.read = t, micros, time.Now()
 	return t
+}
+
+// least is a time that the database's clock has passed for certain, also in microseconds of its own: what it said last,
+// and what went by since that was heard. It is none when that is longer ago than most.
+func (c *clock) least(most time.Duration) (now time.Time, micros int64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ago := time.Since(c.read)
+	if c.said.IsZero() || ago > most {
+		return time.Time{}, 0, false
+	}
+	micros = c.raw + ago.Microseconds()
+	now = time.UnixMicro(micros).UTC()
+	if c.shift != nil {
+		now = now.Add(c.shift())
+	}
+	return now, micros, true
 }
 
 // about is what the database would say now, counted from what it said last; zero before that.

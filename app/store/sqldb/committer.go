@@ -133,6 +133,7 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 				err = fmt.Errorf("%w: %w", store.ErrOutcome, errors.Join(err, e))
 				s.abandon(b, err)
 				s.cache.clear()
+				s.memory.clear()
 				s.health.failed.Store(true)
 				s.refuse(b.items, err)
 				s.setAside(b.aside)
@@ -156,6 +157,7 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 			continue
 		case class == Unavailable || class == Lost:
 			s.cache.clear()
+			s.memory.clear()
 			s.health.failed.Store(true)
 			s.refuse(items, fmt.Errorf("%w: %w", store.ErrUnavailable, err))
 			return nil
@@ -175,6 +177,9 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 
 // try runs one batch to its end. When it fails nothing of it is stored, but for a COMMIT whose answer was lost.
 func (s *Store) try(items []*pending) (*batch, error) {
+	if b, err := s.tryRecalled(items); b != nil {
+		return b, err
+	}
 	s.batch++
 	b := s.newBatch()
 	for _, p := range items {
@@ -221,6 +226,33 @@ func (s *Store) try(items []*pending) (*batch, error) {
 	return b, nil
 }
 
+// tryRecalled runs one batch in a single round trip, if what is remembered is enough for it and still right; else it
+// leaves nothing behind and returns no batch.
+func (s *Store) tryRecalled(items []*pending) (*batch, error) {
+	b := s.recall(items)
+	if b == nil {
+		return nil, nil
+	}
+	s.batch++
+	b.number = s.batch
+	for _, p := range items {
+		p.answer, p.leased, p.runs, p.err = nil, nil, nil, nil
+	}
+	err := b.carry(items)
+	s.memory.was(err == nil)
+	if err == nil {
+		return b, nil
+	}
+	if class := s.cfg.Dialect.Classify(err); class == Lost || class == Unavailable {
+		return b, fmt.Errorf("one round trip: %w", err)
+	}
+	s.abandon(b, err)
+	if e := s.cfg.Conn.Reset(context.Background()); e != nil {
+		return s.newBatch(), errors.Join(err, e)
+	}
+	return nil, nil
+}
+
 // abandon undoes what a failed batch took: its reservations, the cached rows it changed. Who waits hears if nobody
 // knows what became of it.
 func (s *Store) abandon(b *batch, why error) {
@@ -232,6 +264,7 @@ func (s *Store) abandon(b *batch, why error) {
 		}
 	}
 	s.cache.forget(b)
+	s.memory.forget(b)
 }
 
 // stored says whether a batch whose COMMIT had no answer was committed all the same. A transaction that is still at it

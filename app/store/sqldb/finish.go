@@ -30,6 +30,7 @@ func (b *batch) finish(items []*pending) {
 	s.look(b)
 	changed := b.changed()
 	s.cache.remember(b, !s.cfg.Dialect.Shared)
+	s.memory.remember(b)
 	decided := b.rememberQueues()
 	news := b.learnFair() || len(decided) > 0
 	if s.cfg.Dispatch != nil {

@@ -40,11 +40,18 @@ func (b *batch) write(last bool) error {
 	if err != nil {
 		return err
 	}
+	if b.recalled && len(b.grown) > 0 {
+		return errForgotten // what is written ahead would stay, though the batch turns out to be wrong
+	}
 	if err := b.ahead(); err != nil {
 		return err
 	}
 	changed := b.dirty || len(calls) > 0
 	switch {
+	case b.recalled:
+		if changed {
+			calls = append(b.guards(), calls...)
+		}
 	case changed && !b.s.cfg.Dialect.Shared && !b.begun:
 		stamp := &Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number, b.now.UnixMicro()}}
 		calls = append(append(b.opening(), stamp), calls...)
@@ -53,7 +60,11 @@ func (b *batch) write(last bool) error {
 	}
 	b.dirty = b.dirty || changed
 	if last && b.begun {
-		calls = append(append(calls, b.leftIn()...), &Call{Stmt: b.s.st.commit})
+		calls = append(calls, b.leftIn()...)
+		if b.s.cfg.Dialect.Shared {
+			calls = append(calls, b.readVersions()...)
+		}
+		calls = append(calls, &Call{Stmt: b.s.st.commit})
 		b.sealed = true
 	}
 	return b.send(calls...)

@@ -28,6 +28,9 @@ type statements struct {
 	arguments     *Stmt         // of events, for readers
 	picks         map[int]*Stmt // candidates of a claim by number of ranges; 0 for arrays
 
+	// of batches that are decided on what is remembered, see recall.go
+	stamp, guardNames, guardFresh, guardRows, guardTasks, versions *Stmt
+
 	workflows, runs, sessions, chains, workers, receipts, tokens *loader
 	namespaces                                                   *loader
 	// children of earlier runs by key; those of a chain that go by a close policy
@@ -167,6 +170,7 @@ func newStatements(d Dialect) *statements {
 		}
 		return s
 	}
+	s.guardStatements(d)
 	s.held.SQL = strings.NewReplacer("$now", "$3", "$ns", "$4").Replace(s.held.SQL)
 	s.readyIn = &Stmt{SQL: "SELECT DISTINCT r.namespace, r.queue, r.kind FROM unnest($1::text[]) AS k(run_id) CROSS JOIN LATERAL (SELECT t.namespace, t.queue, t.kind" +
 		" FROM tasks AS t WHERE t.run_id = k.run_id AND t.route IS NOT NULL ORDER BY t.seq LIMIT 32) AS r"}

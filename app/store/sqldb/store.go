@@ -78,6 +78,7 @@ type Store struct {
 	st       *statements
 	read     *gorm.DB
 	cache    *cache // of the committer's goroutine
+	memory   *memory
 	clock    clock
 	health   health
 	in       chan *pending
@@ -113,7 +114,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		cfg.App = "app"
 	}
 	s := &Store{
-		cfg: cfg, st: newStatements(cfg.Dialect), cache: newCache(),
+		cfg: cfg, st: newStatements(cfg.Dialect), cache: newCache(), memory: newMemory(),
 		in: make(chan *pending, 1024), back: make(chan *pending, 1024),
 		quit: make(chan struct{}), done: make(chan struct{}), outgrown: make(chan error, 1),
 	}

@@ -85,7 +85,7 @@ var ErrExists = errors.New("workflow id is taken")
 func StartChange(in engine.Start) store.Change {
 	k := engine.WorkflowKey{Namespace: in.Request.Namespace, ID: in.Request.WorkflowID}
 	return store.Change{
-		Needs: store.Keys{Workflows: []engine.WorkflowKey{k}},
+		Needs: store.Keys{Workflows: []engine.WorkflowKey{k}, New: true}, Recall: true,
 		Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 			if r.Workflow(k) != nil {
 				return store.Writes{}, ErrExists
@@ -102,7 +102,7 @@ func StartChange(in engine.Start) store.Change {
 // Step is a change that gives one input to one run.
 func Step(run string, in engine.Input, needs store.Keys) store.Change {
 	needs.Runs = []string{run}
-	return store.Change{Needs: needs, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+	return store.Change{Needs: needs, Recall: true, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
 		s := r.Run(run)
 		if s == nil {
 			return store.Writes{}, store.ErrNotFound

@@ -66,6 +66,8 @@ func Run(t *testing.T, s Suite) {
 		{"a cold run reads few rows", testCold},
 		{"two stores share one database", testTwo},
 		{"what a claim had to skip is told when it can be had", testSkipped},
+		{"what an app remembers is stored where it is right still", testRecalled},
+		{"a session that is remembered is right still", testRecalledSession},
 		{"a session that another app has locked counts against its worker's cap", testLockedHolding},
 		{"claims of one batch never exceed a cap of sessions", testOneBatch},
 		{"two stores never exceed a cap of sessions", testTwoCaps},

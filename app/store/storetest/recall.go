@@ -1,0 +1,268 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// recall is two apps of which the first decides on what it remembers, while the other one meddles.
+type recall struct {
+	one, two *Fixture
+	worker   *engine.Worker
+	n        int
+}
+
+// meddled commits a change at the first app. When it has been decided on what is remembered, and is on its way,
+// meanwhile happens. It returns how often the change was decided, and the round trips it took.
+func (w *recall) meddled(make func() store.Change, meanwhile func()) (times int, trips int64, err error) {
+	w.one.T.Helper()
+	for range 100 {
+		w.ready()
+		c := make()
+		before := w.one.S.Stats().RoundTrips
+		times, remembered := 0, false
+		decide := c.Decide
+		c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+			times++
+			out, err := decide(rows, now)
+			if times == 1 && w.one.S.Stats().RoundTrips == before {
+				remembered = true
+				meanwhile()
+			}
+			return out, err
+		}
+		_, err = w.one.S.Commit(context.Background(), c)
+		if remembered {
+			return times, w.one.S.Stats().RoundTrips - before, err
+		}
+	}
+	w.one.T.Fatal("nothing was decided on what is remembered")
+	return 0, 0, nil
+}
+
+// ready makes steps until one takes a single round trip: what was wrong lately keeps a store from trying for a while.
+func (w *recall) ready() {
+	run := w.start()
+	w.one.until("a step in one round trip", func() bool {
+		before := w.one.S.Stats().RoundTrips
+		w.one.Do(run, engine.SignalRun{Name: "again"})
+		return w.one.S.Stats().RoundTrips == before+1
+	})
+}
+
+func (w *recall) start() string {
+	w.n++
+	return w.one.Start(fmt.Sprint("recalled", w.n))
+}
+
+// testRecalled holds that a decision on remembered rows is stored where they are as remembered, in one round trip, and
+// made again where another app wrote, leased, locked or took what it is about.
+func testRecalled(t *testing.T, s Suite) {
+	if !s.Shared {
+		t.Skip("one process has this database to itself")
+	}
+	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two"})
+	w := &recall{one: one, two: two, worker: one.Worker("w")}
+	signal := func(run string) store.Change {
+		return Step(run, engine.SignalRun{Name: "mine"}, store.Keys{})
+	}
+	want := func(what string, times, expected int, err, wanted error) {
+		t.Helper()
+		if times != expected || !errors.Is(err, wanted) {
+			t.Errorf("%s: decided %d times (%v), want %d (%v)", what, times, err, expected, wanted)
+		}
+	}
+	var run string
+	onRun := func() store.Change { run = w.start(); return signal(run) }
+
+	times, trips, err := w.meddled(onRun, func() {})
+	if want("as remembered", times, 1, err, nil); trips != 1 {
+		t.Errorf("a step on what is remembered takes %d round trips", trips)
+	}
+
+	times, _, err = w.meddled(onRun, func() { two.Do(run, engine.SignalRun{Name: "theirs"}) })
+	want("a run that another app wrote", times, 2, err, nil)
+	if n := two.Run(run).Signals.Len(); n != 2 {
+		t.Errorf("%d of 2 signals arrived", n)
+	}
+
+	times, _, err = w.meddled(func() store.Change {
+		run = w.start()
+		first := true
+		return store.Change{
+			Needs: store.Keys{Runs: []string{run}}, Recall: true,
+			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+				if first {
+					first = false
+					return store.Writes{}, errNo
+				}
+				return signal(run).Decide(rows, now)
+			},
+		}
+	}, func() {})
+	want("a refusal, which nothing checks", times, 2, err, nil)
+
+	var workflow string
+	times, _, err = w.meddled(func() store.Change {
+		w.n++
+		workflow = fmt.Sprint("taken", w.n)
+		return StartChange(start(one, workflow))
+	}, func() { two.Start(workflow) })
+	want("an id that another app took", times, 2, err, ErrExists)
+
+	var leased store.Leased
+	var state engine.TaskState
+	times, _, err = w.meddled(func() store.Change {
+		w.n++
+		run = one.Begun(fmt.Sprint("open", w.n), Activity("x", ""))
+		c := signal(run)
+		decide := c.Decide
+		c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+			for _, a := range rows.Run(run).Activities.All() {
+				state = a.State
+			}
+			return decide(rows, now)
+		}
+		return c
+	}, func() { leased = two.One(protocol.KindActivity, w.worker) })
+	if want("a task that another app leased", times, 2, err, nil); leased.Head.ID != run || state != engine.LeasedState {
+		t.Errorf("leased %s of run %s, which was decided on as %v", Name(leased), run, state)
+	}
+	two.Finish(leased)
+
+	var held, renewed history.Time
+	times, _, err = w.meddled(func() store.Change {
+		w.start()
+		leased = one.One(protocol.KindWorkflow, w.worker) // the oldest
+		run = leased.Head.ID
+		c := signal(run)
+		decide := c.Decide
+		one.Commit(c)
+		c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+			held, renewed = renewed, rows.Run(run).Task.Until
+			return decide(rows, now)
+		}
+		return c
+	}, func() {
+		two.Do(run, engine.HeartbeatTask{
+			Number: leased.Head.Task.Number, Holder: engine.Holder{Owner: "w", Delivery: leased.Head.Task.Delivery},
+		})
+	})
+	if want("a lease that another app renewed", times, 2, err, nil); !renewed.After(held.Time) {
+		t.Errorf("it ends at %s, and at %s", held, renewed)
+	}
+
+	locked, release := make(chan struct{}), make(chan struct{})
+	times, _, err = w.meddled(onRun, func() {
+		done := make(chan error)
+		first := true
+		go func() {
+			c := signal(run)
+			c.Recall = false
+			decide := c.Decide
+			c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+				if first {
+					first = false
+					close(locked)
+					<-release
+				}
+				return decide(rows, now)
+			}
+			_, err := two.S.Commit(context.Background(), c)
+			done <- err
+		}()
+		<-locked
+		go func() {
+			time.Sleep(50 * time.Millisecond) // the other one meets the lock, now or later
+			close(release)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+	})
+	want("a run that another app has locked", times, 2, err, nil)
+
+	var first, second time.Time
+	times, _, err = w.meddled(func() store.Change {
+		c := onRun()
+		decide := c.Decide
+		c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+			first, second = second, now
+			return decide(rows, now)
+		}
+		return c
+	}, func() { time.Sleep(1100 * time.Millisecond) }) // longer than a decision may be old when the server begins with it
+	if want("a decision that comes late", times, 2, err, nil); second.Sub(first) < time.Second {
+		t.Errorf("it was decided at %s and again at %s", first, second)
+	}
+}
+
+// testRecalledSession is the same about a session: its own row, and the tasks in it that are counted.
+func testRecalledSession(t *testing.T, s Suite) {
+	if !s.Shared {
+		t.Skip("one process has this database to itself")
+	}
+	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two"})
+	w := &recall{one: one, two: two, worker: one.Worker("w", Sessions(100, time.Hour))}
+	var id string
+	var seen engine.Session // as the last decision had it
+	// A step in a session that is held, remembered since the one before it, with another task in it that is ready.
+	step := func() store.Change {
+		w.n++
+		id = fmt.Sprint("s", w.n)
+		one.flow(id, id, id, id)
+		claimed := one.act(w.worker)
+		one.Finish(claimed)
+		l := one.act(w.worker)
+		one.Do(l.Head.ID, engine.SignalRun{Name: "again"})
+		again := Step(l.Head.ID, engine.HeartbeatActivity{
+			Seq: l.Activity.Seq, Holder: engine.Holder{Owner: "w", Delivery: l.Activity.Delivery},
+		}, store.Keys{Activities: []int64{l.Activity.Seq}})
+		one.Commit(again)
+		c := Finishing(l)
+		decide := c.Decide
+		c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+			seen = *rows.Session(engine.SessionKey{Namespace: Namespace, ID: id})
+			return decide(rows, now)
+		}
+		return c
+	}
+	for _, c := range []struct {
+		what      string
+		meanwhile func()
+		times     int
+		ok        func() bool
+	}{
+		{"a session as it is remembered", func() {}, 1, func() bool { return seen.Owner == "w" && seen.Active == 1 }},
+		{"a session that another app released", func() {
+			two.Commit(SessionStep(id, engine.ReleaseSession{
+				SessionHolder: engine.SessionHolder{Worker: "w", Epoch: seen.Epoch}, Why: "test",
+			}))
+		}, 2, func() bool { return seen.Owner == "" }},
+		{"a session in which another app leased", func() {
+			if l := two.act(w.worker); l.Activity.SessionID != id {
+				t.Errorf("leased in %q", l.Activity.SessionID)
+			}
+		}, 2, func() bool { return seen.Active == 2 }},
+	} {
+		times, trips, err := w.meddled(step, c.meanwhile)
+		if times != c.times || err != nil || !c.ok() {
+			t.Errorf("%s: decided %d times (%v), want %d; it is held by %q with %d attempts", c.what, times, err, c.times,
+				seen.Owner, seen.Active)
+		}
+		if times == 1 && trips != 1 {
+			t.Errorf("%s: %d round trips", c.what, trips)
+		}
+		for _, l := range two.Claim(protocol.KindActivity, w.worker, 20) { // so that the next one has its own
+			two.Finish(l)
+		}
+	}
+}
