@@ -12,19 +12,21 @@ export GOEXPERIMENT := jsonv2
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)"
 TOOLS   := bin/tools
 # Directories with npm packages, by their lock files: the dashboard, and the foreign peers some tests talk to.
-NPM     := $(patsubst %/package-lock.json,%,$(shell find * -name node_modules -prune -o -name package-lock.json -print))
+NPM     := $(patsubst %/package-lock.json,%,$(shell find * \( -name node_modules -o -path tools \) -prune -o -name package-lock.json -print))
 WEB     := $(shell find web -name node_modules -prune -o -name dist -prune -o -type f ! -name '*.go' ! -name '*.md' -print 2>/dev/null)
 SOURCES := find * -name node_modules -prune -o -name '*.go' -print
 PACKAGE ?= ./...
 SCENARIOS ?= P1 P2 P4 P5 P6
 RUNS    ?= 5
+COMPARE ?=
+TEMPORAL := github.com/temporalio/cli/cmd/temporal@v1.5.1
 MUTANTS ?= all
 FUZZ_EXAMPLES ?= 10
 FREEZES ?= 20
 SOAK    ?= 10m
 STORM   ?= 1000
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze soak storm upgrade image lint fmt generate verify web bench build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze soak storm upgrade image lint fmt generate verify web bench compare build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -121,6 +123,15 @@ web: web/dist/index.html ## build the dashboard, if it changed
 bench: build ## measure: P1 P2 P4 P5 P6 on SQLite and PostgreSQL (SCENARIOS="P5" RUNS=5)
 	.ci/deps postgres
 	SOJOURN_TEST_DURABLE=1 .ci/postgres $(BIN) bench $(SCENARIOS) --store sqlite,postgres --runs $(RUNS)
+
+compare: ## the same work on Sojourn, River, DBOS, Restate and Temporal, in turns (COMPARE="-n 500 -at-once 64 -runs 3 -only NAMES")
+	.ci/deps postgres
+	@command -v npm >/dev/null || { echo "please install Node 20 or newer"; exit 1; }
+	npm --prefix tools/compare ci --no-audit --no-fund
+	@[ -x $(TOOLS)/temporal ] || GOBIN=$(CURDIR)/$(TOOLS) go install $(TEMPORAL) || echo "$(TEMPORAL) cannot be built here: its column is left out"
+	go -C tools/compare test ./...
+	go -C tools/compare build -o ../../bin/compare .
+	cd tools/compare && PATH="$(CURDIR)/$(TOOLS):$$PATH" SOJOURN_TEST_DURABLE=1 ../../.ci/postgres ../../bin/compare $(COMPARE)
 
 tools: $(TOOLS)/.stamp
 
