@@ -40,6 +40,13 @@ export const spaces = [
     }
     await shot("team-schedules");
   }],
+  ["the list of runs is found by the address of a run without its id", async ({ page, base }) => {
+    for (const path of ["runs", "workflows"]) {
+      await page.goto(`${base}/${path}?status=running&namespace=${team}`);
+      await shown(page.locator(`[data-run="${ours}"]`));
+      assert.equal(page.url(), `${base}/?status=running&namespace=${team}`);
+    }
+  }],
   ["a page of another namespace is live", async ({ page, base, api }) => {
     await page.goto(`${base}/?namespace=${team}`);
     await shown(page.locator('[data-live="Live"]'));

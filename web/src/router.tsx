@@ -1,4 +1,4 @@
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, retainSearchParams } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect, retainSearchParams } from "@tanstack/react-router";
 import { basePath } from "./lib/base";
 import { QueuePage } from "./queues/QueuePage";
 import { QueuesPage } from "./queues/QueuesPage";
@@ -36,8 +36,23 @@ const root = createRootRoute({
   search: { middlewares: [retainSearchParams(["namespace"])] },
 });
 
+const ofRuns = only("status", "kind", "type", "q", "after");
+
+// The runs are the first page; who types the address it would have elsewhere finds it too.
+const alsoRuns = (path: string) =>
+  createRoute({
+    getParentRoute: () => root,
+    path,
+    validateSearch: ofRuns,
+    beforeLoad: ({ search }) => {
+      throw redirect({ to: "/", search, replace: true });
+    },
+  });
+
 const routes = root.addChildren([
-  createRoute({ getParentRoute: () => root, path: "/", component: RunsPage, validateSearch: only("status", "kind", "type", "q", "after") }),
+  createRoute({ getParentRoute: () => root, path: "/", component: RunsPage, validateSearch: ofRuns }),
+  alsoRuns("/runs"),
+  alsoRuns("/workflows"),
   createRoute({ getParentRoute: () => root, path: "/runs/$runId", component: runPage }),
   createRoute({ getParentRoute: () => root, path: "/workers", component: WorkersPage }),
   createRoute({ getParentRoute: () => root, path: "/sessions", component: SessionsPage, validateSearch: only("status", "after") }),
