@@ -80,6 +80,8 @@ type batch struct {
 	due     history.Time
 	dirty   bool  // something was or will be written
 	broken  error // what Decide asked for could not be read
+	assume  bool  // ids that are taken to be free may be, without a look
+	assumed bool  // some were
 
 	// Of a batch that is decided on what is remembered: so it is, when, by the server's clock, and what has to hold.
 	recalled  bool
@@ -142,7 +144,8 @@ func (s *session) changed(word string) bool {
 
 type workflow struct {
 	*engine.Workflow
-	dirty bool
+	dirty   bool
+	assumed bool // that there was none, without a look
 }
 
 type worker struct {

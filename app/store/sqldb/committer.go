@@ -180,8 +180,22 @@ func (s *Store) try(items []*pending) (*batch, error) {
 	if b, err := s.tryRecalled(items); b != nil {
 		return b, err
 	}
+	b, err := s.tryLoaded(items, !s.cfg.Dialect.Shared)
+	if err == nil || !b.assumed || s.cfg.Dialect.Classify(err) != Guilty {
+		return b, err
+	}
+	s.abandon(b, err)
+	if e := s.cfg.Conn.Reset(context.Background()); e != nil {
+		return b, errors.Join(err, e)
+	}
+	return s.tryLoaded(items, false)
+}
+
+// tryLoaded runs one batch over rows that it has looked at, but for ids that it may assume to be free.
+func (s *Store) tryLoaded(items []*pending, assume bool) (*batch, error) {
 	s.batch++
 	b := s.newBatch()
+	b.assume = assume
 	for _, p := range items {
 		p.answer, p.leased, p.runs, p.err = nil, nil, nil, nil
 	}

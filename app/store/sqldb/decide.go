@@ -103,7 +103,8 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 		b.applySession(&w.Sessions[i])
 	}
 	for _, f := range w.Workflows {
-		b.workflows[f.Key()] = &workflow{Workflow: &f, dirty: true}
+		had := b.workflows[f.Key()]
+		b.workflows[f.Key()] = &workflow{Workflow: &f, dirty: true, assumed: had != nil && had.assumed}
 		b.dirty = true
 	}
 	for _, n := range w.Workers {

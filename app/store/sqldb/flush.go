@@ -353,15 +353,22 @@ func (b *batch) gatherSessions() ([]*Call, error) {
 // gatherRest writes the tables that change seldom.
 func (b *batch) gatherRest() ([]*Call, error) {
 	st := b.s.st
-	workflows, workers, goneWorkers := newRowset(workflowsTable.columns), newRowset(workersTable.columns),
-		newRowset(workersTable.key())
+	workflows, fresh := newRowset(workflowsTable.columns), newRowset(workflowsTable.columns)
+	workers, goneWorkers := newRowset(workersTable.columns), newRowset(workersTable.key())
 	tokens, goneTokens, floors := newRowset(tokensTable.columns), newRowset(tokensTable.key()),
 		newRowset(epochsTable.columns)
 	lanes := newRowset(lanesTable.columns)
 	for _, f := range b.workflows {
+		if f.assumed && !f.dirty {
+			return nil, errForgotten // what was decided on that would be answered without a look
+		}
 		if f.dirty {
-			workflows.s(f.Namespace).s(f.ID).s(f.RunID).i(f.Runs)
-			f.dirty = false
+			to := workflows
+			if f.assumed {
+				to = fresh
+			}
+			to.s(f.Namespace).s(f.ID).s(f.RunID).i(f.Runs)
+			f.dirty, f.assumed = false, false
 		}
 	}
 	for k, w := range b.workers {
@@ -405,6 +412,7 @@ func (b *batch) gatherRest() ([]*Call, error) {
 		w *writer
 		r *rowset
 	}{
+		{st.addWorkflows, fresh},
 		{st.putWorkflows, workflows},
 		{st.putWorkers, workers},
 		{st.dropWorkers, goneWorkers},

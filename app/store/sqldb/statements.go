@@ -38,8 +38,10 @@ type statements struct {
 	putFormer, dropFormer, dropChains *writer
 	succeedTasks                      *writer // rows of tasks go to others of the same runs
 
-	putWorkflows, putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions *writer
-	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes         *writer
+	addWorkflows, putWorkflows *writer
+
+	putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions       *writer
+	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes *writer
 
 	schedules, queues, tags    *loader
 	putTags, addTags, dropTags *writer
@@ -89,6 +91,7 @@ func newStatements(d Dialect) *statements {
 		dropFormer: d.remove(formerTable),
 		dropChains: d.removeBy(formerTable, formerChain),
 
+		addWorkflows: d.insert(workflowsTable),
 		putWorkflows: d.upsert(workflowsTable),
 		putRuns:      d.upsert(runsTable),
 		moveRuns:     d.upsert(runsTable, "status", "closed_at"),

@@ -280,6 +280,50 @@ func testClosed(t *testing.T, s Suite) {
 	}
 }
 
+// testTakenBefore holds that an id which an earlier process took is not free because nothing of it is remembered: not
+// for a start beside another one, and not where a start is refused for something else.
+func testTakenBefore(t *testing.T, s Suite) {
+	w := s.New(t)
+	run := w.Start("taken")
+	want := w.Run(run)
+	if err := w.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := s.Fixture(t, "a", Options{})
+	taken, free := start(again, "taken"), start(again, "free")
+	errs := again.together(StartChange(taken), StartChange(free))
+	if !errors.Is(errs[0], ErrExists) || errs[1] != nil {
+		t.Errorf("the starts say %v", errs)
+	}
+	if err := again.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again = s.Fixture(t, "a", Options{})
+	refused := StartChange(taken)
+	decide := refused.Decide
+	refused.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+		if _, err := decide(rows, now); err != nil {
+			return store.Writes{}, err
+		}
+		return store.Writes{}, errNo
+	}
+	if _, err := again.S.Commit(t.Context(), refused); !errors.Is(err, ErrExists) {
+		t.Errorf("a start that would be refused anyway: %v", err)
+	}
+	if got := again.Run(run); got.LastSeq != want.LastSeq {
+		t.Errorf("run %s ends with event %d, was %d", run, got.LastSeq, want.LastSeq)
+	}
+	var flow engine.Workflow
+	err := again.S.View(t.Context(), func(r store.Reader) (err error) {
+		flow, err = r.Workflow(t.Context(), engine.WorkflowKey{Namespace: Namespace, ID: "taken"})
+		return err
+	})
+	if err != nil || flow.RunID != run {
+		t.Errorf("the id belongs to run %s (%v), want %s", flow.RunID, err, run)
+	}
+	again.Run(free.RunID)
+}
+
 func testRestart(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w1")

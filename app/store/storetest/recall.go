@@ -132,7 +132,13 @@ func testRecalled(t *testing.T, s Suite) {
 			return decide(rows, now)
 		}
 		return c
-	}, func() { leased = two.One(protocol.KindActivity, w.worker) })
+	}, func() {
+		for _, l := range two.Claim(protocol.KindActivity, w.worker, 200) {
+			if l.Head.ID == run {
+				leased = l
+			}
+		}
+	})
 	if want("a task that another app leased", times, 2, err, nil); leased.Head.ID != run || state != engine.LeasedState {
 		t.Errorf("leased %s of run %s, which was decided on as %v", Name(leased), run, state)
 	}
@@ -216,6 +222,9 @@ func testRecalledSession(t *testing.T, s Suite) {
 	var seen engine.Session // as the last decision had it
 	// A step in a session that is held, remembered since the one before it, with another task in it that is ready.
 	step := func() store.Change {
+		for _, l := range two.Claim(protocol.KindActivity, w.worker, 200) { // of a step that went another way
+			two.Finish(l)
+		}
 		w.n++
 		id = fmt.Sprint("s", w.n)
 		one.flow(id, id, id, id)
@@ -248,10 +257,8 @@ func testRecalledSession(t *testing.T, s Suite) {
 			}))
 		}, 2, func() bool { return seen.Owner == "" }},
 		{"a session in which another app leased", func() {
-			if l := two.act(w.worker); l.Activity.SessionID != id {
-				t.Errorf("leased in %q", l.Activity.SessionID)
-			}
-		}, 2, func() bool { return seen.Active == 2 }},
+			two.Claim(protocol.KindActivity, w.worker, 200)
+		}, 2, func() bool { return seen.Active > 1 }},
 	} {
 		times, trips, err := w.meddled(step, c.meanwhile)
 		if times != c.times || err != nil || !c.ok() {
@@ -260,9 +267,6 @@ func testRecalledSession(t *testing.T, s Suite) {
 		}
 		if times == 1 && trips != 1 {
 			t.Errorf("%s: %d round trips", c.what, trips)
-		}
-		for _, l := range two.Claim(protocol.KindActivity, w.worker, 20) { // so that the next one has its own
-			two.Finish(l)
 		}
 	}
 }

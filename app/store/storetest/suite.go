@@ -16,6 +16,7 @@ func Run(t *testing.T, s Suite) {
 		{"a workflow id is taken once", testUnique},
 		{"a cancelled wait does not undo the change", testCancelledWait},
 		{"a closed store says so and has stored everything", testClosed},
+		{"an id stays taken when its process has ended", testTakenBefore},
 		{"everything open survives a restart", testRestart},
 		{"what a run owes another is kept until it is delivered", testOwed},
 		{"children that outlive the run that started them belong to its chain", testFormer},
