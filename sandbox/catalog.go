@@ -21,7 +21,7 @@ type Definition struct {
 	Name    string `json:"name"` // of the activity
 	Path    string `json:"path"`
 	Runtime string `json:"runtime"`
-	Format  string `json:"format"` // js, mjs, cjs, ts, mts, cts, py
+	Format  string `json:"format"` // js, mjs, cjs, ts, tsx, mts, cts, py
 	Hash    string `json:"hash"`   // its version: of the file and what it imports of the folder
 }
 
@@ -32,7 +32,7 @@ var handlerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
 var runtimeOf = map[string]string{
 	"js": RuntimeNode, "mjs": RuntimeNode, "cjs": RuntimeNode,
-	"ts": RuntimeNode, "mts": RuntimeNode, "cts": RuntimeNode, "py": RuntimePython,
+	"ts": RuntimeNode, "tsx": RuntimeNode, "mts": RuntimeNode, "cts": RuntimeNode, "py": RuntimePython,
 }
 
 // define names the handler a file is, without reading it.
@@ -104,7 +104,7 @@ func (c *catalog) find(name string) (*bundle, error) {
 		delete(c.known, name)
 	}
 	base := filepath.Join(append([]string{c.dir}, strings.Split(name, ".")...)...)
-	for _, ext := range []string{"mjs", "js", "cjs", "ts", "mts", "cts", "py"} {
+	for _, ext := range []string{"mjs", "js", "cjs", "ts", "tsx", "mts", "cts", "py"} {
 		def, ok := define(c.dir, base+"."+ext)
 		if !ok || def.Name != name {
 			continue

@@ -78,7 +78,7 @@ func TestPackagesAreNotTakenForHandlers(t *testing.T) {
 		"requests/__init__.py": "", "requests/api.py": "def get(): pass",
 		"yaml-1.0.dist-info/RECORD": "yaml/__init__.py,sha256=a,1\nsix.py,sha256=b,2\n../../bin/y,,\n", "six.py": "",
 		"yaml/__init__.py": "", "yaml/reader.py": handler,
-		"x.sh": "", "run.tsx": "", "run.d.ts": "", "vite.config.mjs": "", "data.json": "", ".venv/x.py": "",
+		"x.sh": "", "run.jsx": "", "run.d.ts": "", "vite.config.mjs": "", "data.json": "", ".venv/x.py": "",
 	})
 	put(t, filepath.Join(dir, "tool"), "")
 	if err := os.Chmod(filepath.Join(dir, "tool"), 0o755); err != nil {
@@ -101,7 +101,7 @@ func TestPackagesAreNotTakenForHandlers(t *testing.T) {
 	}
 	if d := cmp.Diff(why, map[string]string{
 		"env": "a virtual environment", "pad": "a package", "requests": "a package", "x.sh": "no runtime",
-		"run.tsx": "no runtime", "vite.config.mjs": "not an activity's name", "tool": "no runtime",
+		"run.jsx": "no runtime", "vite.config.mjs": "not an activity's name", "tool": "no runtime",
 	}); d != "" {
 		t.Errorf("left out (-got +want)\n%s", d)
 	}

@@ -28,16 +28,16 @@ const (
 
 // otherCode are the endings of programs that no executor runs; a person who put one here expects it to be a handler.
 var otherCode = []string{
-	"tsx", "jsx", "sh", "bash", "rb", "php", "pl", "lua", "r", "jl", "go", "rs", "java", "wasm", "exe",
+	"jsx", "sh", "bash", "rb", "php", "pl", "lua", "r", "jl", "go", "rs", "java", "wasm", "exe",
 }
 
 // packageFolders hold what package managers installed.
 var packageFolders = []string{"node_modules", "site-packages", "dist-packages"}
 
 // Discover lists the handlers in dir, sorted by name, and what looks like code and is left out. A file NAME.js, .mjs,
-// .cjs, .ts, .mts, .cts or .py is the activity NAME, one in a folder the activity FOLDER.NAME. What begins with a dot
-// or an underscore is passed over without a word, so code that handlers share has a place, and so are node_modules and
-// site-packages. Packages that were copied or installed elsewhere are left out. Two files of one name are an error.
+// .cjs, .ts, .tsx, .mts, .cts or .py is the activity NAME, one in a folder the activity FOLDER.NAME. What begins with a
+// dot or an underscore is passed over without a word, so code that handlers share has a place, and so are node_modules
+// and site-packages. Packages that were copied or installed elsewhere are left out. Two files of one name are an error.
 func Discover(dir string) ([]Definition, []Omission, error) {
 	var all []Definition
 	var left []Omission

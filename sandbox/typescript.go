@@ -13,14 +13,16 @@ import (
 )
 
 // typescript are the endings of handlers that are made into JavaScript before they run.
-var typescript = []string{"ts", "mts", "cts"}
+var typescript = []string{"ts", "tsx", "mts", "cts"}
 
 func isTypescript(path string) bool {
 	return slices.Contains(typescript, strings.TrimPrefix(filepath.Ext(path), "."))
 }
 
 // moduleEndings are what an import in TypeScript may leave out, or name as what it will be made into.
-var moduleEndings = []string{".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json", "/index.ts", "/index.js"}
+var moduleEndings = []string{
+	".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json", "/index.ts", "/index.tsx", "/index.js",
+}
 
 // compile makes one JavaScript module of a handler in TypeScript and what it imports of the folder root, with a source
 // map. Packages stay imports. Only files of the folder are read: this happens in the worker, with its rights. Types are
@@ -70,6 +72,8 @@ func compile(root, path string) (*graph, error) {
 			switch ext := filepath.Ext(a.Path); {
 			case ext == ".json":
 				loader = api.LoaderJSON
+			case ext == ".tsx":
+				loader = api.LoaderTSX
 			case isTypescript(a.Path):
 				loader = api.LoaderTS
 			}
@@ -81,7 +85,7 @@ func compile(root, path string) (*graph, error) {
 		EntryPoints: []string{path}, Bundle: true, Format: api.FormatESModule, Platform: api.PlatformNode,
 		Target: api.ES2022, Outfile: path + ".mjs", AbsWorkingDir: dir, Plugins: []api.Plugin{folder},
 		Sourcemap: api.SourceMapInline, SourceRoot: fileURL(dir) + "/", SourcesContent: api.SourcesContentExclude,
-		TsconfigRaw: "{}", LogLevel: api.LogLevelSilent, KeepNames: true,
+		TsconfigRaw: "{}", JSX: api.JSXAutomatic, LogLevel: api.LogLevelSilent, KeepNames: true,
 		Banner: map[string]string{"js": "import { createRequire as $createRequire } from 'node:module';" +
 			" const require = $createRequire(import.meta.url);"},
 	})
@@ -105,7 +109,7 @@ func compile(root, path string) (*graph, error) {
 // it would have been found first.
 func resolveModule(root, at string) (found string, absent []string) {
 	candidates := []string{at}
-	for _, as := range [][2]string{{".js", ".ts"}, {".mjs", ".mts"}, {".cjs", ".cts"}} {
+	for _, as := range [][2]string{{".js", ".ts"}, {".js", ".tsx"}, {".mjs", ".mts"}, {".cjs", ".cts"}} {
 		if stem, ok := strings.CutSuffix(at, as[0]); ok {
 			candidates = append(candidates, stem+as[1])
 		}

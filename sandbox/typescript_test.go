@@ -69,6 +69,25 @@ export const recovery = { rebuildActivity: 'shop.open' } as const;`,
 	}
 }
 
+// Markup means what its file says it means.
+func TestTypeScriptWithMarkupRuns(t *testing.T) {
+	dir := files(t, map[string]string{
+		"mail.tsx": "/** @jsxRuntime classic */\n/** @jsx h */\nimport { h } from './_h.js';\nimport { Name } from './_name';\n" +
+			"export const main = (who: string): string => <p class=\"x\">{Name(who)}</p>;",
+		"_name.tsx": "/** @jsxRuntime classic @jsx h */\nimport { h } from './_h';\n" +
+			"export const Name = (who: string): string => <b>{who}</b>;",
+		"_h.tsx": "export const h = (tag: string, _: object | null, ...inside: string[]): string =>\n" +
+			"  `<${tag}>${inside.join('')}</${tag}>`;",
+	})
+	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
+	needNode(t, b)
+	inv := b.Call("main", "Ann")
+	inv.Activity = "mail"
+	if got := Got[string](t, b.Run(In("s", 1, inv))); got != "<p><b>Ann</b></p>" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // Stacks name the files people wrote, not what was made of them; so do syntax errors, which fail the call.
 func TestTypeScriptFailuresNameTheirFileAndLine(t *testing.T) {
 	dir := files(t, map[string]string{
