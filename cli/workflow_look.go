@@ -174,6 +174,18 @@ func (p *program) showEvent(c *cobra.Command, raw json.RawMessage) error {
 	if asJSON(c) {
 		return p.say("%s", raw)
 	}
+	line, err := eventLine(raw)
+	if err != nil {
+		return err
+	}
+	return p.say("%s", line)
+}
+
+// shownVersion is how much of a version of code is shown: enough to tell two apart.
+const shownVersion = 8
+
+// eventLine is an event in one line: when, what, what about, and by which code an attempt ended, where a worker told.
+func eventLine(raw json.RawMessage) (string, error) {
 	var e struct {
 		Sequence int64           `json:"sequence"`
 		Type     string          `json:"event_type"`
@@ -182,7 +194,7 @@ func (p *program) showEvent(c *cobra.Command, raw json.RawMessage) error {
 		Decoded  json.RawMessage `json:"decoded"`
 	}
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+		return "", fmt.Errorf("read the answer: %w", err)
 	}
 	about := struct {
 		Activity string `json:"activity_type"`
@@ -190,15 +202,21 @@ func (p *program) showEvent(c *cobra.Command, raw json.RawMessage) error {
 		Update   string `json:"update_name"`
 		Child    string `json:"child_workflow_type"`
 		Message  string `json:"message"`
+		Worker   string `json:"worker_id"`
+		Version  string `json:"code_version"`
 	}{}
 	_ = json.Unmarshal(e.Payload, &about) // one that is made otherwise is shown without
 	line := []string{fmt.Sprintf("%d %s %-24s", e.Sequence, stamp(e.At), e.Type)}
+	code := ""
+	if v := about.Version; v != "" {
+		code = fmt.Sprintf("by %s, version %s", about.Worker, v[:min(len(v), shownVersion)])
+	}
 	for _, s := range []string{
-		about.Activity, about.Signal, about.Update, about.Child, about.Message, content(e.Decoded),
+		about.Activity, about.Signal, about.Update, about.Child, about.Message, code, content(e.Decoded),
 	} {
 		if s != "" {
 			line = append(line, s)
 		}
 	}
-	return p.say("%s", strings.TrimSpace(strings.Join(line, " ")))
+	return strings.TrimSpace(strings.Join(line, " ")), nil
 }

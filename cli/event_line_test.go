@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+// A line of a history names the code that an attempt ran, as far as anybody needs it to tell two versions apart.
+func TestALineOfAHistoryNamesTheCode(t *testing.T) {
+	for _, c := range []struct{ event, want, not string }{
+		{
+			`{"sequence": 3, "event_type": "ActivityCompleted", "timestamp": "2026-01-02T03:04:05Z",
+			  "payload": {"activity_type": "index", "worker_id": "w1", "code_version": "0123456789abcdef"}}`,
+			"ActivityCompleted        index by w1, version 01234567", "89abcdef",
+		},
+		{
+			`{"sequence": 3, "event_type": "ActivityCompleted", "timestamp": "2026-01-02T03:04:05Z",
+			  "payload": {"activity_type": "index", "worker_id": "w1", "code_version": "v2"}}`,
+			"index by w1, version v2", "",
+		},
+		{
+			`{"sequence": 3, "event_type": "ActivityCompleted", "timestamp": "2026-01-02T03:04:05Z",
+			  "payload": {"activity_type": "charge", "worker_id": "w1"}}`,
+			"ActivityCompleted        charge", "version",
+		},
+	} {
+		line, err := eventLine([]byte(c.event))
+		if err != nil || !strings.Contains(line, c.want) || c.not != "" && strings.Contains(line, c.not) {
+			t.Errorf("%q (%v), want %q in it and not %q", line, err, c.want, c.not)
+		}
+	}
+	if _, err := eventLine([]byte(`[]`)); err == nil {
+		t.Error("what is no event has a line")
+	}
+}
