@@ -18,6 +18,51 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A server that takes the place of a lost one may give the transactions of the lost one's numbers to others, so nothing
+// is remembered by them.
+func TestALostConnectionForgetsVersions(t *testing.T) {
+	url := database(t)
+	s, err := postgres.Open(t.Context(), url, sqldb.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	w := &storetest.Fixture{T: t, S: s, Queue: storetest.Queue}
+	one, other := w.Start("one"), w.Start("other")
+	trips := func(run string) int64 {
+		before := s.Stats().RoundTrips
+		w.Do(run, engine.SignalRun{Name: "x"})
+		return s.Stats().RoundTrips - before
+	}
+	remembered := false
+	for range 100 { // until the machine is quick enough for both
+		trips(one)
+		trips(other)
+		if remembered = trips(one) == 1 && trips(other) == 1; remembered {
+			break
+		}
+	}
+	if !remembered {
+		t.Fatal("a step never took a single round trip")
+	}
+	admin, err := pgx.Connect(t.Context(), server(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(context.Background())
+	const cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'sojourn committer'"
+	if _, err := admin.Exec(t.Context(), cut, nameOf(url)); err != nil {
+		t.Fatal(err)
+	}
+	w.Do(one, engine.SignalRun{Name: "x"}) // finds the connection lost
+	if n := trips(other); n < 2 {
+		t.Errorf("a step behind a lost connection took %d round trip: it has to read what there is", n)
+	}
+	if n := trips(other); n != 1 {
+		t.Errorf("the next step took %d round trips, want 1", n)
+	}
+}
+
 // Connections are cut while changes are on their way. Whatever was acknowledged is there exactly once; what was refused
 // is not.
 func TestLostConnectionsLoseNothing(t *testing.T) {

@@ -122,6 +122,10 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		if e := s.cfg.Conn.Reset(context.Background()); e != nil {
 			class, err = Unavailable, errors.Join(err, e)
 		}
+		if class == Lost || class == Unavailable { // what comes next may be another server
+			s.memory.clear()
+			b.versions, b.sessionVersions, b.flowVersions = nil, nil, nil
+		}
 		if class == Lost && b.sealed {
 			done, e := s.stored(b.number)
 			if done {
@@ -157,7 +161,6 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 			continue
 		case class == Unavailable || class == Lost:
 			s.cache.clear()
-			s.memory.clear()
 			s.health.failed.Store(true)
 			s.refuse(items, fmt.Errorf("%w: %w", store.ErrUnavailable, err))
 			return nil
