@@ -45,7 +45,11 @@ func (c client) call(ctx context.Context, method, path string, body any) (status
 		return 0, nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("X-Durable-Workflow-Control-Plane-Version", "2")
+	if strings.HasPrefix(path, "/api/worker/") {
+		r.Header.Set(protocol.HeaderWorkerVersion, protocol.WorkerVersion)
+	} else {
+		r.Header.Set(protocol.HeaderControlVersion, protocol.ControlVersion)
+	}
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -254,7 +255,13 @@ func (p *plant) tooLate(of line) {
 	status, raw, err := p.client.call(p.t.Context(), http.MethodPost, "/api/worker/activity-tasks/"+
 		url.PathEscape(of.Task)+"/complete",
 		map[string]any{"lease_owner": of.Worker, "activity_attempt_id": of.AttemptID, "result": "too late"})
-	if err != nil || status < 400 || status >= 500 {
+	var refusal struct{ Reason protocol.Reason }
+	if err == nil {
+		err = json.Unmarshal(raw, &refusal)
+	}
+	switch refusal.Reason {
+	case protocol.ReasonStaleAttempt, protocol.ReasonRunClosed, protocol.ReasonLeaseOwnerMismatch:
+	default:
 		p.t.Errorf("a late result of %s: %d %s %v", of.Worker, status, raw, err)
 	}
 	if after := p.session(of.Session); after.Epoch != before.Epoch || owner(after) != owner(before) ||
