@@ -28,19 +28,27 @@ const greetAfter = 20 * time.Millisecond
 const drainTime = 5 * time.Second
 
 func main() {
-	addr := flag.String("addr", "localhost:3000", "where to listen")
-	var o socketio.Options
-	flag.DurationVar(&o.PingInterval, "ping", 300*time.Millisecond, "the next ping after a pong")
-	flag.DurationVar(&o.PingTimeout, "ping-timeout", 200*time.Millisecond, "how long a ping may go unanswered")
-	flag.DurationVar(&o.ConnectTimeout, "connect-timeout", time.Second, "from opening a connection to its first namespace")
-	flag.IntVar(&o.MaxPayload, "max-payload", 1_000_000, "bytes of one frame, and of one polling body")
-	flag.Parse()
+	addr, o, err := flags(os.Args[1:])
+	if err != nil {
+		os.Exit(2) // flags has said why
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *addr, o); err != nil {
+	if err := run(ctx, addr, o); err != nil {
 		fmt.Fprintln(os.Stderr, "suiteserver:", err)
 		os.Exit(1)
 	}
+}
+
+// flags reads the command line. What is left out is what the suites expect.
+func flags(args []string) (addr string, o socketio.Options, err error) {
+	f := flag.NewFlagSet("suiteserver", flag.ContinueOnError)
+	f.StringVar(&addr, "addr", "localhost:3000", "where to listen")
+	f.DurationVar(&o.PingInterval, "ping", 300*time.Millisecond, "the next ping after a pong")
+	f.DurationVar(&o.PingTimeout, "ping-timeout", 200*time.Millisecond, "how long a ping may go unanswered")
+	f.DurationVar(&o.ConnectTimeout, "connect-timeout", time.Second, "from opening a connection to its first namespace")
+	f.IntVar(&o.MaxPayload, "max-payload", 1_000_000, "bytes of one frame, and of one polling body")
+	return addr, o, f.Parse(args)
 }
 
 // run serves until ctx ends. It says on its first line where.
