@@ -2,22 +2,29 @@ package examples_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	curlworker "github.com/sojourn-run/sojourn/examples/curl-worker"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 // binaries builds the examples that are programs, once for all tests, and tells in which folder they are.
@@ -351,5 +358,67 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 	eventually("the worker's leaving", func() bool { return strings.Contains(said.String(), "js has left") })
 	if strings.Contains(said.String(), "heartbeat:") || strings.Contains(said.String(), "poll:") {
 		t.Errorf("something was refused:\n%s", said)
+	}
+}
+
+// That an app is about to leave is no word to its workers. The app is played, so that it leaves as slowly as it takes.
+func TestJavaScriptWorkerOutlivesItsAppAndLeavesWhenItIsTold(t *testing.T) {
+	t.Parallel()
+	beats, left := make(chan int, 100), make(chan struct{})
+	var n atomic.Int64
+	answers := map[string]func() any{
+		"register":   func() any { return map[string]any{"worker_id": "js"} },
+		"poll":       func() any { return map[string]any{"jobs": []any{}, "pollStatus": "empty", "retryAfterMs": 50} },
+		"deregister": func() any { close(left); return map[string]any{} },
+		"heartbeat": func() any {
+			b := int(n.Add(1))
+			beats <- b
+			if b < 4 {
+				return map[string]any{"drain": true}
+			}
+			return map[string]any{"intent": "leave"}
+		},
+	}
+	server := socketio.NewServer(socketio.Options{})
+	workers := server.Of(protocol.NamespaceWorkers)
+	workers.OnConnect(func(context.Context, *socketio.ConnectRequest) (any, error) { return "js", nil })
+	workers.OnSocket(func(s *socketio.Socket) {
+		s.On(protocol.EventFetchSettings, func(context.Context, []json.RawMessage) ([]any, error) {
+			return []any{map[string]any{
+				"APP_VERSION": "1", "WORKER_HEARTBEAT_SECONDS": 0.02, "JOB_LOCK_EXTEND_SECONDS": 30, "WORKER_DRAIN_SECONDS": 25,
+			}}, nil
+		})
+		s.On(rpc.EventCall, func(_ context.Context, args []json.RawMessage) ([]any, error) {
+			var call struct{ Method string }
+			if err := json.Unmarshal(args[0], &call); err != nil {
+				return nil, err
+			}
+			return []any{answers[call.Method]()}, nil
+		})
+	})
+	front := httptest.NewServer(server)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), ceiling)
+		defer cancel()
+		if err := server.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		front.Close()
+	})
+	said := program(t, []string{"SOJOURN_APP_URL=" + front.URL, "SOJOURN_WORKER_ID=js"}, "node", socketWorker(t))
+	for want := 1; want <= 4; want++ {
+		select {
+		case <-beats:
+		case <-time.After(ceiling):
+			t.Fatalf("heartbeat %d did not come:\n%s", want, said)
+		}
+		if want < 4 && strings.Contains(said.String(), "drains") {
+			t.Fatal("the worker leaves with its app")
+		}
+	}
+	select {
+	case <-left:
+	case <-time.After(ceiling):
+		t.Fatalf("the worker did not leave:\n%s", said)
 	}
 }

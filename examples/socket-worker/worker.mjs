@@ -113,7 +113,7 @@ async function beat(mine) {
   while (mine === generation) {
     try {
       const a = await call("heartbeat", { machine: machine(), draining }, 8_000);
-      if (a.drain) drain();
+      if (a.intent === "leave") drain(); // a.drain is about the app: it leaves, and the next connection finds another
     } catch (err) {
       console.error(`heartbeat: ${err.message}`);
     }
