@@ -13,7 +13,7 @@ import (
 )
 
 // aliveAtOnce is how many workers' signs of life are stored in one change.
-const aliveAtOnce = 500
+const aliveAtOnce = 1000
 
 // storeAlive stores the last signs of life of workers.
 func (b *Broker) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error {
@@ -46,7 +46,7 @@ func (b *Broker) storeSigns(
 		now   time.Time
 	}
 	a, err := change.Commit[answer](ctx, b.store, store.Change{
-		Needs: store.Keys{Workers: keys},
+		Needs: store.Keys{Workers: keys, Present: true},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			var older []store.Process
 			var w store.Writes

@@ -27,7 +27,7 @@ type Options struct {
 	App           string        // id of this process
 	Shared        bool          // other apps use the same database
 	Alive         time.Duration // a worker is alive this long after it was heard: 60 s
-	StoreAlive    time.Duration // how often its liveness is stored when the database is shared: 30 s
+	StoreAlive    time.Duration // how often its liveness is stored at rest when the database is shared: 60 s
 	Heartbeat     time.Duration // what workers are told: 15 s
 	AttemptLease  time.Duration // of workers that renew by themselves: 120 s
 	HTTPLease     time.Duration // of clients of the HTTP contract: 300 s
@@ -43,7 +43,7 @@ func (o Options) defaults() Options {
 		}
 	}
 	or(&o.Alive, 60*time.Second)
-	or(&o.StoreAlive, 30*time.Second)
+	or(&o.StoreAlive, 60*time.Second)
 	or(&o.Heartbeat, 15*time.Second)
 	or(&o.AttemptLease, 120*time.Second)
 	or(&o.HTTPLease, 300*time.Second)
@@ -62,6 +62,7 @@ type Broker struct {
 	workers    *presence.Registry
 	polls      pollMemory
 	unstored   chan struct{} // a sign of life should be stored soon
+	appLeft    atomic.Bool   // another app said that it leaves
 	expiry     time.Time     // when a silent worker may be past its time, for Watch alone; zero: nobody is silent
 	questions  *question.Pending
 	sticky     stickyRuns

@@ -52,7 +52,7 @@ func TestOtherCodeWaitsUntilTheWorkerIsStale(t *testing.T) {
 				other := broker.New(db, d, broker.Options{Release: "1", App: "b", Shared: shared})
 				if shared {
 					register(other, "3", protocol.ReasonDefinitionChanged)
-					time.Sleep(91 * time.Second)
+					time.Sleep(121 * time.Second)
 				}
 				register(other, "3", "")
 				b.Drain()

@@ -28,7 +28,7 @@ func onPostgres(t *testing.T, database, id string, alive time.Duration) (o *harn
 		}
 	})
 	a, kill = o.appWith(broker.Options{
-		Release: "test", App: id, Shared: true, Alive: alive, StoreAlive: alive / 2, Log: apptest.Log(t),
+		Release: "test", App: id, Shared: true, Alive: alive, StoreAlive: alive, Log: apptest.Log(t),
 	})
 	return o, a, kill
 }

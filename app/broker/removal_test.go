@@ -27,10 +27,10 @@ func (o *harness) listed() (ids []string) {
 }
 
 // A worker that sends heartbeats and ends without a word is on the list for a quarter of an hour, and for no more than
-// two minutes longer, be it that its app lives, is started again later, or is gone for good: then its last 45 seconds
+// two minutes longer, be it that its app lives, is started again later, or is gone for good: then its last 75 seconds
 // may not have been stored. One that lives is not removed.
 func TestAWorkerThatEndedWithoutAWordIsRemoved(t *testing.T) {
-	const kept, late, unstored = 15 * time.Minute, 2 * time.Minute, 45 * time.Second
+	const kept, late, unstored = 15 * time.Minute, 2 * time.Minute, 75 * time.Second
 	for name, c := range map[string]struct{ shared, again, other bool }{
 		"alone": {}, "its app is started again": {again: true}, "one of several": {shared: true},
 		"of several, it is started again": {shared: true, again: true}, "its app is gone": {shared: true, other: true},

@@ -107,18 +107,18 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 // namespace a caller can name.
 const appsNamespace = "/apps"
 
-// announce stores the last signs of life of workers, and with self registers this app with the others on its database
-// in the same change and learns of theirs: it lists those that are alive, and until when they are believed to be. Those
-// that have been dead for long are forgotten.
+// announce stores the last signs of life of workers, and with self registers this app for so long with the others on
+// its database, in the same change, and learns of theirs: it lists those that are alive, and until when they are
+// believed to be. Those that have been dead for long are forgotten.
 func (b *Broker) announce(
-	ctx context.Context, self bool, heard []engine.WorkerKey,
-) (alive map[string]time.Time, err error) {
+	ctx context.Context, self bool, alive time.Duration, heard []engine.WorkerKey,
+) (others map[string]time.Time, err error) {
 	releases := []string{b.opt.Release}
-	alive = map[string]time.Time{}
+	others = map[string]time.Time{}
 	if b.opt.Shared {
 		var beside []func(time.Time) engine.Worker
 		if self {
-			beside = append(beside, b.row)
+			beside = append(beside, func(now time.Time) engine.Worker { return b.row(now, alive) })
 		}
 		first := heard[:min(len(heard), aliveAtOnce)]
 		now, err := b.storeSigns(ctx, first, beside...)
@@ -140,7 +140,7 @@ func (b *Broker) announce(
 				switch {
 				case w.AliveUntil.After(now):
 					releases = append(releases, w.Release)
-					alive[w.ID] = time.Now().Add(w.AliveUntil.Sub(now))
+					others[w.ID] = time.Now().Add(w.AliveUntil.Sub(now))
 				case w.AliveUntil.Before(now.Add(-time.Hour)):
 					dead = append(dead, w.Key())
 				}
@@ -160,24 +160,28 @@ func (b *Broker) announce(
 		}
 	}
 	b.workers.Serve(releases)
-	return alive, nil
+	return others, nil
 }
 
-// row is this app's own among those of the apps.
-func (b *Broker) row(now time.Time) engine.Worker {
+// row is this app's own among those of the apps, believed to be alive for so long.
+func (b *Broker) row(now time.Time, alive time.Duration) engine.Worker {
 	return engine.Worker{
 		Namespace: appsNamespace, ID: b.opt.App, Release: b.opt.Release, Queues: []string{"-"}, HeartbeatAt: history.At(now),
-		UpdatedAt: history.At(now), AliveUntil: history.At(now.Add(2 * b.opt.StoreAlive)),
+		UpdatedAt: history.At(now), AliveUntil: history.At(now.Add(alive)),
 	}
 }
 
-// withdraw takes this app's registration away.
+// withdraw takes this app's registration away. The others are told, as of a process that left, since its row is named.
 func (b *Broker) withdraw(ctx context.Context) error {
 	if !b.opt.Shared {
 		return nil
 	}
-	_, err := b.store.Commit(ctx, store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
-		return store.Writes{DropWorkers: []engine.WorkerKey{{Namespace: appsNamespace, ID: b.opt.App}}}, nil
-	}})
+	own := []engine.WorkerKey{{Namespace: appsNamespace, ID: b.opt.App}}
+	_, err := b.store.Commit(ctx, store.Change{
+		Needs: store.Keys{Workers: own, Present: true},
+		Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			return store.Writes{DropWorkers: own}, nil
+		},
+	})
 	return err
 }

@@ -19,6 +19,11 @@ func (b *Broker) watchSuperseded(ctx context.Context) {
 			}
 		}
 		for _, p := range changed.Superseded {
+			if p.Worker.Namespace == appsNamespace { // an app left: who is there now is looked at soon
+				b.appLeft.Store(true)
+				b.storeSoon()
+				continue
+			}
 			if known := b.workers.Get(p.Worker); p.Incarnation == "" && known != nil {
 				p.Incarnation = known.Incarnation
 			}

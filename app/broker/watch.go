@@ -36,10 +36,16 @@ func (b *Broker) Watch(ctx context.Context) error {
 	// by then all that live have come to this app, or their time is stored
 	behind := presence.Orphans{Due: b.started.Add(b.opt.Alive)}
 	var announced time.Time
-	failed := false
+	failed, closely := false, false
 	tell := func() {
 		fell := !behind.Gone.IsZero() && !time.Now().Before(behind.Gone) // an app is silent: it is looked at once
-		due := announced.IsZero() || b.opt.Shared && (time.Since(announced) >= b.opt.StoreAlive || fell)
+		every, close := b.opt.StoreAlive, b.workers.AnyClosely(b.opt.HTTPLease)
+		if close {
+			every /= 2
+		}
+		left := b.appLeft.Swap(false)
+		due := announced.IsZero() || b.opt.Shared &&
+			(time.Since(announced) >= every || fell || left || close && !closely)
 		var heard []engine.WorkerKey
 		if b.opt.Shared {
 			heard = b.workers.Unheard(b.opt.StoreAlive, b.opt.HTTPLease, due)
@@ -47,12 +53,14 @@ func (b *Broker) Watch(ctx context.Context) error {
 		if !due && len(heard) == 0 {
 			return
 		}
-		self := due || time.Since(announced) >= b.opt.StoreAlive/2 // with the workers' it costs nothing
+		self := due || time.Since(announced) >= every/2 // with the workers' it costs nothing
 		if self {
-			announced = time.Now()
+			announced, closely = time.Now(), close
 		}
-		apps, err := b.announce(ctx, self, heard)
-		failed = err != nil
+		apps, err := b.announce(ctx, self, 2*every, heard)
+		if failed = err != nil; failed && self {
+			announced = announced.Add(-every / 2) // again before it is too late
+		}
 		switch {
 		case failed && ctx.Err() == nil:
 			b.log.Warn().Err(err).Msg("tell the other apps of this one and of its workers")

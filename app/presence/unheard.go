@@ -10,10 +10,10 @@ import (
 // then tell which of them heard it last, and that one misses it as soon as its time is over.
 const quietFor = 15 * time.Second
 
-// Unheard lists the workers whose last sign of life other apps are to know of: it is half a minute since one was
-// stored, or the worker went quiet, or it was given something and nothing says yet that its heartbeats are stored. With
-// them, or when anything is written anyway, come those whose half a minute is half over: so a fleet is stored in step,
-// twice a minute, and not each worker at a time of its own.
+// Unheard lists the workers whose last sign of life other apps are to know of: it is a minute since one was stored, or
+// the worker went quiet, or it was given something and nothing says yet that its heartbeats are stored. With them, or
+// when anything is written anyway, come those whose minute is half over: so a fleet is stored in step, once a minute,
+// and not each worker at a time of its own.
 func (r *Registry) Unheard(every, holds time.Duration, anyway bool) (list []engine.WorkerKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,4 +29,16 @@ func (r *Registry) Unheard(every, holds time.Duration, anyway bool) (list []engi
 		return nil
 	}
 	return list
+}
+
+// AnyClosely says whether there are workers whose every heartbeat is stored.
+func (r *Registry) AnyClosely(holds time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.known {
+		if !h.At.IsZero() && h.Closely(holds) {
+			return true
+		}
+	}
+	return false
 }

@@ -56,10 +56,10 @@ type Reader interface {
 	// Holdings counts, per worker of the namespace, leased tasks and held sessions.
 	Holdings(ctx context.Context, namespace string) (map[string]Holding, error)
 
-	// Due lists what is due at or before now, oldest first, at most limit; Next is the earliest due time after now, zero
-	// when there is none.
+	// Due lists what is due at or before now, oldest first, at most limit; NextDue is the earliest due time after one,
+	// zero when there is none, and the store's time.
 	Due(ctx context.Context, now time.Time, limit int) ([]Due, error)
-	NextDue(ctx context.Context, after time.Time) (time.Time, error)
+	NextDue(ctx context.Context, after time.Time) (next, now time.Time, err error)
 	// DueActivities lists the activities of one namespace that are due at or before now, oldest first, at most limit.
 	DueActivities(ctx context.Context, namespace string, now time.Time, limit int) ([]Due, error)
 	// Quarantined lists, newest first and at most limit, the runs that wait for a repair among a namespace's newest open

@@ -105,6 +105,8 @@ type Keys struct {
 	Lately     bool // also when the holders of Sessions last did something in them, where their rows do not tell
 	Exactly    bool // with Lately: whatever their rows tell
 	Workers    []engine.WorkerKey
+	// Present says that Workers are wanted where they exist: of one that does not, another app may make the row meanwhile.
+	Present    bool
 	Holdings   bool // also how many sessions each worker named holds
 	Receipts   []ReceiptKey
 	Tokens     []string

@@ -34,9 +34,9 @@ const maxStuck = 10_000
 
 // sweep applies what is due now and returns when to look again, zero for never.
 func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
-	if rest, err := s.atRest(ctx); rest || err != nil {
+	if next, rest, err := s.atRest(ctx); rest || err != nil {
 		s.failing = s.failing && err != nil
-		return time.Time{}, err
+		return next, err
 	}
 	now, err := s.store.Now(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
 		if due, err = r.Due(ctx, now, limit); err != nil || len(due) > 0 {
 			return err
 		}
-		next, err = r.NextDue(ctx, now)
+		next, _, err = r.NextDue(ctx, now)
 		return err
 	})
 	if err != nil {
@@ -73,23 +73,29 @@ func (s *Sweeper) sweep(ctx context.Context) (time.Time, error) {
 	return s.next(ctx, now, earliest(later, s.again(ready)))
 }
 
-// atRest says, for one statement, that nothing is to be done and nothing will be, as far as the store knows. It is
-// asked where that can be expected: nothing was planned, nobody told of anything, and this is a look in rounds at what
-// others may have left.
-func (s *Sweeper) atRest(ctx context.Context) (bool, error) {
+// atRest says, for one statement, that nothing is to be done, and when something will be, as far as the store knows.
+// It is asked where that can be expected: what was planned and what others told of is not due, and this is a look in
+// rounds at what others may have left.
+func (s *Sweeper) atRest(ctx context.Context) (next time.Time, rest bool, err error) {
 	s.mu.Lock()
-	expected := s.rested && s.planned.IsZero() && s.pulse.IsZero()
+	first := earliest(s.planned, s.pulse)
 	s.mu.Unlock()
+	expected := s.rested && (first.IsZero() || first.After(s.now()))
 	s.rested = true
 	if !expected {
-		return false, nil
+		return next, false, nil
 	}
-	var next time.Time
-	err := s.store.View(ctx, func(r store.Reader) (err error) {
-		next, err = r.NextDue(ctx, time.Unix(0, 0))
+	s.forgetPulse()
+	var now time.Time
+	err = s.store.View(ctx, func(r store.Reader) (err error) {
+		next, now, err = r.NextDue(ctx, time.Unix(0, 0))
 		return err
 	})
-	return err == nil && next.IsZero(), err
+	if err != nil {
+		return next, false, err
+	}
+	s.offset = time.Until(now)
+	return next, next.IsZero() || next.After(now), nil
 }
 
 // pick picks the things whose turn it is, and returns when that of the first other one comes. What was tried and is not
@@ -119,10 +125,10 @@ func (s *Sweeper) next(ctx context.Context, now time.Time, retry time.Time) (tim
 	var next time.Time
 	err := s.store.View(ctx, func(r store.Reader) error {
 		var err error
-		if next, err = r.NextDue(ctx, time.Unix(0, 0)); err != nil || next.IsZero() || next.After(now) {
+		if next, _, err = r.NextDue(ctx, time.Unix(0, 0)); err != nil || next.IsZero() || next.After(now) {
 			return err
 		}
-		if next, err = r.NextDue(ctx, now); err != nil {
+		if next, _, err = r.NextDue(ctx, now); err != nil {
 			return err
 		}
 		next = earliest(next, retry)

@@ -75,15 +75,14 @@ func (c *clockwork) Due(_ context.Context, now time.Time, limit int) ([]store.Du
 	return all[:min(limit, len(all))], nil
 }
 
-func (c *clockwork) NextDue(_ context.Context, after time.Time) (time.Time, error) {
+func (c *clockwork) NextDue(_ context.Context, after time.Time) (next, now time.Time, err error) {
 	c.reads++
-	var next time.Time
 	for _, at := range c.due {
 		if at.After(after) {
 			next = earliest(next, at)
 		}
 	}
-	return next, nil
+	return next, c.now(), nil
 }
 
 func (c *clockwork) Removable(_ context.Context, _, _ time.Time, limit int) ([]engine.SessionKey, error) {
@@ -202,6 +201,15 @@ func TestSharedDatabaseIsLookedAtInRounds(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got, want := c.log(), []string{"left by a dead process 1m0s"}; !slices.Equal(got, want) {
 			t.Fatalf("done: %v, want %v", got, want)
+		}
+	})
+	sweeping(t, Options{Shared: true}, func(c *clockwork, s *Sweeper) {
+		c.set("sleeps", 2*time.Hour)
+		time.Sleep(time.Minute)
+		before := c.count()
+		time.Sleep(time.Hour)
+		if n := c.count() - before; n < 119 || n > 121 {
+			t.Fatalf("%d reads in an hour in which nothing is due, twice a minute", n)
 		}
 	})
 	sweeping(t, Options{}, func(c *clockwork, s *Sweeper) {

@@ -74,7 +74,9 @@ func (b *batch) load(items []*pending) error {
 				asked[k] = asked[k] || n.Exactly
 			}
 		}
-		add(w.workers, n.Workers)
+		for _, k := range n.Workers {
+			w.workers[k] = w.workers[k] || !n.Present
+		}
 		if n.Holdings {
 			add(w.holdings, n.Workers)
 		}

@@ -171,8 +171,10 @@ func advisory(w *wants, likely map[engine.SessionKey]bool) names {
 			n.session(k)
 		}
 	}
-	for k := range w.workers {
-		n.add(k, "worker", k.Namespace, k.ID)
+	for k, absent := range w.workers {
+		if absent {
+			n.add(k, "worker", k.Namespace, k.ID)
+		}
 	}
 	for k := range w.schedules {
 		n.add(k, "schedule", k.Namespace, k.ID)

@@ -158,13 +158,22 @@ func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due
 	return list, wrap(err, "what is due")
 }
 
-func (r *reader) NextDue(ctx context.Context, after time.Time) (next time.Time, err error) {
-	const query = "SELECT min(due_at) FROM runs WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM tasks WHERE due_at > $1" +
+func (r *reader) NextDue(ctx context.Context, after time.Time) (next, now time.Time, err error) {
+	query := "SELECT min(due_at) AS at FROM runs WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM tasks WHERE due_at > $1" +
 		" UNION ALL SELECT min(due_at) FROM items WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM sessions WHERE due_at > $1" +
 		" UNION ALL SELECT min(due_at) FROM schedules WHERE due_at > $1"
+	query = "SELECT at, 0 FROM (" + query + ") AS due"
+	if r.s.cfg.Dialect.Shared {
+		query += " UNION ALL SELECT " + clockSQL + ", 1"
+	} else {
+		now = r.s.clock.now()
+	}
 	least := int64(0)
 	err = r.query(ctx, query, []any{micros(after)}, func(v []any) error {
-		if at := integer(v[0]); at > 0 && (least == 0 || at < least) {
+		switch at := integer(v[0]); {
+		case integer(v[1]) == 1:
+			now = r.s.clock.at(at)
+		case at > 0 && (least == 0 || at < least):
 			least = at
 		}
 		return nil
@@ -172,7 +181,7 @@ func (r *reader) NextDue(ctx context.Context, after time.Time) (next time.Time, 
 	if least > 0 {
 		next = time.UnixMicro(least).UTC()
 	}
-	return next, wrap(err, "next due time")
+	return next, now, wrap(err, "next due time")
 }
 
 // Removable leaves out sessions of the workflow door that have not ended: they live as long as their workflow.

@@ -236,6 +236,9 @@ func (s *Store) submit(ctx context.Context, p *pending) error {
 	}
 }
 
+// clockSQL asks a shared database for its clock.
+const clockSQL = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
 // Now is the store's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	if !s.cfg.Dialect.Shared {
@@ -243,7 +246,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	}
 	s.reads.Add(1)
 	var at int64
-	err := s.cfg.Reads.QueryRowContext(ctx, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").Scan(&at)
+	err := s.cfg.Reads.QueryRowContext(ctx, "SELECT "+clockSQL).Scan(&at)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("store's clock: %w", s.away(err))
 	}

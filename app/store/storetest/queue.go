@@ -208,13 +208,14 @@ func testRetry(t *testing.T, s Suite) {
 	w.Sweep()
 	w.None(protocol.KindActivity, worker)
 	w.View(func(r store.Reader) error {
-		now, err := w.S.Now(t.Context())
+		before, err := w.S.Now(t.Context())
 		if err != nil {
 			return err
 		}
-		next, err := r.NextDue(t.Context(), now)
-		if d := next.Sub(now); d < 5*time.Second || d > 15*time.Second {
-			t.Errorf("next due in %v, want about 10 s", d)
+		next, now, err := r.NextDue(t.Context(), before)
+		d := next.Sub(now)
+		if d < 5*time.Second || d > 15*time.Second || now.Before(before) || now.Sub(before) > time.Minute {
+			t.Errorf("at %s next due at %s, want about 10 s later; it was %s before", now, next, before)
 		}
 		return err
 	})
