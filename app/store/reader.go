@@ -104,6 +104,14 @@ type Reader interface {
 	FirstClosed(ctx context.Context, namespace string) (time.Time, error)
 	// Forgettable lists sessions of a namespace whose rows are gone and whose timelines end before a time, at most limit.
 	Forgettable(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.SessionKey, error)
+	// Logs are the parts of an attempt's lines behind a number, at most limit. LogSums says, for each attempt of an
+	// activity of which there are lines, how much is kept.
+	Logs(ctx context.Context, k AttemptKey, after int64, limit int) ([]LogPart, error)
+	LogSums(ctx context.Context, run string, seq int64) ([]LogSum, error)
+	// OldLogs lists lines stored before a time, oldest first, at most limit; FirstLog is when the oldest were, zero when
+	// there are none.
+	OldLogs(ctx context.Context, before time.Time, limit int) ([]LogKey, error)
+	FirstLog(ctx context.Context) (time.Time, error)
 	Audits(ctx context.Context, namespace string, limit int) ([]Audit, error)
 	Ping(ctx context.Context) error
 }

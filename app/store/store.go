@@ -160,9 +160,11 @@ type Writes struct {
 	// DropNamespaces removes namespaces with what belongs to nothing else in them, the timelines of their sessions too;
 	// lanes and audits stay.
 	DropNamespaces []string
-	// DropRuns removes runs, open or closed, with their histories, open rows and receipts; each must be loaded with its
-	// workflow.
+	// DropRuns removes runs, open or closed, with their histories, open rows, receipts and logs; each must be loaded with
+	// its workflow.
 	DropRuns []string
+	Logs     []LogPart // a part that is there already stays as it is
+	DropLogs []LogKey
 	Audit    []Audit
 	Answer   any
 }

@@ -218,7 +218,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	url := database(t)
 	storetest.FoundAfterMigration(t, ofURL(url), func(t *testing.T) {
 		execute(t, url,
-			"DELETE FROM run_attributes; DROP INDEX session_events_at; DROP INDEX sessions_open; DROP TABLE former_children; DELETE FROM schema_versions; DELETE FROM goose_db_version WHERE version_id >= 7",
+			"DELETE FROM run_attributes; DROP INDEX session_events_at; DROP INDEX sessions_open; DROP TABLE former_children; DROP TABLE activity_logs; DELETE FROM schema_versions; DELETE FROM goose_db_version WHERE version_id >= 7",
 		)
 	})
 }

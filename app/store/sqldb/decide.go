@@ -28,6 +28,9 @@ func (b *batch) decide(items []*pending) int {
 			continue
 		}
 		payloads, err := b.check(&w)
+		if err == nil {
+			err = b.applyLogs(&w)
+		}
 		if err != nil {
 			p.err = err
 			continue

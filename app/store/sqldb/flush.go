@@ -14,15 +14,17 @@ import (
 
 // flush is rows gathered while the changes are applied; the others are found by what is marked as changed.
 type flush struct {
-	events, audit *rowset
-	receipts      map[store.ReceiptKey]*store.Receipt
-	tokens        map[string]*store.Token // nil: dropped
-	floors        map[string]int64
+	events, audit  *rowset
+	logs, goneLogs *rowset
+	receipts       map[store.ReceiptKey]*store.Receipt
+	tokens         map[string]*store.Token // nil: dropped
+	floors         map[string]int64
 }
 
 func newFlush() *flush {
 	return &flush{
 		events: newRowset(eventsTable.columns), audit: newRowset(auditTable.columns),
+		logs: newRowset(logsTable.columns), goneLogs: newRowset(logsTable.key()),
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{}, floors: map[string]int64{},
 	}
 }
@@ -420,6 +422,8 @@ func (b *batch) gatherRest() ([]*Call, error) {
 		{st.putTokens, tokens},
 		{st.dropTokens, goneTokens},
 		{st.addAudit, b.flush.audit},
+		{st.dropLogs, b.flush.goneLogs},
+		{st.addLogs, b.flush.logs},
 	} {
 		calls = append(calls, w.w.calls(w.r)...)
 	}

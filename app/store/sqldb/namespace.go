@@ -125,13 +125,14 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 		puts.s(name).i(n.CreatedAt.Micros()).s(body)
 	}
 	runs, events, tasks, items := newRowset(runsTable.key()), newRowset(eventRun), newRowset(taskRun), newRowset(itemRun)
-	attributes := newRowset(attributeRun)
+	attributes, logs := newRowset(attributeRun), newRowset(logRun)
 	for _, id := range slices.Sorted(maps.Keys(b.removal.runs)) {
 		runs.s(id)
 		events.s(id)
 		tasks.s(id)
 		items.s(id)
 		attributes.s(id)
+		logs.s(id)
 	}
 	flows, receipts := newRowset(workflowsTable.key()), newRowset(receiptFlow)
 	for k := range b.removal.flows {
@@ -163,6 +164,7 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 		{st.dropRunTasks, tasks},
 		{st.dropRunItems, items},
 		{st.dropAttributes, attributes},
+		{st.dropRunLogs, logs},
 		{st.dropWorkflows, flows},
 		{st.dropReceipts, receipts},
 		{st.dropChains, chains},

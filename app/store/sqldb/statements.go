@@ -51,6 +51,7 @@ type statements struct {
 	leased                                                             map[protocol.TaskKind]*Stmt
 	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents *writer
 	addAttributes, dropAttributes                                      *writer
+	addLogs, dropLogs, dropRunLogs                                     *writer
 	// of sessions; of namespaces
 	dropTimelines, forgetTimelines                                                                               *writer
 	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts *writer
@@ -142,6 +143,10 @@ func newStatements(d Dialect) *statements {
 
 		addAttributes:  d.insert(attributesTable),
 		dropAttributes: d.removeBy(attributesTable, attributeRun),
+
+		addLogs:     d.ensure(logsTable),
+		dropLogs:    d.remove(logsTable),
+		dropRunLogs: d.removeBy(logsTable, logRun),
 
 		dropTimelines:   d.removeBy(timelineTable, timelineSession),
 		forgetTimelines: d.removeBy(timelineTable, timelineTable.columns[:1]),

@@ -200,7 +200,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		defer db.Close()
 		for _, q := range []string{
 			"DELETE FROM run_attributes", "DROP INDEX session_events_at", "DROP INDEX sessions_open",
-			"DROP TABLE former_children", "DELETE FROM schema_versions", "DELETE FROM goose_db_version WHERE version_id >= 7",
+			"DROP TABLE former_children", "DROP TABLE activity_logs", "DELETE FROM schema_versions", "DELETE FROM goose_db_version WHERE version_id >= 7",
 		} {
 			if _, err := db.Exec(q); err != nil {
 				t.Fatal(err)

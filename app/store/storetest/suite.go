@@ -56,6 +56,7 @@ func Run(t *testing.T, s Suite) {
 		{"namespaces are kept and go with what they hold", testNamespaces},
 		{"what is due comes in its order", testDue},
 		{"tokens, receipts, workers and audits are kept", testSmall},
+		{"lines of activities are kept once and go with age or run", testLogs},
 		{"what cleans up makes nobody wait", testBackground},
 		{"a batch of 64 completions is few statements", testBatchOf64},
 		{"a batch of 64 completions in sessions is two more", testSessionBatchOf64},

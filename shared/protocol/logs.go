@@ -1,0 +1,159 @@
+package protocol
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// What is kept of an activity's lines. An attempt's are counted by LogSize; those that do not fit are left out and
+// counted.
+const (
+	MaxLogBytes = 256 << 10 // of one attempt
+	MaxLogText  = 8 << 10   // bytes of one line; the rest of a longer one is cut off
+	logLine     = 64        // what a line counts beside its text, since a flood of empty lines is a flood
+)
+
+// LogLine is what the code of an activity logged or printed at once.
+type LogLine struct {
+	At     history.Time `json:"at,omitzero"`      // by the worker's clock
+	Level  string       `json:"level,omitempty"`  // debug, info, warn, error
+	Source string       `json:"source,omitempty"` // stdout, stderr; log, for what was logged and not printed
+	Text   string       `json:"text"`
+	// LeftOut is how many lines are missing here; such a line says nothing else.
+	LeftOut int64 `json:"left_out,omitempty"`
+}
+
+// LogChunk is lines of one attempt that came together. Chunks of an attempt are numbered from 1; one that comes again
+// under its number changes nothing. Without a number it is the next.
+type LogChunk struct {
+	Part  int64     `json:"part,omitempty" minimum:"0"`
+	Lines []LogLine `json:"lines"`
+}
+
+// AttemptLogs is a chunk of an attempt that runs.
+type AttemptLogs struct {
+	// set by the transport from the caller; tasks of others do not exist for it
+	Namespace string `json:"namespace,omitempty"`
+	TaskID    string `json:"task_id" required:"true"`
+	Owner     string `json:"lease_owner" required:"true"`
+	AttemptID string `json:"activity_attempt_id" required:"true"`
+	LogChunk
+}
+
+// LogsRequest brings lines of many attempts.
+type LogsRequest struct {
+	Items []AttemptLogs `json:"items"`
+}
+
+// LogReceipt says whether a chunk is kept, or why it is not.
+type LogReceipt struct {
+	TaskID    string `json:"task_id"`
+	AttemptID string `json:"activity_attempt_id"`
+	Recorded  bool   `json:"recorded"`         // false without a reason: the attempt has as many lines as are kept
+	Reason    Reason `json:"reason,omitempty"` // of a refusal
+	Message   string `json:"message,omitempty"`
+	Err       error  `json:"-"` // the refusal itself
+}
+
+// LogsAnswer has a receipt for each item, in their order.
+type LogsAnswer struct {
+	Items []LogReceipt `json:"items"`
+}
+
+// LogSize is what lines count against MaxLogBytes.
+func LogSize(lines []LogLine) (n int) {
+	for i := range lines {
+		n += len(lines[i].Text) + logLine
+	}
+	return n
+}
+
+// Fit is the chunk as it is kept where there is room for so many bytes: with levels and sources that are some, texts
+// that are no longer than they may be, and a count in the place of the lines that do not fit.
+func (c LogChunk) Fit(room int) LogChunk {
+	kept := LogChunk{Part: c.Part}
+	for i, l := range c.Lines {
+		l.Text = cut(strings.Map(shown, strings.ToValidUTF8(l.Text, "\uFFFD")))
+		if !slices.Contains([]string{"debug", "info", "warn", "error"}, l.Level) {
+			l.Level = "info"
+		}
+		if !slices.Contains([]string{"stdout", "stderr"}, l.Source) {
+			l.Source = "log"
+		}
+		if y := l.At.Year(); y < 1 || y > 9999 {
+			l.At = history.Time{}
+		}
+		if l.LeftOut > 0 {
+			l = LogLine{LeftOut: l.LeftOut}
+		} else {
+			l.LeftOut = 0
+		}
+		if room -= len(l.Text) + logLine; room < 0 {
+			kept.Lines = append(kept.Lines, LogLine{LeftOut: lineCount(c.Lines[i:])})
+			break
+		}
+		kept.Lines = append(kept.Lines, l)
+	}
+	return kept
+}
+
+// lineCount is how many lines these are, with those they say are missing.
+func lineCount(lines []LogLine) (n int64) {
+	for i := range lines {
+		n += max(1, lines[i].LeftOut)
+	}
+	return n
+}
+
+// shown takes away what a terminal would obey.
+func shown(r rune) rune {
+	if unicode.IsControl(r) && r != '\t' && r != '\n' {
+		return '\uFFFD'
+	}
+	return r
+}
+
+func cut(text string) string {
+	if len(text) <= MaxLogText {
+		return text
+	}
+	text = text[:MaxLogText]
+	for len(text) > 0 && !utf8.ValidString(text[len(text)-min(len(text), utf8.UTFMax):]) {
+		text = text[:len(text)-1]
+	}
+	return text
+}
+
+// LogsQuery asks for lines of an activity.
+type LogsQuery struct {
+	Namespace string
+	TaskID    string
+	Delivery  int64 // the last number of an attempt's id; 0: the attempt that came last
+	After     int64 // the Next of an answer: only what came since
+}
+
+// ActivityLogs is what is kept of the lines of one attempt of an activity.
+type ActivityLogs struct {
+	TaskID     string `json:"task_id"`
+	RunID      string `json:"run_id"`
+	WorkflowID string `json:"workflow_id"`
+	// AttemptID is the attempt whose lines these are; absent while there is none.
+	AttemptID string       `json:"activity_attempt_id,omitempty"`
+	Running   bool         `json:"running"`  // the attempt runs, so there may be more
+	Open      bool         `json:"open"`     // the activity is not over, so there may be another attempt
+	Attempts  []LogAttempt `json:"attempts"` // those of which there are lines, and the one that runs, oldest first
+	Lines     []LogLine    `json:"lines"`
+	Next      int64        `json:"next"` // asks, as after, for what comes behind these lines
+	More      bool         `json:"more"` // there is more already
+}
+
+// LogAttempt is an attempt of an activity and what its lines count.
+type LogAttempt struct {
+	AttemptID string `json:"activity_attempt_id"`
+	Number    int64  `json:"attempt"` // the last number of its id
+	Bytes     int64  `json:"bytes"`
+}
