@@ -14,8 +14,10 @@ import (
 )
 
 func (p *program) activityCommand() *cobra.Command {
-	c := p.group("activity", "Run activities by themselves, without a workflow", nil, p.runActivity())
-	c.Long = "Run activities by themselves, without a workflow.\n\n" +
+	c := p.group(
+		"activity", "Run activities by themselves, and read what activities logged", nil, p.runActivity(), p.activityLogs(),
+	)
+	c.Long = "Run activities by themselves, without a workflow, and read what activities logged.\n\n" +
 		"Such a run has an id as a workflow has: workflow describe, history, result, cancel and terminate take it."
 	return c
 }

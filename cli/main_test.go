@@ -66,6 +66,7 @@ func register(r *worker.Registry) {
 	registerStorm(r)
 	registerHandlers(r)
 	registerShown(r)
+	registerLogs(r)
 }
 
 // line is one line of the ledger: an activity that ran, told outside of everything Sojourn keeps.

@@ -166,7 +166,8 @@ func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
 		Options: plane.Options{
 			Open: s.openStore, Shared: s.postgres(), Release: s.Release, Strict: s.ReleaseStrict, Token: token,
 			NoAuth:     s.Auth == config.AuthNone,
-			Transports: s.SocketTransports, Cleanup: s.SessionCleanup, AttemptLease: s.othersLease(), Metrics: s.Metrics,
+			Transports: s.SocketTransports, Cleanup: s.SessionCleanup, LogAge: s.ActivityLogAge,
+			AttemptLease: s.othersLease(), Metrics: s.Metrics,
 			MaxPolls: s.MaxPolls, MaxSockets: s.MaxSockets, Log: s.Log,
 			Settings: func() protocol.WorkerSettings {
 				return protocol.WorkerSettings{

@@ -83,6 +83,8 @@ func (i inside) State() *activity.State {
 	return state
 }
 
+func (i inside) Log(level, text string) { i.call.Log(level, "%s", text) }
+
 func (i inside) Heartbeat(progress json.RawMessage) {
 	if progress == nil {
 		i.call.Heartbeat()

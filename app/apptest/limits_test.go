@@ -42,6 +42,10 @@ var sound = []struct{ operation, path, body string }{
 		"complete_tasks", "",
 		`{"items":[{"task_id":"none","lease_owner":"w1"}],"next":{"worker_id":"w1","timeout_seconds":0}}`,
 	},
+	{
+		"record_logs", "",
+		`{"items":[{"task_id":"none","lease_owner":"w1","activity_attempt_id":"none-1","part":1,"lines":[{"text":"t"}]}]}`,
+	},
 	{"create_worker_session", "", `{"worker_id":"w1","session_id":"sn2"}`},
 	{"heartbeat_worker_session", "{session}=sn2", `{"worker_id":"w1"}`},
 	{"release_worker_session", "{session}=sn2", `{"worker_id":"w1"}`},

@@ -178,6 +178,8 @@ func (s *scoped) calls(worker, queue string) map[string][]scopedCall {
 		"close_worker_session":     session,
 		"complete_tasks": {{body: fmt.Sprintf(`{"items":[{"kind":"activity","task_id":%q,"lease_owner":%q,"activity_attempt_id":%q}]}`,
 			s.known["step"], worker, s.known["step_attempt"]), item: "items"}},
+		"record_logs": {{body: fmt.Sprintf(`{"items":[{"task_id":%q,"lease_owner":%q,"activity_attempt_id":%q,"lines":[{"text":"t"}]}]}`,
+			s.known["step"], worker, s.known["step_attempt"]), item: "items"}},
 	}
 }
 

@@ -5,6 +5,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ type Options struct {
 	AttemptLease  time.Duration // of workers that renew by themselves: 120 s
 	HTTPLease     time.Duration // of clients of the HTTP contract: 300 s
 	Retention     time.Duration // of ended sessions: 30 days
+	LogAge        time.Duration // how long lines of activities are kept: 7 days
 	Log           zerolog.Logger
 	Metrics       *Metrics // nil: none
 }
@@ -48,6 +50,7 @@ func (o Options) defaults() Options {
 	or(&o.AttemptLease, 120*time.Second)
 	or(&o.HTTPLease, 300*time.Second)
 	or(&o.Retention, 30*24*time.Hour)
+	or(&o.LogAge, 7*24*time.Hour)
 	return o
 }
 
@@ -68,6 +71,7 @@ type Broker struct {
 	sticky     stickyRuns
 	namespaces namespaces
 	room       room
+	logs       logging
 	view       *view.View
 
 	drainsChanged chan struct{} // operators may want something else of workers
@@ -86,7 +90,7 @@ type Broker struct {
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b := &Broker{
 		store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now(), drained: make(chan struct{}),
-		unstored: make(chan struct{}, 1), drainsChanged: make(chan struct{}, 1),
+		unstored: make(chan struct{}, 1), drainsChanged: make(chan struct{}, 1), logs: logging{seed: maphash.MakeSeed()},
 	}
 	b.workers = presence.New(presence.Options{
 		Alive: b.opt.Alive, Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, Settings: s.Queue,

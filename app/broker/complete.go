@@ -77,7 +77,7 @@ func (b *Broker) completeOne(
 	defer turn.end()
 	c, hash, err := b.completion(ctx, in, turn)
 	if err == nil {
-		c, err = sight.through(c)
+		c, err = sight.through(withLines(c, &in))
 	}
 	if err == nil {
 		var o change.Outcome

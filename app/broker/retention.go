@@ -126,7 +126,11 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 			next = wait
 		}
 	}
-	return next, errors.Join(failed...)
+	wait, err := b.pruneLogs(ctx)
+	if wait > 0 && (next == 0 || wait < next) {
+		next = wait
+	}
+	return next, errors.Join(append(failed, err)...)
 }
 
 func (b *Broker) pruneNamespace(ctx context.Context, v protocol.NamespaceView) (next time.Duration, err error) {

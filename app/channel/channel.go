@@ -30,7 +30,7 @@ type Verbs interface {
 	Poll(context.Context, protocol.PollRequest) (protocol.PollAnswer, error)
 	Complete(context.Context, protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error)
 	HeartbeatTask(context.Context, protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error)
-	AttemptStatus(context.Context, protocol.HeartbeatRequest) (protocol.AttemptStatus, error)
+	RecordLogs(context.Context, protocol.LogsRequest) (protocol.LogsAnswer, error)
 	HistoryPage(context.Context, protocol.HistoryRequest) (protocol.HistoryPage, error)
 	CreateSession(context.Context, protocol.SessionCreate) (protocol.SessionAnswer, error)
 	HeartbeatSession(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)
@@ -63,8 +63,6 @@ type Options struct {
 	Settings func() protocol.WorkerSettings
 	// Fleet is asked for what operators set for the workers of a namespace, and its revision; nil: nothing is set.
 	Fleet func(namespace string) (protocol.FleetSettings, int64)
-	// Logs takes the lines that jobs logged; nil: they are logged at debug level.
-	Logs func(ctx context.Context, worker string, logs protocol.JobLogs)
 	// Hub is where hints and cancellations come from; nil: nowhere.
 	Hub *dispatch.Hub
 

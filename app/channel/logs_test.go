@@ -16,7 +16,7 @@ func TestLinesAreTakenOfRunningAttempts(t *testing.T) {
 	j := w.job(nil)
 	lines := func(id string) map[string]any {
 		return map[string]any{
-			"jobId": id, "token": j.Token, "lines": []protocol.JobLogLine{{Level: "info", Text: "half way"}},
+			"jobId": id, "token": j.Token, "lines": []protocol.LogLine{{Level: "info", Text: "half way"}},
 		}
 	}
 	call[rpc.None](w, protocol.MethodUploadLogs, lines(j.ID))

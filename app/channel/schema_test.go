@@ -39,7 +39,7 @@ var said = map[string][2]any{
 	protocol.MethodCompleteJob:      {protocol.ChannelComplete{}, protocol.ChannelCompleteAnswer{}},
 	protocol.MethodReturnJob:        {protocol.JobReturn{}, nil},
 	protocol.MethodFetchHistory:     {protocol.JobHistory{}, protocol.HistoryPage{}},
-	protocol.MethodUploadLogs:       {protocol.JobLogs{}, nil},
+	protocol.MethodUploadLogs:       {protocol.JobLogs{}, protocol.JobLogsAnswer{}},
 	protocol.MethodHeartbeat:        {protocol.WorkerHeartbeat{}, protocol.WorkerHeartbeatAnswer{}},
 	protocol.MethodCreateSession:    {protocol.SessionCreate{}, protocol.SessionAnswer{}},
 	protocol.MethodHeartbeatSession: {protocol.SessionVerb{}, protocol.SessionAnswer{}},

@@ -115,6 +115,10 @@ func (f *fake) Debug(_ context.Context, in protocol.Target) (protocol.DebugView,
 	return protocol.DebugView{WorkflowID: in.WorkflowID, RunID: in.RunID, Diagnosis: "waiting"}, f.saw(in)
 }
 
+func (f *fake) ActivityLogs(_ context.Context, in protocol.LogsQuery) (protocol.ActivityLogs, error) {
+	return protocol.ActivityLogs{TaskID: in.TaskID}, f.err
+}
+
 func (f *fake) TaskWhy(_ context.Context, _, id string) (protocol.TaskWhy, error) {
 	return protocol.TaskWhy{TaskID: id}, f.saw(id)
 }

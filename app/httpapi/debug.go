@@ -4,9 +4,12 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 )
 
-// whys are the routes that answer for what waits.
+// whys are the routes that answer for what waits or runs.
 func whys(ours lineFunc) []route {
-	return []route{ours(get, "/api/tasks/{task}/why", "why_task", auth.Viewer, whyTask)}
+	return []route{
+		ours(get, "/api/tasks/{task}/why", "why_task", auth.Viewer, whyTask),
+		ours(get, "/api/tasks/{task}/logs", "activity_logs", auth.Viewer, activityLogs),
+	}
 }
 
 func debugRun(a *API, c *call) (answer, error) { return ok(a.opt.RunViews.Debug(c.Ctx, c.target())) }

@@ -60,6 +60,7 @@ type RunViews interface {
 	Follow(ctx context.Context, t protocol.Target, after int64, f view.Follower) (closed bool, err error)
 	Debug(context.Context, protocol.Target) (protocol.DebugView, error)
 	TaskWhy(ctx context.Context, namespace, task string) (protocol.TaskWhy, error)
+	ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protocol.ActivityLogs, error)
 }
 
 // FleetViews is what is told of workers, and of the sessions they hold.

@@ -390,6 +390,10 @@ var shapes = map[string]serve.Shape{
 		Refuses: with(onRun, protocol.ReasonRunNotClosed),
 	},
 	"debug_workflow": {Does: "say why a run is where it is", Says: serve.OK(protocol.DebugView{}), Refuses: noWorkflow},
+	"activity_logs": {
+		Does: "read what the code of an activity logged", Query: logsQuery{}, Says: serve.OK(protocol.ActivityLogs{}),
+		Refuses: []protocol.Reason{protocol.ReasonTaskNotFound},
+	},
 	"why_task": {
 		Does: "say why an open task is where it is", Says: serve.OK(protocol.TaskWhy{}),
 		Refuses: []protocol.Reason{protocol.ReasonTaskNotFound},

@@ -42,6 +42,7 @@ type Options struct {
 	Transports   []string
 	Settings     func() protocol.WorkerSettings
 	Cleanup      time.Duration // between two looks for ended sessions: 5 min; below zero they stay
+	LogAge       time.Duration // how long lines of activities are kept: 7 days
 	AttemptLease time.Duration
 	Metrics      bool
 	MaxPolls     int          // of workers over HTTP that are held at once: 10,000
@@ -101,7 +102,7 @@ func (p *Plane) join() {
 	}
 	p.broker = broker.New(p.store, p.dispatch, broker.Options{
 		Release: o.Release, StrictRelease: o.Strict, App: p.id, Shared: o.Shared, AttemptLease: o.AttemptLease,
-		Retention: keepSessions, Log: o.Log, Metrics: metrics,
+		Retention: keepSessions, LogAge: o.LogAge, Log: o.Log, Metrics: metrics,
 	})
 	p.view = p.broker.View()
 	if o.Metrics {

@@ -27,6 +27,7 @@ type Broker interface {
 	HeartbeatTask(context.Context, protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error)
 	ClaimTask(context.Context, protocol.ClaimRequest) (protocol.PollAnswer, error)
 	ClaimStatus(context.Context, protocol.ClaimRequest) (protocol.ClaimStatus, error)
+	RecordLogs(context.Context, protocol.LogsRequest) (protocol.LogsAnswer, error)
 	AttemptStatus(context.Context, protocol.HeartbeatRequest) (protocol.AttemptStatus, error)
 	HistoryPage(context.Context, protocol.HistoryRequest) (protocol.HistoryPage, error)
 	CreateSession(context.Context, protocol.SessionCreate) (protocol.SessionAnswer, error)

@@ -109,6 +109,10 @@ func (f *fake) ClaimStatus(_ context.Context, in protocol.ClaimRequest) (protoco
 	return protocol.ClaimStatus{TaskID: in.TaskID}, f.saw(in)
 }
 
+func (f *fake) RecordLogs(_ context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+	return protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(in.Items))}, f.saw(in)
+}
+
 func (f *fake) AttemptStatus(_ context.Context, in protocol.HeartbeatRequest) (protocol.AttemptStatus, error) {
 	return protocol.AttemptStatus{}, f.saw(in)
 }

@@ -34,7 +34,7 @@ func sample(rt serve.Route) string {
 		return `{"worker_id":"w","session_id":"x"}`
 	case strings.HasPrefix(rt.Operation, "fail"):
 		return `{"failure":{"message":"m"}}`
-	case rt.Operation == "complete_tasks":
+	case rt.Operation == "complete_tasks", rt.Operation == "record_logs":
 		return `{"items":[{"task_id":"t"}]}`
 	}
 	return `{"worker_id":"w","task_queue":"q","timeout_seconds":0,"commands":[]}`

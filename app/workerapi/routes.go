@@ -59,6 +59,7 @@ func table() []route {
 		line(del, "/sessions/{session}", "close_worker_session", closeSession),
 		ours(long(line(post, "/tasks/poll", "poll_tasks", pollTasks))),
 		ours(line(post, "/tasks/complete", "complete_tasks", completeTasks)),
+		ours(line(post, "/tasks/logs", "record_logs", recordLogs)),
 		ours(line(get, "/settings", "worker_settings", settings)),
 		ours(also(line(get, "/protocol", "describe_protocol", describe), auth.Viewer)),
 	}

@@ -213,6 +213,11 @@ var shapes = map[string]serve.Shape{
 		Body: protocol.CompleteRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
 		Says: serve.OK(protocol.CompleteBatchAnswer{}), Refuses: polling,
 	},
+	"record_logs": {
+		Does: "hand over what the code of running attempts logged", Bare: true,
+		Body: protocol.LogsRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
+		Says: serve.OK(protocol.LogsAnswer{}),
+	},
 	"worker_settings":   {Does: "read the settings the app has for workers", Says: serve.OK(protocol.WorkerSettings{})},
 	"describe_protocol": {Does: "describe the protocol", Says: serve.OK(described{})},
 }

@@ -26,7 +26,8 @@ func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
 				continue // they ask nobody
 			}
 			body := "{" + ids + "}"
-			if rt.Operation == "complete_tasks" {
+			batch := rt.Operation == "complete_tasks" || rt.Operation == "record_logs"
+			if batch {
 				body = sample(rt)
 			}
 			if rt.Operation == "worker_heartbeat" { // it names no queue
@@ -69,9 +70,9 @@ func TestAWriteWhoseOutcomeIsNotKnownIsNeverRejected(t *testing.T) {
 			case strings.HasSuffix(rt.Pattern, "/poll"):
 				want["task"], want["poll_status"], want["poll_request_id"], want["retry_same_poll_request_id"] = nil,
 					"backend_unavailable", "p-1", true
-			case strings.Contains(rt.Pattern, "/sessions"), rt.Operation == "complete_tasks":
+			case strings.Contains(rt.Pattern, "/sessions"), batch:
 				delete(want, "task_queue")
-				if rt.Operation == "complete_tasks" {
+				if batch {
 					delete(want, "worker_id")
 				}
 			}

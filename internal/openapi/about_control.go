@@ -87,6 +87,9 @@ var aboutControl = map[string]about{
 	},
 	"run_result":         {text: "Of a certain run: it need not be the current one. Held open like workflow_result."},
 	"describe_run_by_id": {text: "For links that know a run and not its workflow id."},
+	"activity_logs": {
+		text: "Of its last attempt unless another is named, for as long as lines are kept. While running says so, asking again with the last answer's next as after gives what came since.",
+	},
 	"why_task": {
 		text: "A sentence with names and times: which worker holds it, which capability no worker offers, until when it backs off.",
 	},

@@ -153,6 +153,11 @@ var aboutWork = map[string]about{
 		body: `{"items": [{"kind": "activity", "task_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1", "lease_owner": "w1",
 			"activity_attempt_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1-1", "result": "done"}], "next": {"worker_id": "w1", "max": 10}}`,
 	},
+	"record_logs": {
+		text: "Only of attempts that run, from the worker that holds them; the items are independent. Numbered parts may be sent again. Nothing is renewed by it. What comes last may go with the outcome, as lines of complete_tasks.",
+		body: `{"items": [{"task_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1", "lease_owner": "w1",
+			"activity_attempt_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-1-1", "part": 1, "lines": [{"level": "info", "text": "page 1 of 12"}]}]}`,
+	},
 	"worker_settings": {text: "Times, limits and the release that a worker should have. There are no secrets in it."},
 	"describe_protocol": {
 		text: "Versions, routes, kinds of tasks and commands, for people and for programs that generate clients.",

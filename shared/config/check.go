@@ -124,6 +124,7 @@ func checkApp(c *checker, cfg *Config) {
 		c.bad("database-url", "must be sqlite:PATH or postgres://…")
 	}
 	c.positive("session-cleanup", cfg.SessionCleanup)
+	c.positive("activity-log-age", cfg.ActivityLogAge)
 	c.positive("attempt-lease", cfg.AttemptLease)
 	c.atLeast("max-polls", cfg.MaxPolls, 1)
 	c.atLeast("sockets-per-token", cfg.MaxSockets, 0)

@@ -71,6 +71,7 @@ type Config struct {
 	SessionBuffer  time.Duration `koanf:"session-buffer"`
 	SessionIdle    time.Duration `koanf:"session-idle"`
 	SessionCleanup time.Duration `koanf:"session-cleanup"`
+	ActivityLogAge time.Duration `koanf:"activity-log-age"`
 
 	Isolation    string `koanf:"isolation"`
 	IsolationMin string `koanf:"isolation-min-level"`

@@ -133,6 +133,10 @@ var settings = []setting{
 	{name: "session-idle", kind: span, value: "5m", roles: workers, help: "how long an idle session is kept"},
 	{name: "session-cleanup", kind: span, value: "5m", roles: apps, help: "how often an app removes expired sessions"},
 	{
+		name: "activity-log-age", kind: span, value: "168h", roles: apps,
+		help: "how long an app keeps what activities logged; with a run that is removed earlier it goes as well",
+	},
+	{
 		name: "isolation", value: "auto", roles: workers,
 		help: "isolation of executors: none, process, confined, or auto: the strongest that holds here",
 	},

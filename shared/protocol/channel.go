@@ -433,6 +433,8 @@ type JobOutcome struct {
 	Response     *JobResponse    `json:"response,omitempty"`
 	// hands the job back for this reason, as returnJob does; no status then
 	Returned string `json:"returned,omitempty"`
+	// Lines are what the job's code logged and was not confirmed by an answer to uploadLogs.
+	Lines []LogChunk `json:"lines,omitempty"`
 }
 
 // JobResponse is what a job gave, in the members of the HTTP contract: workflow {commands}, activity {result} or
@@ -551,17 +553,29 @@ type JobProgress struct {
 	Rebuild  *Recovered      `json:"rebuild,omitempty"` // as in HeartbeatRequest
 }
 
-// JobLogs are lines that a job's code logged.
-type JobLogs struct {
+// JobLines are lines that a job's code logged.
+type JobLines struct {
 	JobRef
-	Lines []JobLogLine `json:"lines"`
+	LogChunk
 }
 
-// JobLogLine is one of them.
-type JobLogLine struct {
-	At    history.Time `json:"at,omitzero"`
-	Level string       `json:"level,omitempty"`
-	Text  string       `json:"text"`
+// JobLogs brings lines of one job, or with Items of many.
+type JobLogs struct {
+	JobLines
+	Items []JobLines `json:"items,omitempty"`
+}
+
+// JobLogsAnswer says of each job whether its lines are kept.
+type JobLogsAnswer struct {
+	Items []JobLogReceipt `json:"items"`
+}
+
+// JobLogReceipt is about the lines of one job.
+type JobLogReceipt struct {
+	ID       string `json:"jobId"`
+	Recorded bool   `json:"recorded"` // false without a reason: the job has as many lines as are kept
+	Reason   Reason `json:"reason,omitempty"`
+	Message  string `json:"message,omitempty"`
 }
 
 // SessionNotice tells a worker that it holds a session no more, under this epoch, and why. What runs in it is told of

@@ -4,6 +4,7 @@ package protocol
 // process, the transport fills in.
 func (o JobOutcome) Item(g TaskToken) (CompleteItem, error) {
 	item := CompleteItem{Kind: g.Kind, TaskID: o.ID, Owner: g.Owner, Attempt: g.Attempt(), AttemptID: g.AttemptID(o.ID)}
+	item.Lines = o.Lines
 	if o.Returned != "" {
 		item.Returned = o.Returned
 		return item, nil

@@ -212,6 +212,9 @@ type CompleteItem struct {
 	CodeVersion string `json:"code_version,omitempty"`
 	// the turn that the result of an activity causes; it counts only in a call with a next poll
 	Then *Then `json:"then,omitempty"`
+	// Lines are what the code of an activity logged, as far as the app has not said that it is kept. They are stored with
+	// the outcome, and never a reason to refuse it.
+	Lines []LogChunk `json:"lines,omitempty"`
 }
 
 // StreamWaits are what a completed workflow task says of message streams, which are not offered: a run that waits on

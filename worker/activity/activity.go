@@ -57,6 +57,8 @@ type Runtime interface {
 	State() *State
 	// Heartbeat sends a sign of life with progress, one JSON object or nil. It must not block on the network.
 	Heartbeat(progress json.RawMessage)
+	// Log takes a line for people; level is debug, info, warn or error. It must not block on the network.
+	Log(level, text string)
 }
 
 type runtimeKey struct{}

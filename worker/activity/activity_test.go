@@ -27,11 +27,13 @@ type attempt struct {
 	session *activity.SessionInfo
 	state   *activity.State
 	beats   []string
+	lines   []string
 }
 
 func (a *attempt) Info() activity.AttemptInfo     { return a.info }
 func (a *attempt) Session() *activity.SessionInfo { return a.session }
 func (a *attempt) State() *activity.State         { return a.state }
+func (a *attempt) Log(level, text string)         { a.lines = append(a.lines, level+" "+text) }
 func (a *attempt) Heartbeat(p json.RawMessage)    { a.beats = append(a.beats, string(p)) }
 
 func args(t testing.TB, v ...any) payload.Payload {
@@ -348,4 +350,19 @@ func TestClosedStateKeepsNothingAndCleansUpInReverse(t *testing.T) {
 	if _, err := s.GetOrCreate(t.Context(), "k", nil); !errors.Is(err, activity.ErrStateClosed) {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestLoggerWritesLinesOfTheAttempt(t *testing.T) {
+	rt := &attempt{}
+	log := activity.Logger(activity.NewContext(t.Context(), rt))
+	log.Info().Int("page", 3).Str("of", "a b").Msg("read")
+	log.Debug().Msg("one\ntwo")
+	log.Warn().Err(errors.New("slow")).Send()
+	log.Error().Msg("no credit")
+	log.Log().Msg("plain")
+	want := []string{`info read of="a b" page=3`, "debug one\ntwo", "warn error=slow", "error no credit", "info plain"}
+	if d := cmp.Diff(want, rt.lines); d != "" {
+		t.Error(d)
+	}
+	activity.Logger(t.Context()).Info().Msg("outside an activity nobody hears it")
 }

@@ -203,11 +203,23 @@ func (l *Link) Progress(ctx context.Context, in protocol.HeartbeatRequest) (prot
 	return out, err
 }
 
-// Logs hands over what a task's code logged.
-func (l *Link) Logs(ctx context.Context, t *protocol.ActivityTask, lines []protocol.JobLogLine) error {
-	return l.ask(ctx, protocol.MethodUploadLogs, protocol.JobLogs{
-		JobRef: ref(protocol.KindActivity, t.TaskID, t.AttemptID, 0, t.LeaseOwner), Lines: lines,
-	}, &rpc.None{})
+// Logs hands over what the code of attempts logged. The answer's items are in the order of those given.
+func (l *Link) Logs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+	req := protocol.JobLogs{Items: make([]protocol.JobLines, len(in.Items))}
+	for i, a := range in.Items {
+		req.Items[i] = protocol.JobLines{
+			JobRef: ref(protocol.KindActivity, a.TaskID, a.AttemptID, 0, a.Owner), LogChunk: a.LogChunk,
+		}
+	}
+	var said protocol.JobLogsAnswer
+	if err := l.ask(ctx, protocol.MethodUploadLogs, req, &said); err != nil {
+		return protocol.LogsAnswer{}, err
+	}
+	out := protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(said.Items))}
+	for i, r := range said.Items {
+		out.Items[i] = protocol.LogReceipt{TaskID: r.ID, Recorded: r.Recorded, Reason: r.Reason, Message: r.Message}
+	}
+	return out, nil
 }
 
 // CreateSession claims a session by verb.

@@ -12,7 +12,7 @@ func ref(kind protocol.TaskKind, task, attemptID string, attempt int64, owner st
 
 // outcome puts the end of a task into the channel's words.
 func outcome(c protocol.CompleteItem) protocol.JobOutcome {
-	o := protocol.JobOutcome{JobRef: ref(c.Kind, c.TaskID, c.AttemptID, c.Attempt, c.Owner)}
+	o := protocol.JobOutcome{JobRef: ref(c.Kind, c.TaskID, c.AttemptID, c.Attempt, c.Owner), Lines: c.Lines}
 	if c.Returned != "" {
 		o.Returned = c.Returned
 		if c.LostCount {

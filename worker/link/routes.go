@@ -41,6 +41,9 @@ func (c *httpConn) Call(ctx context.Context, method string, in, out any) error {
 	case protocol.JobProgress:
 		lock, err := c.progress(ctx, in)
 		return give(out, lock, err)
+	case protocol.JobLogs:
+		said, err := c.logs(ctx, in)
+		return give(out, said, err)
 	case protocol.WorkerHeartbeat:
 		answer, err := c.heartbeat(ctx, in)
 		return give(out, answer, err)
@@ -193,6 +196,27 @@ func (c *httpConn) progress(ctx context.Context, in protocol.JobProgress) (proto
 		return lock, refusal
 	}
 	return lock, err
+}
+
+// logs hands over lines of running attempts.
+func (c *httpConn) logs(ctx context.Context, in protocol.JobLogs) (out protocol.JobLogsAnswer, err error) {
+	req := protocol.LogsRequest{Items: make([]protocol.AttemptLogs, len(in.Items))}
+	for i, l := range in.Items {
+		g, _ := protocol.ParseToken(l.Token)
+		req.Items[i] = protocol.AttemptLogs{
+			TaskID: l.ID, Owner: g.Owner, AttemptID: g.AttemptID(l.ID), LogChunk: l.LogChunk,
+		}
+	}
+	var said protocol.LogsAnswer
+	if err := c.do(ctx, http.MethodPost, "/tasks/logs", req, &said); err != nil {
+		return out, err
+	}
+	for _, r := range said.Items {
+		out.Items = append(out.Items, protocol.JobLogReceipt{
+			ID: r.TaskID, Recorded: r.Recorded, Reason: r.Reason, Message: r.Message,
+		})
+	}
+	return out, nil
 }
 
 // heartbeat tells of the worker. One that is not answered in time says that nothing gets through any more.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -27,6 +28,7 @@ type attempt struct {
 	info      activity.AttemptInfo
 	session   *session.Holding // nil outside a session
 	beats     *beats
+	lines     attemptLines
 	recovered *protocol.Recovered
 	version   string // of the handler that ran; empty for Go
 	lost      string // why the session's executor is gone, when that was found
@@ -52,7 +54,7 @@ func (e *unavailable) Error() string { return e.why }
 // follows.
 func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 	a := &attempt{
-		r: r, task: t, came: came, info: activity.InfoOf(t),
+		r: r, task: t, came: came, info: activity.InfoOf(t), lines: attemptLines{task: t},
 		log: r.log.With().Str("run_id", t.RunID).Str("task_id", t.TaskID).Int("attempt", t.Attempt).Str(
 			"activity_type", t.ActivityType,
 		).Logger(),
@@ -69,6 +71,7 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 	defer r.leases.release(a.lease)
 	result, err := run(ctx)
 	item, ok := a.outcome(ctx, result, err)
+	item.Lines = r.lines.end(&a.lines)
 	if !ok {
 		r.dropped(item, context.Cause(ctx).Error())
 		return false
@@ -255,6 +258,11 @@ func (r runtime) State() *activity.State {
 	}
 	state, _ := r.session.State.(*activity.State)
 	return state
+}
+
+// Log takes a line.
+func (r runtime) Log(level, text string) {
+	r.line(sandbox.LogLine{Time: time.Now(), Level: level, Source: "log", Text: text})
 }
 
 // Heartbeat sends a sign of life.

@@ -137,10 +137,7 @@ func isUnavailable(err error) bool {
 
 // line takes what the code logged or printed.
 func (a *attempt) line(l sandbox.LogLine) {
-	if a.r.opt.Lines != nil {
-		a.r.opt.Lines(a.task, l)
-		return
-	}
+	a.r.lines.add(&a.lines, l)
 	a.log.Info().Str("source", l.Source).Str("level_of_line", l.Level).Msg(l.Text)
 }
 

@@ -115,6 +115,9 @@ func sizeOf(item *protocol.CompleteItem) int {
 	if item.Then != nil {
 		n += sizeOfAll(item.Then.Commands)
 	}
+	for _, c := range item.Lines {
+		n += protocol.LogSize(c.Lines)
+	}
 	if item.Failure != nil {
 		n += len(item.Failure.Details) + len(item.Failure.Message) + len(item.Failure.StackTrace)
 	}
@@ -198,6 +201,9 @@ func (p *report) deliver(batch []entry) {
 				p.deliver(batch[i : i+1 : i+1])
 			}
 			return
+		case errors.Is(err, socketio.ErrPayloadTooLarge) && batch[0].item.Lines != nil:
+			batch[0].item.Lines = nil // the outcome counts, what was logged on the way does not
+			continue
 		case errors.Is(err, socketio.ErrPayloadTooLarge) && batch[0].turn != nil:
 			batch[0] = batch[0].without() // it may be the turn alone
 			continue

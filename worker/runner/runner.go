@@ -26,6 +26,7 @@ type Link interface {
 	History(ctx context.Context, t *protocol.WorkflowTask, pageToken string) (protocol.HistoryPage, error)
 	QuestionHistory(ctx context.Context, item protocol.CompleteItem, pageToken string) (protocol.HistoryPage, error)
 	Progress(ctx context.Context, in protocol.HeartbeatRequest) (protocol.JobLock, error)
+	Logs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error)
 	Beat()                             // asks for a heartbeat soon
 	Forget(item protocol.CompleteItem) // a task has ended without a word to the app
 }
@@ -70,8 +71,6 @@ type Options struct {
 	Log          zerolog.Logger
 	// TaskFailed hears of each workflow task that the code failed; nil: nobody does.
 	TaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
-	// Lines takes what activities in executors logged; nil: the log does.
-	Lines func(t *protocol.ActivityTask, line sandbox.LogLine)
 }
 
 func (o Options) defaults() Options {
@@ -123,6 +122,7 @@ type Runner struct {
 	slots    *slots
 	leases   *leaseRenewer
 	report   *report
+	lines    lines
 	cache    *cache
 	loose    runaways
 	replays  *replays
@@ -168,6 +168,7 @@ func New(o Options) (*Runner, error) {
 	r.cache = newCache(o.Machines)
 	r.replays = newReplays()
 	r.report = newReport(r)
+	r.lines.r = r
 	r.ticking.Go(func() { r.leases.ticks.Run(r.pollCtx, r.woke) })
 	return r, nil
 }
@@ -232,6 +233,7 @@ func (r *Runner) Close() {
 	r.started.Do(func() { close(r.done) }) // Run never ran
 	<-r.done
 	r.report.close()
+	r.lines.wait.Wait()
 	r.ticking.Wait()
 	r.cache.close()
 }

@@ -1,0 +1,248 @@
+package apptest_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// aStep starts a run and gives its first step to a worker.
+func aStep(c caller, h hand, workflow string) handTask {
+	c.t.Helper()
+	c.start(workflow)
+	h.decide(h.poll("workflow"), step)
+	return h.poll("activity")
+}
+
+// logItem is a chunk of lines of an attempt.
+func logItem(t handTask, owner string, part int, texts ...string) string {
+	lines := make([]string, len(texts))
+	for i, text := range texts {
+		lines[i] = fmt.Sprintf(`{"level":"info","source":"stdout","text":%q}`, text)
+	}
+	return fmt.Sprintf(`{"task_id":%q,"lease_owner":%q,"activity_attempt_id":%q,"part":%d,"lines":[%s]}`,
+		t.text("task_id"), owner, t.text("activity_attempt_id"), part, strings.Join(lines, ","))
+}
+
+// logs uploads chunks and gives what became of each: recorded, full, or the reason of the refusal.
+func (h hand) logs(items ...string) string {
+	h.t.Helper()
+	s := h.want(200, "POST", "/api/worker/tasks/logs", `{"items":[`+strings.Join(items, ",")+`]}`)
+	var a protocol.LogsAnswer
+	if err := json.Unmarshal([]byte(s.raw), &a); err != nil {
+		h.t.Fatal(err)
+	}
+	var all []string
+	for _, r := range a.Items {
+		switch {
+		case r.Recorded:
+			all = append(all, "recorded")
+		case r.Reason == "":
+			all = append(all, "full")
+		default:
+			all = append(all, string(r.Reason))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// kept reads the lines of a task.
+func (c caller) kept(task, query string) (a protocol.ActivityLogs, texts string) {
+	c.t.Helper()
+	s := c.want(200, "GET", "/api/tasks/"+task+"/logs"+query, "")
+	if err := json.Unmarshal([]byte(s.raw), &a); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, l := range a.Lines {
+		if l.LeftOut > 0 {
+			texts += fmt.Sprintf("[%d left out]", l.LeftOut)
+		}
+		texts += l.Text + ";"
+	}
+	return a, texts
+}
+
+// Lines are taken from who holds the attempt, through any app, once under their number, and what comes with the outcome
+// is stored with it; nobody else adds any.
+func TestLinesOfAnAttemptComeFromItsHolder(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		other := a
+		if !strings.HasPrefix(database, "sqlite:") {
+			other = apptest.Start(t, apptest.Options{Database: database})
+		}
+		c, through := caller{t, a, ""}, caller{t, other, ""}
+		h := register(c, "w1", "")
+		job := aStep(c, h, "f")
+		task := job.text("task_id")
+		if got, _ := c.kept(task, ""); !got.Running || !got.Open || len(got.Lines)+len(got.Attempts) != 1 {
+			t.Errorf("before the first line: %+v", got)
+		}
+		h.logs(logItem(job, "w1", 1, "one", "two"))
+		elsewhere := hand{through, "w1"}
+		if got := elsewhere.logs(logItem(job, "w1", 1, "again"), logItem(job, "w1", 2, "three")); got != "recorded recorded" {
+			t.Errorf("through another app: %s", got)
+		}
+		first, texts := through.kept(task, "")
+		if texts != "one;two;three;" || first.Next != 2 || !first.Running {
+			t.Errorf("while it runs: %s %+v", texts, first)
+		}
+		foreign := register(c, "w2", "")
+		never := handTask{"task_id": task, "activity_attempt_id": task + "-7"}
+		unchanged(t, a, "a foreign worker", func() {
+			for item, want := range map[string]string{
+				logItem(job, "w2", 3, "false"):   "lease_owner_mismatch",
+				logItem(never, "w1", 1, "false"): "stale_attempt",
+				logItem(handTask{"task_id": "none-1", "activity_attempt_id": "none-1-1"}, "w1", 1, "x"): "task_not_found",
+			} {
+				if got := foreign.logs(item); got != want {
+					t.Errorf("got %s, want %s: %s", got, want, item)
+				}
+			}
+			foreign.want(200, "POST", "/api/worker/tasks/complete", fmt.Sprintf(
+				`{"items":[{"kind":"activity","task_id":%q,"lease_owner":"w2","activity_attempt_id":%q,"lines":[{"part":3,"lines":[{"text":"false"}]}]}]}`,
+				task, job.text("activity_attempt_id")))
+		})
+		h.want(200, "POST", "/api/worker/tasks/complete", fmt.Sprintf(`{"items":[{"kind":"activity","task_id":%q,"lease_owner":"w1",
+			"activity_attempt_id":%q,"lines":[{"part":2,"lines":[{"text":"three"}]},{"part":3,"lines":[{"text":"four"}]}]}]}`,
+			task, job.text("activity_attempt_id")))
+		last, texts := through.kept(task, fmt.Sprint("?after=", first.Next))
+		if texts != "four;" || last.Running || last.Open || last.More {
+			t.Errorf("once it is over, what is new is %s %+v", texts, last)
+		}
+		if got := h.logs(logItem(job, "w1", 4, "late")); got != "stale_attempt" {
+			t.Errorf("when it is over: %s", got)
+		}
+		c.want(404, "GET", "/api/tasks/"+strings.TrimSuffix(task, "1")+"99/logs", "")
+		c.want(404, "GET", "/api/tasks/nothing/logs", "")
+		c.want(422, "GET", "/api/tasks/"+task+"/logs?attempt=0", "")
+		c.want(200, "POST", "/api/workflows/f/terminate", `{}`)
+		if _, texts := c.kept(task, "?attempt=1"); texts != "one;two;three;four;" {
+			t.Errorf("of a closed run: %s", texts)
+		}
+	})
+}
+
+// Each attempt has lines of its own; the last is shown unless another is asked for.
+func TestEachAttemptHasItsOwnLines(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c := caller{t, a, ""}
+	h := register(c, "w1", "")
+	c.start("f")
+	h.decide(h.poll("workflow"), strings.Replace(step, "}", `,"retry_policy":{"max_attempts":3,"backoff_seconds":[0]}}`, 1))
+	job := h.poll("activity")
+	task := job.text("task_id")
+	h.logs(logItem(job, "w1", 1, "first"))
+	h.want(200, "POST", stepPath(job, "fail"), h.stepBody(job, `,"failure":{"message":"no"}`))
+	if got, texts := c.kept(task, ""); texts != "first;" || got.Running || !got.Open {
+		t.Errorf("between two attempts: %s %+v", texts, got)
+	}
+	again := h.poll("activity")
+	if got, texts := c.kept(task, ""); texts != "" || !got.Running || got.AttemptID != again.text("activity_attempt_id") {
+		t.Errorf("of the second attempt, before its first line: %s %+v", texts, got)
+	}
+	h.logs(logItem(again, "w1", 1, "second"))
+	got, texts := c.kept(task, "")
+	if texts != "second;" || len(got.Attempts) != 2 || got.Attempts[0].Number != 1 || got.Attempts[1].Number != 2 {
+		t.Errorf("of the second attempt: %s %+v", texts, got)
+	}
+	if got, texts := c.kept(task, "?attempt=1"); texts != "first;" || got.Running {
+		t.Errorf("of the first attempt: %s %+v", texts, got)
+	}
+}
+
+// Whatever a worker sends, no more of an attempt is kept than may be, and what is missing is counted.
+func TestNoMoreLinesAreKeptThanMayBe(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c := caller{t, a, ""}
+	h := register(c, "w1", "")
+	job := aStep(c, h, "f")
+	task := job.text("task_id")
+	long := strings.Repeat("x", 10_000) // each is cut to 8 KiB
+	var all []string
+	for part := 1; part <= 4; part++ {
+		all = append(all, h.logs(logItem(job, "w1", part, long, long, long, long, long, long, long, long, long, long)))
+	}
+	if got := strings.Join(all, " "); got != "recorded recorded recorded recorded" {
+		t.Errorf("got %s", got)
+	}
+	got, texts := c.kept(task, "")
+	if !strings.HasSuffix(texts, "[9 left out];") || len(got.Lines) != 32 {
+		t.Errorf("%d lines, the end is %q", len(got.Lines), texts[max(0, len(texts)-40):])
+	}
+	tries := 0
+	for part := 5; h.logs(logItem(job, "w1", part, long)) != "full"; part++ {
+		if tries++; tries > 200 {
+			t.Fatal("it never is full")
+		}
+	}
+	if got, _ := c.kept(task, ""); protocol.LogSize(got.Lines) > protocol.MaxLogBytes+64 {
+		t.Errorf("%d bytes are kept", protocol.LogSize(got.Lines))
+	}
+	if n := len(got.Lines[0].Text); n != protocol.MaxLogText {
+		t.Errorf("a line has %d bytes", n)
+	}
+	flood := `{"text":""}` + strings.Repeat(`,{"text":""}`, 9_999)
+	h.want(200, "POST", "/api/worker/tasks/complete", fmt.Sprintf(`{"items":[{"kind":"activity","task_id":%q,"lease_owner":"w1",
+		"activity_attempt_id":%q,"lines":[{"part":901,"lines":[%s]},{"part":902,"lines":[%s]}]}]}`,
+		task, job.text("activity_attempt_id"), flood, flood))
+	if got, _ := c.kept(task, "?after=900"); len(got.Lines) > protocol.MaxLogBytes/64+2 {
+		t.Errorf("of a flood of empty lines %d are kept", len(got.Lines))
+	}
+}
+
+// Lines go when they are as old as lines may be, and with their run if that goes before.
+func TestLinesGoWithTheirAgeOrTheirRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	var shift atomic.Int64
+	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
+		o.LogAge = 48 * time.Hour
+		o.Open = func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
+			return sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d, Shift: func() time.Duration {
+				return time.Duration(shift.Load())
+			}})
+		}
+	}})
+	c := caller{t, a, ""}
+	h := register(c, "w1", "")
+	task := map[string]string{}
+	for _, id := range []string{"kept", "kept too"} {
+		job := aStep(c, h, id)
+		task[id] = job.text("task_id")
+		h.logs(logItem(job, "w1", 1, id))
+		h.want(200, "POST", stepPath(job, "complete"), h.stepBody(job, ""))
+		h.decide(h.poll("workflow"), finish)
+	}
+	rows := func() int { return len(apptest.DumpDatabase(t, "sqlite:"+path)["activity_logs"]) }
+	next, err := a.Broker().Prune(t.Context())
+	if err != nil || next > 48*time.Hour || next < 47*time.Hour || rows() != 2 {
+		t.Errorf("the next look is in %s, %v, with %d rows", next, err, rows())
+	}
+	shift.Store(int64(49 * time.Hour))
+	if _, err := a.Broker().Prune(t.Context()); err != nil || rows() != 0 {
+		t.Errorf("after two days there are %d rows, %v", rows(), err)
+	}
+	if _, texts := c.kept(task["kept"], ""); texts != "" {
+		t.Errorf("got %s", texts)
+	}
+	c.want(200, "GET", "/api/workflows/kept", "")
+	h.logs(logItem(aStep(c, h, "short"), "w1", 1, "short"))
+	c.want(200, "POST", "/api/workflows/short/terminate", `{}`)
+	c.want(200, "PUT", "/api/namespaces/default", `{"retention_days":1}`)
+	shift.Add(int64(25 * time.Hour))
+	if _, err := a.Broker().Prune(t.Context()); err != nil || rows() != 0 {
+		t.Errorf("after the run there are %d rows, %v", rows(), err)
+	}
+}

@@ -1,0 +1,74 @@
+package view
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// logParts is how many chunks of lines one answer has at most.
+const logParts = 1000
+
+// ActivityLogs are lines that an attempt of an activity logged. It reads what came behind in.After and nothing else of
+// them, so that it can be asked again and again.
+func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protocol.ActivityLogs, error) {
+	id, seq, ok := engine.ParseStepID(in.TaskID)
+	if !ok {
+		return protocol.ActivityLogs{}, change.NoTask(in.TaskID)
+	}
+	out := protocol.ActivityLogs{
+		TaskID: in.TaskID, RunID: id, Attempts: []protocol.LogAttempt{}, Lines: []protocol.LogLine{}, Next: in.After,
+	}
+	err := v.store.View(ctx, func(r store.Reader) error {
+		run, err := r.Step(ctx, id, seq)
+		if err != nil {
+			return err
+		}
+		if run.Namespace != change.Namespace(in.Namespace) {
+			return store.ErrNotFound
+		}
+		out.WorkflowID = run.WorkflowID
+		sums, err := r.LogSums(ctx, id, seq)
+		if err != nil {
+			return err
+		}
+		a, open := run.Activities.Get(seq)
+		out.Open = open && run.Status.Open()
+		runs := int64(0) // the delivery that runs
+		if out.Open && a.State == engine.LeasedState {
+			if runs = a.Delivery; len(sums) == 0 || sums[len(sums)-1].Delivery != runs {
+				sums = append(sums, store.LogSum{Delivery: runs})
+			}
+		}
+		if len(sums) == 0 && !open {
+			_, err = r.Completion(ctx, id, seq) // there was such an activity, or there was none
+			return err
+		}
+		for _, s := range sums {
+			out.Attempts = append(out.Attempts, protocol.LogAttempt{
+				AttemptID: engine.AttemptID(id, seq, s.Delivery), Number: s.Delivery, Bytes: s.Size,
+			})
+			if in.Delivery == 0 && s == sums[len(sums)-1] {
+				in.Delivery = s.Delivery
+			}
+		}
+		if in.Delivery == 0 {
+			return nil
+		}
+		out.AttemptID, out.Running = engine.AttemptID(id, seq, in.Delivery), in.Delivery == runs
+		parts, err := r.Logs(ctx, store.AttemptKey{Run: id, Seq: seq, Delivery: in.Delivery}, in.After, logParts)
+		for _, p := range parts {
+			out.Lines, out.Next = append(out.Lines, p.Lines...), p.Part
+		}
+		out.More = len(parts) == logParts
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		err = change.NoTask(in.TaskID)
+	}
+	return out, err
+}

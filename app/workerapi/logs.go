@@ -1,0 +1,22 @@
+package workerapi
+
+import (
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// recordLogs takes lines of running attempts, each chunk judged on its own.
+func recordLogs(a *API, c *call) (answer, error) {
+	var in protocol.LogsRequest
+	if err := c.Need(&in); err != nil {
+		return answer{}, err
+	}
+	for i := range in.Items {
+		if err := c.namespace(&in.Items[i].Namespace); err != nil {
+			return answer{}, err
+		}
+	}
+	out, err := a.opt.Broker.RecordLogs(c.Ctx, in)
+	return answer{http.StatusOK, out}, err
+}

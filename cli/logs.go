@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/process"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// logsPause is the time between two looks for lines that came since.
+const logsPause = time.Second
+
+// ownID is what the id of an activity looks like.
+var ownID = regexp.MustCompile(`^[0-9A-Z]{26}-[0-9]+$`)
+
+func (p *program) activityLogs() *cobra.Command {
+	var run string
+	var attempt int64
+	var follow bool
+	c := runFlag(&cobra.Command{
+		Use:   "logs ID [ACTIVITY]",
+		Short: "Print what the code of an activity logged",
+		Long: "Print what the code of an activity logged and printed.\n\n" +
+			"ID is a workflow's, that of an activity by itself, or an activity's own as history has it. ACTIVITY is a number in\n" +
+			"the run, or a type, of which the last is meant; without it, the run's last activity is. Of its attempts the last is\n" +
+			"shown. With --json each line is an object.",
+		Example: "  sojourn activity logs order-7 --follow\n" +
+			"  sojourn activity logs order-7 charge --attempt 1",
+		ValidArgsFunction: p.workflowIDs(),
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return misused(c, fmt.Errorf("%s takes the id of one workflow, and which of its activities", c.CommandPath()))
+			}
+			return filled(c, args, oneWorkflow, "which of its activities")
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("attempt") && attempt < 1 {
+				return usageError{errors.New("--attempt counts from 1")}
+			}
+			task, err := p.activityOf(c, args, run)
+			if err != nil {
+				return err
+			}
+			return p.showLogs(c, task, attempt, follow)
+		},
+	}, &run)
+	c.Flags().Int64Var(&attempt, "attempt", 0, "of this attempt, not of the last")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what it logs, until the activity is over")
+	return c
+}
+
+// activityOf is the id of the activity that arguments name.
+func (p *program) activityOf(c *cobra.Command, args []string, run string) (string, error) {
+	id, which := args[0], strings.Join(args[1:], "")
+	current, err := p.currentRun(c, id, run)
+	switch {
+	case protocol.ReasonOf(err) == protocol.ReasonInstanceNotFound && which == "" && run == "" && ownID.MatchString(id):
+		return id, nil
+	case err != nil:
+		return "", err
+	}
+	if _, err := strconv.ParseUint(which, 10, 63); err == nil {
+		return current + "-" + which, nil
+	}
+	events, err := p.gather(c, listing{path: runPath(id, current) + "/history", member: "events", page: 1000})
+	if err != nil {
+		return "", err
+	}
+	task := ""
+	for _, raw := range events {
+		var e struct {
+			Type    string `json:"event_type"`
+			Payload struct {
+				ID   string `json:"activity_execution_id"`
+				Type string `json:"activity_type"`
+			} `json:"payload"`
+		}
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return "", fmt.Errorf("read the answer: %w", err)
+		}
+		if e.Type == "ActivityScheduled" && (which == "" || e.Payload.Type == which) {
+			task = e.Payload.ID
+		}
+	}
+	switch {
+	case task != "":
+		return task, nil
+	case which != "":
+		return "", fmt.Errorf("run %s has no activity %s", current, which)
+	}
+	return "", fmt.Errorf("run %s has no activity yet", current)
+}
+
+// showLogs prints the lines of an attempt, and with follow what comes, of later attempts too unless one was named.
+func (p *program) showLogs(c *cobra.Command, task string, attempt int64, follow bool) error {
+	of, after := attempt, int64(0)
+	for {
+		q := url.Values{"after": {strconv.FormatInt(after, 10)}}
+		if of > 0 {
+			q.Set("attempt", strconv.FormatInt(of, 10))
+		}
+		var a protocol.ActivityLogs
+		err := p.call(c, http.MethodGet, "/api/tasks/"+url.PathEscape(task)+"/logs?"+q.Encode(), nil, &a)
+		if err == nil {
+			err = p.showLines(c, &a)
+		}
+		if err != nil {
+			return err
+		}
+		if last := len(a.Attempts) - 1; of == 0 && last >= 0 {
+			of = a.Attempts[last].Number
+		} else if attempt == 0 && !a.Running && !a.More && last >= 0 && a.Attempts[last].Number > of {
+			of, after = a.Attempts[last].Number, 0
+			if err := p.attemptBegins(c, of); err != nil {
+				return err
+			}
+			continue
+		}
+		switch after = a.Next; {
+		case a.More:
+			continue
+		case !follow || !a.Running && (attempt > 0 || !a.Open):
+			return nil
+		}
+		select {
+		case <-time.After(logsPause):
+		case <-c.Context().Done():
+			if err := context.Cause(c.Context()); !errors.Is(err, process.ErrStopped) {
+				return err
+			}
+			return fmt.Errorf("%w; activity %s goes on", process.ErrStopped, task)
+		}
+	}
+}
+
+func (p *program) attemptBegins(c *cobra.Command, number int64) error {
+	if asJSON(c) {
+		return nil
+	}
+	return p.say("attempt %d", number)
+}
+
+func (p *program) showLines(c *cobra.Command, a *protocol.ActivityLogs) error {
+	for _, l := range a.Lines {
+		var err error
+		switch {
+		case asJSON(c):
+			var raw []byte
+			if raw, err = json.Marshal(struct {
+				AttemptID string `json:"activity_attempt_id"`
+				protocol.LogLine
+			}{a.AttemptID, l}); err == nil {
+				err = p.say("%s", raw)
+			}
+		case l.LeftOut > 0:
+			err = p.say("… %d lines left out", l.LeftOut)
+		default:
+			err = p.say("%s %-6s %-5s %s", l.At.Local().Format("15:04:05.000"), l.Source, l.Level, l.Text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package activity
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/rs/zerolog"
+)
+
+// Logger writes lines for people: they are kept with the attempt, in the dashboard and for sojourn activity logs, and
+// stand in the worker's log. A line is its message and then its fields as key=value. Outside an activity it is silent.
+func Logger(ctx context.Context) *zerolog.Logger {
+	rt, ok := FromContext(ctx)
+	if !ok {
+		l := zerolog.Nop()
+		return &l
+	}
+	l := zerolog.New(lines{rt})
+	return &l
+}
+
+// lines is where a Logger writes to.
+type lines struct{ rt Runtime }
+
+// Write takes an event without a level.
+func (l lines) Write(p []byte) (int, error) { return l.WriteLevel(zerolog.InfoLevel, p) }
+
+// WriteLevel makes one line of an event.
+func (l lines) WriteLevel(level zerolog.Level, p []byte) (int, error) {
+	var line bytes.Buffer
+	w := zerolog.ConsoleWriter{
+		Out: &line, NoColor: true, PartsOrder: []string{zerolog.CallerFieldName, zerolog.MessageFieldName},
+	}
+	if _, err := w.Write(p); err != nil {
+		return 0, err
+	}
+	name := "info"
+	switch {
+	case level <= zerolog.DebugLevel:
+		name = "debug"
+	case level == zerolog.WarnLevel:
+		name = "warn"
+	case level >= zerolog.ErrorLevel && level != zerolog.NoLevel:
+		name = "error"
+	}
+	l.rt.Log(name, string(bytes.TrimSpace(line.Bytes())))
+	return len(p), nil
+}

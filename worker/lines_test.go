@@ -1,0 +1,161 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// kept are the lines of the first activity of a run: where they come from, their level and text.
+func kept(t *testing.T, a *apptest.App, run string) (protocol.ActivityLogs, string) {
+	t.Helper()
+	logs, err := a.View().ActivityLogs(t.Context(), protocol.LogsQuery{TaskID: run + "-1"})
+	if protocol.ReasonOf(err) == protocol.ReasonTaskNotFound {
+		return logs, "" // the workflow has not come so far
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := ""
+	for _, l := range logs.Lines {
+		if l.LeftOut > 0 {
+			out += fmt.Sprintf("%d left out;", l.LeftOut)
+			continue
+		}
+		if l.At.IsZero() {
+			t.Errorf("a line without a time: %+v", l)
+		}
+		out += l.Source + " " + l.Level + " " + l.Text + ";"
+	}
+	return logs, out
+}
+
+// ended runs a workflow without arguments to its end, and gives its run.
+func ended(t *testing.T, a *apptest.App, typ string) string {
+	t.Helper()
+	answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: typ})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end(t, a, answer.RunID)
+	return answer.RunID
+}
+
+// once runs one activity.
+func once(name string) func(workflow.Context) error {
+	return func(ctx workflow.Context) error {
+		return workflow.ExecuteActivity(workflow.WithActivity(ctx, workflow.ActivityOptions{
+			Retry: &workflow.RetryPolicy{MaxAttempts: 1},
+		}), name, "x").Get(ctx, nil)
+	}
+}
+
+// What activities log is there while they run, over every carrier, and complete with their outcome, whatever that is;
+// an activity that ends at once has its lines as well.
+func TestLinesOfActivitiesAreKept(t *testing.T) {
+	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
+		hold := make(chan struct{})
+		start(t, a, c, func(o *worker.Options) {
+			for _, name := range []string{"quick", "slow", "fails"} {
+				o.Registry.Workflow("flow_"+name, once(name))
+			}
+			o.Registry.Activity("quick", func(ctx context.Context, _ string) error {
+				activity.Logger(ctx).Info().Int("page", 1).Msg("read")
+				return nil
+			})
+			o.Registry.Activity("fails", func(ctx context.Context, _ string) error {
+				activity.Logger(ctx).Error().Msg("no credit")
+				return activity.NewError("card", "declined", activity.NonRetryable)
+			})
+			o.Registry.Activity("slow", func(ctx context.Context, _ string) error {
+				activity.Logger(ctx).Info().Msg("begun")
+				<-hold
+				activity.Logger(ctx).Warn().Msg("ended")
+				return nil
+			})
+		})
+		for typ, want := range map[string]string{
+			"flow_quick": "log info read page=1;", "flow_fails": "log error no credit;",
+		} {
+			if _, got := kept(t, a, ended(t, a, typ)); got != want {
+				t.Errorf("%s: got %q, want %q", typ, got, want)
+			}
+		}
+		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "flow_slow"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a line of a running activity", func() bool {
+			logs, got := kept(t, a, answer.RunID)
+			return got == "log info begun;" && logs.Running
+		})
+		close(hold)
+		end(t, a, answer.RunID)
+		if logs, got := kept(t, a, answer.RunID); got != "log info begun;log warn ended;" || logs.Running {
+			t.Errorf("got %q, %+v", got, logs)
+		}
+	})
+}
+
+// An activity that logs more than is kept loses the rest and is told so in its log; its outcome is what it was.
+func TestAFloodOfLinesIsCutOffAndCounted(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	start(t, a, link.Local{Join: a.Channel().Join}, func(o *worker.Options) {
+		o.Registry.Workflow("flow", once("floods"))
+		o.Registry.Activity("floods", func(ctx context.Context, _ string) error {
+			log := activity.Logger(ctx)
+			for range 10_000 {
+				log.Info().Msg(strings.Repeat("x", 100))
+			}
+			return nil
+		})
+	})
+	logs, _ := kept(t, a, ended(t, a, "flow"))
+	whole := (protocol.MaxLogBytes - 128) / 164
+	if n := len(logs.Lines); n != whole+1 || logs.Lines[n-1].LeftOut != int64(10_000-whole) {
+		t.Errorf("%d lines, the last is %+v", n, logs.Lines[n-1])
+	}
+}
+
+// What handlers print and log is kept with where it came from, also of one whose process dies.
+func TestLinesOfHandlersAreKept(t *testing.T) {
+	code := map[string]string{
+		"says.mjs": `export async function main(_, ctx) {
+			console.log('to stdout'); console.error('to stderr'); ctx.log.warn('to the log');
+			await new Promise((later) => setTimeout(later, 50));
+		}`,
+		"says.py": "import sys\n\ndef main(_, ctx):\n\tprint('to stdout', flush=True)\n\tprint('to stderr', file=sys.stderr, flush=True)\n" +
+			"\tctx.log.warn('to the log')\n",
+	}
+	languages(t, func(t *testing.T, dir string) {
+		for name, text := range code {
+			if _, err := os.Stat(filepath.Join(dir, "index", "load"+filepath.Ext(name))); err != nil {
+				continue // of the other language
+			}
+			if err := os.WriteFile(filepath.Join(dir, "index", name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := apptest.Start(t, apptest.Options{})
+		start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+			o.Handlers = dir
+			o.Registry.Workflow("flow", once("index.says"))
+		})
+		_, got := kept(t, a, ended(t, a, "flow"))
+		for _, want := range []string{"stdout info to stdout;", "stderr ", "to stderr;", "log warn to the log;"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("got %q, want in it %q", got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package runner
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+const (
+	linePace  = time.Second      // the least time between two calls with lines
+	lineBytes = 1 << 20          // of lines in one call
+	heldBytes = 4 << 20          // of lines that wait for the app; what comes beyond is left out
+	lineWait  = 10 * time.Second // for the app to take them
+)
+
+// lines takes what the code of attempts logs to the app: once a second while they run, the rest with their outcomes.
+// Nothing waits for it, and what it cannot deliver is lost with a count. It does nothing while nobody logs.
+type lines struct {
+	r *Runner
+
+	mu      sync.Mutex // guards what follows, and what of an attempt is in attemptLines
+	waiting []*attemptLines
+	held    int // bytes of all attempts
+	sending bool
+	wait    sync.WaitGroup
+}
+
+// attemptLines are the lines of one attempt.
+type attemptLines struct {
+	task    *protocol.ActivityTask
+	bytes   int   // of all it logged, as they are counted
+	leftOut int64 // since the last line that was taken
+	part    int64 // number of the last chunk
+	fresh   []protocol.LogLine
+	chunks  []protocol.LogChunk // that the app has not confirmed
+	queued  bool                // it stands in waiting
+	over    bool                // it ended, or the app takes no more of it
+}
+
+// add notes a line of an attempt and sees to it that it is sent soon.
+func (l *lines) add(a *attemptLines, in sandbox.LogLine) {
+	line := protocol.LogLine{At: history.At(in.Time), Level: in.Level, Source: in.Source, Text: in.Text}
+	one := protocol.LogChunk{Lines: []protocol.LogLine{line}}.Fit(protocol.MaxLogBytes).Lines
+	n, mark := protocol.LogSize(one), protocol.LogSize([]protocol.LogLine{{}})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case a.over:
+		return
+	case a.bytes+n+2*mark > protocol.MaxLogBytes: // the marks of what is missing are to fit as well
+		a.bytes = protocol.MaxLogBytes // nothing after a gap that does not end
+		a.leftOut++
+		return
+	case l.held+n > heldBytes:
+		a.leftOut++
+		return
+	}
+	l.mark(a)
+	l.take(a, one[0])
+	if !a.queued {
+		a.queued = true
+		l.waiting = append(l.waiting, a)
+	}
+	if !l.sending && l.r.pollCtx.Err() == nil {
+		l.sending = true
+		l.wait.Go(l.send)
+	}
+}
+
+// take counts and keeps a line; mu is held.
+func (l *lines) take(a *attemptLines, line protocol.LogLine) {
+	n := protocol.LogSize([]protocol.LogLine{line})
+	a.fresh, a.bytes, l.held = append(a.fresh, line), a.bytes+n, l.held+n
+}
+
+// mark says how many lines are missing; mu is held.
+func (l *lines) mark(a *attemptLines) {
+	if a.leftOut > 0 {
+		l.take(a, protocol.LogLine{LeftOut: a.leftOut})
+		a.leftOut = 0
+	}
+}
+
+// end takes an attempt out and returns what of its lines the app has not confirmed: that goes with the outcome.
+func (l *lines) end(a *attemptLines) []protocol.LogChunk {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.over {
+		return nil
+	}
+	l.mark(a)
+	l.cut(a)
+	chunks := a.chunks
+	l.forget(a)
+	return chunks
+}
+
+// cut makes a chunk of what is fresh; mu is held.
+func (l *lines) cut(a *attemptLines) {
+	if len(a.fresh) > 0 {
+		a.part++
+		a.chunks = append(a.chunks, protocol.LogChunk{Part: a.part, Lines: a.fresh})
+		a.fresh = nil
+	}
+}
+
+// forget is the end of an attempt's lines; mu is held.
+func (l *lines) forget(a *attemptLines) {
+	a.over = true
+	for _, c := range a.chunks {
+		l.held -= protocol.LogSize(c.Lines)
+	}
+	l.held -= protocol.LogSize(a.fresh)
+	a.chunks, a.fresh = nil, nil
+}
+
+// next is what goes into one call, and of which attempts; nothing ends the sender.
+func (l *lines) next() (req protocol.LogsRequest, of []*attemptLines) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	size, still := 0, l.waiting[:0]
+	for _, a := range l.waiting {
+		if a.over || len(a.fresh)+len(a.chunks) == 0 {
+			a.queued = false
+			continue
+		}
+		still = append(still, a)
+		l.cut(a)
+		for _, c := range a.chunks {
+			if size += protocol.LogSize(c.Lines); len(of) > 0 && (size > lineBytes || len(of) == maxItems) {
+				break
+			}
+			of = append(of, a)
+			req.Items = append(req.Items, protocol.AttemptLogs{
+				TaskID: a.task.TaskID, Owner: a.task.LeaseOwner, AttemptID: a.task.AttemptID, LogChunk: c,
+			})
+		}
+	}
+	clear(l.waiting[len(still):])
+	l.waiting = still
+	l.sending = len(of) > 0
+	return req, of
+}
+
+func (l *lines) send() {
+	for {
+		t := time.NewTimer(linePace)
+		select {
+		case <-t.C:
+		case <-l.r.pollCtx.Done():
+		}
+		t.Stop()
+		req, of := l.next()
+		if len(of) == 0 || l.r.pollCtx.Err() != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(l.r.pollCtx, lineWait)
+		answer, err := l.r.opt.Link.Logs(ctx, req)
+		cancel()
+		if err != nil {
+			l.r.log.Debug().Err(err).Int("chunks", len(of)).Msg("lines of activities not taken")
+		}
+		l.answered(req, of, answer, err)
+	}
+}
+
+// answered drops what the app has, and what it will not have. What it may not have heard of is sent again: under its
+// number it is stored once.
+func (l *lines) answered(req protocol.LogsRequest, of []*attemptLines, answer protocol.LogsAnswer, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, a := range of {
+		switch {
+		case a.over || link.Lost(err):
+		case err != nil || i >= len(answer.Items):
+			l.forget(a)
+		case answer.Items[i].Recorded:
+			a.chunks = slices.DeleteFunc(a.chunks, func(c protocol.LogChunk) bool {
+				if c.Part == req.Items[i].Part {
+					l.held -= protocol.LogSize(c.Lines)
+				}
+				return c.Part == req.Items[i].Part
+			})
+		case answer.Items[i].Reason == protocol.ReasonBackendUnavailable:
+		default:
+			l.forget(a)
+		}
+	}
+}
