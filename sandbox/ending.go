@@ -67,6 +67,7 @@ func saysOutOfMemory(end minder.Fact, printed string) bool {
 		{"RangeError: Array buffer allocation failed", end.Exit != 0},
 		{"runtime: out of memory", end.Exit == 2},
 		{"cannot allocate memory", end.Exit == 2}, // Go
+		{"fatal error: out of memory", end.Exit == 2},
 	} {
 		if w.fits && strings.Contains(printed, w.words) {
 			return true

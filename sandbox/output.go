@@ -20,11 +20,15 @@ type output struct {
 	buf     [32 << 10]byte
 	partial []byte
 	tail    []byte // the last of it, for the story of a crash
+	fatal   []byte // the last line that says what a Go program died of, above a dump of any length; nil: none
 	ended   bool
 }
 
-// maxTail is how much of what was printed last is kept, in bytes.
-const maxTail = 4 << 10
+// What is kept of what was printed last, and of the line above a dump, in bytes.
+const (
+	maxTail  = 4 << 10
+	maxFatal = 1 << 10
+)
 
 // run reads until the stream ends.
 func (o *output) run() {
@@ -96,14 +100,14 @@ func (o *output) split(b []byte) {
 			if b = b[room:]; len(b) == 0 {
 				return
 			}
-			o.line(o.partial)
+			o.tell(o.partial)
 			o.partial = o.partial[:0]
 			continue
 		}
 		if len(o.partial) > 0 {
 			room := min(maxLogLine-len(o.partial), i)
 			o.partial = append(o.partial, b[:room]...)
-			o.line(o.partial)
+			o.tell(o.partial)
 			o.partial = o.partial[:0]
 			if room < i {
 				b = b[room:]
@@ -111,7 +115,7 @@ func (o *output) split(b []byte) {
 			}
 		} else {
 			for j := 0; ; j += maxLogLine {
-				o.line(b[j:min(j+maxLogLine, i)])
+				o.tell(b[j:min(j+maxLogLine, i)])
 				if j+maxLogLine >= i {
 					break
 				}
@@ -121,19 +125,31 @@ func (o *output) split(b []byte) {
 	}
 }
 
+// tell passes a line on.
+func (o *output) tell(line []byte) {
+	if bytes.HasPrefix(line, []byte("fatal error: ")) || bytes.HasPrefix(line, []byte("panic: ")) {
+		o.fatal = append(o.fatal[:0], line[:min(len(line), maxFatal)]...)
+	}
+	o.line(line)
+}
+
 // flush tells a last line that has no end.
 func (o *output) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.partial) > 0 {
-		o.line(o.partial)
+		o.tell(o.partial)
 		o.partial = o.partial[:0]
 	}
 }
 
+// last is the end of what was printed, below the line that says why if that is further up.
 func (o *output) last() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if len(o.fatal) > 0 && !bytes.Contains(o.tail, o.fatal) {
+		return clean(o.fatal) + "\n…\n" + clean(o.tail)
+	}
 	return clean(o.tail)
 }
 

@@ -58,6 +58,24 @@ func TestOutputIsTakenApartIntoLines(t *testing.T) {
 	}
 }
 
+// What a Go program dies of stands above a dump of all that it did.
+func TestTheReasonAboveALongDumpIsKept(t *testing.T) {
+	dump := strings.Repeat("goroutine 7 [select]:\n", 1000)
+	for said, want := range map[string]string{
+		"panic: one\n" + dump + "fatal error: two\n" + dump: "fatal error: two\n…\n" + dump[len(dump)-maxTail:],
+		dump + "panic: three\n":                             (dump + "panic: three\n")[len(dump)+13-maxTail:],
+		dump:                                                dump[len(dump)-maxTail:],
+		"panic: " + strings.Repeat("x", 2*maxFatal) + "\n" + dump: "panic: " + strings.Repeat("x", maxFatal-7) + "\n…\n" +
+			dump[len(dump)-maxTail:],
+	} {
+		o := &output{line: func([]byte) {}}
+		o.split([]byte(said))
+		if got := o.last(); got != want {
+			t.Errorf("got %.60q…, %d bytes, want %.60q…, %d bytes", got, len(got), want, len(want))
+		}
+	}
+}
+
 func TestPrintedTextIsMadePlain(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain\ttext":                    "plain\ttext",

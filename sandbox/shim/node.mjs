@@ -539,6 +539,11 @@ function deniedPath(err) {
   }
 }
 
+// outOfMemory knows what is thrown when there is no room outside V8's own heap: for buffers.
+function outOfMemory(err) {
+  return err?.code === 'ERR_MEMORY_ALLOCATION_FAILED' || err instanceof RangeError && err.message === 'Array buffer allocation failed';
+}
+
 function failure(id, err, controller) {
   const error = err instanceof Error ? err : new Error(typeof err === 'string' ? err : JSON.stringify(err) ?? String(err));
   const aborted = controller?.signal.aborted && (err === controller.signal.reason || error.name === 'AbortError');
@@ -553,6 +558,7 @@ function failure(id, err, controller) {
     denied: deniedPath(err),
   };
   if (err instanceof SessionLost) Object.assign(header, { type: 'SessionLost', details: { cause: 'declared' } });
+  else if (outOfMemory(err)) header.type = 'OutOfMemory';
   else if (aborted) header.type = 'Cancelled';
   else if (err?.details !== undefined) {
     try {

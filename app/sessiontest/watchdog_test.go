@@ -1,0 +1,77 @@
+package sessiontest
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+// deaf is a carrier whose polls, once they hang, come back for nobody: as a call that is stuck in the system.
+type deaf struct {
+	link.Carrier
+	hangs *atomic.Bool
+	hang  chan struct{}
+}
+
+func (d deaf) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (link.Conn, error) {
+	conn, err := d.Carrier.Dial(ctx, hello, notices)
+	if err != nil {
+		return nil, err
+	}
+	return deafConn{conn, d}, nil
+}
+
+type deafConn struct {
+	link.Conn
+	d deaf
+}
+
+func (c deafConn) Call(ctx context.Context, method string, in, out any) error {
+	if method == protocol.MethodPoll && c.d.hangs.Load() {
+		<-c.d.hang
+	}
+	return c.Conn.Call(ctx, method, in, out)
+}
+
+// A worker whose loop hangs is connected, registered and heard of, and does nothing for ever: only its supervisor can
+// help, who looks at /healthz. One that is idle or busy for as long is left alone.
+func TestAWorkerThatDoesNotPollAnyMoreFailsItsLiveness(t *testing.T) {
+	bubble(t, "by default", func(h *harness) {
+		d := deaf{hangs: new(atomic.Bool), hang: make(chan struct{})}
+		w := h.start("w", func(o *worker.Options) { d.Carrier, o.Carrier = o.Carrier, &d })
+		probes := w.Probes()
+		health := func() (int, string) {
+			r := httptest.NewRecorder()
+			probes.ServeHTTP(r, httptest.NewRequestWithContext(h.t.Context(), http.MethodGet, "/healthz", nil))
+			return r.Code, r.Body.String()
+		}
+		wants := func(when string, status int, words string) {
+			h.t.Helper()
+			if got, body := health(); got != status || !strings.Contains(body, words) {
+				h.t.Errorf("%s: got %d %s", when, got, body)
+			}
+		}
+		h.wait(10 * time.Minute)
+		wants("idle", http.StatusOK, "ok")
+
+		d.hangs.Store(true)
+		h.wait(170 * time.Second) // the poll that was open then comes back first
+		wants("before its time is over", http.StatusOK, "ok")
+		h.wait(70 * time.Second)
+		wants("stuck", http.StatusServiceUnavailable, "stuck")
+
+		d.hangs.Store(false)
+		close(d.hang)
+		h.wait(time.Minute)
+		wants("when it goes on", http.StatusOK, "ok")
+	})
+}

@@ -1,0 +1,19 @@
+package sandbox_test
+
+import (
+	"testing"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+)
+
+// The limit that nobody set is one too: an executor that takes more than the guide says is ended for it, and the
+// failure tells so.
+func TestMemoryIsLimitedByDefault(t *testing.T) {
+	if Race {
+		t.Skip("the race detector needs more memory than there is by default")
+	}
+	everyRuntime(t, sandbox.Options{Blank: -1}, func(t *testing.T, b *Bench) {
+		WantType(t, b.Fail(In("s", 1, b.Call("hog"))), sandbox.OutOfMemory)
+	})
+}
