@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -25,9 +24,8 @@ func (p *program) activityCommand() *cobra.Command {
 func (p *program) runActivity() *cobra.Command {
 	var in protocol.ActivityRequest
 	var limits activityLimits
-	var memo, attributes string
-	var priority int
-	var existing, detach bool
+	var shared starting
+	var detach bool
 	c := &cobra.Command{
 		Use:   "run TYPE [ARGUMENTS]",
 		Short: "Run an activity, wait for its result and print it; fails when it fails",
@@ -43,8 +41,15 @@ func (p *program) runActivity() *cobra.Command {
 			}
 			return filled(c, args, "the type of one activity", "arguments as a JSON array")
 		},
-		RunE: func(c *cobra.Command, args []string) (err error) {
+		RunE: func(c *cobra.Command, args []string) error {
+			run, err := shared.read(p, c)
+			if err != nil {
+				return err
+			}
 			in.ActivityType = args[0]
+			in.WorkflowID, in.TaskQueue, in.DuplicatePolicy = run.WorkflowID, run.TaskQueue, run.DuplicatePolicy
+			in.BusinessKey, in.Memo, in.SearchAttributes = run.BusinessKey, run.Memo, run.SearchAttributes
+			in.Priority, in.FairnessKey, in.FairnessWeight = run.Priority, run.FairnessKey, run.FairnessWeight
 			if len(args) > 1 {
 				if in.Input, err = p.array(c, "ARGUMENTS", args[1]); err != nil {
 					return err
@@ -52,21 +57,6 @@ func (p *program) runActivity() *cobra.Command {
 			}
 			if err := limits.into(c, &in); err != nil {
 				return err
-			}
-			if in.Memo, err = p.document(c, "memo", memo); err != nil {
-				return err
-			}
-			if in.SearchAttributes, err = p.document(c, "search-attributes", attributes); err != nil {
-				return err
-			}
-			if c.Flags().Changed("priority") {
-				in.Priority = &priority
-			}
-			if in.WorkflowID == "" { // ours alone, so an open run of this id is this one, started already
-				in.WorkflowID, existing = ulid.Make().String(), true
-			}
-			if existing {
-				in.DuplicatePolicy = "use-existing"
 			}
 			const path = "/api/sojourn/activities"
 			if detach {
@@ -81,19 +71,11 @@ func (p *program) runActivity() *cobra.Command {
 			return p.result(c, out.WorkflowID, out.RunID)
 		},
 	}
+	shared.flags(c)
 	f := c.Flags()
-	f.StringVar(&in.WorkflowID, "id", "", "id of the run; made when absent")
-	f.StringVar(&in.TaskQueue, "queue", "", "task queue (default default)")
 	f.StringVar(&in.SessionID, "session", "", "run it in this session, where the session's holder is")
 	f.StringVar(&in.Affinity, "affinity", "", "of the session: hard (default), or soft: another may claim it after a while")
 	limits.flags(c)
-	f.StringVar(&in.BusinessKey, "business-key", "", "what people know it by")
-	f.StringVar(&memo, "memo", "", "JSON object that is kept with the run")
-	f.StringVar(&attributes, "search-attributes", "", "JSON object of attributes that runs are found by")
-	f.BoolVar(&existing, "use-existing", false, "take the open run of this id, if there is one")
-	f.IntVar(&priority, "priority", 5, "0 first … 9 last")
-	f.StringVar(&in.FairnessKey, "fairness-key", "", "class among which a queue's tasks are shared out")
-	f.IntVar(&in.FairnessWeight, "fairness-weight", 0, "share of the class, 1 to 1000 (default 1)")
 	f.BoolVar(&detach, "detach", false, "do not wait: print the id once the run is stored")
 	return c
 }

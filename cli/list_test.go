@@ -23,6 +23,16 @@ func TestListsSayWhatAPersonLooksFor(t *testing.T) {
 	}
 	s.try(0, "the customer went away", "workflow", "list", "--status", "terminated")
 	s.try(0, "none", "workflow", "list", "--status", "failed") // what was terminated did not fail
+	s.try(1, "timed out", "activity", "run", "shown.progress", "--id", "slow", "--start-to-close", "1s")
+	s.try(1, "the first fault", "activity", "run", "shown.joined", "--id", "fault")
+	for word, id := range map[string]string{"failed": "fault", "timed_out": "slow", "terminated": "a/b"} {
+		var listed []struct {
+			ID string `json:"workflow_id"`
+		}
+		if s.read(&listed, "workflow", "list", "--status", word); len(listed) != 1 || listed[0].ID != id {
+			t.Errorf("--status %s lists %+v, want %s alone", word, listed, id)
+		}
+	}
 	out := s.try(0, "", "workflow", "list", "--sort", "workflow id", "--status", "running")
 	if a, z := strings.Index(out, "alpha"), strings.Index(out, "zeta"); a < 0 || z < a {
 		t.Errorf("sorted: %s", out)

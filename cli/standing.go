@@ -9,20 +9,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// standings are the words for how a run stands, the same as the dashboard's. The contract has others beside them:
-// pending and waiting for what runs, failed also for what timed out, completed also for what goes on in another run.
-var standings = []string{"running", "completed", "failed", "timed_out", "cancelled", "terminated", "continued"}
+// standings are the words for how a run stands, the same as the dashboard's: the stored statuses, each itself.
+func standings() (words []string) {
+	for _, s := range protocol.RunStatuses {
+		words = append(words, string(s))
+	}
+	return words
+}
 
 // standing is how a run stands, in one of these words.
-func standing(v protocol.RunView) string {
-	if v.ClosedReason != nil && (*v.ClosedReason == "timed_out" || *v.ClosedReason == "continued") {
-		return *v.ClosedReason
-	}
-	if !v.Terminal {
-		return "running"
-	}
-	return v.Status
-}
+func standing(v protocol.RunView) string { return string(protocol.StoredRun(v.Status, v.ClosedReason)) }
 
 // tinted colours the word for a status where a person looks: on a terminal, unless NO_COLOR says otherwise.
 func (p *program) tinted(status string) string {

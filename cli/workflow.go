@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -45,15 +44,10 @@ func (p *program) listWorkflows() *cobra.Command {
 			if limit < 1 {
 				return usageError{fmt.Errorf("--limit must be at least 1")}
 			}
-			if status == "failed" { // the contract's word has all that did not complete; here it is what is shown as failed
-				if status = ""; filter == "" {
-					filter = "Status = 'failed' AND NOT Status = 'timed_out'"
-				} else {
-					filter = "(" + filter + ") AND Status = 'failed' AND NOT Status = 'timed_out'"
-				}
-			}
 			q := url.Values{}
-			for name, v := range map[string]string{"query": filter, "status": status, "workflow_type": typ, "kind": kind} {
+			for name, v := range map[string]string{
+				"query": filter, "stored_status": status, "workflow_type": typ, "kind": kind,
+			} {
 				if v != "" {
 					q.Set(name, v)
 				}
@@ -74,11 +68,11 @@ func (p *program) listWorkflows() *cobra.Command {
 	c.Flags().StringVar(
 		&filter, "filter", "", "conditions joined by AND, OR and NOT, or a part of the workflow id or business key",
 	)
-	c.Flags().StringVar(&status, "status", "", strings.Join(standings, ", "))
+	c.Flags().StringVar(&status, "status", "", strings.Join(standings(), ", "))
 	c.Flags().StringVar(&kind, "kind", "", "only of this kind: workflow, or activity for those run by themselves")
 	c.Flags().StringVar(&typ, "type", "", "only this type, of workflows if --kind does not say otherwise")
 	c.Flags().IntVar(&limit, "limit", 50, "at most this many")
-	offerFlag(c, "status", flagOf(func(*cobra.Command, string) []string { return slices.Clone(standings) }))
+	offerFlag(c, "status", flagOf(func(*cobra.Command, string) []string { return standings() }))
 	offerFlag(c, "kind", flagOf(func(*cobra.Command, string) []string {
 		return []string{protocol.RunOfWorkflow, protocol.RunOfActivity}
 	}))

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/client"
@@ -16,21 +15,25 @@ import (
 )
 
 func (p *program) startWorkflow() *cobra.Command {
-	var in protocol.StartRequest
-	var input, memo, attributes string
+	var shared starting
+	var input string
 	var execution, run, delay time.Duration
-	var priority int
-	var existing, wait bool
+	var cron, zone string
+	var wait bool
 	c := &cobra.Command{
 		Use: "start TYPE", Short: "Start a workflow", Args: one("the type of one workflow"),
 		ValidArgsFunction: first(p.workflowTypes),
 		Example: "  sojourn workflow start greet --id g1 --input '[\"Ada\"]' --wait\n" +
 			"  sojourn workflow start report --cron '0 7 * * 1-5' --cron-timezone Europe/Berlin",
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			if wait && in.Cron != "" {
+		RunE: func(c *cobra.Command, args []string) error {
+			if wait && cron != "" {
 				return usageError{fmt.Errorf("--wait waits for a run, and --cron makes a schedule")}
 			}
-			in.WorkflowType = args[0]
+			in, err := shared.read(p, c)
+			if err != nil {
+				return err
+			}
+			in.WorkflowType, in.Cron, in.CronTimezone = args[0], cron, zone
 			for _, d := range []struct {
 				flag  string
 				value time.Duration
@@ -47,21 +50,6 @@ func (p *program) startWorkflow() *cobra.Command {
 			if in.Input, err = p.arguments(c, input); err != nil {
 				return err
 			}
-			if in.Memo, err = p.document(c, "memo", memo); err != nil {
-				return err
-			}
-			if in.SearchAttributes, err = p.document(c, "search-attributes", attributes); err != nil {
-				return err
-			}
-			if c.Flags().Changed("priority") {
-				in.Priority = &priority
-			}
-			if in.WorkflowID == "" { // ours alone, so an open run of this id is this one, started already
-				in.WorkflowID, existing = ulid.Make().String(), true
-			}
-			if existing {
-				in.DuplicatePolicy = "use-existing"
-			}
 			if !wait {
 				return ask(p, c, http.MethodPost, "/api/workflows", in, func(v protocol.StartAnswer) error {
 					if v.ScheduleID != "" {
@@ -77,22 +65,14 @@ func (p *program) startWorkflow() *cobra.Command {
 			return p.result(c, out.WorkflowID, out.RunID)
 		},
 	}
+	shared.flags(c)
 	f := c.Flags()
-	f.StringVar(&in.WorkflowID, "id", "", "id of the workflow; made when absent")
-	f.StringVar(&in.TaskQueue, "queue", "", "task queue (default default)")
 	f.StringVar(&input, "input", "", inputHelp)
-	f.StringVar(&in.BusinessKey, "business-key", "", "what people know it by")
-	f.StringVar(&memo, "memo", "", "JSON object that is kept with the run")
-	f.StringVar(&attributes, "search-attributes", "", "JSON object of attributes that runs are found by")
-	f.BoolVar(&existing, "use-existing", false, "take the open run of this id, if there is one")
 	f.DurationVar(&execution, "execution-timeout", 0, "how long the workflow may take, over all its runs")
 	f.DurationVar(&run, "run-timeout", 0, "how long one run may take")
 	f.DurationVar(&delay, "delay", 0, "begin this much later")
-	f.IntVar(&priority, "priority", 5, "0 first … 9 last")
-	f.StringVar(&in.FairnessKey, "fairness-key", "", "class among which a queue's tasks are shared out")
-	f.IntVar(&in.FairnessWeight, "fairness-weight", 0, "share of the class, 1 to 1000 (default 1)")
-	f.StringVar(&in.Cron, "cron", "", "make a schedule of this id that starts it at these times")
-	f.StringVar(&in.CronTimezone, "cron-timezone", "", "time zone of --cron (default UTC)")
+	f.StringVar(&cron, "cron", "", "make a schedule of this id that starts it at these times")
+	f.StringVar(&zone, "cron-timezone", "", "time zone of --cron (default UTC)")
 	f.BoolVar(&wait, "wait", false, "wait for the result and print it")
 	return c
 }

@@ -422,14 +422,12 @@ func statusValues(t token, test store.Comparison) ([]any, error) {
 	if test != store.In && test != store.NotIn {
 		return nil, wrongAt(t, "Status has no order: use =, != or IN")
 	}
-	meant := statusWords[strings.ToLower(t.text)].shown
-	if meant == nil || t.kind != textToken {
-		return nil, wrongAt(
-			t, "Status is one of running, completed, failed, cancelled, terminated, timed_out, continued, not %s", t,
-		)
+	these := meant(strings.ToLower(t.text), shownAs)
+	if these == nil || t.kind != textToken {
+		return nil, wrongAt(t, "Status is one of %s, not %s", words(), t)
 	}
 	var list []any
-	for _, s := range meant {
+	for _, s := range these {
 		list = append(list, string(s))
 	}
 	return list, nil
@@ -441,11 +439,7 @@ func byStatus(c store.Condition) store.Condition {
 		return c
 	}
 	rest := store.Condition{Field: c.Field, Test: store.In}
-	for _, s := range []protocol.RunStatus{
-		protocol.RunRunning, protocol.RunCompleted, protocol.RunFailed, protocol.RunCancelled, protocol.RunTerminated,
-		protocol.RunTimedOut,
-		protocol.RunContinued,
-	} {
+	for _, s := range protocol.RunStatuses {
 		if !slices.Contains(c.Values, any(string(s))) {
 			rest.Values = append(rest.Values, string(s))
 		}

@@ -26,7 +26,7 @@ func TestAFilterSaysWhatIsLookedFor(t *testing.T) {
 			`"]`,
 		`WorkflowType STARTS_WITH 'Or' AND RunId!='x'`: `type prefix ["Or"]; run_id not in ["x"]`,
 		`Status = 'Failed'`:                            `status in ["failed" "timed_out"]`,
-		`Status != "completed"`:                        `status in ["running" "failed" "cancelled" "terminated" "timed_out"]`,
+		`Status != "completed"`:                        `status in ["running" "failed" "timed_out" "cancelled" "terminated"]`,
 		`StartTime > '1970-01-02'`:                     `started_at > ['\x14\x1d\xc0\x00']`,
 		`CloseTime IS NULL AND Tags is not null`:       `closed_at absent []; attribute Tags present []`,
 		"`odd name` NOT IN (1)":                        `attribute odd name not in ["n` + number("1") + `"]`,

@@ -1,48 +1,65 @@
 package filter
 
-import "github.com/sojourn-run/sojourn/shared/protocol"
+import (
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
 
 // A word for a status may mean several of the stored ones, and not the same everywhere: the contract has buckets where
-// a listing is asked for by ?status=, and the status that a run is shown with where a filter says Status. Both meanings
-// stand here, side by side.
+// a listing is asked for by ?status=, and the status that a run is shown with where a filter says Status. A stored
+// status that is no such word means itself. What people choose from, on the command line and in the dashboard, are the
+// stored ones, each alone: ?stored_status=.
 
-// statusWord is what a word means of the stored statuses.
-type statusWord struct {
-	bucket []protocol.RunStatus // of ?status=: failed is whatever did not complete
-	// of Status in a filter: a run that timed out is shown as failed, one that went on as completed
-	shown []protocol.RunStatus
+// meant are the stored statuses that a word stands for where they are told by a word of the contract; none when there
+// is no such word.
+func meant(word string, told func(protocol.RunStatus) string) (statuses []protocol.RunStatus) {
+	for _, s := range protocol.RunStatuses {
+		if told(s) == word || string(s) == word {
+			statuses = append(statuses, s)
+		}
+	}
+	return statuses
 }
 
-func alone(s protocol.RunStatus) statusWord {
-	return statusWord{bucket: []protocol.RunStatus{s}, shown: []protocol.RunStatus{s}}
+// shownAs is the status that a run is shown with.
+func shownAs(s protocol.RunStatus) string {
+	word, _, _ := protocol.PublicRun(s, true, true)
+	return word
 }
 
-var statusWords = map[string]statusWord{
-	"running": alone(protocol.RunRunning),
-	"completed": {
-		bucket: []protocol.RunStatus{protocol.RunCompleted, protocol.RunContinued},
-		shown:  []protocol.RunStatus{protocol.RunCompleted, protocol.RunContinued},
-	},
-	"failed": {
-		bucket: []protocol.RunStatus{protocol.RunFailed, protocol.RunTimedOut, protocol.RunCancelled, protocol.RunTerminated},
-		shown:  []protocol.RunStatus{protocol.RunFailed, protocol.RunTimedOut},
-	},
-	"cancelled":  alone(protocol.RunCancelled),
-	"terminated": alone(protocol.RunTerminated),
-	"timed_out":  alone(protocol.RunTimedOut),
-	"continued":  alone(protocol.RunContinued),
+// bucket is the word of ?status=: failed is whatever did not complete.
+func bucket(s protocol.RunStatus) string {
+	_, word, _ := protocol.PublicRun(s, true, true)
+	return word
 }
 
-// Statuses is what ?status= asks for; nothing for all.
-func Statuses(word string) ([]protocol.RunStatus, error) {
+func itself(s protocol.RunStatus) string { return string(s) }
+
+// Statuses is what ?status= or ?stored_status= asks for; nothing for all.
+func Statuses(word, stored string) ([]protocol.RunStatus, error) {
+	field, told := "status", bucket
+	if stored != "" {
+		if word != "" {
+			return nil, protocol.Invalid("stored_status", "says more than status: leave one of them out")
+		}
+		field, word, told = "stored_status", stored, itself
+	}
 	if word == "" {
 		return nil, nil
 	}
-	meant, ok := statusWords[word]
-	if !ok {
-		return nil, protocol.Invalid(
-			"status", "must be running, completed, failed, cancelled, terminated, timed_out or continued, not %q", word,
-		)
+	these := meant(word, told)
+	if these == nil {
+		return nil, protocol.Invalid(field, "must be one of %s, not %q", words(), word)
 	}
-	return meant.bucket, nil
+	return these, nil
+}
+
+// words are all words for a status, for people.
+func words() string {
+	var all []string
+	for _, s := range protocol.RunStatuses {
+		all = append(all, string(s))
+	}
+	return strings.Join(all, ", ")
 }

@@ -8,21 +8,37 @@ import (
 )
 
 // What a word means is what runs are shown with: the bucket of ?status=, the status of a filter; a stored status that
-// is neither stands for itself.
+// is neither stands for itself, and alone everywhere that ?stored_status= asks for it.
 func TestStatusWordsMeanWhatRunsAreShownWith(t *testing.T) {
-	for _, s := range []protocol.RunStatus{
-		protocol.RunRunning, protocol.RunCompleted, protocol.RunFailed, protocol.RunCancelled, protocol.RunTerminated,
-		protocol.RunTimedOut,
-		protocol.RunContinued,
-	} {
-		shown, bucket, _ := protocol.PublicRun(s, true, true)
-		for word, meant := range statusWords {
-			if want := word == bucket || word == string(s); slices.Contains(meant.bucket, s) != want {
-				t.Errorf("?status=%s lists %s: %t, want %t", word, s, !want, want)
+	for _, s := range protocol.RunStatuses {
+		inFilter, inBucket, closed := protocol.PublicRun(s, true, true)
+		for _, of := range protocol.RunStatuses {
+			word := string(of)
+			listed, err := Statuses(word, "")
+			if want := word == inBucket || word == string(s); slices.Contains(listed, s) != want || err != nil {
+				t.Errorf("?status=%s lists %s: %t (%v), want %t", word, s, !want, err, want)
 			}
-			if want := word == shown || word == string(s); slices.Contains(meant.shown, s) != want {
+			if want := word == inFilter || word == string(s); slices.Contains(meant(word, shownAs), s) != want {
 				t.Errorf("Status = '%s' means %s: %t, want %t", word, s, !want, want)
 			}
+			if listed, err = Statuses("", word); err != nil || !slices.Equal(listed, []protocol.RunStatus{of}) {
+				t.Errorf("?stored_status=%s lists %v (%v)", word, listed, err)
+			}
+		}
+		reason := &closed
+		if s.Open() {
+			reason = nil
+		}
+		for _, seen := range []struct{ ever, busy bool }{{true, true}, {true, false}, {false, false}} {
+			status, _, _ := protocol.PublicRun(s, seen.ever, seen.busy)
+			if back := protocol.StoredRun(status, reason); back != s {
+				t.Errorf("%s, shown as %s (%v), is read as %s", s, status, closed, back)
+			}
+		}
+	}
+	for _, wrong := range [][2]string{{"lost", ""}, {"", "lost"}, {"failed", "failed"}} {
+		if listed, err := Statuses(wrong[0], wrong[1]); err == nil {
+			t.Errorf("status %q, stored_status %q lists %v", wrong[0], wrong[1], listed)
 		}
 	}
 }

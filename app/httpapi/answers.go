@@ -170,7 +170,9 @@ type runsQuery struct {
 	Type string `json:"workflow_type"`
 	// only workflows, or only activities by themselves, of which workflow_type is then one
 	Kind   string `json:"kind" enum:"workflow,activity"`
-	Status string `json:"status"`       // a bucket (running, completed, failed) or a stored status
+	Status string `json:"status"` // a bucket (running, completed, failed) or a stored status
+	// each status alone: failed is what failed, and neither what timed out nor what was ended
+	Stored string `json:"stored_status" enum:"running,completed,failed,timed_out,cancelled,terminated,continued"`
 	Query  string `json:"query"`        // a part of the workflow id or of the business key
 	Waits  bool   `json:"wait_reasons"` // also say what each open run waits for
 	// answer within a moment, with searched_to if the search is not at its end; else a search of two seconds is refused

@@ -107,7 +107,8 @@ func listRuns(a *API, c *call) (answer, error) {
 	q := c.query()
 	in := protocol.ListRequest{
 		Namespace: c.NS, WorkflowType: q.text("workflow_type"), Kind: q.text("kind"), Status: q.text("status"),
-		Query: q.text("query"), PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
+		StoredStatus: q.text("stored_status"), Query: q.text("query"),
+		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
 		WaitReasons: q.flag("wait_reasons"), Partial: q.flag("partial"),
 	}
 	if q.err != nil {

@@ -46,7 +46,7 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 	if err := ofKind(&q, in.Kind); err != nil {
 		return protocol.ListAnswer{}, err
 	}
-	if q.Statuses, err = filter.Statuses(in.Status); err != nil {
+	if q.Statuses, err = filter.Statuses(in.Status, in.StoredStatus); err != nil {
 		return protocol.ListAnswer{}, err
 	}
 	if q.AfterStart, q.AfterRun, err = parseCursor(in.PageToken); err != nil {

@@ -248,9 +248,10 @@ type PendingTask struct {
 type ListRequest struct {
 	Namespace    string `json:"namespace,omitempty"`
 	WorkflowType string `json:"workflow_type,omitempty"`
-	Kind         string `json:"kind,omitempty"`   // RunOfWorkflow or RunOfActivity: only such runs
-	Status       string `json:"status,omitempty"` // a bucket, running completed failed, or a stored status
-	Query        string `json:"query,omitempty"`  // a filter, or a substring of workflow id or business key
+	Kind         string `json:"kind,omitempty"`          // RunOfWorkflow or RunOfActivity: only such runs
+	Status       string `json:"status,omitempty"`        // a bucket, running completed failed, or a stored status
+	StoredStatus string `json:"stored_status,omitempty"` // each status alone: failed is what failed
+	Query        string `json:"query,omitempty"`         // a filter, or a substring of workflow id or business key
 	PageSize     int    `json:"page_size,omitempty"`
 	PageToken    string `json:"next_page_token,omitempty"`
 	// also say what each open run waits for, which reads all that is open in it

@@ -14,9 +14,33 @@ const (
 	RunContinued  RunStatus = "continued"
 )
 
-// RunStatuses are all of them.
+// RunStatuses are all of them, in the order in which people are offered them.
 var RunStatuses = []RunStatus{
-	RunRunning, RunCompleted, RunFailed, RunCancelled, RunTerminated, RunTimedOut, RunContinued,
+	RunRunning, RunCompleted, RunFailed, RunTimedOut, RunCancelled, RunTerminated, RunContinued,
+}
+
+// publicRuns are the words of the control plane's contract for a status. They say less: failed is shown also of what
+// timed out, and its bucket holds whatever did not complete. Filters, listings, the command line and the dashboard all
+// go by this table.
+var publicRuns = map[RunStatus]struct{ shown, bucket string }{
+	RunRunning:    {"running", "running"}, // or pending, or waiting
+	RunCompleted:  {"completed", "completed"},
+	RunContinued:  {"completed", "completed"},
+	RunFailed:     {"failed", "failed"},
+	RunTimedOut:   {"failed", "failed"},
+	RunCancelled:  {"cancelled", "failed"},
+	RunTerminated: {"terminated", "failed"},
+}
+
+// StoredRun is the stored status of a run that is shown with a status and a closed reason.
+func StoredRun(status string, closedReason *string) RunStatus {
+	switch {
+	case closedReason != nil:
+		return RunStatus(*closedReason)
+	case status == "pending" || status == "waiting":
+		return RunRunning
+	}
+	return RunStatus(status)
 }
 
 // Open says whether the run can still change.
@@ -64,22 +88,14 @@ func (k TaskKind) Asked() bool { return k == KindQuery || k == KindValidation }
 // PublicRun is what the control plane's routes call a run: its status, bucket and closed reason. leasedEver says
 // whether any of its tasks was ever leased, busy whether one is ready or leased now.
 func PublicRun(s RunStatus, leasedEver, busy bool) (status, bucket, closedReason string) {
-	switch s {
-	case RunRunning:
-		switch {
-		case !leasedEver:
-			return "pending", "running", ""
-		case !busy:
-			return "waiting", "running", ""
-		}
-		return "running", "running", ""
-	case RunTimedOut:
-		return "failed", "failed", "timed_out"
-	case RunContinued:
-		return "completed", "completed", "continued"
-	case RunCompleted:
-		return "completed", "completed", "completed"
-	default:
-		return string(s), "failed", string(s)
+	word := publicRuns[s]
+	switch {
+	case !s.Open():
+		return word.shown, word.bucket, string(s)
+	case !leasedEver:
+		return "pending", word.bucket, ""
+	case !busy:
+		return "waiting", word.bucket, ""
 	}
+	return word.shown, word.bucket, ""
 }

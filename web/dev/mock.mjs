@@ -54,10 +54,10 @@ async function answer(req, url) {
   }
   const runs = flags.empty ? [] : data.runs(born);
   if (is("workflows")) {
-    const status = q.get("status");
+    const status = q.get("stored_status");
     const fits = runs.filter(
       (r) =>
-        (!status || r.closed_reason === status || r.status_bucket === status) &&
+        (!status || (r.closed_reason ?? "running") === status) &&
         (!q.get("workflow_type") || r.workflow_type === q.get("workflow_type")) &&
         (!q.get("query") || `${r.workflow_id} ${r.business_key ?? ""}`.includes(q.get("query"))),
     );

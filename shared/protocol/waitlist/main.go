@@ -1,5 +1,5 @@
-// Command waitlist writes the reasons of waits, with their sentences, as the dashboard has them to the file it is
-// given; go generate runs it.
+// Command waitlist writes what the dashboard has from here to the files it is given: the reasons of waits with their
+// sentences, and the statuses of runs; go generate runs it.
 package main
 
 import (
@@ -13,13 +13,30 @@ import (
 )
 
 func main() {
-	if err := os.WriteFile(os.Args[1], script(), 0o644); err != nil {
-		fmt.Fprintln(os.Stderr, "waitlist:", err)
-		os.Exit(1)
+	for i, script := range [][]byte{waits(), statuses()} {
+		if err := os.WriteFile(os.Args[i+1], script, 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "waitlist:", err)
+			os.Exit(1)
+		}
 	}
 }
 
-func script() []byte {
+func statuses() []byte {
+	var out bytes.Buffer
+	out.WriteString(
+		"// Written by go generate from shared/protocol/status.go. Do not edit.\n\n/** How runs stand, in the order in which people are offered it. */\nexport const runStatuses = [",
+	)
+	for i, s := range protocol.RunStatuses {
+		if i > 0 {
+			out.WriteString(", ")
+		}
+		fmt.Fprintf(&out, "%q", s)
+	}
+	out.WriteString("] as const;\n\nexport type RunStatus = (typeof runStatuses)[number];\n")
+	return out.Bytes()
+}
+
+func waits() []byte {
 	var out bytes.Buffer
 	out.WriteString(
 		"// Written by go generate from shared/protocol/wait.go, which says how the texts are read. Do not edit.\n\nexport const waitRules = {\n",

@@ -15,7 +15,7 @@ describe("requests", () => {
     vi.stubGlobal("fetch", fetch);
     await api.runs("team-b", { status: "failed", q: "order 1&2" });
     const [url, init] = fetch.mock.calls[0]!;
-    expect(url).toBe("/api/workflows?status=failed&query=order+1%262&page_size=50&wait_reasons=true&partial=true");
+    expect(url).toBe("/api/workflows?stored_status=failed&query=order+1%262&page_size=50&wait_reasons=true&partial=true");
     expect(new Headers(init?.headers).get("X-Durable-Workflow-Control-Plane-Version")).toBe("2");
     expect(new Headers(init?.headers).get("X-Namespace")).toBe("team-b");
     await api.signal({ namespace: "team-a", workflow_id: "a/b", run_id: "r" }, "approve", [true]);

@@ -4,9 +4,10 @@ import { lazy, Suspense, useCallback, useEffect, useRef, useState } from "react"
 import { ApiError } from "../api/client";
 import { countsQuery, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
+import { runStatuses } from "../api/types/statuses";
 import { useNow } from "../lib/clock";
 import { count, counted, without } from "../lib/format";
-import { isOpen, runFilters, runStatus, stuck, words } from "../lib/status";
+import { isOpen, runStatus, stuck, words } from "../lib/status";
 import { useStill } from "../lib/still";
 import { duration, parseTime } from "../lib/time";
 import { useNamespace } from "../shell/namespace";
@@ -204,8 +205,7 @@ export function Length({ run: r }: { run: RunView }) {
 function StatusTabs({ current }: { current: string | undefined }) {
   const search = useSearch({ from: "/" });
   const { data } = useQuery(countsQuery(useNamespace()));
-  const sum = (of: string[]) => data && counted(of.map((s) => data.runs[s] ?? 0), data.counted_up_to);
-  const total = data && sum(Object.keys(data.runs));
+  const sum = (of: readonly string[]) => data && counted(of.map((s) => data.runs[s] ?? 0), data.counted_up_to);
   const tab = (status: string | undefined, n: string | undefined) => {
     const on = current === status;
     return (
@@ -225,10 +225,8 @@ function StatusTabs({ current }: { current: string | undefined }) {
   };
   return (
     <nav aria-label="Status" className="-mx-1 flex gap-1.5 overflow-x-auto px-1 py-1">
-      {tab(undefined, total)}
-      {runFilters.filter((f) => f.wide).map((f) => tab(f.status, sum(f.of)))}
-      <span className="mx-1 h-8 w-px shrink-0 bg-line" aria-hidden />
-      {runFilters.filter((f) => !f.wide).map((f) => tab(f.status, sum(f.of)))}
+      {tab(undefined, sum(runStatuses))}
+      {runStatuses.map((s) => tab(s, sum([s])))}
     </nav>
   );
 }

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"github.com/oklog/ulid/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// starting is what the starts of a workflow and of an activity by itself have in common, as flags.
+type starting struct {
+	run              protocol.StartRequest
+	memo, attributes string
+	priority         int
+	existing         bool
+}
+
+func (s *starting) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.run.WorkflowID, "id", "", "id of the run; made when absent")
+	f.StringVar(&s.run.TaskQueue, "queue", "", "task queue (default default)")
+	f.StringVar(&s.run.BusinessKey, "business-key", "", "what people know it by")
+	f.StringVar(&s.memo, "memo", "", "JSON object that is kept with the run")
+	f.StringVar(&s.attributes, "search-attributes", "", "JSON object of attributes that runs are found by")
+	f.BoolVar(&s.existing, "use-existing", false, "take the open run of this id, if there is one")
+	f.IntVar(&s.priority, "priority", 5, "0 first … 9 last")
+	f.StringVar(&s.run.FairnessKey, "fairness-key", "", "class among which a queue's tasks are shared out")
+	f.IntVar(&s.run.FairnessWeight, "fairness-weight", 0, "share of the class, 1 to 1000 (default 1)")
+}
+
+// read is the run of the flags, with an id in any case.
+func (s *starting) read(p *program, c *cobra.Command) (run protocol.StartRequest, err error) {
+	run = s.run
+	if run.Memo, err = p.document(c, "memo", s.memo); err != nil {
+		return run, err
+	}
+	if run.SearchAttributes, err = p.document(c, "search-attributes", s.attributes); err != nil {
+		return run, err
+	}
+	if c.Flags().Changed("priority") {
+		run.Priority = &s.priority
+	}
+	existing := s.existing
+	if run.WorkflowID == "" { // ours alone, so an open run of this id is this one, started already
+		run.WorkflowID, existing = ulid.Make().String(), true
+	}
+	if existing {
+		run.DuplicatePolicy = "use-existing"
+	}
+	return run, nil
+}
