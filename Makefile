@@ -108,8 +108,9 @@ lint: tools ## golangci-lint with gofumpt, functions that nothing reaches, known
 fmt: ## format the Go sources
 	$(SOURCES) | xargs gofmt -s -w
 
-generate: ## write generated files anew
+generate: web/node_modules/.installed ## write generated files anew
 	go generate ./...
+	npm --prefix web run --silent types
 
 verify: ## quick checks: format, vet, generated files, direction of imports
 	@unformatted=$$($(SOURCES) | xargs gofmt -l); \

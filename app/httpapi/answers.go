@@ -20,7 +20,7 @@ type runItem struct {
 	RunNumber    int64        `json:"run_number"`
 	WorkflowType string       `json:"workflow_type"`
 	BusinessKey  *string      `json:"business_key"`
-	Status       string       `json:"status"`
+	Status       string       `json:"status" enum:"pending,running,waiting,completed,failed,cancelled,terminated"`
 	StatusBucket string       `json:"status_bucket" enum:"running,completed,failed"`
 	ClosedReason *string      `json:"closed_reason"`
 	Current      bool         `json:"is_current_run"`

@@ -10,7 +10,7 @@ import (
 // tellPayloads says, in the schemas of events, which payload an event has by its type. Types that are not known may
 // have any.
 func (d *schemas) tellPayloads() error {
-	var all []any
+	var all, types []any
 	for _, name := range history.Types() {
 		data, err := history.DecodeData(name, nil)
 		if err != nil {
@@ -24,13 +24,20 @@ func (d *schemas) tellPayloads() error {
 		if err != nil {
 			return err
 		}
+		types = append(types, name)
 		all = append(all, schema{
 			"if":   schema{"properties": schema{"event_type": schema{"const": name}}},
 			"then": schema{"properties": schema{"payload": s}},
 		})
 	}
 	const rule = "PayloadByType"
-	d.named[rule] = schema{"description": "An event's payload has the schema that is called as its type.", "allOf": all}
+	d.named[rule] = schema{
+		"description": "An event's payload has the schema that is called as its type.", "allOf": all,
+		"properties": schema{"event_type": schema{"anyOf": []any{ref("EventType"), schema{"type": "string"}}}},
+	}
+	d.named["EventType"] = schema{
+		"description": "The event types of this release. Later ones may have more.", "type": "string", "enum": types,
+	}
 	for _, name := range []string{"HistoryEvent", "Event"} {
 		s := d.named[name]
 		if s == nil {

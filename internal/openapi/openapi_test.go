@@ -51,7 +51,7 @@ func TestTheReasonsOfWaitsAreOneClosedList(t *testing.T) {
 	if !slices.Equal(list, described) {
 		t.Errorf("the description lists %v, the rules %v", described, list)
 	}
-	dashboard, err := os.ReadFile("../../web/src/api/types/waits.ts")
+	dashboard, err := os.ReadFile("../../web/src/api/waits.ts")
 	if err != nil {
 		t.Fatal(err)
 	}

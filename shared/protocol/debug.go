@@ -61,7 +61,7 @@ type DebugEvent struct {
 type TaskWhy struct {
 	TaskID     string       `json:"task_id"`
 	Kind       TaskKind     `json:"kind"`
-	State      string       `json:"state"` // ready, delayed, leased, quarantined
+	State      string       `json:"state" enum:"ready,delayed,leased,quarantined"`
 	WorkflowID string       `json:"workflow_id"`
 	RunID      string       `json:"run_id"`
 	TaskQueue  string       `json:"task_queue"`

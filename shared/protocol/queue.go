@@ -171,7 +171,7 @@ type BuildCohort struct {
 	SDKVersions     []string     `json:"sdk_versions"`
 	LastHeartbeatAt history.Time `json:"last_heartbeat_at"`
 	FirstSeenAt     history.Time `json:"first_seen_at"`
-	Intent          string       `json:"drain_intent"` // active or draining
+	Intent          string       `json:"drain_intent" enum:"active,draining"`
 	DrainedAt       history.Time `json:"drained_at"`
 	PromotedAt      history.Time `json:"promoted_at"`
 	Selected        bool         `json:"new_start_selected"`

@@ -109,8 +109,8 @@ type RunView struct {
 	Kind              string           `json:"kind" enum:"workflow,activity"`
 	WorkflowType      string           `json:"workflow_type"` // of kind activity the activity's
 	BusinessKey       *string          `json:"business_key"`
-	Status            string           `json:"status"`
-	StatusBucket      string           `json:"status_bucket"`
+	Status            string           `json:"status" enum:"pending,running,waiting,completed,failed,cancelled,terminated"`
+	StatusBucket      string           `json:"status_bucket" enum:"running,completed,failed"`
 	Terminal          bool             `json:"is_terminal"`
 	ClosedReason      *string          `json:"closed_reason"`
 	TaskQueue         string           `json:"task_queue"`
@@ -177,7 +177,7 @@ type PendingActivity struct {
 	ExecutionID  string          `json:"activity_execution_id"`
 	ActivityType string          `json:"activity_type"`
 	TaskQueue    string          `json:"task_queue"`
-	State        string          `json:"state"` // ready, delayed, leased
+	State        string          `json:"state" enum:"ready,delayed,leased"`
 	Attempt      int             `json:"attempt_number"`
 	Worker       string          `json:"worker_id,omitempty"`
 	SessionID    string          `json:"session_id,omitempty"`
@@ -235,7 +235,7 @@ type PendingUpdate struct {
 // PendingTask is the open workflow task.
 type PendingTask struct {
 	TaskID     string       `json:"task_id"`
-	State      string       `json:"state"` // ready, delayed, leased, quarantined
+	State      string       `json:"state" enum:"ready,delayed,leased,quarantined"`
 	Attempt    int64        `json:"workflow_task_attempt"`
 	Worker     string       `json:"worker_id,omitempty"`
 	LeaseUntil history.Time `json:"lease_expires_at"`

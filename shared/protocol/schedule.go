@@ -66,11 +66,11 @@ type ScheduleView struct {
 	ScheduleID       string          `json:"schedule_id"`
 	Namespace        string          `json:"namespace"`
 	WorkflowType     string          `json:"workflow_type"`
-	Status           string          `json:"status"` // active, paused, deleted
+	Status           string          `json:"status" enum:"active,paused,deleted"`
 	Paused           bool            `json:"paused"`
 	Spec             ScheduleSpec    `json:"spec"`
 	Action           ScheduleAction  `json:"action"`
-	Overlap          string          `json:"overlap_policy"`
+	Overlap          string          `json:"overlap_policy" enum:"skip,buffer_one,buffer_all,allow_all,cancel_other,terminate_other"`
 	Jitter           int64           `json:"jitter_seconds"`
 	MaxRuns          *int64          `json:"max_runs"`
 	Remaining        *int64          `json:"remaining_actions"`

@@ -103,9 +103,8 @@ type SessionOperation struct {
 // SessionEvent is one entry of a session's ownership timeline.
 type SessionEvent struct {
 	At history.Time `json:"at"`
-	// What is one of started, claimed, reclaimed, renewed, draining, released, expired, idle_unpinned, orphaned, failed,
-	// closed, unpinned, cleaned_up. The renewals of a holding are one entry, at the time of the last one.
-	What   string `json:"what"`
+	// The renewals of a holding are one entry, at the time of the last one.
+	What   string `json:"what" enum:"started,claimed,reclaimed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
 	Worker string `json:"worker_id,omitempty"` // who held it, or holds it from now on
 	Epoch  int64  `json:"epoch,omitempty"`
 	// who did it: a worker, an operator, a run; empty: the app, because the time had come
@@ -189,7 +188,7 @@ type SessionAttempt struct {
 	Worker       string `json:"worker_id"`
 	Epoch        int64  `json:"epoch"` // of the holding it ran in
 	// running, completed, failed, cancelled, expired: its worker was lost; returned: handed back
-	Outcome   string       `json:"outcome"`
+	Outcome   string       `json:"outcome" enum:"running,completed,failed,cancelled,expired,returned"`
 	Why       string       `json:"why,omitempty"`
 	StartedAt history.Time `json:"started_at,omitzero"`
 	EndedAt   history.Time `json:"ended_at,omitzero"`

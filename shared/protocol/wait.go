@@ -12,7 +12,7 @@ import (
 // there is one list of reasons, here, each with its sentence; app/engine/wait.go alone makes them, of rows. The
 // dashboard has the same list, which go generate writes.
 
-//go:generate go run ./waitlist ../../web/src/api/types/waits.ts ../../web/src/api/types/statuses.ts
+//go:generate go run ./waitlist ../../web/src/api/waits.ts ../../web/src/api/statuses.ts
 
 // WaitKind is what of a run is waited for; it is also the contract's wait_kind.
 type WaitKind string

@@ -67,7 +67,7 @@ describe("the server's clock", () => {
 });
 
 describe("reading a history", () => {
-  const event = (sequence: number): HistoryEvent => ({ sequence, event_type: "TimerFired", payload: {} });
+  const event = (sequence: number): HistoryEvent => ({ sequence, event_type: "TimerFired", recorded_at: null, timestamp: null, payload: {} });
   /** A history of n events in pages of three, whose tokens are positions. */
   const server = (n: { events: number }) =>
     vi.fn(async (token: string | null): Promise<HistoryPage> => {

@@ -1,9 +1,10 @@
 import type { Where } from "./past";
 import { query, request } from "./request";
 import type {
-  Backfilled, FleetSettings, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceRequest, NamespaceView, Overview, QueueList, QueueState, RunCounts, RunList, RunOfWorkflow, RunView, Schedule,
-  ScheduleHistory, ScheduleList, ScheduleRequest, ScheduleSpec, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionView, StartActivity, StartRequest,
-  WorkerView,
+  ActivityStarted, FleetSettings, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryAnswer,
+  QueueList, QueueState, RunCounts, RunList, RunView, RunsOfWorkflow, Schedule, ScheduleHistory, ScheduleList, ScheduleReceipt, ScheduleRequest,
+  ScheduleSpec, ScheduleTimes, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionShown, StartActivity, StartRequest,
+  Started, Updated, WorkerList, WorkerView,
 } from "./types";
 
 export * from "./history";
@@ -66,12 +67,12 @@ export const api = {
       ...(signal && { signal }),
     }),
   start: (namespace: string, body: StartRequest) =>
-    request<{ workflow_id: string; run_id: string }>("/api/workflows", { method: "POST", namespace, body }),
+    request<Started>("/api/workflows", { method: "POST", namespace, body }),
   startActivity: (namespace: string, body: StartActivity) =>
-    request<{ workflow_id: string; run_id: string }>("/api/sojourn/activities", { method: "POST", namespace, body }),
+    request<ActivityStarted>("/api/sojourn/activities", { method: "POST", namespace, body }),
   run: (namespace: string, id: string, signal?: AbortSignal) =>
     request<RunView>(`/api/runs/${encodeURIComponent(id)}`, { namespace, ...(signal && { signal }) }),
-  runsOf: (k: RunKey) => request<{ runs: RunOfWorkflow[] | null }>(`${workflow(k)}/runs`, { namespace: k.namespace }),
+  runsOf: (k: RunKey) => request<RunsOfWorkflow>(`${workflow(k)}/runs`, { namespace: k.namespace }),
   history: (k: RunKey, token: string | null, signal?: AbortSignal) =>
     request<HistoryPage>(`${run(k)}/history${query({ page_size: 500, next_page_token: token, decoded: true })}`, {
       namespace: k.namespace,
@@ -80,18 +81,18 @@ export const api = {
   signal: (k: RunKey, name: string, input: Json[]) =>
     request(`${workflow(k)}/signal/${encodeURIComponent(name)}`, { method: "POST", namespace: k.namespace, body: { input } }),
   update: (k: RunKey, name: string, input: Json[]) =>
-    request<{ update_status: string; result: Json; update_id: string }>(`${workflow(k)}/update/${encodeURIComponent(name)}`, {
+    request<Updated>(`${workflow(k)}/update/${encodeURIComponent(name)}`, {
       method: "POST",
       namespace: k.namespace,
       body: { input, wait_for: "completed" },
     }),
   query: (k: RunKey, name: string, input: Json[]) =>
-    request<{ result: Json }>(`${run(k)}/query/${encodeURIComponent(name)}`, { method: "POST", namespace: k.namespace, body: { input } }),
+    request<QueryAnswer>(`${run(k)}/query/${encodeURIComponent(name)}`, { method: "POST", namespace: k.namespace, body: { input } }),
   repair: (k: RunKey) => request(`${workflow(k)}/repair`, { method: "POST", namespace: k.namespace, body: {} }),
   cancel: (k: RunKey, reason: string) => request(`${workflow(k)}/cancel`, { method: "POST", namespace: k.namespace, body: { reason } }),
   terminate: (k: RunKey, reason: string) =>
     request(`${workflow(k)}/terminate`, { method: "POST", namespace: k.namespace, body: { reason } }),
-  workers: (namespace: string) => request<{ workers: WorkerView[] | null }>("/api/workers", { namespace }),
+  workers: (namespace: string) => request<WorkerList>("/api/workers", { namespace }),
   fleetSettings: (namespace: string) => request<FleetSettings>("/api/sojourn/fleet/settings", { namespace }),
   operateWorker: (w: WorkerView, verb: FleetVerb, reason: string) =>
     request(`/api/sojourn/fleet/${verb}`, { method: "POST", namespace: w.namespace, body: { worker_id: w.worker_id, ...(reason && { reason }) } }),
@@ -99,7 +100,7 @@ export const api = {
     request<SessionList>(`/api/worker-sessions${query({ status, next_page_token: after })}`, { namespace }),
   heldBy: (namespace: string, owner: string) =>
     request<SessionList>(`/api/worker-sessions${query({ owner, status: "active", page_size: 200 })}`, { namespace }),
-  session: (k: SessionKey) => request<{ namespace: string; session: SessionView }>(session(k), { namespace: k.namespace }),
+  session: (k: SessionKey) => request<SessionShown>(session(k), { namespace: k.namespace }),
   sessionTimeline: (k: SessionKey, token: string) =>
     request<SessionPast>(`${session(k)}/timeline${query({ page_size: 100, next_page_token: token })}`, { namespace: k.namespace }),
   sessionAttempts: (k: SessionKey, epoch: number, token: string | null) =>
@@ -124,23 +125,23 @@ export const api = {
   scheduleHistory: (k: ScheduleKey, where: Where) =>
     request<ScheduleHistory>(`${schedule(k)}/history${query({ ...where })}`, { namespace: k.namespace }),
   scheduleTimes: (spec: ScheduleSpec, signal?: AbortSignal) =>
-    request<{ times: string[] }>(`/api/sojourn/schedule-times${query({ spec: JSON.stringify(spec), count: 5 })}`, { ...(signal && { signal }) }),
-  createSchedule: (namespace: string, body: ScheduleRequest) => request<{ schedule_id: string }>("/api/schedules", { method: "POST", namespace, body }),
+    request<ScheduleTimes>(`/api/sojourn/schedule-times${query({ spec: JSON.stringify(spec), count: 5 })}`, { ...(signal && { signal }) }),
+  createSchedule: (namespace: string, body: ScheduleRequest) => request<ScheduleReceipt>("/api/schedules", { method: "POST", namespace, body }),
   updateSchedule: (k: ScheduleKey, body: ScheduleRequest) => request(schedule(k), { method: "PUT", namespace: k.namespace, body }),
   deleteSchedule: (k: ScheduleKey) => request(schedule(k), { method: "DELETE", namespace: k.namespace }),
   backfillSchedule: (k: ScheduleKey, start: string, end: string, overlap: string) =>
-    request<Backfilled>(`${schedule(k)}/backfill`, {
+    request<ScheduleReceipt>(`${schedule(k)}/backfill`, {
       method: "POST",
       namespace: k.namespace,
       body: { start_time: start, end_time: end, ...(overlap && { overlap_policy: overlap }) },
     }),
   turnSchedule: (k: ScheduleKey, verb: "pause" | "resume" | "trigger", note: string) =>
-    request<{ outcome: string; reason?: string; workflow_id?: string }>(`${schedule(k)}/${verb}`, {
+    request<ScheduleReceipt>(`${schedule(k)}/${verb}`, {
       method: "POST",
       namespace: k.namespace,
       body: { ...(note && verb !== "trigger" && { note }) },
     }),
-  namespaces: () => request<{ namespaces: NamespaceView[] | null }>("/api/namespaces"),
+  namespaces: () => request<NamespaceList>("/api/namespaces"),
   createNamespace: (body: NamespaceRequest) => request<NamespaceView>("/api/namespaces", { method: "POST", body }),
   updateNamespace: (name: string, body: Omit<NamespaceRequest, "name">) =>
     request<NamespaceView>(`/api/namespaces/${encodeURIComponent(name)}`, { method: "PUT", body }),

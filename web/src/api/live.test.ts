@@ -38,7 +38,7 @@ describe("rounds", () => {
     vi.useFakeTimers();
     client = new QueryClient();
     rounds = new Rounds(client);
-    const history: History = { events: [{ sequence: 9, event_type: "TimerFired", payload: {} }], pages: [], complete: true };
+    const history: History = { events: [{ sequence: 9, event_type: "TimerFired", recorded_at: null, timestamp: null, payload: {} }], pages: [], complete: true };
     for (const k of [[...keys.run("r1"), "view"], [...keys.run("r2"), "view"], [...keys.runs, "team-a", {}], [...keys.workers, "team-a"], keys.session(s1), keys.session({ ...s1, namespace: "team-b" })]) client.setQueryData(k, {});
     client.setQueryData(keys.history("r1"), history);
   });

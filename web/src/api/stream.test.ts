@@ -6,7 +6,7 @@ import { append, follow, isFollowed, Messages, type Following } from "./stream";
 
 afterEach(() => vi.unstubAllGlobals());
 
-const event = (sequence: number) => ({ sequence, event_type: "TimerFired", payload: {} });
+const event = (sequence: number) => ({ sequence, event_type: "TimerFired", recorded_at: null, timestamp: null, payload: {} });
 const history = (...seqs: number[]): History => ({ events: seqs.map(event), pages: [{ token: null, events: seqs.map(event), next: null }], complete: true });
 const numbers = (h: History | undefined) => h?.events.map((e) => e.sequence);
 

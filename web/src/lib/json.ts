@@ -1,4 +1,4 @@
-import type { Json } from "../api/types";
+export type Json = null | boolean | number | string | Exact | Json[] | { [key: string]: Json };
 
 /**
  * A number as it is written, where a number of JavaScript would be another: 9007199254740993 would be …992, and 7.0, which is no integer to the app's

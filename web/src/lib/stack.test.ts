@@ -11,7 +11,7 @@ it("says where code failed, in every language", () => {
 
 it("finds the stack of what failed last", () => {
   expect(stackOf({ message: "no" })).toBe("");
-  const event = (sequence: number, payload: HistoryEvent["payload"]) => ({ sequence, event_type: "ActivityFailed", payload });
+  const event = (sequence: number, payload: HistoryEvent["payload"]) => ({ sequence, event_type: "ActivityFailed", recorded_at: null, timestamp: null, payload });
   expect(lastStack([event(1, { activity_type: "a", stack_trace: "one" }), event(2, { activity_type: "b", stack_trace: "two\n" }), event(3, null)])).toEqual({ of: "b", stack: "two" });
   expect(lastStack([event(1, { message: "x" })])).toBeNull();
 });

@@ -1,8 +1,11 @@
-import type { RunView } from "../api/types";
+import type { AttemptOutcome, RunShown, RunStatus, RunView, ScheduleStatus, SessionStatus, WorkerStatus } from "../api/types";
 
 export type Tone = "run" | "good" | "bad" | "warn" | "idle" | "stay";
 
-const tones: Record<string, Tone> = {
+/** The closed lists whose words have a look here: one that the app adds to them does not compile until it has one. */
+type Known = RunStatus | RunShown | SessionStatus | WorkerStatus | ScheduleStatus | AttemptOutcome;
+
+const tones: Record<Known, Tone> & Record<string, Tone> = {
   running: "run",
   pending: "run",
   waiting: "warn",
@@ -51,4 +54,4 @@ export const isOpen = (r: { status: string; closed_reason?: string | null }): bo
 /** Whether somebody has to do something about an open run. */
 export const stuck = (r: RunView): boolean => isOpen(r) && Boolean(r.wait?.needs_attention);
 
-export const sessionStatuses = ["active", "expired", "orphaned", "failed", "closed"];
+export const sessionStatuses: SessionStatus[] = ["active", "expired", "orphaned", "failed", "closed"];

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Wait, WaitReason } from "../api/types";
-import { waitRules } from "../api/types/waits";
+import { waitRules } from "../api/waits";
 import { because, plain, sentence } from "./wait";
 
 const now = Date.parse("2026-11-22T12:00:00Z");

@@ -1,5 +1,5 @@
 import type { Wait } from "../api/types";
-import { waitRules, waitSubjects } from "../api/types/waits";
+import { waitRules, waitSubjects } from "../api/waits";
 import { absolute, parseTime, relative, type Zone } from "./time";
 
 /** A piece of a sentence: text, or an instant that is shown in the reader's zone and moves on. */

@@ -199,13 +199,13 @@ function Waits({ queue: q }: { queue: QueueState }) {
   const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
   return (
     <Section title="Why tasks wait" aside={ready > list.length && <span className="text-[13px] text-soft">the oldest of {count(ready)}</span>}>
-      <ul className={`card divide-y divide-line border-l-3 ${list.some((w) => w.wait.needs_attention) ? "border-l-warn" : "border-l-idle"}`} data-waiting>
+      <ul className={`card divide-y divide-line border-l-3 ${list.some((w) => w.wait?.needs_attention) ? "border-l-warn" : "border-l-idle"}`} data-waiting>
         {list.map((w) => (
           <li key={w.task_id} className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-0.5 px-4 py-2">
             <span className="w-full min-w-0 break-words sm:w-auto sm:flex-1">
               <b className="font-medium">{w.type}</b>
-              <span className={w.wait.needs_attention ? "text-warn" : "text-soft"}>
-                <WaitText wait={w.wait} behind />
+              <span className={w.wait?.needs_attention ? "text-warn" : "text-soft"}>
+                {w.wait && <WaitText wait={w.wait} behind />}
               </span>
             </span>
             <Link to="/runs/$runId" params={{ runId: w.run_id }} data-nav className="quiet min-w-0 font-mono text-[13px] break-all">

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { BuildCohort, QueueState, TaskAdmission, Wait } from "../api/types";
 import { bars, parseBudget, verbs, waitsIn, withheld } from "./facts";
 
-const free: TaskAdmission = {
+const free = {
   status: "unlimited",
   server_active_lease_count: 3,
   server_max_active_leases_per_queue: null,
@@ -12,7 +12,7 @@ const free: TaskAdmission = {
   server_max_dispatches_per_minute: null,
   server_namespace_dispatch_count_this_minute: 0,
   server_max_dispatches_per_minute_per_namespace: null,
-};
+} as TaskAdmission;
 
 describe("bars", () => {
   it("shows only what is leased while nothing is bounded", () => {

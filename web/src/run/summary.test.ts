@@ -7,6 +7,7 @@ const event = (event_type: string, payload: HistoryEvent["payload"], decoded?: H
   sequence: 1,
   event_type,
   recorded_at: "2026-11-21T12:00:01.500000Z",
+  timestamp: null,
   payload,
   ...(decoded && { decoded }),
 });

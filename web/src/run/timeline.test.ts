@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { HistoryEvent, Json, Pending } from "../api/types";
+import type { HistoryEvent, Json, Pending, SessionEvent } from "../api/types";
 import { buildTimeline, numbered, type Bar, type Lane } from "./timeline";
 
 const zero = Date.UTC(2026, 10, 21, 12);
@@ -7,11 +7,11 @@ const iso = (ms: number) => new Date(zero + ms).toISOString();
 
 /** Events from rows [ms after the start, type, payload]. */
 function history(...rows: [at: number, type: string, payload: Record<string, Json>][]): HistoryEvent[] {
-  return rows.map(([at, event_type, payload], i) => ({ sequence: i + 1, event_type, recorded_at: iso(at), payload }));
+  return rows.map(([at, event_type, payload], i) => ({ sequence: i + 1, event_type, recorded_at: iso(at), timestamp: null, payload }));
 }
 
 const started: [number, string, Record<string, Json>] = [0, "WorkflowStarted", { workflow_type: "research" }];
-const none: Pending = { activities: [], timers: [], waits: [], sessions: [], workflow_task: null };
+const none: Pending = { activities: [], timers: [], waits: [], updates: [], children: [], sessions: [], workflow_task: null };
 const bar = (b: Bar) => [b.kind, b.from - zero, b.to === null ? null : b.to - zero, ...(b.outcome ? [b.outcome] : [])];
 const bars = (l: Lane | undefined) => l?.bars.map(bar);
 const find = (lanes: Lane[], title: string) => lanes.find((l) => l.title === title);
@@ -94,7 +94,7 @@ describe("a session", () => {
     expect(s).toMatchObject({ state: "ended", worker: "w2", epoch: 200, from: zero + 2, to: zero + 90 });
   });
   it("is held as its ownership timeline says, when that is known", () => {
-    const ownership = { "r-1": [{ at: iso(12), what: "claimed", worker_id: "w1", epoch: 100 }, { at: iso(44), what: "expired", worker_id: "w1" }, { at: iso(52), what: "claimed", worker_id: "w2", epoch: 200 }] };
+    const ownership: Record<string, SessionEvent[]> = { "r-1": [{ at: iso(12), what: "claimed", worker_id: "w1", epoch: 100 }, { at: iso(44), what: "expired", worker_id: "w1" }, { at: iso(52), what: "claimed", worker_id: "w2", epoch: 200 }] };
     const s = find(buildTimeline(history(...rows), none, ownership).lanes, "r-1")!;
     expect(s.bars.map((b) => [b.worker, b.from - zero, (b.to ?? 0) - zero, b.note])).toEqual([["w1", 12, 44, "expired"], ["w2", 52, 90, undefined]]);
   });

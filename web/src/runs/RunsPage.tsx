@@ -4,7 +4,7 @@ import { lazy, Suspense, useCallback, useEffect, useRef, useState } from "react"
 import { ApiError } from "../api/client";
 import { countsQuery, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
-import { runStatuses } from "../api/types/statuses";
+import { runStatuses } from "../api/statuses";
 import { useNow } from "../lib/clock";
 import { count, counted, without } from "../lib/format";
 import { isOpen, runStatus, stuck, words } from "../lib/status";

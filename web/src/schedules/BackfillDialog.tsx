@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../api/client";
 import { keys } from "../api/queries";
-import type { Backfilled, Schedule } from "../api/types";
+import type { ScheduleReceipt, Schedule } from "../api/types";
 import { faults, wrong } from "../lib/faults";
 import { count } from "../lib/format";
 import { useZone } from "../lib/prefs";
@@ -62,7 +62,7 @@ export default function BackfillDialog({ schedule: s, onClose }: { schedule: Sch
   );
 }
 
-function Came({ of }: { of: Backfilled }) {
+function Came({ of }: { of: ScheduleReceipt }) {
   const results = of.results ?? [];
   const tally = new Map<string, number>();
   for (const r of results) tally.set(r.outcome, (tally.get(r.outcome) ?? 0) + 1);

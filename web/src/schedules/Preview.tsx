@@ -23,7 +23,7 @@ export function useTimes(d: Pick<Draft, "cron" | "intervals" | "zone">): Times {
   }, [typed]);
   const spec = asked === undefined ? undefined : (JSON.parse(asked) as ScheduleSpec);
   const q = useQuery(timesQuery(spec));
-  return { spec, times: q.error ? undefined : q.data?.times, error: spec ? q.error : null };
+  return { spec, times: q.error ? undefined : q.data?.times.filter((t) => t !== null), error: spec ? q.error : null };
 }
 
 /** Shows them. */

@@ -1,4 +1,4 @@
-import type { Json, Schedule, ScheduleRequest, ScheduleSpec } from "../api/types";
+import type { Json, OverlapPolicy, Schedule, ScheduleRequest, ScheduleSpec } from "../api/types";
 import { wrong } from "../lib/faults";
 import { print } from "../lib/format";
 import { Exact } from "../lib/json";
@@ -11,7 +11,7 @@ export interface Draft {
   intervals: string; // "30m", or "1d + 6h" with an offset; one a line
   zone: string;
   jitter: string;
-  overlap: string;
+  overlap: OverlapPolicy;
   maxRuns: string;
   paused: boolean;
   note: string;
@@ -29,7 +29,7 @@ export const fields = [
   "action.workflow_type", "action.task_queue", "action.workflow_id", "action.input", "action.memo", "action.search_attributes",
 ] as const;
 
-export const overlaps: [policy: string, says: string][] = [
+export const overlaps: [policy: OverlapPolicy, says: string][] = [
   ["skip", "leave this firing out"],
   ["buffer_one", "wait for it; one firing at most waits"],
   ["buffer_all", "wait for it; all firings wait in turn"],

@@ -12,5 +12,5 @@ it("says when a schedule fires in the words it was given", () => {
 it("tells what came of a firing, and why", () => {
   const e = { payload: { outcome: "skipped", reason: "previous_run_open", at: 1 } } as unknown as ScheduleEvent;
   expect(told(e)).toBe("skipped: previous run open");
-  expect(told({ payload: null } as ScheduleEvent)).toBe("");
+  expect(told({ payload: null } as unknown as ScheduleEvent)).toBe("");
 });

@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
+import type { SessionEvent } from "../api/types";
 import { facts, holds, ordinals, reason, runOf } from "./ownership";
 
 const at = (s: number) => new Date(Date.UTC(2026, 10, 21, 12, 0, s)).toISOString();
 const ms = (s: number) => Date.UTC(2026, 10, 21, 12, 0, s);
 
 it("epochs are counted by claims, back from the newest", () => {
-  const timeline = [
+  const timeline: SessionEvent[] = [
     { at: at(1), what: "claimed", epoch: 1_795_000_000_000_001 },
     { at: at(2), what: "renewed", epoch: 1_795_000_000_000_001 },
     { at: at(3), what: "reclaimed", epoch: 1_795_000_000_000_007 },
@@ -49,7 +50,7 @@ describe("holds", () => {
 
 describe("an event of the timeline", () => {
   it("tells of the holding it ends how long it was, what ran and how it was kept", () => {
-    const end = { at: at(61), what: "expired", worker_id: "w1", epoch: 10, ran: 3, renewals: 1, idle_seconds: 12.5 };
+    const end: SessionEvent = { at: at(61), what: "expired", worker_id: "w1", epoch: 10, ran: 3, renewals: 1, idle_seconds: 12.5 };
     const all = holds([{ at: at(1), what: "claimed", worker_id: "w1", epoch: 10 }, end]);
     expect(facts(end, all)).toEqual(["held 1m 00s", "3 attempts began", "renewed once", "idle for 12.5 s"]);
     expect(facts({ at: at(61), what: "released", worker_id: "w1", epoch: 10, idle_seconds: 0.2 }, all)).toEqual(["held 1m 00s", "nothing ran"]);
@@ -59,7 +60,7 @@ describe("an event of the timeline", () => {
     expect(facts({ at: at(1), what: "closed" }, [])).toEqual([]);
   });
   it("that stands for all renewals of a holding says how many, and over what time", () => {
-    const e = { at: at(50), what: "renewed", worker_id: "w1", epoch: 10, renewals: 3, first_renewal: at(10), last_renewal: at(50) };
+    const e: SessionEvent = { at: at(50), what: "renewed", worker_id: "w1", epoch: 10, renewals: 3, first_renewal: at(10), last_renewal: at(50) };
     expect(facts(e, [])).toEqual(["3 times in 40.0 s"]);
     expect(facts({ ...e, renewals: 1, first_renewal: at(50) }, [])).toEqual(["once"]);
   });

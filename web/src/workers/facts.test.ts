@@ -36,7 +36,7 @@ describe("a worker's reports", () => {
     expect(otherCode({} as unknown as WorkerView)).toEqual([]);
   });
   it("tell what an operator set for all, and that it was set free", () => {
-    const set = { revision: 3, worker_count: 2, applied_worker_count: 1, pending: ["w"] };
+    const set = { namespace: "default", updated_at: null, revision: 3, worker_count: 2, applied_worker_count: 1, unaware_worker_count: 0, pending: ["w"] };
     expect(fleetWide({ ...set, log_level: "debug", worker_concurrency: 1, isolation_min_level: "confined" })).toBe(
       "log level debug, 1 activity at once, isolation confined or stronger",
     );

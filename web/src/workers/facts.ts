@@ -4,16 +4,21 @@ import { isObject, numberOf } from "../lib/json";
 
 // What a worker reports of itself comes in objects of its own making; these read the members we know and pass over the rest.
 
-type Report = Record<string, Json> | null | undefined;
+type Report = Json | undefined;
 
 const num = (r: Report, ...names: string[]): number | null => {
+  if (!isObject(r)) return null;
   for (const n of names) {
-    const found = numberOf(r?.[n]);
+    const found = numberOf(r[n]);
     if (found !== null) return found;
   }
   return null;
 };
-const str = (r: Report, name: string): string => (typeof r?.[name] === "string" ? (r[name] as string) : "");
+const member = (r: Report, name: string): Json | undefined => (isObject(r) ? r[name] : undefined);
+const str = (r: Report, name: string): string => {
+  const found = member(r, name);
+  return typeof found === "string" ? found : "";
+};
 
 export interface Meter {
   name: string;
@@ -41,7 +46,8 @@ export function isolation(r: Report): { level: string; limits: string; missing: 
     str(r, "disk") && `disk by ${str(r, "disk")}`,
     str(r, "egress") && `network ${str(r, "egress")}`,
   ].filter(Boolean);
-  const missing = Array.isArray(r?.missing) ? r.missing.filter((m): m is string => typeof m === "string") : [];
+  const listed = member(r, "missing");
+  const missing = Array.isArray(listed) ? listed.filter((m): m is string => typeof m === "string") : [];
   return { level, limits: limits.join(", "), missing };
 }
 
@@ -65,8 +71,8 @@ export interface Executor {
 
 /** The executors a worker told of with its last heartbeat. */
 export function executors(r: Report): Executor[] {
-  const all = Array.isArray(r?.sandboxes) ? r.sandboxes : [];
-  return all.filter(isObject).map((e) => ({
+  const all = member(r, "sandboxes");
+  return (Array.isArray(all) ? all : []).filter(isObject).map((e) => ({
     id: str(e, "sandboxId"),
     runtime: str(e, "runtime"),
     session: str(e, "sessionId"),
@@ -80,12 +86,11 @@ export function executors(r: Report): Executor[] {
 
 /** The machine a worker runs on, in words. */
 export function machine(r: Report): { size: string; load: string; address: string } | null {
-  if (!r) return null;
   const cores = num(r, "totalCpuCores");
   const ram = num(r, "totalAvailableRamInBytes");
   const cpu = num(r, "cpuUsagePercentage");
   const used = num(r, "ramUsagePercentage");
-  const disk = num(isObject(r.diskInfo) ? r.diskInfo : null, "percentage");
+  const disk = num(member(r, "diskInfo"), "percentage");
   const size = [cores !== null && `${cores} ${cores === 1 ? "core" : "cores"}`, ram !== null && bytes(ram)].filter(Boolean).join(", ");
   const load = [cpu !== null && `cpu ${Math.round(cpu)}\u00a0%`, used !== null && `memory ${Math.round(used)}\u00a0%`, disk !== null && `disk ${Math.round(disk)}\u00a0%`]
     .filter(Boolean)

@@ -1,0 +1,1280 @@
+// Written by npm run types from docs/openapi.json. Do not edit.
+import type { Json } from "../lib/json";
+export type paths = Record<string, never>;
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /** @description Tells which run stands for the request. */
+        ActivityAnswer: {
+            activity_type: string;
+            namespace: string;
+            /** @description started_new, returned_existing_active */
+            outcome: string;
+            run_id: string;
+            status: string;
+            workflow_id: string;
+        };
+        /** @description Bounds one kind of task; null is no bound. */
+        Budget: {
+            max_active_leases: null | number;
+            max_dispatches_per_minute: null | number;
+        };
+        /** @description Bounds one kind of task; null is no bound. */
+        BudgetRequest: {
+            max_active_leases?: null | number;
+            max_dispatches_per_minute?: null | number;
+        };
+        /** @description The workers of one build id that serve a queue, and what was decided about them. A null build id is those without one. */
+        BuildCohort: {
+            active_worker_count: number;
+            build_id: null | string;
+            /** @enum {string} */
+            drain_intent: "active" | "draining";
+            /** Format: date-time */
+            drained_at: string | null;
+            draining_worker_count: number;
+            /** Format: date-time */
+            first_seen_at: string | null;
+            /** Format: date-time */
+            last_heartbeat_at: string | null;
+            new_start_selected: boolean;
+            /** Format: date-time */
+            promoted_at: string | null;
+            rollout_status: string;
+            runtimes: string[];
+            sdk_versions: string[];
+            stale_worker_count: number;
+            total_worker_count: number;
+        };
+        /** @description An activity type of which two workers have different code under one release. */
+        CodeDifference: {
+            activity_type: string;
+            /** @description what that has */
+            version: string;
+            /** @description the other */
+            worker_id: string;
+        };
+        /** @description An event as this route shows it; Decoded holds the payload members that are blobs, as plain JSON. */
+        Event: {
+            decoded?: {
+                [key: string]: Json;
+            };
+            event_type: string;
+            payload: Json;
+            /** Format: date-time */
+            recorded_at: string | null;
+            sequence: number;
+            /** Format: date-time */
+            timestamp: string | null;
+            workflow_task_id?: string;
+        };
+        /**
+         * @description The event types of this release. Later ones may have more.
+         * @enum {string}
+         */
+        EventType: "ActivityCancelRequested" | "ActivityCancelled" | "ActivityCompleted" | "ActivityFailed" | "ActivityRetryScheduled" | "ActivityScheduled" | "ActivityTimedOut" | "AttachedChildEnded" | "AttachedToChild" | "CancelRequested" | "ChildCancelRequested" | "ChildRunCancelled" | "ChildRunCompleted" | "ChildRunFailed" | "ChildRunStarted" | "ChildRunTerminated" | "ChildWorkflowScheduled" | "ConditionWaitOpened" | "ConditionWaitSatisfied" | "ConditionWaitTimedOut" | "MemoUpserted" | "ParentClosePolicyApplied" | "RepairRequested" | "SearchAttributesUpserted" | "SelectionOperationCancelled" | "SelectionResolved" | "SessionEnded" | "SessionRecovered" | "SessionStarted" | "SideEffectRecorded" | "SignalApplied" | "SignalReceived" | "SignalSent" | "SignalWaitOpened" | "TerminateRequested" | "TimerCancelRequested" | "TimerCancelled" | "TimerFired" | "TimerScheduled" | "UpdateAccepted" | "UpdateApplied" | "UpdateCompleted" | "VersionMarkerRecorded" | "WorkflowCancellationRequested" | "WorkflowCancelled" | "WorkflowCompleted" | "WorkflowContinuedAsNew" | "WorkflowFailed" | "WorkflowStarted" | "WorkflowTerminated" | "WorkflowTimedOut";
+        /** @description Why something failed, as every failing event shows it. */
+        Failure: {
+            code?: Json;
+            /** @description {type, class, message, details, details_payload_codec, …} */
+            exception?: Json;
+            exception_class?: string;
+            exception_type?: string;
+            /** @description activity, application (a workflow's own), timeout, cancelled, poison, session_lost, … */
+            failure_category?: string;
+            failure_id?: string;
+            message?: string;
+            non_retryable?: boolean;
+            /** @description stack_trace is where the code failed, for people: no workflow reads it, so it is not part of the exception, and no other run is told of it. */
+            stack_trace?: string;
+        };
+        /** @description Something in a filter that can be read, but hardly says what its author meant. */
+        FilterWarning: {
+            /** @description unknown_attribute: neither registered in the namespace nor on any run of it */
+            code: string;
+            message: string;
+            /** @description the attribute, as the filter names it */
+            subject: string;
+        };
+        /** @description The settings and how far they came. */
+        FleetSettingsState: {
+            applied_worker_count: number;
+            by?: string;
+            /**
+             * @description isolation_min_level is the floor: a worker whose executors are weaker offers nothing that needs them.
+             * @enum {string}
+             */
+            isolation_min_level?: "none" | "process" | "confined";
+            /** @enum {string} */
+            log_level?: "trace" | "debug" | "info" | "warn" | "error";
+            namespace: string;
+            pending: string[];
+            /** @description one more with each change; 0: nothing was ever set */
+            revision: number;
+            unaware_worker_count: number;
+            /** Format: date-time */
+            updated_at: string | null;
+            /** @description activities at once */
+            worker_concurrency?: number;
+            /** @description worker_count counts those that say which revision they run with and are not silent, Applied those of them that said this one. Pending names the others, at most 100. Unaware ones say nothing of settings. */
+            worker_count: number;
+        };
+        HistoryAnswer: {
+            events: components["schemas"]["Event"][];
+            next_page_token: null | string;
+            run_id: string;
+            workflow_id: string;
+        };
+        /** @description A caller as it is told about itself. */
+        Identity: {
+            group?: string;
+            identity: string;
+            /** @description token, cookie, none */
+            method: components["schemas"]["Method"];
+            /** @description empty: all */
+            namespaces: string[];
+            queues: string[];
+            roles: components["schemas"]["Role"][];
+            token_id?: string;
+        };
+        /** @description One page of runs. */
+        ListAnswer: {
+            next_page_token: null | string;
+            /**
+             * Format: date-time
+             * @description of a partial answer that is not whole: runs that started since then were searched, the next page has those before
+             */
+            searched_to?: string | null;
+            /** @description what of the filter is likely not what was meant */
+            warnings?: components["schemas"]["FilterWarning"][];
+            workflow_count: number;
+            workflows: components["schemas"]["RunView"][];
+        };
+        /**
+         * @description How a caller showed who it is.
+         * @enum {string}
+         */
+        Method: "token" | "cookie" | "none";
+        /** @description A namespace as it is shown. */
+        NamespaceView: {
+            /** Format: date-time */
+            created_at: string | null;
+            description: string;
+            name: string;
+            retention_days: number;
+            /** @description active */
+            status: string;
+            /** Format: date-time */
+            updated_at: string | null;
+        };
+        NamespacesAnswer: {
+            namespaces: components["schemas"]["NamespaceView"][];
+        };
+        /** @description The state of one app and of what it sees, for the dashboard's first page. */
+        Overview: {
+            app_id: string;
+            /** @description runs, sessions, workers, each by status */
+            counts: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
+            queues: components["schemas"]["QueueView"][];
+            release: string;
+            /** @description no release could be read: 0.0.0 */
+            release_unreadable?: boolean;
+            /** @description one more stands for any number that is larger */
+            runs_counted_up_to?: number;
+            store: string;
+            uptime_seconds: number;
+        };
+        /** @description An encoded value; null is none. */
+        Payload: {
+            /** @description base64 of an Avro single-object frame with the fixed recursive value schema */
+            blob: string;
+            /** @enum {string} */
+            codec: "avro";
+        } | null;
+        /** @description What is open in a run, each with why it waits. */
+        Pending: {
+            activities: components["schemas"]["PendingActivity"][];
+            children: components["schemas"]["PendingChild"][];
+            sessions: string[];
+            timers: components["schemas"]["PendingTimer"][];
+            updates: components["schemas"]["PendingUpdate"][];
+            waits: components["schemas"]["PendingWait"][];
+            workflow_task: null | components["schemas"]["PendingTask"];
+        };
+        /** @description An open activity. */
+        PendingActivity: {
+            activity_execution_id: string;
+            activity_type: string;
+            attempt_number: number;
+            last_failure?: string;
+            /** Format: date-time */
+            last_heartbeat_at: string | null;
+            /** Format: date-time */
+            lease_expires_at: string | null;
+            /** Format: date-time */
+            next_attempt_at: string | null;
+            progress?: Json;
+            /** @description of its session's state, in the attempt under way, as its worker told */
+            rebuild?: components["schemas"]["Recovered"];
+            /** Format: date-time */
+            scheduled_at: string | null;
+            sequence: number;
+            session_epoch?: number;
+            session_id?: string;
+            /** Format: date-time */
+            started_at: string | null;
+            /** @enum {string} */
+            state: "ready" | "delayed" | "leased";
+            task_queue: string;
+            wait: null | components["schemas"]["Wait"];
+            why?: string;
+            worker_id?: string;
+        };
+        /** @description An open child workflow. One that an earlier run of the workflow id started names that run, whose command Sequence is. */
+        PendingChild: {
+            /** @description ours: commands of this run that attached to it */
+            attached?: number[];
+            attempt_number: number;
+            child_call_id: string;
+            /** @description ours */
+            former_run_id?: string;
+            parent_close_policy: string;
+            run_id: string;
+            sequence: number;
+            workflow_id: string;
+            workflow_type: string;
+        };
+        /** @description The open workflow task. */
+        PendingTask: {
+            /** Format: date-time */
+            lease_expires_at: string | null;
+            /** @description where its code failed last */
+            stack_trace?: string;
+            /** @enum {string} */
+            state: "ready" | "delayed" | "leased" | "quarantined";
+            task_id: string;
+            wait: null | components["schemas"]["Wait"];
+            why?: string;
+            worker_id?: string;
+            workflow_task_attempt: number;
+        };
+        /** @description An open timer. */
+        PendingTimer: {
+            /** Format: date-time */
+            fire_at: string | null;
+            sequence: number;
+            timer_id: string;
+        };
+        /** @description An update that was accepted and has not been answered. */
+        PendingUpdate: {
+            /** @description its handler has begun, and answers when it returns */
+            applied: boolean;
+            update_id: string;
+            update_name: string;
+        };
+        /** @description A signal or a condition the run is blocked on. */
+        PendingWait: {
+            condition_key?: string;
+            /** @description signal, condition */
+            kind: string;
+            sequence: number;
+            signal_name: string;
+        };
+        /** @description The retry policy of an activity, child or schedule, as it crosses the wire and as it is kept. It is never changed once it is in use: replayers compare the recorded one with their own. */
+        PolicyRequest: {
+            /** @description backoff_seconds are the delays before the second, third, … attempt; the last one repeats, none means no delay. */
+            backoff_seconds?: number[] | null;
+            /** @description max_attempts counts the first attempt too; nil means unlimited. */
+            max_attempts?: null | number;
+            /** @description non_retryable_error_types are error types that end it at once, compared as exact strings. */
+            non_retryable_error_types?: string[] | null;
+        };
+        /** @description How many queries may wait. */
+        QueryAdmission: {
+            approximate_pending_count: number;
+            budget_source: string;
+            lock_required: boolean;
+            lock_supported: boolean;
+            max_pending_per_queue: number;
+            remaining_pending_capacity: number;
+            status: string;
+        };
+        /** @description What the code said. */
+        QueryAnswer: {
+            query_name: string;
+            result: Json;
+            result_envelope: components["schemas"]["Payload"];
+            run_id: string;
+            /** @description instance, or run when the target named one */
+            target_scope: string;
+            workflow_id: string;
+            workflow_type: string;
+        };
+        /** @description Counts the queries that wait for a worker, and those that have one. */
+        QueryTally: {
+            leased_count: number;
+            ready_count: number;
+        };
+        /** @description What is handed out of a queue, and how much more may be. */
+        QueueAdmission: {
+            activity_tasks: components["schemas"]["TaskAdmission"];
+            query_tasks: components["schemas"]["QueryAdmission"];
+            workflow_tasks: components["schemas"]["TaskAdmission"];
+        };
+        /** @description A leased task of a queue. */
+        QueueLease: {
+            activity_attempt_id?: string;
+            is_expired: boolean;
+            /** Format: date-time */
+            lease_expires_at: string | null;
+            lease_owner: string;
+            run_id: string;
+            session_id?: string;
+            task_id: string;
+            task_type: components["schemas"]["TaskKind"];
+            workflow_id: string;
+            workflow_task_attempt?: number;
+        };
+        /** @description One page of them. */
+        QueuePage: {
+            namespace: string;
+            next_page_token: null | string;
+            task_queues: components["schemas"]["QueueState"][];
+        };
+        /** @description A worker that serves a queue. */
+        QueuePoller: {
+            build_id: null | string;
+            is_stale: boolean;
+            /** Format: date-time */
+            last_heartbeat_at: string | null;
+            runtime: string;
+            sdk_version: string;
+            status: components["schemas"]["WorkerStatus"];
+            worker_id: string;
+        };
+        /** @description One task queue as it stands; Waiting, Leases, Pollers and build_ids are in the detail only. */
+        QueueState: {
+            admission: components["schemas"]["QueueAdmission"];
+            build_ids?: components["schemas"]["BuildCohort"][];
+            current_leases?: components["schemas"]["QueueLease"][];
+            /** @description group is whose workers alone get its tasks; absent: all that serve it. FromNamespace says that the namespace is routed to it and the queue names none itself. */
+            group?: string;
+            group_of_namespace?: boolean;
+            /** @description budgets of its own, by workflow_tasks and activity_tasks */
+            limits?: {
+                [key: string]: components["schemas"]["Budget"];
+            };
+            name: string;
+            namespace: string;
+            pollers?: components["schemas"]["QueuePoller"][];
+            /** @description that new runs are pinned to */
+            promoted_build_id: null | string;
+            stats: components["schemas"]["QueueTally"];
+            /** @description the ready tasks that wait for longest, of each kind, and why nobody has them */
+            waiting?: components["schemas"]["TaskWhy"][];
+        };
+        /** @description Counts a queue's tasks and who asks for them. */
+        QueueTally: {
+            activity_tasks: components["schemas"]["TaskTally"];
+            /** @description of the oldest ready task, like "45s"; null without one */
+            approximate_backlog_age: null | string;
+            /** @description ready, of all kinds */
+            approximate_backlog_count: number;
+            pollers: {
+                active_count: number;
+                stale_count: number;
+                waiting_count: number;
+            };
+            query_tasks: components["schemas"]["QueryTally"];
+            workflow_tasks: components["schemas"]["TaskTally"];
+        };
+        /** @description The backlog of one queue and kind of task. */
+        QueueView: {
+            delayed: number;
+            kind: components["schemas"]["TaskKind"];
+            leased: number;
+            namespace: string;
+            /** Format: date-time */
+            oldest_ready: string | null;
+            queue: string;
+            ready: number;
+        };
+        /** @description Tells of a rebuild that ran inside an attempt. */
+        Recovered: {
+            cause?: string;
+            /** @description one of the following; absent: rebuilt */
+            outcome?: string;
+            /** @description one of LostReasons */
+            reason?: string;
+            rebuild_activity: string;
+            retries: number;
+            /** @description of the rebuilds, those that another attempt ran and this one waited for */
+            waited?: number;
+        };
+        /**
+         * @description What a token may be used for. Admin contains operator, operator writer, writer viewer; worker stands beside them.
+         * @enum {string}
+         */
+        Role: "viewer" | "writer" | "operator" | "admin" | "worker";
+        /** @description Says what may be done with a run now. */
+        RunActions: {
+            can_archive: boolean;
+            can_cancel: boolean;
+            can_query: boolean;
+            can_repair: boolean;
+            can_signal: boolean;
+            can_terminate: boolean;
+            can_update: boolean;
+        };
+        /** @description The runs of a namespace by status, counted up to a number; one more stands for any that is larger. */
+        RunCounts: {
+            counted_up_to: number;
+            runs: {
+                [key: string]: number;
+            };
+        };
+        /** @description A run in the list of a workflow's runs. */
+        RunItem: {
+            business_key: null | string;
+            /** Format: date-time */
+            closed_at: string | null;
+            closed_reason: null | string;
+            is_current_run: boolean;
+            run_id: string;
+            run_number: number;
+            /** Format: date-time */
+            started_at: string | null;
+            /** @enum {string} */
+            status: "pending" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "terminated";
+            /** @enum {string} */
+            status_bucket: "running" | "completed" | "failed";
+            task_queue: string;
+            workflow_type: string;
+        };
+        /** @description A run as describe and listings show it. */
+        RunView: {
+            actions?: components["schemas"]["RunActions"];
+            archive_reason?: string;
+            /**
+             * Format: date-time
+             * @description null unless archived
+             */
+            archived_at: string | null;
+            blocked_reason?: null | string;
+            business_key: null | string;
+            /** Format: date-time */
+            closed_at: string | null;
+            closed_reason: null | string;
+            /** @description the build id that the run is pinned to, or null */
+            compatibility: null | string;
+            error?: null | string;
+            /** Format: date-time */
+            execution_deadline_at: string | null;
+            execution_timeout_seconds: null | number;
+            failure?: Json;
+            history_length: number;
+            input?: Json;
+            input_envelope?: components["schemas"]["Payload"];
+            is_current_run: boolean;
+            is_terminal: boolean;
+            /** @enum {string} */
+            kind: "workflow" | "activity";
+            /** Format: date-time */
+            last_progress_at: string | null;
+            memo: Json;
+            namespace: string;
+            output?: Json;
+            output_envelope: components["schemas"]["Payload"];
+            parent_run_id?: null | string;
+            parent_workflow_id?: null | string;
+            payload_codec: string;
+            pending?: components["schemas"]["Pending"];
+            /** @description of a run that timed out: run_timeout or execution_timeout; of kind activity the time-out of its activity */
+            reason?: string;
+            run_count: number;
+            /** Format: date-time */
+            run_deadline_at: string | null;
+            run_id: string;
+            run_number: number;
+            run_timeout_seconds: null | number;
+            search_attributes: Json;
+            /** Format: date-time */
+            started_at: string | null;
+            /** @enum {string} */
+            status: "pending" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "terminated";
+            /** @enum {string} */
+            status_bucket: "running" | "completed" | "failed";
+            task_queue: string;
+            /** @description the same for programs */
+            wait?: components["schemas"]["Wait"];
+            wait_kind: null | string;
+            /** @description why this run waits, for people */
+            wait_reason: null | string;
+            workflow_id: string;
+            /** @description of kind activity the activity's */
+            workflow_type: string;
+        };
+        RunsAnswer: {
+            run_count: number;
+            runs: components["schemas"]["RunItem"][];
+            workflow_id: string;
+        };
+        /** @description The workflow that a firing starts. Its id is the schedule's, or workflow_id, with the time of the firing behind it. */
+        ScheduleAction: {
+            business_key?: string;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            execution_timeout_seconds?: number;
+            input?: Json;
+            memo?: Json;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            run_timeout_seconds?: number;
+            search_attributes?: Json;
+            task_queue?: string;
+            workflow_id?: string;
+            workflow_type: string;
+        };
+        /** @description The workflow that a firing starts. Its id is the schedule's, or workflow_id, with the time of the firing behind it. */
+        ScheduleActionRequest: {
+            business_key?: string;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            execution_timeout_seconds?: number;
+            input?: Json;
+            memo?: Json;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            run_timeout_seconds?: number;
+            search_attributes?: Json;
+            task_queue?: string;
+            workflow_id?: string;
+            workflow_type: string;
+        };
+        /** @description An entry of a schedule's own history. */
+        ScheduleEvent: {
+            event_type: string;
+            id: number;
+            payload: {
+                [key: string]: Json;
+            };
+            /** Format: date-time */
+            recorded_at: string | null;
+            sequence: number;
+            workflow_instance_id: null | string;
+            workflow_run_id: null | string;
+        };
+        /** @description One firing of a backfill. */
+        ScheduleFire: {
+            buffer_depth?: number;
+            /** Format: date-time */
+            fire_time: string | null;
+            outcome: string;
+            reason?: string;
+            workflow_id?: string;
+        };
+        ScheduleHistoryAnswer: {
+            events: components["schemas"]["ScheduleEvent"][];
+            has_more: boolean;
+            namespace: string;
+            /** @description the after_sequence of the next page; with newest_first its before_sequence */
+            next_cursor: null | string;
+            schedule_id: string;
+        };
+        /** @description Counts what did not start at once. */
+        ScheduleInfo: {
+            buffered_actions: number;
+            last_skip_reason: null | string;
+            skipped_trigger_count: number;
+        };
+        /** @description Fires every so often, counted from 1970-01-01T00:00:00Z and moved by the offset. Both are ISO 8601 durations as PT30M. */
+        ScheduleInterval: {
+            every: string;
+            offset?: string;
+        };
+        /** @description Fires every so often, counted from 1970-01-01T00:00:00Z and moved by the offset. Both are ISO 8601 durations as PT30M. */
+        ScheduleIntervalRequest: {
+            every: string;
+            offset?: string;
+        };
+        /** @description The answer to a command on a schedule. */
+        ScheduleReceipt: {
+            buffer_depth?: number;
+            /** Format: date-time */
+            created_at?: string | null;
+            fires_attempted?: null | number;
+            namespace: string;
+            /** @description created, updated, paused, resumed, triggered, buffered, buffer_full, skipped, backfilled, deleted */
+            outcome: string;
+            reason?: string;
+            results?: components["schemas"]["ScheduleFire"][];
+            run_id?: string;
+            schedule_id: string;
+            status?: string;
+            workflow_id?: string;
+        };
+        /** @description Says when a schedule fires: at each time of any expression or interval. */
+        ScheduleSpec: {
+            /** @description five fields, or @hourly and the like */
+            cron_expressions?: string[];
+            intervals?: components["schemas"]["ScheduleInterval"][];
+            /** @description of the expressions; UTC when absent */
+            timezone?: string;
+        };
+        /** @description Says when a schedule fires: at each time of any expression or interval. */
+        ScheduleSpecRequest: {
+            /** @description five fields, or @hourly and the like */
+            cron_expressions?: string[];
+            intervals?: components["schemas"]["ScheduleIntervalRequest"][];
+            /** @description of the expressions; UTC when absent */
+            timezone?: string;
+        };
+        ScheduleTimesAnswer: {
+            times: (string | null)[];
+        };
+        /** @description A schedule as it is shown. */
+        ScheduleView: {
+            action: components["schemas"]["ScheduleAction"];
+            /** Format: date-time */
+            created_at: string | null;
+            failures_count: number;
+            fires_count: number;
+            info: components["schemas"]["ScheduleInfo"];
+            jitter_seconds: number;
+            /** Format: date-time */
+            last_fire: string | null;
+            /** Format: date-time */
+            last_fired_at: string | null;
+            latest_workflow_instance_id: null | string;
+            max_runs: null | number;
+            memo: Json;
+            namespace: string;
+            /** Format: date-time */
+            next_fire: string | null;
+            /** Format: date-time */
+            next_fire_at: string | null;
+            note: null | string;
+            /** @enum {string} */
+            overlap_policy: "skip" | "buffer_one" | "buffer_all" | "allow_all" | "cancel_other" | "terminate_other";
+            paused: boolean;
+            remaining_actions: null | number;
+            schedule_id: string;
+            search_attributes: Json;
+            spec: components["schemas"]["ScheduleSpec"];
+            /** @enum {string} */
+            status: "active" | "paused" | "deleted";
+            /** Format: date-time */
+            updated_at: string | null;
+            workflow_type: string;
+        };
+        SchedulesAnswer: {
+            namespace: string;
+            next_page_token: null | string;
+            schedules: components["schemas"]["ScheduleView"][];
+        };
+        /** @description Lists what runs can be filtered by: names and types. */
+        SearchAttributes: {
+            custom_attributes: {
+                [key: string]: string;
+            };
+            system_attributes: {
+                [key: string]: string;
+            };
+        };
+        /** @description One delivery of an activity in a session. */
+        SessionAttempt: {
+            activity_attempt_id: string;
+            activity_type: string;
+            /** @description absent of a delivery that was lost */
+            attempt_number?: number;
+            /** Format: date-time */
+            ended_at?: string | null;
+            /** @description of the holding it ran in */
+            epoch: number;
+            /**
+             * @description running, completed, failed, cancelled, expired: its worker was lost; returned: handed back
+             * @enum {string}
+             */
+            outcome: "running" | "completed" | "failed" | "cancelled" | "expired" | "returned";
+            run_id: string;
+            /** Format: date-time */
+            started_at?: string | null;
+            task_id: string;
+            why?: string;
+            worker_id: string;
+            workflow_id: string;
+        };
+        /** @description One page of what ran in a session. Runs that retention has removed are not in it. */
+        SessionAttemptPage: {
+            attempts: components["schemas"]["SessionAttempt"][];
+            namespace: string;
+            next_page_token: null | string;
+            session_id: string;
+        };
+        /** @description One entry of a session's ownership timeline. */
+        SessionEvent: {
+            /** Format: date-time */
+            at: string | null;
+            /** @description who did it: a worker, an operator, a run; empty: the app, because the time had come */
+            by?: string;
+            epoch?: number;
+            /**
+             * Format: date-time
+             * @description When the lease was first and last renewed by itself.
+             */
+            first_renewal?: string | null;
+            idle_seconds?: number;
+            /** Format: date-time */
+            last_renewal?: string | null;
+            /** @description Of the holding that ends: how many attempts ran in it (of very many the first 10,000), how often its lease was renewed by itself, how long it had been idle. */
+            ran?: number;
+            /** @description claims: of the worker */
+            release?: string;
+            renewals?: number;
+            /** @description claims: the task that took it */
+            task_id?: string;
+            /**
+             * @description The renewals of a holding are one entry, at the time of the last one.
+             * @enum {string}
+             */
+            what: "started" | "claimed" | "reclaimed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
+            why?: string;
+            /** @description who held it, or holds it from now on */
+            worker_id?: string;
+        };
+        /** @description The worker that owns a session. */
+        SessionHolder: {
+            is_stale: boolean;
+            /** Format: date-time */
+            last_heartbeat_at: string | null;
+            status: components["schemas"]["WorkerStatus"];
+            task_queue: string;
+            worker_id: string;
+        };
+        SessionOperated: {
+            namespace: string;
+            /**
+             * @description draining: it moves when what runs in it has ended
+             * @enum {string}
+             */
+            outcome: "closed" | "migrated" | "draining";
+            session: components["schemas"]["SessionView"];
+        };
+        /** @description The worker_session object: in a command, and flat beside worker_id in the create verb. Nil pointers mean the default. */
+        SessionOptionsRequest: {
+            /**
+             * @description Affinity, ours, is hard (default), or soft: another worker may claim the session while it is held, once a task of it has waited for its holder for so many seconds.
+             * @enum {string}
+             */
+            affinity?: "hard" | "soft";
+            allow_reacquire_after_failure?: null | boolean;
+            connection?: string;
+            /** @description default true */
+            create_if_missing?: null | boolean;
+            /** @description ours, with soft: 30 */
+            fallback_after_seconds?: number;
+            /** @description ours */
+            idle_seconds?: number;
+            /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
+            lease_seconds?: number;
+            /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
+            max_concurrent_activities?: number;
+            queue?: string;
+            /**
+             * @description ours: migrate, finish, fail
+             * @enum {string}
+             */
+            release_policy?: "migrate" | "finish" | "fail";
+            requirements?: string[];
+            /**
+             * @description ours: the sessions of a workflow are started by it
+             * @enum {string}
+             */
+            scope?: "namespace";
+            session_id?: string;
+            /** @description How many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is for as long as nobody ends it. */
+            ttl_seconds?: number;
+        };
+        /** @description One page of sessions, with counts over all of the namespace. */
+        SessionPage: {
+            /** @description total and one per status */
+            metrics: {
+                [key: string]: number;
+            };
+            namespace: string;
+            next_page_token: null | string;
+            sessions: components["schemas"]["SessionView"][];
+        };
+        /** @description A worker's own settings for sessions it holds through the implicit and explicit doors, in milliseconds. */
+        SessionSettings: {
+            buffer_ms: number;
+            idle_ms: number;
+            lease_ms: number;
+            /** @description max_concurrent_activities is how many activities run at once in a session that names no number; 0: as many as the worker has slots. */
+            max_concurrent_activities?: number;
+        };
+        SessionShown: {
+            namespace: string;
+            session: components["schemas"]["SessionView"];
+        };
+        /**
+         * @description The stored state of a session.
+         * @enum {string}
+         */
+        SessionStatus: "active" | "closed" | "expired" | "failed" | "orphaned";
+        /** @description One page, oldest entry first; the next page has the entries before it. The renewals of a holding come beside the entries that were asked for. */
+        SessionTimelinePage: {
+            namespace: string;
+            next_page_token: null | string;
+            session_id: string;
+            timeline: components["schemas"]["SessionEvent"][];
+        };
+        /** @description A session as receipts, listings and the detail route show it. */
+        SessionView: {
+            active_activity_count: number;
+            /** @description hard, soft */
+            affinity: string;
+            allow_reacquire_after_failure: boolean;
+            /** @description of this row */
+            claims?: number;
+            /** Format: date-time */
+            closed_at: string | null;
+            connection: null | string;
+            create_if_missing: boolean;
+            /** Format: date-time */
+            created_at: string | null;
+            /** @description implicit, worker, workflow */
+            door: string;
+            /** @description why the last holding ended, whatever it was */
+            ended_reason?: string;
+            epoch: number;
+            /** @description ttl_expired, lease_expired, worker_heartbeat_stale */
+            failure_reason: null | string;
+            fallback_after_seconds?: number;
+            /**
+             * Format: date-time
+             * @description soft, and a task waits for the holder: when any worker may claim it
+             */
+            fallback_at?: string | null;
+            holder: null | components["schemas"]["SessionHolder"];
+            idle_seconds?: number;
+            /** @description the worker it waits for, for a short time */
+            kept_for?: string;
+            /** Format: date-time */
+            last_activity_at: string | null;
+            /** Format: date-time */
+            last_heartbeat_at: string | null;
+            /** Format: date-time */
+            lease_expires_at: string | null;
+            lease_owner: null | string;
+            lease_seconds: number;
+            max_concurrent_activities: number;
+            /** @description the operator who asked its holder to give it up */
+            moving?: string;
+            namespace: string;
+            queue: null | string;
+            ready_activity_count: number;
+            release?: string;
+            release_policy?: string;
+            requirements: string[];
+            /** @description namespace, workflow */
+            scope: string;
+            session_id: string;
+            status: components["schemas"]["SessionStatus"];
+            /** @description its newest entries, oldest first */
+            timeline?: components["schemas"]["SessionEvent"][];
+            /** @description of SessionTimeline, for those before them; absent: these are all */
+            timeline_page_token?: null | string;
+            /** Format: date-time */
+            ttl_expires_at: string | null;
+            /** @description 0: none */
+            ttl_seconds: number;
+            /** Format: date-time */
+            updated_at: string | null;
+            /** @description the same for programs */
+            wait?: components["schemas"]["Wait"];
+            /** @description why its tasks wait, for people */
+            waiting?: string;
+            workflow_id?: string;
+        };
+        /** @description Tells which run stands for the request. */
+        StartAnswer: {
+            business_key: null | string;
+            namespace: string;
+            /** @description started_new, returned_existing_active; with cron schedule_created, returned_existing_schedule */
+            outcome: string;
+            payload_codec: string;
+            run_id: string;
+            schedule_id?: string;
+            status: string;
+            workflow_id: string;
+            workflow_type: string;
+        };
+        /** @description How the budgets of one kind of task stand; what has no bound is null. */
+        TaskAdmission: {
+            active_worker_count: number;
+            available_slot_count: number;
+            budget_source: string;
+            configured_slot_count: number;
+            leased_count: number;
+            ready_count: number;
+            server_active_lease_count: number;
+            /** @description which budget binds first */
+            server_budget_source: null | string;
+            server_dispatch_count_this_minute: number;
+            server_lock_required: boolean;
+            server_lock_supported: boolean;
+            server_max_active_leases_per_namespace: null | number;
+            server_max_active_leases_per_queue: null | number;
+            server_max_dispatches_per_minute: null | number;
+            server_max_dispatches_per_minute_per_namespace: null | number;
+            server_namespace_active_lease_count: number;
+            server_namespace_dispatch_count_this_minute: number;
+            server_remaining_active_lease_capacity: null | number;
+            server_remaining_dispatch_capacity: null | number;
+            server_remaining_namespace_active_lease_capacity: null | number;
+            server_remaining_namespace_dispatch_capacity: null | number;
+            status: string;
+            /** @description throttled: the same for programs */
+            wait?: components["schemas"]["Wait"];
+            /** @description throttled: why */
+            wait_reason?: string;
+        };
+        /**
+         * @description Tells the kinds of tasks apart.
+         * @enum {string}
+         */
+        TaskKind: "workflow" | "activity" | "query" | "update_validation";
+        /** @description Counts tasks of one kind. */
+        TaskTally: {
+            /** @description wait for their back-off */
+            delayed_count: number;
+            expired_lease_count: number;
+            leased_count: number;
+            /** Format: date-time */
+            oldest_ready_at: string | null;
+            ready_count: number;
+        };
+        /** @description Says why an open task is where it is. */
+        TaskWhy: {
+            kind: components["schemas"]["TaskKind"];
+            /** Format: date-time */
+            lease_expires_at: string | null;
+            /** Format: date-time */
+            next_attempt_at: string | null;
+            run_id: string;
+            session_id?: string;
+            /** @enum {string} */
+            state: "ready" | "delayed" | "leased" | "quarantined";
+            task_id: string;
+            task_queue: string;
+            /** @description of the workflow or the activity */
+            type: string;
+            wait: null | components["schemas"]["Wait"];
+            why: string;
+            worker_id?: string;
+            workflow_id: string;
+        };
+        /** @description An update as it stands, with the members every command's answer has. */
+        Updated: {
+            /** Format: date-time */
+            accepted_at: string | null;
+            /** Format: date-time */
+            applied_at: string | null;
+            /** Format: date-time */
+            closed_at: string | null;
+            command_id: string;
+            command_source: string;
+            /** @description accepted */
+            command_status: string;
+            failure?: components["schemas"]["Failure"];
+            failure_id: null | string;
+            failure_message: null | string;
+            message?: null | string;
+            /** @description update_accepted, update_completed, update_failed */
+            outcome: string;
+            /** @description update_failed, when it failed */
+            reason: null | string;
+            /** Format: date-time */
+            rejected_at: string | null;
+            rejection_reason: null | string;
+            requested_run_id: null | string;
+            resolved_run_id: string;
+            result: Json;
+            result_envelope: components["schemas"]["Payload"];
+            /** @description the request id was seen before */
+            retained?: boolean;
+            /** @description of the run that answered it, or has it now */
+            run_id: string;
+            /** @description instance, run */
+            target_scope: string;
+            update_id: string;
+            update_name: string;
+            /** @description accepted, completed, failed */
+            update_status: string;
+            validation_errors: string[];
+            wait_for: string;
+            wait_timed_out: boolean;
+            wait_timeout_seconds: number;
+            workflow_id: string;
+            workflow_sequence: null | number;
+            workflow_type: string;
+        };
+        /** @description Why a run, a task or a session does not go on. Its times are data: who shows them, shows them in the zone of the reader. */
+        Wait: {
+            /** @description what it is pinned to */
+            build_id?: string;
+            /** @description the operator who moves the session */
+            by?: string;
+            /** @description in words: what failed, or why the session ended */
+            detail?: string;
+            /** @description attempts that failed */
+            failures?: number;
+            /**
+             * Format: date-time
+             * @description soft affinity: from when any worker may take it
+             */
+            fallback_at?: string | null;
+            /** @description whose workers alone may have it */
+            group?: string;
+            kind: components["schemas"]["WaitKind"];
+            limit?: number;
+            /** @description all of it in one sentence, for people; its times are UTC */
+            message: string;
+            /** @description what the worker does not offer */
+            missing?: string[];
+            /** @description how many others of its kind wait beside it */
+            more?: number;
+            /** @description of the type of the workflow or activity, or of the signal, condition or child */
+            name?: string;
+            /** @description whose budget it is, when it is not the queue's */
+            namespace?: string;
+            /** @description somebody has to do something, or it has taken longer than anybody should wait */
+            needs_attention: boolean;
+            reason: components["schemas"]["WaitReason"];
+            /** @description of the app, or what the session stays with */
+            release?: string;
+            session_id?: string;
+            /**
+             * Format: date-time
+             * @description when it began to be ready, or to run
+             */
+            since?: string | null;
+            task_queue?: string;
+            /**
+             * Format: date-time
+             * @description when it goes on by itself, or may
+             */
+            until?: string | null;
+            used?: number;
+            worker_build_id?: string;
+            /** @description how many live workers serve the queue, when they are several and none may take it */
+            worker_count?: number;
+            /** @description who has it, or comes nearest to having it */
+            worker_id?: string;
+            worker_release?: string;
+            /** @description of the child */
+            workflow_id?: string;
+        };
+        /**
+         * @description What of a run is waited for; it is also the contract's wait_kind.
+         * @enum {string}
+         */
+        WaitKind: "workflow_task" | "activity" | "timer" | "signal" | "condition" | "child" | "update" | "quarantined";
+        /**
+         * @description Why something does not go on, from this closed list.
+         * @enum {string}
+         */
+        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "quarantined" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate";
+        /** @description Why a worker is given nothing, at an operator's word. */
+        WorkerDrain: {
+            build_id?: string;
+            by?: string;
+            /** Format: date-time */
+            deadline_at: string | null;
+            evict: boolean;
+            /** @description of the token they registered with */
+            group?: string;
+            reason?: string;
+            release?: string;
+            /** Format: date-time */
+            since: string | null;
+            worker_id?: string;
+        };
+        /**
+         * @description The state of a worker's registration as listings show it.
+         * @enum {string}
+         */
+        WorkerStatus: "active" | "draining" | "mismatched" | "stale";
+        /** @description A worker as listings show it. */
+        WorkerView: {
+            active_activity_tasks: number;
+            active_leases: number;
+            /** @description of these */
+            active_workflow_tasks: number;
+            /** @description activity_versions are what the code of its activity types is, as it says. */
+            activity_versions?: {
+                [key: string]: string;
+            };
+            build_id: null | string;
+            capabilities: string[];
+            /** @description code_differs are the activity types of which another living worker of the release, on one of its queues, has other code. */
+            code_differs?: components["schemas"]["CodeDifference"][];
+            /** @description it is given nothing, at an operator's word */
+            drain?: components["schemas"]["WorkerDrain"];
+            /** @description why the release gate holds it, when it does */
+            gate?: string;
+            /** @description of the token it registered with */
+            group?: string;
+            heartbeat_interval_seconds: number;
+            held_sessions: number;
+            incarnation?: string;
+            isolation?: Json;
+            /** Format: date-time */
+            last_heartbeat_at: string | null;
+            machine?: Json;
+            max_concurrent_activity_tasks: number;
+            max_concurrent_worker_sessions: number;
+            max_concurrent_workflow_tasks: number;
+            namespace: string;
+            process_metrics?: Json;
+            /** Format: date-time */
+            registered_at: string | null;
+            release?: string;
+            runtime: string;
+            sdk_version?: string;
+            session_settings?: components["schemas"]["SessionSettings"];
+            /** @description settings_revision is the revision of the operators' settings that it said it runs with; absent: it takes none. */
+            settings_revision?: null | number;
+            status: components["schemas"]["WorkerStatus"];
+            supported_activity_types: string[];
+            supported_workflow_types: string[];
+            task_queue: string;
+            task_queues: string[];
+            task_slots?: Json;
+            /** Format: date-time */
+            updated_at: string | null;
+            worker_id: string;
+        };
+        WorkersAnswer: {
+            namespace: string;
+            workers: components["schemas"]["WorkerView"][];
+        };
+        /** @description Creates or changes a namespace. What is absent in a change stays as it is. */
+        create_namespace: {
+            /** @description at most 1000 bytes */
+            description?: null | string;
+            name: string;
+            /** @description 1 … 365; 30 when absent */
+            retention_days?: null | number;
+        };
+        /** @description Creates or changes a schedule. What is absent in a change stays as it is. */
+        create_schedule: {
+            action: components["schemas"]["ScheduleActionRequest"];
+            jitter_seconds?: null | number;
+            max_runs?: null | number;
+            memo?: Json;
+            note?: null | string;
+            /**
+             * @description skip when absent
+             * @enum {null|string}
+             */
+            overlap_policy?: "skip" | "buffer_one" | "buffer_all" | "allow_all" | "cancel_other" | "terminate_other" | null;
+            paused?: null | boolean;
+            /** @description a new ULID when absent */
+            schedule_id?: string;
+            search_attributes?: Json;
+            spec: components["schemas"]["ScheduleSpecRequest"];
+        };
+        /** @description An activity to run by itself. */
+        run_activity: {
+            activity_type: string;
+            /** @enum {string} */
+            affinity?: "hard" | "soft";
+            business_key?: string;
+            /**
+             * @description fail (default), use-existing
+             * @enum {string}
+             */
+            duplicate_policy?: "fail" | "use-existing";
+            fairness_key?: string;
+            fairness_weight?: number;
+            fallback_after_seconds?: number;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            heartbeat_timeout?: number;
+            input?: Json;
+            memo?: Json;
+            namespace?: string;
+            /** @enum {string} */
+            payload_codec?: "avro";
+            /** @description 0 first … 9 last, default 5 */
+            priority?: null | number;
+            requirements?: string[];
+            /** @description null, or nothing: one attempt */
+            retry_policy?: components["schemas"]["PolicyRequest"];
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            schedule_to_close_timeout?: number;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            schedule_to_start_timeout?: number;
+            search_attributes?: Json;
+            session_id?: string;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            start_to_close_timeout?: number;
+            /** @description that of worker_session, or "default" */
+            task_queue?: string;
+            worker_session?: components["schemas"]["SessionOptionsRequest"];
+            /** @description One that is left out, or null, is made; an empty one is none. */
+            workflow_id?: null | string;
+        };
+        /** @description Sets the budgets of a queue, or of a namespace when it names none. What it leaves out stays. */
+        set_task_queue_limits: {
+            activity_tasks?: components["schemas"]["BudgetRequest"];
+            workflow_tasks?: components["schemas"]["BudgetRequest"];
+        } | Json | Json;
+        /** @description A start, and the members other systems have there and this one does not: ignoring them would break what their sender relies on. */
+        start: {
+            business_key?: string;
+            /** @description makes a schedule of this id instead of a run */
+            cron?: string;
+            /** @description UTC when empty */
+            cron_timezone?: string;
+            /**
+             * @description fail (default), use-existing
+             * @enum {string}
+             */
+            duplicate_policy?: "fail" | "use-existing";
+            /** @description What a caller sends must be at least a second; null, or nothing, is none. */
+            execution_timeout_seconds?: null | number;
+            fairness_key?: string;
+            fairness_weight?: number;
+            idempotency_key?: Json;
+            input?: Json;
+            memo?: Json;
+            namespace?: string;
+            /** @enum {string} */
+            payload_codec?: "avro";
+            /** @description 0 first … 9 last, default 5 */
+            priority?: null | number;
+            request_id?: Json;
+            retry_policy?: Json;
+            run_timeout_seconds?: null | number;
+            search_attributes?: Json;
+            start_delay_seconds?: number;
+            /** @description "default" */
+            task_queue?: string;
+            workflow_execution_timeout?: Json;
+            /** @description One that is left out, or null, is made; an empty one is none. */
+            workflow_id?: null | string;
+            workflow_run_timeout?: Json;
+            workflow_task_timeout?: Json;
+            workflow_type: string;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export type operations = Record<string, never>;
