@@ -195,7 +195,7 @@ const prefix = "sjn_"
 // split takes sjn_ID_SECRET apart.
 func split(bearer string) (id, secret string, ok bool) {
 	rest, ok := strings.CutPrefix(bearer, prefix)
-	if !ok || len(rest) > 255 {
+	if !ok || len(rest) > protocol.MaxName {
 		return "", "", false
 	}
 	id, secret, ok = strings.Cut(rest, "_")

@@ -123,15 +123,15 @@ func check(in TokenRequest, by *Principal) error {
 		}
 	}
 	for i, q := range in.Queues {
-		if q == "" || len(q) > 255 {
+		if q == "" || len(q) > protocol.MaxName {
 			return protocol.Invalid(fmt.Sprintf("queues.%d", i), "must be 1 to 255 bytes")
 		}
 	}
 	const longest = maxTokenYears * 365 * 24 * 3600
 	switch {
-	case len(in.Name) > 255:
+	case len(in.Name) > protocol.MaxName:
 		return protocol.Invalid("name", "is longer than 255 bytes")
-	case len(in.Group) > 255:
+	case len(in.Group) > protocol.MaxName:
 		return protocol.Invalid("group", "is longer than 255 bytes")
 	case len(in.Namespaces) > maxScope || len(in.Queues) > maxScope:
 		return protocol.Invalid("namespaces", "a scope has at most %d names", maxScope)

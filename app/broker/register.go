@@ -221,7 +221,7 @@ func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, erro
 
 func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 	for _, q := range w.Queues {
-		if q == "" || len(q) > 255 || len(in.TaskQueue) > 255 {
+		if q == "" || len(q) > protocol.MaxName || len(in.TaskQueue) > protocol.MaxName {
 			return protocol.Invalid("task_queue", "must be 1 to 255 bytes")
 		}
 	}
@@ -238,7 +238,7 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 			return protocol.Invalid(l.field, "more than %d names", maxNames)
 		}
 		for _, n := range l.names {
-			if n == "" || len(n) > 255 {
+			if n == "" || len(n) > protocol.MaxName {
 				return protocol.Invalid(l.field, "each name must be 1 to 255 bytes")
 			}
 		}
@@ -247,11 +247,11 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 		return err
 	}
 	switch {
-	case len(w.ID) > 255:
+	case len(w.ID) > protocol.MaxName:
 		return protocol.Invalid("worker_id", "is longer than 255 bytes")
-	case len(w.BuildID) > 255:
+	case len(w.BuildID) > protocol.MaxName:
 		return protocol.Invalid("build_id", "is longer than 255 bytes")
-	case len(w.SDKVersion) > 255 || len(w.SDKVersion) > 64 && !w.Explicit:
+	case len(w.SDKVersion) > protocol.MaxName || len(w.SDKVersion) > 64 && !w.Explicit:
 		return protocol.Invalid("sdk_version", "is longer than 64 bytes")
 	case w.WorkflowSlots < 0 || w.ActivitySlots < 0 || w.WorkflowSlots+w.ActivitySlots == 0:
 		return protocol.Invalid("max_concurrent_activity_tasks", "slots must not be negative, nor both 0")

@@ -48,8 +48,6 @@ type browser struct {
 	topics    topics
 }
 
-const maxID = 255
-
 func newPeer(hello protocol.ChannelAuth, principal any) (*Peer, error) {
 	p := &Peer{Principal: principal, WorkerID: hello.WorkerID, Namespace: hello.Namespace, token: hello.Token}
 	p.polls, p.stopPolls = context.WithCancel(context.Background())
@@ -62,11 +60,11 @@ func newPeer(hello protocol.ChannelAuth, principal any) (*Peer, error) {
 			Message: "this app speaks protocol 1 of the worker channel", Reason: string(protocol.ReasonUnsupportedVersion),
 			Data: map[string]any{"supported": []int{protocol.ChannelVersion}},
 		}
-	case p.WorkerID == "" || len(p.WorkerID) > maxID || p.WorkerID == protocol.RoomWorkers:
+	case p.WorkerID == "" || len(p.WorkerID) > protocol.MaxName || p.WorkerID == protocol.RoomWorkers:
 		return nil, &socketio.ConnectError{
 			Message: "workerId must be 1 to 255 bytes", Reason: string(protocol.ReasonValidation),
 		}
-	case len(p.Namespace) > maxID:
+	case len(p.Namespace) > protocol.MaxName:
 		return nil, &socketio.ConnectError{
 			Message: "namespace must be at most 255 bytes", Reason: string(protocol.ReasonValidation),
 		}

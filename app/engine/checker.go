@@ -17,7 +17,7 @@ type checker struct {
 
 // short refuses a name that is too long to be one.
 func (v checker) short(field, value string) error {
-	if len(value) > 255 {
+	if len(value) > protocol.MaxName {
 		return protocol.Invalid(v.at(field), "is longer than 255 bytes")
 	}
 	return nil
@@ -107,7 +107,7 @@ func CheckOptions(o *protocol.SessionOptions, reacquire *bool, at func(string) s
 
 // CheckSessionID says what is wrong with the id of a session.
 func CheckSessionID(id, field string) error {
-	if strings.TrimSpace(id) == "" || len(id) > 255 {
+	if strings.TrimSpace(id) == "" || len(id) > protocol.MaxName {
 		return protocol.Invalid(field, "must be 1 to 255 bytes, and not only blanks")
 	}
 	return nil

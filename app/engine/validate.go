@@ -8,12 +8,6 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// MaxCommands is the most one completion may carry; MaxPending the most activities or timers a run may have open.
-const (
-	MaxCommands = 1000
-	MaxPending  = 2000
-)
-
 // Supported lists the commands this engine takes, terminal ones first, as the capability list announces them.
 var Supported = []protocol.CommandType{
 	protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.ScheduleActivity,
@@ -35,9 +29,10 @@ func Validate(s *Run, commands []protocol.Command) error {
 			"commands", "at least one command is needed; answer fail with type %s when there is none", protocol.FailureWaiting,
 		)
 	}
-	if len(commands) > MaxCommands {
+	if len(commands) > protocol.MaxCommands {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "%d commands in one completion", len(commands)).
-			With("limit_kind", "command_batch_size").With("current_value", len(commands)).With("configured_limit", MaxCommands)
+			With("limit_kind", "command_batch_size").With("current_value", len(commands)).
+			With("configured_limit", protocol.MaxCommands)
 	}
 	activities, timers, waits, children := s.Activities.Len(), s.Timers.Len(), s.Waits.Len(),
 		s.Children.Len()+s.Attached.Len()+s.Former.Bound
@@ -83,13 +78,14 @@ func Validate(s *Run, commands []protocol.Command) error {
 	if err := s.whole(commands); err != nil {
 		return err
 	}
-	if children > MaxPending {
+	if children > protocol.MaxPending {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run would have %d open children", children).
-			With("limit_kind", "pending_child_count").With("current_value", children).With("configured_limit", MaxPending)
+			With("limit_kind", "pending_child_count").With("current_value", children).
+			With("configured_limit", protocol.MaxPending)
 	}
-	if n := max(activities, timers, waits); n > MaxPending {
+	if n := max(activities, timers, waits); n > protocol.MaxPending {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run would have %d open activities, timers or waits", n).
-			With("limit_kind", "pending_activity_count").With("current_value", n).With("configured_limit", MaxPending)
+			With("limit_kind", "pending_activity_count").With("current_value", n).With("configured_limit", protocol.MaxPending)
 	}
 	return nil
 }
@@ -141,7 +137,7 @@ func validate(c protocol.Command, at func(string) string) error {
 	case protocol.EndSession:
 		return v.need("session_id", c.SessionID)
 	case protocol.CancelSelection:
-		if c.MemberBase < 1 || c.MemberSize < 1 || c.MemberSize > MaxPending {
+		if c.MemberBase < 1 || c.MemberSize < 1 || c.MemberSize > protocol.MaxPending {
 			return protocol.Invalid(at("member_base_sequence"), "a member has a base sequence and a size of 1 or more")
 		}
 		return v.need("selection_group_id", c.SelectionGroup)

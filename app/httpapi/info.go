@@ -76,13 +76,13 @@ func (a *API) clusterInfo() protocol.ClusterInfo {
 		},
 		Auth: composition,
 		Limits: protocol.Limits{
-			PayloadBytes: payload.MaxBytes, MemoBytes: engine.MaxStartMemo, OperationName: 255,
-			PendingActivities: engine.MaxPending, PendingChildren: engine.MaxPending, SearchAttributes: engine.MaxAttributes,
+			PayloadBytes: payload.MaxBytes, MemoBytes: engine.MaxStartMemo, OperationName: protocol.MaxName,
+			PendingActivities: protocol.MaxPending, PendingChildren: protocol.MaxPending, SearchAttributes: engine.MaxAttributes,
 			SearchAttributeName: engine.MaxAttributeName, SearchAttributeSize: engine.MaxAttributeBytes,
 		},
 		Structural: protocol.StructuralLimits{
-			PendingActivities: engine.MaxPending, PendingTimers: engine.MaxPending, PendingChildren: engine.MaxPending,
-			PendingSignals: engine.MaxSignals, PendingUpdates: engine.MaxUpdates, Commands: engine.MaxCommands,
+			PendingActivities: protocol.MaxPending, PendingTimers: protocol.MaxPending, PendingChildren: protocol.MaxPending,
+			PendingSignals: engine.MaxSignals, PendingUpdates: engine.MaxUpdates, Commands: protocol.MaxCommands,
 			PayloadBytes: payload.MaxBytes, MemoBytes: engine.MaxStartMemo, SearchAttributeBytes: engine.MaxAttributesBytes,
 		},
 		Sojourn: protocol.SojournInfo{

@@ -4,7 +4,13 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
+
+// sharedKeys is how many keys are kept, those looked at last. Namespaces come and go: what nobody looks at any more
+// must not stay for as long as the app runs.
+const sharedKeys = 256
 
 // How long something that was read once for all who look may be shown.
 const (
@@ -16,7 +22,7 @@ const (
 // after the last change that this app knew of when it was asked.
 type shared[T any] struct {
 	mu   sync.Mutex // guards kept
-	kept map[string]*reading[T]
+	kept *simplelru.LRU[string, *reading[T]]
 }
 
 type reading[T any] struct {
@@ -31,12 +37,12 @@ func (s *shared[T]) get(
 ) (T, error) {
 	s.mu.Lock()
 	if s.kept == nil {
-		s.kept = map[string]*reading[T]{}
+		s.kept, _ = simplelru.NewLRU[string, *reading[T]](sharedKeys, nil) // fails for a size below one only
 	}
-	r := s.kept[key]
-	if r == nil {
+	r, ok := s.kept.Get(key)
+	if !ok {
 		r = &reading[T]{turn: make(chan struct{}, 1)}
-		s.kept[key] = r
+		s.kept.Add(key, r)
 	}
 	s.mu.Unlock()
 	var none T

@@ -2,12 +2,29 @@ package view
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// Namespaces come and go for as long as an app runs, and with them the keys; those of the past are forgotten.
+func TestWhatIsSharedIsKeptForSoManyKeysAlone(t *testing.T) {
+	var s shared[int]
+	for i := range 4 * sharedKeys {
+		_, err := s.get(t.Context(), strconv.Itoa(i), func() uint64 { return 0 }, func(context.Context) (int, error) {
+			return i, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.kept.Len(); n != sharedKeys {
+		t.Errorf("%d readings are kept after %d keys, want %d", n, 4*sharedKeys, sharedKeys)
+	}
+}
 
 // However many look, and however much changes, a thing is read once a second; and nobody is shown what was read before
 // a change that was known when he asked.

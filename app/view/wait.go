@@ -168,7 +168,7 @@ func openChildren(
 		return nil, nil
 	}
 	former, err := r.FormerChildren(
-		ctx, engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}, engine.MaxPending,
+		ctx, engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}, protocol.MaxPending,
 	)
 	for _, f := range former {
 		add(f.From, f.Seq, &f.Child).FormerRun = f.From

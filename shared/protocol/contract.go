@@ -12,5 +12,12 @@ const (
 	ControlVersion = "2"
 )
 
+// The published limits that both sides keep: the app refuses what is beyond them, and our worker holds it back.
+const (
+	MaxName     = 255  // bytes of an id or a name
+	MaxPending  = 2000 // activities, timers or children that a run has open, each kind by itself
+	MaxCommands = 1000 // commands of one completion
+)
+
 // MaxPendingQuestions is how many questions of a kind may wait for a worker in one queue.
 const MaxPendingQuestions = 64

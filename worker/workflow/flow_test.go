@@ -299,8 +299,7 @@ func TestOnlyStepsOfOneJoinAreGrouped(t *testing.T) {
 }
 
 func TestMoreActivitiesThanARunMayHaveOpenLeaveAsOthersEnd(t *testing.T) {
-	const n = workflow.MaxPending + 50
-	want(t, "the app's limit", engine.MaxPending, workflow.MaxPending)
+	const n = protocol.MaxPending + 50
 	a := start(t, func(ctx workflow.Context) error {
 		left := n
 		for range n {
@@ -328,7 +327,7 @@ func TestMoreActivitiesThanARunMayHaveOpenLeaveAsOthersEnd(t *testing.T) {
 	}
 	want(t, "output", a.output(), nil)
 	want(t, "completed", done, n)
-	want(t, "most open at once", most, workflow.MaxPending)
+	want(t, "most open at once", most, protocol.MaxPending)
 	next := int64(1)
 	for _, b := range a.batches {
 		for _, c := range b.commands {
@@ -345,7 +344,7 @@ func TestMoreActivitiesThanARunMayHaveOpenLeaveAsOthersEnd(t *testing.T) {
 }
 
 func TestMoreCommandsThanOneCompletionTakesLeaveInSeveral(t *testing.T) {
-	const n = workflow.MaxCommands + 200
+	const n = protocol.MaxCommands + 200
 	a := start(t, func(ctx workflow.Context) error {
 		var all []workflow.Future
 		for range n {
@@ -362,7 +361,7 @@ func TestMoreCommandsThanOneCompletionTakesLeaveInSeveral(t *testing.T) {
 	}
 	want(t, "output", a.output(), nil)
 	want(t, "tasks", len(a.batches), 3)
-	want(t, "first batch", a.batches[0].commands[0].GroupSize, workflow.MaxCommands)
+	want(t, "first batch", a.batches[0].commands[0].GroupSize, protocol.MaxCommands)
 	want(t, "second batch", a.batches[1].commands[0].GroupSize, 200)
 	for _, b := range a.batches {
 		want(t, "commands again", len(a.commandsAt(int(b.shown))), len(b.commands))

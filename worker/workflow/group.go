@@ -9,16 +9,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// MaxCommands is the most one completion may carry. What is beyond it leaves with the next one.
-const MaxCommands = 1000
-
-// commands are those that no event confirms, marked with the parallel groups they form now.
+// commands are those that no event confirms, marked with the parallel groups they form now. What is beyond the most
+// that one completion may carry leaves with the next one.
 func (m *Machine) commands() ([]protocol.Command, error) {
 	open, answers := m.queue[m.head:], m.answering()
 	if len(open) == 0 {
 		return answers, nil
 	}
-	if most := MaxCommands - len(answers); len(open) > most {
+	if most := protocol.MaxCommands - len(answers); len(open) > most {
 		open = open[:most]
 		if !slices.ContainsFunc(open, func(p issued) bool { return m.steps[p.seq] != nil }) {
 			m.fault = fmt.Errorf("the code issued %d commands at once of which the first %d wake nobody: wait for something in between",

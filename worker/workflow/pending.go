@@ -5,13 +5,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// MaxPending is how many activities, timers or children a run may have open, each kind by itself: the published limit
-// of the app, which refuses a completion that would open more. Code may start more than that; the machine holds back
-// what does not fit, in the order of the code, and sends it as the others end.
-const MaxPending = 2000
-
-// pending counts, by kind, what the history so far has opened and not ended. It is a function of history alone, not of
-// what the code still waits for, so that a kept machine and a new one hold back the same.
+// pending counts, by kind, what the history so far has opened and not ended. The app refuses a completion that would
+// open more than protocol.MaxPending of a kind, and code may start more than that: the machine holds back what does
+// not fit, in the order of the code, and sends it as the others end. It is a function of history alone, not of what the
+// code still waits for, so that a kept machine and a new one hold back the same.
 type pending [branchStep]int
 
 // take counts one event.
@@ -54,9 +51,9 @@ func opens(t protocol.CommandType) (kind, bool) {
 	return 0, false
 }
 
-// fitting is what of the open commands, from the first on, leaves the run within MaxPending. Something must be left
-// that wakes the run, or what is held back would never leave: without it all of them go, and the app says what is
-// wrong.
+// fitting is what of the open commands, from the first on, leaves the run within protocol.MaxPending. Something must
+// be left that wakes the run, or what is held back would never leave: without it all of them go, and the app says what
+// is wrong.
 func (m *Machine) fitting(open []issued) []issued {
 	after := m.pending
 	for i, p := range open {
@@ -64,7 +61,7 @@ func (m *Machine) fitting(open []issued) []issued {
 		if !ok {
 			continue
 		}
-		if after[k]++; after[k] <= MaxPending {
+		if after[k]++; after[k] <= protocol.MaxPending {
 			continue
 		}
 		for seq := range m.steps {

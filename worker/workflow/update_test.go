@@ -324,7 +324,7 @@ func TestManyCommandsLeaveRoomForTheAnswer(t *testing.T) {
 	id := a.update("set")
 	task, _ = a.lease()
 	commands := a.commandsAt(int(task.LastSequence))
-	want(t, "commands", len(commands), workflow.MaxCommands)
+	want(t, "commands", len(commands), protocol.MaxCommands)
 	want(t, "first", commands[0].Type, protocol.CompleteUpdate)
 	a.answer(task.LastSequence, commands)
 	want(t, "failed", a.answered(id).Failed, false)
