@@ -14,6 +14,9 @@ import (
 type Reader interface {
 	Workflow(ctx context.Context, k engine.WorkflowKey) (engine.Workflow, error)
 	Run(ctx context.Context, id string) (*engine.Run, error) // with all that is open in it
+	// OpenRuns are those of the runs that are open, each with all that is open in it, as of one moment; in two statements,
+	// however many they are.
+	OpenRuns(ctx context.Context, ids []string) (map[string]*engine.Run, error)
 	// Step is a run with one of its open activities and nothing else that is open in it, whatever there is; with 0 not
 	// even that. It is what who holds a lease can be told from.
 	Step(ctx context.Context, id string, seq int64) (*engine.Run, error)

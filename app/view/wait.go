@@ -45,17 +45,21 @@ func (v *View) waiting(ctx context.Context, r store.Reader, ns string, list []pr
 	if err != nil {
 		return err
 	}
+	var ids []string
+	for i := range list {
+		if !list[i].Terminal {
+			ids = append(ids, list[i].RunID)
+		}
+	}
+	open, err := r.OpenRuns(ctx, ids)
+	if err != nil {
+		return err
+	}
 	for i := range list {
 		shown := &list[i]
-		if shown.Terminal {
+		run := open[shown.RunID]
+		if run == nil { // it is closed, or has ended since
 			continue
-		}
-		run, err := r.Run(ctx, shown.RunID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && !run.Status.Open() { // it has ended since
-			continue
-		}
-		if err != nil {
-			return err
 		}
 		_, wait, err := pendingOf(ctx, r, around, run)
 		if err != nil {

@@ -10,7 +10,8 @@ import (
 func (s *Store) Plans() []string {
 	st := s.st
 	list := []string{
-		st.owners.SQL, st.opens.SQL, st.held.SQL, st.holdings.SQL, st.reroute.SQL, st.arguments.SQL, st.tallies.SQL,
+		st.owners.SQL, st.opens.SQL, st.held.SQL, st.holdings.SQL, st.reroute.SQL, st.arguments.SQL, st.heads.SQL,
+		st.tallies.SQL,
 		st.lastEnded.SQL, st.leasedIn.SQL, st.openIn.SQL, st.ranIn.SQL,
 	}
 	for _, l := range []*loader{

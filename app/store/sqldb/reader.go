@@ -123,19 +123,62 @@ func (r *reader) Step(ctx context.Context, id string, seq int64) (*engine.Run, e
 
 // runWith reads the head and some of the open rows as of one moment.
 func (r *reader) runWith(ctx context.Context, id, opens string, args ...any) (*engine.Run, error) {
+	var run *engine.Run
+	err := r.atOnce(ctx, func(in *reader) error {
+		h, err := in.head(ctx, id)
+		if err != nil {
+			return err
+		}
+		run = &engine.Run{Head: h}
+		err = in.query(ctx, opens, args, func(v []any) error { return readOpen(run, v) })
+		return wrap(err, "open rows of run %s", id)
+	})
+	return run, err
+}
+
+func (r *reader) OpenRuns(ctx context.Context, ids []string) (map[string]*engine.Run, error) {
+	runs := make(map[string]*engine.Run, len(ids))
+	if len(ids) == 0 {
+		return runs, nil
+	}
+	keys := newRowset(runsTable.key())
+	for _, id := range ids {
+		keys.s(id)
+	}
+	args := []any{keys.json()}
+	if r.s.cfg.Dialect.Shared {
+		args = keys.arrays()
+	}
+	err := r.atOnce(ctx, func(in *reader) error {
+		err := in.query(ctx, r.s.st.heads.SQL, args, func(v []any) error {
+			h, err := readHead(v)
+			runs[h.ID] = &engine.Run{Head: h}
+			return err
+		})
+		if err != nil {
+			return wrap(err, "open runs")
+		}
+		if !r.s.cfg.Dialect.Shared {
+			args = append(args, args[0]) // a mark each for tasks and items
+		}
+		return wrap(in.query(ctx, r.s.st.opens.SQL, args, func(v []any) error {
+			if run := runs[str(v[0])]; run != nil {
+				return readOpen(run, v)
+			}
+			return nil
+		}), "open rows of runs")
+	})
+	return runs, err
+}
+
+// atOnce reads as of one moment.
+func (r *reader) atOnce(ctx context.Context, read func(*reader) error) error {
 	tx, err := r.s.cfg.Reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: r.s.snapshot()})
 	if err != nil {
-		return nil, wrap(err, "run %s", id)
+		return wrap(err, "begin to read")
 	}
 	defer func() { _ = tx.Rollback() }()
-	in := &reader{s: r.s, q: tx}
-	h, err := in.head(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	run := &engine.Run{Head: h}
-	err = in.query(ctx, opens, args, func(v []any) error { return readOpen(run, v) })
-	return run, wrap(err, "open rows of run %s", id)
+	return read(&reader{s: r.s, q: tx})
 }
 
 // snapshot is the isolation under which two reads see the same.

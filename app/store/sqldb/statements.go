@@ -26,6 +26,7 @@ type statements struct {
 	lanes         *Stmt
 	readyIn       *Stmt         // of shared databases: where the first ready tasks of some runs wait
 	arguments     *Stmt         // of events, for readers
+	heads         *Stmt         // of runs that are open, for readers
 	picks         map[int]*Stmt // candidates of a claim by number of ranges; 0 for arrays
 
 	// of batches that are decided on what is remembered, see recall.go
@@ -76,7 +77,10 @@ func newStatements(d Dialect) *statements {
 		floors:    &Stmt{SQL: "SELECT namespace, floor FROM epochs"},
 		lanes:     &Stmt{SQL: "SELECT namespace, queue, kind, lane FROM lanes"},
 		arguments: &Stmt{SQL: d.probe(eventsTable.key(), "t.run_id, t.seq, t.type, t.payload", "events", "", "")},
-		picks:     map[int]*Stmt{},
+		heads: &Stmt{SQL: d.probe(
+			runsTable.key(), "t."+strings.Join(runsTable.names(), ", t."), "runs", "t.status = 'running'", "",
+		)},
+		picks: map[int]*Stmt{},
 
 		workflows: d.load(workflowsTable, workflowsTable.key(), ""),
 		runs:      d.load(runsTable, runsTable.key(), ""),

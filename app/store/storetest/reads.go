@@ -65,6 +65,17 @@ func testListings(t *testing.T, s Suite) {
 	}
 	w.Do(page[0].ID, engine.EndRun{})
 	w.View(func(r store.Reader) error {
+		among := []string{page[1].ID, "none", page[0].ID}
+		open, err := r.OpenRuns(t.Context(), among)
+		if len(open) != 1 || open[page[1].ID] == nil {
+			t.Errorf("open among %v: %v", among, open)
+		}
+		if none, err := r.OpenRuns(t.Context(), nil); err != nil || len(none) != 0 {
+			t.Errorf("open among none: %v, %v", none, err)
+		}
+		return err
+	})
+	w.View(func(r store.Reader) error {
 		counts, err := r.RunCounts(t.Context(), Namespace)
 		if counts[protocol.RunRunning] != 4 || counts[protocol.RunCancelled] != 1 {
 			t.Errorf("counts %v", counts)
