@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/oklog/ulid/v2"
@@ -13,7 +14,25 @@ import (
 type activityBody struct {
 	protocol.ActivityRequest
 	// One that is left out, or null, is made; an empty one is none.
-	WorkflowID *string `json:"workflow_id" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
+	WorkflowID       *string         `json:"workflow_id" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
+	StartDelay       json.RawMessage `json:"start_delay_seconds"`
+	Cron             json.RawMessage `json:"cron"`
+	ExecutionTimeout json.RawMessage `json:"execution_timeout_seconds"`
+	RunTimeout       json.RawMessage `json:"run_timeout_seconds"`
+	Idempotency      json.RawMessage `json:"idempotency_key"`
+	RequestID        json.RawMessage `json:"request_id"`
+}
+
+// check refuses what a workflow's start may have and this one would not do.
+func (b activityBody) check() error {
+	return unsupported([]member{
+		{"start_delay_seconds", "an activity by itself begins at once: start a workflow with one step later", b.StartDelay},
+		{"cron", "schedule a workflow with one step", b.Cron},
+		{"execution_timeout_seconds", "use schedule_to_close_timeout", b.ExecutionTimeout},
+		{"run_timeout_seconds", "use schedule_to_close_timeout", b.RunTimeout},
+		{"idempotency_key", "a workflow id is used once: use workflow_id and duplicate_policy", b.Idempotency},
+		{"request_id", "a workflow id is used once: use workflow_id and duplicate_policy", b.RequestID},
+	})
 }
 
 // activities are the routes of activities that are run by themselves. What becomes of one is asked on the routes of
@@ -25,6 +44,9 @@ func activities(ours lineFunc) []route {
 func runActivity(a *API, c *call) (answer, error) {
 	var in activityBody
 	if err := c.Read(&in); err != nil {
+		return answer{}, err
+	}
+	if err := in.check(); err != nil {
 		return answer{}, err
 	}
 	if in.Namespace != "" && in.Namespace != c.NS {

@@ -30,18 +30,26 @@ type startBody struct {
 }
 
 func (b startBody) check() error {
-	refused := &protocol.Error{Reason: protocol.ReasonValidation, Fields: map[string][]string{}}
-	for _, f := range []struct {
-		name, instead string
-		value         json.RawMessage
-	}{
+	return unsupported([]member{
 		{"workflow_execution_timeout", "use execution_timeout_seconds", b.ExecutionTimeoutOld},
 		{"workflow_run_timeout", "use run_timeout_seconds", b.RunTimeoutOld},
 		{"workflow_task_timeout", "the lease of a workflow task is the server's", b.TaskTimeout},
 		{"retry_policy", "runs are not retried", b.Retry},
 		{"idempotency_key", "a workflow id is used once: use workflow_id and duplicate_policy", b.Idempotency},
 		{"request_id", "a workflow id is used once: use workflow_id and duplicate_policy", b.RequestID},
-	} {
+	})
+}
+
+// member is one of a request that is no part of it, and what to do instead.
+type member struct {
+	name, instead string
+	value         json.RawMessage
+}
+
+// unsupported refuses the members that a request has all the same, rather than leave undone what they ask for.
+func unsupported(members []member) error {
+	refused := &protocol.Error{Reason: protocol.ReasonValidation, Fields: map[string][]string{}}
+	for _, f := range members {
 		if len(f.value) == 0 || string(f.value) == "null" {
 			continue
 		}

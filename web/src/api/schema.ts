@@ -1192,16 +1192,19 @@ export interface components {
             /** @enum {string} */
             affinity?: "hard" | "soft";
             business_key?: string;
+            cron?: Json;
             /**
              * @description fail (default), use-existing
              * @enum {string}
              */
             duplicate_policy?: "fail" | "use-existing";
+            execution_timeout_seconds?: Json;
             fairness_key?: string;
             fairness_weight?: number;
             fallback_after_seconds?: number;
             /** @description A limit in whole seconds, at least 1; none when absent. */
             heartbeat_timeout?: number;
+            idempotency_key?: Json;
             input?: Json;
             memo?: Json;
             namespace?: string;
@@ -1209,15 +1212,18 @@ export interface components {
             payload_codec?: "avro";
             /** @description 0 first … 9 last, default 5 */
             priority?: null | number;
+            request_id?: Json;
             requirements?: string[];
             /** @description null, or nothing: one attempt */
             retry_policy?: components["schemas"]["PolicyRequest"];
+            run_timeout_seconds?: Json;
             /** @description A limit in whole seconds, at least 1; none when absent. */
             schedule_to_close_timeout?: number;
             /** @description A limit in whole seconds, at least 1; none when absent. */
             schedule_to_start_timeout?: number;
             search_attributes?: Json;
             session_id?: string;
+            start_delay_seconds?: Json;
             /** @description A limit in whole seconds, at least 1; none when absent. */
             start_to_close_timeout?: number;
             /** @description that of worker_session, or "default" */
