@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A list from a shell: whether there is more, why runs failed, one word for how each stands, in any order; and ids to
@@ -58,5 +59,28 @@ func TestListsSayWhatAPersonLooksFor(t *testing.T) {
 		if !slices.Contains(offered, c.offers) {
 			t.Errorf("%v offers %q, not %s", c.typed, offered, c.offers)
 		}
+	}
+}
+
+// A list of sessions says what work in them waits for, one of tokens how long each is good.
+func TestListsOfSessionsAndTokensSayWhatAPersonLooksFor(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.try(0, "", "activity", "run", "epoch", "--session", "kept")
+	s.try(0, "started_new", "activity", "run", "nobody.runs.this", "--session", "kept", "--detach")
+	s.try(0, "for worker local, which holds session kept", "sessions")
+	s.try(0, "worker local does not run nobody.runs.this", "sessions", "describe", "kept") // which reads its tasks too
+	ends := time.Now().Add(48 * time.Hour).UTC()
+	s.try(0, "", "token", "create", "--name", "ci", "--role", "viewer", "--lasts", "48h")
+	var c []string
+	for line := range strings.Lines(s.try(0, "LAST USED", "token", "list")) {
+		if strings.Contains(line, " ci ") {
+			for _, cell := range strings.Split(line, "|") {
+				c = append(c, strings.TrimSpace(cell))
+			}
+		}
+	}
+	if len(c) != 10 || !strings.HasPrefix(c[7], ends.Format("2006-01-02T")) || c[8] != "" {
+		t.Errorf("a token that is good until %s, and was not used: %q", ends, c)
 	}
 }
