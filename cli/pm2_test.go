@@ -47,7 +47,8 @@ func (p *pm2) list() map[string]supervised {
 	p.t.Helper()
 	var all []supervised
 	out := p.do("jlist")
-	if err := json.Unmarshal([]byte(out[strings.Index(out, "["):]), &all); err != nil {
+	_, list, _ := strings.Cut(out, "[") // it says what it does before that
+	if err := json.Unmarshal([]byte("["+list), &all); err != nil {
 		p.t.Fatalf("pm2 jlist: %v\n%s", err, out)
 	}
 	found := map[string]supervised{}

@@ -121,7 +121,7 @@ func TestCertificatesOfBothSides(t *testing.T) {
 	}
 	get := func(c *http.Client, path string) (status int, serial int64, body string) {
 		t.Helper()
-		r, err := c.Get("https://" + at + path) //nolint:noctx // ends with the test
+		r, err := c.Get("https://" + at + path)
 		if err != nil {
 			t.Fatal(err)
 		}

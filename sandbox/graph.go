@@ -199,16 +199,15 @@ func (g *graph) versions() map[string]string {
 // importsOf are the files that a file imports by its text, and where imports would lead that are not there. root is
 // the folder of the handler: Python looks there for what it imports.
 func importsOf(root, path, runtime string, code []byte) (found, absent []string) {
-	add := func(candidates ...string) bool {
+	add := func(candidates ...string) {
 		for i, c := range candidates {
 			if isFile(c) {
 				found = append(found, c)
 				absent = append(absent, candidates[:i]...)
-				return true
+				return
 			}
 		}
 		absent = append(absent, candidates...)
-		return false
 	}
 	switch {
 	case runtime == RuntimeNode && runtimeOf[strings.TrimPrefix(filepath.Ext(path), ".")] == RuntimeNode:

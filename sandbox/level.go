@@ -13,7 +13,7 @@ const (
 	LevelConfined Level = "confined"
 )
 
-// FloorAuto, as the least level allowed, is confined where the kernel can hold it, and nothing elsewhere.
+// FloorAuto is a least level: confined where the kernel can hold it, and nothing elsewhere.
 const FloorAuto Level = "auto"
 
 var rungs = map[Level]int{LevelNone: 0, LevelProcess: 1, LevelConfined: 2}

@@ -79,7 +79,7 @@ func (m *manifest) read(name string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		m.absent = append(m.absent, path)
-		return nil, nil
+		return nil, nil //nolint:nilerr // that it is absent is what is noted
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *manifest) readNode() (needed bool, err error) {
 		OptionalDependencies map[string]any `json:"optionalDependencies"`
 	}
 	if json.Unmarshal(raw, &named) != nil {
-		return true, nil // npm says best what is wrong with it
+		return true, nil //nolint:nilerr // npm says best what is wrong with it
 	}
 	if len(named.Dependencies)+len(named.OptionalDependencies) == 0 {
 		return false, nil

@@ -554,8 +554,7 @@ func TestPackagesThatAreThereAlready(t *testing.T) {
 			all := map[string]string{}
 			if name != "python" {
 				all = r.packagers()[sandbox.RuntimeNode]
-				all[filepath.Dir(slices.Collect(maps.Keys(files))[0])+"/package.json"] =
-					`{"name": "hello-there", "version": "1.0.0", "type": "module"}`
+				all[filepath.Dir(slices.Collect(maps.Keys(files))[0])+"/package.json"] = `{"name": "hello-there", "version": "1.0.0", "type": "module"}`
 			}
 			maps.Copy(all, files)
 			for name, text := range all {

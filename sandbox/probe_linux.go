@@ -132,7 +132,7 @@ func connects(address string) error {
 	if address == "" {
 		return errors.New("no socket")
 	}
-	c, err := net.DialTimeout("unix", address, time.Second)
+	c, err := net.DialTimeout("unix", address, time.Second) //nolint:noctx // a second at most
 	if err == nil {
 		_ = c.Close()
 	}
@@ -146,7 +146,7 @@ func listen(address string) (at string, stop func(), err error) {
 	if address == "" {
 		network, address = "tcp", "127.0.0.1:0"
 	}
-	l, err := net.Listen(network, address)
+	l, err := net.Listen(network, address) //nolint:noctx // nothing waits to listen
 	if err != nil {
 		return "", nil, err
 	}

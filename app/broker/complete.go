@@ -233,6 +233,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if in.Malformed != nil || refused.Unsupported() != nil {
 		// before any other refusal: this one takes the run out of everybody's hands
 		refused.Hash, refused.Former = hashCommands(in.Commands), func() string { return hashOf(in.Commands) }
+		//nolint:nilerr // the engine refuses what is unsupported, with all that this entails
 		return change.Step(in.Namespace, run, needs, refused), refused.Hash, nil
 	}
 	b.noteSticky(run, in)

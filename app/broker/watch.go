@@ -115,6 +115,6 @@ func (b *Broker) hush(k engine.WorkerKey, h presence.Heard) {
 		n.Hushed = n.Hushed || now
 	})
 	if now {
-		b.dispatch.LeaseExpired(engine.WorkerKey(k))
+		b.dispatch.LeaseExpired(k)
 	}
 }

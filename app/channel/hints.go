@@ -61,6 +61,7 @@ func (c *Channel) openBrowser(s *socketio.Socket) {
 			Topics []protocol.Topic `json:"topics"`
 		}
 		if len(args) == 0 || json.Unmarshal(args[0], &asked) != nil || len(asked.Topics) > maxTopics {
+			//nolint:nilerr // the refusal is the answer
 			return []any{rpc.Failure(rpc.Errorf(
 				string(protocol.ReasonMalformedPayload), http.StatusUnprocessableEntity, "the argument must be {topics}, at most %d",
 				maxTopics,

@@ -205,7 +205,7 @@ type RollbackBuild struct{ BuildID string }
 // RouteQueue has the workers of a group alone get the tasks of a queue; "" undoes it.
 type RouteQueue struct{ Group string }
 
-func (in RouteQueue) decide(q *Queue, _ history.Time) error {
+func (in RouteQueue) decide(q *Queue, _ history.Time) error { //nolint:unparam // as the other changes
 	q.Group = in.Group
 	return nil
 }

@@ -46,7 +46,7 @@ func Is(query string) bool {
 	for len(words) > 1 && (words[0] == "NOT" || words[0] == "(") {
 		words = words[1:]
 	}
-	return len(words) > 2 && (slices.Contains([]string{"IN", "NOT", "BETWEEN", "STARTS_WITH", "IS"}, words[1]))
+	return len(words) > 2 && slices.Contains([]string{"IN", "NOT", "BETWEEN", "STARTS_WITH", "IS"}, words[1])
 }
 
 // Parse reads a filter. types are the search attributes the namespace has registered. What it refuses it refuses with

@@ -100,7 +100,8 @@ func deleteSchedule(a *API, c *call) (answer, error) {
 	return ok(a.opt.Schedules.DeleteSchedule(c.Ctx, c.NS, c.about))
 }
 
-func pauseSchedule(a *API, c *call) (answer, error)  { return turn(c, a.opt.Schedules.PauseSchedule) }
+func pauseSchedule(a *API, c *call) (answer, error) { return turn(c, a.opt.Schedules.PauseSchedule) }
+
 func resumeSchedule(a *API, c *call) (answer, error) { return turn(c, a.opt.Schedules.ResumeSchedule) }
 
 func turn(

@@ -45,16 +45,16 @@ func (p *Plane) still(ctx context.Context, principal any) error {
 }
 
 // allow says whether a connected worker may do what it asks for. Its token is in use as long as it asks.
-func (pl *Plane) allow(principal any, namespace string, queues []string) error {
-	p := principal.(*auth.Principal)
-	pl.auth.Used(p)
-	if !p.In(namespace) {
+func (p *Plane) allow(principal any, namespace string, queues []string) error {
+	who := principal.(*auth.Principal)
+	p.auth.Used(who)
+	if !who.In(namespace) {
 		return protocol.Refuse(protocol.ReasonForbidden, "the token is not for namespace %s", namespace)
 	}
 	if len(queues) == 0 { // a worker that connects has not named any yet; registering and polling do
 		return nil
 	}
-	return p.CheckQueues(queues...)
+	return who.CheckQueues(queues...)
 }
 
 func sees(principal any, namespace string) bool { return principal.(*auth.Principal).In(namespace) }

@@ -79,7 +79,7 @@ func NewCall(w http.ResponseWriter, r *http.Request, rt Route) *Call {
 	return &Call{Request: r, W: w, Route: rt}
 }
 
-func (c *Call) base() *Call { return c }
+func (c *Call) base() *Call { return c } //nolint:unused // of Exchange: a plane's call has one inside
 
 // maxBody is how large the body may be.
 func (c *Call) maxBody() int64 {

@@ -85,7 +85,7 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 			v.RunCount, v.Current = v.RunNumber, heads[i].ContinuedTo == ""
 			a.Workflows = append(a.Workflows, v)
 		}
-		if err == nil && in.WaitReasons {
+		if in.WaitReasons {
 			err = v.waiting(ctx, r, q.Namespace, a.Workflows, now)
 		}
 		if err == nil {

@@ -71,11 +71,11 @@ func (g *queueGauges) Collect(c chan<- prometheus.Metric) {
 		all[k] = is
 	}
 	for _, k := range g.view.workers.Served() {
-		all[k] = all[k] // the zero value, if nothing waits there
+		all[k] = all[k] //nolint:staticcheck // the zero value, if nothing waits there
 	}
 	g.mu.Lock()
 	for k := range g.seen {
-		all[k] = all[k]
+		all[k] = all[k] //nolint:staticcheck // likewise
 	}
 	for k := range all {
 		if len(g.seen) < g.limit {

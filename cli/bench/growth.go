@@ -77,7 +77,7 @@ func growths() []growing {
 			of: "connected workers", sizes: []int{10, 100, 1_000}, quick: []int{10, 100},
 			parts: []growingPart{{
 				id: "P4-WORKERS", transport: "http", unit: "workflows/s", ops: fixed(1_000, 200),
-				measure: func(size int) func(context.Context, *node, int) (sample, error) { return workersOverHTTP(size) },
+				measure: workersOverHTTP,
 			}},
 		},
 		{

@@ -355,7 +355,7 @@ func echoFrames() error {
 	for {
 		f, err := r.Read()
 		if err != nil {
-			return nil // the other side left, as it does when it has measured
+			return nil //nolint:nilerr // the other side left, as it does when it has measured
 		}
 		if head, err = frame.AppendHead(head[:0], f, frame.DefaultLimits); err != nil {
 			return err

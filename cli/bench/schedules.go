@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -84,7 +83,7 @@ func (n *node) dailyAt(ctx context.Context, id, queue string, due time.Time) err
 		Spec: &protocol.ScheduleSpec{Intervals: []protocol.ScheduleInterval{{
 			Every: "PT24H", Offset: fmt.Sprintf("PT%dS", due.Unix()%int64(day/time.Second)),
 		}}},
-		Action: &protocol.ScheduleAction{WorkflowType: "five", TaskQueue: queue, Input: json.RawMessage(in)},
+		Action: &protocol.ScheduleAction{WorkflowType: "five", TaskQueue: queue, Input: in},
 	})
 	return err
 }

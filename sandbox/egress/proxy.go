@@ -93,7 +93,7 @@ func Listen(o Options) (*Proxy, error) {
 		}
 		r.closed = append(r.closed, e)
 	}
-	l, err := net.Listen(o.Network, o.Address)
+	l, err := net.Listen(o.Network, o.Address) //nolint:noctx // nothing waits to listen
 	if err != nil {
 		return nil, fmt.Errorf("egress proxy: %w", err)
 	}

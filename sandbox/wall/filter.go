@@ -62,7 +62,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 	}
 	p := program{of: a.of}
 	p.load(atArch)
-	p.unless(opEqual, a.audit, answerKill)
+	p.unless(a.audit, answerKill)
 	p.load(atNumber)
 	if a.x32 {
 		p.when(opAtLeast, firstX32Call, answerKill)
@@ -82,7 +82,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 	})
 	p.call(callPrlimit, answerAllow, func() { // of another process the kernel asks for its user only
 		p.arg(0)
-		p.unless(opEqual, 0, answerError|errPerm)
+		p.unless(0, answerError|errPerm)
 	})
 	if r.Landlock > 0 && !r.HoldsTruncate() {
 		p.call(callTruncate, answerError|errAccess, func() {})
@@ -100,7 +100,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 	}
 	p.call(callSocketpair, answerAllow, func() {
 		p.arg(0)
-		p.unless(opEqual, unixFamily, answerError|errAccess)
+		p.unless(unixFamily, answerError|errAccess)
 	})
 	p.call(callSocket, answerError|errAccess, func() { r.sockets(&p) })
 	p.answer(answerAllow)
@@ -119,7 +119,7 @@ func (r Rules) sockets(p *program) {
 			p.arg(1)
 			p.code = append(p.code, instruction{code: opAnd, k: typeMask})
 			if len(r.Ports) > 0 { // of streams TCP alone: what else there is, MPTCP for one, Landlock does not look at
-				p.unless(opEqual, streamType, answerError|errAccess)
+				p.unless(streamType, answerError|errAccess)
 				p.arg(2)
 				p.when(opEqual, 0, answerAllow)
 				p.when(opEqual, tcpProtocol, answerAllow)
@@ -155,9 +155,9 @@ func (p *program) when(test uint16, k, answer uint32) {
 	p.answer(answer)
 }
 
-// unless answers if the test does not hold.
-func (p *program) unless(test uint16, k, answer uint32) {
-	p.code = append(p.code, instruction{code: test, k: k, jt: 1})
+// unless answers if what is loaded is not k.
+func (p *program) unless(k, answer uint32) {
+	p.code = append(p.code, instruction{code: opEqual, k: k, jt: 1})
 	p.answer(answer)
 }
 

@@ -119,7 +119,7 @@ func TestVerdicts(t *testing.T) {
 func TestStandingStillIsNoticedBeforeTheNextLook(t *testing.T) {
 	began := time.Now()
 	ticks := &Ticks{last: began}
-	at := func(d time.Duration) time.Time { return began.Add(d) }
+	at := began.Add
 	for i := range 5 {
 		if d := ticks.look(at(time.Duration(i+1) * s)); d != 0 {
 			t.Fatalf("look %d: a gap of %s", i, d)

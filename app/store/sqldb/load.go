@@ -218,7 +218,7 @@ func (b *batch) likely(items []*pending) map[engine.SessionKey]bool {
 
 // second loads everything else.
 func (b *batch) second(w *wants, more []*Call) error {
-	calls := append(more, b.loadSessions(w.sessions)...)
+	calls := slices.Concat(more, b.loadSessions(w.sessions))
 	calls = append(calls, b.loadChains(w.chains)...)
 	calls = append(calls, b.loadWorkers(w.workers)...)
 	calls = append(calls, b.loadHoldings(w.holdings)...) // under the workers' locks: every claim takes those

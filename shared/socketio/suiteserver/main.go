@@ -33,8 +33,9 @@ func main() {
 		os.Exit(2) // flags has said why
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, addr, o); err != nil {
+	err = run(ctx, addr, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "suiteserver:", err)
 		os.Exit(1)
 	}
