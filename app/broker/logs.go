@@ -49,6 +49,9 @@ func (b *Broker) RecordLogs(ctx context.Context, in protocol.LogsRequest) (proto
 }
 
 func (b *Broker) recordLogs(ctx context.Context, in *protocol.AttemptLogs) (recorded bool, err error) {
+	if err := in.Check(); err != nil {
+		return false, err
+	}
 	lock := b.logs.of(in.TaskID)
 	lock.Lock()
 	defer lock.Unlock()

@@ -44,6 +44,21 @@ type AttemptLogs struct {
 	LogChunk
 }
 
+// Check refuses a chunk that does not say whose it is, before any lease is judged.
+func (a *AttemptLogs) Check() error {
+	for _, m := range []struct{ name, value string }{
+		{"task_id", a.TaskID}, {"lease_owner", a.Owner}, {"activity_attempt_id", a.AttemptID},
+	} {
+		if m.value == "" {
+			return Invalid(m.name, "is required")
+		}
+	}
+	if a.Part < 0 {
+		return Invalid("part", "must be 1 or more, or left out")
+	}
+	return nil
+}
+
 // LogsRequest brings lines of many attempts.
 type LogsRequest struct {
 	Items []AttemptLogs `json:"items"`
