@@ -218,10 +218,19 @@ func (p *program) listSessions(c *cobra.Command, _ []string) error {
 		table.Row{"session", "status", "door", "holder", "epoch", "running", "ready", "lease ends", "waiting"},
 		func(v protocol.SessionView) table.Row {
 			return table.Row{
-				v.SessionID, v.Status, v.Door, plain(v.LeaseOwner), claimOf(v), v.Active, v.Ready, stamp(v.LeaseExpiresAt),
+				v.SessionID, v.Status, v.Door, plain(v.LeaseOwner), claimOf(v), v.Active, v.Ready, leaseEnd(v),
 				reason(v.Wait, v.Waiting),
 			}
 		})
+}
+
+// leaseEnd is when the lease of a session that is held runs out; of one that is over only its last lease is known, which
+// nobody has to wait for.
+func leaseEnd(v protocol.SessionView) string {
+	if v.Status != protocol.SessionActive {
+		return ""
+	}
+	return stamp(v.LeaseExpiresAt)
 }
 
 // affinity is how a session is kept, where that is not the way of all.
@@ -243,7 +252,7 @@ func (p *program) showSession(a sessionAnswer) error {
 		fact{"queue", plain(v.Queue)},
 		fact{"requirements", strings.Join(v.Requirements, " ")},
 		fact{"activities", fmt.Sprintf("%d run, %d ready, at most %d at once", v.Active, v.Ready, v.MaxActivities)},
-		fact{"lease ends", stamp(v.LeaseExpiresAt)},
+		fact{"lease ends", leaseEnd(v)},
 		fact{"time is up", stamp(v.TTLExpiresAt)},
 		fact{"affinity", affinity(v)},
 		fact{"ended", v.EndedReason},

@@ -70,6 +70,19 @@ func TestListsOfSessionsAndTokensSayWhatAPersonLooksFor(t *testing.T) {
 	s.try(0, "started_new", "activity", "run", "nobody.runs.this", "--session", "kept", "--detach")
 	s.try(0, "for worker local, which holds session kept", "sessions")
 	s.try(0, "worker local does not run nobody.runs.this", "sessions", "describe", "kept") // which reads its tasks too
+	leases := func() (n int) {
+		for line := range strings.Lines(s.try(0, "LEASE ENDS", "sessions")) {
+			if strings.Contains(line, " kept ") {
+				n += strings.Count(line, "Z |")
+			}
+		}
+		return n
+	}
+	held := leases()
+	s.try(0, "", "sessions", "close", "kept")
+	if over := leases(); held != 1 || over != 0 {
+		t.Errorf("a held session shows %d times its lease ends, one that is over %d, want 1 and 0", held, over)
+	}
 	ends := time.Now().Add(48 * time.Hour).UTC()
 	s.try(0, "", "token", "create", "--name", "ci", "--role", "viewer", "--lasts", "48h")
 	var c []string
