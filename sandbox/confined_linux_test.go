@@ -50,22 +50,32 @@ func TestAttacks(t *testing.T) {
 				Worker: os.Getpid(), Other: int(other["pid"].(int64)), Secret: filepath.Join(dir, "secret"),
 				Foreign: filepath.Join(other["dir"].(string), "kept"),
 				Folder:  dir, Code: filepath.Join(code, "python.py"), Scratch: own["dir"].(string),
-				Abstract: fmt.Sprintf("@sojourn-attacked-%d", os.Getpid()),
+				Abstract: fmt.Sprintf("@sojourn-attacked-%d", os.Getpid()), Named: filepath.Join(dir, "socket"),
+				TCP: "127.0.0.1:0",
 			}
 			if err := os.WriteFile(aim.Secret, []byte("secret"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			l, err := net.Listen("unix", aim.Abstract)
-			if err != nil {
+			for network, address := range map[string]*string{"abstract": &aim.Abstract, "named": &aim.Named, "tcp": &aim.TCP} {
+				if network != "tcp" {
+					network = "unix"
+				}
+				l, err := net.Listen(network, *address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				*address = l.Addr().String()
+			}
+			if err := os.Chmod(aim.Named, 0o666); err != nil {
 				t.Fatal(err)
 			}
-			defer l.Close()
 			said := Got[map[string]string](t, b.Run(In("attacker", 1, b.Call("attacks", aim))))
 			for _, row := range Attacks {
 				what, told := said[row.Name]
 				must := row.Process
 				if level == sandbox.LevelConfined {
-					must = row.Confined && (b.Report().Signals || !row.Scope)
+					must = row.Confined && b.Report().LandlockABI >= row.ABI
 				}
 				switch {
 				case !told || what == "nobody wrote it":

@@ -13,6 +13,7 @@ func TestMain(m *testing.M) {
 	sandbox.Main(sandboxtest.Handlers)
 	helper()
 	busy()
+	sandboxtest.Enter()
 	install()
 	goleak.VerifyTestMain(m)
 }

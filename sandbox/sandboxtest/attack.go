@@ -19,7 +19,7 @@ type Aim struct {
 type Attack struct {
 	Name              string
 	Process, Confined bool // must be refused
-	Scope             bool // at level confined only with Landlock's scopes
+	ABI               int  // of Landlock from which on level confined refuses it; 0 for all
 	Works             bool // must not be refused: code needs it
 }
 
@@ -41,8 +41,8 @@ var Attacks = []Attack{
 	{Name: "ptrace of another executor", Confined: true},
 	{Name: "descriptor of the worker", Process: true, Confined: true},
 	{Name: "limits of the worker", Confined: true},
-	{Name: "signal to the worker", Confined: true, Scope: true},
-	{Name: "signal to another executor", Confined: true, Scope: true},
+	{Name: "signal to the worker", Confined: true, ABI: 6},
+	{Name: "signal to another executor", Confined: true, ABI: 6},
 	{Name: "secret file", Confined: true},
 	{Name: "secret file through the worker's root", Process: true, Confined: true},
 	{Name: "another executor's file", Confined: true},
@@ -73,7 +73,11 @@ var Attacks = []Attack{
 	{Name: "another cgroup", Confined: true},
 	{Name: "out of memory score", Confined: true},
 	{Name: "hard limit", Process: true, Confined: true},
-	{Name: "abstract socket", Confined: true, Scope: true},
+	{Name: "abstract socket", Confined: true, ABI: 6},
+	{Name: "named socket", Confined: true, ABI: 9},
+	{Name: "TCP to a service of the machine", Confined: true},
+	{Name: "TCP to the metadata address", Confined: true},
+	{Name: "UDP", Confined: true},
 	{Name: "raw socket", Process: true, Confined: true},
 	{Name: "packet socket", Process: true, Confined: true},
 	{Name: "vsock", Confined: true},

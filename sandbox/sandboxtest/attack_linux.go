@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -156,10 +157,14 @@ var tries = map[string]func(Aim) error{
 	"hard limit": func(Aim) error {
 		return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20})
 	},
-	"abstract socket": func(a Aim) error { return dials("unix", a.Abstract) },
-	"raw socket":      func(Aim) error { return sockets(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) },
-	"packet socket":   func(Aim) error { return sockets(unix.AF_PACKET, unix.SOCK_RAW, 0) },
-	"vsock":           func(Aim) error { return sockets(unix.AF_VSOCK, unix.SOCK_STREAM, 0) },
+	"abstract socket":                 func(a Aim) error { return dials("unix", a.Abstract) },
+	"named socket":                    func(a Aim) error { return dials("unix", a.Named) },
+	"TCP to a service of the machine": func(a Aim) error { return refused(dials("tcp", a.TCP)) },
+	"TCP to the metadata address":     func(Aim) error { return refused(dials("tcp", "169.254.169.254:80")) },
+	"UDP":                             func(Aim) error { return refused(sockets(unix.AF_INET, unix.SOCK_DGRAM, 0)) },
+	"raw socket":                      func(Aim) error { return sockets(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) },
+	"packet socket":                   func(Aim) error { return sockets(unix.AF_PACKET, unix.SOCK_RAW, 0) },
+	"vsock":                           func(Aim) error { return sockets(unix.AF_VSOCK, unix.SOCK_STREAM, 0) },
 	"listen": func(Aim) error {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err == nil {
@@ -217,7 +222,16 @@ func call(nr uintptr, args ...uintptr) error {
 // reached is an error when a call is refused before its arguments, which make no sense, are looked at.
 func reached(nr uintptr, args ...uintptr) error {
 	err := call(nr, args...)
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
+	if errors.Is(err, unix.ENOSYS) {
+		return err
+	}
+	return refused(err)
+}
+
+// refused is an error only when it says that something is not allowed: that nobody answers, or that there is no way to
+// an address, keeps nobody from trying another one.
+func refused(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return err
 	}
 	return nil
@@ -232,7 +246,7 @@ func sockets(family, kind, protocol int) error {
 }
 
 func dials(network, address string) error {
-	c, err := net.Dial(network, address)
+	c, err := net.DialTimeout(network, address, 2*time.Second)
 	if err == nil {
 		_ = c.Close()
 	}
