@@ -25,12 +25,13 @@ FUZZ_EXAMPLES ?= 10
 FREEZES ?= 20
 SOAK    ?= 10m
 STORM   ?= 1000
+CYCLES  ?= 1000
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze soak storm upgrade image lint dead fmt generate verify web bench compare build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze soak storm sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## build everything, start app and worker on SQLite, start sample runs
 	$(BIN) dev
@@ -88,6 +89,9 @@ soak: ## 500 workers that come, go and lose their connections for SOAK (10m) on 
 storm: ## drop the sockets of STORM (1000) workers that work, twice, on each database: all come back, nothing is lost
 	.ci/deps postgres
 	SOJOURN_TEST_STORM=$(STORM) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run SocketsAreDropped ./cli
+
+sandbox-long: deps ## create and end CYCLES (1000) executors of each runtime in all the ways there are: no process, descriptor, file or memory stays
+	SOJOURN_TEST_CYCLES=$(CYCLES) go test -count=1 -timeout 60m -v -run CreatingAndKillingLeavesNothing ./sandbox
 
 upgrade: build ## leave open work of an older commit's binary to this one (FROM=COMMIT)
 	.ci/deps postgres

@@ -172,7 +172,10 @@ func (ex *executor) run() {
 		patience.Stop()
 	case <-patience.C:
 		ex.force()
-		end = minder.Fact{T: minder.FactEnd, Exit: -1, Signal: int(syscall.SIGKILL)}
+		end = minder.NoLastWord
+	}
+	if end == minder.NoLastWord { // what left its session has another parent now, and is nobody's
+		minder.EndLeft(ex.scratch, ex.user.number())
 	}
 	ex.leave()
 	for _, f := range []*output{ex.stdout, ex.stderr} {
@@ -234,7 +237,7 @@ func (ex *executor) follow(last chan<- minder.Fact) {
 		late = false
 		ex.expectFacts()
 		if err != nil {
-			last <- minder.Fact{T: minder.FactEnd, Exit: -1, Signal: int(syscall.SIGKILL)}
+			last <- minder.NoLastWord
 			return
 		}
 		switch f.T {

@@ -230,6 +230,7 @@ func (p *Pool) installed(ctx context.Context, config minder.Config, logged bool)
 		switch {
 		case ferr != nil:
 			end = minder.Fact{T: minder.FactEnd, Exit: -1, Error: "what watches over the installation is gone"}
+			minder.EndLeft(config.Dir, config.User)
 		case f.T == minder.FactOOM:
 			err = fmt.Errorf("more than %d MiB were needed", config.Memory>>20)
 		case f.T == minder.FactQuota, f.T == minder.FactStarted && f.Error != "":

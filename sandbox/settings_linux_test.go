@@ -30,7 +30,7 @@ var heldEverywhere = []string{
 	"TestOrphansAreReaped",
 	"TestFloodOfOutputIsTruncatedAndTakesNoMemory",
 	"TestBrokenProtocolKillsTheExecutor",
-	"TestCreatingAndKillingLeavesNothingInTheWorker",
+	"TestCreatingAndKillingLeavesNothing/native",
 }
 
 func TestEverySettingHoldsTheSame(t *testing.T) {

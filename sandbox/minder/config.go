@@ -7,7 +7,11 @@
 // descendant until none is left, wipes the scratch folder and exits.
 package minder
 
-import "github.com/sojourn-run/sojourn/sandbox/wall"
+import (
+	"syscall"
+
+	"github.com/sojourn-run/sojourn/sandbox/wall"
+)
 
 // Name is the first argument by which a process knows that it is a minder.
 const Name = "sojourn-minder"
@@ -56,6 +60,9 @@ const (
 	FactQuota   = "quota"   // Error names the limit; everything is being killed
 	FactEnd     = "end"     // the executor is gone, and every descendant; the last fact
 )
+
+// NoLastWord is the end of an executor whose minder ended before it: all that is known.
+var NoLastWord = Fact{Exit: -1, Signal: int(syscall.SIGKILL)}
 
 // Fact is one line the minder writes on the lifeline, in JSON.
 type Fact struct {

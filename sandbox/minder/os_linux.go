@@ -131,6 +131,46 @@ func End(minder int) {
 	_ = syscall.Kill(minder, syscall.SIGKILL)
 }
 
+// EndLeft kills what a minder left that was itself killed, whose descendants have another parent since: processes of
+// the executor's user, if it had one of its own, and those that have the scratch folder as their home, as it was given
+// to them, or are in it. It looks until there is none, a few times.
+func EndLeft(scratch string, user int) {
+	for range 10 {
+		left := false
+		entries, err := os.ReadDir("/proc")
+		if err != nil {
+			return
+		}
+		for _, e := range entries {
+			pid, err := strconv.Atoi(e.Name())
+			if err != nil || pid == os.Getpid() || !belongs(pid, scratch, user) {
+				continue
+			}
+			left = true
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if !left {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// belongs says whether a process that still runs was part of an executor.
+func belongs(pid int, scratch string, user int) bool {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	if info, err := os.Stat(dir); err != nil {
+		return false
+	} else if st, ok := info.Sys().(*syscall.Stat_t); ok && user > 0 && int(st.Uid) == user {
+		return true
+	}
+	if cwd, err := os.Readlink(dir + "/cwd"); err == nil && (cwd == scratch || strings.HasPrefix(cwd, scratch+"/")) {
+		return true
+	}
+	environ, err := os.ReadFile(dir + "/environ")
+	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00HOME="+scratch+"\x00"))
+}
+
 // below returns the processes under one, those that nobody has reaped yet included.
 func below(parent int) []int {
 	if !hasChildren {

@@ -44,6 +44,9 @@ func End(minder int) {
 	_ = syscall.Kill(minder, syscall.SIGKILL)
 }
 
+// EndLeft finds nothing: there is no list of processes that says to whom they belonged.
+func EndLeft(string, int) {}
+
 func residentBytes(int) int64 { return 0 }
 
 func proportionalBytes(int) (int64, bool) { return 0, false }

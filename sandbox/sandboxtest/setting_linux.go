@@ -82,7 +82,7 @@ func (s Setting) Again(t *testing.T, tests []string) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	binary, own := filepath.Join(dir, "test"), filepath.Join(dir, "own")
 	if err := errors.Join(
-		os.Chmod(dir, 0o755), copyProgram(binary), os.Mkdir(own, 0o755), os.WriteFile(filepath.Join(own, "hosts"), nil, 0o644),
+		os.Chmod(dir, 0o755), copyProgram(binary), os.Mkdir(own, 0o755),
 	); err != nil {
 		t.Fatal(err)
 	}
