@@ -98,12 +98,13 @@ var directions = []direction{
 
 	// Where app and worker meet.
 	{"cli/bench", []string{
-		"client",
+		"client", "cli/bench/flame",
 		"app", "app/plane", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker", "worker/link",
 		"worker/workflow", "sandbox", "sandbox/frame",
 		"shared/...",
 	}},
 	{"cli/bench/chart", []string{"cli/bench"}},
+	{"cli/bench/flame", nil},
 	{"cli/conformance", nil},
 	{"cli", []string{
 		"client",

@@ -41,6 +41,11 @@ func (p *program) benchCommand() *cobra.Command {
 			if o.Postgres == "" {
 				o.Postgres = os.Getenv("SOJOURN_TEST_POSTGRES")
 			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Program = []string{self, "app"}
 			step, finish := p.progressBar()
 			o.Progress = step
 			results, err := bench.Run(c.Context(), o)
@@ -65,6 +70,9 @@ func (p *program) benchCommand() *cobra.Command {
 	c.Flags().IntVar(&o.Runs, "runs", 5, "runs of each scenario; the median is shown")
 	c.Flags().BoolVar(&o.Quick, "quick", false, "one small run of each, within 40 s")
 	c.Flags().StringVar(&charts, "chart", "", "directory for a chart of each scenario, as SVG and PNG")
+	c.Flags().StringVar(
+		&o.Profile, "profile", "", "directory for a CPU profile of each scenario (but P16 and what grows), and a flame graph of it as SVG",
+	)
 	c.Flags().BoolVar(&o.Large, "large", false, "the largest sizes of what grows as well, within an hour")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
 	c.AddCommand(p.benchSandboxCommand())

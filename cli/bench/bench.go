@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -22,8 +23,11 @@ type Options struct {
 	Large     bool     // the largest sizes of what grows as well
 	Quick     bool     // fewer operations and runs: a look, not a measurement
 	Version   string   // of the program, for the record
-	Progress  func(done, all int, what string)
-	Log       zerolog.Logger
+	// Program is how this program is started as an app, without its settings: P12 does. Empty: P12 fails.
+	Program  []string
+	Profile  string // folder for a profile of the processors of each scenario, and a flame graph of it; empty: none
+	Progress func(done, all int, what string)
+	Log      zerolog.Logger
 }
 
 // Result is one scenario on one store over one transport.
@@ -64,8 +68,17 @@ type scenario struct {
 	only                string // the database it is of; empty: all
 	n, quick            int
 	figure              func(sample) float64 // nil: operations a second
+	more                []figure             // of the same runs
+	most                int                  // runs, where one takes long; 0: as many as asked for
+	rests               bool                 // nothing is done: an operation is a tick of looking
 	options             func(*nodeOptions)
 	measure             func(ctx context.Context, n *node, ops int) (sample, error)
+}
+
+// figure is one more thing that a run tells.
+type figure struct {
+	unit string
+	of   func(sample) float64
 }
 
 // sample is one run of a scenario.
@@ -78,6 +91,9 @@ type sample struct {
 	off        float64         // how far it is from what it should be, in percent
 	commits    int64
 	roundTrips int64
+	statements int64 // and reads
+	resident   int64 // bytes in memory, at the end
+	size       int64 // of the program
 }
 
 // Scenarios lists what can be measured, by id, with a line of explanation.
@@ -92,6 +108,13 @@ func Scenarios() [][2]string {
 		{"P7", "time from the start of a workflow to the first line of its code, at 500 a second"},
 		{"P8", "time of one workflow of 1,000 parallel activities"},
 		{"P9", "what a session adds to the time until an activity begins: the first in it, and one that finds it warm"},
+		{"P10", "statements a second for the leases of 10,000 sessions that 200 workers hold"},
+		{
+			"P11",
+			"statements a minute, processor time and memory of an app at rest: 100,000 workflows sleep, beside a worker in its " +
+				"process, and beside 1,000 connected ones",
+		},
+		{"P12", "what the program needs: time until it is ready on a file that is there, its size, memory at rest"},
 		{
 			"P13",
 			"the slowest hundredth of tenants' workflows beside a tenant with 100 times as many, as a multiple of alone; " +
@@ -99,6 +122,7 @@ func Scenarios() [][2]string {
 		},
 		{"P14", "seconds to read and replay a history of 50,000 events"},
 		{"P15", "seconds until 60,000 schedules that are due in the same second have started their workflows"},
+		{"P16", "calls of isolated code by runtime: one that starts an executor, and small and large ones in one that is there"},
 		{"P17", "change of the time of other workflows while 1,000 tasks are blocked by a session, in percent"},
 		{
 			"P18",
@@ -142,6 +166,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 		for _, s := range scenarios() { // what grows takes long, and is asked for
 			o.Scenarios = append(o.Scenarios, s.id)
 		}
+		o.Scenarios = append(o.Scenarios, isolated)
 	}
 	var todo []scenario
 	for _, s := range scenarios() {
@@ -152,7 +177,11 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	var bigger []growing
 	all := 0
 	for _, s := range todo {
-		all += len(on(s.only, o.Stores)) * o.Runs
+		all += len(on(s.only, o.Stores)) * s.runs(o)
+	}
+	calls := slices.Contains(o.Scenarios, isolated)
+	if calls {
+		all += isolatedSteps() * o.Runs
 	}
 	for _, g := range growths() {
 		asked := 0
@@ -167,19 +196,26 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	}
 	if all == 0 {
 		return nil, fmt.Errorf(
-			"nothing to measure of %v on %v: P1 is of sqlite, P2 and P5-APPS are of postgres", o.Scenarios, o.Stores,
+			"nothing to measure of %v on %v: P1 and P12 are of sqlite, P2 and P5-APPS are of postgres", o.Scenarios, o.Stores,
 		)
 	}
 	var results []Result
 	done := 0
 	for _, s := range todo {
 		for _, kind := range on(s.only, o.Stores) {
-			r, err := repeat(ctx, s, kind, o, func() { done++; o.progress(done, all, s.id+" "+kind+" "+s.transport) })
+			some, err := repeat(ctx, s, kind, o, func() { done++; o.progress(done, all, s.id+" "+kind+" "+s.transport) })
 			if err != nil {
 				return results, fmt.Errorf("%s on %s over %s: %w", s.id, kind, s.transport, err)
 			}
-			results = append(results, r)
+			results = append(results, some...)
 		}
+	}
+	if calls {
+		some, err := measureIsolated(ctx, o, func(what string) { done++; o.progress(done, all, isolated+" "+what) })
+		if err != nil {
+			return results, fmt.Errorf("%s: %w", isolated, err)
+		}
+		results = append(results, some...)
 	}
 	for _, g := range bigger {
 		for _, kind := range g.stores(o) {
@@ -211,44 +247,66 @@ func (o Options) progress(done, all int, what string) {
 	}
 }
 
-// repeat runs one scenario o.Runs times, each on a fresh database, after a short warm-up on each.
-func repeat(ctx context.Context, s scenario, kind string, o Options, step func()) (Result, error) {
+// runs is how often a scenario is measured.
+func (s *scenario) runs(o Options) int {
+	if s.most > 0 {
+		return min(s.most, o.Runs)
+	}
+	return o.Runs
+}
+
+// repeat runs one scenario as often as is asked for, each time on a fresh database, after a short warm-up on each. The
+// first result is its figure, the others are what else its runs tell.
+func repeat(ctx context.Context, s scenario, kind string, o Options, step func()) ([]Result, error) {
 	ops := s.n
 	if o.Quick {
 		ops = s.quick
 	}
-	r := Result{
-		Scenario: s.id, Store: kind, Transport: s.transport, Unit: s.unit, N: ops, Cores: runtime.NumCPU(),
-		Go: runtime.Version(), Version: o.Version, Date: time.Now().UTC().Format(time.DateOnly),
+	figures := append([]figure{{s.unit, s.figure}}, s.more...)
+	results := make([]Result, len(figures))
+	for i, f := range figures {
+		results[i] = Result{
+			Scenario: s.id, Store: kind, Transport: s.transport, Unit: f.unit, N: ops, Cores: runtime.NumCPU(),
+			Go: runtime.Version(), Version: o.Version, Date: time.Now().UTC().Format(time.DateOnly),
+		}
 	}
 	var each []time.Duration
 	var cpu time.Duration
-	for range o.Runs {
-		one, used, limit, err := once(ctx, s, kind, o, ops)
+	var limit Limit
+	ofTheLimit := 0.0
+	profiled := &profiles{dir: o.Profile}
+	for range s.runs(o) {
+		one, used, allowed, err := once(ctx, s, kind, o, ops, profiled)
 		if err != nil {
-			return r, err
+			return results, err
 		}
-		value := float64(ops) / one.elapsed.Seconds()
-		if s.figure != nil {
-			value = s.figure(one)
+		for i, f := range figures {
+			value := float64(ops) / one.elapsed.Seconds()
+			if f.of != nil {
+				value = f.of(one)
+			}
+			results[i].Runs = append(results[i].Runs, value)
 		}
-		r.Runs = append(r.Runs, value)
 		each, cpu = append(each, one.each...), cpu+used
-		r.Limit = limit
-		r.OfLimit = ofLimit(one, limit)
+		limit, ofTheLimit = allowed, ofLimit(one, allowed)
 		step()
 	}
-	sorted := slices.Sorted(slices.Values(r.Runs))
-	r.Median, r.Min, r.Max = sorted[len(sorted)/2], sorted[0], sorted[len(sorted)-1]
-	r.P50, r.P99 = millis(percentile(each, 50)), millis(percentile(each, 99))
-	r.CPU = millis(cpu) / float64(ops*o.Runs)
-	return r, nil
+	for i := range results {
+		r := &results[i]
+		r.middle()
+		r.Limit = limit
+		if i == 0 { // the others are no operations
+			r.P50, r.P99, r.OfLimit = millis(percentile(each, 50)), millis(percentile(each, 99)), ofTheLimit
+			r.CPU = millis(cpu) / float64(ops*s.runs(o))
+		}
+	}
+	return results, profiled.write(s.id+"-"+kind+"-"+s.transport, results[0])
 }
 
 func once(
-	ctx context.Context, s scenario, kind string, o Options, ops int,
+	ctx context.Context, s scenario, kind string, o Options, ops int, profiled *profiles,
 ) (one sample, used time.Duration, limit Limit, err error) {
-	no := nodeOptions{store: kind, postgres: o.Postgres, quick: o.Quick, log: o.Log}
+	no := nodeOptions{store: kind, postgres: o.Postgres, quick: o.Quick, program: o.Program, log: o.Log}
 	if s.options != nil {
 		s.options(&no)
 	}
@@ -268,9 +326,14 @@ func once(
 		return one, 0, limit, err
 	}
 	runtime.GC()
+	end, err := profiled.begin()
+	if err != nil {
+		return one, 0, limit, err
+	}
 	before, stats, trips := cpuTime(), n.app.Store().Stats(), n.trips.Load()
 	one, err = s.measure(ctx, n, ops)
 	used = cpuTime() - before
+	err = errors.Join(err, end())
 	one.commits = n.app.Store().Stats().Commits - stats.Commits
 	one.roundTrips = n.trips.Load() - trips
 	return one, used, limit, err

@@ -102,6 +102,27 @@ func scenarios() []scenario {
 			measure: visits(heldNext, plainNext),
 		},
 		{
+			id: "P10", transport: "in-process", unit: "statements/s", n: 60, quick: 30, rests: true, most: 3,
+			figure: statementsASecond, options: func(o *nodeOptions) {
+				rest := atRest(o.quick)
+				o.worker, o.workers, o.sessions = "in-process", rest.workers, rest.sessions/rest.workers*6/5
+			}, measure: heldSessions,
+		},
+		{
+			id: "P11", transport: "in-process", unit: "statements/min", n: 120, quick: 30, rests: true, most: 1,
+			figure: statementsAMinute, more: []figure{{"% of a core", ofACore}, {"MB in memory", megabytes}},
+			options: inProcess, measure: asleep,
+		},
+		{
+			id: "P11", transport: "socket", unit: "statements/min", n: 120, quick: 30, rests: true, most: 1,
+			figure: statementsAMinute, more: []figure{{"% of a core", ofACore}, {"MB in memory", megabytes}},
+			measure: asleepBesideFleet,
+		},
+		{
+			id: "P12", transport: "process", unit: "ms, ready", only: "sqlite", n: 10, quick: 2, figure: median,
+			more: []figure{{"MB, binary", binaryMegabytes}, {"MB, in memory", megabytes}}, measure: footprint,
+		},
+		{
 			id: "P13", transport: "in-process", unit: "×, slowest", n: 1_000, quick: 100, figure: slowest, options: inProcess,
 			measure: besideGreedy,
 		},

@@ -172,8 +172,7 @@ func grow(ctx context.Context, g growing, kind string, o Options, step func(stri
 	}
 	for i := range results {
 		r := &results[i]
-		sorted := slices.Sorted(slices.Values(r.Runs))
-		r.Median, r.Min, r.Max = sorted[len(sorted)/2], sorted[0], sorted[len(sorted)-1]
+		r.middle()
 		r.P50, r.P99 = millis(percentile(each[i], 50)), millis(percentile(each[i], 99))
 		r.CPU = millis(cpu[i]) / float64(r.N*o.Runs)
 	}

@@ -35,23 +35,29 @@ type nodeOptions struct {
 	apps     int    // on one database, each with a worker on a queue of its own; 1 when 0
 	database string // of apps after the first
 	queue    string // of the worker; empty: the default
+	sessions int    // most that a worker holds; 10 when 0
 	quick    bool   // a look: what is there to be measured may be smaller
+	program  []string
 	log      zerolog.Logger
 }
 
 // node is an app on a database of its own, with a worker if the scenario wants one.
 type node struct {
-	app    *app.App
-	dir    string
-	drop   func(context.Context) error // removes the database
-	stop   context.CancelFunc
-	ended  chan error
-	parts  int
-	queue  string       // of its worker
-	quick  bool         // as the options say
-	long   string       // the workflow whose history is replayed
-	others []*node      // further apps on its database
-	trips  atomic.Int64 // round trips the scenario made
+	app      *app.App
+	dir      string
+	drop     func(context.Context) error // removes the database
+	stop     context.CancelFunc
+	ended    chan error
+	parts    int
+	queue    string         // of its worker
+	quick    bool           // as the options say
+	long     string         // the workflow whose history is replayed
+	program  []string       // as the options say
+	prepared bool           // what is measured is there
+	there    atomic.Int64   // workflows that are where they stay
+	leave    []func() error // ends what was started beside, before the app ends
+	others   []*node        // further apps on its database
+	trips    atomic.Int64   // round trips the scenario made
 
 	arrivals arrivals
 	passages passages
@@ -65,7 +71,8 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	}
 	n := &node{dir: dir, drop: func(context.Context) error {
 		return nil
-	}, queue: o.queue, quick: o.quick, ended: make(chan error, 1+max(1, o.workers)), entered: make(chan struct{}, 2)}
+	}, queue: o.queue, quick: o.quick, program: o.program, entered: make(chan struct{}, 2)}
+	n.ended = make(chan error, 2+max(1, o.workers))
 	open := func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		return sqlite.Open(ctx, filepath.Join(dir, "bench.db"), sqldb.Options{App: id, Dispatch: d})
 	}
@@ -127,6 +134,7 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	registerLong(registry, &n.passages)
 	registerGrowth(registry)
 	registerReplay(registry)
+	registerIdle(registry, func() { n.there.Add(1) })
 	var carrier link.Carrier = &link.Socket{URLs: []string{n.app.URL()}}
 	if o.worker == "in-process" {
 		carrier = link.Local{Join: n.app.Channel().Join}
@@ -137,8 +145,8 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	}
 	w, err := worker.New(worker.Options{
 		Queues:   queues,
-		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: id, MaxSessions: 10, NoSandbox: true,
-		DrainTimeout: 5 * time.Second, Log: o.log.Level(zerolog.WarnLevel),
+		Registry: registry, Carrier: carrier, Release: "bench", WorkerID: id,
+		MaxSessions: max(10, o.sessions), NoSandbox: true, DrainTimeout: 5 * time.Second, Log: o.log.Level(zerolog.WarnLevel),
 	})
 	if err != nil {
 		return err
@@ -175,6 +183,9 @@ func (n *node) database(ctx context.Context, server string) (string, error) {
 
 func (n *node) close() error {
 	var all []error
+	for _, end := range n.leave {
+		all = append(all, end())
+	}
 	for _, other := range n.others { // before the database goes
 		all = append(all, other.close())
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -52,12 +53,23 @@ type SandboxResult struct {
 	Go      string  `json:"go"`
 }
 
-// Executor makes this process the echo of frames, or lets an executor of this binary serve what the benchmark calls.
-// Hand it to sandbox.Main. A worker does not offer it.
+// Executor makes this process the echo of frames or workers that wait, or lets an executor of this binary serve what
+// the benchmark calls. Hand it to sandbox.Main. A worker does not offer it.
 func Executor(all sandbox.Handlers) {
 	if len(os.Args) > 0 && os.Args[0] == echoName {
 		if err := echoFrames(); err != nil {
 			fmt.Fprintln(os.Stderr, "echo:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 3 && os.Args[0] == fleetName {
+		workers, err := strconv.Atoi(os.Args[2])
+		if err == nil {
+			err = runFleet(os.Args[1], workers)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "workers:", err)
 			os.Exit(1)
 		}
 		os.Exit(0)

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+)
+
+// isolated is the id of the scenario that measures calls of isolated code. It needs no app and no database.
+const isolated = "P16"
+
+// isolatedSteps is how many steps of progress a run of it has: each kind of call in each runtime, and of frames alone.
+func isolatedSteps() int { return (1 + len(isolatedRuntimes())) * len(sandboxCases()) }
+
+func isolatedRuntimes() []string {
+	return []string{sandbox.RuntimeNative, sandbox.RuntimeNode, sandbox.RuntimePython}
+}
+
+// measureIsolated measures each kind of call in each runtime at the level that needs nothing of the machine. What is
+// not there is left out. "sojourn bench sandbox" tells more.
+func measureIsolated(ctx context.Context, o Options, step func(what string)) (results []Result, err error) {
+	at := map[string]int{}
+	for range o.Runs {
+		some, err := RunSandbox(ctx, SandboxOptions{
+			Runtimes: isolatedRuntimes(), Levels: []string{string(sandbox.LevelProcess)}, Quick: o.Quick, Log: o.Log,
+			Progress: func(_, _ int, what string) { step(what) },
+		})
+		if err != nil {
+			return results, err
+		}
+		for _, c := range some {
+			if c.Runtime == bare || c.Skipped != "" {
+				continue
+			}
+			name := c.Runtime + ", " + c.Case
+			i, known := at[name]
+			if !known {
+				i = len(results)
+				at[name] = i
+				results = append(results, Result{
+					Scenario: isolated, Store: "none", Transport: c.Runtime, Unit: "ms, " + c.Case, N: c.N,
+					Cores: runtime.NumCPU(), Go: runtime.Version(), Version: o.Version,
+					Date: time.Now().UTC().Format(time.DateOnly),
+				})
+			}
+			r := &results[i]
+			r.Runs = append(r.Runs, c.P50)
+			// of what a run tells, its middle and its slowest hundredth, the mean of the runs
+			r.P50, r.P99, r.CPU = r.P50+c.P50/float64(o.Runs), r.P99+c.P99/float64(o.Runs), r.CPU+c.CPU/float64(o.Runs)
+		}
+	}
+	for i := range results {
+		results[i].middle()
+	}
+	if len(results) == 0 {
+		return nil, fmt.Errorf("no runtime is there at level %s", sandbox.LevelProcess)
+	}
+	return results, nil
+}
+
+// middle fills in what the runs come to.
+func (r *Result) middle() {
+	sorted := slices.Sorted(slices.Values(r.Runs))
+	r.Median, r.Min, r.Max = sorted[len(sorted)/2], sorted[0], sorted[len(sorted)-1]
+}

@@ -1,0 +1,261 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// fleetName is the first argument of a process that is nothing but workers that wait.
+const fleetName = "sojourn-bench-fleet"
+
+// resting is what an app is measured with while nothing happens: so many of each. Those for a look are few.
+type resting struct {
+	workers, sessions, sleepers int
+	settle                      time.Duration // from the last thing done until it counts as rest
+	tick                        time.Duration // one operation of the scenario: so long a look
+}
+
+func atRest(quick bool) resting {
+	if quick {
+		return resting{workers: 20, sessions: 200, sleepers: 200, settle: time.Second, tick: 100 * time.Millisecond}
+	}
+	return resting{workers: 200, sessions: 10_000, sleepers: 100_000, settle: 20 * time.Second, tick: time.Second}
+}
+
+// fleet is how many workers are connected while workflows sleep.
+func (r resting) fleet() int {
+	if r.sleepers > 10_000 {
+		return 1000
+	}
+	return 20
+}
+
+// registerIdle adds workflows that, once they are where they are to be, stay there.
+func registerIdle(r *worker.Registry, there func()) {
+	const long = 30 * 24 * time.Hour
+	r.Workflow("sleeper", func(ctx workflow.Context) error {
+		there()
+		return workflow.Sleep(ctx, long)
+	})
+	r.Workflow("holder", func(ctx workflow.Context) error {
+		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+		if err != nil {
+			return err
+		}
+		if err := s.Execute(ctx, "take").Get(ctx, nil); err != nil {
+			return err
+		}
+		return workflow.Sleep(ctx, long)
+	})
+	r.Activity("take", func(context.Context) error {
+		there()
+		return nil
+	})
+}
+
+// bring starts so many workflows and waits until all are where they stay.
+func bring(ctx context.Context, n *node, typ string, size int) error {
+	n.there.Store(0)
+	b := n.app.Broker()
+	if _, err := many(size, 500, func() error {
+		_, err := b.Start(ctx, protocol.StartRequest{WorkflowID: ulid.Make().String(), WorkflowType: typ})
+		return err
+	}); err != nil {
+		return err
+	}
+	patience := time.Now().Add(10 * time.Minute)
+	for n.there.Load() < int64(size) {
+		if time.Now().After(patience) {
+			return fmt.Errorf("%d of %d workflows are where they are to stay", n.there.Load(), size)
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// heldSessions looks at an app whose workers hold sessions in which nothing happens: what it asks of the database is
+// for the sessions' leases and the workers' own. The first call takes the sessions.
+func heldSessions(ctx context.Context, n *node, ops int) (sample, error) {
+	rest := atRest(n.quick)
+	if !n.prepared {
+		n.prepared = true
+		if err := errors.Join(bring(ctx, n, "holder", rest.sessions), pause(ctx, rest.settle)); err != nil {
+			return sample{}, err
+		}
+	}
+	return look(ctx, n, ops, rest.tick)
+}
+
+// asleep looks at an app that keeps workflows that sleep, beside a worker in its process.
+func asleep(ctx context.Context, n *node, ops int) (sample, error) {
+	rest := atRest(n.quick)
+	if !n.prepared {
+		n.prepared = true
+		if err := errors.Join(bring(ctx, n, "sleeper", rest.sleepers), pause(ctx, rest.settle)); err != nil {
+			return sample{}, err
+		}
+	}
+	return look(ctx, n, ops, rest.tick)
+}
+
+// asleepBesideFleet is the same beside workers that are connected over sockets and have nothing to do. They are a
+// process of their own: what they use is not the app's.
+func asleepBesideFleet(ctx context.Context, n *node, ops int) (sample, error) {
+	rest := atRest(n.quick)
+	if !n.prepared {
+		n.prepared = true
+		working, stop := context.WithCancel(context.WithoutCancel(ctx))
+		err := n.work(working, nodeOptions{worker: "in-process", log: zerolog.Nop()}, "before")
+		if err == nil {
+			err = bring(ctx, n, "sleeper", rest.sleepers)
+		}
+		stop()
+		if err == nil {
+			err = n.startFleet(ctx, rest.fleet())
+		}
+		if err = errors.Join(err, pause(ctx, rest.settle)); err != nil {
+			return sample{}, err
+		}
+	}
+	return look(ctx, n, ops, rest.tick)
+}
+
+// look waits for ops ticks and counts what happened meanwhile.
+func look(ctx context.Context, n *node, ops int, tick time.Duration) (s sample, err error) {
+	debug.FreeOSMemory() // what is left of the preparation is no part of what an app needs at rest
+	stats, used, began := n.app.Store().Stats(), cpuTime(), time.Now()
+	err = pause(ctx, time.Duration(ops)*tick)
+	now := n.app.Store().Stats()
+	s.elapsed, s.used = time.Since(began), cpuTime()-used
+	s.statements = now.Statements + now.Reads - stats.Statements - stats.Reads
+	if err == nil {
+		s.resident, err = resident(os.Getpid())
+	}
+	return s, err
+}
+
+// startFleet starts so many workers in a process of its own, and returns when all are connected.
+func (n *node) startFleet(ctx context.Context, workers int) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var said bytes.Buffer
+	c := exec.Command(self)
+	c.Args, c.Stderr = []string{fleetName, n.app.URL(), strconv.Itoa(workers)}, &said
+	in, err := c.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	n.leave = append(n.leave, func() error {
+		_ = in.Close() // which ends it
+		late := time.AfterFunc(30*time.Second, func() { _ = c.Process.Kill() })
+		defer late.Stop()
+		return c.Wait()
+	})
+	ready := make(chan error, 1)
+	go func() {
+		_, err := bufio.NewReader(out).ReadString('\n')
+		ready <- err
+	}()
+	select {
+	case err := <-ready:
+		if err != nil {
+			return fmt.Errorf("workers did not connect: %w: %s", err, said.String())
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// runFleet is the process of workers that wait: it says a line when all of them are connected, and ends with its input.
+func runFleet(url string, workers int) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, workers)
+	all := make([]*worker.Worker, workers)
+	for i := range workers {
+		registry := worker.NewRegistry()
+		registry.Activity("wait", func(context.Context) error { return nil })
+		w, err := worker.New(worker.Options{
+			Queues: []string{"idle"}, Registry: registry, Carrier: &link.Socket{URLs: []string{url}}, Release: "bench",
+			WorkerID: fmt.Sprintf("idle-%d", i), MaxSessions: 10, NoSandbox: true, NoMachine: true,
+			DrainTimeout: 5 * time.Second, Log: zerolog.New(os.Stderr).Level(zerolog.ErrorLevel),
+		})
+		if err != nil {
+			return err
+		}
+		all[i] = w
+		go func() { ended <- w.Run(ctx) }()
+	}
+	for _, w := range all {
+		if err := w.WaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	fmt.Println("connected")
+	_, err := io.Copy(io.Discard, os.Stdin)
+	cancel()
+	for range all {
+		err = errors.Join(err, <-ended)
+	}
+	return err
+}
+
+// resident is how many bytes a process has in memory.
+func resident(pid int) (int64, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("memory of a process is read on Linux: %w", err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kilobytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			return kilobytes << 10, err
+		}
+	}
+	return 0, fmt.Errorf("process %d has no memory", pid)
+}
+
+// What a look at rest tells.
+func statementsASecond(s sample) float64 { return float64(s.statements) / s.elapsed.Seconds() }
+func statementsAMinute(s sample) float64 { return 60 * statementsASecond(s) }
+func ofACore(s sample) float64           { return 100 * float64(s.used) / float64(s.elapsed) }
+func megabytes(s sample) float64         { return float64(s.resident) / 1e6 }

@@ -1,0 +1,62 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/sojourn-run/sojourn/cli/bench/flame"
+)
+
+// profiles are those of the processors while the runs of a scenario were measured.
+type profiles struct {
+	dir string // empty: none are made
+	all []*profile.Profile
+}
+
+// begin starts a profile, which end adds to the others.
+func (p *profiles) begin() (end func() error, err error) {
+	if p.dir == "" {
+		return func() error { return nil }, nil
+	}
+	var raw bytes.Buffer
+	if err := pprof.StartCPUProfile(&raw); err != nil {
+		return nil, err
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		one, err := profile.Parse(&raw)
+		p.all = append(p.all, one)
+		return err
+	}, nil
+}
+
+// write stores what the runs have in common as NAME.pprof, for go tool pprof, and draws it as NAME.svg.
+func (p *profiles) write(name string, r Result) error {
+	if p.dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		return err
+	}
+	whole, err := profile.Merge(p.all)
+	if err != nil {
+		return fmt.Errorf("profiles of %s: %w", name, err)
+	}
+	var raw, picture bytes.Buffer
+	title := fmt.Sprintf(
+		"%s on %s, %s: processor time of %d runs of %d operations", r.Scenario, r.Store, r.Transport, len(r.Runs), r.N,
+	)
+	if err := errors.Join(whole.Write(&raw), flame.Draw(&picture, whole, title)); err != nil {
+		return fmt.Errorf("profile of %s: %w", name, err)
+	}
+	at := filepath.Join(p.dir, name)
+	return errors.Join(
+		os.WriteFile(at+".pprof", raw.Bytes(), 0o644), os.WriteFile(at+".svg", picture.Bytes(), 0o644),
+	)
+}

@@ -1,0 +1,32 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/cli/bench"
+)
+
+// The program measures itself as it is started: this one here, as an app of its own.
+func TestTheProgramMeasuresWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	code, out, said := run(t, t.TempDir(), nil, "bench", "P12", "--quick", "--json")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, said)
+	}
+	var got []bench.Result
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	var units []string
+	for _, r := range got {
+		units = append(units, r.Unit)
+		if r.Scenario != "P12" || r.Median < 1 || r.Median > 100_000 {
+			t.Errorf("got %+v", r)
+		}
+	}
+	if want := []string{"ms, ready", "MB, binary", "MB, in memory"}; !slices.Equal(units, want) {
+		t.Errorf("got %v, want %v", units, want)
+	}
+}
