@@ -26,8 +26,9 @@ FREEZES ?= 20
 SOAK    ?= 10m
 STORM   ?= 1000
 CYCLES  ?= 1000
+ROLLING ?= 10m
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze soak storm sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze soak storm rolling sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -89,6 +90,10 @@ soak: ## 500 workers that come, go and lose their connections for SOAK (10m) on 
 storm: ## drop the sockets of STORM (1000) workers that work, twice, on each database: all come back, nothing is lost
 	.ci/deps postgres
 	SOJOURN_TEST_STORM=$(STORM) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run SocketsAreDropped ./cli
+
+rolling: ## two builds change places under load for ROLLING (10m), app by app and worker by worker, on PostgreSQL with a schema change
+	.ci/deps postgres
+	SOJOURN_TEST_ROLLING=$(ROLLING) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run TwoBuildsChangePlaces ./cli
 
 sandbox-long: deps ## create and end CYCLES (1000) executors of each runtime in all the ways there are: no process, descriptor, file or memory stays
 	SOJOURN_TEST_CYCLES=$(CYCLES) go test -count=1 -timeout 60m -v -run CreatingAndKillingLeavesNothing ./sandbox

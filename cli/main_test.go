@@ -53,6 +53,7 @@ func register(r *worker.Registry) {
 	examples.Register(r)
 	r.Workflow("ledger", ledgerWorkflow)
 	r.Activity("ledger.append", appendToLedger)
+	r.Activity("rollout.step", appendToLedger)
 	r.Workflow("stay", stayWorkflow)
 	r.Workflow("one", oneWorkflow)
 	lost := &activity.SessionRecoveryPolicy{RebuildActivity: "stay.build"}
@@ -62,6 +63,7 @@ func register(r *worker.Registry) {
 	registerKilled(r)
 	registerParents(r)
 	registerPolicies(r)
+	registerRollout(r)
 	registerTakeover(r)
 	registerStorm(r)
 	registerHandlers(r)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,8 +16,9 @@ import (
 )
 
 // newerBuild builds the program with one more migration in both databases, which says that binaries of schema minReader
-// may serve what it makes.
-func newerBuild(t *testing.T, release string, minReader int) (binary string) {
+// may serve what it makes. What says what go is to make of it, beside an overlay and a name: the command where it is
+// left out.
+func newerBuild(t *testing.T, release string, minReader int, what ...string) (binary string) {
 	t.Helper()
 	dir, version := t.TempDir(), latestSchema(t)+1
 	text := fmt.Sprintf("-- +goose Up\nALTER TABLE audit ADD COLUMN newer TEXT;\n"+
@@ -43,7 +45,11 @@ func newerBuild(t *testing.T, release string, minReader int) (binary string) {
 		t.Fatal(err)
 	}
 	binary = filepath.Join(dir, "sojourn")
-	build := exec.Command("go", "build", "-overlay", overlay, "-o", binary, "./cmd/sojourn")
+	if len(what) == 0 {
+		what = []string{"build", "./cmd/sojourn"}
+	}
+	last := len(what) - 1
+	build := exec.Command("go", append(slices.Clone(what[:last]), "-overlay", overlay, "-o", binary, what[last])...)
 	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
