@@ -12,8 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// scheduleActivity opens an activity. One whose session has ended, or may not be made, fails in the same step: it would
-// wait for ever.
+// An activity is real work, done by a worker that may die in it. The engine promises that its outcome is
+// recorded once and that it is tried again as its policy says; it cannot promise that the code runs once. Every
+// rule below serves one of these: a report counts only for the delivery that is live, and whatever ends a
+// delivery without a report makes the next one possible.
+
+// scheduleActivity opens an activity. One whose session has ended, or may not be made, fails in the same step:
+// left open, it would wait for ever for a session that nobody can hold.
 func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	d := &history.ActivityScheduled{
 		Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: c.ActivityType, Arguments: c.Arguments.Blob,
@@ -25,9 +30,10 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		Parallel: c.Parallel, SessionID: c.SessionID,
 	}
 	if d.ScheduleToClose > 0 {
-		// no attempt outlasts them all: a deadline shown to it is one that holds
+		// No attempt outlasts them all, so a deadline that is shown to an attempt is one that holds.
 		d.StartToClose = min(d.StartToClose, d.ScheduleToClose)
 	}
+	// Without a queue of its own the activity goes where its session is, else to the queue of the run.
 	if d.Activity.Queue == "" {
 		d.Activity.Queue = st.Queue
 		if c.WorkerSession != nil && c.WorkerSession.Queue != "" {
@@ -53,8 +59,10 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		}, "")
 		return
 	}
+	// The holder left and the policy wants the loss of its state to be noticed. One task is told, and the
+	// session is free for the next; others that wait are told as well.
 	if sess.Drained {
-		sess.Drained = sess.Ready > 0 // those that wait are told as well
+		sess.Drained = sess.Ready > 0
 		st.keep(sess)
 		a, _ := st.Activities.Get(seq)
 		st.fail(a, stateDrained(&sess), "")
@@ -65,7 +73,8 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	st.keep(sess)
 }
 
-// outcome says who ended the activity's attempt, if one is under way.
+// outcome says who ended the activity's attempt, if one is under way. An activity that was cancelled while it
+// waited has no worker to name.
 func (a *Activity) outcome() history.Attempt {
 	t := history.Attempt{Number: a.Attempt, Lost: a.Lost}
 	if a.State == LeasedState {
@@ -75,9 +84,10 @@ func (a *Activity) outcome() history.Attempt {
 	return t
 }
 
-// endActivity takes the activity out of its session's counts: it is about to end or to be tried again. by says that its
-// holder reported, which moves the session's idle clock as long as the holder still owns it under the same epoch and
-// its lease lives.
+// endActivity takes the activity out of its session's counts, because it is about to end or to be tried again.
+// by says that its holder reported: that moves the session's idle clock, as long as the holder still owns it
+// under the same epoch and its lease lives. An attempt of an earlier epoch counts among the strays, since it
+// still runs at a holder that was.
 func (st *step) endActivity(a Activity, by bool) {
 	if a.SessionID == "" {
 		return
@@ -94,6 +104,7 @@ func (st *step) endActivity(a Activity, by bool) {
 		if by && s.HeldBy(a.Owner, st.now.Time) {
 			s.touch(st.now.Time)
 		}
+		// An operator moves the session, and this was the last activity in it.
 		if e, ok := s.moved(st.now); ok {
 			st.keep(s, e)
 			return
@@ -106,8 +117,8 @@ func (st *step) endActivity(a Activity, by bool) {
 	st.keep(s)
 }
 
-// unran takes back an attempt that never reached its worker: the next one may be the first that the session's holder
-// sees.
+// unran takes back an attempt that never reached its worker. The next attempt may then be the first that the
+// session's holder sees, and only the first is told that the session is new and its state has to be built.
 func (st *step) unran(a Activity) {
 	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && a.New {
 		s.Fresh = true
@@ -115,8 +126,8 @@ func (st *step) unran(a Activity) {
 	}
 }
 
-// readyAgain counts the activity, which is ready again, in its session. In a session that has ended it would wait for
-// ever: it fails.
+// readyAgain counts the activity, which is ready again, in its session. In a session that has ended it fails
+// instead, since it would wait for ever.
 func (st *step) readyAgain(a Activity) {
 	s, ok := st.session(a.SessionID)
 	switch {
@@ -129,7 +140,10 @@ func (st *step) readyAgain(a Activity) {
 	}
 }
 
-// holdsActivity checks a report about an attempt, in the order callers rely on.
+// holdsActivity checks a report about an attempt, in the order callers rely on: the activity exists, the run is
+// open, the delivery is live, the reporter is its owner, the lease has not run out, the session's epoch is the
+// one it ran under. The lease is judged by the store's clock: a worker whose own clock is slow may believe it
+// still holds.
 func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error) {
 	id := StepID(st.ID, seq)
 	if seq > st.CommandSeq {
@@ -169,13 +183,15 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 	return a, nil
 }
 
-// superseded says whether a workflow-scoped session went to another epoch under the attempt: its result must not count.
+// superseded says whether a workflow-scoped session went to another epoch under the attempt. Then its result
+// must not count: the state it worked on is not the one the next activities will see.
 func (st *step) superseded(a Activity) bool {
 	s, ok := st.session(a.SessionID)
 	return a.SessionID != "" && ok && s.Door == DoorWorkflow && s.Epoch != a.Epoch
 }
 
-// refuseSuperseded sets the task free and refuses its late result.
+// refuseSuperseded sets the task free and refuses its late result. Both are stored: a plain refusal would leave
+// the task leased to a worker that was just told to stop.
 func (st *step) refuseSuperseded(a Activity) {
 	s, _ := st.session(a.SessionID)
 	st.release(a, "stale_session_epoch", false, false)
@@ -184,17 +200,18 @@ func (st *step) refuseSuperseded(a Activity) {
 	).With("session_epoch", s.Epoch).With("can_continue", false)
 }
 
-// sessionLost says whether the attempt's session was made by options and its holder lost it: the lease ran out, or
-// another holds it. What such options promise, as many at once as they say and no more, an attempt that goes on would
-// break. Not of a session of soft affinity: that leaves what runs to its end.
+// sessionLost says whether the attempt's session was made by options and its holder lost it: the lease ran out,
+// or another worker holds it. Such options promise that so many activities run at once and no more; an attempt
+// that went on beside those of the next holder would break that. A session of soft affinity makes no such
+// promise, so what runs in it may end.
 func (st *step) sessionLost(a Activity) bool {
 	s, ok := st.session(a.SessionID)
 	return a.SessionID != "" && ok && s.Door == DoorWorker && s.Fallback == 0 && !s.Terminal &&
 		(s.Epoch != a.Epoch || !s.HeldBy(a.Owner, st.now.Time))
 }
 
-// refuseLost ends the attempt at its heartbeat and sets the task free for whoever has the session next. Its worker
-// lives, so nothing was lost with it.
+// refuseLost ends the attempt at its heartbeat and sets the task free for whoever has the session next. Its
+// worker lives, so nothing counts as lost with it.
 func (st *step) refuseLost(a Activity) {
 	s, _ := st.session(a.SessionID)
 	st.release(a, ReasonSessionLost, false, false)
@@ -203,7 +220,8 @@ func (st *step) refuseLost(a Activity) {
 	).With("can_continue", false)
 }
 
-// CompleteActivity is an attempt that gave a result. Hash is of the result.
+// CompleteActivity is an attempt that gave a result. Hash is of the result: it goes into the event, so that the
+// same report sent again is known and gets its first answer.
 type CompleteActivity struct {
 	Seq int64
 	Holder
@@ -236,7 +254,9 @@ func (st *step) end(a Activity, in CompleteActivity, at history.Time, then strin
 	a.CodeVersion = in.Version
 	var taken history.Time
 	if then != "" && a.SessionID != "" {
-		taken = st.now // the session's idle time counts from that
+		// The event has the time that the turn was decided at; the session's idle time counts from when the
+		// result was taken.
+		taken = st.now
 	}
 	st.emitAt(&history.ActivityCompleted{
 		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Result: in.Result,
@@ -245,7 +265,8 @@ func (st *step) end(a Activity, in CompleteActivity, at history.Time, then strin
 	}, at)
 }
 
-// FailActivity is an attempt that failed; whether another follows is the retry policy's to say.
+// FailActivity is an attempt that failed. Whether another follows is decided by the retry policy that the
+// activity was scheduled with.
 type FailActivity struct {
 	Seq int64
 	Holder
@@ -268,6 +289,8 @@ func (in FailActivity) decide(st *step) error {
 	st.recovered(a, in.Recovered)
 	st.endActivity(a, true)
 	a.CodeVersion = in.Version
+	// The holder was asked to stop and says that it has. An attempt that claims to be cancelled unasked has
+	// failed like any other and may be tried again.
 	if in.Failure.Cancelled && a.Cancel {
 		st.emit(&history.ActivityCancelled{
 			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: in.Failure.Message,
@@ -285,8 +308,8 @@ func (in FailActivity) decide(st *step) error {
 	return nil
 }
 
-// timeoutOf is the timeout that a worker saw its attempt end by: history tells it as one that the app noticed. Empty
-// for other failures.
+// timeoutOf is the timeout by which a worker saw its attempt end, so that history tells it like a timeout that
+// the app noticed. Workers usually notice first. It is empty for other failures.
 func timeoutOf(f protocol.Failure) string {
 	if f.Kind == "timeout" {
 		switch f.TimeoutType {
@@ -319,16 +342,18 @@ const (
 	maxRetryStack = 2 << 10
 )
 
-// stackOf is the stack that a worker reported, as it is kept.
+// stackOf is the stack that a worker reported, as it is kept. PostgreSQL takes no NUL in a text, so those go.
 func stackOf(f protocol.Failure) string {
 	return shortened(strings.ReplaceAll(f.StackTrace, "\x00", ""), maxStack)
 }
 
+// shortened cuts a text at so many bytes and drops what is left of a character that was cut through.
 func shortened(s string, most int) string {
 	return strings.ToValidUTF8(s[:min(len(s), most)], "")
 }
 
-// exception is the object a workflow's own language reads a failure from.
+// exception is the object that a workflow's own language reads a failure from, in the shape the published SDKs
+// expect.
 func exception(f protocol.Failure) json.RawMessage {
 	e := struct {
 		Type         string          `json:"type,omitempty"`
@@ -345,8 +370,8 @@ func exception(f protocol.Failure) json.RawMessage {
 	return raw(e)
 }
 
-// tryAgain ends an attempt with a failure or a timeout: another follows when the policy says so, else the activity
-// ends.
+// tryAgain ends an attempt with a failure or a timeout. Another attempt follows when the policy allows one and
+// nobody asked the activity to stop, else the activity ends.
 func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 	delay, again := a.Retry.Next(a.Failures+1, f.ExceptionType, f.NonRetryable)
 	if !again || a.Cancel {
@@ -364,6 +389,8 @@ func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 		Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
 	})
 	st.d.Answer.NextTask = StepID(st.ID, a.Seq)
+	// Without a back-off the task is ready at once and is counted in its session here; otherwise that happens
+	// when the back-off is over.
 	if n, _ := st.Activities.Get(a.Seq); n.State == Ready {
 		st.readyAgain(n)
 	}
@@ -386,7 +413,8 @@ func (st *step) timedOut(a Activity, f history.Failure, kind, hash string) {
 }
 
 // HeartbeatActivity renews the lease of an attempt, and the session it runs in. Beat is a sign of life of the
-// activity's own code.
+// activity's own code. A worker renews by itself without one, so that a heartbeat timeout still notices code
+// that hangs in a healthy process.
 type HeartbeatActivity struct {
 	Seq int64
 	Holder
@@ -420,6 +448,8 @@ func (in HeartbeatActivity) decide(st *step) error {
 		a.Rebuild = clipped(in.Rebuild)
 	}
 	st.Activities.Put(a.Seq, a)
+	// Work in a session keeps it. A holder in the middle of a long activity must not lose the session to its
+	// idle time.
 	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && s.HeldBy(a.Owner, st.now.Time) {
 		s.touch(st.now.Time)
 		st.keep(s)
@@ -428,8 +458,8 @@ func (in HeartbeatActivity) decide(st *step) error {
 	return nil
 }
 
-// ReleaseActivity ends a delivery without an outcome: undone (it never reached the worker), lost (the worker died with
-// it), or handed back.
+// ReleaseActivity ends a delivery without an outcome: undone (it never reached the worker), lost (the worker
+// died with it), or handed back.
 type ReleaseActivity struct {
 	Seq         int64
 	Delivery    int64
@@ -440,6 +470,9 @@ type ReleaseActivity struct {
 	UnlessHeard history.Time // not if the attempt itself was heard since then
 }
 
+// decide requires the live delivery, and of a worker that hands it back that it is the owner. UnlessHeard
+// guards against a race: a worker that was taken for silent may have sent a heartbeat of this attempt
+// meanwhile.
 func (in ReleaseActivity) decide(st *step) error {
 	a, ok := st.Activities.Get(in.Seq)
 	if !ok || a.State != LeasedState || a.Delivery != in.Delivery {
@@ -461,7 +494,9 @@ func (in ReleaseActivity) decide(st *step) error {
 	return nil
 }
 
-// release makes a leased activity ready again, or fails it as poison when its workers died too often.
+// release makes a leased activity ready again, or fails it as poison. Workers that die count for themselves
+// (MaxLosses), since a task that kills its worker harms others; deliveries that merely had no outcome may be
+// more (MaxDeliveries). A drain counts for neither.
 func (st *step) release(a Activity, why string, undone, lost bool) {
 	if st.cancelledInstead(a, why) {
 		return
@@ -494,9 +529,9 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 	st.readyAgain(a)
 }
 
-// handBack makes an activity ready again whose worker could not begin it: at once the first time, since another may be
-// able to, and from then on after a back-off. It is no delivery that counts: what the worker lacks, as the file of a
-// handler, may come back, and the wait says what it is.
+// handBack makes an activity ready again whose worker could not begin it: at once the first time, since another
+// worker may be able to, and from then on after a back-off. It does not count towards poison: what the worker
+// lacks, such as the file of a handler, may come back, and until then the wait says what it is.
 func (st *step) handBack(a Activity, why string) {
 	if st.cancelledInstead(a, why) {
 		return
@@ -515,7 +550,8 @@ func (st *step) handBack(a Activity, why string) {
 	st.readyAgain(a)
 }
 
-// cancelledInstead ends a leased activity that was to end, and that nobody works on now.
+// cancelledInstead ends a leased activity that was asked to stop and that nobody works on now. Handing it out
+// again would begin work that its workflow has given up.
 func (st *step) cancelledInstead(a Activity, why string) bool {
 	if a.Cancel {
 		st.cancelled(a, cancelledByFlow+": "+why)
@@ -523,14 +559,14 @@ func (st *step) cancelledInstead(a Activity, why string) bool {
 	return a.Cancel
 }
 
-// lost notes a delivery that ended without an outcome.
+// lost notes a delivery that ended without an outcome, for whoever asks later where the attempts went.
 func (a *Activity) lost(now history.Time, why string) {
 	a.Lost = appendLost(
 		slices.Clone(a.Lost), history.Lost{Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: now, Why: why},
 	)
 }
 
-// unlease forgets who had the activity.
+// unlease forgets who had the activity, with all that belonged to that delivery.
 func (a *Activity) unlease() {
 	a.Lease, a.Epoch, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel = Lease{}, 0, nil, nil, history.Time{}, false
 }
@@ -538,7 +574,7 @@ func (a *Activity) unlease() {
 // ReasonSessionLost is why an attempt ended whose session, made by options, went from its worker.
 const ReasonSessionLost = "session_lost"
 
-// ReturnedDraining is the reason of a hand-back that says nothing about the task.
+// ReturnedDraining is the reason of a hand-back that says nothing about the task: its worker is shutting down.
 const ReturnedDraining = "draining"
 
 // DueActivity moves an activity forward in time: back-off, lease, the four timeouts.
@@ -547,6 +583,8 @@ type DueActivity struct {
 	Heard Heard
 }
 
+// decide judges anew what is due: the sweeper's notice may be old, and a report or another app may have come
+// first.
 func (in DueActivity) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err
@@ -570,6 +608,7 @@ func (in DueActivity) decide(st *step) error {
 			return err
 		}
 		st.release(a, LeaseExpired, false, died)
+	// The whole activity is out of time, so no policy is asked.
 	case "schedule_to_close":
 		st.interrupted(a)
 		st.endActivity(a, false)
@@ -582,21 +621,23 @@ func (in DueActivity) decide(st *step) error {
 	return nil
 }
 
+// timeout is the failure of an attempt that the app saw run out of time.
 func timeout(kind string) history.Failure {
 	return history.Failure{
 		Category: "timeout", Message: "activity timed out: " + kind, ExceptionType: history.TypeActivityTimeout,
 	}
 }
 
-// cancelRequested is the effect of a cancellation that leaves the activity open: its worker is asked to stop, and says
-// itself how it ended.
+// cancelRequested is the effect of a cancellation that leaves the activity open: its worker is asked to stop
+// and reports itself how it ended.
 const cancelRequested = "requested"
 
 // cancelledByFlow is why an activity ended that its workflow gave up.
 const cancelledByFlow = "cancelled by the workflow"
 
-// cancelActivity ends an activity at the workflow's word: at once, whoever works on it is told to stop, or, when the
-// workflow wants to see its end, as soon as that has stopped.
+// cancelActivity ends an activity at the workflow's word. Usually it ends at once and its worker is told to
+// stop; the workflow does not wait for a worker that may be gone. When the workflow wants to see the end
+// (UntilEnded), the activity stays open until its worker has stopped.
 func (st *step) cancelActivity(c protocol.Command, seq int64) {
 	a, ok := st.Activities.Get(c.Target)
 	d := &history.ActivityCancelRequested{CommandSequence: seq, Target: c.Target, Effect: effect(ok)}
@@ -617,7 +658,8 @@ func (s *Run) asked(d *history.ActivityCancelRequested) {
 	}
 }
 
-// cancelled ends an activity without its worker's word.
+// cancelled ends an activity without its worker's word. The worker learns of it at its next renewal, which is
+// refused.
 func (st *step) cancelled(a Activity, why string) {
 	st.interrupted(a)
 	st.endActivity(a, false)

@@ -8,12 +8,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An activity run is one activity by itself. It has no code that decides: its start schedules the activity, and the end
-// of the activity closes it, in the same step. So no workflow task is ever made for it, and what only code could answer
-// is refused.
+// An activity run is one activity by itself. It has no code that decides: its start schedules the activity, and
+// the end of the activity closes it, in the same step. So no workflow task is ever made for it, and what only
+// code could answer is refused. It is a run and nothing new beside it, so that listing, retention, history and
+// cancellation work without a second set of rules.
 
-// DecideActivityRun makes an activity run. c is a schedule_activity command that passed CheckActivity, in is as for
-// DecideStart, of which it reads what a run has that nobody else made. Of w it asks for sessions alone.
+// DecideActivityRun makes an activity run. c is a schedule_activity command that passed CheckActivity. in is as
+// for DecideStart, but only what any run has is read of it: an activity run has no parent and continues
+// nothing. Of w it asks for sessions alone.
 func DecideActivityRun(in Start, c protocol.Command, w Environment, now time.Time) Decision {
 	r := in.Request
 	if w.Session == nil {
@@ -53,7 +55,8 @@ func (h *Head) Public() (status, bucket, closedReason string) {
 // HasCode says whether the run is a workflow's, with code that takes signals, updates and queries.
 func (h *Head) HasCode() bool { return h.Kind != history.KindActivity }
 
-// CheckHasCode refuses for an activity run what only code could take; what names it for people, like "signals".
+// CheckHasCode refuses for an activity run what only code could take, instead of storing a signal that nothing
+// will ever read. what names it for people, like "signals".
 func (h *Head) CheckHasCode(what string) error {
 	if h.HasCode() {
 		return nil
@@ -63,7 +66,9 @@ func (h *Head) CheckHasCode(what string) error {
 	).With("run_id", h.ID).With("workflow_id", h.WorkflowID)
 }
 
-// closeActivityRun closes an activity run whose activity has ended in this step, as it ended.
+// closeActivityRun closes an activity run whose activity has ended in this step, in the way the activity ended.
+// It looks at the events and not at the input, since an activity may end by a report, a timeout, a lost worker
+// or a cancellation.
 func (st *step) closeActivityRun() {
 	if st.HasCode() || !st.Status.Open() {
 		return

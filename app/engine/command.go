@@ -8,8 +8,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// command applies one command of an accepted completion. Each leaves at least one event and takes the next command
-// sequence.
+// A completed workflow task brings commands. Each is turned into events here, in the order they were given,
+// because a replayer gives the same commands in the same order and matches them to those events one by one.
+
+// command applies one command of an accepted completion. Each leaves at least one event. All take the next
+// command sequence but those about updates and selections.
 func (st *step) command(c protocol.Command) error {
 	seq := st.CommandSeq + 1
 	switch c.Type {
@@ -69,11 +72,11 @@ func (st *step) command(c protocol.Command) error {
 	return nil
 }
 
-// typeCancelled is the type under which code says that it ends since it was cancelled.
+// typeCancelled is the type of failure by which code says that it ended because it was cancelled.
 const typeCancelled = "Cancelled"
 
-// failRun closes the run with the code's error. Code that was asked to end and says that it was cancelled did as it was
-// told.
+// failRun closes the run with the code's error. Code that was asked to end and says that it was cancelled did
+// as it was told, so its run counts as cancelled. Code that says so unasked has failed.
 func (st *step) failRun(c protocol.Command) {
 	if st.Asked && c.ExceptionType == typeCancelled {
 		st.endOpenSteps("workflow cancelled")
@@ -95,7 +98,9 @@ func (st *step) failRun(c protocol.Command) {
 	st.emit(f)
 }
 
-// endOpenSteps ends everything that stays open in the run or depends on it, before the event that closes its workflow.
+// endOpenSteps ends everything that is open in the run or depends on it, before the event that closes the
+// workflow: nothing may follow that event. Sessions and children of the whole chain go too, which is why
+// continueAsNew does not come here.
 func (st *step) endOpenSteps(why string) {
 	st.closeOpen(why)
 	st.closeUpdates(why)
@@ -103,8 +108,9 @@ func (st *step) endOpenSteps(why string) {
 	st.endChain(why)
 }
 
-// continueAsNew closes the run and says which run goes on; signals the workflow has not handled and updates it has not
-// answered go with it, sessions of the workflow id stay.
+// continueAsNew closes the run and says which run goes on. Signals that the workflow has not handled and
+// updates that it has not answered go along, or they would be lost between the two runs. Sessions of the
+// workflow id stay, and children are handed to the chain.
 func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	was := *st.Run
 	next := Start{
@@ -122,6 +128,7 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	if c.Queue != "" {
 		next.Request.TaskQueue = c.Queue
 	}
+	// A pinned build belongs to a queue. On another queue the pin could name a build that no worker there has.
 	if next.Request.TaskQueue == st.Queue {
 		next.BuildID = st.BuildID
 	}
@@ -137,7 +144,8 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	st.d.Continue = &next
 }
 
-// closeOpen ends everything open in the run, with its events, before the event that closes it.
+// closeOpen ends everything open in the run, with its events, before the event that closes it. closing keeps
+// these ends from deciding a selection, whose winner nobody would see.
 func (st *step) closeOpen(why string) {
 	st.closing = true
 	for _, a := range st.Activities.All() {
@@ -148,7 +156,8 @@ func (st *step) closeOpen(why string) {
 	}
 }
 
-// EndRun closes a run at somebody's word: cancel, or terminate.
+// EndRun closes a run at somebody's word, by cancel or terminate. Neither waits for a worker: a run whose
+// worker is dead for good must still be closable.
 type EndRun struct {
 	Terminate bool
 	Reason    string
@@ -178,6 +187,7 @@ func (in EndRun) decide(st *step) error {
 	return nil
 }
 
+// ended is the failure that a run closes with when its own code did not end it.
 func (st *step) ended(how, reason string) history.Failure {
 	text := "Workflow " + how
 	if reason != "" {
@@ -188,7 +198,8 @@ func (st *step) ended(how, reason string) history.Failure {
 	}
 }
 
-// RequestCancellation asks the workflow's code to come to an end by itself.
+// RequestCancellation asks the workflow's code to come to an end by itself. Unlike EndRun it leaves time to
+// clean up, and it does nothing to code that never looks.
 type RequestCancellation struct{ Reason, Identity string }
 
 func (in RequestCancellation) decide(st *step) error {
@@ -203,6 +214,7 @@ func (in RequestCancellation) decide(st *step) error {
 	return nil
 }
 
+// timeOut closes a run whose time is up.
 func (st *step) timeOut(kind string) {
 	st.endOpenSteps("workflow timed out")
 	f := st.ended("timed out", kind)
@@ -212,7 +224,8 @@ func (st *step) timeOut(kind string) {
 	})
 }
 
-// notActive refuses what only an open run can take.
+// notActive refuses what only an open run can take. It is the answer for people and callers; runClosed is the
+// one for workers.
 func (st *step) notActive() error {
 	if st.Status.Open() {
 		return nil

@@ -5,15 +5,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Decision is everything one step changes: one run, the tasks it owns, and the sessions its commands name. A store
-// applies it whole or not at all.
+// A decision is data. The store can therefore put many of them into one transaction, apply each whole or not at
+// all, and throw one away without having to undo anything.
+
+// Decision is everything that one step changes: one run, the tasks it owns, and the sessions that its commands
+// name. A store applies it whole or not at all.
 type Decision struct {
 	After    int64           // sequence of the last event this was decided on: the fence
 	Next     *Run            // a fork of the run with the step taken; its tables hold the changed rows
 	Events   []history.Event // what is appended, in order
 	Sessions []SessionChange // sessions that the step started, ended, touched or scheduled on
 	Former   []FormerChange  // children that belong to the chain of runs of the workflow id
-	// DropFormer: the chain ends, and with it all rows of its children.
+	// DropFormer: the chain ends, and all rows of its children go with it.
 	DropFormer bool
 	Continue   *Start    // the run that goes on in this one's place, when it continued as new
 	Spawn      []Start   // runs of children
@@ -21,7 +24,8 @@ type Decision struct {
 	Answer     Answer    // what the caller is told
 }
 
-// Answer is what a decision tells its caller.
+// Answer is what a decision tells its caller. It is part of the decision, because it may be given only after
+// the decision is stored: a caller who heard of an outcome must find it in the database after any crash.
 type Answer struct {
 	Outcome  string
 	Recorded bool
@@ -39,7 +43,8 @@ type SessionChange struct {
 	Delete   bool // cleaned up: the row goes, its epoch is remembered
 }
 
-// Start is a run that is to be.
+// Start is a run that is to be made: by a caller, by a parent, or in the place of a run that continued as new.
+// The last two are part of another run's decision, so that no crash can leave the one without the other.
 type Start struct {
 	RunID         string
 	Number        int64

@@ -7,10 +7,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Evolve folds one event into s, in place. History is already true, so it cannot fail. Leases are not history: folding
-// gives every open task as ready or delayed.
+// Events are the only way in which history enters the state. A run that is decided on today and one that is
+// folded from its events tomorrow must be the same, but for leases; TestAnythingInAnyOrder holds the two
+// against each other.
+
+// Evolve folds one event into s, in place. An event is a fact that was accepted, so folding cannot fail and
+// never judges again: rules belong to decide. Leases are not history: after folding, every open task is ready
+// or delayed.
 func (s *Run) Evolve(e history.Event) {
 	s.LastSeq, s.ProgressAt = e.Seq, e.At
+	// The event was made by a completed workflow task, so the code has seen what that task was shown.
 	if e.SeenThrough > 0 {
 		s.saw(e.SeenThrough)
 	}
@@ -128,14 +134,17 @@ func (s *Run) Evolve(e history.Event) {
 	}
 }
 
-// authored notes the sequence of a command.
+// authored notes the sequence of a command. Sequences rise over the whole run and are never reused, since
+// replayers match events to their own steps by them.
 func (s *Run) authored(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
 
-// maxUnread bounds what is kept for waits that may never come.
+// maxUnread bounds what is kept for waits that may never come: a run that is sent signals which its code never
+// waits for must not grow without end.
 const maxUnread = 1000
 
-// saw notes that a completed workflow task had been shown the history through this event. Its signals are still there
-// for the waits to come, unless the code keeps them by itself.
+// saw notes that a completed workflow task had been shown the history through this event. Its signals are still
+// kept for waits to come, unless the code keeps them by itself: a workflow that waits for "paid" after a long
+// step must find the signal that came during the step.
 func (s *Run) saw(through int64) {
 	if through <= s.Seen {
 		return
@@ -152,12 +161,13 @@ func (s *Run) saw(through int64) {
 	}
 }
 
-// taken says whether a signal is the answer to a wait.
+// taken says whether a signal is the answer to a wait already. One signal answers one wait.
 func (s *Run) taken(signal int64) bool {
 	return s.Waits.Any(func(w Wait) bool { return w.Kind == "" && w.Signal == signal })
 }
 
-// wake notes that the run should be asked what it does now.
+// wake notes that the code should be asked what it does now. It makes no task; wakeUp does, at the end of the
+// step, so that ten events of one step make one task.
 func (s *Run) wake(e history.Event, c Cause) {
 	c.Event, c.Type = e.Seq, e.Type()
 	s.Wake, s.WakeFor = e.Seq, &c
@@ -174,12 +184,15 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 	if d.ParentRunID != "" {
 		s.Parent = &Parent{RunID: d.ParentRunID, WorkflowID: d.ParentWorkflowID, Seq: d.ParentSequence}
 	}
+	// True until a wait for a signal is opened; see Head.Waitless.
 	s.Waitless = true
 	if s.HasCode() {
 		s.wake(e, Cause{Kind: "start"})
 	}
 }
 
+// closed ends the run in memory. Everything open goes, so that nothing is swept, claimed or matched for it any
+// more. What it owes others stays: the news of its end has to arrive after it has ended.
 func (s *Run) closed(status protocol.RunStatus, e history.Event, why string) {
 	s.Status, s.ClosedAt, s.Failure = status, e.At, why
 	s.Task, s.Wake, s.WakeFor = nil, 0, nil
@@ -207,8 +220,9 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why string) {
 	}
 }
 
-// resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a replayer
-// woken inside a group would emit the whole group again.
+// resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a
+// replayer that is woken inside a group would emit the whole group again. A group whose selection has its
+// winner is the exception, because then the code goes on without the others.
 func (s *Run) resolved(e history.Event, group string, c Cause) {
 	s.Settled = e.Seq
 	if group != "" && !slices.Contains(s.Selected, group) {
@@ -222,6 +236,7 @@ func (s *Run) resolved(e history.Event, group string, c Cause) {
 	s.wake(e, c)
 }
 
+// scheduled is an activity as its event made it. It is ready from the time of the event on.
 func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 	a := Activity{
 		Seq: d.Sequence, RunID: s.ID, Namespace: s.Namespace, Type: d.ActivityType, Queue: s.Queue, Event: e.Seq,
@@ -237,6 +252,8 @@ func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 	return a
 }
 
+// retrying prepares the next attempt. All that belonged to the attempt which ended is dropped with its lease,
+// or a heartbeat of the old attempt would count for the new one.
 func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	a, ok := s.Activities.Get(d.Sequence)
 	if !ok {
@@ -259,7 +276,9 @@ func (s *Run) activityEnded(seq int64, e history.Event, typ, attempt, group stri
 	s.resolved(e, group, Cause{Kind: "activity", Sequence: seq, Name: typ, ID: attempt})
 }
 
-// timerFired wakes the run, but for the timer of a condition: the event behind it does.
+// timerFired wakes the run, except for the timer of a condition: there the event that follows,
+// ConditionWaitTimedOut, wakes it. The timer of a signal wait takes the wait with it, so that a signal which
+// arrives later is not its answer.
 func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
 	switch d.Kind {
 	case ConditionTimeout:
@@ -270,6 +289,9 @@ func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
 	s.resolved(e, d.GroupID, Cause{Kind: "timer", Sequence: d.Sequence, ID: d.TimerID})
 }
 
+// signalled gives a signal to the oldest wait of its name that has none, and wakes the conditions that may look
+// at it. A signal that nobody waits for stays among Signals and wakes nobody, since the code could do nothing
+// with it yet.
 func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 	sig := Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value}
 	s.Signals.Put(e.Seq, sig)
@@ -284,11 +306,13 @@ func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 	}
 }
 
-// waiting opens a wait. The first signal of that name that was not the answer to another resolves it at once; for code
-// that keeps signals by itself that can only be one that arrived behind the back of the task that asked.
+// waiting opens a wait. The first signal of that name which is not the answer to another wait resolves it at
+// once. Kept signals (Unread) come first, since they arrived first. For code that keeps signals by itself only
+// one that arrived behind the back of the asking task can be meant, and those are in Signals.
 func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 	w := Wait{Name: d.SignalName, Parallel: d.Parallel}
 	s.Waitless = false
+	// The code has the older signals itself. Kept here as well, one would be delivered twice.
 	if d.Buffers {
 		s.Buffers = true
 		s.forget()

@@ -1,5 +1,10 @@
-// Package engine decides. Given a run, session or worker as it stands, an input and the time, it returns what changes,
-// and does nothing else: no clock, no chance, no IO. Given the same, it returns the same.
+// Package engine decides. Given a run, a session or a worker as it stands, an input and the time, it returns
+// what changes, and does nothing else: it reads no clock, draws no random number and does no IO.
+//
+// That is what makes the rules safe to hold. The same input on the same state always gives the same decision,
+// so a store may decide twice (when a transaction has to be repeated) and the result is still one, and every
+// rule can be tried by a script without a database. Start reading here: the state of a run. Then evolve.go (how
+// an event changes that state), step.go (how an input becomes events), and one file for each kind of input.
 package engine
 
 import (
@@ -14,8 +19,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// Run is what is open in a run, never what has happened: payloads and the past stay in its events. The embedded Head is
-// one row; every entry of the tables is a row of its own, written only when it changes.
+// Run is what is open in a run, never what has happened: payloads and the past stay in its events. So loading a
+// run costs a handful of rows, however long its history is. The embedded Head is one row; every entry of the
+// tables is a row of its own, written only when it changes.
 type Run struct {
 	Head
 	Activities Table[int64, Activity] // by command sequence
@@ -29,7 +35,8 @@ type Run struct {
 	Owed       Table[int64, Message]  // by event sequence: to other runs, not yet delivered; a run that closed still owes
 }
 
-// Head is a run's own row.
+// Head is a run's own row. What stands in it must fit every step: a field that grew with the history would make
+// each step dearer than the last.
 type Head struct {
 	ID         string             `json:"-"`
 	Namespace  string             `json:"-"`
@@ -40,7 +47,9 @@ type Head struct {
 	Queue      string             `json:"-"`
 	StartedAt  history.Time       `json:"-"`
 	ClosedAt   history.Time       `json:"-"`
-	LastSeq    int64              `json:"-"` // of its last event: the fence of every decision
+	// LastSeq is the number of the last event, and the fence of every decision. A decision made on an older
+	// number is not stored, so two deciders never both append to one history.
+	LastSeq int64 `json:"-"`
 
 	Kind           string      `json:"kind,omitempty"` // history.KindActivity, or empty of a workflow
 	Parent         *Parent     `json:"parent,omitempty"`
@@ -54,9 +63,12 @@ type Head struct {
 	CommandSeq  int64  `json:"command_seq,omitempty"` // of its last command
 	Tasks       int64  `json:"tasks,omitempty"`       // workflow tasks made so far
 	Task        *Task  `json:"task,omitempty"`        // the open workflow task; at most one
-	Seen        int64  `json:"seen,omitempty"`        // last event a completed workflow task had been shown
-	FirstSeen   int64  `json:"first_seen,omitempty"`  // last event its first workflow task had been shown
-	Settled     int64  `json:"settled,omitempty"`     // last event that ended a step
+	// Seen and Wake are how an event that arrives while a task is leased gets a task of its own: Seen is the
+	// last event that a completed workflow task had been shown, Wake the last one that the code has to be asked
+	// about. When Wake is larger, a follow-up task is made.
+	Seen      int64 `json:"seen,omitempty"`       // last event a completed workflow task had been shown
+	FirstSeen int64 `json:"first_seen,omitempty"` // last event its first workflow task had been shown
+	Settled   int64 `json:"settled,omitempty"`    // last event that ended a step
 	// last event that wants a workflow task; a task that was shown less owes another
 	Wake       int64        `json:"wake,omitempty"`
 	WakeFor    *Cause       `json:"wake_for,omitempty"` // what that event was
@@ -78,25 +90,28 @@ type Head struct {
 	Failure       string `json:"failure,omitempty"` // message of the failure it closed with
 	Asked         bool   `json:"asked,omitempty"`   // its code was asked to come to an end
 	HasSessions   bool   `json:"has_sessions,omitempty"`
-	// NeedsSessions: only a worker that declares CapSessions gets the run's workflow tasks, since such a worker put
-	// session events into its history and others may not be able to replay them. A fleet that uses sessions and never
-	// declares it is left alone.
+	// NeedsSessions: only a worker that declares CapSessions gets the run's workflow tasks. A worker that
+	// declares it put session events into the history, and replayers of other SDKs may not know those events. A
+	// fleet that uses sessions and never declares the capability is left alone: it gets its tasks as before.
 	NeedsSessions bool `json:"needs_sessions,omitempty"`
-	// Buffers: the run's code keeps the signals it has seen until it wants them, so that none has to be kept here.
+	// Buffers: the run's code keeps the signals it has seen until it wants them (our own replayer does), so the
+	// engine need not keep them as well.
 	Buffers bool `json:"buffers,omitempty"`
-	// Waitless: the run has opened no wait for a signal. What an earlier build began does not say.
+	// Waitless: the run has opened no wait for a signal so far. It is recorded as true at the start, so a run
+	// that an earlier build started reads as false, which means "not known". See carry.go for what it decides.
 	Waitless bool `json:"waitless,omitempty"`
-	// Heeds: where code opened no wait for a signal, here or in a run that this one continues, a condition held: it is
-	// conditions that heed signals.
+	// Heeds: where the code opened no wait for a signal, here or in a run that this one continues, a condition
+	// held. Then it is its conditions that look at signals.
 	Heeds bool `json:"heeds,omitempty"`
-	// Heeded is the last event that the task had been shown by which such a condition held last.
+	// Heeded is the last event that a task had been shown when such a condition held most recently.
 	Heeded int64 `json:"heeded,omitempty"`
 
 	ArchivedAt    history.Time `json:"archived_at,omitzero"` // a mark on a closed run, beside its history
 	ArchiveReason string       `json:"archive_reason,omitempty"`
 }
 
-// Cause is why a workflow task exists.
+// Cause is why a workflow task exists. Some replayers learn only from it which wait a signal resolved, so it is
+// part of the contract and not just a note for people.
 type Cause struct {
 	Kind     string `json:"kind"` // start, activity, timer, workflow_signal, cancellation, …
 	Sequence int64  `json:"sequence,omitempty"`
@@ -118,8 +133,9 @@ const (
 	Quarantined TaskState = "quarantined"
 )
 
-// Lease is who works on a task, until when. Delivery is the fence and part of every attempt id: +1 at each lease, never
-// reused.
+// Lease is who works on a task, and until when. Delivery, which is kept beside it, is the fence: it rises by
+// one at each lease, is never reused, and is part of every attempt id. So a worker that comes back late names a
+// delivery that is over, and cannot be taken for the one that has the task now.
 type Lease struct {
 	Owner       string       `json:"owner,omitempty"`
 	Incarnation string       `json:"incarnation,omitempty"`
@@ -132,7 +148,8 @@ type Lease struct {
 	Sessions    bool         `json:"knows_sessions,omitempty"` // of a workflow task: its worker declared CapSessions
 }
 
-// Task is the open workflow task of a run.
+// Task is the open workflow task of a run. There is at most one, since its commands take the next command
+// sequences: two workers that decided at the same time would take the same ones for different steps.
 type Task struct {
 	Number   int64          `json:"n"` // its count in the run, kept when it is retried
 	State    TaskState      `json:"state"`
@@ -150,7 +167,8 @@ type Task struct {
 	Lease
 }
 
-// Completed remembers the last accepted completion of a workflow task, so that the same one again gets the same answer.
+// Completed remembers the last accepted completion of a workflow task. A worker whose answer was lost sends its
+// completion again, and must get the first answer and not a refusal.
 type Completed struct {
 	Number   int64    `json:"n"`
 	Delivery int64    `json:"d"`
@@ -162,7 +180,8 @@ type Completed struct {
 	Next     string   `json:"next,omitempty"`    // the task that is tried again
 }
 
-// Range is a row of command sequences, both ends in it.
+// Range is a row of command sequences, both ends in it. A completion may schedule a thousand activities; their
+// ids follow from two numbers.
 type Range [2]int64
 
 // created lists the tasks a completion of run made: its activities, and the workflow task that followed at once.
@@ -175,7 +194,8 @@ func (c *Completed) created(run string) (ids []string) {
 	return append(ids, c.Created...)
 }
 
-// Activity is an open activity: what it was scheduled with, and its live attempt.
+// Activity is an open activity: what it was scheduled with, and its live attempt. Its arguments are not here;
+// they stay in the event that scheduled it, since only a delivery needs them.
 type Activity struct {
 	Seq       int64  `json:"-"` // its command sequence
 	RunID     string `json:"-"`
@@ -205,9 +225,11 @@ type Activity struct {
 	Attempt  int          `json:"attempt,omitempty"` // what users see
 	Failures int          `json:"failures,omitempty"`
 	Losses   int          `json:"losses,omitempty"`
-	// deliveries that ended without an outcome while their worker lived
+	// Returns counts the deliveries that ended without an outcome while their worker lived. Together with
+	// Losses they decide when the task is given up as poison.
 	Returns int `json:"returns,omitempty"`
-	// times in a row that a worker gave it back without having begun it
+	// HandedBack is how often in a row a worker gave the activity back without having begun it. It sets the
+	// back-off, and what the wait says.
 	HandedBack  int             `json:"handed_back,omitempty"`
 	Epoch       int64           `json:"epoch,omitempty"` // of the session, when leased
 	HeartbeatAt history.Time    `json:"heartbeat_at,omitzero"`
@@ -231,9 +253,10 @@ type Timer struct {
 	history.Parallel
 }
 
-// Wait is an open wait for a signal, or for a condition. Signal is the event sequence of the signal that resolved it,
-// or of what may have made the condition true; 0 while nothing did. It closes when the task woken by that event
-// completes.
+// Wait is an open wait for a signal or for a condition. Signal is the sequence of the event that resolved it:
+// the signal itself, or whatever may have made the condition true; it is 0 while nothing did. A resolved wait
+// stays open until the task that was woken for it completes, since only that task knows what the code made of
+// it.
 type Wait struct {
 	Name     string `json:"name,omitempty"` // of the signal
 	Signal   int64  `json:"signal,omitempty"`
@@ -253,14 +276,15 @@ func (w *Wait) answered(seq int64, sig Signal) {
 	w.Signal, w.SignalID, w.Value = seq, sig.ID, sig.Value
 }
 
-// Signal is one that was received and not used yet.
+// Signal is one that was received and has not been used yet.
 type Signal struct {
 	Name  string `json:"name"`
 	ID    string `json:"id,omitempty"`
 	Value string `json:"value,omitempty"`
 }
 
-// Fork returns a run that starts as s and leaves s as it is.
+// Fork returns a run that starts as s and leaves s as it is. Every decision works on a fork, so one that is
+// refused halfway leaves no trace.
 func (s *Run) Fork() *Run {
 	f := &Run{Head: s.Head}
 	if s.Task != nil {
@@ -274,7 +298,7 @@ func (s *Run) Fork() *Run {
 	return f
 }
 
-// Merge takes over what a fork of s changed.
+// Merge takes over what a fork of s changed, so that the next decision in the same batch sees it.
 func (s *Run) Merge(f *Run) {
 	s.Head = f.Head
 	s.Activities.Merge(&f.Activities)
@@ -291,7 +315,8 @@ func (s *Run) Merge(f *Run) {
 // TaskID is the id of the run's nth workflow task.
 func TaskID(run string, n int64) string { return run + "-" + strconv.FormatInt(n, 10) + "-workflow" }
 
-// StepID is the id of what the command with this sequence opened: activity execution, timer, wait or session.
+// StepID is the id of what the command with this sequence opened: an activity execution, a timer, a wait or a
+// session. Ids are derived and never drawn, so a repeated request finds what it made the first time.
 func StepID(run string, seq int64) string { return run + "-" + strconv.FormatInt(seq, 10) }
 
 // AttemptID is the id of one delivery of an activity.
@@ -299,7 +324,8 @@ func AttemptID(run string, seq, delivery int64) string {
 	return StepID(run, seq) + "-" + strconv.FormatInt(delivery, 10)
 }
 
-// ParseStepID takes RUN-seq apart; ok is false for anything else.
+// ParseStepID takes RUN-seq apart; ok is false for anything else. A run id is a ULID, which has 26 characters,
+// so the dash has to stand behind them.
 func ParseStepID(id string) (run string, seq int64, ok bool) {
 	i := strings.LastIndexByte(id, '-')
 	if i != 26 {
@@ -328,7 +354,8 @@ func ParseTaskID(id string) (run string, n int64, ok bool) {
 	return ParseStepID(rest)
 }
 
-// DueAt is the earliest time at which the run's own row needs the sweeper: its task's lease, its deadlines.
+// DueAt is the earliest time at which the run's own row needs the sweeper: the end of its task's lease or
+// back-off, or one of its deadlines. A closed run is never due. A ready task is not either: a poll takes it.
 func (h *Head) DueAt() history.Time {
 	if !h.Status.Open() {
 		return history.Time{}
@@ -349,8 +376,9 @@ func (a *Activity) DueAt() history.Time {
 	return due
 }
 
-// due also says what is due: retry, lease, or the kind of a timeout. Ties go to the timeout that would end the
-// activity.
+// due also says what is due: a retry, a lease, or the kind of a timeout. Of two that are due at the same time
+// the one that is considered first wins, so schedule_to_close, after which there is no other attempt, goes
+// before all others.
 func (a *Activity) due() (at history.Time, what string) {
 	consider := func(t history.Time, name string) {
 		if !t.IsZero() && (at.IsZero() || t.Before(at.Time)) {
@@ -368,9 +396,12 @@ func (a *Activity) due() (at history.Time, what string) {
 	case Delayed:
 		consider(a.ReadyAt, "retry")
 	case LeasedState:
+		// An attempt that is leased may end by its own limits before its lease does, so all three are compared.
 		if a.StartToClose > 0 {
 			consider(plus(a.LeasedAt, seconds(a.StartToClose)), "start_to_close")
 		}
+		// An attempt that has never sent a heartbeat is judged from its lease on; otherwise code that hangs
+		// before its first heartbeat would never be noticed.
 		if a.HeartbeatTO > 0 {
 			consider(plus(latest(a.LeasedAt, a.HeartbeatAt), seconds(a.HeartbeatTO)), "heartbeat")
 		}

@@ -8,12 +8,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Input is something that happens to a run. The set is closed: one type per file and noun.
+// Every change of a run takes this road: fork the run, let the input decide on the fork, make the next workflow
+// task if one is owed. Whoever adds an input writes a decide method and nothing else.
+
+// Input is something that happens to a run. The set is closed, since decide is not exported: every way in which
+// a run can change is in this package, one type for each, in the file of its noun.
 type Input interface {
 	decide(*step) error
 }
 
-// Environment is what a decision on a run may look at beside the run.
+// Environment is what a decision on a run may look at beside the run. Whoever submits the input names the rows
+// it needs; the functions look among those that were loaded, so deciding does no IO.
 type Environment struct {
 	Session func(id string) *Session // of the run's namespace; nil when there is no row
 	Chain   []*Session               // the live workflow-scoped sessions of the run's workflow id
@@ -25,7 +30,9 @@ type Environment struct {
 	Workflow func(workflowID string) (current *Run, taken bool) // of the run's namespace, for ids that commands name
 }
 
-// DecideRun says what in does to the run s at now. It only reads s. A refusal is a *protocol.Error and changes nothing.
+// DecideRun says what in does to the run s at now. It only reads s. A refusal is a *protocol.Error and changes
+// nothing. A result that brings a turn is first tried together with it; if the turn does not count, the
+// decision begins again on a fresh fork, so nothing of the turn can stay behind in the plain result.
 func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error) {
 	if w.Session == nil {
 		w.Session = func(string) *Session { return nil }
@@ -44,7 +51,10 @@ func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error)
 	return st.finish(s), nil
 }
 
-// finish is what the step came to, which began as s.
+// finish completes the decision that began on s with what follows from it, whatever the input was: an activity
+// run ends with its activity, a parent is owed the news of its child's end, and an open run that has something
+// to see gets a workflow task. This is done in the same step, because a crash between the two would leave a run
+// that nothing ever wakes.
 func (st *step) finish(s *Run) Decision {
 	st.closeActivityRun()
 	if s.Status.Open() && !st.Status.Open() && st.Parent != nil {
@@ -55,7 +65,7 @@ func (st *step) finish(s *Run) Decision {
 	return st.d
 }
 
-// step is one decision in the making, on a fork of the run.
+// step is one decision in the making, on a fork of the run. Of its fields only the run and d outlive it.
 type step struct {
 	*Run
 	env  Environment
@@ -75,10 +85,13 @@ type step struct {
 	renewed map[string]history.Time // deadlines of condition waits this step ended, by occurrence
 }
 
-// emit appends an event and folds it into the fork.
+// emit appends an event and folds it into the fork at once, so that the rest of the step sees its effect. State
+// is changed through events wherever history has to tell the same story; what history does not hold (leases,
+// heartbeats, counts of a session) is set directly.
 func (st *step) emit(d history.Data) history.Event { return st.emitAt(d, st.now) }
 
-// emitAt is emit with a time of the event's own.
+// emitAt is emit with a time of the event's own, for a result whose turn was decided at a time that the worker
+// was told.
 func (st *step) emitAt(d history.Data, at history.Time) history.Event {
 	e := history.Event{Seq: st.LastSeq + 1, At: at, Data: d, TaskID: st.task, SeenThrough: st.seen}
 	st.Evolve(e)
@@ -87,10 +100,12 @@ func (st *step) emitAt(d history.Data, at history.Time) history.Event {
 	return e
 }
 
-// usesSessions notes that the history holds session events from now on.
+// usesSessions notes that the history holds session events from now on. It binds the run only if the worker
+// that wrote them can replay them (see NeedsSessions).
 func (st *step) usesSessions() { st.NeedsSessions = st.NeedsSessions || st.knows }
 
-// wakeUp makes a workflow task when something happened that the run has not been shown and none is open.
+// wakeUp makes a workflow task when something happened that the run has not been shown and no task is open. If
+// one is open, it is left alone: its completion says how far it saw, and calls wakeUp again.
 func (st *step) wakeUp() {
 	if !st.Status.Open() || st.Task != nil {
 		return
@@ -98,7 +113,7 @@ func (st *step) wakeUp() {
 	var cause Cause
 	if st.Wake > st.Seen {
 		cause = st.why()
-	} else if u, k, ok := st.untaken(); ok { // behind everything else the workflow has not seen, one at a time
+	} else if u, k, ok := st.untaken(); ok {
 		cause = Cause{Kind: UpdateTask, Event: k, Type: "UpdateAccepted", Name: u.Name, ID: u.ID}
 	} else {
 		return
@@ -108,8 +123,8 @@ func (st *step) wakeUp() {
 	st.d.Answer.Created = append(st.d.Answer.Created, TaskID(st.ID, st.Tasks))
 }
 
-// why is the cause of the next task. A signal that resolves a wait goes first: some replayers know of it only from the
-// task.
+// why is the cause of the next task. A signal that resolves a wait goes before anything else that woke the run,
+// since some replayers learn only from the task that the wait is over.
 func (st *step) why() Cause {
 	for k, w := range st.Waits.All() {
 		if w.Kind == "" && w.Signal > 0 {
@@ -124,7 +139,9 @@ func (st *step) why() Cause {
 	return *st.WakeFor
 }
 
-// session is the row of an id as this step has left it so far, and whether there is one.
+// session is the row of an id as this step has left it so far, and whether there is one. One step may touch a
+// session more than once (ten activities of one completion), so the changes of the step go before the stored
+// row.
 func (st *step) session(id string) (Session, bool) {
 	for _, c := range st.d.Sessions {
 		if c.Session.ID == id {
@@ -137,7 +154,8 @@ func (st *step) session(id string) (Session, bool) {
 	return Session{}, false
 }
 
-// keep puts a session back, with what its timeline shall say.
+// keep puts a session back, with what its timeline shall say. It replaces an earlier change of the same step: a
+// decision holds one change for each session.
 func (st *step) keep(s Session, timeline ...protocol.SessionEvent) {
 	s.watch(st.now)
 	for i := range st.d.Sessions {
@@ -157,7 +175,8 @@ func (st *step) mustBeOpen() error {
 	return runClosed(&st.Head)
 }
 
-// runClosed is what a worker that comes late is told.
+// runClosed is what a worker is told that reports after the run has closed. It carries the outcome in words of
+// the contract, so that a worker can stop what it does (cancel_requested) without asking for the run.
 func runClosed(h *Head) *protocol.Error {
 	reason := protocol.ReasonRunClosed
 	_, _, closed := protocol.PublicRun(h.Status, true, false)
@@ -172,7 +191,7 @@ func runClosed(h *Head) *protocol.Error {
 		With("run_closed_reason", closed).With("run_closed_at", h.ClosedAt)
 }
 
-// failureID is derived, so that deciding twice gives the same.
+// failureID is derived from the event it will stand in, so that deciding twice gives the same id.
 func (st *step) failureID() string { return fmt.Sprintf("%s-f%d", st.ID, st.LastSeq+1) }
 
 // IsClosed says whether a decision was refused because the run has closed.

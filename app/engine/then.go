@@ -8,10 +8,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Then is the turn that the result of an activity causes, decided by the worker that had the activity and sent with its
-// result: what would be the completion of the workflow task that follows, in the same change. It counts only if the run
-// has nothing that the worker has not seen. Whatever is wrong with it leaves the result as it is; the workflow task is
-// made as without it.
+// A worker that kept the run in memory knows what the workflow does next the moment its activity returns.
+// Letting it send that along saves a commit and a round trip for each step. It is worth that only if it can
+// never be wrong, so anything doubtful makes the turn not count, and the ordinary workflow task is made
+// instead.
+
+// Then is the turn that the result of an activity causes, decided by the worker that had the activity and sent
+// with its result: what would be the completion of the workflow task that follows, in the same change. It
+// counts only if the run holds nothing that the worker has not seen. If anything is wrong with it, the result
+// is taken alone and the workflow task is made.
 type Then struct {
 	SeenThrough int64        // last event the worker had seen, the one before the result
 	At          history.Time // of the result's event, as the code was told; the store judges it and never changes it
@@ -24,20 +29,29 @@ type Then struct {
 	Budget      bool               // a budget counts the workflow tasks of the run's queue: they have to be claimed
 }
 
-// errNoTurn says that a turn does not count; the result does.
+// errNoTurn says that a turn does not count, while the result does. It never reaches a caller.
 var errNoTurn = errors.New("the turn does not count")
 
-// fused is the result and its turn in one step. An error is of the turn, and nothing was decided.
+// fused takes the result and its turn in one step. An error concerns the turn alone: the caller then decides
+// the result again without it. The history must come out as if a workflow task had been made, leased to this
+// worker and completed at once (TestScripts, then.txt), so every question that a poll would have had to pass is
+// asked here as well.
 func (in CompleteActivity) fused(st *step) error {
 	t := in.Then
 	a, err := st.holdsActivity(in.Seq, in.Holder, in.Epoch)
 	switch {
 	case err != nil:
 		return err
+	// The worker must have seen all there is. An open task or an update means that somebody else is to decide,
+	// or that there is something to decide on which it does not know of.
 	case st.superseded(a), !st.HasCode(), st.Task != nil, st.Updates.Len() > 0, t.SeenThrough != st.LastSeq:
 		return errNoTurn
+	// The code was told a time. History must not run backwards, so it may not lie before the last event or the
+	// attempt's own lease, and a worker whose clock is ahead must not date events in the store's future.
 	case t.At.Before(latest(st.ProgressAt, a.LeasedAt).Time), t.At.After(st.now.Time):
 		return errNoTurn
+	// The worker must be one that could have been given the task: its queue, its types, its build, what
+	// operators drained. A budget has to count workflow tasks one by one, which only a claim does.
 	case t.Budget, !t.Lessee.Worker.Serves(st.Queue), !Admits(st.turn(t.Queue), t.Lessee, st.now.Time):
 		return errNoTurn
 	}
@@ -47,17 +61,22 @@ func (in CompleteActivity) fused(st *step) error {
 		}
 	}
 	st.end(a, in, t.At, t.Hash)
-	if st.Wake != st.LastSeq { // it wakes nobody: others of its group are open
+	// Other members of the activity's group are open, so no task would have been made either.
+	if st.Wake != st.LastSeq {
 		return errNoTurn
 	}
 	st.Tasks++
-	lease := t.Lessee.lease(time.Second, st.now.Time) // it begins and ends here
+	// A lease for this step alone: with it the task passes the same checks of its holder as any other
+	// completion.
+	lease := t.Lessee.lease(time.Second, st.now.Time)
 	lease.Sessions = t.Lessee.Worker.knowsSessions()
 	st.Task = &Task{
 		Number: st.Tasks, State: LeasedState, Attempt: 1, Cause: st.why(), Shown: st.LastSeq, Settled: st.Settled,
 		Lease: lease,
 	}
-	last := st.Last // of the task that was delivered last: its worker may ask again
+	// The worker that completed the last delivered task may still repeat its report and must get its answer, so
+	// this turn does not take that place. A repeated turn is known by the hash in the event of its result.
+	last := st.Last
 	if err := st.take(t); err != nil {
 		return err
 	}
@@ -66,7 +85,8 @@ func (in CompleteActivity) fused(st *step) error {
 	return nil
 }
 
-// take applies the commands of a turn as those of its task; without any the code waits on.
+// take applies the commands of a turn as those of its task. A turn without commands says that the code waits
+// on, as a task reports by "waiting for history".
 func (st *step) take(t *Then) error {
 	if len(t.Commands) == 0 {
 		shown := st.Task.Shown
@@ -79,13 +99,15 @@ func (st *step) take(t *Then) error {
 		Number: st.Tasks, Holder: Holder{Owner: st.Task.Owner, Incarnation: st.Task.Incarnation}, Commands: t.Commands,
 		Hash: t.Hash, Types: t.Types, Ends: t.Ends,
 	}
+	// In a completion of its own this would quarantine the run. In a turn it is merely left out, and the task
+	// that follows quarantines it if the worker insists.
 	if err := task.Unsupported(); err != nil {
-		return err // as the completion of a task it would take the run out of everybody's hands
+		return err
 	}
 	return task.decide(st)
 }
 
-// turn is what the workflow task would ask of its worker.
+// turn is what the workflow task would ask of its worker, with what was decided about its queue.
 func (h *Head) turn(q *Queue) Wanted {
 	w := h.Wanted()
 	w.Queue = q

@@ -10,6 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A workflow task asks code what a run does next. Workers die, hang, answer twice or answer late, so each
+// report is held against the delivery it is about, and a task that goes wrong again and again is taken out of
+// circulation rather than handed round for ever.
+
 // A task whose worker died this often, or that was delivered this often without an outcome, is not tried again by
 // itself.
 const (
@@ -33,28 +37,35 @@ func (h *Head) Wanted() Wanted {
 	return w
 }
 
-// CompleteTask is the outcome of a workflow task: what the workflow wants next. Hash is of the commands, Types are the
-// search attributes that the namespace has registered.
+// CompleteTask is the outcome of a workflow task: what the workflow wants next. Hash is of the commands, so
+// that a repeated report is known from a different one. Types are the search attributes that the namespace has
+// registered.
 type CompleteTask struct {
 	Number int64
 	Holder
 	Commands []protocol.Command
 	Hash     string
-	Former   func() string // the hash a release before took of the same commands; nil: none is known
-	Types    map[string]string
-	Carry    []Signal           // those that Unreceived of the last command names
-	Code     Code               // when the run goes on as new
-	Ends     map[string]Message // by workflow id: how children have ended that commands attach to
-	Streams  protocol.StreamWaits
-	// Malformed is why the commands could not be read as what they are. What this engine does not do is looked for all the
-	// same.
+	// Former gives the hash that a release before this one took of the same commands; nil: none is known.
+	// Without it a worker that repeats its report across an upgrade would be refused as contradicting itself.
+	Former  func() string
+	Types   map[string]string
+	Carry   []Signal           // those that Unreceived of the last command names
+	Code    Code               // when the run goes on as new
+	Ends    map[string]Message // by workflow id: how children have ended that commands attach to
+	Streams protocol.StreamWaits
+	// Malformed is why the commands could not be read as what they are. What this engine does not support is
+	// looked for all the same, since that is the more useful answer.
 	Malformed error
 }
 
+// decide takes all commands or none: every check stands before the first event, and a command that fails later
+// throws the whole fork away.
 func (in CompleteTask) decide(st *step) error {
 	if err := st.holdsTask(in.Number, in.Holder, in.Hash, in.Former); err != nil {
 		return err
 	}
+	// A command of a kind we lack cannot be left out, since the code believes it was taken. Refusing alone
+	// would have the next worker try it again, so the run is quarantined as well.
 	if err := in.Unsupported(); err != nil {
 		st.quarantine(err)
 		return nil
@@ -72,8 +83,8 @@ func (in CompleteTask) decide(st *step) error {
 		return err
 	}
 	st.task = TaskID(st.ID, in.Number)
-	// A task that only answers its update did not go on with the workflow: what came meanwhile still has to be shown to
-	// it.
+	// A task that only answers its update did not go on with the workflow: what came meanwhile still has to be
+	// shown to it.
 	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool {
 		return !answers(c)
 	})
@@ -83,11 +94,15 @@ func (in CompleteTask) decide(st *step) error {
 	}
 	st.carry, st.ends = in.Carry, in.Ends
 	st.knows = st.Task.Sessions
+	// From here on the task is over for the step. What the commands do may make a new one, and two may never be
+	// open.
 	task := st.Task
 	st.Task = nil
 	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.repeats)
 	if !update {
 		st.seen = shown
+		// The last signal that this task was the first to show; a condition that opens now may already have
+		// been met by it.
 		for k := range st.Signals.All() {
 			if k <= shown {
 				st.fresh = k
@@ -102,6 +117,7 @@ func (in CompleteTask) decide(st *step) error {
 			return err
 		}
 	}
+	// Kept for a worker that sends the same completion again.
 	st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash}
 	st.overdue()
 	st.wakeUp()
@@ -111,7 +127,8 @@ func (in CompleteTask) decide(st *step) error {
 	return nil
 }
 
-// scheduled are the activities that this step scheduled and left open.
+// scheduled are the activities that this step scheduled and left open, for the answer and for its repetition.
+// One that failed in the same step (its session had ended) is no task.
 func (st *step) scheduled() (rows []Range) {
 	for _, e := range st.d.Events {
 		d, ok := e.Data.(*history.ActivityScheduled)
@@ -130,7 +147,8 @@ func (st *step) scheduled() (rows []Range) {
 	return rows
 }
 
-// FailTask is a workflow task that gave no commands. Waiting is no failure: the task showed the workflow nothing new.
+// FailTask is a workflow task that gave no commands. Waiting is no failure: the task showed the workflow
+// nothing new, which some SDKs report as a failure of a special type.
 type FailTask struct {
 	Number int64
 	Holder
@@ -138,6 +156,8 @@ type FailTask struct {
 	Hash    string
 }
 
+// decide tries a failed task again: at once after its first failure, then with a growing back-off. Code that
+// fails is usually mended by a deployment, so it is tried for as long as it takes, but never in a tight loop.
 func (in FailTask) decide(st *step) error {
 	if err := st.holdsTask(in.Number, in.Holder, in.Hash, nil); err != nil {
 		return err
@@ -145,6 +165,8 @@ func (in FailTask) decide(st *step) error {
 	t := st.Task
 	if waiting(in.Failure) {
 		st.Task = nil
+		// The worker was asked to answer an update and saw nothing to do: its code has no handler of this name.
+		// The caller is told so; otherwise the update would be asked for again and again.
 		if u, ok := st.update(t.Cause.ID); ok && t.Cause.Kind == UpdateTask {
 			st.updateFailed(u, 0, history.Failure{
 				Category: "update", ExceptionType: "UnknownUpdate", NonRetryable: true,
@@ -166,6 +188,8 @@ func (in FailTask) decide(st *step) error {
 		Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "failed",
 		Next: st.d.Answer.NextTask,
 	}
+	// No other worker of this build could do better, and a retry would hide the fault. Somebody has to look and
+	// repair.
 	if blocks(in.Failure) {
 		t.State, t.Problem = Quarantined, in.Failure.Message
 		st.d.Answer.NextTask, st.Last.Next = "", ""
@@ -179,12 +203,15 @@ func (in FailTask) decide(st *step) error {
 	return nil
 }
 
+// waiting recognises the report by which the published SDKs say that a task brought nothing new: by type, or by
+// the beginning of the message in older ones.
 func waiting(f protocol.Failure) bool {
 	return strings.EqualFold(strings.TrimSpace(f.Type), protocol.FailureWaiting) ||
 		strings.HasPrefix(strings.ToLower(f.Message), "workflow task waiting for scheduled history:")
 }
 
 // blocks says whether trying again cannot help: the code and the history do not fit, and somebody has to look.
+// The texts are those of the published SDKs, which report such faults as plain failures.
 func blocks(f protocol.Failure) bool {
 	text := strings.ToLower(f.Type + " " + f.Message)
 	for _, s := range []string{
@@ -199,7 +226,7 @@ func blocks(f protocol.Failure) bool {
 	return false
 }
 
-// HeartbeatTask extends the lease of a workflow task.
+// HeartbeatTask extends the lease of a workflow task, for code that takes long to replay.
 type HeartbeatTask struct {
 	Number int64
 	Holder
@@ -217,8 +244,8 @@ func (in HeartbeatTask) decide(st *step) error {
 // LeaseExpired is why a delivery ended that was neither completed nor renewed.
 const LeaseExpired = "lease_expired"
 
-// ReleaseTask ends a delivery of a workflow task without an outcome. Undone: it never reached the worker and counts for
-// nothing; lost: the worker died with it. Otherwise it was handed back.
+// ReleaseTask ends a delivery of a workflow task without an outcome. Undone: it never reached the worker, and
+// counts for nothing. Lost: the worker died with it. Otherwise it was handed back.
 type ReleaseTask struct {
 	Number   int64
 	Delivery int64
@@ -228,6 +255,7 @@ type ReleaseTask struct {
 	Lost     bool
 }
 
+// decide requires the live delivery: a release that comes late must not take the task from whoever has it now.
 func (in ReleaseTask) decide(st *step) error {
 	t := st.Task
 	if t == nil || t.Number != in.Number || t.State != LeasedState || t.Delivery != in.Delivery {
@@ -244,6 +272,9 @@ func (in ReleaseTask) decide(st *step) error {
 	return nil
 }
 
+// release makes the task ready again, or quarantines it. A task that takes its workers down would otherwise
+// kill the fleet one process after the other. A hand-back alone never quarantines, since a worker that drains
+// says nothing about the task.
 func (t *Task) release(now history.Time, why string, undone, lost bool) {
 	if undone {
 		t.Attempt--
@@ -263,17 +294,21 @@ func (t *Task) release(now history.Time, why string, undone, lost bool) {
 	}
 }
 
+// appendLost keeps the latest losses only: the list stands in the run's row. It copies, because the row may be
+// shared with readers.
 func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 	l = append(l[:len(l):len(l)], one)
 	return l[max(0, len(l)-MaxDeliveries):]
 }
 
-// Due moves the run's own row forward in time: its deadlines, its task's lease and back-off.
+// Due moves the run's own row forward in time: its deadlines, and its task's lease and back-off. Whether
+// something is due is judged here and not by the sweeper, whose notice may be old.
 type Due struct{ Heard Heard }
 
-// Heard says whether the worker of a lease lives although it let the lease end, as far as anybody here knows; nil knows
-// of none. Such an end is no death: it counts among the deliveries without an outcome. An error says that others have
-// to be asked first, and ends the decision.
+// Heard says whether the worker of a lease lives although it let the lease end, as far as this app knows; nil
+// means that no worker is known to. A lease that ran out under a living worker is no death: it counts among the
+// deliveries without an outcome and not among the losses, which give a task up much sooner. An error says that
+// other apps have to be asked first, and ends the decision.
 type Heard func(namespace string, l Lease) (lives bool, err error)
 
 func (h Heard) died(namespace string, l Lease) (bool, error) {
@@ -284,6 +319,7 @@ func (h Heard) died(namespace string, l Lease) (bool, error) {
 	return !lives, err
 }
 
+// decide looks at the deadlines first: when a run has timed out there is nothing left to hand out again.
 func (in Due) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err
@@ -320,7 +356,8 @@ var errNotDue = protocol.Refuse(protocol.ReasonTaskNotLeased, "nothing is due")
 // Refusals are alike when their reasons are: this one is told apart by being itself.
 func IsNotDue(err error) bool { return err == error(errNotDue) } //nolint:errorlint // see above
 
-// Repair takes a run out of quarantine.
+// Repair takes a run out of quarantine. The counts begin anew, or the first mishap after the repair would
+// quarantine it again.
 type Repair struct{ Identity string }
 
 func (in Repair) decide(st *step) error {
@@ -338,7 +375,9 @@ func (in Repair) decide(st *step) error {
 	return nil
 }
 
-// holdsTask checks a report about workflow task n in the order callers rely on; see the glossary of refusals in
+// holdsTask checks a report about workflow task n. The order matters to callers, since the reason says what to
+// do: first whether the task exists, then whether this very report was accepted before (also when that closed
+// the run), then the run, the lease, its owner, its delivery and its time. See the glossary of refusals in
 // protocol.
 func (st *step) holdsTask(n int64, h Holder, hash string, former func() string) error {
 	id := TaskID(st.ID, n)
