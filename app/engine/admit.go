@@ -6,7 +6,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Verdict is whether a worker may have a task, and if not, why: the reason of a refusal, and the wait that comes of it.
+// Who may have a task is decided here and nowhere else. A poll, a hand-over after a commit, a claim by id and a
+// turn with a result all ask Admit, and wait.go asks it too for its explanations. Were a rule in two places, a
+// task could be handed to a worker that is then refused, or wait for a reason that nobody can see.
+
+// Verdict is whether a worker may have a task, and if not, why: the reason of a refusal, and the wait that
+// follows from it.
 type Verdict struct {
 	OK     bool
 	Reason protocol.Reason
@@ -15,8 +20,8 @@ type Verdict struct {
 
 func admitted() Verdict { return Verdict{OK: true} }
 
-// worded says whether somebody wants to know why not. Who looks for one worker among many does not, and words cost more
-// than the judgement.
+// worded says whether somebody wants to know why not. Whoever looks for one worker among many does not, and
+// making the words costs more than the judgement itself.
 type worded bool
 
 func (asked worded) refused(r protocol.Reason, why protocol.WaitReason, w protocol.Wait) Verdict {
@@ -36,8 +41,9 @@ func (v Verdict) Text() string {
 	return v.Wait.Why(time.UTC)
 }
 
-// CapSessions is the capability a worker declares to be given anything of sessions: tasks in them, and workflow tasks
-// of runs whose history has them.
+// CapSessions is the capability that a worker declares in order to be given anything of sessions: tasks in
+// them, and workflow tasks of runs whose history has them. A worker that knows nothing of sessions would run
+// such a task like any other and break what the session promises.
 const CapSessions = "worker_sessions"
 
 // Wanted is what a task asks of the worker that gets it.
@@ -50,13 +56,15 @@ type Wanted struct {
 	Queue        *Queue // what was decided about its queue; nil: nothing
 }
 
-// Admit holds every routing rule there is, after the queue and the release gate: types, builds, requirements, then the
-// session's. now is the store's clock.
+// Admit holds every routing rule there is after the queue and the release gate: types, builds, requirements,
+// then those of the session. now is the store's clock.
 func Admit(t Wanted, l Lessee, now time.Time) Verdict { return admit(&t, &l, now, true) }
 
-// Admits is Admit for who asks about many workers: the same rules, and no word about why not.
+// Admits is Admit for callers that ask about many workers: the same rules, without a word about why not.
 func Admits(t Wanted, l Lessee, now time.Time) bool { return admit(&t, &l, now, false).OK }
 
+// admit asks the rules from the most general to the most particular, so that the reason it gives is the first
+// thing to change: a worker of the wrong group is not told about capabilities.
 func admit(t *Wanted, l *Lessee, now time.Time, asked worded) Verdict {
 	w := l.Worker
 	if t.Queue.Elsewhere(w.Group) {
@@ -67,6 +75,8 @@ func admit(t *Wanted, l *Lessee, now time.Time, asked worded) Verdict {
 	if !w.Runs(t.Kind, t.Type) {
 		return asked.refused(protocol.ReasonNotFound, protocol.WaitTypeNotServed, protocol.Wait{Worker: w.ID, Name: t.Type})
 	}
+	// An operator took the build out of service. The task waits for another build rather than run on one that
+	// is known to be bad.
 	if t.Queue.Drained(w.BuildID) {
 		return asked.refused(protocol.ReasonWorkerDraining, protocol.WaitBuildDrained, protocol.Wait{
 			Worker: w.ID, WorkerBuild: w.BuildID, Queue: t.Queue.Name,
@@ -88,12 +98,14 @@ func admit(t *Wanted, l *Lessee, now time.Time, asked worded) Verdict {
 	return admitSession(t.Session, l, now, false, asked)
 }
 
-// AdmitSession judges a session alone. verb is true when a worker asks for the session itself and not for a task in it:
-// then the activity cap does not count.
+// AdmitSession judges a session alone. verb is true when a worker asks for the session itself and not for a
+// task in it: then the activity cap does not count.
 func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
 	return admitSession(s, &l, now, verb, true)
 }
 
+// admitSession goes from what no worker can change (the session has ended) to what is a matter of room. The
+// holder itself passes early: what remains are rules for claims, and a holder need not claim.
 func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded) Verdict {
 	w := l.Worker
 	if missing := asked.missing(s.Requirements, w.Capabilities); len(missing) > 0 {
@@ -104,6 +116,7 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 	if s.Terminal {
 		return asked.refused(s.endedAs(), protocol.WaitSessionEnded, protocol.Wait{Session: s.ID, Detail: s.Reason})
 	}
+	// While it changes hands nothing new begins in it, or the last task would never end.
 	if !verb && (s.Moving != "" && s.Held(now) || s.Drained) {
 		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionMoving, protocol.Wait{
 			Session: s.ID, Worker: s.Owner, By: s.Moving,
@@ -119,6 +132,7 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 		}
 		return admitted()
 	}
+	// The policy promised that the state is only used by the release that built it.
 	if pin := s.pin(now); pin != "" && w.Release != pin {
 		return asked.refused(protocol.ReasonVersionMismatch, protocol.WaitSessionRelease,
 			protocol.Wait{Session: s.ID, Release: pin, Worker: w.ID, WorkerRelease: w.Release})
@@ -133,6 +147,7 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 			Session: s.ID, Detail: s.Reason,
 		})
 	}
+	// What the holder before began still runs and counts: the options promised so many at once and no more.
 	if !verb && s.crowded(now) {
 		return asked.refused(
 			protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull,
@@ -144,6 +159,8 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 			Session: s.ID, Worker: w.ID,
 		})
 	}
+	// How many sessions a worker holds may be judged only by a claim that counted them under the worker's lock.
+	// Otherwise two claims at once would both find room for the last one.
 	if !l.Counted {
 		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionUnclaimed, protocol.Wait{Session: s.ID})
 	}
@@ -154,12 +171,12 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 	return admitted()
 }
 
-// heldBy is that somebody holds the session, until when, and from when others may have it.
+// heldBy is the wait for a session that somebody holds: until when, and from when on others may have it.
 func (s *Session) heldBy() protocol.Wait {
 	return protocol.Wait{Session: s.ID, Worker: s.Owner, Until: s.LeaseUntil, FallbackAt: s.OpensAt()}
 }
 
-// fullWith is that its cap leaves no room; more than runs now may count for it.
+// fullWith is the wait for a session whose cap leaves no room; more than what runs now may count for it.
 func (s *Session) fullWith(detail string) protocol.Wait {
 	return protocol.Wait{Session: s.ID, Worker: s.Owner, Used: s.running(), Limit: s.most(), Detail: detail}
 }
@@ -194,8 +211,8 @@ func KnownPolicy(p string) bool {
 	return p == "" || p == PolicyMigrate || p == PolicyFinish || p == PolicyFail
 }
 
-// pin is the release whose workers alone may claim a session that nobody holds, or that falls back from its holder; ""
-// for any.
+// pin is the release whose workers alone may claim a session that nobody holds, or that falls back from its
+// holder; "" for any release.
 func (s *Session) pin(now time.Time) string {
 	if s.ReleasePolicy == PolicyFinish && (!s.Held(now) || s.claimableByOthers(now)) {
 		return s.Release
@@ -208,12 +225,13 @@ func (s *Session) kept(now time.Time) bool {
 	return !s.Held(now) && s.For != "" && s.ForUntil.After(now)
 }
 
-// lost says whether the session's last holding ended without its holder's word.
+// lost says whether the session's last holding ended without its holder's word, so that its state may be gone.
 func (s *Session) lost(now time.Time) bool {
 	return s.Claimed && !s.Held(now) && s.Reason != ReasonReleased
 }
 
-// endedAs is the refusal of a session that has ended: a lease that was lost for good is another matter than a close.
+// endedAs is the refusal of a session that has ended. A lease that was lost for good is told apart from a
+// close, since a client may want to begin a new session after the first and not after the second.
 func (s *Session) endedAs() protocol.Reason {
 	if s.Status == protocol.SessionClosed {
 		return protocol.ReasonSessionClosed
@@ -221,10 +239,14 @@ func (s *Session) endedAs() protocol.Reason {
 	return protocol.ReasonSessionReacquire
 }
 
-// Word is the routing word of a session's ready tasks: "+" nobody holds it, "+RELEASE" nobody holds it and only workers
-// of that release may take it, "=WORKER" that worker may take them, "~WORKER~RELEASE" that worker, or any other one of
-// that release (of any, without one), "-" nobody may now: it has ended, or it changes hands. That its activity cap is
-// full is not in the word, which the row keeps, but in Route.
+// Word is the routing word of a session's ready tasks. "+": nobody holds it. "+RELEASE": nobody holds it, and
+// only workers of that release may take them. "=WORKER": that worker may take them. "~WORKER~RELEASE": that
+// worker, or any other of that release (of any release, if it is empty). "-": nobody may now, because it has
+// ended or changes hands.
+//
+// The word stands in the rows of the tasks, so a poll finds what it may have with an index and never visits
+// tasks that only others may take. That the activity cap is full is not in the word, which the row keeps, but
+// in Route.
 func (s *Session) Word(now time.Time) string {
 	switch {
 	case s.Terminal:
@@ -244,7 +266,8 @@ func (s *Session) Word(now time.Time) string {
 	}
 }
 
-// Route is where the ready tasks of a session with this word wait: nobody visits them while its activity cap is full.
+// Route is where the ready tasks of a session with this word wait: nobody visits them while its activity cap is
+// full.
 func (s *Session) Route(word string) string {
 	if (word[0] == '=' || word[0] == '~') && s.Owner != "" && s.Full() {
 		return "-"

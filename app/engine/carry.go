@@ -7,21 +7,27 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A run that continues as new must not lose a signal that its code has not handled, and must not hand on one
+// that it has: the first would be lost work, the second would be work done twice. Only the code knows, and the
+// published SDKs do not say. So it is inferred from what the code was shown and from how each SDK runs its
+// signal handlers. Scripts continue_*.txt and signal_carried.txt hold the cases.
+
 // The runtimes, as workers register them, whose code takes signals in ways of its own.
 const (
 	runtimePython = "python" // by handlers, which run as soon as the code reaches its next yield
 	runtimeGo     = "go"     // when the code receives them
 )
 
-// Code is what the worker that completes a workflow task said of itself and of the code it ran. It decides which
-// signals a run that goes on as new has handled, and nothing else.
+// Code is what the worker that completes a workflow task said of itself and of the code it ran. It decides
+// which signals a run that goes on as new has handled, and nothing else.
 type Code struct {
 	Runtime string              // "" when nothing is known of the worker
 	Signals map[string][]string // those it declared, by workflow type
 }
 
-// carried are the signals that go with a run that continues as new, in the order they came: those the worker says its
-// code has not received, those it was shown and has not handled, and those it was not shown.
+// carried are the signals that go with a run that continues as new, in the order they came: those that the
+// worker says its code has not received, those that it was shown and has not handled, and those that it was not
+// shown.
 func (st *step) carried(c protocol.Command) []Signal {
 	list := slices.Clone(st.carry)
 	if !c.Buffers {
@@ -37,12 +43,15 @@ func (st *step) carried(c protocol.Command) []Signal {
 	return list
 }
 
-// handled says whether the code has done with a signal it was shown and that is the answer to no wait.
+// handled says whether the code is done with a signal that it was shown and that is the answer to no wait.
 //
-// Handlers have run for all of them, but for what came behind the end of the last step while no condition was awaited:
-// code that goes on as new as soon as it is resumed had worked out how before they did. Code that waits for signals has
-// done with the answers to its waits. Where it opens no such wait and a condition held, the condition was about
-// signals, and what it was evaluated on is done with.
+// Of Go code nothing is inferred: it says itself what it has not received, and whatever is still kept here goes
+// along. In Python, handlers have run for all signals, except for what came after the end of the last step
+// while no condition was awaited: code that continues as new as soon as it is resumed had decided to before
+// those handlers ran.
+//
+// Any other code that waits for signals is done with the answers to its waits. Where it opens no such wait and
+// a condition held, the condition was about signals, and what it was evaluated on is done with.
 func (st *step) handled(k int64, s Signal, c protocol.Command) bool {
 	switch strings.ToLower(st.code.Runtime) {
 	case runtimeGo:
@@ -53,16 +62,17 @@ func (st *step) handled(k int64, s Signal, c protocol.Command) bool {
 	return st.Waitless && k <= st.Heeded || st.atOnce(k, s, c)
 }
 
-// atOnce says whether a condition at the beginning of the run may have held by this signal. One that holds at once
-// leaves no event. When the code is known to heed the signal without a wait for it, what the run's first task was shown
-// counts as handled: otherwise a run that was begun by a signal would hand it to the next one, and that one to another,
-// for ever.
+// atOnce says whether a condition at the beginning of the run may have held by this signal. A condition that
+// holds at once leaves no event. When the code is known to look at the signal without a wait for it, what the
+// run's first task was shown counts as handled. Otherwise a run that was begun by a signal would hand it to the
+// next run, and that one to another, for ever.
 func (st *step) atOnce(k int64, s Signal, c protocol.Command) bool {
 	same := c.WorkflowType == "" || c.WorkflowType == st.Type
 	return same && st.Waitless && k <= st.FirstSeen && (st.Heeds || slices.Contains(st.code.Signals[st.Type], s.Name))
 }
 
-// look notes what a task has shown to code that is to decide by it, before its commands are taken.
+// look notes what a task has shown to code that is to decide by it, before its commands are taken and change
+// what can still be seen.
 func (st *step) look(t *Task, in CompleteTask) {
 	st.code = in.Code
 	if t.Number == 1 {
@@ -80,7 +90,7 @@ func (st *step) look(t *Task, in CompleteTask) {
 	}
 }
 
-// heeded notes that a condition held, by what the completed task was shown.
+// heeded notes that a condition held on what the completed task was shown.
 func (st *step) heeded() {
 	if st.Waitless {
 		st.Heeded, st.Heeds = st.seen, true

@@ -6,6 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// The checks of single commands, apart from the run they belong to. They run before a decision, on every
+// command of every completion, and touch no state.
+
 // maxTimeout is the longest time anything may be told to take, in seconds: ten years.
 const maxTimeout = 10 * 365 * 24 * 3600
 
@@ -31,6 +34,8 @@ func (v checker) need(field, value string) error {
 	return v.short(field, value)
 }
 
+// durations refuses times that are negative or longer than ten years: added to a date, a very large one would
+// overflow.
 func (v checker) durations() error {
 	limit, _ := v.Wait()
 	delay := int64(0)
@@ -113,6 +118,7 @@ func CheckSessionID(id, field string) error {
 	return nil
 }
 
+// activity checks an activity's session, retry policy, priority and fairness.
 func (v checker) activity() error {
 	if o := v.WorkerSession; o != nil {
 		if err := CheckSessionID(o.SessionID, v.at("worker_session.session_id")); err != nil {
@@ -157,6 +163,8 @@ func (v checker) condition() error {
 	return nil
 }
 
+// version checks a version marker: without all three numbers a replay could not tell whether the code still
+// supports it.
 func (v checker) version() error {
 	for _, n := range []struct {
 		field string
@@ -169,6 +177,7 @@ func (v checker) version() error {
 	return v.need("change_id", v.ChangeID)
 }
 
+// child checks the start of a child.
 func (v checker) child() error {
 	switch v.ParentClosePolicy {
 	case "", Abandon, RequestCancel, Terminate, CancelByRequest:

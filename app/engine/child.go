@@ -9,6 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
+// A child is a run of its own that owes its parent the news of its end. The two never change in one decision:
+// what the parent wants of the child, and what the child has to tell, are messages that are stored with the
+// step that caused them. So no step of either waits for the other, and a crash in between loses nothing.
+
 // What becomes of a child that is open when its parent closes.
 const (
 	Abandon         = "abandon"
@@ -17,7 +21,8 @@ const (
 	CancelByRequest = "request_cancellation"
 )
 
-// Child is an open child workflow: its latest run, and what another run of it would be started with.
+// Child is an open child workflow: its latest run, and what another run of it would be started with. The
+// arguments are kept only where a retry policy may need them again, since they may be large.
 type Child struct {
 	WorkflowID  string        `json:"workflow"`
 	RunID       string        `json:"run"`
@@ -38,7 +43,8 @@ type Child struct {
 	history.Parallel
 }
 
-// Parent is the run whose child a run is.
+// Parent is the run whose child a run is. It stays the same over all runs of the child, so a child that
+// continued as new or was retried still reports to who waits for it.
 type Parent struct {
 	RunID      string `json:"run"`
 	WorkflowID string `json:"workflow"`
@@ -53,8 +59,9 @@ func (st *step) childRef(seq int64, c *Child) history.Child {
 	}
 }
 
-// startChild opens a child: its run is started with the step, under a workflow id nobody else can have, or the one that
-// was chosen. The child of an id that is taken has failed in the same step.
+// startChild opens a child: its run is started with the step, under a workflow id that nobody else can have, or
+// under the one that was chosen. The child of an id that is taken has failed in the same step, as an event that
+// the code can handle; refusing the whole completion would hold up the run for ever.
 func (st *step) startChild(c protocol.Command, seq int64) error {
 	memo, attributes, err := labels(c, func(f string) string { return f })
 	if err != nil {
@@ -105,7 +112,8 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 	return nil
 }
 
-// spawn starts a run of a child with this step. Its parent is the run that started the child, for all runs of it.
+// spawn starts a run of a child with this step. Its parent is the run that started the child, for all runs of
+// it. The child inherits priority and fairness, so that work does not change its class by being split up.
 func (st *step) spawn(parent Parent, c Child, arguments string, delay time.Duration) {
 	priority := st.Priority
 	st.d.Spawn = append(st.d.Spawn, Start{
@@ -119,7 +127,8 @@ func (st *step) spawn(parent Parent, c Child, arguments string, delay time.Durat
 	})
 }
 
-// cancelChild asks a child to stop; what becomes of it is told by its end.
+// cancelChild asks a child to stop. What becomes of it is told by its end: the child may have completed
+// already, and then its result counts.
 func (st *step) cancelChild(target, seq int64) {
 	c, ok := st.Children.Get(target)
 	if a, attached := st.Attached.Get(target); attached {
@@ -132,15 +141,17 @@ func (st *step) cancelChild(target, seq int64) {
 	st.emit(d)
 	if ok {
 		how := RequestCancel
+		// A child that shall be asked when its parent ends is asked here too; the other policies cancel it
+		// outright.
 		if c.ClosePolicy == CancelByRequest {
-			how = CancelByRequest // what its parent's end does to it, its parent's word does
+			how = CancelByRequest
 		}
 		st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: how, Reason: "cancelled by the parent"})
 	}
 }
 
-// closeChildren does with the open children what their parent-close policies say: those of earlier runs first, since
-// this is the last run of the id.
+// closeChildren does with the open children what their parent-close policies say. Children of earlier runs are
+// included, since this is the last run of the workflow id and nobody else would do it later.
 func (st *step) closeChildren() {
 	for _, f := range st.bound() {
 		st.closeChild(&f.Child)
@@ -153,6 +164,7 @@ func (st *step) closeChildren() {
 	st.d.DropFormer, st.Former = st.d.DropFormer || st.Former.Open > 0, FormerCount{}
 }
 
+// closeChild owes a child what its policy says, and records that it does.
 func (st *step) closeChild(c *Child) {
 	const why = "parent closed"
 	st.emit(&history.ParentClosePolicyApplied{
@@ -173,7 +185,8 @@ func (m Message) closing() Input {
 	return EndRun{Reason: m.Reason, Identity: from}
 }
 
-// tellParent owes the parent the news that its child's run closed.
+// tellParent owes the parent the news that its child's run closed. It is stored in this run's row and outlives
+// the run's end, until the parent has taken it.
 func (st *step) tellParent() {
 	m := ChildEnd(st.Run, st.d.Events[len(st.d.Events)-1].Data)
 	m.ToRun, m.ToSeq = st.Parent.RunID, st.Parent.Seq
@@ -203,6 +216,8 @@ func ChildEnd(run *Run, last history.Data) Message {
 // ChildReport is a child's run that closed or continued as new, as its parent hears of it.
 type ChildReport struct{ Message }
 
+// decide takes news only if it is not older than what the parent knows: messages of different runs of a child
+// have no order among them, so an old end must not close a child that has been started anew.
 func (in ChildReport) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err
@@ -213,6 +228,8 @@ func (in ChildReport) decide(st *step) error {
 	}
 	unheard := in.Number > c.Number
 	c.RunID, c.Number = in.Run, in.Number
+	// The end of a run may overtake the news of its start, which another run sends. The start is then recorded
+	// first: replayers expect it before the end.
 	if unheard || in.Status == protocol.RunContinued {
 		// the end of a run may overtake the word of its start, which another run sends
 		st.emit(&history.ChildRunStarted{
@@ -222,6 +239,8 @@ func (in ChildReport) decide(st *step) error {
 	if in.Status == protocol.RunContinued {
 		return nil
 	}
+	// The parent decides about a retry, and not the child, because the policy is the parent's command and
+	// counts all runs of the child.
 	if again, delay, retried := st.retried(c, in.Message); retried {
 		d := &history.ChildRunStarted{
 			Child: st.childRef(in.ToSeq, &again), Number: again.Number, Attempt: again.Failures + 1, Parallel: c.Parallel,
@@ -267,8 +286,8 @@ func (st *step) childOver(c Child, in ChildReport) {
 	}
 }
 
-// retried is a child as its next run has it, when the one that ended has failed or timed out, and the child's policy
-// and its deadline allow another.
+// retried is a child as its next run has it, when the one that ended has failed or timed out, and the child's
+// policy and its deadline allow another. A child that was asked to end is not started again.
 func (st *step) retried(c Child, m Message) (again Child, delay time.Duration, ok bool) {
 	if m.Status != protocol.RunFailed && m.Status != protocol.RunTimedOut {
 		return c, 0, false
@@ -300,6 +319,7 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 	s.Children.Put(d.Sequence, c)
 }
 
+// askedChild notes that the child was asked to end, so that no retry follows.
 func (s *Run) askedChild(d *history.ChildCancelRequested) {
 	if c, ok := s.Children.Get(d.Target); ok {
 		c.Asked = true

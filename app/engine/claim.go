@@ -6,8 +6,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ClaimTask leases the run's nth workflow task to a worker that asks for it by its id. It passes every gate that a poll
-// passes.
+// A worker may ask for one task by its id instead of polling a queue. It must pass the same rules as a poll; a
+// way around them would let a drained build or a full session take work.
+
+// ClaimTask leases the run's nth workflow task to a worker that asks for it by its id.
 type ClaimTask struct {
 	Number   int64
 	Lessee   Lessee
@@ -24,8 +26,8 @@ func (in ClaimTask) decide(st *step) error {
 	return nil
 }
 
-// ClaimActivity leases an open activity to a worker that asks for it by its id, together with the activity's session.
-// Out tells what was leased.
+// ClaimActivity leases an open activity to a worker that asks for it by its id, together with the activity's
+// session. Out tells what was leased.
 type ClaimActivity struct {
 	Seq    int64
 	Lessee Lessee
@@ -59,8 +61,8 @@ func (in ClaimActivity) decide(st *step) error {
 	return nil
 }
 
-// Claimable says why a worker may not have the run's nth workflow task now; nil when it may. A lessee without a worker
-// is anybody.
+// Claimable says why a worker may not have the run's nth workflow task now; nil when it may. A lessee without a
+// worker stands for any worker.
 func (s *Run) Claimable(n int64, l Lessee, settings *Queue, now time.Time) error {
 	id := TaskID(s.ID, n)
 	switch t := s.Task; {
@@ -76,8 +78,8 @@ func (s *Run) Claimable(n int64, l Lessee, settings *Queue, now time.Time) error
 	return admits(id, want, s.Queue, l, now)
 }
 
-// ClaimableActivity says why a worker may not have an activity now; nil when it may. It also returns the activity and
-// its session.
+// ClaimableActivity says why a worker may not have an activity now; nil when it may. It also returns the
+// activity and its session.
 func (s *Run) ClaimableActivity(
 	seq int64, l Lessee, session func(string) *Session, settings *Queue, now time.Time,
 ) (Activity, *Session, error) {
@@ -110,7 +112,8 @@ func leaseOf(t *Task, n int64) Lease {
 	return t.Lease
 }
 
-// unclaimable is the refusal of a task that does not wait for a worker.
+// unclaimable is the refusal of a task that does not wait for a worker. It names the holder, so that a client
+// can tell "mine already" from "taken".
 func unclaimable(id, state string, l Lease) error {
 	err := protocol.Refuse(protocol.ReasonNotClaimable, "task %s is %s", id, state).With("task_status", state)
 	if l.Owner != "" {
@@ -135,6 +138,7 @@ func admits(id string, want Wanted, queue string, l Lessee, now time.Time) error
 	if v.OK {
 		return nil
 	}
+	// The task exists; only its type is not this worker's.
 	if v.Reason == protocol.ReasonNotFound {
 		v.Reason = protocol.ReasonNotClaimable
 	}

@@ -5,6 +5,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A condition is over the workflow's own variables, which only its code can evaluate. So the engine cannot know
+// when it holds. It knows what may have changed it (a signal, an update), wakes the code then, and reads from
+// the commands what the code found: a condition that comes back among them did not hold, one that does not come
+// back did.
+
 // The kinds of timers that belong to a wait and share its command sequence.
 const (
 	ConditionTimeout = "condition_timeout"
@@ -14,6 +19,7 @@ const (
 // ConditionWait is the kind of a wait for a condition over the workflow's own state, which only its code can evaluate.
 const ConditionWait = "condition"
 
+// openCondition opens a wait for a condition, with its timer.
 func (st *step) openCondition(c protocol.Command, seq int64) {
 	w := history.Condition{
 		Sequence: seq, ConditionWaitID: StepID(st.ID, seq), Occurrence: c.ConditionOccurrence, Key: c.ConditionKey,
@@ -47,12 +53,16 @@ func (w *Wait) condition(run string, seq int64) history.Condition {
 	}
 }
 
-// settleWaits ends the waits that the completed task was asked about: a signal wait whose signal it was shown, and a
-// condition it evaluated. A condition that did not hold comes back among the commands and gets a wait of its own; a
-// member of an open group that comes back stays as it is. So does a condition that was evaluated without a signal which
-// has come since: a replayer reckons what came before the end of a wait to that wait, would find the condition true
-// there, and go another way than the task did. Fresh are the commands without those a replayer repeated; what is still
-// to be carried out of them is returned.
+// settleWaits ends the waits that the completed task was asked about: a signal wait whose signal it was shown,
+// and a condition that it evaluated. A condition that did not hold comes back among the commands and gets a
+// wait of its own. A member of an open group that comes back stays as it is.
+//
+// So does a condition that was evaluated without a signal which has arrived since. A replayer counts everything
+// before the end of a wait as known to that wait: ended now, the wait would have the late signal before its
+// end, the replay would find the condition true there, and would go another way than the task did.
+//
+// fresh are the commands without those that a replayer repeated; what is still to be carried out of them is
+// returned.
 func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Command {
 	for k, w := range st.Waits.All() {
 		woken := w.Signal > 0 && w.Signal <= st.seen
@@ -79,7 +89,8 @@ func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Comma
 	return fresh
 }
 
-// evaluated says whether the wait stands among the commands again, so that its condition was looked at.
+// evaluated says whether the wait stands among the commands again, so that its condition was looked at and did
+// not hold.
 func (w *Wait) evaluated(commands []protocol.Command) bool {
 	for _, c := range commands {
 		if c.Type == protocol.OpenConditionWait && c.GroupID == "" && w.Occurrence == c.ConditionOccurrence &&
@@ -91,6 +102,7 @@ func (w *Wait) evaluated(commands []protocol.Command) bool {
 	return false
 }
 
+// comesBack says whether a command repeats the member of a group with this sequence.
 func (st *step) comesBack(commands []protocol.Command, seq int64) bool {
 	for _, c := range commands {
 		if c.GroupIndex != nil && c.GroupBase+int64(*c.GroupIndex) == seq {
@@ -100,9 +112,9 @@ func (st *step) comesBack(commands []protocol.Command, seq int64) bool {
 	return false
 }
 
-// repeats says whether a command is a member of a parallel group that the run recorded already and that has not ended:
-// some replayers send the whole group again when they are woken inside it. Such a command changes nothing and takes no
-// sequence.
+// repeats says whether a command is a member of a parallel group that the run recorded already and that has not
+// ended. Some replayers send the whole group again when they are woken inside it. Such a command changes
+// nothing and takes no sequence; recorded again, each member would run twice.
 func (s *Run) repeats(c protocol.Command) bool {
 	if c.GroupID == "" || c.GroupIndex == nil || c.GroupBase < 1 || c.GroupBase+int64(*c.GroupIndex) > s.CommandSeq {
 		return false
@@ -115,8 +127,9 @@ func (s *Run) repeats(c protocol.Command) bool {
 	})
 }
 
-// timeOutCondition ends a condition wait by its timer. While a task evaluates the condition, or is about to because
-// something happened that may have made it true, the answer is awaited: history must not hold both.
+// timeOutCondition ends a condition wait by its timer. While a task evaluates the condition, or is about to
+// because something happened that may have made it true, the answer is awaited: history must not hold both
+// outcomes of one wait.
 func (st *step) timeOutCondition(seq int64, t Timer) error {
 	w, ok := st.Waits.Get(seq)
 	if task := st.Task; !ok || task != nil && (task.State == LeasedState || w.Signal > 0) {
@@ -129,8 +142,10 @@ func (st *step) timeOutCondition(seq int64, t Timer) error {
 	return nil
 }
 
-// overdue ends the conditions whose time ran out while a task was evaluating them, and the waits of selections that
-// something came for meanwhile.
+// overdue ends the conditions whose time ran out while a task was evaluating them, and the waits of selections
+// that something came for meanwhile. The sweeper was refused at the time (see timeOutCondition), so the
+// completion has to make up for it. These events were not seen by the task, hence task and seen are taken off
+// for them.
 func (st *step) overdue() {
 	task, seen := st.task, st.seen
 	st.task, st.seen = "", 0
@@ -145,7 +160,8 @@ func (st *step) overdue() {
 	st.task, st.seen = task, seen
 }
 
-// mayHold wakes the run because e may have made the conditions true that it waits for.
+// mayHold wakes the run because e may have made true one of the conditions that it waits for. The task names
+// the first of them.
 func (s *Run) mayHold(e history.Event, c Cause) {
 	woken := false
 	for k, w := range s.Waits.All() {
@@ -164,7 +180,8 @@ func (s *Run) mayHold(e history.Event, c Cause) {
 	}
 }
 
-// conditionOpened opens a wait; signals the opening task had not been shown are a reason to evaluate it once more.
+// conditionOpened opens a wait. Signals that the opening task had not been shown are a reason to evaluate it
+// once more, or they would go unnoticed until the next one.
 func (s *Run) conditionOpened(d *history.ConditionWaitOpened, e history.Event) {
 	w := Wait{
 		Kind: ConditionWait, Opened: e.Seq, Signal: d.Signal, Key: d.Key, Fingerprint: d.Fingerprint,

@@ -5,12 +5,15 @@ import (
 	"slices"
 )
 
+// Workers may say which queries, signals and updates their workflow types have. Knowing that lets a mistyped
+// name be refused at once. Where one living worker says nothing, nothing is refused: it may well have the name.
+
 // Declarations are what the living workers of a namespace said their workflow types have: by type, then queries,
 // signals or updates, the names.
 type Declarations map[string]map[string][]string
 
-// Declared reads the contracts of living workers. A type that one worker runs without saying what it has is left out,
-// and so is a kind of names of it that one contract leaves out: nothing is known of those.
+// Declared reads the contracts of living workers. A type that one worker runs without saying what it has is
+// left out, and so is a kind of names that one contract leaves out, since then nothing is known about it.
 func Declared(workers []*Worker) Declarations {
 	all := Declarations{}
 	silent, unsaid := map[string]bool{}, map[[2]string]bool{}

@@ -8,8 +8,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Drain is an operator's word that workers are given nothing more. It stands in the row that is about all queues of
-// their namespace, so that every app knows it and none has to look for it where tasks are handed out.
+// To drain is to give a worker nothing more and let what it has come to its end. What drains share with
+// settings for a whole fleet is where they stand: in the row about all queues of a namespace, which every app
+// has at hand when it hands out tasks.
+
+// Drain is an operator's word that workers are given nothing more. It stands in the row about all queues of
+// their namespace, so that every app knows of it and none has to look elsewhere when it hands out tasks. It may
+// name a group, a build or a release, and so covers workers that register later.
 type Drain struct {
 	protocol.FleetTarget
 	At       history.Time `json:"at"`
@@ -34,7 +39,7 @@ func (d *Drain) Covers(w *Worker) bool {
 	return false
 }
 
-// Over says whether the time of the drain is up, so that a worker that has something left is to leave.
+// Over says whether the time of the drain is up, so that a worker that still has something is to leave.
 func (d *Drain) Over(now time.Time) bool {
 	return d.Evict || !d.Deadline.IsZero() && !d.Deadline.After(now)
 }
@@ -50,7 +55,8 @@ func (d *Drain) sooner(o *Drain) bool {
 	return d.Deadline.Before(o.Deadline.Time)
 }
 
-// DrainOf is the drain of a worker, of several the one by which it has to leave first; nil: it is given work.
+// DrainOf is the drain of a worker, nil when it is given work. Of several it is the one by which the worker has
+// to leave first.
 func (q *Queue) DrainOf(w *Worker) (of *Drain) {
 	if q == nil {
 		return nil
@@ -63,20 +69,21 @@ func (q *Queue) DrainOf(w *Worker) (of *Drain) {
 	return of
 }
 
-// forgetDrain is how long a drain of one worker is kept that is registered no more.
+// forgetDrain is how long the drain of a single worker is kept after that worker is registered no more. It is
+// kept at all because a drained worker that restarts must still find itself drained.
 const forgetDrain = 24 * time.Hour
 
-// maxDrains is how many drains a namespace may have.
+// maxDrains is how many drains a namespace may have: they stand in one row, which is read at every hand-out.
 const maxDrains = 1000
 
-// DrainFleet begins a drain, or gives one that has begun another deadline and reason. Here says which workers are
-// registered: drains of others are forgotten after a day.
+// DrainFleet begins a drain, or gives one that has begun another deadline and reason. Here says which workers
+// are registered: drains of others are forgotten after a day.
 type DrainFleet struct {
 	Drain
 	Here func(worker string) bool
 }
 
-// ResumeFleet ends a drain. One that is not there is no error: somebody ended it before.
+// ResumeFleet ends a drain. It is no error if there is none: somebody ended it before.
 type ResumeFleet struct{ protocol.FleetTarget }
 
 func (in DrainFleet) decide(q *Queue, now history.Time) error {
@@ -104,7 +111,8 @@ func (in ResumeFleet) decide(q *Queue, _ history.Time) error {
 	return nil
 }
 
-// SetFleet sets what the workers of a namespace run with.
+// SetFleet sets what the workers of a namespace run with. Saw guards against two operators who overwrite each
+// other: whoever saw an older revision changes nothing.
 type SetFleet struct {
 	Settings protocol.FleetSettings
 	By       string
@@ -119,7 +127,7 @@ type FleetWide struct {
 	By       string       `json:"by,omitempty"`
 }
 
-// decide counts only what changes something, so that the same again asks no worker to do anything.
+// decide counts only what changes something, so that setting the same again asks no worker to do anything.
 func (in SetFleet) decide(q *Queue, now history.Time) error {
 	is := q.Fleet()
 	if in.Saw != nil && *in.Saw != is.Revision {
@@ -142,8 +150,9 @@ func (q *Queue) Fleet() FleetWide {
 	return *q.Settings
 }
 
-// DrainSession makes a holder that is given nothing more give a session up, as if it had done so in a shutdown: at once
-// when nothing runs in it, else when what runs has ended.
+// DrainSession makes a holder that is given nothing more give a session up, as if it had done so in a shutdown:
+// at once when nothing runs in it, else when what runs has ended. Without it the session would stay with a
+// worker that gets none of its tasks.
 type DrainSession struct{ Worker, Operator string }
 
 func (in DrainSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -161,7 +170,7 @@ func (in DrainSession) decide(s *Session, now history.Time) (SessionChange, erro
 	return c, nil
 }
 
-// KeepSession undoes a drain of a session in which something runs still: its holder is given work again.
+// KeepSession undoes the drain of a session in which something still runs: its holder is given work again.
 type KeepSession struct{ Worker string }
 
 func (in KeepSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -173,7 +182,8 @@ func (in KeepSession) decide(s *Session, now history.Time) (SessionChange, error
 	return c, nil
 }
 
-// drain ends a holding whose holder leaves or is given nothing more, as the session's own policy wants it.
+// drain ends a holding whose holder leaves or is given nothing more, in the way that the session's own policy
+// asks for.
 func (s *Session) drain(now history.Time, by string) protocol.SessionEvent {
 	if s.NoReacquire {
 		e := s.ended(now, "closed", by, "worker_shutdown")

@@ -17,10 +17,12 @@ import (
 // DefaultClass holds the tasks without a fairness key.
 const DefaultClass = "__default__"
 
-// round is what one task of weight 1 costs.
+// round is what one task of weight 1 costs. It is large so that the share of the heaviest class is still a
+// whole number.
 const round = 1_000_000
 
-// MaxWeight is the largest weight of a class.
+// MaxWeight is the largest weight of a class. A limit keeps one class from starving the others by its number
+// alone.
 const MaxWeight = 1000
 
 // Rank is the place of a task that becomes ready: its rank, and the class's tag after it.

@@ -7,9 +7,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// FormerChild is an open child that an earlier run of a workflow id started, before that continued as new. It belongs
-// to the chain of runs: a row of its own, which stays where it is when the chain goes on, and follows the child's
-// latest run. Only the current run of the chain changes it.
+// When a run continues as new, the next run has no step that waits for the children of the one before, but they
+// still run, and their close policy must still take effect. They are handed to the chain of runs of the
+// workflow id. The rows stay where they are when the chain goes on, so a run that continues a thousand times
+// does not carry its children along a thousand times.
+
+// FormerChild is an open child that an earlier run of a workflow id started, before that run continued as new.
+// It belongs to the chain of runs: a row of its own, which stays where it is when the chain goes on, and which
+// follows the child's latest run. Only the current run of the chain changes it, under its own lock.
 type FormerChild struct {
 	Chain WorkflowKey `json:"-"` // the parent's
 	Child
@@ -17,7 +22,7 @@ type FormerChild struct {
 	Seq  int64  `json:"seq"`  // with this command
 }
 
-// Bound says whether the child goes by a close policy when the chain ends.
+// Bound says whether a close policy applies to the child when the chain ends.
 func (f *FormerChild) Bound() bool { return f.ClosePolicy != Abandon }
 
 // Key names the row.
@@ -35,25 +40,25 @@ type FormerChange struct {
 	Gone  bool
 }
 
-// FormerCount is how many children of earlier runs are open, and how many of them go by a close policy: so that a run
-// without any asks for none.
+// FormerCount is how many children of earlier runs are open, and how many of them a close policy applies to. It
+// stands in the run's row, so that a run without any reads none.
 type FormerCount struct {
 	Open  int `json:"open,omitempty"`
 	Bound int `json:"bound,omitempty"`
 }
 
-// Attached is a child, of this run or of an earlier one of its id, whose end the run asked to be told.
+// Attached is a child, of this run or of an earlier one of its id, whose end the run asked to be told of.
 type Attached struct {
 	WorkflowID  string `json:"workflow"`
 	Type        string `json:"type,omitempty"`
 	ClosePolicy string `json:"close_policy,omitempty"`
 }
 
-// ErrLookAgain says that a child the run attaches to has ended and that the decision was not given how: look, and
-// decide again.
+// ErrLookAgain says that a child to which the run attaches has ended, and that the decision was not told how.
+// The caller reads it and decides again.
 var ErrLookAgain = errors.New("a child has ended: look how, and decide again")
 
-// keepFormer puts the row of a former child, which there may be one of already.
+// keepFormer puts the row of a former child; isNew says that there is none of it yet.
 func (st *step) keepFormer(f FormerChild, isNew bool) {
 	f.Chain = WorkflowKey{Namespace: st.Namespace, ID: st.WorkflowID}
 	st.d.Former = append(st.d.Former, FormerChange{Child: f})
@@ -74,8 +79,8 @@ func (st *step) countFormer(f *FormerChild, n int) {
 	}
 }
 
-// handOver leaves the open children of the run to the chain: the run that goes on in its place has no step that waits
-// for them.
+// handOver leaves the open children of the run to the chain: the run that goes on in its place has no step that
+// waits for them.
 func (st *step) handOver(next *Start) {
 	for seq, c := range st.Children.All() {
 		c.Parallel = history.Parallel{}
@@ -84,8 +89,9 @@ func (st *step) handOver(next *Start) {
 	next.Former, st.Former = st.Former, FormerCount{}
 }
 
-// FormerReport is the news of a child that an earlier run of the workflow id started. It leaves no event but for those
-// who attached to the child: the run's own steps know nothing of it.
+// FormerReport is the news of a child that an earlier run of the workflow id started. It leaves no event,
+// except for attachments to the child: the run's own steps know nothing of the child, and a replayer would not
+// know what to do with its end.
 type FormerReport struct {
 	Message
 	Child string // its workflow id
@@ -123,7 +129,7 @@ func (st *step) former(workflowID string) *FormerChild {
 	return st.env.Former(workflowID)
 }
 
-// bound are the children of earlier runs that go by a close policy.
+// bound are the children of earlier runs that a close policy applies to.
 func (st *step) bound() []*FormerChild {
 	if st.env.Bound == nil || st.Former.Bound == 0 {
 		return nil
@@ -131,8 +137,9 @@ func (st *step) bound() []*FormerChild {
 	return st.env.Bound()
 }
 
-// attachChild has the run told how a child ends. What is told of a child that has ended is read before the decision,
-// since a run's row has no result: one that ended in between is looked at again.
+// attachChild has the run told how a child ends. How a child that has ended did so is read before the decision,
+// since a run's row holds no result. If the child ended between that reading and this decision, the reading is
+// repeated.
 func (st *step) attachChild(c protocol.Command, seq int64) error {
 	d := &history.AttachedToChild{CommandSequence: seq, WorkflowID: c.WorkflowID, Effect: "attached"}
 	if own, ok := st.ownChild(c.WorkflowID); ok {
@@ -192,7 +199,8 @@ func (s *Run) tellsParent() bool {
 	return s.Owed.Any(func(m Message) bool { return m.Kind == ChildEnded })
 }
 
-// workflow is the current run of a workflow id, if it is at hand, and whether the id belongs to a workflow at all.
+// workflow is the current run of a workflow id, if it is at hand, and whether the id belongs to a workflow at
+// all. Children that this very step starts count too: one completion may name the same id twice.
 func (st *step) workflow(id string) (run *Run, taken bool) {
 	for _, s := range st.d.Spawn {
 		if s.Request.WorkflowID == id {

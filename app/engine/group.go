@@ -8,6 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Code may begin several steps at once and wait for all of them. Replayers match the members of such a group by
+// the group's first sequence and their index in it, so a group that is recorded wrongly cannot be replayed. It
+// is refused while that can still be told.
+
 // group names a parallel group: replayers know it by the sequence of its first member and by how many it has.
 type group struct {
 	ID   string `json:"parallel_group_id"`
@@ -15,8 +19,8 @@ type group struct {
 	Size int    `json:"parallel_group_size"`
 }
 
-// grouped checks the innermost parallel group: replayers match members by base and index, so a wrong one would lose the
-// run later.
+// grouped checks the innermost parallel group of a command. Replayers match members by base and index, so a
+// wrong one would lose the run later, when nobody can mend its history.
 func grouped(c protocol.Command, seq int64, at func(string) string) error {
 	switch {
 	case c.GroupID == "" && c.GroupIndex == nil:
@@ -31,9 +35,9 @@ func grouped(c protocol.Command, seq int64, at func(string) string) error {
 	return nil
 }
 
-// whole refuses a group that begins here without all its members. Code yields a group as one, and the rest of it could
-// never be told from other commands: what stands at their sequences would be taken for them. Members that are sent once
-// more count, as those of a group that began before are.
+// whole refuses a group that begins here without all its members. Code issues a group as one, and the rest of
+// it could never be told from other commands: whatever stands at their sequences would be taken for them.
+// Members that are sent again count as well, since they are those of a group that began before.
 func (s *Run) whole(commands []protocol.Command) error {
 	type tally struct {
 		first, members int

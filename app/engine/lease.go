@@ -9,22 +9,29 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A lease is the promise that nobody else works on a task until it ends. Every lease is made here, with a time
+// of the store, so that one made by one app and judged by another means the same. Whatever is told to the
+// holder must not promise more than what is stored.
+
 // Lessee is a worker about to be given a task, as it was when it polled.
 type Lessee struct {
 	Worker  *Worker
 	PollID  string
 	BuildID string
-	// Sessions is how many sessions the worker holds; only a claim that counted them under the worker's lock sets it, and
-	// only such a claim may give it a session it does not hold yet.
+	// Sessions is how many sessions the worker holds. Only a claim that counted them under the worker's lock
+	// sets it (Counted), and only such a claim may give the worker a session that it does not hold yet:
+	// otherwise two claims at once would both take the last place.
 	Sessions int
 	Counted  bool
 }
 
-// WorkflowLease is how long a workflow task is leased to a client of the HTTP contract, and the longest to anybody.
+// WorkflowLease is how long a workflow task is leased to a client of the HTTP contract, and the longest it is
+// leased to anybody. Such a client may run its code for as long without renewing.
 const WorkflowLease = 300 * time.Second
 
-// flowLease is how long the worker gets a workflow task. One that renews by itself renews all that it holds, so its
-// attempts' lease does for both, and its decision moves on as soon as they do.
+// flowLease is how long the worker gets a workflow task. A worker that renews by itself renews everything it
+// holds, so the lease of its attempts does for both: when it dies, its decision moves on as soon as its
+// attempts do.
 func (w *Worker) flowLease() time.Duration {
 	if w.Explicit && w.AttemptLease > 0 {
 		return min(WorkflowLease, time.Duration(w.AttemptLease)*time.Microsecond)
@@ -32,7 +39,9 @@ func (w *Worker) flowLease() time.Duration {
 	return WorkflowLease
 }
 
-// Leased returns the run with its ready workflow task leased: a fork of s.
+// Leased returns the run with its ready workflow task leased: a fork of s. It is no decision with events,
+// because who holds a task is not history. Shown is fixed here: it says what the worker is about to see, and a
+// completion is judged by it.
 func (s *Run) Leased(l Lessee, now time.Time) *Run {
 	f := s.Fork()
 	t := f.Task
@@ -49,13 +58,14 @@ func (s *Run) Leased(l Lessee, now time.Time) *Run {
 // knowsSessions says whether the worker declared that it can replay histories with sessions.
 func (w *Worker) knowsSessions() bool { return slices.Contains(w.Capabilities, CapSessions) }
 
-// EpochFloor is the highest epoch of sessions that clean-up removed in a namespace. It is asked by claims alone, since
-// the answer may have to be read.
+// EpochFloor is the highest epoch of sessions that clean-up removed in a namespace. It is a function because
+// only claims need it, and the answer may have to be read.
 type EpochFloor func(namespace string) int64
 
-// LeaseActivity leases a ready activity, claiming or touching its session in the same step. sess is nil for a plain
-// activity; floor is asked when the lease claims the session. The caller has asked Admit. The last result says that the
-// lease claimed the session.
+// LeaseActivity leases a ready activity, and claims or touches its session in the same step: were they two
+// steps, a worker could hold the task and lose the race for the session it runs in. sess is nil for a plain
+// activity; floor is asked when the lease claims the session. The caller has asked Admit. The last result says
+// that the lease claimed the session.
 func LeaseActivity(
 	a Activity, sess *Session, l Lessee, floor EpochFloor, now time.Time,
 ) (Activity, *SessionChange, bool) {
@@ -70,6 +80,8 @@ func LeaseActivity(
 	}
 	c := SessionChange{Session: *sess}
 	s := &c.Session
+	// Another process under the same worker id is another holder: the state was in the memory of the one
+	// before.
 	claimed := !sess.HeldBy(l.Worker.ID, now) || sess.Incarnation != l.Worker.Incarnation
 	if claimed {
 		c.Timeline = s.claim(l, floor(s.Namespace), now, StepID(a.RunID, a.Seq))
@@ -84,8 +96,9 @@ func LeaseActivity(
 	return a, &c, claimed
 }
 
-// claim makes the worker the owner under a higher epoch. One that held the session until now has let go of it with
-// that: an older process of its own, or a holder that left the session's tasks waiting for too long.
+// claim makes the worker the owner under a higher epoch. If somebody held the session until now, that holding
+// ends with it: of an older process of the same worker, or of a holder that left the session's tasks waiting
+// for too long.
 func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (timeline []protocol.SessionEvent) {
 	why := ""
 	switch {
@@ -107,6 +120,8 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	if s.Claimed {
 		what = "reclaimed"
 	}
+	// The store's time makes it rise even where the row and its number are gone; the other two terms see to it
+	// when the clock was set back.
 	s.Epoch = max(s.Epoch+1, floor+1, now.UnixMicro())
 	s.Status = protocol.SessionActive
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
@@ -115,6 +130,8 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	s.Fresh, s.FirstRenewal, s.LastRenewal = true, history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 	s.adopt()
+	// Sessions of the other doors say nothing about lengths, so the holder's own apply: it is the holder that
+	// has to renew in time.
 	if s.Door != DoorWorker {
 		s.Lease = l.Worker.SessionLease
 	}
@@ -131,13 +148,13 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	})
 }
 
-// lagging is by which part of the idle time the row's last activity may lag behind, so that not every step in the
-// session writes it.
+// lagging is the part of the idle time by which the row's last activity may lag behind, so that not every step
+// in the session writes the row.
 const lagging = 10
 
-// touch moves the idle clock and renews the lease, all at once: but only when the clock lags by a tenth of the idle
-// time, or less than two thirds of the lease are left and it can be renewed. Until then the row stays as it is, and its
-// lease what it says.
+// touch moves the idle clock and renews the lease, both at once, but only when the clock lags by a tenth of the
+// idle time, or when less than two thirds of the lease are left and it can be renewed. Until then the row stays
+// as it is, and its lease means what it says. That makes a step in a session cost what any other step does.
 func (s *Session) touch(now time.Time) {
 	left, lease := s.LeaseUntil.Sub(now), time.Duration(s.Lease)*time.Microsecond
 	spent := 3*left < 2*lease && (s.TTLUntil.IsZero() || s.LeaseUntil.Before(s.TTLUntil.Time))
@@ -152,7 +169,8 @@ func (s *Session) move(now time.Time) {
 	s.renew(now, time.Duration(s.Lease)*time.Microsecond)
 }
 
-// renew moves the lease forward by a length, never back from what its holder was promised, never beyond the TTL.
+// renew moves the lease forward by a length: never back from what its holder was promised, and never beyond the
+// TTL.
 func (s *Session) renew(now time.Time, length time.Duration) {
 	at := history.At(now)
 	s.RenewedAt = at
@@ -163,6 +181,7 @@ func (s *Session) renew(now time.Time, length time.Duration) {
 	s.UpdatedAt = at
 }
 
+// lease is a lease of this length from now on.
 func (l Lessee) lease(length time.Duration, now time.Time) Lease {
 	at := history.At(now)
 	return Lease{
@@ -172,7 +191,8 @@ func (l Lessee) lease(length time.Duration, now time.Time) Lease {
 	}
 }
 
-// LeaseOf is the lease of s under which in reports about a task; the zero value when it is no such report.
+// LeaseOf is the lease under which a report about a task of s was made; the zero value when in is no such
+// report.
 func LeaseOf(s *Run, in Input) Lease {
 	attempt := func(seq int64) Lease {
 		a, _ := s.Activities.Get(seq)

@@ -5,6 +5,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// No decision changes two runs, so what one run wants of another is a message. It is stored in the same commit
+// as the step that made it, and taken off the sender in the very commit that applies it to its target. So it is
+// neither lost nor applied twice, wherever a crash comes.
+
 // The kinds of messages.
 const (
 	SignalMessage = "signal"
@@ -12,7 +16,8 @@ const (
 	CloseChild    = "close_child" // to a child: cancel, terminate or request its cancellation, as Name says
 )
 
-// Message is what one run owes another. It is stored with the step that made it and applied as a step of its target.
+// Message is what one run owes another. It is stored with the step that made it and applied as a step of its
+// target.
 type Message struct {
 	Kind       string             `json:"kind"`
 	Namespace  string             `json:"namespace"`
@@ -31,13 +36,15 @@ type Message struct {
 	At         history.Time       `json:"at,omitzero"`
 }
 
-// owe stores a message under the last event of the step, which is the only one to bring it.
+// owe stores a message under the number of the step's last event. Each such event brings one message, so the
+// number is its own.
 func (st *step) owe(m Message) {
 	m.Namespace, m.FromRun, m.FromSeq, m.At = st.Namespace, st.ID, st.LastSeq, st.now
 	st.Owed.Put(m.FromSeq, m)
 }
 
-// Input is what the message asks of its target.
+// Input is what the message asks of its target. A signal names the step that sent it, so that its receiver's
+// history says where it came from.
 func (m Message) Input() Input {
 	switch m.Kind {
 	case ChildEnded:

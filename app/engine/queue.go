@@ -10,12 +10,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// QueueKey names a task queue; with an empty name it means all queues of the namespace together.
+// What operators decide about queues. It stands in one row for each queue, and is read wherever a task is
+// handed out, so that an operator's word holds at every app as soon as it is stored.
+
+// QueueKey names a task queue. An empty name means all queues of the namespace together.
 type QueueKey struct{ Namespace, Name string }
 
-// Queue is what operators decided about a task queue, or about all queues of a namespace together: which builds may
-// take work, which one new runs are pinned to, how much is handed out. A queue nobody decided about has none, and all
-// methods take a nil one for it.
+// Queue is what operators decided about a task queue, or about all queues of a namespace together: which builds
+// may take work, which build new runs are pinned to, how much is handed out. A queue that nobody decided about
+// has no row; all methods take nil for it, so that most queues cost nothing.
 type Queue struct {
 	Namespace string       `json:"-"`
 	Name      string       `json:"-"`
@@ -31,11 +34,12 @@ type Queue struct {
 	Settings *FleetWide `json:"settings,omitempty"`
 	// the group whose workers alone get its tasks, in the row of a namespace those of all its queues that name none
 	Group string `json:"group,omitempty"`
-	// that of its namespace, when it names none
+	// Inherited is the group of its namespace, for a queue that names none.
 	Inherited string `json:"-"`
 	// what was handed out in the latest minute that anything was counted in
 	Used Used `json:"used,omitzero"`
-	// what a later build stored in the row, which is written again as it is
+	// Unknown is what a later build stored in the row. It is written again as it is, or an app of this build
+	// that runs beside a newer one would erase what the newer one decided.
 	Unknown map[string]json.RawMessage `json:"-"`
 }
 
@@ -51,7 +55,8 @@ type Budget struct {
 	PerMinute int `json:"per_minute,omitempty"` // most leases begun in one minute of the clock
 }
 
-// Used counts the leases begun in one minute, by kind.
+// Used counts the leases begun in one minute, by kind. It is one number for each minute of the clock and no
+// sliding window, since it is written with the leases and has to stay small.
 type Used struct {
 	Minute int64          `json:"minute,omitempty"` // since 1970
 	Counts map[string]int `json:"counts,omitempty"`
@@ -77,7 +82,8 @@ func (q *Queue) Elsewhere(group string) bool {
 	return to != "" && to != group
 }
 
-// Withholds says whether a worker is given nothing from the queue, whatever its tasks ask for.
+// Withholds says whether a worker is given nothing from the queue, whatever its tasks ask for. It spares
+// looking at tasks one by one.
 func (q *Queue) Withholds(w *Worker) bool { return q.Drained(w.BuildID) || q.Elsewhere(w.Group) }
 
 // NewRuns is the build id that new runs of the queue are pinned to, "" for none.
@@ -107,7 +113,7 @@ func (q *Queue) Begun(kind protocol.TaskKind, now time.Time) int {
 	return q.Used.Counts[string(kind)]
 }
 
-// Count returns the queue with n more leases begun: a copy.
+// Count returns a copy of the queue with n more leases begun.
 func (q *Queue) Count(kind protocol.TaskKind, n int, now time.Time) *Queue {
 	next := *q
 	next.Used = Used{Minute: minute(now), Counts: map[string]int{}}
@@ -122,8 +128,8 @@ func (q *Queue) Count(kind protocol.TaskKind, n int, now time.Time) *Queue {
 
 func minute(now time.Time) int64 { return now.Unix() / 60 }
 
-// Room is how much more of a kind of task may be handed out of a queue now, when leased of them are leased; ok is false
-// without a bound. With no room left, the throttle says why.
+// Room is how much more of a kind of task may be handed out of a queue now, when leased of them are leased; ok
+// is false without a bound. With no room left, the throttle says why. Of two bounds the tighter one binds.
 func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room int, t Throttle, ok bool) {
 	l := q.Budget(kind)
 	if l.Leases > 0 {
@@ -149,7 +155,7 @@ func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room in
 	return room, t, ok
 }
 
-// spent is that a budget of the queue, or of all of the namespace together, is used up.
+// spent is the wait for a budget of the queue, or of all queues of the namespace together, that is used up.
 func (q *Queue) spent(why protocol.WaitReason, kind protocol.TaskKind, used, limit int) *protocol.Wait {
 	w := &protocol.Wait{Kind: protocol.WaitForActivity, Reason: why, Queue: q.Name, Used: used, Limit: limit}
 	if kind == protocol.KindWorkflow {
@@ -161,8 +167,8 @@ func (q *Queue) spent(why protocol.WaitReason, kind protocol.TaskKind, used, lim
 	return w
 }
 
-// Throttle is why a budget gives nothing, and for how long at least; a Wait of 0 is until a lease ends. Without a Why
-// it gives.
+// Throttle is why a budget gives nothing, and for how long at least. A Wait of 0 means until a lease ends,
+// which nobody can foretell. Without a Why the budget gives.
 type Throttle struct {
 	Why  *protocol.Wait
 	Wait time.Duration
@@ -176,7 +182,7 @@ func (t Throttle) Text() string {
 	return t.Why.Why(time.UTC)
 }
 
-// Stricter is of two answers about room the one that binds.
+// Stricter is the one of two answers about room that binds.
 func (t Throttle) Stricter(o Throttle) Throttle {
 	if t.Why == nil || o.Why != nil && cmp.Less(t.Wait, o.Wait) {
 		return o
@@ -189,8 +195,8 @@ type QueueChange interface {
 	decide(q *Queue, now history.Time) error
 }
 
-// DrainBuild gives the workers of a build id nothing more; a build that new runs were pinned to is so no longer. Again
-// it changes nothing.
+// DrainBuild gives the workers of a build id nothing more. If new runs were pinned to the build they are no
+// longer, since they would wait for workers that get nothing. Doing it again changes nothing.
 type DrainBuild struct{ BuildID string }
 
 // ResumeBuild ends a drain.
@@ -199,10 +205,11 @@ type ResumeBuild struct{ BuildID string }
 // PromoteBuild pins new runs to a build id, and ends a drain of it; "" pins them to none.
 type PromoteBuild struct{ BuildID string }
 
-// RollbackBuild pins new runs to what they were pinned to before this build, which they are pinned to now.
+// RollbackBuild pins new runs to what they were pinned to before this build. It names the build it goes back
+// from: an operator who acts on an old page must not roll back somebody else's promotion.
 type RollbackBuild struct{ BuildID string }
 
-// RouteQueue has the workers of a group alone get the tasks of a queue; "" undoes it.
+// RouteQueue gives the tasks of a queue to the workers of one group alone; "" undoes it.
 type RouteQueue struct{ Group string }
 
 func (in RouteQueue) decide(q *Queue, _ history.Time) error { //nolint:unparam // as the other changes
@@ -213,7 +220,8 @@ func (in RouteQueue) decide(q *Queue, _ history.Time) error { //nolint:unparam /
 // LimitQueue sets the budgets of the kinds it names.
 type LimitQueue struct{ Limits map[protocol.TaskKind]Budget }
 
-// DecideQueue says what becomes of a queue. It only reads q, which is nil for one nobody decided about.
+// DecideQueue says what becomes of a queue. It only reads q, which is nil for a queue that nobody decided
+// about. The maps are copied first, because the row may be shared with readers.
 func DecideQueue(q *Queue, k QueueKey, in QueueChange, now time.Time) (Queue, error) {
 	next := Queue{Namespace: k.Namespace, Name: k.Name}
 	if q != nil {
@@ -274,6 +282,8 @@ func (q *Queue) before(id string) {
 	q.Earlier = earlier[max(0, len(earlier)-16):]
 }
 
+// decide goes back by a promotion, and then restores the list of earlier builds: the promotion would have put
+// the bad build at its end, and a second rollback would return to it.
 func (in RollbackBuild) decide(q *Queue, now history.Time) error {
 	if q.Promoted != in.BuildID || q.Builds[in.BuildID].PromotedAt.IsZero() {
 		return protocol.Refuse(protocol.ReasonNotPromoted, "new runs are not pinned to this build").
@@ -310,7 +320,8 @@ func (in LimitQueue) decide(q *Queue, _ history.Time) error {
 	return nil
 }
 
-// keep remembers what was decided about a build id, as long as that is anything.
+// keep remembers what was decided about a build id, as long as there is anything: an empty entry would stay in
+// the row for ever.
 func (q *Queue) keep(id string, b Build) {
 	if b == (Build{}) {
 		delete(q.Builds, id)

@@ -7,11 +7,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// When a session moves, its state may have to be rebuilt on the next worker before the activity can go on. That
+// is the worker's work, inside the attempt; what is recorded here lets people see later why an attempt took so
+// long or failed.
+
 // maxCause is how many bytes history keeps of why the state of a session was missing.
 const maxCause = 2000
 
-// recovered records that a session's state was rebuilt, or was to be, inside an attempt that is about to end. It
-// returns how often the activity was tried again.
+// recovered records that a session's state was rebuilt, or was to be, inside an attempt that is about to end.
+// It returns how often the activity was tried again. A rebuild that was still running when the attempt ended
+// counts as cancelled.
 func (st *step) recovered(a Activity, r *protocol.Recovered) int {
 	if r == nil {
 		return 0
@@ -32,8 +37,8 @@ func (st *step) recovered(a Activity, r *protocol.Recovered) int {
 	return r.Retries
 }
 
-// interrupted records the rebuild of an attempt that ends without its worker's word: what the worker had said of it
-// until then.
+// interrupted records the rebuild of an attempt that ends without its worker's word, by what the worker had
+// said of it until then.
 func (st *step) interrupted(a Activity) {
 	if a.State == LeasedState {
 		st.recovered(a, a.Rebuild)

@@ -6,15 +6,19 @@ import (
 	"strings"
 )
 
+// Requirements are what a task asks of a machine (a GPU, a region, a version of a tool). They are matched as
+// text, so that operators can invent their own, with one exception: versions, where equality would force every
+// task to be changed at each upgrade.
+
 // Missing lists the requirements that no capability meets. A capability meets a requirement of the same text. A
-// requirement of the form NAME>=VERSION (also > < <=, and several with commas between them: "cuda>=12.2,<13") is met by
-// a capability NAME=VERSION as well, when that version fits. A version is numbers with dots between them, compared one
-// by one; those it lacks are zero.
+// requirement of the form NAME>=VERSION (also > < <=, and several with commas between them: "cuda>=12.2,<13")
+// is also met by a capability NAME=VERSION whose version fits. A version is a list of numbers with dots between
+// them, compared one by one; numbers that are lacking count as zero.
 func Missing(requirements, capabilities []string) []string {
 	return worded(true).missing(requirements, capabilities)
 }
 
-// missing names all that is missing, or for who wants no words the first of it.
+// missing names all that is missing, or, for callers that want no words, only the first of it.
 func (asked worded) missing(requirements, capabilities []string) (missing []string) {
 	for i, r := range requirements {
 		if slices.Contains(capabilities, r) || slices.ContainsFunc(capabilities, func(c string) bool { return fits(r, c) }) {
@@ -46,7 +50,8 @@ func fits(requirement, capability string) bool {
 	return true
 }
 
-// within compares a version with one bound, "<13"; what is no bound holds of nothing.
+// within compares a version with one bound, such as "<13". Text that is no bound is met by nothing, so a
+// mistyped requirement shows as a wait and does not let a task run on the wrong machine.
 func within(have []uint64, bound string) bool {
 	than := strings.TrimLeft(bound, "<>=")
 	want, ok := version(than)
@@ -67,7 +72,7 @@ func within(have []uint64, bound string) bool {
 	return false
 }
 
-// version reads numbers with dots between them; zeros at the end say nothing.
+// version reads numbers with dots between them. Zeros at the end are dropped, so that 12 and 12.0 are the same.
 func version(text string) (v []uint64, ok bool) {
 	for part := range strings.SplitSeq(text, ".") {
 		n, err := strconv.ParseUint(part, 10, 64)

@@ -9,6 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A schedule starts workflows at times. Apps crash and several may look at one schedule, so the two things to
+// prevent are a firing that happens twice and one that nobody notices is missing. The first is prevented by the
+// workflow id of a firing, which follows from its time; the second by deciding from NextAt, which only a
+// decision moves on.
+
 // ScheduleKey names a schedule.
 type ScheduleKey struct{ Namespace, ID string }
 
@@ -29,8 +34,8 @@ const (
 // maxBuffered is the most starts a schedule keeps for later.
 const maxBuffered = 1000
 
-// Schedule starts workflows at times. Version moves with every decision and is the fence: what was decided on another
-// version is refused.
+// Schedule starts workflows at times. Version moves with every decision and is the fence: what was decided on
+// another version is refused.
 type Schedule struct {
 	Namespace string `json:"-"`
 	ID        string `json:"-"`
@@ -75,7 +80,8 @@ type Buffered struct {
 // Key names the schedule.
 func (s *Schedule) Key() ScheduleKey { return ScheduleKey{s.Namespace, s.ID} }
 
-// NextFire is when it fires next, with jitter; zero when it does not.
+// NextFire is when it fires next, with jitter; zero when it does not. The jitter follows from the schedule and
+// the time, so that every app reckons the same.
 func (s *Schedule) NextFire() history.Time {
 	if s.NextAt.IsZero() || s.Status != ScheduleActive {
 		return history.Time{}
@@ -91,7 +97,8 @@ func (s *Schedule) DueAt() history.Time {
 	return earliest(s.NextFire(), s.CheckAt)
 }
 
-// FireID is the workflow id of a firing: used once, so that the same firing twice is impossible.
+// FireID is the workflow id of a firing. It is derived from the time and used once, so firing twice for one
+// time is impossible, whoever tries.
 func (s *Schedule) FireID(at time.Time) string {
 	name := s.ID
 	if s.Action.WorkflowID != "" {
@@ -100,8 +107,8 @@ func (s *Schedule) FireID(at time.Time) string {
 	return name + "." + at.UTC().Format("20060102T150405Z")
 }
 
-// StartID is the workflow id of a start: one by hand also carries its number, since somebody may do it twice within a
-// second.
+// StartID is the workflow id of a start. One by hand also carries a number, since somebody may do it twice
+// within a second and mean it.
 func (s *Schedule) StartID(at time.Time, trigger string) string {
 	if trigger == ByHand {
 		return fmt.Sprintf("%s-%d", s.FireID(at), s.Events+1)
@@ -115,7 +122,7 @@ type ScheduleEnvironment struct {
 	Taken   func(workflowID string) bool // there is, or was, a workflow of this id
 }
 
-// ScheduleDecision is everything one step changes in a schedule, and what it starts and ends.
+// ScheduleDecision is everything that one step changes in a schedule, and what it starts and ends.
 type ScheduleDecision struct {
 	After  int64 // version this was decided on
 	Next   *Schedule
@@ -136,7 +143,9 @@ type ScheduleInput interface {
 	decide(*scheduleStep) error
 }
 
-// DecideSchedule says what in does to s, nil when there is none of that key. It only reads s.
+// DecideSchedule says what in does to s, which is nil when there is none of that key. It only reads s. A
+// schedule that was removed is there for its history alone: it can be created anew or forgotten, and nothing
+// else.
 func DecideSchedule(
 	s *Schedule, k ScheduleKey, w ScheduleEnvironment, in ScheduleInput, now time.Time,
 ) (ScheduleDecision, error) {
@@ -191,7 +200,8 @@ func (st *scheduleStep) note(kind, workflow, run string, payload map[string]any)
 	st.d.Events = append(st.d.Events, e)
 }
 
-// fire does what a firing at a time asks for under an overlap policy.
+// fire does what a firing at a time asks for under an overlap policy. Whatever does not start is noted with its
+// reason, so that a missing run can be explained.
 func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	id := st.StartID(at.Time, trigger)
 	switch {
@@ -209,6 +219,8 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	case OverlapAll:
 		st.start(id, at, trigger)
 	case protocol.OverlapCancel, protocol.OverlapTerminate:
+		// Only the workflow that was running before this decision is ended; a start of this very decision has
+		// nothing to end yet.
 		if len(st.d.Starts) == 0 && st.d.End == "" {
 			st.d.End = map[string]string{protocol.OverlapCancel: "cancel", protocol.OverlapTerminate: "terminate"}[overlap]
 		}
@@ -243,6 +255,7 @@ func (st *scheduleStep) about(at history.Time, trigger string, more map[string]a
 	return p
 }
 
+// skip notes a firing that started nothing.
 func (st *scheduleStep) skip(at history.Time, trigger, reason string) {
 	st.Skipped++
 	st.LastSkip = reason
@@ -250,6 +263,8 @@ func (st *scheduleStep) skip(at history.Time, trigger, reason string) {
 	st.note("ScheduleTriggerSkipped", "", "", st.about(at, trigger, map[string]any{"reason": reason}))
 }
 
+// start starts a workflow. From then on it counts as running, so that a second firing within one decision meets
+// the overlap policy too.
 func (st *scheduleStep) start(id string, at history.Time, trigger string) {
 	run := DerivedRunID(st.Namespace+"/"+st.ID, st.Events+1, st.now.Time)
 	st.d.Starts = append(st.d.Starts, ScheduledStart{id, run})
@@ -272,7 +287,8 @@ func (st *scheduleStep) finish(reason string) {
 	st.note("ScheduleDeleted", "", "", map[string]any{"reason": reason})
 }
 
-// plan sets when to look after the buffered starts: soon at first, less often the longer the first of them waits.
+// plan sets when to look after the buffered starts: soon at first, and less often the longer the first of them
+// waits, since a workflow that has run for an hour will hardly end within the next second.
 func (st *scheduleStep) plan() {
 	if len(st.Buffered) == 0 {
 		st.CheckAt = history.Time{}

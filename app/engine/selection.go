@@ -10,7 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// selection is the outer group of a step whose first ended member wins, if it is in one.
+// A selection is a step in which the first member to end wins. A replay must find the same winner, whatever the
+// order in which results are read, so history names it with an event of its own (SelectionResolved) and never
+// leaves it to be inferred.
+
+// selection is the outer group of a step whose first ended member wins, if the step is in one.
 func selection(p *history.Parallel) (history.Parallel, bool) {
 	if p.GroupMode == "select" {
 		return *p, true
@@ -61,8 +65,9 @@ func ended(d history.Data) (seq int64, p *history.Parallel, failed, ok bool) {
 	return 0, nil, false, false
 }
 
-// choose names the winner of a selection once the first of its members has ended: completed when all of the member's
-// steps have, failed with the first of them that failed.
+// choose names the winner of a selection once the first of its members has ended. A member of several steps has
+// completed when all of them have, and failed with the first that failed. When the run itself ends there is no
+// winner to name.
 func (st *step) choose(e history.Event) {
 	seq, p, failed, ok := ended(e.Data)
 	if !ok || p.GroupID == "" || st.closing {
@@ -121,7 +126,8 @@ func (s *Run) unfinished(base, size int64) bool {
 	return false
 }
 
-// selected keeps in mind that a selection has its winner, for as long as others of its members are open.
+// selected remembers that a selection has its winner, for as long as others of its members are open. Those wake
+// the run when they end, though their group is not complete (see resolved).
 func (s *Run) selected(d *history.SelectionResolved, e history.Event) {
 	in := func(p history.Parallel, id string) bool {
 		return p.GroupID == id || bytes.Contains(p.GroupPath, []byte(id))
@@ -138,8 +144,9 @@ func (s *Run) selected(d *history.SelectionResolved, e history.Event) {
 	s.wake(e, Cause{Kind: "selection", Sequence: d.Base, ID: d.Identity})
 }
 
-// satisfied ends the waits of selections that a signal or an update concerns. Nobody asks the code of a selection
-// whether its conditions hold, so whatever may have made one true has.
+// satisfied ends the waits of selections that a signal or an update concerns. Replayers do not evaluate the
+// conditions of a selection again when they are woken, so whatever may have made one true counts as having done
+// so.
 func (st *step) satisfied() {
 	for k, w := range st.Waits.All() {
 		if _, ok := selection(&w.Parallel); !ok || w.Signal == 0 {
@@ -156,8 +163,8 @@ func (st *step) satisfied() {
 	}
 }
 
-// cancelMember cancels what is open of a member of a selection. A member that has ended stays as it is, and nothing is
-// recorded.
+// cancelMember cancels what is open of a member of a selection. A member that has ended stays as it is and
+// nothing is recorded: the code may have asked before it knew.
 func (st *step) cancelMember(c protocol.Command) {
 	m := history.SelectionMember{
 		GroupID: c.SelectionGroup, Key: c.Member, Index: c.MemberIndex, Base: c.MemberBase, Size: int64(c.MemberSize),
@@ -182,7 +189,7 @@ func (st *step) cancelMember(c protocol.Command) {
 	}
 }
 
-// memberCancelled takes the waits of a cancelled member away; its other steps end with events of their own.
+// memberCancelled takes the waits of a cancelled member away. Its other steps end with events of their own.
 func (s *Run) memberCancelled(d *history.SelectionOperationCancelled) {
 	for seq := d.Base; seq < d.Base+d.Size; seq++ {
 		s.Waits.Delete(seq)

@@ -10,7 +10,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Door is how a session came to be; it chooses the defaults.
+// A session keeps work together: its activities run on one worker, which may hold a browser, a file or a model
+// for them. Two things must hold whatever happens. One worker at a time owns the session, which the lease
+// decides by the store's clock; and whoever owned it before can be told from the owner, which the epoch
+// decides. The rules are spread over the session*.go files, admit.go (who may have it) and lease.go (claims).
+
+// Door is how a session came to be. It chooses the defaults, since the three ways promise different things.
 type Door string
 
 // The three doors: an id on an activity, worker verbs and options, StartSession and EndSession.
@@ -20,8 +25,8 @@ const (
 	DoorWorkflow Door = "workflow"
 )
 
-// Session is one row: a leased, fenced affinity of activities to a worker. A session nobody holds has no owner; one
-// that was closed keeps its owner.
+// Session is one row: a leased, fenced affinity of activities to a worker. A session that nobody holds has no
+// owner; one that was closed keeps its owner, so that people can see who had it.
 type Session struct {
 	Namespace string `json:"-"`
 	ID        string `json:"-"`
@@ -30,14 +35,16 @@ type Session struct {
 	WorkflowID string                 `json:"-"`
 	Status     protocol.SessionStatus `json:"-"`
 	Owner      string                 `json:"-"`
-	// the fence: rises at every claim over the life of the id, clean-up included
+	// Epoch is the fence. It rises at every claim over the life of the id, also when clean-up removed the row
+	// in between: a worker that slept through all of that must not hold a number that is in use again.
 	Epoch      int64        `json:"-"`
 	LeaseUntil history.Time `json:"-"`
 	UpdatedAt  history.Time `json:"-"`
 
 	Incarnation string `json:"incarnation,omitempty"`
 	Terminal    bool   `json:"terminal,omitempty"` // closed, or its TTL passed
-	// ever; a row without a claim is left out of listings but for the workflow door
+	// Claimed: it was claimed at least once. A row without a claim is left out of listings, except for the
+	// workflow door.
 	Claimed       bool         `json:"claimed,omitempty"`
 	TTLUntil      history.Time `json:"ttl_until,omitzero"`
 	LastActivity  history.Time `json:"last_activity,omitzero"`
@@ -52,26 +59,31 @@ type Session struct {
 	NoCreate      bool         `json:"no_create,omitempty"`
 	NoReacquire   bool         `json:"no_reacquire,omitempty"`
 	ReleasePolicy string       `json:"release_policy,omitempty"`
-	Next          *Numbers     `json:"next,omitempty"` // what options asked for since, from the next claim on
-	// microseconds a task waits for the holder until anybody may claim; 0: for as long as that holds
+	Next          *Numbers     `json:"next,omitempty"` // what options asked for since the claim; holds from the next one
+	// Fallback is for how many microseconds a task waits for the holder until any worker may claim the session;
+	// 0: for as long as the holder has it.
 	Fallback int64 `json:"fallback,omitempty"`
-	// soft: since when the holder has taken none of the tasks that wait for it
+	// WaitingSince, of soft affinity: since when the holder has taken none of the tasks that wait for it.
 	WaitingSince history.Time `json:"waiting_since,omitzero"`
 	Open         bool         `json:"open,omitempty"` // soft: they have waited for so long, and anybody may claim
 	// of the holder, pinned from claim to release; with PolicyFinish beyond it
 	Release string `json:"release,omitempty"`
-	// who asked the holder to give it up: no new task is routed, the last one's end releases it
+	// Moving is who asked the holder to give the session up. No new task is routed to it then, and the end of
+	// its last task releases it, so nothing that runs is cut off.
 	Moving string `json:"moving,omitempty"`
-	// with Moving: because the holder is drained, so that the release policy says what becomes of it
+	// Leaving, with Moving: because the holder is drained, so that the release policy decides what becomes of
+	// the session.
 	Leaving bool `json:"leaving,omitempty"`
-	// PolicyFinish, held by nobody: when to look whether an app serves Release
+	// PinnedUntil, with PolicyFinish and no holder: when to look next whether an app still serves Release.
+	// Without such looks a session would wait for ever for a release that is gone.
 	PinnedUntil history.Time `json:"pinned_until,omitzero"`
 	For         string       `json:"for,omitempty"`      // held by nobody, it is kept for this worker …
 	ForUntil    history.Time `json:"for_until,omitzero"` // … until then
-	// PolicyFail: its holder drained, and no task has been told of it yet
+	// Drained, with PolicyFail: its holder was drained, and no task has been told of the loss yet.
 	Drained bool `json:"drained,omitempty"`
 	Claims  int  `json:"claims,omitempty"` // of this row
-	// no delivery of this holding has been made, but for those that were undone
+	// Fresh: no delivery of this holding has been made, except for ones that were undone. The first delivery
+	// tells the holder that it has to build the session's state.
 	Fresh        bool         `json:"fresh,omitempty"`
 	Renewals     int          `json:"renewals,omitempty"` // of this holding's lease by themselves
 	FirstRenewal history.Time `json:"first_renewal,omitzero"`
@@ -87,7 +99,8 @@ type Session struct {
 	Tally `json:"-"`
 }
 
-// Numbers are what options of the worker door may ask for anew of a session that is there.
+// Numbers are what options of the worker door may ask for anew of a session that exists. They take effect at a
+// claim and not in the middle of a holding, whose holder was promised the old ones.
 type Numbers struct {
 	Lease         int64 `json:"lease"` // microseconds, as those of the session
 	Idle          int64 `json:"idle,omitempty"`
@@ -108,7 +121,8 @@ func (s *Session) wants(n Numbers) {
 	}
 }
 
-// adopt takes over what was asked for. Another TTL counts from the claim.
+// adopt takes over what was asked for. A different TTL counts from the claim; the same one goes on counting, or
+// asking for it again and again would keep the session for ever.
 func (s *Session) adopt() {
 	n := s.Next
 	if n == nil {
@@ -121,9 +135,9 @@ func (s *Session) adopt() {
 	}
 }
 
-// Tally is what a session's row leaves to the rows of its tasks, so that a step in a session that is held already
-// writes no more than any other. Whoever has the row counts them anew under its lock, and keeps count while decisions
-// are made.
+// Tally is what a session's row leaves to the rows of its tasks, so that a step in a session which is held
+// already writes no more than any other step. Whoever has the row locked counts them anew, and keeps count
+// while decisions are made on it.
 type Tally struct {
 	Active int           // attempts leased under the session's epoch
 	Strays map[int64]int // attempts leased under others, by epoch: they count for its cap
@@ -133,7 +147,8 @@ type Tally struct {
 	Lately history.Time
 }
 
-// unready takes a task out of the ready ones.
+// unready takes a task out of the ready ones. Where there are more than were counted, the number is only a
+// lower bound and stays.
 func (t *Tally) unready() {
 	if !t.Many {
 		t.Ready = max(0, t.Ready-1)
@@ -151,8 +166,9 @@ var inRow = func() (fields []int) {
 	return fields
 }()
 
-// Same says whether two states of a session are one to whoever reads its row. It is asked at every step in a session,
-// and copies nothing: a session is a kilobyte.
+// Same says whether two states of a session are the same to whoever reads its row: then nothing is written. It
+// is asked at every step in a session, so it compares fields in place instead of encoding both; a session is a
+// kilobyte.
 func (s *Session) Same(o *Session) bool {
 	if !slices.Equal(s.Requirements, o.Requirements) || (s.Next == nil) != (o.Next == nil) ||
 		s.Next != nil && *s.Next != *o.Next {
@@ -168,13 +184,14 @@ type SessionKey struct{ Namespace, ID string }
 // Key is the session's own.
 func (s *Session) Key() SessionKey { return SessionKey{s.Namespace, s.ID} }
 
-// Held says whether somebody owns the session at now: owned means the lease has not ended, by the store's clock.
+// Held says whether somebody owns the session at now. Only the lease decides, by the store's clock, and never
+// whether the worker is reachable: a holder that is merely cut off from one app still works in the session.
 func (s *Session) Held(now time.Time) bool {
 	return s.Status == protocol.SessionActive && s.Owner != "" && s.LeaseUntil.After(now)
 }
 
-// Shown is the session's status as readers see it: what was held once and is given up now is as free as what expired.
-// One that waits for its first claim is active.
+// Shown is the session's status as readers see it. One that was held and given up is shown like one that
+// expired, since both are free for anybody. One that waits for its first claim is active.
 func (s *Session) Shown() protocol.SessionStatus {
 	if s.Status == protocol.SessionActive && s.Owner == "" && s.Claimed {
 		return protocol.SessionExpired
@@ -194,15 +211,16 @@ func (s *Session) most() int {
 	return s.Together
 }
 
-// Full says whether its activity cap leaves no room.
+// Full says whether its activity cap leaves no room. Attempts that outlive the holding they began in count too
+// (see running).
 func (s *Session) Full() bool { return s.most() > 0 && s.running() >= s.most() }
 
 // Unsettled says whether tasks are queued that may not run: the session has ended, or its policy wants them to be told
 // of a drain.
 func (s *Session) Unsettled() bool { return (s.Terminal || s.Drained) && s.Ready > 0 }
 
-// lastActivity is when the holder last worked in the session, as far as is known. The row may lag behind by a tenth of
-// the idle time.
+// lastActivity is when the holder last worked in the session, as far as is known. The row may lag behind by a
+// tenth of the idle time, which saves a write at most steps; the tasks and their events know better.
 func (s *Session) lastActivity() history.Time { return latest(s.LastActivity, s.Lately) }
 
 // idle says whether the session has been idle for as long as it may be.
@@ -210,15 +228,15 @@ func (s *Session) idle(now time.Time) bool {
 	return s.Idle > 0 && now.Sub(s.lastActivity().Time) >= time.Duration(s.Idle)*time.Microsecond
 }
 
-// Unsure says whether only tasks and their events tell if the session is idle by now: by its row it is, and the row may
-// lag.
+// Unsure says whether only the tasks and their events can tell if the session is idle: by its row it is, but
+// the row may lag behind by as much. Then the store is asked to look, which it need not be otherwise.
 func (s *Session) Unsure(now time.Time) bool {
 	lag, idle := now.Sub(s.LastActivity.Time), time.Duration(s.Idle)*time.Microsecond
 	return idle > 0 && lag >= idle && lag < idle+idle/lagging
 }
 
-// DueAt is when the session needs the sweeper: its lease or its TTL, the end of being kept for somebody, or tasks that
-// wait in vain.
+// DueAt is when the session needs the sweeper: for its lease or its TTL, for the end of being kept for
+// somebody, or for tasks that wait in vain.
 func (s *Session) DueAt() history.Time {
 	if s.Unsettled() {
 		return s.UpdatedAt
@@ -236,7 +254,9 @@ func (s *Session) DueAt() history.Time {
 	return due
 }
 
-// Worker is a registration: what a process offers, and until when it is believed alive.
+// Worker is a registration: what a process offers, and until when it is believed alive. Incarnation tells one
+// process from the next under the same id, so that a restarted worker is not taken for the one that had its
+// leases.
 type Worker struct {
 	Namespace   string                `json:"-"`
 	ID          string                `json:"-"`
@@ -299,7 +319,8 @@ type WorkerKey struct{ Namespace, ID string }
 // Key is the worker's own.
 func (w *Worker) Key() WorkerKey { return WorkerKey{w.Namespace, w.ID} }
 
-// Workflow is the key row of a workflow id: it decides uniqueness and names the current run.
+// Workflow is the key row of a workflow id: it decides uniqueness and names the current run. A row of its own
+// is needed because two starts of the same id have no run to meet at.
 type Workflow struct {
 	Namespace string
 	ID        string

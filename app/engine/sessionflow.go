@@ -7,13 +7,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// How workflows use sessions. An activity names a session by its id or by options, and a workflow may start and
+// end sessions of its own. All of it is part of a run's decision: a session that a crashed step would have
+// started does not exist.
+
 // What the worker door gives a session whose options leave it out.
 const (
 	WorkerSessionLease = 120
 	WorkerSessionTTL   = 1800
 )
 
-// NewSession is a session nobody holds yet, from the options of the worker door, or nil for the implicit one.
+// NewSession is a session that nobody holds yet, from the options of the worker door, or nil for the implicit
+// one.
 func NewSession(namespace, id string, o *protocol.SessionOptions, now history.Time) Session {
 	s := Session{
 		Namespace: namespace, ID: id, Door: DoorImplicit, Status: protocol.SessionActive, CreatedAt: now, UpdatedAt: now,
@@ -45,14 +50,16 @@ func orElse(v, other int64) int64 {
 	return v
 }
 
-// sessionFor is the session an activity of this run, in this queue, is to run in, made if need be, or why it cannot.
-// Numbers that differ from those of a session that is there hold from its next claim on.
+// sessionFor is the session that an activity of this run, in this queue, is to run in, made if need be, or the
+// reason why it cannot. Numbers that differ from those of an existing session hold from its next claim on: two
+// workflows that use one id with different numbers must not fail each other.
 func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Session, *protocol.Error) {
 	s, ok := st.session(id)
 	_, _, handle := ParseStepID(id)
 	switch {
 	case ok && s.Terminal:
 		return s, protocol.Refuse(protocol.ReasonSessionClosed, "session %s has ended: %s", id, s.Reason)
+	// A workflow's session belongs to its workflow id alone: its close would end the work of a stranger.
 	case ok && s.Door == DoorWorkflow && s.WorkflowID != st.WorkflowID:
 		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s belongs to another workflow", id)
 	case ok && o != nil && s.Claimed && !s.fits(o):
@@ -63,6 +70,8 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 		return s, nil
 	case ok:
 		return s, nil
+	// An id of the form RUN-seq can only come from StartSession. Making an implicit session of that name would
+	// hide the mistake.
 	case handle && o == nil:
 		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s was never started", id)
 	case o != nil && o.Create != nil && !*o.Create:
@@ -77,8 +86,9 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 	return s, nil
 }
 
-// fits says whether options of the worker door ask for the session as it is, but for its numbers. The rules of one that
-// was made by another door are not theirs to make.
+// fits says whether options of the worker door ask for the session as it is, apart from its numbers. A session
+// that another door made is only held to its requirements and connection: its other rules are not the options'
+// to change.
 func (s *Session) fits(o *protocol.SessionOptions) bool {
 	want := NewSession(s.Namespace, s.ID, o, history.Time{})
 	// what is left out agrees with anything
@@ -100,7 +110,8 @@ func policy(p string) string {
 	return p
 }
 
-// startSession opens a workflow-scoped session; who holds it is decided at its first activity.
+// startSession opens a workflow-scoped session. Which worker holds it is decided at its first activity, when it
+// is known what that needs.
 func (st *step) startSession(c protocol.Command, seq int64) {
 	s := NewSession(st.Namespace, StepID(st.ID, seq), nil, st.now)
 	s.Door, s.WorkflowID = DoorWorkflow, st.WorkflowID
@@ -119,8 +130,9 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	st.keep(s, protocol.SessionEvent{At: st.now, What: "started", By: "run " + st.ID, Why: "workflow " + st.WorkflowID})
 }
 
-// endSession ends a workflow-scoped session with the step that says so: its open activities are cancelled, late results
-// of them refused.
+// endSession ends a workflow-scoped session in this step: its open activities are cancelled, and late results
+// of them are refused. Ending one that has ended is recorded and does nothing, so code may end a session in its
+// clean-up without asking first.
 func (st *step) endSession(c protocol.Command, seq int64) {
 	s, ok := st.session(c.SessionID)
 	if !ok || s.Door != DoorWorkflow || s.WorkflowID != st.WorkflowID || s.Terminal {
@@ -138,7 +150,8 @@ func (st *step) endSession(c protocol.Command, seq int64) {
 	st.close(s, ReasonEndedByFlow)
 }
 
-// endChain ends the workflow-scoped sessions of the workflow id, since its last run closes.
+// endChain ends the workflow-scoped sessions of the workflow id, because its last run closes: nobody could use
+// or end them any more.
 func (st *step) endChain(why string) {
 	for _, s := range st.env.Chain {
 		if now, _ := st.session(s.ID); !now.Terminal {
@@ -155,13 +168,14 @@ func (st *step) endChain(why string) {
 	}
 }
 
+// close ends one session with the run's step.
 func (st *step) close(s Session, why string) {
 	e := s.ended(st.now, "closed", "run "+st.ID, why)
 	s.endAs(protocol.SessionClosed, why, st.now)
 	st.keep(s, e)
 }
 
-// endAs makes the session terminal.
+// endAs makes the session terminal. All that speaks of a future holder goes with it.
 func (s *Session) endAs(status protocol.SessionStatus, why string, now history.Time) {
 	s.Status, s.Terminal, s.Reason = status, true, why
 	s.ClosedAt, s.UpdatedAt, s.Active, s.Moving, s.Drained = now, now, 0, "", false

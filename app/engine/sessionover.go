@@ -7,10 +7,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Tasks may be queued in a session that ends. Each is failed on its own, by a step of its run, since one
+// decision changes one run.
+
 // SessionEndedReason is why activities of a session that its workflow ended were cancelled, as history says it.
 const SessionEndedReason = "session ended"
 
-// sessionOver is the failure of an activity whose session has ended.
+// sessionOver is the failure of an activity whose session has ended. No retry could succeed, so it is not
+// retryable.
 func sessionOver(s *Session) history.Failure {
 	return history.Failure{
 		Category: "session", ExceptionType: string(protocol.ReasonSessionClosed), NonRetryable: true,
@@ -18,7 +22,7 @@ func sessionOver(s *Session) history.Failure {
 	}
 }
 
-// stateDrained is the failure of an activity whose session's state went with the worker that drained.
+// stateDrained is the failure of an activity whose session's state went with a worker that was drained.
 func stateDrained(s *Session) history.Failure {
 	return history.Failure{
 		Category: "session_lost", ExceptionType: "SessionLost", NonRetryable: true,
@@ -26,8 +30,8 @@ func stateDrained(s *Session) history.Failure {
 	}
 }
 
-// EndQueued fails an activity that waits in a session for nothing: the session has ended, or its policy is to fail what
-// waited when its holder drained. What runs is left to its own lease.
+// EndQueued fails an activity that waits in a session in vain: the session has ended, or its policy is to fail
+// what waited when its holder was drained. What runs is left alone until its own lease ends.
 type EndQueued struct{ Seq int64 }
 
 func (in EndQueued) decide(st *step) error {
@@ -48,6 +52,7 @@ func (in EndQueued) decide(st *step) error {
 	}
 	st.endActivity(a, false)
 	st.fail(a, f, "")
+	// The last one that waited was told, so the next claim begins afresh.
 	if s, _ = st.session(a.SessionID); s.Drained && s.Ready == 0 {
 		s.Drained = false
 		st.keep(s)

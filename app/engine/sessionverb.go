@@ -9,12 +9,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// What workers and operators do to a session beside the runs that use it: claim, renew, release, move, close,
+// and what time does to it. Each is a decision on the session's row alone, so none of them needs a run, and a
+// session without any run can be looked after too.
+
 // SessionInput is something that happens to a session beside the runs that use it. The set is closed.
 type SessionInput interface {
 	decide(s *Session, now history.Time) (SessionChange, error)
 }
 
-// DecideSession says what becomes of the session s, which is nil when there is no row. It only reads s.
+// DecideSession says what becomes of the session s, which is nil when there is no row. It only reads s. After
+// every decision it is noted whether tasks wait for the holder (watch), so that no input can forget to.
 func DecideSession(s *Session, in SessionInput, now time.Time) (SessionChange, error) {
 	at := history.At(now)
 	c, err := in.decide(s, at)
@@ -22,7 +27,8 @@ func DecideSession(s *Session, in SessionInput, now time.Time) (SessionChange, e
 	return c, err
 }
 
-// CreateSession claims a session by verb. Outcome, of the answer, is created, reused or reacquired.
+// CreateSession claims a session by verb. The outcome, which goes into the answer, is created, reused or
+// reacquired.
 type CreateSession struct {
 	Namespace string
 	Options   protocol.SessionOptions
@@ -31,6 +37,8 @@ type CreateSession struct {
 	Outcome   *string // set by the decision
 }
 
+// decide passes the same admission as the claim by a task, with one difference: a worker that asks for the
+// session itself does not need room for an activity.
 func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if s == nil {
 		if o := in.Options; o.Create != nil && !*o.Create {
@@ -56,7 +64,8 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	}
 	if s.HeldBy(in.Lessee.Worker.ID, now.Time) && s.Incarnation == in.Lessee.Worker.Incarnation {
 		*in.Outcome = "reused"
-		if n := c.Session.Next; n != nil { // its holder's word holds at once, but for the TTL
+		// The holder itself asks for other numbers, so they hold at once, except for the TTL.
+		if n := c.Session.Next; n != nil {
 			c.Session.Lease, c.Session.Idle, c.Session.MaxActivities, c.Session.Fallback = n.Lease, n.Idle, n.MaxActivities,
 				n.Fallback
 			c.Session.wants(*n)
@@ -73,7 +82,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	return c, nil
 }
 
-// fits says whether a session that has a row may be had by these options, and by a worker of these queues.
+// fits says whether an existing session may be had by these options, and by a worker of these queues.
 func (in CreateSession) fits(s *Session, now history.Time) error {
 	w := in.Lessee.Worker
 	switch {
@@ -96,6 +105,7 @@ func (in CreateSession) fits(s *Session, now history.Time) error {
 	return nil
 }
 
+// refusal is a verdict as an error, with the numbers that a client needs to act on it.
 func refusal(v Verdict, s *Session, l Lessee) error {
 	e := protocol.Refuse(v.Reason, "%s", v.Text())
 	switch v.Reason {
@@ -109,7 +119,8 @@ func refusal(v Verdict, s *Session, l Lessee) error {
 	return e
 }
 
-// SessionHolder is who claims to hold a session. Epoch 0: the client did not say.
+// SessionHolder is who claims to hold a session. Epoch 0 means that the client did not say; then its id alone
+// is compared, as the contract allows.
 type SessionHolder struct {
 	Worker string
 	Epoch  int64
@@ -128,14 +139,16 @@ func (h SessionHolder) holds(s *Session) error {
 	return nil
 }
 
-// RenewSession moves the lease of a held session forward. An expired lease is never revived. Worker-side idleness shows
-// by not being renewed; the store refuses too what has been idle for longer than the session allows.
+// RenewSession moves the lease of a held session forward. An expired lease is never revived: somebody else may
+// have been told that the session is free. A worker lets an idle session go by not renewing it; the store
+// refuses as well to renew one that has been idle for longer than it may be, in case the worker does not know.
 type RenewSession struct {
 	SessionHolder
 	Lease int64 // seconds, of this renewal alone; 0: the session's own
 	Touch bool  // an explicit heartbeat by verb moves the idle clock
 }
 
+// decide renews for the session's own length. Only the worker door may name another length for one renewal.
 func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if err := in.holds(s); err != nil {
 		return SessionChange{}, err
@@ -167,8 +180,8 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 	return c, nil
 }
 
-// ReleaseSession gives a session up without ending it: a clean shutdown, or, with Failed, an executor that ended
-// uncleanly.
+// ReleaseSession gives a session up without ending it: in a clean shutdown, or, with Failed, because its
+// executor ended uncleanly.
 type ReleaseSession struct {
 	SessionHolder
 	Why    string
@@ -193,6 +206,7 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 		}
 	}
 	c := SessionChange{Session: *s}
+	// A shutdown is a drain by the worker's own word, so the same policy applies.
 	if in.Why == ReasonShutdown && (s.NoReacquire || in.Failed == "") {
 		c.Timeline = append(c.Timeline, c.Session.drain(now, in.Worker))
 		return c, nil
@@ -210,8 +224,8 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 	return c, nil
 }
 
-// ended is the entry of the timeline for the end of a holding. Of what ran in it, it knows what runs now; the store
-// adds what has ended.
+// ended is the entry of the timeline for the end of a holding. It knows what runs now; the store adds what has
+// ended in it.
 func (s *Session) ended(now history.Time, what, by, why string) protocol.SessionEvent {
 	e := protocol.SessionEvent{
 		At: now, What: what, Worker: s.Owner, Epoch: s.Epoch, By: by, Why: why, Ran: s.Active, Renewals: s.Renewals,
@@ -224,7 +238,8 @@ func (s *Session) ended(now history.Time, what, by, why string) protocol.Session
 	return e
 }
 
-// release gives the session up: nobody holds it, and it was nobody's loss.
+// release gives the session up: nobody holds it, and nothing was lost. The difference to lose matters later,
+// since a session that was lost may be one that must not be acquired again.
 func (s *Session) release(now history.Time, by, why string) protocol.SessionEvent {
 	e := s.ended(now, "released", by, why)
 	s.give(now)
@@ -235,8 +250,8 @@ func (s *Session) release(now history.Time, by, why string) protocol.SessionEven
 	return e
 }
 
-// lastEnd is why the last holding ended, for who finds its state missing in the next one: the reason, and what the
-// holder said.
+// lastEnd is why the last holding ended, for a holder that finds the state missing: the reason, and what the
+// holder before said.
 func (s *Session) lastEnd() string {
 	switch {
 	case s.Reason == ReasonReleased:
@@ -247,17 +262,18 @@ func (s *Session) lastEnd() string {
 	return s.Reason
 }
 
-// give takes the holder out of the row. What its release pins stays, where the policy says so.
+// give takes the holder out of the row. The lease ends now, so that the session is free in the same commit.
 func (s *Session) give(now history.Time) {
 	s.Owner, s.Incarnation, s.Moving, s.Leaving = "", "", "", false
 	s.LeaseUntil, s.UpdatedAt = now, now
 	s.letGo(now)
 }
 
-// PinCheck is how often it is looked whether an app still serves the release that a session nobody holds is pinned to.
+// PinCheck is how often it is looked whether an app still serves the release that a session without a holder is
+// pinned to.
 const PinCheck = 5 * time.Second
 
-// letGo ends what the holder's release was pinned for, unless the policy keeps the session for that release.
+// letGo drops the pin to the holder's release, unless the policy keeps the session for workers of that release.
 func (s *Session) letGo(now history.Time) {
 	if s.ReleasePolicy != PolicyFinish || s.Release == "" {
 		s.Release = ""
@@ -266,12 +282,13 @@ func (s *Session) letGo(now history.Time) {
 	s.PinnedUntil = plus(now, PinCheck)
 }
 
-// KeptFor is how long a session that was moved is kept for the worker it was meant for.
+// KeptFor is how long a session that was moved is kept for the worker it was meant for. If that does not come,
+// any worker may claim it: a name with a typing error must not strand the session.
 const KeptFor = 30 * time.Second
 
-// MigrateSession makes the holder give the session up at an operator's word: at once when nothing runs in it or with
-// Force, else when what runs has ended, and no new task of it is routed until then. For, if not empty, is the worker
-// that it is kept for a while after that.
+// MigrateSession makes the holder give the session up at an operator's word: at once when nothing runs in it or
+// with Force, else when what runs has ended; until then no new task of it is routed. For, if not empty, is the
+// worker that it is kept for during a while after that.
 type MigrateSession struct {
 	Operator string
 	Why      string
@@ -318,7 +335,7 @@ func (s *Session) keep(now history.Time) {
 	}
 }
 
-// moved ends the holding of a session that was to be moved, when nothing runs in it any more.
+// moved ends the holding of a session that was to be moved, as soon as nothing runs in it any more.
 func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
 	if s.Moving == "" || s.Active > 0 || !s.Held(now.Time) {
 		return protocol.SessionEvent{}, false
@@ -331,9 +348,9 @@ func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
 	return e, true
 }
 
-// CloseSession ends a session for good. Operators close without holding it: then SessionHolder is empty and Operator
-// names them. A worker whose lease has ended holds nothing any more: its close would end for all what somebody else may
-// be about to claim, so it changes nothing.
+// CloseSession ends a session for good. Operators close without holding it: then SessionHolder is empty and
+// Operator names them. A worker whose lease has ended holds nothing any more. Its close changes nothing, since
+// it would end for all what another worker may be about to claim.
 type CloseSession struct {
 	SessionHolder
 	Why      string
@@ -370,16 +387,18 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 	return c, nil
 }
 
-// DueSession moves a session forward in time: its TTL, which ends it, and its lease, after which anybody may claim it.
-// Stale is the worker whose registration is, if it is the holder's: then the session was orphaned rather than left to
-// expire. Settled says that no queued task of it was found: a count that says otherwise is wrong. Served are the
-// releases that live apps serve, as far as is known: a session pinned to another is pinned no more.
+// DueSession moves a session forward in time: its TTL, which ends it, and its lease, after which any worker may
+// claim it. Stale is the holder if its registration is stale: then the session was orphaned and did not just
+// expire. Settled says that no queued task of it was found, so a count that says otherwise is wrong. Served are
+// the releases that live apps serve, as far as is known: a session pinned to any other release is pinned no
+// longer.
 type DueSession struct {
 	Stale   string
 	Settled bool
 	Served  []string
 }
 
+// decide does one thing at a time, the most final first; what else is due is found due again.
 func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if s == nil {
 		return SessionChange{}, errNotDue
@@ -427,7 +446,8 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 	return c, nil
 }
 
-// lose ends a holding without its holder's word. A session that may not be acquired again has ended with it.
+// lose ends a holding without its holder's word. A session that may not be acquired again has ended with it,
+// since its state is gone and no other worker may pretend to have it.
 func (s *Session) lose(status protocol.SessionStatus, reason string, now history.Time) {
 	if s.NoReacquire {
 		s.endAs(status, reason, now)
@@ -437,7 +457,9 @@ func (s *Session) lose(status protocol.SessionStatus, reason string, now history
 	s.letGo(now)
 }
 
-// OrphanSession takes a session from a holder whose registration went stale before the lease did.
+// OrphanSession takes a session from a holder whose registration went stale before the lease did. Waiting for
+// the lease would leave its tasks idle though its holder is believed dead. The incarnation must be the one that
+// was missed: a worker that has come back meanwhile keeps what it holds.
 type OrphanSession struct{ Worker, Incarnation string }
 
 func (in OrphanSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -451,7 +473,8 @@ func (in OrphanSession) decide(s *Session, now history.Time) (SessionChange, err
 	return c, nil
 }
 
-// CleanUp removes the row of a session that ended or lapsed and has no work.
+// CleanUp removes the row of a session that ended or lapsed and has no work. Its epoch is remembered (see
+// EpochFloor), so the id never falls back to an earlier one.
 type CleanUp struct{ Kept time.Time }
 
 func (in CleanUp) decide(s *Session, now history.Time) (SessionChange, error) {

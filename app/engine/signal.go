@@ -7,7 +7,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// MaxSignals is the most signals a run may have unseen.
+// A signal is accepted once it is stored, whether or not the code waits for it yet. From then on it must reach
+// the code exactly once: as the answer to a wait, or, if the run continues as new first, in the next run.
+
+// MaxSignals is the most signals a run may have unseen. They are rows of the run that every step loads, so a
+// sender without end would slow the run down until it cannot keep up at all.
 const MaxSignals = 5000
 
 // SignalRun delivers a signal to the run. Value is the argument-array blob, or empty.
@@ -36,6 +40,8 @@ func (in SignalRun) decide(st *step) error {
 	return nil
 }
 
+// receive records a signal. If it answers a wait with a time limit, the timer of that wait goes in the same
+// step, or both could be recorded as the outcome of one wait.
 func (st *step) receive(in SignalRun) {
 	e := st.emit(&history.SignalReceived{
 		SignalName: in.Name, SignalID: st.eventID("s"), Value: in.Value, PayloadCodec: codecOf(in.Value),
@@ -49,7 +55,8 @@ func (st *step) receive(in SignalRun) {
 	}
 }
 
-// checkCarried refuses a run that goes on as new with signals it has not been shown, or that are none.
+// checkCarried refuses a run that goes on as new with signals that the task was not shown, or with numbers that
+// are no signals: they would be lost or delivered twice.
 func checkCarried(commands []protocol.Command, carry []Signal, shown int64) error {
 	for i, c := range commands {
 		if n := len(c.Unreceived); n > 0 && (n != len(carry) || c.Unreceived[n-1] > shown) {
@@ -62,7 +69,8 @@ func checkCarried(commands []protocol.Command, carry []Signal, shown int64) erro
 	return nil
 }
 
-// applied says that a wait has its signal, with what the signal brought.
+// applied is the event that a wait has its signal, with what the signal brought. Replayers read the value from
+// it.
 func (st *step) applied(seq int64, w Wait) *history.SignalApplied {
 	return &history.SignalApplied{
 		Sequence: seq, SignalName: w.Name, SignalWaitID: StepID(st.ID, seq), SignalID: w.SignalID, Value: w.Value,
@@ -71,6 +79,7 @@ func (st *step) applied(seq int64, w Wait) *history.SignalApplied {
 	}
 }
 
+// openWait opens a wait for a signal. It gets a timer only if no signal answered it at once.
 func (st *step) openWait(c protocol.Command, seq int64) {
 	id := StepID(st.ID, seq)
 	limit, limited := c.Wait()
@@ -85,10 +94,12 @@ func (st *step) openWait(c protocol.Command, seq int64) {
 	}
 }
 
-// sendSignal owes another workflow a signal; one to itself is received at once.
+// sendSignal owes another workflow a signal. One to the workflow itself is received at once: there is nobody to
+// deliver it to later.
 func (st *step) sendSignal(c protocol.Command, seq int64) {
 	st.emit(&history.SignalSent{CommandSequence: seq, WorkflowID: c.WorkflowID, SignalName: c.SignalName})
 	if c.WorkflowID == st.WorkflowID {
+		// The task that sends the signal has not seen it, so the event must not say that it has.
 		task, seen := st.task, st.seen
 		st.task, st.seen = "", 0
 		st.receive(SignalRun{Name: c.SignalName, Value: c.Arguments.Blob, Identity: "workflow " + st.WorkflowID})

@@ -8,6 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// With soft affinity a task prefers the session's holder and does not depend on it. A holder that is slow must
+// not lose the session to the first worker that happens to be free, so the fallback begins only after a task
+// has waited for a while for this holder and for nothing else.
+
 // How a session is kept: AffinityHard, the default, leaves its tasks to its holder for as long as that holds it;
 // AffinitySoft lets another worker claim it once a task has waited for the holder for so long.
 const (
@@ -18,7 +22,7 @@ const (
 // FallbackAfter is how many seconds a task of a soft session waits for its holder where nothing else is said.
 const FallbackAfter = 30
 
-// maxFallback is the longest such wait: ten years, as with every other length.
+// maxFallback is the longest such wait: ten years, as for every other length.
 const maxFallback = 10 * 365 * 24 * 3600
 
 // CheckAffinity says what is wrong with how a session is to be kept; at names a member of the request.
@@ -52,23 +56,24 @@ func (s *Session) Affinity() (affinity string, after int64) {
 	return AffinitySoft, s.Fallback / 1_000_000
 }
 
-// keeps takes over how an activity of a mere id asks its session to be kept. What says nothing leaves it as it is.
+// keeps takes over how an activity of a mere id asks its session to be kept. An activity that says nothing
+// leaves it as it is.
 func (s *Session) keeps(affinity string, after int64) {
 	if affinity != "" && s.Door == DoorImplicit {
 		s.Fallback = fallback(affinity, after)
 	}
 }
 
-// waits says whether a ready task of a soft session waits for its holder and for nothing else: not for the session's
-// own cap, nor for an operator's migration. In a session of a workflow it also waits for what runs there, whose results
-// would be refused after a fallback.
+// waits says whether a ready task of a soft session waits for its holder and for nothing else: not for the
+// session's own cap, nor for an operator's migration. In a session of a workflow nothing may run either, since
+// results of what runs there would be refused after a fallback.
 func (s *Session) waits(now time.Time) bool {
 	apart := s.Active == 0 || s.Door != DoorWorkflow
 	return s.Fallback > 0 && s.Ready > 0 && s.Held(now) && !s.Terminal && s.Moving == "" && !s.Drained && !s.Full() &&
 		apart
 }
 
-// running is how many activities run in the session, those included that outlive the holding they began in.
+// running is how many activities run in the session, including those that outlive the holding they began in.
 func (s *Session) running() int {
 	n := s.Active
 	if s.Door == DoorWorkflow {
@@ -80,13 +85,14 @@ func (s *Session) running() int {
 	return n
 }
 
-// crowded says whether the session's own cap leaves no room for another activity. What runs in a session of a workflow
-// that nobody holds any more takes none: its result is refused once another worker has claimed.
+// crowded says whether the session's own cap leaves no room for another activity. What still runs in a
+// workflow's session that nobody holds any more takes no room: its result is refused once another worker has
+// claimed.
 func (s *Session) crowded(now time.Time) bool {
 	return s.Full() && (s.Door != DoorWorkflow || s.Held(now))
 }
 
-// leaveBehind ends a holding in the counts: what runs still goes on at the holder that was, and counts for the
+// leaveBehind ends a holding in the counts. What still runs goes on at the former holder, and counts for the
 // session's own cap until it is over.
 func (s *Session) leaveBehind() {
 	if s.Active > 0 {
@@ -99,7 +105,7 @@ func (s *Session) leaveBehind() {
 	s.Active = 0
 }
 
-// strayEnded takes one out of them.
+// strayEnded takes one attempt out of those left behind.
 func (s *Session) strayEnded(epoch int64) {
 	s.Strays = maps.Clone(s.Strays)
 	if s.Strays[epoch]--; s.Strays[epoch] <= 0 {
@@ -107,7 +113,9 @@ func (s *Session) strayEnded(epoch int64) {
 	}
 }
 
-// watch keeps the time since which the holder has taken none of the tasks that wait for it.
+// watch keeps the time since which the holder has taken none of the tasks that wait for it. It starts when the
+// first task begins to wait, and not when a task was made: a task that waited for something else has not waited
+// for the holder.
 func (s *Session) watch(now history.Time) {
 	switch {
 	case !s.waits(now.Time):
@@ -117,7 +125,8 @@ func (s *Session) watch(now history.Time) {
 	}
 }
 
-// taken notes that a worker took a task: whoever did is neither gone nor full.
+// taken notes that a worker took a task: a worker that does so is neither gone nor full, and the wait begins
+// anew.
 func (s *Session) taken() { s.WaitingSince, s.Open = history.Time{}, false }
 
 // OpensAt is when any worker may claim the session although it is held; zero: never, as things are.

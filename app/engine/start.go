@@ -12,10 +12,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// How a run begins: by a caller, as a child, by a schedule, or in the place of a run that continued as new.
+// Everything that the new run takes over from another is decided here, so that the four cannot differ.
+
 // DefaultPriority is in the middle of 0, first, and 9, last.
 const DefaultPriority = 5
 
-// DecideStart makes a run: its first events and its first workflow task.
+// DecideStart makes a run: its first events and its first workflow task. Signals and updates that an earlier
+// run handed on are recorded before the task is made, so that the code sees them in its first task, as it would
+// have in the run before.
 func DecideStart(in Start, now time.Time) Decision {
 	r := in.Request
 	run := &Run{Head: Head{Namespace: r.Namespace}}
@@ -38,6 +43,8 @@ func DecideStart(in Start, now time.Time) Decision {
 	if r.ExecutionTimeout > 0 {
 		started.ExecutionDeadline = plus(st.now, seconds(r.ExecutionTimeout))
 	}
+	// The execution timeout spans the whole chain of runs, so it is taken over with its deadline and does not
+	// begin anew.
 	if p := in.ContinuedFrom; p != nil {
 		started.ContinuedFrom, started.ExecutionTimeout, started.ExecutionDeadline = p.ID, p.ExecutionTimeout,
 			p.ExecutionDeadline
@@ -79,7 +86,8 @@ func DecideStart(in Start, now time.Time) Decision {
 	return st.d
 }
 
-// CheckWorkflowID refuses what is no id for a workflow, or one of the form that children have who were given none.
+// CheckWorkflowID refuses text that is no id for a workflow, and ids of the form that children get who were
+// given none: somebody who took such an id would make a later child fail.
 func CheckWorkflowID(id, field string) error {
 	if !protocol.IsWorkflowID(id) {
 		return protocol.Invalid(
@@ -94,8 +102,9 @@ func CheckWorkflowID(id, field string) error {
 	return nil
 }
 
-// DerivedRunID is the id of a run that another one makes with its command seq: the time of the decision first, so that
-// ids stay ordered by time, then a hash of where it comes from, so that deciding again gives the same.
+// DerivedRunID is the id of a run that another one makes with its command seq. The time of the decision comes
+// first, so that ids stay ordered by time; then a hash of where it comes from, so that a decision that is
+// repeated at the same time gives the same id.
 func DerivedRunID(parent string, seq int64, now time.Time) string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(seq))

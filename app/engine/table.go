@@ -6,9 +6,13 @@ import (
 	"slices"
 )
 
-// Table is a set of open rows of a run by key. A table made by fork sees its parent's rows and keeps its own changes
-// apart, so that a decision can be tried and thrown away; what a fork holds is exactly what the decision changed. Rows
-// are values: Get returns a copy and Put replaces.
+// Decisions are tried and thrown away all the time: a batch is decided again, a turn does not count. Copying a
+// run with a thousand open activities for each would cost more than deciding, so a fork holds only what it
+// changed.
+
+// Table is a set of open rows of a run by key. A table made by Fork sees its parent's rows and keeps its own
+// changes apart, so that a decision can be tried and thrown away. What a fork holds is exactly what the
+// decision changed, which is what the store writes. Rows are values: Get returns a copy and Put replaces.
 type Table[K cmp.Ordered, V any] struct {
 	rows  map[K]*V // nil: deleted here
 	under *Table[K, V]
@@ -40,7 +44,8 @@ func (t *Table[K, V]) Put(k K, v V) {
 	t.rows[k] = &v
 }
 
-// Delete removes the row of a key, if there is one.
+// Delete removes the row of a key, if there is one. A fork marks it as deleted, since the parent's row must
+// stay.
 func (t *Table[K, V]) Delete(k K) {
 	if _, ok := t.Get(k); !ok {
 		return
@@ -59,7 +64,8 @@ func (t *Table[K, V]) Delete(k K) {
 // Len is the number of rows.
 func (t *Table[K, V]) Len() int { return t.size }
 
-// All walks the rows in the order of their keys.
+// All walks the rows in the order of their keys, so that deciding twice makes the same events in the same
+// order. A row may be changed or deleted while it walks.
 func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, k := range t.keys() {
@@ -70,7 +76,7 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Any says whether some row satisfies is. It walks in no order and stops at the first.
+// Any says whether some row satisfies is. It walks in no order and stops at the first, without sorting keys.
 func (t *Table[K, V]) Any(is func(V) bool) bool {
 	for l := t; l != nil; l = l.under {
 		for k, v := range l.rows {

@@ -7,6 +7,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A timer is a row with the time it fires at. Nothing waits in memory for it, so it outlives every process; the
+// sweeper finds it when it is due.
+
+// startTimer opens a timer. Microseconds, if the command has them, are exact; Delay stays beside them for
+// replayers that read whole seconds.
 func (st *step) startTimer(c protocol.Command, seq int64) {
 	delay := seconds(*c.Delay)
 	if c.DelayMicros > 0 {
@@ -18,6 +23,8 @@ func (st *step) startTimer(c protocol.Command, seq int64) {
 	})
 }
 
+// cancelTimer stops a timer, or records that it was too late: a replay must take the same branch as the code
+// did.
 func (st *step) cancelTimer(target, seq int64) {
 	t, ok := st.Timers.Get(target)
 	st.emit(&history.TimerCancelRequested{CommandSequence: seq, Target: target, Effect: effect(ok)})
@@ -26,6 +33,7 @@ func (st *step) cancelTimer(target, seq int64) {
 	}
 }
 
+// effect is how a cancellation came out, as history tells it.
 func effect(open bool) string {
 	if open {
 		return "cancelled"
@@ -36,6 +44,7 @@ func effect(open bool) string {
 // FireTimer is a timer whose time has come.
 type FireTimer struct{ Seq int64 }
 
+// decide judges the time anew: the sweeper that names the timer may have read it before it was cancelled.
 func (in FireTimer) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err

@@ -8,8 +8,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Unsupported refuses what this engine does not do and cannot leave out: without it the run would go another way than
-// its code believes. Any other member it does not know is ignored, since it comes from a client that is newer.
+// SDKs get newer than the server. A member that only adds something may be ignored; one that changes what the
+// code believes to have happened must not be.
+
+// Unsupported refuses what this engine does not do and cannot leave out: without it the run would go another
+// way than its code believes. Any other member that it does not know is ignored, since it comes from a newer
+// client.
 func (in *CompleteTask) Unsupported() error {
 	for i, c := range in.Commands {
 		if c.Type != "" && !slices.Contains(Supported, c.Type) {
@@ -43,8 +47,8 @@ func said(raw json.RawMessage) bool {
 	return len(raw) > 0 && (json.Unmarshal(raw, &list) != nil || len(list) > 0)
 }
 
-// quarantine takes the task out of everybody's hands until somebody repairs the run: any worker that ran the code would
-// be refused alike, and some end with that.
+// quarantine takes the task out of circulation until somebody repairs the run. Any other worker that ran the
+// same code would be refused alike, and some workers exit when they are refused.
 func (st *step) quarantine(why error) {
 	t := st.Task
 	t.Lease, t.State, t.Problem = Lease{}, Quarantined, why.Error()

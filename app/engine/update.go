@@ -5,11 +5,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// MaxUpdates is the most updates a run may have unanswered.
+// An update is a request to running code that its caller waits for. Once accepted it must be answered, in
+// history, whatever becomes of the run: by its handler, by the failure of a run that closed, or, after
+// continue-as-new, by the next run. Decisions 0007 and 0008 say how handlers are replayed.
+
+// MaxUpdates is the most updates a run may have unanswered; each gets a task of its own.
 const MaxUpdates = 500
 
-// UpdateTask is the cause of a task that asks the workflow to take one update: to answer it, or to say that its handler
-// has begun.
+// UpdateTask is the cause of a task that asks the workflow to take one update: to answer it, or to say that its
+// handler has begun.
 const UpdateTask = "workflow_update"
 
 // Update is one that was accepted and has not been answered.
@@ -48,8 +52,9 @@ func (in AcceptUpdate) decide(st *step) error {
 	return nil
 }
 
-// checkUpdates refuses to take an update twice or to answer one that does not wait for it, and a task made for an
-// update that does neither. The end of the run does for all that are open: it fails them, or hands them on.
+// checkUpdates refuses to take an update twice or to answer one that does not wait for it. It also refuses the
+// completion of a task made for an update that does neither, since that update would be asked for again without
+// end. A command that ends the run may do without: it fails all open updates or hands them on.
 func (st *step) checkUpdates(commands []protocol.Command) error {
 	named := map[string]bool{}
 	for i, c := range commands {
@@ -76,11 +81,13 @@ func (st *step) checkUpdates(commands []protocol.Command) error {
 	return nil
 }
 
+// answers says whether a command is the answer to an update.
 func answers(c protocol.Command) bool {
 	return c.Type == protocol.CompleteUpdate || c.Type == protocol.FailUpdate
 }
 
-// ofUpdate says whether a command is about an update: it takes no sequence.
+// ofUpdate says whether a command is about an update. It takes no sequence, so that code which answers at once
+// numbers its other commands as if there had been no update.
 func ofUpdate(c protocol.Command) bool { return answers(c) || c.Type == protocol.ApplyUpdate }
 
 // untaken is the first update whose handler has not begun, with the event that accepted it.
@@ -112,6 +119,8 @@ func (st *step) applyUpdate(c protocol.Command) {
 	})
 }
 
+// completeUpdate records an answer. A handler that answers in its first task leaves both events here, as
+// histories did before handlers could wait.
 func (st *step) completeUpdate(c protocol.Command) {
 	u, _ := st.update(c.UpdateID)
 	if !u.Taken {
@@ -133,12 +142,14 @@ func (st *step) failUpdate(c protocol.Command) {
 	})
 }
 
+// updateFailed records that an update failed. Sequence 0 marks an end that no code gave, so that a replay does
+// not look for a handler.
 func (st *step) updateFailed(u Update, seq int64, f history.Failure) {
 	f.ID = st.failureID()
 	st.emit(&history.UpdateCompleted{UpdateID: u.ID, UpdateName: u.Name, Sequence: seq, Failed: true, Failure: f})
 }
 
-// closeUpdates fails the updates nobody will answer any more.
+// closeUpdates fails the updates that nobody will answer any more; their callers wait.
 func (st *step) closeUpdates(why string) {
 	for _, u := range st.Updates.All() {
 		st.updateFailed(
@@ -158,7 +169,8 @@ func (s *Run) updateApplied(d *history.UpdateApplied) {
 	}
 }
 
-// updateAnswered takes the update away; one that was applied may have made conditions true.
+// updateAnswered takes the update away. Its handler may have changed the workflow's variables, so conditions
+// may hold now.
 func (s *Run) updateAnswered(d *history.UpdateCompleted, e history.Event) {
 	for k, u := range s.Updates.All() {
 		if u.ID == d.UpdateID {

@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
+// A completion is taken whole or not at all, so all of it is checked before anything is written. The error
+// names the field of the first wrong command: the author of an SDK reads it.
+
 // Supported lists the commands this engine takes, terminal ones first, as the capability list announces them.
 var Supported = []protocol.CommandType{
 	protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.ScheduleActivity,
@@ -21,8 +24,9 @@ var Supported = []protocol.CommandType{
 	protocol.UpsertMemo, protocol.UpsertSearchAttributes, protocol.CancelSelection,
 }
 
-// Validate checks a whole batch of commands before anything is written; the error names the field of the first wrong
-// one, like commands.3.activity_type.
+// Validate checks a whole batch of commands before anything is written. The error names the field of the first
+// wrong one, like commands.3.activity_type. Limits on open steps are counted with what the run has already: a
+// run loads all of them at every step.
 func Validate(s *Run, commands []protocol.Command) error {
 	if len(commands) == 0 {
 		return protocol.Invalid(
@@ -164,6 +168,7 @@ func validate(c protocol.Command, at func(string) string) error {
 
 func missing(field string) error { return protocol.Invalid(field, "is needed") }
 
+// retryable checks a retry policy.
 func retryable(p *retry.Policy, at func(string) string) error {
 	var wrong *retry.FieldError
 	if errors.As(p.Validate(at("retry_policy")), &wrong) {
@@ -172,8 +177,8 @@ func retryable(p *retry.Policy, at func(string) string) error {
 	return nil
 }
 
-// explained refuses a failure that says nothing at all; an exception's message may be empty, as long as its type is
-// there.
+// explained refuses a failure that says nothing at all. An exception's message may be empty as long as its type
+// is there.
 func explained(c protocol.Command, at func(string) string) error {
 	if c.Message == "" && c.ExceptionType == "" && c.ExceptionClass == "" && len(c.Exception) == 0 {
 		return missing(at("message"))

@@ -9,9 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Here is the only place where it is said why something waits. It is said of rows, without asking anybody: what a run
-// has open, the sessions of its tasks, the workers of its namespace, what operators decided about its queues. Whoever
-// may have a task, Admit knows; here its refusals are compared and the one is shown that somebody can do most about.
+// Why something waits is said in this file and nowhere else, as data: a reason of a closed list, with its
+// worker, its session, its time. It is worked out from rows, without asking anybody: what a run has open, the
+// sessions of its tasks, the workers of its namespace, what operators decided about its queues. Whether a
+// worker may have a task is not judged again here. Admit is asked about each worker, its refusals are compared,
+// and the one is shown that somebody can do most about.
 
 // Candidate is a worker that might have a task, with what is known of it beside its row.
 type Candidate struct {
@@ -23,7 +25,7 @@ type Candidate struct {
 	Full     map[protocol.TaskKind]bool // the kinds it runs its most of, as it last said
 }
 
-// Surroundings is what a run's tasks wait among.
+// Surroundings is everything that decides why a run's tasks wait.
 type Surroundings struct {
 	Now      time.Time
 	Release  string      // the app's
@@ -41,7 +43,8 @@ const (
 	taskFailed   = 2               // deliveries of a workflow task: its code fails, which trying again seldom mends
 )
 
-// finish completes a wait: whether it needs somebody, and its sentence.
+// finish completes a wait with whether somebody has to look at it, and with its sentence. Some reasons need
+// attention at once (nothing will change by itself), some only when they last.
 func (a *Surroundings) finish(kind protocol.WaitKind, w protocol.Wait) *protocol.Wait {
 	w.Kind = kind
 	switch w.Reason.Rule().Patience {
@@ -74,6 +77,7 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 		return a.finish(protocol.WaitForTask, running(s.Type, s.Queue, t.Lease, t.failures()))
 	case Delayed:
 		w := protocol.Wait{Reason: protocol.WaitStartDelay, Name: s.Type, Queue: s.Queue, Until: t.ReadyAt}
+		// A task that was delivered before is delayed because it failed, and not by a delayed start.
 		if t.Delivery > 0 {
 			w.Reason, w.Failures, w.Detail = protocol.WaitBackoff, t.failures(), t.Problem
 		}
@@ -86,7 +90,8 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 	return a.finish(protocol.WaitForTask, w)
 }
 
-// failures is how many deliveries of the task its worker failed.
+// failures is how many deliveries of the task its worker failed. Those that were lost with their worker are not
+// failures of the code.
 func (t *Task) failures() int {
 	if t.Problem == "" {
 		return 0
@@ -131,7 +136,8 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 	return a.finish(protocol.WaitForActivity, w)
 }
 
-// SessionWait is why what is queued in a session waits, as far as the session alone says; nil when nothing does.
+// SessionWait is why what is queued in a session waits, as far as the session alone can tell; nil when nothing
+// does.
 func (a *Surroundings) SessionWait(s *Session) *protocol.Wait {
 	moving := s.Moving != "" && s.Held(a.Now) || s.Drained
 	if s.Terminal || s.Ready == 0 && !moving && !s.kept(a.Now) {
@@ -150,7 +156,8 @@ func (a *Surroundings) SessionWait(s *Session) *protocol.Wait {
 	return a.finish(protocol.WaitForActivity, w)
 }
 
-// ready is why nobody has a ready task: a budget withholds it, or no worker may have it.
+// ready is why nobody has a ready task: a budget withholds it, or no worker may have it. The budget comes
+// first, since it holds the task back whatever workers there are.
 func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
 	if t := a.Throttle(queue, want.Kind); t.Why != nil {
 		return *t.Why
@@ -163,8 +170,9 @@ func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
 	return w
 }
 
-// forWorker is what keeps a ready task from a worker: the session's holder, else what the live workers of the queue
-// lack; of several it names the worker that comes nearest to having the task. Without a queue every worker counts.
+// forWorker is what keeps a ready task from a worker: the session's holder, else what the live workers of the
+// queue lack. Of several workers it names the one that comes nearest to having the task, because that shows the
+// smallest thing that would help. Without a queue every worker counts.
 func (a *Surroundings) forWorker(
 	queue string, kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict,
 ) protocol.Wait {
@@ -214,7 +222,7 @@ func nearness(v Verdict) int {
 	return 4
 }
 
-// forHolder is why a task of a held session waits: for its holder, who may not be able to take it either.
+// forHolder is why a task of a held session waits: for its holder, which may not be able to take it either.
 func (a *Surroundings) forHolder(kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict) protocol.Wait {
 	i := slices.IndexFunc(a.Workers, func(c Candidate) bool { return c.ID == s.Owner && c.Alive })
 	if i < 0 {
@@ -247,7 +255,7 @@ func orTime(t, other history.Time) history.Time {
 	return t
 }
 
-// kept is why a worker is given nothing at all; nil when it is.
+// kept is why a worker is given nothing at all; nil when it is given work.
 func (a *Surroundings) kept(c *Candidate) *protocol.Wait {
 	switch {
 	case c.Gate != "":
@@ -260,7 +268,7 @@ func (a *Surroundings) kept(c *Candidate) *protocol.Wait {
 	return nil
 }
 
-// busy is that a worker may have the task, and does not take it.
+// busy is the wait for a worker that may have the task and does not take it.
 func (a *Surroundings) busy(c *Candidate, kind protocol.TaskKind) protocol.Wait {
 	if !c.Full[kind] {
 		return protocol.Wait{Reason: protocol.WaitWorkerBusy, Worker: c.ID}
@@ -273,8 +281,9 @@ func (a *Surroundings) busy(c *Candidate, kind protocol.TaskKind) protocol.Wait 
 	return w
 }
 
-// Wait sums up what an open run waits for. activities are the waits of its open activities, in their order; of several
-// it shows the first that needs somebody.
+// Wait sums up what an open run waits for. activities are the waits of its open activities, in their order.
+// What a worker could change goes first (task, activities), then children, then what only comes from outside: a
+// signal, a condition, a timer. Of several activities it shows the first that needs somebody.
 func (s *Run) Wait(a *Surroundings, activities []*protocol.Wait) *protocol.Wait {
 	if s.Task != nil {
 		return s.TaskWait(a)
@@ -305,8 +314,8 @@ func (s *Run) Wait(a *Surroundings, activities []*protocol.Wait) *protocol.Wait 
 	return a.finish(protocol.WaitForUpdate, protocol.Wait{Reason: protocol.WaitUpdate})
 }
 
-// childWait is the first open child whose end the run is to be told: of its own, or of an earlier run when this one
-// attached to it.
+// childWait is the first open child whose end the run is to be told: one of its own, or one of an earlier run
+// that this run attached to.
 func (s *Run) childWait(former []FormerChild) (w protocol.Wait, ok bool) {
 	n := 0
 	add := func(c *Child) {
