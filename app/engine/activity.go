@@ -51,6 +51,8 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		return
 	}
 	st.usesSessions()
+	// The activity is open at this point, and its failure is an event like any other, which the code can
+	// handle. A refusal of the whole completion would be tried again and again with the same outcome.
 	sess, refused := st.sessionFor(d.SessionID, d.Activity.Queue, c.WorkerSession)
 	if refused != nil {
 		a, _ := st.Activities.Get(seq)
@@ -99,6 +101,7 @@ func (st *step) endActivity(a Activity, by bool) {
 	switch {
 	case a.State == Ready:
 		s.unready()
+	// Under the session's own epoch the attempt is one of those that fill its cap.
 	case a.State == LeasedState && a.Epoch == s.Epoch:
 		s.Active = max(0, s.Active-1)
 		if by && s.HeldBy(a.Owner, st.now.Time) {
@@ -146,6 +149,7 @@ func (st *step) readyAgain(a Activity) {
 // still holds.
 func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error) {
 	id := StepID(st.ID, seq)
+	// A number that no command has had was never a task, whatever the run is now.
 	if seq > st.CommandSeq {
 		return Activity{}, protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id)
 	}
@@ -160,6 +164,7 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 		return Activity{}, err.With("cancel_requested", true)
 	}
 	a, ok := st.Activities.Get(seq)
+	// An activity that is gone was ended by its workflow or by time, so its worker is told to stop as well.
 	if !ok || a.State != LeasedState || a.Delivery != h.Delivery {
 		return Activity{}, protocol.Refuse(
 			protocol.ReasonStaleAttempt, "attempt %s is over", AttemptID(st.ID, seq, h.Delivery),
@@ -175,6 +180,7 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 		),
 			a.Until.Format(time.RFC3339)).With("can_continue", false)
 	}
+	// The worker believes to be in another holding of the session than the one its attempt was leased in.
 	if epoch != 0 && epoch != a.Epoch {
 		return Activity{}, protocol.Refuse(
 			protocol.ReasonStaleSessionEpoch, "the attempt runs under epoch %d, not %d", a.Epoch, epoch,
@@ -485,6 +491,8 @@ func (in ReleaseActivity) decide(st *step) error {
 	if !in.UnlessHeard.IsZero() && a.HeartbeatAt.After(in.UnlessHeard.Time) {
 		return errNotDue
 	}
+	// A worker that gives the task back by itself and stays could not begin it; one that drains or was lost
+	// says nothing about the task.
 	if in.Owner != "" && !in.Lost && in.Why != ReturnedDraining {
 		st.handBack(a, in.Why)
 	} else {
@@ -503,6 +511,7 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 	}
 	st.endActivity(a, false)
 	if undone {
+		// The attempt never took place, so users must not see its number used up.
 		a.Attempt--
 		st.unran(a)
 	} else {
@@ -603,6 +612,7 @@ func (in DueActivity) decide(st *step) error {
 		st.Activities.Put(a.Seq, a)
 		st.readyAgain(a)
 	case "lease":
+		// Whether the worker died decides which limit this counts towards; see Heard.
 		died, err := in.Heard.died(st.Namespace, a.Lease)
 		if err != nil {
 			return err

@@ -82,6 +82,7 @@ func admit(t *Wanted, l *Lessee, now time.Time, asked worded) Verdict {
 			Worker: w.ID, WorkerBuild: w.BuildID, Queue: t.Queue.Name,
 		})
 	}
+	// The run is pinned: its code must not change under it, or its replay would go another way.
 	if t.BuildID != "" && t.BuildID != w.BuildID {
 		return asked.refused(protocol.ReasonVersionMismatch, protocol.WaitBuildPinned, protocol.Wait{
 			Build: t.BuildID, Worker: w.ID, WorkerBuild: w.BuildID,
@@ -122,6 +123,7 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 			Session: s.ID, Worker: s.Owner, By: s.Moving,
 		})
 	}
+	// Its state is in the memory of its holder.
 	if s.Held(now) && s.Owner != w.ID && !s.claimableByOthers(now) {
 		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionHeld, s.heldBy())
 	}
@@ -137,6 +139,7 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 		return asked.refused(protocol.ReasonVersionMismatch, protocol.WaitSessionRelease,
 			protocol.Wait{Session: s.ID, Release: pin, Worker: w.ID, WorkerRelease: w.Release})
 	}
+	// An operator moved it to a worker that has not come yet.
 	if s.kept(now) && s.For != w.ID {
 		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionKept, protocol.Wait{
 			Session: s.ID, Worker: s.For, Until: s.ForUntil,
@@ -164,6 +167,7 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 	if !l.Counted {
 		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionUnclaimed, protocol.Wait{Session: s.ID})
 	}
+	// A worker that holds the session already, under an older process, takes no further place with it.
 	if !own && l.Sessions >= w.MaxSessions {
 		return asked.refused(protocol.ReasonSessionLimit, protocol.WaitWorkerSessionsFull,
 			protocol.Wait{Session: s.ID, Worker: w.ID, Used: l.Sessions, Limit: w.MaxSessions})
@@ -259,6 +263,7 @@ func (s *Session) Word(now time.Time) string {
 		return "-"
 	case !s.Held(now):
 		return "+" + s.pin(now)
+	// The holder still may, and so may others of the release it is pinned to.
 	case s.claimableByOthers(now):
 		return "~" + s.Owner + "~" + s.pin(now)
 	default:

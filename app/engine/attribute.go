@@ -12,6 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Memo and search attributes are labels that people and filters find runs by. They stand in the run's row and,
+// for search attributes, in an index, so their sizes are bounded here, before any of them reaches history: what
+// history holds can never be refused again.
+
 // The limits of memo and search attributes; sizes are of the encoded values.
 const (
 	MaxAttributes      = 100
@@ -33,7 +37,8 @@ var attributeTypes = []string{"string", "text", "keyword", "keyword_list", "int"
 
 type object = map[string]json.RawMessage
 
-// upsert merges one command into the run's memo or search attributes and checks the outcome.
+// upsert merges one command into the run's memo or search attributes and checks the outcome. The outcome is
+// what counts: a hundred small upserts may pass a limit that none of them passes alone.
 func upsert(
 	c protocol.Command, memo, attributes json.RawMessage, at func(string) string,
 ) (merged json.RawMessage, err error) {
@@ -124,7 +129,8 @@ func sized(all object, field string) error {
 	return nil
 }
 
-// merge puts the entries of one object over those of another; null takes an entry away.
+// merge puts the entries of one object over those of another; null takes an entry away. Names are checked in
+// their order, so that the same request always gets the same refusal.
 func merge(old, change json.RawMessage, field string, longest int) (object, error) {
 	all, entries := object{}, object{}
 	if len(old) > 0 {
@@ -154,7 +160,8 @@ func merge(old, change json.RawMessage, field string, longest int) (object, erro
 	return all, nil
 }
 
-// CheckMemo refuses a memo of a start that an upsert could not have made, but for its size. Empty is none.
+// CheckMemo refuses a memo of a start that an upsert could not have made, except for its size. Empty means
+// none.
 func CheckMemo(given json.RawMessage) error {
 	if len(given) == 0 || string(given) == "null" {
 		return nil

@@ -13,6 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// How the values of search attributes are compared. A database orders text by bytes, and both databases must
+// give the same answer, so each value becomes a text (a key) whose bytes order as the values do.
+
 // The types a namespace may register search attributes under.
 const (
 	AttributeKeyword     = "keyword"
@@ -55,8 +58,8 @@ func BoolKey(v bool) string {
 // TimeKey is the key of a time, to the microsecond.
 func TimeKey(t time.Time) string { return fmt.Sprintf("d%016x", uint64(t.UnixMicro())^1<<63) }
 
-// NumberKey is the key of a JSON number. Whole numbers and fractions share one order; whole numbers of 64 bits are
-// exact.
+// NumberKey is the key of a JSON number. Whole numbers and fractions share one order, since a filter for "above
+// 2.5" has to find 3. Whole numbers of 64 bits are exact, where a float would take two large ids for the same.
 func NumberKey(n json.Number) (string, bool) {
 	near, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || len(n) > 400 {
@@ -91,8 +94,8 @@ func AttributeTimeOf(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// AttributeKeys are the keys of one value, each once: those of a list's members, and of a text that is a time also the
-// time's.
+// AttributeKeys are the keys of one value, each once. A list has those of its members. A text that is a time
+// has the time's as well, since nobody may have registered it as one.
 func AttributeKeys(raw json.RawMessage) []string {
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
@@ -127,8 +130,9 @@ func AttributeKeys(raw json.RawMessage) []string {
 	return slices.Compact(keys)
 }
 
-// CheckTypes refuses values that are not of the type their namespace registered them under; null takes an attribute
-// away and is always good. What is not registered may be any value and is found by what it is.
+// CheckTypes refuses values that are not of the type under which their namespace registered them; null takes an
+// attribute away and is always good. An attribute that is not registered may have any value, and is found by
+// what the value is.
 func CheckTypes(attributes json.RawMessage, types map[string]string, at func(name string) string) error {
 	if len(types) == 0 || len(attributes) == 0 {
 		return nil
@@ -163,8 +167,8 @@ func labelled(c protocol.Command) bool {
 	return c.Type == protocol.UpsertSearchAttributes || c.Type == protocol.StartChildWorkflow && len(c.Attributes) > 0
 }
 
-// Labels says whether any of the commands may set search attributes, of its run or of a child: whoever completes a task
-// with them has to say which types are registered.
+// Labels says whether any of the commands may set search attributes, of its run or of a child. Whoever
+// completes a task with such commands has to say which types are registered; others are spared reading them.
 func Labels(commands []protocol.Command) bool { return slices.ContainsFunc(commands, labelled) }
 
 // checkUpserts looks at the types of what commands upsert, or start children with.

@@ -14,7 +14,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Calendar is when a schedule fires.
+// The times of a schedule. They follow from its spec alone, so that every app and every restart comes to the
+// same: the zones are built in rather than read from the machine, and jitter is a hash rather than a draw.
+
+// Calendar is when a schedule fires: at the times of any of its expressions.
 type Calendar struct {
 	crons     []cron.Schedule
 	zone      *time.Location
@@ -43,6 +46,8 @@ func ParseCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 	}
 	for i, e := range s.Cron {
 		field := fmt.Sprintf("spec.cron_expressions.%d", i)
+		// The library would take both, and a spec would then have two places that say the zone, or the
+		// interval.
 		if strings.Contains(e, "TZ=") || strings.HasPrefix(e, "@every") {
 			return nil, protocol.Invalid(field, "say the zone in timezone, and every in intervals")
 		}
@@ -79,6 +84,8 @@ func (c *Calendar) Next(t time.Time) (next time.Time) {
 	for _, s := range c.crons {
 		consider(s.Next(t.In(c.zone)).UTC())
 	}
+	// Intervals count from 1970 and not from the creation of the schedule, so that an update does not move
+	// them.
 	for _, i := range c.intervals {
 		since := t.Sub(time.Unix(0, 0)) - i.offset
 		n := since / i.every
@@ -129,7 +136,8 @@ func ParseDuration(text string) (time.Duration, error) {
 	return sum, nil
 }
 
-// jitter is what is added to a time of a schedule: from nothing to so many seconds, the same whenever it is asked for.
+// jitter is what is added to a time of a schedule: anything from nothing to so many seconds, and the same
+// whenever it is asked for.
 func jitter(k ScheduleKey, at time.Time, seconds int64) time.Duration {
 	if seconds <= 0 {
 		return 0

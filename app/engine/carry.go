@@ -30,6 +30,8 @@ type Code struct {
 // shown.
 func (st *step) carried(c protocol.Command) []Signal {
 	list := slices.Clone(st.carry)
+	// The code keeps its signals itself and has named those it did not receive, so none of the kept ones goes
+	// along twice.
 	if !c.Buffers {
 		for k, s := range st.Unread.All() {
 			if !st.handled(k, s, c) {

@@ -82,6 +82,7 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 	if c.ExecutionTimeout > 0 {
 		child.Deadline = plus(st.now, seconds(int64(c.ExecutionTimeout)))
 	}
+	// A chosen id may be taken, also by a child that this very completion starts.
 	taken := false
 	if c.WorkflowID != "" {
 		child.WorkflowID = c.WorkflowID

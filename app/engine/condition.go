@@ -28,15 +28,18 @@ func (st *step) openCondition(c protocol.Command, seq int64) {
 	limit, limited := c.Wait()
 	d := &history.ConditionWaitOpened{Condition: w, Timeout: c.Timeout, Parallel: c.Parallel}
 	if _, ok := selection(&c.Parallel); ok {
-		d.Signal = st.fresh // no code looks whether it holds already
+		// A selection opens its condition without looking whether it holds. A signal that came with the opening
+		// task would be waited for once more, so the event names it and the wait ends in this step.
+		d.Signal = st.fresh
 	}
 	st.emit(d)
 	if !limited {
 		return
 	}
 	at := plus(st.now, seconds(limit))
+	// The same condition was evaluated and did not hold yet. Its time does not begin anew, or a condition that
+	// is looked at often would never time out.
 	if before, again := st.renewed[c.ConditionOccurrence]; again && c.ConditionOccurrence != "" {
-		// the same occurrence was evaluated and found to hold not yet: its time does not begin anew
 		at = latest(st.now, before)
 	}
 	st.emit(&history.TimerScheduled{
@@ -67,11 +70,15 @@ func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Comma
 	for k, w := range st.Waits.All() {
 		woken := w.Signal > 0 && w.Signal <= st.seen
 		switch {
+		// A wait for a signal, whose signal the task was shown.
 		case w.Kind == "" && woken:
 			st.emit(st.applied(k, w))
+		// Not a condition, or a member of a group that is still open.
 		case w.Kind != ConditionWait || w.GroupID != "" && st.comesBack(commands, k):
+		// Evaluated without a signal that has arrived since: it stays, and its command is taken off.
 		case st.Signals.Len() > 0 && len(fresh) > 0 && w.evaluated(fresh[:1]):
 			fresh = fresh[1:]
+		// The task looked at it. If it is not among the commands, it held.
 		case woken || w.Opened <= st.seen && w.evaluated(commands):
 			st.emit(&history.ConditionWaitSatisfied{Condition: w.condition(st.ID, k), Parallel: w.Parallel})
 			if !w.evaluated(commands) {

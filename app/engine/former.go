@@ -83,6 +83,7 @@ func (st *step) countFormer(f *FormerChild, n int) {
 // waits for them.
 func (st *step) handOver(next *Start) {
 	for seq, c := range st.Children.All() {
+		// The group belonged to a step of the run that ends.
 		c.Parallel = history.Parallel{}
 		st.keepFormer(FormerChild{Child: c, From: st.ID, Seq: seq}, true)
 	}
@@ -101,6 +102,8 @@ func (in FormerReport) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err
 	}
+	// The message names the run that started the child and its command. A row that says otherwise is about
+	// another child of the same id.
 	row := st.former(in.Child)
 	if row == nil || row.From != in.ToRun || row.Seq != in.ToSeq || in.Number < row.Number {
 		return errNotDue
@@ -108,6 +111,7 @@ func (in FormerReport) decide(st *step) error {
 	f := *row
 	f.RunID, f.Number = in.Run, in.Number
 	again := in.Status == protocol.RunContinued
+	// The retry policy outlives the run that set it, and the chain's current run acts on it.
 	if c, delay, retried := st.retried(f.Child, in.Message); retried {
 		f.Child, again = c, true
 		st.spawn(Parent{RunID: f.From, WorkflowID: st.WorkflowID, Seq: f.Seq}, c, c.Arguments, delay)
@@ -148,6 +152,7 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 		return nil
 	}
 	run, _ := st.workflow(c.WorkflowID)
+	// Only children of this workflow id: a run may not listen to the results of strangers.
 	if run == nil || run.Parent == nil || run.Parent.WorkflowID != st.WorkflowID {
 		d.Effect = "unknown"
 		st.emit(d)

@@ -62,6 +62,7 @@ func (s *Run) whole(commands []protocol.Command) error {
 		}
 		own, fresh := group{c.GroupID, c.GroupBase, c.GroupSize}, !s.repeats(c)
 		count(own, i, fresh)
+		// Most commands are in one group, and need no decoding of their path.
 		if bytes.Count(c.GroupPath, []byte(`"parallel_group_id"`)) < 2 {
 			continue
 		}

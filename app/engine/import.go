@@ -7,8 +7,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ImportRun makes the run whose whole history this is, as it stood when it closed. Nothing of it is open, so nothing is
-// done again and nobody is told.
+// An imported history was made elsewhere. It is held to the rules that every history here keeps, or a broken
+// bundle would become a run that pages and replays stumble over.
+
+// ImportRun makes the run whose whole history this is, as it stood when it closed. Nothing of it is open, so
+// nothing is done again and nobody is told. That is why a run which had not closed is refused: its activities
+// may still be running where it came from.
 func ImportRun(namespace string, events []history.Event) (Decision, error) {
 	broken := func(format string, args ...any) (Decision, error) {
 		return Decision{}, protocol.Refuse(protocol.ReasonInvalidBundle, format, args...)

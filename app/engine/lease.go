@@ -110,10 +110,13 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 		)
 		timeline = append(timeline, s.ended(history.At(now), "released", l.Worker.ID, ReasonFallback))
 	}
+	// The session gave way and is wanted again soon after, which its timeline says, so that a cap which is too
+	// low can be seen.
 	if ago := now.Sub(s.EvictedAt.Time); !s.EvictedAt.IsZero() && ago < EvictedLately {
 		why = fmt.Sprintf("%s %d s before", ReasonEvictedCap, int(ago.Seconds()))
 	}
 	s.EvictedAt = history.Time{}
+	// Attempts under the old epoch run on at the former holder; they are counted apart from here on.
 	s.leaveBehind()
 	s.taken()
 	what := "claimed"
@@ -139,6 +142,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	if s.Door == DoorImplicit {
 		s.Idle = l.Worker.SessionIdle
 	}
+	// The time to live counts from the first claim, since nobody could use the session before.
 	if s.TTL > 0 && s.TTLUntil.IsZero() {
 		s.TTLUntil = plus(history.At(now), seconds(s.TTL))
 	}

@@ -140,6 +140,7 @@ func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room in
 	}
 	if l.PerMinute > 0 {
 		begun := q.Begun(kind, now)
+		// The tighter bound is shown, since loosening the other one would change nothing.
 		if left := max(0, l.PerMinute-begun); !ok || left < room {
 			room, ok = left, true
 			if left == 0 {

@@ -208,6 +208,7 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	case st.Status != ScheduleActive:
 		st.skip(at, trigger, "status_not_triggerable")
 		return
+	// The time has fired already, by another app or by a backfill.
 	case st.env.Taken != nil && st.env.Taken(id):
 		st.skip(at, trigger, "already_fired")
 		return

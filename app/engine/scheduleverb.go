@@ -7,7 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// CreateSchedule makes a schedule; one whose runs are used up gives its id away.
+// What people and time do to a schedule. All of it goes through the same fence (Version), so that an edit and a
+// firing at the same moment cannot both win.
+
+// CreateSchedule makes a schedule. The id of one whose runs are used up may be taken again.
 type CreateSchedule struct{ Request protocol.ScheduleRequest }
 
 func (in CreateSchedule) decide(st *scheduleStep) error {
@@ -21,6 +24,8 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 	case in.Request.Action == nil:
 		return protocol.Invalid("action", "is missing")
 	}
+	// Version and Events go on from the old schedule of this id: numbers that began anew would let a decision
+	// on the old one be stored over this.
 	*st.Schedule = Schedule{
 		Namespace: st.Namespace, ID: st.ID, Status: ScheduleActive, Version: st.Version, Events: st.Events, CreatedAt: st.now,
 		Overlap: protocol.OverlapSkip,
@@ -30,7 +35,8 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 	return st.set(in.Request)
 }
 
-// UpdateSchedule changes what the request says; times are counted from now on.
+// UpdateSchedule changes what the request says. Times are counted from now on, so that a new spec does not fire
+// for the past.
 type UpdateSchedule struct{ Request protocol.ScheduleRequest }
 
 func (in UpdateSchedule) decide(st *scheduleStep) error {
@@ -57,6 +63,7 @@ func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
 		st.Jitter = *r.Jitter
 	}
 	if r.MaxRuns != nil {
+		// Runs that were started before count, or every edit would give the schedule all its runs again.
 		st.MaxRuns, st.Remaining = *r.MaxRuns, *r.MaxRuns-st.Fires
 	}
 	if r.Note != nil {
@@ -91,7 +98,8 @@ func (in PauseSchedule) decide(st *scheduleStep) error {
 	return st.turn(SchedulePaused, "SchedulePaused", "paused", in.Note)
 }
 
-// ResumeSchedule lets it fire again, from the next time on: what it missed is for a backfill.
+// ResumeSchedule lets it fire again, from the next time on. What it missed meanwhile is for a backfill, since
+// whoever paused it may not want a flood.
 type ResumeSchedule struct{ Note string }
 
 func (in ResumeSchedule) decide(st *scheduleStep) error {
@@ -140,8 +148,8 @@ func (in FireSchedule) decide(st *scheduleStep) error {
 	return nil
 }
 
-// DueSchedule fires what is due: a start that was waiting, and the time of the spec. Of several times that were missed
-// the first fires.
+// DueSchedule fires what is due: a start that was waiting, and the time of the spec. Of several times that were
+// missed only the first fires: a control plane that was down for a night must not start a hundred runs at once.
 type DueSchedule struct{}
 
 func (DueSchedule) decide(st *scheduleStep) error {

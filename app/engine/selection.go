@@ -74,6 +74,7 @@ func (st *step) choose(e history.Event) {
 		return
 	}
 	g, ok := selection(p)
+	// A winner that is named stays; and a member of several steps has not ended while one of them is open.
 	if !ok || slices.Contains(st.Selected, g.GroupID) || g.SelectIndex == nil ||
 		!failed && st.unfinished(g.SelectBase, g.SelectSize) {
 		return
@@ -133,6 +134,7 @@ func (s *Run) selected(d *history.SelectionResolved, e history.Event) {
 		return p.GroupID == id || bytes.Contains(p.GroupPath, []byte(id))
 	}
 	s.Selected = append(slices.Clone(s.Selected), d.GroupID)
+	// A selection with no member left open is forgotten, or the row would grow with every one.
 	s.Selected = slices.DeleteFunc(s.Selected, func(id string) bool {
 		return !s.Activities.Any(func(a Activity) bool { return in(a.Parallel, id) }) && !s.Timers.Any(func(t Timer) bool {
 			return in(t.Parallel, id)
@@ -182,6 +184,7 @@ func (st *step) cancelMember(c protocol.Command) {
 		if a, ok := st.Activities.Get(seq); ok {
 			st.cancelled(a, "cancelled by the workflow")
 		}
+		// A child is a run of its own and cannot be ended here: it is asked.
 		if ch, ok := st.Children.Get(seq); ok {
 			st.emit(&history.ChildCancelRequested{Target: seq, Effect: "requested"})
 			st.owe(Message{Kind: CloseChild, WorkflowID: ch.WorkflowID, Name: RequestCancel, Reason: "cancelled by the parent"})

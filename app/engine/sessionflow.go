@@ -62,6 +62,8 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 	// A workflow's session belongs to its workflow id alone: its close would end the work of a stranger.
 	case ok && s.Door == DoorWorkflow && s.WorkflowID != st.WorkflowID:
 		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s belongs to another workflow", id)
+	// Somebody has the session under other rules; running in it by these would break one promise or the other.
+	// Before the first claim nobody has been promised anything.
 	case ok && o != nil && s.Claimed && !s.fits(o):
 		return s, protocol.Refuse(protocol.ReasonInvalidSession, "session %s exists with other options", id)
 	case ok && o != nil && s.Door == DoorWorker:
@@ -146,6 +148,7 @@ func (st *step) endSession(c protocol.Command, seq int64) {
 		}
 		st.cancelled(a, SessionEndedReason)
 	}
+	// The cancelled activities have changed its counts.
 	s, _ = st.session(c.SessionID)
 	st.close(s, ReasonEndedByFlow)
 }

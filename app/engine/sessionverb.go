@@ -316,6 +316,7 @@ func (in MigrateSession) decide(s *Session, now history.Time) (SessionChange, er
 	case !s.Held(now.Time):
 		n.keep(now)
 		n.UpdatedAt = now
+	// Nothing runs, or the operator accepts that what runs loses its session.
 	case in.Force || s.Active == 0:
 		c.Timeline = append(c.Timeline, n.release(now, in.Operator, why))
 		n.keep(now)
@@ -412,6 +413,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		}
 	case s.Terminal: // what was queued is gone: the row says so at last, if it did not before
 		return c, nil
+	// The time to live is a promise to whoever pays for the session: it ends whether or not it is in use.
 	case !s.TTLUntil.IsZero() && !s.TTLUntil.After(now.Time):
 		n.endAs(protocol.SessionExpired, ReasonTTL, now)
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", "", ReasonTTL))
@@ -419,6 +421,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		e := s.ended(now, "expired", "", ReasonLeaseLost)
 		status, reason := protocol.SessionExpired, ReasonLeaseLost
 		switch {
+		// Only the wording differs: to people it matters whether the holder died or just let the session go.
 		case in.Stale != "" && in.Stale == s.Owner:
 			status, reason = protocol.SessionOrphaned, ReasonOrphaned
 			e.What, e.Why = "orphaned", ReasonOrphaned
@@ -427,12 +430,14 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		}
 		n.lose(status, reason, now)
 		c.Timeline = append(c.Timeline, e)
+	// Its tasks have waited for the holder for long enough, so from now on any worker may claim it.
 	case !s.Open && s.waits(now.Time) && !s.OpensAt().IsZero() && !s.OpensAt().After(now.Time):
 		n.Open, n.UpdatedAt = true, now
 	case s.For != "" && !s.ForUntil.After(now.Time):
 		n.For, n.ForUntil = "", history.Time{}
 	case !s.PinnedUntil.IsZero() && !s.PinnedUntil.After(now.Time):
 		n.PinnedUntil = plus(now, PinCheck)
+		// An empty list means that nothing is known, and nothing is concluded from that.
 		if len(in.Served) > 0 && !slices.Contains(in.Served, s.Release) {
 			n.Release, n.PinnedUntil, n.UpdatedAt = "", history.Time{}, now
 			c.Timeline = append(
@@ -481,6 +486,8 @@ func (in CleanUp) decide(s *Session, now history.Time) (SessionChange, error) {
 	switch {
 	case s == nil, s.Held(now.Time), s.Ready > 0, s.running() > 0 && !s.Terminal:
 		return SessionChange{}, errNotDue
+	// What has ended is kept for a while, so that people can see why; a workflow's session that has not ended
+	// belongs to its workflow.
 	case s.Terminal && s.UpdatedAt.After(in.Kept), s.Door == DoorWorkflow && !s.Terminal:
 		return SessionChange{}, errNotDue
 	}

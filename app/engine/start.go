@@ -65,6 +65,7 @@ func DecideStart(in Start, now time.Time) Decision {
 	}
 	st.emit(started)
 	if p := in.ContinuedFrom; p != nil {
+		// What the code needs of a worker does not change with a new run of it.
 		run.HasSessions, run.NeedsSessions = p.HasSessions, p.NeedsSessions
 		run.Heeds = p.Heeds && p.Type == run.Type
 		run.Former = in.Former

@@ -39,6 +39,7 @@ func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error)
 	}
 	begin := func() *step { return &step{Run: s.Fork(), env: w, now: history.At(now), d: Decision{After: s.LastSeq}} }
 	st := begin()
+	// The turn is an offer. What follows is the same decision as for any result if it is not taken.
 	if c, ok := in.(CompleteActivity); ok && c.Then != nil {
 		if c.fused(st) == nil {
 			return st.finish(s), nil
@@ -57,6 +58,7 @@ func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error)
 // that nothing ever wakes.
 func (st *step) finish(s *Run) Decision {
 	st.closeActivityRun()
+	// Only the step that closes the run tells its parent, so that the news is owed once.
 	if s.Status.Open() && !st.Status.Open() && st.Parent != nil {
 		st.tellParent()
 	}

@@ -83,6 +83,7 @@ func (t *Table[K, V]) Any(is func(V) bool) bool {
 			if v == nil || !is(*v) {
 				continue
 			}
+			// A row of a parent may be changed or deleted in the fork, so what the fork sees decides.
 			if now, ok := t.Get(k); ok && (l == t || is(now)) {
 				return true
 			}

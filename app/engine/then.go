@@ -56,6 +56,8 @@ func (in CompleteActivity) fused(st *step) error {
 		return errNoTurn
 	}
 	for i := range t.Commands {
+		// There is no update that the turn could be about, and a run that goes on as new is decided with a task
+		// of its own.
 		if c := &t.Commands[i]; ofUpdate(*c) || c.Type == protocol.ContinueAsNew {
 			return errNoTurn
 		}

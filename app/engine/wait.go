@@ -117,6 +117,7 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 		w.Session, w.Detail = act.SessionID, act.LastFailure
 		return a.finish(protocol.WaitForActivity, w)
 	case Delayed:
+		// A worker gave it back and said what it lacks, which is what somebody can do something about.
 		if n := len(act.Lost); act.HandedBack > 0 && n > 0 {
 			return a.finish(protocol.WaitForActivity, protocol.Wait{
 				Reason: protocol.WaitHandedBack, Name: act.Type, Queue: act.Queue, Worker: act.Lost[n-1].Worker,
@@ -163,6 +164,7 @@ func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
 		return *t.Why
 	}
 	w := a.forWorker(queue, want.Kind, want.Session, func(l Lessee) Verdict { return Admit(want, l, a.Now) })
+	// Without a living worker the route is what to look at: workers of other groups would not help.
 	if to := want.Queue.Routed(); to != "" && w.Reason == protocol.WaitNoWorker {
 		w = protocol.Wait{Reason: protocol.WaitGroupOffline, Group: to}
 	}
@@ -189,6 +191,7 @@ func (a *Surroundings) forWorker(
 		v := judge(Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions})
 		w, n := v.Wait, nearness(v)
 		if v.OK {
+			// The rules let it have the task, but it is given nothing at all.
 			kept := a.kept(c)
 			if kept == nil {
 				return a.busy(c, kind)

@@ -98,6 +98,7 @@ func (in CompleteTask) decide(st *step) error {
 	// open.
 	task := st.Task
 	st.Task = nil
+	// Members of a group that are sent again take no sequence, so they go before anything is numbered.
 	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.repeats)
 	if !update {
 		st.seen = shown
@@ -108,8 +109,12 @@ func (in CompleteTask) decide(st *step) error {
 				st.fresh = k
 			}
 		}
+		// Before the commands change what is open: which signals the code has handled is judged by what it was
+		// shown.
 		st.look(task, in)
 		st.saw(shown)
+		// The waits end before the commands are taken, so that history has an answer before what the code did
+		// with it.
 		commands = st.settleWaits(in.Commands, commands)
 	}
 	for _, c := range commands {
@@ -197,6 +202,7 @@ func (in FailTask) decide(st *step) error {
 	}
 	t.Problem = in.Failure.Message
 	t.State, t.ReadyAt = Ready, st.now
+	// The attempts before this one failed as well: wait 1, 2, 4, … seconds, at most a minute.
 	if t.Attempt > 1 {
 		t.State, t.ReadyAt = Delayed, plus(st.now, min(time.Minute, time.Second<<min(t.Attempt-2, 6)))
 	}
