@@ -10,14 +10,17 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// What another app has locked is put aside and tried again soon, apart from everything else. An app that was
+// stopped in the middle of a transaction must not stop the others with it.
+
 // How soon what was set aside is tried again: as fast as another app usually commits at first, then at leisure.
 const (
 	firstRetry = 2 * time.Millisecond
 	lastRetry  = 100 * time.Millisecond
 )
 
-// mostAside is how long a change may be set aside until its caller is told: who holds the lock is no app that can be
-// ended.
+// mostAside is how long a change may be set aside until its caller is told. By then the lock is held by
+// something that is no app and cannot be ended.
 const mostAside = 10 * time.Second
 
 // patience is how long a lock may be met until it is asked who stands still with it, and asked how often that is.
@@ -26,12 +29,12 @@ const (
 	asked    = 250 * time.Millisecond
 )
 
-// mostAlone is the most changes a round tries one by one.
+// mostAlone is the most changes that one round tries one by one, since each of them costs a transaction.
 const mostAlone = 16
 
 var errStillLocked = errors.New("its rows are locked by a transaction that does not end")
 
-// setAside keeps items for a later batch, since other transactions have locked what they need.
+// setAside keeps items for a later batch, because other transactions have locked what they need.
 func (s *Store) setAside(items []*pending) {
 	if len(items) == 0 {
 		return
@@ -60,7 +63,8 @@ func after(tries int) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// retry tries again what was set aside and whose time has come.
+// retry tries again what was set aside and whose time has come. What is tried alone gets a batch of its own,
+// since it is not known which of its rows was locked.
 func (s *Store) retry() (rest []*pending) {
 	if len(s.aside) == 0 {
 		return nil
@@ -89,8 +93,8 @@ func (s *Store) retry() (rest []*pending) {
 	return rest
 }
 
-// lookback is a queue in which claims had to skip tasks: they are looked for again, since who holds them may never say
-// that they can be had.
+// lookback is a queue in which claims had to skip tasks. They are looked for again, because whoever holds them
+// may never say that they can be had.
 type lookback struct {
 	since, again time.Time
 	tries        int
@@ -127,8 +131,8 @@ func (s *Store) look(b *batch) {
 	}
 }
 
-// lookAgain tells the dispatcher of the queues that are worth another claim by now. Without anybody who wants one they
-// are forgotten.
+// lookAgain tells the dispatcher of the queues that are worth another claim by now. A queue that nobody wants
+// work from is forgotten.
 func (s *Store) lookAgain() {
 	if len(s.again) == 0 {
 		return

@@ -10,8 +10,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// batch is one transaction in the making: the rows it loaded with the writes of its changes on top, and what of that
-// has to be written.
+// A batch is the working copy of the rows that its changes touch. The second change of a run in one batch has
+// to see the first, and nothing may be seen by anyone else before COMMIT; hence a copy, and marks for what to
+// write.
+
+// batch is one transaction in the making: the rows it loaded with the writes of its changes on top, and what of
+// that has to be written.
 type batch struct {
 	s      *Store
 	number int64
@@ -99,8 +103,8 @@ type run struct {
 	partial bool // only its head and what the batch itself leases: the open rows were not loaded
 	changed bool // the head has to be written
 	stored  readyRow
-	// was are columns of the head as they are stored, nil without a row: while they stay, an update leaves them and their
-	// indexes alone.
+	// was holds some columns of the head as they are stored, nil without a row. While they stay the same, an
+	// update leaves them and their indexes alone.
 	was *settled
 	// attributed says that its search attributes have to be indexed anew, indexed that there are rows of them.
 	attributed, indexed bool
@@ -108,8 +112,8 @@ type run struct {
 	activities, timers, waits, signals, unread, updates, children, attached, owed map[int64]bool
 }
 
-// settled are the columns of a run's row that change seldom and stand in indexes, which an update that names them
-// writes anew.
+// settled are the columns of a run's row that change seldom and stand in indexes. An update that names them
+// writes those index entries anew, even with the same value.
 type settled struct {
 	status protocol.RunStatus
 	closed int64
@@ -137,7 +141,8 @@ type session struct {
 	deleted bool
 }
 
-// changed says whether what is decided about a session has to be written. What only its tasks tell has not.
+// changed says whether what was decided about a session has to be written. Counts that only its tasks hold have
+// not.
 func (s *session) changed(word string) bool {
 	return s.row == nil || word != s.word || s.DueAt().Micros() != s.due || s.row != s.Session && !s.Session.Same(s.row)
 }
@@ -165,7 +170,8 @@ type appended struct {
 	bytes int
 }
 
-// handed is a task given to a waiting poller, with the reservation to settle once the outcome is known.
+// handed is a task given to a waiting poller, with the reservation that is settled once the outcome of the
+// batch is known. The poller hears nothing before: it must not begin what may not be stored.
 type handed struct {
 	r      store.Reservation
 	run    *run
@@ -190,7 +196,7 @@ func (s *Store) newBatch() *batch {
 	}
 }
 
-// written forgets what had to be written: it is.
+// written forgets what had to be written, because it now is.
 func (r *run) written() {
 	r.changed, r.attributed, r.indexed = false, false, false
 	clear(r.activities)
@@ -219,6 +225,7 @@ func (b *batch) send(calls ...*Call) error {
 	if len(calls) == 0 {
 		return nil
 	}
+	// The one round trip is the one that commits. Anything sent before it would be a second one.
 	if b.recalled && !b.sealed {
 		return errForgotten
 	}
@@ -295,8 +302,9 @@ func (b *batch) Worker(k engine.WorkerKey) *engine.Worker {
 	return nil
 }
 
-// Holding counts what the batch has of a session by its own row, all others as they are stored: also those whose rows
-// another transaction has locked, which the batch asked for and has not got.
+// Holding counts what the batch has of a session by the batch's own row, and all others as they are stored.
+// That includes sessions whose rows another transaction has locked: the batch asked for them and did not get
+// them, and leaving them out would let a worker pass its cap.
 func (b *batch) Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int {
 	n := 0
 	for _, h := range b.holding[w] {

@@ -10,7 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// mostClaimed is the most tasks one claim leases.
+// A claim looks for work that was not handed over at once. It runs in a batch like any change, so a lease and
+// the decision that made its task are never in doubt about their order. On a shared database it never waits for
+// a lock, since several apps look at the same queues all the time.
+
+// mostClaimed is the most tasks one claim leases: a batch that leases thousands would keep everybody waiting.
 const mostClaimed = 256
 
 // pick is a ready task that a claim found, and may lease.
@@ -20,10 +24,11 @@ type pick struct {
 	activity                *engine.Activity
 }
 
-// claim leases ready tasks to the pollers of p, oldest of the most urgent first, and the first poller that may have a
-// task gets it. It reads only the ranges that hold what these workers may serve. On a shared database everything it
-// locks is skipped when somebody else has it, so it never waits. What was skipped is somebody else's, or told again by
-// who held it; and since that one may be gone or stand still, the queue is looked at again.
+// claim leases ready tasks to the pollers of p, oldest of the most urgent first, and the first poller that may
+// have a task gets it. It reads only the ranges that hold what these workers may serve. On a shared database it
+// skips whatever somebody else has locked, so it never waits. A skipped task is being taken by that other app,
+// or is announced again by it; and since that app may be gone or stand still, the queue is looked at again as
+// well (see look).
 func (b *batch) claim(p *pending) error {
 	select {
 	case <-p.gone:
@@ -108,8 +113,8 @@ func (b *batch) claim(p *pending) error {
 	return nil
 }
 
-// tellFull tells of the pollers whose workers hold as many sessions as they may, and of the routes of new ones that
-// they could read otherwise.
+// tellFull tells of pollers whose workers hold as many sessions as they may, and of the routes of new sessions
+// that they could read otherwise. Somebody can then make room at them.
 func (b *batch) tellFull(q QueueKey, r *store.ClaimRequest, held map[process]int, settings *engine.Queue) {
 	if r.Full == nil || q.Kind != protocol.KindActivity {
 		return
@@ -151,10 +156,12 @@ type process struct {
 
 func processOf(w *engine.Worker) process { return process{w.Key(), w.Incarnation} }
 
-// holdings counts, under the lock of each worker's row, the sessions it holds: what its cap of sessions is judged by. A
-// process that another one superseded is missing and gets nothing, though this app may not have heard of it; missing is
-// a worker whose row is locked by somebody else, or that has none. Who is missing gets no new session here. Queues
-// without session tasks need no count. open are the words of the sessions that fall back from their holders.
+// holdings counts, under the lock of each worker's row, the sessions that it holds. Its cap is judged by that
+// count, and only under the lock: two apps that counted without it would both find room. A process that another
+// one superseded is missing from the result and gets nothing, though this app may not have heard of the other.
+// A worker is also missing if its row is locked by another transaction or is not there; it gets no new session
+// here. Queues without session tasks need no count. open are the words of the sessions that fall back from
+// their holders.
 func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]int, open []string, err error) {
 	if !slices.ContainsFunc(b.lanesOf(q), func(l lane) bool { return l.session }) {
 		return nil, nil, nil
@@ -223,8 +230,8 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	return held, open, nil
 }
 
-// ranges are the routes to read: for each lane a poller may serve "*", or what its worker holds and, below its cap,
-// what nobody holds or what falls back from its holder.
+// ranges are the routes to read. For each lane that a poller may serve these are "*", or the sessions that its
+// worker holds and, below its cap, those that nobody holds or that fall back from their holders.
 func (b *batch) ranges(
 	q QueueKey, pollers []store.Poller, held map[process]int, open []string, settings *engine.Queue,
 ) []string {
@@ -273,7 +280,8 @@ func (b *batch) lanesOf(q QueueKey) []lane {
 	return list
 }
 
-// picks reads the first n ready tasks of each range and merges them.
+// picks reads the first n ready tasks of each range and merges them. Each range is in order by itself, so n of
+// each are enough to have the first n of all.
 func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 	var picks []pick
 	found, visible := map[string]int{}, map[string]int{}
@@ -331,7 +339,9 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 	return picks, nil
 }
 
-// complete brings the runs and sessions of the picks into the batch: heads only, and with them the picked activities.
+// complete brings the runs and sessions of the picks into the batch: heads only, and with them the picked
+// activities. A lease changes no other row of a run, so a run with a thousand open rows is as cheap to lease
+// from as one with two.
 func (b *batch) complete(q QueueKey, picks []pick) error {
 	runs := map[string]bool{}
 	for _, t := range picks {
@@ -369,8 +379,9 @@ func (b *batch) complete(q QueueKey, picks []pick) error {
 	return b.routed()
 }
 
-// give says which poller gets a task: the first that has room and may have it. full says that nobody gets it only
-// because those who may have no room left: it is for their next claim. With known nobody wants to hear that any more.
+// give says which poller gets a task: the first that has room and may have it. full says that nobody gets it,
+// only because those who may have no room left: then it is for their next claim. known says that such tasks of
+// this lane are known of, so that full need not be found out again.
 func (b *batch) give(
 	t pick, r *store.ClaimRequest, room []int, held map[process]int, settings *engine.Queue, known bool,
 ) (i int, ok, full bool) {
@@ -430,7 +441,7 @@ func (b *batch) give(
 	return 0, false, full
 }
 
-// lessee is a poller's worker with the count of its sessions, when that was taken under its lock.
+// lessee is a poller's worker with the count of its sessions, if that was taken under its lock.
 func (b *batch) lessee(r *store.ClaimRequest, i int, held map[process]int) engine.Lessee {
 	l := r.Pollers[i].Lessee
 	l.Sessions, l.Counted = held[processOf(l.Worker)]

@@ -5,8 +5,11 @@ import (
 	"time"
 )
 
-// clock is the store's time: the process's clock, which never goes back, not even over a restart, or what a shared
-// database says.
+// Leases are made by one machine and judged by another, so there has to be one clock. For a database of one app
+// it is that app's own; several apps go by the database's, because their machines never quite agree.
+
+// clock is the store's time: the process's clock, which never goes back, not even over a restart, or what a
+// shared database says.
 type clock struct {
 	shift func() time.Duration
 
@@ -41,8 +44,9 @@ func (c *clock) at(micros int64) time.Time {
 	return t
 }
 
-// least is a time that the database's clock has passed for certain, also in microseconds of its own: what it said last,
-// and what went by since that was heard. It is none when that is longer ago than most.
+// least is a time that the database's clock has passed for certain, also in microseconds of its own: what it
+// said last, and what has gone by since that was heard. There is none when that is longer ago than most. An
+// early time makes a lease shorter than the server's own would be, never longer.
 func (c *clock) least(most time.Duration) (now time.Time, micros int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,11 +11,18 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// The committer turns many changes into few transactions. It never waits for more to come: under load others
+// arrive while it writes, and without load a change goes alone. What can go wrong with a transaction is handled
+// here and nowhere else, so that a caller hears one of few things: done, refused, unavailable, or (when the
+// database went away at the wrong moment) not known.
+
 // The most one batch takes.
 const (
 	mostChanges = 256
 	mostBytes   = 4 << 20
-	mostCleanUp = 32 // changes in the background, of which whoever comes meanwhile waits for the end
+	// mostCleanUp bounds the changes in the background in one batch, since whoever comes meanwhile waits for
+	// its end.
+	mostCleanUp = 32
 )
 
 // maxLocked is how often a batch that met a lock in its writes is run again at once, before it is taken apart.
@@ -27,8 +34,8 @@ const maxRaces = 20
 // outcomeTimeout bounds the wait for a transaction whose connection was lost.
 const outcomeTimeout = 10 * time.Second
 
-// loop is the committer: it takes whatever waits, and never waits for more. What was set aside has batches of its own,
-// so that it holds nothing else up.
+// loop is the committer: it takes whatever waits, and never waits for more. What was set aside gets batches of
+// its own, so that it holds nothing else up.
 func (s *Store) loop() {
 	defer close(s.done)
 	quit := s.quit
@@ -53,21 +60,25 @@ func (s *Store) loop() {
 				quit = nil
 				continue
 			}
-			runtime.Gosched() // callers just woken by the last batch are about to bring their next change
+			// Callers that the last batch has just woken are about to bring their next change; let them, and it
+			// goes along.
+			runtime.Gosched()
 		}
 		rest = s.run(s.drain(items))
 	}
 }
 
-// run commits items, see attempt, and notes since when it is at it.
+// run commits items (see attempt) and notes since when it has been at it, by which health tells that the
+// database stands still.
 func (s *Store) run(items []*pending) (rest []*pending) {
 	s.health.began.Store(time.Now().UnixNano())
 	defer s.health.began.Store(0)
 	return s.attempt(items)
 }
 
-// drain adds what waits: changes that somebody waits for, and with each of them one in the background; without any, as
-// many of those as whoever comes next may have to wait for.
+// drain adds what waits: changes that somebody waits for, and with each of them one in the background. Without
+// any it takes as many in the background as a caller who comes next may have to wait for. So clean-up neither
+// delays callers nor starves.
 func (s *Store) drain(items []*pending) []*pending {
 	items = fill(items, s.in, mostChanges)
 	behind := 0
@@ -105,9 +116,9 @@ func (s *Store) closeDown() {
 	s.ended = errors.Join(errs...)
 }
 
-// attempt commits items and answers all of them but those it returns, which did not fit, and those whose rows somebody
-// else has locked, which are set aside. A batch that fails is taken apart by halves, so that the change at fault gets
-// its own error and the others are stored.
+// attempt commits items and answers all of them, except for those it returns, which did not fit, and those
+// whose rows another transaction has locked, which are set aside. A batch that fails is taken apart by halves,
+// so that the change at fault gets its own error and the others are stored.
 func (s *Store) attempt(items []*pending) (rest []*pending) {
 	for races := 0; ; races++ {
 		b, err := s.try(items)
@@ -126,6 +137,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 			s.memory.clear()
 			b.versions, b.sessionVersions, b.flowVersions = nil, nil, nil
 		}
+		// COMMIT was sent and its answer is lost. The row in batches, which was written in the same
+		// transaction, says which way it went.
 		if class == Lost && b.sealed {
 			done, e := s.stored(b.number)
 			if done {
@@ -178,7 +191,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 	}
 }
 
-// try runs one batch to its end. When it fails nothing of it is stored, but for a COMMIT whose answer was lost.
+// try runs one batch to its end. When it fails nothing of it is stored, unless it was the answer to a COMMIT
+// that was lost. A batch that took ids to be free without looking and was wrong is run again with a look.
 func (s *Store) try(items []*pending) (*batch, error) {
 	if b, err := s.tryRecalled(items); b != nil {
 		return b, err
@@ -194,7 +208,9 @@ func (s *Store) try(items []*pending) (*batch, error) {
 	return s.tryLoaded(items, false)
 }
 
-// tryLoaded runs one batch over rows that it has looked at, but for ids that it may assume to be free.
+// tryLoaded runs one batch over rows that it has read, except for ids that it may assume to be free. The order
+// is fixed: decide, route the tasks that became ready, rank them, hand them to pollers that wait, write. Claims
+// come after the first write, so that they see what the changes of the same batch made ready.
 func (s *Store) tryLoaded(items []*pending, assume bool) (*batch, error) {
 	s.batch++
 	b := s.newBatch()
@@ -243,8 +259,8 @@ func (s *Store) tryLoaded(items []*pending, assume bool) (*batch, error) {
 	return b, nil
 }
 
-// tryRecalled runs one batch in a single round trip, if what is remembered is enough for it and still right; else it
-// leaves nothing behind and returns no batch.
+// tryRecalled runs one batch in a single round trip, if what is remembered is enough for it and is still right.
+// Otherwise it leaves nothing behind and returns no batch, and the ordinary way is taken.
 func (s *Store) tryRecalled(items []*pending) (*batch, error) {
 	b := s.recall(items)
 	if b == nil {
@@ -270,8 +286,9 @@ func (s *Store) tryRecalled(items []*pending) (*batch, error) {
 	return nil, nil
 }
 
-// abandon undoes what a failed batch took: its reservations, the cached rows it changed. Who waits hears if nobody
-// knows what became of it.
+// abandon undoes what a failed batch took: its reservations of pollers, and the cached rows that it changed. If
+// nobody knows what became of the batch, the pollers are told so instead: a task may be leased to them, and
+// they must ask.
 func (s *Store) abandon(b *batch, why error) {
 	for _, h := range b.handed {
 		if errors.Is(why, store.ErrOutcome) {
@@ -284,8 +301,8 @@ func (s *Store) abandon(b *batch, why error) {
 	s.memory.forget(b)
 }
 
-// stored says whether a batch whose COMMIT had no answer was committed all the same. A transaction that is still at it
-// holds the row, so this waits for its end.
+// stored says whether a batch whose COMMIT had no answer was committed all the same. A transaction that is
+// still under way holds the row of this app, so on a shared database the query waits for its end.
 func (s *Store) stored(number int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), outcomeTimeout)
 	defer cancel()
@@ -300,6 +317,7 @@ func (s *Store) stored(number int64) (bool, error) {
 	return last >= number, nil
 }
 
+// refuse answers all items with an error.
 func (s *Store) refuse(items []*pending, err error) {
 	for _, p := range items {
 		p.answer, p.leased, p.err = nil, nil, err

@@ -7,18 +7,22 @@ import (
 	"strings"
 )
 
+// SQLite and PostgreSQL differ in how rows are given to a statement and in who else writes. Everything else is
+// the same text, which is made here, so that a rule of storage exists once and the suite in storetest holds
+// both.
+
 // Dialect is the handful of words in which two databases differ.
 type Dialect struct {
-	// Shared says that other processes write the same database: rows are locked when they are read, never waited for, and
-	// no cache is trusted. Such a database takes arrays as parameters; the other kind takes rows of values and lists of
-	// keys as JSON.
+	// Shared says that other processes write the same database. Rows are then locked when they are read, a lock
+	// is never waited for, and no cache is trusted without a check. Such a database takes arrays as parameters;
+	// the other kind takes rows of values, and lists of keys as JSON.
 	Shared   bool
 	Begin    string
 	Classify func(error) Class
 }
 
-// largest is the most rows one statement of a database without array parameters writes; the prepared sizes are the
-// powers of two up to it.
+// largest is the most rows that one statement of a database without array parameters writes. The prepared sizes
+// are the powers of two up to it, so that a few prepared statements serve any number of rows.
 const largest = 32
 
 // writer is a prepared way to write rows: one statement for arrays, or one for each chunk size.
@@ -119,10 +123,11 @@ func (d Dialect) upsert(t *table, but ...string) *writer {
 	})
 }
 
-// succeed gives rows of a table to others that come in their place: the key's last column, a number, becomes another.
-// The rows given are the new ones, each with what that number was behind it. It takes the place of a DELETE and an
-// INSERT: on SQLite one statement a row, which costs less than one that joins many. The row that was must be there: a
-// shared database has just read and locked it; the other one checks, since it believes what it remembers.
+// succeed gives rows of a table to others that come in their place: the last column of the key, a number,
+// becomes another. The rows given are the new ones, each followed by what that number was before. It stands for
+// a DELETE and an INSERT, since the step of a run mostly ends one task and makes one. On SQLite it is one
+// statement for each row, which costs less than one that joins many. The row that was must be there: a shared
+// database has just read and locked it, and the other kind checks, because it believes what it remembers.
 func (d Dialect) succeed(t *table) *writer {
 	columns := append(slices.Clip(t.columns), num("was"))
 	var key, set []string
@@ -153,7 +158,8 @@ func (d Dialect) succeed(t *table) *writer {
 	}}}
 }
 
-// raise writes rows of a key and one number that never falls.
+// raise writes rows of a key and one number that never falls. Whoever comes late with a smaller number changes
+// nothing.
 func (d Dialect) raise(t *table) *writer {
 	names := t.names()
 	all, k, v := strings.Join(names, ", "), strings.Join(names[:t.keys], ", "), names[t.keys]
@@ -163,8 +169,8 @@ func (d Dialect) raise(t *table) *writer {
 	})
 }
 
-// remove deletes rows by key. What a shared database deletes is locked already, so its place is found first and then
-// taken.
+// remove deletes rows by key. What a shared database deletes is locked already, so its place is found first and
+// then taken.
 func (d Dialect) remove(t *table) *writer { return d.removeBy(t, t.key()) }
 
 // removeBy deletes all rows with these values in some of the key's columns.
@@ -200,8 +206,9 @@ func (d Dialect) call(l *loader, keys *rowset, row func(v []any) error) *Call {
 	return &Call{Stmt: l.stmt, Args: []any{keys.json()}, Row: row}
 }
 
-// load makes a loader: all columns of a table by the key columns. On a shared database the rows come locked. A row that
-// another transaction has locked comes with its key alone: it is neither waited for nor taken for missing.
+// load makes a loader: all columns of a table by the key columns. On a shared database the rows come locked. A
+// row that another transaction has locked comes with its key alone, so that it is neither waited for nor taken
+// for missing: a run that is taken for missing would be answered with "not found".
 func (d Dialect) load(t *table, key []column, where string) *loader {
 	columns := "t." + strings.Join(t.names(), ", t.")
 	if !d.Shared {
@@ -231,9 +238,10 @@ func (d Dialect) load(t *table, key []column, where string) *loader {
 		columns, t.name, strings.Join(same, " AND "))}}
 }
 
-// probe selects columns of a table t for every key k given as a parameter, by an index and nothing else: neither
-// database may think that some other way is faster because a table was small once. where may narrow, tail order and
-// lock.
+// probe selects columns of a table t for every key k given as a parameter, by an index and nothing else.
+// Neither database may choose another way because the table was small when it planned: a plan that reads the
+// whole table is fast on the first day and stops the app on the hundredth. where may narrow the rows; tail may
+// order and lock them.
 func (d Dialect) probe(key []column, columns, t, where, tail string) string {
 	var on []string
 	for _, c := range key {

@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Writing is one statement for each table, however many changes the batch had. Under load that is what makes a
+// batch cheap.
+
 // flush is rows gathered while the changes are applied; the others are found by what is marked as changed.
 type flush struct {
 	events, audit  *rowset
@@ -29,8 +32,8 @@ func newFlush() *flush {
 	}
 }
 
-// write sends everything that changed since the last write, one statement a table, and with last COMMIT behind it. A
-// batch that changed nothing writes nothing.
+// write sends everything that changed since the last write, one statement a table, and with last COMMIT behind
+// it. A batch that changed nothing writes nothing, and so costs no sync of the disk.
 func (b *batch) write(last bool) error {
 	if b.broken != nil {
 		return b.broken
@@ -113,7 +116,8 @@ func (b *batch) gather() ([]*Call, error) {
 	calls = append(calls, st.moveRuns.calls(moved)...)
 	calls = append(calls, st.dropAttributes.calls(goneAttributes)...)
 	calls = append(calls, st.addAttributes.calls(attributes)...)
-	sessions, err := b.gatherSessions() // before the tasks: these are written with the new words already
+	// Before the tasks, because those are written with the new routing words already.
+	sessions, err := b.gatherSessions()
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +147,8 @@ func newTaskRows(st *statements) taskRows {
 	}
 }
 
+// gatherRun adds the rows of one run: its head if that changed, and its tasks. A task that ended gives its row
+// to one that begins in the same step, which halves the writes of a chain of activities.
 func (b *batch) gatherRun(r *run, runs, moved *rowset, tasks taskRows) error {
 	want := r.readyRow()
 	ended := r.endedTasks(want)
@@ -196,8 +202,8 @@ func (b *batch) gatherRun(r *run, runs, moved *rowset, tasks taskRows) error {
 	return nil
 }
 
-// endedTasks are the tasks whose stored rows have to go: 0 is the workflow task, which has a row only while it is
-// ready.
+// endedTasks are the tasks whose stored rows have to go. 0 is the workflow task, which has a row only while it
+// is ready.
 func (r *run) endedTasks(want readyRow) (seqs []int64) {
 	if none := (readyRow{}); r.changed && r.stored != none && want == none {
 		seqs = append(seqs, 0)
@@ -227,7 +233,7 @@ func (b *batch) routeOf(r *run, a *engine.Activity) string {
 	return route(q, l, w)
 }
 
-// lane notes a lane nobody has seen before.
+// lane notes a lane that nobody has seen before, so that claims will look there.
 func (b *batch) lane(q QueueKey, l string) {
 	if _, ok := b.s.lanes.known[q][l]; ok {
 		return
@@ -237,6 +243,8 @@ func (b *batch) lane(q QueueKey, l string) {
 	}
 }
 
+// gatherItems adds the other open rows of a run: timers, waits, messages, updates, children, signals. Timers
+// and messages carry the time at which the sweeper has to look at them.
 func (b *batch) gatherItems(r *run, items, gone *rowset) error {
 	for seq, had := range r.timers {
 		if t, ok := r.Timers.Get(seq); ok {
@@ -291,7 +299,8 @@ func gatherTable[V any](
 	return nil
 }
 
-// gatherSessions writes changed sessions, and moves the ready tasks of those whose routing word changed.
+// gatherSessions writes changed sessions, and moves the ready tasks of those whose routing word changed: a poll
+// looks for tasks by the word in their rows.
 func (b *batch) gatherSessions() ([]*Call, error) {
 	rows, gone := newRowset(sessionsTable.columns), newRowset(sessionsTable.key())
 	moved := newRowset([]column{text("namespace"), text("session_id"), text("word")})

@@ -9,8 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// guarded are the rows that a batch was decided on, with the versions they have to have, and those that must not be
-// there, with their names.
+// The guards are what makes it safe to decide on rows from memory (recall.go). They run in the server, ahead of
+// the writes and in the same transaction, and make it fail when any of those rows is not what was remembered.
+
+// guarded are the rows that a batch was decided on, with the versions they have to have, and the rows that must
+// not be there, with the names they are locked under.
 type guarded struct {
 	runs, sessions, flows, fresh *rowset
 	names                        names
@@ -25,8 +28,8 @@ func newGuarded() guarded {
 	}
 }
 
-// guards are the calls ahead of the writes: the stamp, which fails when the server is late, and the locks in the order
-// of every batch.
+// guards are the calls ahead of the writes: the stamp, which fails when the server is late, and then the locks,
+// in the order in which every batch locks.
 func (b *batch) guards() []*Call {
 	st := b.s.st
 	calls := append(b.opening(), &Call{Stmt: st.stamp, Args: []any{
@@ -54,7 +57,9 @@ func (b *batch) guards() []*Call {
 	return calls
 }
 
-// readVersions is the call, behind the writes, that reads the versions of what may be remembered.
+// readVersions is the call, behind the writes, that reads the versions of what may be remembered. It is in the
+// same transaction, so nobody can write in between. Runs and sessions with many tasks are left out, because
+// their guards would have to read them all.
 func (b *batch) readVersions() []*Call {
 	b.versions, b.sessionVersions, b.flowVersions = nil, nil, nil
 	runs, sessions, flows := newRowset(runsTable.key()), newRowset(sessionsTable.key()), newRowset(workflowsTable.key())
@@ -80,7 +85,8 @@ func (b *batch) readVersions() []*Call {
 	return []*Call{{Stmt: b.s.st.versions, Args: args, Row: b.version}}
 }
 
-// version notes one: of a session or a workflow id with its namespace, of a run without.
+// version notes one version. That of a session or a workflow id comes with its namespace, that of a run
+// without.
 func (b *batch) version(v []any) error {
 	what, namespace, id, row, tasks := str(v[0]), str(v[1]), str(v[2]), str(v[3]), str(v[4])
 	switch what {

@@ -13,8 +13,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// lane is what a ready task asks of any worker: tasks of one lane of a queue are the same to the router. A queue has
-// few.
+// A poll must find its work without looking at tasks that it may not have: a queue may hold a million tasks for
+// another build. So a ready task stands under a route, one text made of its queue, of what it asks of a worker
+// (its lane) and of the word of its session, and a poll reads only the routes that its worker may serve.
+
+// lane is what a ready task asks of any worker: tasks of one lane of a queue are the same to the router. A
+// queue has few lanes.
 type lane struct {
 	session      bool // tasks that run in a session: their routing word is never "*"
 	typ          string
@@ -52,15 +56,16 @@ type laneKey struct {
 	lane string
 }
 
-// lanes are the lanes of every queue that ever had a task in them. Only the committer uses them; others may mark them
-// stale.
+// lanes are the lanes of every queue that ever had a task in them. Only the committer uses them; others may
+// mark them as stale.
 type lanes struct {
 	known map[QueueKey]map[string]lane
 	read  time.Time // when they were read
 	stale atomic.Bool
 }
 
-// laneAge is how old the lanes of a shared database may be when a claim looks at them.
+// laneAge is how old the lanes of a shared database may be when a claim looks at them. The hint of a new lane
+// may be lost; after this time it is found all the same.
 const laneAge = 5 * time.Second
 
 // StaleLanes says that another process wrote tasks: the lanes are read again before the next claim.
@@ -110,8 +115,8 @@ func (b *batch) freshLanes() []*Call {
 	}
 }
 
-// activityLane is the lane of an activity. What its session asks for counts too, so that nobody visits what he may not
-// have.
+// activityLane is the lane of an activity. What its session asks for counts too, so that nobody visits a task
+// that it may not have.
 func activityLane(a *engine.Activity, s *engine.Session) lane {
 	l := lane{session: a.SessionID != "", typ: a.Type, requirements: a.Requirements}
 	if s != nil && len(s.Requirements) > 0 {

@@ -111,8 +111,9 @@ func anyLocked[K comparable](b *batch, keys []K) bool {
 	return slices.ContainsFunc(keys, func(k K) bool { return b.locked[k] })
 }
 
-// tooLate notes the items that made one of these tasks ready, or claim from one of these queues, as to be set aside:
-// what they need turned out to be locked when they were decided already, so the batch cannot be stored with them.
+// tooLate notes the items that made one of these tasks ready, or that claim from one of these queues, as to be
+// set aside: what they need turned out to be locked when they had been decided already, so the batch cannot be
+// stored with them.
 func (b *batch) tooLate(tasks map[taskKey]bool, queues map[QueueKey]bool) error {
 	for _, p := range b.items {
 		late := p.claim != nil && queues[QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}]
@@ -126,8 +127,8 @@ func (b *batch) tooLate(tasks map[taskKey]bool, queues map[QueueKey]bool) error 
 	return errLocked
 }
 
-// advise returns the call that tries to lock these keys, which need not have a row: what does not exist cannot be
-// locked, and still nobody else may make it. A key that somebody else has is noted as locked.
+// advise returns the call that tries to lock these keys. They need not have a row: what does not exist cannot
+// be locked, and still nobody else may make it meanwhile. A key that somebody else has is noted as locked.
 func (b *batch) advise(keys map[int64][]any) []*Call {
 	if len(keys) == 0 {
 		return nil
@@ -145,7 +146,8 @@ func (b *batch) advise(keys map[int64][]any) []*Call {
 	}}}
 }
 
-// names are keys by the number they are locked under; two that share one are locked together.
+// names are keys by the number they are locked under. Two keys that happen to share a number are locked
+// together, which costs a retry and harms nothing.
 type names map[int64][]any
 
 func (n names) add(key any, parts ...string) {
@@ -216,9 +218,10 @@ func (b *batch) newSessions(keys map[engine.SessionKey]bool) error {
 	return b.send(append(b.advise(fresh), b.loadSessions(again)...)...)
 }
 
-// ahead writes what only ever grows and is true whatever becomes of the batch, each in a transaction of the server's
-// own: lanes, epochs that clean-up removed, classes of tasks. In a transaction that stands still, such a row would hold
-// up every app that has the same to add, and there is no row to try before. It is seldom that there is any.
+// ahead writes what only ever grows and is true whatever becomes of the batch, each in a transaction of the
+// server's own: lanes, epochs that clean-up removed, classes of tasks. In a transaction that stands still, such
+// a row would hold up every app that has the same to add, and there is no row whose lock could be tried before.
+// It seldom has anything to do.
 func (b *batch) ahead() error {
 	for _, c := range b.grown {
 		if err := b.s.write(c); err != nil {

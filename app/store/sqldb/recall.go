@@ -20,15 +20,16 @@ import (
 // without writing the run; everything else that is open is only ever written together with the run's own row. To a
 // session belong the tasks in it, which are counted: see tally.go.
 
-// errForgotten says that a batch needs something that is not remembered, or decided something that is not written and
-// so would not be checked.
+// errForgotten says that a batch needs something that is not remembered, or that it decided something which
+// writes nothing and so would not be checked. It never reaches a caller: the batch is run in two round trips.
 var errForgotten = errors.New("not remembered")
 
 // mostRemembered is the most tasks a run or a session may have to be remembered: its guard reads them all.
 const mostRemembered = 32
 
-// mostLate is how long behind the decisions the server may begin with the batch, and how old the reading of its clock
-// may be that these go by.
+// mostLate is how far behind the decisions the server may be when it begins with the batch, and how old the
+// reading of its clock may be that the decisions go by. A lease that was judged alive must not have been over
+// for longer.
 const mostLate = time.Second
 
 // recalled is a run as this process left it, with the versions of its row and of those of its tasks.
@@ -49,7 +50,8 @@ type recalledFlow struct {
 	row  string
 }
 
-// memory is what a process remembers of rows that others may write meanwhile.
+// memory is what a process remembers of rows that others may write meanwhile. It is only ever a guess that the
+// guards check, so a wrong one costs a round trip and nothing else.
 type memory struct {
 	runs     *lru[string, recalled]
 	sessions *lru[engine.SessionKey, recalledSession]
@@ -106,7 +108,8 @@ func (m *memory) remember(b *batch) {
 	}
 }
 
-// Elsewhere notes runs that another process has written. Without it the guards would find out, a round trip later.
+// Elsewhere notes runs that another process has written. Without it the guards would find out, a round trip
+// later.
 func (s *Store) Elsewhere(runs []store.RunChange) {
 	m := s.memory
 	m.mu.Lock()
@@ -131,7 +134,8 @@ func (m *memory) refresh() {
 // mostSkipped is the most batches that are not tried in a row.
 const mostSkipped = 64
 
-// was notes whether a batch that was decided on what is remembered was right.
+// was notes whether a batch that was decided on what is remembered was right. After the first miss one batch is
+// run in the ordinary way, then two, four, and so on.
 func (m *memory) was(right bool) {
 	if right {
 		m.wrong, m.skip = 0, 0
@@ -141,7 +145,7 @@ func (m *memory) was(right bool) {
 	m.wrong = min(m.wrong+1, 6)
 }
 
-// recall makes a batch of what is remembered, or nil when that is not all its changes need.
+// recall makes a batch of what is remembered, or nil when that is not all that its changes need.
 func (s *Store) recall(items []*pending) *batch {
 	if !s.cfg.Dialect.Shared {
 		return nil
@@ -173,8 +177,8 @@ func (s *Store) recall(items []*pending) *batch {
 	return b
 }
 
-// recallNeeds brings the rows of a change into the batch. Workers are never remembered: what counts of them is how many
-// sessions they hold.
+// recallNeeds brings the rows of a change into the batch. Workers are never remembered: what matters about them
+// is how many sessions they hold, which is counted over rows that others write.
 func (b *batch) recallNeeds(n *store.Keys) bool {
 	if n.Lately || len(n.Workers)+len(n.Receipts)+len(n.Tokens)+len(n.Namespaces)+len(n.Schedules)+len(n.Queues) > 0 {
 		return false
@@ -254,8 +258,9 @@ func (b *batch) recallFlow(k engine.WorkflowKey, fresh bool) bool {
 	return ok || fresh
 }
 
-// carry decides a batch on what is remembered and sends it in one round trip. Whatever would need another, or would be
-// answered without being checked, is errForgotten.
+// carry decides a batch on what is remembered and sends it in one round trip. Whatever would need another round
+// trip, or would be answered without being checked (a refusal writes nothing, so no guard goes with it), is
+// errForgotten.
 func (b *batch) carry(items []*pending) error {
 	b.items = items
 	if taken := b.decide(items); taken < len(items) {

@@ -17,14 +17,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Options are what an app says when it opens a store; the zero value works for tools that only look.
+// One body of SQL for both databases. A store has one committer (committer.go): one goroutine that gathers
+// whatever changes wait, decides them all over rows that it loaded once, and writes the sum in one transaction.
+// That makes group commit, order and locking the business of one place, and callers only hand in data and a
+// function.
+
+// Options are what an app says when it opens a store. The zero value works for tools that only look.
 type Options struct {
 	App      string               // this process among those that share the database; default "app"
 	Dispatch store.Dispatcher     // nil: nobody waits for tasks in this process
 	Shift    func() time.Duration // tests only: added to the store's clock
 	Pool     int                  // most connections to a database that several apps share; 0: as many as it likes
-	// Waiting is told, now and then, why a server that cannot be reached yet is waited for; nil: nobody waits. A file is
-	// there or not.
+	// Waiting is told, now and then, why a server that cannot be reached yet is waited for; nil: nobody wants
+	// to know. A file needs no waiting: it is there or not.
 	Waiting func(error)
 	FewRuns int // tests only: how many runs a listing reads whole and sorts; 0: as many as pays
 }
@@ -36,8 +41,9 @@ type Config struct {
 	Conn    Conn    // the committer's
 	Reads   *sql.DB // for View
 	Gorm    gorm.Dialector
-	// Notify is called after a commit, on the committer's goroutine, with what other processes may want to know; nil when
-	// there are none.
+	// Notify is called after a commit, on the committer's goroutine, with what other processes may want to
+	// know; nil when there are no others. It comes after and never before: a process that looked on an early
+	// hint would find nothing.
 	Notify func(Notice)
 	// Hears says whether notices of other processes arrive; nil when there are none.
 	Hears func() bool
@@ -58,7 +64,8 @@ func (k QueueKey) compare(o QueueKey) int {
 	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Queue, o.Queue), cmp.Compare(k.Kind, o.Kind))
 }
 
-// Notice is what a commit means for other processes on the database: queues with new ready tasks, runs with new events.
+// Notice is what a commit means for other processes on the database: queues with new ready tasks, runs with new
+// events. It is a hint and may be lost, so nothing is decided by it alone.
 type Notice struct {
 	Ended   []store.SessionMove // holdings of sessions that ended
 	Expired []engine.WorkerKey  // workers whose leases ran out; comes with Runs or Ended
@@ -72,7 +79,8 @@ type Notice struct {
 	Tokens  []string // that were made, changed or dropped
 }
 
-// Store is a store.Store over one connection that writes and a pool that reads.
+// Store is a store.Store over one connection that writes and a pool that reads. Reading goes beside the
+// committer, so a long listing holds up no commit.
 type Store struct {
 	cfg      Config
 	st       *statements
@@ -161,7 +169,8 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// pending is a change or a claim on its way through a batch.
+// pending is a change or a claim on its way through a batch. Its outcome is written by the committer and read
+// by the caller once done is closed.
 type pending struct {
 	change *store.Change
 	claim  *store.ClaimRequest
@@ -182,7 +191,7 @@ type pending struct {
 	err    error
 }
 
-// background says that nobody waits for it.
+// background says that nobody waits for it, so it may be put behind what somebody waits for.
 func (p *pending) background() bool { return p.change != nil && p.change.Background }
 
 // Commit runs one change in the next batch, or in one of the next if nobody waits for it.
@@ -203,7 +212,8 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased
 	return p.leased, p.err
 }
 
-// submit hands p to the committer and waits for its outcome.
+// submit hands p to the committer and waits for its outcome. A caller that gives up does not undo anything:
+// what was handed in may still be committed, so its outcome is then not known to that caller.
 func (s *Store) submit(ctx context.Context, p *pending) error {
 	select {
 	case <-s.quit:
@@ -253,7 +263,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return s.clock.at(at), nil
 }
 
-// About is Now without asking the database.
+// About is Now without asking the database, for callers that only need to know roughly and that may come often.
 func (s *Store) About() time.Time {
 	if !s.cfg.Dialect.Shared {
 		return s.clock.now()
@@ -275,8 +285,8 @@ func (s *Store) Hears() bool { return s.cfg.Hears == nil || s.cfg.Hears() }
 // Outgrown is told when another process migrated the database beyond what this binary may serve.
 func (s *Store) Outgrown() <-chan error { return s.outgrown }
 
-// CheckSchema looks whether this binary may still serve the database, after a word that somebody has migrated it; the
-// answer is told by Outgrown. The error says only that it could not be read.
+// CheckSchema looks whether this binary may still serve the database, after a hint that another process has
+// migrated it. The answer is told by Outgrown. The error only says that the version could not be read.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	err := CheckSchema(ctx, s.cfg.Reads, s.cfg.Known)
 	if !errors.Is(err, store.ErrSchema) {
