@@ -12,8 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// StartActivity runs an activity by itself: a run that the app decides, without a workflow. Of its workflow id holds
-// what holds of a workflow's, so the same start again is refused, or answered with the run that is open.
+// StartActivity runs an activity by itself: a run that the app decides, without a workflow. The rules for a
+// workflow id hold for its id as well, so the same start again is refused, or answered with the run that is
+// open.
 func (b *Broker) StartActivity(
 	ctx context.Context, in protocol.ActivityRequest,
 ) (protocol.ActivityAnswer, error) {

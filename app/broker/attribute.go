@@ -102,8 +102,9 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(type
 	return err
 }
 
-// AttributeTypes are the registered search attributes of a namespace. Alone on its database an app reads them once;
-// beside others, each time.
+// AttributeTypes are the registered search attributes of a namespace. An app that is alone on its database
+// reads them once and remembers them; beside others it reads them each time, since another app may have changed
+// them.
 func (b *Broker) AttributeTypes(ctx context.Context, ns string) (map[string]string, error) {
 	known, at := b.namespaces.attributes(ns)
 	if known != nil && !b.opt.Shared {

@@ -1,5 +1,6 @@
-// Package broker is the shell around the engine: one method per verb, which loads what the verb needs, asks the
-// decider, commits and answers.
+// Package broker is the shell around the engine: one method for each verb. A verb names the rows it needs, asks
+// the decider inside one change, commits, and answers only what is stored. The rules themselves are in the
+// engine; what is decided here is which rows, which decider and which answer.
 package broker
 
 import (

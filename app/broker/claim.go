@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A claim by id is a poll for one task that the worker names. It must not be a way round what holds for polls,
+// so it passes the same gates.
+
 // ClaimTask leases one ready task to a worker that names it. Every gate of a poll holds: registration, release,
 // draining, queue, type, build, requirements, session. A worker that holds the task already is given it again as it is,
 // so a lost answer costs no lease.
@@ -113,7 +116,8 @@ func claimID(in protocol.ClaimRequest) (id taskID, err error) {
 	return id, nil
 }
 
-// find checks that the caller may know of the task at all.
+// find checks that the caller may know of the task at all: it is of the caller's namespace, and of one of the
+// queues that the call names, if it names any.
 func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, error) {
 	if run == nil || run.Namespace != change.Namespace(in.Namespace) {
 		return nil, change.NoTask(in.TaskID)
@@ -166,7 +170,8 @@ func (id taskID) claim(
 	return w, err
 }
 
-// settings are what was decided about the task's queue. Under a budget only polls are served: they alone are counted.
+// settings are what was decided about the task's queue. Under a budget only polls are served, because only they
+// are counted.
 func (id taskID) settings(
 	run *engine.Run, kind protocol.TaskKind, of func(engine.QueueKey) *engine.Queue,
 ) (*engine.Queue, error) {

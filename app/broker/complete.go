@@ -19,11 +19,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Reports of outcomes. Workers repeat them when an answer is lost, send them late, and send many at once. Each
+// outcome is therefore a change of its own with its own answer; a repeated one is known by its hash and gets
+// its first answer, also when another app took it.
+
 // maxItems is the most outcomes one request may carry.
 const maxItems = 1000
 
-// Complete takes the outcomes of tasks, each on its own: one refused leaves the others standing. A next poll enters the
-// lines before the items are submitted and is answered, never held, with what they and the backlog gave.
+// Complete takes the outcomes of tasks, each on its own: one that is refused leaves the others standing. A next
+// poll that comes with them enters the lines before the items are submitted, so that tasks they make can go to
+// it at once. It is answered with what they and the backlog gave, and is never held.
 func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
 	if len(in.Items) == 0 || len(in.Items) > maxItems {
 		return protocol.CompleteBatchAnswer{}, protocol.Invalid("items", "must be 1 to %d outcomes", maxItems)
@@ -128,8 +133,8 @@ func (b *Broker) completeOne(
 	return b.refused(a, err)
 }
 
-// wantsMembers refuses an outcome that does not say whose, of which task and of which delivery it is, before anything
-// is judged by what it does say.
+// wantsMembers refuses an outcome that does not say from whom it is, of which task and of which delivery,
+// before anything is judged by what it does say.
 func wantsMembers(in protocol.CompleteItem) error {
 	delivery, said := "workflow_task_attempt", in.Attempt != 0 // as batches call it for questions as well
 	if in.Kind == protocol.KindActivity {
@@ -267,8 +272,8 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	return c, hash, nil
 }
 
-// code is what is known of the code whose run goes on as new; a worker that is gone by now leaves the engine to do
-// without.
+// code is what is known of the code whose run goes on as new. If its worker is gone by now, the engine has to
+// do without.
 func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code {
 	if last := len(in.Commands) - 1; last < 0 || in.Commands[last].Type != protocol.ContinueAsNew {
 		return engine.Code{}
@@ -284,7 +289,7 @@ func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code
 	return engine.Code{Runtime: w.Runtime, Signals: w.Declares("signals")}
 }
 
-// sameArguments gives a run that goes on as new without saying with what the arguments it was started with.
+// sameArguments gives a run that goes on as new without naming arguments those that it was started with.
 func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.CompleteItem) error {
 	last := len(in.Commands) - 1
 	if last < 0 || in.Commands[last].Type != protocol.ContinueAsNew || !in.Commands[last].Arguments.IsZero() {
@@ -305,7 +310,8 @@ func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.Com
 	return nil
 }
 
-// carried reads the signals a run that goes on as new hands on because its worker kept them: only history has them.
+// carried reads the signals that a run which goes on as new hands on because its worker kept them: only history
+// has them. They are read before the change, since a run's rows hold no payloads.
 func (b *Broker) carried(
 	ctx context.Context, run string, commands []protocol.Command,
 ) (list []engine.Signal, err error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// startCron makes the schedule that a start with a cron expression stands for. Its id is the workflow id of the start,
-// and every firing has one of its own: that id and the time.
+// startCron makes the schedule that a start with a cron expression stands for. The schedule's id is the
+// workflow id of the start. Every firing has an id of its own, made of that id and the time.
 func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
 	in, _, err := b.startRequest(in)
 	if err != nil {
@@ -54,7 +54,8 @@ var startMembers = map[string]string{
 	"spec.cron_expressions.0": "cron", "spec.timezone": "cron_timezone", "schedule_id": "workflow_id",
 }
 
-// byStart gives a refusal of the schedule the names that the members of a start have.
+// byStart gives a refusal of the schedule the names that its members have in a start, so that the caller finds
+// them in the request.
 func byStart(err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Reason != protocol.ReasonValidation {

@@ -10,10 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// sameDefinitions refuses a registration whose code of a workflow type is another than that of the living worker of
-// this id: its runs would be replayed by code they were not made with, and nobody would have decided that. One that has
-// left, drains or is stale is simply replaced. What the earlier registration said of a type, and this one does not,
-// still counts.
+// sameDefinitions refuses a registration whose code of a workflow type differs from that of the living worker
+// of this id: the worker's runs would be replayed by code that they were not made with, and nobody would have
+// decided that. A worker that has left, drains or is stale is simply replaced. What the earlier registration
+// said of a type still counts where this one says nothing.
 func (b *Broker) sameDefinitions(old, next *engine.Worker, now time.Time) error {
 	if len(old.Fingerprints) == 0 || !b.works(old, now) {
 		return nil

@@ -14,6 +14,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A drain is stored, because apps and workers that come later must be held to it. Telling the workers is a loop
+// over what this app hears, repeated until they are where the operator wants them: a notice may be lost, and a
+// worker may not listen.
+
 // How often this app looks what it has to tell the workers it hears, which costs no statement, and what those that are
 // drained have left: one statement for all of a namespace, and seldom once they have nothing.
 const (
@@ -52,8 +56,8 @@ func (b *Broker) about() time.Time {
 	return time.Now()
 }
 
-// OperateFleet drains, resumes or evicts workers at an operator's word, which is stored: apps that come later, and
-// workers that register later, are held to it. Again it changes nothing but the deadline and the reason.
+// OperateFleet drains, resumes or evicts workers at an operator's word. The word is stored, and apps and
+// workers that come later are held to it. Saying it again changes nothing but the deadline and the reason.
 func (b *Broker) OperateFleet(ctx context.Context, in protocol.FleetRequest) (protocol.FleetDrainState, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	none := protocol.FleetDrainState{}
@@ -248,8 +252,8 @@ func (b *Broker) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent,
 	}
 }
 
-// overstays takes the registration of a worker away that was told to leave and did not: it cannot be told, or does not
-// listen. What it runs goes to nobody else while it may still run there.
+// overstays takes the registration away from a worker that was told to leave and did not, because it cannot be
+// told or does not listen. What it runs is given to nobody else for as long as it may still run there.
 func (b *Broker) overstays(ctx context.Context, k engine.WorkerKey, h presence.Heard) {
 	if time.Since(h.ToldAt) < leaveTime {
 		return

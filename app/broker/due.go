@@ -11,6 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// The sweeper names what is due, and this moves it. Several apps may sweep at once, and a notice may be old, so
+// each decision looks at the time again; the harder question, whether the worker of a lease is dead, is left to
+// the app that hears it.
+
 // Due moves one due thing forward in time. Its decision looks again whether the time has come, so that several sweepers
 // at the same work do no harm.
 func (b *Broker) Due(ctx context.Context, d store.Due) error {
@@ -55,9 +59,10 @@ func (e *unheardHere) Error() string {
 	return "worker " + e.process.Worker.ID + " is not heard here"
 }
 
-// lapse makes a change that may end a lease, and has to say whether its worker died. An app that does not hear the
-// worker itself leaves that to the one that does. When that one does not come to it, it is gone or stands still: then
-// counts what is stored, as a worker that lives has gone to yet another app by the end of its lease.
+// lapse makes a change that may end a lease, and that has to say whether its worker died. An app that does not
+// hear the worker leaves the matter to the one that does. If that one does not act in time, it is gone or
+// stands still. Then what is stored counts: a worker that lives has gone to yet another app by the end of its
+// lease.
 func (b *Broker) lapse(ctx context.Context, d store.Due, step func(engine.Heard) store.Change) error {
 	_, err := b.store.Commit(ctx, step(func(ns string, l engine.Lease) (bool, error) {
 		if lives := b.heardSince(ns, l); lives || !b.opt.Shared {
@@ -89,7 +94,7 @@ func (b *Broker) lapse(ctx context.Context, d store.Due, step func(engine.Heard)
 	return err
 }
 
-// heardSince says whether this app heard the process of a lease as lately as one that lives is heard.
+// heardSince says whether this app heard the process of a lease recently enough for it to be alive.
 func (b *Broker) heardSince(namespace string, l engine.Lease) (lives bool) {
 	b.workers.With(engine.WorkerKey{Namespace: namespace, ID: l.Owner}, func(h *presence.Heard) {
 		lives = h.Worker.Incarnation == l.Incarnation && !h.At.IsZero() && time.Since(h.At) <= b.lately(l)
@@ -97,13 +102,14 @@ func (b *Broker) heardSince(namespace string, l engine.Lease) (lives bool) {
 	return lives
 }
 
-// lately is the second half of a lease that ends now. A worker that renews does so several times in a lease, so one
-// that died after its last renewal was not heard as late as that; one that was lives, and let the lease end.
+// lately is the second half of a lease that ends now. A worker that renews does so several times in a lease. So
+// a worker that died after its last renewal was not heard in the second half; one that was heard then lives,
+// and let the lease end.
 func (b *Broker) lately(l engine.Lease) time.Duration {
 	return min(b.opt.Alive, time.Duration(l.Length)*time.Microsecond/2)
 }
 
-// CleanUp removes sessions that ended or lapsed and have no work. Those that got some meanwhile stay.
+// CleanUp removes sessions that ended or lapsed and have no work. Those that got some work meanwhile stay.
 func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
 	removed := 0
 	defer func() {

@@ -12,13 +12,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// bytesMark begins a hash that was taken of payloads as they are. Hashes without it are of JSON, as every one was
-// before, and still stand in histories.
+// A report that is sent again must be known as the same one, by whichever app it reaches and whichever release
+// that app is. So hashes stand in history, and a hash that an earlier release would have taken still has to be
+// recognised.
+
+// bytesMark begins a hash that was taken of payloads as they are. A hash without it was taken of JSON, as all
+// were before; such hashes still stand in histories.
 const bytesMark = "b:"
 
 func sumOf(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)[:12]) }
 
-// hashOf tells outcomes apart, so that a repeated one is known, by their JSON.
+// hashOf tells outcomes apart by their JSON, so that a repeated one is known.
 func hashOf(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -58,7 +62,8 @@ func hashCommands(commands []protocol.Command) string {
 	return bytesMark + sumOf(h)
 }
 
-// addBlob adds a blob with its length before it, so that none runs into the next.
+// addBlob adds a blob with its length before it, so that two blobs cannot be taken for others of the same
+// bytes.
 func addBlob(h hash.Hash, blob string) {
 	var length [8]byte
 	binary.BigEndian.PutUint64(length[:], uint64(len(blob)))

@@ -12,8 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// HeartbeatTask renews the lease of one attempt, stored before it is answered, and says whether to go on. An attempt
-// that is over is told so in the answer; an id that never was, and a task somebody else holds, are errors.
+// HeartbeatTask renews the lease of one attempt, and says whether to go on. The renewal is stored before it is
+// answered: a worker must not believe in a lease that a crash takes back. An attempt that is over is told so in
+// the answer; an id that never was, and a task that another worker holds, are errors.
 func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	a := protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}

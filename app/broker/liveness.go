@@ -16,8 +16,8 @@ import (
 // heartbeats.
 func (b *Broker) hear(k engine.WorkerKey) { b.hearProcess(k, "") }
 
-// hearProcess is hear for a process that may have been superseded: one is not heard by what another says. "" is the one
-// that is known.
+// hearProcess is hear for a process that may have been superseded: what a newer process says is no sign of life
+// of an older one. "" stands for the process that is known.
 func (b *Broker) hearProcess(k engine.WorkerKey, incarnation string) {
 	overdue := false
 	b.workers.With(k, func(h *presence.Heard) {

@@ -11,11 +11,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// What one run owes another is brought here, in one change over both: off the sender and onto the target. That
+// is why it arrives once, whatever crashes and however many apps try.
+
 // errGoneOn says that the run a child reports to has gone on as a new one, or is kept no longer: the news belongs to
 // the chain.
 var errGoneOn = errors.New("the parent has gone on as a new run")
 
-// owed brings one message to its target and takes it off the run that owed it, in one change: once, whoever else tries.
+// owed brings one message to its target and takes it off the run that owed it, in one change. So it arrives
+// once, however many apps try.
 func (b *Broker) owed(ctx context.Context, due store.Due) error {
 	var m engine.Message
 	var parent *engine.Parent
@@ -71,7 +75,8 @@ func current(namespace, workflow string) func(store.Rows) (*engine.Run, error) {
 	}
 }
 
-// bring is the change that does it. A target that is not there, or takes nothing any more, gets nothing.
+// bring is the change that does so. A target that is not there, or that takes nothing any more, gets nothing,
+// and the message is done with.
 func (b *Broker) bring(
 	ctx context.Context, due store.Due, needs store.Keys, find func(store.Rows) (*engine.Run, error), in engine.Input,
 ) error {

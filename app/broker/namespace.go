@@ -19,7 +19,8 @@ import (
 // believed is how long a namespace that was found is not looked up again when other apps may remove it.
 const believed = time.Minute
 
-// maxSpaces bounds the memory of namespaces; when it is reached all are forgotten.
+// maxSpaces bounds the memory of namespaces. When it is reached all are forgotten, which costs one look-up for
+// each.
 const maxSpaces = 10_000
 
 // piece is how many rows of bulk work are taken away in one change.
@@ -177,9 +178,9 @@ func (b *Broker) putNamespace(
 	return v, err
 }
 
-// DeleteNamespace removes a namespace and everything in it. From the first change on nothing of it can be named any
-// more, and workers that still hold its tasks are told that they are gone. After a failure in between it is asked for
-// again and goes on.
+// DeleteNamespace removes a namespace and everything in it. From the first change on nothing of it can be named
+// any more, and workers that still hold its tasks are told that those are gone. If it fails in between, the
+// same request again goes on where it stopped.
 func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.NamespaceRemoval, error) {
 	out := protocol.NamespaceRemoval{Name: name, Status: "deleted", Deleted: map[string]int{}}
 	if name == store.DefaultNamespace {

@@ -18,6 +18,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/release"
 )
 
+// A poll is how a worker gets work. Its answer may be lost after tasks were leased for it, so a poll has an id,
+// and the same poll again gets the same tasks. Everything that may keep a worker from work (registration,
+// release, drains, slots) is answered in words, since a poll that is merely held would hide a mistake.
+
 // How long a poll is held when the request does not say, and at most.
 const (
 	defaultPoll = 30 * time.Second
@@ -25,10 +29,10 @@ const (
 	mismatchMS  = 10_000
 )
 
-// Poll hands out work: held until there is some or the time is up, first come first served among the workers of a
-// queue. The same poll_request_id again, within two minutes, gives the same tasks as long as they are still leased, and
-// is refused when they are not: the worker that sends it has lost them. To workers of ours and to the Rust SDK, which
-// such a refusal would end, it is a new poll.
+// Poll hands out work. It is held until there is some or the time is up, and the workers of a queue are served
+// in the order they came. The same poll_request_id again, within two minutes, gives the same tasks as long as
+// they are still leased. When they are not, it is refused: the worker that sends it has lost them. For workers
+// of ours, and for the Rust SDK, which exits on such a refusal, it counts as a new poll instead.
 func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
 	asked := in.Queues // of which some may be withheld, for now
 	w, empty, err := b.admitPoll(ctx, &in)
@@ -90,8 +94,9 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 		func(refs []store.TaskRef) (protocol.PollAnswer, error) { return b.again(ctx, in, w, refs) })
 }
 
-// outlived answers a poll of a process that named itself not, when another has registered meanwhile: at this app, which
-// would have known the new one's polls, it is refused. At others it may be the new one's own, which asks again.
+// outlived answers a poll of a process that did not name itself, when another has registered meanwhile. At this
+// app, which would have known the new one's polls, it is refused. At other apps it may come from the new
+// process, which asks again.
 func (b *Broker) outlived(
 	ctx context.Context, in protocol.PollRequest, now *engine.Worker,
 ) (protocol.PollAnswer, error) {
@@ -180,8 +185,8 @@ func (b *Broker) admitPoll(
 	return w, nil, nil
 }
 
-// incapable says of a worker that asks for one kind of work why it can never get any: it registered no type, or no
-// slot, for that. Holding its poll would only hide the mistake.
+// incapable says of a worker that asks for one kind of work why it can never get any: it registered no type for
+// it, or no slot. Holding its poll would only hide the mistake.
 func incapable(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus {
 	switch {
 	case slices.Contains(kinds, protocol.KindActivity) && len(kinds) == 1 &&
@@ -299,7 +304,7 @@ func (b *Broker) storeTime() history.Time {
 // Return undoes a lease whose task never reached a worker: it counts for nothing, and the task is ready again.
 func (b *Broker) Return(l store.Leased) { b.giveBack(refOf(l)) }
 
-// refOf names a delivery; that of a question by the question's id.
+// refOf names a delivery; a question is named by its own id.
 func refOf(l store.Leased) store.TaskRef {
 	switch {
 	case l.Kind.Asked():

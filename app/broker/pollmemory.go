@@ -32,8 +32,8 @@ type pollKey struct {
 	way    string
 }
 
-// pollEntry is a poll that is open, or what it was given: by ids alone, as its page of history may be megabytes and is
-// there to be read again.
+// pollEntry is a poll that is open, or what it was given. It keeps only ids: a task's page of history may be
+// megabytes, and can be read again.
 type pollEntry struct {
 	kinds   []protocol.TaskKind
 	done    chan struct{}   // closed when given and undo stand
@@ -43,8 +43,8 @@ type pollEntry struct {
 	readers int // answers given with these tasks, less those that could not be delivered; guarded by the memory's mu
 }
 
-// once runs poll, or joins the open poll of that key, or repeats what it was given as again reads it anew. When that
-// says that some of it is not leased any more, the poll is refused, or made anew if anew says so.
+// once runs poll, or joins the open poll of that key, or repeats what an earlier one was given, which again
+// reads anew. If some of that is not leased any more, the poll is refused, or made anew if anew allows it.
 func (m *pollMemory) once(
 	ctx context.Context, k pollKey, kinds []protocol.TaskKind, anew bool,
 	poll func() (protocol.PollAnswer, error), again func([]store.TaskRef) (protocol.PollAnswer, error),
@@ -185,7 +185,7 @@ func given(tasks []protocol.Task) []store.TaskRef {
 	return refs
 }
 
-// again is what a poll was given, as it is now; no tasks when some of it is in the worker's hands no more.
+// again is what a poll was given, as it is now; no tasks when the worker no longer holds some of it.
 func (b *Broker) again(
 	ctx context.Context, in protocol.PollRequest, w *engine.Worker, refs []store.TaskRef,
 ) (protocol.PollAnswer, error) {

@@ -27,7 +27,7 @@ var overlaps = []string{
 	protocol.OverlapCancel, protocol.OverlapTerminate,
 }
 
-// errMoved says that a schedule is another than the one a step was prepared for.
+// errMoved says that a schedule is not any more what a step was prepared for; the step is prepared again.
 var errMoved = errors.New("the schedule has moved")
 
 // scheduled is what a step on a schedule gives back.
@@ -36,9 +36,10 @@ type scheduled struct {
 	before *engine.Schedule
 }
 
-// decideSchedule takes one step on a schedule. What it may start and end depends on the row, so that is read first; a
-// row that moved meanwhile is read again. The start, the end of the workflow before it and the row go into one
-// transaction, and the workflow's id is that of the firing, used once: nothing fires twice.
+// decideSchedule takes one step on a schedule. Which workflows it may start and end depends on the row, so the
+// row is read first, and read again if it moved meanwhile. The start, the end of the workflow before it and the
+// row go into one transaction, and the workflow's id is that of the firing and used once. So nothing fires
+// twice.
 func (b *Broker) decideSchedule(ctx context.Context, k engine.ScheduleKey, in engine.ScheduleInput) (scheduled, error) {
 	for {
 		var s *engine.Schedule

@@ -14,9 +14,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// bound is the caller when its token is good for some queues or one group of workers only. It is nil for everybody
-// else, this process included: who is bound to nothing reaches all of the namespaces it may touch, and nothing below
-// costs it anything.
+// A token may be good for some queues or one group of workers only. Such a caller must neither touch what
+// belongs to others nor learn from a refusal that it exists, so what it may not know of is answered as if it
+// were not there.
+
+// bound is the caller when its token is good for some queues or one group of workers only. It is nil for
+// everybody else, this process included. A caller that is bound to nothing reaches everything in the namespaces
+// it may touch, and the checks below cost it nothing.
 func bound(ctx context.Context) *auth.Principal {
 	if who := auth.From(ctx); who != nil && who.Bound() {
 		return who
@@ -24,8 +28,8 @@ func bound(ctx context.Context) *auth.Principal {
 	return nil
 }
 
-// covers says whether a caller may speak for a worker: its token is good for all the queues and the group the worker
-// was registered under. Which token that was does not matter, or none could ever be replaced.
+// covers says whether a caller may speak for a worker: its token is good for all the queues and for the group
+// under which the worker was registered. It need not be the same token, or no token could ever be replaced.
 func covers(who *auth.Principal, w *engine.Worker) bool {
 	if who == nil {
 		return true
@@ -38,8 +42,8 @@ func covers(who *auth.Principal, w *engine.Worker) bool {
 	return who.Group == "" || who.Group == w.Group || !w.Scoped
 }
 
-// noWorker is the answer to who may not speak for a worker, as if there were none: that there is one is no business of
-// its.
+// noWorker is the answer to a caller that may not speak for a worker, as if there were none: it has no business
+// knowing that there is one.
 func noWorker(id string) error {
 	return protocol.Refuse(protocol.ReasonWorkerNotFound, "there is no worker %s", id).With("worker_id", id)
 }
@@ -73,8 +77,8 @@ func (b *Broker) lookUpReach(ctx context.Context, ns, id string) (there bool, er
 	return true, nil
 }
 
-// sight is what the caller of a report may know of the task it is about. For a caller that is bound to nothing it is
-// all, at no cost.
+// sight is what the caller of a report may know of the task it is about. A caller that is bound to nothing may
+// know everything, at no cost.
 type sight struct {
 	b      *Broker
 	ctx    context.Context // of the one call it is made for
@@ -131,8 +135,8 @@ func (s sight) through(c store.Change) (store.Change, error) {
 	return c, s.owner()
 }
 
-// of refuses a task whose queue the caller's token is not good for. The queue of an activity that is over is not at
-// hand: whatever is asked of it is refused, and refused looks then.
+// of refuses a task whose queue the caller's token is not good for. The queue of an activity that is over is
+// not at hand; whatever is asked of such a task is refused anyway, and refused looks then.
 func (s sight) of(run *engine.Run) error {
 	if s.who == nil {
 		return nil
@@ -146,8 +150,8 @@ func (s sight) of(run *engine.Run) error {
 	return nil
 }
 
-// refused is a refusal as the caller may hear it: nothing of a task it may not know of, and never the name of a worker
-// it may not speak for.
+// refused is a refusal as the caller may hear it: it tells nothing of a task that the caller may not know of,
+// and never names a worker that it may not speak for.
 func (s sight) refused(err error) error {
 	var e *protocol.Error
 	if s.who == nil || !errors.As(err, &e) || e.Reason == protocol.ReasonTaskNotFound {

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// dueSession moves a session forward in time, and ends what waits in it in vain.
+// dueSession moves a session forward in time, and ends tasks that wait in it in vain.
 func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 	stale, err := b.holderStale(ctx, key)
 	if err != nil {

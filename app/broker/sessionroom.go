@@ -27,8 +27,8 @@ const (
 	roomTries   = 3           // how many sessions of a worker one look tries
 )
 
-// room is what the broker knows of workers at their cap. Nothing is looked for unless a claim told of one, and no more
-// once nothing waits.
+// room is what the broker knows of workers at their cap. It looks for something only after a claim has told of
+// such a worker, and stops once nothing waits.
 type room struct {
 	mu      sync.Mutex // guards what follows
 	full    map[engine.WorkerKey]map[string]bool
@@ -40,8 +40,8 @@ type room struct {
 	tell    func(namespace, worker string, n protocol.SessionNotice) bool
 }
 
-// TellsToYield gives the broker the way to tell a holder that a session of its is to give way; tell says whether there
-// was anybody to tell. Without one such sessions are taken from their holders.
+// TellsToYield gives the broker the way to tell a holder that one of its sessions is to give way; tell says
+// whether there was anybody to tell. If there is not, the session is taken from its holder.
 func (b *Broker) TellsToYield(tell func(namespace, worker string, n protocol.SessionNotice) bool) {
 	b.room.mu.Lock()
 	defer b.room.mu.Unlock()
@@ -218,8 +218,9 @@ func longestIdle(x, y engine.Session) int {
 	return cmp.Or(x.LastActivity.Compare(y.LastActivity.Time), cmp.Compare(x.ID, y.ID))
 }
 
-// wanting lists, for each session that has waited for room for long enough, the workers of those found full that could
-// have it, had they room. While any live worker has room for a session, that is left to it.
+// wanting lists, for each session that has waited for room for long enough, those of the workers found full
+// that could have it if they had room. While some living worker has room for a session, nobody gives way for
+// it.
 func (b *Broker) wanting(
 	ctx context.Context, r store.Reader, ns string, full map[engine.WorkerKey]map[string]bool, now time.Time,
 	soonest func(time.Duration),

@@ -20,8 +20,8 @@ import (
 // maxSeconds is the longest timeout: ten years.
 const maxSeconds = 10 * 365 * 24 * 3600
 
-// Start starts a workflow. A workflow id is used once while a run of it is kept: a second start is refused, or, with
-// use-existing, answered with the run that is open.
+// Start starts a workflow. A workflow id is used once for as long as a run of it is kept. A second start is
+// refused, or, with use-existing, answered with the run that is open.
 func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
 	if in.Cron != "" {
 		return b.startCron(ctx, in)
@@ -144,7 +144,7 @@ func Arguments(field string, raw json.RawMessage) (string, error) {
 	return "", protocol.Invalid(field, "must be an array of arguments or an envelope {codec, blob}")
 }
 
-// Blob refuses what is no payload.
+// Blob refuses text that is no payload.
 func Blob(field, blob string) error {
 	if blob == "" {
 		return nil

@@ -21,9 +21,9 @@ const (
 	mostStickyWorkers  = 50_000
 )
 
-// stickyRuns remembers which workers keep which runs in their memory, and up to which event each of them, so that a
-// task shows only what its worker has not seen. It may be wrong: a worker that forgot the run asks for the history from
-// the beginning. Another app has a memory of its own.
+// stickyRuns remembers which workers keep which runs in their memory, and up to which event, so that a task
+// shows only what its worker has not seen. It is a guess that may be wrong and does no harm then: a worker that
+// forgot the run asks for the history from the beginning. Each app has a memory of its own.
 type stickyRuns struct {
 	mu   sync.Mutex                             // guards what follows
 	runs *simplelru.LRU[string, []stickyWorker] // of each run, who decided last first: it has the least to catch up with
@@ -130,7 +130,8 @@ func (k *stickyRuns) seen(run string, p store.Process) int64 {
 	return 0
 }
 
-// of are the processes that keep a run. Nobody writes to the slice any more.
+// of are the processes that keep a run. The slice is never written to again, so it may be read without the
+// lock.
 func (k *stickyRuns) of(run string) []stickyWorker {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -141,8 +142,9 @@ func (k *stickyRuns) of(run string) []stickyWorker {
 	return workers
 }
 
-// stickyWorkers are the processes that a task of the run should rather go to than to others that wait, the best first.
-// Who drains, was superseded, is held by the release gate or was not heard for two heartbeats is none of them.
+// stickyWorkers are the processes that a task of the run should go to before others that wait, the best first.
+// A worker that drains, was superseded, is held by the release gate or was not heard for two heartbeats is none
+// of them.
 func (b *Broker) stickyWorkers(run string) (list []store.Process) {
 	for _, k := range b.sticky.of(run) {
 		fit := false

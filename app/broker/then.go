@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// turn is what came with the result of an activity to be done in the same step: what its workflow does next, as the
-// worker decided that had both. A nil turn is none.
+// turn is what came with the result of an activity to be done in the same step: what its workflow does next, as
+// decided by the worker that had both. A nil turn means that there is none.
 type turn struct {
 	b    *Broker
 	ctx  context.Context
@@ -27,8 +27,8 @@ type turn struct {
 	need store.Keys           // of the commands
 }
 
-// turn is that of an outcome, nil when it has none that could count. by is who polls with the same call and was let in:
-// only who could be given the workflow task may do without it.
+// turn is that of an outcome, nil when it has none that could count. by is the worker that polls with the same
+// call and was let in: only a worker that could be given the workflow task may decide without it.
 func (b *Broker) turn(ctx context.Context, in protocol.CompleteItem, by *engine.Worker) *turn {
 	t := b.turnOf(ctx, in, by)
 	if run, _, ok := engine.ParseStepID(in.TaskID); ok && in.Then != nil && t == nil {

@@ -58,7 +58,7 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 	}
 }
 
-// unjudged stops an update whose validator was not asked yet, or whose workers this app does not know.
+// unjudged stops an update whose validator was not asked yet, or of whose workers this app knows nothing.
 type unjudged struct {
 	head  engine.Head
 	known bool

@@ -11,6 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Pollers that wait are served at the commit that makes a task. What lay in the store before they came has to
+// be asked for, and asking is what an idle fleet must not do: a line asks only while something may be there,
+// for all of its pollers at once, and rests after asking in vain.
+
 // part is what a claim asks for on behalf of one waiter.
 type part struct {
 	entry *entry
@@ -134,7 +138,7 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part
 	}
 }
 
-// deal gives each task to the poller it was leased for. What is nobody's is given back.
+// deal gives each task to the poller it was leased for. A task whose poller is gone is given back.
 func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []part) {
 	if len(tasks) == 0 {
 		d.count.EmptyClaims++
@@ -166,7 +170,7 @@ const (
 	vainRest   = 10 * time.Millisecond
 )
 
-// judge keeps the line from asking a store that fails, or in vain, again and again.
+// judge keeps the line from asking again and again a store that fails, or that has nothing for it.
 func (d *Dispatch) judge(l *line, found int, err error) {
 	l.err = err
 	switch {

@@ -8,9 +8,13 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// class are workers that the router tells apart only by what they hold: they registered the same types, capabilities
-// and build. Which tasks a class may have is found out once; after that a task costs nothing for those that cannot
-// serve it, however many of them wait.
+// Thousands of workers of a fleet are alike. Who may serve what is therefore found out once for each class of
+// them, and a task looks only at classes that may have it. What a claim found empty is known for each worker
+// alone, since another worker of its class may hold other sessions.
+
+// class are workers that the router tells apart only by what they hold: they registered the same types,
+// capabilities and build. Which tasks a class may have is found out once. After that a task costs nothing for
+// workers that cannot serve it, however many of them wait.
 type class struct {
 	like *engine.Worker // any of them
 	used bool           // while old ones are looked for
@@ -25,8 +29,8 @@ type group struct {
 	open        bool   // it is among the line's open ones
 }
 
-// member is one worker as routing sees it. What a claim finds nothing of is empty for that worker only: another of its
-// class may hold other sessions. So what is known about a backlog is known per worker.
+// member is one worker as routing sees it. A queue that a claim found empty is empty for that worker only:
+// another of its class may hold other sessions. So what is known about a backlog is known per worker.
 type member struct {
 	worker *engine.Worker
 	class  *class
@@ -71,7 +75,7 @@ func (m *member) left(w *Waiter) {
 	}
 }
 
-// waiting is m, or who of the same id came before it and has polls left.
+// waiting is m, or the member of the same id that came before it and has polls left.
 func (m *member) waiting() *member {
 	for m != nil && len(m.polls) == 0 {
 		m = m.before
@@ -141,8 +145,8 @@ type lane struct {
 	fits []*group
 }
 
-// admits says whether a class may serve the lane, by the rules of the engine. What was decided about the queue changes,
-// and is asked for each task.
+// admits says whether a class may serve the lane, by the rules of the engine. What was decided about the queue
+// may change at any time, so it is left out here and asked for each task.
 func (n *lane) admits(l *line, c *class) bool {
 	return engine.Admits(engine.Wanted{
 		Kind: kindNames[l.key.kind], Type: n.Type, BuildID: n.BuildID, Requirements: n.Requirements,
@@ -150,7 +154,7 @@ func (n *lane) admits(l *line, c *class) bool {
 		engine.Lessee{Worker: c.like}, never)
 }
 
-// longest is who of the lane has waited longest.
+// longest is the poller of the lane that has waited longest.
 func (n *lane) longest(settings *engine.Queue) *Waiter {
 	var best *entry
 	for _, g := range n.fits {

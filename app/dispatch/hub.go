@@ -9,8 +9,12 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Hub spreads what commits touched. All of it is hints: telling never blocks, what is not fetched is merged, and what
-// is too much is dropped and said to be.
+// Readers that follow runs, and other apps, want to know that something changed. They are told by hints, which
+// may be merged or lost, so that no reader who is slow can ever hold up a commit. Whoever takes a hint looks at
+// the rows.
+
+// Hub spreads what commits touched. All of it is hints: telling never blocks, hints that are not fetched are
+// merged, and when there are too many they are dropped and the watcher is told that some are missing.
 type Hub struct {
 	mu      sync.Mutex // guards all below and what Watches hold
 	runs    map[string]map[chan struct{}]struct{}
@@ -22,8 +26,8 @@ type Hub struct {
 // changed.
 func (h *Hub) Changes() uint64 { return h.changes.Load() }
 
-// WatchRun returns a channel that receives when the run got events since the last receive, and a function that ends it.
-// Start to watch before looking, and nothing is missed.
+// WatchRun returns a channel that receives when the run got events since the last receive, and a function that
+// ends it. Begin to watch before looking at the run, and no event is missed.
 func (h *Hub) WatchRun(id string) (<-chan struct{}, func()) {
 	c := make(chan struct{}, 1)
 	h.mu.Lock()
@@ -173,8 +177,8 @@ func (h *Hub) Changed(c store.Changed) {
 	}
 }
 
-// missed tells everybody who watches that anything may have changed. Moves are another matter: those of other apps are
-// never all heard.
+// missed tells everybody who watches that anything may have changed. Watchers of session moves are not told:
+// moves of other apps are never all heard.
 func (h *Hub) missed() {
 	h.changes.Add(1)
 	h.mu.Lock()

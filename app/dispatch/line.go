@@ -7,6 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A line is a queue of pollers for one kind of task in one task queue, in the order in which they came. A
+// poller may stand in several lines at once; it is linked into one only while it can take a task of that kind,
+// so that nobody who is full is looked at.
+
 // kinds is how many kinds of tasks there are.
 const kinds = 4
 
@@ -121,7 +125,8 @@ func (l *line) group(c *class) *group {
 	return g
 }
 
-// mostLanes is how many lanes of a line are known at once: types in tasks come from outside.
+// mostLanes is how many lanes of a line are known at once. There must be a limit, because the types in tasks
+// come from outside.
 const mostLanes = 1000
 
 // lane returns who may serve tasks that ask for this.
@@ -146,7 +151,8 @@ func (l *line) lane(typ, build string, requirements []string) *lane {
 	return n
 }
 
-// tell notes that tasks of these lanes were left in the queue; without any it may be of all.
+// tell notes that tasks of these lanes were left in the queue. Without any lane, tasks of all of them may have
+// been.
 func (l *line) tell(lanes []store.Lane) {
 	l.gen++
 	if len(lanes) == 0 {

@@ -6,11 +6,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Reserve picks the poller that the task goes to: for an activity that a worker made with the result of the one before
-// it, that worker; for a workflow task one whose process keeps the run, else the
-// longest-waiting that may have it. A task of a session goes to the process that holds the session, or with First to
-// any that may claim it: what that one holds already the store counts. The poller it would be gets nothing while older
-// ready tasks may lie in the queue for it; the store then tells Backlog, and a claim takes them in their order.
+// A task that becomes ready is offered here before its batch is written, so that its lease is part of the same
+// commit and the poller gets it a round trip sooner. Until the outcome of the commit is known, only a slot of
+// the poller is reserved: nothing is delivered that may not be stored.
+
+// Reserve picks the poller that the task goes to. For an activity that a worker made with the result of the one
+// before it, that is the same worker. For a workflow task it is one whose process keeps the run, else the
+// longest-waiting that may have it. A task of a session goes to the process that holds the session, or with
+// First to any that may claim it; how many sessions that one holds already is counted by the store.
+//
+// The chosen poller gets nothing while older ready tasks may lie in the queue for it: a new task must not
+// overtake them. The store then tells Backlog, and a claim takes them in their order.
 func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	k := kindOf(o.Kind)
 	if k < 0 {
@@ -40,7 +46,8 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	return &reservation{waiter: w, kind: k}
 }
 
-// turn is who decided the turn that makes the task, if it has a slot for it and no older task lies in the queue for it.
+// turn is the worker that decided the turn which makes the task, if it has a slot for it and no older task lies
+// in the queue for it.
 func (d *Dispatch) turn(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	if o.Kind != protocol.KindActivity || o.Fair || len(d.turns) == 0 {
 		return nil
@@ -164,7 +171,7 @@ func (r *reservation) Undo() {
 	d.kick(w)
 }
 
-// Doubt ends a wait that can tell its outcome when it is asked again, see doubt; any other goes on.
+// Doubt ends a wait that can find out its outcome by asking again (see doubt); any other wait goes on.
 func (r *reservation) Doubt(err error) {
 	w, d := r.waiter, r.waiter.d
 	d.mu.Lock()
@@ -177,8 +184,8 @@ func (r *reservation) Doubt(err error) {
 	d.kick(w)
 }
 
-// doubt ends a poller to which a task may be leased that never came: the lease names its poll, so the same poll again
-// finds it. To go on waiting would leave the task to nobody until the lease ends.
+// doubt ends a poller to which a task may be leased that never came. The lease names its poll, so the same poll
+// again finds the task. If the poller went on waiting instead, the task would be nobody's until the lease ends.
 func (d *Dispatch) doubt(w *Waiter, err error) {
 	if w.spec.Lessee.PollID != "" && !w.left {
 		d.endWait(w, err)

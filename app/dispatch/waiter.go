@@ -11,8 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Spec is what a poller waits for. Its Lessee must not be changed afterwards; Sessions and Counted of it are left
-// alone: only claims count.
+// A waiter is one poll. A task that is on its way to it when it leaves must not be lost with it, so every task
+// that was delivered is either returned to the caller or given back.
+
+// Spec is what a poller waits for. Its Lessee must not be changed afterwards. Sessions and Counted of it are
+// not used here: only claims count sessions.
 type Spec struct {
 	Namespace string
 	Queues    []string
@@ -101,12 +104,13 @@ func (w *Waiter) enter(l *line) {
 	w.entries = append(w.entries, entry{line: l, spot: w.member.spot(l), waiter: w})
 }
 
-// Wait holds the poller until something was delivered, for at most hold; with a hold of 0 it only waits for the claims
-// that find out whether there is a backlog. It returns tasks or an error or, when there was nothing, neither. Tasks
-// that it returned after ctx ended are the caller's to give back; tasks that come later are given back by the dispatch.
+// Wait holds the poller until something was delivered, for at most hold. With a hold of 0 it only waits for the
+// claims that find out whether there is a backlog. It returns tasks, or an error, or neither when there was
+// nothing. Tasks that it returned after ctx ended are for the caller to give back; tasks that arrive later are
+// given back by the dispatch.
 //
-// The error is ErrDraining, ErrGone, the cause given to Drop, what the latest claim failed with when the time ran out,
-// or the cause of ctx.
+// The error is ErrDraining, ErrGone, the cause given to Drop, what the latest claim failed with when the time
+// ran out, or the cause of ctx.
 func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, error) {
 	d := w.d
 	if hold <= 0 {
@@ -150,7 +154,7 @@ func (w *Waiter) Leave() {
 	w.d.giveBack(w.leave())
 }
 
-// askOnce has the claims of its lines wake the waiter, though they were not for it.
+// askOnce has the claims of its lines wake the waiter, although they were not sent for it.
 func (w *Waiter) askOnce() {
 	w.once = true
 	if w.left {
@@ -192,7 +196,7 @@ func (w *Waiter) over() bool {
 	return w.pending == 0 && (len(w.got) > 0 || w.closing || (w.once && !w.asking()))
 }
 
-// asking says that the claim of a line is still to be answered that was never asked for this waiter.
+// asking says that a line may hold something for the waiter and that no claim has been answered for it yet.
 func (w *Waiter) asking() bool {
 	if w.d.claimer == nil || w.d.closed {
 		return false
