@@ -18,6 +18,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
+// One attempt of an activity passes through hooks, each of which adds one promise around the code: its lease,
+// its deadline, its session, its recovery. Their order matters, since each sees the outcome of those after it.
+
 // attempt is one attempt of one activity on its way through the hooks.
 type attempt struct {
 	r         *Runner
@@ -85,8 +88,8 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 	return turn.keeps()
 }
 
-// localTime moves an instant of the app's clock to ours. The lease tells how they differ: it began when the task was
-// sent.
+// localTime moves an instant of the app's clock to ours. How the two differ is told by the lease, which began
+// when the task was sent.
 func (r *Runner) localTime(t *protocol.ActivityTask, received, at time.Time) time.Time {
 	if at.IsZero() || t.LeaseExpiresAt.IsZero() {
 		return at
@@ -94,7 +97,8 @@ func (r *Runner) localTime(t *protocol.ActivityTask, received, at time.Time) tim
 	return received.Add(at.Sub(t.LeaseExpiresAt.Add(-r.opt.AttemptLease)))
 }
 
-// outcome is what the app is told of an attempt; false: nothing, since it would count for nothing.
+// outcome is what the app is told of an attempt. false means that it is told nothing, since the outcome would
+// not count.
 func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error) (protocol.CompleteItem, bool) {
 	item := itemOf(a.task)
 	item.Recovered, item.CodeVersion = a.recovered, a.version
@@ -124,7 +128,7 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	return item, true
 }
 
-// passesOn says whether an error says no more than that its context ended.
+// passesOn says whether an error says nothing more than that its context ended.
 func passesOn(ctx context.Context, err error) bool {
 	return ctx.Err() != nil &&
 		(errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx)))

@@ -52,8 +52,8 @@ func (b *beats) add(progress json.RawMessage) {
 	b.begin()
 }
 
-// tell has the app know how far a rebuild is. Should the attempt end without its outcome being heard, history says
-// that.
+// tell lets the app know how far a rebuild is. If the attempt ends without its outcome being heard, history
+// tells that much.
 func (b *beats) tell(r protocol.Recovered) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

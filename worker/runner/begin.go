@@ -11,6 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
+// A process may stand still (a laptop that sleeps, a virtual machine that is moved) and wake up with tasks
+// whose leases are long over. Before any code begins, it is made certain that the lease still lives: what is
+// begun late may run on another worker at the same time.
+
 // arrival is how an answer with tasks came.
 type arrival struct {
 	read  time.Time // when it was read
@@ -19,9 +23,9 @@ type arrival struct {
 	store time.Time // the store's time when it was made; zero: the app did not say
 }
 
-// arrived judges an answer to a poll that was sent at that time and has just been read. The poll may have been held for
-// longer than a lease, and the answer may have lain in a buffer while this process stood still: its age tells. It
-// cannot be older than the poll.
+// arrived judges an answer to a poll that was sent at that time and has just been read. The poll may have been
+// held for longer than a lease, and the answer may have lain in a buffer while this process stood still. Its
+// age tells which; it cannot be older than the poll.
 func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	now := time.Now()
 	a := arrival{read: now, made: sent, store: store.Time}
@@ -57,8 +61,8 @@ func (k *leaseRenewer) told(store, now time.Time) {
 	}
 }
 
-// bound is what the store's clock has passed by now, zero if nobody has told; mu is held. The two clocks do not run
-// alike, but for a thousandth they do.
+// bound is a time that the store's clock has passed by now, zero if nobody has told it; mu is held. The two
+// clocks do not run at exactly the same speed, so a thousandth is allowed for.
 func (k *leaseRenewer) bound(now time.Time) time.Time {
 	if k.store.IsZero() {
 		return time.Time{}
@@ -74,8 +78,8 @@ func (k *leaseRenewer) storeTime() history.Time {
 	return history.At(k.bound(time.Now()))
 }
 
-// rests is what a lease that ends at that time of the store rests on: from then on it lives for length. What the app
-// leased for longer is renewed as soon.
+// rests is the moment from which a lease that ends at that time of the store lives for length. What the app
+// leased for longer is renewed just as soon.
 func (a arrival) rests(end history.Time, length time.Duration) time.Time {
 	if a.store.IsZero() || end.IsZero() {
 		return a.made
@@ -91,7 +95,7 @@ func (a arrival) began() time.Time {
 	return a.read
 }
 
-// tooOld says whether what arrived so was leased until a time that is past, beyond doubt.
+// tooOld says whether what arrived in this way was leased until a time that is past beyond doubt.
 func (k *leaseRenewer) tooOld(came arrival, end history.Time) bool {
 	return came.known && !end.IsZero() && clock.Lease{
 		Since: clock.Between(came.made, time.Now()), Lasts: end.Sub(came.store) - k.margin, Known: true,
@@ -106,8 +110,9 @@ func (k *leaseRenewer) judge(l *lease, now time.Time) clock.Verdict {
 	}.Judge()
 }
 
-// begin waits until an attempt may begin: its lease, and that of its session, live beyond doubt. A process that stood
-// still does not know that of what it was given before, and asks. An error says why it may not.
+// begin waits until an attempt may begin: its lease, and that of its session, live beyond doubt. A process that
+// stood still does not know whether they do for what it was given before, and asks the app. An error says why
+// the attempt may not begin.
 func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) error {
 	for asked := false; ; {
 		if err := context.Cause(ctx); err != nil {
@@ -146,8 +151,8 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 	}
 }
 
-// confirmed takes the answer that renewed a lease; mu is held. What it rests on now is a bound: the lease was renewed
-// later than that.
+// confirmed takes the answer that renewed a lease; mu is held. What the lease rests on now is a bound: it was
+// renewed later than that.
 func (l *lease) confirmed(a protocol.HeartbeatAnswer) {
 	l.known, l.doubt = false, time.Time{}
 	if mine, row := l.session, a.Session; mine != nil && row != nil &&

@@ -53,8 +53,8 @@ func (c *cache) take(run string) *kept {
 	return k
 }
 
-// await gives the machine of a run away, or nil, for a task of the run. If it is a turn ahead, the task waits for what
-// becomes of that.
+// await gives the machine of a run away, or nil, for a task of the run. If the machine is a turn ahead, the
+// task waits until it is known what becomes of that turn.
 func (c *cache) await(ctx context.Context, run string) *kept {
 	for {
 		c.mu.Lock()
@@ -71,7 +71,8 @@ func (c *cache) await(ctx context.Context, run string) *kept {
 	}
 }
 
-// goAhead gives the machine of a run away for a turn, nil if it is in other hands. settled is to follow.
+// goAhead gives the machine of a run away for a turn, nil if it is in other hands. A call of settled must
+// follow.
 func (c *cache) goAhead(run string) *kept {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,8 +22,8 @@ func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
 	return result, a.whyLost(err)
 }
 
-// whyLost adds to an error about missing state why it is missing, where that was before this holding of the session,
-// here or on another worker.
+// whyLost adds to an error about missing state why the state is missing, if it was lost before this holding of
+// the session, here or on another worker.
 func (a *attempt) whyLost(err error) error {
 	s, here := a.task.Session, a.lost != "" && a.lost != string(sandbox.CauseDeclared)
 	if s == nil || s.LastEnd == "" || here || !errors.Is(err, activity.ErrSessionLost) {
@@ -60,7 +60,7 @@ func (a *attempt) run(
 	return a.invoke(ctx, name, args)
 }
 
-// KeyRebuild marks, among the keys of a call to an executor, a rebuild: its arguments are those of another activity.
+// KeyRebuild marks a call to an executor as a rebuild, whose arguments are those of another activity.
 const KeyRebuild = "rebuild"
 
 // invoke runs an activity in an executor.

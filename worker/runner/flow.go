@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// workflow runs one workflow task. Its lease is renewed as those of attempts are, and as short: what somebody else may
-// have by now is dropped. Its code does nothing outside of itself, so that one whose lease was over when it came is
-// handed back and none is confirmed.
+// workflow runs one workflow task. Its lease is renewed like those of attempts and is as short. A decision that
+// another worker may have made by now is dropped. Workflow code does nothing outside of itself, so the lease
+// need not be confirmed before it begins; a task whose lease was over when it came is handed back.
 func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 	if r.leases.tooOld(came, t.LeaseExpiresAt) {
 		item := taskItem(t)
@@ -74,8 +74,9 @@ func isHistory(err error) bool {
 	return errors.As(err, &h) || errors.Is(err, workflow.ErrGap)
 }
 
-// decide asks the run's machine what the workflow wants next: the kept one if there is one, or one that replays the
-// whole history. An error of a kept machine is only believed when a new one agrees.
+// decide asks the run's machine what the workflow wants next: the kept machine if there is one, or one that
+// replays the whole history. An error of a kept machine is believed only when a new one agrees, since what the
+// kept one had in memory may be at fault.
 func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, kept int64, err error) {
 	def, ok := r.opt.Definitions.FindWorkflow(t.WorkflowType)
 	if !ok {

@@ -16,7 +16,8 @@ import (
 // An answer without a task that comes sooner than this was not waited for: the loop then waits by itself.
 const heldAtLeast = time.Second
 
-// pollSeconds is how long a poll may be held. That is well below what liveness allows a loop.
+// pollSeconds is how long a poll may be held. It is well below the time after which a loop that does not come
+// round counts as stuck.
 const pollSeconds = 50
 
 // loop is one of the loops that ask for tasks.
@@ -74,7 +75,8 @@ func (r *Runner) kinds() (kinds []protocol.TaskKind) {
 	return kinds
 }
 
-// run asks for tasks until the runner stops. Whatever goes wrong, it never asks without a pause in between.
+// run asks for tasks until the runner stops. Whatever goes wrong, it pauses before it asks again: a fleet of
+// workers that do not would keep a troubled app down.
 func (l *loop) run() {
 	for {
 		l.seen.Store(time.Now().UnixNano())
@@ -180,9 +182,9 @@ func (r *Runner) accept(a protocol.PollAnswer, got share, sent time.Time) share 
 // stuckAfter is how long a loop may go without coming round.
 const stuckAfter = 180 * time.Second
 
-// Alive is an error when a loop that has slots to fill has not come round for three minutes: the worker looks healthy
-// then and does nothing. It is one too while the code of a run loops without a call of package workflow: that takes a
-// core until the process ends.
+// Alive is an error when a loop that has slots to fill has not come round for three minutes: the worker then
+// looks healthy and does nothing. It is an error as well while the code of a run loops without a call of
+// package workflow, since that takes a core until the process ends.
 func (r *Runner) Alive() error {
 	if run, n := r.loose.some(); n > 0 {
 		return fmt.Errorf(

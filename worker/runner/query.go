@@ -86,8 +86,8 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 	})
 }
 
-// answer replays the run that a question is about and asks its code; refusal is the reason of failures that are none of
-// the code's. Kept machines are left alone: what a handler changes by mistake must not stay.
+// answer replays the run that a question is about and asks its code. refusal is the reason of failures that are
+// not the code's own. Kept machines are left alone, so that nothing a handler changes by mistake can stay.
 func (r *Runner) answer(
 	q question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
 ) {

@@ -59,8 +59,8 @@ func recovering(a *attempt, next call) call {
 	}
 }
 
-// policy is the recovery policy of the activity, nil for none: what it was registered with, or what its handler's file
-// exports. One that cannot be had is none.
+// policy is the recovery policy of the activity, nil for none: the one it was registered with, or the one its
+// handler's file exports. A policy that cannot be read counts as none.
 func (a *attempt) policy(ctx context.Context) *activity.SessionRecoveryPolicy {
 	if a.def != nil {
 		return a.def.Options.Recovery

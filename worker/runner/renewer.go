@@ -14,8 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
-// leaseRenewer keeps the leases of attempts and workflow tasks alive: one heartbeat renews all that are due. What could
-// not be renewed in time is ended here, before the app gives it to somebody else.
+// leaseRenewer keeps the leases of attempts and workflow tasks alive: one heartbeat renews all that are due. An
+// attempt whose lease could not be renewed in time is ended here, before the app gives its task to another
+// worker; otherwise both would run.
 type leaseRenewer struct {
 	length, interval, margin time.Duration
 	beat                     func() // asks for a heartbeat soon
@@ -46,8 +47,8 @@ type lease struct {
 	said      session.Lease // the last that an answer said of the session's lease
 }
 
-// together is how close to its time a renewal may be to go with one that is due, so that they share a call: half of the
-// interval.
+// together decides how close to its time a renewal may be in order to go with one that is due, so that they
+// share a call: half of the interval.
 const together = 2
 
 // keyOf names the delivery that a renewal is of.
@@ -63,7 +64,7 @@ func newLeaseRenewer(length, buffer time.Duration, beat func()) *leaseRenewer {
 	}
 }
 
-// hold keeps the lease of an attempt that arrived so, until release.
+// hold keeps the lease of an attempt that arrived in this way, until release.
 func (k *leaseRenewer) hold(t *protocol.ActivityTask, came arrival, cancel context.CancelCauseFunc) *lease {
 	h := protocol.HeartbeatRequest{
 		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID,
@@ -74,14 +75,14 @@ func (k *leaseRenewer) hold(t *protocol.ActivityTask, came arrival, cancel conte
 	return k.keep(&lease{task: h, session: t.Session, cancel: cancel}, came, t.LeaseExpiresAt)
 }
 
-// holdFlow is hold for a workflow task, whose code cannot be ended from without: over says in the end whether it still
-// was this worker's.
+// holdFlow is hold for a workflow task, whose code cannot be ended from outside. At its end, over says whether
+// it was still this worker's.
 func (k *leaseRenewer) holdFlow(t *protocol.WorkflowTask, came arrival) *lease {
 	h := protocol.HeartbeatRequest{Kind: protocol.KindWorkflow, TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt}
 	return k.keep(&lease{task: h, cancel: func(error) {}}, came, t.LeaseExpiresAt)
 }
 
-// keep keeps a lease that ends then by the store's time, until release.
+// keep keeps a lease, which ends at that time of the store, until release.
 func (k *leaseRenewer) keep(l *lease, came arrival, end history.Time) *lease {
 	l.renewed, l.known = came.rests(end, k.length), came.known
 	if s := l.session; s != nil {
@@ -285,7 +286,7 @@ func (h holdings) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, se
 	h.r.opt.Sessions.Renewed(sent, a.StoreTime.Time, sessions, a.Sessions, err)
 }
 
-// Cancel ends an attempt because the app said so. One that does not run here is none of this worker's business.
+// Cancel ends an attempt because the app said so. A notice about an attempt that does not run here is ignored.
 func (r *Runner) Cancel(n protocol.CancelNotice) { r.leases.cancel(n.AttemptID, ErrCancelled) }
 
 // ended says whether the cause of an attempt's end means that its outcome counts for nothing.

@@ -16,8 +16,9 @@ const (
 	shortRun   = 100      // events that a task brings by itself and that cost no more than any other task
 )
 
-// replays bounds how many runs are replayed at once, and how much of their histories is held. The oldest of them always
-// goes on, whatever its history takes, so that none waits for good.
+// replays bounds how many runs are replayed at once, and how much of their histories is held in memory. The
+// oldest replay always goes on, however much its history takes: if all of them waited for room, none would ever
+// end.
 type replays struct {
 	most, room int
 
@@ -37,7 +38,8 @@ func newReplays() *replays {
 	return &replays{most: 2 * cores.GOMAXPROCS(0), room: replayRoom, changed: make(chan struct{})}
 }
 
-// long says whether a task without a kept machine is worth a place: its history comes in pages, or is no short one.
+// long says whether a task without a kept machine needs a place among the replays: its history comes in pages,
+// or is not short.
 func long(t *protocol.WorkflowTask) bool {
 	return t.NextPageToken != nil || len(t.Events) == 0 || t.Events[0].Seq != 1 || len(t.Events) > shortRun
 }

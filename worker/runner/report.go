@@ -19,7 +19,8 @@ const (
 	maxBytes = 4 << 20
 )
 
-// handBackTime is how long a hand-back is offered to the app: after that the lease is over in any case that matters.
+// handBackTime is how long a hand-back is offered to the app. After that the task's lease is over in any case
+// that matters.
 const handBackTime = 2 * time.Minute
 
 // entry is an outcome on its way.
@@ -29,8 +30,9 @@ type entry struct {
 	turn  *turn     // that goes with it; nil: none
 }
 
-// report sends outcomes. A task's slot is free once its outcome is queued here; the queue is bounded, so that an app
-// that does not answer stops the worker and not its memory. What waits while all senders are busy goes together.
+// report sends outcomes. A task's slot is free once its outcome is queued here. The queue is bounded, so that
+// an app which does not answer stops the worker and does not fill its memory. Outcomes that wait while all
+// senders are busy go together in one call.
 type report struct {
 	r *Runner
 
@@ -147,8 +149,8 @@ func (p *report) send() {
 	}
 }
 
-// deliver sends a batch until the app has answered or it is of no use any more. A repeated outcome gets its first
-// answer, so it may be sent again whenever an answer was lost.
+// deliver sends a batch until the app has answered or the batch is of no use any more. The app gives a repeated
+// outcome its first answer, so it is safe to send again whenever an answer was lost.
 func (p *report) deliver(batch []entry) {
 	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 	poll := true
@@ -245,7 +247,8 @@ func (e entry) without() entry {
 	return e
 }
 
-// tooLarge turns an outcome that fits into no frame into the failure of that name; false when it is that already.
+// tooLarge turns an outcome that fits into no frame into the failure of that name; false when it is that
+// failure already.
 func tooLarge(item *protocol.CompleteItem, err error) bool {
 	if item.Failure != nil && item.Failure.Type == string(protocol.ReasonPayloadTooLarge) {
 		return false
@@ -257,8 +260,8 @@ func tooLarge(item *protocol.CompleteItem, err error) bool {
 	return true
 }
 
-// once is one call, with the poll that goes along. It gives the places of outcomes that the app could not store:
-// nothing was decided about them.
+// once is one call, with the poll that goes along. It returns the places of outcomes that the app could not
+// store: nothing was decided about them, so they are sent again.
 func (p *report) once(batch []entry, req protocol.CompleteRequest, got share) (again []int, err error) {
 	// Not the runner's life: outcomes of a worker that stops are still worth telling, until close.
 	ctx, cancel := context.WithTimeout(p.r.pollCtx, time.Minute)
@@ -353,8 +356,8 @@ func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer)
 	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)
 }
 
-// refused says whether the app did not take the commands of a workflow task for what they are: the code would ask for
-// them again.
+// refused says whether the app rejected the commands of a workflow task for what they are. The code would only
+// ask for them again.
 func refused(item protocol.CompleteItem, why protocol.Reason) bool {
 	if len(item.Commands) == 0 {
 		return false

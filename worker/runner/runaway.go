@@ -31,7 +31,7 @@ func (r *runaways) note(run string, m *workflow.Machine, err error) {
 	r.runs[run] = runaway{m, err}
 }
 
-// of is why the run gets no attempt: its code still runs. nil: it does not.
+// of is the reason why the run gets no attempt: its code still runs here. It is nil otherwise.
 func (r *runaways) of(run string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

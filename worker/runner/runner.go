@@ -102,11 +102,11 @@ var (
 // maxRenewal is the longest time between two renewals of an attempt: that between two heartbeats of the worker.
 const maxRenewal = 10 * time.Second
 
-// short is the lease below which half of it is the interval of renewal.
+// short is the lease below which the interval of renewal is half of the lease.
 const short = 15 * time.Second
 
-// AttemptInterval is how often attempts with a lease are renewed: with every heartbeat, and so often that two of them
-// may be lost. One of less than 15 s survives the loss of one.
+// AttemptInterval is how often attempts with a lease are renewed: with every heartbeat, and so often that two
+// of them may be lost. A lease of less than 15 s survives the loss of one.
 func AttemptInterval(lease, buffer time.Duration) time.Duration {
 	every := session.Interval(lease, buffer)
 	if lease >= short {
@@ -186,8 +186,8 @@ func (r *Runner) Run() {
 	<-r.done
 }
 
-// Stop asks for nothing more and waits, until ctx ends, for what runs to finish and for all outcomes to be taken. What
-// a poll still under way brings is handed back.
+// Stop asks for nothing more and waits, until ctx ends, for what runs to finish and for all outcomes to be
+// taken. Tasks that a poll still under way brings are handed back.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.stop()
 	if err := r.idle(ctx); err != nil {
@@ -238,7 +238,7 @@ func (r *Runner) Close() {
 	r.cache.close()
 }
 
-// woke hears that this process stood still: what it held may be somebody else's by now.
+// woke hears that this process stood still. What it held may belong to another worker by now.
 func (r *Runner) woke(gap time.Duration) {
 	r.log.Warn().Dur("gap", gap).Msg("this process stood still; what it had not begun is confirmed first")
 	r.opt.Link.Beat()

@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A worker asks only for what it can run at once: a task that waited here for a slot would be leased, and kept
+// from every other worker, for nothing.
+
 // errClosed says that no slots are given out any more.
 var errClosed = errors.New("runner is stopping")
 
@@ -21,8 +24,8 @@ func (s share) total() int {
 	return n
 }
 
-// slots counts what may run at once. A poll takes the slots it asks for and gives back those that no task came for, so
-// that polls under way together never bring more than there is room for.
+// slots counts what may run at once. A poll takes the slots it asks for and gives back those that no task came
+// for, so that several polls at once never bring more than there is room for.
 type slots struct {
 	pollers share // loops per kind
 
@@ -85,7 +88,8 @@ func (s *slots) some() bool {
 	return s.free[protocol.KindWorkflow] > 0 || s.free[protocol.KindActivity] > 0
 }
 
-// takeNow takes at most n free ones of each kind of work, for a poll that goes with outcomes; nil: none are free.
+// takeNow takes at most n free slots of each kind of work, for a poll that goes with outcomes; nil when none
+// are free.
 func (s *slots) takeNow(n int) share {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,9 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// turn is what a workflow did next on seeing the result of its activity, sent with that result. The run's machine is
-// ahead of what happened until the app has said that the turn counts; if it does not, or nobody ever says, what the
-// machine believes to have done did not happen, and it is thrown away.
+// Sending what the workflow does next along with a result saves a round trip for each step (see engine,
+// then.go). The price is that the machine of the run is ahead of what is stored until the answer comes.
+// Everything here is about not believing it too early.
+
+// turn is what a workflow did next on seeing the result of its activity, sent with that result. The run's
+// machine is ahead of what happened until the app has said that the turn counts. If it does not count, or
+// nobody ever says, then what the machine believes did not happen, and the machine is thrown away.
 type turn struct {
 	r       *Runner
 	run     string
@@ -22,8 +26,8 @@ type turn struct {
 	slot    bool // that of the activity it comes from is held until the app's word, for the activity that comes next
 }
 
-// refusals are how often the app did not take the turns of runs, and how many steps each of them goes without. It may
-// be forgotten: that costs another refusal.
+// refusals are how often the app did not take the turns of runs, and for how many steps each of them goes
+// without. They may be forgotten, which costs one more refusal.
 type refusals struct {
 	mu   sync.Mutex // guards runs
 	runs map[string]*setback
@@ -67,9 +71,9 @@ func (f *refusals) drop(run string) {
 	delete(f.runs, run)
 }
 
-// then has the run's machine decide what follows from a result, if it is kept here and nothing else can move the run.
-// The code runs on the attempt's slot, which stays taken if there is a next activity to run on it. What this
-// side knows of the run may be old: the app looks, and takes the result in any case.
+// then has the run's machine decide what follows from a result, if the machine is kept here and nothing else
+// can move the run. The code runs on the attempt's slot, which stays taken if there is a next activity to run
+// on it. What this side knows of the run may be out of date: the app checks, and takes the result in any case.
 func (r *Runner) then(a *attempt, item *protocol.CompleteItem) *turn {
 	run, seq := stepOf(item.TaskID)
 	at := r.leases.storeTime()
@@ -138,8 +142,8 @@ func unseen(seen int64, lists ...[]history.Event) (all []history.Event) {
 // keeps says whether the attempt's slot is for the activity that comes next.
 func (t *turn) keeps() bool { return t != nil && t.slot }
 
-// settle takes the app's word: whether the turn counts, and how the run went on. nil is none: the result may have been
-// taken with the turn or without.
+// settle takes the app's answer: whether the turn counts, and how the run went on. nil means no answer: the
+// result may have been taken with the turn or without it.
 func (t *turn) settle(a *protocol.CompleteAnswer, sent time.Time) {
 	if t == nil {
 		return
@@ -168,8 +172,8 @@ func (t *turn) settle(a *protocol.CompleteAnswer, sent time.Time) {
 	}
 }
 
-// undone throws the machine away, which is ahead of what happened: the run's next task replays. Not every step may cost
-// that.
+// undone throws the machine away, because it is ahead of what happened; the run's next task replays. As that is
+// dear, the run goes without turns for a while.
 func (t *turn) undone() {
 	t.machine.Close()
 	t.r.refusals.add(t.run)
