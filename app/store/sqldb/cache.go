@@ -5,7 +5,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// lru is a map that forgets what was not used for longest once its entries weigh too much.
+// What the committer remembers between batches, so that a step need not read what the last one wrote. It is
+// right as long as nobody else writes; where others may, only what never changes is taken from here.
+
+// lru is a map that forgets what was used longest ago once its entries weigh too much.
 type lru[K comparable, V any] struct {
 	entries map[K]*entry[K, V]
 	head    entry[K, V] // ring: head.next is the newest
@@ -64,8 +67,8 @@ func (l *lru[K, V]) link(e *entry[K, V]) {
 
 func (e *entry[K, V]) unlink() { e.prev.next, e.next.prev = e.next, e.prev }
 
-// past is the end of a run's history, without gaps: what a worker that keeps the run has not seen is in it. It is true
-// on every database, since history is only appended to.
+// past is the end of a run's history, without gaps. What a worker that keeps the run has not seen yet is in it.
+// It is true on every database, since history is only ever appended to.
 type past struct {
 	events []history.Event
 	bytes  int
@@ -82,9 +85,9 @@ const (
 	mostPast     = 3 << 20 // bytes of it: what a page of history may have, so that what is kept can be shown
 )
 
-// cache is what the committer remembers between batches. Runs, sessions, workers and workflows are used only when no
-// other process writes the database; where a run or an activity belongs and what a run's past was never changes, so
-// that is remembered everywhere.
+// cache is what the committer remembers between batches. Runs, sessions, workers and workflows are used only
+// when no other process writes the database. Where a run or an activity belongs, and what a run's past was,
+// never changes, so that is used everywhere.
 type cache struct {
 	runs      *lru[string, *run]
 	sessions  *lru[engine.SessionKey, *session]
@@ -203,7 +206,7 @@ func (c *cache) seen(b *batch) {
 	}
 }
 
-// append lengthens what is kept of a history. What does not follow on it takes its place.
+// append lengthens what is kept of a history. Events that do not follow on it replace it.
 func (c *cache) append(id string, evs appended, open bool) {
 	if !open {
 		c.history.drop(id)
@@ -223,8 +226,8 @@ func (c *cache) append(id string, evs appended, open bool) {
 	c.history.put(id, p, p.bytes)
 }
 
-// trim cuts a history that has grown too long to the later half of what may be kept. Others may read what was there, so
-// the rest is copied.
+// trim cuts a history that has grown too long to the later half of what may be kept. The rest is copied,
+// because others may still read what was there.
 func (p *past) trim() {
 	n := len(p.events)
 	if n <= mostEvents && p.bytes <= mostPast {

@@ -63,8 +63,8 @@ func (b *batch) loadRuns(ids []string, open bool) []*Call {
 	}, nil)...)
 }
 
-// loadSessions returns the calls that load sessions the batch has not got, and count their tasks behind the lock. When
-// they were sent, routed is to be called.
+// loadSessions returns the calls that load sessions which the batch does not have yet, and count their tasks
+// behind the lock. Once they were sent, routed has to be called.
 func (b *batch) loadSessions(keys map[engine.SessionKey]bool) []*Call {
 	missing := newRowset(sessionsTable.key())
 	for k := range keys {
@@ -82,8 +82,8 @@ func (b *batch) loadSessions(keys map[engine.SessionKey]bool) []*Call {
 	return append(b.fetch(b.s.st.sessions, missing, b.readSession, locked), b.countTasks(missing)...)
 }
 
-// loadChains loads the sessions of workflow ids. They are read even when the cache is trusted: it does not know whether
-// it has all of them.
+// loadChains loads the sessions of workflow ids. They are read even when the cache is trusted, because it does
+// not know whether it has all of them.
 func (b *batch) loadChains(keys map[engine.WorkflowKey]bool) []*Call {
 	missing := newRowset([]column{text("namespace"), text("workflow_id")})
 	for k := range keys {
@@ -181,8 +181,8 @@ func (b *batch) loadTokens(keys map[string]bool) []*Call {
 	}, func(v []any) { b.lock(tokenKey(str(v[0]))) })
 }
 
-// fetch is the call that loads these keys, none when there are none. locked is told the rows that are there and that
-// another transaction has.
+// fetch is the call that loads these keys; there is none without keys. locked is told of the rows that exist
+// and that another transaction has locked.
 func (b *batch) fetch(l *loader, keys *rowset, row func(v []any) error, locked func(v []any)) []*Call {
 	if keys.empty() {
 		return nil

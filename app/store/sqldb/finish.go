@@ -10,8 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// finish is what follows a commit: the caches take over what the batch left, reserved pollers get their tasks, callers
-// their answers, and everybody who may care a hint.
+// Nothing is told before COMMIT has answered: neither callers, nor pollers, nor other processes. A hint that
+// came earlier would send its readers to rows that are not there yet, or that never will be.
+
+// finish is what follows a commit. The caches take over what the batch left, reserved pollers get their tasks,
+// callers get their answers, and everybody who may care gets a hint.
 func (b *batch) finish(items []*pending) {
 	s := b.s
 	for k := range b.lanes {
@@ -53,8 +56,8 @@ func (b *batch) finish(items []*pending) {
 	b.tell(changed, news)
 }
 
-// tellBacklog says which queues have ready tasks that nobody took. It goes before the answers: a claim whose answer
-// comes without it has left nothing.
+// tellBacklog says which queues have ready tasks that nobody took. It comes before the answers, so that a claim
+// which is answered without it has left nothing.
 func (b *batch) tellBacklog() {
 	b.leaveMissed()
 	if b.s.cfg.Dispatch == nil {
@@ -65,8 +68,9 @@ func (b *batch) tellBacklog() {
 	}
 }
 
-// unlocked tells of the ready tasks of the runs this batch had locked: another app's claim may have skipped them
-// meanwhile, also where nothing changed. What the claims of the batch left in runs they locked, hidden has already.
+// unlocked tells of the ready tasks of the runs that this batch had locked: a claim of another app may have
+// skipped them meanwhile, even in runs where nothing changed. What the claims of this batch left in runs that
+// they locked is in hidden already.
 func (b *batch) unlocked() {
 	if !b.s.cfg.Dialect.Shared {
 		return

@@ -14,9 +14,9 @@ type firsts struct {
 	over bool // a worker was refused, and would be reserved again and again: the rest is left to claims
 }
 
-// reserve finds a poller for a task, and who it is. A session that nobody holds is claimed with its first task in the
-// batch that makes the task, so that neither is written twice: what the worker holds is counted as a claim counts it.
-// Whoever may not have it goes back to its place, and a claim decides.
+// reserve finds a poller for a task, and says who it is. A session that nobody holds is claimed with its first
+// task, in the batch that makes the task, so that neither is written twice. What the worker holds is counted as
+// a claim counts it. A poller that may not have the task goes back to its place, and a claim decides.
 func (b *batch) reserve(o store.Offer, f *firsts) (store.Reservation, engine.Lessee, error) {
 	o.First = o.Session != nil && !o.Session.Held(b.now) && !f.over
 	res := b.s.cfg.Dispatch.Reserve(o)

@@ -8,6 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// The rows that a batch needs are read in a fixed order, which is also the order of the locks on a shared
+// database: two batches that need the same rows meet at the first of them, and one steps back before it holds
+// what the other one wants.
+
 // wants are the rows a batch still has to load, each once.
 type wants struct {
 	workflows map[engine.WorkflowKey]bool
@@ -24,9 +28,9 @@ type wants struct {
 	queues     map[engine.QueueKey]bool
 }
 
-// load reads, and on a shared database locks, what the changes need: names first, then workflows, runs, sessions,
-// workers and the rest. What somebody else has locked is noted and not waited for. What the trusted cache has is not
-// read.
+// load reads, and on a shared database locks, what the changes need: names first, then workflows, runs,
+// sessions, workers and the rest. What another transaction has locked is noted and not waited for. What a
+// trusted cache has is not read.
 func (b *batch) load(items []*pending) error {
 	w := wants{
 		map[engine.WorkflowKey]bool{},
@@ -109,8 +113,9 @@ func (b *batch) load(items []*pending) error {
 	return b.heardIn(asked)
 }
 
-// absent takes a workflow id that is not remembered for free. Its row is inserted and not put, so that the database
-// says if it is not; then the batch is run again and looks first. A shared database has guards for that: see recall.go.
+// absent takes a workflow id that is not remembered to be free. Its row is then inserted and not put, so that
+// the database objects if the id was taken after all; the batch is run again in that case and looks first. A
+// shared database has guards for that (see recall.go).
 func (b *batch) absent(k engine.WorkflowKey) bool {
 	if f := b.workflows[k]; f != nil {
 		return f.assumed
@@ -129,7 +134,7 @@ func add[K comparable](set map[K]bool, keys []K) {
 	}
 }
 
-// owners returns the workflow ids that runs belong to; that never changes, so it is read without a lock.
+// owners returns the workflow ids that runs belong to. That never changes, so it is read without a lock.
 func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 	var keys []engine.WorkflowKey
 	missing := newRowset(runsTable.key())
@@ -187,9 +192,9 @@ func (b *batch) first(
 	return b.send(calls...)
 }
 
-// likely are the sessions that will turn out to be wanted and have rows, as this process remembers: those that changes
-// name, and those of the activities they name. They are loaded with the runs, not after them, and their names are not
-// locked, which only keeps a row from being made.
+// likely are the sessions that will turn out to be wanted and that have rows, as this process remembers: those
+// that changes name, and those of the activities they name. They are loaded together with the runs, which saves
+// a round trip. Their names are not locked: that would only keep a row from being made, and there is one.
 func (b *batch) likely(items []*pending) map[engine.SessionKey]bool {
 	if !b.s.cfg.Dialect.Shared {
 		return nil // the cache has them
