@@ -42,8 +42,9 @@ func (b *batch) gatherAttributes(r *run, rows, gone *rowset) {
 	}
 }
 
-// attributeRows are the names and keys under which filters find search attributes. A value that is longer than one may
-// be, from before that had a limit, has none: an index would refuse it, and with it whatever the run does.
+// attributeRows are the names and keys under which filters find search attributes. A value from before values
+// had a limit may be longer than that; it gets no key, because an index would refuse it and with it whatever
+// the run does.
 func attributeRows(attributes json.RawMessage) (list [][2]string) {
 	var values map[string]json.RawMessage
 	if json.Unmarshal(attributes, &values) != nil {

@@ -36,7 +36,8 @@ func (l *backlog) add(lane store.Lane) {
 	}
 }
 
-// leave notes that ready tasks of these lanes were left in a queue; without any they may be of all.
+// leave notes that ready tasks of these lanes were left in a queue. Without any lane, tasks of all of them may
+// have been.
 func (b *batch) leave(q QueueKey, lanes ...store.Lane) {
 	l := b.backlog[q]
 	if l == nil {
@@ -51,8 +52,8 @@ func (b *batch) leave(q QueueKey, lanes ...store.Lane) {
 	}
 }
 
-// laneOf is what a task of the batch's rows asks of workers, but for what its session does. That of one that is not
-// there has no type, and stands for any.
+// laneOf is what a task of the batch's rows asks of workers, apart from what its session asks. A task that is
+// not there has no type, and stands for any.
 func (b *batch) laneOf(t taskKey) store.Lane {
 	r := b.runs[t.run]
 	switch {

@@ -11,6 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Here the functions that callers brought along are run, in order, each over what the one before it left. A
+// function that fails or panics spoils its own change and no other: its writes are checked as a whole before
+// the first of them is applied.
+
 // decide runs every change in order over the batch's rows and returns how many it took: fewer than all when their
 // events grow too large.
 func (b *batch) decide(items []*pending) int {
@@ -53,8 +57,9 @@ func decideOne(c *store.Change, b *batch) (w store.Writes, err error) {
 	return c.Decide(b, b.now)
 }
 
-// check looks at everything in w before any of it is applied, and returns the encoded payloads of its events, decision
-// by decision. A decision made on another state than the batch's is a fault of ours.
+// check looks at everything in w before any of it is applied, and returns the encoded payloads of its events,
+// decision by decision. A decision that was made on another state than the batch's is a fault of ours, and is
+// refused.
 func (b *batch) check(w *store.Writes) ([][]string, error) {
 	if err := b.checkRemoval(w); err != nil {
 		return nil, err
@@ -260,7 +265,7 @@ func sameTask(a, b *engine.Task) bool {
 	return a.State == b.State && a.Delivery == b.Delivery && a.Attempt == b.Attempt
 }
 
-// touch is what the batch will tell of a run.
+// touch is what the batch will tell others about a run.
 func (b *batch) touch(h *engine.Head) *store.RunChange {
 	c := b.touched[h.ID]
 	if c == nil {
@@ -277,7 +282,8 @@ func markAll[V any](m *map[int64]bool, stored, next *engine.Table[int64, V]) {
 	}
 }
 
-// outcomes are the activities whose attempt was ended by its own worker in these events: nobody has to tell it.
+// outcomes are the activities whose attempt was ended by its own worker in these events: that worker need not
+// be told.
 func outcomes(events []history.Event) map[int64]bool {
 	var m map[int64]bool
 	note := func(seq int64) {

@@ -32,11 +32,11 @@ type tag struct {
 // tiers is how many priorities there are.
 const tiers = 10
 
-// prunedEvery is how far the clock of a tier moves until tags that it has overtaken are dropped: a task of weight 1 is
-// a million.
+// prunedEvery is how far the clock of a tier moves until tags that it has overtaken are dropped; a task of
+// weight 1 moves it by a million.
 const prunedEvery = 1000 * 1_000_000
 
-// fair says whether tasks of a queue have ranks: from the first that has a fairness key.
+// fair says whether tasks of a queue have ranks: they do from the first task on that has a fairness key.
 func (b *batch) fair(q QueueKey) bool { return b.fairNow[q] || b.s.queues.fair(q) }
 
 // rank gives every task that became ready its place in the fair order of its queue. Queues without fairness keys cost
@@ -179,7 +179,8 @@ func (b *batch) rankOf(t taskKey) int64 {
 	return a.Rank
 }
 
-// taken moves the clock of a task's tier to its rank: who becomes ready from now on stands behind what was taken.
+// taken moves the clock of a task's tier to its rank: tasks that become ready from now on stand behind what was
+// taken.
 func (b *batch) taken(t taskKey) {
 	k, _ := b.classOf(t)
 	clock := b.tags[k.clock()]

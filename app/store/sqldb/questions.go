@@ -12,8 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// questions keeps questions in a table that is not logged: a crash of the database may lose them, as the callers'
-// patience would. It goes beside the committer, on the connections that read.
+// questions keeps questions in a table that is not logged: a crash of the database may lose them, just as their
+// callers' patience may end. They go beside the committer, on the connections that read, since no change
+// depends on them.
 type questions struct{ *Store }
 
 // Questions carries questions between apps; nil when this process has the database to itself and needs none.

@@ -16,12 +16,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// What operators decided about queues is asked for at every hand-out, so a process keeps all of it in memory
+// and hears of changes. Budgets are the exception: they are counted under the lock of their row, since two
+// claims must not spend the same room.
+
 var queuesTable = &table{name: "queues", keys: 2, prune: true, columns: []column{
 	text("namespace"), text("queue"), num("updated_at"), text("body"),
 }}
 
-// queues is what this process knows to be decided about task queues: all of it, since it is little. A queue in it is
-// never changed.
+// queues is what this process knows to be decided about task queues: all of it, since it is little. A queue in
+// it is never changed in place, so that readers need no lock to use one.
 type queues struct {
 	mu     sync.RWMutex // guards all below
 	known  map[engine.QueueKey]*engine.Queue
@@ -37,8 +41,8 @@ func (q *queues) get(k engine.QueueKey) *engine.Queue {
 	return q.inherit(k, q.known[k])
 }
 
-// inherit is a queue as it is with what was decided about its namespace; mu is held. Who reads a row for what routes
-// tasks needs it; what is stored of it is its own.
+// inherit is a queue with what was decided about its namespace added to it; mu is held. Whoever routes tasks by
+// a row needs that; what is stored of a queue is only its own.
 func (q *queues) inherit(k engine.QueueKey, own *engine.Queue) *engine.Queue {
 	group := ""
 	if all := q.known[engine.QueueKey{Namespace: k.Namespace}]; all != nil && k.Name != "" {
@@ -285,8 +289,8 @@ func leasedByQueue() map[protocol.TaskKind]*Stmt {
 	}
 }
 
-// budget is how many more tasks a claim may lease, by the budgets of its queue and its namespace, and what binds once
-// that is nothing. The rows were loaded with the batch; the leases are counted after its writes.
+// budget is how many more tasks a claim may lease by the budgets of its queue and its namespace, and which
+// bound holds once that is none. The rows were loaded with the batch; the leases are counted after its writes.
 func (b *batch) budget(q QueueKey) (room int, bound engine.Throttle, err error) {
 	room = math.MaxInt - 1
 	for _, k := range scopes(q) {

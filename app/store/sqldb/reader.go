@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// View reads on connections of its own.
+// View reads on connections of its own, so that nothing it does holds up a commit.
 func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	select {
 	case <-s.quit:
@@ -24,8 +24,8 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	return s.away(fn(&reader{s: s, q: s.cfg.Reads}))
 }
 
-// away marks what a database says that goes away, or is not there, with store.ErrUnavailable: a read that meets it is
-// nobody's fault.
+// away marks an error of a database that goes away, or is not there, with store.ErrUnavailable: the read that
+// met it did nothing wrong.
 func (s *Store) away(err error) error {
 	if err == nil || errors.Is(err, store.ErrUnavailable) {
 		return err

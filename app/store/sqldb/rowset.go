@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// rowset is rows of one table on their way into a statement, column by column: PostgreSQL takes the columns as arrays,
-// SQLite takes the rows apart again. A row is added by giving its columns in the table's order.
+// rowset is rows of one table on their way into a statement, column by column. PostgreSQL takes the columns as
+// arrays; for SQLite the rows are put together again. A row is added by giving its columns in the table's
+// order.
 type rowset struct {
 	columns []column
 	text    [][]string

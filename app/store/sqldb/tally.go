@@ -72,8 +72,8 @@ func (b *batch) countTasks(keys *rowset) []*Call {
 	}}}
 }
 
-// routed notes where the ready tasks of sessions wait that were loaded: as their words say, unless their caps are full.
-// Of those that were loaded with their workflows, the tasks are counted first.
+// routed notes where the ready tasks of the loaded sessions wait: where their words say, unless their caps are
+// full. Tasks of sessions that were loaded with their workflows are counted first.
 func (b *batch) routed() error {
 	missing := newRowset(sessionsTable.key())
 	for k, s := range b.sessions {
@@ -93,8 +93,8 @@ func (b *batch) routed() error {
 	return nil
 }
 
-// heardIn reads when the holders of sessions last did something in them, where the row alone cannot say whether they
-// are idle; with true in any case.
+// heardIn reads when the holders of sessions last did something in them, where the row alone cannot say whether
+// they are idle; for keys marked true it does so in any case.
 func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 	var calls []*Call
 	for k, exactly := range keys {
